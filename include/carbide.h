@@ -1,0 +1,326 @@
+/* Carbide: torch.compile as a C library.
+ *
+ *     static cb_tensor *f(cb_tensor *x) { return cb_relu(cb_add(cb_mul(x, 2.0), 1.0)); }
+ *
+ *     cb_function *fast = cb_compile(f);      the one line
+ *     cb_tensor *y = cb_call(fast, x);        one fused kernel
+ *
+ * Three conventions hold everywhere.
+ *   Scopes own tensors: a tensor belongs to the innermost open scope of its thread, closing the
+ *     scope frees it, cb_keep() moves it out of every scope until cb_free().
+ *   Errors are sticky: a failing call returns NULL (or a negative status), NULL passes through
+ *     every op untouched, and cb_error() returns the first message: op, shapes, dtypes, source line.
+ *   Sizes and strides are in elements, byte counts in bytes, times in milliseconds.
+ */
+#ifndef CARBIDE_H
+#define CARBIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CB_API __attribute__((visibility("default")))
+#define CB_VERSION "0.1.0"
+#define CB_MAX_RANK 8  /* dimensions of a tensor */
+#define CB_MAX_ARGS 64 /* tensors that one compiled call takes, and returns, at the most */
+
+typedef struct cb_tensor cb_tensor;     /* strided view of a storage; may share it with others */
+typedef struct cb_function cb_function; /* a compiled function */
+typedef struct cb_module cb_module;     /* a network layer: parameters, children, forward */
+typedef struct cb_graph cb_graph;       /* an FX graph: nodes that print, change and run */
+typedef struct cb_node cb_node;         /* one node of an FX graph */
+
+/* ---- dtypes ------------------------------------------------------------------------------- */
+
+typedef enum cb_dtype {
+    CB_BOOL, CB_U8, CB_I8, CB_I16, CB_I32, CB_I64, CB_F16, CB_BF16, CB_F32, CB_F64,
+    CB_DTYPE_COUNT,
+    CB_SAME = -1 /* as an argument: the dtype that the op would choose by itself */
+} cb_dtype;
+
+CB_API const char *cb_dtype_name(cb_dtype dtype); /* "f32"; the FX abbreviations */
+CB_API size_t cb_dtype_size(cb_dtype dtype);      /* bytes of one element */
+CB_API cb_dtype cb_promote(cb_dtype a, cb_dtype b); /* PyTorch's promotion lattice */
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+typedef enum cb_status {
+    CB_OK = 0, CB_ERR_ARGUMENT = -1, CB_ERR_SHAPE = -2, CB_ERR_DTYPE = -3, CB_ERR_INDEX = -4,
+    CB_ERR_MEMORY = -5, CB_ERR_IO = -6, CB_ERR_OPTION = -7, CB_ERR_GRAPH = -8, CB_ERR_COMPILE = -9
+} cb_status;
+
+CB_API const char *cb_error(void);        /* the thread's first error since cb_clear_error, or NULL */
+CB_API cb_status cb_error_status(void);   /* its kind, CB_OK when there is none */
+CB_API void cb_clear_error(void);
+
+/* Called by the op macros: remembers the source line for errors, graph breaks and explain. */
+CB_API void cb_site(const char *file, int line);
+
+/* ---- memory and scopes -------------------------------------------------------------------- */
+
+/* The allocator behind everything that Carbide allocates; set it before any other call.
+ * resize(user, NULL, n) allocates, resize(user, p, 0) frees and returns NULL. */
+typedef struct cb_allocator {
+    void *(*resize)(void *user, void *pointer, size_t bytes);
+    void *user;
+} cb_allocator;
+CB_API void cb_set_allocator(cb_allocator allocator);
+
+CB_API void cb_scope_open(void);
+CB_API void cb_scope_close(void);
+CB_API cb_tensor *cb_keep(cb_tensor *x);    /* out of every scope; the same pointer comes back */
+CB_API cb_tensor *cb_release(cb_tensor *x); /* the opposite: into the innermost open scope */
+CB_API void cb_free(cb_tensor *x);
+CB_API void cb_cleanup(void); /* frees caches and everything else of the process; for leak checkers */
+
+typedef struct cb_memory_stats {
+    int64_t live_bytes;    /* tensors hold these */
+    int64_t cached_bytes;  /* freed storage kept for reuse */
+    int64_t peak_bytes;    /* the most that live_bytes has been */
+    int64_t live_tensors;
+} cb_memory_stats;
+CB_API cb_memory_stats cb_memory(void);
+
+/* ---- tensors ------------------------------------------------------------------------------ */
+
+/* A list of sizes or dimensions, passed by value. cb_dims(2, 3) makes one; a plain integer is taken
+ * where one is expected; CB_ALL means every dimension; cb_dims() of nothing is CB_NO_DIMS. */
+typedef struct cb_dim_list {
+    int count; /* -1: every dimension */
+    int64_t at[CB_MAX_RANK];
+} cb_dim_list;
+
+CB_API cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes); /* copies */
+CB_API cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype);
+CB_API int cb_rank(const cb_tensor *x);
+CB_API int64_t cb_size(const cb_tensor *x, int dim);   /* dim may be negative */
+CB_API int64_t cb_stride(const cb_tensor *x, int dim); /* elements */
+CB_API int64_t cb_numel(const cb_tensor *x);
+CB_API cb_dtype cb_dtype_of(const cb_tensor *x);
+CB_API bool cb_is_contiguous(const cb_tensor *x);
+CB_API bool cb_shares_storage(const cb_tensor *x, const cb_tensor *y);
+
+/* The value of a one-element tensor. Inside a compiled function this is a value request. */
+CB_API double cb_item(cb_tensor *x);
+CB_API int64_t cb_item_int(cb_tensor *x);
+/* Pointer to the first element, strides as cb_stride says. Also a value request. Valid while x lives. */
+CB_API void *cb_data(cb_tensor *x);
+/* Copies the elements in row-major order, converted to dtype, into out[0 .. numel-1]. */
+CB_API cb_status cb_read(cb_tensor *x, void *out, cb_dtype dtype);
+
+CB_API void cb_print(cb_tensor *x);                 /* to stdout, as PyTorch prints */
+CB_API size_t cb_format(cb_tensor *x, char *out, size_t bytes); /* as snprintf */
+CB_API void cb_manual_seed(uint64_t seed);
+
+CB_API cb_tensor *cb_npy_load(const char *path);
+CB_API cb_status cb_npy_save(const char *path, cb_tensor *x);
+
+/* ---- operands: a tensor or a number where PyTorch takes either ------------------------------ */
+
+enum { CB_OPERAND_TENSOR, CB_OPERAND_FLOAT, CB_OPERAND_INT, CB_OPERAND_BOOL };
+
+typedef struct cb_operand {
+    int kind;
+    cb_tensor *tensor; /* CB_OPERAND_TENSOR */
+    double f;          /* CB_OPERAND_FLOAT */
+    int64_t i;         /* CB_OPERAND_INT, CB_OPERAND_BOOL */
+} cb_operand;
+
+static inline cb_operand cb_operand_tensor(cb_tensor *x) {
+    cb_operand o = {CB_OPERAND_TENSOR, x, 0.0, 0};
+    return o;
+}
+static inline cb_operand cb_operand_float(double f) {
+    cb_operand o = {CB_OPERAND_FLOAT, NULL, f, 0};
+    return o;
+}
+static inline cb_operand cb_operand_int(int64_t i) {
+    cb_operand o = {CB_OPERAND_INT, NULL, 0.0, i};
+    return o;
+}
+static inline cb_operand cb_operand_bool(bool b) {
+    cb_operand o = {CB_OPERAND_BOOL, NULL, 0.0, b};
+    return o;
+}
+static inline cb_operand cb_operand_same(cb_operand o) { return o; }
+static inline cb_dim_list cb_dims_one(int64_t d) {
+    cb_dim_list l = {1, {d}};
+    return l;
+}
+static inline cb_dim_list cb_dims_same(cb_dim_list l) { return l; }
+
+#ifdef __cplusplus
+}
+static inline cb_operand cb_operand_of(cb_tensor *x) { return cb_operand_tensor(x); }
+static inline cb_operand cb_operand_of(cb_operand o) { return o; }
+static inline cb_operand cb_operand_of(double f) { return cb_operand_float(f); }
+static inline cb_operand cb_operand_of(float f) { return cb_operand_float((double)f); }
+static inline cb_operand cb_operand_of(int i) { return cb_operand_int(i); }
+static inline cb_operand cb_operand_of(long i) { return cb_operand_int(i); }
+static inline cb_operand cb_operand_of(long long i) { return cb_operand_int(i); }
+static inline cb_operand cb_operand_of(bool b) { return cb_operand_bool(b); }
+static inline cb_dim_list cb_dims_of(int64_t d) { return cb_dims_one(d); }
+static inline cb_dim_list cb_dims_of(int d) { return cb_dims_one(d); }
+static inline cb_dim_list cb_dims_of(cb_dim_list l) { return l; }
+template <typename... D> static inline cb_dim_list cb_dims(D... d) {
+    cb_dim_list l = {(int)sizeof...(D), {(int64_t)d...}};
+    return l;
+}
+static inline cb_dim_list cb_all_dims() {
+    cb_dim_list l = {-1, {0}};
+    return l;
+}
+#define CB_ALL cb_all_dims()
+#define CB_NO_DIMS (cb_dim_list())
+extern "C" {
+#else
+#define cb_operand_of(x)                                                                           \
+    _Generic((x),                                                                                  \
+        cb_operand: cb_operand_same,                                                               \
+        float: cb_operand_float,                                                                   \
+        double: cb_operand_float,                                                                  \
+        bool: cb_operand_bool,                                                                     \
+        signed char: cb_operand_int,                                                               \
+        unsigned char: cb_operand_int,                                                             \
+        short: cb_operand_int,                                                                     \
+        unsigned short: cb_operand_int,                                                            \
+        int: cb_operand_int,                                                                       \
+        unsigned: cb_operand_int,                                                                  \
+        long: cb_operand_int,                                                                      \
+        unsigned long: cb_operand_int,                                                             \
+        long long: cb_operand_int,                                                                 \
+        unsigned long long: cb_operand_int,                                                        \
+        default: cb_operand_tensor)(x)
+#define cb_dims_of(d) _Generic((d), cb_dim_list: cb_dims_same, default: cb_dims_one)(d)
+/* The number of arguments is counted, so a list of nine sizes is an error of the compiler. */
+#define CB_COUNT(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define cb_dims(...) ((cb_dim_list){CB_COUNT(__VA_ARGS__), {__VA_ARGS__}})
+#define CB_ALL ((cb_dim_list){-1, {0}})
+#define CB_NO_DIMS ((cb_dim_list){0, {0}})
+#endif
+
+/* ---- ops ----------------------------------------------------------------------------------
+ * One function per row of the op table, with PyTorch's names, argument order and defaults: cb_add(a, b), cb_sum(x, dims,
+ * keepdim), cb_softmax(x, dim)... Trailing arguments that have a default may be left out. `carbide ops` lists them. */
+#include <carbide_ops.h>
+
+/* Ops with more than one result fill an array or a second tensor. */
+CB_API int cb_split(cb_tensor *x, int64_t size, int dim, cb_tensor **out, int capacity); /* count */
+CB_API int cb_chunk(cb_tensor *x, int64_t chunks, int dim, cb_tensor **out, int capacity);
+CB_API cb_tensor *cb_sort(cb_tensor *x, int dim, bool descending, cb_tensor **indices);
+CB_API cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **indices);
+CB_API cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim);
+CB_API cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim);
+
+/* In-place ops: x takes the value (broadcast and converted to x's shape and dtype); x comes back.
+ * cb_add_(x, y) and its like are cb_assign(x, cb_add(x, y)), one pass over memory. */
+CB_API cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value);
+CB_API cb_tensor *cb_fill_(cb_tensor *x, double value);
+#define cb_add_(x, y) cb_assign((x), cb_add((x), (y)))
+#define cb_sub_(x, y) cb_assign((x), cb_sub((x), (y)))
+#define cb_mul_(x, y) cb_assign((x), cb_mul((x), (y)))
+#define cb_div_(x, y) cb_assign((x), cb_div((x), (y)))
+#define cb_relu_(x) cb_assign((x), cb_relu(x))
+
+/* ---- compiling ---------------------------------------------------------------------------- */
+
+/* Options as text, "name=value" separated by commas; NULL or "" for the defaults.
+ *   mode       default | reduce-overhead | max-autotune | max-autotune-no-cudagraphs
+ *   fullgraph  0 | 1   one graph or an error that names the line that broke it; the function itself
+ *                      runs only when guards miss
+ *   dynamic    auto | 0 | 1
+ *   device     cpu
+ *   backend    c | vm
+ *   fuse       1 | 0   0: one kernel per op, for measurements
+ * An unknown name or value is refused by name. */
+typedef cb_tensor *cb_function_1(cb_tensor *);
+typedef cb_tensor *cb_function_2(cb_tensor *, cb_tensor *);
+typedef cb_tensor *cb_function_3(cb_tensor *, cb_tensor *, cb_tensor *);
+typedef cb_tensor *cb_function_4(cb_tensor *, cb_tensor *, cb_tensor *, cb_tensor *);
+/* The general form: reads inputs[0 .. input_count-1], fills outputs, returns how many (or < 0). */
+typedef int cb_function_n(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, void *user);
+
+CB_API cb_function *cb_compile_1(cb_function_1 *function, const char *options);
+CB_API cb_function *cb_compile_2(cb_function_2 *function, const char *options);
+CB_API cb_function *cb_compile_3(cb_function_3 *function, const char *options);
+CB_API cb_function *cb_compile_4(cb_function_4 *function, const char *options);
+CB_API cb_function *cb_compile_n(cb_function_n *function, void *user, const char *options);
+CB_API cb_function *cb_compile_module(cb_module *module, const char *options);
+CB_API cb_function *cb_compile_graph(cb_graph *graph, const char *options);
+CB_API void cb_function_free(cb_function *function);
+
+#ifdef __cplusplus
+}
+static inline cb_function *cb_compile(cb_function_1 *f, const char *o = NULL) { return cb_compile_1(f, o); }
+static inline cb_function *cb_compile(cb_function_2 *f, const char *o = NULL) { return cb_compile_2(f, o); }
+static inline cb_function *cb_compile(cb_function_3 *f, const char *o = NULL) { return cb_compile_3(f, o); }
+static inline cb_function *cb_compile(cb_function_4 *f, const char *o = NULL) { return cb_compile_4(f, o); }
+static inline cb_function *cb_compile(cb_module *m, const char *o = NULL) { return cb_compile_module(m, o); }
+static inline cb_function *cb_compile(cb_graph *g, const char *o = NULL) { return cb_compile_graph(g, o); }
+extern "C" {
+#else
+#define CB_COMPILE(f, options)                                                                     \
+    _Generic((f),                                                                                  \
+        cb_function_1 *: cb_compile_1,                                                             \
+        cb_function_2 *: cb_compile_2,                                                             \
+        cb_function_3 *: cb_compile_3,                                                             \
+        cb_function_4 *: cb_compile_4,                                                             \
+        cb_module *: cb_compile_module,                                                            \
+        cb_graph *: cb_compile_graph)((f), (options))
+#define CB_COMPILE_PICK(f, options, ...) CB_COMPILE(f, options)
+#define cb_compile(...) CB_COMPILE_PICK(__VA_ARGS__, NULL, NULL)
+#endif
+
+/* Calls a compiled function. cb_call(f, x, y) returns the first result; cb_call_n fills outputs and
+ * returns their number, or a negative status. Results belong to the caller's scope. */
+CB_API int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count,
+                     cb_tensor **outputs, int capacity);
+CB_API cb_tensor *cb_call_1(cb_function *function, cb_tensor *const *inputs, int input_count);
+#ifdef __cplusplus
+}
+template <typename... T> static inline cb_tensor *cb_call(cb_function *f, T... x) {
+    cb_tensor *inputs[] = {x...};
+    return cb_call_1(f, inputs, (int)sizeof...(T));
+}
+extern "C" {
+#else
+#define cb_call(function, ...)                                                                     \
+    cb_call_1((function), (cb_tensor *[]){__VA_ARGS__},                                            \
+              (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *)))
+#endif
+
+/* What a compiled function has done so far: graphs, breaks with reasons, guards, kernels with their
+ * source, bytes moved. The text is malloc'ed with the allocator: free it with cb_free_text. */
+CB_API char *cb_explain(cb_function *function);
+CB_API void cb_free_text(char *text);
+
+typedef struct cb_function_stats {
+    int64_t calls, graphs, breaks, recompiles, eager_calls;
+    int64_t kernels;         /* steps of the newest entry: kernels and library calls */
+    int64_t kernels_eager;   /* what eager would launch for the same graph */
+    int64_t bytes, bytes_eager; /* memory traffic of the newest entry, and of eager */
+    int64_t cache_hits;      /* kernels that came from the disk */
+    double trace_ms, compile_ms; /* of the newest entry; compile_ms holds the C compiler or the disk */
+} cb_function_stats;
+CB_API cb_function_stats cb_stats(cb_function *function);
+
+/* Process-wide options, by the names that CARBIDE_* environment variables use in lower case:
+ * cache, cache_dir, cc, cc_timeout_ms, dump, skip, passes, check, threads, precise... */
+CB_API cb_status cb_set_option(const char *name, const char *value);
+CB_API const char *cb_get_option(const char *name);
+CB_API void cb_set_threads(int threads);
+CB_API int cb_threads(void);
+
+/* ---- modules and FX graphs ------------------------------------------------------------------ */
+#include <carbide_nn.h>
+#include <carbide_fx.h>
+
+#ifdef __cplusplus
+}
+#endif
+#endif

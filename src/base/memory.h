@@ -1,0 +1,15 @@
+/* Heap allocation through the allocator that the host set (cb_set_allocator).
+ * Everything that Carbide allocates comes from here or from an arena above it, so a test can make
+ * any single allocation fail. */
+#ifndef CARBIDE_BASE_MEMORY_H
+#define CARBIDE_BASE_MEMORY_H
+
+#include <stddef.h>
+
+void *memory_alloc(size_t bytes);  /* NULL when out of memory, without an error message */
+void *memory_zalloc(size_t bytes); /* the same, zeroed */
+void *memory_resize(void *pointer, size_t bytes);
+void memory_free(void *pointer);
+char *memory_copy_text(const char *text);
+
+#endif

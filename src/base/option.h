@@ -1,0 +1,24 @@
+/* Process options (options.def): read by the API, the environment (CARBIDE_NAME) and the command. */
+#ifndef CARBIDE_BASE_OPTION_H
+#define CARBIDE_BASE_OPTION_H
+
+#include "carbide.h"
+
+typedef enum Option {
+#define OPTION(id, type, value, help) OPTION_##id,
+#include "base/options.def"
+#undef OPTION
+    OPTION_COUNT
+} Option;
+
+typedef struct OptionInfo {
+    const char *name, *type /* "int", "bool", "text" */, *value /* default */, *help;
+} OptionInfo;
+
+const OptionInfo *option_info(Option option);
+int64_t option_int(Option option);
+const char *option_text(Option option); /* never NULL; stays valid until the option is set again */
+/* True when name stands in a comma-separated list option, such as skip. */
+bool option_lists(Option option, const char *name);
+
+#endif

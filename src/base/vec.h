@@ -1,0 +1,24 @@
+/* A growable array on a plain pointer: T *v = NULL; push(arena, v, x); v[i]; length(v).
+ * The header sits before element 0, in the arena. An empty vector is NULL. */
+#ifndef CARBIDE_BASE_VEC_H
+#define CARBIDE_BASE_VEC_H
+
+#include "base/arena.h"
+
+typedef struct VecHeader {
+    int length, capacity;
+} VecHeader;
+
+void *vec_grow(Arena *arena, void *vec, int extra, size_t element); /* room for extra more */
+
+#define vec_header(v) ((VecHeader *)(void *)((char *)(v) - 16))
+#define length(v) ((v) ? vec_header(v)->length : 0)
+#define push(arena, v, ...)                                                                        \
+    do {                                                                                           \
+        (v) = vec_grow((arena), (v), 1, sizeof *(v));                                              \
+        (v)[vec_header(v)->length++] = (__VA_ARGS__);                                              \
+    } while (0)
+#define pop(v) ((v)[--vec_header(v)->length])
+#define truncate_to(v, n) ((v) ? (void)(vec_header(v)->length = (n)) : (void)0)
+
+#endif

@@ -1,0 +1,98 @@
+/* The compiler's graph: interned, typed, immutable nodes.
+ *
+ *     graph(x: f32[128, 512], w: f32[512]) {
+ *       add = add(x, w)
+ *       softmax = softmax(add, dim=1)
+ *       return softmax
+ *     }
+ *
+ * Same op, inputs and attributes = same pointer, so common subexpressions, rule matching and cache
+ * keys come free. Passes never change a node: they build new ones and redirect the outputs.
+ * Types are explicit: a pointwise node's inputs have the compute dtype (`to` nodes convert); shapes
+ * broadcast implicitly. A composite node carries its expansion, made when it is created, so its meta is
+ * that of the expansion; the name stays until decompose, for whoever can claim it whole.
+ * Random nodes carry a draw number (graph_op numbers them), so they never merge. */
+#ifndef CARBIDE_GRAPH_GRAPH_H
+#define CARBIDE_GRAPH_GRAPH_H
+
+#include "base/buffer.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "op/op.h"
+
+typedef struct Node Node;
+struct Node {
+    uint16_t op;
+    int8_t dtype;
+    uint8_t rank, input_count;
+    uint32_t id; /* dense in its graph: index of side arrays */
+    uint64_t hash;
+    const int64_t *size;
+    const Attrs *attrs; /* NULL when the op has none. OP_input: word[0] number; OP_constant: word[0] bits;
+                         * random ops: one word more than their parameters, the draw number */
+    Node *expansion;    /* composites: the same value from other ops */
+    Site site;
+    Node *input[]; /* an absent optional input is NULL */
+};
+
+typedef struct Mutation { /* after the run, input number `input` holds value */
+    int input;
+    Node *value;
+} Mutation;
+
+typedef struct Graph {
+    Arena *arena;
+    Map table;
+    Node **node;   /* vec: every node, by id */
+    Node **input;  /* vec: OP_input nodes, by number */
+    Node **output; /* vec */
+    Mutation *mutation; /* vec */
+    int random_count;   /* draws taken */
+    Site site;     /* given to new nodes */
+} Graph;
+
+Graph *graph_new(Arena *arena);
+Node *graph_input(Graph *graph, const Meta *meta);
+Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value); /* value.f for floats, value.i else */
+Scalar node_constant(const Node *node);
+bool node_is_number(const Node *node, double value); /* a constant equal to value */
+Meta node_meta(const Node *node);
+int64_t node_numel(const Node *node);
+
+/* The builder of everything: promotes, infers, converts inputs, expands composites, interns.
+ * numbers[i] true marks input i as a plain number of the call (a weak constant); NULL: none are.
+ * Returns NULL with an error. attrs may be NULL. */
+Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const Attrs *attrs,
+               const bool *numbers);
+/* Interns as it is: inputs converted, attributes canonical, meta known. */
+Node *graph_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int input_count,
+                   const Attrs *attrs);
+/* The same node over other inputs (same metas). */
+Node *graph_with_inputs(Graph *graph, const Node *node, Node *const *input);
+
+/* Nodes that the outputs and mutations need, inputs before users. All OP_input nodes come first. */
+Node **graph_order(Graph *graph);
+/* Distinct users of each node by id, outputs and mutations not counted, over graph_order. */
+int *graph_users(Graph *graph, Node *const *order);
+
+/* Text (graph/print.c, graph/parse.c): prints, parses back, and is equal. */
+void graph_print(Graph *graph, Buffer *out);
+Graph *graph_parse(Arena *arena, const char *text); /* NULL with an error that names line and column */
+bool graph_equal(Graph *a, Graph *b);
+
+/* Formulas (graph/formula.c): the text of a composite, over its inputs and attributes. */
+Node *formula_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+/* Expansions that are not formulas (graph/expand.c): cross_entropy, argmax, tril... */
+Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+
+/* Passes (graph/pass.def lists them in order; graph/pass.c runs them): each maps the graph to an
+ * equal one. A pass is skipped by name with CARBIDE_SKIP. */
+void graph_optimize(Graph *graph, Buffer *dump /* text after each pass, or NULL */);
+bool graph_verify(Graph *graph, Buffer *why); /* false: why names the broken node */
+
+/* Applies replace to every node bottom-up, once; replace sees a node whose inputs are already new and returns
+ * it or an equal one. Outputs and mutations follow. */
+typedef Node *NodeReplace(Graph *graph, Node *node, void *user);
+void graph_rewrite(Graph *graph, NodeReplace *replace, void *user);
+
+#endif

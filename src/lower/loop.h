@@ -1,0 +1,154 @@
+/* Loop IR: what one kernel computes, for every engine (VM, C, CUDA).
+ *
+ * A kernel runs over outer axes (parallel, every combination is independent) and, for each outer point, over
+ * inner axes. Its body is one interned DAG of scalar expressions whose roots are stores:
+ *
+ *     kernel softmax(outer a0:4096, inner a1:1024) {
+ *       b0: in  f32[4194304]
+ *       b1: out f32[4194304]
+ *       t0 = load f32 b0[a0*1024 + a1]
+ *       t1 = reduce amax t0
+ *       t2 = exp(sub(t0, t1))
+ *       t3 = reduce sum t2
+ *       store b1[a0*1024 + a1] = div(t2, t3)
+ *     }
+ *
+ * An expression is *inner* when it depends on an inner axis, otherwise it is *row-level* (one value per
+ * outer point). EX_reduce folds its inner operand over all inner axes and is row-level; EX_scan folds
+ * up to and including the current inner point, in order, and is inner.
+ *
+ * Passes: a reduce is complete after one sweep over the inner axes, so what uses it belongs to the next
+ * sweep. kernel_analyze gives each expression its pass: inner leaves 0; an expression the maximum of its
+ * operands, where a reduce of pass p counts as p + 1 for whoever uses it. softmax has 3.
+ *
+ * Index expressions are i64 expressions over EX_axis and constants in the normal form of index.h.
+ * dtypes of expressions are compute dtypes: f16 and bf16 are loaded to f32 and stored from f32; a value that
+ * must be rounded to them in between is OP_to with imm = the dtype, itself typed f32. bool, u8, i8, i16,
+ * i32, i64 are exact: a result wraps to its dtype. */
+#ifndef CARBIDE_LOWER_LOOP_H
+#define CARBIDE_LOWER_LOOP_H
+
+#include "base/buffer.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "op/op.h"
+
+/* Expr.op is an Op of the table (pointwise, OP_to, OP_constant, OP_philox) or one of these. Index arithmetic uses
+ * OP_add, OP_mul, OP_floor_divide, OP_remainder on i64 with non-negative operands. */
+enum { EX_axis = OP_COUNT, EX_load, EX_reduce, EX_scan };
+
+typedef struct Expr Expr;
+struct Expr {
+    uint16_t op;
+    int8_t dtype;
+    uint8_t input_count;
+    uint32_t id;   /* dense in its kernel, inputs before users */
+    Scalar imm;    /* OP_constant: value. EX_axis: axis. EX_load: buffer. EX_reduce, EX_scan: the Op
+                    * (OP_sum, OP_prod, OP_amax, OP_amin, OP_any, OP_all). OP_to: target dtype */
+    Expr *input[3]; /* EX_load: index, and a guard (bool) or none: where the guard is false the load
+                     * gives 0 and does not touch memory. EX_reduce, EX_scan: operand */
+};
+
+typedef struct Axis {
+    int64_t size;
+    bool inner;
+} Axis;
+
+typedef enum BufferRole { BUFFER_IN, BUFFER_OUT, BUFFER_INOUT } BufferRole;
+
+typedef struct KernelBuffer {
+    int8_t dtype;
+    uint8_t role;
+    int64_t numel; /* elements that the kernel may touch, from the pointer on */
+    int value;     /* plan value that it is bound to (sched/plan.h) */
+} KernelBuffer;
+
+typedef enum StoreMode { STORE_SET, STORE_ADD } StoreMode;
+
+typedef struct Store {
+    int buffer;
+    StoreMode mode; /* STORE_ADD: adds to what is there, in inner order (scatter_add) */
+    Expr *index, *value;
+    Expr *guard; /* or NULL */
+} Store;
+
+/* How the engines walk the kernel.
+ * TILE  vector lanes along the last outer axis; inner axes are plain sequential loops with vector
+ *       accumulators. Every pointwise kernel; column reductions; scans; short inner extents.
+ * ROW   one outer point at a time; vector lanes along the last inner axis.
+ * split > 1: too few outer points to feed the threads. The first inner axis, of size n, is cut into split chunks of
+ *       ceil(n / split), a number that does not depend on the threads; pass p runs over (chunk, outer), the
+ *       partial accumulators are then combined in chunk order, and pass p + 1 begins. Row-level stores
+ *       happen after the last pass. */
+typedef enum Form { FORM_TILE, FORM_ROW } Form;
+
+typedef struct Kernel {
+    Arena *arena;
+    const char *name;    /* k0_exp_sum: unique in its plan */
+    Axis *axis;          /* vec: outer axes first, then inner ones */
+    int outer_count;     /* number of outer axes */
+    KernelBuffer *buffer; /* vec */
+    Store *store;        /* vec, in program order */
+    Expr **expr;         /* vec: every expression, by id */
+    Map table;
+    Form form;
+    int64_t split;       /* chunks of the inner range; 1: not split */
+    int64_t outer_size, inner_size; /* products of the axes */
+    int64_t bytes, operations; /* of one run: memory traffic at the least, arithmetic in additions */
+    int node_count;      /* graph nodes that it computes: what eager would launch */
+    const char *origin;  /* their names: "exp, sum, div" */
+} Kernel;
+
+Kernel *kernel_new(Arena *arena);
+int kernel_axis(Kernel *kernel, int64_t size, bool inner);
+int kernel_buffer(Kernel *kernel, cb_dtype dtype, BufferRole role, int64_t numel, int value);
+void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *guard, StoreMode mode);
+
+/* Interning constructors; expr_op folds constants. */
+Expr *expr_constant(Kernel *kernel, cb_dtype dtype, Scalar value);
+Expr *expr_int(Kernel *kernel, int64_t value); /* i64 */
+Expr *expr_axis(Kernel *kernel, int axis);
+Expr *expr_load(Kernel *kernel, int buffer, cb_dtype compute, Expr *index, Expr *guard);
+Expr *expr_op(Kernel *kernel, Op op, cb_dtype dtype, Expr *const *input, int input_count);
+Expr *expr_to(Kernel *kernel, Expr *input, cb_dtype dtype); /* f16, bf16: rounds, stays f32 */
+Expr *expr_reduce(Kernel *kernel, Op reduce, Expr *input);
+Expr *expr_scan(Kernel *kernel, Op reduce, Expr *input);
+
+cb_dtype compute_dtype(cb_dtype dtype); /* f16, bf16 -> f32; the others themselves */
+
+/* What the engines need to know of each expression, by id. Dead expressions have users == 0. */
+typedef struct ExprInfo {
+    bool inner;    /* depends on an inner axis */
+    bool index_only; /* used in index arithmetic alone: evaluated as a number, not as a value */
+    int pass;      /* first pass in which it can be evaluated; a row-level one: before that pass's sweep,
+                    * pass_count means after the last sweep */
+    int last_pass; /* last pass that uses it as a value */
+    bool cached;   /* inner, needed by a later pass than its own and dear: the engine keeps the row of its
+                    * values (ROW form, not split, at most ROW_CACHE_BYTES in all) instead of recomputing */
+    int users;     /* value uses by live expressions and stores */
+} ExprInfo;
+
+enum { ROW_CACHE_BYTES = 128 * 1024 };
+
+typedef struct KernelInfo {
+    ExprInfo *expr;
+    Expr **reduce;  /* vec: live EX_reduce expressions by id; their positions name partial slots */
+    int pass_count; /* sweeps over the inner axes; 1 for a pointwise kernel */
+    int *store_pass; /* by store: the sweep that does it; pass_count: a row-level store at the end */
+} KernelInfo;
+
+KernelInfo kernel_analyze(const Kernel *kernel, Arena *arena);
+
+/* index = base + sum of stride[axis] * axis, when it is affine. base may hold any expression without the
+ * axes in question: stride gets an entry per kernel axis, rest what is not affine (never NULL; constant 0
+ * when all is). Returns false when an axis appears inside the rest. */
+bool index_affine(Kernel *kernel, Expr *index, int64_t *stride, Expr **rest);
+/* The same for one axis only: stride along it; rest is free of the axis. False when it is not linear in it. */
+bool index_linear(Kernel *kernel, Expr *index, int axis, int64_t *stride, Expr **rest);
+bool expr_uses_axis(const Expr *expr, int axis);
+
+void kernel_print(const Kernel *kernel, Buffer *out);
+Kernel *kernel_parse(Arena *arena, const char *text); /* NULL with an error; for tests */
+bool kernel_verify(const Kernel *kernel, Buffer *why);
+
+#endif

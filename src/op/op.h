@@ -1,0 +1,145 @@
+/* The op table as data: what every layer knows of an op.
+ * ops.def (rows) and tools/opgen.c (parsed schemas, API) -> op_info(OP_exp)->name, ->param[0], ... */
+#ifndef CARBIDE_OP_OP_H
+#define CARBIDE_OP_OP_H
+
+#include "base/error.h"
+
+typedef enum Op {
+    OP_none,
+    OP_input,    /* graph only: the k-th argument */
+    OP_constant, /* graph only: a zero-dimensional literal; attributes dtype, bits */
+#define UNARY(name, ...) OP_##name,
+#define BINARY(name, ...) OP_##name,
+#define TERNARY(name, ...) OP_##name,
+#define INTERNAL(name, ...) OP_##name,
+#define REDUCE(name, ...) OP_##name,
+#define SCAN(name, ...) OP_##name,
+#define VIEW(name, ...) OP_##name,
+#define STRUCTURED(name, ...) OP_##name,
+#define COMPOSITE(name, ...) OP_##name,
+#include "op/op_rows.h"
+    OP_COUNT
+} Op;
+
+typedef enum OpKind {
+    KIND_SPECIAL, KIND_POINTWISE, KIND_REDUCE, KIND_SCAN, KIND_VIEW, KIND_SOURCE, KIND_RANDOM,
+    KIND_INDEX, KIND_CONTRACT, KIND_OPAQUE, KIND_COMPOSITE
+} OpKind;
+
+/* How compute and result dtype follow from the inputs. Numbers are weak: they take part only when their
+ * kind (bool < int < float) is above that of every tensor, zero-dimensional tensors likewise. */
+typedef enum DtypeRule {
+    DTYPE_SAME,    /* promoted */
+    DTYPE_NUMERIC, /* promoted; bool is refused */
+    DTYPE_FLOAT,   /* promoted; integers and bool become f32 */
+    DTYPE_BOOL,    /* computed in the promoted dtype, result bool */
+    DTYPE_LOGICAL, /* inputs become bool (x != 0), result bool */
+    DTYPE_INT,     /* promoted; floating point is refused */
+    DTYPE_SHIFT,   /* promoted; bool and floating point are refused */
+    DTYPE_WHERE,   /* input 0 bool, the others promoted */
+    DTYPE_SUM,     /* integers and bool become i64 */
+    DTYPE_KEEP,    /* the first input's; index inputs must be integers */
+    DTYPE_INDEX,   /* result i64 */
+    DTYPE_ATTR,    /* the attribute named dtype */
+    DTYPE_I64
+} DtypeRule;
+
+enum { COMMUTES = 1, ASSOCIATES = 2, IDEMPOTENT = 4 };
+
+typedef enum ParamType {
+    PARAM_TENSOR, PARAM_OPTIONAL_TENSOR, PARAM_INT, PARAM_FLOAT, PARAM_BOOL, PARAM_DTYPE, PARAM_DIMS
+} ParamType;
+
+typedef struct Param {
+    const char *name;
+    ParamType type;
+    bool has_default;
+    double default_float;  /* PARAM_FLOAT */
+    int64_t default_int;   /* the others; dims: -1 is CB_ALL */
+    int word;              /* attributes: offset into Attrs.word; tensors: -1 */
+} Param;
+
+enum { OP_MAX_PARAMS = 8, ATTR_WORDS = 24, DIMS_WORDS = 1 + CB_MAX_RANK };
+
+typedef struct OpInfo {
+    const char *name, *fx, *schema;
+    const char *value;    /* pointwise and reductions: C tokens (combine step) */
+    const char *identity; /* reductions: C tokens */
+    const char *formula;  /* composites; NULL: graph/expand.c */
+    OpKind kind;
+    DtypeRule dtype;
+    uint16_t flags, cost;
+    uint8_t arity;        /* tensor inputs, optional ones included */
+    uint8_t param_count, word_count;
+    Param param[OP_MAX_PARAMS]; /* schema order */
+    Op scan_of;           /* scans: the reduction */
+} OpInfo;
+
+const OpInfo *op_info(Op op);
+Op op_find(const char *name, size_t length); /* OP_none when there is none */
+
+/* Attributes, packed: an int, bool, dtype or float (its bits) is one word, dims are 1 + CB_MAX_RANK words
+ * (count, values, zeros). Equal attributes are equal bytes. Offsets are the generated ATTR_op_param. */
+typedef struct Attrs {
+    int64_t word[ATTR_WORDS];
+} Attrs;
+
+#include "op_attrs.h" /* generated: enum { ATTR_sum_dim = 0, ATTR_sum_keepdim = 9, ... } */
+
+Attrs attrs_default(Op op);
+double attr_float(const Attrs *attrs, int word);
+void attr_set_float(Attrs *attrs, int word, double value);
+cb_dim_list attr_dims(const Attrs *attrs, int word);
+void attr_set_dims(Attrs *attrs, int word, cb_dim_list dims);
+
+/* What is known of a value before it is computed. */
+typedef struct Meta {
+    int8_t dtype;
+    uint8_t rank;
+    bool number; /* a plain number in the call: weak in promotion */
+    int64_t size[CB_MAX_RANK];
+} Meta;
+
+int64_t meta_numel(const Meta *meta);
+void meta_format(const Meta *meta, char *out, size_t bytes); /* "f32[2, 3]" */
+
+/* The rules of op/promote.c and op/shape.c together. attrs are made canonical (negative dims counted
+ * from the end, CB_ALL spelled out, slices clamped). On failure records the error and returns false.
+ * Not for composites: their meta is that of their expansion. */
+typedef struct Inferred {
+    Meta result;
+    int8_t input_dtype[4]; /* what each input is converted to first */
+} Inferred;
+bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred *out);
+
+/* Views (op/view.c): the view of a strided tensor. Returns false, without an error, when the
+ * result cannot be expressed by strides (reshape of a transposed tensor, flip): a copy is needed. */
+bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *result,
+                  const int64_t *stride, int64_t offset, int64_t *out_stride, int64_t *out_offset);
+/* A shorthand view (transpose, squeeze...) as one of reshape, permute, expand, slice, flip; select is
+ * a slice followed by the reshape that infer gave it, and so stays itself. */
+Op view_canonical(Op op, const Attrs *attrs, const Meta *input, const Meta *result, Attrs *out);
+
+/* Scalar functions, natively compiled from the value column (op/scalar.c): one element, in the compute
+ * type of dtype (f64 for floats here, i64 for integers and bool), for folding. */
+typedef union Scalar {
+    double f;
+    int64_t i;
+} Scalar;
+/* The result of op on elements of dtype; the value wraps and rounds to the result's dtype. */
+Scalar scalar_eval(Op op, cb_dtype dtype, const Scalar *input);
+Scalar scalar_convert(Scalar value, cb_dtype from, cb_dtype to);
+Scalar scalar_load(const void *element, cb_dtype dtype);
+void scalar_store(void *element, cb_dtype dtype, Scalar value);
+Scalar scalar_identity(Op reduce, cb_dtype dtype);
+
+/* dtypes (op/dtype.c) */
+bool dtype_is_float(cb_dtype dtype);
+bool dtype_is_int(cb_dtype dtype); /* not bool */
+float f16_to_f32(uint16_t bits);
+uint16_t f16_from_f32(float value); /* round to nearest even */
+float bf16_to_f32(uint16_t bits);
+uint16_t bf16_from_f32(float value);
+
+#endif

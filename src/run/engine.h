@@ -1,0 +1,61 @@
+/* Engines: who executes a kernel. Both take the same Kernel and offer the same function.
+ *
+ * vm.c    a program of vector instructions over blocks that stay in L1; needs no compiler. Eager, the oracle
+ *         (floats computed in f64) and the fallback.
+ * code.c  C text (codegen/c.c) through the C compiler, or the shared object from the disk cache. */
+#ifndef CARBIDE_RUN_ENGINE_H
+#define CARBIDE_RUN_ENGINE_H
+
+#include "base/reason.h"
+#include "lower/loop.h"
+
+/* Runs work items [low, high) of a kernel; buffer[i] is the pointer bound to kernel buffer i.
+ *
+ * Not split: one call does every pass; items are outer points in row-major order (in TILE form as in ROW form: a
+ *   TILE engine cuts the range itself into runs along the last outer axis). pass is 0, partial NULL.
+ * Split: item = chunk * outer_size + outer point. The caller (run/launch.c) calls pass 0, 1, ...:
+ *   pass p sweeps its chunk of the inner range and writes, for every reduce r that pass p completes (r is its position
+ *   in KernelInfo.reduce), the accumulator of its chunk into slot[r * outer_size * split + item]; the
+ *   caller then combines the chunks of each outer point in order, into the slot of chunk 0, from where later
+ *   passes read it. pass == pass_count does the row-level stores; its items are outer points.
+ * A slot is 8 bytes: double for floats, int64_t for the others (any value of a compute dtype converts
+ * there and back). */
+typedef void KernelFunction(void *const *buffer, int64_t low, int64_t high, int pass, void *slot);
+
+/* ---- the vector VM (run/vm.c) ---- */
+typedef struct Program Program; /* heap-allocated, immutable, shared by threads */
+/* oracle: every float expression is computed in f64. NULL: out of memory. */
+Program *program_build(const Kernel *kernel, bool oracle);
+void program_free(Program *program);
+void program_run(const Program *program, void *const *buffer, int64_t low, int64_t high, int pass,
+                 void *slot);
+void program_print(const Program *program, Buffer *out);
+
+/* ---- generated code (run/code.c, run/cache.c) ---- */
+typedef struct Code Code; /* one loaded shared object, reference-counted; dlclose'd with the last */
+typedef struct CodeResult {
+    Code *code;       /* NULL: reason and message say why */
+    Reason reason;
+    char *message;    /* the compiler's own words, heap text, or NULL */
+    bool from_disk;
+    double milliseconds;
+} CodeResult;
+/* source: a whole C file (codegen/c.h). Same source, compiler, flags and CPU: same key. */
+CodeResult code_load(const char *source, size_t length);
+KernelFunction *code_function(const Code *code, const char *name);
+void code_release(Code *code);
+
+/* ---- what the executor calls (run/launch.c) ---- */
+typedef struct Launch {
+    KernelFunction *function; /* generated code, or NULL: program on the VM */
+    Program *program;         /* owned; NULL when function is set */
+    Form form;
+    int64_t outer_size, split, grain; /* grain: items that are worth waking a thread for */
+    int pass_count, reduce_count;
+    struct { int8_t dtype; uint16_t op; int pass; } *reduce; /* owned, by slot: how chunks combine */
+} Launch;
+bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function /* NULL: the VM */);
+void launch_free(Launch *launch);
+bool launch_run(const Launch *launch, void *const *buffer); /* spreads over threads; false: no memory */
+
+#endif

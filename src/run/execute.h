@@ -1,0 +1,36 @@
+/* Runs plans. An executable is a plan with its kernels made runnable; it owns the plan's arena. */
+#ifndef CARBIDE_RUN_EXECUTE_H
+#define CARBIDE_RUN_EXECUTE_H
+
+#include "run/engine.h"
+#include "sched/plan.h"
+#include "tensor/tensor.h"
+
+typedef struct Executable Executable;
+
+typedef struct ExecutableOptions {
+    bool generate; /* C code through the compiler; false: the VM */
+    bool oracle;   /* VM in f64: for checks */
+} ExecutableOptions;
+
+typedef struct ExecutableInfo {
+    Reason reason;    /* why the VM runs although code was asked for, or REASON_NONE */
+    const char *message; /* the compiler's words, or NULL */
+    const char *source;  /* generated C, or NULL */
+    bool from_disk;
+    double compile_ms;
+} ExecutableInfo;
+
+/* Takes the arena over, also on failure (NULL with an error: out of memory). A compiler that fails is no
+ * failure: the VM runs, and info says why. */
+Executable *executable_new(Plan *plan, ExecutableOptions options);
+void executable_free(Executable *executable);
+const Plan *executable_plan(const Executable *executable);
+ExecutableInfo executable_info(const Executable *executable);
+
+/* Any number of threads may run one executable. inputs: tensors with the metas (and strides) of the
+ * plan. outputs[0 .. plan->output_count-1] get new tensors in the caller's scope; mutated inputs are written in
+ * place. false with an error when memory runs out; nothing is half-written then. */
+bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs);
+
+#endif

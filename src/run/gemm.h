@@ -1,0 +1,18 @@
+/* Matrix multiplication on the CPU: packed, register-tiled, multi-threaded, with the epilogue kernel run on each
+ * finished block of rows while it is in cache. */
+#ifndef CARBIDE_RUN_GEMM_H
+#define CARBIDE_RUN_GEMM_H
+
+#include "run/engine.h"
+#include "sched/plan.h"
+
+/* f32, f64, f16, bf16 (f32 accumulation) and integers. a, b, out point at element 0 of the values;
+ * epilogue: NULL, or a launch over outer points (batch*m rows, n columns) with its buffers.
+ * Results do not depend on the number of threads. false: no memory for packing. */
+bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
+              const Launch *epilogue, void *const *epilogue_buffer);
+
+/* argsort and argtopk along rows (run/sort.c): stable merge sort; NaN is the greatest, as in PyTorch. */
+bool sort_run(const OpaqueStep *step, const void *in, cb_dtype dtype, int64_t *out);
+
+#endif

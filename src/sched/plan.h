@@ -1,0 +1,84 @@
+/* The plan: a flat list of steps over values with fixed places.
+ * A value is an input of the call, an output (or mutated input), or a temporary at a fixed offset of one
+ * arena block; temporaries whose lives do not overlap share bytes (sched/memory.c). */
+#ifndef CARBIDE_SCHED_PLAN_H
+#define CARBIDE_SCHED_PLAN_H
+
+#include "graph/graph.h"
+#include "lower/loop.h"
+
+typedef enum ValuePlace { VALUE_INPUT, VALUE_OUTPUT, VALUE_TEMPORARY, VALUE_RANDOM } ValuePlace;
+
+typedef struct PlanValue {
+    int8_t dtype;
+    uint8_t place;
+    int number;        /* VALUE_INPUT, VALUE_OUTPUT: which. VALUE_RANDOM: the RandomState as i64[2] */
+    int64_t numel, offset; /* offset: bytes into the arena block, 64-byte aligned */
+} PlanValue;
+
+/* C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], strides in elements. The result goes to value `out`, contiguous
+ * [batch, m, n]; then, while a block of it is in cache, the epilogue kernel runs on it: a TILE kernel
+ * over outer axes (batch*m, n), which reads `out` and writes where it likes (often `out` itself). */
+typedef struct MatmulStep {
+    int a, b, out; /* plan values */
+    int8_t dtype;  /* of a, b and out */
+    int64_t batch, m, n, k;
+    int batch_rank; /* batch dims, broadcast by stride 0 */
+    int64_t batch_size[CB_MAX_RANK], a_batch[CB_MAX_RANK], b_batch[CB_MAX_RANK];
+    int64_t a_m, a_k, b_k, b_n;    /* strides */
+    int64_t a_offset, b_offset;
+    int epilogue;                  /* kernel number, or -1 */
+} MatmulStep;
+
+typedef struct OpaqueStep { /* argsort, argtopk along the last axis of contiguous rows */
+    Op op;
+    int in, out;
+    int64_t rows, length, keep; /* keep: indices written per row */
+    bool descending;
+} OpaqueStep;
+
+typedef enum StepKind { STEP_KERNEL, STEP_MATMUL, STEP_OPAQUE } StepKind;
+
+typedef struct Step {
+    StepKind kind;
+    int kernel; /* STEP_KERNEL */
+    MatmulStep matmul;
+    OpaqueStep opaque;
+    const char *origin;
+} Step;
+
+typedef struct PlanOutput {
+    int value;
+    Meta meta;
+    int mutated_input; /* -1, or the input that takes the value after the run */
+    int alias_input;   /* -1, or the input that this output simply is */
+} PlanOutput;
+
+typedef struct Refusal { /* why two nodes stayed apart */
+    const char *reason; /* a row of sched/fuse_rules */
+    const Node *producer, *consumer;
+} Refusal;
+
+typedef struct Plan {
+    Arena *arena;
+    PlanValue *value;    /* vec */
+    Kernel **kernel;     /* vec */
+    Step *step;          /* vec, in order */
+    PlanOutput *output;  /* vec: outputs, then mutations */
+    Refusal *refusal;    /* vec */
+    Meta *input;         /* vec: metas of the graph's inputs; inputs are contiguous unless strided */
+    int output_count;    /* without the mutations */
+    int64_t arena_bytes;
+    int draws;           /* random draws of one run */
+    int64_t bytes, bytes_eager; /* memory traffic of one run; of eager, op by op */
+    int kernels_eager;
+} Plan;
+
+/* The whole middle of the pipeline: decomposed, optimized graph -> plan.
+ * input_stride[k], NULL for contiguous: strides of input k in elements, baked into the kernels.
+ * fuse false: one kernel per node. */
+Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride, bool fuse);
+void plan_print(const Plan *plan, Buffer *out);
+bool plan_equal_text(const Plan *plan, const char *text);
+
+#endif

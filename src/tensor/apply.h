@@ -1,0 +1,37 @@
+/* The one door: every op call passes apply().
+ *     cb_add(x, 1.0) -> apply(OP_add, {x, 1.0}, attrs) -> the thread's tracer, or eager
+ * A NULL operand ends there: NULL comes back. */
+#ifndef CARBIDE_TENSOR_APPLY_H
+#define CARBIDE_TENSOR_APPLY_H
+
+#include "tensor/tensor.h"
+
+Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
+Tensor *apply_assign(Tensor *target, const cb_operand *value);
+
+/* What stands in for eager while a thread records: capture (graph) or symbolic trace (FX). */
+typedef struct Tracer Tracer;
+struct Tracer {
+    Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count, const Attrs *attrs);
+    Tensor *(*assign)(Tracer *tracer, Tensor *target, const cb_operand *value);
+    bool (*materialize)(Tracer *tracer, Tensor *x); /* a value request; false with an error */
+    void (*destroy_tensor)(Tracer *tracer, Tensor *x); /* may be NULL */
+    uint64_t serial;
+};
+Tracer *tracer_current(void);
+Tracer *tracer_set(Tracer *tracer); /* returns the one before */
+uint64_t serial_next(void);         /* unique numbers for traces and storages */
+
+/* Eager execution of one op on real tensors: run/eager.c, the layer above that this one declares.
+ * Views are already done; attrs are not yet canonical. */
+Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
+/* Writes value, broadcast and converted, into target's elements. */
+bool eager_assign(Tensor *target, const cb_operand *value);
+
+/* The random state: one draw takes one offset (tensor/random.c). */
+typedef struct RandomState {
+    int64_t seed, offset;
+} RandomState;
+RandomState random_take(int draws); /* state for the first of them; advances by draws */
+
+#endif

@@ -1,0 +1,52 @@
+/* Tensors: a strided view of a reference-counted storage, owned by a scope.
+ * The thread's state (scope, tracer, free list) lives here; apply.h is the door of every op call. */
+#ifndef CARBIDE_TENSOR_TENSOR_H
+#define CARBIDE_TENSOR_TENSOR_H
+
+#include "op/op.h"
+#include <stdatomic.h>
+
+typedef struct cb_tensor Tensor;
+typedef struct Scope Scope;
+
+/* Bytes with a reference count. Freed blocks go back to the storage cache (tensor/storage.c), so that a
+ * loop of ops does not fault in fresh pages at every step. Blocks are 64-byte aligned. */
+typedef struct Storage {
+    _Atomic int references;
+    size_t bytes; /* capacity, a size class */
+    void *data;
+    uint64_t serial; /* unique in the process: alias guards and traces name storages by it */
+} Storage;
+
+Storage *storage_new(size_t bytes); /* NULL and an error when out of memory */
+Storage *storage_retain(Storage *storage);
+void storage_release(Storage *storage);
+void storage_trim(void); /* gives the cached blocks back to the heap */
+
+struct cb_tensor {
+    Storage *storage; /* NULL: traced, has no value yet */
+    int64_t offset;   /* elements */
+    int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK]; /* stride 0 where expanded */
+    int8_t dtype;
+    uint8_t rank;
+    bool kept;         /* out of every scope */
+    void *value;       /* traced: what the tracer knows it by */
+    uint64_t trace;    /* serial of the trace that value belongs to; 0: none */
+    Scope *scope;
+    Tensor *previous, *next; /* in the scope */
+};
+
+Tensor *tensor_new(const Meta *meta);    /* contiguous, uninitialized, in the current scope */
+Tensor *tensor_shell(const Meta *meta);  /* without storage: for tracers */
+Tensor *tensor_view_of(Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset);
+Meta tensor_meta(const Tensor *x);
+bool tensor_contiguous(const Tensor *x);
+void *tensor_data(const Tensor *x);      /* no value request: NULL for a traced tensor */
+size_t tensor_span_bytes(const Tensor *x);
+/* A tensor dies: leaves its scope, drops its storage. */
+void tensor_destroy(Tensor *x);
+
+/* A traced or eager tensor is brought to a value: the public readers go through this. */
+bool tensor_materialize(Tensor *x);
+
+#endif
