@@ -1,0 +1,52 @@
+# Short names for what CMake, CTest and the scripts in tools/ do.
+# make = build; make test = build, every test, every check.
+BUILD ?= build
+CMAKE_FLAGS ?=
+OPGEN_IN = tools/opgen.c src/op/ops.def src/op/op_rows.h $(wildcard src/op/math_*.h)
+
+all: $(BUILD)/build.ninja gen
+	@cmake --build $(BUILD)
+
+$(BUILD)/build.ninja: tools/setup.sh
+	@tools/setup.sh
+	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS)
+
+# The generated headers alone, without CMake: enough for an editor or to compile one file.
+gen: $(BUILD)/gen/carbide_ops.h
+$(BUILD)/gen/carbide_ops.h: $(OPGEN_IN)
+	@mkdir -p $(BUILD)/gen
+	@$(CC) -std=gnu11 -O1 -Isrc tools/opgen.c -o $(BUILD)/gen/opgen
+	@$(BUILD)/gen/opgen . $(BUILD)/gen
+
+test: all
+	@ctest --test-dir $(BUILD) --output-on-failure
+	@tools/lint.sh $(BUILD)
+
+lint: all
+	@tools/lint.sh $(BUILD)
+
+demo: all
+	@$(BUILD)/photo
+	@$(BUILD)/carbide bench --demo
+
+bench: all
+	@$(BUILD)/carbide bench
+
+fuzz: all
+	@$(BUILD)/carbide fuzz
+
+asan:
+	@$(MAKE) BUILD=build-asan CMAKE_FLAGS=-DCARBIDE_SANITIZE=address,undefined
+	@ctest --test-dir build-asan --output-on-failure
+
+tsan:
+	@$(MAKE) BUILD=build-tsan CMAKE_FLAGS=-DCARBIDE_SANITIZE=thread
+	@ctest --test-dir build-tsan --output-on-failure
+
+install: all
+	@cmake --install $(BUILD)
+
+clean:
+	@rm -rf $(BUILD) build-asan build-tsan
+
+.PHONY: all gen test lint demo bench fuzz asan tsan install clean
