@@ -43,6 +43,8 @@ struct Expr {
     int8_t dtype;
     uint8_t input_count;
     uint32_t id;   /* dense in its kernel, inputs before users */
+    uint32_t axes; /* bit per kernel axis that the value varies with */
+    int64_t low, high; /* bounds of an i64 expression (INT64_MIN, INT64_MAX when unknown) */
     Scalar imm;    /* OP_constant: value. EX_axis: axis. EX_load: buffer. EX_reduce, EX_scan: the Op
                     * (OP_sum, OP_prod, OP_amax, OP_amin, OP_any, OP_all). OP_to: target dtype */
     Expr *input[3]; /* EX_load: index, and a guard (bool) or none: where the guard is false the load
@@ -146,6 +148,7 @@ bool index_affine(Kernel *kernel, Expr *index, int64_t *stride, Expr **rest);
 /* The same for one axis only: stride along it; rest is free of the axis. False when it is not linear in it. */
 bool index_linear(Kernel *kernel, Expr *index, int axis, int64_t *stride, Expr **rest);
 bool expr_uses_axis(const Expr *expr, int axis);
+bool expr_uses_inner(const Kernel *kernel, const Expr *expr);
 
 void kernel_print(const Kernel *kernel, Buffer *out);
 Kernel *kernel_parse(Arena *arena, const char *text); /* NULL with an error; for tests */

@@ -1,0 +1,259 @@
+/* Index arithmetic in normal form (index.h). */
+#include "lower/index.h"
+
+#include <stdint.h>
+#include <string.h>
+
+enum { MAX_TERMS = 48 };
+
+typedef struct Term {
+    Expr *atom;
+    int64_t factor;
+} Term;
+
+typedef struct Sum {
+    int count;
+    int64_t constant;
+    Term term[MAX_TERMS];
+} Sum;
+
+static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
+static int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b; }
+static int64_t absolute(int64_t a) { return a < 0 ? -a : a; }
+
+static int64_t greatest_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t r = a % b;
+        a = b, b = r;
+    }
+    return absolute(a);
+}
+
+/* ---- sums ----------------------------------------------------------------------------------- */
+
+static void sum_term(Sum *sum, Expr *atom, int64_t factor) {
+    int at = 0;
+    while (at < sum->count && sum->term[at].atom->id < atom->id) at++;
+    if (at < sum->count && sum->term[at].atom == atom) {
+        sum->term[at].factor += factor;
+        if (sum->term[at].factor) return;
+        memmove(sum->term + at, sum->term + at + 1, sizeof(Term) * (size_t)(--sum->count - at));
+        return;
+    }
+    if (!factor) return;
+    check(sum->count < MAX_TERMS, "index expression with more than %d terms", MAX_TERMS);
+    memmove(sum->term + at + 1, sum->term + at, sizeof(Term) * (size_t)(sum->count++ - at));
+    sum->term[at] = (Term){atom, factor};
+}
+
+static void sum_expr(Sum *sum, Expr *e, int64_t factor) {
+    while (e->op == OP_add) {
+        sum_expr(sum, e->input[1], factor);
+        e = e->input[0];
+    }
+    if (e->op == OP_constant) sum->constant += e->imm.i * factor;
+    else if (e->op == OP_mul && e->input[1]->op == OP_constant)
+        sum_expr(sum, e->input[0], factor * e->input[1]->imm.i);
+    else sum_term(sum, e, factor);
+}
+
+static Expr *pair(Kernel *kernel, Op op, Expr *a, int64_t b) {
+    Expr *input[2] = {a, expr_int(kernel, b)};
+    return expr_op(kernel, op, CB_I64, input, 2);
+}
+
+static Expr *sum_build(Kernel *kernel, const Sum *sum) {
+    Expr *result = NULL;
+    for (int i = 0; i < sum->count; i++) {
+        const Term *t = &sum->term[i];
+        Expr *term = t->factor == 1 ? t->atom : pair(kernel, OP_mul, t->atom, t->factor);
+        Expr *both[2] = {result, term};
+        result = result ? expr_op(kernel, OP_add, CB_I64, both, 2) : term;
+    }
+    if (!result) return expr_int(kernel, sum->constant);
+    return sum->constant ? pair(kernel, OP_add, result, sum->constant) : result;
+}
+
+static int64_t factor_of(const Sum *sum, const Expr *atom) {
+    for (int i = 0; i < sum->count; i++)
+        if (sum->term[i].atom == atom) return sum->term[i].factor;
+    return 0;
+}
+
+/* c * (q % k) + c * k * (q / k)  ->  c * q, for one remainder term; the quotient is itself a normal form, of which
+ * every term must be there. */
+static bool recombine_term(Kernel *kernel, Sum *sum, const Term *term) {
+    Expr *remainder = term->atom;
+    int64_t c = term->factor, k = remainder->input[1]->imm.i;
+    Sum quotient = {0};
+    sum_expr(&quotient, index_divide(kernel, remainder->input[0], k), 1);
+    if (quotient.count == 0) return false;
+    for (int i = 0; i < quotient.count; i++)
+        if (factor_of(sum, quotient.term[i].atom) != c * k * quotient.term[i].factor) return false;
+    sum_term(sum, remainder, -c);
+    for (int i = 0; i < quotient.count; i++)
+        sum_term(sum, quotient.term[i].atom, -c * k * quotient.term[i].factor);
+    sum->constant -= c * k * quotient.constant;
+    sum_expr(sum, remainder->input[0], c);
+    return true;
+}
+
+static void recombine(Kernel *kernel, Sum *sum) {
+    for (int i = 0; i < sum->count; i++) {
+        Term term = sum->term[i];
+        bool is_remainder = term.atom->op == OP_remainder && term.atom->input[1]->op == OP_constant;
+        if (is_remainder && recombine_term(kernel, sum, &term)) i = -1;
+    }
+}
+
+Expr *index_add(Kernel *kernel, Expr *a, Expr *b) {
+    Sum sum = {0};
+    sum_expr(&sum, a, 1);
+    sum_expr(&sum, b, 1);
+    recombine(kernel, &sum);
+    return sum_build(kernel, &sum);
+}
+
+Expr *index_scale(Kernel *kernel, Expr *a, int64_t factor) {
+    Sum sum = {0};
+    sum_expr(&sum, a, factor);
+    return sum_build(kernel, &sum);
+}
+
+Expr *index_offset(Kernel *kernel, Expr *a, int64_t offset) {
+    return index_add(kernel, a, expr_int(kernel, offset));
+}
+
+/* ---- division and remainder ----------------------------------------------------------------- */
+
+/* a = divisor * whole + rest, where rest keeps the terms that the divisor does not divide and a
+ * constant in [0, divisor). */
+static void part(Expr *a, int64_t divisor, Sum *whole, Sum *rest) {
+    Sum sum = {0};
+    sum_expr(&sum, a, 1);
+    for (int i = 0; i < sum.count; i++) {
+        Term t = sum.term[i];
+        if (t.factor % divisor == 0) whole->term[whole->count++] = (Term){t.atom, t.factor / divisor};
+        else rest->term[rest->count++] = t;
+    }
+    whole->constant = floor_div(sum.constant, divisor);
+    rest->constant = floor_mod(sum.constant, divisor);
+}
+
+/* The common divisor of all factors of rest and of divisor. */
+static int64_t common(const Sum *rest, int64_t divisor) {
+    int64_t g = divisor;
+    for (int i = 0; i < rest->count; i++) g = greatest_divisor(g, rest->term[i].factor);
+    return g;
+}
+
+/* The same multiple of divisor below all of rest, when its bounds lie within one period. */
+static bool one_period(const Expr *rest, int64_t divisor, int64_t *period) {
+    if (rest->low == INT64_MIN || rest->high == INT64_MAX) return false;
+    *period = floor_div(rest->low, divisor);
+    return floor_div(rest->high, divisor) == *period;
+}
+
+static Expr *divide_rest(Kernel *kernel, Sum rest, int64_t divisor) {
+    int64_t g = common(&rest, divisor);
+    for (int i = 0; i < rest.count; i++) rest.term[i].factor /= g;
+    rest.constant = floor_div(rest.constant, g);
+    divisor /= g;
+    Expr *a = sum_build(kernel, &rest);
+    if (divisor == 1) return a;
+    bool nested = a->op == OP_floor_divide && a->input[1]->op == OP_constant;
+    if (nested) return index_divide(kernel, a->input[0], a->input[1]->imm.i * divisor);
+    return pair(kernel, OP_floor_divide, a, divisor);
+}
+
+Expr *index_divide(Kernel *kernel, Expr *a, int64_t divisor) {
+    check(divisor > 0, "index division by %lld", (long long)divisor);
+    if (divisor == 1) return a;
+    Sum whole = {0}, rest = {0};
+    int64_t period;
+    part(a, divisor, &whole, &rest);
+    if (one_period(sum_build(kernel, &rest), divisor, &period)) whole.constant += period;
+    else sum_expr(&whole, divide_rest(kernel, rest, divisor), 1);
+    recombine(kernel, &whole);
+    return sum_build(kernel, &whole);
+}
+
+/* x % m % k -> x % k when k divides m. */
+static Expr *strip_remainder(Kernel *kernel, Sum *rest, int64_t divisor) {
+    Sum plain = {.constant = rest->constant};
+    bool changed = false;
+    for (int i = 0; i < rest->count; i++) {
+        Expr *atom = rest->term[i].atom;
+        bool inside = atom->op == OP_remainder && atom->input[1]->op == OP_constant &&
+                      atom->input[1]->imm.i % divisor == 0;
+        sum_expr(&plain, inside ? atom->input[0] : atom, rest->term[i].factor);
+        changed |= inside;
+    }
+    return changed ? index_remainder(kernel, sum_build(kernel, &plain), divisor) : NULL;
+}
+
+Expr *index_remainder(Kernel *kernel, Expr *a, int64_t divisor) {
+    check(divisor > 0, "index remainder by %lld", (long long)divisor);
+    if (divisor == 1) return expr_int(kernel, 0);
+    Sum whole = {0}, rest = {0};
+    int64_t period;
+    part(a, divisor, &whole, &rest);
+    Expr *reduced = sum_build(kernel, &rest);
+    if (one_period(reduced, divisor, &period)) return index_offset(kernel, reduced, -period * divisor);
+    Expr *stripped = strip_remainder(kernel, &rest, divisor);
+    if (stripped) return stripped;
+    int64_t g = common(&rest, divisor);
+    int64_t left = rest.constant % g; /* g * (x + c / g) % (g * d) + c % g, in [0, g) */
+    for (int i = 0; i < rest.count; i++) rest.term[i].factor /= g;
+    rest.constant = (rest.constant - left) / g;
+    Expr *inner = pair(kernel, OP_remainder, sum_build(kernel, &rest), divisor / g);
+    return index_offset(kernel, index_scale(kernel, inner, g), left);
+}
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+Expr *index_flatten(Kernel *kernel, int rank, const int64_t *size, Expr *const *position) {
+    Expr *flat = expr_int(kernel, 0);
+    for (int i = 0; i < rank; i++)
+        flat = index_add(kernel, index_scale(kernel, flat, size[i]), position[i]);
+    return flat;
+}
+
+void index_unflatten(Kernel *kernel, int rank, const int64_t *size, Expr *flat, Expr **position) {
+    int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        Expr *q = index_divide(kernel, flat, stride);
+        position[i] = size[i] == 1 ? expr_int(kernel, 0) : i == 0 ? q : index_remainder(kernel, q, size[i]);
+        stride *= size[i] ? size[i] : 1;
+    }
+}
+
+/* ---- taking apart ---------------------------------------------------------------------------- */
+
+bool expr_uses_axis(const Expr *expr, int axis) { return expr->axes >> axis & 1; }
+
+bool expr_uses_inner(const Kernel *kernel, const Expr *expr) {
+    return expr->axes >> kernel->outer_count != 0;
+}
+
+bool index_linear(Kernel *kernel, Expr *index, int axis, int64_t *stride, Expr **rest) {
+    Sum sum = {0};
+    sum_expr(&sum, index, 1);
+    Expr *variable = expr_axis(kernel, axis);
+    *stride = factor_of(&sum, variable);
+    if (*stride) sum_term(&sum, variable, -*stride);
+    *rest = sum_build(kernel, &sum);
+    return !expr_uses_axis(*rest, axis);
+}
+
+bool index_affine(Kernel *kernel, Expr *index, int64_t *stride, Expr **rest) {
+    Sum sum = {0};
+    sum_expr(&sum, index, 1);
+    for (int axis = 0; axis < length(kernel->axis); axis++) {
+        Expr *variable = expr_axis(kernel, axis);
+        stride[axis] = factor_of(&sum, variable);
+        if (stride[axis]) sum_term(&sum, variable, -stride[axis]);
+    }
+    *rest = sum_build(kernel, &sum);
+    return (*rest)->axes == 0;
+}

@@ -1,0 +1,24 @@
+/* Index arithmetic in normal form: affine sums with floor-division and remainder.
+ *
+ *     ((i / 8) * 8 + i % 8)  ->  i           (a0*64 + a1) % 64, a1 < 64  ->  a1
+ *
+ * A normal form is a sum: terms ordered by expression id, each an atom or atom * constant, a constant last; an
+ * atom is an axis, a floor-division, a remainder or a value that index arithmetic cannot see into (a
+ * loaded index). Expressions are interned, so equal normal forms are one pointer, and "reads the same
+ * element" is a pointer comparison. Division is floor division for every sign; divisors are positive. */
+#ifndef CARBIDE_LOWER_INDEX_H
+#define CARBIDE_LOWER_INDEX_H
+
+#include "lower/loop.h"
+
+Expr *index_add(Kernel *kernel, Expr *a, Expr *b);
+Expr *index_scale(Kernel *kernel, Expr *a, int64_t factor);
+Expr *index_divide(Kernel *kernel, Expr *a, int64_t divisor);
+Expr *index_remainder(Kernel *kernel, Expr *a, int64_t divisor);
+Expr *index_offset(Kernel *kernel, Expr *a, int64_t offset); /* a + offset */
+
+/* Row-major: position -> flat index and back. sizes outer to inner. */
+Expr *index_flatten(Kernel *kernel, int rank, const int64_t *size, Expr *const *position);
+void index_unflatten(Kernel *kernel, int rank, const int64_t *size, Expr *flat, Expr **position);
+
+#endif

@@ -1,0 +1,191 @@
+/* Kernels and their interned expressions: constructors, constant folding, bounds.
+ * Interning makes equal expressions one pointer, so recomputation inside a kernel costs nothing. */
+#include "lower/loop.h"
+
+#include <stdint.h>
+#include <string.h>
+
+Kernel *kernel_new(Arena *arena) {
+    Kernel *kernel = arena_zalloc(arena, sizeof *kernel);
+    kernel->arena = arena;
+    kernel->table = map_new(arena);
+    kernel->split = 1;
+    kernel->outer_size = kernel->inner_size = 1;
+    kernel->name = "kernel";
+    kernel->origin = "";
+    return kernel;
+}
+
+int kernel_axis(Kernel *kernel, int64_t size, bool inner) {
+    check(inner || kernel->outer_count == length(kernel->axis), "outer axes come first");
+    push(kernel->arena, kernel->axis, (Axis){size, inner});
+    if (inner) {
+        kernel->inner_size *= size;
+    } else {
+        kernel->outer_count++;
+        kernel->outer_size *= size;
+    }
+    return length(kernel->axis) - 1;
+}
+
+int kernel_buffer(Kernel *kernel, cb_dtype dtype, BufferRole role, int64_t numel, int value) {
+    KernelBuffer buffer = {(int8_t)dtype, (uint8_t)role, numel, value};
+    push(kernel->arena, kernel->buffer, buffer);
+    return length(kernel->buffer) - 1;
+}
+
+void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *guard,
+                  StoreMode mode) {
+    Store store = {buffer, mode, index, value, guard};
+    push(kernel->arena, kernel->store, store);
+}
+
+cb_dtype compute_dtype(cb_dtype dtype) {
+    return dtype == CB_F16 || dtype == CB_BF16 ? CB_F32 : dtype;
+}
+
+/* ---- bounds of i64 expressions ------------------------------------------------------------- */
+
+static bool bounded(const Expr *e) { return e->low != INT64_MIN && e->high != INT64_MAX; }
+
+static void bound_sum(Expr *e) {
+    int64_t low, high;
+    const Expr *a = e->input[0], *b = e->input[1];
+    if (!bounded(a) || !bounded(b)) return;
+    if (__builtin_add_overflow(a->low, b->low, &low)) return;
+    if (__builtin_add_overflow(a->high, b->high, &high)) return;
+    e->low = low, e->high = high;
+}
+
+static void bound_product(Expr *e) {
+    int64_t p, q;
+    const Expr *a = e->input[0], *b = e->input[1];
+    if (b->op != OP_constant || !bounded(a)) return;
+    if (__builtin_mul_overflow(a->low, b->imm.i, &p)) return;
+    if (__builtin_mul_overflow(a->high, b->imm.i, &q)) return;
+    e->low = p < q ? p : q, e->high = p < q ? q : p;
+}
+
+static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+static void bound(const Kernel *kernel, Expr *e) {
+    e->low = INT64_MIN, e->high = INT64_MAX;
+    if (e->dtype != CB_I64) return;
+    if (e->op == OP_constant) e->low = e->high = e->imm.i;
+    if (e->op == EX_axis) e->low = 0, e->high = kernel->axis[e->imm.i].size - 1;
+    if (e->op == OP_add) bound_sum(e);
+    if (e->op == OP_mul) bound_product(e);
+    if (e->op != OP_floor_divide && e->op != OP_remainder) return;
+    const Expr *a = e->input[0], *b = e->input[1];
+    if (b->op != OP_constant || b->imm.i <= 0) return;
+    if (e->op == OP_remainder) e->low = 0, e->high = b->imm.i - 1;
+    else if (bounded(a)) e->low = floor_divide(a->low, b->imm.i), e->high = floor_divide(a->high, b->imm.i);
+}
+
+/* ---- interning ------------------------------------------------------------------------------ */
+
+static bool same(const Expr *a, const Expr *b) {
+    return a->op == b->op && a->dtype == b->dtype && a->input_count == b->input_count &&
+           a->imm.i == b->imm.i &&
+           memcmp(a->input, b->input, sizeof a->input[0] * a->input_count) == 0;
+}
+
+static uint32_t axes_of(const Kernel *kernel, const Expr *e) {
+    if (e->op == EX_axis) return 1u << e->imm.i;
+    uint32_t axes = 0;
+    for (int i = 0; i < e->input_count; i++) axes |= e->input[i]->axes;
+    return e->op == EX_reduce ? axes & ((1u << kernel->outer_count) - 1) : axes;
+}
+
+static Expr *intern(Kernel *kernel, int op, cb_dtype dtype, Scalar imm, Expr *const *input,
+                    int input_count) {
+    Expr key = {.op = (uint16_t)op, .dtype = (int8_t)dtype, .input_count = (uint8_t)input_count};
+    key.imm = imm;
+    uint64_t hash = hash_mix((uint64_t)op << 8 | (uint8_t)dtype, (uint64_t)imm.i);
+    for (int i = 0; i < input_count; i++) {
+        key.input[i] = input[i];
+        hash = hash_mix(hash, input[i]->id);
+    }
+    for (MapEntry *e = map_first(&kernel->table, hash); e; e = map_next(e))
+        if (same(e->value, &key)) return e->value;
+    Expr *expr = arena_alloc(kernel->arena, sizeof *expr);
+    *expr = key;
+    expr->id = (uint32_t)length(kernel->expr);
+    bound(kernel, expr);
+    expr->axes = axes_of(kernel, expr);
+    push(kernel->arena, kernel->expr, expr);
+    map_put(&kernel->table, hash, expr);
+    return expr;
+}
+
+Expr *expr_constant(Kernel *kernel, cb_dtype dtype, Scalar value) {
+    return intern(kernel, OP_constant, dtype, value, NULL, 0);
+}
+
+Expr *expr_int(Kernel *kernel, int64_t value) {
+    return expr_constant(kernel, CB_I64, (Scalar){.i = value});
+}
+
+Expr *expr_axis(Kernel *kernel, int axis) {
+    return intern(kernel, EX_axis, CB_I64, (Scalar){.i = axis}, NULL, 0);
+}
+
+Expr *expr_load(Kernel *kernel, int buffer, cb_dtype compute, Expr *index, Expr *guard) {
+    Expr *input[2] = {index, guard};
+    if (guard && guard->op == OP_constant && guard->imm.i) guard = NULL;
+    return intern(kernel, EX_load, compute, (Scalar){.i = buffer}, input, guard ? 2 : 1);
+}
+
+static bool is_bool(const Expr *e, int64_t value) {
+    return e->dtype == CB_BOOL && e->op == OP_constant && e->imm.i == value;
+}
+
+/* What guards and positions need; the graph's rules have simplified everything else. */
+static Expr *simplify(Expr *const *input, Op op) {
+    if (op == OP_logical_and && is_bool(input[0], 1)) return input[1];
+    if (op == OP_logical_and && (is_bool(input[1], 1) || input[0] == input[1])) return input[0];
+    if (op == OP_logical_and && is_bool(input[0], 0)) return input[0];
+    if (op == OP_logical_and && is_bool(input[1], 0)) return input[1];
+    if (op == OP_where && input[0]->op == OP_constant) return input[0]->imm.i ? input[1] : input[2];
+    return NULL;
+}
+
+/* A comparison of bounded integers that always comes out the same; -1: it depends. */
+static int decided(Op op, const Expr *a, const Expr *b) {
+    if (a->dtype != CB_I64 || !bounded(a) || !bounded(b)) return -1;
+    if (op == OP_lt) return a->high < b->low ? 1 : a->low >= b->high ? 0 : -1;
+    if (op == OP_ge) return a->low >= b->high ? 1 : a->high < b->low ? 0 : -1;
+    return -1;
+}
+
+Expr *expr_op(Kernel *kernel, Op op, cb_dtype dtype, Expr *const *input, int input_count) {
+    bool constant = op != OP_philox;
+    for (int i = 0; i < input_count; i++) constant &= input[i]->op == OP_constant;
+    if (constant) {
+        Scalar value[3];
+        for (int i = 0; i < input_count; i++) value[i] = input[i]->imm;
+        cb_dtype compute = op == OP_where ? input[1]->dtype : input[0]->dtype;
+        return expr_constant(kernel, dtype, scalar_eval(op, compute, value));
+    }
+    Expr *simple = simplify(input, op);
+    if (simple) return simple;
+    int known = input_count == 2 ? decided(op, input[0], input[1]) : -1;
+    if (known >= 0) return expr_constant(kernel, CB_BOOL, (Scalar){.i = known});
+    return intern(kernel, op, dtype, (Scalar){.i = 0}, input, input_count);
+}
+
+Expr *expr_to(Kernel *kernel, Expr *input, cb_dtype dtype) {
+    cb_dtype compute = compute_dtype(dtype);
+    if (input->dtype == (int8_t)dtype) return input;
+    if (input->op == OP_constant)
+        return expr_constant(kernel, compute, scalar_convert(input->imm, input->dtype, dtype));
+    return intern(kernel, OP_to, compute, (Scalar){.i = dtype}, &input, 1);
+}
+
+Expr *expr_reduce(Kernel *kernel, Op reduce, Expr *input) {
+    return intern(kernel, EX_reduce, input->dtype, (Scalar){.i = reduce}, &input, 1);
+}
+
+Expr *expr_scan(Kernel *kernel, Op reduce, Expr *input) {
+    return intern(kernel, EX_scan, input->dtype, (Scalar){.i = reduce}, &input, 1);
+}
