@@ -1,0 +1,10 @@
+/* Which of the compiled-in instruction sets this processor runs: chosen once, shared by the VM and gemm.
+ * Files that are compiled once per level get CB_LEVEL = 0, 1, 2 and export a table with the suffix _base, _v3, _v4. */
+#ifndef CARBIDE_RUN_CPU_H
+#define CARBIDE_RUN_CPU_H
+
+enum { CPU_BASE, CPU_V3 /* AVX2, FMA */, CPU_V4 /* AVX-512 F, BW, DQ, VL */ };
+
+int cpu_level(void);
+
+#endif
