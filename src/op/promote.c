@@ -1,0 +1,134 @@
+/* Dtype rules: what each input is converted to, and the dtype of the result.
+ *
+ * In: input metas and the op's DtypeRule. Out: Inferred.input_dtype and Inferred.result.dtype.
+ *     add(i32[3], 1.5)  -> inputs f32, f32; result f32
+ *     add(f16[3], f32[]) -> f16: a zero-dimensional tensor is weak within its category
+ *
+ * The promotion is PyTorch's: dimensioned tensors, zero-dimensional tensors and numbers are promoted
+ * apart; a lower group takes part only when its category (bool < integer < float) is above. */
+#include "op/infer.h"
+
+static int category(cb_dtype dtype) { return dtype_is_float(dtype) ? 2 : dtype != CB_BOOL; }
+
+static cb_dtype join(cb_dtype a, cb_dtype b) {
+    if (a == CB_SAME) return b;
+    return b == CB_SAME ? a : cb_promote(a, b);
+}
+
+/* strong, unless weak is of a higher category: then both, promoted. CB_SAME: the group is empty. */
+static cb_dtype combine(cb_dtype strong, cb_dtype weak) {
+    if (strong == CB_SAME || weak == CB_SAME) return join(strong, weak);
+    return category(weak) > category(strong) ? cb_promote(strong, weak) : strong;
+}
+
+static cb_dtype promote_inputs(const Meta *input, int first, int count) {
+    cb_dtype dimensioned = CB_SAME, zero_dimensional = CB_SAME, number = CB_SAME;
+    for (int i = first; i < count; i++) {
+        cb_dtype dtype = (cb_dtype)input[i].dtype;
+        if (input[i].number)
+            number = join(number, dtype_is_float(dtype) ? CB_F32 : dtype);
+        else if (input[i].rank == 0)
+            zero_dimensional = join(zero_dimensional, dtype);
+        else
+            dimensioned = join(dimensioned, dtype);
+    }
+    return combine(dimensioned, combine(zero_dimensional, number));
+}
+
+/* The dtype attribute, CB_SAME replaced by its default; CB_DTYPE_COUNT with an error. */
+static cb_dtype attribute_dtype(Call *call) {
+    for (int i = 0; i < call->info->param_count; i++) {
+        const Param *param = &call->info->param[i];
+        if (param->type != PARAM_DTYPE) continue;
+        int64_t *word = &call->attrs->word[param->word];
+        if (*word == CB_SAME)
+            *word = param->has_default ? param->default_int : call->input[0].dtype;
+        if (*word >= 0 && *word < CB_DTYPE_COUNT) return (cb_dtype)*word;
+        infer_fail(call, CB_ERR_DTYPE, "%lld is not a dtype", (long long)*word);
+        return CB_DTYPE_COUNT;
+    }
+    check(false, "%s: its dtype rule needs a dtype attribute", call->info->name);
+    return CB_DTYPE_COUNT;
+}
+
+static bool refuse(Call *call, cb_dtype dtype, const char *wanted) {
+    return infer_fail(call, CB_ERR_DTYPE, "%s is not %s dtype", cb_dtype_name(dtype), wanted);
+}
+
+static void convert(Call *call, cb_dtype dtype) {
+    for (int i = 0; i < call->input_count; i++) call->out->input_dtype[i] = (int8_t)dtype;
+    call->out->result.dtype = (int8_t)dtype;
+}
+
+/* x keeps its dtype; index inputs are read as i64; a source is converted to x's dtype. */
+static bool keep_rule(Call *call) {
+    cb_dtype dtype = (cb_dtype)call->input[0].dtype;
+    convert(call, dtype);
+    bool indexes = call->op == OP_gather || call->op == OP_index_select || call->op == OP_scatter ||
+                   call->op == OP_scatter_add;
+    if (!indexes) return true;
+    cb_dtype index = (cb_dtype)call->input[1].dtype;
+    if (!dtype_is_int(index)) return refuse(call, index, "an index");
+    if (call->input_count > 2 && call->input[2].dtype != call->input[0].dtype)
+        return infer_fail(call, CB_ERR_DTYPE, "the source must have the dtype of the target");
+    call->out->input_dtype[1] = CB_I64;
+    return true;
+}
+
+static bool promoting_rule(Call *call) {
+    cb_dtype dtype = promote_inputs(call->input, 0, call->input_count);
+    bool is_float = dtype_is_float(dtype), is_bool = dtype == CB_BOOL;
+    DtypeRule rule = call->info->dtype;
+    if (rule == DTYPE_NUMERIC && is_bool) return refuse(call, dtype, "a number");
+    if (call->op == OP_matmul && is_bool) return refuse(call, dtype, "a number");
+    if (rule == DTYPE_INT && is_float) return refuse(call, dtype, "an integer or bool");
+    if (rule == DTYPE_SHIFT && (is_float || is_bool)) return refuse(call, dtype, "an integer");
+    if (rule == DTYPE_FLOAT && !is_float) dtype = CB_F32;
+    if (rule == DTYPE_SUM && !is_float) dtype = CB_I64;
+    convert(call, dtype);
+    if (rule == DTYPE_BOOL) call->out->result.dtype = CB_BOOL;
+    return true;
+}
+
+static bool where_rule(Call *call) {
+    if (call->input[0].dtype != CB_BOOL)
+        return infer_fail(call, CB_ERR_DTYPE, "the condition is not a bool tensor");
+    convert(call, promote_inputs(call->input, 1, call->input_count));
+    call->out->input_dtype[0] = CB_BOOL;
+    return true;
+}
+
+static bool attribute_rule(Call *call) {
+    cb_dtype dtype = attribute_dtype(call);
+    if (dtype == CB_DTYPE_COUNT) return false;
+    if ((call->op == OP_rand || call->op == OP_randn) && !dtype_is_float(dtype))
+        return refuse(call, dtype, "a floating point");
+    if ((call->op == OP_arange || call->op == OP_randint) && dtype == CB_BOOL)
+        return refuse(call, dtype, "a number");
+    for (int i = 0; i < call->input_count; i++) call->out->input_dtype[i] = call->input[i].dtype;
+    call->out->result.dtype = (int8_t)dtype;
+    return true;
+}
+
+bool infer_dtypes(Call *call) {
+    switch (call->info->dtype) {
+    case DTYPE_LOGICAL:
+        convert(call, CB_BOOL);
+        return true;
+    case DTYPE_I64:
+        convert(call, CB_I64);
+        return true;
+    case DTYPE_INDEX:
+        convert(call, (cb_dtype)call->input[0].dtype);
+        call->out->result.dtype = CB_I64;
+        return true;
+    case DTYPE_WHERE:
+        return where_rule(call);
+    case DTYPE_KEEP:
+        return keep_rule(call);
+    case DTYPE_ATTR:
+        return attribute_rule(call);
+    default:
+        return promoting_rule(call);
+    }
+}

@@ -1,0 +1,170 @@
+/* Shape rules of concat, pad, slice_scatter, gather and scatter, matmul, argsort and argtopk.
+ *
+ *     matmul  f32[5, 4, 3] x f32[3, 2]            -> f32[5, 4, 2]
+ *     pad     f32[2, 3] padding=[1, 0, 2, 2]      -> f32[6, 4]   last dimension first, as PyTorch
+ *     gather  f32[4, 9] dim=1, i64[4, 2]          -> f32[4, 2] */
+#include "op/infer.h"
+
+#include <string.h>
+
+static void same_size(Call *call, const Meta *as) {
+    call->out->result.rank = as->rank;
+    memcpy(call->out->result.size, as->size, sizeof as->size);
+}
+
+static bool infer_concat(Call *call) {
+    const Meta *a = &call->input[0], *b = &call->input[1];
+    int64_t *dim = &call->attrs->word[ATTR_concat_dim];
+    if (a->rank != b->rank) return infer_fail(call, CB_ERR_SHAPE, "ranks differ");
+    if (!infer_dim(call, dim, a->rank)) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (i != *dim && a->size[i] != b->size[i])
+            return infer_fail(call, CB_ERR_SHAPE, "sizes of dim %d differ", i);
+    same_size(call, a);
+    if (__builtin_add_overflow(a->size[*dim], b->size[*dim], &call->out->result.size[*dim]))
+        return infer_fail(call, CB_ERR_SHAPE, "the result has too many elements");
+    return true;
+}
+
+static bool infer_pad(Call *call) {
+    const Meta *x = &call->input[0];
+    cb_dim_list padding = attr_dims(call->attrs, ATTR_pad_padding);
+    if (padding.count < 0 || padding.count % 2 || padding.count / 2 > x->rank)
+        return infer_fail(call, CB_ERR_ARGUMENT, "padding needs pairs, at most one per dimension");
+    same_size(call, x);
+    for (int i = 0; i < padding.count; i += 2) {
+        int64_t *size = &call->out->result.size[x->rank - 1 - i / 2];
+        if (__builtin_add_overflow(*size, padding.at[i], size) ||
+            __builtin_add_overflow(*size, padding.at[i + 1], size) || *size < 0)
+            return infer_fail(call, CB_ERR_SHAPE, "padding (%lld, %lld) gives no possible size",
+                              (long long)padding.at[i], (long long)padding.at[i + 1]);
+    }
+    return true;
+}
+
+static bool infer_slice_scatter(Call *call) {
+    const Meta *x = &call->input[0], *source = &call->input[1];
+    int64_t *word = call->attrs->word, *dim = &word[ATTR_slice_scatter_dim];
+    if (!infer_dim(call, dim, x->rank)) return false;
+    int64_t count = infer_slice(call, x->size[*dim], &word[ATTR_slice_scatter_start],
+                                &word[ATTR_slice_scatter_end], word[ATTR_slice_scatter_step]);
+    if (count < 0) return false;
+    if (source->rank != x->rank) return infer_fail(call, CB_ERR_SHAPE, "ranks differ");
+    for (int i = 0; i < x->rank; i++)
+        if (source->size[i] != (i == *dim ? count : x->size[i]))
+            return infer_fail(call, CB_ERR_SHAPE,
+                              "the source does not have the slice's size (dim "
+                              "%d: %lld)",
+                              i, (long long)(i == *dim ? count : x->size[i]));
+    same_size(call, x);
+    return true;
+}
+
+/* index may be smaller than x except along dim, and than the source everywhere. */
+static bool index_fits(Call *call, int64_t dim, const Meta *source) {
+    const Meta *x = &call->input[0], *index = &call->input[1];
+    if (index->rank != x->rank || (source && source->rank != x->rank))
+        return infer_fail(call, CB_ERR_SHAPE, "ranks differ");
+    for (int i = 0; i < x->rank; i++) {
+        if (i != dim && index->size[i] > x->size[i])
+            return infer_fail(call, CB_ERR_SHAPE, "the index is larger than the tensor in dim %d",
+                              i);
+        if (source && index->size[i] > source->size[i])
+            return infer_fail(call, CB_ERR_SHAPE, "the index is larger than the source in dim %d",
+                              i);
+    }
+    return true;
+}
+
+static bool infer_gather(Call *call) {
+    int64_t *dim = &call->attrs->word[ATTR_gather_dim];
+    if (!infer_dim(call, dim, call->input[0].rank) || !index_fits(call, *dim, NULL)) return false;
+    same_size(call, &call->input[1]);
+    return true;
+}
+
+static bool infer_index_select(Call *call) {
+    const Meta *x = &call->input[0], *index = &call->input[1];
+    int64_t *dim = &call->attrs->word[ATTR_index_select_dim];
+    if (!infer_dim(call, dim, x->rank)) return false;
+    if (index->rank > 1) return infer_fail(call, CB_ERR_SHAPE, "the index is not a vector");
+    same_size(call, x);
+    call->out->result.size[*dim] = meta_numel(index);
+    return true;
+}
+
+static bool infer_scatter(Call *call, int word) {
+    int64_t *dim = &call->attrs->word[word];
+    if (!infer_dim(call, dim, call->input[0].rank)) return false;
+    if (!index_fits(call, *dim, &call->input[2])) return false;
+    same_size(call, &call->input[0]);
+    return true;
+}
+
+/* A vector counts as a row on the left and as a column on the right; that dimension goes again. */
+static bool infer_matmul(Call *call) {
+    const Meta *a = &call->input[0], *b = &call->input[1];
+    Meta *result = &call->out->result;
+    if (!a->rank || !b->rank)
+        return infer_fail(call, CB_ERR_SHAPE, "both need at least one dimension");
+    int64_t inner_a = a->size[a->rank - 1];
+    int64_t inner_b = b->rank == 1 ? b->size[0] : b->size[b->rank - 2];
+    if (inner_a != inner_b) return infer_fail(call, CB_ERR_SHAPE, "inner sizes differ");
+    int batch_a = a->rank > 2 ? a->rank - 2 : 0, batch_b = b->rank > 2 ? b->rank - 2 : 0;
+    result->rank = 0;
+    if (!infer_broadcast(call, result, a->size, batch_a)) return false;
+    if (!infer_broadcast(call, result, b->size, batch_b)) return false;
+    if (a->rank > 1) result->size[result->rank++] = a->size[a->rank - 2];
+    if (b->rank > 1) result->size[result->rank++] = b->size[b->rank - 1];
+    return true;
+}
+
+static bool infer_argsort(Call *call) {
+    if (!infer_dim(call, &call->attrs->word[ATTR_argsort_dim], call->input[0].rank)) return false;
+    int64_t *descending = &call->attrs->word[ATTR_argsort_descending];
+    *descending = *descending != 0;
+    same_size(call, &call->input[0]);
+    return true;
+}
+
+static bool infer_argtopk(Call *call) {
+    const Meta *x = &call->input[0];
+    int64_t *dim = &call->attrs->word[ATTR_argtopk_dim], k = call->attrs->word[ATTR_argtopk_k];
+    int64_t *largest = &call->attrs->word[ATTR_argtopk_largest];
+    if (!infer_dim(call, dim, x->rank)) return false;
+    if (k < 0 || k > x->size[*dim])
+        return infer_fail(call, CB_ERR_ARGUMENT, "k %lld is outside of dim %lld of size %lld",
+                          (long long)k, (long long)*dim, (long long)x->size[*dim]);
+    *largest = *largest != 0;
+    same_size(call, x);
+    call->out->result.size[*dim] = k;
+    return true;
+}
+
+bool infer_index(Call *call) {
+    switch (call->op) {
+    case OP_concat:
+        return infer_concat(call);
+    case OP_pad:
+        return infer_pad(call);
+    case OP_slice_scatter:
+        return infer_slice_scatter(call);
+    case OP_gather:
+        return infer_gather(call);
+    case OP_index_select:
+        return infer_index_select(call);
+    case OP_scatter:
+        return infer_scatter(call, ATTR_scatter_dim);
+    case OP_scatter_add:
+        return infer_scatter(call, ATTR_scatter_add_dim);
+    case OP_matmul:
+        return infer_matmul(call);
+    case OP_argsort:
+        return infer_argsort(call);
+    case OP_argtopk:
+        return infer_argtopk(call);
+    default:
+        check(false, "%s: no shape rule", call->info->name);
+        return false;
+    }
+}

@@ -1,0 +1,189 @@
+/* Views over strides: where the elements of a view lie, and shorthand views in terms of the five that
+ * lowering knows.
+ *
+ *     transpose f32[2, 3] strides [3, 1]        -> f32[3, 2] strides [1, 3]
+ *     reshape   f32[3, 2] strides [1, 3] to [6] -> not a view: false
+ *     squeeze   f32[2, 1, 3]                    = reshape sizes=[2, 3]
+ *
+ * Attributes and result come from op_infer, so they are canonical and fit. */
+#include "op/op.h"
+
+#include <string.h>
+
+static void contiguous(const Meta *meta, int64_t *stride) {
+    int64_t step = 1;
+    for (int i = meta->rank - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= meta->size[i] > 1 ? meta->size[i] : 1;
+    }
+}
+
+/* Walks both shapes from the last dimension: a run of input dimensions in which each stride is the
+ * next one's extent is one block of memory, which the result may cut as it likes. */
+static bool reshape_strides(const Meta *input, const Meta *result, const int64_t *stride,
+                            int64_t *out) {
+    if (meta_numel(input) == 0 || input->rank == 0) {
+        contiguous(result, out);
+        return true;
+    }
+    int to = result->rank - 1;
+    int64_t block_stride = stride[input->rank - 1], block = 1, taken = 1;
+    for (int from = input->rank - 1; from >= 0; from--) {
+        block *= input->size[from];
+        bool joins =
+            from > 0 && (input->size[from - 1] == 1 || stride[from - 1] == block * block_stride);
+        if (joins) continue;
+        while (to >= 0 && (taken < block || result->size[to] == 1)) {
+            out[to] = taken * block_stride;
+            taken *= result->size[to--];
+        }
+        if (taken != block) return false;
+        if (from > 0) {
+            block_stride = stride[from - 1];
+            block = taken = 1;
+        }
+    }
+    return to < 0;
+}
+
+static bool same_strides(const Meta *result, const int64_t *stride, int64_t *out) {
+    memcpy(out, stride, sizeof(int64_t) * result->rank);
+    return true;
+}
+
+static bool expand_strides(const Meta *input, const Meta *result, const int64_t *stride,
+                           int64_t *out) {
+    int added = result->rank - input->rank;
+    for (int i = 0; i < result->rank; i++) {
+        bool repeated = i < added || input->size[i - added] != result->size[i];
+        out[i] = repeated ? 0 : stride[i - added];
+    }
+    return true;
+}
+
+static bool squeeze_strides(const Attrs *attrs, const Meta *input, const int64_t *stride,
+                            int64_t *out) {
+    cb_dim_list gone = attr_dims(attrs, ATTR_squeeze_dim);
+    int next = 0, rank = 0;
+    for (int i = 0; i < input->rank; i++) {
+        if (next < gone.count && gone.at[next] == i)
+            next++;
+        else
+            out[rank++] = stride[i];
+    }
+    return true;
+}
+
+static bool unsqueeze_strides(int64_t dim, const Meta *result, const int64_t *stride,
+                              int64_t *out) {
+    for (int i = 0; i < result->rank; i++)
+        if (i != dim) out[i] = stride[i - (i > dim)];
+    out[dim] = dim + 1 < result->rank ? out[dim + 1] * result->size[dim + 1] : 1;
+    return true;
+}
+
+static bool swap_strides(int64_t a, int64_t b, const Meta *result, const int64_t *stride,
+                         int64_t *out) {
+    same_strides(result, stride, out);
+    if (result->rank == 0) return true;
+    out[a] = stride[b];
+    out[b] = stride[a];
+    return true;
+}
+
+static bool permute_strides(const Attrs *attrs, const int64_t *stride, int64_t *out) {
+    cb_dim_list dims = attr_dims(attrs, ATTR_permute_dims);
+    for (int i = 0; i < dims.count; i++) out[i] = stride[dims.at[i]];
+    return true;
+}
+
+bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *result,
+                  const int64_t *stride, int64_t offset, int64_t *out_stride, int64_t *out_offset) {
+    const int64_t *word = attrs ? attrs->word : NULL;
+    int64_t *out = out_stride;
+    *out_offset = offset;
+    switch (op) {
+    case OP_reshape:
+    case OP_view:
+    case OP_flatten:
+    case OP_unflatten:
+        return reshape_strides(input, result, stride, out);
+    case OP_permute:
+        return permute_strides(attrs, stride, out);
+    case OP_transpose:
+        return swap_strides(word[ATTR_transpose_dim0], word[ATTR_transpose_dim1], result, stride,
+                            out);
+    case OP_t:
+        return swap_strides(0, result->rank - 1, result, stride, out);
+    case OP_expand:
+    case OP_broadcast_to:
+        return expand_strides(input, result, stride, out);
+    case OP_squeeze:
+        return squeeze_strides(attrs, input, stride, out);
+    case OP_unsqueeze:
+        return unsqueeze_strides(word[ATTR_unsqueeze_dim], result, stride, out);
+    case OP_slice: {
+        int64_t dim = word[ATTR_slice_dim];
+        if (meta_numel(result)) *out_offset += word[ATTR_slice_start] * stride[dim];
+        same_strides(result, stride, out);
+        out[dim] *= word[ATTR_slice_step];
+        return true;
+    }
+    case OP_narrow: {
+        int64_t dim = word[ATTR_narrow_dim];
+        if (meta_numel(result)) *out_offset += word[ATTR_narrow_start] * stride[dim];
+        return same_strides(result, stride, out);
+    }
+    case OP_select: {
+        int64_t dim = word[ATTR_select_dim];
+        *out_offset += word[ATTR_select_index] * stride[dim];
+        for (int i = 0; i < result->rank; i++) out[i] = stride[i + (i >= dim)];
+        return true;
+    }
+    default:
+        return false; /* flip: strides here are never negative */
+    }
+}
+
+static Op as_sizes(Op op, int word, const Meta *result, Attrs *out) {
+    cb_dim_list sizes = {result->rank, {0}};
+    memcpy(sizes.at, result->size, sizeof(int64_t) * result->rank);
+    attr_set_dims(out, word, sizes);
+    return op;
+}
+
+static Op as_permute(int rank, int64_t a, int64_t b, Attrs *out) {
+    cb_dim_list dims = {rank, {0}};
+    for (int i = 0; i < rank; i++) dims.at[i] = i == a ? b : i == b ? a : i;
+    attr_set_dims(out, ATTR_permute_dims, dims);
+    return OP_permute;
+}
+
+Op view_canonical(Op op, const Attrs *attrs, const Meta *input, const Meta *result, Attrs *out) {
+    Attrs given = attrs ? *attrs : (Attrs){{0}}; /* attrs and out may be the same */
+    const int64_t *word = given.word;
+    memset(out, 0, sizeof *out);
+    switch (op) {
+    case OP_view:
+    case OP_flatten:
+    case OP_unflatten:
+    case OP_squeeze:
+    case OP_unsqueeze:
+        return as_sizes(OP_reshape, ATTR_reshape_sizes, result, out);
+    case OP_broadcast_to:
+        return as_sizes(OP_expand, ATTR_expand_sizes, result, out);
+    case OP_transpose:
+        return as_permute(input->rank, word[ATTR_transpose_dim0], word[ATTR_transpose_dim1], out);
+    case OP_t:
+        return as_permute(input->rank, 0, input->rank - 1, out);
+    case OP_narrow:
+        out->word[ATTR_slice_dim] = word[ATTR_narrow_dim];
+        out->word[ATTR_slice_start] = word[ATTR_narrow_start];
+        out->word[ATTR_slice_end] = word[ATTR_narrow_start] + word[ATTR_narrow_length];
+        out->word[ATTR_slice_step] = 1;
+        return OP_slice;
+    default:
+        *out = given;
+        return op;
+    }
+}
