@@ -44,8 +44,10 @@ typedef struct Row {
         .flags = #g, .cost = #c, .value = #__VA_ARGS__)
 #define INTERNAL(n, arity, d, c, ...)                                                              \
     ROW(n, .api = ROW_INTERNAL, .fx = "carbide." #n, .kind = "POINTWISE",                          \
-        .schema = (arity) == 1 ? "a" : (arity) == 2 ? "a, b" : "a, b, c", .dtype = #d, .cost = #c,       \
-        .value = #__VA_ARGS__)
+        .schema = (arity) == 1   ? "a"                                                             \
+                  : (arity) == 2 ? "a, b"                                                          \
+                                 : "a, b, c",                                                      \
+        .dtype = #d, .cost = #c, .value = #__VA_ARGS__)
 #define REDUCE(n, f, d, i, ...)                                                                    \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "REDUCE",                                           \
         .schema = "x, dim:dims=all, keepdim:bool=false", .dtype = #d, .cost = "1",                 \
@@ -53,7 +55,8 @@ typedef struct Row {
 #define SCAN(n, f, s, d, r)                                                                        \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "SCAN", .schema = s, .dtype = #d, .cost = "1",      \
         .scan_of = #r)
-#define VIEW(n, f, s) ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "VIEW", .schema = s, .dtype = "KEEP")
+#define VIEW(n, f, s)                                                                              \
+    ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "VIEW", .schema = s, .dtype = "KEEP")
 #define STRUCTURED(n, f, k, s, d)                                                                  \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = #k, .schema = s, .dtype = #d)
 #define COMPOSITE(n, f, s, t)                                                                      \
@@ -61,8 +64,16 @@ typedef struct Row {
         .formula = t)
 
 static const Row rows[] = {
-    {.name = "input", .fx = "placeholder", .kind = "SPECIAL", .schema = "number:int", .dtype = "KEEP"},
-    {.name = "constant", .fx = "constant", .kind = "SPECIAL", .schema = "bits:int", .dtype = "KEEP"},
+    {.name = "input",
+     .fx = "placeholder",
+     .kind = "SPECIAL",
+     .schema = "number:int",
+     .dtype = "KEEP"},
+    {.name = "constant",
+     .fx = "constant",
+     .kind = "SPECIAL",
+     .schema = "bits:int",
+     .dtype = "KEEP"},
 #include "op/op_rows.h"
 };
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
@@ -84,9 +95,9 @@ static const struct {
 typedef struct Param {
     char name[NAME_SIZE];
     Type type;
-    char text[NAME_SIZE];  /* default as the schema has it, "" for none */
-    char macro[48];        /* default as a C expression of the public header */
-    int word;              /* attributes only, else -1 */
+    char text[NAME_SIZE]; /* default as the schema has it, "" for none */
+    char macro[48];       /* default as a C expression of the public header */
+    int word;             /* attributes only, else -1 */
 } Param;
 
 typedef struct Schema {
@@ -96,8 +107,8 @@ typedef struct Schema {
 
 static Schema schemas[ROW_COUNT];
 
-static void __attribute__((noreturn, format(printf, 2, 3))) refuse(const Row *row,
-                                                                  const char *format, ...) {
+static void __attribute__((noreturn, format(printf, 2, 3)))
+refuse(const Row *row, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     fprintf(stderr, "src/op/ops.def: op %s: ", row->name);
@@ -152,8 +163,11 @@ static void parse_default(const Row *row, Param *param) {
     char *end;
     switch (param->type) {
     case TENSOR:
-    case OPTIONAL: refuse(row, "tensor %s has a default; write %s?", param->name, param->name);
-    case FLOAT: default_float(row, param); return;
+    case OPTIONAL:
+        refuse(row, "tensor %s has a default; write %s?", param->name, param->name);
+    case FLOAT:
+        default_float(row, param);
+        return;
     case INT:
         strtoll(text, &end, 10);
         if (*end) refuse(row, "'%s' is no integer", text);
@@ -276,8 +290,10 @@ static void write_call(FILE *out, const Row *row, const Schema *schema, int give
                            : param->type == DIMS                       ? "cb_dims_of"
                                                                        : "";
         if (i) fprintf(out, ", ");
-        if (i >= given) fprintf(out, "%s", param->macro);
-        else fprintf(out, *wrap ? "%s(%s)" : "%s%s", wrap, param->name);
+        if (i >= given)
+            fprintf(out, "%s", param->macro);
+        else
+            fprintf(out, *wrap ? "%s(%s)" : "%s%s", wrap, param->name);
     }
     fprintf(out, "))\n");
 }
@@ -306,28 +322,31 @@ static void write_api_row(FILE *out, const Row *row, const Schema *schema) {
     }
     fprintf(out, "#define cb_%s(...) CB_PICK_%d(__VA_ARGS__, ", row->name, schema->count);
     for (int given = schema->count; given > 0; given--) {
-        if (given >= schema->required) fprintf(out, "CB_%s_%d, ", row->name, given);
-        else fprintf(out, "cb_too_few_arguments, ");
+        if (given >= schema->required)
+            fprintf(out, "CB_%s_%d, ", row->name, given);
+        else
+            fprintf(out, "cb_too_few_arguments, ");
     }
     fprintf(out, ")(__VA_ARGS__)\n");
 }
 
 static void write_header(FILE *out) {
-    fprintf(out,
-            "/* Generated from src/op/ops.def by tools/opgen.c: the ops of carbide.h, which includes "
-            "this.\n"
-            " *\n"
-            " * Every op is a function and a macro of the same name. The macro notes the source line "
-            "of the\n"
-            " * call, takes a number where the function takes an operand, an integer where it takes "
-            "dims,\n"
-            " * and fills in the defaults of trailing arguments that are left out. */\n"
-            "#ifndef CARBIDE_OPS_H\n#define CARBIDE_OPS_H\n\n"
-            "#ifdef CARBIDE_BUILD /* the library's own calls keep the line of the user's call */\n"
-            "#define CB_HERE ((void)0)\n#else\n#define CB_HERE cb_site(__FILE__, __LINE__)\n"
-            "#endif\n\n"
-            "/* CB_PICK_n(arguments, macro for n, ..., macro for 1, ): the macro for their number */"
-            "\n");
+    fprintf(
+        out,
+        "/* Generated from src/op/ops.def by tools/opgen.c: the ops of carbide.h, which includes "
+        "this.\n"
+        " *\n"
+        " * Every op is a function and a macro of the same name. The macro notes the source line "
+        "of the\n"
+        " * call, takes a number where the function takes an operand, an integer where it takes "
+        "dims,\n"
+        " * and fills in the defaults of trailing arguments that are left out. */\n"
+        "#ifndef CARBIDE_OPS_H\n#define CARBIDE_OPS_H\n\n"
+        "#ifdef CARBIDE_BUILD /* the library's own calls keep the line of the user's call */\n"
+        "#define CB_HERE ((void)0)\n#else\n#define CB_HERE cb_site(__FILE__, __LINE__)\n"
+        "#endif\n\n"
+        "/* CB_PICK_n(arguments, macro for n, ..., macro for 1, ): the macro for their number */"
+        "\n");
     for (int n = 1; n <= MAX_PARAMS; n++) {
         fprintf(out, "#define CB_PICK_%d(", n);
         for (int i = 1; i <= n; i++) fprintf(out, "_%d, ", i);
@@ -359,7 +378,8 @@ static void write_packing(FILE *out, const Row *row, const Param *param) {
         fprintf(out, "    attr_set_dims(&attrs, ATTR_%s_%s, %s);\n", row->name, n, n);
     else if (param->type == FLOAT)
         fprintf(out, "    attr_set_float(&attrs, ATTR_%s_%s, %s);\n", row->name, n, n);
-    else fprintf(out, "    attrs.word[ATTR_%s_%s] = %s;\n", row->name, n, n);
+    else
+        fprintf(out, "    attrs.word[ATTR_%s_%s] = %s;\n", row->name, n, n);
 }
 
 static void write_function(FILE *out, const Row *row, const Schema *schema) {
@@ -427,8 +447,11 @@ static void write_param(FILE *out, const Param *param) {
 static void write_table_row(FILE *out, const Row *row, const Schema *schema) {
     const struct {
         const char *field, *text;
-    } texts[] = {{"fx", row->fx},         {"schema", row->schema},     {"value", row->value},
-                 {"formula", row->formula}, {"identity", row->identity}};
+    } texts[] = {{"fx", row->fx},
+                 {"schema", row->schema},
+                 {"value", row->value},
+                 {"formula", row->formula},
+                 {"identity", row->identity}};
     fprintf(out, "    [OP_%s] = {\n        .name = \"%s\",\n", row->name, row->name);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (!texts[i].text) continue;

@@ -18,6 +18,9 @@ typedef struct OptionInfo {
 const OptionInfo *option_info(Option option);
 int64_t option_int(Option option);
 const char *option_text(Option option); /* never NULL; stays valid until the option is set again */
+/* Back to defaults and environment, which are read again at the next use; frees the texts. No other
+ * thread may use options meanwhile. For cb_cleanup. */
+void option_reset(void);
 /* True when name stands in a comma-separated list option, such as skip. */
 bool option_lists(Option option, const char *name);
 

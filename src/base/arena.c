@@ -1,0 +1,114 @@
+/* The arena: a list of chunks, the newest being filled.
+ *
+ * In: sizes. Out: 16-byte aligned blocks that live until arena_free.
+ * Invariants: a chunk holds capacity bytes behind its header; used <= capacity; used is a multiple of 16.
+ * The arena itself sits in its first chunk, so an arena of one chunk is one heap allocation. */
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <assert.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { FIRST_CHUNK = 4 << 10, LARGEST_STEP = 1 << 20, ALIGNMENT = 16 };
+
+typedef struct Chunk {
+    struct Chunk *older;
+    size_t capacity, used;
+    size_t padding; /* keeps the data behind the header aligned */
+} Chunk;
+
+struct Arena {
+    Chunk *chunk;
+    size_t bytes; /* of all chunks with their headers */
+    bool guarded;
+    jmp_buf escape;
+};
+
+static_assert(sizeof(Chunk) % ALIGNMENT == 0, "blocks behind the header are aligned");
+
+static size_t align(size_t bytes) { return (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1); }
+
+static Chunk *new_chunk(size_t capacity) {
+    Chunk *chunk = memory_alloc(sizeof(Chunk) + capacity);
+    if (chunk) *chunk = (Chunk){.capacity = capacity};
+    return chunk;
+}
+
+static void *take(Chunk *chunk, size_t bytes) {
+    void *block = (char *)(chunk + 1) + chunk->used;
+    chunk->used += bytes;
+    return block;
+}
+
+Arena *arena_new(void) {
+    Chunk *chunk = new_chunk(FIRST_CHUNK - sizeof(Chunk));
+    if (!chunk) return NULL;
+    Arena *arena = take(chunk, align(sizeof(Arena)));
+    arena->chunk = chunk;
+    arena->bytes = FIRST_CHUNK;
+    arena->guarded = false;
+    return arena;
+}
+
+void arena_free(Arena *arena) {
+    Chunk *chunk = arena ? arena->chunk : NULL;
+    while (chunk) { /* the arena dies with the last one, which is the oldest */
+        Chunk *older = chunk->older;
+        memory_free(chunk);
+        chunk = older;
+    }
+}
+
+jmp_buf *arena_escape_point(Arena *arena) {
+    arena->guarded = true;
+    return &arena->escape;
+}
+
+void arena_escape(Arena *arena) {
+    check(arena->guarded, "out of memory in an arena that nobody guards");
+    longjmp(arena->escape, 1);
+}
+
+static void add_chunk(Arena *arena, size_t bytes) {
+    size_t step = arena->bytes < LARGEST_STEP ? arena->bytes : LARGEST_STEP;
+    if (bytes > SIZE_MAX - 2 * sizeof(Chunk)) arena_escape(arena);
+    size_t capacity = bytes > step - sizeof(Chunk) ? bytes : step - sizeof(Chunk);
+    Chunk *chunk = new_chunk(capacity);
+    if (!chunk) arena_escape(arena);
+    chunk->older = arena->chunk;
+    arena->chunk = chunk;
+    arena->bytes += sizeof(Chunk) + capacity;
+}
+
+void *arena_alloc(Arena *arena, size_t bytes) {
+    if (bytes > SIZE_MAX - ALIGNMENT) arena_escape(arena);
+    bytes = align(bytes);
+    if (bytes > arena->chunk->capacity - arena->chunk->used) add_chunk(arena, bytes);
+    return take(arena->chunk, bytes);
+}
+
+void *arena_zalloc(Arena *arena, size_t bytes) {
+    return memset(arena_alloc(arena, bytes), 0, bytes);
+}
+
+char *arena_text(Arena *arena, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    return memcpy(arena_alloc(arena, bytes), text, bytes);
+}
+
+char *arena_format(Arena *arena, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    check(length >= 0, "bad format '%s'", format);
+    char *text = arena_alloc(arena, (size_t)length + 1);
+    va_start(arguments, format);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+size_t arena_bytes(const Arena *arena) { return arena->bytes; }

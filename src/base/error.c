@@ -1,0 +1,59 @@
+/* The thread's sticky error and the source line it points at.
+ *
+ * In: fail(CB_ERR_SHAPE, "matmul: ...") somewhere below a public call. Out: cb_error() gives
+ * "photo.c:31: matmul: ...", the first one since cb_clear_error. State is thread-local. */
+#include "base/error.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 1024 };
+
+static _Thread_local Site site;
+static _Thread_local cb_status status;
+static _Thread_local char message[MESSAGE_BYTES];
+
+void cb_site(const char *file, int line) { site = (Site){.file = file, .line = line}; }
+
+Site site_current(void) { return site; }
+
+const char *cb_error(void) { return status == CB_OK ? NULL : message; }
+
+cb_status cb_error_status(void) { return status; }
+
+void cb_clear_error(void) { status = CB_OK; }
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+cb_status fail(cb_status kind, const char *format, ...) {
+    check(kind < CB_OK, "fail() with status %d", (int)kind);
+    if (status != CB_OK) return kind;
+    status = kind;
+    int used = 0;
+    if (site.file)
+        used = snprintf(message, MESSAGE_BYTES / 2, "%s:%d: ", base_name(site.file), site.line);
+    if (used >= MESSAGE_BYTES / 2) used = MESSAGE_BYTES / 2 - 1;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(message + used, (size_t)(MESSAGE_BYTES - used), format, arguments);
+    va_end(arguments);
+    if (used + length >= MESSAGE_BYTES) strcpy(message + MESSAGE_BYTES - 4, "...");
+    return kind;
+}
+
+cb_status fail_memory(size_t bytes) {
+    return fail(CB_ERR_MEMORY, "out of memory: %zu bytes could not be allocated", bytes);
+}
+
+void check_failed(const char *file, int line, const char *format, ...) {
+    fprintf(stderr, "carbide: %s:%d: internal error: ", base_name(file), line);
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\n");
+    abort();
+}

@@ -1,0 +1,177 @@
+/* Process options: the table of options.def, the environment over it, cb_set_option over both.
+ *
+ * In: CARBIDE_THREADS=4 at first use, or cb_set_option("threads", "4"). Out: option_int(OPTION_threads).
+ * Any thread may read and set. Readers take no lock: a value is an atomic number and an atomic pointer to a
+ * text that lives until option_reset. Equal texts are stored once, so setting in a loop does not grow. */
+#include "base/option.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const OptionInfo infos[OPTION_COUNT] = {
+#define OPTION(id, type, value, help) [OPTION_##id] = {#id, #type, value, help},
+#include "base/options.def"
+#undef OPTION
+};
+
+typedef struct Text {
+    struct Text *next;
+    char text[];
+} Text;
+
+static struct {
+    pthread_mutex_t mutex; /* of writers */
+    atomic_bool ready;     /* defaults and environment are in */
+    Text *texts;
+    _Atomic(const char *) text[OPTION_COUNT];
+    _Atomic int64_t number[OPTION_COUNT];
+} options = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+const OptionInfo *option_info(Option option) {
+    check((unsigned)option < OPTION_COUNT, "option %d", (int)option);
+    return &infos[option];
+}
+
+/* NULL: fits the option's type, *number is its value; else what was expected. */
+static const char *parse(Option option, const char *text, int64_t *number) {
+    const char *type = infos[option].type;
+    *number = 0;
+    if (!strcmp(type, "text")) return NULL;
+    if (!strcmp(type, "bool")) {
+        *number = !strcmp(text, "1") || !strcmp(text, "true");
+        return *number || !strcmp(text, "0") || !strcmp(text, "false") ? NULL : "0 or 1";
+    }
+    char *end;
+    errno = 0;
+    *number = strtoll(text, &end, 10);
+    return end != text && !*end && !errno ? NULL : "an integer";
+}
+
+/* The stored copy of text; NULL when out of memory. The caller holds the mutex. */
+static const char *keep(const char *text) {
+    for (Text *t = options.texts; t; t = t->next)
+        if (!strcmp(t->text, text)) return t->text;
+    size_t bytes = strlen(text) + 1;
+    Text *t = memory_alloc(sizeof(Text) + bytes);
+    if (!t) return NULL;
+    memcpy(t->text, text, bytes);
+    t->next = options.texts;
+    options.texts = t;
+    return t->text;
+}
+
+static void store(Option option, const char *text, int64_t number) {
+    atomic_store(&options.text[option], text);
+    atomic_store(&options.number[option], number);
+}
+
+/* A bad variable is reported once and left out: there is no call that could fail with it. */
+static void read_environment(Option option) {
+    char name[64] = "CARBIDE_";
+    size_t length = strlen(name);
+    for (const char *c = infos[option].name; *c && length + 1 < sizeof name; c++)
+        name[length++] = (char)toupper((unsigned char)*c);
+    name[length] = '\0';
+    const char *text = getenv(name);
+    if (!text) return;
+    int64_t number;
+    const char *expected = parse(option, text, &number);
+    const char *kept = expected ? NULL : keep(text);
+    if (kept)
+        store(option, kept, number);
+    else
+        fprintf(stderr, "carbide: %s=%s is ignored: %s%s\n", name, text,
+                expected ? "expected " : "out of memory", expected ? expected : "");
+}
+
+static void prepare(void) {
+    if (atomic_load_explicit(&options.ready, memory_order_acquire)) return;
+    pthread_mutex_lock(&options.mutex);
+    if (!atomic_load(&options.ready)) {
+        for (Option option = 0; option < OPTION_COUNT; option++) {
+            int64_t number;
+            const char *expected = parse(option, infos[option].value, &number);
+            check(!expected, "options.def: %s has a bad default", infos[option].name);
+            store(option, infos[option].value, number);
+            read_environment(option);
+        }
+        atomic_store_explicit(&options.ready, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&options.mutex);
+}
+
+void option_reset(void) {
+    pthread_mutex_lock(&options.mutex);
+    atomic_store(&options.ready, false);
+    while (options.texts) {
+        Text *next = options.texts->next;
+        memory_free(options.texts);
+        options.texts = next;
+    }
+    pthread_mutex_unlock(&options.mutex);
+}
+
+int64_t option_int(Option option) {
+    prepare();
+    return atomic_load_explicit(&options.number[option], memory_order_relaxed);
+}
+
+const char *option_text(Option option) {
+    prepare();
+    return atomic_load(&options.text[option]);
+}
+
+bool option_lists(Option option, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = option_text(option); *at;) {
+        at += strspn(at, ", ");
+        size_t item = strcspn(at, ", ");
+        if (item == length && length && !memcmp(at, name, length)) return true;
+        at += item;
+    }
+    return false;
+}
+
+static Option find(const char *name) {
+    Option option = 0;
+    while (option < OPTION_COUNT && strcmp(name, infos[option].name) != 0) option++;
+    if (option == OPTION_COUNT) {
+        char known[512] = "";
+        for (Option k = 0; k < OPTION_COUNT; k++) {
+            size_t used = strlen(known);
+            snprintf(known + used, sizeof known - used, "%s%s", k ? ", " : "", infos[k].name);
+        }
+        fail(CB_ERR_OPTION, "unknown option '%s'; there are %s", name, known);
+    }
+    return option;
+}
+
+cb_status cb_set_option(const char *name, const char *value) {
+    if (!name || !value) return fail(CB_ERR_OPTION, "cb_set_option: name or value is NULL");
+    Option option = find(name);
+    if (option == OPTION_COUNT) return CB_ERR_OPTION;
+    int64_t number;
+    const char *expected = parse(option, value, &number);
+    if (expected)
+        return fail(CB_ERR_OPTION, "option %s: expected %s, got '%s'", name, expected, value);
+    prepare();
+    pthread_mutex_lock(&options.mutex);
+    const char *kept = keep(value);
+    if (kept) store(option, kept, number);
+    pthread_mutex_unlock(&options.mutex);
+    return kept ? CB_OK : fail_memory(strlen(value) + 1);
+}
+
+const char *cb_get_option(const char *name) {
+    if (!name) {
+        fail(CB_ERR_OPTION, "cb_get_option: name is NULL");
+        return NULL;
+    }
+    Option option = find(name);
+    return option == OPTION_COUNT ? NULL : option_text(option);
+}
