@@ -13,6 +13,8 @@ typedef struct Site {
     int line;
 } Site;
 
+#undef fail /* a macro of cmocka.h, when a test includes that first */
+
 Site site_current(void);
 /* Records the error at the thread's current site and returns its status. */
 cb_status fail(cb_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,0 +1,425 @@
+/* The base layer: arena, vectors, maps, buffers, options, errors, threads, allocation failures. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "base/option.h"
+#include "base/parallel.h"
+#include "base/reason.h"
+#include "base/vec.h"
+#include <float.h>
+#include <locale.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a heap that counts, and fails when it is told to ---- */
+
+static int live, budget; /* budget: allocations until the first failure; negative: never */
+
+static void *counting_resize(void *user, void *pointer, size_t bytes) {
+    assert_ptr_equal(user, &live);
+    if (!bytes) {
+        live -= pointer != NULL;
+        free(pointer);
+        return NULL;
+    }
+    if (budget == 0) return NULL;
+    if (budget > 0) budget--;
+    live += pointer == NULL;
+    return realloc(pointer, bytes);
+}
+
+static int use_counting_heap(void **state) {
+    (void)state;
+    option_reset();
+    live = 0;
+    budget = -1;
+    cb_set_allocator((cb_allocator){counting_resize, &live});
+    cb_clear_error();
+    return 0;
+}
+
+static int use_heap(void **state) {
+    (void)state;
+    option_reset();
+    assert_int_equal(live, 0);
+    cb_set_allocator((cb_allocator){NULL, NULL});
+    return 0;
+}
+
+/* ---- arena ---- */
+
+static void arena_aligns_and_keeps(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    char *block[200];
+    for (int i = 0; i < 200; i++) {
+        size_t bytes = (size_t)i * 37 % 5000;
+        block[i] = arena_alloc(arena, bytes);
+        assert_int_equal((uintptr_t)block[i] % 16, 0);
+        memset(block[i], i, bytes);
+    }
+    for (int i = 0; i < 200; i++)
+        for (int k = 0; k < i * 37 % 5000; k++) assert_int_equal((unsigned char)block[i][k], i);
+    char *large = arena_zalloc(arena, 3 << 20);
+    for (int i = 0; i < 3 << 20; i += 1000) assert_int_equal(large[i], 0);
+    assert_true(arena_bytes(arena) > 3 << 20);
+    assert_string_equal(arena_text(arena, "relu"), "relu");
+    assert_string_equal(arena_format(arena, "%s_%d", "add", 7), "add_7");
+    arena_free(arena);
+    arena_free(NULL);
+}
+
+static bool fill_until_escape(Arena *arena, int *count) {
+    if (arena_guard(arena)) return true;
+    for (*count = 0; *count < 100000; ++*count) arena_alloc(arena, 100);
+    return false;
+}
+
+static void arena_escapes_when_memory_ends(void **state) {
+    (void)state;
+    int count = 0;
+    for (int limit = 1; limit < 8; limit++) {
+        budget = limit;
+        Arena *arena = arena_new();
+        int before = count;
+        assert_true(fill_until_escape(arena, &count));
+        assert_true(count > before);
+        budget = -1;
+        arena_free(arena);
+        assert_int_equal(live, 0);
+    }
+    budget = 0;
+    assert_null(arena_new());
+    assert_null(memory_alloc(1));
+    assert_null(memory_zalloc(1));
+    assert_null(memory_copy_text("x"));
+    budget = -1;
+}
+
+static bool ask_too_much(Arena *arena) {
+    if (arena_guard(arena)) return true;
+    arena_alloc(arena, SIZE_MAX - 3);
+    return false;
+}
+
+static void arena_escapes_on_overflow(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    assert_true(ask_too_much(arena));
+    arena_free(arena);
+}
+
+/* ---- vec and map ---- */
+
+typedef struct Pair {
+    int64_t a, b;
+} Pair;
+
+static void vec_grows(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    int *numbers = NULL;
+    Pair *pairs = NULL;
+    assert_int_equal(length(numbers), 0);
+    for (int i = 0; i < 1000; i++) {
+        push(arena, numbers, i);
+        push(arena, pairs, (Pair){i, -i});
+    }
+    assert_int_equal(length(numbers), 1000);
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(numbers[i], i);
+        assert_int_equal(pairs[i].b, -i);
+    }
+    assert_int_equal(pop(numbers), 999);
+    assert_int_equal(length(numbers), 999);
+    truncate_to(numbers, 3);
+    push(arena, numbers, 42);
+    assert_int_equal(length(numbers), 4);
+    assert_int_equal(numbers[3], 42);
+    char *many = vec_grow(arena, NULL, 1000, 1);
+    assert_int_equal(length(many), 0);
+    assert_true(vec_header(many)->capacity >= 1000);
+    arena_free(arena);
+}
+
+static void map_finds_newest_first(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    Map map = map_new(arena);
+    static int value[3000];
+    assert_null(map_get(&map, 5));
+    /* 1000 keys with three values each, some of them colliding in their low bits */
+    for (int i = 0; i < 3000; i++) map_put(&map, (uint64_t)(i % 1000) << (i % 2 * 20), &value[i]);
+    assert_int_equal(map.count, 3000);
+    for (int i = 1; i < 1000; i++) {
+        MapEntry *entry = map_first(&map, (uint64_t)i << (i % 2 * 20));
+        for (int k = 2; k >= 0; k--) {
+            assert_non_null(entry);
+            assert_ptr_equal(entry->value, &value[i + 1000 * k]);
+            entry = map_next(entry);
+        }
+        assert_null(entry);
+    }
+    assert_null(map_get(&map, 1u << 31));
+    arena_free(arena);
+}
+
+static void hashes_differ(void **state) {
+    (void)state;
+    assert_true(hash_mix(1, 2) != hash_mix(2, 1));
+    assert_true(hash_text("add") != hash_text("sub"));
+    assert_true(hash_text("add") == hash_bytes("add", 3, 0));
+    assert_true(hash_bytes("add", 3, 0) != hash_bytes("add", 3, 1));
+    /* The disk cache's keys: they must not change with the platform. */
+    assert_true(hash_bytes("", 0, 0) == 0x2d06800538d394c2u);
+}
+
+/* ---- buffer ---- */
+
+static void assert_prints(double value, const char *expected) {
+    Arena *arena = arena_new();
+    Buffer out = buffer_new(arena);
+    put_double(&out, value);
+    assert_string_equal(buffer_text(&out), expected);
+    arena_free(arena);
+}
+
+static void doubles_print_as_python_does(void **state) {
+    (void)state;
+    assert_prints(0.0, "0.0");
+    assert_prints(-0.0, "-0.0");
+    assert_prints(1.0, "1.0");
+    assert_prints(-2.5, "-2.5");
+    assert_prints(0.1, "0.1");
+    assert_prints(100.0, "100.0");
+    assert_prints(1234.5, "1234.5");
+    assert_prints(0.0001, "0.0001");
+    assert_prints(0.00012345, "0.00012345");
+    assert_prints(0.00001, "1e-05");
+    assert_prints(1.5e-7, "1.5e-07");
+    assert_prints(1e15, "1000000000000000.0");
+    assert_prints(1e16, "1e+16");
+    assert_prints(123456789012345680.0, "1.2345678901234568e+17");
+    assert_prints(DBL_MAX, "1.7976931348623157e+308");
+    assert_prints(5e-324, "5e-324");
+    assert_prints(2.0 / 3.0, "0.6666666666666666");
+    assert_prints(INFINITY, "inf");
+    assert_prints(-INFINITY, "-inf");
+    assert_prints(NAN, "nan");
+}
+
+static void doubles_read_back(void **state) {
+    (void)state;
+    uint64_t bits = 88172645463325252u;
+    for (int i = 0; i < 3000; i++) {
+        bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17;
+        double value, back;
+        memcpy(&value, &bits, sizeof value);
+        if (!isfinite(value)) continue;
+        Arena *arena = arena_new();
+        Buffer out = buffer_new(arena);
+        put_double(&out, value);
+        back = strtod(buffer_text(&out), NULL);
+        assert_memory_equal(&value, &back, sizeof value);
+        arena_free(arena);
+    }
+}
+
+static void doubles_ignore_the_locale(void **state) {
+    (void)state;
+    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") || setlocale(LC_NUMERIC, "fr_FR.UTF-8"))
+        assert_prints(0.5, "0.5");
+    setlocale(LC_NUMERIC, "C");
+    assert_prints(0.5, "0.5");
+}
+
+static void buffer_appends(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    Buffer out = buffer_new(arena);
+    assert_string_equal(buffer_text(&out), "");
+    put_sizes(&out, 0, NULL);
+    put_sizes(&out, 2, (int64_t[]){2, 3});
+    putf(&out, " %s=%d", "dim", -1);
+    put_bytes(&out, "xyz", 2);
+    assert_string_equal(buffer_text(&out), "[][2, 3] dim=-1xy");
+    for (int i = 0; i < 5000; i++) put(&out, "ab");
+    assert_int_equal(out.length, 17 + 10000);
+    assert_int_equal(strlen(buffer_text(&out)), out.length);
+    arena_free(arena);
+}
+
+/* ---- errors and reasons ---- */
+
+static void first_error_stays(void **state) {
+    (void)state;
+    assert_null(cb_error());
+    assert_int_equal(cb_error_status(), CB_OK);
+    cb_site("/home/user/photo.c", 31);
+    assert_int_equal(fail(CB_ERR_SHAPE, "matmul: %d x %d", 4, 5), CB_ERR_SHAPE);
+    assert_int_equal(fail(CB_ERR_IO, "later"), CB_ERR_IO);
+    assert_string_equal(cb_error(), "photo.c:31: matmul: 4 x 5");
+    assert_int_equal(cb_error_status(), CB_ERR_SHAPE);
+    assert_int_equal(site_current().line, 31);
+    cb_clear_error();
+    assert_null(cb_error());
+    cb_site(NULL, 0);
+    assert_int_equal(fail_memory(64), CB_ERR_MEMORY);
+    assert_string_equal(cb_error(), "out of memory: 64 bytes could not be allocated");
+}
+
+static void long_errors_are_cut(void **state) {
+    (void)state;
+    char text[4000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    cb_site(text, 7);
+    fail(CB_ERR_ARGUMENT, "%s", text);
+    size_t bytes = strlen(cb_error());
+    assert_true(bytes > 500 && bytes < 1024);
+    assert_string_equal(cb_error() + bytes - 3, "...");
+    cb_site(NULL, 0);
+}
+
+static void reasons_have_texts(void **state) {
+    (void)state;
+    assert_string_equal(reason_info(REASON_no_compiler)->id, "no_compiler");
+    for (Reason reason = REASON_NONE + 1; reason < REASON_COUNT; reason++) {
+        assert_true(strlen(reason_info(reason)->text) > 10);
+        assert_non_null(strstr("break recompile fallback fusion cache", reason_info(reason)->kind));
+    }
+}
+
+/* ---- options ---- */
+
+static void options_come_from_the_environment(void **state) {
+    (void)state;
+    setenv("CARBIDE_RECOMPILE_LIMIT", "3", 1);
+    setenv("CARBIDE_SKIP", "fuse,fold", 1);
+    option_reset();
+    assert_int_equal(option_int(OPTION_recompile_limit), 3);
+    assert_string_equal(cb_get_option("skip"), "fuse,fold");
+    assert_true(option_lists(OPTION_skip, "fold"));
+    assert_false(option_lists(OPTION_skip, "fol"));
+    assert_false(option_lists(OPTION_skip, ""));
+    unsetenv("CARBIDE_RECOMPILE_LIMIT");
+    unsetenv("CARBIDE_SKIP");
+    option_reset();
+    assert_int_equal(option_int(OPTION_recompile_limit), 8);
+    assert_string_equal(option_text(OPTION_skip), "");
+}
+
+static void options_are_set_and_checked(void **state) {
+    (void)state;
+    assert_int_equal(cb_set_option("check", "true"), CB_OK);
+    assert_int_equal(option_int(OPTION_check), 1);
+    assert_int_equal(cb_set_option("passes", "-1"), CB_OK);
+    assert_int_equal(option_int(OPTION_passes), -1);
+    assert_int_equal(cb_set_option("chek", "1"), CB_ERR_OPTION);
+    assert_non_null(strstr(cb_error(), "unknown option 'chek'"));
+    assert_non_null(strstr(cb_error(), "cache_dir"));
+    cb_clear_error();
+    assert_int_equal(cb_set_option("threads", "four"), CB_ERR_OPTION);
+    assert_string_equal(cb_error(), "option threads: expected an integer, got 'four'");
+    cb_clear_error();
+    assert_int_equal(cb_set_option("threads", ""), CB_ERR_OPTION);
+    assert_int_equal(cb_set_option("threads", "99999999999999999999"), CB_ERR_OPTION);
+    assert_int_equal(cb_set_option("cache", "maybe"), CB_ERR_OPTION);
+    assert_int_equal(cb_set_option(NULL, "1"), CB_ERR_OPTION);
+    assert_null(cb_get_option("nothing"));
+    for (Option option = 0; option < OPTION_COUNT; option++)
+        assert_non_null(cb_get_option(option_info(option)->name));
+}
+
+static void options_report_missing_memory(void **state) {
+    (void)state;
+    assert_string_equal(cb_get_option("cc"), "cc");
+    budget = 0;
+    assert_int_equal(cb_set_option("cc", "gcc"), CB_ERR_MEMORY);
+    assert_string_equal(cb_get_option("cc"), "cc");
+    budget = -1;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(cb_set_option("cc", i % 2 ? "gcc" : "clang"), CB_OK);
+    assert_string_equal(cb_get_option("cc"), "gcc");
+    assert_int_equal(live, 2);
+}
+
+/* ---- threads ---- */
+
+enum { ITEMS = 100003 };
+static atomic_int touched[ITEMS];
+static atomic_int bad_ranges;
+
+static void touch(void *user, int64_t low, int64_t high) {
+    int64_t grain = *(int64_t *)user;
+    /* An assertion may not leave an OpenMP thread by longjmp. */
+    if (low % grain || (high % grain && high != ITEMS)) atomic_fetch_add(&bad_ranges, 1);
+    for (int64_t i = low; i < high; i++) atomic_fetch_add(&touched[i], 1);
+}
+
+static void every_item_runs_once(void **state) {
+    (void)state;
+    int times = 0;
+    for (int threads = 1; threads <= 5; threads += 2)
+        for (int64_t grain = 1; grain < 2 * ITEMS; grain = grain * 7 + 3) {
+            cb_set_threads(threads);
+            assert_int_equal(cb_threads(), threads);
+            parallel_for(ITEMS, grain, touch, &grain);
+            times++;
+        }
+    for (int i = 0; i < ITEMS; i++) assert_int_equal(touched[i], times);
+    assert_int_equal(bad_ranges, 0);
+    int64_t grain = 1;
+    parallel_for(0, 1, touch, &grain);
+    cb_set_threads(0);
+    assert_true(cb_threads() >= 1);
+}
+
+static void nested(void *user, int64_t low, int64_t high) {
+    (void)user;
+    for (int64_t i = low; i < high; i++)
+        if (parallel_threads() != 1) atomic_fetch_add(&bad_ranges, 1);
+}
+
+static void inner_loops_stay_on_their_thread(void **state) {
+    (void)state;
+    cb_set_threads(2);
+    parallel_for(8, 1, nested, NULL);
+    assert_int_equal(bad_ranges, 0);
+    cb_set_threads(0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arena_aligns_and_keeps),
+        cmocka_unit_test(arena_escapes_when_memory_ends),
+        cmocka_unit_test(arena_escapes_on_overflow),
+        cmocka_unit_test(vec_grows),
+        cmocka_unit_test(map_finds_newest_first),
+        cmocka_unit_test(hashes_differ),
+        cmocka_unit_test(doubles_print_as_python_does),
+        cmocka_unit_test(doubles_read_back),
+        cmocka_unit_test(doubles_ignore_the_locale),
+        cmocka_unit_test(buffer_appends),
+        cmocka_unit_test_setup(first_error_stays, use_counting_heap),
+        cmocka_unit_test_setup(long_errors_are_cut, use_counting_heap),
+        cmocka_unit_test(reasons_have_texts),
+        cmocka_unit_test_setup(options_come_from_the_environment, use_counting_heap),
+        cmocka_unit_test_setup(options_are_set_and_checked, use_counting_heap),
+        cmocka_unit_test_setup_teardown(options_report_missing_memory, use_counting_heap, use_heap),
+        cmocka_unit_test(every_item_runs_once),
+        cmocka_unit_test(inner_loops_stay_on_their_thread),
+    };
+    return cmocka_run_group_tests(tests, use_counting_heap, use_heap);
+}
