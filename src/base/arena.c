@@ -1,8 +1,9 @@
 /* The arena: a list of chunks, the newest being filled.
  *
  * In: sizes. Out: 16-byte aligned blocks that live until arena_free.
- * Invariants: a chunk holds capacity bytes behind its header; used <= capacity; used is a multiple of 16.
- * The arena itself sits in its first chunk, so an arena of one chunk is one heap allocation. */
+ * Invariants: a chunk holds capacity bytes behind its header; used <= capacity; used is a multiple
+ * of 16. The arena itself sits in its first chunk, so an arena of one chunk is one heap
+ * allocation. */
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -9,7 +9,8 @@
  *     ... passes, each allocating from the arena ...
  *     arena_free(arena);
  *
- * The vectors (vec.h), string buffers (buffer.h) and maps (map.h) of the compiler live in arenas. */
+ * The vectors (vec.h), string buffers (buffer.h) and maps (map.h) of the compiler live in
+ * arenas. */
 #ifndef CARBIDE_BASE_ARENA_H
 #define CARBIDE_BASE_ARENA_H
 
@@ -28,7 +29,8 @@ size_t arena_bytes(const Arena *arena); /* what it holds of the heap */
 void arena_escape(Arena *arena) __attribute__((noreturn)); /* out of memory, from above the arena */
 
 jmp_buf *arena_escape_point(Arena *arena);
-/* Non-zero when it returns for the second time, after memory ran out. Call it in a small function. */
+/* Non-zero when it returns for the second time, after memory ran out. Call it in a small
+ * function. */
 #define arena_guard(arena) setjmp(*arena_escape_point(arena))
 
 #define arena_new_array(arena, type, count)                                                        \

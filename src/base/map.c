@@ -1,8 +1,9 @@
 /* Hash map with chains, in an arena: 64-bit keys, which are hashes already, to pointers.
  *
  * In: keys and values. Out: the values of a key, newest first.
- * Invariants: the bucket count is a power of two, at least the entry count; entries of equal keys keep their
- * order when the table grows, so that lookups and everything printed from them are deterministic. */
+ * Invariants: the bucket count is a power of two, at least the entry count; entries of equal keys
+ * keep their order when the table grows, so that lookups and everything printed from them are
+ * deterministic. */
 #define XXH_INLINE_ALL
 #include "base/map.h"
 #include <string.h>

@@ -1,8 +1,9 @@
 /* Process options: the table of options.def, the environment over it, cb_set_option over both.
  *
- * In: CARBIDE_THREADS=4 at first use, or cb_set_option("threads", "4"). Out: option_int(OPTION_threads).
- * Any thread may read and set. Readers take no lock: a value is an atomic number and an atomic pointer to a
- * text that lives until option_reset. Equal texts are stored once, so setting in a loop does not grow. */
+ * In: CARBIDE_THREADS=4 at first use, or cb_set_option("threads", "4"). Out:
+ * option_int(OPTION_threads). Any thread may read and set. Readers take no lock: a value is an
+ * atomic number and an atomic pointer to a text that lives until option_reset. Equal texts are
+ * stored once, so setting in a loop does not grow. */
 #include "base/option.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -1,4 +1,5 @@
-/* Process options (options.def): read by the API, the environment (CARBIDE_NAME) and the command. */
+/* Process options (options.def): read by the API, the environment (CARBIDE_NAME) and the
+ * command. */
 #ifndef CARBIDE_BASE_OPTION_H
 #define CARBIDE_BASE_OPTION_H
 

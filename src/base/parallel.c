@@ -1,8 +1,8 @@
 /* A range of work over OpenMP threads.
  *
  * In: a count of items, a grain, a body. Out: the body ran once for every item.
- * Every thread takes one run of whole grains, the same one each time, so that what it touched in the last
- * kernel may still be in its cache. After fork the child stays on one thread: the OpenMP
+ * Every thread takes one run of whole grains, the same one each time, so that what it touched in
+ * the last kernel may still be in its cache. After fork the child stays on one thread: the OpenMP
  * library's threads did not come along, and waiting for them would hang. */
 #include "base/parallel.h"
 #include "base/error.h"

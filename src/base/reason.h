@@ -1,5 +1,6 @@
 /* The table of reasons (reasons.def): whatever is refused, falls back or breaks has a row there.
- * A reason carries its row, the site and a detail text; explain prints them, counters count them. */
+ * A reason carries its row, the site and a detail text; explain prints them, counters count
+ * them. */
 #ifndef CARBIDE_BASE_REASON_H
 #define CARBIDE_BASE_REASON_H
 

@@ -1,7 +1,8 @@
 /* Growable arrays: a header of 16 bytes, then the elements, in an arena.
  *
  * In: a vector (or NULL) and how many more elements must fit. Out: the vector, perhaps moved.
- * Capacities double, so n pushes copy fewer than 2n elements; what was outgrown stays in the arena. */
+ * Capacities double, so n pushes copy fewer than 2n elements; what was outgrown stays in the
+ * arena. */
 #include "base/vec.h"
 #include "base/error.h"
 #include <limits.h>

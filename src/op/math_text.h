@@ -1,5 +1,5 @@
-/* The scalar functions of math_f32.h, math_f64.h and math_int.h as text (generated: math_text.c), for the
- * C files that codegen writes. */
+/* The scalar functions of math_f32.h, math_f64.h and math_int.h as text (generated: math_text.c),
+ * for the C files that codegen writes. */
 #ifndef CARBIDE_OP_MATH_TEXT_H
 #define CARBIDE_OP_MATH_TEXT_H
 
