@@ -1,0 +1,145 @@
+/* The door: an op call is checked for missing operands and goes to the thread's tracer or to eager.
+ *
+ * Eager views are made here: a new shell over the same storage, without work. What strides do not
+ * express (flip, the reshape of a transposed tensor) is copied by eager_apply.
+ *
+ *     apply(OP_transpose, {x: f32[2, 3]}, {0, 1}) -> f32[3, 2], strides [1, 3], x's storage */
+#include "tensor/apply.h"
+
+#include <string.h>
+
+/* The k-th tensor of the op's schema. */
+static const Param *tensor_param(const OpInfo *info, int k) {
+    for (int i = 0; i < info->param_count; i++) {
+        const Param *param = &info->param[i];
+        if (param->type != PARAM_TENSOR && param->type != PARAM_OPTIONAL_TENSOR) continue;
+        if (k-- == 0) return param;
+    }
+    return NULL;
+}
+
+/* False with an error (the first one stays) when a required tensor is NULL. */
+static bool operands_present(Op op, const cb_operand *input, int input_count) {
+    for (int i = 0; i < input_count; i++) {
+        if (input[i].kind != CB_OPERAND_TENSOR || input[i].tensor) continue;
+        const Param *param = tensor_param(op_info(op), i);
+        if (param && param->type == PARAM_OPTIONAL_TENSOR) continue;
+        fail(CB_ERR_ARGUMENT, "%s: input %d (%s) is NULL", op_info(op)->name, i,
+             param ? param->name : "?");
+        return false;
+    }
+    return true;
+}
+
+/* A tensor of a trace that is over has no value, and no tracer that could compute it. */
+static bool operands_real(Op op, const cb_operand *input, int input_count) {
+    for (int i = 0; i < input_count; i++) {
+        if (input[i].kind != CB_OPERAND_TENSOR || !input[i].tensor) continue;
+        if (input[i].tensor->storage) continue;
+        fail(CB_ERR_GRAPH, "%s: input %d was traced, and never computed: it has no value",
+             op_info(op)->name, i);
+        return false;
+    }
+    return true;
+}
+
+static Tensor *same_view(Tensor *x) {
+    Meta meta = tensor_meta(x);
+    return tensor_view_of(x, &meta, x->stride, x->offset);
+}
+
+static Tensor *apply_view(Op op, const cb_operand *input, const Attrs *attrs) {
+    Tensor *x = input->tensor;
+    Meta meta = tensor_meta(x);
+    Attrs canonical = *attrs;
+    Inferred inferred;
+    if (!op_infer(op, &meta, 1, &canonical, &inferred)) return NULL;
+    int64_t stride[CB_MAX_RANK], offset;
+    if (view_strides(op, &canonical, &meta, &inferred.result, x->stride, x->offset, stride,
+                     &offset))
+        return tensor_view_of(x, &inferred.result, stride, offset);
+    if (op != OP_view) return eager_apply(op, input, 1, attrs);
+    char from[128], to[128];
+    meta_format(&meta, from, sizeof from);
+    meta_format(&inferred.result, to, sizeof to);
+    fail(CB_ERR_SHAPE, "view: %s with these strides is no %s without a copy; use reshape", from,
+         to);
+    return NULL;
+}
+
+/* True when the op gives back its input's elements as they are. */
+static bool is_identity(Op op, const Tensor *x, const Attrs *attrs) {
+    if (op == OP_contiguous) return tensor_contiguous(x);
+    if (op != OP_to) return false;
+    int64_t dtype = attrs->word[ATTR_to_dtype];
+    return dtype == x->dtype || dtype == CB_SAME;
+}
+
+Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+    if (!operands_present(op, input, input_count)) return NULL;
+    Tracer *tracer = tracer_current();
+    if (tracer) return tracer->apply(tracer, op, input, input_count, attrs);
+    if (!operands_real(op, input, input_count)) return NULL;
+    if (input_count == 1 && input->kind == CB_OPERAND_TENSOR) {
+        if (op_info(op)->kind == KIND_VIEW) return apply_view(op, input, attrs);
+        if (is_identity(op, input->tensor, attrs)) return same_view(input->tensor);
+    }
+    return eager_apply(op, input, input_count, attrs);
+}
+
+/* ---- in-place -------------------------------------------------------------------------------- */
+
+static bool check_target(const Tensor *target) {
+    for (int i = 0; i < target->rank; i++) {
+        if (target->stride[i] != 0 || target->size[i] < 2) continue;
+        fail(CB_ERR_SHAPE,
+             "assign: dimension %d of the target is expanded: several elements are one "
+             "in memory; clone it first",
+             i);
+        return false;
+    }
+    return true;
+}
+
+static bool check_broadcast(const Tensor *target, const Tensor *value) {
+    bool fits = value->rank <= target->rank;
+    for (int i = 0; fits && i < value->rank; i++) {
+        int64_t size = value->size[i];
+        fits = size == 1 || size == target->size[i + target->rank - value->rank];
+    }
+    if (fits) return true;
+    char from[128], to[128];
+    Meta value_meta = tensor_meta(value), target_meta = tensor_meta(target);
+    meta_format(&value_meta, from, sizeof from);
+    meta_format(&target_meta, to, sizeof to);
+    fail(CB_ERR_SHAPE, "assign: %s does not broadcast to %s", from, to);
+    return false;
+}
+
+Tensor *apply_assign(Tensor *target, const cb_operand *value) {
+    Tensor *x = value->tensor;
+    bool tensor = value->kind == CB_OPERAND_TENSOR;
+    if (!target || (tensor && !x)) {
+        fail(CB_ERR_ARGUMENT, "assign: %s is NULL", target ? "the value" : "the target");
+        return NULL;
+    }
+    if (!check_target(target) || (tensor && !check_broadcast(target, x))) return NULL;
+    Tracer *tracer = tracer_current();
+    if (tracer) return tracer->assign(tracer, target, value);
+    if (!target->storage || (tensor && !x->storage)) {
+        fail(CB_ERR_GRAPH, "assign: %s was traced, and never computed: it has no value",
+             target->storage ? "the value" : "the target");
+        return NULL;
+    }
+    return eager_assign(target, value) ? target : NULL;
+}
+
+cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value) {
+    cb_operand operand = cb_operand_tensor(value);
+    return apply_assign(x, &operand);
+}
+
+cb_tensor *cb_fill_(cb_tensor *x, double value) {
+    cb_operand operand = cb_operand_float(value);
+    return apply_assign(x, &operand);
+}

@@ -1,0 +1,269 @@
+/* Tensors as text, character for character as PyTorch prints them.
+ *
+ * Up to 1000 elements are shown in full, of larger tensors the first and last three along every
+ * dimension. One layout serves all shown elements: their common width, and for floats one of whole
+ * numbers ("1."), four digits ("1.5000") or scientific ("1.5000e+00"), chosen from the finite
+ * nonzero ones.
+ *
+ *     tensor([[1.0000, 2.5000],
+ *             [0.0000,    nan]], dtype=torch.float64) */
+#include "tensor/read.h"
+
+#include "base/buffer.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    EDGE = 3,
+    THRESHOLD = 1000,
+    LINE_WIDTH = 80,
+    ELEMENT_TEXT = 352,
+    INDENT = 7 /* "tensor(" */
+};
+
+typedef struct Layout {
+    const Tensor *x;
+    bool summarize, floating;
+    bool whole; /* every finite element is an integer */
+    bool scientific;
+    int width;
+    double low, high; /* magnitudes of the finite nonzero elements; low > high: there are none */
+} Layout;
+
+typedef void Visit(Layout *layout, Scalar element);
+
+static const char *torch_name(cb_dtype dtype) {
+    static const char *const name[CB_DTYPE_COUNT] = {
+        [CB_BOOL] = "bool",   [CB_U8] = "uint8",    [CB_I8] = "int8",     [CB_I16] = "int16",
+        [CB_I32] = "int32",   [CB_I64] = "int64",   [CB_F16] = "float16", [CB_BF16] = "bfloat16",
+        [CB_F32] = "float32", [CB_F64] = "float64",
+    };
+    return name[dtype];
+}
+
+/* ---- which elements are shown ---------------------------------------------------------------- */
+
+static bool cut(const Layout *layout, int dim) {
+    return layout->summarize && layout->x->size[dim] > 2 * EDGE;
+}
+
+static int64_t shown(const Layout *layout, int dim) {
+    return cut(layout, dim) ? 2 * EDGE : layout->x->size[dim];
+}
+
+/* The index of the k-th shown one. */
+static int64_t shown_index(const Layout *layout, int dim, int64_t k) {
+    return cut(layout, dim) && k >= EDGE ? layout->x->size[dim] - 2 * EDGE + k : k;
+}
+
+static Scalar element(const Layout *layout, int64_t position) {
+    cb_dtype dtype = (cb_dtype)layout->x->dtype;
+    const char *data = tensor_data(layout->x);
+    return scalar_load(data + position * (int64_t)cb_dtype_size(dtype), dtype);
+}
+
+static void visit_shown(Layout *layout, int dim, int64_t position, Visit *visit) {
+    const Tensor *x = layout->x;
+    if (dim == x->rank) {
+        visit(layout, element(layout, position));
+        return;
+    }
+    for (int64_t k = 0; k < shown(layout, dim); k++)
+        visit_shown(layout, dim + 1, position + shown_index(layout, dim, k) * x->stride[dim],
+                    visit);
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+/* "1,5000" of a German locale becomes "1.5000". */
+static void normalize_point(char *text) {
+    char *point = text + strspn(text, "-0123456789");
+    size_t length = strcspn(point, "0123456789e");
+    if (!length) return;
+    *point = '.';
+    memmove(point + 1, point + length, strlen(point + length) + 1);
+}
+
+static void format_double(const Layout *layout, double value, char *text, size_t bytes) {
+    if (isnan(value))
+        snprintf(text, bytes, "nan"); /* C may say -nan */
+    else if (isinf(value))
+        snprintf(text, bytes, value < 0 ? "-inf" : "inf");
+    else if (layout->scientific)
+        snprintf(text, bytes, "%.4e", value);
+    else if (layout->whole)
+        snprintf(text, bytes, "%.0f.", value);
+    else
+        snprintf(text, bytes, "%.4f", value);
+    if (isfinite(value)) normalize_point(text);
+}
+
+static void format_element(const Layout *layout, Scalar value, char *text, size_t bytes) {
+    if (layout->floating)
+        format_double(layout, value.f, text, bytes);
+    else if (layout->x->dtype == CB_BOOL)
+        snprintf(text, bytes, value.i ? "True" : "False");
+    else
+        snprintf(text, bytes, "%" PRId64, value.i);
+}
+
+static void put_element(const Layout *layout, int64_t position, Buffer *out) {
+    char text[ELEMENT_TEXT];
+    format_element(layout, element(layout, position), text, sizeof text);
+    putf(out, "%*s", layout->width, text);
+}
+
+/* ---- the layout ------------------------------------------------------------------------------ */
+
+static void note_range(Layout *layout, Scalar value) {
+    double magnitude = fabs(value.f);
+    if (!isfinite(magnitude) || magnitude == 0.0) return;
+    if (magnitude < layout->low) layout->low = magnitude;
+    if (magnitude > layout->high) layout->high = magnitude;
+    if (value.f != ceil(value.f)) layout->whole = false;
+}
+
+/* Zeros, infinities and NaN have no say in the width of floats, as in PyTorch. */
+static void note_width(Layout *layout, Scalar value) {
+    if (layout->floating && (!isfinite(value.f) || value.f == 0.0)) return;
+    char text[ELEMENT_TEXT];
+    format_element(layout, value, text, sizeof text);
+    int width = (int)strlen(text);
+    if (width > layout->width) layout->width = width;
+}
+
+static Layout choose_layout(const Tensor *x) {
+    Layout layout = {.x = x, .whole = true, .width = 1, .low = INFINITY};
+    layout.summarize = cb_numel(x) > THRESHOLD;
+    layout.floating = dtype_is_float((cb_dtype)x->dtype);
+    if (layout.floating) visit_shown(&layout, 0, 0, note_range);
+    if (layout.low <= layout.high)
+        layout.scientific =
+            layout.high / layout.low > 1000.0 || layout.high > 1e8 || layout.low < 1e-4;
+    visit_shown(&layout, 0, 0, note_width);
+    return layout;
+}
+
+/* ---- brackets -------------------------------------------------------------------------------- */
+
+static void put_row(const Layout *layout, int64_t position, int indent, Buffer *out) {
+    int dim = layout->x->rank - 1;
+    int64_t count = shown(layout, dim), stride = layout->x->stride[dim];
+    int per_line = (LINE_WIDTH - indent) / (layout->width + 2);
+    if (per_line < 1) per_line = 1;
+    int entries = 0; /* on this line; the dots are one */
+    put(out, "[");
+    for (int64_t k = 0; k < count; k++) {
+        for (int dots = k == EDGE && cut(layout, dim); dots >= 0; dots--) {
+            if (entries == per_line) {
+                putf(out, ",\n%*s", indent + 1, "");
+                entries = 0;
+            } else if (k || entries) {
+                put(out, ", ");
+            }
+            if (dots)
+                put(out, " ...");
+            else
+                put_element(layout, position + shown_index(layout, dim, k) * stride, out);
+            entries++;
+        }
+    }
+    put(out, "]");
+}
+
+static void put_nested(const Layout *layout, int dim, int64_t position, int indent, Buffer *out) {
+    int left = layout->x->rank - dim;
+    if (left == 0) put_element(layout, position, out);
+    if (left == 1) put_row(layout, position, indent, out);
+    if (left <= 1) return;
+    put(out, "[");
+    for (int64_t k = 0; k < shown(layout, dim); k++) {
+        for (int dots = k == EDGE && cut(layout, dim); dots >= 0; dots--) {
+            if (k) {
+                put(out, ",");
+                for (int i = 1; i < left; i++) put(out, "\n");
+                putf(out, "%*s", indent + 1, "");
+            }
+            int64_t start = position + shown_index(layout, dim, k) * layout->x->stride[dim];
+            if (dots)
+                put(out, "...");
+            else
+                put_nested(layout, dim + 1, start, indent + 1, out);
+        }
+    }
+    put(out, "]");
+}
+
+/* ", dtype=torch.float64", on a line of its own where it would pass the line's end. */
+static void put_suffix(Buffer *out, const char *suffix, size_t *line) {
+    size_t length = strlen(suffix);
+    if (*line + length + 2 > LINE_WIDTH) {
+        putf(out, ",\n%*s%s", INDENT, "", suffix);
+        *line = INDENT + length;
+    } else {
+        putf(out, ", %s", suffix);
+        *line += length + 2;
+    }
+}
+
+static void put_tensor(const Tensor *x, Buffer *out) {
+    bool empty = cb_numel(x) == 0;
+    put(out, "tensor(");
+    if (empty) {
+        put(out, "[]");
+    } else {
+        Layout layout = choose_layout(x);
+        put_nested(&layout, 0, 0, INDENT, out);
+    }
+    const char *newline = strrchr(buffer_text(out), '\n');
+    size_t line = newline ? strlen(newline) + 1 : out->length + 2;
+    if (empty && x->rank != 1) {
+        Buffer sizes = buffer_new(out->arena);
+        put(&sizes, "size=(");
+        for (int i = 0; i < x->rank; i++) putf(&sizes, "%s%" PRId64, i ? ", " : "", x->size[i]);
+        put(&sizes, ")");
+        put_suffix(out, buffer_text(&sizes), &line);
+    }
+    bool implied = x->dtype == CB_F32 || (!empty && (x->dtype == CB_I64 || x->dtype == CB_BOOL));
+    if (!implied) {
+        char dtype[40];
+        snprintf(dtype, sizeof dtype, "dtype=torch.%s", torch_name((cb_dtype)x->dtype));
+        put_suffix(out, dtype, &line);
+    }
+    put(out, ")");
+}
+
+/* The text, or NULL: out of memory. */
+static const char *format_tensor(const Tensor *x, Arena *arena) {
+    if (!arena || arena_guard(arena)) {
+        fail_memory(0);
+        return NULL;
+    }
+    Buffer out = buffer_new(arena);
+    put_tensor(x, &out);
+    return buffer_text(&out);
+}
+
+size_t cb_format(cb_tensor *x, char *out, size_t bytes) {
+    if (bytes) out[0] = '\0';
+    if (!tensor_request(x, "format")) return 0;
+    Arena *arena = arena_new();
+    const char *text = format_tensor(x, arena);
+    size_t length = text ? strlen(text) : 0;
+    if (text && bytes) {
+        size_t copied = length < bytes ? length : bytes - 1;
+        memcpy(out, text, copied);
+        out[copied] = '\0';
+    }
+    arena_free(arena);
+    return length;
+}
+
+void cb_print(cb_tensor *x) {
+    if (!tensor_request(x, "print")) return;
+    Arena *arena = arena_new();
+    const char *text = format_tensor(x, arena);
+    if (text) printf("%s\n", text);
+    arena_free(arena);
+}

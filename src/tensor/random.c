@@ -1,0 +1,23 @@
+/* The random state of the process: a seed and the offset of the next draw.
+ *
+ * Numbers come from Philox keyed by (seed, offset, element index), so the state is two integers,
+ * and eager and compiled code that take the same offsets draw the same numbers. Draws of several
+ * threads take disjoint offsets, in the order in which they happen. */
+#include "tensor/apply.h"
+
+enum { DEFAULT_SEED = 42 };
+
+/* A documented singleton, as torch's default generator. */
+static struct { _Atomic int64_t seed, offset; } state = {DEFAULT_SEED, 0};
+
+void cb_manual_seed(uint64_t seed) {
+    atomic_store(&state.seed, (int64_t)seed);
+    atomic_store(&state.offset, 0);
+}
+
+RandomState random_take(int draws) {
+    RandomState taken;
+    taken.offset = atomic_fetch_add(&state.offset, draws);
+    taken.seed = atomic_load(&state.seed);
+    return taken;
+}

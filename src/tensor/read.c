@@ -1,0 +1,264 @@
+/* Values leave a tensor: value requests, and copies of elements of any strides to any dtype.
+ *
+ * A request goes through the thread's tracer, which may have to run what it recorded so far.
+ * Elements move in runs along the innermost dimension, through blocks of f64 (from floats) or i64
+ * (from integers and bool), so that every pair of dtypes is one load loop and one store loop.
+ *
+ *     x = i32[2, 3] transposed, cb_read(x, out, CB_F32) -> 6 floats, column after column of x */
+#include "tensor/read.h"
+
+#include "tensor/apply.h"
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 256 };
+
+bool tensor_materialize(Tensor *x) {
+    Tracer *tracer = tracer_current();
+    if (tracer && !tracer->materialize(tracer, x)) return false;
+    if (x->storage) return true;
+    char text[128];
+    Meta meta = tensor_meta(x);
+    meta_format(&meta, text, sizeof text);
+    fail(CB_ERR_GRAPH, "a %s that was traced, and never computed, has no value", text);
+    return false;
+}
+
+bool tensor_request(Tensor *x, const char *what) {
+    if (x) return tensor_materialize(x);
+    fail(CB_ERR_ARGUMENT, "%s: x is NULL", what);
+    return false;
+}
+
+/* ---- runs: count elements, stride elements apart on the side of the tensor ------------------ */
+
+#define LOAD_LOOP(type, expression)                                                                \
+    for (int i = 0; i < count; i++) {                                                              \
+        type v = ((const type *)from)[i * stride];                                                 \
+        to[i] = (expression);                                                                      \
+    }                                                                                              \
+    break
+
+static void load_floats(const void *from, cb_dtype dtype, int64_t stride, int count, double *to) {
+    switch (dtype) {
+    case CB_F16:
+        LOAD_LOOP(uint16_t, (double)f16_to_f32(v));
+    case CB_BF16:
+        LOAD_LOOP(uint16_t, (double)bf16_to_f32(v));
+    case CB_F32:
+        LOAD_LOOP(float, (double)v);
+    default:
+        LOAD_LOOP(double, v);
+    }
+}
+
+static void load_ints(const void *from, cb_dtype dtype, int64_t stride, int count, int64_t *to) {
+    switch (dtype) {
+    case CB_BOOL:
+        LOAD_LOOP(uint8_t, v != 0);
+    case CB_U8:
+        LOAD_LOOP(uint8_t, v);
+    case CB_I8:
+        LOAD_LOOP(int8_t, v);
+    case CB_I16:
+        LOAD_LOOP(int16_t, v);
+    case CB_I32:
+        LOAD_LOOP(int32_t, v);
+    default:
+        LOAD_LOOP(int64_t, v);
+    }
+}
+
+#define STORE_LOOP(type, expression)                                                               \
+    for (int i = 0; i < count; i++) ((type *)to)[i] = (expression);                                \
+    break
+
+static void store_floats(const double *from, int count, void *to, cb_dtype dtype) {
+    switch (dtype) {
+    case CB_F16:
+        STORE_LOOP(uint16_t, f16_from_f32((float)from[i]));
+    case CB_BF16:
+        STORE_LOOP(uint16_t, bf16_from_f32((float)from[i]));
+    case CB_F32:
+        STORE_LOOP(float, (float)from[i]);
+    default:
+        STORE_LOOP(double, from[i]);
+    }
+}
+
+static void store_ints(const int64_t *from, int count, void *to, cb_dtype dtype) {
+    switch (dtype) {
+    case CB_BOOL:
+        STORE_LOOP(uint8_t, from[i] != 0);
+    case CB_U8:
+        STORE_LOOP(uint8_t, (uint8_t)from[i]);
+    case CB_I8:
+        STORE_LOOP(int8_t, (int8_t)from[i]);
+    case CB_I16:
+        STORE_LOOP(int16_t, (int16_t)from[i]);
+    case CB_I32:
+        STORE_LOOP(int32_t, (int32_t)from[i]);
+    case CB_I64:
+        STORE_LOOP(int64_t, from[i]);
+    case CB_F16:
+        STORE_LOOP(uint16_t, f16_from_f32((float)from[i]));
+    case CB_BF16:
+        STORE_LOOP(uint16_t, bf16_from_f32((float)from[i]));
+    case CB_F32:
+        STORE_LOOP(float, (float)from[i]);
+    default:
+        STORE_LOOP(double, (double)from[i]);
+    }
+}
+
+/* NaN and values out of range go where the op table's conversion sends them. */
+static void store_truncated(const double *from, int count, char *to, cb_dtype source,
+                            cb_dtype dtype) {
+    size_t width = cb_dtype_size(dtype);
+    for (int i = 0; i < count; i++) {
+        Scalar value = scalar_convert((Scalar){.f = from[i]}, source, dtype);
+        scalar_store(to + (size_t)i * width, dtype, value);
+    }
+}
+
+#define COPY_LOOP(type)                                                                            \
+    for (int64_t i = 0; i < count; i++) ((type *)to)[i] = ((const type *)from)[i * stride];        \
+    break
+
+static void copy_run(const char *from, size_t width, int64_t stride, int64_t count, char *to) {
+    if (stride == 1) {
+        memcpy(to, from, (size_t)count * width);
+        return;
+    }
+    switch (width) {
+    case 1:
+        COPY_LOOP(uint8_t);
+    case 2:
+        COPY_LOOP(uint16_t);
+    case 4:
+        COPY_LOOP(uint32_t);
+    default:
+        COPY_LOOP(uint64_t);
+    }
+}
+
+static void convert_run(const char *from, cb_dtype source, int64_t stride, int64_t count, char *to,
+                        cb_dtype dtype) {
+    union {
+        double f[BLOCK];
+        int64_t i[BLOCK];
+    } block;
+    int64_t from_step = stride * (int64_t)cb_dtype_size(source);
+    int64_t to_step = (int64_t)cb_dtype_size(dtype);
+    for (int64_t done = 0; done < count; done += BLOCK) {
+        int part = count - done < BLOCK ? (int)(count - done) : BLOCK;
+        if (!dtype_is_float(source)) {
+            load_ints(from, source, stride, part, block.i);
+            store_ints(block.i, part, to, dtype);
+        } else {
+            load_floats(from, source, stride, part, block.f);
+            if (dtype_is_float(dtype))
+                store_floats(block.f, part, to, dtype);
+            else
+                store_truncated(block.f, part, to, source, dtype);
+        }
+        from += from_step * part;
+        to += to_step * part;
+    }
+}
+
+/* ---- the walk over all dimensions ------------------------------------------------------------ */
+
+typedef struct Walk {
+    int rank; /* at least 1 */
+    int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK];
+} Walk;
+
+/* Without dimensions of one element, and with neighbours merged where one stride reaches both. */
+static Walk collapse(const Tensor *x) {
+    Walk w = {.rank = 0};
+    for (int i = 0; i < x->rank; i++) {
+        if (x->size[i] == 1) continue;
+        int last = w.rank - 1;
+        if (w.rank && w.stride[last] == x->stride[i] * x->size[i]) {
+            w.size[last] *= x->size[i];
+            w.stride[last] = x->stride[i];
+        } else {
+            w.size[w.rank] = x->size[i];
+            w.stride[w.rank++] = x->stride[i];
+        }
+    }
+    if (!w.rank) w = (Walk){.rank = 1, .size = {1}, .stride = {1}};
+    return w;
+}
+
+void tensor_read_range(const Tensor *x, int64_t first, int64_t count, void *out, cb_dtype dtype) {
+    if (count <= 0) return;
+    Walk w = collapse(x);
+    cb_dtype source = (cb_dtype)x->dtype;
+    int64_t width = (int64_t)cb_dtype_size(source), to_width = (int64_t)cb_dtype_size(dtype);
+    int64_t index[CB_MAX_RANK], rest = first, position = 0;
+    int inner = w.rank - 1;
+    for (int d = inner; d >= 0; d--) {
+        index[d] = rest % w.size[d];
+        rest /= w.size[d];
+        position += index[d] * w.stride[d];
+    }
+    char *to = out;
+    while (count > 0) {
+        int64_t run = w.size[inner] - index[inner];
+        if (run > count) run = count;
+        const char *from = (const char *)tensor_data(x) + position * width;
+        if (source == dtype)
+            copy_run(from, (size_t)width, w.stride[inner], run, to);
+        else
+            convert_run(from, source, w.stride[inner], run, to, dtype);
+        to += run * to_width;
+        count -= run;
+        index[inner] += run;
+        position += run * w.stride[inner];
+        for (int d = inner; d > 0 && index[d] == w.size[d]; d--) {
+            position += w.stride[d - 1] - w.size[d] * w.stride[d];
+            index[d] = 0;
+            index[d - 1]++;
+        }
+    }
+}
+
+/* ---- the public API ------------------------------------------------------------------------ */
+
+static bool request_item(Tensor *x, const char *what) {
+    if (!x) return tensor_request(x, what);
+    int64_t count = cb_numel(x);
+    if (count == 1) return tensor_materialize(x);
+    char text[128];
+    Meta meta = tensor_meta(x);
+    meta_format(&meta, text, sizeof text);
+    fail(CB_ERR_SHAPE, "%s: %s has %lld elements, not one", what, text, (long long)count);
+    return false;
+}
+
+double cb_item(cb_tensor *x) {
+    if (!request_item(x, "item")) return NAN;
+    Scalar value = scalar_load(tensor_data(x), (cb_dtype)x->dtype);
+    return dtype_is_float((cb_dtype)x->dtype) ? value.f : (double)value.i;
+}
+
+int64_t cb_item_int(cb_tensor *x) {
+    if (!request_item(x, "item_int")) return 0;
+    Scalar value = scalar_load(tensor_data(x), (cb_dtype)x->dtype);
+    return scalar_convert(value, (cb_dtype)x->dtype, CB_I64).i;
+}
+
+void *cb_data(cb_tensor *x) { return tensor_request(x, "data") ? tensor_data(x) : NULL; }
+
+cb_status cb_read(cb_tensor *x, void *out, cb_dtype dtype) {
+    if (!x) return fail(CB_ERR_ARGUMENT, "read: x is NULL");
+    if ((int)dtype < 0 || dtype >= CB_DTYPE_COUNT)
+        return fail(CB_ERR_DTYPE, "read: %d is not a dtype", (int)dtype);
+    int64_t count = cb_numel(x);
+    if (!out && count) return fail(CB_ERR_ARGUMENT, "read: out is NULL");
+    if (!tensor_materialize(x)) return cb_error_status();
+    tensor_read_range(x, 0, count, out, dtype);
+    return CB_OK;
+}

@@ -1,0 +1,14 @@
+/* Reading elements in row-major order, whatever the strides. */
+#ifndef CARBIDE_TENSOR_READ_H
+#define CARBIDE_TENSOR_READ_H
+
+#include "tensor/tensor.h"
+
+/* Copies elements [first, first + count) of x's row-major order, converted to dtype, to out.
+ * x has storage. */
+void tensor_read_range(const Tensor *x, int64_t first, int64_t count, void *out, cb_dtype dtype);
+
+/* A value request by name: false with an error when x is NULL or has no value. */
+bool tensor_request(Tensor *x, const char *what);
+
+#endif

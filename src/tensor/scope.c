@@ -1,0 +1,140 @@
+/* Scopes own tensors, and spare shells make a tensor cheap to create.
+ *
+ * Invariant: a tensor is in exactly one scope of one thread (scope != NULL, linked), or kept (scope
+ * == NULL). Scopes belong to their thread: a tensor that another thread will free must be kept.
+ *
+ *     cb_scope_open();
+ *     cb_tensor *y = cb_keep(cb_add(x, 1.0));     every temporary dies here, y does not:
+ *     cb_scope_close(); */
+#include "tensor/thread.h"
+
+#include "base/memory.h"
+
+/* Under AddressSanitizer shells go back to the heap, so that a use after free is seen. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { SPARE_SHELLS = 0 };
+#else
+enum { SPARE_SHELLS = 4096 };
+#endif
+
+static void count_live(ThreadState *t, int change) {
+    int64_t live = atomic_load_explicit(&t->live, memory_order_relaxed);
+    atomic_store_explicit(&t->live, live + change, memory_order_relaxed);
+}
+
+static void link_tensor(Scope *scope, Tensor *x) {
+    x->scope = scope;
+    x->previous = NULL;
+    x->next = scope->first;
+    if (x->next) x->next->previous = x;
+    scope->first = x;
+}
+
+static void unlink_tensor(Tensor *x) {
+    *(x->previous ? &x->previous->next : &x->scope->first) = x->next;
+    if (x->next) x->next->previous = x->previous;
+    x->scope = NULL;
+    x->previous = x->next = NULL;
+}
+
+Tensor *tensor_alloc(void) {
+    ThreadState *t = &thread_state;
+    if (!t->scope) thread_start();
+    Tensor *x = t->shells;
+    if (x) {
+        t->shells = x->next;
+        t->shell_count--;
+    } else {
+        x = memory_alloc(sizeof *x);
+        if (!x) {
+            fail_memory(sizeof *x);
+            return NULL;
+        }
+    }
+    x->kept = false;
+    x->value = NULL;
+    x->trace = 0;
+    link_tensor(t->scope, x);
+    count_live(t, 1);
+    return x;
+}
+
+/* The tensor is in no scope any more. */
+static void retire(ThreadState *t, Tensor *x) {
+    if (x->trace && t->tracer && t->tracer->serial == x->trace && t->tracer->destroy_tensor)
+        t->tracer->destroy_tensor(t->tracer, x);
+    if (x->storage) storage_release(x->storage);
+    count_live(t, -1);
+    if (t->shell_count < SPARE_SHELLS && t->scope) {
+        x->next = t->shells;
+        t->shells = x;
+        t->shell_count++;
+    } else {
+        memory_free(x);
+    }
+}
+
+void tensor_destroy(Tensor *x) {
+    if (!x) return;
+    ThreadState *t = &thread_state;
+    if (!t->scope) thread_start();
+    if (x->scope) unlink_tensor(x);
+    retire(t, x);
+}
+
+void cb_scope_open(void) {
+    ThreadState *t = &thread_state;
+    if (!t->scope) thread_start();
+    Scope *scope = t->unopened ? NULL : memory_alloc(sizeof *scope);
+    if (!scope) {
+        t->unopened++; /* its tensors go to the scope around it */
+        fail_memory(sizeof *scope);
+        return;
+    }
+    *scope = (Scope){.parent = t->scope};
+    t->scope = scope;
+}
+
+void cb_scope_close(void) {
+    ThreadState *t = &thread_state;
+    if (t->unopened) {
+        t->unopened--;
+        return;
+    }
+    Scope *scope = t->scope;
+    if (!scope || !scope->parent) {
+        fail(CB_ERR_ARGUMENT, "scope_close: no scope is open in this thread");
+        return;
+    }
+    t->scope = scope->parent;
+    while (scope->first) {
+        Tensor *x = scope->first;
+        unlink_tensor(x);
+        retire(t, x);
+    }
+    memory_free(scope);
+}
+
+cb_tensor *cb_keep(cb_tensor *x) {
+    if (!x) return NULL;
+    if (x->scope) unlink_tensor(x);
+    x->kept = true;
+    return x;
+}
+
+cb_tensor *cb_release(cb_tensor *x) {
+    if (!x) return NULL;
+    if (!thread_state.scope) thread_start();
+    if (x->scope) unlink_tensor(x);
+    x->kept = false;
+    link_tensor(thread_state.scope, x);
+    return x;
+}
+
+void cb_free(cb_tensor *x) { tensor_destroy(x); }
+
+cb_memory_stats cb_memory(void) {
+    cb_memory_stats stats = storage_stats();
+    stats.live_tensors = thread_live_tensors();
+    return stats;
+}

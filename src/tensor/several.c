@@ -1,0 +1,203 @@
+/* Public functions over several tensors: split, chunk, sort, topk, cat, stack.
+ *
+ * Each is a few op calls, so a tracer sees rows of the op table and nothing else. Tensors on the
+ * way die before the function returns; on failure none is left over.
+ *
+ *     cb_cat({a, b, c, d}, 4, 0) -> concat(concat(a, b), concat(c, d)) */
+#include "tensor/apply.h"
+
+#include "base/memory.h"
+#include <string.h>
+
+/* dim counted from the front, for a tensor of this rank; -1 with an error. */
+static int position(const char *op, int rank, int dim) {
+    int i = dim < 0 ? dim + rank : dim;
+    if (i >= 0 && i < rank) return i;
+    fail(CB_ERR_INDEX, "%s: dimension %d is out of range [%d, %d]", op, dim, -rank, rank - 1);
+    return -1;
+}
+
+static Tensor *slice(Tensor *x, int dim, int64_t start, int64_t end) {
+    Attrs attrs = attrs_default(OP_slice);
+    attrs.word[ATTR_slice_dim] = dim;
+    attrs.word[ATTR_slice_start] = start;
+    attrs.word[ATTR_slice_end] = end;
+    cb_operand input = cb_operand_tensor(x);
+    return apply(OP_slice, &input, 1, &attrs);
+}
+
+static Tensor *concat(Tensor *a, Tensor *b, int dim) {
+    Attrs attrs = attrs_default(OP_concat);
+    attrs.word[ATTR_concat_dim] = dim;
+    const cb_operand input[] = {cb_operand_tensor(a), cb_operand_tensor(b)};
+    return apply(OP_concat, input, 2, &attrs);
+}
+
+static Tensor *gather(Tensor *x, int dim, Tensor *index) {
+    Attrs attrs = attrs_default(OP_gather);
+    attrs.word[ATTR_gather_dim] = dim;
+    const cb_operand input[] = {cb_operand_tensor(x), cb_operand_tensor(index)};
+    return apply(OP_gather, input, 2, &attrs);
+}
+
+/* ---- split ----------------------------------------------------------------------------------- */
+
+/* Pieces of size elements along dim, the last one shorter; count of them, or a status. */
+static int pieces(const char *op, Tensor *x, int64_t size, int64_t count, int dim, Tensor **out,
+                  int capacity) {
+    if (count > capacity || !out)
+        return fail(CB_ERR_ARGUMENT, "%s: %lld pieces do not fit into an array of %d", op,
+                    (long long)count, out ? capacity : 0);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t start = i * size, left = x->size[dim] - start;
+        out[i] = slice(x, dim, start, start + (left < size ? left : size));
+        if (out[i]) continue;
+        while (i-- > 0) {
+            tensor_destroy(out[i]);
+            out[i] = NULL;
+        }
+        return cb_error_status();
+    }
+    return (int)count;
+}
+
+int cb_split(cb_tensor *x, int64_t size, int dim, cb_tensor **out, int capacity) {
+    if (!x) return fail(CB_ERR_ARGUMENT, "split: input 0 (x) is NULL");
+    int d = position("split", x->rank, dim);
+    if (d < 0) return cb_error_status();
+    int64_t total = x->size[d];
+    if (size < 0 || (size == 0 && total != 0))
+        return fail(CB_ERR_ARGUMENT, "split: pieces of size %lld do not cover a dimension of %lld",
+                    (long long)size, (long long)total);
+    int64_t count = total == 0 ? 1 : (total - 1) / size + 1;
+    return pieces("split", x, size, count, d, out, capacity);
+}
+
+int cb_chunk(cb_tensor *x, int64_t chunks, int dim, cb_tensor **out, int capacity) {
+    if (!x) return fail(CB_ERR_ARGUMENT, "chunk: input 0 (x) is NULL");
+    int d = position("chunk", x->rank, dim);
+    if (d < 0) return cb_error_status();
+    if (chunks <= 0) return fail(CB_ERR_ARGUMENT, "chunk: %lld chunks", (long long)chunks);
+    int64_t total = x->size[d];
+    if (total == 0) return pieces("chunk", x, 0, chunks, d, out, capacity);
+    int64_t size = (total - 1) / chunks + 1;
+    return pieces("chunk", x, size, (total - 1) / size + 1, d, out, capacity);
+}
+
+/* ---- sort and topk --------------------------------------------------------------------------- */
+
+static Tensor *gathered(Tensor *x, int dim, Tensor *index, Tensor **indices) {
+    Tensor *values = index ? gather(x, dim, index) : NULL;
+    bool wanted = indices && values;
+    if (!wanted) tensor_destroy(index);
+    if (indices) *indices = wanted ? index : NULL;
+    return values;
+}
+
+cb_tensor *cb_sort(cb_tensor *x, int dim, bool descending, cb_tensor **indices) {
+    Attrs attrs = attrs_default(OP_argsort);
+    attrs.word[ATTR_argsort_dim] = dim;
+    attrs.word[ATTR_argsort_descending] = descending;
+    cb_operand input = cb_operand_tensor(x);
+    return gathered(x, dim, apply(OP_argsort, &input, 1, &attrs), indices);
+}
+
+cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **indices) {
+    Attrs attrs = attrs_default(OP_argtopk);
+    attrs.word[ATTR_argtopk_k] = k;
+    attrs.word[ATTR_argtopk_dim] = dim;
+    attrs.word[ATTR_argtopk_largest] = largest;
+    cb_operand input = cb_operand_tensor(x);
+    return gathered(x, dim, apply(OP_argtopk, &input, 1, &attrs), indices);
+}
+
+/* ---- cat and stack --------------------------------------------------------------------------- */
+
+/* A balanced tree: every element moves log2(count) times at the most. */
+static Tensor *join(Tensor *const *x, int count, int dim) {
+    if (count == 1) return x[0];
+    int half = count / 2;
+    Tensor *a = join(x, half, dim);
+    Tensor *b = a ? join(x + half, count - half, dim) : NULL;
+    Tensor *y = b ? concat(a, b, dim) : NULL;
+    if (half > 1) tensor_destroy(a);
+    if (count - half > 1) tensor_destroy(b);
+    return y;
+}
+
+static bool check_list(const char *op, Tensor *const *x, int count) {
+    if (!x || count <= 0) {
+        fail(CB_ERR_ARGUMENT, "%s: expects at least one tensor", op);
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        if (x[i]) continue;
+        fail(CB_ERR_ARGUMENT, "%s: input %d is NULL", op, i);
+        return false;
+    }
+    return true;
+}
+
+static Tensor *clone(Tensor *x) {
+    Attrs attrs = attrs_default(OP_clone);
+    cb_operand input = cb_operand_tensor(x);
+    return apply(OP_clone, &input, 1, &attrs);
+}
+
+static Tensor **alloc_list(int count) {
+    Tensor **list = memory_alloc(sizeof *list * (size_t)count);
+    if (!list) fail_memory(sizeof *list * (size_t)count);
+    return list;
+}
+
+cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim) {
+    if (!check_list("cat", x, count)) return NULL;
+    Tensor **used = alloc_list(count);
+    if (!used) return NULL;
+    /* As in PyTorch, tensors of shape [0] are left out, whatever the shape of the others. */
+    int kept = 0;
+    for (int i = 0; i < count; i++)
+        if (x[i]->rank != 1 || x[i]->size[0] != 0) used[kept++] = x[i];
+    if (!kept) used[kept++] = x[0];
+    int d = position("cat", used[0]->rank, dim);
+    Tensor *y = NULL;
+    if (d >= 0) y = kept == 1 ? clone(used[0]) : join(used, kept, d);
+    memory_free(used);
+    return y;
+}
+
+static bool same_sizes(Tensor *const *x, int count) {
+    for (int i = 1; i < count; i++) {
+        if (x[i]->rank == x[0]->rank &&
+            !memcmp(x[i]->size, x[0]->size, sizeof(int64_t) * x[0]->rank))
+            continue;
+        char first[128], other[128];
+        Meta a = tensor_meta(x[0]), b = tensor_meta(x[i]);
+        meta_format(&a, first, sizeof first);
+        meta_format(&b, other, sizeof other);
+        fail(CB_ERR_SHAPE, "stack: input %d is %s, input 0 is %s: sizes must be equal", i, other,
+             first);
+        return false;
+    }
+    return true;
+}
+
+cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim) {
+    if (!check_list("stack", x, count) || !same_sizes(x, count)) return NULL;
+    int d = position("stack", x[0]->rank + 1, dim);
+    Tensor **row = d < 0 ? NULL : alloc_list(count);
+    if (!row) return NULL;
+    Attrs attrs = attrs_default(OP_unsqueeze);
+    attrs.word[ATTR_unsqueeze_dim] = d;
+    int made = 0;
+    for (; made < count; made++) {
+        cb_operand input = cb_operand_tensor(x[made]);
+        row[made] = apply(OP_unsqueeze, &input, 1, &attrs);
+        if (!row[made]) break;
+    }
+    Tensor *y = NULL;
+    if (made == count) y = count == 1 ? clone(row[0]) : join(row, count, d);
+    for (int i = 0; i < made; i++) tensor_destroy(row[i]);
+    memory_free(row);
+    return y;
+}

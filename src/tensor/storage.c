@@ -1,0 +1,193 @@
+/* Storages: reference-counted blocks from a cache by size class.
+ *
+ * storage_new(bytes) -> a block of the smallest class that holds them, 64-byte aligned, contents
+ * undefined. The last storage_release puts the block into the cache of its class, from where the
+ * next storage_new of that class takes it, pages already faulted in. Classes are multiples of 64
+ * bytes up to 512, then eight steps to each doubling, so at most an eighth of a block is unused.
+ *
+ * Invariants: cached bytes stay under the option storage_limit_mb; when they would pass it, or
+ * when the heap has no memory, the whole cache goes back to the heap. One lock per class group;
+ * nothing is allocated or freed on the heap under a lock.
+ *
+ *     storage_new(1000) -> class of 1024 bytes: 960 < 1000 <= 1024 */
+#include "tensor/thread.h"
+
+#include "base/memory.h"
+#include "base/option.h"
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    ALIGNMENT = 64,
+    CLASS_COUNT = 320,
+    LOCK_COUNT = 16,
+    HUGE_BLOCK = 2 << 20 /* from here on huge pages pay */
+};
+#define LARGEST_BLOCK ((size_t)1 << 46)
+
+typedef struct Block Block;
+struct Block {
+    Storage storage; /* first: a Storage is its Block */
+    Block *next;     /* in the cache */
+    int slot;
+};
+
+typedef struct Lock {
+    _Alignas(64) pthread_mutex_t mutex;
+} Lock;
+
+/* The process's storage cache: a documented singleton. */
+static struct {
+    Lock lock[LOCK_COUNT]; /* of the classes with slot % LOCK_COUNT */
+    Block *free[CLASS_COUNT];
+    _Atomic int64_t held; /* from the heap: live + cached */
+    _Atomic int64_t live, peak;
+} cache = {.lock = {[0 ... LOCK_COUNT - 1] = {PTHREAD_MUTEX_INITIALIZER}}};
+
+static int size_class(size_t bytes, size_t *capacity) {
+    if (bytes <= 512) {
+        int units = bytes ? (int)((bytes + ALIGNMENT - 1) / ALIGNMENT) : 1;
+        *capacity = (size_t)units * ALIGNMENT;
+        return units;
+    }
+    int exponent = 63 - __builtin_clzll(bytes - 1);
+    int shift = exponent - 3;
+    int step = (int)((bytes - 1) >> shift); /* 8 .. 15 */
+    *capacity = (size_t)(step + 1) << shift;
+    return 9 + (exponent - 9) * 8 + (step - 8);
+}
+
+static pthread_mutex_t *lock_of(int slot) { return &cache.lock[slot % LOCK_COUNT].mutex; }
+
+static Block *take(int slot) {
+    pthread_mutex_lock(lock_of(slot));
+    Block *block = cache.free[slot];
+    if (block) cache.free[slot] = block->next;
+    pthread_mutex_unlock(lock_of(slot));
+    return block;
+}
+
+static void give(Block *block) {
+    pthread_mutex_lock(lock_of(block->slot));
+    block->next = cache.free[block->slot];
+    cache.free[block->slot] = block;
+    pthread_mutex_unlock(lock_of(block->slot));
+}
+
+/* Whole pages of the block only: the neighbours belong to the host. */
+static void ask_huge_pages(void *block, size_t bytes) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t low = ((uintptr_t)block + page - 1) / page * page;
+    uintptr_t high = ((uintptr_t)block + bytes) / page * page;
+    if (low < high) (void)madvise((void *)low, high - low, MADV_HUGEPAGE);
+}
+
+static Block *allocate(int slot, size_t capacity) {
+    thread_start(); /* nothing is cached before it set up the fork handlers */
+    size_t bytes = sizeof(Block) + ALIGNMENT - 1 + capacity;
+    Block *block = memory_alloc(bytes);
+    if (!block) {
+        storage_trim();
+        block = memory_alloc(bytes);
+    }
+    if (!block) {
+        fail_memory(capacity);
+        return NULL;
+    }
+    if (capacity >= HUGE_BLOCK) ask_huge_pages(block, bytes);
+    uintptr_t data = ((uintptr_t)(block + 1) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    block->storage.bytes = capacity;
+    block->storage.data = (void *)data;
+    block->slot = slot;
+    atomic_fetch_add_explicit(&cache.held, (int64_t)capacity, memory_order_relaxed);
+    return block;
+}
+
+static void drop(Block *block) {
+    atomic_fetch_sub_explicit(&cache.held, (int64_t)block->storage.bytes, memory_order_relaxed);
+    memory_free(block);
+}
+
+static void raise_peak(int64_t live) {
+    int64_t peak = atomic_load_explicit(&cache.peak, memory_order_relaxed);
+    while (live > peak &&
+           !atomic_compare_exchange_weak_explicit(&cache.peak, &peak, live, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+    }
+}
+
+static void recycle(Block *block) {
+    int64_t bytes = (int64_t)block->storage.bytes;
+    int64_t live = atomic_fetch_sub_explicit(&cache.live, bytes, memory_order_relaxed) - bytes;
+    int64_t cached =
+        atomic_load_explicit(&cache.held, memory_order_relaxed) - live; /* with block */
+    int64_t limit = option_int(OPTION_storage_limit_mb) * (1 << 20);
+    if (cached <= limit) {
+        give(block);
+    } else {
+        drop(block);
+        storage_trim();
+    }
+}
+
+Storage *storage_new(size_t bytes) {
+    if (bytes > LARGEST_BLOCK) {
+        fail_memory(bytes);
+        return NULL;
+    }
+    size_t capacity;
+    int slot = size_class(bytes, &capacity);
+    Block *block = take(slot);
+    if (!block) block = allocate(slot, capacity);
+    if (!block) return NULL;
+    atomic_store_explicit(&block->storage.references, 1, memory_order_relaxed);
+    block->storage.serial = serial_next();
+    int64_t added = (int64_t)capacity;
+    raise_peak(atomic_fetch_add_explicit(&cache.live, added, memory_order_relaxed) + added);
+    return &block->storage;
+}
+
+Storage *storage_retain(Storage *storage) {
+    atomic_fetch_add_explicit(&storage->references, 1, memory_order_relaxed);
+    return storage;
+}
+
+void storage_release(Storage *storage) {
+    /* A sole owner needs no atomic read-modify-write: nobody else can retain it meanwhile. */
+    if (atomic_load_explicit(&storage->references, memory_order_acquire) != 1 &&
+        atomic_fetch_sub_explicit(&storage->references, 1, memory_order_acq_rel) != 1)
+        return;
+    recycle((Block *)storage);
+}
+
+void storage_trim(void) {
+    for (int slot = 0; slot < CLASS_COUNT; slot++) {
+        pthread_mutex_lock(lock_of(slot));
+        Block *block = cache.free[slot];
+        cache.free[slot] = NULL;
+        pthread_mutex_unlock(lock_of(slot));
+        while (block) {
+            Block *next = block->next;
+            drop(block);
+            block = next;
+        }
+    }
+}
+
+cb_memory_stats storage_stats(void) {
+    cb_memory_stats stats = {0};
+    stats.live_bytes = atomic_load_explicit(&cache.live, memory_order_relaxed);
+    stats.peak_bytes = atomic_load_explicit(&cache.peak, memory_order_relaxed);
+    int64_t cached = atomic_load_explicit(&cache.held, memory_order_relaxed) - stats.live_bytes;
+    stats.cached_bytes = cached > 0 ? cached : 0; /* both numbers move while other threads work */
+    return stats;
+}
+
+void storage_fork_prepare(void) {
+    for (int i = 0; i < LOCK_COUNT; i++) pthread_mutex_lock(&cache.lock[i].mutex);
+}
+
+void storage_fork_done(void) {
+    for (int i = LOCK_COUNT - 1; i >= 0; i--) pthread_mutex_unlock(&cache.lock[i].mutex);
+}

@@ -1,0 +1,202 @@
+/* Tensor shells, their metadata, and the constructors of the public API.
+ *
+ * Invariants: sizes are >= 0 and their product (zeros counted as ones) times the element size
+ * fits into ptrdiff_t, so no index arithmetic on a tensor overflows; strides are >= 0.
+ *
+ *     tensor_new(f32[2, 3]) -> strides [3, 1], offset 0, a storage of its own */
+#include "tensor/thread.h"
+
+#include <string.h>
+
+static void set_contiguous(Tensor *x) {
+    int64_t stride = 1;
+    for (int i = x->rank - 1; i >= 0; i--) {
+        x->stride[i] = stride;
+        stride *= x->size[i] > 1 ? x->size[i] : 1;
+    }
+}
+
+/* Bytes of a contiguous value; false when they do not fit. */
+static bool byte_count(const Meta *meta, size_t *bytes) {
+    int64_t extent = (int64_t)cb_dtype_size((cb_dtype)meta->dtype);
+    bool empty = false;
+    for (int i = 0; i < meta->rank; i++) {
+        if (meta->size[i] == 0) empty = true;
+        int64_t size = meta->size[i] > 1 ? meta->size[i] : 1;
+        if (__builtin_mul_overflow(extent, size, &extent)) return false;
+    }
+    *bytes = empty ? 0 : (size_t)extent;
+    return true;
+}
+
+Tensor *tensor_shell(const Meta *meta) {
+    Tensor *x = tensor_alloc();
+    if (!x) return NULL;
+    x->storage = NULL;
+    x->offset = 0;
+    x->dtype = meta->dtype;
+    x->rank = meta->rank;
+    for (int i = 0; i < meta->rank; i++) x->size[i] = meta->size[i];
+    set_contiguous(x);
+    return x;
+}
+
+Tensor *tensor_new(const Meta *meta) {
+    size_t bytes;
+    if (!byte_count(meta, &bytes)) {
+        fail_memory(SIZE_MAX);
+        return NULL;
+    }
+    Storage *storage = storage_new(bytes);
+    if (!storage) return NULL;
+    Tensor *x = tensor_shell(meta);
+    if (!x) {
+        storage_release(storage);
+        return NULL;
+    }
+    x->storage = storage;
+    return x;
+}
+
+Tensor *tensor_view_of(Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset) {
+    Tensor *x = tensor_alloc();
+    if (!x) return NULL;
+    x->storage = base->storage ? storage_retain(base->storage) : NULL;
+    x->offset = offset;
+    x->dtype = meta->dtype;
+    x->rank = meta->rank;
+    for (int i = 0; i < meta->rank; i++) {
+        x->size[i] = meta->size[i];
+        x->stride[i] = stride[i];
+    }
+    return x;
+}
+
+Meta tensor_meta(const Tensor *x) {
+    Meta meta = {.dtype = x->dtype, .rank = x->rank};
+    for (int i = 0; i < x->rank; i++) meta.size[i] = x->size[i];
+    return meta;
+}
+
+bool tensor_contiguous(const Tensor *x) {
+    bool dense = true;
+    int64_t stride = 1;
+    for (int i = x->rank - 1; i >= 0; i--) {
+        if (x->size[i] == 0) return true;
+        if (x->size[i] == 1) continue;
+        if (x->stride[i] != stride) dense = false;
+        stride *= x->size[i];
+    }
+    return dense;
+}
+
+void *tensor_data(const Tensor *x) {
+    if (!x->storage) return NULL;
+    return (char *)x->storage->data + x->offset * (int64_t)cb_dtype_size((cb_dtype)x->dtype);
+}
+
+size_t tensor_span_bytes(const Tensor *x) {
+    int64_t last = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (x->size[i] == 0) return 0;
+        last += (x->size[i] - 1) * x->stride[i];
+    }
+    return (size_t)(last + 1) * cb_dtype_size((cb_dtype)x->dtype);
+}
+
+/* ---- the public API ------------------------------------------------------------------------ */
+
+static bool check_sizes(const char *what, cb_dim_list sizes, cb_dtype dtype, Meta *meta) {
+    if ((int)dtype < 0 || dtype >= CB_DTYPE_COUNT) {
+        fail(CB_ERR_DTYPE, "%s: %d is not a dtype", what, (int)dtype);
+        return false;
+    }
+    if (sizes.count < 0 || sizes.count > CB_MAX_RANK) {
+        fail(CB_ERR_SHAPE, "%s: %d sizes; a tensor has 0 to %d dimensions", what, sizes.count,
+             CB_MAX_RANK);
+        return false;
+    }
+    *meta = (Meta){.dtype = (int8_t)dtype, .rank = (uint8_t)sizes.count};
+    for (int i = 0; i < sizes.count; i++) {
+        if (sizes.at[i] < 0) {
+            fail(CB_ERR_SHAPE, "%s: size %lld of dimension %d is negative", what,
+                 (long long)sizes.at[i], i);
+            return false;
+        }
+        meta->size[i] = sizes.at[i];
+    }
+    size_t bytes;
+    if (!byte_count(meta, &bytes)) {
+        fail(CB_ERR_SHAPE, "%s: the sizes are too large: their product overflows", what);
+        return false;
+    }
+    return true;
+}
+
+cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype) {
+    Meta meta;
+    return check_sizes("empty", sizes, dtype, &meta) ? tensor_new(&meta) : NULL;
+}
+
+cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes) {
+    Meta meta;
+    if (!check_sizes("from_data", sizes, dtype, &meta)) return NULL;
+    size_t bytes;
+    if (!byte_count(&meta, &bytes)) return NULL;
+    if (!data && bytes) {
+        fail(CB_ERR_ARGUMENT, "from_data: data is NULL");
+        return NULL;
+    }
+    Tensor *x = tensor_new(&meta);
+    if (x && bytes) memcpy(x->storage->data, data, bytes);
+    return x;
+}
+
+static bool present(const Tensor *x, const char *what) {
+    if (!x) fail(CB_ERR_ARGUMENT, "%s: x is NULL", what);
+    return x;
+}
+
+/* The dimension counted from the front, or -1 with an error. */
+static int position(const Tensor *x, int dim, const char *what) {
+    if (!present(x, what)) return -1;
+    int i = dim < 0 ? dim + x->rank : dim;
+    if (i >= 0 && i < x->rank) return i;
+    char text[128];
+    Meta meta = tensor_meta(x);
+    meta_format(&meta, text, sizeof text);
+    fail(CB_ERR_INDEX, "%s: %s has no dimension %d", what, text, dim);
+    return -1;
+}
+
+int cb_rank(const cb_tensor *x) { return present(x, "rank") ? x->rank : -1; }
+
+int64_t cb_size(const cb_tensor *x, int dim) {
+    int i = position(x, dim, "size");
+    return i < 0 ? -1 : x->size[i];
+}
+
+int64_t cb_stride(const cb_tensor *x, int dim) {
+    int i = position(x, dim, "stride");
+    return i < 0 ? -1 : x->stride[i];
+}
+
+int64_t cb_numel(const cb_tensor *x) {
+    if (!present(x, "numel")) return -1;
+    int64_t count = 1;
+    for (int i = 0; i < x->rank; i++) count *= x->size[i];
+    return count;
+}
+
+cb_dtype cb_dtype_of(const cb_tensor *x) {
+    return present(x, "dtype_of") ? (cb_dtype)x->dtype : CB_SAME;
+}
+
+bool cb_is_contiguous(const cb_tensor *x) {
+    return present(x, "is_contiguous") && tensor_contiguous(x);
+}
+
+bool cb_shares_storage(const cb_tensor *x, const cb_tensor *y) {
+    if (!present(x, "shares_storage") || !present(y, "shares_storage")) return false;
+    return x->storage && x->storage == y->storage;
+}

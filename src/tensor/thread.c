@@ -1,0 +1,134 @@
+/* Threads of the tensor layer: registered at their first tensor, cleaned up when they end.
+ *
+ * Invariants: a registered thread has scope != NULL; the number of live tensors is what the ended
+ * threads left over plus the sum of the registered ones. After fork() the child knows one thread,
+ * its own, and holds no lock of another. */
+#include "tensor/thread.h"
+
+#include "base/memory.h"
+#include <pthread.h>
+
+enum { SERIAL_BLOCK = 1024 };
+
+_Thread_local ThreadState thread_state;
+
+/* The process's registry: a documented singleton. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_once_t once;
+    pthread_key_t key; /* its destructor ends a thread */
+    ThreadState *first;
+    int64_t ended_live;      /* left over by threads that ended */
+    int64_t others_live;     /* between fork_prepare and fork_child */
+    _Atomic uint64_t serial; /* next block of serials */
+} registry = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT, .serial = 1};
+
+static int64_t load_live(const ThreadState *t) {
+    return atomic_load_explicit(&t->live, memory_order_relaxed);
+}
+
+static void register_thread(ThreadState *t) {
+    pthread_mutex_lock(&registry.lock);
+    t->previous = NULL;
+    t->next = registry.first;
+    if (t->next) t->next->previous = t;
+    registry.first = t;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+static void unregister_thread(ThreadState *t) {
+    pthread_mutex_lock(&registry.lock);
+    *(t->previous ? &t->previous->next : &registry.first) = t->next;
+    if (t->next) t->next->previous = t->previous;
+    registry.ended_live += load_live(t);
+    atomic_store_explicit(&t->live, 0, memory_order_relaxed);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* Frees what the thread owns: tensors of its open scopes, scopes, shells. */
+static void end_thread(void *state) {
+    ThreadState *t = state;
+    if (!t->scope) return;
+    t->tracer = NULL;
+    t->unopened = 0;
+    while (t->scope != &t->outermost) cb_scope_close();
+    while (t->outermost.first) tensor_destroy(t->outermost.first);
+    t->scope = NULL;
+    while (t->shells) {
+        Tensor *x = t->shells;
+        t->shells = x->next;
+        memory_free(x);
+    }
+    t->shell_count = 0;
+    unregister_thread(t);
+}
+
+static void fork_prepare(void) {
+    storage_fork_prepare();
+    pthread_mutex_lock(&registry.lock);
+    registry.others_live = 0;
+    for (ThreadState *t = registry.first; t; t = t->next)
+        if (t != &thread_state) registry.others_live += load_live(t);
+}
+
+static void fork_parent(void) {
+    pthread_mutex_unlock(&registry.lock);
+    storage_fork_done();
+}
+
+/* The other threads do not exist in the child: their tensors stay counted, their states go. */
+static void fork_child(void) {
+    registry.ended_live += registry.others_live;
+    bool registered = thread_state.scope;
+    registry.first = registered ? &thread_state : NULL;
+    thread_state.previous = thread_state.next = NULL;
+    fork_parent();
+}
+
+static void start_process(void) {
+    check(!pthread_key_create(&registry.key, end_thread), "no thread-specific key is left");
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+void thread_start(void) {
+    ThreadState *t = &thread_state;
+    if (t->scope) return;
+    pthread_once(&registry.once, start_process);
+    t->scope = &t->outermost;
+    register_thread(t);
+    /* Without memory for the key's slot the thread's leftovers stay until the process ends. */
+    (void)pthread_setspecific(registry.key, t);
+}
+
+int64_t thread_live_tensors(void) {
+    pthread_mutex_lock(&registry.lock);
+    int64_t live = registry.ended_live;
+    for (ThreadState *t = registry.first; t; t = t->next) live += load_live(t);
+    pthread_mutex_unlock(&registry.lock);
+    return live;
+}
+
+uint64_t serial_next(void) {
+    ThreadState *t = &thread_state;
+    if (t->serial == t->serial_end) {
+        t->serial = atomic_fetch_add_explicit(&registry.serial, SERIAL_BLOCK, memory_order_relaxed);
+        t->serial_end = t->serial + SERIAL_BLOCK;
+    }
+    return t->serial++;
+}
+
+Tracer *tracer_current(void) { return thread_state.tracer; }
+
+Tracer *tracer_set(Tracer *tracer) {
+    Tracer *before = thread_state.tracer;
+    thread_state.tracer = tracer;
+    return before;
+}
+
+void tensor_cleanup(void) {
+    if (thread_state.scope) {
+        (void)pthread_setspecific(registry.key, NULL);
+        end_thread(&thread_state);
+    }
+    storage_trim();
+}

@@ -1,0 +1,40 @@
+/* The thread's state of the tensor layer: its scopes, its tracer, its spare tensor shells.
+ *
+ * A thread that makes its first tensor is registered (thread_start); when it ends, its open scopes
+ * are closed and its shells are freed. Only this folder includes this header. */
+#ifndef CARBIDE_TENSOR_THREAD_H
+#define CARBIDE_TENSOR_THREAD_H
+
+#include "tensor/apply.h"
+
+struct Scope {
+    Scope *parent; /* NULL: the implicit outermost scope of the thread */
+    Tensor *first; /* newest tensor */
+};
+
+typedef struct ThreadState ThreadState;
+struct ThreadState {
+    Scope *scope; /* innermost; NULL until thread_start */
+    Tracer *tracer;
+    Tensor *shells; /* spare Tensor structs, chained by next */
+    int shell_count;
+    int unopened;               /* scopes that cb_scope_open had no memory for */
+    uint64_t serial, serial_end; /* numbers that this thread may hand out */
+    _Atomic int64_t live;       /* tensors made minus tensors freed by this thread */
+    Scope outermost;
+    ThreadState *previous, *next; /* all registered threads */
+};
+
+/* One load from the thread pointer instead of a call per access. */
+extern _Thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
+
+void thread_start(void);
+Tensor *tensor_alloc(void); /* in the current scope, only the scope and trace fields set; or NULL */
+int64_t thread_live_tensors(void); /* of all threads */
+
+/* storage.c: the fork handlers of the storage cache, called around those of the threads. */
+void storage_fork_prepare(void);
+void storage_fork_done(void);
+cb_memory_stats storage_stats(void); /* all but live_tensors */
+
+#endif
