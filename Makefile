@@ -25,6 +25,10 @@ test: all
 lint: all
 	@tools/lint.sh $(BUILD)
 
+format:
+	@find src include cli tests examples tools -name '*.[ch]' | xargs python3 tools/wrap_comments.py
+	@find src cli tests examples tools -name '*.c' | xargs clang-format -i
+
 demo: all
 	@$(BUILD)/photo
 	@$(BUILD)/carbide bench --demo
@@ -49,4 +53,4 @@ install: all
 clean:
 	@rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: all gen test lint demo bench fuzz asan tsan install clean
+.PHONY: all gen test lint format demo bench fuzz asan tsan install clean

@@ -16,6 +16,7 @@ need /usr/include/cmocka.h libcmocka-dev
 need clang-format clang-format
 need clang-tidy clang-tidy
 need cppcheck cppcheck
+need python3 python3
 [ -z "$missing" ] && exit 0
 
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Checks of the house rules that no compiler makes. Prints one line per check, or the places that break it.
+
+    lint.py layers      includes point down: a file sees only headers of its own or lower layers
+    lint.py lengths     lines of 100 columns, functions of 60 lines, files of 600 (a remark)
+    lint.py exports     every extern function of src is used outside its file   (lint.py exports BUILD)
+    lint.py reasons     every row of reasons.def is used
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+MOST_COLUMNS, MOST_FUNCTION_LINES, MOST_FILE_LINES = 100, 60, 600
+
+# A layer and what it may include besides itself. "main" is src/*.c, the pipeline.
+CHAIN = ["base", "op", "tensor", "graph", "lower", "sched", "codegen", "run", "capture"]
+SIDE = ["io", "nn", "fx"]  # the API's other half: over tensor, beside the compiler
+ALLOWED = {layer: set(CHAIN[: i + 1]) for i, layer in enumerate(CHAIN)}
+ALLOWED.update({layer: set(CHAIN[:3] + SIDE[: i + 1]) for i, layer in enumerate(SIDE)})
+ALLOWED["main"] = set(CHAIN + SIDE + ["main"])
+ALLOWED["cli"] = ALLOWED["main"] | {"cli"}
+
+
+def sources(*patterns):
+    found = [p for pattern in patterns for p in glob.glob(pattern, recursive=True)]
+    return sorted(p for p in found if os.path.isfile(p))
+
+
+def lines_of(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read().split("\n")
+
+
+def layer_of(path):
+    parts = path.split("/")
+    if parts[0] == "cli":
+        return "cli"
+    return parts[1] if len(parts) > 2 else "main"
+
+
+def check_layers():
+    for path in sources("src/**/*.[ch]", "cli/*.[ch]"):
+        layer = layer_of(path)
+        if layer not in ALLOWED:
+            yield f"{path}: folder {layer} has no place in the layers (tools/lint.py)"
+            continue
+        for number, line in enumerate(lines_of(path), 1):
+            match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+            if not match:
+                continue
+            target = match.group(1)
+            if os.path.exists("include/" + target) or target == "op_attrs.h":
+                continue  # public headers and generated ones
+            if target.startswith(".") or not os.path.exists("src/" + target):
+                beside = os.path.join(os.path.dirname(path), target)
+                if layer == "cli" and os.path.exists(beside):
+                    continue
+                yield f'{path}:{number}: "{target}" is not a path from src'
+            elif layer_of("src/" + target) not in ALLOWED[layer]:
+                yield f"{path}:{number}: {layer} includes {target}, of a higher layer"
+
+
+def function_lengths(lines):
+    """(first line, name, length) of functions: they open at column 0 and close with a lone brace."""
+    start = name = None
+    for number, line in enumerate(lines, 1):
+        if start is None and re.match(r"[A-Za-z_].*\)? \{$", line) and "(" in line:
+            match = re.search(r"(\w+)\(", line)
+            if match and not re.match(r"(typedef|struct|enum|union|extern|do)\b", line):
+                start, name = number, match.group(1)
+        elif start is None and re.match(r"\s+.*\) \{$", line) and number > 1:
+            before = lines[number - 2]  # the parameters went over two lines or more
+            back = number - 1
+            while back > 0 and re.match(r"\s", lines[back - 1] or "x"):
+                back -= 1
+            before = lines[back - 1]
+            if re.match(r"[A-Za-z_].*\(", before) and not before.endswith("{"):
+                start, name = back, re.search(r"(\w+)\(", before).group(1)
+        elif start is not None and line == "}":
+            yield start, name, number - start + 1
+            start = None
+
+
+def check_lengths():
+    allowed = set()
+    if os.path.exists("tools/long-functions.txt"):
+        allowed = {line.split("#")[0].strip() for line in lines_of("tools/long-functions.txt")}
+    used = set()
+    for path in sources("src/**/*.[ch]", "include/*.h", "cli/*.[ch]", "tests/**/*.[ch]",
+                        "examples/*.c", "tools/*.c"):
+        lines = lines_of(path)
+        for number, line in enumerate(lines, 1):
+            if len(line) > MOST_COLUMNS:
+                yield f"{path}:{number}: {len(line)} columns"
+        for start, name, length in function_lengths(lines):
+            if length <= MOST_FUNCTION_LINES or path.startswith("tests/"):
+                continue
+            if f"{path}:{name}" in allowed:
+                used.add(f"{path}:{name}")
+            else:
+                yield f"{path}:{start}: {name} has {length} lines"
+        if len(lines) > MOST_FILE_LINES + 1 and not path.startswith(("tests/", "include/")):
+            print(f"lint: remark: {path} has {len(lines)} lines")
+    for entry in sorted(allowed - used - {""}):
+        yield f"tools/long-functions.txt: {entry} is not long (any more)"
+
+
+def symbols(object_path):
+    """(defined, needed) extern names of an object file."""
+    text = subprocess.run(["nm", "-g", object_path], capture_output=True, text=True).stdout
+    defined, needed = set(), set()
+    for line in text.splitlines():
+        kind, name = line.split()[-2:]
+        (needed if kind in "Uw" else defined).add(name)
+    return defined, needed
+
+
+def check_exports(build):
+    objects = sources(build + "/CMakeFiles/**/*.o")
+    if not objects:
+        yield f"{build} holds no objects: build first"
+        return
+    owner, needed_by = {}, {}
+    for path in objects:
+        source = re.sub(r".*?\.dir/(.*)\.o$", r"\1", path)
+        if not (source.startswith("/") or os.path.exists(source) or "gen/" in source):
+            continue  # the object of a file that is gone
+        defined, needed = symbols(path)
+        for name in needed:
+            needed_by.setdefault(name, set()).add(source)
+        if source.startswith("src/"):
+            for name in defined:
+                owner[name] = source
+    for name, source in sorted(owner.items(), key=lambda item: (item[1], item[0])):
+        sanitizer = name.startswith("__")
+        if not name.startswith("cb_") and not sanitizer and not needed_by.get(name, set()) - {source}:
+            yield f"{source}: {name} is extern, and nothing outside the file uses it"
+
+
+def check_reasons():
+    text = "".join("\n".join(lines_of(p)) for p in sources("src/**/*.[ch]"))
+    for row in re.findall(r"^REASON\((\w+)", "\n".join(lines_of("src/base/reasons.def")), re.M):
+        if not re.search(rf"\bREASON_{row}\b", text):
+            yield f"src/base/reasons.def: nothing gives the reason {row}"
+
+
+def main():
+    checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons,
+              "exports": lambda: check_exports(sys.argv[2])}
+    name = sys.argv[1]
+    problems = list(checks[name]())
+    for problem in problems:
+        print(f"lint: {name}: {problem}")
+    if not problems:
+        print(f"lint: {name} OK")
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Every check of the code that is no test. One line per check, or the places; ends with 1 if any failed.
+#   tools/lint.sh [BUILD]      BUILD: a build folder with compile_commands.json (default: build)
+# A tool that is not installed is named and left out.
+cd "$(dirname "$0")/.." || exit 1
+build=${1:-build}
+failed=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+have() {
+    command -v "$1" >/dev/null 2>&1 && return 0
+    echo "lint: $1 is not installed: left out"
+    return 1
+}
+
+check() { # check NAME COMMAND...: quiet when it passes, else what it said
+    name=$1
+    shift
+    if "$@" >"$log" 2>&1; then
+        echo "lint: $name OK"
+    else
+        sed "s/^/lint: $name: /" "$log" | grep -v 'warnings generated\|Suppressed .* warnings\|header-filter' | head -60
+        failed=1
+    fi
+}
+
+# The scripts and, of the C files, all but verbatim copies. Headers are laid out by hand.
+c_files() { find src cli tests examples tools -name '*.c' | sort; }
+
+# Each file of the library and the command once, though some are compiled for several levels.
+tidy_files() {
+    sed -n 's/^ *"file": "\(.*\)",*$/\1/p' "$build/compile_commands.json" | grep '/src/\|/cli/' | sort -u
+}
+
+format() { c_files | xargs clang-format --dry-run -Werror; }
+tidy() { tidy_files | xargs -P 2 -n 6 clang-tidy -p "$build" --quiet; }
+cpp() {
+    cppcheck --quiet -j 2 --std=c11 --enable=warning,performance,portability --error-exitcode=1 \
+        --inline-suppr --suppressions-list=tools/cppcheck.txt --max-configs=1 \
+        --cppcheck-build-dir="$build/cppcheck" -D__GNUC__=12 -D__x86_64__=1 -DCB_LEVEL=base \
+        -Iinclude -Isrc -I"$build/gen" src cli
+}
+
+for part in layers lengths reasons; do python3 tools/lint.py $part || failed=1; done
+python3 tools/lint.py exports "$build" || failed=1
+have clang-format && check format format
+if have cppcheck; then
+    mkdir -p "$build/cppcheck"
+    check cppcheck cpp
+fi
+have clang-tidy && check clang-tidy tidy
+exit $failed
