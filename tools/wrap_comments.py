@@ -1,44 +1,46 @@
 #!/usr/bin/env python3
-"""Wraps comment paragraphs that have a line over 100 columns. clang-format does the rest (make format).
+"""Moves what stands beyond column 100 of a block comment to the next line (make format).
 
-Only whole lines of a block comment are touched: a comment behind code is its author's to shorten.
+Only whole lines of comments are touched: a comment behind code is its author's to shorten. Words that
+do not fit join the next line when that continues the same paragraph, else they get a line of their own.
 """
 import re
 import sys
-import textwrap
 
 COLUMNS = 100
+LINE = re.compile(r"^(\s*(?:/\*|\*))( +)(\S.*)$")
 
 
-def paragraph(lines, start):
-    """(indent and opener, text, lines taken) of the comment paragraph that begins at a line."""
-    opening = re.match(r"^(\s*(?:/\*|\*) +)(\S.*)$", lines[start])
-    words, taken = [opening.group(2)], 1
-    while not words[-1].rstrip().endswith("*/") and start + taken < len(lines):
-        more = re.match(r"^\s*\* (\S.*)$", lines[start + taken])
-        if not more:
-            break
-        words.append(more.group(1))
-        taken += 1
-    return opening.group(1), " ".join(words), taken
+def cut(line):
+    """The part of a line up to column 100 and the words beyond; a final */ stays with its word."""
+    line = re.sub(r" \*/$", "\x01*/", line.rstrip())
+    at = line.rfind(" ", 0, COLUMNS + 1)
+    return line[:at].rstrip().replace("\x01", " "), line[at:].strip().replace("\x01", " ")
+
+
+def continues(line, indent):
+    match = LINE.match(line)
+    if not match or "/*" in match.group(1) or match.group(3) == "*/":
+        return False
+    return match.group(2) == indent and not re.match(r"\S+(?: \S+)?  +\S|- ", match.group(3))
 
 
 def wrap(lines):
-    out, at = [], 0
+    lines, at = list(lines), 0
     while at < len(lines):
-        if len(lines[at]) <= COLUMNS or not re.match(r"^\s*(/\*|\*) +\S", lines[at]):
-            out.append(lines[at])
-            at += 1
-            continue
-        lead, text, taken = paragraph(lines, at)
-        star = lead.index("*")
-        text = re.sub(r" \*/$", "\x01*/", text)  # the end stays with the last word
-        wrapped = textwrap.wrap(text, width=COLUMNS, initial_indent=lead,
-                                subsequent_indent=" " * star + "* ", break_long_words=False,
-                                break_on_hyphens=False)
-        out += [line.replace("\x01", " ") for line in wrapped]
-        at += taken
-    return out
+        match = LINE.match(lines[at])
+        if len(lines[at]) > COLUMNS and match and lines[at].rfind(" ", 0, COLUMNS) > len(match[1]) + 20:
+            lines[at], rest = cut(lines[at])
+            star = match.group(1).index("*")
+            item = re.match(r"\S+(?: \S+)?  +(?=\S)", match.group(3))
+            indent = match.group(2) + " " * (len(item.group(0)) if item else 0)
+            lead = " " * star + "*" + indent
+            if not rest.endswith("*/") and at + 1 < len(lines) and continues(lines[at + 1], indent):
+                lines[at + 1] = lead + rest + " " + LINE.match(lines[at + 1]).group(3)
+            else:
+                lines.insert(at + 1, lead + rest)
+        at += 1
+    return lines
 
 
 for path in sys.argv[1:]:
