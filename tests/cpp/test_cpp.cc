@@ -1,0 +1,55 @@
+// The header as C++: every macro form, overload and default that differs from C. Exits 0 when the
+// values are right.
+#include <carbide.h>
+
+#include <cmath>
+#include <cstdio>
+
+static cb_tensor *scaled_softmax(cb_tensor *x) {
+    return cb_softmax(cb_mul(cb_sub(x, 1.0), 2), -1);
+}
+
+static int failures = 0;
+
+static void expect(const char *what, bool right) {
+    if (right) return;
+    std::fprintf(stderr, "test_cpp: %s: %s\n", what, cb_error() ? cb_error() : "wrong value");
+    failures++;
+}
+
+static bool near(cb_tensor *x, double value) {
+    return x && std::fabs(cb_item(x) - value) < 1e-5 * (1 + std::fabs(value));
+}
+
+static void test_ops() {
+    cb_tensor *x = cb_reshape(cb_to(cb_arange(0, 6), CB_F32), cb_dims(2, 3));
+    expect("sizes", cb_rank(x) == 2 && cb_size(x, 0) == 2 && cb_size(x, -1) == 3);
+    expect("sum of all", near(cb_sum(x), 15));
+    expect("sum of named dims", near(cb_sum(x, cb_dims(0, 1)), 15));
+    expect("sum over one dim", cb_size(cb_sum(x, 0), 0) == 3);
+    expect("keepdim", cb_rank(cb_sum(x, 1, true)) == 2);
+    expect("number first", near(cb_sum(cb_add(1, x)), 21));
+    expect("float, bool and where", near(cb_sum(cb_where(cb_gt(x, 2.5f), x, 0)), 12));
+    expect("defaults in the middle", near(cb_sum(cb_clamp(x, 1)), 16));
+    expect("infinite defaults", near(cb_sum(cb_clamp(x)), 15));
+    expect("optional tensors", near(cb_sum(cb_layer_norm(x, 3)), 0));
+    expect("dims of nothing", near(cb_reshape(cb_sum(x, CB_ALL, true), CB_NO_DIMS), 15));
+}
+
+static void test_compile() {
+    cb_tensor *x = cb_reshape(cb_to(cb_arange(0, 6), CB_F32), cb_dims(2, 3));
+    cb_function *fast = cb_compile(scaled_softmax);
+    expect("compile", fast != nullptr);
+    cb_tensor *difference = cb_sub(cb_call(fast, x), scaled_softmax(x));
+    expect("compiled equals eager", near(cb_amax(cb_abs(difference)), 0));
+    cb_function_free(fast);
+}
+
+int main() {
+    cb_scope_open();
+    test_ops();
+    test_compile();
+    cb_scope_close();
+    cb_cleanup();
+    return failures != 0;
+}
