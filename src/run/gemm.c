@@ -1,0 +1,414 @@
+/* MatmulStep -> the product, blocked and threaded, with the epilogue run on each finished piece.
+ *
+ * The work is cut into tasks (batch, row block, column block); a task computes its piece of the result over the
+ * whole of k, KC at a time:
+ *
+ *     for each k block:       pack a row block of A (stays in L2)
+ *       for each column panel:  pack the panel of B (stays in L1)
+ *         for each row panel:     register tile
+ *       after the last k block: narrow to f16, bf16; epilogue
+ *
+ * When several row blocks need the same B (or several column blocks the same A) it is packed once, by all
+ * threads, before the tasks. Where k is cut depends on k alone and every element sums in order of k, so that
+ * neither the number of threads nor the cut into tasks changes a result.
+ * f16 and bf16 are widened while packing and summed in an f32 scratch. One row or one column is a matrix-vector
+ * product (gemm_vector.c), integers are gemm_integer.c. */
+#include "base/parallel.h"
+#include "run/cpu.h"
+#include "run/gemm_internal.h"
+#include <string.h>
+
+enum {
+    K_BYTES = 2048,                  /* of one lane in a k block: 512 f32, 256 f64 */
+    BLOCK_BYTES = 160 * 1024,        /* packed rows of A in one task: a part of L2 */
+    SINGLE_BYTES = 512 * 1024,       /* an A this small is one block: then B is packed on the fly */
+    SHARED_BYTES = 32 << 20,         /* packed A or B that tasks share */
+    FINISH_BYTES = 128 * 1024,       /* a piece of the result that the epilogue still finds in L2 */
+    TASK_PRODUCTS = 250 * 1000,      /* multiplications that are worth waking a thread for */
+    BATCH_PRODUCTS = 4 * 1000 * 1000 /* from here on one batch item feeds all threads */
+};
+
+typedef struct Job {
+    const Gemm *gemm;
+    int64_t k_block, row_block, column_block, row_blocks, column_blocks;
+    int64_t batch_low, batch_count;
+    int64_t k_low, k_high, n_low, n_high; /* what this round of tasks covers */
+    void *packed_a, *packed_b;            /* shared, or NULL: each task packs its own */
+} Job;
+
+typedef struct Own { /* packing space of one thread */
+    Storage *storage;
+    void *a, *b;
+    float *wide; /* one widened panel of f16 or bf16 */
+} Own;
+
+const GemmKernels *gemm_kernels(void) {
+#if defined(__x86_64__)
+    if (cpu_level() == CPU_V4) return &gemm_kernels_v4;
+    if (cpu_level() == CPU_V3) return &gemm_kernels_v3;
+#endif
+    return &gemm_kernels_base;
+}
+
+void gemm_batch_offsets(const MatmulStep *step, int64_t batch, int64_t *a, int64_t *b) {
+    *a = step->a_offset, *b = step->b_offset;
+    for (int d = step->batch_rank - 1; d >= 0; d--) {
+        int64_t at = batch % step->batch_size[d];
+        batch /= step->batch_size[d];
+        *a += at * step->a_batch[d], *b += at * step->b_batch[d];
+    }
+}
+
+void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    if (!gemm->epilogue) return;
+    const Launch *launch = gemm->epilogue;
+    int64_t n = gemm->step.n;
+    bool whole = columns == n;
+    for (int64_t r = row; r < row + rows; r += whole ? rows : 1) {
+        int64_t low = r * n + column, high = low + (whole ? rows * n : columns);
+        if (launch->function)
+            launch->function(gemm->epilogue_buffer, low, high, 0, NULL);
+        else
+            program_run(launch->program, gemm->epilogue_buffer, low, high, 0, NULL);
+    }
+}
+
+static bool is_half(const Gemm *gemm) {
+    return gemm->step.dtype == CB_F16 || gemm->step.dtype == CB_BF16;
+}
+
+static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- packing ---- */
+
+/* One panel of `lanes` rows of A or columns of B; f16 and bf16 pass through own->wide in their memory order. */
+static void pack_panel(const Gemm *gemm, void *out, const void *in, int64_t lane_stride,
+                       int64_t k_stride, int lanes, int width, int64_t k, float *wide) {
+    if (!is_half(gemm)) {
+        gemm->type->pack(out, in, lane_stride, k_stride, lanes, width, k);
+        return;
+    }
+    void (*widen)(const uint16_t *, float *, int64_t) =
+        gemm->step.dtype == CB_F16 ? gemm->kernels->widen_f16 : gemm->kernels->widen_bf16;
+    const uint16_t *from = in;
+    if (lane_stride == 1) {
+        for (int64_t i = 0; i < k; i++) widen(from + i * k_stride, wide + i * lanes, lanes);
+        gemm->type->pack(out, wide, 1, lanes, lanes, width, k);
+        return;
+    }
+    for (int j = 0; j < lanes; j++) {
+        if (k_stride == 1)
+            widen(from + j * lane_stride, wide + j * k, k);
+        else
+            for (int64_t i = 0; i < k; i++)
+                widen(from + j * lane_stride + i * k_stride, wide + j * k + i, 1);
+    }
+    gemm->type->pack(out, wide, k, 1, lanes, width, k);
+}
+
+/* Where a panel of a shared pack begins: k blocks outside, panels inside, all of full width. */
+static char *shared_panel(const Job *job, void *packed, int64_t panels, int width, int64_t k_index,
+                          int64_t panel) {
+    int64_t elements = (k_index * panels + panel) * width * job->k_block;
+    return (char *)packed + elements * (int64_t)job->gemm->element;
+}
+
+typedef struct SharedPack {
+    const Job *job;
+    bool of_a;
+    int64_t lanes, panels, lane_stride, k_stride;
+    int width;
+    const char *from;
+    void *to;
+} SharedPack;
+
+static void pack_shared_range(void *user, int64_t low, int64_t high) {
+    const SharedPack *pack = user;
+    const Job *job = pack->job;
+    const Gemm *gemm = job->gemm;
+    float wide[GEMM_MAX_WIDTH * K_BYTES / sizeof(float)];
+    for (int64_t i = low; i < high; i++) {
+        int64_t k_index = i / pack->panels, panel = i % pack->panels;
+        int64_t k = job->k_low + k_index * job->k_block, lane = panel * pack->width;
+        const char *in =
+            pack->from + (lane * pack->lane_stride + k * pack->k_stride) * gemm->input_bytes;
+        pack_panel(gemm, shared_panel(job, pack->to, pack->panels, pack->width, k_index, panel), in,
+                   pack->lane_stride, pack->k_stride, (int)least(pack->width, pack->lanes - lane),
+                   pack->width, least(job->k_block, job->k_high - k), wide);
+    }
+}
+
+static void pack_shared(const Job *job) {
+    const Gemm *gemm = job->gemm;
+    const MatmulStep *step = &gemm->step;
+    int64_t a_offset, b_offset, blocks = divide_up(job->k_high - job->k_low, job->k_block);
+    gemm_batch_offsets(step, job->batch_low, &a_offset, &b_offset);
+    SharedPack pack = {.job = job};
+    if (job->packed_b) {
+        pack.lanes = job->n_high - job->n_low, pack.width = gemm->type->columns;
+        pack.lane_stride = step->b_n, pack.k_stride = step->b_k, pack.to = job->packed_b;
+        pack.from = gemm->b + (b_offset + job->n_low * step->b_n) * gemm->input_bytes;
+    } else {
+        pack.lanes = step->m, pack.width = gemm->type->rows, pack.to = job->packed_a;
+        pack.lane_stride = step->a_m, pack.k_stride = step->a_k;
+        pack.from = gemm->a + a_offset * gemm->input_bytes;
+    }
+    pack.panels = divide_up(pack.lanes, pack.width);
+    int64_t grain = divide_up(128 * 1024, pack.width * K_BYTES);
+    parallel_for(blocks * pack.panels, grain, pack_shared_range, &pack);
+}
+
+/* ---- one task ---- */
+
+typedef struct Piece { /* rows and columns of one task */
+    int64_t batch, row, rows, column, columns, a_offset, b_offset;
+} Piece;
+
+/* Rows of the piece are done in columns [low, high): narrow them, run the epilogue. */
+static void finish(const Gemm *gemm, const Piece *piece, int64_t low, int64_t high) {
+    const MatmulStep *step = &gemm->step;
+    int64_t row = piece->batch * step->m + piece->row;
+    if (is_half(gemm)) {
+        void (*narrow)(const float *, uint16_t *, int64_t) =
+            step->dtype == CB_F16 ? gemm->kernels->narrow_f16 : gemm->kernels->narrow_bf16;
+        for (int64_t r = row; r < row + piece->rows; r++)
+            narrow((const float *)gemm->sum + r * step->n + low,
+                   (uint16_t *)gemm->out + r * step->n + low, high - low);
+    }
+    gemm_epilogue(gemm, row, piece->rows, low, high - low);
+}
+
+/* The packed rows of the piece for k block [k, k + count): element 0 of its first panel. */
+static const char *rows_of_a(const Job *job, const Piece *piece, const Own *own, int64_t k,
+                             int64_t count) {
+    const Gemm *gemm = job->gemm;
+    const MatmulStep *step = &gemm->step;
+    int width = gemm->type->rows;
+    if (job->packed_a)
+        return shared_panel(job, job->packed_a, divide_up(step->m, width), width,
+                            (k - job->k_low) / job->k_block, piece->row / width);
+    for (int64_t r = 0; r < piece->rows; r += width) {
+        int64_t from = piece->a_offset + (piece->row + r) * step->a_m + k * step->a_k;
+        pack_panel(gemm, (char *)own->a + r * job->k_block * (int64_t)gemm->element,
+                   gemm->a + from * gemm->input_bytes, step->a_m, step->a_k,
+                   (int)least(width, piece->rows - r), width, count, own->wide);
+    }
+    return own->a;
+}
+
+static const char *panel_of_b(const Job *job, const Piece *piece, const Own *own, int64_t column,
+                              int64_t k, int64_t count) {
+    const Gemm *gemm = job->gemm;
+    const MatmulStep *step = &gemm->step;
+    int width = gemm->type->columns;
+    if (job->packed_b)
+        return shared_panel(job, job->packed_b, divide_up(job->n_high - job->n_low, width), width,
+                            (k - job->k_low) / job->k_block, (column - job->n_low) / width);
+    int64_t from = piece->b_offset + column * step->b_n + k * step->b_k;
+    pack_panel(gemm, own->b, gemm->b + from * gemm->input_bytes, step->b_n, step->b_k,
+               (int)least(width, job->n_high - column), width, count, own->wide);
+    return own->b;
+}
+
+static void run_piece(const Job *job, const Piece *piece, const Own *own) {
+    const Gemm *gemm = job->gemm;
+    const GemmType *type = gemm->type;
+    int64_t n = gemm->step.n, high = piece->column + piece->columns;
+    int64_t stride_a = type->rows * job->k_block * (int64_t)gemm->element;
+    int64_t piece_columns = FINISH_BYTES / (int64_t)gemm->element / piece->rows;
+    for (int64_t k = job->k_low; k < job->k_high; k += job->k_block) {
+        int64_t count = least(job->k_block, job->k_high - k);
+        bool last = k + count == gemm->step.k;
+        const char *a = rows_of_a(job, piece, own, k, count);
+        int64_t done = piece->column;
+        for (int64_t j = piece->column; j < high; j += type->columns) {
+            const char *b = panel_of_b(job, piece, own, j, k, count);
+            int columns = (int)least(type->columns, high - j);
+            int64_t to = (piece->batch * gemm->step.m + piece->row) * n + j;
+            for (int64_t r = 0; r < piece->rows; r += type->rows)
+                type->tile(count, a + r / type->rows * stride_a, b,
+                           gemm->sum + (to + r * n) * (int64_t)gemm->element, n,
+                           (int)least(type->rows, piece->rows - r), columns, k > 0);
+            if (last && (j + columns == high || j + columns - done >= piece_columns)) {
+                finish(gemm, piece, done, j + columns);
+                done = j + columns;
+            }
+        }
+    }
+}
+
+static bool own_open(const Job *job, Own *own) {
+    const Gemm *gemm = job->gemm;
+    int64_t lane = job->k_block * (int64_t)gemm->element;
+    int64_t a = job->packed_a ? 0 : round_up(job->row_block, gemm->type->rows) * lane;
+    int64_t b = job->packed_b ? 0 : gemm->type->columns * lane;
+    int64_t wide = is_half(gemm) ? GEMM_MAX_WIDTH * lane : 0;
+    *own = (Own){0};
+    if (a + b + wide == 0) return true;
+    own->storage = storage_new((size_t)(round_up(a, 64) + round_up(b, 64) + wide));
+    if (!own->storage) return false;
+    own->a = own->storage->data;
+    own->b = (char *)own->a + round_up(a, 64);
+    own->wide = (float *)((char *)own->b + round_up(b, 64));
+    return true;
+}
+
+static void run_tasks(void *user, int64_t low, int64_t high) {
+    const Job *job = user;
+    const Gemm *gemm = job->gemm;
+    Own own;
+    if (!own_open(job, &own)) {
+        atomic_store_explicit(gemm->failed, true, memory_order_relaxed);
+        return;
+    }
+    for (int64_t task = low; task < high; task++) {
+        int64_t column = task % job->column_blocks, rest = task / job->column_blocks;
+        Piece piece = {.batch = job->batch_low + rest / job->row_blocks,
+                       .row = rest % job->row_blocks * job->row_block,
+                       .column = job->n_low + column * job->column_block};
+        piece.rows = least(job->row_block, gemm->step.m - piece.row);
+        piece.columns = least(job->column_block, job->n_high - piece.column);
+        gemm_batch_offsets(&gemm->step, piece.batch, &piece.a_offset, &piece.b_offset);
+        run_piece(job, &piece, &own);
+    }
+    if (own.storage) storage_release(own.storage);
+}
+
+/* ---- cutting the work ---- */
+
+/* Cuts rows, then columns, so that each thread has work; narrow matrices are cut along columns only. */
+static void cut(Job *job, int64_t threads) {
+    const Gemm *gemm = job->gemm;
+    int64_t m = gemm->step.m, n = job->n_high - job->n_low;
+    int64_t rows = gemm->type->rows, columns = gemm->type->columns;
+    int64_t most = BLOCK_BYTES / (int64_t)gemm->element / job->k_block / rows * rows;
+    if (most < rows) most = rows;
+    int64_t blocks =
+        m * job->k_block * (int64_t)gemm->element <= SINGLE_BYTES ? 1 : divide_up(m, most);
+    if (job->batch_count < threads && blocks > 1 && blocks % threads && m >= 4 * rows * threads)
+        blocks = round_up(blocks, threads);
+    job->row_block = round_up(divide_up(m, blocks), rows);
+    job->row_blocks = divide_up(m, job->row_block);
+    int64_t tasks = job->row_blocks * job->batch_count, parts = 1;
+    if (tasks < threads || (tasks % threads && tasks < 4 * threads)) parts = 2 * threads;
+    job->column_block = round_up(divide_up(n, parts), columns);
+    job->column_blocks = divide_up(n, job->column_block);
+}
+
+/* One round: shared packing if asked for, then the tasks. */
+static bool run_round(Job *job, bool share) {
+    const Gemm *gemm = job->gemm;
+    const MatmulStep *step = &gemm->step;
+    int64_t k = job->k_high - job->k_low, n = job->n_high - job->n_low;
+    cut(job, gemm->threads);
+    Storage *shared = NULL;
+    job->packed_a = job->packed_b = NULL;
+    bool share_b = share && job->row_blocks > 1,
+         share_a = share && !share_b && job->column_blocks > 1;
+    if (share_a || share_b) {
+        int64_t lanes =
+            share_b ? round_up(n, gemm->type->columns) : round_up(step->m, gemm->type->rows);
+        int64_t elements = lanes * round_up(k, job->k_block);
+        shared = storage_new((size_t)(elements * (int64_t)gemm->element + 64));
+        if (!shared) return false;
+        *(share_b ? &job->packed_b : &job->packed_a) = shared->data;
+        pack_shared(job);
+    }
+    int64_t tasks = job->batch_count * job->row_blocks * job->column_blocks;
+    int64_t products = job->row_block * job->column_block * k;
+    parallel_for(tasks, divide_up(TASK_PRODUCTS, products), run_tasks, job);
+    if (shared) storage_release(shared);
+    return !atomic_load_explicit(gemm->failed, memory_order_relaxed);
+}
+
+/* Rounds over columns and k, so that shared packs stay within SHARED_BYTES. */
+static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) {
+    const MatmulStep *step = &gemm->step;
+    int64_t limit = K_BYTES / (int64_t)gemm->element;
+    Job job = {.gemm = gemm, .batch_low = low, .batch_count = count};
+    job.k_block = round_up(divide_up(step->k, divide_up(step->k, limit)), 4);
+    int64_t k_most = step->k, n_most = step->n;
+    if (share) {
+        int64_t columns = gemm->type->columns, elements = SHARED_BYTES / (int64_t)gemm->element;
+        n_most = elements / step->k / columns * columns;
+        if (n_most < 1024) n_most = 1024;
+        k_most = elements / least(n_most, step->n) / job.k_block * job.k_block;
+        if (k_most < job.k_block) k_most = job.k_block;
+    }
+    for (job.n_low = 0; job.n_low < step->n; job.n_low = job.n_high) {
+        job.n_high = least(step->n, job.n_low + n_most);
+        for (job.k_low = 0; job.k_low < step->k; job.k_low = job.k_high) {
+            job.k_high = least(step->k, job.k_low + k_most);
+            if (!run_round(&job, share)) return false;
+        }
+    }
+    return true;
+}
+
+static bool run_blocked(Gemm *gemm) {
+    const MatmulStep *step = &gemm->step;
+    Storage *scratch = NULL;
+    gemm->sum = gemm->out;
+    if (is_half(gemm)) {
+        scratch = storage_new((size_t)(step->batch * step->m * step->n) * sizeof(float));
+        if (!scratch) return false;
+        gemm->sum = scratch->data;
+    }
+    bool ok = true;
+    if (step->batch == 1 || (double)step->m * (double)step->n * (double)step->k >= BATCH_PRODUCTS)
+        for (int64_t b = 0; ok && b < step->batch; b++) ok = run_batch(gemm, b, 1, true);
+    else
+        ok = run_batch(gemm, 0, step->batch, false);
+    if (scratch) storage_release(scratch);
+    return ok;
+}
+
+/* ---- entry ---- */
+
+/* A batch that shares its B is one tall matrix when the rows of A follow each other evenly. */
+static void fold_batch(MatmulStep *step) {
+    int64_t rows = step->m, stride = step->a_m;
+    for (int d = step->batch_rank - 1; d >= 0; d--) {
+        if (step->batch_size[d] == 1) continue;
+        if (step->b_batch[d] != 0) return;
+        if (rows == 1)
+            stride = step->a_batch[d];
+        else if (step->a_batch[d] != rows * stride)
+            return;
+        rows *= step->batch_size[d];
+    }
+    step->m = rows, step->a_m = stride, step->batch = 1, step->batch_rank = 0;
+}
+
+static bool run_empty_sum(const Gemm *gemm) {
+    const MatmulStep *step = &gemm->step;
+    int64_t rows = step->batch * step->m;
+    memset(gemm->out, 0, (size_t)(rows * step->n) * cb_dtype_size(step->dtype));
+    gemm_epilogue(gemm, 0, rows, 0, step->n);
+    return true;
+}
+
+bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
+              const Launch *epilogue, void *const *epilogue_buffer) {
+    if (step->batch * step->m * step->n == 0) return true;
+    _Atomic bool failed = false;
+    Gemm gemm = {.step = *step,
+                 .a = a,
+                 .b = b,
+                 .out = out,
+                 .epilogue = epilogue,
+                 .epilogue_buffer = epilogue_buffer,
+                 .failed = &failed};
+    fold_batch(&gemm.step);
+    gemm.kernels = gemm_kernels();
+    gemm.type = step->dtype == CB_F64 ? &gemm.kernels->f64 : &gemm.kernels->f32;
+    gemm.element = step->dtype == CB_F64 ? sizeof(double) : sizeof(float);
+    gemm.input_bytes = (int64_t)cb_dtype_size(step->dtype);
+    gemm.threads = parallel_threads();
+    if (step->k == 0) return run_empty_sum(&gemm);
+    if (!dtype_is_float(step->dtype)) return gemm_integer(&gemm);
+    if (gemm_is_vector(&gemm)) return gemm_vector(&gemm);
+    return run_blocked(&gemm);
+}

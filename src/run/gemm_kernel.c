@@ -1,0 +1,115 @@
+/* The gemm kernels of one instruction set. Compiled once per level (CB_LEVEL base, v3, v4, see run/cpu.h) with
+ * that level's flags; nothing here may be called before cpu_level() has been asked.
+ *
+ * Tiles: 14 x 2 vectors of 64 bytes fill 28 of 32 registers; 6 x 2 vectors fill 12 of 16.
+ * A product and its sum are one fused operation where the processor has it: unlike in pointwise code, nobody
+ * expects the rounding of the product alone. */
+#include "run/gemm_kernel.h"
+#include <string.h>
+
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#else
+#pragma GCC optimize("fp-contract=fast")
+#endif
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define TILE_ROWS 14
+#elif defined(__AVX2__)
+#define VECTOR_BYTES 32
+#define TILE_ROWS 6
+#else
+#define VECTOR_BYTES 16
+#define TILE_ROWS 6
+#endif
+
+#define JOIN(a, b) a##b
+#define KERNELS_OF(level) JOIN(gemm_kernels_, level)
+
+#define EACH_1(M) M(0)
+#define EACH_2(M) EACH_1(M) M(1)
+#define EACH_3(M) EACH_2(M) M(2)
+#define EACH_4(M) EACH_3(M) M(3)
+#define EACH_5(M) EACH_4(M) M(4)
+#define EACH_6(M) EACH_5(M) M(5)
+#define EACH_7(M) EACH_6(M) M(6)
+#define EACH_8(M) EACH_7(M) M(7)
+#define EACH_9(M) EACH_8(M) M(8)
+#define EACH_10(M) EACH_9(M) M(9)
+#define EACH_11(M) EACH_10(M) M(10)
+#define EACH_12(M) EACH_11(M) M(11)
+#define EACH_13(M) EACH_12(M) M(12)
+#define EACH_14(M) EACH_13(M) M(13)
+
+#define ELEMENT float
+#define NAME(x) x##_f32
+#include "run/gemm_tile.h"
+#undef ELEMENT
+#undef NAME
+
+#define ELEMENT double
+#define NAME(x) x##_f64
+#include "run/gemm_tile.h"
+#undef ELEMENT
+#undef NAME
+
+/* ---- half precision, a row at a time ---- */
+
+static inline float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* The exponent is moved by a multiplication, which also makes denormals right; infinity and NaN get their
+ * exponent back by hand. */
+static void widen_f16(const uint16_t *in, float *out, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t half = in[i], magnitude = (half & 0x7fff) << 13;
+        uint32_t bits = bits_of(float_of(magnitude) * 0x1p112f);
+        bits = (half & 0x7c00) == 0x7c00 ? magnitude | 0x7f800000 : bits;
+        out[i] = float_of(bits | (half & 0x8000) << 16);
+    }
+}
+
+static void widen_bf16(const uint16_t *in, float *out, int64_t count) {
+    for (int64_t i = 0; i < count; i++) out[i] = float_of((uint32_t)in[i] << 16);
+}
+
+/* Round to nearest even: adding half of the last place, minus one where it is even, carries rightly into
+ * the exponent. Below 2^-14 the addition of 0.5 makes the processor round at the denormals' place. */
+static void narrow_f16(const float *in, uint16_t *out, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of(in[i]), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+        uint32_t normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+        uint32_t small = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000;
+        uint32_t half = magnitude < 0x38800000 ? small : normal;
+        half = magnitude >= 0x47800000 ? 0x7c00 : half;
+        half = magnitude > 0x7f800000 ? 0x7e00 : half;
+        out[i] = (uint16_t)(half | sign);
+    }
+}
+
+static void narrow_bf16(const float *in, uint16_t *out, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of(in[i]);
+        uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        out[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
+    }
+}
+
+const GemmKernels KERNELS_OF(CB_LEVEL) = {
+    .f32 = {TILE_ROWS, COLUMNS_f32, tile_f32, pack_f32, dot_f32, sweep_f32},
+    .f64 = {TILE_ROWS, COLUMNS_f64, tile_f64, pack_f64, dot_f64, sweep_f64},
+    .widen_f16 = widen_f16,
+    .widen_bf16 = widen_bf16,
+    .narrow_f16 = narrow_f16,
+    .narrow_bf16 = narrow_bf16,
+};
