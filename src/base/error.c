@@ -10,28 +10,28 @@
 enum { MESSAGE_BYTES = 1024 };
 
 static _Thread_local Site site;
-static _Thread_local cb_status status;
+static _Thread_local cb_status first;
 static _Thread_local char message[MESSAGE_BYTES];
 
 void cb_site(const char *file, int line) { site = (Site){.file = file, .line = line}; }
 
 Site site_current(void) { return site; }
 
-const char *cb_error(void) { return status == CB_OK ? NULL : message; }
+const char *cb_error(void) { return first == CB_OK ? NULL : message; }
 
-cb_status cb_error_status(void) { return status; }
+cb_status cb_error_status(void) { return first; }
 
-void cb_clear_error(void) { status = CB_OK; }
+void cb_clear_error(void) { first = CB_OK; }
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
 
-cb_status fail(cb_status kind, const char *format, ...) {
-    check(kind < CB_OK, "fail() with status %d", (int)kind);
-    if (status != CB_OK) return kind;
-    status = kind;
+cb_status fail(cb_status status, const char *format, ...) {
+    check(status < CB_OK, "fail() with status %d", (int)status);
+    if (first != CB_OK) return status;
+    first = status;
     int used = 0;
     if (site.file)
         used = snprintf(message, MESSAGE_BYTES / 2, "%s:%d: ", base_name(site.file), site.line);
@@ -41,7 +41,7 @@ cb_status fail(cb_status kind, const char *format, ...) {
     int length = vsnprintf(message + used, (size_t)(MESSAGE_BYTES - used), format, arguments);
     va_end(arguments);
     if (used + length >= MESSAGE_BYTES) strcpy(message + MESSAGE_BYTES - 4, "...");
-    return kind;
+    return status;
 }
 
 cb_status fail_memory(size_t bytes) {
