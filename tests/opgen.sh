@@ -1,0 +1,41 @@
+#!/bin/sh
+# A row of the op table that makes no sense ends the build, with a message that names it.
+# Run from the source folder. Each case: a row, and what the message must hold.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/op" "$work/out"
+cp src/op/op_rows.h "$work/op"
+passed=0
+failed=0
+
+refuses() { # refuses ROW MESSAGE
+    printf '%s\n' "$1" >"$work/op/ops.def"
+    ${CC:-cc} -std=gnu11 -O0 -I"$work" tools/opgen.c -o "$work/opgen" || exit 1
+    if message=$("$work/opgen" "$work" "$work/out" 2>&1); then
+        echo "opgen took: $1"
+    elif ! printf '%s' "$message" | grep -qF -- "$2"; then
+        echo "opgen on: $1"
+        echo "said: $message"
+        echo "and not: $2"
+    else
+        passed=$((passed + 1))
+        return
+    fi
+    failed=$((failed + 1))
+}
+
+refuses 'VIEW(v, ".v", "x, dim:number")' "op v: unknown type 'number'"
+refuses 'VIEW(v, ".v", "x, dim:int=1, end:int")' 'op v: end stands behind a default and has none'
+refuses 'VIEW(v, ".v", "x, x:int")' 'op v: two parameters are named x'
+refuses 'VIEW(v, ".v", "x, dim:int=one")' "op v: 'one' is no integer"
+refuses 'VIEW(v, ".v", "x, dim:dims=0")' "op v: the default of dims is 'all', not '0'"
+refuses 'VIEW(v, ".v", "x, y:dtype=f31")' "op v: 'f31' is no dtype"
+refuses 'VIEW(v, ".v", "a:dims, b:dims, c:dims")' 'op v: attributes take more than'
+refuses 'VIEW(v, ".v", "")' "op v: '' is no name"
+refuses 'UNARY(u, ".u", FLOTA, 1, a)' 'op u: unknown dtype rule FLOTA'
+refuses 'SCAN(s, ".s", "x, dim:int", SUM, sum)' 'op s: it scans sum, which is no reduction'
+refuses 'VIEW(v, ".v", "x")
+VIEW(v, ".w", "x")' 'op v: the name is taken twice'
+
+echo "opgen: $passed passed, $failed failed"
+[ $failed = 0 ]
