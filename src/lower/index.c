@@ -51,10 +51,12 @@ static void sum_expr(Sum *sum, Expr *e, int64_t factor) {
         sum_expr(sum, e->input[1], factor);
         e = e->input[0];
     }
-    if (e->op == OP_constant) sum->constant += e->imm.i * factor;
+    if (e->op == OP_constant)
+        sum->constant += e->imm.i * factor;
     else if (e->op == OP_mul && e->input[1]->op == OP_constant)
         sum_expr(sum, e->input[0], factor * e->input[1]->imm.i);
-    else sum_term(sum, e, factor);
+    else
+        sum_term(sum, e, factor);
 }
 
 static Expr *pair(Kernel *kernel, Op op, Expr *a, int64_t b) {
@@ -133,8 +135,10 @@ static void part(Expr *a, int64_t divisor, Sum *whole, Sum *rest) {
     sum_expr(&sum, a, 1);
     for (int i = 0; i < sum.count; i++) {
         Term t = sum.term[i];
-        if (t.factor % divisor == 0) whole->term[whole->count++] = (Term){t.atom, t.factor / divisor};
-        else rest->term[rest->count++] = t;
+        if (t.factor % divisor == 0)
+            whole->term[whole->count++] = (Term){t.atom, t.factor / divisor};
+        else
+            rest->term[rest->count++] = t;
     }
     whole->constant = floor_div(sum.constant, divisor);
     rest->constant = floor_mod(sum.constant, divisor);
@@ -172,8 +176,10 @@ Expr *index_divide(Kernel *kernel, Expr *a, int64_t divisor) {
     Sum whole = {0}, rest = {0};
     int64_t period;
     part(a, divisor, &whole, &rest);
-    if (one_period(sum_build(kernel, &rest), divisor, &period)) whole.constant += period;
-    else sum_expr(&whole, divide_rest(kernel, rest, divisor), 1);
+    if (one_period(sum_build(kernel, &rest), divisor, &period))
+        whole.constant += period;
+    else
+        sum_expr(&whole, divide_rest(kernel, rest, divisor), 1);
     recombine(kernel, &whole);
     return sum_build(kernel, &whole);
 }
@@ -199,7 +205,8 @@ Expr *index_remainder(Kernel *kernel, Expr *a, int64_t divisor) {
     int64_t period;
     part(a, divisor, &whole, &rest);
     Expr *reduced = sum_build(kernel, &rest);
-    if (one_period(reduced, divisor, &period)) return index_offset(kernel, reduced, -period * divisor);
+    if (one_period(reduced, divisor, &period))
+        return index_offset(kernel, reduced, -period * divisor);
     Expr *stripped = strip_remainder(kernel, &rest, divisor);
     if (stripped) return stripped;
     int64_t g = common(&rest, divisor);
@@ -223,7 +230,9 @@ void index_unflatten(Kernel *kernel, int rank, const int64_t *size, Expr *flat, 
     int64_t stride = 1;
     for (int i = rank - 1; i >= 0; i--) {
         Expr *q = index_divide(kernel, flat, stride);
-        position[i] = size[i] == 1 ? expr_int(kernel, 0) : i == 0 ? q : index_remainder(kernel, q, size[i]);
+        position[i] = size[i] == 1 ? expr_int(kernel, 0)
+                      : i == 0     ? q
+                                   : index_remainder(kernel, q, size[i]);
         stride *= size[i] ? size[i] : 1;
     }
 }

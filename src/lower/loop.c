@@ -66,7 +66,9 @@ static void bound_product(Expr *e) {
     e->low = p < q ? p : q, e->high = p < q ? q : p;
 }
 
-static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+static int64_t floor_divide(int64_t a, int64_t b) {
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
 
 static void bound(const Kernel *kernel, Expr *e) {
     e->low = INT64_MIN, e->high = INT64_MAX;
@@ -78,8 +80,10 @@ static void bound(const Kernel *kernel, Expr *e) {
     if (e->op != OP_floor_divide && e->op != OP_remainder) return;
     const Expr *a = e->input[0], *b = e->input[1];
     if (b->op != OP_constant || b->imm.i <= 0) return;
-    if (e->op == OP_remainder) e->low = 0, e->high = b->imm.i - 1;
-    else if (bounded(a)) e->low = floor_divide(a->low, b->imm.i), e->high = floor_divide(a->high, b->imm.i);
+    if (e->op == OP_remainder)
+        e->low = 0, e->high = b->imm.i - 1;
+    else if (bounded(a))
+        e->low = floor_divide(a->low, b->imm.i), e->high = floor_divide(a->high, b->imm.i);
 }
 
 /* ---- interning ------------------------------------------------------------------------------ */

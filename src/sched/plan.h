@@ -4,6 +4,7 @@
 #ifndef CARBIDE_SCHED_PLAN_H
 #define CARBIDE_SCHED_PLAN_H
 
+#include "base/reason.h"
 #include "graph/graph.h"
 #include "lower/loop.h"
 
@@ -12,7 +13,7 @@ typedef enum ValuePlace { VALUE_INPUT, VALUE_OUTPUT, VALUE_TEMPORARY, VALUE_RAND
 typedef struct PlanValue {
     int8_t dtype;
     uint8_t place;
-    int number;        /* VALUE_INPUT, VALUE_OUTPUT: which. VALUE_RANDOM: the RandomState as i64[2] */
+    int number; /* VALUE_INPUT, VALUE_OUTPUT: which. VALUE_RANDOM: the RandomState as i64[2] */
     int64_t numel, offset; /* offset: bytes into the arena block, 64-byte aligned */
 } PlanValue;
 
@@ -25,9 +26,9 @@ typedef struct MatmulStep {
     int64_t batch, m, n, k;
     int batch_rank; /* batch dims, broadcast by stride 0 */
     int64_t batch_size[CB_MAX_RANK], a_batch[CB_MAX_RANK], b_batch[CB_MAX_RANK];
-    int64_t a_m, a_k, b_k, b_n;    /* strides */
+    int64_t a_m, a_k, b_k, b_n; /* strides */
     int64_t a_offset, b_offset;
-    int epilogue;                  /* kernel number, or -1 */
+    int epilogue; /* kernel number, or -1 */
 } MatmulStep;
 
 typedef struct OpaqueStep { /* argsort, argtopk along the last axis of contiguous rows */
@@ -37,13 +38,22 @@ typedef struct OpaqueStep { /* argsort, argtopk along the last axis of contiguou
     bool descending;
 } OpaqueStep;
 
-typedef enum StepKind { STEP_KERNEL, STEP_MATMUL, STEP_OPAQUE } StepKind;
+/* Every element of an index value lies in [0, bound): checked before the kernel that reads through it, so
+ * that kernels need no checks of their own. The first one outside is an error that names the op. */
+typedef struct CheckStep {
+    int value; /* plan value, an integer dtype, all of its elements */
+    int64_t bound;
+    const Node *node; /* the gather, index_select or scatter */
+} CheckStep;
+
+typedef enum StepKind { STEP_KERNEL, STEP_MATMUL, STEP_OPAQUE, STEP_CHECK } StepKind;
 
 typedef struct Step {
     StepKind kind;
     int kernel; /* STEP_KERNEL */
     MatmulStep matmul;
     OpaqueStep opaque;
+    CheckStep check;
     const char *origin;
 } Step;
 
@@ -55,30 +65,32 @@ typedef struct PlanOutput {
 } PlanOutput;
 
 typedef struct Refusal { /* why two nodes stayed apart */
-    const char *reason; /* a row of sched/fuse_rules */
+    Reason reason;       /* a row of reasons.def of kind fusion */
     const Node *producer, *consumer;
 } Refusal;
 
 typedef struct Plan {
     Arena *arena;
-    PlanValue *value;    /* vec */
-    Kernel **kernel;     /* vec */
-    Step *step;          /* vec, in order */
-    PlanOutput *output;  /* vec: outputs, then mutations */
-    Refusal *refusal;    /* vec */
-    Meta *input;         /* vec: metas of the graph's inputs; inputs are contiguous unless strided */
-    int output_count;    /* without the mutations */
+    PlanValue *value;   /* vec */
+    Kernel **kernel;    /* vec */
+    Step *step;         /* vec, in order */
+    PlanOutput *output; /* vec: outputs, then mutations */
+    Refusal *refusal;   /* vec */
+    Meta *input;        /* vec: metas of the graph's inputs; inputs are contiguous unless strided */
+    int output_count;   /* without the mutations */
     int64_t arena_bytes;
-    int draws;           /* random draws of one run */
+    int draws;                  /* random draws of one run */
     int64_t bytes, bytes_eager; /* memory traffic of one run; of eager, op by op */
     int kernels_eager;
 } Plan;
+
+/* What eager does for a graph as the user wrote it: launches (views cost nothing) and bytes. */
+void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes);
 
 /* The whole middle of the pipeline: decomposed, optimized graph -> plan.
  * input_stride[k], NULL for contiguous: strides of input k in elements, baked into the kernels.
  * fuse false: one kernel per node. */
 Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride, bool fuse);
 void plan_print(const Plan *plan, Buffer *out);
-bool plan_equal_text(const Plan *plan, const char *text);
 
 #endif

@@ -1,0 +1,230 @@
+/* Text -> loop IR, for tests: what kernel_print writes. Index arithmetic goes through the normal form, so
+ * printing and parsing an index gives the same expression. */
+#include "lower/index.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Parser {
+    Arena *arena;
+    Kernel *kernel;
+    const char *text, *at;
+    Map name; /* number of a t -> expression */
+    bool failed;
+} Parser;
+
+static void *stop(Parser *p, const char *expected) {
+    int line = 1;
+    for (const char *c = p->text; c < p->at; c++) line += *c == '\n';
+    if (!p->failed)
+        fail(CB_ERR_GRAPH, "kernel text, line %d: expected %s at '%.20s'", line, expected, p->at);
+    p->failed = true;
+    return NULL;
+}
+
+static void blank(Parser *p) {
+    while (isspace((unsigned char)*p->at)) p->at++;
+}
+
+static bool accept(Parser *p, const char *token) {
+    blank(p);
+    size_t n = strlen(token);
+    if (strncmp(p->at, token, n)) return false;
+    if (isalpha((unsigned char)*token) && (isalnum((unsigned char)p->at[n]) || p->at[n] == '_'))
+        return false;
+    p->at += n;
+    return true;
+}
+
+static void expect(Parser *p, const char *token) {
+    if (!p->failed && !accept(p, token)) stop(p, token);
+}
+
+static int64_t integer(Parser *p) {
+    char *end;
+    blank(p);
+    int64_t value = strtoll(p->at, &end, 10);
+    if (end == p->at) stop(p, "a number");
+    p->at = end;
+    return value;
+}
+
+static const char *word(Parser *p, size_t *count) {
+    blank(p);
+    const char *start = p->at;
+    while (isalnum((unsigned char)*p->at) || *p->at == '_') p->at++;
+    *count = (size_t)(p->at - start);
+    if (!*count) stop(p, "a name");
+    return start;
+}
+
+static cb_dtype dtype(Parser *p) {
+    size_t count;
+    const char *name = word(p, &count);
+    for (int d = 0; d < CB_DTYPE_COUNT; d++)
+        if (strlen(cb_dtype_name(d)) == count && !strncmp(cb_dtype_name(d), name, count)) return d;
+    stop(p, "a dtype");
+    return CB_F32;
+}
+
+static Expr *named(Parser *p) {
+    Expr *e = map_get(&p->name, (uint64_t)integer(p));
+    return e ? e : stop(p, "an earlier expression");
+}
+
+static Expr *index_text(Parser *p) {
+    blank(p);
+    if (isdigit((unsigned char)*p->at) || *p->at == '-') return expr_int(p->kernel, integer(p));
+    if (*p->at == 'a') return p->at++, expr_axis(p->kernel, (int)integer(p));
+    if (*p->at == 't') return p->at++, named(p);
+    expect(p, "(");
+    Expr *a = p->failed ? NULL : index_text(p);
+    char sign = a ? (blank(p), *p->at++) : 0;
+    Expr *b = a ? index_text(p) : NULL;
+    expect(p, ")");
+    if (p->failed || !b) return NULL;
+    if (sign == '+') return index_add(p->kernel, a, b);
+    if (b->op != OP_constant) return stop(p, "a constant factor or divisor");
+    if (sign == '*') return index_scale(p->kernel, a, b->imm.i);
+    if (sign == '/') return index_divide(p->kernel, a, b->imm.i);
+    if (sign == '%') return index_remainder(p->kernel, a, b->imm.i);
+    return stop(p, "one of + * / %");
+}
+
+static Expr *literal(Parser *p) {
+    char *end;
+    Scalar value;
+    double number = 0;
+    if (accept(p, "true"))
+        number = 1;
+    else if (!accept(p, "false")) {
+        number = strtod(p->at, &end);
+        if (end == p->at) return stop(p, "an operand");
+        value.i = strtoll(p->at, NULL, 10);
+        p->at = end;
+    }
+    expect(p, ":");
+    cb_dtype d = dtype(p);
+    if (dtype_is_float(d))
+        value.f = number;
+    else if (d == CB_BOOL)
+        value.i = number != 0;
+    return p->failed ? NULL : expr_constant(p->kernel, d, value);
+}
+
+static Expr *operand(Parser *p) {
+    blank(p);
+    if (*p->at == 't' && isdigit((unsigned char)p->at[1])) return p->at++, named(p);
+    if (!accept(p, "[")) return literal(p);
+    Expr *e = index_text(p);
+    expect(p, "]");
+    return e;
+}
+
+static Op op_word(Parser *p) {
+    size_t count;
+    const char *name = word(p, &count);
+    Op op = op_find(name, count);
+    if (op == OP_none) stop(p, "an op");
+    return op;
+}
+
+static Expr *expression(Parser *p, cb_dtype type) {
+    if (accept(p, "load")) {
+        expect(p, "b");
+        int buffer = (int)integer(p);
+        expect(p, "[");
+        Expr *index = index_text(p);
+        expect(p, "]");
+        Expr *guard = accept(p, "if") ? operand(p) : NULL;
+        return p->failed ? NULL : expr_load(p->kernel, buffer, type, index, guard);
+    }
+    bool reduce = accept(p, "reduce"), scan = !reduce && accept(p, "scan");
+    Op op = op_word(p);
+    cb_dtype to = op == OP_to ? dtype(p) : type;
+    Expr *input[3];
+    int count = 0;
+    do {
+        input[count] = p->failed ? NULL : operand(p);
+        if (!input[count++]) return NULL;
+    } while (count < 3 && accept(p, ","));
+    if (reduce) return expr_reduce(p->kernel, op, input[0]);
+    if (scan) return expr_scan(p->kernel, op, input[0]);
+    return op == OP_to ? expr_to(p->kernel, input[0], to)
+                       : expr_op(p->kernel, op, type, input, count);
+}
+
+static void statement(Parser *p) {
+    bool add = accept(p, "add"), store = add || accept(p, "store");
+    if (store) {
+        expect(p, "b");
+        int buffer = (int)integer(p);
+        expect(p, "[");
+        Expr *index = index_text(p);
+        expect(p, "]");
+        expect(p, "=");
+        Expr *value = operand(p), *guard = accept(p, "if") ? operand(p) : NULL;
+        if (!p->failed)
+            kernel_store(p->kernel, buffer, index, value, guard, add ? STORE_ADD : STORE_SET);
+        return;
+    }
+    expect(p, "t");
+    uint64_t number = (uint64_t)integer(p);
+    expect(p, "=");
+    cb_dtype type = dtype(p);
+    Expr *e = p->failed ? NULL : expression(p, type);
+    if (e) map_put(&p->name, number, e);
+}
+
+static void buffer_line(Parser *p) {
+    (void)integer(p);
+    expect(p, ":");
+    bool inout = accept(p, "inout"), in = !inout && accept(p, "in");
+    if (!inout && !in) expect(p, "out");
+    cb_dtype type = dtype(p);
+    expect(p, "[");
+    int64_t numel = integer(p);
+    expect(p, "]");
+    kernel_buffer(p->kernel, type,
+                  inout ? BUFFER_INOUT
+                  : in  ? BUFFER_IN
+                        : BUFFER_OUT,
+                  numel, length(p->kernel->buffer));
+}
+
+static void header(Parser *p) {
+    size_t count;
+    expect(p, "kernel");
+    const char *name = word(p, &count);
+    p->kernel->name = arena_format(p->arena, "%.*s", (int)count, name);
+    expect(p, "(");
+    while (!p->failed && !accept(p, ")")) {
+        bool inner = accept(p, "inner");
+        if (!inner) expect(p, "outer");
+        expect(p, "a");
+        (void)integer(p);
+        expect(p, ":");
+        int64_t size = integer(p);
+        if (!p->failed) kernel_axis(p->kernel, size, inner);
+        (void)accept(p, ",");
+    }
+    p->kernel->form = accept(p, "row") ? FORM_ROW : FORM_TILE;
+    (void)accept(p, "tile");
+    if (accept(p, "split")) p->kernel->split = integer(p);
+    expect(p, "{");
+}
+
+Kernel *kernel_parse(Arena *arena, const char *text) {
+    Parser p = {.arena = arena, .kernel = kernel_new(arena), .text = text, .at = text};
+    p.name = map_new(arena);
+    header(&p);
+    while (!p.failed && !accept(&p, "}")) {
+        blank(&p);
+        if (*p.at == 'b' && isdigit((unsigned char)p.at[1]))
+            p.at++, buffer_line(&p);
+        else
+            statement(&p);
+    }
+    return p.failed ? NULL : p.kernel;
+}

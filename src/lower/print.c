@@ -1,0 +1,120 @@
+/* Loop IR -> text, in the form that parse.c reads back (loop.h shows it). Live expressions only; index
+ * arithmetic is written in line. */
+#include "lower/loop.h"
+
+static const char *name_of(const Expr *e) {
+    if (e->op == EX_reduce) return "reduce";
+    if (e->op == EX_scan) return "scan";
+    return op_info(e->op)->name;
+}
+
+static bool is_index(const Expr *e) {
+    return e->dtype == CB_I64 &&
+           (e->op == OP_add || e->op == OP_mul || e->op == EX_axis || e->op == OP_floor_divide ||
+            e->op == OP_remainder || e->op == OP_constant);
+}
+
+static void put_constant(const Expr *e, Buffer *out) {
+    if (e->dtype == CB_BOOL)
+        put(out, e->imm.i ? "true" : "false");
+    else if (dtype_is_float(e->dtype))
+        put_double(out, e->imm.f);
+    else
+        putf(out, "%lld", (long long)e->imm.i);
+}
+
+/* In line: positions; anything else by its name. */
+static void put_index(const Expr *e, Buffer *out) {
+    if (!is_index(e)) {
+        putf(out, "t%u", e->id);
+        return;
+    }
+    if (e->op == OP_constant) {
+        putf(out, "%lld", (long long)e->imm.i);
+        return;
+    }
+    if (e->op == EX_axis) {
+        putf(out, "a%lld", (long long)e->imm.i);
+        return;
+    }
+    const char *sign = e->op == OP_add         ? " + "
+                       : e->op == OP_mul       ? "*"
+                       : e->op == OP_remainder ? "%"
+                                               : "/";
+    put(out, "(");
+    put_index(e->input[0], out);
+    put(out, sign);
+    put_index(e->input[1], out);
+    put(out, ")");
+}
+
+static void put_operand(const Expr *e, Buffer *out) {
+    if (e->op == OP_constant) {
+        put_constant(e, out);
+        putf(out, ":%s", cb_dtype_name(e->dtype));
+    } else if (is_index(e)) {
+        put(out, "[");
+        put_index(e, out);
+        put(out, "]");
+    } else {
+        putf(out, "t%u", e->id);
+    }
+}
+
+static void put_expr(const Expr *e, Buffer *out) {
+    putf(out, "  t%u = %s", e->id, cb_dtype_name(e->dtype));
+    if (e->op == EX_load) {
+        putf(out, " load b%lld[", (long long)e->imm.i);
+        put_index(e->input[0], out);
+        put(out, "]");
+        if (e->input_count == 2) put(out, " if "), put_operand(e->input[1], out);
+    } else {
+        putf(out, " %s", name_of(e));
+        if (e->op == EX_reduce || e->op == EX_scan) putf(out, " %s", op_info((Op)e->imm.i)->name);
+        if (e->op == OP_to) putf(out, " %s", cb_dtype_name((cb_dtype)e->imm.i));
+        for (int i = 0; i < e->input_count; i++)
+            put(out, i ? ", " : " "), put_operand(e->input[i], out);
+    }
+    put(out, "\n");
+}
+
+static void mark(const Expr *e, bool *live) {
+    if (live[e->id]) return;
+    live[e->id] = true;
+    for (int i = 0; i < e->input_count; i++) mark(e->input[i], live);
+}
+
+static void put_store(const Store *store, Buffer *out) {
+    putf(out, "  %s b%d[", store->mode == STORE_ADD ? "add" : "store", store->buffer);
+    put_index(store->index, out);
+    put(out, "] = ");
+    put_operand(store->value, out);
+    if (store->guard) put(out, " if "), put_operand(store->guard, out);
+    put(out, "\n");
+}
+
+void kernel_print(const Kernel *kernel, Buffer *out) {
+    static const char *const role[] = {"in", "out", "inout"};
+    bool *live = arena_new_array(out->arena, bool, length(kernel->expr) + 1);
+    putf(out, "kernel %s(", kernel->name);
+    for (int i = 0; i < length(kernel->axis); i++)
+        putf(out, "%s%s a%d:%lld", i ? ", " : "", kernel->axis[i].inner ? "inner" : "outer", i,
+             (long long)kernel->axis[i].size);
+    putf(out, ") %s split %lld {\n", kernel->form == FORM_TILE ? "tile" : "row",
+         (long long)kernel->split);
+    for (int i = 0; i < length(kernel->buffer); i++) {
+        const KernelBuffer *b = &kernel->buffer[i];
+        putf(out, "  b%d: %s %s[%lld]\n", i, role[b->role], cb_dtype_name(b->dtype),
+             (long long)b->numel);
+    }
+    for (int i = 0; i < length(kernel->store); i++) {
+        mark(kernel->store[i].value, live);
+        mark(kernel->store[i].index, live);
+        if (kernel->store[i].guard) mark(kernel->store[i].guard, live);
+    }
+    for (int i = 0; i < length(kernel->expr); i++)
+        if (live[i] && !is_index(kernel->expr[i]) && kernel->expr[i]->op != OP_constant)
+            put_expr(kernel->expr[i], out);
+    for (int i = 0; i < length(kernel->store); i++) put_store(&kernel->store[i], out);
+    put(out, "}\n");
+}

@@ -1,0 +1,63 @@
+/* Views as index maps: where an element of a view stands in what it views. */
+#include "lower/lower.h"
+
+#include <string.h>
+
+void broadcast_position(Kernel *kernel, const Node *node, const Node *input, Expr *const *position,
+                        Expr **input_position) {
+    int shift = node->rank - input->rank;
+    for (int i = 0; i < input->rank; i++) {
+        bool spread = input->size[i] == 1 && node->size[i + shift] != 1;
+        input_position[i] = spread ? expr_int(kernel, 0) : position[i + shift];
+    }
+}
+
+static void permute_position(const Node *node, Expr *const *position, Expr **input_position) {
+    cb_dim_list dims = attr_dims(node->attrs, ATTR_permute_dims);
+    for (int i = 0; i < node->rank; i++) input_position[dims.at[i]] = position[i];
+}
+
+static void slice_position(Kernel *kernel, const Node *node, Expr *const *position,
+                           Expr **input_position) {
+    const int64_t *word = node->attrs->word;
+    int dim = (int)word[ATTR_slice_dim];
+    memcpy(input_position, position, sizeof *position * node->rank);
+    Expr *scaled = index_scale(kernel, position[dim], word[ATTR_slice_step]);
+    input_position[dim] = index_offset(kernel, scaled, word[ATTR_slice_start]);
+}
+
+static void flip_position(Kernel *kernel, const Node *node, Expr *const *position,
+                          Expr **input_position) {
+    cb_dim_list dims = attr_dims(node->attrs, ATTR_flip_dims);
+    memcpy(input_position, position, sizeof *position * node->rank);
+    for (int i = 0; i < dims.count; i++) {
+        int dim = (int)dims.at[i];
+        Expr *back = index_scale(kernel, position[dim], -1);
+        input_position[dim] = index_offset(kernel, back, node->size[dim] - 1);
+    }
+}
+
+void view_position(Kernel *kernel, const Node *node, Expr *const *position, Expr **input_position) {
+    const Node *input = node->input[0];
+    switch (node->op) {
+    case OP_reshape: {
+        Expr *flat = index_flatten(kernel, node->rank, node->size, position);
+        index_unflatten(kernel, input->rank, input->size, flat, input_position);
+        return;
+    }
+    case OP_permute:
+        permute_position(node, position, input_position);
+        return;
+    case OP_expand:
+        broadcast_position(kernel, node, input, position, input_position);
+        return;
+    case OP_slice:
+        slice_position(kernel, node, position, input_position);
+        return;
+    case OP_flip:
+        flip_position(kernel, node, position, input_position);
+        return;
+    default:
+        check(false, "%s is not a canonical view", op_info(node->op)->name);
+    }
+}

@@ -1,0 +1,202 @@
+/* A finished group -> its kernel: neighbouring axes merged where every access allows it, stores added,
+ * buffers bound to plan values. */
+#include "sched/schedule.h"
+
+#include <string.h>
+
+/* ---- merging axes --------------------------------------------------------------------------------- */
+
+static bool is_index_arithmetic(const Expr *e) {
+    return e->dtype == CB_I64 && (e->op == OP_add || e->op == OP_mul || e->op == EX_axis ||
+                                  e->op == OP_floor_divide || e->op == OP_remainder);
+}
+
+/* Does walking axis `next` to its end and stepping `axis` once continue with the same stride? */
+static bool continues(Kernel *kernel, Expr *index, int axis, int next) {
+    int64_t stride[2 * DOMAIN_AXES];
+    Expr *rest;
+    if (!expr_uses_axis(index, axis) && !expr_uses_axis(index, next)) return true;
+    return index_affine(kernel, index, stride, &rest) &&
+           stride[axis] == stride[next] * kernel->axis[next].size;
+}
+
+static bool may_merge(Kernel *kernel, int axis, int next) {
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        if (is_index_arithmetic(e)) continue; /* judged as a whole, where it is used */
+        for (int k = 0; k < e->input_count; k++)
+            if (is_index_arithmetic(e->input[k]) && !continues(kernel, e->input[k], axis, next))
+                return false;
+    }
+    return true;
+}
+
+static int axis_number(const Domain *domain, int at) {
+    int number = 0;
+    for (int i = 0; i < domain->count; i++)
+        number += domain->inner[i] < domain->inner[at] ||
+                  (domain->inner[i] == domain->inner[at] && i < at);
+    return number;
+}
+
+static Domain merged_domain(Group *group) {
+    const Domain *domain = &group->domain;
+    Domain merged = {0};
+    for (int i = 0; i < domain->count; i++) {
+        bool join = i > 0 && domain->inner[i] == domain->inner[i - 1] &&
+                    may_merge(group->trial, axis_number(domain, i - 1), axis_number(domain, i));
+        if (join) {
+            merged.size[merged.count - 1] *= domain->size[i];
+        } else {
+            merged.size[merged.count] = domain->size[i];
+            merged.inner[merged.count++] = domain->inner[i];
+        }
+    }
+    return merged;
+}
+
+static void merge_axes(Schedule *s, Group *group) {
+    Domain before = group->domain, merged = merged_domain(group);
+    if (merged.count == before.count) return;
+    const Node **member = group->member;
+    if (group_lower(s, group, &merged)) return;
+    group->member = member;
+    check(group_lower(s, group, &before), "a group that was lowered before");
+}
+
+/* ---- names and values ------------------------------------------------------------------------------ */
+
+int node_value(Schedule *s, const Node *node) {
+    int *value = &s->value[node->id];
+    if (*value >= 0) return *value;
+    bool input = node->op == OP_input;
+    PlanValue v = {.dtype = node->dtype, .place = VALUE_TEMPORARY, .numel = node_numel(node)};
+    if (input) v.place = VALUE_INPUT, v.number = (int)node->attrs->word[0];
+    push(s->arena, s->plan->value, v);
+    return *value = length(s->plan->value) - 1;
+}
+
+static int random_value(Schedule *s) {
+    for (int i = 0; i < length(s->plan->value); i++)
+        if (s->plan->value[i].place == VALUE_RANDOM) return i;
+    push(s->arena, s->plan->value, (PlanValue){.dtype = CB_I64, .place = VALUE_RANDOM, .numel = 2});
+    return length(s->plan->value) - 1;
+}
+
+static void bind_buffers(Schedule *s, Kernel *kernel) {
+    for (int i = 0; i < length(kernel->buffer); i++) {
+        int id = kernel->buffer[i].value;
+        kernel->buffer[i].value = id < 0 ? random_value(s) : node_value(s, s->graph->node[id]);
+    }
+}
+
+enum { NAME_OPS = 4, ORIGIN_OPS = 12 };
+
+/* The ops of an expression in computing order: k3_exp_sum_div. */
+static void name_kernel(Schedule *s, Kernel *kernel) {
+    Buffer name = buffer_new(s->arena), origin = buffer_new(s->arena);
+    const char *last = "";
+    int count = 0;
+    putf(&name, "k%d", length(s->plan->kernel));
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        bool fold = e->op == EX_reduce || e->op == EX_scan;
+        if (is_index_arithmetic(e) || e->op == OP_constant || e->op == EX_load) continue;
+        const char *op = op_info(fold ? (Op)e->imm.i : (Op)e->op)->name;
+        if (strcmp(op, last) == 0) continue;
+        if (count < NAME_OPS) putf(&name, "_%s", op);
+        if (count < ORIGIN_OPS) putf(&origin, "%s%s", count ? ", " : "", op);
+        last = op;
+        count++;
+    }
+    if (!count) put(&name, "_copy"), put(&origin, "copy");
+    if (count > ORIGIN_OPS) putf(&origin, " and %d more", count - ORIGIN_OPS);
+    kernel->name = buffer_text(&name);
+    kernel->origin = buffer_text(&origin);
+}
+
+static int add_kernel(Schedule *s, Kernel *kernel) {
+    name_kernel(s, kernel);
+    choose_form(kernel);
+    push(s->arena, s->plan->kernel, kernel);
+    return length(s->plan->kernel) - 1;
+}
+
+/* ---- kernels ---------------------------------------------------------------------------------------- */
+
+static int out_buffer(Schedule *s, Kernel *kernel, const Node *node) {
+    int value = node_value(s, node);
+    for (int i = 0; i < length(kernel->buffer); i++)
+        if (kernel->buffer[i].value == value) {
+            kernel->buffer[i].role = BUFFER_INOUT;
+            return i;
+        }
+    return kernel_buffer(kernel, node->dtype, BUFFER_OUT, node_numel(node), value);
+}
+
+int finish_group(Schedule *s, Group *group, const bool *stored) {
+    merge_axes(s, group);
+    Kernel *kernel = group->trial;
+    int64_t total = domain_total(&group->domain);
+    bind_buffers(s, kernel);
+    for (int i = 0; i < length(group->member); i++) {
+        const Node *node = group->member[i];
+        if (!stored[i]) continue;
+        Expr *index = node_numel(node) == total ? group->element : group->row;
+        kernel_store(kernel, out_buffer(s, kernel, node), index, group->value[i], NULL, STORE_SET);
+    }
+    kernel->node_count = length(group->member);
+    return add_kernel(s, kernel);
+}
+
+/* ---- scatter ----------------------------------------------------------------------------------------- */
+
+/* A group without members, to lower expansions over domain with its reads collected. */
+static Group *open_group(Schedule *s, const Domain *domain) {
+    Group *group = arena_zalloc(s->arena, sizeof *group);
+    group_open(s, group, domain);
+    return group;
+}
+
+static int scatter_copy(Schedule *s, const Node *node) {
+    Domain domain = domain_of(node);
+    Group *group = open_group(s, &domain);
+    Expr *position[CB_MAX_RANK];
+    index_unflatten(group->trial, node->rank, node->size, group->element, position);
+    Expr *value = lower_at(&group->lowering, node->input[0], position, NULL);
+    bind_buffers(s, group->trial);
+    int out = out_buffer(s, group->trial, node);
+    kernel_store(group->trial, out, group->element, value, NULL, STORE_SET);
+    return add_kernel(s, group->trial);
+}
+
+/* Over the index: dim is inner (updates of one row in order), the others are outer: points of different
+ * rows never meet. */
+static int scatter_update(Schedule *s, const Node *node) {
+    const Node *index = node->input[1];
+    int dim = (int)node->attrs->word[ATTR_scatter_dim];
+    Domain domain = {0};
+    for (int i = 0; i < index->rank; i++) {
+        domain.size[domain.count] = index->size[i];
+        domain.inner[domain.count++] = i == dim;
+    }
+    Group *group = open_group(s, &domain);
+    Kernel *kernel = group->trial;
+    Expr *position[CB_MAX_RANK];
+    index_unflatten(kernel, index->rank, index->size, group->element, position);
+    Expr *value = lower_at(&group->lowering, node->input[2], position, NULL);
+    Expr *target = lower_at(&group->lowering, index, position, NULL);
+    bind_buffers(s, kernel);
+    position[dim] = expr_to(kernel, target, CB_I64);
+    Expr *flat = index_flatten(kernel, node->rank, node->size, position);
+    int out = out_buffer(s, kernel, node);
+    kernel->buffer[out].role = BUFFER_INOUT;
+    StoreMode mode = node->op == OP_scatter_add ? STORE_ADD : STORE_SET;
+    kernel_store(kernel, out, flat, value, NULL, mode);
+    return add_kernel(s, kernel);
+}
+
+void finish_scatter(Schedule *s, Group *group, int kernel[2]) {
+    kernel[0] = scatter_copy(s, group->anchor);
+    kernel[1] = scatter_update(s, group->anchor);
+}

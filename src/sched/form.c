@@ -1,0 +1,82 @@
+/* How engines walk a kernel, and what it costs.
+ *
+ * The vector lanes go where memory is contiguous: along the inner axes (ROW) or across outer points (TILE).
+ * Kernels with too few outer points for the threads are split along their first inner axis, into chunks
+ * whose number depends on the sizes alone, so results do not depend on the threads. */
+#include "sched/schedule.h"
+
+enum {
+    SHORT_ROW = 16,           /* inner extents below this make poor vectors */
+    MANY_POINTS = 64,         /* ... when there are this many outer points to use instead */
+    ROW_POINTS = 16,          /* ROW: fewer outer points than this are split */
+    TILE_POINTS = 4096,       /* the same for TILE, whose lanes eat outer points */
+    CHUNK_ELEMENTS = 1 << 14, /* elements of one chunk at least */
+    MAX_SPLIT = 256
+};
+
+/* Elements that lie side by side along axis, counted over all accesses. */
+static void vote(Kernel *kernel, Expr *index, int axis, int *votes) {
+    int64_t stride;
+    Expr *rest;
+    if (axis < 0 || !expr_uses_axis(index, axis)) return;
+    if (index_linear(kernel, index, axis, &stride, &rest))
+        *votes += stride == 1 ? 2 : -1;
+    else
+        *votes -= 1;
+}
+
+static bool has_scan(const Kernel *kernel) {
+    for (int i = 0; i < length(kernel->expr); i++)
+        if (kernel->expr[i]->op == EX_scan) return true;
+    return false;
+}
+
+static Form form_of(Kernel *kernel) {
+    int inner = length(kernel->axis) > kernel->outer_count ? length(kernel->axis) - 1 : -1;
+    int outer = kernel->outer_count - 1, along_inner = 0, along_outer = 0;
+    if (inner < 0 || has_scan(kernel)) return FORM_TILE;
+    if (kernel->inner_size < SHORT_ROW && kernel->outer_size >= MANY_POINTS) return FORM_TILE;
+    for (int i = 0; i < length(kernel->expr); i++) {
+        if (kernel->expr[i]->op != EX_load) continue;
+        vote(kernel, kernel->expr[i]->input[0], inner, &along_inner);
+        vote(kernel, kernel->expr[i]->input[0], outer, &along_outer);
+    }
+    bool lanes = kernel->outer_count > 0 && kernel->axis[outer].size >= SHORT_ROW;
+    return lanes && along_outer > along_inner ? FORM_TILE : FORM_ROW;
+}
+
+static int64_t split_of(const Kernel *kernel) {
+    bool inner = length(kernel->axis) > kernel->outer_count;
+    int64_t enough = kernel->form == FORM_ROW ? ROW_POINTS : TILE_POINTS;
+    if (!inner || has_scan(kernel) || kernel->outer_size >= enough || kernel->outer_size == 0)
+        return 1;
+    int64_t first = kernel->axis[kernel->outer_count].size;
+    int64_t split = kernel->outer_size * kernel->inner_size / CHUNK_ELEMENTS;
+    if (split > MAX_SPLIT) split = MAX_SPLIT;
+    if (split > first) split = first;
+    if (split < 2) return 1;
+    int64_t chunk = (first + split - 1) / split;
+    return (first + chunk - 1) / chunk; /* no empty chunk */
+}
+
+static void count_costs(Kernel *kernel) {
+    kernel->bytes = kernel->operations = 0;
+    for (int i = 0; i < length(kernel->buffer); i++) {
+        const KernelBuffer *b = &kernel->buffer[i];
+        int64_t bytes = b->numel * (int64_t)cb_dtype_size(b->dtype);
+        kernel->bytes += b->role == BUFFER_INOUT ? 2 * bytes : bytes;
+    }
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        bool inner = expr_uses_inner(kernel, e) || e->op == EX_reduce;
+        int cost = e->op < EX_axis ? op_info(e->op)->cost : e->op >= EX_reduce;
+        if (e->dtype == CB_I64 && e->op == OP_add) cost = 0; /* mostly addresses */
+        kernel->operations += cost * kernel->outer_size * (inner ? kernel->inner_size : 1);
+    }
+}
+
+void choose_form(Kernel *kernel) {
+    kernel->form = form_of(kernel);
+    kernel->split = split_of(kernel);
+    count_costs(kernel);
+}

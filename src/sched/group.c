@@ -1,0 +1,205 @@
+/* A group lowered over its domain: the trial kernel that tells what the group reads, and whether every value
+ * that stays inside is read at the very position where it is computed.
+ *
+ * Positions are compared as normal-form index expressions: the flat position of the consumer's read against
+ * the flat position of the domain, so reshapes and broadcasts between two nodes disappear by themselves. */
+#include "sched/schedule.h"
+
+#include "base/option.h"
+
+static int member_number(const Group *group, const Node *node) {
+    for (int i = length(group->member) - 1; i >= 0; i--)
+        if (group->member[i] == node) return i;
+    return -1;
+}
+
+typedef struct Trial {
+    Schedule *schedule;
+    Group *group;
+} Trial;
+
+static bool trial_is_leaf(Lowering *l, const Node *node) {
+    const Trial *trial = l->user;
+    return node->op == OP_input || trial->schedule->real[node->id];
+}
+
+static bool is_row_level(const Group *group, const Node *node) {
+    return node_numel(node) != domain_total(&group->domain);
+}
+
+static int read_buffer(Trial *trial, const Node *node) {
+    Group *group = trial->group;
+    for (int i = 0; i < length(group->trial->buffer); i++)
+        if (group->trial->buffer[i].value == (int)node->id) return i;
+    push(trial->schedule->arena, group->read, node);
+    return kernel_buffer(group->trial, node->dtype, BUFFER_IN, node_numel(node), (int)node->id);
+}
+
+static Expr *trial_leaf(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
+    Trial *trial = l->user;
+    Group *group = trial->group;
+    int64_t stride[CB_MAX_RANK];
+    int member = member_number(group, node);
+    bool inside = member >= 0 && member < length(group->value);
+    if (member >= 0 && trial->schedule->checked[node->id]) return NULL;
+    if (inside || node == group->anchor) {
+        Expr *flat = index_flatten(l->kernel, node->rank, node->size, position);
+        Expr *home = inside && is_row_level(group, node) ? group->row : group->element;
+        if (flat != home) return NULL;
+        if (inside) return group->value[member];
+    }
+    buffer_strides(trial->schedule, node, stride);
+    Expr *index = expr_int(l->kernel, 0);
+    for (int i = 0; i < node->rank; i++)
+        index = index_add(l->kernel, index, index_scale(l->kernel, position[i], stride[i]));
+    return expr_load(l->kernel, read_buffer(trial, node), compute_dtype(node->dtype), index, guard);
+}
+
+static Expr *trial_random_state(Lowering *l, int word) {
+    Trial *trial = l->user;
+    Kernel *kernel = trial->group->trial;
+    int buffer = 0;
+    while (buffer < length(kernel->buffer) && kernel->buffer[buffer].value != -1) buffer++;
+    if (buffer == length(kernel->buffer)) kernel_buffer(kernel, CB_I64, BUFFER_IN, 2, -1);
+    return expr_load(l->kernel, buffer, CB_I64, expr_int(l->kernel, word), NULL);
+}
+
+/* ---- members ------------------------------------------------------------------------------------- */
+
+/* The kept dimensions of a reduction's input, flat: must be the row position. */
+static Expr *kept_position(Kernel *kernel, const Node *node, Expr *const *position) {
+    const Node *input = node->input[0];
+    bool scan = op_info(node->op)->kind == KIND_SCAN;
+    cb_dim_list dims = scan ? (cb_dim_list){1, {node->attrs->word[ATTR_cumsum_dim]}}
+                            : attr_dims(node->attrs, ATTR_sum_dim);
+    int64_t size[CB_MAX_RANK];
+    Expr *kept[CB_MAX_RANK];
+    int count = 0;
+    for (int i = 0; i < input->rank; i++) {
+        bool folded = false;
+        for (int d = 0; d < dims.count; d++) folded |= dims.at[d] == i;
+        if (folded) continue;
+        size[count] = input->size[i];
+        kept[count++] = position[i];
+    }
+    return index_flatten(kernel, count, size, kept);
+}
+
+static Expr *lower_fold(Group *group, const Node *node) {
+    Lowering *l = &group->lowering;
+    const Node *input = node->input[0];
+    const OpInfo *info = op_info(node->op);
+    Expr *position[CB_MAX_RANK];
+    if (node_numel(input) != domain_total(&group->domain)) return NULL;
+    index_unflatten(l->kernel, input->rank, input->size, group->element, position);
+    if (kept_position(l->kernel, node, position) != group->row) return NULL;
+    Expr *operand = lower_at(l, input, position, NULL);
+    if (!operand) return NULL;
+    operand = expr_to(l->kernel, operand, compute_dtype(node->dtype));
+    return info->kind == KIND_SCAN ? expr_scan(l->kernel, info->scan_of, operand)
+                                   : expr_reduce(l->kernel, node->op, operand);
+}
+
+static Expr *lower_member(Group *group, const Node *node) {
+    OpKind kind = op_info(node->op)->kind;
+    if (kind == KIND_REDUCE || kind == KIND_SCAN) return lower_fold(group, node);
+    Expr *position[CB_MAX_RANK];
+    bool row = is_row_level(group, node);
+    if (row && node_numel(node) != domain_outer(&group->domain)) return NULL;
+    Expr *flat = row ? group->row : group->element;
+    index_unflatten(group->trial, node->rank, node->size, flat, position);
+    /* A real node is a leaf to others; here its own expansion is wanted. */
+    return lower_expand(&group->lowering, node, position);
+}
+
+bool group_extend(Schedule *s, Group *group, const Node *const *member, int count) {
+    for (int i = 0; i < count; i++) {
+        Expr *value = lower_member(group, member[i]);
+        if (!value) return false;
+        push(s->arena, group->member, member[i]);
+        push(s->arena, group->value, value);
+    }
+    return true;
+}
+
+/* What an expanded operand reads, down to buffers. The expansion is short (TREE_NODES). */
+static void collect_reads(Schedule *s, Group *group, const Node *node, const Node ***seen) {
+    for (int i = 0; i < length(*seen); i++)
+        if ((*seen)[i] == node) return;
+    push(s->arena, *seen, node);
+    if (node->op == OP_input || s->real[node->id]) {
+        push(s->arena, group->read, node);
+        return;
+    }
+    for (int i = 0; i < node->input_count; i++) collect_reads(s, group, node->input[i], seen);
+}
+
+static void read_operands(Schedule *s, Group *group) {
+    const Node **seen = NULL;
+    for (int i = 0; i < group->anchor->input_count; i++)
+        collect_reads(s, group, group->anchor->input[i], &seen);
+}
+
+/* Axes: the outer ones first. Flat positions at element level (every axis) and at row level (outer ones). */
+static void make_axes(Group *group) {
+    Kernel *kernel = group->trial;
+    const Domain *domain = &group->domain;
+    int axis[DOMAIN_AXES];
+    for (int inner = 0; inner < 2; inner++)
+        for (int i = 0; i < domain->count; i++)
+            if (domain->inner[i] == inner) axis[i] = kernel_axis(kernel, domain->size[i], inner);
+    group->element = group->row = expr_int(kernel, 0);
+    for (int i = 0; i < domain->count; i++) {
+        Expr *along = expr_axis(kernel, axis[i]);
+        int64_t size = domain->size[i];
+        group->element = index_add(kernel, index_scale(kernel, group->element, size), along);
+        if (domain->inner[i]) continue;
+        group->row = index_add(kernel, index_scale(kernel, group->row, size), along);
+    }
+}
+
+void group_open(Schedule *s, Group *group, const Domain *domain) {
+    Trial *trial = arena_alloc(s->arena, sizeof *trial);
+    *trial = (Trial){s, group};
+    group->domain = *domain;
+    group->trial = kernel_new(s->arena);
+    group->lowering = lowering_new(group->trial, trial);
+    group->lowering.is_leaf = trial_is_leaf;
+    group->lowering.leaf = trial_leaf;
+    group->lowering.random_state = trial_random_state;
+    group->lowering.precise = option_int(OPTION_precise) != 0;
+    group->member = NULL;
+    group->value = NULL;
+    group->read = NULL;
+    if (group->anchor) read_operands(s, group);
+    make_axes(group);
+}
+
+bool group_lower(Schedule *s, Group *group, const Domain *domain) {
+    const Node **member = group->member;
+    group_open(s, group, domain);
+    return group_extend(s, group, member, length(member));
+}
+
+Group *group_find(Group *group) {
+    while (group && group->forward) group = group->forward;
+    return group;
+}
+
+Group *group_new(Schedule *s, GroupKind kind, const Node *node) {
+    Group *group = arena_zalloc(s->arena, sizeof *group);
+    group->kind = kind;
+    group->first = group->last = s->position[node->id];
+    s->group[node->id] = group;
+    push(s->arena, s->all, group);
+    if (kind != GROUP_LOOP) {
+        group->anchor = node;
+        read_operands(s, group);
+        return group;
+    }
+    push(s->arena, group->member, node);
+    Domain domain = domain_of(node);
+    check(group_lower(s, group, &domain), "%s cannot be lowered by itself",
+          op_info(node->op)->name);
+    return group;
+}

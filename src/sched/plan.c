@@ -1,0 +1,303 @@
+/* Graph -> plan: the pipeline of scheduling on one screen is plan_build. Groups become steps, each after those
+ * that it reads from; values get their places. */
+#include "sched/memory.h"
+#include "sched/schedule.h"
+
+#include <string.h>
+
+/* ---- before scheduling: shapes that the steps do not know -------------------------------------------- */
+
+static Node *reshape_to(Graph *graph, Node *node, cb_dim_list sizes) {
+    Attrs attrs = attrs_default(OP_reshape);
+    attr_set_dims(&attrs, ATTR_reshape_sizes, sizes);
+    return graph_op(graph, OP_reshape, &node, 1, &attrs, NULL);
+}
+
+static Node *swap_last(Graph *graph, Node *node, int dim) {
+    Attrs attrs = attrs_default(OP_permute);
+    cb_dim_list dims = {node->rank, {0}};
+    for (int i = 0; i < node->rank; i++) dims.at[i] = i;
+    dims.at[dim] = node->rank - 1;
+    dims.at[node->rank - 1] = dim;
+    attr_set_dims(&attrs, ATTR_permute_dims, dims);
+    return graph_op(graph, OP_permute, &node, 1, &attrs, NULL);
+}
+
+/* Sorts run along the last dimension. */
+static Node *sort_last(Graph *graph, Node *node, int word) {
+    int dim = (int)node->attrs->word[word];
+    if (node->rank == 0 || dim == node->rank - 1) return node;
+    Attrs attrs = *node->attrs;
+    attrs.word[word] = node->rank - 1;
+    Node *input = swap_last(graph, node->input[0], dim);
+    return swap_last(graph, graph_op(graph, node->op, &input, 1, &attrs, NULL), dim);
+}
+
+static cb_dim_list sizes_of(const Node *node) {
+    cb_dim_list sizes = {node->rank, {0}};
+    memcpy(sizes.at, node->size, sizeof(int64_t) * node->rank);
+    return sizes;
+}
+
+/* Vectors in a matmul are matrices of one row or column. */
+static Node *matmul_matrices(Graph *graph, Node *node) {
+    Node *operand[2] = {node->input[0], node->input[1]};
+    if (operand[0]->rank > 1 && operand[1]->rank > 1) return node;
+    if (operand[0]->rank == 1)
+        operand[0] = reshape_to(graph, operand[0], cb_dims(1, operand[0]->size[0]));
+    if (operand[1]->rank == 1)
+        operand[1] = reshape_to(graph, operand[1], cb_dims(operand[1]->size[0], 1));
+    return reshape_to(graph, graph_op(graph, OP_matmul, operand, 2, NULL, NULL), sizes_of(node));
+}
+
+/* A fold over one element is that element. */
+static Node *fold_of_one(Graph *graph, Node *node) {
+    if (node_numel(node) != node_numel(node->input[0]) || node_numel(node) == 0) return node;
+    Attrs attrs = attrs_default(OP_to);
+    attrs.word[ATTR_to_dtype] = node->dtype;
+    Node *same = graph_op(graph, OP_to, &node->input[0], 1, &attrs, NULL);
+    return reshape_to(graph, same, sizes_of(node));
+}
+
+static Node *normalize(Graph *graph, Node *node, void *user) {
+    (void)user;
+    OpKind kind = op_info(node->op)->kind;
+    if (node->op == OP_matmul) return matmul_matrices(graph, node);
+    if (node->op == OP_argsort) return sort_last(graph, node, ATTR_argsort_dim);
+    if (node->op == OP_argtopk) return sort_last(graph, node, ATTR_argtopk_dim);
+    bool one = kind == KIND_REDUCE || (kind == KIND_SCAN && node->rank > 0 &&
+                                       node->size[node->attrs->word[ATTR_cumsum_dim]] == 1);
+    if (kind == KIND_SCAN && node->rank == 0) one = true;
+    return one ? fold_of_one(graph, node) : node;
+}
+
+/* ---- steps -------------------------------------------------------------------------------------------- */
+
+/* Real nodes that somebody outside of their kernel needs in memory. */
+static bool *needed_nodes(Schedule *s) {
+    bool *needed = arena_new_array(s->arena, bool, length(s->graph->node) + 1);
+    for (int g = 0; g < length(s->all); g++) {
+        Group *group = s->all[g];
+        if (group->forward) continue;
+        for (int r = 0; r < length(group->read); r++)
+            if (group_find(s->group[group->read[r]->id]) != group)
+                needed[group->read[r]->id] = true;
+    }
+    for (int i = 0; i < length(s->graph->output); i++)
+        needed[output_base(s->graph->output[i])->id] = true;
+    for (int i = 0; i < length(s->graph->mutation); i++)
+        needed[output_base(s->graph->mutation[i].value)->id] = true;
+    return needed;
+}
+
+static void add_step(Schedule *s, Step step) { push(s->arena, s->plan->step, step); }
+
+static void add_checks(Schedule *s, const Group *group) {
+    for (int i = 0; i < length(s->check); i++) {
+        const IndexCheck *check = &s->check[i];
+        if (group_find(s->group[check->base->id]) != group) continue;
+        CheckStep step = {node_value(s, check->base), check->bound, check->node};
+        add_step(
+            s, (Step){.kind = STEP_CHECK, .check = step, .origin = op_info(check->node->op)->name});
+    }
+}
+
+static const Node *buffer_below(const Schedule *s, const Node *operand) {
+    while (operand->op != OP_input && !s->real[operand->id]) operand = operand->input[0];
+    return operand;
+}
+
+/* Value and element strides of a matmul operand, batch dims included. */
+static int matrix_operand(Schedule *s, const Node *operand, int64_t *stride, int64_t *offset) {
+    const Node *buffer = buffer_below(s, operand);
+    int64_t base[CB_MAX_RANK];
+    *offset = 0;
+    buffer_strides(s, buffer, base);
+    if (buffer == operand)
+        memcpy(stride, base, sizeof base);
+    else
+        operand_affine(s->arena, operand, base, stride, offset);
+    return node_value(s, buffer);
+}
+
+static void batch_strides(const Node *node, const Node *operand, const int64_t *stride,
+                          int64_t *out) {
+    int shift = node->rank - operand->rank;
+    for (int i = 0; i < node->rank - 2; i++) {
+        bool spread = i < shift || operand->size[i - shift] == 1;
+        out[i] = spread ? 0 : stride[i - shift];
+    }
+}
+
+static MatmulStep matmul_step(Schedule *s, const Node *node) {
+    const Node *a = node->input[0], *b = node->input[1];
+    int64_t sa[DOMAIN_AXES] = {0}, sb[DOMAIN_AXES] = {0};
+    MatmulStep step = {.dtype = node->dtype, .epilogue = -1, .batch = 1};
+    step.a = matrix_operand(s, a, sa, &step.a_offset);
+    step.b = matrix_operand(s, b, sb, &step.b_offset);
+    step.out = node_value(s, node);
+    step.m = node->size[node->rank - 2];
+    step.n = node->size[node->rank - 1];
+    step.k = a->size[a->rank - 1];
+    step.batch_rank = node->rank - 2;
+    for (int i = 0; i < step.batch_rank; i++) step.batch *= step.batch_size[i] = node->size[i];
+    batch_strides(node, a, sa, step.a_batch);
+    batch_strides(node, b, sb, step.b_batch);
+    step.a_m = sa[a->rank - 2], step.a_k = sa[a->rank - 1];
+    step.b_k = sb[b->rank - 2], step.b_n = sb[b->rank - 1];
+    return step;
+}
+
+static OpaqueStep opaque_step(Schedule *s, const Node *node) {
+    const Node *in = node->input[0];
+    bool topk = node->op == OP_argtopk;
+    OpaqueStep step = {.op = node->op, .in = node_value(s, in), .out = node_value(s, node)};
+    step.length = in->rank ? in->size[in->rank - 1] : 1;
+    step.keep = node->rank ? node->size[node->rank - 1] : 1;
+    step.rows = step.length ? node_numel(in) / step.length : 0;
+    step.descending = node->attrs->word[topk ? ATTR_argtopk_largest : ATTR_argsort_descending] != 0;
+    return step;
+}
+
+/* An epilogue whose only result replaces the product itself writes over it. */
+static void reuse_product(Schedule *s, Group *group, const bool *needed) {
+    const Node *only = NULL;
+    int count = 0;
+    for (int i = 0; i < length(group->member); i++)
+        if (needed[group->member[i]->id]) only = group->member[i], count++;
+    bool same = count == 1 && only->dtype == group->anchor->dtype &&
+                node_numel(only) == node_numel(group->anchor);
+    if (same && !needed[group->anchor->id]) s->value[only->id] = node_value(s, group->anchor);
+}
+
+static int kernel_of(Schedule *s, Group *group, const bool *needed) {
+    bool *stored = arena_new_array(s->arena, bool, length(group->member) + 1);
+    for (int i = 0; i < length(group->member); i++) stored[i] = needed[group->member[i]->id];
+    return finish_group(s, group, stored);
+}
+
+static void add_group(Schedule *s, Group *group, const bool *needed) {
+    Step step = {.kind = STEP_KERNEL, .kernel = -1};
+    int scatter[2];
+    switch (group->kind) {
+    case GROUP_LOOP:
+        step.kernel = kernel_of(s, group, needed);
+        break;
+    case GROUP_OPAQUE:
+        step.kind = STEP_OPAQUE;
+        step.opaque = opaque_step(s, group->anchor);
+        break;
+    case GROUP_MATMUL:
+        step.kind = STEP_MATMUL;
+        step.matmul = matmul_step(s, group->anchor);
+        if (length(group->member)) {
+            reuse_product(s, group, needed);
+            step.matmul.epilogue = kernel_of(s, group, needed);
+        }
+        break;
+    case GROUP_SCATTER:
+        finish_scatter(s, group, scatter);
+        add_step(s, (Step){.kind = STEP_KERNEL, .kernel = scatter[0], .origin = "copy"});
+        step.kernel = scatter[1];
+        break;
+    }
+    step.origin =
+        group->anchor ? op_info(group->anchor->op)->name : s->plan->kernel[step.kernel]->origin;
+    add_step(s, step);
+    add_checks(s, group);
+}
+
+/* Depth first over what is read, with its own stack: chains are long. */
+static void emit(Schedule *s, Group *root, const bool *needed) {
+    Group **stack = NULL;
+    push(s->arena, stack, root);
+    while (length(stack)) {
+        Group *group = stack[length(stack) - 1];
+        int before = length(stack);
+        for (int i = 0; i < length(group->read) && !group->emitted; i++) {
+            Group *producer = group_find(s->group[group->read[i]->id]);
+            if (producer && producer != group && !producer->emitted)
+                push(s->arena, stack, producer);
+        }
+        if (length(stack) > before) continue;
+        (void)pop(stack);
+        if (!group->emitted) add_group(s, group, needed);
+        group->emitted = true;
+    }
+}
+
+/* ---- values --------------------------------------------------------------------------------------------- */
+
+static void add_output(Schedule *s, const Node *node, int mutated_input) {
+    const Node *base = output_base(node);
+    PlanOutput output = {
+        .meta = node_meta(node), .mutated_input = mutated_input, .alias_input = -1};
+    output.value = node_value(s, base);
+    PlanValue *value = &s->plan->value[output.value];
+    if (node->op == OP_input && mutated_input < 0) output.alias_input = value->number;
+    if (value->place == VALUE_TEMPORARY && mutated_input < 0) {
+        value->place = VALUE_OUTPUT;
+        value->number = length(s->plan->output);
+    }
+    push(s->arena, s->plan->output, output);
+}
+
+static void add_outputs(Schedule *s) {
+    for (int i = 0; i < length(s->graph->output); i++) add_output(s, s->graph->output[i], -1);
+    s->plan->output_count = length(s->plan->output);
+    for (int i = 0; i < length(s->graph->mutation); i++)
+        add_output(s, s->graph->mutation[i].value, s->graph->mutation[i].input);
+}
+
+static int64_t step_bytes(const Plan *plan, const Step *step) {
+    const PlanValue *v = plan->value;
+    const MatmulStep *m = &step->matmul;
+    int64_t bytes = 0;
+    if (step->kind == STEP_KERNEL) return plan->kernel[step->kernel]->bytes;
+    if (step->kind == STEP_CHECK)
+        return v[step->check.value].numel * (int64_t)cb_dtype_size(v[step->check.value].dtype);
+    if (step->kind == STEP_OPAQUE)
+        return v[step->opaque.in].numel * (int64_t)cb_dtype_size(v[step->opaque.in].dtype) +
+               v[step->opaque.out].numel * 8;
+    int operand[3] = {m->a, m->b, m->out};
+    for (int i = 0; i < 3; i++)
+        bytes += v[operand[i]].numel * (int64_t)cb_dtype_size(v[operand[i]].dtype);
+    return bytes + (m->epilogue < 0 ? 0 : plan->kernel[m->epilogue]->bytes);
+}
+
+static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *input_stride,
+                             bool fuse) {
+    int count = length(graph->node) + 1;
+    Schedule s = {.graph = graph, .arena = plan->arena, .plan = plan, .fuse = fuse};
+    s.order = graph_order(graph);
+    s.input_stride = input_stride;
+    s.position = arena_new_array(s.arena, int, count);
+    s.real = arena_new_array(s.arena, bool, count);
+    s.checked = arena_new_array(s.arena, bool, count);
+    s.group = arena_new_array(s.arena, Group *, count);
+    s.reader = arena_new_array(s.arena, Group **, count);
+    s.value = arena_new_array(s.arena, int, count);
+    for (int i = 0; i < length(s.order); i++) s.position[s.order[i]->id] = i;
+    for (int i = 0; i < count; i++) s.value[i] = -1;
+    return s;
+}
+
+Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride, bool fuse) {
+    Plan *plan = arena_zalloc(arena, sizeof *plan);
+    plan->arena = arena;
+    plan->draws = graph->random_count;
+    for (int i = 0; i < length(graph->input); i++)
+        push(arena, plan->input, node_meta(graph->input[i]));
+    graph_rewrite(graph, normalize, NULL);
+    Schedule schedule = schedule_new(graph, plan, input_stride, fuse);
+    mark_real(&schedule);
+    fuse_groups(&schedule);
+    bool *needed = needed_nodes(&schedule);
+    add_checks(&schedule, NULL); /* of inputs */
+    for (int g = 0; g < length(schedule.all); g++)
+        if (!schedule.all[g]->forward) emit(&schedule, schedule.all[g], needed);
+    add_outputs(&schedule);
+    for (int i = 0; i < length(plan->step); i++) plan->bytes += step_bytes(plan, &plan->step[i]);
+    plan_memory(plan);
+    return plan;
+}

@@ -1,0 +1,218 @@
+/* Which nodes get a value of their own. Everything else is expanded into whoever uses it.
+ *
+ * Real are: what has a loop or a library of its own (reductions, scans, scatters, matmuls, sorts), outputs, the
+ * operands of library steps, and what would be computed too often otherwise. Being real costs nothing by
+ * itself: a real node whose users all join its kernel never reaches memory. */
+#include "sched/schedule.h"
+
+enum {
+    SHARED_COST = 4,  /* a node with several users may cost this much to compute again */
+    SHARED_LOADS = 2, /* ... and read this much */
+    SPREAD_COST = 8,  /* the same for a node that is read many times over, through a broadcast */
+    TREE_NODES = 64   /* longest expansion: keeps lowering linear in the size of the graph */
+};
+
+typedef struct Tree { /* of an expanded node, down to real ones */
+    int cost, loads, nodes;
+} Tree;
+
+const Node *strip_views(const Node *node) {
+    while (op_info(node->op)->kind == KIND_VIEW) node = node->input[0];
+    return node;
+}
+
+static const Node *strip_reshapes(const Node *node) {
+    while (node->op == OP_reshape) node = node->input[0];
+    return node;
+}
+
+const Node *output_base(const Node *output) {
+    const Node *base = strip_reshapes(output);
+    return base->op == OP_input ? output : base;
+}
+
+static bool is_buffer(const Schedule *s, const Node *node) {
+    return node->op == OP_input || s->real[node->id];
+}
+
+static void make_real(Schedule *s, const Node *node) {
+    if (node->op != OP_input) s->real[node->id] = true;
+}
+
+/* The dear part below views, or the view itself when a plain buffer is below. */
+static void make_base_real(Schedule *s, const Node *node) {
+    const Node *base = strip_views(node);
+    make_real(s, base->op == OP_constant || base->op == OP_input ? node : base);
+}
+
+/* ---- operands of library steps ------------------------------------------------------------------ */
+
+typedef struct Probe {
+    const Node *base;
+    const int64_t *stride;
+    Expr *index;
+} Probe;
+
+static bool probe_is_leaf(Lowering *l, const Node *node) {
+    return node == ((const Probe *)l->user)->base;
+}
+
+static Expr *probe_leaf(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
+    Probe *probe = l->user;
+    check(!guard, "a view has no guard");
+    probe->index = expr_int(l->kernel, 0);
+    for (int i = 0; i < node->rank; i++)
+        probe->index = index_add(l->kernel, probe->index,
+                                 index_scale(l->kernel, position[i], probe->stride[i]));
+    return probe->index;
+}
+
+bool operand_affine(Arena *arena, const Node *operand, const int64_t *base_stride, int64_t *stride,
+                    int64_t *offset) {
+    Kernel *kernel = kernel_new(arena);
+    Probe probe = {.base = strip_views(operand), .stride = base_stride};
+    Lowering lowering = lowering_new(kernel, &probe);
+    lowering.is_leaf = probe_is_leaf;
+    lowering.leaf = probe_leaf;
+    Expr *position[CB_MAX_RANK], *rest;
+    for (int i = 0; i < operand->rank; i++) {
+        int axis = kernel_axis(kernel, operand->size[i], false);
+        position[i] = operand->size[i] == 1 ? expr_int(kernel, 0) : expr_axis(kernel, axis);
+    }
+    lower_at(&lowering, operand, position, NULL);
+    bool affine = index_affine(kernel, probe.index, stride, &rest);
+    *offset = rest->op == OP_constant ? rest->imm.i : 0;
+    return affine && rest->op == OP_constant;
+}
+
+void buffer_strides(const Schedule *s, const Node *node, int64_t *stride) {
+    if (node->op == OP_input && s->input_stride) {
+        const int64_t *given = s->input_stride[node->attrs->word[0]];
+        for (int i = 0; given && i < node->rank; i++) stride[i] = given[i];
+        if (given) return;
+    }
+    int64_t step = 1;
+    for (int i = node->rank - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= node->size[i];
+    }
+}
+
+static void mark_matrix(Schedule *s, const Node *operand) {
+    int64_t base[CB_MAX_RANK], stride[DOMAIN_AXES], offset;
+    const Node *below = strip_views(operand);
+    buffer_strides(s, below, base);
+    bool affine =
+        below->op != OP_constant && operand_affine(s->arena, operand, base, stride, &offset);
+    make_real(s, affine ? below : operand);
+}
+
+/* Rows that a sort walks, the base that a scatter copies: contiguous, as they are. */
+static void mark_contiguous(Schedule *s, const Node *operand) {
+    bool plain =
+        operand->op == OP_input && (!s->input_stride || !s->input_stride[operand->attrs->word[0]]);
+    if (!plain) s->real[operand->id] = true;
+}
+
+static bool in_range(const Node *index, int64_t bound) {
+    if (index->op == OP_argsort || index->op == OP_argtopk) {
+        int dim =
+            (int)index->attrs->word[index->op == OP_argsort ? ATTR_argsort_dim : ATTR_argtopk_dim];
+        return index->input[0]->size[dim] <= bound;
+    }
+    if (index->op != OP_arange) return false;
+    int64_t first = index->attrs->word[ATTR_arange_start],
+            step = index->attrs->word[ATTR_arange_step];
+    int64_t last = first + step * (index->size[0] - 1);
+    return first >= 0 && first < bound && last >= 0 && last < bound;
+}
+
+/* Index values are checked as a whole before they are used, so they stand in memory; views that leave elements
+ * out are copied first. Positions and sorts are in range by construction. */
+static void mark_index(Schedule *s, const Node *node, int64_t bound) {
+    const Node *index = node->input[1];
+    while (index->op == OP_reshape || index->op == OP_permute || index->op == OP_expand)
+        index = index->input[0];
+    if (in_range(index, bound) || node_numel(index) == 0) return;
+    make_real(s, index);
+    s->checked[index->id] = true;
+    push(s->arena, s->check, (IndexCheck){index, node, bound});
+}
+
+static void mark_operands(Schedule *s, const Node *node) {
+    const int64_t *word = node->attrs ? node->attrs->word : NULL;
+    switch (node->op) {
+    case OP_matmul:
+        mark_matrix(s, node->input[0]), mark_matrix(s, node->input[1]);
+        return;
+    case OP_argsort:
+    case OP_argtopk:
+        mark_contiguous(s, node->input[0]);
+        return;
+    case OP_gather:
+        mark_index(s, node, node->input[0]->size[word[ATTR_gather_dim]]);
+        return;
+    case OP_index_select:
+        mark_index(s, node, node->input[0]->size[word[ATTR_index_select_dim]]);
+        return;
+    case OP_scatter:
+    case OP_scatter_add:
+        mark_index(s, node, node->size[word[ATTR_scatter_dim]]);
+        return;
+    default:
+        return;
+    }
+}
+
+/* ---- what would be computed too often ------------------------------------------------------------ */
+
+static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
+    Tree t = {op_info(node->op)->cost, 0, 1};
+    for (int i = 0; i < node->input_count; i++) {
+        const Node *input = node->input[i];
+        if (!input) continue;
+        bool leaf = is_buffer(s, input);
+        t.cost += leaf ? 0 : tree[input->id].cost;
+        t.loads += leaf ? 1 : tree[input->id].loads;
+        t.nodes += leaf ? 0 : tree[input->id].nodes;
+    }
+    return t;
+}
+
+static bool spreads(const Node *node, const Node *input) {
+    return node_numel(input) * 2 <= node_numel(node);
+}
+
+static void mark_dear_inputs(Schedule *s, const Tree *tree, const Node *node) {
+    for (int i = 0; i < node->input_count; i++) {
+        const Node *input = node->input[i];
+        if (!input || is_buffer(s, input)) continue;
+        if (spreads(node, input) && tree[input->id].cost >= SPREAD_COST) make_base_real(s, input);
+    }
+}
+
+/* Without fusion every node but views, literals and what they stand for is a step. */
+static bool is_step(const Node *node) {
+    OpKind kind = op_info(node->op)->kind;
+    return kind != KIND_VIEW && kind != KIND_SPECIAL;
+}
+
+void mark_real(Schedule *s) {
+    Graph *graph = s->graph;
+    int *users = graph_users(graph, s->order);
+    Tree *tree = arena_new_array(s->arena, Tree, length(graph->node) + 1);
+    for (int i = 0; i < length(s->order); i++) mark_operands(s, s->order[i]);
+    for (int i = 0; i < length(graph->output); i++) make_real(s, output_base(graph->output[i]));
+    for (int i = 0; i < length(graph->mutation); i++)
+        make_real(s, output_base(graph->mutation[i].value));
+    for (int i = 0; i < length(s->order); i++) {
+        const Node *node = s->order[i];
+        if (node->op == OP_input) continue;
+        if (!lower_expands(node) || (!s->fuse && is_step(node))) make_real(s, node);
+        mark_dear_inputs(s, tree, node);
+        Tree t = tree[node->id] = tree_of(s, tree, node);
+        bool shared = users[node->id] > 1 && (t.cost > SHARED_COST || t.loads > SHARED_LOADS);
+        if (shared || t.nodes > TREE_NODES) make_base_real(s, node);
+        if (s->real[strip_views(node)->id]) tree[node->id] = (Tree){0, 1, 1};
+    }
+}

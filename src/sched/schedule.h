@@ -1,0 +1,104 @@
+/* Scheduling, from a graph to groups of nodes that run as one step each. Internal to sched/.
+ *
+ *   real.c    which nodes get a value of their own (real); the others expand into their users
+ *   domain.c  the iteration space of a group: dimensions in row-major order, outer or inner
+ *   group.c   a group lowered over its domain: which positions it reads and computes
+ *   fuse.c    merges groups, driven by the bytes that stay in registers; every refusal has a reason
+ *   finish.c  a finished group -> kernel: axes merged, values bound
+ *   form.c    how engines walk a kernel: tile or row, split
+ *   plan.c    groups -> steps in order, values placed */
+#ifndef CARBIDE_SCHED_SCHEDULE_H
+#define CARBIDE_SCHED_SCHEDULE_H
+
+#include "lower/lower.h"
+#include "sched/plan.h"
+
+enum { DOMAIN_AXES = 16, GROUP_NODES = 512, GROUP_MEMBERS = 96 };
+
+typedef struct Domain {
+    int count;
+    int64_t size[DOMAIN_AXES]; /* row-major order of the element-level values; no 1 */
+    bool inner[DOMAIN_AXES];
+} Domain;
+
+Domain domain_of(const Node *node); /* of a real node by itself */
+int64_t domain_total(const Domain *domain);
+int64_t domain_outer(const Domain *domain);
+bool domain_has_inner(const Domain *domain);
+bool domain_equal(const Domain *a, const Domain *b);
+/* a, cut further where b has borders inside of its axes; both have one total. */
+void domain_refine(const Domain *a, const Domain *b, Domain *out);
+/* The domain in which both can run. */
+Reason domain_join(const Domain *a, const Domain *b, Domain *out);
+
+typedef enum GroupKind { GROUP_LOOP, GROUP_MATMUL, GROUP_OPAQUE, GROUP_SCATTER } GroupKind;
+
+typedef struct Group Group;
+struct Group {
+    GroupKind kind;
+    const Node *anchor;  /* matmul, argsort, scatter...: what the step itself computes; else NULL */
+    const Node **member; /* vec: real nodes computed by the group's kernel, in graph order */
+    Domain domain;
+    Kernel *trial;       /* members lowered over domain; NULL: to be made */
+    Lowering lowering;   /* of the trial */
+    Expr **value;        /* by member */
+    Expr *element, *row; /* flat position at element and at row level */
+    const Node **read;   /* vec: real nodes and inputs that it reads from outside */
+    int first, last;     /* graph positions of its first and last node */
+    int mark;            /* visited by search number */
+    Group *forward;      /* the group that took it in */
+    bool emitted;
+};
+
+typedef struct IndexCheck { /* see CheckStep */
+    const Node *base, *node;
+    int64_t bound;
+} IndexCheck;
+
+typedef struct Schedule {
+    Graph *graph;
+    Arena *arena;
+    Plan *plan;
+    Node **order;      /* vec */
+    int *position;     /* by node id: place in order */
+    bool *real;        /* by node id */
+    Group **group;     /* by node id: the group that computes a real node; NULL for inputs */
+    Group ***reader;   /* by node id: vec of groups that have read it */
+    bool *checked;     /* by node id: index values, complete before anybody reads them */
+    IndexCheck *check; /* vec */
+    int *value;        /* by node id: plan value, -1: none */
+    const int64_t *const *input_stride;
+    Group **all; /* vec; merged ones have a forward */
+    int search;  /* number of the last reachability search */
+    bool fuse;
+} Schedule;
+
+const Node *strip_views(const Node *node);
+/* The node whose buffer an output is: reshapes keep the flat order, so they share it. */
+const Node *output_base(const Node *output);
+void mark_real(Schedule *schedule);
+/* Is the operand of a library step a strided view of a buffer? */
+bool operand_affine(Arena *arena, const Node *operand, const int64_t *base_stride, int64_t *stride,
+                    int64_t *offset);
+
+Group *group_find(Group *group); /* the live group that it has become; NULL for NULL */
+Group *group_new(Schedule *schedule, GroupKind kind, const Node *node);
+/* Lowers members over domain into a fresh trial; false: a leaf stands at another position. */
+bool group_lower(Schedule *schedule, Group *group, const Domain *domain);
+bool group_extend(Schedule *schedule, Group *group, const Node *const *member, int count);
+/* The trial's axes and positions without members. */
+void group_open(Schedule *schedule, Group *group, const Domain *domain);
+/* Element strides of a real node or input as it lies in memory. */
+void buffer_strides(const Schedule *schedule, const Node *node, int64_t *stride);
+
+void fuse_groups(Schedule *schedule);
+
+/* Makes the kernel of a group's members, bound to plan values (finish.c). stored: by member. Returns its number. */
+int finish_group(Schedule *schedule, Group *group, const bool *stored);
+/* The two kernels of a scatter: the base copied, then the updates in index order. */
+void finish_scatter(Schedule *schedule, Group *group, int kernel[2]);
+/* Form, split and costs of a complete kernel (form.c). */
+void choose_form(Kernel *kernel);
+int node_value(Schedule *schedule, const Node *node); /* its plan value, made when it has none */
+
+#endif
