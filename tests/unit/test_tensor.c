@@ -1,0 +1,769 @@
+/* Tensors: construction, metadata, views, scopes, storage cache, reads, dispatch, many tensors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "tensor/apply.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void expect_error(cb_status status, const char *text) {
+    assert_int_equal(cb_error_status(), status);
+    if (!strstr(cb_error(), text)) print_error("expected '%s' in '%s'\n", text, cb_error());
+    assert_non_null(strstr(cb_error(), text));
+    cb_clear_error();
+}
+
+/* 0, 1, 2, ... */
+static cb_tensor *count_up(cb_dim_list sizes, cb_dtype dtype) {
+    cb_tensor *x = cb_empty(sizes, dtype);
+    char *data = cb_data(x);
+    for (int64_t i = 0; i < cb_numel(x); i++) {
+        Scalar value = scalar_convert((Scalar){.i = i}, CB_I64, dtype);
+        scalar_store(data + (size_t)i * cb_dtype_size(dtype), dtype, value);
+    }
+    return x;
+}
+
+static void expect_values(cb_tensor *x, int count, const double *expected) {
+    double got[64];
+    assert_non_null(x);
+    assert_int_equal(cb_numel(x), count);
+    assert_int_equal(cb_read(x, got, CB_F64), CB_OK);
+    for (int i = 0; i < count; i++) assert_float_equal(got[i], expected[i], 0);
+}
+#define EXPECT(x, ...)                                                                             \
+    expect_values((x), (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)),                    \
+                  (const double[]){__VA_ARGS__})
+
+/* ---- construction and metadata --------------------------------------------------------------- */
+
+static void test_metadata(void **state) {
+    (void)state;
+    cb_tensor *x = cb_from_data((const float[]){1, 2, 3, 4, 5, 6}, CB_F32, cb_dims(2, 3));
+    assert_int_equal(cb_rank(x), 2);
+    assert_int_equal(cb_size(x, 0), 2);
+    assert_int_equal(cb_size(x, -1), 3);
+    assert_int_equal(cb_stride(x, 0), 3);
+    assert_int_equal(cb_stride(x, -1), 1);
+    assert_int_equal(cb_numel(x), 6);
+    assert_int_equal(cb_dtype_of(x), CB_F32);
+    assert_true(cb_is_contiguous(x));
+    EXPECT(x, 1, 2, 3, 4, 5, 6);
+    cb_tensor *scalar = cb_empty(CB_NO_DIMS, CB_I64);
+    assert_int_equal(cb_rank(scalar), 0);
+    assert_int_equal(cb_numel(scalar), 1);
+    assert_true(cb_is_contiguous(scalar));
+    cb_tensor *empty = cb_from_data(NULL, CB_F64, cb_dims(2, 0, 3));
+    assert_int_equal(cb_numel(empty), 0);
+    assert_int_equal(cb_stride(empty, 0), 3); /* zeros count as ones, as in PyTorch */
+    assert_true(cb_is_contiguous(empty));
+    assert_int_equal(tensor_span_bytes(empty), 0);
+    assert_non_null(cb_data(empty));
+}
+
+static void test_alignment(void **state) {
+    (void)state;
+    for (int64_t bytes = 0; bytes < 3000; bytes += 37) {
+        cb_tensor *x = cb_empty(cb_dims(bytes), CB_U8);
+        assert_int_equal((uintptr_t)cb_data(x) % 64, 0);
+        memset(cb_data(x), 1, (size_t)bytes);
+    }
+    for (int64_t megabytes = 1; megabytes < 20; megabytes += 3) {
+        cb_tensor *x = cb_empty(cb_dims(megabytes << 20), CB_U8);
+        assert_int_equal((uintptr_t)cb_data(x) % 64, 0);
+        ((char *)cb_data(x))[(megabytes << 20) - 1] = 1;
+    }
+}
+
+static void test_bad_construction(void **state) {
+    (void)state;
+    assert_null(cb_empty(cb_dims(2, -1), CB_F32));
+    expect_error(CB_ERR_SHAPE, "empty: size -1 of dimension 1 is negative");
+    assert_null(cb_empty(CB_ALL, CB_F32));
+    expect_error(CB_ERR_SHAPE, "empty: -1 sizes");
+    assert_null(cb_empty((cb_dim_list){.count = 9}, CB_F32));
+    expect_error(CB_ERR_SHAPE, "empty: 9 sizes; a tensor has 0 to 8 dimensions");
+    assert_null(cb_empty(cb_dims(2), CB_DTYPE_COUNT));
+    expect_error(CB_ERR_DTYPE, "empty: 10 is not a dtype");
+    assert_null(cb_empty(cb_dims(2), CB_SAME));
+    expect_error(CB_ERR_DTYPE, "empty: -1 is not a dtype");
+    assert_null(cb_empty(cb_dims(1LL << 40, 1LL << 40), CB_F32));
+    expect_error(CB_ERR_SHAPE, "overflows");
+    assert_null(cb_empty(cb_dims(1LL << 40, 0, 1LL << 40), CB_F32));
+    expect_error(CB_ERR_SHAPE, "overflows");
+    assert_null(cb_empty(cb_dims(1LL << 60), CB_U8));
+    expect_error(CB_ERR_MEMORY, "out of memory");
+    assert_null(cb_from_data(NULL, CB_F32, cb_dims(3)));
+    expect_error(CB_ERR_ARGUMENT, "from_data: data is NULL");
+}
+
+static void test_null_arguments(void **state) {
+    (void)state;
+    assert_int_equal(cb_rank(NULL), -1);
+    expect_error(CB_ERR_ARGUMENT, "rank: x is NULL");
+    assert_int_equal(cb_size(NULL, 0), -1);
+    expect_error(CB_ERR_ARGUMENT, "size: x is NULL");
+    assert_int_equal(cb_stride(NULL, 0), -1);
+    assert_int_equal(cb_numel(NULL), -1);
+    expect_error(CB_ERR_ARGUMENT, "stride: x is NULL"); /* the first of the two */
+    assert_int_equal(cb_dtype_of(NULL), CB_SAME);
+    assert_false(cb_is_contiguous(NULL));
+    assert_false(cb_shares_storage(NULL, NULL));
+    expect_error(CB_ERR_ARGUMENT, "dtype_of: x is NULL");
+    assert_true(isnan(cb_item(NULL)));
+    expect_error(CB_ERR_ARGUMENT, "item: x is NULL");
+    assert_int_equal(cb_item_int(NULL), 0);
+    expect_error(CB_ERR_ARGUMENT, "item_int: x is NULL");
+    assert_null(cb_data(NULL));
+    expect_error(CB_ERR_ARGUMENT, "data: x is NULL");
+    float out;
+    assert_int_equal(cb_read(NULL, &out, CB_F32), CB_ERR_ARGUMENT);
+    expect_error(CB_ERR_ARGUMENT, "read: x is NULL");
+    assert_null(cb_keep(NULL));
+    assert_null(cb_release(NULL));
+    cb_free(NULL);
+    assert_null(cb_error());
+    cb_tensor *x = cb_empty(cb_dims(2, 3), CB_F32);
+    assert_int_equal(cb_size(x, 2), -1);
+    expect_error(CB_ERR_INDEX, "size: f32[2, 3] has no dimension 2");
+    assert_int_equal(cb_stride(x, -3), -1);
+    expect_error(CB_ERR_INDEX, "stride: f32[2, 3] has no dimension -3");
+}
+
+/* ---- views ----------------------------------------------------------------------------------- */
+
+static void test_views(void **state) {
+    (void)state;
+    cb_tensor *x = count_up(cb_dims(2, 3), CB_I32);
+    cb_tensor *y = cb_transpose(x, 0, 1);
+    EXPECT(y, 0, 3, 1, 4, 2, 5);
+    assert_true(cb_shares_storage(x, y));
+    assert_false(cb_is_contiguous(y));
+    EXPECT(cb_reshape(x, cb_dims(3, -1)), 0, 1, 2, 3, 4, 5);
+    EXPECT(cb_view(x, cb_dims(6)), 0, 1, 2, 3, 4, 5);
+    EXPECT(cb_select(y, 0, 2), 2, 5);
+    EXPECT(cb_slice(x, 1, 0, 3, 2), 0, 2, 3, 5);
+    EXPECT(cb_expand(cb_slice(x, 1, 1, 2), cb_dims(2, 2)), 1, 1, 4, 4);
+    EXPECT(cb_permute(cb_unsqueeze(x, 0), cb_dims(2, 0, 1)), 0, 3, 1, 4, 2, 5);
+    cb_tensor *last = cb_select(cb_select(x, 0, 1), 0, 2);
+    assert_int_equal(cb_rank(last), 0);
+    *(int32_t *)cb_data(last) = 50;
+    EXPECT(x, 0, 1, 2, 3, 4, 50);
+    assert_int_equal(tensor_span_bytes(y), 24);
+    assert_int_equal(tensor_span_bytes(cb_select(y, 0, 0)), 16);
+    assert_null(cb_error());
+}
+
+static void test_view_needs_strides(void **state) {
+    (void)state;
+    cb_tensor *x = cb_empty(cb_dims(2, 3), CB_F32);
+    assert_null(cb_view(cb_t(x), cb_dims(6)));
+    expect_error(CB_ERR_SHAPE, "use reshape");
+    assert_null(cb_view(x, cb_dims(5)));
+    assert_int_equal(cb_error_status(), CB_ERR_SHAPE);
+    cb_clear_error();
+}
+
+static void test_identities_share(void **state) {
+    (void)state;
+    cb_tensor *x = count_up(cb_dims(2, 3), CB_F32);
+    cb_tensor *same[] = {cb_contiguous(x), cb_to(x, CB_F32), cb_to(x, CB_SAME),
+                         cb_reshape(x, cb_dims(2, 3)), cb_to(cb_t(x), CB_F32)};
+    for (int i = 0; i < 5; i++) {
+        assert_non_null(same[i]);
+        assert_ptr_not_equal(same[i], x);
+        assert_true(cb_shares_storage(same[i], x));
+    }
+    assert_int_equal(cb_stride(same[4], 0), 1);
+}
+
+static void test_view_outlives_base(void **state) {
+    (void)state;
+    cb_tensor *x = count_up(cb_dims(4), CB_F32);
+    cb_tensor *y = cb_narrow(x, 0, 2, 2);
+    cb_free(x);
+    EXPECT(y, 2, 3);
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+static void test_scopes(void **state) {
+    (void)state;
+    int64_t before = cb_memory().live_tensors;
+    cb_scope_open();
+    cb_tensor *kept = cb_keep(cb_empty(cb_dims(10), CB_F32));
+    cb_empty(cb_dims(10), CB_F32);
+    cb_scope_open();
+    cb_tensor *inner = cb_empty(cb_dims(10), CB_F32);
+    cb_release(kept); /* into the inner scope, and out again */
+    cb_keep(kept);
+    cb_tensor *moved = cb_release(cb_empty(cb_dims(3), CB_F32));
+    assert_ptr_equal(cb_keep(moved), moved);
+    cb_free(inner);
+    cb_scope_close();
+    assert_int_equal(cb_memory().live_tensors, before + 3);
+    cb_release(moved); /* dies with the outer scope */
+    cb_scope_close();
+    assert_int_equal(cb_memory().live_tensors, before + 1);
+    assert_int_equal(cb_numel(kept), 10);
+    cb_free(kept);
+    assert_int_equal(cb_memory().live_tensors, before);
+}
+
+static void test_deep_scopes(void **state) {
+    (void)state;
+    int64_t before = cb_memory().live_tensors;
+    for (int i = 0; i < 10000; i++) {
+        cb_scope_open();
+        cb_empty(cb_dims(1), CB_U8);
+    }
+    assert_int_equal(cb_memory().live_tensors, before + 10000);
+    for (int i = 0; i < 10000; i++) cb_scope_close();
+    assert_int_equal(cb_memory().live_tensors, before);
+}
+
+/* Frees from every position of a scope's list. */
+static void test_free_order(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x[4];
+    for (int i = 0; i < 4; i++) x[i] = cb_empty(cb_dims(i), CB_F32);
+    cb_free(x[3]);
+    cb_free(x[0]);
+    cb_free(x[1]);
+    assert_int_equal(cb_numel(x[2]), 2);
+    cb_scope_close();
+}
+
+static void *use_thread(void *kept) {
+    for (int i = 0; i < 100; i++) cb_empty(cb_dims(i), CB_F64);
+    cb_scope_open(); /* left open: the thread's end closes it */
+    cb_empty(cb_dims(5), CB_F64);
+    cb_free(kept); /* made by another thread */
+    cb_scope_close();
+    cb_scope_close();
+    bool refused = cb_error_status() == CB_ERR_ARGUMENT;
+    cb_scope_open();
+    cb_empty(cb_dims(7), CB_F64);
+    return refused ? cb_keep(cb_empty(cb_dims(9), CB_F64)) : NULL;
+}
+
+static void test_thread_end(void **state) {
+    (void)state;
+    cb_memory_stats before = cb_memory();
+    cb_tensor *kept = cb_keep(cb_empty(cb_dims(3), CB_F32));
+    pthread_t thread;
+    void *result;
+    assert_int_equal(pthread_create(&thread, NULL, use_thread, kept), 0);
+    pthread_join(thread, &result);
+    assert_non_null(result);
+    assert_int_equal(cb_numel(result), 9);
+    assert_int_equal(cb_memory().live_tensors, before.live_tensors + 1);
+    cb_free(result);
+    assert_int_equal(cb_memory().live_tensors, before.live_tensors);
+    assert_int_equal(cb_memory().live_bytes, before.live_bytes);
+}
+
+static void test_fork(void **state) {
+    (void)state;
+    cb_tensor *x = count_up(cb_dims(4), CB_F32);
+    int64_t live = cb_memory().live_tensors;
+    pid_t child = fork();
+    if (!child) {
+        cb_tensor *y = cb_empty(cb_dims(64), CB_F32);
+        bool good = y && cb_memory().live_tensors == live + 1;
+        cb_free(y);
+        good &= cb_item(cb_select(x, 0, 3)) == 3;
+        _exit(good ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* ---- storage --------------------------------------------------------------------------------- */
+
+static void test_cache(void **state) {
+    (void)state;
+    storage_trim();
+    cb_memory_stats before = cb_memory();
+    assert_int_equal(before.cached_bytes, 0);
+    Storage *a = storage_new(1000);
+    assert_true(a->bytes >= 1000 && a->bytes <= 1125);
+    assert_int_equal(cb_memory().live_bytes, before.live_bytes + (int64_t)a->bytes);
+    uint64_t serial = a->serial;
+    storage_release(storage_retain(a));
+    storage_release(a);
+    assert_true(cb_memory().cached_bytes >= 1000);
+    assert_int_equal(cb_memory().live_bytes, before.live_bytes);
+    Storage *b = storage_new(990);
+    assert_ptr_equal(a, b); /* the same class, from the cache */
+    assert_true(b->serial != serial);
+    assert_int_equal(cb_memory().cached_bytes, 0);
+    assert_true(cb_memory().peak_bytes >= cb_memory().live_bytes);
+    storage_release(b);
+    storage_trim();
+    assert_int_equal(cb_memory().cached_bytes, 0);
+}
+
+static void test_cache_limit(void **state) {
+    (void)state;
+    storage_trim();
+    assert_int_equal(cb_set_option("storage_limit_mb", "4"), CB_OK);
+    Storage *block[8];
+    for (int i = 0; i < 8; i++) assert_non_null(block[i] = storage_new(1 << 20));
+    for (int i = 0; i < 8; i++) {
+        storage_release(block[i]);
+        assert_true(cb_memory().cached_bytes <= 4 << 20);
+    }
+    assert_int_equal(cb_set_option("storage_limit_mb", "0"), CB_OK);
+    storage_release(storage_new(100));
+    assert_int_equal(cb_memory().cached_bytes, 0);
+    assert_int_equal(cb_set_option("storage_limit_mb", "4096"), CB_OK);
+}
+
+/* Every size gets its bytes and wastes at most an eighth, or less than a line. */
+static void test_size_classes(void **state) {
+    (void)state;
+    for (size_t bytes = 0; bytes < 1 << 22; bytes += 1 + bytes / 7) {
+        Storage *s = storage_new(bytes);
+        assert_true(s->bytes >= bytes);
+        assert_true(s->bytes <= bytes + bytes / 8 + 64);
+        storage_release(s);
+    }
+    storage_trim();
+}
+
+static int budget; /* allocations until memory runs out */
+
+static void *limited_resize(void *user, void *pointer, size_t bytes) {
+    (void)user;
+    if (!bytes) {
+        free(pointer);
+        return NULL;
+    }
+    return budget-- > 0 ? realloc(pointer, bytes) : NULL;
+}
+
+static void limit_memory(int allocations) {
+    budget = allocations;
+    cb_set_allocator((cb_allocator){limited_resize, NULL});
+}
+
+static void *make_under_limit(void *limit) {
+    limit_memory(*(int *)limit);
+    cb_tensor *x = cb_empty(cb_dims(64, 64), CB_F32);
+    cb_tensor *y = x ? cb_t(x) : NULL;
+    cb_set_allocator((cb_allocator){NULL, NULL});
+    bool reported = y || cb_error_status() == CB_ERR_MEMORY;
+    cb_clear_error();
+    return reported ? (y ? "made" : "refused") : NULL;
+}
+
+/* In a thread of its own, so that no shell is spare. */
+static void test_no_memory(void **state) {
+    (void)state;
+    storage_trim();
+    cb_memory_stats before = cb_memory();
+    int limit = 0;
+    for (bool made = false; !made; limit++) {
+        storage_trim();
+        pthread_t thread;
+        void *result;
+        assert_int_equal(pthread_create(&thread, NULL, make_under_limit, &limit), 0);
+        pthread_join(thread, &result);
+        assert_non_null(result);
+        made = !strcmp(result, "made");
+        assert_true(limit < 10);
+        assert_int_equal(cb_memory().live_tensors, before.live_tensors);
+        assert_int_equal(cb_memory().live_bytes, before.live_bytes);
+    }
+    assert_true(limit > 2);
+}
+
+/* A cache that holds the memory which the heap lacks gives it back. */
+static void test_trim_on_pressure(void **state) {
+    (void)state;
+    storage_trim();
+    storage_release(storage_new(1 << 20));
+    assert_true(cb_memory().cached_bytes > 0);
+    limit_memory(0);
+    assert_null(storage_new(3 << 20));
+    cb_set_allocator((cb_allocator){NULL, NULL});
+    assert_int_equal(cb_memory().cached_bytes, 0);
+    expect_error(CB_ERR_MEMORY, "out of memory");
+}
+
+static void test_scope_without_memory(void **state) {
+    (void)state;
+    limit_memory(0);
+    cb_scope_open();
+    cb_set_allocator((cb_allocator){NULL, NULL});
+    expect_error(CB_ERR_MEMORY, "out of memory");
+    cb_tensor *x = cb_empty(cb_dims(2), CB_F32);
+    cb_scope_close(); /* pairs with the failed one */
+    assert_int_equal(cb_numel(x), 2);
+    assert_null(cb_error());
+}
+
+static void *churn(void *seed) {
+    unsigned random = *(unsigned *)seed;
+    for (int i = 0; i < 20000; i++) {
+        random = random * 1664525u + 1013904223u;
+        size_t bytes = random >> 20;
+        Storage *s = storage_new(bytes);
+        memset(s->data, (int)random, bytes);
+        Storage *t = storage_new(bytes / 2);
+        if (t == s || t->serial == s->serial) return NULL;
+        storage_release(storage_retain(s));
+        storage_release(s);
+        storage_release(t);
+        if (i % 5000 == 0) storage_trim();
+    }
+    return seed;
+}
+
+static void test_storage_threads(void **state) {
+    (void)state;
+    int64_t live = cb_memory().live_bytes;
+    pthread_t thread[4];
+    unsigned seed[4] = {1, 2, 3, 4};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, churn, &seed[i]), 0);
+    for (int i = 0; i < 4; i++) {
+        void *result;
+        pthread_join(thread[i], &result);
+        assert_ptr_equal(result, &seed[i]);
+    }
+    assert_int_equal(cb_memory().live_bytes, live);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static void test_read_pairs(void **state) {
+    (void)state;
+    for (cb_dtype from = 0; from < CB_DTYPE_COUNT; from++) {
+        cb_tensor *x = cb_transpose(count_up(cb_dims(3, 2, 5), from), 0, 2); /* 5, 2, 3 */
+        for (cb_dtype to = 0; to < CB_DTYPE_COUNT; to++) {
+            char out[30 * 8];
+            assert_int_equal(cb_read(x, out, to), CB_OK);
+            for (int k = 0; k < 30; k++) {
+                int64_t source = k / 6 + k / 3 % 2 * 5 + k % 3 * 10;
+                Scalar stored = scalar_convert((Scalar){.i = source}, CB_I64, from);
+                Scalar expected = scalar_convert(stored, from, to);
+                Scalar got = scalar_load(out + (size_t)k * cb_dtype_size(to), to);
+                if (dtype_is_float(to))
+                    assert_float_equal(got.f, expected.f, 0);
+                else
+                    assert_int_equal(got.i, expected.i);
+            }
+        }
+    }
+}
+
+static void test_read_long_runs(void **state) {
+    (void)state;
+    cb_tensor *x = count_up(cb_dims(3000), CB_I32);
+    static double out[3000];
+    assert_int_equal(cb_read(cb_slice(x, 0, 1, 3000, 2), out, CB_F64), CB_OK);
+    for (int i = 0; i < 1500; i++) assert_float_equal(out[i], 2 * i + 1, 0);
+    static int32_t same[3000];
+    assert_int_equal(cb_read(cb_slice(x, 0, 1, 3000, 2), same, CB_I32), CB_OK);
+    for (int i = 0; i < 1500; i++) assert_int_equal(same[i], 2 * i + 1);
+    assert_int_equal(cb_read(cb_expand(cb_slice(x, 0, 7, 8), cb_dims(2, 4)), same, CB_I32), CB_OK);
+    for (int i = 0; i < 8; i++) assert_int_equal(same[i], 7);
+    assert_int_equal(cb_read(cb_empty(cb_dims(0), CB_F32), NULL, CB_F32), CB_OK);
+    assert_int_equal(cb_read(x, NULL, CB_F32), CB_ERR_ARGUMENT);
+    expect_error(CB_ERR_ARGUMENT, "read: out is NULL");
+    assert_int_equal(cb_read(x, same, 77), CB_ERR_DTYPE);
+    expect_error(CB_ERR_DTYPE, "read: 77 is not a dtype");
+}
+
+static void test_read_extremes(void **state) {
+    (void)state;
+    const double values[] = {NAN, INFINITY, -INFINITY, -1.9, 300.7, 0.25};
+    cb_tensor *x = cb_from_data(values, CB_F64, cb_dims(6));
+    uint8_t bytes[6];
+    int64_t wide[6];
+    bool truth[6];
+    assert_int_equal(cb_read(x, bytes, CB_U8), CB_OK);
+    assert_int_equal(cb_read(x, wide, CB_I64), CB_OK);
+    assert_int_equal(cb_read(x, truth, CB_BOOL), CB_OK);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(bytes[i], scalar_convert((Scalar){.f = values[i]}, CB_F64, CB_U8).i);
+        assert_int_equal(wide[i], scalar_convert((Scalar){.f = values[i]}, CB_F64, CB_I64).i);
+        assert_true(truth[i]);
+    }
+    const int64_t large[] = {INT64_MAX, INT64_MIN, (1LL << 53) + 1};
+    cb_tensor *y = cb_from_data(large, CB_I64, cb_dims(3));
+    float f[3];
+    int64_t back[3];
+    assert_int_equal(cb_read(y, f, CB_F32), CB_OK);
+    assert_int_equal(cb_read(y, back, CB_I64), CB_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_true(f[i] == (float)large[i]);
+        assert_true(back[i] == large[i]);
+    }
+}
+
+static void test_item(void **state) {
+    (void)state;
+    cb_tensor *x = cb_from_data((const float[]){1.75f, -2.5f}, CB_F32, cb_dims(2));
+    cb_tensor *last = cb_select(x, 0, 1);
+    assert_float_equal(cb_item(last), -2.5, 0);
+    assert_int_equal(cb_item_int(last), -2);
+    cb_tensor *big = cb_from_data((const int64_t[]){INT64_MAX}, CB_I64, cb_dims(1, 1));
+    assert_true(cb_item_int(big) == INT64_MAX);
+    assert_true(isnan(cb_item(x)));
+    expect_error(CB_ERR_SHAPE, "item: f32[2] has 2 elements, not one");
+    assert_int_equal(cb_item_int(cb_empty(cb_dims(0), CB_F32)), 0);
+    expect_error(CB_ERR_SHAPE, "item_int: f32[0] has 0 elements, not one");
+}
+
+/* ---- dispatch -------------------------------------------------------------------------------- */
+
+typedef struct Recorder {
+    Tracer tracer;
+    Op op;
+    int applied, assigned, requested, destroyed;
+} Recorder;
+
+static Tensor *record_apply(Tracer *tracer, Op op, const cb_operand *input, int input_count,
+                            const Attrs *attrs) {
+    (void)attrs;
+    Recorder *r = (Recorder *)tracer;
+    r->op = op;
+    r->applied++;
+    Meta meta = tensor_meta(input[input_count - 1].tensor);
+    Tensor *x = tensor_shell(&meta);
+    x->trace = tracer->serial;
+    return x;
+}
+
+static Tensor *record_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {
+    (void)value;
+    ((Recorder *)tracer)->assigned++;
+    return target;
+}
+
+static bool record_materialize(Tracer *tracer, Tensor *x) {
+    ((Recorder *)tracer)->requested++;
+    if (x->storage) return true;
+    x->storage = storage_new(tensor_span_bytes(x));
+    memset(x->storage->data, 0, tensor_span_bytes(x));
+    return true;
+}
+
+static void record_destroy(Tracer *tracer, Tensor *x) {
+    (void)x;
+    ((Recorder *)tracer)->destroyed++;
+}
+
+static void test_tracer(void **state) {
+    (void)state;
+    Recorder r = {
+        .tracer = {record_apply, record_assign, record_materialize, record_destroy, serial_next()}};
+    cb_tensor *x = count_up(cb_dims(2), CB_F32);
+    assert_null(tracer_set(&r.tracer));
+    assert_ptr_equal(tracer_current(), &r.tracer);
+    cb_tensor *y = cb_add(x, x);
+    assert_int_equal(r.op, OP_add);
+    assert_int_equal(cb_numel(y), 2);
+    assert_null(tensor_data(y));
+    assert_ptr_equal(cb_assign(x, y), x);
+    assert_null(cb_assign(x, cb_empty(cb_dims(3), CB_F32)));
+    expect_error(CB_ERR_SHAPE, "assign: f32[3] does not broadcast to f32[2]");
+    assert_int_equal(r.assigned, 1);
+    cb_free(cb_t(y));
+    assert_int_equal(r.destroyed, 1);
+    EXPECT(y, 0, 0);
+    cb_tensor *late = cb_mul(x, x);
+    tracer_set(NULL);
+    assert_int_equal(r.requested, 1);
+    assert_int_equal(r.applied, 3);
+    assert_null(cb_data(late));
+    expect_error(CB_ERR_GRAPH, "f32[2] that was traced");
+    assert_null(cb_t(late));
+    expect_error(CB_ERR_GRAPH, "t: input 0 was traced");
+    assert_null(cb_assign(late, x));
+    expect_error(CB_ERR_GRAPH, "assign: the target was traced");
+}
+
+static void test_null_operands(void **state) {
+    (void)state;
+    cb_tensor *x = cb_empty(cb_dims(2), CB_F32), *none = NULL;
+    assert_null(cb_add(none, x));
+    expect_error(CB_ERR_ARGUMENT, "add: input 0 (a) is NULL");
+    assert_null(cb_matmul(x, none));
+    expect_error(CB_ERR_ARGUMENT, "matmul: input 1 (b) is NULL");
+    assert_null(cb_t(none));
+    assert_null(cb_add(cb_t(none), 1.0));
+    expect_error(CB_ERR_ARGUMENT, "t: input 0 (x) is NULL"); /* the first, and no second */
+    assert_null(cb_assign(NULL, x));
+    expect_error(CB_ERR_ARGUMENT, "assign: the target is NULL");
+    assert_null(cb_assign(x, NULL));
+    expect_error(CB_ERR_ARGUMENT, "assign: the value is NULL");
+    assert_null(cb_fill_(NULL, 1));
+    expect_error(CB_ERR_ARGUMENT, "assign: the target is NULL");
+    assert_null(cb_cat(&none, 1, 0));
+    expect_error(CB_ERR_ARGUMENT, "cat: input 0 is NULL");
+    assert_null(cb_sort(none, 0, false, NULL));
+    expect_error(CB_ERR_ARGUMENT, "argsort: input 0 (x) is NULL");
+}
+
+static void test_bad_assign(void **state) {
+    (void)state;
+    cb_tensor *x = cb_empty(cb_dims(2, 1), CB_F32);
+    assert_null(cb_assign(x, cb_empty(cb_dims(2, 3), CB_F32)));
+    expect_error(CB_ERR_SHAPE, "assign: f32[2, 3] does not broadcast to f32[2, 1]");
+    assert_null(cb_assign(x, cb_empty(cb_dims(1, 2, 1), CB_F32)));
+    expect_error(CB_ERR_SHAPE, "assign: f32[1, 2, 1] does not broadcast to f32[2, 1]");
+    assert_null(cb_fill_(cb_expand(x, cb_dims(2, 3)), 1));
+    expect_error(CB_ERR_SHAPE, "assign: dimension 1 of the target is expanded");
+}
+
+/* ---- several tensors ------------------------------------------------------------------------- */
+
+static void test_split(void **state) {
+    (void)state;
+    cb_tensor *x = count_up(cb_dims(2, 5), CB_I64), *out[8];
+    assert_int_equal(cb_split(x, 2, 1, out, 8), 3);
+    EXPECT(out[0], 0, 1, 5, 6);
+    EXPECT(out[2], 4, 9);
+    assert_true(cb_shares_storage(out[1], x));
+    assert_int_equal(cb_chunk(x, 3, -1, out, 8), 3);
+    EXPECT(out[1], 2, 3, 7, 8);
+    assert_int_equal(cb_chunk(x, 4, 1, out, 8), 3); /* ceil(5 / 4) elements each */
+    cb_tensor *none = cb_empty(cb_dims(0, 2), CB_F32);
+    assert_int_equal(cb_chunk(none, 3, 0, out, 8), 3);
+    assert_int_equal(cb_size(out[2], 0), 0);
+    assert_int_equal(cb_split(none, 0, 0, out, 8), 1);
+    int64_t live = cb_memory().live_tensors;
+    assert_int_equal(cb_split(x, 1, 1, out, 4), CB_ERR_ARGUMENT);
+    expect_error(CB_ERR_ARGUMENT, "split: 5 pieces do not fit into an array of 4");
+    assert_int_equal(cb_split(x, 0, 1, out, 8), CB_ERR_ARGUMENT);
+    expect_error(CB_ERR_ARGUMENT, "pieces of size 0");
+    assert_int_equal(cb_split(x, 1, 2, out, 8), CB_ERR_INDEX);
+    expect_error(CB_ERR_INDEX, "split: dimension 2 is out of range [-2, 1]");
+    assert_int_equal(cb_chunk(x, 0, 0, out, 8), CB_ERR_ARGUMENT);
+    expect_error(CB_ERR_ARGUMENT, "chunk: 0 chunks");
+    assert_int_equal(cb_memory().live_tensors, live);
+}
+
+static void test_bad_lists(void **state) {
+    (void)state;
+    cb_tensor *x[] = {cb_empty(cb_dims(2), CB_F32), cb_empty(cb_dims(3), CB_F32)};
+    assert_null(cb_cat(x, 0, 0));
+    expect_error(CB_ERR_ARGUMENT, "cat: expects at least one tensor");
+    assert_null(cb_stack(NULL, 2, 0));
+    expect_error(CB_ERR_ARGUMENT, "stack: expects at least one tensor");
+    assert_null(cb_stack(x, 2, 0));
+    expect_error(CB_ERR_SHAPE, "stack: input 1 is f32[3], input 0 is f32[2]");
+    assert_null(cb_cat(x, 2, 1));
+    expect_error(CB_ERR_INDEX, "cat: dimension 1 is out of range [-1, 0]");
+    assert_null(cb_stack(x, 1, 2));
+    expect_error(CB_ERR_INDEX, "stack: dimension 2 is out of range [-2, 1]");
+}
+
+/* Through a recording tracer: how many concats a list becomes, and that none is left over. */
+static void test_join(void **state) {
+    (void)state;
+    Recorder r = {
+        .tracer = {record_apply, record_assign, record_materialize, record_destroy, serial_next()}};
+    cb_tensor *x[7];
+    for (int i = 0; i < 7; i++) x[i] = cb_empty(cb_dims(1), CB_F32);
+    int64_t live = cb_memory().live_tensors;
+    tracer_set(&r.tracer);
+    cb_tensor *y = cb_cat(x, 7, 0);
+    assert_non_null(y);
+    assert_int_equal(r.applied, 6);
+    assert_int_equal(cb_memory().live_tensors, live + 1);
+    assert_non_null(cb_cat(x, 1, 0));
+    assert_int_equal(r.op, OP_clone);
+    r.applied = 0;
+    assert_non_null(cb_stack(x, 7, 0));
+    assert_int_equal(r.applied, 13);
+    x[3] = cb_empty(cb_dims(0), CB_F32); /* left out */
+    r.applied = 0;
+    assert_non_null(cb_cat(x, 7, 0));
+    assert_int_equal(r.applied, 5);
+    tracer_set(NULL);
+}
+
+/* ---- random ---------------------------------------------------------------------------------- */
+
+static void test_random_state(void **state) {
+    (void)state;
+    cb_manual_seed(7);
+    RandomState a = random_take(3), b = random_take(1);
+    assert_int_equal(a.seed, 7);
+    assert_int_equal(a.offset, 0);
+    assert_int_equal(b.offset, 3);
+    cb_manual_seed(7);
+    assert_int_equal(random_take(1).offset, 0);
+}
+
+static int open_scope(void **state) {
+    (void)state;
+    cb_scope_open();
+    return 0;
+}
+
+static int close_scope(void **state) {
+    (void)state;
+    cb_scope_close();
+    return cb_memory().live_tensors != 0 || cb_memory().live_bytes != 0;
+}
+
+static int clean_up(void **state) {
+    (void)state;
+    tensor_cleanup();
+    return cb_memory().cached_bytes != 0;
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, open_scope, close_scope)
+    const struct CMUnitTest tests[] = {
+        TEST(metadata),
+        TEST(alignment),
+        TEST(bad_construction),
+        TEST(null_arguments),
+        TEST(views),
+        TEST(view_needs_strides),
+        TEST(identities_share),
+        TEST(view_outlives_base),
+        TEST(scopes),
+        TEST(deep_scopes),
+        TEST(free_order),
+        TEST(thread_end),
+        TEST(fork),
+        TEST(cache),
+        TEST(cache_limit),
+        TEST(size_classes),
+        TEST(no_memory),
+        TEST(trim_on_pressure),
+        TEST(scope_without_memory),
+        TEST(storage_threads),
+        TEST(read_pairs),
+        TEST(read_long_runs),
+        TEST(read_extremes),
+        TEST(item),
+        TEST(tracer),
+        TEST(null_operands),
+        TEST(bad_assign),
+        TEST(split),
+        TEST(bad_lists),
+        TEST(join),
+        TEST(random_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean_up);
+}
