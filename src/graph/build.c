@@ -1,0 +1,188 @@
+/* The builder of nodes from calls: check, promote, infer, convert, expand, intern.
+ *
+ *     graph_op(g, OP_add, {x: i32[3], 1.5 as a number})  ->  to = to(x, dtype=f32); add(to, 1.5)
+ *
+ * What is simplified here holds without looking further: constants are converted in place, a
+ * conversion to the same dtype and a view of the same shape are their input, shorthand views (transpose,
+ * squeeze, select...) become reshape, permute, expand or slice. Everything else is left to the passes, so
+ * that a graph shows the ops that were called. */
+#include "graph/node.h"
+
+#include <string.h>
+
+Node *node_convert(Graph *graph, Node *node, cb_dtype dtype) {
+    cb_dtype from = (cb_dtype)node->dtype;
+    if (from == dtype) return node;
+    if (node->op == OP_constant)
+        return graph_constant(graph, dtype, scalar_convert(node_constant(node), from, dtype));
+    Meta meta = node_meta(node);
+    meta.dtype = (int8_t)dtype;
+    Attrs attrs = {{0}};
+    attrs.word[ATTR_to_dtype] = dtype;
+    return graph_intern(graph, OP_to, &meta, &node, 1, &attrs);
+}
+
+/* ---- views -------------------------------------------------------------------------------- */
+
+static bool same_sizes(const Node *node, int rank, const int64_t *size) {
+    return node->rank == rank && (!rank || !memcmp(node->size, size, sizeof *size * (size_t)rank));
+}
+
+static Node *view_sizes(Graph *graph, Op op, int word, Node *node, int rank, const int64_t *size) {
+    if (same_sizes(node, rank, size)) return node;
+    Meta meta = {.dtype = node->dtype, .rank = (uint8_t)rank};
+    cb_dim_list sizes = {rank, {0}};
+    if (rank) memcpy(meta.size, size, sizeof *size * (size_t)rank);
+    memcpy(sizes.at, meta.size, sizeof sizes.at);
+    Attrs attrs = {{0}};
+    attr_set_dims(&attrs, word, sizes);
+    return graph_intern(graph, op, &meta, &node, 1, &attrs);
+}
+
+Node *node_expand_to(Graph *graph, Node *node, int rank, const int64_t *size) {
+    return view_sizes(graph, OP_expand, ATTR_expand_sizes, node, rank, size);
+}
+
+Node *node_reshape(Graph *graph, Node *node, int rank, const int64_t *size) {
+    return view_sizes(graph, OP_reshape, ATTR_reshape_sizes, node, rank, size);
+}
+
+static bool identity_view(Op op, const Attrs *attrs, const Node *input, const Meta *result) {
+    if (!same_sizes(input, result->rank, result->size)) return false;
+    cb_dim_list dims;
+    switch (op) {
+    case OP_permute:
+        dims = attr_dims(attrs, ATTR_permute_dims);
+        for (int i = 0; i < dims.count; i++)
+            if (dims.at[i] != i) return false;
+        return true;
+    case OP_flip:
+        dims = attr_dims(attrs, ATTR_flip_dims);
+        for (int i = 0; i < dims.count; i++)
+            if (input->size[dims.at[i]] > 1) return false;
+        return true;
+    default: /* reshape, expand, and slice, whose steps are positive */
+        return true;
+    }
+}
+
+static Node *select_one(Graph *graph, Node *input, const Attrs *attrs, const Meta *result) {
+    int64_t index = attrs->word[ATTR_select_index];
+    Attrs slice = attrs_default(OP_slice);
+    slice.word[ATTR_slice_dim] = attrs->word[ATTR_select_dim];
+    slice.word[ATTR_slice_start] = index;
+    slice.word[ATTR_slice_end] = index + 1;
+    Node *sliced = graph_op(graph, OP_slice, &input, 1, &slice, NULL);
+    return sliced ? node_reshape(graph, sliced, result->rank, result->size) : NULL;
+}
+
+static bool canonical_view(Op op) {
+    return op == OP_reshape || op == OP_permute || op == OP_expand || op == OP_slice ||
+           op == OP_flip;
+}
+
+static Node *build_view(Graph *graph, Op op, Node *input, Attrs *attrs, const Meta *result) {
+    if (op == OP_select) return select_one(graph, input, attrs, result);
+    if (!canonical_view(op)) {
+        Meta meta = node_meta(input);
+        Attrs canonical;
+        op = view_canonical(op, attrs, &meta, result, &canonical);
+        return graph_op(graph, op, &input, 1, &canonical, NULL);
+    }
+    if (identity_view(op, attrs, input, result)) return input;
+    return graph_intern(graph, op, result, &input, 1, attrs);
+}
+
+/* ---- composites --------------------------------------------------------------------------- */
+
+static int category(cb_dtype dtype) { return dtype_is_float(dtype) ? 2 : dtype != CB_BOOL; }
+
+/* A number among a composite's tensors takes their dtype, or the default one of its own category when
+ * that is above theirs: what promotion would do with it in every op of the expansion. */
+static void convert_numbers(Graph *graph, Node **input, int count, const bool *numbers) {
+    cb_dtype tensors = CB_BOOL;
+    for (int i = 0; i < count; i++)
+        if (input[i] && !numbers[i]) tensors = cb_promote(tensors, (cb_dtype)input[i]->dtype);
+    for (int i = 0; i < count; i++) {
+        if (!input[i] || !numbers[i]) continue;
+        cb_dtype own = (cb_dtype)input[i]->dtype;
+        bool above = category(own) > category(tensors);
+        cb_dtype weak = dtype_is_float(own) ? CB_F32 : own;
+        input[i] = node_convert(graph, input[i], above ? weak : tensors);
+    }
+}
+
+static bool inputs_given(Op op, Node *const *input) {
+    const OpInfo *info = op_info(op);
+    for (int i = 0, next = 0; i < info->param_count; i++) {
+        ParamType type = info->param[i].type;
+        if (type != PARAM_TENSOR && type != PARAM_OPTIONAL_TENSOR) continue;
+        if (!input[next++] && type == PARAM_TENSOR) return false;
+    }
+    return true;
+}
+
+Node *composite_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+    return op_info(op)->formula ? formula_expand(graph, op, input, attrs)
+                                : coded_expand(graph, op, input, attrs);
+}
+
+static Node *build_composite(Graph *graph, Op op, Node *const *given, int count, Attrs *attrs,
+                             const bool *numbers) {
+    const OpInfo *info = op_info(op);
+    Node *input[NODE_MAX_INPUTS] = {NULL};
+    for (int i = 0; i < count; i++) input[i] = given[i];
+    if (!inputs_given(op, input)) return NULL;
+    if (numbers) convert_numbers(graph, input, count, numbers);
+    if (op_draws(op, attrs)) attrs->word[info->word_count] = graph->random_count++;
+    Node *expansion = composite_expand(graph, op, input, attrs);
+    if (!expansion) return NULL;
+    Meta meta = node_meta(expansion);
+    return node_intern(graph, op, &meta, input, info->arity, attrs, expansion);
+}
+
+/* ---- entry -------------------------------------------------------------------------------- */
+
+Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const Attrs *attrs,
+               const bool *numbers) {
+    const OpInfo *info = op_info(op);
+    if (input_count > info->arity) {
+        fail(CB_ERR_ARGUMENT, "%s: takes %d tensors, not %d", info->name, info->arity, input_count);
+        return NULL;
+    }
+    Attrs own = attrs_default(op);
+    if (attrs) memcpy(own.word, attrs->word, sizeof(int64_t) * info->word_count);
+    if (info->kind == KIND_COMPOSITE)
+        return build_composite(graph, op, input, input_count, &own, numbers);
+    Meta meta[NODE_MAX_INPUTS];
+    Node *converted[NODE_MAX_INPUTS];
+    for (int i = 0; i < input_count; i++) {
+        if (!input[i]) return NULL;
+        meta[i] = node_meta(input[i]);
+        meta[i].number = numbers && numbers[i];
+    }
+    Inferred inferred;
+    if (!op_infer(op, meta, input_count, &own, &inferred)) return NULL;
+    if (op == OP_to) return node_convert(graph, input[0], (cb_dtype)inferred.result.dtype);
+    for (int i = 0; i < input_count; i++)
+        converted[i] = node_convert(graph, input[i], (cb_dtype)inferred.input_dtype[i]);
+    inferred.result.number = false;
+    if (info->kind == KIND_VIEW)
+        return build_view(graph, op, converted[0], &own, &inferred.result);
+    if (op_draws(op, &own)) own.word[info->word_count] = graph->random_count++;
+    return graph_intern(graph, op, &inferred.result, converted, input_count, &own);
+}
+
+Node *graph_with_inputs(Graph *graph, const Node *node, Node *const *input) {
+    Op op = (Op)node->op;
+    bool same = true;
+    for (int i = 0; i < node->input_count; i++) same &= input[i] == node->input[i];
+    if (same) return graph->node[node->id];
+    Meta meta = node_meta(node);
+    Node *expansion = NULL;
+    if (op_info(op)->kind == KIND_COMPOSITE) {
+        expansion = composite_expand(graph, op, input, node->attrs);
+        check(expansion, "%s does not expand over equal inputs", op_info(op)->name);
+    }
+    return node_intern(graph, op, &meta, input, node->input_count, node->attrs, expansion);
+}

@@ -1,0 +1,29 @@
+/* Calls of graph_op in few words, for the coded expansions. A NULL operand gives NULL. */
+#ifndef CARBIDE_GRAPH_CALL_H
+#define CARBIDE_GRAPH_CALL_H
+
+#include "graph/node.h"
+
+Node *call1(Graph *graph, Op op, Node *x);
+Node *call2(Graph *graph, Op op, Node *x, Node *y);
+Node *call3(Graph *graph, Op op, Node *x, Node *y, Node *z);
+/* With a plain number as the second operand; an integral one counts as an integer. */
+Node *call_number(Graph *graph, Op op, Node *x, double number);
+Node *call_reduce(Graph *graph, Op op, Node *x, cb_dim_list dims, bool keepdim);
+Node *call_slice(Graph *graph, Node *x, int dim, int64_t start, int64_t end);
+Node *call_arange(Graph *graph, int64_t count, cb_dtype dtype);
+Node *call_full(Graph *graph, int rank, const int64_t *size, double value, cb_dtype dtype);
+/* A constant that takes part in promotion: not weak. */
+Node *call_constant(Graph *graph, cb_dtype dtype, double value);
+/* Random values that share the composite's draw number, the word behind its parameters. */
+Node *call_random(Graph *graph, Op op, const Node *like, cb_dtype dtype, int64_t draw);
+
+cb_dim_list dims_one(int64_t dim);
+/* A dimension counted from the front; -1 with an error naming the op. */
+int checked_dim(Op op, int64_t dim, int rank);
+
+/* Expansions by family. */
+Node *expand_shape(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+
+#endif

@@ -1,0 +1,346 @@
+/* Gives syntax trees meaning: binds arguments to an op's parameters and builds nodes.
+ *
+ *     sum(e, dim, true)   with e a node, dim = [1]   ->   node sum(e, dim=[1], keepdim=true)
+ *     count(x, dim) - 1   with x: f32[4, 8]          ->   the number 7
+ *
+ * Arguments bind by position in schema order or by name. Functions that are no ops: count(x, dim), the number of
+ * elements along dim; choose(flag, p, q), which looks at one branch only; constant(value, dtype). */
+#include "graph/evaluate.h"
+
+#include "graph/node.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* ---- terms -------------------------------------------------------------------------------- */
+
+bool term_is_number(const Term *term) {
+    return term->kind == TERM_INT || term->kind == TERM_FLOAT || term->kind == TERM_BOOL;
+}
+
+static cb_dtype number_dtype(const Term *term) {
+    return term->kind == TERM_FLOAT ? CB_F64 : term->kind == TERM_INT ? CB_I64 : CB_BOOL;
+}
+
+Node *term_node(Graph *graph, const Term *term) {
+    if (term->kind == TERM_NODE) return term->node;
+    return term_is_number(term) ? graph_constant(graph, number_dtype(term), term->number) : NULL;
+}
+
+static Term number_term(cb_dtype dtype, Scalar value) {
+    TermKind kind = dtype_is_float(dtype) ? TERM_FLOAT : dtype == CB_BOOL ? TERM_BOOL : TERM_INT;
+    return (Term){.kind = kind, .number = value};
+}
+
+__attribute__((format(printf, 3, 4))) static bool
+refuse(const Evaluator *evaluator, const Syntax *syntax, const char *format, ...) {
+    char text[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (evaluator->text) {
+        int line, column;
+        text_position(evaluator->text, syntax->at, &line, &column);
+        Site site = site_current();
+        cb_site(NULL, 0);
+        fail(CB_ERR_GRAPH, "line %d, column %d: %s", line, column, text);
+        cb_site(site.file, site.line);
+    } else {
+        fail(CB_ERR_GRAPH, "%s", text);
+    }
+    return false;
+}
+
+/* ---- arguments ---------------------------------------------------------------------------- */
+
+static bool find_dtype(Word name, Term *out) {
+    for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
+        if (word_is(name, cb_dtype_name((cb_dtype)dtype))) {
+            *out = (Term){.kind = TERM_DTYPE, .number.i = dtype};
+            return true;
+        }
+    return false;
+}
+
+static bool evaluate_list(const Evaluator *evaluator, const Syntax *list, Term *out) {
+    *out = (Term){.kind = TERM_DIMS};
+    for (const Syntax *s = list->child; s; s = s->next) {
+        Term element;
+        if (!evaluate(evaluator, s, &element)) return false;
+        if (element.kind != TERM_INT) return refuse(evaluator, s, "expected an integer");
+        if (out->dims.count == CB_MAX_RANK)
+            return refuse(evaluator, s, "more than %d dimensions", CB_MAX_RANK);
+        out->dims.at[out->dims.count++] = element.number.i;
+    }
+    return true;
+}
+
+/* An argument for a parameter of this type; names of dtypes and `all` exist only where they fit. */
+static bool evaluate_as(const Evaluator *evaluator, const Syntax *syntax, ParamType type, Term *out) {
+    if (type == PARAM_DIMS && syntax->kind == SYNTAX_NAME && word_is(syntax->name, "all")) {
+        *out = (Term){.kind = TERM_DIMS, .dims.count = -1};
+        return true;
+    }
+    if (type == PARAM_DTYPE && syntax->kind == SYNTAX_NAME &&
+        !evaluator->lookup(evaluator, syntax->name, out)) {
+        if (find_dtype(syntax->name, out)) return true;
+        return refuse(evaluator, syntax, "expected a dtype");
+    }
+    if (!evaluate(evaluator, syntax, out)) return false;
+    if (type == PARAM_DIMS && out->kind == TERM_INT) {
+        out->kind = TERM_DIMS;
+        out->dims = (cb_dim_list){1, {out->number.i}};
+    }
+    return true;
+}
+
+static const char *const type_names[] = {"a tensor",           "a tensor or none", "an integer",
+                                         "a number",           "true or false",    "a dtype",
+                                         "a list of integers"};
+
+static bool set_attribute(const Param *param, const Term *term, Attrs *attrs) {
+    int64_t *word = &attrs->word[param->word];
+    switch (param->type) {
+    case PARAM_FLOAT:
+        if (!term_is_number(term)) return false;
+        attr_set_float(attrs, param->word,
+                       term->kind == TERM_FLOAT ? term->number.f : (double)term->number.i);
+        return true;
+    case PARAM_DIMS:
+        if (term->kind == TERM_DIMS) attr_set_dims(attrs, param->word, term->dims);
+        return term->kind == TERM_DIMS;
+    case PARAM_DTYPE:
+        *word = term->number.i;
+        return term->kind == TERM_DTYPE;
+    case PARAM_BOOL:
+        *word = term->number.i != 0;
+        return term->kind == TERM_BOOL || term->kind == TERM_INT;
+    default:
+        *word = term->number.i;
+        return term->kind == TERM_INT || term->kind == TERM_BOOL;
+    }
+}
+
+typedef struct Binding {
+    const OpInfo *info;
+    Term input[NODE_MAX_INPUTS];
+    Attrs attrs;
+    unsigned given; /* parameters that have an argument, as bits */
+    int64_t draw;   /* -1: not given */
+} Binding;
+
+static int tensor_number(const OpInfo *info, int param) {
+    int number = 0;
+    for (int i = 0; i < param; i++) number += info->param[i].word < 0;
+    return number;
+}
+
+static int find_param(const OpInfo *info, Word name) {
+    for (int i = 0; i < info->param_count; i++)
+        if (word_is(name, info->param[i].name)) return i;
+    return -1;
+}
+
+static bool bind_one(const Evaluator *evaluator, const Syntax *argument, int number, Binding *binding) {
+    const Param *param = &binding->info->param[number];
+    if (binding->given >> number & 1)
+        return refuse(evaluator, argument, "%s: '%s' is given twice", binding->info->name, param->name);
+    binding->given |= 1u << number;
+    Term term;
+    if (!evaluate_as(evaluator, argument, param->type, &term)) return false;
+    bool fits;
+    if (param->word < 0) {
+        binding->input[tensor_number(binding->info, number)] = term;
+        fits = term.kind == TERM_NODE || term_is_number(&term) ||
+               (term.kind == TERM_NONE && param->type == PARAM_OPTIONAL_TENSOR);
+    } else {
+        fits = set_attribute(param, &term, &binding->attrs);
+    }
+    if (fits) return true;
+    return refuse(evaluator, argument, "%s: expected %s for '%s'", binding->info->name,
+                  type_names[param->type], param->name);
+}
+
+static bool bind_draw(const Evaluator *evaluator, const Syntax *argument, Binding *binding) {
+    Term term;
+    if (!evaluate(evaluator, argument, &term)) return false;
+    if (term.kind != TERM_INT || term.number.i < 0 || term.number.i > INT32_MAX - 1)
+        return refuse(evaluator, argument, "expected a draw number");
+    binding->draw = term.number.i;
+    return true;
+}
+
+static bool bind(const Evaluator *evaluator, const Syntax *call, Binding *binding) {
+    const OpInfo *info = op_info(call->op);
+    *binding = (Binding){.info = info, .attrs = attrs_default(call->op), .draw = -1};
+    int position = 0;
+    for (const Syntax *argument = call->child; argument; argument = argument->next) {
+        int number = position;
+        if (argument->keyword.length) {
+            number = find_param(info, argument->keyword);
+            if (number < 0 && op_may_draw(call->op) && word_is(argument->keyword, "draw")) {
+                if (!bind_draw(evaluator, argument, binding)) return false;
+                continue;
+            }
+            if (number < 0)
+                return refuse(evaluator, argument, "%s has no parameter '%.*s'", info->name,
+                              argument->keyword.length, argument->keyword.text);
+        } else if (position++ >= info->param_count) {
+            return refuse(evaluator, argument, "%s takes %d arguments", info->name, info->param_count);
+        }
+        if (!bind_one(evaluator, argument, number, binding)) return false;
+    }
+    for (int i = 0; i < info->param_count; i++) {
+        const Param *param = &info->param[i];
+        bool needed = !param->has_default && param->type != PARAM_OPTIONAL_TENSOR;
+        if (needed && !(binding->given >> i & 1))
+            return refuse(evaluator, call, "%s: '%s' is missing", info->name, param->name);
+    }
+    return true;
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+/* Pointwise over numbers alone: floats in f64, the others in i64. */
+static bool evaluate_numbers(const Evaluator *evaluator, const Syntax *call, const Binding *binding,
+                             Term *out) {
+    const OpInfo *info = binding->info;
+    bool is_float = info->dtype == DTYPE_FLOAT, is_bool = false;
+    int first = call->op == OP_where;
+    for (int i = first; i < info->arity; i++) is_float |= binding->input[i].kind == TERM_FLOAT;
+    if (is_float && (info->dtype == DTYPE_INT || info->dtype == DTYPE_SHIFT))
+        return refuse(evaluator, call, "%s: expected integers", info->name);
+    if (info->dtype == DTYPE_LOGICAL) is_bool = true;
+    cb_dtype dtype = is_bool ? CB_BOOL : is_float ? CB_F64 : CB_I64;
+    Scalar input[3] = {{0}};
+    for (int i = 0; i < info->arity; i++)
+        input[i] = scalar_convert(binding->input[i].number, number_dtype(&binding->input[i]),
+                                  i < first ? CB_BOOL : dtype);
+    Scalar value = scalar_eval(call->op, dtype, input);
+    *out = number_term(info->dtype == DTYPE_BOOL ? CB_BOOL : dtype, value);
+    return true;
+}
+
+static bool is_infinite(const Term *term, double sign) {
+    return term->kind == TERM_FLOAT && term->number.f == sign * (double)INFINITY;
+}
+
+static bool evaluate_op(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    Graph *graph = evaluator->graph;
+    Binding binding;
+    if (!bind(evaluator, call, &binding)) return false;
+    const OpInfo *info = binding.info;
+    Node *input[NODE_MAX_INPUTS];
+    bool numbers[NODE_MAX_INPUTS];
+    int number_count = 0;
+    for (int i = 0; i < info->arity; i++) {
+        numbers[i] = term_is_number(&binding.input[i]);
+        number_count += numbers[i];
+    }
+    if (info->kind == KIND_POINTWISE && number_count == info->arity && !info->word_count)
+        return evaluate_numbers(evaluator, call, &binding, out);
+    bool bound = call->op == OP_maximum || call->op == OP_minimum;
+    if (evaluator->formula && bound && is_infinite(&binding.input[1], call->op == OP_maximum ? -1 : 1)) {
+        *out = binding.input[0];
+        return true;
+    }
+    for (int i = 0; i < info->arity; i++) input[i] = term_node(graph, &binding.input[i]);
+    int draws = graph->random_count;
+    if (binding.draw >= 0) graph->random_count = (int)binding.draw;
+    *out = (Term){.kind = TERM_NODE};
+    out->node = graph_op(graph, call->op, input, info->arity, &binding.attrs, numbers);
+    if (graph->random_count < draws) graph->random_count = draws;
+    return out->node != NULL;
+}
+
+static int argument_count(const Syntax *call) {
+    int count = 0;
+    for (const Syntax *s = call->child; s; s = s->next) count++;
+    return count;
+}
+
+static bool evaluate_count(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    Term x, dims;
+    if (argument_count(call) != 2) return refuse(evaluator, call, "count takes a tensor and dims");
+    if (!evaluate(evaluator, call->child, &x)) return false;
+    if (!evaluate_as(evaluator, call->child->next, PARAM_DIMS, &dims)) return false;
+    if (x.kind != TERM_NODE || dims.kind != TERM_DIMS)
+        return refuse(evaluator, call, "count takes a tensor and dims");
+    int64_t count = 1;
+    if (dims.dims.count <= 0) count = node_numel(x.node);
+    for (int i = 0; i < dims.dims.count; i++) {
+        int64_t dim = dims.dims.at[i], rank = x.node->rank;
+        if (dim < 0) dim += rank;
+        if (dim < 0 || dim >= (rank ? rank : 1))
+            return refuse(evaluator, call, "count: there is no dimension %lld",
+                          (long long)dims.dims.at[i]);
+        if (rank) count *= x.node->size[dim];
+    }
+    *out = (Term){.kind = TERM_INT, .number.i = count};
+    return true;
+}
+
+static bool evaluate_choose(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    Term flag;
+    if (argument_count(call) != 3) return refuse(evaluator, call, "choose takes a flag and two values");
+    if (!evaluate(evaluator, call->child, &flag)) return false;
+    if (flag.kind != TERM_BOOL && flag.kind != TERM_INT)
+        return refuse(evaluator, call, "choose: the flag must be true or false");
+    const Syntax *yes = call->child->next;
+    return evaluate(evaluator, flag.number.i ? yes : yes->next, out);
+}
+
+static bool evaluate_constant(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    Term value, dtype;
+    if (argument_count(call) != 2) return refuse(evaluator, call, "constant takes a number and a dtype");
+    if (!evaluate(evaluator, call->child, &value)) return false;
+    if (!evaluate_as(evaluator, call->child->next, PARAM_DTYPE, &dtype)) return false;
+    if (!term_is_number(&value) || dtype.kind != TERM_DTYPE)
+        return refuse(evaluator, call, "constant takes a number and a dtype");
+    Node *node = term_node(evaluator->graph, &value);
+    *out = (Term){.kind = TERM_NODE,
+                  .node = node_convert(evaluator->graph, node, (cb_dtype)dtype.number.i)};
+    return true;
+}
+
+static bool evaluate_call(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    static const struct {
+        const char *name;
+        bool (*function)(const Evaluator *, const Syntax *, Term *);
+    } special[] = {{"count", evaluate_count},
+                   {"choose", evaluate_choose},
+                   {"constant", evaluate_constant}};
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        if (word_is(call->name, special[i].name)) return special[i].function(evaluator, call, out);
+    if (call->op == OP_none || call->op == OP_input)
+        return refuse(evaluator, call, "there is no op '%.*s'", call->name.length, call->name.text);
+    return evaluate_op(evaluator, call, out);
+}
+
+bool evaluate(const Evaluator *evaluator, const Syntax *syntax, Term *out) {
+    switch (syntax->kind) {
+    case SYNTAX_INT:
+        *out = (Term){.kind = TERM_INT, .number = syntax->value};
+        return true;
+    case SYNTAX_FLOAT:
+        *out = (Term){.kind = TERM_FLOAT, .number = syntax->value};
+        return true;
+    case SYNTAX_BOOL:
+        *out = (Term){.kind = TERM_BOOL, .number = syntax->value};
+        return true;
+    case SYNTAX_LIST:
+        return evaluate_list(evaluator, syntax, out);
+    case SYNTAX_CALL:
+        return evaluate_call(evaluator, syntax, out);
+    default:
+        if (evaluator->lookup(evaluator, syntax->name, out)) return true;
+        if (word_is(syntax->name, "none")) {
+            *out = (Term){.kind = TERM_NONE};
+            return true;
+        }
+        return refuse(evaluator, syntax, "'%.*s' is not defined", syntax->name.length,
+                      syntax->name.text);
+    }
+}

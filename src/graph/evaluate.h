@@ -1,0 +1,37 @@
+/* Syntax trees -> nodes and attribute values.
+ *
+ * A term is a node, a plain number (weak in promotion), a dtype, a list of dims, or nothing (an absent optional
+ * input). Arithmetic among numbers gives a number, exactly as in the language that calls us. */
+#ifndef CARBIDE_GRAPH_EVALUATE_H
+#define CARBIDE_GRAPH_EVALUATE_H
+
+#include "graph/graph.h"
+#include "graph/syntax.h"
+
+typedef enum TermKind {
+    TERM_NONE, TERM_NODE, TERM_INT, TERM_FLOAT, TERM_BOOL, TERM_DTYPE, TERM_DIMS
+} TermKind;
+
+typedef struct Term {
+    TermKind kind;
+    Node *node;
+    Scalar number;   /* TERM_INT, TERM_FLOAT, TERM_BOOL; TERM_DTYPE in .i */
+    cb_dim_list dims;
+} Term;
+
+typedef struct Evaluator Evaluator;
+struct Evaluator {
+    Graph *graph;
+    bool (*lookup)(const Evaluator *evaluator, Word name, Term *out);
+    void *user;
+    bool formula; /* maximum(x, -inf) and minimum(x, inf) are x, so that an integer x stays one */
+    const char *text; /* for positions in errors; NULL: none are given */
+};
+
+/* False with an error. */
+bool evaluate(const Evaluator *evaluator, const Syntax *syntax, Term *out);
+/* The node of a term; a number becomes a constant of its own kind: i64, f64 or bool. NULL for others. */
+Node *term_node(Graph *graph, const Term *term);
+bool term_is_number(const Term *term);
+
+#endif

@@ -1,0 +1,250 @@
+/* Expansions of the composites that are no formulas: what needs sizes, a loop or an optional input.
+ *
+ *     linear(x, weight, bias)  ->  add(matmul(x, permute(weight, [1, 0])), bias)
+ *     argmax(x, dim=1)         ->  amin(where(x == amax(x, 1, true), position, n), 1)
+ *
+ * In: the inputs and attributes of a call, both checked no further than their number. Out: a node, or NULL
+ * with an error. This file has reductions, norms and the small builders; expand_shape.c has creation and
+ * rearrangement, expand_loss.c the losses. */
+#include "graph/call.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- builders ----------------------------------------------------------------------------- */
+
+Node *call1(Graph *graph, Op op, Node *x) { return graph_op(graph, op, &x, 1, NULL, NULL); }
+
+Node *call2(Graph *graph, Op op, Node *x, Node *y) {
+    return graph_op(graph, op, (Node *[]){x, y}, 2, NULL, NULL);
+}
+
+Node *call3(Graph *graph, Op op, Node *x, Node *y, Node *z) {
+    return graph_op(graph, op, (Node *[]){x, y, z}, 3, NULL, NULL);
+}
+
+Node *call_number(Graph *graph, Op op, Node *x, double number) {
+    bool integral = fabs(number) < 0x1p53 && number == floor(number);
+    Node *constant = integral ? graph_constant(graph, CB_I64, (Scalar){.i = (int64_t)number})
+                              : graph_constant(graph, CB_F64, (Scalar){.f = number});
+    return graph_op(graph, op, (Node *[]){x, constant}, 2, NULL, (bool[]){false, true});
+}
+
+_Static_assert(ATTR_sum_dim == ATTR_mean_dim && ATTR_sum_keepdim == ATTR_mean_keepdim,
+               "mean is called like a reduction");
+
+Node *call_reduce(Graph *graph, Op op, Node *x, cb_dim_list dims, bool keepdim) {
+    Attrs attrs = attrs_default(op);
+    attr_set_dims(&attrs, ATTR_sum_dim, dims);
+    attrs.word[ATTR_sum_keepdim] = keepdim;
+    return graph_op(graph, op, &x, 1, &attrs, NULL);
+}
+
+Node *call_slice(Graph *graph, Node *x, int dim, int64_t start, int64_t end) {
+    Attrs attrs = attrs_default(OP_slice);
+    attrs.word[ATTR_slice_dim] = dim;
+    attrs.word[ATTR_slice_start] = start;
+    attrs.word[ATTR_slice_end] = end;
+    return graph_op(graph, OP_slice, &x, 1, &attrs, NULL);
+}
+
+Node *call_arange(Graph *graph, int64_t count, cb_dtype dtype) {
+    Attrs attrs = attrs_default(OP_arange);
+    attrs.word[ATTR_arange_end] = count;
+    attrs.word[ATTR_arange_dtype] = dtype;
+    return graph_op(graph, OP_arange, NULL, 0, &attrs, NULL);
+}
+
+static cb_dim_list dims_of(int rank, const int64_t *size) {
+    cb_dim_list dims = {rank, {0}};
+    if (rank) memcpy(dims.at, size, sizeof *size * (size_t)rank);
+    return dims;
+}
+
+Node *call_full(Graph *graph, int rank, const int64_t *size, double value, cb_dtype dtype) {
+    Attrs attrs = attrs_default(OP_full);
+    attr_set_dims(&attrs, ATTR_full_sizes, dims_of(rank, size));
+    attr_set_float(&attrs, ATTR_full_value, value);
+    attrs.word[ATTR_full_dtype] = dtype;
+    return graph_op(graph, OP_full, NULL, 0, &attrs, NULL);
+}
+
+Node *call_constant(Graph *graph, cb_dtype dtype, double value) {
+    return graph_constant(graph, dtype, scalar_convert((Scalar){.f = value}, CB_F64, dtype));
+}
+
+_Static_assert(ATTR_rand_sizes == ATTR_randn_sizes && ATTR_rand_dtype == ATTR_randn_dtype,
+               "rand and randn are called alike");
+
+Node *call_random(Graph *graph, Op op, const Node *like, cb_dtype dtype, int64_t draw) {
+    Attrs attrs = attrs_default(op);
+    attr_set_dims(&attrs, ATTR_rand_sizes, dims_of(like->rank, like->size));
+    attrs.word[ATTR_rand_dtype] = dtype;
+    Inferred inferred;
+    if (!op_infer(op, NULL, 0, &attrs, &inferred)) return NULL;
+    attrs.word[op_info(op)->word_count] = draw;
+    return graph_intern(graph, op, &inferred.result, NULL, 0, &attrs);
+}
+
+cb_dim_list dims_one(int64_t dim) { return (cb_dim_list){1, {dim}}; }
+
+int checked_dim(Op op, int64_t dim, int rank) {
+    if (dim >= -rank && dim < rank) return (int)(dim < 0 ? dim + rank : dim);
+    fail(CB_ERR_INDEX, "%s: dim %lld is outside of a tensor of %d dimensions", op_info(op)->name,
+         (long long)dim, rank);
+    return -1;
+}
+
+/* ---- reductions --------------------------------------------------------------------------- */
+
+/* The first position of the extreme value; NaN counts as extreme. Without a dim, of all elements. */
+static Node *argument_extreme(Graph *graph, Op op, Node *x, cb_dim_list dims, bool keepdim) {
+    Op extreme = op == OP_argmax ? OP_amax : OP_amin;
+    bool all = dims.count < 0;
+    int rank = x->rank;
+    if (!all && dims.count != 1) {
+        fail(CB_ERR_ARGUMENT, "%s: takes one dim or all", op_info(op)->name);
+        return NULL;
+    }
+    if (all || rank == 0) {
+        int64_t numel = node_numel(x), ones[CB_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+        if (!all && dims.at[0] != 0 && dims.at[0] != -1) return checked_dim(op, dims.at[0], 1), NULL;
+        Node *flat = node_reshape(graph, x, 1, &numel);
+        Node *found = argument_extreme(graph, op, flat, dims_one(0), false);
+        return found && keepdim ? node_reshape(graph, found, rank, ones) : found;
+    }
+    int dim = checked_dim(op, dims.at[0], rank);
+    if (dim < 0) return NULL;
+    int64_t count = x->size[dim], along[CB_MAX_RANK];
+    for (int i = 0; i < rank - dim; i++) along[i] = i ? 1 : count;
+    Node *most = call_reduce(graph, extreme, x, dims_one(dim), true);
+    if (!most) return NULL;
+    Node *position = node_reshape(graph, call_arange(graph, count, CB_I64), rank - dim, along);
+    Node *found = call2(graph, OP_eq, x, most);
+    if (dtype_is_float((cb_dtype)x->dtype))
+        found = call2(graph, OP_logical_or, found, call1(graph, OP_isnan, x));
+    Node *none = graph_constant(graph, CB_I64, (Scalar){.i = count});
+    Node *candidates = call3(graph, OP_where, found, position, none);
+    return call_reduce(graph, OP_amin, candidates, dims_one(dim), keepdim);
+}
+
+/* max + log(sum(exp(x - max))), where an infinite maximum counts as 0: it shows in the sum anyway. */
+static Node *logsumexp(Graph *graph, Node *x, cb_dim_list dims, bool keepdim) {
+    Node *most = call_reduce(graph, OP_amax, x, dims, true);
+    if (!most) return NULL;
+    if (dtype_is_float((cb_dtype)x->dtype))
+        most = call3(graph, OP_where, call1(graph, OP_isinf, most),
+                     call_constant(graph, (cb_dtype)x->dtype, 0), most);
+    Node *exponentials = call1(graph, OP_exp, call2(graph, OP_sub, x, most));
+    Node *sum = call_reduce(graph, OP_sum, exponentials, dims, keepdim);
+    if (!sum) return NULL;
+    Node *shift = node_reshape(graph, most, sum->rank, sum->size);
+    return call2(graph, OP_add, call1(graph, OP_log, sum), shift);
+}
+
+/* ---- layers ------------------------------------------------------------------------------- */
+
+static Node *linear(Graph *graph, Node *x, Node *weight, Node *bias) {
+    if (weight->rank > 2) {
+        fail(CB_ERR_SHAPE, "linear: the weight has %d dimensions, more than 2", weight->rank);
+        return NULL;
+    }
+    Node *product = call2(graph, OP_matmul, x, call1(graph, OP_t, weight));
+    return bias ? call2(graph, OP_add, product, bias) : product;
+}
+
+/* The trailing dims that a norm runs over; false with an error when x does not end with them. */
+static bool norm_dims(Op op, const Node *x, cb_dim_list normalized, cb_dim_list *dims) {
+    int first = x->rank - normalized.count;
+    bool fits = normalized.count > 0 && first >= 0;
+    for (int i = 0; fits && i < normalized.count; i++)
+        fits = x->size[first + i] == normalized.at[i];
+    *dims = (cb_dim_list){normalized.count, {0}};
+    for (int i = 0; i < normalized.count && fits; i++) dims->at[i] = first + i;
+    Meta meta = node_meta(x);
+    char text[128];
+    meta_format(&meta, text, sizeof text);
+    if (!fits)
+        fail(CB_ERR_SHAPE, "%s: the normalized sizes are not the last ones of %s", op_info(op)->name,
+             text);
+    return fits;
+}
+
+/* Half precision is normalized in f32 and rounded once, at the end. */
+static Node *widen(Graph *graph, Node *x) {
+    bool half = x->dtype == CB_F16 || x->dtype == CB_BF16;
+    return half ? node_convert(graph, x, CB_F32) : x;
+}
+
+static Node *finish_norm(Graph *graph, Node *y, const Node *x, Node *weight, Node *bias) {
+    if (weight) y = call2(graph, OP_mul, y, weight);
+    if (bias) y = call2(graph, OP_add, y, bias);
+    if (!y || !dtype_is_float((cb_dtype)x->dtype)) return y;
+    return node_convert(graph, y, (cb_dtype)x->dtype);
+}
+
+static Node *layer_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
+    cb_dim_list dims;
+    if (!norm_dims(OP_layer_norm, input[0], attr_dims(attrs, ATTR_layer_norm_normalized), &dims))
+        return NULL;
+    Node *x = widen(graph, input[0]);
+    Node *centred = call2(graph, OP_sub, x, call_reduce(graph, OP_mean, x, dims, true));
+    Node *variance = call_reduce(graph, OP_mean, call1(graph, OP_square, centred), dims, true);
+    double eps = attr_float(attrs, ATTR_layer_norm_eps);
+    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, variance, eps));
+    return finish_norm(graph, call2(graph, OP_mul, centred, scale), input[0], input[1], input[2]);
+}
+
+static Node *rms_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
+    cb_dim_list dims;
+    if (!norm_dims(OP_rms_norm, input[0], attr_dims(attrs, ATTR_rms_norm_normalized), &dims))
+        return NULL;
+    Node *x = widen(graph, input[0]);
+    Node *power = call_reduce(graph, OP_mean, call1(graph, OP_square, x), dims, true);
+    double eps = attr_float(attrs, ATTR_rms_norm_eps);
+    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, power, eps));
+    return finish_norm(graph, call2(graph, OP_mul, x, scale), input[0], input[1], NULL);
+}
+
+/* In training, elements survive with probability 1 - p and are scaled to keep the mean. */
+static Node *dropout(Graph *graph, Node *x, const Attrs *attrs) {
+    double p = attr_float(attrs, ATTR_dropout_p);
+    if (!(p >= 0 && p <= 1)) {
+        fail(CB_ERR_ARGUMENT, "dropout: the probability %g is outside of 0..1", p);
+        return NULL;
+    }
+    if (!attrs->word[ATTR_dropout_training] || p == 0) return x;
+    cb_dtype dtype = (cb_dtype)x->dtype;
+    Node *zero = call_constant(graph, dtype, 0);
+    if (p == 1) return node_expand_to(graph, zero, x->rank, x->size);
+    int64_t draw = attrs->word[op_info(OP_dropout)->word_count];
+    Node *keep = call_number(graph, OP_ge, call_random(graph, OP_rand, x, CB_F32, draw), p);
+    return call3(graph, OP_where, keep, call_number(graph, OP_mul, x, 1 / (1 - p)), zero);
+}
+
+/* ---- entry -------------------------------------------------------------------------------- */
+
+Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+    switch (op) {
+    case OP_argmax:
+    case OP_argmin: /* the schemas are equal */
+        return argument_extreme(graph, op, input[0], attr_dims(attrs, ATTR_argmax_dim),
+                                attrs->word[ATTR_argmax_keepdim]);
+    case OP_logsumexp:
+        return logsumexp(graph, input[0], attr_dims(attrs, ATTR_logsumexp_dim),
+                         attrs->word[ATTR_logsumexp_keepdim]);
+    case OP_linear:
+        return linear(graph, input[0], input[1], input[2]);
+    case OP_layer_norm:
+        return layer_norm(graph, input, attrs);
+    case OP_rms_norm:
+        return rms_norm(graph, input, attrs);
+    case OP_dropout:
+        return dropout(graph, input[0], attrs);
+    case OP_nll_loss:
+    case OP_cross_entropy:
+        return expand_loss(graph, op, input, attrs);
+    default:
+        return expand_shape(graph, op, input, attrs);
+    }
+}

@@ -1,0 +1,119 @@
+/* Formulas: composites as text of the op table, parsed once per process.
+ *
+ *     softmax  "e = exp(x - amax(x, dim, true)); e / sum(e, dim, true)"
+ *
+ * In: the inputs and attributes of a call. Out: the node of the last statement, built through graph_op. Names are
+ * the op's parameters and earlier statements. A float attribute with an integral value counts as an
+ * integer, so that clamp(x, 0, 6) of an integer tensor stays an integer. */
+#include "graph/evaluate.h"
+#include "graph/node.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+enum { POOL_SIZE = 4096, MAX_STATEMENTS = 4 };
+
+static Syntax pool[POOL_SIZE];      /* constant after parse_all */
+static const Syntax *parsed[OP_COUNT]; /* first statement; the others follow by next */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static Syntax *parse_statement(Reader *reader) {
+    Word name = {NULL, 0};
+    const char *start = reader->at;
+    bool named = read_name(reader, &name) && !read_token(reader, "==") && read_token(reader, "=");
+    if (!named) reader->at = start;
+    Syntax *value = read_expression(reader);
+    if (value) value->keyword = named ? name : (Word){NULL, 0};
+    return value;
+}
+
+static void parse_all(void) {
+    int used = 0;
+    for (int op = 0; op < OP_COUNT; op++) {
+        const char *text = op_info((Op)op)->formula;
+        if (!text) continue;
+        Reader reader = {.text = text, .at = text, .pool = pool, .used = used, .capacity = POOL_SIZE};
+        const Syntax **tail = &parsed[op];
+        Syntax *statement;
+        do {
+            statement = parse_statement(&reader);
+            check(statement, "formula of %s: %s at '%s'", op_info((Op)op)->name, reader.error,
+                  reader.error_at);
+            *tail = statement;
+            tail = (const Syntax **)&statement->next;
+        } while (read_token(&reader, ";"));
+        check(read_at_end(&reader), "formula of %s: what is '%s'?", op_info((Op)op)->name, reader.at);
+        used = reader.used;
+    }
+}
+
+typedef struct Scope {
+    const OpInfo *info;
+    Node *const *input;
+    const Attrs *attrs;
+    Word name[MAX_STATEMENTS];
+    Term value[MAX_STATEMENTS];
+    int statements;
+} Scope;
+
+static Term float_term(double value) {
+    bool integral = fabs(value) < 0x1p53 && value == floor(value) && !(value == 0 && signbit(value));
+    if (integral) return (Term){.kind = TERM_INT, .number.i = (int64_t)value};
+    return (Term){.kind = TERM_FLOAT, .number.f = value};
+}
+
+static Term attribute_term(const Param *param, const Attrs *attrs) {
+    Term term = {.kind = TERM_INT, .number.i = attrs->word[param->word]};
+    switch (param->type) {
+    case PARAM_FLOAT:
+        return float_term(attr_float(attrs, param->word));
+    case PARAM_BOOL:
+        term.kind = TERM_BOOL;
+        return term;
+    case PARAM_DTYPE:
+        term.kind = TERM_DTYPE;
+        return term;
+    case PARAM_DIMS:
+        return (Term){.kind = TERM_DIMS, .dims = attr_dims(attrs, param->word)};
+    default:
+        return term;
+    }
+}
+
+static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
+    const Scope *scope = evaluator->user;
+    for (int i = scope->statements - 1; i >= 0; i--)
+        if (scope->name[i].length == name.length && !strncmp(scope->name[i].text, name.text, (size_t)name.length)) {
+            *out = scope->value[i];
+            return true;
+        }
+    int input = 0;
+    for (int i = 0; i < scope->info->param_count; i++) {
+        const Param *param = &scope->info->param[i];
+        bool is_input = param->word < 0;
+        if (word_is(name, param->name)) {
+            *out = is_input ? (Term){.kind = TERM_NODE, .node = scope->input[input]}
+                            : attribute_term(param, scope->attrs);
+            if (is_input && !out->node) out->kind = TERM_NONE;
+            return true;
+        }
+        input += is_input;
+    }
+    return false;
+}
+
+Node *formula_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+    pthread_once(&once, parse_all);
+    Scope scope = {.info = op_info(op), .input = input, .attrs = attrs};
+    Evaluator evaluator = {.graph = graph, .lookup = lookup, .user = &scope, .formula = true};
+    Term term = {.kind = TERM_NONE};
+    for (const Syntax *statement = parsed[op]; statement; statement = statement->next) {
+        if (!evaluate(&evaluator, statement, &term)) return NULL;
+        if (!statement->next) break;
+        check(scope.statements < MAX_STATEMENTS, "formula of %s is too long", scope.info->name);
+        scope.name[scope.statements] = statement->keyword;
+        scope.value[scope.statements++] = term;
+    }
+    return term_node(graph, &term);
+}

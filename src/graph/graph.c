@@ -1,0 +1,192 @@
+/* Nodes and the intern table: same op, inputs and attributes give the same pointer.
+ *
+ * In: calls whose inputs are converted, whose attributes are canonical and whose meta is known.
+ * Out: a node of the graph's arena. Invariants: an input has a smaller id than its users; of a commuting
+ * pair a constant stands second, and mul(a, b) and mul(b, a) are one node, in the order first written;
+ * NaN constants have one bit pattern.
+ *
+ *     graph_intern(g, OP_add, f32[3], {x, y}) == graph_intern(g, OP_add, f32[3], {y, x}) */
+#include "graph/node.h"
+
+#include <math.h>
+#include <string.h>
+
+Graph *graph_new(Arena *arena) {
+    Graph *graph = arena_zalloc(arena, sizeof *graph);
+    graph->arena = arena;
+    graph->table = map_new(arena);
+    return graph;
+}
+
+bool op_may_draw(Op op) {
+    return op_info(op)->kind == KIND_RANDOM || op == OP_rand_like || op == OP_randn_like ||
+           op == OP_dropout;
+}
+
+bool op_draws(Op op, const Attrs *attrs) {
+    if (op != OP_dropout) return op_may_draw(op);
+    double p = attr_float(attrs, ATTR_dropout_p);
+    return attrs->word[ATTR_dropout_training] && p > 0 && p < 1;
+}
+
+int op_attr_words(Op op) {
+    if (op == OP_input || op == OP_constant) return 1;
+    return op_info(op)->word_count + op_may_draw(op);
+}
+
+/* ---- interning ---------------------------------------------------------------------------- */
+
+typedef struct Key {
+    Op op;
+    int dtype, input_count, words;
+    Node *const *input;
+    const Attrs *attrs;
+    bool commutes;
+} Key;
+
+static uint64_t input_hash(const Key *key, int i) {
+    return key->input[i] ? key->input[i]->id + 1u : 0u;
+}
+
+static uint64_t hash_key(const Key *key) {
+    uint64_t part[NODE_MAX_INPUTS + 1];
+    part[0] = (uint64_t)key->op << 8 | (uint8_t)key->dtype;
+    for (int i = 0; i < key->input_count; i++) part[i + 1] = input_hash(key, i);
+    if (key->commutes && part[1] > part[2]) {
+        uint64_t swapped = part[1];
+        part[1] = part[2];
+        part[2] = swapped;
+    }
+    uint64_t hash = hash_bytes(part, sizeof *part * (size_t)(key->input_count + 1), 0);
+    if (key->words) hash = hash_bytes(key->attrs->word, 8 * (size_t)key->words, hash);
+    return hash;
+}
+
+static bool same_inputs(const Key *key, const Node *node) {
+    bool straight = true;
+    for (int i = 0; i < key->input_count; i++) straight &= node->input[i] == key->input[i];
+    if (straight || !key->commutes) return straight;
+    return node->input[0] == key->input[1] && node->input[1] == key->input[0];
+}
+
+static Node *find(const Graph *graph, const Key *key, uint64_t hash) {
+    for (MapEntry *e = map_first(&graph->table, hash); e; e = map_next(e)) {
+        Node *node = e->value;
+        if (node->op != key->op || node->dtype != key->dtype) continue;
+        if (node->input_count != key->input_count || !same_inputs(key, node)) continue;
+        if (key->words && memcmp(node->attrs->word, key->attrs->word, 8 * (size_t)key->words))
+            continue;
+        return node;
+    }
+    return NULL;
+}
+
+/* Sizes are shared with the first input where they are equal, as in chains of pointwise ops. */
+static const int64_t *copy_sizes(Graph *graph, const Meta *meta, Node *const *input, int count) {
+    if (!meta->rank) return NULL;
+    size_t bytes = sizeof(int64_t) * meta->rank;
+    const Node *first = count ? input[0] : NULL;
+    if (first && first->rank == meta->rank && !memcmp(first->size, meta->size, bytes))
+        return first->size;
+    return memcpy(arena_alloc(graph->arena, bytes), meta->size, bytes);
+}
+
+/* The whole struct, so that *node->attrs may be copied; unused words are zero. */
+static const Attrs *copy_attrs(Graph *graph, const Attrs *attrs, int words) {
+    if (!words) return NULL;
+    Attrs *copy = arena_zalloc(graph->arena, sizeof *copy);
+    memcpy(copy->word, attrs->word, 8 * (size_t)words);
+    return copy;
+}
+
+static bool commutes(Op op, int input_count) {
+    return input_count == 2 && (op_info(op)->flags & COMMUTES);
+}
+
+Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int input_count,
+                  const Attrs *attrs, Node *expansion) {
+    Key key = {op,    meta->dtype, input_count, op_attr_words(op),
+               input, attrs,       commutes(op, input_count)};
+    check(input_count <= NODE_MAX_INPUTS, "%s: %d inputs", op_info(op)->name, input_count);
+    Node *swapped[2];
+    if (key.commutes && input[0]->op == OP_constant && input[1]->op != OP_constant) {
+        swapped[0] = input[1];
+        swapped[1] = input[0];
+        key.input = swapped;
+    }
+    uint64_t hash = hash_key(&key);
+    Node *node = find(graph, &key, hash);
+    if (node) return node;
+    node = arena_alloc(graph->arena, sizeof *node + sizeof(Node *) * (size_t)input_count);
+    *node = (Node){.op = (uint16_t)op,
+                   .dtype = meta->dtype,
+                   .rank = meta->rank,
+                   .input_count = (uint8_t)input_count,
+                   .id = (uint32_t)length(graph->node),
+                   .hash = hash,
+                   .size = copy_sizes(graph, meta, key.input, input_count),
+                   .attrs = copy_attrs(graph, attrs, key.words),
+                   .expansion = expansion,
+                   .site = graph->site};
+    for (int i = 0; i < input_count; i++) node->input[i] = key.input[i];
+    push(graph->arena, graph->node, node);
+    map_put(&graph->table, hash, node);
+    return node;
+}
+
+Node *node_lookup(const Graph *graph, const Node *node) {
+    Op op = (Op)node->op;
+    Key key = {op,          node->dtype, node->input_count,
+               op_attr_words(op), node->input, node->attrs,
+               commutes(op, node->input_count)};
+    return find(graph, &key, hash_key(&key));
+}
+
+Node *graph_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int input_count,
+                   const Attrs *attrs) {
+    check(op_info(op)->kind != KIND_COMPOSITE, "%s needs its expansion", op_info(op)->name);
+    return node_intern(graph, op, meta, input, input_count, attrs, NULL);
+}
+
+/* ---- leaves ------------------------------------------------------------------------------- */
+
+Node *graph_input(Graph *graph, const Meta *meta) {
+    Attrs attrs = {{length(graph->input)}};
+    Node *node = graph_intern(graph, OP_input, meta, NULL, 0, &attrs);
+    push(graph->arena, graph->input, node);
+    return node;
+}
+
+Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value) {
+    bool is_float = dtype_is_float(dtype);
+    value = scalar_convert(value, is_float ? CB_F64 : CB_I64, dtype);
+    if (is_float && value.f != value.f) value.f = (double)NAN;
+    Meta meta = {.dtype = (int8_t)dtype};
+    Attrs attrs = {{value.i}};
+    return graph_intern(graph, OP_constant, &meta, NULL, 0, &attrs);
+}
+
+Scalar node_constant(const Node *node) { return (Scalar){.i = node->attrs->word[0]}; }
+
+bool node_is_number(const Node *node, double value) {
+    if (node->op != OP_constant) return false;
+    Scalar scalar = node_constant(node);
+    return dtype_is_float((cb_dtype)node->dtype) ? scalar.f == value : (double)scalar.i == value;
+}
+
+Meta node_meta(const Node *node) {
+    Meta meta = {.dtype = node->dtype, .rank = node->rank};
+    if (node->rank) memcpy(meta.size, node->size, sizeof(int64_t) * node->rank);
+    return meta;
+}
+
+int64_t node_numel(const Node *node) {
+    int64_t numel = 1;
+    for (int i = 0; i < node->rank; i++) numel *= node->size[i];
+    return numel;
+}
+
+bool node_same_meta(const Node *a, const Node *b) {
+    if (a->dtype != b->dtype || a->rank != b->rank) return false;
+    return a->size == b->size || !memcmp(a->size, b->size, sizeof(int64_t) * a->rank);
+}

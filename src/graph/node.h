@@ -1,0 +1,32 @@
+/* What the files of this folder share about nodes, beyond graph.h. */
+#ifndef CARBIDE_GRAPH_NODE_H
+#define CARBIDE_GRAPH_NODE_H
+
+#include "graph/graph.h"
+
+enum { NODE_MAX_INPUTS = 4 };
+
+/* True for ops that may draw random numbers: the word behind their parameters holds the draw number. */
+bool op_may_draw(Op op);
+/* True when this call draws: dropout in eval does not. attrs may be NULL for ops without attributes. */
+bool op_draws(Op op, const Attrs *attrs);
+/* Words that tell nodes of an op apart: its parameters and its draw number. */
+int op_attr_words(Op op);
+
+/* Finds or makes the node. A composite comes with its expansion. */
+Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int input_count,
+                  const Attrs *attrs, Node *expansion);
+/* The node that interning the same call would find: itself, unless the table is broken. */
+Node *node_lookup(const Graph *graph, const Node *node);
+bool node_same_meta(const Node *a, const Node *b);
+
+Node *node_convert(Graph *graph, Node *node, cb_dtype dtype); /* constants in place, else OP_to */
+Node *node_expand_to(Graph *graph, Node *node, int rank, const int64_t *size);
+Node *node_reshape(Graph *graph, Node *node, int rank, const int64_t *size);
+/* A formula or a coded expansion; NULL with an error. */
+Node *composite_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+
+/* graph_order; through: a composite's only input is its expansion. */
+Node **graph_walk(Graph *graph, bool through);
+
+#endif

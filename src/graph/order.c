@@ -1,0 +1,129 @@
+/* Orders and whole-graph operations: what the outputs need, users, bottom-up rewriting, comparison.
+ *
+ * In: a graph. Out: vectors and arrays in its arena, in time linear in its nodes, with an explicit stack, so
+ * that a chain of any length is no problem.
+ *
+ *     return relu(add(x, w))    order: x, w, add, relu */
+#include "graph/node.h"
+
+#include <string.h>
+
+typedef struct Visit {
+    Node *node;
+    int next; /* input to look at */
+} Visit;
+
+static Node *child(const Node *node, int i, bool through) {
+    if (through && node->expansion) return i == 0 ? node->expansion : NULL;
+    return node->input[i];
+}
+
+static int child_count(const Node *node, bool through) {
+    return through && node->expansion ? 1 : node->input_count;
+}
+
+/* Inputs before users: the post-order of a depth-first walk from the root. */
+static void visit(Graph *graph, Node *root, bool through, bool *seen, Visit **stack,
+                  Node ***order) {
+    if (seen[root->id]) return;
+    seen[root->id] = true;
+    push(graph->arena, *stack, (Visit){root, 0});
+    while (length(*stack)) {
+        Visit *top = &(*stack)[length(*stack) - 1];
+        if (top->next == child_count(top->node, through)) {
+            push(graph->arena, *order, top->node);
+            (void)pop(*stack);
+            continue;
+        }
+        Node *input = child(top->node, top->next++, through);
+        if (!input || seen[input->id]) continue;
+        seen[input->id] = true;
+        push(graph->arena, *stack, (Visit){input, 0});
+    }
+}
+
+Node **graph_walk(Graph *graph, bool through) {
+    bool *seen = arena_new_array(graph->arena, bool, length(graph->node) + 1);
+    Visit *stack = NULL;
+    Node **order = NULL;
+    for (int i = 0; i < length(graph->input); i++)
+        visit(graph, graph->input[i], through, seen, &stack, &order);
+    for (int i = 0; i < length(graph->output); i++)
+        visit(graph, graph->output[i], through, seen, &stack, &order);
+    for (int i = 0; i < length(graph->mutation); i++)
+        visit(graph, graph->mutation[i].value, through, seen, &stack, &order);
+    return order;
+}
+
+Node **graph_order(Graph *graph) { return graph_walk(graph, false); }
+
+int *graph_users(Graph *graph, Node *const *order) {
+    int *users = arena_new_array(graph->arena, int, length(graph->node) + 1);
+    for (int i = 0; i < length(order); i++) {
+        const Node *node = order[i];
+        for (int k = 0; k < node->input_count; k++) {
+            bool repeated = !node->input[k];
+            for (int j = 0; j < k; j++) repeated |= node->input[j] == node->input[k];
+            if (!repeated) users[node->input[k]->id]++;
+        }
+    }
+    return users;
+}
+
+void graph_rewrite(Graph *graph, NodeReplace *replace, void *user) {
+    Site site = graph->site;
+    Node **order = graph_order(graph);
+    Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
+    for (int i = 0; i < length(order); i++) {
+        Node *node = order[i], *input[NODE_MAX_INPUTS];
+        graph->site = node->site;
+        for (int k = 0; k < node->input_count; k++)
+            input[k] = node->input[k] ? now[node->input[k]->id] : NULL;
+        Node *replaced = replace(graph, graph_with_inputs(graph, node, input), user);
+        check(node_same_meta(node, replaced), "a rewrite of %s changed its type",
+              op_info((Op)node->op)->name);
+        now[node->id] = replaced;
+    }
+    for (int i = 0; i < length(graph->output); i++)
+        graph->output[i] = now[graph->output[i]->id];
+    for (int i = 0; i < length(graph->mutation); i++)
+        graph->mutation[i].value = now[graph->mutation[i].value->id];
+    graph->site = site;
+}
+
+/* ---- comparison --------------------------------------------------------------------------- */
+
+static int *positions(Graph *graph, Node *const *order) {
+    int *position = arena_new_array(graph->arena, int, length(graph->node) + 1);
+    for (int i = 0; i < length(order); i++) position[order[i]->id] = i;
+    return position;
+}
+
+static bool same_node(const Node *a, const Node *b, const int *in_a, const int *in_b) {
+    if (a->op != b->op || !node_same_meta(a, b) || a->input_count != b->input_count) return false;
+    size_t bytes = sizeof(int64_t) * (size_t)op_attr_words((Op)a->op);
+    if (bytes && memcmp(a->attrs->word, b->attrs->word, bytes)) return false;
+    for (int i = 0; i < a->input_count; i++) {
+        if (!a->input[i] != !b->input[i]) return false;
+        if (a->input[i] && in_a[a->input[i]->id] != in_b[b->input[i]->id]) return false;
+    }
+    return true;
+}
+
+bool graph_equal(Graph *a, Graph *b) {
+    Node **order_a = graph_order(a), **order_b = graph_order(b);
+    int *in_a = positions(a, order_a), *in_b = positions(b, order_b);
+    if (length(order_a) != length(order_b) || length(a->input) != length(b->input) ||
+        length(a->output) != length(b->output) || length(a->mutation) != length(b->mutation) ||
+        a->random_count != b->random_count)
+        return false;
+    for (int i = 0; i < length(order_a); i++)
+        if (!same_node(order_a[i], order_b[i], in_a, in_b)) return false;
+    for (int i = 0; i < length(a->output); i++)
+        if (in_a[a->output[i]->id] != in_b[b->output[i]->id]) return false;
+    for (int i = 0; i < length(a->mutation); i++)
+        if (a->mutation[i].input != b->mutation[i].input ||
+            in_a[a->mutation[i].value->id] != in_b[b->mutation[i].value->id])
+            return false;
+    return true;
+}

@@ -1,0 +1,228 @@
+/* Graph text -> graph. The inverse of graph_print, and more lenient: values may be whole expressions.
+ *
+ *     graph(x: f32[128, 512], w: f32[512]) {   # comments run to the end of the line
+ *       y = exp(x) * 2 + w
+ *       draws 3                                # random draws taken, when the nodes do not show it
+ *       mutate x = y
+ *       return softmax(y, dim=1), w
+ *     }
+ *
+ * An error names line and column and what was expected there. */
+#include "graph/evaluate.h"
+#include "graph/node.h"
+
+#include <string.h>
+
+typedef struct Named {
+    Word name;
+    Term term;
+} Named;
+
+typedef struct Parser {
+    Graph *graph;
+    Reader reader;
+    Evaluator evaluator;
+    Map names;
+    const char *line_at; /* up to here, lines are counted */
+    int line;
+} Parser;
+
+enum { STATEMENT_POOL = 512 };
+
+static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
+    const Parser *parser = evaluator->user;
+    uint64_t hash = hash_bytes(name.text, (size_t)name.length, 0);
+    for (MapEntry *e = map_first(&parser->names, hash); e; e = map_next(e)) {
+        const Named *named = e->value;
+        if (named->name.length != name.length) continue;
+        if (memcmp(named->name.text, name.text, (size_t)name.length)) continue;
+        *out = named->term;
+        return true;
+    }
+    return false;
+}
+
+static bool define(Parser *parser, Word name, const Term *term) {
+    Term before;
+    if (lookup(&parser->evaluator, name, &before)) {
+        parser->reader.at = name.text;
+        reader_error(&parser->reader, "expected a new name");
+        return false;
+    }
+    Named *named = arena_alloc(parser->graph->arena, sizeof *named);
+    *named = (Named){name, *term};
+    map_put(&parser->names, hash_bytes(name.text, (size_t)name.length, 0), named);
+    return true;
+}
+
+/* Errors of inference come without a position: the site says the line. */
+static void set_site(Parser *parser) {
+    for (; parser->line_at < parser->reader.at; parser->line_at++)
+        parser->line += *parser->line_at == '\n';
+    cb_site("graph text", parser->line);
+    parser->graph->site = site_current();
+}
+
+static bool read_value(Parser *parser, Term *term) {
+    parser->reader.used = 0;
+    (void)read_at_end(&parser->reader); /* to the first token, for its line */
+    set_site(parser);
+    const Syntax *syntax = read_expression(&parser->reader);
+    return syntax && evaluate(&parser->evaluator, syntax, term);
+}
+
+static Node *read_node(Parser *parser) {
+    Term term;
+    if (!read_value(parser, &term)) return NULL;
+    Node *node = term_node(parser->graph, &term);
+    if (!node) reader_error(&parser->reader, "expected a tensor before this");
+    return node;
+}
+
+/* ---- header ------------------------------------------------------------------------------- */
+
+static bool read_dtype(Reader *reader, int8_t *dtype) {
+    Word name = {"", 0};
+    const char *start = reader->at;
+    if (read_name(reader, &name))
+        for (int i = 0; i < CB_DTYPE_COUNT; i++)
+            if (word_is(name, cb_dtype_name((cb_dtype)i))) {
+                *dtype = (int8_t)i;
+                return true;
+            }
+    reader->at = name.length ? name.text : start;
+    reader_error(reader, "expected a dtype");
+    return false;
+}
+
+static bool read_meta(Reader *reader, Meta *meta) {
+    *meta = (Meta){0};
+    if (!read_dtype(reader, &meta->dtype)) return false;
+    if (!read_token(reader, "[") || read_token(reader, "]")) return true;
+    for (;;) {
+        int64_t size;
+        if (meta->rank == CB_MAX_RANK) {
+            reader_error(reader, "expected at most %d dimensions", CB_MAX_RANK);
+            return false;
+        }
+        if (!read_int(reader, &size)) {
+            reader_error(reader, "expected a size");
+            return false;
+        }
+        meta->size[meta->rank++] = size;
+        if (read_token(reader, "]")) return true;
+        if (!read_expect(reader, ",")) return false;
+    }
+}
+
+static bool read_inputs(Parser *parser) {
+    Reader *reader = &parser->reader;
+    if (!read_expect(reader, "graph") || !read_expect(reader, "(")) return false;
+    if (read_token(reader, ")")) return true;
+    for (;;) {
+        Word name;
+        Meta meta;
+        if (!read_name(reader, &name)) {
+            reader_error(reader, "expected the name of an input");
+            return false;
+        }
+        if (!read_expect(reader, ":") || !read_meta(reader, &meta)) return false;
+        set_site(parser);
+        Term term = {.kind = TERM_NODE, .node = graph_input(parser->graph, &meta)};
+        if (!define(parser, name, &term)) return false;
+        if (read_token(reader, ")")) return true;
+        if (!read_expect(reader, ",")) return false;
+    }
+}
+
+/* ---- statements --------------------------------------------------------------------------- */
+
+static bool read_mutation(Parser *parser) {
+    Reader *reader = &parser->reader;
+    Word name;
+    Term target;
+    const char *start = reader->at;
+    if (!read_name(reader, &name) || !lookup(&parser->evaluator, name, &target) ||
+        target.kind != TERM_NODE || target.node->op != OP_input) {
+        reader->at = start + strspn(start, " \t\r\n");
+        reader_error(reader, "expected the name of an input");
+        return false;
+    }
+    if (!read_expect(reader, "=")) return false;
+    Node *value = read_node(parser);
+    if (!value) return false;
+    if (!node_same_meta(value, target.node)) {
+        fail(CB_ERR_GRAPH, "the value of a mutation differs in type from its input");
+        return false;
+    }
+    Mutation mutation = {(int)target.node->attrs->word[0], value};
+    push(parser->graph->arena, parser->graph->mutation, mutation);
+    return true;
+}
+
+static bool read_draws(Parser *parser) {
+    int64_t draws;
+    if (!read_int(&parser->reader, &draws) || draws < parser->graph->random_count ||
+        draws > INT32_MAX) {
+        reader_error(&parser->reader, "expected the number of draws");
+        return false;
+    }
+    parser->graph->random_count = (int)draws;
+    return true;
+}
+
+static bool read_outputs(Parser *parser) {
+    if (read_token(&parser->reader, "}")) return true;
+    do {
+        Node *node = read_node(parser);
+        if (!node) return false;
+        push(parser->graph->arena, parser->graph->output, node);
+    } while (read_token(&parser->reader, ","));
+    return read_expect(&parser->reader, "}");
+}
+
+static bool read_assignment(Parser *parser) {
+    Word name;
+    Term term;
+    if (!read_name(&parser->reader, &name)) {
+        reader_error(&parser->reader, "expected a statement");
+        return false;
+    }
+    return read_expect(&parser->reader, "=") && read_value(parser, &term) &&
+           define(parser, name, &term);
+}
+
+static bool read_graph(Parser *parser) {
+    Reader *reader = &parser->reader;
+    if (!read_inputs(parser) || !read_expect(reader, "{")) return false;
+    while (!read_token(reader, "return")) {
+        bool fine = read_token(reader, "mutate")  ? read_mutation(parser)
+                    : read_token(reader, "draws") ? read_draws(parser)
+                                                  : read_assignment(parser);
+        if (!fine) return false;
+        (void)read_token(reader, ";");
+    }
+    if (!read_outputs(parser)) return false;
+    if (read_at_end(reader)) return true;
+    reader_error(reader, "expected nothing after the graph");
+    return false;
+}
+
+Graph *graph_parse(Arena *arena, const char *text) {
+    Site caller = site_current();
+    Parser parser = {.graph = graph_new(arena), .names = map_new(arena), .line_at = text, .line = 1};
+    parser.reader = (Reader){.text = text,
+                             .at = text,
+                             .pool = arena_new_array(arena, Syntax, STATEMENT_POOL),
+                             .capacity = STATEMENT_POOL,
+                             .arena = arena};
+    parser.evaluator =
+        (Evaluator){.graph = parser.graph, .lookup = lookup, .user = &parser, .text = text};
+    bool read = read_graph(&parser);
+    if (!read && parser.reader.error_at) {
+        cb_site(NULL, 0);
+        reader_fail(&parser.reader);
+    }
+    cb_site(caller.file, caller.line);
+    return read ? parser.graph : NULL;
+}
