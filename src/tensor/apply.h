@@ -12,9 +12,12 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value);
 /* What stands in for eager while a thread records: capture (graph) or symbolic trace (FX). */
 typedef struct Tracer Tracer;
 struct Tracer {
-    Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count, const Attrs *attrs);
+    Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
+                     const Attrs *attrs);
     Tensor *(*assign)(Tracer *tracer, Tensor *target, const cb_operand *value);
-    bool (*materialize)(Tracer *tracer, Tensor *x); /* a value request; false with an error */
+    /* A value request; false with an error. Also asked for a tensor that has storage, since a recorded
+     * write may be due to it: true when nothing is. */
+    bool (*materialize)(Tracer *tracer, Tensor *x);
     void (*destroy_tensor)(Tracer *tracer, Tensor *x); /* may be NULL */
     uint64_t serial;
 };

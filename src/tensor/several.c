@@ -3,7 +3,7 @@
  * Each is a few op calls, so a tracer sees rows of the op table and nothing else. Tensors on the
  * way die before the function returns; on failure none is left over.
  *
- *     cb_cat({a, b, c, d}, 4, 0) -> concat(concat(a, b), concat(c, d)) */
+ *     traced, cb_cat({a, b, c, d}, 4, 0) -> concat(concat(a, b), concat(c, d)) */
 #include "tensor/apply.h"
 
 #include "base/memory.h"
@@ -113,16 +113,60 @@ cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **i
 
 /* ---- cat and stack --------------------------------------------------------------------------- */
 
-/* A balanced tree: every element moves log2(count) times at the most. */
-static Tensor *join(Tensor *const *x, int count, int dim) {
+/* For a tracer: a balanced tree, as deep as the logarithm of count. */
+static Tensor *join_tree(Tensor *const *x, int count, int dim) {
     if (count == 1) return x[0];
     int half = count / 2;
-    Tensor *a = join(x, half, dim);
-    Tensor *b = a ? join(x + half, count - half, dim) : NULL;
+    Tensor *a = join_tree(x, half, dim);
+    Tensor *b = a ? join_tree(x + half, count - half, dim) : NULL;
     Tensor *y = b ? concat(a, b, dim) : NULL;
     if (half > 1) tensor_destroy(a);
     if (count - half > 1) tensor_destroy(b);
     return y;
+}
+
+/* The meta of the joined tensor, by concat's own rule. */
+static bool joined_meta(Tensor *const *x, int count, int dim, Meta *joined) {
+    *joined = tensor_meta(x[0]);
+    for (int i = 1; i < count; i++) {
+        const Meta input[] = {*joined, tensor_meta(x[i])};
+        Attrs attrs = attrs_default(OP_concat);
+        attrs.word[ATTR_concat_dim] = dim;
+        Inferred inferred;
+        if (!op_infer(OP_concat, input, 2, &attrs, &inferred)) return false;
+        *joined = inferred.result;
+    }
+    return true;
+}
+
+/* Eagerly: every tensor is assigned to its part of the result, so each element moves once. */
+static Tensor *join_parts(Tensor *const *x, int count, int dim) {
+    Meta meta;
+    Tensor *y = joined_meta(x, count, dim, &meta) ? tensor_new(&meta) : NULL;
+    int64_t offset = 0;
+    for (int i = 0; y && i < count; i++) {
+        meta.size[dim] = x[i]->size[dim];
+        Tensor *part = tensor_view_of(y, &meta, y->stride, offset);
+        cb_operand value = cb_operand_tensor(x[i]);
+        bool written = part && apply_assign(part, &value);
+        tensor_destroy(part);
+        offset += x[i]->size[dim] * y->stride[dim];
+        if (written) continue;
+        tensor_destroy(y);
+        y = NULL;
+    }
+    return y;
+}
+
+static Tensor *clone(Tensor *x) {
+    Attrs attrs = attrs_default(OP_clone);
+    cb_operand input = cb_operand_tensor(x);
+    return apply(OP_clone, &input, 1, &attrs);
+}
+
+static Tensor *join(Tensor *const *x, int count, int dim) {
+    if (count == 1) return clone(x[0]);
+    return tracer_current() ? join_tree(x, count, dim) : join_parts(x, count, dim);
 }
 
 static bool check_list(const char *op, Tensor *const *x, int count) {
@@ -136,12 +180,6 @@ static bool check_list(const char *op, Tensor *const *x, int count) {
         return false;
     }
     return true;
-}
-
-static Tensor *clone(Tensor *x) {
-    Attrs attrs = attrs_default(OP_clone);
-    cb_operand input = cb_operand_tensor(x);
-    return apply(OP_clone, &input, 1, &attrs);
 }
 
 static Tensor **alloc_list(int count) {
@@ -160,8 +198,7 @@ cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim) {
         if (x[i]->rank != 1 || x[i]->size[0] != 0) used[kept++] = x[i];
     if (!kept) used[kept++] = x[0];
     int d = position("cat", used[0]->rank, dim);
-    Tensor *y = NULL;
-    if (d >= 0) y = kept == 1 ? clone(used[0]) : join(used, kept, d);
+    Tensor *y = d < 0 ? NULL : join(used, kept, d);
     memory_free(used);
     return y;
 }
@@ -195,8 +232,7 @@ cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim) {
         row[made] = apply(OP_unsqueeze, &input, 1, &attrs);
         if (!row[made]) break;
     }
-    Tensor *y = NULL;
-    if (made == count) y = count == 1 ? clone(row[0]) : join(row, count, d);
+    Tensor *y = made == count ? join(row, count, d) : NULL;
     for (int i = 0; i < made; i++) tensor_destroy(row[i]);
     memory_free(row);
     return y;

@@ -1,5 +1,5 @@
 /* Tensors: a strided view of a reference-counted storage, owned by a scope.
- * The thread's state (scope, tracer, free list) lives here; apply.h is the door of every op call. */
+ * The thread's state (scope, tracer, free list) is in thread.h; apply.h is the door of op calls. */
 #ifndef CARBIDE_TENSOR_TENSOR_H
 #define CARBIDE_TENSOR_TENSOR_H
 
@@ -9,8 +9,8 @@
 typedef struct cb_tensor Tensor;
 typedef struct Scope Scope;
 
-/* Bytes with a reference count. Freed blocks go back to the storage cache (tensor/storage.c), so that a
- * loop of ops does not fault in fresh pages at every step. Blocks are 64-byte aligned. */
+/* Bytes with a reference count. Freed blocks go back to the storage cache (tensor/storage.c), so
+ * that a loop of ops does not fault in fresh pages at every step. Blocks are 64-byte aligned. */
 typedef struct Storage {
     _Atomic int references;
     size_t bytes; /* capacity, a size class */
@@ -38,6 +38,7 @@ struct cb_tensor {
 
 Tensor *tensor_new(const Meta *meta);    /* contiguous, uninitialized, in the current scope */
 Tensor *tensor_shell(const Meta *meta);  /* without storage: for tracers */
+/* offset: of the first element, in elements from the start of the storage */
 Tensor *tensor_view_of(Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset);
 Meta tensor_meta(const Tensor *x);
 bool tensor_contiguous(const Tensor *x);
