@@ -15,8 +15,8 @@ struct Tracer {
     Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs);
     Tensor *(*assign)(Tracer *tracer, Tensor *target, const cb_operand *value);
-    /* A value request; false with an error. Also asked for a tensor that has storage, since a recorded
-     * write may be due to it: true when nothing is. */
+    /* A value request; false with an error. Also asked for a tensor that has storage, since a
+     * recorded write may be due to it: true when nothing is. */
     bool (*materialize)(Tracer *tracer, Tensor *x);
     void (*destroy_tensor)(Tracer *tracer, Tensor *x); /* may be NULL */
     uint64_t serial;
