@@ -142,18 +142,21 @@ static bool joined_meta(Tensor *const *x, int count, int dim, Meta *joined) {
 /* Eagerly: every tensor is assigned to its part of the result, so each element moves once. */
 static Tensor *join_parts(Tensor *const *x, int count, int dim) {
     Meta meta;
-    Tensor *y = joined_meta(x, count, dim, &meta) ? tensor_new(&meta) : NULL;
+    if (!joined_meta(x, count, dim, &meta)) return NULL;
+    Tensor *y = tensor_new(&meta);
+    if (!y) return NULL;
     int64_t offset = 0;
-    for (int i = 0; y && i < count; i++) {
+    for (int i = 0; i < count; i++) {
         meta.size[dim] = x[i]->size[dim];
         Tensor *part = tensor_view_of(y, &meta, y->stride, offset);
         cb_operand value = cb_operand_tensor(x[i]);
         bool written = part && apply_assign(part, &value);
         tensor_destroy(part);
+        if (!written) {
+            tensor_destroy(y);
+            return NULL;
+        }
         offset += x[i]->size[dim] * y->stride[dim];
-        if (written) continue;
-        tensor_destroy(y);
-        y = NULL;
     }
     return y;
 }
