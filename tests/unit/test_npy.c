@@ -1,4 +1,4 @@
-/* npy files: what NumPy writes loads, what is saved is what NumPy would write, a liar is refused. */
+/* npy files: what NumPy writes loads, what is saved NumPy would write, and a liar is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
