@@ -54,7 +54,8 @@ typedef struct Launch {
     int pass_count, reduce_count;
     struct { int8_t dtype; uint16_t op; int pass; } *reduce; /* owned, by slot: how chunks combine */
 } Launch;
-bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function /* NULL: the VM */);
+/* function NULL: the VM, in f64 when oracle is set. false: out of memory, nothing to free. */
+bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function, bool oracle);
 void launch_free(Launch *launch);
 bool launch_run(const Launch *launch, void *const *buffer); /* spreads over threads; false: no memory */
 

@@ -1,0 +1,216 @@
+/* Plan -> executable: kernels made runnable, buffers resolved to plan values, mutations judged.
+ *
+ * A mutated input may take its new value while the run goes on (in_place) when nothing can fail from the step
+ * on that writes the value, and nobody reads the input's old elements any more, but for that step
+ * itself at the very element that it writes. Otherwise the value is computed aside and copied at the end.
+ *
+ *     w <- w - g * 0.1: one kernel that loads w[a0] and stores value[a0]: in place */
+#include "run/executable.h"
+#include "base/memory.h"
+
+enum { BLOCK_ALIGNMENT = 64 };
+
+/* ---- which values a step reads and writes ---- */
+
+static bool kernel_reads(const Kernel *kernel, int value) {
+    for (int i = 0; i < length(kernel->buffer); i++)
+        if (kernel->buffer[i].value == value && kernel->buffer[i].role != BUFFER_OUT) return true;
+    return false;
+}
+
+static bool kernel_writes(const Kernel *kernel, int value) {
+    for (int i = 0; i < length(kernel->buffer); i++)
+        if (kernel->buffer[i].value == value && kernel->buffer[i].role != BUFFER_IN) return true;
+    return false;
+}
+
+static bool step_reads(const Plan *plan, const Step *step, int value) {
+    const MatmulStep *m = &step->matmul;
+    switch (step->kind) {
+    case STEP_KERNEL:
+        return kernel_reads(plan->kernel[step->kernel], value);
+    case STEP_OPAQUE:
+        return step->opaque.in == value;
+    case STEP_CHECK:
+        return step->check.value == value;
+    case STEP_MATMUL:
+        return m->a == value || m->b == value ||
+               (m->epilogue >= 0 && kernel_reads(plan->kernel[m->epilogue], value));
+    }
+    return true;
+}
+
+static bool step_writes(const Plan *plan, const Step *step, int value) {
+    const MatmulStep *m = &step->matmul;
+    switch (step->kind) {
+    case STEP_KERNEL:
+        return kernel_writes(plan->kernel[step->kernel], value);
+    case STEP_OPAQUE:
+        return step->opaque.out == value;
+    case STEP_CHECK:
+        return false;
+    case STEP_MATMUL:
+        return m->out == value ||
+               (m->epilogue >= 0 && kernel_writes(plan->kernel[m->epilogue], value));
+    }
+    return true;
+}
+
+/* ---- in place or aside ---- */
+
+/* Each element of `value` is stored once, by a kernel of one sweep that loads `input` at that element only. */
+static bool same_elements(const Plan *plan, const Kernel *kernel, int value, int input) {
+    const Store *only = NULL;
+    for (int i = 0; i < length(kernel->store); i++) {
+        if (kernel->buffer[kernel->store[i].buffer].value != value) continue;
+        if (only) return false;
+        only = &kernel->store[i];
+    }
+    if (!only || only->guard || only->mode != STORE_SET) return false;
+    if (plan->value[value].numel != kernel->outer_size * kernel->inner_size) return false;
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        if (e->op == EX_reduce || e->op == EX_scan) return false;
+        bool loads = e->op == EX_load && kernel->buffer[e->imm.i].value == input;
+        if (loads && e->input[0] != only->index) return false;
+    }
+    return true;
+}
+
+static int input_value(const Plan *plan, int input) {
+    for (int v = 0; v < length(plan->value); v++)
+        if (plan->value[v].place == VALUE_INPUT && plan->value[v].number == input) return v;
+    return -1;
+}
+
+static bool may_be_in_place(const Plan *plan, const PlanOutput *output) {
+    if (plan->value[output->value].place != VALUE_TEMPORARY) return false;
+    for (int i = 0; i < length(plan->output); i++)
+        if (&plan->output[i] != output && plan->output[i].value == output->value) return false;
+    int input = input_value(plan, output->mutated_input);
+    bool written = false;
+    for (int s = 0; s < length(plan->step); s++) {
+        const Step *step = &plan->step[s];
+        bool writes = step_writes(plan, step, output->value);
+        written |= writes;
+        if (!written) continue;
+        if (step->kind != STEP_KERNEL || plan->kernel[step->kernel]->split > 1) return false;
+        if (input < 0 || !step_reads(plan, step, input)) continue;
+        if (!writes || !same_elements(plan, plan->kernel[step->kernel], output->value, input))
+            return false;
+    }
+    return written;
+}
+
+/* ---- stages ---- */
+
+const Stage *stage_of(const Executable *executable, int input) {
+    for (int i = 0; i < length(executable->stage); i++)
+        if (executable->stage[i].input == input) return &executable->stage[i];
+    return NULL;
+}
+
+static bool is_mutated(const Plan *plan, int input) {
+    for (int i = plan->output_count; i < length(plan->output); i++)
+        if (plan->output[i].mutated_input == input) return true;
+    return false;
+}
+
+static int64_t align(int64_t bytes) {
+    return (bytes + BLOCK_ALIGNMENT - 1) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
+}
+
+/* Inputs that an output is, or that another input becomes, while they are written themselves. */
+static void find_stages(Executable *executable) {
+    const Plan *plan = executable->plan;
+    executable->block_bytes = align(plan->arena_bytes);
+    for (int i = 0; i < length(plan->output); i++) {
+        const PlanValue *value = &plan->value[plan->output[i].value];
+        if (value->place != VALUE_INPUT || stage_of(executable, value->number)) continue;
+        if (i < plan->output_count && !is_mutated(plan, value->number)) continue;
+        Stage stage = {value->number, executable->block_bytes};
+        push(plan->arena, executable->stage, stage);
+        executable->block_bytes += align(value->numel * (int64_t)cb_dtype_size(value->dtype));
+    }
+}
+
+static void judge_mutations(Executable *executable) {
+    const Plan *plan = executable->plan;
+    executable->in_place = arena_new_array(plan->arena, bool, length(plan->output) + 1);
+    for (int i = plan->output_count; i < length(plan->output); i++)
+        executable->in_place[i] = !stage_of(executable, plan->output[i].mutated_input) &&
+                                  may_be_in_place(plan, &plan->output[i]);
+}
+
+/* ---- entry ---- */
+
+static void resolve_buffers(Executable *executable) {
+    const Plan *plan = executable->plan;
+    int kernels = length(plan->kernel), count = 0;
+    for (int k = 0; k < kernels; k++) count += length(plan->kernel[k]->buffer);
+    executable->first_slot = arena_new_array(plan->arena, int, kernels + 1);
+    executable->slot_value = arena_new_array(plan->arena, int, count + 1);
+    for (int k = 0; k < kernels; k++) {
+        executable->first_slot[k] = executable->slot_count;
+        const KernelBuffer *buffer = plan->kernel[k]->buffer;
+        for (int i = 0; i < length(buffer); i++)
+            executable->slot_value[executable->slot_count++] = buffer[i].value;
+    }
+}
+
+static bool prepare(Executable *executable, ExecutableOptions options) {
+    Plan *plan = executable->plan;
+    resolve_buffers(executable);
+    find_stages(executable);
+    judge_mutations(executable);
+    int kernels = length(plan->kernel);
+    executable->launch = arena_new_array(plan->arena, Launch, kernels + 1);
+    if (options.generate && !options.oracle) generate(plan, &executable->generated);
+    KernelFunction **function = executable->generated.function;
+    for (int k = 0; k < kernels; k++) {
+        if (!launch_init(&executable->launch[k], plan->kernel[k], function ? function[k] : NULL,
+                         options.oracle))
+            return false;
+        executable->launch_count++;
+    }
+    return true;
+}
+
+static Executable *give_up(Executable *executable) {
+    executable_free(executable);
+    fail_memory(0);
+    return NULL;
+}
+
+Executable *executable_new(Plan *plan, ExecutableOptions options) {
+    Executable *executable = memory_zalloc(sizeof *executable);
+    if (!executable) {
+        arena_free(plan->arena);
+        fail_memory(sizeof *executable);
+        return NULL;
+    }
+    executable->plan = plan;
+    if (arena_guard(plan->arena)) return give_up(executable);
+    if (!prepare(executable, options)) return give_up(executable);
+    return executable;
+}
+
+void executable_free(Executable *executable) {
+    if (!executable) return;
+    for (int k = 0; k < executable->launch_count; k++) launch_free(&executable->launch[k]);
+    generated_release(&executable->generated);
+    memory_free(executable->generated.message);
+    arena_free(executable->plan->arena);
+    memory_free(executable);
+}
+
+const Plan *executable_plan(const Executable *executable) { return executable->plan; }
+
+ExecutableInfo executable_info(const Executable *executable) {
+    const Generated *generated = &executable->generated;
+    return (ExecutableInfo){.reason = generated->reason,
+                            .message = generated->message,
+                            .source = generated->source,
+                            .from_disk = generated->from_disk,
+                            .compile_ms = generated->milliseconds};
+}

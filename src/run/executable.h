@@ -1,0 +1,29 @@
+/* What building (run/executable.c) leaves for running (run/execute.c). */
+#ifndef CARBIDE_RUN_EXECUTABLE_H
+#define CARBIDE_RUN_EXECUTABLE_H
+
+#include "run/execute.h"
+#include "run/generate.h"
+
+/* An input whose old elements are still wanted after the run wrote to it: copied to the block before. */
+typedef struct Stage {
+    int input;
+    int64_t offset; /* into the block */
+} Stage;
+
+struct Executable {
+    Plan *plan; /* owns the arena that all of this lives in */
+    Launch *launch; /* by kernel */
+    int launch_count;
+    Generated generated;
+    int *slot_value; /* plan values of all kernels' buffers, kernel after kernel */
+    int *first_slot; /* by kernel: where its buffers begin */
+    int slot_count;
+    Stage *stage;        /* vec */
+    int64_t block_bytes; /* of one run: the plan's arena, then the stages */
+    bool *in_place;      /* by plan output: a mutation whose value may be computed right in the input */
+};
+
+const Stage *stage_of(const Executable *executable, int input); /* NULL: not staged */
+
+#endif

@@ -1,0 +1,250 @@
+/* One run of an executable: memory, pointers, steps, then what the run leaves in its inputs.
+ *
+ * Everything that can fail for want of memory, and every index check, comes before anything is written to an
+ * input. The heap is touched for outputs, the arena block and large packings only; all three come from the
+ * storage cache. */
+#include "run/copy.h"
+#include "run/executable.h"
+#include "run/gemm.h"
+#include "tensor/apply.h"
+#include "tensor/read.h"
+#include <string.h>
+
+enum { STACK_POINTERS = 128, CHECK_BLOCK = 512 };
+
+typedef struct Run {
+    const Executable *executable;
+    const Plan *plan;
+    Tensor *const *inputs;
+    Tensor **outputs;
+    Storage *block;
+    void **base; /* by plan value */
+    void **slot; /* by slot: the buffers of all kernels */
+    RandomState random;
+} Run;
+
+static size_t element_bytes(const PlanValue *value) {
+    return cb_dtype_size((cb_dtype)value->dtype);
+}
+
+/* ---- outputs ---- */
+
+static Tensor *contiguous_view(Tensor *base, const Meta *meta) {
+    int64_t stride[CB_MAX_RANK];
+    contiguous_strides(meta->rank, meta->size, stride);
+    return tensor_view_of(base, meta, stride, base->offset);
+}
+
+static void copy_out(const Tensor *from, void *to) {
+    int64_t stride[CB_MAX_RANK];
+    contiguous_strides(from->rank, from->size, stride);
+    copy_strided(to, stride, tensor_data(from), from->stride, from->rank, from->size,
+                 cb_dtype_size((cb_dtype)from->dtype));
+}
+
+/* An output is an input, what an earlier output is, or new. */
+static Tensor *make_output(const Run *run, int number) {
+    const PlanOutput *output = &run->plan->output[number];
+    const PlanValue *value = &run->plan->value[output->value];
+    if (value->place == VALUE_OUTPUT && value->number < number)
+        return contiguous_view(run->outputs[value->number], &output->meta);
+    if (value->place != VALUE_INPUT) return tensor_new(&output->meta);
+    Tensor *input = run->inputs[value->number];
+    if (!stage_of(run->executable, value->number))
+        return tensor_view_of(input, &output->meta, input->stride, input->offset);
+    Tensor *copy = tensor_new(&output->meta);
+    if (copy) copy_out(input, tensor_data(copy));
+    return copy;
+}
+
+static bool make_outputs(const Run *run) {
+    int count = run->plan->output_count;
+    for (int i = 0; i < count; i++) {
+        run->outputs[i] = make_output(run, i);
+        if (run->outputs[i]) continue;
+        while (i > 0) tensor_destroy(run->outputs[--i]);
+        memset(run->outputs, 0, sizeof *run->outputs * (size_t)count);
+        return false;
+    }
+    return true;
+}
+
+/* ---- pointers ---- */
+
+static bool shares_storage(const Run *run, int input) {
+    const Storage *storage = run->inputs[input]->storage;
+    for (int i = 0; i < length(run->plan->input); i++)
+        if (i != input && run->inputs[i]->storage == storage) return true;
+    return false;
+}
+
+static void bind_mutations(const Run *run) {
+    const Plan *plan = run->plan;
+    for (int i = plan->output_count; i < length(plan->output); i++) {
+        if (!run->executable->in_place[i]) continue;
+        int input = plan->output[i].mutated_input;
+        if (tensor_contiguous(run->inputs[input]) && !shares_storage(run, input))
+            run->base[plan->output[i].value] = tensor_data(run->inputs[input]);
+    }
+}
+
+static void bind(Run *run) {
+    const Plan *plan = run->plan;
+    char *block = run->block ? run->block->data : NULL;
+    for (int v = 0; v < length(plan->value); v++) {
+        const PlanValue *value = &plan->value[v];
+        switch ((ValuePlace)value->place) {
+        case VALUE_INPUT:
+            run->base[v] = tensor_data(run->inputs[value->number]);
+            break;
+        case VALUE_OUTPUT:
+            run->base[v] = tensor_data(run->outputs[value->number]);
+            break;
+        case VALUE_TEMPORARY:
+            run->base[v] = block + value->offset;
+            break;
+        case VALUE_RANDOM:
+            run->base[v] = &run->random;
+            break;
+        }
+    }
+    bind_mutations(run);
+    const int *slot_value = run->executable->slot_value;
+    for (int i = 0; i < run->executable->slot_count; i++) run->slot[i] = run->base[slot_value[i]];
+}
+
+/* ---- index checks ---- */
+
+#define FIND_OUTSIDE(type)                                                                         \
+    {                                                                                              \
+        const type##_t *index = data;                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            if ((int64_t)index[i] < 0 || (int64_t)index[i] >= bound) return *bad = index[i], true; \
+        return false;                                                                              \
+    }
+
+/* Is there an element outside of [0, bound)? *bad is the first one. */
+static bool find_outside(const void *data, cb_dtype dtype, int64_t count, int64_t bound,
+                         int64_t *bad) {
+    switch (dtype) {
+    case CB_U8:
+    case CB_BOOL:
+        FIND_OUTSIDE(uint8)
+    case CB_I8:
+        FIND_OUTSIDE(int8)
+    case CB_I16:
+        FIND_OUTSIDE(int16)
+    case CB_I32:
+        FIND_OUTSIDE(int32)
+    default:
+        FIND_OUTSIDE(int64)
+    }
+}
+
+static bool find_outside_strided(const Tensor *x, int64_t bound, int64_t *bad) {
+    int64_t block[CHECK_BLOCK], numel = cb_numel(x);
+    for (int64_t i = 0; i < numel; i += CHECK_BLOCK) {
+        int64_t count = numel - i < CHECK_BLOCK ? numel - i : CHECK_BLOCK;
+        tensor_read_range(x, i, count, block, CB_I64);
+        if (find_outside(block, CB_I64, count, bound, bad)) return true;
+    }
+    return false;
+}
+
+static bool check_indices(const Run *run, const CheckStep *step) {
+    const PlanValue *value = &run->plan->value[step->value];
+    const Tensor *input = value->place == VALUE_INPUT ? run->inputs[value->number] : NULL;
+    int64_t bad;
+    bool outside = input && !tensor_contiguous(input)
+                       ? find_outside_strided(input, step->bound, &bad)
+                       : find_outside(run->base[step->value], (cb_dtype)value->dtype, value->numel,
+                                      step->bound, &bad);
+    if (!outside) return true;
+    fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld",
+         op_info((Op)step->node->op)->name, (long long)bad, (long long)step->bound);
+    return false;
+}
+
+/* ---- steps ---- */
+
+static bool run_step(const Run *run, const Step *step) {
+    const Executable *executable = run->executable;
+    const MatmulStep *m = &step->matmul;
+    const OpaqueStep *o = &step->opaque;
+    switch (step->kind) {
+    case STEP_KERNEL:
+        return launch_run(&executable->launch[step->kernel],
+                          run->slot + executable->first_slot[step->kernel]);
+    case STEP_MATMUL:
+        if (m->epilogue < 0)
+            return gemm_run(m, run->base[m->a], run->base[m->b], run->base[m->out], NULL, NULL);
+        return gemm_run(m, run->base[m->a], run->base[m->b], run->base[m->out],
+                        &executable->launch[m->epilogue],
+                        run->slot + executable->first_slot[m->epilogue]);
+    case STEP_OPAQUE:
+        return sort_run(o, run->base[o->in], (cb_dtype)run->plan->value[o->in].dtype,
+                        run->base[o->out]);
+    case STEP_CHECK:
+        return check_indices(run, &step->check);
+    }
+    return false;
+}
+
+/* Mutated inputs take their values, unless they were computed there. */
+static void write_mutations(const Run *run) {
+    const Plan *plan = run->plan;
+    for (int i = plan->output_count; i < length(plan->output); i++) {
+        const PlanOutput *output = &plan->output[i];
+        const PlanValue *value = &plan->value[output->value];
+        const Tensor *to = run->inputs[output->mutated_input];
+        const void *from = run->base[output->value];
+        if (value->place == VALUE_INPUT)
+            from = (char *)run->block->data + stage_of(run->executable, value->number)->offset;
+        if (from == tensor_data(to)) continue;
+        int64_t stride[CB_MAX_RANK];
+        contiguous_strides(to->rank, to->size, stride);
+        copy_strided(tensor_data(to), to->stride, from, stride, to->rank, to->size,
+                     element_bytes(value));
+    }
+}
+
+static bool run_all(Run *run) {
+    const Executable *executable = run->executable;
+    if (!make_outputs(run)) return false;
+    bind(run);
+    for (int i = 0; i < length(executable->stage); i++) {
+        const Stage *stage = &executable->stage[i];
+        copy_out(run->inputs[stage->input], (char *)run->block->data + stage->offset);
+    }
+    const Step *step = run->plan->step;
+    for (int i = 0, count = length(step); i < count; i++) {
+        if (run_step(run, &step[i])) continue;
+        for (int k = 0; k < run->plan->output_count; k++) {
+            tensor_destroy(run->outputs[k]);
+            run->outputs[k] = NULL;
+        }
+        return false;
+    }
+    write_mutations(run);
+    return true;
+}
+
+bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs) {
+    const Plan *plan = executable->plan;
+    Run run = {.executable = executable, .plan = plan, .inputs = inputs, .outputs = outputs};
+    void *stack[STACK_POINTERS];
+    int64_t values = length(plan->value), pointers = values + executable->slot_count;
+    int64_t bytes = executable->block_bytes;
+    bool on_stack = pointers <= STACK_POINTERS;
+    if (!on_stack) bytes += pointers * (int64_t)sizeof(void *);
+    if (bytes > 0) {
+        run.block = storage_new((size_t)bytes);
+        if (!run.block) return false;
+    }
+    run.base = on_stack ? stack : (void **)((char *)run.block->data + executable->block_bytes);
+    run.slot = run.base + values;
+    if (plan->draws > 0) run.random = random_take(plan->draws);
+    bool ok = run_all(&run);
+    if (run.block) storage_release(run.block);
+    return ok;
+}

@@ -1,0 +1,23 @@
+/* The kernels of a plan as loaded functions (run/generate.c). */
+#ifndef CARBIDE_RUN_GENERATE_H
+#define CARBIDE_RUN_GENERATE_H
+
+#include "run/execute.h"
+
+typedef struct Generated {
+    KernelFunction **function; /* by kernel, in the plan's arena; NULL: nothing was loaded */
+    Code **code;               /* to release; in the plan's arena */
+    int code_count;
+    const char *source; /* every file, one after the other */
+    char *message;      /* the compiler's own words, heap text to free, or NULL */
+    Reason reason;      /* REASON_NONE, or why nothing was loaded */
+    bool from_disk;     /* every file */
+    double milliseconds;
+} Generated;
+
+/* Writes, compiles and loads the C of all kernels. Works in the plan's arena, whose escape leaves nothing
+ * behind that is not in *out. */
+void generate(Plan *plan, Generated *out);
+void generated_release(Generated *generated); /* the code; message stays the caller's */
+
+#endif
