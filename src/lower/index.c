@@ -158,12 +158,33 @@ static bool one_period(const Expr *rest, int64_t divisor, int64_t *period) {
     return floor_div(rest->high, divisor) == *period;
 }
 
+/* rest = g * big + small with 0 <= small < g and g a divisor of the divisor: small decides nothing. The largest
+ * such g among the factors; 0 when there is none. */
+static int64_t split_small(Kernel *kernel, const Sum *rest, int64_t divisor, Sum *big, Sum *small) {
+    int64_t best = 0;
+    for (int i = 0; i < rest->count; i++) {
+        int64_t g = absolute(rest->term[i].factor);
+        Sum whole = {0}, left = {0};
+        if (g <= best || divisor % g) continue;
+        part(sum_build(kernel, rest), g, &whole, &left);
+        const Expr *bounds = sum_build(kernel, &left);
+        if (bounds->low < 0 || bounds->high >= g) continue;
+        best = g, *big = whole, *small = left;
+    }
+    return best;
+}
+
 static Expr *divide_rest(Kernel *kernel, Sum rest, int64_t divisor) {
-    int64_t g = common(&rest, divisor);
-    for (int i = 0; i < rest.count; i++) rest.term[i].factor /= g;
-    rest.constant = floor_div(rest.constant, g);
+    Sum big = {0}, small = {0};
+    int64_t g = split_small(kernel, &rest, divisor, &big, &small);
+    if (!g) {
+        g = common(&rest, divisor);
+        for (int i = 0; i < rest.count; i++) rest.term[i].factor /= g;
+        rest.constant = floor_div(rest.constant, g);
+        big = rest;
+    }
     divisor /= g;
-    Expr *a = sum_build(kernel, &rest);
+    Expr *a = sum_build(kernel, &big);
     if (divisor == 1) return a;
     bool nested = a->op == OP_floor_divide && a->input[1]->op == OP_constant;
     if (nested) return index_divide(kernel, a->input[0], a->input[1]->imm.i * divisor);
@@ -209,7 +230,13 @@ Expr *index_remainder(Kernel *kernel, Expr *a, int64_t divisor) {
         return index_offset(kernel, reduced, -period * divisor);
     Expr *stripped = strip_remainder(kernel, &rest, divisor);
     if (stripped) return stripped;
-    int64_t g = common(&rest, divisor);
+    Sum big = {0}, small = {0};
+    int64_t g = split_small(kernel, &rest, divisor, &big, &small);
+    if (g > 1) {
+        Expr *high = index_remainder(kernel, sum_build(kernel, &big), divisor / g);
+        return index_add(kernel, index_scale(kernel, high, g), sum_build(kernel, &small));
+    }
+    g = common(&rest, divisor);
     int64_t left = rest.constant % g; /* g * (x + c / g) % (g * d) + c % g, in [0, g) */
     for (int i = 0; i < rest.count; i++) rest.term[i].factor /= g;
     rest.constant = (rest.constant - left) / g;

@@ -31,7 +31,7 @@ static bool accept(Parser *p, const char *token) {
     blank(p);
     size_t n = strlen(token);
     if (strncmp(p->at, token, n)) return false;
-    if (isalpha((unsigned char)*token) && (isalnum((unsigned char)p->at[n]) || p->at[n] == '_'))
+    if (n > 1 && isalpha((unsigned char)*token) && (isalnum((unsigned char)p->at[n]) || p->at[n] == '_'))
         return false;
     p->at += n;
     return true;

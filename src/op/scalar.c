@@ -9,8 +9,9 @@
  * 0, and i64 then wraps to the narrower type. PyTorch leaves those cases undefined. */
 #include "op/op.h"
 
+#include "op/math_int.h" /* first: it says what MATH is */
+
 #include "op/math_f64.h"
-#include "op/math_int.h"
 
 #include <math.h>
 #include <string.h>

@@ -92,5 +92,6 @@ void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes);
  * fuse false: one kernel per node. */
 Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride, bool fuse);
 void plan_print(const Plan *plan, Buffer *out);
+void plan_print_steps(const Plan *plan, Buffer *out); /* steps, outputs and mutations alone */
 
 #endif

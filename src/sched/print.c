@@ -45,10 +45,7 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
     }
 }
 
-void plan_print(const Plan *plan, Buffer *out) {
-    putf(out, "plan: %d steps, %lld bytes of traffic, %lld bytes of temporaries\n",
-         length(plan->step), (long long)plan->bytes, (long long)plan->arena_bytes);
-    put_values(plan, out);
+void plan_print_steps(const Plan *plan, Buffer *out) {
     for (int i = 0; i < length(plan->step); i++) {
         put(out, "  ");
         put_step(plan, &plan->step[i], out);
@@ -62,4 +59,11 @@ void plan_print(const Plan *plan, Buffer *out) {
         if (o->mutated_input >= 0) putf(out, " -> input %d", o->mutated_input);
         put(out, "\n");
     }
+}
+
+void plan_print(const Plan *plan, Buffer *out) {
+    putf(out, "plan: %d steps, %lld bytes of traffic, %lld bytes of temporaries\n",
+         length(plan->step), (long long)plan->bytes, (long long)plan->arena_bytes);
+    put_values(plan, out);
+    plan_print_steps(plan, out);
 }

@@ -1,0 +1,168 @@
+/* Index arithmetic: every simplification keeps the value, on all points of small boxes and at random
+ * points of large ones; positions that are equal become one pointer. */
+#include "test_support.h"
+
+#include "lower/index.h"
+
+#include <stdlib.h>
+
+enum { AXES = 3, TREES = 20000 };
+
+static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
+
+static int64_t evaluate(const Expr *e, const int64_t *axis) {
+    if (e->op == OP_constant) return e->imm.i;
+    if (e->op == EX_axis) return axis[e->imm.i];
+    int64_t a = evaluate(e->input[0], axis), b = evaluate(e->input[1], axis);
+    if (e->op == OP_add) return a + b;
+    if (e->op == OP_mul) return a * b;
+    int64_t q = floor_divide(a, b);
+    return e->op == OP_floor_divide ? q : a - q * b;
+}
+
+/* A random tree of index operations, and its value at one point without any simplification. */
+typedef struct Tree {
+    Expr *expr;
+    int op; /* 0 axis, 1 constant, 2 add, 3 scale, 4 divide, 5 remainder */
+    int64_t number;
+    struct Tree *left, *right;
+} Tree;
+
+static int64_t direct(const Tree *t, const int64_t *axis) {
+    switch (t->op) {
+    case 0:
+        return axis[t->number];
+    case 1:
+        return t->number;
+    case 2:
+        return direct(t->left, axis) + direct(t->right, axis);
+    case 3:
+        return direct(t->left, axis) * t->number;
+    case 4:
+        return floor_divide(direct(t->left, axis), t->number);
+    default: {
+        int64_t a = direct(t->left, axis);
+        return a - floor_divide(a, t->number) * t->number;
+    }
+    }
+}
+
+static Tree *grow(Kernel *k, int depth, int64_t largest) {
+    Tree *t = arena_zalloc(k->arena, sizeof *t);
+    t->op = depth == 0 ? rand() % 2 : 2 + rand() % 4;
+    t->number = t->op == 0 ? rand() % AXES : 1 + rand() % largest;
+    if (t->op > 1) t->left = grow(k, depth - 1, largest);
+    if (t->op == 2) t->right = grow(k, depth - 1, largest);
+    switch (t->op) {
+    case 0:
+        t->expr = expr_axis(k, (int)t->number);
+        break;
+    case 1:
+        t->expr = expr_int(k, t->number);
+        break;
+    case 2:
+        t->expr = index_add(k, t->left->expr, t->right->expr);
+        break;
+    case 3:
+        t->expr = index_scale(k, t->left->expr, t->number);
+        break;
+    case 4:
+        t->expr = index_divide(k, t->left->expr, t->number);
+        break;
+    default:
+        t->expr = index_remainder(k, t->left->expr, t->number);
+        break;
+    }
+    return t;
+}
+
+static void check_tree(const Tree *t, const int64_t *axis) {
+    int64_t want = direct(t, axis), got = evaluate(t->expr, axis);
+    if (want != got)
+        print_error("axes %lld %lld %lld: %lld instead of %lld\n", (long long)axis[0],
+                    (long long)axis[1], (long long)axis[2], (long long)got, (long long)want);
+    assert_int_equal(got, want);
+    assert_true(t->expr->low <= got && got <= t->expr->high);
+}
+
+static void small_boxes_exhaustively(void **state) {
+    (void)state;
+    srand(7);
+    for (int round = 0; round < TREES / 100; round++) {
+        Arena *arena = arena_new();
+        Kernel *k = kernel_new(arena);
+        int64_t size[AXES], axis[AXES];
+        for (int i = 0; i < AXES; i++) kernel_axis(k, size[i] = 1 + rand() % 7, false);
+        for (int n = 0; n < 100; n++) {
+            Tree *t = grow(k, 1 + rand() % 4, 12);
+            for (axis[0] = 0; axis[0] < size[0]; axis[0]++)
+                for (axis[1] = 0; axis[1] < size[1]; axis[1]++)
+                    for (axis[2] = 0; axis[2] < size[2]; axis[2]++) check_tree(t, axis);
+        }
+        arena_free(arena);
+    }
+}
+
+static void large_boxes_at_random(void **state) {
+    (void)state;
+    srand(11);
+    Arena *arena = arena_new();
+    Kernel *k = kernel_new(arena);
+    int64_t size[AXES] = {70000, 1024, 9973}, axis[AXES];
+    for (int i = 0; i < AXES; i++) kernel_axis(k, size[i], false);
+    for (int n = 0; n < TREES; n++) {
+        Tree *t = grow(k, 1 + rand() % 4, 5000);
+        for (int point = 0; point < 20; point++) {
+            for (int i = 0; i < AXES; i++) axis[i] = rand() % size[i];
+            check_tree(t, axis);
+        }
+    }
+    arena_free(arena);
+}
+
+/* flatten over one shape, unflatten over another that divides it, flatten again: the same pointer. */
+static void reshapes_disappear(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    Kernel *k = kernel_new(arena);
+    int64_t domain[3] = {8, 12, 64};
+    int64_t shape[5][4] = {{96, 64}, {8, 768}, {8, 12, 4, 16}, {2, 4, 12, 64}, {6144}};
+    int rank[5] = {2, 2, 4, 4, 1};
+    Expr *axis[3], *position[4];
+    for (int i = 0; i < 3; i++) axis[i] = expr_axis(k, kernel_axis(k, domain[i], false));
+    Expr *flat = index_flatten(k, 3, domain, axis);
+    for (int i = 0; i < 5; i++) {
+        index_unflatten(k, rank[i], shape[i], flat, position);
+        assert_ptr_equal(index_flatten(k, rank[i], shape[i], position), flat);
+    }
+    index_unflatten(k, 3, domain, flat, position);
+    for (int i = 0; i < 3; i++) assert_ptr_equal(position[i], axis[i]);
+    arena_free(arena);
+}
+
+static void affine_parts(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    Kernel *k = kernel_new(arena);
+    Expr *a = expr_axis(k, kernel_axis(k, 10, false)), *b = expr_axis(k, kernel_axis(k, 10, true));
+    Expr *index = index_offset(k, index_add(k, index_scale(k, a, 30), index_scale(k, b, 3)), 5),
+         *rest;
+    int64_t stride[2];
+    assert_true(index_affine(k, index, stride, &rest));
+    assert_int_equal(stride[0], 30);
+    assert_int_equal(stride[1], 3);
+    assert_int_equal(rest->imm.i, 5);
+    Expr *bent = index_add(k, index, index_divide(k, b, 2));
+    assert_false(index_affine(k, bent, stride, &rest));
+    assert_true(index_linear(k, bent, 0, stride, &rest));
+    assert_int_equal(stride[0], 30);
+    assert_false(index_linear(k, bent, 1, stride, &rest));
+    arena_free(arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_boxes_exhaustively), cmocka_unit_test(large_boxes_at_random),
+        cmocka_unit_test(reshapes_disappear), cmocka_unit_test(affine_parts)};
+    return cmocka_run_group_tests_name("index", tests, NULL, NULL);
+}

@@ -1,0 +1,13 @@
+/* cmocka with the headers that it needs; clang-format must not sort these. */
+#ifndef CARBIDE_TEST_SUPPORT_H
+#define CARBIDE_TEST_SUPPORT_H
+
+/* clang-format off */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#endif
