@@ -1,0 +1,337 @@
+/* Loop IR -> C: the frame of a kernel's function, and files of kernels (c.h).
+ *
+ * In: kernels. Out: text. The same kernel gives the same text. A pointwise kernel becomes
+ *
+ *     void k0_gelu(void *const *buffer, int64_t low, int64_t high, int pass, void *slot) {
+ *         const float *restrict b0 = buffer[0];
+ *         float *restrict b1 = buffer[1];
+ *         for (int64_t item = low; item < high;) {
+ *             const int64_t a0 = item;
+ *             const int n = ...;
+ *             const float *p0 = b0 + (a0);
+ *             #pragma omp simd
+ *             for (int l = 0; l < n; l++) ...
+ *             item += n;
+ *         }
+ *     }
+ *
+ * c_kernel.h tells the shapes of loop nests apart; c_sweep.c writes what stands inside of an item. */
+#include "codegen/c.h"
+
+#include "codegen/c_kernel.h"
+
+enum {
+    NESTED_INNER = 8,           /* longest inner range that is unrolled inside of the lanes */
+    WHOLE_RUN = 1 << 30,        /* lanes of a kernel that keeps nothing in arrays */
+    STREAM_LANES = 1024,        /* block that is computed before it is copied out */
+    STREAM_BYTES_MIN = 4 << 20, /* outputs above this go past the caches */
+    STREAM_RUN_MIN = 512,       /* and only in runs of at least so many elements */
+    STREAMS_MAX = 4,
+    ARRAY_BYTES = 32 << 10, /* of all arrays of an ARRAY kernel: they stay in L1 */
+    ROW_SUM_BLOCK = 4096    /* terms of one partial sum */
+};
+
+/* ---- choices ------------------------------------------------------------------------------------- */
+
+static int64_t axis_size(const Kernel *kernel, int axis) { return kernel->axis[axis].size; }
+
+static bool in_order(const Kernel *kernel) {
+    for (int id = 0; id < length(kernel->expr); id++)
+        if (kernel->expr[id]->op == EX_scan) return true;
+    for (int s = 0; s < length(kernel->store); s++)
+        if (kernel->store[s].mode == STORE_ADD) return true;
+    return false;
+}
+
+static void choose_shape(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int axes = length(kernel->axis), outer = kernel->outer_count;
+    c->e.lane_axis = NO_LANE;
+    c->shape = SHAPE_SERIAL;
+    if (kernel->form == FORM_TILE && outer > 0 && axis_size(kernel, outer - 1) > 1) {
+        bool arrays = c->inner_count > 0 && (c->split || kernel->inner_size > NESTED_INNER);
+        c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
+        c->e.lane_axis = outer - 1;
+    }
+    bool row = kernel->form == FORM_ROW && axes > outer && axis_size(kernel, axes - 1) > 1;
+    if (row && !in_order(kernel)) {
+        c->shape = SHAPE_ROW;
+        c->e.lane_axis = axes - 1;
+    }
+}
+
+/* Levels of the loops, outermost first (emit.h). */
+static void choose_levels(CKernel *c) {
+    Emit *e = &c->e;
+    int outer = e->kernel->outer_count, m = c->inner_count;
+    e->axis_level = arena_new_array(e->arena, int, outer + m + 1);
+    bool nested = c->shape == SHAPE_NESTED, array = c->shape == SHAPE_ARRAY;
+    for (int j = 0; j < m; j++) e->axis_level[outer + j] = j + (nested ? 2 : 1);
+    e->arrays = array;
+    e->row_level = nested ? 1 : array ? m + 1 : 0;
+    e->lane_level = nested ? 1 : m + 1;
+    e->body_level = c->shape == SHAPE_SERIAL ? m : m + 1;
+    if (e->lane_axis != NO_LANE) e->axis_level[e->lane_axis] = e->lane_level;
+}
+
+static bool is_read(const Kernel *kernel, int buffer) {
+    for (int id = 0; id < length(kernel->expr); id++)
+        if (kernel->expr[id]->op == EX_load && kernel->expr[id]->imm.i == buffer) return true;
+    return false;
+}
+
+/* Whether a store writes long runs of a large buffer that nothing in the kernel reads. */
+static bool may_stream(const CKernel *c, int s) {
+    Kernel *kernel = c->e.kernel;
+    const Store *store = &kernel->store[s];
+    const KernelBuffer *buffer = &kernel->buffer[store->buffer];
+    int64_t bytes = buffer->numel * (int64_t)cb_dtype_size(buffer->dtype), stride;
+    Expr *rest;
+    if (c->e.lane_axis == NO_LANE || store->guard || store->mode != STORE_SET) return false;
+    if (bytes < STREAM_BYTES_MIN || axis_size(kernel, c->e.lane_axis) < STREAM_RUN_MIN) return false;
+    if (buffer->role != BUFFER_OUT || is_read(kernel, store->buffer)) return false;
+    return index_linear(kernel, store->index, c->e.lane_axis, &stride, &rest) && stride == 1;
+}
+
+/* NESTED kernels can copy out after their lane loop only, ROW kernels within their sweeps only. */
+static void choose_streams(CKernel *c) {
+    Kernel *kernel = c->e.kernel;
+    int streams = 0;
+    c->streams = arena_new_array(c->e.arena, bool, c->store_count + 1);
+    for (int s = 0; s < c->store_count; s++) {
+        uint32_t axes = kernel->store[s].index->axes | kernel->store[s].value->axes;
+        bool inner = axes >> kernel->outer_count != 0;
+        bool place = c->shape == SHAPE_ARRAY || inner == (c->shape == SHAPE_ROW);
+        if (!place || streams == STREAMS_MAX || !may_stream(c, s)) continue;
+        c->streams[s] = c->any_stream = true;
+        streams++;
+    }
+}
+
+static int array_count(const Kernel *kernel) {
+    int count = 4; /* row-level values, partial sums */
+    for (int id = 0; id < length(kernel->expr); id++)
+        count += kernel->expr[id]->op == EX_reduce || kernel->expr[id]->op == EX_scan;
+    return count;
+}
+
+static bool has_float_sum(const Kernel *kernel) {
+    for (int id = 0; id < length(kernel->expr); id++) {
+        const Expr *x = kernel->expr[id];
+        bool sums = x->op == EX_reduce && (x->imm.i == OP_sum || x->imm.i == OP_prod);
+        if (sums && dtype_is_float(x->dtype)) return true;
+    }
+    return false;
+}
+
+static void choose_lanes(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    c->lanes = 0;
+    if (c->shape == SHAPE_NESTED) c->lanes = c->any_stream ? STREAM_LANES : WHOLE_RUN;
+    if (c->shape == SHAPE_ARRAY) {
+        int64_t lanes = ARRAY_BYTES / (8 * array_count(kernel)) / 64 * 64;
+        c->lanes = lanes < 64 ? 64 : lanes > STREAM_LANES ? STREAM_LANES : lanes;
+    }
+    c->e.origin_level = 0;
+    c->out_lanes = c->lanes;
+    if (c->shape != SHAPE_ROW) return;
+    int64_t row = axis_size(kernel, c->e.lane_axis);
+    if (row > 2 * ROW_SUM_BLOCK && has_float_sum(kernel)) c->lanes = ROW_SUM_BLOCK;
+    else if (row > WHOLE_RUN) c->lanes = WHOLE_RUN;
+    if (c->any_stream && row > 4 * STREAM_LANES) c->lanes = STREAM_LANES;
+    c->out_lanes = c->lanes ? c->lanes : row;
+    if (c->lanes) c->e.origin_level = c->e.lane_level - 1;
+}
+
+static const char *origin(const CKernel *c) {
+    bool row = c->shape == SHAPE_ROW;
+    if (c->e.lane_axis == NO_LANE) return "0";
+    if (!row || c->lanes) return arena_format(c->e.arena, "a%d", c->e.lane_axis);
+    return c->split && c->e.lane_axis == c->e.kernel->outer_count ? "begin" : "0";
+}
+
+/* ---- frame ----------------------------------------------------------------------------------------- */
+
+static void bind_buffers(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    bool inout = false;
+    for (int b = 0; b < length(kernel->buffer); b++) inout |= kernel->buffer[b].role == BUFFER_INOUT;
+    for (int b = 0; b < length(kernel->buffer); b++) {
+        const KernelBuffer *buffer = &kernel->buffer[b];
+        bool alone = buffer->role == BUFFER_OUT || (buffer->role == BUFFER_IN && !inout);
+        emit_line(&c->e, "%s%s *%sb%d = buffer[%d];", buffer->role == BUFFER_IN ? "const " : "",
+                  c_target.storage[buffer->dtype], alone ? "restrict " : "", b, b);
+    }
+}
+
+/* a0, a1 ... from item, the point in row-major order; a split kernel's chunk is the slowest digit. */
+static void decompose(CKernel *c, bool chunked) {
+    Emit *e = &c->e;
+    const Kernel *kernel = e->kernel;
+    const char *point = "item";
+    if (chunked) {
+        long long points = (long long)kernel->outer_size, size = (long long)axis_size(kernel, kernel->outer_count);
+        long long step = (size + kernel->split - 1) / kernel->split;
+        emit_line(e, "const int64_t chunk = item / %lld, outer = item %% %lld;", points, points);
+        emit_line(e, "const int64_t begin = chunk * %lld;", step);
+        emit_line(e, "const int64_t end = begin + %lld < %lld ? begin + %lld : %lld;", step, size, step,
+                  size);
+        point = "outer";
+    } else if (c->split) {
+        emit_line(e, "const int64_t outer = item;");
+    }
+    int64_t stride = kernel->outer_size;
+    for (int axis = 0; axis < kernel->outer_count; axis++) {
+        int64_t size = axis_size(kernel, axis);
+        stride /= size ? size : 1;
+        Buffer text = buffer_new(e->arena);
+        putf(&text, "const int64_t a%d = %s", axis, point);
+        if (stride > 1) putf(&text, " / %lld", (long long)stride);
+        if (axis > 0) putf(&text, " %% %lld", (long long)size);
+        emit_line(e, "%s;", buffer_text(&text));
+    }
+}
+
+/* n: lanes of this block, within its run along the last outer axis. */
+static void count_lanes(CKernel *c, bool chunked) {
+    Emit *e = &c->e;
+    int axis = e->lane_axis;
+    emit_line(e, "int64_t run = high - item;");
+    if (axis > 0 || chunked) {
+        long long size = (long long)axis_size(e->kernel, axis);
+        emit_line(e, "if (run > %lld - a%d) run = %lld - a%d;", size, axis, size, axis);
+    }
+    emit_line(e, "const int n = run < %lld ? (int)run : %lld;", (long long)c->lanes,
+              (long long)c->lanes);
+}
+
+static bool tiled(const CKernel *c) {
+    return c->shape == SHAPE_NESTED || c->shape == SHAPE_ARRAY;
+}
+
+static Mark open_items(CKernel *c, bool chunked) {
+    Emit *e = &c->e;
+    Mark mark = emit_mark(e);
+    emit_open(e, "for (int64_t item = low; item < high;%s)", tiled(c) ? "" : " item++");
+    decompose(c, chunked);
+    if (tiled(c)) count_lanes(c, chunked);
+    return mark;
+}
+
+static void close_items(CKernel *c, Mark mark) {
+    if (tiled(c)) emit_line(&c->e, "item += n;");
+    emit_close(&c->e);
+    emit_forget(&c->e, mark);
+}
+
+static void item(CKernel *c) {
+    Emit *e = &c->e;
+    Mark mark = emit_mark(e);
+    if (c->shape == SHAPE_NESTED) {
+        c_before_lanes(c);
+        mark = emit_mark(e);
+        c_open_lanes(c, "");
+    }
+    for (int pass = 0; pass < e->info.pass_count; pass++) c_sweep(c, pass);
+    c_finish(c);
+    if (c->shape != SHAPE_NESTED) return;
+    emit_close(e);
+    emit_forget(e, mark);
+    c_flush_streams(c, e->info.pass_count);
+}
+
+/* ---- split kernels --------------------------------------------------------------------------------- */
+
+/* Accumulators that the pass completes -> the caller's slots (run/engine.h). */
+static void write_slots(CKernel *c, int pass) {
+    Emit *e = &c->e;
+    bool array = c->shape == SHAPE_ARRAY, any = false;
+    for (int r = 0; r < c->reduce_count; r++) {
+        const Expr *x = e->info.reduce[r];
+        if (e->info.expr[x->id].pass != pass) continue;
+        if (array && !any) c_open_lanes(c, "");
+        any = true;
+        int64_t first = r * e->kernel->outer_size * e->kernel->split;
+        emit_line(e, "%s[%lldL + item%s] = %s;", dtype_is_float(x->dtype) ? "slot_f" : "slot_i",
+                  (long long)first, array ? " + l" : "", e->local[x->id].name);
+    }
+    if (array && any) emit_close(e);
+}
+
+static void split_passes(CKernel *c) {
+    Emit *e = &c->e;
+    emit_line(e, "double *slot_f = slot;");
+    emit_line(e, "int64_t *slot_i = slot;");
+    e->reduce_leaves = true;
+    e->slot_item = "outer";
+    for (int pass = 0; pass <= e->info.pass_count; pass++) {
+        bool last = pass == e->info.pass_count;
+        emit_open(e, "if (pass == %d)", pass);
+        Mark mark = open_items(c, !last);
+        if (last) {
+            c_finish(c);
+        } else {
+            c_sweep(c, pass);
+            write_slots(c, pass);
+        }
+        close_items(c, mark);
+        emit_close(e);
+    }
+}
+
+/* ---- entry ------------------------------------------------------------------------------------------- */
+
+static void keep_rows(CKernel *c) {
+    Emit *e = &c->e;
+    for (int id = 0; id < e->count; id++)
+        if (e->local[id].cached)
+            emit_line(e, "%s row%d[%lld] __attribute__((aligned(64)));",
+                      e->target->type[e->kernel->expr[id]->dtype], id,
+                      (long long)e->kernel->inner_size);
+}
+
+static void render(Kernel *kernel, Usage *usage, Buffer *out) {
+    CKernel *c = arena_zalloc(out->arena, sizeof *c);
+    Emit *e = &c->e;
+    *e = (Emit){.target = &c_target, .kernel = kernel, .arena = out->arena, .out = out, .usage = usage};
+    c->split = kernel->split > 1;
+    c->inner_count = length(kernel->axis) - kernel->outer_count;
+    c->store_count = length(kernel->store);
+    choose_shape(c);
+    choose_levels(c);
+    choose_streams(c);
+    choose_lanes(c);
+    e->origin = origin(c);
+    emit_prepare(e);
+    c->reduce_count = length(e->info.reduce);
+    put(out, "\n");
+    if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
+    emit_open(e, "void %s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",
+              kernel->name);
+    bind_buffers(c);
+    keep_rows(c);
+    if (c->split) {
+        split_passes(c);
+    } else {
+        Mark mark = open_items(c, false);
+        item(c);
+        close_items(c, mark);
+    }
+    if (c->any_stream) emit_line(e, "stream_fence();");
+    usage->helper[HELPER_stream] |= c->any_stream;
+    emit_close(e);
+}
+
+void c_render(Kernel *const *kernel, int count, Buffer *out) {
+    Usage *usage = arena_zalloc(out->arena, sizeof *usage);
+    Buffer kernels = buffer_new(out->arena);
+    for (int i = 0; i < count; i++) render(kernel[i], usage, &kernels);
+    c_text_prelude(usage, out);
+    put(out, buffer_text(&kernels));
+}
+
+void c_render_kernel(const Kernel *kernel, Buffer *out) {
+    Usage *usage = arena_zalloc(out->arena, sizeof *usage);
+    /* Index arithmetic interns expressions in the kernel; what it computes stays the same. */
+    render((Kernel *)(uintptr_t)kernel, usage, out);
+}

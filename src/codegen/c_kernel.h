@@ -1,0 +1,36 @@
+/* Shared by the two halves of the C target: c.c (frames: items, passes, splits) and c_sweep.c (one sweep
+ * over the inner axes). */
+#ifndef CARBIDE_CODEGEN_C_KERNEL_H
+#define CARBIDE_CODEGEN_C_KERNEL_H
+
+#include "codegen/c_text.h"
+
+/* How the loops of a kernel stand.
+ * SERIAL  items | inner loops, one element at a time (scans, adding stores, nothing to vectorize)
+ * ROW     items | outer inner loops | blocks | lanes along the last inner axis
+ * NESTED  blocks of items | lanes along the last outer axis | inner loops, if any, all short
+ * ARRAY   blocks of items | inner loops | lanes along the last outer axis; what a lane keeps is in arrays */
+typedef enum Shape { SHAPE_SERIAL, SHAPE_ROW, SHAPE_NESTED, SHAPE_ARRAY } Shape;
+
+typedef struct CKernel {
+    Emit e;
+    Shape shape;
+    int inner_count, reduce_count, store_count;
+    int64_t lanes;     /* of a block; ROW: of a block of the row, 0 when it is not cut */
+    int64_t out_lanes; /* size of the arrays that streams go through */
+    bool split;
+    bool *streams;     /* by store: goes past the caches */
+    bool any_stream;
+} CKernel;
+
+/* Sweep of one pass over the inner axes, with everything that has to be computed before it. */
+void c_sweep(CKernel *c, int pass);
+/* Row-level stores, after the last sweep. */
+void c_finish(CKernel *c);
+/* Declares what does not vary with the lane, before the lane loop of a NESTED kernel opens. */
+void c_before_lanes(CKernel *c);
+void c_open_lanes(CKernel *c, const char *clauses); /* for (int l = 0; l < n; l++) */
+void c_flush_streams(CKernel *c, int pass);
+const char *c_reduce_name(CKernel *c, const Expr *reduce); /* its accumulator: r4, r4[l] */
+
+#endif
