@@ -11,7 +11,7 @@
 #include <string.h>
 
 Node *node_convert(Graph *graph, Node *node, cb_dtype dtype) {
-    cb_dtype from = (cb_dtype)node->dtype;
+    cb_dtype from = node ? (cb_dtype)node->dtype : dtype;
     if (from == dtype) return node;
     if (node->op == OP_constant)
         return graph_constant(graph, dtype, scalar_convert(node_constant(node), from, dtype));
@@ -29,7 +29,7 @@ static bool same_sizes(const Node *node, int rank, const int64_t *size) {
 }
 
 static Node *view_sizes(Graph *graph, Op op, int word, Node *node, int rank, const int64_t *size) {
-    if (same_sizes(node, rank, size)) return node;
+    if (!node || same_sizes(node, rank, size)) return node;
     Meta meta = {.dtype = node->dtype, .rank = (uint8_t)rank};
     cb_dim_list sizes = {rank, {0}};
     if (rank) memcpy(meta.size, size, sizeof *size * (size_t)rank);
@@ -81,6 +81,15 @@ static bool canonical_view(Op op) {
            op == OP_flip;
 }
 
+/* One spelling of each slice: the end right behind its last element. */
+static void tighten_slice(Attrs *attrs, const Meta *result) {
+    int64_t *start = &attrs->word[ATTR_slice_start], *step = &attrs->word[ATTR_slice_step];
+    int64_t count = result->size[attrs->word[ATTR_slice_dim]];
+    if (count <= 1) *step = 1;
+    if (count == 0) *start = 0;
+    attrs->word[ATTR_slice_end] = count ? *start + (count - 1) * *step + 1 : 0;
+}
+
 static Node *build_view(Graph *graph, Op op, Node *input, Attrs *attrs, const Meta *result) {
     if (op == OP_select) return select_one(graph, input, attrs, result);
     if (!canonical_view(op)) {
@@ -90,6 +99,7 @@ static Node *build_view(Graph *graph, Op op, Node *input, Attrs *attrs, const Me
         return graph_op(graph, op, &input, 1, &canonical, NULL);
     }
     if (identity_view(op, attrs, input, result)) return input;
+    if (op == OP_slice) tighten_slice(attrs, result);
     return graph_intern(graph, op, result, &input, 1, attrs);
 }
 

@@ -56,7 +56,7 @@ static Node *triangle(Graph *graph, Op op, Node *x, int64_t diagonal) {
 /* One dimension at a time, seen as [before, 1, rest], so that the rank never grows beyond 3. */
 static Node *repeat(Graph *graph, Node *x, cb_dim_list repeats) {
     int rank = repeats.count;
-    int64_t size[CB_MAX_RANK];
+    int64_t size[CB_MAX_RANK], total = 16; /* bytes of the largest dtype, and some room */
     bool fits = rank >= x->rank && rank <= CB_MAX_RANK;
     for (int i = 0; fits && i < rank; i++) fits = repeats.at[i] >= 0;
     if (!fits) {
@@ -64,6 +64,13 @@ static Node *repeat(Graph *graph, Node *x, cb_dim_list repeats) {
         return NULL;
     }
     for (int i = 0; i < rank; i++) size[i] = i < rank - x->rank ? 1 : x->size[i - (rank - x->rank)];
+    for (int i = 0; fits && i < rank; i++)
+        fits = !__builtin_mul_overflow(total, size[i] ? size[i] : 1, &total) &&
+               !__builtin_mul_overflow(total, repeats.at[i] ? repeats.at[i] : 1, &total);
+    if (!fits) {
+        fail(CB_ERR_SHAPE, "repeat: the result has too many elements");
+        return NULL;
+    }
     x = node_reshape(graph, x, rank, size);
     for (int i = 0; i < rank; i++) {
         if (repeats.at[i] == 1) continue;
@@ -71,10 +78,7 @@ static Node *repeat(Graph *graph, Node *x, cb_dim_list repeats) {
         for (int k = 0; k < rank; k++) *(k < i ? &before : &rest) *= size[k];
         Node *view = node_reshape(graph, x, 3, (int64_t[]){before, 1, rest});
         view = node_expand_to(graph, view, 3, (int64_t[]){before, repeats.at[i], rest});
-        if (__builtin_mul_overflow(size[i], repeats.at[i], &size[i])) {
-            fail(CB_ERR_SHAPE, "repeat: the result has too many elements");
-            return NULL;
-        }
+        size[i] *= repeats.at[i];
         x = node_reshape(graph, view, rank, size);
     }
     return x;

@@ -20,6 +20,7 @@ Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int
 Node *node_lookup(const Graph *graph, const Node *node);
 bool node_same_meta(const Node *a, const Node *b);
 
+/* Conversion and views without a call's checks; NULL gives NULL. */
 Node *node_convert(Graph *graph, Node *node, cb_dtype dtype); /* constants in place, else OP_to */
 Node *node_expand_to(Graph *graph, Node *node, int rank, const int64_t *size);
 Node *node_reshape(Graph *graph, Node *node, int rank, const int64_t *size);

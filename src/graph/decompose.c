@@ -1,0 +1,32 @@
+/* Pass decompose: every composite gives way to its expansion.
+ * needs nothing; gives primitive ops; breaks nothing.
+ *
+ *     softmax(x, dim=1)  ->  e = exp(sub(x, amax(x, dim=[1], keepdim=true))); div(e, sum(e, ...))
+ *
+ * The expansions exist since their composites were built, and nest. One walk that goes through the expansions
+ * instead of the composites' inputs therefore meets every node that remains, once. */
+#include "graph/node.h"
+#include "graph/rewrite.h"
+
+void pass_decompose(Graph *graph, Budget *budget) {
+    (void)budget; /* what comes later needs primitive ops: this pass is never cut short */
+    Site site = graph->site;
+    Node **order = graph_walk(graph, true);
+    Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
+    for (int i = 0; i < length(order); i++) {
+        Node *node = order[i], *input[NODE_MAX_INPUTS];
+        if (node->expansion) {
+            now[node->id] = now[node->expansion->id];
+            continue;
+        }
+        graph->site = node->site;
+        for (int k = 0; k < node->input_count; k++)
+            input[k] = node->input[k] ? now[node->input[k]->id] : NULL;
+        now[node->id] = graph_with_inputs(graph, node, input);
+    }
+    for (int i = 0; i < length(graph->output); i++)
+        graph->output[i] = now[graph->output[i]->id];
+    for (int i = 0; i < length(graph->mutation); i++)
+        graph->mutation[i].value = now[graph->mutation[i].value->id];
+    graph->site = site;
+}

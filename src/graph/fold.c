@@ -1,0 +1,86 @@
+/* Pass fold: what follows from constants alone becomes a constant.
+ * needs primitive ops; keeps them; breaks nothing.
+ *
+ *     add(constant(1, f32), constant(2, f32))       ->  constant(3, f32)
+ *     mul(full([8, 4], 2), constant(3, f32))        ->  expand(constant(6, f32), [8, 4])
+ *     reshape(expand(constant(6, f32), [8, 4]), [32]) -> expand(constant(6, f32), [32])
+ *
+ * A tensor with one value everywhere is an expanded constant, so that no element of it is ever stored or
+ * looked at. Values come from scalar_eval: the functions of the op table, in double. */
+#include "graph/node.h"
+#include "graph/rewrite.h"
+
+Node *node_uniform(Node *node) {
+    while (node && node->op == OP_expand) node = node->input[0];
+    return node && node->op == OP_constant ? node : NULL;
+}
+
+static Node *splat(Graph *graph, const Node *like, Scalar value) {
+    Node *constant = graph_constant(graph, (cb_dtype)like->dtype, value);
+    return node_expand_to(graph, constant, like->rank, like->size);
+}
+
+static Node *fold_full(Graph *graph, Node *node) {
+    Scalar value = {.f = attr_float(node->attrs, ATTR_full_value)};
+    return splat(graph, node, scalar_convert(value, CB_F64, (cb_dtype)node->dtype));
+}
+
+static Node *fold_pointwise(Graph *graph, Node *node) {
+    Scalar value[NODE_MAX_INPUTS];
+    cb_dtype dtype = CB_F64;
+    for (int i = 0; i < node->input_count; i++) {
+        const Node *constant = node_uniform(node->input[i]);
+        if (!constant) return node;
+        value[i] = node_constant(constant);
+        dtype = (cb_dtype)constant->dtype;
+    }
+    if (node->op == OP_to)
+        return splat(graph, node, scalar_convert(value[0], dtype, (cb_dtype)node->dtype));
+    return splat(graph, node, scalar_eval((Op)node->op, dtype, value));
+}
+
+/* Where the order and number of additions cannot show: not in sums and products of floats. */
+static Node *fold_reduce(Graph *graph, Node *node) {
+    const Node *constant = node_uniform(node->input[0]);
+    int64_t count = node_numel(node->input[0]), results = node_numel(node);
+    if (count == 0 && results > 0)
+        return splat(graph, node, scalar_identity((Op)node->op, (cb_dtype)node->dtype));
+    if (!constant || count == 0 || node->op == OP_prod) return node;
+    Scalar value = node_constant(constant);
+    if (node->op == OP_sum) {
+        if (dtype_is_float((cb_dtype)node->dtype)) return node;
+        value.i = (int64_t)((uint64_t)value.i * (uint64_t)(count / results));
+    }
+    return splat(graph, node, value);
+}
+
+Node *fold_node(Graph *graph, Node *node) {
+    if (node->op == OP_full) return fold_full(graph, node);
+    Node *uniform;
+    switch (op_info((Op)node->op)->kind) {
+    case KIND_POINTWISE:
+        return fold_pointwise(graph, node);
+    case KIND_REDUCE:
+        return fold_reduce(graph, node);
+    case KIND_VIEW:
+        uniform = node_uniform(node->input[0]);
+        return uniform ? node_expand_to(graph, uniform, node->rank, node->size) : node;
+    default:
+        return node;
+    }
+}
+
+bool budget_spend(Budget *budget) {
+    if (budget->left > 0) {
+        budget->left--;
+        return true;
+    }
+    return budget->left < 0;
+}
+
+static Node *fold_within(Graph *graph, Node *node, void *budget) {
+    Node *folded = fold_node(graph, node);
+    return folded != node && budget_spend(budget) ? folded : node;
+}
+
+void pass_fold(Graph *graph, Budget *budget) { graph_rewrite(graph, fold_within, budget); }

@@ -1,0 +1,35 @@
+/* What the passes over nodes share: folding, structure, rules. */
+#ifndef CARBIDE_GRAPH_REWRITE_H
+#define CARBIDE_GRAPH_REWRITE_H
+
+#include "graph/graph.h"
+
+/* Rewrites that may still be made; negative: any number. CARBIDE_PASSES bisects with it. */
+typedef struct Budget {
+    int64_t left;
+} Budget;
+bool budget_spend(Budget *budget); /* false: there is none left, so leave the node */
+
+/* The constant that every element of node is, or NULL. */
+Node *node_uniform(Node *node);
+/* An equal node without arithmetic on constants, or node itself (fold.c). */
+Node *fold_node(Graph *graph, Node *node);
+/* An equal node with fewer views, conversions or trivial reductions, or node itself (simplify.c). */
+Node *simplify_node(Graph *graph, Node *node);
+
+/* The rules (rules.def). */
+enum { DOMAIN_BOOL = 1, DOMAIN_INT = 2, DOMAIN_FLOAT = 4, DOMAIN_ROUNDS = 8 };
+typedef struct Rule {
+    const char *text;
+    int domain; /* dtypes of x; DOMAIN_ROUNDS: equal up to the last bits */
+    bool (*guard)(const Node *k); /* of the constant k; NULL: none */
+} Rule;
+int rule_count(void);
+const Rule *rule_at(int number);
+
+/* Passes. */
+void pass_decompose(Graph *graph, Budget *budget);
+void pass_fold(Graph *graph, Budget *budget);
+void pass_rewrite(Graph *graph, Budget *budget);
+
+#endif

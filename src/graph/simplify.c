@@ -1,0 +1,205 @@
+/* Structure that does no work: views of views, lossless conversions, trivial reductions and the like.
+ *
+ *     permute(permute(x, [1, 0]), [1, 0])   ->  x
+ *     to(to(x: u8, f32), f64)               ->  to(x, f64)
+ *     add(x: f32[4, 8], expand(b, [4, 8]))  ->  add(x, b)       broadcasting is implicit
+ *     sum(x: f32[4, 1], dim=[1])            ->  reshape(x, [4])
+ *
+ * In: a node whose inputs are simplified. Out: an equal node, or the node itself. */
+#include "graph/node.h"
+#include "graph/rewrite.h"
+
+#include <string.h>
+
+/* ---- conversions -------------------------------------------------------------------------- */
+
+/* Bits of integers that a dtype holds exactly, and its range as a power of two. */
+typedef struct Precision {
+    int bits, range;
+    bool is_signed;
+} Precision;
+
+static Precision precision(cb_dtype dtype) {
+    static const Precision table[CB_DTYPE_COUNT] = {
+        [CB_BOOL] = {1, 1, false},   [CB_U8] = {8, 8, false},   [CB_I8] = {7, 7, true},
+        [CB_I16] = {15, 15, true},   [CB_I32] = {31, 31, true}, [CB_I64] = {63, 63, true},
+        [CB_F16] = {11, 15, true},   [CB_BF16] = {8, 127, true}, [CB_F32] = {24, 127, true},
+        [CB_F64] = {53, 1023, true},
+    };
+    return table[dtype];
+}
+
+/* True when every value of from is a value of to. */
+static bool lossless(cb_dtype from, cb_dtype to) {
+    Precision a = precision(from), b = precision(to);
+    if (dtype_is_float(from) && !dtype_is_float(to)) return false;
+    return a.bits <= b.bits && a.range <= b.range && (!a.is_signed || b.is_signed);
+}
+
+static Node *simplify_to(Graph *graph, Node *node) {
+    Node *inner = node->input[0];
+    if (inner->op != OP_to) return node;
+    Node *x = inner->input[0];
+    if (!lossless((cb_dtype)x->dtype, (cb_dtype)inner->dtype)) return node;
+    return node_convert(graph, x, (cb_dtype)node->dtype);
+}
+
+/* ---- views -------------------------------------------------------------------------------- */
+
+static Node *permuted(Graph *graph, Node *x, cb_dim_list dims) {
+    Attrs attrs = attrs_default(OP_permute);
+    attr_set_dims(&attrs, ATTR_permute_dims, dims);
+    return graph_op(graph, OP_permute, &x, 1, &attrs, NULL);
+}
+
+/* Two permutations are one; one that moves only dimensions of size 1 is a reshape. */
+static Node *simplify_permute(Graph *graph, Node *node) {
+    Node *x = node->input[0];
+    cb_dim_list dims = attr_dims(node->attrs, ATTR_permute_dims);
+    if (x->op == OP_permute) {
+        cb_dim_list inner = attr_dims(x->attrs, ATTR_permute_dims);
+        for (int i = 0; i < dims.count; i++) dims.at[i] = inner.at[dims.at[i]];
+        return permuted(graph, x->input[0], dims);
+    }
+    int64_t last = -1;
+    for (int i = 0; i < dims.count; i++) {
+        if (x->size[dims.at[i]] == 1) continue;
+        if (dims.at[i] < last) return node;
+        last = dims.at[i];
+    }
+    return node_reshape(graph, x, node->rank, node->size);
+}
+
+static Node *simplify_slice(Graph *graph, Node *node) {
+    Node *x = node->input[0];
+    const int64_t *outer = node->attrs->word;
+    if (x->op != OP_slice || x->attrs->word[ATTR_slice_dim] != outer[ATTR_slice_dim]) return node;
+    const int64_t *inner = x->attrs->word;
+    int64_t count = node->size[outer[ATTR_slice_dim]];
+    if (!count) return node;
+    Attrs attrs = *node->attrs;
+    int64_t start = inner[ATTR_slice_start] + outer[ATTR_slice_start] * inner[ATTR_slice_step];
+    int64_t step = inner[ATTR_slice_step] * outer[ATTR_slice_step];
+    attrs.word[ATTR_slice_start] = start;
+    attrs.word[ATTR_slice_step] = step;
+    attrs.word[ATTR_slice_end] = start + (count - 1) * step + 1;
+    return graph_op(graph, OP_slice, &x->input[0], 1, &attrs, NULL);
+}
+
+/* Dimensions that are flipped twice, or have one element, are not flipped. */
+static Node *simplify_flip(Graph *graph, Node *node) {
+    Node *x = node->input[0];
+    bool nested = x->op == OP_flip;
+    cb_dim_list dims = attr_dims(node->attrs, ATTR_flip_dims), left = {0, {0}};
+    unsigned flipped = 0;
+    for (int i = 0; i < dims.count; i++) flipped ^= 1u << dims.at[i];
+    if (nested) {
+        cb_dim_list inner = attr_dims(x->attrs, ATTR_flip_dims);
+        for (int i = 0; i < inner.count; i++) flipped ^= 1u << inner.at[i];
+    }
+    for (int i = 0; i < node->rank; i++)
+        if ((flipped >> i & 1) && node->size[i] > 1) left.at[left.count++] = i;
+    if (!nested && left.count == dims.count) return node;
+    Attrs attrs = attrs_default(OP_flip);
+    attr_set_dims(&attrs, ATTR_flip_dims, left);
+    return graph_op(graph, OP_flip, nested ? &x->input[0] : &x, 1, &attrs, NULL);
+}
+
+/* ---- reductions and the rest -------------------------------------------------------------- */
+
+static Node *simplify_reduce(Graph *graph, Node *node) {
+    Node *x = node->input[0];
+    cb_dim_list dims = attr_dims(node->attrs, ATTR_sum_dim);
+    for (int i = 0; i < dims.count; i++)
+        if (x->size[dims.at[i]] != 1) return node;
+    return node_reshape(graph, x, node->rank, node->size);
+}
+
+static bool broadcasts_to(const Node *node, Node *const *input) {
+    int64_t size[CB_MAX_RANK] = {0};
+    int rank = 0;
+    for (int i = 0; i < node->input_count; i++)
+        if (input[i]->rank > rank) rank = input[i]->rank;
+    if (rank != node->rank) return false;
+    for (int d = 0; d < rank; d++) size[d] = 1;
+    for (int i = 0; i < node->input_count; i++) {
+        int shift = rank - input[i]->rank;
+        for (int d = 0; d < input[i]->rank; d++)
+            if (size[d + shift] == 1) size[d + shift] = input[i]->size[d];
+    }
+    return !rank || !memcmp(size, node->size, sizeof *size * (size_t)rank);
+}
+
+/* An expanded operand is not needed where the others have the result's sizes. */
+static Node *simplify_pointwise(Graph *graph, Node *node) {
+    Node *input[NODE_MAX_INPUTS];
+    bool changed = false;
+    for (int i = 0; i < node->input_count; i++) input[i] = node->input[i];
+    for (int i = 0; i < node->input_count; i++) {
+        if (node->input[i]->op != OP_expand) continue;
+        input[i] = node->input[i]->input[0];
+        bool fits = broadcasts_to(node, input);
+        if (!fits) input[i] = node->input[i];
+        changed |= fits;
+    }
+    return changed ? graph_with_inputs(graph, node, input) : node;
+}
+
+static bool pads_nothing(const Node *node) {
+    cb_dim_list padding = attr_dims(node->attrs, ATTR_pad_padding);
+    for (int i = 0; i < padding.count; i++)
+        if (padding.at[i]) return false;
+    return true;
+}
+
+static Node *simplify_index(Node *node) {
+    Node *x = node->input[0];
+    int64_t dim;
+    switch (node->op) {
+    case OP_pad:
+        return pads_nothing(node) ? x : node;
+    case OP_concat:
+        dim = node->attrs->word[ATTR_concat_dim];
+        if (!x->size[dim]) return node->input[1];
+        return node->input[1]->size[dim] ? node : x;
+    case OP_slice_scatter: /* a source of the full size replaces everything */
+        return node_same_meta(x, node->input[1]) ? node->input[1] : node;
+    default:
+        return node;
+    }
+}
+
+Node *simplify_node(Graph *graph, Node *node) {
+    Node *x = node->input_count ? node->input[0] : NULL;
+    switch (node->op) {
+    case OP_contiguous:
+    case OP_clone:
+        return x;
+    case OP_to:
+        return simplify_to(graph, node);
+    case OP_permute:
+        return simplify_permute(graph, node);
+    case OP_slice:
+        return simplify_slice(graph, node);
+    case OP_flip:
+        return simplify_flip(graph, node);
+    case OP_reshape:
+        return x->op == OP_reshape ? node_reshape(graph, x->input[0], node->rank, node->size) : node;
+    case OP_expand:
+        return x->op == OP_expand ? node_expand_to(graph, x->input[0], node->rank, node->size) : node;
+    default:
+        break;
+    }
+    switch (op_info((Op)node->op)->kind) {
+    case KIND_POINTWISE:
+        return simplify_pointwise(graph, node);
+    case KIND_REDUCE:
+        return simplify_reduce(graph, node);
+    case KIND_SCAN:
+        return x->size[node->attrs->word[ATTR_cumsum_dim]] <= 1 ? x : node;
+    case KIND_INDEX:
+        return simplify_index(node);
+    default:
+        return node;
+    }
+}

@@ -1,0 +1,135 @@
+/* The verifier: what every graph must be between passes.
+ *
+ *     inputs and outputs belong to the graph, inputs come before users
+ *     the metas are those that op_infer gives, and the inputs have the dtypes that it asks for
+ *     attributes are canonical and each call has one node
+ *     a composite is of the type of its expansion; draw numbers are below random_count
+ *
+ * In: a graph. Out: true, or false with the broken node's line of text and what is wrong with it. */
+#include "graph/node.h"
+#include "graph/text.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+typedef struct Check {
+    Graph *graph;
+    Node *const *order;
+    Buffer *why;
+} Check;
+
+__attribute__((format(printf, 3, 4))) static bool broken(const Check *c, const Node *node,
+                                                         const char *format, ...) {
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    putf(c->why, "%s: ", text);
+    text_node(text_names(c->graph, c->order), node, c->why);
+    return false;
+}
+
+static bool belongs(const Graph *graph, const Node *node) {
+    return node->id < (uint32_t)length(graph->node) && graph->node[node->id] == node;
+}
+
+static bool inputs_fine(const Check *c, const Node *node) {
+    const OpInfo *info = op_info((Op)node->op);
+    bool leaf = node->op == OP_input || node->op == OP_constant;
+    if (node->input_count != (leaf ? 0 : info->arity))
+        return broken(c, node, "it has %d inputs", node->input_count);
+    for (int i = 0; i < node->input_count; i++) {
+        const Node *input = node->input[i];
+        if (!input && info->kind != KIND_COMPOSITE) return broken(c, node, "input %d is absent", i);
+        if (!input) continue;
+        if (!belongs(c->graph, input)) return broken(c, node, "input %d is of another graph", i);
+        if (input->id >= node->id) return broken(c, node, "input %d comes later", i);
+    }
+    return true;
+}
+
+static bool composite_fine(const Check *c, const Node *node) {
+    const Node *expansion = node->expansion;
+    if (!expansion) return broken(c, node, "it has no expansion");
+    if (!belongs(c->graph, expansion) || expansion->id >= node->id)
+        return broken(c, node, "its expansion is not before it in the graph");
+    return node_same_meta(node, expansion) || broken(c, node, "its type is not its expansion's");
+}
+
+static bool meta_fine(const Check *c, const Node *node) {
+    Meta meta[NODE_MAX_INPUTS], own = node_meta(node);
+    Attrs attrs = {{0}}, canonical;
+    Inferred inferred;
+    if (node->attrs) attrs = *node->attrs;
+    canonical = attrs;
+    for (int i = 0; i < node->input_count; i++) meta[i] = node_meta(node->input[i]);
+    if (!op_infer((Op)node->op, meta, node->input_count, &canonical, &inferred))
+        return broken(c, node, "it cannot be inferred (%s)", cb_error());
+    const Meta *result = &inferred.result;
+    if (result->dtype != own.dtype || result->rank != own.rank ||
+        memcmp(result->size, own.size, sizeof(int64_t) * own.rank)) {
+        char is[128], should[128];
+        meta_format(&own, is, sizeof is);
+        meta_format(result, should, sizeof should);
+        return broken(c, node, "it is %s and should be %s", is, should);
+    }
+    for (int i = 0; i < node->input_count; i++)
+        if (inferred.input_dtype[i] != meta[i].dtype)
+            return broken(c, node, "input %d should be %s", i,
+                          cb_dtype_name((cb_dtype)inferred.input_dtype[i]));
+    size_t words = (size_t)op_info((Op)node->op)->word_count;
+    if (memcmp(canonical.word, attrs.word, sizeof(int64_t) * words))
+        return broken(c, node, "its attributes are not canonical");
+    return true;
+}
+
+static bool draw_fine(const Check *c, const Node *node) {
+    Op op = (Op)node->op;
+    if (!op_may_draw(op) || !op_draws(op, node->attrs)) return true;
+    int64_t draw = node->attrs->word[op_info(op)->word_count];
+    return (draw >= 0 && draw < c->graph->random_count) ||
+           broken(c, node, "%d draws were taken", c->graph->random_count);
+}
+
+static bool node_fine(const Check *c, const Node *node) {
+    if (!inputs_fine(c, node)) return false;
+    if (node_lookup(c->graph, node) != node) return broken(c, node, "it is not interned");
+    if (!draw_fine(c, node)) return false;
+    if (node->op == OP_input || node->op == OP_constant) return true;
+    if (op_info((Op)node->op)->kind == KIND_COMPOSITE) return composite_fine(c, node);
+    return meta_fine(c, node);
+}
+
+static bool roots_fine(Graph *graph, Buffer *why) {
+    for (int i = 0; i < length(graph->input); i++) {
+        const Node *input = graph->input[i];
+        if (belongs(graph, input) && input->op == OP_input && input->attrs->word[0] == i) continue;
+        putf(why, "input %d is broken", i);
+        return false;
+    }
+    for (int i = 0; i < length(graph->output); i++)
+        if (!graph->output[i] || !belongs(graph, graph->output[i])) {
+            putf(why, "output %d is not of the graph", i);
+            return false;
+        }
+    for (int i = 0; i < length(graph->mutation); i++) {
+        const Mutation *mutation = &graph->mutation[i];
+        bool fine = mutation->input >= 0 && mutation->input < length(graph->input) &&
+                    mutation->value && belongs(graph, mutation->value) &&
+                    node_same_meta(mutation->value, graph->input[mutation->input]);
+        if (fine) continue;
+        putf(why, "mutation %d is broken", i);
+        return false;
+    }
+    return true;
+}
+
+bool graph_verify(Graph *graph, Buffer *why) {
+    if (!roots_fine(graph, why)) return false;
+    Node **order = graph_order(graph);
+    Check c = {graph, order, why};
+    for (int i = 0; i < length(order); i++)
+        if (!node_fine(&c, order[i])) return false;
+    return true;
+}
