@@ -1,0 +1,251 @@
+/* One op at once: the compiler applied to a graph of one node, on the vector VM.
+ *
+ * The key is everything that the built op depends on: op, attributes, and per operand dtype, sizes and
+ * strides. Built ops are cached, so that a repeated call is a look-up and a run. A plain number of a
+ * pointwise op is an input without dimensions, so that a changing number builds nothing; elsewhere, and for
+ * pow, which is much cheaper with a known exponent, its value is part of the key.
+ *
+ *     cb_add(x: f32[4096], 1.5) -> key {add, f32[4096], float} -> kernel b2[a0] = b0[a0] + b1[0] */
+#include "run/eager.h"
+#include "base/map.h"
+#include "run/copy.h"
+#include "tensor/apply.h"
+#include <string.h>
+
+enum { MOST_OPERANDS = 4, KEY_WORDS = 1 + ATTR_WORDS + MOST_OPERANDS * (1 + 2 * CB_MAX_RANK) };
+
+/* A number where an executable wants a tensor: lives on the stack of one call. */
+typedef struct Number {
+    Scalar value;
+    Storage storage;
+    Tensor tensor;
+} Number;
+
+typedef struct Call {
+    Op op;
+    const cb_operand *operand;
+    int count;
+    const Attrs *attrs;
+    int64_t key[KEY_WORDS];
+    int words;
+    int input_count; /* of the executable: tensors and numbers that are not in the key */
+    Tensor *input[MOST_OPERANDS];
+    Number number[MOST_OPERANDS];
+} Call;
+
+/* ---- numbers ---- */
+
+static cb_dtype number_dtype(const cb_operand *operand) {
+    if (operand->kind == CB_OPERAND_FLOAT) return CB_F64;
+    return operand->kind == CB_OPERAND_INT ? CB_I64 : CB_BOOL;
+}
+
+static Scalar number_value(const cb_operand *operand) {
+    if (operand->kind == CB_OPERAND_FLOAT) return (Scalar){.f = operand->f};
+    return (Scalar){.i = operand->kind == CB_OPERAND_BOOL ? operand->i != 0 : operand->i};
+}
+
+static bool in_key(Op op) { return op == OP_pow || op_info(op)->kind != KIND_POINTWISE; }
+
+static Tensor *wrap_number(Number *number, const cb_operand *operand) {
+    scalar_store(&number->value, number_dtype(operand), number_value(operand));
+    number->storage.data = &number->value;
+    number->tensor.storage = &number->storage;
+    number->tensor.offset = 0;
+    number->tensor.dtype = (int8_t)number_dtype(operand);
+    number->tensor.rank = 0;
+    return &number->tensor;
+}
+
+/* ---- the key ---- */
+
+static void add_tensor(Call *call, Tensor *x) {
+    bool dense = tensor_contiguous(x);
+    int64_t *word = call->key + call->words;
+    *word++ = 1 | x->dtype << 8 | x->rank << 16 | (int64_t)dense << 24;
+    for (int i = 0; i < x->rank; i++) *word++ = x->size[i];
+    if (!dense)
+        for (int i = 0; i < x->rank; i++) *word++ = x->size[i] == 1 ? 0 : x->stride[i];
+    call->words = (int)(word - call->key);
+    call->input[call->input_count++] = x;
+}
+
+static void add_number(Call *call, int position) {
+    const cb_operand *operand = &call->operand[position];
+    call->key[call->words++] = 2 | operand->kind << 8;
+    if (in_key(call->op))
+        call->key[call->words++] = number_value(operand).i;
+    else
+        call->input[call->input_count++] = wrap_number(&call->number[position], operand);
+}
+
+static void describe(Call *call) {
+    int attributes = op_info(call->op)->word_count;
+    call->key[0] = (int64_t)call->op | (int64_t)call->count << 32;
+    memcpy(call->key + 1, call->attrs->word, sizeof(int64_t) * (size_t)attributes);
+    call->words = 1 + attributes;
+    for (int i = 0; i < call->count; i++) {
+        const cb_operand *operand = &call->operand[i];
+        if (operand->kind != CB_OPERAND_TENSOR)
+            add_number(call, i);
+        else if (operand->tensor)
+            add_tensor(call, operand->tensor);
+        else
+            call->key[call->words++] = 0; /* an optional tensor that is not there */
+    }
+}
+
+/* ---- a key that is not in the cache ---- */
+
+static Node *operand_node(Graph *graph, const Call *call, int position) {
+    const cb_operand *operand = &call->operand[position];
+    if (operand->kind == CB_OPERAND_TENSOR) {
+        if (!operand->tensor) return NULL;
+        Meta meta = tensor_meta(operand->tensor);
+        return graph_input(graph, &meta);
+    }
+    cb_dtype dtype = number_dtype(operand);
+    if (in_key(call->op)) return graph_constant(graph, dtype, number_value(operand));
+    Meta meta = {.dtype = (int8_t)dtype};
+    return graph_input(graph, &meta);
+}
+
+static Graph *one_node(Arena *arena, const Call *call) {
+    Graph *graph = graph_new(arena);
+    graph->site = site_current();
+    Node *input[MOST_OPERANDS];
+    bool number[MOST_OPERANDS];
+    for (int i = 0; i < call->count; i++) {
+        input[i] = operand_node(graph, call, i);
+        number[i] = call->operand[i].kind != CB_OPERAND_TENSOR;
+    }
+    Node *node = graph_op(graph, call->op, input, call->count, call->attrs, number);
+    if (!node) return NULL;
+    push(arena, graph->output, node);
+    return graph;
+}
+
+static Executable *build(const Call *call) {
+    Arena *arena = arena_new();
+    if (!arena) {
+        fail_memory(0);
+        return NULL;
+    }
+    if (arena_guard(arena)) {
+        arena_free(arena);
+        fail_memory(0);
+        return NULL;
+    }
+    Graph *graph = one_node(arena, call);
+    if (!graph) {
+        arena_free(arena);
+        return NULL;
+    }
+    graph_optimize(graph, NULL);
+    const int64_t *stride[MOST_OPERANDS];
+    for (int i = 0; i < call->input_count; i++)
+        stride[i] = tensor_contiguous(call->input[i]) ? NULL : call->input[i]->stride;
+    return executable_new(plan_build(graph, arena, stride, true), (ExecutableOptions){0});
+}
+
+/* ---- entry ---- */
+
+static Tensor *copy_of(const Tensor *x) {
+    Meta meta = tensor_meta(x);
+    Tensor *copy = tensor_new(&meta);
+    if (copy)
+        copy_strided(tensor_data(copy), copy->stride, tensor_data(x), x->stride, x->rank, x->size,
+                     cb_dtype_size((cb_dtype)x->dtype));
+    return copy;
+}
+
+/* An op that turns out to be its input (x ** 1) gives a tensor of its own all the same. */
+static Tensor *run(const Call *call, const Executable *executable) {
+    const PlanOutput *output = &executable_plan(executable)->output[0];
+    if (output->alias_input >= 0) return copy_of(call->input[output->alias_input]);
+    Tensor *result;
+    return executable_run(executable, call->input, &result) ? result : NULL;
+}
+
+Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+    check(input_count <= MOST_OPERANDS, "%s with %d operands", op_info(op)->name, input_count);
+    Call call;
+    call.op = op, call.operand = input, call.count = input_count, call.attrs = attrs;
+    call.input_count = 0;
+    Attrs defaults;
+    if (!attrs) {
+        defaults = attrs_default(op);
+        call.attrs = &defaults;
+    }
+    describe(&call);
+    uint64_t hash = hash_bytes(call.key, sizeof *call.key * (size_t)call.words, 0);
+    EagerEntry *entry = eager_find(call.key, call.words, hash);
+    if (!entry) {
+        Executable *executable = build(&call);
+        if (executable) entry = eager_add(call.key, call.words, hash, executable);
+        if (!entry) return NULL;
+    }
+    Tensor *result = run(&call, eager_executable(entry));
+    eager_release(entry);
+    return result;
+}
+
+/* ---- assignment ---- */
+
+static void fill(Tensor *target, const cb_operand *value) {
+    cb_dtype dtype = (cb_dtype)target->dtype;
+    const int64_t none[CB_MAX_RANK] = {0};
+    Scalar element;
+    scalar_store(&element, dtype, scalar_convert(number_value(value), number_dtype(value), dtype));
+    copy_strided(tensor_data(target), target->stride, &element, none, target->rank, target->size,
+                 cb_dtype_size(dtype));
+}
+
+/* Do the two share a byte? Compares the spans of memory that they lie in. */
+static bool may_overlap(const Tensor *a, const Tensor *b) {
+    if (a->storage != b->storage) return false;
+    const char *a_low = tensor_data(a), *b_low = tensor_data(b);
+    return a_low < b_low + tensor_span_bytes(b) && b_low < a_low + tensor_span_bytes(a);
+}
+
+static bool same_elements(const Tensor *a, const Tensor *b) {
+    if (a->storage != b->storage || a->offset != b->offset || a->dtype != b->dtype) return false;
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->size[i] != b->size[i] || (a->size[i] > 1 && a->stride[i] != b->stride[i]))
+            return false;
+    return true;
+}
+
+static void copy_broadcast(Tensor *target, const Tensor *value) {
+    int64_t stride[CB_MAX_RANK] = {0};
+    int shift = target->rank - value->rank;
+    for (int i = 0; i < value->rank; i++)
+        stride[i + shift] = value->size[i] == 1 ? 0 : value->stride[i];
+    copy_strided(tensor_data(target), target->stride, tensor_data(value), stride, target->rank,
+                 target->size, cb_dtype_size((cb_dtype)target->dtype));
+}
+
+/* The value in the target's dtype and in memory of its own: value itself, or a new tensor. */
+static Tensor *separate_value(const Tensor *target, Tensor *value) {
+    if (value->dtype != target->dtype) {
+        Attrs attrs = attrs_default(OP_to);
+        attrs.word[ATTR_to_dtype] = target->dtype;
+        cb_operand operand = cb_operand_tensor(value);
+        return eager_apply(OP_to, &operand, 1, &attrs);
+    }
+    return may_overlap(target, value) ? copy_of(value) : value;
+}
+
+bool eager_assign(Tensor *target, const cb_operand *value) {
+    if (value->kind != CB_OPERAND_TENSOR) {
+        fill(target, value);
+        return true;
+    }
+    if (same_elements(target, value->tensor)) return true;
+    Tensor *source = separate_value(target, value->tensor);
+    if (!source) return false;
+    copy_broadcast(target, source);
+    if (source != value->tensor) tensor_destroy(source);
+    return true;
+}
