@@ -1,0 +1,264 @@
+/* Random recipes (recipe.h). Choose an op, find operands that it can take, ask op_infer what comes out. Shapes come
+ * from one small family (B, R, C), so that broadcasts, rows and columns meet often. */
+#include "recipe.h"
+
+#include <math.h>
+#include <string.h>
+
+/* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled" (2016) */
+static uint64_t next(uint64_t *state) {
+    *state ^= *state >> 12, *state ^= *state << 25, *state ^= *state >> 27;
+    return *state * 2685821657736338717ull;
+}
+
+static int pick(uint64_t *state, int count) { return (int)((next(state) >> 33) % (uint64_t)count); }
+
+/* Ops whose results stay in a range where engines can be compared. */
+static const Op unary[] = {OP_neg,   OP_abs,         OP_sign,  OP_square, OP_relu,      OP_sigmoid,
+                           OP_tanh,  OP_sin,         OP_cos,   OP_erf,    OP_floor,     OP_ceil,
+                           OP_trunc, OP_round,       OP_atan,  OP_exp,    OP_log1p,     OP_sqrt,
+                           OP_isnan, OP_logical_not, OP_expm1, OP_rsqrt,  OP_reciprocal};
+static const Op binary[] = {OP_add, OP_sub, OP_mul,         OP_maximum,  OP_minimum,
+                            OP_div, OP_lt,  OP_ge,          OP_eq,       OP_atan2,
+                            OP_add, OP_mul, OP_logical_and, OP_remainder};
+static const Op reduce[] = {OP_sum, OP_amax, OP_amin, OP_mean, OP_any,
+                            OP_all, OP_var,  OP_sum,  OP_prod};
+static const Op view[] = {OP_permute, OP_flip,      OP_slice, OP_unsqueeze,
+                          OP_flatten, OP_transpose, OP_select};
+static const Op composite[] = {OP_softmax,    OP_log_softmax, OP_gelu,   OP_silu, OP_softplus,
+                               OP_leaky_relu, OP_normalize,   OP_argmax, OP_elu};
+#define PICK(state, table) table[pick(state, (int)(sizeof table / sizeof *table))]
+
+static Operand choose(const Recipe *r, uint64_t *state) {
+    int count = r->input_count + r->step_count;
+    int recent =
+        pick(state, 3) ? count - 1 - pick(state, count < 4 ? count : 4) : pick(state, count);
+    return (Operand){recent, 0.0};
+}
+
+static const Meta *meta_of(const Recipe *r, Operand o) { return &r->meta[o.value]; }
+
+static int any_dim(const Recipe *r, Operand o, uint64_t *state) {
+    return pick(state, meta_of(r, o)->rank);
+}
+
+static bool fill_view(const Recipe *r, RecipeStep *s, uint64_t *state) {
+    const Meta *m = meta_of(r, s->input[0]);
+    cb_dim_list dims = {m->rank, {0}};
+    if (m->rank == 0) return false;
+    int dim = any_dim(r, s->input[0], state);
+    switch (s->op) {
+    case OP_permute:
+        for (int i = 0; i < m->rank; i++) dims.at[i] = (i + dim) % m->rank;
+        attr_set_dims(&s->attrs, ATTR_permute_dims, dims);
+        return true;
+    case OP_flip:
+        attr_set_dims(&s->attrs, ATTR_flip_dims, cb_dims(dim));
+        return true;
+    case OP_slice:
+        s->attrs.word[ATTR_slice_dim] = dim;
+        s->attrs.word[ATTR_slice_start] = pick(state, 2);
+        s->attrs.word[ATTR_slice_step] = 1 + pick(state, 2);
+        return m->size[dim] > 1;
+    case OP_unsqueeze:
+        s->attrs.word[ATTR_unsqueeze_dim] = dim;
+        return m->rank < 4;
+    case OP_transpose:
+        s->attrs.word[ATTR_transpose_dim0] = dim;
+        s->attrs.word[ATTR_transpose_dim1] = m->rank - 1;
+        return true;
+    case OP_select:
+        s->attrs.word[ATTR_select_dim] = dim;
+        s->attrs.word[ATTR_select_index] = pick(state, (int)m->size[dim]);
+        return m->size[dim] > 0;
+    default:
+        return true;
+    }
+}
+
+static bool fill_reduce(const Recipe *r, RecipeStep *s, uint64_t *state) {
+    const Meta *m = meta_of(r, s->input[0]);
+    if (m->rank == 0) return false;
+    bool all = pick(state, 5) == 0;
+    int keep = s->op == OP_var ? ATTR_var_keepdim : ATTR_sum_keepdim;
+    attr_set_dims(&s->attrs, ATTR_sum_dim, all ? CB_ALL : cb_dims(any_dim(r, s->input[0], state)));
+    s->attrs.word[keep] = pick(state, 2);
+    return s->op != OP_prod || meta_numel(m) < 40;
+}
+
+static bool fill_composite(const Recipe *r, RecipeStep *s, uint64_t *state) {
+    const Meta *m = meta_of(r, s->input[0]);
+    if (m->rank == 0) return false;
+    int dim = any_dim(r, s->input[0], state);
+    if (s->op == OP_softmax) s->attrs.word[ATTR_softmax_dim] = dim;
+    if (s->op == OP_log_softmax) s->attrs.word[ATTR_log_softmax_dim] = dim;
+    if (s->op == OP_normalize) s->attrs.word[ATTR_normalize_dim] = dim;
+    if (s->op == OP_argmax) attr_set_dims(&s->attrs, ATTR_argmax_dim, cb_dims(dim));
+    return true;
+}
+
+static bool fill_step(const Recipe *r, RecipeStep *s, uint64_t *state) {
+    s->count = 1;
+    int kind = pick(state, 20);
+    s->op = kind < 6    ? PICK(state, unary)
+            : kind < 12 ? PICK(state, binary)
+            : kind < 14 ? PICK(state, reduce)
+            : kind < 16 ? PICK(state, view)
+            : kind < 18 ? PICK(state, composite)
+            : kind < 19 ? OP_where
+                        : OP_matmul;
+    s->attrs = attrs_default(s->op);
+    s->count = s->op == OP_where ? 3 : kind >= 6 && kind < 12 ? 2 : s->op == OP_matmul ? 2 : 1;
+    for (int i = 0; i < s->count; i++) s->input[i] = choose(r, state);
+    bool number = kind >= 6 && kind < 12 && pick(state, 3) == 0;
+    if (number) s->input[1] = (Operand){-1, 0.25 * (1 + pick(state, 12))};
+    if (kind >= 12 && kind < 14) return fill_reduce(r, s, state);
+    if (kind >= 14 && kind < 16) return fill_view(r, s, state);
+    return kind < 16 || kind >= 18 || fill_composite(r, s, state);
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+static Tensor *run_step(const RecipeStep *s, Tensor *const *value) {
+    cb_operand input[3];
+    for (int i = 0; i < s->count; i++)
+        input[i] = s->input[i].value < 0 ? cb_operand_float(s->input[i].number)
+                                         : cb_operand_tensor(value[s->input[i].value]);
+    return apply(s->op, input, s->count, &s->attrs);
+}
+
+int recipe_call(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, void *user) {
+    const Recipe *r = user;
+    Tensor *value[MAX_VALUES];
+    for (int i = 0; i < input_count; i++) value[i] = inputs[i];
+    for (int i = 0; i < r->step_count; i++) value[input_count + i] = run_step(&r->step[i], value);
+    for (int i = 0; i < r->output_count; i++) outputs[i] = value[r->output[i]];
+    return r->output_count;
+}
+
+void recipe_inputs(const Recipe *r, cb_tensor **out) {
+    uint64_t state = r->seed * 977 + 1;
+    static double block[4096];
+    for (int i = 0; i < r->input_count; i++) {
+        const Meta *m = &r->input[i];
+        cb_dim_list sizes = {m->rank, {0}};
+        memcpy(sizes.at, m->size, sizeof m->size);
+        int64_t count = meta_numel(m);
+        for (int64_t k = 0; k < count; k++)
+            block[k] = (float)((double)(next(&state) >> 11) * 0x1p-53 * 4.0 - 2.0);
+        bool wide = r->widened && m->dtype == CB_F32;
+        cb_tensor *x = cb_from_data(block, CB_F64, sizes);
+        out[i] = wide || m->dtype == CB_F64 ? x : cb_to(x, (cb_dtype)m->dtype);
+    }
+}
+
+/* Tries a step for real, on the metas alone: an eager run of a fresh copy would be slow and is not needed, since
+ * shapes follow from values of the same shape. */
+static bool try_step(Recipe *r, const RecipeStep *s, Tensor **value) {
+    Tensor *y = run_step(s, value);
+    cb_clear_error();
+    if (!y || cb_rank(y) > 4 || cb_numel(y) > 4096) return false;
+    int number = r->input_count + r->step_count;
+    value[number] = y;
+    r->meta[number] = tensor_meta(y);
+    r->step[r->step_count++] = *s;
+    return true;
+}
+
+void recipe_random(Recipe *r, uint64_t seed) {
+    static const int64_t family[][3] = {{2, 5, 7}, {1, 5, 7},  {2, 5, 1},
+                                        {2, 1, 7}, {3, 4, 33}, {1, 16, 16}};
+    static const cb_dtype kinds[] = {CB_F32, CB_F32, CB_F32,  CB_F32,
+                                     CB_I32, CB_F64, CB_BOOL, CB_I64};
+    uint64_t state = seed * 0x9E3779B97F4A7C15ull + 1;
+    Tensor *value[MAX_VALUES];
+    for (int i = 0; i < 4; i++) next(&state);
+    *r = (Recipe){.seed = seed, .input_count = 1 + pick(&state, MAX_INPUTS)};
+    int base = pick(&state, 6);
+    for (int i = 0; i < r->input_count; i++) {
+        Meta m = {.dtype = (int8_t)(i ? PICK(&state, kinds) : CB_F32),
+                  .rank = (uint8_t)(1 + pick(&state, 3))};
+        const int64_t *sizes = family[base < 4 ? pick(&state, 4) : base];
+        for (int d = 0; d < m.rank; d++) m.size[d] = sizes[3 - m.rank + d];
+        r->input[i] = r->meta[i] = m;
+    }
+    recipe_inputs(r, value);
+    int steps = 2 + pick(&state, MAX_STEPS - 2);
+    for (int tries = 0; r->step_count < steps && tries < 200; tries++) {
+        RecipeStep s = {0};
+        if (fill_step(r, &s, &state)) try_step(r, &s, value);
+    }
+    int last = r->input_count + r->step_count - 1;
+    r->output_count = 1 + (last > 1 && pick(&state, 3) == 0);
+    r->output[0] = last;
+    r->output[1] = pick(&state, last);
+}
+
+/* ---- shrinking and printing ------------------------------------------------------------------------ */
+
+bool recipe_without(const Recipe *r, int step, Recipe *out) {
+    int gone = r->input_count + step, heir = -1;
+    const RecipeStep *s = &r->step[step];
+    for (int i = 0; i < s->count && heir < 0; i++)
+        if (s->input[i].value >= 0 &&
+            memcmp(&r->meta[s->input[i].value], &r->meta[gone], sizeof(Meta)) == 0)
+            heir = s->input[i].value;
+    *out = *r;
+    out->step_count = 0;
+    for (int k = 0; k < r->step_count; k++) {
+        if (k == step) continue;
+        RecipeStep *t = &out->step[out->step_count];
+        *t = r->step[k];
+        out->meta[r->input_count + out->step_count++] = r->meta[r->input_count + k];
+        for (int i = 0; i < t->count; i++) {
+            if (t->input[i].value == gone && heir < 0) return false;
+            if (t->input[i].value == gone)
+                t->input[i].value = heir;
+            else if (t->input[i].value > gone)
+                t->input[i].value--;
+        }
+    }
+    for (int i = 0; i < r->output_count; i++) {
+        if (r->output[i] == gone && heir < 0) return false;
+        out->output[i] = r->output[i] == gone ? heir : r->output[i] - (r->output[i] > gone);
+    }
+    return out->step_count > 0;
+}
+
+static void print_step(const RecipeStep *s, int number, FILE *out) {
+    const OpInfo *info = op_info(s->op);
+    fprintf(out, "  v%d = %s(", number, info->name);
+    for (int i = 0; i < s->count; i++) {
+        fputs(i ? ", " : "", out);
+        if (s->input[i].value < 0)
+            fprintf(out, "%g", s->input[i].number);
+        else
+            fprintf(out, "v%d", s->input[i].value);
+    }
+    for (int p = 0; p < info->param_count; p++) {
+        const Param *param = &info->param[p];
+        if (param->word < 0) continue;
+        fprintf(out, ", %s=", param->name);
+        if (param->type == PARAM_FLOAT)
+            fprintf(out, "%g", attr_float(&s->attrs, param->word));
+        else if (param->type != PARAM_DIMS)
+            fprintf(out, "%lld", (long long)s->attrs.word[param->word]);
+        else {
+            cb_dim_list dims = attr_dims(&s->attrs, param->word);
+            for (int i = 0; i < dims.count; i++)
+                fprintf(out, "%s%lld", i ? "," : "[", (long long)dims.at[i]);
+            fputs(dims.count > 0 ? "]" : "all", out);
+        }
+    }
+    fprintf(out, ")\n");
+}
+
+void recipe_print(const Recipe *r, FILE *out) {
+    char text[128];
+    for (int i = 0; i < r->input_count; i++) {
+        meta_format(&r->input[i], text, sizeof text);
+        fprintf(out, "  v%d: %s\n", i, text);
+    }
+    for (int i = 0; i < r->step_count; i++) print_step(&r->step[i], r->input_count + i, out);
+    for (int i = 0; i < r->output_count; i++) fprintf(out, "  return v%d\n", r->output[i]);
+}
