@@ -4,4 +4,36 @@ graph(x: f32[64, 1024], w: f32[1024], b: f32[1024]) {
   return y
 }
 --- plan
+  k0_sum_mul_sub_square(v0, v1, v2, v3)
+  return v3 f32[64, 1024]
 --- loops
+kernel k0_sum_mul_sub_square(outer a0:64, inner a1:1024) row split 1 {
+  b0: in f32[65536]
+  b1: in f32[1024]
+  b2: in f32[1024]
+  b3: out f32[65536]
+  t6 = f32 load b0[((a0*1024) + a1)]
+  t7 = f32 reduce sum t6
+  t9 = f32 mul t7, 0.0009765625:f32
+  t10 = f32 sub t6, t9
+  t11 = f32 square t10
+  t12 = f32 reduce sum t11
+  t13 = f32 mul t12, 0.0009765625:f32
+  t15 = f32 add t13, 9.999999747378752e-06:f32
+  t16 = f32 rsqrt t15
+  t17 = f32 mul t10, t16
+  t18 = f32 load b1[a1]
+  t19 = f32 mul t17, t18
+  t20 = f32 load b2[a1]
+  t21 = f32 add t19, t20
+  t23 = f32 mul t21, 0.5:f32
+  t25 = f32 mul t21, 0.044714998453855515:f32
+  t26 = f32 mul t25, t21
+  t27 = f32 mul t26, t21
+  t28 = f32 add t21, t27
+  t30 = f32 mul t28, 0.7978845834732056:f32
+  t31 = f32 tanh t30
+  t33 = f32 add t31, 1.0:f32
+  t34 = f32 mul t23, t33
+  store b3[((a0*1024) + a1)] = t34
+}

@@ -5,3 +5,7 @@ graph(x: f32[512, 768]) {
   return r, c
 }
 --- plan
+  k0_sum(v0, v1)
+  k1_sum(v0, v2)
+  return v1 f32[512]
+  return v2 f32[768]
