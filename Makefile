@@ -30,14 +30,14 @@ format:
 	@find src cli tests examples tools -name '*.c' | xargs clang-format -i
 
 demo: all
-	@$(BUILD)/photo
+	@$(BUILD)/photo examples/data/astronaut.jpg $(BUILD)
 	@$(BUILD)/carbide bench --demo
 
 bench: all
 	@$(BUILD)/carbide bench
 
 fuzz: all
-	@$(BUILD)/carbide fuzz
+	@$(BUILD)/fuzz $$(date +%s) 20000 20
 
 asan:
 	@$(MAKE) BUILD=build-asan CMAKE_FLAGS=-DCARBIDE_SANITIZE=address,undefined
