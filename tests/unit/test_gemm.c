@@ -1,0 +1,371 @@
+/* Matrix products against plain loops. The elements are small integers, so every dtype gives an exact answer and
+ * the comparison is for equality; thread counts are compared bit for bit on real numbers. */
+#include "test_support.h"
+
+#include "run/cpu.h"
+#include "run/gemm_internal.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Case {
+    cb_dtype dtype;
+    int64_t batch, m, n, k;
+    bool a_turned, b_turned; /* stored transposed */
+    int64_t spread;          /* elements between neighbours */
+    bool a_shared, b_shared; /* one matrix for the whole batch */
+} Case;
+
+static uint32_t seed = 1;
+static int small(void) {
+    seed = seed * 1664525 + 1013904223;
+    return (int)(seed >> 24) % 9 - 4;
+}
+
+static void *random_matrix(cb_dtype dtype, int64_t count) {
+    size_t width = cb_dtype_size(dtype);
+    char *data = malloc((size_t)count * width + 1);
+    assert_non_null(data);
+    for (int64_t i = 0; i < count; i++) {
+        int value = dtype == CB_BOOL ? small() > 2 : small();
+        Scalar scalar = dtype_is_float(dtype) ? (Scalar){.f = value} : (Scalar){.i = value};
+        scalar_store(data + (size_t)i * width, dtype, scalar);
+    }
+    return data;
+}
+
+static MatmulStep step_of(const Case *c) {
+    MatmulStep step = {.dtype = (int8_t)c->dtype,
+                       .batch = c->batch,
+                       .m = c->m,
+                       .n = c->n,
+                       .k = c->k,
+                       .batch_rank = 1,
+                       .batch_size = {c->batch},
+                       .epilogue = -1};
+    step.a_m = c->spread * (c->a_turned ? 1 : c->k),
+    step.a_k = c->spread * (c->a_turned ? c->m : 1);
+    step.b_k = c->spread * (c->b_turned ? 1 : c->n),
+    step.b_n = c->spread * (c->b_turned ? c->k : 1);
+    step.a_batch[0] = c->a_shared ? 0 : c->spread * c->m * c->k;
+    step.b_batch[0] = c->b_shared ? 0 : c->spread * c->k * c->n;
+    step.a_offset = 3, step.b_offset = 5;
+    return step;
+}
+
+static double value_at(const void *data, cb_dtype dtype, int64_t i) {
+    Scalar value = scalar_load((const char *)data + (size_t)i * cb_dtype_size(dtype), dtype);
+    return dtype_is_float(dtype) ? value.f : (double)value.i;
+}
+
+/* The element by definition, wrapped or rounded to the dtype. */
+static double expected_at(const MatmulStep *step, const void *a, const void *b, int64_t batch,
+                          int64_t row, int64_t column) {
+    double sum = 0;
+    for (int64_t k = 0; k < step->k; k++) {
+        int64_t at = step->a_offset + batch * step->a_batch[0] + row * step->a_m + k * step->a_k;
+        int64_t bt = step->b_offset + batch * step->b_batch[0] + k * step->b_k + column * step->b_n;
+        sum += value_at(a, step->dtype, at) * value_at(b, step->dtype, bt);
+    }
+    if (step->dtype == CB_BOOL) return sum != 0;
+    if (step->dtype == CB_I8) return (int8_t)(int64_t)sum;
+    if (step->dtype == CB_U8) return (uint8_t)(int64_t)sum;
+    if (step->dtype == CB_F16) return f16_to_f32(f16_from_f32((float)sum));
+    if (step->dtype == CB_BF16) return bf16_to_f32(bf16_from_f32((float)sum));
+    return sum;
+}
+
+static void expect_product(const MatmulStep *step, const void *a, const void *b, const void *out) {
+    for (int64_t batch = 0; batch < step->batch; batch++)
+        for (int64_t r = 0; r < step->m; r++)
+            for (int64_t j = 0; j < step->n; j++) {
+                double expected = expected_at(step, a, b, batch, r, j);
+                double got = value_at(out, step->dtype, (batch * step->m + r) * step->n + j);
+                if (got == expected) continue;
+                print_error("%s [%ld, %ld, %ld, %ld]: [%ld][%ld][%ld] is %g, not %g\n",
+                            cb_dtype_name(step->dtype), (long)step->batch, (long)step->m,
+                            (long)step->n, (long)step->k, (long)batch, (long)r, (long)j, got,
+                            expected);
+                assert_true(got == expected);
+            }
+}
+
+static void run_case(const Case *c) {
+    MatmulStep step = step_of(c);
+    void *a = random_matrix(c->dtype, c->spread * c->batch * c->m * c->k + 8);
+    void *b = random_matrix(c->dtype, c->spread * c->batch * c->k * c->n + 8);
+    void *out = random_matrix(c->dtype, c->batch * c->m * c->n);
+    assert_true(gemm_run(&step, a, b, out, NULL, NULL));
+    expect_product(&step, a, b, out);
+    free(a), free(b), free(out);
+}
+
+static const cb_dtype dtypes[] = {CB_F32, CB_F64, CB_F16, CB_BF16, CB_I64,
+                                  CB_I32, CB_I16, CB_I8,  CB_U8,   CB_BOOL};
+
+static void every_dtype_in_odd_sizes(void **state) {
+    (void)state;
+    static const int64_t size[][3] = {{1, 1, 1},   {2, 3, 4},    {7, 5, 3},   {14, 32, 8},
+                                      {15, 33, 9}, {29, 65, 31}, {3, 70, 17}, {70, 3, 17}};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
+            Case c = {dtypes[d], 1,     size[s][0], size[s][1], size[s][2],
+                      false,     false, 1,          false,      false};
+            run_case(&c);
+        }
+}
+
+static void every_layout(void **state) {
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        Case c = {i & 8 ? CB_BF16 : CB_F32,
+                  2,
+                  37,
+                  41,
+                  19,
+                  (i & 1) != 0,
+                  (i & 2) != 0,
+                  i & 4 ? 2 : 1,
+                  false,
+                  false};
+        run_case(&c);
+        c.dtype = i & 8 ? CB_F16 : CB_F64;
+        run_case(&c);
+    }
+}
+
+static void vectors(void **state) {
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        Case row = {i & 1 ? CB_F32 : CB_F64, 3,     1,    1100, 77, (i & 2) != 0, (i & 4) != 0,
+                    i & 8 ? 3 : 1,           false, false};
+        Case column = row;
+        column.m = 1100, column.n = 1;
+        run_case(&row);
+        run_case(&column);
+    }
+}
+
+static void several_blocks_of_k(void **state) {
+    (void)state;
+    Case c = {CB_F32, 1, 20, 40, 1300, false, true, 1, false, false};
+    run_case(&c);
+    c.dtype = CB_F64, c.k = 777;
+    run_case(&c);
+    c.dtype = CB_BF16;
+    run_case(&c);
+}
+
+static void tall_wide_and_batched(void **state) {
+    (void)state;
+    static const Case cases[] = {
+        {CB_F32, 1, 600, 45, 64, false, false, 1, false, false},
+        {CB_F32, 1, 45, 600, 64, false, true, 1, false, false},
+        {CB_F64, 1, 333, 222, 40, true, false, 1, false, false},
+        {CB_F32, 12, 33, 34, 16, false, true, 1, false, false},
+        {CB_F32, 5, 9, 40, 16, false, false, 1, false, true}, /* folds into rows */
+        {CB_F32, 5, 1, 40, 16, false, false, 1, false, true}, /* ... of one row each */
+        {CB_F32, 5, 9, 40, 16, true, false, 1, false, true},  /* does not fold */
+        {CB_F32, 5, 9, 40, 16, false, false, 1, true, false},
+        {CB_F32, 2, 170, 190, 130, false, false, 1, false, false}, /* each item by all threads */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
+}
+
+static void nothing_to_sum(void **state) {
+    (void)state;
+    Case c = {CB_F32, 1, 3, 4, 0, false, false, 1, false, false};
+    run_case(&c);
+    c.k = 5, c.m = 0;
+    run_case(&c);
+}
+
+/* ---- the epilogue ---- */
+
+/* out = out * 2 + 1, and counts how often each element was visited. */
+static void twice_plus_one(void *const *buffer, int64_t low, int64_t high, int pass, void *slot) {
+    (void)pass, (void)slot;
+    float *out = buffer[0];
+    uint8_t *visits = buffer[1];
+    for (int64_t i = low; i < high; i++) {
+        out[i] = out[i] * 2 + 1;
+        visits[i]++;
+    }
+}
+
+static void epilogue_visits_each_element_once(void **state) {
+    (void)state;
+    static const int64_t size[][4] = {{1, 5, 7, 3},      {1, 1, 2000, 9},   {1, 2000, 1, 9},
+                                      {3, 20, 50, 700},  {1, 300, 500, 64}, {1, 4, 4, 0},
+                                      {1, 16, 3000, 520}};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
+        Case c = {CB_F32, size[s][0], size[s][1], size[s][2], size[s][3],
+                  false,  false,      1,          false,      false};
+        MatmulStep step = step_of(&c);
+        int64_t count = c.batch * c.m * c.n;
+        float *a = random_matrix(CB_F32, c.batch * c.m * c.k + 8);
+        float *b = random_matrix(CB_F32, c.batch * c.k * c.n + 8);
+        float *out = random_matrix(CB_F32, count), *plain = random_matrix(CB_F32, count);
+        uint8_t *visits = calloc((size_t)count, 1);
+        void *buffer[] = {out, visits};
+        Launch launch = {
+            .function = twice_plus_one, .form = FORM_TILE, .outer_size = count, .split = 1};
+        assert_true(gemm_run(&step, a, b, plain, NULL, NULL));
+        assert_true(gemm_run(&step, a, b, out, &launch, buffer));
+        for (int64_t i = 0; i < count; i++) {
+            assert_int_equal(visits[i], 1);
+            assert_true(out[i] == plain[i] * 2 + 1);
+        }
+        free(a), free(b), free(out), free(plain), free(visits);
+    }
+}
+
+/* ---- numbers ---- */
+
+static float *random_floats(int64_t count) {
+    float *data = malloc((size_t)count * sizeof *data);
+    for (int64_t i = 0; i < count; i++) data[i] = (float)small() + (float)small() / 77.0f;
+    return data;
+}
+
+static void threads_do_not_change_a_bit(void **state) {
+    (void)state;
+    static const int64_t size[][3] = {
+        {150, 170, 1100}, {1, 3000, 300}, {40, 700, 600}, {700, 40, 600}};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
+        Case c = {CB_F32, 1, size[s][0], size[s][1], size[s][2], false, false, 1, false, false};
+        MatmulStep step = step_of(&c);
+        float *a = random_floats(c.m * c.k + 8), *b = random_floats(c.k * c.n + 8);
+        size_t bytes = (size_t)(c.m * c.n) * sizeof(float);
+        float *one = malloc(bytes), *three = malloc(bytes);
+        cb_set_threads(1);
+        assert_true(gemm_run(&step, a, b, one, NULL, NULL));
+        cb_set_threads(3);
+        assert_true(gemm_run(&step, a, b, three, NULL, NULL));
+        cb_set_threads(0);
+        assert_memory_equal(one, three, bytes);
+        free(a), free(b), free(one), free(three);
+    }
+}
+
+static void nan_and_infinity_pass(void **state) {
+    (void)state;
+    float a[8 + 3] = {[3] = INFINITY, 1, 0, 0, NAN, 1, 0, 0};
+    float b[4 * 20 + 5], out[2 * 20];
+    for (int i = 0; i < 85; i++) b[i] = 1;
+    Case c = {CB_F32, 1, 2, 20, 4, false, false, 1, false, false};
+    MatmulStep step = step_of(&c);
+    assert_true(gemm_run(&step, a, b, out, NULL, NULL));
+    for (int j = 0; j < 20; j++) {
+        assert_true(isinf(out[j]));
+        assert_true(isnan(out[20 + j]));
+    }
+}
+
+/* Every half: widening agrees with the scalar conversion, and narrowing gives the half back. */
+static void half_conversions_are_exact(void **state) {
+    const GemmKernels *kernels = *state;
+    enum { ALL = 1 << 16 };
+    uint16_t *half = malloc(ALL * sizeof *half), *back = malloc(ALL * sizeof *back);
+    float *wide = malloc(ALL * sizeof *wide);
+    for (int i = 0; i < ALL; i++) half[i] = (uint16_t)i;
+    kernels->widen_f16(half, wide, ALL);
+    kernels->narrow_f16(wide, back, ALL);
+    for (int i = 0; i < ALL; i++) {
+        float expected = f16_to_f32(half[i]);
+        if (isnan(expected))
+            assert_true(isnan(wide[i]) && isnan(f16_to_f32(back[i])));
+        else
+            assert_true(wide[i] == expected && signbit(wide[i]) == signbit(expected) &&
+                        back[i] == half[i]);
+    }
+    kernels->widen_bf16(half, wide, ALL);
+    kernels->narrow_bf16(wide, back, ALL);
+    for (int i = 0; i < ALL; i++) {
+        float expected = bf16_to_f32(half[i]);
+        if (isnan(expected))
+            assert_true(isnan(wide[i]) && isnan(bf16_to_f32(back[i])));
+        else
+            assert_true(wide[i] == expected && back[i] == half[i]);
+    }
+    free(half), free(back), free(wide);
+}
+
+static void narrowing_rounds_to_even(void **state) {
+    const GemmKernels *kernels = *state;
+    for (uint32_t bits = 0; bits < 0x7f900000; bits += 77777) {
+        float in, minus;
+        memcpy(&in, &bits, sizeof in);
+        minus = -in;
+        uint16_t got[2];
+        kernels->narrow_f16(&in, &got[0], 1);
+        kernels->narrow_f16(&minus, &got[1], 1);
+        if (isnan(in)) continue;
+        assert_int_equal(got[0], f16_from_f32(in));
+        assert_int_equal(got[1], f16_from_f32(minus));
+        kernels->narrow_bf16(&in, &got[0], 1);
+        assert_int_equal(got[0], bf16_from_f32(in));
+    }
+}
+
+/* One tile of every size, packed and added to what is there, on one instruction set. */
+static void tiles_of(const GemmType *type, bool wide) {
+    enum { K = 9, SPAN = 40 };
+    cb_dtype dtype = wide ? CB_F64 : CB_F32;
+    size_t width = cb_dtype_size(dtype);
+    char *a = random_matrix(dtype, SPAN * K), *b = random_matrix(dtype, SPAN * K);
+    char *a_pack = malloc(SPAN * K * width), *b_pack = malloc(SPAN * K * width);
+    char *out = malloc(SPAN * SPAN * width);
+    for (int rows = 1; rows <= type->rows; rows++)
+        for (int columns = 1; columns <= type->columns; columns++) {
+            memset(out, 0, SPAN * SPAN * width);
+            type->pack(a_pack, a, K, 1, rows, type->rows, K);
+            type->pack(b_pack, b, 1, SPAN, columns, type->columns, K);
+            for (int again = 0; again < 2; again++)
+                type->tile(K, a_pack, b_pack, out, SPAN, rows, columns, again);
+            for (int r = 0; r < SPAN; r++)
+                for (int j = 0; j < SPAN; j++) {
+                    double sum = 0;
+                    for (int k = 0; k < K && r < rows && j < columns; k++)
+                        sum += 2 * value_at(a, dtype, r * K + k) * value_at(b, dtype, k * SPAN + j);
+                    assert_true(value_at(out, dtype, r * SPAN + j) == sum);
+                }
+        }
+    free(a), free(b), free(a_pack), free(b_pack), free(out);
+}
+
+static void every_tile(void **state) {
+    const GemmKernels *kernels = *state;
+    tiles_of(&kernels->f32, false);
+    tiles_of(&kernels->f64, true);
+}
+
+static void test_level(const GemmKernels *kernels, int *failed) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(every_tile, (void *)kernels),
+        cmocka_unit_test_prestate(half_conversions_are_exact, (void *)kernels),
+        cmocka_unit_test_prestate(narrowing_rounds_to_even, (void *)kernels),
+    };
+    *failed += cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_dtype_in_odd_sizes),
+        cmocka_unit_test(every_layout),
+        cmocka_unit_test(vectors),
+        cmocka_unit_test(several_blocks_of_k),
+        cmocka_unit_test(tall_wide_and_batched),
+        cmocka_unit_test(nothing_to_sum),
+        cmocka_unit_test(epilogue_visits_each_element_once),
+        cmocka_unit_test(threads_do_not_change_a_bit),
+        cmocka_unit_test(nan_and_infinity_pass),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    test_level(&gemm_kernels_base, &failed);
+#if defined(__x86_64__)
+    if (cpu_level() >= CPU_V3) test_level(&gemm_kernels_v3, &failed);
+    if (cpu_level() >= CPU_V4) test_level(&gemm_kernels_v4, &failed);
+#endif
+    return failed;
+}
