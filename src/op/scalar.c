@@ -132,8 +132,6 @@ Scalar scalar_eval(Op op, cb_dtype dtype, const Scalar *input) {
         if (is_bool) return (Scalar){.i = value != 0};
         return (Scalar){.f = round_float(value, dtype)};
     }
-    if (op == OP_isinf) return (Scalar){.i = 0}; /* no i64 stands for infinity */
-    if (op == OP_isfinite) return (Scalar){.i = 1};
     int64_t value =
         eval_i64(op, input[0].i, arity > 1 ? input[1].i : 0, arity > 2 ? input[2].i : 0);
     return (Scalar){.i = wrap_int(value, is_bool ? CB_BOOL : dtype)};

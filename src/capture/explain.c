@@ -1,0 +1,207 @@
+/* What a compiled function has done, as text for people: entries with guards, the captured ops and their
+ * source lines, the optimized graph, kernels with what they compute and move, refused fusions, the
+ * generated source, and every reason that was given on the way.
+ *
+ * Invariant: reads only what never changes after an entry is appended, so calls may go on meanwhile. */
+#include "capture/function.h"
+
+#include "base/memory.h"
+#include <string.h>
+
+static void put_bytes_count(Buffer *out, int64_t bytes) {
+    if (bytes < 10000)
+        putf(out, "%lld bytes", (long long)bytes);
+    else if (bytes < 10000000)
+        putf(out, "%.1f KB", (double)bytes / 1e3);
+    else
+        putf(out, "%.1f MB", (double)bytes / 1e6);
+}
+
+/* Text of several lines, each behind an indent. */
+static void put_indented(Buffer *out, const char *text) {
+    while (*text) {
+        size_t line = strcspn(text, "\n");
+        put(out, "    ");
+        put_bytes(out, text, line);
+        put(out, "\n");
+        text += line + (text[line] == '\n');
+    }
+}
+
+static void print_guards(const Entry *entry, Buffer *out) {
+    for (int i = 0; i < entry->input_count; i++) {
+        putf(out, "  input %d: ", i);
+        guard_print(&entry->guard[i], out);
+        put(out, "\n");
+    }
+    for (int k = 0; k < entry->captured_count; k++) {
+        char meta[128];
+        meta_format(&entry->trace->value[entry->captured[k]].meta, meta, sizeof meta);
+        putf(out, "  captured %%%d: %s%s\n", entry->captured[k], meta,
+             entry->held[k] ? ", held" : "");
+    }
+    for (int i = 0; i < entry->mutated_count; i++)
+        putf(out, "  writes to %%%d in place\n", entry->mutated[i]);
+}
+
+static void print_kernel(const Kernel *kernel, Buffer *out) {
+    putf(out, "    %s: %s\n      %s, ", kernel->name, kernel->origin ? kernel->origin : "",
+         kernel->form == FORM_ROW ? "row by row" : "element by element");
+    putf(out, "%lld x %lld points", (long long)kernel->outer_size, (long long)kernel->inner_size);
+    if (kernel->split > 1) putf(out, ", %lld chunks", (long long)kernel->split);
+    put(out, ", ");
+    put_bytes_count(out, kernel->bytes);
+    putf(out, ", %d ops\n", kernel->node_count);
+}
+
+static void print_step(const Plan *plan, const Step *step, Buffer *out) {
+    const MatmulStep *matmul = &step->matmul;
+    switch (step->kind) {
+    case STEP_KERNEL:
+        print_kernel(plan->kernel[step->kernel], out);
+        break;
+    case STEP_MATMUL:
+        putf(out, "    matmul %s: %lld x [%lld, %lld] x [%lld, %lld]%s\n",
+             cb_dtype_name((cb_dtype)matmul->dtype), (long long)matmul->batch, (long long)matmul->m,
+             (long long)matmul->k, (long long)matmul->k, (long long)matmul->n,
+             matmul->epilogue >= 0 ? ", then on each block:" : "");
+        if (matmul->epilogue >= 0) print_kernel(plan->kernel[matmul->epilogue], out);
+        break;
+    case STEP_OPAQUE:
+        putf(out, "    %s: %lld rows of %lld\n", op_info(step->opaque.op)->name,
+             (long long)step->opaque.rows, (long long)step->opaque.length);
+        break;
+    case STEP_CHECK:
+        putf(out, "    check of the indices of %s: below %lld\n",
+             op_info((Op)step->check.node->op)->name, (long long)step->check.bound);
+        break;
+    }
+}
+
+static void print_refusals(const Plan *plan, Buffer *out) {
+    if (length(plan->refusal)) put(out, "  not fused:\n");
+    for (int i = 0; i < length(plan->refusal); i++) {
+        const Refusal *refusal = &plan->refusal[i];
+        putf(out, "    %s -> %s: %s\n", op_info((Op)refusal->producer->op)->name,
+             op_info((Op)refusal->consumer->op)->name, reason_info(refusal->reason)->text);
+    }
+}
+
+static void print_plan(const Entry *entry, Buffer *out) {
+    const Plan *plan = executable_plan(entry->executable);
+    ExecutableInfo info = executable_info(entry->executable);
+    putf(out, "  steps: %d, eager would launch %d\n", length(plan->step), plan->kernels_eager);
+    for (int i = 0; i < length(plan->step); i++) print_step(plan, &plan->step[i], out);
+    print_refusals(plan, out);
+    put(out, "  memory traffic: ");
+    put_bytes_count(out, plan->bytes);
+    put(out, ", eager ");
+    put_bytes_count(out, plan->bytes_eager);
+    if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
+    put(out, "; temporaries: ");
+    put_bytes_count(out, plan->arena_bytes);
+    putf(out, "\n  engine: %s\n",
+         !info.source || info.reason != REASON_NONE ? "vector VM"
+         : info.from_disk                           ? "C, from the disk cache"
+                                                    : "C, compiled now");
+    if (info.message && *info.message) {
+        put(out, "  compiler:\n");
+        put_indented(out, info.message);
+    }
+    if (!info.source) return;
+    put(out, "  source:\n");
+    put_indented(out, info.source);
+}
+
+static void print_entry(const Entry *entry, Buffer *out) {
+    putf(out, "\nentry %d (traced in %.2f ms, compiled in %.2f ms)\n", entry->number,
+         entry->trace_ms, entry->compile_ms);
+    print_guards(entry, out);
+    Buffer text = buffer_new(out->arena);
+    trace_print(entry->trace, &text);
+    put(out, "  captured:\n");
+    put_indented(out, buffer_text(&text));
+    text = buffer_new(out->arena);
+    graph_print((Graph *)entry->graph, &text);
+    put(out, "  graph:\n");
+    put_indented(out, buffer_text(&text));
+    print_plan(entry, out);
+}
+
+static void print_notes(Function *function, Buffer *out) {
+    Note note[MAX_NOTES];
+    pthread_mutex_lock(&function->lock);
+    int count = function->note_count;
+    memcpy(note, function->note, sizeof *note * (size_t)count);
+    pthread_mutex_unlock(&function->lock);
+    for (int i = 0; i < count; i++) {
+        const ReasonInfo *info = reason_info(note[i].reason);
+        putf(out, "  %s: %s", info->kind, info->text);
+        if (*note[i].detail) putf(out, " (%s)", note[i].detail);
+        if (note[i].site.file) putf(out, " at %s:%d", note[i].site.file, note[i].site.line);
+        if (note[i].count > 1) putf(out, ", %lld times", (long long)note[i].count);
+        put(out, "\n");
+        if (*info->hint) putf(out, "    hint: %s\n", info->hint);
+    }
+}
+
+static char *explain(Function *function, Arena *arena) {
+    if (arena_guard(arena)) return NULL;
+    Buffer out = buffer_new(arena);
+    cb_function_stats stats = cb_stats(function);
+    putf(&out,
+         "compiled function: %lld calls, %lld graphs, %lld breaks, %lld recompiles, %lld eager\n",
+         (long long)stats.calls, (long long)stats.graphs, (long long)stats.breaks,
+         (long long)stats.recompiles, (long long)stats.eager_calls);
+    put(&out, "  options: ");
+    options_print(&function->options, &out);
+    put(&out, "\n");
+    print_notes(function, &out);
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
+        print_entry(e, &out);
+    return memory_copy_text(buffer_text(&out));
+}
+
+char *cb_explain(cb_function *function) {
+    if (!function) {
+        fail(CB_ERR_ARGUMENT, "explain: the function is NULL");
+        return NULL;
+    }
+    Arena *arena = arena_new();
+    char *text = arena ? explain(function, arena) : NULL;
+    arena_free(arena);
+    if (!text) fail_memory(0);
+    return text;
+}
+
+void cb_free_text(char *text) { memory_free(text); }
+
+static const Entry *newest(const Function *function) {
+    const Entry *last = NULL;
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) last = e;
+    return last;
+}
+
+cb_function_stats cb_stats(cb_function *function) {
+    cb_function_stats stats = {0};
+    if (!function) {
+        fail(CB_ERR_ARGUMENT, "stats: the function is NULL");
+        return stats;
+    }
+    stats.calls = atomic_load(&function->calls);
+    stats.graphs = atomic_load(&function->entry_count);
+    stats.breaks = atomic_load(&function->breaks);
+    stats.recompiles = atomic_load(&function->recompiles);
+    stats.eager_calls = atomic_load(&function->eager_calls);
+    stats.cache_hits = atomic_load(&function->cache_hits);
+    const Entry *entry = newest(function);
+    if (!entry) return stats;
+    const Plan *plan = executable_plan(entry->executable);
+    stats.kernels = length(plan->step);
+    stats.kernels_eager = plan->kernels_eager;
+    stats.bytes = plan->bytes;
+    stats.bytes_eager = plan->bytes_eager;
+    stats.trace_ms = entry->trace_ms;
+    stats.compile_ms = entry->compile_ms;
+    return stats;
+}

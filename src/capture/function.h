@@ -1,0 +1,202 @@
+/* The structs of a compiled function: entries, guards, and the state of one call.
+ *
+ * Lifetimes: an entry and all that hangs on it live as long as the function. Entries are appended under the
+ * function's lock and never change or go, so calls read the list without one. A Call lives on the
+ * stack of cb_call_n. */
+#ifndef CARBIDE_CAPTURE_FUNCTION_H
+#define CARBIDE_CAPTURE_FUNCTION_H
+
+#include "base/reason.h"
+#include "capture/capture.h"
+#include "capture/trace.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct cb_function Function;
+typedef struct Entry Entry;
+typedef struct Call Call;
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+typedef struct FunctionOptions {
+    int mode, fullgraph, dynamic, device, backend, fuse; /* positions in the lists of option.c */
+} FunctionOptions;
+bool options_parse(const char *text, FunctionOptions *out);
+void options_print(const FunctionOptions *options, Buffer *out);
+
+/* ---- guards -------------------------------------------------------------------------------- */
+
+typedef struct Guard { /* of one input */
+    int8_t dtype;
+    uint8_t rank;
+    bool contiguous; /* strides are not compared then */
+    int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK];
+} Guard;
+void guard_make(Guard *guard, const Tensor *x);
+bool guard_holds(const Guard *guard, const Tensor *x);
+bool guard_same(const Guard *a, const Guard *b);
+void guard_print(const Guard *guard, Buffer *out);
+/* True when the bytes that x and y span overlap: a write to one may show in the other. */
+bool tensors_overlap(const Tensor *x, const Tensor *y);
+bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides and place are equal */
+
+/* ---- entries ------------------------------------------------------------------------------- */
+
+typedef enum ResultSource {
+    RESULT_NULL,  /* the function returned NULL */
+    RESULT_REAL,  /* an input or captured tensor itself */
+    RESULT_VIEW,  /* a view of an input or captured tensor */
+    RESULT_GRAPH, /* a view of a graph output's storage */
+    RESULT_VALUE  /* a graph output of its own, contiguous, although it was a view in the trace */
+} ResultSource;
+
+typedef struct Result {
+    ResultSource source;
+    int value;  /* of the trace */
+    int output; /* RESULT_GRAPH, RESULT_VALUE: graph output */
+} Result;
+
+struct Entry {
+    _Atomic(Entry *) next;
+    int number;
+    int input_count;
+    Guard *guard;   /* per input */
+    Trace *trace;   /* owned */
+    Result *result; /* per output of the trace, then per escaped value */
+    int *captured;  /* value numbers, in order: graph inputs after the call's own */
+    int captured_count;
+    Tensor **held; /* fullgraph: the captured tensors themselves; otherwise NULL */
+    int *mutated;  /* values of inputs and captured tensors that the graph writes */
+    int mutated_count;
+    int graph_output_count;
+    bool *copied;       /* per graph output: it may share storage with an input or another output */
+    const Graph *graph; /* in the executable's arena */
+    Executable *executable;
+    double trace_ms, compile_ms;
+};
+
+/* A finished recording becomes an entry: compiles under the function's lock. NULL: memory ran out; the
+ * recording still holds its trace then. */
+Entry *entry_make(Call *call);
+void entry_free(Entry *entry);
+bool entry_guards_hold(const Entry *entry, Tensor *const *input, int input_count);
+/* False when the entry writes to memory that another of its tensors shows: then the order of ops matters. */
+bool entry_writes_apart(const Entry *entry, Tensor *const *value);
+/* Runs the executable. value[] gives inputs and captured tensors; graph_output gets new ones. */
+bool entry_run(const Entry *entry, Tensor *const *value, Tensor **graph_output);
+/* Shells of the results get the storages of graph outputs and real tensors. */
+void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output);
+/* fullgraph: everything without the function. Fills output; count, a negative status, or ENTRY_OVERLAPS
+ * when it has to run eagerly. */
+enum { ENTRY_OVERLAPS = -1000 };
+int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
+
+/* ---- functions ----------------------------------------------------------------------------- */
+
+typedef enum Callee { CALL_1, CALL_2, CALL_3, CALL_4, CALL_N, CALL_MODULE, CALL_GRAPH } Callee;
+
+typedef struct Note { /* a reason that was given */
+    Reason reason;
+    Site site;
+    char detail[160];
+    int64_t count;
+} Note;
+
+enum { MAX_NOTES = 32 };
+
+struct cb_function {
+    Callee callee;
+    union {
+        cb_function_1 *one;
+        cb_function_2 *two;
+        cb_function_3 *three;
+        cb_function_4 *four;
+        cb_function_n *any;
+        cb_module *module;
+        cb_graph *graph;
+    } target;
+    void *user;
+    FunctionOptions options;
+    pthread_mutex_t lock; /* of appending entries and notes */
+    _Atomic(Entry *) first;
+    _Atomic int entry_count;
+    _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
+    _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits;
+    int note_count;
+    Note note[MAX_NOTES];
+};
+
+/* Remembers a reason once per site; the text of what happened is for explain. */
+void function_note(Function *function, Reason reason, Site site, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+int function_limit(void);
+
+/* ---- one call ------------------------------------------------------------------------------ */
+
+typedef enum CallMode {
+    CALL_REPLAYS, /* ops match entry->trace */
+    CALL_RECORDS, /* ops extend recording */
+    CALL_IS_EAGER /* a break: what came before has been run, the rest runs eagerly */
+} CallMode;
+
+typedef struct Recording Recording; /* functional.h */
+
+enum { LOCAL_VALUES = 128, NO_VALUE = -1 };
+
+struct Call {
+    Tracer tracer; /* first: the tracer's functions get back to the call from it */
+    Function *function;
+    Tensor *const *input;
+    int input_count;
+    CallMode mode;
+    Entry *entry;       /* replaying */
+    const Trace *trace; /* the entry's, or the recording's */
+    int at;             /* ops done */
+    Recording *recording;
+    bool failed;    /* an op failed: the trace is not all that happened */
+    Tensor **value; /* by value number: input, bound captured tensor (kept), or live shell */
+    int value_capacity, bound; /* bound: numbers above hold nothing */
+    int alive;                 /* shells of this call that live */
+    double start_ms;
+    Tensor *local[LOCAL_VALUES];
+};
+
+double now_ms(void);
+/* Makes room for value numbers below count. */
+bool call_reserve(Call *call, int count);
+/* The value's shell, for a result that has just been matched or recorded. */
+Tensor *call_shell(Call *call, int value);
+/* The number of a tensor that this call traces, NO_VALUE for a real one. */
+static inline int call_traced(const Call *call, const Tensor *x) {
+    return x->trace == call->tracer.serial ? (int)(intptr_t)x->value : NO_VALUE;
+}
+/* A captured tensor becomes value number v. */
+bool call_bind(Call *call, int v, Tensor *x);
+/* Runs what was traced so far eagerly, gives live shells their values and leaves the rest of the call to
+ * eager. Under fullgraph: an error, and false, instead. */
+bool call_break(Call *call, Reason reason, const char *what);
+
+/* replay.c: a call begins with an entry to replay, or NULL to record; false: no memory to record. */
+bool call_start(Call *call, Function *function, Tensor *const *input, int input_count,
+                Entry *entry);
+/* After the last op: finds the entry that ends here with these outputs, or turns the run into a
+ * recording that does. value[k] is output k's number, NO_VALUE for NULL. False: the call has failed, or has
+ * become eager. */
+bool call_end(Call *call, Tensor *const *output, int output_count, int *value);
+/* Values that live on without being returned. */
+bool call_escapes(const Call *call, int value, const int *output, int output_count);
+void call_finish(Call *call); /* releases what the call holds; its shells become ordinary tensors */
+
+/* record.c */
+Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
+                     const Attrs *attrs);
+Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value);
+int record_value(Call *call, Tensor *x); /* the number of an output; < 0: error or no memory */
+/* The outputs and escaped values are written into the trace; false: no memory. */
+bool record_end(Call *call, const int *output, int output_count);
+/* A run that leaves the replayed trace after its first count ops goes on as a recording. */
+bool record_from(Call *call, const Trace *trace, int count);
+void record_free(Recording *recording);
+
+#endif

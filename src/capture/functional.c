@@ -1,0 +1,247 @@
+/* In-place writes and views of a trace as pure graph nodes; functional.h has the model. */
+#include "capture/functional.h"
+
+#include <string.h>
+
+/* Dimensions of size 1, and empty tensors, may have any strides; a trace compares them. */
+static void set_contiguous(TraceValue *value) {
+    int64_t stride = 1;
+    for (int i = value->meta.rank - 1; i >= 0; i--) {
+        value->stride[i] = stride;
+        stride *= value->meta.size[i] > 1 ? value->meta.size[i] : 1;
+    }
+}
+
+static int add_value(Recording *recording, TraceValue value, FunctionalValue functional) {
+    Trace *trace = recording->trace;
+    int number = length(trace->value);
+    if (functional.parent == NO_VALUE) value.root = number;
+    int64_t stride = 1;
+    value.contiguous = true;
+    for (int i = value.meta.rank - 1; i >= 0; i--) {
+        if (value.meta.size[i] != 1 && value.stride[i] != stride) value.contiguous = false;
+        stride *= value.meta.size[i];
+    }
+    if (stride == 0) value.contiguous = true;
+    if (value.contiguous) set_contiguous(&value);
+    push(trace->arena, trace->value, value);
+    push(recording->graph->arena, recording->value, functional);
+    return number;
+}
+
+int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
+    TraceValue value = {.kind = kind, .meta = tensor_meta(x)};
+    memcpy(value.stride, x->stride, sizeof(int64_t) * x->rank);
+    FunctionalValue functional = {.parent = NO_VALUE, .input = length(recording->graph->input)};
+    functional.node = graph_input(recording->graph, &value.meta);
+    return add_value(recording, value, functional);
+}
+
+/* A result with a storage of its own. */
+static int add_result(Recording *recording, Node *node) {
+    TraceValue value = {.kind = VALUE_IS_RESULT, .meta = node_meta(node)};
+    set_contiguous(&value);
+    FunctionalValue functional = {.parent = NO_VALUE, .node = node, .input = -1};
+    return add_value(recording, value, functional);
+}
+
+bool functional_written(const Recording *recording, int value) {
+    return recording->value[value].parent == NO_VALUE && recording->value[value].version > 0;
+}
+
+Node *functional_node(Recording *recording, int value) {
+    FunctionalValue *functional = &recording->value[value];
+    if (functional->parent == NO_VALUE) return functional->node;
+    int version = recording->value[recording->trace->value[value].root].version;
+    if (functional->node && functional->version == version) return functional->node;
+    Node *parent = functional_node(recording, functional->parent);
+    functional->node = parent;
+    if (functional->view != OP_none)
+        functional->node =
+            graph_op(recording->graph, functional->view, &parent, 1, &functional->attrs, NULL);
+    check(functional->node, "a recorded view of a value of the same meta was refused");
+    functional->version = version;
+    return functional->node;
+}
+
+/* ---- ops ----------------------------------------------------------------------------------- */
+
+static bool refuse_view(const Meta *from, const Meta *to) {
+    char texts[2][128];
+    meta_format(from, texts[0], sizeof texts[0]);
+    meta_format(to, texts[1], sizeof texts[1]);
+    fail(CB_ERR_SHAPE, "view: %s with these strides is no %s without a copy; use reshape", texts[0],
+         texts[1]);
+    return false;
+}
+
+/* The value as a view of parent. *result is NO_VALUE when a copy is needed; false with an error. */
+static bool add_view(Recording *recording, Op op, int parent, const Attrs *attrs, int *result) {
+    const TraceValue *base = &recording->trace->value[parent];
+    TraceValue value = {.kind = VALUE_IS_RESULT, .root = base->root};
+    FunctionalValue functional = {.parent = parent, .view = op, .attrs = *attrs, .input = -1};
+    Inferred inferred;
+    *result = NO_VALUE;
+    if (!op_infer(op, &base->meta, 1, &functional.attrs, &inferred)) return false;
+    value.meta = inferred.result;
+    if (view_strides(op, &functional.attrs, &base->meta, &value.meta, base->stride, base->offset,
+                     value.stride, &value.offset)) {
+        *result = add_value(recording, value, functional);
+        return true;
+    }
+    return op != OP_view || refuse_view(&base->meta, &value.meta);
+}
+
+/* contiguous() of a contiguous tensor and to() of the same dtype give back the same elements. */
+static bool is_identity(const TraceValue *value, Op op, const Attrs *attrs) {
+    if (op == OP_contiguous) return value->contiguous;
+    if (op != OP_to) return false;
+    int64_t dtype = attrs->word[ATTR_to_dtype];
+    return dtype == value->meta.dtype || dtype == CB_SAME;
+}
+
+static int add_identity(Recording *recording, int parent) {
+    TraceValue value = recording->trace->value[parent];
+    value.kind = VALUE_IS_RESULT;
+    return add_value(recording, value,
+                     (FunctionalValue){.parent = parent, .view = OP_none, .input = -1});
+}
+
+static Node *operand_node(Recording *recording, const TraceOperand *operand) {
+    Scalar number = {.i = operand->bits};
+    switch (operand->kind) {
+    case OPERAND_VALUE:
+        return functional_node(recording, operand->value);
+    case OPERAND_FLOAT:
+        return graph_constant(recording->graph, CB_F64, number); /* the same bits */
+    case OPERAND_INT:
+        return graph_constant(recording->graph, CB_I64, number);
+    case OPERAND_BOOL:
+        return graph_constant(recording->graph, CB_BOOL, number);
+    default:
+        return NULL;
+    }
+}
+
+int functional_apply(Recording *recording, Op op, const TraceOperand *input, int input_count,
+                     const Attrs *attrs) {
+    Node *node[TRACE_OPERANDS];
+    bool number[TRACE_OPERANDS];
+    if (input_count == 1 && input->kind == OPERAND_VALUE) {
+        int result;
+        if (op_info(op)->kind == KIND_VIEW) {
+            if (!add_view(recording, op, input->value, attrs, &result)) return NO_VALUE;
+            if (result != NO_VALUE) return result;
+        } else if (is_identity(&recording->trace->value[input->value], op, attrs)) {
+            return add_identity(recording, input->value);
+        }
+    }
+    for (int i = 0; i < input_count; i++) {
+        node[i] = operand_node(recording, &input[i]);
+        number[i] = input[i].kind != OPERAND_VALUE && input[i].kind != OPERAND_ABSENT;
+    }
+    recording->graph->site = site_current();
+    Node *result = graph_op(recording->graph, op, node, input_count, attrs, number);
+    return result ? add_result(recording, result) : NO_VALUE;
+}
+
+/* ---- writes -------------------------------------------------------------------------------- */
+
+static Node *reshape_to(Graph *graph, Node *node, const Node *like) {
+    Attrs attrs = {{0}};
+    cb_dim_list sizes = {like->rank, {0}};
+    if (like->rank) memcpy(sizes.at, like->size, sizeof(int64_t) * like->rank);
+    attr_set_dims(&attrs, ATTR_reshape_sizes, sizes);
+    return graph_op(graph, OP_reshape, &node, 1, &attrs, NULL);
+}
+
+static Node *scatter_slice(Graph *graph, Node *base, Node *value, const int64_t range[4]) {
+    Attrs attrs = {{0}};
+    attrs.word[ATTR_slice_scatter_dim] = range[0];
+    attrs.word[ATTR_slice_scatter_start] = range[1];
+    attrs.word[ATTR_slice_scatter_end] = range[2];
+    attrs.word[ATTR_slice_scatter_step] = range[3];
+    return graph_op(graph, OP_slice_scatter, (Node *[]){base, value}, 2, &attrs, NULL);
+}
+
+static Node *scatter_select(Graph *graph, Node *base, Node *value, const int64_t *word) {
+    int64_t dim = word[ATTR_select_dim], index = word[ATTR_select_index];
+    Attrs attrs = {{0}};
+    attrs.word[ATTR_unsqueeze_dim] = dim;
+    value = graph_op(graph, OP_unsqueeze, &value, 1, &attrs, NULL);
+    return value ? scatter_slice(graph, base, value, (int64_t[]){dim, index, index + 1, 1}) : NULL;
+}
+
+static Node *permute_back(Graph *graph, Node *value, const cb_dim_list *dims) {
+    Attrs attrs = {{0}};
+    cb_dim_list inverse = {dims->count, {0}};
+    for (int i = 0; i < dims->count; i++) inverse.at[dims->at[i]] = i;
+    attr_set_dims(&attrs, ATTR_permute_dims, inverse);
+    return graph_op(graph, OP_permute, &value, 1, &attrs, NULL);
+}
+
+/* base, whose view (view, attrs) has taken value. An expanded view that may be written to repeats
+ * nothing (apply_assign sees to that), so it is a reshape. */
+static Node *write_view(Graph *graph, Op view, const Attrs *attrs, Node *base, Node *value) {
+    const int64_t *word = attrs->word;
+    switch (view) {
+    case OP_none:
+        return value;
+    case OP_permute: {
+        cb_dim_list dims = attr_dims(attrs, ATTR_permute_dims);
+        return permute_back(graph, value, &dims);
+    }
+    case OP_transpose:
+    case OP_t:
+        return graph_op(graph, view, &value, 1, attrs, NULL);
+    case OP_slice:
+        return scatter_slice(graph, base, value,
+                             (int64_t[]){word[ATTR_slice_dim], word[ATTR_slice_start],
+                                         word[ATTR_slice_end], word[ATTR_slice_step]});
+    case OP_narrow: {
+        int64_t start = word[ATTR_narrow_start];
+        return scatter_slice(
+            graph, base, value,
+            (int64_t[]){word[ATTR_narrow_dim], start, start + word[ATTR_narrow_length], 1});
+    }
+    case OP_select:
+        return scatter_select(graph, base, value, word);
+    default:
+        return reshape_to(graph, value, base);
+    }
+}
+
+/* value in the target's dtype and shape. */
+static Node *fit(Recording *recording, int target, const TraceOperand *operand) {
+    const Meta *meta = &recording->trace->value[target].meta;
+    Graph *graph = recording->graph;
+    Node *value = operand_node(recording, operand);
+    Attrs attrs = {{0}};
+    attrs.word[ATTR_to_dtype] = meta->dtype;
+    value = graph_op(graph, OP_to, &value, 1, &attrs, NULL);
+    if (!value) return NULL;
+    if (value->rank == meta->rank &&
+        (!meta->rank || !memcmp(value->size, meta->size, sizeof(int64_t) * meta->rank)))
+        return value;
+    cb_dim_list sizes = {meta->rank, {0}};
+    memcpy(sizes.at, meta->size, sizeof(int64_t) * meta->rank);
+    attrs = (Attrs){{0}};
+    attr_set_dims(&attrs, ATTR_expand_sizes, sizes);
+    return graph_op(graph, OP_expand, &value, 1, &attrs, NULL);
+}
+
+bool functional_assign(Recording *recording, int target, const TraceOperand *operand) {
+    recording->graph->site = site_current();
+    Node *value = fit(recording, target, operand);
+    int at = target;
+    while (value && recording->value[at].parent != NO_VALUE) {
+        const FunctionalValue *view = &recording->value[at];
+        Node *base = functional_node(recording, view->parent);
+        value = write_view(recording->graph, view->view, &view->attrs, base, value);
+        at = view->parent;
+    }
+    if (!value) return false;
+    recording->value[at].node = value;
+    recording->value[at].version++;
+    return true;
+}

@@ -1,0 +1,42 @@
+/* A recording: the trace of a run and the graph beside it, with in-place writes made functional.
+ *
+ * The graph knows values, not memory. A root value (input, captured tensor, fresh result) holds the node that
+ * its storage has now; a view remembers its parent and its op, and its node is the op applied to what the
+ * parent is now. A write through a view becomes a new value of the root:
+ *
+ *     row = select(x, 0, 1)      view of x
+ *     assign(row, v)             x := slice_scatter(x, unsqueeze(v, 0), 0, 1, 2)
+ *     return x * 2               reads the new x
+ *
+ * Memory runs out through the guards of both arenas; record.c sets them. */
+#ifndef CARBIDE_CAPTURE_FUNCTIONAL_H
+#define CARBIDE_CAPTURE_FUNCTIONAL_H
+
+#include "capture/function.h"
+
+typedef struct FunctionalValue {
+    int parent;  /* the value that it views, NO_VALUE for a root */
+    Op view;     /* OP_none: the same elements as the parent */
+    Attrs attrs; /* of the view, canonical */
+    Node *node;  /* of a root: its value now. Of a view: its value when the root's version was */
+    int version; /* of a root: writes so far. Of a view: that of its node */
+    int input;   /* graph input number, or -1 */
+} FunctionalValue;
+
+struct Recording {
+    Trace *trace;           /* owned, until an entry takes it */
+    Graph *graph;           /* its arena is owned, until it is compiled */
+    FunctionalValue *value; /* vec, by value number, in the graph's arena */
+};
+
+/* A real tensor becomes the next value and the next graph input. */
+int functional_add(Recording *recording, ValueKind kind, const Tensor *x);
+Node *functional_node(Recording *recording, int value);
+/* The op's result as the next value; NO_VALUE with an error. */
+int functional_apply(Recording *recording, Op op, const TraceOperand *input, int input_count,
+                     const Attrs *attrs);
+bool functional_assign(Recording *recording, int target, const TraceOperand *value);
+/* True for a root that the function wrote to. */
+bool functional_written(const Recording *recording, int value);
+
+#endif

@@ -1,0 +1,100 @@
+/* The options of a compiled function, as text: "mode=max-autotune, fullgraph=1".
+ *
+ * One table: a name, the field, and the values that it may have, the default first. */
+#include "capture/function.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum { MAX_VALUES = 4 };
+
+static const struct {
+    const char *name;
+    size_t field;
+    const char *value[MAX_VALUES];
+} table[] = {
+    {"mode",
+     offsetof(FunctionOptions, mode),
+     {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}},
+    {"fullgraph", offsetof(FunctionOptions, fullgraph), {"0", "1"}},
+    {"dynamic", offsetof(FunctionOptions, dynamic), {"auto", "0", "1"}},
+    {"device", offsetof(FunctionOptions, device), {"cpu"}},
+    {"backend", offsetof(FunctionOptions, backend), {"c", "vm"}},
+    {"fuse", offsetof(FunctionOptions, fuse), {"1", "0"}},
+};
+enum { OPTIONS = sizeof table / sizeof *table };
+
+typedef struct Word {
+    const char *text;
+    int length;
+} Word;
+
+static bool is(Word word, const char *text) {
+    return (int)strlen(text) == word.length && !memcmp(text, word.text, (size_t)word.length);
+}
+
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n'; }
+
+static Word trim(const char *start, const char *end) {
+    while (start < end && is_space(*start)) start++;
+    while (end > start && is_space(end[-1])) end--;
+    return (Word){start, (int)(end - start)};
+}
+
+static bool refuse_name(Word name) {
+    char known[256] = "";
+    for (int i = 0; i < OPTIONS; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i].name);
+    }
+    fail(CB_ERR_OPTION, "compile: there is no option '%.*s'; there are %s", name.length, name.text,
+         known);
+    return false;
+}
+
+static bool refuse_value(int option, Word value) {
+    char known[256] = "";
+    for (int i = 0; i < MAX_VALUES && table[option].value[i]; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[option].value[i]);
+    }
+    fail(CB_ERR_OPTION, "compile: option %s cannot be '%.*s'; it can be %s", table[option].name,
+         value.length, value.text, known);
+    return false;
+}
+
+static bool set(FunctionOptions *out, Word name, Word value) {
+    for (int i = 0; i < OPTIONS; i++) {
+        if (!is(name, table[i].name)) continue;
+        for (int k = 0; k < MAX_VALUES && table[i].value[k]; k++) {
+            if (!is(value, table[i].value[k])) continue;
+            *(int *)((char *)out + table[i].field) = k;
+            return true;
+        }
+        return refuse_value(i, value);
+    }
+    return refuse_name(name);
+}
+
+bool options_parse(const char *text, FunctionOptions *out) {
+    memset(out, 0, sizeof *out);
+    for (const char *at = text ? text : ""; *at;) {
+        const char *end = at + strcspn(at, ",");
+        const char *equals = memchr(at, '=', (size_t)(end - at));
+        Word item = trim(at, end);
+        if (item.length && !equals) {
+            fail(CB_ERR_OPTION, "compile: '%.*s' is no 'name=value'", item.length, item.text);
+            return false;
+        }
+        if (item.length && !set(out, trim(at, equals), trim(equals + 1, end))) return false;
+        at = *end ? end + 1 : end;
+    }
+    return true;
+}
+
+void options_print(const FunctionOptions *options, Buffer *out) {
+    for (int i = 0; i < OPTIONS; i++) {
+        int value = *(const int *)((const char *)options + table[i].field);
+        putf(out, "%s%s=%s", i ? ", " : "", table[i].name, table[i].value[value]);
+    }
+}

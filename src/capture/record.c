@@ -1,0 +1,232 @@
+/* The tracer while something new happens: every op extends the trace and the graph.
+ *
+ * In: op calls of the user's function. Out: shells for their results, and call->recording.
+ * Memory that runs out here ends the recording, not the program: what was traced so far is run
+ * eagerly and so is the rest (call_break). */
+#include "capture/functional.h"
+
+#include "base/memory.h"
+#include <string.h>
+
+enum { OUT_OF_MEMORY = -2 };
+
+void record_free(Recording *recording) {
+    if (!recording) return;
+    trace_free(recording->trace);
+    if (recording->graph) arena_free(recording->graph->arena);
+    memory_free(recording);
+}
+
+static bool make_graph(Recording *recording, Arena *arena) {
+    if (arena_guard(arena)) return false;
+    recording->graph = graph_new(arena);
+    return true;
+}
+
+static Recording *recording_new(void) {
+    Recording *recording = memory_zalloc(sizeof *recording);
+    Arena *arena = recording ? arena_new() : NULL;
+    if (arena && make_graph(recording, arena)) {
+        recording->trace = trace_new();
+        if (recording->trace) return recording;
+    } else {
+        arena_free(arena);
+    }
+    record_free(recording);
+    return NULL;
+}
+
+/* Both arenas escape to the caller of this, which must be the frame that does the work. */
+#define GUARD(recording)                                                                           \
+    (arena_guard((recording)->graph->arena) || arena_guard((recording)->trace->arena))
+
+/* ---- operands ------------------------------------------------------------------------------ */
+
+/* The number of a real tensor: an input, a captured tensor that was met before, or a new one. */
+static int real_value(Call *call, Tensor *x) {
+    Recording *recording = call->recording;
+    for (int i = 0; i < call->input_count; i++)
+        if (same_tensor(call->input[i], x)) return i;
+    for (int v = call->input_count; v < length(recording->trace->value); v++)
+        if (recording->trace->value[v].kind == VALUE_IS_CAPTURED && call->value[v] &&
+            same_tensor(call->value[v], x))
+            return v;
+    int v = length(recording->trace->value);
+    if (!call_bind(call, v, x)) return OUT_OF_MEMORY;
+    return functional_add(recording, VALUE_IS_CAPTURED, x);
+}
+
+int record_value(Call *call, Tensor *x) {
+    int v = call_traced(call, x);
+    if (v != NO_VALUE) return v;
+    if (x->storage) {
+        if (GUARD(call->recording)) return OUT_OF_MEMORY;
+        return real_value(call, x);
+    }
+    fail(CB_ERR_GRAPH, "a tensor that another trace left behind has no value");
+    return NO_VALUE;
+}
+
+/* False with *value telling why: NO_VALUE (an error is recorded) or OUT_OF_MEMORY. */
+static bool resolve(Call *call, const cb_operand *given, TraceOperand *out, int *why) {
+    if (given->kind != CB_OPERAND_TENSOR) {
+        *out = trace_number(given);
+        return true;
+    }
+    *out = (TraceOperand){.kind = OPERAND_ABSENT};
+    if (!given->tensor) return true;
+    int v = record_value(call, given->tensor);
+    *why = v;
+    *out = (TraceOperand){.kind = OPERAND_VALUE, .value = v};
+    return v >= 0;
+}
+
+/* ---- ops ----------------------------------------------------------------------------------- */
+
+static void append(Recording *recording, TraceOp op, const TraceOperand *input,
+                   const Attrs *attrs) {
+    Arena *arena = recording->trace->arena;
+    memcpy(op.input, input, sizeof *input * op.input_count);
+    if (op.word_count) {
+        int64_t *word = arena_new_array(arena, int64_t, op.word_count);
+        memcpy(word, attrs->word, sizeof *word * op.word_count);
+        op.word = word;
+    }
+    push(arena, recording->trace->op, op);
+}
+
+static int apply_values(Recording *recording, Op op, const TraceOperand *input, int input_count,
+                        const Attrs *attrs, int first_value, Site site) {
+    if (GUARD(recording)) return OUT_OF_MEMORY;
+    int result = functional_apply(recording, op, input, input_count, attrs);
+    if (result == NO_VALUE) return NO_VALUE;
+    TraceOp done = {.op = (uint16_t)op,
+                    .input_count = (uint8_t)input_count,
+                    .word_count = op_info(op)->word_count,
+                    .result = result,
+                    .first_value = first_value,
+                    .site = site};
+    append(recording, done, input, attrs);
+    return result;
+}
+
+static int assign_values(Recording *recording, const TraceOperand input[2], int first_value,
+                         Site site) {
+    if (GUARD(recording)) return OUT_OF_MEMORY;
+    if (!functional_assign(recording, input[0].value, &input[1])) return NO_VALUE;
+    TraceOp done = {.op = OP_assign,
+                    .input_count = 2,
+                    .result = NO_VALUE,
+                    .first_value = first_value,
+                    .site = site};
+    append(recording, done, input, NULL);
+    return input[0].value;
+}
+
+/* What comes back when an op could not be recorded: NULL with its error, or eager after a break. */
+static bool goes_eager(Call *call, int why) {
+    if (why != OUT_OF_MEMORY) {
+        call->failed = true;
+        return false;
+    }
+    return call_break(call, REASON_out_of_memory, "while recording");
+}
+
+Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
+                     const Attrs *attrs) {
+    Recording *recording = call->recording;
+    TraceOperand operand[TRACE_OPERANDS];
+    int first_value = length(recording->trace->value), result = NO_VALUE;
+    check(input_count <= TRACE_OPERANDS, "%s: %d operands", op_info(op)->name, input_count);
+    bool resolved = true;
+    for (int i = 0; i < input_count && resolved; i++)
+        resolved = resolve(call, &input[i], &operand[i], &result);
+    if (resolved)
+        result =
+            apply_values(recording, op, operand, input_count, attrs, first_value, site_current());
+    if (result >= 0 && resolved && !call_reserve(call, result + 1)) result = OUT_OF_MEMORY;
+    if (result < 0 || !resolved)
+        return goes_eager(call, result) ? apply(op, input, input_count, attrs) : NULL;
+    call->at++;
+    return call_shell(call, result);
+}
+
+Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
+    Recording *recording = call->recording;
+    cb_operand given = cb_operand_tensor(target);
+    TraceOperand operand[2];
+    int first_value = length(recording->trace->value), result = NO_VALUE;
+    bool resolved =
+        resolve(call, &given, &operand[0], &result) && resolve(call, value, &operand[1], &result);
+    if (resolved) result = assign_values(recording, operand, first_value, site_current());
+    if (result < 0 || !resolved)
+        return goes_eager(call, result) ? apply_assign(target, value) : NULL;
+    call->at++;
+    return target;
+}
+
+/* ---- starting ------------------------------------------------------------------------------ */
+
+static bool add_inputs(Call *call, Recording *recording) {
+    if (GUARD(recording)) return false;
+    for (int i = 0; i < call->input_count; i++)
+        functional_add(recording, VALUE_IS_INPUT, call->input[i]);
+    return true;
+}
+
+/* Captured tensors that an op of a trace meets for the first time get the numbers that they had. */
+static bool add_captured(Call *call, Recording *recording, const Trace *trace, const TraceOp *op) {
+    if (GUARD(recording)) return false;
+    for (int v = op->first_value;
+         v < length(trace->value) && trace->value[v].kind == VALUE_IS_CAPTURED; v++) {
+        bool used = false;
+        for (int i = 0; i < op->input_count; i++)
+            used |= op->input[i].kind == OPERAND_VALUE && op->input[i].value == v;
+        if (used) functional_add(recording, VALUE_IS_CAPTURED, call->value[v]);
+    }
+    return true;
+}
+
+static bool repeat(Call *call, Recording *recording, const Trace *trace, int count) {
+    for (int i = 0; i < count; i++) {
+        const TraceOp *op = &trace->op[i];
+        Attrs attrs = {{0}};
+        if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
+        if (!add_captured(call, recording, trace, op)) return false;
+        cb_site(op->site.file, op->site.line);
+        int result = op->op == OP_assign
+                         ? assign_values(recording, op->input, op->first_value, op->site)
+                         : apply_values(recording, (Op)op->op, op->input, op->input_count, &attrs,
+                                        op->first_value, op->site);
+        if (result < 0) return false;
+        check(op->op == OP_assign || result == op->result, "a trace repeats with other numbers");
+    }
+    return true;
+}
+
+bool record_from(Call *call, const Trace *trace, int count) {
+    Recording *recording = recording_new();
+    Site site = site_current();
+    bool done = recording && add_inputs(call, recording) &&
+                (count == 0 || repeat(call, recording, trace, count));
+    cb_site(site.file, site.line);
+    if (!done) {
+        record_free(recording);
+        return false;
+    }
+    call->recording = recording;
+    call->trace = recording->trace;
+    call->entry = NULL;
+    call->mode = CALL_RECORDS;
+    call->at = count;
+    return true;
+}
+
+bool record_end(Call *call, const int *output, int output_count) {
+    Trace *trace = call->recording->trace;
+    if (GUARD(call->recording)) return false;
+    for (int i = 0; i < output_count; i++) push(trace->arena, trace->output, output[i]);
+    for (int v = 0; v < length(trace->value); v++)
+        if (call_escapes(call, v, output, output_count)) push(trace->arena, trace->escaped, v);
+    return true;
+}

@@ -1,0 +1,322 @@
+/* The tracer while a recorded trace repeats: the k-th op is compared with the k-th op of the trace, and a
+ * shell comes back. No graph, no inference, no work.
+ *
+ * A run that differs from its entry's trace is looked up among the other entries; when none of them
+ * goes the same way, it becomes a recording that starts with the ops that did match. */
+#include "capture/functional.h"
+
+#include "base/memory.h"
+#include <string.h>
+
+/* ---- values of a call ---------------------------------------------------------------------- */
+
+bool call_reserve(Call *call, int count) {
+    if (count > call->value_capacity) {
+        int capacity = call->value_capacity * 2;
+        while (capacity < count) capacity *= 2;
+        bool local = call->value == call->local;
+        Tensor **grown =
+            memory_resize(local ? NULL : call->value, sizeof *grown * (size_t)capacity);
+        if (!grown) return false;
+        if (local) memcpy(grown, call->local, sizeof *grown * (size_t)call->bound);
+        call->value = grown;
+        call->value_capacity = capacity;
+    }
+    while (call->bound < count) call->value[call->bound++] = NULL;
+    return true;
+}
+
+Tensor *call_shell(Call *call, int v) {
+    const TraceValue *value = &call->trace->value[v];
+    Tensor *x = tensor_shell(&value->meta);
+    if (!x) {
+        call->failed = true;
+        return NULL;
+    }
+    if (!value->contiguous) memcpy(x->stride, value->stride, sizeof(int64_t) * value->meta.rank);
+    x->offset = value->offset;
+    if (call->trace->value[value->root].kind != VALUE_IS_RESULT)
+        x->offset += call->value[value->root]->offset;
+    x->value = (void *)(intptr_t)v;
+    x->trace = call->tracer.serial;
+    call->value[v] = x;
+    call->alive++;
+    return x;
+}
+
+static void destroy_shell(Tracer *tracer, Tensor *x) {
+    Call *call = (Call *)tracer;
+    call->value[(intptr_t)x->value] = NULL;
+    call->alive--;
+}
+
+/* The call's own view of it, so that it outlives whatever the function does with its tensor. */
+bool call_bind(Call *call, int v, Tensor *x) {
+    Meta meta = tensor_meta(x);
+    if (!call_reserve(call, v + 1)) return false;
+    call->value[v] = cb_keep(tensor_view_of(x, &meta, x->stride, x->offset));
+    return call->value[v] != NULL;
+}
+
+static void unbind_from(Call *call, int first) {
+    for (int v = first; v < call->bound; v++) {
+        Tensor *x = call->value[v];
+        if (!x || call_traced(call, x) != NO_VALUE) continue;
+        call->value[v] = NULL;
+        tensor_destroy(x);
+    }
+}
+
+/* ---- matching ------------------------------------------------------------------------------ */
+
+static bool same_value(const TraceValue *value, const Tensor *x) {
+    if (value->meta.dtype != x->dtype || value->meta.rank != x->rank) return false;
+    size_t bytes = sizeof(int64_t) * x->rank;
+    if (memcmp(value->meta.size, x->size, bytes)) return false;
+    return value->contiguous ? tensor_contiguous(x) : !memcmp(value->stride, x->stride, bytes);
+}
+
+/* x is a real tensor where the trace has value v: the same input, or a captured tensor that fits. */
+static bool match_real(Call *call, int v, Tensor *x) {
+    if (!x->storage) return false;
+    if (v < call->bound && call->value[v]) return same_tensor(call->value[v], x);
+    const TraceValue *value = &call->trace->value[v];
+    return value->kind == VALUE_IS_CAPTURED && same_value(value, x) && call_bind(call, v, x);
+}
+
+static bool match_operand(Call *call, const TraceOperand *operand, const cb_operand *given) {
+    switch (given->kind) {
+    case CB_OPERAND_TENSOR: {
+        Tensor *x = given->tensor;
+        if (!x) return operand->kind == OPERAND_ABSENT;
+        if (operand->kind != OPERAND_VALUE) return false;
+        int traced = call_traced(call, x);
+        return traced != NO_VALUE ? traced == operand->value : match_real(call, operand->value, x);
+    }
+    case CB_OPERAND_FLOAT:
+        return operand->kind == OPERAND_FLOAT &&
+               !memcmp(&operand->bits, &given->f, sizeof given->f);
+    default:
+        return (int)operand->kind == given->kind && operand->bits == given->i;
+    }
+}
+
+static bool match(Call *call, int op, const cb_operand *input, int input_count,
+                  const Attrs *attrs) {
+    if (call->at >= length(call->trace->op)) return false;
+    const TraceOp *next = &call->trace->op[call->at];
+    if (next->op != op || next->input_count != input_count) return false;
+    for (int i = 0; i < next->word_count; i++)
+        if (next->word[i] != attrs->word[i]) return false;
+    for (int i = 0; i < input_count; i++)
+        if (!match_operand(call, &next->input[i], &input[i])) return false;
+    call->at++;
+    return true;
+}
+
+/* Goes over to another entry that did the same so far and continues with this op. */
+static bool switch_entry(Call *call, int op, const cb_operand *input, int input_count,
+                         const Attrs *attrs) {
+    Entry *left = call->entry;
+    int first = trace_values_after(left->trace, call->at);
+    for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next)) {
+        unbind_from(call, first);
+        if (e == left || !entry_guards_hold(e, call->input, call->input_count)) continue;
+        if (!trace_same_prefix(left->trace, e->trace, call->at)) continue;
+        if (!call_reserve(call, length(e->trace->value))) continue;
+        call->entry = e;
+        call->trace = e->trace;
+        if (match(call, op, input, input_count, attrs)) return true;
+        call->entry = left;
+        call->trace = left->trace;
+    }
+    unbind_from(call, first);
+    return false;
+}
+
+/* From here on the run is new. False: the rest runs eagerly. */
+static bool begin_recording(Call *call) {
+    Function *function = call->function;
+    if (atomic_load(&function->entry_count) >= function_limit()) {
+        call_break(call, REASON_recompile_limit, "another path");
+        return false;
+    }
+    function_note(function, REASON_path_changed, site_current(), "after %d ops", call->at);
+    if (record_from(call, call->trace, call->at)) return true;
+    call_break(call, REASON_out_of_memory, "while recording");
+    return false;
+}
+
+/* ---- the tracer ---------------------------------------------------------------------------- */
+
+static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int input_count,
+                           const Attrs *attrs) {
+    Call *call = (Call *)tracer;
+    if (call->mode == CALL_REPLAYS) {
+        if (match(call, op, input, input_count, attrs) ||
+            switch_entry(call, op, input, input_count, attrs))
+            return call_shell(call, call->trace->op[call->at - 1].result);
+        if (!begin_recording(call))
+            return call->failed ? NULL : apply(op, input, input_count, attrs);
+    }
+    return record_apply(call, op, input, input_count, attrs);
+}
+
+static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {
+    Call *call = (Call *)tracer;
+    if (call->mode == CALL_REPLAYS) {
+        const cb_operand input[2] = {cb_operand_tensor(target), *value};
+        if (match(call, OP_assign, input, 2, NULL) || switch_entry(call, OP_assign, input, 2, NULL))
+            return target;
+        if (!begin_recording(call)) return call->failed ? NULL : apply_assign(target, value);
+    }
+    return record_assign(call, target, value);
+}
+
+/* True when the trace reads or writes memory that x shows: its elements may be stale, and what the
+ * function writes through a pointer would come too early. */
+static bool touched(const Call *call, const Tensor *x) {
+    for (int i = 0; i < call->at; i++) {
+        const TraceOp *op = &call->trace->op[i];
+        for (int k = 0; k < op->input_count; k++) {
+            if (op->input[k].kind != OPERAND_VALUE) continue;
+            int root = call->trace->value[op->input[k].value].root;
+            if (call->trace->value[root].kind == VALUE_IS_RESULT) continue;
+            if (tensors_overlap(call->value[root], x)) return true;
+        }
+    }
+    return false;
+}
+
+static bool trace_materialize(Tracer *tracer, Tensor *x) {
+    Call *call = (Call *)tracer;
+    bool real = call_traced(call, x) == NO_VALUE;
+    if (real && !call->function->options.fullgraph && (!x->storage || !touched(call, x)))
+        return true;
+    return call_break(call, REASON_value_requested, "");
+}
+
+/* ---- beginning and end of a call ------------------------------------------------------------- */
+
+bool call_start(Call *call, Function *function, Tensor *const *input, int input_count,
+                Entry *entry) {
+    call->tracer =
+        (Tracer){trace_apply, trace_assign, trace_materialize, destroy_shell, serial_next()};
+    call->function = function;
+    call->input = input;
+    call->input_count = input_count;
+    call->mode = CALL_REPLAYS;
+    call->entry = entry;
+    call->trace = entry ? entry->trace : NULL;
+    call->at = 0;
+    call->recording = NULL;
+    call->failed = false;
+    call->value = call->local;
+    call->value_capacity = LOCAL_VALUES;
+    call->bound = 0;
+    call->alive = 0;
+    if (!call_reserve(call, entry ? length(entry->trace->value) : input_count)) return false;
+    for (int i = 0; i < input_count; i++) call->value[i] = input[i];
+    return entry || record_from(call, NULL, 0);
+}
+
+/* False: the replayed trace does not return this there, or (recording) memory ran out. */
+static bool output_value(Call *call, int position, Tensor *x, int *value) {
+    *value = NO_VALUE;
+    if (!x) return true;
+    *value = call_traced(call, x);
+    if (*value != NO_VALUE) return true;
+    if (call->mode == CALL_RECORDS) {
+        *value = record_value(call, x);
+        return *value >= 0;
+    }
+    if (position >= length(call->trace->output)) return false;
+    *value = call->trace->output[position];
+    return *value >= 0 && match_real(call, *value, x);
+}
+
+static bool output_values(Call *call, Tensor *const *output, int count, int *value) {
+    for (int i = 0; i < count; i++)
+        if (!output_value(call, i, output[i], &value[i])) return false;
+    return true;
+}
+
+static bool listed(int value, const int *list, int count) {
+    for (int i = 0; i < count; i++)
+        if (list[i] == value) return true;
+    return false;
+}
+
+bool call_escapes(const Call *call, int v, const int *output, int output_count) {
+    return v < call->bound && call->value[v] && call->trace->value[v].kind == VALUE_IS_RESULT &&
+           !listed(v, output, output_count);
+}
+
+/* All results of the trace that live are those that its outputs and escaped values name. */
+static bool same_survivors(const Call *call, const Trace *trace) {
+    int expected = length(trace->escaped);
+    for (int i = 0; i < length(trace->escaped); i++)
+        if (!call->value[trace->escaped[i]]) return false;
+    for (int i = 0; i < length(trace->output); i++) {
+        int v = trace->output[i];
+        if (v >= 0 && trace->value[v].kind == VALUE_IS_RESULT && !listed(v, trace->output, i))
+            expected++;
+    }
+    return expected == call->alive;
+}
+
+static bool ends_here(Call *call, Tensor *const *output, int output_count, int *value) {
+    const Trace *trace = call->trace;
+    if (length(trace->op) != call->at || length(trace->output) != output_count) return false;
+    if (!output_values(call, output, output_count, value)) return false;
+    for (int i = 0; i < output_count; i++)
+        if (trace->output[i] != value[i]) return false;
+    return same_survivors(call, trace);
+}
+
+static bool other_ends_here(Call *call, Tensor *const *output, int output_count, int *value) {
+    Entry *left = call->entry;
+    int first = trace_values_after(left->trace, call->at);
+    for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next)) {
+        unbind_from(call, first);
+        if (e == left || !entry_guards_hold(e, call->input, call->input_count)) continue;
+        if (!trace_same_prefix(left->trace, e->trace, call->at)) continue;
+        if (!call_reserve(call, length(e->trace->value))) continue;
+        call->entry = e;
+        call->trace = e->trace;
+        if (ends_here(call, output, output_count, value)) return true;
+        call->entry = left;
+        call->trace = left->trace;
+    }
+    unbind_from(call, first);
+    return false;
+}
+
+bool call_end(Call *call, Tensor *const *output, int output_count, int *value) {
+    if (call->mode == CALL_REPLAYS) {
+        if (ends_here(call, output, output_count, value)) return true;
+        if (other_ends_here(call, output, output_count, value)) return true;
+        if (!begin_recording(call)) return false;
+    }
+    if (output_values(call, output, output_count, value) && record_end(call, value, output_count))
+        return true;
+    call_break(call, REASON_out_of_memory, "while recording");
+    return false;
+}
+
+void call_finish(Call *call) {
+    int first = call->input_count;
+    for (int v = first; v < call->bound; v++) {
+        Tensor *x = call->value[v];
+        if (!x || call_traced(call, x) == NO_VALUE) continue;
+        x->trace = 0;
+        x->value = NULL;
+        call->value[v] = NULL;
+    }
+    unbind_from(call, first);
+    record_free(call->recording);
+    if (call->value != call->local) memory_free(call->value);
+    call->recording = NULL;
+    call->value = call->local;
+    call->bound = 0;
+}

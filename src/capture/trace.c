@@ -1,0 +1,214 @@
+/* The flat trace of a run: building, comparing, printing, and running it op by op.
+ *
+ * Invariant: operands name values that exist before their op, so a walk in order finds all of them. */
+#include "capture/trace.h"
+
+#include <string.h>
+
+Trace *trace_new(void) {
+    Arena *arena = arena_new();
+    if (!arena) return NULL;
+    if (arena_guard(arena)) {
+        arena_free(arena);
+        return NULL;
+    }
+    Trace *trace = arena_zalloc(arena, sizeof *trace);
+    trace->arena = arena;
+    return trace;
+}
+
+void trace_free(Trace *trace) {
+    if (trace) arena_free(trace->arena);
+}
+
+TraceOperand trace_number(const cb_operand *operand) {
+    TraceOperand number = {(OperandKind)operand->kind, 0, operand->i};
+    if (operand->kind == CB_OPERAND_FLOAT) memcpy(&number.bits, &operand->f, sizeof number.bits);
+    return number;
+}
+
+/* ---- comparison ---------------------------------------------------------------------------- */
+
+bool trace_same_op(const TraceOp *a, const TraceOp *b) {
+    if (a->op != b->op || a->input_count != b->input_count || a->result != b->result) return false;
+    for (int i = 0; i < a->input_count; i++) {
+        const TraceOperand *p = &a->input[i], *q = &b->input[i];
+        if (p->kind != q->kind || p->value != q->value || p->bits != q->bits) return false;
+    }
+    return !a->word_count || !memcmp(a->word, b->word, sizeof(int64_t) * a->word_count);
+}
+
+bool trace_same_value(const TraceValue *a, const TraceValue *b) {
+    size_t bytes = sizeof(int64_t) * a->meta.rank;
+    return a->kind == b->kind && a->root == b->root && a->meta.dtype == b->meta.dtype &&
+           a->meta.rank == b->meta.rank && !memcmp(a->meta.size, b->meta.size, bytes) &&
+           !memcmp(a->stride, b->stride, bytes) && a->offset == b->offset;
+}
+
+int trace_values_after(const Trace *trace, int count) {
+    int values = 0;
+    if (count) {
+        const TraceOp *last = &trace->op[count - 1];
+        if (last->result >= 0) return last->result + 1;
+        values = last->first_value;
+        for (int i = 0; i < last->input_count; i++)
+            if (last->input[i].kind == OPERAND_VALUE && last->input[i].value >= values)
+                values = last->input[i].value + 1;
+        return values;
+    }
+    while (values < length(trace->value) && trace->value[values].kind == VALUE_IS_INPUT) values++;
+    return values;
+}
+
+bool trace_same_prefix(const Trace *a, const Trace *b, int count) {
+    if (a == b) return true;
+    if (length(a->op) < count || length(b->op) < count) return false;
+    for (int i = 0; i < count; i++)
+        if (!trace_same_op(&a->op[i], &b->op[i])) return false;
+    for (int v = 0; v < trace_values_after(a, count); v++)
+        if (!trace_same_value(&a->value[v], &b->value[v])) return false;
+    return true;
+}
+
+static bool same_list(const int *a, const int *b) {
+    if (length(a) != length(b)) return false;
+    return !length(a) || !memcmp(a, b, sizeof *a * (size_t)length(a));
+}
+
+bool trace_same(const Trace *a, const Trace *b) {
+    return length(a->op) == length(b->op) && length(a->value) == length(b->value) &&
+           same_list(a->output, b->output) && same_list(a->escaped, b->escaped) &&
+           trace_same_prefix(a, b, length(a->op));
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+static void print_operand(const TraceOperand *operand, Buffer *out) {
+    double number;
+    switch (operand->kind) {
+    case OPERAND_VALUE:
+        putf(out, "%%%d", operand->value);
+        break;
+    case OPERAND_FLOAT:
+        memcpy(&number, &operand->bits, sizeof number);
+        put_double(out, number);
+        break;
+    case OPERAND_BOOL:
+        put(out, operand->bits ? "true" : "false");
+        break;
+    case OPERAND_INT:
+        putf(out, "%lld", (long long)operand->bits);
+        break;
+    case OPERAND_ABSENT:
+        put(out, "none");
+        break;
+    }
+}
+
+static void print_attribute(const TraceOp *op, const Param *param, Buffer *out) {
+    int64_t word = op->word[param->word];
+    double number;
+    putf(out, ", %s=", param->name);
+    switch (param->type) {
+    case PARAM_FLOAT:
+        memcpy(&number, &word, sizeof number);
+        put_double(out, number);
+        break;
+    case PARAM_BOOL:
+        put(out, word ? "true" : "false");
+        break;
+    case PARAM_DTYPE:
+        put(out, word < 0 ? "same" : cb_dtype_name((cb_dtype)word));
+        break;
+    case PARAM_DIMS:
+        if (word < 0)
+            put(out, "all");
+        else
+            put_sizes(out, (int)word, &op->word[param->word + 1]);
+        break;
+    default:
+        putf(out, "%lld", (long long)word);
+    }
+}
+
+static void print_op(const Trace *trace, const TraceOp *op, Buffer *out) {
+    char meta[128];
+    const OpInfo *info = op->op == OP_assign ? NULL : op_info((Op)op->op);
+    if (op->result >= 0) {
+        meta_format(&trace->value[op->result].meta, meta, sizeof meta);
+        putf(out, "%%%d: %s = ", op->result, meta);
+    }
+    putf(out, "%s(", info ? info->name : "assign");
+    for (int i = 0; i < op->input_count; i++) {
+        if (i) put(out, ", ");
+        print_operand(&op->input[i], out);
+    }
+    for (int i = 0; info && i < info->param_count; i++)
+        if (info->param[i].word >= 0) print_attribute(op, &info->param[i], out);
+    put(out, ")");
+    if (op->site.file) putf(out, "    # %s:%d", op->site.file, op->site.line);
+    put(out, "\n");
+}
+
+void trace_print(const Trace *trace, Buffer *out) {
+    char meta[128];
+    for (int v = 0; v < length(trace->value); v++) {
+        const TraceValue *value = &trace->value[v];
+        if (value->kind == VALUE_IS_RESULT) continue;
+        meta_format(&value->meta, meta, sizeof meta);
+        putf(out, "%%%d: %s = %s%s\n", v, meta,
+             value->kind == VALUE_IS_INPUT ? "input" : "captured",
+             value->contiguous ? "" : ", strided");
+    }
+    for (int i = 0; i < length(trace->op); i++) print_op(trace, &trace->op[i], out);
+    put(out, "return");
+    for (int i = 0; i < length(trace->output); i++) {
+        put(out, i ? ", " : " ");
+        if (trace->output[i] < 0)
+            put(out, "NULL");
+        else
+            putf(out, "%%%d", trace->output[i]);
+    }
+    for (int i = 0; i < length(trace->escaped); i++)
+        putf(out, "%s%%%d", i ? ", " : "; keeps ", trace->escaped[i]);
+    put(out, "\n");
+}
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+static cb_operand operand_of(const TraceOperand *operand, Tensor *const *real) {
+    cb_operand given = {operand->kind, NULL, 0.0, 0};
+    switch (operand->kind) {
+    case OPERAND_VALUE:
+        given.tensor = real[operand->value];
+        break;
+    case OPERAND_FLOAT:
+        memcpy(&given.f, &operand->bits, sizeof given.f);
+        break;
+    case OPERAND_ABSENT:
+        given.kind = CB_OPERAND_TENSOR;
+        break;
+    default:
+        given.i = operand->bits;
+    }
+    return given;
+}
+
+static bool run_op(const TraceOp *op, Tensor **real) {
+    cb_operand input[TRACE_OPERANDS];
+    for (int i = 0; i < op->input_count; i++) input[i] = operand_of(&op->input[i], real);
+    cb_site(op->site.file, op->site.line);
+    if (op->op == OP_assign) return apply_assign(input[0].tensor, &input[1]) != NULL;
+    Attrs attrs = {{0}};
+    if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
+    real[op->result] = cb_keep(apply((Op)op->op, input, op->input_count, &attrs));
+    return real[op->result] != NULL;
+}
+
+bool trace_run(const Trace *trace, int count, Tensor **real) {
+    Site site = site_current();
+    bool done = true;
+    for (int i = 0; i < count && done; i++) done = run_op(&trace->op[i], real);
+    cb_site(site.file, site.line);
+    return done;
+}

@@ -1,0 +1,63 @@
+/* The pipeline: a captured graph becomes an executable.
+ *
+ *     graph_optimize   fold, rewrite, decompose, remove dead nodes      graph -> graph
+ *     plan_build       fuse, lower to loops, place temporaries          graph -> plan
+ *     executable_new   C code through the compiler, or the vector VM    plan -> executable
+ *
+ * Everything lives in the graph's arena, which the executable takes over. The only failure is memory
+ * that runs out: it comes back here through the arena's guard. */
+#include "capture/capture.h"
+
+#include "base/option.h"
+#include <string.h>
+
+static bool dumps(char letter) { return strchr(option_text(OPTION_dump), letter) != NULL; }
+
+static void dump(const char *title, const Buffer *text) {
+    fprintf(stderr, "---- %s\n%s\n", title, buffer_text(text));
+}
+
+static void dump_plan(const Plan *plan, Arena *arena) {
+    Buffer text = buffer_new(arena);
+    for (int i = 0; dumps('l') && i < length(plan->kernel); i++)
+        kernel_print(plan->kernel[i], &text);
+    if (dumps('l')) dump("loops", &text);
+    text = buffer_new(arena);
+    if (dumps('s')) {
+        plan_print(plan, &text);
+        dump("schedule", &text);
+    }
+}
+
+static Plan *build(Graph *graph, const int64_t *const *input_stride, CompileOptions options) {
+    Arena *arena = graph->arena;
+    if (arena_guard(arena)) return NULL;
+    Buffer text = buffer_new(arena);
+    int kernels_eager;
+    int64_t bytes_eager;
+    graph_eager_cost(graph, &kernels_eager, &bytes_eager);
+    graph_optimize(graph, dumps('g') ? &text : NULL);
+    if (dumps('g')) dump("graph", &text);
+    Plan *plan = plan_build(graph, arena, input_stride, options.fuse);
+    plan->kernels_eager = kernels_eager;
+    plan->bytes_eager = bytes_eager;
+    dump_plan(plan, arena);
+    return plan;
+}
+
+Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
+                          CompileOptions options) {
+    Arena *arena = graph->arena;
+    Plan *plan = build(graph, input_stride, options);
+    if (!plan) {
+        arena_free(arena);
+        return NULL;
+    }
+    ExecutableOptions how = {.generate = options.generate, .oracle = false};
+    Executable *executable = executable_new(plan, how);
+    if (executable && dumps('k')) {
+        ExecutableInfo info = executable_info(executable);
+        fprintf(stderr, "---- kernels\n%s\n", info.source ? info.source : "(on the vector VM)");
+    }
+    return executable;
+}
