@@ -3,9 +3,9 @@
  *     graph_op(g, OP_add, {x: i32[3], 1.5 as a number})  ->  to = to(x, dtype=f32); add(to, 1.5)
  *
  * What is simplified here holds without looking further: constants are converted in place, a
- * conversion to the same dtype and a view of the same shape are their input, shorthand views (transpose,
- * squeeze, select...) become reshape, permute, expand or slice. Everything else is left to the passes, so
- * that a graph shows the ops that were called. */
+ * conversion to the same dtype and a view of the same shape are their input, shorthand views
+ * (transpose, squeeze, select...) become reshape, permute, expand or slice. Everything else is left
+ * to the passes, so that a graph shows the ops that were called. */
 #include "graph/node.h"
 
 #include <string.h>
@@ -107,8 +107,8 @@ static Node *build_view(Graph *graph, Op op, Node *input, Attrs *attrs, const Me
 
 static int category(cb_dtype dtype) { return dtype_is_float(dtype) ? 2 : dtype != CB_BOOL; }
 
-/* A number among a composite's tensors takes their dtype, or the default one of its own category when
- * that is above theirs: what promotion would do with it in every op of the expansion. */
+/* A number among a composite's tensors takes their dtype, or the default one of its own category
+ * when that is above theirs: what promotion would do with it in every op of the expansion. */
 static void convert_numbers(Graph *graph, Node **input, int count, const bool *numbers) {
     cb_dtype tensors = CB_BOOL;
     for (int i = 0; i < count; i++)
@@ -177,8 +177,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     for (int i = 0; i < input_count; i++)
         converted[i] = node_convert(graph, input[i], (cb_dtype)inferred.input_dtype[i]);
     inferred.result.number = false;
-    if (info->kind == KIND_VIEW)
-        return build_view(graph, op, converted[0], &own, &inferred.result);
+    if (info->kind == KIND_VIEW) return build_view(graph, op, converted[0], &own, &inferred.result);
     if (op_draws(op, &own)) own.word[info->word_count] = graph->random_count++;
     return graph_intern(graph, op, &inferred.result, converted, input_count, &own);
 }

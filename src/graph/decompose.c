@@ -3,8 +3,8 @@
  *
  *     softmax(x, dim=1)  ->  e = exp(sub(x, amax(x, dim=[1], keepdim=true))); div(e, sum(e, ...))
  *
- * The expansions exist since their composites were built, and nest. One walk that goes through the expansions
- * instead of the composites' inputs therefore meets every node that remains, once. */
+ * The expansions exist since their composites were built, and nest. One walk that goes through the
+ * expansions instead of the composites' inputs therefore meets every node that remains, once. */
 #include "graph/node.h"
 #include "graph/rewrite.h"
 
@@ -24,8 +24,7 @@ void pass_decompose(Graph *graph, Budget *budget) {
             input[k] = node->input[k] ? now[node->input[k]->id] : NULL;
         now[node->id] = graph_with_inputs(graph, node, input);
     }
-    for (int i = 0; i < length(graph->output); i++)
-        graph->output[i] = now[graph->output[i]->id];
+    for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
     for (int i = 0; i < length(graph->mutation); i++)
         graph->mutation[i].value = now[graph->mutation[i].value->id];
     graph->site = site;

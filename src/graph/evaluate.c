@@ -3,8 +3,9 @@
  *     sum(e, dim, true)   with e a node, dim = [1]   ->   node sum(e, dim=[1], keepdim=true)
  *     count(x, dim) - 1   with x: f32[4, 8]          ->   the number 7
  *
- * Arguments bind by position in schema order or by name. Functions that are no ops: count(x, dim), the number of
- * elements along dim; choose(flag, p, q), which looks at one branch only; constant(value, dtype). */
+ * Arguments bind by position in schema order or by name. Functions that are no ops: count(x, dim),
+ * the number of elements along dim; choose(flag, p, q), which looks at one branch only;
+ * constant(value, dtype). */
 #include "graph/evaluate.h"
 
 #include "graph/node.h"
@@ -78,7 +79,8 @@ static bool evaluate_list(const Evaluator *evaluator, const Syntax *list, Term *
 }
 
 /* An argument for a parameter of this type; names of dtypes and `all` exist only where they fit. */
-static bool evaluate_as(const Evaluator *evaluator, const Syntax *syntax, ParamType type, Term *out) {
+static bool evaluate_as(const Evaluator *evaluator, const Syntax *syntax, ParamType type,
+                        Term *out) {
     if (type == PARAM_DIMS && syntax->kind == SYNTAX_NAME && word_is(syntax->name, "all")) {
         *out = (Term){.kind = TERM_DIMS, .dims.count = -1};
         return true;
@@ -96,8 +98,8 @@ static bool evaluate_as(const Evaluator *evaluator, const Syntax *syntax, ParamT
     return true;
 }
 
-static const char *const type_names[] = {"a tensor",           "a tensor or none", "an integer",
-                                         "a number",           "true or false",    "a dtype",
+static const char *const type_names[] = {"a tensor",          "a tensor or none", "an integer",
+                                         "a number",          "true or false",    "a dtype",
                                          "a list of integers"};
 
 static bool set_attribute(const Param *param, const Term *term, Attrs *attrs) {
@@ -143,10 +145,12 @@ static int find_param(const OpInfo *info, Word name) {
     return -1;
 }
 
-static bool bind_one(const Evaluator *evaluator, const Syntax *argument, int number, Binding *binding) {
+static bool bind_one(const Evaluator *evaluator, const Syntax *argument, int number,
+                     Binding *binding) {
     const Param *param = &binding->info->param[number];
     if (binding->given >> number & 1)
-        return refuse(evaluator, argument, "%s: '%s' is given twice", binding->info->name, param->name);
+        return refuse(evaluator, argument, "%s: '%s' is given twice", binding->info->name,
+                      param->name);
     binding->given |= 1u << number;
     Term term;
     if (!evaluate_as(evaluator, argument, param->type, &term)) return false;
@@ -188,7 +192,8 @@ static bool bind(const Evaluator *evaluator, const Syntax *call, Binding *bindin
                 return refuse(evaluator, argument, "%s has no parameter '%.*s'", info->name,
                               argument->keyword.length, argument->keyword.text);
         } else if (position++ >= info->param_count) {
-            return refuse(evaluator, argument, "%s takes %d arguments", info->name, info->param_count);
+            return refuse(evaluator, argument, "%s takes %d arguments", info->name,
+                          info->param_count);
         }
         if (!bind_one(evaluator, argument, number, binding)) return false;
     }
@@ -242,7 +247,8 @@ static bool evaluate_op(const Evaluator *evaluator, const Syntax *call, Term *ou
     if (info->kind == KIND_POINTWISE && number_count == info->arity && !info->word_count)
         return evaluate_numbers(evaluator, call, &binding, out);
     bool bound = call->op == OP_maximum || call->op == OP_minimum;
-    if (evaluator->formula && bound && is_infinite(&binding.input[1], call->op == OP_maximum ? -1 : 1)) {
+    if (evaluator->formula && bound &&
+        is_infinite(&binding.input[1], call->op == OP_maximum ? -1 : 1)) {
         *out = binding.input[0];
         return true;
     }
@@ -284,7 +290,8 @@ static bool evaluate_count(const Evaluator *evaluator, const Syntax *call, Term 
 
 static bool evaluate_choose(const Evaluator *evaluator, const Syntax *call, Term *out) {
     Term flag;
-    if (argument_count(call) != 3) return refuse(evaluator, call, "choose takes a flag and two values");
+    if (argument_count(call) != 3)
+        return refuse(evaluator, call, "choose takes a flag and two values");
     if (!evaluate(evaluator, call->child, &flag)) return false;
     if (flag.kind != TERM_BOOL && flag.kind != TERM_INT)
         return refuse(evaluator, call, "choose: the flag must be true or false");
@@ -294,7 +301,8 @@ static bool evaluate_choose(const Evaluator *evaluator, const Syntax *call, Term
 
 static bool evaluate_constant(const Evaluator *evaluator, const Syntax *call, Term *out) {
     Term value, dtype;
-    if (argument_count(call) != 2) return refuse(evaluator, call, "constant takes a number and a dtype");
+    if (argument_count(call) != 2)
+        return refuse(evaluator, call, "constant takes a number and a dtype");
     if (!evaluate(evaluator, call->child, &value)) return false;
     if (!evaluate_as(evaluator, call->child->next, PARAM_DTYPE, &dtype)) return false;
     if (!term_is_number(&value) || dtype.kind != TERM_DTYPE)
@@ -309,9 +317,8 @@ static bool evaluate_call(const Evaluator *evaluator, const Syntax *call, Term *
     static const struct {
         const char *name;
         bool (*function)(const Evaluator *, const Syntax *, Term *);
-    } special[] = {{"count", evaluate_count},
-                   {"choose", evaluate_choose},
-                   {"constant", evaluate_constant}};
+    } special[] = {
+        {"count", evaluate_count}, {"choose", evaluate_choose}, {"constant", evaluate_constant}};
     for (size_t i = 0; i < sizeof special / sizeof *special; i++)
         if (word_is(call->name, special[i].name)) return special[i].function(evaluator, call, out);
     if (call->op == OP_none || call->op == OP_input)

@@ -1,7 +1,8 @@
 /* Syntax trees -> nodes and attribute values.
  *
- * A term is a node, a plain number (weak in promotion), a dtype, a list of dims, or nothing (an absent optional
- * input). Arithmetic among numbers gives a number, exactly as in the language that calls us. */
+ * A term is a node, a plain number (weak in promotion), a dtype, a list of dims, or nothing (an
+ * absent optional input). Arithmetic among numbers gives a number, exactly as in the language that
+ * calls us. */
 #ifndef CARBIDE_GRAPH_EVALUATE_H
 #define CARBIDE_GRAPH_EVALUATE_H
 
@@ -30,7 +31,8 @@ struct Evaluator {
 
 /* False with an error. */
 bool evaluate(const Evaluator *evaluator, const Syntax *syntax, Term *out);
-/* The node of a term; a number becomes a constant of its own kind: i64, f64 or bool. NULL for others. */
+/* The node of a term; a number becomes a constant of its own kind: i64, f64 or bool. NULL for
+ * others. */
 Node *term_node(Graph *graph, const Term *term);
 bool term_is_number(const Term *term);
 

@@ -3,9 +3,9 @@
  *     linear(x, weight, bias)  ->  add(matmul(x, permute(weight, [1, 0])), bias)
  *     argmax(x, dim=1)         ->  amin(where(x == amax(x, 1, true), position, n), 1)
  *
- * In: the inputs and attributes of a call, both checked no further than their number. Out: a node, or NULL
- * with an error. This file has reductions, norms and the small builders; expand_shape.c has creation and
- * rearrangement, expand_loss.c the losses. */
+ * In: the inputs and attributes of a call, both checked no further than their number. Out: a node,
+ * or NULL with an error. This file has reductions, norms and the small builders; expand_shape.c has
+ * creation and rearrangement, expand_loss.c the losses. */
 #include "graph/call.h"
 
 #include <math.h>
@@ -97,7 +97,8 @@ int checked_dim(Op op, int64_t dim, int rank) {
 
 /* ---- reductions --------------------------------------------------------------------------- */
 
-/* The first position of the extreme value; NaN counts as extreme. Without a dim, of all elements. */
+/* The first position of the extreme value; NaN counts as extreme. Without a dim, of all
+ * elements. */
 static Node *argument_extreme(Graph *graph, Op op, Node *x, cb_dim_list dims, bool keepdim) {
     Op extreme = op == OP_argmax ? OP_amax : OP_amin;
     bool all = dims.count < 0;
@@ -108,7 +109,8 @@ static Node *argument_extreme(Graph *graph, Op op, Node *x, cb_dim_list dims, bo
     }
     if (all || rank == 0) {
         int64_t numel = node_numel(x), ones[CB_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
-        if (!all && dims.at[0] != 0 && dims.at[0] != -1) return checked_dim(op, dims.at[0], 1), NULL;
+        if (!all && dims.at[0] != 0 && dims.at[0] != -1)
+            return checked_dim(op, dims.at[0], 1), NULL;
         Node *flat = node_reshape(graph, x, 1, &numel);
         Node *found = argument_extreme(graph, op, flat, dims_one(0), false);
         return found && keepdim ? node_reshape(graph, found, rank, ones) : found;
@@ -128,7 +130,8 @@ static Node *argument_extreme(Graph *graph, Op op, Node *x, cb_dim_list dims, bo
     return call_reduce(graph, OP_amin, candidates, dims_one(dim), keepdim);
 }
 
-/* max + log(sum(exp(x - max))), where an infinite maximum counts as 0: it shows in the sum anyway. */
+/* max + log(sum(exp(x - max))), where an infinite maximum counts as 0: it shows in the sum
+ * anyway. */
 static Node *logsumexp(Graph *graph, Node *x, cb_dim_list dims, bool keepdim) {
     Node *most = call_reduce(graph, OP_amax, x, dims, true);
     if (!most) return NULL;
@@ -165,8 +168,8 @@ static bool norm_dims(Op op, const Node *x, cb_dim_list normalized, cb_dim_list 
     char text[128];
     meta_format(&meta, text, sizeof text);
     if (!fits)
-        fail(CB_ERR_SHAPE, "%s: the normalized sizes are not the last ones of %s", op_info(op)->name,
-             text);
+        fail(CB_ERR_SHAPE, "%s: the normalized sizes are not the last ones of %s",
+             op_info(op)->name, text);
     return fits;
 }
 

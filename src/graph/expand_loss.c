@@ -1,12 +1,13 @@
 /* Coded expansions of the classification losses, reduced to their mean.
  *
  * x has the classes in dimension 1, or 0 when it has no other; target lacks that dimension. With
- * m = amax(x) and s = log(sum(exp(x - m))) over the classes, log_softmax of class t is (x[t] - m) - s; the class is
- * gathered from x itself, so that no log_softmax tensor is ever needed:
+ * m = amax(x) and s = log(sum(exp(x - m))) over the classes, log_softmax of class t is (x[t] - m) -
+ * s; the class is gathered from x itself, so that no log_softmax tensor is ever needed:
  *
  *     cross_entropy = mean over targets that are not ignored of  s - (x[target] - m)
  *
- * Targets of a floating dtype are probabilities of the classes. Half precision is computed in f32. */
+ * Targets of a floating dtype are probabilities of the classes. Half precision is computed in
+ * f32. */
 #include "graph/call.h"
 
 #include <string.h>
@@ -14,8 +15,8 @@
 typedef struct Classes {
     Graph *graph;
     Op op;
-    Node *x;      /* scores, f32 or wider */
-    int dim;      /* of the classes */
+    Node *x; /* scores, f32 or wider */
+    int dim; /* of the classes */
     int64_t count;
 } Classes;
 
@@ -41,7 +42,8 @@ static bool target_fits(const Classes *c, const Node *target) {
     Meta x = node_meta(c->x), y = node_meta(target);
     meta_format(&x, scores, sizeof scores);
     meta_format(&y, classes, sizeof classes);
-    fail(CB_ERR_SHAPE, "%s: the target must be integers with the sizes of %s without dim %d, not %s",
+    fail(CB_ERR_SHAPE,
+         "%s: the target must be integers with the sizes of %s without dim %d, not %s",
          op_info(c->op)->name, scores, c->dim, classes);
     return false;
 }

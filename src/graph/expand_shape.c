@@ -20,7 +20,8 @@ static Node *eye(Graph *graph, const Attrs *attrs) {
 
 /* Counted from the nearer end, so that both ends are exact. */
 static Node *linspace(Graph *graph, const Attrs *attrs) {
-    double start = attr_float(attrs, ATTR_linspace_start), end = attr_float(attrs, ATTR_linspace_end);
+    double start = attr_float(attrs, ATTR_linspace_start),
+           end = attr_float(attrs, ATTR_linspace_end);
     int64_t steps = attrs->word[ATTR_linspace_steps];
     cb_dtype dtype = (cb_dtype)attrs->word[ATTR_linspace_dtype];
     if (steps < 0) {
@@ -60,7 +61,8 @@ static Node *repeat(Graph *graph, Node *x, cb_dim_list repeats) {
     bool fits = rank >= x->rank && rank <= CB_MAX_RANK;
     for (int i = 0; fits && i < rank; i++) fits = repeats.at[i] >= 0;
     if (!fits) {
-        fail(CB_ERR_SHAPE, "repeat: needs a count, not negative, for each of %d dimensions", x->rank);
+        fail(CB_ERR_SHAPE, "repeat: needs a count, not negative, for each of %d dimensions",
+             x->rank);
         return NULL;
     }
     for (int i = 0; i < rank; i++) size[i] = i < rank - x->rank ? 1 : x->size[i - (rank - x->rank)];

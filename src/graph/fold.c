@@ -5,8 +5,8 @@
  *     mul(full([8, 4], 2), constant(3, f32))        ->  expand(constant(6, f32), [8, 4])
  *     reshape(expand(constant(6, f32), [8, 4]), [32]) -> expand(constant(6, f32), [32])
  *
- * A tensor with one value everywhere is an expanded constant, so that no element of it is ever stored or
- * looked at. Values come from scalar_eval: the functions of the op table, in double. */
+ * A tensor with one value everywhere is an expanded constant, so that no element of it is ever
+ * stored or looked at. Values come from scalar_eval: the functions of the op table, in double. */
 #include "graph/node.h"
 #include "graph/rewrite.h"
 

@@ -2,9 +2,10 @@
  *
  *     softmax  "e = exp(x - amax(x, dim, true)); e / sum(e, dim, true)"
  *
- * In: the inputs and attributes of a call. Out: the node of the last statement, built through graph_op. Names are
- * the op's parameters and earlier statements. A float attribute with an integral value counts as an
- * integer, so that clamp(x, 0, 6) of an integer tensor stays an integer. */
+ * In: the inputs and attributes of a call. Out: the node of the last statement, built through
+ * graph_op. Names are the op's parameters and earlier statements. A float attribute with an
+ * integral value counts as an integer, so that clamp(x, 0, 6) of an integer tensor stays an
+ * integer. */
 #include "graph/evaluate.h"
 #include "graph/node.h"
 
@@ -14,7 +15,7 @@
 
 enum { POOL_SIZE = 4096, MAX_STATEMENTS = 4 };
 
-static Syntax pool[POOL_SIZE];      /* constant after parse_all */
+static Syntax pool[POOL_SIZE];         /* constant after parse_all */
 static const Syntax *parsed[OP_COUNT]; /* first statement; the others follow by next */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -33,7 +34,8 @@ static void parse_all(void) {
     for (int op = 0; op < OP_COUNT; op++) {
         const char *text = op_info((Op)op)->formula;
         if (!text) continue;
-        Reader reader = {.text = text, .at = text, .pool = pool, .used = used, .capacity = POOL_SIZE};
+        Reader reader = {
+            .text = text, .at = text, .pool = pool, .used = used, .capacity = POOL_SIZE};
         const Syntax **tail = &parsed[op];
         Syntax *statement;
         do {
@@ -43,7 +45,8 @@ static void parse_all(void) {
             *tail = statement;
             tail = (const Syntax **)&statement->next;
         } while (read_token(&reader, ";"));
-        check(read_at_end(&reader), "formula of %s: what is '%s'?", op_info((Op)op)->name, reader.at);
+        check(read_at_end(&reader), "formula of %s: what is '%s'?", op_info((Op)op)->name,
+              reader.at);
         used = reader.used;
     }
 }
@@ -58,7 +61,8 @@ typedef struct Scope {
 } Scope;
 
 static Term float_term(double value) {
-    bool integral = fabs(value) < 0x1p53 && value == floor(value) && !(value == 0 && signbit(value));
+    bool integral =
+        fabs(value) < 0x1p53 && value == floor(value) && !(value == 0 && signbit(value));
     if (integral) return (Term){.kind = TERM_INT, .number.i = (int64_t)value};
     return (Term){.kind = TERM_FLOAT, .number.f = value};
 }
@@ -84,7 +88,8 @@ static Term attribute_term(const Param *param, const Attrs *attrs) {
 static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
     const Scope *scope = evaluator->user;
     for (int i = scope->statements - 1; i >= 0; i--)
-        if (scope->name[i].length == name.length && !strncmp(scope->name[i].text, name.text, (size_t)name.length)) {
+        if (scope->name[i].length == name.length &&
+            !strncmp(scope->name[i].text, name.text, (size_t)name.length)) {
             *out = scope->value[i];
             return true;
         }

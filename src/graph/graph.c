@@ -1,9 +1,9 @@
 /* Nodes and the intern table: same op, inputs and attributes give the same pointer.
  *
  * In: calls whose inputs are converted, whose attributes are canonical and whose meta is known.
- * Out: a node of the graph's arena. Invariants: an input has a smaller id than its users; of a commuting
- * pair a constant stands second, and mul(a, b) and mul(b, a) are one node, in the order first written;
- * NaN constants have one bit pattern.
+ * Out: a node of the graph's arena. Invariants: an input has a smaller id than its users; of a
+ * commuting pair a constant stands second, and mul(a, b) and mul(b, a) are one node, in the order
+ * first written; NaN constants have one bit pattern.
  *
  *     graph_intern(g, OP_add, f32[3], {x, y}) == graph_intern(g, OP_add, f32[3], {y, x}) */
 #include "graph/node.h"
@@ -105,8 +105,8 @@ static bool commutes(Op op, int input_count) {
 
 Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int input_count,
                   const Attrs *attrs, Node *expansion) {
-    Key key = {op,    meta->dtype, input_count, op_attr_words(op),
-               input, attrs,       commutes(op, input_count)};
+    Key key = {
+        op, meta->dtype, input_count, op_attr_words(op), input, attrs, commutes(op, input_count)};
     check(input_count <= NODE_MAX_INPUTS, "%s: %d inputs", op_info(op)->name, input_count);
     Node *swapped[2];
     if (key.commutes && input[0]->op == OP_constant && input[1]->op != OP_constant) {
@@ -136,8 +136,12 @@ Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int
 
 Node *node_lookup(const Graph *graph, const Node *node) {
     Op op = (Op)node->op;
-    Key key = {op,          node->dtype, node->input_count,
-               op_attr_words(op), node->input, node->attrs,
+    Key key = {op,
+               node->dtype,
+               node->input_count,
+               op_attr_words(op),
+               node->input,
+               node->attrs,
                commutes(op, node->input_count)};
     return find(graph, &key, hash_key(&key));
 }

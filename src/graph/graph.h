@@ -9,8 +9,8 @@
  * Same op, inputs and attributes = same pointer, so common subexpressions, rule matching and cache
  * keys come free. Passes never change a node: they build new ones and redirect the outputs.
  * Types are explicit: a pointwise node's inputs have the compute dtype (`to` nodes convert); shapes
- * broadcast implicitly. A composite node carries its expansion, made when it is created, so its meta is
- * that of the expansion; the name stays until decompose, for whoever can claim it whole.
+ * broadcast implicitly. A composite node carries its expansion, made when it is created, so its
+ * meta is that of the expansion; the name stays until decompose, for whoever can claim it whole.
  * Random nodes carry a draw number (graph_op numbers them), so they never merge. */
 #ifndef CARBIDE_GRAPH_GRAPH_H
 #define CARBIDE_GRAPH_GRAPH_H
@@ -28,7 +28,7 @@ struct Node {
     uint32_t id; /* dense in its graph: index of side arrays */
     uint64_t hash;
     const int64_t *size;
-    const Attrs *attrs; /* NULL when the op has none. OP_input: word[0] number; OP_constant: word[0] bits;
+    const Attrs *attrs; /* NULL: the op has none. OP_input: word[0] number; OP_constant: its bits;
                          * random ops: one word more than their parameters, the draw number */
     Node *expansion;    /* composites: the same value from other ops */
     Site site;
@@ -53,7 +53,7 @@ typedef struct Graph {
 
 Graph *graph_new(Arena *arena);
 Node *graph_input(Graph *graph, const Meta *meta);
-Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value); /* value.f for floats, value.i else */
+Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value); /* .f for floats, else .i */
 Scalar node_constant(const Node *node);
 bool node_is_number(const Node *node, double value); /* a constant equal to value */
 Meta node_meta(const Node *node);
@@ -77,7 +77,7 @@ int *graph_users(Graph *graph, Node *const *order);
 
 /* Text (graph/print.c, graph/parse.c): prints, parses back, and is equal. */
 void graph_print(Graph *graph, Buffer *out);
-Graph *graph_parse(Arena *arena, const char *text); /* NULL with an error that names line and column */
+Graph *graph_parse(Arena *arena, const char *text); /* NULL, error with line and column */
 bool graph_equal(Graph *a, Graph *b);
 
 /* Formulas (graph/formula.c): the text of a composite, over its inputs and attributes. */
@@ -90,8 +90,8 @@ Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
 void graph_optimize(Graph *graph, Buffer *dump /* text after each pass, or NULL */);
 bool graph_verify(Graph *graph, Buffer *why); /* false: why names the broken node */
 
-/* Applies replace to every node bottom-up, once; replace sees a node whose inputs are already new and returns
- * it or an equal one. Outputs and mutations follow. */
+/* Applies replace to every node bottom-up, once; replace sees a node whose inputs are already new
+ * and returns it or an equal one. Outputs and mutations follow. */
 typedef Node *NodeReplace(Graph *graph, Node *node, void *user);
 void graph_rewrite(Graph *graph, NodeReplace *replace, void *user);
 

@@ -6,9 +6,11 @@
 
 enum { NODE_MAX_INPUTS = 4 };
 
-/* True for ops that may draw random numbers: the word behind their parameters holds the draw number. */
+/* True for ops that may draw random numbers: the word behind their parameters holds the draw
+ * number. */
 bool op_may_draw(Op op);
-/* True when this call draws: dropout in eval does not. attrs may be NULL for ops without attributes. */
+/* True when this call draws: dropout in eval does not. attrs may be NULL for ops without
+ * attributes. */
 bool op_draws(Op op, const Attrs *attrs);
 /* Words that tell nodes of an op apart: its parameters and its draw number. */
 int op_attr_words(Op op);

@@ -1,7 +1,7 @@
 /* Orders and whole-graph operations: what the outputs need, users, bottom-up rewriting, comparison.
  *
- * In: a graph. Out: vectors and arrays in its arena, in time linear in its nodes, with an explicit stack, so
- * that a chain of any length is no problem.
+ * In: a graph. Out: vectors and arrays in its arena, in time linear in its nodes, with an explicit
+ * stack, so that a chain of any length is no problem.
  *
  *     return relu(add(x, w))    order: x, w, add, relu */
 #include "graph/node.h"
@@ -84,8 +84,7 @@ void graph_rewrite(Graph *graph, NodeReplace *replace, void *user) {
               op_info((Op)node->op)->name);
         now[node->id] = replaced;
     }
-    for (int i = 0; i < length(graph->output); i++)
-        graph->output[i] = now[graph->output[i]->id];
+    for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
     for (int i = 0; i < length(graph->mutation); i++)
         graph->mutation[i].value = now[graph->mutation[i].value->id];
     graph->site = site;

@@ -1,4 +1,5 @@
-/* Graph text -> graph. The inverse of graph_print, and more lenient: values may be whole expressions.
+/* Graph text -> graph. The inverse of graph_print, and more lenient: values may be whole
+ * expressions.
  *
  *     graph(x: f32[128, 512], w: f32[512]) {   # comments run to the end of the line
  *       y = exp(x) * 2 + w
@@ -210,7 +211,8 @@ static bool read_graph(Parser *parser) {
 
 Graph *graph_parse(Arena *arena, const char *text) {
     Site caller = site_current();
-    Parser parser = {.graph = graph_new(arena), .names = map_new(arena), .line_at = text, .line = 1};
+    Parser parser = {
+        .graph = graph_new(arena), .names = map_new(arena), .line_at = text, .line = 1};
     parser.reader = (Reader){.text = text,
                              .at = text,
                              .pool = arena_new_array(arena, Syntax, STATEMENT_POOL),

@@ -4,8 +4,8 @@
  *     CARBIDE_PASSES=12        stops after twelve rewrites
  *     CARBIDE_VERIFY=1         checks the graph after every pass; a broken one is a bug and aborts
  *
- * In: any graph. Out: an equal one that has every property that lowering needs. Dead nodes need no pass: what
- * the outputs do not reach is in no order. */
+ * In: any graph. Out: an equal one that has every property that lowering needs. Dead nodes need no
+ * pass: what the outputs do not reach is in no order. */
 #include "base/option.h"
 #include "graph/node.h"
 #include "graph/rewrite.h"
@@ -38,8 +38,7 @@ static void verify(Graph *graph, const char *after, int properties) {
     Buffer why = buffer_new(graph->arena);
     bool fine = graph_verify(graph, &why);
     check(fine, "the graph is broken after %s: %s", after, buffer_text(&why));
-    if (properties & PRIMITIVE)
-        check(is_primitive(graph), "a composite is left after %s", after);
+    if (properties & PRIMITIVE) check(is_primitive(graph), "a composite is left after %s", after);
 }
 
 static void dump_text(Graph *graph, const Pass *pass, Buffer *dump) {

@@ -8,10 +8,11 @@
  *       return softmax
  *     }
  *
- * One line per node, inputs before users. A constant stands in its user's line: as a number where the
- * promotion of a number gives its dtype, as constant(2.0, f64) elsewhere. Arguments follow the schema; from the first
- * attribute on they are named, and those that have their default value are left out. A random node shows
- * its draw number; `draws 3` tells the number of draws where the nodes do not. */
+ * One line per node, inputs before users. A constant stands in its user's line: as a number where
+ * the promotion of a number gives its dtype, as constant(2.0, f64) elsewhere. Arguments follow the
+ * schema; from the first attribute on they are named, and those that have their default value are
+ * left out. A random node shows its draw number; `draws 3` tells the number of draws where the
+ * nodes do not. */
 #include "graph/text.h"
 
 #include "graph/node.h"
@@ -81,7 +82,8 @@ static bool numbers_suffice(const Node *node) {
     return inferred.result.dtype == node->dtype;
 }
 
-static void put_operand(const char *const *names, const Node *operand, bool as_number, Buffer *out) {
+static void put_operand(const char *const *names, const Node *operand, bool as_number,
+                        Buffer *out) {
     if (!operand) {
         put(out, "none");
     } else if (operand->op != OP_constant) {
@@ -169,7 +171,8 @@ static void put_header(const Graph *graph, const char *const *names, Buffer *out
     put(out, "graph(");
     for (int i = 0; i < length(graph->input); i++) {
         const Node *input = graph->input[i];
-        putf(out, "%s%s: %s", i ? ", " : "", names[input->id], cb_dtype_name((cb_dtype)input->dtype));
+        putf(out, "%s%s: %s", i ? ", " : "", names[input->id],
+             cb_dtype_name((cb_dtype)input->dtype));
         put_sizes(out, input->rank, input->size);
     }
     put(out, ") {\n");

@@ -3,12 +3,13 @@
  *
  *     relu(relu(mul(x, 1)))  ->  relu(x)
  *
- * The rules are read into syntax trees once per process. Nodes are visited inputs first, so that a node's inputs are in
- * normal form when it is looked at; what a rule builds is brought to normal form node by node as it
- * is built, as LuaJIT's FOLD does. One visit per node therefore reaches the fixed point, in linear time:
- * the normal form of every node is remembered.
+ * The rules are read into syntax trees once per process. Nodes are visited inputs first, so that a
+ * node's inputs are in normal form when it is looked at; what a rule builds is brought to normal
+ * form node by node as it is built, as LuaJIT's FOLD does. One visit per node therefore reaches the
+ * fixed point, in linear time: the normal form of every node is remembered.
  *
- * The result keeps the root's dtype, and its sizes: where the right side is smaller, it is expanded. */
+ * The result keeps the root's dtype, and its sizes: where the right side is smaller, it is
+ * expanded. */
 #include "graph/rewrite.h"
 
 #include "base/option.h"
@@ -66,7 +67,8 @@ static void parse_rules(void) {
     for (int op = 0; op < OP_COUNT; op++) bucket[op] = -1;
     for (int i = RULE_COUNT - 1; i >= 0; i--) { /* so that buckets are in the order of the file */
         const char *text = rules[i].text;
-        Reader reader = {.text = text, .at = text, .pool = pool, .used = used, .capacity = POOL_SIZE};
+        Reader reader = {
+            .text = text, .at = text, .pool = pool, .used = used, .capacity = POOL_SIZE};
         parsed[i].left = read_expression(&reader);
         bool arrow = parsed[i].left && read_expect(&reader, "->");
         parsed[i].right = arrow ? read_expression(&reader) : NULL;
@@ -107,7 +109,8 @@ static bool match_number(const Syntax *pattern, Node *node) {
     const Node *constant = node_uniform(node);
     if (!constant) return false;
     Scalar value = node_constant(constant);
-    if (pattern->kind == SYNTAX_BOOL) return constant->dtype == CB_BOOL && value.i == pattern->value.i;
+    if (pattern->kind == SYNTAX_BOOL)
+        return constant->dtype == CB_BOOL && value.i == pattern->value.i;
     double wanted = pattern->kind == SYNTAX_FLOAT ? pattern->value.f : (double)pattern->value.i;
     if (!dtype_is_float((cb_dtype)constant->dtype)) return (double)value.i == wanted;
     return value.f == wanted && signbit(value.f) == signbit(wanted);
@@ -136,9 +139,7 @@ static bool match_node(const Syntax *pattern, Node *node, Match *match) {
 
 static bool in_domain(int domain, const Node *node) {
     cb_dtype dtype = (cb_dtype)node->dtype;
-    int kind = dtype_is_float(dtype) ? DOMAIN_FLOAT
-               : dtype == CB_BOOL    ? DOMAIN_BOOL
-                                     : DOMAIN_INT;
+    int kind = dtype_is_float(dtype) ? DOMAIN_FLOAT : dtype == CB_BOOL ? DOMAIN_BOOL : DOMAIN_INT;
     return domain & kind;
 }
 
@@ -216,6 +217,16 @@ static void remember(Rewriter *rewriter, const Node *node, Node *normal) {
     rewriter->normal[node->id] = normal;
 }
 
+/* What fold and simplify build may stand on new nodes: those come first. */
+static Node *normalize_inputs(Rewriter *rewriter, Node *node) {
+    Node *input[NODE_MAX_INPUTS];
+    for (int i = 0; i < node->input_count; i++) {
+        input[i] = known(rewriter, node->input[i]);
+        if (!input[i]) input[i] = normalize(rewriter, node->input[i]);
+    }
+    return graph_with_inputs(rewriter->graph, node, input);
+}
+
 static Node *normalize(Rewriter *rewriter, Node *node) {
     Node *now = node;
     for (int round = 0; round < MAX_ROUNDS; round++) {
@@ -226,7 +237,7 @@ static Node *normalize(Rewriter *rewriter, Node *node) {
         }
         Node *next = step(rewriter, now);
         if (next == now) break;
-        now = next;
+        now = normalize_inputs(rewriter, next);
     }
     remember(rewriter, node, now);
     remember(rewriter, now, now);

@@ -14,7 +14,8 @@ bool budget_spend(Budget *budget); /* false: there is none left, so leave the no
 Node *node_uniform(Node *node);
 /* An equal node without arithmetic on constants, or node itself (fold.c). */
 Node *fold_node(Graph *graph, Node *node);
-/* An equal node with fewer views, conversions or trivial reductions, or node itself (simplify.c). */
+/* An equal node with fewer views, conversions or trivial reductions, or node itself
+ * (simplify.c). */
 Node *simplify_node(Graph *graph, Node *node);
 
 /* The rules (rules.def). */

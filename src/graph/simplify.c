@@ -1,4 +1,5 @@
-/* Structure that does no work: views of views, lossless conversions, trivial reductions and the like.
+/* Structure that does no work: views of views, lossless conversions, trivial reductions and the
+ * like.
  *
  *     permute(permute(x, [1, 0]), [1, 0])   ->  x
  *     to(to(x: u8, f32), f64)               ->  to(x, f64)
@@ -8,8 +9,6 @@
  * In: a node whose inputs are simplified. Out: an equal node, or the node itself. */
 #include "graph/node.h"
 #include "graph/rewrite.h"
-
-#include <string.h>
 
 /* ---- conversions -------------------------------------------------------------------------- */
 
@@ -21,8 +20,8 @@ typedef struct Precision {
 
 static Precision precision(cb_dtype dtype) {
     static const Precision table[CB_DTYPE_COUNT] = {
-        [CB_BOOL] = {1, 1, false},   [CB_U8] = {8, 8, false},   [CB_I8] = {7, 7, true},
-        [CB_I16] = {15, 15, true},   [CB_I32] = {31, 31, true}, [CB_I64] = {63, 63, true},
+        [CB_BOOL] = {1, 1, false},   [CB_U8] = {8, 8, false},    [CB_I8] = {7, 7, true},
+        [CB_I16] = {15, 15, true},   [CB_I32] = {31, 31, true},  [CB_I64] = {63, 63, true},
         [CB_F16] = {11, 15, true},   [CB_BF16] = {8, 127, true}, [CB_F32] = {24, 127, true},
         [CB_F64] = {53, 1023, true},
     };
@@ -37,9 +36,7 @@ static bool lossless(cb_dtype from, cb_dtype to) {
 }
 
 static Node *simplify_to(Graph *graph, Node *node) {
-    Node *inner = node->input[0];
-    if (inner->op != OP_to) return node;
-    Node *x = inner->input[0];
+    Node *inner = node->input[0], *x = inner->input[0];
     if (!lossless((cb_dtype)x->dtype, (cb_dtype)inner->dtype)) return node;
     return node_convert(graph, x, (cb_dtype)node->dtype);
 }
@@ -115,34 +112,34 @@ static Node *simplify_reduce(Graph *graph, Node *node) {
     return node_reshape(graph, x, node->rank, node->size);
 }
 
-static bool broadcasts_to(const Node *node, Node *const *input) {
-    int64_t size[CB_MAX_RANK] = {0};
-    int rank = 0;
-    for (int i = 0; i < node->input_count; i++)
-        if (input[i]->rank > rank) rank = input[i]->rank;
-    if (rank != node->rank) return false;
-    for (int d = 0; d < rank; d++) size[d] = 1;
-    for (int i = 0; i < node->input_count; i++) {
-        int shift = rank - input[i]->rank;
+/* The sizes that the inputs broadcast to; they are known to. */
+static void broadcast(Node *const *input, int count, Meta *result) {
+    result->rank = 0;
+    for (int i = 0; i < count; i++)
+        if (input[i]->rank > result->rank) result->rank = input[i]->rank;
+    for (int d = 0; d < result->rank; d++) result->size[d] = 1;
+    for (int i = 0; i < count; i++) {
+        int shift = result->rank - input[i]->rank;
         for (int d = 0; d < input[i]->rank; d++)
-            if (size[d + shift] == 1) size[d + shift] = input[i]->size[d];
+            if (result->size[d + shift] == 1) result->size[d + shift] = input[i]->size[d];
     }
-    return !rank || !memcmp(size, node->size, sizeof *size * (size_t)rank);
 }
 
-/* An expanded operand is not needed where the others have the result's sizes. */
+/* Operands are expanded as late as possible: by the op itself where the others have the result's
+ * sizes, else after the op, which then computes fewer elements. */
 static Node *simplify_pointwise(Graph *graph, Node *node) {
     Node *input[NODE_MAX_INPUTS];
-    bool changed = false;
-    for (int i = 0; i < node->input_count; i++) input[i] = node->input[i];
+    bool expanded = false;
     for (int i = 0; i < node->input_count; i++) {
-        if (node->input[i]->op != OP_expand) continue;
-        input[i] = node->input[i]->input[0];
-        bool fits = broadcasts_to(node, input);
-        if (!fits) input[i] = node->input[i];
-        changed |= fits;
+        bool expand = node->input[i]->op == OP_expand;
+        input[i] = expand ? node->input[i]->input[0] : node->input[i];
+        expanded |= expand;
     }
-    return changed ? graph_with_inputs(graph, node, input) : node;
+    if (!expanded) return node;
+    Meta meta = {.dtype = node->dtype};
+    broadcast(input, node->input_count, &meta);
+    Node *small = graph_intern(graph, (Op)node->op, &meta, input, node->input_count, node->attrs);
+    return node_expand_to(graph, small, node->rank, node->size);
 }
 
 static bool pads_nothing(const Node *node) {
@@ -176,7 +173,8 @@ Node *simplify_node(Graph *graph, Node *node) {
     case OP_clone:
         return x;
     case OP_to:
-        return simplify_to(graph, node);
+        if (x->op == OP_to) return simplify_to(graph, node);
+        break;
     case OP_permute:
         return simplify_permute(graph, node);
     case OP_slice:
@@ -184,9 +182,11 @@ Node *simplify_node(Graph *graph, Node *node) {
     case OP_flip:
         return simplify_flip(graph, node);
     case OP_reshape:
-        return x->op == OP_reshape ? node_reshape(graph, x->input[0], node->rank, node->size) : node;
+        return x->op == OP_reshape ? node_reshape(graph, x->input[0], node->rank, node->size)
+                                   : node;
     case OP_expand:
-        return x->op == OP_expand ? node_expand_to(graph, x->input[0], node->rank, node->size) : node;
+        return x->op == OP_expand ? node_expand_to(graph, x->input[0], node->rank, node->size)
+                                  : node;
     default:
         break;
     }

@@ -49,14 +49,16 @@ void reader_fail(const Reader *reader) {
     if (!shown)
         fail(CB_ERR_GRAPH, "line %d, column %d: %s, found the end", line, column, reader->error);
     else
-        fail(CB_ERR_GRAPH, "line %d, column %d: %s, found '%.*s'", line, column, reader->error, shown,
-             reader->error_at);
+        fail(CB_ERR_GRAPH, "line %d, column %d: %s, found '%.*s'", line, column, reader->error,
+             shown, reader->error_at);
 }
 
 /* ---- tokens ------------------------------------------------------------------------------- */
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
 
 static void skip_space(Reader *reader) {
     for (;;) {
@@ -312,8 +314,9 @@ static Syntax *read_sum(Reader *reader) {
 }
 
 Syntax *read_expression(Reader *reader) {
-    static const Operator operators[] = {{"==", OP_eq}, {"!=", OP_ne}, {"<=", OP_le}, {">=", OP_ge},
-                                         {"<", OP_lt},  {">", OP_gt},  {NULL, OP_none}};
+    static const Operator operators[] = {{"==", OP_eq},  {"!=", OP_ne}, {"<=", OP_le},
+                                         {">=", OP_ge},  {"<", OP_lt},  {">", OP_gt},
+                                         {NULL, OP_none}};
     skip_space(reader);
     const char *start = reader->at;
     Syntax *left = read_sum(reader);

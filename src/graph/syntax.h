@@ -2,8 +2,8 @@
  *
  *     "e / sum(e, dim, true)"  ->  call div(name e, call sum(name e, name dim, bool true))
  *
- * Operators are calls of their ops: + - * / < <= > >= == != and the unary minus, which is part of a number in
- * front of one. Names mean nothing yet: evaluate.h and rewrite.c give them meaning. */
+ * Operators are calls of their ops: + - * / < <= > >= == != and the unary minus, which is part of a
+ * number in front of one. Names mean nothing yet: evaluate.h and rewrite.c give them meaning. */
 #ifndef CARBIDE_GRAPH_SYNTAX_H
 #define CARBIDE_GRAPH_SYNTAX_H
 
@@ -48,7 +48,7 @@ Syntax *read_expression(Reader *reader);
 /* Skips spaces and # comments; true when the next token is this one, which is then consumed. */
 bool read_token(Reader *reader, const char *token);
 bool read_expect(Reader *reader, const char *token); /* records an error when it is not there */
-bool read_name(Reader *reader, Word *name);          /* false, consuming nothing, when it is not there */
+bool read_name(Reader *reader, Word *name); /* false, consuming nothing, when it is not there */
 bool read_int(Reader *reader, int64_t *value);
 bool read_at_end(Reader *reader);
 void reader_error(Reader *reader, const char *format, ...) __attribute__((format(printf, 2, 3)));

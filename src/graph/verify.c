@@ -5,7 +5,8 @@
  *     attributes are canonical and each call has one node
  *     a composite is of the type of its expansion; draw numbers are below random_count
  *
- * In: a graph. Out: true, or false with the broken node's line of text and what is wrong with it. */
+ * In: a graph. Out: true, or false with the broken node's line of text and what is wrong with
+ * it. */
 #include "graph/node.h"
 #include "graph/text.h"
 
