@@ -58,13 +58,32 @@ static bool step_writes(const Plan *plan, const Step *step, int value) {
 
 /* ---- in place or aside ---- */
 
-/* Each element of `value` is stored once, by a kernel of one sweep that loads `input` at that element only. */
+/* Does what the store writes, or where, depend on elements of input? */
+static bool store_uses(const Plan *plan, const Kernel *kernel, const Store *store, int input) {
+    bool *seen = arena_new_array(plan->arena, bool, length(kernel->expr) + 1);
+    seen[store->value->id] = seen[store->index->id] = true;
+    if (store->guard) seen[store->guard->id] = true;
+    for (int id = length(kernel->expr) - 1; id >= 0; id--) {
+        const Expr *e = kernel->expr[id];
+        if (!seen[id]) continue;
+        if (e->op == EX_load && kernel->buffer[e->imm.i].value == input) return true;
+        for (int k = 0; k < e->input_count; k++) seen[e->input[k]->id] = true;
+    }
+    return false;
+}
+
+/* Each element of `value` is stored once, by a kernel of one sweep that loads `input` at that element, and for
+ * that store alone: then the load comes first whatever a compiler that was told of no aliases does. */
 static bool same_elements(const Plan *plan, const Kernel *kernel, int value, int input) {
     const Store *only = NULL;
     for (int i = 0; i < length(kernel->store); i++) {
-        if (kernel->buffer[kernel->store[i].buffer].value != value) continue;
-        if (only) return false;
-        only = &kernel->store[i];
+        const Store *store = &kernel->store[i];
+        if (kernel->buffer[store->buffer].value == value) {
+            if (only) return false;
+            only = store;
+        } else if (store_uses(plan, kernel, store, input)) {
+            return false;
+        }
     }
     if (!only || only->guard || only->mode != STORE_SET) return false;
     if (plan->value[value].numel != kernel->outer_size * kernel->inner_size) return false;

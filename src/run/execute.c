@@ -3,14 +3,14 @@
  * Everything that can fail for want of memory, and every index check, comes before anything is written to an
  * input. The heap is touched for outputs, the arena block and large packings only; all three come from the
  * storage cache. */
+#include "run/check_indices.h"
 #include "run/copy.h"
 #include "run/executable.h"
 #include "run/gemm.h"
 #include "tensor/apply.h"
-#include "tensor/read.h"
 #include <string.h>
 
-enum { STACK_POINTERS = 128, CHECK_BLOCK = 512 };
+enum { STACK_POINTERS = 128 };
 
 typedef struct Run {
     const Executable *executable;
@@ -113,59 +113,13 @@ static void bind(Run *run) {
     for (int i = 0; i < run->executable->slot_count; i++) run->slot[i] = run->base[slot_value[i]];
 }
 
-/* ---- index checks ---- */
+/* ---- steps ---- */
 
-#define FIND_OUTSIDE(type)                                                                         \
-    {                                                                                              \
-        const type##_t *index = data;                                                              \
-        for (int64_t i = 0; i < count; i++)                                                        \
-            if ((int64_t)index[i] < 0 || (int64_t)index[i] >= bound) return *bad = index[i], true; \
-        return false;                                                                              \
-    }
-
-/* Is there an element outside of [0, bound)? *bad is the first one. */
-static bool find_outside(const void *data, cb_dtype dtype, int64_t count, int64_t bound,
-                         int64_t *bad) {
-    switch (dtype) {
-    case CB_U8:
-    case CB_BOOL:
-        FIND_OUTSIDE(uint8)
-    case CB_I8:
-        FIND_OUTSIDE(int8)
-    case CB_I16:
-        FIND_OUTSIDE(int16)
-    case CB_I32:
-        FIND_OUTSIDE(int32)
-    default:
-        FIND_OUTSIDE(int64)
-    }
-}
-
-static bool find_outside_strided(const Tensor *x, int64_t bound, int64_t *bad) {
-    int64_t block[CHECK_BLOCK], numel = cb_numel(x);
-    for (int64_t i = 0; i < numel; i += CHECK_BLOCK) {
-        int64_t count = numel - i < CHECK_BLOCK ? numel - i : CHECK_BLOCK;
-        tensor_read_range(x, i, count, block, CB_I64);
-        if (find_outside(block, CB_I64, count, bound, bad)) return true;
-    }
-    return false;
-}
-
-static bool check_indices(const Run *run, const CheckStep *step) {
+static bool check_step(const Run *run, const CheckStep *step) {
     const PlanValue *value = &run->plan->value[step->value];
     const Tensor *input = value->place == VALUE_INPUT ? run->inputs[value->number] : NULL;
-    int64_t bad;
-    bool outside = input && !tensor_contiguous(input)
-                       ? find_outside_strided(input, step->bound, &bad)
-                       : find_outside(run->base[step->value], (cb_dtype)value->dtype, value->numel,
-                                      step->bound, &bad);
-    if (!outside) return true;
-    fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld",
-         op_info((Op)step->node->op)->name, (long long)bad, (long long)step->bound);
-    return false;
+    return check_indices(step, (cb_dtype)value->dtype, value->numel, run->base[step->value], input);
 }
-
-/* ---- steps ---- */
 
 static bool run_step(const Run *run, const Step *step) {
     const Executable *executable = run->executable;
@@ -185,7 +139,7 @@ static bool run_step(const Run *run, const Step *step) {
         return sort_run(o, run->base[o->in], (cb_dtype)run->plan->value[o->in].dtype,
                         run->base[o->out]);
     case STEP_CHECK:
-        return check_indices(run, &step->check);
+        return check_step(run, &step->check);
     }
     return false;
 }

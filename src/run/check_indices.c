@@ -1,0 +1,102 @@
+/* Are all index elements in range? Asked before each kernel that reads or writes through them.
+ *
+ * The answer is nearly always yes, so blocks are tested without branches, by all threads; only a block
+ * that fails is searched for its first offender, which the error names. */
+#include "run/check_indices.h"
+#include "base/parallel.h"
+#include "tensor/read.h"
+#include <stdatomic.h>
+
+enum { BLOCK = 1024, GRAIN_BLOCKS = 16 };
+
+typedef struct Check {
+    int64_t bound, count;
+    cb_dtype dtype;
+    const char *data;
+    const Tensor *strided;
+    _Atomic int64_t failed; /* the first block that fails */
+} Check;
+
+#define ALL_INSIDE(type)                                                                           \
+    {                                                                                              \
+        const type##_t *index = data;                                                              \
+        int outside = 0;                                                                           \
+        _Pragma("omp simd reduction(| : outside)") for (int i = 0; i < count; i++) outside |=      \
+            (uint64_t)(int64_t)index[i] >= (uint64_t)bound;                                        \
+        return !outside;                                                                           \
+    }
+
+/* A negative index is a huge one without its sign. */
+static bool all_inside(const void *data, cb_dtype dtype, int count, int64_t bound) {
+    switch (dtype) {
+    case CB_BOOL:
+    case CB_U8:
+        ALL_INSIDE(uint8)
+    case CB_I8:
+        ALL_INSIDE(int8)
+    case CB_I16:
+        ALL_INSIDE(int16)
+    case CB_I32:
+        ALL_INSIDE(int32)
+    default:
+        ALL_INSIDE(int64)
+    }
+}
+
+static int block_count(const Check *check, int64_t block) {
+    int64_t rest = check->count - block * BLOCK;
+    return (int)(rest < BLOCK ? rest : BLOCK);
+}
+
+/* The indices of a block as i64, for whatever dtype and strides. */
+static void read_block(const Check *check, int64_t block, int64_t *out) {
+    int count = block_count(check, block);
+    if (check->strided) {
+        tensor_read_range(check->strided, block * BLOCK, count, out, CB_I64);
+        return;
+    }
+    size_t width = cb_dtype_size(check->dtype);
+    const char *from = check->data + (size_t)(block * BLOCK) * width;
+    for (int i = 0; i < count; i++) out[i] = scalar_load(from + (size_t)i * width, check->dtype).i;
+}
+
+static bool block_inside(const Check *check, int64_t block) {
+    int64_t index[BLOCK];
+    int count = block_count(check, block);
+    if (!check->strided) {
+        size_t width = cb_dtype_size(check->dtype);
+        return all_inside(check->data + (size_t)(block * BLOCK) * width, check->dtype, count,
+                          check->bound);
+    }
+    read_block(check, block, index);
+    return all_inside(index, CB_I64, count, check->bound);
+}
+
+static void check_range(void *user, int64_t low, int64_t high) {
+    Check *check = user;
+    for (int64_t block = low; block < high; block++) {
+        if (block_inside(check, block)) continue;
+        int64_t first = atomic_load(&check->failed);
+        while (block < first && !atomic_compare_exchange_weak(&check->failed, &first, block)) {
+        }
+        return;
+    }
+}
+
+bool check_indices(const CheckStep *step, cb_dtype dtype, int64_t count, const void *data,
+                   const Tensor *strided) {
+    Check check = {.bound = step->bound,
+                   .count = count,
+                   .dtype = dtype,
+                   .data = data,
+                   .strided = strided && !tensor_contiguous(strided) ? strided : NULL,
+                   .failed = INT64_MAX};
+    parallel_for((count + BLOCK - 1) / BLOCK, GRAIN_BLOCKS, check_range, &check);
+    int64_t block = atomic_load(&check.failed), index[BLOCK], i = 0;
+    if (block == INT64_MAX) return true;
+    read_block(&check, block, index);
+    while (index[i] >= 0 && index[i] < step->bound) i++;
+    fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld",
+         op_info((Op)step->node->op)->name, (long long)index[i], (long long)step->bound);
+    return false;
+}
