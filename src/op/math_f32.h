@@ -1,0 +1,509 @@
+/* f32 scalar functions: m_<name>_f32 for the M(name) of ops.def, and f16, bf16 conversions.
+ * math_int.h states the rules of these texts; math_f64.h comes before this one.
+ *
+ * Accuracy, measured by tests/unit/test_math.c: <= 2 ulp everywhere, most under 1 (erf:
+ * 2.2 where there is no FMA). pow, atan2,
+ * hypot, erfc, asinh, acosh, atanh compute in f64. sin, cos, tan reduce their argument in f64:
+ * good to |x| <= 1.6e6; beyond, the absolute error grows as |x| 2^-53 and the result stays
+ * bounded. fmod, remainder and floor_divide are exact for every quotient.
+ *
+ * Polynomials: tools/minimax.py. */
+
+//@ bits_f32:
+MATH unsigned m_bits_f32(float x) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+//@ float_f32:
+MATH float m_float_f32(unsigned bits) {
+    float x;
+    __builtin_memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+//@ abs_f32: bits_f32 float_f32
+MATH float m_abs_f32(float a) { return m_float_f32(m_bits_f32(a) & 0x7fffffffu); }
+
+//@ copysign_f32: bits_f32 float_f32
+MATH float m_copysign_f32(float a, float b) {
+    return m_float_f32((m_bits_f32(a) & 0x7fffffffu) | (m_bits_f32(b) & 0x80000000u));
+}
+
+//@ sign_f32:
+/* sign(NaN) is 0, as in PyTorch. */
+MATH float m_sign_f32(float a) { return (a > 0.0f ? 1.0f : 0.0f) - (a < 0.0f ? 1.0f : 0.0f); }
+
+//@ sqrt_f32:
+MATH float m_sqrt_f32(float a) { return __builtin_sqrtf(a); }
+
+//@ round_f32: abs_f32 copysign_f32
+/* Half to even. Without SSE4.1: 2^23 pushes the fraction out. */
+MATH float m_round_f32(float a) {
+#ifdef __SSE4_1__
+    return __builtin_rintf(a);
+#else
+    float t = m_abs_f32(a), r = (t + 8388608.0f) - 8388608.0f;
+    return t < 8388608.0f ? m_copysign_f32(r, a) : a;
+#endif
+}
+
+//@ floor_f32: round_f32
+MATH float m_floor_f32(float a) {
+#ifdef __SSE4_1__
+    return __builtin_floorf(a);
+#else
+    float r = m_round_f32(a);
+    return m_copysign_f32(r - (r > a ? 1.0f : 0.0f), a);
+#endif
+}
+
+//@ ceil_f32: round_f32
+MATH float m_ceil_f32(float a) {
+#ifdef __SSE4_1__
+    return __builtin_ceilf(a);
+#else
+    float r = m_round_f32(a);
+    return m_copysign_f32(r + (r < a ? 1.0f : 0.0f), a);
+#endif
+}
+
+//@ trunc_f32: round_f32
+MATH float m_trunc_f32(float a) {
+#ifdef __SSE4_1__
+    return __builtin_truncf(a);
+#else
+    float t = m_abs_f32(a), r = m_round_f32(t);
+    return m_copysign_f32(r - (r > t ? 1.0f : 0.0f), a);
+#endif
+}
+
+//@ to_i64_f32:
+/* Truncates; NaN gives 0, what does not fit the lowest integer. Narrower integers are the low bits
+ * of this. */
+MATH long m_to_i64_f32(float a) {
+    long i = (a >= -9223372036854775808.0f) & (a < 9223372036854775808.0f)
+                 ? (long)a
+                 : -9223372036854775807L - 1L;
+    return a != a ? 0 : i;
+}
+
+//@ to_i32_f32: to_i64_f32
+MATH int m_to_i32_f32(float a) { return (int)(unsigned)(unsigned long)m_to_i64_f32(a); }
+
+//@ from_f16_f32: bits_f32 float_f32
+/* The multiplication rescales the exponent, denormals included. */
+MATH float m_from_f16_f32(unsigned short h) {
+    unsigned body = (unsigned)(h & 0x7fff) << 13, sign = (unsigned)(h & 0x8000) << 16;
+    unsigned bits = m_bits_f32(m_float_f32(body) * 0x1p112f);
+    bits = body >= 0x0f800000u ? body | 0x7f800000u : bits; /* inf, NaN */
+    return m_float_f32(bits | sign);
+}
+
+//@ to_f16_f32: bits_f32 float_f32
+/* To nearest even. Denormals: adding 1/2 leaves the rounded mantissa in the low bits. */
+MATH unsigned short m_to_f16_f32(float x) {
+    unsigned bits = m_bits_f32(x), sign = bits >> 16 & 0x8000u, body = bits & 0x7fffffffu;
+    unsigned normal = (body + 0xc8000fffu + (body >> 13 & 1u)) >> 13;
+    unsigned small = m_bits_f32(m_float_f32(body) + 0.5f) - 0x3f000000u;
+    unsigned h = body < 0x38800000u ? small : normal;
+    h = body >= 0x47800000u ? (body > 0x7f800000u ? 0x7e00u : 0x7c00u) : h;
+    return (unsigned short)(h | sign);
+}
+
+//@ from_bf16_f32: float_f32
+MATH float m_from_bf16_f32(unsigned short h) { return m_float_f32((unsigned)h << 16); }
+
+//@ to_bf16_f32: bits_f32
+MATH unsigned short m_to_bf16_f32(float x) {
+    unsigned bits = m_bits_f32(x);
+    unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    return (unsigned short)(x == x ? rounded : (bits >> 16 | 0x40u));
+}
+
+//@ exp_tail_f32:
+/* exp(r) - 1 on |r| <= ln(2)/2. */
+MATH float m_exp_tail_f32(float r) {
+    float p = 0.00138825236f;
+    p = M_FMA_F32(p, r, 0.00836652052f);
+    p = M_FMA_F32(p, r, 0.0416672006f);
+    p = M_FMA_F32(p, r, 0.166665435f);
+    p = M_FMA_F32(p, r, 0.49999997f);
+    return M_FMA_F32(r * r, p, r);
+}
+
+//@ exp_f32: bits_f32 float_f32 exp_tail_f32
+/* The low bits of t hold n + 254; 2^n is the product of two powers, so that results round once
+ * into the denormals and overflow to infinity. */
+MATH float m_exp_f32(float a) {
+    float c = a < -104.0f ? -104.0f : a;
+    c = c > 89.0f ? 89.0f : c;
+    float t = M_FMA_F32(c, 1.44269502f, 12583166.0f);
+    float n = t - 12583166.0f;
+    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
+    unsigned u = m_bits_f32(t) & 0x3ffu, h = u >> 1;
+    return (1.0f + m_exp_tail_f32(r)) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
+}
+
+//@ exp2_f32: bits_f32 float_f32 exp_tail_f32
+MATH float m_exp2_f32(float a) {
+    float c = a < -151.0f ? -151.0f : a;
+    c = c > 129.0f ? 129.0f : c;
+    float t = c + 12583166.0f;
+    float r = (c - (t - 12583166.0f)) * 0.693147182f;
+    unsigned u = m_bits_f32(t) & 0x3ffu, h = u >> 1;
+    return (1.0f + m_exp_tail_f32(r)) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
+}
+
+//@ expm1_quarter_f32: bits_f32 float_f32 exp_tail_f32
+/* (exp(a) - 1) / 4 for -20 <= a <= 89.6: a quarter, so that sinh and cosh do not overflow early. */
+MATH float m_expm1_quarter_f32(float a) {
+    float t = M_FMA_F32(a, 1.44269502f, 12583037.0f); /* n + 125 in the low bits */
+    float n = t - 12583037.0f;
+    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, a));
+    float scale = m_float_f32(m_bits_f32(t) << 23);
+    return M_FMA_F32(scale, m_exp_tail_f32(r), scale - 0.25f);
+}
+
+//@ expm1_f32: expm1_quarter_f32 abs_f32
+MATH float m_expm1_f32(float a) {
+    float c = a < -20.0f ? -20.0f : a;
+    c = c > 89.0f ? 89.0f : c;
+    float y = 4.0f * m_expm1_quarter_f32(c);
+    return m_abs_f32(a) < 1e-8f ? a : y;
+}
+
+//@ sinh_f32: expm1_quarter_f32 abs_f32 copysign_f32
+MATH float m_sinh_f32(float a) {
+    float t = m_abs_f32(a), z = t * t;
+    float p = 2.78223024e-06f;
+    p = M_FMA_F32(p, z, 0.000198428941f);
+    p = M_FMA_F32(p, z, 0.00833331048f);
+    p = M_FMA_F32(p, z, 0.166666672f);
+    float small = M_FMA_F32(t, z * p, t);
+    float c = t > 89.6f ? 89.6f : t;
+    float q = m_expm1_quarter_f32(c);
+    float large = 2.0f * (q + q / (4.0f * q + 1.0f));
+    return m_copysign_f32(t < 1.0f ? small : large, a);
+}
+
+//@ cosh_f32: expm1_quarter_f32 abs_f32
+MATH float m_cosh_f32(float a) {
+    float t = m_abs_f32(a);
+    float c = t > 89.6f ? 89.6f : t;
+    float e = m_expm1_quarter_f32(c) + 0.25f;
+    return 2.0f * e + 0.125f / e;
+}
+
+//@ tanh_f32: bits_f32 float_f32 exp_tail_f32 abs_f32 copysign_f32
+/* 1 - 2 / (exp(2t) + 1), below 0.55 a polynomial in t t. */
+MATH float m_tanh_f32(float a) {
+    float t = m_abs_f32(a), z = t * t;
+    float p = -0.0062428494f;
+    p = M_FMA_F32(p, z, 0.021050714f);
+    p = M_FMA_F32(p, z, -0.0538475476f);
+    p = M_FMA_F32(p, z, 0.133325443f);
+    p = M_FMA_F32(p, z, -0.333333164f);
+    float small = M_FMA_F32(t, z * p, t);
+    float c = t + t > 20.0f ? 20.0f : t + t;
+    float u = M_FMA_F32(c, 1.44269502f, 12583039.0f); /* n + 127 in the low bits */
+    float n = u - 12583039.0f;
+    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
+    float scale = m_float_f32(m_bits_f32(u) << 23);
+    float e = M_FMA_F32(scale, m_exp_tail_f32(r), scale);
+    float large = 1.0f - 2.0f / (e + 1.0f);
+    return m_copysign_f32(t < 0.55f ? small : large, a);
+}
+
+//@ erf_f32: bits_f32 float_f32 exp_tail_f32 abs_f32 copysign_f32
+/* 1 - exp(-g), g = -log(1 - erf(t)) a polynomial, in the form that keeps small results exact. */
+MATH float m_erf_f32(float a) {
+    float t = m_abs_f32(a);
+    t = t > 3.925f ? 3.925f : t;
+    float p = -9.26371195e-06f;
+    p = M_FMA_F32(p, t, 0.000117710209f);
+    p = M_FMA_F32(p, t, -0.000633091608f);
+    p = M_FMA_F32(p, t, 0.00166750955f);
+    p = M_FMA_F32(p, t, -0.000160893862f);
+    p = M_FMA_F32(p, t, -0.0191527884f);
+    p = M_FMA_F32(p, t, 0.102777757f);
+    p = M_FMA_F32(p, t, 0.636619389f);
+    p = M_FMA_F32(p, t, -5.4115155e-08f);
+    float g = M_FMA_F32(t, -1.12837923f, -(t * p));
+    float u = M_FMA_F32(g, 1.44269502f, 12583039.0f);
+    float n = u - 12583039.0f;
+    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, g));
+    float scale = m_float_f32(m_bits_f32(u) << 23);
+    return m_copysign_f32(M_FMA_F32(scale, m_exp_tail_f32(r), scale - 1.0f), a);
+}
+
+//@ log_split_f32: bits_f32 float_f32
+/* x = (1 + f) 2^k with 1 + f in [sqrt(1/2), sqrt(2)); denormals are scaled first. */
+MATH float m_log_split_f32(float x, float *k) {
+    int tiny = x < 1.17549435e-38f;
+    float y = tiny ? x * 8388608.0f : x;
+    unsigned u = m_bits_f32(y) + (0x3f800000u - 0x3f3504f3u);
+    *k = (float)((int)(u >> 23) - (tiny ? 150 : 127));
+    return m_float_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+}
+
+//@ log_ends_f32: float_f32
+/* The logarithm y of x, corrected for what is not a positive finite number. */
+MATH float m_log_ends_f32(float x, float y) {
+    float r = x < __builtin_inff() ? y : x;
+    r = x == 0.0f ? -__builtin_inff() : r;
+    return x < 0.0f ? m_float_f32(0x7fc00000u) : r;
+}
+
+//@ log_tail_f32:
+/* log(1 + f) - f */
+MATH float m_log_tail_f32(float f) {
+    float z = f * f;
+    float p = -0.0763447955f;
+    p = M_FMA_F32(p, f, 0.127615601f);
+    p = M_FMA_F32(p, f, -0.13160181f);
+    p = M_FMA_F32(p, f, 0.142017603f);
+    p = M_FMA_F32(p, f, -0.166233584f);
+    p = M_FMA_F32(p, f, 0.200012267f);
+    p = M_FMA_F32(p, f, -0.250008196f);
+    p = M_FMA_F32(p, f, 0.333333313f);
+    return z * M_FMA_F32(f, p, -0.5f);
+}
+
+//@ log_f32: log_split_f32 log_tail_f32 log_ends_f32
+MATH float m_log_f32(float a) {
+    float k, f = m_log_split_f32(a, &k);
+    float y = (m_log_tail_f32(f) + k * 1.42860677e-06f) + f;
+    return m_log_ends_f32(a, M_FMA_F32(k, 0.693145752f, y));
+}
+
+//@ log_high_f32: log_tail_f32 bits_f32 float_f32
+/* log(1 + f) as high + *low, high with 12 bits: its product with a 12-bit constant is exact. */
+MATH float m_log_high_f32(float f, float *low) {
+    float tail = m_log_tail_f32(f);
+    float high = m_float_f32(m_bits_f32(f + tail) & 0xfffff000u);
+    *low = (f - high) + tail;
+    return high;
+}
+
+//@ log2_f32: log_split_f32 log_high_f32 log_ends_f32
+MATH float m_log2_f32(float a) {
+    float k, low, f = m_log_split_f32(a, &k), high = m_log_high_f32(f, &low);
+    float w = (low + high) * 0.000312228396f + low * 1.44238281f;
+    return m_log_ends_f32(a, k + (high * 1.44238281f + w));
+}
+
+//@ log10_f32: log_split_f32 log_high_f32 log_ends_f32
+MATH float m_log10_f32(float a) {
+    float k, low, f = m_log_split_f32(a, &k), high = m_log_high_f32(f, &low);
+    float w = (low + high) * 9.03803375e-05f + low * 0.434204102f;
+    w = k * 4.60503907e-06f + w;
+    return m_log_ends_f32(a, k * 0.301025391f + (high * 0.434204102f + w));
+}
+
+//@ log1p_f32: log_split_f32 log_tail_f32 bits_f32 float_f32 abs_f32
+/* 1 + f = (1 + a) 2^-k is formed from a itself, so that no bit of a small a is lost. */
+MATH float m_log1p_f32(float a) {
+    float k, u = 1.0f + a, m = m_log_split_f32(u, &k);
+    float t = 12583039.0f - k; /* 127 - k in the low bits */
+    float scale = m_float_f32(m_bits_f32(t) << 23);
+    float f = k > 32.0f ? m : a * scale + (scale - 1.0f);
+    float y = k * 0.693145752f + ((m_log_tail_f32(f) + k * 1.42860677e-06f) + f);
+    y = a < __builtin_inff() ? y : a;
+    y = a == -1.0f ? -__builtin_inff() : y;
+    y = a < -1.0f ? m_float_f32(0x7fc00000u) : y;
+    return m_abs_f32(a) < 1e-8f ? a : y;
+}
+
+//@ reduce_f32: bits_f64
+/* x = n pi/2 + r, |r| <= pi/4 for 0 <= x <= 1.6e6; gives r, the low bits of n in *quadrant. */
+MATH float m_reduce_f32(float x, unsigned *quadrant) {
+    double t = M_FMA_F64((double)x, 0.6366197723675814, 6755399441055744.0);
+    double n = t - 6755399441055744.0;
+    double r = M_FMA_F64(n, -6.077100506506192e-11, M_FMA_F64(n, -1.5707963267341256, (double)x));
+    *quadrant = (unsigned)m_bits_f64(t);
+    float y = (float)r;
+    y = y > 0.8f ? 0.8f : y; /* only beyond the range above */
+    return y < -0.8f ? -0.8f : y;
+}
+
+//@ sin_poly_f32:
+MATH float m_sin_poly_f32(float r) {
+    float z = r * r;
+    float p = -0.000195178975f;
+    p = M_FMA_F32(p, z, 0.00833218731f);
+    p = M_FMA_F32(p, z, -0.166666552f);
+    return M_FMA_F32(r, z * p, r);
+}
+
+//@ cos_poly_f32:
+MATH float m_cos_poly_f32(float r) {
+    float z = r * r;
+    float p = 2.44323273e-05f;
+    p = M_FMA_F32(p, z, -0.00138873095f);
+    p = M_FMA_F32(p, z, 0.0416666456f);
+    p = M_FMA_F32(p, z, -0.5f);
+    return M_FMA_F32(p, z, 1.0f);
+}
+
+//@ sin_f32: reduce_f32 sin_poly_f32 cos_poly_f32 bits_f32 float_f32 abs_f32
+MATH float m_sin_f32(float a) {
+    unsigned q;
+    float r = m_reduce_f32(m_abs_f32(a), &q);
+    float y = q & 1u ? m_cos_poly_f32(r) : m_sin_poly_f32(r);
+    return m_float_f32(m_bits_f32(y) ^ (q << 30 & 0x80000000u) ^ (m_bits_f32(a) & 0x80000000u));
+}
+
+//@ cos_f32: reduce_f32 sin_poly_f32 cos_poly_f32 bits_f32 float_f32 abs_f32
+MATH float m_cos_f32(float a) {
+    unsigned q;
+    float r = m_reduce_f32(m_abs_f32(a), &q);
+    float y = q & 1u ? m_sin_poly_f32(r) : m_cos_poly_f32(r);
+    return m_float_f32(m_bits_f32(y) ^ ((q + 1u) << 30 & 0x80000000u));
+}
+
+//@ tan_f32: bits_f64 bits_f32 float_f32 abs_f32
+/* In f64: three roundings to f32 would leave 3 ulp. */
+MATH float m_tan_f32(float a) {
+    double x = (double)m_abs_f32(a);
+    double t = M_FMA_F64(x, 0.6366197723675814, 6755399441055744.0);
+    double n = t - 6755399441055744.0;
+    double r = M_FMA_F64(n, -6.077100506506192e-11, M_FMA_F64(n, -1.5707963267341256, x));
+    r = r > 0.8 ? 0.8 : r;
+    r = r < -0.8 ? -0.8 : r;
+    double z = r * r, s = -0.000195178975, c = 2.44323273e-05;
+    s = M_FMA_F64(s, z, 0.00833218731);
+    s = M_FMA_F64(s, z, -0.166666552);
+    s = r + r * (z * s);
+    c = M_FMA_F64(c, z, -0.00138873095);
+    c = M_FMA_F64(c, z, 0.0416666456);
+    c = M_FMA_F64(c, z, -0.5);
+    c = M_FMA_F64(c, z, 1.0);
+    unsigned long q = m_bits_f64(t);
+    float y = (float)((q & 1ul ? c : s) / (q & 1ul ? s : c));
+    return m_float_f32(m_bits_f32(y) ^ ((unsigned)q << 31) ^ (m_bits_f32(a) & 0x80000000u));
+}
+
+//@ atan_f32: abs_f32 copysign_f32
+MATH float m_atan_f32(float a) {
+    float t = m_abs_f32(a);
+    int far = t > 2.41421366f, middle = t > 0.414213568f;
+    float top = far ? -1.0f : middle ? t - 1.0f : t;
+    float bottom = far ? t : middle ? t + 1.0f : 1.0f;
+    float high = far ? 1.57079637f : middle ? 0.785398185f : 0.0f;
+    float low = far ? -4.37113883e-08f : middle ? -2.18556941e-08f : 0.0f;
+    float z = top / bottom, u = z * z;
+    float p = -0.0609005243f;
+    p = M_FMA_F32(p, u, 0.105991684f);
+    p = M_FMA_F32(p, u, -0.14244391f);
+    p = M_FMA_F32(p, u, 0.199985281f);
+    p = M_FMA_F32(p, u, -0.333333164f);
+    return m_copysign_f32(high + (z + (z * (u * p) + low)), a);
+}
+
+//@ asin_poly_f32:
+/* asin(s) / s - 1 for s <= 1/2, u = s s */
+MATH float m_asin_poly_f32(float u) {
+    float p = 0.0421583988f;
+    p = M_FMA_F32(p, u, 0.0241847411f);
+    p = M_FMA_F32(p, u, 0.0454691537f);
+    p = M_FMA_F32(p, u, 0.0749530941f);
+    p = M_FMA_F32(p, u, 0.166667521f);
+    return p * u;
+}
+
+//@ asin_f32: asin_poly_f32 bits_f32 float_f32 abs_f32 copysign_f32
+/* Above 1/2: pi/2 - 2 asin(sqrt((1 - t)/2)), the root as w + c with w short, so that 2 w subtracts
+ * exactly. */
+MATH float m_asin_f32(float a) {
+    float t = m_abs_f32(a);
+    float u = t > 0.5f ? (1.0f - t) * 0.5f : t * t;
+    float root = __builtin_sqrtf(u);
+    float w = m_float_f32(m_bits_f32(root) & 0xfffff000u);
+    float c = (u - w * w) / (root + w);
+    c = u == 0.0f ? 0.0f : c;
+    float p = m_asin_poly_f32(u);
+    float steep = 0.785398185f -
+                  ((2.0f * root * p - (-4.37113883e-08f - 2.0f * c)) - (0.785398185f - 2.0f * w));
+    return m_copysign_f32(t > 0.5f ? steep : t + t * p, a);
+}
+
+//@ acos_f32: asin_poly_f32 abs_f32
+MATH float m_acos_f32(float a) {
+    float t = m_abs_f32(a);
+    float u = t > 0.5f ? (1.0f - t) * 0.5f : t * t;
+    float root = __builtin_sqrtf(u), p = m_asin_poly_f32(u);
+    float flat = 1.57079637f - (a - (-4.37113883e-08f - a * p));
+    float right = 2.0f * (root + root * p);
+    float left = 3.14159274f - 2.0f * (root + (root * p - -4.37113883e-08f));
+    return t > 0.5f ? (a > 0.0f ? right : left) : flat;
+}
+
+//@ asinh_f32: asinh_f64
+MATH float m_asinh_f32(float a) { return (float)m_asinh_f64((double)a); }
+
+//@ acosh_f32: acosh_f64
+MATH float m_acosh_f32(float a) { return (float)m_acosh_f64((double)a); }
+
+//@ atanh_f32: atanh_f64
+MATH float m_atanh_f32(float a) { return (float)m_atanh_f64((double)a); }
+
+//@ erfc_f32: erfc_f64
+MATH float m_erfc_f32(float a) { return (float)m_erfc_f64((double)a); }
+
+//@ atan2_f32: atan2_f64
+MATH float m_atan2_f32(float a, float b) { return (float)m_atan2_f64((double)a, (double)b); }
+
+//@ hypot_f32: abs_f32
+MATH float m_hypot_f32(float a, float b) {
+    float r = (float)__builtin_sqrt((double)a * a + (double)b * b);
+    int infinite = (m_abs_f32(a) == __builtin_inff()) | (m_abs_f32(b) == __builtin_inff());
+    return infinite ? __builtin_inff() : r;
+}
+
+//@ pow_f32: log_f64 exp_f64 pow_ends_f64 abs_f64
+MATH float m_pow_f32(float a, float b) {
+    double r = m_exp_f64((double)b * m_log_f64(m_abs_f64((double)a)));
+    return (float)m_pow_ends_f64((double)a, (double)b, r);
+}
+
+//@ fmod_f32: abs_f64 copysign_f32 float_f32
+/* Long division in f64, 28 bits of quotient a step: every product and difference is exact. The
+ * quotients round to nearest, so r may fall to -d/2 at the last step. */
+MATH float m_fmod_f32(float a, float b) {
+    const double magic = 6755399441055744.0;
+    double r = m_abs_f64((double)a), d = m_abs_f64((double)b), inverse = 1.0 / d;
+#define M_FMOD_STEP(up, down) r -= ((r * (inverse * (down)) + magic) - magic) * (d * (up))
+    M_FMOD_STEP(0x1p252, 0x1p-252);
+    M_FMOD_STEP(0x1p224, 0x1p-224);
+    M_FMOD_STEP(0x1p196, 0x1p-196);
+    M_FMOD_STEP(0x1p168, 0x1p-168);
+    M_FMOD_STEP(0x1p140, 0x1p-140);
+    M_FMOD_STEP(0x1p112, 0x1p-112);
+    M_FMOD_STEP(0x1p84, 0x1p-84);
+    M_FMOD_STEP(0x1p56, 0x1p-56);
+    M_FMOD_STEP(0x1p28, 0x1p-28);
+    M_FMOD_STEP(1.0, 1.0);
+#undef M_FMOD_STEP
+    r = r < 0.0 ? r + d : r;
+    float y = d == __builtin_inf() ? a : m_copysign_f32((float)r, a);
+    int valid = (m_abs_f64((double)a) < __builtin_inf()) & (d > 0.0);
+    return valid ? y : m_float_f32(0x7fc00000u);
+}
+
+//@ remainder_f32: fmod_f32 bits_f32
+MATH float m_remainder_f32(float a, float b) {
+    float r = m_fmod_f32(a, b);
+    return (r != 0.0f) & ((int)(m_bits_f32(r) ^ m_bits_f32(b)) < 0) ? r + b : r;
+}
+
+//@ floor_divide_f32: fmod_f32 bits_f32 floor_f32 copysign_f32
+MATH float m_floor_divide_f32(float a, float b) {
+    float r = m_fmod_f32(a, b), q = (a - r) / b;
+    q = (r != 0.0f) & ((int)(m_bits_f32(r) ^ m_bits_f32(b)) < 0) ? q - 1.0f : q;
+    float f = m_floor_f32(q);
+    f = q - f > 0.5f ? f + 1.0f : f;
+    f = q == 0.0f ? m_copysign_f32(0.0f, a / b) : f;
+    return b == 0.0f ? a / b : f;
+}
