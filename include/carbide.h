@@ -320,6 +320,33 @@ CB_API int cb_threads(void);
 #include <carbide_nn.h>
 #include <carbide_fx.h>
 
+/* As the ops do, the other calls record the caller's line; sizes may be one plain integer. */
+#ifndef CARBIDE_BUILD
+#define CB_HERE cb_site(__FILE__, __LINE__)
+#define cb_from_data(data, dtype, sizes)                                                           \
+    (CB_HERE, (cb_from_data)((data), (dtype), cb_dims_of(sizes)))
+#define cb_empty(sizes, dtype) (CB_HERE, (cb_empty)(cb_dims_of(sizes), (dtype)))
+#define cb_item(x) (CB_HERE, (cb_item)(x))
+#define cb_item_int(x) (CB_HERE, (cb_item_int)(x))
+#define cb_data(x) (CB_HERE, (cb_data)(x))
+#define cb_read(x, out, dtype) (CB_HERE, (cb_read)((x), (out), (dtype)))
+#define cb_print(x) (CB_HERE, (cb_print)(x))
+#define cb_size(x, dim) (CB_HERE, (cb_size)((x), (dim)))
+#define cb_npy_load(path) (CB_HERE, (cb_npy_load)(path))
+#define cb_npy_save(path, x) (CB_HERE, (cb_npy_save)((path), (x)))
+#define cb_split(x, size, dim, out, capacity) (CB_HERE, (cb_split)((x), (size), (dim), (out), (capacity)))
+#define cb_chunk(x, chunks, dim, out, capacity) (CB_HERE, (cb_chunk)((x), (chunks), (dim), (out), (capacity)))
+#define cb_sort(x, dim, descending, indices) (CB_HERE, (cb_sort)((x), (dim), (descending), (indices)))
+#define cb_topk(x, k, dim, largest, indices) (CB_HERE, (cb_topk)((x), (k), (dim), (largest), (indices)))
+#define cb_cat(x, count, dim) (CB_HERE, (cb_cat)((x), (count), (dim)))
+#define cb_stack(x, count, dim) (CB_HERE, (cb_stack)((x), (count), (dim)))
+#define cb_assign(x, value) (CB_HERE, (cb_assign)((x), (value)))
+#define cb_fill_(x, value) (CB_HERE, (cb_fill_)((x), (value)))
+#define cb_call_n(function, inputs, count, outputs, capacity)                                      \
+    (CB_HERE, (cb_call_n)((function), (inputs), (count), (outputs), (capacity)))
+#define cb_call_1(function, inputs, count) (CB_HERE, (cb_call_1)((function), (inputs), (count)))
+#endif
+
 #ifdef __cplusplus
 }
 #endif
