@@ -229,6 +229,7 @@ ExecutableInfo executable_info(const Executable *executable) {
     const Generated *generated = &executable->generated;
     return (ExecutableInfo){.reason = generated->reason,
                             .message = generated->message,
+                            .cache = generated->cache,
                             .source = generated->source,
                             .from_disk = generated->from_disk,
                             .compile_ms = generated->milliseconds};

@@ -16,6 +16,7 @@ typedef struct ExecutableOptions {
 typedef struct ExecutableInfo {
     Reason reason;    /* why the VM runs although code was asked for, or REASON_NONE */
     const char *message; /* the compiler's words, or NULL */
+    Reason cache;        /* why the disk cache did not serve, or REASON_NONE */
     const char *source;  /* generated C, or NULL */
     bool from_disk;
     double compile_ms;

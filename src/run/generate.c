@@ -136,6 +136,7 @@ void generate(Plan *plan, Generated *out) {
     bool ok = compile_all(file); /* from here on nothing escapes: what is loaded is in out->code */
     for (int i = 0; i < length(file); i++) {
         out->from_disk &= file[i].result.from_disk;
+        if (out->cache == REASON_NONE) out->cache = file[i].result.cache;
         if (file[i].result.code) out->code[out->code_count++] = file[i].result.code;
     }
     keep_failure(out, file);

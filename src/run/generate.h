@@ -11,6 +11,7 @@ typedef struct Generated {
     const char *source; /* every file, one after the other */
     char *message;      /* the compiler's own words, heap text to free, or NULL */
     Reason reason;      /* REASON_NONE, or why nothing was loaded */
+    Reason cache;       /* why the disk cache did not serve, or REASON_NONE */
     bool from_disk;     /* every file */
     double milliseconds;
 } Generated;

@@ -1,0 +1,344 @@
+/* Executables on both engines: outputs, strided and mutated inputs, aliases, checks, matmuls, sorts, splits. */
+#include "test_support.h"
+
+#include "base/option.h"
+#include "graph/graph.h"
+#include "run/execute.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The executable of a graph's text; stride: of input 0, or NULL. */
+static Executable *executable_of(void **state, const char *text, const int64_t *stride) {
+    bool generate = *(const bool *)*state;
+    Arena *arena = arena_new();
+    assert_non_null(arena);
+    if (arena_guard(arena)) abort();
+    Graph *graph = graph_parse(arena, text);
+    if (!graph) print_error("%s\n", cb_error());
+    assert_non_null(graph);
+    graph_optimize(graph, NULL);
+    const int64_t *strides[CB_MAX_ARGS] = {stride};
+    Plan *plan = plan_build(graph, arena, strides, true);
+    Executable *executable = executable_new(plan, (ExecutableOptions){generate, false});
+    assert_non_null(executable);
+    if (executable_info(executable).message)
+        print_error("%s\n", executable_info(executable).message);
+    assert_int_equal(executable_info(executable).reason, REASON_NONE);
+    return executable;
+}
+
+/* first, first + step, first + 2 * step, ... */
+static cb_tensor *ramp(cb_dim_list sizes, float first, float step) {
+    cb_tensor *x = cb_empty(sizes, CB_F32);
+    float *data = cb_data(x);
+    for (int64_t i = 0; i < cb_numel(x); i++) data[i] = first + (float)i * step;
+    return x;
+}
+
+static void expect_near(double got, double expected, double tolerance) {
+    if (!(fabs(got - expected) <= tolerance)) print_error("%g is not %g\n", got, expected);
+    assert_true(fabs(got - expected) <= tolerance);
+}
+
+static void expect(cb_tensor *x, int count, const double *expected) {
+    double got[64];
+    assert_non_null(x);
+    assert_int_equal(cb_numel(x), count);
+    assert_int_equal(cb_read(x, got, CB_F64), CB_OK);
+    for (int i = 0; i < count; i++) expect_near(got[i], expected[i], 1e-5);
+}
+
+static int open_scope(void **state) {
+    (void)state;
+    cb_scope_open();
+    return 0;
+}
+
+static int close_scope(void **state) {
+    (void)state;
+    cb_scope_close();
+    if (cb_error()) print_error("%s\n", cb_error());
+    bool failed = cb_error() != NULL;
+    cb_clear_error();
+    return failed ? -1 : 0;
+}
+
+static void two_outputs_of_one_kernel(void **state) {
+    Executable *e =
+        executable_of(state,
+                      "graph(x: f32[4], y: f32[4]) {\n  s = add(x, y)\n  p = mul(x, y)\n"
+                      "  return s, p\n}",
+                      NULL);
+    cb_tensor *in[] = {ramp(cb_dims(4), 1, 1), ramp(cb_dims(4), 0, 2)}, *out[2];
+    assert_true(executable_run(e, in, out));
+    expect(out[0], 4, (double[]){1, 4, 7, 10});
+    expect(out[1], 4, (double[]){0, 4, 12, 24});
+    executable_free(e);
+}
+
+static void the_same_output_twice_and_reshaped(void **state) {
+    Executable *e = executable_of(state,
+                                  "graph(x: f32[2, 3]) {\n  s = add(x, 1.0)\n"
+                                  "  r = reshape(s, sizes=[3, 2])\n  return s, s, r\n}",
+                                  NULL);
+    cb_tensor *in[] = {ramp(cb_dims(2, 3), 0, 1)}, *out[3];
+    assert_true(executable_run(e, in, out));
+    expect(out[1], 6, (double[]){1, 2, 3, 4, 5, 6});
+    expect(out[2], 6, (double[]){1, 2, 3, 4, 5, 6});
+    assert_int_equal(cb_size(out[2], 0), 3);
+    assert_int_equal(cb_stride(out[2], 0), 2);
+    executable_free(e);
+}
+
+static void an_output_that_is_an_input(void **state) {
+    Executable *e =
+        executable_of(state, "graph(x: f32[3]) {\n  s = neg(x)\n  return x, s\n}", NULL);
+    cb_tensor *in[] = {ramp(cb_dims(3), 1, 1)}, *out[2];
+    assert_true(executable_run(e, in, out));
+    assert_true(cb_shares_storage(out[0], in[0]));
+    expect(out[1], 3, (double[]){-1, -2, -3});
+    executable_free(e);
+}
+
+static void strides_of_an_input_are_baked_in(void **state) {
+    const int64_t stride[] = {1, 2};
+    Executable *e =
+        executable_of(state, "graph(x: f32[2, 3]) {\n  s = mul(x, 2.0)\n  return s\n}", stride);
+    cb_tensor *base = ramp(cb_dims(3, 2), 0, 1), *in[] = {cb_t(base)}, *out[1];
+    assert_true(executable_run(e, in, out));
+    expect(out[0], 6, (double[]){0, 4, 8, 2, 6, 10});
+    executable_free(e);
+}
+
+/* ---- mutation ---- */
+
+static void an_input_is_updated_in_place(void **state) {
+    Executable *e =
+        executable_of(state,
+                      "graph(w: f32[4], g: f32[4]) {\n  d = mul(g, 0.5)\n  n = sub(w, d)\n"
+                      "  mutate w = n\n  return\n}",
+                      NULL);
+    cb_tensor *in[] = {ramp(cb_dims(4), 1, 1), ramp(cb_dims(4), 0, 2)};
+    void *data = cb_data(in[0]);
+    assert_true(executable_run(e, in, NULL));
+    assert_ptr_equal(cb_data(in[0]), data);
+    expect(in[0], 4, (double[]){1, 1, 1, 1});
+    /* Inputs of one storage: the value is computed aside. */
+    cb_tensor *both[] = {in[1], in[1]};
+    assert_true(executable_run(e, both, NULL));
+    expect(in[1], 4, (double[]){0, 1, 2, 3});
+    executable_free(e);
+}
+
+static void a_mutated_input_may_be_strided(void **state) {
+    const int64_t stride[] = {1, 2};
+    Executable *e = executable_of(
+        state, "graph(w: f32[2, 3]) {\n  n = add(w, 1.0)\n  mutate w = n\n  return n\n}", stride);
+    cb_tensor *base = ramp(cb_dims(3, 2), 0, 1), *in[] = {cb_t(base)}, *out[1];
+    assert_true(executable_run(e, in, out));
+    expect(base, 6, (double[]){1, 2, 3, 4, 5, 6});
+    expect(out[0], 6, (double[]){1, 3, 5, 2, 4, 6});
+    executable_free(e);
+}
+
+static void neighbours_are_read_before_they_change(void **state) {
+    Executable *e = executable_of(state,
+                                  "graph(x: f32[4]) {\n  f = flip(x, dims=[0])\n  n = add(x, f)\n"
+                                  "  mutate x = n\n  return\n}",
+                                  NULL);
+    cb_tensor *in[] = {cb_from_data(((float[]){1, 10, 100, 1000}), CB_F32, cb_dims(4))};
+    assert_true(executable_run(e, in, NULL));
+    expect(in[0], 4, (double[]){1001, 110, 110, 1001});
+    executable_free(e);
+}
+
+static void inputs_may_change_places(void **state) {
+    Executable *e = executable_of(state,
+                                  "graph(x: f32[2], y: f32[2]) {\n  mutate x = y\n  mutate y = x\n"
+                                  "  return x\n}",
+                                  NULL);
+    cb_tensor *in[] = {ramp(cb_dims(2), 1, 1), ramp(cb_dims(2), 5, 1)}, *out[1];
+    assert_true(executable_run(e, in, out));
+    expect(in[0], 2, (double[]){5, 6});
+    expect(in[1], 2, (double[]){1, 2});
+    expect(out[0], 2, (double[]){1, 2}); /* the value from before */
+    executable_free(e);
+}
+
+static void an_old_value_is_used_after_the_new_one(void **state) {
+    Executable *e = executable_of(state,
+                                  "graph(x: f32[300]) {\n  n = mul(x, 2.0)\n  s = sum(n, dim=[0])\n"
+                                  "  y = mul(x, s)\n  mutate x = n\n  return y\n}",
+                                  NULL);
+    cb_tensor *in[] = {ramp(cb_dims(300), 1, 0)}, *out[1];
+    assert_true(executable_run(e, in, out));
+    expect_near(cb_item(cb_amax(out[0], CB_ALL, false)), 600, 1e-3);
+    expect_near(cb_item(cb_amin(in[0], CB_ALL, false)), 2, 1e-6);
+    executable_free(e);
+}
+
+/* ---- steps of every kind ---- */
+
+static void a_product_with_its_epilogue(void **state) {
+    Executable *e =
+        executable_of(state,
+                      "graph(x: f32[2, 3], w: f32[3, 2], b: f32[2]) {\n  m = matmul(x, w)\n"
+                      "  a = add(m, b)\n  r = relu(a)\n  return r\n}",
+                      NULL);
+    cb_tensor *in[] = {ramp(cb_dims(2, 3), 0, 1), ramp(cb_dims(3, 2), 0, 1),
+                       ramp(cb_dims(2), -20, -20)};
+    cb_tensor *out[1];
+    assert_true(executable_run(e, in, out));
+    expect(out[0], 4, (double[]){0, 0, 8, 0});
+    executable_free(e);
+}
+
+static void sorted_rows(void **state) {
+    Executable *e = executable_of(
+        state, "graph(x: f32[2, 3]) {\n  y = neg(x)\n  i = argsort(y)\n  return i\n}", NULL);
+    cb_tensor *in[] = {cb_from_data(((float[]){3, 1, 2, 5, 6, 4}), CB_F32, cb_dims(2, 3))}, *out[1];
+    assert_true(executable_run(e, in, out));
+    expect(out[0], 6, (double[]){0, 2, 1, 1, 0, 2});
+    executable_free(e);
+}
+
+static void an_index_outside_is_an_error(void **state) {
+    Executable *e =
+        executable_of(state,
+                      "graph(x: f32[4], i: i64[2], w: f32[2]) {\n"
+                      "  g = index_select(x, dim=0, index=i)\n  mutate w = g\n  return g\n}",
+                      NULL);
+    int64_t index[] = {3, 1};
+    cb_tensor *i = cb_from_data(index, CB_I64, cb_dims(2)), *w = ramp(cb_dims(2), 7, 0);
+    cb_tensor *in[] = {ramp(cb_dims(4), 0, 1), i, w}, *out[1];
+    assert_true(executable_run(e, in, out));
+    expect(out[0], 2, (double[]){3, 1});
+    ((int64_t *)cb_data(i))[1] = 4;
+    assert_false(executable_run(e, in, out));
+    assert_int_equal(cb_error_status(), CB_ERR_INDEX);
+    assert_non_null(strstr(cb_error(), "index_select: index 4 is out of range for size 4"));
+    cb_clear_error();
+    assert_null(out[0]);
+    expect(w, 2, (double[]){3, 1}); /* as the run before left it */
+    ((int64_t *)cb_data(i))[1] = -1;
+    assert_false(executable_run(e, in, out));
+    cb_clear_error();
+    executable_free(e);
+}
+
+static double sum_with(const Executable *e, cb_tensor *x, int threads) {
+    cb_tensor *out[2];
+    cb_set_threads(threads);
+    assert_true(executable_run(e, &x, out));
+    cb_set_threads(0);
+    return cb_item(out[0]) + cb_item(out[1]);
+}
+
+static void long_sums_do_not_depend_on_threads(void **state) {
+    Executable *e =
+        executable_of(state,
+                      "graph(x: f32[300000]) {\n  s = sum(x, dim=[0])\n  m = amax(x, dim=[0])\n"
+                      "  return s, m\n}",
+                      NULL);
+    cb_tensor *x = ramp(cb_dims(300000), 0, 1e-3f);
+    double one = sum_with(e, x, 1);
+    assert_true(one == sum_with(e, x, 2));
+    assert_true(one == sum_with(e, x, 5));
+    double expected = 299999.0 * 300000 / 2 * 1e-3 + 299.999;
+    assert_true(fabs(one - expected) < expected * 1e-6);
+    executable_free(e);
+}
+
+static void nothing_to_do(void **state) {
+    Executable *e = executable_of(
+        state, "graph(x: f32[0, 3]) {\n  y = exp(x)\n  s = sum(y, dim=[0])\n  return y, s\n}",
+        NULL);
+    cb_tensor *in[] = {cb_empty(cb_dims(0, 3), CB_F32)}, *out[2];
+    assert_true(executable_run(e, in, out));
+    assert_int_equal(cb_numel(out[0]), 0);
+    expect(out[1], 3, (double[]){0, 0, 0});
+    executable_free(e);
+}
+
+static void equal_seeds_draw_equal_numbers(void **state) {
+    Executable *e = executable_of(state, "graph() {\n  r = rand(sizes=[50])\n  return r\n}", NULL);
+    cb_tensor *a[1], *b[1], *c[1];
+    cb_manual_seed(5);
+    assert_true(executable_run(e, NULL, a));
+    assert_true(executable_run(e, NULL, b));
+    cb_manual_seed(5);
+    assert_true(executable_run(e, NULL, c));
+    assert_memory_equal(cb_data(a[0]), cb_data(c[0]), 50 * sizeof(float));
+    assert_memory_not_equal(cb_data(a[0]), cb_data(b[0]), 50 * sizeof(float));
+    executable_free(e);
+}
+
+/* ---- threads ---- */
+
+typedef struct Caller {
+    const Executable *executable;
+    float first;
+    bool ok;
+} Caller;
+
+static void *call_often(void *user) {
+    Caller *caller = user;
+    caller->ok = true;
+    for (int i = 0; i < 200; i++) {
+        cb_scope_open();
+        cb_tensor *x = ramp(cb_dims(64, 16), caller->first, 0), *out[1];
+        caller->ok &= executable_run(caller->executable, &x, out);
+        caller->ok &= fabs(cb_item(out[0]) - 1024 * (caller->first + 1)) < 1e-2;
+        cb_scope_close();
+    }
+    return NULL;
+}
+
+static void several_threads_share_one(void **state) {
+    Executable *e =
+        executable_of(state,
+                      "graph(x: f32[64, 16]) {\n  r = add(x, 1.0)\n  c = cumsum(r, dim=1)\n"
+                      "  s = slice(c, dim=1, start=15)\n  t = sum(s)\n  return t\n}",
+                      NULL);
+    Caller caller[4];
+    pthread_t thread[4];
+    for (int i = 0; i < 4; i++) {
+        caller[i] = (Caller){e, (float)i, false};
+        assert_int_equal(pthread_create(&thread[i], NULL, call_often, &caller[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(thread[i], NULL);
+        assert_true(caller[i].ok);
+    }
+    executable_free(e);
+}
+
+#define ONE(test) cmocka_unit_test_prestate_setup_teardown(test, open_scope, close_scope, state)
+
+static int run_engine(bool generate) {
+    void *state = &generate;
+    const struct CMUnitTest tests[] = {
+        ONE(two_outputs_of_one_kernel),
+        ONE(the_same_output_twice_and_reshaped),
+        ONE(an_output_that_is_an_input),
+        ONE(strides_of_an_input_are_baked_in),
+        ONE(an_input_is_updated_in_place),
+        ONE(a_mutated_input_may_be_strided),
+        ONE(neighbours_are_read_before_they_change),
+        ONE(inputs_may_change_places),
+        ONE(an_old_value_is_used_after_the_new_one),
+        ONE(a_product_with_its_epilogue),
+        ONE(sorted_rows),
+        ONE(an_index_outside_is_an_error),
+        ONE(long_sums_do_not_depend_on_threads),
+        ONE(nothing_to_do),
+        ONE(equal_seeds_draw_equal_numbers),
+        ONE(several_threads_share_one),
+    };
+    if (getenv("ONLY_C") && !generate) return 0;
+    return cmocka_run_group_tests_name(generate ? "C" : "VM", tests, NULL, NULL);
+}
+
+int main(void) { return run_engine(false) + run_engine(true); }
