@@ -394,6 +394,7 @@ void cb_function_free(cb_function *function) {
 
 void cb_cleanup(void) {
     eager_cleanup();
+    code_cleanup();
     tensor_cleanup();
     option_reset();
 }
