@@ -1,6 +1,6 @@
-/* The page-one program: seven operations, seven passes over memory in eager mode, one kernel compiled. */
+/* The page-one program: seven operations are seven passes over memory in eager mode, and one kernel
+ * compiled. */
 #include <carbide.h>
-#include <math.h>
 
 static cb_tensor *gelu(cb_tensor *x) {
     cb_tensor *u = cb_mul(cb_add(x, cb_mul(cb_pow(x, 3.0), 0.044715)), 0.7978845608);

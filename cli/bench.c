@@ -1,0 +1,215 @@
+/* `carbide bench`: times cases, one after the other, and prints a table or one JSON object a line.
+ *
+ *     carbide bench gelu softmax --threads 2
+ *     carbide bench gelu --json          {"case": "gelu", "device": "cpu", ..., "max_error":
+ *     4.7e-07} carbide bench list
+ *
+ * The exit status is 1 when a compiled result differs from eager's by more than the rule of
+ * accuracy.c. */
+#include "arguments.h"
+#include "commands.h"
+#include "measure.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct BenchOptions {
+    const char *device, *mode, *compile;
+    cb_dtype dtype;
+    int64_t threads, batch;
+    double seconds;
+    bool json, demo, progress, help;
+} BenchOptions;
+
+#define AT(field) offsetof(BenchOptions, field)
+static const ArgumentRow rows[] = {
+    {"device", ARGUMENT_TEXT, AT(device), "NAME", "where compiled code runs: cpu"},
+    {"mode", ARGUMENT_TEXT, AT(mode), "NAME", "default, reduce-overhead, max-autotune..."},
+    {"dtype", ARGUMENT_DTYPE, AT(dtype), "NAME",
+     "f32, f64, bf16, f16; the default is the case's own"},
+    {"threads", ARGUMENT_COUNT, AT(threads), "N", "threads of eager and compiled calls"},
+    {"batch", ARGUMENT_COUNT, AT(batch), "N",
+     "elements, rows or samples instead of the case's own"},
+    {"options", ARGUMENT_TEXT, AT(compile), "TEXT",
+     "more options of cb_compile: fullgraph=1,backend=vm"},
+    {"seconds", ARGUMENT_TIME, AT(seconds), "N", "time for the calls of one case, about"},
+    {"json", ARGUMENT_FLAG, AT(json), "", "one object a line"},
+    {"demo", ARGUMENT_FLAG, AT(demo), "", "the cases of `make demo`"},
+    {"progress", ARGUMENT_FLAG, AT(progress), "", "show progress also when stderr is no terminal"},
+    {"help", ARGUMENT_FLAG, AT(help), "", "this text"},
+    {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
+};
+
+enum { TEXT_BYTES = 256, CELL_BYTES = 48 };
+
+/* ---- output -------------------------------------------------------------------------------- */
+
+typedef struct Row { /* one measured case */
+    const Subject *subject;
+    const BenchOptions *options;
+    const Measured *measured;
+} Row;
+
+static double rate(const Measured *m) { /* GB/s of compiled calls */
+    return (double)m->stats.bytes / m->compiled_ms * 1e-6;
+}
+
+static void put_number(const char *name, double value) {
+    if (isfinite(value))
+        printf(", \"%s\": %.6g", name, value);
+    else
+        printf(", \"%s\": null", name);
+}
+
+static void print_json(const Row *row) {
+    const Measured *m = row->measured;
+    printf("{\"case\": \"%s\", \"device\": \"%s\", \"mode\": \"%s\", \"dtype\": \"%s\", "
+           "\"threads\": %d, \"batch\": %lld",
+           row->subject->row->name, row->options->device, row->options->mode,
+           cb_dtype_name(row->subject->dtype), cb_threads(), (long long)row->subject->batch);
+    put_number("eager_ms", m->eager_ms);
+    put_number("compiled_ms", m->compiled_ms);
+    put_number("speedup", m->eager_ms / m->compiled_ms);
+    printf(", \"kernels_eager\": %lld, \"kernels_compiled\": %lld, \"bytes_eager\": %lld, "
+           "\"bytes_compiled\": %lld",
+           (long long)m->stats.kernels_eager, (long long)m->stats.kernels,
+           (long long)m->stats.bytes_eager, (long long)m->stats.bytes);
+    put_number("gb_per_s", rate(m));
+    put_number("compile_cold_ms", m->cold_ms);
+    put_number("compile_warm_ms", m->warm_ms);
+    put_number("max_error", m->accuracy.max_error);
+    puts("}");
+    fflush(stdout);
+}
+
+static const char *bytes_text(char text[CELL_BYTES], int64_t bytes) {
+    static const char *const unit[] = {"B", "kB", "MB", "GB", "TB"};
+    double value = (double)bytes;
+    int power = 0;
+    while (value >= 999.5 && power < 4) value /= 1000, power++;
+    snprintf(text, CELL_BYTES, value < 99.95 && power ? "%.1f %s" : "%.0f %s", value, unit[power]);
+    return text;
+}
+
+static const char *time_text(char text[CELL_BYTES], double ms) {
+    if (ms >= 0.1)
+        snprintf(text, CELL_BYTES, ms < 10 ? "%.2f ms" : "%.1f ms", ms);
+    else
+        snprintf(text, CELL_BYTES, "%.2f us", ms * 1e3);
+    return text;
+}
+
+static void print_header(void) {
+    printf("%-16s %9s  %20s  %10s %10s %8s %7s  %15s  %9s\n", "case", "kernels", "bytes moved",
+           "eager", "compiled", "speed-up", "GB/s", "compile / disk", "max error");
+}
+
+static void print_row(const Row *row) {
+    const Measured *m = row->measured;
+    char cell[4][CELL_BYTES], kernels[CELL_BYTES], bytes[2 * CELL_BYTES + 8], compile[CELL_BYTES];
+    snprintf(kernels, sizeof kernels, "%d -> %d", (int)m->stats.kernels_eager,
+             (int)m->stats.kernels);
+    snprintf(bytes, sizeof bytes, "%s -> %s", bytes_text(cell[0], m->stats.bytes_eager),
+             bytes_text(cell[1], m->stats.bytes));
+    snprintf(compile, sizeof compile, "%.0f / %.1f ms", m->cold_ms, m->warm_ms);
+    printf("%-16s %9s  %20s  %10s %10s %7.1fx %7.1f  %15s  %9.1e%s\n", row->subject->row->name,
+           kernels, bytes, time_text(cell[2], m->eager_ms), time_text(cell[3], m->compiled_ms),
+           m->eager_ms / m->compiled_ms, rate(m), compile, m->accuracy.max_error,
+           m->accuracy.agree ? "" : "  DIFFERS");
+    fflush(stdout);
+}
+
+static void print_legend(const BenchOptions *options) {
+    printf(
+        "\n%s, %d threads; times are medians of calls in turn; GB/s: bytes moved by compiled calls "
+        "over "
+        "their time;\ncompile / disk: with an empty cache, and with the kernel on disk; max error: "
+        "against the same function in float64\n",
+        options->device, cb_threads());
+}
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+static int list_cases(void) {
+    for (int i = 0; i < case_count; i++)
+        printf("%-16s %-4s %10lld  %s\n", cases[i].name, cb_dtype_name(cases[i].dtype),
+               (long long)cases[i].batch, cases[i].help);
+    return STATUS_OK;
+}
+
+static int report(const char *what) {
+    fprintf(stderr, "carbide bench: %s: %s\n", what, cb_error() ? cb_error() : "failed");
+    cb_clear_error();
+    return STATUS_FAILED;
+}
+
+static int run_case(const Case *row, const BenchOptions *options, const MeasureOptions *how) {
+    Subject subject;
+    Measured measured;
+    if (!subject_open(&subject, row, options->dtype, options->batch)) return STATUS_FAILED;
+    bool done = measure_case(&subject, how, &measured);
+    progress_clear(how->progress);
+    int status = !done ? report(row->name) : measured.accuracy.agree ? STATUS_OK : STATUS_FAILED;
+    if (done) {
+        Row line = {&subject, options, &measured};
+        options->json ? print_json(&line) : print_row(&line);
+    }
+    if (done && status == STATUS_FAILED)
+        fprintf(stderr, "carbide bench: %s: eager and compiled results differ\n", row->name);
+    subject_close(&subject);
+    return status;
+}
+
+static int run_cases(const Case *const *chosen, int count, const BenchOptions *options,
+                     const char *compile) {
+    Progress progress;
+    progress_start(&progress, options->progress);
+    MeasureOptions how = {compile, options->seconds, &progress};
+    int status = STATUS_OK;
+    if (!options->json) print_header();
+    for (int i = 0; i < count; i++)
+        if (run_case(chosen[i], options, &how) != STATUS_OK) status = STATUS_FAILED;
+    if (!options->json) print_legend(options);
+    return status;
+}
+
+/* The named cases, or all of them (those of the demo); the count, or -1 after a message. */
+static int choose(const BenchOptions *options, const char *const *word, int words,
+                  const Case *chosen[MAX_WORDS]) {
+    int count = 0;
+    for (int i = 0; i < words; i++) {
+        chosen[count] = case_find(word[i]);
+        if (!chosen[count++]) return -1;
+    }
+    for (int i = 0; i < case_count && !words; i++)
+        if (cases[i].demo || !options->demo) chosen[count++] = &cases[i];
+    for (int i = 0; i < count && options->batch; i++) {
+        if (chosen[i]->batch) continue;
+        fprintf(stderr, "carbide bench: the case %s has no batch\n", chosen[i]->name);
+        return -1;
+    }
+    return count;
+}
+
+int command_bench(int argc, char **argv) {
+    BenchOptions options = {.device = "cpu", .mode = "default", .dtype = CB_SAME, .seconds = 1.5};
+    const char *word[MAX_WORDS];
+    const Case *chosen[MAX_WORDS];
+    char compile[TEXT_BYTES];
+    int words = arguments_parse("bench", rows, argc, argv, &options, word);
+    if (words < 0) return STATUS_USAGE;
+    if (options.help) {
+        puts("carbide bench [CASE...]: times cases, eager against compiled; all of them when none "
+             "is named\n"
+             "carbide bench list: names the cases\n");
+        arguments_help(rows, stdout);
+        return STATUS_OK;
+    }
+    if (words == 1 && !strcmp(word[0], "list")) return list_cases();
+    int count = choose(&options, word, words, chosen);
+    if (count < 0) return STATUS_USAGE;
+    if (!case_options(compile, sizeof compile, options.device, options.mode, options.compile))
+        return STATUS_USAGE;
+    if (options.threads) cb_set_threads((int)options.threads);
+    return run_cases(chosen, count, &options, compile);
+}

@@ -1,0 +1,149 @@
+/* `carbide cache`: what the disk cache of compiled kernels holds, why a case is not served from it,
+ * and how to empty it.
+ *
+ *     carbide cache list          key, size, last use, and what the object was built from
+ *     carbide cache why CASE      the entry that the case would use, or how the nearest one differs
+ *     carbide cache clear */
+#include "run/cache.h"
+#include "arguments.h"
+#include "capture/function.h"
+#include "cases.h"
+#include "commands.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct CacheOptions {
+    cb_dtype dtype;
+    int64_t batch;
+} CacheOptions;
+
+static const ArgumentRow rows[] = {
+    {"dtype", ARGUMENT_DTYPE, offsetof(CacheOptions, dtype), "NAME", "of the case"},
+    {"batch", ARGUMENT_COUNT, offsetof(CacheOptions, batch), "N", "of the case"},
+    {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
+};
+
+static bool find_directory(char directory[CACHE_PATH]) {
+    Reason reason = cache_directory(directory);
+    if (reason == REASON_NONE) return true;
+    fprintf(stderr, "carbide cache: %s; %s\n", reason_info(reason)->text,
+            reason_info(reason)->hint);
+    return false;
+}
+
+/* ---- list ---------------------------------------------------------------------------------- */
+
+typedef struct List {
+    const char *directory;
+    int64_t bytes;
+} List;
+
+/* The rest of the line of a description that begins with this word. */
+static int put_line(const char *description, const char *word) {
+    size_t length = strlen(word);
+    for (const char *line = description; *line; line += strcspn(line, "\n"), line += *line == '\n')
+        if (!strncmp(line, word, length) && line[length] == ' ')
+            return printf("  %.*s", (int)strcspn(line, "\n"), line);
+    return 0;
+}
+
+static void print_entry(void *user, const CacheEntry *entry) {
+    List *list = user;
+    static char description[CACHE_TEXT];
+    char used[32] = "";
+    time_t when = (time_t)entry->used;
+    struct tm local;
+    if (localtime_r(&when, &local)) strftime(used, sizeof used, "%Y-%m-%d %H:%M", &local);
+    printf("%s %8.1f kB  %s", entry->key, (double)entry->bytes / 1e3, used);
+    if (cache_describe(list->directory, entry->key, description)) {
+        put_line(description, "source");
+        put_line(description, "compiler");
+    } else {
+        printf("  damaged");
+    }
+    fputc('\n', stdout);
+    list->bytes += entry->bytes;
+}
+
+static int run_list(const char *directory) {
+    List list = {directory, 0};
+    int count = cache_visit(directory, print_entry, &list);
+    printf("%d %s, %.1f kB, in %s\n", count, count == 1 ? "entry" : "entries",
+           (double)list.bytes / 1e3, directory);
+    return count < 0 ? STATUS_FAILED : STATUS_OK;
+}
+
+/* ---- why ----------------------------------------------------------------------------------- */
+
+/* The generated source of the case; it belongs to the function. Compiles without the cache, so that
+ * the question does not change the answer. */
+static const char *case_source(const Subject *subject, cb_function **fast) {
+    cb_set_option("cache", "0");
+    *fast = cb_compile_n(subject->row->body, NULL, NULL);
+    if (!*fast || !subject_call(subject, *fast)) {
+        fprintf(stderr, "carbide cache: %s\n", cb_error() ? cb_error() : "the case failed");
+        return NULL;
+    }
+    const Entry *entry = atomic_load(&(*fast)->first);
+    const char *source = entry ? executable_info(entry->executable).source : NULL;
+    if (!source) fputs("carbide cache: the case has no generated kernel\n", stderr);
+    return source;
+}
+
+static bool explain_source(const char *directory, const char *source) {
+    static char description[CACHE_TEXT];
+    if (!code_describe(source, strlen(source), description, sizeof description)) {
+        fputs("carbide cache: there is no C compiler, so nothing is looked up\n", stderr);
+        return false;
+    }
+    Arena *arena = arena_new();
+    if (!arena || arena_guard(arena)) {
+        arena_free(arena);
+        return false;
+    }
+    Buffer text = buffer_new(arena);
+    cache_why(directory, description, &text);
+    fputs(buffer_text(&text), stdout);
+    printf("the key is the hash of\n%s", description);
+    arena_free(arena);
+    return true;
+}
+
+static int run_why(const char *directory, const char *name, const CacheOptions *options) {
+    const Case *row = case_find(name);
+    Subject subject;
+    cb_function *fast = NULL;
+    if (!row) return STATUS_USAGE;
+    if (!subject_open(&subject, row, options->dtype, options->batch)) return STATUS_FAILED;
+    const char *source = case_source(&subject, &fast);
+    bool done = source && explain_source(directory, source);
+    cb_function_free(fast);
+    subject_close(&subject);
+    return done ? STATUS_OK : STATUS_FAILED;
+}
+
+static int run_clear(const char *directory) {
+    int count = cache_clear(directory);
+    printf("%d %s removed from %s\n", count, count == 1 ? "entry" : "entries", directory);
+    return STATUS_OK;
+}
+
+int command_cache(int argc, char **argv) {
+    CacheOptions options = {CB_SAME, 0};
+    const char *word[MAX_WORDS];
+    char directory[CACHE_PATH];
+    int words = arguments_parse("cache", rows, argc, argv, &options, word);
+    if (words < 0) return STATUS_USAGE;
+    bool list = words == 1 && !strcmp(word[0], "list");
+    bool clear = words == 1 && !strcmp(word[0], "clear");
+    bool why = words == 2 && !strcmp(word[0], "why");
+    if (!list && !clear && !why) {
+        fputs("usage: carbide cache list | why CASE | clear\n", stderr);
+        return STATUS_USAGE;
+    }
+    if (!find_directory(directory)) return STATUS_FAILED;
+    if (list) return run_list(directory);
+    return clear ? run_clear(directory) : run_why(directory, word[1], &options);
+}

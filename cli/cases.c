@@ -1,0 +1,199 @@
+/* The table of cases: one row each, with the function that is measured.
+ *
+ * A body is ordinary user code over the public API. gelu is written with seven operations, as on
+ * the design page and as the PyTorch case does: the op cb_gelu would be one kernel in eager,
+ * too. */
+#include "cases.h"
+
+#include <string.h>
+
+/* A body of one expression over its inputs x[0], x[1], ... */
+#define BODY(name, expression)                                                                     \
+    static int name(cb_tensor *const *x, int count, cb_tensor **output, void *user) {              \
+        (void)count, (void)user;                                                                   \
+        *output = expression;                                                                      \
+        return 1;                                                                                  \
+    }
+
+static cb_tensor *gelu_of(cb_tensor *x) {
+    cb_tensor *u = cb_mul(cb_add(x, cb_mul(cb_pow(x, 3.0), 0.044715)), 0.7978845608);
+    return cb_mul(cb_mul(x, 0.5), cb_add(cb_tanh(u), 1.0));
+}
+
+static cb_tensor *mlp_of(cb_tensor *const *x) { /* x, then weight and bias of three layers */
+    cb_tensor *first = cb_relu(cb_linear(x[0], x[1], x[2]));
+    cb_tensor *second = cb_relu(cb_linear(first, x[3], x[4]));
+    return cb_linear(second, x[5], x[6]);
+}
+
+BODY(copy, cb_clone(x[0]))
+BODY(gelu, gelu_of(x[0]))
+BODY(muladd_relu_sum, cb_sum(cb_relu(cb_add(cb_mul(x[0], x[1]), x[2]))))
+BODY(softmax, cb_softmax(x[0], -1))
+BODY(layernorm_gelu, gelu_of(cb_layer_norm(x[0], cb_dims(cb_size(x[0], -1)), x[1], x[2])))
+BODY(mlp, mlp_of(x))
+BODY(add, cb_add(x[0], x[0]))
+BODY(exponential, cb_exp(x[0]))
+BODY(sum, cb_sum(x[0]))
+
+enum { SMALL = 1 << 10, MEDIUM = 1 << 22, LARGE = 1 << 24, ROW = 1024, ROWS = MEDIUM / ROW };
+enum { PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
+
+const Case cases[] = {
+    {.name = "copy",
+     .help = "one read, one write: the rate of memory",
+     .body = copy,
+     .dtype = CB_F32,
+     .batch = LARGE,
+     .demo = true,
+     .input = {{{BATCH}, 1}}},
+    {.name = "gelu",
+     .help = "seven pointwise ops",
+     .body = gelu,
+     .dtype = CB_F32,
+     .batch = LARGE,
+     .demo = true,
+     .input = {{{BATCH}, 1}}},
+    {.name = "muladd_relu_sum",
+     .help = "(w * x + b).relu().sum()",
+     .body = muladd_relu_sum,
+     .dtype = CB_F64,
+     .batch = LARGE / 8,
+     .whole = true,
+     .demo = true,
+     .input = {{{BATCH}, 1}, {{BATCH}, 1}, {{BATCH}, 1}}},
+    {.name = "softmax",
+     .help = "softmax over rows of 1024",
+     .body = softmax,
+     .dtype = CB_F32,
+     .batch = ROWS,
+     .demo = true,
+     .input = {{{BATCH, ROW}, 1}}},
+    {.name = "layernorm_gelu",
+     .help = "layer norm over rows of 1024, then gelu",
+     .body = layernorm_gelu,
+     .dtype = CB_F32,
+     .batch = ROWS,
+     .demo = true,
+     .input = {{{BATCH, ROW}, 1}, {{ROW}, 1}, {{ROW}, 1}}},
+    {.name = "mlp",
+     .help = "784 -> 512 -> 512 -> 10 with relu",
+     .body = mlp,
+     .dtype = CB_F32,
+     .batch = 64,
+     .demo = true,
+     .input = {{{BATCH, PIXELS}, 1},
+               {{HIDDEN, PIXELS}, 0.036}, /* 1 / sqrt(784), so that values stay near 1 */
+               {{HIDDEN}, 1},
+               {{HIDDEN, HIDDEN}, 0.044},
+               {{HIDDEN}, 1},
+               {{CLASSES, HIDDEN}, 0.044},
+               {{CLASSES}, 1}}},
+    {.name = "photo",
+     .help = "develops a photograph: more than thirty ops",
+     .body = photo_body,
+     .dtype = CB_F32,
+     .whole = true,
+     .demo = true,
+     .make = photo_make},
+    {.name = "overhead",
+     .help = "gelu on 1024 elements: the cost of a call",
+     .body = gelu,
+     .dtype = CB_F32,
+     .batch = SMALL,
+     .demo = true,
+     .input = {{{BATCH}, 1}}},
+    {.name = "eager_add",
+     .help = "x + x, one op",
+     .body = add,
+     .dtype = CB_F32,
+     .batch = MEDIUM,
+     .input = {{{BATCH}, 1}}},
+    {.name = "eager_exp",
+     .help = "exp(x), one op",
+     .body = exponential,
+     .dtype = CB_F32,
+     .batch = MEDIUM,
+     .input = {{{BATCH}, 1}}},
+    {.name = "eager_sum",
+     .help = "x.sum(), one op",
+     .body = sum,
+     .dtype = CB_F32,
+     .batch = MEDIUM,
+     .whole = true,
+     .input = {{{BATCH}, 1}}},
+    {.name = "eager_softmax",
+     .help = "softmax over rows of 1024, one op",
+     .body = softmax,
+     .dtype = CB_F32,
+     .batch = ROWS,
+     .input = {{{BATCH, ROW}, 1}}},
+};
+const int case_count = sizeof cases / sizeof *cases;
+
+const Case *case_find(const char *name) {
+    for (int i = 0; i < case_count; i++)
+        if (!strcmp(cases[i].name, name)) return &cases[i];
+    fprintf(stderr, "carbide: there is no case '%s'; there are", name);
+    for (int i = 0; i < case_count; i++) fprintf(stderr, " %s", cases[i].name);
+    fputc('\n', stderr);
+    return NULL;
+}
+
+/* Compiles any function, which runs nothing yet, to have the options looked at. */
+bool case_options(char *out, size_t bytes, const char *device, const char *mode, const char *more) {
+    snprintf(out, bytes, "device=%s,mode=%s,%s", device, mode, more ? more : "");
+    cb_function *probe = cb_compile_n(copy, NULL, out);
+    if (!probe) fprintf(stderr, "carbide: %s\n", cb_error());
+    cb_function_free(probe);
+    return probe != NULL;
+}
+
+static cb_tensor *make_input(const CaseInput *input, int64_t batch, cb_dtype dtype) {
+    cb_dim_list sizes = CB_NO_DIMS;
+    for (int i = 0; i < 4 && input->size[i]; i++)
+        sizes.at[sizes.count++] = input->size[i] == BATCH ? batch : input->size[i];
+    cb_tensor *x = cb_randn(sizes, dtype);
+    return input->scale == 1 ? x : cb_mul(x, input->scale);
+}
+
+static bool make_inputs(Subject *subject) {
+    const Case *row = subject->row;
+    if (row->make) {
+        subject->input_count = row->make(subject->dtype, subject->input);
+    } else {
+        for (int i = 0; i < CASE_INPUTS && row->input[i].size[0]; i++)
+            subject->input[subject->input_count++] =
+                make_input(&row->input[i], subject->batch, subject->dtype);
+    }
+    for (int i = 0; i < subject->input_count; i++)
+        if (!subject->input[i]) return false;
+    return true;
+}
+
+bool subject_open(Subject *subject, const Case *row, cb_dtype dtype, int64_t batch) {
+    *subject = (Subject){.row = row,
+                         .dtype = dtype == CB_SAME ? row->dtype : dtype,
+                         .batch = batch ? batch : row->batch};
+    cb_scope_open();
+    cb_manual_seed(0);
+    if (make_inputs(subject)) return true;
+    fprintf(stderr, "carbide: %s: %s\n", row->name, cb_error() ? cb_error() : "no inputs");
+    cb_scope_close();
+    return false;
+}
+
+void subject_close(Subject *subject) {
+    (void)subject;
+    cb_scope_close();
+}
+
+bool subject_call(const Subject *subject, cb_function *fast) {
+    cb_tensor *output[1];
+    cb_scope_open();
+    int count = fast ? cb_call_n(fast, subject->input, subject->input_count, output, 1)
+                     : subject->row->body(subject->input, subject->input_count, output, NULL);
+    bool done = count == 1 && output[0];
+    cb_scope_close();
+    return done;
+}

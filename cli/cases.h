@@ -1,0 +1,57 @@
+/* The cases of `carbide bench` and `carbide explain`: a function, and the inputs to give it.
+ * bench/compare_cpu.py holds the same ones on torch; sizes must agree. */
+#ifndef CARBIDE_CLI_CASES_H
+#define CARBIDE_CLI_CASES_H
+
+#include "carbide.h"
+
+enum {
+    CASE_INPUTS = 8,
+    BATCH = -1 /* as a size: the subject's batch */
+};
+
+typedef struct CaseInput {
+    int64_t size[4]; /* ends with 0 */
+    double scale;    /* of normal random numbers */
+} CaseInput;
+
+typedef struct Case {
+    const char *name, *help;
+    cb_function_n *body; /* one result; a direct call is eager, cb_compile_n compiles it */
+    cb_dtype dtype;      /* unless --dtype says another */
+    int64_t batch;       /* unless --batch says another: what BATCH stands for; 0: it has none */
+    bool whole;          /* the result is a sum over the batch, so it cannot be checked in parts */
+    bool demo;           /* stands in the table of `make demo` */
+    CaseInput input[CASE_INPUTS];
+    /* Instead of random inputs: fills input, returns how many. */
+    int (*make)(cb_dtype dtype, cb_tensor **input);
+} Case;
+
+/* A case with its inputs, which live until subject_close. */
+typedef struct Subject {
+    const Case *row;
+    cb_dtype dtype;
+    int64_t batch;
+    int input_count;
+    cb_tensor *input[CASE_INPUTS];
+} Subject;
+
+extern const Case cases[];
+extern const int case_count;
+
+/* Options text of cb_compile; more may be NULL. False after a message: something in it is
+ * unknown. */
+bool case_options(char *out, size_t bytes, const char *device, const char *mode, const char *more);
+const Case *case_find(const char *name); /* NULL after a message that lists the cases */
+/* Opens a scope and makes the inputs in it, the same ones for the same seed. dtype CB_SAME, batch
+ * 0: as the case says. False, after a message, with nothing open. */
+bool subject_open(Subject *subject, const Case *row, cb_dtype dtype, int64_t batch);
+void subject_close(Subject *subject);
+/* Runs the case once in a scope of its own; fast NULL: eager. */
+bool subject_call(const Subject *subject, cb_function *fast);
+
+/* The inputs of the case photo (photo.c): picture and gains. */
+int photo_make(cb_dtype dtype, cb_tensor **input);
+int photo_body(cb_tensor *const *input, int input_count, cb_tensor **output, void *user);
+
+#endif

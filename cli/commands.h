@@ -1,0 +1,18 @@
+/* The commands of `carbide`, one per file. Each gets what stands after its name and returns the
+ * exit status. */
+#ifndef CARBIDE_CLI_COMMANDS_H
+#define CARBIDE_CLI_COMMANDS_H
+
+enum {
+    STATUS_OK,
+    STATUS_FAILED, /* the work did not succeed */
+    STATUS_USAGE   /* the command line was not understood */
+};
+
+int command_bench(int argc, char **argv);
+int command_explain(int argc, char **argv);
+int command_ops(int argc, char **argv);
+int command_cache(int argc, char **argv);
+int command_info(int argc, char **argv);
+
+#endif

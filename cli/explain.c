@@ -1,0 +1,71 @@
+/* `carbide explain CASE`: compiles a case, runs it once and prints what cb_explain says: guards,
+ * graph, fusion decisions with their reasons, kernels with source, bytes moved. */
+#include "arguments.h"
+#include "cases.h"
+#include "commands.h"
+
+typedef struct ExplainOptions {
+    const char *device, *mode, *compile;
+    cb_dtype dtype;
+    int64_t batch;
+    bool help;
+} ExplainOptions;
+
+#define AT(field) offsetof(ExplainOptions, field)
+static const ArgumentRow rows[] = {
+    {"device", ARGUMENT_TEXT, AT(device), "NAME", "where compiled code runs: cpu"},
+    {"mode", ARGUMENT_TEXT, AT(mode), "NAME", "default, reduce-overhead, max-autotune..."},
+    {"dtype", ARGUMENT_DTYPE, AT(dtype), "NAME",
+     "f32, f64, bf16, f16; the default is the case's own"},
+    {"batch", ARGUMENT_COUNT, AT(batch), "N",
+     "elements, rows or samples instead of the case's own"},
+    {"options", ARGUMENT_TEXT, AT(compile), "TEXT",
+     "more options of cb_compile: fuse=0,backend=vm"},
+    {"help", ARGUMENT_FLAG, AT(help), "", "this text"},
+    {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
+};
+
+static int explain(const Subject *subject, const char *compile) {
+    cb_function *fast = cb_compile_n(subject->row->body, NULL, compile);
+    bool called = fast && subject_call(subject, fast);
+    char *text = called ? cb_explain(fast) : NULL;
+    if (text)
+        fputs(text, stdout);
+    else
+        fprintf(stderr, "carbide explain: %s: %s\n", subject->row->name,
+                cb_error() ? cb_error() : "failed");
+    cb_free_text(text);
+    cb_function_free(fast);
+    return text ? STATUS_OK : STATUS_FAILED;
+}
+
+int command_explain(int argc, char **argv) {
+    ExplainOptions options = {.device = "cpu", .mode = "default", .dtype = CB_SAME};
+    const char *word[MAX_WORDS];
+    char compile[256];
+    int words = arguments_parse("explain", rows, argc, argv, &options, word);
+    if (words < 0) return STATUS_USAGE;
+    if (options.help) {
+        puts("carbide explain CASE: shows how a case compiles; `carbide bench list` names the "
+             "cases\n");
+        arguments_help(rows, stdout);
+        return STATUS_OK;
+    }
+    if (words != 1) {
+        fputs("carbide explain: name one case; `carbide bench list` shows them\n", stderr);
+        return STATUS_USAGE;
+    }
+    const Case *row = case_find(word[0]);
+    if (!row) return STATUS_USAGE;
+    if (options.batch && !row->batch) {
+        fprintf(stderr, "carbide explain: the case %s has no batch\n", row->name);
+        return STATUS_USAGE;
+    }
+    if (!case_options(compile, sizeof compile, options.device, options.mode, options.compile))
+        return STATUS_USAGE;
+    Subject subject;
+    if (!subject_open(&subject, row, options.dtype, options.batch)) return STATUS_FAILED;
+    int status = explain(&subject, compile);
+    subject_close(&subject);
+    return status;
+}

@@ -1,0 +1,154 @@
+/* `carbide info`: what Carbide finds on this machine, and the process options with their values. */
+#define _GNU_SOURCE
+#include "base/option.h"
+#include "capture/function.h"
+#include "commands.h"
+#include "run/cache.h"
+#include "run/compiler.h"
+#include "run/cpu.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* Libraries that are opened at run time; Carbide builds and runs without any of them. */
+static const struct {
+    const char *name, *use;
+} libraries[] = {
+    {"libdnnl.so.3", "oneDNN: matrix products and convolutions"},
+    {"libdnnl.so.2", "oneDNN: matrix products and convolutions"},
+    {"libcuda.so.1", "CUDA driver"},
+    {"libnvrtc.so.13", "CUDA compiler"},
+    {"libnvrtc.so.12", "CUDA compiler"},
+    {"libcublasLt.so.13", "matrix products on CUDA"},
+    {"libcublasLt.so.12", "matrix products on CUDA"},
+    {"libcudnn.so.9", "convolutions on CUDA"},
+    {"libnccl.so.2", "several GPUs"},
+};
+
+static const char *const compilers[] = {"cc", "gcc", "clang", "tcc"};
+
+static const char *const levels[] = {
+    [CPU_BASE] = "base", [CPU_V3] = "v3 (AVX2, FMA)", [CPU_V4] = "v4 (AVX-512)"};
+
+static void print_line(const char *name, const char *value) { printf("%-11s %s\n", name, value); }
+
+/* The first "model name" of /proc/cpuinfo, or the architecture. */
+static void processor_name(char *out, size_t bytes) {
+    struct utsname system;
+    char line[512];
+    snprintf(out, bytes, "%s", uname(&system) ? "unknown" : system.machine);
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(out, bytes, "%s", colon + 2);
+        break;
+    }
+    if (file) fclose(file);
+}
+
+static void print_processor(void) {
+    char text[600];
+    processor_name(text, sizeof text);
+    print_line("processor", text);
+    snprintf(text, sizeof text, "%ld, %d threads for kernels", sysconf(_SC_NPROCESSORS_ONLN),
+             cb_threads());
+    print_line("cores", text);
+    print_line("level", levels[cpu_level()]);
+}
+
+/* The first line that `path --version` prints. */
+static void compiler_version(const char *path, char *out, size_t bytes) {
+    char command[COMPILER_PATH + 32];
+    snprintf(command, sizeof command, "'%s' --version 2>/dev/null", path);
+    FILE *pipe = strchr(path, '\'') ? NULL : popen(command, "r");
+    *out = '\0';
+    if (pipe && fgets(out, (int)bytes, pipe)) out[strcspn(out, "\n")] = '\0';
+    if (pipe) pclose(pipe);
+}
+
+static void print_compiler(const char *name, bool chosen) {
+    static Compiler compiler;
+    char version[200], text[COMPILER_PATH + 300];
+    cb_set_option("cc", name);
+    compiler_forget();
+    if (!compiler_find(&compiler)) {
+        if (chosen) print_line("compiler", "none: fused kernels run on the vector VM");
+        return;
+    }
+    compiler_version(compiler.path, version, sizeof version);
+    snprintf(text, sizeof text, "%s (%s)%s", compiler.path, version, chosen ? ", used" : "");
+    print_line("compiler", text);
+}
+
+static void print_compilers(void) {
+    char chosen[COMPILER_PATH];
+    snprintf(chosen, sizeof chosen, "%s", option_text(OPTION_cc));
+    print_compiler(chosen, true);
+    for (size_t i = 0; i < sizeof compilers / sizeof *compilers; i++)
+        if (strcmp(compilers[i], chosen) != 0) print_compiler(compilers[i], false);
+    cb_set_option("cc", chosen);
+    compiler_forget();
+}
+
+static void add_bytes(void *user, const CacheEntry *entry) { *(int64_t *)user += entry->bytes; }
+
+static void print_cache(void) {
+    char directory[CACHE_PATH], text[CACHE_PATH + 64];
+    int64_t bytes = 0;
+    Reason reason = option_int(OPTION_cache) ? cache_directory(directory) : REASON_NONE;
+    if (!option_int(OPTION_cache)) {
+        print_line("cache", "off");
+    } else if (reason != REASON_NONE) {
+        print_line("cache", reason_info(reason)->text);
+    } else {
+        int count = cache_visit(directory, add_bytes, &bytes);
+        snprintf(text, sizeof text, "%s: %d entries, %.1f kB", directory, count,
+                 (double)bytes / 1e3);
+        print_line("cache", text);
+    }
+}
+
+static void print_libraries(void) {
+    char text[1200];
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        struct link_map *map = NULL;
+        void *library = dlopen(libraries[i].name, RTLD_LAZY | RTLD_LOCAL);
+        if (!library) continue;
+        bool known = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map;
+        snprintf(text, sizeof text, "%s (%s)", known ? map->l_name : libraries[i].name,
+                 libraries[i].use);
+        print_line("library", text);
+        dlclose(library);
+    }
+}
+
+static void print_options(void) {
+    printf("\noptions, set by CARBIDE_NAME in the environment or cb_set_option\n");
+    for (Option option = 0; option < OPTION_COUNT; option++) {
+        const OptionInfo *info = option_info(option);
+        const char *value = option_text(option);
+        printf("  %-17s %-8s %s%s%s%s\n", info->name, *value ? value : "-", info->help,
+               strcmp(value, info->value) ? " (default " : "",
+               strcmp(value, info->value) ? info->value : "",
+               strcmp(value, info->value) ? ")" : "");
+    }
+}
+
+int command_info(int argc, char **argv) {
+    if (argc > 0) {
+        fprintf(stderr, "carbide info: '%s' is not understood\n", argv[0]);
+        return STATUS_USAGE;
+    }
+    print_line("carbide", CB_VERSION);
+    print_processor();
+    print_compilers();
+    print_cache();
+    print_libraries();
+    print_options();
+    return STATUS_OK;
+}

@@ -1,0 +1,200 @@
+/* `carbide ops`: the op table as text, or as the page docs/ops.md.
+ *
+ * A signature is written as in C, without types: sum(x, dim=all, keepdim=false). The meaning is the
+ * value or formula column, or what the kind says. */
+#include "arguments.h"
+#include "commands.h"
+#include "op/op.h"
+
+#include <string.h>
+
+typedef struct OpsOptions {
+    bool markdown;
+} OpsOptions;
+
+static const ArgumentRow rows[] = {
+    {"markdown", ARGUMENT_FLAG, offsetof(OpsOptions, markdown), "", "as the page docs/ops.md"},
+    {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
+};
+
+/* Kinds in the order of the page, with what is common to their ops. */
+static const struct {
+    OpKind kind;
+    const char *title, *text;
+} kinds[] = {
+    {KIND_POINTWISE, "Pointwise",
+     "Element by element; shapes broadcast. The meaning is the C text of one element."},
+    {KIND_REDUCE, "Reductions",
+     "Over the dimensions `dim`; the meaning is how an element `b` joins the accumulator `a`."},
+    {KIND_SCAN, "Scans", "Running reductions along one dimension."},
+    {KIND_VIEW, "Views", "A new shape over the same storage; nothing moves."},
+    {KIND_SOURCE, "Sources", "Tensors made from numbers."},
+    {KIND_RANDOM, "Random numbers", "Philox, numbered by draw: eager and compiled draw the same."},
+    {KIND_INDEX, "Indexing and joining", "Elements picked, placed, padded or joined."},
+    {KIND_CONTRACT, "Matrix products", "With batching and broadcasting."},
+    {KIND_OPAQUE, "Sorting", "Library steps."},
+    {KIND_COMPOSITE, "Composites",
+     "Written in terms of the others, and fused with their neighbours; the meaning is the "
+     "formula."},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static const char *const dtype_rules[] = {
+    [DTYPE_SAME] = "promoted",
+    [DTYPE_NUMERIC] = "promoted; no bool",
+    [DTYPE_FLOAT] = "promoted; integers become f32",
+    [DTYPE_BOOL] = "bool",
+    [DTYPE_LOGICAL] = "bool of x != 0",
+    [DTYPE_INT] = "promoted; integers and bool",
+    [DTYPE_SHIFT] = "promoted; integers",
+    [DTYPE_WHERE] = "promoted from the last two",
+    [DTYPE_SUM] = "promoted; integers become i64",
+    [DTYPE_KEEP] = "the first input's",
+    [DTYPE_INDEX] = "i64",
+    [DTYPE_ATTR] = "the argument dtype",
+    [DTYPE_I64] = "i64",
+};
+
+/* Functions of the API that are no rows of the table: several results, or lists. */
+static const struct {
+    const char *signature, *meaning;
+} others[] = {
+    {"cat(x, count, dim)", "joins tensors along a dimension"},
+    {"stack(x, count, dim)", "joins tensors along a new dimension"},
+    {"split(x, size, dim, out, capacity)", "views of `size` along a dimension"},
+    {"chunk(x, chunks, dim, out, capacity)", "that many views along a dimension"},
+    {"sort(x, dim, descending, indices)", "sorted values, and where they were"},
+    {"topk(x, k, dim, largest, indices)", "the k largest or smallest, and where they were"},
+    {"assign(x, value)",
+     "in place: x takes the value; add_, sub_, mul_, div_, relu_ are built on it"},
+    {"fill_(x, value)", "in place: every element takes the value"},
+};
+
+/* Only lowering makes these. */
+static bool is_internal(Op op) { return op == OP_philox; }
+
+static void put_text(FILE *out, const char *text, bool escape) {
+    for (; *text; text++) {
+        if (escape && *text == '|') fputc('\\', out);
+        fputc(*text, out);
+    }
+}
+
+static size_t put_default(char *out, size_t bytes, const Param *param) {
+    switch (param->type) {
+    case PARAM_FLOAT:
+        return (size_t)snprintf(out, bytes, "=%g", param->default_float);
+    case PARAM_BOOL:
+        return (size_t)snprintf(out, bytes, "=%s", param->default_int ? "true" : "false");
+    case PARAM_DTYPE: {
+        const char *name =
+            param->default_int < 0 ? "same" : cb_dtype_name((cb_dtype)param->default_int);
+        return (size_t)snprintf(out, bytes, "=%s", name);
+    }
+    case PARAM_DIMS:
+        return (size_t)snprintf(out, bytes, "=all");
+    default:
+        if (param->default_int == INT64_MAX) return (size_t)snprintf(out, bytes, "=end");
+        return (size_t)snprintf(out, bytes, "=%lld", (long long)param->default_int);
+    }
+}
+
+static void format_signature(const OpInfo *info, char *out, size_t bytes) {
+    size_t used = (size_t)snprintf(out, bytes, "%s(", info->name);
+    for (int i = 0; i < info->param_count && used < bytes; i++) {
+        const Param *param = &info->param[i];
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s%s", i ? ", " : "", param->name,
+                                 param->type == PARAM_OPTIONAL_TENSOR ? "?" : "");
+        if (param->has_default && param->type != PARAM_OPTIONAL_TENSOR && used < bytes)
+            used += put_default(out + used, bytes - used, param);
+    }
+    if (used < bytes) snprintf(out + used, bytes - used, ")");
+}
+
+static const char *meaning(const OpInfo *info) {
+    if (info->formula) return info->formula;
+    return info->value ? info->value : "";
+}
+
+static void print_text(OpKind kind) {
+    char signature[256];
+    for (Op op = OP_none; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
+        if (info->kind != kind || is_internal(op)) continue;
+        format_signature(info, signature, sizeof signature);
+        printf("%-50s %s\n", signature, meaning(info));
+    }
+}
+
+static void print_markdown(OpKind kind) {
+    char signature[256];
+    bool means = kind == KIND_POINTWISE || kind == KIND_REDUCE || kind == KIND_COMPOSITE;
+    printf("| op | in PyTorch | result dtype |%s\n| --- | --- | --- |%s\n",
+           means ? " meaning |" : "", means ? " --- |" : "");
+    for (Op op = OP_none; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
+        if (info->kind != kind || is_internal(op)) continue;
+        format_signature(info, signature, sizeof signature);
+        printf("| `cb_");
+        put_text(stdout, signature, true);
+        printf("` | `%s` | %s |", info->fx,
+               kind == KIND_COMPOSITE ? "of its parts" : dtype_rules[info->dtype]);
+        if (means && *meaning(info)) {
+            fputs(" `", stdout);
+            put_text(stdout, meaning(info), true);
+            fputs("` |", stdout);
+        } else if (means) {
+            fputs(" |", stdout);
+        }
+        fputc('\n', stdout);
+    }
+}
+
+static void print_others(bool markdown) {
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (markdown)
+            printf("| `cb_%s` | %s |\n", others[i].signature, others[i].meaning);
+        else
+            printf("%-50s %s\n", others[i].signature, others[i].meaning);
+}
+
+static int count_ops(void) {
+    int count = 0;
+    for (Op op = OP_none; op < OP_COUNT; op++)
+        count += op_info(op)->kind != KIND_SPECIAL && !is_internal(op);
+    return count;
+}
+
+static void print_page(void) {
+    printf("# Ops\n\nWritten by `carbide ops --markdown` from `src/op/ops.def`: %d ops, with "
+           "PyTorch's names, argument "
+           "order and defaults.\nAn argument with `?` may be NULL; where PyTorch takes a number in "
+           "place of a tensor, so "
+           "does Carbide.\n`M(exp)` is exp in the compute type, `K(1)` a literal of it.\n",
+           count_ops());
+    for (int i = 0; i < KINDS; i++) {
+        printf("\n## %s\n\n%s\n\n", kinds[i].title, kinds[i].text);
+        print_markdown(kinds[i].kind);
+    }
+    printf("\n## More than one result, lists, in place\n\n| function | meaning |\n| --- | --- |\n");
+    print_others(true);
+}
+
+int command_ops(int argc, char **argv) {
+    OpsOptions options = {false};
+    const char *word[MAX_WORDS];
+    int words = arguments_parse("ops", rows, argc, argv, &options, word);
+    if (words > 0) fprintf(stderr, "carbide ops: '%s' is not understood\n", word[0]);
+    if (words != 0) return STATUS_USAGE;
+    if (options.markdown) {
+        print_page();
+        return STATUS_OK;
+    }
+    for (int i = 0; i < KINDS; i++) {
+        printf("%s%s\n\n", i ? "\n" : "", kinds[i].title);
+        print_text(kinds[i].kind);
+    }
+    printf("\nMore than one result, lists, in place\n\n");
+    print_others(false);
+    return STATUS_OK;
+}

@@ -1,0 +1,37 @@
+/* The progress line: written at most ten times a second, wiped before output. */
+#include "progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FIRST_MS = 1000, STEP_MS = 100 };
+
+double clock_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+void progress_start(Progress *progress, bool always) {
+    *progress = (Progress){.on = always || isatty(STDERR_FILENO), .next_ms = clock_ms() + FIRST_MS};
+}
+
+void progress_show(Progress *progress, const char *format, ...) {
+    double now = clock_ms();
+    if (!progress->on || now < progress->next_ms) return;
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("\r\033[K", stderr);
+    vfprintf(stderr, format, arguments);
+    fflush(stderr);
+    va_end(arguments);
+    progress->line = true;
+    progress->next_ms = now + STEP_MS;
+}
+
+void progress_clear(Progress *progress) {
+    if (progress->line) fputs("\r\033[K", stderr);
+    progress->line = false;
+}

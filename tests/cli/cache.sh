@@ -1,0 +1,42 @@
+#!/bin/sh
+# The command's view of the kernel cache: list, why, clear, and a folder that cannot be trusted.
+#   cache.sh CARBIDE
+carbide=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+export CARBIDE_CACHE_DIR="$work/cache"
+failed=0
+
+expect() { # expect PATTERN ARGUMENTS...
+    pattern=$1
+    shift
+    said=$("$carbide" "$@" 2>&1) || { echo "carbide $*: exit status $?: $said"; failed=1; }
+    echo "$said" | grep -q -- "$pattern" || { echo "carbide $*: nothing matches '$pattern' in: $said"; failed=1; }
+}
+
+expect "^0 entries" cache list
+expect "holds no entry like it" cache why gelu --batch 4096
+expect "^0 entries" cache list
+command -v "${CARBIDE_CC:-cc}" >/dev/null 2>&1 || { echo "no C compiler: the rest is left out"; exit $failed; }
+
+expect "C, compiled now" explain gelu --batch 4096
+expect "^1 entry" cache list
+expect "source .*compiler" cache list
+expect "C, from the disk cache" explain gelu --batch 4096
+expect "is there" cache why gelu --batch 4096
+expect "is not there; the nearest entry is" cache why gelu --batch 4096 --dtype f64
+expect "wanted  source" cache why gelu --batch 4096 --dtype f64
+
+for entry in "$work"/cache/*.so; do printf 'x' | dd of="$entry" bs=1 seek=100 conv=notrunc 2>/dev/null; done
+expect "damaged" cache list
+expect "C, compiled now" explain gelu --batch 4096
+expect "C, from the disk cache" explain gelu --batch 4096
+
+expect "^1 entry removed" cache clear
+expect "^0 entries" cache list
+
+chmod 0777 "$work/cache"
+"$carbide" cache list >"$work/out" 2>&1 && { echo "a folder that others may write to is accepted"; failed=1; }
+grep -q "others may write" "$work/out" || { cat "$work/out"; failed=1; }
+expect "0 breaks" explain gelu --batch 4096
+exit $failed

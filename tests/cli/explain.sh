@@ -1,0 +1,31 @@
+#!/bin/sh
+# explain shows every stage; ops lists the table; info names what the machine has.
+#   explain.sh CARBIDE
+carbide=$1
+failed=0
+
+has() { # has WHAT TEXT PATTERN...
+    what=$1 text=$2
+    shift 2
+    for pattern in "$@"; do
+        echo "$text" | grep -q -- "$pattern" || { echo "$what: nothing matches '$pattern' in:"; echo "$text"; failed=1; }
+    done
+}
+
+text=$("$carbide" explain gelu --batch 4096) || { echo "explain gelu: exit status $?"; failed=1; }
+has "explain gelu" "$text" "^compiled function: 1 calls, 1 graphs, 0 breaks" "captured:" "cases.c:" "graph:" \
+    "tanh" "steps: 1, eager would launch 8" "memory traffic: .* eager" "engine:"
+text=$("$carbide" explain mlp --batch 4) || { echo "explain mlp: exit status $?"; failed=1; }
+has "explain mlp" "$text" "matmul f32" "not fused:" "a library step joins only"
+text=$("$carbide" explain gelu --batch 4096 --options fuse=0) || failed=1
+has "explain fuse=0" "$text" "fusion is switched off"
+text=$("$carbide" explain softmax --batch 8 --options backend=vm) || failed=1
+has "explain backend=vm" "$text" "engine: vector VM"
+
+text=$("$carbide" ops) || failed=1
+has "ops" "$text" "^Pointwise" "^exp(x) " "^softmax(x, dim) " "^layer_norm(x, normalized, weight?, bias?, eps=1e-05)"
+text=$("$carbide" ops --markdown) || failed=1
+has "ops --markdown" "$text" "^# Ops" "^| .cb_exp(x). |" "^## Composites" "a . b"
+text=$("$carbide" info) || failed=1
+has "info" "$text" "^processor" "^cores" "^level" "^cache" "recompile_limit"
+exit $failed
