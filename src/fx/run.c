@@ -1,0 +1,258 @@
+/* The interpreter: a graph, node by node, through the door of every op call.
+ *
+ * In:  cb_graph_run(graph, {x}, 1, out, 1)
+ * Out: what the traced function would return: eagerly, or recorded when a trace is active.
+ * Values that nothing else can refer to are freed after their last use, so a run needs no more memory than
+ * the function itself. The graph is only read: threads may run one graph at once. */
+#include "base/memory.h"
+#include "fx/fx.h"
+#include <string.h>
+
+typedef struct Frame {
+    const FxGraph *graph;
+    cb_tensor *const *inputs;
+    int input_count, next_input;
+    cb_tensor **outputs;
+    int output_count, capacity;
+    cb_operand *value; /* by node id */
+    int *remaining; /* uses that are still to come, by node id; only for values that may be freed */
+} Frame;
+
+static cb_operand operand_of(const Frame *frame, const cb_arg *arg) {
+    switch (arg->kind) {
+    case CB_ARG_NODE:
+        return frame->value[arg->node->id];
+    case CB_ARG_FLOAT:
+        return cb_operand_float(arg->f);
+    case CB_ARG_INT:
+        return cb_operand_int(arg->i);
+    case CB_ARG_BOOL:
+        return cb_operand_bool(arg->i != 0);
+    default:
+        return cb_operand_tensor(NULL);
+    }
+}
+
+static Tensor *tensor_of(const Frame *frame, const FxNode *user, const cb_arg *arg) {
+    cb_operand operand = operand_of(frame, arg);
+    if (operand.kind == CB_OPERAND_TENSOR && operand.tensor) return operand.tensor;
+    fx_fail(CB_ERR_GRAPH, user, "a tensor is needed here");
+    return NULL;
+}
+
+static bool run_placeholder(Frame *frame, const FxNode *node) {
+    int index = frame->next_input++;
+    cb_operand *value = &frame->value[node->id];
+    if (index < frame->input_count && frame->inputs[index]) {
+        *value = cb_operand_tensor(frame->inputs[index]);
+        return true;
+    }
+    if (length(node->args)) {
+        *value = operand_of(frame, &node->args[0]);
+        return true;
+    }
+    fx_fail(CB_ERR_ARGUMENT, node,
+            index < frame->input_count ? "input %d is NULL" : "input %d is missing", index);
+    return false;
+}
+
+static bool run_get_attr(Frame *frame, const FxNode *node) {
+    const FxGraph *graph = frame->graph;
+    Tensor *tensor = fx_constant(graph, node->target);
+    if (!tensor && graph->root) {
+        ModuleTensor *slot = module_find_tensor(graph->root, node->target);
+        tensor = slot ? slot->tensor : NULL;
+    }
+    if (!tensor) fx_fail(CB_ERR_GRAPH, node, "no parameter, buffer or constant of this name");
+    frame->value[node->id] = cb_operand_tensor(tensor);
+    return tensor != NULL;
+}
+
+static Tensor *run_module(Frame *frame, const FxNode *node) {
+    Module *root = frame->graph->root;
+    Module *module = root ? module_find_child(root, node->target) : NULL;
+    Tensor *inputs[CB_MAX_ARGS];
+    int count = length(node->args);
+    if (!module || count > CB_MAX_ARGS || length(node->kwargs)) {
+        fx_fail(CB_ERR_GRAPH, node, module ? "modules take positional tensors" : "no such module");
+        return NULL;
+    }
+    for (int i = 0; i < count; i++)
+        if (!(inputs[i] = tensor_of(frame, node, &node->args[i]))) return NULL;
+    return cb_module_forward(module, inputs, count);
+}
+
+static Tensor *run_list(Frame *frame, const FxNode *node, const FxCall *call) {
+    int count = call->list->count;
+    Tensor **parts = memory_alloc(sizeof *parts * (size_t)count);
+    if (!parts) {
+        fail_memory(sizeof *parts * (size_t)count);
+        return NULL;
+    }
+    Tensor *result = NULL;
+    int i = 0;
+    while (i < count && (parts[i] = tensor_of(frame, node, &call->list->items[i]))) i++;
+    if (i == count) result = (cb_cat)(parts, count, (int)call->attrs.word[ATTR_concat_dim]);
+    memory_free(parts);
+    return result;
+}
+
+static Tensor *index_once(Tensor *x, const FxIndex *step) {
+    if (step->op == OP_select) return (cb_select)(x, step->dim, step->start);
+    if (step->op == OP_unsqueeze) return (cb_unsqueeze)(x, step->dim);
+    return (cb_slice)(x, step->dim, step->start, step->end, step->step);
+}
+
+static Tensor *run_index(Frame *frame, const FxNode *node, const FxCall *call) {
+    Tensor *x = tensor_of(frame, node, &call->operand[0]);
+    if (!x) return NULL;
+    if (call->step_count == 0) return (cb_slice)(x, 0, 0, INT64_MAX, 1);
+    Tensor *result = x;
+    for (int i = 0; i < call->step_count && result; i++) {
+        Tensor *before = result;
+        result = index_once(before, &call->step[i]);
+        if (before != x) cb_free(before);
+    }
+    return result;
+}
+
+static Tensor *run_op(Frame *frame, const FxNode *node) {
+    FxCall call;
+    if (!fx_bind(node, &call)) return NULL;
+    if (node->site.file) cb_site(node->site.file, node->site.line);
+    if (call.list) return run_list(frame, node, &call);
+    if (call.indexing) return run_index(frame, node, &call);
+    cb_operand operand[4];
+    for (int i = 0; i < call.operand_count; i++) operand[i] = operand_of(frame, &call.operand[i]);
+    if (!call.inplace) return apply(call.op, operand, call.operand_count, &call.attrs);
+    Tensor *target = tensor_of(frame, node, &node->args[0]);
+    if (!target) return NULL;
+    if (strcmp(node->target, "copy_") == 0) return apply_assign(target, &operand[0]);
+    Tensor *value = apply(call.op, operand, call.operand_count, &call.attrs);
+    if (!value) return NULL;
+    cb_operand source = cb_operand_tensor(value);
+    Tensor *result = apply_assign(target, &source);
+    cb_free(value);
+    return result;
+}
+
+static bool collect(Frame *frame, const FxNode *node, const cb_arg *arg) {
+    bool group = arg->kind == CB_ARG_TUPLE || arg->kind == CB_ARG_LIST || arg->kind == CB_ARG_DICT;
+    for (int i = 0; group && i < arg->count; i++)
+        if (!collect(frame, node, &arg->items[i])) return false;
+    if (group) return true;
+    Tensor *tensor = tensor_of(frame, node, arg);
+    if (!tensor) return false;
+    if (frame->output_count >= frame->capacity) {
+        fx_fail(CB_ERR_ARGUMENT, node, "more than the %d outputs that there is room for",
+                frame->capacity);
+        return false;
+    }
+    frame->outputs[frame->output_count++] = tensor;
+    return true;
+}
+
+static void release_inputs(Frame *frame, const FxNode *node) {
+    for (int i = 0; i < length(node->inputs); i++) {
+        int id = node->inputs[i]->id;
+        if (frame->remaining[id] == 0 || --frame->remaining[id] > 0) continue;
+        cb_free(frame->value[id].tensor);
+        frame->value[id].tensor = NULL;
+    }
+}
+
+static bool run_node(Frame *frame, FxNode *node) {
+    Tensor *result;
+    switch (node->opcode) {
+    case CB_PLACEHOLDER:
+        return run_placeholder(frame, node);
+    case CB_GET_ATTR:
+        return run_get_attr(frame, node);
+    case CB_OUTPUT:
+        if (!length(node->args) || node->args[0].kind == CB_ARG_NONE) return true;
+        return collect(frame, node, &node->args[0]);
+    case CB_CALL_MODULE:
+        result = run_module(frame, node);
+        break;
+    case CB_CALL_FUNCTION:
+    case CB_CALL_METHOD:
+        result = run_op(frame, node);
+        break;
+    default:
+        fx_fail(CB_ERR_GRAPH, node, "unknown opcode");
+        return false;
+    }
+    if (!result) {
+        if (!cb_error()) fx_fail(CB_ERR_GRAPH, node, "gave no value");
+        return false;
+    }
+    frame->value[node->id] = cb_operand_tensor(result);
+    if (fx_is_temporary(node)) frame->remaining[node->id] = length(node->users);
+    release_inputs(frame, node);
+    if (!length(node->users) && fx_is_temporary(node)) cb_free(result);
+    return true;
+}
+
+static void note_meta(FxNode *node, const cb_operand *value) {
+    if (value->kind != CB_OPERAND_TENSOR || !value->tensor) return;
+    node->meta = tensor_meta(value->tensor);
+    memcpy(node->stride, value->tensor->stride, sizeof node->stride);
+    node->has_meta = true;
+}
+
+/* note: metas are written into the nodes, which then keep their values until the end. */
+static int run(const FxGraph *graph, Frame *frame, bool note) {
+    size_t count = (size_t)graph->next_id + 1;
+    frame->graph = graph;
+    frame->value = memory_zalloc(count * sizeof *frame->value);
+    frame->remaining = memory_zalloc(count * sizeof *frame->remaining);
+    bool good = frame->value && frame->remaining;
+    if (!good) fail_memory(count * sizeof *frame->value);
+    for (FxNode *node = graph->first; node && good; node = node->next) {
+        good = run_node(frame, node);
+        if (good && note && (length(node->users) || !fx_is_temporary(node)))
+            note_meta(node, &frame->value[node->id]);
+    }
+    memory_free(frame->value);
+    memory_free(frame->remaining);
+    if (good) return frame->output_count;
+    return cb_error_status() ? (int)cb_error_status() : (int)CB_ERR_GRAPH;
+}
+
+static int count_placeholders(const FxGraph *graph) {
+    int count = 0;
+    for (const FxNode *node = graph->first; node; node = node->next)
+        count += node->opcode == CB_PLACEHOLDER;
+    return count;
+}
+
+static int check_call(const FxGraph *graph, cb_tensor *const *inputs, int count) {
+    if (!graph || count < 0 || (count > 0 && !inputs))
+        return fail(CB_ERR_ARGUMENT, "cb_graph_run: the graph or the inputs are NULL");
+    int wanted = count_placeholders(graph);
+    if (count <= wanted) return CB_OK;
+    return fail(CB_ERR_ARGUMENT, "cb_graph_run: the graph takes %d inputs, not %d", wanted, count);
+}
+
+int cb_graph_run(const cb_graph *graph, cb_tensor *const *inputs, int input_count,
+                 cb_tensor **outputs, int capacity) {
+    int status = check_call(graph, inputs, input_count);
+    if (status) return status;
+    Frame frame = {.inputs = inputs,
+                   .input_count = input_count,
+                   .outputs = outputs,
+                   .capacity = outputs ? capacity : 0};
+    return run(graph, &frame, false);
+}
+
+cb_status cb_graph_propagate_shapes(cb_graph *graph, cb_tensor *const *inputs, int count) {
+    int status = check_call(graph, inputs, count);
+    if (status) return (cb_status)status;
+    Tensor *outputs[CB_MAX_ARGS];
+    Frame frame = {
+        .inputs = inputs, .input_count = count, .outputs = outputs, .capacity = CB_MAX_ARGS};
+    cb_scope_open();
+    int result = run(graph, &frame, true);
+    cb_scope_close();
+    return result < 0 ? (cb_status)result : CB_OK;
+}

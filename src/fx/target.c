@@ -1,0 +1,243 @@
+/* Op calls as PyTorch writes them, and back.
+ *
+ * In:  apply's view: OP_sum, {%x}, dim=[1], keepdim=true
+ * Out: call_method sum, args (%x,), kwargs {dim: 1, keepdim: True}; fx_bind goes the other way, and
+ *      also understands what PyTorch allows beside it: x.sum(1, keepdim=True), torch.sum(x, 1).
+ * Required attributes are positional, those with a default are keywords and left out when they have it.
+ * The fx column of ops.def names the target; a method whose first argument is a number is the function
+ * of the torch module (torch.atan2(1.0, x)). */
+#include "fx/fx.h"
+#include <math.h>
+#include <string.h>
+
+/* Attributes that PyTorch knows by another name. */
+static const struct {
+    Op op;
+    const char *param, *keyword;
+} renamed[] = {{OP_clamp, "low", "min"},
+               {OP_clamp, "high", "max"},
+               {OP_hardtanh, "low", "min_val"},
+               {OP_hardtanh, "high", "max_val"},
+               {OP_leaky_relu, "slope", "negative_slope"},
+               {OP_layer_norm, "normalized", "normalized_shape"},
+               {OP_rms_norm, "normalized", "normalized_shape"},
+               {OP_one_hot, "classes", "num_classes"},
+               {OP_full, "value", "fill_value"},
+               {OP_full_like, "value", "fill_value"},
+               {OP_roll, "shift", "shifts"},
+               {OP_roll, "dim", "dims"},
+               {OP_pad, "padding", "pad"},
+               {OP_gelu, "tanh", "approximate"}};
+
+const char *fx_keyword(Op op, const Param *param) {
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+        if (renamed[i].op == op && strcmp(renamed[i].param, param->name) == 0)
+            return renamed[i].keyword;
+    return param->name;
+}
+
+static bool is_tensor(const Param *param) {
+    return param->type == PARAM_TENSOR || param->type == PARAM_OPTIONAL_TENSOR;
+}
+
+/* The only attribute of a method, a list of sizes or dims: PyTorch takes it spread out, x.view(-1, 2). */
+static bool spreads(const OpInfo *info, const Param *param) {
+    if (param->type != PARAM_DIMS || param->has_default || info->fx[0] != '.') return false;
+    for (int i = 0; i < info->param_count; i++)
+        if (!is_tensor(&info->param[i]) && &info->param[i] != param) return false;
+    return true;
+}
+
+/* ---- targets -------------------------------------------------------------------------------- */
+
+static Op find_fx(const char *fx) {
+    for (int op = OP_constant + 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info((Op)op);
+        if (info && info->fx && strcmp(info->fx, fx) == 0) return (Op)op;
+    }
+    return OP_none;
+}
+
+static Op find_name(const char *name, size_t size) {
+    char method[48];
+    if (size + 2 > sizeof method) return OP_none;
+    snprintf(method, sizeof method, ".%.*s", (int)size, name);
+    Op op = find_fx(method);
+    if (!op) op = op_find(name, size);
+    return op > OP_constant && op != OP_philox ? op : OP_none;
+}
+
+static Op find_function(const char *target) {
+    Op op = find_fx(target);
+    if (op) return op;
+    if (strncmp(target, "torch.ops.aten.", 15) == 0)
+        return find_name(target + 15, strcspn(target + 15, "."));
+    const char *dot = strrchr(target, '.');
+    if (!dot || strncmp(target, "torch.", 6) != 0) return OP_none;
+    return find_name(dot + 1, strlen(dot + 1));
+}
+
+void fx_resolve(FxNode *node) {
+    node->op = OP_none;
+    node->inplace = false;
+    if (node->opcode == CB_CALL_FUNCTION) node->op = find_function(node->target);
+    if (node->opcode != CB_CALL_METHOD) return;
+    size_t size = strlen(node->target);
+    node->op = find_name(node->target, size);
+    if (node->op || size < 2 || node->target[size - 1] != '_') return;
+    node->inplace = true;
+    /* copy_ is the assignment itself: as an op it takes its second argument's value */
+    node->op = strcmp(node->target, "copy_") == 0 ? OP_clone : find_name(node->target, size - 1);
+}
+
+bool fx_random(const FxNode *node) {
+    if (node->op == OP_none) return false;
+    return op_info((Op)node->op)->kind == KIND_RANDOM || node->op == OP_rand_like ||
+           node->op == OP_randn_like || node->op == OP_dropout;
+}
+
+/* ---- recording ------------------------------------------------------------------------------ */
+
+static bool at_default(const Param *param, const Attrs *attrs) {
+    if (!param->has_default) return false;
+    if (param->type == PARAM_FLOAT) {
+        double value = attr_float(attrs, param->word);
+        return value == param->default_float || (isnan(value) && isnan(param->default_float));
+    }
+    if (param->type == PARAM_DIMS) return attr_dims(attrs, param->word).count == param->default_int;
+    return attrs->word[param->word] == param->default_int;
+}
+
+static cb_arg dims_arg(FxGraph *graph, cb_dim_list dims, bool single) {
+    if (dims.count < 0) return cb_arg_none();
+    if (single && dims.count == 1) return cb_arg_int(dims.at[0]);
+    cb_arg *items = arena_new_array(graph->arena, cb_arg, dims.count + 1);
+    for (int i = 0; i < dims.count; i++) items[i] = cb_arg_int(dims.at[i]);
+    return cb_arg_tuple(items, dims.count);
+}
+
+static cb_arg attribute_arg(FxGraph *graph, const OpInfo *info, const Param *param,
+                            const Attrs *attrs) {
+    int64_t word = attrs->word[param->word];
+    switch (param->type) {
+    case PARAM_INT:
+        return cb_arg_int(word);
+    case PARAM_BOOL:
+        return cb_arg_bool(word != 0);
+    case PARAM_FLOAT:
+        return cb_arg_float(attr_float(attrs, param->word));
+    case PARAM_DTYPE:
+        return word < 0 ? cb_arg_none() : cb_arg_dtype((cb_dtype)word);
+    default:
+        break;
+    }
+    bool dimension = strcmp(param->name, "dim") == 0;
+    return dims_arg(graph, attr_dims(attrs, param->word), dimension && info->fx[0] == '.');
+}
+
+/* x[1:3] along dim: (slice(None, None, None), slice(1, 3, None)); from the end after an Ellipsis. */
+static cb_arg slice_arg(FxGraph *graph, const Attrs *attrs) {
+    int64_t dim = attrs->word[ATTR_slice_dim];
+    cb_arg *part = arena_new_array(graph->arena, cb_arg, 3), slice = cb_arg_none();
+    int64_t start = attrs->word[ATTR_slice_start], end = attrs->word[ATTR_slice_end];
+    int64_t step = attrs->word[ATTR_slice_step];
+    if (start != 0) part[0] = cb_arg_int(start);
+    if (end != INT64_MAX) part[1] = cb_arg_int(end);
+    if (step != 1) part[2] = cb_arg_int(step);
+    slice.kind = CB_ARG_SLICE;
+    slice.count = 3;
+    slice.items = part;
+    if (dim == 0 || dim < -CB_MAX_RANK || dim >= CB_MAX_RANK) return slice;
+    cb_arg *whole_part = arena_new_array(graph->arena, cb_arg, 3), whole = slice;
+    whole.items = whole_part;
+    cb_arg *items = arena_new_array(graph->arena, cb_arg, CB_MAX_RANK + 2);
+    int count = 0;
+    if (dim < 0) {
+        items[count] = cb_arg_none();
+        items[count++].kind = CB_ARG_ELLIPSIS;
+        items[count++] = slice;
+        for (int64_t d = dim + 1; d < 0; d++) items[count++] = whole;
+    } else {
+        for (int64_t d = 0; d < dim; d++) items[count++] = whole;
+        items[count++] = slice;
+    }
+    return cb_arg_tuple(items, count);
+}
+
+static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
+                          const Attrs *attrs) {
+    FxGraph *graph = node->graph;
+    if (at_default(param, attrs)) return;
+    if (spreads(info, param) && node->opcode == CB_CALL_METHOD) {
+        cb_dim_list dims = attr_dims(attrs, param->word);
+        for (int i = 0; i < dims.count; i++) push(graph->arena, node->args, cb_arg_int(dims.at[i]));
+        return;
+    }
+    cb_arg value = attribute_arg(graph, info, param, attrs);
+    if (node->op == OP_gelu) value = cb_arg_string("tanh");
+    if (param->has_default)
+        fx_add_kwarg(node, fx_keyword((Op)node->op, param), value);
+    else
+        push(graph->arena, node->args, value);
+}
+
+static void add_arguments(FxNode *node, const cb_arg *operand, int count, const Attrs *attrs) {
+    const OpInfo *info = op_info((Op)node->op);
+    FxGraph *graph = node->graph;
+    int next = 0;
+    if (node->op == OP_concat) {
+        cb_arg list = cb_arg_list(operand, count);
+        push(graph->arena, node->args, fx_copy_arg(graph, &list, NULL, NULL));
+    }
+    for (int i = 0; i < info->param_count; i++) {
+        const Param *param = &info->param[i];
+        if (!is_tensor(param))
+            add_attribute(node, info, param, attrs);
+        else if (node->op != OP_concat)
+            push(graph->arena, node->args, next < count ? operand[next] : cb_arg_none());
+        next += is_tensor(param);
+    }
+    while (length(node->args) && node->args[length(node->args) - 1].kind == CB_ARG_NONE)
+        (void)pop(node->args);
+}
+
+FxNode *fx_record(FxGraph *graph, Op op, const cb_arg *operand, int count, const Attrs *attrs) {
+    const OpInfo *info = op_info(op);
+    cb_opcode opcode = info->fx[0] == '.' ? CB_CALL_METHOD : CB_CALL_FUNCTION;
+    const char *target = opcode == CB_CALL_METHOD ? info->fx + 1 : info->fx;
+    if (opcode == CB_CALL_METHOD && (count == 0 || operand[0].kind != CB_ARG_NODE)) {
+        opcode = CB_CALL_FUNCTION;
+        target = arena_format(graph->arena, "torch%s", info->fx);
+    }
+    FxNode *node = fx_node_new(graph, opcode, target, NULL);
+    node->op = (uint16_t)op;
+    if (op == OP_slice) {
+        push(graph->arena, node->args, operand[0]);
+        push(graph->arena, node->args, slice_arg(graph, attrs));
+    } else {
+        add_arguments(node, operand, count, attrs);
+    }
+    node->site = site_current();
+    fx_link_before(graph, node, fx_output_node(graph));
+    fx_refresh(node);
+    return node;
+}
+
+bool fx_is_temporary(const FxNode *node) {
+    if (node->opcode == CB_CALL_MODULE) {
+        Module *root = node->graph->root;
+        Module *module = root ? module_find_child(root, node->target) : NULL;
+        if (!module || !module->fresh) return false;
+    } else if (node->op == OP_none || node->inplace) {
+        return false;
+    }
+    for (int i = 0; i < length(node->users); i++) {
+        const FxNode *user = node->users[i];
+        if (user->opcode == CB_OUTPUT || user->inplace) return false;
+        if (user->opcode != CB_CALL_MODULE) continue;
+        Module *root = node->graph->root;
+        Module *module = root ? module_find_child(root, user->target) : NULL;
+        if (!module || !module->fresh) return false;
+    }
+    return true;
+}

@@ -1,0 +1,403 @@
+/* Symbolic trace: a function or a module's forward, run once on stand-ins, becomes an FX graph.
+ *
+ * In:  forward(x) = cb_relu(cb_add(cb_forward(linear, x), x))
+ * Out: placeholder x, call_module linear, call_function operator.add, call_method relu, output
+ * Every op call of the thread comes to trace_apply, every call of a leaf module to trace_module; each
+ * records a node and returns a shell that stands for its value. Without examples a shell knows no dtype and
+ * no shape (dtype CB_SAME, rank 0). With examples each node also computes a real value, its shadow, whose
+ * meta the shell shows; in-place writes are recorded and not done, so examples and parameters stay as they are.
+ * Parameters become get_attr nodes, once each; other tensors constants of the graph. */
+#include "base/memory.h"
+#include "fx/fx.h"
+#include <string.h>
+
+typedef struct Trace {
+    Tracer tracer;
+    ModuleTracer modules;
+    FxGraph *graph;
+    Map attributes;  /* address of a real tensor -> its get_attr node */
+    Tensor **shadow; /* vec, by node id; kept, NULL without examples */
+    bool examples;
+    bool running; /* the user's function is on the stack */
+} Trace;
+
+typedef struct Request { /* what is traced */
+    Module *module;
+    cb_function_n *function;
+    void *user;
+    const char *names; /* of the inputs; NULL: x, y, z, input_3... */
+    int count;
+    Tensor *const *examples; /* NULL: none */
+} Request;
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+static void set_shadow(Trace *trace, const FxNode *node, Tensor *value) {
+    while (length(trace->shadow) <= node->id) push(trace->graph->arena, trace->shadow, NULL);
+    trace->shadow[node->id] = value;
+}
+
+static Tensor *shadow_of(const Trace *trace, const FxNode *node) {
+    return node->id < length(trace->shadow) ? trace->shadow[node->id] : NULL;
+}
+
+/* The stand-in of a node's value. */
+static Tensor *stand_in(Trace *trace, FxNode *node) {
+    const Tensor *shadow = shadow_of(trace, node);
+    Meta unknown = {.dtype = CB_SAME};
+    if (shadow) {
+        node->meta = tensor_meta(shadow);
+        memcpy(node->stride, shadow->stride, sizeof node->stride);
+        node->has_meta = true;
+    }
+    Tensor *shell = tensor_shell(shadow ? &node->meta : &unknown);
+    if (!shell) return NULL;
+    shell->value = node;
+    shell->trace = trace->tracer.serial;
+    return shell;
+}
+
+/* The get_attr node of a tensor from outside. */
+static FxNode *attribute(Trace *trace, Tensor *tensor) {
+    FxGraph *graph = trace->graph;
+    uint64_t key = (uint64_t)(uintptr_t)tensor;
+    FxNode *node = map_get(&trace->attributes, key);
+    if (node) return node;
+    if (!tensor->storage) {
+        fail(CB_ERR_GRAPH, "symbolic trace: a tensor of another trace is used");
+        return NULL;
+    }
+    Buffer path = buffer_new(graph->arena);
+    const char *name;
+    if (graph->root && module_path_of_tensor(graph->root, tensor, &path))
+        name = path.text;
+    else
+        name = fx_constant_add(graph, tensor);
+    if (!name) return NULL;
+    node = fx_create(graph, NULL, CB_GET_ATTR, name, NULL, 0);
+    map_put(&trace->attributes, key, node);
+    if (!trace->examples) return node;
+    Meta meta = tensor_meta(tensor);
+    Tensor *alias = tensor_view_of(tensor, &meta, tensor->stride, tensor->offset);
+    if (!alias) return NULL;
+    set_shadow(trace, node, cb_keep(alias));
+    node->meta = meta;
+    memcpy(node->stride, tensor->stride, sizeof node->stride);
+    node->has_meta = true;
+    return node;
+}
+
+static FxNode *node_of(Trace *trace, Tensor *tensor) {
+    if (tensor->trace == trace->tracer.serial) return tensor->value;
+    return attribute(trace, tensor);
+}
+
+static bool arg_of(Trace *trace, const cb_operand *operand, cb_arg *arg) {
+    switch (operand->kind) {
+    case CB_OPERAND_FLOAT:
+        *arg = cb_arg_float(operand->f);
+        return true;
+    case CB_OPERAND_INT:
+        *arg = cb_arg_int(operand->i);
+        return true;
+    case CB_OPERAND_BOOL:
+        *arg = cb_arg_bool(operand->i != 0);
+        return true;
+    default:
+        break;
+    }
+    *arg = cb_arg_none();
+    if (!operand->tensor) return true;
+    *arg = cb_arg_node(node_of(trace, operand->tensor));
+    return arg->node != NULL;
+}
+
+/* Eager work on the side: neither this trace nor the user's scope sees it. Returns a kept tensor. */
+static Tensor *compute(Trace *trace, Op op, const cb_arg *arg, int count, const Attrs *attrs,
+                       Module *module) {
+    cb_operand operand[4];
+    Tensor *inputs[CB_MAX_ARGS];
+    for (int i = 0; i < count; i++) {
+        Tensor *real = arg[i].kind == CB_ARG_NODE ? shadow_of(trace, arg[i].node) : NULL;
+        inputs[i] = real;
+        if (module) continue;
+        operand[i] = cb_operand_tensor(real);
+        if (arg[i].kind == CB_ARG_FLOAT) operand[i] = cb_operand_float(arg[i].f);
+        if (arg[i].kind == CB_ARG_INT) operand[i] = cb_operand_int(arg[i].i);
+        if (arg[i].kind == CB_ARG_BOOL) operand[i] = cb_operand_bool(arg[i].i != 0);
+    }
+    Tracer *before = tracer_set(NULL);
+    cb_scope_open();
+    Tensor *result =
+        module ? module->forward(module, inputs, count) : apply(op, operand, count, attrs);
+    if (result) { /* the module may have given back its input or a parameter */
+        Meta meta = tensor_meta(result);
+        result = tensor_view_of(result, &meta, result->stride, result->offset);
+    }
+    if (result) cb_keep(result);
+    cb_scope_close();
+    tracer_set(before);
+    return result;
+}
+
+/* ---- the hooks ------------------------------------------------------------------------------ */
+
+static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int count,
+                           const Attrs *attrs) {
+    Trace *trace = (Trace *)tracer;
+    FX_GUARD(trace->graph, NULL);
+    cb_arg arg[4];
+    for (int i = 0; i < count; i++)
+        if (!arg_of(trace, &input[i], &arg[i])) return NULL;
+    Tensor *shadow = NULL;
+    if (trace->examples) {
+        shadow = compute(trace, op, arg, count, attrs, NULL);
+        if (!shadow) return NULL;
+    }
+    FxNode *node = fx_record(trace->graph, op, arg, count, attrs);
+    set_shadow(trace, node, shadow);
+    return stand_in(trace, node);
+}
+
+static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {
+    Trace *trace = (Trace *)tracer;
+    FX_GUARD(trace->graph, NULL);
+    cb_operand self = cb_operand_tensor(target);
+    cb_arg arg[2];
+    if (!arg_of(trace, &self, &arg[0]) || !arg_of(trace, value, &arg[1])) return NULL;
+    FxNode *node = fx_create(trace->graph, NULL, CB_CALL_METHOD, "copy_", arg, 2);
+    node->site = site_current();
+    return target;
+}
+
+static bool trace_materialize(Tracer *tracer, Tensor *x) {
+    Trace *trace = (Trace *)tracer;
+    const FxNode *node = x->trace == trace->tracer.serial ? x->value : NULL;
+    if (!node) return x->storage != NULL;
+    fx_fail(CB_ERR_GRAPH, node, "its value was asked for in a symbolic trace, which has none");
+    return false;
+}
+
+static int position_in(const FxNode *user, const FxNode *node) {
+    const cb_arg *list = &user->args[0];
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i].node == node) return i;
+    return -1;
+}
+
+/* cb_cat joins many tensors two by two and drops the halves. A half that only the next cat used is
+ * spliced into it, so that cat([a, b, c]) is one node with the name that it would have had alone. */
+static void splice(FxGraph *graph, FxNode *half) {
+    FxNode *user = length(half->users) == 1 ? half->users[0] : NULL;
+    if (half->op != OP_concat || !user || user->op != OP_concat) return;
+    FxCall a, b;
+    if (!fx_bind(half, &a) || !fx_bind(user, &b)) return;
+    if (a.attrs.word[ATTR_concat_dim] != b.attrs.word[ATTR_concat_dim]) return;
+    int at = position_in(user, half), count = a.list->count + b.list->count - 1, n = 0;
+    cb_arg *items = arena_new_array(graph->arena, cb_arg, count);
+    for (int i = 0; i < b.list->count; i++) {
+        if (i != at) items[n++] = b.list->items[i];
+        for (int j = 0; i == at && j < a.list->count; j++) items[n++] = a.list->items[j];
+    }
+    user->args[0] = cb_arg_list(items, count);
+    fx_refresh(user);
+    if (length(half->users)) return;
+    const char *first = half->name, *second = user->name;
+    fx_unlink(half);
+    user->name = strlen(first) <= strlen(second) ? first : second;
+    fx_name_give_back(graph, user->name == first ? second : first);
+}
+
+static bool splice_guarded(FxGraph *graph, FxNode *half) {
+    FX_GUARD(graph, false);
+    splice(graph, half);
+    return true;
+}
+
+static void trace_destroy(Tracer *tracer, Tensor *x) {
+    Trace *trace = (Trace *)tracer;
+    if (x->trace != trace->tracer.serial || !trace->running) return;
+    FxNode *node = x->value;
+    if (node->opcode == CB_CALL_FUNCTION && node->graph) splice_guarded(trace->graph, node);
+}
+
+static Tensor *trace_module(ModuleTracer *modules, Module *module, Tensor *const *inputs,
+                            int count) {
+    Trace *trace = (Trace *)((char *)modules - offsetof(Trace, modules));
+    FxGraph *graph = trace->graph;
+    FX_GUARD(graph, NULL);
+    Buffer path = buffer_new(graph->arena);
+    if (!graph->root || !module_path_of_child(graph->root, module, &path)) {
+        fail(CB_ERR_GRAPH, "symbolic trace: this %s is no descendant of the traced module",
+             cb_module_type(module));
+        return NULL;
+    }
+    cb_arg arg[CB_MAX_ARGS];
+    if (count > CB_MAX_ARGS) {
+        fail(CB_ERR_ARGUMENT, "%s: %d inputs are too many", cb_module_type(module), count);
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        if (!inputs[i]) return NULL;
+        cb_operand operand = cb_operand_tensor(inputs[i]);
+        if (!arg_of(trace, &operand, &arg[i])) return NULL;
+    }
+    Tensor *shadow = NULL;
+    if (trace->examples) {
+        shadow = compute(trace, OP_none, arg, count, NULL, module);
+        if (!shadow) return NULL;
+    }
+    FxNode *node = fx_create(graph, NULL, CB_CALL_MODULE, buffer_text(&path), arg, count);
+    node->site = site_current();
+    set_shadow(trace, node, shadow);
+    return stand_in(trace, node);
+}
+
+/* ---- the run -------------------------------------------------------------------------------- */
+
+/* The k-th name of "x, mask". */
+static const char *input_name(FxGraph *graph, const char *names, int index) {
+    static const char *const usual[] = {"x", "y", "z"};
+    if (!names || !*names)
+        return index < 3 ? usual[index] : arena_format(graph->arena, "input_%d", index);
+    for (int i = 0; i < index; i++) {
+        names = strchr(names, ',');
+        if (!names) return arena_format(graph->arena, "input_%d", index);
+        names++;
+    }
+    names += strspn(names, " ");
+    size_t size = strcspn(names, ", ");
+    return arena_format(graph->arena, "%.*s", (int)size, names);
+}
+
+static bool add_inputs(Trace *trace, const Request *request, Tensor **inputs) {
+    FX_GUARD(trace->graph, false);
+    trace->attributes = map_new(trace->graph->arena);
+    for (int i = 0; i < request->count; i++) {
+        const char *name = input_name(trace->graph, request->names, i);
+        FxNode *node = fx_create(trace->graph, NULL, CB_PLACEHOLDER, name, NULL, 0);
+        if (request->examples) {
+            Tensor *example = request->examples[i];
+            if (!example || !tensor_materialize(example)) {
+                fail(CB_ERR_ARGUMENT, "symbolic trace: example %d is NULL", i);
+                return false;
+            }
+            Meta meta = tensor_meta(example);
+            Tensor *alias = tensor_view_of(example, &meta, example->stride, example->offset);
+            if (!alias) return false;
+            set_shadow(trace, node, cb_keep(alias));
+        }
+        inputs[i] = stand_in(trace, node);
+        if (!inputs[i]) return false;
+    }
+    return true;
+}
+
+static bool add_output(Trace *trace, Tensor *const *outputs, int count) {
+    FX_GUARD(trace->graph, false);
+    cb_arg value[CB_MAX_ARGS];
+    for (int i = 0; i < count; i++) {
+        cb_operand operand = cb_operand_tensor(outputs[i]);
+        if (!outputs[i]) {
+            fail(CB_ERR_GRAPH, "symbolic trace: result %d is NULL", i);
+            return false;
+        }
+        if (!arg_of(trace, &operand, &value[i])) return false;
+    }
+    cb_arg result = count == 0 ? cb_arg_none() : count == 1 ? value[0] : cb_arg_tuple(value, count);
+    fx_create(trace->graph, NULL, CB_OUTPUT, "output", &result, 1);
+    return true;
+}
+
+static bool trace_body(Trace *trace, const Request *request) {
+    Tensor *inputs[CB_MAX_ARGS], *outputs[CB_MAX_ARGS] = {NULL};
+    if (!add_inputs(trace, request, inputs)) return false;
+    int count = 1;
+    trace->running = true;
+    if (request->module)
+        outputs[0] = request->module->forward(request->module, inputs, request->count);
+    else
+        count = request->function(inputs, request->count, outputs, request->user);
+    trace->running = false;
+    if (request->module && !outputs[0]) count = -1;
+    if (count >= 0 && count <= CB_MAX_ARGS) return add_output(trace, outputs, count);
+    if (!cb_error()) fail(CB_ERR_GRAPH, "symbolic trace: the function failed");
+    return false;
+}
+
+static bool request_good(const Request *request) {
+    if (request->count < 0 || request->count > CB_MAX_ARGS) {
+        fail(CB_ERR_ARGUMENT, "symbolic trace: %d inputs; 0 to %d are possible", request->count,
+             CB_MAX_ARGS);
+        return false;
+    }
+    if (request->module && !request->module->forward) {
+        fail(CB_ERR_ARGUMENT, "symbolic trace: %s has no forward", request->module->type);
+        return false;
+    }
+    return true;
+}
+
+static FxGraph *trace_request(const Request *request) {
+    if (!request_good(request)) return NULL;
+    FxGraph *graph = fx_graph_new(request->module);
+    if (!graph) return NULL;
+    Trace trace = {.tracer = {.apply = trace_apply,
+                              .assign = trace_assign,
+                              .materialize = trace_materialize,
+                              .destroy_tensor = trace_destroy,
+                              .serial = serial_next()},
+                   .modules = {.call = trace_module},
+                   .graph = graph,
+                   .examples = request->examples != NULL};
+    trace.modules.tracer = &trace.tracer;
+    Tracer *tracer = tracer_set(&trace.tracer);
+    ModuleTracer *modules = module_tracer_set(&trace.modules);
+    cb_scope_open();
+    bool good = trace_body(&trace, request);
+    cb_scope_close();
+    module_tracer_set(modules);
+    tracer_set(tracer);
+    for (int i = 0; i < length(trace.shadow); i++) cb_free(trace.shadow[i]);
+    if (good) return graph;
+    cb_graph_free(graph);
+    return NULL;
+}
+
+/* ---- the public API ------------------------------------------------------------------------- */
+
+static int count_names(const char *names) {
+    int count = 1;
+    if (!names[strspn(names, " ")]) return 0;
+    for (; *names; names++) count += *names == ',';
+    return count;
+}
+
+cb_graph *cb_symbolic_trace(cb_module *module) {
+    if (!module) return NULL;
+    Request request = {
+        .module = module, .names = module->inputs, .count = count_names(module->inputs)};
+    return trace_request(&request);
+}
+
+cb_graph *cb_symbolic_trace_with(cb_module *module, cb_tensor *const *examples, int count) {
+    if (!module) return NULL;
+    Request request = {
+        .module = module, .names = module->inputs, .count = count, .examples = examples};
+    return trace_request(&request);
+}
+
+cb_graph *cb_symbolic_trace_function(cb_function_n *function, void *user, int input_count,
+                                     const char *names) {
+    if (!function) return NULL;
+    Request request = {.function = function, .user = user, .names = names, .count = input_count};
+    return trace_request(&request);
+}
+
+cb_graph *cb_symbolic_trace_function_with(cb_function_n *function, void *user, const char *names,
+                                          cb_tensor *const *examples, int count) {
+    if (!function) return NULL;
+    Request request = {
+        .function = function, .user = user, .names = names, .count = count, .examples = examples};
+    return trace_request(&request);
+}

@@ -1,0 +1,319 @@
+/* The module tree: construction, ownership, lookup by path, and the call door.
+ *
+ * In:  cb_module_new("Block", forward, user), cb_module_add, cb_module_parameter.
+ * Out: cb_module_forward(block, inputs, n) runs forward, or records the call in a symbolic trace.
+ * Invariants: a module owns its tensors (they are kept, in no scope); children are counted by the
+ * modules that hold them and die with the last one; the tree has no cycles.
+ *
+ *     "layer1.0.weight": child "layer1", child "0", parameter "weight" */
+#include "nn/module.h"
+#include "base/memory.h"
+#include <string.h>
+
+static _Thread_local ModuleTracer *current_tracer;
+
+ModuleTracer *module_tracer_set(ModuleTracer *tracer) {
+    ModuleTracer *before = current_tracer;
+    current_tracer = tracer;
+    return before;
+}
+
+/* Room for one more element; the array doubles. */
+static bool grow(void *array, int count, int *capacity, size_t element) {
+    if (count < *capacity) return true;
+    int wanted = *capacity ? *capacity * 2 : 4;
+    void *old, *bigger;
+    memcpy(&old, array, sizeof old);
+    bigger = memory_resize(old, element * (size_t)wanted);
+    if (!bigger) {
+        fail_memory(element * (size_t)wanted);
+        return false;
+    }
+    memcpy(array, &bigger, sizeof bigger);
+    *capacity = wanted;
+    return true;
+}
+
+static bool set_text(char **field, const char *text) {
+    char *copy = memory_copy_text(text);
+    if (!copy) {
+        fail_memory(strlen(text) + 1);
+        return false;
+    }
+    memory_free(*field);
+    *field = copy;
+    return true;
+}
+
+static bool valid_name(const Module *module, const char *name) {
+    if (!name || !*name || strchr(name, '.')) {
+        fail(CB_ERR_ARGUMENT,
+             "%s: a name of a child or parameter must not be empty or hold a dot: '%s'",
+             module->type, name ? name : "");
+        return false;
+    }
+    return true;
+}
+
+static ModuleChild *own_child(const Module *module, const char *name, size_t length) {
+    for (int i = 0; i < module->child_count; i++) {
+        const char *known = module->child[i].name;
+        if (strncmp(known, name, length) == 0 && !known[length]) return &module->child[i];
+    }
+    return NULL;
+}
+
+static ModuleTensor *own_tensor(const Module *module, const char *name) {
+    for (int i = 0; i < module->tensor_count; i++)
+        if (strcmp(module->tensor[i].name, name) == 0) return &module->tensor[i];
+    return NULL;
+}
+
+static bool contains(const Module *module, const Module *wanted) {
+    if (module == wanted) return true;
+    for (int i = 0; i < module->child_count; i++)
+        if (contains(module->child[i].module, wanted)) return true;
+    return false;
+}
+
+/* ---- construction --------------------------------------------------------------------------- */
+
+cb_module *cb_module_new(const char *type, cb_forward_function *forward, void *user) {
+    if (!type || !*type) {
+        fail(CB_ERR_ARGUMENT, "cb_module_new: a module needs a type name");
+        return NULL;
+    }
+    Module *module = memory_zalloc(sizeof *module);
+    if (!module) {
+        fail_memory(sizeof *module);
+        return NULL;
+    }
+    module->forward = forward;
+    module->user = user;
+    module->training = true;
+    if (!set_text(&module->type, type) || !set_text(&module->inputs, "x") ||
+        !set_text(&module->extra, "")) {
+        cb_module_free(module);
+        return NULL;
+    }
+    return module;
+}
+
+Module *module_layer(const char *type, cb_forward_function *forward, bool fresh,
+                     const char *extra) {
+    Module *module = cb_module_new(type, forward, NULL);
+    if (!module) return NULL;
+    module->leaf = true;
+    module->fresh = fresh;
+    if (!set_text(&module->extra, extra)) {
+        cb_module_free(module);
+        return NULL;
+    }
+    return module;
+}
+
+void cb_module_free(cb_module *module) {
+    if (!module) return;
+    if (module->parents > 0) {
+        fail(CB_ERR_ARGUMENT, "cb_module_free: this %s has a parent, which frees it", module->type);
+        return;
+    }
+    for (int i = 0; i < module->tensor_count; i++) {
+        cb_free(module->tensor[i].tensor);
+        memory_free(module->tensor[i].name);
+    }
+    for (int i = 0; i < module->child_count; i++) {
+        memory_free(module->child[i].name);
+        if (--module->child[i].module->parents == 0) cb_module_free(module->child[i].module);
+    }
+    if (module->destroy) module->destroy(module->user);
+    memory_free(module->tensor);
+    memory_free(module->child);
+    memory_free(module->type);
+    memory_free(module->inputs);
+    memory_free(module->extra);
+    memory_free(module);
+}
+
+cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child) {
+    if (!module || !child) return NULL;
+    if (!valid_name(module, name)) return NULL;
+    if (own_child(module, name, strlen(name)) || own_tensor(module, name)) {
+        fail(CB_ERR_ARGUMENT, "%s: '%s' exists already", module->type, name);
+        return NULL;
+    }
+    if (contains(child, module)) {
+        fail(CB_ERR_ARGUMENT, "%s: '%s' would make the module its own descendant", module->type,
+             name);
+        return NULL;
+    }
+    if (!grow(&module->child, module->child_count, &module->child_capacity, sizeof *module->child))
+        return NULL;
+    ModuleChild added = {NULL, child};
+    if (!set_text(&added.name, name)) return NULL;
+    module->child[module->child_count++] = added;
+    child->parents++;
+    return child;
+}
+
+static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor, bool buffer) {
+    if (!module || !valid_name(module, name)) return NULL;
+    if (own_child(module, name, strlen(name))) {
+        fail(CB_ERR_ARGUMENT, "%s: '%s' is the name of a child", module->type, name);
+        return NULL;
+    }
+    ModuleTensor *slot = own_tensor(module, name);
+    if (!slot) {
+        if (!grow(&module->tensor, module->tensor_count, &module->tensor_capacity,
+                  sizeof *module->tensor))
+            return NULL;
+        slot = &module->tensor[module->tensor_count];
+        *slot = (ModuleTensor){0};
+        if (!set_text(&slot->name, name)) return NULL;
+        module->tensor_count++;
+    }
+    if (slot->tensor != tensor) cb_free(slot->tensor);
+    slot->tensor = tensor ? cb_keep(tensor) : NULL;
+    slot->buffer = buffer;
+    return slot->tensor;
+}
+
+cb_tensor *cb_module_parameter(cb_module *module, const char *name, cb_tensor *tensor) {
+    return register_tensor(module, name, tensor, false);
+}
+
+cb_tensor *cb_module_buffer(cb_module *module, const char *name, cb_tensor *tensor) {
+    return register_tensor(module, name, tensor, true);
+}
+
+cb_tensor *cb_module_share(cb_module *module, const char *name, cb_tensor *parameter) {
+    if (!module || !parameter || !tensor_materialize(parameter)) return NULL;
+    Meta meta = tensor_meta(parameter);
+    return register_tensor(module, name,
+                           tensor_view_of(parameter, &meta, parameter->stride, parameter->offset),
+                           false);
+}
+
+bool module_init(Module **module, const char *name, Tensor *value) {
+    if (!*module) return false;
+    if (value && register_tensor(*module, name, value, false)) return true;
+    cb_module_free(*module);
+    *module = NULL;
+    return false;
+}
+
+cb_status cb_module_inputs(cb_module *module, const char *names) {
+    if (!module || !names) return fail(CB_ERR_ARGUMENT, "cb_module_inputs: NULL");
+    return set_text(&module->inputs, names) ? CB_OK : CB_ERR_MEMORY;
+}
+
+cb_status cb_module_extra(cb_module *module, const char *text) {
+    if (!module || !text) return fail(CB_ERR_ARGUMENT, "cb_module_extra: NULL");
+    return set_text(&module->extra, text) ? CB_OK : CB_ERR_MEMORY;
+}
+
+void cb_module_on_free(cb_module *module, void (*destroy)(void *user)) {
+    if (module) module->destroy = destroy;
+}
+
+/* ---- lookup --------------------------------------------------------------------------------- */
+
+Module *module_find_child(const Module *module, const char *path) {
+    while (*path) {
+        size_t length = strcspn(path, ".");
+        ModuleChild *child = own_child(module, path, length);
+        if (!child) return NULL;
+        module = child->module;
+        path += length;
+        if (*path == '.' && !*++path) return NULL; /* a trailing dot names nothing */
+    }
+    return (Module *)module;
+}
+
+ModuleTensor *module_find_tensor(const Module *module, const char *path) {
+    const char *dot;
+    while ((dot = strchr(path, '.'))) {
+        ModuleChild *child = own_child(module, path, (size_t)(dot - path));
+        if (!child) return NULL;
+        module = child->module;
+        path = dot + 1;
+    }
+    return own_tensor(module, path);
+}
+
+cb_module *cb_module_child(cb_module *module, const char *path) {
+    if (!module || !path) return NULL;
+    Module *child = module_find_child(module, path);
+    if (!child) fail(CB_ERR_ARGUMENT, "%s has no child '%s'", module->type, path);
+    return child;
+}
+
+cb_tensor *cb_module_get(cb_module *module, const char *path) {
+    if (!module || !path) return NULL;
+    ModuleTensor *slot = module_find_tensor(module, path);
+    if (slot) return slot->tensor;
+    fail(CB_ERR_ARGUMENT, "%s has no parameter or buffer '%s'", module->type, path);
+    return NULL;
+}
+
+static void append_name(Buffer *out, size_t start, const char *name) {
+    if (out->length > start) put(out, ".");
+    put(out, name);
+}
+
+static void cut(Buffer *out, size_t length) {
+    out->length = length;
+    if (out->text) out->text[length] = 0;
+}
+
+static bool find_child_path(const Module *at, const Module *wanted, Buffer *out, size_t start) {
+    if (at == wanted) return true;
+    size_t here = out->length;
+    for (int i = 0; i < at->child_count; i++) {
+        append_name(out, start, at->child[i].name);
+        if (find_child_path(at->child[i].module, wanted, out, start)) return true;
+        cut(out, here);
+    }
+    return false;
+}
+
+static bool find_tensor_path(const Module *at, const Tensor *wanted, Buffer *out, size_t start) {
+    for (int i = 0; i < at->tensor_count; i++) {
+        if (at->tensor[i].tensor != wanted) continue;
+        append_name(out, start, at->tensor[i].name);
+        return true;
+    }
+    size_t here = out->length;
+    for (int i = 0; i < at->child_count; i++) {
+        append_name(out, start, at->child[i].name);
+        if (find_tensor_path(at->child[i].module, wanted, out, start)) return true;
+        cut(out, here);
+    }
+    return false;
+}
+
+bool module_path_of_child(const Module *root, const Module *module, Buffer *out) {
+    return find_child_path(root, module, out, out->length);
+}
+
+bool module_path_of_tensor(const Module *root, const Tensor *tensor, Buffer *out) {
+    return find_tensor_path(root, tensor, out, out->length);
+}
+
+/* ---- the call door -------------------------------------------------------------------------- */
+
+cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int count) {
+    if (!module) return NULL;
+    if (count < 0 || (count > 0 && !inputs)) {
+        fail(CB_ERR_ARGUMENT, "%s: no inputs", module->type);
+        return NULL;
+    }
+    if (!module->forward) {
+        fail(CB_ERR_ARGUMENT, "%s has no forward: call its children", module->type);
+        return NULL;
+    }
+    ModuleTracer *tracer = current_tracer;
+    if (tracer && module->leaf && tracer_current() == tracer->tracer)
+        return tracer->call(tracer, module, inputs, count);
+    return module->forward(module, inputs, count);
+}

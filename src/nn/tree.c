@@ -1,0 +1,167 @@
+/* Walks over a module tree: modes, parameters in the state dict's order, conversion, PyTorch's repr.
+ *
+ *     M(
+ *       (linear): Linear(in_features=4, out_features=4, bias=True)
+ *       (blocks): ModuleList(
+ *         (0-1): 2 x ReLU()
+ *       )
+ *     ) */
+#include "base/memory.h"
+#include "nn/module.h"
+#include <string.h>
+
+typedef struct Visit {
+    cb_tensor_visitor *visitor;
+    void *user;
+    Buffer path;
+} Visit;
+
+static void visit_tensors(const Module *module, Visit *visit) {
+    size_t here = visit->path.length;
+    for (int i = 0; i < module->tensor_count; i++) {
+        const ModuleTensor *slot = &module->tensor[i];
+        if (!slot->tensor) continue;
+        putf(&visit->path, "%s%s", here ? "." : "", slot->name);
+        visit->visitor(visit->path.text, slot->tensor, slot->buffer, visit->user);
+        visit->path.length = here;
+    }
+    for (int i = 0; i < module->child_count; i++) {
+        putf(&visit->path, "%s%s", here ? "." : "", module->child[i].name);
+        visit_tensors(module->child[i].module, visit);
+        visit->path.length = here;
+    }
+}
+
+void cb_module_visit(cb_module *module, cb_tensor_visitor *visitor, void *user) {
+    if (!module || !visitor) return;
+    Arena *arena = arena_new();
+    if (!arena || arena_guard(arena)) {
+        arena_free(arena);
+        fail_memory(0);
+        return;
+    }
+    Visit visit = {visitor, user, buffer_new(arena)};
+    visit_tensors(module, &visit);
+    arena_free(arena);
+}
+
+static int collect(const Module *module, Tensor **out, int capacity, int found) {
+    for (int i = 0; i < module->tensor_count; i++) {
+        const ModuleTensor *slot = &module->tensor[i];
+        if (!slot->tensor || slot->buffer) continue;
+        if (found < capacity) out[found] = slot->tensor;
+        found++;
+    }
+    for (int i = 0; i < module->child_count; i++)
+        found = collect(module->child[i].module, out, capacity, found);
+    return found;
+}
+
+int cb_module_parameters(cb_module *module, cb_tensor **out, int capacity) {
+    return module ? collect(module, out, out ? capacity : 0, 0) : 0;
+}
+
+void cb_module_train(cb_module *module, bool training) {
+    if (!module) return;
+    module->training = training;
+    for (int i = 0; i < module->child_count; i++)
+        cb_module_train(module->child[i].module, training);
+}
+
+cb_status cb_module_to(cb_module *module, cb_dtype dtype) {
+    if (!module) return fail(CB_ERR_ARGUMENT, "cb_module_to: NULL");
+    if (dtype < 0 || dtype >= CB_DTYPE_COUNT || !dtype_is_float(dtype))
+        return fail(CB_ERR_DTYPE, "cb_module_to: a module's parameters are floating point");
+    for (int i = 0; i < module->tensor_count; i++) {
+        ModuleTensor *slot = &module->tensor[i];
+        if (!slot->tensor || slot->tensor->dtype == dtype) continue;
+        if (!dtype_is_float((cb_dtype)slot->tensor->dtype)) continue;
+        Tensor *converted = (cb_to)(slot->tensor, dtype);
+        if (!converted) return cb_error_status();
+        cb_free(slot->tensor);
+        slot->tensor = cb_keep(converted);
+    }
+    for (int i = 0; i < module->child_count; i++) {
+        cb_status status = cb_module_to(module->child[i].module, dtype);
+        if (status) return status;
+    }
+    return CB_OK;
+}
+
+void *cb_module_user(const cb_module *module) { return module ? module->user : NULL; }
+const char *cb_module_type(const cb_module *module) { return module ? module->type : NULL; }
+bool cb_module_training(const cb_module *module) { return module && module->training; }
+bool cb_module_is_leaf(const cb_module *module) { return module && module->leaf; }
+int cb_module_child_count(const cb_module *module) { return module ? module->child_count : 0; }
+
+void cb_module_set_leaf(cb_module *module, bool leaf) {
+    if (module) module->leaf = leaf;
+}
+
+cb_module *cb_module_child_at(const cb_module *module, int index, const char **name) {
+    if (!module || index < 0 || index >= module->child_count) return NULL;
+    if (name) *name = module->child[index].name;
+    return module->child[index].module;
+}
+
+/* ---- repr ----------------------------------------------------------------------------------- */
+
+static void write_at(const Module *module, Buffer *out, int indent);
+
+static const char *text_of(const Module *module, Arena *arena, int indent) {
+    Buffer text = buffer_new(arena);
+    write_at(module, &text, indent);
+    return buffer_text(&text);
+}
+
+static void write_children(const Module *module, Buffer *out, int indent) {
+    for (int i = 0; i < module->child_count;) {
+        const char *text = text_of(module->child[i].module, out->arena, indent);
+        int end = i + 1;
+        while (module->grouped && end < module->child_count &&
+               strcmp(text, text_of(module->child[end].module, out->arena, indent)) == 0)
+            end++;
+        putf(out, "\n%*s(%s", indent, "", module->child[i].name);
+        if (end > i + 1)
+            putf(out, "-%s): %d x ", module->child[end - 1].name, end - i);
+        else
+            put(out, "): ");
+        put(out, text);
+        i = end;
+    }
+}
+
+static void write_at(const Module *module, Buffer *out, int indent) {
+    putf(out, "%s(", module->type);
+    if (module->child_count == 0) {
+        putf(out, "%s)", module->extra);
+        return;
+    }
+    if (*module->extra) putf(out, "\n%*s%s", indent + 2, "", module->extra);
+    write_children(module, out, indent + 2);
+    putf(out, "\n%*s)", indent, "");
+}
+
+void module_write(const Module *module, Buffer *out) { write_at(module, out, 0); }
+
+char *cb_module_text(const cb_module *module) {
+    if (!module) return NULL;
+    Arena *arena = arena_new();
+    if (!arena || arena_guard(arena)) {
+        arena_free(arena);
+        fail_memory(0);
+        return NULL;
+    }
+    Buffer out = buffer_new(arena);
+    module_write(module, &out);
+    char *text = memory_copy_text(buffer_text(&out));
+    if (!text) fail_memory(out.length + 1);
+    arena_free(arena);
+    return text;
+}
+
+void cb_module_print(const cb_module *module) {
+    char *text = cb_module_text(module);
+    if (text) puts(text);
+    memory_free(text);
+}
