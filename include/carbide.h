@@ -290,8 +290,8 @@ template <typename... T> static inline cb_tensor *cb_call(cb_function *f, T... x
 extern "C" {
 #else
 #define cb_call(function, ...)                                                                     \
-    cb_call_1((function), (cb_tensor *[]){__VA_ARGS__},                                            \
-              (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *)))
+    (CB_HERE, (cb_call_1)((function), (cb_tensor *[]){__VA_ARGS__},                                \
+                          (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *))))
 #endif
 
 /* What a compiled function has done so far: graphs, breaks with reasons, guards, kernels with their
@@ -320,11 +320,11 @@ CB_API int cb_threads(void);
 #include <carbide_nn.h>
 #include <carbide_fx.h>
 
-/* As the ops do, the other calls record the caller's line; sizes may be one plain integer. */
+/* As the ops do, the other calls record the caller's line. */
 #ifndef CARBIDE_BUILD
 #define CB_HERE cb_site(__FILE__, __LINE__)
-#define cb_from_data(data, dtype, sizes)                                                           \
-    (CB_HERE, (cb_from_data)((data), (dtype), cb_dims_of(sizes)))
+/* Variadic where an argument may be a compound literal, whose commas the preprocessor would count. */
+#define cb_from_data(...) (CB_HERE, (cb_from_data)(__VA_ARGS__))
 #define cb_empty(sizes, dtype) (CB_HERE, (cb_empty)(cb_dims_of(sizes), (dtype)))
 #define cb_item(x) (CB_HERE, (cb_item)(x))
 #define cb_item_int(x) (CB_HERE, (cb_item_int)(x))
@@ -338,13 +338,12 @@ CB_API int cb_threads(void);
 #define cb_chunk(x, chunks, dim, out, capacity) (CB_HERE, (cb_chunk)((x), (chunks), (dim), (out), (capacity)))
 #define cb_sort(x, dim, descending, indices) (CB_HERE, (cb_sort)((x), (dim), (descending), (indices)))
 #define cb_topk(x, k, dim, largest, indices) (CB_HERE, (cb_topk)((x), (k), (dim), (largest), (indices)))
-#define cb_cat(x, count, dim) (CB_HERE, (cb_cat)((x), (count), (dim)))
-#define cb_stack(x, count, dim) (CB_HERE, (cb_stack)((x), (count), (dim)))
+#define cb_cat(...) (CB_HERE, (cb_cat)(__VA_ARGS__))
+#define cb_stack(...) (CB_HERE, (cb_stack)(__VA_ARGS__))
 #define cb_assign(x, value) (CB_HERE, (cb_assign)((x), (value)))
 #define cb_fill_(x, value) (CB_HERE, (cb_fill_)((x), (value)))
-#define cb_call_n(function, inputs, count, outputs, capacity)                                      \
-    (CB_HERE, (cb_call_n)((function), (inputs), (count), (outputs), (capacity)))
-#define cb_call_1(function, inputs, count) (CB_HERE, (cb_call_1)((function), (inputs), (count)))
+#define cb_call_n(...) (CB_HERE, (cb_call_n)(__VA_ARGS__))
+#define cb_call_1(...) (CB_HERE, (cb_call_1)(__VA_ARGS__))
 #endif
 
 #ifdef __cplusplus
