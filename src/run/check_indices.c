@@ -1,7 +1,7 @@
 /* Are all index elements in range? Asked before each kernel that reads or writes through them.
  *
- * The answer is nearly always yes, so blocks are tested without branches, by all threads; only a block
- * that fails is searched for its first offender, which the error names. */
+ * The answer is nearly always yes, so blocks are tested without branches, by all threads; only a
+ * block that fails is searched for its first offender, which the error names. */
 #include "run/check_indices.h"
 #include "base/parallel.h"
 #include "tensor/read.h"

@@ -5,8 +5,8 @@
 #include "sched/plan.h"
 #include "tensor/tensor.h"
 
-/* count indices at data; strided: the tensor that they are, or NULL when they are contiguous anyway.
- * false with an error that names the op and the first index outside of [0, step->bound). */
+/* count indices at data; strided: the tensor that they are, or NULL when they are contiguous
+ * anyway. false with an error that names the op and the first index outside of [0, step->bound). */
 bool check_indices(const CheckStep *step, cb_dtype dtype, int64_t count, const void *data,
                    const Tensor *strided);
 

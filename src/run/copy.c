@@ -1,7 +1,8 @@
 /* Copies between strided places, for mutated inputs and in-place ops.
  *
- * Dimensions are put in the order of the target's memory, neighbours that both sides walk evenly become one,
- * and what is left is a run along the last dimension inside an odometer over the others.
+ * Dimensions are put in the order of the target's memory, neighbours that both sides walk evenly
+ * become one, and what is left is a run along the last dimension inside an odometer over the
+ * others.
  *
  *     to f32[2, 3] contiguous, from f32[2, 3] contiguous -> one run of 6
  *     to f32[2, 3] transposed, from a number             -> 3 x 2, runs of 2 */

@@ -4,8 +4,8 @@
 
 #include "tensor/tensor.h"
 
-/* to[i...] = from[i...] over size[0 .. rank-1]; strides in elements of width bytes, 0 in from_stride repeats.
- * The two must not overlap. Spreads over threads. */
+/* to[i...] = from[i...] over size[0 .. rank-1]; strides in elements of width bytes, 0 in
+ * from_stride repeats. The two must not overlap. Spreads over threads. */
 void copy_strided(void *to, const int64_t *to_stride, const void *from, const int64_t *from_stride,
                   int rank, const int64_t *size, size_t width);
 /* Strides of a contiguous value of these sizes. */

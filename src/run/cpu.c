@@ -1,5 +1,5 @@
-/* cpuid -> the level of instruction set. Cheap after the first call: the compiler's run-time library keeps the
- * feature bits in a constant table. */
+/* cpuid -> the level of instruction set. Cheap after the first call: the compiler's run-time
+ * library keeps the feature bits in a constant table. */
 #include "run/cpu.h"
 #include <stdbool.h>
 

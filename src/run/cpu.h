@@ -1,5 +1,5 @@
-/* Which of the compiled-in instruction sets this processor runs: chosen once, shared by the VM and gemm.
- * Files that are compiled once per level get
+/* Which of the compiled-in instruction sets this processor runs: chosen once, shared by the VM and
+ * gemm. Files that are compiled once per level get
  * CB_LEVEL = base, v3 or v4 and export a table with that suffix. */
 #ifndef CARBIDE_RUN_CPU_H
 #define CARBIDE_RUN_CPU_H

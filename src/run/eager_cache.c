@@ -1,7 +1,8 @@
-/* Built ops by key: a process-wide table of at most SHARDS * SHARD_LIMIT executables, a documented singleton.
+/* Built ops by key: a process-wide table of at most SHARDS * SHARD_LIMIT executables, a documented
+ * singleton.
  *
- * A shard is chosen by the hash and has a lock, a few hash chains, and a list in order of use; when it is full
- * its least recently used entry goes. Nothing is built, run or freed under a lock. */
+ * A shard is chosen by the hash and has a lock, a few hash chains, and a list in order of use; when
+ * it is full its least recently used entry goes. Nothing is built, run or freed under a lock. */
 #include "base/map.h"
 #include "base/memory.h"
 #include "run/eager.h"

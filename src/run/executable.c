@@ -1,8 +1,9 @@
 /* Plan -> executable: kernels made runnable, buffers resolved to plan values, mutations judged.
  *
- * A mutated input may take its new value while the run goes on (in_place) when nothing can fail from the step
- * on that writes the value, and nobody reads the input's old elements any more, but for that step
- * itself at the very element that it writes. Otherwise the value is computed aside and copied at the end.
+ * A mutated input may take its new value while the run goes on (in_place) when nothing can fail
+ * from the step on that writes the value, and nobody reads the input's old elements any more, but
+ * for that step itself at the very element that it writes. Otherwise the value is computed aside
+ * and copied at the end.
  *
  *     w <- w - g * 0.1: one kernel that loads w[a0] and stores value[a0]: in place */
 #include "run/executable.h"
@@ -72,8 +73,9 @@ static bool store_uses(const Plan *plan, const Kernel *kernel, const Store *stor
     return false;
 }
 
-/* Each element of `value` is stored once, by a kernel of one sweep that loads `input` at that element, and for
- * that store alone: then the load comes first whatever a compiler that was told of no aliases does. */
+/* Each element of `value` is stored once, by a kernel of one sweep that loads `input` at that
+ * element, and for that store alone: then the load comes first whatever a compiler that was told of
+ * no aliases does. */
 static bool same_elements(const Plan *plan, const Kernel *kernel, int value, int input) {
     const Store *only = NULL;
     for (int i = 0; i < length(kernel->store); i++) {

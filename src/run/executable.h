@@ -5,7 +5,8 @@
 #include "run/execute.h"
 #include "run/generate.h"
 
-/* An input whose old elements are still wanted after the run wrote to it: copied to the block before. */
+/* An input whose old elements are still wanted after the run wrote to it: copied to the block
+ * before. */
 typedef struct Stage {
     int input;
     int64_t offset; /* into the block */

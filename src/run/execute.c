@@ -1,8 +1,8 @@
 /* One run of an executable: memory, pointers, steps, then what the run leaves in its inputs.
  *
- * Everything that can fail for want of memory, and every index check, comes before anything is written to an
- * input. The heap is touched for outputs, the arena block and large packings only; all three come from the
- * storage cache. */
+ * Everything that can fail for want of memory, and every index check, comes before anything is
+ * written to an input. The heap is touched for outputs, the arena block and large packings only;
+ * all three come from the storage cache. */
 #include "run/check_indices.h"
 #include "run/copy.h"
 #include "run/executable.h"

@@ -22,16 +22,16 @@ typedef struct ExecutableInfo {
     double compile_ms;
 } ExecutableInfo;
 
-/* Takes the arena over, also on failure (NULL with an error: out of memory). A compiler that fails is no
- * failure: the VM runs, and info says why. */
+/* Takes the arena over, also on failure (NULL with an error: out of memory). A compiler that fails
+ * is no failure: the VM runs, and info says why. */
 Executable *executable_new(Plan *plan, ExecutableOptions options);
 void executable_free(Executable *executable);
 const Plan *executable_plan(const Executable *executable);
 ExecutableInfo executable_info(const Executable *executable);
 
 /* Any number of threads may run one executable. inputs: tensors with the metas (and strides) of the
- * plan. outputs[0 .. plan->output_count-1] get new tensors in the caller's scope; mutated inputs are written in
- * place. false with an error when memory runs out; nothing is half-written then. */
+ * plan. outputs[0 .. plan->output_count-1] get new tensors in the caller's scope; mutated inputs
+ * are written in place. false with an error when memory runs out; nothing is half-written then. */
 bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs);
 
 #endif

@@ -1,18 +1,18 @@
 /* MatmulStep -> the product, blocked and threaded, with the epilogue run on each finished piece.
  *
- * The work is cut into tasks (batch, row block, column block); a task computes its piece of the result over the
- * whole of k, KC at a time:
+ * The work is cut into tasks (batch, row block, column block); a task computes its piece of the
+ * result over the whole of k, KC at a time:
  *
  *     for each k block:       pack a row block of A (stays in L2)
  *       for each column panel:  pack the panel of B (stays in L1)
  *         for each row panel:     register tile
  *       after the last k block: narrow to f16, bf16; epilogue
  *
- * When several row blocks need the same B (or several column blocks the same A) it is packed once, by all
- * threads, before the tasks. Where k is cut depends on k alone and every element sums in order of k, so that
- * neither the number of threads nor the cut into tasks changes a result.
- * f16 and bf16 are widened while packing and summed in an f32 scratch. One row or one column is a matrix-vector
- * product (gemm_vector.c), integers are gemm_integer.c. */
+ * When several row blocks need the same B (or several column blocks the same A) it is packed once,
+ * by all threads, before the tasks. Where k is cut depends on k alone and every element sums in
+ * order of k, so that neither the number of threads nor the cut into tasks changes a result.
+ * f16 and bf16 are widened while packing and summed in an f32 scratch. One row or one column is a
+ * matrix-vector product (gemm_vector.c), integers are gemm_integer.c. */
 #include "base/parallel.h"
 #include "run/cpu.h"
 #include "run/gemm_internal.h"
@@ -83,7 +83,8 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- packing ---- */
 
-/* One panel of `lanes` rows of A or columns of B; f16 and bf16 pass through own->wide in their memory order. */
+/* One panel of `lanes` rows of A or columns of B; f16 and bf16 pass through own->wide in their
+ * memory order. */
 static void pack_panel(const Gemm *gemm, void *out, const void *in, int64_t lane_stride,
                        int64_t k_stride, int lanes, int width, int64_t k, float *wide) {
     if (!is_half(gemm)) {
@@ -278,7 +279,8 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 
 /* ---- cutting the work ---- */
 
-/* Cuts rows, then columns, so that each thread has work; narrow matrices are cut along columns only. */
+/* Cuts rows, then columns, so that each thread has work; narrow matrices are cut along columns
+ * only. */
 static void cut(Job *job, int64_t threads) {
     const Gemm *gemm = job->gemm;
     int64_t m = gemm->step.m, n = job->n_high - job->n_low;

@@ -1,5 +1,5 @@
-/* Matrix multiplication on the CPU: packed, register-tiled, multi-threaded, with the epilogue kernel run on each
- * finished block of rows while it is in cache. */
+/* Matrix multiplication on the CPU: packed, register-tiled, multi-threaded, with the epilogue
+ * kernel run on each finished block of rows while it is in cache. */
 #ifndef CARBIDE_RUN_GEMM_H
 #define CARBIDE_RUN_GEMM_H
 
@@ -12,7 +12,8 @@
 bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
               const Launch *epilogue, void *const *epilogue_buffer);
 
-/* argsort and argtopk along rows (run/sort.c): stable merge sort; NaN is the greatest, as in PyTorch. */
+/* argsort and argtopk along rows (run/sort.c): stable merge sort; NaN is the greatest, as in
+ * PyTorch. */
 bool sort_run(const OpaqueStep *step, const void *in, cb_dtype dtype, int64_t *out);
 
 #endif

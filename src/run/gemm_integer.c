@@ -1,12 +1,13 @@
-/* Integer and bool products: row by row, out[j] += a * b[j], which the compiler vectorizes where B's rows are
- * contiguous. Sums wrap to the dtype; bool is "any of both". */
+/* Integer and bool products: row by row, out[j] += a * b[j], which the compiler vectorizes where
+ * B's rows are contiguous. Sums wrap to the dtype; bool is "any of both". */
 #include "base/parallel.h"
 #include "run/gemm_internal.h"
 #include <string.h>
 
 enum { TASK_PRODUCTS = 32 * 1000 };
 
-/* Unsigned arithmetic of at least 32 bits: wrapping is defined, and the bits are those of the signed product. */
+/* Unsigned arithmetic of at least 32 bits: wrapping is defined, and the bits are those of the
+ * signed product. */
 #define ROW(type, wide)                                                                            \
     static void row_##type(const MatmulStep *step, const void *left, const void *right,            \
                            void *restrict to) {                                                    \

@@ -26,7 +26,8 @@ typedef struct Gemm { /* one call of gemm_run */
 const GemmKernels *gemm_kernels(void);
 /* Offsets of a batch item in elements, a_offset and b_offset included. */
 void gemm_batch_offsets(const MatmulStep *step, int64_t batch, int64_t *a, int64_t *b);
-/* Runs the epilogue on rows [row, row + rows) of the batch*m rows, columns [column, column + columns). */
+/* Runs the epilogue on rows [row, row + rows) of the batch*m rows, columns [column, column +
+ * columns). */
 void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns);
 
 bool gemm_is_vector(const Gemm *gemm);

@@ -1,9 +1,9 @@
-/* The gemm kernels of one instruction set. Compiled once per level (CB_LEVEL base, v3, v4, see run/cpu.h) with
- * that level's flags; nothing here may be called before cpu_level() has been asked.
+/* The gemm kernels of one instruction set. Compiled once per level (CB_LEVEL base, v3, v4, see
+ * run/cpu.h) with that level's flags; nothing here may be called before cpu_level() has been asked.
  *
  * Tiles: 14 x 2 vectors of 64 bytes fill 28 of 32 registers; 6 x 2 vectors fill 12 of 16.
- * A product and its sum are one fused operation where the processor has it: unlike in pointwise code, nobody
- * expects the rounding of the product alone. */
+ * A product and its sum are one fused operation where the processor has it: unlike in pointwise
+ * code, nobody expects the rounding of the product alone. */
 #include "run/gemm_kernel.h"
 #include <string.h>
 
@@ -68,8 +68,8 @@ static inline uint32_t bits_of(float value) {
     return bits;
 }
 
-/* The exponent is moved by a multiplication, which also makes denormals right; infinity and NaN get their
- * exponent back by hand. */
+/* The exponent is moved by a multiplication, which also makes denormals right; infinity and NaN get
+ * their exponent back by hand. */
 static void widen_f16(const uint16_t *in, float *out, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         uint32_t half = in[i], magnitude = (half & 0x7fff) << 13;
@@ -83,8 +83,9 @@ static void widen_bf16(const uint16_t *in, float *out, int64_t count) {
     for (int64_t i = 0; i < count; i++) out[i] = float_of((uint32_t)in[i] << 16);
 }
 
-/* Round to nearest even: adding half of the last place, minus one where it is even, carries rightly into
- * the exponent. Below 2^-14 the addition of 0.5 makes the processor round at the denormals' place. */
+/* Round to nearest even: adding half of the last place, minus one where it is even, carries rightly
+ * into the exponent. Below 2^-14 the addition of 0.5 makes the processor round at the denormals'
+ * place. */
 static void narrow_f16(const float *in, uint16_t *out, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits = bits_of(in[i]), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;

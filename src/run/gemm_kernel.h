@@ -1,20 +1,22 @@
-/* The part of gemm that is compiled once per instruction set (gemm_kernel.c): register tiles, packing and the
- * matrix-vector loops, for f32 and f64. gemm.c drives them. */
+/* The part of gemm that is compiled once per instruction set (gemm_kernel.c): register tiles,
+ * packing and the matrix-vector loops, for f32 and f64. gemm.c drives them. */
 #ifndef CARBIDE_RUN_GEMM_KERNEL_H
 #define CARBIDE_RUN_GEMM_KERNEL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One element type on one instruction set. A panel is `rows` rows of A or `columns` columns of B, stored
- * k-major: element (k, lane) at k * width + lane. Sums run over k in order, so the value of an element does not
- * depend on the tile that it falls into. */
+/* One element type on one instruction set. A panel is `rows` rows of A or `columns` columns of B,
+ * stored k-major: element (k, lane) at k * width + lane. Sums run over k in order, so the value of
+ * an element does not depend on the tile that it falls into. */
 typedef struct GemmType {
     int rows, columns; /* register tile */
-    /* c[r * stride + j] (+)= sum over k of a(k, r) * b(k, j); r < rows, j < columns, at most one tile. */
+    /* c[r * stride + j] (+)= sum over k of a(k, r) * b(k, j); r < rows, j < columns, at most one
+     * tile. */
     void (*tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
                  int columns, bool add);
-    /* Makes a panel: element (k, lane) from in[lane * lane_stride + k * k_stride]; lanes up to width are 0. */
+    /* Makes a panel: element (k, lane) from in[lane * lane_stride + k * k_stride]; lanes up to
+     * width are 0. */
     void (*pack)(void *out, const void *in, int64_t lane_stride, int64_t k_stride, int lanes,
                  int width, int64_t k);
     /* y[j] = sum over k of x[k] * w[j * stride + k] */

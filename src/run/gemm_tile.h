@@ -2,8 +2,9 @@
  *   ELEMENT      float or double
  *   NAME(x)      x with the type's suffix
  *   TILE_ROWS    rows of the register tile; its columns are two vectors of VECTOR_BYTES
- * The tile keeps its accumulators in named variables (c0_0, c0_1, c1_0 ...), which compilers hold in registers
- * where they spill an array. There is one function per number of rows, so an edge wastes no work. */
+ * The tile keeps its accumulators in named variables (c0_0, c0_1, c1_0 ...), which compilers hold
+ * in registers where they spill an array. There is one function per number of rows, so an edge
+ * wastes no work. */
 
 typedef ELEMENT NAME(Vector) __attribute__((vector_size(VECTOR_BYTES)));
 typedef ELEMENT NAME(Loose)
@@ -86,8 +87,8 @@ static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t
 
 /* ---- packing ---- */
 
-/* Four lanes, each contiguous along k: 4 x 4 blocks are transposed in registers. The next four lanes are
- * far away in memory, out of the sight of the processor's own prefetcher. */
+/* Four lanes, each contiguous along k: 4 x 4 blocks are transposed in registers. The next four
+ * lanes are far away in memory, out of the sight of the processor's own prefetcher. */
 static void NAME(pack_four)(ELEMENT *out, const ELEMENT *in, int64_t lane_stride, int width,
                             int64_t k) {
     const ELEMENT *r0 = in, *r1 = in + lane_stride, *r2 = r1 + lane_stride, *r3 = r2 + lane_stride;
@@ -149,7 +150,7 @@ static void NAME(pack)(void *panel, const void *matrix, int64_t lane_stride, int
 
 static inline ELEMENT NAME(total)(Vector v) {
     ELEMENT lane[LANES];
-    *(Loose *)lane = v;
+    memcpy(lane, &v, sizeof lane);
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++) lane[i] += lane[i + half];
     return lane[0];
@@ -191,8 +192,8 @@ static void NAME(dot)(int64_t k, int64_t columns, const void *vector, const void
     for (; j < columns; j++) NAME(dot_1)(k, vector, w + j * stride, stride, y + j);
 }
 
-/* Eight rows of the matrix at a time, each read from left to right, y in L1. Every element still sums in order
- * of k. */
+/* Eight rows of the matrix at a time, each read from left to right, y in L1. Every element still
+ * sums in order of k. */
 #define SWEEP_STEP(r) sum += *(const Loose *)(w + r * stride + j) * x[r];
 #define SWEEP_STEP_ONE(r) sum += w[r * stride + j] * x[r];
 #define SWEEP(count)                                                                               \

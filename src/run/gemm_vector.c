@@ -1,6 +1,6 @@
-/* One row times a matrix, or a matrix times one column: bound by reading the matrix, so nothing is packed.
- * Both are y[j] = sum over k of x[k] * w(k, j), where w has a unit stride along k (dot products) or along
- * j (sums of rows). f32 and f64. */
+/* One row times a matrix, or a matrix times one column: bound by reading the matrix, so nothing is
+ * packed. Both are y[j] = sum over k of x[k] * w(k, j), where w has a unit stride along k (dot
+ * products) or along j (sums of rows). f32 and f64. */
 #include "base/parallel.h"
 #include "run/gemm_internal.h"
 

@@ -1,8 +1,9 @@
 /* Kernels -> C files -> shared objects -> functions.
  *
- * Kernels with the same text (the layers of a network) are written once. Big plans become several files of
- * about FILE_WEIGHT expressions, compiled by two compiler processes at a time, so that compile time
- * stays linear in the plan. When one file fails, nothing is used and the reason is kept. */
+ * Kernels with the same text (the layers of a network) are written once. Big plans become several
+ * files of about FILE_WEIGHT expressions, compiled by two compiler processes at a time, so that
+ * compile time stays linear in the plan. When one file fails, nothing is used and the reason is
+ * kept. */
 #include "run/generate.h"
 #include "base/memory.h"
 #include "codegen/c.h"
@@ -31,8 +32,8 @@ static double now_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* same[k]: the first kernel that differs from k in its name alone. Two texts are equal when the hashes of what
- * follows the name are. */
+/* same[k]: the first kernel that differs from k in its name alone. Two texts are equal when the
+ * hashes of what follows the name are. */
 static int *find_same(const Plan *plan) {
     int count = length(plan->kernel);
     int *same = arena_new_array(plan->arena, int, count + 1);

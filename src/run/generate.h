@@ -16,8 +16,8 @@ typedef struct Generated {
     double milliseconds;
 } Generated;
 
-/* Writes, compiles and loads the C of all kernels. Works in the plan's arena, whose escape leaves nothing
- * behind that is not in *out. */
+/* Writes, compiles and loads the C of all kernels. Works in the plan's arena, whose escape leaves
+ * nothing behind that is not in *out. */
 void generate(Plan *plan, Generated *out);
 void generated_release(Generated *generated); /* the code; message stays the caller's */
 

@@ -1,9 +1,9 @@
 /* A kernel made runnable, and its work spread over threads.
  *
- * Not split: one parallel loop over the outer points. Split (few outer points, a long inner range): one parallel
- * loop per pass over (chunk, outer point), after each of which the chunks' accumulators are combined in
- * chunk order by the caller's thread; the number of chunks is the kernel's, so results do not depend
- * on the number of threads.
+ * Not split: one parallel loop over the outer points. Split (few outer points, a long inner range):
+ * one parallel loop per pass over (chunk, outer point), after each of which the chunks'
+ * accumulators are combined in chunk order by the caller's thread; the number of chunks is the
+ * kernel's, so results do not depend on the number of threads.
  *
  *     sum of 2^22 numbers: outer_size 1, split 64: 64 items, 64 slots, then 63 additions */
 #include "base/memory.h"

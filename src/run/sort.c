@@ -1,9 +1,10 @@
-/* argsort and argtopk of rows: values -> indices in order, equal elements in the order in which they stand.
+/* argsort and argtopk of rows: values -> indices in order, equal elements in the order in which
+ * they stand.
  *
- * Every element becomes an unsigned key whose order is the wanted one: integers with the sign bit turned, floats
- * by the usual trick on their bits, -0 as 0, NaN above everything; descending turns all bits around. Then
- * short rows are merge-sorted, long ones radix-sorted by bytes (bytes that all keys share are skipped), and
- * a small top-k keeps a heap of the k best.
+ * Every element becomes an unsigned key whose order is the wanted one: integers with the sign bit
+ * turned, floats by the usual trick on their bits, -0 as 0, NaN above everything; descending turns
+ * all bits around. Then short rows are merge-sorted, long ones radix-sorted by bytes (bytes that
+ * all keys share are skipped), and a small top-k keeps a heap of the k best.
  *
  *     [2, NaN, -1] -> keys in order -1, 2, NaN -> [2, 0, 1] */
 #include "base/parallel.h"
@@ -27,7 +28,8 @@ typedef struct Sort {
     _Atomic bool failed;
 } Sort;
 
-/* Equal keys never meet twice with the same index, so this order is total and every sort by it is stable. */
+/* Equal keys never meet twice with the same index, so this order is total and every sort by it is
+ * stable. */
 static bool before(Item a, Item b) {
     return a.key < b.key || (a.key == b.key && a.index < b.index);
 }
@@ -42,7 +44,8 @@ static uint64_t key_of_float(double value) {
     return bits >> 63 ? ~bits : bits | (uint64_t)1 << 63;
 }
 
-/* Keys of narrow floats keep their upper bits only, so that the radix sort has fewer bytes to do. */
+/* Keys of narrow floats keep their upper bits only, so that the radix sort has fewer bytes to
+ * do. */
 static uint64_t key_of_narrow(float value) {
     uint32_t bits;
     if (value != value) return UINT32_MAX;

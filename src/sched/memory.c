@@ -1,11 +1,13 @@
 /* Lifetimes of the temporaries -> their offsets in the plan's arena block.
  *
- * Needs final steps and outputs. A temporary lives from the first step that touches it to the last one, both
- * included, and to the end of the plan when an output names it; two whose lives meet share no byte.
+ * Needs final steps and outputs. A temporary lives from the first step that touches it to the last
+ * one, both included, and to the end of the plan when an output names it; two whose lives meet
+ * share no byte.
  *
- * One sweep over the steps: the temporaries that begin at a step are placed, largest first, each into the
- * smallest hole that holds it, else at the end of the block; those that end there are given back afterwards, and
- * holes that touch become one. Holes are few, so the time is near-linear in steps.
+ * One sweep over the steps: the temporaries that begin at a step are placed, largest first, each
+ * into the smallest hole that holds it, else at the end of the block; those that end there are
+ * given back afterwards, and holes that touch become one. Holes are few, so the time is near-linear
+ * in steps.
  *
  *     step 0 writes t0[1 KB], step 1 t0 -> t1[1 KB], step 2 t1 -> t2[1 KB]: offsets 0, 1024, 0 */
 #include "sched/memory.h"
@@ -127,7 +129,8 @@ static void give_back(Planner *planner, int64_t offset, int64_t bytes) {
     }
 }
 
-/* The smallest hole that holds bytes, else the end of the block, which a last hole there already begins. */
+/* The smallest hole that holds bytes, else the end of the block, which a last hole there already
+ * begins. */
 static int64_t take(Planner *planner, int64_t bytes) {
     int best = -1, count = length(planner->hole);
     for (int i = 0; i < count; i++) {

@@ -4,7 +4,8 @@
 
 #include "sched/plan.h"
 
-/* Gives every VALUE_TEMPORARY of the plan its offset and sets plan->arena_bytes. Steps and outputs are final. */
+/* Gives every VALUE_TEMPORARY of the plan its offset and sets plan->arena_bytes. Steps and outputs
+ * are final. */
 void plan_memory(Plan *plan);
 
 #endif

@@ -1,4 +1,5 @@
-/* Eager ops: values against a table, numbers, promotion, strides, in-place, errors, the cache of built ops. */
+/* Eager ops: values against a table, numbers, promotion, strides, in-place, errors, the cache of
+ * built ops. */
 #include "test_support.h"
 
 #include "run/eager.h"

@@ -1,4 +1,5 @@
-/* Executables on both engines: outputs, strided and mutated inputs, aliases, checks, matmuls, sorts, splits. */
+/* Executables on both engines: outputs, strided and mutated inputs, aliases, checks, matmuls,
+ * sorts, splits. */
 #include "test_support.h"
 
 #include "base/option.h"

@@ -1,5 +1,6 @@
-/* Matrix products against plain loops. The elements are small integers, so every dtype gives an exact answer and
- * the comparison is for equality; thread counts are compared bit for bit on real numbers. */
+/* Matrix products against plain loops. The elements are small integers, so every dtype gives an
+ * exact answer and the comparison is for equality; thread counts are compared bit for bit on real
+ * numbers. */
 #include "test_support.h"
 
 #include "run/cpu.h"

@@ -1,4 +1,5 @@
-/* The memory plan on hand-made plans: lives never overlap, chains reuse, holes join, big plans stay fast. */
+/* The memory plan on hand-made plans: lives never overlap, chains reuse, holes join, big plans stay
+ * fast. */
 #include "test_support.h"
 
 #include "sched/memory.h"

@@ -1,4 +1,5 @@
-/* argsort and argtopk: order, stability, NaN, -0, every dtype, the three algorithms against a plain sort. */
+/* argsort and argtopk: order, stability, NaN, -0, every dtype, the three algorithms against a plain
+ * sort. */
 #include "test_support.h"
 
 #include "run/gemm.h"
