@@ -5,7 +5,7 @@
 
 #include "run/execute.h"
 
-void eager_cleanup(void); /* for cb_cleanup: frees the cache of built ops; no op may run meanwhile */
+void eager_cleanup(void); /* for cb_cleanup: frees the built ops; no op may run meanwhile */
 
 /* The cache (run/eager_cache.c): keys are words, compared exactly. A found or added entry is held
  * until it is released; an entry that is thrown out while held lives until then. */

@@ -22,7 +22,7 @@ struct Executable {
     int slot_count;
     Stage *stage;        /* vec */
     int64_t block_bytes; /* of one run: the plan's arena, then the stages */
-    bool *in_place;      /* by plan output: a mutation whose value may be computed right in the input */
+    bool *in_place;      /* by plan output: a mutation that may be computed right in its input */
 };
 
 const Stage *stage_of(const Executable *executable, int input); /* NULL: not staged */
