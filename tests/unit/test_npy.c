@@ -16,7 +16,7 @@
 static char folder[64];
 
 static const char *in_folder(const char *name) {
-    static char path[128];
+    static char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
 }
