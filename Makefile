@@ -29,12 +29,20 @@ format:
 	@find src include cli tests examples tools -name '*.[ch]' | xargs python3 tools/wrap_comments.py
 	@find src cli tests examples tools -name '*.c' | xargs clang-format -i
 
+# What Carbide is for, on real input: under a minute after the build. The pictures lie in $(BUILD).
 demo: all
+	@$(BUILD)/hello
+	@echo
 	@$(BUILD)/photo examples/data/astronaut.jpg $(BUILD)
+	@echo
 	@$(BUILD)/carbide bench --demo
 
 bench: all
 	@$(BUILD)/carbide bench
+
+# docs/ops.md, from the op table.
+docs: all
+	@$(BUILD)/carbide ops --markdown >docs/ops.md
 
 fuzz: all
 	@$(BUILD)/fuzz $$(date +%s) 20000 20
@@ -53,4 +61,4 @@ install: all
 clean:
 	@rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: all gen test lint format demo bench fuzz asan tsan install clean
+.PHONY: all gen test lint format demo bench docs fuzz asan tsan install clean
