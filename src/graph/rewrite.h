@@ -19,7 +19,7 @@ Node *fold_node(Graph *graph, Node *node);
 Node *simplify_node(Graph *graph, Node *node);
 
 /* The rules (rules.def). */
-enum { DOMAIN_BOOL = 1, DOMAIN_INT = 2, DOMAIN_FLOAT = 4, DOMAIN_ROUNDS = 8 };
+enum { DOMAIN_BOOL = 1, DOMAIN_INT = 2, DOMAIN_FLOAT = 4, DOMAIN_ROUNDS = 8, DOMAIN_CANCELS = 16 };
 typedef struct Rule {
     const char *text;
     int domain; /* dtypes of x; DOMAIN_ROUNDS: equal up to the last bits */

@@ -146,6 +146,19 @@ MATH float m_exp_f32(float a) {
     return (1.0f + m_exp_tail_f32(r)) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
 }
 
+//@ sigmoid_f32: bits_f32 float_f32 exp_tail_f32
+/* 1 / (1 + exp(-a)). One scale is enough: below 2^-126 the exponential does not count beside 1, and
+ * from 2^128 on it is infinite, where the quotient is 0 or denormal. */
+MATH float m_sigmoid_f32(float a) {
+    float c = -a < -87.0f ? -87.0f : -a;
+    c = c > 89.0f ? 89.0f : c;
+    float t = M_FMA_F32(c, 1.44269502f, 12583039.0f);
+    float n = t - 12583039.0f;
+    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
+    float scale = m_float_f32(m_bits_f32(t) << 23);
+    return 1.0f / (1.0f + (scale + scale * m_exp_tail_f32(r)));
+}
+
 //@ exp2_f32: bits_f32 float_f32 exp_tail_f32
 MATH float m_exp2_f32(float a) {
     float c = a < -151.0f ? -151.0f : a;

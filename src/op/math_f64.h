@@ -140,6 +140,9 @@ MATH double m_exp_sum_f64(double x, double low) {
 //@ exp_f64: exp_sum_f64
 MATH double m_exp_f64(double a) { return m_exp_sum_f64(a, 0.0); }
 
+//@ sigmoid_f64: exp_f64
+MATH double m_sigmoid_f64(double a) { return 1.0 / (1.0 + m_exp_f64(-a)); }
+
 //@ exp2_f64: bits_f64 float_f64 exp_tail_f64
 MATH double m_exp2_f64(double a) {
     double c = a < -1076.0 ? -1076.0 : a;

@@ -96,6 +96,7 @@ static bool equal(Scalar a, Scalar b, cb_dtype dtype, const Rule *rule) {
     static const double epsilon[] = {
         [CB_F16] = 1e-3, [CB_BF16] = 8e-3, [CB_F32] = 1.2e-7, [CB_F64] = 2.3e-16};
     if (!(rule->domain & DOMAIN_ROUNDS)) return false;
+    if (rule->domain & DOMAIN_CANCELS && fabs(a.f - b.f) <= 4 * epsilon[dtype]) return true;
     return fabs(a.f - b.f) <= 8 * epsilon[dtype] * fmax(fabs(a.f), fabs(b.f)) ||
            fmax(fabs(a.f), fabs(b.f)) < (dtype == CB_F16 ? 1e-6 : 1e-37);
 }
@@ -178,7 +179,7 @@ static void expect_fires(const Rule *rule, cb_dtype dtype) {
             Meta meta = {
                 (int8_t)(letters[v] == 'c' ? CB_BOOL : dtype), (uint8_t)(2 - v % 2), false, {3, 3}};
             bool constant = letters[v] == 'k' || letters[v] == 'l';
-            values.value[v] = constant ? value_at(graph[s], dtype, letters[v] == 'k' ? 5 : 3)
+            values.value[v] = constant ? value_at(graph[s], dtype, letters[v] == 'k' ? 5 : 7)
                                        : graph_input(graph[s], &meta);
         }
         Node *left = side(&values, sides.left);
@@ -210,7 +211,7 @@ static void test_refused(void **state) {
     (void)state;
     static const char *const kept[] = {
         "x + 0.0",     "x - x",      "x * 0",         "0 / x",
-        "exp(log(x))", "x / x",      "(x * 3) * 0.5", "logical_not(x < x * 2)",
+        "exp(log(x))", "x / x",      "(x * 3) * 0.3", "logical_not(x < x * 2)",
         "x == x",      "x / 3",      "abs(relu(x))",  "maximum(x, 0)",
         "-(x - y)",    "(x + y) - y"};
     Arena *arena = arena_new();
