@@ -88,8 +88,8 @@ static Entry *prepare(const Call *call, Recording *recording) {
     entry->input_count = call->input_count;
     entry->guard = arena_new_array(trace->arena, Guard, call->input_count + 1);
     for (int i = 0; i < call->input_count; i++) guard_make(&entry->guard[i], call->input[i]);
-    for (int v = call->input_count; v < length(trace->value); v++)
-        if (trace->value[v].kind == VALUE_IS_CAPTURED) push(trace->arena, entry->captured, v);
+    for (int k = 0; k < length(recording->captured); k++)
+        push(trace->arena, entry->captured, recording->captured[k]);
     entry->captured_count = length(entry->captured);
     choose_results(entry, recording);
     choose_mutations(entry, recording);
@@ -169,8 +169,17 @@ static void append(Function *function, Entry *entry) {
     atomic_fetch_add(&function->entry_count, 1);
 }
 
+/* The notice that the process runs without a C compiler is given once. */
+static void notice_no_compiler(void) {
+    static atomic_flag given = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&given)) return;
+    const ReasonInfo *info = reason_info(REASON_no_compiler);
+    fprintf(stderr, "carbide: %s (%s)\n", info->text, info->hint);
+}
+
 static void note_engine(Function *function, const Entry *entry) {
     ExecutableInfo info = executable_info(entry->executable);
+    if (info.reason == REASON_no_compiler) notice_no_compiler();
     if (info.from_disk)
         atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));
     if (info.reason == REASON_NONE) return;
@@ -194,6 +203,7 @@ Entry *entry_make(Call *call) {
     }
     recording->trace = NULL; /* the entry owns it now */
     note_engine(function, entry);
+    if (strchr(option_text(OPTION_dump), 'c')) entry_dump(entry);
     return entry;
 }
 
@@ -247,7 +257,15 @@ static bool run(const Entry *entry, Tensor *const *value, Tensor **input, Tensor
     return false;
 }
 
+static void dump_run(const Entry *entry) {
+    const Plan *plan = executable_plan(entry->executable);
+    fprintf(stderr, "run: entry %d, %d steps, %lld bytes moved, %lld bytes of temporaries\n",
+            entry->number, length(plan->step), (long long)plan->bytes,
+            (long long)plan->arena_bytes);
+}
+
 bool entry_run(const Entry *entry, Tensor *const *value, Tensor **graph_output) {
+    if (strchr(option_text(OPTION_dump), 'r')) dump_run(entry);
     int inputs = entry->input_count + entry->captured_count;
     Tensor *local[LOCAL_TENSORS], **input = local;
     if (inputs > LOCAL_TENSORS) input = memory_alloc(sizeof *input * (size_t)inputs);
@@ -316,11 +334,16 @@ static int make_results(const Entry *entry, Tensor *const *value, Tensor *const 
     return count;
 }
 
+/* An error recorded before this one keeps its status: any negative number will do then. */
+static int failure_status(void) {
+    return cb_error_status() != CB_OK ? (int)cb_error_status() : CB_ERR_COMPILE;
+}
+
 static int call_values(const Entry *entry, Tensor **value, Tensor **output) {
     Tensor *graph_output[CB_MAX_ARGS];
     for (int k = 0; k < entry->captured_count; k++) value[entry->captured[k]] = entry->held[k];
     if (!entry_writes_apart(entry, value)) return ENTRY_OVERLAPS;
-    if (!entry_run(entry, value, graph_output)) return CB_ERR_MEMORY;
+    if (!entry_run(entry, value, graph_output)) return failure_status();
     int made = make_results(entry, value, graph_output, output);
     for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);
     return made;

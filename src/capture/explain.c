@@ -113,15 +113,32 @@ static void print_plan(const Entry *entry, Buffer *out) {
     put_indented(out, info.source);
 }
 
-static void print_entry(const Entry *entry, Buffer *out) {
-    putf(out, "\nentry %d (traced in %.2f ms, compiled in %.2f ms)\n", entry->number,
-         entry->trace_ms, entry->compile_ms);
+static void print_capture(const Entry *entry, Buffer *out) {
     print_guards(entry, out);
     Buffer text = buffer_new(out->arena);
     trace_print(entry->trace, &text);
     put(out, "  captured:\n");
     put_indented(out, buffer_text(&text));
-    text = buffer_new(out->arena);
+}
+
+static void dump(const Entry *entry, Arena *arena) {
+    if (arena_guard(arena)) return;
+    Buffer out = buffer_new(arena);
+    print_capture(entry, &out);
+    fprintf(stderr, "---- capture: entry %d\n%s\n", entry->number, buffer_text(&out));
+}
+
+void entry_dump(const Entry *entry) {
+    Arena *arena = arena_new();
+    if (arena) dump(entry, arena);
+    arena_free(arena);
+}
+
+static void print_entry(const Entry *entry, Buffer *out) {
+    putf(out, "\nentry %d (traced in %.2f ms, compiled in %.2f ms)\n", entry->number,
+         entry->trace_ms, entry->compile_ms);
+    print_capture(entry, out);
+    Buffer text = buffer_new(out->arena);
     graph_print((Graph *)entry->graph, &text);
     put(out, "  graph:\n");
     put_indented(out, buffer_text(&text));

@@ -45,6 +45,8 @@ void function_note(Function *function, Reason reason, Site site, const char *for
     if (note) note->count++;
     bool first = note && note->count == 1;
     pthread_mutex_unlock(&function->lock);
+    if (first && reason == REASON_recompile_limit)
+        fprintf(stderr, "carbide: %s\n", reason_info(reason)->text);
     if (first && strchr(option_text(OPTION_dump), 'c'))
         fprintf(stderr, "capture: %s%s%s\n", reason_info(reason)->text, *detail ? ": " : "",
                 detail);
@@ -52,17 +54,18 @@ void function_note(Function *function, Reason reason, Site site, const char *for
 
 /* ---- breaks -------------------------------------------------------------------------------- */
 
-/* Results that live take the storages of the tensors that eager computed for them. */
-static void adopt(Call *call, Tensor **real, int count, bool done) {
+/* Results that live take the storages of the tensors that eager computed for them; without those (real
+ * NULL, or some of them) they are left without a value. */
+static void adopt(Call *call, Tensor **real, int count) {
     for (int v = call->input_count; v < count; v++) {
         if (call->trace->value[v].kind != VALUE_IS_RESULT) continue;
-        Tensor *shell = call->value[v], *made = real[v];
+        Tensor *shell = call->value[v], *made = real ? real[v] : NULL;
         call->value[v] = NULL;
         if (shell) {
             shell->trace = 0;
             shell->value = NULL;
         }
-        if (shell && made && done) {
+        if (shell && made) {
             shell->storage = storage_retain(made->storage);
             shell->offset = made->offset;
             memcpy(shell->stride, made->stride, sizeof(int64_t) * made->rank);
@@ -74,14 +77,11 @@ static void adopt(Call *call, Tensor **real, int count, bool done) {
 static void run_trace(Call *call) {
     int count = trace_values_after(call->trace, call->at);
     Tensor **real = memory_zalloc(sizeof *real * (size_t)(count + 1));
-    if (!real) {
-        fail_memory(sizeof *real * (size_t)(count + 1));
-        return;
-    }
-    for (int v = 0; v < count; v++)
+    if (!real) fail_memory(sizeof *real * (size_t)(count + 1));
+    for (int v = 0; real && v < count; v++)
         if (call->trace->value[v].kind != VALUE_IS_RESULT) real[v] = call->value[v];
-    bool done = trace_run(call->trace, call->at, real);
-    adopt(call, real, count, done);
+    call->lost = !real || !trace_run(call->trace, call->at, real);
+    adopt(call, real, count);
     memory_free(real);
 }
 
@@ -242,6 +242,7 @@ static int call_traced_function(Function *function, Tensor *const *input, int in
         done = settle_failure(&call, before) &&
                (call.mode == CALL_IS_EAGER || complete(&call, output, count));
     tracer_set(NULL);
+    done = done && !call.lost;
     if (call.mode == CALL_IS_EAGER)
         atomic_fetch_add_explicit(&function->eager_calls, 1, memory_order_relaxed);
     call_finish(&call);

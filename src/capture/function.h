@@ -92,6 +92,8 @@ void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph
 enum { ENTRY_OVERLAPS = -1000 };
 int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
 
+void entry_dump(const Entry *entry); /* guards and captured ops, to stderr */
+
 /* ---- functions ----------------------------------------------------------------------------- */
 
 typedef enum Callee { CALL_1, CALL_2, CALL_3, CALL_4, CALL_N, CALL_MODULE, CALL_GRAPH } Callee;
@@ -155,6 +157,7 @@ struct Call {
     int at;             /* ops done */
     Recording *recording;
     bool failed;    /* an op failed: the trace is not all that happened */
+    bool lost;      /* after a break, what had been traced could not be computed */
     Tensor **value; /* by value number: input, bound captured tensor (kept), or live shell */
     int value_capacity, bound; /* bound: numbers above hold nothing */
     int alive;                 /* shells of this call that live */

@@ -34,7 +34,9 @@ int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     memcpy(value.stride, x->stride, sizeof(int64_t) * x->rank);
     FunctionalValue functional = {.parent = NO_VALUE, .input = length(recording->graph->input)};
     functional.node = graph_input(recording->graph, &value.meta);
-    return add_value(recording, value, functional);
+    int number = add_value(recording, value, functional);
+    if (kind == VALUE_IS_CAPTURED) push(recording->graph->arena, recording->captured, number);
+    return number;
 }
 
 /* A result with a storage of its own. */

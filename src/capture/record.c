@@ -47,10 +47,8 @@ static int real_value(Call *call, Tensor *x) {
     Recording *recording = call->recording;
     for (int i = 0; i < call->input_count; i++)
         if (same_tensor(call->input[i], x)) return i;
-    for (int v = call->input_count; v < length(recording->trace->value); v++)
-        if (recording->trace->value[v].kind == VALUE_IS_CAPTURED && call->value[v] &&
-            same_tensor(call->value[v], x))
-            return v;
+    for (int k = 0; k < length(recording->captured); k++)
+        if (same_tensor(call->value[recording->captured[k]], x)) return recording->captured[k];
     int v = length(recording->trace->value);
     if (!call_bind(call, v, x)) return OUT_OF_MEMORY;
     return functional_add(recording, VALUE_IS_CAPTURED, x);

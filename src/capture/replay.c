@@ -210,7 +210,7 @@ bool call_start(Call *call, Function *function, Tensor *const *input, int input_
     call->trace = entry ? entry->trace : NULL;
     call->at = 0;
     call->recording = NULL;
-    call->failed = false;
+    call->failed = call->lost = false;
     call->value = call->local;
     call->value_capacity = LOCAL_VALUES;
     call->bound = 0;
