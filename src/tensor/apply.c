@@ -123,7 +123,8 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
         fail(CB_ERR_ARGUMENT, "assign: %s is NULL", target ? "the value" : "the target");
         return NULL;
     }
-    if (!check_target(target) || (tensor && !check_broadcast(target, x))) return NULL;
+    bool known = target->dtype >= 0 && (!tensor || x->dtype >= 0);
+    if (!check_target(target) || (tensor && known && !check_broadcast(target, x))) return NULL;
     Tracer *tracer = tracer_current();
     if (tracer) return tracer->assign(tracer, target, value);
     if (!target->storage || (tensor && !x->storage)) {

@@ -17,6 +17,13 @@ static int position(const char *op, int rank, int dim) {
     return -1;
 }
 
+/* The same for *dim; where the rank is unknown (tensor_known) it stays as given. */
+static bool place(const char *op, const Tensor *x, int rank, int *dim) {
+    if (x->dtype < 0) return true;
+    *dim = position(op, rank, *dim);
+    return *dim >= 0;
+}
+
 static Tensor *slice(Tensor *x, int dim, int64_t start, int64_t end) {
     Attrs attrs = attrs_default(OP_slice);
     attrs.word[ATTR_slice_dim] = dim;
@@ -63,6 +70,7 @@ static int pieces(const char *op, Tensor *x, int64_t size, int64_t count, int di
 
 int cb_split(cb_tensor *x, int64_t size, int dim, cb_tensor **out, int capacity) {
     if (!x) return fail(CB_ERR_ARGUMENT, "split: input 0 (x) is NULL");
+    if (!tensor_known(x, "split")) return cb_error_status();
     int d = position("split", x->rank, dim);
     if (d < 0) return cb_error_status();
     int64_t total = x->size[d];
@@ -75,6 +83,7 @@ int cb_split(cb_tensor *x, int64_t size, int dim, cb_tensor **out, int capacity)
 
 int cb_chunk(cb_tensor *x, int64_t chunks, int dim, cb_tensor **out, int capacity) {
     if (!x) return fail(CB_ERR_ARGUMENT, "chunk: input 0 (x) is NULL");
+    if (!tensor_known(x, "chunk")) return cb_error_status();
     int d = position("chunk", x->rank, dim);
     if (d < 0) return cb_error_status();
     if (chunks <= 0) return fail(CB_ERR_ARGUMENT, "chunk: %lld chunks", (long long)chunks);
@@ -200,14 +209,15 @@ cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim) {
     for (int i = 0; i < count; i++)
         if (x[i]->rank != 1 || x[i]->size[0] != 0) used[kept++] = x[i];
     if (!kept) used[kept++] = x[0];
-    int d = position("cat", used[0]->rank, dim);
-    Tensor *y = d < 0 ? NULL : join(used, kept, d);
+    bool placed = place("cat", used[0], used[0]->rank, &dim);
+    Tensor *y = placed ? join(used, kept, dim) : NULL;
     memory_free(used);
     return y;
 }
 
 static bool same_sizes(Tensor *const *x, int count) {
     for (int i = 1; i < count; i++) {
+        if (x[i]->dtype < 0 || x[0]->dtype < 0) continue;
         if (x[i]->rank == x[0]->rank &&
             !memcmp(x[i]->size, x[0]->size, sizeof(int64_t) * x[0]->rank))
             continue;
@@ -224,18 +234,18 @@ static bool same_sizes(Tensor *const *x, int count) {
 
 cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim) {
     if (!check_list("stack", x, count) || !same_sizes(x, count)) return NULL;
-    int d = position("stack", x[0]->rank + 1, dim);
-    Tensor **row = d < 0 ? NULL : alloc_list(count);
+    bool placed = place("stack", x[0], x[0]->rank + 1, &dim);
+    Tensor **row = placed ? alloc_list(count) : NULL;
     if (!row) return NULL;
     Attrs attrs = attrs_default(OP_unsqueeze);
-    attrs.word[ATTR_unsqueeze_dim] = d;
+    attrs.word[ATTR_unsqueeze_dim] = dim;
     int made = 0;
     for (; made < count; made++) {
         cb_operand input = cb_operand_tensor(x[made]);
         row[made] = apply(OP_unsqueeze, &input, 1, &attrs);
         if (!row[made]) break;
     }
-    Tensor *y = made == count ? join(row, count, d) : NULL;
+    Tensor *y = made == count ? join(row, count, dim) : NULL;
     for (int i = 0; i < made; i++) tensor_destroy(row[i]);
     memory_free(row);
     return y;

@@ -152,9 +152,16 @@ cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes) {
     return x;
 }
 
+bool tensor_known(const Tensor *x, const char *what) {
+    if (x->dtype >= 0) return true;
+    fail(CB_ERR_GRAPH,
+         "%s: dtype and size are not known in a symbolic trace without example inputs", what);
+    return false;
+}
+
 static bool present(const Tensor *x, const char *what) {
     if (!x) fail(CB_ERR_ARGUMENT, "%s: x is NULL", what);
-    return x;
+    return x && tensor_known(x, what);
 }
 
 /* The dimension counted from the front, or -1 with an error. */

@@ -27,7 +27,7 @@ struct cb_tensor {
     Storage *storage; /* NULL: traced, has no value yet */
     int64_t offset;   /* elements */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK]; /* stride 0 where expanded */
-    int8_t dtype;
+    int8_t dtype;      /* CB_SAME: a stand-in of a symbolic trace, dtype and shape unknown */
     uint8_t rank;
     bool kept;         /* out of every scope */
     void *value;       /* traced: what the tracer knows it by */
@@ -41,6 +41,8 @@ Tensor *tensor_shell(const Meta *meta);  /* without storage: for tracers */
 /* offset: of the first element, in elements from the start of the storage */
 Tensor *tensor_view_of(Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset);
 Meta tensor_meta(const Tensor *x);
+/* False with an error when dtype and shape are unknown; what is the call that asks for them. */
+bool tensor_known(const Tensor *x, const char *what);
 bool tensor_contiguous(const Tensor *x);
 void *tensor_data(const Tensor *x);      /* no value request: NULL for a traced tensor */
 size_t tensor_span_bytes(const Tensor *x);
