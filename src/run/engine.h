@@ -37,6 +37,7 @@ typedef struct CodeResult {
     Code *code;       /* NULL: reason and message say why */
     Reason reason;
     char *message;    /* the compiler's own words, heap text, or NULL */
+    Reason cache;     /* why the disk cache was not used, or replaced an entry; REASON_NONE: all well */
     bool from_disk;
     double milliseconds;
 } CodeResult;
@@ -44,6 +45,9 @@ typedef struct CodeResult {
 CodeResult code_load(const char *source, size_t length);
 KernelFunction *code_function(const Code *code, const char *name);
 void code_release(Code *code);
+/* All that the object of a source depends on, as lines (run/cache.h); false: there is no compiler. */
+bool code_describe(const char *source, size_t length, char *description, size_t bytes);
+void code_cleanup(void); /* forgets what is known of the compiler; loaded code stays with its owners */
 
 /* ---- what the executor calls (run/launch.c) ---- */
 typedef struct Launch {

@@ -1,0 +1,335 @@
+/* Disk cache of compiled kernels (cache.h): finding, checking, publishing, trimming. */
+#include "run/cache.h"
+
+#include "base/map.h"
+#include "base/memory.h"
+#include "base/option.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char magic[8] = "CARBIDE1";
+
+typedef struct Footer {
+    char magic[8];
+    uint64_t object_bytes, text_bytes, hash;
+} Footer;
+
+enum { ENTRY_LIMIT = 256 << 20, STALE_SECONDS = 3600 };
+
+/* ---- the directory ------------------------------------------------------------------------------ */
+
+static bool choose_directory(char directory[CACHE_PATH]) {
+    const char *set = option_text(OPTION_cache_dir), *xdg = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    int bytes = -1;
+    if (set[0])
+        bytes = snprintf(directory, CACHE_PATH, "%s", set);
+    else if (xdg && xdg[0] == '/')
+        bytes = snprintf(directory, CACHE_PATH, "%s/carbide", xdg);
+    else if (home && home[0] == '/')
+        bytes = snprintf(directory, CACHE_PATH, "%s/.cache/carbide", home);
+    return bytes > 0 && bytes < CACHE_PATH - 64; /* room for names in it */
+}
+
+static void make_directories(const char *directory) {
+    char path[CACHE_PATH];
+    snprintf(path, sizeof path, "%s", directory);
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = '\0';
+        mkdir(path, 0700); /* fails when it is there, which stat will find */
+    }
+    mkdir(path, 0700);
+}
+
+Reason cache_directory(char directory[CACHE_PATH]) {
+    struct stat info;
+    if (!choose_directory(directory)) return REASON_cache_unusable;
+    if (stat(directory, &info)) {
+        make_directories(directory);
+        if (stat(directory, &info)) return REASON_cache_unusable;
+    }
+    if (!S_ISDIR(info.st_mode)) return REASON_cache_unusable;
+    bool ours = info.st_uid == geteuid() && !(info.st_mode & (S_IWGRP | S_IWOTH));
+    if (!ours) return REASON_cache_unsafe;
+    return access(directory, W_OK | X_OK) ? REASON_cache_unusable : REASON_NONE;
+}
+
+void cache_key(const char *description, char key[CACHE_KEY]) {
+    size_t bytes = strlen(description);
+    snprintf(key, CACHE_KEY, "%016llx%016llx",
+             (unsigned long long)hash_bytes(description, bytes, 0x6361726269646530),
+             (unsigned long long)hash_bytes(description, bytes, 0x6361726269646531));
+}
+
+void cache_path(const char *directory, const char *key, char path[CACHE_PATH]) {
+    int length = (int)strnlen(directory, CACHE_PATH - 64);
+    snprintf(path, CACHE_PATH, "%.*s/%.32s.so", length, directory, key);
+}
+
+/* ---- entries ---------------------------------------------------------------------------------------- */
+
+/* The whole of a regular file that is ours alone; NULL: no such thing. */
+static char *read_file(int file, size_t *bytes) {
+    struct stat info;
+    if (fstat(file, &info) || !S_ISREG(info.st_mode)) return NULL;
+    if (info.st_uid != geteuid() || info.st_mode & (S_IWGRP | S_IWOTH)) return NULL;
+    if (info.st_size < (off_t)sizeof(Footer) || info.st_size > ENTRY_LIMIT) return NULL;
+    *bytes = (size_t)info.st_size;
+    char *content = memory_alloc(*bytes);
+    for (size_t at = 0; content && at < *bytes;) {
+        ssize_t got = read(file, content + at, *bytes - at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            memory_free(content);
+            return NULL;
+        }
+        at += (size_t)got;
+    }
+    return content;
+}
+
+/* The description inside of a sound entry; *text_bytes is its length. NULL: damaged. */
+static const char *check_entry(const char *content, size_t bytes, size_t *text_bytes) {
+    Footer footer;
+    size_t body = bytes - sizeof footer;
+    memcpy(&footer, content + body, sizeof footer);
+    if (memcmp(footer.magic, magic, sizeof magic)) return NULL;
+    if (footer.object_bytes > body || footer.text_bytes != body - footer.object_bytes) return NULL;
+    if (footer.hash != hash_bytes(content, body, 0)) return NULL;
+    *text_bytes = (size_t)footer.text_bytes;
+    return content + footer.object_bytes;
+}
+
+/* Opens an entry and calls for its description; the caller frees *content. */
+static CacheLookup open_entry(const char *directory, const char *key, bool use, char **content,
+                              const char **text, size_t *text_bytes) {
+    char path[CACHE_PATH];
+    size_t bytes = 0;
+    cache_path(directory, key, path);
+    int file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    *content = NULL;
+    if (file < 0) return errno == ENOENT ? CACHE_MISS : CACHE_DAMAGED;
+    *content = read_file(file, &bytes);
+    *text = *content ? check_entry(*content, bytes, text_bytes) : NULL;
+    if (*text && use) (void)futimens(file, NULL); /* its modification time is its last use */
+    close(file);
+    return *text ? CACHE_HIT : CACHE_DAMAGED;
+}
+
+CacheLookup cache_find(const char *directory, const char *key, const char *description) {
+    char *content;
+    const char *text;
+    size_t bytes = 0;
+    CacheLookup found = open_entry(directory, key, true, &content, &text, &bytes);
+    if (found == CACHE_HIT && (bytes != strlen(description) || memcmp(text, description, bytes)))
+        found = CACHE_DAMAGED;
+    memory_free(content);
+    return found;
+}
+
+static bool write_all(int file, const void *data, size_t bytes) {
+    for (size_t at = 0; at < bytes;) {
+        ssize_t put = write(file, (const char *)data + at, bytes - at);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return false;
+        at += (size_t)put;
+    }
+    return true;
+}
+
+/* Appends description and footer to the object. */
+static bool seal(int file, const char *description) {
+    size_t object_bytes = 0, text_bytes = strlen(description);
+    if (fchmod(file, 0600)) return false;
+    char *object = read_file(file, &object_bytes);
+    if (!object) return false;
+    char *body = memory_resize(object, object_bytes + text_bytes);
+    if (!body) {
+        memory_free(object);
+        return false;
+    }
+    memcpy(body + object_bytes, description, text_bytes);
+    Footer footer = {.object_bytes = object_bytes, .text_bytes = text_bytes};
+    memcpy(footer.magic, magic, sizeof magic);
+    footer.hash = hash_bytes(body, object_bytes + text_bytes, 0);
+    memory_free(body);
+    bool ok = write_all(file, description, text_bytes) && write_all(file, &footer, sizeof footer);
+    return ok;
+}
+
+bool cache_put(const char *directory, const char *key, const char *description, const char *path) {
+    char entry[CACHE_PATH];
+    cache_path(directory, key, entry);
+    int file = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0) return false;
+    bool ok = seal(file, description);
+    if (close(file)) ok = false;
+    return ok && rename(path, entry) == 0;
+}
+
+/* ---- walking the directory ---------------------------------------------------------------------------- */
+
+static bool is_key(const char *name) {
+    return strspn(name, "0123456789abcdef") == CACHE_KEY - 1 &&
+           !strcmp(name + CACHE_KEY - 1, ".so");
+}
+
+int cache_visit(const char *directory, CacheVisit *visit, void *user) {
+    DIR *listing = opendir(directory);
+    int count = 0;
+    if (!listing) return -1;
+    for (struct dirent *item; (item = readdir(listing));) {
+        struct stat info;
+        if (!is_key(item->d_name)) continue;
+        if (fstatat(dirfd(listing), item->d_name, &info, AT_SYMLINK_NOFOLLOW)) continue;
+        CacheEntry entry = {.bytes = info.st_size, .used = info.st_mtime};
+        memcpy(entry.key, item->d_name, CACHE_KEY - 1);
+        visit(user, &entry);
+        count++;
+    }
+    closedir(listing);
+    return count;
+}
+
+static void remove_stale(const char *directory) {
+    DIR *listing = opendir(directory);
+    if (!listing) return;
+    for (struct dirent *item; (item = readdir(listing));) {
+        struct stat info;
+        if (strncmp(item->d_name, "work-", 5)) continue;
+        if (fstatat(dirfd(listing), item->d_name, &info, AT_SYMLINK_NOFOLLOW)) continue;
+        if (time(NULL) - info.st_mtime > STALE_SECONDS) unlinkat(dirfd(listing), item->d_name, 0);
+    }
+    closedir(listing);
+}
+
+typedef struct Listing {
+    CacheEntry *entry;
+    int count, capacity;
+    int64_t bytes;
+} Listing;
+
+static void add_entry(void *user, const CacheEntry *entry) {
+    Listing *list = user;
+    if (list->count == list->capacity) {
+        int capacity = list->capacity ? 2 * list->capacity : 64;
+        CacheEntry *larger = memory_resize(list->entry, sizeof *entry * (size_t)capacity);
+        if (!larger) return; /* the next trim sees it */
+        list->entry = larger;
+        list->capacity = capacity;
+    }
+    list->entry[list->count++] = *entry;
+    list->bytes += entry->bytes;
+}
+
+static int older_first(const void *a, const void *b) {
+    const CacheEntry *x = a, *y = b;
+    if (x->used != y->used) return x->used < y->used ? -1 : 1;
+    return strcmp(x->key, y->key);
+}
+
+static bool remove_entry(const char *directory, const char *key) {
+    char path[CACHE_PATH];
+    cache_path(directory, key, path);
+    return unlink(path) == 0;
+}
+
+void cache_trim(const char *directory) {
+    Listing list = {0};
+    int64_t limit = option_int(OPTION_cache_limit_mb) << 20;
+    remove_stale(directory);
+    cache_visit(directory, add_entry, &list);
+    if (list.bytes > limit) {
+        qsort(list.entry, (size_t)list.count, sizeof *list.entry, older_first);
+        for (int i = 0; i < list.count && list.bytes > limit - limit / 8; i++) {
+            remove_entry(directory, list.entry[i].key);
+            list.bytes -= list.entry[i].bytes;
+        }
+    }
+    memory_free(list.entry);
+}
+
+int cache_clear(const char *directory) {
+    Listing list = {0};
+    int removed = 0;
+    cache_visit(directory, add_entry, &list);
+    for (int i = 0; i < list.count; i++) removed += remove_entry(directory, list.entry[i].key);
+    memory_free(list.entry);
+    return removed;
+}
+
+/* ---- explaining ----------------------------------------------------------------------------------------- */
+
+bool cache_describe(const char *directory, const char *key, char description[CACHE_TEXT]) {
+    char *content;
+    const char *text;
+    size_t bytes = 0;
+    bool found = open_entry(directory, key, false, &content, &text, &bytes) == CACHE_HIT;
+    found = found && bytes < CACHE_TEXT;
+    if (found) {
+        memcpy(description, text, bytes);
+        description[bytes] = '\0';
+    }
+    memory_free(content);
+    return found;
+}
+
+static size_t line_bytes(const char *text) { return strcspn(text, "\n"); }
+static const char *next_line(const char *text) {
+    text += line_bytes(text);
+    return *text ? text + 1 : text;
+}
+
+static bool same_line(const char *a, const char *b) {
+    return line_bytes(a) == line_bytes(b) && !memcmp(a, b, line_bytes(a));
+}
+
+/* Equal lines of two descriptions; an equal source, the second line, outweighs all others. */
+static int likeness(const char *a, const char *b) {
+    int like = 0;
+    for (int line = 0; *a && *b; a = next_line(a), b = next_line(b), line++)
+        if (same_line(a, b)) like += line == 1 ? 100 : 1;
+    return like;
+}
+
+static void put_differences(const char *want, const char *have, Buffer *out) {
+    for (; *want && *have; want = next_line(want), have = next_line(have))
+        if (!same_line(want, have))
+            putf(out, "  wanted  %.*s\n  has     %.*s\n", (int)line_bytes(want), want,
+                 (int)line_bytes(have), have);
+}
+
+void cache_why(const char *directory, const char *description, Buffer *out) {
+    char key[CACHE_KEY], text[CACHE_TEXT], best_text[CACHE_TEXT] = "";
+    Listing list = {0};
+    int best = -1, best_like = 0;
+    cache_key(description, key);
+    if (cache_describe(directory, key, text)) {
+        putf(out, "%s is there\n", key);
+        return;
+    }
+    cache_visit(directory, add_entry, &list);
+    for (int i = 0; i < list.count; i++) {
+        if (!cache_describe(directory, list.entry[i].key, text)) continue;
+        int like = likeness(description, text);
+        if (like <= best_like) continue;
+        best = i;
+        best_like = like;
+        memcpy(best_text, text, sizeof text);
+    }
+    if (best < 0)
+        put(out, "the cache holds no entry like it\n");
+    else {
+        putf(out, "%s is not there; the nearest entry is %s:\n", key, list.entry[best].key);
+        put_differences(description, best_text, out);
+    }
+    memory_free(list.entry);
+}

@@ -1,0 +1,329 @@
+/* Running the C compiler (compiler.h).
+ *
+ * No shell: posix_spawn of the program itself, in a process group of its own, with the source on its standard input and
+ * a pipe for what it prints. When the time limit passes, or the compiler exits and leaves children behind, the
+ * whole group is killed; the group leader is reaped last, so its number cannot have been reused.
+ *
+ * -ffp-contract=fast: a * b + c may round once instead of twice, which only brings results nearer to the exact ones;
+ * -fwrapv: integers wrap; no -ffast-math: NaN, infinities and signed zeros behave. */
+#define _GNU_SOURCE /* memfd_create, pipe2 */
+#include "run/compiler.h"
+
+#include "base/memory.h"
+#include "base/option.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#else
+#include <sys/auxv.h>
+#endif
+
+enum { MESSAGE_BYTES = 8192, REMEMBER_MS = 1000, POLL_MS = 20 };
+
+extern char **environ;
+
+/* ---- flags and CPU ------------------------------------------------------------------------------ */
+
+#ifdef __x86_64__
+#define NATIVE "-march=native", "-mprefer-vector-width=512"
+#else
+#define NATIVE "-mcpu=native"
+#endif
+
+static const char *const flags[] = {
+    "-std=gnu11",
+    "-O2",
+    "-w",
+    NATIVE,
+    "-fopenmp-simd",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-ffp-contract=fast",
+    "-fno-stack-protector",
+    "-fPIC",
+    "-shared",
+    "-nostdlib",
+};
+enum { FLAG_COUNT = sizeof flags / sizeof flags[0] };
+
+static struct {
+    pthread_once_t once;
+    char flags[512], cpu[256];
+} text = {.once = PTHREAD_ONCE_INIT};
+
+static void describe_cpu(char *out, size_t bytes) {
+#ifdef __x86_64__
+    static const unsigned leaf[][2] = {{1, 0}, {7, 0}, {7, 1}, {0x80000001, 0}};
+    size_t used = (size_t)snprintf(out, bytes, "x86");
+    for (int i = 0; i < 4; i++) {
+        unsigned a = 0, b = 0, c = 0, d = 0;
+        __get_cpuid_count(leaf[i][0], leaf[i][1], &a, &b, &c, &d);
+        if (leaf[i][0] == 1) b = 0;            /* the core that runs */
+        if (leaf[i][0] == 1) c &= ~(1u << 27); /* the system's choice, not the processor's */
+        used += (size_t)snprintf(out + used, bytes - used, " %x.%x.%x.%x", a, b, c, d);
+    }
+#else
+    snprintf(out, bytes, "hwcap %lx %lx", getauxval(AT_HWCAP), getauxval(AT_HWCAP2));
+#endif
+}
+
+static void write_texts(void) {
+    size_t used = 0;
+    for (int i = 0; i < FLAG_COUNT; i++)
+        used += (size_t)snprintf(text.flags + used, sizeof text.flags - used, i ? " %s" : "%s",
+                                 flags[i]);
+    describe_cpu(text.cpu, sizeof text.cpu);
+}
+
+const char *compiler_flags(void) {
+    pthread_once(&text.once, write_texts);
+    return text.flags;
+}
+
+const char *compiler_cpu(void) {
+    pthread_once(&text.once, write_texts);
+    return text.cpu;
+}
+
+/* ---- finding ------------------------------------------------------------------------------------- */
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static struct {
+    pthread_mutex_t mutex;
+    bool known, found;
+    int64_t until;
+    char name[COMPILER_PATH], search[COMPILER_PATH]; /* option cc and PATH that it was found by */
+    Compiler compiler;
+} memory = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static bool resolve(const char *path, Compiler *out) {
+    struct stat info;
+    char resolved[PATH_MAX];
+    if (access(path, X_OK) || stat(path, &info) || !S_ISREG(info.st_mode)) return false;
+    if (!realpath(path, resolved)) return false;
+    snprintf(out->path, sizeof out->path, "%s", path); /* ccache goes by the name it is called by */
+    snprintf(out->real, sizeof out->real, "%s", resolved);
+    out->bytes = info.st_size;
+    out->changed = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    return true;
+}
+
+static bool search(const char *name, const char *path, Compiler *out) {
+    char candidate[COMPILER_PATH];
+    if (strchr(name, '/')) return resolve(name, out);
+    if (!name[0]) return false;
+    for (const char *at = path; *at;) {
+        int bytes = (int)strcspn(at, ":");
+        int written = snprintf(candidate, sizeof candidate, "%.*s/%s", bytes, at, name);
+        if (bytes && written < (int)sizeof candidate && resolve(candidate, out)) return true;
+        at += bytes + (at[bytes] == ':');
+    }
+    return false;
+}
+
+bool compiler_find(Compiler *compiler) {
+    const char *name = option_text(OPTION_cc), *path = getenv("PATH");
+    if (!path) path = "/usr/local/bin:/usr/bin:/bin";
+    pthread_mutex_lock(&memory.mutex);
+    bool same = memory.known && now_ms() < memory.until && !strcmp(name, memory.name) &&
+                !strncmp(path, memory.search, sizeof memory.search - 1);
+    if (!same) {
+        memory.found = search(name, path, &memory.compiler);
+        snprintf(memory.name, sizeof memory.name, "%s", name);
+        snprintf(memory.search, sizeof memory.search, "%s", path);
+        memory.until = now_ms() + REMEMBER_MS;
+        memory.known = true;
+    }
+    bool found = memory.found;
+    if (found) *compiler = memory.compiler;
+    pthread_mutex_unlock(&memory.mutex);
+    return found;
+}
+
+void compiler_forget(void) {
+    pthread_mutex_lock(&memory.mutex);
+    memory.known = false;
+    pthread_mutex_unlock(&memory.mutex);
+}
+
+/* ---- running -------------------------------------------------------------------------------------- */
+
+typedef struct Run {
+    pid_t child;
+    int pipe; /* what it prints */
+    int64_t deadline;
+    char words[MESSAGE_BYTES];
+    size_t count;
+    int status;
+    bool exited, timed_out;
+} Run;
+
+static int source_file(const char *source, size_t length) {
+    int file = memfd_create("kernel.c", MFD_CLOEXEC);
+    for (size_t at = 0; file >= 0 && at < length;) {
+        ssize_t put = write(file, source + at, length - at);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) {
+            close(file);
+            return -1;
+        }
+        at += (size_t)put;
+    }
+    if (file >= 0) lseek(file, 0, SEEK_SET);
+    return file;
+}
+
+static int spawn(Run *run, const char *path, int input, int output, char *const *arguments) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, input, 0);
+    posix_spawn_file_actions_adddup2(&actions, output, 1);
+    posix_spawn_file_actions_adddup2(&actions, output, 2);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                              POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    int error = posix_spawn(&run->child, path, &actions, &attributes, arguments, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+/* False at the end of what there is to read. */
+static bool listen(Run *run, int wait_ms) {
+    struct pollfd event = {.fd = run->pipe, .events = POLLIN};
+    char beyond[512];
+    int ready = poll(&event, 1, wait_ms);
+    if (ready < 0) return errno == EINTR;
+    if (ready == 0) return true;
+    size_t room = sizeof run->words - 1 - run->count;
+    ssize_t got = room ? read(run->pipe, run->words + run->count, room)
+                       : read(run->pipe, beyond, sizeof beyond);
+    if (got < 0) return errno == EINTR;
+    if (room) run->count += (size_t)got;
+    return got > 0;
+}
+
+/* Notes that the child is done, without reaping it. A host that ignores SIGCHLD leaves nothing to wait for:
+ * then its output must speak. */
+static void look(Run *run) {
+    siginfo_t info = {0};
+    int result = waitid(P_PID, (id_t)run->child, &info, WEXITED | WNOHANG | WNOWAIT);
+    if (result < 0 && errno == ECHILD) run->exited = true;
+    if (result == 0 && info.si_pid == run->child) run->exited = true;
+}
+
+static void wait_for(Run *run) {
+    bool open = true;
+    while (!run->exited && !run->timed_out) {
+        int64_t left = run->deadline - now_ms();
+        if (left < 0) left = 0;
+        if (open)
+            open = listen(run, left < POLL_MS ? (int)left : POLL_MS);
+        else
+            usleep(200);
+        look(run);
+        run->timed_out = !run->exited && now_ms() >= run->deadline;
+    }
+    kill(-run->child, SIGKILL);
+    if (!run->timed_out)
+        for (int64_t end = now_ms() + POLL_MS; open && now_ms() < end;) open = listen(run, 1);
+    int status = 0;
+    pid_t reaped;
+    do reaped = waitpid(run->child, &status, 0);
+    while (reaped < 0 && errno == EINTR);
+    run->status = reaped == run->child ? status : 0;
+}
+
+static char *words_of(const Run *run, const char *path) {
+    char note[256] = "";
+    if (run->timed_out)
+        snprintf(note, sizeof note, "%.160s did not finish within %lld ms\n", path,
+                 (long long)option_int(OPTION_cc_timeout_ms));
+    else if (WIFSIGNALED(run->status))
+        snprintf(note, sizeof note, "%.160s was killed by signal %d\n", path,
+                 WTERMSIG(run->status));
+    else if (run->status)
+        snprintf(note, sizeof note, "%.160s exited with status %d\n", path,
+                 WEXITSTATUS(run->status));
+    size_t bytes = strlen(note);
+    char *message = memory_alloc(bytes + run->count + 1);
+    if (!message) return NULL;
+    memcpy(message, note, bytes);
+    memcpy(message + bytes, run->words, run->count);
+    message[bytes + run->count] = '\0';
+    return message;
+}
+
+static Reason run_compiler(const char *path, int input, char *const *arguments, char **message) {
+    int ends[2];
+    Run run = {.deadline = now_ms() + option_int(OPTION_cc_timeout_ms)};
+    if (pipe2(ends, O_CLOEXEC)) return REASON_compiler_failed;
+    run.pipe = ends[0];
+    int error = spawn(&run, path, input, ends[1], arguments);
+    close(ends[1]);
+    if (error) {
+        run.count =
+            (size_t)snprintf(run.words, sizeof run.words, "%.4000s: %s\n", path, strerror(error));
+        run.status = 0;
+    } else {
+        wait_for(&run);
+    }
+    close(ends[0]);
+    if (!error && !run.timed_out && run.status == 0) return REASON_NONE;
+    *message = words_of(&run, path);
+    return run.timed_out ? REASON_compiler_timeout : REASON_compiler_failed;
+}
+
+Reason compiler_run(const Compiler *compiler, const char *source, size_t length, const char *output,
+                    char **message) {
+    char program[COMPILER_PATH], target[COMPILER_PATH];
+    char *arguments[FLAG_COUNT + 8], words[FLAG_COUNT][32];
+    int count = 0;
+    snprintf(program, sizeof program, "%s", compiler->path);
+    snprintf(target, sizeof target, "%s", output);
+    arguments[count++] = program;
+    for (int i = 0; i < FLAG_COUNT; i++) {
+        snprintf(words[i], sizeof words[i], "%s", flags[i]);
+        arguments[count++] = words[i];
+    }
+    char option_out[] = "-o", option_language[] = "-x", language[] = "c", input_name[] = "-";
+    arguments[count++] = option_out;
+    arguments[count++] = target;
+    arguments[count++] = option_language;
+    arguments[count++] = language;
+    arguments[count++] = input_name;
+    arguments[count] = NULL;
+    int input = source_file(source, length);
+    if (input < 0) return REASON_compiler_failed;
+    Reason reason = run_compiler(program, input, arguments, message);
+    close(input);
+    return reason;
+}
