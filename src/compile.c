@@ -11,19 +11,21 @@
 #include "base/option.h"
 #include <string.h>
 
-static bool dumps(char letter) { return strchr(option_text(OPTION_dump), letter) != NULL; }
+static bool dumps(CompileOptions options, char letter) {
+    return !options.oracle && strchr(option_text(OPTION_dump), letter);
+}
 
 static void dump(const char *title, const Buffer *text) {
     fprintf(stderr, "---- %s\n%s\n", title, buffer_text(text));
 }
 
-static void dump_plan(const Plan *plan, Arena *arena) {
+static void dump_plan(const Plan *plan, Arena *arena, CompileOptions options) {
     Buffer text = buffer_new(arena);
-    for (int i = 0; dumps('l') && i < length(plan->kernel); i++)
+    for (int i = 0; dumps(options, 'l') && i < length(plan->kernel); i++)
         kernel_print(plan->kernel[i], &text);
-    if (dumps('l')) dump("loops", &text);
+    if (dumps(options, 'l')) dump("loops", &text);
     text = buffer_new(arena);
-    if (dumps('s')) {
+    if (dumps(options, 's')) {
         plan_print(plan, &text);
         dump("schedule", &text);
     }
@@ -36,12 +38,12 @@ static Plan *build(Graph *graph, const int64_t *const *input_stride, CompileOpti
     int kernels_eager;
     int64_t bytes_eager;
     graph_eager_cost(graph, &kernels_eager, &bytes_eager);
-    graph_optimize(graph, dumps('g') ? &text : NULL);
-    if (dumps('g')) dump("graph", &text);
+    graph_optimize(graph, dumps(options, 'g') ? &text : NULL);
+    if (dumps(options, 'g')) dump("graph", &text);
     Plan *plan = plan_build(graph, arena, input_stride, options.fuse);
     plan->kernels_eager = kernels_eager;
     plan->bytes_eager = bytes_eager;
-    dump_plan(plan, arena);
+    dump_plan(plan, arena, options);
     return plan;
 }
 
@@ -53,9 +55,10 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
         arena_free(arena);
         return NULL;
     }
-    ExecutableOptions how = {.generate = options.generate, .oracle = false};
+    ExecutableOptions how = {.generate = options.generate && !options.oracle,
+                             .oracle = options.oracle};
     Executable *executable = executable_new(plan, how);
-    if (executable && dumps('k')) {
+    if (executable && dumps(options, 'k')) {
         ExecutableInfo info = executable_info(executable);
         fprintf(stderr, "---- kernels\n%s\n", info.source ? info.source : "(on the vector VM)");
     }

@@ -9,7 +9,9 @@
  *   record.c     the tracer while something new happens: trace and graph grow together
  *   functional.c in-place writes and views of the trace as pure graph nodes
  *   trace.c      the flat trace: storage, comparison, running it op by op (the fallback of everything)
- *   entry.c      a finished trace becomes an executable; running it and handing out its results
+ *   entry.c      a finished recording becomes an executable
+ *   launch.c     running an entry and handing out its results
+ *   check.c      CARBIDE_CHECK: the same call on the float64 VM, compared
  *   option.c     options text
  *   explain.c    what cb_explain prints
  *
@@ -24,6 +26,7 @@
 typedef struct CompileOptions {
     bool generate; /* C code; false: the vector VM */
     bool fuse;     /* false: one kernel per op */
+    bool oracle;   /* the vector VM in f64, whatever generate says; leaves no dumps */
 } CompileOptions;
 
 /* src/compile.c: the whole pipeline. Takes over the graph's arena, also on failure, which is NULL

@@ -52,6 +52,18 @@ void function_note(Function *function, Reason reason, Site site, const char *for
                 detail);
 }
 
+static uint64_t module_training(const cb_module *module) {
+    uint64_t hash = cb_module_training(module);
+    for (int i = 0; i < cb_module_child_count(module); i++)
+        hash = hash_mix(hash, module_training(cb_module_child_at(module, i, NULL)));
+    return hash;
+}
+
+uint64_t function_training(const Function *function) {
+    bool guarded = function->options.fullgraph && function->callee == CALL_MODULE;
+    return guarded ? module_training(function->target.module) : 0;
+}
+
 /* ---- breaks -------------------------------------------------------------------------------- */
 
 /* Results that live take the storages of the tensors that eager computed for them; without those (real
@@ -237,11 +249,11 @@ static int call_traced_function(Function *function, Tensor *const *input, int in
     }
     tracer_set(&call.tracer);
     int count = run_function(function, input, input_count, output);
+    tracer_set(NULL);
     bool done = count >= 0 && (before != CB_OK || cb_error_status() == CB_OK);
     if (done && call.mode != CALL_IS_EAGER)
         done = settle_failure(&call, before) &&
                (call.mode == CALL_IS_EAGER || complete(&call, output, count));
-    tracer_set(NULL);
     done = done && !call.lost;
     if (call.mode == CALL_IS_EAGER)
         atomic_fetch_add_explicit(&function->eager_calls, 1, memory_order_relaxed);
@@ -253,8 +265,9 @@ static int call_traced_function(Function *function, Tensor *const *input, int in
 }
 
 static Entry *find_entry(Function *function, Tensor *const *input, int input_count) {
+    uint64_t training = function_training(function);
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (entry_guards_hold(e, input, input_count)) return e;
+        if (e->training == training && entry_guards_hold(e, input, input_count)) return e;
     return NULL;
 }
 

@@ -16,6 +16,7 @@
 typedef struct cb_function Function;
 typedef struct Entry Entry;
 typedef struct Call Call;
+typedef struct Recording Recording; /* functional.h */
 
 /* ---- options ------------------------------------------------------------------------------- */
 
@@ -59,6 +60,7 @@ typedef struct Result {
 
 struct Entry {
     _Atomic(Entry *) next;
+    Function *function;
     int number;
     int input_count;
     Guard *guard;   /* per input */
@@ -73,6 +75,8 @@ struct Entry {
     bool *copied;       /* per graph output: it may share storage with an input or another output */
     const Graph *graph; /* in the executable's arena */
     Executable *executable;
+    Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
+    uint64_t training;  /* fullgraph: which modules of the callee train */
     double trace_ms, compile_ms;
 };
 
@@ -80,6 +84,10 @@ struct Entry {
  * recording still holds its trace then. */
 Entry *entry_make(Call *call);
 void entry_free(Entry *entry);
+/* entry_make's parts, which check.c does again: the entry of a recording, not yet compiled; strides of the
+ * graph's inputs. NULL: memory ran out. */
+Entry *entry_prepare(const Call *call, Recording *recording);
+const int64_t *const *entry_strides(Recording *recording, const Entry *entry);
 bool entry_guards_hold(const Entry *entry, Tensor *const *input, int input_count);
 /* False when the entry writes to memory that another of its tensors shows: then the order of ops matters. */
 bool entry_writes_apart(const Entry *entry, Tensor *const *value);
@@ -92,6 +100,9 @@ void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph
 enum { ENTRY_OVERLAPS = -1000 };
 int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
 
+/* check.c: builds the oracle; false: no memory. Runs both and reports the outputs that differ. */
+bool check_build(Entry *entry, Call *call);
+bool check_run(const Entry *entry, Tensor *const *input, Tensor **output);
 void entry_dump(const Entry *entry); /* guards and captured ops, to stderr */
 
 /* ---- functions ----------------------------------------------------------------------------- */
@@ -133,6 +144,8 @@ struct cb_function {
 void function_note(Function *function, Reason reason, Site site, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int function_limit(void);
+/* fullgraph does not run a module's forward again, so it guards on which modules train; otherwise 0. */
+uint64_t function_training(const Function *function);
 
 /* ---- one call ------------------------------------------------------------------------------ */
 
@@ -141,8 +154,6 @@ typedef enum CallMode {
     CALL_RECORDS, /* ops extend recording */
     CALL_IS_EAGER /* a break: what came before has been run, the rest runs eagerly */
 } CallMode;
-
-typedef struct Recording Recording; /* functional.h */
 
 enum { LOCAL_VALUES = 128, NO_VALUE = -1 };
 
@@ -200,6 +211,8 @@ int record_value(Call *call, Tensor *x); /* the number of an output; < 0: error 
 bool record_end(Call *call, const int *output, int output_count);
 /* A run that leaves the replayed trace after its first count ops goes on as a recording. */
 bool record_from(Call *call, const Trace *trace, int count);
+/* The whole trace once more, with its results: for a second graph. NULL: no memory. */
+Recording *record_again(Call *call, const Trace *trace);
 void record_free(Recording *recording);
 
 #endif

@@ -202,22 +202,44 @@ static bool repeat(Call *call, Recording *recording, const Trace *trace, int cou
     return true;
 }
 
-bool record_from(Call *call, const Trace *trace, int count) {
+/* A recording of the first count ops of a trace. */
+static Recording *record_prefix(Call *call, const Trace *trace, int count) {
     Recording *recording = recording_new();
     Site site = site_current();
     bool done = recording && add_inputs(call, recording) &&
                 (count == 0 || repeat(call, recording, trace, count));
     cb_site(site.file, site.line);
-    if (!done) {
-        record_free(recording);
-        return false;
-    }
+    if (done) return recording;
+    record_free(recording);
+    return NULL;
+}
+
+bool record_from(Call *call, const Trace *trace, int count) {
+    Recording *recording = record_prefix(call, trace, count);
+    if (!recording) return false;
     call->recording = recording;
     call->trace = recording->trace;
     call->entry = NULL;
     call->mode = CALL_RECORDS;
     call->at = count;
     return true;
+}
+
+static bool copy_results(Call *call, Recording *recording, const Trace *from) {
+    if (GUARD(recording)) return false;
+    Trace *to = recording->trace;
+    for (int v = length(to->value); v < length(from->value); v++) /* captured, only returned */
+        functional_add(recording, VALUE_IS_CAPTURED, call->value[v]);
+    for (int i = 0; i < length(from->output); i++) push(to->arena, to->output, from->output[i]);
+    for (int i = 0; i < length(from->escaped); i++) push(to->arena, to->escaped, from->escaped[i]);
+    return true;
+}
+
+Recording *record_again(Call *call, const Trace *trace) {
+    Recording *recording = record_prefix(call, trace, length(trace->op));
+    if (recording && copy_results(call, recording, trace)) return recording;
+    record_free(recording);
+    return NULL;
 }
 
 bool record_end(Call *call, const int *output, int output_count) {

@@ -21,6 +21,15 @@ void trace_free(Trace *trace) {
     if (trace) arena_free(trace->arena);
 }
 
+int trace_result_count(const Trace *trace) {
+    return length(trace->output) + length(trace->escaped);
+}
+
+int trace_result(const Trace *trace, int k) {
+    int outputs = length(trace->output);
+    return k < outputs ? trace->output[k] : trace->escaped[k - outputs];
+}
+
 TraceOperand trace_number(const cb_operand *operand) {
     TraceOperand number = {(OperandKind)operand->kind, 0, operand->i};
     if (operand->kind == CB_OPERAND_FLOAT) memcpy(&number.bits, &operand->f, sizeof number.bits);

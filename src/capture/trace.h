@@ -69,6 +69,9 @@ bool trace_same_prefix(const Trace *a, const Trace *b, int count);
 bool trace_same(const Trace *a, const Trace *b);
 /* Values that exist after the first count ops. */
 int trace_values_after(const Trace *trace, int count);
+/* Everything that outlives the call: outputs, then escaped values. */
+int trace_result_count(const Trace *trace);
+int trace_result(const Trace *trace, int k);
 TraceOperand trace_number(const cb_operand *operand);
 void trace_print(const Trace *trace, Buffer *out);
 

@@ -259,6 +259,36 @@ static void test_writes(void **state) {
         expect_same_2(functions[i], VM, 1);
 }
 
+static cb_tensor *noisy(cb_tensor *x) {
+    cb_tensor *dead = cb_rand_like(x);
+    (void)dead;
+    cb_tensor *a = cb_randn_like(x), *b = cb_dropout(x, 0.5, true);
+    return cb_add(cb_add(a, b), cb_rand(cb_dims(4)));
+}
+
+/* With every call checked against the float64 VM nothing is reported, and results stay the same. */
+static void test_checked(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_set_option("check", "1");
+    expect_same_2(write_views, VM, 1);
+    expect_same_2(write_input_view, VM, 1);
+    cb_function *fast = cb_compile(noisy, VM);
+    cb_tensor *x = ramp(8, 4);
+    for (int i = 0; i < 3; i++) {
+        cb_manual_seed(3);
+        cb_tensor *expected = noisy(x);
+        cb_manual_seed(3);
+        expect_equal(cb_call(fast, x), expected);
+    }
+    char *text = cb_explain(fast);
+    assert_null(strstr(text, "float64"));
+    cb_free_text(text);
+    cb_function_free(fast);
+    cb_set_option("check", "0");
+    cb_scope_close();
+}
+
 static void test_identity_of_results(void **state) {
     (void)state;
     cb_scope_open();
@@ -452,13 +482,6 @@ static void test_fullgraph(void **state) {
 
 /* ---- random numbers ------------------------------------------------------------------------ */
 
-static cb_tensor *noisy(cb_tensor *x) {
-    cb_tensor *dead = cb_rand_like(x);
-    (void)dead;
-    cb_tensor *a = cb_randn_like(x), *b = cb_dropout(x, 0.5, true);
-    return cb_add(cb_add(a, b), cb_rand(cb_dims(4)));
-}
-
 static void test_random(void **state) {
     (void)state;
     cb_scope_open();
@@ -489,6 +512,39 @@ static void test_nested(void **state) {
     cb_function_free(fast);
     cb_function_free(inner);
     cb_scope_close();
+}
+
+static void test_module(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_module *net = cb_nn_sequential(cb_nn_linear(4, 6, true), cb_nn_gelu(false),
+                                      cb_nn_dropout(0.5), cb_nn_linear(6, 2, true));
+    cb_graph *graph = cb_symbolic_trace(net);
+    assert_non_null(graph);
+    cb_function *fast = cb_compile(net, VM), *whole = cb_compile(net, "fullgraph=1," VM);
+    cb_function *traced = cb_compile(graph, VM);
+    cb_tensor *x = ramp(3, 4);
+    cb_module_train(net, false);
+    for (int i = 0; i < 4; i++) {
+        cb_module_train(net, i % 2);
+        cb_manual_seed(5);
+        cb_tensor *expected = cb_forward(net, x);
+        cb_manual_seed(5);
+        expect_equal(cb_call(fast, x), expected);
+        cb_manual_seed(5);
+        expect_equal(cb_call(whole, x), expected);
+        if (i % 2 == 0) expect_equal(cb_call(traced, x), expected);
+    }
+    assert_int_equal(cb_stats(fast).graphs, 2); /* training and evaluation */
+    assert_int_equal(cb_stats(whole).graphs, 2);
+    assert_int_equal(cb_stats(traced).graphs, 1);
+    cb_function_free(fast);
+    cb_function_free(whole);
+    cb_function_free(traced);
+    cb_graph_free(graph);
+    cb_module_free(net);
+    cb_scope_close();
+    assert_null(cb_error());
 }
 
 /* ---- errors -------------------------------------------------------------------------------- */
@@ -683,6 +739,7 @@ int main(void) {
         cmocka_unit_test(test_baked_number),
         cmocka_unit_test(test_captured),
         cmocka_unit_test(test_writes),
+        cmocka_unit_test(test_checked),
         cmocka_unit_test(test_identity_of_results),
         cmocka_unit_test(test_shared_inputs),
         cmocka_unit_test(test_several),
@@ -692,6 +749,7 @@ int main(void) {
         cmocka_unit_test(test_fullgraph),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_module),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_explain),

@@ -1,0 +1,134 @@
+/* CARBIDE_CHECK=1: every compiled call runs on the float64 VM as well, and the results are compared.
+ *
+ * The oracle gets the same inputs (copies of those that are written to) and the same random numbers. An output
+ * that is further from it than its dtype allows is reported on stderr and in explain; the call goes on.
+ * Tolerances, relative to the largest magnitude of the output: f64 1e-9, f32 1e-4, f16 2e-3, bf16 1.6e-2. */
+#include "capture/functional.h"
+
+#include "base/memory.h"
+#include <math.h>
+#include <string.h>
+
+bool check_build(Entry *entry, Call *call) {
+    Recording *again = record_again(call, entry->trace);
+    Entry *scratch = again ? entry_prepare(call, again) : NULL;
+    const int64_t *const *stride = scratch ? entry_strides(again, scratch) : NULL;
+    if (stride) {
+        Graph *graph = again->graph;
+        again->graph = NULL;
+        entry->oracle =
+            compile_graph(graph, stride, (CompileOptions){.fuse = true, .oracle = true});
+    }
+    record_free(again);
+    return entry->oracle != NULL;
+}
+
+/* ---- comparing ----------------------------------------------------------------------------- */
+
+static double tolerance(cb_dtype dtype) {
+    switch (dtype) {
+    case CB_F16:
+        return 2e-3;
+    case CB_BF16:
+        return 1.6e-2;
+    case CB_F32:
+        return 1e-4;
+    case CB_F64:
+        return 1e-9;
+    default:
+        return 0;
+    }
+}
+
+/* The first element that is off, or -1. */
+static int64_t compare(const double *got, const double *expected, int64_t count, double allowed) {
+    double largest = 1;
+    for (int64_t i = 0; i < count; i++)
+        if (isfinite(expected[i]) && fabs(expected[i]) > largest) largest = fabs(expected[i]);
+    for (int64_t i = 0; i < count; i++) {
+        bool same = got[i] == expected[i] || (isnan(got[i]) && isnan(expected[i]));
+        if (!same && !(fabs(got[i] - expected[i]) <= allowed * largest)) return i;
+    }
+    return -1;
+}
+
+static void check_tensor(const Entry *entry, const char *what, int number, Tensor *x,
+                         Tensor *oracle) {
+    int64_t count = cb_numel(x);
+    double *got = memory_alloc(sizeof *got * 2 * (size_t)(count + 1)), *expected;
+    if (!got) return;
+    expected = got + count + 1;
+    cb_read(x, got, CB_F64);
+    cb_read(oracle, expected, CB_F64);
+    int64_t i = compare(got, expected, count, tolerance((cb_dtype)x->dtype));
+    if (i >= 0) {
+        char text[160];
+        snprintf(text, sizeof text, "entry %d, %s %d, element %lld: %.9g, the float64 VM says %.9g",
+                 entry->number, what, number, (long long)i, got[i], expected[i]);
+        fprintf(stderr, "carbide: check: %s\n", text);
+        function_note(entry->function, REASON_check_differs, (Site){0}, "%s", text);
+    }
+    memory_free(got);
+}
+
+/* ---- running both -------------------------------------------------------------------------- */
+
+/* A tensor of the same strides over a copy of x's storage. */
+static Tensor *copy_storage(const Tensor *x) {
+    Meta meta = tensor_meta(x);
+    Tensor *copy = tensor_shell(&meta);
+    Storage *storage = copy ? storage_new(x->storage->bytes) : NULL;
+    if (!storage) {
+        tensor_destroy(copy);
+        return NULL;
+    }
+    memcpy(storage->data, x->storage->data, x->storage->bytes);
+    copy->storage = storage;
+    copy->offset = x->offset;
+    memcpy(copy->stride, x->stride, sizeof x->stride);
+    return copy;
+}
+
+static int input_number(const Entry *entry, int value) {
+    if (value < entry->input_count) return value;
+    for (int k = 0; k < entry->captured_count; k++)
+        if (entry->captured[k] == value) return entry->input_count + k;
+    return -1;
+}
+
+static bool run_both(const Entry *entry, Tensor *const *input, Tensor **shadow, Tensor **output,
+                     Tensor **expected) {
+    for (int i = 0; i < entry->mutated_count; i++) {
+        int k = input_number(entry, entry->mutated[i]);
+        if (!(shadow[k] = copy_storage(input[k]))) return false;
+    }
+    if (!executable_run(entry->oracle, shadow, expected)) return false;
+    random_take(-executable_plan(entry->oracle)->draws); /* the same numbers again */
+    return executable_run(entry->executable, input, output);
+}
+
+bool check_run(const Entry *entry, Tensor *const *input, Tensor **output) {
+    int inputs = entry->input_count + entry->captured_count;
+    Tensor **shadow =
+        memory_alloc(sizeof *shadow * (size_t)(inputs + entry->graph_output_count + 1));
+    if (!shadow) {
+        fail_memory(0);
+        return false;
+    }
+    Tensor **expected = shadow + inputs;
+    memcpy(shadow, input, sizeof *shadow * (size_t)inputs);
+    cb_scope_open(); /* of the oracle's tensors */
+    bool done = run_both(entry, input, shadow, output, expected);
+    for (int k = 0; done && k < entry->graph_output_count; k++) {
+        check_tensor(entry, "output", k, output[k], expected[k]);
+        cb_keep(output[k]);
+    }
+    for (int i = 0; done && i < entry->mutated_count; i++) {
+        int k = input_number(entry, entry->mutated[i]);
+        check_tensor(entry, "mutated input", k, input[k], shadow[k]);
+    }
+    cb_scope_close();
+    for (int k = 0; done && k < entry->graph_output_count; k++) cb_release(output[k]);
+    memory_free(shadow);
+    return done;
+}

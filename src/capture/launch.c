@@ -1,0 +1,158 @@
+/* Running an entry: tensors in, results out, with the aliasing that eager would have given.
+ *
+ * In: the values that the trace names as inputs and captured tensors. Out: the storages of the function's
+ * shells (entry_settle), or new tensors when the function itself did not run (entry_call). */
+#include "capture/functional.h"
+
+#include "base/memory.h"
+#include "base/option.h"
+#include <string.h>
+
+enum { LOCAL_TENSORS = 128 };
+
+bool entry_writes_apart(const Entry *entry, Tensor *const *value) {
+    for (int i = 0; i < entry->mutated_count; i++) {
+        int m = entry->mutated[i];
+        for (int v = 0; v < entry->input_count; v++)
+            if (v != m && tensors_overlap(value[v], value[m])) return false;
+        for (int k = 0; k < entry->captured_count; k++) {
+            int v = entry->captured[k];
+            if (v != m && tensors_overlap(value[v], value[m])) return false;
+        }
+    }
+    return true;
+}
+
+/* Replaces an output that is no storage of its own by a copy. */
+static bool separate(const Entry *entry, Tensor *const *input, Tensor **output) {
+    int inputs = entry->input_count + entry->captured_count;
+    for (int k = 0; k < entry->graph_output_count; k++) {
+        if (!entry->copied[k]) continue;
+        bool shared = false;
+        for (int i = 0; i < inputs; i++) shared |= input[i]->storage == output[k]->storage;
+        for (int i = 0; i < k; i++) shared |= output[i]->storage == output[k]->storage;
+        if (!shared) continue;
+        cb_operand operand = cb_operand_tensor(output[k]);
+        const Attrs attrs = {{0}};
+        Tensor *copy = eager_apply(OP_clone, &operand, 1, &attrs);
+        if (!copy) return false;
+        tensor_destroy(output[k]);
+        output[k] = copy;
+    }
+    return true;
+}
+
+static bool run(const Entry *entry, Tensor *const *value, Tensor **input, Tensor **output) {
+    memcpy(input, value, sizeof *input * (size_t)entry->input_count);
+    for (int k = 0; k < entry->captured_count; k++)
+        input[entry->input_count + k] = value[entry->captured[k]];
+    bool done = entry->oracle ? check_run(entry, input, output)
+                              : executable_run(entry->executable, input, output);
+    if (!done) return false;
+    if (separate(entry, input, output)) return true;
+    for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(output[k]);
+    return false;
+}
+
+static void dump_run(const Entry *entry) {
+    const Plan *plan = executable_plan(entry->executable);
+    fprintf(stderr, "run: entry %d, %d steps, %lld bytes moved, %lld bytes of temporaries\n",
+            entry->number, length(plan->step), (long long)plan->bytes,
+            (long long)plan->arena_bytes);
+}
+
+bool entry_run(const Entry *entry, Tensor *const *value, Tensor **graph_output) {
+    if (strchr(option_text(OPTION_dump), 'r')) dump_run(entry);
+    int inputs = entry->input_count + entry->captured_count;
+    Tensor *local[LOCAL_TENSORS], **input = local;
+    if (inputs > LOCAL_TENSORS) input = memory_alloc(sizeof *input * (size_t)inputs);
+    if (!input) {
+        fail_memory(sizeof *input * (size_t)inputs);
+        return false;
+    }
+    bool done = run(entry, value, input, graph_output);
+    if (input != local) memory_free(input);
+    return done;
+}
+
+static void set_contiguous(Tensor *x) {
+    int64_t stride = 1;
+    for (int i = x->rank - 1; i >= 0; i--) {
+        x->stride[i] = stride;
+        stride *= x->size[i] > 1 ? x->size[i] : 1;
+    }
+    x->offset = 0;
+}
+
+void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output) {
+    for (int k = 0; k < trace_result_count(entry->trace); k++) {
+        const Result *result = &entry->result[k];
+        if (result->source == RESULT_NULL || result->source == RESULT_REAL) continue;
+        Tensor *x = value[result->value];
+        if (!x || x->storage) continue; /* returned twice */
+        const Tensor *from = result->source == RESULT_VIEW
+                                 ? value[entry->trace->value[result->value].root]
+                                 : graph_output[result->output];
+        if (result->source == RESULT_VALUE) set_contiguous(x);
+        x->storage = storage_retain(from->storage);
+    }
+}
+
+/* ---- fullgraph: without the function ---------------------------------------------------------- */
+
+static Tensor *make_result(const Entry *entry, const Result *result, Tensor *const *value,
+                           Tensor *const *graph_output) {
+    if (result->source == RESULT_NULL) return NULL;
+    const TraceValue *traced = &entry->trace->value[result->value];
+    Tensor *real = value[traced->root];
+    switch (result->source) {
+    case RESULT_REAL:
+        if (traced->kind == VALUE_IS_INPUT) return real;
+        return tensor_view_of(real, &traced->meta, real->stride, real->offset);
+    case RESULT_VIEW:
+        return tensor_view_of(real, &traced->meta, traced->stride, real->offset + traced->offset);
+    case RESULT_VALUE: {
+        Tensor *own = graph_output[result->output];
+        return tensor_view_of(own, &traced->meta, own->stride, own->offset);
+    }
+    default:
+        return tensor_view_of(graph_output[result->output], &traced->meta, traced->stride,
+                              traced->offset);
+    }
+}
+
+static int make_results(const Entry *entry, Tensor *const *value, Tensor *const *graph_output,
+                        Tensor **output) {
+    int count = length(entry->trace->output);
+    for (int k = 0; k < count; k++) {
+        output[k] = make_result(entry, &entry->result[k], value, graph_output);
+        if (!output[k] && entry->result[k].source != RESULT_NULL) return cb_error_status();
+    }
+    return count;
+}
+
+/* An error recorded before this one keeps its status: any negative number will do then. */
+static int failure_status(void) {
+    return cb_error_status() != CB_OK ? (int)cb_error_status() : CB_ERR_COMPILE;
+}
+
+static int call_values(const Entry *entry, Tensor **value, Tensor **output) {
+    Tensor *graph_output[CB_MAX_ARGS];
+    for (int k = 0; k < entry->captured_count; k++) value[entry->captured[k]] = entry->held[k];
+    if (!entry_writes_apart(entry, value)) return ENTRY_OVERLAPS;
+    if (!entry_run(entry, value, graph_output)) return failure_status();
+    int made = make_results(entry, value, graph_output, output);
+    for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);
+    return made;
+}
+
+int entry_call(const Entry *entry, Tensor *const *input, Tensor **output) {
+    Tensor *local[LOCAL_TENSORS], **value = local;
+    int count = length(entry->trace->value);
+    if (count > LOCAL_TENSORS) value = memory_alloc(sizeof *value * (size_t)count);
+    if (!value) return fail_memory(sizeof *value * (size_t)count);
+    memcpy(value, input, sizeof *value * (size_t)entry->input_count);
+    int made = call_values(entry, value, output);
+    if (value != local) memory_free(value);
+    return made;
+}
