@@ -1,0 +1,531 @@
+/* Loading generated code: the disk cache with every kind of damage, and compilers that are missing, fail, hang
+ * or write garbage. Each must end in working code or in a reason. */
+#define _GNU_SOURCE
+#include "test_support.h"
+
+#include "base/memory.h"
+#include "run/cache.h"
+#include "run/compiler.h"
+#include "run/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static char root[256], cache[300];
+
+/* ---- helpers ------------------------------------------------------------------------------------ */
+
+/* A function that adds number to *(long *)buffer[0]. */
+static CodeResult load_adder(int number) {
+    char source[256];
+    snprintf(source, sizeof source,
+             "void add(void *const *buffer, long low, long high, int pass, void *slot) {\n"
+             "    *(long *)buffer[0] += %d;\n}\n",
+             number);
+    return code_load(source, strlen(source));
+}
+
+static void assert_adds(CodeResult result, int number) {
+    long value = 100;
+    assert_non_null(result.code);
+    assert_null(result.message);
+    assert_int_equal(result.reason, REASON_NONE);
+    code_function(result.code, "add")((void *[]){&value}, 0, 1, 0, NULL);
+    assert_int_equal(value, 100 + number);
+    code_release(result.code);
+}
+
+static void path_in(char *out, const char *name) { snprintf(out, 400, "%s/%s", root, name); }
+
+static void write_file(const char *path, const char *text, mode_t mode) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    chmod(path, mode);
+}
+
+/* A fake compiler. "$out" is the file after -o. */
+static void use_script(const char *name, const char *body) {
+    char path[400], text[2000];
+    path_in(path, name);
+    snprintf(text, sizeof text,
+             "#!/bin/sh\nfor a in \"$@\"; do [ \"$before\" = -o ] && out=$a; before=$a; done\n%s\n",
+             body);
+    write_file(path, text, 0755);
+    cb_set_option("cc", path);
+}
+
+static void count_entry(void *user, const CacheEntry *entry) {
+    char (*key)[CACHE_KEY] = user;
+    memcpy(*key, entry->key, CACHE_KEY);
+}
+
+static int entries(char key[CACHE_KEY]) {
+    char unused[CACHE_KEY];
+    return cache_visit(cache, count_entry, key ? key : unused);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/carbide-test-XXXXXX");
+    if (!mkdtemp(root)) return -1;
+    snprintf(cache, sizeof cache, "%s/cache", root);
+    cb_set_option("cache_dir", cache);
+    cb_set_option("cache", "1");
+    cb_set_option("cc", "cc");
+    cb_set_option("cc_timeout_ms", "30000");
+    cb_set_option("cache_limit_mb", "512");
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    char command[600];
+    snprintf(command, sizeof command, "chmod -R u+rwx %s; rm -rf %s", root, root);
+    return system(command);
+}
+
+/* ---- the cache -------------------------------------------------------------------------------------- */
+
+static void test_second_load_comes_from_disk(void **state) {
+    (void)state;
+    struct stat info;
+    CodeResult first = load_adder(1), same = load_adder(1);
+    assert_ptr_equal(first.code, same.code); /* one object per process */
+    assert_false(first.from_disk);
+    assert_int_equal(first.cache, REASON_NONE);
+    code_release(same.code);
+    assert_adds(first, 1);
+    assert_int_equal(entries(NULL), 1);
+    assert_int_equal(stat(cache, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    CodeResult warm = load_adder(1);
+    assert_true(warm.from_disk);
+    print_message("cold %.1f ms, warm %.2f ms\n", first.milliseconds, warm.milliseconds);
+    assert_adds(warm, 1);
+    Code *code = load_adder(1).code;
+    assert_null(code_function(code, "no_such_kernel"));
+    code_release(code);
+}
+
+static void entry_path(char path[CACHE_PATH]) {
+    char key[CACHE_KEY];
+    assert_int_equal(entries(key), 1);
+    cache_path(cache, key, path);
+}
+
+/* After each damage: compiled anew, replaced, and found again. */
+static void assert_replaced(int number) {
+    CodeResult again = load_adder(number);
+    assert_false(again.from_disk);
+    assert_int_equal(again.cache, REASON_cache_damaged);
+    assert_adds(again, number);
+    CodeResult warm = load_adder(number);
+    assert_true(warm.from_disk);
+    assert_adds(warm, number);
+}
+
+static void test_flipped_bytes(void **state) {
+    (void)state;
+    char path[CACHE_PATH];
+    struct stat info;
+    assert_adds(load_adder(2), 2);
+    entry_path(path);
+    stat(path, &info);
+    for (int i = 0; i < 6; i++) {
+        int file = open(path, O_RDWR);
+        off_t at = i == 0 ? 0 : i == 5 ? info.st_size - 1 : info.st_size * i / 5;
+        char byte;
+        assert_int_equal(pread(file, &byte, 1, at), 1);
+        byte ^= 0x40;
+        assert_int_equal(pwrite(file, &byte, 1, at), 1);
+        close(file);
+        assert_replaced(2);
+    }
+}
+
+static void test_truncated_and_foreign_entries(void **state) {
+    (void)state;
+    char path[CACHE_PATH], other[CACHE_PATH + 8], command[3 * CACHE_PATH];
+    struct stat info;
+    assert_adds(load_adder(3), 3);
+    entry_path(path);
+    stat(path, &info);
+    off_t sizes[] = {0, 10, info.st_size / 2, info.st_size - 1};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(truncate(path, sizes[i]), 0);
+        assert_replaced(3);
+    }
+    unlink(path);
+    symlink("/bin/sh", path);
+    assert_replaced(3);
+    chmod(path, 0666); /* others could have written it */
+    assert_replaced(3);
+    snprintf(other, sizeof other, "%s.keep", path); /* a sound entry of another source */
+    rename(path, other);
+    cache_clear(cache);
+    assert_adds(load_adder(4), 4);
+    char of_four[CACHE_PATH];
+    entry_path(of_four);
+    snprintf(command, sizeof command, "cp %s %s", other, of_four);
+    assert_int_equal(system(command), 0);
+    assert_replaced(4);
+    unlink(other);
+}
+
+static void test_unsafe_directories(void **state) {
+    (void)state;
+    assert_adds(load_adder(5), 5);
+    chmod(cache, 0777);
+    CodeResult open_to_all = load_adder(5);
+    assert_int_equal(open_to_all.cache, REASON_cache_unsafe);
+    assert_false(open_to_all.from_disk);
+    assert_adds(open_to_all, 5);
+    chmod(cache, 0700);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(cache, 12345, 12345), 0);
+        CodeResult foreign = load_adder(5);
+        assert_int_equal(foreign.cache, REASON_cache_unsafe);
+        assert_adds(foreign, 5);
+        assert_int_equal(chown(cache, 0, 0), 0);
+    }
+    CodeResult warm = load_adder(5);
+    assert_true(warm.from_disk);
+    assert_adds(warm, 5);
+}
+
+static void test_unusable_directories(void **state) {
+    (void)state;
+    char path[400];
+    path_in(path, "file");
+    write_file(path, "not a directory", 0600);
+    const char *bad[] = {path, "/proc/carbide", "/dev/null/carbide"};
+    for (int i = 0; i < 3; i++) {
+        cb_set_option("cache_dir", bad[i]);
+        CodeResult result = load_adder(6);
+        assert_int_equal(result.cache, REASON_cache_unusable);
+        assert_adds(result, 6);
+    }
+    cb_set_option("cache", "0");
+    cb_set_option("cache_dir", cache);
+    assert_adds(load_adder(6), 6);
+    assert_int_equal(entries(NULL), -1);
+}
+
+static void test_default_directory(void **state) {
+    (void)state;
+    char path[400], directory[CACHE_PATH];
+    path_in(path, "xdg");
+    cb_set_option("cache_dir", "");
+    setenv("XDG_CACHE_HOME", path, 1);
+    assert_int_equal(cache_directory(directory), REASON_NONE);
+    assert_string_equal(directory + strlen(path), "/carbide");
+    char *home = strdup(getenv("HOME") ? getenv("HOME") : "/");
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", root, 1);
+    assert_int_equal(cache_directory(directory), REASON_NONE);
+    assert_string_equal(directory + strlen(root), "/.cache/carbide");
+    unsetenv("HOME");
+    assert_int_equal(cache_directory(directory), REASON_cache_unusable);
+    setenv("HOME", home, 1);
+    free(home);
+}
+
+/* In a child with a file system of its own: a page of disk. */
+static void test_full_disk(void **state) {
+    (void)state;
+    mkdir(cache, 0700);
+    pid_t child = fork();
+    if (child == 0) {
+        bool mounted = !unshare(CLONE_NEWNS) && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+                       !mount("none", cache, "tmpfs", 0, "size=4k,mode=0700");
+        if (!mounted) _exit(77);
+        CodeResult result = load_adder(7);
+        _exit(result.code && !result.from_disk && result.cache == REASON_cache_unusable ? 0 : 1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    if (WEXITSTATUS(status) == 77) skip();
+    assert_int_equal(status, 0);
+}
+
+static void test_trimming(void **state) {
+    (void)state;
+    char path[CACHE_PATH], work[400];
+    assert_adds(load_adder(8), 8);
+    for (int i = 0; i < 4; i++) { /* four strangers of 400 KiB, last used i + 1 days ago */
+        char key[CACHE_KEY];
+        snprintf(key, sizeof key, "%032d", i);
+        cache_path(cache, key, path);
+        write_file(path, "old", 0600);
+        truncate(path, 400 << 10);
+        struct timespec times[2] = {{.tv_sec = time(NULL) - 86400 * (i + 1)}, {0}};
+        times[1] = times[0];
+        utimensat(AT_FDCWD, path, times, 0);
+    }
+    snprintf(work, sizeof work, "%s/work-1-1.so", cache); /* left by a crash, long ago */
+    write_file(work, "", 0600);
+    struct timespec past[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    utimensat(AT_FDCWD, work, past, 0);
+    cb_set_option("cache_limit_mb", "1");
+    assert_adds(load_adder(9), 9);
+    assert_int_equal(entries(NULL), 4); /* 8, 9 and the two youngest strangers */
+    cache_path(cache, "00000000000000000000000000000000", path);
+    assert_int_equal(access(path, F_OK), 0);
+    cache_path(cache, "00000000000000000000000000000002", path);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(access(work, F_OK), -1);
+    cb_set_option("cache_limit_mb", "0");
+    assert_adds(load_adder(10), 10); /* not kept, but running */
+    assert_int_equal(entries(NULL), 0);
+}
+
+static void test_explaining(void **state) {
+    (void)state;
+    char description[CACHE_TEXT], stored[CACHE_TEXT], key[CACHE_KEY];
+    const char *source = "void f(void) {}\n";
+    Arena *arena = arena_new();
+    Buffer why = buffer_new(arena);
+    CodeResult result = code_load(source, strlen(source));
+    assert_true(code_describe(source, strlen(source), description, sizeof description));
+    assert_int_equal(entries(key), 1);
+    assert_true(cache_describe(cache, key, stored));
+    assert_string_equal(stored, description);
+    cache_why(cache, description, &why);
+    assert_non_null(strstr(buffer_text(&why), "is there"));
+    char *cpu = strstr(description, "\ncpu ");
+    cpu[5] = '?';
+    why = buffer_new(arena);
+    cache_why(cache, description, &why);
+    assert_non_null(strstr(buffer_text(&why), "wanted  cpu ?"));
+    assert_null(strstr(buffer_text(&why), "flags"));
+    assert_int_equal(cache_clear(cache), 1);
+    why = buffer_new(arena);
+    cache_why(cache, description, &why);
+    assert_non_null(strstr(buffer_text(&why), "no entry"));
+    code_release(result.code);
+    arena_free(arena);
+}
+
+/* ---- many at once ------------------------------------------------------------------------------------- */
+
+static void test_sixteen_processes(void **state) {
+    (void)state;
+    pid_t child[16];
+    char command[400];
+    for (int i = 0; i < 16; i++)
+        if (!(child[i] = fork())) {
+            for (int k = 0; k < 2; k++) {
+                long value = 0;
+                CodeResult result = load_adder(20 + k);
+                if (!result.code) _exit(1);
+                code_function(result.code, "add")((void *[]){&value}, 0, 1, 0, NULL);
+                if (value != 20 + k) _exit(2);
+                code_release(result.code);
+            }
+            _exit(0);
+        }
+    for (int i = 0; i < 16; i++) {
+        int status;
+        waitpid(child[i], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(entries(NULL), 2);
+    snprintf(command, sizeof command, "! ls %s | grep work", cache);
+    assert_int_equal(system(command), 0);
+}
+
+static void *load_same(void *user) {
+    *(Code **)user = load_adder(30).code;
+    return NULL;
+}
+
+static void test_threads_share(void **state) {
+    (void)state;
+    pthread_t thread[4];
+    Code *code[4];
+    for (int i = 0; i < 4; i++) pthread_create(&thread[i], NULL, load_same, &code[i]);
+    for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 4; i++) {
+        assert_non_null(code[0]);
+        assert_ptr_equal(code[i], code[0]);
+    }
+    for (int i = 0; i < 4; i++) code_release(code[i]);
+}
+
+static void *load_many(void *user) {
+    for (int i = 40; i < 46; i++) code_release(load_adder(i).code);
+    *(volatile bool *)user = true;
+    return NULL;
+}
+
+static void test_fork_while_compiling(void **state) {
+    (void)state;
+    volatile bool done = false;
+    pthread_t thread;
+    pthread_create(&thread, NULL, load_many, (void *)&done);
+    for (int i = 0; !done && i < 100; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20); /* a deadlock would end here */
+            Code *code = load_adder(50).code;
+            code_release(code);
+            _exit(code ? 0 : 1);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        assert_int_equal(status, 0);
+        usleep(5000);
+    }
+    pthread_join(thread, NULL);
+}
+
+/* ---- compilers ------------------------------------------------------------------------------------------ */
+
+static void assert_refused(CodeResult result, Reason reason, const char *words) {
+    assert_null(result.code);
+    assert_int_equal(result.reason, reason);
+    if (words) {
+        assert_non_null(result.message);
+        if (!strstr(result.message, words)) print_error("%s\n", result.message);
+        assert_non_null(strstr(result.message, words));
+    }
+    memory_free(result.message);
+    assert_true(entries(NULL) <= 0);
+}
+
+static void test_missing_compiler(void **state) {
+    (void)state;
+    const char *names[] = {"no-such-compiler", "/no/such/compiler", "", "/tmp", "/etc/passwd"};
+    for (int i = 0; i < 5; i++) {
+        cb_set_option("cc", names[i]);
+        assert_refused(load_adder(60), REASON_no_compiler, NULL);
+        assert_refused(load_adder(60), REASON_no_compiler, NULL);
+    }
+    cb_set_option("cc", "cc"); /* the answer was remembered for the name, not for good */
+    assert_adds(load_adder(60), 60);
+}
+
+static void test_failing_compilers(void **state) {
+    (void)state;
+    use_script("fails", "echo 'cannot: out of luck' >&2; exit 3");
+    assert_refused(load_adder(61), REASON_compiler_failed, "cannot: out of luck");
+    assert_refused(load_adder(61), REASON_compiler_failed, "status 3");
+    use_script("dies", "kill -9 $$");
+    assert_refused(load_adder(61), REASON_compiler_failed, "signal 9");
+    use_script("silent", "exit 0");
+    assert_refused(load_adder(61), REASON_compiler_failed, "work-");
+    use_script("garbage", "echo garbage > \"$out\"");
+    assert_refused(load_adder(61), REASON_compiler_failed, "work-");
+    use_script("chatty", "i=0; while [ $i -lt 20000 ]; do echo a long line of words; i=$((i+1)); done; exit 1");
+    assert_refused(load_adder(61), REASON_compiler_failed, "a long line");
+    cb_set_option("cc", "cc");
+    CodeResult wrong = code_load("int f(", 6);
+    assert_refused(wrong, REASON_compiler_failed, "error");
+    assert_adds(load_adder(61), 61);
+}
+
+static bool is_running(const char *file) {
+    char path[400];
+    long process = 0;
+    path_in(path, file);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%ld", &process), 1);
+    fclose(f);
+    for (int i = 0; i < 100 && kill((pid_t)process, 0) == 0; i++) { /* an orphan is reaped by init, soon */
+        char stat_path[64], line[256] = "";
+        snprintf(stat_path, sizeof stat_path, "/proc/%ld/stat", process);
+        FILE *s = fopen(stat_path, "r");
+        if (!s) return false;
+        bool zombie = fgets(line, sizeof line, s) && strstr(line, ") Z");
+        fclose(s);
+        if (zombie) return false;
+        usleep(2000);
+    }
+    return kill((pid_t)process, 0) == 0;
+}
+
+static void test_hanging_compilers(void **state) {
+    (void)state;
+    char body[1000];
+    cb_set_option("cc_timeout_ms", "300");
+    snprintf(body, sizeof body, "echo waiting; echo $$ > %s/parent; sleep 1000 & echo $! > %s/child; wait", root, root);
+    use_script("hangs", body);
+    CodeResult result = load_adder(62);
+    assert_true(result.milliseconds < 5000);
+    assert_refused(result, REASON_compiler_timeout, "waiting");
+    assert_false(is_running("parent"));
+    assert_false(is_running("child"));
+    cb_set_option("cc_timeout_ms", "20000"); /* done, but a child of it holds on to the pipe */
+    snprintf(body, sizeof body, "sleep 1000 & echo $! > %s/child; exec cc \"$@\"", root);
+    use_script("leaves", body);
+    result = load_adder(62);
+    assert_true(result.milliseconds < 10000);
+    assert_adds(result, 62);
+    assert_false(is_running("child"));
+    cache_clear(cache);
+    cb_set_option("cc_timeout_ms", "300"); /* closes its output and stays */
+    use_script("quiet", "exec >/dev/null 2>&1 </dev/null; sleep 1000");
+    assert_refused(load_adder(63), REASON_compiler_timeout, "did not finish");
+}
+
+/* A host that ignores SIGCHLD leaves no exit status to wait for. */
+static void test_ignored_children(void **state) {
+    (void)state;
+    void (*before)(int) = signal(SIGCHLD, SIG_IGN);
+    CodeResult good = load_adder(64);
+    CodeResult bad = code_load("int f(", 6);
+    signal(SIGCHLD, before);
+    assert_adds(good, 64);
+    assert_null(bad.code);
+    assert_int_equal(bad.reason, REASON_compiler_failed);
+    memory_free(bad.message);
+}
+
+static void test_compilers_have_keys_of_their_own(void **state) {
+    (void)state;
+    assert_adds(load_adder(65), 65);
+    use_script("wrapper", "exec cc \"$@\"");
+    CodeResult other = load_adder(65);
+    assert_false(other.from_disk);
+    assert_adds(other, 65);
+    assert_int_equal(entries(NULL), 2);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(test_second_load_comes_from_disk),
+        CASE(test_flipped_bytes),
+        CASE(test_truncated_and_foreign_entries),
+        CASE(test_unsafe_directories),
+        CASE(test_unusable_directories),
+        CASE(test_default_directory),
+        CASE(test_full_disk),
+        CASE(test_trimming),
+        CASE(test_explaining),
+        CASE(test_sixteen_processes),
+        CASE(test_threads_share),
+        CASE(test_fork_while_compiling),
+        CASE(test_missing_compiler),
+        CASE(test_failing_compilers),
+        CASE(test_hanging_compilers),
+        CASE(test_ignored_children),
+        CASE(test_compilers_have_keys_of_their_own),
+    };
+    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
+}
