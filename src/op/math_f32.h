@@ -83,7 +83,7 @@ MATH float m_trunc_f32(float a) {
 /* Truncates; NaN gives 0, what does not fit the lowest integer. Narrower integers are the low bits
  * of this. */
 MATH long m_to_i64_f32(float a) {
-    long i = (a >= -9223372036854775808.0f) & (a < 9223372036854775808.0f)
+    long i = ((a >= -9223372036854775808.0f) & (a < 9223372036854775808.0f))
                  ? (long)a
                  : -9223372036854775807L - 1L;
     return a != a ? 0 : i;
@@ -471,7 +471,8 @@ MATH float m_atan2_f32(float a, float b) { return (float)m_atan2_f64((double)a, 
 //@ hypot_f32: abs_f32
 MATH float m_hypot_f32(float a, float b) {
     float r = (float)__builtin_sqrt((double)a * a + (double)b * b);
-    int infinite = (m_abs_f32(a) == __builtin_inff()) | (m_abs_f32(b) == __builtin_inff());
+    float x = m_abs_f32(a), y = m_abs_f32(b);
+    int infinite = (x == __builtin_inff()) | (y == __builtin_inff());
     return infinite ? __builtin_inff() : r;
 }
 
@@ -481,7 +482,7 @@ MATH float m_pow_f32(float a, float b) {
     return (float)m_pow_ends_f64((double)a, (double)b, r);
 }
 
-//@ fmod_f32: abs_f64 copysign_f32 float_f32
+//@ fmod_f32: abs_f64 abs_f32 copysign_f32 float_f32
 /* Long division in f64, 28 bits of quotient a step: every product and difference is exact. The
  * quotients round to nearest, so r may fall to -d/2 at the last step. */
 MATH float m_fmod_f32(float a, float b) {
@@ -501,20 +502,21 @@ MATH float m_fmod_f32(float a, float b) {
 #undef M_FMOD_STEP
     r = r < 0.0 ? r + d : r;
     float y = d == __builtin_inf() ? a : m_copysign_f32((float)r, a);
-    int valid = (m_abs_f64((double)a) < __builtin_inf()) & (d > 0.0);
+    float top = m_abs_f32(a);
+    int valid = (top < __builtin_inff()) & (d > 0.0);
     return valid ? y : m_float_f32(0x7fc00000u);
 }
 
 //@ remainder_f32: fmod_f32 bits_f32
 MATH float m_remainder_f32(float a, float b) {
     float r = m_fmod_f32(a, b);
-    return (r != 0.0f) & ((int)(m_bits_f32(r) ^ m_bits_f32(b)) < 0) ? r + b : r;
+    return ((r != 0.0f) & ((int)(m_bits_f32(r) ^ m_bits_f32(b)) < 0)) ? r + b : r;
 }
 
 //@ floor_divide_f32: fmod_f32 bits_f32 floor_f32 copysign_f32
 MATH float m_floor_divide_f32(float a, float b) {
     float r = m_fmod_f32(a, b), q = (a - r) / b;
-    q = (r != 0.0f) & ((int)(m_bits_f32(r) ^ m_bits_f32(b)) < 0) ? q - 1.0f : q;
+    q = ((r != 0.0f) & ((int)(m_bits_f32(r) ^ m_bits_f32(b)) < 0)) ? q - 1.0f : q;
     float f = m_floor_f32(q);
     f = q - f > 0.5f ? f + 1.0f : f;
     f = q == 0.0f ? m_copysign_f32(0.0f, a / b) : f;

@@ -86,7 +86,7 @@ MATH double m_trunc_f64(double a) {
 /* Truncates; NaN gives 0, what does not fit the lowest integer. Narrower integers are the low bits
  * of this. */
 MATH long m_to_i64_f64(double a) {
-    long i = (a >= -9223372036854775808.0) & (a < 9223372036854775808.0)
+    long i = ((a >= -9223372036854775808.0) & (a < 9223372036854775808.0))
                  ? (long)a
                  : -9223372036854775807L - 1L;
     return a != a ? 0 : i;
@@ -436,7 +436,7 @@ MATH double m_atan2_f64(double a, double b) {
     angle = steep ? 1.5707963267948966 - (angle - 6.123233995736766e-17) : angle;
     int left = (long)m_bits_f64(b) < 0;
     angle = left ? 3.141592653589793 - (angle - 1.2246467991473532e-16) : angle;
-    return (a != a) | (b != b) ? m_float_f64(0x7ff8000000000000ul) : m_copysign_f64(angle, a);
+    return ((a != a) | (b != b)) ? m_float_f64(0x7ff8000000000000ul) : m_copysign_f64(angle, a);
 }
 
 //@ asin_poly_f64:
@@ -581,7 +581,7 @@ MATH double m_hypot_f64(double a, double b) {
     double back = large > 1e150 ? 0x1p600 : large < 1e-140 ? 0x1p-600 : 1.0;
     double u = x * scale, v = y * scale;
     double r = __builtin_sqrt(u * u + v * v) * back;
-    return (x == __builtin_inf()) | (y == __builtin_inf()) ? __builtin_inf() : r;
+    return ((x == __builtin_inf()) | (y == __builtin_inf())) ? __builtin_inf() : r;
 }
 
 //@ log_double_f64: log_split_f64 product_error_f64
@@ -624,10 +624,10 @@ MATH double m_pow_ends_f64(double x, double y, double r) {
     r = t == inf ? (y < 0.0 ? 0.0 : inf) : r;
     r = t == 1.0 ? 1.0 : r;
     int whole = m_trunc_f64(y) == y, odd = whole & (m_trunc_f64(0.5 * y) != 0.5 * y);
-    r = odd & ((long)m_bits_f64(x) < 0) ? -r : r;
-    r = (x < 0.0) & !whole & (t < inf) ? nan : r;
-    r = (x != x) | (y != y) ? nan : r;
-    return (y == 0.0) | (x == 1.0) ? 1.0 : r;
+    r = (odd & ((long)m_bits_f64(x) < 0)) ? -r : r;
+    r = ((x < 0.0) & !whole & (t < inf)) ? nan : r;
+    r = ((x != x) | (y != y)) ? nan : r;
+    return ((y == 0.0) | (x == 1.0)) ? 1.0 : r;
 }
 
 //@ pow_f64: log_double_f64 exp_sum_f64 pow_ends_f64 product_error_f64 abs_f64
@@ -658,13 +658,13 @@ MATH double m_fmod_f64(double a, double b) {
 //@ remainder_f64: fmod_f64 bits_f64
 MATH double m_remainder_f64(double a, double b) {
     double r = m_fmod_f64(a, b);
-    return (r != 0.0) & ((long)(m_bits_f64(r) ^ m_bits_f64(b)) < 0) ? r + b : r;
+    return ((r != 0.0) & ((long)(m_bits_f64(r) ^ m_bits_f64(b)) < 0)) ? r + b : r;
 }
 
 //@ floor_divide_f64: fmod_f64 bits_f64 floor_f64 copysign_f64
 MATH double m_floor_divide_f64(double a, double b) {
     double r = m_fmod_f64(a, b), q = (a - r) / b;
-    q = (r != 0.0) & ((long)(m_bits_f64(r) ^ m_bits_f64(b)) < 0) ? q - 1.0 : q;
+    q = ((r != 0.0) & ((long)(m_bits_f64(r) ^ m_bits_f64(b)) < 0)) ? q - 1.0 : q;
     double f = m_floor_f64(q);
     f = q - f > 0.5 ? f + 1.0 : f;
     f = q == 0.0 ? m_copysign_f64(0.0, a / b) : f;

@@ -91,7 +91,7 @@ MATH long m_trunc_i64(long a) { return a; }
 /* Truncated quotient, through f64, where every quotient of two i32 truncates right: vectors have
  * no integer division. */
 MATH int m_divide_i32(int a, int b) {
-    int safe = (b == 0) | (b == -1) ? 1 : b;
+    int safe = ((b == 0) | (b == -1)) ? 1 : b;
     int q = (int)((double)a / (double)safe);
     q = b == -1 ? (int)(0u - (unsigned)a) : q;
     return b == 0 ? 0 : q;
@@ -99,7 +99,7 @@ MATH int m_divide_i32(int a, int b) {
 
 //@ divide_i64:
 MATH long m_divide_i64(long a, long b) {
-    long safe = (b == 0) | (b == -1) ? 1 : b;
+    long safe = ((b == 0) | (b == -1)) ? 1 : b;
     long q = a / safe;
     q = b == -1 ? (long)(0ul - (unsigned long)a) : q;
     return b == 0 ? 0 : q;
@@ -122,27 +122,27 @@ MATH long m_fmod_i64(long a, long b) {
 /* The sign of the divisor. */
 MATH int m_remainder_i32(int a, int b) {
     int r = m_fmod_i32(a, b);
-    return (r != 0) & ((r ^ b) < 0) ? (int)((unsigned)r + (unsigned)b) : r;
+    return ((r != 0) & ((r ^ b) < 0)) ? (int)((unsigned)r + (unsigned)b) : r;
 }
 
 //@ remainder_i64: fmod_i64
 MATH long m_remainder_i64(long a, long b) {
     long r = m_fmod_i64(a, b);
-    return (r != 0) & ((r ^ b) < 0) ? (long)((unsigned long)r + (unsigned long)b) : r;
+    return ((r != 0) & ((r ^ b) < 0)) ? (long)((unsigned long)r + (unsigned long)b) : r;
 }
 
 //@ floor_divide_i32: divide_i32
 MATH int m_floor_divide_i32(int a, int b) {
     int q = m_divide_i32(a, b);
     unsigned r = (unsigned)a - (unsigned)q * (unsigned)b;
-    return (b != 0) & (r != 0) & ((a ^ b) < 0) ? q - 1 : q;
+    return ((b != 0) & (r != 0) & ((a ^ b) < 0)) ? q - 1 : q;
 }
 
 //@ floor_divide_i64: divide_i64
 MATH long m_floor_divide_i64(long a, long b) {
     long q = m_divide_i64(a, b);
     unsigned long r = (unsigned long)a - (unsigned long)q * (unsigned long)b;
-    return (b != 0) & (r != 0) & ((a ^ b) < 0) ? q - 1 : q;
+    return ((b != 0) & (r != 0) & ((a ^ b) < 0)) ? q - 1 : q;
 }
 
 //@ pow_i64:
@@ -155,7 +155,7 @@ MATH long m_pow_i64(long a, long b) {
         base *= base;
         e >>= 1;
     }
-    return (b < 0) & (a != 1) & (a != -1) ? 0 : (long)result;
+    return ((b < 0) & (a != 1) & (a != -1)) ? 0 : (long)result;
 }
 
 //@ pow_i32: pow_i64
