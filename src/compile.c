@@ -4,8 +4,8 @@
  *     plan_build       fuse, lower to loops, place temporaries          graph -> plan
  *     executable_new   C code through the compiler, or the vector VM    plan -> executable
  *
- * Everything lives in the graph's arena, which the executable takes over. The only failure is memory
- * that runs out: it comes back here through the arena's guard. */
+ * Everything lives in the graph's arena, which the executable takes over. The only failure is
+ * memory that runs out: it comes back here through the arena's guard. */
 #include "capture/capture.h"
 
 #include "base/option.h"

@@ -1,14 +1,16 @@
-/* Capture: a function's op calls become a graph. What TorchDynamo does, without bytecode: ops are calls, so
- * running the function is the analysis (design.md, section 6).
+/* Capture: a function's op calls become a graph. What TorchDynamo does, without bytecode: ops are
+ * calls, so running the function is the analysis (design.md, section 6).
  *
  * A call of a compiled function goes through these files:
  *
- *   function.c   the public API: guards choose entries, the function runs under a tracer, statistics
+ *   function.c   the public API: guards choose entries, the function runs under a tracer,
+ *                statistics
  *   guard.c      what an entry expects of its inputs
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   record.c     the tracer while something new happens: trace and graph grow together
  *   functional.c in-place writes and views of the trace as pure graph nodes
- *   trace.c      the flat trace: storage, comparison, running it op by op (the fallback of everything)
+ *   trace.c      the flat trace: storage, comparison, running it op by op (the fallback of
+ *                everything)
  *   entry.c      a finished recording becomes an executable
  *   launch.c     running an entry and handing out its results
  *   check.c      CARBIDE_CHECK: the same call on the float64 VM, compared
@@ -30,7 +32,8 @@ typedef struct CompileOptions {
 } CompileOptions;
 
 /* src/compile.c: the whole pipeline. Takes over the graph's arena, also on failure, which is NULL
- * and means that memory ran out. input_stride[k]: strides of input k, NULL when it is contiguous. */
+ * and means that memory ran out. input_stride[k]: strides of input k, NULL when it is
+ * contiguous. */
 Executable *compile_graph(Graph *graph, const int64_t *const *input_stride, CompileOptions options);
 
 #endif

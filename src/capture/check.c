@@ -1,8 +1,10 @@
-/* CARBIDE_CHECK=1: every compiled call runs on the float64 VM as well, and the results are compared.
+/* CARBIDE_CHECK=1: every compiled call runs on the float64 VM as well, and the results are
+ * compared.
  *
- * The oracle gets the same inputs (copies of those that are written to) and the same random numbers. An output
- * that is further from it than its dtype allows is reported on stderr and in explain; the call goes on.
- * Tolerances, relative to the largest magnitude of the output: f64 1e-9, f32 1e-4, f16 2e-3, bf16 1.6e-2. */
+ * The oracle gets the same inputs (copies of those that are written to) and the same random
+ * numbers. An output that is further from it than its dtype allows is reported on stderr and in
+ * explain; the call goes on. Tolerances, relative to the largest magnitude of the output: f64 1e-9,
+ * f32 1e-4, f16 2e-3, bf16 1.6e-2. */
 #include "capture/functional.h"
 
 #include "base/memory.h"

@@ -1,8 +1,8 @@
 /* Entries: a finished recording becomes an executable, which launch.c runs in place of the ops.
  *
- * What the function returned becomes graph outputs by storage, so that aliasing is as in eager: a view of
- * an input comes back as a view of it; two views of one result share its storage. Only a lone view that is
- * smaller than its storage (the last row of a matrix) is computed by itself.
+ * What the function returned becomes graph outputs by storage, so that aliasing is as in eager: a
+ * view of an input comes back as a view of it; two views of one result share its storage. Only a
+ * lone view that is smaller than its storage (the last row of a matrix) is computed by itself.
  * Invariant: an entry, its results and its lists live in its trace's arena. */
 #include "capture/functional.h"
 
@@ -173,6 +173,7 @@ static void note_engine(Function *function, const Entry *entry) {
     if (info.reason == REASON_no_compiler) notice_no_compiler();
     if (info.from_disk)
         atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));
+    if (info.cache != REASON_NONE) function_note(function, info.cache, (Site){0}, "%s", "");
     if (info.reason == REASON_NONE) return;
     function_note(function, info.reason, (Site){0}, "%s", info.message ? info.message : "");
 }

@@ -1,8 +1,9 @@
-/* What a compiled function has done, as text for people: entries with guards, the captured ops and their
- * source lines, the optimized graph, kernels with what they compute and move, refused fusions, the
- * generated source, and every reason that was given on the way.
+/* What a compiled function has done, as text for people: entries with guards, the captured ops and
+ * their source lines, the optimized graph, kernels with what they compute and move, refused
+ * fusions, the generated source, and every reason that was given on the way.
  *
- * Invariant: reads only what never changes after an entry is appended, so calls may go on meanwhile. */
+ * Invariant: reads only what never changes after an entry is appended, so calls may go on
+ * meanwhile. */
 #include "capture/function.h"
 
 #include "base/memory.h"
@@ -47,11 +48,13 @@ static void print_guards(const Entry *entry, Buffer *out) {
 static void print_kernel(const Kernel *kernel, Buffer *out) {
     putf(out, "    %s: %s\n      %s, ", kernel->name, kernel->origin ? kernel->origin : "",
          kernel->form == FORM_ROW ? "row by row" : "element by element");
-    putf(out, "%lld x %lld points", (long long)kernel->outer_size, (long long)kernel->inner_size);
+    putf(out, "%lld", (long long)kernel->outer_size);
+    if (kernel->inner_size != 1) putf(out, " x %lld", (long long)kernel->inner_size);
+    put(out, " points");
     if (kernel->split > 1) putf(out, ", %lld chunks", (long long)kernel->split);
     put(out, ", ");
     put_bytes_count(out, kernel->bytes);
-    putf(out, ", %d ops\n", kernel->node_count);
+    put(out, "\n");
 }
 
 static void print_step(const Plan *plan, const Step *step, Buffer *out) {
@@ -87,6 +90,21 @@ static void print_refusals(const Plan *plan, Buffer *out) {
     }
 }
 
+/* The kernel's own function out of the whole source; nothing when an equal kernel stands for it. */
+static void print_source(const char *source, const Kernel *kernel, Buffer *out) {
+    size_t name = strlen(kernel->name);
+    const char *at = source;
+    while ((at = strstr(at, kernel->name)) && at[name] != '(') at += name;
+    if (!at) return;
+    while (at > source && at[-1] != '\n') at--;
+    const char *end = strstr(at, "\n}\n");
+    size_t bytes = end ? (size_t)(end + 3 - at) : strlen(at);
+    char *text = arena_alloc(out->arena, bytes + 1);
+    memcpy(text, at, bytes);
+    text[bytes] = '\0';
+    put_indented(out, text);
+}
+
 static void print_plan(const Entry *entry, Buffer *out) {
     const Plan *plan = executable_plan(entry->executable);
     ExecutableInfo info = executable_info(entry->executable);
@@ -109,8 +127,8 @@ static void print_plan(const Entry *entry, Buffer *out) {
         put_indented(out, info.message);
     }
     if (!info.source) return;
-    put(out, "  source:\n");
-    put_indented(out, info.source);
+    put(out, "  source (dump=k shows the scalar functions too):\n");
+    for (int i = 0; i < length(plan->kernel); i++) print_source(info.source, plan->kernel[i], out);
 }
 
 static void print_capture(const Entry *entry, Buffer *out) {

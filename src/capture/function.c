@@ -1,11 +1,13 @@
 /* Compiled functions: the public API, and the way of one call.
  *
- *     cb_call -> an entry whose guards hold?  yes: the function runs, its ops are matched, the entry is launched
- *                                             no:  the function runs, its ops are recorded, an entry is made
+ *     cb_call -> an entry whose guards hold?  yes: the function runs, its ops are matched, the
+ *     entry is launched
+ *                                             no:  the function runs, its ops are recorded, an
+ *                                                  entry is made
  *                fullgraph, guards hold:      the entry is launched, the function does not run
  *
- * The function runs in a scope of its own, so what it computes on the way dies with the call, compiled
- * or not; its results move to the caller's scope. */
+ * The function runs in a scope of its own, so what it computes on the way dies with the call,
+ * compiled or not; its results move to the caller's scope. */
 #include "capture/functional.h"
 
 #include "base/memory.h"
@@ -66,8 +68,8 @@ uint64_t function_training(const Function *function) {
 
 /* ---- breaks -------------------------------------------------------------------------------- */
 
-/* Results that live take the storages of the tensors that eager computed for them; without those (real
- * NULL, or some of them) they are left without a value. */
+/* Results that live take the storages of the tensors that eager computed for them; without those
+ * (real NULL, or some of them) they are left without a value. */
 static void adopt(Call *call, Tensor **real, int count) {
     for (int v = call->input_count; v < count; v++) {
         if (call->trace->value[v].kind != VALUE_IS_RESULT) continue;
@@ -116,7 +118,8 @@ bool call_break(Call *call, Reason reason, const char *what) {
     return true;
 }
 
-/* ---- running the user's function --------------------------------------------------------------- */
+/* ---- running the user's function
+ * --------------------------------------------------------------- */
 
 static int takes(const Function *function) {
     return function->callee <= CALL_4 ? (int)function->callee + 1 : -1;
@@ -154,8 +157,8 @@ static bool real_result(const Tensor *x, Tensor *const *input, int input_count) 
     return true;
 }
 
-/* Closes the function's scope, from which its results are saved into the caller's. Tensors that it kept, or that
- * live in other scopes, stay where they are. */
+/* Closes the function's scope, from which its results are saved into the caller's. Tensors that it
+ * kept, or that live in other scopes, stay where they are. */
 static void close_scope(Tensor *const *input, int input_count, Tensor **output, int count) {
     bool moved[CB_MAX_ARGS];
     const Meta scalar = {.dtype = CB_BOOL};
@@ -190,7 +193,8 @@ static int call_eagerly(Function *function, Tensor *const *input, int input_coun
     return run_function(function, input, input_count, output);
 }
 
-/* The entry is known and its results are shells: launches it. False: an error, or eager after a break. */
+/* The entry is known and its results are shells: launches it. False: an error, or eager after a
+ * break. */
 static bool launch(Call *call) {
     Entry *entry = call->entry;
     Tensor *local[LOCAL_VALUES], **graph_output = local;
@@ -271,12 +275,35 @@ static Entry *find_entry(Function *function, Tensor *const *input, int input_cou
     return NULL;
 }
 
+/* "input 1 is f32[4, 8], entry 2 has f32[2, 8]": where a call leaves the newest entry. */
+static void describe_miss(const Function *function, Tensor *const *input, int input_count,
+                          char *out, size_t bytes) {
+    const Entry *last = NULL;
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) last = e;
+    snprintf(out, bytes, "another number of inputs");
+    for (int i = 0; last && i < input_count && input_count == last->input_count; i++) {
+        if (guard_holds(&last->guard[i], input[i])) continue;
+        char now[64], then[64];
+        Meta meta = tensor_meta(input[i]), known = last->trace->value[i].meta;
+        meta_format(&meta, now, sizeof now);
+        meta_format(&known, then, sizeof then);
+        bool strides = !strcmp(now, then);
+        snprintf(out, bytes, "input %d is %s%s, entry %d has %s", i, now,
+                 strides ? " of other strides" : "", last->number, then);
+        return;
+    }
+    if (function_training(function))
+        snprintf(out, bytes, "a module changed between train and eval");
+}
+
 /* Without an entry: true when one more may be recorded. */
-static bool may_record(Function *function) {
+static bool may_record(Function *function, Tensor *const *input, int input_count) {
     int count = atomic_load(&function->entry_count);
     if (count == 0) return true;
+    char miss[160];
+    describe_miss(function, input, input_count, miss, sizeof miss);
     Reason reason = count < function_limit() ? REASON_input_changed : REASON_recompile_limit;
-    function_note(function, reason, site_current(), "%d entries", count);
+    function_note(function, reason, site_current(), "%s", miss);
     return reason == REASON_input_changed;
 }
 
@@ -302,7 +329,8 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
     if (atomic_load_explicit(&function->eager, memory_order_relaxed))
         return call_eagerly(function, input, input_count, output);
     Entry *entry = find_entry(function, input, input_count);
-    if (!entry && !may_record(function)) return call_eagerly(function, input, input_count, output);
+    if (!entry && !may_record(function, input, input_count))
+        return call_eagerly(function, input, input_count, output);
     if (entry && function->options.fullgraph) {
         int count = entry_call(entry, input, output);
         if (count != ENTRY_OVERLAPS) return count;

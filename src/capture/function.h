@@ -1,8 +1,8 @@
 /* The structs of a compiled function: entries, guards, and the state of one call.
  *
- * Lifetimes: an entry and all that hangs on it live as long as the function. Entries are appended under the
- * function's lock and never change or go, so calls read the list without one. A Call lives on the
- * stack of cb_call_n. */
+ * Lifetimes: an entry and all that hangs on it live as long as the function. Entries are appended
+ * under the function's lock and never change or go, so calls read the list without one. A Call
+ * lives on the stack of cb_call_n. */
 #ifndef CARBIDE_CAPTURE_FUNCTION_H
 #define CARBIDE_CAPTURE_FUNCTION_H
 
@@ -80,23 +80,24 @@ struct Entry {
     double trace_ms, compile_ms;
 };
 
-/* A finished recording becomes an entry: compiles under the function's lock. NULL: memory ran out; the
- * recording still holds its trace then. */
+/* A finished recording becomes an entry: compiles under the function's lock. NULL: memory ran out;
+ * the recording still holds its trace then. */
 Entry *entry_make(Call *call);
 void entry_free(Entry *entry);
-/* entry_make's parts, which check.c does again: the entry of a recording, not yet compiled; strides of the
- * graph's inputs. NULL: memory ran out. */
+/* entry_make's parts, which check.c does again: the entry of a recording, not yet compiled; strides
+ * of the graph's inputs. NULL: memory ran out. */
 Entry *entry_prepare(const Call *call, Recording *recording);
 const int64_t *const *entry_strides(Recording *recording, const Entry *entry);
 bool entry_guards_hold(const Entry *entry, Tensor *const *input, int input_count);
-/* False when the entry writes to memory that another of its tensors shows: then the order of ops matters. */
+/* False when the entry writes to memory that another of its tensors shows: then the order of ops
+ * matters. */
 bool entry_writes_apart(const Entry *entry, Tensor *const *value);
 /* Runs the executable. value[] gives inputs and captured tensors; graph_output gets new ones. */
 bool entry_run(const Entry *entry, Tensor *const *value, Tensor **graph_output);
 /* Shells of the results get the storages of graph outputs and real tensors. */
 void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output);
-/* fullgraph: everything without the function. Fills output; count, a negative status, or ENTRY_OVERLAPS
- * when it has to run eagerly. */
+/* fullgraph: everything without the function. Fills output; count, a negative status, or
+ * ENTRY_OVERLAPS when it has to run eagerly. */
 enum { ENTRY_OVERLAPS = -1000 };
 int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
 
@@ -144,7 +145,8 @@ struct cb_function {
 void function_note(Function *function, Reason reason, Site site, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int function_limit(void);
-/* fullgraph does not run a module's forward again, so it guards on which modules train; otherwise 0. */
+/* fullgraph does not run a module's forward again, so it guards on which modules train; otherwise
+ * 0. */
 uint64_t function_training(const Function *function);
 
 /* ---- one call ------------------------------------------------------------------------------ */
@@ -187,16 +189,17 @@ static inline int call_traced(const Call *call, const Tensor *x) {
 }
 /* A captured tensor becomes value number v. */
 bool call_bind(Call *call, int v, Tensor *x);
-/* Runs what was traced so far eagerly, gives live shells their values and leaves the rest of the call to
- * eager. Under fullgraph: an error, and false, instead. */
+/* Runs what was traced so far eagerly, gives live shells their values and leaves the rest of the
+ * call to eager. Under fullgraph: an error, and false, instead. */
 bool call_break(Call *call, Reason reason, const char *what);
 
-/* replay.c: a call begins with an entry to replay, or NULL to record; false: no memory to record. */
+/* replay.c: a call begins with an entry to replay, or NULL to record; false: no memory to
+ * record. */
 bool call_start(Call *call, Function *function, Tensor *const *input, int input_count,
                 Entry *entry);
 /* After the last op: finds the entry that ends here with these outputs, or turns the run into a
- * recording that does. value[k] is output k's number, NO_VALUE for NULL. False: the call has failed, or has
- * become eager. */
+ * recording that does. value[k] is output k's number, NO_VALUE for NULL. False: the call has
+ * failed, or has become eager. */
 bool call_end(Call *call, Tensor *const *output, int output_count, int *value);
 /* Values that live on without being returned. */
 bool call_escapes(const Call *call, int value, const int *output, int output_count);

@@ -1,8 +1,8 @@
 /* A recording: the trace of a run and the graph beside it, with in-place writes made functional.
  *
- * The graph knows values, not memory. A root value (input, captured tensor, fresh result) holds the node that
- * its storage has now; a view remembers its parent and its op, and its node is the op applied to what the
- * parent is now. A write through a view becomes a new value of the root:
+ * The graph knows values, not memory. A root value (input, captured tensor, fresh result) holds the
+ * node that its storage has now; a view remembers its parent and its op, and its node is the op
+ * applied to what the parent is now. A write through a view becomes a new value of the root:
  *
  *     row = select(x, 0, 1)      view of x
  *     assign(row, v)             x := slice_scatter(x, unsqueeze(v, 0), 0, 1, 2)

@@ -1,8 +1,8 @@
 /* Guards: what an entry was compiled for, and whether a call's inputs are that.
  *
- * dtype, rank and sizes must be equal; so must strides, unless both are contiguous. Which tensors share
- * memory is no guard: it matters only for an entry that writes in place, which checks it before it runs
- * (entry.c). */
+ * dtype, rank and sizes must be equal; so must strides, unless both are contiguous. Which tensors
+ * share memory is no guard: it matters only for an entry that writes in place, which checks it
+ * before it runs (entry.c). */
 #include "capture/function.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
 /* Running an entry: tensors in, results out, with the aliasing that eager would have given.
  *
- * In: the values that the trace names as inputs and captured tensors. Out: the storages of the function's
- * shells (entry_settle), or new tensors when the function itself did not run (entry_call). */
+ * In: the values that the trace names as inputs and captured tensors. Out: the storages of the
+ * function's shells (entry_settle), or new tensors when the function itself did not run
+ * (entry_call). */
 #include "capture/functional.h"
 
 #include "base/memory.h"
@@ -98,7 +99,8 @@ void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph
     }
 }
 
-/* ---- fullgraph: without the function ---------------------------------------------------------- */
+/* ---- fullgraph: without the function
+ * ---------------------------------------------------------- */
 
 static Tensor *make_result(const Entry *entry, const Result *result, Tensor *const *value,
                            Tensor *const *graph_output) {

@@ -1,5 +1,5 @@
-/* The tracer while a recorded trace repeats: the k-th op is compared with the k-th op of the trace, and a
- * shell comes back. No graph, no inference, no work.
+/* The tracer while a recorded trace repeats: the k-th op is compared with the k-th op of the trace,
+ * and a shell comes back. No graph, no inference, no work.
  *
  * A run that differs from its entry's trace is looked up among the other entries; when none of them
  * goes the same way, it becomes a recording that starts with the ops that did match. */
@@ -76,7 +76,8 @@ static bool same_value(const TraceValue *value, const Tensor *x) {
     return value->contiguous ? tensor_contiguous(x) : !memcmp(value->stride, x->stride, bytes);
 }
 
-/* x is a real tensor where the trace has value v: the same input, or a captured tensor that fits. */
+/* x is a real tensor where the trace has value v: the same input, or a captured tensor that
+ * fits. */
 static bool match_real(Call *call, int v, Tensor *x) {
     if (!x->storage) return false;
     if (v < call->bound && call->value[v]) return same_tensor(call->value[v], x);
@@ -134,14 +135,29 @@ static bool switch_entry(Call *call, int op, const cb_operand *input, int input_
     return false;
 }
 
+static bool is_number(int kind) { return kind != OPERAND_VALUE && kind != OPERAND_ABSENT; }
+
+/* Why the run leaves the trace: the same op with another number, or another op. */
+static Reason departure(const Call *call, int op, const cb_operand *input, int input_count) {
+    if (call->at >= length(call->trace->op)) return REASON_path_changed;
+    const TraceOp *next = &call->trace->op[call->at];
+    if (next->op != op || next->input_count != input_count) return REASON_path_changed;
+    for (int i = 0; i < input_count; i++) {
+        const TraceOperand *known = &next->input[i];
+        if (!is_number(known->kind) || (int)known->kind != input[i].kind) continue;
+        if (trace_number(&input[i]).bits != known->bits) return REASON_scalar_changed;
+    }
+    return REASON_path_changed;
+}
+
 /* From here on the run is new. False: the rest runs eagerly. */
-static bool begin_recording(Call *call) {
+static bool begin_recording(Call *call, Reason why) {
     Function *function = call->function;
     if (atomic_load(&function->entry_count) >= function_limit()) {
         call_break(call, REASON_recompile_limit, "another path");
         return false;
     }
-    function_note(function, REASON_path_changed, site_current(), "after %d ops", call->at);
+    function_note(function, why, site_current(), "after %d ops", call->at);
     if (record_from(call, call->trace, call->at)) return true;
     call_break(call, REASON_out_of_memory, "while recording");
     return false;
@@ -156,7 +172,7 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int i
         if (match(call, op, input, input_count, attrs) ||
             switch_entry(call, op, input, input_count, attrs))
             return call_shell(call, call->trace->op[call->at - 1].result);
-        if (!begin_recording(call))
+        if (!begin_recording(call, departure(call, op, input, input_count)))
             return call->failed ? NULL : apply(op, input, input_count, attrs);
     }
     return record_apply(call, op, input, input_count, attrs);
@@ -168,7 +184,8 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
         const cb_operand input[2] = {cb_operand_tensor(target), *value};
         if (match(call, OP_assign, input, 2, NULL) || switch_entry(call, OP_assign, input, 2, NULL))
             return target;
-        if (!begin_recording(call)) return call->failed ? NULL : apply_assign(target, value);
+        if (!begin_recording(call, departure(call, OP_assign, input, 2)))
+            return call->failed ? NULL : apply_assign(target, value);
     }
     return record_assign(call, target, value);
 }
@@ -296,7 +313,7 @@ bool call_end(Call *call, Tensor *const *output, int output_count, int *value) {
     if (call->mode == CALL_REPLAYS) {
         if (ends_here(call, output, output_count, value)) return true;
         if (other_ends_here(call, output, output_count, value)) return true;
-        if (!begin_recording(call)) return false;
+        if (!begin_recording(call, REASON_path_changed)) return false;
     }
     if (output_values(call, output, output_count, value) && record_end(call, value, output_count))
         return true;

@@ -1,6 +1,7 @@
 /* The flat trace of a run: building, comparing, printing, and running it op by op.
  *
- * Invariant: operands name values that exist before their op, so a walk in order finds all of them. */
+ * Invariant: operands name values that exist before their op, so a walk in order finds all of
+ * them. */
 #include "capture/trace.h"
 
 #include <string.h>

@@ -4,9 +4,10 @@
  *     ops      3 = matmul(0, 1)         4 = add(3, 2)
  *     outputs  4
  *
- * Values are numbered in order of appearance: inputs first, then captured tensors (real ones that are
- * no inputs, at their first use) and results as they come. A trace knows nothing of the graph that
- * was built beside it; it is enough to check a later run against, and to run the ops one by one. */
+ * Values are numbered in order of appearance: inputs first, then captured tensors (real ones that
+ * are no inputs, at their first use) and results as they come. A trace knows nothing of the graph
+ * that was built beside it; it is enough to check a later run against, and to run the ops one by
+ * one. */
 #ifndef CARBIDE_CAPTURE_TRACE_H
 #define CARBIDE_CAPTURE_TRACE_H
 
@@ -14,7 +15,7 @@
 #include "base/vec.h"
 #include "tensor/apply.h"
 
-enum { TRACE_OPERANDS = 4 };
+enum { TRACE_OPERANDS = OP_MAX_INPUTS };
 
 typedef enum OperandKind { /* the first four as in cb_operand */
                            OPERAND_VALUE = CB_OPERAND_TENSOR,
@@ -75,9 +76,9 @@ int trace_result(const Trace *trace, int k);
 TraceOperand trace_number(const cb_operand *operand);
 void trace_print(const Trace *trace, Buffer *out);
 
-/* Runs ops [0, count) one by one, eagerly: exactly what the function would have done without a tracer. real has an entry
- * per value: inputs and captured tensors are given, results are filled with kept tensors (NULL on failure, with an
- * error). */
+/* Runs ops [0, count) one by one, eagerly: exactly what the function would have done without a
+ * tracer. real has an entry per value: inputs and captured tensors are given, results are filled
+ * with kept tensors (NULL on failure, with an error). */
 bool trace_run(const Trace *trace, int count, Tensor **real);
 
 #endif

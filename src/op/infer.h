@@ -18,6 +18,7 @@ typedef struct Call {
 bool infer_dtypes(Call *call);
 bool infer_view(Call *call);  /* KIND_VIEW */
 bool infer_index(Call *call); /* KIND_INDEX, KIND_CONTRACT, KIND_OPAQUE */
+bool infer_convolution(Call *call); /* its part in op/shape_convolution.c */
 
 /* Records "op: text: f32[2, 3], f32[4]" and returns false. */
 bool infer_fail(const Call *call, cb_status status, const char *format, ...)
@@ -27,7 +28,8 @@ bool infer_fail(const Call *call, cb_status status, const char *format, ...)
 bool infer_dim(const Call *call, int64_t *dim, int rank);
 /* The same for a list, without duplicates; sorted when asked. CB_ALL becomes every dimension. */
 bool infer_dims(const Call *call, cb_dim_list *dims, int rank, bool sorted);
-/* Python's slice on one size: start and end are clamped; the count of elements, or -1 with an error. */
+/* Python's slice on one size: start and end are clamped; the count of elements, or -1 with an
+ * error. */
 int64_t infer_slice(const Call *call, int64_t size, int64_t *start, int64_t *end, int64_t step);
 /* Merges one operand's trailing dimensions into result by broadcasting. */
 bool infer_broadcast(const Call *call, Meta *result, const int64_t *size, int rank);

@@ -4,8 +4,9 @@
  *     add(i32[3], 1.5)  -> inputs f32, f32; result f32
  *     add(f16[3], f32[]) -> f16: a zero-dimensional tensor is weak within its category
  *
- * The promotion is PyTorch's: dimensioned tensors, zero-dimensional tensors and numbers are promoted
- * apart; a lower group takes part only when its category (bool < integer < float) is above. */
+ * The promotion is PyTorch's: dimensioned tensors, zero-dimensional tensors and numbers are
+ * promoted apart; a lower group takes part only when its category (bool < integer < float) is
+ * above. */
 #include "op/infer.h"
 
 static int category(cb_dtype dtype) { return dtype_is_float(dtype) ? 2 : dtype != CB_BOOL; }

@@ -1,12 +1,13 @@
-/* Scalar functions: the value column of the op table compiled for one element, for constant folding.
+/* Scalar functions: the value column of the op table compiled for one element, for constant
+ * folding.
  *
  *     scalar_eval(OP_mul, CB_U8, {200, 2})     -> 144: computed in i64, wrapped to u8
  *     scalar_eval(OP_exp, CB_F32, {1.0})       -> e, computed in f64, rounded to f32
  *
- * Floats of every width are computed in f64 and rounded once, which is exact for + - * / and sqrt and
- * at least as good as f32 elsewhere; integers and bool are computed in i64 and wrapped.
- * Conversion of a float to an integer truncates; what i64 cannot hold becomes INT64_MIN, NaN becomes
- * 0, and i64 then wraps to the narrower type. PyTorch leaves those cases undefined. */
+ * Floats of every width are computed in f64 and rounded once, which is exact for + - * / and sqrt
+ * and at least as good as f32 elsewhere; integers and bool are computed in i64 and wrapped.
+ * Conversion of a float to an integer truncates; what i64 cannot hold becomes INT64_MIN, NaN
+ * becomes 0, and i64 then wraps to the narrower type. PyTorch leaves those cases undefined. */
 #include "op/op.h"
 
 #include "op/math_int.h" /* first: it says what MATH is */

@@ -1,5 +1,5 @@
-/* Compiled functions against the same functions run eagerly: replay, paths, captured tensors, writes, breaks,
- * fullgraph, random numbers, errors, threads, memory. */
+/* Compiled functions against the same functions run eagerly: replay, paths, captured tensors,
+ * writes, breaks, fullgraph, random numbers, errors, threads, memory. */
 #include "carbide.h"
 
 #include <math.h>
@@ -37,7 +37,8 @@ static void expect_equal(cb_tensor *x, cb_tensor *y) {
             fail_msg("element %lld: %g, eager %g", (long long)i, (double)a[i], (double)b[i]);
 }
 
-/* The function compiled and eager on the same fresh inputs, three times; inputs are compared too. */
+/* The function compiled and eager on the same fresh inputs, three times; inputs are compared
+ * too. */
 static void expect_same_2(cb_function_2 *function, const char *options, int graphs) {
     cb_function *fast = cb_compile(function, options);
     assert_non_null(fast);
@@ -96,6 +97,9 @@ static void test_guards(void **state) {
     }
     assert_int_equal(cb_stats(fast).graphs, 4);
     assert_int_equal(cb_stats(fast).recompiles, 3);
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "input 0 is f32[2, 3], entry 0 has f32[4, 8]"));
+    cb_free_text(text);
     assert_int_equal(cb_stats(fast).eager_calls, 0);
     cb_function_free(fast);
     cb_scope_close();
@@ -162,11 +166,15 @@ static void test_baked_number(void **state) {
         expect_equal(cb_call(fast, x), scaled(x));
     }
     assert_int_equal(cb_stats(fast).graphs, 2);
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "a number baked into the graph changed"));
+    cb_free_text(text);
     cb_function_free(fast);
     cb_scope_close();
 }
 
-/* ---- captured tensors -------------------------------------------------------------------------- */
+/* ---- captured tensors
+ * -------------------------------------------------------------------------- */
 
 static cb_tensor *weight;
 
@@ -695,7 +703,8 @@ static void test_memory_flat(void **state) {
     cb_scope_close();
 }
 
-/* Every allocation of compile and first calls fails in turn: a right result or an error, and no leak. */
+/* Every allocation of compile and first calls fails in turn: a right result or an error, and no
+ * leak. */
 static void test_failing_allocations(void **state) {
     (void)state;
     bool succeeded = false;

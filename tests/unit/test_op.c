@@ -1,4 +1,5 @@
-/* The op layer against PyTorch's known results: names, promotion, shapes, views, scalars, errors. */
+/* The op layer against PyTorch's known results: names, promotion, shapes, views, scalars,
+ * errors. */
 #include "op/op.h"
 
 #include <math.h>
@@ -334,7 +335,8 @@ static void test_sources(void **state) {
     cb_clear_error();
 }
 
-/* Element i of a view, read through its strides, against the same element by the op's definition. */
+/* Element i of a view, read through its strides, against the same element by the op's
+ * definition. */
 static bool reshape_works(Meta from, const int64_t *stride, cb_dim_list sizes, int64_t *out) {
     Attrs attrs = attrs_default(OP_reshape);
     attr_set_dims(&attrs, ATTR_reshape_sizes, sizes);
