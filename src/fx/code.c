@@ -142,7 +142,7 @@ static bool is_default(const Param *param, const FxCall *call, const cb_arg *ope
     if (!param->has_default) return false;
     if (operand) return operand->kind == CB_ARG_NONE;
     Attrs usual = attrs_default(call->op);
-    int words = param->type == PARAM_DIMS ? 1 + CB_MAX_RANK : 1;
+    int words = param->type == PARAM_DIMS ? DIMS_WORDS : 1;
     return memcmp(&usual.word[param->word], &call->attrs.word[param->word],
                   sizeof(int64_t) * (size_t)words) == 0;
 }

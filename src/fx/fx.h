@@ -127,8 +127,8 @@ typedef struct FxCall {
     Op op;
     bool inplace, indexing; /* indexing: steps apply one after the other */
     int operand_count, step_count;
-    cb_arg operand[4];  /* nodes, numbers, None */
-    const cb_arg *list; /* concat: a list or tuple of nodes */
+    cb_arg operand[OP_MAX_PARAMS]; /* nodes, numbers, None */
+    const cb_arg *list;            /* concat: a list or tuple of nodes */
     Attrs attrs;
     FxIndex step[2 * CB_MAX_RANK];
 } FxCall;

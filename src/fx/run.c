@@ -122,7 +122,7 @@ static Tensor *run_op(Frame *frame, const FxNode *node) {
     if (node->site.file) cb_site(node->site.file, node->site.line);
     if (call.list) return run_list(frame, node, &call);
     if (call.indexing) return run_index(frame, node, &call);
-    cb_operand operand[4];
+    cb_operand operand[OP_MAX_PARAMS];
     for (int i = 0; i < call.operand_count; i++) operand[i] = operand_of(frame, &call.operand[i]);
     if (!call.inplace) return apply(call.op, operand, call.operand_count, &call.attrs);
     Tensor *target = tensor_of(frame, node, &node->args[0]);

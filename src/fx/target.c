@@ -7,7 +7,6 @@
  * The fx column of ops.def names the target; a method whose first argument is a number is the function
  * of the torch module (torch.atan2(1.0, x)). */
 #include "fx/fx.h"
-#include <math.h>
 #include <string.h>
 
 /* Attributes that PyTorch knows by another name. */
@@ -98,14 +97,11 @@ bool fx_random(const FxNode *node) {
 
 /* ---- recording ------------------------------------------------------------------------------ */
 
-static bool at_default(const Param *param, const Attrs *attrs) {
-    if (!param->has_default) return false;
-    if (param->type == PARAM_FLOAT) {
-        double value = attr_float(attrs, param->word);
-        return value == param->default_float || (isnan(value) && isnan(param->default_float));
-    }
-    if (param->type == PARAM_DIMS) return attr_dims(attrs, param->word).count == param->default_int;
-    return attrs->word[param->word] == param->default_int;
+static bool at_default(Op op, const Param *param, const Attrs *attrs) {
+    Attrs usual = attrs_default(op);
+    int words = param->type == PARAM_DIMS ? DIMS_WORDS : 1;
+    return param->has_default && memcmp(&usual.word[param->word], &attrs->word[param->word],
+                                        sizeof(int64_t) * (size_t)words) == 0;
 }
 
 static cb_arg dims_arg(FxGraph *graph, cb_dim_list dims, bool single) {
@@ -167,7 +163,7 @@ static cb_arg slice_arg(FxGraph *graph, const Attrs *attrs) {
 static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
                           const Attrs *attrs) {
     FxGraph *graph = node->graph;
-    if (at_default(param, attrs)) return;
+    if (at_default((Op)node->op, param, attrs)) return;
     if (spreads(info, param) && node->opcode == CB_CALL_METHOD) {
         cb_dim_list dims = attr_dims(attrs, param->word);
         for (int i = 0; i < dims.count; i++) push(graph->arena, node->args, cb_arg_int(dims.at[i]));

@@ -115,7 +115,7 @@ static bool arg_of(Trace *trace, const cb_operand *operand, cb_arg *arg) {
 /* Eager work on the side: neither this trace nor the user's scope sees it. Returns a kept tensor. */
 static Tensor *compute(Trace *trace, Op op, const cb_arg *arg, int count, const Attrs *attrs,
                        Module *module) {
-    cb_operand operand[4];
+    cb_operand operand[OP_MAX_PARAMS];
     Tensor *inputs[CB_MAX_ARGS];
     for (int i = 0; i < count; i++) {
         Tensor *real = arg[i].kind == CB_ARG_NODE ? shadow_of(trace, arg[i].node) : NULL;
@@ -146,7 +146,7 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int c
                            const Attrs *attrs) {
     Trace *trace = (Trace *)tracer;
     FX_GUARD(trace->graph, NULL);
-    cb_arg arg[4];
+    cb_arg arg[OP_MAX_PARAMS];
     for (int i = 0; i < count; i++)
         if (!arg_of(trace, &input[i], &arg[i])) return NULL;
     Tensor *shadow = NULL;
@@ -204,7 +204,9 @@ static void splice(FxGraph *graph, FxNode *half) {
     if (length(half->users)) return;
     const char *first = half->name, *second = user->name;
     fx_unlink(half);
-    user->name = strlen(first) <= strlen(second) ? first : second;
+    bool older = strlen(first) < strlen(second) ||
+                 (strlen(first) == strlen(second) && strcmp(first, second) < 0);
+    user->name = older ? first : second;
     fx_name_give_back(graph, user->name == first ? second : first);
 }
 
@@ -313,6 +315,7 @@ static bool trace_body(Trace *trace, const Request *request) {
     Tensor *inputs[CB_MAX_ARGS], *outputs[CB_MAX_ARGS] = {NULL};
     if (!add_inputs(trace, request, inputs)) return false;
     int count = 1;
+    bool failed_before = cb_error() != NULL;
     trace->running = true;
     if (request->module)
         outputs[0] = request->module->forward(request->module, inputs, request->count);
@@ -320,6 +323,7 @@ static bool trace_body(Trace *trace, const Request *request) {
         count = request->function(inputs, request->count, outputs, request->user);
     trace->running = false;
     if (request->module && !outputs[0]) count = -1;
+    if (cb_error() && !failed_before) return false; /* a size query came back as -1, say */
     if (count >= 0 && count <= CB_MAX_ARGS) return add_output(trace, outputs, count);
     if (!cb_error()) fail(CB_ERR_GRAPH, "symbolic trace: the function failed");
     return false;
