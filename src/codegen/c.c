@@ -27,6 +27,9 @@ enum {
     STREAM_BYTES_MIN = 4 << 20, /* outputs above this go past the caches */
     STREAM_RUN_MIN = 512,       /* and only in runs of at least so many elements */
     STREAMS_MAX = 4,
+    TURN_LANES = 16,          /* a transposition goes by blocks of so many columns */
+    TURN_ROWS = 128,          /* and so many rows */
+    TURN_BYTES = 256 << 10,   /* from this size of a buffer on */
     ARRAY_BYTES = 32 << 10, /* of all arrays of an ARRAY kernel: they stay in L1 */
     ROW_SUM_BLOCK = 4096    /* terms of one partial sum */
 };
@@ -93,6 +96,32 @@ static bool may_stream(const CKernel *c, int s) {
     return index_linear(kernel, store->index, c->e.lane_axis, &stride, &rest) && stride == 1;
 }
 
+static bool turns_at(CKernel *c, Expr *index, int buffer) {
+    Kernel *kernel = c->e.kernel;
+    int64_t *stride = arena_new_array(c->e.arena, int64_t, length(kernel->axis));
+    Expr *rest;
+    const KernelBuffer *b = &kernel->buffer[buffer];
+    int lane = c->e.lane_axis;
+    if (b->numel * (int64_t)cb_dtype_size(b->dtype) < TURN_BYTES) return false;
+    if (!index_affine(kernel, index, stride, &rest)) return false;
+    return stride[lane] >= TURN_LANES && stride[lane - 1] > 0 && stride[lane - 1] < TURN_LANES;
+}
+
+/* Whether walking along the lanes alone would touch a cache line for each element and come back for the
+ * next one of the line a whole run later. */
+static void choose_turns(CKernel *c) {
+    Kernel *kernel = c->e.kernel;
+    int lane = c->e.lane_axis, count = length(kernel->expr);
+    if (c->shape != SHAPE_NESTED || lane < 1) return;
+    if (axis_size(kernel, lane) < TURN_LANES || axis_size(kernel, lane - 1) < TURN_LANES) return;
+    for (int id = 0; id < count; id++) {
+        const Expr *x = kernel->expr[id];
+        if (x->op == EX_load) c->turns |= turns_at(c, x->input[0], (int)x->imm.i);
+    }
+    for (int s = 0; s < c->store_count; s++)
+        c->turns |= turns_at(c, kernel->store[s].index, kernel->store[s].buffer);
+}
+
 /* NESTED kernels can copy out after their lane loop only, ROW kernels within their sweeps only. */
 static void choose_streams(CKernel *c) {
     Kernel *kernel = c->e.kernel;
@@ -102,7 +131,7 @@ static void choose_streams(CKernel *c) {
         uint32_t axes = kernel->store[s].index->axes | kernel->store[s].value->axes;
         bool inner = axes >> kernel->outer_count != 0;
         bool place = c->shape == SHAPE_ARRAY || inner == (c->shape == SHAPE_ROW);
-        if (!place || streams == STREAMS_MAX || !may_stream(c, s)) continue;
+        if (!place || c->turns || streams == STREAMS_MAX || !may_stream(c, s)) continue;
         c->streams[s] = c->any_stream = true;
         streams++;
     }
@@ -128,6 +157,7 @@ static void choose_lanes(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     c->lanes = 0;
     if (c->shape == SHAPE_NESTED) c->lanes = c->any_stream ? STREAM_LANES : WHOLE_RUN;
+    if (c->turns) c->lanes = TURN_LANES;
     if (c->shape == SHAPE_ARRAY) {
         int64_t lanes = ARRAY_BYTES / (8 * array_count(kernel)) / 64 * 64;
         c->lanes = lanes < 64 ? 64 : lanes > STREAM_LANES ? STREAM_LANES : lanes;
@@ -164,11 +194,11 @@ static void bind_buffers(CKernel *c) {
     }
 }
 
-/* a0, a1 ... from item, the point in row-major order; a split kernel's chunk is the slowest digit. */
+/* a0, a1 ... from a point in row-major order; a split kernel's chunk is the slowest digit. */
 static void decompose(CKernel *c, bool chunked) {
     Emit *e = &c->e;
     const Kernel *kernel = e->kernel;
-    const char *point = "item";
+    const char *point = c->turns ? "point" : "item";
     if (chunked) {
         long long points = (long long)kernel->outer_size, size = (long long)axis_size(kernel, kernel->outer_count);
         long long step = (size + kernel->split - 1) / kernel->split;
@@ -209,19 +239,44 @@ static bool tiled(const CKernel *c) {
     return c->shape == SHAPE_NESTED || c->shape == SHAPE_ARRAY;
 }
 
+/* Blocks of TURN_LANES columns and up to TURN_ROWS rows; what is no whole row goes by itself. */
+static void open_turns(CKernel *c) {
+    Emit *e = &c->e;
+    long long size = (long long)axis_size(e->kernel, e->lane_axis);
+    emit_line(e, "const int64_t column = item %% %lld;", size);
+    emit_line(e, "int64_t rows = column ? 0 : (high - item) / %lld, width = %lld;", size, size);
+    emit_line(e, "if (rows > %d) rows = %d;", TURN_ROWS, TURN_ROWS);
+    emit_open(e, "if (!rows)");
+    emit_line(e, "rows = 1;");
+    emit_line(e, "width = high - item < %lld - column ? high - item : %lld - column;", size, size);
+    emit_close(e);
+    emit_open(e, "for (int64_t block = 0; block < width; block += %d)", TURN_LANES);
+    emit_line(e, "const int n = width - block < %d ? (int)(width - block) : %d;", TURN_LANES, TURN_LANES);
+    emit_open(e, "for (int64_t row = 0; row < rows; row++)");
+    emit_line(e, "const int64_t point = item + row * %lld + block;", size);
+}
+
 static Mark open_items(CKernel *c, bool chunked) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
     emit_open(e, "for (int64_t item = low; item < high;%s)", tiled(c) ? "" : " item++");
+    if (c->turns) open_turns(c);
     decompose(c, chunked);
-    if (tiled(c)) count_lanes(c, chunked);
+    if (tiled(c) && !c->turns) count_lanes(c, chunked);
     return mark;
 }
 
 static void close_items(CKernel *c, Mark mark) {
-    if (tiled(c)) emit_line(&c->e, "item += n;");
-    emit_close(&c->e);
-    emit_forget(&c->e, mark);
+    Emit *e = &c->e;
+    if (c->turns) {
+        emit_close(e);
+        emit_close(e);
+        emit_line(e, "item += (rows - 1) * %lld + width;", (long long)axis_size(e->kernel, e->lane_axis));
+    } else if (tiled(c)) {
+        emit_line(e, "item += n;");
+    }
+    emit_close(e);
+    emit_forget(e, mark);
 }
 
 static void item(CKernel *c) {
@@ -299,6 +354,7 @@ static void render(Kernel *kernel, Usage *usage, Buffer *out) {
     c->store_count = length(kernel->store);
     choose_shape(c);
     choose_levels(c);
+    choose_turns(c);
     choose_streams(c);
     choose_lanes(c);
     e->origin = origin(c);

@@ -19,6 +19,7 @@ typedef struct CKernel {
     int64_t lanes;     /* of a block; ROW: of a block of the row, 0 when it is not cut */
     int64_t out_lanes; /* size of the arrays that streams go through */
     bool split;
+    bool turns;        /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
     bool *streams;     /* by store: goes past the caches */
     bool any_stream;
 } CKernel;

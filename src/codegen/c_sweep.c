@@ -12,7 +12,10 @@
  * of a ROW run on ordered integers (order_f32), which any compiler turns into vector code that keeps NaN. */
 #include "codegen/c_kernel.h"
 
-enum { ARRAY_SUM_BLOCK = 1024 }; /* terms that one lane of an ARRAY kernel adds up in a row */
+enum {
+    ARRAY_SUM_BLOCK = 1024, /* terms that one lane of an ARRAY kernel adds up in a row */
+    WRITTEN_OUT = 400       /* expressions of a NESTED kernel times its inner points */
+};
 
 typedef Emit *E;
 
@@ -355,10 +358,32 @@ static void array_loops(CKernel *c, int pass) {
     emit_close(e);
 }
 
+/* The inner range of a NESTED kernel, written out: compilers vectorize the lanes around straight code. */
+static void written_out(CKernel *c, int pass) {
+    E e = &c->e;
+    const Kernel *kernel = e->kernel;
+    for (int64_t point = 0; point < kernel->inner_size; point++) {
+        Mark mark = emit_mark(e);
+        int64_t rest = point;
+        emit_block(e);
+        for (int axis = length(kernel->axis) - 1; axis >= kernel->outer_count; axis--) {
+            emit_line(e, "const int64_t a%d = %lld;", axis, (long long)(rest % kernel->axis[axis].size));
+            rest /= kernel->axis[axis].size;
+        }
+        for (int level = e->row_level + 1; level < e->body_level; level++) emit_declare(e, level);
+        body(c, pass);
+        emit_close(e);
+        emit_forget(e, mark);
+    }
+}
+
 static void loops(CKernel *c, int pass) {
     E e = &c->e;
     Mark mark = emit_mark(e);
-    if (c->shape == SHAPE_ARRAY) {
+    bool brief = e->kernel->inner_size * e->count <= WRITTEN_OUT;
+    if (c->shape == SHAPE_NESTED && c->inner_count && brief) {
+        written_out(c, pass);
+    } else if (c->shape == SHAPE_ARRAY) {
         array_loops(c, pass);
     } else if (c->shape == SHAPE_ROW) {
         bool scoped = c->inner_count == 1 && !c->lanes; /* n is declared in it */

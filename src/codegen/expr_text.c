@@ -109,8 +109,9 @@ const char *text_row_position(Emit *e) {
 /* ---- memory ------------------------------------------------------------------------------------ */
 
 const char *text_element(Emit *e, int buffer, const Access *access, const Expr *index, bool guarded) {
+    bool narrow = e->lane_axis != NO_LANE && !access->linear; /* int wraps, which hides strides */
     if (!access->name)
-        return arena_format(e->arena, "b%d[%s]", buffer, text_bare(e, text_index(e, index, true)));
+        return arena_format(e->arena, "b%d[%s]", buffer, text_bare(e, text_index(e, index, narrow)));
     const char *step = access->stride == 1
                            ? "l"
                            : arena_format(e->arena, "l * %lldL", (long long)access->stride);

@@ -359,6 +359,9 @@ static void test_streams(void **state) {
           "kernel large_columns(outer a0:30001, inner a1:40) tile split 1 { b0: in f32[1200040]"
           " b1: out f32[1200040] t0 = f32 load b0[((a1*30001)+a0)] t1 = f32 reduce amax t0"
           " t2 = f32 sub t0, t1 store b1[((a1*30001)+a0)] = t2 }",
+          "kernel turn(outer a0:3, outer a1:301, outer a2:200) tile split 1 { b0: in f32[180600]"
+          " b1: out f32[180600] t0 = f32 load b0[(((a0*60200)+(a2*301))+a1)] t1 = f32 add t0, 1:f32"
+          " store b1[(((a0*60200)+(a1*200))+a2)] = t1 }",
           "kernel large_bytes(outer a0:3, outer a1:1400001) tile split 1 { b0: in bool[1400001]"
           " b1: out u8[4200003] t0 = bool load b0[a1] t1 = u8 to u8 t0 store b1[((a0*1400001)+a1)] = t1 }");
 }
