@@ -28,9 +28,9 @@ refuses 'VIEW(v, ".v", "x, dim:number")' "op v: unknown type 'number'"
 refuses 'VIEW(v, ".v", "x, dim:int=1, end:int")' 'op v: end stands behind a default and has none'
 refuses 'VIEW(v, ".v", "x, x:int")' 'op v: two parameters are named x'
 refuses 'VIEW(v, ".v", "x, dim:int=one")' "op v: 'one' is no integer"
-refuses 'VIEW(v, ".v", "x, dim:dims=0")' "op v: the default of dims is 'all', not '0'"
+refuses 'VIEW(v, ".v", "x, dim:dims=some")' "op v: the default of dims is 'all', 'none' or an integer, not 'some'"
 refuses 'VIEW(v, ".v", "x, y:dtype=f31")' "op v: 'f31' is no dtype"
-refuses 'VIEW(v, ".v", "a:dims, b:dims, c:dims")' 'op v: attributes take more than'
+refuses 'VIEW(v, ".v", "a:dims, b:dims, c:dims, d:dims, e:dims, f:dims")' 'op v: attributes take more than'
 refuses 'VIEW(v, ".v", "")' "op v: '' is no name"
 refuses 'UNARY(u, ".u", FLOTA, 1, a)' 'op u: unknown dtype rule FLOTA'
 refuses 'SCAN(s, ".s", "x, dim:int", SUM, sum)' 'op s: it scans sum, which is no reduction'
