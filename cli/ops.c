@@ -35,7 +35,7 @@ static const struct {
     {KIND_OPAQUE, "Sorting", "Library steps."},
     {KIND_COMPOSITE, "Composites",
      "Written in terms of the others, and fused with their neighbours; the meaning is the "
-     "formula."},
+     "formula, or stands in src/graph/expand*.c."},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -92,7 +92,9 @@ static size_t put_default(char *out, size_t bytes, const Param *param) {
         return (size_t)snprintf(out, bytes, "=%s", name);
     }
     case PARAM_DIMS:
-        return (size_t)snprintf(out, bytes, "=all");
+        if (param->default_int == 1)
+            return (size_t)snprintf(out, bytes, "=%lld", (long long)param->default_at);
+        return (size_t)snprintf(out, bytes, param->default_int < 0 ? "=all" : "=none");
     default:
         if (param->default_int == INT64_MAX) return (size_t)snprintf(out, bytes, "=end");
         return (size_t)snprintf(out, bytes, "=%lld", (long long)param->default_int);
