@@ -1,0 +1,146 @@
+/* The vector VM from inside: instructions over blocks of lanes, and the block functions that they
+ * call.
+ *
+ * A register is a pointer. It points at a block of lanes in the frame of the run (a vector), at
+ * one value (a uniform: the same for all lanes), at a constant of the program, or straight into a
+ * tensor (a contiguous load costs nothing; the last operation may write into the output itself).
+ *
+ * Registers have five element types: bool is a byte 0 or 1; u8, i8, i16 and i32 live in i32 lanes,
+ * wrapped after each operation that may leave their range; f16 and bf16 live in f32. In the oracle
+ * every float is f64. */
+#ifndef CARBIDE_RUN_VM_H
+#define CARBIDE_RUN_VM_H
+
+#include "run/engine.h"
+
+typedef enum VmType { VM_BOOL, VM_I32, VM_I64, VM_F32, VM_F64, VM_TYPES } VmType;
+
+/* Operands of a binary block function: both vectors, the second or the first uniform. */
+typedef enum VmShape { VM_VECTORS, VM_SCALAR_B, VM_SCALAR_A, VM_SHAPES } VmShape;
+
+enum { VM_REDUCES = 6 /* from OP_sum on, as the table lists them */ };
+
+/* y[i] = f(a[i], b[i], c[i]); y may be one of the operands. */
+typedef void VmFunction(int64_t n, void *y, const void *a, const void *b, const void *c);
+/* y[i] = base[i * stride], or base[index[i]]; where guard[i] is 0: 0, without reading. */
+typedef void VmLoad(int64_t n, void *y, const void *base, int64_t stride, const int64_t *index,
+                    const uint8_t *guard);
+typedef void VmStore(int64_t n, void *base, int64_t stride, const int64_t *index,
+                     const uint8_t *guard, const void *x);
+/* Folds n lanes into the accumulator: f for floats, i for the others. */
+typedef void VmReduce(int64_t n, Scalar *accumulator, const void *x);
+/* y[i] = the fold up to and including x[i], going on from the accumulator. */
+typedef void VmScan(int64_t n, void *y, const void *x, Scalar *accumulator);
+
+/* The block functions of one instruction set (vm_ops.c, compiled once for each). */
+typedef struct VmOps {
+    /* rows[type][op][shape], by the type of the operands; NULL: no such function */
+    VmFunction *const (*rows[VM_TYPES])[VM_SHAPES];
+    VmFunction *convert[VM_TYPES][VM_TYPES];
+    VmFunction
+        *wrap[CB_DTYPE_COUNT];       /* i32 to the range of u8, i8, i16; f32 rounded to f16, bf16 */
+    VmFunction *splat[VM_TYPES];     /* y[i] = a[0] */
+    VmFunction *count;               /* i64: y[i] = a[0] + i */
+    VmFunction *divide, *remainder;  /* i64 by b[0] > 0, 0 <= a[i] < 2^50 */
+    VmFunction *wide[2];             /* sum, prod: f64 y[i] = a[i] + f32 b[i] */
+    VmLoad *load[CB_DTYPE_COUNT][2]; /* [1]: floats as f64 */
+    VmStore *store[CB_DTYPE_COUNT][2]; /* [1]: from f64 */
+    VmStore *add[CB_DTYPE_COUNT][2];   /* base[...] += x[i], in order */
+    VmReduce *const *reduce[VM_TYPES]; /* [type][op - OP_sum] */
+    VmScan *const *scan[VM_TYPES];
+} VmOps;
+
+extern const VmOps vm_ops_base, vm_ops_v3, vm_ops_v4;
+
+typedef enum VmKind {
+    VM_OP,         /* function(n, y, a, b, c) */
+    VM_LOAD,       /* y = load(access) */
+    VM_POINT,      /* y points at access */
+    VM_STORE,      /* store(access) = a */
+    VM_REDUCE,     /* accumulator y, operand a */
+    VM_SCAN,       /* y = scan of a, accumulator b */
+    VM_COORDINATE, /* y = coordinate of axis `number` */
+    VM_ROW,        /* y points into kept row `number` */
+    VM_SLOT_READ,  /* y = slot of reduce `number`, by function */
+    VM_SLOT_WRITE  /* slot of reduce `number` = a, by function */
+} VmKind;
+
+/* How many lanes an instruction runs over. */
+typedef enum VmMode { VM_ONE, VM_LANES, VM_FULL /* a whole block, whatever comes */ } VmMode;
+
+typedef struct VmInstr {
+    uint8_t kind, mode;
+    int y, a, b, c; /* registers, -1: none */
+    int number;     /* access, axis, row or reduce */
+    union {
+        VmFunction *function;
+        VmLoad *load;
+        VmStore *store;
+        VmReduce *reduce;
+        VmScan *scan;
+    };
+    const char *name;
+} VmInstr;
+
+typedef struct VmTerm {
+    int axis;
+    int64_t stride;
+} VmTerm;
+
+/* The element where a block starts: constant + rest + sum of the terms. */
+typedef struct VmAccess {
+    int buffer, size;         /* size: bytes of an element */
+    int64_t constant, stride; /* stride: elements from lane to lane */
+    int rest, index, guard;   /* registers, -1: none */
+    int first_term, term_count;
+} VmAccess;
+
+typedef enum VmPlace { VM_FRAME, VM_CONSTANT, VM_DYNAMIC } VmPlace;
+
+typedef struct VmRegister {
+    uint8_t place;
+    int offset; /* bytes into the frame or the constants */
+} VmRegister;
+
+typedef struct VmRow { /* values of one row: bytes into the frame, bytes of an element */
+    int64_t offset;
+    int size;
+} VmRow;
+
+typedef struct VmSection { /* instructions [first, end) */
+    int first, end;
+} VmSection;
+
+/* One sweep over the inner axes. TILE: step runs at every inner point. ROW: step runs at every
+ * combination of the inner axes but the last, then block over the lanes of the last. */
+typedef struct VmPass {
+    VmSection point; /* before the sweep, once per outer point (ROW) or tile */
+    VmSection step, block;
+    VmSection after; /* after it: accumulators become values, or slots */
+} VmPass;
+
+enum { VM_MAX_AXES = 32 };
+
+struct Program {
+    bool row;                               /* FORM_ROW */
+    int axis_count, outer_count, lane_axis; /* lane_axis -1: none */
+    int64_t size[VM_MAX_AXES], inner_stride[VM_MAX_AXES];
+    int64_t outer_size, split;
+    int pass_count, register_count, instr_count;
+    int64_t capacity; /* lanes of a block */
+    int64_t full; /* lanes that VM_FULL fills: capacity, or the lane axis when that is shorter */
+    int64_t frame_bytes;
+    VmSection entry; /* once per run */
+    VmPass *pass;    /* pass_count + 1; of the last only point: row-level stores */
+    VmInstr *instr;
+    VmRegister *registers;
+    VmAccess *access;
+    VmTerm *term;
+    VmRow *row_cache; /* kept rows */
+    Scalar *constant;
+};
+
+VmType vm_type(cb_dtype dtype, bool oracle);
+int vm_type_size(VmType type);
+
+#endif
