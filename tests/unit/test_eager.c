@@ -9,6 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- an allocator that fails once, at the countdown-th allocation; below 0: never ---- */
+
+static _Atomic int countdown = -1;
+
+static void *resize(void *user, void *pointer, size_t bytes) {
+    (void)user;
+    if (bytes == 0) {
+        free(pointer);
+        return NULL;
+    }
+    if (countdown >= 0 && countdown-- == 0) return NULL;
+    return realloc(pointer, bytes);
+}
+
 static int open_scope(void **state) {
     (void)state;
     cb_scope_open();
@@ -378,9 +392,43 @@ static void the_cache_may_be_emptied(void **state) {
     EXPECT(cb_sqrt(x), CB_F32, 1, 2);
 }
 
+/* ---- memory runs out ---- */
+
+static cb_tensor *several_ops(cb_tensor *x) {
+    cb_tensor *y = cb_softmax(cb_add(cb_matmul(x, cb_t(x)), 0.5), 1);
+    return y && cb_add_(y, cb_sum(y, 0)) ? cb_index_select(y, 0, cb_argsort(cb_amax(y, 1))) : NULL;
+}
+
+/* Every allocation on the way fails once: an error and no result, then all is as if nothing had been. */
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    cb_tensor *x = cb_reshape(VECTOR(CB_F32, 1, 2, 3, 4, 5, 6), cb_dims(2, 3));
+    double expected[4];
+    assert_int_equal(cb_read(several_ops(x), expected, CB_F64), CB_OK);
+    bool failed = true;
+    for (int at = 0; failed; at++) {
+        eager_cleanup();
+        storage_trim();
+        cb_scope_open();
+        countdown = at;
+        cb_tensor *y = several_ops(x);
+        failed = countdown < 0;
+        countdown = -1;
+        if (y) {
+            expect(y, CB_F32, 4, expected);
+        } else {
+            assert_true(failed);
+            assert_int_equal(cb_error_status(), CB_ERR_MEMORY);
+        }
+        cb_clear_error();
+        cb_scope_close();
+    }
+}
+
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope)
 
 int main(void) {
+    cb_set_allocator((cb_allocator){resize, NULL});
     const struct CMUnitTest tests[] = {
         ONE(pointwise_values),
         ONE(comparisons_and_logic),
@@ -401,6 +449,7 @@ int main(void) {
         ONE(more_shapes_than_the_cache_holds),
         ONE(threads_share_the_cache),
         ONE(the_cache_may_be_emptied),
+        ONE(every_allocation_may_fail),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     eager_cleanup();
