@@ -98,7 +98,9 @@ static uint32_t axes_of(const Kernel *kernel, const Expr *e) {
     if (e->op == EX_axis) return 1u << e->imm.i;
     uint32_t axes = 0;
     for (int i = 0; i < e->input_count; i++) axes |= e->input[i]->axes;
-    return e->op == EX_reduce ? axes & ((1u << kernel->outer_count) - 1) : axes;
+    uint32_t outer = (1u << kernel->outer_count) - 1;
+    if (e->op == EX_scan) axes |= ((1u << length(kernel->axis)) - 1) & ~outer; /* also of a constant */
+    return e->op == EX_reduce ? axes & outer : axes;
 }
 
 static Expr *intern(Kernel *kernel, int op, cb_dtype dtype, Scalar imm, Expr *const *input,
