@@ -194,9 +194,9 @@ static void count_up(int64_t n, void *py, const void *pa, const void *pb, const 
  * it rounds. The integers enter and leave in the low bits of numbers near 2^52, since AVX2 cannot
  * convert them. */
 static inline __attribute__((always_inline)) int64_t quotient(int64_t a, double inverse) {
-    const double bias = 4503599627370496.0;
-    double x = m_float_f64((uint64_t)a | 0x4330000000000000u) - (bias - 0.5);
-    return (int64_t)(m_bits_f64((x * inverse - 0.5) + bias) & 0xfffffffffffffu);
+    const double whole = 4503599627370496.0, rounds = 6755399441055744.0; /* 2^52, 3 2^51 */
+    double x = m_float_f64((uint64_t)a | 0x4330000000000000u) - (whole - 0.5);
+    return (int64_t)(m_bits_f64((x * inverse - 0.5) + rounds) & 0x7ffffffffffffu);
 }
 
 static void divide(int64_t n, void *py, const void *pa, const void *pb, const void *pc) {
