@@ -300,7 +300,7 @@ static void describe_miss(const Function *function, Tensor *const *input, int in
 static bool may_record(Function *function, Tensor *const *input, int input_count) {
     int count = atomic_load(&function->entry_count);
     if (count == 0) return true;
-    char miss[160];
+    char miss[256];
     describe_miss(function, input, input_count, miss, sizeof miss);
     Reason reason = count < function_limit() ? REASON_input_changed : REASON_recompile_limit;
     function_note(function, reason, site_current(), "%s", miss);
