@@ -1,21 +1,21 @@
-/* FX graphs: a module or function as a list of nodes that prints, changes, runs and becomes C again.
- * Included by carbide.h; include that.
+/* FX graphs: a module or function as a list of nodes that prints, changes, runs and becomes C
+ * again. Included by carbide.h; include that.
  *
  *     cb_graph *graph = cb_symbolic_trace(module);      relu(linear(x) + x)
  *     cb_graph_print(graph);
  *
- *     graph():
- *         %x : [num_users=2] = placeholder[target=x]
- *         %linear : [num_users=1] = call_module[target=linear](args = (%x,), kwargs = {})
- *         %add : [num_users=1] = call_function[target=operator.add](args = (%linear, %x), kwargs = {})
- *         %relu : [num_users=1] = call_method[target=relu](args = (%add,), kwargs = {})
- *         return relu
+ *   graph():
+ *       %x : [num_users=2] = placeholder[target=x]
+ *       %linear : [num_users=1] = call_module[target=linear](args = (%x,), kwargs = {})
+ *       %add : [num_users=1] = call_function[target=operator.add](args = (%linear, %x), kwargs = {})
+ *       %relu : [num_users=1] = call_method[target=relu](args = (%add,), kwargs = {})
+ *       return relu
  *
- * The opcodes, the names and the text are those of torch.fx. Functions and methods are the ops of the op table
- * by their PyTorch names (operator.add, torch.relu, torch.nn.functional.gelu, relu).
- * A graph refers to its module and does not own it. Nodes belong to their graph and live until cb_graph_free,
- * erased ones too. A graph that nobody changes may be printed and run by several threads.
- * Texts (char *) are freed with cb_free_text. */
+ * The opcodes, the names and the text are those of torch.fx. Functions and methods are the ops of
+ * the op table by their PyTorch names (operator.add, torch.relu, torch.nn.functional.gelu, relu).
+ * A graph refers to its module and does not own it. Nodes belong to their graph and live until
+ * cb_graph_free, erased ones too. A graph that nobody changes may be printed and run by several
+ * threads. Texts (char *) are freed with cb_free_text. */
 #ifndef CARBIDE_FX_H
 #define CARBIDE_FX_H
 
@@ -87,14 +87,15 @@ static inline cb_arg cb_arg_tuple(const cb_arg *items, int count) {
 
 /* ---- making graphs -------------------------------------------------------------------------- */
 
-/* Records the module's forward with stand-ins for its inputs (named by cb_module_inputs), leaf modules as single
- * nodes, parameters as get_attr nodes, numbers as they are. Asking a stand-in for its sizes or its value is an error;
- * with examples, forward also runs eagerly on the side, so sizes are known while tracing and nodes carry dtype and
- * shape. NULL with an error when forward fails. */
+/* Records the module's forward with stand-ins for its inputs (named by cb_module_inputs), leaf
+ * modules as single nodes, parameters as get_attr nodes, numbers as they are. Asking a stand-in for
+ * its sizes or its value is an error; with examples, forward also runs eagerly on the side, so
+ * sizes are known while tracing and nodes carry dtype and shape. NULL with an error when forward
+ * fails. */
 CB_API cb_graph *cb_symbolic_trace(cb_module *module);
 CB_API cb_graph *cb_symbolic_trace_with(cb_module *module, cb_tensor *const *examples, int count);
-/* The same for a function. names: of the inputs, "x, y"; NULL: x, y, z, input_3... Tensors from outside become
- * constants of the graph (_tensor_constant0). */
+/* The same for a function. names: of the inputs, "x, y"; NULL: x, y, z, input_3... Tensors from
+ * outside become constants of the graph (_tensor_constant0). */
 CB_API cb_graph *cb_symbolic_trace_function(cb_function_n *function, void *user, int input_count,
                                             const char *names);
 CB_API cb_graph *cb_symbolic_trace_function_with(cb_function_n *function, void *user,
@@ -120,14 +121,16 @@ enum {
 };
 CB_API char *cb_graph_readable(const cb_graph *graph, int flags);
 CB_API char *cb_graph_dot(const cb_graph *graph); /* for Graphviz */
-/* A C function over carbide.h, a cb_function_n named as given, that computes what the graph computes; its user
- * pointer is the graph's module. NULL with an error that names the node which has no C form. */
+/* A C function over carbide.h, a cb_function_n named as given, that computes what the graph
+ * computes; its user pointer is the graph's module. NULL with an error that names the node which
+ * has no C form. */
 CB_API char *cb_graph_code(const cb_graph *graph, const char *function_name);
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* Executes node by node through the public ops: eagerly, or recorded when called inside a compiled function.
- * Fills outputs (a returned tuple or dict gives several), returns how many, or a negative status. */
+/* Executes node by node through the public ops: eagerly, or recorded when called inside a compiled
+ * function. Fills outputs (a returned tuple or dict gives several), returns how many, or a negative
+ * status. */
 CB_API int cb_graph_run(const cb_graph *graph, cb_tensor *const *inputs, int input_count,
                         cb_tensor **outputs, int capacity);
 /* Runs the graph once and notes the dtype and shape of every node: ShapeProp of torch.fx. */
@@ -164,32 +167,37 @@ CB_API bool cb_node_meta(const cb_node *node, cb_dtype *dtype, cb_dim_list *size
 /* At the end of the graph, before its output node if it has one. */
 CB_API cb_node *cb_graph_placeholder(cb_graph *graph, const char *name); /* after the other ones */
 CB_API cb_node *cb_graph_get_attr(cb_graph *graph, const char *path);
-CB_API cb_node *cb_graph_call_function(cb_graph *graph, const char *target, const cb_arg *args, int count);
-CB_API cb_node *cb_graph_call_method(cb_graph *graph, const char *target, const cb_arg *args, int count);
-CB_API cb_node *cb_graph_call_module(cb_graph *graph, const char *path, const cb_arg *args, int count);
-CB_API cb_node *cb_graph_output(cb_graph *graph, cb_arg value); /* the output node, or its new value */
+CB_API cb_node *cb_graph_call_function(cb_graph *graph, const char *target, const cb_arg *args,
+                                       int count);
+CB_API cb_node *cb_graph_call_method(cb_graph *graph, const char *target, const cb_arg *args,
+                                     int count);
+CB_API cb_node *cb_graph_call_module(cb_graph *graph, const char *path, const cb_arg *args,
+                                     int count);
+/* Makes the output node, or gives it a new value. */
+CB_API cb_node *cb_graph_output(cb_graph *graph, cb_arg value);
 CB_API cb_node *cb_graph_insert_before(cb_graph *graph, cb_node *where, cb_opcode opcode,
                                        const char *target, const cb_arg *args, int count);
 CB_API cb_node *cb_graph_insert_after(cb_graph *graph, cb_node *where, cb_opcode opcode,
                                       const char *target, const cb_arg *args, int count);
 
-CB_API cb_status cb_node_set_arg(cb_node *node, int index, cb_arg value); /* index == count: appends */
+CB_API cb_status cb_node_set_arg(cb_node *node, int index, cb_arg value); /* at count: appends */
 CB_API cb_status cb_node_set_kwarg(cb_node *node, const char *key, cb_arg value);
 CB_API cb_status cb_node_set_target(cb_node *node, const char *target); /* the name stays */
 /* Every user of node uses by instead (by itself excepted). Returns how many nodes changed. */
 CB_API int cb_node_replace_all_uses(cb_node *node, cb_node *by);
 CB_API cb_status cb_graph_erase(cb_graph *graph, cb_node *node); /* refused while it has users */
-/* Removes nodes that nobody uses; inputs, in-place methods and random draws stay. Returns how many. */
+/* Removes nodes that nobody uses; inputs, in-place methods and random draws stay. Returns how
+ * many. */
 CB_API int cb_graph_dead_code(cb_graph *graph);
 
-/* Replaces every place that looks like pattern by replacement. Both return one value; their placeholders, taken in
- * order, stand for any value. A place whose inner nodes are used elsewhere is left alone. Returns the number of
- * places, or a negative status. */
+/* Replaces every place that looks like pattern by replacement. Both return one value; their
+ * placeholders, taken in order, stand for any value. A place whose inner nodes are used elsewhere
+ * is left alone. Returns the number of places, or a negative status. */
 CB_API int cb_graph_replace_pattern(cb_graph *graph, const cb_graph *pattern,
                                     const cb_graph *replacement);
 
-/* CB_OK, or an error that names the first broken node: an opcode that does not exist, a node of another graph, a use
- * before its definition, a name defined twice, a target that names nothing. */
+/* CB_OK, or an error that names the first broken node: an opcode that does not exist, a node of
+ * another graph, a use before its definition, a name defined twice, a target that names nothing. */
 CB_API cb_status cb_graph_lint(const cb_graph *graph);
 
 #endif

@@ -12,10 +12,11 @@
  *     cb_module_print(block);                  as PyTorch prints
  *     cb_module_free(block);                   children and parameters with it
  *
- * Layer names, parameter names and default initialization are PyTorch's, so that a state dict has the
- * same keys ("0.weight"). A module owns its children and its parameters: parameters belong to no scope
- * and live until cb_module_free. Paths ("layer1.0") lead from a module to a descendant.
- * Modules are not changed by calls, so several threads may call one; changing one needs a single thread. */
+ * Layer names, parameter names and default initialization are PyTorch's, so that a state dict has
+ * the same keys ("0.weight"). A module owns its children and its parameters: parameters belong to
+ * no scope and live until cb_module_free. Paths ("layer1.0") lead from a module to a descendant.
+ * Modules are not changed by calls, so several threads may call one; changing one needs a single
+ * thread. */
 #ifndef CARBIDE_NN_H
 #define CARBIDE_NN_H
 
@@ -27,30 +28,34 @@ typedef cb_tensor *cb_forward_function(cb_module *self, cb_tensor *const *inputs
 /* A module of the user's own. user is handed back by cb_module_user and is not owned. */
 CB_API cb_module *cb_module_new(const char *type, cb_forward_function *forward, void *user);
 CB_API void *cb_module_user(const cb_module *module);
-/* Frees the module, its parameters and its children; a child that other modules hold too stays. A module
- * that still has a parent is freed with it, and refused here. */
+/* Frees the module, its parameters and its children; a child that other modules hold too stays. A
+ * module that still has a parent is freed with it, and refused here. */
 CB_API void cb_module_free(cb_module *module);
 /* destroy(user) is called when the module is freed. */
 CB_API void cb_module_on_free(cb_module *module, void (*destroy)(void *user));
 
-/* Takes over child under a name without dots; returns child. With a NULL child (its constructor failed)
- * nothing happens and NULL comes back. One child may be added at several places: it is shared. */
+/* Takes over child under a name without dots; returns child. With a NULL child (its constructor
+ * failed) nothing happens and NULL comes back. One child may be added at several places: it is
+ * shared. */
 CB_API cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child);
-/* Takes over a tensor, out of its scope, as a parameter (trained) or a buffer (not trained, but part of the
- * state dict); the same tensor comes back. A name that exists is replaced. NULL registers an absent parameter,
- * such as the bias of a layer without one. */
+/* Takes over a tensor, out of its scope, as a parameter (trained) or a buffer (not trained, but
+ * part of the state dict); the same tensor comes back. A name that exists is replaced. NULL
+ * registers an absent parameter, such as the bias of a layer without one. */
 CB_API cb_tensor *cb_module_parameter(cb_module *module, const char *name, cb_tensor *tensor);
 CB_API cb_tensor *cb_module_buffer(cb_module *module, const char *name, cb_tensor *tensor);
-/* Registers another module's parameter here as well (tied weights): both names share one storage. */
+/* Registers another module's parameter here as well (tied weights): both names share one
+ * storage. */
 CB_API cb_tensor *cb_module_share(cb_module *module, const char *name, cb_tensor *parameter);
-/* The names of forward's inputs, "x, mask"; the default is one input, "x". Symbolic trace uses them. */
+/* The names of forward's inputs, "x, mask"; the default is one input, "x". Symbolic trace uses
+ * them. */
 CB_API cb_status cb_module_inputs(cb_module *module, const char *names);
 /* What cb_module_print writes between the parentheses of a module without children. */
 CB_API cb_status cb_module_extra(cb_module *module, const char *text);
 
 /* ---- using --------------------------------------------------------------------------------- */
 
-/* The door of every module call: a symbolic trace records leaf modules here instead of running them. */
+/* The door of every module call: a symbolic trace records leaf modules here instead of running
+ * them. */
 CB_API cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int count);
 /* cb_forward(module, x, ...) is the same for inputs written one by one. */
 #ifdef __cplusplus
@@ -66,8 +71,8 @@ extern "C" {
                       (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *)))
 #endif
 
-/* A descendant, or a parameter or buffer, by path; NULL with an error when there is none. "" is the module
- * itself. An absent parameter is NULL without an error. */
+/* A descendant, or a parameter or buffer, by path; NULL with an error when there is none. "" is the
+ * module itself. An absent parameter is NULL without an error. */
 CB_API cb_module *cb_module_child(cb_module *module, const char *path);
 CB_API cb_tensor *cb_module_get(cb_module *module, const char *path);
 CB_API int cb_module_child_count(const cb_module *module);
@@ -76,12 +81,13 @@ CB_API const char *cb_module_type(const cb_module *module);
 
 CB_API void cb_module_train(cb_module *module, bool training); /* with all descendants */
 CB_API bool cb_module_training(const cb_module *module);       /* new modules train */
-/* Leaves are recorded whole by symbolic trace. Built-in layers are leaves, containers and the user's own modules are not. */
+/* Leaves are recorded whole by symbolic trace. Built-in layers are leaves, containers and the
+ * user's own modules are not. */
 CB_API void cb_module_set_leaf(cb_module *module, bool leaf);
 CB_API bool cb_module_is_leaf(const cb_module *module);
 
-/* Calls visit for every parameter and buffer that exists, in the order of PyTorch's state dict. name is valid
- * during the call only. */
+/* Calls visit for every parameter and buffer that exists, in the order of PyTorch's state dict.
+ * name is valid during the call only. */
 typedef void cb_tensor_visitor(const char *name, cb_tensor *tensor, bool buffer, void *user);
 CB_API void cb_module_visit(cb_module *module, cb_tensor_visitor *visit, void *user);
 /* Fills out with the parameters, as far as capacity goes, and returns how many there are. */
@@ -97,7 +103,7 @@ CB_API char *cb_module_text(const cb_module *module); /* the same text; free it 
 
 CB_API cb_module *cb_nn_linear(int64_t in_features, int64_t out_features, bool bias);
 CB_API cb_module *cb_nn_embedding(int64_t count, int64_t dim);
-CB_API cb_module *cb_nn_layer_norm(cb_dim_list normalized_shape, double eps); /* PyTorch's eps: 1e-5 */
+CB_API cb_module *cb_nn_layer_norm(cb_dim_list normalized_shape, double eps); /* usual: 1e-5 */
 CB_API cb_module *cb_nn_rms_norm(cb_dim_list normalized_shape, double eps);
 CB_API cb_module *cb_nn_dropout(double p);
 CB_API cb_module *cb_nn_relu(void);
@@ -110,7 +116,8 @@ CB_API cb_module *cb_nn_softmax(int dim);
 CB_API cb_module *cb_nn_log_softmax(int dim);
 CB_API cb_module *cb_nn_identity(void);
 CB_API cb_module *cb_nn_flatten(int start_dim, int end_dim); /* PyTorch's: 1, -1 */
-/* Containers name their children "0", "1", ... and take them over, also when they fail (a NULL among them). */
+/* Containers name their children "0", "1", ... and take them over, also when they fail (a NULL
+ * among them). */
 CB_API cb_module *cb_nn_sequential_n(cb_module *const *layers, int count);
 CB_API cb_module *cb_nn_module_list_n(cb_module *const *layers, int count); /* has no forward */
 #ifdef __cplusplus

@@ -2,8 +2,9 @@
  *
  * In:  call_method sum, args (%x, 1), kwargs {keepdim: True}
  * Out: OP_sum, operands {%x}, dim=[1], keepdim=true
- * Keywords may be PyTorch's names or ours; unknown ones pass when they are None or False, which is what
- * PyTorch's options mean when they are off (dtype=None, inplace=False). Errors name node and parameter. */
+ * Keywords may be PyTorch's names or ours; unknown ones pass when they are None or False, which is
+ * what PyTorch's options mean when they are off (dtype=None, inplace=False). Errors name node and
+ * parameter. */
 #include "fx/fx.h"
 #include <string.h>
 
@@ -196,8 +197,8 @@ static bool index_step(FxCall *call, const cb_arg *item, int64_t dim) {
     return true;
 }
 
-/* Items before an Ellipsis count dimensions from the front, items after it from the end, last one first:
- * so no step needs to know the rank. */
+/* Items before an Ellipsis count dimensions from the front, items after it from the end, last one
+ * first: so no step needs to know the rank. */
 static bool bind_index(const FxNode *node, FxCall *call) {
     call->indexing = true;
     if (length(node->args) != 2 || node->args[0].kind != CB_ARG_NODE) return false;

@@ -9,8 +9,9 @@
  *         cb_free(linear);
  *         ...
  *
- * One statement a node, with the node's name; a value that nothing else can refer to is freed after its
- * last use. Constants of the graph are written out as data. A node without a C form is an error. */
+ * One statement a node, with the node's name; a value that nothing else can refer to is freed after
+ * its last use. Constants of the graph are written out as data. A node without a C form is an
+ * error. */
 #include "fx/fx.h"
 #include <math.h>
 #include <stdlib.h>

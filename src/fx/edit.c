@@ -226,7 +226,8 @@ cb_status cb_graph_erase(cb_graph *graph, cb_node *node) {
     return CB_OK;
 }
 
-/* A module that may do more than compute its result is kept: only our own layers are known not to. */
+/* A module that may do more than compute its result is kept: only our own layers are known not
+ * to. */
 static bool is_dead(const FxNode *node) {
     if (length(node->users) || node->opcode == CB_PLACEHOLDER || node->opcode == CB_OUTPUT)
         return false;

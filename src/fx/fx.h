@@ -6,8 +6,8 @@
  * trace.c   symbolic trace                                 parse.c     text in
  * run.c     interpreter                                    lint.c, edit.c, match.c
  *
- * A graph and everything in it live in one arena. Public functions guard the arena and call internal ones,
- * which never guard again: an inner guard would leave a dead escape point behind. */
+ * A graph and everything in it live in one arena. Public functions guard the arena and call
+ * internal ones, which never guard again: an inner guard would leave a dead escape point behind. */
 #ifndef CARBIDE_FX_FX_H
 #define CARBIDE_FX_FX_H
 
@@ -110,11 +110,12 @@ void fx_put_arg(Buffer *out, const cb_arg *arg, FxStyle style);
 void fx_put_args(Buffer *out, const FxNode *node, FxStyle style);   /* as a tuple */
 void fx_put_kwargs(Buffer *out, const FxNode *node, FxStyle style); /* as a dict */
 const char *fx_dtype_text(cb_dtype dtype);                          /* "torch.float32" */
-/* Runs a printer over a temporary arena; the result is a text of the heap, NULL with an error. A printer
- * that returns false has recorded one. */
+/* Runs a printer over a temporary arena; the result is a text of the heap, NULL with an error. A
+ * printer that returns false has recorded one. */
 typedef bool FxPrinter(const FxGraph *graph, Buffer *out, const void *options);
 char *fx_render(const FxGraph *graph, FxPrinter *printer, const void *options);
-/* For every node by id, the inputs of which it is the last user (vec), itself when nobody uses it. */
+/* For every node by id, the inputs of which it is the last user (vec), itself when nobody uses
+ * it. */
 FxNode ***fx_last_uses(const FxGraph *graph, Arena *arena);
 
 /* ---- target.c ---- */
@@ -134,7 +135,8 @@ typedef struct FxCall {
 } FxCall;
 
 void fx_resolve(FxNode *node); /* sets op and inplace from the target */
-/* The op call that a call_function or call_method node stands for; false with an error that names it. */
+/* The op call that a call_function or call_method node stands for; false with an error that names
+ * it. */
 bool fx_bind(const FxNode *node, FxCall *call);
 /* The node of an op call, before the output or at the end. */
 FxNode *fx_record(FxGraph *graph, Op op, const cb_arg *operand, int count, const Attrs *attrs);
@@ -142,8 +144,8 @@ const char *fx_keyword(Op op, const Param *param); /* PyTorch's name of a parame
 bool fx_is_number(const cb_arg *arg);
 double fx_number(const cb_arg *arg);
 bool fx_random(const FxNode *node); /* takes a draw from the generator */
-/* True when the node's value is a tensor of its own that nothing else can refer to: it may be freed after its
- * last use. */
+/* True when the node's value is a tensor of its own that nothing else can refer to: it may be freed
+ * after its last use. */
 bool fx_is_temporary(const FxNode *node);
 
 #endif

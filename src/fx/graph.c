@@ -2,8 +2,8 @@
  *
  * In:  fx_create(graph, NULL, CB_CALL_METHOD, "relu", args, 1)
  * Out: a linked node with a free name, copied args, and its users lists up to date.
- * Invariant: b is in a->users exactly when a is in b->inputs, which is exactly when a stands in b's args
- * or kwargs; each once.
+ * Invariant: b is in a->users exactly when a is in b->inputs, which is exactly when a stands in b's
+ * args or kwargs; each once.
  *
  *     x + x is one input and one user: args (%x, %x), inputs {x}, x.users {add} */
 #include "fx/fx.h"

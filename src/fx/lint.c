@@ -2,7 +2,8 @@
  *
  *     node %add (call_function operator.add): uses %x before its definition
  *
- * Beyond what torch.fx checks, functions and methods must name an op, and a graph ends with its only output. */
+ * Beyond what torch.fx checks, functions and methods must name an op, and a graph ends with its
+ * only output. */
 #include "fx/fx.h"
 #include <string.h>
 

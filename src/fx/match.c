@@ -3,9 +3,10 @@
  *     pattern      return relu(add(x, y))          placeholders stand for any value
  *     replacement  return maximum(add(y, x), 0)    its k-th placeholder is the pattern's k-th
  *
- * A place is found at the node that would be the pattern's result, and grows towards its inputs. Nodes are equal when
- * they call the same op with the same attributes, however written; other nodes when target and arguments are
- * the same. Inner nodes that anything outside the place uses keep the place as it is. */
+ * A place is found at the node that would be the pattern's result, and grows towards its inputs.
+ * Nodes are equal when they call the same op with the same attributes, however written; other nodes
+ * when target and arguments are the same. Inner nodes that anything outside the place uses keep the
+ * place as it is. */
 #include "fx/fx.h"
 #include <string.h>
 
@@ -133,7 +134,8 @@ static FxNode *copy_node(FxGraph *graph, const FxNode *node, FxNode *where, Copy
     return made;
 }
 
-/* Copies the replacement before result, sends result's users there, and drops what nobody uses now. */
+/* Copies the replacement before result, sends result's users there, and drops what nobody uses
+ * now. */
 static void rewrite(FxGraph *graph, const Match *match, const FxGraph *replacement,
                     FxNode *result) {
     cb_arg *value = arena_new_array(graph->arena, cb_arg, replacement->next_id + 1);

@@ -1,7 +1,8 @@
 /* Names of nodes, as torch.fx forms them.
  *
  * In:  a target ("seq.0", "operator.add", "max").
- * Out: a name that is a Python identifier, shadows no keyword or builtin, and was never given before in
+ * Out: a name that is a Python identifier, shadows no keyword or builtin, and was never given
+ * before in
  *      this graph: seq_0, add, max_1; the second add is add_1.
  * The number goes on from the last one given to the same base, so erased names do not come back. */
 #include "fx/fx.h"

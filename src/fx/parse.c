@@ -1,4 +1,5 @@
-/* Text in: what cb_graph_text printed, and what print(graph) of torch.fx prints for ops that we have.
+/* Text in: what cb_graph_text printed, and what print(graph) of torch.fx prints for ops that we
+ * have.
  *
  *     graph():
  *         %x : [num_users=1] = placeholder[target=x]

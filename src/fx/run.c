@@ -2,8 +2,8 @@
  *
  * In:  cb_graph_run(graph, {x}, 1, out, 1)
  * Out: what the traced function would return: eagerly, or recorded when a trace is active.
- * Values that nothing else can refer to are freed after their last use, so a run needs no more memory than
- * the function itself. The graph is only read: threads may run one graph at once. */
+ * Values that nothing else can refer to are freed after their last use, so a run needs no more
+ * memory than the function itself. The graph is only read: threads may run one graph at once. */
 #include "base/memory.h"
 #include "fx/fx.h"
 #include <string.h>

@@ -3,9 +3,9 @@
  * In:  apply's view: OP_sum, {%x}, dim=[1], keepdim=true
  * Out: call_method sum, args (%x,), kwargs {dim: 1, keepdim: True}; fx_bind goes the other way, and
  *      also understands what PyTorch allows beside it: x.sum(1, keepdim=True), torch.sum(x, 1).
- * Required attributes are positional, those with a default are keywords and left out when they have it.
- * The fx column of ops.def names the target; a method whose first argument is a number is the function
- * of the torch module (torch.atan2(1.0, x)). */
+ * Required attributes are positional, those with a default are keywords and left out when they have
+ * it. The fx column of ops.def names the target; a method whose first argument is a number is the
+ * function of the torch module (torch.atan2(1.0, x)). */
 #include "fx/fx.h"
 #include <string.h>
 
@@ -39,7 +39,8 @@ static bool is_tensor(const Param *param) {
     return param->type == PARAM_TENSOR || param->type == PARAM_OPTIONAL_TENSOR;
 }
 
-/* The only attribute of a method, a list of sizes or dims: PyTorch takes it spread out, x.view(-1, 2). */
+/* The only attribute of a method, a list of sizes or dims: PyTorch takes it spread out, x.view(-1,
+ * 2). */
 static bool spreads(const OpInfo *info, const Param *param) {
     if (param->type != PARAM_DIMS || param->has_default || info->fx[0] != '.') return false;
     for (int i = 0; i < info->param_count; i++)
@@ -131,7 +132,8 @@ static cb_arg attribute_arg(FxGraph *graph, const OpInfo *info, const Param *par
     return dims_arg(graph, attr_dims(attrs, param->word), dimension && info->fx[0] == '.');
 }
 
-/* x[1:3] along dim: (slice(None, None, None), slice(1, 3, None)); from the end after an Ellipsis. */
+/* x[1:3] along dim: (slice(None, None, None), slice(1, 3, None)); from the end after an
+ * Ellipsis. */
 static cb_arg slice_arg(FxGraph *graph, const Attrs *attrs) {
     int64_t dim = attrs->word[ATTR_slice_dim];
     cb_arg *part = arena_new_array(graph->arena, cb_arg, 3), slice = cb_arg_none();

@@ -2,11 +2,12 @@
  *
  * In:  forward(x) = cb_relu(cb_add(cb_forward(linear, x), x))
  * Out: placeholder x, call_module linear, call_function operator.add, call_method relu, output
- * Every op call of the thread comes to trace_apply, every call of a leaf module to trace_module; each
- * records a node and returns a shell that stands for its value. Without examples a shell knows no dtype and
- * no shape (dtype CB_SAME, rank 0). With examples each node also computes a real value, its shadow, whose
- * meta the shell shows; in-place writes are recorded and not done, so examples and parameters stay as they are.
- * Parameters become get_attr nodes, once each; other tensors constants of the graph. */
+ * Every op call of the thread comes to trace_apply, every call of a leaf module to trace_module;
+ * each records a node and returns a shell that stands for its value. Without examples a shell knows
+ * no dtype and no shape (dtype CB_SAME, rank 0). With examples each node also computes a real
+ * value, its shadow, whose meta the shell shows; in-place writes are recorded and not done, so
+ * examples and parameters stay as they are. Parameters become get_attr nodes, once each; other
+ * tensors constants of the graph. */
 #include "base/memory.h"
 #include "fx/fx.h"
 #include <string.h>
@@ -112,7 +113,8 @@ static bool arg_of(Trace *trace, const cb_operand *operand, cb_arg *arg) {
     return arg->node != NULL;
 }
 
-/* Eager work on the side: neither this trace nor the user's scope sees it. Returns a kept tensor. */
+/* Eager work on the side: neither this trace nor the user's scope sees it. Returns a kept
+ * tensor. */
 static Tensor *compute(Trace *trace, Op op, const cb_arg *arg, int count, const Attrs *attrs,
                        Module *module) {
     cb_operand operand[OP_MAX_PARAMS];
@@ -186,7 +188,8 @@ static int position_in(const FxNode *user, const FxNode *node) {
 }
 
 /* cb_cat joins many tensors two by two and drops the halves. A half that only the next cat used is
- * spliced into it, so that cat([a, b, c]) is one node with the name that it would have had alone. */
+ * spliced into it, so that cat([a, b, c]) is one node with the name that it would have had
+ * alone. */
 static void splice(FxGraph *graph, FxNode *half) {
     FxNode *user = length(half->users) == 1 ? half->users[0] : NULL;
     if (half->op != OP_concat || !user || user->op != OP_concat) return;

@@ -11,7 +11,8 @@ static bool one_input(const Module *module, int count) {
     return false;
 }
 
-/* Each row: the function, PyTorch's type name, and forward's value from x and the layer's config c. */
+/* Each row: the function, PyTorch's type name, and forward's value from x and the layer's config
+ * c. */
 #define PLAIN_LAYER(name, type, ...)                                                               \
     static Tensor *name##_layer(Module *self, Tensor *const *inputs, int count) {                  \
         if (!one_input(self, count)) return NULL;                                                  \

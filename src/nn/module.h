@@ -1,6 +1,6 @@
 /* Modules inside: a tree of named parameters and children with a forward function.
- * The layers (linear.c, norm.c, activation.c, container.c) are modules with a Config; symbolic trace
- * (src/fx/trace.c) hooks into the call door through ModuleTracer. */
+ * The layers (linear.c, norm.c, activation.c, container.c) are modules with a Config; symbolic
+ * trace (src/fx/trace.c) hooks into the call door through ModuleTracer. */
 #ifndef CARBIDE_NN_MODULE_H
 #define CARBIDE_NN_MODULE_H
 
@@ -50,7 +50,8 @@ bool module_init(Module **module, const char *name, Tensor *value);
 /* The slot of a path, NULL without an error when there is none. */
 ModuleTensor *module_find_tensor(const Module *module, const char *path);
 Module *module_find_child(const Module *module, const char *path);
-/* Writes the path from root to a descendant, or to a parameter or buffer; false when it is not below root. */
+/* Writes the path from root to a descendant, or to a parameter or buffer; false when it is not
+ * below root. */
 bool module_path_of_child(const Module *root, const Module *module, Buffer *out);
 bool module_path_of_tensor(const Module *root, const Tensor *tensor, Buffer *out);
 

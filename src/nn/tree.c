@@ -1,4 +1,5 @@
-/* Walks over a module tree: modes, parameters in the state dict's order, conversion, PyTorch's repr.
+/* Walks over a module tree: modes, parameters in the state dict's order, conversion, PyTorch's
+ * repr.
  *
  *     M(
  *       (linear): Linear(in_features=4, out_features=4, bias=True)
