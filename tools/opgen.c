@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PARAMS = 8, MAX_TENSORS = 4, MAX_WORDS = 23, DIMS_WORDS = 9, NAME_SIZE = 32 };
+enum { MAX_PARAMS = 8, MAX_TENSORS = 5, MAX_WORDS = 47, DIMS_WORDS = 9, NAME_SIZE = 32 };
 
 typedef enum RowKind { ROW_SPECIAL, ROW_OPERAND, ROW_TENSOR, ROW_INTERNAL } RowKind;
 
@@ -98,6 +98,7 @@ typedef struct Param {
     char text[NAME_SIZE]; /* default as the schema has it, "" for none */
     char macro[48];       /* default as a C expression of the public header */
     int word;             /* attributes only, else -1 */
+    int count;            /* dims: of the default list */
 } Param;
 
 typedef struct Schema {
@@ -157,6 +158,20 @@ static void default_float(const Row *row, Param *param) {
     snprintf(param->macro, sizeof param->macro, "%s%s", param->text, whole ? ".0" : "");
 }
 
+/* "all", "none", or one integer: a list of it, which the op repeats for each of its dimensions. */
+static void default_dims(const Row *row, Param *param) {
+    const char *text = param->text;
+    char *end;
+    param->count = !strcmp(text, "all") ? -1 : strcmp(text, "none") != 0;
+    if (param->count <= 0) {
+        snprintf(param->macro, sizeof param->macro, param->count < 0 ? "CB_ALL" : "CB_NO_DIMS");
+        return;
+    }
+    strtoll(text, &end, 10);
+    if (*end) refuse(row, "the default of dims is 'all', 'none' or an integer, not '%s'", text);
+    snprintf(param->macro, sizeof param->macro, "cb_dims_one(%s)", text);
+}
+
 /* The default as C, checked against the type. */
 static void parse_default(const Row *row, Param *param) {
     const char *text = param->text;
@@ -184,8 +199,7 @@ static void parse_default(const Row *row, Param *param) {
         for (char *c = param->macro; *c; c++) *c = (char)toupper((unsigned char)*c);
         return;
     case DIMS:
-        if (strcmp(text, "all") != 0) refuse(row, "the default of dims is 'all', not '%s'", text);
-        snprintf(param->macro, sizeof param->macro, "CB_ALL");
+        default_dims(row, param);
         return;
     }
 }
@@ -387,7 +401,8 @@ static void write_function(FILE *out, const Row *row, const Schema *schema) {
     snprintf(name, sizeof name, "(cb_%s)", row->name);
     fprintf(out, "\n");
     write_signature(out, row, schema, name);
-    fprintf(out, " {\n    Attrs attrs = {{0}};\n");
+    fprintf(out, schema->words ? " {\n    Attrs attrs = {{0}};\n"
+                               : " {\n    static const Attrs attrs;\n");
     for (int i = 0; i < schema->count; i++)
         if (!is_tensor(&schema->param[i])) write_packing(out, row, &schema->param[i]);
     if (schema->tensors) {
@@ -435,11 +450,13 @@ static void write_param(FILE *out, const Param *param) {
     fprintf(out, "            {.name = \"%s\", .type = %s, .word = %d", param->name,
             type_info[param->type].param, param->word);
     if (param->macro[0]) {
-        const char *value = param->type == OPTIONAL ? "0"
-                            : param->type == DIMS   ? "-1"
-                                                    : param->macro;
-        fprintf(out, ", .has_default = true, .default_%s = %s",
-                param->type == FLOAT ? "float" : "int", value);
+        const char *value = param->type == OPTIONAL ? "0" : param->macro;
+        fprintf(out, ", .has_default = true");
+        if (param->type == DIMS)
+            fprintf(out, ", .default_int = %d, .default_at = %s", param->count,
+                    param->count > 0 ? param->text : "0");
+        else
+            fprintf(out, ", .default_%s = %s", param->type == FLOAT ? "float" : "int", value);
     }
     fprintf(out, "},\n");
 }
@@ -474,11 +491,12 @@ static void write_table(FILE *out) {
     fprintf(out,
             "/* Generated from src/op/ops.def: the op table with parsed schemas. */\n"
             "#include \"op/op.h\"\n\n"
-            "_Static_assert(OP_MAX_PARAMS == %d && ATTR_WORDS > %d && DIMS_WORDS == %d,\n"
+            "_Static_assert(OP_MAX_PARAMS == %d && OP_MAX_INPUTS == %d && ATTR_WORDS > %d &&\n"
+            "                   DIMS_WORDS == %d,\n"
             "               \"tools/opgen.c and op/op.h disagree\");\n\n"
             "static const OpInfo op_table[OP_COUNT] = {\n"
             "    [OP_none] = {.name = \"none\", .fx = \"none\", .schema = \"\"},\n",
-            MAX_PARAMS, MAX_WORDS, DIMS_WORDS);
+            MAX_PARAMS, MAX_TENSORS, MAX_WORDS, DIMS_WORDS);
     for (int i = 0; i < ROW_COUNT; i++) write_table_row(out, &rows[i], &schemas[i]);
     fprintf(out, "};\n\nconst OpInfo *op_info(Op op) {\n"
                  "    check((unsigned)op < OP_COUNT, \"op %%d\", (int)op);\n"

@@ -182,6 +182,22 @@ static Node *permute_back(Graph *graph, Node *value, const cb_dim_list *dims) {
     return graph_op(graph, OP_permute, &value, 1, &attrs, NULL);
 }
 
+/* Element by element of the windows, each of which is a slice of base. */
+static Node *scatter_windows(Graph *graph, Node *base, Node *value, const int64_t *word) {
+    int64_t dim = word[ATTR_window_dim], step = word[ATTR_window_step];
+    int64_t last = value->rank - 1, reach = (value->size[dim] - 1) * step + 1;
+    for (int64_t w = 0; base && w < word[ATTR_window_size]; w++) {
+        int64_t start = w * word[ATTR_window_dilation];
+        Attrs attrs = {{0}};
+        attrs.word[ATTR_select_dim] = last;
+        attrs.word[ATTR_select_index] = w;
+        Node *part = graph_op(graph, OP_select, &value, 1, &attrs, NULL);
+        base = part ? scatter_slice(graph, base, part, (int64_t[]){dim, start, start + reach, step})
+                    : NULL;
+    }
+    return base;
+}
+
 /* base, whose view (view, attrs) has taken value. An expanded view that may be written to repeats
  * nothing (apply_assign sees to that), so it is a reshape. */
 static Node *write_view(Graph *graph, Op view, const Attrs *attrs, Node *base, Node *value) {
@@ -208,6 +224,8 @@ static Node *write_view(Graph *graph, Op view, const Attrs *attrs, Node *base, N
     }
     case OP_select:
         return scatter_select(graph, base, value, word);
+    case OP_window:
+        return scatter_windows(graph, base, value, word);
     default:
         return reshape_to(graph, value, base);
     }

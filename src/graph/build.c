@@ -4,7 +4,7 @@
  *
  * What is simplified here holds without looking further: constants are converted in place, a
  * conversion to the same dtype and a view of the same shape are their input, shorthand views
- * (transpose, squeeze, select...) become reshape, permute, expand or slice. Everything else is left
+ * (transpose, squeeze, select...) become one of the six that lowering knows. Everything else is left
  * to the passes, so that a graph shows the ops that were called. */
 #include "graph/node.h"
 
@@ -78,7 +78,7 @@ static Node *select_one(Graph *graph, Node *input, const Attrs *attrs, const Met
 
 static bool canonical_view(Op op) {
     return op == OP_reshape || op == OP_permute || op == OP_expand || op == OP_slice ||
-           op == OP_flip;
+           op == OP_flip || op == OP_window;
 }
 
 /* One spelling of each slice: the end right behind its last element. */

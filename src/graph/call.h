@@ -18,12 +18,30 @@ Node *call_constant(Graph *graph, cb_dtype dtype, double value);
 /* Random values that share the composite's draw number, the word behind its parameters. */
 Node *call_random(Graph *graph, Op op, const Node *like, cb_dtype dtype, int64_t draw);
 
+/* Pads the last n dims, in their order; nothing when there is nothing to pad. */
+Node *call_pad(Graph *graph, Node *x, int n, const int64_t *left, const int64_t *right,
+               double value);
+Node *call_window(Graph *graph, Node *x, int dim, int64_t size, int64_t step, int64_t dilation);
+
+/* f16 and bf16 as f32; back to the dtype of `as` when that is floating point. NULL gives NULL. */
+Node *node_widen(Graph *graph, Node *x);
+Node *node_narrow(Graph *graph, Node *x, const Node *as);
+
 cb_dim_list dims_one(int64_t dim);
+/* A list attribute for n spatial dims, a single number repeated, each at least low; false with an
+ * error naming the op. */
+bool spatial_numbers(Op op, const Attrs *attrs, int word, const char *name, int n, int64_t low,
+                     int64_t *out);
 /* A dimension counted from the front; -1 with an error naming the op. */
 int checked_dim(Op op, int64_t dim, int rank);
 
 /* Expansions by family. */
 Node *expand_shape(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
 Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+Node *expand_norm(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+Node *expand_pool(Graph *graph, Op op, Node *x, const Attrs *attrs);
+Node *expand_convolution(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs);
+Node *expand_resize(Graph *graph, Node *x, const Attrs *attrs);
 
 #endif

@@ -4,8 +4,9 @@
  *     argmax(x, dim=1)         ->  amin(where(x == amax(x, 1, true), position, n), 1)
  *
  * In: the inputs and attributes of a call, both checked no further than their number. Out: a node,
- * or NULL with an error. This file has reductions, norms and the small builders; expand_shape.c has
- * creation and rearrangement, expand_loss.c the losses. */
+ * or NULL with an error. This file has reductions and the small builders; expand_shape.c has
+ * creation and rearrangement, expand_loss.c the losses, expand_norm.c, expand_pool.c,
+ * expand_convolution.c, expand_attention.c and expand_resize.c the layers of networks. */
 #include "graph/call.h"
 
 #include <math.h>
@@ -86,6 +87,16 @@ Node *call_random(Graph *graph, Op op, const Node *like, cb_dtype dtype, int64_t
     return graph_intern(graph, op, &inferred.result, NULL, 0, &attrs);
 }
 
+Node *node_widen(Graph *graph, Node *x) {
+    bool half = x && (x->dtype == CB_F16 || x->dtype == CB_BF16);
+    return half ? node_convert(graph, x, CB_F32) : x;
+}
+
+Node *node_narrow(Graph *graph, Node *x, const Node *as) {
+    bool is_float = x && dtype_is_float((cb_dtype)as->dtype);
+    return is_float ? node_convert(graph, x, (cb_dtype)as->dtype) : x;
+}
+
 cb_dim_list dims_one(int64_t dim) { return (cb_dim_list){1, {dim}}; }
 
 int checked_dim(Op op, int64_t dim, int rank) {
@@ -93,6 +104,50 @@ int checked_dim(Op op, int64_t dim, int rank) {
     fail(CB_ERR_INDEX, "%s: dim %lld is outside of a tensor of %d dimensions", op_info(op)->name,
          (long long)dim, rank);
     return -1;
+}
+
+/* ---- spatial dims ------------------------------------------------------------------------- */
+
+Node *call_pad(Graph *graph, Node *x, int n, const int64_t *left, const int64_t *right,
+               double value) {
+    Attrs attrs = attrs_default(OP_pad);
+    cb_dim_list padding = {2 * n, {0}};
+    bool pads = false;
+    for (int i = 0; i < n; i++) {
+        int last_first = 2 * (n - 1 - i);
+        padding.at[last_first] = left[i];
+        padding.at[last_first + 1] = right[i];
+        pads |= left[i] || right[i];
+    }
+    attr_set_dims(&attrs, ATTR_pad_padding, padding);
+    attr_set_float(&attrs, ATTR_pad_value, value);
+    return pads ? graph_op(graph, OP_pad, &x, 1, &attrs, NULL) : x;
+}
+
+Node *call_window(Graph *graph, Node *x, int dim, int64_t size, int64_t step, int64_t dilation) {
+    Attrs attrs = attrs_default(OP_window);
+    attrs.word[ATTR_window_dim] = dim;
+    attrs.word[ATTR_window_size] = size;
+    attrs.word[ATTR_window_step] = step;
+    attrs.word[ATTR_window_dilation] = dilation;
+    return graph_op(graph, OP_window, &x, 1, &attrs, NULL);
+}
+
+bool spatial_numbers(Op op, const Attrs *attrs, int word, const char *name, int n, int64_t low,
+                     int64_t *out) {
+    cb_dim_list dims = attr_dims(attrs, word);
+    if (dims.count != 1 && dims.count != n) {
+        fail(CB_ERR_ARGUMENT, "%s: %s needs one number or %d, not %d", op_info(op)->name, name, n,
+             dims.count);
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        out[i] = dims.at[dims.count == 1 ? 0 : i];
+        if (out[i] >= low && out[i] <= INT32_MAX) continue;
+        fail(CB_ERR_ARGUMENT, "%s: %s cannot be %lld", op_info(op)->name, name, (long long)out[i]);
+        return false;
+    }
+    return true;
 }
 
 /* ---- reductions --------------------------------------------------------------------------- */
@@ -156,59 +211,6 @@ static Node *linear(Graph *graph, Node *x, Node *weight, Node *bias) {
     return bias ? call2(graph, OP_add, product, bias) : product;
 }
 
-/* The trailing dims that a norm runs over; false with an error when x does not end with them. */
-static bool norm_dims(Op op, const Node *x, cb_dim_list normalized, cb_dim_list *dims) {
-    int first = x->rank - normalized.count;
-    bool fits = normalized.count > 0 && first >= 0;
-    for (int i = 0; fits && i < normalized.count; i++)
-        fits = x->size[first + i] == normalized.at[i];
-    *dims = (cb_dim_list){normalized.count, {0}};
-    for (int i = 0; i < normalized.count && fits; i++) dims->at[i] = first + i;
-    Meta meta = node_meta(x);
-    char text[128];
-    meta_format(&meta, text, sizeof text);
-    if (!fits)
-        fail(CB_ERR_SHAPE, "%s: the normalized sizes are not the last ones of %s",
-             op_info(op)->name, text);
-    return fits;
-}
-
-/* Half precision is normalized in f32 and rounded once, at the end. */
-static Node *widen(Graph *graph, Node *x) {
-    bool half = x->dtype == CB_F16 || x->dtype == CB_BF16;
-    return half ? node_convert(graph, x, CB_F32) : x;
-}
-
-static Node *finish_norm(Graph *graph, Node *y, const Node *x, Node *weight, Node *bias) {
-    if (weight) y = call2(graph, OP_mul, y, weight);
-    if (bias) y = call2(graph, OP_add, y, bias);
-    if (!y || !dtype_is_float((cb_dtype)x->dtype)) return y;
-    return node_convert(graph, y, (cb_dtype)x->dtype);
-}
-
-static Node *layer_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
-    cb_dim_list dims;
-    if (!norm_dims(OP_layer_norm, input[0], attr_dims(attrs, ATTR_layer_norm_normalized), &dims))
-        return NULL;
-    Node *x = widen(graph, input[0]);
-    Node *centred = call2(graph, OP_sub, x, call_reduce(graph, OP_mean, x, dims, true));
-    Node *variance = call_reduce(graph, OP_mean, call1(graph, OP_square, centred), dims, true);
-    double eps = attr_float(attrs, ATTR_layer_norm_eps);
-    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, variance, eps));
-    return finish_norm(graph, call2(graph, OP_mul, centred, scale), input[0], input[1], input[2]);
-}
-
-static Node *rms_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
-    cb_dim_list dims;
-    if (!norm_dims(OP_rms_norm, input[0], attr_dims(attrs, ATTR_rms_norm_normalized), &dims))
-        return NULL;
-    Node *x = widen(graph, input[0]);
-    Node *power = call_reduce(graph, OP_mean, call1(graph, OP_square, x), dims, true);
-    double eps = attr_float(attrs, ATTR_rms_norm_eps);
-    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, power, eps));
-    return finish_norm(graph, call2(graph, OP_mul, x, scale), input[0], input[1], NULL);
-}
-
 /* In training, elements survive with probability 1 - p and are scaled to keep the mean. */
 static Node *dropout(Graph *graph, Node *x, const Attrs *attrs) {
     double p = attr_float(attrs, ATTR_dropout_p);
@@ -238,16 +240,30 @@ Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) 
                          attrs->word[ATTR_logsumexp_keepdim]);
     case OP_linear:
         return linear(graph, input[0], input[1], input[2]);
-    case OP_layer_norm:
-        return layer_norm(graph, input, attrs);
-    case OP_rms_norm:
-        return rms_norm(graph, input, attrs);
     case OP_dropout:
         return dropout(graph, input[0], attrs);
     case OP_nll_loss:
     case OP_cross_entropy:
         return expand_loss(graph, op, input, attrs);
+    case OP_layer_norm:
+    case OP_rms_norm:
+    case OP_batch_norm:
+    case OP_instance_norm:
+    case OP_group_norm:
+        return expand_norm(graph, op, input, attrs);
+    case OP_scaled_dot_product_attention:
+        return expand_attention(graph, input, attrs);
+    case OP_interpolate:
+        return expand_resize(graph, input[0], attrs);
+    case OP_unfold:
+    case OP_fold:
+        return expand_convolution(graph, op, input, attrs);
     default:
-        return expand_shape(graph, op, input, attrs);
+        break;
     }
+    if (op >= OP_conv1d && op <= OP_conv_transpose3d)
+        return expand_convolution(graph, op, input, attrs);
+    if (op >= OP_max_pool1d && op <= OP_adaptive_max_pool3d)
+        return expand_pool(graph, op, input[0], attrs);
+    return expand_shape(graph, op, input, attrs);
 }

@@ -20,10 +20,12 @@ Graph *graph_new(Arena *arena) {
 
 bool op_may_draw(Op op) {
     return op_info(op)->kind == KIND_RANDOM || op == OP_rand_like || op == OP_randn_like ||
-           op == OP_dropout;
+           op == OP_dropout || op == OP_scaled_dot_product_attention;
 }
 
 bool op_draws(Op op, const Attrs *attrs) {
+    if (op == OP_scaled_dot_product_attention)
+        return attr_float(attrs, ATTR_scaled_dot_product_attention_dropout_p) > 0;
     if (op != OP_dropout) return op_may_draw(op);
     double p = attr_float(attrs, ATTR_dropout_p);
     return attrs->word[ATTR_dropout_training] && p > 0 && p < 1;

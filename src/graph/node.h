@@ -4,7 +4,7 @@
 
 #include "graph/graph.h"
 
-enum { NODE_MAX_INPUTS = 4 };
+enum { NODE_MAX_INPUTS = OP_MAX_INPUTS };
 
 /* True for ops that may draw random numbers: the word behind their parameters holds the draw
  * number. */

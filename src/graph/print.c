@@ -103,6 +103,7 @@ static bool has_default(const Param *param, const Attrs *attrs) {
         attr_set_float(&own, param->word, param->default_float);
     else
         own.word[param->word] = param->default_int;
+    if (param->type == PARAM_DIMS) own.word[param->word + 1] = param->default_at;
     size_t words = param->type == PARAM_DIMS ? DIMS_WORDS : 1;
     return !memcmp(&own.word[param->word], &attrs->word[param->word], sizeof(int64_t) * words);
 }

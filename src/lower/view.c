@@ -37,6 +37,17 @@ static void flip_position(Kernel *kernel, const Node *node, Expr *const *positio
     }
 }
 
+/* Position p of the windows and w inside of a window are element p * step + w * dilation. */
+static void window_position(Kernel *kernel, const Node *node, Expr *const *position,
+                            Expr **input_position) {
+    const int64_t *word = node->attrs->word;
+    int dim = (int)word[ATTR_window_dim], last = node->rank - 1;
+    memcpy(input_position, position, sizeof *position * (size_t)last);
+    Expr *start = index_scale(kernel, position[dim], word[ATTR_window_step]);
+    Expr *inside = index_scale(kernel, position[last], word[ATTR_window_dilation]);
+    input_position[dim] = index_add(kernel, start, inside);
+}
+
 void view_position(Kernel *kernel, const Node *node, Expr *const *position, Expr **input_position) {
     const Node *input = node->input[0];
     switch (node->op) {
@@ -56,6 +67,9 @@ void view_position(Kernel *kernel, const Node *node, Expr *const *position, Expr
         return;
     case OP_flip:
         flip_position(kernel, node, position, input_position);
+        return;
+    case OP_window:
+        window_position(kernel, node, position, input_position);
         return;
     default:
         check(false, "%s is not a canonical view", op_info(node->op)->name);

@@ -70,6 +70,7 @@ Attrs attrs_default(Op op) {
             attr_set_float(&attrs, param->word, param->default_float);
         else
             attrs.word[param->word] = param->default_int;
+        if (param->type == PARAM_DIMS) attrs.word[param->word + 1] = param->default_at;
     }
     return attrs;
 }

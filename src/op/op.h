@@ -56,11 +56,12 @@ typedef struct Param {
     ParamType type;
     bool has_default;
     double default_float;  /* PARAM_FLOAT */
-    int64_t default_int;   /* the others; dims: -1 is CB_ALL */
+    int64_t default_int;   /* the others; dims: how many, -1 is CB_ALL */
+    int64_t default_at;    /* dims: the one element, repeated for every dimension of the op */
     int word;              /* attributes: offset into Attrs.word; tensors: -1 */
 } Param;
 
-enum { OP_MAX_PARAMS = 8, ATTR_WORDS = 24, DIMS_WORDS = 1 + CB_MAX_RANK };
+enum { OP_MAX_PARAMS = 8, OP_MAX_INPUTS = 5, ATTR_WORDS = 48, DIMS_WORDS = 1 + CB_MAX_RANK };
 
 typedef struct OpInfo {
     const char *name, *fx, *schema;
@@ -109,7 +110,7 @@ void meta_format(const Meta *meta, char *out, size_t bytes); /* "f32[2, 3]" */
  * Not for composites: their meta is that of their expansion. */
 typedef struct Inferred {
     Meta result;
-    int8_t input_dtype[4]; /* what each input is converted to first */
+    int8_t input_dtype[OP_MAX_INPUTS]; /* what each input is converted to first */
 } Inferred;
 bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred *out);
 
@@ -117,7 +118,7 @@ bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred 
  * result cannot be expressed by strides (reshape of a transposed tensor, flip): a copy is needed. */
 bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *result,
                   const int64_t *stride, int64_t offset, int64_t *out_stride, int64_t *out_offset);
-/* A shorthand view (transpose, squeeze...) as one of reshape, permute, expand, slice, flip; select is
+/* A shorthand view (transpose, squeeze...) as one of reshape, permute, expand, slice, flip, window; select is
  * a slice followed by the reshape that infer gave it, and so stays itself. */
 Op view_canonical(Op op, const Attrs *attrs, const Meta *input, const Meta *result, Attrs *out);
 

@@ -159,6 +159,8 @@ bool infer_index(Call *call) {
         return infer_scatter(call, ATTR_scatter_add_dim);
     case OP_matmul:
         return infer_matmul(call);
+    case OP_convolution:
+        return infer_convolution(call);
     case OP_argsort:
         return infer_argsort(call);
     case OP_argtopk:

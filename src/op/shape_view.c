@@ -222,6 +222,31 @@ static bool infer_narrow(Call *call) {
     return true;
 }
 
+static bool infer_window(Call *call) {
+    const Meta *x = &call->input[0];
+    const int64_t *word = call->attrs->word;
+    int64_t *dim = &call->attrs->word[ATTR_window_dim], extent;
+    int64_t size = word[ATTR_window_size], step = word[ATTR_window_step];
+    if (!infer_dim(call, dim, x->rank)) return false;
+    if (x->rank == CB_MAX_RANK)
+        return infer_fail(call, CB_ERR_SHAPE, "the result has more than %d dimensions",
+                          CB_MAX_RANK);
+    if (size <= 0 || step <= 0 || word[ATTR_window_dilation] <= 0)
+        return infer_fail(call, CB_ERR_ARGUMENT, "size, step and dilation must be positive");
+    bool fits = !__builtin_mul_overflow(size - 1, word[ATTR_window_dilation], &extent) &&
+                extent < x->size[*dim];
+    if (!fits)
+        return infer_fail(call, CB_ERR_SHAPE,
+                          "a window of %lld with dilation %lld is larger than dim %lld of size "
+                          "%lld",
+                          (long long)size, (long long)word[ATTR_window_dilation], (long long)*dim,
+                          (long long)x->size[*dim]);
+    set_size(&call->out->result, x->size, x->rank);
+    call->out->result.size[*dim] = (x->size[*dim] - 1 - extent) / step + 1;
+    append(&call->out->result, size);
+    return true;
+}
+
 bool infer_view(Call *call) {
     switch (call->op) {
     case OP_reshape:
@@ -254,6 +279,8 @@ bool infer_view(Call *call) {
         return infer_select(call);
     case OP_narrow:
         return infer_narrow(call);
+    case OP_window:
+        return infer_window(call);
     default:
         check(false, "%s: a view without a shape rule", call->info->name);
         return false;

@@ -1,5 +1,5 @@
-/* Views over strides: where the elements of a view lie, and shorthand views in terms of the five that
- * lowering knows.
+/* Views over strides: where the elements of a view lie, and shorthand views in terms of the five
+ * that lowering knows.
  *
  *     transpose f32[2, 3] strides [3, 1]        -> f32[3, 2] strides [1, 3]
  *     reshape   f32[3, 2] strides [1, 3] to [6] -> not a view: false
@@ -138,6 +138,13 @@ bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *resu
         int64_t dim = word[ATTR_select_dim];
         *out_offset += word[ATTR_select_index] * stride[dim];
         for (int i = 0; i < result->rank; i++) out[i] = stride[i + (i >= dim)];
+        return true;
+    }
+    case OP_window: {
+        int64_t dim = word[ATTR_window_dim];
+        memcpy(out, stride, sizeof(int64_t) * input->rank);
+        out[dim] *= word[ATTR_window_step];
+        out[input->rank] = stride[dim] * word[ATTR_window_dilation];
         return true;
     }
     default:

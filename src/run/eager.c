@@ -13,7 +13,10 @@
 #include "tensor/apply.h"
 #include <string.h>
 
-enum { MOST_OPERANDS = 4, KEY_WORDS = 1 + ATTR_WORDS + MOST_OPERANDS * (1 + 2 * CB_MAX_RANK) };
+enum {
+    MOST_OPERANDS = OP_MAX_INPUTS,
+    KEY_WORDS = 1 + ATTR_WORDS + MOST_OPERANDS * (1 + 2 * CB_MAX_RANK)
+};
 
 /* A number where an executable wants a tensor: lives on the stack of one call. */
 typedef struct Number {

@@ -1,0 +1,160 @@
+/* The expansion of scaled_dot_product_attention.
+ *
+ *     softmax(query @ transpose(key) * scale + mask) @ value      over the last dim of the scores
+ *
+ * A bool mask keeps the scores where it is true; a row that is masked as a whole gives zeros. The
+ * causal mask keeps column <= row. With enable_gqa, a head of key and value serves several heads of
+ * query in a row: the heads become [heads of key, repeats] and key and value broadcast. The softmax
+ * of half precision is taken in f32. */
+#include "graph/call.h"
+
+#include <string.h>
+
+typedef struct Attention {
+    Graph *graph;
+    Node *query, *key, *value, *mask;
+} Attention;
+
+static bool refuse(const Attention *a, cb_status status, const char *why) {
+    char texts[3][128];
+    const Node *node[] = {a->query, a->key, a->value};
+    for (int i = 0; i < 3; i++) {
+        Meta meta = node_meta(node[i]);
+        meta_format(&meta, texts[i], sizeof texts[i]);
+    }
+    fail(status, "scaled_dot_product_attention: %s: %s, %s, %s", why, texts[0], texts[1], texts[2]);
+    return false;
+}
+
+static bool operands_fit(const Attention *a) {
+    const Node *q = a->query, *k = a->key, *v = a->value;
+    if (q->rank < 2 || k->rank != q->rank || v->rank != q->rank)
+        return refuse(a, CB_ERR_SHAPE, "all need one rank of at least 2");
+    if (q->dtype != k->dtype || q->dtype != v->dtype || !dtype_is_float((cb_dtype)q->dtype))
+        return refuse(a, CB_ERR_DTYPE, "all need one floating point dtype");
+    if (q->size[q->rank - 1] != k->size[k->rank - 1])
+        return refuse(a, CB_ERR_SHAPE, "the last sizes of query and key differ");
+    if (k->size[k->rank - 2] != v->size[v->rank - 2])
+        return refuse(a, CB_ERR_SHAPE, "key and value have different lengths");
+    return true;
+}
+
+/* [..., heads, rows, columns] -> [..., heads / repeats, repeats, rows, columns] */
+static Node *split_heads(Graph *graph, Node *x, int64_t heads, int64_t repeats) {
+    int64_t size[CB_MAX_RANK];
+    if (!x || x->rank < 3) return x;
+    int at = x->rank - 3;
+    memcpy(size, x->size, sizeof *size * (size_t)at);
+    size[at] = x->size[at] == 1 ? 1 : heads;
+    size[at + 1] = x->size[at] == 1 ? 1 : repeats;
+    memcpy(size + at + 2, x->size + at + 1, 2 * sizeof *size);
+    return node_reshape(graph, x, x->rank + 1, size);
+}
+
+static bool share_heads(Attention *a) {
+    const Node *q = a->query, *k = a->key, *v = a->value;
+    if (q->rank < 3 || q->rank == CB_MAX_RANK)
+        return refuse(a, CB_ERR_SHAPE, "enable_gqa needs heads");
+    int64_t wanted = q->size[q->rank - 3], heads = k->size[q->rank - 3];
+    if (!heads || wanted % heads || v->size[q->rank - 3] != heads)
+        return refuse(a, CB_ERR_SHAPE, "the heads of key and value do not divide those of query");
+    if (wanted == heads) return true;
+    a->query = split_heads(a->graph, a->query, heads, wanted / heads);
+    a->key = split_heads(a->graph, a->key, heads, 1);
+    a->value = split_heads(a->graph, a->value, heads, 1);
+    if (a->mask && a->mask->rank >= 3) {
+        if (a->mask->size[a->mask->rank - 3] != 1 && a->mask->size[a->mask->rank - 3] != wanted)
+            return refuse(a, CB_ERR_SHAPE, "the mask has another number of heads");
+        a->mask = split_heads(a->graph, a->mask, heads, wanted / heads);
+    }
+    return true;
+}
+
+static Node *causal_mask(Graph *graph, int64_t rows, int64_t columns) {
+    Node *row = node_reshape(graph, call_arange(graph, rows, CB_I64), 2, (int64_t[]){rows, 1});
+    return call2(graph, OP_le, call_arange(graph, columns, CB_I64), row);
+}
+
+static Node *masked(Graph *graph, Node *scores, Node *mask) {
+    if (!scores || mask->dtype != CB_BOOL) {
+        return mask ? call2(graph, OP_add, scores,
+                            node_convert(graph, mask, (cb_dtype)scores->dtype))
+                    : scores;
+    }
+    Node *never = call_constant(graph, (cb_dtype)scores->dtype, -__builtin_inf());
+    return call3(graph, OP_where, mask, scores, never);
+}
+
+/* exp(s - max) / sum: where the maximum is -inf there is nothing to see, and the result is 0. */
+static Node *safe_softmax(Graph *graph, Node *scores) {
+    cb_dim_list last = dims_one(-1);
+    Node *most = call_reduce(graph, OP_amax, scores, last, true);
+    if (!most) return NULL;
+    Node *none = call_number(graph, OP_eq, most, -__builtin_inf());
+    most = call3(graph, OP_where, none, call_constant(graph, (cb_dtype)most->dtype, 0), most);
+    Node *weight = call1(graph, OP_exp, call2(graph, OP_sub, scores, most));
+    Node *sum = call_reduce(graph, OP_sum, weight, last, true); /* at least 1, or exactly 0 */
+    return call2(graph, OP_div, weight, call_number(graph, OP_maximum, sum, 1));
+}
+
+static Node *softmax(Graph *graph, Node *scores) {
+    Attrs attrs = attrs_default(OP_softmax);
+    attrs.word[ATTR_softmax_dim] = -1;
+    return graph_op(graph, OP_softmax, &scores, 1, &attrs, NULL);
+}
+
+static Node *drop(Graph *graph, Node *weights, double p, int64_t draw) {
+    if (p == 0 || !weights) return weights;
+    Node *zero = call_constant(graph, (cb_dtype)weights->dtype, 0);
+    Node *keep = call_number(graph, OP_ge, call_random(graph, OP_rand, weights, CB_F32, draw), p);
+    return call3(graph, OP_where, keep, call_number(graph, OP_mul, weights, 1 / (1 - p)), zero);
+}
+
+static Node *transposed(Graph *graph, Node *x) {
+    Attrs attrs = attrs_default(OP_transpose);
+    attrs.word[ATTR_transpose_dim0] = -2;
+    attrs.word[ATTR_transpose_dim1] = -1;
+    return graph_op(graph, OP_transpose, &x, 1, &attrs, NULL);
+}
+
+static Node *attend(const Attention *a, double scale, bool causal, double p, int64_t draw) {
+    Graph *graph = a->graph;
+    Node *scores = call2(graph, OP_matmul, a->query, transposed(graph, a->key));
+    if (!scores) return NULL;
+    scores = call_number(graph, OP_mul, node_widen(graph, scores), scale);
+    if (causal)
+        scores = masked(
+            graph, scores,
+            causal_mask(graph, scores->size[scores->rank - 2], scores->size[scores->rank - 1]));
+    if (a->mask) scores = masked(graph, scores, a->mask);
+    Node *weights = a->mask ? safe_softmax(graph, scores) : softmax(graph, scores);
+    weights = drop(graph, weights, p, draw);
+    return call2(graph, OP_matmul, node_narrow(graph, weights, a->query), a->value);
+}
+
+Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
+    const int64_t *word = attrs->word;
+    Attention a = {graph, input[0], input[1], input[2], input[3]};
+    double p = attr_float(attrs, ATTR_scaled_dot_product_attention_dropout_p);
+    double scale = attr_float(attrs, ATTR_scaled_dot_product_attention_scale);
+    bool causal = word[ATTR_scaled_dot_product_attention_is_causal];
+    if (!operands_fit(&a)) return NULL;
+    if (causal && a.mask) {
+        refuse(&a, CB_ERR_ARGUMENT, "is_causal excludes a mask");
+        return NULL;
+    }
+    if (!(p >= 0 && p < 1)) {
+        fail(CB_ERR_ARGUMENT, "scaled_dot_product_attention: dropout_p %g is outside of 0..1", p);
+        return NULL;
+    }
+    int64_t rank = a.query->rank, width = a.query->size[rank - 1];
+    if (scale == 0) scale = width ? 1 / __builtin_sqrt((double)width) : 1;
+    if (word[ATTR_scaled_dot_product_attention_enable_gqa] && !share_heads(&a)) return NULL;
+    Node *y =
+        attend(&a, scale, causal, p, word[op_info(OP_scaled_dot_product_attention)->word_count]);
+    if (!y || a.query == input[0]) return y;
+    int64_t size[CB_MAX_RANK]; /* the heads in one dim again */
+    memcpy(size, input[0]->size, sizeof *size * (size_t)rank);
+    size[rank - 1] = y->size[y->rank - 1];
+    return node_reshape(graph, y, (int)rank, size);
+}

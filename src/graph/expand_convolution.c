@@ -1,0 +1,247 @@
+/* Expansions of convolutions: conv1d to conv3d become the primitive and an addition, transposed
+ * ones a convolution of x with zeros between its elements; unfold and fold move windows.
+ *
+ *     conv2d(x, weight, bias)         ->  convolution(x, weight) + reshape(bias, [out, 1, 1])
+ *     conv_transpose2d(x, w, stride=2) -> convolution(pad(x with zeros between), flip(w)) */
+#include "graph/call.h"
+
+#include <string.h>
+
+_Static_assert(ATTR_conv1d_groups == ATTR_conv3d_groups &&
+                   ATTR_conv_transpose1d_dilation == ATTR_conv_transpose3d_dilation,
+               "convolutions of all ranks have one layout of attributes");
+
+static bool ranks_fit(Op op, const Node *x, const Node *weight, int n) {
+    if ((x->rank == n + 1 || x->rank == n + 2) && weight->rank == n + 2) return true;
+    char texts[2][128];
+    Meta meta[2] = {node_meta(x), node_meta(weight)};
+    for (int i = 0; i < 2; i++) meta_format(&meta[i], texts[i], sizeof texts[i]);
+    fail(CB_ERR_SHAPE, "%s: needs channels and %d spatial dims, and a weight of %d dims: %s x %s",
+         op_info(op)->name, n, n + 2, texts[0], texts[1]);
+    return false;
+}
+
+static Node *add_bias(Graph *graph, Op op, Node *y, Node *bias) {
+    if (!bias || !y) return y;
+    int64_t shape[CB_MAX_RANK] = {y->size[1], 1, 1, 1};
+    if (bias->rank != 1 || bias->size[0] != shape[0]) {
+        char text[128];
+        Meta meta = node_meta(bias);
+        meta_format(&meta, text, sizeof text);
+        fail(CB_ERR_SHAPE, "%s: the bias must have one element for each of %lld channels, not %s",
+             op_info(op)->name, (long long)shape[0], text);
+        return NULL;
+    }
+    return call2(graph, OP_add, y, node_reshape(graph, bias, y->rank - 1, shape));
+}
+
+/* A missing batch is one of size 1. */
+static Node *with_batch(Graph *graph, Node *x, int n) {
+    int64_t size[CB_MAX_RANK] = {1};
+    if (x->rank == n + 2) return x;
+    memcpy(size + 1, x->size, sizeof *size * x->rank);
+    return node_reshape(graph, x, n + 2, size);
+}
+
+static Node *without_batch(Graph *graph, Node *y, bool batched) {
+    return !y || batched ? y : node_reshape(graph, y, y->rank - 1, y->size + 1);
+}
+
+static Node *convolution(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+    int n = (int)op - OP_conv1d + 1;
+    if (!ranks_fit(op, input[0], input[1], n)) return NULL;
+    Attrs own = attrs_default(OP_convolution);
+    attr_set_dims(&own, ATTR_convolution_stride, attr_dims(attrs, ATTR_conv1d_stride));
+    attr_set_dims(&own, ATTR_convolution_padding, attr_dims(attrs, ATTR_conv1d_padding));
+    attr_set_dims(&own, ATTR_convolution_dilation, attr_dims(attrs, ATTR_conv1d_dilation));
+    own.word[ATTR_convolution_groups] = attrs->word[ATTR_conv1d_groups];
+    Node *operand[] = {with_batch(graph, input[0], n), input[1]};
+    Node *y = graph_op(graph, OP_convolution, operand, 2, &own, NULL);
+    return without_batch(graph, add_bias(graph, op, y, input[2]), input[0]->rank == n + 2);
+}
+
+/* ---- transposed --------------------------------------------------------------------------- */
+
+typedef struct Transposed {
+    int64_t stride[3], padding[3], output_padding[3], dilation[3];
+    int64_t groups;
+} Transposed;
+
+static bool open_transposed(Op op, const Attrs *attrs, int n, Transposed *t) {
+    const int word = ATTR_conv_transpose1d_output_padding;
+    t->groups = attrs->word[ATTR_conv_transpose1d_groups];
+    if (!spatial_numbers(op, attrs, ATTR_conv_transpose1d_stride, "stride", n, 1, t->stride) ||
+        !spatial_numbers(op, attrs, ATTR_conv_transpose1d_padding, "padding", n, 0, t->padding) ||
+        !spatial_numbers(op, attrs, word, "output_padding", n, 0, t->output_padding) ||
+        !spatial_numbers(op, attrs, ATTR_conv_transpose1d_dilation, "dilation", n, 1, t->dilation))
+        return false;
+    for (int i = 0; i < n; i++) {
+        if (t->output_padding[i] < t->stride[i] || t->output_padding[i] < t->dilation[i]) continue;
+        fail(CB_ERR_ARGUMENT, "%s: output_padding %lld is not below the stride or the dilation",
+             op_info(op)->name, (long long)t->output_padding[i]);
+        return false;
+    }
+    return true;
+}
+
+/* [I, O / g, kernel...] -> [O, I / g, flipped kernel...] */
+static Node *transposed_weight(Graph *graph, Node *weight, int n, int64_t groups) {
+    int64_t inputs = weight->size[0] / groups, outputs = weight->size[1];
+    int64_t apart[CB_MAX_RANK] = {groups, inputs, outputs};
+    int64_t joined[CB_MAX_RANK] = {groups * outputs, inputs};
+    cb_dim_list swap = {n + 3, {0, 2, 1, 3, 4, 5}}, spatial = {n, {2, 3, 4}};
+    for (int i = 0; i < n; i++) apart[3 + i] = joined[2 + i] = weight->size[2 + i];
+    Attrs attrs = {{0}};
+    weight = node_reshape(graph, weight, n + 3, apart);
+    attr_set_dims(&attrs, ATTR_permute_dims, swap);
+    weight = graph_op(graph, OP_permute, &weight, 1, &attrs, NULL);
+    if (!weight) return NULL;
+    weight = node_reshape(graph, weight, n + 2, joined);
+    attr_set_dims(&attrs, ATTR_flip_dims, spatial);
+    return graph_op(graph, OP_flip, &weight, 1, &attrs, NULL);
+}
+
+/* stride - 1 zeros behind each element of the dim. */
+static Node *put_zeros(Graph *graph, Node *x, int dim, int64_t stride) {
+    int64_t before = 1, rest = 1, size[CB_MAX_RANK];
+    for (int d = 0; d < x->rank; d++) {
+        size[d] = x->size[d] * (d == dim ? stride : 1);
+        if (d != dim) *(d < dim ? &before : &rest) *= x->size[d];
+    }
+    int rank = x->rank;
+    x = node_reshape(graph, x, 4, (int64_t[]){before, x->size[dim], 1, rest});
+    x = call_pad(graph, x, 2, (int64_t[]){0, 0}, (int64_t[]){stride - 1, 0}, 0);
+    return x ? node_reshape(graph, x, rank, size) : NULL;
+}
+
+/* Zeros between the elements, then the padding that makes it an ordinary convolution. */
+static Node *spread(Graph *graph, Node *x, const Node *weight, int n, const Transposed *t) {
+    int64_t left[3], right[3];
+    for (int i = 0; i < n; i++) {
+        left[i] = t->dilation[i] * (weight->size[2 + i] - 1) - t->padding[i];
+        right[i] = left[i] + t->output_padding[i] - (t->stride[i] - 1);
+        if (x && t->stride[i] > 1) x = put_zeros(graph, x, 2 + i, t->stride[i]);
+    }
+    return x ? call_pad(graph, x, n, left, right, 0) : NULL;
+}
+
+static Node *conv_transpose(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+    int n = (int)op - OP_conv_transpose1d + 1;
+    Node *weight = input[1];
+    Transposed t;
+    if (!ranks_fit(op, input[0], weight, n) || !open_transposed(op, attrs, n, &t)) return NULL;
+    Node *x = with_batch(graph, input[0], n);
+    if (t.groups < 1 || weight->size[0] % t.groups || weight->size[0] != x->size[1]) {
+        fail(CB_ERR_SHAPE, "%s: a weight of %lld channels and %lld groups for %lld channels",
+             op_info(op)->name, (long long)weight->size[0], (long long)t.groups,
+             (long long)x->size[1]);
+        return NULL;
+    }
+    Attrs own = attrs_default(OP_convolution);
+    cb_dim_list dilation = {n, {0}};
+    memcpy(dilation.at, t.dilation, sizeof *t.dilation * (size_t)n);
+    attr_set_dims(&own, ATTR_convolution_dilation, dilation);
+    own.word[ATTR_convolution_groups] = t.groups;
+    Node *operand[] = {spread(graph, x, weight, n, &t),
+                       transposed_weight(graph, weight, n, t.groups)};
+    if (!operand[0]) return NULL;
+    Node *y = graph_op(graph, OP_convolution, operand, 2, &own, NULL);
+    return without_batch(graph, add_bias(graph, op, y, input[2]), input[0]->rank == n + 2);
+}
+
+/* ---- unfold and fold ---------------------------------------------------------------------- */
+
+typedef struct Blocks { /* of unfold and fold, over two spatial dims */
+    int64_t kernel[2], dilation[2], padding[2], stride[2];
+} Blocks;
+
+_Static_assert(ATTR_unfold_dilation - ATTR_unfold_kernel_size ==
+                   ATTR_fold_dilation - ATTR_fold_kernel_size,
+               "unfold and fold describe their blocks alike");
+
+static bool open_blocks(Op op, const Attrs *attrs, int word, Blocks *b) {
+    return spatial_numbers(op, attrs, word, "kernel_size", 2, 1, b->kernel) &&
+           spatial_numbers(op, attrs, word + DIMS_WORDS, "dilation", 2, 1, b->dilation) &&
+           spatial_numbers(op, attrs, word + 2 * DIMS_WORDS, "padding", 2, 0, b->padding) &&
+           spatial_numbers(op, attrs, word + 3 * DIMS_WORDS, "stride", 2, 1, b->stride);
+}
+
+/* [N, C, H, W] -> [N, C * kernel, blocks] */
+static Node *unfold(Graph *graph, Node *given, const Attrs *attrs) {
+    Blocks b;
+    if (given->rank != 3 && given->rank != 4)
+        return fail(CB_ERR_SHAPE, "unfold: needs channels and two spatial dims"), NULL;
+    if (!open_blocks(OP_unfold, attrs, ATTR_unfold_kernel_size, &b)) return NULL;
+    Node *x = with_batch(graph, given, 2);
+    x = call_pad(graph, x, 2, b.padding, b.padding, 0);
+    for (int i = 0; i < 2; i++)
+        x = call_window(graph, x, 2 + i, b.kernel[i], b.stride[i], b.dilation[i]);
+    if (!x) return NULL;
+    int64_t size[] = {x->size[0], x->size[1] * b.kernel[0] * b.kernel[1], x->size[2] * x->size[3]};
+    Attrs swap = {{0}};
+    attr_set_dims(&swap, ATTR_permute_dims, (cb_dim_list){6, {0, 1, 4, 5, 2, 3}});
+    x = graph_op(graph, OP_permute, &x, 1, &swap, NULL);
+    return x ? without_batch(graph, node_reshape(graph, x, 3, size), given->rank == 4) : NULL;
+}
+
+/* Where element (kernel, block) of one spatial dim lands: kernel * dilation + block * stride, as
+ * [kernel, 1, blocks, 1] times scale for the rows, [kernel, 1, blocks] for the columns. */
+static Node *landing(Graph *graph, const Blocks *b, int i, int64_t blocks, int64_t scale) {
+    Node *inside = call_number(graph, OP_mul, call_arange(graph, b->kernel[i], CB_I64),
+                               (double)(b->dilation[i] * scale));
+    Node *start = call_number(graph, OP_mul, call_arange(graph, blocks, CB_I64),
+                              (double)(b->stride[i] * scale));
+    int64_t tall[] = {b->kernel[i], 1, 1, 1}, wide[] = {blocks, 1};
+    inside = node_reshape(graph, inside, i ? 3 : 4, tall);
+    start = node_reshape(graph, start, i ? 1 : 2, wide);
+    return call2(graph, OP_add, inside, start);
+}
+
+/* [N, C * kernel, blocks] -> [N, C, H, W]: every element is added to its place. */
+static Node *fold(Graph *graph, Node *given, const Attrs *attrs) {
+    Blocks b;
+    int64_t output[2], padded[2], blocks[2];
+    if (given->rank != 2 && given->rank != 3)
+        return fail(CB_ERR_SHAPE, "fold: needs block elements and blocks"), NULL;
+    if (!spatial_numbers(OP_fold, attrs, ATTR_fold_output_size, "output_size", 2, 1, output) ||
+        !open_blocks(OP_fold, attrs, ATTR_fold_kernel_size, &b))
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        padded[i] = output[i] + 2 * b.padding[i];
+        int64_t room = padded[i] - (b.kernel[i] - 1) * b.dilation[i] - 1;
+        blocks[i] = room < 0 ? 0 : room / b.stride[i] + 1;
+    }
+    Node *x = with_batch(graph, given, 1);
+    int64_t kernel = b.kernel[0] * b.kernel[1], count = blocks[0] * blocks[1];
+    if (x->size[1] % kernel || x->size[2] != count || !count) {
+        fail(CB_ERR_SHAPE,
+             "fold: needs a multiple of %lld elements in each of %lld blocks, not "
+             "%lld in %lld",
+             (long long)kernel, (long long)count, (long long)x->size[1], (long long)x->size[2]);
+        return NULL;
+    }
+    int64_t channels = x->size[1] / kernel, planes = x->size[0] * channels;
+    Node *place = call2(graph, OP_add, landing(graph, &b, 0, blocks[0], padded[1]),
+                        landing(graph, &b, 1, blocks[1], 1));
+    if (!place) return NULL;
+    place = node_reshape(graph, place, 1, (int64_t[]){kernel * count});
+    place = node_expand_to(graph, place, 2, (int64_t[]){planes, kernel * count});
+    Node *zeros =
+        call_full(graph, 2, (int64_t[]){planes, padded[0] * padded[1]}, 0, (cb_dtype)x->dtype);
+    x = node_reshape(graph, x, 2, (int64_t[]){planes, kernel * count});
+    Attrs scatter = attrs_default(OP_scatter_add);
+    scatter.word[ATTR_scatter_add_dim] = 1;
+    x = graph_op(graph, OP_scatter_add, (Node *[]){zeros, place, x}, 3, &scatter, NULL);
+    if (!x) return NULL;
+    x = node_reshape(graph, x, 4, (int64_t[]){planes / channels, channels, padded[0], padded[1]});
+    for (int i = 0; x && i < 2; i++)
+        x = call_slice(graph, x, 2 + i, b.padding[i], b.padding[i] + output[i]);
+    return without_batch(graph, x, given->rank == 3);
+}
+
+Node *expand_convolution(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+    if (op == OP_unfold) return unfold(graph, input[0], attrs);
+    if (op == OP_fold) return fold(graph, input[0], attrs);
+    if (op <= OP_conv3d) return convolution(graph, op, input, attrs);
+    return conv_transpose(graph, op, input, attrs);
+}

@@ -1,0 +1,181 @@
+/* Expansions of normalization layers.
+ *
+ *     layer_norm(x, [n])      ->  (x - mean(x)) * rsqrt(mean(square(x - mean(x))) + eps) over the last dims
+ *     batch_norm(x, m, v)     ->  x * s + (bias - m * s), s = weight * rsqrt(v + eps), by channels
+ *
+ * Half precision is normalized in f32 and rounded once, at the end. What a batch norm does to x in
+ * eval is one multiplication and one addition by channel, both of which fold into a convolution
+ * before it when the statistics are frozen. */
+#include "graph/call.h"
+
+/* The trailing dims that a norm runs over; false with an error when x does not end with them. */
+static bool norm_dims(Op op, const Node *x, cb_dim_list normalized, cb_dim_list *dims) {
+    int first = x->rank - normalized.count;
+    bool fits = normalized.count > 0 && first >= 0;
+    for (int i = 0; fits && i < normalized.count; i++)
+        fits = x->size[first + i] == normalized.at[i];
+    *dims = (cb_dim_list){normalized.count, {0}};
+    for (int i = 0; i < normalized.count && fits; i++) dims->at[i] = first + i;
+    Meta meta = node_meta(x);
+    char text[128];
+    meta_format(&meta, text, sizeof text);
+    if (!fits)
+        fail(CB_ERR_SHAPE, "%s: the normalized sizes are not the last ones of %s",
+             op_info(op)->name, text);
+    return fits;
+}
+
+static Node *finish_norm(Graph *graph, Node *y, const Node *x, Node *weight, Node *bias) {
+    if (weight) y = call2(graph, OP_mul, y, weight);
+    if (bias) y = call2(graph, OP_add, y, bias);
+    return node_narrow(graph, y, x);
+}
+
+static Node *layer_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
+    cb_dim_list dims;
+    if (!norm_dims(OP_layer_norm, input[0], attr_dims(attrs, ATTR_layer_norm_normalized), &dims))
+        return NULL;
+    Node *x = node_widen(graph, input[0]);
+    Node *centred = call2(graph, OP_sub, x, call_reduce(graph, OP_mean, x, dims, true));
+    Node *variance = call_reduce(graph, OP_mean, call1(graph, OP_square, centred), dims, true);
+    double eps = attr_float(attrs, ATTR_layer_norm_eps);
+    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, variance, eps));
+    return finish_norm(graph, call2(graph, OP_mul, centred, scale), input[0], input[1], input[2]);
+}
+
+static Node *rms_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
+    cb_dim_list dims;
+    if (!norm_dims(OP_rms_norm, input[0], attr_dims(attrs, ATTR_rms_norm_normalized), &dims))
+        return NULL;
+    Node *x = node_widen(graph, input[0]);
+    Node *power = call_reduce(graph, OP_mean, call1(graph, OP_square, x), dims, true);
+    double eps = attr_float(attrs, ATTR_rms_norm_eps);
+    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, power, eps));
+    return finish_norm(graph, call2(graph, OP_mul, x, scale), input[0], input[1], NULL);
+}
+
+/* ---- by channels -------------------------------------------------------------------------- */
+
+typedef struct Channels {
+    Graph *graph;
+    Op op;
+    const Node *given; /* [batch, channels, ...] */
+    Node *x;           /* the same, f32 or wider */
+} Channels;
+
+/* A vector with one element for each channel, to broadcast over x; NULL with an error, or when it
+ * is absent. */
+static Node *by_channel(const Channels *c, Node *vector, const char *name, bool *fine) {
+    int64_t shape[CB_MAX_RANK] = {c->x->size[1], 1, 1, 1, 1, 1, 1, 1};
+    if (!vector || !*fine) return NULL;
+    if (vector->rank == 1 && vector->size[0] == shape[0]) {
+        vector = node_widen(c->graph, vector);
+        return node_reshape(c->graph, vector, c->x->rank - 1, shape);
+    }
+    char text[128];
+    Meta meta = node_meta(vector);
+    meta_format(&meta, text, sizeof text);
+    fail(CB_ERR_SHAPE, "%s: %s must have one element for each of %lld channels, not %s",
+         op_info(c->op)->name, name, (long long)shape[0], text);
+    *fine = false;
+    return NULL;
+}
+
+static bool open_channels(Channels *c, Graph *graph, Op op, Node *x, int least_rank) {
+    *c = (Channels){graph, op, x, node_widen(graph, x)};
+    if (x->rank >= least_rank && dtype_is_float((cb_dtype)x->dtype)) return true;
+    char text[128];
+    Meta meta = node_meta(x);
+    meta_format(&meta, text, sizeof text);
+    fail(CB_ERR_SHAPE, "%s: needs floating point channels in dim 1 of at least %d dims, not %s",
+         op_info(op)->name, least_rank, text);
+    return false;
+}
+
+/* x * scale + shift, with the statistics known. */
+static Node *norm_with(const Channels *c, Node *const *input, double eps) {
+    bool fine = true;
+    Graph *graph = c->graph;
+    Node *mean = by_channel(c, input[1], "running_mean", &fine);
+    Node *variance = by_channel(c, input[2], "running_var", &fine);
+    Node *weight = by_channel(c, input[3], "weight", &fine);
+    Node *bias = by_channel(c, input[4], "bias", &fine);
+    if (!fine) return NULL;
+    if (!mean || !variance) {
+        fail(CB_ERR_ARGUMENT, "%s: needs running_mean and running_var when it does not train",
+             op_info(c->op)->name);
+        return NULL;
+    }
+    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, variance, eps));
+    if (weight) scale = call2(graph, OP_mul, scale, weight);
+    Node *shift = call2(graph, OP_mul, mean, scale);
+    shift = bias ? call2(graph, OP_sub, bias, shift) : call1(graph, OP_neg, shift);
+    Node *y = call2(graph, OP_add, call2(graph, OP_mul, c->x, scale), shift);
+    return node_narrow(graph, y, c->given);
+}
+
+/* (x - mean) * rsqrt(var + eps) over dims, then weight and bias by channel. */
+static Node *norm_of(const Channels *c, Node *x, cb_dim_list dims, Node *weight, Node *bias,
+                     double eps) {
+    bool fine = true;
+    Graph *graph = c->graph;
+    weight = by_channel(c, weight, "weight", &fine);
+    bias = by_channel(c, bias, "bias", &fine);
+    if (!fine) return NULL;
+    Node *centred = call2(graph, OP_sub, x, call_reduce(graph, OP_mean, x, dims, true));
+    Node *variance = call_reduce(graph, OP_mean, call1(graph, OP_square, centred), dims, true);
+    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, variance, eps));
+    Node *y = call2(graph, OP_mul, centred, scale);
+    y = y ? node_reshape(graph, y, c->x->rank, c->x->size) : NULL;
+    return finish_norm(graph, y, c->given, weight, bias);
+}
+
+static cb_dim_list dims_from(int first, int rank) {
+    cb_dim_list dims = {0, {0}};
+    for (int i = first; i < rank; i++) dims.at[dims.count++] = i;
+    return dims;
+}
+
+_Static_assert(ATTR_batch_norm_training == ATTR_instance_norm_use_input_stats &&
+                   ATTR_batch_norm_eps == ATTR_instance_norm_eps,
+               "batch_norm and instance_norm are called alike");
+
+/* momentum is the module's business: it updates the running statistics. */
+static Node *batch_norm(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+    Channels c;
+    bool instance = op == OP_instance_norm;
+    double eps = attr_float(attrs, ATTR_batch_norm_eps);
+    if (!open_channels(&c, graph, op, input[0], instance ? 3 : 2)) return NULL;
+    if (!attrs->word[ATTR_batch_norm_training]) return norm_with(&c, input, eps);
+    cb_dim_list dims = dims_from(instance ? 2 : 1, c.x->rank);
+    if (!instance) dims.at[0] = 0;
+    return norm_of(&c, c.x, dims, input[3], input[4], eps);
+}
+
+static Node *group_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
+    Channels c;
+    int64_t groups = attrs->word[ATTR_group_norm_num_groups];
+    if (!open_channels(&c, graph, OP_group_norm, input[0], 2)) return NULL;
+    if (groups < 1 || c.x->size[1] % groups) {
+        fail(CB_ERR_ARGUMENT, "group_norm: %lld groups do not divide %lld channels",
+             (long long)groups, (long long)c.x->size[1]);
+        return NULL;
+    }
+    int64_t rows = c.x->size[0] * groups, numel = node_numel(c.x);
+    int64_t size[] = {c.x->size[0], groups, rows ? numel / rows : 0};
+    Node *x = node_reshape(graph, c.x, 3, size);
+    return norm_of(&c, x, dims_one(2), input[1], input[2], attr_float(attrs, ATTR_group_norm_eps));
+}
+
+Node *expand_norm(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+    switch (op) {
+    case OP_layer_norm:
+        return layer_norm(graph, input, attrs);
+    case OP_rms_norm:
+        return rms_norm(graph, input, attrs);
+    case OP_group_norm:
+        return group_norm(graph, input, attrs);
+    default:
+        return batch_norm(graph, op, input, attrs);
+    }
+}

@@ -1,0 +1,232 @@
+/* Expansions of pooling: windows over the spatial dims, folded.
+ *
+ *     max_pool2d(x, 3, stride=2, padding=1)
+ *         ->  amax(window(window(pad(x, -inf), 2, 3, 2), 3, 3, 2), dim=[-2, -1])
+ *     adaptive_avg_pool2d(x: f32[8, 64, 7, 7], 1)  ->  the mean over windows of 7 x 7
+ *
+ * Adaptive windows that do not divide their dim have different lengths: they are gathered as rows
+ * of the longest one, with a mask. Half precision is summed in f32 and rounded once. */
+#include "graph/call.h"
+
+#include <string.h>
+
+_Static_assert(ATTR_max_pool1d_ceil_mode == ATTR_max_pool3d_ceil_mode &&
+                   ATTR_max_pool1d_padding == ATTR_avg_pool2d_padding &&
+                   ATTR_avg_pool1d_count_include_pad == ATTR_avg_pool3d_count_include_pad,
+               "pools of all ranks have one layout of attributes");
+
+typedef struct Pool {
+    Graph *graph;
+    Op op;
+    int n, first; /* spatial dims, and the first of them */
+    int64_t kernel[3], stride[3], padding[3], dilation[3], extra[3]; /* extra: right padding */
+} Pool;
+
+static bool takes(Op op, const Node *x, int n) {
+    if (x->rank == n + 1 || x->rank == n + 2) return true;
+    char text[128];
+    Meta meta = node_meta(x);
+    meta_format(&meta, text, sizeof text);
+    fail(CB_ERR_SHAPE, "%s: needs channels, %d spatial dims and perhaps a batch, not %s",
+         op_info(op)->name, n, text);
+    return false;
+}
+
+/* ---- fixed windows ------------------------------------------------------------------------ */
+
+/* The padding on the right that gives the last window its elements. */
+static bool place_windows(Pool *pool, const Node *x, bool ceil_mode) {
+    for (int i = 0; i < pool->n; i++) {
+        int64_t size = x->size[pool->first + i], step = pool->stride[i], pad = pool->padding[i];
+        int64_t extent = (pool->kernel[i] - 1) * pool->dilation[i] + 1;
+        if (2 * pad > extent) {
+            fail(CB_ERR_ARGUMENT, "%s: padding %lld is more than half of a window of %lld",
+                 op_info(pool->op)->name, (long long)pad, (long long)extent);
+            return false;
+        }
+        int64_t room = size + 2 * pad - extent;
+        int64_t count = room < 0 && !ceil_mode ? 0 : (room + (ceil_mode ? step - 1 : 0)) / step + 1;
+        if (ceil_mode && (count - 1) * step >= size + pad) count--;
+        if (count < 1 || room + step <= 0) {
+            fail(CB_ERR_SHAPE, "%s: a window of %lld does not fit into dim %d of size %lld",
+                 op_info(pool->op)->name, (long long)extent, pool->first + i, (long long)size);
+            return false;
+        }
+        int64_t missing = (count - 1) * step + extent - (size + 2 * pad);
+        pool->extra[i] = pad + (missing > 0 ? missing : 0);
+    }
+    return true;
+}
+
+static bool open_pool(Pool *pool, const Node *x, const Attrs *attrs, bool dilated, bool ceil_mode) {
+    cb_dim_list stride = attr_dims(attrs, ATTR_max_pool1d_stride);
+    int kernel_word = ATTR_max_pool1d_kernel_size;
+    bool own_stride = stride.count != 0;
+    for (int i = 0; i < 3; i++) pool->dilation[i] = 1;
+    pool->first = x->rank - pool->n;
+    return takes(pool->op, x, pool->n) &&
+           spatial_numbers(pool->op, attrs, kernel_word, "kernel_size", pool->n, 1, pool->kernel) &&
+           spatial_numbers(pool->op, attrs, own_stride ? ATTR_max_pool1d_stride : kernel_word,
+                           "stride", pool->n, 1, pool->stride) &&
+           spatial_numbers(pool->op, attrs, ATTR_max_pool1d_padding, "padding", pool->n, 0,
+                           pool->padding) &&
+           (!dilated || spatial_numbers(pool->op, attrs, ATTR_max_pool1d_dilation, "dilation",
+                                        pool->n, 1, pool->dilation)) &&
+           place_windows(pool, x, ceil_mode);
+}
+
+/* x with a trailing dim of window elements for each spatial dim. */
+static Node *windows(const Pool *pool, Node *x, double padding) {
+    x = call_pad(pool->graph, x, pool->n, pool->padding, pool->extra, padding);
+    for (int i = 0; i < pool->n; i++)
+        x = call_window(pool->graph, x, pool->first + i, pool->kernel[i], pool->stride[i],
+                        pool->dilation[i]);
+    return x;
+}
+
+static Node *fold_windows(Graph *graph, Op op, Node *x, int n) {
+    cb_dim_list dims = {n, {0}};
+    for (int i = 0; i < n; i++) dims.at[i] = i - n;
+    return x ? call_reduce(graph, op, x, dims, false) : NULL;
+}
+
+static double lowest(cb_dtype dtype) {
+    if (dtype_is_float(dtype)) return -__builtin_inf();
+    bool is_signed = dtype != CB_U8 && dtype != CB_BOOL;
+    return is_signed ? -(double)(1ull << (8 * cb_dtype_size(dtype) - 1)) : 0;
+}
+
+static Node *max_pool(Graph *graph, Op op, Node *x, const Attrs *attrs) {
+    Pool pool = {.graph = graph, .op = op, .n = (int)op - OP_max_pool1d + 1};
+    if (!open_pool(&pool, x, attrs, true, attrs->word[ATTR_max_pool1d_ceil_mode])) return NULL;
+    Node *seen = windows(&pool, x, lowest((cb_dtype)x->dtype));
+    return fold_windows(graph, OP_amax, seen, pool.n);
+}
+
+/* How many elements the windows of spatial dim i count: those of x, and of its padding if asked
+ * for, but never what ceil_mode adds. Shaped to broadcast over the result. */
+static Node *window_counts(const Pool *pool, int i, const Node *sum, int64_t size, bool include) {
+    Graph *graph = pool->graph;
+    int64_t shape[CB_MAX_RANK], pad = pool->padding[i], count = sum->size[pool->first + i];
+    Node *start =
+        call_number(graph, OP_mul, call_arange(graph, count, CB_I64), (double)pool->stride[i]);
+    start = call_number(graph, OP_sub, start, (double)pad);
+    Node *end = call_number(graph, OP_add, start, (double)pool->kernel[i]);
+    end = call_number(graph, OP_minimum, end, (double)(include ? size + pad : size));
+    if (!include) start = call_number(graph, OP_maximum, start, 0);
+    Node *counts = call2(graph, OP_sub, end, start);
+    for (int d = 0; d < pool->n - i; d++) shape[d] = d ? 1 : count;
+    counts = counts ? node_reshape(graph, counts, pool->n - i, shape) : NULL;
+    return node_convert(graph, counts, (cb_dtype)sum->dtype);
+}
+
+static Node *divide_by_counts(const Pool *pool, Node *sum, const Node *x, bool include) {
+    int64_t fixed = 1;
+    Node *counts = NULL;
+    for (int i = 0; sum && i < pool->n; i++) {
+        bool whole = pool->extra[i] == pool->padding[i] && (include || !pool->padding[i]);
+        if (whole) {
+            fixed *= pool->kernel[i];
+            continue;
+        }
+        Node *own = window_counts(pool, i, sum, x->size[pool->first + i], include);
+        counts = counts ? call2(pool->graph, OP_mul, counts, own) : own;
+    }
+    if (counts) sum = call2(pool->graph, OP_div, sum, counts);
+    return fixed > 1 ? call_number(pool->graph, OP_div, sum, (double)fixed) : sum;
+}
+
+static Node *avg_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
+    Pool pool = {.graph = graph, .op = op, .n = (int)op - OP_avg_pool1d + 1};
+    if (!open_pool(&pool, given, attrs, false, attrs->word[ATTR_avg_pool1d_ceil_mode])) return NULL;
+    int64_t divisor = pool.n > 1 ? attrs->word[ATTR_avg_pool2d_divisor_override] : 0;
+    Node *x = node_widen(graph, given);
+    Node *sum = fold_windows(graph, OP_sum, windows(&pool, x, 0), pool.n);
+    if (divisor)
+        sum = call_number(graph, OP_div, sum, (double)divisor);
+    else
+        sum = divide_by_counts(&pool, sum, x, attrs->word[ATTR_avg_pool1d_count_include_pad]);
+    return node_narrow(graph, sum, given);
+}
+
+/* ---- adaptive windows --------------------------------------------------------------------- */
+
+/* Window o of a dim of size n cut into `count`: [o * n / count, ceil((o + 1) * n / count)). */
+static int64_t longest_window(int64_t n, int64_t count) {
+    int64_t longest = 0;
+    for (int64_t o = 0; o < count; o++) {
+        int64_t length = ((o + 1) * n + count - 1) / count - o * n / count;
+        if (length > longest) longest = length;
+    }
+    return longest;
+}
+
+/* Folds the windows of one dim that they do not divide evenly. */
+static Node *fold_ragged(Graph *graph, Op reduce, Node *x, int dim, int64_t count) {
+    int64_t n = x->size[dim], longest = longest_window(n, count), size[CB_MAX_RANK] = {0};
+    Node *number = call_arange(graph, count, CB_I64);
+    Node *start = call_number(graph, OP_mul, number, (double)n);
+    Node *end = call_number(graph, OP_add, start, (double)(n + count - 1));
+    start = call_number(graph, OP_floor_divide, start, (double)count);
+    end = call_number(graph, OP_floor_divide, end, (double)count);
+    Node *lengths = call2(graph, OP_sub, end, start);
+    Node *inside = call_arange(graph, longest, CB_I64);
+    Node *column = node_reshape(graph, start, 2, (int64_t[]){count, 1});
+    Node *index =
+        call_number(graph, OP_minimum, call2(graph, OP_add, column, inside), (double)(n - 1));
+    index = node_reshape(graph, index, 1, (int64_t[]){count * longest});
+    Attrs attrs = attrs_default(OP_index_select);
+    attrs.word[ATTR_index_select_dim] = dim;
+    x = graph_op(graph, OP_index_select, (Node *[]){x, index}, 2, &attrs, NULL);
+    if (!x || x->rank == CB_MAX_RANK) return NULL;
+    for (int d = 0, k = 0; d < x->rank; d++) {
+        size[k++] = d == dim ? count : x->size[d];
+        if (d == dim) size[k++] = longest;
+    }
+    x = node_reshape(graph, x, x->rank + 1, size);
+    int64_t tail[CB_MAX_RANK] = {count, longest, 1, 1, 1, 1, 1, 1};
+    Node *valid =
+        call2(graph, OP_lt, inside, node_reshape(graph, lengths, 2, (int64_t[]){count, 1}));
+    valid = node_reshape(graph, valid, x->rank - dim, tail);
+    double neutral = reduce == OP_amax ? lowest((cb_dtype)x->dtype) : 0;
+    x = call3(graph, OP_where, valid, x, call_constant(graph, (cb_dtype)x->dtype, neutral));
+    x = call_reduce(graph, reduce, x, dims_one(dim + 1), false);
+    if (reduce == OP_amax) return x;
+    tail[1] = 1;
+    lengths = node_reshape(graph, lengths, x->rank - dim, tail);
+    return call2(graph, OP_div, x, node_convert(graph, lengths, (cb_dtype)x->dtype));
+}
+
+static Node *adaptive_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
+    bool mean = op <= OP_adaptive_avg_pool3d;
+    int n = (int)op - (mean ? OP_adaptive_avg_pool1d : OP_adaptive_max_pool1d) + 1, even = 0;
+    int first = given->rank - n;
+    int64_t output[3], elements = 1;
+    if (!takes(op, given, n) || !spatial_numbers(op, attrs, ATTR_adaptive_avg_pool1d_output_size,
+                                                 "output_size", n, 1, output))
+        return NULL;
+    for (int i = 0; i < n; i++)
+        if (given->size[first + i] == 0)
+            return fail(CB_ERR_SHAPE, "%s: a spatial dim is empty", op_info(op)->name), NULL;
+    Node *x = mean ? node_widen(graph, given) : given;
+    for (int i = 0; x && i < n; i++) {
+        int64_t step = given->size[first + i] / output[i];
+        if (given->size[first + i] % output[i] || step == 1) continue;
+        x = call_window(graph, x, first + i, step, step, 1);
+        elements *= step;
+        even++;
+    }
+    Op reduce = mean ? OP_sum : OP_amax;
+    if (even) x = fold_windows(graph, reduce, x, even);
+    if (even && mean) x = call_number(graph, OP_div, x, (double)elements);
+    for (int i = 0; x && i < n; i++)
+        if (given->size[first + i] % output[i])
+            x = fold_ragged(graph, reduce, x, first + i, output[i]);
+    return node_narrow(graph, x, given);
+}
+
+Node *expand_pool(Graph *graph, Op op, Node *x, const Attrs *attrs) {
+    if (op <= OP_max_pool3d) return max_pool(graph, op, x, attrs);
+    if (op <= OP_avg_pool3d) return avg_pool(graph, op, x, attrs);
+    return adaptive_pool(graph, op, x, attrs);
+}
