@@ -1,8 +1,8 @@
 /* FX graphs: a module or function as a list of nodes that prints, changes, runs and becomes C
  * again. Included by carbide.h; include that.
  *
- *     cb_graph *graph = cb_symbolic_trace(module);      relu(linear(x) + x)
- *     cb_graph_print(graph);
+ *   cb_graph *graph = cb_symbolic_trace(module);      relu(linear(x) + x)
+ *   cb_graph_print(graph);
  *
  *   graph():
  *       %x : [num_users=2] = placeholder[target=x]
