@@ -15,7 +15,8 @@
  *         }
  *     }
  *
- * c_kernel.h tells the shapes of loop nests apart; c_sweep.c writes what stands inside of an item. */
+ * c_kernel.h tells the shapes of loop nests apart; c_sweep.c writes what stands inside of an
+ * item. */
 #include "codegen/c.h"
 
 #include "codegen/c_kernel.h"
@@ -27,14 +28,14 @@ enum {
     STREAM_BYTES_MIN = 4 << 20, /* outputs above this go past the caches */
     STREAM_RUN_MIN = 512,       /* and only in runs of at least so many elements */
     STREAMS_MAX = 4,
-    TURN_LANES = 16,          /* a transposition goes by blocks of so many columns */
-    TURN_ROWS = 128,          /* and so many rows */
-    TURN_BYTES = 256 << 10,   /* from this size of a buffer on */
+    TURN_LANES = 16,        /* a transposition goes by blocks of so many columns */
+    TURN_ROWS = 128,        /* and so many rows */
+    TURN_BYTES = 256 << 10, /* from this size of a buffer on */
     ARRAY_BYTES = 32 << 10, /* of all arrays of an ARRAY kernel: they stay in L1 */
     ROW_SUM_BLOCK = 4096    /* terms of one partial sum */
 };
 
-/* ---- choices ------------------------------------------------------------------------------------- */
+/* ---- choices ----------------------------------------------------------------------------- */
 
 static int64_t axis_size(const Kernel *kernel, int axis) { return kernel->axis[axis].size; }
 
@@ -91,7 +92,8 @@ static bool may_stream(const CKernel *c, int s) {
     int64_t bytes = buffer->numel * (int64_t)cb_dtype_size(buffer->dtype), stride;
     Expr *rest;
     if (c->e.lane_axis == NO_LANE || store->guard || store->mode != STORE_SET) return false;
-    if (bytes < STREAM_BYTES_MIN || axis_size(kernel, c->e.lane_axis) < STREAM_RUN_MIN) return false;
+    if (bytes < STREAM_BYTES_MIN || axis_size(kernel, c->e.lane_axis) < STREAM_RUN_MIN)
+        return false;
     if (buffer->role != BUFFER_OUT || is_read(kernel, store->buffer)) return false;
     return index_linear(kernel, store->index, c->e.lane_axis, &stride, &rest) && stride == 1;
 }
@@ -107,8 +109,8 @@ static bool turns_at(CKernel *c, Expr *index, int buffer) {
     return stride[lane] >= TURN_LANES && stride[lane - 1] > 0 && stride[lane - 1] < TURN_LANES;
 }
 
-/* Whether walking along the lanes alone would touch a cache line for each element and come back for the
- * next one of the line a whole run later. */
+/* Whether walking along the lanes alone would touch a cache line for each element and come back for
+ * the next one of the line a whole run later. */
 static void choose_turns(CKernel *c) {
     Kernel *kernel = c->e.kernel;
     int lane = c->e.lane_axis, count = length(kernel->expr);
@@ -166,8 +168,10 @@ static void choose_lanes(CKernel *c) {
     c->out_lanes = c->lanes;
     if (c->shape != SHAPE_ROW) return;
     int64_t row = axis_size(kernel, c->e.lane_axis);
-    if (row > 2 * ROW_SUM_BLOCK && has_float_sum(kernel)) c->lanes = ROW_SUM_BLOCK;
-    else if (row > WHOLE_RUN) c->lanes = WHOLE_RUN;
+    if (row > 2 * ROW_SUM_BLOCK && has_float_sum(kernel))
+        c->lanes = ROW_SUM_BLOCK;
+    else if (row > WHOLE_RUN)
+        c->lanes = WHOLE_RUN;
     if (c->any_stream && row > 4 * STREAM_LANES) c->lanes = STREAM_LANES;
     c->out_lanes = c->lanes ? c->lanes : row;
     if (c->lanes) c->e.origin_level = c->e.lane_level - 1;
@@ -180,12 +184,13 @@ static const char *origin(const CKernel *c) {
     return c->split && c->e.lane_axis == c->e.kernel->outer_count ? "begin" : "0";
 }
 
-/* ---- frame ----------------------------------------------------------------------------------------- */
+/* ---- frame ------------------------------------------------------------------------------- */
 
 static void bind_buffers(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     bool inout = false;
-    for (int b = 0; b < length(kernel->buffer); b++) inout |= kernel->buffer[b].role == BUFFER_INOUT;
+    for (int b = 0; b < length(kernel->buffer); b++)
+        inout |= kernel->buffer[b].role == BUFFER_INOUT;
     for (int b = 0; b < length(kernel->buffer); b++) {
         const KernelBuffer *buffer = &kernel->buffer[b];
         bool alone = buffer->role == BUFFER_OUT || (buffer->role == BUFFER_IN && !inout);
@@ -200,12 +205,13 @@ static void decompose(CKernel *c, bool chunked) {
     const Kernel *kernel = e->kernel;
     const char *point = c->turns ? "point" : "item";
     if (chunked) {
-        long long points = (long long)kernel->outer_size, size = (long long)axis_size(kernel, kernel->outer_count);
+        long long points = (long long)kernel->outer_size,
+                  size = (long long)axis_size(kernel, kernel->outer_count);
         long long step = (size + kernel->split - 1) / kernel->split;
         emit_line(e, "const int64_t chunk = item / %lld, outer = item %% %lld;", points, points);
         emit_line(e, "const int64_t begin = chunk * %lld;", step);
-        emit_line(e, "const int64_t end = begin + %lld < %lld ? begin + %lld : %lld;", step, size, step,
-                  size);
+        emit_line(e, "const int64_t end = begin + %lld < %lld ? begin + %lld : %lld;", step, size,
+                  step, size);
         point = "outer";
     } else if (c->split) {
         emit_line(e, "const int64_t outer = item;");
@@ -235,9 +241,7 @@ static void count_lanes(CKernel *c, bool chunked) {
               (long long)c->lanes);
 }
 
-static bool tiled(const CKernel *c) {
-    return c->shape == SHAPE_NESTED || c->shape == SHAPE_ARRAY;
-}
+static bool tiled(const CKernel *c) { return c->shape == SHAPE_NESTED || c->shape == SHAPE_ARRAY; }
 
 /* Blocks of TURN_LANES columns and up to TURN_ROWS rows; what is no whole row goes by itself. */
 static void open_turns(CKernel *c) {
@@ -251,7 +255,8 @@ static void open_turns(CKernel *c) {
     emit_line(e, "width = high - item < %lld - column ? high - item : %lld - column;", size, size);
     emit_close(e);
     emit_open(e, "for (int64_t block = 0; block < width; block += %d)", TURN_LANES);
-    emit_line(e, "const int n = width - block < %d ? (int)(width - block) : %d;", TURN_LANES, TURN_LANES);
+    emit_line(e, "const int n = width - block < %d ? (int)(width - block) : %d;", TURN_LANES,
+              TURN_LANES);
     emit_open(e, "for (int64_t row = 0; row < rows; row++)");
     emit_line(e, "const int64_t point = item + row * %lld + block;", size);
 }
@@ -271,7 +276,8 @@ static void close_items(CKernel *c, Mark mark) {
     if (c->turns) {
         emit_close(e);
         emit_close(e);
-        emit_line(e, "item += (rows - 1) * %lld + width;", (long long)axis_size(e->kernel, e->lane_axis));
+        emit_line(e, "item += (rows - 1) * %lld + width;",
+                  (long long)axis_size(e->kernel, e->lane_axis));
     } else if (tiled(c)) {
         emit_line(e, "item += n;");
     }
@@ -295,7 +301,7 @@ static void item(CKernel *c) {
     c_flush_streams(c, e->info.pass_count);
 }
 
-/* ---- split kernels --------------------------------------------------------------------------------- */
+/* ---- split kernels ----------------------------------------------------------------------- */
 
 /* Accumulators that the pass completes -> the caller's slots (run/engine.h). */
 static void write_slots(CKernel *c, int pass) {
@@ -334,7 +340,7 @@ static void split_passes(CKernel *c) {
     }
 }
 
-/* ---- entry ------------------------------------------------------------------------------------------- */
+/* ---- entry ------------------------------------------------------------------------------- */
 
 static void keep_rows(CKernel *c) {
     Emit *e = &c->e;
@@ -348,7 +354,8 @@ static void keep_rows(CKernel *c) {
 static void render(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
-    *e = (Emit){.target = &c_target, .kernel = kernel, .arena = out->arena, .out = out, .usage = usage};
+    *e = (Emit){
+        .target = &c_target, .kernel = kernel, .arena = out->arena, .out = out, .usage = usage};
     c->split = kernel->split > 1;
     c->inner_count = length(kernel->axis) - kernel->outer_count;
     c->store_count = length(kernel->store);

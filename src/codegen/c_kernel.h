@@ -1,5 +1,5 @@
-/* Shared by the two halves of the C target: c.c (frames: items, passes, splits) and c_sweep.c (one sweep
- * over the inner axes). */
+/* Shared by the two halves of the C target: c.c (frames: items, passes, splits) and c_sweep.c (one
+ * sweep over the inner axes). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
@@ -9,7 +9,8 @@
  * SERIAL  items | inner loops, one element at a time (scans, adding stores, nothing to vectorize)
  * ROW     items | outer inner loops | blocks | lanes along the last inner axis
  * NESTED  blocks of items | lanes along the last outer axis | inner loops, if any, all short
- * ARRAY   blocks of items | inner loops | lanes along the last outer axis; what a lane keeps is in arrays */
+ * ARRAY   blocks of items | inner loops | lanes along the last outer axis; what a lane keeps is in
+ *         arrays */
 typedef enum Shape { SHAPE_SERIAL, SHAPE_ROW, SHAPE_NESTED, SHAPE_ARRAY } Shape;
 
 typedef struct CKernel {
@@ -19,8 +20,8 @@ typedef struct CKernel {
     int64_t lanes;     /* of a block; ROW: of a block of the row, 0 when it is not cut */
     int64_t out_lanes; /* size of the arrays that streams go through */
     bool split;
-    bool turns;        /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
-    bool *streams;     /* by store: goes past the caches */
+    bool turns; /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
+    bool *streams; /* by store: goes past the caches */
     bool any_stream;
 } CKernel;
 

@@ -8,8 +8,9 @@
  *         r4 = r4 + t2;
  *     }
  *
- * Float sums are taken in blocks: a block, or one run of the innermost loop, has its own partial sum. Float maxima
- * of a ROW run on ordered integers (order_f32), which any compiler turns into vector code that keeps NaN. */
+ * Float sums are taken in blocks: a block, or one run of the innermost loop, has its own partial
+ * sum. Float maxima of a ROW run on ordered integers (order_f32), which any compiler turns into
+ * vector code that keeps NaN. */
 #include "codegen/c_kernel.h"
 
 enum {
@@ -19,7 +20,8 @@ enum {
 
 typedef Emit *E;
 
-/* ---- accumulators ------------------------------------------------------------------------------ */
+/* ---- accumulators
+ * ------------------------------------------------------------------------------ */
 
 static bool is_extreme(const Expr *x) { return x->imm.i == OP_amax || x->imm.i == OP_amin; }
 static bool is_sum(const Expr *x) { return x->imm.i == OP_sum || x->imm.i == OP_prod; }
@@ -71,7 +73,8 @@ static bool array_blocks(const CKernel *c, int pass) {
     if (c->shape != SHAPE_ARRAY || c->e.kernel->inner_size <= 4 * ARRAY_SUM_BLOCK) return false;
     bool sums = false;
     for (int r = 0; r < c->reduce_count; r++)
-        sums |= reduces_in(c, r, pass) && is_float(c->e.info.reduce[r]) && is_sum(c->e.info.reduce[r]);
+        sums |=
+            reduces_in(c, r, pass) && is_float(c->e.info.reduce[r]) && is_sum(c->e.info.reduce[r]);
     for (int id = 0; id < c->e.count; id++)
         if (c->e.kernel->expr[id]->op == EX_scan && c->e.local[id].needed) return false;
     return sums;
@@ -125,7 +128,8 @@ static const char *clauses(CKernel *c, int pass) {
     return buffer_text(&text);
 }
 
-/* ---- declarations around the loops --------------------------------------------------------------- */
+/* ---- declarations around the loops
+ * --------------------------------------------------------------- */
 
 static const char *scan_name(CKernel *c, const Expr *x) {
     return arena_format(c->e.arena, c->shape == SHAPE_ARRAY ? "c%u[l]" : "c%u", x->id);
@@ -204,9 +208,12 @@ static void array_partials(CKernel *c, int pass, bool begin) {
     for (int r = 0; r < c->reduce_count; r++) {
         const Expr *x = c->e.info.reduce[r];
         if (!reduces_in(c, r, pass) || !array_partial(c, x, pass)) continue;
-        const char *partial = arena_format(c->e.arena, "q%u[l]", x->id), *name = c_reduce_name(c, x);
-        if (begin) emit_line(&c->e, "%s = %s;", partial, identity(c, x));
-        else emit_line(&c->e, "%s = %s;", name, combined(c, x, name, partial));
+        const char *partial = arena_format(c->e.arena, "q%u[l]", x->id),
+                   *name = c_reduce_name(c, x);
+        if (begin)
+            emit_line(&c->e, "%s = %s;", partial, identity(c, x));
+        else
+            emit_line(&c->e, "%s = %s;", name, combined(c, x, name, partial));
     }
     emit_close(&c->e);
 }
@@ -228,14 +235,15 @@ static void end_accumulators(CKernel *c, int pass) {
     }
 }
 
-/* ---- body ------------------------------------------------------------------------------------------ */
+/* ---- body -------------------------------------------------------------------------------- */
 
 static void store(CKernel *c, int s) {
     E e = &c->e;
     const Store *store = &e->kernel->store[s];
     cb_dtype dtype = e->kernel->buffer[store->buffer].dtype;
     const char *value = text_value(e, store->value);
-    const char *element = text_element(e, store->buffer, &e->store[s], store->index, store->guard != NULL);
+    const char *element =
+        text_element(e, store->buffer, &e->store[s], store->index, store->guard != NULL);
     if (c->streams[s]) element = arena_format(e->arena, "out%d[l]", s);
     if (store->mode == STORE_ADD) {
         const char *old = element;
@@ -245,8 +253,10 @@ static void store(CKernel *c, int s) {
     }
     if (e->target->store[dtype]) value = text_call(e, e->target->store[dtype], value);
     const char *guard = store->guard ? text_bare(e, text_value(e, store->guard)) : NULL;
-    if (guard) emit_line(e, "if (%s) %s = %s;", guard, element, text_bare(e, value));
-    else emit_line(e, "%s = %s;", element, text_bare(e, value));
+    if (guard)
+        emit_line(e, "if (%s) %s = %s;", guard, element, text_bare(e, value));
+    else
+        emit_line(e, "%s = %s;", element, text_bare(e, value));
 }
 
 static bool stores_in(const CKernel *c, int s, int pass) { return c->e.info.store_pass[s] == pass; }
@@ -276,7 +286,8 @@ static void declare_streams(CKernel *c, int pass) {
 void c_flush_streams(CKernel *c, int pass) {
     for (int s = 0; s < c->store_count; s++)
         if (c->streams[s] && stores_in(c, s, pass))
-            emit_line(&c->e, "stream(%s, out%d, n * (int64_t)sizeof *out%d);", c->e.store[s].name, s, s);
+            emit_line(&c->e, "stream(%s, out%d, n * (int64_t)sizeof *out%d);", c->e.store[s].name,
+                      s, s);
 }
 
 static void lane_loop(CKernel *c, int pass) {
@@ -290,7 +301,7 @@ static void lane_loop(CKernel *c, int pass) {
     emit_forget(e, mark);
 }
 
-/* ---- loops ------------------------------------------------------------------------------------------ */
+/* ---- loops ------------------------------------------------------------------------------- */
 
 /* Bounds of an inner axis; the first one of a split kernel is cut by the chunk. */
 static const char *bound(CKernel *c, int axis, bool high) {
@@ -341,7 +352,8 @@ static void array_loops(CKernel *c, int pass) {
         const char *low = bound(c, first, false), *high = bound(c, first, true);
         int64_t rest = e->kernel->inner_size / e->kernel->axis[first].size;
         int64_t step = rest < ARRAY_SUM_BLOCK ? ARRAY_SUM_BLOCK / rest : 1;
-        emit_open(e, "for (int64_t block = %s; block < %s; block += %lld)", low, high, (long long)step);
+        emit_open(e, "for (int64_t block = %s; block < %s; block += %lld)", low, high,
+                  (long long)step);
         emit_line(e, "const int64_t stop = block + %lld < %s ? block + %lld : %s;", (long long)step,
                   high, (long long)step, high);
         array_partials(c, pass, true);
@@ -358,7 +370,8 @@ static void array_loops(CKernel *c, int pass) {
     emit_close(e);
 }
 
-/* The inner range of a NESTED kernel, written out: compilers vectorize the lanes around straight code. */
+/* The inner range of a NESTED kernel, written out: compilers vectorize the lanes around straight
+ * code. */
 static void written_out(CKernel *c, int pass) {
     E e = &c->e;
     const Kernel *kernel = e->kernel;
@@ -367,7 +380,8 @@ static void written_out(CKernel *c, int pass) {
         int64_t rest = point;
         emit_block(e);
         for (int axis = length(kernel->axis) - 1; axis >= kernel->outer_count; axis--) {
-            emit_line(e, "const int64_t a%d = %lld;", axis, (long long)(rest % kernel->axis[axis].size));
+            emit_line(e, "const int64_t a%d = %lld;", axis,
+                      (long long)(rest % kernel->axis[axis].size));
             rest /= kernel->axis[axis].size;
         }
         for (int level = e->row_level + 1; level < e->body_level; level++) emit_declare(e, level);
@@ -401,7 +415,7 @@ static void loops(CKernel *c, int pass) {
     emit_forget(e, mark);
 }
 
-/* ---- entry ------------------------------------------------------------------------------------------- */
+/* ---- entry ------------------------------------------------------------------------------- */
 
 static bool collect(CKernel *c, int pass) {
     E e = &c->e;
@@ -421,7 +435,8 @@ static bool collect(CKernel *c, int pass) {
     return any;
 }
 
-/* Values of an ARRAY kernel that its inner loops read but that do not change in them: one lane loop before. */
+/* Values of an ARRAY kernel that its inner loops read but that do not change in them: one lane loop
+ * before. */
 static void make_arrays(CKernel *c) {
     E e = &c->e;
     Expr **queue = NULL;
@@ -454,8 +469,10 @@ void c_sweep(CKernel *c, int pass) {
         collect(c, pass);
     }
     bool runs = e->kernel->inner_size > 0;
-    if (runs && c->shape == SHAPE_ARRAY) emit_declare(e, 0);
-    else if (runs) emit_declare(e, e->row_level);
+    if (runs && c->shape == SHAPE_ARRAY)
+        emit_declare(e, 0);
+    else if (runs)
+        emit_declare(e, e->row_level);
     begin_accumulators(c, pass);
     if (runs) loops(c, pass);
     end_accumulators(c, pass);

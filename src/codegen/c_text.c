@@ -1,5 +1,6 @@
-/* The fixed C that opens a generated file: types, conversions between memory and values, streaming copies.
- * Only what the kernels use is put. Everything is branch-free where it stands in a vector loop. */
+/* The fixed C that opens a generated file: types, conversions between memory and values, streaming
+ * copies. Only what the kernels use is put. Everything is branch-free where it stands in a vector
+ * loop. */
 #include "codegen/c_text.h"
 
 #include "codegen/c.h"
@@ -12,15 +13,14 @@ static const char types[] = "typedef __INT64_TYPE__ int64_t;\n"
                             "typedef __UINT16_TYPE__ uint16_t;\n"
                             "typedef __UINT32_TYPE__ uint32_t;\n";
 
-static const char bits[] =
-    "static inline uint32_t f32_bits(float a) {\n"
-    "    union { float f; uint32_t u; } both = {a};\n"
-    "    return both.u;\n"
-    "}\n"
-    "static inline float f32_of_bits(uint32_t u) {\n"
-    "    union { uint32_t u; float f; } both = {u};\n"
-    "    return both.f;\n"
-    "}\n";
+static const char bits[] = "static inline uint32_t f32_bits(float a) {\n"
+                           "    union { float f; uint32_t u; } both = {a};\n"
+                           "    return both.u;\n"
+                           "}\n"
+                           "static inline float f32_of_bits(uint32_t u) {\n"
+                           "    union { uint32_t u; float f; } both = {u};\n"
+                           "    return both.f;\n"
+                           "}\n";
 
 static const char *const helper_text[HELPER_COUNT] = {
     /* The exponent is moved by a multiplication, which normalizes denormals on the way. */
@@ -32,16 +32,15 @@ static const char *const helper_text[HELPER_COUNT] = {
         "    return f32_of_bits(u | ((uint32_t)h & 0x8000) << 16);\n"
         "}\n",
     /* To nearest even. Below 2^-14 an addition rounds at the right bit. */
-    [HELPER_f16_store] =
-        "static inline uint16_t f16_store(float a) {\n"
-        "    uint32_t u = f32_bits(a), sign = u >> 16 & 0x8000;\n"
-        "    u &= 0x7fffffff;\n"
-        "    uint32_t normal = (u + 0xc8000fff + (u >> 13 & 1)) >> 13;\n"
-        "    uint32_t small = f32_bits(f32_of_bits(u) + 0.5f) - 0x3f000000;\n"
-        "    uint32_t special = u > 0x7f800000 ? 0x7e00 : 0x7c00;\n"
-        "    uint32_t h = u < 0x38800000 ? small : normal;\n"
-        "    return (uint16_t)((u >= 0x47800000 ? special : h) | sign);\n"
-        "}\n",
+    [HELPER_f16_store] = "static inline uint16_t f16_store(float a) {\n"
+                         "    uint32_t u = f32_bits(a), sign = u >> 16 & 0x8000;\n"
+                         "    u &= 0x7fffffff;\n"
+                         "    uint32_t normal = (u + 0xc8000fff + (u >> 13 & 1)) >> 13;\n"
+                         "    uint32_t small = f32_bits(f32_of_bits(u) + 0.5f) - 0x3f000000;\n"
+                         "    uint32_t special = u > 0x7f800000 ? 0x7e00 : 0x7c00;\n"
+                         "    uint32_t h = u < 0x38800000 ? small : normal;\n"
+                         "    return (uint16_t)((u >= 0x47800000 ? special : h) | sign);\n"
+                         "}\n",
     [HELPER_bf16_load] =
         "static inline float bf16_load(uint16_t h) { return f32_of_bits((uint32_t)h << 16); }\n",
     [HELPER_bf16_store] =
@@ -49,17 +48,17 @@ static const char *const helper_text[HELPER_COUNT] = {
         "    uint32_t u = f32_bits(a), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;\n"
         "    return (uint16_t)(a != a ? (u >> 16 & 0x8000) | 0x7fc0 : rounded);\n"
         "}\n",
-    /* Integers in the order of the floats, NaN where the caller wants it: their extremes vectorize. */
-    [HELPER_order_f32] =
-        "static inline int32_t order_f32(float a, int32_t nan) {\n"
-        "    union { float f; int32_t i; } both = {a};\n"
-        "    int32_t i = a != a ? nan : both.i;\n"
-        "    return i ^ (i >> 31 & 0x7fffffff);\n"
-        "}\n"
-        "static inline float unorder_f32(int32_t k) {\n"
-        "    union { int32_t i; float f; } both = {k ^ (k >> 31 & 0x7fffffff)};\n"
-        "    return both.f;\n"
-        "}\n",
+    /* Integers in the order of the floats, NaN where the caller wants it: their extremes
+     * vectorize. */
+    [HELPER_order_f32] = "static inline int32_t order_f32(float a, int32_t nan) {\n"
+                         "    union { float f; int32_t i; } both = {a};\n"
+                         "    int32_t i = a != a ? nan : both.i;\n"
+                         "    return i ^ (i >> 31 & 0x7fffffff);\n"
+                         "}\n"
+                         "static inline float unorder_f32(int32_t k) {\n"
+                         "    union { int32_t i; float f; } both = {k ^ (k >> 31 & 0x7fffffff)};\n"
+                         "    return both.f;\n"
+                         "}\n",
     [HELPER_order_f64] =
         "static inline int64_t order_f64(double a, int64_t nan) {\n"
         "    union { double f; int64_t i; } both = {a};\n"
@@ -70,27 +69,25 @@ static const char *const helper_text[HELPER_COUNT] = {
         "    union { int64_t i; double f; } both = {k ^ (k >> 63 & 0x7fffffffffffffffL)};\n"
         "    return both.f;\n"
         "}\n",
-    [HELPER_to_i64_f32] =
-        "static inline int64_t to_i64_f32(float a) {\n"
-        "    int64_t low = -9223372036854775807L - 1;\n"
-        "    int64_t i = (a >= -0x1p63f) & (a < 0x1p63f) ? (int64_t)a : low;\n"
-        "    return a != a ? 0 : i;\n"
-        "}\n",
-    [HELPER_to_i64_f64] =
-        "static inline int64_t to_i64_f64(double a) {\n"
-        "    int64_t low = -9223372036854775807L - 1;\n"
-        "    int64_t i = (a >= -0x1p63) & (a < 0x1p63) ? (int64_t)a : low;\n"
-        "    return a != a ? 0 : i;\n"
-        "}\n",
-    [HELPER_floor] =
-        "static inline int64_t floor_quotient(int64_t a, int64_t b) {\n"
-        "    int64_t q = a / b;\n"
-        "    return q - ((a - q * b != 0) & ((a < 0) != (b < 0)));\n"
-        "}\n"
-        "static inline int64_t floor_remainder(int64_t a, int64_t b) {\n"
-        "    return a - floor_quotient(a, b) * b;\n"
-        "}\n",
-    /* Past the caches, a line at a time; the ends of the run, which share lines with others, go through them. */
+    [HELPER_to_i64_f32] = "static inline int64_t to_i64_f32(float a) {\n"
+                          "    int64_t low = -9223372036854775807L - 1;\n"
+                          "    int64_t i = (a >= -0x1p63f) & (a < 0x1p63f) ? (int64_t)a : low;\n"
+                          "    return a != a ? 0 : i;\n"
+                          "}\n",
+    [HELPER_to_i64_f64] = "static inline int64_t to_i64_f64(double a) {\n"
+                          "    int64_t low = -9223372036854775807L - 1;\n"
+                          "    int64_t i = (a >= -0x1p63) & (a < 0x1p63) ? (int64_t)a : low;\n"
+                          "    return a != a ? 0 : i;\n"
+                          "}\n",
+    [HELPER_floor] = "static inline int64_t floor_quotient(int64_t a, int64_t b) {\n"
+                     "    int64_t q = a / b;\n"
+                     "    return q - ((a - q * b != 0) & ((a < 0) != (b < 0)));\n"
+                     "}\n"
+                     "static inline int64_t floor_remainder(int64_t a, int64_t b) {\n"
+                     "    return a - floor_quotient(a, b) * b;\n"
+                     "}\n",
+    /* Past the caches, a line at a time; the ends of the run, which share lines with others, go
+     * through them. */
     [HELPER_stream] =
         "#ifdef __AVX512F__\n"
         "#define STREAM_BYTES 64\n"
@@ -115,8 +112,10 @@ static const char *const helper_text[HELPER_COUNT] = {
         "#define stream_fence() ((void)0)\n"
         "#endif\n"
         "typedef float Stream __attribute__((vector_size(STREAM_BYTES), may_alias));\n"
-        "typedef float StreamFrom __attribute__((vector_size(STREAM_BYTES), may_alias, aligned(1)));\n"
-        "static inline void stream_bytes(char *restrict to, const char *restrict from, int64_t n) {\n"
+        "typedef float StreamFrom __attribute__((vector_size(STREAM_BYTES), may_alias, "
+        "aligned(1)));\n"
+        "static inline void stream_bytes(char *restrict to, const char *restrict from, int64_t n) "
+        "{\n"
         "    for (int64_t i = 0; i < n; i++) to[i] = from[i];\n"
         "}\n"
         "static inline void stream(void *restrict to, const void *restrict from, int64_t bytes) {\n"
@@ -127,16 +126,17 @@ static const char *const helper_text[HELPER_COUNT] = {
         "    stream_bytes(d, s, head);\n"
         "    for (at = head; at + 64 <= bytes; at += 64)\n"
         "        for (int64_t i = at; i < at + 64; i += STREAM_BYTES)\n"
-        "            stream_vector((float *)(void *)(d + i), *(const StreamFrom *)(const void *)(s + i));\n"
+        "            stream_vector((float *)(void *)(d + i), *(const StreamFrom *)(const void *)(s "
+        "+ i));\n"
         "    stream_bytes(d + at, s + at, bytes - at);\n"
         "}\n",
 };
 
 const Target c_target = {
-    .type = {"_Bool", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t", "float", "float", "float",
-             "double"},
-    .storage = {"uint8_t", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t", "uint16_t", "uint16_t",
-                "float", "double"},
+    .type = {"_Bool", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t", "float", "float",
+             "float", "double"},
+    .storage = {"uint8_t", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t", "uint16_t",
+                "uint16_t", "float", "double"},
     .load = {[CB_F16] = "f16_load", [CB_BF16] = "bf16_load"},
     .store = {[CB_F16] = "f16_store", [CB_BF16] = "bf16_store"},
 };

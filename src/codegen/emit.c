@@ -10,11 +10,11 @@
 
 enum { INLINE_SIZE = 8 }; /* nodes of text in one expression */
 
-/* ---- preparation ----------------------------------------------------------------------------- */
+/* ---- preparation ------------------------------------------------------------------------- */
 
 static bool is_index_op(const Expr *x) {
-    bool arithmetic = x->op == OP_add || x->op == OP_mul || x->op == OP_floor_divide ||
-                      x->op == OP_remainder;
+    bool arithmetic =
+        x->op == OP_add || x->op == OP_mul || x->op == OP_floor_divide || x->op == OP_remainder;
     return arithmetic && x->dtype == CB_I64;
 }
 
@@ -22,7 +22,8 @@ static int max_int(int a, int b) { return a > b ? a : b; }
 
 static void prepare_local(Emit *e, const Expr *x) {
     Local *local = &e->local[x->id];
-    local->plain = x->dtype == CB_I64 && (x->op == EX_axis || x->op == OP_constant || is_index_op(x));
+    local->plain =
+        x->dtype == CB_I64 && (x->op == EX_axis || x->op == OP_constant || is_index_op(x));
     local->inner = x->op == EX_scan;
     if (x->op == EX_axis) {
         local->level = e->axis_level[x->imm.i];
@@ -83,7 +84,8 @@ void emit_prepare(Emit *e) {
     for (int s = 0; s < length(e->kernel->store); s++) place_access(e, &e->store[s]);
 }
 
-/* ---- collecting a region ----------------------------------------------------------------------- */
+/* ---- collecting a region
+ * ----------------------------------------------------------------------- */
 
 void emit_begin(Emit *e) {
     for (int id = 0; id < e->count; id++) {
@@ -115,8 +117,10 @@ static void root_index(Emit *e, Expr *index, int user_level) {
 }
 
 static void root_access(Emit *e, const Access *access, Expr *index, int user_level) {
-    if (access->level == NO_LEVEL) root_index(e, index, user_level);
-    else if (!access->name) root_index(e, access->rest, access->level);
+    if (access->level == NO_LEVEL)
+        root_index(e, index, user_level);
+    else if (!access->name)
+        root_index(e, access->rest, access->level);
 }
 
 void emit_root_store(Emit *e, int s, int user_level) {
@@ -147,7 +151,7 @@ void emit_collect(Emit *e) {
     }
 }
 
-/* ---- declaring ----------------------------------------------------------------------------------- */
+/* ---- declaring --------------------------------------------------------------------------- */
 
 void emit_name(Emit *e, const Expr *expr, const char *name) {
     e->local[expr->id].name = name;
@@ -165,9 +169,9 @@ static const char *start_text(Emit *e, const Access *access) {
     const char *rest = text_bare(e, text_index(e, access->rest, false));
     bool zero = access->rest->op == OP_constant && access->rest->imm.i == 0;
     if (e->origin[0] == '0') return rest;
-    const char *step = access->stride == 1
-                           ? e->origin
-                           : arena_format(e->arena, "%s * %lldL", e->origin, (long long)access->stride);
+    const char *step = access->stride == 1 ? e->origin
+                                           : arena_format(e->arena, "%s * %lldL", e->origin,
+                                                          (long long)access->stride);
     return zero ? step : arena_format(e->arena, "%s + %s", rest, step);
 }
 
@@ -175,9 +179,11 @@ static void declare_pointer(Emit *e, Access *access, int buffer, const char *nam
                             bool constant) {
     const char *start = start_text(e, access);
     const char *type = e->target->storage[e->kernel->buffer[buffer].dtype];
-    if (guarded) emit_line(e, "const int64_t %s = %s;", name, start);
-    else emit_line(e, strchr(start, ' ') ? "%s%s *%s = b%d + (%s);" : "%s%s *%s = b%d + %s;",
-                   constant ? "const " : "", type, name, buffer, start);
+    if (guarded)
+        emit_line(e, "const int64_t %s = %s;", name, start);
+    else
+        emit_line(e, strchr(start, ' ') ? "%s%s *%s = b%d + (%s);" : "%s%s *%s = b%d + %s;",
+                  constant ? "const " : "", type, name, buffer, start);
     access->name = name;
     push(e->arena, e->pointers, access);
 }
@@ -218,7 +224,8 @@ static void declare_scan(Emit *e, const Expr *x) {
 static void declare_value(Emit *e, const Expr *x) {
     Local *local = &e->local[x->id];
     const char *name = arena_format(e->arena, "t%u", x->id);
-    emit_line(e, "const %s %s = %s;", e->target->type[x->dtype], name, text_bare(e, text_value(e, x)));
+    emit_line(e, "const %s %s = %s;", e->target->type[x->dtype], name,
+              text_bare(e, text_value(e, x)));
     if (local->cached && !local->kept)
         emit_line(e, "row%u[%s] = %s;", x->id, text_row_position(e), name);
     emit_name(e, x, name);
@@ -235,8 +242,10 @@ void emit_declare(Emit *e, int level) {
             declare_pointer(e, access, (int)x->imm.i, arena_format(e->arena, "p%d", id),
                             x->input_count == 2, true);
         if (local->level != level || inlines(e, x)) continue;
-        if (x->op == EX_scan) declare_scan(e, x);
-        else declare_value(e, x);
+        if (x->op == EX_scan)
+            declare_scan(e, x);
+        else
+            declare_value(e, x);
     }
     for (int i = 0; i < length(e->rooted); i++) {
         const Access *access = &e->store[e->rooted[i]];
@@ -244,7 +253,7 @@ void emit_declare(Emit *e, int level) {
     }
 }
 
-/* ---- lines ----------------------------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------------- */
 
 static void line(Emit *e, const char *format, va_list arguments) {
     va_list again;

@@ -1,17 +1,20 @@
-/* Loop IR -> text, for every target: which expressions a stretch of code needs, where in the loop nest
- * each is declared, under which name, and the text of one expression.
+/* Loop IR -> text, for every target: which expressions a stretch of code needs, where in the loop
+ * nest each is declared, under which name, and the text of one expression.
  *
- * A target opens and closes loops itself, outer to inner, and asks at each one for what belongs there:
+ * A target opens and closes loops itself, outer to inner, and asks at each one for what belongs
+ * there:
  *
  *     emit_begin(e);  emit_root(e, value, body level) ...;  emit_collect(e);
- *     emit_declare(e, 0);   outer loop {   emit_declare(e, 1);   inner loop {   emit_declare(e, 2); ...
+ *     emit_declare(e, 0);   outer loop {   emit_declare(e, 1);   inner loop {   emit_declare(e, 2);
+ *                           ...
  *
- * Level of an expression: the deepest loop whose axis it varies with. What is used once, in the level where
- * it is computed, is inlined into its user; everything else becomes a local named t12 after its id.
+ * Level of an expression: the deepest loop whose axis it varies with. What is used once, in the
+ * level where it is computed, is inlined into its user; everything else becomes a local named t12
+ * after its id.
  *
- * Lanes: one axis, the lane axis, runs in the vector loop `for (int l = 0; l < n; l++)`; its coordinate
- * is origin + l. A load or store that is linear in it goes through a pointer that is set up outside of
- * the vector loop: p12[l], p12[l * 4]. */
+ * Lanes: one axis, the lane axis, runs in the vector loop `for (int l = 0; l < n; l++)`; its
+ * coordinate is origin + l. A load or store that is linear in it goes through a pointer that is set
+ * up outside of the vector loop: p12[l], p12[l * 4]. */
 #ifndef CARBIDE_CODEGEN_EMIT_H
 #define CARBIDE_CODEGEN_EMIT_H
 
@@ -29,8 +32,17 @@ typedef struct Target {
 
 /* Scalar functions that the text calls: a file defines these and no others. */
 typedef enum Helper {
-    HELPER_f16_load, HELPER_f16_store, HELPER_bf16_load, HELPER_bf16_store, HELPER_order_f32,
-    HELPER_order_f64, HELPER_to_i64_f32, HELPER_to_i64_f64, HELPER_floor, HELPER_stream, HELPER_COUNT
+    HELPER_f16_load,
+    HELPER_f16_store,
+    HELPER_bf16_load,
+    HELPER_bf16_store,
+    HELPER_order_f32,
+    HELPER_order_f64,
+    HELPER_to_i64_f32,
+    HELPER_to_i64_f64,
+    HELPER_floor,
+    HELPER_stream,
+    HELPER_COUNT
 } Helper;
 
 typedef struct Usage {
@@ -54,9 +66,9 @@ typedef struct Local {
     int uses, size;   /* in the region: textual uses; nodes of the text when inlined */
     int user_level;
     bool inner, needed, plain;
-    bool cached;      /* its row is worth keeping for later sweeps (ExprInfo.cached) */
-    bool kept;        /* and has been computed */
-    bool started;     /* scans: the running value is declared */
+    bool cached;  /* its row is worth keeping for later sweeps (ExprInfo.cached) */
+    bool kept;    /* and has been computed */
+    bool started; /* scans: the running value is declared */
 } Local;
 
 typedef struct Emit {
@@ -76,16 +88,16 @@ typedef struct Emit {
     bool arrays;        /* row-level values that vary with the lane live in arrays */
     bool reduce_leaves; /* completed reduces have no name: they are read from the caller's slots */
     const char *slot_item; /* outer point of l = 0, for them */
-    bool boundary;      /* in this region such a value must be an array already, or joins queue */
-    Expr **queue;       /* vec: values that must become arrays before this region */
-    Expr **declared;    /* vec: named expressions, for emit_scope */
-    Access **pointers;  /* vec: named accesses */
-    int *rooted;        /* vec: stores of this region */
+    bool boundary;     /* in this region such a value must be an array already, or joins queue */
+    Expr **queue;      /* vec: values that must become arrays before this region */
+    Expr **declared;   /* vec: named expressions, for emit_scope */
+    Access **pointers; /* vec: named accesses */
+    int *rooted;       /* vec: stores of this region */
     bool has_inout;
 } Emit;
 
-/* Levels, accesses and flags, after the caller has set target, kernel, arena, axis_level, lane_axis and
- * the level fields. */
+/* Levels, accesses and flags, after the caller has set target, kernel, arena, axis_level, lane_axis
+ * and the level fields. */
 void emit_prepare(Emit *e);
 
 /* One region. */
@@ -93,7 +105,7 @@ void emit_begin(Emit *e);
 void emit_root(Emit *e, Expr *value, int user_level);
 void emit_root_store(Emit *e, int store, int user_level);
 void emit_collect(Emit *e);
-void emit_declare(Emit *e, int level);        /* locals and pointers that belong to the level */
+void emit_declare(Emit *e, int level); /* locals and pointers that belong to the level */
 
 /* Names declared since a mark are forgotten when their block closes. */
 typedef struct Mark {
@@ -109,7 +121,7 @@ void emit_open(Emit *e, const char *format, ...) __attribute__((format(printf, 2
 void emit_block(Emit *e); /* a bare { */
 void emit_close(Emit *e);
 
-/* ---- text of expressions (expr_text.c); all results live in the arena ---- */
+/* ---- text of expressions (expr_text.c); all results live in the arena -------------------- */
 const char *text_value(Emit *e, const Expr *expr); /* usable as an operand */
 const char *text_bare(Emit *e, const char *text);  /* without its outer parentheses */
 /* A number. narrow: of type int where all of it fits, which vectorizes better; else int64_t. */
@@ -121,12 +133,12 @@ const char *text_op(Emit *e, Op op, cb_dtype compute, cb_dtype result, const cha
 const char *text_call(Emit *e, const char *function, const char *argument);
 const char *text_element(Emit *e, int buffer, const Access *access, const Expr *index,
                          bool guarded); /* b0[...], p3[l] */
-const char *text_row_position(Emit *e);   /* flat inner position, for cached rows */
+const char *text_row_position(Emit *e); /* flat inner position, for cached rows */
 
-/* ---- op rows as text (op_text.c) ---- */
+/* ---- op rows as text (op_text.c) --------------------------------------------------------- */
 void op_text_expand(Buffer *out, const char *tokens, cb_dtype dtype, const char *const *argument);
-/* Whether the row's text can stand in an expression; otherwise the op is called as op_name_dtype. clean: every
- * argument is a name or a literal. */
+/* Whether the row's text can stand in an expression; otherwise the op is called as op_name_dtype.
+ * clean: every argument is a name or a literal. */
 bool op_text_inlines(Op op, cb_dtype compute, bool clean);
 const char *op_text_tokens(Op op, cb_dtype compute);
 /* What the usage needs: scalar math functions, then op functions. qualifier: "static inline". */

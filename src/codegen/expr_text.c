@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- literals -------------------------------------------------------------------------------- */
+/* ---- literals ---------------------------------------------------------------------------- */
 
 /* printf writes the decimal point of the host's locale. */
 static void put_point(char *text) {
@@ -22,7 +22,8 @@ static const char *float_literal(Emit *e, double value, bool single) {
     const char *suffix = single ? "f" : "";
     if (value != value) return arena_format(e->arena, "__builtin_nan%s(\"\")", suffix);
     if (isinf(value))
-        return arena_format(e->arena, value < 0 ? "(-__builtin_inf%s())" : "__builtin_inf%s()", suffix);
+        return arena_format(e->arena, value < 0 ? "(-__builtin_inf%s())" : "__builtin_inf%s()",
+                            suffix);
     char text[40];
     for (int digits = single ? 6 : 15; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
@@ -40,7 +41,8 @@ const char *text_literal(Emit *e, cb_dtype dtype, Scalar value) {
     return arena_format(e->arena, value.i < 0 ? "(%lld%s)" : "%lld%s", (long long)value.i, wide);
 }
 
-/* ---- indices ---------------------------------------------------------------------------------- */
+/* ---- indices
+ * ---------------------------------------------------------------------------------- */
 
 static bool fits_int(const Emit *e, const Expr *x) {
     if (!e->local[x->id].plain || x->low < -INT32_MAX || x->high > INT32_MAX) return false;
@@ -77,7 +79,8 @@ static const char *number(Emit *e, const Expr *x, bool narrow) {
     if (x->op == OP_constant) return text_literal(e, CB_I64, x->imm);
     bool seen_through = e->local[x->id].plain || !e->info.expr[x->id].users;
     bool arithmetic = x->dtype == CB_I64 && seen_through;
-    if (arithmetic && (x->op == OP_floor_divide || x->op == OP_remainder)) return quotient(e, x, narrow);
+    if (arithmetic && (x->op == OP_floor_divide || x->op == OP_remainder))
+        return quotient(e, x, narrow);
     if (arithmetic && x->op == OP_add)
         return arena_format(e->arena, "(%s + %s)", text_bare(e, number(e, x->input[0], narrow)),
                             number(e, x->input[1], narrow));
@@ -106,15 +109,17 @@ const char *text_row_position(Emit *e) {
     return text ? text : "0";
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory
+ * ------------------------------------------------------------------------------------ */
 
-const char *text_element(Emit *e, int buffer, const Access *access, const Expr *index, bool guarded) {
+const char *text_element(Emit *e, int buffer, const Access *access, const Expr *index,
+                         bool guarded) {
     bool narrow = e->lane_axis != NO_LANE && !access->linear; /* int wraps, which hides strides */
     if (!access->name)
-        return arena_format(e->arena, "b%d[%s]", buffer, text_bare(e, text_index(e, index, narrow)));
-    const char *step = access->stride == 1
-                           ? "l"
-                           : arena_format(e->arena, "l * %lldL", (long long)access->stride);
+        return arena_format(e->arena, "b%d[%s]", buffer,
+                            text_bare(e, text_index(e, index, narrow)));
+    const char *step =
+        access->stride == 1 ? "l" : arena_format(e->arena, "l * %lldL", (long long)access->stride);
     if (!guarded) return arena_format(e->arena, "%s[%s]", access->name, step);
     return arena_format(e->arena, "b%d[%s + %s]", buffer, access->name, step);
 }
@@ -143,15 +148,17 @@ static const char *load_text(Emit *e, const Expr *x) {
                         text_literal(e, x->dtype, zero));
 }
 
-/* ---- conversions -------------------------------------------------------------------------------- */
+/* ---- conversions ------------------------------------------------------------------------- */
 
 static const char *cast(Emit *e, cb_dtype dtype, const char *text) {
     return arena_format(e->arena, "(%s)%s", e->target->type[dtype], text);
 }
 
 static const char *from_float(Emit *e, cb_dtype from, cb_dtype to, const char *text) {
-    if (from == CB_F64) e->usage->helper[HELPER_to_i64_f64] = true;
-    else e->usage->helper[HELPER_to_i64_f32] = true;
+    if (from == CB_F64)
+        e->usage->helper[HELPER_to_i64_f64] = true;
+    else
+        e->usage->helper[HELPER_to_i64_f32] = true;
     text = text_call(e, from == CB_F64 ? "to_i64_f64" : "to_i64_f32", text);
     return to == CB_I64 ? text : cast(e, to, text);
 }
@@ -167,7 +174,7 @@ static const char *to_text(Emit *e, cb_dtype from, cb_dtype to, const char *text
     return down ? from_float(e, from, to, text) : arena_format(e->arena, "(%s)", cast(e, to, text));
 }
 
-/* ---- values ------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------ */
 
 static bool compares(Op op) {
     return op == OP_eq || op == OP_ne || op == OP_lt || op == OP_le || op == OP_gt || op == OP_ge;
@@ -176,7 +183,8 @@ static bool compares(Op op) {
 /* An operand: numbers of index arithmetic stay int where the user is indifferent to the width. */
 static const char *operand(Emit *e, const Expr *user, const Expr *x) {
     if (!e->local[x->id].plain || e->local[x->id].name) return text_value(e, x);
-    bool narrow = compares((Op)user->op) && fits_int(e, user->input[0]) && fits_int(e, user->input[1]);
+    bool narrow =
+        compares((Op)user->op) && fits_int(e, user->input[0]) && fits_int(e, user->input[1]);
     narrow |= user->op == OP_to;
     return text_index(e, x, narrow);
 }

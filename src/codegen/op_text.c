@@ -3,7 +3,8 @@
  *     static inline float op_sigmoid_f32(float a) { return 1.0f / (1.0f + m_exp_f32(-a)); }
  *
  * and the m_ functions that such texts call are copied from the texts of math_int.h, math_f64.h and
- * math_f32.h, section by section. "//@ exp_f32: bits_f32" opens the section exp_f32, which calls bits_f32. */
+ * math_f32.h, section by section. "//@ exp_f32: bits_f32" opens the section exp_f32, which calls
+ * bits_f32. */
 #include "codegen/emit.h"
 #include "op/math_text.h"
 
@@ -32,8 +33,8 @@ static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 static bool is_argument(const char *start, const char *at) {
     bool alone = (at == start || !is_name(at[-1])) && !is_name(at[1]);
-    return alone && *at >= 'a' && *at <= 'c' && !(at > start && at[-1] == '(' && at[1] == ')' &&
-                                                  at >= start + 2 && at[-2] == 'M');
+    return alone && *at >= 'a' && *at <= 'c' &&
+           !(at > start && at[-1] == '(' && at[1] == ')' && at >= start + 2 && at[-2] == 'M');
 }
 
 static void put_literal(Buffer *out, const char *text, size_t bytes, cb_dtype dtype) {
@@ -62,7 +63,8 @@ static void put_argument(Buffer *out, const char *text, bool alone) {
 
 void op_text_expand(Buffer *out, const char *tokens, cb_dtype dtype, const char *const *argument) {
     for (const char *at = tokens; *at; at++) {
-        bool macro = (*at == 'M' || *at == 'K') && at[1] == '(' && (at == tokens || !is_name(at[-1]));
+        bool macro =
+            (*at == 'M' || *at == 'K') && at[1] == '(' && (at == tokens || !is_name(at[-1]));
         if (macro) {
             const char *open = at + 2, *close = strchr(open, ')');
             if (*at == 'M') {
@@ -90,7 +92,8 @@ bool op_text_inlines(Op op, cb_dtype compute, bool clean) {
     return clean || (uses[0] <= 1 && uses[1] <= 1 && uses[2] <= 1);
 }
 
-/* ---- sections of the math text ------------------------------------------------------------------ */
+/* ---- sections of the math text
+ * ------------------------------------------------------------------ */
 
 typedef struct Section {
     const char *name, *needs, *body, *end;
@@ -149,8 +152,10 @@ static void want_tokens(Library *library, const char *tokens, cb_dtype dtype) {
     for (const char *at = strstr(tokens, "M("); at; at = strstr(at + 2, "M(")) {
         char name[64];
         int bytes = (int)strcspn(at + 2, ")");
-        if (!strncmp(at + 2, "infinity", 8)) snprintf(name, sizeof name, "limits");
-        else snprintf(name, sizeof name, "%.*s_%s", bytes, at + 2, math_suffix(dtype));
+        if (!strncmp(at + 2, "infinity", 8))
+            snprintf(name, sizeof name, "limits");
+        else
+            snprintf(name, sizeof name, "%.*s_%s", bytes, at + 2, math_suffix(dtype));
         want(library, name, strlen(name));
     }
 }
@@ -164,7 +169,8 @@ static void put_math(const Usage *usage, Buffer *out) {
     for (int op = 0; op < OP_COUNT; op++)
         for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
             bool used = usage->function[op][dtype] || usage->math[op][dtype];
-            if (used) want_tokens(&library, op_text_tokens((Op)op, (cb_dtype)dtype), (cb_dtype)dtype);
+            if (used)
+                want_tokens(&library, op_text_tokens((Op)op, (cb_dtype)dtype), (cb_dtype)dtype);
         }
     for (int i = 0; i < library.count; i++) any |= library.section[i].wanted;
     if (any) want(&library, "prelude", strlen("prelude"));
@@ -174,7 +180,7 @@ static void put_math(const Usage *usage, Buffer *out) {
     }
 }
 
-/* ---- op functions ----------------------------------------------------------------------------------- */
+/* ---- op functions ------------------------------------------------------------------------ */
 
 static void put_function(Op op, cb_dtype dtype, const Target *target, const char *qualifier,
                          Buffer *out) {

@@ -24,7 +24,7 @@ typedef struct Footer {
 
 enum { ENTRY_LIMIT = 256 << 20, STALE_SECONDS = 3600 };
 
-/* ---- the directory ------------------------------------------------------------------------------ */
+/* ---- the directory ----------------------------------------------------------------------- */
 
 static bool choose_directory(char directory[CACHE_PATH]) {
     const char *set = option_text(OPTION_cache_dir), *xdg = getenv("XDG_CACHE_HOME");
@@ -74,7 +74,7 @@ void cache_path(const char *directory, const char *key, char path[CACHE_PATH]) {
     snprintf(path, CACHE_PATH, "%.*s/%.32s.so", length, directory, key);
 }
 
-/* ---- entries ---------------------------------------------------------------------------------------- */
+/* ---- entries ----------------------------------------------------------------------------- */
 
 /* The whole of a regular file that is ours alone; NULL: no such thing. */
 static char *read_file(int file, size_t *bytes) {
@@ -175,7 +175,8 @@ bool cache_put(const char *directory, const char *key, const char *description, 
     return ok && rename(path, entry) == 0;
 }
 
-/* ---- walking the directory ---------------------------------------------------------------------------- */
+/* ---- walking the directory
+ * ---------------------------------------------------------------------------- */
 
 static bool is_key(const char *name) {
     return strspn(name, "0123456789abcdef") == CACHE_KEY - 1 &&
@@ -266,7 +267,7 @@ int cache_clear(const char *directory) {
     return removed;
 }
 
-/* ---- explaining ----------------------------------------------------------------------------------------- */
+/* ---- explaining -------------------------------------------------------------------------- */
 
 bool cache_describe(const char *directory, const char *key, char description[CACHE_TEXT]) {
     char *content;

@@ -10,9 +10,9 @@
  *     flags -O2 -march=native ...
  *     cpu x86 00a20f10 7ed8320b ...
  *
- * Loaders ignore what follows the object, so an entry is checked as a whole and appears, by rename, as a whole; any
- * number of processes may share the directory. Nothing is synced to the disk: an entry that a crash cut short
- * fails its checksum and is compiled again. */
+ * Loaders ignore what follows the object, so an entry is checked as a whole and appears, by rename,
+ * as a whole; any number of processes may share the directory. Nothing is synced to the disk: an
+ * entry that a crash cut short fails its checksum and is compiled again. */
 #ifndef CARBIDE_RUN_CACHE_H
 #define CARBIDE_RUN_CACHE_H
 
@@ -21,8 +21,8 @@
 
 enum { CACHE_PATH = 4096, CACHE_KEY = 33 /* 32 hexadecimal digits */, CACHE_TEXT = 8192 };
 
-/* Option cache_dir, or $XDG_CACHE_HOME/carbide, or ~/.cache/carbide; made with mode 0700 when missing. REASON_NONE, or
- * why it cannot be used (cache_unsafe, cache_unusable). */
+/* Option cache_dir, or $XDG_CACHE_HOME/carbide, or ~/.cache/carbide; made with mode 0700 when
+ * missing. REASON_NONE, or why it cannot be used (cache_unsafe, cache_unusable). */
 Reason cache_directory(char directory[CACHE_PATH]);
 
 void cache_key(const char *description, char key[CACHE_KEY]);
@@ -31,21 +31,24 @@ void cache_path(const char *directory, const char *key, char path[CACHE_PATH]);
 typedef enum CacheLookup { CACHE_MISS, CACHE_HIT, CACHE_DAMAGED } CacheLookup;
 /* Checks the entry and marks it as just used. */
 CacheLookup cache_find(const char *directory, const char *key, const char *description);
-/* The shared object at path, a file in the directory, becomes the entry; false: it stays as it was, more or less. */
+/* The shared object at path, a file in the directory, becomes the entry; false: it stays as it was,
+ * more or less. */
 bool cache_put(const char *directory, const char *key, const char *description, const char *path);
-/* Removes entries, least recently used first, until they fit option cache_limit_mb, and what crashed
- * processes left. */
+/* Removes entries, least recently used first, until they fit option cache_limit_mb, and what
+ * crashed processes left. */
 void cache_trim(const char *directory);
 
-/* ---- for the command ---- */
+/* ---- for the command --------------------------------------------------------------------- */
 typedef struct CacheEntry {
     char key[CACHE_KEY];
     int64_t bytes, used; /* used: seconds since 1970 */
 } CacheEntry;
 typedef void CacheVisit(void *user, const CacheEntry *entry);
-int cache_visit(const char *directory, CacheVisit *visit, void *user); /* entries; -1: no directory */
+int cache_visit(const char *directory, CacheVisit *visit,
+                void *user); /* entries; -1: no directory */
 bool cache_describe(const char *directory, const char *key, char description[CACHE_TEXT]);
-/* Whether an object of this description is there, or else in which lines the nearest entry differs. */
+/* Whether an object of this description is there, or else in which lines the nearest entry
+ * differs. */
 void cache_why(const char *directory, const char *description, Buffer *out);
 int cache_clear(const char *directory); /* entries removed */
 

@@ -1,12 +1,13 @@
 /* Generated C -> functions in this process: memory table, disk cache, compiler (engine.h).
  *
- * In: a C file as text. Out: a loaded shared object. The key is a hash of everything that the object depends on
- * (code_describe); one object is loaded once per process, however many plans use it. Two threads that
- * want the same new object may both compile it; the second one to finish takes the first one's.
+ * In: a C file as text. Out: a loaded shared object. The key is a hash of everything that the
+ * object depends on (code_describe); one object is loaded once per process, however many plans use
+ * it. Two threads that want the same new object may both compile it; the second one to finish takes
+ * the first one's.
  *
- * The table is a process singleton: a shared object is loaded into a process, not into a context. It holds no
- * references, so the last release unloads. A fork while another thread holds the lock leaves the child with
- * a free one (pthread_atfork). */
+ * The table is a process singleton: a shared object is loaded into a process, not into a context.
+ * It holds no references, so the last release unloads. A fork while another thread holds the lock
+ * leaves the child with a free one (pthread_atfork). */
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/option.h"
@@ -47,7 +48,7 @@ static double now_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* ---- the key ----------------------------------------------------------------------------------------- */
+/* ---- the key ----------------------------------------------------------------------------- */
 
 static bool describe(const Compiler *compiler, const char *source, size_t length, char *out,
                      size_t bytes) {
@@ -65,7 +66,7 @@ bool code_describe(const char *source, size_t length, char *description, size_t 
     return compiler_find(&compiler) && describe(&compiler, source, length, description, bytes);
 }
 
-/* ---- loaded code --------------------------------------------------------------------------------------- */
+/* ---- loaded code ------------------------------------------------------------------------- */
 
 /* The caller holds the lock. */
 static Code *find_loaded(const char *key) {
@@ -84,7 +85,8 @@ static Code *take_loaded(const char *key) {
     return code;
 }
 
-/* Loads the object at path under its key; NULL: out of memory or not loadable (then *why says more). */
+/* Loads the object at path under its key; NULL: out of memory or not loadable (then *why says
+ * more). */
 static Code *load(const char *path, const char *key, const char **why) {
     *why = NULL;
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -130,7 +132,7 @@ void code_release(Code *code) {
 
 void code_cleanup(void) { compiler_forget(); }
 
-/* ---- compiling ------------------------------------------------------------------------------------------ */
+/* ---- compiling --------------------------------------------------------------------------- */
 
 /* One attempt to get code, step by step. */
 typedef struct Attempt {
@@ -155,7 +157,8 @@ static void work_path(const char *directory, char path[CACHE_PATH]) {
              number);
 }
 
-/* Whether the directory takes a file of the size of an object: a full disk is no fault of the compiler. */
+/* Whether the directory takes a file of the size of an object: a full disk is no fault of the
+ * compiler. */
 static bool has_room(const char *directory) {
     static const char block[64 << 10];
     char path[CACHE_PATH];

@@ -1,11 +1,13 @@
 /* Running the C compiler (compiler.h).
  *
- * No shell: posix_spawn of the program itself, in a process group of its own, with the source on its standard input and
- * a pipe for what it prints. When the time limit passes, or the compiler exits and leaves children behind, the
- * whole group is killed; the group leader is reaped last, so its number cannot have been reused.
+ * No shell: posix_spawn of the program itself, in a process group of its own, with the source on
+ * its standard input and a pipe for what it prints. When the time limit passes, or the compiler
+ * exits and leaves children behind, the whole group is killed; the group leader is reaped last, so
+ * its number cannot have been reused.
  *
- * -ffp-contract=fast: a * b + c may round once instead of twice, which only brings results nearer to the exact ones;
- * -fwrapv: integers wrap; no -ffast-math: NaN, infinities and signed zeros behave. */
+ * -ffp-contract=fast: a * b + c may round once instead of twice, which only brings results nearer
+ * to the exact ones; -fwrapv: integers wrap; no -ffast-math: NaN, infinities and signed zeros
+ * behave. */
 #define _GNU_SOURCE /* memfd_create, pipe2 */
 #include "run/compiler.h"
 
@@ -37,7 +39,7 @@ enum { MESSAGE_BYTES = 8192, REMEMBER_MS = 1000, POLL_MS = 20 };
 
 extern char **environ;
 
-/* ---- flags and CPU ------------------------------------------------------------------------------ */
+/* ---- flags and CPU ----------------------------------------------------------------------- */
 
 #ifdef __x86_64__
 #define NATIVE "-march=native", "-mprefer-vector-width=512"
@@ -101,7 +103,7 @@ const char *compiler_cpu(void) {
     return text.cpu;
 }
 
-/* ---- finding ------------------------------------------------------------------------------------- */
+/* ---- finding ----------------------------------------------------------------------------- */
 
 static int64_t now_ms(void) {
     struct timespec t;
@@ -167,7 +169,7 @@ void compiler_forget(void) {
     pthread_mutex_unlock(&memory.mutex);
 }
 
-/* ---- running -------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------- */
 
 typedef struct Run {
     pid_t child;
@@ -231,8 +233,8 @@ static bool listen(Run *run, int wait_ms) {
     return got > 0;
 }
 
-/* Notes that the child is done, without reaping it. A host that ignores SIGCHLD leaves nothing to wait for:
- * then its output must speak. */
+/* Notes that the child is done, without reaping it. A host that ignores SIGCHLD leaves nothing to
+ * wait for: then its output must speak. */
 static void look(Run *run) {
     siginfo_t info = {0};
     int result = waitid(P_PID, (id_t)run->child, &info, WEXITED | WNOHANG | WNOWAIT);

@@ -16,8 +16,9 @@ typedef struct Compiler {
 bool compiler_find(Compiler *compiler);
 void compiler_forget(void);
 
-/* Compiles C source to a shared object at output. REASON_NONE, compiler_failed or compiler_timeout; *message is then the
- * compiler's words (heap text, or NULL). The compiler and all that it started are gone on return. */
+/* Compiles C source to a shared object at output. REASON_NONE, compiler_failed or compiler_timeout;
+ * *message is then the compiler's words (heap text, or NULL). The compiler and all that it started
+ * are gone on return. */
 Reason compiler_run(const Compiler *compiler, const char *source, size_t length, const char *output,
                     char **message);
 

@@ -34,8 +34,10 @@ static Scalar reference_fold(Reference *r, const Expr *e, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         reference_inner_point(r, i);
         Scalar pair[2] = {value, reference_value(r, e->input[0])};
-        if (dtype_is_float(e->dtype) && e->imm.i == OP_sum) value.f += pair[1].f;
-        else value = scalar_eval((Op)e->imm.i, e->dtype, pair);
+        if (dtype_is_float(e->dtype) && e->imm.i == OP_sum)
+            value.f += pair[1].f;
+        else
+            value = scalar_eval((Op)e->imm.i, e->dtype, pair);
     }
     memcpy(r->at, saved, sizeof saved);
     return dtype_is_float(e->dtype) ? scalar_convert(value, CB_F64, e->dtype) : value;

@@ -1,5 +1,5 @@
-/* Loading generated code: the disk cache with every kind of damage, and compilers that are missing, fail, hang
- * or write garbage. Each must end in working code or in a reason. */
+/* Loading generated code: the disk cache with every kind of damage, and compilers that are missing,
+ * fail, hang or write garbage. Each must end in working code or in a reason. */
 #define _GNU_SOURCE
 #include "test_support.h"
 
@@ -24,7 +24,7 @@
 
 static char root[256], cache[300];
 
-/* ---- helpers ------------------------------------------------------------------------------------ */
+/* ---- helpers ----------------------------------------------------------------------------- */
 
 /* A function that adds number to *(long *)buffer[0]. */
 static CodeResult load_adder(int number) {
@@ -68,7 +68,7 @@ static void use_script(const char *name, const char *body) {
 }
 
 static void count_entry(void *user, const CacheEntry *entry) {
-    char (*key)[CACHE_KEY] = user;
+    char(*key)[CACHE_KEY] = user;
     memcpy(*key, entry->key, CACHE_KEY);
 }
 
@@ -97,7 +97,7 @@ static int tear_down(void **state) {
     return system(command);
 }
 
-/* ---- the cache -------------------------------------------------------------------------------------- */
+/* ---- the cache --------------------------------------------------------------------------- */
 
 static void test_second_load_comes_from_disk(void **state) {
     (void)state;
@@ -249,7 +249,8 @@ static void test_full_disk(void **state) {
     mkdir(cache, 0700);
     pid_t child = fork();
     if (child == 0) {
-        bool mounted = !unshare(CLONE_NEWNS) && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+        bool mounted = !unshare(CLONE_NEWNS) &&
+                       !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
                        !mount("none", cache, "tmpfs", 0, "size=4k,mode=0700");
         if (!mounted) _exit(77);
         CodeResult result = load_adder(7);
@@ -319,7 +320,7 @@ static void test_explaining(void **state) {
     arena_free(arena);
 }
 
-/* ---- many at once ------------------------------------------------------------------------------------- */
+/* ---- many at once ------------------------------------------------------------------------ */
 
 static void test_sixteen_processes(void **state) {
     (void)state;
@@ -392,7 +393,7 @@ static void test_fork_while_compiling(void **state) {
     pthread_join(thread, NULL);
 }
 
-/* ---- compilers ------------------------------------------------------------------------------------------ */
+/* ---- compilers --------------------------------------------------------------------------- */
 
 static void assert_refused(CodeResult result, Reason reason, const char *words) {
     assert_null(result.code);
@@ -429,7 +430,9 @@ static void test_failing_compilers(void **state) {
     assert_refused(load_adder(61), REASON_compiler_failed, "work-");
     use_script("garbage", "echo garbage > \"$out\"");
     assert_refused(load_adder(61), REASON_compiler_failed, "work-");
-    use_script("chatty", "i=0; while [ $i -lt 20000 ]; do echo a long line of words; i=$((i+1)); done; exit 1");
+    use_script(
+        "chatty",
+        "i=0; while [ $i -lt 20000 ]; do echo a long line of words; i=$((i+1)); done; exit 1");
     assert_refused(load_adder(61), REASON_compiler_failed, "a long line");
     cb_set_option("cc", "cc");
     CodeResult wrong = code_load("int f(", 6);
@@ -445,7 +448,8 @@ static bool is_running(const char *file) {
     assert_non_null(f);
     assert_int_equal(fscanf(f, "%ld", &process), 1);
     fclose(f);
-    for (int i = 0; i < 100 && kill((pid_t)process, 0) == 0; i++) { /* an orphan is reaped by init, soon */
+    for (int i = 0; i < 100 && kill((pid_t)process, 0) == 0;
+         i++) { /* an orphan is reaped by init, soon */
         char stat_path[64], line[256] = "";
         snprintf(stat_path, sizeof stat_path, "/proc/%ld/stat", process);
         FILE *s = fopen(stat_path, "r");
@@ -462,7 +466,9 @@ static void test_hanging_compilers(void **state) {
     (void)state;
     char body[1000];
     cb_set_option("cc_timeout_ms", "300");
-    snprintf(body, sizeof body, "echo waiting; echo $$ > %s/parent; sleep 1000 & echo $! > %s/child; wait", root, root);
+    snprintf(body, sizeof body,
+             "echo waiting; echo $$ > %s/parent; sleep 1000 & echo $! > %s/child; wait", root,
+             root);
     use_script("hangs", body);
     CodeResult result = load_adder(62);
     assert_true(result.milliseconds < 5000);
