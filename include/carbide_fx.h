@@ -4,12 +4,12 @@
  *   cb_graph *graph = cb_symbolic_trace(module);      relu(linear(x) + x)
  *   cb_graph_print(graph);
  *
- *   graph():
- *       %x : [num_users=2] = placeholder[target=x]
- *       %linear : [num_users=1] = call_module[target=linear](args = (%x,), kwargs = {})
- *       %add : [num_users=1] = call_function[target=operator.add](args = (%linear, %x), kwargs = {})
- *       %relu : [num_users=1] = call_method[target=relu](args = (%add,), kwargs = {})
- *       return relu
+ *  graph():
+ *      %x : [num_users=2] = placeholder[target=x]
+ *      %linear : [num_users=1] = call_module[target=linear](args = (%x,), kwargs = {})
+ *      %add : [num_users=1] = call_function[target=operator.add](args = (%linear, %x), kwargs = {})
+ *      %relu : [num_users=1] = call_method[target=relu](args = (%add,), kwargs = {})
+ *      return relu
  *
  * The opcodes, the names and the text are those of torch.fx. Functions and methods are the ops of
  * the op table by their PyTorch names (operator.add, torch.relu, torch.nn.functional.gelu, relu).
