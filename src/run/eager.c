@@ -152,7 +152,7 @@ static Executable *build(const Call *call) {
     return executable_new(plan_build(graph, arena, stride, true), (ExecutableOptions){0});
 }
 
-/* ---- entry ---- */
+/* ---- copies, which need no engine ---- */
 
 static Tensor *copy_of(const Tensor *x) {
     Meta meta = tensor_meta(x);
@@ -162,6 +162,28 @@ static Tensor *copy_of(const Tensor *x) {
                      cb_dtype_size((cb_dtype)x->dtype));
     return copy;
 }
+
+/* A new shape that strides do not express: the elements in order, under that shape. */
+static Tensor *copy_reshaped(Op op, const Tensor *x, const Attrs *attrs) {
+    Meta meta = tensor_meta(x);
+    Attrs canonical = *attrs;
+    Inferred inferred;
+    if (!op_infer(op, &meta, 1, &canonical, &inferred)) return NULL;
+    Tensor *copy = copy_of(x);
+    if (!copy) return NULL;
+    int64_t stride[CB_MAX_RANK];
+    contiguous_strides(inferred.result.rank, inferred.result.size, stride);
+    Tensor *result = tensor_view_of(copy, &inferred.result, stride, 0);
+    tensor_destroy(copy);
+    return result;
+}
+
+static bool is_copy(Op op) {
+    return op == OP_clone || op == OP_contiguous ||
+           (op_info(op)->kind == KIND_VIEW && op != OP_flip);
+}
+
+/* ---- entry ---- */
 
 /* An op that turns out to be its input (x ** 1) gives a tensor of its own all the same. */
 static Tensor *run(const Call *call, const Executable *executable) {
@@ -181,6 +203,7 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
         defaults = attrs_default(op);
         call.attrs = &defaults;
     }
+    if (is_copy(op)) return copy_reshaped(op, input->tensor, call.attrs);
     describe(&call);
     uint64_t hash = hash_bytes(call.key, sizeof *call.key * (size_t)call.words, 0);
     EagerEntry *entry = eager_find(call.key, call.words, hash);
