@@ -297,7 +297,7 @@ static void reasons_have_texts(void **state) {
     assert_string_equal(reason_info(REASON_no_compiler)->id, "no_compiler");
     for (Reason reason = REASON_NONE + 1; reason < REASON_COUNT; reason++) {
         assert_true(strlen(reason_info(reason)->text) > 10);
-        assert_non_null(strstr("break recompile fallback fusion cache", reason_info(reason)->kind));
+        assert_non_null(strstr("break recompile fallback fusion cache check", reason_info(reason)->kind));
     }
 }
 
@@ -349,10 +349,11 @@ static void options_report_missing_memory(void **state) {
     assert_int_equal(cb_set_option("cc", "gcc"), CB_ERR_MEMORY);
     assert_string_equal(cb_get_option("cc"), "cc");
     budget = -1;
+    int before = live; /* the environment's texts */
     for (int i = 0; i < 100; i++)
         assert_int_equal(cb_set_option("cc", i % 2 ? "gcc" : "clang"), CB_OK);
     assert_string_equal(cb_get_option("cc"), "gcc");
-    assert_int_equal(live, 2);
+    assert_int_equal(live, before + 2);
 }
 
 /* ---- threads ---- */
