@@ -65,6 +65,13 @@ static bool fits(const Group *a, const Group *b) {
            size_of(a) + size_of(b) <= GROUP_NODES;
 }
 
+/* Does loop compute what the library step of the other group reads? That must be complete before. */
+static bool feeds_step(Schedule *s, const Group *loop, const Group *step) {
+    for (int i = 0; i < length(step->operand); i++)
+        if (group_find(s->group[step->operand[i]->id]) == loop) return true;
+    return false;
+}
+
 /* A library step takes pointwise work over its own result. */
 static Reason join_domains(const Group *a, const Group *b, Domain *out) {
     if (!a->anchor && !b->anchor) return domain_join(&a->domain, &b->domain, out);
@@ -91,6 +98,7 @@ static bool lower_joined(Schedule *s, Group *a, Group *b, const Domain *domain) 
     Group saved = *a;
     a->member = joined_members(s, a, b);
     a->anchor = saved.anchor ? saved.anchor : b->anchor;
+    a->operand = saved.anchor ? saved.operand : b->operand;
     a->kind = saved.anchor ? saved.kind : b->kind;
     if (group_lower(s, a, domain)) return true;
     *a = saved;
@@ -101,7 +109,8 @@ static bool try_merge(Schedule *s, Group *a, Group *b) {
     Domain domain;
     Reason reason = join_domains(a, b, &domain);
     if (!reason && !fits(a, b)) reason = REASON_too_large;
-    if (!reason && makes_cycle(s, a, b)) reason = REASON_cycle;
+    bool feeds = feeds_step(s, a, b) || feeds_step(s, b, a);
+    if (!reason && (feeds || makes_cycle(s, a, b))) reason = REASON_cycle;
     if (!reason && !lower_joined(s, a, b, &domain)) reason = REASON_other_position;
     if (reason) {
         refuse(s, reason, a, b);

@@ -128,6 +128,7 @@ static void collect_reads(Schedule *s, Group *group, const Node *node, const Nod
         if ((*seen)[i] == node) return;
     push(s->arena, *seen, node);
     if (node->op == OP_input || s->real[node->id]) {
+        push(s->arena, group->operand, node);
         push(s->arena, group->read, node);
         return;
     }
@@ -136,6 +137,7 @@ static void collect_reads(Schedule *s, Group *group, const Node *node, const Nod
 
 static void read_operands(Schedule *s, Group *group) {
     const Node **seen = NULL;
+    group->operand = NULL;
     for (int i = 0; i < group->anchor->input_count; i++)
         collect_reads(s, group, group->anchor->input[i], &seen);
 }

@@ -35,7 +35,7 @@ static Node *sort_last(Graph *graph, Node *node, int word) {
 
 static cb_dim_list sizes_of(const Node *node) {
     cb_dim_list sizes = {node->rank, {0}};
-    memcpy(sizes.at, node->size, sizeof(int64_t) * node->rank);
+    for (int i = 0; i < node->rank; i++) sizes.at[i] = node->size[i];
     return sizes;
 }
 

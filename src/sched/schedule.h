@@ -44,6 +44,7 @@ struct Group {
     Expr **value;        /* by member */
     Expr *element, *row; /* flat position at element and at row level */
     const Node **read;   /* vec: real nodes and inputs that it reads from outside */
+    const Node **operand; /* vec: what the anchor's own step reads */
     int first, last;     /* graph positions of its first and last node */
     int mark;            /* visited by search number */
     Group *forward;      /* the group that took it in */
