@@ -56,7 +56,7 @@ tsan:
 	@ctest --test-dir build-tsan --output-on-failure
 
 install: all
-	@cmake --install $(BUILD)
+	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
 
 clean:
 	@rm -rf $(BUILD) build-asan build-tsan
