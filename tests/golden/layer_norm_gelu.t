@@ -26,14 +26,12 @@ kernel k0_sum_mul_sub_square(outer a0:64, inner a1:1024) row split 1 {
   t19 = f32 mul t17, t18
   t20 = f32 load b2[a1]
   t21 = f32 add t19, t20
-  t23 = f32 mul t21, 0.5:f32
-  t25 = f32 mul t21, 0.044714998453855515:f32
-  t26 = f32 mul t25, t21
-  t27 = f32 mul t26, t21
-  t28 = f32 add t21, t27
-  t30 = f32 mul t28, 0.7978845834732056:f32
-  t31 = f32 tanh t30
-  t33 = f32 add t31, 1.0:f32
-  t34 = f32 mul t23, t33
-  store b3[((a0*1024) + a1)] = t34
+  t23 = f32 mul t21, 0.044714998453855515:f32
+  t24 = f32 mul t23, t21
+  t25 = f32 mul t24, t21
+  t26 = f32 add t21, t25
+  t28 = f32 mul t26, 1.5957691669464111:f32
+  t29 = f32 sigmoid t28
+  t30 = f32 mul t21, t29
+  store b3[((a0*1024) + a1)] = t30
 }
