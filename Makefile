@@ -4,7 +4,7 @@ BUILD ?= build
 CMAKE_FLAGS ?=
 OPGEN_IN = tools/opgen.c src/op/ops.def src/op/op_rows.h $(wildcard src/op/math_*.h)
 
-all: $(BUILD)/build.ninja gen
+all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 
 $(BUILD)/build.ninja: tools/setup.sh
