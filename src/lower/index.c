@@ -257,7 +257,7 @@ void index_unflatten(Kernel *kernel, int rank, const int64_t *size, Expr *flat, 
     int64_t stride = 1;
     for (int i = rank - 1; i >= 0; i--) {
         Expr *q = index_divide(kernel, flat, stride);
-        position[i] = size[i] == 1 ? expr_int(kernel, 0)
+        position[i] = size[i] <= 1 ? expr_int(kernel, 0)
                       : i == 0     ? q
                                    : index_remainder(kernel, q, size[i]);
         stride *= size[i] ? size[i] : 1;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { PROGRAMS = 400, ROUNDS = 3, MAX_VALUES = 24, MAX_RESULTS = 4 };
+enum { PROGRAMS = 2000, ROUNDS = 3, MAX_VALUES = 24, MAX_RESULTS = 4 };
 
 static uint64_t program, random_state;
 static cb_tensor *captured[2];
