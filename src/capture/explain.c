@@ -57,28 +57,41 @@ static void print_kernel(const Kernel *kernel, Buffer *out) {
     put(out, "\n");
 }
 
+static void print_convolution(const ConvolutionStep *c, Buffer *out) {
+    putf(out, "    convolution %s: %lld x %lld channels into %lld, kernel",
+         cb_dtype_name((cb_dtype)c->dtype), (long long)c->batch, (long long)c->channels,
+         (long long)c->out_channels);
+    for (int i = 3 - c->rank; i < 3; i++)
+        putf(out, "%s%lld", i > 3 - c->rank ? " x " : " ", (long long)c->kernel[i]);
+    if (c->groups > 1) putf(out, ", %lld groups", (long long)c->groups);
+}
+
 static void print_step(const Plan *plan, const Step *step, Buffer *out) {
     const MatmulStep *matmul = &step->matmul;
+    int epilogue = step_use(step).epilogue;
     switch (step->kind) {
     case STEP_KERNEL:
         print_kernel(plan->kernel[step->kernel], out);
-        break;
+        return;
     case STEP_MATMUL:
-        putf(out, "    matmul %s: %lld x [%lld, %lld] x [%lld, %lld]%s\n",
+        putf(out, "    matmul %s: %lld x [%lld, %lld] x [%lld, %lld]",
              cb_dtype_name((cb_dtype)matmul->dtype), (long long)matmul->batch, (long long)matmul->m,
-             (long long)matmul->k, (long long)matmul->k, (long long)matmul->n,
-             matmul->epilogue >= 0 ? ", then on each block:" : "");
-        if (matmul->epilogue >= 0) print_kernel(plan->kernel[matmul->epilogue], out);
+             (long long)matmul->k, (long long)matmul->k, (long long)matmul->n);
+        break;
+    case STEP_CONVOLUTION:
+        print_convolution(&step->convolution, out);
         break;
     case STEP_OPAQUE:
-        putf(out, "    %s: %lld rows of %lld\n", op_info(step->opaque.op)->name,
+        putf(out, "    %s: %lld rows of %lld", op_info(step->opaque.op)->name,
              (long long)step->opaque.rows, (long long)step->opaque.length);
         break;
     case STEP_CHECK:
-        putf(out, "    check of the indices of %s: below %lld\n",
+        putf(out, "    check of the indices of %s: below %lld",
              op_info((Op)step->check.node->op)->name, (long long)step->check.bound);
         break;
     }
+    put(out, epilogue >= 0 ? ", then on each block:\n" : "\n");
+    if (epilogue >= 0) print_kernel(plan->kernel[epilogue], out);
 }
 
 static void print_refusals(const Plan *plan, Buffer *out) {

@@ -26,35 +26,16 @@ static bool kernel_writes(const Kernel *kernel, int value) {
 }
 
 static bool step_reads(const Plan *plan, const Step *step, int value) {
-    const MatmulStep *m = &step->matmul;
-    switch (step->kind) {
-    case STEP_KERNEL:
-        return kernel_reads(plan->kernel[step->kernel], value);
-    case STEP_OPAQUE:
-        return step->opaque.in == value;
-    case STEP_CHECK:
-        return step->check.value == value;
-    case STEP_MATMUL:
-        return m->a == value || m->b == value ||
-               (m->epilogue >= 0 && kernel_reads(plan->kernel[m->epilogue], value));
-    }
-    return true;
+    StepUse use = step_use(step);
+    for (int i = 0; i < use.in_count; i++)
+        if (use.in[i] == value) return true;
+    return use.epilogue >= 0 && kernel_reads(plan->kernel[use.epilogue], value);
 }
 
 static bool step_writes(const Plan *plan, const Step *step, int value) {
-    const MatmulStep *m = &step->matmul;
-    switch (step->kind) {
-    case STEP_KERNEL:
-        return kernel_writes(plan->kernel[step->kernel], value);
-    case STEP_OPAQUE:
-        return step->opaque.out == value;
-    case STEP_CHECK:
-        return false;
-    case STEP_MATMUL:
-        return m->out == value ||
-               (m->epilogue >= 0 && kernel_writes(plan->kernel[m->epilogue], value));
-    }
-    return true;
+    StepUse use = step_use(step);
+    return use.out == value ||
+           (use.epilogue >= 0 && kernel_writes(plan->kernel[use.epilogue], value));
 }
 
 /* ---- in place or aside ---- */

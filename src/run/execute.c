@@ -4,6 +4,7 @@
  * written to an input. The heap is touched for outputs, the arena block and large packings only;
  * all three come from the storage cache. */
 #include "run/check_indices.h"
+#include "run/conv.h"
 #include "run/copy.h"
 #include "run/executable.h"
 #include "run/gemm.h"
@@ -123,18 +124,20 @@ static bool check_step(const Run *run, const CheckStep *step) {
 
 static bool run_step(const Run *run, const Step *step) {
     const Executable *executable = run->executable;
+    const ConvolutionStep *c = &step->convolution;
     const MatmulStep *m = &step->matmul;
     const OpaqueStep *o = &step->opaque;
+    int kernel = step_use(step).epilogue;
+    const Launch *launch = kernel < 0 ? NULL : &executable->launch[kernel];
+    void **buffer = kernel < 0 ? NULL : run->slot + executable->first_slot[kernel];
     switch (step->kind) {
     case STEP_KERNEL:
-        return launch_run(&executable->launch[step->kernel],
-                          run->slot + executable->first_slot[step->kernel]);
+        return launch_run(launch, buffer);
     case STEP_MATMUL:
-        if (m->epilogue < 0)
-            return gemm_run(m, run->base[m->a], run->base[m->b], run->base[m->out], NULL, NULL);
-        return gemm_run(m, run->base[m->a], run->base[m->b], run->base[m->out],
-                        &executable->launch[m->epilogue],
-                        run->slot + executable->first_slot[m->epilogue]);
+        return gemm_run(m, run->base[m->a], run->base[m->b], run->base[m->out], launch, buffer);
+    case STEP_CONVOLUTION:
+        return convolution_run(c, run->base[c->x], run->base[c->weight], run->base[c->out], launch,
+                               buffer);
     case STEP_OPAQUE:
         return sort_run(o, run->base[o->in], (cb_dtype)run->plan->value[o->in].dtype,
                         run->base[o->out]);

@@ -76,7 +76,7 @@ static bool feeds_step(Schedule *s, const Group *loop, const Group *step) {
 static Reason join_domains(const Group *a, const Group *b, Domain *out) {
     if (!a->anchor && !b->anchor) return domain_join(&a->domain, &b->domain, out);
     const Group *step = a->anchor ? a : b, *loop = a->anchor ? b : a;
-    if (step->kind != GROUP_MATMUL || loop->anchor || domain_has_inner(&loop->domain))
+    if (step->kind != GROUP_PRODUCT || loop->anchor || domain_has_inner(&loop->domain))
         return REASON_library_step;
     Domain flat = {.count = 1, .size = {node_numel(step->anchor)}};
     return domain_join(&loop->domain, &flat, out);
@@ -187,7 +187,8 @@ static void fuse_node(Schedule *s, const Node *node) {
 static GroupKind kind_of(const Node *node) {
     switch (node->op) {
     case OP_matmul:
-        return GROUP_MATMUL;
+    case OP_convolution:
+        return GROUP_PRODUCT;
     case OP_argsort:
     case OP_argtopk:
         return GROUP_OPAQUE;

@@ -51,24 +51,10 @@ static void touch_kernel(Planner *planner, int kernel, int step) {
 }
 
 static void touch_step(Planner *planner, const Step *step, int number) {
-    switch (step->kind) {
-    case STEP_KERNEL:
-        touch_kernel(planner, step->kernel, number);
-        break;
-    case STEP_MATMUL:
-        touch(planner, step->matmul.a, number);
-        touch(planner, step->matmul.b, number);
-        touch(planner, step->matmul.out, number);
-        if (step->matmul.epilogue >= 0) touch_kernel(planner, step->matmul.epilogue, number);
-        break;
-    case STEP_OPAQUE:
-        touch(planner, step->opaque.in, number);
-        touch(planner, step->opaque.out, number);
-        break;
-    case STEP_CHECK:
-        touch(planner, step->check.value, number);
-        break;
-    }
+    StepUse use = step_use(step);
+    for (int i = 0; i < use.in_count; i++) touch(planner, use.in[i], number);
+    if (use.out >= 0) touch(planner, use.out, number);
+    if (use.epilogue >= 0) touch_kernel(planner, use.epilogue, number);
 }
 
 static void find_lives(Planner *planner) {

@@ -107,8 +107,8 @@ static const Node *buffer_below(const Schedule *s, const Node *operand) {
     return operand;
 }
 
-/* Value and element strides of a matmul operand, batch dims included. */
-static int matrix_operand(Schedule *s, const Node *operand, int64_t *stride, int64_t *offset) {
+/* Value and element strides of an operand of a product. */
+static int product_operand(Schedule *s, const Node *operand, int64_t *stride, int64_t *offset) {
     const Node *buffer = buffer_below(s, operand);
     int64_t base[CB_MAX_RANK];
     *offset = 0;
@@ -133,8 +133,8 @@ static MatmulStep matmul_step(Schedule *s, const Node *node) {
     const Node *a = node->input[0], *b = node->input[1];
     int64_t sa[DOMAIN_AXES] = {0}, sb[DOMAIN_AXES] = {0};
     MatmulStep step = {.dtype = node->dtype, .epilogue = -1, .batch = 1};
-    step.a = matrix_operand(s, a, sa, &step.a_offset);
-    step.b = matrix_operand(s, b, sb, &step.b_offset);
+    step.a = product_operand(s, a, sa, &step.a_offset);
+    step.b = product_operand(s, b, sb, &step.b_offset);
     step.out = node_value(s, node);
     step.m = node->size[node->rank - 2];
     step.n = node->size[node->rank - 1];
@@ -145,6 +145,39 @@ static MatmulStep matmul_step(Schedule *s, const Node *node) {
     batch_strides(node, b, sb, step.b_batch);
     step.a_m = sa[a->rank - 2], step.a_k = sa[a->rank - 1];
     step.b_k = sb[b->rank - 2], step.b_n = sb[b->rank - 1];
+    return step;
+}
+
+/* Spatial dims of the op, written behind sizes of 1 so that there are three. */
+static void spatial_sizes(int rank, const int64_t *from, int64_t *out, int64_t none) {
+    for (int i = 0; i < 3; i++) out[i] = i < 3 - rank ? none : from[i - (3 - rank)];
+}
+
+static ConvolutionStep convolution_step(Schedule *s, const Node *node) {
+    const Node *x = node->input[0], *weight = node->input[1];
+    const int64_t *word = node->attrs->word;
+    int64_t sx[DOMAIN_AXES] = {0}, sw[DOMAIN_AXES] = {0};
+    bool last = word[ATTR_convolution_channels_last];
+    int rank = node->rank - 2, spatial = last ? 1 : 2, channel = last ? rank + 1 : 1;
+    ConvolutionStep step = {
+        .dtype = node->dtype, .channels_last = last, .rank = rank, .epilogue = -1};
+    step.x = product_operand(s, x, sx, &step.x_offset);
+    step.weight = product_operand(s, weight, sw, &step.weight_offset);
+    step.out = node_value(s, node);
+    step.batch = node->size[0];
+    step.channels = x->size[channel];
+    step.out_channels = weight->size[0];
+    step.groups = word[ATTR_convolution_groups];
+    step.x_batch = sx[0], step.x_channel = sx[channel];
+    step.weight_out = sw[0], step.weight_in = sw[channel];
+    spatial_sizes(rank, x->size + spatial, step.in_size, 1);
+    spatial_sizes(rank, node->size + spatial, step.out_size, 1);
+    spatial_sizes(rank, weight->size + spatial, step.kernel, 1);
+    spatial_sizes(rank, sx + spatial, step.x_spatial, 0);
+    spatial_sizes(rank, sw + spatial, step.weight_spatial, 0);
+    spatial_sizes(rank, word + ATTR_convolution_stride + 1, step.stride, 1);
+    spatial_sizes(rank, word + ATTR_convolution_padding + 1, step.padding, 0);
+    spatial_sizes(rank, word + ATTR_convolution_dilation + 1, step.dilation, 1);
     return step;
 }
 
@@ -176,9 +209,21 @@ static int kernel_of(Schedule *s, Group *group, const bool *needed) {
     return finish_group(s, group, stored);
 }
 
+/* The product and its epilogue; returns where the step keeps the epilogue's number. */
+static int *product_step(Schedule *s, const Node *node, Step *step) {
+    if (node->op == OP_convolution) {
+        step->kind = STEP_CONVOLUTION;
+        step->convolution = convolution_step(s, node);
+        return &step->convolution.epilogue;
+    }
+    step->kind = STEP_MATMUL;
+    step->matmul = matmul_step(s, node);
+    return &step->matmul.epilogue;
+}
+
 static void add_group(Schedule *s, Group *group, const bool *needed) {
     Step step = {.kind = STEP_KERNEL, .kernel = -1};
-    int scatter[2];
+    int scatter[2], *epilogue;
     switch (group->kind) {
     case GROUP_LOOP:
         step.kernel = kernel_of(s, group, needed);
@@ -187,13 +232,11 @@ static void add_group(Schedule *s, Group *group, const bool *needed) {
         step.kind = STEP_OPAQUE;
         step.opaque = opaque_step(s, group->anchor);
         break;
-    case GROUP_MATMUL:
-        step.kind = STEP_MATMUL;
-        step.matmul = matmul_step(s, group->anchor);
-        if (length(group->member)) {
-            reuse_product(s, group, needed);
-            step.matmul.epilogue = kernel_of(s, group, needed);
-        }
+    case GROUP_PRODUCT:
+        epilogue = product_step(s, group->anchor, &step);
+        if (!length(group->member)) break;
+        reuse_product(s, group, needed);
+        *epilogue = kernel_of(s, group, needed);
         break;
     case GROUP_SCATTER:
         finish_scatter(s, group, scatter);
@@ -249,20 +292,16 @@ static void add_outputs(Schedule *s) {
         add_output(s, s->graph->mutation[i].value, s->graph->mutation[i].input);
 }
 
+static int64_t value_bytes(const Plan *plan, int value) {
+    const PlanValue *v = &plan->value[value];
+    return v->numel * (int64_t)cb_dtype_size(v->dtype);
+}
+
 static int64_t step_bytes(const Plan *plan, const Step *step) {
-    const PlanValue *v = plan->value;
-    const MatmulStep *m = &step->matmul;
-    int64_t bytes = 0;
-    if (step->kind == STEP_KERNEL) return plan->kernel[step->kernel]->bytes;
-    if (step->kind == STEP_CHECK)
-        return v[step->check.value].numel * (int64_t)cb_dtype_size(v[step->check.value].dtype);
-    if (step->kind == STEP_OPAQUE)
-        return v[step->opaque.in].numel * (int64_t)cb_dtype_size(v[step->opaque.in].dtype) +
-               v[step->opaque.out].numel * 8;
-    int operand[3] = {m->a, m->b, m->out};
-    for (int i = 0; i < 3; i++)
-        bytes += v[operand[i]].numel * (int64_t)cb_dtype_size(v[operand[i]].dtype);
-    return bytes + (m->epilogue < 0 ? 0 : plan->kernel[m->epilogue]->bytes);
+    StepUse use = step_use(step);
+    int64_t bytes = use.out < 0 ? 0 : value_bytes(plan, use.out);
+    for (int i = 0; i < use.in_count; i++) bytes += value_bytes(plan, use.in[i]);
+    return bytes + (use.epilogue < 0 ? 0 : plan->kernel[use.epilogue]->bytes);
 }
 
 static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *input_stride,

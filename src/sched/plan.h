@@ -31,6 +31,23 @@ typedef struct MatmulStep {
     int epilogue; /* kernel number, or -1 */
 } MatmulStep;
 
+/* out[n][o][p] = sum over the channels i of o's group and the kernel positions q of
+ * x[n][i][p * stride + q * dilation - padding] * weight[o][i][q], where x outside of its sizes is 0. Spatial
+ * positions p and q have three dims; a convolution of fewer has sizes of 1 in front. Strides (x_batch...) are in
+ * elements. The result is contiguous: [batch, out_channels, spatial], or with channels_last [batch, spatial,
+ * out_channels]; the epilogue runs over its elements in that order, as for a product. */
+typedef struct ConvolutionStep {
+    int x, weight, out; /* plan values */
+    int8_t dtype;       /* of all three */
+    bool channels_last; /* of out */
+    int rank;           /* spatial dims that the op has, 1 to 3 */
+    int64_t batch, channels, out_channels, groups;
+    int64_t in_size[3], out_size[3], kernel[3], stride[3], padding[3], dilation[3];
+    int64_t x_offset, x_batch, x_channel, x_spatial[3];
+    int64_t weight_offset, weight_out, weight_in, weight_spatial[3];
+    int epilogue; /* kernel number, or -1 */
+} ConvolutionStep;
+
 typedef struct OpaqueStep { /* argsort, argtopk along the last axis of contiguous rows */
     Op op;
     int in, out;
@@ -46,16 +63,29 @@ typedef struct CheckStep {
     const Node *node; /* the gather, index_select or scatter */
 } CheckStep;
 
-typedef enum StepKind { STEP_KERNEL, STEP_MATMUL, STEP_OPAQUE, STEP_CHECK } StepKind;
+typedef enum StepKind {
+    STEP_KERNEL, STEP_MATMUL, STEP_CONVOLUTION, STEP_OPAQUE, STEP_CHECK
+} StepKind;
 
 typedef struct Step {
     StepKind kind;
     int kernel; /* STEP_KERNEL */
-    MatmulStep matmul;
-    OpaqueStep opaque;
-    CheckStep check;
+    union {
+        MatmulStep matmul;
+        ConvolutionStep convolution;
+        OpaqueStep opaque;
+        CheckStep check;
+    };
     const char *origin;
 } Step;
+
+/* What a step that is no kernel reads and writes, for whoever does not care what it computes. */
+typedef struct StepUse {
+    int in[2], in_count;
+    int out;      /* -1: none */
+    int epilogue; /* kernel, or -1; of STEP_KERNEL the kernel itself */
+} StepUse;
+StepUse step_use(const Step *step);
 
 typedef struct PlanOutput {
     int value;

@@ -22,8 +22,39 @@ static void put_kernel_step(const Kernel *kernel, Buffer *out) {
     putf(out, ")");
 }
 
+static void put_sizes_by(int rank, const int64_t *size, Buffer *out) {
+    for (int i = 3 - rank; i < 3; i++)
+        putf(out, "%s%lld", i > 3 - rank ? "x" : "", (long long)size[i]);
+}
+
+static void put_unless(const char *name, int rank, const int64_t *size, int64_t usual,
+                       Buffer *out) {
+    bool shown = false;
+    for (int i = 3 - rank; i < 3; i++) shown |= size[i] != usual;
+    if (!shown) return;
+    putf(out, ", %s ", name);
+    put_sizes_by(rank, size, out);
+}
+
+/* convolution v2 = v0 * v1 [8 x 3 of 224x224 -> 64 of 112x112, kernel 7x7, stride 2x2, padding 3x3] */
+static void put_convolution(const ConvolutionStep *c, Buffer *out) {
+    putf(out, "convolution v%d = v%d * v%d [%lld x %lld of ", c->out, c->x, c->weight,
+         (long long)c->batch, (long long)c->channels);
+    put_sizes_by(c->rank, c->in_size, out);
+    putf(out, " -> %lld of ", (long long)c->out_channels);
+    put_sizes_by(c->rank, c->out_size, out);
+    put(out, ", kernel ");
+    put_sizes_by(c->rank, c->kernel, out);
+    put_unless("stride", c->rank, c->stride, 1, out);
+    put_unless("padding", c->rank, c->padding, 0, out);
+    put_unless("dilation", c->rank, c->dilation, 1, out);
+    if (c->groups > 1) putf(out, ", groups %lld", (long long)c->groups);
+    put(out, c->channels_last ? ", channels last]" : "]");
+}
+
 static void put_step(const Plan *plan, const Step *step, Buffer *out) {
     const MatmulStep *m = &step->matmul;
+    int epilogue = step_use(step).epilogue;
     switch (step->kind) {
     case STEP_KERNEL:
         put_kernel_step(plan->kernel[step->kernel], out);
@@ -31,7 +62,9 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
     case STEP_MATMUL:
         putf(out, "matmul v%d = v%d @ v%d [%lld x %lld x %lld x %lld]", m->out, m->a, m->b,
              (long long)m->batch, (long long)m->m, (long long)m->n, (long long)m->k);
-        if (m->epilogue >= 0) put(out, " then "), put_kernel_step(plan->kernel[m->epilogue], out);
+        break;
+    case STEP_CONVOLUTION:
+        put_convolution(&step->convolution, out);
         break;
     case STEP_OPAQUE:
         putf(out, "%s v%d = v%d [%lld rows of %lld]", op_info(step->opaque.op)->name,
@@ -42,6 +75,10 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
         putf(out, "check v%d in [0, %lld) for %s", step->check.value, (long long)step->check.bound,
              op_info(step->check.node->op)->name);
         break;
+    }
+    if (step->kind != STEP_KERNEL && epilogue >= 0) {
+        put(out, " then ");
+        put_kernel_step(plan->kernel[epilogue], out);
     }
 }
 

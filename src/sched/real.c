@@ -1,7 +1,7 @@
 /* Which nodes get a value of their own. Everything else is expanded into whoever uses it.
  *
  * Real are: what has a loop or a library of its own (reductions, scans, scatters, matmuls, sorts), outputs, the
- * operands of library steps, and what would be computed too often otherwise. Being real costs nothing by
+ * operands of library steps, what can be an epilogue, and what would be computed too often. Being real costs nothing by
  * itself: a real node whose users all join its kernel never reaches memory. */
 #include "sched/schedule.h"
 
@@ -143,6 +143,7 @@ static void mark_operands(Schedule *s, const Node *node) {
     const int64_t *word = node->attrs ? node->attrs->word : NULL;
     switch (node->op) {
     case OP_matmul:
+    case OP_convolution:
         mark_matrix(s, node->input[0]), mark_matrix(s, node->input[1]);
         return;
     case OP_argsort:
@@ -191,6 +192,29 @@ static void mark_dear_inputs(Schedule *s, const Tree *tree, const Node *node) {
     }
 }
 
+/* Pointwise work of the size of a product below it, through nothing but more of its kind: the
+ * product's step can do it as its epilogue. */
+static bool is_epilogue(const bool *after_product, const Node *node) {
+    if (op_info(node->op)->kind != KIND_POINTWISE) return false;
+    for (int i = 0; i < node->input_count; i++) {
+        const Node *input = strip_reshapes(node->input[i]);
+        if (after_product[input->id] && node_numel(input) == node_numel(node)) return true;
+    }
+    return false;
+}
+
+/* Whoever rearranges such work would do it again for every element that it reads, and at other
+ * positions: it becomes real, joins the epilogue and is read from memory. */
+static void mark_epilogues(Schedule *s, bool *after_product, const Node *node) {
+    OpKind kind = op_info(node->op)->kind;
+    after_product[node->id] = kind == KIND_CONTRACT || is_epilogue(after_product, node);
+    if (kind != KIND_VIEW && kind != KIND_INDEX) return;
+    for (int i = 0; i < node->input_count; i++) {
+        const Node *input = node->input[i];
+        if (after_product[input->id]) make_real(s, input);
+    }
+}
+
 /* Without fusion every node but views, literals and what they stand for is a step. */
 static bool is_step(const Node *node) {
     OpKind kind = op_info(node->op)->kind;
@@ -201,6 +225,7 @@ void mark_real(Schedule *s) {
     Graph *graph = s->graph;
     int *users = graph_users(graph, s->order);
     Tree *tree = arena_new_array(s->arena, Tree, length(graph->node) + 1);
+    bool *after_product = arena_new_array(s->arena, bool, length(graph->node) + 1);
     for (int i = 0; i < length(s->order); i++) mark_operands(s, s->order[i]);
     for (int i = 0; i < length(graph->output); i++) make_real(s, output_base(graph->output[i]));
     for (int i = 0; i < length(graph->mutation); i++)
@@ -210,6 +235,7 @@ void mark_real(Schedule *s) {
         if (node->op == OP_input) continue;
         if (!lower_expands(node) || (!s->fuse && is_step(node))) make_real(s, node);
         mark_dear_inputs(s, tree, node);
+        mark_epilogues(s, after_product, node);
         Tree t = tree[node->id] = tree_of(s, tree, node);
         bool shared = users[node->id] > 1 && (t.cost > SHARED_COST || t.loads > SHARED_LOADS);
         if (shared || t.nodes > TREE_NODES) make_base_real(s, node);

@@ -31,12 +31,13 @@ void domain_refine(const Domain *a, const Domain *b, Domain *out);
 /* The domain in which both can run. */
 Reason domain_join(const Domain *a, const Domain *b, Domain *out);
 
-typedef enum GroupKind { GROUP_LOOP, GROUP_MATMUL, GROUP_OPAQUE, GROUP_SCATTER } GroupKind;
+/* GROUP_PRODUCT: matmul and convolution, library steps that take pointwise work as their epilogue. */
+typedef enum GroupKind { GROUP_LOOP, GROUP_PRODUCT, GROUP_OPAQUE, GROUP_SCATTER } GroupKind;
 
 typedef struct Group Group;
 struct Group {
     GroupKind kind;
-    const Node *anchor;  /* matmul, argsort, scatter...: what the step itself computes; else NULL */
+    const Node *anchor;  /* matmul, convolution, argsort, scatter...: what the step itself computes; else NULL */
     const Node **member; /* vec: real nodes computed by the group's kernel, in graph order */
     Domain domain;
     Kernel *trial;       /* members lowered over domain; NULL: to be made */

@@ -1,0 +1,21 @@
+/* What each kind of step reads and writes. */
+#include "sched/plan.h"
+
+StepUse step_use(const Step *step) {
+    const MatmulStep *m = &step->matmul;
+    const ConvolutionStep *c = &step->convolution;
+    const OpaqueStep *o = &step->opaque;
+    switch (step->kind) {
+    case STEP_KERNEL:
+        return (StepUse){.out = -1, .epilogue = step->kernel};
+    case STEP_MATMUL:
+        return (StepUse){{m->a, m->b}, 2, m->out, m->epilogue};
+    case STEP_CONVOLUTION:
+        return (StepUse){{c->x, c->weight}, 2, c->out, c->epilogue};
+    case STEP_OPAQUE:
+        return (StepUse){{o->in}, 1, o->out, -1};
+    case STEP_CHECK:
+        return (StepUse){{step->check.value}, 1, -1, -1};
+    }
+    check(false, "step of kind %d", step->kind);
+}
