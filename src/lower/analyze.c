@@ -99,6 +99,7 @@ static void demand(Analysis *a, Expr *root, int pass, int64_t *room) {
         ExprInfo *info = &a->info->expr[e->id];
         if (!info->inner || info->index_only || a->seen_in[e->id] == pass) continue;
         bool again = a->seen_in[e->id] >= 0 || info->cached;
+        if (a->seen_in[e->id] < 0) info->pass = pass;
         a->seen_in[e->id] = pass;
         if (pass > info->last_pass) info->last_pass = pass;
         int64_t bytes = a->kernel->inner_size * 8;

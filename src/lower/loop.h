@@ -45,10 +45,10 @@ struct Expr {
     uint32_t id;       /* dense in its kernel, inputs before users */
     uint32_t axes;     /* bit per kernel axis that the value varies with */
     int64_t low, high; /* bounds of an i64 expression (INT64_MIN, INT64_MAX when unknown) */
-    Scalar imm; /* OP_constant: value. EX_axis: axis. EX_load: buffer. EX_reduce, EX_scan: the Op
-                    * (OP_sum, OP_prod, OP_amax, OP_amin, OP_any, OP_all). OP_to: target dtype */
-    Expr *input[3]; /* EX_load: index, and a guard (bool) or none: where the guard is false the load
-                     * gives 0 and does not touch memory. EX_reduce, EX_scan: operand */
+    Scalar imm;        /* OP_constant: value. EX_axis: axis. EX_load: buffer. EX_reduce, EX_scan: the Op
+                        * (OP_sum, OP_prod, OP_amax, OP_amin, OP_any, OP_all). OP_to: target dtype */
+    Expr *input[3];    /* EX_load: index, and a guard (bool) or none: where the guard is false the load
+                        * gives 0 and does not touch memory. EX_reduce, EX_scan: operand */
 };
 
 typedef struct Axis {
@@ -86,20 +86,19 @@ typedef enum Form { FORM_TILE, FORM_ROW } Form;
 
 typedef struct Kernel {
     Arena *arena;
-    const char *name;     /* k0_exp_sum: unique in its plan */
-    Axis *axis;           /* vec: outer axes first, then inner ones */
-    int outer_count;      /* number of outer axes */
-    KernelBuffer *buffer; /* vec */
-    Store *store;         /* vec, in program order */
-    Expr **expr;          /* vec: every expression, by id */
+    const char *name;               /* k0_exp_sum: unique in its plan */
+    Axis *axis;                     /* vec: outer axes first, then inner ones */
+    int outer_count;                /* number of outer axes */
+    KernelBuffer *buffer;           /* vec */
+    Store *store;                   /* vec, in program order */
+    Expr **expr;                    /* vec: every expression, by id */
     Map table;
     Form form;
     int64_t split;                  /* chunks of the inner range; 1: not split */
     int64_t outer_size, inner_size; /* products of the axes */
-    int64_t bytes,
-        operations;     /* of one run: memory traffic at the least, arithmetic in additions */
-    int node_count;     /* graph nodes that it computes: what eager would launch */
-    const char *origin; /* their names: "exp, sum, div" */
+    int64_t bytes, operations;      /* of one run: traffic at the least, arithmetic in additions */
+    int node_count;                 /* graph nodes that it computes: what eager would launch */
+    const char *origin;             /* their names: "exp, sum, div" */
 } Kernel;
 
 Kernel *kernel_new(Arena *arena);
@@ -124,23 +123,22 @@ cb_dtype compute_dtype(cb_dtype dtype); /* f16, bf16 -> f32; the others themselv
 typedef struct ExprInfo {
     bool inner;      /* depends on an inner axis */
     bool index_only; /* used in index arithmetic alone: evaluated as a number, not as a value */
-    int pass; /* first pass in which it can be evaluated; a row-level one: before that pass's sweep,
-                    * pass_count means after the last sweep */
-    int last_pass; /* last pass that uses it as a value */
-    bool
-        cached; /* inner, needed by a later pass than its own and dear: the engine keeps the row of its
-                    * values (ROW form, not split, at most ROW_CACHE_BYTES in all) instead of recomputing */
-    int users; /* value uses by live expressions and stores */
+    int pass;        /* inner: the first sweep that evaluates it. Row-level: it can be evaluated before
+                      * that sweep, or after the last one (pass_count). EX_reduce: the sweep that
+                      * completes it */
+    int last_pass;   /* last pass that uses it as a value */
+    bool cached;     /* inner, dear, and needed by a later sweep again: the engine keeps the row of its
+                      * values (ROW form, not split, at most ROW_CACHE_BYTES in all) */
+    int users;       /* value uses by live expressions and stores */
 } ExprInfo;
 
 enum { ROW_CACHE_BYTES = 128 * 1024 };
 
 typedef struct KernelInfo {
     ExprInfo *expr;
-    Expr **reduce;  /* vec: live EX_reduce expressions by id; their positions name partial slots */
-    int pass_count; /* sweeps over the inner axes; 1 for a pointwise kernel */
-    int *
-        store_pass; /* by store: the sweep that does it; pass_count: a row-level store at the end */
+    Expr **reduce;   /* vec: live EX_reduce expressions by id; their positions name partial slots */
+    int pass_count;  /* sweeps over the inner axes; 1 for a pointwise kernel */
+    int *store_pass; /* by store: the sweep that does it; pass_count: a row-level store at the end */
 } KernelInfo;
 
 KernelInfo kernel_analyze(const Kernel *kernel, Arena *arena);
