@@ -111,7 +111,8 @@ static bool inside(Dim outer, Dim inner) {
     return outer.to > inner.to || (outer.to == inner.to && outer.from >= inner.from);
 }
 
-/* A dimension along which the source is contiguous goes next to the run, along which the target is. */
+/* A dimension along which the source is contiguous goes next to the run, along which the target
+ * is. */
 static void find_turn(Copy *copy) {
     int last = copy->rank - 1;
     if (copy->dim[last].to != 1 || copy->dim[last].from < 2) return;

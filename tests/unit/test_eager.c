@@ -399,7 +399,8 @@ static cb_tensor *several_ops(cb_tensor *x) {
     return y && cb_add_(y, cb_sum(y, 0)) ? cb_index_select(y, 0, cb_argsort(cb_amax(y, 1))) : NULL;
 }
 
-/* Every allocation on the way fails once: an error and no result, then all is as if nothing had been. */
+/* Every allocation on the way fails once: an error and no result, then all is as if nothing had
+ * been. */
 static void every_allocation_may_fail(void **state) {
     (void)state;
     cb_tensor *x = cb_reshape(VECTOR(CB_F32, 1, 2, 3, 4, 5, 6), cb_dims(2, 3));
