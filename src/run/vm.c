@@ -225,6 +225,24 @@ static void put_registers(const Builder *b, Program *p) {
     p->frame_bytes = end;
 }
 
+static bool passes_staging(const Program *p, const VmAccess *access) {
+    bool far = access->stride >= VM_TURN_LINE || access->stride <= -VM_TURN_LINE;
+    if (p->turn_axis < 0 || !far || access->index >= 0 || access->guard >= 0) return false;
+    for (int i = 0; i < access->term_count; i++) {
+        const VmTerm *term = &p->term[access->first_term + i];
+        if (term->axis == p->turn_axis) return term->stride == 1;
+    }
+    return false;
+}
+
+static void put_staging(const Builder *b, Program *p) {
+    for (int i = 0; i < length(b->access); i++) {
+        VmAccess *access = &p->access[i];
+        access->staging = passes_staging(p, access) ? p->frame_bytes : -1;
+        if (access->staging >= 0) p->frame_bytes += VM_TURN_LANES * VM_TURN_LINE * access->size;
+    }
+}
+
 static void put_sections(const Builder *b, const Layout *l, Program *p) {
     const int *first = l->first;
     p->entry = (VmSection){first[0], first[1]};
@@ -242,10 +260,25 @@ static void put_sections(const Builder *b, const Layout *l, Program *p) {
     if (b->constant) memcpy(p->constant, b->constant, sizeof(Scalar) * (size_t)length(b->constant));
 }
 
+/* A transposed input: neighbours along some other outer axis share its cache lines. */
+static int turn_axis(const Builder *b) {
+    const Kernel *kernel = b->kernel;
+    if (b->row || b->lane_axis < 1 || kernel->split > 1) return -1;
+    for (int id = 0; id < length(kernel->expr); id++) {
+        if (kernel->expr[id]->op != EX_load || b->node[id].value < 0) continue;
+        const int64_t *stride = b->load[id].axis_stride;
+        if (stride[b->lane_axis] < VM_TURN_LINE && stride[b->lane_axis] > -VM_TURN_LINE) continue;
+        for (int axis = 0; axis < b->lane_axis; axis++)
+            if (stride[axis] == 1 && kernel->axis[axis].size > 1) return axis;
+    }
+    return -1;
+}
+
 static void put_axes(const Builder *b, Program *p) {
     const Kernel *kernel = b->kernel;
     p->row = b->row;
     p->lane_axis = b->lane_axis;
+    p->turn_axis = turn_axis(b);
     p->axis_count = length(kernel->axis);
     p->outer_count = kernel->outer_count;
     p->outer_size = kernel->outer_size;
@@ -290,6 +323,7 @@ static Program *pack(Builder *b, const Layout *l) {
     choose_capacity(b, p);
     put_registers(b, p);
     put_sections(b, l, p);
+    put_staging(b, p);
     return p;
 }
 

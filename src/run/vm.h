@@ -93,6 +93,8 @@ typedef struct VmAccess {
     int64_t constant, stride; /* stride: elements from lane to lane */
     int rest, index, guard;   /* registers, -1: none */
     int first_term, term_count;
+    int64_t
+        staging; /* bytes into the frame: a transposed input passes through there; -1: it does not */
 } VmAccess;
 
 typedef enum VmPlace { VM_FRAME, VM_CONSTANT, VM_DYNAMIC } VmPlace;
@@ -119,11 +121,16 @@ typedef struct VmPass {
     VmSection after; /* after it: accumulators become values, or slots */
 } VmPass;
 
-enum { VM_MAX_AXES = 32 };
+enum {
+    VM_MAX_AXES = 32,
+    VM_TURN_LANES = 128, /* lanes at a time beside a transposed input */
+    VM_TURN_LINE = 16    /* its elements that are fetched together */
+};
 
 struct Program {
     bool row;                               /* FORM_ROW */
     int axis_count, outer_count, lane_axis; /* lane_axis -1: none */
+    int turn_axis; /* TILE: outer axis along which an input is contiguous that is not so along the lanes; -1 */
     int64_t size[VM_MAX_AXES], inner_stride[VM_MAX_AXES];
     int64_t outer_size, split;
     int pass_count, register_count, instr_count;

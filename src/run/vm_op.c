@@ -79,8 +79,8 @@ static VmType compute_type(const Builder *b, Op op, const Expr *x) {
 static bool small_divisor(const Expr *x) {
     const Expr *a = x->input[0], *d = x->input[1];
     if (x->op != OP_floor_divide && x->op != OP_remainder) return false;
-    return x->dtype == CB_I64 && d->op == OP_constant && d->imm.i > 0 && a->low >= 0 &&
-           a->high < (int64_t)1 << 50;
+    return x->input_count == 2 && x->dtype == CB_I64 && d->op == OP_constant && d->imm.i > 0 &&
+           a->low >= 0 && a->high < (int64_t)1 << 50;
 }
 
 static VmFunction *choose(Builder *b, Expr *x, Call *c) {

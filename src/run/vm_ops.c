@@ -326,6 +326,36 @@ ACCESS(wide_bf16, uint16_t, double, (double)m_from_bf16_f32(a), BF16_BITS((float
        BF16_BITS((float)((double)m_from_bf16_f32(old) + a)))
 ACCESS(wide_f32, float, double, a, a, old + a)
 
+#ifdef __F16C__ /* contiguous halves, eight at a time */
+#include <immintrin.h>
+
+static void load_half(int64_t n, void *py, const void *base, int64_t stride, const int64_t *index,
+                      const uint8_t *guard) {
+    const uint16_t *x = base;
+    float *y = py;
+    int64_t i = 0;
+    if (stride == 1 && !index && !guard)
+        for (; i + 8 <= n; i += 8)
+            _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(x + i))));
+    load_f16(n - i, y + i, x + i, stride, index, guard);
+}
+
+static void store_half(int64_t n, void *base, int64_t stride, const int64_t *index,
+                       const uint8_t *guard, const void *px) {
+    const float *x = px;
+    uint16_t *y = base;
+    int64_t i = 0;
+    if (stride == 1 && !index && !guard)
+        for (; i + 8 <= n; i += 8)
+            _mm_storeu_si128((void *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), 0));
+    store_f16(n - i, y + i, stride, index, guard, x + i);
+}
+#else
+#define load_half load_f16
+#define store_half store_f16
+#endif
+#define add_half add_f16
+
 /* ---- the table --------------------------------------------------------------------------------
  * */
 
@@ -357,7 +387,7 @@ const VmOps JOIN3(vm_ops_, CB_LEVEL, ) = {
         [CB_BOOL] = BOTH(kind##_truth, kind##_truth), [CB_U8] = BOTH(kind##_u8, kind##_u8),        \
         [CB_I8] = BOTH(kind##_i8, kind##_i8), [CB_I16] = BOTH(kind##_i16, kind##_i16),             \
         [CB_I32] = BOTH(kind##_i32, kind##_i32), [CB_I64] = BOTH(kind##_i64, kind##_i64),          \
-        [CB_F16] = BOTH(kind##_f16, kind##_wide_f16),                                              \
+        [CB_F16] = BOTH(kind##_half, kind##_wide_f16),                                             \
         [CB_BF16] = BOTH(kind##_bf16, kind##_wide_bf16),                                           \
         [CB_F32] = BOTH(kind##_f32, kind##_wide_f32), [CB_F64] = BOTH(kind##_f64, kind##_f64)      \
     }

@@ -60,13 +60,19 @@
         }                                                                                          \
     }
 
+#define HALVE(count, combine)                                                                      \
+    SIMD for (int i = 0; i < count; i++) {                                                         \
+        const T a = part[i], b = part[i + count];                                                  \
+        part[i] = (T)(combine);                                                                    \
+    }
+
 /* 64 partial results, whatever the width of the vectors: all levels give the same sum. */
 #define BLOCK_REDUCE(name, identity, combine)                                                      \
     static void REDUCTION(name)(int64_t n, Scalar * accumulator, const void *px) {                 \
         const T *x = px;                                                                           \
         T part[PARTS];                                                                             \
-        int64_t done = 0, parts = PARTS;                                                           \
-        for (int i = 0; i < PARTS; i++) part[i] = (T)(identity);                                   \
+        int64_t done = 0;                                                                          \
+        SIMD for (int i = 0; i < PARTS; i++) part[i] = (T)(identity);                              \
         for (; done + PARTS <= n; done += PARTS) {                                                 \
             SIMD for (int i = 0; i < PARTS; i++) {                                                 \
                 const T a = part[i], b = x[done + i];                                              \
@@ -77,13 +83,12 @@
             const T a = part[i], b = x[done + i];                                                  \
             part[i] = (T)(combine);                                                                \
         }                                                                                          \
-        while (parts > 1) {                                                                        \
-            parts /= 2;                                                                            \
-            SIMD for (int64_t i = 0; i < parts; i++) {                                             \
-                const T a = part[i], b = part[i + parts];                                          \
-                part[i] = (T)(combine);                                                            \
-            }                                                                                      \
-        }                                                                                          \
+        HALVE(32, combine)                                                                         \
+        HALVE(16, combine)                                                                         \
+        HALVE(8, combine)                                                                          \
+        HALVE(4, combine)                                                                          \
+        HALVE(2, combine)                                                                          \
+        HALVE(1, combine)                                                                          \
         const WIDE a = accumulator->FIELD, b = part[0];                                            \
         accumulator->FIELD = (WIDE)(combine);                                                      \
     }                                                                                              \
@@ -146,6 +151,7 @@ static VmScan *const JOIN3(scanning, _, TYPE)[VM_REDUCES] = {
 #undef ONE_SHAPE
 #undef BLOCK_TERNARY
 #undef BLOCK_REDUCE
+#undef HALVE
 #undef TYPE
 #undef MATH_TYPE
 #undef T

@@ -6,14 +6,19 @@
  * the stack. */
 #include "run/vm.h"
 
+#include <string.h>
+
+enum { TURN_POINTS = 64 };
+
 typedef struct Frame {
     const Program *program;
     void *const *buffer;
     char *memory, **reg;
     Scalar *slot;
-    int64_t lanes;           /* of the block at hand */
-    int64_t outer, chunk;    /* number of the outer point (its first lane), of the chunk */
-    int64_t at[VM_MAX_AXES]; /* coordinates */
+    int64_t lanes;                 /* of the block at hand */
+    int64_t turn_step, turn_count; /* point along the turn axis, of how many; 0 of 0 elsewhere */
+    int64_t outer, chunk;          /* number of the outer point (its first lane), of the chunk */
+    int64_t at[VM_MAX_AXES];       /* coordinates */
     int64_t low[VM_MAX_AXES], high[VM_MAX_AXES]; /* ranges of the inner axes */
 } Frame;
 
@@ -30,8 +35,32 @@ static char *address(const Frame *f, const VmAccess *access) {
 
 static void *operand(const Frame *f, int number) { return number >= 0 ? f->reg[number] : NULL; }
 
+/* A transposed input, a few elements of each lane at a time, side by side where the strides are short. */
+static void load_staged(const Frame *f, const VmInstr *in, int64_t n) {
+    const VmAccess *access = &f->program->access[in->number];
+    char *staging = f->memory + access->staging;
+    int64_t step = f->turn_step % VM_TURN_LINE, line = VM_TURN_LINE * access->size;
+    int64_t left = f->turn_count - f->turn_step;
+    if (step == 0 && left >= VM_TURN_LINE) {
+        const char *from = address(f, access);
+        for (int64_t i = 0; i < n; i++) {
+            const char *source = from + i * access->stride * access->size;
+            for (int64_t at = 0; at < line; at += 16)
+                memcpy(staging + i * line + at, source + at, 16);
+        }
+    }
+    if (f->turn_step - step + VM_TURN_LINE > f->turn_count) /* the last few: straight from there */
+        in->load(n, f->reg[in->y], address(f, access), access->stride, NULL, NULL);
+    else
+        in->load(n, f->reg[in->y], staging + step * access->size, VM_TURN_LINE, NULL, NULL);
+}
+
 static void load(const Frame *f, const VmInstr *in, int64_t n) {
     const VmAccess *access = &f->program->access[in->number];
+    if (access->staging >= 0 && f->turn_count) {
+        load_staged(f, in, n);
+        return;
+    }
     in->load(n, f->reg[in->y], address(f, access), access->stride, operand(f, access->index),
              operand(f, access->guard));
 }
@@ -175,13 +204,9 @@ static void run_rows(Frame *f, int64_t low, int64_t high, int pass) {
     }
 }
 
-static void run_tiles(Frame *f, int64_t low, int64_t high, int pass) {
+static void run_runs(Frame *f, int64_t low, int64_t high, int pass) {
     const Program *p = f->program;
     int axis = p->lane_axis;
-    if (axis < 0) { /* no outer axis: one point */
-        run_rows(f, low, high, pass);
-        return;
-    }
     set_outer(f, low);
     for (int64_t outer = low; outer < high;) {
         int64_t start = f->at[axis], left = p->size[axis] - start;
@@ -196,6 +221,57 @@ static void run_tiles(Frame *f, int64_t low, int64_t high, int pass) {
         advance(f, 0, axis);
         outer += count;
     }
+}
+
+/* Few lanes, and many points along the turn axis for each: the cache lines of a transposed input
+ * are used up while they are there. count: points along the turn axis; all axes inside it are
+ * whole. */
+static void run_turned_block(Frame *f, int64_t count) {
+    const Program *p = f->program;
+    int lane = p->lane_axis, turn = p->turn_axis;
+    int64_t first = f->at[turn], size = p->size[lane];
+    int64_t most = p->capacity < VM_TURN_LANES ? p->capacity : VM_TURN_LANES;
+    do {
+        for (int64_t at = 0; at < size; at += most) {
+            f->at[lane] = at;
+            f->lanes = size - at < most ? size - at : most;
+            f->turn_count = count;
+            for (f->turn_step = 0; f->turn_step < count; f->turn_step++) {
+                f->at[turn] = first + f->turn_step;
+                run_point(f, 0);
+            }
+            f->turn_count = 0;
+        }
+        f->at[lane] = 0;
+    } while (advance(f, turn + 1, lane));
+}
+
+static void run_turned(Frame *f, int64_t low, int64_t high) {
+    const Program *p = f->program;
+    int64_t below = 1; /* outer points of one step along the turn axis */
+    for (int axis = p->turn_axis + 1; axis < p->outer_count; axis++) below *= p->size[axis];
+    int64_t whole = (low + below - 1) / below * below;
+    if (whole > high) whole = high;
+    run_runs(f, low, whole, 0);
+    while (high - whole >= below) {
+        set_outer(f, whole);
+        int64_t count = (high - whole) / below, left = p->size[p->turn_axis] - f->at[p->turn_axis];
+        if (count > left) count = left;
+        if (count > TURN_POINTS) count = TURN_POINTS;
+        run_turned_block(f, count);
+        whole += count * below;
+    }
+    run_runs(f, whole, high, 0);
+}
+
+static void run_tiles(Frame *f, int64_t low, int64_t high, int pass) {
+    const Program *p = f->program;
+    if (p->lane_axis < 0)
+        run_rows(f, low, high, pass); /* no outer axis: one point */
+    else if (p->turn_axis >= 0)
+        run_turned(f, low, high);
+    else
+        run_runs(f, low, high, pass);
 }
 
 static void run_outer(Frame *f, int64_t low, int64_t high, int pass) {

@@ -1,0 +1,383 @@
+/* The scalar functions of op/math_*.h against libm: error in ulp over dense sweeps, special
+ * values, integers. The worst error of each function is printed; a bound in the table that is
+ * passed fails the test. */
+#include "test_support.h"
+
+#include "op/op.h"
+
+#include "op/math_int.h"
+
+#include "op/math_f64.h"
+
+#include "op/math_f32.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FAIL(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
+
+enum { POINTS = 12000 };
+
+/* ---- errors in ulp ----------------------------------------------------------------------------
+ * */
+
+static double ulp(double exponent_of, int mantissa, int lowest) {
+    int exponent;
+    frexp(exponent_of, &exponent);
+    int unit = exponent - mantissa;
+    return ldexp(1.0, unit < lowest ? lowest : unit);
+}
+
+/* wanted has the bits of a wider type. Beyond the largest float, that and infinity are both right.
+ * */
+static double error_f32(float got, double wanted) {
+    if (isnan(wanted) || isnan(got)) return isnan(wanted) && isnan(got) ? 0 : 1e9;
+    float rounded = (float)wanted;
+    if (isinf(rounded) || isinf(got)) return got == rounded || fabs(wanted) > 3.4028e38 ? 0 : 1e9;
+    return fabs((double)got - wanted) / ulp(wanted, 24, -149);
+}
+
+static double error_f64(double got, long double wanted) {
+    double rounded = (double)wanted;
+    if (isnan(rounded) || isnan(got)) return isnan(rounded) && isnan(got) ? 0 : 1e9;
+    if (isinf(rounded) || isinf(got))
+        return got == rounded || fabsl(wanted) > 1.7976931348623e308L ? 0 : 1e9;
+    return (double)(fabsl((long double)got - wanted) / (long double)ulp(rounded, 53, -1074));
+}
+
+static uint64_t state = 88172645463325252u;
+static double random_number(void) { /* in [0, 1) */
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (double)(state >> 11) * 0x1p-53;
+}
+
+static const double special[] = {
+    0.0,   -0.0,  1.0,   -1.0,   0.5,    -0.5,   2.0,    -2.0,   0.25, 1.5,      3.0,      10.0,
+    -10.0, 88.7,  -88.7, 103.9,  -103.9, 709.7,  -745.0, 1000.0, 1e5,  -1e5,     1e-5,     -1e-5,
+    1e-8,  -1e-8, 1e-40, -1e-40, 1e-45,  1e-310, 1e38,   1e300,  NAN,  INFINITY, -INFINITY};
+enum { SPECIALS = sizeof special / sizeof *special };
+
+/* Even points over the range, and points that approach 0. */
+static double point(int i, double low, double high) {
+    if (i < SPECIALS) return special[i];
+    double x = low + (high - low) * random_number();
+    return i & 1 ? x : x * exp2(-30 * random_number());
+}
+
+static bool is_large(double x) { return isfinite(x) && fabs(x) > 1.6e6; }
+
+/* ---- one argument -----------------------------------------------------------------------------
+ * */
+
+typedef struct Function {
+    const char *name;
+    float (*narrow)(float);
+    double (*wide)(double);
+    double (*narrow_reference)(double);
+    long double (*wide_reference)(long double);
+    double low, high, narrow_bound, wide_bound;
+} Function;
+
+#define WRAP(name)                                                                                 \
+    static float narrow_##name(float a) { return m_##name##_f32(a); }                              \
+    static double wide_##name(double a) { return m_##name##_f64(a); }
+#define ROW(name, reference, low, high, narrow_bound, wide_bound)                                  \
+    {                                                                                              \
+#name, narrow_##name, wide_##name, reference, reference##l, low, high, narrow_bound,       \
+            wide_bound                                                                             \
+    }
+WRAP(sqrt)
+WRAP(exp)
+WRAP(exp2)
+WRAP(expm1)
+WRAP(log)
+WRAP(log2)
+WRAP(log10)
+WRAP(log1p)
+WRAP(sin)
+WRAP(cos)
+WRAP(tan)
+WRAP(asin)
+WRAP(acos)
+WRAP(atan)
+WRAP(sinh)
+WRAP(cosh)
+WRAP(tanh)
+WRAP(asinh)
+WRAP(acosh)
+WRAP(atanh)
+WRAP(erf)
+WRAP(erfc)
+WRAP(floor)
+WRAP(ceil)
+WRAP(round)
+WRAP(trunc)
+WRAP(abs)
+
+static const Function functions[] = {
+    ROW(abs, fabs, -5, 5, 0, 0),
+    ROW(floor, floor, -9, 9, 0, 0),
+    ROW(ceil, ceil, -9, 9, 0, 0),
+    ROW(trunc, trunc, -9, 9, 0, 0),
+    ROW(round, rint, -9, 9, 0, 0),
+    ROW(floor, floor, -1e8, 1e8, 0, 0),
+    ROW(round, rint, -1e8, 1e8, 0, 0),
+    ROW(sqrt, sqrt, 0, 100, 0.51, 0.51),
+    ROW(exp, exp, -104, 89, 1.1, 1.1),
+    ROW(exp, exp, -746, 710, 1.1, 1.1),
+    ROW(exp2, exp2, -150, 128, 1.1, 1.1),
+    ROW(exp2, exp2, -1075, 1024, 1.1, 1.1),
+    ROW(expm1, expm1, -2, 2, 2, 2),
+    ROW(expm1, expm1, -40, 710, 2, 2),
+    ROW(log, log, 0, 4, 1, 1),
+    ROW(log, log, 0, 1e30, 1, 1),
+    ROW(log2, log2, 0, 4, 1.1, 1),
+    ROW(log10, log10, 0, 4, 1, 1),
+    ROW(log1p, log1p, -1, 3, 1.6, 1.5),
+    ROW(log1p, log1p, 0, 1e30, 1, 1),
+    ROW(sin, sin, -10, 10, 1.6, 1),
+    ROW(sin, sin, -1e5, 1e5, 1.6, 1),
+    ROW(cos, cos, -10, 10, 1.6, 1),
+    ROW(cos, cos, -1e5, 1e5, 1.6, 1),
+    ROW(tan, tan, -10, 10, 1, 2.1),
+    ROW(tan, tan, -1e5, 1e5, 1, 2.1),
+    ROW(asin, asin, -1, 1, 1, 1),
+    ROW(acos, acos, -1, 1, 1.2, 1.2),
+    ROW(atan, atan, -4, 4, 2, 2),
+    ROW(atan, atan, -1e6, 1e6, 2, 2),
+    ROW(sinh, sinh, -3, 3, 2, 2),
+    ROW(sinh, sinh, -711, 711, 2, 2),
+    ROW(cosh, cosh, -3, 3, 1.6, 1.6),
+    ROW(cosh, cosh, -711, 711, 1.6, 1.6),
+    ROW(tanh, tanh, -2, 2, 1.6, 1.6),
+    ROW(tanh, tanh, -20, 20, 1.6, 1.6),
+    ROW(asinh, asinh, -4, 4, 0.51, 1.8),
+    ROW(acosh, acosh, 1, 4, 0.51, 2.2),
+    ROW(atanh, atanh, -1, 1, 0.51, 2.1),
+    ROW(erf, erf, -1, 1, 2.3, 1.3),
+    ROW(erf, erf, -6, 6, 2.3, 1.3),
+    ROW(erfc, erfc, -2, 2, 0.51, 3.5),
+    ROW(erfc, erfc, -6, 28, 0.51, 3.5),
+};
+
+static void same_sign(const char *name, double x, double got, double wanted) {
+    if (isnan(wanted) || signbit(got) == signbit(wanted)) return;
+    FAIL("%s(%g) = %g: its sign is wrong", name, x, got);
+}
+
+static void check_function(const Function *f) {
+    double worst = 0, worst_wide = 0, at = 0, at_wide = 0;
+    bool turns = !strcmp(f->name, "sin") || !strcmp(f->name, "cos") || !strcmp(f->name, "tan");
+    for (int i = 0; i < POINTS; i++) {
+        double x = point(i, f->low, f->high);
+        float narrow_x = (float)x;
+        if (turns && is_large(x)) continue;
+        float narrow = f->narrow(narrow_x);
+        double wide = f->wide(x), wanted = f->narrow_reference(narrow_x);
+        long double wide_wanted = f->wide_reference(x);
+        double error = error_f32(narrow, wanted), wide_error = error_f64(wide, wide_wanted);
+        if (error > worst) worst = error, at = narrow_x;
+        if (wide_error > worst_wide) worst_wide = wide_error, at_wide = x;
+        if (i >= SPECIALS) continue;
+        same_sign(f->name, narrow_x, narrow, wanted);
+        same_sign(f->name, x, wide, (double)wide_wanted);
+    }
+    printf("%-6s on [%g, %g]: f32 %.3f ulp at %.9g, f64 %.3f ulp at %.17g\n", f->name, f->low,
+           f->high, worst, at, worst_wide, at_wide);
+    if (worst > f->narrow_bound) FAIL("%s_f32: %g ulp at %.9g", f->name, worst, at);
+    if (worst_wide > f->wide_bound) FAIL("%s_f64: %g ulp at %.17g", f->name, worst_wide, at_wide);
+}
+
+static void test_functions(void **unused) {
+    (void)unused;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) check_function(&functions[i]);
+}
+
+/* Beyond 2^20 pi/2 results stay bounded; infinities give NaN. */
+static void test_large_angles(void **unused) {
+    (void)unused;
+    for (double x = 2e6; x < 1e300; x *= 7.77) {
+        assert_true(fabs(m_sin_f64(x)) <= 1 && fabs(m_cos_f64(-x)) <= 1);
+        assert_true(isfinite(m_tan_f64(x)));
+        if (x < 1e9) assert_true(fabs(m_sin_f64(x) - sin(x)) < 1e-6);
+        if (x > 3e38) continue;
+        assert_true(fabsf(m_sin_f32((float)x)) <= 1 && fabsf(m_cos_f32((float)-x)) <= 1);
+        assert_true(isfinite(m_tan_f32((float)x)));
+    }
+    assert_true(isnan(m_sin_f64(INFINITY)) && isnan(m_cos_f32(-INFINITY)) && isnan(m_tan_f32(NAN)));
+}
+
+/* ---- two arguments ----------------------------------------------------------------------------
+ * */
+
+typedef struct Pair {
+    const char *name;
+    float (*narrow)(float, float);
+    double (*wide)(double, double);
+    double (*narrow_reference)(double, double);
+    long double (*wide_reference)(long double, long double);
+    double low_a, high_a, low_b, high_b, narrow_bound, wide_bound;
+} Pair;
+
+#define WRAP_PAIR(name)                                                                            \
+    static float narrow_##name(float a, float b) { return m_##name##_f32(a, b); }                  \
+    static double wide_##name(double a, double b) { return m_##name##_f64(a, b); }
+#define ROW_PAIR(name, ...)                                                                        \
+    { #name, narrow_##name, wide_##name, name, name##l, __VA_ARGS__ }
+WRAP_PAIR(pow)
+WRAP_PAIR(atan2)
+WRAP_PAIR(hypot)
+WRAP_PAIR(fmod)
+WRAP_PAIR(copysign)
+
+static const Pair pairs[] = {
+    ROW_PAIR(pow, 0, 10, -30, 30, 0.51, 1.2),      ROW_PAIR(pow, 0, 1e3, -100, 100, 0.51, 1.2),
+    ROW_PAIR(pow, 0.9, 1.1, -1e3, 1e3, 0.51, 1.2), ROW_PAIR(pow, -5, 5, -3, 3, 0.51, 1.2),
+    ROW_PAIR(atan2, -5, 5, -5, 5, 0.51, 2),        ROW_PAIR(hypot, -5, 5, -5, 5, 0.51, 1.3),
+    ROW_PAIR(fmod, -1e3, 1e3, -5, 5, 0, 0),        ROW_PAIR(fmod, -1e30, 1e30, -1e-5, 1e-5, 0, 0),
+    ROW_PAIR(copysign, -5, 5, -5, 5, 0, 0),
+};
+
+static void check_pair(const Pair *f) {
+    double worst = 0, worst_wide = 0, at[4] = {0};
+    for (int i = 0; i < POINTS; i++) {
+        bool grid = i < SPECIALS * SPECIALS;
+        double a = grid ? special[i / SPECIALS] : point(SPECIALS + i, f->low_a, f->high_a);
+        double b = grid ? special[i % SPECIALS] : point(SPECIALS, f->low_b, f->high_b);
+        if (f->low_b == -3 && i & 1) b = round(b);
+        float narrow_a = (float)a, narrow_b = (float)b;
+        float narrow = f->narrow(narrow_a, narrow_b);
+        double wide = f->wide(a, b), wanted = f->narrow_reference(narrow_a, narrow_b);
+        long double wide_wanted = f->wide_reference(a, b);
+        double error = error_f32(narrow, wanted), wide_error = error_f64(wide, wide_wanted);
+        if (error > worst) worst = error, at[0] = narrow_a, at[1] = narrow_b;
+        if (wide_error > worst_wide) worst_wide = wide_error, at[2] = a, at[3] = b;
+        if (fabs(wanted) >= 1e-45) same_sign(f->name, a, narrow, wanted);
+        same_sign(f->name, a, wide, (double)wide_wanted);
+    }
+    printf("%-8s: f32 %.3f ulp at %.9g %.9g, f64 %.3f ulp at %.17g %.17g\n", f->name, worst, at[0],
+           at[1], worst_wide, at[2], at[3]);
+    if (worst > f->narrow_bound) FAIL("%s_f32: %g ulp at %.9g, %.9g", f->name, worst, at[0], at[1]);
+    if (worst_wide > f->wide_bound)
+        FAIL("%s_f64: %g ulp at %.17g, %.17g", f->name, worst_wide, at[2], at[3]);
+}
+
+static void test_pairs(void **unused) {
+    (void)unused;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) check_pair(&pairs[i]);
+}
+
+/* What torch 2.11 gives. */
+static void test_division(void **unused) {
+    static const float rows[][5] = {/* a, b, remainder, fmod, floor_divide */
+                                    {7, 3, 1, 1, 2},
+                                    {-7, 3, 2, -1, -3},
+                                    {7, -3, -2, 1, -3},
+                                    {-7, -3, -1, -1, 2},
+                                    {1, 0, NAN, NAN, INFINITY},
+                                    {-1, 0, NAN, NAN, -INFINITY},
+                                    {0, 0, NAN, NAN, NAN},
+                                    {INFINITY, 2, NAN, NAN, NAN},
+                                    {5, INFINITY, 5, 5, 0},
+                                    {-5, INFINITY, INFINITY, -5, -1},
+                                    {NAN, 1, NAN, NAN, NAN},
+                                    {-0.0f, 3, -0.0f, -0.0f, -0.0f}};
+    (void)unused;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        float a = rows[i][0], b = rows[i][1];
+        float got[3] = {m_remainder_f32(a, b), m_fmod_f32(a, b), m_floor_divide_f32(a, b)};
+        double wide[3] = {m_remainder_f64(a, b), m_fmod_f64(a, b), m_floor_divide_f64(a, b)};
+        for (int k = 0; k < 3; k++) {
+            float wanted = rows[i][2 + k];
+            if (isnan(wanted) ? !isnan(got[k]) : memcmp(&got[k], &wanted, 4) != 0)
+                FAIL("row %zu, %d: %g, wanted %g", i, k, got[k], wanted);
+            if (isnan(wanted) ? !isnan(wide[k]) : wide[k] != (double)wanted)
+                FAIL("row %zu, %d: %g, wanted %g", i, k, wide[k], wanted);
+        }
+    }
+    assert_true(m_sign_f32(NAN) == 0 && m_sign_f64(-3) == -1 && m_sign_f32(-0.0f) == 0);
+}
+
+/* ---- integers ---------------------------------------------------------------------------------
+ * */
+
+static const int64_t whole[] = {0,  1,   -1,   2,   -2,    3,      7,          -7,         8,
+                                -8, 100, -128, 127, 32767, -32768, 2147483647, -2147483648};
+enum { WHOLE = sizeof whole / sizeof *whole };
+
+static void check_whole(int64_t a, int64_t b) {
+    int64_t floored = 0, left = 0, rest = 0;
+    if (b) {
+        rest = a % b;
+        left = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+        floored = (a - left) / b;
+    }
+    assert_int_equal(m_floor_divide_i64(a, b), floored);
+    assert_int_equal(m_remainder_i64(a, b), left);
+    assert_int_equal(m_fmod_i64(a, b), rest);
+    assert_int_equal(m_floor_divide_i32((int)a, (int)b), (int32_t)floored);
+    assert_int_equal(m_remainder_i32((int)a, (int)b), (int32_t)left);
+    assert_int_equal(m_fmod_i32((int)a, (int)b), (int32_t)rest);
+    int64_t left_shift = b >= 0 && b < 32 ? (int32_t)(uint32_t)((uint64_t)a << b) : 0;
+    assert_int_equal(m_left_shift_i32((int)a, (int)b), left_shift);
+    assert_int_equal(m_right_shift_i32((int)a, (int)b), a >> (b >= 0 && b < 32 ? b : 31));
+    assert_int_equal(m_left_shift_i64(a, b), b >= 0 && b < 64 ? (int64_t)((uint64_t)a << b) : 0);
+    assert_int_equal(m_right_shift_i64(a, b), a >> (b >= 0 && b < 64 ? b : 63));
+}
+
+static void test_integers(void **unused) {
+    (void)unused;
+    for (int i = 0; i < WHOLE; i++)
+        for (int k = 0; k < WHOLE; k++) check_whole(whole[i], whole[k]);
+    assert_int_equal(m_floor_divide_i64(INT64_MIN, -1), INT64_MIN);
+    assert_int_equal(m_remainder_i64(INT64_MIN, -1), 0);
+    assert_int_equal(m_abs_i32(INT32_MIN), INT32_MIN);
+    assert_int_equal(m_sign_i64(INT64_MIN), -1);
+    assert_int_equal(m_pow_i64(3, 40), -6289078614652622815);
+    assert_int_equal(m_pow_i64(2, 70), 0);
+    assert_int_equal(m_pow_i64(2, -1), 0);
+    assert_int_equal(m_pow_i64(-1, -3), -1);
+    assert_int_equal(m_pow_i64(-1, -2), 1);
+    assert_int_equal(m_pow_i64(0, 0), 1);
+    assert_int_equal(m_pow_i32(7, 20), (int32_t)79792266297612001);
+}
+
+/* The known answers of Random123: words 0 and 1 of the result. */
+static void test_philox(void **unused) {
+    (void)unused;
+    assert_int_equal(m_philox_i64(0, 0, 0), 0xe169c58d6627e8d5u >> 1);
+    assert_int_equal(m_philox_i64(-1, -1, -1), 0x41c83b0e408f276du >> 1);
+    assert_int_equal(
+        m_philox_i64(0x299f31d0a4093822, 0x0370734413198a2e, (int64_t)0x85a308d3243f6a88),
+        0x94fdccebd16cfe09u >> 1);
+}
+
+static void test_conversions(void **unused) {
+    (void)unused;
+    for (int i = 0; i < 65536; i++) {
+        float half = m_from_f16_f32((uint16_t)i), brain = m_from_bf16_f32((uint16_t)i);
+        float wanted = f16_to_f32((uint16_t)i);
+        assert_true(isnan(half) ? isnan(wanted)
+                                : half == wanted && signbit(half) == signbit(wanted));
+        float between = isfinite(half) ? half * (1 + 0x1p-11f) : half;
+        if (!isnan(half)) assert_int_equal(m_to_f16_f32(between), f16_from_f32(between));
+        if (!isnan(brain)) assert_int_equal(m_to_bf16_f32(brain), i);
+    }
+    assert_int_equal(m_to_i32_f32(-3.9f), -3);
+    assert_int_equal(m_to_i64_f64(1e300), INT64_MIN);
+    assert_int_equal(m_to_i64_f32(NAN), 0);
+    assert_int_equal(m_to_i32_f64(3e9), (int32_t)(uint32_t)3000000000u);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_functions),   cmocka_unit_test(test_large_angles),
+        cmocka_unit_test(test_pairs),       cmocka_unit_test(test_division),
+        cmocka_unit_test(test_integers),    cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_conversions),
+    };
+    return cmocka_run_group_tests_name("math", tests, NULL, NULL);
+}
