@@ -1,0 +1,195 @@
+/* The ops of networks against PyTorch's values, in f32, f64 and bf16: each case is an expression over
+ * x, w and v, built as a graph, planned, and run on the vector VM. Errors are checked by their
+ * words. */
+#include "graph/graph.h"
+#include "run/execute.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "network_cases.h"
+
+enum { COUNT = 1024 };
+
+static double input_value(int64_t i, int64_t seed) {
+    return (double)((i * 37 + seed * 11) % 23 - 11) / 8 + (double)((i * i + seed) % 7) / 16;
+}
+
+static cb_tensor *input(int64_t seed, cb_dtype dtype) {
+    double value[COUNT];
+    for (int64_t i = 0; i < COUNT; i++) value[i] = input_value(i, seed);
+    cb_tensor *x = cb_from_data(value, CB_F64, cb_dims(COUNT));
+    return cb_to(x, dtype);
+}
+
+/* NULL with an error: the expression is refused. */
+static cb_tensor *evaluate(const char *call, cb_dtype dtype) {
+    Arena *arena = arena_new();
+    const char *name = cb_dtype_name(dtype);
+    const char *text = arena_format(arena,
+                                    "graph(x: %s[1024], w: %s[1024], v: %s[1024]) { y = %s\n"
+                                    "return y }",
+                                    name, name, name, call);
+    Graph *graph = graph_parse(arena, text);
+    if (!graph) {
+        arena_free(arena);
+        return NULL;
+    }
+    graph_optimize(graph, NULL);
+    Executable *executable =
+        executable_new(plan_build(graph, arena, NULL, true), (ExecutableOptions){0});
+    assert_non_null(executable);
+    cb_tensor *inputs[3] = {input(0, dtype), input(1, dtype), input(2, dtype)}, *output = NULL;
+    assert_true(executable_run(executable, inputs, &output));
+    executable_free(executable);
+    return output;
+}
+
+static bool near(double found, double expected, double tolerance) {
+    return fabs(found - expected) <= tolerance * (1 + fabs(expected));
+}
+
+static void expect_case(size_t k, cb_dtype dtype, double tolerance) {
+    static double value[4096];
+    cb_tensor *y = evaluate(cases[k].call, dtype);
+    if (!y) fail_msg("%s: %s", cases[k].call, cb_error());
+    assert_int_equal(cb_rank(y), cases[k].sizes.count);
+    for (int i = 0; i < cb_rank(y); i++) assert_int_equal(cb_size(y, i), cases[k].sizes.at[i]);
+    assert_int_equal(cb_dtype_of(y), dtype);
+    cb_read(y, value, CB_F64);
+    double sum = 0;
+    for (int64_t i = 0; i < cb_numel(y); i++) {
+        sum += value[i] * (double)(i * 7 % 13 + 1);
+        if (i < FIRST && !near(value[i], cases[k].first[i], tolerance))
+            fail_msg("%s %s [%d] is %.9g, not %.9g", cb_dtype_name(dtype), cases[k].call, (int)i,
+                     value[i], cases[k].first[i]);
+    }
+    if (fabs(sum - cases[k].sum) > tolerance * (1 + cases[k].magnitude))
+        fail_msg("%s %s: the sum is %.9g, not %.9g", cb_dtype_name(dtype), cases[k].call, sum,
+                 cases[k].sum);
+}
+
+static void expect_cases(cb_dtype dtype, double tolerance) {
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        cb_scope_open();
+        expect_case(k, dtype, tolerance);
+        cb_scope_close();
+    }
+}
+
+static void values_in_f32(void **state) {
+    (void)state;
+    expect_cases(CB_F32, 2e-6);
+}
+
+static void values_in_f64(void **state) {
+    (void)state;
+    expect_cases(CB_F64, 1e-7); /* what PyTorch itself computes in f32: positions of interpolate */
+}
+
+static void values_in_bf16(void **state) {
+    (void)state;
+    expect_cases(CB_BF16, 0.05);
+}
+
+/* A call with an error, and words that its message has. */
+static const char *const refused[][2] = {
+    {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [16, 4, 4, 4]))", "takes 4 channels"},
+    {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [2, 8, 8, 8]), stride=0)", "stride 0"},
+    {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [1, 8, 16, 8]))", "larger than 8"},
+    {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [128, 8]))", "a weight of 4 dims"},
+    {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [2, 8, 8, 8]), groups=3)", "3 groups"},
+    {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [2, 8, 8, 8]), v)", "the bias"},
+    {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [2, 8, 8, 8]), padding=[1, 2, 3])", "padding"},
+    {"conv_transpose1d(reshape(x, [2, 8, 64]), reshape(w, [8, 8, 16]), output_padding=1)",
+     "output_padding 1"},
+    {"max_pool2d(reshape(x, [2, 8, 8, 8]), 3, 1, 2)", "padding 2 is more than half"},
+    {"max_pool2d(reshape(x, [2, 8, 8, 8]), 9)", "does not fit into dim 2"},
+    {"max_pool2d(x, 2)", "2 spatial dims"},
+    {"adaptive_avg_pool2d(reshape(x, [2, 8, 64]), 0)", "output_size cannot be 0"},
+    {"batch_norm(reshape(x, [2, 512]), w, v)", "running_mean must have one element"},
+    {"batch_norm(reshape(x, [2, 512]))", "needs running_mean"},
+    {"group_norm(reshape(x, [2, 512]), 3)", "3 groups"},
+    {"scaled_dot_product_attention(reshape(x, [64, 16]), reshape(w, [32, 32]), v)", "one rank"},
+    {"scaled_dot_product_attention(reshape(x, [64, 16]), reshape(w, [32, 32]), "
+     "reshape(v, [32, 32]))",
+     "the last sizes"},
+    {"interpolate(reshape(x, [2, 8, 64]))", "either a size or"},
+    {"unfold(reshape(x, [2, 8, 8, 8]), 9)", "larger than dim 2"},
+    {"fold(reshape(x, [2, 8, 64]), 8, 2)", "64"},
+    {"window(x, 0, 1025)", "larger than dim 0"},
+};
+
+static void errors_in_words(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof refused / sizeof *refused; k++) {
+        cb_clear_error();
+        if (evaluate(refused[k][0], CB_F32)) fail_msg("%s was not refused", refused[k][0]);
+        if (!strstr(cb_error(), refused[k][1]))
+            fail_msg("%s: '%s' lacks '%s'", refused[k][0], cb_error(), refused[k][1]);
+    }
+    cb_clear_error();
+}
+
+/* The public functions, with their defaults, and a window that is written through. */
+static void the_api(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = cb_reshape(input(0, CB_F32), cb_dims(1, 4, 16, 16));
+    cb_tensor *w = cb_reshape(cb_slice(input(1, CB_F32), 0, 0, 288), cb_dims(8, 4, 3, 3));
+    cb_tensor *y = cb_conv2d(x, w, NULL, 2, 1);
+    cb_tensor *same = cb_conv2d(x, w, NULL, cb_dims(2, 2), cb_dims(1, 1), 1, 1);
+    assert_int_equal(cb_size(y, 2), 8);
+    assert_true(cb_item(cb_all(cb_eq(y, same))) == 1);
+    assert_int_equal(cb_size(cb_max_pool2d(x, 2), 3), 8);
+    assert_int_equal(cb_size(cb_max_pool2d(x, 3, 2), 3), 7);
+    assert_null(cb_error());
+    cb_tensor *line = cb_zeros(10);
+    cb_tensor *window = cb_window(line, 0, 2, 5);
+    assert_true(cb_shares_storage(line, window));
+    assert_non_null(cb_fill_(window, 1));
+    assert_true(cb_item(cb_sum(line)) == 4);
+    assert_null(cb_fill_(cb_window(line, 0, 3, 2), 1));
+    assert_non_null(strstr(cb_error(), "overlap"));
+    cb_clear_error();
+    cb_scope_close();
+}
+
+static cb_tensor *write_windows(cb_tensor *x, cb_tensor *pair) {
+    cb_tensor *copy = cb_mul(x, 1.5);
+    cb_assign(cb_window(copy, 1, 2, 3), pair);
+    return copy;
+}
+
+static cb_tensor *write_slices(cb_tensor *x, cb_tensor *pair) {
+    cb_tensor *copy = cb_mul(x, 1.5);
+    for (int start = 0; start < 6; start += 3) cb_assign(cb_narrow(copy, 1, start, 2), pair);
+    return copy;
+}
+
+static void written_windows_compile(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = cb_reshape(cb_slice(input(0, CB_F32), 0, 0, 12), cb_dims(2, 6));
+    cb_tensor *pair = cb_slice(input(1, CB_F32), 0, 0, 2);
+    cb_function *function = cb_compile(write_windows, "backend=vm");
+    cb_tensor *y = cb_call(function, x, pair);
+    assert_non_null(y);
+    assert_true(cb_item(cb_all(cb_eq(y, write_slices(x, pair)))) == 1);
+    assert_true(cb_item(cb_all(cb_eq(y, write_windows(x, pair)))) == 1);
+    cb_function_free(function);
+    cb_scope_close();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_in_f32),  cmocka_unit_test(values_in_f64),
+        cmocka_unit_test(values_in_bf16), cmocka_unit_test(errors_in_words),
+        cmocka_unit_test(the_api),        cmocka_unit_test(written_windows_compile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
