@@ -200,12 +200,7 @@ static void emit_axis(Builder *b, Expr *x) {
 
 static int point_at_row(Builder *b, Expr *x) {
     Node *node = &b->node[x->id];
-    VmType type = vm_type_of(b, x);
-    if (node->row < 0) {
-        node->row = length(b->row_size);
-        push(b->arena, b->row_size, vm_type_size(type));
-    }
-    int y = vm_new_value(b, type, VALUE_POINTER);
+    int y = vm_new_value(b, vm_type_of(b, x), VALUE_POINTER);
     vm_add(b, vm_section_of(b, x),
            (VmInstr){.kind = VM_ROW,
                      .mode = VM_LANES,
@@ -225,13 +220,17 @@ void vm_emit(Builder *b, Expr *x, int target) {
     Node *node = &b->node[x->id];
     node->made = b->pass;
     bool kept = vm_is_kept(b, x);
-    if (kept) {
-        int row = point_at_row(b, x);
-        if (b->info.expr[x->id].pass < b->pass) {
-            node->value = row;
+    if (kept) { /* the first sweep that needs the row computes it */
+        bool there = node->row >= 0;
+        if (!there) {
+            node->row = length(b->row_size);
+            push(b->arena, b->row_size, vm_type_size(vm_type_of(b, x)));
+        }
+        target = point_at_row(b, x);
+        if (there) {
+            node->value = target;
             return;
         }
-        target = row;
     }
     if (x->op == OP_constant)
         node->value = vm_number(b, vm_type_of(b, x), x->imm);

@@ -175,7 +175,7 @@ static void need_place(Builder *b, const Place *place) {
 
 static void need_inputs(Builder *b, Expr *x) {
     if (vm_is_ready(b, x) || x->op == EX_reduce) return;
-    if (vm_is_kept(b, x) && b->info.expr[x->id].pass < b->pass) return;
+    if (vm_is_kept(b, x) && b->node[x->id].row >= 0) return;
     if (x->op == EX_load) {
         need_place(b, &b->load[x->id]);
         if (x->input_count == 2) need(b, x->input[1]);
