@@ -184,6 +184,13 @@ static void fuse_node(Schedule *s, const Node *node) {
     }
 }
 
+/* The node stays alone: says so for each group that it reads. */
+static void keep_apart(Schedule *s, const Group *group, Reason reason) {
+    Candidate candidate[CANDIDATES];
+    int count = producers(s, group, candidate);
+    for (int i = 0; i < count; i++) refuse(s, reason, candidate[i].group, group);
+}
+
 static GroupKind kind_of(const Node *node) {
     switch (node->op) {
     case OP_matmul:
@@ -205,7 +212,10 @@ void fuse_groups(Schedule *s) {
         const Node *node = s->order[i];
         if (node->op == OP_input || !s->real[node->id]) continue;
         Group *group = group_new(s, kind_of(node), node);
-        if (s->fuse && group->kind == GROUP_LOOP) fuse_node(s, node);
+        if (s->fuse && group->kind == GROUP_LOOP)
+            fuse_node(s, node);
+        else
+            keep_apart(s, group, s->fuse ? REASON_library_step : REASON_fusion_off);
         group = group_find(group);
         for (int r = 0; r < length(group->read); r++) {
             Group ***reader = &s->reader[group->read[r]->id];
