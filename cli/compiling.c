@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COLD_TIMES = 3, WARM_TIMES = 5, PATH_BYTES = 512 };
+enum { COLD_TIMES = 3, COLD_MS = 500 /* after these, no more times */, WARM_TIMES = 5 };
+enum { PATH_BYTES = 512 };
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place) {
     (void)status, (void)kind, (void)place;
@@ -45,16 +46,17 @@ static cb_function *compile_once(const Subject *subject, const MeasureOptions *o
 }
 
 static bool time_cold(const Subject *subject, const MeasureOptions *options, double *out) {
-    double ms[COLD_TIMES];
-    for (int i = 0; i < COLD_TIMES; i++) {
+    double ms[COLD_TIMES], start = clock_ms();
+    int count = 0;
+    for (; count < COLD_TIMES && (!count || clock_ms() - start < COLD_MS); count++) {
         char folder[PATH_BYTES];
         if (!make_folder(folder)) return false;
-        cb_function *fast = compile_once(subject, options, &ms[i]);
+        cb_function *fast = compile_once(subject, options, &ms[count]);
         cb_function_free(fast);
         remove_folder(folder);
         if (!fast) return false;
     }
-    *out = median(ms, COLD_TIMES);
+    *out = median(ms, count);
     return true;
 }
 

@@ -31,11 +31,11 @@ static inline cb_tensor *develop(cb_tensor *picture, cb_tensor *gains) {
     cb_dtype dtype = cb_dtype_of(gains);
     cb_tensor *x = cb_div(cb_to(picture, dtype), 255.0);
     x = cb_pow(x, 2.2);                    /* to linear light */
-    x = cb_mul(x, exp2(0.7));              /* exposure, in stops */
+    x = cb_mul(x, exp2(-0.4));             /* exposure, in stops */
     x = filmic(cb_mul(x, gains));          /* white balance, then the curve */
     cb_tensor *gray = cb_mean(x, 0, true); /* saturation: away from gray */
-    x = cb_add(gray, cb_mul(cb_sub(x, gray), 1.25));
-    x = cb_mul(x, vignette(cb_size(picture, 1), cb_size(picture, 2), 0.9, dtype));
+    x = cb_add(gray, cb_mul(cb_sub(x, gray), 1.1));
+    x = cb_mul(x, vignette(cb_size(picture, 1), cb_size(picture, 2), 0.8, dtype));
     x = cb_pow(cb_clamp(x, 0.0, 1.0), 1.0 / 2.2);
     return cb_to(cb_round(cb_mul(x, 255.0)), CB_U8);
 }

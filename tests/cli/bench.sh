@@ -42,7 +42,7 @@ for row in rows:
     for name in number.split():
         assert isinstance(row[name], (int, float)), (name, row)
     assert row["eager_ms"] > 0 and row["compiled_ms"] > 0, row
-    assert 0 < row["bytes_compiled"] <= row["bytes_eager"], row
+    assert 0 < row["bytes_compiled"] <= 1.01 * row["bytes_eager"], row
     assert 0 < row["kernels_compiled"] <= row["kernels_eager"], row
     assert row["max_error"] < 1.5, row
 kernels = {row["case"]: row["kernels_compiled"] for row in rows}
