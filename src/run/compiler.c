@@ -55,7 +55,6 @@ static const char *const flags[] = {
     "-fopenmp-simd",
     "-fno-math-errno",
     "-fno-trapping-math",
-    "-fno-tree-pre", /* it turns chains of selects into branches, which then do not vectorize */
     "-fwrapv",
     "-ffp-contract=fast",
     "-fno-stack-protector",
