@@ -318,6 +318,7 @@ CB_API int cb_threads(void);
 
 /* ---- modules and FX graphs ------------------------------------------------------------------ */
 #include <carbide_nn.h>
+#include <carbide_io.h>
 #include <carbide_fx.h>
 
 /* As the ops do, the other calls record the caller's line. */

@@ -1,0 +1,40 @@
+/* safetensors inside: an open file as a table of names. */
+#ifndef CARBIDE_IO_SAFETENSORS_H
+#define CARBIDE_IO_SAFETENSORS_H
+
+#include "base/map.h"
+#include "tensor/tensor.h"
+
+typedef struct SafeEntry {
+    const char *name;
+    Meta meta;
+    int64_t begin, end;  /* bytes behind the header */
+    const uint8_t *data; /* at any alignment */
+} SafeEntry;
+
+struct cb_safetensors {
+    Arena *arena; /* holds all below */
+    const char *path;
+    const uint8_t *bytes; /* the whole file */
+    size_t size;
+    bool mapped;
+    int count, metadata_count;
+    SafeEntry *entry; /* in the order of their data */
+    Map names;        /* hash of a name -> SafeEntry */
+    const char *(*metadata)[2];
+    void *json; /* the header while it is read */
+};
+
+/* Checks a file that stands in memory. path names it in errors; the bytes must outlive the
+ * result. */
+cb_safetensors *safetensors_parse(const char *path, const void *bytes, size_t size);
+const SafeEntry *safetensors_find(const cb_safetensors *file, const char *name);
+/* Elements [first, first + count) in row-major order, converted to dtype. Allocates nothing. */
+void safetensors_read(const SafeEntry *entry, int64_t first, int64_t count, void *out,
+                      cb_dtype dtype);
+
+bool safetensors_utf8(const char *text, size_t length);
+/* "F32"; the format's name of each dtype. */
+extern const char *const safetensors_dtypes[CB_DTYPE_COUNT];
+
+#endif

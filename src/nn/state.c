@@ -1,0 +1,210 @@
+/* State dicts: a module's parameters and buffers to and from a safetensors file.
+ *
+ * In:  cb_module_load_state(net, "net.safetensors", true).
+ * Out: every tensor of the module holds the file's values, converted to its dtype; or an error as
+ *      PyTorch words it, and nothing has changed: what can fail comes before the first copy.
+ *
+ *     Error(s) in loading state_dict for Block:
+ *         Missing key(s) in state_dict: "linear.bias".
+ *         Unexpected key(s) in state_dict: "linear.offset". */
+#include "base/memory.h"
+#include "io/safetensors.h"
+#include "nn/module.h"
+#include <string.h>
+
+typedef struct Slot {
+    char *name;
+    Tensor *tensor;
+    const SafeEntry *entry; /* NULL: the file has none */
+} Slot;
+
+typedef struct State {
+    const char *type;
+    Slot *slot;
+    int count, capacity;
+    bool failed;
+} State;
+
+static void count_one(const char *name, Tensor *tensor, bool buffer, void *user) {
+    (void)name, (void)tensor, (void)buffer;
+    ++*(int *)user;
+}
+
+static void add_slot(const char *name, Tensor *tensor, bool buffer, void *user) {
+    (void)buffer;
+    State *state = user;
+    Slot *slot = &state->slot[state->count];
+    slot->tensor = tensor;
+    slot->name = memory_copy_text(name);
+    if (slot->name)
+        state->count++;
+    else
+        state->failed = true;
+}
+
+static void close_state(State *state) {
+    for (int i = 0; i < state->count; i++) memory_free(state->slot[i].name);
+    memory_free(state->slot);
+}
+
+static bool open_state(State *state, Module *module) {
+    *state = (State){.type = module->type};
+    cb_module_visit(module, count_one, &state->capacity);
+    size_t bytes = sizeof(Slot) * ((size_t)state->capacity + 1);
+    state->slot = memory_zalloc(bytes);
+    if (state->slot) cb_module_visit(module, add_slot, state);
+    if (state->slot && !state->failed && state->count == state->capacity) return true;
+    close_state(state);
+    fail_memory(bytes);
+    return false;
+}
+
+static bool tied(const Tensor *a, const Tensor *b) {
+    return a->storage == b->storage && a->offset == b->offset && a->rank == b->rank &&
+           memcmp(a->size, b->size, sizeof *a->size * a->rank) == 0 &&
+           memcmp(a->stride, b->stride, sizeof *a->stride * a->rank) == 0;
+}
+
+/* ---- load ----------------------------------------------------------------------------------- */
+
+static bool same_shape(const Tensor *x, const Meta *meta) {
+    return x->rank == meta->rank && memcmp(x->size, meta->size, sizeof *x->size * x->rank) == 0;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+/* A tied tensor comes under its other name; the counter of a batch norm is older files' gap. */
+static bool may_lack(const State *state, const Slot *slot) {
+    for (int i = 0; i < state->count; i++)
+        if (state->slot[i].entry && tied(state->slot[i].tensor, slot->tensor)) return true;
+    return ends_with(slot->name, "num_batches_tracked");
+}
+
+static void put_key(Buffer *out, const char *heading, const char *name, int *count) {
+    enum { NAMED = 8 }; /* an error message is short; the rest is counted */
+    if (++*count == 1)
+        putf(out, "\n\t%s \"%s\"", heading, name);
+    else if (*count <= NAMED)
+        putf(out, ", \"%s\"", name);
+    else if (*count == NAMED + 1)
+        put(out, ", ...");
+}
+
+static void put_keys(Buffer *out, const State *state, const cb_safetensors *file) {
+    int missing = 0, unexpected = 0, used = 0;
+    for (int i = 0; i < state->count; i++) {
+        const Slot *slot = &state->slot[i];
+        used += slot->entry != NULL;
+        if (!slot->entry && !may_lack(state, slot))
+            put_key(out, "Missing key(s) in state_dict:", slot->name, &missing);
+    }
+    if (missing) put(out, ".");
+    if (used == file->count) return;
+    Map known = map_new(out->arena);
+    for (int i = 0; i < state->count; i++)
+        if (state->slot[i].entry)
+            map_put(&known, (uint64_t)(state->slot[i].entry - file->entry), &state->slot[i]);
+    for (int i = 0; i < file->count; i++)
+        if (!map_get(&known, (uint64_t)i))
+            put_key(out, "Unexpected key(s) in state_dict:", file->entry[i].name, &unexpected);
+    put(out, ".");
+}
+
+static void put_shapes(Buffer *out, const State *state) {
+    for (int i = 0; i < state->count; i++) {
+        const Slot *slot = &state->slot[i];
+        if (!slot->entry || same_shape(slot->tensor, &slot->entry->meta)) continue;
+        putf(out, "\n\tsize mismatch for %s: copying a param with shape torch.Size(", slot->name);
+        put_sizes(out, slot->entry->meta.rank, slot->entry->meta.size);
+        put(out, ") from checkpoint, the shape in current model is torch.Size(");
+        put_sizes(out, slot->tensor->rank, slot->tensor->size);
+        put(out, ").");
+    }
+}
+
+static cb_status compare(Arena *arena, State *state, const cb_safetensors *file, bool strict) {
+    if (arena_guard(arena)) return fail_memory(0);
+    for (int i = 0; i < state->count; i++) {
+        Slot *slot = &state->slot[i];
+        slot->entry = safetensors_find(file, slot->name);
+        if (!tensor_materialize(slot->tensor)) return cb_error_status();
+    }
+    Buffer report = buffer_new(arena);
+    if (strict) put_keys(&report, state, file);
+    put_shapes(&report, state);
+    if (!report.length) return CB_OK;
+    return fail(CB_ERR_ARGUMENT, "Error(s) in loading state_dict for %s:%s", state->type,
+                report.text);
+}
+
+/* Element n of the row-major order, wherever the strides put it. */
+static int64_t place(const Tensor *x, int64_t n) {
+    int64_t at = 0;
+    for (int d = x->rank - 1; d >= 0; d--) {
+        at += n % x->size[d] * x->stride[d];
+        n /= x->size[d];
+    }
+    return at;
+}
+
+static void copy(const SafeEntry *entry, Tensor *x) {
+    int64_t total = cb_numel(x);
+    cb_dtype dtype = (cb_dtype)x->dtype;
+    size_t width = cb_dtype_size(dtype);
+    uint8_t *data = tensor_data(x);
+    if (tensor_contiguous(x)) {
+        safetensors_read(entry, 0, total, data, dtype);
+        return;
+    }
+    for (int64_t n = 0; n < total; n++)
+        safetensors_read(entry, n, 1, data + place(x, n) * (int64_t)width, dtype);
+}
+
+cb_status cb_module_load_state(cb_module *module, const char *path, bool strict) {
+    if (!module || !path) return fail(CB_ERR_ARGUMENT, "cb_module_load_state: NULL");
+    State state;
+    cb_safetensors *file = cb_safetensors_open(path);
+    if (!file) return cb_error_status();
+    if (!open_state(&state, module)) {
+        cb_safetensors_close(file);
+        return CB_ERR_MEMORY;
+    }
+    Arena *arena = arena_new();
+    cb_status status = arena ? compare(arena, &state, file, strict) : fail_memory(0);
+    for (int i = 0; i < state.count && !status; i++)
+        if (state.slot[i].entry) copy(state.slot[i].entry, state.slot[i].tensor);
+    arena_free(arena);
+    close_state(&state);
+    cb_safetensors_close(file);
+    return status;
+}
+
+/* ---- save ----------------------------------------------------------------------------------- */
+
+cb_status cb_module_save_state(cb_module *module, const char *path) {
+    if (!module || !path) return fail(CB_ERR_ARGUMENT, "cb_module_save_state: NULL");
+    State state;
+    if (!open_state(&state, module)) return CB_ERR_MEMORY;
+    size_t bytes = sizeof(void *) * 2 * ((size_t)state.count + 1);
+    const char **name = memory_zalloc(bytes);
+    Tensor **tensor = (Tensor **)(name ? name + state.count : NULL);
+    cb_status status = name ? CB_OK : fail_memory(bytes);
+    int count = 0;
+    for (int i = 0; i < state.count && !status; i++) {
+        Slot *slot = &state.slot[i];
+        bool written = false;
+        if (!tensor_materialize(slot->tensor)) status = cb_error_status();
+        for (int j = 0; j < count && !status; j++)
+            written = written || tied(tensor[j], slot->tensor);
+        if (written || status) continue;
+        name[count] = slot->name;
+        tensor[count++] = slot->tensor;
+    }
+    if (!status) status = cb_safetensors_save(path, name, tensor, count);
+    memory_free(name);
+    close_state(&state);
+    return status;
+}
