@@ -1,5 +1,5 @@
-/* A small classifier: three linear layers with relu, compiled as one module. Each layer is one step:
- * the matrix product with its bias and relu in the epilogue. */
+/* A small classifier: three linear layers with relu, compiled as one module. Each layer is one
+ * step: the matrix product with its bias and relu in the epilogue. */
 #include <carbide.h>
 
 enum { BATCH = 64, INPUTS = 784, HIDDEN = 512, CLASSES = 10 };

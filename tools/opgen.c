@@ -4,7 +4,8 @@
  *
  * In:  ops.def (included through op_rows.h, so the preprocessor does the reading) and the scalar
  *      functions src/op/math_*.h.
- * Out: carbide_ops.h (public declarations and macros), op_attrs.h (ATTR_op_param offsets), ops_api.c
+ * Out: carbide_ops.h (public declarations and macros), op_attrs.h (ATTR_op_param offsets),
+ * ops_api.c
  *      (definitions), op_table.c (OpInfo rows), math_text.c (the scalar functions as text).
  *
  * A row that makes no sense ends the build with a message that names it. Example, for the schema

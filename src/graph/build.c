@@ -4,8 +4,8 @@
  *
  * What is simplified here holds without looking further: constants are converted in place, a
  * conversion to the same dtype and a view of the same shape are their input, shorthand views
- * (transpose, squeeze, select...) become one of the six that lowering knows. Everything else is left
- * to the passes, so that a graph shows the ops that were called. */
+ * (transpose, squeeze, select...) become one of the six that lowering knows. Everything else is
+ * left to the passes, so that a graph shows the ops that were called. */
 #include "graph/node.h"
 
 #include <string.h>

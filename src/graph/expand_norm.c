@@ -1,6 +1,7 @@
 /* Expansions of normalization layers.
  *
- *     layer_norm(x, [n])      ->  (x - mean(x)) * rsqrt(mean(square(x - mean(x))) + eps) over the last dims
+ *     layer_norm(x, [n])      ->  (x - mean(x)) * rsqrt(mean(square(x - mean(x))) + eps) over the
+ *                             last dims
  *     batch_norm(x, m, v)     ->  x * s + (bias - m * s), s = weight * rsqrt(v + eps), by channels
  *
  * Half precision is normalized in f32 and rounded once, at the end. What a batch norm does to x in

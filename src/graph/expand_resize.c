@@ -1,8 +1,10 @@
 /* The expansion of interpolate: one spatial dim after the other, elements picked by computed
  * positions.
  *
- *     nearest  y[o] = x[floor(o * scale)]                        scale = in / out, in f32 as PyTorch
- *     linear   y[o] = x[i] * (1 - t) + x[i + 1] * t              i + t = max((o + 0.5) * scale - 0.5, 0),
+ *     nearest  y[o] = x[floor(o * scale)]                        scale = in / out, in f32 as
+ *              PyTorch
+ *     linear   y[o] = x[i] * (1 - t) + x[i + 1] * t              i + t = max((o + 0.5) * scale -
+ *              0.5, 0),
  *                                                                or o * (in - 1) / (out - 1) */
 #include "graph/call.h"
 

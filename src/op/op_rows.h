@@ -1,4 +1,5 @@
-/* Includes the rows of ops.def once and forgets the row macros: define only the ones that you read. */
+/* Includes the rows of ops.def once and forgets the row macros: define only the ones that you
+ * read. */
 #ifndef UNARY
 #define UNARY(...)
 #endif

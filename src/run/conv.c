@@ -11,8 +11,8 @@
  *     at the end: narrow to f16, bf16; epilogue
  *
  * Where k is cut depends on k alone and every element sums in order of k, so the number of threads
- * changes nothing. With channels_last the windows are the rows of the product, else its columns. f16
- * and bf16 are widened to f32 as a whole before, and narrowed by each task. */
+ * changes nothing. With channels_last the windows are the rows of the product, else its columns.
+ * f16 and bf16 are widened to f32 as a whole before, and narrowed by each task. */
 #include "run/conv.h"
 #include "base/parallel.h"
 #include "run/gemm_internal.h"
@@ -106,8 +106,7 @@ static void pack_weights(void *user, int64_t low, int64_t high) {
         int64_t k = tap_block * c->tap_block, count = least(c->tap_block, c->taps - k);
         int64_t output = panel * c->weight_width;
         int lanes = (int)least(c->weight_width, c->outputs - output);
-        int64_t from =
-            c->step.weight_offset + (group * c->outputs + output) * c->step.weight_out;
+        int64_t from = c->step.weight_offset + (group * c->outputs + output) * c->step.weight_out;
         char *to = weight_panel(c, group, tap_block, panel);
         if (c->element == sizeof(float))
             pack_f32(c, (float *)to, (const float *)c->weight + from, k, count, lanes);
@@ -332,8 +331,8 @@ static void widen_rows(void *user, int64_t low, int64_t high) {
     }
 }
 
-/* A strided tensor of five dims as contiguous f32; its strides are those of the copy afterwards. The
- * innermost dim is channels (1) or the last spatial one (4), whichever is contiguous. */
+/* A strided tensor of five dims as contiguous f32; its strides are those of the copy afterwards.
+ * The innermost dim is channels (1) or the last spatial one (4), whichever is contiguous. */
 static Storage *widen_all(const Convolution *c, const void *from, int64_t offset,
                           const int64_t *size, int64_t *const *stride) {
     int order[5] = {0, 1, 2, 3, 4}, last_order[5] = {0, 2, 3, 4, 1};

@@ -1,7 +1,7 @@
 /* Engines: who executes a kernel. Both take the same Kernel and offer the same function.
  *
- * vm.c    a program of vector instructions over blocks that stay in L1; needs no compiler. Eager, the oracle
- *         (floats computed in f64) and the fallback.
+ * vm.c    a program of vector instructions over blocks that stay in L1; needs no compiler. Eager,
+ *         the oracle (floats computed in f64) and the fallback.
  * code.c  C text (codegen/c.c) through the C compiler, or the shared object from the disk cache. */
 #ifndef CARBIDE_RUN_ENGINE_H
 #define CARBIDE_RUN_ENGINE_H
@@ -11,15 +11,18 @@
 
 /* Runs work items [low, high) of a kernel; buffer[i] is the pointer bound to kernel buffer i.
  *
- * Not split: one call does every pass; items are outer points in row-major order (in TILE form as in ROW form: a
- *   TILE engine cuts the range itself into runs along the last outer axis). pass is 0, partial NULL.
+ * Not split: one call does every pass; items are outer points in row-major order (in TILE form as
+ * in ROW form: a
+ *   TILE engine cuts the range itself into runs along the last outer axis). pass is 0, partial
+ *   NULL.
  * Split: item = chunk * outer_size + outer point. The caller (run/launch.c) calls pass 0, 1, ...:
- *   pass p sweeps its chunk of the inner range and writes, for every reduce r that pass p completes (r is its position
- *   in KernelInfo.reduce), the accumulator of its chunk into slot[r * outer_size * split + item]; the
- *   caller then combines the chunks of each outer point in order, into the slot of chunk 0, from where later
- *   passes read it. pass == pass_count does the row-level stores; its items are outer points.
- * A slot is 8 bytes: double for floats, int64_t for the others (any value of a compute dtype converts
- * there and back). */
+ *   pass p sweeps its chunk of the inner range and writes, for every reduce r that pass p completes
+ *   (r is its position in KernelInfo.reduce), the accumulator of its chunk into slot[r * outer_size
+ *   * split + item]; the caller then combines the chunks of each outer point in order, into the
+ *   slot of chunk 0, from where later passes read it. pass == pass_count does the row-level stores;
+ *   its items are outer points.
+ * A slot is 8 bytes: double for floats, int64_t for the others (any value of a compute dtype
+ * converts there and back). */
 typedef void KernelFunction(void *const *buffer, int64_t low, int64_t high, int pass, void *slot);
 
 /* ---- the vector VM (run/vm.c) ---- */
@@ -45,7 +48,8 @@ typedef struct CodeResult {
 CodeResult code_load(const char *source, size_t length);
 KernelFunction *code_function(const Code *code, const char *name);
 void code_release(Code *code);
-/* All that the object of a source depends on, as lines (run/cache.h); false: there is no compiler. */
+/* All that the object of a source depends on, as lines (run/cache.h); false: there is no
+ * compiler. */
 bool code_describe(const char *source, size_t length, char *description, size_t bytes);
 void code_cleanup(void); /* forgets what is known of the compiler; loaded code stays with its owners */
 

@@ -35,7 +35,8 @@ static char *address(const Frame *f, const VmAccess *access) {
 
 static void *operand(const Frame *f, int number) { return number >= 0 ? f->reg[number] : NULL; }
 
-/* A transposed input, a few elements of each lane at a time, side by side where the strides are short. */
+/* A transposed input, a few elements of each lane at a time, side by side where the strides are
+ * short. */
 static void load_staged(const Frame *f, const VmInstr *in, int64_t n) {
     const VmAccess *access = &f->program->access[in->number];
     char *staging = f->memory + access->staging;

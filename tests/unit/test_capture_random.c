@@ -1,6 +1,6 @@
-/* Random programs with views, writes and captured tensors: compiled (recorded, then replayed) against
- * eager. Results, written inputs and shared storage must agree. A program is its seed: the function
- * below draws its ops from it, the same ones every time that it runs. */
+/* Random programs with views, writes and captured tensors: compiled (recorded, then replayed)
+ * against eager. Results, written inputs and shared storage must agree. A program is its seed: the
+ * function below draws its ops from it, the same ones every time that it runs. */
 #include "carbide.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The ops of networks against PyTorch's values, in f32, f64 and bf16: each case is an expression over
- * x, w and v, built as a graph, planned, and run on the vector VM. Errors are checked by their
+/* The ops of networks against PyTorch's values, in f32, f64 and bf16: each case is an expression
+ * over x, w and v, built as a graph, planned, and run on the vector VM. Errors are checked by their
  * words. */
 #include "graph/graph.h"
 #include "run/execute.h"
