@@ -104,8 +104,14 @@ static Node *simplify_flip(Graph *graph, Node *node) {
 
 /* ---- reductions and the rest -------------------------------------------------------------- */
 
+/* Of one element: the element. Of nothing: the identity. */
 static Node *simplify_reduce(Graph *graph, Node *node) {
     Node *x = node->input[0];
+    if (node_numel(x) == 0) {
+        Scalar identity = scalar_identity((Op)node->op, (cb_dtype)node->dtype);
+        Node *constant = graph_constant(graph, (cb_dtype)node->dtype, identity);
+        return node_expand_to(graph, constant, node->rank, node->size);
+    }
     cb_dim_list dims = attr_dims(node->attrs, ATTR_sum_dim);
     for (int i = 0; i < dims.count; i++)
         if (x->size[dims.at[i]] != 1) return node;

@@ -1,4 +1,5 @@
-/* Where each expression of a kernel belongs: row-level or inner, in which sweep, kept or recomputed.
+/* Where each expression of a kernel belongs: row-level or inner, in which sweep, kept or
+ * recomputed.
  *
  *     amax(x); e = exp(x - amax); sum(e); store e / sum
  *     sweep 0: amax    sweep 1: e (kept for sweep 2), sum    sweep 2: the division and the store */
@@ -90,8 +91,8 @@ static void place_stores(Analysis *a) {
         if (pass[s] < 0) pass[s] = a->info->pass_count;
 }
 
-/* One sweep's demand: walks from e, stops at rows that are kept, keeps what is dear and was reached by an
- * earlier sweep. */
+/* One sweep's demand: walks from e, stops at rows that are kept, keeps what is dear and was reached
+ * by an earlier sweep. */
 static void demand(Analysis *a, Expr *root, int pass, int64_t *room) {
     push(a->arena, a->stack, root);
     while (length(a->stack)) {

@@ -82,8 +82,8 @@ static int64_t factor_of(const Sum *sum, const Expr *atom) {
     return 0;
 }
 
-/* c * (q % k) + c * k * (q / k)  ->  c * q, for one remainder term; the quotient is itself a normal form, of which
- * every term must be there. */
+/* c * (q % k) + c * k * (q / k)  ->  c * q, for one remainder term; the quotient is itself a normal
+ * form, of which every term must be there. */
 static bool recombine_term(Kernel *kernel, Sum *sum, const Term *term) {
     Expr *remainder = term->atom;
     int64_t c = term->factor, k = remainder->input[1]->imm.i;
@@ -158,8 +158,8 @@ static bool one_period(const Expr *rest, int64_t divisor, int64_t *period) {
     return floor_div(rest->high, divisor) == *period;
 }
 
-/* rest = g * big + small with 0 <= small < g and g a divisor of the divisor: small decides nothing. The largest
- * such g among the factors; 0 when there is none. */
+/* rest = g * big + small with 0 <= small < g and g a divisor of the divisor: small decides nothing.
+ * The largest such g among the factors; 0 when there is none. */
 static int64_t split_small(Kernel *kernel, const Sum *rest, int64_t divisor, Sum *big, Sum *small) {
     int64_t best = 0;
     for (int i = 0; i < rest->count; i++) {

@@ -2,10 +2,11 @@
  *
  *     ((i / 8) * 8 + i % 8)  ->  i           (a0*64 + a1) % 64, a1 < 64  ->  a1
  *
- * A normal form is a sum: terms ordered by expression id, each an atom or atom * constant, a constant last; an
- * atom is an axis, a floor-division, a remainder or a value that index arithmetic cannot see into (a
- * loaded index). Expressions are interned, so equal normal forms are one pointer, and "reads the same
- * element" is a pointer comparison. Division is floor division for every sign; divisors are positive. */
+ * A normal form is a sum: terms ordered by expression id, each an atom or atom * constant, a
+ * constant last; an atom is an axis, a floor-division, a remainder or a value that index arithmetic
+ * cannot see into (a loaded index). Expressions are interned, so equal normal forms are one
+ * pointer, and "reads the same element" is a pointer comparison. Division is floor division for
+ * every sign; divisors are positive. */
 #ifndef CARBIDE_LOWER_INDEX_H
 #define CARBIDE_LOWER_INDEX_H
 

@@ -99,7 +99,8 @@ static uint32_t axes_of(const Kernel *kernel, const Expr *e) {
     uint32_t axes = 0;
     for (int i = 0; i < e->input_count; i++) axes |= e->input[i]->axes;
     uint32_t outer = (1u << kernel->outer_count) - 1;
-    if (e->op == EX_scan) axes |= ((1u << length(kernel->axis)) - 1) & ~outer; /* also of a constant */
+    if (e->op == EX_scan)
+        axes |= ((1u << length(kernel->axis)) - 1) & ~outer; /* also of a constant */
     return e->op == EX_reduce ? axes & outer : axes;
 }
 

@@ -1,7 +1,8 @@
 /* Loop IR: what one kernel computes, for every engine (VM, C, CUDA).
  *
- * A kernel runs over outer axes (parallel, every combination is independent) and, for each outer point, over
- * inner axes. Its body is one interned DAG of scalar expressions whose roots are stores:
+ * A kernel runs over outer axes (parallel, every combination is independent) and, for each outer
+ * point, over inner axes. Its body is one interned DAG of scalar expressions whose roots are
+ * stores:
  *
  *     kernel softmax(outer a0:4096, inner a1:1024) {
  *       b0: in  f32[4194304]
@@ -13,18 +14,19 @@
  *       store b1[a0*1024 + a1] = div(t2, t3)
  *     }
  *
- * An expression is *inner* when it depends on an inner axis, otherwise it is *row-level* (one value per
- * outer point). EX_reduce folds its inner operand over all inner axes and is row-level; EX_scan folds
- * up to and including the current inner point, in order, and is inner.
+ * An expression is *inner* when it depends on an inner axis, otherwise it is *row-level* (one value
+ * per outer point). EX_reduce folds its inner operand over all inner axes and is row-level; EX_scan
+ * folds up to and including the current inner point, in order, and is inner.
  *
- * Passes: a reduce is complete after one sweep over the inner axes, so what uses it belongs to the next
- * sweep. kernel_analyze gives each expression its pass: inner leaves 0; an expression the maximum of its
- * operands, where a reduce of pass p counts as p + 1 for whoever uses it. softmax has 3.
+ * Passes: a reduce is complete after one sweep over the inner axes, so what uses it belongs to the
+ * next sweep. kernel_analyze gives each expression its pass: inner leaves 0; an expression the
+ * maximum of its operands, where a reduce of pass p counts as p + 1 for whoever uses it. softmax
+ * has 3.
  *
  * Index expressions are i64 expressions over EX_axis and constants in the normal form of index.h.
- * dtypes of expressions are compute dtypes: f16 and bf16 are loaded to f32 and stored from f32; a value that
- * must be rounded to them in between is OP_to with imm = the dtype, itself typed f32. bool, u8, i8, i16,
- * i32, i64 are exact: a result wraps to its dtype. */
+ * dtypes of expressions are compute dtypes: f16 and bf16 are loaded to f32 and stored from f32; a
+ * value that must be rounded to them in between is OP_to with imm = the dtype, itself typed f32.
+ * bool, u8, i8, i16, i32, i64 are exact: a result wraps to its dtype. */
 #ifndef CARBIDE_LOWER_LOOP_H
 #define CARBIDE_LOWER_LOOP_H
 
@@ -33,8 +35,9 @@
 #include "base/vec.h"
 #include "op/op.h"
 
-/* Expr.op is an Op of the table (pointwise, OP_to, OP_constant, OP_philox) or one of these. Index arithmetic uses
- * OP_add, OP_mul, OP_floor_divide, OP_remainder on i64 with non-negative operands. */
+/* Expr.op is an Op of the table (pointwise, OP_to, OP_constant, OP_philox) or one of these. Index
+ * arithmetic uses OP_add, OP_mul, OP_floor_divide, OP_remainder on i64 with non-negative
+ * operands. */
 enum { EX_axis = OP_COUNT, EX_load, EX_reduce, EX_scan };
 
 typedef struct Expr Expr;
@@ -46,8 +49,9 @@ struct Expr {
     uint32_t axes;     /* bit per kernel axis that the value varies with */
     int64_t low, high; /* bounds of an i64 expression (INT64_MIN, INT64_MAX when unknown) */
     Scalar imm;        /* OP_constant: value. EX_axis: axis. EX_load: buffer. EX_reduce, EX_scan: the Op
-                        * (OP_sum, OP_prod, OP_amax, OP_amin, OP_any, OP_all). OP_to: target dtype */
-    Expr *input[3];    /* EX_load: index, and a guard (bool) or none: where the guard is false the load
+                        * (OP_sum, OP_prod, OP_amax, OP_amin, OP_any, OP_all). OP_to: target
+                        * dtype */
+    Expr *input[3];    /* EX_load: index, and a guard (bool) or none: where it is false the load
                         * gives 0 and does not touch memory. EX_reduce, EX_scan: operand */
 };
 
@@ -78,10 +82,11 @@ typedef struct Store {
  * TILE  vector lanes along the last outer axis; inner axes are plain sequential loops with vector
  *       accumulators. Every pointwise kernel; column reductions; scans; short inner extents.
  * ROW   one outer point at a time; vector lanes along the last inner axis.
- * split > 1: too few outer points to feed the threads. The first inner axis, of size n, is cut into split chunks of
- *       ceil(n / split), a number that does not depend on the threads; pass p runs over (chunk, outer), the
- *       partial accumulators are then combined in chunk order, and pass p + 1 begins. Row-level stores
- *       happen after the last pass. */
+ * split > 1: too few outer points to feed the threads. The first inner axis, of size n, is cut into
+ * split chunks of
+ *       ceil(n / split), a number that does not depend on the threads; pass p runs over (chunk,
+ *       outer), the partial accumulators are then combined in chunk order, and pass p + 1 begins.
+ *       Row-level stores happen after the last pass. */
 typedef enum Form { FORM_TILE, FORM_ROW } Form;
 
 typedef struct Kernel {
@@ -123,12 +128,12 @@ cb_dtype compute_dtype(cb_dtype dtype); /* f16, bf16 -> f32; the others themselv
 typedef struct ExprInfo {
     bool inner;      /* depends on an inner axis */
     bool index_only; /* used in index arithmetic alone: evaluated as a number, not as a value */
-    int pass;        /* inner: the first sweep that evaluates it. Row-level: it can be evaluated before
-                      * that sweep, or after the last one (pass_count). EX_reduce: the sweep that
-                      * completes it */
+    int pass;        /* inner: the first sweep that evaluates it. Row-level: it can be evaluated
+                      * before that sweep, or after the last one (pass_count). EX_reduce: the sweep
+                      * that completes it */
     int last_pass;   /* last pass that uses it as a value */
     bool cached;     /* inner, dear, and needed by a later sweep again: the engine keeps the row of its
-                      * values (ROW form, not split, at most ROW_CACHE_BYTES in all) */
+                      * values (ROW form, not split, ROW_CACHE_BYTES at the most) */
     int users;       /* value uses by live expressions and stores */
 } ExprInfo;
 
@@ -136,18 +141,19 @@ enum { ROW_CACHE_BYTES = 128 * 1024 };
 
 typedef struct KernelInfo {
     ExprInfo *expr;
-    Expr **reduce;   /* vec: live EX_reduce expressions by id; their positions name partial slots */
+    Expr **reduce;   /* vec: live EX_reduce expressions by id; positions name partial slots */
     int pass_count;  /* sweeps over the inner axes; 1 for a pointwise kernel */
-    int *store_pass; /* by store: the sweep that does it; pass_count: a row-level store at the end */
+    int *store_pass; /* by store: the sweep that does it; pass_count: row-level, at the end */
 } KernelInfo;
 
 KernelInfo kernel_analyze(const Kernel *kernel, Arena *arena);
 
-/* index = base + sum of stride[axis] * axis, when it is affine. base may hold any expression without the
- * axes in question: stride gets an entry per kernel axis, rest what is not affine (never NULL; constant 0
- * when all is). Returns false when an axis appears inside the rest. */
+/* index = base + sum of stride[axis] * axis, when it is affine. base may hold any expression
+ * without the axes in question: stride gets an entry per kernel axis, rest what is not affine
+ * (never NULL; constant 0 when all is). Returns false when an axis appears inside the rest. */
 bool index_affine(Kernel *kernel, Expr *index, int64_t *stride, Expr **rest);
-/* The same for one axis only: stride along it; rest is free of the axis. False when it is not linear in it. */
+/* The same for one axis only: stride along it; rest is free of the axis. False when it is not
+ * linear in it. */
 bool index_linear(Kernel *kernel, Expr *index, int axis, int64_t *stride, Expr **rest);
 bool expr_uses_axis(const Expr *expr, int axis);
 bool expr_uses_inner(const Kernel *kernel, const Expr *expr);

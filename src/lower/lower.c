@@ -30,7 +30,8 @@ bool lower_expands(const Node *node) {
     }
 }
 
-/* ---- small expressions ------------------------------------------------------------------------ */
+/* ---- small expressions
+ * ------------------------------------------------------------------------ */
 
 static Expr *binary(Lowering *l, Op op, cb_dtype dtype, Expr *a, Expr *b) {
     Expr *input[2] = {a, b};
@@ -65,7 +66,8 @@ static Expr *within(Lowering *l, Expr *position, int64_t low, int64_t high) {
     return both(l, above, below);
 }
 
-/* ---- kinds ------------------------------------------------------------------------------------- */
+/* ---- kinds
+ * ------------------------------------------------------------------------------------- */
 
 static Expr *lower_pointwise(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
     Expr *input[3], *at[CB_MAX_RANK];
@@ -95,8 +97,8 @@ static Expr *lower_source(Lowering *l, const Node *node, Expr *const *position) 
     return expr_to(l->kernel, index_offset(l->kernel, value, word[ATTR_arange_start]), node->dtype);
 }
 
-/* 63 random bits -> the distribution. Uniform numbers are multiples of 2^-24 (f32) and 2^-53 (f64) in [0, 1);
- * normal ones come by Box and Muller's transform from two halves of the bits. */
+/* 63 random bits -> the distribution. Uniform numbers are multiples of 2^-24 (f32) and 2^-53 (f64)
+ * in [0, 1); normal ones come by Box and Muller's transform from two halves of the bits. */
 static Expr *uniform(Lowering *l, Expr *bits, int shift, int width, cb_dtype dtype) {
     Expr *high = binary(l, OP_right_shift, CB_I64, bits, expr_int(l->kernel, shift));
     Expr *whole = expr_to(l->kernel, high, dtype);

@@ -1,7 +1,7 @@
 /* Graph nodes -> loop IR: the value of a node at one position, as an expression.
  *
- * Views, pointwise ops, sources and index ops are functions of a position and are expanded in place,
- * down to leaves: nodes that live in a buffer, or that the same kernel computes. */
+ * Views, pointwise ops, sources and index ops are functions of a position and are expanded in
+ * place, down to leaves: nodes that live in a buffer, or that the same kernel computes. */
 #ifndef CARBIDE_LOWER_LOWER_H
 #define CARBIDE_LOWER_LOWER_H
 

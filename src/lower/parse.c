@@ -1,5 +1,5 @@
-/* Text -> loop IR, for tests: what kernel_print writes. Index arithmetic goes through the normal form, so
- * printing and parsing an index gives the same expression. */
+/* Text -> loop IR, for tests: what kernel_print writes. Index arithmetic goes through the normal
+ * form, so printing and parsing an index gives the same expression. */
 #include "lower/index.h"
 
 #include <ctype.h>
@@ -31,7 +31,8 @@ static bool accept(Parser *p, const char *token) {
     blank(p);
     size_t n = strlen(token);
     if (strncmp(p->at, token, n)) return false;
-    if (n > 1 && isalpha((unsigned char)*token) && (isalnum((unsigned char)p->at[n]) || p->at[n] == '_'))
+    if (n > 1 && isalpha((unsigned char)*token) &&
+        (isalnum((unsigned char)p->at[n]) || p->at[n] == '_'))
         return false;
     p->at += n;
     return true;

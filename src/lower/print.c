@@ -1,5 +1,5 @@
-/* Loop IR -> text, in the form that parse.c reads back (loop.h shows it). Live expressions only; index
- * arithmetic is written in line. */
+/* Loop IR -> text, in the form that parse.c reads back (loop.h shows it). Live expressions only;
+ * index arithmetic is written in line. */
 #include "lower/loop.h"
 
 static const char *name_of(const Expr *e) {

@@ -1,5 +1,6 @@
-/* What every kernel must satisfy between lowering and an engine: indices within their buffers (where
- * bounds are known), dtypes that agree, row-level stores without inner axes in their index. */
+/* What every kernel must satisfy between lowering and an engine: indices within their buffers
+ * (where bounds are known), dtypes that agree, row-level stores without inner axes in their
+ * index. */
 #include "lower/loop.h"
 
 #include <stdint.h>

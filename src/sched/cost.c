@@ -1,5 +1,6 @@
-/* What eager does for a graph as the user wrote it, for comparison: one launch per op that computes, each reading
- * its inputs and writing its result; views, literals and inputs cost nothing. */
+/* What eager does for a graph as the user wrote it, for comparison: one launch per op that
+ * computes, each reading its inputs and writing its result; views, literals and inputs cost
+ * nothing. */
 #include "sched/plan.h"
 
 static int64_t node_bytes(const Node *node) {

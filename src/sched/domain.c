@@ -1,6 +1,6 @@
-/* The iteration space of a group: the dimensions of its element-level values in row-major order, each outer
- * (parallel) or inner (folded by reductions). Softmax over f32[32, 128, 64] along dim 2 runs over
- * {32 outer, 128 outer, 64 inner}; row-level values have the outer dimensions alone. */
+/* The iteration space of a group: the dimensions of its element-level values in row-major order,
+ * each outer (parallel) or inner (folded by reductions). Softmax over f32[32, 128, 64] along dim 2
+ * runs over {32 outer, 128 outer, 64 inner}; row-level values have the outer dimensions alone. */
 #include "sched/schedule.h"
 
 static void add_axis(Domain *domain, int64_t size, bool inner) {
@@ -52,9 +52,10 @@ bool domain_equal(const Domain *a, const Domain *b) {
     return true;
 }
 
-/* Walks both from the last axis, cutting the longer one where the shorter ends. Axes that do not divide
- * each other ([6, 4] and [4, 6]) leave a as it is: b's positions are then quotients of a's. */
-void domain_refine(const Domain *a, const Domain *b, Domain *out) {
+/* Walks both from the last axis, cutting the longer one where the shorter ends. Axes that do not
+ * divide each other ([6, 4] and [4, 6]) leave a as it is: b's positions are then quotients of
+ * a's. */
+static void refine(const Domain *a, const Domain *b, Domain *out) {
     Domain reversed = {0};
     int i = a->count - 1, j = b->count - 1;
     int64_t left_a = i < 0 ? 1 : a->size[i], left_b = j < 0 ? 1 : b->size[j];
@@ -76,8 +77,8 @@ void domain_refine(const Domain *a, const Domain *b, Domain *out) {
 /* Both with inner axes: the same elements must be inner. */
 static bool same_split(const Domain *a, const Domain *b) {
     Domain ab, ba;
-    domain_refine(a, b, &ab);
-    domain_refine(b, a, &ba);
+    refine(a, b, &ab);
+    refine(b, a, &ba);
     return domain_equal(&ab, &ba);
 }
 
@@ -87,7 +88,7 @@ Reason domain_join(const Domain *a, const Domain *b, Domain *out) {
     int64_t total_a = domain_total(a), total_b = domain_total(b);
     if (inner_b && (total_a != total_b || !same_split(a, b))) return REASON_other_split;
     if (total_a == total_b) {
-        domain_refine(a, b, out);
+        refine(a, b, out);
         return REASON_NONE;
     }
     *out = *a; /* b may be row-level beside a */

@@ -1,8 +1,8 @@
 /* How engines walk a kernel, and what it costs.
  *
- * The vector lanes go where memory is contiguous: along the inner axes (ROW) or across outer points (TILE).
- * Kernels with too few outer points for the threads are split along their first inner axis, into chunks
- * whose number depends on the sizes alone, so results do not depend on the threads. */
+ * The vector lanes go where memory is contiguous: along the inner axes (ROW) or across outer points
+ * (TILE). Kernels with too few outer points for the threads are split along their first inner axis,
+ * into chunks whose number depends on the sizes alone, so results do not depend on the threads. */
 #include "sched/schedule.h"
 
 enum {

@@ -1,7 +1,8 @@
 /* Fusion: merges groups, driven by the bytes that stay in registers.
  *
- * Nodes come in graph order. Each real node starts as a group of its own and tries to join the groups that it reads, the
- * largest saving first, then the groups that read the same values (siblings). A merge is legal when
+ * Nodes come in graph order. Each real node starts as a group of its own and tries to join the
+ * groups that it reads, the largest saving first, then the groups that read the same values
+ * (siblings). A merge is legal when
  *   both run over one domain (domain_join), with the same inner dimensions where they have any;
  *   whatever one computes and the other reads is read at the very position of its computation;
  *   nothing outside lies between the two (no cycle);
@@ -65,7 +66,8 @@ static bool fits(const Group *a, const Group *b) {
            size_of(a) + size_of(b) <= GROUP_NODES;
 }
 
-/* Does loop compute what the library step of the other group reads? That must be complete before. */
+/* Does loop compute what the library step of the other group reads? That must be complete
+ * before. */
 static bool feeds_step(Schedule *s, const Group *loop, const Group *step) {
     for (int i = 0; i < length(step->operand); i++)
         if (group_find(s->group[step->operand[i]->id]) == loop) return true;

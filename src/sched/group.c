@@ -1,8 +1,9 @@
-/* A group lowered over its domain: the trial kernel that tells what the group reads, and whether every value
- * that stays inside is read at the very position where it is computed.
+/* A group lowered over its domain: the trial kernel that tells what the group reads, and whether
+ * every value that stays inside is read at the very position where it is computed.
  *
- * Positions are compared as normal-form index expressions: the flat position of the consumer's read against
- * the flat position of the domain, so reshapes and broadcasts between two nodes disappear by themselves. */
+ * Positions are compared as normal-form index expressions: the flat position of the consumer's read
+ * against the flat position of the domain, so reshapes and broadcasts between two nodes disappear
+ * by themselves. */
 #include "sched/schedule.h"
 
 #include "base/option.h"
@@ -142,7 +143,8 @@ static void read_operands(Schedule *s, Group *group) {
         collect_reads(s, group, group->anchor->input[i], &seen);
 }
 
-/* Axes: the outer ones first. Flat positions at element level (every axis) and at row level (outer ones). */
+/* Axes: the outer ones first. Flat positions at element level (every axis) and at row level (outer
+ * ones). */
 static void make_axes(Group *group) {
     Kernel *kernel = group->trial;
     const Domain *domain = &group->domain;

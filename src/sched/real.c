@@ -1,8 +1,9 @@
 /* Which nodes get a value of their own. Everything else is expanded into whoever uses it.
  *
- * Real are: what has a loop or a library of its own (reductions, scans, scatters, matmuls, sorts), outputs, the
- * operands of library steps, what can be an epilogue, and what would be computed too often. Being real costs nothing by
- * itself: a real node whose users all join its kernel never reaches memory. */
+ * Real are: what has a loop or a library of its own (reductions, scans, scatters, matmuls, sorts),
+ * outputs, the operands of library steps, what can be an epilogue, and what would be computed too
+ * often. Being real costs nothing by itself: a real node whose users all join its kernel never
+ * reaches memory. */
 #include "sched/schedule.h"
 
 enum {
@@ -16,7 +17,7 @@ typedef struct Tree { /* of an expanded node, down to real ones */
     int cost, loads, nodes;
 } Tree;
 
-const Node *strip_views(const Node *node) {
+static const Node *strip_views(const Node *node) {
     while (op_info(node->op)->kind == KIND_VIEW) node = node->input[0];
     return node;
 }
@@ -45,7 +46,8 @@ static void make_base_real(Schedule *s, const Node *node) {
     make_real(s, base->op == OP_constant || base->op == OP_input ? node : base);
 }
 
-/* ---- operands of library steps ------------------------------------------------------------------ */
+/* ---- operands of library steps
+ * ------------------------------------------------------------------ */
 
 typedef struct Probe {
     const Node *base;
@@ -127,8 +129,8 @@ static bool in_range(const Node *index, int64_t bound) {
     return first >= 0 && first < bound && last >= 0 && last < bound;
 }
 
-/* Index values are checked as a whole before they are used, so they stand in memory; views that leave elements
- * out are copied first. Positions and sorts are in range by construction. */
+/* Index values are checked as a whole before they are used, so they stand in memory; views that
+ * leave elements out are copied first. Positions and sorts are in range by construction. */
 static void mark_index(Schedule *s, const Node *node, int64_t bound) {
     const Node *index = node->input[1];
     while (index->op == OP_reshape || index->op == OP_permute || index->op == OP_expand)
@@ -165,7 +167,8 @@ static void mark_operands(Schedule *s, const Node *node) {
     }
 }
 
-/* ---- what would be computed too often ------------------------------------------------------------ */
+/* ---- what would be computed too often
+ * ------------------------------------------------------------ */
 
 static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
     Tree t = {op_info(node->op)->cost, 0, 1};

@@ -26,12 +26,11 @@ int64_t domain_total(const Domain *domain);
 int64_t domain_outer(const Domain *domain);
 bool domain_has_inner(const Domain *domain);
 bool domain_equal(const Domain *a, const Domain *b);
-/* a, cut further where b has borders inside of its axes; both have one total. */
-void domain_refine(const Domain *a, const Domain *b, Domain *out);
 /* The domain in which both can run. */
 Reason domain_join(const Domain *a, const Domain *b, Domain *out);
 
-/* GROUP_PRODUCT: matmul and convolution, library steps that take pointwise work as their epilogue. */
+/* GROUP_PRODUCT: matmul and convolution, library steps that take pointwise work as their
+ * epilogue. */
 typedef enum GroupKind { GROUP_LOOP, GROUP_PRODUCT, GROUP_OPAQUE, GROUP_SCATTER } GroupKind;
 
 typedef struct Group Group;
@@ -75,7 +74,6 @@ typedef struct Schedule {
     bool fuse;
 } Schedule;
 
-const Node *strip_views(const Node *node);
 /* The node whose buffer an output is: reshapes keep the flat order, so they share it. */
 const Node *output_base(const Node *output);
 void mark_real(Schedule *schedule);
@@ -95,7 +93,8 @@ void buffer_strides(const Schedule *schedule, const Node *node, int64_t *stride)
 
 void fuse_groups(Schedule *schedule);
 
-/* Makes the kernel of a group's members, bound to plan values (finish.c). stored: by member. Returns its number. */
+/* Makes the kernel of a group's members, bound to plan values (finish.c). stored: by member.
+ * Returns its number. */
 int finish_group(Schedule *schedule, Group *group, const bool *stored);
 /* The two kernels of a scatter: the base copied, then the updates in index order. */
 void finish_scatter(Schedule *schedule, Group *group, int kernel[2]);

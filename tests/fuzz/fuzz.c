@@ -1,9 +1,10 @@
 /* Random graphs: eager, the VM and compiled C agree.
  *
- *     fuzz [first_seed [count [c_every]]]     c_every: every n-th recipe also goes through the C compiler
+ *     fuzz [first_seed [count [c_every]]]     c_every: every n-th recipe also goes through the C
+ *     compiler
  *
- * Outputs are judged as PyTorch's suites do: close to eager, or else not worse than eager against the same recipe run
- * in f64. A failure is shrunk step by step and printed. */
+ * Outputs are judged as PyTorch's suites do: close to eager, or else not worse than eager against
+ * the same recipe run in f64. A failure is shrunk step by step and printed. */
 #include "recipe.h"
 
 #include <math.h>
@@ -95,7 +96,8 @@ static bool passes_once(const Recipe *recipe, const char *options, const char **
     return ok;
 }
 
-/* A comparison or a floor right at a step may go either way by a last bit; a bug shows for any values. */
+/* A comparison or a floor right at a step may go either way by a last bit; a bug shows for any
+ * values. */
 static bool passes(const Recipe *recipe, const char *options, const char **why) {
     Recipe tried = *recipe;
     for (tried.draw = 0; tried.draw < DRAWS; tried.draw++)

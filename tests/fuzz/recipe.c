@@ -1,11 +1,13 @@
-/* Random recipes (recipe.h). Choose an op, find operands that it can take, ask op_infer what comes out. Shapes come
- * from one small family (B, R, C), so that broadcasts, rows and columns meet often. */
+/* Random recipes (recipe.h). Choose an op, find operands that it can take, ask op_infer what comes
+ * out. Shapes come from one small family (B, R, C), so that broadcasts, rows and columns meet
+ * often. */
 #include "recipe.h"
 
 #include <math.h>
 #include <string.h>
 
-/* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled" (2016) */
+/* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled"
+ * (2016) */
 static uint64_t next(uint64_t *state) {
     *state ^= *state >> 12, *state ^= *state << 25, *state ^= *state >> 27;
     return *state * 2685821657736338717ull;
@@ -152,8 +154,8 @@ void recipe_inputs(const Recipe *r, cb_tensor **out) {
     }
 }
 
-/* Tries a step for real, on the metas alone: an eager run of a fresh copy would be slow and is not needed, since
- * shapes follow from values of the same shape. */
+/* Tries a step for real, on the metas alone: an eager run of a fresh copy would be slow and is not
+ * needed, since shapes follow from values of the same shape. */
 static bool try_step(Recipe *r, const RecipeStep *s, Tensor **value) {
     Tensor *y = run_step(s, value);
     cb_clear_error();
@@ -194,7 +196,8 @@ void recipe_random(Recipe *r, uint64_t seed) {
     r->output[1] = pick(&state, last);
 }
 
-/* ---- shrinking and printing ------------------------------------------------------------------------ */
+/* ---- shrinking and printing
+ * ------------------------------------------------------------------------ */
 
 bool recipe_without(const Recipe *r, int step, Recipe *out) {
     int gone = r->input_count + step, heir = -1;

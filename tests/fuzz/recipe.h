@@ -33,11 +33,13 @@ typedef struct Recipe {
 
 /* The same seed makes the same recipe. */
 void recipe_random(Recipe *recipe, uint64_t seed);
-/* Runs it through the public door, eagerly or under capture: a cb_function_n with the recipe as user. */
+/* Runs it through the public door, eagerly or under capture: a cb_function_n with the recipe as
+ * user. */
 int recipe_call(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, void *user);
 /* New input tensors, the same values for f32 and widened programs. */
 void recipe_inputs(const Recipe *recipe, cb_tensor **out);
-/* Without step number `step`: its users take its first operand of the same shape. false: impossible. */
+/* Without step number `step`: its users take its first operand of the same shape. false:
+ * impossible. */
 bool recipe_without(const Recipe *recipe, int step, Recipe *out);
 void recipe_print(const Recipe *recipe, FILE *out);
 

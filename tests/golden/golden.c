@@ -1,4 +1,5 @@
-/* Golden tests: a graph as text goes through the middle of the pipeline, what comes out is compared to the letter.
+/* Golden tests: a graph as text goes through the middle of the pipeline, what comes out is compared
+ * to the letter.
  *
  *     # what the file shows
  *     graph(x: f32[4096, 1024]) {
@@ -8,8 +9,8 @@
  *     --- plan
  *       k0_amax_sub_exp_sum(v0, v1)
  *
- * Stages: graph (optimized), plan (steps), loops (kernels). CARBIDE_GOLDEN_UPDATE=1 rewrites the files: read
- * the difference before you commit it. Usage: golden file.t... */
+ * Stages: graph (optimized), plan (steps), loops (kernels). CARBIDE_GOLDEN_UPDATE=1 rewrites the
+ * files: read the difference before you commit it. Usage: golden file.t... */
 #include "base/buffer.h"
 #include "graph/graph.h"
 #include "sched/plan.h"

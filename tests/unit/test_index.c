@@ -1,5 +1,5 @@
-/* Index arithmetic: every simplification keeps the value, on all points of small boxes and at random
- * points of large ones; positions that are equal become one pointer. */
+/* Index arithmetic: every simplification keeps the value, on all points of small boxes and at
+ * random points of large ones; positions that are equal become one pointer. */
 #include "test_support.h"
 
 #include "lower/index.h"
@@ -120,7 +120,8 @@ static void large_boxes_at_random(void **state) {
     arena_free(arena);
 }
 
-/* flatten over one shape, unflatten over another that divides it, flatten again: the same pointer. */
+/* flatten over one shape, unflatten over another that divides it, flatten again: the same
+ * pointer. */
 static void reshapes_disappear(void **state) {
     (void)state;
     Arena *arena = arena_new();
