@@ -20,7 +20,8 @@ enum {
         24 * 1024, /* vectors of a block together: most of L1, which tensors pass through as well */
     LEAST_LANES = 64,
     MOST_LANES = 1024,
-    STREAM_LANES = 16384 /* when no vector is needed: memory to memory */
+    STREAM_LANES = 16384, /* when no vector is needed: memory to memory */
+    SUM_LANES = 4096      /* the same in rows: what is added up in f32 before f64 takes over */
 };
 
 static const VmOps *ops_of_cpu(void) {
@@ -185,8 +186,9 @@ static void assign_blocks(Layout *l) {
 static int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
 static void choose_capacity(const Builder *b, Program *p) {
-    int64_t lanes = b->lane_bytes ? BLOCK_BYTES / b->lane_bytes : STREAM_LANES;
-    int64_t most = b->lane_bytes ? MOST_LANES : STREAM_LANES;
+    int64_t stream = b->row ? SUM_LANES : STREAM_LANES;
+    int64_t lanes = b->lane_bytes ? BLOCK_BYTES / b->lane_bytes : stream;
+    int64_t most = b->lane_bytes ? MOST_LANES : stream;
     int64_t extent = b->lane_axis >= 0 ? b->kernel->axis[b->lane_axis].size : 1;
     if (lanes > most) lanes = most;
     if (lanes < LEAST_LANES) lanes = LEAST_LANES;
