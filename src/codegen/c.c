@@ -22,6 +22,7 @@
 #include "codegen/c_kernel.h"
 
 enum {
+    WRITTEN_OUT = 400,          /* expressions of a NESTED kernel times its inner points */
     NESTED_INNER = 8,           /* longest inner range that is unrolled inside of the lanes */
     WHOLE_RUN = 1 << 30,        /* lanes of a kernel that keeps nothing in arrays */
     STREAM_LANES = 1024,        /* block that is computed before it is copied out */
@@ -32,16 +33,22 @@ enum {
     TURN_ROWS = 128,        /* and so many rows */
     TURN_BYTES = 256 << 10, /* from this size of a buffer on */
     ARRAY_BYTES = 32 << 10, /* of all arrays of an ARRAY kernel: they stay in L1 */
-    ROW_SUM_BLOCK = 4096    /* terms of one partial sum */
+    ROW_SUM_BLOCK = 4096,   /* terms of one partial sum */
+    HEAVY_ARITHMETIC = 200  /* additions in a kernel's text */
 };
 
 /* ---- choices ----------------------------------------------------------------------------- */
 
 static int64_t axis_size(const Kernel *kernel, int axis) { return kernel->axis[axis].size; }
 
-static bool in_order(const Kernel *kernel) {
+static bool has_scan(const Kernel *kernel) {
     for (int id = 0; id < length(kernel->expr); id++)
         if (kernel->expr[id]->op == EX_scan) return true;
+    return false;
+}
+
+static bool in_order(const Kernel *kernel) {
+    if (has_scan(kernel)) return true;
     for (int s = 0; s < length(kernel->store); s++)
         if (kernel->store[s].mode == STORE_ADD) return true;
     return false;
@@ -62,6 +69,14 @@ static void choose_shape(CKernel *c) {
         c->shape = SHAPE_ROW;
         c->e.lane_axis = axes - 1;
     }
+}
+
+/* Compilers vectorize lanes around straight code, so short inner ranges become that. */
+static void choose_text(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int64_t size = kernel->inner_size * length(kernel->expr);
+    c->written_out = c->shape == SHAPE_NESTED && c->inner_count && size <= WRITTEN_OUT;
+    c->e.written_out = c->written_out && !has_scan(kernel);
 }
 
 /* Levels of the loops, outermost first (emit.h). */
@@ -351,7 +366,20 @@ static void keep_rows(CKernel *c) {
                       (long long)e->kernel->inner_size);
 }
 
-static void render(Kernel *kernel, Usage *usage, Buffer *out) {
+/* Additions in the text of the kernel's loops. */
+static int64_t arithmetic(const CKernel *c) {
+    int64_t cost = 0;
+    for (int id = 0; id < c->e.count; id++) {
+        const Expr *x = c->e.kernel->expr[id];
+        bool counts = c->e.info.expr[id].users && x->op < OP_COUNT && x->op != OP_constant;
+        int64_t copies = c->written_out && c->e.local[id].inner ? c->e.kernel->inner_size : 1;
+        if (counts) cost += copies * op_info((Op)x->op)->cost;
+    }
+    return cost;
+}
+
+/* True when the kernel is heavy. */
+static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
     *e = (Emit){
@@ -360,6 +388,7 @@ static void render(Kernel *kernel, Usage *usage, Buffer *out) {
     c->inner_count = length(kernel->axis) - kernel->outer_count;
     c->store_count = length(kernel->store);
     choose_shape(c);
+    choose_text(c);
     choose_levels(c);
     choose_turns(c);
     choose_streams(c);
@@ -383,12 +412,15 @@ static void render(Kernel *kernel, Usage *usage, Buffer *out) {
     if (c->any_stream) emit_line(e, "stream_fence();");
     usage->helper[HELPER_stream] |= c->any_stream;
     emit_close(e);
+    return arithmetic(c) > HEAVY_ARITHMETIC;
 }
 
 void c_render(Kernel *const *kernel, int count, Buffer *out) {
     Usage *usage = arena_zalloc(out->arena, sizeof *usage);
     Buffer kernels = buffer_new(out->arena);
-    for (int i = 0; i < count; i++) render(kernel[i], usage, &kernels);
+    bool heavy = false;
+    for (int i = 0; i < count; i++) heavy |= render(kernel[i], usage, &kernels);
+    if (heavy) put(out, C_HEAVY);
     c_text_prelude(usage, out);
     put(out, buffer_text(&kernels));
 }

@@ -5,6 +5,10 @@
 
 #include "lower/loop.h"
 
+/* A file that opens with this line has a kernel with so much arithmetic that vector code for the ends
+ * of its loops would double its compile time; run/code.c then leaves that to scalar code. */
+#define C_HEAVY "/* heavy */\n"
+
 /* The whole file: the scalar functions that the kernels use, then the kernels. No #include;
  * compiles with gcc and clang. Every kernel is an extern function under its name. */
 void c_render(Kernel *const *kernel, int count, Buffer *out);

@@ -23,6 +23,8 @@ typedef struct CKernel {
     bool turns; /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
     bool *streams; /* by store: goes past the caches */
     bool any_stream;
+    bool written_out;        /* NESTED: the inner range is text, point by point */
+    const char **point_name; /* written-out inner points: names by point and expression */
 } CKernel;
 
 /* Sweep of one pass over the inner axes, with everything that has to be computed before it. */

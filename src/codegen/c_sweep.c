@@ -13,10 +13,7 @@
  * vector code that keeps NaN. */
 #include "codegen/c_kernel.h"
 
-enum {
-    ARRAY_SUM_BLOCK = 1024, /* terms that one lane of an ARRAY kernel adds up in a row */
-    WRITTEN_OUT = 400       /* expressions of a NESTED kernel times its inner points */
-};
+enum { ARRAY_SUM_BLOCK = 1024 }; /* terms that one lane of an ARRAY kernel adds up in a row */
 
 typedef Emit *E;
 
@@ -370,32 +367,73 @@ static void array_loops(CKernel *c, int pass) {
     emit_close(e);
 }
 
-/* The inner range of a NESTED kernel, written out: compilers vectorize the lanes around straight
- * code. */
-static void written_out(CKernel *c, int pass) {
+/* Sets the region of one sweep; false: the sweep has nothing to do. */
+static bool collect(CKernel *c, int pass) {
+    E e = &c->e;
+    bool any = false;
+    emit_begin(e);
+    for (int r = 0; r < c->reduce_count; r++)
+        if (reduces_in(c, r, pass)) {
+            emit_root(e, e->info.reduce[r]->input[0], e->body_level);
+            any = true;
+        }
+    for (int s = 0; s < c->store_count; s++)
+        if (stores_in(c, s, pass)) {
+            emit_root_store(e, s, e->body_level);
+            any = true;
+        }
+    emit_collect(e);
+    return any;
+}
+
+/* Coordinates and names of one point of a written-out inner range. */
+static Mark open_point(CKernel *c, int64_t point) {
     E e = &c->e;
     const Kernel *kernel = e->kernel;
-    for (int64_t point = 0; point < kernel->inner_size; point++) {
-        Mark mark = emit_mark(e);
-        int64_t rest = point;
-        emit_block(e);
-        for (int axis = length(kernel->axis) - 1; axis >= kernel->outer_count; axis--) {
-            emit_line(e, "const int64_t a%d = %lld;", axis,
-                      (long long)(rest % kernel->axis[axis].size));
-            rest /= kernel->axis[axis].size;
-        }
+    const char **name = c->point_name + point * e->count;
+    Mark mark = emit_mark(e);
+    int64_t rest = point;
+    e->suffix = arena_format(e->arena, "_%lld", (long long)point);
+    for (int axis = length(kernel->axis) - 1; axis >= kernel->outer_count; axis--) {
+        e->axis_value[axis] = rest % kernel->axis[axis].size;
+        rest /= kernel->axis[axis].size;
+    }
+    for (int id = 0; id < e->count && e->names_last; id++)
+        if (name[id]) emit_name(e, kernel->expr[id], name[id]);
+    return mark;
+}
+
+static void close_point(CKernel *c, int64_t point, Mark mark) {
+    E e = &c->e;
+    const char **name = c->point_name + point * e->count;
+    for (int id = 0; id < e->count; id++) name[id] = e->local[id].inner ? e->local[id].name : NULL;
+    emit_forget(e, mark);
+    e->suffix = "";
+    for (int axis = 0; axis < length(e->kernel->axis); axis++) e->axis_value[axis] = -1;
+}
+
+/* The inner range of a NESTED kernel, written out: compilers vectorize the lanes around straight code.
+ * A scan has to go through all of its values again, so nothing is remembered beside one. */
+static void written_out(CKernel *c, int pass) {
+    E e = &c->e;
+    e->names_last = e->written_out;
+    e->pass = pass;
+    if (!e->names_last) emit_block(e);
+    for (int64_t point = 0; point < e->kernel->inner_size; point++) {
+        Mark mark = open_point(c, point);
+        collect(c, pass);
         for (int level = e->row_level + 1; level < e->body_level; level++) emit_declare(e, level);
         body(c, pass);
-        emit_close(e);
-        emit_forget(e, mark);
+        close_point(c, point, mark);
     }
+    if (!e->names_last) emit_close(e);
+    e->names_last = false;
 }
 
 static void loops(CKernel *c, int pass) {
     E e = &c->e;
     Mark mark = emit_mark(e);
-    bool brief = e->kernel->inner_size * e->count <= WRITTEN_OUT;
-    if (c->shape == SHAPE_NESTED && c->inner_count && brief) {
+    if (c->written_out) {
         written_out(c, pass);
     } else if (c->shape == SHAPE_ARRAY) {
         array_loops(c, pass);
@@ -416,24 +454,6 @@ static void loops(CKernel *c, int pass) {
 }
 
 /* ---- entry ------------------------------------------------------------------------------- */
-
-static bool collect(CKernel *c, int pass) {
-    E e = &c->e;
-    bool any = false;
-    emit_begin(e);
-    for (int r = 0; r < c->reduce_count; r++)
-        if (reduces_in(c, r, pass)) {
-            emit_root(e, e->info.reduce[r]->input[0], e->body_level);
-            any = true;
-        }
-    for (int s = 0; s < c->store_count; s++)
-        if (stores_in(c, s, pass)) {
-            emit_root_store(e, s, e->body_level);
-            any = true;
-        }
-    emit_collect(e);
-    return any;
-}
 
 /* Values of an ARRAY kernel that its inner loops read but that do not change in them: one lane loop
  * before. */
@@ -481,16 +501,32 @@ void c_sweep(CKernel *c, int pass) {
     e->boundary = false;
 }
 
-void c_before_lanes(CKernel *c) {
+static void collect_all(CKernel *c) {
     E e = &c->e;
-    bool leaves = e->reduce_leaves;
-    e->reduce_leaves = true; /* nothing at level 0 depends on a reduce */
     emit_begin(e);
     for (int r = 0; r < c->reduce_count; r++)
         emit_root(e, e->info.reduce[r]->input[0], e->body_level);
     for (int s = 0; s < c->store_count; s++) emit_root_store(e, s, e->body_level);
     emit_collect(e);
+}
+
+void c_before_lanes(CKernel *c) {
+    E e = &c->e;
+    bool leaves = e->reduce_leaves;
+    e->reduce_leaves = true; /* nothing at level 0 depends on a reduce */
+    collect_all(c);
     emit_declare(e, 0);
+    if (c->written_out)
+        c->point_name =
+            arena_new_array(e->arena, const char *, e->kernel->inner_size * e->count + 1);
+    e->at_point = true;
+    for (int64_t point = 0; e->written_out && point < e->kernel->inner_size; point++) {
+        Mark mark = open_point(c, point);
+        collect_all(c);
+        emit_declare(e, 0);
+        close_point(c, point, mark);
+    }
+    e->at_point = false;
     declare_streams(c, e->info.pass_count);
     e->reduce_leaves = leaves;
 }

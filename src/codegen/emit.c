@@ -18,6 +18,16 @@ static bool is_index_op(const Expr *x) {
     return arithmetic && x->dtype == CB_I64;
 }
 
+static bool varies_with_lanes(const Emit *e, const Expr *x) {
+    if (x->op == EX_reduce || x->op == EX_scan || expr_uses_axis(x, e->lane_axis)) return true;
+    for (int i = 0; i < x->input_count; i++) {
+        const Local *input = &e->local[x->input[i]->id];
+        bool reduced = input->inner ? !input->per_point && !input->plain : input->level > 0;
+        if (reduced) return true;
+    }
+    return false;
+}
+
 static int max_int(int a, int b) { return a > b ? a : b; }
 
 static void prepare_local(Emit *e, const Expr *x) {
@@ -37,7 +47,31 @@ static void prepare_local(Emit *e, const Expr *x) {
     }
     if (x->op == EX_reduce) local->level = e->row_level;
     if (x->op == EX_scan) local->level = e->body_level;
+    if (e->written_out && local->inner && !local->plain && !varies_with_lanes(e, x)) {
+        local->per_point = true;
+        local->level = 0;
+    } else if (e->written_out && local->inner) {
+        local->level = e->body_level;
+    }
     local->cached = e->info.expr[x->id].cached && local->level == e->body_level;
+}
+
+static void note_use(Emit *e, const Expr *x, int pass) {
+    Local *local = &e->local[x->id];
+    local->last_use = max_int(local->last_use, pass);
+}
+
+static void prepare_uses(Emit *e) {
+    for (int id = 0; id < e->count; id++) {
+        const Expr *x = e->kernel->expr[id];
+        if (!e->info.expr[id].users) continue;
+        for (int i = 0; i < x->input_count; i++) note_use(e, x->input[i], e->info.expr[id].pass);
+    }
+    for (int s = 0; s < length(e->kernel->store); s++) {
+        const Store *store = &e->kernel->store[s];
+        note_use(e, store->value, e->info.store_pass[s]);
+        if (store->guard) note_use(e, store->guard, e->info.store_pass[s]);
+    }
 }
 
 static Access access_of(Emit *e, Expr *index) {
@@ -51,7 +85,8 @@ static Access access_of(Emit *e, Expr *index) {
 static void place_access(const Emit *e, Access *access) {
     if (!access->linear || access->stride == 0) return;
     int level = max_int(e->local[access->rest->id].level, e->origin_level);
-    if (level < e->lane_level) access->level = level;
+    bool changes = e->written_out && e->local[access->rest->id].inner; /* from point to point */
+    if (level < e->lane_level && !changes) access->level = level;
 }
 
 static void prepare_accesses(Emit *e) {
@@ -75,10 +110,14 @@ static void prepare_accesses(Emit *e) {
 }
 
 void emit_prepare(Emit *e) {
+    e->suffix = "";
+    e->axis_value = arena_new_array(e->arena, int64_t, length(e->kernel->axis) + 1);
+    for (int axis = 0; axis < length(e->kernel->axis); axis++) e->axis_value[axis] = -1;
     prepare_accesses(e);
     e->info = kernel_analyze(e->kernel, e->arena);
     e->local = arena_new_array(e->arena, Local, e->count + 1);
     for (int id = 0; id < e->count; id++) prepare_local(e, e->kernel->expr[id]);
+    prepare_uses(e);
     for (int id = 0; id < e->count; id++)
         if (e->kernel->expr[id]->op == EX_load) place_access(e, &e->load[id]);
     for (int s = 0; s < length(e->kernel->store); s++) place_access(e, &e->store[s]);
@@ -207,7 +246,10 @@ static bool inlines(Emit *e, const Expr *x) {
     Local *local = &e->local[x->id];
     bool keep = local->cached && !local->kept;
     local->size = inline_size(e, x);
-    if (x->op == EX_scan || keep || (x->op == EX_load && e->has_inout)) return false;
+    bool wanted_again =
+        e->names_last && x->op != EX_load && local->inner && local->last_use > e->pass;
+    if (x->op == EX_scan || keep || wanted_again || (x->op == EX_load && e->has_inout))
+        return false;
     return local->uses == 1 && local->user_level == local->level && local->size <= INLINE_SIZE;
 }
 
@@ -223,7 +265,7 @@ static void declare_scan(Emit *e, const Expr *x) {
 
 static void declare_value(Emit *e, const Expr *x) {
     Local *local = &e->local[x->id];
-    const char *name = arena_format(e->arena, "t%u", x->id);
+    const char *name = arena_format(e->arena, "t%u%s", x->id, e->suffix);
     emit_line(e, "const %s %s = %s;", e->target->type[x->dtype], name,
               text_bare(e, text_value(e, x)));
     if (local->cached && !local->kept)
@@ -241,7 +283,7 @@ void emit_declare(Emit *e, int level) {
         if (pointed)
             declare_pointer(e, access, (int)x->imm.i, arena_format(e->arena, "p%d", id),
                             x->input_count == 2, true);
-        if (local->level != level || inlines(e, x)) continue;
+        if (local->level != level || (local->per_point && !e->at_point) || inlines(e, x)) continue;
         if (x->op == EX_scan)
             declare_scan(e, x);
         else

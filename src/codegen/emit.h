@@ -38,6 +38,7 @@ typedef enum Helper {
     HELPER_bf16_store,
     HELPER_order_f32,
     HELPER_order_f64,
+    HELPER_to_i32_f32,
     HELPER_to_i64_f32,
     HELPER_to_i64_f64,
     HELPER_floor,
@@ -65,10 +66,12 @@ typedef struct Local {
     int level;        /* loop that it varies with */
     int uses, size;   /* in the region: textual uses; nodes of the text when inlined */
     int user_level;
+    int last_use; /* the last sweep that computes something from it */
     bool inner, needed, plain;
-    bool cached;  /* its row is worth keeping for later sweeps (ExprInfo.cached) */
-    bool kept;    /* and has been computed */
-    bool started; /* scans: the running value is declared */
+    bool per_point; /* inner, but the same for all lanes: declared before them (written_out) */
+    bool cached;    /* its row is worth keeping for later sweeps (ExprInfo.cached) */
+    bool kept;      /* and has been computed */
+    bool started;   /* scans: the running value is declared */
 } Local;
 
 typedef struct Emit {
@@ -84,9 +87,15 @@ typedef struct Emit {
     Access *store;     /* by store */
     int *axis_level;   /* by axis */
     int lane_axis, lane_level, row_level, body_level, origin_level;
-    const char *origin; /* lane coordinate of l = 0 */
-    bool arrays;        /* row-level values that vary with the lane live in arrays */
-    bool reduce_leaves; /* completed reduces have no name: they are read from the caller's slots */
+    int64_t *axis_value; /* by axis: a fixed coordinate, or -1: the variable a0, a1 ... */
+    const char *suffix;  /* of locals, where one expression has several: t4_0, t4_1 */
+    int pass;            /* of the sweep that is written; values that a later one uses get names, */
+    bool names_last;     /* when names outlive their sweep */
+    bool written_out;    /* inner points are text: values that no lane changes are per_point */
+    bool at_point;       /* emit_declare is to declare those */
+    const char *origin;  /* lane coordinate of l = 0 */
+    bool arrays;         /* row-level values that vary with the lane live in arrays */
+    bool reduce_leaves;  /* completed reduces have no name: they are read from the caller's slots */
     const char *slot_item; /* outer point of l = 0, for them */
     bool boundary;     /* in this region such a value must be an array already, or joins queue */
     Expr **queue;      /* vec: values that must become arrays before this region */

@@ -52,6 +52,8 @@ static bool fits_int(const Emit *e, const Expr *x) {
 }
 
 static const char *axis_text(Emit *e, int axis, bool narrow) {
+    if (e->axis_value[axis] >= 0)
+        return arena_format(e->arena, "%lld", (long long)e->axis_value[axis]);
     if (axis != e->lane_axis) return arena_format(e->arena, narrow ? "(int)a%d" : "a%d", axis);
     if (e->origin[0] == '0') return "l";
     return arena_format(e->arena, narrow ? "(int)(%s + l)" : "(%s + l)", e->origin);
@@ -155,12 +157,15 @@ static const char *cast(Emit *e, cb_dtype dtype, const char *text) {
 }
 
 static const char *from_float(Emit *e, cb_dtype from, cb_dtype to, const char *text) {
-    if (from == CB_F64)
+    if (from == CB_F64) {
         e->usage->helper[HELPER_to_i64_f64] = true;
-    else
-        e->usage->helper[HELPER_to_i64_f32] = true;
-    text = text_call(e, from == CB_F64 ? "to_i64_f64" : "to_i64_f32", text);
-    return to == CB_I64 ? text : cast(e, to, text);
+        text = text_call(e, "to_i64_f64", text);
+        return to == CB_I64 ? text : cast(e, to, text);
+    }
+    bool wide = to == CB_I64;
+    e->usage->helper[wide ? HELPER_to_i64_f32 : HELPER_to_i32_f32] = true;
+    text = text_call(e, wide ? "to_i64_f32" : "to_i32_f32", text);
+    return wide || to == CB_I32 ? text : cast(e, to, text);
 }
 
 /* What scalar_convert does, for one value. */

@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/option.h"
+#include "codegen/c.h"
 #include "run/cache.h"
 #include "run/compiler.h"
 #include "run/engine.h"
@@ -178,7 +179,9 @@ static bool compile_in(Attempt *a, const char *directory, bool keep) {
     work_path(directory, path);
     memory_free(a->result.message);
     a->result.message = NULL;
-    Reason reason = compiler_run(&a->compiler, a->source, a->length, path, &a->result.message);
+    bool heavy = a->length >= strlen(C_HEAVY) && !memcmp(a->source, C_HEAVY, strlen(C_HEAVY));
+    Reason reason =
+        compiler_run(&a->compiler, a->source, a->length, heavy, path, &a->result.message);
     if (reason == REASON_NONE) {
         a->result.code = load(path, a->key, &why);
         if (!a->result.code) reason = why ? REASON_compiler_failed : REASON_out_of_memory;

@@ -19,10 +19,11 @@ void compiler_forget(void);
 /* Compiles C source to a shared object at output. REASON_NONE, compiler_failed or compiler_timeout;
  * *message is then the compiler's words (heap text, or NULL). The compiler and all that it started
  * are gone on return. */
-Reason compiler_run(const Compiler *compiler, const char *source, size_t length, const char *output,
-                    char **message);
+/* heavy: prefers short compile times (codegen/c.h: C_HEAVY). */
+Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
+                    const char *output, char **message);
 
-const char *compiler_flags(void); /* as one line */
+const char *compiler_flags(void); /* all that may be used, as one line */
 const char *compiler_cpu(void);   /* what -march=native depends on, as one line */
 
 #endif

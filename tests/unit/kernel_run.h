@@ -166,9 +166,10 @@ static Code *compile(Kernel **kernel, int count, Arena *arena) {
     Buffer source = buffer_new(arena);
     c_render(kernel, count, &source);
     CodeResult result = code_load(buffer_text(&source), source.length);
-    if (!result.code)
-        FAIL("%s\n%s\n%s", reason_info(result.reason)->id, result.message ? result.message : "",
-             buffer_text(&source));
+    if (!result.code) {
+        fputs(buffer_text(&source), stderr); /* too long for print_error */
+        FAIL("%s\n%s", reason_info(result.reason)->id, result.message ? result.message : "");
+    }
     return result.code;
 }
 
