@@ -48,9 +48,8 @@ struct Expr {
     uint32_t id;       /* dense in its kernel, inputs before users */
     uint32_t axes;     /* bit per kernel axis that the value varies with */
     int64_t low, high; /* bounds of an i64 expression (INT64_MIN, INT64_MAX when unknown) */
-    Scalar imm;        /* OP_constant: value. EX_axis: axis. EX_load: buffer. EX_reduce, EX_scan: the Op
-                        * (OP_sum, OP_prod, OP_amax, OP_amin, OP_any, OP_all). OP_to: target
-                        * dtype */
+    Scalar imm;        /* OP_constant: value. EX_axis: axis. EX_load: buffer. OP_to: target dtype.
+                        * EX_reduce, EX_scan: OP_sum, prod, amax, amin, any or all */
     Expr *input[3];    /* EX_load: index, and a guard (bool) or none: where it is false the load
                         * gives 0 and does not touch memory. EX_reduce, EX_scan: operand */
 };
@@ -132,8 +131,8 @@ typedef struct ExprInfo {
                       * before that sweep, or after the last one (pass_count). EX_reduce: the sweep
                       * that completes it */
     int last_pass;   /* last pass that uses it as a value */
-    bool cached;     /* inner, dear, and needed by a later sweep again: the engine keeps the row of its
-                      * values (ROW form, not split, ROW_CACHE_BYTES at the most) */
+    bool cached;     /* inner, dear, and needed by a later sweep again: the engine keeps the row of
+                      * its values (ROW form, not split, ROW_CACHE_BYTES at the most) */
     int users;       /* value uses by live expressions and stores */
 } ExprInfo;
 
