@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Moves what stands beyond column 100 of a block comment to the next line (make format).
 
-Only whole lines of comments are touched: a comment behind code is its author's to shorten. Words that
-do not fit join the next line when that continues the same paragraph, else they get a line of their own.
+Words that do not fit join the next line when that continues the same paragraph, else they get a line of
+their own. A comment behind code goes on below itself, or in front of the line when there is no room.
 """
 import re
 import sys
 
 COLUMNS = 100
 LINE = re.compile(r"^(\s*(?:/\*|\*))( +)(\S.*)$")
+BEHIND = re.compile(r"^([^/\"]*[^/\"\s]\s+/\*)( +)(\S.*)$")  # code, then a comment up to the end
+RULER = re.compile(r"^(/\* ---- [^-]* )-+ \*/$")
 
 
 def cut(line):
@@ -25,16 +27,32 @@ def continues(line, indent):
     return match.group(2) == indent and not re.match(r"\S+(?: \S+)?  +\S|- ", match.group(3))
 
 
+def move_up(line):
+    """A short comment that has no room behind its code stands in front of it."""
+    code, comment = re.match(r"^(.*\S)\s+(/\*.*)$", line).groups()
+    indent = re.match(r"\s*", line).group(0)
+    return [indent + comment, code]
+
+
 def wrap(lines):
     lines, at = list(lines), 0
     while at < len(lines):
-        match = LINE.match(lines[at])
-        if len(lines[at]) > COLUMNS and match and lines[at].rfind(" ", 0, COLUMNS) > len(match[1]) + 20:
-            lines[at], rest = cut(lines[at])
-            star = match.group(1).index("*")
+        line = lines[at]
+        match = LINE.match(line) or BEHIND.match(line)
+        ruler = RULER.match(line)
+        if len(line) <= COLUMNS or not (match or ruler):
+            at += 1
+            continue
+        if ruler:
+            lines[at] = ruler.group(1) + "-" * (COLUMNS - 3 - len(ruler.group(1))) + " */"
+        elif len(match.group(1)) > 60:
+            if line.rstrip().endswith("*/") and not line.startswith("#"):
+                lines[at:at + 1] = move_up(line)
+        elif line.rfind(" ", 0, COLUMNS) > len(match.group(1)) + 20:
+            lines[at], rest = cut(line)
             item = re.match(r"\S+(?: \S+)?  +(?=\S)", match.group(3))
             indent = match.group(2) + " " * (len(item.group(0)) if item else 0)
-            lead = " " * star + "*" + indent
+            lead = " " * match.group(1).rindex("*") + "*" + indent
             if not rest.endswith("*/") and at + 1 < len(lines) and continues(lines[at + 1], indent):
                 lines[at + 1] = lead + rest + " " + LINE.match(lines[at + 1]).group(3)
             else:

@@ -5,8 +5,8 @@
 
 #include "lower/loop.h"
 
-/* A file that opens with this line has a kernel with so much arithmetic that vector code for the ends
- * of its loops would double its compile time; run/code.c then leaves that to scalar code. */
+/* A file that opens with this line has a kernel with so much arithmetic that vector code for the
+ * ends of its loops would double its compile time; run/code.c then leaves that to scalar code. */
 #define C_HEAVY "/* heavy */\n"
 
 /* The whole file: the scalar functions that the kernels use, then the kernels. No #include;

@@ -412,8 +412,8 @@ static void close_point(CKernel *c, int64_t point, Mark mark) {
     for (int axis = 0; axis < length(e->kernel->axis); axis++) e->axis_value[axis] = -1;
 }
 
-/* The inner range of a NESTED kernel, written out: compilers vectorize the lanes around straight code.
- * A scan has to go through all of its values again, so nothing is remembered beside one. */
+/* The inner range of a NESTED kernel, written out: compilers vectorize the lanes around straight
+ * code. A scan has to go through all of its values again, so nothing is remembered beside one. */
 static void written_out(CKernel *c, int pass) {
     E e = &c->e;
     e->names_last = e->written_out;

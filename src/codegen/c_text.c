@@ -75,7 +75,8 @@ static const char *const helper_text[HELPER_COUNT] = {
         "    union { int64_t i; double f; } both = {k ^ (k >> 63 & 0x7fffffffffffffffL)};\n"
         "    return both.f;\n"
         "}\n",
-    /* The low half of to_i64_f32 by float arithmetic alone: multiples of 2^32 are taken off exactly. */
+    /* The low half of to_i64_f32 by float arithmetic alone: multiples of 2^32 are taken off
+     * exactly. */
     [HELPER_to_i32_f32] = "static inline int32_t to_i32_f32(float a) {\n"
                           "    float r = a - __builtin_truncf(a * 0x1p-32f) * 0x1p32f;\n"
                           "    r = r >= 0x1p31f ? r - 0x1p32f : r;\n"

@@ -64,8 +64,8 @@ static const char *const flags[] = {
 };
 enum { FLAG_COUNT = sizeof flags / sizeof flags[0] };
 
-/* gcc alone knows these. Partial redundancy elimination leaves selects between truth values behind, which its
- * vectorizer does not know; epilogues are left out of heavy files. */
+/* gcc alone knows these. Partial redundancy elimination leaves selects between truth values behind,
+ * which its vectorizer does not know; epilogues are left out of heavy files. */
 #define NO_PRE "-fno-tree-pre"
 #define NO_EPILOGUES "--param=vect-epilogues-nomask=0"
 

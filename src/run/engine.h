@@ -40,7 +40,8 @@ typedef struct CodeResult {
     Code *code;       /* NULL: reason and message say why */
     Reason reason;
     char *message;    /* the compiler's own words, heap text, or NULL */
-    Reason cache;     /* why the disk cache was not used, or replaced an entry; REASON_NONE: all well */
+    Reason cache;     /* why the disk cache was not used, or replaced an entry; REASON_NONE: all
+                       * well */
     bool from_disk;
     double milliseconds;
 } CodeResult;
@@ -51,7 +52,8 @@ void code_release(Code *code);
 /* All that the object of a source depends on, as lines (run/cache.h); false: there is no
  * compiler. */
 bool code_describe(const char *source, size_t length, char *description, size_t bytes);
-void code_cleanup(void); /* forgets what is known of the compiler; loaded code stays with its owners */
+void code_cleanup(void); /* forgets what is known of the compiler; loaded code stays with its
+                          * owners */
 
 /* ---- what the executor calls (run/launch.c) ---- */
 typedef struct Launch {
@@ -60,11 +62,13 @@ typedef struct Launch {
     Form form;
     int64_t outer_size, split, grain; /* grain: items that are worth waking a thread for */
     int pass_count, reduce_count;
-    struct { int8_t dtype; uint16_t op; int pass; } *reduce; /* owned, by slot: how chunks combine */
+    /* owned, by slot: how chunks combine */
+    struct { int8_t dtype; uint16_t op; int pass; } *reduce;
 } Launch;
 /* function NULL: the VM, in f64 when oracle is set. false: out of memory, nothing to free. */
 bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function, bool oracle);
 void launch_free(Launch *launch);
-bool launch_run(const Launch *launch, void *const *buffer); /* spreads over threads; false: no memory */
+/* spreads over threads; false: no memory */
+bool launch_run(const Launch *launch, void *const *buffer);
 
 #endif

@@ -21,7 +21,7 @@ static void refuse(Schedule *s, Reason reason, const Group *producer, const Grou
     push(s->arena, s->plan->refusal, (Refusal){reason, head(producer), head(consumer)});
 }
 
-/* ---- cycles ------------------------------------------------------------------------------------- */
+/* ---- cycles ---------------------------------------------------------------------------------- */
 
 /* Does group need goal through a third group? Groups that end before goal begins cannot. Gives up,
  * with true, after SEARCH_LIMIT groups. */
@@ -46,7 +46,7 @@ static bool makes_cycle(Schedule *s, Group *a, Group *b) {
     return needs(s, a, b, true, &budget);
 }
 
-/* ---- merging ------------------------------------------------------------------------------------ */
+/* ---- merging --------------------------------------------------------------------------------- */
 
 static const Node **joined_members(Schedule *s, const Group *a, const Group *b) {
     const Node **joined = NULL;
@@ -124,7 +124,7 @@ static bool try_merge(Schedule *s, Group *a, Group *b) {
     return true;
 }
 
-/* ---- candidates ---------------------------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 typedef struct Candidate {
     Group *group;

@@ -65,7 +65,7 @@ static Expr *trial_random_state(Lowering *l, int word) {
     return expr_load(l->kernel, buffer, CB_I64, expr_int(l->kernel, word), NULL);
 }
 
-/* ---- members ------------------------------------------------------------------------------------- */
+/* ---- members --------------------------------------------------------------------------------- */
 
 /* The kept dimensions of a reduction's input, flat: must be the row position. */
 static Expr *kept_position(Kernel *kernel, const Node *node, Expr *const *position) {

@@ -36,7 +36,8 @@ typedef enum GroupKind { GROUP_LOOP, GROUP_PRODUCT, GROUP_OPAQUE, GROUP_SCATTER 
 typedef struct Group Group;
 struct Group {
     GroupKind kind;
-    const Node *anchor;  /* matmul, convolution, argsort, scatter...: what the step itself computes; else NULL */
+    const Node *anchor;  /* matmul, convolution, argsort, scatter...: what the step itself computes;
+                          * else NULL */
     const Node **member; /* vec: real nodes computed by the group's kernel, in graph order */
     Domain domain;
     Kernel *trial;       /* members lowered over domain; NULL: to be made */

@@ -119,7 +119,7 @@ static bool fill_step(const Recipe *r, RecipeStep *s, uint64_t *state) {
     return kind < 16 || kind >= 18 || fill_composite(r, s, state);
 }
 
-/* ---- running ------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static Tensor *run_step(const RecipeStep *s, Tensor *const *value) {
     cb_operand input[3];

@@ -1,12 +1,13 @@
-/* The vector VM against the definition of kernels (kernel_reference.h), every row of the op table against
- * the constant folder, the instruction sets against each other, the oracle, and memory that runs out. */
+/* The vector VM against the definition of kernels (kernel_reference.h), every row of the op table
+ * against the constant folder, the instruction sets against each other, the oracle, and memory that
+ * runs out. */
 #include "test_support.h"
 
 #include "kernel_run.h"
 #include "run/cpu.h"
 #include "run/vm.h"
 
-/* ---- kernels as text -------------------------------------------------------------------------- */
+/* ---- kernels as text ------------------------------------------------------------------------- */
 
 static Program *current;
 
@@ -256,7 +257,7 @@ static void test_rounding(void **state) {
     arena_free(arena);
 }
 
-/* ---- precision -------------------------------------------------------------------------------- */
+/* ---- precision ------------------------------------------------------------------------------- */
 
 static float run_sum(const char *text, const float *x, bool oracle) {
     Arena *arena = arena_new();
@@ -326,7 +327,7 @@ static void test_in_place(void **state) {
     }
 }
 
-/* ---- rows of the op table --------------------------------------------------------------------- */
+/* ---- rows of the op table -------------------------------------------------------------------- */
 
 static const double special[] = {0.0,  -0.0, 1.0,   -1.0, 0.5,      2.0,       3.25,
                                  -7.5, 1e30, 1e-40, 100,  INFINITY, -INFINITY, NAN};
@@ -424,7 +425,7 @@ static void test_every_op(void **state) {
         }
 }
 
-/* ---- instruction sets ------------------------------------------------------------------------- */
+/* ---- instruction sets ------------------------------------------------------------------------ */
 
 enum { LANES = 333 };
 
@@ -482,7 +483,7 @@ static void test_levels(void **state) {
     if (cpu_level() >= CPU_V4) compare_levels(&vm_ops_base, &vm_ops_v4);
 }
 
-/* ---- text and memory -------------------------------------------------------------------------- */
+/* ---- text and memory ------------------------------------------------------------------------- */
 
 static void test_print(void **state) {
     (void)state;
