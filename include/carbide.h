@@ -9,7 +9,8 @@
  *   Scopes own tensors: a tensor belongs to the innermost open scope of its thread, closing the
  *     scope frees it, cb_keep() moves it out of every scope until cb_free().
  *   Errors are sticky: a failing call returns NULL (or a negative status), NULL passes through
- *     every op untouched, and cb_error() returns the first message: op, shapes, dtypes, source line.
+ *     every op untouched, and cb_error() returns the first message: op, shapes, dtypes, source
+ *     line.
  *   Sizes and strides are in elements, byte counts in bytes, times in milliseconds.
  */
 #ifndef CARBIDE_H
@@ -54,7 +55,8 @@ typedef enum cb_status {
     CB_ERR_MEMORY = -5, CB_ERR_IO = -6, CB_ERR_OPTION = -7, CB_ERR_GRAPH = -8, CB_ERR_COMPILE = -9
 } cb_status;
 
-CB_API const char *cb_error(void);        /* the thread's first error since cb_clear_error, or NULL */
+CB_API const char *cb_error(void);        /* the thread's first error since cb_clear_error, or
+                                           * NULL */
 CB_API cb_status cb_error_status(void);   /* its kind, CB_OK when there is none */
 CB_API void cb_clear_error(void);
 
@@ -76,7 +78,8 @@ CB_API void cb_scope_close(void);
 CB_API cb_tensor *cb_keep(cb_tensor *x);    /* out of every scope; the same pointer comes back */
 CB_API cb_tensor *cb_release(cb_tensor *x); /* the opposite: into the innermost open scope */
 CB_API void cb_free(cb_tensor *x);
-CB_API void cb_cleanup(void); /* frees caches and everything else of the process; for leak checkers */
+CB_API void cb_cleanup(void); /* frees caches and everything else of the process; for leak
+                               * checkers */
 
 typedef struct cb_memory_stats {
     int64_t live_bytes;    /* tensors hold these */
@@ -108,8 +111,13 @@ CB_API bool cb_shares_storage(const cb_tensor *x, const cb_tensor *y);
 /* The value of a one-element tensor. Inside a compiled function this is a value request. */
 CB_API double cb_item(cb_tensor *x);
 CB_API int64_t cb_item_int(cb_tensor *x);
-/* Pointer to the first element, strides as cb_stride says. Also a value request. Valid while x lives. */
+/* Pointer to the first element, strides as cb_stride says. Also a value request. Valid while x
+ * lives. */
 CB_API void *cb_data(cb_tensor *x);
+/* Tells that x was written to through such a pointer. A module that is compiled in eval mode
+ * computes what follows from its parameters alone once; without this call it would not see that
+ * they changed. Ops and cb_assign tell by themselves. */
+CB_API void cb_changed(cb_tensor *x);
 /* Copies the elements in row-major order, converted to dtype, into out[0 .. numel-1]. */
 CB_API cb_status cb_read(cb_tensor *x, void *out, cb_dtype dtype);
 
@@ -205,8 +213,9 @@ extern "C" {
 #endif
 
 /* ---- ops ----------------------------------------------------------------------------------
- * One function per row of the op table, with PyTorch's names, argument order and defaults: cb_add(a, b), cb_sum(x, dims,
- * keepdim), cb_softmax(x, dim)... Trailing arguments that have a default may be left out. `carbide ops` lists them. */
+ * One function per row of the op table, with PyTorch's names, argument order and defaults:
+ * cb_add(a, b), cb_sum(x, dims, keepdim), cb_softmax(x, dim)... Trailing arguments that have a
+ * default may be left out. `carbide ops` lists them. */
 #include <carbide_ops.h>
 
 /* Ops with more than one result fill an array or a second tensor. */
@@ -237,13 +246,17 @@ CB_API cb_tensor *cb_fill_(cb_tensor *x, double value);
  *   device     cpu
  *   backend    c | vm
  *   fuse       1 | 0   0: one kernel per op, for measurements
+ *   freeze     auto | 1 | 0   auto: parameters and buffers of a module in eval mode count as
+ *                      constants, until they are written to; 1: so do all tensors that the
+ *                      function finds outside
  * An unknown name or value is refused by name. */
 typedef cb_tensor *cb_function_1(cb_tensor *);
 typedef cb_tensor *cb_function_2(cb_tensor *, cb_tensor *);
 typedef cb_tensor *cb_function_3(cb_tensor *, cb_tensor *, cb_tensor *);
 typedef cb_tensor *cb_function_4(cb_tensor *, cb_tensor *, cb_tensor *, cb_tensor *);
 /* The general form: reads inputs[0 .. input_count-1], fills outputs, returns how many (or < 0). */
-typedef int cb_function_n(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, void *user);
+typedef int cb_function_n(cb_tensor *const *inputs, int input_count, cb_tensor **outputs,
+                          void *user);
 
 CB_API cb_function *cb_compile_1(cb_function_1 *function, const char *options);
 CB_API cb_function *cb_compile_2(cb_function_2 *function, const char *options);
@@ -256,12 +269,24 @@ CB_API void cb_function_free(cb_function *function);
 
 #ifdef __cplusplus
 }
-static inline cb_function *cb_compile(cb_function_1 *f, const char *o = NULL) { return cb_compile_1(f, o); }
-static inline cb_function *cb_compile(cb_function_2 *f, const char *o = NULL) { return cb_compile_2(f, o); }
-static inline cb_function *cb_compile(cb_function_3 *f, const char *o = NULL) { return cb_compile_3(f, o); }
-static inline cb_function *cb_compile(cb_function_4 *f, const char *o = NULL) { return cb_compile_4(f, o); }
-static inline cb_function *cb_compile(cb_module *m, const char *o = NULL) { return cb_compile_module(m, o); }
-static inline cb_function *cb_compile(cb_graph *g, const char *o = NULL) { return cb_compile_graph(g, o); }
+static inline cb_function *cb_compile(cb_function_1 *f, const char *o = NULL) {
+    return cb_compile_1(f, o);
+}
+static inline cb_function *cb_compile(cb_function_2 *f, const char *o = NULL) {
+    return cb_compile_2(f, o);
+}
+static inline cb_function *cb_compile(cb_function_3 *f, const char *o = NULL) {
+    return cb_compile_3(f, o);
+}
+static inline cb_function *cb_compile(cb_function_4 *f, const char *o = NULL) {
+    return cb_compile_4(f, o);
+}
+static inline cb_function *cb_compile(cb_module *m, const char *o = NULL) {
+    return cb_compile_module(m, o);
+}
+static inline cb_function *cb_compile(cb_graph *g, const char *o = NULL) {
+    return cb_compile_graph(g, o);
+}
 extern "C" {
 #else
 #define CB_COMPILE(f, options)                                                                     \
@@ -305,7 +330,8 @@ typedef struct cb_function_stats {
     int64_t kernels_eager;   /* what eager would launch for the same graph */
     int64_t bytes, bytes_eager; /* memory traffic of the newest entry, and of eager */
     int64_t cache_hits;      /* kernels that came from the disk */
-    double trace_ms, compile_ms; /* of the newest entry; compile_ms holds the C compiler or the disk */
+    double trace_ms, compile_ms; /* of the newest entry; compile_ms holds the C compiler or the
+                                  * disk */
 } cb_function_stats;
 CB_API cb_function_stats cb_stats(cb_function *function);
 
@@ -324,7 +350,8 @@ CB_API int cb_threads(void);
 /* As the ops do, the other calls record the caller's line. */
 #ifndef CARBIDE_BUILD
 #define CB_HERE cb_site(__FILE__, __LINE__)
-/* Variadic where an argument may be a compound literal, whose commas the preprocessor would count. */
+/* Variadic where an argument may be a compound literal, whose commas the preprocessor would
+ * count. */
 #define cb_from_data(...) (CB_HERE, (cb_from_data)(__VA_ARGS__))
 #define cb_empty(sizes, dtype) (CB_HERE, (cb_empty)(cb_dims_of(sizes), (dtype)))
 #define cb_item(x) (CB_HERE, (cb_item)(x))
@@ -335,10 +362,14 @@ CB_API int cb_threads(void);
 #define cb_size(x, dim) (CB_HERE, (cb_size)((x), (dim)))
 #define cb_npy_load(path) (CB_HERE, (cb_npy_load)(path))
 #define cb_npy_save(path, x) (CB_HERE, (cb_npy_save)((path), (x)))
-#define cb_split(x, size, dim, out, capacity) (CB_HERE, (cb_split)((x), (size), (dim), (out), (capacity)))
-#define cb_chunk(x, chunks, dim, out, capacity) (CB_HERE, (cb_chunk)((x), (chunks), (dim), (out), (capacity)))
-#define cb_sort(x, dim, descending, indices) (CB_HERE, (cb_sort)((x), (dim), (descending), (indices)))
-#define cb_topk(x, k, dim, largest, indices) (CB_HERE, (cb_topk)((x), (k), (dim), (largest), (indices)))
+#define cb_split(x, size, dim, out, capacity)                                                      \
+    (CB_HERE, (cb_split)((x), (size), (dim), (out), (capacity)))
+#define cb_chunk(x, chunks, dim, out, capacity)                                                    \
+    (CB_HERE, (cb_chunk)((x), (chunks), (dim), (out), (capacity)))
+#define cb_sort(x, dim, descending, indices)                                                       \
+    (CB_HERE, (cb_sort)((x), (dim), (descending), (indices)))
+#define cb_topk(x, k, dim, largest, indices)                                                       \
+    (CB_HERE, (cb_topk)((x), (k), (dim), (largest), (indices)))
 #define cb_cat(...) (CB_HERE, (cb_cat)(__VA_ARGS__))
 #define cb_stack(...) (CB_HERE, (cb_stack)(__VA_ARGS__))
 #define cb_assign(x, value) (CB_HERE, (cb_assign)((x), (value)))

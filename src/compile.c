@@ -1,6 +1,7 @@
 /* The pipeline: a captured graph becomes an executable.
  *
  *     graph_optimize   fold, rewrite, decompose, remove dead nodes      graph -> graph
+ *     freeze_graph     compute what frozen inputs alone determine       graph -> graph, constants
  *     plan_build       fuse, lower to loops, place temporaries          graph -> plan
  *     executable_new   C code through the compiler, or the vector VM    plan -> executable
  *
@@ -9,6 +10,7 @@
 #include "capture/capture.h"
 
 #include "base/option.h"
+#include "run/freeze.h"
 #include <string.h>
 
 static bool dumps(CompileOptions options, char letter) {
@@ -31,15 +33,29 @@ static void dump_plan(const Plan *plan, Arena *arena, CompileOptions options) {
     }
 }
 
-static Plan *build(Graph *graph, const int64_t *const *input_stride, CompileOptions options) {
+static bool freeze(Graph *graph, const int64_t *const **stride, CompileOptions options,
+                   Constants *constants) {
+    if (!options.frozen) return true;
+    if (!freeze_graph(graph, options.value, stride, constants)) return false;
+    if (!dumps(options, 'g')) return true;
+    Buffer text = buffer_new(graph->arena);
+    graph_print(graph, &text);
+    dump("frozen graph", &text);
+    return true;
+}
+
+static Plan *build(Graph *graph, const int64_t *const *input_stride, CompileOptions options,
+                   Constants *constants) {
     Arena *arena = graph->arena;
     if (arena_guard(arena)) return NULL;
     Buffer text = buffer_new(arena);
     int kernels_eager;
     int64_t bytes_eager;
     graph_eager_cost(graph, &kernels_eager, &bytes_eager);
+    graph->frozen = options.frozen;
     graph_optimize(graph, dumps(options, 'g') ? &text : NULL);
     if (dumps(options, 'g')) dump("graph", &text);
+    if (!freeze(graph, &input_stride, options, constants)) return NULL;
     Plan *plan = plan_build(graph, arena, input_stride, options.fuse);
     plan->kernels_eager = kernels_eager;
     plan->bytes_eager = bytes_eager;
@@ -50,13 +66,17 @@ static Plan *build(Graph *graph, const int64_t *const *input_stride, CompileOpti
 Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
                           CompileOptions options) {
     Arena *arena = graph->arena;
-    Plan *plan = build(graph, input_stride, options);
+    Constants constants = {0};
+    Plan *plan = build(graph, input_stride, options, &constants);
     if (!plan) {
+        constants_free(constants.tensor, constants.count);
         arena_free(arena);
         return NULL;
     }
     ExecutableOptions how = {.generate = options.generate && !options.oracle,
-                             .oracle = options.oracle};
+                             .oracle = options.oracle,
+                             .constant = constants.tensor,
+                             .constant_count = constants.count};
     Executable *executable = executable_new(plan, how);
     if (executable && dumps(options, 'k')) {
         ExecutableInfo info = executable_info(executable);

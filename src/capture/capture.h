@@ -13,6 +13,7 @@
  *                everything)
  *   entry.c      a finished recording becomes an executable
  *   launch.c     running an entry and handing out its results
+ *   frozen.c     parameters that count as constants, until they are written to
  *   check.c      CARBIDE_CHECK: the same call on the float64 VM, compared
  *   option.c     options text
  *   explain.c    what cb_explain prints
@@ -29,6 +30,9 @@ typedef struct CompileOptions {
     bool generate; /* C code; false: the vector VM */
     bool fuse;     /* false: one kernel per op */
     bool oracle;   /* the vector VM in f64, whatever generate says; leaves no dumps */
+    const bool *frozen;   /* by input: its elements never change, now or later; NULL: none is known
+                           * to */
+    Tensor *const *value; /* with frozen: the inputs */
 } CompileOptions;
 
 /* src/compile.c: the whole pipeline. Takes over the graph's arena, also on failure, which is NULL

@@ -122,15 +122,22 @@ const int64_t *const *entry_strides(Recording *recording, const Entry *entry) {
     return (const int64_t *const *)stride;
 }
 
+static bool choose_frozen(Entry *entry, const Call *call, CompileOptions *options) {
+    if (arena_guard(entry->trace->arena)) return false;
+    frozen_choose(entry, call, options);
+    return true;
+}
+
 static bool compile(Entry *entry, Call *call) {
     const FunctionOptions *options = &call->function->options;
     Recording *recording = call->recording;
     const int64_t *const *stride = entry_strides(recording, entry);
     if (!stride) return false;
-    Graph *graph = recording->graph;
-    recording->graph = NULL;
     CompileOptions how = {.generate = options->backend == 0,
                           .fuse = options->fuse == 0 && !option_lists(OPTION_skip, "fuse")};
+    if (!choose_frozen(entry, call, &how)) return false;
+    Graph *graph = recording->graph;
+    recording->graph = NULL;
     double start = now_ms();
     entry->trace_ms = start - call->start_ms;
     entry->executable = compile_graph(graph, stride, how);
@@ -140,14 +147,16 @@ static bool compile(Entry *entry, Call *call) {
     return !option_int(OPTION_check) || check_build(entry, call);
 }
 
-static Entry *find_same(const Function *function, const Entry *made) {
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
-        bool same = e->input_count == made->input_count && e->training == made->training &&
-                    trace_same(e->trace, made->trace);
-        for (int i = 0; same && i < made->input_count; i++)
-            same = guard_same(&e->guard[i], &made->guard[i]);
-        if (same) return e;
-    }
+bool entry_same(const Entry *a, const Entry *b) {
+    bool same = a->input_count == b->input_count && a->training == b->training &&
+                trace_same(a->trace, b->trace);
+    for (int i = 0; same && i < b->input_count; i++) same = guard_same(&a->guard[i], &b->guard[i]);
+    return same;
+}
+
+static Entry *find_same(const Call *call, const Entry *made) {
+    for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next))
+        if (entry_same(e, made) && frozen_all_hold(e, call)) return e;
     return NULL;
 }
 
@@ -184,7 +193,7 @@ Entry *entry_make(Call *call) {
     Entry *entry = entry_prepare(call, recording);
     if (!entry) return NULL;
     pthread_mutex_lock(&function->lock);
-    Entry *same = find_same(function, entry);
+    Entry *same = find_same(call, entry);
     bool made = !same && hold_captured(entry, call) && compile(entry, call);
     if (made) append(function, entry);
     pthread_mutex_unlock(&function->lock);

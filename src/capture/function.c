@@ -271,7 +271,9 @@ static int call_traced_function(Function *function, Tensor *const *input, int in
 static Entry *find_entry(Function *function, Tensor *const *input, int input_count) {
     uint64_t training = function_training(function);
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (e->training == training && entry_guards_hold(e, input, input_count)) return e;
+        if (e->training == training && entry_guards_hold(e, input, input_count) &&
+            (!function->options.fullgraph || frozen_all_hold(e, NULL)))
+            return e;
     return NULL;
 }
 
@@ -294,6 +296,8 @@ static void describe_miss(const Function *function, Tensor *const *input, int in
     }
     if (function_training(function))
         snprintf(out, bytes, "a module changed between train and eval");
+    if (last && function->options.fullgraph && !frozen_all_hold(last, NULL))
+        snprintf(out, bytes, "a parameter that was compiled as a constant has changed");
 }
 
 /* Without an entry: true when one more may be recorded. */

@@ -21,7 +21,8 @@ typedef struct Recording Recording; /* functional.h */
 /* ---- options ------------------------------------------------------------------------------- */
 
 typedef struct FunctionOptions {
-    int mode, fullgraph, dynamic, device, backend, fuse; /* positions in the lists of option.c */
+    /* positions in the lists of option.c */
+    int mode, fullgraph, dynamic, device, backend, fuse, freeze;
 } FunctionOptions;
 bool options_parse(const char *text, FunctionOptions *out);
 void options_print(const FunctionOptions *options, Buffer *out);
@@ -58,6 +59,11 @@ typedef struct Result {
     int output; /* RESULT_GRAPH, RESULT_VALUE: graph output */
 } Result;
 
+typedef struct Frozen { /* what a frozen tensor was when the entry was compiled */
+    uint64_t serial, version; /* of its storage; 0: not frozen */
+    int64_t offset;
+} Frozen;
+
 struct Entry {
     _Atomic(Entry *) next;
     Function *function;
@@ -69,6 +75,7 @@ struct Entry {
     int *captured;  /* value numbers, in order: graph inputs after the call's own */
     int captured_count;
     Tensor **held; /* fullgraph: the captured tensors themselves; otherwise NULL */
+    Frozen *frozen; /* by value; NULL: none is */
     int *mutated;  /* values of inputs and captured tensors that the graph writes */
     int mutated_count;
     int graph_output_count;
@@ -84,6 +91,7 @@ struct Entry {
  * the recording still holds its trace then. */
 Entry *entry_make(Call *call);
 void entry_free(Entry *entry);
+bool entry_same(const Entry *a, const Entry *b); /* inputs, modules and ops are the same */
 /* entry_make's parts, which check.c does again: the entry of a recording, not yet compiled; strides
  * of the graph's inputs. NULL: memory ran out. */
 Entry *entry_prepare(const Call *call, Recording *recording);
@@ -100,6 +108,12 @@ void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph
  * ENTRY_OVERLAPS when it has to run eagerly. */
 enum { ENTRY_OVERLAPS = -1000 };
 int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
+
+/* frozen.c: which captured tensors count as constants, into the entry and the options; whether x,
+ * and all captured tensors, still are what they were. Escapes through the trace's arena. */
+void frozen_choose(Entry *entry, const Call *call, CompileOptions *options);
+bool frozen_holds(const Entry *entry, int v, const Tensor *x);
+bool frozen_all_hold(const Entry *entry, const Call *call); /* call NULL: of the held tensors */
 
 /* check.c: builds the oracle; false: no memory. Runs both and reports the outputs that differ. */
 bool check_build(Entry *entry, Call *call);

@@ -82,7 +82,8 @@ static bool match_real(Call *call, int v, Tensor *x) {
     if (!x->storage) return false;
     if (v < call->bound && call->value[v]) return same_tensor(call->value[v], x);
     const TraceValue *value = &call->trace->value[v];
-    return value->kind == VALUE_IS_CAPTURED && same_value(value, x) && call_bind(call, v, x);
+    if (value->kind != VALUE_IS_CAPTURED || !same_value(value, x)) return false;
+    return frozen_holds(call->entry, v, x) && call_bind(call, v, x);
 }
 
 static bool match_operand(Call *call, const TraceOperand *operand, const cb_operand *given) {

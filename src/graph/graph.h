@@ -48,6 +48,8 @@ typedef struct Graph {
     Node **output; /* vec */
     Mutation *mutation; /* vec */
     int random_count;   /* draws taken */
+    const bool *frozen; /* by input: its elements never change; NULL: none is known to */
+    int constant_count; /* the last inputs are no arguments: the executable holds their values */
     Site site;     /* given to new nodes */
 } Graph;
 
@@ -74,6 +76,9 @@ Node *graph_with_inputs(Graph *graph, const Node *node, Node *const *input);
 Node **graph_order(Graph *graph);
 /* Distinct users of each node by id, outputs and mutations not counted, over graph_order. */
 int *graph_users(Graph *graph, Node *const *order);
+
+/* By node id: what depends on frozen inputs and literals alone, and on at least one input. */
+bool *graph_frozen(Graph *graph, Node *const *order);
 
 /* Text (graph/print.c, graph/parse.c): prints, parses back, and is equal. */
 void graph_print(Graph *graph, Buffer *out);

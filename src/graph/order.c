@@ -70,6 +70,31 @@ int *graph_users(Graph *graph, Node *const *order) {
     return users;
 }
 
+bool *graph_frozen(Graph *graph, Node *const *order) {
+    bool *frozen = arena_new_array(graph->arena, bool, length(graph->node) + 1);
+    bool *literal = arena_new_array(graph->arena, bool, length(graph->node) + 1);
+    for (int i = 0; i < length(order); i++) {
+        const Node *node = order[i];
+        OpKind kind = op_info((Op)node->op)->kind;
+        bool fixed = kind != KIND_RANDOM && !op_may_draw((Op)node->op), any = false;
+        for (int k = 0; k < node->input_count; k++) {
+            const Node *input = node->input[k];
+            if (!input) continue;
+            fixed &= frozen[input->id] || literal[input->id];
+            any |= frozen[input->id];
+        }
+        if (node->op == OP_input) {
+            int number = (int)node->attrs->word[0];
+            any = number >= length(graph->input) - graph->constant_count ||
+                  (graph->frozen && graph->frozen[number]);
+            fixed = any;
+        }
+        frozen[node->id] = fixed && any;
+        literal[node->id] = fixed && !any;
+    }
+    return frozen;
+}
+
 void graph_rewrite(Graph *graph, NodeReplace *replace, void *user) {
     Site site = graph->site;
     Node **order = graph_order(graph);

@@ -184,14 +184,22 @@ static Executable *give_up(Executable *executable) {
     return NULL;
 }
 
+void constants_free(Tensor **constant, int count) {
+    for (int i = 0; i < count; i++) tensor_destroy(constant[i]);
+    memory_free(constant);
+}
+
 Executable *executable_new(Plan *plan, ExecutableOptions options) {
     Executable *executable = memory_zalloc(sizeof *executable);
     if (!executable) {
         arena_free(plan->arena);
+        constants_free(options.constant, options.constant_count);
         fail_memory(sizeof *executable);
         return NULL;
     }
     executable->plan = plan;
+    executable->constant = options.constant;
+    executable->constant_count = options.constant_count;
     if (arena_guard(plan->arena)) return give_up(executable);
     if (!prepare(executable, options)) return give_up(executable);
     return executable;
@@ -202,6 +210,7 @@ void executable_free(Executable *executable) {
     for (int k = 0; k < executable->launch_count; k++) launch_free(&executable->launch[k]);
     generated_release(&executable->generated);
     memory_free(executable->generated.message);
+    constants_free(executable->constant, executable->constant_count);
     arena_free(executable->plan->arena);
     memory_free(executable);
 }

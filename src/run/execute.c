@@ -101,6 +101,9 @@ static void bind(Run *run) {
         case VALUE_OUTPUT:
             run->base[v] = tensor_data(run->outputs[value->number]);
             break;
+        case VALUE_CONSTANT:
+            run->base[v] = tensor_data(run->executable->constant[value->number]);
+            break;
         case VALUE_TEMPORARY:
             run->base[v] = block + value->offset;
             break;
@@ -118,7 +121,9 @@ static void bind(Run *run) {
 
 static bool check_step(const Run *run, const CheckStep *step) {
     const PlanValue *value = &run->plan->value[step->value];
-    const Tensor *input = value->place == VALUE_INPUT ? run->inputs[value->number] : NULL;
+    const Tensor *input = NULL;
+    if (value->place == VALUE_INPUT) input = run->inputs[value->number];
+    if (value->place == VALUE_CONSTANT) input = run->executable->constant[value->number];
     return check_indices(step, (cb_dtype)value->dtype, value->numel, run->base[step->value], input);
 }
 
@@ -154,6 +159,7 @@ static void write_mutations(const Run *run) {
         const PlanOutput *output = &plan->output[i];
         const PlanValue *value = &plan->value[output->value];
         const Tensor *to = run->inputs[output->mutated_input];
+        storage_written(to->storage);
         const void *from = run->base[output->value];
         if (value->place == VALUE_INPUT)
             from = (char *)run->block->data + stage_of(run->executable, value->number)->offset;

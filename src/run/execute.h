@@ -11,6 +11,8 @@ typedef struct Executable Executable;
 typedef struct ExecutableOptions {
     bool generate; /* C code through the compiler; false: the VM */
     bool oracle;   /* VM in f64: for checks */
+    Tensor **constant; /* kept tensors for the plan's constants, in a heap array: taken over */
+    int constant_count;
 } ExecutableOptions;
 
 typedef struct ExecutableInfo {
@@ -26,6 +28,7 @@ typedef struct ExecutableInfo {
  * is no failure: the VM runs, and info says why. */
 Executable *executable_new(Plan *plan, ExecutableOptions options);
 void executable_free(Executable *executable);
+void constants_free(Tensor **constant, int count);
 const Plan *executable_plan(const Executable *executable);
 ExecutableInfo executable_info(const Executable *executable);
 

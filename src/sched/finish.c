@@ -1,10 +1,10 @@
-/* A finished group -> its kernel: neighbouring axes merged where every access allows it, stores added,
- * buffers bound to plan values. */
+/* A finished group -> its kernel: neighbouring axes merged where every access allows it, stores
+ * added, buffers bound to plan values. */
 #include "sched/schedule.h"
 
 #include <string.h>
 
-/* ---- merging axes --------------------------------------------------------------------------------- */
+/* ---- merging axes ---------------------------------------------------------------------------- */
 
 static bool is_index_arithmetic(const Expr *e) {
     return e->dtype == CB_I64 && (e->op == OP_add || e->op == OP_mul || e->op == EX_axis ||
@@ -64,14 +64,18 @@ static void merge_axes(Schedule *s, Group *group) {
     check(group_lower(s, group, &before), "a group that was lowered before");
 }
 
-/* ---- names and values ------------------------------------------------------------------------------ */
+/* ---- names and values ------------------------------------------------------------------------ */
 
 int node_value(Schedule *s, const Node *node) {
     int *value = &s->value[node->id];
     if (*value >= 0) return *value;
     bool input = node->op == OP_input;
     PlanValue v = {.dtype = node->dtype, .place = VALUE_TEMPORARY, .numel = node_numel(node)};
-    if (input) v.place = VALUE_INPUT, v.number = (int)node->attrs->word[0];
+    if (input) {
+        v.place = VALUE_INPUT, v.number = (int)node->attrs->word[0];
+        int arguments = length(s->plan->input);
+        if (v.number >= arguments) v.place = VALUE_CONSTANT, v.number -= arguments;
+    }
     push(s->arena, s->plan->value, v);
     return *value = length(s->plan->value) - 1;
 }
@@ -122,7 +126,7 @@ static int add_kernel(Schedule *s, Kernel *kernel) {
     return length(s->plan->kernel) - 1;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static int out_buffer(Schedule *s, Kernel *kernel, const Node *node) {
     int value = node_value(s, node);
@@ -149,7 +153,7 @@ int finish_group(Schedule *s, Group *group, const bool *stored) {
     return add_kernel(s, kernel);
 }
 
-/* ---- scatter ----------------------------------------------------------------------------------------- */
+/* ---- scatter --------------------------------------------------------------------------------- */
 
 /* A group without members, to lower expansions over domain with its reads collected. */
 static Group *open_group(Schedule *s, const Domain *domain) {
@@ -170,8 +174,8 @@ static int scatter_copy(Schedule *s, const Node *node) {
     return add_kernel(s, group->trial);
 }
 
-/* Over the index: dim is inner (updates of one row in order), the others are outer: points of different
- * rows never meet. */
+/* Over the index: dim is inner (updates of one row in order), the others are outer: points of
+ * different rows never meet. */
 static int scatter_update(Schedule *s, const Node *node) {
     const Node *index = node->input[1];
     int dim = (int)node->attrs->word[ATTR_scatter_dim];

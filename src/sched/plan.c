@@ -1,11 +1,11 @@
-/* Graph -> plan: the pipeline of scheduling on one screen is plan_build. Groups become steps, each after those
- * that it reads from; values get their places. */
+/* Graph -> plan: the pipeline of scheduling on one screen is plan_build. Groups become steps, each
+ * after those that it reads from; values get their places. */
 #include "sched/memory.h"
 #include "sched/schedule.h"
 
 #include <string.h>
 
-/* ---- before scheduling: shapes that the steps do not know -------------------------------------------- */
+/* ---- before scheduling: shapes that the steps do not know ------------------------------------ */
 
 static Node *reshape_to(Graph *graph, Node *node, cb_dim_list sizes) {
     Attrs attrs = attrs_default(OP_reshape);
@@ -71,7 +71,7 @@ static Node *normalize(Graph *graph, Node *node, void *user) {
     return one ? fold_of_one(graph, node) : node;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Real nodes that somebody outside of their kernel needs in memory. */
 static bool *needed_nodes(Schedule *s) {
@@ -269,7 +269,7 @@ static void emit(Schedule *s, Group *root, const bool *needed) {
     }
 }
 
-/* ---- values --------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static void add_output(Schedule *s, const Node *node, int mutated_input) {
     const Node *base = output_base(node);
@@ -325,7 +325,7 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
     Plan *plan = arena_zalloc(arena, sizeof *plan);
     plan->arena = arena;
     plan->draws = graph->random_count;
-    for (int i = 0; i < length(graph->input); i++)
+    for (int i = 0; i < length(graph->input) - graph->constant_count; i++)
         push(arena, plan->input, node_meta(graph->input[i]));
     graph_rewrite(graph, normalize, NULL);
     Schedule schedule = schedule_new(graph, plan, input_stride, fuse);

@@ -1,6 +1,7 @@
 /* The plan: a flat list of steps over values with fixed places.
- * A value is an input of the call, an output (or mutated input), or a temporary at a fixed offset of one
- * arena block; temporaries whose lives do not overlap share bytes (sched/memory.c). */
+ * A value is an input of the call, an output (or mutated input), a constant, or a temporary at a
+ * fixed offset of one arena block; temporaries whose lives do not overlap share bytes
+ * (sched/memory.c). */
 #ifndef CARBIDE_SCHED_PLAN_H
 #define CARBIDE_SCHED_PLAN_H
 
@@ -8,18 +9,22 @@
 #include "graph/graph.h"
 #include "lower/loop.h"
 
-typedef enum ValuePlace { VALUE_INPUT, VALUE_OUTPUT, VALUE_TEMPORARY, VALUE_RANDOM } ValuePlace;
+typedef enum ValuePlace {
+    VALUE_INPUT, VALUE_OUTPUT, VALUE_TEMPORARY, VALUE_CONSTANT, VALUE_RANDOM
+} ValuePlace;
 
 typedef struct PlanValue {
     int8_t dtype;
     uint8_t place;
-    int number; /* VALUE_INPUT, VALUE_OUTPUT: which. VALUE_RANDOM: the RandomState as i64[2] */
+    int number; /* VALUE_INPUT, VALUE_OUTPUT, VALUE_CONSTANT: which. VALUE_RANDOM: the RandomState
+                 * as i64[2] */
     int64_t numel, offset; /* offset: bytes into the arena block, 64-byte aligned */
 } PlanValue;
 
-/* C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], strides in elements. The result goes to value `out`, contiguous
- * [batch, m, n]; then, while a block of it is in cache, the epilogue kernel runs on it: a TILE kernel
- * over outer axes (batch*m, n), which reads `out` and writes where it likes (often `out` itself). */
+/* C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], strides in elements. The result goes to value
+ * `out`, contiguous [batch, m, n]; then, while a block of it is in cache, the epilogue kernel runs
+ * on it: a TILE kernel over outer axes (batch*m, n), which reads `out` and writes where it likes
+ * (often `out` itself). */
 typedef struct MatmulStep {
     int a, b, out; /* plan values */
     int8_t dtype;  /* of a, b and out */
@@ -32,10 +37,11 @@ typedef struct MatmulStep {
 } MatmulStep;
 
 /* out[n][o][p] = sum over the channels i of o's group and the kernel positions q of
- * x[n][i][p * stride + q * dilation - padding] * weight[o][i][q], where x outside of its sizes is 0. Spatial
- * positions p and q have three dims; a convolution of fewer has sizes of 1 in front. Strides (x_batch...) are in
- * elements. The result is contiguous: [batch, out_channels, spatial], or with channels_last [batch, spatial,
- * out_channels]; the epilogue runs over its elements in that order, as for a product. */
+ * x[n][i][p * stride + q * dilation - padding] * weight[o][i][q], where x outside of its sizes is
+ * 0. Spatial positions p and q have three dims; a convolution of fewer has sizes of 1 in front.
+ * Strides (x_batch...) are in elements. The result is contiguous: [batch, out_channels, spatial],
+ * or with channels_last [batch, spatial, out_channels]; the epilogue runs over its elements in that
+ * order, as for a product. */
 typedef struct ConvolutionStep {
     int x, weight, out; /* plan values */
     int8_t dtype;       /* of all three */
@@ -55,8 +61,9 @@ typedef struct OpaqueStep { /* argsort, argtopk along the last axis of contiguou
     bool descending;
 } OpaqueStep;
 
-/* Every element of an index value lies in [0, bound): checked before the kernel that reads through it, so
- * that kernels need no checks of their own. The first one outside is an error that names the op. */
+/* Every element of an index value lies in [0, bound): checked before the kernel that reads through
+ * it, so that kernels need no checks of their own. The first one outside is an error that names the
+ * op. */
 typedef struct CheckStep {
     int value; /* plan value, an integer dtype, all of its elements */
     int64_t bound;
@@ -118,8 +125,8 @@ typedef struct Plan {
 void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes);
 
 /* The whole middle of the pipeline: decomposed, optimized graph -> plan.
- * input_stride[k], NULL for contiguous: strides of input k in elements, baked into the kernels.
- * fuse false: one kernel per node. */
+ * input_stride[k], NULL for contiguous: strides of input k (constants included) in elements, baked
+ * into the kernels. fuse false: one kernel per node. */
 Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride, bool fuse);
 void plan_print(const Plan *plan, Buffer *out);
 void plan_print_steps(const Plan *plan, Buffer *out); /* steps, outputs and mutations alone */

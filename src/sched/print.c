@@ -2,7 +2,7 @@
 #include "sched/plan.h"
 
 static void put_values(const Plan *plan, Buffer *out) {
-    static const char *const place[] = {"input", "output", "temporary", "random"};
+    static const char *const place[] = {"input", "output", "temporary", "constant", "random"};
     for (int i = 0; i < length(plan->value); i++) {
         const PlanValue *v = &plan->value[i];
         putf(out, "  v%d: %s %s[%lld]", i, place[v->place], cb_dtype_name(v->dtype),
@@ -36,7 +36,8 @@ static void put_unless(const char *name, int rank, const int64_t *size, int64_t 
     put_sizes_by(rank, size, out);
 }
 
-/* convolution v2 = v0 * v1 [8 x 3 of 224x224 -> 64 of 112x112, kernel 7x7, stride 2x2, padding 3x3] */
+/* convolution v2 = v0 * v1 [8 x 3 of 224x224 -> 64 of 112x112, kernel 7x7, stride 2x2, padding
+ * 3x3] */
 static void put_convolution(const ConvolutionStep *c, Buffer *out) {
     putf(out, "convolution v%d = v%d * v%d [%lld x %lld of ", c->out, c->x, c->weight,
          (long long)c->batch, (long long)c->channels);

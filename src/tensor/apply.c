@@ -155,12 +155,18 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
              target->storage ? "the value" : "the target");
         return NULL;
     }
-    return eager_assign(target, value) ? target : NULL;
+    if (!eager_assign(target, value)) return NULL;
+    storage_written(target->storage);
+    return target;
 }
 
 cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value) {
     cb_operand operand = cb_operand_tensor(value);
     return apply_assign(x, &operand);
+}
+
+void cb_changed(cb_tensor *x) {
+    if (x && x->storage) storage_written(x->storage);
 }
 
 cb_tensor *cb_fill_(cb_tensor *x, double value) {

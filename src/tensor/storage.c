@@ -131,6 +131,10 @@ static void recycle(Block *block) {
     }
 }
 
+void storage_written(Storage *storage) {
+    atomic_fetch_add_explicit(&storage->version, 1, memory_order_relaxed);
+}
+
 Storage *storage_new(size_t bytes) {
     if (bytes > LARGEST_BLOCK) {
         fail_memory(bytes);
@@ -143,6 +147,7 @@ Storage *storage_new(size_t bytes) {
     if (!block) return NULL;
     atomic_store_explicit(&block->storage.references, 1, memory_order_relaxed);
     block->storage.serial = serial_next();
+    atomic_store_explicit(&block->storage.version, 0, memory_order_relaxed);
     int64_t added = (int64_t)capacity;
     raise_peak(atomic_fetch_add_explicit(&cache.live, added, memory_order_relaxed) + added);
     return &block->storage;

@@ -16,11 +16,14 @@ typedef struct Storage {
     size_t bytes; /* capacity, a size class */
     void *data;
     uint64_t serial; /* unique in the process: alias guards and traces name storages by it */
+    _Atomic uint64_t version; /* in-place writes so far: what was computed from frozen elements is
+                               * stale after one */
 } Storage;
 
 Storage *storage_new(size_t bytes); /* NULL and an error when out of memory */
 Storage *storage_retain(Storage *storage);
 void storage_release(Storage *storage);
+void storage_written(Storage *storage); /* after every in-place write: raises the version */
 void storage_trim(void); /* gives the cached blocks back to the heap */
 
 struct cb_tensor {

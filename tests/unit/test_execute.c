@@ -22,7 +22,7 @@ static Executable *executable_of(void **state, const char *text, const int64_t *
     graph_optimize(graph, NULL);
     const int64_t *strides[CB_MAX_ARGS] = {stride};
     Plan *plan = plan_build(graph, arena, strides, true);
-    Executable *executable = executable_new(plan, (ExecutableOptions){generate, false});
+    Executable *executable = executable_new(plan, (ExecutableOptions){.generate = generate});
     assert_non_null(executable);
     if (executable_info(executable).message)
         print_error("%s\n", executable_info(executable).message);

@@ -1,0 +1,98 @@
+/* Frozen tensors: captured ones whose elements the compiler may compute with, and bake in.
+ *
+ * With freeze=auto these are the parameters and buffers of a compiled module that is in eval mode;
+ * with freeze=1 every captured tensor that the function does not write to; with freeze=0 none. The
+ * entry remembers the storage of each and its version, which every in-place write raises; a call
+ * that finds another one there does not match, and records anew. After MOST_CHANGES entries for the
+ * same ops and inputs, the tensors are taken to change all the time, and are frozen no more. */
+#include "capture/functional.h"
+
+#include "nn/module.h"
+
+enum { FREEZE_AUTO, FREEZE_ALL, FREEZE_NONE, MOST_CHANGES = 3 };
+
+typedef struct Storages { /* of a module's tensors */
+    Arena *arena;
+    const Storage **at; /* vec */
+} Storages;
+
+static void add_storage(const char *name, cb_tensor *tensor, bool buffer, void *user) {
+    Storages *list = user;
+    (void)name, (void)buffer;
+    if (tensor->storage) push(list->arena, list->at, tensor->storage);
+}
+
+static bool has_storage(const Storages *list, const Storage *storage) {
+    for (int i = 0; i < length(list->at); i++)
+        if (list->at[i] == storage) return true;
+    return false;
+}
+
+/* Entries that differ from this one in nothing but what their frozen tensors were. */
+static int stale_entries(const Function *function, const Entry *made) {
+    int count = 0;
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
+        count += e->frozen && entry_same(e, made);
+    return count;
+}
+
+static bool freezes(const Function *function) {
+    if (function->options.freeze != FREEZE_AUTO) return function->options.freeze == FREEZE_ALL;
+    return function->callee == CALL_MODULE && !cb_module_training(function->target.module);
+}
+
+static bool is_written(const Entry *entry, int v) {
+    for (int i = 0; i < entry->mutated_count; i++)
+        if (entry->mutated[i] == v) return true;
+    return false;
+}
+
+/* Writes to other tensors that share memory with x: then x changes during the call. */
+static bool overlaps_written(const Entry *entry, const Call *call, const Tensor *x) {
+    for (int i = 0; i < entry->mutated_count; i++)
+        if (tensors_overlap(call->value[entry->mutated[i]], x)) return true;
+    return false;
+}
+
+void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
+    const Function *function = call->function;
+    Arena *arena = entry->trace->arena;
+    if (!freezes(function) || stale_entries(function, entry) >= MOST_CHANGES) return;
+    Storages module = {.arena = arena};
+    bool automatic = function->options.freeze == FREEZE_AUTO;
+    if (automatic) cb_module_visit(function->target.module, add_storage, &module);
+    int inputs = entry->input_count + entry->captured_count;
+    bool *frozen = arena_new_array(arena, bool, inputs + 1), any = false;
+    Tensor **value = arena_new_array(arena, Tensor *, inputs + 1);
+    Frozen *guard = arena_new_array(arena, Frozen, length(entry->trace->value) + 1);
+    for (int i = 0; i < entry->input_count; i++) value[i] = call->value[i];
+    for (int k = 0; k < entry->captured_count; k++) {
+        int v = entry->captured[k];
+        Tensor *x = value[entry->input_count + k] = call->value[v];
+        if (is_written(entry, v) || overlaps_written(entry, call, x)) continue;
+        if (automatic && !has_storage(&module, x->storage)) continue;
+        frozen[entry->input_count + k] = any = true;
+        guard[v] =
+            (Frozen){x->storage->serial,
+                     atomic_load_explicit(&x->storage->version, memory_order_relaxed), x->offset};
+    }
+    if (!any) return;
+    entry->frozen = guard;
+    options->frozen = frozen;
+    options->value = value;
+}
+
+bool frozen_holds(const Entry *entry, int v, const Tensor *x) {
+    if (!entry->frozen || !entry->frozen[v].serial) return true;
+    const Frozen *frozen = &entry->frozen[v];
+    return frozen->serial == x->storage->serial && frozen->offset == x->offset &&
+           frozen->version == atomic_load_explicit(&x->storage->version, memory_order_relaxed);
+}
+
+bool frozen_all_hold(const Entry *entry, const Call *call) {
+    for (int k = 0; entry->frozen && k < entry->captured_count; k++) {
+        int v = entry->captured[k];
+        if (!frozen_holds(entry, v, call ? call->value[v] : entry->held[k])) return false;
+    }
+    return true;
+}

@@ -1,0 +1,194 @@
+/* What a graph computes from frozen inputs alone, computed once, at compile time.
+ *
+ *     graph(x, w, s, t) with w, s, t frozen             graph(x, c0: f32[64, 3, 7, 7], c1: f32[64])
+ *       y = convolution(x, w * s) + t        ->           y = convolution(x, c0) + c1
+ *
+ * c0 is the result of a plan of its own, run on the vector VM; c1 is t itself. Views of frozen
+ * values stay views: they cost nothing, and a copy would take memory. So does what would become
+ * much larger than the frozen values that it comes from, and what is returned. */
+#include "run/freeze.h"
+#include "base/memory.h"
+#include "graph/node.h"
+#include <string.h>
+
+enum { SMALL = 1 << 16, GROWTH = 2 }; /* elements that may always be kept; else this many times */
+
+typedef struct Part { /* the frozen parts of one graph */
+    Graph *graph;
+    Node **order;
+    bool *frozen;
+    Node **computed, **used; /* vecs: results to compute, frozen inputs that stay in use */
+    bool *listed;            /* by node id: in one of the two */
+} Part;
+
+/* ---- choosing ----------------------------------------------------------------------------- */
+
+static const Node *below_views(const Node *node) {
+    while (op_info((Op)node->op)->kind == KIND_VIEW) node = node->input[0];
+    return node;
+}
+
+/* Elements of the largest frozen input below each node. */
+static int64_t *largest_inputs(const Part *p) {
+    int64_t *largest = arena_new_array(p->graph->arena, int64_t, length(p->graph->node) + 1);
+    for (int i = 0; i < length(p->order); i++) {
+        const Node *node = p->order[i];
+        if (node->op == OP_input) largest[node->id] = node_numel(node);
+        for (int k = 0; k < node->input_count; k++)
+            if (largest[node->input[k]->id] > largest[node->id])
+                largest[node->id] = largest[node->input[k]->id];
+    }
+    return largest;
+}
+
+/* What is too large, or an output, is not kept: it does not count as frozen, its inputs do. */
+static void exclude(Part *p) {
+    const int64_t *largest = largest_inputs(p);
+    bool *output = arena_new_array(p->graph->arena, bool, length(p->graph->node) + 1);
+    for (int i = 0; i < length(p->graph->output); i++)
+        output[below_views(p->graph->output[i])->id] = output[p->graph->output[i]->id] = true;
+    for (int i = 0; i < length(p->graph->mutation); i++) {
+        const Node *value = p->graph->mutation[i].value;
+        output[below_views(value)->id] = output[value->id] = true;
+    }
+    for (int i = 0; i < length(p->order); i++) {
+        const Node *node = p->order[i];
+        bool view = op_info((Op)node->op)->kind == KIND_VIEW, lost = output[node->id];
+        int64_t numel = node_numel(node);
+        lost |= !view && numel > SMALL && numel > GROWTH * largest[node->id];
+        for (int k = 0; k < node->input_count; k++) {
+            const Node *input = node->input[k]; /* excluded inputs exclude */
+            lost |= p->frozen[node->id] && largest[input->id] && !p->frozen[input->id];
+        }
+        if (lost) p->frozen[node->id] = false;
+    }
+}
+
+static void list(Part *p, const Node *user_input) {
+    if (!p->frozen[user_input->id]) return;
+    Node *base = p->graph->node[below_views(user_input)->id];
+    if (!p->frozen[base->id] || p->listed[base->id]) return; /* a view of a literal */
+    p->listed[base->id] = true;
+    if (base->op == OP_input)
+        push(p->graph->arena, p->used, base);
+    else
+        push(p->graph->arena, p->computed, base);
+}
+
+static Part choose(Graph *graph) {
+    Part p = {.graph = graph, .order = graph_order(graph)};
+    p.frozen = graph_frozen(graph, p.order);
+    p.listed = arena_new_array(graph->arena, bool, length(graph->node) + 1);
+    exclude(&p);
+    for (int i = 0; i < length(p.order); i++) {
+        const Node *node = p.order[i];
+        for (int k = 0; k < node->input_count && !p.frozen[node->id]; k++) list(&p, node->input[k]);
+    }
+    return p;
+}
+
+/* ---- computing ---------------------------------------------------------------------------- */
+
+/* The computed parts as a graph of their own, over all frozen inputs. */
+static Graph *copy_part(const Part *p, Arena *arena) {
+    Graph *part = graph_new(arena);
+    Node **now = arena_new_array(arena, Node *, length(p->graph->node) + 1);
+    for (int i = 0; i < length(p->graph->input); i++) {
+        Meta meta = node_meta(p->graph->input[i]);
+        now[p->graph->input[i]->id] = graph_input(part, &meta);
+    }
+    for (int i = 0; i < length(p->order); i++) {
+        const Node *node = p->order[i];
+        Node *input[NODE_MAX_INPUTS];
+        Meta meta = node_meta(node);
+        bool whole = node->op != OP_input && !op_may_draw((Op)node->op);
+        for (int k = 0; k < node->input_count; k++)
+            whole &= (input[k] = now[node->input[k]->id]) != NULL;
+        if (whole)
+            now[node->id] =
+                graph_intern(part, (Op)node->op, &meta, input, node->input_count, node->attrs);
+    }
+    for (int i = 0; i < length(p->computed); i++)
+        push(arena, part->output, now[p->computed[i]->id]);
+    return part;
+}
+
+static Plan *plan_part(const Part *p, const int64_t *const *stride, Arena *arena) {
+    if (arena_guard(arena)) return NULL;
+    return plan_build(copy_part(p, arena), arena, stride, true);
+}
+
+/* Fills tensor with kept results; false: memory ran out and it holds none. */
+static bool compute(const Part *p, Tensor *const *value, const int64_t *const *stride,
+                    Tensor **tensor) {
+    int count = length(p->computed);
+    if (count == 0) return true;
+    Arena *arena = arena_new();
+    Plan *plan = arena ? plan_part(p, stride, arena) : NULL;
+    if (!plan) {
+        arena_free(arena);
+        return false;
+    }
+    Executable *executable = executable_new(plan, (ExecutableOptions){0});
+    bool done = executable && executable_run(executable, value, tensor);
+    executable_free(executable);
+    for (int i = 0; done && i < count; i++) cb_keep(tensor[i]);
+    return done;
+}
+
+static bool make_constants(const Part *p, Tensor *const *value, const int64_t *const *stride,
+                           Constants *out) {
+    int computed = length(p->computed), count = computed + length(p->used);
+    out->tensor = memory_zalloc(sizeof *out->tensor * (size_t)(count + 1));
+    if (!out->tensor || !compute(p, value, stride, out->tensor)) return false;
+    out->count = computed;
+    for (int i = 0; i < length(p->used); i++) {
+        Tensor *x = value[p->used[i]->attrs->word[0]];
+        Meta meta = tensor_meta(x);
+        Tensor *view = tensor_view_of(x, &meta, x->stride, x->offset);
+        if (!view) return false;
+        out->tensor[out->count++] = cb_keep(view);
+    }
+    return true;
+}
+
+/* ---- replacing ---------------------------------------------------------------------------- */
+
+static void use_constants(Part *p, const int64_t *const **stride, const Constants *constants) {
+    Graph *graph = p->graph;
+    int inputs = length(graph->input), computed = length(p->computed);
+    const int64_t **all =
+        arena_new_array(graph->arena, const int64_t *, inputs + constants->count + 1);
+    for (int i = 0; i < inputs && *stride; i++) all[i] = (*stride)[i];
+    Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + constants->count + 1);
+    for (int i = 0; i < constants->count; i++) {
+        const Node *old = i < computed ? p->computed[i] : p->used[i - computed];
+        Meta meta = node_meta(old);
+        now[old->id] = graph_input(graph, &meta);
+        if (old->op == OP_input) all[inputs + i] = all[old->attrs->word[0]];
+    }
+    graph->constant_count += constants->count;
+    *stride = all;
+    for (int i = 0; i < length(p->order); i++) {
+        Node *node = p->order[i], *input[NODE_MAX_INPUTS];
+        if (now[node->id]) continue;
+        for (int k = 0; k < node->input_count; k++) input[k] = now[node->input[k]->id];
+        now[node->id] = graph_with_inputs(graph, node, input);
+    }
+    for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
+    for (int i = 0; i < length(graph->mutation); i++)
+        graph->mutation[i].value = now[graph->mutation[i].value->id];
+}
+
+bool freeze_graph(Graph *graph, Tensor *const *value, const int64_t *const **stride,
+                  Constants *out) {
+    Part part = choose(graph);
+    if (!length(part.computed) && !length(part.used)) return true;
+    if (!make_constants(&part, value, *stride, out)) {
+        constants_free(out->tensor, out->count);
+        *out = (Constants){0};
+        return false;
+    }
+    use_constants(&part, stride, out);
+    return true;
+}
