@@ -33,6 +33,8 @@ enum {
     TURN_ROWS = 128,        /* and so many rows */
     TURN_BYTES = 256 << 10, /* from this size of a buffer on */
     ARRAY_BYTES = 32 << 10, /* of all arrays of an ARRAY kernel: they stay in L1 */
+    KEEP_COST = 8,          /* arithmetic from which on keeping beats computing again */
+    KEEP_BYTES = 64 << 10,  /* of what ARRAY kernels keep: half of an L2 at the least */
     ROW_SUM_BLOCK = 4096,   /* terms of one partial sum */
     HEAVY_ARITHMETIC = 200  /* additions in a kernel's text */
 };
@@ -54,13 +56,26 @@ static bool in_order(const Kernel *kernel) {
     return false;
 }
 
+static int own_cost(const Expr *x) {
+    if (x->op == EX_load) return 1;
+    return x->op < OP_COUNT && x->op != OP_constant ? op_info((Op)x->op)->cost : 0;
+}
+
+static int64_t whole_cost(const Kernel *kernel) {
+    int64_t cost = 0;
+    for (int id = 0; id < length(kernel->expr); id++) cost += own_cost(kernel->expr[id]);
+    return cost;
+}
+
 static void choose_shape(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     int axes = length(kernel->axis), outer = kernel->outer_count;
     c->e.lane_axis = NO_LANE;
     c->shape = SHAPE_SERIAL;
     if (kernel->form == FORM_TILE && outer > 0 && axis_size(kernel, outer - 1) > 1) {
-        bool arrays = c->inner_count > 0 && (c->split || kernel->inner_size > NESTED_INNER);
+        bool heavy = kernel->inner_size * whole_cost(kernel) > HEAVY_ARITHMETIC;
+        bool arrays =
+            c->inner_count > 0 && (c->split || kernel->inner_size > NESTED_INNER || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;
     }
@@ -357,13 +372,41 @@ static void split_passes(CKernel *c) {
 
 /* ---- entry ------------------------------------------------------------------------------- */
 
+/* ARRAY kernels keep the values that cost much and that a later sweep uses, for all lanes of a
+ * block, if blocks need not become too small for it. */
+static void keep_columns(CKernel *c) {
+    Emit *e = &c->e;
+    if (c->shape != SHAPE_ARRAY || c->split) return;
+    int64_t *cost = arena_new_array(e->arena, int64_t, e->count + 1);
+    int64_t bytes = 0;
+    for (int id = 0; id < e->count; id++) {
+        const Expr *x = e->kernel->expr[id];
+        Local *local = &e->local[id];
+        cost[id] = own_cost(x);
+        for (int i = 0; i < x->input_count; i++) {
+            const Local *input = &e->local[x->input[i]->id];
+            if (input->inner && !input->cached && cost[id] < KEEP_COST)
+                cost[id] += cost[x->input[i]->id];
+        }
+        bool again = e->info.expr[id].users && local->last_use > e->info.expr[id].pass;
+        bool value = local->inner && local->level == e->body_level && x->op != EX_scan;
+        local->cached = again && value && cost[id] >= KEEP_COST;
+        bytes += local->cached ? e->kernel->inner_size * 8 : 0;
+    }
+    int64_t lanes = bytes ? KEEP_BYTES / bytes / 64 * 64 : c->lanes;
+    if (lanes >= 64 && lanes < c->lanes) c->lanes = c->out_lanes = lanes;
+    for (int id = 0; id < e->count && lanes < 64; id++) e->local[id].cached = false;
+    e->row_stride = c->lanes;
+}
+
 static void keep_rows(CKernel *c) {
     Emit *e = &c->e;
+    int64_t lanes = c->shape == SHAPE_ARRAY ? c->lanes : 1;
     for (int id = 0; id < e->count; id++)
         if (e->local[id].cached)
             emit_line(e, "%s row%d[%lld] __attribute__((aligned(64)));",
                       e->target->type[e->kernel->expr[id]->dtype], id,
-                      (long long)e->kernel->inner_size);
+                      (long long)(e->kernel->inner_size * lanes));
 }
 
 /* Additions in the text of the kernel's loops. */
@@ -396,6 +439,7 @@ static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
     e->origin = origin(c);
     emit_prepare(e);
     c->reduce_count = length(e->info.reduce);
+    keep_columns(c);
     put(out, "\n");
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
     emit_open(e, "void %s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",

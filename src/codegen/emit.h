@@ -88,6 +88,7 @@ typedef struct Emit {
     int *axis_level;   /* by axis */
     int lane_axis, lane_level, row_level, body_level, origin_level;
     int64_t *axis_value; /* by axis: a fixed coordinate, or -1: the variable a0, a1 ... */
+    int64_t row_stride;  /* ARRAY: lanes between two inner points of a kept row */
     const char *suffix;  /* of locals, where one expression has several: t4_0, t4_1 */
     int pass;            /* of the sweep that is written; values that a later one uses get names, */
     bool names_last;     /* when names outlive their sweep */

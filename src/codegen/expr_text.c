@@ -98,10 +98,10 @@ const char *text_index(Emit *e, const Expr *index, bool narrow) {
     return atom ? text : arena_format(e->arena, "(%s)", text);
 }
 
-/* Row-major position among the inner axes. */
+/* Row-major position among the inner axes; with arrays, the lanes of a point are neighbours. */
 const char *text_row_position(Emit *e) {
-    const char *text = NULL;
-    int64_t stride = 1;
+    const char *text = e->arrays ? "l" : NULL;
+    int64_t stride = e->arrays ? e->row_stride : 1;
     for (int axis = length(e->kernel->axis) - 1; axis >= e->kernel->outer_count; axis--) {
         const char *at = axis_text(e, axis, false);
         if (stride > 1) at = arena_format(e->arena, "%s * %lldL", at, (long long)stride);

@@ -64,9 +64,8 @@ static const char *const flags[] = {
 };
 enum { FLAG_COUNT = sizeof flags / sizeof flags[0] };
 
-/* gcc alone knows these. Partial redundancy elimination leaves selects between truth values behind,
- * which its vectorizer does not know; epilogues are left out of heavy files. */
-#define NO_PRE "-fno-tree-pre"
+/* Heavy files: vector code for the last few elements of a loop doubles their compile time. clang
+ * takes the parameter without minding it. */
 #define NO_EPILOGUES "--param=vect-epilogues-nomask=0"
 
 static struct {
@@ -95,7 +94,7 @@ static void write_texts(void) {
     for (int i = 0; i < FLAG_COUNT; i++)
         used += (size_t)snprintf(text.flags + used, sizeof text.flags - used, i ? " %s" : "%s",
                                  flags[i]);
-    snprintf(text.flags + used, sizeof text.flags - used, " gcc: " NO_PRE " heavy: " NO_EPILOGUES);
+    snprintf(text.flags + used, sizeof text.flags - used, " heavy: " NO_EPILOGUES);
     describe_cpu(text.cpu, sizeof text.cpu);
 }
 
@@ -198,6 +197,7 @@ static int source_file(const char *source, size_t length) {
         }
         at += (size_t)put;
     }
+    if (file >= 0) lseek(file, 0, SEEK_SET);
     return file;
 }
 
@@ -309,38 +309,22 @@ static Reason run_compiler(const char *path, int input, char *const *arguments, 
     return run.timed_out ? REASON_compiler_timeout : REASON_compiler_failed;
 }
 
-/* extras: how many of the flags that only gcc knows. */
-static Reason run_with(const Compiler *compiler, int extras, int input, const char *output,
-                       char **message) {
-    static const char *const extra[] = {NO_PRE, NO_EPILOGUES};
-    static const char *const end[] = {"-x", "c", "-"};
+Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
+                    const char *output, char **message) {
+    static const char *const end[] = {"-x", "c", "-", "-o"};
     const char *words[FLAG_COUNT + 8];
     int count = 0;
     words[count++] = compiler->path;
     for (int i = 0; i < FLAG_COUNT; i++) words[count++] = flags[i];
-    for (int i = 0; i < extras; i++) words[count++] = extra[i];
-    words[count++] = "-o";
+    if (heavy) words[count++] = NO_EPILOGUES;
+    for (int i = 0; i < 4; i++) words[count++] = end[i];
     words[count++] = output;
-    for (int i = 0; i < 3; i++) words[count++] = end[i];
     words[count] = NULL;
-    lseek(input, 0, SEEK_SET);
-    /* posix_spawn reads the words, whatever its type says. */
-    return run_compiler(compiler->path, input, (char *const *)(uintptr_t)words, message);
-}
-
-Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
-                    const char *output, char **message) {
     int input = source_file(source, length);
     if (input < 0) return REASON_compiler_failed;
-    int extras = strstr(compiler->real, "clang") ? 0 : heavy ? 2 : 1;
-    Reason reason = run_with(compiler, extras, input, output, message);
-    bool unknown =
-        extras && reason == REASON_compiler_failed && *message && strstr(*message, NO_PRE);
-    if (unknown) { /* no gcc behind that name */
-        memory_free(*message);
-        *message = NULL;
-        reason = run_with(compiler, 0, input, output, message);
-    }
+    /* posix_spawn reads the words, whatever its type says. */
+    char *const *arguments = (char *const *)(uintptr_t)words;
+    Reason reason = run_compiler(compiler->path, input, arguments, message);
     close(input);
     return reason;
 }
