@@ -76,8 +76,8 @@ static int take(const char *command, const ArgumentRow *rows, int argc, char **a
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     const ArgumentRow *row = find(rows, name, length);
     if (!row) {
-        fprintf(stderr, "carbide %s: there is no option --%.*s; there are", command, (int)length,
-                name);
+        fprintf(stderr, "carbide %s: there is no option --%.*s; there are --help", command,
+                (int)length, name);
         for (row = rows; row->name; row++) fprintf(stderr, " --%s", row->name);
         fputc('\n', stderr);
         return -1;

@@ -6,7 +6,6 @@
  *
  * The exit status is 1 when a compiled result differs from eager's by more than the rule of
  * accuracy.c. */
-#include "arguments.h"
 #include "commands.h"
 #include "measure.h"
 
@@ -18,11 +17,11 @@ typedef struct BenchOptions {
     cb_dtype dtype;
     int64_t threads, batch;
     double seconds;
-    bool json, demo, progress, help;
+    bool json, demo, progress;
 } BenchOptions;
 
 #define AT(field) offsetof(BenchOptions, field)
-static const ArgumentRow rows[] = {
+const ArgumentRow bench_rows[] = {
     {"device", ARGUMENT_TEXT, AT(device), "NAME", "where compiled code runs: cpu"},
     {"mode", ARGUMENT_TEXT, AT(mode), "NAME", "default, reduce-overhead, max-autotune..."},
     {"dtype", ARGUMENT_DTYPE, AT(dtype), "NAME",
@@ -36,7 +35,6 @@ static const ArgumentRow rows[] = {
     {"json", ARGUMENT_FLAG, AT(json), "", "one object a line"},
     {"demo", ARGUMENT_FLAG, AT(demo), "", "the cases of `make demo`"},
     {"progress", ARGUMENT_FLAG, AT(progress), "", "show progress also when stderr is no terminal"},
-    {"help", ARGUMENT_FLAG, AT(help), "", "this text"},
     {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
 };
 
@@ -196,15 +194,8 @@ int command_bench(int argc, char **argv) {
     const char *word[MAX_WORDS];
     const Case *chosen[MAX_WORDS];
     char compile[TEXT_BYTES];
-    int words = arguments_parse("bench", rows, argc, argv, &options, word);
+    int words = arguments_parse("bench", bench_rows, argc, argv, &options, word);
     if (words < 0) return STATUS_USAGE;
-    if (options.help) {
-        puts("carbide bench [CASE...]: times cases, eager against compiled; all of them when none "
-             "is named\n"
-             "carbide bench list: names the cases\n");
-        arguments_help(rows, stdout);
-        return STATUS_OK;
-    }
     if (words == 1 && !strcmp(word[0], "list")) return list_cases();
     int count = choose(&options, word, words, chosen);
     if (count < 0) return STATUS_USAGE;

@@ -5,7 +5,6 @@
  *     carbide cache why CASE      the entry that the case would use, or how the nearest one differs
  *     carbide cache clear */
 #include "run/cache.h"
-#include "arguments.h"
 #include "capture/function.h"
 #include "cases.h"
 #include "commands.h"
@@ -19,7 +18,7 @@ typedef struct CacheOptions {
     int64_t batch;
 } CacheOptions;
 
-static const ArgumentRow rows[] = {
+const ArgumentRow cache_rows[] = {
     {"dtype", ARGUMENT_DTYPE, offsetof(CacheOptions, dtype), "NAME", "of the case"},
     {"batch", ARGUMENT_COUNT, offsetof(CacheOptions, batch), "N", "of the case"},
     {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
@@ -134,7 +133,7 @@ int command_cache(int argc, char **argv) {
     CacheOptions options = {CB_SAME, 0};
     const char *word[MAX_WORDS];
     char directory[CACHE_PATH];
-    int words = arguments_parse("cache", rows, argc, argv, &options, word);
+    int words = arguments_parse("cache", cache_rows, argc, argv, &options, word);
     if (words < 0) return STATUS_USAGE;
     bool list = words == 1 && !strcmp(word[0], "list");
     bool clear = words == 1 && !strcmp(word[0], "clear");

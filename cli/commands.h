@@ -3,11 +3,15 @@
 #ifndef CARBIDE_CLI_COMMANDS_H
 #define CARBIDE_CLI_COMMANDS_H
 
+#include "arguments.h"
+
 enum {
     STATUS_OK,
     STATUS_FAILED, /* the work did not succeed */
     STATUS_USAGE   /* the command line was not understood */
 };
+
+extern const ArgumentRow bench_rows[], explain_rows[], ops_rows[], cache_rows[], info_rows[];
 
 int command_bench(int argc, char **argv);
 int command_explain(int argc, char **argv);

@@ -1,6 +1,5 @@
 /* `carbide explain CASE`: compiles a case, runs it once and prints what cb_explain says: guards,
  * graph, fusion decisions with their reasons, kernels with source, bytes moved. */
-#include "arguments.h"
 #include "cases.h"
 #include "commands.h"
 
@@ -8,11 +7,10 @@ typedef struct ExplainOptions {
     const char *device, *mode, *compile;
     cb_dtype dtype;
     int64_t batch;
-    bool help;
 } ExplainOptions;
 
 #define AT(field) offsetof(ExplainOptions, field)
-static const ArgumentRow rows[] = {
+const ArgumentRow explain_rows[] = {
     {"device", ARGUMENT_TEXT, AT(device), "NAME", "where compiled code runs: cpu"},
     {"mode", ARGUMENT_TEXT, AT(mode), "NAME", "default, reduce-overhead, max-autotune..."},
     {"dtype", ARGUMENT_DTYPE, AT(dtype), "NAME",
@@ -21,7 +19,6 @@ static const ArgumentRow rows[] = {
      "elements, rows or samples instead of the case's own"},
     {"options", ARGUMENT_TEXT, AT(compile), "TEXT",
      "more options of cb_compile: fuse=0,backend=vm"},
-    {"help", ARGUMENT_FLAG, AT(help), "", "this text"},
     {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
 };
 
@@ -43,14 +40,8 @@ int command_explain(int argc, char **argv) {
     ExplainOptions options = {.device = "cpu", .mode = "default", .dtype = CB_SAME};
     const char *word[MAX_WORDS];
     char compile[256];
-    int words = arguments_parse("explain", rows, argc, argv, &options, word);
+    int words = arguments_parse("explain", explain_rows, argc, argv, &options, word);
     if (words < 0) return STATUS_USAGE;
-    if (options.help) {
-        puts("carbide explain CASE: shows how a case compiles; `carbide bench list` names the "
-             "cases\n");
-        arguments_help(rows, stdout);
-        return STATUS_OK;
-    }
     if (words != 1) {
         fputs("carbide explain: name one case; `carbide bench list` shows them\n", stderr);
         return STATUS_USAGE;

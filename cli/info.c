@@ -139,11 +139,13 @@ static void print_options(void) {
     }
 }
 
+const ArgumentRow info_rows[] = {{NULL, ARGUMENT_FLAG, 0, NULL, NULL}};
+
 int command_info(int argc, char **argv) {
-    if (argc > 0) {
-        fprintf(stderr, "carbide info: '%s' is not understood\n", argv[0]);
-        return STATUS_USAGE;
-    }
+    const char *word[MAX_WORDS];
+    int words = arguments_parse("info", info_rows, argc, argv, NULL, word);
+    if (words > 0) fprintf(stderr, "carbide info: '%s' is not understood\n", word[0]);
+    if (words != 0) return STATUS_USAGE;
     print_line("carbide", CB_VERSION);
     print_processor();
     print_compilers();

@@ -10,16 +10,19 @@
 typedef struct Command {
     const char *name, *arguments, *help;
     int (*run)(int argc, char **argv);
+    const ArgumentRow *rows; /* its options */
 } Command;
 
 static const Command commands[] = {
-    {"bench", "[CASE...]", "times cases, eager against compiled; `bench list` names them",
-     command_bench},
-    {"explain", "CASE", "shows how a case compiles: graph, fusion, kernels, bytes",
-     command_explain},
-    {"ops", "[--markdown]", "lists every op with its signature and meaning", command_ops},
-    {"cache", "list|why|clear", "looks into the cache of compiled kernels", command_cache},
-    {"info", "", "shows processor, compilers, cache, libraries and options", command_info},
+    {"bench", "[CASE...]", "times cases, all when none is named; `bench list` shows them",
+     command_bench, bench_rows},
+    {"explain", "CASE", "shows how a case compiles: graph, fusion, kernels, bytes", command_explain,
+     explain_rows},
+    {"ops", "[--markdown]", "lists every op with its signature and meaning", command_ops, ops_rows},
+    {"cache", "list|why|clear", "looks into the cache of compiled kernels", command_cache,
+     cache_rows},
+    {"info", "", "shows processor, compilers, cache, libraries and options", command_info,
+     info_rows},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -31,7 +34,14 @@ static void print_help(FILE *out) {
         fprintf(out, "  carbide %-23s %s\n", left, commands[i].help);
     }
     fprintf(out, "  carbide %-23s %s\n", "--version", "prints the version");
-    fprintf(out, "\n`carbide bench --help` and `carbide explain --help` list their options.\n");
+    fprintf(out, "\n`carbide COMMAND --help` lists the options of a command.\n");
+}
+
+static int print_command_help(const Command *command) {
+    printf("carbide %s %s\n%s\n", command->name, command->arguments, command->help);
+    if (command->rows->name) fputc('\n', stdout);
+    arguments_help(command->rows, stdout);
+    return STATUS_OK;
 }
 
 int main(int argc, char **argv) {
@@ -46,6 +56,7 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(name, commands[i].name) != 0) continue;
+        if (argc > 2 && !strcmp(argv[2], "--help")) return print_command_help(&commands[i]);
         int status = commands[i].run(argc - 2, argv + 2);
         cb_cleanup();
         return status;

@@ -2,7 +2,6 @@
  *
  * A signature is written as in C, without types: sum(x, dim=all, keepdim=false). The meaning is the
  * value or formula column, or what the kind says. */
-#include "arguments.h"
 #include "commands.h"
 #include "op/op.h"
 
@@ -12,7 +11,7 @@ typedef struct OpsOptions {
     bool markdown;
 } OpsOptions;
 
-static const ArgumentRow rows[] = {
+const ArgumentRow ops_rows[] = {
     {"markdown", ARGUMENT_FLAG, offsetof(OpsOptions, markdown), "", "as the page docs/ops.md"},
     {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
 };
@@ -185,7 +184,7 @@ static void print_page(void) {
 int command_ops(int argc, char **argv) {
     OpsOptions options = {false};
     const char *word[MAX_WORDS];
-    int words = arguments_parse("ops", rows, argc, argv, &options, word);
+    int words = arguments_parse("ops", ops_rows, argc, argv, &options, word);
     if (words > 0) fprintf(stderr, "carbide ops: '%s' is not understood\n", word[0]);
     if (words != 0) return STATUS_USAGE;
     if (options.markdown) {

@@ -1,7 +1,8 @@
 /* The case photo: the pipeline of examples/photo.c on its picture, or on a made-up one where that
  * file is missing. */
-#include "../examples/photo_develop.h"
 #include "cases.h"
+
+#include <photo_develop.h> /* examples/ */
 
 enum { SYNTHETIC_SIZE = 512 };
 

@@ -44,6 +44,9 @@ refused 2 "'x' is not understood"        ops x
 refused 2 "'x' is not understood"        info x
 refused 0 "bench"                        help
 refused 0 "--dtype"                      bench --help
+refused 0 "--options"                    explain --help
+refused 0 "list|why|clear"               cache --help
+refused 2 "no option --speed"            info --speed
 refused 0 "layernorm_gelu"               bench list
 refused 0 "0.1"                          --version
 exit $failed
