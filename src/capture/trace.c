@@ -39,7 +39,7 @@ TraceOperand trace_number(const cb_operand *operand) {
 
 /* ---- comparison ---------------------------------------------------------------------------- */
 
-bool trace_same_op(const TraceOp *a, const TraceOp *b) {
+static bool same_op(const TraceOp *a, const TraceOp *b) {
     if (a->op != b->op || a->input_count != b->input_count || a->result != b->result) return false;
     for (int i = 0; i < a->input_count; i++) {
         const TraceOperand *p = &a->input[i], *q = &b->input[i];
@@ -48,7 +48,7 @@ bool trace_same_op(const TraceOp *a, const TraceOp *b) {
     return !a->word_count || !memcmp(a->word, b->word, sizeof(int64_t) * a->word_count);
 }
 
-bool trace_same_value(const TraceValue *a, const TraceValue *b) {
+static bool same_value(const TraceValue *a, const TraceValue *b) {
     size_t bytes = sizeof(int64_t) * a->meta.rank;
     return a->kind == b->kind && a->root == b->root && a->meta.dtype == b->meta.dtype &&
            a->meta.rank == b->meta.rank && !memcmp(a->meta.size, b->meta.size, bytes) &&
@@ -74,9 +74,9 @@ bool trace_same_prefix(const Trace *a, const Trace *b, int count) {
     if (a == b) return true;
     if (length(a->op) < count || length(b->op) < count) return false;
     for (int i = 0; i < count; i++)
-        if (!trace_same_op(&a->op[i], &b->op[i])) return false;
+        if (!same_op(&a->op[i], &b->op[i])) return false;
     for (int v = 0; v < trace_values_after(a, count); v++)
-        if (!trace_same_value(&a->value[v], &b->value[v])) return false;
+        if (!same_value(&a->value[v], &b->value[v])) return false;
     return true;
 }
 

@@ -63,8 +63,6 @@ typedef struct Trace {
 
 Trace *trace_new(void); /* NULL: out of memory */
 void trace_free(Trace *trace);
-bool trace_same_op(const TraceOp *a, const TraceOp *b);
-bool trace_same_value(const TraceValue *a, const TraceValue *b);
 /* True when the first count ops, and the values that they use, are equal. */
 bool trace_same_prefix(const Trace *a, const Trace *b, int count);
 bool trace_same(const Trace *a, const Trace *b);

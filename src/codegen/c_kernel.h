@@ -35,6 +35,5 @@ void c_finish(CKernel *c);
 void c_before_lanes(CKernel *c);
 void c_open_lanes(CKernel *c, const char *clauses); /* for (int l = 0; l < n; l++) */
 void c_flush_streams(CKernel *c, int pass);
-const char *c_reduce_name(CKernel *c, const Expr *reduce); /* its accumulator: r4, r4[l] */
 
 #endif

@@ -56,7 +56,8 @@ static const char *identity(CKernel *c, const Expr *x) {
     return by_order(c, x) ? ordered(c, x, text) : text;
 }
 
-const char *c_reduce_name(CKernel *c, const Expr *x) {
+/* The accumulator of a reduction: r4, r4[l] */
+static const char *reduce_name(CKernel *c, const Expr *x) {
     return arena_format(c->e.arena, c->shape == SHAPE_ARRAY ? "r%u[l]" : "r%u", x->id);
 }
 
@@ -168,7 +169,7 @@ static void begin_accumulators(CKernel *c, int pass) {
         if (!reduces_in(c, r, pass)) continue;
         const Expr *x = e->info.reduce[r];
         emit_line(e, "%s%s%s = %s;", array ? "" : accumulator_type(c, x), array ? "" : " ",
-                  c_reduce_name(c, x), text_bare(e, identity(c, x)));
+                  reduce_name(c, x), text_bare(e, identity(c, x)));
         any = true;
     }
     for (int id = 0; id < e->count; id++) {
@@ -194,7 +195,7 @@ static void end_partials(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++) {
         const Expr *x = c->e.info.reduce[r];
         if (!reduces_in(c, r, pass) || !has_partial(c, x)) continue;
-        const char *partial = arena_format(c->e.arena, "q%u", x->id), *name = c_reduce_name(c, x);
+        const char *partial = arena_format(c->e.arena, "q%u", x->id), *name = reduce_name(c, x);
         emit_line(&c->e, "%s = %s;", name, combined(c, x, name, partial));
     }
 }
@@ -205,8 +206,7 @@ static void array_partials(CKernel *c, int pass, bool begin) {
     for (int r = 0; r < c->reduce_count; r++) {
         const Expr *x = c->e.info.reduce[r];
         if (!reduces_in(c, r, pass) || !array_partial(c, x, pass)) continue;
-        const char *partial = arena_format(c->e.arena, "q%u[l]", x->id),
-                   *name = c_reduce_name(c, x);
+        const char *partial = arena_format(c->e.arena, "q%u[l]", x->id), *name = reduce_name(c, x);
         if (begin)
             emit_line(&c->e, "%s = %s;", partial, identity(c, x));
         else
@@ -221,7 +221,7 @@ static void end_accumulators(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++) {
         if (!reduces_in(c, r, pass)) continue;
         const Expr *x = e->info.reduce[r];
-        const char *name = c_reduce_name(c, x);
+        const char *name = reduce_name(c, x);
         if (by_order(c, x)) {
             const char *value = arena_format(e->arena, "t%u", x->id);
             emit_line(e, "const %s %s = unorder_%s(%s);", e->target->type[x->dtype], value,

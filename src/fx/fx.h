@@ -86,10 +86,9 @@ bool fx_arg_belongs(const FxGraph *graph, const cb_arg *arg); /* every node in i
 void fx_replace_uses(FxNode *user, FxNode *node, cb_arg by);
 const char *fx_constant_add(FxGraph *graph, Tensor *tensor); /* its name; NULL with an error */
 Tensor *fx_constant(const FxGraph *graph, const char *name); /* NULL: no such constant */
-/* Calls visit for every node in arg, left to right. */
+/* Calls visit for every node that the node's arguments hold, left to right: args, then kwargs. */
 typedef void FxVisit(void *user, FxNode *node);
-void fx_visit_nodes(const cb_arg *arg, FxVisit *visit, void *user);
-void fx_visit_inputs(const FxNode *node, FxVisit *visit, void *user); /* args, then kwargs */
+void fx_visit_inputs(const FxNode *node, FxVisit *visit, void *user);
 /* Errors of a node: "node %add (call_function operator.add): ..." */
 cb_status fx_fail(cb_status status, const FxNode *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -129,15 +129,14 @@ bool fx_arg_belongs(const FxGraph *graph, const cb_arg *arg) {
     return true;
 }
 
-void fx_visit_nodes(const cb_arg *arg, FxVisit *visit, void *user) {
+static void visit_nodes(const cb_arg *arg, FxVisit *visit, void *user) {
     if (arg->kind == CB_ARG_NODE) visit(user, arg->node);
-    for (int i = 0; i < arg->count; i++) fx_visit_nodes(&arg->items[i], visit, user);
+    for (int i = 0; i < arg->count; i++) visit_nodes(&arg->items[i], visit, user);
 }
 
 void fx_visit_inputs(const FxNode *node, FxVisit *visit, void *user) {
-    for (int i = 0; i < length(node->args); i++) fx_visit_nodes(&node->args[i], visit, user);
-    for (int i = 0; i < length(node->kwargs); i++)
-        fx_visit_nodes(&node->kwargs[i].value, visit, user);
+    for (int i = 0; i < length(node->args); i++) visit_nodes(&node->args[i], visit, user);
+    for (int i = 0; i < length(node->kwargs); i++) visit_nodes(&node->kwargs[i].value, visit, user);
 }
 
 static bool among(FxNode *const *nodes, const FxNode *wanted) {

@@ -132,7 +132,8 @@ static bool inputs_given(Op op, Node *const *input) {
     return true;
 }
 
-Node *composite_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+/* A formula or a coded expansion; NULL with an error. */
+static Node *expand_composite(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     return op_info(op)->formula ? formula_expand(graph, op, input, attrs)
                                 : coded_expand(graph, op, input, attrs);
 }
@@ -145,7 +146,7 @@ static Node *build_composite(Graph *graph, Op op, Node *const *given, int count,
     if (!inputs_given(op, input)) return NULL;
     if (numbers) convert_numbers(graph, input, count, numbers);
     if (op_draws(op, attrs)) attrs->word[info->word_count] = graph->random_count++;
-    Node *expansion = composite_expand(graph, op, input, attrs);
+    Node *expansion = expand_composite(graph, op, input, attrs);
     if (!expansion) return NULL;
     Meta meta = node_meta(expansion);
     return node_intern(graph, op, &meta, input, info->arity, attrs, expansion);
@@ -190,7 +191,7 @@ Node *graph_with_inputs(Graph *graph, const Node *node, Node *const *input) {
     Meta meta = node_meta(node);
     Node *expansion = NULL;
     if (op_info(op)->kind == KIND_COMPOSITE) {
-        expansion = composite_expand(graph, op, input, node->attrs);
+        expansion = expand_composite(graph, op, input, node->attrs);
         check(expansion, "%s does not expand over equal inputs", op_info(op)->name);
     }
     return node_intern(graph, op, &meta, input, node->input_count, node->attrs, expansion);

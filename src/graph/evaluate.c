@@ -16,7 +16,7 @@
 
 /* ---- terms -------------------------------------------------------------------------------- */
 
-bool term_is_number(const Term *term) {
+static bool is_number(const Term *term) {
     return term->kind == TERM_INT || term->kind == TERM_FLOAT || term->kind == TERM_BOOL;
 }
 
@@ -26,7 +26,7 @@ static cb_dtype number_dtype(const Term *term) {
 
 Node *term_node(Graph *graph, const Term *term) {
     if (term->kind == TERM_NODE) return term->node;
-    return term_is_number(term) ? graph_constant(graph, number_dtype(term), term->number) : NULL;
+    return is_number(term) ? graph_constant(graph, number_dtype(term), term->number) : NULL;
 }
 
 static Term number_term(cb_dtype dtype, Scalar value) {
@@ -106,7 +106,7 @@ static bool set_attribute(const Param *param, const Term *term, Attrs *attrs) {
     int64_t *word = &attrs->word[param->word];
     switch (param->type) {
     case PARAM_FLOAT:
-        if (!term_is_number(term)) return false;
+        if (!is_number(term)) return false;
         attr_set_float(attrs, param->word,
                        term->kind == TERM_FLOAT ? term->number.f : (double)term->number.i);
         return true;
@@ -157,7 +157,7 @@ static bool bind_one(const Evaluator *evaluator, const Syntax *argument, int num
     bool fits;
     if (param->word < 0) {
         binding->input[tensor_number(binding->info, number)] = term;
-        fits = term.kind == TERM_NODE || term_is_number(&term) ||
+        fits = term.kind == TERM_NODE || is_number(&term) ||
                (term.kind == TERM_NONE && param->type == PARAM_OPTIONAL_TENSOR);
     } else {
         fits = set_attribute(param, &term, &binding->attrs);
@@ -241,7 +241,7 @@ static bool evaluate_op(const Evaluator *evaluator, const Syntax *call, Term *ou
     bool numbers[NODE_MAX_INPUTS];
     int number_count = 0;
     for (int i = 0; i < info->arity; i++) {
-        numbers[i] = term_is_number(&binding.input[i]);
+        numbers[i] = is_number(&binding.input[i]);
         number_count += numbers[i];
     }
     if (info->kind == KIND_POINTWISE && number_count == info->arity && !info->word_count)
@@ -305,7 +305,7 @@ static bool evaluate_constant(const Evaluator *evaluator, const Syntax *call, Te
         return refuse(evaluator, call, "constant takes a number and a dtype");
     if (!evaluate(evaluator, call->child, &value)) return false;
     if (!evaluate_as(evaluator, call->child->next, PARAM_DTYPE, &dtype)) return false;
-    if (!term_is_number(&value) || dtype.kind != TERM_DTYPE)
+    if (!is_number(&value) || dtype.kind != TERM_DTYPE)
         return refuse(evaluator, call, "constant takes a number and a dtype");
     Node *node = term_node(evaluator->graph, &value);
     *out = (Term){.kind = TERM_NODE,

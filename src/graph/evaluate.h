@@ -34,6 +34,5 @@ bool evaluate(const Evaluator *evaluator, const Syntax *syntax, Term *out);
 /* The node of a term; a number becomes a constant of its own kind: i64, f64 or bool. NULL for
  * others. */
 Node *term_node(Graph *graph, const Term *term);
-bool term_is_number(const Term *term);
 
 #endif

@@ -26,8 +26,6 @@ bool node_same_meta(const Node *a, const Node *b);
 Node *node_convert(Graph *graph, Node *node, cb_dtype dtype); /* constants in place, else OP_to */
 Node *node_expand_to(Graph *graph, Node *node, int rank, const int64_t *size);
 Node *node_reshape(Graph *graph, Node *node, int rank, const int64_t *size);
-/* A formula or a coded expansion; NULL with an error. */
-Node *composite_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
 
 /* graph_order; through: a composite's only input is its expansion. */
 Node **graph_walk(Graph *graph, bool through);
