@@ -3,19 +3,13 @@
  *     cb_nn_softmax(-1): Softmax(dim=-1), forward is cb_softmax(x, -1)
  *     cb_nn_sequential(a, b): children "0" and "1", forward is b(a(x)) */
 #include "base/memory.h"
-#include "nn/module.h"
-
-static bool one_input(const Module *module, int count) {
-    if (count == 1) return true;
-    fail(CB_ERR_ARGUMENT, "%s takes one input, not %d", module->type, count);
-    return false;
-}
+#include "nn/layer.h"
 
 /* Each row: the function, PyTorch's type name, and forward's value from x and the layer's config
  * c. */
 #define PLAIN_LAYER(name, type, ...)                                                               \
     static Tensor *name##_layer(Module *self, Tensor *const *inputs, int count) {                  \
-        if (!one_input(self, count)) return NULL;                                                  \
+        if (!layer_one_input(self, count)) return NULL;                                            \
         Tensor *x = inputs[0];                                                                     \
         return __VA_ARGS__;                                                                        \
     }                                                                                              \
@@ -25,6 +19,9 @@ PLAIN_LAYER(relu, "ReLU", (cb_relu)(cb_operand_tensor(x)))
 PLAIN_LAYER(silu, "SiLU", (cb_silu)(x))
 PLAIN_LAYER(tanh, "Tanh", (cb_tanh)(cb_operand_tensor(x)))
 PLAIN_LAYER(sigmoid, "Sigmoid", (cb_sigmoid)(cb_operand_tensor(x)))
+PLAIN_LAYER(relu6, "ReLU6", (cb_relu6)(x))
+PLAIN_LAYER(hardswish, "Hardswish", (cb_hardswish)(x))
+PLAIN_LAYER(mish, "Mish", (cb_mish)(x))
 
 static Module *configured(const char *type, cb_forward_function *forward, bool fresh, Config config,
                           const char *extra) {
@@ -34,7 +31,7 @@ static Module *configured(const char *type, cb_forward_function *forward, bool f
 }
 
 static Tensor *gelu(Module *self, Tensor *const *inputs, int count) {
-    return one_input(self, count) ? (cb_gelu)(inputs[0], self->config.first != 0) : NULL;
+    return layer_one_input(self, count) ? (cb_gelu)(inputs[0], self->config.first != 0) : NULL;
 }
 
 cb_module *cb_nn_gelu(bool tanh_form) {
@@ -43,7 +40,7 @@ cb_module *cb_nn_gelu(bool tanh_form) {
 }
 
 static Tensor *softmax(Module *self, Tensor *const *inputs, int count) {
-    return one_input(self, count) ? (cb_softmax)(inputs[0], self->config.first) : NULL;
+    return layer_one_input(self, count) ? (cb_softmax)(inputs[0], self->config.first) : NULL;
 }
 
 cb_module *cb_nn_softmax(int dim) {
@@ -53,7 +50,7 @@ cb_module *cb_nn_softmax(int dim) {
 }
 
 static Tensor *log_softmax(Module *self, Tensor *const *inputs, int count) {
-    return one_input(self, count) ? (cb_log_softmax)(inputs[0], self->config.first) : NULL;
+    return layer_one_input(self, count) ? (cb_log_softmax)(inputs[0], self->config.first) : NULL;
 }
 
 cb_module *cb_nn_log_softmax(int dim) {
@@ -63,7 +60,7 @@ cb_module *cb_nn_log_softmax(int dim) {
 }
 
 static Tensor *flatten(Module *self, Tensor *const *inputs, int count) {
-    if (!one_input(self, count)) return NULL;
+    if (!layer_one_input(self, count)) return NULL;
     return (cb_flatten)(inputs[0], self->config.first, self->config.second);
 }
 
@@ -94,16 +91,35 @@ static Module *with_number(const char *type, cb_forward_function *forward, bool 
 }
 
 static Tensor *leaky_relu(Module *self, Tensor *const *inputs, int count) {
-    return one_input(self, count) ? (cb_leaky_relu)(inputs[0], self->config.number) : NULL;
+    return layer_one_input(self, count) ? (cb_leaky_relu)(inputs[0], self->config.number) : NULL;
 }
 
 cb_module *cb_nn_leaky_relu(double negative_slope) {
     return with_number("LeakyReLU", leaky_relu, true, "negative_slope", negative_slope, "");
 }
 
+static Tensor *elu(Module *self, Tensor *const *inputs, int count) {
+    return layer_one_input(self, count) ? (cb_elu)(inputs[0], self->config.number) : NULL;
+}
+
+cb_module *cb_nn_elu(double alpha) { return with_number("ELU", elu, true, "alpha", alpha, ""); }
+
+static Tensor *softplus(Module *self, Tensor *const *inputs, int count) {
+    if (!layer_one_input(self, count)) return NULL;
+    return (cb_softplus)(inputs[0], self->config.number, self->config.second_number);
+}
+
+cb_module *cb_nn_softplus(double beta, double threshold) {
+    char rest[192];
+    snprintf(rest, sizeof rest, ", threshold=%s", layer_number(threshold).at);
+    Module *module = with_number("Softplus", softplus, true, "beta", beta, rest);
+    if (module) module->config.second_number = threshold;
+    return module;
+}
+
 /* In evaluation the input itself comes back, as in PyTorch. */
 static Tensor *dropout(Module *self, Tensor *const *inputs, int count) {
-    if (!one_input(self, count)) return NULL;
+    if (!layer_one_input(self, count)) return NULL;
     if (!self->training || self->config.number == 0) return inputs[0];
     return (cb_dropout)(inputs[0], self->config.number, true);
 }
@@ -117,7 +133,7 @@ cb_module *cb_nn_dropout(double p) {
 }
 
 static Tensor *identity(Module *self, Tensor *const *inputs, int count) {
-    return one_input(self, count) ? inputs[0] : NULL;
+    return layer_one_input(self, count) ? inputs[0] : NULL;
 }
 
 cb_module *cb_nn_identity(void) { return module_layer("Identity", identity, false, ""); }
@@ -125,7 +141,7 @@ cb_module *cb_nn_identity(void) { return module_layer("Identity", identity, fals
 /* ---- containers ----------------------------------------------------------------------------- */
 
 static Tensor *sequential(Module *self, Tensor *const *inputs, int count) {
-    if (!one_input(self, count)) return NULL;
+    if (!layer_one_input(self, count)) return NULL;
     Tensor *x = inputs[0];
     for (int i = 0; i < self->child_count && x; i++)
         x = cb_module_forward(self->child[i].module, &x, 1);

@@ -194,9 +194,9 @@ cb_tensor *cb_module_share(cb_module *module, const char *name, cb_tensor *param
                            false);
 }
 
-bool module_init(Module **module, const char *name, Tensor *value) {
-    if (!*module) return false;
-    if (value && register_tensor(*module, name, value, false)) return true;
+bool module_init(Module **module, const char *name, Tensor *value, bool buffer) {
+    if (*module && value && register_tensor(*module, name, value, buffer)) return true;
+    cb_free(value); /* an initial value may be kept: then no scope frees it */
     cb_module_free(*module);
     *module = NULL;
     return false;

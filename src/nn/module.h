@@ -1,5 +1,5 @@
 /* Modules inside: a tree of named parameters and children with a forward function.
- * The layers (linear.c, norm.c, activation.c, container.c) are modules with a Config; symbolic
+ * The layers (layer.h) are modules with a Config; symbolic
  * trace (src/fx/trace.c) hooks into the call door through ModuleTracer. */
 #ifndef CARBIDE_NN_MODULE_H
 #define CARBIDE_NN_MODULE_H
@@ -22,9 +22,11 @@ typedef struct ModuleChild {
 
 /* What a built-in layer was made with. */
 typedef struct Config {
-    double number;
+    double number, second_number;
     int64_t first, second;
     cb_dim_list dims;
+    cb_dim_list stride, padding, dilation; /* windows */
+    bool flag, second_flag;
 } Config;
 
 struct cb_module {
@@ -44,8 +46,9 @@ struct cb_module {
 
 /* A layer of our own: a leaf. extra is copied. */
 Module *module_layer(const char *type, cb_forward_function *forward, bool fresh, const char *extra);
-/* Registers value (NULL: construction failed, so the module is freed and false comes back). */
-bool module_init(Module **module, const char *name, Tensor *value);
+/* Registers value. When that fails, or value is NULL, the module is freed, *module is NULL, and false
+ * comes back. */
+bool module_init(Module **module, const char *name, Tensor *value, bool buffer);
 
 /* The slot of a path, NULL without an error when there is none. */
 ModuleTensor *module_find_tensor(const Module *module, const char *path);

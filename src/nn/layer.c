@@ -1,0 +1,86 @@
+/* What the layers' files share.
+ *
+ *     layer_new("Linear", linear, "in_features=%d", 4): a leaf that prints Linear(in_features=4)
+ *     layer_tuple(cb_dims(3, 3)).at: "(3, 3)" */
+#include "nn/layer.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+Module *layer_new(const char *type, cb_forward_function *forward, const char *format, ...) {
+    char extra[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(extra, sizeof extra, format, arguments);
+    va_end(arguments);
+    return module_layer(type, forward, true, extra);
+}
+
+bool layer_one_input(const Module *module, int count) {
+    if (count == 1) return true;
+    fail(CB_ERR_ARGUMENT, "%s takes one input, not %d", module->type, count);
+    return false;
+}
+
+/* Layers may be made inside a traced function: their initial values are not part of its graph. */
+Tensor *layer_uniform(cb_dim_list sizes, double bound) {
+    Tracer *tracer = tracer_set(NULL);
+    cb_scope_open();
+    Tensor *unit = (cb_rand)(sizes, CB_F32);
+    Tensor *scaled = (cb_mul)(cb_operand_tensor(unit), cb_operand_float(2 * bound));
+    Tensor *result = (cb_sub)(cb_operand_tensor(scaled), cb_operand_float(bound));
+    if (result) cb_keep(result);
+    cb_scope_close();
+    tracer_set(tracer);
+    return result;
+}
+
+Tensor *layer_normal(cb_dim_list sizes) {
+    Tracer *tracer = tracer_set(NULL);
+    Tensor *result = (cb_randn)(sizes, CB_F32);
+    tracer_set(tracer);
+    return result;
+}
+
+Tensor *layer_filled(cb_dim_list sizes, double value, cb_dtype dtype) {
+    Tracer *tracer = tracer_set(NULL);
+    Tensor *result = (cb_full)(sizes, value, dtype);
+    tracer_set(tracer);
+    return result;
+}
+
+/* The shortest digits that read back, as Python's repr for the numbers that layers are made of. */
+LayerText layer_number(double value) {
+    LayerText text;
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text.at, sizeof text.at, "%.*g", digits, value);
+        if (strtod(text.at, NULL) == value) break;
+    }
+    if (fabs(value) >= 1 && fabs(value) < 1e15 && strchr(text.at, 'e'))
+        snprintf(text.at, sizeof text.at, "%.0f", value);
+    if (!strpbrk(text.at, ".en")) strcat(text.at, ".0");
+    return text;
+}
+
+LayerText layer_tuple(cb_dim_list list) {
+    LayerText text = {"("};
+    size_t used = 1;
+    for (int i = 0; i < list.count; i++)
+        used += (size_t)snprintf(text.at + used, sizeof text.at - used, "%s%" PRId64, i ? ", " : "",
+                                 list.at[i]);
+    snprintf(text.at + used, sizeof text.at - used, list.count == 1 ? ",)" : ")");
+    return text;
+}
+
+bool layer_spread(const char *type, const char *name, cb_dim_list *list, int rank, int64_t least) {
+    if (list->count == 1)
+        for (int i = 1; i < rank; i++) list->at[i] = list->at[0];
+    bool fine = list->count == 1 || list->count == rank;
+    list->count = rank;
+    for (int i = 0; i < rank && fine; i++) fine = list->at[i] >= least;
+    if (!fine)
+        fail(CB_ERR_ARGUMENT, "%s: %s has one or %d numbers, each at least %lld", type, name, rank,
+             (long long)least);
+    return fine;
+}

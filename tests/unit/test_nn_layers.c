@@ -1,0 +1,285 @@
+/* Layers of convolutional networks and attention: repr, keys, initialization, modes, mistakes.
+ * Their values are compared with PyTorch's in test_models.c. */
+#include "test_support.h"
+
+#include "carbide.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int open_scope(void **state) {
+    (void)state;
+    cb_clear_error();
+    cb_manual_seed(7);
+    cb_scope_open();
+    return 0;
+}
+
+static int close_scope(void **state) {
+    (void)state;
+    cb_scope_close();
+    cb_clear_error();
+    return 0;
+}
+
+static void expect_error(const char *text) {
+    assert_non_null(cb_error());
+    if (!strstr(cb_error(), text)) print_error("expected '%s' in '%s'\n", text, cb_error());
+    assert_non_null(strstr(cb_error(), text));
+    cb_clear_error();
+}
+
+static void expect_repr(cb_module *module, const char *expected) {
+    char *text = cb_module_text(module);
+    if (!text) print_error("%s\n", cb_error());
+    assert_string_equal(text, expected);
+    cb_free_text(text);
+    cb_module_free(module);
+}
+
+static double greatest(cb_tensor *x) { return cb_item(cb_max(cb_abs(x))); }
+
+static void expect_near(double value, double expected) {
+    if (!(fabs(value - expected) <= 1e-5 * (1 + fabs(expected))))
+        print_error("%.9g is not %.9g\n", value, expected);
+    assert_true(fabs(value - expected) <= 1e-5 * (1 + fabs(expected)));
+}
+
+/* ---- tests ---------------------------------------------------------------------------------- */
+
+static void repr_is_pytorchs(void **state) {
+    (void)state;
+    expect_repr(cb_nn_conv2d(3, 64, 11, 4, 2),
+                "Conv2d(3, 64, kernel_size=(11, 11), stride=(4, 4), padding=(2, 2))");
+    expect_repr(cb_nn_conv2d(8, 16, cb_dims(3, 5), 1, cb_dims(1, 2), 2, 4, false),
+                "Conv2d(8, 16, kernel_size=(3, 5), stride=(1, 1), padding=(1, 2), dilation=(2, 2), "
+                "groups=4, bias=False)");
+    expect_repr(cb_nn_conv1d(2, 4, 3), "Conv1d(2, 4, kernel_size=(3,), stride=(1,))");
+    expect_repr(cb_nn_conv3d(2, 4, 3, 2), "Conv3d(2, 4, kernel_size=(3, 3, 3), stride=(2, 2, 2))");
+    expect_repr(cb_nn_conv_transpose2d(4, 2, 3, 2, 1, 1),
+                "ConvTranspose2d(4, 2, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), "
+                "output_padding=(1, 1))");
+    expect_repr(cb_nn_batch_norm2d(64, 1e-5, 0.1), "BatchNorm2d(64, eps=1e-05, momentum=0.1, "
+                                                   "affine=True, track_running_stats=True)");
+    expect_repr(cb_nn_batch_norm1d(3, 1e-3, 0.01), "BatchNorm1d(3, eps=0.001, momentum=0.01, "
+                                                   "affine=True, track_running_stats=True)");
+    expect_repr(cb_nn_group_norm(2, 4, 1e-5), "GroupNorm(2, 4, eps=1e-05, affine=True)");
+    expect_repr(cb_nn_instance_norm2d(4, 1e-5, false),
+                "InstanceNorm2d(4, eps=1e-05, momentum=0.1, affine=False, "
+                "track_running_stats=False)");
+    expect_repr(cb_nn_max_pool2d(3, 2),
+                "MaxPool2d(kernel_size=3, stride=2, padding=0, dilation=1, ceil_mode=False)");
+    expect_repr(
+        cb_nn_max_pool2d(cb_dims(2, 3)),
+        "MaxPool2d(kernel_size=(2, 3), stride=(2, 3), padding=0, dilation=1, ceil_mode=False)");
+    expect_repr(cb_nn_avg_pool2d(2), "AvgPool2d(kernel_size=2, stride=2, padding=0)");
+    expect_repr(cb_nn_adaptive_avg_pool2d(cb_dims(6, 6)), "AdaptiveAvgPool2d(output_size=(6, 6))");
+    expect_repr(cb_nn_adaptive_avg_pool2d(1), "AdaptiveAvgPool2d(output_size=1)");
+    expect_repr(cb_nn_upsample(2, "nearest"), "Upsample(scale_factor=2.0, mode='nearest')");
+    expect_repr(cb_nn_elu(1), "ELU(alpha=1.0)");
+    expect_repr(cb_nn_softplus(1, 20), "Softplus(beta=1.0, threshold=20.0)");
+    expect_repr(cb_nn_relu6(), "ReLU6()");
+    expect_repr(cb_nn_hardswish(), "Hardswish()");
+    expect_repr(cb_nn_mish(), "Mish()");
+    expect_repr(cb_nn_multihead_attention(8, 2, 0, true),
+                "MultiheadAttention(\n"
+                "  (out_proj): NonDynamicallyQuantizableLinear(in_features=8, out_features=8, "
+                "bias=True)\n"
+                ")");
+}
+
+static void append_name(const char *name, cb_tensor *tensor, bool buffer, void *user) {
+    (void)tensor;
+    strcat(strcat((char *)user, name), buffer ? "* " : " ");
+}
+
+static void keys_are_pytorchs(void **state) {
+    (void)state;
+    cb_module *net = cb_nn_sequential(cb_nn_conv2d(3, 4, 3), cb_nn_batch_norm2d(4, 1e-5, 0.1),
+                                      cb_nn_multihead_attention(4, 2, 0, true));
+    char names[512] = "";
+    cb_module_visit(net, append_name, names);
+    assert_string_equal(names,
+                        "0.weight 0.bias 1.weight 1.bias 1.running_mean* 1.running_var* "
+                        "1.num_batches_tracked* 2.in_proj_weight 2.in_proj_bias 2.out_proj.weight "
+                        "2.out_proj.bias ");
+    assert_int_equal(cb_rank(cb_module_get(net, "1.num_batches_tracked")), 0);
+    assert_int_equal(cb_dtype_of(cb_module_get(net, "1.num_batches_tracked")), CB_I64);
+    cb_module_free(net);
+}
+
+static void initialization_is_pytorchs(void **state) {
+    (void)state;
+    cb_module *conv = cb_nn_conv2d(16, 32, 3, 1, 0, 1, 2);
+    cb_tensor *weight = cb_module_get(conv, "weight");
+    double bound = 1 / sqrt(8.0 * 9);
+    assert_int_equal(cb_size(weight, 1), 8);
+    assert_true(greatest(weight) <= bound && greatest(weight) > 0.98 * bound);
+    assert_true(fabs(cb_item(cb_std(weight)) - bound / sqrt(3)) < 0.03 * bound);
+    assert_true(greatest(cb_module_get(conv, "bias")) <= bound);
+    cb_module_free(conv);
+    conv = cb_nn_conv_transpose2d(16, 4, 3, 1, 0, 0, 2, false);
+    weight = cb_module_get(conv, "weight");
+    assert_int_equal(cb_size(weight, 0), 16);
+    assert_int_equal(cb_size(weight, 1), 2);
+    bound = 1 / sqrt(2.0 * 9);
+    assert_true(greatest(weight) <= bound && greatest(weight) > 0.95 * bound);
+    assert_null(cb_module_get(conv, "bias"));
+    assert_null(cb_error());
+    cb_module_free(conv);
+    cb_module *attention = cb_nn_multihead_attention(16, 4, 0, true);
+    bound = sqrt(6.0 / 64);
+    weight = cb_module_get(attention, "in_proj_weight");
+    assert_true(greatest(weight) <= bound && greatest(weight) > 0.98 * bound);
+    assert_true(greatest(cb_module_get(attention, "out_proj.bias")) == 0);
+    cb_module_free(attention);
+}
+
+static void batch_norm_tracks_in_training(void **state) {
+    (void)state;
+    cb_module *norm = cb_nn_batch_norm1d(2, 1e-5, 0.1);
+    cb_tensor *mean = cb_module_get(norm, "running_mean");
+    const float rows[] = {1, 10, 3, 30, 5, 80};
+    cb_tensor *x = cb_from_data(rows, CB_F32, cb_dims(3, 2));
+    cb_tensor *y = cb_forward(norm, x);
+    assert_null(cb_error());
+    expect_near(cb_item(cb_select(cb_select(y, 0, 0), 0, 0)), -2 / sqrt(8.0 / 3 + 1e-5));
+    assert_ptr_equal(mean, cb_module_get(norm, "running_mean")); /* in place */
+    expect_near(cb_item(cb_select(mean, 0, 0)), 0.3);
+    expect_near(cb_item(cb_select(mean, 0, 1)), 4);
+    expect_near(cb_item(cb_select(cb_module_get(norm, "running_var"), 0, 0)), 0.9 + 0.4);
+    assert_int_equal(cb_item_int(cb_module_get(norm, "num_batches_tracked")), 1);
+    cb_module_train(norm, false);
+    y = cb_forward(norm, x);
+    expect_near(cb_item(cb_select(cb_select(y, 0, 0), 0, 0)), 0.7 / sqrt(1.3 + 1e-5));
+    assert_int_equal(cb_item_int(cb_module_get(norm, "num_batches_tracked")), 1);
+    cb_module_train(norm, true);
+    assert_null(cb_forward(norm, cb_ones(cb_dims(1, 2))));
+    expect_error("more than 1 value per channel");
+    assert_null(cb_forward(norm, cb_ones(cb_dims(2))));
+    expect_error("expected 2D or 3D input (got 1D input)");
+    cb_module_free(norm);
+}
+
+/* A compiled training step moves the statistics as an eager one does. */
+static void batch_norm_tracks_when_compiled(void **state) {
+    (void)state;
+    cb_module *eager = cb_nn_batch_norm2d(3, 1e-5, 0.1), *other = cb_nn_batch_norm2d(3, 1e-5, 0.1);
+    cb_function *compiled = cb_compile(other, "backend=vm");
+    for (int step = 0; step < 3; step++) {
+        cb_tensor *x = cb_add(cb_mul(cb_randn(cb_dims(4, 3, 5, 5)), 2.0), 1.0);
+        cb_tensor *a = cb_forward(eager, x), *b = cb_call(compiled, x);
+        if (cb_error()) print_error("%s\n", cb_error());
+        assert_true(greatest(cb_sub(a, b)) < 1e-4);
+    }
+    const char *names[] = {"running_mean", "running_var", "num_batches_tracked"};
+    for (int i = 0; i < 3; i++)
+        assert_true(greatest(cb_sub(cb_module_get(eager, names[i]),
+                                    cb_module_get(other, names[i]))) < 1e-5);
+    assert_int_equal(cb_item_int(cb_module_get(other, "num_batches_tracked")), 3);
+    cb_function_free(compiled);
+    cb_module_free(eager);
+    cb_module_free(other);
+}
+
+static void attention_attends(void **state) {
+    (void)state;
+    cb_module *attention = cb_nn_multihead_attention(8, 2, 0.0, true);
+    cb_tensor *x = cb_randn(cb_dims(2, 5, 8)), *other = cb_add(x, 0.0);
+    cb_tensor *y = cb_forward(attention, x);
+    assert_null(cb_error());
+    assert_true(greatest(cb_sub(y, cb_forward(attention, x, other, other))) < 1e-6);
+    assert_true(greatest(cb_sub(cb_select(y, 0, 1), cb_forward(attention, cb_select(x, 0, 1)))) <
+                1e-6);
+    /* With the last source forbidden, it does not matter what it holds. */
+    cb_tensor *mask = cb_eq(cb_add(cb_arange(0, 5), cb_zeros(cb_dims(5, 5))), 4);
+    cb_tensor *changed = cb_clone(x);
+    cb_assign(cb_select(changed, 1, 4), cb_randn(cb_dims(2, 8)));
+    cb_tensor *a = cb_forward(attention, x, x, x, mask);
+    cb_tensor *b = cb_forward(attention, x, changed, changed, mask);
+    assert_null(cb_error());
+    assert_true(greatest(cb_sub(a, b)) < 1e-6);
+    assert_true(greatest(cb_sub(a, y)) > 1e-4);
+    assert_null(cb_forward(attention, x, x));
+    expect_error("not 2 inputs");
+    assert_null(cb_forward(attention, cb_ones(cb_dims(2, 5, 7))));
+    expect_error("inputs are [batch, length, 8]");
+    cb_module_free(attention);
+}
+
+static void mistakes_are_named(void **state) {
+    (void)state;
+    assert_null(cb_nn_conv2d(3, 4, 3, 1, 0, 1, 2));
+    expect_error("Conv2d: 2 groups do not divide 3 input and 4 output channels");
+    assert_null(cb_nn_conv2d(3, 4, cb_dims(3, 3, 3)));
+    expect_error("kernel_size has one or 2 numbers");
+    assert_null(cb_nn_conv2d(3, 4, 3, 0));
+    expect_error("stride has one or 2 numbers, each at least 1");
+    assert_null(cb_nn_max_pool2d(0));
+    expect_error("MaxPool2d: kernel_size");
+    assert_null(cb_nn_group_norm(3, 4, 1e-5));
+    expect_error("3 groups do not divide 4 channels");
+    assert_null(cb_nn_upsample(2, "cubic"));
+    expect_error("nearest or bilinear");
+    assert_null(cb_nn_multihead_attention(8, 3, 0, true));
+    expect_error("3 heads do not divide");
+    cb_module *conv = cb_nn_conv2d(3, 4, 3);
+    assert_null(cb_forward(conv, cb_ones(cb_dims(1, 2, 8, 8))));
+    expect_error("convolution: the weight takes 3 channels");
+    cb_module_free(conv);
+}
+
+/* ---- allocations that fail ------------------------------------------------------------------ */
+
+static int allocations_left = -1;
+
+static void *failing_resize(void *user, void *pointer, size_t bytes) {
+    (void)user;
+    if (bytes == 0) {
+        free(pointer);
+        return NULL;
+    }
+    if (allocations_left == 0) return NULL;
+    if (allocations_left > 0) allocations_left--;
+    return realloc(pointer, bytes);
+}
+
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    int64_t before = cb_memory().live_tensors;
+    bool done = false;
+    for (int limit = 0; limit < 600 && !done; limit++) {
+        cb_scope_open();
+        allocations_left = limit;
+        cb_module *net =
+            cb_nn_sequential(cb_nn_batch_norm2d(3, 1e-5, 0.1), cb_nn_conv2d(3, 4, 3),
+                             cb_nn_max_pool2d(2), cb_nn_multihead_attention(4, 2, 0, true));
+        done = net != NULL;
+        if (!done) assert_int_equal(cb_error_status(), CB_ERR_MEMORY);
+        allocations_left = -1;
+        cb_module_free(net);
+        cb_clear_error();
+        cb_scope_close();
+    }
+    assert_true(done);
+    assert_int_equal(cb_memory().live_tensors, before);
+}
+
+#define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope)
+
+int main(void) {
+    cb_set_allocator((cb_allocator){failing_resize, NULL});
+    const struct CMUnitTest tests[] = {
+        ONE(repr_is_pytorchs),
+        ONE(keys_are_pytorchs),
+        ONE(initialization_is_pytorchs),
+        ONE(batch_norm_tracks_in_training),
+        ONE(batch_norm_tracks_when_compiled),
+        ONE(attention_attends),
+        ONE(mistakes_are_named),
+        ONE(every_allocation_may_fail),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    cb_cleanup();
+    return failed;
+}
