@@ -38,8 +38,7 @@ static const VmOps *ops_of_cpu(void) {
     return &vm_ops_base;
 }
 
-/* ---- passes -----------------------------------------------------------------------------------
- * */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 static Expr *deferred_value(const Builder *b) {
     for (int s = 0; s < length(b->kernel->store); s++)
@@ -71,8 +70,7 @@ static void build_passes(Builder *b) {
     for (b->pass = 0; b->pass <= b->info.pass_count; b->pass++) build_pass(b, live_reduce);
 }
 
-/* ---- lifetimes and blocks ---------------------------------------------------------------------
- * */
+/* ---- lifetimes and blocks -------------------------------------------------------------------- */
 
 typedef struct Layout {
     Builder *b;
@@ -109,7 +107,7 @@ static int part_of(int section) {
  * */
 static void touch(Layout *l, int value, int at) {
     if (value < 0) return;
-    Value *v = &l->b->value[value];
+    VmValue *v = &l->b->value[value];
     int section = l->section[at], part = part_of(section), end = at;
     if ((part == SECTION_STEP || part == SECTION_BLOCK) && v->section != section)
         end = l->first[section + (part == SECTION_STEP ? 2 : 1)] - 1;
@@ -135,19 +133,19 @@ static void find_lifetimes(Layout *l) {
     l->next = arena_new_array(l->b->arena, int, length(l->b->value) + 1);
     for (int at = 0; at < l->count; at++) l->dying[at] = -1;
     for (int v = 0; v < length(l->b->value); v++) {
-        const Value *value = &l->b->value[v];
+        const VmValue *value = &l->b->value[v];
         if (value->kind != VALUE_VECTOR || value->last < 0) continue;
         l->next[v] = l->dying[value->last];
         l->dying[value->last] = v;
     }
 }
 
-static int size_class(const Value *v) {
+static int size_class(const VmValue *v) {
     int size = vm_type_size((VmType)v->type);
     return size == 1 ? 0 : size == 4 ? 1 : 2;
 }
 
-static void take_block(Layout *l, Value *v) {
+static void take_block(Layout *l, VmValue *v) {
     int **list = &l->free[size_class(v)];
     if (length(*list)) {
         v->offset = pop(*list);
@@ -160,7 +158,7 @@ static void take_block(Layout *l, Value *v) {
 /* Frees what dies at this position: of one type, or of all the others. */
 static void free_blocks(Layout *l, int at, int type, bool others) {
     for (int v = l->dying[at]; v >= 0; v = l->next[v]) {
-        Value *value = &l->b->value[v];
+        VmValue *value = &l->b->value[v];
         if (value->first == at && !others) continue;
         bool same = value->type == type && value->first != at;
         if (same != others) push(l->b->arena, l->free[size_class(value)], value->offset);
@@ -171,7 +169,7 @@ static void free_blocks(Layout *l, int at, int type, bool others) {
 static void assign_blocks(Layout *l) {
     for (int at = 0; at < l->count; at++) {
         const VmInstr *in = &l->instr[at];
-        Value *y = in->y >= 0 ? &l->b->value[in->y] : NULL;
+        VmValue *y = in->y >= 0 ? &l->b->value[in->y] : NULL;
         bool defines = y && y->first == at && y->kind == VALUE_VECTOR;
         int type = defines && in->kind == VM_OP ? y->type : -1;
         if (type >= 0) free_blocks(l, at, type, false);
@@ -180,8 +178,7 @@ static void assign_blocks(Layout *l) {
     }
 }
 
-/* ---- packing ----------------------------------------------------------------------------------
- * */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 static int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
@@ -202,10 +199,10 @@ static void put_registers(const Builder *b, Program *p) {
     int64_t uniforms = round_up(b->lane_bytes * p->capacity, 64);
     int64_t end = round_up(uniforms + 8 * (int64_t)b->uniform_count, 64);
     for (int v = 0; v < length(b->value); v++) {
-        const Value *value = &b->value[v];
+        const VmValue *value = &b->value[v];
         VmRegister *r = &p->registers[v];
         r->place = VM_FRAME;
-        switch ((ValueKind)value->kind) {
+        switch ((VmValueKind)value->kind) {
         case VALUE_VECTOR:
             r->offset = (int)(value->offset * p->capacity);
             break;
@@ -329,8 +326,7 @@ static Program *pack(Builder *b, const Layout *l) {
     return p;
 }
 
-/* ---- entry ------------------------------------------------------------------------------------
- * */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 static Program *build(Builder *b) {
     Kernel *kernel = b->kernel;

@@ -93,9 +93,7 @@ typedef struct VmAccess {
     int64_t constant, stride; /* stride: elements from lane to lane */
     int rest, index, guard;   /* registers, -1: none */
     int first_term, term_count;
-    int64_t
-        staging; /* bytes into the frame: a transposed input passes through there; -1: it does
-                  * not */
+    int64_t staging; /* bytes into the frame, where a transposed input passes through; -1: none */
 } VmAccess;
 
 typedef enum VmPlace { VM_FRAME, VM_CONSTANT, VM_DYNAMIC } VmPlace;
@@ -131,8 +129,8 @@ enum {
 struct Program {
     bool row;                               /* FORM_ROW */
     int axis_count, outer_count, lane_axis; /* lane_axis -1: none */
-    int turn_axis; /* TILE: outer axis along which an input is contiguous that is not so along the
-                    * lanes; -1 */
+    int turn_axis; /* TILE: outer axis along which some input is contiguous that is not so along
+                    * the lanes; -1: none */
     int64_t size[VM_MAX_AXES], inner_stride[VM_MAX_AXES];
     int64_t outer_size, split;
     int pass_count, register_count, instr_count;

@@ -14,23 +14,23 @@
 enum { SECTION_ENTRY, SECTION_POINT = 1, SECTION_STEP, SECTION_BLOCK, SECTION_AFTER };
 enum { SECTIONS_PER_PASS = 4 };
 
-typedef enum ValueKind { VALUE_VECTOR, VALUE_UNIFORM, VALUE_CONSTANT, VALUE_POINTER } ValueKind;
+typedef enum VmValueKind { VALUE_VECTOR, VALUE_UNIFORM, VALUE_CONSTANT, VALUE_POINTER } VmValueKind;
 
-typedef struct Value { /* a virtual register */
+typedef struct VmValue { /* a virtual register */
     uint8_t type, kind;
     int section;     /* of its first instruction; -1: none yet */
     int first, last; /* positions in the joined program */
     int offset;      /* vectors: bytes per lane before it; uniforms: number; constants: position */
-} Value;
+} VmValue;
 
-typedef struct Place { /* an index expression, taken apart */
+typedef struct VmIndex { /* an index expression, taken apart */
     bool linear;       /* stride and terms hold; else `index` is evaluated as a vector */
     int64_t stride, constant;
     int64_t *axis_stride; /* by kernel axis, the lane axis included */
     Expr *rest, *index;   /* rest: NULL when it is the constant */
-} Place;
+} VmIndex;
 
-typedef struct Node {     /* what the builder knows of an expression, by id */
+typedef struct VmNode {     /* what the builder knows of an expression, by id */
     bool lanes;           /* has a value per lane */
     int value, splat;     /* virtual registers, -1: not computed */
     int made, splat_made; /* pass that computed them */
@@ -38,7 +38,7 @@ typedef struct Node {     /* what the builder knows of an expression, by id */
     int uses;             /* in the pass at hand */
     int row;              /* kept row, -1: none */
     int slot;             /* reduces: accumulator */
-} Node;
+} VmNode;
 
 typedef struct Builder {
     Kernel *kernel;
@@ -47,9 +47,9 @@ typedef struct Builder {
     const VmOps *ops;
     bool oracle, row;
     int lane_axis, pass; /* pass: at hand; info.pass_count for the last point */
-    Node *node;
-    Place *load, *store; /* by expression id, by store */
-    Value *value;        /* vec */
+    VmNode *node;
+    VmIndex *load, *store; /* by expression id, by store */
+    VmValue *value;        /* vec */
     VmInstr **list;      /* by section, each a vec */
     int section_count;
     VmAccess *access; /* vec */
@@ -74,14 +74,14 @@ VmType vm_type_of(const Builder *b, const Expr *x);
 
 /* vm_emit.c */
 VmInstr *vm_add(Builder *b, int section, VmInstr instr);
-int vm_new_value(Builder *b, VmType type, ValueKind kind);
+int vm_new_value(Builder *b, VmType type, VmValueKind kind);
 int vm_number(Builder *b, VmType type, Scalar value); /* a constant */
 int vm_section_of(const Builder *b, const Expr *x);
 VmMode vm_mode(bool lanes);
 int vm_get(Builder *b, Expr *x);    /* its register */
 int vm_vector(Builder *b, Expr *x); /* the same, splatted when it is uniform */
 int vm_operand(Builder *b, Expr *x, bool lanes);
-int vm_access(Builder *b, int buffer, const Place *place, bool lanes, Expr *guard);
+int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, Expr *guard);
 void vm_emit(Builder *b, Expr *x, int target); /* target: register to write, -1: a new one */
 
 /* vm_op.c */

@@ -9,8 +9,8 @@ VmInstr *vm_add(Builder *b, int section, VmInstr instr) {
     return &b->list[section][length(b->list[section]) - 1];
 }
 
-int vm_new_value(Builder *b, VmType type, ValueKind kind) {
-    Value value = {
+int vm_new_value(Builder *b, VmType type, VmValueKind kind) {
+    VmValue value = {
         .type = (uint8_t)type, .kind = (uint8_t)kind, .section = -1, .first = -1, .last = -1};
     if (kind == VALUE_UNIFORM) value.offset = b->uniform_count++;
     push(b->arena, b->value, value);
@@ -42,8 +42,7 @@ int vm_number(Builder *b, VmType type, Scalar value) {
     return register_;
 }
 
-/* ---- sections ---------------------------------------------------------------------------------
- * */
+/* ---- sections -------------------------------------------------------------------------------- */
 
 static int section(const Builder *b, int which) {
     return which == SECTION_ENTRY ? 0 : SECTIONS_PER_PASS * b->pass + which;
@@ -55,8 +54,7 @@ int vm_section_of(const Builder *b, const Expr *x) {
     return section(b, b->row && b->node[x->id].lanes ? SECTION_BLOCK : SECTION_STEP);
 }
 
-/* ---- operands ---------------------------------------------------------------------------------
- * */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 int vm_get(Builder *b, Expr *x) {
     x = vm_real(b, x);
@@ -68,7 +66,7 @@ int vm_get(Builder *b, Expr *x) {
 int vm_vector(Builder *b, Expr *x) {
     x = vm_real(b, x);
     int value = vm_get(b, x);
-    Node *node = &b->node[x->id];
+    VmNode *node = &b->node[x->id];
     if (node->lanes) return value;
     bool lasting = x->op == OP_constant || (!vm_is_inner(b, x) && b->kernel->split == 1);
     if (node->splat >= 0 && (lasting || node->splat_made == b->pass)) return node->splat;
@@ -90,10 +88,9 @@ int vm_vector(Builder *b, Expr *x) {
 
 int vm_operand(Builder *b, Expr *x, bool lanes) { return lanes ? vm_vector(b, x) : vm_get(b, x); }
 
-/* ---- memory -----------------------------------------------------------------------------------
- * */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-int vm_access(Builder *b, int buffer, const Place *place, bool lanes, Expr *guard) {
+int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, Expr *guard) {
     VmAccess access = {.buffer = buffer,
                        .size = (int)cb_dtype_size(b->kernel->buffer[buffer].dtype),
                        .constant = place->constant,
@@ -131,7 +128,7 @@ static bool is_same_type(const Builder *b, int buffer) {
 static void emit_load(Builder *b, Expr *x, int target) {
     int buffer = (int)x->imm.i;
     bool lanes = b->node[x->id].lanes, guarded = x->input_count == 2;
-    const Place *place = &b->load[x->id];
+    const VmIndex *place = &b->load[x->id];
     cb_dtype dtype = (cb_dtype)b->kernel->buffer[buffer].dtype;
     VmType type = vm_type(dtype, b->oracle), wanted = vm_type_of(b, x);
     int home = vm_section_of(b, x);
@@ -195,11 +192,10 @@ static void emit_axis(Builder *b, Expr *x) {
                      .name = "count"});
 }
 
-/* ---- kept rows --------------------------------------------------------------------------------
- * */
+/* ---- kept rows ------------------------------------------------------------------------------- */
 
 static int point_at_row(Builder *b, Expr *x) {
-    Node *node = &b->node[x->id];
+    VmNode *node = &b->node[x->id];
     int y = vm_new_value(b, vm_type_of(b, x), VALUE_POINTER);
     vm_add(b, vm_section_of(b, x),
            (VmInstr){.kind = VM_ROW,
@@ -213,11 +209,10 @@ static int point_at_row(Builder *b, Expr *x) {
     return y;
 }
 
-/* ---- entry ------------------------------------------------------------------------------------
- * */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 void vm_emit(Builder *b, Expr *x, int target) {
-    Node *node = &b->node[x->id];
+    VmNode *node = &b->node[x->id];
     node->made = b->pass;
     bool kept = vm_is_kept(b, x);
     if (kept) { /* the first sweep that needs the row computes it */

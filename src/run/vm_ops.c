@@ -45,8 +45,7 @@ enum { PARTS = 64 };
 #define RESULT_SHIFT T
 #define RESULT_I64 T
 
-/* ---- the rows, by type ------------------------------------------------------------------------
- * */
+/* ---- the rows, by type ----------------------------------------------------------------------- */
 
 #define RULE_SAME KEEP
 #define RULE_NUMERIC KEEP
@@ -124,8 +123,7 @@ enum { PARTS = 64 };
 #define FIELD i
 #include "run/vm_rows.h"
 
-/* ---- conversions ------------------------------------------------------------------------------
- * */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
 #define MAP(name, T, S, value)                                                                     \
     static void name(int64_t n, void *py, const void *pa, const void *pb, const void *pc) {        \
@@ -226,8 +224,7 @@ static void leave(int64_t n, void *py, const void *pa, const void *pb, const voi
 WIDEN(wide_sum, +)
 WIDEN(wide_product, *)
 
-/* ---- loads and stores -------------------------------------------------------------------------
- * */
+/* ---- loads and stores ------------------------------------------------------------------------ */
 
 #define LOAD(name, T, S, value)                                                                    \
     static void load_##name(int64_t n, void *py, const void *base, int64_t stride,                 \
@@ -356,8 +353,7 @@ static void store_half(int64_t n, void *base, int64_t stride, const int64_t *ind
 #endif
 #define add_half add_f16
 
-/* ---- the table --------------------------------------------------------------------------------
- * */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 const VmOps JOIN3(vm_ops_, CB_LEVEL, ) = {
     .rows = {[VM_BOOL] = row_truth,

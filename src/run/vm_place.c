@@ -32,8 +32,7 @@ bool vm_is_inner(const Builder *b, const Expr *x) {
     return b->info.expr[x->id].inner || x->op == EX_scan;
 }
 
-/* ---- conversions that change nothing ----------------------------------------------------------
- * */
+/* ---- conversions that change nothing --------------------------------------------------------- */
 
 static bool holds_all(cb_dtype from, cb_dtype to) {
     if (from == to || to == CB_I32) return true;
@@ -55,11 +54,10 @@ Expr *vm_real(const Builder *b, Expr *x) {
     return x;
 }
 
-/* ---- places -----------------------------------------------------------------------------------
- * */
+/* ---- places ---------------------------------------------------------------------------------- */
 
-static Place take_apart(Builder *b, Expr *index) {
-    Place place = {.index = index};
+static VmIndex take_apart(Builder *b, Expr *index) {
+    VmIndex place = {.index = index};
     place.axis_stride = arena_new_array(b->arena, int64_t, length(b->kernel->axis) + 1);
     place.linear = index_affine(b->kernel, index, place.axis_stride, &place.rest);
     if (!place.linear) {
@@ -79,7 +77,7 @@ static Place take_apart(Builder *b, Expr *index) {
 }
 
 /* A rest with lanes (by way of a reduction in a TILE kernel) is no block's start. */
-static void settle(Builder *b, Place *place) {
+static void settle(Builder *b, VmIndex *place) {
     if (place->linear && place->rest && b->node[place->rest->id].lanes) place->linear = false;
     if (place->linear) return;
     place->stride = place->constant = 0;
@@ -99,22 +97,22 @@ static bool has_lanes(const Builder *b, const Expr *x) {
 void vm_place_all(Builder *b) {
     Kernel *kernel = b->kernel;
     int loads = length(kernel->expr), stores = length(kernel->store);
-    b->load = arena_new_array(b->arena, Place, loads + 1);
-    b->store = arena_new_array(b->arena, Place, stores + 1);
+    b->load = arena_new_array(b->arena, VmIndex, loads + 1);
+    b->store = arena_new_array(b->arena, VmIndex, stores + 1);
     for (int id = 0; id < loads; id++)
         if (kernel->expr[id]->op == EX_load)
             b->load[id] = take_apart(b, kernel->expr[id]->input[0]);
     for (int s = 0; s < stores; s++) b->store[s] = take_apart(b, kernel->store[s].index);
     b->info = kernel_analyze(kernel, b->arena);
-    b->node = arena_new_array(b->arena, Node, length(kernel->expr) + 1);
+    b->node = arena_new_array(b->arena, VmNode, length(kernel->expr) + 1);
     for (int id = 0; id < length(kernel->expr); id++) {
-        Node none = {.value = -1,
-                     .splat = -1,
-                     .made = -1,
-                     .splat_made = -1,
-                     .needed = -1,
-                     .row = -1,
-                     .slot = -1};
+        VmNode none = {.value = -1,
+                       .splat = -1,
+                       .made = -1,
+                       .splat_made = -1,
+                       .needed = -1,
+                       .row = -1,
+                       .slot = -1};
         b->node[id] = none;
         b->node[id].lanes = has_lanes(b, kernel->expr[id]);
     }
@@ -123,8 +121,7 @@ void vm_place_all(Builder *b) {
     for (int s = 0; s < stores; s++) settle(b, &b->store[s]);
 }
 
-/* ---- needs ------------------------------------------------------------------------------------
- * */
+/* ---- needs ----------------------------------------------------------------------------------- */
 
 bool vm_is_kept(const Builder *b, const Expr *x) {
     return b->info.expr[x->id].cached && b->row && b->kernel->split == 1 && b->node[x->id].lanes;
@@ -135,7 +132,7 @@ static bool lasts(const Builder *b, const Expr *x) {
 }
 
 bool vm_is_ready(const Builder *b, const Expr *x) {
-    const Node *node = &b->node[x->id];
+    const VmNode *node = &b->node[x->id];
     return node->value >= 0 && (lasts(b, x) || node->made == b->pass || x->op == OP_constant);
 }
 
@@ -146,7 +143,7 @@ bool vm_store_is_inner(const Builder *b, int store) {
 /* An addition happens at every point, even where nothing varies with the lane. */
 bool vm_store_has_lanes(const Builder *b, int s) {
     const Store *store = &b->kernel->store[s];
-    const Place *place = &b->store[s];
+    const VmIndex *place = &b->store[s];
     if (b->lane_axis < 0) return false;
     if (store->mode == STORE_ADD && (vm_store_is_inner(b, s) || !b->row)) return true;
     bool lanes = b->node[store->value->id].lanes || place->stride || !place->linear;
@@ -155,7 +152,7 @@ bool vm_store_has_lanes(const Builder *b, int s) {
 
 static void need(Builder *b, Expr *x) {
     x = vm_real(b, x);
-    Node *node = &b->node[x->id];
+    VmNode *node = &b->node[x->id];
     if (x->op == OP_constant) return;
     if (node->needed == b->pass) {
         node->uses++;
@@ -166,7 +163,7 @@ static void need(Builder *b, Expr *x) {
     push(b->arena, b->queue, x);
 }
 
-static void need_place(Builder *b, const Place *place) {
+static void need_place(Builder *b, const VmIndex *place) {
     if (!place->linear)
         need(b, place->index);
     else if (place->rest)

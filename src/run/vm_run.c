@@ -22,8 +22,7 @@ typedef struct Frame {
     int64_t low[VM_MAX_AXES], high[VM_MAX_AXES]; /* ranges of the inner axes */
 } Frame;
 
-/* ---- instructions -----------------------------------------------------------------------------
- * */
+/* ---- instructions ---------------------------------------------------------------------------- */
 
 static char *address(const Frame *f, const VmAccess *access) {
     const VmTerm *term = f->program->term + access->first_term;
@@ -126,8 +125,7 @@ static void run(Frame *f, VmSection section) {
     }
 }
 
-/* ---- sweeps -----------------------------------------------------------------------------------
- * */
+/* ---- sweeps ---------------------------------------------------------------------------------- */
 
 static void run_lanes(Frame *f, VmSection block) {
     const Program *p = f->program;
@@ -174,8 +172,7 @@ static void run_pass(Frame *f, const VmPass *pass) {
     run(f, pass->after);
 }
 
-/* ---- outer points -----------------------------------------------------------------------------
- * */
+/* ---- outer points ---------------------------------------------------------------------------- */
 
 static void run_point(Frame *f, int pass) {
     const Program *p = f->program;
@@ -299,8 +296,7 @@ static void run_chunks(Frame *f, int64_t low, int64_t high, int pass) {
     }
 }
 
-/* ---- entry ------------------------------------------------------------------------------------
- * */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 static void set_registers(Frame *f) {
     const Program *p = f->program;

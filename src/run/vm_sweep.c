@@ -66,7 +66,7 @@ static void fold_lanes(Builder *b, const Expr *x, int accumulator, int operand, 
 }
 
 void vm_accumulate(Builder *b, Expr *x) {
-    Node *node = &b->node[x->id];
+    VmNode *node = &b->node[x->id];
     VmType type = vm_type_of(b, x);
     Op op = reduce_op(x);
     if (!b->row) {
@@ -101,7 +101,7 @@ static int position_of(const Builder *b, const Expr *x) {
 }
 
 void vm_finish(Builder *b, Expr *x) {
-    Node *node = &b->node[x->id];
+    VmNode *node = &b->node[x->id];
     int home = section(b, SECTION_AFTER);
     if (b->kernel->split == 1) {
         node->value = narrow(b, x, home, node->lanes, node->slot);
@@ -116,7 +116,7 @@ void vm_finish(Builder *b, Expr *x) {
 }
 
 void vm_read_slot(Builder *b, Expr *x) {
-    Node *node = &b->node[x->id];
+    VmNode *node = &b->node[x->id];
     check(b->kernel->split > 1, "%s: a reduce is used before its sweep", b->kernel->name);
     VmType type = vm_type_of(b, x);
     int home = section(b, SECTION_POINT);
@@ -130,11 +130,10 @@ void vm_read_slot(Builder *b, Expr *x) {
                       : y;
 }
 
-/* ---- scans ------------------------------------------------------------------------------------
- * */
+/* ---- scans ----------------------------------------------------------------------------------- */
 
 void vm_emit_scan(Builder *b, Expr *x, int target) {
-    Node *node = &b->node[x->id];
+    VmNode *node = &b->node[x->id];
     Op op = reduce_op(x);
     VmType type = vm_type_of(b, x);
     int home = vm_section_of(b, x);
@@ -159,8 +158,7 @@ void vm_emit_scan(Builder *b, Expr *x, int target) {
             vm_wrap(b, home, vm_mode(node->lanes), (cb_dtype)x->dtype, node->value, target);
 }
 
-/* ---- stores -----------------------------------------------------------------------------------
- * */
+/* ---- stores ---------------------------------------------------------------------------------- */
 
 static int store_section(const Builder *b, int s) {
     if (!vm_store_is_inner(b, s)) return section(b, SECTION_POINT);
@@ -173,7 +171,7 @@ static int store_section(const Builder *b, int s) {
 bool vm_store_is_direct(const Builder *b, int s) {
     const Store *store = &b->kernel->store[s];
     const KernelBuffer *buffer = &b->kernel->buffer[store->buffer];
-    const Place *place = &b->store[s];
+    const VmIndex *place = &b->store[s];
     Expr *value = vm_real(b, store->value);
     for (int other = 0; other < length(b->kernel->store); other++)
         if (other != s && b->info.store_pass[other] == b->pass) return false;
@@ -195,7 +193,7 @@ static VmStore *store_function(const Builder *b, const Store *store, VmType type
 
 void vm_emit_store(Builder *b, int s) {
     const Store *store = &b->kernel->store[s];
-    const Place *place = &b->store[s];
+    const VmIndex *place = &b->store[s];
     bool lanes = vm_store_has_lanes(b, s);
     int home = store_section(b, s);
     Expr *value = vm_real(b, store->value);

@@ -19,8 +19,7 @@
 
 enum { POINTS = 12000 };
 
-/* ---- errors in ulp ----------------------------------------------------------------------------
- * */
+/* ---- errors in ulp --------------------------------------------------------------------------- */
 
 static double ulp(double exponent_of, int mantissa, int lowest) {
     int exponent;
@@ -69,8 +68,7 @@ static double point(int i, double low, double high) {
 
 static bool is_large(double x) { return isfinite(x) && fabs(x) > 1.6e6; }
 
-/* ---- one argument -----------------------------------------------------------------------------
- * */
+/* ---- one argument ---------------------------------------------------------------------------- */
 
 typedef struct Function {
     const char *name;
@@ -210,8 +208,7 @@ static void test_large_angles(void **unused) {
     assert_true(isnan(m_sin_f64(INFINITY)) && isnan(m_cos_f32(-INFINITY)) && isnan(m_tan_f32(NAN)));
 }
 
-/* ---- two arguments ----------------------------------------------------------------------------
- * */
+/* ---- two arguments --------------------------------------------------------------------------- */
 
 typedef struct Pair {
     const char *name;
@@ -301,8 +298,7 @@ static void test_division(void **unused) {
     assert_true(m_sign_f32(NAN) == 0 && m_sign_f64(-3) == -1 && m_sign_f32(-0.0f) == 0);
 }
 
-/* ---- integers ---------------------------------------------------------------------------------
- * */
+/* ---- integers -------------------------------------------------------------------------------- */
 
 static const int64_t whole[] = {0,  1,   -1,   2,   -2,    3,      7,          -7,         8,
                                 -8, 100, -128, 127, 32767, -32768, 2147483647, -2147483648};
