@@ -113,6 +113,7 @@ static void print_cache(void) {
     }
 }
 
+/* They stay open: unloading one may leave its threads and memory behind. */
 static void print_libraries(void) {
     char text[1200];
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
@@ -123,7 +124,6 @@ static void print_libraries(void) {
         snprintf(text, sizeof text, "%s (%s)", known ? map->l_name : libraries[i].name,
                  libraries[i].use);
         print_line("library", text);
-        dlclose(library);
     }
 }
 
