@@ -77,8 +77,10 @@ Node **graph_order(Graph *graph);
 /* Distinct users of each node by id, outputs and mutations not counted, over graph_order. */
 int *graph_users(Graph *graph, Node *const *order);
 
-/* By node id: what depends on frozen inputs and literals alone, and on at least one input. */
-bool *graph_frozen(Graph *graph, Node *const *order);
+/* What the inputs of a call cannot change: a literal needs no input at all, a frozen node frozen
+ * ones. Extends known, a vec of Fixed by node id (or NULL), to all nodes. */
+typedef enum Fixed { FIXED_NOT, FIXED_LITERAL, FIXED_FROZEN } Fixed;
+uint8_t *graph_fixed(Graph *graph, uint8_t *known);
 
 /* Text (graph/print.c, graph/parse.c): prints, parses back, and is equal. */
 void graph_print(Graph *graph, Buffer *out);

@@ -70,29 +70,27 @@ int *graph_users(Graph *graph, Node *const *order) {
     return users;
 }
 
-bool *graph_frozen(Graph *graph, Node *const *order) {
-    bool *frozen = arena_new_array(graph->arena, bool, length(graph->node) + 1);
-    bool *literal = arena_new_array(graph->arena, bool, length(graph->node) + 1);
-    for (int i = 0; i < length(order); i++) {
-        const Node *node = order[i];
-        OpKind kind = op_info((Op)node->op)->kind;
-        bool fixed = kind != KIND_RANDOM && !op_may_draw((Op)node->op), any = false;
+static Fixed fixed_input(const Graph *graph, const Node *node) {
+    int number = (int)node->attrs->word[0];
+    bool constant = number >= length(graph->input) - graph->constant_count;
+    return constant || (graph->frozen && graph->frozen[number]) ? FIXED_FROZEN : FIXED_NOT;
+}
+
+uint8_t *graph_fixed(Graph *graph, uint8_t *known) {
+    for (int id = length(known); id < length(graph->node); id++) {
+        const Node *node = graph->node[id];
+        Fixed fixed = op_may_draw((Op)node->op) ? FIXED_NOT : FIXED_LITERAL;
         for (int k = 0; k < node->input_count; k++) {
-            const Node *input = node->input[k];
-            if (!input) continue;
-            fixed &= frozen[input->id] || literal[input->id];
-            any |= frozen[input->id];
+            Fixed input = node->input[k] ? (Fixed)known[node->input[k]->id] : FIXED_LITERAL;
+            if (input == FIXED_NOT || fixed == FIXED_NOT)
+                fixed = FIXED_NOT;
+            else if (input == FIXED_FROZEN)
+                fixed = FIXED_FROZEN;
         }
-        if (node->op == OP_input) {
-            int number = (int)node->attrs->word[0];
-            any = number >= length(graph->input) - graph->constant_count ||
-                  (graph->frozen && graph->frozen[number]);
-            fixed = any;
-        }
-        frozen[node->id] = fixed && any;
-        literal[node->id] = fixed && !any;
+        if (node->op == OP_input) fixed = fixed_input(graph, node);
+        push(graph->arena, known, (uint8_t)fixed);
     }
-    return frozen;
+    return known;
 }
 
 void graph_rewrite(Graph *graph, NodeReplace *replace, void *user) {

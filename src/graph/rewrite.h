@@ -32,5 +32,6 @@ const Rule *rule_at(int number);
 void pass_decompose(Graph *graph, Budget *budget);
 void pass_fold(Graph *graph, Budget *budget);
 void pass_rewrite(Graph *graph, Budget *budget);
+void pass_absorb(Graph *graph, Budget *budget);
 
 #endif

@@ -77,7 +77,9 @@ static void list(Part *p, const Node *user_input) {
 
 static Part choose(Graph *graph) {
     Part p = {.graph = graph, .order = graph_order(graph)};
-    p.frozen = graph_frozen(graph, p.order);
+    const uint8_t *fixed = graph_fixed(graph, NULL);
+    p.frozen = arena_new_array(graph->arena, bool, length(graph->node) + 1);
+    for (int id = 0; id < length(graph->node); id++) p.frozen[id] = fixed[id] == FIXED_FROZEN;
     p.listed = arena_new_array(graph->arena, bool, length(graph->node) + 1);
     exclude(&p);
     for (int i = 0; i < length(p.order); i++) {

@@ -9,10 +9,12 @@
  *     --- plan
  *       k0_amax_sub_exp_sum(v0, v1)
  *
- * Stages: graph (optimized), plan (steps), loops (kernels). CARBIDE_GOLDEN_UPDATE=1 rewrites the
+ * Stages: graph (optimized), plan (steps), loops (kernels). A line "# arguments: 1" says that the
+ * inputs behind the first are frozen, and constants of the plan. CARBIDE_GOLDEN_UPDATE=1 rewrites the
  * files: read the difference before you commit it. Usage: golden file.t... */
 #include "base/buffer.h"
 #include "graph/graph.h"
+#include "run/freeze.h"
 #include "sched/plan.h"
 
 #include <stdlib.h>
@@ -61,17 +63,43 @@ static const char *expected(Golden *g) {
     return buffer_text(&out);
 }
 
+/* Optimized; frozen inputs, which are zeros here, are worked in. */
+static Graph *prepare(Golden *g, const char *source, const int64_t *const **stride) {
+    Graph *graph = graph_parse(g->arena, source);
+    const char *arguments = strstr(g->text, "# arguments: ");
+    if (!graph || !arguments) {
+        if (graph) graph_optimize(graph, NULL);
+        return graph;
+    }
+    int inputs = length(graph->input);
+    bool *frozen = arena_new_array(g->arena, bool, inputs + 1);
+    cb_tensor **value = arena_new_array(g->arena, cb_tensor *, inputs + 1);
+    for (int i = 0; i < inputs; i++) {
+        Meta meta = node_meta(graph->input[i]);
+        cb_dim_list sizes = {meta.rank, {0}};
+        memcpy(sizes.at, meta.size, sizeof sizes.at);
+        frozen[i] = i >= atoi(arguments + strlen("# arguments: "));
+        value[i] = cb_zeros(sizes, (cb_dtype)meta.dtype);
+    }
+    graph->frozen = frozen;
+    graph_optimize(graph, NULL);
+    Constants constants = {0};
+    bool done = freeze_graph(graph, value, stride, &constants);
+    constants_free(constants.tensor, constants.count);
+    return done ? graph : NULL;
+}
+
 static bool build(Golden *g) {
     const char *start = strstr(g->text, "graph(");
     const char *stage = strstr(g->text, "\n--- ");
     if (!start || !stage) return false;
     const char *source = arena_format(g->arena, "%.*s", (int)(stage + 1 - start), start);
-    g->graph = graph_parse(g->arena, source);
-    if (!g->graph) return false;
-    graph_optimize(g->graph, NULL);
-    Graph *copy = graph_parse(g->arena, source); /* planning rewrites its graph */
-    graph_optimize(copy, NULL);
-    g->plan = plan_build(copy, g->arena, NULL, true);
+    const int64_t *const *stride = NULL;
+    g->graph = prepare(g, source, &stride);
+    stride = NULL;
+    Graph *copy = g->graph ? prepare(g, source, &stride) : NULL; /* planning rewrites its graph */
+    if (!copy) return false;
+    g->plan = plan_build(copy, g->arena, stride, true);
     Buffer why = buffer_new(g->arena);
     for (int i = 0; i < length(g->plan->kernel); i++)
         if (!kernel_verify(g->plan->kernel[i], &why)) {
@@ -83,6 +111,7 @@ static bool build(Golden *g) {
 
 static bool run(const char *path) {
     Golden g = {.arena = arena_new(), .path = path};
+    cb_scope_open();
     bool ok = g.arena && (g.text = read_file(g.arena, path)) && build(&g);
     if (!ok) printf("%s: %s\n", path, cb_error() ? cb_error() : "no graph, or no stage");
     if (ok) {
@@ -97,6 +126,7 @@ static bool run(const char *path) {
         }
     }
     arena_free(g.arena);
+    cb_scope_close();
     cb_clear_error();
     return ok;
 }

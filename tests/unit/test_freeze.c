@@ -1,0 +1,186 @@
+/* Frozen parameters: what follows from them is computed once, and again when they change. */
+#include "test_support.h"
+
+#include "carbide.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* conv + batch norm + relu, then linear: a small network with every kind of frozen part. */
+static cb_tensor *forward(cb_module *self, cb_tensor *const *inputs, int count) {
+    (void)count;
+    cb_tensor *x =
+        cb_conv2d(inputs[0], cb_module_get(self, "weight"), cb_module_get(self, "bias"), 1, 1);
+    x = cb_batch_norm(x, cb_module_get(self, "mean"), cb_module_get(self, "variance"),
+                      cb_module_get(self, "gain"), NULL, cb_module_training(self));
+    x = cb_adaptive_avg_pool2d(cb_relu(x), 1);
+    return cb_linear(cb_flatten(x, 1), cb_mul(cb_module_get(self, "last"), 0.5), NULL);
+}
+
+static cb_module *network(void) {
+    cb_manual_seed(7);
+    cb_module *module = cb_module_new("Net", forward, NULL);
+    cb_module_parameter(module, "weight", cb_randn(cb_dims(6, 3, 3, 3)));
+    cb_module_parameter(module, "bias", cb_randn(cb_dims(6)));
+    cb_module_buffer(module, "mean", cb_randn(cb_dims(6)));
+    cb_module_buffer(module, "variance", cb_add(cb_rand(cb_dims(6)), 0.5));
+    cb_module_parameter(module, "gain", cb_randn(cb_dims(6)));
+    cb_module_parameter(module, "last", cb_randn(cb_dims(4, 6)));
+    cb_module_train(module, false);
+    return module;
+}
+
+static void expect_near(cb_tensor *found, cb_tensor *expected) {
+    assert_non_null(found);
+    assert_non_null(expected);
+    double off = cb_item(cb_max(cb_abs(cb_sub(found, expected))));
+    if (!(off < 1e-5)) fail_msg("off by %g", off);
+}
+
+static void run(const char *options) {
+    cb_scope_open();
+    cb_module *module = network();
+    cb_function *fast = cb_compile(module, options);
+    cb_tensor *x = cb_randn(cb_dims(2, 3, 8, 8));
+    for (int i = 0; i < 3; i++) expect_near(cb_call(fast, x), cb_forward(module, x));
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    assert_int_equal(cb_stats(fast).kernels, 3); /* convolution, pool, product */
+    cb_assign(cb_module_get(module, "gain"), cb_randn(cb_dims(6)));
+    for (int i = 0; i < 3; i++) expect_near(cb_call(fast, x), cb_forward(module, x));
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    ((float *)cb_data(cb_module_get(module, "last")))[5] = 3;
+    cb_changed(cb_module_get(module, "last"));
+    expect_near(cb_call(fast, x), cb_forward(module, x));
+    for (int i = 0; i < 3; i++) { /* after three changes nothing is frozen any more */
+        cb_fill_(cb_module_get(module, "bias"), 0.25 * i);
+        expect_near(cb_call(fast, x), cb_forward(module, x));
+    }
+    assert_int_equal(cb_stats(fast).graphs, 4);
+    assert_true(cb_stats(fast).kernels > 3);
+    cb_function_free(fast);
+    cb_module_free(module);
+    assert_null(cb_error());
+    cb_scope_close();
+}
+
+static void a_module_in_eval(void **state) {
+    (void)state;
+    run("backend=vm");
+}
+
+static void fullgraph(void **state) {
+    (void)state;
+    run("backend=vm, fullgraph=1");
+}
+
+static void not_frozen(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_module *module = network();
+    cb_function *plain = cb_compile(module, "backend=vm, freeze=0");
+    cb_tensor *x = cb_randn(cb_dims(2, 3, 8, 8));
+    expect_near(cb_call(plain, x), cb_forward(module, x));
+    assert_true(cb_stats(plain).kernels > 3);
+    cb_function_free(plain);
+    cb_module_train(module, true); /* statistics of the batch: nothing is frozen */
+    cb_function *training = cb_compile(module, "backend=vm");
+    expect_near(cb_call(training, x), cb_forward(module, x));
+    cb_fill_(cb_module_get(module, "bias"), 0.25);
+    expect_near(cb_call(training, x), cb_forward(module, x));
+    assert_int_equal(cb_stats(training).graphs, 1);
+    cb_function_free(training);
+    cb_module_free(module);
+    cb_scope_close();
+}
+
+static void a_replaced_parameter(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_module *module = network();
+    cb_function *fast = cb_compile(module, "backend=vm");
+    cb_tensor *x = cb_randn(cb_dims(2, 3, 8, 8));
+    expect_near(cb_call(fast, x), cb_forward(module, x));
+    cb_module_buffer(module, "mean", cb_zeros(6));
+    expect_near(cb_call(fast, x), cb_forward(module, x));
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    cb_function_free(fast);
+    cb_module_free(module);
+    cb_scope_close();
+}
+
+static cb_tensor *table; /* what a plain function finds outside */
+
+static cb_tensor *look_up(cb_tensor *i) { return cb_embedding(i, cb_square(table)); }
+static cb_tensor *return_it(cb_tensor *x) {
+    cb_add_(x, cb_mul(table, 2.0));
+    return cb_transpose(cb_mul(table, 2.0), 0, 1);
+}
+
+static void captured_tensors(void **state) {
+    (void)state;
+    cb_scope_open();
+    table = cb_transpose(cb_randn(cb_dims(3, 5)), 0, 1); /* strided */
+    int64_t index[] = {4, 0, 2};
+    cb_tensor *i = cb_from_data(index, CB_I64, cb_dims(3));
+    cb_function *fast = cb_compile(look_up, "backend=vm, freeze=1");
+    expect_near(cb_call(fast, i), look_up(i));
+    assert_int_equal(cb_stats(fast).kernels, 2); /* the check of the indices, and one kernel */
+    cb_function *second = cb_compile(return_it, "backend=vm, freeze=1");
+    cb_tensor *x = cb_zeros(cb_dims(5, 3));
+    cb_tensor *y = cb_call(second, x);
+    expect_near(y, cb_transpose(cb_mul(table, 2.0), 0, 1));
+    expect_near(x, cb_mul(table, 2.0));
+    cb_fill_(table, 1);
+    expect_near(cb_call(fast, i), cb_ones(cb_dims(3, 3)));
+    cb_function_free(fast);
+    cb_function_free(second);
+    cb_scope_close();
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static int64_t left = -1; /* allocations until one fails; negative: none does */
+
+static void *resize(void *user, void *pointer, size_t bytes) {
+    (void)user;
+    if (!bytes) {
+        free(pointer);
+        return NULL;
+    }
+    if (left >= 0 && left-- == 0) return NULL;
+    return realloc(pointer, bytes);
+}
+
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    cb_module *module = network();
+    cb_scope_open();
+    cb_tensor *x = cb_randn(cb_dims(1, 3, 4, 4)), *expected = cb_forward(module, x);
+    for (int64_t n = 0, done = 0; !done; n++) {
+        cb_scope_open();
+        cb_function *fast = cb_compile(module, "backend=vm");
+        left = n;
+        cb_tensor *y = cb_call(fast, x);
+        done = left >= 0;
+        left = -1;
+        if (y) expect_near(y, expected);
+        assert_true(y || cb_error());
+        cb_clear_error();
+        cb_function_free(fast);
+        cb_scope_close();
+    }
+    cb_scope_close();
+    cb_module_free(module);
+}
+
+int main(void) {
+    cb_set_allocator((cb_allocator){resize, NULL});
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_module_in_eval), cmocka_unit_test(fullgraph),
+        cmocka_unit_test(not_frozen),       cmocka_unit_test(a_replaced_parameter),
+        cmocka_unit_test(captured_tensors), cmocka_unit_test(every_allocation_may_fail),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    cb_cleanup();
+    return failed;
+}
