@@ -19,6 +19,7 @@ CHAIN = ["base", "op", "tensor", "graph", "lower", "sched", "codegen", "run", "c
 SIDE = ["io", "nn", "fx"]  # the API's other half: over tensor, beside the compiler
 ALLOWED = {layer: set(CHAIN[: i + 1]) for i, layer in enumerate(CHAIN)}
 ALLOWED.update({layer: set(CHAIN[:3] + SIDE[: i + 1]) for i, layer in enumerate(SIDE)})
+ALLOWED["capture"] |= set(SIDE)  # it compiles modules and FX graphs
 ALLOWED["main"] = set(CHAIN + SIDE + ["main"])
 ALLOWED["cli"] = ALLOWED["main"] | {"cli"}
 
