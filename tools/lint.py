@@ -78,7 +78,7 @@ def function_lengths(lines):
                 back -= 1
             before = lines[back - 1]
             if re.match(r"[A-Za-z_].*\(", before) and not before.endswith("{"):
-                start, name = back, re.search(r"(\w+)\(", before).group(1)
+                start, name = back, re.search(r"(\w+)\)?\(", before).group(1)
         elif start is not None and line == "}":
             yield start, name, number - start + 1
             start = None
