@@ -58,8 +58,6 @@ Module *module_find_child(const Module *module, const char *path);
 bool module_path_of_child(const Module *root, const Module *module, Buffer *out);
 bool module_path_of_tensor(const Module *root, const Tensor *tensor, Buffer *out);
 
-void module_write(const Module *module, Buffer *out); /* PyTorch's repr */
-
 /* A symbolic trace of this thread: leaf calls go to call while tracer is the current one. */
 typedef struct ModuleTracer ModuleTracer;
 struct ModuleTracer {

@@ -143,8 +143,6 @@ static void write_at(const Module *module, Buffer *out, int indent) {
     putf(out, "\n%*s)", indent, "");
 }
 
-void module_write(const Module *module, Buffer *out) { write_at(module, out, 0); }
-
 char *cb_module_text(const cb_module *module) {
     if (!module) return NULL;
     Arena *arena = arena_new();
@@ -154,7 +152,7 @@ char *cb_module_text(const cb_module *module) {
         return NULL;
     }
     Buffer out = buffer_new(arena);
-    module_write(module, &out);
+    write_at(module, &out, 0);
     char *text = memory_copy_text(buffer_text(&out));
     if (!text) fail_memory(out.length + 1);
     arena_free(arena);
