@@ -5,10 +5,10 @@
  *     (matmul(x, w) + b) * s                ->  matmul(x, w * s) + b * s
  *     (convolution(x, w) + b) + t           ->  convolution(x, w) + (b + t)
  *
- * where w, b, s and t are frozen and vary along the channels of the result alone: a batch norm in eval
- * disappears into the layer before it. What is new depends on frozen values alone, and is computed
- * when it is compiled. Equal up to the last bits; half precision is left alone, whose weights would
- * be rounded once more. */
+ * where w, b, s and t are frozen and vary along the channels of the result alone: a batch norm in
+ * eval disappears into the layer before it. What is new depends on frozen values alone, and is
+ * computed when it is compiled. Equal up to the last bits; half precision is left alone, whose
+ * weights would be rounded once more. */
 #include "graph/node.h"
 #include "graph/rewrite.h"
 
@@ -69,8 +69,8 @@ static Node *scaled(Absorb *a, Node *product, Node *s) {
     return graph_with_inputs(a->graph, product, (Node *[]){product->input[0], weight});
 }
 
-/* node is x op y: does x consist of a layer and perhaps a frozen addend? *layer and *addend (or NULL)
- * are its parts. */
+/* node is x op y: does x consist of a layer and perhaps a frozen addend? *layer and *addend (or
+ * NULL) are its parts. */
 static bool take_apart(Absorb *a, Node *x, Node **layer, Node **addend) {
     *layer = x;
     *addend = NULL;

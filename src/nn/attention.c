@@ -25,7 +25,8 @@ static Tensor *project(const Module *self, Tensor *x, int part) {
                        bias ? (cb_narrow)(bias, 0, part * embed, embed) : NULL);
 }
 
-/* PyTorch's module says with true what is forbidden, scaled_dot_product_attention what is allowed. */
+/* PyTorch's module says with true what is forbidden, scaled_dot_product_attention what is
+ * allowed. */
 static Tensor *mask_of(const Module *self, Tensor *mask, int64_t batch) {
     if (mask && cb_dtype_of(mask) == CB_BOOL) mask = (cb_logical_not)(cb_operand_tensor(mask));
     if (!mask || cb_rank(mask) != 3) return mask;

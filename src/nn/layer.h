@@ -18,7 +18,8 @@ static inline Tensor *layer_own(const Module *module, int index) {
     return index < module->tensor_count ? module->tensor[index].tensor : NULL;
 }
 
-/* A number of ours in a printed text: "1e-05", "2.0"; a list as Python's tuple, "(3, 3)", "(3,)". */
+/* A number of ours in a printed text: "1e-05", "2.0"; a list as Python's tuple, "(3, 3)",
+ * "(3,)". */
 typedef struct LayerText {
     char at[160];
 } LayerText;

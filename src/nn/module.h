@@ -46,8 +46,8 @@ struct cb_module {
 
 /* A layer of our own: a leaf. extra is copied. */
 Module *module_layer(const char *type, cb_forward_function *forward, bool fresh, const char *extra);
-/* Registers value. When that fails, or value is NULL, the module is freed, *module is NULL, and false
- * comes back. */
+/* Registers value. When that fails, or value is NULL, the module is freed, *module is NULL, and
+ * false comes back. */
 bool module_init(Module **module, const char *name, Tensor *value, bool buffer);
 
 /* The slot of a path, NULL without an error when there is none. */

@@ -1,5 +1,6 @@
 /* The op table as data: what every layer knows of an op.
- * ops.def (rows) and tools/opgen.c (parsed schemas, API) -> op_info(OP_exp)->name, ->param[0], ... */
+ * ops.def (rows) and tools/opgen.c (parsed schemas, API) -> op_info(OP_exp)->name, ->param[0],
+ * ... */
 #ifndef CARBIDE_OP_OP_H
 #define CARBIDE_OP_OP_H
 
@@ -27,8 +28,9 @@ typedef enum OpKind {
     KIND_INDEX, KIND_CONTRACT, KIND_OPAQUE, KIND_COMPOSITE
 } OpKind;
 
-/* How compute and result dtype follow from the inputs. Numbers are weak: they take part only when their
- * kind (bool < int < float) is above that of every tensor, zero-dimensional tensors likewise. */
+/* How compute and result dtype follow from the inputs. Numbers are weak: they take part only when
+ * their kind (bool < int < float) is above that of every tensor, zero-dimensional tensors
+ * likewise. */
 typedef enum DtypeRule {
     DTYPE_SAME,    /* promoted */
     DTYPE_NUMERIC, /* promoted; bool is refused */
@@ -80,8 +82,9 @@ typedef struct OpInfo {
 const OpInfo *op_info(Op op);
 Op op_find(const char *name, size_t length); /* OP_none when there is none */
 
-/* Attributes, packed: an int, bool, dtype or float (its bits) is one word, dims are 1 + CB_MAX_RANK words
- * (count, values, zeros). Equal attributes are equal bytes. Offsets are the generated ATTR_op_param. */
+/* Attributes, packed: an int, bool, dtype or float (its bits) is one word, dims are 1 + CB_MAX_RANK
+ * words (count, values, zeros). Equal attributes are equal bytes. Offsets are the generated
+ * ATTR_op_param. */
 typedef struct Attrs {
     int64_t word[ATTR_WORDS];
 } Attrs;
@@ -105,9 +108,9 @@ typedef struct Meta {
 int64_t meta_numel(const Meta *meta);
 void meta_format(const Meta *meta, char *out, size_t bytes); /* "f32[2, 3]" */
 
-/* The rules of op/promote.c and op/shape.c together. attrs are made canonical (negative dims counted
- * from the end, CB_ALL spelled out, slices clamped). On failure records the error and returns false.
- * Not for composites: their meta is that of their expansion. */
+/* The rules of op/promote.c and op/shape.c together. attrs are made canonical (negative dims
+ * counted from the end, CB_ALL spelled out, slices clamped). On failure records the error and
+ * returns false. Not for composites: their meta is that of their expansion. */
 typedef struct Inferred {
     Meta result;
     int8_t input_dtype[OP_MAX_INPUTS]; /* what each input is converted to first */
@@ -115,15 +118,16 @@ typedef struct Inferred {
 bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred *out);
 
 /* Views (op/view.c): the view of a strided tensor. Returns false, without an error, when the
- * result cannot be expressed by strides (reshape of a transposed tensor, flip): a copy is needed. */
+ * result cannot be expressed by strides (reshape of a transposed tensor, flip): a copy is
+ * needed. */
 bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *result,
                   const int64_t *stride, int64_t offset, int64_t *out_stride, int64_t *out_offset);
-/* A shorthand view (transpose, squeeze...) as one of reshape, permute, expand, slice, flip, window; select is
- * a slice followed by the reshape that infer gave it, and so stays itself. */
+/* A shorthand view (transpose, squeeze...) as one of reshape, permute, expand, slice, flip, window;
+ * select is a slice followed by the reshape that infer gave it, and so stays itself. */
 Op view_canonical(Op op, const Attrs *attrs, const Meta *input, const Meta *result, Attrs *out);
 
-/* Scalar functions, natively compiled from the value column (op/scalar.c): one element, in the compute
- * type of dtype (f64 for floats here, i64 for integers and bool), for folding. */
+/* Scalar functions, natively compiled from the value column (op/scalar.c): one element, in the
+ * compute type of dtype (f64 for floats here, i64 for integers and bool), for folding. */
 typedef union Scalar {
     double f;
     int64_t i;

@@ -10,8 +10,8 @@
  *       k0_amax_sub_exp_sum(v0, v1)
  *
  * Stages: graph (optimized), plan (steps), loops (kernels). A line "# arguments: 1" says that the
- * inputs behind the first are frozen, and constants of the plan. CARBIDE_GOLDEN_UPDATE=1 rewrites the
- * files: read the difference before you commit it. Usage: golden file.t... */
+ * inputs behind the first are frozen, and constants of the plan. CARBIDE_GOLDEN_UPDATE=1 rewrites
+ * the files: read the difference before you commit it. Usage: golden file.t... */
 #include "base/buffer.h"
 #include "graph/graph.h"
 #include "run/freeze.h"

@@ -1,5 +1,5 @@
-/* The rule that decides whether eager and compiled results agree (cli/accuracy.c): a benchmark must not
- * praise a kernel that computes something else. */
+/* The rule that decides whether eager and compiled results agree (cli/accuracy.c): a benchmark must
+ * not praise a kernel that computes something else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
