@@ -109,7 +109,8 @@ static void print_row(const Row *row) {
              (int)m->stats.kernels);
     snprintf(bytes, sizeof bytes, "%s -> %s", bytes_text(cell[0], m->stats.bytes_eager),
              bytes_text(cell[1], m->stats.bytes));
-    snprintf(compile, sizeof compile, "%.0f / %.1f ms", m->cold_ms, m->warm_ms);
+    snprintf(compile, sizeof compile, isnan(m->warm_ms) ? "%.0f / - ms" : "%.0f / %.1f ms",
+             m->cold_ms, m->warm_ms);
     printf("%-16s %9s  %20s  %10s %10s %7.1fx %7.1f  %15s  %9.1e%s\n", row->subject->row->name,
            kernels, bytes, time_text(cell[2], m->eager_ms), time_text(cell[3], m->compiled_ms),
            m->eager_ms / m->compiled_ms, rate(m), compile, m->accuracy.max_error,

@@ -9,6 +9,7 @@
 #include "measure.h"
 
 #include <ftw.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,8 +32,9 @@ static bool make_folder(char path[PATH_BYTES]) {
     return false;
 }
 
-/* A new function after its first call; NULL on failure. */
-static cb_function *compile_once(const Subject *subject, const MeasureOptions *options,
+/* A new function after its first call; NULL on failure. *ms is NaN when stored asks for kernels
+ * from the disk and some were not. */
+static cb_function *compile_once(const Subject *subject, const MeasureOptions *options, bool stored,
                                  double *ms) {
     cb_function *fast = cb_compile_n(subject->row->body, NULL, options->compile);
     if (!fast) return NULL;
@@ -41,7 +43,7 @@ static cb_function *compile_once(const Subject *subject, const MeasureOptions *o
         return NULL;
     }
     cb_function_stats stats = cb_stats(fast);
-    *ms = stats.trace_ms + stats.compile_ms;
+    *ms = stored && !stats.cache_hits ? NAN : stats.trace_ms + stats.compile_ms;
     return fast;
 }
 
@@ -51,7 +53,7 @@ static bool time_cold(const Subject *subject, const MeasureOptions *options, dou
     for (; count < COLD_TIMES && (!count || clock_ms() - start < COLD_MS); count++) {
         char folder[PATH_BYTES];
         if (!make_folder(folder)) return false;
-        cb_function *fast = compile_once(subject, options, &ms[count]);
+        cb_function *fast = compile_once(subject, options, false, &ms[count]);
         cb_function_free(fast);
         remove_folder(folder);
         if (!fast) return false;
@@ -66,9 +68,12 @@ static cb_function *time_warm(const Subject *subject, const MeasureOptions *opti
     cb_function *fast = NULL;
     for (int i = 0; i <= WARM_TIMES; i++) {
         cb_function_free(fast);
-        fast = compile_once(subject, options, &ms[i]);
+        fast = compile_once(subject, options, i > 0, &ms[i]);
         if (!fast) return NULL;
     }
+    *out = NAN;
+    for (int i = 1; i <= WARM_TIMES; i++)
+        if (isnan(ms[i])) return fast; /* no cache, or no compiler */
     *out = median(ms + 1, WARM_TIMES);
     return fast;
 }

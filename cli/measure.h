@@ -13,7 +13,8 @@ typedef struct Accuracy {
 
 typedef struct Measured {
     double eager_ms, compiled_ms; /* medians over calls */
-    double cold_ms, warm_ms;      /* tracing and compiling: with an empty cache, from the disk */
+    double cold_ms, warm_ms;      /* tracing and compiling: with an empty cache, from the disk (NaN:
+                                   * nothing came from there) */
     cb_function_stats stats;      /* of the function that was timed */
     Accuracy accuracy;
 } Measured;
