@@ -1,0 +1,24 @@
+/* Adding children with one check at the end: a builder whose constructors fail gives NULL. */
+#ifndef CARBIDE_MODELS_BUILD_H
+#define CARBIDE_MODELS_BUILD_H
+
+#include "carbide_models.h"
+
+typedef struct Build {
+    cb_module *module; /* NULL once anything failed */
+} Build;
+
+static inline Build build_open(const char *type, cb_forward_function *forward, void *user) {
+    Build build = {cb_module_new(type, forward, user)};
+    return build;
+}
+
+/* Takes child over in any case. */
+static inline void build_add(Build *build, const char *name, cb_module *child) {
+    if (build->module && child && cb_module_add(build->module, name, child)) return;
+    cb_module_free(child);
+    cb_module_free(build->module);
+    build->module = NULL;
+}
+
+#endif
