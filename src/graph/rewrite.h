@@ -33,5 +33,6 @@ void pass_decompose(Graph *graph, Budget *budget);
 void pass_fold(Graph *graph, Budget *budget);
 void pass_rewrite(Graph *graph, Budget *budget);
 void pass_absorb(Graph *graph, Budget *budget);
+void pass_layout(Graph *graph, Budget *budget);
 
 #endif

@@ -96,6 +96,60 @@ static void values_in_bf16(void **state) {
     expect_cases(CB_BF16, 0.05);
 }
 
+/* Networks of three convolutions, which run channels-last, against the same run as written. */
+#define WEIGHT(start, end) "reshape(slice(w, 0, " #start ", " #end "), [4, 4, 3, 3])"
+#define CONV(x) "conv2d(" x ", " WEIGHT(100, 244) ", slice(v, 0, 0, 4), padding=1)"
+#define TWICE(x) CONV("relu(" CONV(x) ")")
+#define IMAGE "reshape(slice(x, 0, 0, 512), [2, 4, 8, 8])"
+
+static const char *const networks[] = {
+    TWICE(CONV(IMAGE)),
+    TWICE(CONV(IMAGE)) " + " IMAGE,
+    "max_pool2d(" TWICE(CONV(IMAGE)) ", 3, 2, 1)",
+    "avg_pool2d(" TWICE(CONV(IMAGE)) ", 3, 2, 1, true, false)",
+    "flatten(adaptive_avg_pool2d(" TWICE(CONV(IMAGE)) ", [2, 3]), 1)",
+    "matmul(flatten(adaptive_max_pool2d(" TWICE(
+        CONV(IMAGE)) ", 2), 1), reshape(slice(v, 0, 0, 64), "
+                     "[16, 4]))",
+    "concat(" TWICE(CONV(IMAGE)) ", " IMAGE ", 1) * 0.5",
+    "concat(" IMAGE ", " TWICE(CONV(IMAGE)) ", -1)",
+    "softmax(" TWICE(CONV(IMAGE)) ", 1)",
+    "batch_norm(" TWICE(CONV(IMAGE)) ", weight=slice(v, 0, 0, 4), training=true)",
+    "group_norm(" TWICE(CONV(IMAGE)) ", 2)",
+    "layer_norm(permute(" TWICE(CONV(IMAGE)) ", [0, 2, 3, 1]), [4])",
+    "interpolate(" TWICE(CONV(IMAGE)) ", [5, 11], linear=true)",
+    "interpolate(" TWICE(CONV(IMAGE)) ", scale_factor=2)",
+    "flip(slice(" TWICE(CONV(IMAGE)) ", 1, 1, 4), [0, 3])",
+    "cumsum(" TWICE(CONV(IMAGE)) ", 1)",
+    "sum(" TWICE(CONV(IMAGE)) ", [1, 2])",
+    "amax(" TWICE(CONV(IMAGE)) ", [0, 3], true)",
+    "where(" TWICE(CONV(IMAGE)) " > 0, reshape(slice(v, 0, 0, 64), [8, 8]), 1)",
+    "pad(" TWICE(CONV(IMAGE)) ", [1, 2, 0, 1, 1, 0], 0.5)",
+    "conv_transpose2d(" TWICE(CONV(IMAGE)) ", " WEIGHT(200, 344) ", stride=2)",
+    "permute(" TWICE(CONV(IMAGE)) ", [3, 1, 0, 2])",
+    "conv1d(conv1d(conv1d(reshape(slice(x, 0, 0, 128), [2, 4, 16]), reshape(slice(w, 0, 0, 16), "
+    "[4, "
+    "4, 1])), reshape(slice(w, 0, 0, 12), [4, 1, 3]), groups=4), reshape(slice(w, 0, 0, 32), [4, "
+    "4, "
+    "2]), stride=3)",
+};
+
+static void channels_last_changes_nothing(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof networks / sizeof *networks; k++) {
+        cb_scope_open();
+        cb_tensor *y = evaluate(networks[k], CB_F64);
+        if (!y) fail_msg("%s: %s", networks[k], cb_error());
+        cb_set_option("skip", "layout");
+        cb_tensor *expected = evaluate(networks[k], CB_F64);
+        cb_set_option("skip", "");
+        double scale = cb_item(cb_max(cb_abs(expected)));
+        double off = cb_item(cb_max(cb_abs(cb_sub(y, expected))));
+        if (!(off <= 1e-12 * (1 + scale))) fail_msg("%s is off by %g", networks[k], off);
+        cb_scope_close();
+    }
+}
+
 /* A call with an error, and words that its message has. */
 static const char *const refused[][2] = {
     {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [16, 4, 4, 4]))", "takes 4 channels"},
@@ -187,9 +241,13 @@ static void written_windows_compile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_in_f32),  cmocka_unit_test(values_in_f64),
-        cmocka_unit_test(values_in_bf16), cmocka_unit_test(errors_in_words),
-        cmocka_unit_test(the_api),        cmocka_unit_test(written_windows_compile),
+        cmocka_unit_test(values_in_f32),
+        cmocka_unit_test(values_in_f64),
+        cmocka_unit_test(values_in_bf16),
+        cmocka_unit_test(errors_in_words),
+        cmocka_unit_test(channels_last_changes_nothing),
+        cmocka_unit_test(the_api),
+        cmocka_unit_test(written_windows_compile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

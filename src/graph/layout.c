@@ -1,0 +1,256 @@
+/* Pass layout: networks of convolutions run channels-last.
+ * needs primitive ops; keeps them; breaks nothing.
+ *
+ *     convolution(x, w)      ->  permute(convolution(permute(x), permute(w), channels_last=true))
+ *     relu(permute(y)), max over windows of it, ...  ->  permute(relu(y)) ...
+ *
+ * Channels side by side suit the vectors of convolutions, pools and norms alike. Each node has up to
+ * two spellings: plain, as the user wrote it, and last, whose dims are the same in another order;
+ * plain dim i is dim perm[i] of last. Convolutions give a last spelling, pointwise ops, pools, pads
+ * and reductions keep it, and whatever else wants its input plain makes the transpose appear right
+ * there. So a whole network has transposes at its edges, most of which are views of its inputs.
+ *
+ * A graph with fewer than LEAST convolutions is left alone: the edges would cost more. */
+#include "graph/node.h"
+#include "graph/rewrite.h"
+
+#include <string.h>
+
+enum { LEAST = 3 };
+
+typedef struct Form { /* the last spelling; node NULL: there is none */
+    Node *node;
+    int perm[CB_MAX_RANK];
+} Form;
+
+typedef struct Layout {
+    Graph *graph;
+    Node **plain; /* by id of the old node; NULL: not needed so far */
+    Form *form;   /* the same */
+} Layout;
+
+/* ---- permutations ------------------------------------------------------------------------- */
+
+static Node *permuted(Layout *l, Node *x, const int *dims) {
+    Attrs attrs = attrs_default(OP_permute);
+    cb_dim_list list = {x->rank, {0}};
+    for (int i = 0; i < x->rank; i++) list.at[i] = dims[i];
+    attr_set_dims(&attrs, ATTR_permute_dims, list);
+    Node *node = graph_op(l->graph, OP_permute, &x, 1, &attrs, NULL);
+    if (node->op == OP_permute) node = simplify_node(l->graph, node);
+    return node->op == OP_reshape ? simplify_node(l->graph, node) : node;
+}
+
+static void invert(const int *perm, int rank, int *inverse) {
+    for (int i = 0; i < rank; i++) inverse[perm[i]] = i;
+}
+
+static Node *plain(Layout *l, const Node *old) {
+    Node **node = &l->plain[old->id];
+    if (!*node) *node = permuted(l, l->form[old->id].node, l->form[old->id].perm);
+    return *node;
+}
+
+/* The node's last spelling under perm, made from the plain one when it has another. */
+static Node *last(Layout *l, const Node *old, const int *perm) {
+    const Form *form = &l->form[old->id];
+    int inverse[CB_MAX_RANK];
+    if (form->node && !memcmp(form->perm, perm, sizeof *perm * old->rank)) return form->node;
+    invert(perm, old->rank, inverse);
+    return permuted(l, plain(l, old), inverse);
+}
+
+static void set_form(Layout *l, const Node *old, Node *node, const int *perm) {
+    bool moved = false;
+    for (int i = 0; i < old->rank; i++) moved |= perm[i] != i;
+    if (!moved) {
+        l->plain[old->id] = node;
+        return;
+    }
+    l->form[old->id].node = node;
+    memcpy(l->form[old->id].perm, perm, sizeof *perm * old->rank);
+}
+
+static void reorder(const int64_t *size, const int *perm, int rank, int64_t *out) {
+    for (int i = 0; i < rank; i++) out[perm[i]] = size[i];
+}
+
+/* ---- convolutions ------------------------------------------------------------------------- */
+
+static bool convolution(Layout *l, const Node *old) {
+    int perm[CB_MAX_RANK] = {0, old->rank - 1};
+    if (old->attrs->word[ATTR_convolution_channels_last]) return false;
+    for (int i = 2; i < old->rank; i++) perm[i] = i - 1;
+    Attrs attrs = *old->attrs;
+    attrs.word[ATTR_convolution_channels_last] = true;
+    Node *input[] = {last(l, old->input[0], perm), last(l, old->input[1], perm)};
+    set_form(l, old, graph_op(l->graph, OP_convolution, input, 2, &attrs, NULL), perm);
+    return true;
+}
+
+/* ---- pointwise ---------------------------------------------------------------------------- */
+
+static Node *reshaped(Layout *l, Node *x, int rank, const int64_t *size) {
+    Node *node = node_reshape(l->graph, x, rank, size);
+    return node->op == OP_reshape ? simplify_node(l->graph, node) : node;
+}
+
+/* An operand that broadcasts, or has no last spelling: single numbers as they are. */
+static Node *operand(Layout *l, const Node *old, int rank, const int *perm) {
+    int64_t size[CB_MAX_RANK];
+    int inverse[CB_MAX_RANK], shift = rank - old->rank;
+    if (old->rank == rank && l->form[old->id].node) return last(l, old, perm);
+    Node *x = plain(l, old), *uniform = node_uniform(x);
+    if (uniform) return uniform;
+    if (node_numel(x) == 1) return node_reshape(l->graph, x, 0, NULL);
+    for (int i = 0; i < rank; i++) size[i] = i < shift ? 1 : old->size[i - shift];
+    invert(perm, rank, inverse);
+    return permuted(l, reshaped(l, x, rank, size), inverse);
+}
+
+static bool pointwise(Layout *l, const Node *old) {
+    const int *perm = NULL;
+    for (int k = 0; k < old->input_count && !perm; k++) {
+        const Node *input = old->input[k];
+        bool full = input->rank == old->rank && node_numel(input) == node_numel(old);
+        if (full && l->form[input->id].node) perm = l->form[input->id].perm;
+    }
+    if (!perm) return false;
+    Node *input[NODE_MAX_INPUTS];
+    for (int k = 0; k < old->input_count; k++)
+        input[k] = operand(l, old->input[k], old->rank, perm);
+    Meta meta = {.dtype = old->dtype, .rank = old->rank};
+    reorder(old->size, perm, old->rank, meta.size);
+    set_form(l, old,
+             graph_intern(l->graph, (Op)old->op, &meta, input, old->input_count, old->attrs), perm);
+    return true;
+}
+
+/* ---- what runs along dims ----------------------------------------------------------------- */
+
+static bool reduce(Layout *l, const Node *old) {
+    const Node *x = old->input[0];
+    const Form *form = &l->form[x->id];
+    cb_dim_list dims = attr_dims(old->attrs, ATTR_sum_dim);
+    bool keep = old->attrs->word[ATTR_sum_keepdim], gone[CB_MAX_RANK] = {false};
+    int perm[CB_MAX_RANK], rank = 0;
+    for (int i = 0; i < dims.count; i++) gone[dims.at[i] = form->perm[dims.at[i]]] = true;
+    for (int i = 0; i < x->rank; i++) { /* plain dim i of the result, if it stays */
+        if (gone[form->perm[i]] && !keep) continue;
+        perm[rank] = form->perm[i];
+        for (int j = 0; j < form->perm[i]; j++) perm[rank] -= gone[j] && !keep;
+        rank++;
+    }
+    Attrs attrs = *old->attrs;
+    attr_set_dims(&attrs, ATTR_sum_dim, dims);
+    Node *input = form->node;
+    set_form(l, old, graph_op(l->graph, (Op)old->op, &input, 1, &attrs, NULL), perm);
+    return true;
+}
+
+static bool pad(Layout *l, const Node *old) {
+    const Form *form = &l->form[old->input[0]->id];
+    cb_dim_list given = attr_dims(old->attrs, ATTR_pad_padding), padding = {0, {0}};
+    for (int i = 0; i < given.count; i += 2) {
+        int from_last = 2 * (old->rank - 1 - form->perm[old->rank - 1 - i / 2]);
+        if (from_last + 2 > CB_MAX_RANK) return false;
+        padding.at[from_last] = given.at[i];
+        padding.at[from_last + 1] = given.at[i + 1];
+        if (padding.count < from_last + 2) padding.count = from_last + 2;
+    }
+    Attrs attrs = *old->attrs;
+    attr_set_dims(&attrs, ATTR_pad_padding, padding);
+    Node *input = form->node;
+    set_form(l, old, graph_op(l->graph, OP_pad, &input, 1, &attrs, NULL), form->perm);
+    return true;
+}
+
+/* Views, joins and picks along one dim, whose number stands in the given word. */
+static bool along_dim(Layout *l, const Node *old, int word) {
+    const Form *form = &l->form[old->input[0]->id];
+    int perm[CB_MAX_RANK];
+    Attrs attrs = *old->attrs;
+    memcpy(perm, form->perm, sizeof perm);
+    if (old->op == OP_window) perm[old->rank - 1] = old->rank - 1;
+    attrs.word[word] = form->perm[attrs.word[word]];
+    Node *input[] = {form->node, NULL};
+    if (old->op == OP_concat) input[1] = last(l, old->input[1], form->perm);
+    if (old->op == OP_index_select) input[1] = plain(l, old->input[1]);
+    set_form(l, old, graph_op(l->graph, (Op)old->op, input, old->input_count, &attrs, NULL), perm);
+    return true;
+}
+
+static bool flip(Layout *l, const Node *old) {
+    const Form *form = &l->form[old->input[0]->id];
+    cb_dim_list dims = attr_dims(old->attrs, ATTR_flip_dims);
+    for (int i = 0; i < dims.count; i++) dims.at[i] = form->perm[dims.at[i]];
+    Attrs attrs = {{0}};
+    attr_set_dims(&attrs, ATTR_flip_dims, dims);
+    Node *input = form->node;
+    set_form(l, old, graph_op(l->graph, OP_flip, &input, 1, &attrs, NULL), form->perm);
+    return true;
+}
+
+/* The user's own transpose costs nothing: only the order of plain changes. */
+static bool permute(Layout *l, const Node *old) {
+    const Form *form = &l->form[old->input[0]->id];
+    cb_dim_list dims = attr_dims(old->attrs, ATTR_permute_dims);
+    int perm[CB_MAX_RANK];
+    for (int i = 0; i < old->rank; i++) perm[i] = form->perm[dims.at[i]];
+    set_form(l, old, form->node, perm);
+    return true;
+}
+
+/* ---- the walk ----------------------------------------------------------------------------- */
+
+static bool keeps_form(Layout *l, const Node *old) {
+    OpKind kind = op_info((Op)old->op)->kind;
+    if (old->op == OP_convolution) return convolution(l, old);
+    if (kind == KIND_POINTWISE) return pointwise(l, old);
+    if (!old->input_count || !l->form[old->input[0]->id].node) return false;
+    if (kind == KIND_REDUCE) return reduce(l, old);
+    switch (old->op) {
+    case OP_pad:
+        return pad(l, old);
+    case OP_window:
+        return along_dim(l, old, ATTR_window_dim);
+    case OP_slice:
+        return along_dim(l, old, ATTR_slice_dim);
+    case OP_concat:
+        return along_dim(l, old, ATTR_concat_dim);
+    case OP_index_select:
+        return along_dim(l, old, ATTR_index_select_dim);
+    case OP_flip:
+        return flip(l, old);
+    case OP_permute:
+        return permute(l, old);
+    default:
+        return false;
+    }
+}
+
+static void rebuild(Layout *l, Node *old) {
+    Node *input[NODE_MAX_INPUTS];
+    if (keeps_form(l, old)) return;
+    for (int k = 0; k < old->input_count; k++) input[k] = plain(l, old->input[k]);
+    l->plain[old->id] = graph_with_inputs(l->graph, old, input);
+}
+
+void pass_layout(Graph *graph, Budget *budget) {
+    Node **order = graph_order(graph);
+    int convolutions = 0;
+    for (int i = 0; i < length(order); i++) convolutions += order[i]->op == OP_convolution;
+    if (convolutions < LEAST || !budget_spend(budget)) return;
+    Site site = graph->site;
+    Layout l = {.graph = graph};
+    l.plain = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
+    l.form = arena_new_array(graph->arena, Form, length(graph->node) + 1);
+    for (int i = 0; i < length(order); i++) {
+        graph->site = order[i]->site;
+        rebuild(&l, order[i]);
+    }
+    for (int i = 0; i < length(graph->output); i++) graph->output[i] = plain(&l, graph->output[i]);
+    for (int i = 0; i < length(graph->mutation); i++)
+        graph->mutation[i].value = plain(&l, graph->mutation[i].value);
+    graph->site = site;
+}
