@@ -6,7 +6,6 @@
  *     block(x) = relu(convolutions(x) + x), with x through downsample where the shape changes */
 #include "build.h"
 #include <math.h>
-#include <stdio.h>
 
 cb_resnet_config cb_resnet18_config(void) {
     return (cb_resnet_config){{2, 2, 2, 2}, false, 64, 1000};
@@ -87,11 +86,12 @@ static cb_module *stage_new(const cb_resnet_config *config, int stage, int64_t *
     return cb_nn_sequential_n(blocks, count);
 }
 
+static const char *const stages[] = {"layer1", "layer2", "layer3", "layer4"};
+
 static cb_tensor *forward(cb_module *self, cb_tensor *const *inputs, int count) {
     cb_tensor *x = step(self, "conv1", "bn1", count > 0 ? inputs[0] : NULL);
     x = cb_forward(cb_module_child(self, "relu"), x);
     x = cb_forward(cb_module_child(self, "maxpool"), x);
-    const char *stages[] = {"layer1", "layer2", "layer3", "layer4"};
     for (int i = 0; i < 4; i++) x = cb_forward(cb_module_child(self, stages[i]), x);
     x = cb_forward(cb_module_child(self, "avgpool"), x);
     return cb_forward(cb_module_child(self, "fc"), cb_flatten(x, 1));
@@ -105,11 +105,7 @@ cb_module *cb_model_resnet(cb_resnet_config config) {
     build_add(&b, "bn1", norm(channels));
     build_add(&b, "relu", cb_nn_relu());
     build_add(&b, "maxpool", cb_nn_max_pool2d(3, 2, 1));
-    for (int i = 0; i < 4; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "layer%d", i + 1);
-        build_add(&b, name, stage_new(&config, i, &channels));
-    }
+    for (int i = 0; i < 4; i++) build_add(&b, stages[i], stage_new(&config, i, &channels));
     build_add(&b, "avgpool", cb_nn_adaptive_avg_pool2d(cb_dims(1, 1)));
     build_add(&b, "fc", cb_nn_linear(channels, config.classes, true));
     return b.module;
