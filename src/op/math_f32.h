@@ -133,40 +133,49 @@ MATH float m_exp_tail_f32(float r) {
     return M_FMA_F32(r * r, p, r);
 }
 
-//@ exp_f32: bits_f32 float_f32 exp_tail_f32
+//@ exp_poly_f32:
+/* exp(r) on |r| <= ln(2)/2. */
+MATH float m_exp_poly_f32(float r) {
+    float p = 0.00138145976f;
+    p = M_FMA_F32(p, r, 0.00836871658f);
+    p = M_FMA_F32(p, r, 0.041668389f);
+    p = M_FMA_F32(p, r, 0.166665211f);
+    p = M_FMA_F32(p, r, 0.49999994f);
+    p = M_FMA_F32(p, r, 1.0f);
+    return M_FMA_F32(p, r, 1.0f);
+}
+
+//@ exp_f32: bits_f32 float_f32 exp_poly_f32 abs_f32 copysign_f32
 /* The low bits of t hold n + 254; 2^n is the product of two powers, so that results round once
  * into the denormals and overflow to infinity. */
 MATH float m_exp_f32(float a) {
-    float c = a < -104.0f ? -104.0f : a;
-    c = c > 89.0f ? 89.0f : c;
+    float c = m_abs_f32(a) > 104.0f ? m_copysign_f32(104.0f, a) : a;
     float t = M_FMA_F32(c, 1.44269502f, 12583166.0f);
     float n = t - 12583166.0f;
     float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
     unsigned u = m_bits_f32(t) & 0x3ffu, h = u >> 1;
-    return (1.0f + m_exp_tail_f32(r)) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
+    return m_exp_poly_f32(r) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
 }
 
-//@ sigmoid_f32: bits_f32 float_f32 exp_tail_f32
-/* 1 / (1 + exp(-a)). One scale is enough: below 2^-126 the exponential does not count beside 1, and
- * from 2^128 on it is infinite, where the quotient is 0 or denormal. */
+//@ sigmoid_f32: bits_f32 float_f32 exp_poly_f32 abs_f32 copysign_f32
+/* 1 / (1 + exp(-a)). One scale is enough: 2^-126 does not count beside 1, and 2^128 is infinite:
+ * below -87.3, where the quotient would be denormal, it is 0. */
 MATH float m_sigmoid_f32(float a) {
-    float c = -a < -87.0f ? -87.0f : -a;
-    c = c > 89.0f ? 89.0f : c;
-    float t = M_FMA_F32(c, 1.44269502f, 12583039.0f);
+    float c = m_abs_f32(a) > 87.3365402f ? m_copysign_f32(88.0f, a) - 0.9f : a;
+    float t = M_FMA_F32(c, -1.44269502f, 12583039.0f); /* n + 127 in the low bits */
     float n = t - 12583039.0f;
-    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
-    float scale = m_float_f32(m_bits_f32(t) << 23);
-    return 1.0f / (1.0f + (scale + scale * m_exp_tail_f32(r)));
+    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, -c));
+    return 1.0f / M_FMA_F32(m_float_f32(m_bits_f32(t) << 23), m_exp_poly_f32(r), 1.0f);
 }
 
-//@ exp2_f32: bits_f32 float_f32 exp_tail_f32
+//@ exp2_f32: bits_f32 float_f32 exp_poly_f32
 MATH float m_exp2_f32(float a) {
     float c = a < -151.0f ? -151.0f : a;
     c = c > 129.0f ? 129.0f : c;
     float t = c + 12583166.0f;
     float r = (c - (t - 12583166.0f)) * 0.693147182f;
     unsigned u = m_bits_f32(t) & 0x3ffu, h = u >> 1;
-    return (1.0f + m_exp_tail_f32(r)) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
+    return m_exp_poly_f32(r) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
 }
 
 //@ expm1_quarter_f32: bits_f32 float_f32 exp_tail_f32
@@ -209,27 +218,32 @@ MATH float m_cosh_f32(float a) {
     return 2.0f * e + 0.125f / e;
 }
 
-//@ tanh_f32: bits_f32 float_f32 exp_tail_f32 abs_f32 copysign_f32
-/* 1 - 2 / (exp(2t) + 1), below 0.55 a polynomial in t t. */
+//@ tanh_f32: bits_f32 float_f32 abs_f32
+/* 1 - 2 / (exp(2t) + 1), below 0.51 a polynomial in t t. The clamp is one of integers and turns NaN
+ * into a number; the polynomial keeps it. */
 MATH float m_tanh_f32(float a) {
-    float t = m_abs_f32(a), z = t * t;
-    float p = -0.0062428494f;
-    p = M_FMA_F32(p, z, 0.021050714f);
-    p = M_FMA_F32(p, z, -0.0538475476f);
-    p = M_FMA_F32(p, z, 0.133325443f);
-    p = M_FMA_F32(p, z, -0.333333164f);
-    float small = M_FMA_F32(t, z * p, t);
-    float c = t + t > 20.0f ? 20.0f : t + t;
-    float u = M_FMA_F32(c, 1.44269502f, 12583039.0f); /* n + 127 in the low bits */
-    float n = u - 12583039.0f;
-    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
-    float scale = m_float_f32(m_bits_f32(u) << 23);
-    float e = M_FMA_F32(scale, m_exp_tail_f32(r), scale);
-    float large = 1.0f - 2.0f / (e + 1.0f);
-    return m_copysign_f32(t < 0.55f ? small : large, a);
+    unsigned bits = m_bits_f32(a) & 0x7fffffffu;
+    float t = m_float_f32(bits), z = t * t;
+    float q = 0.0170843881f;
+    q = M_FMA_F32(q, z, -0.0529780388f);
+    q = M_FMA_F32(q, z, 0.133250222f);
+    q = M_FMA_F32(q, z, -0.333331138f);
+    float small = M_FMA_F32(t, z * q, t);
+    float c = m_float_f32(bits < 0x41200000u ? bits : 0x41200000u); /* 10 */
+    float u = M_FMA_F32(c, 2.88539004f, 12583039.0f);               /* n + 127 in the low bits */
+    float r = M_FMA_F32(u - 12583039.0f, -0.346573591f, c);         /* n ln(2)/2 + r = c */
+    float p = 0.0884134248f;
+    p = M_FMA_F32(p, r, 0.26779893f);
+    p = M_FMA_F32(p, r, 0.666694224f);
+    p = M_FMA_F32(p, r, 1.33332169f);
+    p = M_FMA_F32(p, r, 1.99999976f);
+    p = M_FMA_F32(p, r, 2.0f);
+    p = M_FMA_F32(p, r, 1.0f);
+    float large = 1.0f - 2.0f / M_FMA_F32(m_float_f32(m_bits_f32(u) << 23), p, 1.0f);
+    return m_float_f32(m_bits_f32(t >= 0.51f ? large : small) | (m_bits_f32(a) & 0x80000000u));
 }
 
-//@ erf_f32: bits_f32 float_f32 exp_tail_f32 abs_f32 copysign_f32
+//@ erf_f32: bits_f32 float_f32 exp_tail_f32 abs_f32
 /* 1 - exp(-g), g = -log(1 - erf(t)) a polynomial, in the form that keeps small results exact. */
 MATH float m_erf_f32(float a) {
     float t = m_abs_f32(a);
@@ -245,10 +259,10 @@ MATH float m_erf_f32(float a) {
     p = M_FMA_F32(p, t, -5.4115155e-08f);
     float g = M_FMA_F32(t, -1.12837923f, -(t * p));
     float u = M_FMA_F32(g, 1.44269502f, 12583039.0f);
-    float n = u - 12583039.0f;
-    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, g));
+    float r = M_FMA_F32(u - 12583039.0f, -0.693147182f, g); /* n is small: one constant does */
     float scale = m_float_f32(m_bits_f32(u) << 23);
-    return m_copysign_f32(M_FMA_F32(scale, m_exp_tail_f32(r), scale - 1.0f), a);
+    float y = M_FMA_F32(scale, -m_exp_tail_f32(r), 1.0f - scale);
+    return m_float_f32(m_bits_f32(y) | (m_bits_f32(a) & 0x80000000u));
 }
 
 //@ log_split_f32: bits_f32 float_f32

@@ -124,12 +124,11 @@ MATH double m_exp_tail_f64(double r) {
     return M_FMA_F64(r * r, p, r);
 }
 
-//@ exp_sum_f64: bits_f64 float_f64 exp_tail_f64
+//@ exp_sum_f64: bits_f64 float_f64 exp_tail_f64 abs_f64 copysign_f64
 /* exp(x + low), low small beside x. The low bits of t hold n + 2046; 2^n is the product of two
  * powers, so that results round once into the denormals and overflow to infinity. */
 MATH double m_exp_sum_f64(double x, double low) {
-    double c = x < -746.0 ? -746.0 : x;
-    c = c > 710.0 ? 710.0 : c;
+    double c = m_abs_f64(x) > 746.0 ? m_copysign_f64(746.0, x) : x;
     double t = M_FMA_F64(c, 1.4426950408889634, 6755399441057790.0);
     double n = t - 6755399441057790.0;
     double r = M_FMA_F64(n, -1.9082149292705877e-10, M_FMA_F64(n, -0.6931471803691238, c)) + low;
