@@ -155,12 +155,11 @@ static void copy(const SafeEntry *entry, Tensor *x) {
     cb_dtype dtype = (cb_dtype)x->dtype;
     size_t width = cb_dtype_size(dtype);
     uint8_t *data = tensor_data(x);
-    if (tensor_contiguous(x)) {
-        safetensors_read(entry, 0, total, data, dtype);
-        return;
-    }
-    for (int64_t n = 0; n < total; n++)
+    bool contiguous = tensor_contiguous(x);
+    if (contiguous) safetensors_read(entry, 0, total, data, dtype);
+    for (int64_t n = 0; n < total && !contiguous; n++)
         safetensors_read(entry, n, 1, data + place(x, n) * (int64_t)width, dtype);
+    storage_written(x->storage); /* what was compiled with the old values frozen is stale */
 }
 
 cb_status cb_module_load_state(cb_module *module, const char *path, bool strict) {

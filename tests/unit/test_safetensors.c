@@ -242,6 +242,10 @@ static void broken_files_are_refused(void **state) {
     write_file(in_folder("noise"), "\x93\x1a\x77\x40\x5c\xe1\x09\x88 and so on", 18);
     assert_null(cb_safetensors_open(in_folder("noise")));
     expect_error("no safetensors file");
+    write_file(in_folder("large"), "\xe0\x90\xf5\x05\x00\x00\x00\x00{\"a\"", 12);
+    assert_int_equal(truncate(in_folder("large"), 100 << 20), 0); /* zeros follow, on no disk */
+    assert_null(cb_safetensors_open(in_folder("large")));
+    expect_error("at byte 4 of the header");
     const char *twice[] = {"a", "a"};
     cb_tensor *x[] = {cb_ones(cb_dims(1)), cb_ones(cb_dims(2))};
     assert_int_equal(cb_safetensors_save(in_folder("x"), twice, x, 2), CB_ERR_ARGUMENT);
@@ -319,6 +323,25 @@ static void tied_weights_are_saved_once(void **state) {
     assert_int_equal(cb_module_load_state(net, path, true), CB_OK);
     assert_true(cb_item(cb_max(cb_abs(cb_sub(saved, cb_module_get(net, "1.weight"))))) == 0);
     cb_module_free(net);
+}
+
+/* Weights that the compiler baked into its code are not used after others were loaded. */
+static void compiled_modules_see_new_weights(void **state) {
+    (void)state;
+    cb_module *a = net_new(8), *b = net_new(8);
+    cb_module_train(b, false);
+    const char *path = in_folder("new.safetensors");
+    assert_int_equal(cb_module_save_state(a, path), CB_OK);
+    cb_tensor *x = cb_randn(cb_dims(2, 4));
+    cb_function *compiled = cb_compile(b, "backend=vm");
+    assert_non_null(cb_call(compiled, x));
+    assert_non_null(cb_call(compiled, x));
+    assert_int_equal(cb_module_load_state(b, path, true), CB_OK);
+    cb_tensor *difference = cb_sub(cb_call(compiled, x), cb_forward(a, x));
+    assert_true(cb_item(cb_max(cb_abs(difference))) < 1e-5);
+    cb_function_free(compiled);
+    cb_module_free(a);
+    cb_module_free(b);
 }
 
 static void strided_parameters_load(void **state) {
@@ -431,12 +454,19 @@ int main(void) {
     strcpy(folder, "/tmp/carbide-safetensors-XXXXXX");
     if (!mkdtemp(folder)) return 1;
     const struct CMUnitTest tests[] = {
-        ONE(bytes_are_the_formats),       ONE(every_dtype_returns),
-        ONE(unusual_files_load),          ONE(liars_are_refused),
-        ONE(bad_text_is_refused),         ONE(broken_files_are_refused),
-        ONE(state_dicts_return),          ONE(differences_are_reported),
-        ONE(tied_weights_are_saved_once), ONE(strided_parameters_load),
-        ONE(damage_is_survived),          ONE(every_allocation_may_fail),
+        ONE(bytes_are_the_formats),
+        ONE(every_dtype_returns),
+        ONE(unusual_files_load),
+        ONE(liars_are_refused),
+        ONE(bad_text_is_refused),
+        ONE(broken_files_are_refused),
+        ONE(state_dicts_return),
+        ONE(differences_are_reported),
+        ONE(tied_weights_are_saved_once),
+        ONE(strided_parameters_load),
+        ONE(compiled_modules_see_new_weights),
+        ONE(damage_is_survived),
+        ONE(every_allocation_may_fail),
     };
     int failed = cmocka_run_group_tests(tests, NULL, no_partial_files);
     cb_cleanup();
