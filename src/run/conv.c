@@ -331,48 +331,62 @@ static void widen_rows(void *user, int64_t low, int64_t high) {
     }
 }
 
-/* A strided tensor of five dims as contiguous f32; its strides are those of the copy afterwards.
- * The innermost dim is channels (1) or the last spatial one (4), whichever is contiguous. */
-static Storage *widen_all(const Convolution *c, const void *from, int64_t offset,
-                          const int64_t *size, int64_t *const *stride) {
-    int order[5] = {0, 1, 2, 3, 4}, last_order[5] = {0, 2, 3, 4, 1};
-    if (*stride[1] == 1) memcpy(order, last_order, sizeof order);
+/* A tensor of five dims: image or out channel, channel, three spatial ones. The copy's innermost dim
+ * is the channel where that is contiguous, else the last spatial one. */
+typedef struct Five {
+    int64_t size[5], *stride[5];
+} Five;
+
+static const int *dim_order(const Five *five) {
+    static const int channel_last[] = {0, 2, 3, 4, 1}, spatial_last[] = {0, 1, 2, 3, 4};
+    return *five->stride[1] == 1 ? channel_last : spatial_last;
+}
+
+static void set_contiguous(Five five, const int *order) {
+    int64_t step = 1;
+    for (int d = 4; d >= 0; d--) {
+        *five.stride[order[d]] = step;
+        step *= five.size[order[d]];
+    }
+}
+
+/* The tensor as contiguous f32; its strides are those of the copy afterwards. */
+static Storage *widen_all(const Convolution *c, const void *from, int64_t offset, Five five) {
+    const int *order = dim_order(&five);
     Widen w = {.c = c, .from = (const uint16_t *)from + offset};
     int64_t rows = 1;
     for (int d = 0; d < 4; d++) {
-        w.size[d] = size[order[d]], w.stride[d] = *stride[order[d]];
+        w.size[d] = five.size[order[d]], w.stride[d] = *five.stride[order[d]];
         rows *= w.size[d];
     }
-    w.inner = size[order[4]], w.inner_stride = *stride[order[4]];
+    w.inner = five.size[order[4]], w.inner_stride = *five.stride[order[4]];
     Storage *storage = storage_new((size_t)(rows * w.inner) * sizeof(float));
     if (!storage) return NULL;
     w.to = storage->data;
     parallel_for(rows, divide_up(16 * 1024, w.inner + 1), widen_rows, &w);
-    int64_t step = 1;
-    for (int d = 4; d >= 0; d--) {
-        *stride[order[d]] = step;
-        step *= size[order[d]];
-    }
+    set_contiguous(five, order);
     return storage;
 }
 
+static Five five_of_x(ConvolutionStep *s) {
+    return (Five){
+        {s->batch, s->channels, s->in_size[0], s->in_size[1], s->in_size[2]},
+        {&s->x_batch, &s->x_channel, &s->x_spatial[0], &s->x_spatial[1], &s->x_spatial[2]}};
+}
+
 static Storage *widen_x(Convolution *c) {
-    ConvolutionStep *s = &c->step;
-    int64_t size[] = {s->batch, s->channels, s->in_size[0], s->in_size[1], s->in_size[2]};
-    int64_t *stride[] = {&s->x_batch, &s->x_channel, &s->x_spatial[0], &s->x_spatial[1],
-                         &s->x_spatial[2]};
-    Storage *storage = widen_all(c, c->x, s->x_offset, size, stride);
-    if (storage) c->x = storage->data, s->x_offset = 0;
+    Storage *storage = widen_all(c, c->x, c->step.x_offset, five_of_x(&c->step));
+    if (storage) c->x = storage->data, c->step.x_offset = 0;
     return storage;
 }
 
 static Storage *widen_weight(Convolution *c) {
     ConvolutionStep *s = &c->step;
-    int64_t size[] = {s->out_channels, s->channels / s->groups, s->kernel[0], s->kernel[1],
-                      s->kernel[2]};
-    int64_t *stride[] = {&s->weight_out, &s->weight_in, &s->weight_spatial[0],
-                         &s->weight_spatial[1], &s->weight_spatial[2]};
-    Storage *storage = widen_all(c, c->weight, s->weight_offset, size, stride);
+    Five five = {
+        {s->out_channels, s->channels / s->groups, s->kernel[0], s->kernel[1], s->kernel[2]},
+        {&s->weight_out, &s->weight_in, &s->weight_spatial[0], &s->weight_spatial[1],
+         &s->weight_spatial[2]}};
+    Storage *storage = widen_all(c, c->weight, s->weight_offset, five);
     if (storage) c->weight = storage->data, s->weight_offset = 0;
     return storage;
 }
@@ -391,33 +405,47 @@ static void cut(Convolution *c) {
     if (c->block < c->window_width) c->block = c->window_width;
 }
 
+static int64_t tap_bytes(const Convolution *c) {
+    return round_up(c->taps * (int64_t)sizeof(Tap), ALIGNMENT);
+}
+
+static void use_packed(Convolution *c, const void *packed) {
+    c->tap = packed;
+    c->packed = (char *)packed + tap_bytes(c);
+}
+
 /* Taps and packed weights in one block of memory. */
-static Storage *prepare(Convolution *c) {
-    int64_t taps = round_up(c->taps * (int64_t)sizeof(Tap), ALIGNMENT);
+static Storage *pack(Convolution *c) {
+    Storage *widened = c->half ? widen_weight(c) : NULL;
+    if (c->half && !widened) return NULL;
     int64_t panels = c->step.groups * c->tap_blocks * c->weight_panels;
-    Storage *storage = storage_new((size_t)(taps + panels * panel_elements(c) * c->element));
-    if (!storage) return NULL;
-    list_taps(&c->step, storage->data);
-    c->tap = storage->data;
-    c->packed = (char *)storage->data + taps;
-    parallel_for(panels, divide_up(32 * 1024, panel_elements(c)), pack_weights, c);
+    Storage *storage =
+        storage_new((size_t)(tap_bytes(c) + panels * panel_elements(c) * c->element));
+    if (storage) {
+        list_taps(&c->step, storage->data);
+        use_packed(c, storage->data);
+        parallel_for(panels, divide_up(32 * 1024, panel_elements(c)), pack_weights, c);
+    }
+    if (widened) storage_release(widened);
     return storage;
 }
 
 static bool run(Convolution *c) {
-    cut(c);
-    Storage *x = c->half ? widen_x(c) : NULL, *weight = c->half ? widen_weight(c) : NULL;
-    bool ready = !c->half || (x && weight);
-    Storage *packed = ready ? prepare(c) : NULL;
-    if (packed) {
+    Storage *x = c->half ? widen_x(c) : NULL, *packed = NULL;
+    if (c->half && !x) return false;
+    if (c->step.packed)
+        use_packed(c, c->step.packed);
+    else
+        packed = pack(c);
+    bool ready = c->step.packed || packed;
+    if (ready) {
         int64_t tasks = c->step.batch * c->step.groups * divide_up(c->positions, c->block);
         int64_t products = c->outputs * c->block * c->taps;
         parallel_for(tasks, divide_up(TASK_PRODUCTS, products), run_tasks, c);
-        storage_release(packed);
     }
+    if (packed) storage_release(packed);
     if (x) storage_release(x);
-    if (weight) storage_release(weight);
-    return packed && !atomic_load_explicit(c->failed, memory_order_relaxed);
+    return ready && !atomic_load_explicit(c->failed, memory_order_relaxed);
 }
 
 static bool run_empty_sum(const Convolution *c) {
@@ -427,16 +455,9 @@ static bool run_empty_sum(const Convolution *c) {
     return true;
 }
 
-bool convolution_run(const ConvolutionStep *step, const void *x, const void *weight, void *out,
-                     const Launch *epilogue, void *const *epilogue_buffer) {
-    _Atomic bool failed = false;
-    Convolution c = {.step = *step,
-                     .x = x,
-                     .weight = weight,
-                     .out = out,
-                     .epilogue = epilogue,
-                     .epilogue_buffer = epilogue_buffer,
-                     .failed = &failed};
+static Convolution convolution_of(const ConvolutionStep *step, const void *x, const void *weight,
+                                  void *out) {
+    Convolution c = {.step = *step, .x = x, .weight = weight, .out = out};
     c.kernels = gemm_kernels();
     c.half = step->dtype == CB_F16 || step->dtype == CB_BF16;
     c.type = step->dtype == CB_F64 ? &c.kernels->f64 : &c.kernels->f32;
@@ -448,7 +469,27 @@ bool convolution_run(const ConvolutionStep *step, const void *x, const void *wei
     c.window_width = step->channels_last ? c.type->rows : c.type->columns;
     c.weight_width = step->channels_last ? c.type->columns : c.type->rows;
     c.weight_panels = divide_up(c.outputs, c.weight_width);
+    if (c.taps > 0) cut(&c);
+    return c;
+}
+
+bool convolution_pack(const ConvolutionStep *step, const void *weight, Storage **packed) {
+    Convolution c = convolution_of(step, NULL, weight, NULL);
+    Five x = five_of_x(&c.step);
+    *packed = NULL;
+    if (c.taps == 0 || c.outputs == 0 || c.positions == 0) return true;
+    if (c.half) set_contiguous(x, dim_order(&x)); /* as widen_x will leave it */
+    *packed = pack(&c);
+    return *packed != NULL;
+}
+
+bool convolution_run(const ConvolutionStep *step, const void *x, const void *weight, void *out,
+                     const Launch *epilogue, void *const *epilogue_buffer) {
+    _Atomic bool failed = false;
+    Convolution c = convolution_of(step, x, weight, out);
+    c.epilogue = epilogue;
+    c.epilogue_buffer = epilogue_buffer;
+    c.failed = &failed;
     if (step->batch * c.outputs * c.positions == 0) return true;
-    if (c.taps == 0) return run_empty_sum(&c);
-    return run(&c);
+    return c.taps == 0 ? run_empty_sum(&c) : run(&c);
 }

@@ -8,6 +8,8 @@
  *     w <- w - g * 0.1: one kernel that loads w[a0] and stores value[a0]: in place */
 #include "run/executable.h"
 #include "base/memory.h"
+#include "run/conv.h"
+#include "run/gemm.h"
 
 enum { BLOCK_ALIGNMENT = 64 };
 
@@ -144,6 +146,54 @@ static void judge_mutations(Executable *executable) {
                                   may_be_in_place(plan, &plan->output[i]);
 }
 
+/* ---- packed constants ---- */
+
+/* *packed stays NULL when packing wins nothing; false: memory ran out. */
+static bool pack_step(const Executable *executable, Step *step, Storage **packed) {
+    StepUse use = step_use(step);
+    if (use.in_count < 2) return true;
+    const PlanValue *value = &executable->plan->value[use.in[1]];
+    if (value->place != VALUE_CONSTANT) return true;
+    const void *data = tensor_data(executable->constant[value->number]);
+    if (step->kind == STEP_MATMUL) {
+        if (!gemm_pack(&step->matmul, data, packed)) return false;
+        step->matmul.packed = *packed ? (*packed)->data : NULL;
+        return true;
+    }
+    if (!convolution_pack(&step->convolution, data, packed)) return false;
+    step->convolution.packed = *packed ? (*packed)->data : NULL;
+    return true;
+}
+
+/* Constants that nobody reads but in packed form are let go. */
+static void drop_constants(Executable *executable) {
+    const Plan *plan = executable->plan;
+    bool *read = arena_new_array(plan->arena, bool, length(plan->value) + 1);
+    for (int s = 0; s < length(plan->step); s++) {
+        StepUse use = step_use(&plan->step[s]);
+        for (int i = 0; i < use.in_count; i++)
+            if (!executable->packed[s] || i != 1) read[use.in[i]] = true;
+        if (use.epilogue < 0) continue;
+        const KernelBuffer *buffer = plan->kernel[use.epilogue]->buffer;
+        for (int i = 0; i < length(buffer); i++) read[buffer[i].value] = true;
+    }
+    for (int v = 0; v < length(plan->value); v++) {
+        if (plan->value[v].place != VALUE_CONSTANT || read[v]) continue;
+        tensor_destroy(executable->constant[plan->value[v].number]);
+        executable->constant[plan->value[v].number] = NULL;
+    }
+}
+
+static bool pack_constants(Executable *executable) {
+    Plan *plan = executable->plan;
+    for (int s = 0; s < length(plan->step); s++) /* room first: then nothing escapes in between */
+        push(plan->arena, executable->packed, NULL);
+    for (int s = 0; s < length(plan->step); s++)
+        if (!pack_step(executable, &plan->step[s], &executable->packed[s])) return false;
+    drop_constants(executable);
+    return true;
+}
+
 /* ---- entry ---- */
 
 static void resolve_buffers(Executable *executable) {
@@ -175,7 +225,7 @@ static bool prepare(Executable *executable, ExecutableOptions options) {
             return false;
         executable->launch_count++;
     }
-    return true;
+    return executable->constant_count == 0 || pack_constants(executable);
 }
 
 static Executable *give_up(Executable *executable) {
@@ -185,7 +235,7 @@ static Executable *give_up(Executable *executable) {
 }
 
 void constants_free(Tensor **constant, int count) {
-    for (int i = 0; i < count; i++) tensor_destroy(constant[i]);
+    for (int i = 0; i < count; i++) tensor_destroy(constant[i]); /* NULL is allowed */
     memory_free(constant);
 }
 
@@ -210,6 +260,8 @@ void executable_free(Executable *executable) {
     for (int k = 0; k < executable->launch_count; k++) launch_free(&executable->launch[k]);
     generated_release(&executable->generated);
     memory_free(executable->generated.message);
+    for (int i = 0; i < length(executable->packed); i++)
+        if (executable->packed[i]) storage_release(executable->packed[i]);
     constants_free(executable->constant, executable->constant_count);
     arena_free(executable->plan->arena);
     memory_free(executable);

@@ -22,7 +22,8 @@ struct Executable {
     int slot_count;
     Stage *stage;        /* vec */
     int64_t block_bytes; /* of one run: the plan's arena, then the stages */
-    Tensor **constant;   /* heap array of kept tensors */
+    Tensor **constant;   /* heap array of kept tensors; NULL where packed copies have taken over */
+    Storage **packed;    /* vec, by step: what it refers to as packed, or NULL */
     int constant_count;
     bool *in_place;      /* by plan output: a mutation that may be computed right in its input */
 };

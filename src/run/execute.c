@@ -92,6 +92,7 @@ static void bind_mutations(const Run *run) {
 static void bind(Run *run) {
     const Plan *plan = run->plan;
     char *block = run->block ? run->block->data : NULL;
+    const Tensor *constant;
     for (int v = 0; v < length(plan->value); v++) {
         const PlanValue *value = &plan->value[v];
         switch ((ValuePlace)value->place) {
@@ -102,7 +103,8 @@ static void bind(Run *run) {
             run->base[v] = tensor_data(run->outputs[value->number]);
             break;
         case VALUE_CONSTANT:
-            run->base[v] = tensor_data(run->executable->constant[value->number]);
+            constant = run->executable->constant[value->number];
+            run->base[v] = constant ? tensor_data(constant) : NULL; /* read in packed form alone */
             break;
         case VALUE_TEMPORARY:
             run->base[v] = block + value->offset;

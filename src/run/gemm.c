@@ -19,13 +19,14 @@
 #include <string.h>
 
 enum {
-    K_BYTES = 2048,                  /* of one lane in a k block: 512 f32, 256 f64 */
-    BLOCK_BYTES = 160 * 1024,        /* packed rows of A in one task: a part of L2 */
-    SINGLE_BYTES = 512 * 1024,       /* an A this small is one block: then B is packed on the fly */
-    SHARED_BYTES = 32 << 20,         /* packed A or B that tasks share */
-    FINISH_BYTES = 128 * 1024,       /* a piece of the result that the epilogue still finds in L2 */
-    TASK_PRODUCTS = 250 * 1000,      /* multiplications that are worth waking a thread for */
-    BATCH_PRODUCTS = 4 * 1000 * 1000 /* from here on one batch item feeds all threads */
+    K_BYTES = 2048,             /* of one lane in a k block: 512 f32, 256 f64 */
+    BLOCK_BYTES = 160 * 1024,   /* packed rows of A in one task: a part of L2 */
+    SINGLE_BYTES = 512 * 1024,  /* an A this small is one block: then B is packed on the fly */
+    SHARED_BYTES = 32 << 20,    /* packed A or B that tasks share */
+    FINISH_BYTES = 128 * 1024,  /* a piece of the result that the epilogue still finds in L2 */
+    TASK_PRODUCTS = 250 * 1000, /* multiplications that are worth waking a thread for */
+    BATCH_PRODUCTS = 4 * 1000 * 1000, /* from here on one batch item feeds all threads */
+    PACKED_ROWS = 512                 /* more rows than these hide the packing of B */
 };
 
 typedef struct Job {
@@ -306,7 +307,9 @@ static bool run_round(Job *job, bool share) {
     int64_t k = job->k_high - job->k_low, n = job->n_high - job->n_low;
     cut(job, gemm->threads);
     Storage *shared = NULL;
-    job->packed_a = job->packed_b = NULL;
+    job->packed_a = NULL;
+    job->packed_b = (void *)step->packed;
+    share &= !step->packed;
     bool share_b = share && job->row_blocks > 1,
          share_a = share && !share_b && job->column_blocks > 1;
     if (share_a || share_b) {
@@ -326,13 +329,17 @@ static bool run_round(Job *job, bool share) {
 }
 
 /* Rounds over columns and k, so that shared packs stay within SHARED_BYTES. */
+static int64_t k_block_of(const Gemm *gemm) {
+    int64_t k = gemm->step.k, limit = K_BYTES / (int64_t)gemm->element;
+    return round_up(divide_up(k, divide_up(k, limit)), 4);
+}
+
 static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) {
     const MatmulStep *step = &gemm->step;
-    int64_t limit = K_BYTES / (int64_t)gemm->element;
     Job job = {.gemm = gemm, .batch_low = low, .batch_count = count};
-    job.k_block = round_up(divide_up(step->k, divide_up(step->k, limit)), 4);
+    job.k_block = k_block_of(gemm);
     int64_t k_most = step->k, n_most = step->n;
-    if (share) {
+    if (share && !step->packed) {
         int64_t columns = gemm->type->columns, elements = SHARED_BYTES / (int64_t)gemm->element;
         n_most = elements / step->k / columns * columns;
         if (n_most < 1024) n_most = 1024;
@@ -392,23 +399,42 @@ static bool run_empty_sum(const Gemm *gemm) {
     return true;
 }
 
-bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
-              const Launch *epilogue, void *const *epilogue_buffer) {
-    if (step->batch * step->m * step->n == 0) return true;
-    _Atomic bool failed = false;
-    Gemm gemm = {.step = *step,
-                 .a = a,
-                 .b = b,
-                 .out = out,
-                 .epilogue = epilogue,
-                 .epilogue_buffer = epilogue_buffer,
-                 .failed = &failed};
+static Gemm gemm_of(const MatmulStep *step, const void *a, const void *b, void *out) {
+    Gemm gemm = {.step = *step, .a = a, .b = b, .out = out};
     fold_batch(&gemm.step);
     gemm.kernels = gemm_kernels();
     gemm.type = step->dtype == CB_F64 ? &gemm.kernels->f64 : &gemm.kernels->f32;
     gemm.element = step->dtype == CB_F64 ? sizeof(double) : sizeof(float);
     gemm.input_bytes = (int64_t)cb_dtype_size(step->dtype);
     gemm.threads = parallel_threads();
+    return gemm;
+}
+
+bool gemm_pack(const MatmulStep *step, const void *b, Storage **packed) {
+    *packed = NULL;
+    Gemm gemm = gemm_of(step, NULL, b, NULL);
+    const MatmulStep *s = &gemm.step;
+    bool wide = s->dtype == CB_F32 || s->dtype == CB_F64;
+    if (!wide || s->batch != 1 || s->m > PACKED_ROWS || s->m * s->n * s->k == 0) return true;
+    if (gemm_is_vector(&gemm)) return true;
+    Job job = {.gemm = &gemm, .batch_count = 1, .k_high = s->k, .n_high = s->n};
+    job.k_block = k_block_of(&gemm);
+    int64_t elements = round_up(s->n, gemm.type->columns) * round_up(s->k, job.k_block);
+    *packed = storage_new((size_t)(elements * (int64_t)gemm.element + 64));
+    if (!*packed) return false;
+    job.packed_b = (*packed)->data;
+    pack_shared(&job);
+    return true;
+}
+
+bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
+              const Launch *epilogue, void *const *epilogue_buffer) {
+    if (step->batch * step->m * step->n == 0) return true;
+    _Atomic bool failed = false;
+    Gemm gemm = gemm_of(step, a, b, out);
+    gemm.epilogue = epilogue;
+    gemm.epilogue_buffer = epilogue_buffer;
+    gemm.failed = &failed;
     if (step->k == 0) return run_empty_sum(&gemm);
     if (!dtype_is_float(step->dtype)) return gemm_integer(&gemm);
     if (gemm_is_vector(&gemm)) return gemm_vector(&gemm);

@@ -5,12 +5,17 @@
 
 #include "run/engine.h"
 #include "sched/plan.h"
+#include "tensor/tensor.h"
 
 /* f32, f64, f16, bf16 (f32 accumulation) and integers. a, b, out point at element 0 of the values;
  * epilogue: NULL, or a launch over outer points (batch*m rows, n columns) with its buffers.
  * Results do not depend on the number of threads. false: no memory for packing. */
 bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
               const Launch *epilogue, void *const *epilogue_buffer);
+
+/* Packs a b that never changes, for step->packed: gemm_run does not read b itself then. *packed is
+ * NULL when that would win nothing. false: no memory. */
+bool gemm_pack(const MatmulStep *step, const void *b, Storage **packed);
 
 /* argsort and argtopk along rows (run/sort.c): stable merge sort; NaN is the greatest, as in
  * PyTorch. */

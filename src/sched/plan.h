@@ -33,7 +33,8 @@ typedef struct MatmulStep {
     int64_t batch_size[CB_MAX_RANK], a_batch[CB_MAX_RANK], b_batch[CB_MAX_RANK];
     int64_t a_m, a_k, b_k, b_n; /* strides */
     int64_t a_offset, b_offset;
-    int epilogue; /* kernel number, or -1 */
+    int epilogue;       /* kernel number, or -1 */
+    const void *packed; /* b as gemm_pack left it, when b is constant; NULL: b is packed as it is needed */
 } MatmulStep;
 
 /* out[n][o][p] = sum over the channels i of o's group and the kernel positions q of
@@ -51,7 +52,8 @@ typedef struct ConvolutionStep {
     int64_t in_size[3], out_size[3], kernel[3], stride[3], padding[3], dilation[3];
     int64_t x_offset, x_batch, x_channel, x_spatial[3];
     int64_t weight_offset, weight_out, weight_in, weight_spatial[3];
-    int epilogue; /* kernel number, or -1 */
+    int epilogue;       /* kernel number, or -1 */
+    const void *packed; /* the weight as convolution_pack left it, when it is constant; or NULL */
 } ConvolutionStep;
 
 typedef struct OpaqueStep { /* argsort, argtopk along the last axis of contiguous rows */
