@@ -195,9 +195,18 @@ static void choose_capacity(const Builder *b, Program *p) {
     p->full = extent < p->capacity ? extent : p->capacity;
 }
 
+/* Vectors, kept rows, uniforms. Rows begin at whole pages, as tensors do and the frame itself: a
+ * loop that reads one and writes another at the same distance from a page never reads what looks
+ * like its last write, since processors compare only the low 12 bits of addresses at first. */
 static void put_registers(const Builder *b, Program *p) {
-    int64_t uniforms = round_up(b->lane_bytes * p->capacity, 64);
-    int64_t end = round_up(uniforms + 8 * (int64_t)b->uniform_count, 64);
+    int64_t end = b->lane_bytes * p->capacity;
+    for (int i = 0; i < length(b->row_size); i++) {
+        end = round_up(end, VM_PAGE);
+        p->row_cache[i] = (VmRow){end, b->row_size[i]};
+        end += b->kernel->inner_size * b->row_size[i];
+    }
+    int64_t uniforms = round_up(end, 64);
+    p->frame_bytes = uniforms + round_up(8 * (int64_t)b->uniform_count, 64);
     for (int v = 0; v < length(b->value); v++) {
         const VmValue *value = &b->value[v];
         VmRegister *r = &p->registers[v];
@@ -217,11 +226,6 @@ static void put_registers(const Builder *b, Program *p) {
             break;
         }
     }
-    for (int i = 0; i < length(b->row_size); i++) {
-        p->row_cache[i] = (VmRow){end, b->row_size[i]};
-        end += round_up(b->kernel->inner_size * b->row_size[i], 64);
-    }
-    p->frame_bytes = end;
 }
 
 static bool passes_staging(const Program *p, const VmAccess *access) {

@@ -122,6 +122,7 @@ typedef struct VmPass {
 
 enum {
     VM_MAX_AXES = 32,
+    VM_PAGE = 4096,
     VM_TURN_LANES = 128, /* lanes at a time beside a transposed input */
     VM_TURN_LINE = 16    /* its elements that are fetched together */
 };

@@ -310,9 +310,10 @@ static void set_registers(Frame *f) {
 void program_run(const Program *program, void *const *buffer, int64_t low, int64_t high, int pass,
                  void *slot) {
     if (low >= high) return;
-    char memory[program->frame_bytes + 64] __attribute__((aligned(64)));
+    char memory[program->frame_bytes + VM_PAGE];
     char *reg[program->register_count + 1];
-    Frame f = {.program = program, .buffer = buffer, .memory = memory, .reg = reg, .slot = slot};
+    Frame f = {.program = program, .buffer = buffer, .reg = reg, .slot = slot};
+    f.memory = memory + (-(uintptr_t)memory & (VM_PAGE - 1));
     for (int axis = 0; axis < program->axis_count; axis++) f.high[axis] = program->size[axis];
     set_registers(&f);
     run(&f, program->entry);
