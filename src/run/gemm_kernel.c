@@ -107,8 +107,10 @@ static void narrow_bf16(const float *in, uint16_t *out, int64_t count) {
 }
 
 const GemmKernels KERNELS_OF(CB_LEVEL) = {
-    .f32 = {TILE_ROWS, COLUMNS_f32, tile_f32, pack_f32, dot_f32, sweep_f32},
-    .f64 = {TILE_ROWS, COLUMNS_f64, tile_f64, pack_f64, dot_f64, sweep_f64},
+    .f32 = {TILE_ROWS, COLUMNS_f32, tile_f32, rows_tile_f32, depthwise_f32, pack_f32, dot_f32,
+            sweep_f32},
+    .f64 = {TILE_ROWS, COLUMNS_f64, tile_f64, rows_tile_f64, depthwise_f64, pack_f64, dot_f64,
+            sweep_f64},
     .widen_f16 = widen_f16,
     .widen_bf16 = widen_bf16,
     .narrow_f16 = narrow_f16,

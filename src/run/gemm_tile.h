@@ -62,12 +62,21 @@ TILE(14)
 typedef void NAME(Tile)(int64_t k, const ELEMENT *a, const ELEMENT *b, ELEMENT *c, int64_t stride,
                         bool add);
 static NAME(Tile) *const NAME(tiles)[TILE_ROWS] = {
-    NAME(tile_1),  NAME(tile_2),  NAME(tile_3),  NAME(tile_4),  NAME(tile_5),  NAME(tile_6),
+    NAME(tile_1),  NAME(tile_2),  NAME(tile_3), NAME(tile_4),  NAME(tile_5),  NAME(tile_6),
 #if TILE_ROWS > 6
-    NAME(tile_7),  NAME(tile_8),  NAME(tile_9),  NAME(tile_10), NAME(tile_11), NAME(tile_12),
+    NAME(tile_7),  NAME(tile_8),  NAME(tile_9), NAME(tile_10), NAME(tile_11), NAME(tile_12),
     NAME(tile_13), NAME(tile_14),
 #endif
 };
+
+static void NAME(add_columns)(const ELEMENT *full, ELEMENT *to, int64_t stride, int rows,
+                              int columns, bool add) {
+    for (int r = 0; r < rows; r++)
+        for (int j = 0; j < columns; j++) {
+            ELEMENT value = full[r * COLUMNS + j];
+            to[r * stride + j] = add ? to[r * stride + j] + value : value;
+        }
+}
 
 /* A tile that is not full in columns goes through a full one on the stack. */
 static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
@@ -76,13 +85,88 @@ static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t
         NAME(tiles)[rows - 1](k, a, b, c, stride, add);
         return;
     }
-    ELEMENT full[TILE_ROWS * COLUMNS], *to = c;
+    ELEMENT full[TILE_ROWS * COLUMNS];
     NAME(tiles)[rows - 1](k, a, b, full, COLUMNS, false);
-    for (int r = 0; r < rows; r++)
-        for (int j = 0; j < columns; j++) {
-            ELEMENT value = full[r * COLUMNS + j];
-            to[r * stride + j] = add ? to[r * stride + j] + value : value;
-        }
+    NAME(add_columns)(full, c, stride, rows, columns, add);
+}
+
+/* ---- the same, with the rows of A where they lie ---- */
+
+#define ROW(r) const ELEMENT *a##r = row[r];
+#define ROW_STEP(r) c##r##_0 += b0 * a##r[i], c##r##_1 += b1 * a##r[i];
+#define ROWS_TILE(count)                                                                           \
+    static void NAME(rows_tile_##count)(int64_t taps, int64_t k, const ELEMENT *const *row,        \
+                                        const ELEMENT *b, ELEMENT *c, int64_t stride, bool add) {  \
+        EACH_##count(OPEN);                                                                        \
+        for (; taps > 0; taps--, row += TILE_ROWS) {                                               \
+            EACH_##count(ROW);                                                                     \
+            for (int64_t i = 0; i < k; i++, b += COLUMNS) {                                        \
+                Vector b0 = ((const Loose *)b)[0], b1 = ((const Loose *)b)[1];                     \
+                EACH_##count(ROW_STEP);                                                            \
+            }                                                                                      \
+        }                                                                                          \
+        EACH_##count(CLOSE);                                                                       \
+    }
+
+ROWS_TILE(1)
+ROWS_TILE(2)
+ROWS_TILE(3)
+ROWS_TILE(4)
+ROWS_TILE(5)
+ROWS_TILE(6)
+#if TILE_ROWS > 6
+ROWS_TILE(7)
+ROWS_TILE(8)
+ROWS_TILE(9)
+ROWS_TILE(10)
+ROWS_TILE(11)
+ROWS_TILE(12)
+ROWS_TILE(13)
+ROWS_TILE(14)
+#endif
+
+typedef void NAME(RowsTile)(int64_t taps, int64_t k, const ELEMENT *const *row, const ELEMENT *b,
+                            ELEMENT *c, int64_t stride, bool add);
+static NAME(RowsTile) *const NAME(rows_tiles)[TILE_ROWS] = {
+    NAME(rows_tile_1),  NAME(rows_tile_2),  NAME(rows_tile_3),  NAME(rows_tile_4),
+    NAME(rows_tile_5),  NAME(rows_tile_6),
+#if TILE_ROWS > 6
+    NAME(rows_tile_7),  NAME(rows_tile_8),  NAME(rows_tile_9),  NAME(rows_tile_10),
+    NAME(rows_tile_11), NAME(rows_tile_12), NAME(rows_tile_13), NAME(rows_tile_14),
+#endif
+};
+
+static void NAME(rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
+                            int64_t stride, int rows, int columns, bool add) {
+    const ELEMENT *const *from = (const ELEMENT *const *)row;
+    if (columns == COLUMNS) {
+        NAME(rows_tiles)[rows - 1](taps, k, from, b, c, stride, add);
+        return;
+    }
+    ELEMENT full[TILE_ROWS * COLUMNS];
+    NAME(rows_tiles)[rows - 1](taps, k, from, b, full, COLUMNS, false);
+    NAME(add_columns)(full, c, stride, rows, columns, add);
+}
+
+/* ---- one channel at a time ---- */
+
+static void NAME(depthwise)(int64_t taps, const void *const *row, const void *weights,
+                            int64_t stride, void *out, int64_t channels) {
+    const ELEMENT *w = weights;
+    ELEMENT *y = out;
+    int64_t c = 0;
+    for (; c + LANES <= channels; c += LANES) {
+        Vector sum = {0};
+        for (int64_t t = 0; t < taps; t++)
+            sum += *(const Loose *)((const ELEMENT *)row[t] + c) *
+                   *(const Loose *)(w + t * stride + c);
+        *(Loose *)(y + c) = sum;
+    }
+    for (; c < channels; c++) {
+        ELEMENT sum = 0;
+        for (int64_t t = 0; t < taps; t++) sum += ((const ELEMENT *)row[t])[c] * w[t * stride + c];
+        y[c] = sum;
+    }
 }
 
 /* ---- packing ---- */

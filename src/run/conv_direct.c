@@ -1,0 +1,282 @@
+/* Convolution with channels last in x and in the result: the register tile reads the rows of x where
+ * they lie, so nothing is gathered or copied.
+ *
+ *     out[p][o] = sum over positions q, channels i of x[p * stride + q][i] * weight[o][q][i]
+ *
+ * A tile is a few output positions, of any image, by two vectors of out channels. For each kernel
+ * position q it needs one pointer per output position, to a row of channels or, outside of x, to zeros.
+ * (q, channels) is cut into units of at most K_BYTES, and units into blocks of that size; weights are
+ * packed as [group][panel of out channels][q][i]:
+ *
+ *     for each block of units:
+ *       for each panel of out channels (its weights stay in L2), each tile of positions: rows_tile
+ *     at the end: narrow to f16, bf16; epilogue
+ *
+ * One channel per group (depthwise) is a loop over vectors of channels instead. */
+#include "base/parallel.h"
+#include "run/conv_internal.h"
+
+enum {
+    K_BYTES = 2048,      /* of one row in a block of units */
+    BLOCK_TILES = 8,     /* of positions in a task */
+    BLOCK_OUTPUTS = 512, /* out channels of a task */
+    LEAST_CHANNELS = 8,  /* fewer make poor loops */
+    ALIGNMENT = 64
+};
+
+static const _Alignas(64) char zeros[K_BYTES]; /* a row outside of x */
+
+typedef struct Direct {
+    const Convolution *common;
+    const ConvolutionStep *step;
+    const GemmType *type;
+    int64_t element;
+    int64_t inner, kernel;             /* channels of a group; kernel positions */
+    int64_t chunk, chunks, units;      /* channels of a unit; units of one position; of all */
+    int64_t panels, panel_bytes;       /* of out channels of a group */
+    int64_t total, block, task_panels; /* output positions of all images; of a task; its panels */
+    const char *packed;
+} Direct;
+
+static bool is_depthwise(const ConvolutionStep *s) {
+    return s->groups == s->channels && s->groups == s->out_channels;
+}
+
+bool conv_is_direct(const ConvolutionStep *s) {
+    return s->channels_last && (s->x_channel == 1 || s->channels == 1) &&
+           (s->channels / s->groups >= LEAST_CHANNELS || is_depthwise(s));
+}
+
+/* Enough tasks for the threads: first fewer positions, then fewer panels in each. */
+static void cut(Direct *d) {
+    int64_t rows = d->type->rows, tiles = divide_up(d->total, rows);
+    int64_t wanted = 4 * parallel_threads(), groups = d->step->groups;
+    int64_t block = BLOCK_TILES, panels = divide_up(BLOCK_OUTPUTS, d->type->columns);
+    panels = least(panels, d->panels);
+    while (block > 2 && divide_up(tiles, block) * divide_up(d->panels, panels) * groups < wanted)
+        block = (block + 1) / 2;
+    while (panels > 2 && divide_up(tiles, block) * divide_up(d->panels, panels) * groups < wanted)
+        panels = (panels + 1) / 2;
+    block = divide_up(tiles, divide_up(tiles, block));
+    d->block = block * rows;
+    d->task_panels = divide_up(d->panels, divide_up(d->panels, panels));
+}
+
+static Direct direct_of(const Convolution *common) {
+    const ConvolutionStep *s = &common->step;
+    Direct d = {.common = common, .step = s, .type = common->type, .element = common->element};
+    int64_t limit = K_BYTES / d.element;
+    d.inner = s->channels / s->groups;
+    d.kernel = s->kernel[0] * s->kernel[1] * s->kernel[2];
+    d.chunk = divide_up(d.inner, divide_up(d.inner, limit));
+    d.chunks = divide_up(d.inner, d.chunk);
+    d.units = d.kernel * d.chunks;
+    d.panels = divide_up(common->outputs, d.type->columns);
+    d.panel_bytes = d.kernel * d.inner * d.type->columns * d.element;
+    d.total = s->batch * common->positions;
+    d.packed = common->packed;
+    cut(&d);
+    return d;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+static int64_t weight_offset(const ConvolutionStep *s, int64_t q) {
+    int64_t q2 = q % s->kernel[2], q1 = q / s->kernel[2] % s->kernel[1];
+    int64_t q0 = q / s->kernel[2] / s->kernel[1];
+    return q0 * s->weight_spatial[0] + q1 * s->weight_spatial[1] + q2 * s->weight_spatial[2];
+}
+
+#define PACK(name, type)                                                                           \
+    static void name(const Direct *d, type *to, const type *from, int lanes, int width) {          \
+        for (int64_t q = 0; q < d->kernel; q++) {                                                  \
+            const type *at = from + weight_offset(d->step, q);                                     \
+            for (int64_t i = 0; i < d->inner; i++, at += d->step->weight_in, to += width)          \
+                for (int j = 0; j < width; j++)                                                    \
+                    to[j] = j < lanes ? at[j * d->step->weight_out] : (type)0;                     \
+        }                                                                                          \
+    }
+PACK(pack_f32, float)
+PACK(pack_f64, double)
+
+static void pack_panel(const Direct *d, char *to, int64_t output, int lanes, int width) {
+    const Convolution *c = d->common;
+    int64_t from = d->step->weight_offset + output * d->step->weight_out;
+    if (d->element == sizeof(float))
+        pack_f32(d, (float *)to, (const float *)c->weight + from, lanes, width);
+    else
+        pack_f64(d, (double *)to, (const double *)c->weight + from, lanes, width);
+}
+
+static void pack_panels(void *user, int64_t low, int64_t high) {
+    const Direct *d = user;
+    int width = d->type->columns;
+    for (int64_t i = low; i < high; i++) {
+        int64_t group = i / d->panels, output = i % d->panels * width;
+        pack_panel(d, (char *)d->packed + i * d->panel_bytes, group * d->common->outputs + output,
+                   (int)least(width, d->common->outputs - output), width);
+    }
+}
+
+Storage *conv_direct_pack(Convolution *common) {
+    Direct d = direct_of(common);
+    bool depthwise = is_depthwise(d.step);
+    int64_t bytes = depthwise ? d.kernel * d.step->channels * d.element
+                              : d.step->groups * d.panels * d.panel_bytes;
+    Storage *storage = storage_new((size_t)bytes);
+    if (!storage) return NULL;
+    d.packed = storage->data;
+    if (depthwise)
+        pack_panel(&d, storage->data, 0, (int)d.step->channels, (int)d.step->channels);
+    else
+        parallel_for(d.step->groups * d.panels, divide_up(128 * 1024, d.panel_bytes), pack_panels,
+                     &d);
+    return storage;
+}
+
+/* ---- rows of x ---------------------------------------------------------------------------- */
+
+/* The rows that output position p (of all images) needs: row[unit * step], of the channels from
+ * `channel` on. */
+static void find_rows(const Direct *d, int64_t p, int64_t channel, const void **row, int step) {
+    const ConvolutionStep *s = d->step;
+    int64_t image = p / d->common->positions, rest = p % d->common->positions, at[3], q[3];
+    int64_t out[3] = {rest / s->out_size[2] / s->out_size[1],
+                      rest / s->out_size[2] % s->out_size[1], rest % s->out_size[2]};
+    for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)
+        for (q[1] = 0; q[1] < s->kernel[1]; q[1]++)
+            for (q[2] = 0; q[2] < s->kernel[2]; q[2]++) {
+                int64_t from = s->x_offset + image * s->x_batch + channel;
+                bool inside = true;
+                for (int k = 0; k < 3; k++) {
+                    at[k] = out[k] * s->stride[k] + q[k] * s->dilation[k] - s->padding[k];
+                    inside &= (uint64_t)at[k] < (uint64_t)s->in_size[k];
+                    from += at[k] * s->x_spatial[k];
+                }
+                const char *base = d->common->x + from * d->element;
+                for (int64_t i = 0; i < d->chunks; i++, row += step)
+                    *row = inside ? base + i * d->chunk * d->element : zeros;
+            }
+}
+
+/* ---- tasks -------------------------------------------------------------------------------- */
+
+typedef struct Task {
+    int64_t group, first, count; /* positions */
+    int64_t panel, panels;
+    const void **row; /* [tile][unit][row of the tile] */
+    char *sum;        /* element (first position, first out channel of the task) */
+    int64_t stride;   /* of sum, from position to position */
+} Task;
+
+static void find_all_rows(const Direct *d, const Task *t) {
+    int rows = d->type->rows;
+    int64_t channel = t->group * d->inner;
+    for (int64_t i = 0; i < t->count; i++)
+        find_rows(d, t->first + i, channel, t->row + i / rows * d->units * rows + i % rows, rows);
+}
+
+/* Channels of unit u, and how many units from there on make a block of equal ones. */
+static int64_t unit_channels(const Direct *d, int64_t u) {
+    return least(d->chunk, d->inner - u % d->chunks * d->chunk);
+}
+
+static int64_t block_units(const Direct *d, int64_t u) {
+    if (d->chunks > 1) return 1;
+    return least(d->units - u, K_BYTES / d->element / d->inner);
+}
+
+static void multiply(const Direct *d, const Task *t, int64_t u, int64_t k_before) {
+    const GemmType *type = d->type;
+    int64_t k = unit_channels(d, u), taps = block_units(d, u);
+    for (int64_t panel = 0; panel < t->panels; panel++) {
+        int64_t output = (t->panel + panel) * type->columns;
+        const char *b = d->packed + (t->group * d->panels + t->panel + panel) * d->panel_bytes +
+                        k_before * type->columns * d->element;
+        int columns = (int)least(type->columns, d->common->outputs - output);
+        for (int64_t i = 0; i < t->count; i += type->rows) {
+            const void **row = t->row + (i * d->units + u * type->rows);
+            char *to = t->sum + (i * t->stride + panel * type->columns) * d->element;
+            type->rows_tile(taps, k, row, b, to, t->stride, (int)least(type->rows, t->count - i),
+                            columns, u > 0);
+        }
+    }
+}
+
+static void run_task(const Direct *d, Task *t, char *scratch) {
+    const Convolution *c = d->common;
+    int64_t output = t->panel * d->type->columns;
+    int64_t columns = least(t->panels * d->type->columns, c->outputs - output);
+    int64_t first = t->first * d->step->out_channels + t->group * c->outputs + output;
+    t->sum = c->half ? scratch : c->out + first * d->element;
+    t->stride = c->half ? columns : d->step->out_channels;
+    find_all_rows(d, t);
+    for (int64_t u = 0, k = 0; u < d->units;) {
+        multiply(d, t, u, k);
+        int64_t taps = block_units(d, u);
+        k += taps * unit_channels(d, u);
+        u += taps;
+    }
+    conv_finish(c, first, d->step->out_channels, t->count, columns, (const float *)t->sum,
+                t->stride);
+}
+
+static void run_tasks(void *user, int64_t low, int64_t high) {
+    const Direct *d = user;
+    int64_t blocks = divide_up(d->total, d->block);
+    int64_t panel_blocks = divide_up(d->panels, d->task_panels);
+    int64_t pointers = round_up(d->block * d->units * (int64_t)sizeof(void *), ALIGNMENT);
+    int64_t sums = d->common->half ? d->block * d->task_panels * d->type->columns * d->element : 0;
+    Storage *storage = storage_new((size_t)(pointers + sums));
+    if (!storage) {
+        atomic_store_explicit(d->common->failed, true, memory_order_relaxed);
+        return;
+    }
+    for (int64_t i = low; i < high; i++) { /* panels innermost: the rows of x stay in the cache */
+        Task t = {.panel = i % panel_blocks * d->task_panels, .row = storage->data};
+        t.panels = least(d->task_panels, d->panels - t.panel);
+        t.first = i / panel_blocks % blocks * d->block;
+        t.count = least(d->block, d->total - t.first);
+        t.group = i / panel_blocks / blocks;
+        run_task(d, &t, (char *)storage->data + pointers);
+    }
+    storage_release(storage);
+}
+
+/* ---- depthwise ---------------------------------------------------------------------------- */
+
+static void run_depthwise(void *user, int64_t low, int64_t high) {
+    const Direct *d = user;
+    int64_t channels = d->step->channels, limit = K_BYTES / d->element;
+    int64_t pointers = round_up(d->kernel * (int64_t)sizeof(void *), ALIGNMENT);
+    Storage *storage = storage_new((size_t)(pointers + channels * d->element));
+    if (!storage) {
+        atomic_store_explicit(d->common->failed, true, memory_order_relaxed);
+        return;
+    }
+    const void **row = storage->data;
+    for (int64_t p = low; p < high; p++) {
+        char *sum = (char *)storage->data + pointers;
+        if (!d->common->half) sum = d->common->out + p * channels * d->element;
+        for (int64_t channel = 0; channel < channels; channel += limit) {
+            find_rows(d, p, channel, row, 1);
+            d->type->depthwise(d->kernel, row, d->packed + channel * d->element, channels,
+                               sum + channel * d->element, least(limit, channels - channel));
+        }
+        conv_finish(d->common, p * channels, channels, 1, channels, (const float *)sum, channels);
+    }
+    storage_release(storage);
+}
+
+void conv_direct_run(Convolution *common) {
+    Direct d = direct_of(common);
+    if (is_depthwise(d.step)) {
+        int64_t products = 8 * d.step->channels * d.kernel; /* each is dearer than in a tile */
+        parallel_for(d.total, divide_up(CONV_TASK_PRODUCTS, products), run_depthwise, &d);
+        return;
+    }
+    int64_t tasks =
+        d.step->groups * divide_up(d.total, d.block) * divide_up(d.panels, d.task_panels);
+    int64_t products = d.block * d.task_panels * d.type->columns * d.inner * d.kernel;
+    parallel_for(tasks, divide_up(CONV_TASK_PRODUCTS, products), run_tasks, &d);
+}

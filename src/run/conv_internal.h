@@ -1,0 +1,47 @@
+/* What the files of convolution share.
+ *
+ *   conv.c         entry: chooses a method, widens f16 and bf16
+ *   conv_direct.c  channels last in x and out: register tiles over x where it lies
+ *   conv_gather.c  everything else: windows gathered into panels */
+#ifndef CARBIDE_RUN_CONV_INTERNAL_H
+#define CARBIDE_RUN_CONV_INTERNAL_H
+
+#include "run/conv.h"
+#include "run/gemm_internal.h"
+
+typedef struct Convolution { /* one call of convolution_run */
+    ConvolutionStep step;
+    const Launch *epilogue;
+    void *const *epilogue_buffer;
+    const GemmKernels *kernels;
+    const GemmType *type;
+    int64_t element, input_bytes; /* bytes of one summed element; of one of x, weight, out */
+    const char *x, *weight;       /* in summed elements: f16 and bf16 have been widened */
+    char *out;
+    bool half;         /* out is f16 or bf16 */
+    int64_t positions; /* of one image */
+    int64_t outputs;   /* out channels of a group */
+    const char *packed;
+    _Atomic bool *failed; /* a thread found no memory */
+} Convolution;
+
+enum { CONV_TASK_PRODUCTS = 250 * 1000 }; /* multiplications that are worth waking a thread for */
+
+/* Each method: the weights packed in a new block (NULL: no memory), which c->packed points to when
+ * it runs. */
+bool conv_is_direct(const ConvolutionStep *step);
+Storage *conv_direct_pack(Convolution *c);
+void conv_direct_run(Convolution *c);
+Storage *conv_gather_pack(Convolution *c);
+void conv_gather_run(Convolution *c);
+
+/* `rows` runs of `columns` elements of the result are done; run r begins at element first + r * step
+ * and, for f16 and bf16, waits in sum + r * sum_stride to be narrowed. Then the epilogue. */
+void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,
+                 const float *sum, int64_t sum_stride);
+
+static inline int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+static inline int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+#endif
