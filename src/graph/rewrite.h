@@ -29,6 +29,7 @@ int rule_count(void);
 const Rule *rule_at(int number);
 
 /* Passes. */
+void pass_attention(Graph *graph, Budget *budget);
 void pass_decompose(Graph *graph, Budget *budget);
 void pass_fold(Graph *graph, Budget *budget);
 void pass_rewrite(Graph *graph, Budget *budget);
