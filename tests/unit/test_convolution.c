@@ -1,0 +1,225 @@
+/* The convolution engine against plain loops: layouts of x and weight, groups, depthwise, strides,
+ * padding and dilation, ranks 1 to 3, sizes that end in the middle of a tile, packed weights,
+ * epilogues, threads. Elements are small integers, so that every sum is exact. */
+#include "run/conv.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct Case {
+    int64_t batch, channels, out_channels, groups;
+    int64_t size[3], kernel[3], stride[3], padding[3], dilation[3];
+} Case;
+
+static const Case cases[] = {
+    {2, 3, 5, 1, {1, 7, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+    {1, 16, 33, 1, {1, 7, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+    {3, 24, 70, 1, {1, 5, 8}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
+    {2, 20, 40, 2, {1, 11, 10}, {1, 3, 2}, {1, 2, 3}, {0, 2, 1}, {1, 2, 1}},
+    {2, 19, 19, 19, {1, 6, 9}, {1, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 1}},
+    {1, 6, 12, 6, {1, 9, 9}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 1, 1}},
+    {2, 700, 9, 1, {1, 3, 4}, {1, 2, 2}, {1, 1, 1}, {0, 1, 0}, {1, 1, 1}},
+    {1, 1300, 40, 1, {1, 4, 4}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}},
+    {1, 64, 600, 1, {1, 6, 6}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+    {2, 9, 10, 1, {1, 1, 40}, {1, 1, 5}, {1, 1, 2}, {0, 0, 4}, {1, 1, 3}},
+    {1, 8, 11, 1, {4, 5, 6}, {2, 3, 1}, {2, 1, 2}, {1, 1, 0}, {1, 2, 1}},
+    {1, 1, 1, 1, {1, 5, 5}, {1, 5, 5}, {1, 1, 1}, {0, 4, 4}, {1, 1, 1}},
+    {2, 3, 64, 1, {1, 40, 40}, {1, 11, 11}, {1, 4, 4}, {0, 2, 2}, {1, 1, 1}},
+    {0, 3, 4, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
+};
+
+/* Layouts: of x and weight, and of the result. */
+enum { X_LAST = 1, OUT_LAST = 2, LAYOUTS = 4 };
+
+static ConvolutionStep step_of(const Case *c, int layout, cb_dtype dtype) {
+    ConvolutionStep s = {.dtype = (int8_t)dtype, .channels_last = layout & OUT_LAST, .rank = 3};
+    s.batch = c->batch, s.channels = c->channels, s.out_channels = c->out_channels;
+    s.groups = c->groups, s.epilogue = -1;
+    int64_t inner = c->channels / c->groups, x_step = layout & X_LAST ? c->channels : 1;
+    int64_t w_step = layout & X_LAST ? inner : 1, x_all = 1, w_all = 1;
+    for (int d = 2; d >= 0; d--) {
+        s.in_size[d] = c->size[d], s.kernel[d] = c->kernel[d], s.stride[d] = c->stride[d];
+        s.padding[d] = c->padding[d], s.dilation[d] = c->dilation[d];
+        s.out_size[d] = (c->size[d] + 2 * c->padding[d] - (c->kernel[d] - 1) * c->dilation[d] - 1) /
+                            c->stride[d] +
+                        1;
+        s.x_spatial[d] = x_step, s.weight_spatial[d] = w_step;
+        x_step *= c->size[d], w_step *= c->kernel[d];
+        x_all *= c->size[d], w_all *= c->kernel[d];
+    }
+    s.x_channel = layout & X_LAST ? 1 : x_all;
+    s.weight_in = layout & X_LAST ? 1 : w_all;
+    s.x_batch = x_all * c->channels, s.weight_out = w_all * inner;
+    s.x_offset = 2, s.weight_offset = 1;
+    return s;
+}
+
+static int64_t positions(const ConvolutionStep *s) {
+    return s->out_size[0] * s->out_size[1] * s->out_size[2];
+}
+
+/* The sum for one element, read through the step's strides. */
+static double expected(const ConvolutionStep *s, const double *x, const double *weight, int64_t n,
+                       int64_t o, int64_t p) {
+    int64_t inner = s->channels / s->groups, group = o / (s->out_channels / s->groups), q[3];
+    int64_t out[3] = {p / s->out_size[2] / s->out_size[1], p / s->out_size[2] % s->out_size[1],
+                      p % s->out_size[2]};
+    double sum = 0;
+    for (int64_t i = 0; i < inner; i++)
+        for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)
+            for (q[1] = 0; q[1] < s->kernel[1]; q[1]++)
+                for (q[2] = 0; q[2] < s->kernel[2]; q[2]++) {
+                    int64_t at = s->x_offset + n * s->x_batch + (group * inner + i) * s->x_channel;
+                    int64_t w = s->weight_offset + o * s->weight_out + i * s->weight_in;
+                    bool inside = true;
+                    for (int d = 0; d < 3; d++) {
+                        int64_t k = out[d] * s->stride[d] + q[d] * s->dilation[d] - s->padding[d];
+                        inside &= k >= 0 && k < s->in_size[d];
+                        at += k * s->x_spatial[d];
+                        w += q[d] * s->weight_spatial[d];
+                    }
+                    if (inside) sum += x[at] * weight[w];
+                }
+    return sum;
+}
+
+static double *small_integers(int64_t count) {
+    double *data = malloc(sizeof *data * (size_t)count);
+    for (int64_t i = 0; i < count; i++) data[i] = (double)(rand() % 5 - 2);
+    return data;
+}
+
+static void *in_dtype(const double *from, int64_t count, cb_dtype dtype) {
+    char *data = malloc(cb_dtype_size(dtype) * (size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        scalar_store(data + i * (int64_t)cb_dtype_size(dtype), dtype, (Scalar){.f = from[i]});
+    return data;
+}
+
+static void expect_result(const ConvolutionStep *s, const double *x, const double *weight,
+                          const char *out, const Case *c, int layout) {
+    for (int64_t n = 0; n < s->batch; n++)
+        for (int64_t o = 0; o < s->out_channels; o++)
+            for (int64_t p = 0; p < positions(s); p++) {
+                int64_t at = s->channels_last ? (n * positions(s) + p) * s->out_channels + o
+                                              : (n * s->out_channels + o) * positions(s) + p;
+                double found = scalar_load(out + at * (int64_t)cb_dtype_size((cb_dtype)s->dtype),
+                                           (cb_dtype)s->dtype)
+                                   .f;
+                double sum = expected(s, x, weight, n, o, p);
+                Scalar rounded = scalar_convert((Scalar){.f = sum}, CB_F64, (cb_dtype)s->dtype);
+                if (found != rounded.f)
+                    fail_msg("case %d, layout %d, %s [%d, %d, %d] is %g, not %g", (int)(c - cases),
+                             layout, cb_dtype_name((cb_dtype)s->dtype), (int)n, (int)o, (int)p,
+                             found, sum);
+            }
+}
+
+static void expect_case(const Case *c, int layout, cb_dtype dtype) {
+    ConvolutionStep s = step_of(c, layout, dtype);
+    int64_t xs = s.x_offset + s.batch * s.x_batch;
+    int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
+    size_t bytes = (size_t)(s.batch * s.out_channels * positions(&s)) * cb_dtype_size(dtype);
+    double *x = small_integers(xs + 1), *weight = small_integers(ws + 1);
+    void *own_x = in_dtype(x, xs, dtype), *own_weight = in_dtype(weight, ws, dtype);
+    char *out = malloc(bytes + 1), *again = malloc(bytes + 1);
+    assert_true(convolution_run(&s, own_x, own_weight, out, NULL, NULL));
+    expect_result(&s, x, weight, out, c, layout);
+    Storage *packed;
+    assert_true(convolution_pack(&s, own_weight, &packed));
+    s.packed = packed ? packed->data : NULL;
+    assert_true(convolution_run(&s, own_x, packed ? NULL : own_weight, again, NULL, NULL));
+    assert_memory_equal(out, again, bytes);
+    if (packed) storage_release(packed);
+    free(x), free(weight), free(own_x), free(own_weight), free(out), free(again);
+}
+
+static void every_layout(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int layout = 0; layout < LAYOUTS; layout++) expect_case(&cases[i], layout, CB_F32);
+}
+
+static void every_dtype(void **state) {
+    (void)state;
+    static const cb_dtype dtypes[] = {CB_F64, CB_BF16, CB_F16};
+    for (size_t i = 0; i < 7; i++)
+        for (int d = 0; d < 3; d++) {
+            expect_case(&cases[i], 0, dtypes[d]);
+            expect_case(&cases[i], X_LAST | OUT_LAST, dtypes[d]);
+        }
+}
+
+/* out = out * 2 + 1, and counts how often each element was visited. */
+static void twice_plus_one(void *const *buffer, int64_t low, int64_t high, int pass, void *slot) {
+    (void)pass, (void)slot;
+    float *out = buffer[0];
+    uint8_t *visits = buffer[1];
+    for (int64_t i = low; i < high; i++) {
+        out[i] = out[i] * 2 + 1;
+        visits[i]++;
+    }
+}
+
+static void epilogue_visits_each_element_once(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int layout = 0; layout < LAYOUTS; layout++) {
+            ConvolutionStep s = step_of(&cases[i], layout, CB_F32);
+            int64_t count = s.batch * s.out_channels * positions(&s);
+            double *x = small_integers(s.x_offset + s.batch * s.x_batch + 1);
+            double *weight = small_integers(s.weight_offset + s.out_channels * s.weight_out + 1);
+            void *own_x = in_dtype(x, s.x_offset + s.batch * s.x_batch, CB_F32);
+            void *own_w = in_dtype(weight, s.weight_offset + s.out_channels * s.weight_out, CB_F32);
+            float *out = malloc(sizeof *out * (size_t)(count + 1));
+            float *plain = malloc(sizeof *plain * (size_t)(count + 1));
+            uint8_t *visits = calloc((size_t)count + 1, 1);
+            Launch launch = {
+                .function = twice_plus_one, .form = FORM_TILE, .outer_size = count, .split = 1};
+            assert_true(convolution_run(&s, own_x, own_w, plain, NULL, NULL));
+            assert_true(convolution_run(&s, own_x, own_w, out, &launch, (void *[]){out, visits}));
+            for (int64_t k = 0; k < count; k++) {
+                assert_int_equal(visits[k], 1);
+                assert_true(out[k] == plain[k] * 2 + 1);
+            }
+            free(x), free(weight), free(own_x), free(own_w), free(out), free(plain), free(visits);
+        }
+}
+
+static void threads_do_not_change_a_bit(void **state) {
+    (void)state;
+    for (size_t i = 1; i < 10; i++)
+        for (int layout = 0; layout < LAYOUTS; layout += LAYOUTS - 1) {
+            ConvolutionStep s = step_of(&cases[i], layout, CB_F32);
+            int64_t xs = s.x_offset + s.batch * s.x_batch;
+            int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
+            size_t bytes = (size_t)(s.batch * s.out_channels * positions(&s)) * sizeof(float);
+            float *x = malloc((size_t)xs * sizeof *x), *w = malloc((size_t)ws * sizeof *w);
+            float *one = malloc(bytes), *many = malloc(bytes);
+            for (int64_t k = 0; k < xs; k++) x[k] = (float)rand() / 1e9f - 1;
+            for (int64_t k = 0; k < ws; k++) w[k] = (float)rand() / 1e9f - 1;
+            int threads = cb_threads();
+            cb_set_threads(1);
+            assert_true(convolution_run(&s, x, w, one, NULL, NULL));
+            cb_set_threads(5);
+            assert_true(convolution_run(&s, x, w, many, NULL, NULL));
+            cb_set_threads(threads);
+            assert_memory_equal(one, many, bytes);
+            free(x), free(w), free(one), free(many);
+        }
+}
+
+int main(void) {
+    srand(5);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layout),
+        cmocka_unit_test(every_dtype),
+        cmocka_unit_test(epilogue_visits_each_element_once),
+        cmocka_unit_test(threads_do_not_change_a_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
