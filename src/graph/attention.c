@@ -5,8 +5,8 @@
  *     matmul(softmax(where(mask, matmul(q, transpose(k)) * c, -inf), -1), v)
  *         ->  scaled_dot_product_attention(q, k, v, mask, scale=c), or with is_causal=true
  *
- * The mask, when there is one, must be a literal: made of arange, comparisons, views. Its elements are
- * looked at, all of them: a mask with column <= row is the causal one by value, however it was
+ * The mask, when there is one, must be a literal: made of arange, comparisons, views. Its elements
+ * are looked at, all of them: a mask with column <= row is the causal one by value, however it was
  * written, and a row that is masked as a whole gives NaN by hand and 0 by the op, so it is left
  * alone. Dropout in eval and copies on the way are looked through. */
 #include "graph/call.h"

@@ -4,11 +4,12 @@
  *     convolution(x, w)      ->  permute(convolution(permute(x), permute(w), channels_last=true))
  *     relu(permute(y)), max over windows of it, ...  ->  permute(relu(y)) ...
  *
- * Channels side by side suit the vectors of convolutions, pools and norms alike. Each node has up to
- * two spellings: plain, as the user wrote it, and last, whose dims are the same in another order;
- * plain dim i is dim perm[i] of last. Convolutions give a last spelling, pointwise ops, pools, pads
- * and reductions keep it, and whatever else wants its input plain makes the transpose appear right
- * there. So a whole network has transposes at its edges, most of which are views of its inputs.
+ * Channels side by side suit the vectors of convolutions, pools and norms alike. Each node has up
+ * to two spellings: plain, as the user wrote it, and last, whose dims are the same in another
+ * order; plain dim i is dim perm[i] of last. Convolutions give a last spelling, pointwise ops,
+ * pools, pads and reductions keep it, and whatever else wants its input plain makes the transpose
+ * appear right there. So a whole network has transposes at its edges, most of which are views of
+ * its inputs.
  *
  * A graph with fewer than LEAST convolutions is left alone: the edges would cost more. */
 #include "graph/node.h"

@@ -1,7 +1,7 @@
 /* ConvolutionStep -> the result: what is common to the methods, and the choice between them.
  *
- * f16 and bf16 are widened to f32 as a whole before, and narrowed piece by piece. Whatever the method
- * and the number of threads, an element is one sum in one order. */
+ * f16 and bf16 are widened to f32 as a whole before, and narrowed piece by piece. Whatever the
+ * method and the number of threads, an element is one sum in one order. */
 #include "run/conv.h"
 #include "base/parallel.h"
 #include "run/conv_internal.h"
@@ -35,8 +35,8 @@ static void widen_rows(void *user, int64_t low, int64_t high) {
     }
 }
 
-/* A tensor of five dims: image or out channel, channel, three spatial ones. The copy's innermost dim
- * is the channel where that is contiguous, else the last spatial one. */
+/* A tensor of five dims: image or out channel, channel, three spatial ones. The copy's innermost
+ * dim is the channel where that is contiguous, else the last spatial one. */
 typedef struct Five {
     int64_t size[5], *stride[5];
 } Five;

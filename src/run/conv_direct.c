@@ -1,12 +1,12 @@
-/* Convolution with channels last in x and in the result: the register tile reads the rows of x where
- * they lie, so nothing is gathered or copied.
+/* Convolution with channels last in x and in the result: the register tile reads the rows of x
+ * where they lie, so nothing is gathered or copied.
  *
  *     out[p][o] = sum over positions q, channels i of x[p * stride + q][i] * weight[o][q][i]
  *
  * A tile is a few output positions, of any image, by two vectors of out channels. For each kernel
- * position q it needs one pointer per output position, to a row of channels or, outside of x, to zeros.
- * (q, channels) is cut into units of at most K_BYTES, and units into blocks of that size; weights are
- * packed as [group][panel of out channels][q][i]:
+ * position q it needs one pointer per output position, to a row of channels or, outside of x, to
+ * zeros. (q, channels) is cut into units of at most K_BYTES, and units into blocks of that size;
+ * weights are packed as [group][panel of out channels][q][i]:
  *
  *     for each block of units:
  *       for each panel of out channels (its weights stay in L2), each tile of positions: rows_tile

@@ -35,8 +35,8 @@ void conv_direct_run(Convolution *c);
 Storage *conv_gather_pack(Convolution *c);
 void conv_gather_run(Convolution *c);
 
-/* `rows` runs of `columns` elements of the result are done; run r begins at element first + r * step
- * and, for f16 and bf16, waits in sum + r * sum_stride to be narrowed. Then the epilogue. */
+/* `rows` runs of `columns` elements of the result are done; run r begins at element first + r *
+ * step and, for f16 and bf16, waits in sum + r * sum_stride to be narrowed. Then the epilogue. */
 void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,
                  const float *sum, int64_t sum_stride);
 

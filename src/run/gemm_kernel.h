@@ -15,8 +15,8 @@ typedef struct GemmType {
      * tile. */
     void (*tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
                  int columns, bool add);
-    /* The same for rows of A where they lie, in `taps` pieces of k elements each: row[t * rows of the tile +
-     * r] is piece t of row r; b is one panel of taps * k. */
+    /* The same for rows of A where they lie, in `taps` pieces of k elements each: row[t * rows of
+     * the tile + r] is piece t of row r; b is one panel of taps * k. */
     void (*rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
                       int64_t stride, int rows, int columns, bool add);
     /* out[c] = sum over t of row[t][c] * weights[t * stride + c] */

@@ -34,7 +34,8 @@ typedef struct MatmulStep {
     int64_t a_m, a_k, b_k, b_n; /* strides */
     int64_t a_offset, b_offset;
     int epilogue;       /* kernel number, or -1 */
-    const void *packed; /* b as gemm_pack left it, when b is constant; NULL: b is packed as it is needed */
+    const void *packed; /* b as gemm_pack left it, when b is constant; NULL: b is packed as it is
+                         * needed */
 } MatmulStep;
 
 /* out[n][o][p] = sum over the channels i of o's group and the kernel positions q of
