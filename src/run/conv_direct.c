@@ -12,7 +12,9 @@
  *       for each panel of out channels (its weights stay in L2), each tile of positions: rows_tile
  *     at the end: narrow to f16, bf16; epilogue
  *
- * One channel per group (depthwise) is a loop over vectors of channels instead. */
+ * One channel per group (depthwise) is a loop over vectors of channels instead. Few channels (a
+ * picture) are copied once, channels last, with zeros at the ends of the lines: then a whole line
+ * of the kernel is one run of memory, and takes the place of the channels. */
 #include "base/parallel.h"
 #include "run/conv_internal.h"
 
@@ -32,6 +34,8 @@ typedef struct Direct {
     const GemmType *type;
     int64_t element;
     int64_t inner, kernel;             /* channels of a group; kernel positions */
+    int64_t line, line_step;           /* of inner: elements that weight_in steps through; then
+                                        * line_step leads to the next of the kernel's line */
     int64_t chunk, chunks, units;      /* channels of a unit; units of one position; of all */
     int64_t panels, panel_bytes;       /* of out channels of a group */
     int64_t total, block, task_panels; /* output positions of all images; of a task; its panels */
@@ -42,9 +46,30 @@ static bool is_depthwise(const ConvolutionStep *s) {
     return s->groups == s->channels && s->groups == s->out_channels;
 }
 
+/* Few channels, in lines of the kernel that are long enough together. */
+static bool is_narrow(const ConvolutionStep *s) {
+    return s->groups == 1 && s->channels < LEAST_CHANNELS && s->dilation[2] == 1 &&
+           s->channels * s->kernel[2] >= LEAST_CHANNELS;
+}
+
 bool conv_is_direct(const ConvolutionStep *s) {
-    return s->channels_last && (s->x_channel == 1 || s->channels == 1) &&
+    if (!s->channels_last) return false;
+    if (is_narrow(s)) return true;
+    return (s->x_channel == 1 || s->channels == 1) &&
            (s->channels / s->groups >= LEAST_CHANNELS || is_depthwise(s));
+}
+
+/* The same convolution over a copy of x with padded lines, a line of the kernel as its channels. */
+static void narrow(ConvolutionStep *s) {
+    int64_t width = s->in_size[2] + 2 * s->padding[2];
+    s->x_offset = 0, s->x_channel = 1;
+    s->x_spatial[2] = s->channels;
+    s->x_spatial[1] = width * s->channels;
+    s->x_spatial[0] = s->in_size[1] * s->x_spatial[1];
+    s->x_batch = s->in_size[0] * s->x_spatial[0];
+    s->channels *= s->kernel[2];
+    s->in_size[2] = width - s->kernel[2] + 1;
+    s->padding[2] = 0, s->kernel[2] = 1;
 }
 
 /* Enough tasks for the threads: first fewer positions, then fewer panels in each. */
@@ -67,6 +92,8 @@ static Direct direct_of(const Convolution *common) {
     Direct d = {.common = common, .step = s, .type = common->type, .element = common->element};
     int64_t limit = K_BYTES / d.element;
     d.inner = s->channels / s->groups;
+    d.line = common->line ? common->line : d.inner;
+    d.line_step = s->weight_spatial[2];
     d.kernel = s->kernel[0] * s->kernel[1] * s->kernel[2];
     d.chunk = divide_up(d.inner, divide_up(d.inner, limit));
     d.chunks = divide_up(d.inner, d.chunk);
@@ -90,10 +117,12 @@ static int64_t weight_offset(const ConvolutionStep *s, int64_t q) {
 #define PACK(name, type)                                                                           \
     static void name(const Direct *d, type *to, const type *from, int lanes, int width) {          \
         for (int64_t q = 0; q < d->kernel; q++) {                                                  \
-            const type *at = from + weight_offset(d->step, q);                                     \
-            for (int64_t i = 0; i < d->inner; i++, at += d->step->weight_in, to += width)          \
+            for (int64_t i = 0; i < d->inner; i++, to += width) {                                  \
+                const type *at = from + weight_offset(d->step, q) +                                \
+                                 i % d->line * d->step->weight_in + i / d->line * d->line_step;    \
                 for (int j = 0; j < width; j++)                                                    \
                     to[j] = j < lanes ? at[j * d->step->weight_out] : (type)0;                     \
+            }                                                                                      \
         }                                                                                          \
     }
 PACK(pack_f32, float)
@@ -118,7 +147,12 @@ static void pack_panels(void *user, int64_t low, int64_t high) {
     }
 }
 
-Storage *conv_direct_pack(Convolution *common) {
+Storage *conv_direct_pack(Convolution *given) {
+    Convolution own = *given, *common = &own;
+    if (is_narrow(&own.step)) {
+        own.line = own.step.channels;
+        narrow(&own.step);
+    }
     Direct d = direct_of(common);
     bool depthwise = is_depthwise(d.step);
     int64_t bytes = depthwise ? d.kernel * d.step->channels * d.element
@@ -136,45 +170,69 @@ Storage *conv_direct_pack(Convolution *common) {
 
 /* ---- rows of x ---------------------------------------------------------------------------- */
 
-/* The rows that output position p (of all images) needs: row[unit * step], of the channels from
- * `channel` on. */
-static void find_rows(const Direct *d, int64_t p, int64_t channel, const void **row, int step) {
-    const ConvolutionStep *s = d->step;
-    int64_t image = p / d->common->positions, rest = p % d->common->positions, at[3], q[3];
-    int64_t out[3] = {rest / s->out_size[2] / s->out_size[1],
-                      rest / s->out_size[2] % s->out_size[1], rest % s->out_size[2]};
-    for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)
-        for (q[1] = 0; q[1] < s->kernel[1]; q[1]++)
-            for (q[2] = 0; q[2] < s->kernel[2]; q[2]++) {
-                int64_t from = s->x_offset + image * s->x_batch + channel;
-                bool inside = true;
-                for (int k = 0; k < 3; k++) {
-                    at[k] = out[k] * s->stride[k] + q[k] * s->dilation[k] - s->padding[k];
-                    inside &= (uint64_t)at[k] < (uint64_t)s->in_size[k];
-                    from += at[k] * s->x_spatial[k];
-                }
-                const char *base = d->common->x + from * d->element;
-                for (int64_t i = 0; i < d->chunks; i++, row += step)
-                    *row = inside ? base + i * d->chunk * d->element : zeros;
-            }
-}
-
-/* ---- tasks -------------------------------------------------------------------------------- */
-
 typedef struct Task {
-    int64_t group, first, count; /* positions */
+    int64_t group, first, count; /* positions, of all images */
     int64_t panel, panels;
     const void **row; /* [tile][unit][row of the tile] */
     char *sum;        /* element (first position, first out channel of the task) */
     int64_t stride;   /* of sum, from position to position */
 } Task;
 
-static void find_all_rows(const Direct *d, const Task *t) {
-    int rows = d->type->rows;
-    int64_t channel = t->group * d->inner;
-    for (int64_t i = 0; i < t->count; i++)
-        find_rows(d, t->first + i, channel, t->row + i / rows * d->units * rows + i % rows, rows);
+typedef struct Line {  /* positions of one task that follow each other along the last spatial dim */
+    int64_t at, count; /* number in the task */
+    int64_t out[3];    /* of the first */
+    const char *x;     /* the image, at the group's first channel */
+} Line;
+
+static Line line_at(const Direct *d, const Task *t, int64_t at) {
+    const ConvolutionStep *s = d->step;
+    int64_t p = t->first + at, image = p / d->common->positions, rest = p % d->common->positions;
+    Line line = {.at = at};
+    line.out[0] = rest / s->out_size[2] / s->out_size[1];
+    line.out[1] = rest / s->out_size[2] % s->out_size[1];
+    line.out[2] = rest % s->out_size[2];
+    line.count = least(t->count - at, s->out_size[2] - line.out[2]);
+    line.x = d->common->x + (s->x_offset + image * s->x_batch + t->group * d->inner) * d->element;
+    return line;
 }
+
+/* The rows that a line's positions need at kernel position q, whose first unit is u; zeros outside
+ * of x. */
+static void line_rows(const Direct *d, const Task *t, const Line *line, const int64_t *q,
+                      int64_t u) {
+    const ConvolutionStep *s = d->step;
+    int64_t at[3], from = 0, rows = d->type->rows, step = s->stride[2] * s->x_spatial[2];
+    bool inside = true;
+    for (int k = 0; k < 3; k++) {
+        at[k] = line->out[k] * s->stride[k] + q[k] * s->dilation[k] - s->padding[k];
+        from += at[k] * s->x_spatial[k];
+        if (k < 2) inside &= (uint64_t)at[k] < (uint64_t)s->in_size[k];
+    }
+    int64_t tile = line->at / rows, lane = line->at % rows, in_size = inside ? s->in_size[2] : 0;
+    for (int64_t i = 0; i < line->count; i++, at[2] += s->stride[2], from += step) {
+        const void **row = t->row + (tile * d->units + u) * rows + lane;
+        const char *x = line->x + from * d->element;
+        bool here = (uint64_t)at[2] < (uint64_t)in_size;
+        for (int64_t c = 0; c < d->chunks; c++, row += rows)
+            *row = here ? x + c * d->chunk * d->element : zeros;
+        if (++lane == rows) lane = 0, tile++;
+    }
+}
+
+static void find_rows(const Direct *d, const Task *t) {
+    const ConvolutionStep *s = d->step;
+    for (int64_t at = 0; at < t->count;) {
+        Line line = line_at(d, t, at);
+        int64_t q[3], u = 0;
+        for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)
+            for (q[1] = 0; q[1] < s->kernel[1]; q[1]++)
+                for (q[2] = 0; q[2] < s->kernel[2]; q[2]++, u += d->chunks)
+                    line_rows(d, t, &line, q, u);
+        at += line.count;
+    }
+}
+
+/* ---- tasks -------------------------------------------------------------------------------- */
 
 /* Channels of unit u, and how many units from there on make a block of equal ones. */
 static int64_t unit_channels(const Direct *d, int64_t u) {
@@ -210,7 +268,7 @@ static void run_task(const Direct *d, Task *t, char *scratch) {
     int64_t first = t->first * d->step->out_channels + t->group * c->outputs + output;
     t->sum = c->half ? scratch : c->out + first * d->element;
     t->stride = c->half ? columns : d->step->out_channels;
-    find_all_rows(d, t);
+    find_rows(d, t);
     for (int64_t u = 0, k = 0; u < d->units;) {
         multiply(d, t, u, k);
         int64_t taps = block_units(d, u);
@@ -245,38 +303,106 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 
 /* ---- depthwise ---------------------------------------------------------------------------- */
 
+/* The rows of the task are those of whole tiles; every row has all channels. */
 static void run_depthwise(void *user, int64_t low, int64_t high) {
     const Direct *d = user;
-    int64_t channels = d->step->channels, limit = K_BYTES / d->element;
-    int64_t pointers = round_up(d->kernel * (int64_t)sizeof(void *), ALIGNMENT);
-    Storage *storage = storage_new((size_t)(pointers + channels * d->element));
+    const Convolution *c = d->common;
+    int64_t channels = d->step->channels, limit = K_BYTES / d->element, rows = d->type->rows;
+    int64_t pointers = round_up(rows * d->kernel * (int64_t)sizeof(void *), ALIGNMENT);
+    Storage *storage = storage_new((size_t)(2 * pointers + channels * d->element));
     if (!storage) {
-        atomic_store_explicit(d->common->failed, true, memory_order_relaxed);
+        atomic_store_explicit(c->failed, true, memory_order_relaxed);
         return;
     }
-    const void **row = storage->data;
-    for (int64_t p = low; p < high; p++) {
-        char *sum = (char *)storage->data + pointers;
-        if (!d->common->half) sum = d->common->out + p * channels * d->element;
-        for (int64_t channel = 0; channel < channels; channel += limit) {
-            find_rows(d, p, channel, row, 1);
-            d->type->depthwise(d->kernel, row, d->packed + channel * d->element, channels,
-                               sum + channel * d->element, least(limit, channels - channel));
+    const void **one = (const void **)((char *)storage->data + pointers);
+    char *scratch = (char *)storage->data + 2 * pointers;
+    for (int64_t tile = low; tile < high; tile++) {
+        Task t = {.first = tile * rows, .row = storage->data};
+        t.count = least(rows, d->total - t.first);
+        find_rows(d, &t);
+        for (int64_t i = 0; i < t.count; i++) {
+            int64_t to = (t.first + i) * channels;
+            char *sum = c->half ? scratch : c->out + to * d->element;
+            for (int64_t channel = 0; channel < channels; channel += limit) {
+                for (int64_t q = 0; q < d->kernel; q++) {
+                    const char *row = t.row[q * rows + i];
+                    one[q] = row == zeros ? row : row + channel * d->element;
+                }
+                d->type->depthwise(d->kernel, one, d->packed + channel * d->element, channels,
+                                   sum + channel * d->element, least(limit, channels - channel));
+            }
+            conv_finish(c, to, channels, 1, channels, (const float *)sum, channels);
         }
-        conv_finish(d->common, p * channels, channels, 1, channels, (const float *)sum, channels);
     }
     storage_release(storage);
 }
 
-void conv_direct_run(Convolution *common) {
+/* ---- few channels ------------------------------------------------------------------------- */
+
+typedef struct Copy { /* of x, channels last, with padded lines */
+    const Convolution *from;
+    char *to;
+} Copy;
+
+#define COPY_LINES(name, type)                                                                     \
+    static void name(void *user, int64_t low, int64_t high) {                                      \
+        const Copy *copy = user;                                                                   \
+        const ConvolutionStep *s = &copy->from->step;                                              \
+        int64_t pad = s->padding[2] * s->channels, width = s->in_size[2] * s->channels;            \
+        for (int64_t line = low; line < high; line++) {                                            \
+            int64_t y = line % s->in_size[1], z = line / s->in_size[1] % s->in_size[0];            \
+            int64_t n = line / s->in_size[1] / s->in_size[0];                                      \
+            const type *from = (const type *)copy->from->x + s->x_offset + n * s->x_batch +        \
+                               z * s->x_spatial[0] + y * s->x_spatial[1];                          \
+            type *to = (type *)copy->to + line * (width + 2 * pad);                                \
+            for (int64_t i = 0; i < pad; i++) to[i] = to[pad + width + i] = 0;                     \
+            for (int64_t c = 0; c < s->channels; c++)                                              \
+                for (int64_t i = 0; i < s->in_size[2]; i++)                                        \
+                    to[pad + i * s->channels + c] = from[c * s->x_channel + i * s->x_spatial[2]];  \
+        }                                                                                          \
+    }
+COPY_LINES(copy_lines_f32, float)
+COPY_LINES(copy_lines_f64, double)
+
+static Storage *copy_narrow(Convolution *c) {
+    ConvolutionStep *s = &c->step;
+    int64_t lines = s->batch * s->in_size[0] * s->in_size[1];
+    int64_t width = (s->in_size[2] + 2 * s->padding[2]) * s->channels;
+    Storage *storage = storage_new((size_t)(lines * width * c->element));
+    if (!storage) return NULL;
+    Copy copy = {c, storage->data};
+    parallel_for(lines, divide_up(16 * 1024, width),
+                 c->element == sizeof(float) ? copy_lines_f32 : copy_lines_f64, &copy);
+    c->x = storage->data;
+    c->line = s->channels;
+    narrow(s);
+    return storage;
+}
+
+/* ---- entry -------------------------------------------------------------------------------- */
+
+static void run_direct(const Convolution *common) {
     Direct d = direct_of(common);
     if (is_depthwise(d.step)) {
-        int64_t products = 8 * d.step->channels * d.kernel; /* each is dearer than in a tile */
-        parallel_for(d.total, divide_up(CONV_TASK_PRODUCTS, products), run_depthwise, &d);
+        int64_t products =
+            8 * d.type->rows * d.step->channels * d.kernel; /* each is dearer than in a tile */
+        parallel_for(divide_up(d.total, d.type->rows), divide_up(CONV_TASK_PRODUCTS, products),
+                     run_depthwise, &d);
         return;
     }
     int64_t tasks =
         d.step->groups * divide_up(d.total, d.block) * divide_up(d.panels, d.task_panels);
     int64_t products = d.block * d.task_panels * d.type->columns * d.inner * d.kernel;
     parallel_for(tasks, divide_up(CONV_TASK_PRODUCTS, products), run_tasks, &d);
+}
+
+void conv_direct_run(Convolution *common) {
+    Convolution own = *common;
+    Storage *copy = NULL;
+    if (is_narrow(&own.step) && !(copy = copy_narrow(&own))) {
+        atomic_store_explicit(own.failed, true, memory_order_relaxed);
+        return;
+    }
+    run_direct(&own);
+    if (copy) storage_release(copy);
 }

@@ -21,6 +21,7 @@ typedef struct Convolution { /* one call of convolution_run */
     bool half;         /* out is f16 or bf16 */
     int64_t positions; /* of one image */
     int64_t outputs;   /* out channels of a group */
+    int64_t line;      /* conv_direct.c: channels, where lines of the kernel stand for them; or 0 */
     const char *packed;
     _Atomic bool *failed; /* a thread found no memory */
 } Convolution;
