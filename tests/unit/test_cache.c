@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -368,15 +369,15 @@ static void test_threads_share(void **state) {
 
 static void *load_many(void *user) {
     for (int i = 40; i < 46; i++) code_release(load_adder(i).code);
-    *(volatile bool *)user = true;
+    atomic_store((atomic_bool *)user, true);
     return NULL;
 }
 
 static void test_fork_while_compiling(void **state) {
     (void)state;
-    volatile bool done = false;
+    atomic_bool done = false;
     pthread_t thread;
-    pthread_create(&thread, NULL, load_many, (void *)&done);
+    pthread_create(&thread, NULL, load_many, &done);
     for (int i = 0; !done && i < 100; i++) {
         pid_t child = fork();
         if (child == 0) {
