@@ -158,8 +158,9 @@ MATH float m_exp_f32(float a) {
 }
 
 //@ one_over_f32: bits_f32 float_f32
-/* 1 / d for d in [1, 2^126], 0 above. Intel's cores take 16 cycles to divide 16 floats, as long as for
- * 32 multiply-adds: there Newton's iteration from a guess in the bits, 3.5 to 24 bits in 3 steps. */
+/* 1 / d for d in [1, 2^126], 0 above. Intel's cores take 16 cycles to divide 16 floats, as long as
+ * for 32 multiply-adds: there Newton's iteration from a guess in the bits, 3.5 to 24 bits in 3
+ * steps. */
 #if defined(__skylake_avx512__) || defined(__cascadelake__) || defined(__icelake_server__) ||      \
     defined(__sapphirerapids__)
 MATH float m_one_over_f32(float d) {
