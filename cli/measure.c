@@ -1,14 +1,15 @@
-/* Times a case: eager and compiled calls in turn, so that both see the same machine in the same
- * second.
+/* Times a case: rounds of eager and of compiled calls in turn, so that both see the same machine in
+ * the same second.
  *
  * A sample is the mean over as many calls as take SAMPLE_MS, since one call of a small case is
- * shorter than the clock is good for; a figure is the median over samples. The first calls are
- * thrown away. */
+ * shorter than the clock is good for; a figure is the median over samples. The first call of a
+ * round is thrown away: it finds in the caches what the other side left there, where a program
+ * that calls one function again and again finds its own. */
 #include "measure.h"
 
 #include <stdlib.h>
 
-enum { WARM_UP = 2, LEAST_SAMPLES = 5, MOST_SAMPLES = 1000, MOST_REPEATS = 10000 };
+enum { WARM_UP = 2, ROUND = 8, LEAST_SAMPLES = 16, MOST_SAMPLES = 1000, MOST_REPEATS = 10000 };
 static const double SAMPLE_MS = 0.5;
 
 static int ascending(const void *a, const void *b) {
@@ -49,18 +50,27 @@ static bool warm_up(const Subject *subject, Side *side) {
     return true;
 }
 
+/* Adds ROUND samples to the `count` that the side has. */
+static bool time_round(const Subject *subject, Side *side, int count) {
+    if (!subject_call(subject, side->fast)) return false;
+    for (int i = 0; i < ROUND; i++) {
+        side->sample[count + i] = take_sample(subject, side);
+        if (side->sample[count + i] < 0) return false;
+    }
+    return true;
+}
+
 static bool time_sides(const Subject *subject, Side *eager, Side *compiled,
                        const MeasureOptions *options, Measured *out) {
     if (!warm_up(subject, eager) || !warm_up(subject, compiled)) return false;
     double start = clock_ms(), limit = start + options->seconds * 1e3;
     int count = 0;
-    while (count < MOST_SAMPLES && (count < LEAST_SAMPLES || clock_ms() < limit)) {
+    while (count + ROUND <= MOST_SAMPLES && (count < LEAST_SAMPLES || clock_ms() < limit)) {
         progress_show(options->progress, "%s: timing, %.0f s", subject->row->name,
                       (clock_ms() - start) / 1e3);
-        eager->sample[count] = take_sample(subject, eager);
-        compiled->sample[count] = take_sample(subject, compiled);
-        if (eager->sample[count] < 0 || compiled->sample[count] < 0) return false;
-        count++;
+        if (!time_round(subject, eager, count) || !time_round(subject, compiled, count))
+            return false;
+        count += ROUND;
     }
     out->eager_ms = median(eager->sample, count);
     out->compiled_ms = median(compiled->sample, count);
