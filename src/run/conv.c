@@ -121,25 +121,51 @@ void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows
     for (int64_t r = 0; r < rows; r++) run_epilogue(c, first + r * step, columns);
 }
 
+/* ---- methods ------------------------------------------------------------------------------ */
+
+static bool always(const ConvolutionStep *step) {
+    (void)step;
+    return true;
+}
+
+static const ConvMethod methods[CONV_METHODS] = {
+    [CONV_AUTO] = {.name = "auto"},
+    [CONV_DIRECT] = {"direct", conv_is_direct, conv_direct_pack, conv_direct_run},
+    [CONV_GATHER] = {"gather", always, conv_gather_pack, conv_gather_run},
+};
+
+const char *convolution_method_name(int method) { return methods[method].name; }
+
+bool convolution_fits(const ConvolutionStep *step, int method) {
+    return methods[method].fits && methods[method].fits(step);
+}
+
+int convolution_choose(const ConvolutionStep *step, bool constant) {
+    (void)constant;
+    return conv_is_direct(step) ? CONV_DIRECT : CONV_GATHER;
+}
+
+static const ConvMethod *method_of(const ConvolutionStep *step, bool constant) {
+    return &methods[step->method ? step->method : convolution_choose(step, constant)];
+}
+
 /* ---- entry -------------------------------------------------------------------------------- */
 
-static Storage *pack(Convolution *c) {
+static Storage *pack(Convolution *c, const ConvMethod *method) {
     Storage *widened = c->half ? widen_weight(c) : NULL;
     if (c->half && !widened) return NULL;
-    Storage *packed = conv_is_direct(&c->step) ? conv_direct_pack(c) : conv_gather_pack(c);
+    Storage *packed = method->pack(c);
     if (widened) storage_release(widened);
     return packed;
 }
 
 static bool run(Convolution *c) {
+    const ConvMethod *method = method_of(&c->step, c->step.packed != NULL);
     Storage *x = c->half ? widen_x(c) : NULL, *packed = NULL;
     if (c->half && !x) return false;
     c->packed = c->step.packed;
-    if (!c->packed && (packed = pack(c))) c->packed = packed->data;
-    if (c->packed && conv_is_direct(&c->step))
-        conv_direct_run(c);
-    else if (c->packed)
-        conv_gather_run(c);
+    if (!c->packed && (packed = pack(c, method))) c->packed = packed->data;
+    if (c->packed) method->run(c);
     if (packed) storage_release(packed);
     if (x) storage_release(x);
     return c->packed && !atomic_load_explicit(c->failed, memory_order_relaxed);
@@ -175,7 +201,7 @@ bool convolution_pack(const ConvolutionStep *step, const void *weight, Storage *
     *packed = NULL;
     if (is_empty(&c) || step->channels == 0) return true;
     if (c.half) set_contiguous(x, dim_order(&x)); /* as widen_x will leave it */
-    *packed = pack(&c);
+    *packed = pack(&c, method_of(step, true));
     return *packed != NULL;
 }
 

@@ -7,6 +7,22 @@
 #include "sched/plan.h"
 #include "tensor/tensor.h"
 
+/* How a convolution can be computed (ConvolutionStep.method). Every method that fits gives the
+ * result, within the rounding of its own order of sums; conv.c says which is which. */
+typedef enum ConvolutionMethod {
+    CONV_AUTO, /* what convolution_choose says */
+    CONV_DIRECT,
+    CONV_GATHER,
+    CONV_METHODS
+} ConvolutionMethod;
+
+const char *convolution_method_name(int method);
+/* Whether a method other than CONV_AUTO can compute the step. */
+bool convolution_fits(const ConvolutionStep *step, int method);
+/* The recorded model: the method that was fastest where it was measured (bench/layers.c), by sizes
+ * alone, so that the number of threads changes no result. constant: the weight is packed once. */
+int convolution_choose(const ConvolutionStep *step, bool constant);
+
 /* f32, f64, f16 and bf16 (f32 accumulation). x, weight, out point at element 0 of the values;
  * epilogue: NULL, or a launch over the elements of the result, in order, with its buffers. Results
  * do not depend on the number of threads. false: no memory for packing. */
@@ -14,7 +30,8 @@ bool convolution_run(const ConvolutionStep *step, const void *x, const void *wei
                      const Launch *epilogue, void *const *epilogue_buffer);
 
 /* Packs a weight that never changes, for step->packed: convolution_run does not read the weight
- * itself then. *packed is NULL when that would win nothing. false: no memory. */
+ * itself then. The step keeps its method from here on. *packed is NULL when packing
+ * would win nothing. false: no memory. */
 bool convolution_pack(const ConvolutionStep *step, const void *weight, Storage **packed);
 
 #endif

@@ -28,8 +28,15 @@ typedef struct Convolution { /* one call of convolution_run */
 
 enum { CONV_TASK_PRODUCTS = 250 * 1000 }; /* multiplications that are worth waking a thread for */
 
-/* Each method: the weights packed in a new block (NULL: no memory), which c->packed points to when
- * it runs. */
+/* Each method: whether it can compute a step; the weights packed in a new block (NULL: no memory),
+ * which c->packed points to when it runs. */
+typedef struct ConvMethod {
+    const char *name;
+    bool (*fits)(const ConvolutionStep *step);
+    Storage *(*pack)(Convolution *c);
+    void (*run)(Convolution *c);
+} ConvMethod;
+
 bool conv_is_direct(const ConvolutionStep *step);
 Storage *conv_direct_pack(Convolution *c);
 void conv_direct_run(Convolution *c);

@@ -54,6 +54,7 @@ typedef struct ConvolutionStep {
     int64_t x_offset, x_batch, x_channel, x_spatial[3];
     int64_t weight_offset, weight_out, weight_in, weight_spatial[3];
     int epilogue;       /* kernel number, or -1 */
+    int8_t method;      /* of run/conv.h; 0: the one that its model chooses */
     const void *packed; /* the weight as convolution_pack left it, when it is constant; or NULL */
 } ConvolutionStep;
 
