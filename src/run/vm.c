@@ -228,14 +228,18 @@ static void put_registers(const Builder *b, Program *p) {
     }
 }
 
+/* What is staged at one point along the turn axis serves the next ones, so nothing else may move
+ * the access: no inner axis (they run once per point), nothing computed. */
 static bool passes_staging(const Program *p, const VmAccess *access) {
-    bool far = access->stride >= VM_TURN_LINE || access->stride <= -VM_TURN_LINE;
-    if (p->turn_axis < 0 || !far || access->index >= 0 || access->guard >= 0) return false;
+    bool far = access->stride >= VM_TURN_LINE || access->stride <= -VM_TURN_LINE, along = false;
+    bool computed = access->index >= 0 || access->guard >= 0 || access->rest >= 0;
+    if (p->turn_axis < 0 || !far || computed) return false;
     for (int i = 0; i < access->term_count; i++) {
         const VmTerm *term = &p->term[access->first_term + i];
-        if (term->axis == p->turn_axis) return term->stride == 1;
+        if (term->axis >= p->outer_count) return false;
+        if (term->axis == p->turn_axis) along = term->stride == 1;
     }
-    return false;
+    return along;
 }
 
 static void put_staging(const Builder *b, Program *p) {

@@ -3,106 +3,101 @@
  *     fuzz [first_seed [count [c_every]]]     c_every: every n-th recipe also goes through the C
  *     compiler
  *
- * Outputs are judged as PyTorch's suites do: close to eager, or else not worse than eager against
- * the same recipe run in f64. A failure is shrunk step by step and printed. */
-#include "recipe.h"
+ * Recipes for the C compiler are gathered: up to BUNDLE of them are one compiled function, with
+ * the inputs and outputs of all, so that the compiler starts once for many. A compiled function
+ * runs twice, recorded and then replayed, and may not have fallen back to another engine. How
+ * outputs are judged: judge.h. A failure is shrunk step by step and printed. */
+#include "judge.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ELEMENTS = 4096, DRAWS = 4 };
+enum { BUNDLE = 20 };
 
-typedef struct Result {
+typedef struct Bundle {
     int count;
-    bool failed;
-    Meta meta[2];
-    double value[2][MAX_ELEMENTS];
-} Result;
+    Recipe recipe[BUNDLE];
+} Bundle;
 
-static void collect(Result *result, Tensor **output, int count) {
-    result->count = count;
-    result->failed = count < 0;
-    for (int i = 0; i < count; i++) {
-        if (!output[i] || cb_read(output[i], result->value[i], CB_F64)) {
-            result->failed = true;
-            return;
-        }
-        result->meta[i] = tensor_meta(output[i]);
+static struct { int failed, compiled, by_jitter; } total;
+
+static int bundle_call(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, void *user) {
+    const Bundle *bundle = user;
+    int in = 0, out = 0;
+    (void)input_count;
+    for (int i = 0; i < bundle->count; i++) {
+        const Recipe *r = &bundle->recipe[i];
+        recipe_call(inputs + in, r->input_count, outputs + out, (void *)r);
+        in += r->input_count;
+        out += r->output_count;
     }
+    return out;
 }
 
-/* options NULL: eager */
-static void run(const Recipe *recipe, const char *options, Result *result) {
-    Tensor *input[MAX_INPUTS], *output[2] = {0};
+static bool fell_back(cb_function *f) {
+    char *text = cb_explain(f);
+    bool found = !text || strstr(text, "fallback: ");
+    cb_free_text(text);
+    return found;
+}
+
+static bool same_bits(cb_tensor *x, cb_tensor *y) {
+    static double a[MAX_ELEMENTS], b[MAX_ELEMENTS];
+    if (!x || !y || cb_numel(x) != cb_numel(y)) return x == y;
+    cb_read(x, a, CB_F64);
+    cb_read(y, b, CB_F64);
+    return !memcmp(a, b, sizeof *a * (size_t)cb_numel(x));
+}
+
+/* result[i]: of recipe i. NULL when the run is sound in itself, else what is wrong with it. */
+static const char *run_bundle(const Bundle *bundle, const char *options, Result *result) {
+    cb_tensor *input[CB_MAX_ARGS], *output[2][CB_MAX_ARGS] = {{0}};
+    const char *wrong = NULL;
+    int in = 0, out = 0, count[2];
     cb_scope_open();
-    recipe_inputs(recipe, input);
-    if (!options) {
-        collect(result, output, recipe_call(input, recipe->input_count, output, (void *)recipe));
-    } else {
-        cb_function *f = cb_compile_n(recipe_call, (void *)recipe, options);
-        for (int call = 0; call < 2; call++) { /* recorded, then replayed */
-            int count = cb_call_n(f, input, recipe->input_count, output, 2);
-            collect(result, output, count);
-        }
-        cb_function_free(f);
+    for (int i = 0; i < bundle->count; i++) {
+        recipe_inputs(&bundle->recipe[i], input + in);
+        in += bundle->recipe[i].input_count;
+        out += bundle->recipe[i].output_count;
     }
+    cb_function *f = cb_compile_n(bundle_call, (void *)bundle, options);
+    for (int call = 0; call < 2; call++)
+        count[call] = cb_call_n(f, input, in, output[call], CB_MAX_ARGS);
+    if (count[0] >= 0 && (count[0] != out || count[1] != out)) wrong = "outputs are missing";
+    for (int i = 0; i < out && !wrong; i++)
+        if (!same_bits(output[0][i], output[1][i])) wrong = "replay differs from the first call";
+    if (!wrong && count[0] >= 0 && fell_back(f)) wrong = "another engine ran";
+    for (int i = 0, at = 0; i < bundle->count; i++) {
+        int outputs = bundle->recipe[i].output_count;
+        result_collect(&result[i], output[0] + at, count[0] < 0 ? -1 : outputs);
+        at += outputs;
+    }
+    cb_function_free(f);
     cb_scope_close();
+    return wrong;
 }
 
-static double rmse(const double *a, const double *b, int64_t count) {
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++)
-        if (isfinite(a[i]) && isfinite(b[i])) sum += (a[i] - b[i]) * (a[i] - b[i]);
-    return count ? sqrt(sum / (double)count) : 0;
-}
-
-static bool close_to(const double *a, const double *b, int64_t count, double tolerance) {
-    for (int64_t i = 0; i < count; i++) {
-        if (isnan(a[i]) && isnan(b[i])) continue;
-        if (a[i] == b[i]) continue;
-        if (!(fabs(a[i] - b[i]) <= tolerance + tolerance * fabs(b[i]))) return false;
-    }
-    return true;
-}
-
-static bool agree(const Result *eager, const Result *other, const Result *wide, const char **why) {
-    *why = "one fails";
-    if (eager->failed != other->failed || eager->count != other->count) return false;
-    for (int i = 0; i < eager->count && !eager->failed; i++) {
-        *why = "metas differ";
-        if (memcmp(&eager->meta[i], &other->meta[i], sizeof(Meta))) return false;
-        int64_t n = meta_numel(&eager->meta[i]);
-        *why = "values differ";
-        if (close_to(other->value[i], eager->value[i], n, 1e-4)) continue;
-        bool judged = !wide->failed && wide->count > i && meta_numel(&wide->meta[i]) == n;
-        if (!judged) return false;
-        double mine = rmse(other->value[i], wide->value[i], n),
-               ref = rmse(eager->value[i], wide->value[i], n);
-        if (!(mine <= 3 * ref + 1e-5) || ref == 0) return false;
-    }
-    return true;
-}
-
-static bool passes_once(const Recipe *recipe, const char *options, const char **why) {
-    static Result eager, other, wide;
-    Recipe wider = *recipe;
-    wider.widened = true;
-    run(recipe, NULL, &eager);
-    run(recipe, options, &other);
-    run(&wider, NULL, &wide);
-    bool ok = agree(&eager, &other, &wide, why);
+/* The first recipe of the bundle that is off, -1: none. *why: what is wrong. */
+static int check_bundle(const Bundle *bundle, const char *options, const char **why) {
+    static Result eager, other[BUNDLE];
+    *why = run_bundle(bundle, options, other);
     cb_clear_error();
-    return ok;
+    if (*why) return 0;
+    for (int i = 0; i < bundle->count; i++) {
+        run_eager(&bundle->recipe[i], &eager);
+        Verdict verdict = judge(&bundle->recipe[i], &eager, &other[i], why);
+        cb_clear_error();
+        if (verdict == DIFFER) return i;
+        total.by_jitter += verdict == AGREE_BY_JITTER;
+    }
+    return -1;
 }
 
-/* A comparison or a floor right at a step may go either way by a last bit; a bug shows for any
- * values. */
 static bool passes(const Recipe *recipe, const char *options, const char **why) {
-    Recipe tried = *recipe;
-    for (tried.draw = 0; tried.draw < DRAWS; tried.draw++)
-        if (passes_once(&tried, options, why)) return true;
-    return false;
+    static Bundle one;
+    one.count = 1;
+    one.recipe[0] = *recipe;
+    return check_bundle(&one, options, why) < 0;
 }
 
 static void shrink(Recipe *recipe, const char *options) {
@@ -114,34 +109,54 @@ static void shrink(Recipe *recipe, const char *options) {
     }
 }
 
-static bool check_seed(uint64_t seed, const char *options) {
+static void report(Recipe *recipe, const char *options, const char *why) {
+    const char *alone = why;
+    total.failed++;
+    if (!passes(recipe, options, &alone)) {
+        shrink(recipe, options);
+        (void)passes(recipe, options, &alone);
+    } else
+        printf("only beside its neighbours: ");
+    printf("seed %llu, %s: %s\n", (unsigned long long)recipe->seed, options, alone ? alone : why);
+    recipe_print(recipe, stdout);
+    fflush(stdout);
+}
+
+static void check_one(Recipe *recipe, const char *options) {
     const char *why;
-    Recipe recipe;
-    cb_scope_open();
-    recipe_random(&recipe, seed);
-    bool ok = passes(&recipe, options, &why);
-    if (!ok) {
-        shrink(&recipe, options);
-        (void)passes(&recipe, options, &why);
-        printf("seed %llu, %s: %s\n", (unsigned long long)seed, options, why);
-        recipe_print(&recipe, stdout);
-        fflush(stdout);
-    }
-    cb_scope_close();
-    return ok;
+    if (!passes(recipe, options, &why)) report(recipe, options, why);
+}
+
+static void check_compiled(Bundle *bundle) {
+    const char *why, *reason;
+    int at = bundle->count ? check_bundle(bundle, "backend=c", &why) : -1;
+    total.compiled += bundle->count;
+    if (at >= 0 && !passes(&bundle->recipe[at], "backend=c", &reason))
+        report(&bundle->recipe[at], "backend=c", why);
+    else if (at >= 0) /* the bundle is the failure, or several of it are */
+        for (int i = 0, before = total.failed; i < bundle->count && total.failed == before; i++)
+            if (i == bundle->count - 1 || !passes(&bundle->recipe[i], "backend=c", &reason))
+                report(&bundle->recipe[i], "backend=c", why);
+    bundle->count = 0;
 }
 
 int main(int argc, char **argv) {
+    static Bundle bundle;
+    static Recipe recipe;
     uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     int count = argc > 2 ? atoi(argv[2]) : 500, every = argc > 3 ? atoi(argv[3]) : 10;
-    int failed = 0, compiled = 0;
-    for (int i = 0; i < count; i++) {
-        failed += !check_seed(first + (uint64_t)i, "backend=vm");
-        if (every > 0 && i % every == 0)
-            failed += !check_seed(first + (uint64_t)i, "backend=c"), compiled++;
-        if (failed > 20) break;
+    for (int i = 0; i < count && total.failed <= 20; i++) {
+        cb_scope_open();
+        recipe_random(&recipe, first + (uint64_t)i);
+        cb_clear_error();
+        check_one(&recipe, "backend=vm");
+        if (every > 0 && i % every == 0) bundle.recipe[bundle.count++] = recipe;
+        if (bundle.count == BUNDLE) check_compiled(&bundle);
+        cb_scope_close();
     }
+    check_compiled(&bundle);
     cb_cleanup();
-    printf("%d random graphs, %d of them also compiled: %d failed\n", count, compiled, failed);
-    return failed != 0;
+    printf("%d random graphs, %d of them also compiled: %d failed; %d at a discontinuity\n", count,
+           total.compiled, total.failed, total.by_jitter);
+    return total.failed != 0;
 }

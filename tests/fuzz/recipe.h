@@ -21,7 +21,7 @@ typedef struct RecipeStep {
 
 typedef struct Recipe {
     uint64_t seed;
-    uint64_t draw; /* which input values: others meet other roundings at a comparison */
+    uint64_t jitter; /* not 0: every rounding goes another way by a last bit or two, by this seed */
     int input_count, step_count;
     Meta input[MAX_INPUTS];
     RecipeStep step[MAX_STEPS];

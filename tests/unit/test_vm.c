@@ -91,6 +91,9 @@ static void test_views(void **state) {
         "kernel turned_rows(outer a0:20, outer a1:200, inner a2:3) tile split 1 { b0: in f16[12000]"
         " b1: out f32[4000] t0 = f32 load b0[((a1*60)+((a2*20)+a0))] t1 = f32 reduce sum t0"
         " store b1[((a0*200)+a1)] = t1 }",
+        "kernel turned_sums(outer a0:200, outer a1:40, inner a2:3) tile split 1 { b0: in f32[24000]"
+        " b1: out f32[8000] t0 = f32 load b0[((a1*600)+((a2*200)+a0))] t1 = f32 reduce sum t0"
+        " store b1[((a0*40)+a1)] = t1 }",
         "kernel reshape(outer a0:9, outer a1:140) tile split 1 { b0: in i8[1260] b1: out i8[1260]"
         " t0 = i8 load b0[((((((a0*140)+a1)/7)%12)*105)+((((a0*140)+a1)/84)*7))] t1 = i8 add t0, "
         "100:i8"
