@@ -159,6 +159,17 @@ static void print_others(bool markdown) {
             printf("%-50s %s\n", others[i].signature, others[i].meaning);
 }
 
+static void print_autocast(Autocast autocast, const char *title) {
+    printf("\n%s:", title);
+    const char *separator = " ";
+    for (Op op = OP_none; op < OP_COUNT; op++) {
+        if (op_info(op)->autocast != autocast) continue;
+        printf("%s`%s`", separator, op_info(op)->name);
+        separator = ", ";
+    }
+    printf("\n");
+}
+
 static int count_ops(void) {
     int count = 0;
     for (Op op = OP_none; op < OP_COUNT; op++)
@@ -179,6 +190,13 @@ static void print_page(void) {
     }
     printf("\n## More than one result, lists, in place\n\n| function | meaning |\n| --- | --- |\n");
     print_others(true);
+    printf("\n## Autocast\n\nBetween `cb_autocast_open(dtype)` and `cb_autocast_close()` floating "
+           "point tensors, "
+           "f64 excepted,\nare converted before these ops, as PyTorch does on the CPU. Every other "
+           "op takes its "
+           "operands as they are.\n");
+    print_autocast(AUTOCAST_LOWER, "To the dtype of the scope");
+    print_autocast(AUTOCAST_F32, "To f32");
 }
 
 int command_ops(int argc, char **argv) {

@@ -236,6 +236,18 @@ CB_API cb_tensor *cb_fill_(cb_tensor *x, double value);
 #define cb_div_(x, y) cb_assign((x), cb_div((x), (y)))
 #define cb_relu_(x) cb_assign((x), cb_relu(x))
 
+/* ---- autocast -----------------------------------------------------------------------------
+ * As torch.autocast("cpu", dtype): between open and close, in this thread, products, convolutions
+ * and attention convert their floating point tensors (f64 excepted) to dtype, CB_BF16 or CB_F16;
+ * most losses, prod and 3d pools convert them to f32; every other op takes them as they are. The
+ * column autocast of the op table says which (docs/ops.md). Scopes nest; CB_SAME switches autocast
+ * off inside. A parameter of a module is converted once until the outermost scope closes or
+ * cb_changed or an op tells that it was written to. A compiled function guards on the dtype in
+ * force. */
+CB_API void cb_autocast_open(cb_dtype dtype);
+CB_API void cb_autocast_close(void);
+CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
+
 /* ---- compiling ---------------------------------------------------------------------------- */
 
 /* Options as text, "name=value" separated by commas; NULL or "" for the defaults.
@@ -245,6 +257,9 @@ CB_API cb_tensor *cb_fill_(cb_tensor *x, double value);
  *   dynamic    auto | 0 | 1
  *   device     cpu
  *   backend    c | vm
+ *   autocast   auto | bf16 | f16 | 0   auto: as in force where the function is called; bf16, f16:
+ *              the
+ *                      function runs inside cb_autocast_open; 0: without autocast
  *   fuse       1 | 0   0: one kernel per op, for measurements
  *   freeze     auto | 1 | 0   auto: parameters and buffers of a module in eval mode count as
  *                      constants, until they are written to; 1: so do all tensors that the
@@ -372,6 +387,8 @@ CB_API int cb_threads(void);
     (CB_HERE, (cb_topk)((x), (k), (dim), (largest), (indices)))
 #define cb_cat(...) (CB_HERE, (cb_cat)(__VA_ARGS__))
 #define cb_stack(...) (CB_HERE, (cb_stack)(__VA_ARGS__))
+#define cb_autocast_open(dtype) (CB_HERE, (cb_autocast_open)(dtype))
+#define cb_autocast_close() (CB_HERE, (cb_autocast_close)())
 #define cb_assign(x, value) (CB_HERE, (cb_assign)((x), (value)))
 #define cb_fill_(x, value) (CB_HERE, (cb_fill_)((x), (value)))
 #define cb_call_n(...) (CB_HERE, (cb_call_n)(__VA_ARGS__))

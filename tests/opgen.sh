@@ -34,6 +34,7 @@ refuses 'VIEW(v, ".v", "a:dims, b:dims, c:dims, d:dims, e:dims, f:dims")' 'op v:
 refuses 'VIEW(v, ".v", "")' "op v: '' is no name"
 refuses 'UNARY(u, ".u", FLOTA, 1, a)' 'op u: unknown dtype rule FLOTA'
 refuses 'SCAN(s, ".s", "x, dim:int", SUM, sum)' 'op s: it scans sum, which is no reduction'
+refuses 'COMPOSITE(c, ".c", "x", "x", BF17)' 'op c: autocast is NONE, LOWER or F32, not BF17'
 refuses 'VIEW(v, ".v", "x")
 VIEW(v, ".w", "x")' 'op v: the name is taken twice'
 

@@ -31,6 +31,7 @@ typedef struct Row {
     const char *name;
     RowKind api; /* what the C function takes: operands, tensors, or there is none */
     const char *fx, *kind, *schema, *dtype, *flags, *cost, *value, *identity, *formula, *scan_of;
+    const char *autocast; /* NULL or "": NONE */
 } Row;
 
 #define ROW(row_name, ...) {.name = #row_name, __VA_ARGS__},
@@ -49,20 +50,21 @@ typedef struct Row {
                   : (arity) == 2 ? "a, b"                                                          \
                                  : "a, b, c",                                                      \
         .dtype = #d, .cost = #c, .value = #__VA_ARGS__)
-#define REDUCE(n, f, d, i, ...)                                                                    \
+#define REDUCE(n, f, d, a, i, ...)                                                                 \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "REDUCE",                                           \
         .schema = "x, dim:dims=all, keepdim:bool=false", .dtype = #d, .cost = "1",                 \
-        .value = #__VA_ARGS__, .identity = #i)
+        .value = #__VA_ARGS__, .identity = #i, .autocast = #a)
 #define SCAN(n, f, s, d, r)                                                                        \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "SCAN", .schema = s, .dtype = #d, .cost = "1",      \
         .scan_of = #r)
 #define VIEW(n, f, s)                                                                              \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "VIEW", .schema = s, .dtype = "KEEP")
-#define STRUCTURED(n, f, k, s, d)                                                                  \
-    ROW(n, .api = ROW_TENSOR, .fx = f, .kind = #k, .schema = s, .dtype = #d)
-#define COMPOSITE(n, f, s, t)                                                                      \
+#define STRUCTURED(n, f, k, s, d, ...)                                                             \
+    ROW(n, .api = ROW_TENSOR, .fx = f, .kind = #k, .schema = s, .dtype = #d,                       \
+        .autocast = #__VA_ARGS__)
+#define COMPOSITE(n, f, s, t, ...)                                                                 \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "COMPOSITE", .schema = s, .dtype = "SAME",          \
-        .formula = t)
+        .formula = t, .autocast = #__VA_ARGS__)
 
 static const Row rows[] = {
     {.name = "input",
@@ -272,6 +274,8 @@ static void parse_rows(void) {
         if (!one_of(row->dtype, "SAME NUMERIC FLOAT BOOL LOGICAL INT SHIFT WHERE SUM KEEP INDEX "
                                 "ATTR I64"))
             refuse(row, "unknown dtype rule %s", row->dtype);
+        if (row->autocast && *row->autocast && !one_of(row->autocast, "NONE LOWER F32"))
+            refuse(row, "autocast is NONE, LOWER or F32, not %s", row->autocast);
         if (row->scan_of) {
             bool found = false;
             for (int k = 0; k < ROW_COUNT; k++)
@@ -483,6 +487,8 @@ static void write_table_row(FILE *out, const Row *row, const Schema *schema) {
     fprintf(out, "        .arity = %d,\n        .param_count = %d,\n        .word_count = %d,\n",
             schema->tensors, schema->count, schema->words);
     if (row->scan_of) fprintf(out, "        .scan_of = OP_%s,\n", row->scan_of);
+    if (row->autocast && *row->autocast)
+        fprintf(out, "        .autocast = AUTOCAST_%s,\n", row->autocast);
     fprintf(out, "        .param = {\n");
     for (int i = 0; i < schema->count; i++) write_param(out, &schema->param[i]);
     fprintf(out, "        },\n    },\n");

@@ -66,6 +66,12 @@ uint64_t function_training(const Function *function) {
     return guarded ? module_training(function->target.module) : 0;
 }
 
+cb_dtype function_autocast(const Function *function) {
+    /* as option.c lists them */
+    static const cb_dtype named[] = {CB_SAME, CB_BF16, CB_F16, CB_SAME};
+    return function->options.autocast ? named[function->options.autocast] : cb_autocast_dtype();
+}
+
 /* ---- breaks -------------------------------------------------------------------------------- */
 
 /* Results that live take the storages of the tensors that eager computed for them; without those
@@ -126,7 +132,8 @@ static int takes(const Function *function) {
 }
 
 /* Fills output; the count, or a negative status. A function of one result may return NULL. */
-static int invoke(const Function *function, Tensor *const *x, int input_count, Tensor **output) {
+static int invoke_target(const Function *function, Tensor *const *x, int input_count,
+                         Tensor **output) {
     switch (function->callee) {
     case CALL_1:
         output[0] = function->target.one(x[0]);
@@ -148,6 +155,14 @@ static int invoke(const Function *function, Tensor *const *x, int input_count, T
     default:
         return cb_graph_run(function->target.graph, x, input_count, output, CB_MAX_ARGS);
     }
+}
+
+static int invoke(const Function *function, Tensor *const *x, int input_count, Tensor **output) {
+    AutocastFrame frame = autocast_enter();
+    autocast_set(function_autocast(function));
+    int count = invoke_target(function, x, input_count, output);
+    if (autocast_leave(frame)) return count;
+    return fail(CB_ERR_ARGUMENT, "call: the function opened an autocast and did not close it");
 }
 
 static bool real_result(const Tensor *x, Tensor *const *input, int input_count) {
@@ -270,11 +285,17 @@ static int call_traced_function(Function *function, Tensor *const *input, int in
 
 static Entry *find_entry(Function *function, Tensor *const *input, int input_count) {
     uint64_t training = function_training(function);
+    cb_dtype autocast = function_autocast(function);
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (e->training == training && entry_guards_hold(e, input, input_count) &&
+        if (e->training == training && e->autocast == autocast &&
+            entry_guards_hold(e, input, input_count) &&
             (!function->options.fullgraph || frozen_all_hold(e, NULL)))
             return e;
     return NULL;
+}
+
+static const char *autocast_name(cb_dtype dtype) {
+    return dtype == CB_SAME ? "off" : cb_dtype_name(dtype);
 }
 
 /* "input 1 is f32[4, 8], entry 2 has f32[2, 8]": where a call leaves the newest entry. */
@@ -292,6 +313,12 @@ static void describe_miss(const Function *function, Tensor *const *input, int in
         bool strides = !strcmp(now, then);
         snprintf(out, bytes, "input %d is %s%s, entry %d has %s", i, now,
                  strides ? " of other strides" : "", last->number, then);
+        return;
+    }
+    cb_dtype autocast = function_autocast(function);
+    if (last && last->autocast != autocast) {
+        snprintf(out, bytes, "autocast is %s, for entry %d it was %s", autocast_name(autocast),
+                 last->number, autocast_name(last->autocast));
         return;
     }
     if (function_training(function))

@@ -22,7 +22,7 @@ typedef struct Recording Recording; /* functional.h */
 
 typedef struct FunctionOptions {
     /* positions in the lists of option.c */
-    int mode, fullgraph, dynamic, device, backend, fuse, freeze;
+    int mode, fullgraph, dynamic, device, backend, fuse, freeze, autocast;
 } FunctionOptions;
 bool options_parse(const char *text, FunctionOptions *out);
 void options_print(const FunctionOptions *options, Buffer *out);
@@ -41,7 +41,6 @@ bool guard_same(const Guard *a, const Guard *b);
 void guard_print(const Guard *guard, Buffer *out);
 /* True when the bytes that x and y span overlap: a write to one may show in the other. */
 bool tensors_overlap(const Tensor *x, const Tensor *y);
-bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides and place are equal */
 
 /* ---- entries ------------------------------------------------------------------------------- */
 
@@ -84,6 +83,7 @@ struct Entry {
     Executable *executable;
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
     uint64_t training;  /* fullgraph: which modules of the callee train */
+    cb_dtype autocast;  /* in force when the function began; CB_SAME: none */
     double trace_ms, compile_ms;
 };
 
@@ -162,6 +162,7 @@ int function_limit(void);
 /* fullgraph does not run a module's forward again, so it guards on which modules train; otherwise
  * 0. */
 uint64_t function_training(const Function *function);
+cb_dtype function_autocast(const Function *function); /* that a call from here begins with */
 
 /* ---- one call ------------------------------------------------------------------------------ */
 

@@ -43,16 +43,6 @@ bool entry_guards_hold(const Entry *entry, Tensor *const *input, int input_count
     return true;
 }
 
-bool same_tensor(const Tensor *x, const Tensor *y) {
-    if (x == y) return true;
-    if (x->storage != y->storage || x->offset != y->offset || x->dtype != y->dtype ||
-        x->rank != y->rank)
-        return false;
-    for (int i = 0; i < x->rank; i++)
-        if (x->size[i] != y->size[i] || x->stride[i] != y->stride[i]) return false;
-    return true;
-}
-
 bool tensors_overlap(const Tensor *x, const Tensor *y) {
     if (x->storage != y->storage) return false;
     int64_t x_start = x->offset * (int64_t)cb_dtype_size((cb_dtype)x->dtype);

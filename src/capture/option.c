@@ -21,6 +21,7 @@ static const struct {
     {"device", offsetof(FunctionOptions, device), {"cpu"}},
     {"backend", offsetof(FunctionOptions, backend), {"c", "vm"}},
     {"fuse", offsetof(FunctionOptions, fuse), {"1", "0"}},
+    {"autocast", offsetof(FunctionOptions, autocast), {"auto", "bf16", "f16", "0"}},
     {"freeze", offsetof(FunctionOptions, freeze), {"auto", "1", "0"}},
 };
 enum { OPTIONS = sizeof table / sizeof *table };

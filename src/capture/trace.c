@@ -218,7 +218,9 @@ static bool run_op(const TraceOp *op, Tensor **real) {
 bool trace_run(const Trace *trace, int count, Tensor **real) {
     Site site = site_current();
     bool done = true;
+    cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
     for (int i = 0; i < count && done; i++) done = run_op(&trace->op[i], real);
+    autocast_set(autocast);
     cb_site(site.file, site.line);
     return done;
 }

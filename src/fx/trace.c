@@ -360,9 +360,12 @@ static FxGraph *trace_request(const Request *request) {
     trace.modules.tracer = &trace.tracer;
     Tracer *tracer = tracer_set(&trace.tracer);
     ModuleTracer *modules = module_tracer_set(&trace.modules);
+    cb_dtype autocast = autocast_set(CB_SAME); /* a graph has the ops as written: it is run under
+                                                * autocast */
     cb_scope_open();
     bool good = trace_body(&trace, request);
     cb_scope_close();
+    autocast_set(autocast);
     module_tracer_set(modules);
     tracer_set(tracer);
     for (int i = 0; i < length(trace.shadow); i++) cb_free(trace.shadow[i]);

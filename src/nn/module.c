@@ -174,6 +174,7 @@ static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor,
     }
     if (slot->tensor != tensor) cb_free(slot->tensor);
     slot->tensor = tensor ? cb_keep(tensor) : NULL;
+    if (tensor && tensor->storage) tensor->storage->parameter = true;
     slot->buffer = buffer;
     return slot->tensor;
 }

@@ -47,6 +47,13 @@ typedef enum DtypeRule {
     DTYPE_I64
 } DtypeRule;
 
+/* What autocast converts the floating point inputs of an op to, f64 excepted. */
+typedef enum Autocast {
+    AUTOCAST_NONE,
+    AUTOCAST_LOWER, /* the dtype of the autocast scope */
+    AUTOCAST_F32
+} Autocast;
+
 enum { COMMUTES = 1, ASSOCIATES = 2, IDEMPOTENT = 4 };
 
 typedef enum ParamType {
@@ -72,6 +79,7 @@ typedef struct OpInfo {
     const char *formula;  /* composites; NULL: graph/expand.c */
     OpKind kind;
     DtypeRule dtype;
+    Autocast autocast;
     uint16_t flags, cost;
     uint8_t arity;        /* tensor inputs, optional ones included */
     uint8_t param_count, word_count;

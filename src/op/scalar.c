@@ -44,7 +44,7 @@ static double eval_f64(Op op, double a, double b) {
     switch (op) {
 #define UNARY(name, fx, rule, cost, value) F64_##rule(OP_##name, value)
 #define BINARY(name, fx, flags, rule, cost, value) F64_##rule(OP_##name, value)
-#define REDUCE(name, fx, rule, identity, combine) F64_##rule(OP_##name, combine)
+#define REDUCE(name, fx, rule, cast, identity, combine) F64_##rule(OP_##name, combine)
 #include "op/op_rows.h"
     default:
         check(false, "%s has no value on floats", op_info(op)->name);
@@ -65,7 +65,7 @@ eval_i64(Op op, int64_t a, int64_t b, int64_t c) {
 #define INTERNAL(name, arity, rule, cost, value)                                                   \
     case OP_##name:                                                                                \
         return value;
-#define REDUCE(name, fx, rule, identity, combine) I64_##rule(OP_##name, combine)
+#define REDUCE(name, fx, rule, cast, identity, combine) I64_##rule(OP_##name, combine)
 #include "op/op_rows.h"
     default:
         check(false, "%s has no value on integers", op_info(op)->name);

@@ -109,7 +109,7 @@
     RULE_##rule(COST_##cost(BLOCK_BINARY, BLOCK_PLAIN)(name, RESULT_##rule, value))
 #define TERNARY(name, fx, flags, rule, cost, value) BLOCK_TERNARY(name, uint8_t, value)
 #define INTERNAL(name, arity, rule, cost, value) RULE_##rule(BLOCK_TERNARY(name, T, value))
-#define REDUCE(name, fx, rule, identity, combine)                                                  \
+#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
     REDUCE_##rule(BLOCK_BINARY(name, T, combine) BLOCK_REDUCE(name, identity, combine))
 #include "op/op_rows.h"
 
@@ -119,19 +119,19 @@ static VmFunction *const JOIN3(row, _, TYPE)[OP_COUNT][VM_SHAPES] = {
     RULE_##rule([OP_##name] = COST_##cost(ALL_SHAPES, ONE_SHAPE)(name), )
 #define TERNARY(name, fx, flags, rule, cost, value) [OP_##name] = {FUNCTION(name)},
 #define INTERNAL(name, arity, rule, cost, value) RULE_##rule([OP_##name] = {FUNCTION(name)}, )
-#define REDUCE(name, fx, rule, identity, combine)                                                  \
+#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
     REDUCE_##rule([OP_##name] = {FUNCTION(name), FUNCTION_B(name), FUNCTION_A(name)}, )
 #include "op/op_rows.h"
 };
 
 static VmReduce *const JOIN3(reduction, _, TYPE)[VM_REDUCES] = {
-#define REDUCE(name, fx, rule, identity, combine)                                                  \
+#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
     REDUCE_##rule([OP_##name - OP_sum] = REDUCTION(name), )
 #include "op/op_rows.h"
 };
 
 static VmScan *const JOIN3(scanning, _, TYPE)[VM_REDUCES] = {
-#define REDUCE(name, fx, rule, identity, combine)                                                  \
+#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
     REDUCE_##rule([OP_##name - OP_sum] = SCANNING(name), )
 #include "op/op_rows.h"
 };

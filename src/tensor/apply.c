@@ -4,7 +4,7 @@
  * express (flip, the reshape of a transposed tensor) is copied by eager_apply.
  *
  *     apply(OP_transpose, {x: f32[2, 3]}, {0, 1}) -> f32[3, 2], strides [1, 3], x's storage */
-#include "tensor/apply.h"
+#include "tensor/thread.h"
 
 #include <string.h>
 
@@ -77,6 +77,8 @@ static bool is_identity(Op op, const Tensor *x, const Attrs *attrs) {
 
 Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
     if (!operands_present(op, input, input_count)) return NULL;
+    if (thread_state.autocast.lower != AUTOCAST_OFF && op_info(op)->autocast != AUTOCAST_NONE)
+        return autocast_apply(op, input, input_count, attrs);
     Tracer *tracer = tracer_current();
     if (tracer) return tracer->apply(tracer, op, input, input_count, attrs);
     if (!operands_real(op, input, input_count)) return NULL;

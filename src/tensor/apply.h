@@ -25,6 +25,18 @@ Tracer *tracer_current(void);
 Tracer *tracer_set(Tracer *tracer); /* returns the one before */
 uint64_t serial_next(void);         /* unique numbers for traces and storages */
 
+/* The dtype that autocast computes in, CB_SAME: off. Sets it without a scope; returns the one
+ * before. For what works on op calls that are converted already. */
+cb_dtype autocast_set(cb_dtype dtype);
+/* Around a function of the user's: its autocast scopes are its own. False when it left some open,
+ * which are closed then. */
+typedef struct AutocastFrame {
+    int depth, base;
+    int8_t lower;
+} AutocastFrame;
+AutocastFrame autocast_enter(void);
+bool autocast_leave(AutocastFrame frame);
+
 /* Eager execution of one op on real tensors: run/eager.c, the layer above that this one declares.
  * Views are already done; attrs are not yet canonical. */
 Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);

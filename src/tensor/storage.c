@@ -146,6 +146,7 @@ Storage *storage_new(size_t bytes) {
     if (!block) block = allocate(slot, capacity);
     if (!block) return NULL;
     atomic_store_explicit(&block->storage.references, 1, memory_order_relaxed);
+    block->storage.parameter = false;
     block->storage.serial = serial_next();
     atomic_store_explicit(&block->storage.version, 0, memory_order_relaxed);
     int64_t added = (int64_t)capacity;

@@ -90,6 +90,16 @@ bool tensor_contiguous(const Tensor *x) {
     return dense;
 }
 
+bool same_tensor(const Tensor *x, const Tensor *y) {
+    if (x == y) return true;
+    if (x->storage != y->storage || x->offset != y->offset || x->dtype != y->dtype ||
+        x->rank != y->rank)
+        return false;
+    for (int i = 0; i < x->rank; i++)
+        if (x->size[i] != y->size[i] || x->stride[i] != y->stride[i]) return false;
+    return true;
+}
+
 void *tensor_data(const Tensor *x) {
     if (!x->storage) return NULL;
     return (char *)x->storage->data + x->offset * (int64_t)cb_dtype_size((cb_dtype)x->dtype);

@@ -15,6 +15,7 @@ typedef struct Storage {
     _Atomic int references;
     size_t bytes; /* capacity, a size class */
     void *data;
+    bool parameter; /* of a module: what is computed from it may be kept, by version */
     uint64_t serial; /* unique in the process: alias guards and traces name storages by it */
     _Atomic uint64_t version; /* in-place writes so far: what was computed from frozen elements is
                                * stale after one */
@@ -47,6 +48,7 @@ Meta tensor_meta(const Tensor *x);
 /* False with an error when dtype and shape are unknown; what is the call that asks for them. */
 bool tensor_known(const Tensor *x, const char *what);
 bool tensor_contiguous(const Tensor *x);
+bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides and place are equal */
 void *tensor_data(const Tensor *x);      /* no value request: NULL for a traced tensor */
 size_t tensor_span_bytes(const Tensor *x);
 /* A tensor dies: leaves its scope, drops its storage. */

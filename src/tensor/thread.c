@@ -50,6 +50,8 @@ static void end_thread(void *state) {
     ThreadState *t = state;
     if (!t->scope) return;
     t->tracer = NULL;
+    autocast_forget(&t->autocast);
+    t->autocast = (AutocastState){0};
     t->unopened = 0;
     while (t->scope != &t->outermost) cb_scope_close();
     while (t->outermost.first) tensor_destroy(t->outermost.first);
