@@ -4,11 +4,22 @@
 
 #include <photo_develop.h> /* examples/ */
 
+#include <string.h>
+#include <unistd.h>
+
 enum { SYNTHETIC_SIZE = 512 };
 
-/* Where the picture may be: in the source tree, and where `make install` puts it. */
-static const char *const paths[] = {CARBIDE_EXAMPLE_DATA "/astronaut.jpg",
-                                    CARBIDE_INSTALLED_DATA "/astronaut.jpg"};
+/* Where `make install` put the picture: beside the program, wherever that is. */
+static cb_tensor *load_installed(void) {
+    char path[4096];
+    ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 256);
+    if (bytes <= 0) return NULL;
+    path[bytes] = '\0';
+    char *slash = strrchr(path, '/');
+    if (!slash) return NULL;
+    strcpy(slash, "/" CARBIDE_DATA_FROM_PROGRAM "/astronaut.jpg");
+    return load_picture(path);
+}
 
 /* Ramps in the three channels with noise over them: every value of u8 occurs. */
 static cb_tensor *make_picture(void) {
@@ -19,9 +30,8 @@ static cb_tensor *make_picture(void) {
 }
 
 int photo_make(cb_dtype dtype, cb_tensor **input) {
-    input[0] = NULL;
-    for (size_t i = 0; i < sizeof paths / sizeof *paths && !input[0]; i++)
-        input[0] = load_picture(paths[i]);
+    input[0] = load_installed();
+    if (!input[0]) input[0] = load_picture(CARBIDE_EXAMPLE_DATA "/astronaut.jpg");
     if (!input[0]) input[0] = make_picture();
     input[1] = warm_gains(dtype);
     return 2;

@@ -1,4 +1,4 @@
-/* The page-one program: seven operations are seven passes over memory in eager mode, and one kernel
+/* The page-one program: eight operations are eight passes over memory in eager mode, and one kernel
  * compiled. */
 #include <carbide.h>
 
