@@ -81,14 +81,13 @@ static cb_tensor *part_of(cb_tensor *x, int64_t start, int64_t count) {
 
 /* The case in float64 on a part of its inputs. */
 static cb_tensor *exact_part(const Subject *subject, int64_t start, int64_t count) {
-    cb_tensor *input[CASE_INPUTS], *output = NULL;
+    cb_tensor *input[CASE_INPUTS];
     for (int i = 0; i < subject->input_count; i++) {
         bool batched = subject->row->input[i].size[0] == BATCH;
         input[i] = part_of(subject->input[i], start, batched ? count : 0);
         if (input[i] && is_float(cb_dtype_of(input[i]))) input[i] = cb_to(input[i], CB_F64);
     }
-    int made = subject->row->body(input, subject->input_count, &output, NULL);
-    return made == 1 ? output : NULL;
+    return subject_eager(subject, input);
 }
 
 static bool add_range(const Results *results, int64_t start, int64_t count, Sums *sums) {
@@ -115,6 +114,7 @@ static bool add_all(Results *results, Sums *sums) {
     results->eager_value = malloc(bytes);
     results->compiled_value = malloc(bytes);
     bool done = results->exact_value && results->eager_value && results->compiled_value;
+    if (subject->module) done = done && cb_module_to(subject->module, CB_F64) == CB_OK;
     if (!batch) return done && add_range(results, 0, 0, sums);
     for (int64_t i = 0; i < batch && done; i += step)
         done = add_range(results, i, step < batch - i ? step : batch - i, sums);
@@ -125,13 +125,13 @@ bool accuracy_check(const Subject *subject, cb_function *fast, Accuracy *out) {
     Results results = {.subject = subject};
     Sums sums = {.close = true};
     cb_scope_open();
-    bool done =
-        subject->row->body(subject->input, subject->input_count, &results.eager, NULL) == 1 &&
-        cb_call_n(fast, subject->input, subject->input_count, &results.compiled, 1) == 1 &&
-        results.eager && results.compiled;
+    results.eager = subject_eager(subject, subject->input);
+    results.compiled = cb_call_1(fast, subject->input, subject->input_count);
+    bool done = results.eager && results.compiled;
     bool same = done && cb_dtype_of(results.eager) == cb_dtype_of(results.compiled) &&
                 cb_numel(results.eager) == cb_numel(results.compiled);
     if (same) done = add_all(&results, &sums);
+    if (done && subject->module) done = cb_module_to(subject->module, subject->dtype) == CB_OK;
     if (done)
         *out = (Accuracy){.max_error = sums.max_error,
                           .eager_error = sums.eager_error,

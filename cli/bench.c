@@ -1,8 +1,10 @@
 /* `carbide bench`: times cases, one after the other, and prints a table or one JSON object a line.
+ * A network that is named runs as the script of script.c, unless JSON is asked for.
  *
  *     carbide bench gelu softmax --threads 2
- *     carbide bench gelu --json          {"case": "gelu", "device": "cpu", ..., "max_error":
- *     4.7e-07} carbide bench list
+ *     carbide bench gelu --json          {"case": "gelu", "device": "cpu", ...}
+ *     carbide bench alexnet --batch 32   Baseline time for 100 batches: ... seconds
+ *     carbide bench list
  *
  * The exit status is 1 when a compiled result differs from eager's by more than the rule of
  * accuracy.c. */
@@ -13,11 +15,12 @@
 #include <string.h>
 
 typedef struct BenchOptions {
-    const char *device, *mode, *compile;
+    const char *device, *mode, *compile, *only;
     cb_dtype dtype;
-    int64_t threads, batch;
+    int64_t threads, batch, batches;
     double seconds;
     bool json, demo, progress;
+    bool named; /* the cases were */
 } BenchOptions;
 
 #define AT(field) offsetof(BenchOptions, field)
@@ -29,6 +32,9 @@ const ArgumentRow bench_rows[] = {
     {"threads", ARGUMENT_COUNT, AT(threads), "N", "threads of eager and compiled calls"},
     {"batch", ARGUMENT_COUNT, AT(batch), "N",
      "elements, rows or samples instead of the case's own"},
+    {"batches", ARGUMENT_COUNT, AT(batches), "N", "of a network's script: 100"},
+    {"only", ARGUMENT_TEXT, AT(only), "SIDE",
+     "eager or compiled: call nothing else, compare nothing"},
     {"options", ARGUMENT_TEXT, AT(compile), "TEXT",
      "more options of cb_compile: fullgraph=1,backend=vm"},
     {"seconds", ARGUMENT_TIME, AT(seconds), "N", "time for the calls of one case, about"},
@@ -75,7 +81,10 @@ static void print_json(const Row *row) {
     put_number("gb_per_s", rate(m));
     put_number("compile_cold_ms", m->cold_ms);
     put_number("compile_warm_ms", m->warm_ms);
+    put_number("first_call_ms", m->first_ms);
     put_number("max_error", m->accuracy.max_error);
+    put_number("gflops", m->stats.flops ? (double)m->stats.flops / m->compiled_ms * 1e-6 : NAN);
+    put_number("peak_memory_mb", m->peak_mb);
     puts("}");
     fflush(stdout);
 }
@@ -142,33 +151,46 @@ static int report(const char *what) {
     return STATUS_FAILED;
 }
 
-static int run_case(const Case *row, const BenchOptions *options, const MeasureOptions *how) {
-    Subject subject;
+static int run_case(const Subject *subject, const BenchOptions *options,
+                    const MeasureOptions *how) {
+    const char *name = subject->row->name;
     Measured measured;
-    if (!subject_open(&subject, row, options->dtype, options->batch)) return STATUS_FAILED;
-    bool done = measure_case(&subject, how, &measured);
+    bool done = measure_case(subject, how, &measured);
     progress_clear(how->progress);
-    int status = !done ? report(row->name) : measured.accuracy.agree ? STATUS_OK : STATUS_FAILED;
-    if (done) {
-        Row line = {&subject, options, &measured};
-        options->json ? print_json(&line) : print_row(&line);
-    }
-    if (done && status == STATUS_FAILED)
-        fprintf(stderr, "carbide bench: %s: eager and compiled results differ\n", row->name);
-    subject_close(&subject);
-    return status;
+    if (!done) return report(name);
+    Row line = {subject, options, &measured};
+    options->json ? print_json(&line) : print_row(&line);
+    if (measured.accuracy.agree) return STATUS_OK;
+    fprintf(stderr, "carbide bench: %s: eager and compiled results differ\n", name);
+    return STATUS_FAILED;
+}
+
+static int run_script(const Subject *subject, const MeasureOptions *how) {
+    bool done = script_run(subject, how);
+    progress_clear(how->progress);
+    if (!done && cb_error()) return report(subject->row->name);
+    return done ? STATUS_OK : STATUS_FAILED;
+}
+
+static bool is_script(const Case *row, const BenchOptions *options, const MeasureOptions *how) {
+    return row->network && options->named && !options->json && how->side == SIDE_BOTH;
 }
 
 static int run_cases(const Case *const *chosen, int count, const BenchOptions *options,
-                     const char *compile) {
-    Progress progress;
-    progress_start(&progress, options->progress);
-    MeasureOptions how = {compile, options->seconds, &progress};
-    int status = STATUS_OK;
-    if (!options->json) print_header();
-    for (int i = 0; i < count; i++)
-        if (run_case(chosen[i], options, &how) != STATUS_OK) status = STATUS_FAILED;
-    if (!options->json) print_legend(options);
+                     const MeasureOptions *how) {
+    int status = STATUS_OK, rows = 0;
+    for (int i = 0; i < count; i++) {
+        Subject subject;
+        bool script = is_script(chosen[i], options, how);
+        if (!script && !options->json && !rows++) print_header();
+        bool open = subject_open(&subject, chosen[i], options->dtype, options->batch);
+        int got = !open    ? STATUS_FAILED
+                  : script ? run_script(&subject, how)
+                           : run_case(&subject, options, how);
+        if (got != STATUS_OK) status = got;
+        if (open) subject_close(&subject);
+    }
+    if (rows) print_legend(options);
     return status;
 }
 
@@ -190,8 +212,25 @@ static int choose(const BenchOptions *options, const char *const *word, int word
     return count;
 }
 
+static bool find_side(const char *name, Side *side) {
+    static const char *const names[] = {"both", "eager", "compiled"};
+    for (int i = SIDE_BOTH; i <= SIDE_COMPILED; i++) {
+        *side = (Side)i;
+        if (!strcmp(name, names[i])) return true;
+    }
+    fprintf(stderr, "carbide bench: --only cannot be '%s'; it can be eager, compiled\n", name);
+    return false;
+}
+
 int command_bench(int argc, char **argv) {
-    BenchOptions options = {.device = "cpu", .mode = "default", .dtype = CB_SAME, .seconds = 1.5};
+    BenchOptions options = {.device = "cpu",
+                            .mode = "default",
+                            .only = "both",
+                            .dtype = CB_SAME,
+                            .seconds = 1.5,
+                            .batches = 100};
+    MeasureOptions how = {0};
+    Progress progress;
     const char *word[MAX_WORDS];
     const Case *chosen[MAX_WORDS];
     char compile[TEXT_BYTES];
@@ -200,8 +239,15 @@ int command_bench(int argc, char **argv) {
     if (words == 1 && !strcmp(word[0], "list")) return list_cases();
     int count = choose(&options, word, words, chosen);
     if (count < 0) return STATUS_USAGE;
-    if (!case_options(compile, sizeof compile, options.device, options.mode, options.compile))
+    if (!case_options(compile, sizeof compile, options.device, options.mode, options.compile) ||
+        !find_side(options.only, &how.side))
         return STATUS_USAGE;
     if (options.threads) cb_set_threads((int)options.threads);
-    return run_cases(chosen, count, &options, compile);
+    progress_start(&progress, options.progress);
+    options.named = words > 0;
+    how.compile = compile;
+    how.seconds = options.seconds;
+    how.batches = options.batches;
+    how.progress = &progress;
+    return run_cases(chosen, count, &options, &how);
 }

@@ -80,7 +80,7 @@ static int run_list(const char *directory) {
  * the question does not change the answer. */
 static const char *case_source(const Subject *subject, cb_function **fast) {
     cb_set_option("cache", "0");
-    *fast = cb_compile_n(subject->row->body, NULL, NULL);
+    *fast = subject_compile(subject, NULL);
     if (!*fast || !subject_call(subject, *fast)) {
         fprintf(stderr, "carbide cache: %s\n", cb_error() ? cb_error() : "the case failed");
         return NULL;

@@ -5,6 +5,7 @@
  * too. */
 #include "cases.h"
 
+#include <carbide_models.h>
 #include <string.h>
 
 /* A body of one expression over its inputs x[0], x[1], ... */
@@ -36,8 +37,13 @@ BODY(add, cb_add(x[0], x[0]))
 BODY(exponential, cb_exp(x[0]))
 BODY(sum, cb_sum(x[0]))
 
+static cb_module *alexnet(void) { return cb_model_alexnet(cb_alexnet_config_default()); }
+static cb_module *resnet50(void) { return cb_model_resnet(cb_resnet50_config()); }
+static cb_module *gpt2(void) { return cb_model_gpt2(cb_gpt2_124m_config()); }
+
 enum { SMALL = 1 << 10, MEDIUM = 1 << 22, LARGE = 1 << 24, ROW = 1024, ROWS = MEDIUM / ROW };
 enum { PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
+enum { COLORS = 3, SIDE = 224, TOKENS = 128, VOCABULARY = 50257 };
 
 const Case cases[] = {
     {.name = "copy",
@@ -128,6 +134,26 @@ const Case cases[] = {
      .dtype = CB_F32,
      .batch = ROWS,
      .input = {{{BATCH, ROW}, 1}}},
+    {.name = "alexnet",
+     .help = "images of 224 x 224 through AlexNet",
+     .network = alexnet,
+     .dtype = CB_F32,
+     .batch = 32,
+     .demo = true,
+     .input = {{{BATCH, COLORS, SIDE, SIDE}, 1}}},
+    {.name = "resnet50",
+     .help = "images of 224 x 224 through ResNet-50",
+     .network = resnet50,
+     .dtype = CB_F32,
+     .batch = 1,
+     .input = {{{BATCH, COLORS, SIDE, SIDE}, 1}}},
+    {.name = "gpt2",
+     .help = "texts of 128 tokens through GPT-2, 124M parameters",
+     .network = gpt2,
+     .dtype = CB_F32,
+     .batch = 1,
+     .input = {{{BATCH, TOKENS}, 1}},
+     .below = VOCABULARY},
 };
 const int case_count = sizeof cases / sizeof *cases;
 
@@ -147,53 +173,4 @@ bool case_options(char *out, size_t bytes, const char *device, const char *mode,
     if (!probe) fprintf(stderr, "carbide: %s\n", cb_error());
     cb_function_free(probe);
     return probe != NULL;
-}
-
-static cb_tensor *make_input(const CaseInput *input, int64_t batch, cb_dtype dtype) {
-    cb_dim_list sizes = CB_NO_DIMS;
-    for (int i = 0; i < 4 && input->size[i]; i++)
-        sizes.at[sizes.count++] = input->size[i] == BATCH ? batch : input->size[i];
-    cb_tensor *x = cb_randn(sizes, dtype);
-    return input->scale == 1 ? x : cb_mul(x, input->scale);
-}
-
-static bool make_inputs(Subject *subject) {
-    const Case *row = subject->row;
-    if (row->make) {
-        subject->input_count = row->make(subject->dtype, subject->input);
-    } else {
-        for (int i = 0; i < CASE_INPUTS && row->input[i].size[0]; i++)
-            subject->input[subject->input_count++] =
-                make_input(&row->input[i], subject->batch, subject->dtype);
-    }
-    for (int i = 0; i < subject->input_count; i++)
-        if (!subject->input[i]) return false;
-    return true;
-}
-
-bool subject_open(Subject *subject, const Case *row, cb_dtype dtype, int64_t batch) {
-    *subject = (Subject){.row = row,
-                         .dtype = dtype == CB_SAME ? row->dtype : dtype,
-                         .batch = batch ? batch : row->batch};
-    cb_scope_open();
-    cb_manual_seed(0);
-    if (make_inputs(subject)) return true;
-    fprintf(stderr, "carbide: %s: %s\n", row->name, cb_error() ? cb_error() : "no inputs");
-    cb_scope_close();
-    return false;
-}
-
-void subject_close(Subject *subject) {
-    (void)subject;
-    cb_scope_close();
-}
-
-bool subject_call(const Subject *subject, cb_function *fast) {
-    cb_tensor *output[1];
-    cb_scope_open();
-    int count = fast ? cb_call_n(fast, subject->input, subject->input_count, output, 1)
-                     : subject->row->body(subject->input, subject->input_count, output, NULL);
-    bool done = count == 1 && output[0];
-    cb_scope_close();
-    return done;
 }

@@ -18,11 +18,14 @@ typedef struct CaseInput {
 typedef struct Case {
     const char *name, *help;
     cb_function_n *body; /* one result; a direct call is eager, cb_compile_n compiles it */
+    /* Instead of body: a module with one input, compiled by cb_compile_module. */
+    cb_module *(*network)(void);
     cb_dtype dtype;      /* unless --dtype says another */
     int64_t batch;       /* unless --batch says another: what BATCH stands for; 0: it has none */
     bool whole;          /* the result is a sum over the batch, so it cannot be checked in parts */
     bool demo;           /* stands in the table of `make demo` */
     CaseInput input[CASE_INPUTS];
+    int64_t below; /* not 0: inputs are whole numbers from 0 to below - 1, i64 */
     /* Instead of random inputs: fills input, returns how many. */
     int (*make)(cb_dtype dtype, cb_tensor **input);
 } Case;
@@ -34,6 +37,7 @@ typedef struct Subject {
     int64_t batch;
     int input_count;
     cb_tensor *input[CASE_INPUTS];
+    cb_module *module; /* of a network, in eval mode; or NULL */
 } Subject;
 
 extern const Case cases[];
@@ -47,6 +51,9 @@ const Case *case_find(const char *name); /* NULL after a message that lists the 
  * 0: as the case says. False, after a message, with nothing open. */
 bool subject_open(Subject *subject, const Case *row, cb_dtype dtype, int64_t batch);
 void subject_close(Subject *subject);
+cb_function *subject_compile(const Subject *subject, const char *options);
+/* The result for any inputs, op by op; NULL with an error. */
+cb_tensor *subject_eager(const Subject *subject, cb_tensor *const *input);
 /* Runs the case once in a scope of its own; fast NULL: eager. */
 bool subject_call(const Subject *subject, cb_function *fast);
 

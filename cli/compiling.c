@@ -33,32 +33,35 @@ static bool make_folder(char path[PATH_BYTES]) {
 }
 
 /* A new function after its first call; NULL on failure. *ms is NaN when stored asks for kernels
- * from the disk and some were not. */
+ * from the disk and some were not; *call_ms, when wanted, is the whole call. */
 static cb_function *compile_once(const Subject *subject, const MeasureOptions *options, bool stored,
-                                 double *ms) {
-    cb_function *fast = cb_compile_n(subject->row->body, NULL, options->compile);
+                                 double *ms, double *call_ms) {
+    cb_function *fast = subject_compile(subject, options->compile);
     if (!fast) return NULL;
+    double start = clock_ms();
     if (!subject_call(subject, fast)) {
         cb_function_free(fast);
         return NULL;
     }
+    if (call_ms) *call_ms = clock_ms() - start;
     cb_function_stats stats = cb_stats(fast);
     *ms = stored && !stats.cache_hits ? NAN : stats.trace_ms + stats.compile_ms;
     return fast;
 }
 
-static bool time_cold(const Subject *subject, const MeasureOptions *options, double *out) {
-    double ms[COLD_TIMES], start = clock_ms();
+static bool time_cold(const Subject *subject, const MeasureOptions *options, Measured *out) {
+    double ms[COLD_TIMES], call_ms[COLD_TIMES], start = clock_ms();
     int count = 0;
     for (; count < COLD_TIMES && (!count || clock_ms() - start < COLD_MS); count++) {
         char folder[PATH_BYTES];
         if (!make_folder(folder)) return false;
-        cb_function *fast = compile_once(subject, options, false, &ms[count]);
+        cb_function *fast = compile_once(subject, options, false, &ms[count], &call_ms[count]);
         cb_function_free(fast);
         remove_folder(folder);
         if (!fast) return false;
     }
-    *out = median(ms, count);
+    out->cold_ms = median(ms, count);
+    out->first_ms = median(call_ms, count);
     return true;
 }
 
@@ -68,7 +71,7 @@ static cb_function *time_warm(const Subject *subject, const MeasureOptions *opti
     cb_function *fast = NULL;
     for (int i = 0; i <= WARM_TIMES; i++) {
         cb_function_free(fast);
-        fast = compile_once(subject, options, i > 0, &ms[i]);
+        fast = compile_once(subject, options, i > 0, &ms[i], NULL);
         if (!fast) return NULL;
     }
     *out = NAN;
@@ -82,7 +85,7 @@ cb_function *compile_timed(const Subject *subject, const MeasureOptions *options
     char *before = strdup(cb_get_option("cache_dir")), folder[PATH_BYTES];
     cb_function *fast = NULL;
     subject_call(subject, NULL); /* the storages that a call needs are there from now on */
-    if (before && time_cold(subject, options, &out->cold_ms) && make_folder(folder)) {
+    if (before && time_cold(subject, options, out) && make_folder(folder)) {
         fast = time_warm(subject, options, &out->warm_ms);
         remove_folder(folder);
     }

@@ -23,7 +23,7 @@ const ArgumentRow explain_rows[] = {
 };
 
 static int explain(const Subject *subject, const char *compile) {
-    cb_function *fast = cb_compile_n(subject->row->body, NULL, compile);
+    cb_function *fast = subject_compile(subject, compile);
     bool called = fast && subject_call(subject, fast);
     char *text = called ? cb_explain(fast) : NULL;
     if (text)

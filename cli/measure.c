@@ -7,10 +7,12 @@
  * that calls one function again and again finds its own. */
 #include "measure.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-enum { WARM_UP = 2, ROUND = 8, LEAST_SAMPLES = 16, MOST_SAMPLES = 1000, MOST_REPEATS = 10000 };
-static const double SAMPLE_MS = 0.5;
+enum { WARM_UP = 2, ROUND = 8, LEAST_ROUNDS = 2, MOST_SAMPLES = 1000, MOST_REPEATS = 10000 };
+enum { SLOW_ROUND = 3 }; /* where a call takes more than SLOW_MS */
+static const double SAMPLE_MS = 0.5, SLOW_MS = 20;
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -22,81 +24,113 @@ double median(double *value, int count) {
     return count % 2 ? value[count / 2] : (value[count / 2 - 1] + value[count / 2]) / 2;
 }
 
-typedef struct Side {  /* eager or compiled */
-    cb_function *fast; /* NULL: eager */
-    int repeats;
+typedef struct Caller { /* eager or compiled calls */
+    cb_function *fast;  /* NULL: eager */
+    int repeats, round; /* calls of a sample; samples of a round */
     double sample[MOST_SAMPLES];
-} Side;
+} Caller;
 
 /* The mean time of a call, or a negative number. */
-static double take_sample(const Subject *subject, const Side *side) {
+static double take_sample(const Subject *subject, const Caller *caller) {
     double start = clock_ms();
-    for (int i = 0; i < side->repeats; i++)
-        if (!subject_call(subject, side->fast)) return -1;
-    return (clock_ms() - start) / side->repeats;
+    for (int i = 0; i < caller->repeats; i++)
+        if (!subject_call(subject, caller->fast)) return -1;
+    return (clock_ms() - start) / caller->repeats;
 }
 
-static bool warm_up(const Subject *subject, Side *side) {
+static bool warm_up(const Subject *subject, Caller *caller) {
     double ms = 0;
-    side->repeats = 1;
+    caller->repeats = 1;
     for (int i = 0; i < WARM_UP; i++) {
-        ms = take_sample(subject, side);
+        ms = take_sample(subject, caller);
         if (ms < 0) return false;
     }
     if (ms * MOST_REPEATS < SAMPLE_MS)
-        side->repeats = MOST_REPEATS;
+        caller->repeats = MOST_REPEATS;
     else if (ms < SAMPLE_MS)
-        side->repeats = (int)(SAMPLE_MS / ms) + 1;
+        caller->repeats = (int)(SAMPLE_MS / ms) + 1;
+    caller->round = ms < SLOW_MS ? ROUND : SLOW_ROUND;
     return true;
 }
 
-/* Adds ROUND samples to the `count` that the side has. */
-static bool time_round(const Subject *subject, Side *side, int count) {
-    if (!subject_call(subject, side->fast)) return false;
-    for (int i = 0; i < ROUND; i++) {
-        side->sample[count + i] = take_sample(subject, side);
-        if (side->sample[count + i] < 0) return false;
+/* Adds a round of samples to the `count` that the caller has. */
+static bool time_round(const Subject *subject, Caller *caller, int count) {
+    if (!subject_call(subject, caller->fast)) return false;
+    for (int i = 0; i < caller->round; i++) {
+        caller->sample[count + i] = take_sample(subject, caller);
+        if (caller->sample[count + i] < 0) return false;
     }
     return true;
 }
 
-static bool time_sides(const Subject *subject, Side *eager, Side *compiled,
-                       const MeasureOptions *options, Measured *out) {
-    if (!warm_up(subject, eager) || !warm_up(subject, compiled)) return false;
+/* Rounds of each caller in turn; a count of 1 leaves the other one out. */
+static bool time_callers(const Subject *subject, Caller *caller, int callers,
+                         const MeasureOptions *options, double *ms) {
+    for (int c = 0; c < callers; c++)
+        if (!warm_up(subject, &caller[c])) return false;
+    int round = caller[0].round, count = 0;
+    if (callers > 1 && caller[1].round > round) round = caller[1].round;
+    for (int c = 0; c < callers; c++) caller[c].round = round;
     double start = clock_ms(), limit = start + options->seconds * 1e3;
-    int count = 0;
-    while (count + ROUND <= MOST_SAMPLES && (count < LEAST_SAMPLES || clock_ms() < limit)) {
+    while (count + round <= MOST_SAMPLES && (count < LEAST_ROUNDS * round || clock_ms() < limit)) {
         progress_show(options->progress, "%s: timing, %.0f s", subject->row->name,
                       (clock_ms() - start) / 1e3);
-        if (!time_round(subject, eager, count) || !time_round(subject, compiled, count))
-            return false;
-        count += ROUND;
+        for (int c = 0; c < callers; c++)
+            if (!time_round(subject, &caller[c], count)) return false;
+        count += round;
     }
-    out->eager_ms = median(eager->sample, count);
-    out->compiled_ms = median(compiled->sample, count);
+    for (int c = 0; c < callers; c++) ms[c] = median(caller[c].sample, count);
     return true;
 }
 
-static bool measure_with(const Subject *subject, const MeasureOptions *options, cb_function *fast,
-                         Measured *out) {
-    Side *side = calloc(2, sizeof *side);
-    if (!side) {
+/* Fills eager_ms and compiled_ms, as far as the side asks for them. */
+static bool time_sides(const Subject *subject, const MeasureOptions *options, cb_function *fast,
+                       Measured *out) {
+    Caller *caller = calloc(2, sizeof *caller);
+    double ms[2];
+    if (!caller) {
         fputs("carbide: out of memory\n", stderr);
         return false;
     }
-    side[1].fast = fast;
-    bool done = time_sides(subject, &side[0], &side[1], options, out);
-    free(side);
-    out->stats = cb_stats(fast);
+    bool both = options->side == SIDE_BOTH;
+    caller[both ? 1 : 0].fast = fast;
+    bool done = time_callers(subject, caller, both ? 2 : 1, options, ms);
+    free(caller);
+    if (!done) return false;
+    if (options->side != SIDE_COMPILED) out->eager_ms = ms[0];
+    if (options->side != SIDE_EAGER) out->compiled_ms = ms[both ? 1 : 0];
+    out->peak_mb = resident_peak_mb();
+    if (fast) out->stats = cb_stats(fast);
+    return true;
+}
+
+static bool measure_both(const Subject *subject, const MeasureOptions *options, cb_function *fast,
+                         Measured *out) {
+    if (!time_sides(subject, options, fast, out)) return false;
     progress_show(options->progress, "%s: comparing with float64", subject->row->name);
-    return done && accuracy_check(subject, fast, &out->accuracy);
+    return accuracy_check(subject, fast, &out->accuracy);
+}
+
+/* As a program that has nothing but this side: the user's kernel cache, no comparison. */
+static bool measure_side(const Subject *subject, const MeasureOptions *options, cb_function *fast,
+                         Measured *out) {
+    double start = clock_ms();
+    if (!subject_call(subject, fast)) return false;
+    out->first_ms = clock_ms() - start;
+    out->accuracy = (Accuracy){NAN, NAN, true};
+    return time_sides(subject, options, fast, out);
 }
 
 bool measure_case(const Subject *subject, const MeasureOptions *options, Measured *out) {
-    *out = (Measured){0};
+    *out = (Measured){NAN, NAN, NAN, NAN, NAN, .accuracy = {NAN, NAN, false}};
     progress_show(options->progress, "%s: compiling", subject->row->name);
-    cb_function *fast = compile_timed(subject, options, out);
-    bool done = fast && measure_with(subject, options, fast, out);
+    resident_reset();
+    if (options->side == SIDE_EAGER) return measure_side(subject, options, NULL, out);
+    bool both = options->side == SIDE_BOTH;
+    cb_function *fast =
+        both ? compile_timed(subject, options, out) : subject_compile(subject, options->compile);
+    bool done = fast && (both ? measure_both(subject, options, fast, out)
+                              : measure_side(subject, options, fast, out));
     cb_function_free(fast);
     return done;
 }

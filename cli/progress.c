@@ -31,6 +31,15 @@ void progress_show(Progress *progress, const char *format, ...) {
     progress->next_ms = now + STEP_MS;
 }
 
+void progress_bar(Progress *progress, const char *what, int64_t done, int64_t all) {
+    static const char full[] = "========================================";
+    const int width = (int)sizeof full - 1, part = (int)(done * width / all);
+    if (!progress->line) progress->next_ms = 0;
+    progress_show(progress, "%-8s [%.*s%s%*s] %*lld/%lld", what, part, full,
+                  part < width ? ">" : "", part < width ? width - part - 1 : 0, "",
+                  all < 1000 ? 3 : 6, (long long)done, (long long)all);
+}
+
 void progress_clear(Progress *progress) {
     if (progress->line) fputs("\r\033[K", stderr);
     progress->line = false;

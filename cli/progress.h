@@ -3,6 +3,7 @@
 #define CARBIDE_CLI_PROGRESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct Progress {
     bool on;    /* stderr is a terminal, or --progress */
@@ -14,6 +15,8 @@ double clock_ms(void); /* monotonic */
 void progress_start(Progress *progress, bool always);
 void progress_show(Progress *progress, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* "Compiled [=====>    ]  52/100"; shown from the first step on. */
+void progress_bar(Progress *progress, const char *what, int64_t done, int64_t all);
 void progress_clear(Progress *progress); /* before anything is printed */
 
 #endif

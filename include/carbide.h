@@ -344,6 +344,7 @@ typedef struct cb_function_stats {
     int64_t kernels;         /* steps of the newest entry: kernels and library calls */
     int64_t kernels_eager;   /* what eager would launch for the same graph */
     int64_t bytes, bytes_eager; /* memory traffic of the newest entry, and of eager */
+    int64_t flops;              /* of its matrix products and convolutions */
     int64_t cache_hits;      /* kernels that came from the disk */
     double trace_ms, compile_ms; /* of the newest entry; compile_ms holds the C compiler or the
                                   * disk */

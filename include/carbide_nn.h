@@ -92,7 +92,7 @@ typedef void cb_tensor_visitor(const char *name, cb_tensor *tensor, bool buffer,
 CB_API void cb_module_visit(cb_module *module, cb_tensor_visitor *visit, void *user);
 /* Fills out with the parameters, as far as capacity goes, and returns how many there are. */
 CB_API int cb_module_parameters(cb_module *module, cb_tensor **out, int capacity);
-/* Converts all floating-point parameters and buffers. */
+/* Converts all floating-point parameters and buffers; tied ones stay tied. */
 CB_API cb_status cb_module_to(cb_module *module, cb_dtype dtype);
 
 CB_API void cb_module_print(const cb_module *module); /* to stdout, in PyTorch's format */

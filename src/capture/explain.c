@@ -250,6 +250,7 @@ cb_function_stats cb_stats(cb_function *function) {
     stats.kernels_eager = plan->kernels_eager;
     stats.bytes = plan->bytes;
     stats.bytes_eager = plan->bytes_eager;
+    stats.flops = plan->flops;
     stats.trace_ms = entry->trace_ms;
     stats.compile_ms = entry->compile_ms;
     return stats;

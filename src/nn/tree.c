@@ -69,24 +69,52 @@ void cb_module_train(cb_module *module, bool training) {
         cb_module_train(module->child[i].module, training);
 }
 
-cb_status cb_module_to(cb_module *module, cb_dtype dtype) {
-    if (!module) return fail(CB_ERR_ARGUMENT, "cb_module_to: NULL");
-    if (dtype < 0 || dtype >= CB_DTYPE_COUNT || !dtype_is_float(dtype))
-        return fail(CB_ERR_DTYPE, "cb_module_to: a module's parameters are floating point");
+static bool same_elements(const Tensor *a, const Tensor *b) {
+    if (a->storage != b->storage || a->offset != b->offset || a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->size[i] != b->size[i] || a->stride[i] != b->stride[i]) return false;
+    return a->dtype == b->dtype;
+}
+
+/* Other names of the old tensor become names of the new one. */
+static bool replace(Module *module, const Tensor *old, Tensor *now) {
+    for (int i = 0; i < module->tensor_count; i++) {
+        ModuleTensor *slot = &module->tensor[i];
+        Tensor *x = slot->tensor;
+        if (!x || x == old || !same_elements(x, old)) continue;
+        Meta meta = tensor_meta(now);
+        Tensor *tied = tensor_view_of(now, &meta, now->stride, now->offset);
+        if (!tied) return false;
+        cb_free(x);
+        slot->tensor = cb_keep(tied);
+    }
+    for (int i = 0; i < module->child_count; i++)
+        if (!replace(module->child[i].module, old, now)) return false;
+    return true;
+}
+
+static cb_status convert(Module *root, Module *module, cb_dtype dtype) {
     for (int i = 0; i < module->tensor_count; i++) {
         ModuleTensor *slot = &module->tensor[i];
         if (!slot->tensor || slot->tensor->dtype == dtype) continue;
         if (!dtype_is_float((cb_dtype)slot->tensor->dtype)) continue;
         Tensor *converted = (cb_to)(slot->tensor, dtype);
-        if (!converted) return cb_error_status();
+        if (!converted || !replace(root, slot->tensor, converted)) return cb_error_status();
         cb_free(slot->tensor);
         slot->tensor = cb_keep(converted);
     }
     for (int i = 0; i < module->child_count; i++) {
-        cb_status status = cb_module_to(module->child[i].module, dtype);
+        cb_status status = convert(root, module->child[i].module, dtype);
         if (status) return status;
     }
     return CB_OK;
+}
+
+cb_status cb_module_to(cb_module *module, cb_dtype dtype) {
+    if (!module) return fail(CB_ERR_ARGUMENT, "cb_module_to: NULL");
+    if (dtype < 0 || dtype >= CB_DTYPE_COUNT || !dtype_is_float(dtype))
+        return fail(CB_ERR_DTYPE, "cb_module_to: a module's parameters are floating point");
+    return convert(module, module, dtype);
 }
 
 void *cb_module_user(const cb_module *module) { return module ? module->user : NULL; }

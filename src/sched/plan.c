@@ -297,11 +297,22 @@ static int64_t value_bytes(const Plan *plan, int value) {
     return v->numel * (int64_t)cb_dtype_size(v->dtype);
 }
 
+/* An epilogue finds the result of its step in cache, and leaves it there when it writes to it. */
+static int64_t epilogue_bytes(const Plan *plan, const Kernel *kernel, int out) {
+    int64_t bytes = kernel->bytes;
+    for (int i = 0; i < length(kernel->buffer); i++)
+        if (kernel->buffer[i].value == out)
+            bytes -= value_bytes(plan, out) * (kernel->buffer[i].role == BUFFER_INOUT ? 2 : 1);
+    return bytes;
+}
+
 static int64_t step_bytes(const Plan *plan, const Step *step) {
     StepUse use = step_use(step);
+    if (step->kind == STEP_KERNEL) return plan->kernel[step->kernel]->bytes;
     int64_t bytes = use.out < 0 ? 0 : value_bytes(plan, use.out);
     for (int i = 0; i < use.in_count; i++) bytes += value_bytes(plan, use.in[i]);
-    return bytes + (use.epilogue < 0 ? 0 : plan->kernel[use.epilogue]->bytes);
+    if (use.epilogue >= 0) bytes += epilogue_bytes(plan, plan->kernel[use.epilogue], use.out);
+    return bytes;
 }
 
 static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *input_stride,
@@ -336,7 +347,10 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
     for (int g = 0; g < length(schedule.all); g++)
         if (!schedule.all[g]->forward) emit(&schedule, schedule.all[g], needed);
     add_outputs(&schedule);
-    for (int i = 0; i < length(plan->step); i++) plan->bytes += step_bytes(plan, &plan->step[i]);
+    for (int i = 0; i < length(plan->step); i++) {
+        plan->bytes += step_bytes(plan, &plan->step[i]);
+        plan->flops += step_flops(&plan->step[i]);
+    }
     plan_memory(plan);
     return plan;
 }

@@ -97,6 +97,7 @@ typedef struct StepUse {
     int epilogue; /* kernel, or -1; of STEP_KERNEL the kernel itself */
 } StepUse;
 StepUse step_use(const Step *step);
+int64_t step_flops(const Step *step); /* of products and convolutions; 0 for other steps */
 
 typedef struct PlanOutput {
     int value;
@@ -122,6 +123,7 @@ typedef struct Plan {
     int64_t arena_bytes;
     int draws;                  /* random draws of one run */
     int64_t bytes, bytes_eager; /* memory traffic of one run; of eager, op by op */
+    int64_t flops; /* multiplications and additions of products and convolutions in one run */
     int kernels_eager;
 } Plan;
 

@@ -19,3 +19,13 @@ StepUse step_use(const Step *step) {
     }
     check(false, "step of kind %d", step->kind);
 }
+
+int64_t step_flops(const Step *step) {
+    const MatmulStep *m = &step->matmul;
+    const ConvolutionStep *c = &step->convolution;
+    int64_t window = 1, positions = 1;
+    if (step->kind == STEP_MATMUL) return 2 * m->batch * m->m * m->n * m->k;
+    if (step->kind != STEP_CONVOLUTION) return 0;
+    for (int d = 0; d < 3; d++) window *= c->kernel[d], positions *= c->out_size[d];
+    return 2 * c->batch * positions * c->out_channels * (c->channels / c->groups) * window;
+}

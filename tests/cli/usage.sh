@@ -32,6 +32,9 @@ refused 2 "mode cannot be 'fastest'"     bench gelu --mode fastest
 refused 2 "device cannot be 'abacus'"    bench gelu --device abacus
 refused 2 "no option 'fuzz'"             bench gelu --options fuzz=1
 refused 2 "photo has no batch"           bench photo --batch 2
+refused 2 "device cannot be 'abacus'"    bench alexnet --device abacus
+refused 2 "--batches cannot be '0'"      bench alexnet --batches 0
+refused 2 "--only cannot be 'half'"      bench alexnet --only half
 refused 2 "'-x' is not understood"       bench -x
 refused 2 "name one case"                explain
 refused 2 "name one case"                explain gelu softmax

@@ -233,6 +233,9 @@ static void tied_weights_share_storage(void **state) {
     assert_true(cb_shares_storage(cb_module_get(net, "1.weight"), table));
     cb_fill_(table, 3);
     assert_true(cb_item(cb_max(cb_module_get(net, "1.weight"))) == 3);
+    assert_int_equal(cb_module_to(net, CB_BF16), CB_OK);
+    assert_int_equal(cb_dtype_of(cb_module_get(net, "1.weight")), CB_BF16);
+    assert_true(cb_shares_storage(cb_module_get(net, "1.weight"), cb_module_get(net, "0.weight")));
     cb_module_free(net);
 }
 

@@ -1,0 +1,69 @@
+/* A case with inputs: made the same for the same seed, called eagerly or compiled. */
+#include "cases.h"
+
+static cb_tensor *make_input(const Subject *subject, const CaseInput *input) {
+    cb_dim_list sizes = CB_NO_DIMS;
+    for (int i = 0; i < 4 && input->size[i]; i++)
+        sizes.at[sizes.count++] = input->size[i] == BATCH ? subject->batch : input->size[i];
+    if (subject->row->below) return cb_randint(0, subject->row->below, sizes);
+    cb_tensor *x = cb_randn(sizes, subject->dtype);
+    return input->scale == 1 ? x : cb_mul(x, input->scale);
+}
+
+static bool make_inputs(Subject *subject) {
+    const Case *row = subject->row;
+    if (row->make) {
+        subject->input_count = row->make(subject->dtype, subject->input);
+    } else {
+        for (int i = 0; i < CASE_INPUTS && row->input[i].size[0]; i++)
+            subject->input[subject->input_count++] = make_input(subject, &row->input[i]);
+    }
+    for (int i = 0; i < subject->input_count; i++)
+        if (!subject->input[i]) return false;
+    return true;
+}
+
+static bool make_module(Subject *subject) {
+    if (!subject->row->network) return true;
+    subject->module = subject->row->network();
+    if (!subject->module) return false;
+    cb_module_train(subject->module, false);
+    return cb_module_to(subject->module, subject->dtype) == CB_OK;
+}
+
+bool subject_open(Subject *subject, const Case *row, cb_dtype dtype, int64_t batch) {
+    *subject = (Subject){.row = row,
+                         .dtype = dtype == CB_SAME ? row->dtype : dtype,
+                         .batch = batch ? batch : row->batch};
+    cb_scope_open();
+    cb_manual_seed(0);
+    if (make_module(subject) && make_inputs(subject)) return true;
+    fprintf(stderr, "carbide: %s: %s\n", row->name, cb_error() ? cb_error() : "no inputs");
+    subject_close(subject);
+    return false;
+}
+
+void subject_close(Subject *subject) {
+    cb_module_free(subject->module);
+    cb_scope_close();
+}
+
+cb_function *subject_compile(const Subject *subject, const char *options) {
+    if (subject->module) return cb_compile_module(subject->module, options);
+    return cb_compile_n(subject->row->body, NULL, options);
+}
+
+cb_tensor *subject_eager(const Subject *subject, cb_tensor *const *input) {
+    cb_tensor *output = NULL;
+    if (subject->module) return cb_module_forward(subject->module, input, subject->input_count);
+    int made = subject->row->body(input, subject->input_count, &output, NULL);
+    return made == 1 ? output : NULL;
+}
+
+bool subject_call(const Subject *subject, cb_function *fast) {
+    cb_scope_open();
+    cb_tensor *output = fast ? cb_call_1(fast, subject->input, subject->input_count)
+                             : subject_eager(subject, subject->input);
+    cb_scope_close();
+    return output != NULL;
+}

@@ -1,0 +1,54 @@
+#!/bin/sh
+# Networks: the script with both times, JSON for programs, one side alone, explain.
+#   networks.sh CARBIDE
+carbide=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+export TMPDIR="$work" OMP_WAIT_POLICY=passive # others may want the cores
+failed=0
+
+has() { # has FILE PATTERN...
+    file=$1
+    shift
+    for pattern in "$@"; do
+        grep -q -- "$pattern" "$file" || { echo "nothing matches '$pattern' in:"; cat "$file"; failed=1; }
+    done
+}
+
+run() { # run FILE ARGUMENTS...
+    file=$1
+    shift
+    "$carbide" "$@" >"$file" 2>"$work/err" || { echo "carbide $*: exit status $?"; cat "$work/err"; failed=1; }
+    [ -s "$work/err" ] && { echo "carbide $* said: $(cat "$work/err")"; failed=1; }
+}
+
+run "$work/script" bench alexnet --batch 1 --batches 2
+has "$work/script" "^alexnet, batch 1, f32, " "^Baseline time for 2 batches: [0-9.]* seconds$" \
+    "^Compiled time for 2 batches: [0-9.]* seconds$" "^Speedup: [0-9.]*x$" "^Outputs agree: "
+[ "$(wc -l <"$work/script")" = 6 ] || { echo "not six lines:"; cat "$work/script"; failed=1; }
+
+"$carbide" bench alexnet --batch 1 --batches 2 --progress >/dev/null 2>"$work/bar" || failed=1
+has "$work/bar" "Baseline \[>" "Compiled \[>.*\]   0/2"
+
+run "$work/alexnet" bench alexnet --batch 1 --dtype bf16 --json --seconds 0.01
+run "$work/resnet50" bench resnet50 --only compiled --json --seconds 0.01
+run "$work/gpt2" bench gpt2 --only compiled --json --seconds 0.01
+
+run "$work/explain" explain alexnet --batch 1
+has "$work/explain" "convolution f32: 1 x 3 channels into 64, kernel 11 x 11, then on each block:" \
+    "matmul f32" "steps: 1[0-9], eager would launch"
+
+command -v python3 >/dev/null 2>&1 || { echo "python3 is missing: JSON not checked"; exit $failed; }
+python3 - "$work/alexnet" "$work/resnet50" "$work/gpt2" <<'END' || failed=1
+import json, sys
+alexnet, resnet50, gpt2 = (json.loads(open(path).read()) for path in sys.argv[1:])
+assert alexnet["dtype"] == "bf16" and alexnet["eager_ms"] > 0 and alexnet["max_error"] < 1, alexnet
+assert gpt2["eager_ms"] is None and gpt2["max_error"] is None, gpt2
+for row, billions in ((alexnet, 1.43), (resnet50, 8.18), (gpt2, 31.6)):
+    flops = row["gflops"] * row["compiled_ms"] * 1e-3
+    assert abs(flops / billions - 1) < 0.03, (flops, row)
+    assert row["kernels_compiled"] < row["kernels_eager"], row
+    assert row["bytes_compiled"] < 1.2 * row["bytes_eager"], row
+    assert row["compiled_ms"] > 0 and row["first_call_ms"] > 0 and row["peak_memory_mb"] > 50, row
+END
+exit $failed
