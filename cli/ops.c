@@ -70,7 +70,7 @@ static const struct {
 };
 
 /* Only lowering makes these. */
-static bool is_internal(Op op) { return op == OP_philox; }
+static bool is_internal(Op op) { return op_info(op)->flags & LOWERED; }
 
 static void put_text(FILE *out, const char *text, bool escape) {
     for (; *text; text++) {

@@ -49,7 +49,7 @@ typedef struct Row {
         .schema = (arity) == 1   ? "a"                                                             \
                   : (arity) == 2 ? "a, b"                                                          \
                                  : "a, b, c",                                                      \
-        .dtype = #d, .cost = #c, .value = #__VA_ARGS__)
+        .flags = "LOWERED", .dtype = #d, .cost = #c, .value = #__VA_ARGS__)
 #define REDUCE(n, f, d, a, i, ...)                                                                 \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "REDUCE",                                           \
         .schema = "x, dim:dims=all, keepdim:bool=false", .dtype = #d, .cost = "1",                 \

@@ -36,7 +36,9 @@ enum {
     KEEP_COST = 8,          /* arithmetic from which on keeping beats computing again */
     KEEP_BYTES = 64 << 10,  /* of what ARRAY kernels keep: half of an L2 at the least */
     ROW_SUM_BLOCK = 4096,   /* terms of one partial sum */
-    HEAVY_ARITHMETIC = 200  /* additions in a kernel's text */
+    STRIP_BYTES = 128,      /* of a strip: two vectors of AVX-512, whose sums do not wait */
+    LINE_BYTES = 64,
+    HEAVY_ARITHMETIC = 200 /* additions in a kernel's text */
 };
 
 /* ---- choices ----------------------------------------------------------------------------- */
@@ -205,6 +207,33 @@ static void choose_lanes(CKernel *c) {
     if (c->any_stream && row > 4 * STREAM_LANES) c->lanes = STREAM_LANES;
     c->out_lanes = c->lanes ? c->lanes : row;
     if (c->lanes) c->e.origin_level = c->e.lane_level - 1;
+}
+
+/* The widest element that a kernel computes. */
+static int64_t widest(const Kernel *kernel) {
+    int64_t bytes = 4;
+    for (int b = 0; b < length(kernel->buffer); b++) {
+        int64_t own = (int64_t)cb_dtype_size(kernel->buffer[b].dtype);
+        bytes = own > bytes ? own : bytes;
+    }
+    return bytes;
+}
+
+static void choose_strip(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    if (c->shape != SHAPE_ROW) return;
+    int64_t strip = STRIP_BYTES / widest(kernel), run = axis_size(kernel, c->e.lane_axis);
+    for (int s = 0; s < c->store_count; s++) {
+        int64_t line =
+            LINE_BYTES / (int64_t)cb_dtype_size(kernel->buffer[kernel->store[s].buffer].dtype);
+        if (c->streams[s] && line > strip) strip = line;
+    }
+    bool whole = run % strip == 0;
+    if (c->split && c->e.lane_axis == kernel->outer_count) {
+        run = (run + kernel->split - 1) / kernel->split;
+        whole &= run % strip == 0;
+    }
+    c->strip = whole && run >= 2 * strip ? strip : 0;
 }
 
 static const char *origin(const CKernel *c) {
@@ -436,6 +465,7 @@ static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
     choose_turns(c);
     choose_streams(c);
     choose_lanes(c);
+    choose_strip(c);
     e->origin = origin(c);
     emit_prepare(e);
     c->reduce_count = length(e->info.reduce);

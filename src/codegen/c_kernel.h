@@ -19,6 +19,8 @@ typedef struct CKernel {
     int inner_count, reduce_count, store_count;
     int64_t lanes;     /* of a block; ROW: of a block of the row, 0 when it is not cut */
     int64_t out_lanes; /* size of the arrays that streams go through */
+    int64_t strip;     /* ROW: every run of lanes is a multiple of it; 0: runs of any length */
+    bool in_strip;     /* lane l of the run is lane j of its strip */
     bool split;
     bool turns; /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
     bool *streams; /* by store: goes past the caches */

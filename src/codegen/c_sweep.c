@@ -1,19 +1,28 @@
 /* One sweep over the inner axes, as C (c_kernel.h): loops, accumulators, stores.
  *
  *     float r4 = 0.0f;
- *     #pragma omp simd reduction(+:r4)
- *     for (int l = 0; l < 1024; l++) {
- *         const float t2 = m_exp_f32(p0[l] - t1);
- *         row2[l] = t2;
- *         r4 = r4 + t2;
+ *     float q4[32] = {0};
+ *     for (int64_t k = 0; k < 1024; k += 32) {
+ *         #pragma omp simd
+ *         for (int j = 0; j < 32; j++) {
+ *             const int64_t l = k + j;
+ *             const float t2 = m_exp_f32(p0[l] - t1);
+ *             row2[l] = t2;
+ *             q4[j] = q4[j] + t2;
+ *         }
  *     }
+ *     q4 folded in halves; r4 = r4 + q4[0];
  *
+ * Runs that are no multiple of a strip have one vector loop with a reduction clause instead.
  * Float sums are taken in blocks: a block, or one run of the innermost loop, has its own partial
  * sum. Float maxima of a ROW run on ordered integers (order_f32), which any compiler turns into
  * vector code that keeps NaN. */
 #include "codegen/c_kernel.h"
 
-enum { ARRAY_SUM_BLOCK = 1024 }; /* terms that one lane of an ARRAY kernel adds up in a row */
+enum {
+    ARRAY_SUM_BLOCK = 1024,      /* terms that one lane of an ARRAY kernel adds up in a row */
+    PREFETCH_BYTES_MIN = 1 << 20 /* a smaller buffer is in a cache already */
+};
 
 typedef Emit *E;
 
@@ -61,8 +70,9 @@ static const char *reduce_name(CKernel *c, const Expr *x) {
     return arena_format(c->e.arena, c->shape == SHAPE_ARRAY ? "r%u[l]" : "r%u", x->id);
 }
 
-/* A float sum inside of further loops has a partial sum of its own. */
+/* A float sum inside of further loops has a partial sum of its own; strips have one by lane. */
 static bool has_partial(const CKernel *c, const Expr *x) {
+    if (c->strip) return true;
     bool loops = c->inner_count > 1 || c->lanes;
     return c->shape == SHAPE_ROW && loops && is_float(x) && is_sum(x);
 }
@@ -85,11 +95,15 @@ static bool array_partial(const CKernel *c, const Expr *x, int pass) {
 /* Where a term goes: r4, or the partial sum s4. */
 static const char *target_name(CKernel *c, const Expr *x, int pass) {
     bool partial = has_partial(c, x) || array_partial(c, x, pass);
-    const char *lane = c->shape == SHAPE_ARRAY ? "[l]" : "";
+    const char *lane = c->strip ? "[j]" : c->shape == SHAPE_ARRAY ? "[l]" : "";
     return arena_format(c->e.arena, "%c%u%s", partial ? 'q' : 'r', x->id, lane);
 }
 
+/* Extremes of a ROW compare: of floats, the ordered integers are compared. */
 static const char *combined(CKernel *c, const Expr *x, const char *a, const char *b) {
+    if (c->shape == SHAPE_ROW && is_extreme(x))
+        return arena_format(c->e.arena, "%s %c %s ? %s : %s", b, x->imm.i == OP_amax ? '>' : '<', a,
+                            b, a);
     const char *argument[2] = {a, b};
     return text_bare(&c->e, text_op(&c->e, (Op)x->imm.i, x->dtype, x->dtype, argument, 2));
 }
@@ -103,8 +117,7 @@ static void update(CKernel *c, const Expr *x, int pass) {
     }
     if (by_order(c, x)) value = ordered(c, x, value);
     emit_line(e, "const %s x%u = %s;", accumulator_type(c, x), x->id, text_bare(e, value));
-    emit_line(e, "%s = x%u %c %s ? x%u : %s;", name, x->id, x->imm.i == OP_amax ? '>' : '<', name,
-              x->id, name);
+    emit_line(e, "%s = %s;", name, combined(c, x, name, arena_format(e->arena, "x%u", x->id)));
 }
 
 static const char *clause(CKernel *c, const Expr *x, int pass) {
@@ -120,7 +133,7 @@ static const char *clause(CKernel *c, const Expr *x, int pass) {
 
 static const char *clauses(CKernel *c, int pass) {
     Buffer text = buffer_new(c->e.arena);
-    if (c->shape == SHAPE_ROW)
+    if (c->shape == SHAPE_ROW && !c->strip)
         for (int r = 0; r < c->reduce_count; r++)
             if (reduces_in(c, r, pass)) put(&text, clause(c, c->e.info.reduce[r], pass));
     return buffer_text(&text);
@@ -186,8 +199,27 @@ static void begin_accumulators(CKernel *c, int pass) {
 static void begin_partials(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++) {
         const Expr *x = c->e.info.reduce[r];
-        if (reduces_in(c, r, pass) && has_partial(c, x))
-            emit_line(&c->e, "%s q%u = %s;", accumulator_type(c, x), x->id, identity(c, x));
+        if (!reduces_in(c, r, pass) || !has_partial(c, x)) continue;
+        const char *type = accumulator_type(c, x), *value = text_bare(&c->e, identity(c, x));
+        if (!c->strip) {
+            emit_line(&c->e, "%s q%u = %s;", type, x->id, value);
+            continue;
+        }
+        emit_line(&c->e, "%s q%u[%lld] __attribute__((aligned(64)));", type, x->id,
+                  (long long)c->strip);
+        emit_line(&c->e, "for (int l = 0; l < %lld; l++) q%u[l] = %s;", (long long)c->strip, x->id,
+                  value);
+    }
+}
+
+/* The lanes of a partial result become one, in halves. */
+static void fold_lanes(CKernel *c, const Expr *x) {
+    const char *low = arena_format(c->e.arena, "q%u[l]", x->id);
+    for (int64_t half = c->strip / 2; half; half /= 2) {
+        const char *high = arena_format(c->e.arena, "q%u[l + %lld]", x->id, (long long)half);
+        if (half > 1) emit_line(&c->e, "#pragma omp simd");
+        emit_line(&c->e, "for (int l = 0; l < %lld; l++) %s = %s;", (long long)half, low,
+                  combined(c, x, low, high));
     }
 }
 
@@ -195,7 +227,9 @@ static void end_partials(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++) {
         const Expr *x = c->e.info.reduce[r];
         if (!reduces_in(c, r, pass) || !has_partial(c, x)) continue;
-        const char *partial = arena_format(c->e.arena, "q%u", x->id), *name = reduce_name(c, x);
+        const char *partial = arena_format(c->e.arena, c->strip ? "q%u[0]" : "q%u", x->id);
+        const char *name = reduce_name(c, x);
+        if (c->strip) fold_lanes(c, x);
         emit_line(&c->e, "%s = %s;", name, combined(c, x, name, partial));
     }
 }
@@ -241,7 +275,7 @@ static void store(CKernel *c, int s) {
     const char *value = text_value(e, store->value);
     const char *element =
         text_element(e, store->buffer, &e->store[s], store->index, store->guard != NULL);
-    if (c->streams[s]) element = arena_format(e->arena, "out%d[l]", s);
+    if (c->streams[s]) element = arena_format(e->arena, c->in_strip ? "out%d[j]" : "out%d[l]", s);
     if (store->mode == STORE_ADD) {
         const char *old = element;
         if (e->target->load[dtype]) old = text_call(e, e->target->load[dtype], element);
@@ -271,13 +305,13 @@ void c_open_lanes(CKernel *c, const char *reductions) {
     emit_open(&c->e, "for (int l = 0; l < n; l++)");
 }
 
-static void declare_streams(CKernel *c, int pass) {
+static void declare_streams(CKernel *c, int pass, int64_t lanes) {
     E e = &c->e;
     for (int s = 0; s < c->store_count; s++)
         if (c->streams[s] && stores_in(c, s, pass))
             emit_line(e, "%s out%d[%lld] __attribute__((aligned(64)));",
                       e->target->storage[e->kernel->buffer[e->kernel->store[s].buffer].dtype], s,
-                      (long long)c->out_lanes);
+                      (long long)lanes);
 }
 
 void c_flush_streams(CKernel *c, int pass) {
@@ -287,10 +321,56 @@ void c_flush_streams(CKernel *c, int pass) {
                       s, s);
 }
 
-static void lane_loop(CKernel *c, int pass) {
+/* While this row is worked on, the next one comes into the cache. */
+static void prefetch(CKernel *c) {
+    E e = &c->e;
+    const Kernel *kernel = e->kernel;
+    for (int id = 0; id < length(kernel->expr) && kernel->outer_count; id++) {
+        const Expr *x = kernel->expr[id];
+        const Access *access = &e->load[id];
+        int64_t next;
+        Expr *rest;
+        if (x->op != EX_load || x->input_count > 1 || !access->name || access->stride != 1)
+            continue;
+        const KernelBuffer *buffer = &kernel->buffer[x->imm.i];
+        int64_t size = (int64_t)cb_dtype_size(buffer->dtype);
+        if (buffer->numel * size < PREFETCH_BYTES_MIN) continue;
+        if (!index_linear(e->kernel, x->input[0], kernel->outer_count - 1, &next, &rest) || !next)
+            continue;
+        for (int64_t l = 0; l < c->strip; l += 64 / size)
+            emit_line(e, "__builtin_prefetch(%s + k + %lld);", access->name, (long long)(next + l));
+    }
+}
+
+static void strip_loop(CKernel *c, int pass) {
     E e = &c->e;
     Mark mark = emit_mark(e);
-    declare_streams(c, pass);
+    long long strip = (long long)c->strip;
+    emit_open(e, "for (int64_t k = 0; k < n; k += %lld)", strip);
+    if (pass == 1 && !c->split) prefetch(c);
+    declare_streams(c, pass, c->strip);
+    emit_line(e, "#pragma omp simd");
+    emit_open(e, "for (int j = 0; j < %lld; j++)", strip);
+    emit_line(e, "const int64_t l = k + j;");
+    c->in_strip = true;
+    body(c, pass);
+    c->in_strip = false;
+    emit_close(e);
+    for (int s = 0; s < c->store_count; s++)
+        if (c->streams[s] && stores_in(c, s, pass))
+            emit_line(e, "stream_lines(%s + k, out%d, sizeof out%d);", e->store[s].name, s, s);
+    emit_close(e);
+    emit_forget(e, mark);
+}
+
+static void lane_loop(CKernel *c, int pass) {
+    E e = &c->e;
+    if (c->strip) {
+        strip_loop(c, pass);
+        return;
+    }
+    Mark mark = emit_mark(e);
+    declare_streams(c, pass, c->out_lanes);
     c_open_lanes(c, clauses(c, pass));
     body(c, pass);
     emit_close(e);
@@ -527,7 +607,7 @@ void c_before_lanes(CKernel *c) {
         close_point(c, point, mark);
     }
     e->at_point = false;
-    declare_streams(c, e->info.pass_count);
+    declare_streams(c, e->info.pass_count, c->out_lanes);
     e->reduce_leaves = leaves;
 }
 
@@ -545,7 +625,7 @@ void c_finish(CKernel *c) {
     emit_collect(e);
     if (c->shape == SHAPE_ARRAY) {
         emit_declare(e, 0);
-        declare_streams(c, pass);
+        declare_streams(c, pass, c->out_lanes);
         c_open_lanes(c, "");
     }
     Mark mark = emit_mark(e);

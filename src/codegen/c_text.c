@@ -143,6 +143,16 @@ static const char *const helper_text[HELPER_COUNT] = {
         "            stream_vector((float *)(void *)(d + i), *(const StreamFrom *)(const void *)(s "
         "+ i));\n"
         "    stream_bytes(d + at, s + at, bytes - at);\n"
+        "}\n"
+        "static inline void stream_lines(void *restrict to, const void *restrict from, int bytes) "
+        "{\n"
+        "    char *restrict d = to;\n"
+        "    const char *restrict s = from;\n"
+        "    if ((int64_t)d & 63) __builtin_memcpy(d, s, bytes);\n"
+        "    else\n"
+        "        for (int i = 0; i < bytes; i += STREAM_BYTES)\n"
+        "            stream_vector((float *)(void *)(d + i), *(const StreamFrom *)(const void *)(s "
+        "+ i));\n"
         "}\n",
 };
 

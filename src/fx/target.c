@@ -64,7 +64,7 @@ static Op find_name(const char *name, size_t size) {
     snprintf(method, sizeof method, ".%.*s", (int)size, name);
     Op op = find_fx(method);
     if (!op) op = op_find(name, size);
-    return op > OP_constant && op != OP_philox ? op : OP_none;
+    return op > OP_constant && !(op_info(op)->flags & LOWERED) ? op : OP_none;
 }
 
 static Op find_function(const char *target) {

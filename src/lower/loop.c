@@ -147,6 +147,13 @@ static bool is_bool(const Expr *e, int64_t value) {
     return e->dtype == CB_BOOL && e->op == OP_constant && e->imm.i == value;
 }
 
+/* x - max(x): never above 0, where exp costs less. */
+static bool is_below_maximum(const Expr *x) {
+    if (x->op != OP_sub) return false;
+    const Expr *most = x->input[1];
+    return most->op == EX_reduce && most->imm.i == OP_amax && most->input[0] == x->input[0];
+}
+
 /* What guards and positions need; the graph's rules have simplified everything else. */
 static Expr *simplify(Expr *const *input, Op op) {
     if (op == OP_logical_and && is_bool(input[0], 1)) return input[1];
@@ -176,6 +183,7 @@ Expr *expr_op(Kernel *kernel, Op op, cb_dtype dtype, Expr *const *input, int inp
     }
     Expr *simple = simplify(input, op);
     if (simple) return simple;
+    if (op == OP_exp && is_below_maximum(input[0])) op = OP_exp_nonpositive;
     int known = input_count == 2 ? decided(op, input[0], input[1]) : -1;
     if (known >= 0) return expr_constant(kernel, CB_BOOL, (Scalar){.i = known});
     return intern(kernel, op, dtype, (Scalar){.i = 0}, input, input_count);

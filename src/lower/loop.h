@@ -35,8 +35,8 @@
 #include "base/vec.h"
 #include "op/op.h"
 
-/* Expr.op is an Op of the table (pointwise, OP_to, OP_constant, OP_philox) or one of these. Index
- * arithmetic uses OP_add, OP_mul, OP_floor_divide, OP_remainder on i64 with non-negative
+/* Expr.op is an Op of the table (pointwise, OP_to, OP_constant, LOWERED rows) or one of these.
+ * Index arithmetic uses OP_add, OP_mul, OP_floor_divide, OP_remainder on i64 with non-negative
  * operands. */
 enum { EX_axis = OP_COUNT, EX_load, EX_reduce, EX_scan };
 

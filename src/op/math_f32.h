@@ -157,6 +157,16 @@ MATH float m_exp_f32(float a) {
     return m_exp_poly_f32(r) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
 }
 
+//@ exp_nonpositive_f32: bits_f32 float_f32 exp_poly_f32
+/* exp(a) for a <= 0: 2^(n + 64) is in the low bits of t, and 2^-64 rounds into the denormals. */
+MATH float m_exp_nonpositive_f32(float a) {
+    float c = a < -104.0f ? -104.0f : a;
+    float t = M_FMA_F32(c, 1.44269502f, 12583103.0f);
+    float n = t - 12583103.0f;
+    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
+    return m_exp_poly_f32(r) * m_float_f32(m_bits_f32(t) << 23) * 0x1p-64f;
+}
+
 //@ one_over_f32: bits_f32 float_f32
 /* 1 / d for d in [1, 2^126], 0 above. Intel's cores take 16 cycles to divide 16 floats, as long as
  * for 32 multiply-adds: there Newton's iteration from a guess in the bits, 3.5 to 24 bits in 3

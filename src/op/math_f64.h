@@ -139,6 +139,9 @@ MATH double m_exp_sum_f64(double x, double low) {
 //@ exp_f64: exp_sum_f64
 MATH double m_exp_f64(double a) { return m_exp_sum_f64(a, 0.0); }
 
+//@ exp_nonpositive_f64: exp_f64
+MATH double m_exp_nonpositive_f64(double a) { return m_exp_f64(a); }
+
 //@ sigmoid_f64: exp_f64
 MATH double m_sigmoid_f64(double a) { return 1.0 / (1.0 + m_exp_f64(-a)); }
 

@@ -54,7 +54,7 @@ typedef enum Autocast {
     AUTOCAST_F32
 } Autocast;
 
-enum { COMMUTES = 1, ASSOCIATES = 2, IDEMPOTENT = 4 };
+enum { COMMUTES = 1, ASSOCIATES = 2, IDEMPOTENT = 4, LOWERED = 8 }; /* LOWERED: not in the API */
 
 typedef enum ParamType {
     PARAM_TENSOR, PARAM_OPTIONAL_TENSOR, PARAM_INT, PARAM_FLOAT, PARAM_BOOL, PARAM_DTYPE, PARAM_DIMS

@@ -37,6 +37,8 @@
 #define I64_LOGICAL COMPILED
 #define I64_INT COMPILED
 #define I64_SHIFT COMPILED
+#define F64_I64(op, value)
+#define I64_I64 COMPILED
 
 static double eval_f64(Op op, double a, double b) {
 #define M(name) m_##name##_f64
@@ -44,6 +46,7 @@ static double eval_f64(Op op, double a, double b) {
     switch (op) {
 #define UNARY(name, fx, rule, cost, value) F64_##rule(OP_##name, value)
 #define BINARY(name, fx, flags, rule, cost, value) F64_##rule(OP_##name, value)
+#define INTERNAL(name, arity, rule, cost, value) F64_##rule(OP_##name, value)
 #define REDUCE(name, fx, rule, cast, identity, combine) F64_##rule(OP_##name, combine)
 #include "op/op_rows.h"
     default:
@@ -62,9 +65,7 @@ eval_i64(Op op, int64_t a, int64_t b, int64_t c) {
     switch (op) {
 #define UNARY(name, fx, rule, cost, value) I64_##rule(OP_##name, value)
 #define BINARY(name, fx, flags, rule, cost, value) I64_##rule(OP_##name, value)
-#define INTERNAL(name, arity, rule, cost, value)                                                   \
-    case OP_##name:                                                                                \
-        return value;
+#define INTERNAL(name, arity, rule, cost, value) I64_##rule(OP_##name, value)
 #define REDUCE(name, fx, rule, cast, identity, combine) I64_##rule(OP_##name, combine)
 #include "op/op_rows.h"
     default:

@@ -53,6 +53,7 @@ static const char *const flags[] = {
     "-w",
     NATIVE,
     "-fopenmp-simd",
+    "-fpeel-loops", /* strips of a row become straight code, their accumulators registers */
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fwrapv",

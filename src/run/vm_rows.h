@@ -104,11 +104,13 @@
         accumulator->FIELD = a;                                                                    \
     }
 
+#define ARITY_1 BLOCK_UNARY
+#define ARITY_3 BLOCK_TERNARY
 #define UNARY(name, fx, rule, cost, value) RULE_##rule(BLOCK_UNARY(name, RESULT_##rule, value))
 #define BINARY(name, fx, flags, rule, cost, value)                                                 \
     RULE_##rule(COST_##cost(BLOCK_BINARY, BLOCK_PLAIN)(name, RESULT_##rule, value))
 #define TERNARY(name, fx, flags, rule, cost, value) BLOCK_TERNARY(name, uint8_t, value)
-#define INTERNAL(name, arity, rule, cost, value) RULE_##rule(BLOCK_TERNARY(name, T, value))
+#define INTERNAL(name, arity, rule, cost, value) RULE_##rule(ARITY_##arity(name, T, value))
 #define REDUCE(name, fx, rule, cast, identity, combine)                                            \
     REDUCE_##rule(BLOCK_BINARY(name, T, combine) BLOCK_REDUCE(name, identity, combine))
 #include "op/op_rows.h"
@@ -150,6 +152,8 @@ static VmScan *const JOIN3(scanning, _, TYPE)[VM_REDUCES] = {
 #undef ALL_SHAPES
 #undef ONE_SHAPE
 #undef BLOCK_TERNARY
+#undef ARITY_1
+#undef ARITY_3
 #undef BLOCK_REDUCE
 #undef HALVE
 #undef TYPE

@@ -3,20 +3,20 @@ graph(x: f32[256, 1000], t: i64[256]) {
   return y
 }
 --- plan
-  k0_amax_sub_exp_sum(v0, v1, v2)
+  k0_amax_sub_exp_nonpositive_sum(v0, v1, v2)
   k1_ne_where(v3, v4)
   check v4 in [0, 1000) for gather
   k2_ne_log_sub_where(v3, v2, v4, v0, v1, v5)
   return v5 f32[]
 --- loops
-kernel k0_amax_sub_exp_sum(outer a0:256, inner a1:1000) row split 1 {
+kernel k0_amax_sub_exp_nonpositive_sum(outer a0:256, inner a1:1000) row split 1 {
   b0: in f32[256000]
   b1: out f32[256]
   b2: out f32[256]
   t6 = f32 load b0[((a0*1000) + a1)]
   t7 = f32 reduce amax t6
   t8 = f32 sub t6, t7
-  t9 = f32 exp t8
+  t9 = f32 exp_nonpositive t8
   t10 = f32 reduce sum t9
   store b1[a0] = t7
   store b2[a0] = t10

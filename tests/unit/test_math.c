@@ -197,6 +197,22 @@ static void check_function(const Function *f) {
     if (worst_wide > f->wide_bound) FAIL("%s_f64: %g ulp at %.17g", f->name, worst_wide, at_wide);
 }
 
+/* What softmax takes: no value above 0. */
+static void test_exp_nonpositive(void **unused) {
+    (void)unused;
+    for (int i = 0; i < POINTS; i++) {
+        float narrow = (float)(-110 * fabs(random_number()));
+        double error = error_f32(m_exp_nonpositive_f32(narrow), exp((double)narrow));
+        if (error > 1.2) FAIL("exp_nonpositive_f32(%g): %g ulp", (double)narrow, error);
+    }
+    assert_true(m_exp_nonpositive_f32(0.0f) == 1.0f);
+    assert_true(m_exp_nonpositive_f32(-0.0f) == 1.0f);
+    assert_true(m_exp_nonpositive_f32(-INFINITY) == 0.0f);
+    assert_true(isnan(m_exp_nonpositive_f32(NAN)));
+    assert_true(isnan(m_exp_nonpositive_f64(NAN)));
+    assert_true(m_exp_nonpositive_f64(-1) == m_exp_f64(-1));
+}
+
 static void test_functions(void **unused) {
     (void)unused;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) check_function(&functions[i]);
@@ -378,10 +394,10 @@ static void test_conversions(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),   cmocka_unit_test(test_large_angles),
-        cmocka_unit_test(test_pairs),       cmocka_unit_test(test_division),
-        cmocka_unit_test(test_integers),    cmocka_unit_test(test_philox),
-        cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_functions),    cmocka_unit_test(test_exp_nonpositive),
+        cmocka_unit_test(test_large_angles), cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_division),     cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_philox),       cmocka_unit_test(test_conversions),
     };
     return cmocka_run_group_tests_name("math", tests, NULL, NULL);
 }
