@@ -251,6 +251,7 @@ static void put_staging(const Builder *b, Program *p) {
 }
 
 static void put_sections(const Builder *b, const Layout *l, Program *p) {
+    p->streams = b->streams;
     const int *first = l->first;
     p->entry = (VmSection){first[0], first[1]};
     for (int pass = 0; pass <= p->pass_count; pass++) {

@@ -46,6 +46,7 @@ typedef struct VmOps {
     VmLoad *load[CB_DTYPE_COUNT][2]; /* [1]: floats as f64 */
     VmStore *store[CB_DTYPE_COUNT][2]; /* [1]: from f64 */
     VmStore *add[CB_DTYPE_COUNT][2];   /* base[...] += x[i], in order */
+    VmStore *stream[VM_TYPES];         /* base[i] = x[i] past the caches; NULL: no such function */
     VmReduce *const *reduce[VM_TYPES]; /* [type][op - OP_sum] */
     VmScan *const *scan[VM_TYPES];
 } VmOps;
@@ -138,6 +139,7 @@ struct Program {
     int64_t capacity; /* lanes of a block */
     int64_t full; /* lanes that VM_FULL fills: capacity, or the lane axis when that is shorter */
     int64_t frame_bytes;
+    bool streams;                           /* some store goes past the caches */
     VmSection entry; /* once per run */
     VmPass *pass;    /* pass_count + 1; of the last only point: row-level stores */
     VmInstr *instr;

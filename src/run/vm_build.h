@@ -58,6 +58,7 @@ typedef struct Builder {
     int *row_size;    /* vec: bytes of an element of each kept row */
     Expr **queue;     /* vec */
     int uniform_count;
+    bool streams;       /* some store goes past the caches */
     int64_t lane_bytes; /* of all vectors, per lane */
 } Builder;
 

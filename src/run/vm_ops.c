@@ -16,6 +16,11 @@
 
 #include "op/math_f32.h"
 
+#include <string.h>
+#ifdef __SSE__
+#include <immintrin.h>
+#endif
+
 #define JOIN3_(a, b, c) a##b##c
 #define JOIN3(a, b, c) JOIN3_(a, b, c)
 #define SIMD _Pragma("omp simd")
@@ -324,8 +329,6 @@ ACCESS(wide_bf16, uint16_t, double, (double)m_from_bf16_f32(a), BF16_BITS((float
 ACCESS(wide_f32, float, double, a, a, old + a)
 
 #ifdef __F16C__ /* contiguous halves, eight at a time */
-#include <immintrin.h>
-
 static void load_half(int64_t n, void *py, const void *base, int64_t stride, const int64_t *index,
                       const uint8_t *guard) {
     const uint16_t *x = base;
@@ -352,6 +355,44 @@ static void store_half(int64_t n, void *base, int64_t stride, const int64_t *ind
 #define store_half store_f16
 #endif
 #define add_half add_f16
+
+/* ---- past the caches ------------------------------------------------------------------------- */
+
+#if defined __AVX512F__
+enum { LINE = 64 };
+#define STREAM(to, from) _mm512_stream_ps(to, _mm512_loadu_ps(from))
+#elif defined __AVX__
+enum { LINE = 32 };
+#define STREAM(to, from) _mm256_stream_ps(to, _mm256_loadu_ps(from))
+#elif defined __SSE__
+enum { LINE = 16 };
+#define STREAM(to, from) _mm_stream_ps(to, _mm_loadu_ps(from))
+#endif
+
+#ifdef STREAM
+static void stream_bytes(int64_t bytes, void *base, const void *px) {
+    char *y = base;
+    const char *x = px;
+    int64_t head = -(intptr_t)y & 63, at;
+    if (head > bytes) head = bytes;
+    memcpy(y, x, (size_t)head);
+    for (at = head; at + LINE <= bytes; at += LINE)
+        STREAM((float *)(void *)(y + at), (const float *)(const void *)(x + at));
+    memcpy(y + at, x + at, (size_t)(bytes - at));
+}
+
+#define STREAMING(type, T)                                                                         \
+    static void stream_##type(int64_t n, void *base, int64_t stride, const int64_t *index,         \
+                              const uint8_t *guard, const void *px) {                              \
+        (void)stride, (void)index, (void)guard;                                                    \
+        stream_bytes(n *(int64_t)sizeof(T), base, px);                                             \
+    }
+STREAMING(f32, float)
+STREAMING(f64, double)
+#else
+#define stream_f32 NULL
+#define stream_f64 NULL
+#endif
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -390,6 +431,7 @@ const VmOps JOIN3(vm_ops_, CB_LEVEL, ) = {
     .load = TABLE(load),
     .store = TABLE(store),
     .add = TABLE(add),
+    .stream = {[VM_F32] = stream_f32, [VM_F64] = stream_f64},
     .reduce = {reduction_truth, reduction_i32, reduction_i64, reduction_f32, reduction_f64},
     .scan = {scanning_truth, scanning_i32, scanning_i64, scanning_f32, scanning_f64},
 };

@@ -8,6 +8,10 @@
 
 #include <string.h>
 
+#ifdef __SSE__
+#include <immintrin.h>
+#endif
+
 enum { TURN_POINTS = 64 };
 
 typedef struct Frame {
@@ -321,4 +325,7 @@ void program_run(const Program *program, void *const *buffer, int64_t low, int64
         run_chunks(&f, low, high, pass);
     else
         run_outer(&f, low, high, pass);
+#ifdef __SSE__
+    if (program->streams) _mm_sfence(); /* other threads see what went past the caches */
+#endif
 }

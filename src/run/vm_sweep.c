@@ -4,7 +4,11 @@
  * TILE: it is a vector of the lanes; sums and products of f32 over long ranges are held in f64. */
 #include "run/vm_build.h"
 
-enum { SHORT_SWEEP = 128 /* additions in f32 that lose nothing worth having */ };
+enum {
+    SHORT_SWEEP = 128,          /* additions in f32 that lose nothing worth having */
+    STREAM_BYTES_MIN = 4 << 20, /* outputs of ROW programs above this go past the caches */
+    STREAM_RUN_MIN = 512        /* in runs of at least so many lanes */
+};
 
 static int section(const Builder *b, int which) { return SECTIONS_PER_PASS * b->pass + which; }
 
@@ -165,6 +169,23 @@ static int store_section(const Builder *b, int s) {
     return section(b, b->row && vm_store_has_lanes(b, s) ? SECTION_BLOCK : SECTION_STEP);
 }
 
+/* The rows of a ROW program are written in bursts, which would wait for the lines of a large output
+ * to come in first. */
+static bool store_streams(const Builder *b, int s) {
+    const Kernel *kernel = b->kernel;
+    const Store *store = &kernel->store[s];
+    const KernelBuffer *buffer = &kernel->buffer[store->buffer];
+    const VmIndex *place = &b->store[s];
+    VmType type = vm_type((cb_dtype)buffer->dtype, b->oracle);
+    int64_t size = (int64_t)cb_dtype_size((cb_dtype)buffer->dtype);
+    if (!b->row || store->mode != STORE_SET || store->guard || buffer->role != BUFFER_OUT)
+        return false;
+    if (!vm_store_has_lanes(b, s) || !place->linear || place->stride != 1) return false;
+    if (buffer->numel * size < STREAM_BYTES_MIN || kernel->axis[b->lane_axis].size < STREAM_RUN_MIN)
+        return false;
+    return b->ops->stream[type] && vm_type_size(type) == size;
+}
+
 /* The operation that gives the value may write into the output itself: then it comes last of all,
  * so that no other instruction reads what it overwrites when the output shares its memory with an
  * input. */
@@ -176,6 +197,7 @@ bool vm_store_is_direct(const Builder *b, int s) {
     for (int other = 0; other < length(b->kernel->store); other++)
         if (other != s && b->info.store_pass[other] == b->pass) return false;
     if (store->mode == STORE_ADD || store->guard || buffer->role == BUFFER_INOUT) return false;
+    if (store_streams(b, s)) return false;
     if (!place->linear || place->stride != 1 || !b->node[value->id].lanes) return false;
     if (vm_is_ready(b, value) || b->node[value->id].uses != 1 || vm_is_kept(b, value)) return false;
     if (value->op >= EX_axis && value->op != EX_load) return false;
@@ -211,5 +233,9 @@ void vm_emit_store(Builder *b, int s) {
         instr_of(VM_STORE, vm_mode(lanes), -1, a, store->mode == STORE_ADD ? "add" : "store");
     instr.number = vm_access(b, store->buffer, place, lanes, store->guard);
     instr.store = store_function(b, store, type);
+    if (store_streams(b, s)) {
+        instr.store = b->ops->stream[type];
+        b->streams = true;
+    }
     vm_add(b, home, instr);
 }
