@@ -132,6 +132,10 @@ static const ConvMethod methods[CONV_METHODS] = {
     [CONV_AUTO] = {.name = "auto"},
     [CONV_DIRECT] = {"direct", conv_is_direct, conv_direct_pack, conv_direct_run},
     [CONV_GATHER] = {"gather", always, conv_gather_pack, conv_gather_run},
+    [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, conv_winograd_4_pack,
+                         conv_winograd_4_run},
+    [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_6, conv_winograd_6_pack,
+                         conv_winograd_6_run},
 };
 
 const char *convolution_method_name(int method) { return methods[method].name; }
@@ -140,9 +144,52 @@ bool convolution_fits(const ConvolutionStep *step, int method) {
     return methods[method].fits && methods[method].fits(step);
 }
 
+/* ---- the recorded model ------------------------------------------------------------------- */
+
+/* Nanoseconds, of two cores of an AMD EPYC 9005 (Zen 5, AVX-512) together; bench/layers.c measures
+ * them. What counts is how they compare. Accuracy has no say: tests/unit/test_winograd.c holds the
+ * rounding of Winograd to that of the direct method. */
+static const double product_ns = 0.0042; /* a multiplication in a register tile */
+static const double gather_ns = 0.0055;  /* the same, where windows are gathered first */
+static const double weight_ns = 0.07;    /* a packed weight: read from memory once a call */
+static const double pack_ns = 0.3;       /* a weight to pack */
+static const double transform_ns = 0.12; /* a point read or written by Winograd's transforms */
+
+static double weights_ns(double weights, bool constant) {
+    return weights * (constant ? weight_ns : weight_ns + pack_ns);
+}
+
+static double plain_ns(const ConvolutionStep *s, bool constant, double each) {
+    double weights = (double)(s->out_channels * (s->channels / s->groups));
+    double positions = (double)s->batch;
+    for (int d = 0; d < 3; d++) {
+        weights *= (double)s->kernel[d];
+        positions *= (double)s->out_size[d];
+    }
+    return weights * positions * each + weights_ns(weights, constant);
+}
+
+static double winograd_ns(const ConvolutionStep *s, bool constant, int64_t tile) {
+    enum { LANES = 16 }; /* channels are transformed by whole vectors */
+    int64_t side = tile - s->kernel[1] + 1;
+    double tiles = (double)(s->batch * divide_up(s->out_size[1], side)) *
+                   (double)divide_up(s->out_size[2], side);
+    double weights = (double)(tile * tile * s->channels * s->out_channels);
+    double points =
+        (double)(tile * tile * (round_up(s->channels, LANES) + round_up(s->out_channels, LANES)));
+    return tiles * (weights * product_ns + points * transform_ns) + weights_ns(weights, constant);
+}
+
 int convolution_choose(const ConvolutionStep *step, bool constant) {
-    (void)constant;
-    return conv_is_direct(step) ? CONV_DIRECT : CONV_GATHER;
+    bool direct = conv_is_direct(step);
+    int method = direct ? CONV_DIRECT : CONV_GATHER;
+    double least_ns = plain_ns(step, constant, direct ? product_ns : gather_ns);
+    for (int other = CONV_WINOGRAD_4; other <= CONV_WINOGRAD_6; other++) {
+        if (!convolution_fits(step, other)) continue;
+        double ns = winograd_ns(step, constant, other == CONV_WINOGRAD_4 ? 4 : 6);
+        if (ns < least_ns) method = other, least_ns = ns;
+    }
+    return method;
 }
 
 static const ConvMethod *method_of(const ConvolutionStep *step, bool constant) {

@@ -1,8 +1,9 @@
 /* What the files of convolution share.
  *
- *   conv.c         entry: chooses a method, widens f16 and bf16
- *   conv_direct.c  channels last in x and out: register tiles over x where it lies
- *   conv_gather.c  everything else: windows gathered into panels */
+ *   conv.c           entry: chooses a method, widens f16 and bf16
+ *   conv_direct.c    channels last in x and out: register tiles over x where it lies
+ *   conv_winograd.c  the same for 3x3 and 5x5 kernels: fewer multiplications
+ *   conv_gather.c    everything else: windows gathered into panels */
 #ifndef CARBIDE_RUN_CONV_INTERNAL_H
 #define CARBIDE_RUN_CONV_INTERNAL_H
 
@@ -42,6 +43,12 @@ Storage *conv_direct_pack(Convolution *c);
 void conv_direct_run(Convolution *c);
 Storage *conv_gather_pack(Convolution *c);
 void conv_gather_run(Convolution *c);
+bool conv_fits_winograd_4(const ConvolutionStep *step);
+Storage *conv_winograd_4_pack(Convolution *c);
+void conv_winograd_4_run(Convolution *c);
+bool conv_fits_winograd_6(const ConvolutionStep *step);
+Storage *conv_winograd_6_pack(Convolution *c);
+void conv_winograd_6_run(Convolution *c);
 
 /* `rows` runs of `columns` elements of the result are done; run r begins at element first + r *
  * step and, for f16 and bf16, waits in sum + r * sum_stride to be narrowed. Then the epilogue. */

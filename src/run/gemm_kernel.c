@@ -24,6 +24,8 @@
 #define TILE_ROWS 6
 #endif
 
+enum { AHEAD = 4096 }; /* bytes between what a rows_tile reads of b and what it asks for */
+
 #define JOIN(a, b) a##b
 #define KERNELS_OF(level) JOIN(gemm_kernels_, level)
 

@@ -92,6 +92,9 @@ static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t
 
 /* ---- the same, with the rows of A where they lie ---- */
 
+/* b streams through once: it is asked for long before it is read, across the ends of pages, where
+ * the processor's own prefetcher stops. */
+
 #define ROW(r) const ELEMENT *a##r = row[r];
 #define ROW_STEP(r) c##r##_0 += b0 * a##r[i], c##r##_1 += b1 * a##r[i];
 #define ROWS_TILE(count)                                                                           \
@@ -101,6 +104,8 @@ static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t
         for (; taps > 0; taps--, row += TILE_ROWS) {                                               \
             EACH_##count(ROW);                                                                     \
             for (int64_t i = 0; i < k; i++, b += COLUMNS) {                                        \
+                __builtin_prefetch((const char *)b + AHEAD);                                       \
+                __builtin_prefetch((const char *)b + AHEAD + 64);                                  \
                 Vector b0 = ((const Loose *)b)[0], b1 = ((const Loose *)b)[1];                     \
                 EACH_##count(ROW_STEP);                                                            \
             }                                                                                      \

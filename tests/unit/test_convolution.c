@@ -1,6 +1,7 @@
 /* The convolution engine against plain loops: layouts of x and weight, groups, depthwise, strides,
  * padding and dilation, ranks 1 to 3, sizes that end in the middle of a tile, packed weights,
- * epilogues, threads. Elements are small integers, so that every sum is exact. */
+ * epilogues, threads. Elements are small integers, so that every sum is exact; test_winograd.c has
+ * the methods that round in between. */
 #include "run/conv.h"
 
 #include <setjmp.h>
@@ -55,6 +56,7 @@ static ConvolutionStep step_of(const Case *c, int layout, cb_dtype dtype) {
     s.weight_in = layout & X_LAST ? 1 : w_all;
     s.x_batch = x_all * c->channels, s.weight_out = w_all * inner;
     s.x_offset = 2, s.weight_offset = 1;
+    s.method = convolution_fits(&s, CONV_DIRECT) ? CONV_DIRECT : CONV_GATHER;
     return s;
 }
 

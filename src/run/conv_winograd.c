@@ -1,0 +1,339 @@
+/* Winograd convolution (Lavin & Gray 2015, arXiv:1509.09308): stride 1, no dilation, no groups,
+ * channels last, f32, 3x3 and 5x5 kernels.
+ *
+ * x is cut into overlapping square tiles, the result into squares of `output` positions a side.
+ * With the transforms of winograd_kernel.c a result is, at each of the points of a tile, a product
+ * over channels alone, and there are fewer points than positions times kernel positions:
+ *
+ *     F(2x2, 3x3)  16 points for 36 multiplications    F(4x4, 3x3)  36 for 144
+ *     F(2x2, 5x5)  36 points for 100
+ *
+ *     read[point][tile][channel] -> sum[point][tile][out channel] -> result
+ *
+ * Weights are transformed once, to [point][panel of out channels][channel][lane of the panel]. A
+ * task is a block of tiles and a range of panels:
+ *
+ *     read the tiles (or, where several tasks share them, all tiles are read before)
+ *     for each few panels, so that sums stay in L2:
+ *       for each point, panel, row of tiles: register tile
+ *       write the tiles to the result
+ *     epilogue (where several tasks share the tiles, afterwards)
+ *
+ * An element is one sum in one order, whatever the tasks are. */
+#include "base/parallel.h"
+#include "run/conv_internal.h"
+#include "run/cpu.h"
+#include "run/winograd_kernel.h"
+#include <string.h>
+
+enum {
+    SUM_CHANNELS = 128,     /* of one block of a sum: shorter sums round less */
+    READ_CHANNELS = 512,    /* of a block of the sum, as in gemm.c */
+    BLOCK_TILES = 56,       /* of a task: weights are read once for all of them */
+    SUM_BYTES = 512 * 1024, /* of a task: a part of L2 */
+    LINE = 64 / sizeof(float),
+    POINTS = WINOGRAD_MAX_TILE * WINOGRAD_MAX_TILE
+};
+
+static const _Alignas(64) float zeros[READ_CHANNELS]; /* a position outside of x */
+
+typedef struct Winograd {
+    const Convolution *common;
+    const ConvolutionStep *step;
+    const WinogradType *type;
+    int points;
+    int64_t across, down, total; /* tiles of a line, of a column, of all images */
+    int64_t panels, panel_floats;
+    int64_t block, task_panels, sum_panels; /* tiles, panels of a task; panels whose sums it
+                                             * keeps */
+    int64_t row;                            /* from tile to tile in read, in floats */
+    float *shared;                          /* read, of all tiles; NULL: tasks read their own */
+    const float *packed;
+} Winograd;
+
+static const WinogradKernels *winograd_kernels(void) {
+#if defined(__x86_64__)
+    if (cpu_level() == CPU_V4) return &winograd_kernels_v4;
+    if (cpu_level() == CPU_V3) return &winograd_kernels_v3;
+#endif
+    return &winograd_kernels_base;
+}
+
+/* ---- what fits ---------------------------------------------------------------------------- */
+
+static bool is_square(const ConvolutionStep *s, int64_t kernel) {
+    return s->kernel[0] == 1 && s->kernel[1] == kernel && s->kernel[2] == kernel;
+}
+
+static bool fits(const ConvolutionStep *s) {
+    bool flat = s->in_size[0] == 1 && s->out_size[0] == 1 && s->padding[0] == 0;
+    for (int d = 1; d < 3; d++) flat &= s->stride[d] == 1 && s->dilation[d] == 1;
+    return flat && s->dtype == CB_F32 && s->groups == 1 && s->channels_last && s->x_channel == 1;
+}
+
+bool conv_fits_winograd_4(const ConvolutionStep *s) { return fits(s) && is_square(s, 3); }
+
+bool conv_fits_winograd_6(const ConvolutionStep *s) {
+    return fits(s) && (is_square(s, 3) || is_square(s, 5));
+}
+
+/* ---- cutting the work --------------------------------------------------------------------- */
+
+/* Blocks of tiles, as many as threads or a multiple; fewer tiles are shared by tasks of a few
+ * panels each. */
+static void cut(Winograd *w) {
+    int64_t threads = parallel_threads(), blocks = divide_up(w->total, BLOCK_TILES), parts = 1;
+    if (blocks >= threads && blocks < 8 * threads) blocks = round_up(blocks, threads);
+    if (blocks < threads) parts = least(w->panels, divide_up(2 * threads, blocks));
+    w->block = divide_up(w->total, blocks);
+    w->task_panels = divide_up(w->panels, parts);
+    int64_t panel_bytes = w->points * w->block * w->common->type->columns * (int64_t)sizeof(float);
+    w->sum_panels = SUM_BYTES / panel_bytes;
+    if (w->sum_panels < 1) w->sum_panels = 1;
+    w->sum_panels = least(w->sum_panels, w->task_panels);
+}
+
+static Winograd winograd_of(const Convolution *common, const WinogradType *type) {
+    const ConvolutionStep *s = &common->step;
+    Winograd w = {.common = common, .step = s, .type = type, .points = type->tile * type->tile};
+    w.down = divide_up(s->out_size[1], type->output);
+    w.across = divide_up(s->out_size[2], type->output);
+    w.total = s->batch * w.down * w.across;
+    w.panels = divide_up(s->out_channels, common->type->columns);
+    w.panel_floats = s->channels * common->type->columns;
+    w.row = round_up(s->channels, LINE); /* an odd number of lines: rows spread over cache sets */
+    if (w.row / LINE % 2 == 0) w.row += LINE;
+    w.packed = (const float *)common->packed;
+    cut(&w);
+    return w;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+/* The kernels from one channel to WINOGRAD_PANEL out channels: [position][lane]. */
+static void gather_weights(const Winograd *w, int64_t output, int64_t channel, float *to) {
+    const ConvolutionStep *s = w->step;
+    int kernel = w->type->kernel, lanes = (int)least(WINOGRAD_PANEL, s->out_channels - output);
+    const float *from = (const float *)w->common->weight + s->weight_offset +
+                        output * s->weight_out + channel * s->weight_in;
+    for (int i = 0; i < kernel; i++)
+        for (int j = 0; j < kernel; j++, to += WINOGRAD_PANEL) {
+            const float *at = from + i * s->weight_spatial[1] + j * s->weight_spatial[2];
+            for (int lane = 0; lane < WINOGRAD_PANEL; lane++)
+                to[lane] = lane < lanes ? at[lane * s->weight_out] : 0;
+        }
+}
+
+/* A work item is WINOGRAD_PANEL out channels: one panel or, of narrower vectors, a few. */
+static void pack_weights(void *user, int64_t low, int64_t high) {
+    const Winograd *w = user;
+    int columns = w->common->type->columns;
+    float kernels[WINOGRAD_MAX_KERNEL * WINOGRAD_MAX_KERNEL * WINOGRAD_PANEL];
+    float points[POINTS * WINOGRAD_PANEL];
+    for (int64_t item = low; item < high; item++) {
+        int64_t first = item * WINOGRAD_PANEL / columns;
+        int64_t count = least(WINOGRAD_PANEL / columns, w->panels - first);
+        for (int64_t channel = 0; channel < w->step->channels; channel++) {
+            gather_weights(w, item * WINOGRAD_PANEL, channel, kernels);
+            w->type->weight(kernels, points, WINOGRAD_PANEL);
+            for (int point = 0; point < w->points; point++)
+                for (int64_t p = 0; p < count; p++)
+                    memcpy((float *)w->packed + (point * w->panels + first + p) * w->panel_floats +
+                               channel * columns,
+                           points + point * WINOGRAD_PANEL + p * columns,
+                           (size_t)columns * sizeof(float));
+        }
+    }
+}
+
+static Storage *pack(const Convolution *common, const WinogradType *type) {
+    Winograd w = winograd_of(common, type);
+    Storage *storage = storage_new((size_t)(w.points * w.panels * w.panel_floats) * sizeof(float));
+    if (!storage) return NULL;
+    w.packed = storage->data;
+    parallel_for(divide_up(w.step->out_channels, WINOGRAD_PANEL),
+                 divide_up(CONV_TASK_PRODUCTS, 1000 * w.step->channels), pack_weights, &w);
+    return storage;
+}
+
+/* ---- tiles -------------------------------------------------------------------------------- */
+
+typedef struct Place { /* of a tile, in its image */
+    int64_t image, y, x;
+} Place;
+
+static Place place_of(const Winograd *w, int64_t tile) {
+    int64_t rest = tile % (w->down * w->across);
+    return (Place){tile / (w->down * w->across), rest / w->across * w->type->output,
+                   rest % w->across * w->type->output};
+}
+
+/* Where the channels of each position of a tile begin; zeros outside of x. */
+static void find_rows(const Winograd *w, int64_t tile, const float **row) {
+    const ConvolutionStep *s = w->step;
+    int side = w->type->tile;
+    Place at = place_of(w, tile);
+    int64_t y = at.y - s->padding[1], x = at.x - s->padding[2];
+    const float *image = (const float *)w->common->x + s->x_offset + at.image * s->x_batch;
+    for (int i = 0; i < side; i++, y++) {
+        bool inside = (uint64_t)y < (uint64_t)s->in_size[1];
+        for (int j = 0; j < side; j++)
+            row[i * side + j] = inside && (uint64_t)(x + j) < (uint64_t)s->in_size[2]
+                                    ? image + y * s->x_spatial[1] + (x + j) * s->x_spatial[2]
+                                    : zeros;
+    }
+}
+
+/* The transforms of `count` tiles; stride: from point to point. */
+static void read_tiles(const Winograd *w, int64_t first, int64_t count, float *to, int64_t stride) {
+    const float *row[POINTS];
+    for (int64_t i = 0; i < count; i++, to += w->row) {
+        find_rows(w, first + i, row);
+        for (int64_t c = 0; c < w->step->channels; c += READ_CHANNELS) {
+            w->type->read(row, to + c, stride, least(READ_CHANNELS, w->step->channels - c));
+            for (int point = 0; point < w->points; point++)
+                if (row[point] != zeros) row[point] += READ_CHANNELS;
+        }
+    }
+}
+
+static void read_shared(void *user, int64_t low, int64_t high) {
+    const Winograd *w = user;
+    read_tiles(w, low, high - low, w->shared + low * w->row, w->total * w->row);
+}
+
+/* ---- tasks -------------------------------------------------------------------------------- */
+
+typedef struct Task {
+    int64_t first, count;  /* tiles */
+    int64_t panel, panels; /* whose sums are kept now */
+    const float *read;
+    int64_t read_stride; /* from point to point */
+    float *sum;
+    int64_t sum_row; /* from tile to tile */
+} Task;
+
+/* One panel at one point, for all tiles of the task. */
+static void multiply(const Winograd *w, const Task *t, int point, int64_t panel) {
+    const GemmType *type = w->common->type;
+    const void *row[GEMM_MAX_WIDTH];
+    int64_t channels = w->step->channels, groups = divide_up(t->count, type->rows);
+    int64_t block = divide_up(channels, divide_up(channels, SUM_CHANNELS));
+    const float *read = t->read + point * t->read_stride;
+    const float *weights = w->packed + (point * w->panels + t->panel + panel) * w->panel_floats;
+    float *sum = t->sum + point * t->count * t->sum_row + panel * type->columns;
+    for (int64_t c = 0; c < channels; c += block)
+        for (int64_t g = 0; g < groups; g++) { /* rows of about equal height */
+            int64_t low = t->count * g / groups, rows = t->count * (g + 1) / groups - low;
+            for (int64_t r = 0; r < rows; r++) row[r] = read + (low + r) * w->row + c;
+            type->rows_tile(1, least(block, channels - c), row, weights + c * type->columns,
+                            sum + low * t->sum_row, t->sum_row, (int)rows, type->columns, c > 0);
+        }
+}
+
+static void write_tiles(const Winograd *w, const Task *t) {
+    const ConvolutionStep *s = w->step;
+    int64_t output = t->panel * w->common->type->columns, side = w->type->output;
+    int64_t channels = least(t->sum_row, s->out_channels - output);
+    for (int64_t i = 0; i < t->count; i++) {
+        Place at = place_of(w, t->first + i);
+        int64_t position = (at.image * s->out_size[1] + at.y) * s->out_size[2] + at.x;
+        w->type->write(t->sum + i * t->sum_row, t->count * t->sum_row,
+                       (float *)w->common->out + position * s->out_channels + output,
+                       s->out_size[2] * s->out_channels, s->out_channels,
+                       (int)least(side, s->out_size[1] - at.y),
+                       (int)least(side, s->out_size[2] - at.x), channels);
+    }
+}
+
+/* The epilogue on the tiles of a task that wrote all of their channels: tiles side by side are runs
+ * of memory. */
+static void finish_tiles(const Winograd *w, const Task *t) {
+    const ConvolutionStep *s = w->step;
+    int64_t side = w->type->output;
+    for (int64_t i = 0; i < t->count;) {
+        Place at = place_of(w, t->first + i);
+        int64_t tiles = least(t->count - i, w->across - at.x / side);
+        int64_t position = (at.image * s->out_size[1] + at.y) * s->out_size[2] + at.x;
+        int64_t columns = least(tiles * side, s->out_size[2] - at.x);
+        conv_finish(w->common, position * s->out_channels, s->out_size[2] * s->out_channels,
+                    least(side, s->out_size[1] - at.y), columns * s->out_channels, NULL, 0);
+        i += tiles;
+    }
+}
+
+static void finish_positions(void *user, int64_t low, int64_t high) {
+    const Winograd *w = user;
+    int64_t channels = w->step->out_channels;
+    conv_finish(w->common, low * channels, channels, high - low, channels, NULL, 0);
+}
+
+static void run_task(const Winograd *w, Task *t, int64_t panels) {
+    int64_t end = t->panel + panels;
+    for (; t->panel < end; t->panel += t->panels) {
+        t->panels = least(w->sum_panels, end - t->panel);
+        t->sum_row = t->panels * w->common->type->columns;
+        for (int point = 0; point < w->points; point++)
+            for (int64_t p = 0; p < t->panels; p++) multiply(w, t, point, p);
+        write_tiles(w, t);
+    }
+    if (!w->shared) finish_tiles(w, t);
+}
+
+static void run_tasks(void *user, int64_t low, int64_t high) {
+    const Winograd *w = user;
+    int64_t read = w->shared ? 0 : w->points * w->block * w->row;
+    int64_t sum = w->points * w->block * w->sum_panels * w->common->type->columns;
+    int64_t parts = divide_up(w->panels, w->task_panels);
+    Storage *storage = storage_new((size_t)(read + sum) * sizeof(float));
+    if (!storage) {
+        atomic_store_explicit(w->common->failed, true, memory_order_relaxed);
+        return;
+    }
+    float *own = storage->data;
+    for (int64_t i = low; i < high; i++) {
+        Task t = {.first = i / parts * w->block, .panel = i % parts * w->task_panels};
+        t.count = least(w->block, w->total - t.first);
+        t.sum = own + read;
+        t.read = w->shared ? w->shared + t.first * w->row : own;
+        t.read_stride = (w->shared ? w->total : t.count) * w->row;
+        if (!w->shared) read_tiles(w, t.first, t.count, own, t.read_stride);
+        run_task(w, &t, least(w->task_panels, w->panels - t.panel));
+    }
+    storage_release(storage);
+}
+
+/* ---- entry -------------------------------------------------------------------------------- */
+
+static void run(const Convolution *common, const WinogradType *type) {
+    Winograd w = winograd_of(common, type);
+    int64_t parts = divide_up(w.panels, w.task_panels), blocks = divide_up(w.total, w.block);
+    Storage *shared = NULL;
+    if (parts > 1) {
+        shared = storage_new((size_t)(w.points * w.total * w.row) * sizeof(float));
+        if (!shared) {
+            atomic_store_explicit(common->failed, true, memory_order_relaxed);
+            return;
+        }
+        w.shared = shared->data;
+        parallel_for(w.total, divide_up(CONV_TASK_PRODUCTS, 100 * w.points * w.step->channels),
+                     read_shared, &w);
+    }
+    int64_t products = w.points * w.block * w.task_panels * w.panel_floats;
+    parallel_for(blocks * parts, divide_up(CONV_TASK_PRODUCTS, products), run_tasks, &w);
+    if (!shared) return;
+    storage_release(shared);
+    int64_t positions = w.step->batch * common->positions;
+    if (common->epilogue)
+        parallel_for(positions, divide_up(32 * 1024, w.step->out_channels), finish_positions, &w);
+}
+
+static const WinogradType *type_6(const Convolution *c) {
+    const WinogradKernels *kernels = winograd_kernels();
+    return c->step.kernel[1] == 3 ? &kernels->f4k3 : &kernels->f2k5;
+}
+
+Storage *conv_winograd_4_pack(Convolution *c) { return pack(c, &winograd_kernels()->f2k3); }
+void conv_winograd_4_run(Convolution *c) { run(c, &winograd_kernels()->f2k3); }
+Storage *conv_winograd_6_pack(Convolution *c) { return pack(c, type_6(c)); }
+void conv_winograd_6_run(Convolution *c) { run(c, type_6(c)); }
