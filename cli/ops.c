@@ -31,7 +31,7 @@ static const struct {
     {KIND_RANDOM, "Random numbers", "Philox, numbered by draw: eager and compiled draw the same."},
     {KIND_INDEX, "Indexing and joining", "Elements picked, placed, padded or joined."},
     {KIND_CONTRACT, "Matrix products", "With batching and broadcasting."},
-    {KIND_OPAQUE, "Sorting", "Library steps."},
+    {KIND_OPAQUE, "Sorting and attention", "Library steps."},
     {KIND_COMPOSITE, "Composites",
      "Written in terms of the others, and fused with their neighbours; the meaning is the "
      "formula, or stands in src/graph/expand*.c."},

@@ -67,6 +67,14 @@ static void print_convolution(const ConvolutionStep *c, Buffer *out) {
     if (c->groups > 1) putf(out, ", %lld groups", (long long)c->groups);
 }
 
+static void print_attention(const AttentionStep *a, Buffer *out) {
+    putf(out, "    attention %s: %lld heads, %lld queries over %lld keys of %lld%s, keeps ",
+         cb_dtype_name((cb_dtype)a->dtype), (long long)a->batch, (long long)a->rows,
+         (long long)a->columns, (long long)a->depth, a->causal ? ", causal" : "");
+    put_bytes_count(out, attention_saved_bytes(a));
+    put(out, " of scores out of memory");
+}
+
 static void print_step(const Plan *plan, const Step *step, Buffer *out) {
     const MatmulStep *matmul = &step->matmul;
     int epilogue = step_use(step).epilogue;
@@ -81,6 +89,9 @@ static void print_step(const Plan *plan, const Step *step, Buffer *out) {
         break;
     case STEP_CONVOLUTION:
         print_convolution(&step->convolution, out);
+        break;
+    case STEP_ATTENTION:
+        print_attention(&step->attention, out);
         break;
     case STEP_OPAQUE:
         putf(out, "    %s: %lld rows of %lld", op_info(step->opaque.op)->name,
@@ -104,6 +115,15 @@ static void print_refusals(const Plan *plan, Buffer *out) {
     }
 }
 
+static void print_declined(const Graph *graph, Buffer *out) {
+    if (length(graph->declined)) put(out, "  not claimed by a template:\n");
+    for (int i = 0; i < length(graph->declined); i++) {
+        const Declined *declined = &graph->declined[i];
+        putf(out, "    %s: %s\n", op_info((Op)declined->node->op)->name,
+             reason_info(declined->reason)->text);
+    }
+}
+
 /* The kernel's own function out of the whole source; nothing when an equal kernel stands for it. */
 static void print_source(const char *source, const Kernel *kernel, Buffer *out) {
     size_t name = strlen(kernel->name);
@@ -124,6 +144,7 @@ static void print_plan(const Entry *entry, Buffer *out) {
     ExecutableInfo info = executable_info(entry->executable);
     putf(out, "  steps: %d, eager would launch %d\n", length(plan->step), plan->kernels_eager);
     for (int i = 0; i < length(plan->step); i++) print_step(plan, &plan->step[i], out);
+    print_declined(entry->graph, out);
     print_refusals(plan, out);
     put(out, "  memory traffic: ");
     put_bytes_count(out, plan->bytes);

@@ -3,9 +3,9 @@
  *     softmax(query @ transpose(key) * scale + mask) @ value      over the last dim of the scores
  *
  * A bool mask keeps the scores where it is true; a row that is masked as a whole gives zeros. The
- * causal mask keeps column <= row. With enable_gqa, a head of key and value serves several heads of
- * query in a row: the heads become [heads of key, repeats] and key and value broadcast. The softmax
- * of half precision is taken in f32. */
+ * causal mask keeps column <= row; without keys there are zeros, too. With enable_gqa, a head of
+ * key and value serves several heads of query in a row: the heads become [heads of key, repeats]
+ * and key and value broadcast. The softmax of half precision is taken in f32. */
 #include "graph/call.h"
 
 #include <string.h>
@@ -132,6 +132,15 @@ static Node *attend(const Attention *a, double scale, bool causal, double p, int
     return call2(graph, OP_matmul, node_narrow(graph, weights, a->query), a->value);
 }
 
+/* Without keys every query sees nothing. */
+static Node *nothing_seen(const Attention *a) {
+    const Node *q = a->query;
+    int64_t size[CB_MAX_RANK];
+    memcpy(size, q->size, sizeof *size * q->rank);
+    size[q->rank - 1] = a->value->size[q->rank - 1];
+    return call_full(a->graph, q->rank, size, 0, (cb_dtype)q->dtype);
+}
+
 Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
     const int64_t *word = attrs->word;
     Attention a = {graph, input[0], input[1], input[2], input[3]};
@@ -149,6 +158,7 @@ Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
     }
     int64_t rank = a.query->rank, width = a.query->size[rank - 1];
     if (scale == 0) scale = width ? 1 / __builtin_sqrt((double)width) : 1;
+    if (a.key->size[rank - 2] == 0) return nothing_seen(&a);
     if (word[ATTR_scaled_dot_product_attention_enable_gqa] && !share_heads(&a)) return NULL;
     Node *y =
         attend(&a, scale, causal, p, word[op_info(OP_scaled_dot_product_attention)->word_count]);

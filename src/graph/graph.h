@@ -17,6 +17,7 @@
 
 #include "base/buffer.h"
 #include "base/map.h"
+#include "base/reason.h"
 #include "base/vec.h"
 #include "op/op.h"
 
@@ -40,6 +41,11 @@ typedef struct Mutation { /* after the run, input number `input` holds value */
     Node *value;
 } Mutation;
 
+typedef struct Declined { /* a composite that no template takes */
+    const Node *node;
+    Reason reason;
+} Declined;
+
 typedef struct Graph {
     Arena *arena;
     Map table;
@@ -48,6 +54,7 @@ typedef struct Graph {
     Node **output; /* vec */
     Mutation *mutation; /* vec */
     int random_count;   /* draws taken */
+    Declined *declined; /* vec, filled by the passes */
     const bool *frozen; /* by input: its elements never change; NULL: none is known to */
     int constant_count; /* the last inputs are no arguments: the executable holds their values */
     Site site;     /* given to new nodes */

@@ -30,6 +30,7 @@ const Rule *rule_at(int number);
 
 /* Passes. */
 void pass_attention(Graph *graph, Budget *budget);
+void pass_claim(Graph *graph, Budget *budget);
 void pass_decompose(Graph *graph, Budget *budget);
 void pass_fold(Graph *graph, Budget *budget);
 void pass_rewrite(Graph *graph, Budget *budget);

@@ -19,6 +19,7 @@ bool infer_dtypes(Call *call);
 bool infer_view(Call *call);  /* KIND_VIEW */
 bool infer_index(Call *call); /* KIND_INDEX, KIND_CONTRACT, KIND_OPAQUE */
 bool infer_convolution(Call *call); /* its part in op/shape_convolution.c */
+bool infer_attention(Call *call);   /* in op/shape_attention.c */
 
 /* Records "op: text: f32[2, 3], f32[4]" and returns false. */
 bool infer_fail(const Call *call, cb_status status, const char *format, ...)

@@ -65,6 +65,10 @@ static void convert(Call *call, cb_dtype dtype) {
 static bool keep_rule(Call *call) {
     cb_dtype dtype = (cb_dtype)call->input[0].dtype;
     convert(call, dtype);
+    if (call->op == OP_attention) /* the mask: a bool, or in what scores are computed in */
+        call->out->input_dtype[3] = (int8_t)(call->input[3].dtype == CB_BOOL ? CB_BOOL
+                                             : dtype == CB_F64               ? CB_F64
+                                                                             : CB_F32);
     bool indexes = call->op == OP_gather || call->op == OP_index_select || call->op == OP_scatter ||
                    call->op == OP_scatter_add;
     if (!indexes) return true;

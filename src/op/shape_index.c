@@ -161,6 +161,8 @@ bool infer_index(Call *call) {
         return infer_matmul(call);
     case OP_convolution:
         return infer_convolution(call);
+    case OP_attention:
+        return infer_attention(call);
     case OP_argsort:
         return infer_argsort(call);
     case OP_argtopk:

@@ -3,6 +3,7 @@
  * Everything that can fail for want of memory, and every index check, comes before anything is
  * written to an input. The heap is touched for outputs, the arena block and large packings only;
  * all three come from the storage cache. */
+#include "run/attention.h"
 #include "run/check_indices.h"
 #include "run/conv.h"
 #include "run/copy.h"
@@ -133,6 +134,7 @@ static bool run_step(const Run *run, const Step *step) {
     const Executable *executable = run->executable;
     const ConvolutionStep *c = &step->convolution;
     const MatmulStep *m = &step->matmul;
+    const AttentionStep *a = &step->attention;
     const OpaqueStep *o = &step->opaque;
     int kernel = step_use(step).epilogue;
     const Launch *launch = kernel < 0 ? NULL : &executable->launch[kernel];
@@ -145,6 +147,10 @@ static bool run_step(const Run *run, const Step *step) {
     case STEP_CONVOLUTION:
         return convolution_run(c, run->base[c->x], run->base[c->weight], run->base[c->out], launch,
                                buffer);
+    case STEP_ATTENTION:
+        return attention_run(
+            a, run->base[a->query.value], run->base[a->key.value], run->base[a->values.value],
+            a->mask.value < 0 ? NULL : run->base[a->mask.value], run->base[a->out.value]);
     case STEP_OPAQUE:
         return sort_run(o, run->base[o->in], (cb_dtype)run->plan->value[o->in].dtype,
                         run->base[o->out]);

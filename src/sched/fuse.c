@@ -200,6 +200,7 @@ static GroupKind kind_of(const Node *node) {
         return GROUP_PRODUCT;
     case OP_argsort:
     case OP_argtopk:
+    case OP_attention:
         return GROUP_OPAQUE;
     case OP_scatter:
     case OP_scatter_add:

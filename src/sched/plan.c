@@ -181,6 +181,53 @@ static ConvolutionStep convolution_step(Schedule *s, const Node *node) {
     return step;
 }
 
+static void attention_operand(Schedule *s, const Node *node, const Node *operand,
+                              AttentionOperand *out) {
+    int64_t stride[DOMAIN_AXES] = {0};
+    int last = operand->rank - 1;
+    out->value = product_operand(s, operand, stride, &out->offset);
+    batch_strides(node, operand, stride, out->batch);
+    if (last >= 1 && operand->size[last - 1] > 1) out->row = stride[last - 1];
+    if (last >= 0 && operand->size[last] > 1) out->column = stride[last];
+}
+
+/* Strides of the result, whose last `behind` batch dims stand behind the rows. */
+static void attention_result(const Node *node, AttentionStep *step) {
+    int64_t at[CB_MAX_RANK] = {0}, behind = node->attrs->word[ATTR_attention_behind], next = 1;
+    int row = node->rank - 2 - (int)behind;
+    for (int i = node->rank - 1; i >= 0; i--) {
+        at[i] = next;
+        next *= node->size[i];
+    }
+    step->out.row = at[row];
+    step->out.column = 1;
+    for (int i = 0; i < step->batch_rank; i++) {
+        int dim = i < row ? i : i + 1;
+        step->batch *= step->batch_size[i] = node->size[dim];
+        step->out.batch[i] = at[dim];
+    }
+}
+
+static AttentionStep attention_step(Schedule *s, const Node *node) {
+    const Node *query = node->input[0], *key = node->input[1], *mask = node->input[3];
+    AttentionStep step = {.dtype = node->dtype, .mask_dtype = mask->dtype, .batch = 1};
+    step.causal = node->attrs->word[ATTR_attention_is_causal];
+    step.scale = attr_float(node->attrs, ATTR_attention_scale);
+    step.rows = query->size[query->rank - 2];
+    step.columns = key->size[key->rank - 2];
+    step.depth = query->size[query->rank - 1];
+    step.width = node->size[node->rank - 1];
+    step.batch_rank = node->rank - 2;
+    attention_operand(s, node, query, &step.query);
+    attention_operand(s, node, key, &step.key);
+    attention_operand(s, node, node->input[2], &step.values);
+    step.mask.value = -1;
+    if (mask->op != OP_constant) attention_operand(s, node, mask, &step.mask);
+    step.out.value = node_value(s, node);
+    attention_result(node, &step);
+    return step;
+}
+
 static OpaqueStep opaque_step(Schedule *s, const Node *node) {
     const Node *in = node->input[0];
     bool topk = node->op == OP_argtopk;
@@ -229,8 +276,11 @@ static void add_group(Schedule *s, Group *group, const bool *needed) {
         step.kernel = kernel_of(s, group, needed);
         break;
     case GROUP_OPAQUE:
-        step.kind = STEP_OPAQUE;
-        step.opaque = opaque_step(s, group->anchor);
+        step.kind = group->anchor->op == OP_attention ? STEP_ATTENTION : STEP_OPAQUE;
+        if (step.kind == STEP_ATTENTION)
+            step.attention = attention_step(s, group->anchor);
+        else
+            step.opaque = opaque_step(s, group->anchor);
         break;
     case GROUP_PRODUCT:
         epilogue = product_step(s, group->anchor, &step);
@@ -310,7 +360,11 @@ static int64_t step_bytes(const Plan *plan, const Step *step) {
     StepUse use = step_use(step);
     if (step->kind == STEP_KERNEL) return plan->kernel[step->kernel]->bytes;
     int64_t bytes = use.out < 0 ? 0 : value_bytes(plan, use.out);
-    for (int i = 0; i < use.in_count; i++) bytes += value_bytes(plan, use.in[i]);
+    for (int i = 0; i < use.in_count; i++) {
+        bool again = false; /* query, key and value may be parts of one value */
+        for (int k = 0; k < i; k++) again |= use.in[k] == use.in[i];
+        if (!again) bytes += value_bytes(plan, use.in[i]);
+    }
     if (use.epilogue >= 0) bytes += epilogue_bytes(plan, plan->kernel[use.epilogue], use.out);
     return bytes;
 }

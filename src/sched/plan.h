@@ -58,6 +58,25 @@ typedef struct ConvolutionStep {
     const void *packed; /* the weight as convolution_pack left it, when it is constant; or NULL */
 } ConvolutionStep;
 
+/* out[b][r] = sum over the columns c of w[c] * value[b][c], where w = softmax over c of
+ * scale * query[b][r] . key[b][c] + mask[b][r][c]. A bool mask keeps the columns where it is true;
+ * a causal step keeps c <= r; where nothing is kept the result is 0. Strides are in elements, and 0
+ * where an operand broadcasts. */
+typedef struct AttentionOperand {
+    int value; /* plan value; of the mask -1: none */
+    int64_t offset, batch[CB_MAX_RANK], row, column;
+} AttentionOperand;
+
+typedef struct AttentionStep {
+    AttentionOperand query, key, values, mask, out;
+    int8_t dtype, mask_dtype; /* mask: bool, or what is computed in: f32, f64 */
+    bool causal;
+    double scale;
+    int64_t rows, columns, depth, width; /* depth: of a query and a key; width: of a value */
+    int batch_rank;
+    int64_t batch, batch_size[CB_MAX_RANK];
+} AttentionStep;
+
 typedef struct OpaqueStep { /* argsort, argtopk along the last axis of contiguous rows */
     Op op;
     int in, out;
@@ -75,7 +94,7 @@ typedef struct CheckStep {
 } CheckStep;
 
 typedef enum StepKind {
-    STEP_KERNEL, STEP_MATMUL, STEP_CONVOLUTION, STEP_OPAQUE, STEP_CHECK
+    STEP_KERNEL, STEP_MATMUL, STEP_CONVOLUTION, STEP_ATTENTION, STEP_OPAQUE, STEP_CHECK
 } StepKind;
 
 typedef struct Step {
@@ -84,6 +103,7 @@ typedef struct Step {
     union {
         MatmulStep matmul;
         ConvolutionStep convolution;
+        AttentionStep attention;
         OpaqueStep opaque;
         CheckStep check;
     };
@@ -92,12 +112,14 @@ typedef struct Step {
 
 /* What a step that is no kernel reads and writes, for whoever does not care what it computes. */
 typedef struct StepUse {
-    int in[2], in_count;
+    int in[4], in_count;
     int out;      /* -1: none */
     int epilogue; /* kernel, or -1; of STEP_KERNEL the kernel itself */
 } StepUse;
 StepUse step_use(const Step *step);
-int64_t step_flops(const Step *step); /* of products and convolutions; 0 for other steps */
+int64_t step_flops(const Step *step); /* of products, convolutions and attention; else 0 */
+/* Bytes of scores and weights that the same attention in single ops writes and reads again. */
+int64_t attention_saved_bytes(const AttentionStep *step);
 
 typedef struct PlanOutput {
     int value;

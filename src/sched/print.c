@@ -53,6 +53,17 @@ static void put_convolution(const ConvolutionStep *c, Buffer *out) {
     put(out, c->channels_last ? ", channels last]" : "]");
 }
 
+/* attention v3 = v0, v1, v2 [12 x 128 rows of 64 over 128, causal] */
+static void put_attention(const AttentionStep *a, Buffer *out) {
+    putf(out, "attention v%d = v%d, v%d, v%d", a->out.value, a->query.value, a->key.value,
+         a->values.value);
+    if (a->mask.value >= 0) putf(out, ", mask v%d", a->mask.value);
+    putf(out, " [%lld x %lld rows of %lld over %lld", (long long)a->batch, (long long)a->rows,
+         (long long)a->depth, (long long)a->columns);
+    if (a->width != a->depth) putf(out, " of %lld", (long long)a->width);
+    put(out, a->causal ? ", causal]" : "]");
+}
+
 static void put_step(const Plan *plan, const Step *step, Buffer *out) {
     const MatmulStep *m = &step->matmul;
     int epilogue = step_use(step).epilogue;
@@ -66,6 +77,9 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
         break;
     case STEP_CONVOLUTION:
         put_convolution(&step->convolution, out);
+        break;
+    case STEP_ATTENTION:
+        put_attention(&step->attention, out);
         break;
     case STEP_OPAQUE:
         putf(out, "%s v%d = v%d [%lld rows of %lld]", op_info(step->opaque.op)->name,

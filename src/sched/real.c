@@ -148,6 +148,10 @@ static void mark_operands(Schedule *s, const Node *node) {
     case OP_convolution:
         mark_matrix(s, node->input[0]), mark_matrix(s, node->input[1]);
         return;
+    case OP_attention:
+        for (int i = 0; i < 3; i++) mark_matrix(s, node->input[i]);
+        if (node->input[3]->op != OP_constant) mark_matrix(s, node->input[3]);
+        return;
     case OP_argsort:
     case OP_argtopk:
         mark_contiguous(s, node->input[0]);

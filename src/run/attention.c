@@ -1,0 +1,320 @@
+/* AttentionStep -> the result, by blocks of keys with an online softmax, after FlashAttention-2
+ * (Dao, 2023): for each query the largest score so far, the sum of the weights and the weighted sum
+ * of the values are kept, and scaled down when a block brings a larger score. Memory is that of a
+ * few blocks per thread; keys behind a causal query are never looked at.
+ *
+ * A panel is as many queries as the register tile of gemm has columns, a query in each lane:
+ *
+ *     scores [keys][lanes] = key @ transpose(query)     gemm's tile: rows are keys
+ *     weights              = softmax of lanes, online   attention_kernel.c, nothing across lanes
+ *     sum [width][lanes]  += transpose(value) @ weights gemm's tile: the weights are its panel
+ *
+ * A task is a few panels of one batch item, so that a packed block of keys and values serves all of
+ * them from L2. f16 and bf16 are widened on the way in. Every query goes through the blocks of keys
+ * in the same order, whatever its task: results do not depend on threads. */
+#include "run/attention.h"
+#include "base/parallel.h"
+#include "run/attention_kernel.h"
+#include "run/cpu.h"
+#include "run/gemm_internal.h"
+#include <math.h>
+#include <string.h>
+
+enum {
+    TASK_PANELS = 8,           /* of a task, at the most */
+    BLOCK_KEYS = 128,          /* of a block, rounded down to whole tiles */
+    THREAD_PRODUCTS = 1 << 18, /* multiplications that are worth waking a thread for */
+    ALIGNMENT = 64
+};
+#define LOG2_E 1.4426950408889634
+
+typedef struct Job {
+    AttentionStep step;
+    const char *query, *key, *values, *mask;
+    char *out;
+    const GemmKernels *kernels;
+    const GemmType *type;
+    const AttentionType *attention;
+    bool half;
+    int64_t element, input_bytes;       /* of what is computed with; of query, key, values, out */
+    int64_t block, panels, task_panels; /* keys of a block; panels of a batch item, of a task */
+    int64_t batch_tasks, tasks;
+    _Atomic int64_t next; /* task that nobody has taken */
+    _Atomic bool failed;
+} Job;
+
+typedef struct Own {                           /* space of one thread */
+    char *query, *sum, *most, *total, *shrink; /* of each panel of the task */
+    char *key, *values;                        /* a packed block */
+    char *score, *mask, *wide;
+    Storage *storage;
+} Own;
+
+typedef struct Task {
+    int64_t query, key, values, mask, out; /* elements to the batch item's first one */
+    int64_t panel, panels;                 /* first one, how many */
+} Task;
+
+static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static const AttentionKernels *attention_kernels(void) {
+#if defined(__x86_64__)
+    if (cpu_level() == CPU_V4) return &attention_kernels_v4;
+    if (cpu_level() == CPU_V3) return &attention_kernels_v3;
+#endif
+    return &attention_kernels_base;
+}
+
+/* ---- space ---------------------------------------------------------------------------------- */
+
+static char *carve(char **at, int64_t bytes) {
+    char *start = *at;
+    *at += round_up(bytes, ALIGNMENT);
+    return start;
+}
+
+/* The parts of a thread's space from base on; their bytes together. */
+static int64_t lay_out(const Job *job, Own *own, char *base) {
+    const AttentionStep *s = &job->step;
+    char *at = base;
+    int64_t e = job->element, lanes = job->type->columns, panels = job->task_panels;
+    int64_t longest = s->depth > s->width ? s->depth : s->width;
+    int64_t most = job->block > lanes ? job->block : lanes;
+    own->query = carve(&at, panels * s->depth * lanes * e);
+    own->sum = carve(&at, panels * s->width * lanes * e);
+    own->most = carve(&at, panels * lanes * e);
+    own->total = carve(&at, panels * lanes * e);
+    own->shrink = carve(&at, lanes * e);
+    own->key = carve(&at, round_up(job->block, job->type->rows) * s->depth * e);
+    own->values = carve(&at, round_up(s->width, job->type->rows) * job->block * e);
+    own->score = carve(&at, job->block * lanes * e);
+    own->mask = carve(&at, s->mask.value < 0 ? 0 : job->block * lanes * e);
+    own->wide = carve(&at, (longest > job->block ? longest : job->block) * most * e);
+    return at - base;
+}
+
+static bool open_space(const Job *job, Own *own) {
+    int64_t bytes = lay_out(job, own, NULL);
+    own->storage = storage_new((size_t)bytes);
+    if (!own->storage) return false;
+    lay_out(job, own, own->storage->data);
+    return true;
+}
+
+/* ---- packing -------------------------------------------------------------------------------- */
+
+typedef struct Matrix { /* of what is computed with */
+    const char *at;
+    int64_t row, column; /* strides in elements */
+} Matrix;
+
+/* Rows of an operand: where they lie, or widened to f32. */
+static Matrix rows_of(const Job *job, const Own *own, const char *base, int64_t offset,
+                      const AttentionOperand *operand, int64_t rows, int64_t columns) {
+    const char *at = base + offset * job->input_bytes;
+    if (!job->half) return (Matrix){at, operand->row, operand->column};
+    void (*widen)(const uint16_t *, float *, int64_t) =
+        job->step.dtype == CB_F16 ? job->kernels->widen_f16 : job->kernels->widen_bf16;
+    for (int64_t r = 0; r < rows; r++) {
+        const uint16_t *from = (const uint16_t *)at + r * operand->row;
+        float *to = (float *)own->wide + r * columns;
+        if (operand->column == 1)
+            widen(from, to, columns);
+        else
+            for (int64_t i = 0; i < columns; i++) widen(from + i * operand->column, to + i, 1);
+    }
+    return (Matrix){own->wide, columns, 1};
+}
+
+/* The task's queries, scaled, as panels; their softmax begins. */
+static void open_task(const Job *job, const Own *own, const Task *task) {
+    const AttentionStep *s = &job->step;
+    int64_t lanes = job->type->columns, e = job->element, row = task->panel * lanes;
+    double low = -(double)INFINITY;
+    for (int64_t p = 0; p < task->panels; p++, row += lanes) {
+        char *panel = own->query + p * s->depth * lanes * e;
+        int64_t first = task->query + row * s->query.row, rows = least(lanes, s->rows - row);
+        Matrix from = rows_of(job, own, job->query, first, &s->query, rows, s->depth);
+        job->type->pack(panel, from.at, from.row, from.column, (int)rows, (int)lanes, s->depth);
+        job->attention->scale(s->depth * lanes, panel, s->scale * LOG2_E);
+    }
+    memset(own->sum, 0, (size_t)(task->panels * s->width * lanes * e));
+    memset(own->total, 0, (size_t)(task->panels * lanes * e));
+    for (int64_t i = 0; i < task->panels * lanes; i++) {
+        if (e == sizeof(float))
+            ((float *)own->most)[i] = (float)low;
+        else
+            ((double *)own->most)[i] = low;
+    }
+}
+
+/* Keys [first, first + keys) and their values, as rows of tiles. */
+static void pack_block(const Job *job, const Own *own, const Task *task, int64_t first,
+                       int64_t keys) {
+    const AttentionStep *s = &job->step;
+    int rows = job->type->rows;
+    int64_t e = job->element, at = task->key + first * s->key.row;
+    Matrix from = rows_of(job, own, job->key, at, &s->key, keys, s->depth);
+    for (int64_t k = 0; k < keys; k += rows)
+        job->type->pack(own->key + k * s->depth * e, from.at + k * from.row * e, from.row,
+                        from.column, (int)least(rows, keys - k), rows, s->depth);
+    at = task->values + first * s->values.row;
+    from = rows_of(job, own, job->values, at, &s->values, keys, s->width);
+    for (int64_t d = 0; d < s->width; d += rows)
+        job->type->pack(own->values + d * keys * e, from.at + d * from.column * e, from.column,
+                        from.row, (int)least(rows, s->width - d), rows, keys);
+}
+
+/* ---- one panel of queries against one block of keys ------------------------------------------ */
+
+/* The mask as numbers, laid like the scores; one lane where all queries share it. */
+static void add_mask(const Job *job, const Own *own, const Task *task, int64_t row, int64_t first,
+                     int64_t keys) {
+    const AttentionStep *s = &job->step;
+    int lanes = job->type->columns, rows = (int)least(lanes, s->rows - row);
+    int64_t at = task->mask + row * s->mask.row + first * s->mask.column;
+    Matrix from = {job->mask + at * job->element, s->mask.row, s->mask.column};
+    if (s->mask_dtype == CB_BOOL) {
+        const uint8_t *in = (const uint8_t *)job->mask + at;
+        int distinct = s->mask.row ? rows : 1;
+        for (int q = 0; q < distinct; q++)
+            job->attention->widen_bool(in + q * s->mask.row, s->mask.column,
+                                       own->wide + q * keys * job->element, keys);
+        from = (Matrix){own->wide, s->mask.row ? keys : 0, 1};
+    }
+    job->type->pack(own->mask, from.at, from.row, from.column, rows, lanes, keys);
+    job->attention->add(keys * lanes, own->score, own->mask, LOG2_E);
+}
+
+static void attend(const Job *job, const Own *own, const Task *task, int64_t p, int64_t first,
+                   int64_t keys) {
+    const AttentionStep *s = &job->step;
+    const GemmType *type = job->type;
+    int64_t lanes = type->columns, e = job->element, row = (task->panel + p) * lanes;
+    int64_t behind = first - row; /* of key 0 against query 0 */
+    if (s->causal && keys > lanes - behind) keys = lanes - behind;
+    if (keys <= 0) return;
+    const char *query = own->query + p * s->depth * lanes * e;
+    char *sum = own->sum + p * s->width * lanes * e;
+    for (int64_t k = 0; k < keys; k += type->rows)
+        type->tile(s->depth, own->key + k * s->depth * e, query, own->score + k * lanes * e, lanes,
+                   (int)least(type->rows, keys - k), (int)lanes, false);
+    if (s->causal && behind + keys > 1) job->attention->causal(keys, own->score, -behind);
+    if (s->mask.value >= 0) add_mask(job, own, task, row, first, keys);
+    char *most = own->most + p * lanes * e, *total = own->total + p * lanes * e;
+    if (job->attention->softmax(keys, own->score, most, total, own->shrink))
+        job->attention->multiply(s->width, sum, own->shrink);
+    int64_t packed = least(job->block, s->columns - first); /* keys in a panel of values */
+    for (int64_t d = 0; d < s->width; d += type->rows)
+        type->tile(keys, own->values + d * packed * e, own->score, sum + d * lanes * e, lanes,
+                   (int)least(type->rows, s->width - d), (int)lanes, true);
+}
+
+/* sum / total, a query a row, into the result. */
+static void close_panel(const Job *job, const Own *own, const Task *task, int64_t p) {
+    const AttentionStep *s = &job->step;
+    int64_t lanes = job->type->columns, e = job->element, row = (task->panel + p) * lanes;
+    char *sum = own->sum + p * s->width * lanes * e, *total = own->total + p * lanes * e;
+    job->attention->invert(total);
+    job->attention->multiply(s->width, sum, total);
+    int64_t rows = least(lanes, s->rows - row), width = s->width;
+    job->type->pack(own->wide, sum, lanes, 1, (int)width, (int)width, rows);
+    for (int64_t q = 0; q < rows; q++) {
+        char *to = job->out + (task->out + (row + q) * s->out.row) * job->input_bytes;
+        const char *from = own->wide + q * width * e;
+        if (s->dtype == CB_F16)
+            job->kernels->narrow_f16((const float *)from, (uint16_t *)to, width);
+        else if (s->dtype == CB_BF16)
+            job->kernels->narrow_bf16((const float *)from, (uint16_t *)to, width);
+        else
+            memcpy(to, from, (size_t)(width * e));
+    }
+}
+
+/* ---- tasks ---------------------------------------------------------------------------------- */
+
+static Task task_at(const Job *job, int64_t number) {
+    const AttentionStep *s = &job->step;
+    /* The last queries first: under a causal mask they take longest. */
+    int64_t batch = number % s->batch, chunk = job->batch_tasks - 1 - number / s->batch;
+    Task task = {s->query.offset, s->key.offset, s->values.offset, s->mask.offset, 0, 0, 0};
+    for (int d = s->batch_rank - 1; d >= 0; d--) {
+        int64_t at = batch % s->batch_size[d];
+        batch /= s->batch_size[d];
+        task.query += at * s->query.batch[d], task.key += at * s->key.batch[d];
+        task.values += at * s->values.batch[d], task.mask += at * s->mask.batch[d];
+        task.out += at * s->out.batch[d];
+    }
+    task.panel = chunk * job->task_panels;
+    task.panels = least(job->task_panels, job->panels - task.panel);
+    return task;
+}
+
+static void run_task(const Job *job, const Own *own, int64_t number) {
+    const AttentionStep *s = &job->step;
+    Task task = task_at(job, number);
+    int64_t end = s->columns;
+    if (s->causal) end = least(end, (task.panel + task.panels) * job->type->columns);
+    open_task(job, own, &task);
+    for (int64_t first = 0; first < end; first += job->block) {
+        int64_t keys = least(job->block, s->columns - first);
+        pack_block(job, own, &task, first, keys);
+        for (int64_t p = 0; p < task.panels; p++) attend(job, own, &task, p, first, keys);
+    }
+    for (int64_t p = 0; p < task.panels; p++) close_panel(job, own, &task, p);
+}
+
+static void run_tasks(void *user, int64_t low, int64_t high) {
+    Job *job = user;
+    Own own;
+    if (low >= high) return;
+    if (!open_space(job, &own)) {
+        atomic_store_explicit(&job->failed, true, memory_order_relaxed);
+        return;
+    }
+    for (;;) {
+        int64_t number = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        if (number >= job->tasks) break;
+        run_task(job, &own, number);
+    }
+    storage_release(own.storage);
+}
+
+/* Large tasks share what they pack; smaller ones are cut where threads would be idle. */
+static int64_t cut(Job *job) {
+    const AttentionStep *s = &job->step;
+    double products =
+        (double)s->batch * (double)s->rows * (double)s->columns * (double)(s->depth + s->width);
+    int64_t threads = parallel_threads();
+    if (products < THREAD_PRODUCTS * (double)threads)
+        threads = (int64_t)(products / THREAD_PRODUCTS) + 1;
+    job->panels = (s->rows - 1) / job->type->columns + 1;
+    int64_t size = least(TASK_PANELS, job->panels);
+    while (size > 1 && s->batch * ((job->panels - 1) / size + 1) < 2 * threads) size = size / 2;
+    job->task_panels = size;
+    job->batch_tasks = (job->panels - 1) / size + 1;
+    job->tasks = s->batch * job->batch_tasks;
+    return least(threads, job->tasks);
+}
+
+bool attention_run(const AttentionStep *step, const void *query, const void *key,
+                   const void *values, const void *mask, void *out) {
+    bool wide = step->dtype == CB_F64;
+    const AttentionKernels *kernels = attention_kernels();
+    Job job = {.step = *step, .query = query, .key = key, .values = values, .mask = mask};
+    job.out = out;
+    job.kernels = gemm_kernels();
+    job.type = wide ? &job.kernels->f64 : &job.kernels->f32;
+    job.attention = wide ? &kernels->f64 : &kernels->f32;
+    job.half = step->dtype == CB_F16 || step->dtype == CB_BF16;
+    job.element = wide ? sizeof(double) : sizeof(float);
+    job.input_bytes = (int64_t)cb_dtype_size((cb_dtype)step->dtype);
+    job.block = BLOCK_KEYS / job.type->rows * job.type->rows;
+    check(job.type->columns == job.attention->lanes, "a panel of %d lanes and a tile of %d columns",
+          job.attention->lanes, job.type->columns);
+    if (step->batch == 0 || step->rows == 0 || step->width == 0) return true;
+    int64_t threads = cut(&job);
+    parallel_for(threads, 1, run_tasks, &job);
+    return !atomic_load_explicit(&job.failed, memory_order_relaxed);
+}

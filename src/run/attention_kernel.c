@@ -1,0 +1,52 @@
+/* The attention kernels of one instruction set. Compiled once per level (CB_LEVEL base, v3, v4, see
+ * run/cpu.h) with that level's flags; nothing here may be called before cpu_level() has been
+ * asked. */
+#include "run/attention_kernel.h"
+#include <string.h>
+
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#else
+#pragma GCC optimize("fp-contract=fast")
+#endif
+
+#include "op/math_int.h" /* first: it says what MATH is */
+
+#include "op/math_f64.h"
+
+#include "op/math_f32.h"
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+
+#define SIMD _Pragma("omp simd")
+#define JOIN(a, b) a##b
+#define KERNELS_OF(level) JOIN(attention_kernels_, level)
+
+#define ELEMENT float
+#define NAME(x) x##_f32
+#define EXP2(x) m_exp2_f32(x)
+#include "run/attention_tile.h"
+#undef ELEMENT
+#undef NAME
+#undef EXP2
+
+#define ELEMENT double
+#define NAME(x) x##_f64
+#define EXP2(x) m_exp2_f64(x)
+#include "run/attention_tile.h"
+#undef ELEMENT
+#undef NAME
+#undef EXP2
+
+const AttentionKernels KERNELS_OF(CB_LEVEL) = {
+    .f32 = {LANES_f32, scale_f32, add_f32, causal_f32, softmax_f32, multiply_f32, invert_f32,
+            widen_bool_f32},
+    .f64 = {LANES_f64, scale_f64, add_f64, causal_f64, softmax_f64, multiply_f64, invert_f64,
+            widen_bool_f64},
+};
