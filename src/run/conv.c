@@ -1,37 +1,36 @@
 /* ConvolutionStep -> the result: what is common to the methods, and the choice between them.
  *
- * f16 and bf16 are widened to f32 as a whole before, and narrowed piece by piece. Whatever the
- * method and the number of threads, an element is one sum in one order. */
+ * x and the weight of f16, and of bf16 where the processor or the method does not multiply that,
+ * are widened to f32 as a whole before (gemm_type.c); sums are narrowed piece by piece. Whatever
+ * the method and the number of threads, an element is one sum in one order. */
 #include "run/conv.h"
 #include "base/parallel.h"
 #include "run/conv_internal.h"
 #include <string.h>
 
-/* ---- half precision ----------------------------------------------------------------------- */
+/* ---- x and weight in the dtype that is multiplied ------------------------------------------- */
 
-typedef struct Widen {
-    const Convolution *c;
-    const uint16_t *from;
-    float *to;
+typedef struct Conversion {
+    GemmConvert *convert;
+    const char *from;
+    char *to;
+    int64_t from_bytes, to_bytes;
     int64_t inner, inner_stride, size[4], stride[4]; /* inner is the dim of the smallest stride */
-} Widen;
+} Conversion;
 
-static void widen_rows(void *user, int64_t low, int64_t high) {
-    const Widen *w = user;
-    void (*widen)(const uint16_t *, float *, int64_t) =
-        w->c->step.dtype == CB_F16 ? w->c->kernels->widen_f16 : w->c->kernels->widen_bf16;
+static void convert_rows(void *user, int64_t low, int64_t high) {
+    const Conversion *w = user;
     for (int64_t row = low; row < high; row++) {
-        int64_t from = 0, rest = row;
+        int64_t at = 0, rest = row;
         for (int d = 3; d >= 0; d--) {
-            from += rest % w->size[d] * w->stride[d];
+            at += rest % w->size[d] * w->stride[d];
             rest /= w->size[d];
         }
-        float *to = w->to + row * w->inner;
-        if (w->inner_stride == 1)
-            widen(w->from + from, to, w->inner);
-        else
-            for (int64_t i = 0; i < w->inner; i++)
-                widen(w->from + from + i * w->inner_stride, to + i, 1);
+        const char *from = w->from + at * w->from_bytes;
+        char *to = w->to + row * w->inner * w->to_bytes;
+        int64_t run = w->inner_stride == 1 ? w->inner : 1;
+        for (int64_t i = 0; i < w->inner; i += run)
+            w->convert(from + i * w->inner_stride * w->from_bytes, to + i * w->to_bytes, run);
     }
 }
 
@@ -54,20 +53,21 @@ static void set_contiguous(Five five, const int *order) {
     }
 }
 
-/* The tensor as contiguous f32; its strides are those of the copy afterwards. */
-static Storage *widen_all(const Convolution *c, const void *from, int64_t offset, Five five) {
+/* The tensor converted, contiguous; its strides are those of the copy afterwards. */
+static Storage *convert_all(const Convolution *c, const char *from, int64_t offset, Five five) {
     const int *order = dim_order(&five);
-    Widen w = {.c = c, .from = (const uint16_t *)from + offset};
-    int64_t rows = 1;
+    int64_t bytes = (int64_t)cb_dtype_size((cb_dtype)c->step.dtype), rows = 1;
+    Conversion w = {.convert = c->convert, .from_bytes = bytes, .to_bytes = c->x_bytes};
+    w.from = from + offset * bytes;
     for (int d = 0; d < 4; d++) {
         w.size[d] = five.size[order[d]], w.stride[d] = *five.stride[order[d]];
         rows *= w.size[d];
     }
     w.inner = five.size[order[4]], w.inner_stride = *five.stride[order[4]];
-    Storage *storage = storage_new((size_t)(rows * w.inner) * sizeof(float));
+    Storage *storage = storage_new((size_t)(rows * w.inner * c->x_bytes));
     if (!storage) return NULL;
     w.to = storage->data;
-    parallel_for(rows, divide_up(16 * 1024, w.inner + 1), widen_rows, &w);
+    parallel_for(rows, divide_up(16 * 1024, w.inner + 1), convert_rows, &w);
     set_contiguous(five, order);
     return storage;
 }
@@ -78,19 +78,19 @@ static Five five_of_x(ConvolutionStep *s) {
         {&s->x_batch, &s->x_channel, &s->x_spatial[0], &s->x_spatial[1], &s->x_spatial[2]}};
 }
 
-static Storage *widen_x(Convolution *c) {
-    Storage *storage = widen_all(c, c->x, c->step.x_offset, five_of_x(&c->step));
+static Storage *convert_x(Convolution *c) {
+    Storage *storage = convert_all(c, c->x, c->step.x_offset, five_of_x(&c->step));
     if (storage) c->x = storage->data, c->step.x_offset = 0;
     return storage;
 }
 
-static Storage *widen_weight(Convolution *c) {
+static Storage *convert_weight(Convolution *c) {
     ConvolutionStep *s = &c->step;
     Five five = {
         {s->out_channels, s->channels / s->groups, s->kernel[0], s->kernel[1], s->kernel[2]},
         {&s->weight_out, &s->weight_in, &s->weight_spatial[0], &s->weight_spatial[1],
          &s->weight_spatial[2]}};
-    Storage *storage = widen_all(c, c->weight, s->weight_offset, five);
+    Storage *storage = convert_all(c, c->weight, s->weight_offset, five);
     if (storage) c->weight = storage->data, s->weight_offset = 0;
     return storage;
 }
@@ -107,12 +107,8 @@ static void run_epilogue(const Convolution *c, int64_t low, int64_t count) {
 
 void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,
                  const float *sum, int64_t sum_stride) {
-    if (c->half) {
-        void (*narrow)(const float *, uint16_t *, int64_t) =
-            c->step.dtype == CB_F16 ? c->kernels->narrow_f16 : c->kernels->narrow_bf16;
-        for (int64_t r = 0; r < rows; r++)
-            narrow(sum + r * sum_stride, (uint16_t *)c->out + first + r * step, columns);
-    }
+    for (int64_t r = 0; r < rows && c->narrow; r++)
+        c->narrow(sum + r * sum_stride, c->out + (first + r * step) * c->out_bytes, columns);
     if (!c->epilogue) return;
     if (step == columns) {
         run_epilogue(c, first, rows * columns);
@@ -130,11 +126,12 @@ static bool always(const ConvolutionStep *step) {
 
 static const ConvMethod methods[CONV_METHODS] = {
     [CONV_AUTO] = {.name = "auto"},
-    [CONV_DIRECT] = {"direct", conv_is_direct, conv_direct_pack, conv_direct_run},
-    [CONV_GATHER] = {"gather", always, conv_gather_pack, conv_gather_run},
-    [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, conv_winograd_4_pack,
+    [CONV_DIRECT] = {"direct", conv_is_direct, conv_is_direct_bf16, conv_direct_pack,
+                     conv_direct_run},
+    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run},
+    [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_4_pack,
                          conv_winograd_4_run},
-    [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_6, conv_winograd_6_pack,
+    [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_6, NULL, conv_winograd_6_pack,
                          conv_winograd_6_run},
 };
 
@@ -151,6 +148,7 @@ bool convolution_fits(const ConvolutionStep *step, int method) {
  * rounding of Winograd to that of the direct method. */
 static const double product_ns = 0.0042; /* a multiplication in a register tile */
 static const double gather_ns = 0.0055;  /* the same, where windows are gathered first */
+static const double bf16_share = 0.5;    /* of those two, in bf16 where it is multiplied as such */
 static const double weight_ns = 0.07;    /* a packed weight: read from memory once a call */
 static const double pack_ns = 0.3;       /* a weight to pack */
 static const double transform_ns = 0.12; /* a point read or written by Winograd's transforms */
@@ -183,7 +181,9 @@ static double winograd_ns(const ConvolutionStep *s, bool constant, int64_t tile)
 int convolution_choose(const ConvolutionStep *step, bool constant) {
     bool direct = conv_is_direct(step);
     int method = direct ? CONV_DIRECT : CONV_GATHER;
-    double least_ns = plain_ns(step, constant, direct ? product_ns : gather_ns);
+    double each = direct ? product_ns : gather_ns;
+    if (step->reduced && gemm_bf16()) each *= bf16_share;
+    double least_ns = plain_ns(step, constant, each);
     for (int other = CONV_WINOGRAD_4; other <= CONV_WINOGRAD_6; other++) {
         if (!convolution_fits(step, other)) continue;
         double ns = winograd_ns(step, constant, other == CONV_WINOGRAD_4 ? 4 : 6);
@@ -198,21 +198,20 @@ static const ConvMethod *method_of(const ConvolutionStep *step, bool constant) {
 
 /* ---- entry -------------------------------------------------------------------------------- */
 
-static Storage *pack(Convolution *c, const ConvMethod *method) {
-    Storage *widened = c->half ? widen_weight(c) : NULL;
-    if (c->half && !widened) return NULL;
-    Storage *packed = method->pack(c);
-    if (widened) storage_release(widened);
+static Storage *pack(Convolution *c) {
+    Storage *converted = c->convert ? convert_weight(c) : NULL;
+    if (c->convert && !converted) return NULL;
+    Storage *packed = c->method->pack(c);
+    if (converted) storage_release(converted);
     return packed;
 }
 
 static bool run(Convolution *c) {
-    const ConvMethod *method = method_of(&c->step, c->step.packed != NULL);
-    Storage *x = c->half ? widen_x(c) : NULL, *packed = NULL;
-    if (c->half && !x) return false;
+    Storage *x = c->convert ? convert_x(c) : NULL, *packed = NULL;
+    if (c->convert && !x) return false;
     c->packed = c->step.packed;
-    if (!c->packed && (packed = pack(c, method))) c->packed = packed->data;
-    if (c->packed) method->run(c);
+    if (!c->packed && (packed = pack(c))) c->packed = packed->data;
+    if (c->packed) c->method->run(c);
     if (packed) storage_release(packed);
     if (x) storage_release(x);
     return c->packed && !atomic_load_explicit(c->failed, memory_order_relaxed);
@@ -220,19 +219,21 @@ static bool run(Convolution *c) {
 
 static bool run_empty_sum(const Convolution *c) {
     int64_t numel = c->step.batch * c->step.out_channels * c->positions;
-    memset(c->out, 0, (size_t)(numel * c->input_bytes));
+    memset(c->out, 0, (size_t)(numel * c->out_bytes));
     if (c->epilogue) run_epilogue(c, 0, numel);
     return true;
 }
 
-static Convolution convolution_of(const ConvolutionStep *step, const void *x, const void *weight,
-                                  void *out) {
+static Convolution convolution_of(const ConvolutionStep *step, bool constant, const void *x,
+                                  const void *weight, void *out) {
     Convolution c = {.step = *step, .x = x, .weight = weight, .out = out};
-    c.kernels = gemm_kernels();
-    c.half = step->dtype == CB_F16 || step->dtype == CB_BF16;
-    c.type = step->dtype == CB_F64 ? &c.kernels->f64 : &c.kernels->f32;
+    c.method = method_of(step, constant);
+    bool bf16 = c.method->fits_bf16 && c.method->fits_bf16(step);
+    GemmChoice choice = gemm_choose((cb_dtype)step->dtype, step->reduced, bf16);
+    c.type = choice.type, c.convert = choice.convert, c.narrow = choice.narrow;
     c.element = step->dtype == CB_F64 ? sizeof(double) : sizeof(float);
-    c.input_bytes = (int64_t)cb_dtype_size(step->dtype);
+    c.x_bytes = c.element / c.type->together;
+    c.out_bytes = (int64_t)cb_dtype_size(step->dtype);
     c.positions = step->out_size[0] * step->out_size[1] * step->out_size[2];
     c.outputs = step->out_channels / step->groups;
     return c;
@@ -243,19 +244,19 @@ static bool is_empty(const Convolution *c) {
 }
 
 bool convolution_pack(const ConvolutionStep *step, const void *weight, Storage **packed) {
-    Convolution c = convolution_of(step, NULL, weight, NULL);
+    Convolution c = convolution_of(step, true, NULL, weight, NULL);
     Five x = five_of_x(&c.step);
     *packed = NULL;
     if (is_empty(&c) || step->channels == 0) return true;
-    if (c.half) set_contiguous(x, dim_order(&x)); /* as widen_x will leave it */
-    *packed = pack(&c, method_of(step, true));
+    if (c.convert) set_contiguous(x, dim_order(&x)); /* as convert_x will leave it */
+    *packed = pack(&c);
     return *packed != NULL;
 }
 
 bool convolution_run(const ConvolutionStep *step, const void *x, const void *weight, void *out,
                      const Launch *epilogue, void *const *epilogue_buffer) {
     _Atomic bool failed = false;
-    Convolution c = convolution_of(step, x, weight, out);
+    Convolution c = convolution_of(step, step->packed != NULL, x, weight, out);
     c.epilogue = epilogue;
     c.epilogue_buffer = epilogue_buffer;
     c.failed = &failed;

@@ -6,7 +6,7 @@
  * A tile is a few output positions, of any image, by two vectors of out channels. For each kernel
  * position q it needs one pointer per output position, to a row of channels or, outside of x, to
  * zeros. (q, channels) is cut into units of at most K_BYTES, and units into blocks of that size;
- * weights are packed as [group][panel of out channels][q][i]:
+ * weights are packed as [group][panel of out channels][q][i], each unit a panel of gemm_kernel.h:
  *
  *     for each block of units:
  *       for each panel of out channels (its weights stay in L2), each tile of positions: rows_tile
@@ -32,8 +32,9 @@ typedef struct Direct {
     const Convolution *common;
     const ConvolutionStep *step;
     const GemmType *type;
-    int64_t element;
+    int64_t element, x_bytes;          /* those of common */
     int64_t inner, kernel;             /* channels of a group; kernel positions */
+    int64_t padded, together;          /* inner as packed; in how many at once */
     int64_t line, line_step;           /* of inner: elements that weight_in steps through; then
                                         * line_step leads to the next of the kernel's line */
     int64_t chunk, chunks, units;      /* channels of a unit; units of one position; of all */
@@ -58,6 +59,8 @@ bool conv_is_direct(const ConvolutionStep *s) {
     return (s->x_channel == 1 || s->channels == 1) &&
            (s->channels / s->groups >= LEAST_CHANNELS || is_depthwise(s));
 }
+
+bool conv_is_direct_bf16(const ConvolutionStep *s) { return !is_depthwise(s); }
 
 /* The same convolution over a copy of x with padded lines, a line of the kernel as its channels. */
 static void narrow(ConvolutionStep *s) {
@@ -90,16 +93,19 @@ static void cut(Direct *d) {
 static Direct direct_of(const Convolution *common) {
     const ConvolutionStep *s = &common->step;
     Direct d = {.common = common, .step = s, .type = common->type, .element = common->element};
-    int64_t limit = K_BYTES / d.element;
+    int64_t limit = K_BYTES / common->x_bytes;
+    d.x_bytes = common->x_bytes;
     d.inner = s->channels / s->groups;
     d.line = common->line ? common->line : d.inner;
     d.line_step = s->weight_spatial[2];
     d.kernel = s->kernel[0] * s->kernel[1] * s->kernel[2];
-    d.chunk = divide_up(d.inner, divide_up(d.inner, limit));
+    d.together = d.type->together;
+    d.padded = round_up(d.inner, d.type->k_unit);
+    d.chunk = round_up(divide_up(d.inner, divide_up(d.inner, limit)), d.type->k_unit);
     d.chunks = divide_up(d.inner, d.chunk);
     d.units = d.kernel * d.chunks;
     d.panels = divide_up(common->outputs, d.type->columns);
-    d.panel_bytes = d.kernel * d.inner * d.type->columns * d.element;
+    d.panel_bytes = d.kernel * d.padded * d.type->columns * d.x_bytes;
     d.total = s->batch * common->positions;
     d.packed = common->packed;
     cut(&d);
@@ -116,25 +122,32 @@ static int64_t weight_offset(const ConvolutionStep *s, int64_t q) {
 
 #define PACK(name, type)                                                                           \
     static void name(const Direct *d, type *to, const type *from, int lanes, int width) {          \
-        for (int64_t q = 0; q < d->kernel; q++) {                                                  \
-            for (int64_t i = 0; i < d->inner; i++, to += width) {                                  \
+        int64_t together = d->together;                                                            \
+        for (int64_t q = 0; q < d->kernel; q++, to += d->padded * width) {                         \
+            for (int64_t i = 0; i < d->padded; i++) {                                              \
                 const type *at = from + weight_offset(d->step, q) +                                \
                                  i % d->line * d->step->weight_in + i / d->line * d->line_step;    \
+                type *row = to + i / together * together * width + i % together;                   \
                 for (int j = 0; j < width; j++)                                                    \
-                    to[j] = j < lanes ? at[j * d->step->weight_out] : (type)0;                     \
+                    row[j * together] =                                                            \
+                        i < d->inner && j < lanes ? at[j * d->step->weight_out] : (type)0;         \
             }                                                                                      \
         }                                                                                          \
     }
-PACK(pack_f32, float)
-PACK(pack_f64, double)
+PACK(pack_2, uint16_t)
+PACK(pack_4, uint32_t)
+PACK(pack_8, uint64_t)
 
 static void pack_panel(const Direct *d, char *to, int64_t output, int lanes, int width) {
     const Convolution *c = d->common;
     int64_t from = d->step->weight_offset + output * d->step->weight_out;
-    if (d->element == sizeof(float))
-        pack_f32(d, (float *)to, (const float *)c->weight + from, lanes, width);
+    const char *weight = c->weight + from * d->x_bytes;
+    if (d->x_bytes == 2)
+        pack_2(d, (uint16_t *)to, (const uint16_t *)weight, lanes, width);
+    else if (d->x_bytes == 4)
+        pack_4(d, (uint32_t *)to, (const uint32_t *)weight, lanes, width);
     else
-        pack_f64(d, (double *)to, (const double *)c->weight + from, lanes, width);
+        pack_8(d, (uint64_t *)to, (const uint64_t *)weight, lanes, width);
 }
 
 static void pack_panels(void *user, int64_t low, int64_t high) {
@@ -192,7 +205,7 @@ static Line line_at(const Direct *d, const Task *t, int64_t at) {
     line.out[1] = rest / s->out_size[2] % s->out_size[1];
     line.out[2] = rest % s->out_size[2];
     line.count = least(t->count - at, s->out_size[2] - line.out[2]);
-    line.x = d->common->x + (s->x_offset + image * s->x_batch + t->group * d->inner) * d->element;
+    line.x = d->common->x + (s->x_offset + image * s->x_batch + t->group * d->inner) * d->x_bytes;
     return line;
 }
 
@@ -211,10 +224,10 @@ static void line_rows(const Direct *d, const Task *t, const Line *line, const in
     int64_t tile = line->at / rows, lane = line->at % rows, in_size = inside ? s->in_size[2] : 0;
     for (int64_t i = 0; i < line->count; i++, at[2] += s->stride[2], from += step) {
         const void **row = t->row + (tile * d->units + u) * rows + lane;
-        const char *x = line->x + from * d->element;
+        const char *x = line->x + from * d->x_bytes;
         bool here = (uint64_t)at[2] < (uint64_t)in_size;
         for (int64_t c = 0; c < d->chunks; c++, row += rows)
-            *row = here ? x + c * d->chunk * d->element : zeros;
+            *row = here ? x + c * d->chunk * d->x_bytes : zeros;
         if (++lane == rows) lane = 0, tile++;
     }
 }
@@ -241,7 +254,7 @@ static int64_t unit_channels(const Direct *d, int64_t u) {
 
 static int64_t block_units(const Direct *d, int64_t u) {
     if (d->chunks > 1) return 1;
-    return least(d->units - u, K_BYTES / d->element / d->inner);
+    return least(d->units - u, K_BYTES / d->x_bytes / d->inner);
 }
 
 static void multiply(const Direct *d, const Task *t, int64_t u, int64_t k_before) {
@@ -250,7 +263,7 @@ static void multiply(const Direct *d, const Task *t, int64_t u, int64_t k_before
     for (int64_t panel = 0; panel < t->panels; panel++) {
         int64_t output = (t->panel + panel) * type->columns;
         const char *b = d->packed + (t->group * d->panels + t->panel + panel) * d->panel_bytes +
-                        k_before * type->columns * d->element;
+                        k_before * type->columns * d->x_bytes;
         int columns = (int)least(type->columns, d->common->outputs - output);
         for (int64_t i = 0; i < t->count; i += type->rows) {
             const void **row = t->row + (i * d->units + u * type->rows);
@@ -266,13 +279,13 @@ static void run_task(const Direct *d, Task *t, char *scratch) {
     int64_t output = t->panel * d->type->columns;
     int64_t columns = least(t->panels * d->type->columns, c->outputs - output);
     int64_t first = t->first * d->step->out_channels + t->group * c->outputs + output;
-    t->sum = c->half ? scratch : c->out + first * d->element;
-    t->stride = c->half ? columns : d->step->out_channels;
+    t->sum = c->narrow ? scratch : c->out + first * d->element;
+    t->stride = c->narrow ? columns : d->step->out_channels;
     find_rows(d, t);
     for (int64_t u = 0, k = 0; u < d->units;) {
         multiply(d, t, u, k);
         int64_t taps = block_units(d, u);
-        k += taps * unit_channels(d, u);
+        k += taps * round_up(unit_channels(d, u), d->type->k_unit);
         u += taps;
     }
     conv_finish(c, first, d->step->out_channels, t->count, columns, (const float *)t->sum,
@@ -284,12 +297,14 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     int64_t blocks = divide_up(d->total, d->block);
     int64_t panel_blocks = divide_up(d->panels, d->task_panels);
     int64_t pointers = round_up(d->block * d->units * (int64_t)sizeof(void *), ALIGNMENT);
-    int64_t sums = d->common->half ? d->block * d->task_panels * d->type->columns * d->element : 0;
+    int64_t sums =
+        d->common->narrow ? d->block * d->task_panels * d->type->columns * d->element : 0;
     Storage *storage = storage_new((size_t)(pointers + sums));
     if (!storage) {
         atomic_store_explicit(d->common->failed, true, memory_order_relaxed);
         return;
     }
+    if (d->type->begin) d->type->begin();
     for (int64_t i = low; i < high; i++) { /* panels innermost: the rows of x stay in the cache */
         Task t = {.panel = i % panel_blocks * d->task_panels, .row = storage->data};
         t.panels = least(d->task_panels, d->panels - t.panel);
@@ -298,6 +313,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         t.group = i / panel_blocks / blocks;
         run_task(d, &t, (char *)storage->data + pointers);
     }
+    if (d->type->end) d->type->end();
     storage_release(storage);
 }
 
@@ -322,7 +338,7 @@ static void run_depthwise(void *user, int64_t low, int64_t high) {
         find_rows(d, &t);
         for (int64_t i = 0; i < t.count; i++) {
             int64_t to = (t.first + i) * channels;
-            char *sum = c->half ? scratch : c->out + to * d->element;
+            char *sum = c->narrow ? scratch : c->out + to * d->element;
             for (int64_t channel = 0; channel < channels; channel += limit) {
                 for (int64_t q = 0; q < d->kernel; q++) {
                     const char *row = t.row[q * rows + i];
@@ -361,18 +377,21 @@ typedef struct Copy { /* of x, channels last, with padded lines */
                     to[pad + i * s->channels + c] = from[c * s->x_channel + i * s->x_spatial[2]];  \
         }                                                                                          \
     }
-COPY_LINES(copy_lines_f32, float)
-COPY_LINES(copy_lines_f64, double)
+COPY_LINES(copy_lines_2, uint16_t)
+COPY_LINES(copy_lines_4, uint32_t)
+COPY_LINES(copy_lines_8, uint64_t)
 
 static Storage *copy_narrow(Convolution *c) {
     ConvolutionStep *s = &c->step;
     int64_t lines = s->batch * s->in_size[0] * s->in_size[1];
     int64_t width = (s->in_size[2] + 2 * s->padding[2]) * s->channels;
-    Storage *storage = storage_new((size_t)(lines * width * c->element));
+    Storage *storage = storage_new((size_t)(lines * width * c->x_bytes));
     if (!storage) return NULL;
     Copy copy = {c, storage->data};
-    parallel_for(lines, divide_up(16 * 1024, width),
-                 c->element == sizeof(float) ? copy_lines_f32 : copy_lines_f64, &copy);
+    ParallelBody *copy_lines = c->x_bytes == 2   ? copy_lines_2
+                               : c->x_bytes == 4 ? copy_lines_4
+                                                 : copy_lines_8;
+    parallel_for(lines, divide_up(16 * 1024, width), copy_lines, &copy);
     c->x = storage->data;
     c->line = s->channels;
     narrow(s);

@@ -31,7 +31,7 @@ typedef struct Gather {
     const Convolution *common;
     const ConvolutionStep *step;
     const Tap *tap;
-    int64_t element, outputs; /* those of common */
+    int64_t element, x_bytes, outputs; /* those of common */
     int64_t taps, tap_block, tap_blocks;
     int64_t block; /* positions of one task */
     int window_width, weight_width;
@@ -66,9 +66,16 @@ static void list_taps(const ConvolutionStep *s, Tap *tap) {
 
 static int64_t panel_elements(const Gather *c) { return c->weight_width * c->tap_block; }
 
+/* The panel of two-byte elements that wait in `rows`, [count][width] without pairs. */
+static void pack_pairs(const Gather *c, bool columns, char *panel, const uint16_t *rows, int width,
+                       int64_t count) {
+    (columns ? c->common->type->pack : c->common->type->pack_rows)(panel, rows, 1, width, width,
+                                                                   width, count);
+}
+
 static char *weight_panel(const Gather *c, int64_t group, int64_t tap_block, int64_t panel) {
     int64_t number = (group * c->tap_blocks + tap_block) * c->weight_panels + panel;
-    return c->packed + number * panel_elements(c) * c->element;
+    return c->packed + number * panel_elements(c) * c->x_bytes;
 }
 
 #define PACK(name, type)                                                                           \
@@ -79,8 +86,9 @@ static char *weight_panel(const Gather *c, int64_t group, int64_t tap_block, int
                 panel[j] =                                                                         \
                     j < lanes ? from[j * c->step->weight_out + c->tap[k + i].weight] : (type)0;    \
     }
-PACK(pack_f32, float)
-PACK(pack_f64, double)
+PACK(pack_2, uint16_t)
+PACK(pack_4, uint32_t)
+PACK(pack_8, uint64_t)
 
 static void pack_weights(void *user, int64_t low, int64_t high) {
     const Gather *c = user;
@@ -92,10 +100,16 @@ static void pack_weights(void *user, int64_t low, int64_t high) {
         int lanes = (int)least(c->weight_width, c->outputs - output);
         int64_t from = c->step->weight_offset + (group * c->outputs + output) * c->step->weight_out;
         char *to = weight_panel(c, group, tap_block, panel);
-        if (c->element == sizeof(float))
-            pack_f32(c, (float *)to, (const float *)c->common->weight + from, k, count, lanes);
-        else
-            pack_f64(c, (double *)to, (const double *)c->common->weight + from, k, count, lanes);
+        const char *weight = c->common->weight + from * c->x_bytes;
+        uint16_t rows[GEMM_MAX_WIDTH * K_BYTES / 2];
+        if (c->x_bytes == 2) {
+            pack_2(c, rows, (const uint16_t *)weight, k, count, lanes);
+            pack_pairs(c, c->step->channels_last, to, rows, c->weight_width, count);
+        } else if (c->x_bytes == 4) {
+            pack_4(c, (uint32_t *)to, (const uint32_t *)weight, k, count, lanes);
+        } else {
+            pack_8(c, (uint64_t *)to, (const uint64_t *)weight, k, count, lanes);
+        }
     }
 }
 
@@ -163,18 +177,24 @@ static void inside(const ConvolutionStep *s, const Run *run, const Tap *tap, int
             for (int j = lanes; j < width; j++) panel[j] = 0;                                      \
         }                                                                                          \
     }
-GATHER(gather_f32, float)
-GATHER(gather_f64, double)
+GATHER(gather_2, uint16_t)
+GATHER(gather_4, uint32_t)
+GATHER(gather_8, uint64_t)
 
 /* The windows of positions [first, first + lanes) of an image and group for taps [k, k + count). */
 static void gather(const Gather *c, char *panel, int64_t image, int64_t first, int lanes, int64_t k,
                    int64_t count) {
     Run run[GEMM_MAX_WIDTH];
     int runs = find_runs(c, image, first, lanes, run);
-    if (c->element == sizeof(float))
-        gather_f32(c, (float *)panel, run, runs, k, count, lanes);
-    else
-        gather_f64(c, (double *)panel, run, runs, k, count, lanes);
+    uint16_t rows[GEMM_MAX_WIDTH * K_BYTES / 2];
+    if (c->x_bytes == 2) {
+        gather_2(c, rows, run, runs, k, count, lanes);
+        pack_pairs(c, !c->step->channels_last, panel, rows, c->window_width, count);
+    } else if (c->x_bytes == 4) {
+        gather_4(c, (uint32_t *)panel, run, runs, k, count, lanes);
+    } else {
+        gather_8(c, (uint64_t *)panel, run, runs, k, count, lanes);
+    }
 }
 
 /* ---- one task ----------------------------------------------------------------------------- */
@@ -197,7 +217,8 @@ static int64_t out_index(const Gather *c, const Piece *p, int64_t output, int64_
 
 static void multiply_block(const Gather *c, const Piece *p, int64_t tap_block) {
     int64_t k = tap_block * c->tap_block, count = least(c->tap_block, c->taps - k);
-    int64_t window_bytes = c->window_width * count * c->element;
+    int64_t packed = round_up(count, c->common->type->k_unit);
+    int64_t window_bytes = c->window_width * packed * c->x_bytes;
     const ConvolutionStep *s = c->step;
     int64_t image =
         s->x_offset + p->image * s->x_batch + p->group * (s->channels / s->groups) * s->x_channel;
@@ -232,8 +253,8 @@ static void finish(const Gather *c, const Piece *p) {
 }
 
 static Storage *own_open(const Gather *c, Piece *p) {
-    int64_t windows = round_up(c->block, c->window_width) * c->tap_block * c->element;
-    int64_t sums = c->common->half ? c->outputs * c->block * c->element : 0;
+    int64_t windows = round_up(c->block, c->window_width) * c->tap_block * c->x_bytes;
+    int64_t sums = c->common->narrow ? c->outputs * c->block * c->element : 0;
     Storage *storage = storage_new((size_t)(round_up(windows, ALIGNMENT) + sums));
     if (!storage) return NULL;
     p->windows = storage->data;
@@ -250,12 +271,14 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         atomic_store_explicit(c->common->failed, true, memory_order_relaxed);
         return;
     }
+    const GemmType *type = c->common->type;
+    if (type->begin) type->begin();
     for (int64_t task = low; task < high; task++) {
         p.first = task % blocks * c->block;
         p.count = least(c->block, c->common->positions - p.first);
         p.group = task / blocks % c->step->groups;
         p.image = task / blocks / c->step->groups;
-        if (c->common->half) {
+        if (c->common->narrow) {
             p.stride = c->step->channels_last ? c->outputs : p.count;
         } else {
             p.sum = c->common->out + out_index(c, &p, 0, p.first) * c->element;
@@ -264,16 +287,18 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         for (int64_t b = 0; b < c->tap_blocks; b++) multiply_block(c, &p, b);
         finish(c, &p);
     }
+    if (type->end) type->end();
     storage_release(storage);
 }
 
 /* ---- entry -------------------------------------------------------------------------------- */
 
 static void cut(Gather *c) {
-    int64_t limit = K_BYTES / c->element, threads = parallel_threads();
-    c->tap_block = round_up(divide_up(c->taps, divide_up(c->taps, limit)), 4);
+    int64_t limit = K_BYTES / c->x_bytes, threads = parallel_threads();
+    int64_t unit = c->common->type->k_unit;
+    c->tap_block = round_up(divide_up(c->taps, divide_up(c->taps, limit)), unit < 4 ? 4 : unit);
     c->tap_blocks = divide_up(c->taps, c->tap_block);
-    c->block = WINDOW_BYTES / (c->tap_block * c->element) / c->window_width * c->window_width;
+    c->block = WINDOW_BYTES / (c->tap_block * c->x_bytes) / c->window_width * c->window_width;
     int64_t images = c->step->batch * c->step->groups;
     int64_t wanted = images >= 4 * threads ? 1 : divide_up(4 * threads, images);
     int64_t share = round_up(divide_up(c->common->positions, wanted), c->window_width);
@@ -284,6 +309,7 @@ static void cut(Gather *c) {
 static Gather gather_of(const Convolution *common) {
     const ConvolutionStep *s = &common->step;
     Gather c = {.common = common, .step = s, .element = common->element};
+    c.x_bytes = common->x_bytes;
     c.outputs = common->outputs;
     c.taps = s->channels / s->groups * s->kernel[0] * s->kernel[1] * s->kernel[2];
     c.window_width = s->channels_last ? common->type->rows : common->type->columns;
@@ -302,7 +328,7 @@ Storage *conv_gather_pack(Convolution *common) {
     Gather c = gather_of(common);
     int64_t panels = c.step->groups * c.tap_blocks * c.weight_panels;
     Storage *storage =
-        storage_new((size_t)(tap_bytes(&c) + panels * panel_elements(&c) * c.element));
+        storage_new((size_t)(tap_bytes(&c) + panels * panel_elements(&c) * c.x_bytes));
     if (!storage) return NULL;
     list_taps(c.step, storage->data);
     c.tap = storage->data;

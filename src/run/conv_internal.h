@@ -1,6 +1,6 @@
 /* What the files of convolution share.
  *
- *   conv.c           entry: chooses a method, widens f16 and bf16
+ *   conv.c           entry: chooses a method, converts what it cannot multiply as it is
  *   conv_direct.c    channels last in x and out: register tiles over x where it lies
  *   conv_winograd.c  the same for 3x3 and 5x5 kernels: fewer multiplications
  *   conv_gather.c    everything else: windows gathered into panels */
@@ -10,16 +10,21 @@
 #include "run/conv.h"
 #include "run/gemm_internal.h"
 
+typedef struct ConvMethod ConvMethod;
+
 typedef struct Convolution { /* one call of convolution_run */
     ConvolutionStep step;
+    const ConvMethod *method;
     const Launch *epilogue;
     void *const *epilogue_buffer;
-    const GemmKernels *kernels;
     const GemmType *type;
-    int64_t element, input_bytes; /* bytes of one summed element; of one of x, weight, out */
-    const char *x, *weight;       /* in summed elements: f16 and bf16 have been widened */
+    GemmConvert *convert; /* of x and weight, before anything else; or NULL */
+    GemmConvert *narrow; /* of sums that wait in a scratch, to out; or NULL */
+    int64_t element;     /* bytes of one summed element, and of type->together packed ones */
+    int64_t x_bytes;     /* of one element of x and weight, which are converted already */
+    int64_t out_bytes;
+    const char *x, *weight;
     char *out;
-    bool half;         /* out is f16 or bf16 */
     int64_t positions; /* of one image */
     int64_t outputs;   /* out channels of a group */
     int64_t line;      /* conv_direct.c: channels, where lines of the kernel stand for them; or 0 */
@@ -31,14 +36,16 @@ enum { CONV_TASK_PRODUCTS = 250 * 1000 }; /* multiplications that are worth waki
 
 /* Each method: whether it can compute a step; the weights packed in a new block (NULL: no memory),
  * which c->packed points to when it runs. */
-typedef struct ConvMethod {
+struct ConvMethod {
     const char *name;
     bool (*fits)(const ConvolutionStep *step);
+    bool (*fits_bf16)(const ConvolutionStep *step); /* as gemm_bf16 takes it; NULL: never */
     Storage *(*pack)(Convolution *c);
     void (*run)(Convolution *c);
-} ConvMethod;
+};
 
 bool conv_is_direct(const ConvolutionStep *step);
+bool conv_is_direct_bf16(const ConvolutionStep *step);
 Storage *conv_direct_pack(Convolution *c);
 void conv_direct_run(Convolution *c);
 Storage *conv_gather_pack(Convolution *c);

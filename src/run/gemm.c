@@ -11,19 +11,20 @@
  * When several row blocks need the same B (or several column blocks the same A) it is packed once,
  * by all threads, before the tasks. Where k is cut depends on k alone and every element sums in
  * order of k, so that neither the number of threads nor the cut into tasks changes a result.
- * f16 and bf16 are widened while packing and summed in an f32 scratch. One row or one column is a
- * matrix-vector product (gemm_vector.c), integers are gemm_integer.c. */
+ * f16, and bf16 where the processor does not multiply it, are widened while packing (gemm_type.c);
+ * both are summed in an f32 scratch of the task. One row or one column is a matrix-vector product
+ * (gemm_vector.c), integers are gemm_integer.c. */
 #include "base/parallel.h"
-#include "run/cpu.h"
 #include "run/gemm_internal.h"
 #include <string.h>
 
 enum {
-    K_BYTES = 2048,             /* of one lane in a k block: 512 f32, 256 f64 */
+    K_BYTES = 2048,             /* of one lane in a k block: 512 f32, 256 f64, 1024 bf16 */
     BLOCK_BYTES = 160 * 1024,   /* packed rows of A in one task: a part of L2 */
     SINGLE_BYTES = 512 * 1024,  /* an A this small is one block: then B is packed on the fly */
     SHARED_BYTES = 32 << 20,    /* packed A or B that tasks share */
     FINISH_BYTES = 128 * 1024,  /* a piece of the result that the epilogue still finds in L2 */
+    SCRATCH_BYTES = 256 * 1024, /* sums of one task, where they are narrowed at the end */
     TASK_PRODUCTS = 250 * 1000, /* multiplications that are worth waking a thread for */
     BATCH_PRODUCTS = 4 * 1000 * 1000, /* from here on one batch item feeds all threads */
     PACKED_ROWS = 512                 /* more rows than these hide the packing of B */
@@ -37,19 +38,12 @@ typedef struct Job {
     void *packed_a, *packed_b;            /* shared, or NULL: each task packs its own */
 } Job;
 
-typedef struct Own { /* packing space of one thread */
+typedef struct Own { /* space of one thread */
     Storage *storage;
     void *a, *b;
-    float *wide; /* one widened panel of f16 or bf16 */
+    char *converted; /* one panel in its memory order */
+    char *sum;       /* of the piece, where sums are narrowed */
 } Own;
-
-const GemmKernels *gemm_kernels(void) {
-#if defined(__x86_64__)
-    if (cpu_level() == CPU_V4) return &gemm_kernels_v4;
-    if (cpu_level() == CPU_V3) return &gemm_kernels_v3;
-#endif
-    return &gemm_kernels_base;
-}
 
 void gemm_batch_offsets(const MatmulStep *step, int64_t batch, int64_t *a, int64_t *b) {
     *a = step->a_offset, *b = step->b_offset;
@@ -74,55 +68,65 @@ void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, 
     }
 }
 
-static bool is_half(const Gemm *gemm) {
-    return gemm->step.dtype == CB_F16 || gemm->step.dtype == CB_BF16;
-}
-
 static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- packing ---- */
 
-/* One panel of `lanes` rows of A or columns of B; f16 and bf16 pass through own->wide in their
- * memory order. */
-static void pack_panel(const Gemm *gemm, void *out, const void *in, int64_t lane_stride,
-                       int64_t k_stride, int lanes, int width, int64_t k, float *wide) {
-    if (!is_half(gemm)) {
-        gemm->type->pack(out, in, lane_stride, k_stride, lanes, width, k);
+typedef struct Lanes { /* rows of A or columns of B as they lie, a panel of them at the most */
+    bool of_a;
+    const char *in;
+    int64_t lane_stride, k_stride;
+    int lanes;
+    int64_t k;
+} Lanes;
+
+static int width_of(const Gemm *gemm, bool of_a) {
+    return of_a ? gemm->type->rows : gemm->type->columns;
+}
+
+/* One panel; lanes that are converted pass through `converted` in their memory order. */
+static void pack_panel(const Gemm *gemm, void *out, const Lanes *l, char *converted) {
+    void (*pack)(void *, const void *, int64_t, int64_t, int, int, int64_t) =
+        l->of_a ? gemm->type->pack_rows : gemm->type->pack;
+    int64_t from = gemm->input_bytes, to = (int64_t)gemm->element / gemm->type->together;
+    int width = width_of(gemm, l->of_a);
+    if (!gemm->convert) {
+        pack(out, l->in, l->lane_stride, l->k_stride, l->lanes, width, l->k);
         return;
     }
-    void (*widen)(const uint16_t *, float *, int64_t) =
-        gemm->step.dtype == CB_F16 ? gemm->kernels->widen_f16 : gemm->kernels->widen_bf16;
-    const uint16_t *from = in;
-    if (lane_stride == 1) {
-        for (int64_t i = 0; i < k; i++) widen(from + i * k_stride, wide + i * lanes, lanes);
-        gemm->type->pack(out, wide, 1, lanes, lanes, width, k);
+    if (l->lane_stride == 1) {
+        for (int64_t i = 0; i < l->k; i++)
+            gemm->convert(l->in + i * l->k_stride * from, converted + i * l->lanes * to, l->lanes);
+        pack(out, converted, 1, l->lanes, l->lanes, width, l->k);
         return;
     }
-    for (int j = 0; j < lanes; j++) {
-        if (k_stride == 1)
-            widen(from + j * lane_stride, wide + j * k, k);
-        else
-            for (int64_t i = 0; i < k; i++)
-                widen(from + j * lane_stride + i * k_stride, wide + j * k + i, 1);
+    for (int j = 0; j < l->lanes; j++) {
+        const char *lane = l->in + j * l->lane_stride * from;
+        int64_t run = l->k_stride == 1 ? l->k : 1;
+        for (int64_t i = 0; i < l->k; i += run)
+            gemm->convert(lane + i * l->k_stride * from, converted + (j * l->k + i) * to, run);
     }
-    gemm->type->pack(out, wide, k, 1, lanes, width, k);
+    pack(out, converted, l->k, 1, l->lanes, width, l->k);
+}
+
+/* Bytes of one lane of a panel of a whole k block. */
+static int64_t lane_bytes(const Job *job) {
+    const Gemm *gemm = job->gemm;
+    return job->k_block / gemm->type->together * (int64_t)gemm->element;
 }
 
 /* Where a panel of a shared pack begins: k blocks outside, panels inside, all of full width. */
 static char *shared_panel(const Job *job, void *packed, int64_t panels, int width, int64_t k_index,
                           int64_t panel) {
-    int64_t elements = (k_index * panels + panel) * width * job->k_block;
-    return (char *)packed + elements * (int64_t)job->gemm->element;
+    return (char *)packed + (k_index * panels + panel) * width * lane_bytes(job);
 }
 
 typedef struct SharedPack {
     const Job *job;
-    bool of_a;
-    int64_t lanes, panels, lane_stride, k_stride;
-    int width;
-    const char *from;
+    Lanes all; /* of the matrix; each panel takes its own part of them */
+    int64_t lanes, panels;
     void *to;
 } SharedPack;
 
@@ -130,36 +134,39 @@ static void pack_shared_range(void *user, int64_t low, int64_t high) {
     const SharedPack *pack = user;
     const Job *job = pack->job;
     const Gemm *gemm = job->gemm;
-    float wide[GEMM_MAX_WIDTH * K_BYTES / sizeof(float)];
+    int width = width_of(gemm, pack->all.of_a);
+    _Alignas(64) char converted[GEMM_MAX_WIDTH * K_BYTES];
     for (int64_t i = low; i < high; i++) {
         int64_t k_index = i / pack->panels, panel = i % pack->panels;
-        int64_t k = job->k_low + k_index * job->k_block, lane = panel * pack->width;
-        const char *in =
-            pack->from + (lane * pack->lane_stride + k * pack->k_stride) * gemm->input_bytes;
-        pack_panel(gemm, shared_panel(job, pack->to, pack->panels, pack->width, k_index, panel), in,
-                   pack->lane_stride, pack->k_stride, (int)least(pack->width, pack->lanes - lane),
-                   pack->width, least(job->k_block, job->k_high - k), wide);
+        int64_t k = job->k_low + k_index * job->k_block, lane = panel * width;
+        Lanes l = pack->all;
+        l.in += (lane * l.lane_stride + k * l.k_stride) * gemm->input_bytes;
+        l.lanes = (int)least(width, pack->lanes - lane);
+        l.k = least(job->k_block, job->k_high - k);
+        pack_panel(gemm, shared_panel(job, pack->to, pack->panels, width, k_index, panel), &l,
+                   converted);
     }
 }
 
-static void pack_shared(const Job *job) {
+static void pack_shared(const Job *job, bool of_a) {
     const Gemm *gemm = job->gemm;
     const MatmulStep *step = &gemm->step;
     int64_t a_offset, b_offset, blocks = divide_up(job->k_high - job->k_low, job->k_block);
     gemm_batch_offsets(step, job->batch_low, &a_offset, &b_offset);
     SharedPack pack = {.job = job};
-    if (job->packed_b) {
-        pack.lanes = job->n_high - job->n_low, pack.width = gemm->type->columns;
-        pack.lane_stride = step->b_n, pack.k_stride = step->b_k, pack.to = job->packed_b;
-        pack.from = gemm->b + (b_offset + job->n_low * step->b_n) * gemm->input_bytes;
+    if (of_a) {
+        pack.all =
+            (Lanes){true, gemm->a + a_offset * gemm->input_bytes, step->a_m, step->a_k, 0, 0};
+        pack.lanes = step->m, pack.to = job->packed_a;
     } else {
-        pack.lanes = step->m, pack.width = gemm->type->rows, pack.to = job->packed_a;
-        pack.lane_stride = step->a_m, pack.k_stride = step->a_k;
-        pack.from = gemm->a + a_offset * gemm->input_bytes;
+        const char *from = gemm->b + (b_offset + job->n_low * step->b_n) * gemm->input_bytes;
+        pack.all = (Lanes){false, from, step->b_n, step->b_k, 0, 0};
+        pack.lanes = job->n_high - job->n_low, pack.to = job->packed_b;
     }
-    pack.panels = divide_up(pack.lanes, pack.width);
-    int64_t grain = divide_up(128 * 1024, pack.width * K_BYTES);
-    parallel_for(blocks * pack.panels, grain, pack_shared_range, &pack);
+    int width = width_of(gemm, of_a);
+    pack.panels = divide_up(pack.lanes, width);
+    parallel_for(blocks * pack.panels, divide_up(128 * 1024, width * K_BYTES), pack_shared_range,
+                 &pack);
 }
 
 /* ---- one task ---- */
@@ -168,17 +175,22 @@ typedef struct Piece { /* rows and columns of one task */
     int64_t batch, row, rows, column, columns, a_offset, b_offset;
 } Piece;
 
+/* Where the sums of a piece are: in the result, or in the thread's scratch. */
+static char *sum_at(const Gemm *gemm, const Piece *piece, const Own *own, int64_t row,
+                    int64_t column) {
+    int64_t first = (piece->batch * gemm->step.m + piece->row) * gemm->step.n + piece->column;
+    char *sum = gemm->narrow ? own->sum : gemm->out + first * (int64_t)gemm->element;
+    int64_t stride = gemm->narrow ? piece->columns : gemm->step.n;
+    return sum + (row * stride + column - piece->column) * (int64_t)gemm->element;
+}
+
 /* Rows of the piece are done in columns [low, high): narrow them, run the epilogue. */
-static void finish(const Gemm *gemm, const Piece *piece, int64_t low, int64_t high) {
-    const MatmulStep *step = &gemm->step;
-    int64_t row = piece->batch * step->m + piece->row;
-    if (is_half(gemm)) {
-        void (*narrow)(const float *, uint16_t *, int64_t) =
-            step->dtype == CB_F16 ? gemm->kernels->narrow_f16 : gemm->kernels->narrow_bf16;
-        for (int64_t r = row; r < row + piece->rows; r++)
-            narrow((const float *)gemm->sum + r * step->n + low,
-                   (uint16_t *)gemm->out + r * step->n + low, high - low);
-    }
+static void finish(const Gemm *gemm, const Piece *piece, const Own *own, int64_t low,
+                   int64_t high) {
+    int64_t row = piece->batch * gemm->step.m + piece->row, n = gemm->step.n;
+    for (int64_t r = 0; r < piece->rows && gemm->narrow; r++)
+        gemm->narrow(sum_at(gemm, piece, own, r, low),
+                     gemm->out + ((row + r) * n + low) * gemm->input_bytes, high - low);
     gemm_epilogue(gemm, row, piece->rows, low, high - low);
 }
 
@@ -193,9 +205,9 @@ static const char *rows_of_a(const Job *job, const Piece *piece, const Own *own,
                             (k - job->k_low) / job->k_block, piece->row / width);
     for (int64_t r = 0; r < piece->rows; r += width) {
         int64_t from = piece->a_offset + (piece->row + r) * step->a_m + k * step->a_k;
-        pack_panel(gemm, (char *)own->a + r * job->k_block * (int64_t)gemm->element,
-                   gemm->a + from * gemm->input_bytes, step->a_m, step->a_k,
-                   (int)least(width, piece->rows - r), width, count, own->wide);
+        Lanes l = {true,      gemm->a + from * gemm->input_bytes, step->a_m,
+                   step->a_k, (int)least(width, piece->rows - r), count};
+        pack_panel(gemm, (char *)own->a + r * lane_bytes(job), &l, own->converted);
     }
     return own->a;
 }
@@ -209,16 +221,17 @@ static const char *panel_of_b(const Job *job, const Piece *piece, const Own *own
         return shared_panel(job, job->packed_b, divide_up(job->n_high - job->n_low, width), width,
                             (k - job->k_low) / job->k_block, (column - job->n_low) / width);
     int64_t from = piece->b_offset + column * step->b_n + k * step->b_k;
-    pack_panel(gemm, own->b, gemm->b + from * gemm->input_bytes, step->b_n, step->b_k,
-               (int)least(width, job->n_high - column), width, count, own->wide);
+    Lanes l = {false,     gemm->b + from * gemm->input_bytes,      step->b_n,
+               step->b_k, (int)least(width, job->n_high - column), count};
+    pack_panel(gemm, own->b, &l, own->converted);
     return own->b;
 }
 
 static void run_piece(const Job *job, const Piece *piece, const Own *own) {
     const Gemm *gemm = job->gemm;
     const GemmType *type = gemm->type;
-    int64_t n = gemm->step.n, high = piece->column + piece->columns;
-    int64_t stride_a = type->rows * job->k_block * (int64_t)gemm->element;
+    int64_t high = piece->column + piece->columns;
+    int64_t stride = gemm->narrow ? piece->columns : gemm->step.n;
     int64_t piece_columns = FINISH_BYTES / (int64_t)gemm->element / piece->rows;
     for (int64_t k = job->k_low; k < job->k_high; k += job->k_block) {
         int64_t count = least(job->k_block, job->k_high - k);
@@ -228,13 +241,11 @@ static void run_piece(const Job *job, const Piece *piece, const Own *own) {
         for (int64_t j = piece->column; j < high; j += type->columns) {
             const char *b = panel_of_b(job, piece, own, j, k, count);
             int columns = (int)least(type->columns, high - j);
-            int64_t to = (piece->batch * gemm->step.m + piece->row) * n + j;
             for (int64_t r = 0; r < piece->rows; r += type->rows)
-                type->tile(count, a + r / type->rows * stride_a, b,
-                           gemm->sum + (to + r * n) * (int64_t)gemm->element, n,
-                           (int)least(type->rows, piece->rows - r), columns, k > 0);
+                type->tile(count, a + r * lane_bytes(job), b, sum_at(gemm, piece, own, r, j),
+                           stride, (int)least(type->rows, piece->rows - r), columns, k > 0);
             if (last && (j + columns == high || j + columns - done >= piece_columns)) {
-                finish(gemm, piece, done, j + columns);
+                finish(gemm, piece, own, done, j + columns);
                 done = j + columns;
             }
         }
@@ -243,17 +254,21 @@ static void run_piece(const Job *job, const Piece *piece, const Own *own) {
 
 static bool own_open(const Job *job, Own *own) {
     const Gemm *gemm = job->gemm;
-    int64_t lane = job->k_block * (int64_t)gemm->element;
+    int64_t lane = lane_bytes(job), element = (int64_t)gemm->element;
     int64_t a = job->packed_a ? 0 : round_up(job->row_block, gemm->type->rows) * lane;
     int64_t b = job->packed_b ? 0 : gemm->type->columns * lane;
-    int64_t wide = is_half(gemm) ? GEMM_MAX_WIDTH * lane : 0;
+    int64_t sum = gemm->narrow ? job->row_block * job->column_block * element : 0;
+    int64_t converted =
+        gemm->convert ? GEMM_MAX_WIDTH * job->k_block * element / gemm->type->together : 0;
     *own = (Own){0};
-    if (a + b + wide == 0) return true;
-    own->storage = storage_new((size_t)(round_up(a, 64) + round_up(b, 64) + wide));
+    if (a + b + sum + converted == 0) return true;
+    a = round_up(a, 64), b = round_up(b, 64), sum = round_up(sum, 64);
+    own->storage = storage_new((size_t)(a + b + sum + converted));
     if (!own->storage) return false;
     own->a = own->storage->data;
-    own->b = (char *)own->a + round_up(a, 64);
-    own->wide = (float *)((char *)own->b + round_up(b, 64));
+    own->b = (char *)own->a + a;
+    own->sum = (char *)own->b + b;
+    own->converted = own->sum + sum;
     return true;
 }
 
@@ -265,6 +280,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         atomic_store_explicit(gemm->failed, true, memory_order_relaxed);
         return;
     }
+    if (gemm->type->begin) gemm->type->begin();
     for (int64_t task = low; task < high; task++) {
         int64_t column = task % job->column_blocks, rest = task / job->column_blocks;
         Piece piece = {.batch = job->batch_low + rest / job->row_blocks,
@@ -275,6 +291,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         gemm_batch_offsets(&gemm->step, piece.batch, &piece.a_offset, &piece.b_offset);
         run_piece(job, &piece, &own);
     }
+    if (gemm->type->end) gemm->type->end();
     if (own.storage) storage_release(own.storage);
 }
 
@@ -286,10 +303,9 @@ static void cut(Job *job, int64_t threads) {
     const Gemm *gemm = job->gemm;
     int64_t m = gemm->step.m, n = job->n_high - job->n_low;
     int64_t rows = gemm->type->rows, columns = gemm->type->columns;
-    int64_t most = BLOCK_BYTES / (int64_t)gemm->element / job->k_block / rows * rows;
+    int64_t most = BLOCK_BYTES / lane_bytes(job) / rows * rows;
     if (most < rows) most = rows;
-    int64_t blocks =
-        m * job->k_block * (int64_t)gemm->element <= SINGLE_BYTES ? 1 : divide_up(m, most);
+    int64_t blocks = m * lane_bytes(job) <= SINGLE_BYTES ? 1 : divide_up(m, most);
     if (job->batch_count < threads && blocks > 1 && blocks % threads && m >= 4 * rows * threads)
         blocks = round_up(blocks, threads);
     job->row_block = round_up(divide_up(m, blocks), rows);
@@ -297,6 +313,9 @@ static void cut(Job *job, int64_t threads) {
     int64_t tasks = job->row_blocks * job->batch_count, parts = 1;
     if (tasks < threads || (tasks % threads && tasks < 4 * threads)) parts = 2 * threads;
     job->column_block = round_up(divide_up(n, parts), columns);
+    int64_t scratch = SCRATCH_BYTES / (int64_t)gemm->element / job->row_block;
+    if (gemm->narrow && job->column_block > scratch)
+        job->column_block = scratch < columns ? columns : scratch / columns * columns;
     job->column_blocks = divide_up(n, job->column_block);
 }
 
@@ -309,17 +328,14 @@ static bool run_round(Job *job, bool share) {
     Storage *shared = NULL;
     job->packed_a = NULL;
     job->packed_b = (void *)step->packed;
-    share &= !step->packed;
-    bool share_b = share && job->row_blocks > 1,
+    bool share_b = share && !step->packed && job->row_blocks > 1,
          share_a = share && !share_b && job->column_blocks > 1;
     if (share_a || share_b) {
-        int64_t lanes =
-            share_b ? round_up(n, gemm->type->columns) : round_up(step->m, gemm->type->rows);
-        int64_t elements = lanes * round_up(k, job->k_block);
-        shared = storage_new((size_t)(elements * (int64_t)gemm->element + 64));
+        int64_t lanes = round_up(share_b ? n : step->m, width_of(gemm, share_a));
+        shared = storage_new((size_t)(lanes * divide_up(k, job->k_block) * lane_bytes(job) + 64));
         if (!shared) return false;
         *(share_b ? &job->packed_b : &job->packed_a) = shared->data;
-        pack_shared(job);
+        pack_shared(job, share_a);
     }
     int64_t tasks = job->batch_count * job->row_blocks * job->column_blocks;
     int64_t products = job->row_block * job->column_block * k;
@@ -330,8 +346,9 @@ static bool run_round(Job *job, bool share) {
 
 /* Rounds over columns and k, so that shared packs stay within SHARED_BYTES. */
 static int64_t k_block_of(const Gemm *gemm) {
-    int64_t k = gemm->step.k, limit = K_BYTES / (int64_t)gemm->element;
-    return round_up(divide_up(k, divide_up(k, limit)), 4);
+    const GemmType *type = gemm->type;
+    int64_t k = gemm->step.k, limit = K_BYTES / (int64_t)gemm->element * type->together;
+    return round_up(divide_up(k, divide_up(k, limit)), type->k_unit < 4 ? 4 : type->k_unit);
 }
 
 static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) {
@@ -340,10 +357,12 @@ static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) 
     job.k_block = k_block_of(gemm);
     int64_t k_most = step->k, n_most = step->n;
     if (share && !step->packed) {
-        int64_t columns = gemm->type->columns, elements = SHARED_BYTES / (int64_t)gemm->element;
+        int64_t columns = gemm->type->columns;
+        int64_t elements = SHARED_BYTES / (int64_t)gemm->element * gemm->type->together;
+        int64_t n_least = gemm->narrow ? columns : 1024; /* a scratch does not outlive its round */
         n_most = elements / step->k / columns * columns;
-        if (n_most < 1024) n_most = 1024;
-        k_most = elements / least(n_most, step->n) / job.k_block * job.k_block;
+        if (n_most < n_least) n_most = n_least;
+        if (!gemm->narrow) k_most = elements / least(n_most, step->n) / job.k_block * job.k_block;
         if (k_most < job.k_block) k_most = job.k_block;
     }
     for (job.n_low = 0; job.n_low < step->n; job.n_low = job.n_high) {
@@ -358,19 +377,10 @@ static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) 
 
 static bool run_blocked(Gemm *gemm) {
     const MatmulStep *step = &gemm->step;
-    Storage *scratch = NULL;
-    gemm->sum = gemm->out;
-    if (is_half(gemm)) {
-        scratch = storage_new((size_t)(step->batch * step->m * step->n) * sizeof(float));
-        if (!scratch) return false;
-        gemm->sum = scratch->data;
-    }
+    if (step->batch > 1 && (double)step->m * (double)step->n * (double)step->k < BATCH_PRODUCTS)
+        return run_batch(gemm, 0, step->batch, false);
     bool ok = true;
-    if (step->batch == 1 || (double)step->m * (double)step->n * (double)step->k >= BATCH_PRODUCTS)
-        for (int64_t b = 0; ok && b < step->batch; b++) ok = run_batch(gemm, b, 1, true);
-    else
-        ok = run_batch(gemm, 0, step->batch, false);
-    if (scratch) storage_release(scratch);
+    for (int64_t b = 0; ok && b < step->batch; b++) ok = run_batch(gemm, b, 1, true);
     return ok;
 }
 
@@ -402,8 +412,9 @@ static bool run_empty_sum(const Gemm *gemm) {
 static Gemm gemm_of(const MatmulStep *step, const void *a, const void *b, void *out) {
     Gemm gemm = {.step = *step, .a = a, .b = b, .out = out};
     fold_batch(&gemm.step);
-    gemm.kernels = gemm_kernels();
-    gemm.type = step->dtype == CB_F64 ? &gemm.kernels->f64 : &gemm.kernels->f32;
+    bool reduced = step->reduced && !gemm_is_vector(&gemm); /* those wait for memory alone */
+    GemmChoice choice = gemm_choose((cb_dtype)step->dtype, reduced, true);
+    gemm.type = choice.type, gemm.convert = choice.convert, gemm.narrow = choice.narrow;
     gemm.element = step->dtype == CB_F64 ? sizeof(double) : sizeof(float);
     gemm.input_bytes = (int64_t)cb_dtype_size(step->dtype);
     gemm.threads = parallel_threads();
@@ -414,16 +425,17 @@ bool gemm_pack(const MatmulStep *step, const void *b, Storage **packed) {
     *packed = NULL;
     Gemm gemm = gemm_of(step, NULL, b, NULL);
     const MatmulStep *s = &gemm.step;
-    bool wide = s->dtype == CB_F32 || s->dtype == CB_F64;
-    if (!wide || s->batch != 1 || s->m > PACKED_ROWS || s->m * s->n * s->k == 0) return true;
-    if (gemm_is_vector(&gemm)) return true;
+    bool widens = gemm.convert && gemm.type->together == 1, bf16 = gemm.type == gemm_bf16();
+    if (!dtype_is_float(s->dtype) || widens || s->batch != 1 || s->m * s->n * s->k == 0)
+        return true;
+    if ((s->m > PACKED_ROWS && !bf16) || gemm_is_vector(&gemm)) return true;
     Job job = {.gemm = &gemm, .batch_count = 1, .k_high = s->k, .n_high = s->n};
     job.k_block = k_block_of(&gemm);
-    int64_t elements = round_up(s->n, gemm.type->columns) * round_up(s->k, job.k_block);
-    *packed = storage_new((size_t)(elements * (int64_t)gemm.element + 64));
+    int64_t lanes = round_up(s->n, gemm.type->columns), blocks = divide_up(s->k, job.k_block);
+    *packed = storage_new((size_t)(lanes * blocks * lane_bytes(&job) + 64));
     if (!*packed) return false;
     job.packed_b = (*packed)->data;
-    pack_shared(&job);
+    pack_shared(&job, false);
     return true;
 }
 

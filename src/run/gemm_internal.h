@@ -12,18 +12,28 @@ enum { GEMM_MAX_WIDTH = 32 }; /* rows or columns of the largest register tile */
 typedef struct Gemm { /* one call of gemm_run */
     MatmulStep step;  /* the batch folded into rows where that is possible */
     const char *a, *b;
-    char *out, *sum; /* sum: out, or the f32 scratch of f16 and bf16 */
+    char *out;
     const Launch *epilogue;
     void *const *epilogue_buffer;
-    const GemmKernels *kernels;
     const GemmType *type;
-    size_t element;      /* bytes of one summed element */
-    int64_t input_bytes; /* bytes of one element of a, b, out */
+    GemmConvert *convert; /* of a and b, before packing; or NULL */
+    GemmConvert *narrow;  /* of sums that wait in a scratch, to out; or NULL */
+    size_t element;       /* bytes of one summed element, and of `together` packed ones */
+    int64_t input_bytes;  /* bytes of one element of a, b, out */
     int threads;
     _Atomic bool *failed; /* a thread found no memory */
 } Gemm;
 
-const GemmKernels *gemm_kernels(void);
+/* What multiplies bf16 itself, or NULL: then it is widened to f32. Chosen at the first call;
+ * CARBIDE_SKIP=bf16 leaves all of it out, amx the tiles. */
+const GemmType *gemm_bf16(void);
+/* The type that computes a dtype, and the conversions around it. reduced: f32 may be rounded to
+ * bf16; bf16: the caller can use gemm_bf16. */
+typedef struct GemmChoice {
+    const GemmType *type;
+    GemmConvert *convert, *narrow;
+} GemmChoice;
+GemmChoice gemm_choose(cb_dtype dtype, bool reduced, bool bf16);
 /* Offsets of a batch item in elements, a_offset and b_offset included. */
 void gemm_batch_offsets(const MatmulStep *step, int64_t batch, int64_t *a, int64_t *b);
 /* Runs the epilogue on rows [row, row + rows) of the batch*m rows, columns [column, column +

@@ -72,7 +72,9 @@ static inline uint32_t bits_of(float value) {
 
 /* The exponent is moved by a multiplication, which also makes denormals right; infinity and NaN get
  * their exponent back by hand. */
-static void widen_f16(const uint16_t *in, float *out, int64_t count) {
+static void widen_f16(const void *from, void *to, int64_t count) {
+    const uint16_t *in = from;
+    float *out = to;
     for (int64_t i = 0; i < count; i++) {
         uint32_t half = in[i], magnitude = (half & 0x7fff) << 13;
         uint32_t bits = bits_of(float_of(magnitude) * 0x1p112f);
@@ -81,14 +83,18 @@ static void widen_f16(const uint16_t *in, float *out, int64_t count) {
     }
 }
 
-static void widen_bf16(const uint16_t *in, float *out, int64_t count) {
+static void widen_bf16(const void *from, void *to, int64_t count) {
+    const uint16_t *in = from;
+    float *out = to;
     for (int64_t i = 0; i < count; i++) out[i] = float_of((uint32_t)in[i] << 16);
 }
 
 /* Round to nearest even: adding half of the last place, minus one where it is even, carries rightly
  * into the exponent. Below 2^-14 the addition of 0.5 makes the processor round at the denormals'
  * place. */
-static void narrow_f16(const float *in, uint16_t *out, int64_t count) {
+static void narrow_f16(const void *from, void *to, int64_t count) {
+    const float *in = from;
+    uint16_t *out = to;
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits = bits_of(in[i]), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
         uint32_t normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
@@ -100,7 +106,9 @@ static void narrow_f16(const float *in, uint16_t *out, int64_t count) {
     }
 }
 
-static void narrow_bf16(const float *in, uint16_t *out, int64_t count) {
+static void narrow_bf16(const void *from, void *to, int64_t count) {
+    const float *in = from;
+    uint16_t *out = to;
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits = bits_of(in[i]);
         uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -108,11 +116,17 @@ static void narrow_bf16(const float *in, uint16_t *out, int64_t count) {
     }
 }
 
+#define TYPE(suffix)                                                                               \
+    {                                                                                              \
+        .rows = TILE_ROWS, .columns = COLUMNS_##suffix, .together = 1, .k_unit = 1,                \
+        .tile = tile_##suffix, .rows_tile = rows_tile_##suffix, .depthwise = depthwise_##suffix,   \
+        .pack = pack_##suffix, .pack_rows = pack_##suffix, .dot = dot_##suffix,                    \
+        .sweep = sweep_##suffix                                                                    \
+    }
+
 const GemmKernels KERNELS_OF(CB_LEVEL) = {
-    .f32 = {TILE_ROWS, COLUMNS_f32, tile_f32, rows_tile_f32, depthwise_f32, pack_f32, dot_f32,
-            sweep_f32},
-    .f64 = {TILE_ROWS, COLUMNS_f64, tile_f64, rows_tile_f64, depthwise_f64, pack_f64, dot_f64,
-            sweep_f64},
+    .f32 = TYPE(f32),
+    .f64 = TYPE(f64),
     .widen_f16 = widen_f16,
     .widen_bf16 = widen_bf16,
     .narrow_f16 = narrow_f16,

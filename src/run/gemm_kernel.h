@@ -1,5 +1,6 @@
-/* The part of gemm that is compiled once per instruction set (gemm_kernel.c): register tiles,
- * packing and the matrix-vector loops, for f32 and f64. gemm.c drives them. */
+/* The part of gemm that is compiled once per instruction set: register tiles and packing, for f32
+ * and f64 with the matrix-vector loops (gemm_kernel.c), for bf16 where the processor has
+ * instructions for it (gemm_bf16.c, gemm_amx.c). gemm.c drives them. */
 #ifndef CARBIDE_RUN_GEMM_KERNEL_H
 #define CARBIDE_RUN_GEMM_KERNEL_H
 
@@ -7,10 +8,14 @@
 #include <stdint.h>
 
 /* One element type on one instruction set. A panel is `rows` rows of A or `columns` columns of B,
- * stored k-major: element (k, lane) at k * width + lane. Sums run over k in order, so the value of
- * an element does not depend on the tile that it falls into. */
+ * stored k-major: element (k, lane) at k * width + lane. In panels of bf16 `together` elements of a
+ * lane that follow each other along k stand side by side, as one element of f32's size; k is filled
+ * up with zeros to a multiple of k_unit. Sums run over k in order, so the value of an element does
+ * not depend on the tile that it falls into. */
 typedef struct GemmType {
     int rows, columns; /* register tile */
+    int together, k_unit;
+    void (*begin)(void), (*end)(void); /* around the tiles of a thread; or NULL */
     /* c[r * stride + j] (+)= sum over k of a(k, r) * b(k, j); r < rows, j < columns, at most one
      * tile. */
     void (*tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
@@ -22,10 +27,12 @@ typedef struct GemmType {
     /* out[c] = sum over t of row[t][c] * weights[t * stride + c] */
     void (*depthwise)(int64_t taps, const void *const *row, const void *weights, int64_t stride,
                       void *out, int64_t channels);
-    /* Makes a panel: element (k, lane) from in[lane * lane_stride + k * k_stride]; lanes up to
-     * width are 0. */
+    /* Makes a panel of columns: element (k, lane) from in[lane * lane_stride + k * k_stride]; lanes
+     * up to width are 0. pack_rows: a panel of rows, for tile alone. */
     void (*pack)(void *out, const void *in, int64_t lane_stride, int64_t k_stride, int lanes,
                  int width, int64_t k);
+    void (*pack_rows)(void *out, const void *in, int64_t lane_stride, int64_t k_stride, int lanes,
+                      int width, int64_t k);
     /* y[j] = sum over k of x[k] * w[j * stride + k] */
     void (*dot)(int64_t k, int64_t columns, const void *x, const void *w, int64_t stride, void *y);
     /* y[j] = sum over k of x[k] * w[k * stride + j] */
@@ -33,12 +40,12 @@ typedef struct GemmType {
                   void *y);
 } GemmType;
 
+typedef void GemmConvert(const void *in, void *out, int64_t count);
+
 typedef struct GemmKernels {
     GemmType f32, f64;
-    void (*widen_f16)(const uint16_t *in, float *out, int64_t count);
-    void (*widen_bf16)(const uint16_t *in, float *out, int64_t count);
-    void (*narrow_f16)(const float *in, uint16_t *out, int64_t count);
-    void (*narrow_bf16)(const float *in, uint16_t *out, int64_t count);
+    GemmConvert *widen_f16, *widen_bf16; /* uint16_t to float */
+    GemmConvert *narrow_f16, *narrow_bf16;
 } GemmKernels;
 
 extern const GemmKernels gemm_kernels_base;

@@ -28,6 +28,7 @@ typedef struct PlanValue {
 typedef struct MatmulStep {
     int a, b, out; /* plan values */
     int8_t dtype;  /* of a, b and out */
+    bool reduced;  /* f32 a and b may be rounded to bf16, where that is faster */
     int64_t batch, m, n, k;
     int batch_rank; /* batch dims, broadcast by stride 0 */
     int64_t batch_size[CB_MAX_RANK], a_batch[CB_MAX_RANK], b_batch[CB_MAX_RANK];
@@ -47,6 +48,7 @@ typedef struct MatmulStep {
 typedef struct ConvolutionStep {
     int x, weight, out; /* plan values */
     int8_t dtype;       /* of all three */
+    bool reduced;       /* f32 x and weight may be rounded to bf16, where that is faster */
     bool channels_last; /* of out */
     int rank;           /* spatial dims that the op has, 1 to 3 */
     int64_t batch, channels, out_channels, groups;

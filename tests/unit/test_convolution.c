@@ -121,8 +121,9 @@ static void expect_result(const ConvolutionStep *s, const double *x, const doubl
             }
 }
 
-static void expect_case(const Case *c, int layout, cb_dtype dtype) {
+static void expect_case(const Case *c, int layout, cb_dtype dtype, bool reduced) {
     ConvolutionStep s = step_of(c, layout, dtype);
+    s.reduced = reduced;
     int64_t xs = s.x_offset + s.batch * s.x_batch;
     int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
     size_t bytes = (size_t)(s.batch * s.out_channels * positions(&s)) * cb_dtype_size(dtype);
@@ -143,7 +144,8 @@ static void expect_case(const Case *c, int layout, cb_dtype dtype) {
 static void every_layout(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int layout = 0; layout < LAYOUTS; layout++) expect_case(&cases[i], layout, CB_F32);
+        for (int layout = 0; layout < LAYOUTS; layout++)
+            expect_case(&cases[i], layout, CB_F32, false);
 }
 
 static void every_dtype(void **state) {
@@ -151,8 +153,17 @@ static void every_dtype(void **state) {
     static const cb_dtype dtypes[] = {CB_F64, CB_BF16, CB_F16};
     for (size_t i = 0; i < 7; i++)
         for (int d = 0; d < 3; d++) {
-            expect_case(&cases[i], 0, dtypes[d]);
-            expect_case(&cases[i], X_LAST | OUT_LAST, dtypes[d]);
+            expect_case(&cases[i], 0, dtypes[d], false);
+            expect_case(&cases[i], X_LAST | OUT_LAST, dtypes[d], false);
+        }
+}
+
+static void every_layout_in_bf16(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int layout = 0; layout < LAYOUTS; layout++) {
+            expect_case(&cases[i], layout, CB_BF16, false);
+            expect_case(&cases[i], layout, CB_F32, true);
         }
 }
 
@@ -193,10 +204,10 @@ static void epilogue_visits_each_element_once(void **state) {
 }
 
 static void threads_do_not_change_a_bit(void **state) {
-    (void)state;
     for (size_t i = 1; i < 10; i++)
         for (int layout = 0; layout < LAYOUTS; layout += LAYOUTS - 1) {
             ConvolutionStep s = step_of(&cases[i], layout, CB_F32);
+            s.reduced = *state != NULL;
             int64_t xs = s.x_offset + s.batch * s.x_batch;
             int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
             size_t bytes = (size_t)(s.batch * s.out_channels * positions(&s)) * sizeof(float);
@@ -220,8 +231,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout),
         cmocka_unit_test(every_dtype),
+        cmocka_unit_test(every_layout_in_bf16),
         cmocka_unit_test(epilogue_visits_each_element_once),
         cmocka_unit_test(threads_do_not_change_a_bit),
+        cmocka_unit_test_prestate(threads_do_not_change_a_bit, "reduced"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

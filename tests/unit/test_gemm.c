@@ -91,28 +91,43 @@ static void expect_product(const MatmulStep *step, const void *a, const void *b,
             }
 }
 
-static void run_case(const Case *c) {
+/* reduced: f32 as bf16 */
+static void run_product(const Case *c, bool reduced) {
     MatmulStep step = step_of(c);
+    step.reduced = reduced;
     void *a = random_matrix(c->dtype, c->spread * c->batch * c->m * c->k + 8);
     void *b = random_matrix(c->dtype, c->spread * c->batch * c->k * c->n + 8);
     void *out = random_matrix(c->dtype, c->batch * c->m * c->n);
     assert_true(gemm_run(&step, a, b, out, NULL, NULL));
     expect_product(&step, a, b, out);
+    Storage *packed;
+    assert_true(gemm_pack(&step, b, &packed));
+    if (packed) {
+        step.packed = packed->data;
+        memset(out, 1, (size_t)(c->batch * c->m * c->n) * cb_dtype_size(c->dtype));
+        assert_true(gemm_run(&step, a, NULL, out, NULL, NULL));
+        expect_product(&step, a, b, out);
+        storage_release(packed);
+    }
     free(a), free(b), free(out);
 }
+
+static void run_case(const Case *c) { run_product(c, false); }
 
 static const cb_dtype dtypes[] = {CB_F32, CB_F64, CB_F16, CB_BF16, CB_I64,
                                   CB_I32, CB_I16, CB_I8,  CB_U8,   CB_BOOL};
 
 static void every_dtype_in_odd_sizes(void **state) {
     (void)state;
-    static const int64_t size[][3] = {{1, 1, 1},   {2, 3, 4},    {7, 5, 3},   {14, 32, 8},
-                                      {15, 33, 9}, {29, 65, 31}, {3, 70, 17}, {70, 3, 17}};
+    static const int64_t size[][3] = {{1, 1, 1},    {2, 3, 4},    {7, 5, 3},   {14, 32, 8},
+                                      {15, 33, 9},  {29, 65, 31}, {3, 70, 17}, {70, 3, 17},
+                                      {33, 32, 32}, {16, 64, 97}, {40, 20, 64}};
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
         for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
-            Case c = {dtypes[d], 1,     size[s][0], size[s][1], size[s][2],
-                      false,     false, 1,          false,      false};
+            Case c = {.dtype = dtypes[d], .batch = 1, .spread = 1};
+            c.m = size[s][0], c.n = size[s][1], c.k = size[s][2];
             run_case(&c);
+            if (c.dtype == CB_F32) run_product(&c, true);
         }
 }
 
@@ -130,6 +145,7 @@ static void every_layout(void **state) {
                   false,
                   false};
         run_case(&c);
+        run_product(&c, true);
         c.dtype = i & 8 ? CB_F16 : CB_F64;
         run_case(&c);
     }
@@ -155,6 +171,10 @@ static void several_blocks_of_k(void **state) {
     run_case(&c);
     c.dtype = CB_BF16;
     run_case(&c);
+    c.k = 2051;
+    run_case(&c);
+    c.dtype = CB_F32;
+    run_product(&c, true);
 }
 
 static void tall_wide_and_batched(void **state) {
@@ -170,7 +190,13 @@ static void tall_wide_and_batched(void **state) {
         {CB_F32, 5, 9, 40, 16, false, false, 1, true, false},
         {CB_F32, 2, 170, 190, 130, false, false, 1, false, false}, /* each item by all threads */
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case c = cases[i];
+        run_case(&c);
+        run_product(&c, true);
+        c.dtype = CB_BF16;
+        run_case(&c);
+    }
 }
 
 static void nothing_to_sum(void **state) {
@@ -230,12 +256,12 @@ static float *random_floats(int64_t count) {
 }
 
 static void threads_do_not_change_a_bit(void **state) {
-    (void)state;
     static const int64_t size[][3] = {
         {150, 170, 1100}, {1, 3000, 300}, {40, 700, 600}, {700, 40, 600}};
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
         Case c = {CB_F32, 1, size[s][0], size[s][1], size[s][2], false, false, 1, false, false};
         MatmulStep step = step_of(&c);
+        step.reduced = *state != NULL;
         float *a = random_floats(c.m * c.k + 8), *b = random_floats(c.k * c.n + 8);
         size_t bytes = (size_t)(c.m * c.n) * sizeof(float);
         float *one = malloc(bytes), *three = malloc(bytes);
@@ -249,13 +275,33 @@ static void threads_do_not_change_a_bit(void **state) {
     }
 }
 
-static void nan_and_infinity_pass(void **state) {
+/* Rounding the factors to bf16 is all that reduced adds to the error; sums stay in f32. */
+static void reduced_products_round_their_factors_alone(void **state) {
     (void)state;
+    Case c = {CB_F32, 1, 37, 45, 300, false, true, 1, false, false};
+    MatmulStep step = step_of(&c);
+    step.reduced = true;
+    float *a = random_floats(c.m * c.k + 8), *b = random_floats(c.k * c.n + 8);
+    float *out = malloc((size_t)(c.m * c.n) * sizeof *out);
+    assert_true(gemm_run(&step, a, b, out, NULL, NULL));
+    for (int64_t i = 0; i < c.m * c.k + 8 && gemm_bf16(); i++)
+        a[i] = bf16_to_f32(bf16_from_f32(a[i]));
+    for (int64_t i = 0; i < c.k * c.n + 8 && gemm_bf16(); i++)
+        b[i] = bf16_to_f32(bf16_from_f32(b[i]));
+    for (int64_t i = 0; i < c.m * c.n; i++) {
+        double sum = expected_at(&step, a, b, 0, i / c.n, i % c.n);
+        assert_true(fabs(out[i] - sum) <= 2e-4 * (1 + fabs(sum)));
+    }
+    free(a), free(b), free(out);
+}
+
+static void nan_and_infinity_pass(void **state) {
     float a[8 + 3] = {[3] = INFINITY, 1, 0, 0, NAN, 1, 0, 0};
     float b[4 * 20 + 5], out[2 * 20];
     for (int i = 0; i < 85; i++) b[i] = 1;
     Case c = {CB_F32, 1, 2, 20, 4, false, false, 1, false, false};
     MatmulStep step = step_of(&c);
+    step.reduced = *state != NULL;
     assert_true(gemm_run(&step, a, b, out, NULL, NULL));
     for (int j = 0; j < 20; j++) {
         assert_true(isinf(out[j]));
@@ -309,36 +355,72 @@ static void narrowing_rounds_to_even(void **state) {
     }
 }
 
-/* One tile of every size, packed and added to what is there, on one instruction set. */
-static void tiles_of(const GemmType *type, bool wide) {
-    enum { K = 9, SPAN = 40 };
-    cb_dtype dtype = wide ? CB_F64 : CB_F32;
+enum { SPAN = 40, MOST_K = 77, TILE_ROWS = 32 };
+
+static void expect_tile(cb_dtype dtype, int k, const char *a, const char *b, const char *out,
+                        int rows, int columns) {
+    for (int r = 0; r < SPAN; r++)
+        for (int j = 0; j < SPAN; j++) {
+            double sum = 0;
+            for (int i = 0; i < k && r < rows && j < columns; i++)
+                sum += 2 * value_at(a, dtype, r * k + i) * value_at(b, dtype, i * SPAN + j);
+            assert_true(value_at(out, dtype == CB_F64 ? CB_F64 : CB_F32, r * SPAN + j) == sum);
+        }
+}
+
+/* The rows of A in two taps where they lie, the columns packed tap by tap. */
+static void rows_tile_of(const GemmType *type, cb_dtype dtype, int k, const char *a, const char *b,
+                         char *b_pack, char *out, int rows, int columns) {
     size_t width = cb_dtype_size(dtype);
-    char *a = random_matrix(dtype, SPAN * K), *b = random_matrix(dtype, SPAN * K);
-    char *a_pack = malloc(SPAN * K * width), *b_pack = malloc(SPAN * K * width);
-    char *out = malloc(SPAN * SPAN * width);
+    int tap = k / 2, padded = (tap + type->k_unit - 1) / type->k_unit * type->k_unit;
+    const void *row[2 * TILE_ROWS];
+    for (int t = 0; t < 2; t++) {
+        for (int r = 0; r < type->rows; r++)
+            row[t * type->rows + r] = a + (size_t)(r * k + t * tap) * width;
+        type->pack(b_pack + (size_t)(t * padded * type->columns) * width,
+                   b + (size_t)(t * tap * SPAN) * width, 1, SPAN, columns, type->columns, tap);
+    }
+    for (int again = 0; again < 2; again++)
+        type->rows_tile(2, tap, row, b_pack, out, SPAN, rows, columns, again);
+}
+
+/* One tile of every size, packed and added to what is there, on one instruction set. */
+static void tiles_of(const GemmType *type, cb_dtype dtype, int k) {
+    size_t width = cb_dtype_size(dtype), sums = SPAN * SPAN * sizeof(double);
+    char *a = random_matrix(dtype, SPAN * k), *b = random_matrix(dtype, SPAN * k);
+    char *a_pack = malloc(SPAN * (MOST_K + 32) * width), *out = malloc(sums);
+    char *b_pack = malloc(SPAN * (MOST_K + 64) * width);
+    if (type->begin) type->begin();
     for (int rows = 1; rows <= type->rows; rows++)
         for (int columns = 1; columns <= type->columns; columns++) {
-            memset(out, 0, SPAN * SPAN * width);
-            type->pack(a_pack, a, K, 1, rows, type->rows, K);
-            type->pack(b_pack, b, 1, SPAN, columns, type->columns, K);
+            memset(out, 0, sums);
+            type->pack_rows(a_pack, a, k, 1, rows, type->rows, k);
+            type->pack(b_pack, b, 1, SPAN, columns, type->columns, k);
             for (int again = 0; again < 2; again++)
-                type->tile(K, a_pack, b_pack, out, SPAN, rows, columns, again);
-            for (int r = 0; r < SPAN; r++)
-                for (int j = 0; j < SPAN; j++) {
-                    double sum = 0;
-                    for (int k = 0; k < K && r < rows && j < columns; k++)
-                        sum += 2 * value_at(a, dtype, r * K + k) * value_at(b, dtype, k * SPAN + j);
-                    assert_true(value_at(out, dtype, r * SPAN + j) == sum);
-                }
+                type->tile(k, a_pack, b_pack, out, SPAN, rows, columns, again);
+            expect_tile(dtype, k, a, b, out, rows, columns);
+            if (k % 2) continue;
+            memset(out, 0, sums);
+            rows_tile_of(type, dtype, k, a, b, b_pack, out, rows, columns);
+            expect_tile(dtype, k, a, b, out, rows, columns);
         }
+    if (type->end) type->end();
     free(a), free(b), free(a_pack), free(b_pack), free(out);
 }
 
 static void every_tile(void **state) {
     const GemmKernels *kernels = *state;
-    tiles_of(&kernels->f32, false);
-    tiles_of(&kernels->f64, true);
+    for (int k = 9; k <= 10; k++) {
+        tiles_of(&kernels->f32, CB_F32, k);
+        tiles_of(&kernels->f64, CB_F64, k);
+    }
+}
+
+static void every_tile_of_bf16(void **state) {
+    (void)state;
+    static const int k[] = {1, 2, 9, 10, 64, 70, MOST_K};
+    if (!gemm_bf16()) skip();
+    for (size_t i = 0; i < sizeof k / sizeof *k; i++) tiles_of(gemm_bf16(), CB_BF16, k[i]);
 }
 
 static void test_level(const GemmKernels *kernels, int *failed) {
@@ -361,6 +443,10 @@ int main(void) {
         cmocka_unit_test(epilogue_visits_each_element_once),
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test(nan_and_infinity_pass),
+        cmocka_unit_test_prestate(threads_do_not_change_a_bit, "reduced"),
+        cmocka_unit_test_prestate(nan_and_infinity_pass, "reduced"),
+        cmocka_unit_test(reduced_products_round_their_factors_alone),
+        cmocka_unit_test(every_tile_of_bf16),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     test_level(&gemm_kernels_base, &failed);

@@ -1,0 +1,192 @@
+/* The gemm kernels of bf16 where the processor multiplies pairs of bf16 into f32 sums
+ * (AVX512-BF16). Compiled with that level's flags; run/gemm.c asks the processor first.
+ *
+ * A panel holds k in pairs, the pair (2i, 2i + 1) of a lane side by side: pair i of a lane is the
+ * 32-bit element i * width + lane, so that all is laid out as for f32 with half of its k. An odd k
+ * ends with a pair whose second half is 0.
+ *
+ *     sum[r][j] += a(r, 2i) * b(2i, j) + a(r, 2i + 1) * b(2i + 1, j)
+ *
+ * The instruction takes denormal factors as 0. */
+#include "run/gemm_bf16.h"
+#include <immintrin.h>
+#include <string.h>
+
+enum { LANES = 16, ROWS = 14, COLUMNS = 2 * LANES };
+
+typedef uint32_t Pair __attribute__((aligned(2), may_alias));
+
+#define EACH_1(M) M(0)
+#define EACH_2(M) EACH_1(M) M(1)
+#define EACH_3(M) EACH_2(M) M(2)
+#define EACH_4(M) EACH_3(M) M(3)
+#define EACH_5(M) EACH_4(M) M(4)
+#define EACH_6(M) EACH_5(M) M(5)
+#define EACH_7(M) EACH_6(M) M(6)
+#define EACH_8(M) EACH_7(M) M(7)
+#define EACH_9(M) EACH_8(M) M(8)
+#define EACH_10(M) EACH_9(M) M(9)
+#define EACH_11(M) EACH_10(M) M(10)
+#define EACH_12(M) EACH_11(M) M(11)
+#define EACH_13(M) EACH_12(M) M(12)
+#define EACH_14(M) EACH_13(M) M(13)
+#define EACH_COUNT(M) M(1) M(2) M(3) M(4) M(5) M(6) M(7) M(8) M(9) M(10) M(11) M(12) M(13) M(14)
+
+/* ---- register tiles, as in gemm_tile.h ---- */
+
+#define OPEN(r) __m512 c##r##_0 = _mm512_setzero_ps(), c##r##_1 = _mm512_setzero_ps();
+#define LOAD_B                                                                                     \
+    __m512bh b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + LANES);
+#define STEP_BY(r, pair)                                                                           \
+    {                                                                                              \
+        __m512bh factor = (__m512bh)_mm512_set1_epi32((int)(pair));                                \
+        c##r##_0 = _mm512_dpbf16_ps(c##r##_0, factor, b0);                                         \
+        c##r##_1 = _mm512_dpbf16_ps(c##r##_1, factor, b1);                                         \
+    }
+#define CLOSE(r)                                                                                   \
+    {                                                                                              \
+        float *to = c + r * stride;                                                                \
+        if (add) {                                                                                 \
+            c##r##_0 = _mm512_add_ps(c##r##_0, _mm512_loadu_ps(to));                               \
+            c##r##_1 = _mm512_add_ps(c##r##_1, _mm512_loadu_ps(to + LANES));                       \
+        }                                                                                          \
+        _mm512_storeu_ps(to, c##r##_0);                                                            \
+        _mm512_storeu_ps(to + LANES, c##r##_1);                                                    \
+    }
+
+#define STEP(r) STEP_BY(r, a[r])
+#define TILE(count)                                                                                \
+    static void tile_##count(int64_t k, const Pair *a, const Pair *b, float *c, int64_t stride,    \
+                             bool add) {                                                           \
+        EACH_##count(OPEN);                                                                        \
+        for (; k > 0; k -= 2, a += ROWS, b += COLUMNS) {                                           \
+            LOAD_B;                                                                                \
+            EACH_##count(STEP);                                                                    \
+        }                                                                                          \
+        EACH_##count(CLOSE);                                                                       \
+    }
+EACH_COUNT(TILE)
+
+#define ROW(r) const Pair *a##r = row[r];
+#define ROW_STEP(r) STEP_BY(r, a##r[i])
+#define ROW_LAST(r) STEP_BY(r, *(const uint16_t *)(a##r + pairs))
+#define ROWS_TILE(count)                                                                           \
+    static void rows_tile_##count(int64_t taps, int64_t k, const Pair *const *row, const Pair *b,  \
+                                  float *c, int64_t stride, bool add) {                            \
+        int64_t pairs = k / 2;                                                                     \
+        EACH_##count(OPEN);                                                                        \
+        for (; taps > 0; taps--, row += ROWS) {                                                    \
+            EACH_##count(ROW);                                                                     \
+            for (int64_t i = 0; i < pairs; i++, b += COLUMNS) {                                    \
+                LOAD_B;                                                                            \
+                EACH_##count(ROW_STEP);                                                            \
+            }                                                                                      \
+            if (k % 2) {                                                                           \
+                LOAD_B;                                                                            \
+                EACH_##count(ROW_LAST);                                                            \
+                b += COLUMNS;                                                                      \
+            }                                                                                      \
+        }                                                                                          \
+        EACH_##count(CLOSE);                                                                       \
+    }
+EACH_COUNT(ROWS_TILE)
+
+typedef void Tile(int64_t k, const Pair *a, const Pair *b, float *c, int64_t stride, bool add);
+typedef void RowsTile(int64_t taps, int64_t k, const Pair *const *row, const Pair *b, float *c,
+                      int64_t stride, bool add);
+#define TILE_NAME(count) tile_##count,
+#define ROWS_TILE_NAME(count) rows_tile_##count,
+static Tile *const tiles[ROWS] = {EACH_COUNT(TILE_NAME)};
+static RowsTile *const rows_tiles[ROWS] = {EACH_COUNT(ROWS_TILE_NAME)};
+
+static void tile(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
+                 int columns, bool add) {
+    if (columns == COLUMNS) {
+        tiles[rows - 1](k, a, b, c, stride, add);
+        return;
+    }
+    float full[ROWS * COLUMNS];
+    tiles[rows - 1](k, a, b, full, COLUMNS, false);
+    gemm_bf16_move(full, COLUMNS, c, stride, rows, columns, add);
+}
+
+static void rows_tile(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
+                      int64_t stride, int rows, int columns, bool add) {
+    const Pair *const *from = (const Pair *const *)row;
+    if (columns == COLUMNS) {
+        rows_tiles[rows - 1](taps, k, from, b, c, stride, add);
+        return;
+    }
+    float full[ROWS * COLUMNS];
+    rows_tiles[rows - 1](taps, k, from, b, full, COLUMNS, false);
+    gemm_bf16_move(full, COLUMNS, c, stride, rows, columns, add);
+}
+
+void gemm_bf16_move(const float *from, int64_t from_stride, float *to, int64_t stride, int rows,
+                    int columns, bool add) {
+    for (int r = 0; r < rows; r++, from += from_stride, to += stride)
+        for (int j = 0; j < columns; j++) to[j] = add ? to[j] + from[j] : from[j];
+}
+
+/* ---- packing ---- */
+
+static void pack_lanes(Pair *out, const uint16_t *in, int64_t k_stride, int lanes, int width,
+                       int64_t k) {
+    for (int64_t i = 0; i + 2 <= k; i += 2, in += 2 * k_stride, out += width)
+        for (int j = 0; j < lanes; j++) out[j] = in[j] | (uint32_t)in[k_stride + j] << 16;
+    for (int j = 0; j < lanes && k % 2; j++) out[j] = in[j];
+}
+
+/* Four lanes, each contiguous along k: 4 x 4 pairs are transposed in registers. */
+static void pack_four(Pair *out, const uint16_t *in, int64_t lane_stride, int width, int64_t k) {
+    const uint16_t *r0 = in, *r1 = in + lane_stride, *r2 = r1 + lane_stride, *r3 = r2 + lane_stride;
+    int64_t i = 0;
+    for (; i + 8 <= k; i += 8, out += 4 * width) {
+        __m128i a = _mm_loadu_si128((const __m128i *)(r0 + i));
+        __m128i b = _mm_loadu_si128((const __m128i *)(r1 + i));
+        __m128i c = _mm_loadu_si128((const __m128i *)(r2 + i));
+        __m128i d = _mm_loadu_si128((const __m128i *)(r3 + i));
+        __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
+        __m128i ab2 = _mm_unpackhi_epi32(a, b), cd2 = _mm_unpackhi_epi32(c, d);
+        _mm_storeu_si128((__m128i *)out, _mm_unpacklo_epi64(ab, cd));
+        _mm_storeu_si128((__m128i *)(out + width), _mm_unpackhi_epi64(ab, cd));
+        _mm_storeu_si128((__m128i *)(out + 2 * width), _mm_unpacklo_epi64(ab2, cd2));
+        _mm_storeu_si128((__m128i *)(out + 3 * width), _mm_unpackhi_epi64(ab2, cd2));
+    }
+    for (; i + 2 <= k; i += 2, out += width)
+        for (int j = 0; j < 4; j++) out[j] = *(const Pair *)(in + j * lane_stride + i);
+    for (int j = 0; j < 4 && i < k; j++) out[j] = in[j * lane_stride + i];
+}
+
+void gemm_bf16_pack(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride,
+                    int lanes, int width, int64_t k) {
+    Pair *out = panel;
+    const uint16_t *in = matrix;
+    int64_t pairs = (k + 1) / 2;
+    int lane = 0;
+    if (lane_stride == 1) {
+        pack_lanes(out, in, k_stride, lanes, width, k);
+        lane = lanes;
+    } else if (k_stride == 1) {
+        for (; lane + 4 <= lanes; lane += 4)
+            pack_four(out + lane, in + lane * lane_stride, lane_stride, width, k);
+    }
+    for (int64_t i = 0; i < pairs && lane < lanes; i++)
+        for (int j = lane; j < lanes; j++) {
+            const uint16_t *from = in + j * lane_stride + 2 * i * k_stride;
+            out[i * width + j] = from[0] | (2 * i + 1 < k ? (uint32_t)from[k_stride] << 16 : 0);
+        }
+    for (int64_t i = 0; i < pairs && lanes < width; i++)
+        memset(out + i * width + lanes, 0, (size_t)(width - lanes) * sizeof *out);
+}
+
+const GemmType gemm_bf16_dot = {
+    .rows = ROWS,
+    .columns = COLUMNS,
+    .together = 2,
+    .k_unit = 2,
+    .tile = tile,
+    .rows_tile = rows_tile,
+    .pack = gemm_bf16_pack,
+    .pack_rows = gemm_bf16_pack,
+};

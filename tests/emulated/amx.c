@@ -1,0 +1,56 @@
+/* AMX in plain C, and a gemm that finds it: linked in front of the library, so that the tests of
+ * products and convolutions run gemm_amx.c on processors that have no tiles. */
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+static _Thread_local float tile_data[8][16][16];
+static _Thread_local int configured;
+
+static inline void tile_configure(const void *config) {
+    configured = ((const uint8_t *)config)[0] == 1;
+}
+
+static inline void tile_load(int to, const void *from, int64_t stride) {
+    for (int r = 0; r < 16; r++)
+        memcpy(tile_data[to][r], (const char *)from + r * stride, sizeof tile_data[to][r]);
+}
+
+static inline void tile_store(int from, void *to, int64_t stride) {
+    for (int r = 0; r < 16; r++)
+        memcpy((char *)to + r * stride, tile_data[from][r], sizeof tile_data[from][r]);
+}
+
+static inline float half_of_pair(float pair, int which) {
+    uint32_t bits;
+    memcpy(&bits, &pair, sizeof bits);
+    bits = which ? bits & 0xffff0000 : bits << 16;
+    memcpy(&pair, &bits, sizeof pair);
+    return pair;
+}
+
+static inline void tile_multiply(int sum, int a, int b) {
+    if (!configured) __builtin_trap();
+    for (int r = 0; r < 16; r++)
+        for (int k = 0; k < 16; k++)
+            for (int j = 0; j < 16; j++)
+                for (int which = 0; which < 2; which++)
+                    tile_data[sum][r][j] += half_of_pair(tile_data[a][r][k], which) *
+                                            half_of_pair(tile_data[b][k][j], which);
+}
+
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_zero
+#undef _tile_dpbf16ps
+#define _tile_loadconfig tile_configure
+#define _tile_release() (configured = 0)
+#define _tile_loadd(to, from, stride) tile_load(to, from, stride)
+#define _tile_stored(from, to, stride) tile_store(from, to, stride)
+#define _tile_zero(to) memset(tile_data[to], 0, sizeof tile_data[to])
+#define _tile_dpbf16ps(sum, a, b) tile_multiply(sum, a, b)
+
+#define CARBIDE_HAVE_AMX
+#define cpu_has_amx cpu_has_bf16 /* gemm_bf16_pack is one of that level */
+#include "run/gemm_amx.c"
+#include "run/gemm_type.c"
