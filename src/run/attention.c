@@ -32,10 +32,9 @@ typedef struct Job {
     AttentionStep step;
     const char *query, *key, *values, *mask;
     char *out;
-    const GemmKernels *kernels;
     const GemmType *type;
     const AttentionType *attention;
-    bool half;
+    GemmConvert *widen, *narrow;        /* of f16 and bf16; or NULL */
     int64_t element, input_bytes;       /* of what is computed with; of query, key, values, out */
     int64_t block, panels, task_panels; /* keys of a block; panels of a batch item, of a task */
     int64_t batch_tasks, tasks;
@@ -113,16 +112,14 @@ typedef struct Matrix { /* of what is computed with */
 static Matrix rows_of(const Job *job, const Own *own, const char *base, int64_t offset,
                       const AttentionOperand *operand, int64_t rows, int64_t columns) {
     const char *at = base + offset * job->input_bytes;
-    if (!job->half) return (Matrix){at, operand->row, operand->column};
-    void (*widen)(const uint16_t *, float *, int64_t) =
-        job->step.dtype == CB_F16 ? job->kernels->widen_f16 : job->kernels->widen_bf16;
+    if (!job->widen) return (Matrix){at, operand->row, operand->column};
     for (int64_t r = 0; r < rows; r++) {
         const uint16_t *from = (const uint16_t *)at + r * operand->row;
         float *to = (float *)own->wide + r * columns;
         if (operand->column == 1)
-            widen(from, to, columns);
+            job->widen(from, to, columns);
         else
-            for (int64_t i = 0; i < columns; i++) widen(from + i * operand->column, to + i, 1);
+            for (int64_t i = 0; i < columns; i++) job->widen(from + i * operand->column, to + i, 1);
     }
     return (Matrix){own->wide, columns, 1};
 }
@@ -223,10 +220,8 @@ static void close_panel(const Job *job, const Own *own, const Task *task, int64_
     for (int64_t q = 0; q < rows; q++) {
         char *to = job->out + (task->out + (row + q) * s->out.row) * job->input_bytes;
         const char *from = own->wide + q * width * e;
-        if (s->dtype == CB_F16)
-            job->kernels->narrow_f16((const float *)from, (uint16_t *)to, width);
-        else if (s->dtype == CB_BF16)
-            job->kernels->narrow_bf16((const float *)from, (uint16_t *)to, width);
+        if (job->narrow)
+            job->narrow(from, to, width);
         else
             memcpy(to, from, (size_t)(width * e));
     }
@@ -304,10 +299,9 @@ bool attention_run(const AttentionStep *step, const void *query, const void *key
     const AttentionKernels *kernels = attention_kernels();
     Job job = {.step = *step, .query = query, .key = key, .values = values, .mask = mask};
     job.out = out;
-    job.kernels = gemm_kernels();
-    job.type = wide ? &job.kernels->f64 : &job.kernels->f32;
+    GemmChoice choice = gemm_choose((cb_dtype)step->dtype, false, false);
+    job.type = choice.type, job.widen = choice.convert, job.narrow = choice.narrow;
     job.attention = wide ? &kernels->f64 : &kernels->f32;
-    job.half = step->dtype == CB_F16 || step->dtype == CB_BF16;
     job.element = wide ? sizeof(double) : sizeof(float);
     job.input_bytes = (int64_t)cb_dtype_size((cb_dtype)step->dtype);
     job.block = BLOCK_KEYS / job.type->rows * job.type->rows;
