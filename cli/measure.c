@@ -118,6 +118,9 @@ static bool measure_side(const Subject *subject, const MeasureOptions *options, 
     if (!subject_call(subject, fast)) return false;
     out->first_ms = clock_ms() - start;
     out->accuracy = (Accuracy){NAN, NAN, true};
+    cb_function_stats stats = fast ? cb_stats(fast) : (cb_function_stats){0};
+    if (fast)
+        *(stats.cache_hits ? &out->warm_ms : &out->cold_ms) = stats.trace_ms + stats.compile_ms;
     return time_sides(subject, options, fast, out);
 }
 
