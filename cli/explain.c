@@ -1,13 +1,18 @@
 /* `carbide explain CASE`: compiles a case, runs it once and prints what cb_explain says: guards,
- * graph, fusion decisions with their reasons, kernels with source, bytes moved. */
+ * graph, fusion decisions with their reasons, kernels with source, bytes moved; with --profile
+ * the time of each step. */
 #include "cases.h"
 #include "commands.h"
+#include "progress.h"
 
 typedef struct ExplainOptions {
     const char *device, *mode, *compile;
     cb_dtype dtype;
-    int64_t batch;
+    int64_t batch, threads;
+    bool profile;
 } ExplainOptions;
+
+enum { PROFILE_CALLS = 1000, PROFILE_MS = 1000 };
 
 #define AT(field) offsetof(ExplainOptions, field)
 const ArgumentRow explain_rows[] = {
@@ -19,12 +24,18 @@ const ArgumentRow explain_rows[] = {
      "elements, rows or samples instead of the case's own"},
     {"options", ARGUMENT_TEXT, AT(compile), "TEXT",
      "more options of cb_compile: fuse=0,backend=vm"},
+    {"threads", ARGUMENT_COUNT, AT(threads), "N", "threads of the kernels"},
+    {"profile", ARGUMENT_FLAG, AT(profile), "", "time every step, for a second"},
     {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
 };
 
-static int explain(const Subject *subject, const char *compile) {
+static int explain(const Subject *subject, const char *compile, bool profile) {
+    if (profile) cb_set_option("profile", "1");
     cb_function *fast = subject_compile(subject, compile);
     bool called = fast && subject_call(subject, fast);
+    double end = clock_ms() + PROFILE_MS;
+    for (int i = 0; i < PROFILE_CALLS && called && profile && clock_ms() < end; i++)
+        called = subject_call(subject, fast);
     char *text = called ? cb_explain(fast) : NULL;
     if (text)
         fputs(text, stdout);
@@ -54,9 +65,10 @@ int command_explain(int argc, char **argv) {
     }
     if (!case_options(compile, sizeof compile, options.device, options.mode, options.compile))
         return STATUS_USAGE;
+    if (options.threads) cb_set_threads((int)options.threads);
     Subject subject;
     if (!subject_open(&subject, row, options.dtype, options.batch)) return STATUS_FAILED;
-    int status = explain(&subject, compile);
+    int status = explain(&subject, compile, options.profile);
     subject_close(&subject);
     return status;
 }

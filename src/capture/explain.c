@@ -106,6 +106,31 @@ static void print_step(const Plan *plan, const Step *step, Buffer *out) {
     if (epilogue >= 0) print_kernel(plan->kernel[epilogue], out);
 }
 
+/* With the option profile: what the step took, and its rates. */
+static void print_time(const Executable *executable, int number, Buffer *out) {
+    const Plan *plan = executable_plan(executable);
+    double ms = executable_step_ms(executable, number), all = 0;
+    if (ms < 0) return;
+    for (int i = 0; i < length(plan->step); i++) all += executable_step_ms(executable, i);
+    int64_t flops = step_flops(&plan->step[number]);
+    putf(out, "      %.3f ms (%.1f%%), %.1f GB/s", ms, all > 0 ? 100 * ms / all : 0,
+         ms > 0 ? (double)step_bytes(plan, &plan->step[number]) / ms * 1e-6 : 0);
+    if (flops && ms > 0) putf(out, ", %.0f GFLOP/s", (double)flops / ms * 1e-6);
+    put(out, "\n");
+}
+
+static void print_steps(const Executable *executable, Buffer *out) {
+    const Plan *plan = executable_plan(executable);
+    double ms = 0;
+    putf(out, "  steps: %d, eager would launch %d\n", length(plan->step), plan->kernels_eager);
+    for (int i = 0; i < length(plan->step); i++) {
+        print_step(plan, &plan->step[i], out);
+        print_time(executable, i, out);
+        ms += executable_step_ms(executable, i);
+    }
+    if (ms > 0) putf(out, "    shortest times, in all: %.3f ms\n", ms);
+}
+
 static void print_refusals(const Plan *plan, Buffer *out) {
     if (length(plan->refusal)) put(out, "  not fused:\n");
     for (int i = 0; i < length(plan->refusal); i++) {
@@ -142,8 +167,7 @@ static void print_source(const char *source, const Kernel *kernel, Buffer *out) 
 static void print_plan(const Entry *entry, Buffer *out) {
     const Plan *plan = executable_plan(entry->executable);
     ExecutableInfo info = executable_info(entry->executable);
-    putf(out, "  steps: %d, eager would launch %d\n", length(plan->step), plan->kernels_eager);
-    for (int i = 0; i < length(plan->step); i++) print_step(plan, &plan->step[i], out);
+    print_steps(entry->executable, out);
     print_declined(entry->graph, out);
     print_refusals(plan, out);
     put(out, "  memory traffic: ");

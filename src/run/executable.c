@@ -8,8 +8,10 @@
  *     w <- w - g * 0.1: one kernel that loads w[a0] and stores value[a0]: in place */
 #include "run/executable.h"
 #include "base/memory.h"
+#include "base/option.h"
 #include "run/conv.h"
 #include "run/gemm.h"
+#include <stdatomic.h>
 
 enum { BLOCK_ALIGNMENT = 64 };
 
@@ -215,6 +217,8 @@ static bool prepare(Executable *executable, ExecutableOptions options) {
     resolve_buffers(executable);
     find_stages(executable);
     judge_mutations(executable);
+    if (option_int(OPTION_profile))
+        executable->step_ns = arena_new_array(plan->arena, _Atomic int64_t, length(plan->step) + 1);
     int kernels = length(plan->kernel);
     executable->launch = arena_new_array(plan->arena, Launch, kernels + 1);
     if (options.generate && !options.oracle) generate(plan, &executable->generated);
@@ -277,4 +281,9 @@ ExecutableInfo executable_info(const Executable *executable) {
                             .source = generated->source,
                             .from_disk = generated->from_disk,
                             .compile_ms = generated->milliseconds};
+}
+
+double executable_step_ms(const Executable *executable, int step) {
+    if (!executable->step_ns) return -1;
+    return (double)atomic_load_explicit(&executable->step_ns[step], memory_order_relaxed) * 1e-6;
 }

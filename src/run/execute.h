@@ -31,6 +31,8 @@ void executable_free(Executable *executable);
 void constants_free(Tensor **constant, int count);
 const Plan *executable_plan(const Executable *executable);
 ExecutableInfo executable_info(const Executable *executable);
+/* The shortest time of a step of the plan in milliseconds; negative without the option profile. */
+double executable_step_ms(const Executable *executable, int step);
 
 /* Any number of threads may run one executable. inputs: tensors with the metas (and strides) of the
  * plan. outputs[0 .. plan->output_count-1] get new tensors in the caller's scope; mutated inputs

@@ -151,6 +151,8 @@ typedef struct Plan {
     int kernels_eager;
 } Plan;
 
+int64_t step_bytes(const Plan *plan, const Step *step); /* that it moves, with its epilogue */
+
 /* What eager does for a graph as the user wrote it: launches (views cost nothing) and bytes. */
 void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes);
 

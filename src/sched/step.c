@@ -1,4 +1,4 @@
-/* What each kind of step reads and writes. */
+/* What each kind of step reads, writes and computes. */
 #include "sched/plan.h"
 
 StepUse step_use(const Step *step) {
@@ -49,4 +49,31 @@ int64_t step_flops(const Step *step) {
 int64_t attention_saved_bytes(const AttentionStep *step) {
     int64_t bytes = (int64_t)cb_dtype_size((cb_dtype)step->dtype);
     return 4 * step->batch * step->rows * step->columns * bytes;
+}
+
+static int64_t value_bytes(const Plan *plan, int value) {
+    const PlanValue *v = &plan->value[value];
+    return v->numel * (int64_t)cb_dtype_size(v->dtype);
+}
+
+/* An epilogue finds the result of its step in cache, and leaves it there when it writes to it. */
+static int64_t epilogue_bytes(const Plan *plan, const Kernel *kernel, int out) {
+    int64_t bytes = kernel->bytes;
+    for (int i = 0; i < length(kernel->buffer); i++)
+        if (kernel->buffer[i].value == out)
+            bytes -= value_bytes(plan, out) * (kernel->buffer[i].role == BUFFER_INOUT ? 2 : 1);
+    return bytes;
+}
+
+int64_t step_bytes(const Plan *plan, const Step *step) {
+    StepUse use = step_use(step);
+    if (step->kind == STEP_KERNEL) return plan->kernel[step->kernel]->bytes;
+    int64_t bytes = use.out < 0 ? 0 : value_bytes(plan, use.out);
+    for (int i = 0; i < use.in_count; i++) {
+        bool again = false; /* query, key and value may be parts of one value */
+        for (int k = 0; k < i; k++) again |= use.in[k] == use.in[i];
+        if (!again) bytes += value_bytes(plan, use.in[i]);
+    }
+    if (use.epilogue >= 0) bytes += epilogue_bytes(plan, plan->kernel[use.epilogue], use.out);
+    return bytes;
 }
