@@ -177,10 +177,12 @@ static void print_plan(const Entry *entry, Buffer *out) {
     if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
     put(out, "; temporaries: ");
     put_bytes_count(out, plan->arena_bytes);
-    putf(out, "\n  engine: %s\n",
+    putf(out, "\n  engine: %s",
          !info.source || info.reason != REASON_NONE ? "vector VM"
          : info.from_disk                           ? "C, from the disk cache"
                                                     : "C, compiled now");
+    if (info.source) putf(out, "; %d kernels, %d different", length(plan->kernel), info.functions);
+    put(out, "\n");
     if (info.message && *info.message) {
         put(out, "  compiler:\n");
         put_indented(out, info.message);

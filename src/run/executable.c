@@ -279,6 +279,7 @@ ExecutableInfo executable_info(const Executable *executable) {
                             .message = generated->message,
                             .cache = generated->cache,
                             .source = generated->source,
+                            .functions = generated->functions,
                             .from_disk = generated->from_disk,
                             .compile_ms = generated->milliseconds};
 }

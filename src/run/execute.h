@@ -20,6 +20,7 @@ typedef struct ExecutableInfo {
     const char *message; /* the compiler's words, or NULL */
     Reason cache;        /* why the disk cache did not serve, or REASON_NONE */
     const char *source;  /* generated C, or NULL */
+    int functions;       /* in the source, for kernels that may be many more */
     bool from_disk;
     double compile_ms;
 } ExecutableInfo;

@@ -52,7 +52,7 @@ static int *find_same(const Plan *plan) {
 }
 
 /* file_of[k]: where kernel k stands, when it is the first of its kind. */
-static File *make_files(const Plan *plan, const int *same, int *file_of) {
+static File *make_files(const Plan *plan, const int *same, int *file_of, int *functions) {
     File *file = NULL;
     int weight = FILE_WEIGHT;
     for (int k = 0; k < length(plan->kernel); k++) {
@@ -63,6 +63,7 @@ static File *make_files(const Plan *plan, const int *same, int *file_of) {
         }
         file_of[k] = length(file) - 1;
         push(plan->arena, file[file_of[k]].kernel, plan->kernel[k]);
+        *functions += 1;
         weight += length(plan->kernel[k]->expr);
     }
     for (int i = 0; i < length(file); i++) {
@@ -130,7 +131,7 @@ void generate(Plan *plan, Generated *out) {
     if (count == 0) return;
     double start = now_ms();
     int *same = find_same(plan), *file_of = arena_new_array(plan->arena, int, count);
-    File *file = make_files(plan, same, file_of);
+    File *file = make_files(plan, same, file_of, &out->functions);
     out->source = join_sources(plan, file);
     KernelFunction **function = arena_new_array(plan->arena, KernelFunction *, count);
     out->code = arena_new_array(plan->arena, Code *, length(file));

@@ -6,6 +6,7 @@
 
 typedef struct Generated {
     KernelFunction **function; /* by kernel, in the plan's arena; NULL: nothing was loaded */
+    int functions;             /* that were compiled: kernels with the same text share one */
     Code **code;               /* to release; in the plan's arena */
     int code_count;
     const char *source; /* every file, one after the other */
