@@ -2,7 +2,8 @@
  *
  *   build/bench_layers alexnet --batch 32 --threads 2
  *   build/bench_layers resnet50 --batch 1 --methods        every method that fits, side by side
- *   build/bench_layers probes                              shapes of other networks
+ *   build/bench_layers vgg                                 its larger 3x3 layers
+ *   build/bench_layers depthwise                           layers of MobileNetV2 and its like
  *
  * In: f32, channels last, constant weights, no epilogue. Every layer has memory of its own and the
  * layers run in the order of the network, round after round, so that weights come from where they
@@ -62,22 +63,30 @@ static const Layer resnet50[] = {
     {0},
 };
 
-static const Layer probes[] = {
-    {"vgg 1", 1, 64, 224, 64, 3, 1, 1, 1},
-    {"vgg 2", 1, 128, 112, 128, 3, 1, 1, 1},
-    {"vgg 3", 1, 256, 56, 256, 3, 1, 1, 1},
-    {"vgg 4", 1, 512, 28, 512, 3, 1, 1, 1},
-    {"vgg 5", 1, 512, 14, 512, 3, 1, 1, 1},
-    {"narrow", 1, 16, 64, 16, 3, 1, 1, 1},
-    {"32", 1, 32, 64, 32, 3, 1, 1, 1},
-    {"5x5", 1, 32, 28, 64, 5, 1, 2, 1},
-    {"depthwise 1", 1, 32, 112, 32, 3, 1, 1, 32},
-    {"depthwise 2", 1, 144, 56, 144, 3, 1, 1, 144},
-    {"depthwise 3", 1, 384, 14, 384, 3, 1, 1, 384},
-    {"depthwise 4", 1, 960, 7, 960, 3, 1, 1, 960},
-    {"depthwise s2", 1, 96, 112, 96, 3, 2, 1, 96},
+static const Layer vgg[] = {
+    {"2", 1, 64, 224, 64, 3, 1, 1, 1},   {"4", 1, 128, 112, 128, 3, 1, 1, 1},
+    {"6", 3, 256, 56, 256, 3, 1, 1, 1},  {"9", 3, 512, 28, 512, 3, 1, 1, 1},
+    {"12", 4, 512, 14, 512, 3, 1, 1, 1}, {0},
+};
+
+static const Layer depthwise[] = {
+    /* of MobileNetV2 and its like */
+    {"first", 1, 32, 112, 32, 3, 1, 1, 32},
+    {"stride 2", 1, 96, 112, 96, 3, 2, 1, 96},
+    {"144", 1, 144, 56, 144, 3, 1, 1, 144},
+    {"192", 1, 192, 28, 192, 3, 1, 1, 192},
+    {"384", 1, 384, 14, 384, 3, 1, 1, 384},
+    {"576", 1, 576, 14, 576, 3, 2, 1, 576},
+    {"960", 1, 960, 7, 960, 3, 1, 1, 960},
+    {"5x5", 1, 240, 14, 240, 5, 1, 2, 240},
     {0},
 };
+
+static const struct {
+    const char *name;
+    const Layer *layer;
+} networks[] = {
+    {"alexnet", alexnet}, {"resnet50", resnet50}, {"vgg", vgg}, {"depthwise", depthwise}};
 
 typedef struct Instance {
     const Layer *layer;
@@ -257,6 +266,15 @@ static void run_method(int method) {
     report(method);
 }
 
+static bool choose_network(const char *name) {
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
+        if (!strcmp(name, networks[i].name)) {
+            bench.network = networks[i].layer;
+            return true;
+        }
+    return false;
+}
+
 static void read_arguments(int count, char **word) {
     for (int i = 1; i < count; i++) {
         const char *next = i + 1 < count ? word[i + 1] : "";
@@ -268,13 +286,9 @@ static void read_arguments(int count, char **word) {
             bench.rounds = atoi(next), i++;
         } else if (!strcmp(word[i], "--methods")) {
             bench.methods = true;
-        } else if (!strcmp(word[i], "alexnet") || !strcmp(word[i], "resnet50")) {
-            bench.network = *word[i] == 'a' ? alexnet : resnet50;
-        } else if (!strcmp(word[i], "probes")) {
-            bench.network = probes;
-        } else {
-            fprintf(stderr, "bench_layers [alexnet | resnet50 | probes] [--batch N] [--threads N] "
-                            "[--rounds N] [--methods]\n");
+        } else if (!choose_network(word[i])) {
+            fprintf(stderr, "bench_layers [alexnet | resnet50 | vgg | depthwise] [--batch N] "
+                            "[--threads N] [--rounds N] [--methods]\n");
             exit(2);
         }
     }

@@ -126,8 +126,9 @@ static bool always(const ConvolutionStep *step) {
 
 static const ConvMethod methods[CONV_METHODS] = {
     [CONV_AUTO] = {.name = "auto"},
-    [CONV_DIRECT] = {"direct", conv_is_direct, conv_is_direct_bf16, conv_direct_pack,
-                     conv_direct_run},
+    [CONV_DIRECT] = {"direct", conv_is_direct, always, conv_direct_pack, conv_direct_run},
+    [CONV_DEPTHWISE] = {"depthwise", conv_fits_depthwise, NULL, conv_depthwise_pack,
+                        conv_depthwise_run},
     [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run},
     [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_4_pack,
                          conv_winograd_4_run},
@@ -179,6 +180,7 @@ static double winograd_ns(const ConvolutionStep *s, bool constant, int64_t tile)
 }
 
 int convolution_choose(const ConvolutionStep *step, bool constant) {
+    if (conv_fits_depthwise(step)) return CONV_DEPTHWISE;
     bool direct = conv_is_direct(step);
     int method = direct ? CONV_DIRECT : CONV_GATHER;
     double each = direct ? product_ns : gather_ns;

@@ -12,6 +12,7 @@
 typedef enum ConvolutionMethod {
     CONV_AUTO, /* what convolution_choose says */
     CONV_DIRECT,
+    CONV_DEPTHWISE,
     CONV_GATHER,
     CONV_WINOGRAD_4, /* tiles of 4 x 4: F(2x2, 3x3) */
     CONV_WINOGRAD_6, /* tiles of 6 x 6: F(4x4, 3x3), F(2x2, 5x5) */

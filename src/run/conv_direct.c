@@ -12,9 +12,8 @@
  *       for each panel of out channels (its weights stay in L2), each tile of positions: rows_tile
  *     at the end: narrow to f16, bf16; epilogue
  *
- * One channel per group (depthwise) is a loop over vectors of channels instead. Few channels (a
- * picture) are copied once, channels last, with zeros at the ends of the lines: then a whole line
- * of the kernel is one run of memory, and takes the place of the channels. */
+ * Few channels (a picture) are copied once, channels last, with zeros at the ends of the lines:
+ * then a whole line of the kernel is one run of memory, and takes the place of the channels. */
 #include "base/parallel.h"
 #include "run/conv_internal.h"
 
@@ -43,10 +42,6 @@ typedef struct Direct {
     const char *packed;
 } Direct;
 
-static bool is_depthwise(const ConvolutionStep *s) {
-    return s->groups == s->channels && s->groups == s->out_channels;
-}
-
 /* Few channels, in lines of the kernel that are long enough together. */
 static bool is_narrow(const ConvolutionStep *s) {
     return s->groups == 1 && s->channels < LEAST_CHANNELS && s->dilation[2] == 1 &&
@@ -56,11 +51,8 @@ static bool is_narrow(const ConvolutionStep *s) {
 bool conv_is_direct(const ConvolutionStep *s) {
     if (!s->channels_last) return false;
     if (is_narrow(s)) return true;
-    return (s->x_channel == 1 || s->channels == 1) &&
-           (s->channels / s->groups >= LEAST_CHANNELS || is_depthwise(s));
+    return s->x_channel == 1 && s->channels / s->groups >= LEAST_CHANNELS;
 }
-
-bool conv_is_direct_bf16(const ConvolutionStep *s) { return !is_depthwise(s); }
 
 /* The same convolution over a copy of x with padded lines, a line of the kernel as its channels. */
 static void narrow(ConvolutionStep *s) {
@@ -167,17 +159,10 @@ Storage *conv_direct_pack(Convolution *given) {
         narrow(&own.step);
     }
     Direct d = direct_of(common);
-    bool depthwise = is_depthwise(d.step);
-    int64_t bytes = depthwise ? d.kernel * d.step->channels * d.element
-                              : d.step->groups * d.panels * d.panel_bytes;
-    Storage *storage = storage_new((size_t)bytes);
+    Storage *storage = storage_new((size_t)(d.step->groups * d.panels * d.panel_bytes));
     if (!storage) return NULL;
     d.packed = storage->data;
-    if (depthwise)
-        pack_panel(&d, storage->data, 0, (int)d.step->channels, (int)d.step->channels);
-    else
-        parallel_for(d.step->groups * d.panels, divide_up(128 * 1024, d.panel_bytes), pack_panels,
-                     &d);
+    parallel_for(d.step->groups * d.panels, divide_up(128 * 1024, d.panel_bytes), pack_panels, &d);
     return storage;
 }
 
@@ -317,42 +302,6 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     storage_release(storage);
 }
 
-/* ---- depthwise ---------------------------------------------------------------------------- */
-
-/* The rows of the task are those of whole tiles; every row has all channels. */
-static void run_depthwise(void *user, int64_t low, int64_t high) {
-    const Direct *d = user;
-    const Convolution *c = d->common;
-    int64_t channels = d->step->channels, limit = K_BYTES / d->element, rows = d->type->rows;
-    int64_t pointers = round_up(rows * d->kernel * (int64_t)sizeof(void *), ALIGNMENT);
-    Storage *storage = storage_new((size_t)(2 * pointers + channels * d->element));
-    if (!storage) {
-        atomic_store_explicit(c->failed, true, memory_order_relaxed);
-        return;
-    }
-    const void **one = (const void **)((char *)storage->data + pointers);
-    char *scratch = (char *)storage->data + 2 * pointers;
-    for (int64_t tile = low; tile < high; tile++) {
-        Task t = {.first = tile * rows, .row = storage->data};
-        t.count = least(rows, d->total - t.first);
-        find_rows(d, &t);
-        for (int64_t i = 0; i < t.count; i++) {
-            int64_t to = (t.first + i) * channels;
-            char *sum = c->narrow ? scratch : c->out + to * d->element;
-            for (int64_t channel = 0; channel < channels; channel += limit) {
-                for (int64_t q = 0; q < d->kernel; q++) {
-                    const char *row = t.row[q * rows + i];
-                    one[q] = row == zeros ? row : row + channel * d->element;
-                }
-                d->type->depthwise(d->kernel, one, d->packed + channel * d->element, channels,
-                                   sum + channel * d->element, least(limit, channels - channel));
-            }
-            conv_finish(c, to, channels, 1, channels, (const float *)sum, channels);
-        }
-    }
-    storage_release(storage);
-}
-
 /* ---- few channels ------------------------------------------------------------------------- */
 
 typedef struct Copy { /* of x, channels last, with padded lines */
@@ -402,13 +351,6 @@ static Storage *copy_narrow(Convolution *c) {
 
 static void run_direct(const Convolution *common) {
     Direct d = direct_of(common);
-    if (is_depthwise(d.step)) {
-        int64_t products =
-            8 * d.type->rows * d.step->channels * d.kernel; /* each is dearer than in a tile */
-        parallel_for(divide_up(d.total, d.type->rows), divide_up(CONV_TASK_PRODUCTS, products),
-                     run_depthwise, &d);
-        return;
-    }
     int64_t tasks =
         d.step->groups * divide_up(d.total, d.block) * divide_up(d.panels, d.task_panels);
     int64_t products = d.block * d.task_panels * d.type->columns * d.inner * d.kernel;

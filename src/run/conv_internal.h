@@ -3,6 +3,7 @@
  *   conv.c           entry: chooses a method, converts what it cannot multiply as it is
  *   conv_direct.c    channels last in x and out: register tiles over x where it lies
  *   conv_winograd.c  the same for 3x3 and 5x5 kernels: fewer multiplications
+ *   conv_depthwise.c the same for one channel to a group: no products over channels
  *   conv_gather.c    everything else: windows gathered into panels */
 #ifndef CARBIDE_RUN_CONV_INTERNAL_H
 #define CARBIDE_RUN_CONV_INTERNAL_H
@@ -45,9 +46,11 @@ struct ConvMethod {
 };
 
 bool conv_is_direct(const ConvolutionStep *step);
-bool conv_is_direct_bf16(const ConvolutionStep *step);
 Storage *conv_direct_pack(Convolution *c);
 void conv_direct_run(Convolution *c);
+bool conv_fits_depthwise(const ConvolutionStep *step);
+Storage *conv_depthwise_pack(Convolution *c);
+void conv_depthwise_run(Convolution *c);
 Storage *conv_gather_pack(Convolution *c);
 void conv_gather_run(Convolution *c);
 bool conv_fits_winograd_4(const ConvolutionStep *step);

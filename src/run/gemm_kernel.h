@@ -24,9 +24,9 @@ typedef struct GemmType {
      * the tile + r] is piece t of row r; b is one panel of taps * k. */
     void (*rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
                       int64_t stride, int rows, int columns, bool add);
-    /* out[c] = sum over t of row[t][c] * weights[t * stride + c] */
-    void (*depthwise)(int64_t taps, const void *const *row, const void *weights, int64_t stride,
-                      void *out, int64_t channels);
+    /* out[p * pixel + c] = sum over t of row[t][p * jump + c] * weight[t][c]; p < count */
+    void (*depthwise)(int64_t taps, const void *const *row, const void *const *weight,
+                      int64_t count, int64_t jump, void *out, int64_t pixel, int64_t channels);
     /* Makes a panel of columns: element (k, lane) from in[lane * lane_stride + k * k_stride]; lanes
      * up to width are 0. pack_rows: a panel of rows, for tile alone. */
     void (*pack)(void *out, const void *in, int64_t lane_stride, int64_t k_stride, int lanes,

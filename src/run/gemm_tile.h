@@ -155,23 +155,48 @@ static void NAME(rows_tile)(int64_t taps, int64_t k, const void *const *row, con
 
 /* ---- one channel at a time ---- */
 
-static void NAME(depthwise)(int64_t taps, const void *const *row, const void *weights,
-                            int64_t stride, void *out, int64_t channels) {
-    const ELEMENT *w = weights;
+#define CHAIN(r) Vector c##r = {0};
+#define CHAIN_STEP(r) c##r += w * *(const Loose *)(x + r * jump);
+#define CHAIN_CLOSE(r) *(Loose *)(y + r * pixel + c) = c##r;
+#define DEPTHWISE(count)                                                                           \
+    static void NAME(depthwise_##count)(                                                           \
+        int64_t taps, const ELEMENT *const *row, const ELEMENT *const *weight, int64_t from,       \
+        int64_t jump, ELEMENT *y, int64_t pixel, int64_t channels) {                               \
+        int64_t c = 0;                                                                             \
+        for (; c + LANES <= channels; c += LANES) {                                                \
+            EACH_##count(CHAIN);                                                                   \
+            for (int64_t t = 0; t < taps; t++) {                                                   \
+                const ELEMENT *x = row[t] + from + c;                                              \
+                Vector w = *(const Loose *)(weight[t] + c);                                        \
+                EACH_##count(CHAIN_STEP);                                                          \
+            }                                                                                      \
+            EACH_##count(CHAIN_CLOSE);                                                             \
+        }                                                                                          \
+        for (; c < channels; c++)                                                                  \
+            for (int r = 0; r < count; r++) {                                                      \
+                ELEMENT sum = 0;                                                                   \
+                for (int64_t t = 0; t < taps; t++)                                                 \
+                    sum += row[t][from + r * jump + c] * weight[t][c];                             \
+                y[r * pixel + c] = sum;                                                            \
+            }                                                                                      \
+    }
+DEPTHWISE(1)
+DEPTHWISE(4)
+DEPTHWISE(8)
+
+static void NAME(depthwise)(int64_t taps, const void *const *row, const void *const *weight,
+                            int64_t count, int64_t jump, void *out, int64_t pixel,
+                            int64_t channels) {
+    const ELEMENT *const *r = (const ELEMENT *const *)row;
+    const ELEMENT *const *w = (const ELEMENT *const *)weight;
     ELEMENT *y = out;
-    int64_t c = 0;
-    for (; c + LANES <= channels; c += LANES) {
-        Vector sum = {0};
-        for (int64_t t = 0; t < taps; t++)
-            sum += *(const Loose *)((const ELEMENT *)row[t] + c) *
-                   *(const Loose *)(w + t * stride + c);
-        *(Loose *)(y + c) = sum;
-    }
-    for (; c < channels; c++) {
-        ELEMENT sum = 0;
-        for (int64_t t = 0; t < taps; t++) sum += ((const ELEMENT *)row[t])[c] * w[t * stride + c];
-        y[c] = sum;
-    }
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        NAME(depthwise_8)(taps, r, w, i * jump, jump, y + i * pixel, pixel, channels);
+    for (; i + 4 <= count; i += 4)
+        NAME(depthwise_4)(taps, r, w, i * jump, jump, y + i * pixel, pixel, channels);
+    for (; i < count; i++)
+        NAME(depthwise_1)(taps, r, w, i * jump, jump, y + i * pixel, pixel, channels);
 }
 
 /* ---- packing ---- */
@@ -315,6 +340,10 @@ static void NAME(sweep)(int64_t k, int64_t columns, const void *vector, const vo
 #undef STEP
 #undef CLOSE
 #undef TILE
+#undef CHAIN
+#undef CHAIN_STEP
+#undef CHAIN_CLOSE
+#undef DEPTHWISE
 #undef DOT_OPEN
 #undef DOT_STEP
 #undef DOT_CLOSE
