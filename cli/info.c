@@ -6,6 +6,7 @@
 #include "run/cache.h"
 #include "run/compiler.h"
 #include "run/cpu.h"
+#include "run/plugin.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -17,8 +18,6 @@
 static const struct {
     const char *name, *use;
 } libraries[] = {
-    {"libdnnl.so.3", "oneDNN: matrix products and convolutions"},
-    {"libdnnl.so.2", "oneDNN: matrix products and convolutions"},
     {"libcuda.so.1", "CUDA driver"},
     {"libnvrtc.so.13", "CUDA compiler"},
     {"libnvrtc.so.12", "CUDA compiler"},
@@ -127,6 +126,20 @@ static void print_libraries(void) {
     }
 }
 
+/* oneDNN's version and file, or why it does not serve. */
+static void print_provider(void) {
+    char text[2200];
+    const Plugin *plugin = plugin_find("onednn");
+    const Provider *provider = plugin->provider;
+    if (provider)
+        snprintf(text, sizeof text, "%s %s, %s (through %s)", provider->name, provider->version,
+                 provider->library, plugin->path);
+    else
+        snprintf(text, sizeof text, "oneDNN: none, %s (%s)", plugin->detail,
+                 reason_info(plugin->reason)->text);
+    print_line("provider", text);
+}
+
 static void print_options(void) {
     printf("\noptions, set by CARBIDE_NAME in the environment or cb_set_option\n");
     for (Option option = 0; option < OPTION_COUNT; option++) {
@@ -150,6 +163,7 @@ int command_info(int argc, char **argv) {
     print_processor();
     print_compilers();
     print_cache();
+    print_provider();
     print_libraries();
     print_options();
     return STATUS_OK;

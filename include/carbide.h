@@ -251,7 +251,8 @@ CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
 /* ---- compiling ---------------------------------------------------------------------------- */
 
 /* Options as text, "name=value" separated by commas; NULL or "" for the defaults.
- *   mode       default | reduce-overhead | max-autotune | max-autotune-no-cudagraphs
+ *   mode       default | reduce-overhead | max-autotune | max-autotune-no-cudagraphs; the last two
+ *              measure who computes each product and convolution fastest, and remember it on disk
  *   fullgraph  0 | 1   one graph or an error that names the line that broke it; the function itself
  *                      runs only when guards miss
  *   dynamic    auto | 0 | 1
@@ -352,7 +353,7 @@ typedef struct cb_function_stats {
 CB_API cb_function_stats cb_stats(cb_function *function);
 
 /* Process-wide options, by the names that CARBIDE_* environment variables use in lower case:
- * cache, cache_dir, cc, cc_timeout_ms, dump, skip, passes, check, threads, precise... */
+ * cache, cache_dir, cc, cc_timeout_ms, dump, skip, passes, check, threads, precise, provider... */
 CB_API cb_status cb_set_option(const char *name, const char *value);
 CB_API const char *cb_get_option(const char *name);
 CB_API void cb_set_threads(int threads);

@@ -75,6 +75,8 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
     }
     ExecutableOptions how = {.generate = options.generate && !options.oracle,
                              .oracle = options.oracle,
+                             .choose = !options.oracle,
+                             .tune = options.tune,
                              .constant = constants.tensor,
                              .constant_count = constants.count};
     Executable *executable = executable_new(plan, how);

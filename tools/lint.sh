@@ -26,11 +26,11 @@ check() { # check NAME COMMAND...: quiet when it passes, else what it said
 }
 
 # Headers are laid out by hand: tables and aligned comments.
-c_files() { find src models cli tests examples bench tools -name '*.c' | sort; }
+c_files() { find src plugins models cli tests examples bench tools -name '*.c' | sort; }
 
 # Each file of the library and the command once, though some are compiled for several levels.
 tidy_files() {
-    sed -n 's/^ *"file": "\(.*\)",*$/\1/p' "$build/compile_commands.json" | grep '/src/\|/cli/' | sort -u
+    sed -n 's/^ *"file": "\(.*\)",*$/\1/p' "$build/compile_commands.json" | grep '/src/\|/cli/\|/plugins/' | sort -u
 }
 
 format() {
@@ -43,7 +43,7 @@ cpp() {
     cppcheck --quiet -j 2 --std=c11 --enable=warning,performance --error-exitcode=1 \
         --inline-suppr --suppressions-list=tools/cppcheck.txt --max-configs=1 \
         --cppcheck-build-dir="$build/cppcheck" -D__GNUC__=12 -D__x86_64__=1 -DCB_LEVEL=base \
-        -Iinclude -Isrc -I"$build/gen" src cli
+        -Iinclude -Isrc -I"$build/gen" src cli plugins
 }
 
 for part in layers lengths reasons; do python3 tools/lint.py $part || failed=1; done

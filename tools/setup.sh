@@ -4,7 +4,7 @@
 # since only cc, cmake and ninja are needed to build.
 set -u
 
-missing=""
+missing="" optional=""
 need() { # need COMMAND-OR-FILE PACKAGE
     command -v "$1" >/dev/null 2>&1 || [ -e "$1" ] || missing="$missing $2"
 }
@@ -17,15 +17,19 @@ need clang-format clang-format
 need clang-tidy clang-tidy
 need cppcheck cppcheck
 need python3 python3
-[ -z "$missing" ] && exit 0
+# The plugin for oneDNN is built where this is; Carbide builds and runs without.
+[ -e /usr/include/oneapi/dnnl/dnnl.h ] || [ -e /usr/local/include/oneapi/dnnl/dnnl.h ] || optional="libdnnl-dev"
+[ -z "$missing$optional" ] && exit 0
 
+install() {
+    apt-get install -y -q --no-install-recommends "$@" >/dev/null 2>&1
+}
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
-    echo "setup: installing$missing"
+    echo "setup: installing$missing $optional"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get install -y -q --no-install-recommends $missing >/dev/null 2>&1 ||
-        { apt-get update -q && apt-get install -y -q --no-install-recommends $missing; } >/dev/null 2>&1 ||
-        echo "setup: apt-get could not install$missing"
-else
+    install $missing $optional || { apt-get update -q >/dev/null 2>&1 && install $missing $optional; } ||
+        { [ -n "$missing" ] && install $missing; } || echo "setup: apt-get could not install$missing $optional"
+elif [ -n "$missing" ]; then
     echo "setup: please install$missing"
 fi
 

@@ -28,6 +28,7 @@
 
 typedef struct CompileOptions {
     bool generate; /* C code; false: the vector VM */
+    bool tune;     /* measures who computes products and convolutions */
     bool fuse;     /* false: one kernel per op */
     bool oracle;   /* the vector VM in f64, whatever generate says; leaves no dumps */
     const bool *frozen;   /* by input: its elements never change, now or later; NULL: none is known

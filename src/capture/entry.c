@@ -135,6 +135,7 @@ static bool compile(Entry *entry, Call *call) {
     const int64_t *const *stride = entry_strides(recording, entry);
     if (!stride) return false;
     CompileOptions how = {.generate = options->backend == 0,
+                          .tune = options->mode >= MODE_MAX_AUTOTUNE,
                           .fuse = options->fuse == 0 && !option_lists(OPTION_skip, "fuse")};
     if (!choose_frozen(entry, call, &how)) return false;
     Graph *graph = recording->graph;
@@ -184,6 +185,8 @@ static void note_engine(Function *function, const Entry *entry) {
     if (info.from_disk)
         atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));
     if (info.cache != REASON_NONE) function_note(function, info.cache, (Site){0}, "%s", "");
+    if (info.refusal.reason != REASON_NONE)
+        function_note(function, info.refusal.reason, (Site){0}, "%s", info.refusal.detail);
     if (info.reason == REASON_NONE) return;
     function_note(function, info.reason, (Site){0}, "%s", info.message ? info.message : "");
 }

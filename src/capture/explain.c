@@ -75,7 +75,7 @@ static void print_attention(const AttentionStep *a, Buffer *out) {
     put(out, " of scores out of memory");
 }
 
-static void print_step(const Plan *plan, const Step *step, Buffer *out) {
+static void print_step(const Plan *plan, const Step *step, const StepMethod *method, Buffer *out) {
     const MatmulStep *matmul = &step->matmul;
     int epilogue = step_use(step).epilogue;
     switch (step->kind) {
@@ -102,7 +102,11 @@ static void print_step(const Plan *plan, const Step *step, Buffer *out) {
              op_info((Op)step->check.node->op)->name, (long long)step->check.bound);
         break;
     }
-    put(out, epilogue >= 0 ? ", then on each block:\n" : "\n");
+    if (*method->text) putf(out, "; %s", method->text);
+    put(out, epilogue < 0                       ? "\n"
+             : !method->provided                ? ", then on each block:\n"
+             : provided_fuses(method->provided) ? ", with:\n"
+                                                : ", then:\n");
     if (epilogue >= 0) print_kernel(plan->kernel[epilogue], out);
 }
 
@@ -121,10 +125,11 @@ static void print_time(const Executable *executable, int number, Buffer *out) {
 
 static void print_steps(const Executable *executable, Buffer *out) {
     const Plan *plan = executable_plan(executable);
+    const StepMethod *method = executable_info(executable).method;
     double ms = 0;
     putf(out, "  steps: %d, eager would launch %d\n", length(plan->step), plan->kernels_eager);
     for (int i = 0; i < length(plan->step); i++) {
-        print_step(plan, &plan->step[i], out);
+        print_step(plan, &plan->step[i], &method[i], out);
         print_time(executable, i, out);
         ms += executable_step_ms(executable, i);
     }

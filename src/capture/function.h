@@ -20,6 +20,8 @@ typedef struct Recording Recording; /* functional.h */
 
 /* ---- options ------------------------------------------------------------------------------- */
 
+enum { MODE_MAX_AUTOTUNE = 2 }; /* this mode and later ones measure */
+
 typedef struct FunctionOptions {
     /* positions in the lists of option.c */
     int mode, fullgraph, dynamic, device, backend, fuse, freeze, autocast;

@@ -175,6 +175,36 @@ bool cache_put(const char *directory, const char *key, const char *description, 
     return ok && rename(path, entry) == 0;
 }
 
+CacheLookup cache_get(const char *directory, const char *key, const char *description, char *out,
+                      size_t bytes) {
+    char *content;
+    const char *text;
+    size_t text_bytes = 0;
+    CacheLookup found = open_entry(directory, key, true, &content, &text, &text_bytes);
+    size_t object_bytes = found == CACHE_HIT ? (size_t)(text - content) : 0;
+    bool same = text_bytes == strlen(description) && object_bytes < bytes;
+    if (found == CACHE_HIT && (!same || memcmp(text, description, text_bytes) != 0))
+        found = CACHE_DAMAGED;
+    if (found == CACHE_HIT) {
+        memcpy(out, content, object_bytes);
+        out[object_bytes] = '\0';
+    }
+    memory_free(content);
+    return found;
+}
+
+bool cache_set(const char *directory, const char *key, const char *description, const char *text) {
+    char path[CACHE_PATH];
+    snprintf(path, sizeof path, "%.4000s/work-XXXXXX", directory);
+    int file = mkstemp(path);
+    if (file < 0) return false;
+    bool ok = write_all(file, text, strlen(text));
+    if (close(file)) ok = false;
+    ok = ok && cache_put(directory, key, description, path);
+    if (!ok) unlink(path);
+    return ok;
+}
+
 /* ---- walking the directory
  * ---------------------------------------------------------------------------- */
 

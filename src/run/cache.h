@@ -34,6 +34,11 @@ CacheLookup cache_find(const char *directory, const char *key, const char *descr
 /* The shared object at path, a file in the directory, becomes the entry; false: it stays as it was,
  * more or less. */
 bool cache_put(const char *directory, const char *key, const char *description, const char *path);
+/* Entries that hold a text in the place of an object: what the tuner measured (run/tune.c). A text
+ * that does not fit counts as damaged. */
+CacheLookup cache_get(const char *directory, const char *key, const char *description, char *out,
+                      size_t bytes);
+bool cache_set(const char *directory, const char *key, const char *description, const char *text);
 /* Removes entries, least recently used first, until they fit option cache_limit_mb, and what
  * crashed processes left. */
 void cache_trim(const char *directory);

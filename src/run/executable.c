@@ -148,15 +148,21 @@ static void judge_mutations(Executable *executable) {
                                   may_be_in_place(plan, &plan->output[i]);
 }
 
-/* ---- packed constants ---- */
+/* ---- methods and packed constants ---- */
+
+/* The second operand of a product or a convolution, when it never changes. */
+static const void *constant_operand(const Executable *executable, const Step *step) {
+    StepUse use = step_use(step);
+    if (step->kind != STEP_MATMUL && step->kind != STEP_CONVOLUTION) return NULL;
+    const PlanValue *value = &executable->plan->value[use.in[1]];
+    if (value->place != VALUE_CONSTANT) return NULL;
+    return tensor_data(executable->constant[value->number]);
+}
 
 /* *packed stays NULL when packing wins nothing; false: memory ran out. */
 static bool pack_step(const Executable *executable, Step *step, Storage **packed) {
-    StepUse use = step_use(step);
-    if (use.in_count < 2) return true;
-    const PlanValue *value = &executable->plan->value[use.in[1]];
-    if (value->place != VALUE_CONSTANT) return true;
-    const void *data = tensor_data(executable->constant[value->number]);
+    const void *data = constant_operand(executable, step);
+    if (!data) return true;
     if (step->kind == STEP_MATMUL) {
         if (!gemm_pack(&step->matmul, data, packed)) return false;
         step->matmul.packed = *packed ? (*packed)->data : NULL;
@@ -167,6 +173,11 @@ static bool pack_step(const Executable *executable, Step *step, Storage **packed
     return true;
 }
 
+static bool is_packed(const Executable *executable, int step) {
+    const Provided *provided = executable->method[step].provided;
+    return provided ? provided_packs(provided) : executable->packed[step] != NULL;
+}
+
 /* Constants that nobody reads but in packed form are let go. */
 static void drop_constants(Executable *executable) {
     const Plan *plan = executable->plan;
@@ -174,7 +185,7 @@ static void drop_constants(Executable *executable) {
     for (int s = 0; s < length(plan->step); s++) {
         StepUse use = step_use(&plan->step[s]);
         for (int i = 0; i < use.in_count; i++)
-            if (!executable->packed[s] || i != 1) read[use.in[i]] = true;
+            if (i != 1 || !is_packed(executable, s)) read[use.in[i]] = true;
         if (use.epilogue < 0) continue;
         const KernelBuffer *buffer = plan->kernel[use.epilogue]->buffer;
         for (int i = 0; i < length(buffer); i++) read[buffer[i].value] = true;
@@ -186,12 +197,26 @@ static void drop_constants(Executable *executable) {
     }
 }
 
+static void choose_methods(Executable *executable, bool tune) {
+    const Plan *plan = executable->plan;
+    executable->method_count = length(plan->step);
+    for (int s = 0; s < length(plan->step); s++) {
+        Step *step = &plan->step[s];
+        int epilogue = step_use(step).epilogue;
+        method_choose(plan, step, constant_operand(executable, step),
+                      epilogue < 0 ? NULL : &executable->launch[epilogue], tune,
+                      &executable->method[s], &executable->refusal);
+    }
+}
+
 static bool pack_constants(Executable *executable) {
     Plan *plan = executable->plan;
     for (int s = 0; s < length(plan->step); s++) /* room first: then nothing escapes in between */
         push(plan->arena, executable->packed, NULL);
     for (int s = 0; s < length(plan->step); s++)
-        if (!pack_step(executable, &plan->step[s], &executable->packed[s])) return false;
+        if (!executable->method[s].provided &&
+            !pack_step(executable, &plan->step[s], &executable->packed[s]))
+            return false;
     drop_constants(executable);
     return true;
 }
@@ -229,6 +254,8 @@ static bool prepare(Executable *executable, ExecutableOptions options) {
             return false;
         executable->launch_count++;
     }
+    executable->method = arena_new_array(plan->arena, StepMethod, length(plan->step) + 1);
+    if (options.choose) choose_methods(executable, options.tune);
     return executable->constant_count == 0 || pack_constants(executable);
 }
 
@@ -266,6 +293,8 @@ void executable_free(Executable *executable) {
     memory_free(executable->generated.message);
     for (int i = 0; i < length(executable->packed); i++)
         if (executable->packed[i]) storage_release(executable->packed[i]);
+    for (int s = 0; s < executable->method_count; s++)
+        provided_free(executable->method[s].provided);
     constants_free(executable->constant, executable->constant_count);
     arena_free(executable->plan->arena);
     memory_free(executable);
@@ -281,7 +310,9 @@ ExecutableInfo executable_info(const Executable *executable) {
                             .source = generated->source,
                             .functions = generated->functions,
                             .from_disk = generated->from_disk,
-                            .compile_ms = generated->milliseconds};
+                            .compile_ms = generated->milliseconds,
+                            .method = executable->method,
+                            .refusal = executable->refusal};
 }
 
 double executable_step_ms(const Executable *executable, int step) {

@@ -141,6 +141,12 @@ static bool run_step(const Run *run, const Step *step) {
     int kernel = step_use(step).epilogue;
     const Launch *launch = kernel < 0 ? NULL : &executable->launch[kernel];
     void **buffer = kernel < 0 ? NULL : run->slot + executable->first_slot[kernel];
+    Provided *provided = executable->method[step - run->plan->step].provided;
+    if (provided) {
+        StepUse use = step_use(step);
+        return provided_run(provided, run->base[use.in[0]], run->base[use.in[1]],
+                            run->base[use.out], launch, buffer);
+    }
     switch (step->kind) {
     case STEP_KERNEL:
         return launch_run(launch, buffer);

@@ -3,6 +3,7 @@
 #define CARBIDE_RUN_EXECUTE_H
 
 #include "run/engine.h"
+#include "run/method.h"
 #include "sched/plan.h"
 #include "tensor/tensor.h"
 
@@ -11,6 +12,8 @@ typedef struct Executable Executable;
 typedef struct ExecutableOptions {
     bool generate; /* C code through the compiler; false: the VM */
     bool oracle;   /* VM in f64: for checks */
+    bool choose; /* providers and methods by option provider; false: our own engine alone */
+    bool tune;   /* and by measurement */
     Tensor **constant; /* kept tensors for the plan's constants, in a heap array: taken over */
     int constant_count;
 } ExecutableOptions;
@@ -23,6 +26,8 @@ typedef struct ExecutableInfo {
     int functions;       /* in the source, for kernels that may be many more */
     bool from_disk;
     double compile_ms;
+    const StepMethod *method; /* by step: who computes it */
+    MethodRefusal refusal;    /* why a provider that was wanted does not */
 } ExecutableInfo;
 
 /* Takes the arena over, also on failure (NULL with an error: out of memory). A compiler that fails

@@ -386,8 +386,7 @@ static bool run_blocked(Gemm *gemm) {
 
 /* ---- entry ---- */
 
-/* A batch that shares its B is one tall matrix when the rows of A follow each other evenly. */
-static void fold_batch(MatmulStep *step) {
+void gemm_fold(MatmulStep *step) {
     int64_t rows = step->m, stride = step->a_m;
     for (int d = step->batch_rank - 1; d >= 0; d--) {
         if (step->batch_size[d] == 1) continue;
@@ -411,7 +410,7 @@ static bool run_empty_sum(const Gemm *gemm) {
 
 static Gemm gemm_of(const MatmulStep *step, const void *a, const void *b, void *out) {
     Gemm gemm = {.step = *step, .a = a, .b = b, .out = out};
-    fold_batch(&gemm.step);
+    gemm_fold(&gemm.step);
     bool reduced = step->reduced && !gemm_is_vector(&gemm); /* those wait for memory alone */
     GemmChoice choice = gemm_choose((cb_dtype)step->dtype, reduced, true);
     gemm.type = choice.type, gemm.convert = choice.convert, gemm.narrow = choice.narrow;

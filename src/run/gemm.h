@@ -17,6 +17,10 @@ bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
  * NULL when that would win nothing. false: no memory. */
 bool gemm_pack(const MatmulStep *step, const void *b, Storage **packed);
 
+/* A batch that shares its B is one tall matrix when the rows of A follow each other evenly: then
+ * the step becomes that. */
+void gemm_fold(MatmulStep *step);
+
 /* argsort and argtopk along rows (run/sort.c): stable merge sort; NaN is the greatest, as in
  * PyTorch. */
 bool sort_run(const OpaqueStep *step, const void *in, cb_dtype dtype, int64_t *out);

@@ -1,0 +1,168 @@
+/* The choice for one step (method.h), and the recorded model that it follows without measuring. */
+#include "run/method.h"
+
+#include "base/option.h"
+#include "run/conv.h"
+#include "run/cpu.h"
+#include "run/plugin.h"
+#include "run/tune.h"
+#include <string.h>
+
+/* ---- the recorded model ------------------------------------------------------------------- */
+
+/* Steps that oneDNN computes faster than our engine. Measured by the tuner with constant weights
+ * and fused epilogues: oneDNN 2.6.3, AMD Zen 5 with AVX-512, 2 threads, Carbide 0.1 of 2026-11-21:
+ * products of 1 to 4096 rows, convolutions of 8 to 384 channels, AlexNet, ResNet-50, GPT-2. Below
+ * these sizes its calls cost more than its code wins; a vector times a matrix in f32 is no faster
+ * there. In other cases mode=max-autotune finds out. */
+typedef struct Rule {
+    StepKind kind;
+    cb_dtype dtype;
+    int level;             /* of the instruction set, at the least */
+    bool channels_last;    /* of a convolution's result */
+    double least_products; /* multiplications of the step */
+    int64_t least_rows;    /* of the result: m, or positions */
+} Rule;
+
+static const Rule rules[] = {
+    {STEP_MATMUL, CB_F32, CPU_V4, false, 5e5, 2},
+    {STEP_MATMUL, CB_BF16, CPU_V4, false, 5e5, 1},
+    {STEP_CONVOLUTION, CB_F32, CPU_V4, true, 3e5, 1},
+    {STEP_CONVOLUTION, CB_F32, CPU_V4, false, 2e6, 1},
+    {STEP_CONVOLUTION, CB_BF16, CPU_V4, true, 3e5, 1},
+    {STEP_CONVOLUTION, CB_BF16, CPU_V4, false, 3e5, 1},
+};
+
+/* Our convolution by Winograd's method, where its own model takes it, wins over oneDNN's, which
+ * multiplies as often as the definition. */
+static bool is_winograd(const ConvolutionStep *step, bool constant) {
+    int method = convolution_choose(step, constant);
+    return method == CONV_WINOGRAD_4 || method == CONV_WINOGRAD_6;
+}
+
+static bool model_prefers(const Step *step, cb_dtype dtype, bool constant) {
+    const MatmulStep *m = &step->matmul;
+    const ConvolutionStep *c = &step->convolution;
+    bool product = step->kind == STEP_MATMUL;
+    int64_t rows =
+        product ? m->batch * m->m : c->batch * c->out_size[0] * c->out_size[1] * c->out_size[2];
+    double products = (double)rows;
+    if (product ? m->reduced : c->reduced) return false; /* not measured */
+    if (!product && is_winograd(c, constant)) return false;
+    if (product)
+        products *= (double)m->n * (double)m->k;
+    else
+        products *= (double)(c->out_channels * (c->channels / c->groups)) *
+                    (double)(c->kernel[0] * c->kernel[1] * c->kernel[2]);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const Rule *r = &rules[i];
+        bool fits = r->kind == step->kind && r->dtype == dtype && cpu_level() >= r->level &&
+                    (product || c->channels_last == r->channels_last);
+        if (fits && products >= r->least_products && rows >= r->least_rows) return true;
+    }
+    return false;
+}
+
+/* ---- candidates --------------------------------------------------------------------------- */
+
+static void refuse(MethodRefusal *refusal, Reason reason, const char *detail) {
+    if (refusal->reason != REASON_NONE) return;
+    refusal->reason = reason;
+    snprintf(refusal->detail, sizeof refusal->detail, "%s", detail);
+}
+
+static Provided *provide(const char *name, const Plan *plan, const Step *step, const void *weight,
+                         MethodRefusal *refusal) {
+    StepTask task;
+    char why[128], text[256];
+    if (!task_of(plan, step, weight != NULL, &task)) {
+        refuse(refusal, REASON_provider_refused, "only f32 and bf16 steps are offered");
+        return NULL;
+    }
+    const Plugin *plugin = plugin_find(name);
+    if (!plugin->provider) {
+        refuse(refusal, plugin->reason, plugin->detail);
+        return NULL;
+    }
+    Provided *provided = provided_new(plugin->provider, &task, step, weight, why, sizeof why);
+    if (!provided) {
+        snprintf(text, sizeof text, "%s %s: %s", plugin->provider->name, plugin->provider->version,
+                 why);
+        refuse(refusal, REASON_provider_refused, text);
+    }
+    return provided;
+}
+
+static void describe_provided(const char *name, const Provided *provided, bool epilogue, char *out,
+                              size_t bytes) {
+    const char *fused = !epilogue ? "" : provided_fuses(provided) ? ", fused" : ", epilogue after";
+    snprintf(out, bytes, "%s (%s%s)", name, provided_method(provided), fused);
+}
+
+static void describe_own(const Step *step, bool constant, char *out, size_t bytes) {
+    const ConvolutionStep *c = &step->convolution;
+    const char *name = "own";
+    if (step->kind == STEP_CONVOLUTION)
+        name = convolution_method_name(c->method ? c->method : convolution_choose(c, constant));
+    snprintf(out, bytes, "%s", name);
+}
+
+static int list_candidates(const Plan *plan, const Step *step, const void *weight,
+                           Candidate *candidate) {
+    int count = 0;
+    if (step->kind == STEP_MATMUL) candidate[count++] = (Candidate){.name = "own"};
+    for (int m = CONV_AUTO + 1; step->kind == STEP_CONVOLUTION && m < CONV_METHODS; m++)
+        if (convolution_fits(&step->convolution, m))
+            candidate[count++] = (Candidate){.name = convolution_method_name(m), .method = m};
+    MethodRefusal ignored = {0}; /* it is not asked for by name */
+    Provided *provided = provide("onednn", plan, step, weight, &ignored);
+    if (provided) candidate[count++] = (Candidate){.name = "onednn", .provided = provided};
+    return count;
+}
+
+/* False: there is nothing to choose between, or no memory to measure with. */
+static bool tune_step(const Plan *plan, Step *step, const void *weight, const Launch *epilogue,
+                      StepMethod *out) {
+    Candidate candidate[MOST_CANDIDATES];
+    bool from_disk;
+    int count = list_candidates(plan, step, weight, candidate);
+    int best = count > 1 ? tune(plan, step, weight, epilogue, candidate, count, &from_disk) : -1;
+    for (int i = 0; i < count; i++)
+        if (i != best) provided_free(candidate[i].provided);
+    if (best < 0) return false;
+    out->provided = candidate[best].provided;
+    if (!out->provided && step->kind == STEP_CONVOLUTION)
+        step->convolution.method = (int8_t)candidate[best].method;
+    size_t room = sizeof out->text, used;
+    if (out->provided)
+        describe_provided("onednn", out->provided, epilogue != NULL, out->text, room);
+    else
+        snprintf(out->text, room, "%s", candidate[best].name);
+    used = strlen(out->text);
+    snprintf(out->text + used, room - used, ", %s:", from_disk ? "measured before" : "measured");
+    for (int i = 0; i < count; i++) {
+        used = strlen(out->text);
+        snprintf(out->text + used, room - used, "%s %s %.3f ms", i ? "," : "", candidate[i].name,
+                 candidate[i].ms);
+    }
+    return true;
+}
+
+/* ---- entry -------------------------------------------------------------------------------- */
+
+void method_choose(const Plan *plan, Step *step, const void *weight, const Launch *epilogue,
+                   bool measure, StepMethod *out, MethodRefusal *refusal) {
+    *out = (StepMethod){0};
+    if (step->kind != STEP_MATMUL && step->kind != STEP_CONVOLUTION) return;
+    const char *name = option_text(OPTION_provider);
+    cb_dtype dtype = (cb_dtype)plan->value[step_use(step).out].dtype;
+    bool automatic = !strcmp(name, "auto"), own = !strcmp(name, "own");
+    if (automatic && measure && tune_step(plan, step, weight, epilogue, out)) return;
+    if (automatic && !measure && model_prefers(step, dtype, weight != NULL))
+        name = "onednn", automatic = false;
+    if (!automatic && !own) out->provided = provide(name, plan, step, weight, refusal);
+    if (out->provided)
+        describe_provided(name, out->provided, epilogue != NULL, out->text, sizeof out->text);
+    else
+        describe_own(step, weight != NULL, out->text, sizeof out->text);
+}

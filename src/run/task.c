@@ -1,0 +1,213 @@
+/* Step -> task: sizes and strides, and the epilogue kernel where it is one that providers know.
+ *
+ * Such an epilogue adds a bias along the channels, a tensor that lies as the result does, or both,
+ * and may end in a relu; it writes what it read:
+ *
+ *     t20 = f32 load b0[a0*16 + a1]        the result
+ *     t21 = f32 load b1[a1]                bias
+ *     t23 = f32 relu (add t20, t21)
+ *     store b0[a0*16 + a1] = t23
+ *
+ * Sums in another order would round otherwise, so only result + bias + residual counts. */
+#include "run/task.h"
+#include "run/gemm.h"
+#include <string.h>
+
+/* ---- the epilogue ------------------------------------------------------------------------- */
+
+typedef struct Pattern {
+    const Kernel *kernel;
+    const Store *store;
+    int out; /* plan value of the result */
+    int8_t dtype;
+    int64_t channels, stride; /* of the channel dim in the result */
+    int bias, residual;
+} Pattern;
+
+/* Of an axis in an index that is a sum of products with constants. */
+static bool coefficient(const Expr *e, int64_t axis, int64_t *out) {
+    int64_t a = 0, b = 0;
+    *out = 0;
+    switch (e->op) {
+    case EX_axis:
+        *out = e->imm.i == axis;
+        return true;
+    case OP_constant:
+        return true;
+    case OP_add:
+        if (!coefficient(e->input[0], axis, &a) || !coefficient(e->input[1], axis, &b))
+            return false;
+        *out = a + b;
+        return true;
+    case OP_mul:
+        if (e->input[1]->op != OP_constant || !coefficient(e->input[0], axis, &a)) return false;
+        *out = a * e->input[1]->imm.i;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_result(const Pattern *p, const Expr *e) {
+    return e->op == EX_load && e->input_count == 1 && e->imm.i == p->store->buffer &&
+           e->input[0] == p->store->index;
+}
+
+/* A load of the bias or of the residual; each may occur once, the bias first. */
+static bool take_operand(Pattern *p, const Expr *e) {
+    if (e->op != EX_load || e->input_count != 1) return false;
+    const Expr *index = e->input[0];
+    int buffer = (int)e->imm.i;
+    if (p->kernel->buffer[buffer].dtype != p->dtype) return false;
+    if (index == p->store->index && buffer != p->store->buffer) {
+        if (p->residual >= 0) return false;
+        p->residual = buffer;
+        return true;
+    }
+    int64_t step;
+    if (p->bias >= 0 || p->residual >= 0 || index->op != EX_axis) return false;
+    if (p->kernel->axis[index->imm.i].size != p->channels) return false;
+    if (!coefficient(p->store->index, index->imm.i, &step) || step != p->stride) return false;
+    p->bias = buffer;
+    return true;
+}
+
+/* result + bias + residual, where either may be missing. */
+static bool match_sum(Pattern *p, const Expr *e) {
+    if (is_result(p, e)) return true;
+    if (e->op != OP_add || e->dtype != CB_F32) return false;
+    for (int k = 0; k < 2; k++) {
+        Pattern before = *p;
+        if (match_sum(p, e->input[k]) && take_operand(p, e->input[1 - k])) return true;
+        *p = before;
+    }
+    return false;
+}
+
+static bool match(Pattern *p, ProviderTask *task) {
+    const Kernel *kernel = p->kernel;
+    if (length(kernel->store) != 1) return false;
+    p->store = &kernel->store[0];
+    const KernelBuffer *buffer = &kernel->buffer[p->store->buffer];
+    if (p->store->guard || p->store->mode != STORE_SET || buffer->value != p->out) return false;
+    const Expr *value = p->store->value;
+    task->relu = value->op == OP_relu;
+    if (!match_sum(p, task->relu ? value->input[0] : value)) return false;
+    task->bias = p->bias >= 0;
+    task->residual = p->residual >= 0;
+    return true;
+}
+
+static void take_epilogue(const Plan *plan, const Step *step, int64_t channels, int64_t stride,
+                          StepTask *out) {
+    StepUse use = step_use(step);
+    out->bias = out->residual = -1;
+    out->fused = use.epilogue < 0;
+    if (out->fused) return;
+    Pattern p = {.kernel = plan->kernel[use.epilogue], .out = use.out, .bias = -1, .residual = -1};
+    p.dtype = plan->value[use.out].dtype, p.channels = channels, p.stride = stride;
+    out->fused = match(&p, &out->task);
+    if (out->fused)
+        out->bias = p.bias, out->residual = p.residual;
+    else
+        task_unfuse(out);
+}
+
+void task_unfuse(StepTask *task) {
+    task->fused = false;
+    task->bias = task->residual = -1;
+    task->task.bias = task->task.residual = task->task.relu = false;
+}
+
+/* ---- sizes -------------------------------------------------------------------------------- */
+
+static void add_dim(ProviderTensor *x, int64_t size, int64_t stride) {
+    x->size[x->rank] = size;
+    x->stride[x->rank++] = stride;
+}
+
+static void set_contiguous(ProviderTensor *x) {
+    int64_t step = 1;
+    for (int d = x->rank - 1; d >= 0; d--) {
+        x->stride[d] = step;
+        step *= x->size[d];
+    }
+}
+
+static bool set_matmul(const MatmulStep *given, StepTask *out) {
+    MatmulStep step = *given;
+    ProviderTask *task = &out->task;
+    gemm_fold(&step);
+    task->kind = PROVIDER_MATMUL;
+    task->groups = 1;
+    for (int d = 0; d < step.batch_rank; d++) {
+        int64_t size = step.batch_size[d];
+        if (size > 1 && step.a_batch[d] == 0 && step.b_batch[d] == 0) return false;
+        add_dim(&task->x, step.a_batch[d] ? size : 1, step.a_batch[d]);
+        add_dim(&task->weight, step.b_batch[d] ? size : 1, step.b_batch[d]);
+        add_dim(&task->out, size, 0);
+    }
+    add_dim(&task->x, step.m, step.a_m), add_dim(&task->x, step.k, step.a_k);
+    add_dim(&task->weight, step.k, step.b_k), add_dim(&task->weight, step.n, step.b_n);
+    add_dim(&task->out, step.m, 0), add_dim(&task->out, step.n, 0);
+    set_contiguous(&task->out);
+    out->x_offset = step.a_offset, out->weight_offset = step.b_offset;
+    return true;
+}
+
+static void set_convolution(const ConvolutionStep *step, StepTask *out) {
+    ProviderTask *task = &out->task;
+    int64_t inner = step->channels / step->groups, positions = 1;
+    task->kind = PROVIDER_CONVOLUTION;
+    task->groups = step->groups;
+    add_dim(&task->x, step->batch, step->x_batch);
+    add_dim(&task->x, step->channels, step->x_channel);
+    add_dim(&task->weight, step->out_channels, step->weight_out);
+    add_dim(&task->weight, inner, step->weight_in);
+    add_dim(&task->out, step->batch, 0), add_dim(&task->out, step->out_channels, 0);
+    for (int k = 3 - step->rank, d = 0; k < 3; k++, d++) {
+        add_dim(&task->x, step->in_size[k], step->x_spatial[k]);
+        add_dim(&task->weight, step->kernel[k], step->weight_spatial[k]);
+        add_dim(&task->out, step->out_size[k], 0);
+        task->stride[d] = step->stride[k], task->padding[d] = step->padding[k];
+        task->dilation[d] = step->dilation[k];
+        positions *= step->out_size[k];
+    }
+    set_contiguous(&task->out);
+    if (step->channels_last) {
+        for (int d = task->out.rank - 1; d >= 2; d--) task->out.stride[d] *= step->out_channels;
+        task->out.stride[1] = 1;
+        task->out.stride[0] = positions * step->out_channels;
+    }
+    out->x_offset = step->x_offset, out->weight_offset = step->weight_offset;
+}
+
+static int64_t span_of(const ProviderTensor *x) {
+    int64_t span = 1;
+    for (int d = 0; d < x->rank; d++) span += (x->size[d] - 1) * x->stride[d];
+    return span;
+}
+
+static bool is_empty(const ProviderTensor *x) {
+    for (int d = 0; d < x->rank; d++)
+        if (x->size[d] == 0) return true;
+    return false;
+}
+
+bool task_of(const Plan *plan, const Step *step, bool packs, StepTask *out) {
+    *out = (StepTask){0};
+    ProviderTask *task = &out->task;
+    bool product = step->kind == STEP_MATMUL;
+    if (!product && step->kind != STEP_CONVOLUTION) return false;
+    task->dtype = (cb_dtype)(product ? step->matmul.dtype : step->convolution.dtype);
+    if (task->dtype != CB_F32 && task->dtype != CB_BF16) return false;
+    task->pack = packs;
+    task->reduced = product ? step->matmul.reduced : step->convolution.reduced;
+    if (!product) set_convolution(&step->convolution, out);
+    if (product && !set_matmul(&step->matmul, out)) return false;
+    if (is_empty(&task->x) || is_empty(&task->weight) || is_empty(&task->out)) return false;
+    out->weight_span = span_of(&task->weight);
+    int channel = product ? task->out.rank - 1 : 1;
+    take_epilogue(plan, step, task->out.size[channel], task->out.stride[channel], out);
+    return true;
+}

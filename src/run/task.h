@@ -1,0 +1,20 @@
+/* A step as a task for a provider. */
+#ifndef CARBIDE_RUN_TASK_H
+#define CARBIDE_RUN_TASK_H
+
+#include "run/provider.h"
+#include "sched/plan.h"
+
+typedef struct StepTask {
+    ProviderTask task; /* as the step runs without its epilogue, or with it */
+    bool fused;        /* the task does the epilogue, too */
+    int bias, residual; /* buffers of the epilogue kernel that hold them, or -1 */
+    int64_t x_offset, weight_offset, weight_span; /* elements; span: that the weight lies in */
+} StepTask;
+
+/* False: no provider has such steps (integers, f64, f16, nothing to sum). packs: the weight never
+ * changes. epilogue: the step's, or NULL. */
+bool task_of(const Plan *plan, const Step *step, bool packs, StepTask *out);
+void task_unfuse(StepTask *task); /* the epilogue stays with us */
+
+#endif

@@ -1,0 +1,294 @@
+/* Measuring candidates, and remembering it in the disk cache.
+ *
+ * An entry is keyed by all that the times depend on - the step with sizes, strides and epilogue,
+ * the candidates, the threads, the processor - and holds a line per candidate:
+ *
+ *     milliseconds of the best run
+ *     direct 0.412330
+ *     onednn 0.353100
+ *
+ * A damaged entry, or one that lacks a candidate, is measured again and replaced. Candidates take
+ * turns, so that what else the machine does falls on all of them; the best time counts. */
+#include "run/tune.h"
+
+#include "base/buffer.h"
+#include "base/option.h"
+#include "base/parallel.h"
+#include "run/cache.h"
+#include "run/compiler.h"
+#include "run/conv.h"
+#include "run/gemm.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 40 };
+static const double enough_ms = 4; /* of runs of the fastest candidate */
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* ---- scratch memory ----------------------------------------------------------------------- */
+
+enum { MOST_BUFFERS = 32, MOST_STORAGES = MOST_BUFFERS + 3 + MOST_CANDIDATES };
+
+typedef struct Bench {
+    Step step;
+    const Launch *epilogue;
+    const void *x, *weight;
+    void *out, *buffer[MOST_BUFFERS];
+    Storage *storage[MOST_STORAGES]; /* all that is to be released */
+    int storages;
+    bool failed;
+} Bench;
+
+static void *take(Bench *b, int64_t elements, int64_t element) {
+    size_t bytes = (size_t)(elements * element) + 64;
+    Storage *storage = b->storages < MOST_STORAGES ? storage_new(bytes) : NULL;
+    if (!storage) {
+        b->failed = true;
+        return NULL;
+    }
+    b->storage[b->storages++] = storage;
+    memset(storage->data, 0, bytes);
+    return storage->data;
+}
+
+static int64_t span(int64_t offset, int rank, const int64_t *size, const int64_t *stride) {
+    int64_t last = offset;
+    for (int d = 0; d < rank; d++) last += (size[d] - 1) * stride[d];
+    return last + 1;
+}
+
+static int64_t span_of_x(const Step *step) {
+    const MatmulStep *m = &step->matmul;
+    const ConvolutionStep *c = &step->convolution;
+    if (step->kind == STEP_MATMUL)
+        return span(m->a_offset, m->batch_rank, m->batch_size, m->a_batch) +
+               span(0, 2, (int64_t[]){m->m, m->k}, (int64_t[]){m->a_m, m->a_k});
+    return span(c->x_offset, 3, c->in_size, c->x_spatial) +
+           span(0, 2, (int64_t[]){c->batch, c->channels}, (int64_t[]){c->x_batch, c->x_channel});
+}
+
+static int64_t span_of_weight(const Step *step) {
+    const MatmulStep *m = &step->matmul;
+    const ConvolutionStep *c = &step->convolution;
+    int64_t inner = c->channels / (c->groups ? c->groups : 1);
+    if (step->kind == STEP_MATMUL)
+        return span(m->b_offset, m->batch_rank, m->batch_size, m->b_batch) +
+               span(0, 2, (int64_t[]){m->k, m->n}, (int64_t[]){m->b_k, m->b_n});
+    return span(c->weight_offset, 3, c->kernel, c->weight_spatial) +
+           span(0, 2, (int64_t[]){c->out_channels, inner},
+                (int64_t[]){c->weight_out, c->weight_in});
+}
+
+/* Buffers that are bound to one value share memory, as they will. */
+static void take_buffers(Bench *b, const Plan *plan, int epilogue, int out) {
+    const KernelBuffer *buffer = plan->kernel[epilogue]->buffer;
+    if (length(buffer) > MOST_BUFFERS) b->failed = true;
+    for (int i = 0; !b->failed && i < length(buffer); i++) {
+        for (int k = 0; k < i && !b->buffer[i]; k++)
+            if (buffer[k].value == buffer[i].value) b->buffer[i] = b->buffer[k];
+        if (buffer[i].value == out) b->buffer[i] = b->out;
+        int64_t element = (int64_t)cb_dtype_size((cb_dtype)buffer[i].dtype);
+        int64_t elements = plan->value[buffer[i].value].numel;
+        if (elements < buffer[i].numel) elements = buffer[i].numel;
+        if (!b->buffer[i]) b->buffer[i] = take(b, elements, element);
+    }
+}
+
+static void open_bench(Bench *b, const Plan *plan, const Step *step, const void *weight,
+                       const Launch *epilogue) {
+    StepUse use = step_use(step);
+    int64_t element = (int64_t)cb_dtype_size((cb_dtype)plan->value[use.out].dtype);
+    *b = (Bench){.step = *step, .epilogue = epilogue, .weight = weight};
+    b->x = take(b, span_of_x(step), element);
+    if (!weight) b->weight = take(b, span_of_weight(step), element);
+    b->out = take(b, plan->value[use.out].numel, element);
+    if (epilogue) take_buffers(b, plan, use.epilogue, use.out);
+}
+
+static void close_bench(Bench *b) {
+    for (int i = 0; i < b->storages; i++) storage_release(b->storage[i]);
+}
+
+/* ---- timing ------------------------------------------------------------------------------- */
+
+/* The candidate's own form of the step. */
+static bool prepare(Bench *b, const Candidate *candidate, bool constant, Step *step) {
+    Storage *packed = NULL;
+    *step = b->step;
+    if (candidate->provided) return true;
+    if (step->kind == STEP_CONVOLUTION) step->convolution.method = (int8_t)candidate->method;
+    if (!constant) return true;
+    bool product = step->kind == STEP_MATMUL;
+    if (product ? !gemm_pack(&step->matmul, b->weight, &packed)
+                : !convolution_pack(&step->convolution, b->weight, &packed))
+        return false;
+    if (!packed) return true;
+    b->storage[b->storages++] = packed;
+    *(product ? &step->matmul.packed : &step->convolution.packed) = packed->data;
+    return true;
+}
+
+static bool run_once(Bench *b, const Candidate *candidate, const Step *step) {
+    if (candidate->provided)
+        return provided_run(candidate->provided, b->x, b->weight, b->out, b->epilogue, b->buffer);
+    if (step->kind == STEP_MATMUL)
+        return gemm_run(&step->matmul, b->x, b->weight, b->out, b->epilogue, b->buffer);
+    return convolution_run(&step->convolution, b->x, b->weight, b->out, b->epilogue, b->buffer);
+}
+
+static bool run_rounds(Bench *b, Candidate *candidate, const Step *step, int count) {
+    double spent = 0;
+    for (int round = -1; round < MOST_ROUNDS; round++) { /* the first one warms up */
+        double fastest = 1e30, best = 1e30;
+        for (int i = 0; i < count && round >= 0; i++)
+            if (candidate[i].ms < best) best = candidate[i].ms;
+        for (int i = 0; i < count; i++) {
+            if (round > 0 && candidate[i].ms > 1.5 * best) continue; /* it has lost */
+            double start = now_ms();
+            if (!run_once(b, &candidate[i], &step[i])) return false;
+            double ms = now_ms() - start;
+            if (round < 0 || ms < candidate[i].ms) candidate[i].ms = ms;
+            if (ms < fastest) fastest = ms;
+        }
+        spent += fastest;
+        if (round == -1)
+            for (int i = 0; i < count; i++) candidate[i].ms *= 2;
+        if (round + 1 >= LEAST_ROUNDS && spent > enough_ms) return true;
+    }
+    return true;
+}
+
+static bool measure(const Plan *plan, const Step *given, const void *weight, const Launch *epilogue,
+                    Candidate *candidate, int count) {
+    Bench b;
+    Step step[MOST_CANDIDATES];
+    open_bench(&b, plan, given, weight, epilogue);
+    for (int i = 0; !b.failed && i < count; i++)
+        b.failed = !prepare(&b, &candidate[i], weight != NULL, &step[i]);
+    bool ok = !b.failed && run_rounds(&b, candidate, step, count);
+    close_bench(&b);
+    return ok;
+}
+
+/* ---- the disk cache ----------------------------------------------------------------------- */
+
+static void put_numbers(Buffer *out, const char *name, const int64_t *size, int count) {
+    putf(out, " %s", name);
+    for (int i = 0; i < count; i++) putf(out, "%s%lld", i ? "x" : " ", (long long)size[i]);
+}
+
+static void put_matmul(Buffer *out, const MatmulStep *m) {
+    put_numbers(out, "of", (int64_t[]){m->m, m->n, m->k}, 3);
+    put_numbers(out, "strides", (int64_t[]){m->a_m, m->a_k, m->b_k, m->b_n}, 4);
+    put_numbers(out, "batch", m->batch_size, m->batch_rank);
+    put_numbers(out, "by", m->a_batch, m->batch_rank);
+    put_numbers(out, "and", m->b_batch, m->batch_rank);
+}
+
+static void put_convolution(Buffer *out, const ConvolutionStep *c) {
+    put_numbers(out, "of", (int64_t[]){c->batch, c->channels, c->out_channels, c->groups}, 4);
+    put_numbers(out, "in", c->in_size, 3), put_numbers(out, "kernel", c->kernel, 3);
+    put_numbers(out, "stride", c->stride, 3), put_numbers(out, "padding", c->padding, 3);
+    put_numbers(out, "dilation", c->dilation, 3);
+    put_numbers(out, "x", (int64_t[]){c->x_batch, c->x_channel}, 2);
+    put_numbers(out, "and", c->x_spatial, 3);
+    put_numbers(out, "weight", (int64_t[]){c->weight_out, c->weight_in}, 2);
+    put_numbers(out, "and", c->weight_spatial, 3);
+    put(out, c->channels_last ? " channels last" : " channels first");
+}
+
+/* All that the times depend on. Of the epilogue its arithmetic and traffic stand for the rest. */
+static void describe(const Plan *plan, const Step *step, bool constant, const Candidate *candidate,
+                     int count, Buffer *out) {
+    StepUse use = step_use(step);
+    putf(out, "carbide %s\ntuned %s %s", CB_VERSION,
+         step->kind == STEP_MATMUL ? "matmul" : "convolution",
+         cb_dtype_name((cb_dtype)plan->value[use.out].dtype));
+    if (step->kind == STEP_MATMUL)
+        put_matmul(out, &step->matmul);
+    else
+        put_convolution(out, &step->convolution);
+    if (use.epilogue >= 0) {
+        const Kernel *kernel = plan->kernel[use.epilogue];
+        putf(out, " then %s %lld %lld", kernel->origin ? kernel->origin : "",
+             (long long)kernel->operations, (long long)kernel->bytes);
+    }
+    bool reduced = step->kind == STEP_MATMUL ? step->matmul.reduced : step->convolution.reduced;
+    putf(out, "%s%s\ncandidates", constant ? " constant" : "", reduced ? " reduced" : "");
+    for (int i = 0; i < count; i++) {
+        putf(out, " %s", candidate[i].name);
+        if (candidate[i].provided) putf(out, " %s", provided_version(candidate[i].provided));
+    }
+    putf(out, "\nthreads %d\ncpu %s\n", parallel_threads(), compiler_cpu());
+}
+
+/* Every candidate must have a time. */
+static bool parse(const char *text, Candidate *candidate, int count) {
+    for (int i = 0; i < count; i++) {
+        const char *line = text;
+        size_t name = strlen(candidate[i].name);
+        while (*line && (strncmp(line, candidate[i].name, name) != 0 || line[name] != ' ')) {
+            line += strcspn(line, "\n");
+            line += *line == '\n';
+        }
+        candidate[i].ms = *line ? strtod(line + name, NULL) : 0;
+        if (!(candidate[i].ms > 0 && candidate[i].ms < 1e9)) return false;
+    }
+    return true;
+}
+
+static bool load(const char *directory, const char *description, Candidate *candidate, int count) {
+    char key[CACHE_KEY], text[64 * MOST_CANDIDATES];
+    cache_key(description, key);
+    return cache_get(directory, key, description, text, sizeof text) == CACHE_HIT &&
+           parse(text, candidate, count);
+}
+
+static void save(const char *directory, const char *description, const Candidate *candidate,
+                 int count) {
+    char key[CACHE_KEY], text[64 * MOST_CANDIDATES];
+    snprintf(text, sizeof text, "milliseconds of the best run\n");
+    for (int i = 0; i < count; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s %.6f\n", candidate[i].name, candidate[i].ms);
+    }
+    cache_key(description, key);
+    (void)cache_set(directory, key, description, text); /* else it is measured again next time */
+}
+
+/* ---- entry -------------------------------------------------------------------------------- */
+
+static int fastest_of(const Candidate *candidate, int count) {
+    int best = 0;
+    for (int i = 1; i < count; i++)
+        if (candidate[i].ms < candidate[best].ms) best = i;
+    return best;
+}
+
+static int find(const Plan *plan, const Step *step, const void *weight, const Launch *epilogue,
+                Candidate *candidate, int count, bool *from_disk, Arena *arena) {
+    char directory[CACHE_PATH];
+    if (arena_guard(arena)) return -1;
+    Buffer description = buffer_new(arena);
+    describe(plan, step, weight != NULL, candidate, count, &description);
+    bool cached = option_int(OPTION_cache) && cache_directory(directory) == REASON_NONE;
+    *from_disk = cached && load(directory, buffer_text(&description), candidate, count);
+    if (*from_disk) return fastest_of(candidate, count);
+    if (!measure(plan, step, weight, epilogue, candidate, count)) return -1;
+    if (cached) save(directory, buffer_text(&description), candidate, count);
+    return fastest_of(candidate, count);
+}
+
+int tune(const Plan *plan, const Step *step, const void *weight, const Launch *epilogue,
+         Candidate *candidate, int count, bool *from_disk) {
+    Arena *arena = arena_new();
+    int best = arena ? find(plan, step, weight, epilogue, candidate, count, from_disk, arena) : -1;
+    arena_free(arena);
+    return best;
+}
