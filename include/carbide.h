@@ -359,6 +359,14 @@ CB_API const char *cb_get_option(const char *name);
 CB_API void cb_set_threads(int threads);
 CB_API int cb_threads(void);
 
+/* As torch.set_float32_matmul_precision, for the whole process: "highest", with which it begins,
+ * "high" or "medium". medium lets products and convolutions of f32 round their factors to bf16,
+ * where the processor multiplies those faster (AVX512-BF16 of AMD, AMX); they still sum in f32 and
+ * give f32. highest and high are f32 throughout. Products of one row or one column stay in f32,
+ * too: they wait for memory. Compiled functions guard on it. Any other name is an error. */
+CB_API cb_status cb_set_float32_matmul_precision(const char *precision);
+CB_API const char *cb_get_float32_matmul_precision(void);
+
 /* ---- modules and FX graphs ------------------------------------------------------------------ */
 #include <carbide_nn.h>
 #include <carbide_io.h>

@@ -77,6 +77,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->input_count = call->input_count;
     entry->training = function_training(call->function);
     entry->autocast = function_autocast(call->function);
+    entry->reduced = recording->graph->reduced;
     entry->guard = arena_new_array(trace->arena, Guard, call->input_count + 1);
     for (int i = 0; i < call->input_count; i++) guard_make(&entry->guard[i], call->input[i]);
     for (int k = 0; k < length(recording->captured); k++)
@@ -151,7 +152,8 @@ static bool compile(Entry *entry, Call *call) {
 
 bool entry_same(const Entry *a, const Entry *b) {
     bool same = a->input_count == b->input_count && a->training == b->training &&
-                a->autocast == b->autocast && trace_same(a->trace, b->trace);
+                a->autocast == b->autocast && a->reduced == b->reduced &&
+                trace_same(a->trace, b->trace);
     for (int i = 0; same && i < b->input_count; i++) same = guard_same(&a->guard[i], &b->guard[i]);
     return same;
 }

@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/option.h"
+#include "base/precision.h"
 #include "run/eager.h"
 #include <stdarg.h>
 #include <string.h>
@@ -286,8 +287,9 @@ static int call_traced_function(Function *function, Tensor *const *input, int in
 static Entry *find_entry(Function *function, Tensor *const *input, int input_count) {
     uint64_t training = function_training(function);
     cb_dtype autocast = function_autocast(function);
+    bool reduced = precision_reduced();
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (e->training == training && e->autocast == autocast &&
+        if (e->training == training && e->autocast == autocast && e->reduced == reduced &&
             entry_guards_hold(e, input, input_count) &&
             (!function->options.fullgraph || frozen_all_hold(e, NULL)))
             return e;
@@ -319,6 +321,11 @@ static void describe_miss(const Function *function, Tensor *const *input, int in
     if (last && last->autocast != autocast) {
         snprintf(out, bytes, "autocast is %s, for entry %d it was %s", autocast_name(autocast),
                  last->number, autocast_name(last->autocast));
+        return;
+    }
+    if (last && last->reduced != precision_reduced()) {
+        snprintf(out, bytes, "float32 matmul precision is %s, for entry %d it was %smedium",
+                 cb_get_float32_matmul_precision(), last->number, last->reduced ? "" : "not ");
         return;
     }
     if (function_training(function))

@@ -86,6 +86,7 @@ struct Entry {
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
     uint64_t training;  /* fullgraph: which modules of the callee train */
     cb_dtype autocast;  /* in force when the function began; CB_SAME: none */
+    bool reduced;       /* the precision of its f32 products (base/precision.h) */
     double trace_ms, compile_ms;
 };
 

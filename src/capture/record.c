@@ -6,6 +6,7 @@
 #include "capture/functional.h"
 
 #include "base/memory.h"
+#include "base/precision.h"
 #include <string.h>
 
 enum { OUT_OF_MEMORY = -2 };
@@ -20,6 +21,7 @@ void record_free(Recording *recording) {
 static bool make_graph(Recording *recording, Arena *arena) {
     if (arena_guard(arena)) return false;
     recording->graph = graph_new(arena);
+    recording->graph->reduced = precision_reduced();
     return true;
 }
 

@@ -56,6 +56,7 @@ typedef struct Graph {
     int random_count;   /* draws taken */
     Declined *declined; /* vec, filled by the passes */
     const bool *frozen; /* by input: its elements never change; NULL: none is known to */
+    bool reduced; /* f32 factors of products and convolutions may be rounded to bf16 */
     int constant_count; /* the last inputs are no arguments: the executable holds their values */
     Site site;     /* given to new nodes */
 } Graph;

@@ -32,6 +32,14 @@ bool cpu_has_bf16(void) {
 #endif
 }
 
+bool cpu_is_amd(void) {
+#if defined(__x86_64__)
+    return __builtin_cpu_is("amd");
+#else
+    return false;
+#endif
+}
+
 bool cpu_has_amx(void) {
 #if defined(__x86_64__) && defined(__linux__)
     enum { REQUEST_PERMISSION = 0x1023 /* ARCH_REQ_XCOMP_PERM */, TILE_DATA = 18 };

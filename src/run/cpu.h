@@ -11,6 +11,7 @@ enum { CPU_BASE, CPU_V3 /* AVX2, FMA */, CPU_V4 /* AVX-512 F, BW, DQ, VL */ };
 int cpu_level(void);
 
 bool cpu_has_bf16(void); /* AVX512-BF16, above CPU_V4 */
+bool cpu_is_amd(void);
 /* AMX tiles of bf16, above that. The first call asks the system for them, for the whole process:
  * they are off until a process asks. */
 bool cpu_has_amx(void);

@@ -1,14 +1,15 @@
 /* One op at once: the compiler applied to a graph of one node, on the vector VM.
  *
- * The key is everything that the built op depends on: op, attributes, and per operand dtype, sizes
- * and strides. Built ops are cached, so that a repeated call is a look-up and a run. A plain number
- * of a pointwise op is an input without dimensions, so that a changing number builds nothing;
- * elsewhere, and for pow, which is much cheaper with a known exponent, its value is part of the
- * key.
+ * The key is everything that the built op depends on: op, attributes, the precision of products,
+ * and per operand dtype, sizes and strides. Built ops are cached, so that a repeated call is a
+ * look-up and a run. A plain number of a pointwise op is an input without dimensions, so that a
+ * changing number builds nothing; elsewhere, and for pow, which is much cheaper with a known
+ * exponent, its value is part of the key.
  *
  *     cb_add(x: f32[4096], 1.5) -> key {add, f32[4096], float} -> kernel b2[a0] = b0[a0] + b1[0] */
 #include "run/eager.h"
 #include "base/map.h"
+#include "base/precision.h"
 #include "run/copy.h"
 #include "tensor/apply.h"
 #include <string.h>
@@ -30,6 +31,7 @@ typedef struct Call {
     const cb_operand *operand;
     int count;
     const Attrs *attrs;
+    bool reduced; /* f32 products may be rounded to bf16 */
     int64_t key[KEY_WORDS];
     int words;
     int input_count; /* of the executable: tensors and numbers that are not in the key */
@@ -85,7 +87,7 @@ static void add_number(Call *call, int position) {
 
 static void describe(Call *call) {
     int attributes = op_info(call->op)->word_count;
-    call->key[0] = (int64_t)call->op | (int64_t)call->count << 32;
+    call->key[0] = (int64_t)call->op | (int64_t)call->count << 32 | (int64_t)call->reduced << 40;
     memcpy(call->key + 1, call->attrs->word, sizeof(int64_t) * (size_t)attributes);
     call->words = 1 + attributes;
     for (int i = 0; i < call->count; i++) {
@@ -116,6 +118,7 @@ static Node *operand_node(Graph *graph, const Call *call, int position) {
 
 static Graph *one_node(Arena *arena, const Call *call) {
     Graph *graph = graph_new(arena);
+    graph->reduced = call->reduced;
     graph->site = site_current();
     Node *input[MOST_OPERANDS];
     bool number[MOST_OPERANDS];
@@ -197,6 +200,7 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
     check(input_count <= MOST_OPERANDS, "%s with %d operands", op_info(op)->name, input_count);
     Call call;
     call.op = op, call.operand = input, call.count = input_count, call.attrs = attrs;
+    call.reduced = precision_reduced();
     call.input_count = 0;
     Attrs defaults;
     if (!attrs) {

@@ -94,6 +94,7 @@ static Part choose(Graph *graph) {
 /* The computed parts as a graph of their own, over all frozen inputs. */
 static Graph *copy_part(const Part *p, Arena *arena) {
     Graph *part = graph_new(arena);
+    part->reduced = p->graph->reduced;
     Node **now = arena_new_array(arena, Node *, length(p->graph->node) + 1);
     for (int i = 0; i < length(p->graph->input); i++) {
         Meta meta = node_meta(p->graph->input[i]);

@@ -133,6 +133,7 @@ static MatmulStep matmul_step(Schedule *s, const Node *node) {
     const Node *a = node->input[0], *b = node->input[1];
     int64_t sa[DOMAIN_AXES] = {0}, sb[DOMAIN_AXES] = {0};
     MatmulStep step = {.dtype = node->dtype, .epilogue = -1, .batch = 1};
+    step.reduced = node->dtype == CB_F32 && s->graph->reduced;
     step.a = product_operand(s, a, sa, &step.a_offset);
     step.b = product_operand(s, b, sb, &step.b_offset);
     step.out = node_value(s, node);
@@ -161,6 +162,7 @@ static ConvolutionStep convolution_step(Schedule *s, const Node *node) {
     int rank = node->rank - 2, spatial = last ? 1 : 2, channel = last ? rank + 1 : 1;
     ConvolutionStep step = {
         .dtype = node->dtype, .channels_last = last, .rank = rank, .epilogue = -1};
+    step.reduced = node->dtype == CB_F32 && s->graph->reduced;
     step.x = product_operand(s, x, sx, &step.x_offset);
     step.weight = product_operand(s, weight, sw, &step.weight_offset);
     step.out = node_value(s, node);
