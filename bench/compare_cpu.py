@@ -3,8 +3,9 @@
 
     python bench/compare_cpu.py build/carbide [--threads 2] [--rounds 7] [--markdown] [case ...]
 
-One process holds torch; `carbide bench --json` is called in turn with it, round after round, so that both see the same
-machine in the same minute. Every figure is the median over the rounds of a median over calls. Needs torch and numpy in the
+One process holds torch; `carbide bench --only eager|compiled` is called in turn with it, round after round, so that both
+see the same machine in the same minute, and each one variant alone in its caches. Every figure is the median over the
+rounds of a median over calls. Needs torch and numpy in the
 Python that runs it (docs/benchmarks.md says how they were installed).
 """
 import argparse
@@ -101,8 +102,8 @@ def median_ms(function, budget=0.25, least=5):
     return statistics.median(times) * 1e3
 
 
-def carbide(command, name, threads):
-    line = [command, "bench", name, "--json", "--threads", str(threads)]
+def carbide(command, name, threads, *more):
+    line = [command, "bench", name, "--json", "--threads", str(threads), *more]
     out = subprocess.run(line, check=True, capture_output=True, text=True).stdout
     return [json.loads(row) for row in out.splitlines() if row.startswith("{")][-1]
 
@@ -116,10 +117,11 @@ def measure(options, peer):
             with peer.torch.no_grad():
                 for variant, function in variants.items():
                     row.setdefault(variant, []).append(median_ms(function))
-            own = carbide(options.carbide, name, options.threads)
-            for key, field in (("carbide_eager", "eager_ms"), ("carbide", "compiled_ms")):
-                row.setdefault(key, []).append(own[field])
-            row["own"] = own
+            for key, side in (("carbide_eager", "eager"), ("carbide", "compiled")):
+                own = carbide(options.carbide, name, options.threads, "--only", side, "--seconds", "0.3")
+                row.setdefault(key, []).append(own[side + "_ms"])
+            if "own" not in row:  # compile times, and how far the outputs are from float64
+                row["own"] = carbide(options.carbide, name, options.threads, "--seconds", "0.1")
     for name, row in rows.items():
         for key in list(row):
             if key != "own":

@@ -98,7 +98,17 @@ static const char *bytes_text(char text[CELL_BYTES], int64_t bytes) {
     return text;
 }
 
+/* A figure, or "-" where it was not measured. */
+static const char *figure(char text[CELL_BYTES], const char *format, double value) {
+    if (isfinite(value))
+        snprintf(text, CELL_BYTES, format, value);
+    else
+        snprintf(text, CELL_BYTES, "-");
+    return text;
+}
+
 static const char *time_text(char text[CELL_BYTES], double ms) {
+    if (!isfinite(ms)) return figure(text, "", ms);
     if (ms >= 0.1)
         snprintf(text, CELL_BYTES, ms < 10 ? "%.2f ms" : "%.1f ms", ms);
     else
@@ -113,16 +123,18 @@ static void print_header(void) {
 
 static void print_row(const Row *row) {
     const Measured *m = row->measured;
-    char cell[4][CELL_BYTES], kernels[CELL_BYTES], bytes[2 * CELL_BYTES + 8], compile[CELL_BYTES];
+    char cell[8][CELL_BYTES], kernels[CELL_BYTES], bytes[2 * CELL_BYTES + 8];
+    char compile[2 * CELL_BYTES + 8];
     snprintf(kernels, sizeof kernels, "%d -> %d", (int)m->stats.kernels_eager,
              (int)m->stats.kernels);
     snprintf(bytes, sizeof bytes, "%s -> %s", bytes_text(cell[0], m->stats.bytes_eager),
              bytes_text(cell[1], m->stats.bytes));
-    snprintf(compile, sizeof compile, isnan(m->warm_ms) ? "%.0f / - ms" : "%.0f / %.1f ms",
-             m->cold_ms, m->warm_ms);
-    printf("%-16s %9s  %20s  %10s %10s %7.1fx %7.1f  %15s  %9.1e%s\n", row->subject->row->name,
-           kernels, bytes, time_text(cell[2], m->eager_ms), time_text(cell[3], m->compiled_ms),
-           m->eager_ms / m->compiled_ms, rate(m), compile, m->accuracy.max_error,
+    snprintf(compile, sizeof compile, "%s / %s ms", figure(cell[2], "%.0f", m->cold_ms),
+             figure(cell[3], "%.1f", m->warm_ms));
+    printf("%-16s %9s  %20s  %10s %10s %8s %7s  %15s  %9s%s\n", row->subject->row->name, kernels,
+           bytes, time_text(cell[4], m->eager_ms), time_text(cell[5], m->compiled_ms),
+           figure(cell[6], "%.1fx", m->eager_ms / m->compiled_ms), figure(cell[7], "%.1f", rate(m)),
+           compile, figure(cell[0], "%.1e", m->accuracy.max_error),
            m->accuracy.agree ? "" : "  DIFFERS");
     fflush(stdout);
 }

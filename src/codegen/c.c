@@ -22,12 +22,13 @@
 #include "codegen/c_kernel.h"
 
 enum {
-    WRITTEN_OUT = 400,          /* expressions of a NESTED kernel times its inner points */
-    NESTED_INNER = 8,           /* longest inner range that is unrolled inside of the lanes */
-    WHOLE_RUN = 1 << 30,        /* lanes of a kernel that keeps nothing in arrays */
-    STREAM_LANES = 1024,        /* block that is computed before it is copied out */
-    STREAM_BYTES_MIN = 4 << 20, /* outputs above this go past the caches */
-    STREAM_RUN_MIN = 512,       /* and only in runs of at least so many elements */
+    WRITTEN_OUT = 400,           /* expressions of a NESTED kernel times its inner points */
+    NESTED_INNER = 8,            /* longest inner range that is unrolled inside of the lanes */
+    WHOLE_RUN = 1 << 30,         /* lanes of a kernel that keeps nothing in arrays */
+    STREAM_LANES = 1024,         /* block that is computed before it is copied out */
+    STREAM_BYTES_MIN = 32 << 20, /* outputs above this go past the caches: they would not fit */
+    STREAM_ROWS_MIN = 4 << 20,   /* rows, written in bursts that would wait for memory, earlier */
+    STREAM_RUN_MIN = 512,        /* and only in runs of at least so many elements */
     STREAMS_MAX = 4,
     TURN_LANES = 16,        /* a transposition goes by blocks of so many columns */
     TURN_ROWS = 128,        /* and so many rows */
@@ -124,8 +125,8 @@ static bool may_stream(const CKernel *c, int s) {
     int64_t bytes = buffer->numel * (int64_t)cb_dtype_size(buffer->dtype), stride;
     Expr *rest;
     if (c->e.lane_axis == NO_LANE || store->guard || store->mode != STORE_SET) return false;
-    if (bytes < STREAM_BYTES_MIN || axis_size(kernel, c->e.lane_axis) < STREAM_RUN_MIN)
-        return false;
+    int64_t least = c->shape == SHAPE_ROW ? STREAM_ROWS_MIN : STREAM_BYTES_MIN;
+    if (bytes < least || axis_size(kernel, c->e.lane_axis) < STREAM_RUN_MIN) return false;
     if (buffer->role != BUFFER_OUT || is_read(kernel, store->buffer)) return false;
     return index_linear(kernel, store->index, c->e.lane_axis, &stride, &rest) && stride == 1;
 }
