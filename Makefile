@@ -30,7 +30,8 @@ format:
 	@find src plugins models cli tests examples bench tools -name '*.c' | xargs clang-format -i
 
 # What Carbide is for, on real input: under a minute after the build. The pictures lie in $(BUILD).
-demo: all
+demo: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) --target carbide_cli hello photo
 	@$(BUILD)/hello
 	@echo
 	@$(BUILD)/photo examples/data/astronaut.jpg $(BUILD)

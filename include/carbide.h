@@ -347,8 +347,9 @@ typedef struct cb_function_stats {
     int64_t bytes, bytes_eager; /* memory traffic of the newest entry, and of eager */
     int64_t flops;              /* of its matrix products and convolutions */
     int64_t cache_hits;      /* kernels that came from the disk */
-    double trace_ms, compile_ms; /* of the newest entry; compile_ms holds the C compiler or the
-                                  * disk */
+    double trace_ms, compile_ms; /* of the newest entry; compile_ms holds the next four */
+    double passes_ms, schedule_ms, source_ms; /* graph passes, fusion, writing the C */
+    double compiler_ms; /* running the C compiler, or loading from the disk */
 } cb_function_stats;
 CB_API cb_function_stats cb_stats(cb_function *function);
 

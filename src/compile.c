@@ -9,6 +9,7 @@
  * memory that runs out: it comes back here through the arena's guard. */
 #include "capture/capture.h"
 
+#include "base/clock.h"
 #include "base/option.h"
 #include "run/freeze.h"
 #include <string.h>
@@ -52,11 +53,15 @@ static Plan *build(Graph *graph, const int64_t *const *input_stride, CompileOpti
     int kernels_eager;
     int64_t bytes_eager;
     graph_eager_cost(graph, &kernels_eager, &bytes_eager);
+    double start = clock_ms();
     graph->frozen = options.frozen;
     graph_optimize(graph, dumps(options, 'g') ? &text : NULL);
     if (dumps(options, 'g')) dump("graph", &text);
     if (!freeze(graph, &input_stride, options, constants)) return NULL;
+    double scheduling = clock_ms();
     Plan *plan = plan_build(graph, arena, input_stride, options.fuse);
+    plan->time =
+        (PlanTime){.passes_ms = scheduling - start, .schedule_ms = clock_ms() - scheduling};
     plan->kernels_eager = kernels_eager;
     plan->bytes_eager = bytes_eager;
     dump_plan(plan, arena, options);

@@ -150,7 +150,10 @@ def check_reasons():
 def main():
     checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons,
               "exports": lambda: check_exports(sys.argv[2])}
-    name = sys.argv[1]
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in checks or (name == "exports" and len(sys.argv) < 3):
+        print("usage: lint.py layers|lengths|reasons|exports BUILD      (tools/lint.sh runs them all)")
+        return 2
     problems = list(checks[name]())
     for problem in problems:
         print(f"lint: {name}: {problem}")

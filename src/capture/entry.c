@@ -6,6 +6,7 @@
  * Invariant: an entry, its results and its lists live in its trace's arena. */
 #include "capture/functional.h"
 
+#include "base/clock.h"
 #include "base/option.h"
 #include <string.h>
 
@@ -141,10 +142,10 @@ static bool compile(Entry *entry, Call *call) {
     if (!choose_frozen(entry, call, &how)) return false;
     Graph *graph = recording->graph;
     recording->graph = NULL;
-    double start = now_ms();
+    double start = clock_ms();
     entry->trace_ms = start - call->start_ms;
     entry->executable = compile_graph(graph, stride, how);
-    entry->compile_ms = now_ms() - start;
+    entry->compile_ms = clock_ms() - start;
     if (!entry->executable) return false;
     find_copied(entry);
     return !option_int(OPTION_check) || check_build(entry, call);

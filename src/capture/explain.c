@@ -220,8 +220,12 @@ void entry_dump(const Entry *entry) {
 }
 
 static void print_entry(const Entry *entry, Buffer *out) {
-    putf(out, "\nentry %d (traced in %.2f ms, compiled in %.2f ms)\n", entry->number,
-         entry->trace_ms, entry->compile_ms);
+    const PlanTime *time = &executable_plan(entry->executable)->time;
+    putf(out,
+         "\nentry %d (traced in %.2f ms, compiled in %.2f ms: passes %.2f, schedule %.2f, source "
+         "%.2f, compiler or disk %.2f)\n",
+         entry->number, entry->trace_ms, entry->compile_ms, time->passes_ms, time->schedule_ms,
+         time->source_ms, time->compiler_ms);
     print_capture(entry, out);
     Buffer text = buffer_new(out->arena);
     graph_print((Graph *)entry->graph, &text);
@@ -306,5 +310,9 @@ cb_function_stats cb_stats(cb_function *function) {
     stats.flops = plan->flops;
     stats.trace_ms = entry->trace_ms;
     stats.compile_ms = entry->compile_ms;
+    stats.passes_ms = plan->time.passes_ms;
+    stats.schedule_ms = plan->time.schedule_ms;
+    stats.source_ms = plan->time.source_ms;
+    stats.compiler_ms = plan->time.compiler_ms;
     return stats;
 }

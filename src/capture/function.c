@@ -10,19 +10,13 @@
  * compiled or not; its results move to the caller's scope. */
 #include "capture/functional.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/precision.h"
 #include "run/eager.h"
 #include <stdarg.h>
 #include <string.h>
-#include <time.h>
-
-double now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
 
 int function_limit(void) { return (int)option_int(OPTION_recompile_limit); }
 
@@ -260,7 +254,7 @@ static bool settle_failure(Call *call, cb_status before) {
 static int call_traced_function(Function *function, Tensor *const *input, int input_count,
                                 Entry *entry, Tensor **output) {
     Call call;
-    call.start_ms = entry ? 0 : now_ms();
+    call.start_ms = entry ? 0 : clock_ms();
     cb_status before = cb_error_status();
     if (!call_start(&call, function, input, input_count, entry)) {
         call_finish(&call);

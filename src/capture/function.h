@@ -196,7 +196,6 @@ struct Call {
     Tensor *local[LOCAL_VALUES];
 };
 
-double now_ms(void);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
 /* The value's shell, for a result that has just been matched or recorded. */

@@ -39,7 +39,9 @@ enum {
     ROW_SUM_BLOCK = 4096,   /* terms of one partial sum */
     STRIP_BYTES = 128,      /* of a strip: two vectors of AVX-512, whose sums do not wait */
     LINE_BYTES = 64,
-    HEAVY_ARITHMETIC = 200 /* additions in a kernel's text */
+    HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
+    APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
+    NARROW_LANES = 64       /* of a vector of bytes: all wider values take several vectors then */
 };
 
 /* ---- choices ----------------------------------------------------------------------------- */
@@ -451,6 +453,32 @@ static int64_t arithmetic(const CKernel *c) {
     return cost;
 }
 
+/* Bytes beside wider values: a vector of bytes makes several of everything else. Where no elements
+ * are left over at the end of a run, or few, the scalar code for them costs nothing. */
+static int64_t vectors_at_once(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int axis = c->e.lane_axis;
+    if (axis == NO_LANE) return 1;
+    int64_t lanes = axis_size(kernel, axis);
+    if (lanes % NARROW_LANES && lanes < 16 * NARROW_LANES) return 1;
+    for (int b = 0; b < length(kernel->buffer); b++)
+        if (cb_dtype_size((cb_dtype)kernel->buffer[b].dtype) == 1) return 4;
+    return 1;
+}
+
+/* Calls do not vectorize inside of loops that are inside of the lanes. */
+static void choose_calls(CKernel *c) {
+    Emit *e = &c->e;
+    int64_t cost = 0, copies = c->written_out ? e->kernel->inner_size : 1;
+    e->apart = c->shape != SHAPE_NESTED || c->inner_count == 0 || c->written_out;
+    for (int id = 0; id < e->count; id++) {
+        const Expr *x = e->kernel->expr[id];
+        if (!e->info.expr[id].users || !emit_calls_apart(e, x)) continue;
+        cost += op_info((Op)x->op)->cost * (e->local[id].inner ? copies : 1);
+    }
+    e->apart &= cost > APART_ARITHMETIC;
+}
+
 /* True when the kernel is heavy. */
 static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
@@ -469,6 +497,7 @@ static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
     choose_strip(c);
     e->origin = origin(c);
     emit_prepare(e);
+    choose_calls(c);
     c->reduce_count = length(e->info.reduce);
     keep_columns(c);
     put(out, "\n");
@@ -487,7 +516,7 @@ static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
     if (c->any_stream) emit_line(e, "stream_fence();");
     usage->helper[HELPER_stream] |= c->any_stream;
     emit_close(e);
-    return arithmetic(c) > HEAVY_ARITHMETIC;
+    return arithmetic(c) * vectors_at_once(c) > HEAVY_ARITHMETIC;
 }
 
 void c_render(Kernel *const *kernel, int count, Buffer *out) {

@@ -11,6 +11,14 @@ static const char pragmas[] = "#if defined __GNUC__ && !defined __clang__\n"
                               "#pragma GCC optimize(\"no-tree-pre\")\n"
                               "#endif\n";
 
+/* gcc makes vector versions of such functions; clang does not, and inlines. */
+static const char apart_macro[] =
+    "#if defined __GNUC__ && !defined __clang__ && defined __x86_64__\n"
+    "#define APART __attribute__((simd(\"notinbranch\"), noinline, const)) static\n"
+    "#else\n"
+    "#define APART static inline\n"
+    "#endif\n";
+
 static const char types[] = "typedef __INT64_TYPE__ int64_t;\n"
                             "typedef __INT32_TYPE__ int32_t;\n"
                             "typedef __INT16_TYPE__ int16_t;\n"
@@ -173,5 +181,9 @@ void c_text_prelude(const Usage *usage, Buffer *out) {
     if (wants_bits) put(out, bits);
     for (int h = 0; h < HELPER_COUNT; h++)
         if (usage->helper[h]) put(out, helper_text[h]);
-    op_text_functions(usage, &c_target, "static inline", out);
+    bool calls = false;
+    for (int op = 0; op < OP_COUNT; op++)
+        for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) calls |= usage->apart[op][dtype];
+    if (calls) put(out, apart_macro);
+    op_text_functions(usage, &c_target, "static inline", "APART", out);
 }

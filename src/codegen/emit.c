@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { INLINE_SIZE = 8 }; /* nodes of text in one expression */
+enum {
+    INLINE_SIZE = 8, /* nodes of text in one expression */
+    APART_COST = 10  /* from which on an op is costly */
+};
 
 /* ---- preparation ------------------------------------------------------------------------- */
 
@@ -242,8 +245,19 @@ static int inline_size(const Emit *e, const Expr *x) {
     return size;
 }
 
+/* With a literal operand the compiler drops most of the text (pow), which a function cannot. */
+bool emit_calls_apart(const Emit *e, const Expr *x) {
+    if (!e->apart || x->op >= OP_COUNT || x->op == OP_constant) return false;
+    const OpInfo *info = op_info((Op)x->op);
+    bool same = dtype_is_float(x->dtype) && info->kind == KIND_POINTWISE;
+    for (int i = 0; i < x->input_count; i++)
+        same &= x->input[i]->dtype == x->dtype && x->input[i]->op != OP_constant;
+    return same && info->cost >= APART_COST;
+}
+
 static bool inlines(Emit *e, const Expr *x) {
     Local *local = &e->local[x->id];
+    if (emit_calls_apart(e, x)) return false;
     bool keep = local->cached && !local->kept;
     local->size = inline_size(e, x);
     bool wanted_again =

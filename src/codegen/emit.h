@@ -50,6 +50,7 @@ typedef struct Usage {
     bool helper[HELPER_COUNT];
     bool function[OP_COUNT][CB_DTYPE_COUNT]; /* op_exp_f32: the op as a function */
     bool math[OP_COUNT][CB_DTYPE_COUNT];     /* the op's text itself, with the m_ functions in it */
+    bool apart[OP_COUNT][CB_DTYPE_COUNT];    /* apart_exp_f32: the op as a function never inlined */
 } Usage;
 
 /* How a load or store walks along the lane axis: index = rest + stride * lane coordinate. */
@@ -104,6 +105,7 @@ typedef struct Emit {
     Access **pointers; /* vec: named accesses */
     int *rooted;       /* vec: stores of this region */
     bool has_inout;
+    bool apart; /* costly ops are calls (emit_calls_apart) */
 } Emit;
 
 /* Levels, accesses and flags, after the caller has set target, kernel, arena, axis_level, lane_axis
@@ -116,6 +118,10 @@ void emit_root(Emit *e, Expr *value, int user_level);
 void emit_root_store(Emit *e, int store, int user_level);
 void emit_collect(Emit *e);
 void emit_declare(Emit *e, int level); /* locals and pointers that belong to the level */
+
+/* Whether the op is a call of a function that stays one: a kernel with many costly ops would take
+ * the compiler seconds. The call is a statement of its own, so no condition hangs over it. */
+bool emit_calls_apart(const Emit *e, const Expr *x);
 
 /* Names declared since a mark are forgotten when their block closes. */
 typedef struct Mark {
@@ -151,8 +157,9 @@ void op_text_expand(Buffer *out, const char *tokens, cb_dtype dtype, const char 
  * clean: every argument is a name or a literal. */
 bool op_text_inlines(Op op, cb_dtype compute, bool clean);
 const char *op_text_tokens(Op op, cb_dtype compute);
-/* What the usage needs: scalar math functions, then op functions. qualifier: "static inline". */
+/* What the usage needs: scalar math functions, then op functions. qualifier: "static inline";
+ * apart: that of functions which are called. */
 void op_text_functions(const Usage *usage, const Target *target, const char *qualifier,
-                       Buffer *out);
+                       const char *apart, Buffer *out);
 
 #endif

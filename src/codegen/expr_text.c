@@ -194,11 +194,22 @@ static const char *operand(Emit *e, const Expr *user, const Expr *x) {
     return text_index(e, x, narrow);
 }
 
+static const char *call_apart(Emit *e, const Expr *x, const char *const *argument) {
+    Buffer text = buffer_new(e->arena);
+    putf(&text, "apart_%s_%s(", op_info((Op)x->op)->name, cb_dtype_name(x->dtype));
+    for (int i = 0; i < x->input_count; i++)
+        putf(&text, i ? ", %s" : "%s", text_bare(e, argument[i]));
+    put(&text, ")");
+    e->usage->apart[x->op][x->dtype] = true;
+    return buffer_text(&text);
+}
+
 static const char *op_value(Emit *e, const Expr *x) {
     const char *argument[3];
     for (int i = 0; i < x->input_count; i++) argument[i] = operand(e, x, x->input[i]);
     if (x->op == OP_to) return to_text(e, x->input[0]->dtype, (cb_dtype)x->imm.i, argument[0]);
     cb_dtype compute = x->op == OP_where ? x->input[1]->dtype : x->input[0]->dtype;
+    if (emit_calls_apart(e, x)) return call_apart(e, x, argument);
     return text_op(e, (Op)x->op, compute, x->dtype, argument, x->input_count);
 }
 

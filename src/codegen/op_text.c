@@ -168,7 +168,8 @@ static void put_math(const Usage *usage, Buffer *out) {
     bool any = false;
     for (int op = 0; op < OP_COUNT; op++)
         for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
-            bool used = usage->function[op][dtype] || usage->math[op][dtype];
+            bool used =
+                usage->function[op][dtype] || usage->math[op][dtype] || usage->apart[op][dtype];
             if (used)
                 want_tokens(&library, op_text_tokens((Op)op, (cb_dtype)dtype), (cb_dtype)dtype);
         }
@@ -183,13 +184,13 @@ static void put_math(const Usage *usage, Buffer *out) {
 /* ---- op functions ------------------------------------------------------------------------ */
 
 static void put_function(Op op, cb_dtype dtype, const Target *target, const char *qualifier,
-                         Buffer *out) {
+                         const char *prefix, Buffer *out) {
     static const char *const names[3] = {"a", "b", "c"};
     const OpInfo *info = op_info(op);
     bool is_bool = info->dtype == DTYPE_BOOL || info->dtype == DTYPE_LOGICAL;
     int arity = info->kind == KIND_REDUCE ? 2 : info->arity;
-    putf(out, "%s %s op_%s_%s(", qualifier, target->type[is_bool ? CB_BOOL : dtype], info->name,
-         cb_dtype_name(dtype));
+    putf(out, "%s %s %s_%s_%s(", qualifier, target->type[is_bool ? CB_BOOL : dtype], prefix,
+         info->name, cb_dtype_name(dtype));
     for (int i = 0; i < arity; i++) {
         const char *type = target->type[op == OP_where && i == 0 ? CB_BOOL : dtype];
         putf(out, i ? ", %s %s" : "%s %s", type, names[i]);
@@ -200,10 +201,13 @@ static void put_function(Op op, cb_dtype dtype, const Target *target, const char
 }
 
 void op_text_functions(const Usage *usage, const Target *target, const char *qualifier,
-                       Buffer *out) {
+                       const char *apart, Buffer *out) {
     put_math(usage, out);
     for (int op = 0; op < OP_COUNT; op++)
-        for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
+        for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
             if (usage->function[op][dtype])
-                put_function((Op)op, (cb_dtype)dtype, target, qualifier, out);
+                put_function((Op)op, (cb_dtype)dtype, target, qualifier, "op", out);
+            if (usage->apart[op][dtype])
+                put_function((Op)op, (cb_dtype)dtype, target, apart, "apart", out);
+        }
 }

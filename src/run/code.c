@@ -8,6 +8,7 @@
  * The table is a process singleton: a shared object is loaded into a process, not into a context.
  * It holds no references, so the last release unloads. A fork while another thread holds the lock
  * leaves the child with a free one (pthread_atfork). */
+#include "base/clock.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/option.h"
@@ -22,7 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct Code {
@@ -42,12 +42,6 @@ static struct {
 static void lock(void) { pthread_mutex_lock(&table.mutex); }
 static void unlock(void) { pthread_mutex_unlock(&table.mutex); }
 static void watch_forks(void) { pthread_atfork(lock, unlock, unlock); }
-
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* ---- the key ----------------------------------------------------------------------------- */
 
@@ -258,7 +252,7 @@ static void attempt(Attempt *a) {
 }
 
 CodeResult code_load(const char *source, size_t length) {
-    double start = now_ms();
+    double start = clock_ms();
     pthread_once(&table.once, watch_forks);
     Attempt *a = memory_zalloc(sizeof *a); /* too large for a small stack */
     if (!a) return (CodeResult){.reason = REASON_out_of_memory};
@@ -271,6 +265,6 @@ CodeResult code_load(const char *source, size_t length) {
         memory_free(result.message);
         result.message = NULL;
     }
-    result.milliseconds = now_ms() - start;
+    result.milliseconds = clock_ms() - start;
     return result;
 }

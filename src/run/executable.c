@@ -310,7 +310,6 @@ ExecutableInfo executable_info(const Executable *executable) {
                             .source = generated->source,
                             .functions = generated->functions,
                             .from_disk = generated->from_disk,
-                            .compile_ms = generated->milliseconds,
                             .method = executable->method,
                             .refusal = executable->refusal};
 }

@@ -25,7 +25,6 @@ typedef struct ExecutableInfo {
     const char *source;  /* generated C, or NULL */
     int functions;       /* in the source, for kernels that may be many more */
     bool from_disk;
-    double compile_ms;
     const StepMethod *method; /* by step: who computes it */
     MethodRefusal refusal;    /* why a provider that was wanted does not */
 } ExecutableInfo;

@@ -5,12 +5,12 @@
  * compile time stays linear in the plan. When one file fails, nothing is used and the reason is
  * kept. */
 #include "run/generate.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "codegen/c.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 enum { FILE_WEIGHT = 1500, COMPILERS = 2 };
 
@@ -25,12 +25,6 @@ typedef struct Work {
     _Atomic int next;
     _Atomic bool failed;
 } Work;
-
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* same[k]: the first kernel that differs from k in its name alone. Two texts are equal when the
  * hashes of what follows the name are. */
@@ -129,10 +123,12 @@ void generate(Plan *plan, Generated *out) {
     *out = (Generated){.from_disk = true};
     int count = length(plan->kernel);
     if (count == 0) return;
-    double start = now_ms();
+    double start = clock_ms();
     int *same = find_same(plan), *file_of = arena_new_array(plan->arena, int, count);
     File *file = make_files(plan, same, file_of, &out->functions);
     out->source = join_sources(plan, file);
+    plan->time.source_ms = clock_ms() - start;
+    start = clock_ms();
     KernelFunction **function = arena_new_array(plan->arena, KernelFunction *, count);
     out->code = arena_new_array(plan->arena, Code *, length(file));
     bool ok = compile_all(file); /* from here on nothing escapes: what is loaded is in out->code */
@@ -150,7 +146,7 @@ void generate(Plan *plan, Generated *out) {
         out->function = function;
     else
         generated_release(out);
-    out->milliseconds = now_ms() - start;
+    plan->time.compiler_ms = clock_ms() - start;
 }
 
 void generated_release(Generated *generated) {

@@ -14,7 +14,6 @@ typedef struct Generated {
     Reason reason;      /* REASON_NONE, or why nothing was loaded */
     Reason cache;       /* why the disk cache did not serve, or REASON_NONE */
     bool from_disk;     /* every file */
-    double milliseconds;
 } Generated;
 
 /* Writes, compiles and loads the C of all kernels. Works in the plan's arena, whose escape leaves

@@ -135,6 +135,10 @@ typedef struct Refusal { /* why two nodes stayed apart */
     const Node *producer, *consumer;
 } Refusal;
 
+typedef struct PlanTime { /* of making it, and its engine */
+    double passes_ms, schedule_ms, source_ms, compiler_ms;
+} PlanTime;
+
 typedef struct Plan {
     Arena *arena;
     PlanValue *value;   /* vec */
@@ -149,6 +153,7 @@ typedef struct Plan {
     int64_t bytes, bytes_eager; /* memory traffic of one run; of eager, op by op */
     int64_t flops; /* multiplications and additions of products and convolutions in one run */
     int kernels_eager;
+    PlanTime time;
 } Plan;
 
 int64_t step_bytes(const Plan *plan, const Step *step); /* that it moves, with its epilogue */

@@ -492,6 +492,57 @@ static void test_guards_do_not_touch(void **state) {
     arena_free(arena);
 }
 
+/* head, a chain of tanh and sigmoid over t0 to t1 .. t80, tail */
+static Kernel *costly(Arena *arena, const char *head, const char *dtype, const char *tail) {
+    Buffer text = buffer_new(arena);
+    put(&text, head);
+    for (int i = 1; i <= 80; i++)
+        putf(&text, " t%d = %s %s t%d", i, dtype, i % 2 ? "tanh" : "sigmoid", i - 1);
+    put(&text, tail);
+    Kernel *kernel = kernel_parse(arena, buffer_text(&text));
+    if (!kernel) FAIL("%s", cb_error());
+    return kernel;
+}
+
+/* Kernels with many costly ops call them, where calls vectorize. */
+static void test_many_costly_ops(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    Kernel *kernel[] = {
+        costly(arena,
+               "kernel chain(outer a0:1000) tile split 1 { b0: in f32[1000] b1: out f32[1000]"
+               " t0 = f32 load b0[a0]",
+               "f32", " store b1[a0] = t80 }"),
+        costly(arena,
+               "kernel guarded(outer a0:90) tile split 1 { b0: in f64[50] b1: out f64[90]"
+               " t100 = bool lt [a0], 50:i64 t0 = f64 load b0[a0] if t100",
+               "f64", " t81 = f64 where t100, t80, t3 store b1[a0] = t81 }"),
+        costly(arena,
+               "kernel rows(outer a0:20, inner a1:70) row split 1 { b0: in f32[1400] b1: out "
+               "f32[20] t0 = f32 load b0[((a0*70)+a1)]",
+               "f32", " t81 = f32 reduce sum t80 store b1[a0] = t81 }"),
+        costly(arena,
+               "kernel columns(outer a0:70, inner a1:20) tile split 1 { b0: in f32[1400] b1: out "
+               "f32[70] t0 = f32 load b0[((a1*70)+a0)]",
+               "f32", " t81 = f32 reduce sum t80 store b1[a0] = t81 }"),
+        costly(arena,
+               "kernel few(outer a0:70, inner a1:3) tile split 1 { b0: in f32[210] b1: out "
+               "f32[70] t0 = f32 load b0[((a0*3)+a1)]",
+               "f32", " t81 = f32 reduce sum t80 store b1[a0] = t81 }"),
+    };
+    int count = (int)(sizeof kernel / sizeof *kernel);
+    Code *code = compile(kernel, count, arena);
+    for (int i = 0; i < count; i++) {
+        assert_true(check_kernel(kernel[i], code));
+        Buffer text = buffer_new(arena);
+        c_render_kernel(kernel[i], &text);
+        if (!strstr(buffer_text(&text), "apart_tanh_")) FAIL("%s calls nothing", kernel[i]->name);
+    }
+    code_release(code);
+    arena_free(arena);
+}
+
 static void test_text_is_deterministic(void **state) {
     (void)state;
     const char *text =
@@ -524,6 +575,7 @@ int main(void) {
         cmocka_unit_test(test_half_precision),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_guards_do_not_touch),
+        cmocka_unit_test(test_many_costly_ops),
         cmocka_unit_test(test_text_is_deterministic),
     };
     int failed = cmocka_run_group_tests_name("codegen", tests, NULL, NULL);
