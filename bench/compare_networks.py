@@ -7,7 +7,7 @@
 Every variant is a process of its own, so that its peak of resident memory is its own, and they are asked for samples in
 turn, so that all see the same machine in the same minute. A figure is the median over rounds of a median over calls; first
 call: from the call to its result, with empty caches of compiled kernels. torch.compile's best mode counts; "freezing" is
-inductor's option for constant weights, off by default. Needs torch and torchvision.
+inductor's option for constant weights, off by default. Needs torch.
 """
 import argparse
 import json
@@ -22,57 +22,9 @@ import tempfile
 import time
 
 CASES = {"alexnet": 32, "resnet50": 1, "gpt2": 1}
-TOKENS, VOCABULARY = 128, 50304
 
 
 # ---- the peer, in a process of its own ----
-
-def gpt2(torch):
-    """GPT-2 as in nanoGPT: fused qkv, sdpa, gelu in its tanh form, the head tied to the tokens."""
-    nn, F = torch.nn, torch.nn.functional
-
-    class Block(nn.Module):
-        def __init__(self, width, heads):
-            super().__init__()
-            self.heads = heads
-            self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.fc, self.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            batch, length, width = x.shape
-            split = self.qkv(self.ln1(x)).split(width, dim=2)
-            q, k, v = (t.view(batch, length, self.heads, width // self.heads).transpose(1, 2) for t in split)
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.proj(y.transpose(1, 2).reshape(batch, length, width))
-            return x + self.fc2(F.gelu(self.fc(self.ln2(x)), approximate="tanh"))
-
-    class GPT(nn.Module):
-        def __init__(self, length=1024, width=768, layers=12, heads=12):
-            super().__init__()
-            self.wte, self.wpe = nn.Embedding(VOCABULARY, width), nn.Embedding(length, width)
-            self.h = nn.ModuleList(Block(width, heads) for _ in range(layers))
-            self.lnf, self.head = nn.LayerNorm(width), nn.Linear(width, VOCABULARY, bias=False)
-            self.head.weight = self.wte.weight
-
-        def forward(self, tokens):
-            x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
-            for block in self.h:
-                x = block(x)
-            return self.head(self.lnf(x))
-
-    return GPT()
-
-
-def subject(case, dtype, torch):
-    torch.manual_seed(0)
-    if case == "gpt2":
-        return gpt2(torch).eval().to(dtype), torch.randint(0, VOCABULARY, (CASES[case], TOKENS))
-    import torchvision
-
-    model = getattr(torchvision.models, case)(weights=None).eval().to(dtype)
-    return model, torch.randn(CASES[case], 3, 224, 224, dtype=dtype)
-
 
 def resident_mb(field):
     with open("/proc/self/status") as status:
@@ -81,6 +33,7 @@ def resident_mb(field):
 
 def peer(case, dtype, variant, threads):
     """Answers each line on stdin with the median over calls in ms; an empty line ends it, with a last line of facts."""
+    import peer_models
     import torch
 
     torch.set_num_threads(threads)
@@ -88,7 +41,7 @@ def peer(case, dtype, variant, threads):
         import torch._inductor.config
 
         torch._inductor.config.freezing = True
-    model, x = subject(case, {"f32": torch.float32, "bf16": torch.bfloat16}[dtype], torch)
+    model, x = peer_models.subject(case, {"f32": torch.float32, "bf16": torch.bfloat16}[dtype], CASES[case])
     before = resident_mb("VmRSS")
     if variant != "eager":
         model = torch.compile(model, mode="max-autotune" if variant == "max-autotune" else None)
