@@ -92,7 +92,8 @@ static dnnl_status_t bias_layout(Layout *out, const ProviderTask *task) {
     for (int d = 0; d < rank; d++) size[d] = 1, stride[d] = task->out.size[last];
     size[rank - 1] = task->out.size[task->kind == PROVIDER_MATMUL ? last : 1];
     stride[rank - 1] = 1;
-    return layout_strided(out, rank, size, type_of(task), stride);
+    return layout_strided(out, rank, size, task->bias_dtype == CB_BF16 ? dnnl_bf16 : dnnl_f32,
+                          stride);
 }
 
 static bool make_layouts(Work *w) {

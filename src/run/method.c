@@ -10,11 +10,18 @@
 
 /* ---- the recorded model ------------------------------------------------------------------- */
 
-/* Steps that oneDNN computes faster than our engine. Measured by the tuner with constant weights
- * and fused epilogues: oneDNN 2.6.3, AMD Zen 5 with AVX-512, 2 threads, Carbide 0.1 of 2026-11-21:
- * products of 1 to 4096 rows, convolutions of 8 to 384 channels, AlexNet, ResNet-50, GPT-2. Below
- * these sizes its calls cost more than its code wins; a vector times a matrix in f32 is no faster
- * there. In other cases mode=max-autotune finds out. */
+/* Steps that oneDNN computes faster than our engine, as measured on 2026-11-21 with oneDNN 2.6.3 on
+ * an AMD Zen 5 with AVX-512 and 2 threads. Single steps by the tuner, constant weights, fused
+ * epilogues: products of 1 to 4096 rows, convolutions of 8 to 384 channels; below these sizes its
+ * calls cost more than its code wins. Whole networks, ms of provider=own and of provider=onednn:
+ *
+ *                      f32            bf16
+ *     AlexNet   B32    65.1   96.4    58.1   52.7
+ *     ResNet-50 B1     16.8   19.6    13.5   11.3
+ *     GPT-2     T128   78.4   74.5    46.0   40.4
+ *
+ * f32 convolutions with channels last are our own: Winograd's method where it fits (it multiplies
+ * less), and no slower in the network elsewhere. In other cases mode=max-autotune finds out. */
 typedef struct Rule {
     StepKind kind;
     cb_dtype dtype;
@@ -27,20 +34,12 @@ typedef struct Rule {
 static const Rule rules[] = {
     {STEP_MATMUL, CB_F32, CPU_V4, false, 5e5, 2},
     {STEP_MATMUL, CB_BF16, CPU_V4, false, 5e5, 1},
-    {STEP_CONVOLUTION, CB_F32, CPU_V4, true, 3e5, 1},
     {STEP_CONVOLUTION, CB_F32, CPU_V4, false, 2e6, 1},
     {STEP_CONVOLUTION, CB_BF16, CPU_V4, true, 3e5, 1},
     {STEP_CONVOLUTION, CB_BF16, CPU_V4, false, 3e5, 1},
 };
 
-/* Our convolution by Winograd's method, where its own model takes it, wins over oneDNN's, which
- * multiplies as often as the definition. */
-static bool is_winograd(const ConvolutionStep *step, bool constant) {
-    int method = convolution_choose(step, constant);
-    return method == CONV_WINOGRAD_4 || method == CONV_WINOGRAD_6;
-}
-
-static bool model_prefers(const Step *step, cb_dtype dtype, bool constant) {
+static bool model_prefers(const Step *step, cb_dtype dtype) {
     const MatmulStep *m = &step->matmul;
     const ConvolutionStep *c = &step->convolution;
     bool product = step->kind == STEP_MATMUL;
@@ -48,7 +47,6 @@ static bool model_prefers(const Step *step, cb_dtype dtype, bool constant) {
         product ? m->batch * m->m : c->batch * c->out_size[0] * c->out_size[1] * c->out_size[2];
     double products = (double)rows;
     if (product ? m->reduced : c->reduced) return false; /* not measured */
-    if (!product && is_winograd(c, constant)) return false;
     if (product)
         products *= (double)m->n * (double)m->k;
     else
@@ -158,8 +156,7 @@ void method_choose(const Plan *plan, Step *step, const void *weight, const Launc
     cb_dtype dtype = (cb_dtype)plan->value[step_use(step).out].dtype;
     bool automatic = !strcmp(name, "auto"), own = !strcmp(name, "own");
     if (automatic && measure && tune_step(plan, step, weight, epilogue, out)) return;
-    if (automatic && !measure && model_prefers(step, dtype, weight != NULL))
-        name = "onednn", automatic = false;
+    if (automatic && !measure && model_prefers(step, dtype)) name = "onednn", automatic = false;
     if (!automatic && !own) out->provided = provide(name, plan, step, weight, refusal);
     if (out->provided)
         describe_provided(name, out->provided, epilogue != NULL, out->text, sizeof out->text);

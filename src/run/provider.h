@@ -39,6 +39,7 @@ typedef struct ProviderTask {
     ProviderTensor x, weight, out;
     int64_t stride[3], padding[3], dilation[3], groups; /* convolution */
     bool bias;     /* contiguous, by n or by out channel */
+    cb_dtype bias_dtype; /* dtype or CB_F32 */
     bool residual; /* lies as out does */
     bool relu;
     bool reduced;  /* f32 operands may be rounded to bf16 */

@@ -8,7 +8,8 @@
  *     t23 = f32 relu (add t20, t21)
  *     store b0[a0*16 + a1] = t23
  *
- * Sums in another order would round otherwise, so only result + bias + residual counts. */
+ * Rounding to the step's own dtype on the way out changes nothing. Sums in another order would
+ * round otherwise, so only result + bias + residual counts. */
 #include "run/task.h"
 #include "run/gemm.h"
 #include <string.h>
@@ -58,13 +59,14 @@ static bool take_operand(Pattern *p, const Expr *e) {
     if (e->op != EX_load || e->input_count != 1) return false;
     const Expr *index = e->input[0];
     int buffer = (int)e->imm.i;
-    if (p->kernel->buffer[buffer].dtype != p->dtype) return false;
+    int8_t dtype = p->kernel->buffer[buffer].dtype;
     if (index == p->store->index && buffer != p->store->buffer) {
-        if (p->residual >= 0) return false;
+        if (p->residual >= 0 || dtype != p->dtype) return false;
         p->residual = buffer;
         return true;
     }
     int64_t step;
+    if (dtype != p->dtype && dtype != CB_F32) return false;
     if (p->bias >= 0 || p->residual >= 0 || index->op != EX_axis) return false;
     if (p->kernel->axis[index->imm.i].size != p->channels) return false;
     if (!coefficient(p->store->index, index->imm.i, &step) || step != p->stride) return false;
@@ -92,8 +94,13 @@ static bool match(Pattern *p, ProviderTask *task) {
     if (p->store->guard || p->store->mode != STORE_SET || buffer->value != p->out) return false;
     const Expr *value = p->store->value;
     task->relu = value->op == OP_relu;
-    if (!match_sum(p, task->relu ? value->input[0] : value)) return false;
+    if (task->relu) value = value->input[0];
+    /* The store rounds to the dtype, and relu keeps what is rounded. */
+    if (value->op == OP_to && value->imm.i == p->dtype && p->dtype == CB_BF16)
+        value = value->input[0];
+    if (!match_sum(p, value)) return false;
     task->bias = p->bias >= 0;
+    task->bias_dtype = task->bias ? (cb_dtype)kernel->buffer[p->bias].dtype : task->dtype;
     task->residual = p->residual >= 0;
     return true;
 }

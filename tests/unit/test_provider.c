@@ -25,13 +25,13 @@ enum { MOST_WEIGHTS = 3 };
 typedef struct Net { /* convolutions in a row (three run channels-last), or one product */
     int rank;        /* spatial dims; 0: a product */
     int layers;
-    bool relu, residual;
+    bool relu, residual, wide; /* wide: the bias is f32 whatever the rest is */
     int64_t stride, padding, dilation, groups;
     cb_tensor *weight[MOST_WEIGHTS], *bias[MOST_WEIGHTS];
 } Net;
 
 static cb_tensor *convolve(const Net *n, cb_tensor *x, int layer) {
-    cb_tensor *w = n->weight[layer], *b = n->bias[layer];
+    cb_tensor *w = n->weight[layer], *b = n->wide ? NULL : n->bias[layer];
     int64_t stride = layer ? 1 : n->stride, padding = layer ? 0 : n->padding;
     int64_t dilation = layer ? 1 : n->dilation, groups = layer ? 1 : n->groups;
     if (n->rank == 1) return cb_conv1d(x, w, b, stride, padding, dilation, groups);
@@ -39,12 +39,21 @@ static cb_tensor *convolve(const Net *n, cb_tensor *x, int layer) {
     return cb_conv2d(x, w, b, stride, padding, dilation, groups);
 }
 
+static cb_tensor *add_wide(const Net *n, cb_tensor *y, cb_tensor *bias) {
+    static const int64_t ones[3] = {1, 1, 1};
+    cb_dim_list dims = {.count = n->rank + 1, .at = {cb_numel(bias)}};
+    memcpy(dims.at + 1, ones, sizeof *ones * (size_t)n->rank);
+    return cb_to(cb_add(cb_to(y, CB_F32), (cb_reshape)(bias, dims)), cb_dtype_of(y));
+}
+
 static int body(cb_tensor *const *inputs, int count, cb_tensor **outputs, void *user) {
     const Net *n = user;
     cb_tensor *y = inputs[0];
     (void)count;
     for (int layer = 0; layer < n->layers; layer++) {
-        y = n->rank ? convolve(n, y, layer) : cb_linear(y, n->weight[layer], n->bias[layer]);
+        cb_tensor *bias = n->bias[layer];
+        y = n->rank ? convolve(n, y, layer) : cb_linear(y, n->weight[layer], n->wide ? NULL : bias);
+        if (n->wide && bias) y = add_wide(n, y, bias);
         if (n->residual && layer + 1 == n->layers) y = cb_add(y, inputs[1]);
         if (n->relu) y = cb_relu(y);
     }
@@ -114,6 +123,9 @@ static Sample sample_of(unsigned seed, cb_dtype dtype) {
     else
         make_product(&s);
     s.net.relu = rand() % 2;
+    s.net.wide = rand() % 3 == 0;
+    for (int layer = 0; layer < s.net.layers && s.net.wide; layer++)
+        if (s.net.bias[layer]) s.net.bias[layer] = cb_to(s.net.bias[layer], CB_F32);
     cb_tensor *y[1];
     assert_int_equal(body(s.input, 1, y, &s.net), 1);
     assert_non_null(y[0]);
@@ -180,6 +192,8 @@ static bool has_onednn(void) { return plugin_find("onednn")->provider != NULL; }
 
 /* ---- agreement ---------------------------------------------------------------------------- */
 
+static int fused; /* functions with an f32 bias that oneDNN adds */
+
 static int agree(unsigned seed, cb_dtype dtype) {
     int provided = 0;
     cb_scope_open();
@@ -192,6 +206,8 @@ static int agree(unsigned seed, cb_dtype dtype) {
         cb_function *other = compile(&s, "onednn", options);
         expect_same(&s, call(&s, other), wanted, seed);
         provided += explains(other, "; onednn (");
+        if (s.net.wide && !s.net.residual && s.net.layers == 1 && s.net.bias[0])
+            fused += explains(other, "fused");
         if (seed % 4 == 0) { /* other numbers of threads make versions of their own */
             cb_set_threads(1);
             expect_same(&s, call(&s, other), wanted, seed);
@@ -219,7 +235,7 @@ static void random_steps_agree(void **state) {
         bf16 += agree(seed, CB_BF16);
     print_message("oneDNN computed %d of %d functions in f32, %d of %d in bf16\n", f32, 2 * count,
                   bf16, count);
-    assert_true(f32 > count);
+    assert_true(f32 > count && fused > 0);
 }
 
 static void a_forked_child_computes(void **state) {
