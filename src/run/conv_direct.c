@@ -1,12 +1,14 @@
 /* Convolution with channels last in x and in the result: the register tile reads the rows of x
- * where they lie, so nothing is gathered or copied.
+ * where they lie, so nothing is gathered or copied; tiles that want their rows side by side (AMX)
+ * get a copy for all panels of a task.
  *
  *     out[p][o] = sum over positions q, channels i of x[p * stride + q][i] * weight[o][q][i]
  *
  * A tile is a few output positions, of any image, by two vectors of out channels. For each kernel
  * position q it needs one pointer per output position, to a row of channels or, outside of x, to
- * zeros. (q, channels) is cut into units of at most K_BYTES, and units into blocks of that size;
- * weights are packed as [group][panel of out channels][q][i], each unit a panel of gemm_kernel.h:
+ * zeros. (q, channels) is cut into units of at most GEMM_K_BYTES, and units into blocks of that
+ * size; weights are packed as [group][panel of out channels][q][i], each unit a panel of
+ * gemm_kernel.h; each block of units, where rows are copied:
  *
  *     for each block of units:
  *       for each panel of out channels (its weights stay in L2), each tile of positions: rows_tile
@@ -16,16 +18,16 @@
  * then a whole line of the kernel is one run of memory, and takes the place of the channels. */
 #include "base/parallel.h"
 #include "run/conv_internal.h"
+#include <string.h>
 
 enum {
-    K_BYTES = 2048,      /* of one row in a block of units */
     BLOCK_TILES = 8,     /* of positions in a task */
     BLOCK_OUTPUTS = 512, /* out channels of a task */
     LEAST_CHANNELS = 8,  /* fewer make poor loops */
     ALIGNMENT = 64
 };
 
-static const _Alignas(64) char zeros[K_BYTES]; /* a row outside of x */
+static const _Alignas(64) char zeros[GEMM_K_BYTES]; /* a row outside of x */
 
 typedef struct Direct {
     const Convolution *common;
@@ -33,7 +35,8 @@ typedef struct Direct {
     const GemmType *type;
     int64_t element, x_bytes;          /* those of common */
     int64_t inner, kernel;             /* channels of a group; kernel positions */
-    int64_t padded, together;          /* inner as packed; in how many at once */
+    int64_t limit, together;           /* elements of a block; packed at once */
+    int64_t taps, depth;               /* kernel positions of one packed panel; k of them all */
     int64_t line, line_step;           /* of inner: elements that weight_in steps through; then
                                         * line_step leads to the next of the kernel's line */
     int64_t chunk, chunks, units;      /* channels of a unit; units of one position; of all */
@@ -85,19 +88,22 @@ static void cut(Direct *d) {
 static Direct direct_of(const Convolution *common) {
     const ConvolutionStep *s = &common->step;
     Direct d = {.common = common, .step = s, .type = common->type, .element = common->element};
-    int64_t limit = K_BYTES / common->x_bytes;
+    int64_t unit = d.type->k_unit;
     d.x_bytes = common->x_bytes;
+    d.limit = GEMM_K_BYTES / common->x_bytes;
     d.inner = s->channels / s->groups;
     d.line = common->line ? common->line : d.inner;
     d.line_step = s->weight_spatial[2];
     d.kernel = s->kernel[0] * s->kernel[1] * s->kernel[2];
     d.together = d.type->together;
-    d.padded = round_up(d.inner, d.type->k_unit);
-    d.chunk = round_up(divide_up(d.inner, divide_up(d.inner, limit)), d.type->k_unit);
+    d.chunk = round_up(divide_up(d.inner, divide_up(d.inner, d.limit)), unit);
     d.chunks = divide_up(d.inner, d.chunk);
     d.units = d.kernel * d.chunks;
+    d.taps = d.type->rows_tile || d.chunks > 1 ? 1 : least(d.kernel, d.limit / d.inner);
+    d.depth = d.kernel / d.taps * round_up(d.taps * d.inner, unit) +
+              round_up(d.kernel % d.taps * d.inner, unit);
     d.panels = divide_up(common->outputs, d.type->columns);
-    d.panel_bytes = d.kernel * d.padded * d.type->columns * d.x_bytes;
+    d.panel_bytes = d.depth * d.type->columns * d.x_bytes;
     d.total = s->batch * common->positions;
     d.packed = common->packed;
     cut(&d);
@@ -112,17 +118,21 @@ static int64_t weight_offset(const ConvolutionStep *s, int64_t q) {
     return q0 * s->weight_spatial[0] + q1 * s->weight_spatial[1] + q2 * s->weight_spatial[2];
 }
 
+/* Which k of the panel has channel i at kernel position q. */
+static int64_t packed_k(const Direct *d, int64_t q, int64_t i) {
+    return q / d->taps * round_up(d->taps * d->inner, d->type->k_unit) + q % d->taps * d->inner + i;
+}
+
 #define PACK(name, type)                                                                           \
     static void name(const Direct *d, type *to, const type *from, int lanes, int width) {          \
         int64_t together = d->together;                                                            \
-        for (int64_t q = 0; q < d->kernel; q++, to += d->padded * width) {                         \
-            for (int64_t i = 0; i < d->padded; i++) {                                              \
+        for (int64_t q = 0; q < d->kernel; q++) {                                                  \
+            for (int64_t i = 0; i < d->inner; i++) {                                               \
                 const type *at = from + weight_offset(d->step, q) +                                \
                                  i % d->line * d->step->weight_in + i / d->line * d->line_step;    \
-                type *row = to + i / together * together * width + i % together;                   \
-                for (int j = 0; j < width; j++)                                                    \
-                    row[j * together] =                                                            \
-                        i < d->inner && j < lanes ? at[j * d->step->weight_out] : (type)0;         \
+                int64_t k = packed_k(d, q, i);                                                     \
+                type *row = to + k / together * together * width + k % together;                   \
+                for (int j = 0; j < lanes; j++) row[j * together] = at[j * d->step->weight_out];   \
             }                                                                                      \
         }                                                                                          \
     }
@@ -134,6 +144,7 @@ static void pack_panel(const Direct *d, char *to, int64_t output, int lanes, int
     const Convolution *c = d->common;
     int64_t from = d->step->weight_offset + output * d->step->weight_out;
     const char *weight = c->weight + from * d->x_bytes;
+    memset(to, 0, (size_t)d->panel_bytes);
     if (d->x_bytes == 2)
         pack_2(d, (uint16_t *)to, (const uint16_t *)weight, lanes, width);
     else if (d->x_bytes == 4)
@@ -174,6 +185,7 @@ typedef struct Task {
     const void **row; /* [tile][unit][row of the tile] */
     char *sum;        /* element (first position, first out channel of the task) */
     int64_t stride;   /* of sum, from position to position */
+    char *copy;       /* of the rows of one block, a panel for each tile */
 } Task;
 
 typedef struct Line {  /* positions of one task that follow each other along the last spatial dim */
@@ -239,12 +251,26 @@ static int64_t unit_channels(const Direct *d, int64_t u) {
 
 static int64_t block_units(const Direct *d, int64_t u) {
     if (d->chunks > 1) return 1;
-    return least(d->units - u, K_BYTES / d->x_bytes / d->inner);
+    return least(d->units - u, d->limit / d->inner);
+}
+
+/* Bytes of the rows of one tile, copied, in a block of k elements. */
+static int64_t copy_bytes(const Direct *d, int64_t k) {
+    return round_up(k, d->type->k_unit) * d->type->rows * d->x_bytes;
+}
+
+static void copy_rows(const Direct *d, const Task *t, int64_t u, int64_t taps, int64_t k) {
+    int64_t rows = d->type->rows;
+    for (int64_t i = 0; i < t->count; i += rows)
+        d->type->copy_rows(taps, k, t->row + i * d->units + u * rows,
+                           (int)least(rows, t->count - i),
+                           t->copy + i / rows * copy_bytes(d, taps * k));
 }
 
 static void multiply(const Direct *d, const Task *t, int64_t u, int64_t k_before) {
     const GemmType *type = d->type;
     int64_t k = unit_channels(d, u), taps = block_units(d, u);
+    if (!type->rows_tile) copy_rows(d, t, u, taps, k);
     for (int64_t panel = 0; panel < t->panels; panel++) {
         int64_t output = (t->panel + panel) * type->columns;
         const char *b = d->packed + (t->group * d->panels + t->panel + panel) * d->panel_bytes +
@@ -253,8 +279,12 @@ static void multiply(const Direct *d, const Task *t, int64_t u, int64_t k_before
         for (int64_t i = 0; i < t->count; i += type->rows) {
             const void **row = t->row + (i * d->units + u * type->rows);
             char *to = t->sum + (i * t->stride + panel * type->columns) * d->element;
-            type->rows_tile(taps, k, row, b, to, t->stride, (int)least(type->rows, t->count - i),
-                            columns, u > 0);
+            int rows = (int)least(type->rows, t->count - i);
+            if (type->rows_tile)
+                type->rows_tile(taps, k, row, b, to, t->stride, rows, columns, u > 0);
+            else
+                type->tile(taps * k, t->copy + i / type->rows * copy_bytes(d, taps * k), b, to,
+                           t->stride, rows, columns, u > 0);
         }
     }
 }
@@ -270,7 +300,8 @@ static void run_task(const Direct *d, Task *t, char *scratch) {
     for (int64_t u = 0, k = 0; u < d->units;) {
         multiply(d, t, u, k);
         int64_t taps = block_units(d, u);
-        k += taps * round_up(unit_channels(d, u), d->type->k_unit);
+        k += taps / d->taps * round_up(d->taps * unit_channels(d, u), d->type->k_unit) +
+             round_up(taps % d->taps * unit_channels(d, u), d->type->k_unit);
         u += taps;
     }
     conv_finish(c, first, d->step->out_channels, t->count, columns, (const float *)t->sum,
@@ -284,7 +315,8 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     int64_t pointers = round_up(d->block * d->units * (int64_t)sizeof(void *), ALIGNMENT);
     int64_t sums =
         d->common->narrow ? d->block * d->task_panels * d->type->columns * d->element : 0;
-    Storage *storage = storage_new((size_t)(pointers + sums));
+    int64_t copies = d->type->rows_tile ? 0 : d->block / d->type->rows * copy_bytes(d, d->limit);
+    Storage *storage = storage_new((size_t)(pointers + copies + sums));
     if (!storage) {
         atomic_store_explicit(d->common->failed, true, memory_order_relaxed);
         return;
@@ -292,11 +324,12 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     if (d->type->begin) d->type->begin();
     for (int64_t i = low; i < high; i++) { /* panels innermost: the rows of x stay in the cache */
         Task t = {.panel = i % panel_blocks * d->task_panels, .row = storage->data};
+        t.copy = (char *)storage->data + pointers;
         t.panels = least(d->task_panels, d->panels - t.panel);
         t.first = i / panel_blocks % blocks * d->block;
         t.count = least(d->block, d->total - t.first);
         t.group = i / panel_blocks / blocks;
-        run_task(d, &t, (char *)storage->data + pointers);
+        run_task(d, &t, t.copy + copies);
     }
     if (d->type->end) d->type->end();
     storage_release(storage);

@@ -16,7 +16,6 @@
 #include "run/conv_internal.h"
 
 enum {
-    K_BYTES = 2048,            /* of one lane in a k block, as in gemm.c */
     WINDOW_BYTES = 256 * 1024, /* gathered windows of one task: a part of L2 */
     ALIGNMENT = 64
 };
@@ -101,7 +100,7 @@ static void pack_weights(void *user, int64_t low, int64_t high) {
         int64_t from = c->step->weight_offset + (group * c->outputs + output) * c->step->weight_out;
         char *to = weight_panel(c, group, tap_block, panel);
         const char *weight = c->common->weight + from * c->x_bytes;
-        uint16_t rows[GEMM_MAX_WIDTH * K_BYTES / 2];
+        uint16_t rows[GEMM_MAX_WIDTH * GEMM_K_BYTES / 2];
         if (c->x_bytes == 2) {
             pack_2(c, rows, (const uint16_t *)weight, k, count, lanes);
             pack_pairs(c, c->step->channels_last, to, rows, c->weight_width, count);
@@ -186,7 +185,7 @@ static void gather(const Gather *c, char *panel, int64_t image, int64_t first, i
                    int64_t count) {
     Run run[GEMM_MAX_WIDTH];
     int runs = find_runs(c, image, first, lanes, run);
-    uint16_t rows[GEMM_MAX_WIDTH * K_BYTES / 2];
+    uint16_t rows[GEMM_MAX_WIDTH * GEMM_K_BYTES / 2];
     if (c->x_bytes == 2) {
         gather_2(c, rows, run, runs, k, count, lanes);
         pack_pairs(c, !c->step->channels_last, panel, rows, c->window_width, count);
@@ -294,7 +293,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 /* ---- entry -------------------------------------------------------------------------------- */
 
 static void cut(Gather *c) {
-    int64_t limit = K_BYTES / c->x_bytes, threads = parallel_threads();
+    int64_t limit = GEMM_K_BYTES / c->x_bytes, threads = parallel_threads();
     int64_t unit = c->common->type->k_unit;
     c->tap_block = round_up(divide_up(c->taps, divide_up(c->taps, limit)), unit < 4 ? 4 : unit);
     c->tap_blocks = divide_up(c->taps, c->tap_block);

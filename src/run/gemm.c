@@ -19,7 +19,6 @@
 #include <string.h>
 
 enum {
-    K_BYTES = 2048,             /* of one lane in a k block: 512 f32, 256 f64, 1024 bf16 */
     BLOCK_BYTES = 160 * 1024,   /* packed rows of A in one task: a part of L2 */
     SINGLE_BYTES = 512 * 1024,  /* an A this small is one block: then B is packed on the fly */
     SHARED_BYTES = 32 << 20,    /* packed A or B that tasks share */
@@ -135,7 +134,7 @@ static void pack_shared_range(void *user, int64_t low, int64_t high) {
     const Job *job = pack->job;
     const Gemm *gemm = job->gemm;
     int width = width_of(gemm, pack->all.of_a);
-    _Alignas(64) char converted[GEMM_MAX_WIDTH * K_BYTES];
+    _Alignas(64) char converted[GEMM_MAX_WIDTH * GEMM_K_BYTES];
     for (int64_t i = low; i < high; i++) {
         int64_t k_index = i / pack->panels, panel = i % pack->panels;
         int64_t k = job->k_low + k_index * job->k_block, lane = panel * width;
@@ -165,8 +164,8 @@ static void pack_shared(const Job *job, bool of_a) {
     }
     int width = width_of(gemm, of_a);
     pack.panels = divide_up(pack.lanes, width);
-    parallel_for(blocks * pack.panels, divide_up(128 * 1024, width * K_BYTES), pack_shared_range,
-                 &pack);
+    parallel_for(blocks * pack.panels, divide_up(128 * 1024, width * GEMM_K_BYTES),
+                 pack_shared_range, &pack);
 }
 
 /* ---- one task ---- */
@@ -347,7 +346,7 @@ static bool run_round(Job *job, bool share) {
 /* Rounds over columns and k, so that shared packs stay within SHARED_BYTES. */
 static int64_t k_block_of(const Gemm *gemm) {
     const GemmType *type = gemm->type;
-    int64_t k = gemm->step.k, limit = K_BYTES / (int64_t)gemm->element * type->together;
+    int64_t k = gemm->step.k, limit = GEMM_K_BYTES / (int64_t)gemm->element * type->together;
     return round_up(divide_up(k, divide_up(k, limit)), type->k_unit < 4 ? 4 : type->k_unit);
 }
 

@@ -12,11 +12,10 @@
 #include <string.h>
 
 enum {
-    HALF = 16,        /* rows, and columns, of one tile */
-    SPAN = 2 * HALF,  /* of four */
-    K_STEP = 32,      /* bf16 in a row of a tile */
-    ROW_BYTES = 64,   /* the same in bytes */
-    COPIED_STEPS = 8, /* steps of k that are copied at once, where rows lie unevenly */
+    HALF = 16,       /* rows, and columns, of one tile */
+    SPAN = 2 * HALF, /* of four */
+    K_STEP = 32,     /* bf16 in a row of a tile */
+    ROW_BYTES = 64,  /* the same in bytes */
     B_STRIDE = SPAN * 4,
     STEP_BYTES = SPAN * ROW_BYTES /* of a panel of either kind */
 };
@@ -120,91 +119,6 @@ static void tile(int64_t k, const void *a, const void *b, void *c, int64_t strid
     close_target(&t, add);
 }
 
-/* ---- rows where they lie ---- */
-
-/* The distance from each of the rows to the next, where it is the same; or 0. */
-static int64_t even_stride(const char *const *row, int rows) {
-    int64_t stride = row[1] - row[0];
-    bool even = rows == HALF;
-    for (int r = 1; r < HALF && even; r++) even = row[r] - row[r - 1] == stride;
-    return even ? stride : 0;
-}
-
-/* The first `count` of k of a row, at most 32; zeros follow. */
-static inline void copy_part(char *to, const char *from, int64_t count) {
-#if defined(__AVX512BW__)
-    __mmask32 mask = (__mmask32)(((uint64_t)1 << count) - 1);
-    _mm512_storeu_si512(to, _mm512_maskz_loadu_epi16(mask, from));
-#else
-    memset(to, 0, ROW_BYTES);
-    memcpy(to, from, (size_t)count * 2);
-#endif
-}
-
-/* k [first, first + steps * 32) of 16 rows as a half panel; `rows` of them exist. */
-static void copy_half(char *to, const char *const *row, int rows, int64_t first, int64_t steps,
-                      int64_t k) {
-    for (int r = 0; r < HALF; r++, to += ROW_BYTES) {
-        for (int64_t i = 0; i < steps; i++) {
-            int64_t at = first + i * K_STEP, count = r < rows ? k - at : 0;
-            char *piece = to + i * STEP_BYTES;
-            if (count >= K_STEP)
-                memcpy(piece, row[r] + at * 2, ROW_BYTES);
-            else if (count > 0)
-                copy_part(piece, row[r] + at * 2, count);
-            else
-                memset(piece, 0, ROW_BYTES);
-        }
-    }
-}
-
-typedef struct Rows { /* one tap: 32 rows, and room for a copy of a part of them */
-    const char *const *row;
-    int64_t k, stride[2]; /* of each half: 0 where it has to be copied */
-    int rows[2];
-    char *copy;
-} Rows;
-
-static Half half_of(const Rows *rows, int which, int64_t first, int64_t steps, bool whole) {
-    const char *const *row = rows->row + which * HALF;
-    if (whole && rows->stride[which])
-        return (Half){row[0] + first * 2, ROW_BYTES, rows->stride[which]};
-    char *copy = rows->copy + which * HALF * ROW_BYTES;
-    copy_half(copy, row, rows->rows[which], first, steps, rows->k);
-    return (Half){copy, STEP_BYTES, ROW_BYTES};
-}
-
-static inline void sum_tap(const Rows *rows, const char *b, bool two) {
-    int64_t all = (rows->k + K_STEP - 1) / K_STEP, whole = rows->k / K_STEP;
-    bool copies = !rows->stride[0] || (two && !rows->stride[1]);
-    for (int64_t i = 0; i < all;) {
-        int64_t steps = i < whole ? whole - i : all - i;
-        if (copies && steps > COPIED_STEPS) steps = COPIED_STEPS;
-        bool in_place = i < whole;
-        Half low = half_of(rows, 0, i * K_STEP, steps, in_place), high = low;
-        if (two) high = half_of(rows, 1, i * K_STEP, steps, in_place);
-        sum_steps(steps, low, high, b + i * STEP_BYTES, two);
-        i += steps;
-    }
-}
-
-static void rows_tile(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
-                      int64_t stride, int rows, int columns, bool add) {
-    float full[SPAN * SPAN];
-    char copy[COPIED_STEPS * STEP_BYTES];
-    Target t = target_of(c, stride, rows, columns, add, full);
-    Rows from = {.row = (const char *const *)row, .k = k, .copy = copy};
-    from.rows[0] = rows < HALF ? rows : HALF, from.rows[1] = rows - from.rows[0];
-    int64_t tap_bytes = (k + K_STEP - 1) / K_STEP * STEP_BYTES;
-    open_sums(t.c, t.stride, t.two, t.add);
-    for (; taps > 0; taps--, from.row += SPAN, b = (const char *)b + tap_bytes) {
-        from.stride[0] = even_stride(from.row, from.rows[0]);
-        from.stride[1] = t.two ? even_stride(from.row + HALF, from.rows[1]) : 0;
-        sum_tap(&from, b, t.two);
-    }
-    close_target(&t, add);
-}
-
 /* ---- packing ---- */
 
 static void pack(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride, int lanes,
@@ -230,6 +144,42 @@ static void pack_rows(void *panel, const void *matrix, int64_t lane_stride, int6
     }
 }
 
+/* The first `count` of k of a row, fewer than 32. */
+static inline void copy_part(char *to, const char *from, int64_t count) {
+#if defined(__AVX512BW__)
+    __mmask32 mask = (__mmask32)((1u << count) - 1);
+    _mm512_mask_storeu_epi16(to, mask, _mm512_maskz_loadu_epi16(mask, from));
+#else
+    memcpy(to, from, (size_t)count * 2);
+#endif
+}
+
+/* Element k of row r, in a panel of rows. */
+static char *place(char *panel, int64_t r, int64_t k) {
+    return panel + k / K_STEP * STEP_BYTES + r * ROW_BYTES + k % K_STEP * 2;
+}
+
+static void copy_row(char *panel, int64_t r, int64_t at, const char *from, int64_t count) {
+    while (count > 0) {
+        int64_t room = K_STEP - at % K_STEP, now = count < room ? count : room;
+        if (now == K_STEP)
+            memcpy(place(panel, r, at), from, ROW_BYTES);
+        else
+            copy_part(place(panel, r, at), from, now);
+        at += now, from += now * 2, count -= now;
+    }
+}
+
+static void copy_rows(int64_t taps, int64_t k, const void *const *row, int rows, void *panel) {
+    int64_t all = taps * k, steps = (all + K_STEP - 1) / K_STEP;
+    for (int64_t r = 0; r < rows; r++) {
+        if (all % K_STEP) memset(place(panel, r, (steps - 1) * K_STEP), 0, ROW_BYTES);
+        for (int64_t t = 0; t < taps; t++) copy_row(panel, r, t * k, row[t * SPAN + r], k);
+    }
+    for (int64_t r = rows; r % HALF; r++)
+        for (int64_t i = 0; i < steps; i++) memset(place(panel, r, i * K_STEP), 0, ROW_BYTES);
+}
+
 const GemmType gemm_bf16_amx = {
     .rows = SPAN,
     .columns = SPAN,
@@ -238,7 +188,7 @@ const GemmType gemm_bf16_amx = {
     .begin = begin,
     .end = end,
     .tile = tile,
-    .rows_tile = rows_tile,
+    .copy_rows = copy_rows,
     .pack = pack,
     .pack_rows = pack_rows,
 };

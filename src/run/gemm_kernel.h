@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { GEMM_K_BYTES = 2048 }; /* of one lane in a block of k: 512 f32, 256 f64, 1024 bf16 */
+
 /* One element type on one instruction set. A panel is `rows` rows of A or `columns` columns of B,
  * stored k-major: element (k, lane) at k * width + lane. In panels of bf16 `together` elements of a
  * lane that follow each other along k stand side by side, as one element of f32's size; k is filled
@@ -24,6 +26,8 @@ typedef struct GemmType {
      * the tile + r] is piece t of row r; b is one panel of taps * k. */
     void (*rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
                       int64_t stride, int rows, int columns, bool add);
+    /* Or, where rows_tile is NULL: makes the panel of rows for tile, of taps * k. */
+    void (*copy_rows)(int64_t taps, int64_t k, const void *const *row, int rows, void *out);
     /* out[p * pixel + c] = sum over t of row[t][p * jump + c] * weight[t][c]; p < count */
     void (*depthwise)(int64_t taps, const void *const *row, const void *const *weight,
                       int64_t count, int64_t jump, void *out, int64_t pixel, int64_t channels);
