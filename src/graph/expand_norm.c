@@ -115,6 +115,14 @@ static Node *norm_with(const Channels *c, Node *const *input, double eps) {
     return node_narrow(graph, y, c->given);
 }
 
+/* One element has no variance to be divided by: PyTorch refuses it, too. */
+static bool varied(const Channels *c, int64_t elements) {
+    if (elements != 1) return true;
+    fail(CB_ERR_SHAPE, "%s: needs more than one element to take a mean and variance of",
+         op_info(c->op)->name);
+    return false;
+}
+
 /* (x - mean) * rsqrt(var + eps) over dims, then weight and bias by channel. */
 static Node *norm_of(const Channels *c, Node *x, cb_dim_list dims, Node *weight, Node *bias,
                      double eps) {
@@ -150,6 +158,9 @@ static Node *batch_norm(Graph *graph, Op op, Node *const *input, const Attrs *at
     if (!attrs->word[ATTR_batch_norm_training]) return norm_with(&c, input, eps);
     cb_dim_list dims = dims_from(instance ? 2 : 1, c.x->rank);
     if (!instance) dims.at[0] = 0;
+    int64_t elements = node_numel(c.x);
+    for (int i = 0; i < (instance ? 2 : 1) && elements; i++) elements /= c.x->size[1 - i];
+    if (!varied(&c, elements)) return NULL;
     return norm_of(&c, c.x, dims, input[3], input[4], eps);
 }
 
@@ -163,6 +174,7 @@ static Node *group_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
         return NULL;
     }
     int64_t rows = c.x->size[0] * groups, numel = node_numel(c.x);
+    if (!varied(&c, numel / groups)) return NULL;
     int64_t size[] = {c.x->size[0], groups, rows ? numel / rows : 0};
     Node *x = node_reshape(graph, c.x, 3, size);
     return norm_of(&c, x, dims_one(2), input[1], input[2], attr_float(attrs, ATTR_group_norm_eps));

@@ -39,9 +39,9 @@ static bool place_windows(Pool *pool, const Node *x, bool ceil_mode) {
     for (int i = 0; i < pool->n; i++) {
         int64_t size = x->size[pool->first + i], step = pool->stride[i], pad = pool->padding[i];
         int64_t extent = (pool->kernel[i] - 1) * pool->dilation[i] + 1;
-        if (2 * pad > extent) {
-            fail(CB_ERR_ARGUMENT, "%s: padding %lld is more than half of a window of %lld",
-                 op_info(pool->op)->name, (long long)pad, (long long)extent);
+        if (2 * pad > pool->kernel[i]) { /* whatever the dilation, as PyTorch has it */
+            fail(CB_ERR_ARGUMENT, "%s: padding %lld is more than half of the kernel size %lld",
+                 op_info(pool->op)->name, (long long)pad, (long long)pool->kernel[i]);
             return false;
         }
         int64_t room = size + 2 * pad - extent;

@@ -117,7 +117,10 @@ Node *expand_resize(Graph *graph, Node *given, const Attrs *attrs) {
     for (int i = 0; x && i < given->rank - 2; i++) {
         Resize r = {graph,  2 + i,    given->size[2 + i],
                     out[i], scale[i], attrs->word[ATTR_interpolate_align_corners]};
-        if (r.in == r.out && scale[i] == 1) continue;
+        bool same = r.in == r.out;
+        if (same && (is_linear || scale[i] == 1))
+            continue; /* linear: whatever the scale, as in
+                                                             * PyTorch */
         x = is_linear ? linear(&r, x) : nearest(&r, x);
     }
     return node_narrow(graph, x, given);

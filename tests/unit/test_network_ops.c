@@ -1,8 +1,7 @@
 /* The ops of networks against PyTorch's values, in f32, f64 and bf16: each case is an expression
  * over x, w and v, built as a graph, planned, and run on the vector VM. Errors are checked by their
  * words. */
-#include "graph/graph.h"
-#include "run/execute.h"
+#include "expression.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -12,42 +11,6 @@
 #include <cmocka.h>
 
 #include "network_cases.h"
-
-enum { COUNT = 1024 };
-
-static double input_value(int64_t i, int64_t seed) {
-    return (double)((i * 37 + seed * 11) % 23 - 11) / 8 + (double)((i * i + seed) % 7) / 16;
-}
-
-static cb_tensor *input(int64_t seed, cb_dtype dtype) {
-    double value[COUNT];
-    for (int64_t i = 0; i < COUNT; i++) value[i] = input_value(i, seed);
-    cb_tensor *x = cb_from_data(value, CB_F64, cb_dims(COUNT));
-    return cb_to(x, dtype);
-}
-
-/* NULL with an error: the expression is refused. */
-static cb_tensor *evaluate(const char *call, cb_dtype dtype) {
-    Arena *arena = arena_new();
-    const char *name = cb_dtype_name(dtype);
-    const char *text = arena_format(arena,
-                                    "graph(x: %s[1024], w: %s[1024], v: %s[1024]) { y = %s\n"
-                                    "return y }",
-                                    name, name, name, call);
-    Graph *graph = graph_parse(arena, text);
-    if (!graph) {
-        arena_free(arena);
-        return NULL;
-    }
-    graph_optimize(graph, NULL);
-    Executable *executable =
-        executable_new(plan_build(graph, arena, NULL, true), (ExecutableOptions){0});
-    assert_non_null(executable);
-    cb_tensor *inputs[3] = {input(0, dtype), input(1, dtype), input(2, dtype)}, *output = NULL;
-    assert_true(executable_run(executable, inputs, &output));
-    executable_free(executable);
-    return output;
-}
 
 static bool near(double found, double expected, double tolerance) {
     return fabs(found - expected) <= tolerance * (1 + fabs(expected));
