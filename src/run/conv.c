@@ -132,8 +132,10 @@ static const ConvMethod methods[CONV_METHODS] = {
     [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run},
     [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_4_pack,
                          conv_winograd_4_run},
-    [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_6, NULL, conv_winograd_6_pack,
+    [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_67, NULL, conv_winograd_6_pack,
                          conv_winograd_6_run},
+    [CONV_WINOGRAD_7] = {"winograd 7", conv_fits_winograd_67, NULL, conv_winograd_7_pack,
+                         conv_winograd_7_run},
 };
 
 const char *convolution_method_name(int method) { return methods[method].name; }
@@ -145,14 +147,16 @@ bool convolution_fits(const ConvolutionStep *step, int method) {
 /* ---- the recorded model ------------------------------------------------------------------- */
 
 /* Nanoseconds, of two cores of an AMD EPYC 9005 (Zen 5, AVX-512) together; bench/layers.c measures
- * them. What counts is how they compare. Accuracy has no say: tests/unit/test_winograd.c holds the
- * rounding of Winograd to that of the direct method. */
+ * them. What counts is how they compare. */
 static const double product_ns = 0.0042; /* a multiplication in a register tile */
 static const double gather_ns = 0.0055;  /* the same, where windows are gathered first */
 static const double bf16_share = 0.5;    /* of those two, in bf16 where it is multiplied as such */
 static const double weight_ns = 0.07;    /* a packed weight: read from memory once a call */
 static const double pack_ns = 0.3;       /* a weight to pack */
 static const double transform_ns = 0.12; /* a point read or written by Winograd's transforms */
+/* Larger tiles round more: they have to need no more than this share of the next smaller's time. */
+static const double large_share = 0.93, rough_share = 0.85; /* rough: F(5x5, 3x3) */
+#define WORTH 0.93 /* larger tiles round more: they have to win by this */
 
 static double weights_ns(double weights, bool constant) {
     return weights * (constant ? weight_ns : weight_ns + pack_ns);
@@ -179,6 +183,9 @@ static double winograd_ns(const ConvolutionStep *s, bool constant, int64_t tile)
     return tiles * (weights * product_ns + points * transform_ns) + weights_ns(weights, constant);
 }
 
+static const int winograd_method[] = {
+    [4] = CONV_WINOGRAD_4, [6] = CONV_WINOGRAD_6, [7] = CONV_WINOGRAD_7};
+
 int convolution_choose(const ConvolutionStep *step, bool constant) {
     if (conv_fits_depthwise(step)) return CONV_DEPTHWISE;
     bool direct = conv_is_direct(step);
@@ -186,10 +193,12 @@ int convolution_choose(const ConvolutionStep *step, bool constant) {
     double each = direct ? product_ns : gather_ns;
     if (step->reduced && gemm_bf16()) each *= bf16_share;
     double least_ns = plain_ns(step, constant, each);
-    for (int other = CONV_WINOGRAD_4; other <= CONV_WINOGRAD_6; other++) {
-        if (!convolution_fits(step, other)) continue;
-        double ns = winograd_ns(step, constant, other == CONV_WINOGRAD_4 ? 4 : 6);
-        if (ns < least_ns) method = other, least_ns = ns;
+    for (int tile = 4; tile <= 7; tile++) {
+        int other = winograd_method[tile];
+        if (!other || !convolution_fits(step, other)) continue;
+        double ns = winograd_ns(step, constant, tile);
+        double share = tile == 7 && step->kernel[1] == 3 ? rough_share : large_share;
+        if (ns < (tile == 4 ? 1 : share) * least_ns) method = other, least_ns = ns;
     }
     return method;
 }

@@ -56,9 +56,11 @@ void conv_gather_run(Convolution *c);
 bool conv_fits_winograd_4(const ConvolutionStep *step);
 Storage *conv_winograd_4_pack(Convolution *c);
 void conv_winograd_4_run(Convolution *c);
-bool conv_fits_winograd_6(const ConvolutionStep *step);
+bool conv_fits_winograd_67(const ConvolutionStep *step); /* 6 and 7 */
 Storage *conv_winograd_6_pack(Convolution *c);
 void conv_winograd_6_run(Convolution *c);
+Storage *conv_winograd_7_pack(Convolution *c);
+void conv_winograd_7_run(Convolution *c);
 
 /* `rows` runs of `columns` elements of the result are done; run r begins at element first + r *
  * step and, for f16 and bf16, waits in sum + r * sum_stride to be narrowed. Then the epilogue. */

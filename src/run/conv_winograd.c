@@ -5,8 +5,9 @@
  * With the transforms of winograd_kernel.c a result is, at each of the points of a tile, a product
  * over channels alone, and there are fewer points than positions times kernel positions:
  *
- *     F(2x2, 3x3)  16 points for 36 multiplications    F(4x4, 3x3)  36 for 144
- *     F(2x2, 5x5)  36 points for 100
+ *     F(2x2, 3x3)  16 points for 36 multiplications
+ *     F(4x4, 3x3)  36 for 144    F(5x5, 3x3)  49 for 225
+ *     F(2x2, 5x5)  36 for 100    F(3x3, 5x5)  49 for 225
  *
  *     read[point][tile][channel] -> sum[point][tile][out channel] -> result
  *
@@ -73,7 +74,7 @@ static bool fits(const ConvolutionStep *s) {
 
 bool conv_fits_winograd_4(const ConvolutionStep *s) { return fits(s) && is_square(s, 3); }
 
-bool conv_fits_winograd_6(const ConvolutionStep *s) {
+bool conv_fits_winograd_67(const ConvolutionStep *s) {
     return fits(s) && (is_square(s, 3) || is_square(s, 5));
 }
 
@@ -333,7 +334,14 @@ static const WinogradType *type_6(const Convolution *c) {
     return c->step.kernel[1] == 3 ? &kernels->f4k3 : &kernels->f2k5;
 }
 
+static const WinogradType *type_7(const Convolution *c) {
+    const WinogradKernels *kernels = winograd_kernels();
+    return c->step.kernel[1] == 3 ? &kernels->f5k3 : &kernels->f3k5;
+}
+
 Storage *conv_winograd_4_pack(Convolution *c) { return pack(c, &winograd_kernels()->f2k3); }
 void conv_winograd_4_run(Convolution *c) { run(c, &winograd_kernels()->f2k3); }
 Storage *conv_winograd_6_pack(Convolution *c) { return pack(c, type_6(c)); }
 void conv_winograd_6_run(Convolution *c) { run(c, type_6(c)); }
+Storage *conv_winograd_7_pack(Convolution *c) { return pack(c, type_7(c)); }
+void conv_winograd_7_run(Convolution *c) { run(c, type_7(c)); }

@@ -12,10 +12,10 @@
  *     G   row of point p: p^k / product of (p - q), q other than p
  *     A^T row i:          p^i;   infinity: M(x) itself, the last coefficient of g, the last row
  *
- * Points decide the accuracy. Tiles of 4 take 0, 1, -1. Tiles of 6 take 0, +-5/8, +-3/2: of the
- * pairs that are exact in f32 they give the smallest error, half of that of the usual 0, +-1, +-2
- * (docs/architecture.md has the measurement; Barabasz et al. 2018, arXiv:1803.10986, is on such
- * choices). */
+ * Points decide the accuracy. Tiles of 4 take 0, 1, -1. Tiles of 6 take 0, +-5/8, +-3/2, tiles of 7
+ * +-5/16, +-13/16, +-7/4: of the pairs that were tried they give the smallest errors, half of those
+ * of the usual small integers (docs/architecture.md has the measurement; Barabasz et al. 2018,
+ * arXiv:1803.10986, is on such choices). All constants are exact in f32. */
 #include "run/winograd_kernel.h"
 #include <string.h>
 
@@ -42,6 +42,9 @@ enum { LANES = VECTOR_BYTES / sizeof(float) };
 
 #define P 0.625f /* the points of tiles of 6: 0, P, -P, Q, -Q */
 #define Q 1.5f
+#define R 0.3125f /* the points of tiles of 7: R, -R, S, -S, T, -T */
+#define S 0.8125f
+#define T 1.75f
 
 /* Lanes of a vector that are there; the others are 0 and not stored. */
 static inline Vector load(const float *from, int64_t lanes) {
@@ -78,6 +81,23 @@ static inline void read_6(const Vector *d, Vector *t) {
     t[5] = d[5] - (P * P + Q * Q) * d[3] + P * P * Q * Q * d[1];
 }
 
+static inline void read_7(const Vector *d, Vector *t) {
+    Vector odd_r = d[5] - (S * S + T * T) * d[3] + S * S * T * T * d[1];
+    Vector even_r = d[4] - (S * S + T * T) * d[2] + S * S * T * T * d[0];
+    Vector odd_s = d[5] - (R * R + T * T) * d[3] + R * R * T * T * d[1];
+    Vector even_s = d[4] - (R * R + T * T) * d[2] + R * R * T * T * d[0];
+    Vector odd_t = d[5] - (R * R + S * S) * d[3] + R * R * S * S * d[1];
+    Vector even_t = d[4] - (R * R + S * S) * d[2] + R * R * S * S * d[0];
+    t[0] = odd_r + R * even_r;
+    t[1] = odd_r - R * even_r;
+    t[2] = odd_s + S * even_s;
+    t[3] = odd_s - S * even_s;
+    t[4] = odd_t + T * even_t;
+    t[5] = odd_t - T * even_t;
+    t[6] = d[6] - (R * R + S * S + T * T) * d[4] +
+           (R * R * S * S + R * R * T * T + S * S * T * T) * d[2] - R * R * S * S * T * T * d[0];
+}
+
 static inline void write_2_of_4(const Vector *m, Vector *y) {
     y[0] = m[0] + (m[1] + m[2]);
     y[1] = m[3] + (m[1] - m[2]);
@@ -94,6 +114,24 @@ static inline void write_4_of_6(const Vector *m, Vector *y) {
     y[1] = P * odd_p + Q * odd_q;
     y[2] = P * P * even_p + Q * Q * even_q;
     y[3] = m[5] + P * P * P * odd_p + Q * Q * Q * odd_q;
+}
+
+static inline void write_3_of_7(const Vector *m, Vector *y) {
+    Vector even_r = m[0] + m[1], odd_r = m[0] - m[1], even_s = m[2] + m[3], odd_s = m[2] - m[3];
+    Vector even_t = m[4] + m[5], odd_t = m[4] - m[5];
+    y[0] = even_r + even_s + even_t;
+    y[1] = R * odd_r + S * odd_s + T * odd_t;
+    y[2] = m[6] + R * R * even_r + S * S * even_s + T * T * even_t;
+}
+
+static inline void write_5_of_7(const Vector *m, Vector *y) {
+    Vector even_r = m[0] + m[1], odd_r = m[0] - m[1], even_s = m[2] + m[3], odd_s = m[2] - m[3];
+    Vector even_t = m[4] + m[5], odd_t = m[4] - m[5];
+    y[0] = even_r + even_s + even_t;
+    y[1] = R * odd_r + S * odd_s + T * odd_t;
+    y[2] = R * R * even_r + S * S * even_s + T * T * even_t;
+    y[3] = R * R * R * odd_r + S * S * S * odd_s + T * T * T * odd_t;
+    y[4] = m[6] + R * R * R * R * even_r + S * S * S * S * even_s + T * T * T * T * even_t;
 }
 
 /* ---- squares ------------------------------------------------------------------------------ */
@@ -120,6 +158,7 @@ static inline void write_4_of_6(const Vector *m, Vector *y) {
     }
 READ(4)
 READ(6)
+READ(7)
 
 #define WRITE(output, tile)                                                                        \
     static inline void write_part_##output##_of_##tile(const float *from, int64_t stride,          \
@@ -152,13 +191,16 @@ READ(6)
 WRITE(2, 4)
 WRITE(2, 6)
 WRITE(4, 6)
+WRITE(3, 7)
+WRITE(5, 7)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
 /* G: [tile][kernel]. The points are those of the lines above, in their order. */
 static void make_g(int tile, int kernel, double g[][WINOGRAD_MAX_KERNEL]) {
     static const double points_4[] = {0, 1, -1}, points_6[] = {0, P, -P, Q, -Q};
-    const double *point = tile == 4 ? points_4 : points_6;
+    static const double points_7[] = {R, -R, S, -S, T, -T};
+    const double *point = tile == 4 ? points_4 : tile == 6 ? points_6 : points_7;
     for (int i = 0; i < tile - 1; i++) {
         double power = 1;
         for (int j = 0; j < tile - 1; j++)
@@ -198,8 +240,17 @@ static void weight_6_5(const float *from, float *to, int64_t stride) {
     weight(6, 5, from, to, stride);
 }
 
+static void weight_7_3(const float *from, float *to, int64_t stride) {
+    weight(7, 3, from, to, stride);
+}
+static void weight_7_5(const float *from, float *to, int64_t stride) {
+    weight(7, 5, from, to, stride);
+}
+
 const WinogradKernels KERNELS_OF(CB_LEVEL) = {
     .f2k3 = {4, 2, 3, read_square_4, write_square_2_of_4, weight_4_3},
     .f4k3 = {6, 4, 3, read_square_6, write_square_4_of_6, weight_6_3},
     .f2k5 = {6, 2, 5, read_square_6, write_square_2_of_6, weight_6_5},
+    .f5k3 = {7, 5, 3, read_square_7, write_square_5_of_7, weight_7_3},
+    .f3k5 = {7, 3, 5, read_square_7, write_square_3_of_7, weight_7_5},
 };

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-enum { WINOGRAD_MAX_TILE = 6, WINOGRAD_MAX_KERNEL = 5, WINOGRAD_PANEL = 32 };
+enum { WINOGRAD_MAX_TILE = 7, WINOGRAD_MAX_KERNEL = 5, WINOGRAD_PANEL = 32 };
 
 /* F(output x output, kernel x kernel): tiles of output + kernel - 1 inputs a side. Points of a tile
  * are numbered row by row. */
@@ -23,7 +23,7 @@ typedef struct WinogradType {
 } WinogradType;
 
 typedef struct WinogradKernels {
-    WinogradType f2k3, f4k3, f2k5; /* output, kernel */
+    WinogradType f2k3, f4k3, f2k5, f5k3, f3k5; /* output, kernel */
 } WinogradKernels;
 
 extern const WinogradKernels winograd_kernels_base;

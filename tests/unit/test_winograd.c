@@ -121,11 +121,11 @@ static void results_are_right(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++) {
         Problem p = problem_new(&cases[i]);
-        for (int method = CONV_WINOGRAD_4; method <= CONV_WINOGRAD_6; method++) {
+        for (int method = CONV_WINOGRAD_4; method <= CONV_WINOGRAD_7; method++) {
             if (!fits(&p, method)) continue;
             run(&p, method, false, NULL, NULL);
             double error = error_of(&p);
-            if (!(error < 2e-6)) fail_msg("case %d, method %d: error %g", i, method, error);
+            if (!(error < 4e-6)) fail_msg("case %d, method %d: error %g", i, method, error);
             float *first = malloc(sizeof *first * (size_t)(p.count + 1));
             memcpy(first, p.out, sizeof *first * (size_t)p.count);
             run(&p, method, true, NULL, NULL);
@@ -161,8 +161,8 @@ static void what_does_not_fit_is_refused(void **state) {
     assert_true(convolution_fits(&s, CONV_WINOGRAD_6));
 }
 
-/* What the recorded model may rest on: rms errors within four times those of the direct method, the
- * small tiles within 1.5 times. */
+/* What the recorded model may rest on: rms errors of tiles of 4, 6, 7 within 1.5, 4 and 8 times
+ * those of the direct method. */
 static void rounding_is_near_that_of_the_direct_method(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++) {
@@ -175,10 +175,12 @@ static void rounding_is_near_that_of_the_direct_method(void **state) {
         for (int method = CONV_DIRECT; method < CONV_METHODS; method++)
             if (fits(&p, method)) run(&p, method, true, NULL, NULL), error[method] = error_of(&p);
         if (getenv("CARBIDE_TEST_VERBOSE"))
-            print_message("case %d: direct %.2e, winograd 4 %.2e, 6 %.2e\n", i, error[CONV_DIRECT],
-                          error[CONV_WINOGRAD_4], error[CONV_WINOGRAD_6]);
+            print_message("case %d: direct %.2e, winograd 4 %.2e, 6 %.2e, 7 %.2e\n", i,
+                          error[CONV_DIRECT], error[CONV_WINOGRAD_4], error[CONV_WINOGRAD_6],
+                          error[CONV_WINOGRAD_7]);
         assert_true(error[CONV_WINOGRAD_4] < 1.5 * error[CONV_DIRECT]);
         assert_true(error[CONV_WINOGRAD_6] < 4 * error[CONV_DIRECT]);
+        assert_true(error[CONV_WINOGRAD_7] < 8 * error[CONV_DIRECT]);
         problem_free(&p);
     }
 }
@@ -197,8 +199,8 @@ static int chosen(int64_t batch, int64_t channels, int64_t size, int64_t kernel,
 /* Where it was measured (bench/layers.c). */
 static void the_model_chooses_what_was_fastest(void **state) {
     (void)state;
-    assert_int_equal(chosen(32, 256, 13, 3, 1), CONV_WINOGRAD_6);
-    assert_int_equal(chosen(32, 64, 27, 5, 1), CONV_WINOGRAD_6);
+    assert_int_equal(chosen(32, 256, 13, 3, 1), CONV_WINOGRAD_7);
+    assert_int_equal(chosen(32, 64, 27, 5, 1), CONV_WINOGRAD_7);
     assert_int_equal(chosen(1, 64, 56, 3, 1), CONV_WINOGRAD_6);
     assert_int_equal(chosen(8, 512, 7, 3, 1), CONV_WINOGRAD_6);
     assert_int_equal(chosen(1, 512, 14, 3, 1), CONV_WINOGRAD_4); /* 36 points: too many weights */
@@ -247,7 +249,7 @@ static void threads_do_not_change_a_bit(void **state) {
     for (int i = 0; i < CASES; i++) {
         Problem p = problem_new(&cases[i]);
         float *one = malloc(sizeof *one * (size_t)(p.count + 1));
-        for (int method = CONV_WINOGRAD_4; method <= CONV_WINOGRAD_6; method++) {
+        for (int method = CONV_WINOGRAD_4; method <= CONV_WINOGRAD_7; method++) {
             if (!fits(&p, method)) continue;
             cb_set_threads(1);
             run(&p, method, true, NULL, NULL);
