@@ -29,6 +29,21 @@ typedef struct CKernel {
     const char **point_name; /* written-out inner points: names by point and expression */
 } CKernel;
 
+enum { ARRAY_SUM_BLOCK = 1024 }; /* terms that one lane of an ARRAY kernel adds up in a row */
+
+/* ---- accumulators of a sweep (c_accumulate.c) ---- */
+bool c_reduces_in(const CKernel *c, int reduce, int pass); /* whether the pass completes it */
+bool c_sums_in_blocks(const CKernel *c, int pass);         /* ARRAY: float sums of a long range */
+void c_declare_array(CKernel *c, const char *type, const char *name, uint32_t id);
+void c_begin_accumulators(CKernel *c, int pass);
+void c_begin_partials(CKernel *c, int pass);
+const char *c_reductions(CKernel *c, int pass); /* clauses of the vector loop */
+void c_accumulate(CKernel *c, const Expr *reduce, int pass);
+void c_end_partials(CKernel *c, int pass);
+void c_array_partials(CKernel *c, int pass, bool begin); /* both ends of a block */
+void c_end_accumulators(CKernel *c, int pass);
+
+/* ---- sweeps (c_sweep.c) ---- */
 /* Sweep of one pass over the inner axes, with everything that has to be computed before it. */
 void c_sweep(CKernel *c, int pass);
 /* Row-level stores, after the last sweep. */

@@ -1,0 +1,252 @@
+/* Accumulators of a sweep, as C (c_kernel.h): declared before its loops, updated in their body,
+ * folded after them.
+ *
+ *     float r4 = 0.0f;                                  begin_accumulators
+ *     float q4[32] = {0};                               begin_partials: one sum by lane of a strip
+ *     ... q4[j] = q4[j] + t2;                           accumulate
+ *     q4 folded in halves; r4 = r4 + q4[0];             end_partials
+ *
+ * Float sums are taken in blocks: a block, or one run of the innermost loop, has its own partial
+ * sum. Float maxima of a ROW run on ordered integers (order_f32), which any compiler turns into
+ * vector code that keeps NaN. */
+#include "codegen/c_kernel.h"
+
+typedef Emit *E;
+
+/* ---- names and types ---------------------------------------------------------------------- */
+
+static bool is_extreme(const Expr *x) { return x->imm.i == OP_amax || x->imm.i == OP_amin; }
+static bool is_sum(const Expr *x) { return x->imm.i == OP_sum || x->imm.i == OP_prod; }
+static bool is_float(const Expr *x) { return dtype_is_float(x->dtype); }
+
+static bool by_order(const CKernel *c, const Expr *x) {
+    return c->shape == SHAPE_ROW && is_float(x) && is_extreme(x);
+}
+
+bool c_reduces_in(const CKernel *c, int r, int pass) {
+    const Expr *x = c->e.info.reduce[r];
+    return c->e.info.expr[x->id].pass == pass;
+}
+
+/* Vector reductions take int where the value type is narrower. */
+static const char *accumulator_type(CKernel *c, const Expr *x) {
+    if (by_order(c, x)) return x->dtype == CB_F64 ? "int64_t" : "int32_t";
+    bool narrow = !is_float(x) && x->dtype != CB_I32 && x->dtype != CB_I64;
+    if (c->shape == SHAPE_ROW && narrow) return "int32_t";
+    return c_target.type[x->dtype];
+}
+
+static const char *ordered(CKernel *c, const Expr *x, const char *value) {
+    bool wide = x->dtype == CB_F64, high = x->imm.i == OP_amax;
+    const char *nan = wide ? (high ? "0x7ff8000000000000L" : "-0x8000000000000L")
+                           : (high ? "0x7fc00000" : "-0x400000");
+    c->e.usage->helper[wide ? HELPER_order_f64 : HELPER_order_f32] = true;
+    return arena_format(c->e.arena, "order_%s(%s, %s)", wide ? "f64" : "f32",
+                        text_bare(&c->e, value), nan);
+}
+
+static const char *identity(CKernel *c, const Expr *x) {
+    Scalar value = scalar_identity((Op)x->imm.i, x->dtype);
+    const char *text = text_literal(&c->e, x->dtype, value);
+    return by_order(c, x) ? ordered(c, x, text) : text;
+}
+
+/* The accumulator of a reduction: r4, r4[l] */
+static const char *reduce_name(CKernel *c, const Expr *x) {
+    return arena_format(c->e.arena, c->shape == SHAPE_ARRAY ? "r%u[l]" : "r%u", x->id);
+}
+
+/* A float sum inside of further loops has a partial sum of its own; strips have one by lane. */
+static bool has_partial(const CKernel *c, const Expr *x) {
+    if (c->strip) return true;
+    bool loops = c->inner_count > 1 || c->lanes;
+    return c->shape == SHAPE_ROW && loops && is_float(x) && is_sum(x);
+}
+
+bool c_sums_in_blocks(const CKernel *c, int pass) {
+    if (c->shape != SHAPE_ARRAY || c->e.kernel->inner_size <= 4 * ARRAY_SUM_BLOCK) return false;
+    bool sums = false;
+    for (int r = 0; r < c->reduce_count; r++)
+        sums |= c_reduces_in(c, r, pass) && is_float(c->e.info.reduce[r]) &&
+                is_sum(c->e.info.reduce[r]);
+    for (int id = 0; id < c->e.count; id++)
+        if (c->e.kernel->expr[id]->op == EX_scan && c->e.local[id].needed) return false;
+    return sums;
+}
+
+static bool array_partial(const CKernel *c, const Expr *x, int pass) {
+    return c_sums_in_blocks(c, pass) && is_float(x) && is_sum(x);
+}
+
+/* Where a term goes: r4, or the partial sum s4. */
+static const char *target_name(CKernel *c, const Expr *x, int pass) {
+    bool partial = has_partial(c, x) || array_partial(c, x, pass);
+    const char *lane = c->strip ? "[j]" : c->shape == SHAPE_ARRAY ? "[l]" : "";
+    return arena_format(c->e.arena, "%c%u%s", partial ? 'q' : 'r', x->id, lane);
+}
+
+/* Extremes of a ROW compare: of floats, the ordered integers are compared. */
+static const char *combined(CKernel *c, const Expr *x, const char *a, const char *b) {
+    if (c->shape == SHAPE_ROW && is_extreme(x))
+        return arena_format(c->e.arena, "%s %c %s ? %s : %s", b, x->imm.i == OP_amax ? '>' : '<', a,
+                            b, a);
+    const char *argument[2] = {a, b};
+    return text_bare(&c->e, text_op(&c->e, (Op)x->imm.i, x->dtype, x->dtype, argument, 2));
+}
+
+void c_accumulate(CKernel *c, const Expr *x, int pass) {
+    E e = &c->e;
+    const char *name = target_name(c, x, pass), *value = text_value(e, x->input[0]);
+    if (c->shape != SHAPE_ROW || !is_extreme(x)) {
+        emit_line(e, "%s = %s;", name, combined(c, x, name, value));
+        return;
+    }
+    if (by_order(c, x)) value = ordered(c, x, value);
+    emit_line(e, "const %s x%u = %s;", accumulator_type(c, x), x->id, text_bare(e, value));
+    emit_line(e, "%s = %s;", name, combined(c, x, name, arena_format(e->arena, "x%u", x->id)));
+}
+
+static const char *clause(CKernel *c, const Expr *x, int pass) {
+    static const struct {
+        Op op;
+        const char *text;
+    } word[] = {{OP_sum, "+"},    {OP_prod, "*"}, {OP_amax, "max"},
+                {OP_amin, "min"}, {OP_any, "|"},  {OP_all, "&"}};
+    int i = 0;
+    while (word[i].op != (Op)x->imm.i) i++;
+    return arena_format(c->e.arena, " reduction(%s:%s)", word[i].text, target_name(c, x, pass));
+}
+
+const char *c_reductions(CKernel *c, int pass) {
+    Buffer text = buffer_new(c->e.arena);
+    if (c->shape == SHAPE_ROW && !c->strip)
+        for (int r = 0; r < c->reduce_count; r++)
+            if (c_reduces_in(c, r, pass)) put(&text, clause(c, c->e.info.reduce[r], pass));
+    return buffer_text(&text);
+}
+
+/* ---- around the loops ---------------------------------------------------------------------- */
+
+static const char *scan_name(CKernel *c, const Expr *x) {
+    return arena_format(c->e.arena, c->shape == SHAPE_ARRAY ? "c%u[l]" : "c%u", x->id);
+}
+
+static bool needed_scan(const CKernel *c, int id) {
+    return c->e.kernel->expr[id]->op == EX_scan && c->e.local[id].needed;
+}
+
+void c_declare_array(CKernel *c, const char *type, const char *name, uint32_t id) {
+    emit_line(&c->e, "%s %s%u[%lld] __attribute__((aligned(64)));", type, name, id,
+              (long long)c->lanes);
+}
+
+static void begin_array_accumulators(CKernel *c, int pass) {
+    E e = &c->e;
+    bool any = false;
+    for (int r = 0; r < c->reduce_count; r++)
+        if (c_reduces_in(c, r, pass)) {
+            const Expr *x = e->info.reduce[r];
+            c_declare_array(c, accumulator_type(c, x), "r", x->id);
+            if (array_partial(c, x, pass)) c_declare_array(c, accumulator_type(c, x), "q", x->id);
+            any = true;
+        }
+    for (int id = 0; id < e->count; id++)
+        if (needed_scan(c, id)) {
+            const char *type = e->target->type[e->kernel->expr[id]->dtype];
+            if (!e->local[id].started) c_declare_array(c, type, "c", (uint32_t)id);
+            any = true;
+        }
+    if (any) c_open_lanes(c, "");
+}
+
+void c_begin_accumulators(CKernel *c, int pass) {
+    E e = &c->e;
+    bool array = c->shape == SHAPE_ARRAY, any = false;
+    if (array) begin_array_accumulators(c, pass);
+    for (int r = 0; r < c->reduce_count; r++) {
+        if (!c_reduces_in(c, r, pass)) continue;
+        const Expr *x = e->info.reduce[r];
+        emit_line(e, "%s%s%s = %s;", array ? "" : accumulator_type(c, x), array ? "" : " ",
+                  reduce_name(c, x), text_bare(e, identity(c, x)));
+        any = true;
+    }
+    for (int id = 0; id < e->count; id++) {
+        if (!needed_scan(c, id)) continue;
+        const Expr *x = e->kernel->expr[id];
+        bool declared = array || e->local[id].started;
+        emit_line(e, "%s%s%s = %s;", declared ? "" : e->target->type[x->dtype], declared ? "" : " ",
+                  scan_name(c, x), text_bare(e, identity(c, x)));
+        any = e->local[id].started = true;
+    }
+    if (array && any) emit_close(e);
+}
+
+void c_begin_partials(CKernel *c, int pass) {
+    for (int r = 0; r < c->reduce_count; r++) {
+        const Expr *x = c->e.info.reduce[r];
+        if (!c_reduces_in(c, r, pass) || !has_partial(c, x)) continue;
+        const char *type = accumulator_type(c, x), *value = text_bare(&c->e, identity(c, x));
+        if (!c->strip) {
+            emit_line(&c->e, "%s q%u = %s;", type, x->id, value);
+            continue;
+        }
+        emit_line(&c->e, "%s q%u[%lld] __attribute__((aligned(64)));", type, x->id,
+                  (long long)c->strip);
+        emit_line(&c->e, "for (int l = 0; l < %lld; l++) q%u[l] = %s;", (long long)c->strip, x->id,
+                  value);
+    }
+}
+
+/* The lanes of a partial result become one, in halves. */
+static void fold_lanes(CKernel *c, const Expr *x) {
+    const char *low = arena_format(c->e.arena, "q%u[l]", x->id);
+    for (int64_t half = c->strip / 2; half; half /= 2) {
+        const char *high = arena_format(c->e.arena, "q%u[l + %lld]", x->id, (long long)half);
+        if (half > 1) emit_line(&c->e, "#pragma omp simd");
+        emit_line(&c->e, "for (int l = 0; l < %lld; l++) %s = %s;", (long long)half, low,
+                  combined(c, x, low, high));
+    }
+}
+
+void c_end_partials(CKernel *c, int pass) {
+    for (int r = 0; r < c->reduce_count; r++) {
+        const Expr *x = c->e.info.reduce[r];
+        if (!c_reduces_in(c, r, pass) || !has_partial(c, x)) continue;
+        const char *partial = arena_format(c->e.arena, c->strip ? "q%u[0]" : "q%u", x->id);
+        const char *name = reduce_name(c, x);
+        if (c->strip) fold_lanes(c, x);
+        emit_line(&c->e, "%s = %s;", name, combined(c, x, name, partial));
+    }
+}
+
+/* Both ends of one block of an ARRAY sweep: partial sums start, and join the accumulators. */
+void c_array_partials(CKernel *c, int pass, bool begin) {
+    c_open_lanes(c, "");
+    for (int r = 0; r < c->reduce_count; r++) {
+        const Expr *x = c->e.info.reduce[r];
+        if (!c_reduces_in(c, r, pass) || !array_partial(c, x, pass)) continue;
+        const char *partial = arena_format(c->e.arena, "q%u[l]", x->id), *name = reduce_name(c, x);
+        if (begin)
+            emit_line(&c->e, "%s = %s;", partial, identity(c, x));
+        else
+            emit_line(&c->e, "%s = %s;", name, combined(c, x, name, partial));
+    }
+    emit_close(&c->e);
+}
+
+/* The value of a completed reduce under a name that users can read. */
+void c_end_accumulators(CKernel *c, int pass) {
+    E e = &c->e;
+    for (int r = 0; r < c->reduce_count; r++) {
+        if (!c_reduces_in(c, r, pass)) continue;
+        const Expr *x = e->info.reduce[r];
+        const char *name = reduce_name(c, x);
+        if (by_order(c, x)) {
+            const char *value = arena_format(e->arena, "t%u", x->id);
+            emit_line(e, "const %s %s = unorder_%s(%s);", e->target->type[x->dtype], value,
+                      x->dtype == CB_F64 ? "f64" : "f32", name);
+            name = value;
+        }
+        emit_name(e, x, name);
+    }
+}
