@@ -1,9 +1,10 @@
 /* oneDNN as a provider (run/provider.h): libcarbide_onednn.so.
  *
  * A task becomes one primitive with the weight in oneDNN's own format (when it never changes), bias
- * as its bias, residual and relu as post-ops. Where oneDNN has fast code for another layout of x or
- * of the result only, the primitive gets that one, with a reorder in front or behind. Its reference
- * code, which is slower than anything of ours, is refused.
+ * as its bias, scale, residual and relu as post-ops (with a scale the bias, too, since it comes
+ * after it). Where oneDNN has fast code for another layout of x or of the result only, the
+ * primitive gets that one, with a reorder in front or behind. Its reference code, which is slower
+ * than anything of ours, is refused.
  *
  * Work is immutable once made, and scratch memory is the caller's, so any number of threads may run
  * it. oneDNN takes as many OpenMP threads as the calling thread's setting says, both when a
@@ -24,7 +25,7 @@ typedef struct Work {
     ProviderTask task;
     dnnl_primitive_desc_t describe;
     dnnl_primitive_t primitive, to_x, from_out; /* the last two: NULL, or reorders */
-    Layout x, weight, bias, out;                /* as the task has them */
+    Layout x, weight, scale, bias, out;         /* as the task has them */
     size_t scratch, x_at, out_at;               /* in the scratch: oneDNN's, x and out reordered */
 } Work;
 
@@ -85,22 +86,31 @@ static ProviderTensor weight_of(const ProviderTask *task) {
     return w;
 }
 
-static dnnl_status_t bias_layout(Layout *out, const ProviderTask *task) {
+/* The bias of a convolution has one dim; all others have those of the result. */
+static dnnl_status_t channel_layout(Layout *out, const ProviderTask *task, bool one_dim,
+                                    cb_dtype dtype) {
     dnnl_dims_t size = {0}, stride = {0};
-    int rank = 1, last = task->out.rank - 1;
-    if (task->kind == PROVIDER_MATMUL) rank = task->out.rank;
-    for (int d = 0; d < rank; d++) size[d] = 1, stride[d] = task->out.size[last];
-    size[rank - 1] = task->out.size[task->kind == PROVIDER_MATMUL ? last : 1];
-    stride[rank - 1] = 1;
-    return layout_strided(out, rank, size, task->bias_dtype == CB_BF16 ? dnnl_bf16 : dnnl_f32,
-                          stride);
+    int channel = task->kind == PROVIDER_MATMUL ? task->out.rank - 1 : 1;
+    int64_t channels = task->out.size[channel];
+    if (one_dim) channel = 0;
+    for (int d = 0; d < task->out.rank; d++) size[d] = 1, stride[d] = d < channel ? channels : 1;
+    size[channel] = channels;
+    return layout_strided(out, one_dim ? 1 : task->out.rank, size,
+                          dtype == CB_BF16 ? dnnl_bf16 : dnnl_f32, stride);
 }
+
+/* oneDNN's own bias comes before its post-ops. */
+static bool is_own_bias(const ProviderTask *task) { return task->bias && !task->scale; }
 
 static bool make_layouts(Work *w) {
     const ProviderTask *task = &w->task;
     ProviderTensor weight = weight_of(task);
     return !layout_of(&w->x, task, &task->x) && !layout_of(&w->weight, task, &weight) &&
-           !layout_of(&w->out, task, &task->out) && (!task->bias || !bias_layout(&w->bias, task));
+           !layout_of(&w->out, task, &task->out) &&
+           (!task->scale || !channel_layout(&w->scale, task, false, CB_F32)) &&
+           (!task->bias ||
+            !channel_layout(&w->bias, task, is_own_bias(task) && task->kind == PROVIDER_CONVOLUTION,
+                            task->bias_dtype));
 }
 
 /* ---- primitives --------------------------------------------------------------------------- */
@@ -113,6 +123,10 @@ static bool make_attributes(const Work *w, dnnl_primitive_attr_t *attr) {
               !dnnl_post_ops_create(&ops);
     if (ok && w->task.reduced)
         ok = !dnnl_primitive_attr_set_fpmath_mode(*attr, dnnl_fpmath_mode_bf16);
+    if (ok && w->task.scale)
+        ok = !dnnl_post_ops_append_binary(ops, dnnl_binary_mul, layout_view(&w->scale));
+    if (ok && w->task.scale && w->task.bias)
+        ok = !dnnl_post_ops_append_binary(ops, dnnl_binary_add, layout_view(&w->bias));
     if (ok && w->task.residual)
         ok = !dnnl_post_ops_append_binary(ops, dnnl_binary_add, layout_view(&w->out));
     if (ok && w->task.relu) ok = !relu_append(ops);
@@ -142,7 +156,7 @@ static dnnl_status_t describe(const Work *w, Freedom freedom, const_dnnl_primiti
     LayoutView x = layout_view(freedom.x ? &any_x : &w->x);
     LayoutView y = layout_view(freedom.out ? &any_out : &w->out);
     LayoutView of_weight = layout_view(task->pack ? &any_weight : &w->weight);
-    LayoutView bias = task->bias ? layout_view(&w->bias) : NULL;
+    LayoutView bias = is_own_bias(task) ? layout_view(&w->bias) : NULL;
     if (!status)
         status =
             task->kind == PROVIDER_MATMUL
@@ -275,16 +289,21 @@ static bool run_reorder(const_dnnl_primitive_t reorder, LayoutView from_layout, 
     return finish(&call, reorder);
 }
 
+static void add_operand(Call *call, int *number, LayoutView layout, const void *data) {
+    add(call, DNNL_ARG_ATTR_MULTIPLE_POST_OP((*number)++) | DNNL_ARG_SRC_1, layout, data);
+}
+
 static bool run_primitive(const Work *w, const ProviderOperands *o, const void *x, void *out) {
     Call call = {.ok = true};
+    int post_op = 0;
     add(&call, DNNL_ARG_SRC, wanted(w, dnnl_query_src_md), x);
     add(&call, DNNL_ARG_WEIGHTS, wanted(w, dnnl_query_weights_md),
         o->packed ? o->packed : o->weight);
     add(&call, DNNL_ARG_DST, wanted(w, dnnl_query_dst_md), out);
-    if (w->task.bias) add(&call, DNNL_ARG_BIAS, layout_view(&w->bias), o->bias);
-    if (w->task.residual)
-        add(&call, DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, layout_view(&w->out),
-            o->residual);
+    if (is_own_bias(&w->task)) add(&call, DNNL_ARG_BIAS, layout_view(&w->bias), o->bias);
+    if (w->task.scale) add_operand(&call, &post_op, layout_view(&w->scale), o->scale);
+    if (w->task.scale && w->task.bias) add_operand(&call, &post_op, layout_view(&w->bias), o->bias);
+    if (w->task.residual) add_operand(&call, &post_op, layout_view(&w->out), o->residual);
     if (w->scratch)
         add(&call, DNNL_ARG_SCRATCHPAD, wanted(w, dnnl_query_scratchpad_md), o->scratch);
     return finish(&call, w->primitive);
@@ -341,7 +360,8 @@ static void work_free(void *user) {
     if (w->to_x) dnnl_primitive_destroy(w->to_x);
     if (w->from_out) dnnl_primitive_destroy(w->from_out);
     if (w->describe) dnnl_primitive_desc_destroy(w->describe);
-    layout_free(&w->x), layout_free(&w->weight), layout_free(&w->bias), layout_free(&w->out);
+    layout_free(&w->x), layout_free(&w->weight), layout_free(&w->out);
+    layout_free(&w->scale), layout_free(&w->bias);
     free(w);
 }
 

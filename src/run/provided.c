@@ -157,6 +157,7 @@ bool provided_run(Provided *p, const void *x, const void *weight, void *out, con
     const StepTask *task = &p->task;
     const void *first = weight ? at(p, weight, task->weight_offset) : NULL;
     ProviderOperands operands = {.x = at(p, x, task->x_offset), .weight = first, .out = out};
+    if (task->scale >= 0) operands.scale = epilogue_buffer[task->scale];
     if (task->bias >= 0) operands.bias = epilogue_buffer[task->bias];
     if (task->residual >= 0) operands.residual = epilogue_buffer[task->residual];
     Version *version = p->failed ? NULL : version_for(p, parallel_threads(), first);
@@ -192,7 +193,9 @@ Provided *provided_new(const Provider *provider, const StepTask *task, const Ste
     pthread_mutex_init(&p->mutex, NULL);
     set_own_step(p, step);
     bool created = create(p, &p->first, why, why_bytes);
-    if (!created && task->fused && task->task.bias + task->task.residual + task->task.relu > 0) {
+    bool with_epilogue =
+        task->task.scale || task->task.bias || task->task.residual || task->task.relu;
+    if (!created && with_epilogue) {
         task_unfuse(&p->task);
         created = create(p, &p->first, why, why_bytes);
     }

@@ -32,12 +32,13 @@ typedef enum ProviderKind {
                           * 1 to 3 spatial dims */
 } ProviderKind;
 
-/* The result is max(x * weight + bias + residual, 0), each of the three if asked for. */
+/* The result is max(x * weight * scale + bias + residual, 0), each of the four if asked for. */
 typedef struct ProviderTask {
     ProviderKind kind;
     cb_dtype dtype; /* of all tensors: CB_F32, CB_BF16 */
     ProviderTensor x, weight, out;
     int64_t stride[3], padding[3], dilation[3], groups; /* convolution */
+    bool scale;    /* f32, contiguous, by n or by out channel */
     bool bias;     /* contiguous, by n or by out channel */
     cb_dtype bias_dtype; /* dtype or CB_F32 */
     bool residual; /* lies as out does */
@@ -54,7 +55,7 @@ typedef struct ProviderSizes {
 } ProviderSizes;
 
 typedef struct ProviderOperands { /* packed and scratch are 64-byte aligned */
-    const void *x, *weight, *packed, *bias, *residual;
+    const void *x, *weight, *packed, *scale, *bias, *residual;
     void *out, *scratch;
 } ProviderOperands;
 

@@ -1,16 +1,20 @@
 /* Step -> task: sizes and strides, and the epilogue kernel where it is one that providers know.
  *
- * Such an epilogue adds a bias along the channels, a tensor that lies as the result does, or both,
- * and may end in a relu; it writes what it read:
+ * Such an epilogue multiplies with a scale along the channels (a batch norm that could not be
+ * absorbed), adds a bias along them, adds a tensor that lies as the result does, and ends in a
+ * relu, or leaves out any of these; it writes what it read:
  *
  *     t20 = f32 load b0[a0*16 + a1]        the result
  *     t21 = f32 load b1[a1]                bias
  *     t23 = f32 relu (add t20, t21)
  *     store b0[a0*16 + a1] = t23
  *
- * Rounding to the step's own dtype on the way out changes nothing. Sums in another order would
- * round otherwise, so only result + bias + residual counts. */
+ * Conversions of bf16 in between are left out, as f32 is computed without rounding in between
+ * (option precise keeps them, and so such an epilogue stays with us). Sums in another order would
+ * round otherwise, so only result * scale + bias + residual counts. */
 #include "run/task.h"
+
+#include "base/option.h"
 #include "run/gemm.h"
 #include <string.h>
 
@@ -22,7 +26,7 @@ typedef struct Pattern {
     int out; /* plan value of the result */
     int8_t dtype;
     int64_t channels, stride; /* of the channel dim in the result */
-    int bias, residual;
+    int scale, bias, residual;
 } Pattern;
 
 /* Of an axis in an index that is a sum of products with constants. */
@@ -54,6 +58,15 @@ static bool is_result(const Pattern *p, const Expr *e) {
            e->input[0] == p->store->index;
 }
 
+/* A load along the channels. */
+static bool is_by_channel(const Pattern *p, const Expr *e) {
+    int64_t step;
+    if (e->op != EX_load || e->input_count != 1 || e->input[0]->op != EX_axis) return false;
+    int64_t axis = e->input[0]->imm.i;
+    return p->kernel->axis[axis].size == p->channels && coefficient(p->store->index, axis, &step) &&
+           step == p->stride;
+}
+
 /* A load of the bias or of the residual; each may occur once, the bias first. */
 static bool take_operand(Pattern *p, const Expr *e) {
     if (e->op != EX_load || e->input_count != 1) return false;
@@ -65,18 +78,28 @@ static bool take_operand(Pattern *p, const Expr *e) {
         p->residual = buffer;
         return true;
     }
-    int64_t step;
     if (dtype != p->dtype && dtype != CB_F32) return false;
-    if (p->bias >= 0 || p->residual >= 0 || index->op != EX_axis) return false;
-    if (p->kernel->axis[index->imm.i].size != p->channels) return false;
-    if (!coefficient(p->store->index, index->imm.i, &step) || step != p->stride) return false;
+    if (p->bias >= 0 || p->residual >= 0 || !is_by_channel(p, e)) return false;
     p->bias = buffer;
     return true;
 }
 
-/* result + bias + residual, where either may be missing. */
+static bool match_product(Pattern *p, const Expr *e) {
+    for (int k = 0; e->op == OP_mul && e->dtype == CB_F32 && k < 2; k++) {
+        const Expr *scale = e->input[1 - k];
+        if (!is_result(p, e->input[k]) || !is_by_channel(p, scale)) continue;
+        if (p->kernel->buffer[scale->imm.i].dtype != CB_F32) continue;
+        p->scale = (int)scale->imm.i;
+        return true;
+    }
+    return false;
+}
+
+/* result * scale + bias + residual, where any may be missing. */
 static bool match_sum(Pattern *p, const Expr *e) {
-    if (is_result(p, e)) return true;
+    bool rounds = e->op == OP_to && e->imm.i == p->dtype && p->dtype == CB_BF16;
+    if (rounds && !option_int(OPTION_precise)) e = e->input[0];
+    if (is_result(p, e) || match_product(p, e)) return true;
     if (e->op != OP_add || e->dtype != CB_F32) return false;
     for (int k = 0; k < 2; k++) {
         Pattern before = *p;
@@ -95,10 +118,8 @@ static bool match(Pattern *p, ProviderTask *task) {
     const Expr *value = p->store->value;
     task->relu = value->op == OP_relu;
     if (task->relu) value = value->input[0];
-    /* The store rounds to the dtype, and relu keeps what is rounded. */
-    if (value->op == OP_to && value->imm.i == p->dtype && p->dtype == CB_BF16)
-        value = value->input[0];
     if (!match_sum(p, value)) return false;
+    task->scale = p->scale >= 0;
     task->bias = p->bias >= 0;
     task->bias_dtype = task->bias ? (cb_dtype)kernel->buffer[p->bias].dtype : task->dtype;
     task->residual = p->residual >= 0;
@@ -108,22 +129,26 @@ static bool match(Pattern *p, ProviderTask *task) {
 static void take_epilogue(const Plan *plan, const Step *step, int64_t channels, int64_t stride,
                           StepTask *out) {
     StepUse use = step_use(step);
-    out->bias = out->residual = -1;
+    out->scale = out->bias = out->residual = -1;
     out->fused = use.epilogue < 0;
     if (out->fused) return;
-    Pattern p = {.kernel = plan->kernel[use.epilogue], .out = use.out, .bias = -1, .residual = -1};
+    Pattern p = {.kernel = plan->kernel[use.epilogue],
+                 .out = use.out,
+                 .scale = -1,
+                 .bias = -1,
+                 .residual = -1};
     p.dtype = plan->value[use.out].dtype, p.channels = channels, p.stride = stride;
     out->fused = match(&p, &out->task);
     if (out->fused)
-        out->bias = p.bias, out->residual = p.residual;
+        out->scale = p.scale, out->bias = p.bias, out->residual = p.residual;
     else
         task_unfuse(out);
 }
 
 void task_unfuse(StepTask *task) {
     task->fused = false;
-    task->bias = task->residual = -1;
-    task->task.bias = task->task.residual = task->task.relu = false;
+    task->scale = task->bias = task->residual = -1;
+    task->task.scale = task->task.bias = task->task.residual = task->task.relu = false;
 }
 
 /* ---- sizes -------------------------------------------------------------------------------- */
