@@ -312,9 +312,12 @@ static void cut(Job *job, int64_t threads) {
     int64_t tasks = job->row_blocks * job->batch_count, parts = 1;
     if (tasks < threads || (tasks % threads && tasks < 4 * threads)) parts = 2 * threads;
     job->column_block = round_up(divide_up(n, parts), columns);
-    int64_t scratch = SCRATCH_BYTES / (int64_t)gemm->element / job->row_block;
-    if (gemm->narrow && job->column_block > scratch)
-        job->column_block = scratch < columns ? columns : scratch / columns * columns;
+    int64_t scratch = SCRATCH_BYTES / (int64_t)gemm->element / job->row_block / columns * columns;
+    if (gemm->narrow && job->column_block > scratch) {
+        int64_t blocks_of_n =
+            round_up(divide_up(n, scratch < columns ? columns : scratch), threads);
+        job->column_block = round_up(divide_up(n, blocks_of_n), columns);
+    }
     job->column_blocks = divide_up(n, job->column_block);
 }
 

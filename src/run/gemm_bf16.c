@@ -12,7 +12,12 @@
 #include <immintrin.h>
 #include <string.h>
 
-enum { LANES = 16, ROWS = 14, COLUMNS = 2 * LANES };
+enum {
+    LANES = 16,
+    ROWS = 14,
+    COLUMNS = 2 * LANES,
+    AHEAD = 8192 /* bytes between what a tile reads of b and what it asks for */
+};
 
 typedef uint32_t Pair __attribute__((aligned(2), may_alias));
 
@@ -60,6 +65,8 @@ typedef uint32_t Pair __attribute__((aligned(2), may_alias));
                              bool add) {                                                           \
         EACH_##count(OPEN);                                                                        \
         for (; k > 0; k -= 2, a += ROWS, b += COLUMNS) {                                           \
+            __builtin_prefetch((const char *)b + AHEAD);                                           \
+            __builtin_prefetch((const char *)b + AHEAD + 64);                                      \
             LOAD_B;                                                                                \
             EACH_##count(STEP);                                                                    \
         }                                                                                          \
