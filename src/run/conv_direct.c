@@ -6,7 +6,7 @@
  *
  * A tile is a few output positions, of any image, by two vectors of out channels. For each kernel
  * position q it needs one pointer per output position, to a row of channels or, outside of x, to
- * zeros. (q, channels) is cut into units of at most GEMM_K_BYTES, and units into blocks of that
+ * zeros. (q, channels) is cut into units of at most k_bytes, and units into blocks of that
  * size; weights are packed as [group][panel of out channels][q][i], each unit a panel of
  * gemm_kernel.h; each block of units, where rows are copied:
  *
@@ -90,7 +90,7 @@ static Direct direct_of(const Convolution *common) {
     Direct d = {.common = common, .step = s, .type = common->type, .element = common->element};
     int64_t unit = d.type->k_unit;
     d.x_bytes = common->x_bytes;
-    d.limit = GEMM_K_BYTES / common->x_bytes;
+    d.limit = d.type->k_bytes / common->x_bytes;
     d.inner = s->channels / s->groups;
     d.line = common->line ? common->line : d.inner;
     d.line_step = s->weight_spatial[2];
@@ -295,7 +295,7 @@ static void run_task(const Direct *d, Task *t, char *scratch) {
     int64_t columns = least(t->panels * d->type->columns, c->outputs - output);
     int64_t first = t->first * d->step->out_channels + t->group * c->outputs + output;
     t->sum = c->narrow ? scratch : c->out + first * d->element;
-    t->stride = c->narrow ? columns : d->step->out_channels;
+    t->stride = c->narrow ? columns + GEMM_SUM_GAP : d->step->out_channels;
     find_rows(d, t);
     for (int64_t u = 0, k = 0; u < d->units;) {
         multiply(d, t, u, k);
@@ -313,8 +313,8 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     int64_t blocks = divide_up(d->total, d->block);
     int64_t panel_blocks = divide_up(d->panels, d->task_panels);
     int64_t pointers = round_up(d->block * d->units * (int64_t)sizeof(void *), ALIGNMENT);
-    int64_t sums =
-        d->common->narrow ? d->block * d->task_panels * d->type->columns * d->element : 0;
+    int64_t sum_row = d->task_panels * d->type->columns + GEMM_SUM_GAP;
+    int64_t sums = d->common->narrow ? d->block * sum_row * d->element : 0;
     int64_t copies = d->type->rows_tile ? 0 : d->block / d->type->rows * copy_bytes(d, d->limit);
     Storage *storage = storage_new((size_t)(pointers + copies + sums));
     if (!storage) {

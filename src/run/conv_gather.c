@@ -293,7 +293,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 /* ---- entry -------------------------------------------------------------------------------- */
 
 static void cut(Gather *c) {
-    int64_t limit = GEMM_K_BYTES / c->x_bytes, threads = parallel_threads();
+    int64_t limit = c->common->type->k_bytes / c->x_bytes, threads = parallel_threads();
     int64_t unit = c->common->type->k_unit;
     c->tap_block = round_up(divide_up(c->taps, divide_up(c->taps, limit)), unit < 4 ? 4 : unit);
     c->tap_blocks = divide_up(c->taps, c->tap_block);

@@ -174,12 +174,17 @@ typedef struct Piece { /* rows and columns of one task */
     int64_t batch, row, rows, column, columns, a_offset, b_offset;
 } Piece;
 
+/* From row to row, where the sums of a piece are. */
+static int64_t sum_stride(const Gemm *gemm, const Piece *piece) {
+    return gemm->narrow ? piece->columns + GEMM_SUM_GAP : gemm->step.n;
+}
+
 /* Where the sums of a piece are: in the result, or in the thread's scratch. */
 static char *sum_at(const Gemm *gemm, const Piece *piece, const Own *own, int64_t row,
                     int64_t column) {
     int64_t first = (piece->batch * gemm->step.m + piece->row) * gemm->step.n + piece->column;
     char *sum = gemm->narrow ? own->sum : gemm->out + first * (int64_t)gemm->element;
-    int64_t stride = gemm->narrow ? piece->columns : gemm->step.n;
+    int64_t stride = sum_stride(gemm, piece);
     return sum + (row * stride + column - piece->column) * (int64_t)gemm->element;
 }
 
@@ -230,7 +235,7 @@ static void run_piece(const Job *job, const Piece *piece, const Own *own) {
     const Gemm *gemm = job->gemm;
     const GemmType *type = gemm->type;
     int64_t high = piece->column + piece->columns;
-    int64_t stride = gemm->narrow ? piece->columns : gemm->step.n;
+    int64_t stride = sum_stride(gemm, piece);
     int64_t piece_columns = FINISH_BYTES / (int64_t)gemm->element / piece->rows;
     for (int64_t k = job->k_low; k < job->k_high; k += job->k_block) {
         int64_t count = least(job->k_block, job->k_high - k);
@@ -256,7 +261,7 @@ static bool own_open(const Job *job, Own *own) {
     int64_t lane = lane_bytes(job), element = (int64_t)gemm->element;
     int64_t a = job->packed_a ? 0 : round_up(job->row_block, gemm->type->rows) * lane;
     int64_t b = job->packed_b ? 0 : gemm->type->columns * lane;
-    int64_t sum = gemm->narrow ? job->row_block * job->column_block * element : 0;
+    int64_t sum = gemm->narrow ? job->row_block * (job->column_block + GEMM_SUM_GAP) * element : 0;
     int64_t converted =
         gemm->convert ? GEMM_MAX_WIDTH * job->k_block * element / gemm->type->together : 0;
     *own = (Own){0};
@@ -349,7 +354,7 @@ static bool run_round(Job *job, bool share) {
 /* Rounds over columns and k, so that shared packs stay within SHARED_BYTES. */
 static int64_t k_block_of(const Gemm *gemm) {
     const GemmType *type = gemm->type;
-    int64_t k = gemm->step.k, limit = GEMM_K_BYTES / (int64_t)gemm->element * type->together;
+    int64_t k = gemm->step.k, limit = type->k_bytes / (int64_t)gemm->element * type->together;
     return round_up(divide_up(k, divide_up(k, limit)), type->k_unit < 4 ? 4 : type->k_unit);
 }
 

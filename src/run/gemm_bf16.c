@@ -192,6 +192,7 @@ const GemmType gemm_bf16_dot = {
     .columns = COLUMNS,
     .together = 2,
     .k_unit = 2,
+    .k_bytes = GEMM_K_BYTES,
     .tile = tile,
     .rows_tile = rows_tile,
     .pack = gemm_bf16_pack,

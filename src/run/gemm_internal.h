@@ -7,7 +7,11 @@
 #include "tensor/tensor.h"
 #include <stdatomic.h>
 
-enum { GEMM_MAX_WIDTH = 32 }; /* rows or columns of the largest register tile */
+enum {
+    GEMM_MAX_WIDTH = 32, /* rows or columns of the largest register tile */
+    GEMM_SUM_GAP = 16    /* between rows of sums in a scratch: at a stride of a power of two they
+                          * would fall into few sets of the cache */
+};
 
 typedef struct Gemm { /* one call of gemm_run */
     MatmulStep step;  /* the batch folded into rows where that is possible */

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { GEMM_K_BYTES = 2048 }; /* of one lane in a block of k: 512 f32, 256 f64, 1024 bf16 */
+enum { GEMM_K_BYTES = 2048 }; /* the most that k_bytes is */
 
 /* One element type on one instruction set. A panel is `rows` rows of A or `columns` columns of B,
  * stored k-major: element (k, lane) at k * width + lane. In panels of bf16 `together` elements of a
@@ -17,6 +17,7 @@ enum { GEMM_K_BYTES = 2048 }; /* of one lane in a block of k: 512 f32, 256 f64, 
 typedef struct GemmType {
     int rows, columns; /* register tile */
     int together, k_unit;
+    int k_bytes; /* of one lane in a block of k, whose panel of columns serves many rows */
     void (*begin)(void), (*end)(void); /* around the tiles of a thread; or NULL */
     /* c[r * stride + j] (+)= sum over k of a(k, r) * b(k, j); r < rows, j < columns, at most one
      * tile. */
