@@ -142,7 +142,8 @@ CB_API cb_module *cb_nn_max_pool2d(cb_dim_list kernel_size, cb_dim_list stride,
 CB_API cb_module *cb_nn_avg_pool2d(cb_dim_list kernel_size, cb_dim_list stride,
                                    cb_dim_list padding, bool ceil_mode, bool count_include_pad);
 CB_API cb_module *cb_nn_adaptive_avg_pool2d(cb_dim_list output_size);
-CB_API cb_module *cb_nn_upsample(double scale_factor, const char *mode); /* nearest, bilinear */
+CB_API cb_module *cb_nn_upsample(double scale_factor, const char *mode); /* nearest, nearest-exact,
+                                                                         * bilinear */
 /* Training calls move running_mean and running_var by momentum (usual: 0.1), in place. */
 CB_API cb_module *cb_nn_batch_norm1d(int64_t features, double eps, double momentum);
 CB_API cb_module *cb_nn_batch_norm2d(int64_t features, double eps, double momentum);
@@ -153,6 +154,15 @@ CB_API cb_module *cb_nn_instance_norm2d(int64_t features, double eps, bool affin
  * or a float to add. What comes back is the output without the weights. */
 CB_API cb_module *cb_nn_multihead_attention(int64_t embed_dim, int64_t heads, double dropout,
                                             bool bias);
+
+/* PyTorch's whole call of such a module: key_padding_mask [batch, source] and attn_mask [length,
+ * source] or [batch * heads, length, source] may be NULL, and are as above. With weights not NULL,
+ * *weights are what each query gave to each key: [batch, length, source], the average over heads,
+ * or [batch, heads, length, source]. Without them, no matrix of weights need be in memory. */
+CB_API cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor *query,
+                                         cb_tensor *key, cb_tensor *value,
+                                         cb_tensor *key_padding_mask, cb_tensor *attn_mask,
+                                         bool average_attn_weights, cb_tensor **weights);
 
 #define CB_CONV_1(f, i, o, k) CB_CONV_6(f, i, o, k, 1, 0, 1, 1, true)
 #define CB_CONV_2(f, i, o, k, s) CB_CONV_6(f, i, o, k, s, 0, 1, 1, true)

@@ -3,6 +3,7 @@
  *
  *     nearest  y[o] = x[floor(o * scale)]                        scale = in / out, in f32 as
  *              PyTorch
+ *              y[o] = x[floor((o + 0.5) * scale)] when exact
  *     linear   y[o] = x[i] * (1 - t) + x[i + 1] * t              i + t = max((o + 0.5) * scale -
  *              0.5, 0),
  *                                                                or o * (in - 1) / (out - 1) */
@@ -15,7 +16,7 @@ typedef struct Resize {
     int dim;
     int64_t in, out;
     double scale;
-    bool align_corners;
+    bool align_corners, exact;
 } Resize;
 
 static Node *pick(const Resize *r, Node *x, Node *index) {
@@ -28,8 +29,9 @@ static Node *pick(const Resize *r, Node *x, Node *index) {
 static bool repeats(const Resize *r) {
     if (r->out % r->in) return false;
     int64_t times = r->out / r->in;
+    float half = r->exact ? 0.5f : 0.0f;
     for (int64_t o = 0; o < r->out; o++)
-        if ((int64_t)floorf((float)o * (float)r->scale) != o / times) return false;
+        if ((int64_t)floorf(((float)o + half) * (float)r->scale) != o / times) return false;
     return true;
 }
 
@@ -49,6 +51,7 @@ static Node *nearest(const Resize *r, Node *x) {
     Graph *graph = r->graph;
     if (repeats(r)) return repeat_each(r, x);
     Node *place = node_convert(graph, call_arange(graph, r->out, CB_I64), CB_F32);
+    if (r->exact) place = call_number(graph, OP_add, place, 0.5);
     place = call1(graph, OP_floor, call_number(graph, OP_mul, place, r->scale));
     if (!place) return NULL;
     Node *index = node_convert(graph, place, CB_I64);
@@ -115,8 +118,13 @@ Node *expand_resize(Graph *graph, Node *given, const Attrs *attrs) {
     if (!measure(given, attrs, out, scale)) return NULL;
     Node *x = is_linear ? node_widen(graph, given) : given;
     for (int i = 0; x && i < given->rank - 2; i++) {
-        Resize r = {graph,  2 + i,    given->size[2 + i],
-                    out[i], scale[i], attrs->word[ATTR_interpolate_align_corners]};
+        Resize r = {graph,
+                    2 + i,
+                    given->size[2 + i],
+                    out[i],
+                    scale[i],
+                    attrs->word[ATTR_interpolate_align_corners],
+                    attrs->word[ATTR_interpolate_exact]};
         bool same = r.in == r.out;
         if (same && (is_linear || scale[i] == 1))
             continue; /* linear: whatever the scale, as in

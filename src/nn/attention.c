@@ -25,14 +25,39 @@ static Tensor *project(const Module *self, Tensor *x, int part) {
                        bias ? (cb_narrow)(bias, 0, part * embed, embed) : NULL);
 }
 
-/* PyTorch's module says with true what is forbidden, scaled_dot_product_attention what is
- * allowed. */
-static Tensor *mask_of(const Module *self, Tensor *mask, int64_t batch) {
-    if (mask && cb_dtype_of(mask) == CB_BOOL) mask = (cb_logical_not)(cb_operand_tensor(mask));
+/* ---- masks ---------------------------------------------------------------------------------- */
+
+/* PyTorch's module says with true what is forbidden. */
+static Tensor *as_numbers(Tensor *mask) {
+    if (!mask || cb_dtype_of(mask) != CB_BOOL) return mask;
+    return (cb_where)(cb_operand_tensor(mask), cb_operand_float(-(double)INFINITY),
+                      cb_operand_float(0));
+}
+
+/* Both of two masks, each of them absent or to broadcast to [batch, heads, length, source]. */
+static Tensor *merged(Tensor *a, Tensor *b) {
+    if (!a || !b) return a ? a : b;
+    if (cb_dtype_of(a) == CB_BOOL && cb_dtype_of(b) == CB_BOOL)
+        return (cb_logical_or)(cb_operand_tensor(a), cb_operand_tensor(b));
+    return (cb_add)(cb_operand_tensor(as_numbers(a)), cb_operand_tensor(as_numbers(b)));
+}
+
+/* [batch * heads, length, source] -> [batch, heads, length, source] */
+static Tensor *by_heads(const Module *self, Tensor *mask, int64_t batch) {
     if (!mask || cb_rank(mask) != 3) return mask;
     return (cb_reshape)(mask,
                         cb_dims(batch, self->config.first, cb_size(mask, 1), cb_size(mask, 2)));
 }
+
+/* [batch, source], or [source] without a batch -> [batch, 1, 1, source] */
+static Tensor *by_keys(const Module *self, Tensor *mask, int64_t batch, int64_t source) {
+    if (cb_numel(mask) == batch * source && cb_rank(mask) <= 2)
+        return (cb_reshape)(mask, cb_dims(batch, 1, 1, source));
+    fail(CB_ERR_SHAPE, "%s: key_padding_mask is [batch, %lld]", self->type, (long long)source);
+    return NULL;
+}
+
+/* ---- attention ------------------------------------------------------------------------------ */
 
 static bool check_input(const Module *self, const Tensor *x) {
     if (cb_rank(x) == 3 && cb_size(x, 2) == self->config.second) return true;
@@ -41,20 +66,69 @@ static bool check_input(const Module *self, const Tensor *x) {
     return false;
 }
 
-static Tensor *attend(Module *self, Tensor *const *x, bool same, Tensor *mask) {
-    int64_t embed = self->config.second;
-    Tensor *part[3];
-    Tensor *all = same ? (cb_linear)(x[0], layer_own(self, 0), layer_own(self, 1)) : NULL;
-    for (int i = 0; i < 3; i++) {
-        part[i] = same ? (cb_narrow)(all, 2, i * embed, embed) : project(self, x[i], i);
-        part[i] = split_heads(self, part[i]);
-    }
-    double dropout = self->training ? self->config.number : 0.0;
-    Tensor *y = (cb_scaled_dot_product_attention)(part[0], part[1], part[2], mask, dropout, false,
-                                                  0.0, false);
+typedef struct Attention {
+    Module *self;
+    Tensor *x[3]; /* query, key, value, with a batch */
+    Tensor *mask; /* to broadcast to [batch, heads, length, source], or NULL */
+    bool same;    /* all three are one: one product makes their projections */
+} Attention;
+
+static double dropout_of(const Module *self) { return self->training ? self->config.number : 0.0; }
+
+/* Heads side by side again, through the projection out. */
+static Tensor *finish(Module *self, Tensor *y) {
     y = (cb_transpose)(y, 1, 2);
-    y = y ? (cb_reshape)(y, cb_dims(cb_size(y, 0), cb_size(y, 1), embed)) : NULL;
+    y = y ? (cb_reshape)(y, cb_dims(cb_size(y, 0), cb_size(y, 1), self->config.second)) : NULL;
     return cb_module_forward(self->child[0].module, &y, 1);
+}
+
+static void project_all(const Attention *a, Tensor **part) {
+    int64_t embed = a->self->config.second;
+    Tensor *all =
+        a->same ? (cb_linear)(a->x[0], layer_own(a->self, 0), layer_own(a->self, 1)) : NULL;
+    for (int i = 0; i < 3; i++) {
+        part[i] = a->same ? (cb_narrow)(all, 2, i * embed, embed) : project(a->self, a->x[i], i);
+        part[i] = split_heads(a->self, part[i]);
+    }
+}
+
+/* scaled_dot_product_attention says with true what is allowed. */
+static Tensor *attend(const Attention *a) {
+    Tensor *part[3], *mask = a->mask;
+    project_all(a, part);
+    if (mask && cb_dtype_of(mask) == CB_BOOL) {
+        mask = (cb_logical_not)(cb_operand_tensor(mask));
+        if (!mask) return NULL;
+    }
+    return finish(a->self,
+                  (cb_scaled_dot_product_attention)(part[0], part[1], part[2], mask,
+                                                    dropout_of(a->self), false, 0.0, false));
+}
+
+/* The same with its weights, after dropout, as PyTorch gives them. */
+static Tensor *attend_with_weights(const Attention *a, bool average, Tensor **weights) {
+    Tensor *part[3];
+    const Module *self = a->self;
+    double scale = 1 / sqrt((double)(self->config.second / self->config.first));
+    project_all(a, part);
+    Tensor *scores = (cb_matmul)(part[0], (cb_transpose)(part[1], -2, -1));
+    scores = (cb_mul)(cb_operand_tensor(scores), cb_operand_float(scale));
+    if (a->mask)
+        scores = (cb_add)(cb_operand_tensor(scores), cb_operand_tensor(as_numbers(a->mask)));
+    Tensor *each = (cb_softmax)(scores, -1);
+    if (dropout_of(self) > 0) each = (cb_dropout)(each, dropout_of(self), true);
+    *weights = average ? (cb_mean)(each, cb_dims_one(1), false) : each;
+    return finish(a->self, (cb_matmul)(each, part[2]));
+}
+
+static bool open_attention(Attention *a, Module *self, Tensor *const *x, bool flat) {
+    *a = (Attention){.self = self, .same = x[0] == x[1] && x[1] == x[2]};
+    for (int i = 0; i < 3; i++) {
+        if (!x[i]) return false;
+        a->x[i] = flat ? (cb_unsqueeze)(x[i], 0) : x[i];
+        if (!a->x[i] || !check_input(self, a->x[i])) return false;
+    }
+    return true;
 }
 
 static Tensor *attention(Module *self, Tensor *const *inputs, int count) {
@@ -63,19 +137,39 @@ static Tensor *attention(Module *self, Tensor *const *inputs, int count) {
              self->type, count);
         return NULL;
     }
-    bool same = count == 1 || (inputs[0] == inputs[1] && inputs[1] == inputs[2]);
-    Tensor *x[3];
+    Attention a;
+    Tensor *const all[] = {inputs[0], inputs[count == 1 ? 0 : 1], inputs[count == 1 ? 0 : 2]};
     bool flat = inputs[0] && cb_rank(inputs[0]) == 2;
-    for (int i = 0; i < 3; i++) {
-        x[i] = inputs[count == 1 ? 0 : i];
-        if (!x[i]) return NULL;
-        if (flat) x[i] = (cb_unsqueeze)(x[i], 0);
-        if (!x[i] || !check_input(self, x[i])) return NULL;
-    }
-    Tensor *mask = count == 4 ? mask_of(self, inputs[3], cb_size(x[0], 0)) : NULL;
-    if (count == 4 && !mask) return NULL;
-    Tensor *y = attend(self, x, same, mask);
+    if (!open_attention(&a, self, all, flat)) return NULL;
+    if (count == 4 && !(a.mask = by_heads(self, inputs[3], cb_size(a.x[0], 0)))) return NULL;
+    Tensor *y = attend(&a);
     return flat ? (cb_squeeze)(y, cb_dims(0)) : y;
+}
+
+cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor *query, cb_tensor *key,
+                                  cb_tensor *value, cb_tensor *key_padding_mask,
+                                  cb_tensor *attn_mask, bool average_attn_weights,
+                                  cb_tensor **weights) {
+    Attention a;
+    Module *self = attention_module;
+    Tensor *const x[] = {query, key, value};
+    bool flat = query && cb_rank(query) == 2;
+    if (weights) *weights = NULL;
+    if (self && self->forward != attention) {
+        fail(CB_ERR_ARGUMENT, "cb_multihead_attention: %s is no MultiheadAttention", self->type);
+        return NULL;
+    }
+    if (!self || !open_attention(&a, self, x, flat)) return NULL;
+    int64_t batch = cb_size(a.x[0], 0), source = cb_size(a.x[1], 1);
+    Tensor *keys = key_padding_mask ? by_keys(self, key_padding_mask, batch, source) : NULL;
+    Tensor *scores = by_heads(self, attn_mask, batch);
+    if ((key_padding_mask && !keys) || (attn_mask && !scores)) return NULL;
+    a.mask = merged(keys, scores);
+    if ((keys || scores) && !a.mask) return NULL;
+    Tensor *y = weights ? attend_with_weights(&a, average_attn_weights, weights) : attend(&a);
+    if (!flat) return y;
+    if (weights) *weights = (cb_squeeze)(*weights, cb_dims(0));
+    return (cb_squeeze)(y, cb_dims(0));
 }
 
 /* The projection out, which PyTorch keeps apart from other Linears by its type; its bias starts

@@ -81,19 +81,22 @@ cb_module *(cb_nn_adaptive_avg_pool2d)(cb_dim_list output_size) {
 
 static Tensor *upsample(Module *self, Tensor *const *inputs, int count) {
     if (!layer_one_input(self, count)) return NULL;
-    return (cb_interpolate)(inputs[0], CB_NO_DIMS, self->config.number, self->config.flag, false);
+    return (cb_interpolate)(inputs[0], CB_NO_DIMS, self->config.number, self->config.flag, false,
+                            self->config.second_flag);
 }
 
 cb_module *cb_nn_upsample(double scale_factor, const char *mode) {
     bool bilinear = mode && strcmp(mode, "bilinear") == 0;
-    if (!mode || (!bilinear && strcmp(mode, "nearest") != 0) || !(scale_factor > 0)) {
+    bool exact = mode && strcmp(mode, "nearest-exact") == 0;
+    if (!mode || (!bilinear && !exact && strcmp(mode, "nearest") != 0) || !(scale_factor > 0)) {
         fail(CB_ERR_ARGUMENT,
-             "Upsample: a positive factor and mode nearest or bilinear, not %g, %s", scale_factor,
-             mode ? mode : "NULL");
+             "Upsample: a positive factor and mode nearest, nearest-exact or bilinear, not %g, %s",
+             scale_factor, mode ? mode : "NULL");
         return NULL;
     }
     Module *module = layer_new("Upsample", upsample, "scale_factor=%s, mode='%s'",
                                layer_number(scale_factor).at, mode);
-    if (module) module->config = (Config){.number = scale_factor, .flag = bilinear};
+    if (module)
+        module->config = (Config){.number = scale_factor, .flag = bilinear, .second_flag = exact};
     return module;
 }

@@ -175,11 +175,13 @@ def resize():
     a = {}
     if R(True, False): a['size'] = numbers(n, 1, 8)
     else: a['scale_factor'] = R(0.4, 0.5, 0.75, 1.0, 1.3, 2.0, 2.5, 3.0)
-    mode = ('linear', 'bilinear', 'trilinear')[n - 1] if linear else 'nearest'
+    exact = not linear and R(True, False)
+    mode = ('linear', 'bilinear', 'trilinear')[n - 1] if linear else 'nearest-exact' if exact else 'nearest'
     if n == 2 and not linear and a.get('scale_factor') == 1.3:
         raise Short # where sizes stay, PyTorch's kernels for small and large pictures disagree
     corners = linear and R(True, False)
-    text = dict(a, **({'linear': True} if linear else {}), **({'align_corners': True} if corners else {}))
+    text = dict(a, **({'linear': True} if linear else {}), **({'align_corners': True} if corners else {}),
+                **({'exact': True} if exact else {}))
     return (call('interpolate', [X], **text),
             lambda: F.interpolate(X[0], mode=mode, align_corners=corners if linear else None, **a))
 

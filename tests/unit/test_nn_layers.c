@@ -76,6 +76,8 @@ static void repr_is_pytorchs(void **state) {
     expect_repr(cb_nn_adaptive_avg_pool2d(cb_dims(6, 6)), "AdaptiveAvgPool2d(output_size=(6, 6))");
     expect_repr(cb_nn_adaptive_avg_pool2d(1), "AdaptiveAvgPool2d(output_size=1)");
     expect_repr(cb_nn_upsample(2, "nearest"), "Upsample(scale_factor=2.0, mode='nearest')");
+    expect_repr(cb_nn_upsample(2, "nearest-exact"),
+                "Upsample(scale_factor=2.0, mode='nearest-exact')");
     expect_repr(cb_nn_elu(1), "ELU(alpha=1.0)");
     expect_repr(cb_nn_softplus(1, 20), "Softplus(beta=1.0, threshold=20.0)");
     expect_repr(cb_nn_relu6(), "ReLU6()");
@@ -220,7 +222,7 @@ static void mistakes_are_named(void **state) {
     assert_null(cb_nn_group_norm(3, 4, 1e-5));
     expect_error("3 groups do not divide 4 channels");
     assert_null(cb_nn_upsample(2, "cubic"));
-    expect_error("nearest or bilinear");
+    expect_error("nearest, nearest-exact or bilinear");
     assert_null(cb_nn_multihead_attention(8, 3, 0, true));
     expect_error("3 heads do not divide");
     cb_module *conv = cb_nn_conv2d(3, 4, 3);
