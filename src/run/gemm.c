@@ -231,11 +231,39 @@ static const char *panel_of_b(const Job *job, const Piece *piece, const Own *own
     return own->b;
 }
 
+typedef struct Panel { /* of B, and the rows of A that it meets */
+    const char *a, *b;
+    int64_t k, count, column;
+    int columns;
+} Panel;
+
+/* The panel times all rows of the piece. A packed B comes from memory; while the rows are at this
+ * panel the processor is asked for the next one, an equal share with each tile. */
+static void multiply_panel(const Job *job, const Piece *piece, const Own *own, Panel p) {
+    const Gemm *gemm = job->gemm;
+    const GemmType *type = gemm->type;
+    int64_t stride = sum_stride(gemm, piece);
+    int64_t share = type->columns * lane_bytes(job) / divide_up(piece->rows, type->rows);
+    bool more = p.column + p.columns < piece->column + piece->columns;
+    const char *next = more && job->packed_b && type->tile_ahead
+                           ? panel_of_b(job, piece, own, p.column + p.columns, p.k, p.count)
+                           : NULL;
+    for (int64_t r = 0; r < piece->rows; r += type->rows) {
+        const char *a = p.a + r * lane_bytes(job);
+        char *sum = sum_at(gemm, piece, own, r, p.column);
+        int rows = (int)least(type->rows, piece->rows - r);
+        if (next)
+            type->tile_ahead(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0,
+                             next + r / type->rows * share, share);
+        else
+            type->tile(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0);
+    }
+}
+
 static void run_piece(const Job *job, const Piece *piece, const Own *own) {
     const Gemm *gemm = job->gemm;
     const GemmType *type = gemm->type;
     int64_t high = piece->column + piece->columns;
-    int64_t stride = sum_stride(gemm, piece);
     int64_t piece_columns = FINISH_BYTES / (int64_t)gemm->element / piece->rows;
     for (int64_t k = job->k_low; k < job->k_high; k += job->k_block) {
         int64_t count = least(job->k_block, job->k_high - k);
@@ -245,9 +273,7 @@ static void run_piece(const Job *job, const Piece *piece, const Own *own) {
         for (int64_t j = piece->column; j < high; j += type->columns) {
             const char *b = panel_of_b(job, piece, own, j, k, count);
             int columns = (int)least(type->columns, high - j);
-            for (int64_t r = 0; r < piece->rows; r += type->rows)
-                type->tile(count, a + r * lane_bytes(job), b, sum_at(gemm, piece, own, r, j),
-                           stride, (int)least(type->rows, piece->rows - r), columns, k > 0);
+            multiply_panel(job, piece, own, (Panel){a, b, k, count, j, columns});
             if (last && (j + columns == high || j + columns - done >= piece_columns)) {
                 finish(gemm, piece, own, done, j + columns);
                 done = j + columns;

@@ -24,7 +24,7 @@
 #define TILE_ROWS 6
 #endif
 
-enum { AHEAD = 4096 }; /* bytes between what a rows_tile reads of b and what it asks for */
+enum { AHEAD = 4096 }; /* bytes between what a tile reads of b and what it asks for */
 
 #define JOIN(a, b) a##b
 #define KERNELS_OF(level) JOIN(gemm_kernels_, level)
@@ -119,9 +119,9 @@ static void narrow_bf16(const void *from, void *to, int64_t count) {
 #define TYPE(suffix)                                                                               \
     {                                                                                              \
         .rows = TILE_ROWS, .columns = COLUMNS_##suffix, .together = 1, .k_unit = 1,                \
-        .k_bytes = GEMM_K_BYTES, .tile = tile_##suffix, .rows_tile = rows_tile_##suffix,           \
-        .depthwise = depthwise_##suffix, .pack = pack_##suffix, .pack_rows = pack_##suffix,        \
-        .dot = dot_##suffix, .sweep = sweep_##suffix                                               \
+        .k_bytes = GEMM_K_BYTES, .tile = tile_##suffix, .tile_ahead = tile_ahead_##suffix,         \
+        .rows_tile = rows_tile_##suffix, .depthwise = depthwise_##suffix, .pack = pack_##suffix,   \
+        .pack_rows = pack_##suffix, .dot = dot_##suffix, .sweep = sweep_##suffix                   \
     }
 
 const GemmKernels KERNELS_OF(CB_LEVEL) = {

@@ -23,6 +23,9 @@ typedef struct GemmType {
      * tile. */
     void (*tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
                  int columns, bool add);
+    /* The same, k > 0, and meanwhile asks for the `bytes` at next, which are read soon; or NULL. */
+    void (*tile_ahead)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
+                       int columns, bool add, const void *next, int64_t bytes);
     /* The same for rows of A where they lie, in `taps` pieces of k elements each: row[t * rows of
      * the tile + r] is piece t of row r; b is one panel of taps * k. */
     void (*rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,

@@ -33,9 +33,10 @@ enum { NAME(LANES) = VECTOR_BYTES / sizeof(ELEMENT), NAME(COLUMNS) = 2 * NAME(LA
     }
 #define TILE(count)                                                                                \
     static void NAME(tile_##count)(int64_t k, const ELEMENT *a, const ELEMENT *b, ELEMENT *c,      \
-                                   int64_t stride, bool add) {                                     \
+                                   int64_t stride, bool add, const char *next, int64_t step) {     \
         EACH_##count(OPEN);                                                                        \
-        for (; k > 0; k--, a += TILE_ROWS, b += COLUMNS) {                                         \
+        for (; k > 0; k--, a += TILE_ROWS, b += COLUMNS, next += step) {                           \
+            __builtin_prefetch(next), __builtin_prefetch(next + 64);                               \
             Vector b0 = ((const Loose *)b)[0], b1 = ((const Loose *)b)[1];                         \
             EACH_##count(STEP);                                                                    \
         }                                                                                          \
@@ -60,7 +61,7 @@ TILE(14)
 #endif
 
 typedef void NAME(Tile)(int64_t k, const ELEMENT *a, const ELEMENT *b, ELEMENT *c, int64_t stride,
-                        bool add);
+                        bool add, const char *next, int64_t step);
 static NAME(Tile) *const NAME(tiles)[TILE_ROWS] = {
     NAME(tile_1),  NAME(tile_2),  NAME(tile_3), NAME(tile_4),  NAME(tile_5),  NAME(tile_6),
 #if TILE_ROWS > 6
@@ -79,15 +80,22 @@ static void NAME(add_columns)(const ELEMENT *full, ELEMENT *to, int64_t stride, 
 }
 
 /* A tile that is not full in columns goes through a full one on the stack. */
-static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
-                       int columns, bool add) {
+static void NAME(tile_ahead)(int64_t k, const void *a, const void *b, void *c, int64_t stride,
+                             int rows, int columns, bool add, const void *next, int64_t bytes) {
+    int64_t step = (bytes + k - 1) / k;
     if (columns == COLUMNS) {
-        NAME(tiles)[rows - 1](k, a, b, c, stride, add);
+        NAME(tiles)[rows - 1](k, a, b, c, stride, add, next, step);
         return;
     }
     ELEMENT full[TILE_ROWS * COLUMNS];
-    NAME(tiles)[rows - 1](k, a, b, full, COLUMNS, false);
+    NAME(tiles)[rows - 1](k, a, b, full, COLUMNS, false, next, step);
     NAME(add_columns)(full, c, stride, rows, columns, add);
+}
+
+static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
+                       int columns, bool add) {
+    int64_t bytes = COLUMNS * (int64_t)sizeof(ELEMENT);
+    NAME(tile_ahead)(k, a, b, c, stride, rows, columns, add, (const char *)b + AHEAD, k * bytes);
 }
 
 /* ---- the same, with the rows of A where they lie ---- */
