@@ -255,6 +255,8 @@ CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
  *              measure who computes each product and convolution fastest, and remember it on disk
  *   fullgraph  0 | 1   one graph or an error that names the line that broke it; the function itself
  *                      runs only when guards miss
+ *                      (on inputs; on a module's mode and tensors; tensors that the function finds
+ *                      elsewhere are held as they were)
  *   dynamic    auto | 0 | 1
  *   device     cpu
  *   backend    c | vm
@@ -318,7 +320,11 @@ extern "C" {
 #endif
 
 /* Calls a compiled function. cb_call(f, x, y) returns the first result; cb_call_n fills outputs and
- * returns their number, or a negative status. Results belong to the caller's scope. */
+ * returns their number, or a negative status. Results belong to the caller's scope.
+ *
+ * The function runs in a scope of its own, which closes when it returns: of its tensors only the
+ * results outlive the call, and what it hands to cb_keep(). A tensor that was kept is computed like
+ * a result, so keep what is needed afterwards and nothing else. */
 CB_API int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count,
                      cb_tensor **outputs, int capacity);
 CB_API cb_tensor *cb_call_1(cb_function *function, cb_tensor *const *inputs, int input_count);
@@ -342,7 +348,7 @@ CB_API void cb_free_text(char *text);
 
 typedef struct cb_function_stats {
     int64_t calls, graphs, breaks, recompiles, eager_calls;
-    int64_t kernels;         /* steps of the newest entry: kernels and library calls */
+    int64_t kernels;         /* of the newest entry: kernels, library calls, plain copies */
     int64_t kernels_eager;   /* what eager would launch for the same graph */
     int64_t bytes, bytes_eager; /* memory traffic of the newest entry, and of eager */
     int64_t flops;              /* of its matrix products and convolutions */

@@ -76,7 +76,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->trace = trace;
     entry->graph = recording->graph;
     entry->input_count = call->input_count;
-    entry->training = function_training(call->function);
+    entry->state = function_state(call->function);
     entry->autocast = function_autocast(call->function);
     entry->reduced = recording->graph->reduced;
     entry->guard = arena_new_array(trace->arena, Guard, call->input_count + 1);
@@ -152,7 +152,7 @@ static bool compile(Entry *entry, Call *call) {
 }
 
 bool entry_same(const Entry *a, const Entry *b) {
-    bool same = a->input_count == b->input_count && a->training == b->training &&
+    bool same = a->input_count == b->input_count && a->state == b->state &&
                 a->autocast == b->autocast && a->reduced == b->reduced &&
                 trace_same(a->trace, b->trace);
     for (int i = 0; same && i < b->input_count; i++) same = guard_same(&a->guard[i], &b->guard[i]);

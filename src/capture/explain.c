@@ -128,7 +128,9 @@ static void print_steps(const Executable *executable, Buffer *out) {
     const Plan *plan = executable_plan(executable);
     const StepMethod *method = executable_info(executable).method;
     double ms = 0;
-    putf(out, "  steps: %d, eager would launch %d\n", length(plan->step), plan->kernels_eager);
+    putf(out, "  steps: %d", length(plan->step));
+    if (plan->copies) putf(out, " and %d copies", plan->copies);
+    putf(out, ", eager would launch %d\n", plan->kernels_eager);
     for (int i = 0; i < length(plan->step); i++) {
         print_step(plan, &plan->step[i], &method[i], out);
         print_time(executable, i, out);
@@ -303,7 +305,7 @@ cb_function_stats cb_stats(cb_function *function) {
     const Entry *entry = newest(function);
     if (!entry) return stats;
     const Plan *plan = executable_plan(entry->executable);
-    stats.kernels = length(plan->step);
+    stats.kernels = length(plan->step) + plan->copies;
     stats.kernels_eager = plan->kernels_eager;
     stats.bytes = plan->bytes;
     stats.bytes_eager = plan->bytes_eager;

@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/precision.h"
+#include "nn/module.h"
 #include "run/eager.h"
 #include <stdarg.h>
 #include <string.h>
@@ -49,16 +50,20 @@ void function_note(Function *function, Reason reason, Site site, const char *for
                 detail);
 }
 
-static uint64_t module_training(const cb_module *module) {
-    uint64_t hash = cb_module_training(module);
-    for (int i = 0; i < cb_module_child_count(module); i++)
-        hash = hash_mix(hash, module_training(cb_module_child_at(module, i, NULL)));
+static uint64_t module_state(const cb_module *module) {
+    uint64_t hash = module->training;
+    for (int i = 0; i < module->tensor_count; i++) {
+        const Tensor *x = module->tensor[i].tensor;
+        hash = hash_mix(hash, x && x->storage ? x->storage->serial + (uint64_t)x->offset : 0);
+    }
+    for (int i = 0; i < module->child_count; i++)
+        hash = hash_mix(hash, module_state(module->child[i].module));
     return hash;
 }
 
-uint64_t function_training(const Function *function) {
+uint64_t function_state(const Function *function) {
     bool guarded = function->options.fullgraph && function->callee == CALL_MODULE;
-    return guarded ? module_training(function->target.module) : 0;
+    return guarded ? module_state(function->target.module) : 0;
 }
 
 cb_dtype function_autocast(const Function *function) {
@@ -279,11 +284,11 @@ static int call_traced_function(Function *function, Tensor *const *input, int in
 }
 
 static Entry *find_entry(Function *function, Tensor *const *input, int input_count) {
-    uint64_t training = function_training(function);
+    uint64_t state = function_state(function);
     cb_dtype autocast = function_autocast(function);
     bool reduced = precision_reduced();
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (e->training == training && e->autocast == autocast && e->reduced == reduced &&
+        if (e->state == state && e->autocast == autocast && e->reduced == reduced &&
             entry_guards_hold(e, input, input_count) &&
             (!function->options.fullgraph || frozen_all_hold(e, NULL)))
             return e;
@@ -322,8 +327,8 @@ static void describe_miss(const Function *function, Tensor *const *input, int in
                  cb_get_float32_matmul_precision(), last->number, last->reduced ? "" : "not ");
         return;
     }
-    if (function_training(function))
-        snprintf(out, bytes, "a module changed between train and eval");
+    if (last && last->state != function_state(function))
+        snprintf(out, bytes, "a module changed between train and eval, or holds other parameters");
     if (last && function->options.fullgraph && !frozen_all_hold(last, NULL))
         snprintf(out, bytes, "a parameter that was compiled as a constant has changed");
 }

@@ -84,7 +84,7 @@ struct Entry {
     const Graph *graph; /* in the executable's arena */
     Executable *executable;
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
-    uint64_t training;  /* fullgraph: which modules of the callee train */
+    uint64_t state;     /* fullgraph: of the callee's modules (function_state) */
     cb_dtype autocast;  /* in force when the function began; CB_SAME: none */
     bool reduced;       /* the precision of its f32 products (base/precision.h) */
     double trace_ms, compile_ms;
@@ -162,9 +162,9 @@ struct cb_function {
 void function_note(Function *function, Reason reason, Site site, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int function_limit(void);
-/* fullgraph does not run a module's forward again, so it guards on which modules train; otherwise
- * 0. */
-uint64_t function_training(const Function *function);
+/* fullgraph does not run a module's forward again, so it guards on which modules train and which
+ * tensors they hold; otherwise 0. */
+uint64_t function_state(const Function *function);
 cb_dtype function_autocast(const Function *function); /* that a call from here begins with */
 
 /* ---- one call ------------------------------------------------------------------------------ */

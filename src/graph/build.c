@@ -132,6 +132,20 @@ static bool inputs_given(Op op, Node *const *input) {
     return true;
 }
 
+/* dtypes that exist: the rules of primitives see to their own. CB_SAME becomes the default. */
+static bool dtypes_known(const OpInfo *info, Attrs *attrs) {
+    for (int i = 0; i < info->param_count; i++) {
+        const Param *param = &info->param[i];
+        if (param->type != PARAM_DTYPE) continue;
+        int64_t *word = &attrs->word[param->word];
+        if (*word == CB_SAME && param->has_default) *word = param->default_int;
+        if (*word >= CB_SAME && *word < CB_DTYPE_COUNT) continue;
+        fail(CB_ERR_DTYPE, "%s: %lld is not a dtype", info->name, (long long)*word);
+        return false;
+    }
+    return true;
+}
+
 /* A formula or a coded expansion; NULL with an error. */
 static Node *expand_composite(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     return op_info(op)->formula ? formula_expand(graph, op, input, attrs)
@@ -143,7 +157,7 @@ static Node *build_composite(Graph *graph, Op op, Node *const *given, int count,
     const OpInfo *info = op_info(op);
     Node *input[NODE_MAX_INPUTS] = {NULL};
     for (int i = 0; i < count; i++) input[i] = given[i];
-    if (!inputs_given(op, input)) return NULL;
+    if (!inputs_given(op, input) || !dtypes_known(info, attrs)) return NULL;
     if (numbers) convert_numbers(graph, input, count, numbers);
     if (op_draws(op, attrs)) attrs->word[info->word_count] = graph->random_count++;
     Node *expansion = expand_composite(graph, op, input, attrs);

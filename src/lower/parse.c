@@ -10,9 +10,13 @@ typedef struct Parser {
     Arena *arena;
     Kernel *kernel;
     const char *text, *at;
-    Map name; /* number of a t -> expression */
+    Map name;  /* number of a t -> expression */
+    int depth; /* of parentheses */
     bool failed;
 } Parser;
+
+enum { MOST_DEPTH = 200 };
+static const int64_t MOST_NUMBER = INT64_C(1) << 50; /* of elements, and in indices */
 
 static void *stop(Parser *p, const char *expected) {
     int line = 1;
@@ -46,9 +50,23 @@ static int64_t integer(Parser *p) {
     char *end;
     blank(p);
     int64_t value = strtoll(p->at, &end, 10);
-    if (end == p->at) stop(p, "a number");
+    if (end == p->at || value > MOST_NUMBER || value < -MOST_NUMBER) {
+        stop(p, "a number");
+        return 0;
+    }
     p->at = end;
     return value;
+}
+
+static int below(Parser *p, int limit, const char *expected) {
+    int64_t value = integer(p);
+    if (value >= 0 && value < limit) return (int)value;
+    stop(p, expected);
+    return -1;
+}
+
+static int buffer_number(Parser *p) {
+    return below(p, length(p->kernel->buffer), "the number of a buffer");
 }
 
 static const char *word(Parser *p, size_t *count) {
@@ -74,23 +92,46 @@ static Expr *named(Parser *p) {
     return e ? e : stop(p, "an earlier expression");
 }
 
-static Expr *index_text(Parser *p) {
-    blank(p);
-    if (isdigit((unsigned char)*p->at) || *p->at == '-') return expr_int(p->kernel, integer(p));
-    if (*p->at == 'a') return p->at++, expr_axis(p->kernel, (int)integer(p));
-    if (*p->at == 't') return p->at++, named(p);
+static Expr *index_text(Parser *p);
+
+static Expr *index_pair(Parser *p) {
     expect(p, "(");
     Expr *a = p->failed ? NULL : index_text(p);
-    char sign = a ? (blank(p), *p->at++) : 0;
-    Expr *b = a ? index_text(p) : NULL;
+    blank(p);
+    char sign = a && *p->at ? *p->at++ : '\0';
+    Expr *b = sign ? index_text(p) : NULL;
     expect(p, ")");
-    if (p->failed || !b) return NULL;
+    if (p->failed || !b) return stop(p, "an index");
     if (sign == '+') return index_add(p->kernel, a, b);
     if (b->op != OP_constant) return stop(p, "a constant factor or divisor");
     if (sign == '*') return index_scale(p->kernel, a, b->imm.i);
+    if (b->imm.i <= 0) return stop(p, "a positive divisor");
     if (sign == '/') return index_divide(p->kernel, a, b->imm.i);
     if (sign == '%') return index_remainder(p->kernel, a, b->imm.i);
     return stop(p, "one of + * / %");
+}
+
+static Expr *index_text(Parser *p) {
+    blank(p);
+    if (isdigit((unsigned char)*p->at) || *p->at == '-') {
+        int64_t value = integer(p);
+        return p->failed ? NULL : expr_int(p->kernel, value);
+    }
+    if (*p->at == 'a') {
+        p->at++;
+        int axis = below(p, length(p->kernel->axis), "the number of an axis");
+        return axis < 0 ? NULL : expr_axis(p->kernel, axis);
+    }
+    if (*p->at == 't') {
+        p->at++;
+        Expr *e = named(p);
+        return !e || e->dtype == CB_I64 ? e : stop(p, "an expression of i64");
+    }
+    if (p->depth == MOST_DEPTH) return stop(p, "fewer parentheses");
+    p->depth++;
+    Expr *pair = index_pair(p);
+    p->depth--;
+    return pair;
 }
 
 static Expr *literal(Parser *p) {
@@ -131,10 +172,20 @@ static Op op_word(Parser *p) {
     return op;
 }
 
+/* Whether the op can be this kind of expression, with so many operands. */
+static bool op_fits(Op op, bool reduce, bool scan, int count) {
+    const OpInfo *info = op_info(op);
+    if (reduce || scan) return info->kind == KIND_REDUCE && count == 1;
+    if (op == OP_to) return count == 1;
+    if (op == OP_clone || op == OP_contiguous) return count == 1;
+    bool combines = info->kind == KIND_REDUCE && count == 2;
+    return (info->kind == KIND_POINTWISE && count == info->arity) || combines;
+}
+
 static Expr *expression(Parser *p, cb_dtype type) {
     if (accept(p, "load")) {
         expect(p, "b");
-        int buffer = (int)integer(p);
+        int buffer = buffer_number(p);
         expect(p, "[");
         Expr *index = index_text(p);
         expect(p, "]");
@@ -150,6 +201,7 @@ static Expr *expression(Parser *p, cb_dtype type) {
         input[count] = p->failed ? NULL : operand(p);
         if (!input[count++]) return NULL;
     } while (count < 3 && accept(p, ","));
+    if (!op_fits(op, reduce, scan, count)) return stop(p, "another op, or other operands");
     if (reduce) return expr_reduce(p->kernel, op, input[0]);
     if (scan) return expr_scan(p->kernel, op, input[0]);
     return op == OP_to ? expr_to(p->kernel, input[0], to)
@@ -160,7 +212,7 @@ static void statement(Parser *p) {
     bool add = accept(p, "add"), store = add || accept(p, "store");
     if (store) {
         expect(p, "b");
-        int buffer = (int)integer(p);
+        int buffer = buffer_number(p);
         expect(p, "[");
         Expr *index = index_text(p);
         expect(p, "]");
@@ -187,6 +239,7 @@ static void buffer_line(Parser *p) {
     expect(p, "[");
     int64_t numel = integer(p);
     expect(p, "]");
+    if (p->failed) return;
     kernel_buffer(p->kernel, type,
                   inout ? BUFFER_INOUT
                   : in  ? BUFFER_IN
@@ -207,6 +260,7 @@ static void header(Parser *p) {
         (void)integer(p);
         expect(p, ":");
         int64_t size = integer(p);
+        if (size < 0) stop(p, "a size");
         if (!p->failed) kernel_axis(p->kernel, size, inner);
         (void)accept(p, ",");
     }

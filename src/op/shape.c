@@ -160,7 +160,7 @@ static bool infer_arange(Call *call) {
     int64_t start = call->attrs->word[ATTR_arange_start], end = call->attrs->word[ATTR_arange_end];
     int64_t step = call->attrs->word[ATTR_arange_step], length;
     if (step == 0) return infer_fail(call, CB_ERR_ARGUMENT, "step is 0");
-    if (__builtin_sub_overflow(end, start, &length))
+    if (__builtin_sub_overflow(end, start, &length) || length == INT64_MIN)
         return infer_fail(call, CB_ERR_SHAPE, "too many elements");
     if (length != 0 && (length > 0) != (step > 0))
         return infer_fail(call, CB_ERR_ARGUMENT, "step %lld leads away from the end",

@@ -207,7 +207,8 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
         defaults = attrs_default(op);
         call.attrs = &defaults;
     }
-    if (is_copy(op)) return copy_reshaped(op, input->tensor, call.attrs);
+    bool tensor = input_count > 0 && input->kind == CB_OPERAND_TENSOR;
+    if (tensor && is_copy(op)) return copy_reshaped(op, input->tensor, call.attrs);
     describe(&call);
     uint64_t hash = hash_bytes(call.key, sizeof *call.key * (size_t)call.words, 0);
     EagerEntry *entry = eager_find(call.key, call.words, hash);

@@ -133,7 +133,7 @@ static void find_stages(Executable *executable) {
     for (int i = 0; i < length(plan->output); i++) {
         const PlanValue *value = &plan->value[plan->output[i].value];
         if (value->place != VALUE_INPUT || stage_of(executable, value->number)) continue;
-        if (i < plan->output_count && !is_mutated(plan, value->number)) continue;
+        if (!is_mutated(plan, value->number)) continue;
         Stage stage = {value->number, executable->block_bytes};
         push(plan->arena, executable->stage, stage);
         executable->block_bytes += align(value->numel * (int64_t)cb_dtype_size(value->dtype));

@@ -194,11 +194,14 @@ static void write_mutations(const Run *run) {
         const Tensor *to = run->inputs[output->mutated_input];
         storage_written(to->storage);
         const void *from = run->base[output->value];
-        if (value->place == VALUE_INPUT)
-            from = (char *)run->block->data + stage_of(run->executable, value->number)->offset;
+        const Stage *stage =
+            value->place == VALUE_INPUT ? stage_of(run->executable, value->number) : NULL;
+        if (stage) from = (char *)run->block->data + stage->offset;
         if (from == tensor_data(to)) continue;
         int64_t stride[CB_MAX_RANK];
         contiguous_strides(to->rank, to->size, stride);
+        if (value->place == VALUE_INPUT && !stage)
+            memcpy(stride, run->inputs[value->number]->stride, sizeof stride);
         copy_strided(tensor_data(to), to->stride, from, stride, to->rank, to->size,
                      element_bytes(value));
     }

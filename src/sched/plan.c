@@ -334,6 +334,10 @@ static void add_output(Schedule *s, const Node *node, int mutated_input) {
         value->place = VALUE_OUTPUT;
         value->number = length(s->plan->output);
     }
+    if (value->place == VALUE_INPUT) {
+        s->plan->copies++;
+        s->plan->bytes += 2 * value->numel * (int64_t)cb_dtype_size(value->dtype);
+    }
     push(s->arena, s->plan->output, output);
 }
 

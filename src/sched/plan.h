@@ -153,6 +153,7 @@ typedef struct Plan {
     int64_t bytes, bytes_eager; /* memory traffic of one run; of eager, op by op */
     int64_t flops; /* multiplications and additions of products and convolutions in one run */
     int kernels_eager;
+    int copies; /* outputs and mutated inputs that take an input as it is: no step makes them */
     PlanTime time;
 } Plan;
 

@@ -555,6 +555,52 @@ static void test_module(void **state) {
     assert_null(cb_error());
 }
 
+/* fullgraph does not run the forward again: it must see that a module holds another tensor. */
+static void test_replaced_parameter(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = ramp(3, 4);
+    for (int eval = 0; eval < 2; eval++) {
+        cb_module *net = cb_nn_sequential(cb_nn_linear(4, 6, true), cb_nn_relu());
+        cb_module_train(net, !eval);
+        cb_function *whole = cb_compile(net, "fullgraph=1," VM);
+        expect_equal(cb_call(whole, x), cb_forward(net, x));
+        cb_module_parameter(cb_module_child(net, "0"), "weight", ramp(6, 4));
+        expect_equal(cb_call(whole, x), cb_forward(net, x));
+        expect_equal(cb_call(whole, x), cb_forward(net, x));
+        assert_int_equal(cb_stats(whole).graphs, 2);
+        cb_function_free(whole);
+        cb_module_free(net);
+    }
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+static cb_tensor *clones(cb_tensor *x) { return cb_clone(x); }
+static cb_tensor *stores(cb_tensor *x, cb_tensor *y) { return cb_assign(x, y); }
+
+/* What only copies says that it does. */
+static void test_copies(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = ramp(3, 4), *y = cb_mul(cb_t(ramp(4, 3)), 2.0);
+    cb_function *f = cb_compile(clones, VM), *g = cb_compile(stores, VM);
+    cb_tensor *z = cb_call(f, x);
+    assert_false(cb_shares_storage(x, z));
+    expect_equal(z, x);
+    assert_true(cb_call(g, x, y) == x);
+    expect_equal(x, y);
+    cb_function_stats stats[] = {cb_stats(f), cb_stats(g)};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(stats[i].kernels, 1);
+        assert_int_equal(stats[i].kernels_eager, 1);
+        assert_int_equal(stats[i].bytes, stats[i].bytes_eager);
+    }
+    cb_function_free(f);
+    cb_function_free(g);
+    cb_scope_close();
+}
+
 /* ---- errors -------------------------------------------------------------------------------- */
 
 static void expect_refused(const char *options, const char *named) {
@@ -759,6 +805,8 @@ int main(void) {
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_nested),
         cmocka_unit_test(test_module),
+        cmocka_unit_test(test_replaced_parameter),
+        cmocka_unit_test(test_copies),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_explain),

@@ -543,6 +543,41 @@ static void test_many_costly_ops(void **state) {
     arena_free(arena);
 }
 
+static bool parses(const char *text) {
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    Buffer why = buffer_new(arena);
+    Kernel *kernel = kernel_parse(arena, text);
+    if (kernel) (void)kernel_verify(kernel, &why);
+    if (!kernel && !cb_error()) FAIL("no error for %s", text);
+    cb_clear_error();
+    arena_free(arena);
+    return kernel != NULL;
+}
+
+/* Text with a few bytes changed: a kernel that can be judged, or NULL and an error. */
+static void test_malformed_text(void **state) {
+    (void)state;
+    static const char good[] =
+        "kernel k(outer a0:9, outer a1:70, inner a2:4) tile split 1 { b0: in f32[2520]"
+        " b1: in i64[70] b2: inout f32[630] t0 = f32 load b0[((((a0*70)+a1)*4)+(a2%3))]"
+        " t1 = i64 load b1[a1] t2 = bool lt [(a0+t1)], 3:i64 t3 = f32 load b0[(t1*4)] if t2"
+        " t4 = f32 mul t0, 0.5:f32 t5 = f32 add t4, t3 t6 = f32 reduce sum t5 t7 = i32 to i32 t6"
+        " t8 = f32 to f32 t7 t9 = f32 where t2, t8, t6 store b2[((a0*70)+a1)] = t9 if t2 }";
+    static const char bytes[] = "abt0123456789 :()[]{}+*/%-=,.kfi";
+    int refused = 0;
+    assert_true(parses(good));
+    for (unsigned seed = 0; seed < 6000; seed++) {
+        char text[sizeof good];
+        memcpy(text, good, sizeof good);
+        for (unsigned k = 0; k <= seed % 3; k++)
+            text[next_random() % (sizeof good - 1)] = bytes[next_random() % (sizeof bytes - 1)];
+        if (seed % 5 == 0) text[next_random() % (sizeof good - 1)] = '\0';
+        refused += !parses(text);
+    }
+    assert_true(refused > 3000);
+}
+
 static void test_text_is_deterministic(void **state) {
     (void)state;
     const char *text =
@@ -576,6 +611,7 @@ int main(void) {
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_guards_do_not_touch),
         cmocka_unit_test(test_many_costly_ops),
+        cmocka_unit_test(test_malformed_text),
         cmocka_unit_test(test_text_is_deterministic),
     };
     int failed = cmocka_run_group_tests_name("codegen", tests, NULL, NULL);
