@@ -44,14 +44,48 @@ enum { AHEAD = 4096 }; /* bytes between what a tile reads of b and what it asks 
 #define EACH_13(M) EACH_12(M) M(12)
 #define EACH_14(M) EACH_13(M) M(13)
 
+/* The low and high halves of two vectors of some lanes, lane by lane in turn. */
+#define LOW_2(a, b) __builtin_shufflevector(a, b, 0, 2)
+#define HIGH_2(a, b) __builtin_shufflevector(a, b, 1, 3)
+#define LOW_4(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH_4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define LOW_8(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_8(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define LOW_16(a, b)                                                                               \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH_16(a, b)                                                                              \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+
 #define ELEMENT float
 #define NAME(x) x##_f32
+#if VECTOR_BYTES == 64
+#define LOW LOW_16
+#define HIGH HIGH_16
+#elif VECTOR_BYTES == 32
+#define LOW LOW_8
+#define HIGH HIGH_8
+#else
+#define LOW LOW_4
+#define HIGH HIGH_4
+#endif
 #include "run/gemm_tile.h"
 #undef ELEMENT
 #undef NAME
+#undef LOW
+#undef HIGH
 
 #define ELEMENT double
 #define NAME(x) x##_f64
+#if VECTOR_BYTES == 64
+#define LOW LOW_8
+#define HIGH HIGH_8
+#elif VECTOR_BYTES == 32
+#define LOW LOW_4
+#define HIGH HIGH_4
+#else
+#define LOW LOW_2
+#define HIGH HIGH_2
+#endif
 #include "run/gemm_tile.h"
 #undef ELEMENT
 #undef NAME

@@ -209,6 +209,29 @@ static void NAME(depthwise)(int64_t taps, const void *const *row, const void *co
 
 /* ---- packing ---- */
 
+/* As many lanes as a vector has, each contiguous along k. A block of as many k is transposed in
+ * registers: each stage interleaves the first half of the rows with the second one, which rotates
+ * the bits of an element's place (row, lane) by one; after log2(LANES) stages they have changed
+ * places. */
+static void NAME(pack_lanes)(ELEMENT *out, const ELEMENT *in, int64_t lane_stride, int width,
+                             int64_t k) {
+    int64_t i = 0;
+    for (; i + LANES <= k; i += LANES, out += (int64_t)LANES * width) {
+        Vector row[LANES], next[LANES];
+        for (int r = 0; r < LANES; r++) row[r] = *(const Loose *)(in + r * lane_stride + i);
+        for (int stage = 1; stage < LANES; stage *= 2) {
+            for (int r = 0; r < LANES / 2; r++) {
+                next[2 * r] = LOW(row[r], row[r + LANES / 2]);
+                next[2 * r + 1] = HIGH(row[r], row[r + LANES / 2]);
+            }
+            for (int r = 0; r < LANES; r++) row[r] = next[r];
+        }
+        for (int r = 0; r < LANES; r++) *(Loose *)(out + r * width) = row[r];
+    }
+    for (; i < k; i++, out += width)
+        for (int r = 0; r < LANES; r++) out[r] = in[r * lane_stride + i];
+}
+
 /* Four lanes, each contiguous along k: 4 x 4 blocks are transposed in registers. The next four
  * lanes are far away in memory, out of the sight of the processor's own prefetcher. */
 static void NAME(pack_four)(ELEMENT *out, const ELEMENT *in, int64_t lane_stride, int width,
@@ -255,6 +278,9 @@ static void NAME(pack)(void *panel, const void *matrix, int64_t lane_stride, int
         NAME(pack_rows)(out, in, lanes, width, k, k_stride);
     } else {
         int lane = 0;
+        if (k_stride == 1)
+            for (; lane + LANES <= lanes; lane += LANES)
+                NAME(pack_lanes)(out + lane, in + lane * lane_stride, lane_stride, width, k);
         if (k_stride == 1)
             for (; lane + 4 <= lanes; lane += 4)
                 NAME(pack_four)(out + lane, in + lane * lane_stride, lane_stride, width, k);
