@@ -21,9 +21,11 @@
 #include <string.h>
 
 enum {
-    BLOCK_TILES = 8,     /* of positions in a task */
-    BLOCK_OUTPUTS = 512, /* out channels of a task */
-    LEAST_CHANNELS = 8,  /* fewer make poor loops */
+    BLOCK_TILES = 8,        /* of positions in a task */
+    BLOCK_OUTPUTS = 512,    /* out channels of a task */
+    LEAST_CHANNELS = 8,     /* fewer make poor loops */
+    PACK_BYTES = 64 * 1024, /* of weights between two transpositions: a part of L2 */
+    PACK_CHANNELS = 16,     /* whole vectors of them, where there are so many */
     ALIGNMENT = 64
 };
 
@@ -140,10 +142,43 @@ PACK(pack_2, uint16_t)
 PACK(pack_4, uint32_t)
 PACK(pack_8, uint64_t)
 
+/* Channels and kernel positions that follow each other in memory, some channels at a time: their
+ * lanes are transposed as they lie, then whole rows go to their positions. */
+static void pack_rows(const Direct *d, char *to, const char *weight, int lanes, int width) {
+    if (d->kernel == 1) {
+        d->type->pack(to, weight, d->step->weight_out, 1, lanes, width, d->inner);
+        return;
+    }
+    _Alignas(ALIGNMENT) char rows[PACK_BYTES];
+    int64_t row = width * d->x_bytes, most = PACK_BYTES / (d->kernel * row);
+    if (most > PACK_CHANNELS) most = most / PACK_CHANNELS * PACK_CHANNELS;
+    for (int64_t i = 0; i < d->inner; i += most) {
+        int64_t channels = least(most, d->inner - i);
+        d->type->pack(rows, weight + i * d->kernel * d->x_bytes, d->step->weight_out, 1, lanes,
+                      width, channels * d->kernel);
+        for (int64_t q = 0; q < d->kernel; q++)
+            for (int64_t k = 0; k < channels; k++)
+                memcpy(to + packed_k(d, q, i + k) * row, rows + (k * d->kernel + q) * row,
+                       (size_t)row);
+    }
+}
+
+static bool is_contiguous(const Direct *d) {
+    const ConvolutionStep *s = d->step;
+    return d->together == 1 && d->line == d->inner && s->weight_in == d->kernel &&
+           s->weight_spatial[2] == 1 && s->weight_spatial[1] == s->kernel[2] &&
+           s->weight_spatial[0] == s->kernel[1] * s->kernel[2] &&
+           d->kernel * d->type->columns * d->x_bytes <= PACK_BYTES;
+}
+
 static void pack_panel(const Direct *d, char *to, int64_t output, int lanes, int width) {
     const Convolution *c = d->common;
     int64_t from = d->step->weight_offset + output * d->step->weight_out;
     const char *weight = c->weight + from * d->x_bytes;
+    if (is_contiguous(d)) {
+        pack_rows(d, to, weight, lanes, width);
+        return;
+    }
     memset(to, 0, (size_t)d->panel_bytes);
     if (d->x_bytes == 2)
         pack_2(d, (uint16_t *)to, (const uint16_t *)weight, lanes, width);
