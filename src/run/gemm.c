@@ -26,7 +26,9 @@ enum {
     SCRATCH_BYTES = 256 * 1024, /* sums of one task, where they are narrowed at the end */
     TASK_PRODUCTS = 250 * 1000, /* multiplications that are worth waking a thread for */
     BATCH_PRODUCTS = 4 * 1000 * 1000, /* from here on one batch item feeds all threads */
-    PACKED_ROWS = 512                 /* more rows than these hide the packing of B */
+    PACKED_ROWS = 512,                /* more rows than these hide the packing of B */
+    FEW_ROWS = 64,                    /* up to these, packing is a large part of the work */
+    LARGE_BYTES = 64 << 20 /* of B: a second copy costs more (10 % of the time at 128 rows) */
 };
 
 typedef struct Job {
@@ -453,6 +455,11 @@ static Gemm gemm_of(const MatmulStep *step, const void *a, const void *b, void *
     return gemm;
 }
 
+bool gemm_copies(const MatmulStep *step) {
+    int64_t bytes = step->n * step->k * (int64_t)cb_dtype_size((cb_dtype)step->dtype);
+    return bytes <= LARGE_BYTES || step->batch * step->m <= FEW_ROWS || step->dtype == CB_BF16;
+}
+
 bool gemm_pack(const MatmulStep *step, const void *b, Storage **packed) {
     *packed = NULL;
     Gemm gemm = gemm_of(step, NULL, b, NULL);
@@ -461,6 +468,7 @@ bool gemm_pack(const MatmulStep *step, const void *b, Storage **packed) {
     if (!dtype_is_float(s->dtype) || widens || s->batch != 1 || s->m * s->n * s->k == 0)
         return true;
     if ((s->m > PACKED_ROWS && !bf16) || gemm_is_vector(&gemm)) return true;
+    if (!gemm_copies(step)) return true;
     Job job = {.gemm = &gemm, .batch_count = 1, .k_high = s->k, .n_high = s->n};
     job.k_block = k_block_of(&gemm);
     int64_t lanes = round_up(s->n, gemm.type->columns), blocks = divide_up(s->k, job.k_block);

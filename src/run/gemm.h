@@ -13,6 +13,8 @@
 bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
               const Launch *epilogue, void *const *epilogue_buffer);
 
+/* Whether a packed copy of a constant b is worth its memory, whoever computes the product. */
+bool gemm_copies(const MatmulStep *step);
 /* Packs a b that never changes, for step->packed: gemm_run does not read b itself then. *packed is
  * NULL when that would win nothing. false: no memory. */
 bool gemm_pack(const MatmulStep *step, const void *b, Storage **packed);

@@ -4,6 +4,7 @@
 #include "base/option.h"
 #include "run/conv.h"
 #include "run/cpu.h"
+#include "run/gemm.h"
 #include "run/plugin.h"
 #include "run/tune.h"
 #include <string.h>
@@ -73,7 +74,8 @@ static Provided *provide(const char *name, const Plan *plan, const Step *step, c
                          MethodRefusal *refusal) {
     StepTask task;
     char why[128], text[256];
-    if (!task_of(plan, step, weight != NULL, &task)) {
+    bool packs = weight && (step->kind != STEP_MATMUL || gemm_copies(&step->matmul));
+    if (!task_of(plan, step, packs, &task)) {
         refuse(refusal, REASON_provider_refused, "only f32 and bf16 steps are offered");
         return NULL;
     }
