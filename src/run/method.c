@@ -107,6 +107,9 @@ static void describe_own(const Step *step, bool constant, char *out, size_t byte
     snprintf(out, bytes, "%s", name);
 }
 
+_Static_assert((int)CONV_METHODS <= (int)MOST_CANDIDATES,
+               "a candidate for each method, one for oneDNN");
+
 static int list_candidates(const Plan *plan, const Step *step, const void *weight,
                            Candidate *candidate) {
     int count = 0;

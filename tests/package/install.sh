@@ -34,6 +34,12 @@ fi
 
 runs "installed command" "$work/root/bin/carbide" explain gelu --batch 64 --options backend=vm
 
+# The plugin, where it was built, is found from the command and, beside it, from the library.
+if [ -e "$(dirname "$pc")/../libcarbide_onednn.so" ]; then
+    env -u CARBIDE_PLUGIN_DIR "$work/root/bin/carbide" info | grep -q "^provider *oneDNN [23]\." ||
+        { echo "the installed command does not find the plugin for oneDNN"; failed=1; }
+fi
+
 runs "installed command's photo" "$work/root/bin/carbide" bench photo --seconds 0.01
 
 consumer() { # consumer NAME LANGUAGE FILE TARGET

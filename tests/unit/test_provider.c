@@ -6,6 +6,7 @@
 
 #include "base/option.h"
 #include "run/cache.h"
+#include "run/cpu.h"
 #include "run/plugin.h"
 
 #include <math.h>
@@ -305,6 +306,33 @@ static void plugins_may_fail(void **state) {
     cb_set_option("plugin_dir", before);
 }
 
+static int product(cb_tensor *const *inputs, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    outputs[0] = cb_matmul(inputs[0], inputs[1]);
+    return 1;
+}
+
+/* What provider=auto does is one of three: our engine is as good, oneDNN runs, or a reason. */
+static void the_model_falls_back_with_a_reason(void **state) {
+    (void)state;
+    char before[512];
+    snprintf(before, sizeof before, "%s", cb_get_option("plugin_dir"));
+    cb_set_option("provider", "auto");
+    for (int there = 0; there < 2; there++) {
+        cb_set_option("plugin_dir", there ? before : "/nowhere");
+        cb_scope_open();
+        cb_tensor *inputs[] = {cb_ones(cb_dims(200, 300)), cb_ones(cb_dims(300, 200))}, *y = NULL;
+        cb_function *fast = cb_compile_n(product, NULL, "backend=vm");
+        assert_int_equal(cb_call_n(fast, inputs, 2, &y, 1), 1);
+        assert_true(cb_item(cb_min(y)) == 300 && cb_item(cb_max(y)) == 300);
+        bool wanted = cpu_level() >= CPU_V4; /* the rules were measured there */
+        assert_int_equal(explains(fast, "; onednn ("), wanted && has_onednn());
+        assert_int_equal(explains(fast, "our own engine computes"), wanted && !has_onednn());
+        cb_function_free(fast);
+        cb_scope_close();
+    }
+}
+
 /* ---- the tuner ---------------------------------------------------------------------------- */
 
 static char directory[] = "/tmp/carbide-tune-XXXXXX";
@@ -371,6 +399,7 @@ int main(void) {
         cmocka_unit_test(random_steps_agree),
         cmocka_unit_test(a_forked_child_computes),
         cmocka_unit_test(plugins_may_fail),
+        cmocka_unit_test(the_model_falls_back_with_a_reason),
         cmocka_unit_test(the_tuner_measures_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
