@@ -38,12 +38,7 @@ format() {
     cat "$log.format"
     [ ! -s "$log.format" ]
 }
-# clang has no omp.h without another package: the one of gcc will do.
-tidy() {
-    mkdir -p "$build/lint"
-    ln -sf "$(gcc -print-file-name=include 2>/dev/null)/omp.h" "$build/lint/omp.h"
-    tidy_files | xargs -P 2 -n 6 clang-tidy -p "$build" --quiet --extra-arg=-idirafter"$(realpath "$build")/lint"
-}
+tidy() { tidy_files | xargs -P 2 -n 6 clang-tidy -p "$build" --quiet; }
 cpp() {
     cppcheck --quiet -j 2 --std=c11 --enable=warning,performance --error-exitcode=1 \
         --inline-suppr --suppressions-list=tools/cppcheck.txt --max-configs=1 \

@@ -15,6 +15,8 @@ need pkg-config pkg-config
 need /usr/include/cmocka.h libcmocka-dev
 need clang-format clang-format
 need clang-tidy clang-tidy
+omp=$(ls /usr/lib/llvm-*/lib/clang/*/include/omp.h 2>/dev/null | head -n 1)
+need "${omp:-omp.h}" libomp-dev # clang-tidy reads clang's own
 need cppcheck cppcheck
 need python3 python3
 # The plugin for oneDNN is built where this is; Carbide builds and runs without.

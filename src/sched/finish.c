@@ -6,6 +6,11 @@
 
 /* ---- merging axes ---------------------------------------------------------------------------- */
 
+enum {
+    SHORT_AXIS = 16,   /* a last axis below this makes poor vectors: it is merged, and what does */
+    SMALL_BUFFER = 256 /* not continue is gathered, if it has no more elements than this */
+};
+
 static bool is_index_arithmetic(const Expr *e) {
     return e->dtype == CB_I64 && (e->op == OP_add || e->op == OP_mul || e->op == EX_axis ||
                                   e->op == OP_floor_divide || e->op == OP_remainder);
@@ -20,10 +25,20 @@ static bool continues(Kernel *kernel, Expr *index, int axis, int next) {
            stride[axis] == stride[next] * kernel->axis[next].size;
 }
 
-static bool may_merge(Kernel *kernel, int axis, int next) {
+/* A few elements that stay in cache wherever they are read from. */
+static bool is_small_load(const Kernel *kernel, const Expr *e) {
+    return e->op == EX_load && e->input_count == 1 &&
+           kernel->buffer[e->imm.i].numel <= SMALL_BUFFER;
+}
+
+static bool may_merge(const Group *group, int axis, int next) {
+    Kernel *kernel = group->trial;
+    bool last = next == kernel->outer_count - 1 && next == length(kernel->axis) - 1;
+    bool is_short = last && !group->anchor && kernel->axis[next].size < SHORT_AXIS;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
         if (is_index_arithmetic(e)) continue; /* judged as a whole, where it is used */
+        if (is_short && is_small_load(kernel, e)) continue;
         for (int k = 0; k < e->input_count; k++)
             if (is_index_arithmetic(e->input[k]) && !continues(kernel, e->input[k], axis, next))
                 return false;
@@ -44,7 +59,7 @@ static Domain merged_domain(Group *group) {
     Domain merged = {0};
     for (int i = 0; i < domain->count; i++) {
         bool join = i > 0 && domain->inner[i] == domain->inner[i - 1] &&
-                    may_merge(group->trial, axis_number(domain, i - 1), axis_number(domain, i));
+                    may_merge(group, axis_number(domain, i - 1), axis_number(domain, i));
         if (join) {
             merged.size[merged.count - 1] *= domain->size[i];
         } else {
