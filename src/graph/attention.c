@@ -8,7 +8,8 @@
  * The mask, when there is one, must be a literal: made of arange, comparisons, views. Its elements
  * are looked at, all of them: a mask with column <= row is the causal one by value, however it was
  * written, and a row that is masked as a whole gives NaN by hand and 0 by the op, so it is left
- * alone. Dropout in eval and copies on the way are looked through. */
+ * alone. Dropout in eval and copies on the way are looked through. The op itself loses a mask that
+ * is the causal one, too. */
 #include "graph/call.h"
 #include "graph/node.h"
 #include "graph/rewrite.h"
@@ -239,11 +240,43 @@ static Node *attend(const Pattern *p, Node *const *now, const Node *old) {
     return graph_op(p->graph, OP_scaled_dot_product_attention, input, 4, &attrs, NULL);
 }
 
+/* The op itself, with a mask that is the causal one by value. */
+static bool is_causal_by_value(const Node *node) {
+    const Node *query = node->input[0], *key = node->input[1];
+    return mask_kind(node->input[3], query->size[query->rank - 2], key->size[key->rank - 2],
+                     true) == MASK_CAUSAL;
+}
+
+/* By node id. The layers of a network share one mask, which is looked at once. */
+static bool *find_causal(Graph *graph, Node *const *order) {
+    bool *causal = arena_new_array(graph->arena, bool, length(graph->node) + 1), known = false;
+    const Node *mask = NULL, *query = NULL, *key = NULL;
+    for (int i = 0; i < length(order); i++) {
+        const Node *node = order[i];
+        if (node->op != OP_scaled_dot_product_attention || !node->input[3]) continue;
+        bool again = mask == node->input[3] && node_same_meta(query, node->input[0]) &&
+                     node_same_meta(key, node->input[1]);
+        if (!again) known = is_causal_by_value(node);
+        query = node->input[0], key = node->input[1], mask = node->input[3];
+        causal[node->id] = known && !op_draws(OP_scaled_dot_product_attention, node->attrs);
+    }
+    return causal;
+}
+
+static Node *attend_causally(Graph *graph, const Node *node, Node *const *input) {
+    const OpInfo *info = op_info(OP_scaled_dot_product_attention);
+    Attrs attrs = attrs_default(OP_scaled_dot_product_attention);
+    memcpy(attrs.word, node->attrs->word, sizeof *attrs.word * info->word_count);
+    attrs.word[ATTR_scaled_dot_product_attention_is_causal] = true;
+    return graph_op(graph, OP_scaled_dot_product_attention, input, 3, &attrs, NULL);
+}
+
 void pass_attention(Graph *graph, Budget *budget) {
     Node **order = graph_order(graph);
     int *users = graph_users(graph, order);
-    bool any = false;
-    for (int i = 0; i < length(order); i++) any |= order[i]->op == OP_softmax;
+    bool any = false, *causal = find_causal(graph, order);
+    for (int i = 0; i < length(order); i++)
+        any |= order[i]->op == OP_softmax || causal[order[i]->id];
     if (!any) return;
     for (int i = 0; i < length(graph->output); i++) users[graph->output[i]->id]++;
     for (int i = 0; i < length(graph->mutation); i++) users[graph->mutation[i].value->id]++;
@@ -259,7 +292,10 @@ void pass_attention(Graph *graph, Budget *budget) {
         }
         for (int k = 0; k < node->input_count; k++)
             input[k] = node->input[k] ? now[node->input[k]->id] : NULL;
-        now[node->id] = graph_with_inputs(graph, node, input);
+        if (causal[node->id] && budget_spend(budget))
+            now[node->id] = attend_causally(graph, node, input);
+        else
+            now[node->id] = graph_with_inputs(graph, node, input);
     }
     for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
     for (int i = 0; i < length(graph->mutation); i++)

@@ -31,6 +31,11 @@ static const struct {
     {"return matmul(softmax(where(triu(ones([8, 8]), 1) > 0, -inf, s), 3), v)", "is_causal=true"},
     {"return matmul(softmax(where(column <= row + 1, s, -inf), 3), v)", "(arg0, arg1, arg2, "},
     {"return matmul(softmax(masked_fill(s, column == row, -inf), 3), v)", "logical_not"},
+    {"return scaled_dot_product_attention(q, k, v, column <= row)", "is_causal=true)"},
+    {"return scaled_dot_product_attention(q, k, v, tril(ones([8, 8])) != 0, scale=0.5)",
+     "none, is_causal=true, scale=0.5)"},
+    {"return scaled_dot_product_attention(q, k, v, column < row + 2)", "(arg0, arg1, arg2, "},
+    {"return scaled_dot_product_attention(q, k, v, m)", "(arg0, arg1, arg2, arg3"},
     {"return matmul(softmax(where(column < row, s, -inf), 3), v)", NULL}, /* a row of nothing */
     {"return matmul(softmax(where(m, s, -inf), 3), v)", NULL},            /* nobody knows */
     {"return matmul(softmax(where(column <= row, s, -1e9), 3), v)", NULL},
