@@ -161,7 +161,7 @@ static void what_does_not_fit_is_refused(void **state) {
     assert_true(convolution_fits(&s, CONV_WINOGRAD_6));
 }
 
-/* What the recorded model may rest on: rms errors of tiles of 4, 6, 7 within 1.5, 4 and 8 times
+/* What the recorded model may rest on: rms errors of tiles of 4, 6, 7 within 1.5, 4 and 12 times
  * those of the direct method. */
 static void rounding_is_near_that_of_the_direct_method(void **state) {
     (void)state;
@@ -180,7 +180,7 @@ static void rounding_is_near_that_of_the_direct_method(void **state) {
                           error[CONV_WINOGRAD_7]);
         assert_true(error[CONV_WINOGRAD_4] < 1.5 * error[CONV_DIRECT]);
         assert_true(error[CONV_WINOGRAD_6] < 4 * error[CONV_DIRECT]);
-        assert_true(error[CONV_WINOGRAD_7] < 8 * error[CONV_DIRECT]);
+        assert_true(error[CONV_WINOGRAD_7] < 12 * error[CONV_DIRECT]);
         problem_free(&p);
     }
 }
