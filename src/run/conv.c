@@ -131,11 +131,11 @@ static const ConvMethod methods[CONV_METHODS] = {
                         conv_depthwise_run},
     [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run},
     [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_4_pack,
-                         conv_winograd_4_run},
+                         conv_winograd_4_run, true},
     [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_67, NULL, conv_winograd_6_pack,
-                         conv_winograd_6_run},
+                         conv_winograd_6_run, true},
     [CONV_WINOGRAD_7] = {"winograd 7", conv_fits_winograd_67, NULL, conv_winograd_7_pack,
-                         conv_winograd_7_run},
+                         conv_winograd_7_run, true},
 };
 
 const char *convolution_method_name(int method) { return methods[method].name; }
@@ -150,7 +150,9 @@ bool convolution_fits(const ConvolutionStep *step, int method) {
  * them. What counts is how they compare. */
 static const double product_ns = 0.0042; /* a multiplication in a register tile */
 static const double gather_ns = 0.0055;  /* the same, where windows are gathered first */
-static const double bf16_share = 0.5;    /* of those two, in bf16 where it is multiplied as such */
+static const double dot_share = 0.5;     /* of those two, in bf16 where it is multiplied as such */
+static const double amx_share = 0.2;     /* the same on AMX tiles */
+static const double convert_ns = 0.4;    /* an element of x or the result to or from bf16 */
 static const double weight_ns = 0.07;    /* a packed weight: read from memory once a call */
 static const double pack_ns = 0.3;       /* a weight to pack */
 static const double transform_ns = 0.12; /* a point read or written by Winograd's transforms */
@@ -183,6 +185,12 @@ static double winograd_ns(const ConvolutionStep *s, bool constant, int64_t tile)
     return tiles * (weights * product_ns + points * transform_ns) + weights_ns(weights, constant);
 }
 
+static double conversions_ns(const ConvolutionStep *s) {
+    double x = (double)(s->channels * s->in_size[1] * s->in_size[2]);
+    double out = (double)(s->out_channels * s->out_size[1] * s->out_size[2]);
+    return (double)s->batch * (x + out) * convert_ns;
+}
+
 static const int winograd_method[] = {
     [4] = CONV_WINOGRAD_4, [6] = CONV_WINOGRAD_6, [7] = CONV_WINOGRAD_7};
 
@@ -191,12 +199,14 @@ int convolution_choose(const ConvolutionStep *step, bool constant) {
     bool direct = conv_is_direct(step);
     int method = direct ? CONV_DIRECT : CONV_GATHER;
     double each = direct ? product_ns : gather_ns;
-    if (step->reduced && gemm_bf16()) each *= bf16_share;
+    bool half = step->dtype == CB_BF16 || step->dtype == CB_F16;
+    if ((step->reduced || step->dtype == CB_BF16) && gemm_bf16())
+        each *= gemm_bf16()->k_unit == 2 ? dot_share : amx_share;
     double least_ns = plain_ns(step, constant, each);
     for (int tile = 4; tile <= 7; tile++) {
         int other = winograd_method[tile];
         if (!other || !convolution_fits(step, other)) continue;
-        double ns = winograd_ns(step, constant, tile);
+        double ns = winograd_ns(step, constant, tile) + (half ? conversions_ns(step) : 0);
         double share = tile == 7 && step->kernel[1] == 3 ? rough_share : large_share;
         if (ns < (tile == 4 ? 1 : share) * least_ns) method = other, least_ns = ns;
     }
@@ -217,12 +227,48 @@ static Storage *pack(Convolution *c) {
     return packed;
 }
 
+/* ---- a method of f32 alone, for f16 and bf16 ---------------------------------------------- */
+
+typedef struct Narrowing {
+    const Convolution *c;
+    const float *sum; /* the result in f32 */
+} Narrowing;
+
+static void narrow_rows(void *user, int64_t low, int64_t high) {
+    enum { BLOCK = 16 * 1024 }; /* elements that the epilogue finds in cache */
+    const Narrowing *n = user;
+    int64_t columns = n->c->step.out_channels, rows = divide_up(BLOCK, columns);
+    for (int64_t row = low; row < high; row += rows)
+        conv_finish(n->c, row * columns, columns, least(rows, high - row), columns,
+                    n->sum + row * columns, columns);
+}
+
+static void run_in_f32(Convolution *c) {
+    int64_t rows = c->step.batch * c->positions, columns = c->step.out_channels;
+    Storage *sum = storage_new((size_t)(rows * columns) * sizeof(float));
+    if (!sum) {
+        atomic_store_explicit(c->failed, true, memory_order_relaxed);
+        return;
+    }
+    Convolution plain = *c;
+    plain.out = sum->data, plain.out_bytes = sizeof(float);
+    plain.narrow = NULL, plain.epilogue = NULL;
+    c->method->run(&plain);
+    Narrowing narrowing = {c, sum->data};
+    if (!atomic_load_explicit(c->failed, memory_order_relaxed))
+        parallel_for(rows, divide_up(16 * 1024, columns), narrow_rows, &narrowing);
+    storage_release(sum);
+}
+
 static bool run(Convolution *c) {
     Storage *x = c->convert ? convert_x(c) : NULL, *packed = NULL;
     if (c->convert && !x) return false;
     c->packed = c->step.packed;
     if (!c->packed && (packed = pack(c))) c->packed = packed->data;
-    if (c->packed) c->method->run(c);
+    if (c->packed && c->narrow && c->method->in_f32)
+        run_in_f32(c);
+    else if (c->packed)
+        c->method->run(c);
     if (packed) storage_release(packed);
     if (x) storage_release(x);
     return c->packed && !atomic_load_explicit(c->failed, memory_order_relaxed);

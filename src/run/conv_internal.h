@@ -43,6 +43,7 @@ struct ConvMethod {
     bool (*fits_bf16)(const ConvolutionStep *step); /* as gemm_bf16 takes it; NULL: never */
     Storage *(*pack)(Convolution *c);
     void (*run)(Convolution *c);
+    bool in_f32; /* run gives f32, without epilogue, for whatever dtype is widened to it */
 };
 
 bool conv_is_direct(const ConvolutionStep *step);

@@ -266,6 +266,41 @@ static void threads_do_not_change_a_bit(void **state) {
     }
 }
 
+/* f16 and bf16 are widened, and rounded once at the end. */
+static void half_precision_rounds_once(void **state) {
+    (void)state;
+    static const cb_dtype dtypes[] = {CB_BF16, CB_F16};
+    for (int i = 0; i < 2 * CASES; i++) {
+        cb_dtype dtype = dtypes[i % 2];
+        Problem p = problem_new(&cases[i / 2]);
+        ConvolutionStep s = p.step;
+        s.dtype = (int8_t)dtype;
+        int64_t xs = s.x_offset + s.batch * s.x_batch;
+        int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
+        uint16_t *x = malloc(2 * (size_t)(xs + 1)), *w = malloc(2 * (size_t)(ws + 1));
+        uint16_t *out = malloc(2 * (size_t)(p.count + 1));
+        for (int64_t k = 0; k < xs; k++) {
+            scalar_store(&x[k], dtype, (Scalar){.f = p.x[k]});
+            p.x[k] = (float)scalar_load(&x[k], dtype).f;
+        }
+        for (int64_t k = 0; k < ws; k++) {
+            scalar_store(&w[k], dtype, (Scalar){.f = p.weight[k]});
+            p.weight[k] = (float)scalar_load(&w[k], dtype).f;
+        }
+        for (s.method = CONV_WINOGRAD_4; s.method <= CONV_WINOGRAD_7; s.method++) {
+            if (!convolution_fits(&s, s.method)) continue;
+            run(&p, s.method, false, NULL, NULL);
+            assert_true(convolution_run(&s, x, w, out, NULL, NULL));
+            for (int64_t k = 0; k < p.count; k++) {
+                Scalar rounded = scalar_convert((Scalar){.f = p.out[k]}, CB_F64, dtype);
+                assert_true(scalar_load(&out[k], dtype).f == rounded.f);
+            }
+        }
+        free(x), free(w), free(out);
+        problem_free(&p);
+    }
+}
+
 int main(void) {
     srand(7);
     const struct CMUnitTest tests[] = {
@@ -273,6 +308,7 @@ int main(void) {
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(rounding_is_near_that_of_the_direct_method),
         cmocka_unit_test(the_model_chooses_what_was_fastest),
+        cmocka_unit_test(half_precision_rounds_once),
         cmocka_unit_test(epilogue_visits_each_element_once),
         cmocka_unit_test(threads_do_not_change_a_bit),
     };
