@@ -126,10 +126,10 @@ static bool always(const ConvolutionStep *step) {
 
 static const ConvMethod methods[CONV_METHODS] = {
     [CONV_AUTO] = {.name = "auto"},
-    [CONV_DIRECT] = {"direct", conv_is_direct, always, conv_direct_pack, conv_direct_run},
+    [CONV_DIRECT] = {"direct", conv_is_direct, always, conv_direct_pack, conv_direct_run, false},
     [CONV_DEPTHWISE] = {"depthwise", conv_fits_depthwise, NULL, conv_depthwise_pack,
-                        conv_depthwise_run},
-    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run},
+                        conv_depthwise_run, false},
+    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, false},
     [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_4_pack,
                          conv_winograd_4_run, true},
     [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_67, NULL, conv_winograd_6_pack,
