@@ -1,6 +1,7 @@
 #!/bin/sh
 # Recording, passes, fusion and planning take instructions in proportion to the graph: from 1,000 nodes to
-# 3,000 at most 3.3 times as many (callgrind counts them; the C compiler's share is bench_compile's).
+# 3,000 at most 3.3 times as many (callgrind counts them; the C compiler's share is bench_compile's). One
+# thread: a second one would have its waiting counted, which is as long as the scheduler makes it.
 #   linear.sh VALGRIND BENCH_COMPILE
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -12,6 +13,8 @@ count() { # count KIND LARGEST: of all sizes up to LARGEST
 }
 valgrind=$1
 bench=$2
+OMP_NUM_THREADS=1
+export OMP_NUM_THREADS
 
 for kind in pointwise layers; do
     small=$(count $kind 100) middle=$(count $kind 1000) large=$(count $kind 3000)
