@@ -152,12 +152,13 @@ static const double product_ns = 0.0042; /* a multiplication in a register tile 
 static const double gather_ns = 0.0055;  /* the same, where windows are gathered first */
 static const double dot_share = 0.5;     /* of those two, in bf16 where it is multiplied as such */
 static const double amx_share = 0.2;     /* the same on AMX tiles */
-static const double convert_ns = 0.4;    /* an element of x or the result to or from bf16 */
+static const double convert_ns = 0.12;   /* an element of x or the result to or from bf16 */
 static const double weight_ns = 0.07;    /* a packed weight: read from memory once a call */
 static const double pack_ns = 0.3;       /* a weight to pack */
 static const double transform_ns = 0.12; /* a point read or written by Winograd's transforms */
-/* Larger tiles round more: they have to need no more than this share of the next smaller's time. */
-static const double large_share = 0.93, rough_share = 0.85; /* rough: F(5x5, 3x3) */
+/* Larger tiles round more: they have to need no more than this share of the next smaller's time;
+ * rough: F(5x5, 3x3) in f32, which next to the rounding of f16 or bf16 is small. */
+static const double large_share = 0.93, rough_share = 0.85;
 #define WORTH 0.93 /* larger tiles round more: they have to win by this */
 
 static double weights_ns(double weights, bool constant) {
@@ -207,7 +208,7 @@ int convolution_choose(const ConvolutionStep *step, bool constant) {
         int other = winograd_method[tile];
         if (!other || !convolution_fits(step, other)) continue;
         double ns = winograd_ns(step, constant, tile) + (half ? conversions_ns(step) : 0);
-        double share = tile == 7 && step->kernel[1] == 3 ? rough_share : large_share;
+        double share = tile == 7 && step->kernel[1] == 3 && !half ? rough_share : large_share;
         if (ns < (tile == 4 ? 1 : share) * least_ns) method = other, least_ns = ns;
     }
     return method;
