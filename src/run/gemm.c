@@ -23,6 +23,8 @@ enum {
     SINGLE_BYTES = 512 * 1024,  /* an A this small is one block: then B is packed on the fly */
     SHARED_BYTES = 32 << 20,    /* packed A or B that tasks share */
     FINISH_BYTES = 128 * 1024,  /* a piece of the result that the epilogue still finds in L2 */
+    FINISH_ELEMENTS = 1024,     /* narrowed before the epilogue takes them, or one row of the
+                                 * piece */
     SCRATCH_BYTES = 256 * 1024, /* sums of one task, where they are narrowed at the end */
     TASK_PRODUCTS = 250 * 1000, /* multiplications that are worth waking a thread for */
     BATCH_PRODUCTS = 4 * 1000 * 1000, /* from here on one batch item feeds all threads */
@@ -190,14 +192,19 @@ static char *sum_at(const Gemm *gemm, const Piece *piece, const Own *own, int64_
     return sum + (row * stride + column - piece->column) * (int64_t)gemm->element;
 }
 
-/* Rows of the piece are done in columns [low, high): narrow them, run the epilogue. */
+/* Rows of the piece are done in columns [low, high): narrow them, run the epilogue, on a few rows
+ * at a time: the epilogue finds what was narrowed in L1. */
 static void finish(const Gemm *gemm, const Piece *piece, const Own *own, int64_t low,
                    int64_t high) {
     int64_t row = piece->batch * gemm->step.m + piece->row, n = gemm->step.n;
-    for (int64_t r = 0; r < piece->rows && gemm->narrow; r++)
-        gemm->narrow(sum_at(gemm, piece, own, r, low),
-                     gemm->out + ((row + r) * n + low) * gemm->input_bytes, high - low);
-    gemm_epilogue(gemm, row, piece->rows, low, high - low);
+    int64_t few = gemm->narrow ? divide_up(FINISH_ELEMENTS, high - low) : piece->rows;
+    for (int64_t r = 0; r < piece->rows; r += few) {
+        int64_t rows = least(few, piece->rows - r);
+        for (int64_t i = r; i < r + rows && gemm->narrow; i++)
+            gemm->narrow(sum_at(gemm, piece, own, i, low),
+                         gemm->out + ((row + i) * n + low) * gemm->input_bytes, high - low);
+        gemm_epilogue(gemm, row + r, rows, low, high - low);
+    }
 }
 
 /* The packed rows of the piece for k block [k, k + count): element 0 of its first panel. */
@@ -239,6 +246,15 @@ typedef struct Panel { /* of B, and the rows of A that it meets */
     int columns;
 } Panel;
 
+/* The panel of a packed B that comes after p, which is read soon; or NULL. */
+static const char *panel_after(const Job *job, const Piece *piece, const Own *own, const Panel *p) {
+    int64_t column = p->column + p->columns, k = p->k;
+    if (!job->packed_b || !job->gemm->type->tile_ahead) return NULL;
+    if (column >= piece->column + piece->columns) column = piece->column, k += p->count;
+    if (k >= job->k_high) return NULL;
+    return panel_of_b(job, piece, own, column, k, least(job->k_block, job->k_high - k));
+}
+
 /* The panel times all rows of the piece. A packed B comes from memory; while the rows are at this
  * panel the processor is asked for the next one, an equal share with each tile. */
 static void multiply_panel(const Job *job, const Piece *piece, const Own *own, Panel p) {
@@ -246,10 +262,7 @@ static void multiply_panel(const Job *job, const Piece *piece, const Own *own, P
     const GemmType *type = gemm->type;
     int64_t stride = sum_stride(gemm, piece);
     int64_t share = type->columns * lane_bytes(job) / divide_up(piece->rows, type->rows);
-    bool more = p.column + p.columns < piece->column + piece->columns;
-    const char *next = more && job->packed_b && type->tile_ahead
-                           ? panel_of_b(job, piece, own, p.column + p.columns, p.k, p.count)
-                           : NULL;
+    const char *next = panel_after(job, piece, own, &p);
     for (int64_t r = 0; r < piece->rows; r += type->rows) {
         const char *a = p.a + r * lane_bytes(job);
         char *sum = sum_at(gemm, piece, own, r, p.column);

@@ -19,6 +19,7 @@ enum {
     SPAN = 2 * HALF, /* of four */
     K_STEP = 32,     /* bf16 in a row of a tile */
     ROW_BYTES = 64,  /* the same in bytes */
+    LINE = 64,       /* of the cache */
     B_STRIDE = SPAN * 4,
     K_BYTES = 512,                /* a panel of columns and the rows of a tile: both stay in L1 */
     STEP_BYTES = SPAN * ROW_BYTES /* of a panel of either kind */
@@ -76,10 +77,18 @@ typedef struct Half { /* 16 rows of A: step i of k at from + i * step, row r at 
     int64_t step, stride;
 } Half;
 
+typedef struct Ahead { /* what is read soon: `share` bytes of it are asked for with each step */
+    const char *from;
+    int64_t share;
+} Ahead;
+
 /* Adds `steps` steps of k. two: rows 16 to 31 as well. */
-static inline void sum_steps(int64_t steps, Half low, Half high, const char *b, bool two) {
+static inline void sum_steps(int64_t steps, Half low, Half high, const char *b, bool two,
+                             Ahead ahead) {
     MEMORY_IS_READ;
-    for (int64_t i = 0; i < steps; i++, b += STEP_BYTES) {
+    for (int64_t i = 0; i < steps; i++, b += STEP_BYTES, ahead.from += ahead.share) {
+        for (int64_t j = 0; j < ahead.share; j += LINE)
+            __builtin_prefetch(ahead.from + j, 0, 2); /* into L2 */
         _tile_loadd(6, b, B_STRIDE);
         _tile_loadd(4, low.from + i * low.step, low.stride);
         _tile_dpbf16ps(0, 4, 6);
@@ -112,15 +121,21 @@ static inline void close_target(const Target *t, bool add) {
     if (t->partial) gemm_bf16_move(t->c, SPAN, t->given, t->given_stride, t->rows, t->columns, add);
 }
 
-static void tile(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
-                 int columns, bool add) {
+static void tile_ahead(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
+                       int columns, bool add, const void *next, int64_t bytes) {
     float full[SPAN * SPAN];
+    int64_t steps = (k + K_STEP - 1) / K_STEP;
     Target t = target_of(c, stride, rows, columns, add, full);
     Half low = {a, STEP_BYTES, ROW_BYTES};
     Half high = {(const char *)a + HALF * ROW_BYTES, STEP_BYTES, ROW_BYTES};
     open_sums(t.c, t.stride, t.two, t.add);
-    sum_steps((k + K_STEP - 1) / K_STEP, low, high, b, t.two);
+    sum_steps(steps, low, high, b, t.two, (Ahead){next, (bytes + steps - 1) / steps});
     close_target(&t, add);
+}
+
+static void tile(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
+                 int columns, bool add) {
+    tile_ahead(k, a, b, c, stride, rows, columns, add, b, 0);
 }
 
 /* ---- packing ---- */
@@ -203,6 +218,8 @@ const GemmType gemm_bf16_amx = {
     .begin = begin,
     .end = end,
     .tile = tile,
+    .tile_ahead = tile_ahead,
+    .narrow = gemm_bf16_narrow,
     .copy_rows = copy_rows,
     .pack = pack,
     .pack_rows = pack_rows,

@@ -135,6 +135,22 @@ void gemm_bf16_move(const float *from, int64_t from_stride, float *to, int64_t s
         for (int j = 0; j < columns; j++) to[j] = add ? to[j] + from[j] : from[j];
 }
 
+/* Rounds to nearest even; denormals become 0, as they are to the products. */
+void gemm_bf16_narrow(const void *from, void *to, int64_t count) {
+    const float *in = from;
+    uint16_t *out = to;
+    int64_t i = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        __m512 low = _mm512_loadu_ps(in + i), high = _mm512_loadu_ps(in + i + LANES);
+        _mm512_storeu_si512(out + i, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    }
+    for (; i < count; i += LANES) {
+        __mmask16 mask = (__mmask16)(count - i < LANES ? (1 << (count - i)) - 1 : -1);
+        __m256i half = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, in + i));
+        _mm256_mask_storeu_epi16(out + i, mask, half);
+    }
+}
+
 /* ---- packing ---- */
 
 static void pack_lanes(Pair *out, const uint16_t *in, int64_t k_stride, int lanes, int width,
@@ -194,6 +210,7 @@ const GemmType gemm_bf16_dot = {
     .k_unit = 2,
     .k_bytes = GEMM_K_BYTES,
     .tile = tile,
+    .narrow = gemm_bf16_narrow,
     .rows_tile = rows_tile,
     .pack = gemm_bf16_pack,
     .pack_rows = gemm_bf16_pack,

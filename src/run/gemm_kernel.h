@@ -9,6 +9,8 @@
 
 enum { GEMM_K_BYTES = 2048 }; /* the most that k_bytes is */
 
+typedef void GemmConvert(const void *in, void *out, int64_t count);
+
 /* One element type on one instruction set. A panel is `rows` rows of A or `columns` columns of B,
  * stored k-major: element (k, lane) at k * width + lane. In panels of bf16 `together` elements of a
  * lane that follow each other along k stand side by side, as one element of f32's size; k is filled
@@ -32,6 +34,7 @@ typedef struct GemmType {
                       int64_t stride, int rows, int columns, bool add);
     /* Or, where rows_tile is NULL: makes the panel of rows for tile, of taps * k. */
     void (*copy_rows)(int64_t taps, int64_t k, const void *const *row, int rows, void *out);
+    GemmConvert *narrow; /* of sums to what is multiplied; or NULL */
     /* out[p * pixel + c] = sum over t of row[t][p * jump + c] * weight[t][c]; p < count */
     void (*depthwise)(int64_t taps, const void *const *row, const void *const *weight,
                       int64_t count, int64_t jump, void *out, int64_t pixel, int64_t channels);
@@ -47,8 +50,6 @@ typedef struct GemmType {
     void (*sweep)(int64_t k, int64_t columns, const void *x, const void *w, int64_t stride,
                   void *y);
 } GemmType;
-
-typedef void GemmConvert(const void *in, void *out, int64_t count);
 
 typedef struct GemmKernels {
     GemmType f32, f64;

@@ -55,7 +55,7 @@ GemmChoice gemm_choose(cb_dtype dtype, bool reduced, bool bf16) {
         if (!native) return (GemmChoice){.type = &kernels->f32};
         return (GemmChoice){.type = native, .convert = kernels->narrow_bf16};
     case CB_BF16:
-        if (native) return (GemmChoice){.type = native, .narrow = kernels->narrow_bf16};
+        if (native) return (GemmChoice){.type = native, .narrow = native->narrow};
         return (GemmChoice){&kernels->f32, kernels->widen_bf16, kernels->narrow_bf16};
     default: /* f16 */
         return (GemmChoice){&kernels->f32, kernels->widen_f16, kernels->narrow_f16};
