@@ -18,7 +18,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RESIDENT_SLACK = 3 << 20, HEAP_SLACK = 32 << 10, WARM_UP = 16 };
+/* Sanitizers keep what was freed for a while, and shadow what was touched. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { RESIDENT_SLACK = 400 << 20 };
+#else
+enum { RESIDENT_SLACK = 3 << 20 };
+#endif
+enum { HEAP_SLACK = 32 << 10, WARM_UP = 16 };
 
 /* ---- counting ------------------------------------------------------------------------------ */
 
