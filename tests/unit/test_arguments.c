@@ -15,10 +15,6 @@
 
 static int complaints;
 
-/* Sizes that no machine has memory for are refused, not reported. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
-
 enum { ROUNDS = 160, SHAPES = 9 };
 
 static uint64_t state = 1;
