@@ -10,8 +10,12 @@
  *     sum [width][lanes]  += transpose(value) @ weights gemm's tile: the weights are its panel
  *
  * A task is a few panels of one batch item, so that a packed block of keys and values serves all of
- * them from L2. f16 and bf16 are widened on the way in. Every query goes through the blocks of keys
- * in the same order, whatever its task: results do not depend on threads. */
+ * them from L2. Every query goes through the blocks of keys in the same order, whatever its task:
+ * results do not depend on threads.
+ *
+ * f16, and bf16 where the processor does not multiply it, are widened on the way in. Where it does,
+ * the tiles are those of bf16 and the weights are rounded to it, two keys side by side; scores,
+ * softmax and sums are f32 all the same. */
 #include "run/attention.h"
 #include "base/parallel.h"
 #include "run/attention_kernel.h"
@@ -32,10 +36,12 @@ typedef struct Job {
     AttentionStep step;
     const char *query, *key, *values, *mask;
     char *out;
-    const GemmType *type;
+    const GemmType *type, *plain; /* of the products; of sums, to turn them about */
     const AttentionType *attention;
+    bool half;                          /* bf16 is multiplied as it is */
     GemmConvert *widen, *narrow;        /* of f16 and bf16; or NULL */
-    int64_t element, input_bytes;       /* of what is computed with; of query, key, values, out */
+    int64_t element;                    /* of scores and sums */
+    int64_t factor_bytes, input_bytes;  /* of what is packed; of query, key, values, out */
     int64_t block, panels, task_panels; /* keys of a block; panels of a batch item, of a task */
     int64_t batch_tasks, tasks;
     _Atomic int64_t next; /* task that nobody has taken */
@@ -45,7 +51,7 @@ typedef struct Job {
 typedef struct Own {                           /* space of one thread */
     char *query, *sum, *most, *total, *shrink; /* of each panel of the task */
     char *key, *values;                        /* a packed block */
-    char *score, *mask, *wide;
+    char *score, *weights, *mask, *wide;       /* weights: of bf16, else they lie in score */
     Storage *storage;
 } Own;
 
@@ -73,21 +79,28 @@ static char *carve(char **at, int64_t bytes) {
     return start;
 }
 
+/* Bytes of one lane of a panel of k. */
+static int64_t lane_bytes(const Job *job, int64_t k) {
+    return round_up(k, job->type->k_unit) * job->factor_bytes;
+}
+
 /* The parts of a thread's space from base on; their bytes together. */
 static int64_t lay_out(const Job *job, Own *own, char *base) {
     const AttentionStep *s = &job->step;
     char *at = base;
     int64_t e = job->element, lanes = job->type->columns, panels = job->task_panels;
+    int64_t rows = job->type->rows;
     int64_t longest = s->depth > s->width ? s->depth : s->width;
     int64_t most = job->block > lanes ? job->block : lanes;
-    own->query = carve(&at, panels * s->depth * lanes * e);
+    own->query = carve(&at, panels * lanes * lane_bytes(job, s->depth));
     own->sum = carve(&at, panels * s->width * lanes * e);
     own->most = carve(&at, panels * lanes * e);
     own->total = carve(&at, panels * lanes * e);
     own->shrink = carve(&at, lanes * e);
-    own->key = carve(&at, round_up(job->block, job->type->rows) * s->depth * e);
-    own->values = carve(&at, round_up(s->width, job->type->rows) * job->block * e);
+    own->key = carve(&at, round_up(job->block, rows) * lane_bytes(job, s->depth));
+    own->values = carve(&at, round_up(s->width, rows) * lane_bytes(job, job->block));
     own->score = carve(&at, job->block * lanes * e);
+    own->weights = carve(&at, job->half ? lanes * lane_bytes(job, job->block) : 0);
     own->mask = carve(&at, s->mask.value < 0 ? 0 : job->block * lanes * e);
     own->wide = carve(&at, (longest > job->block ? longest : job->block) * most * e);
     return at - base;
@@ -124,17 +137,17 @@ static Matrix rows_of(const Job *job, const Own *own, const char *base, int64_t 
     return (Matrix){own->wide, columns, 1};
 }
 
-/* The task's queries, scaled, as panels; their softmax begins. */
+/* The task's queries, scaled unless that would round them, as panels; their softmax begins. */
 static void open_task(const Job *job, const Own *own, const Task *task) {
     const AttentionStep *s = &job->step;
     int64_t lanes = job->type->columns, e = job->element, row = task->panel * lanes;
     double low = -(double)INFINITY;
     for (int64_t p = 0; p < task->panels; p++, row += lanes) {
-        char *panel = own->query + p * s->depth * lanes * e;
+        char *panel = own->query + p * lanes * lane_bytes(job, s->depth);
         int64_t first = task->query + row * s->query.row, rows = least(lanes, s->rows - row);
         Matrix from = rows_of(job, own, job->query, first, &s->query, rows, s->depth);
         job->type->pack(panel, from.at, from.row, from.column, (int)rows, (int)lanes, s->depth);
-        job->attention->scale(s->depth * lanes, panel, s->scale * LOG2_E);
+        if (!job->half) job->attention->scale(s->depth * lanes, panel, s->scale * LOG2_E);
     }
     memset(own->sum, 0, (size_t)(task->panels * s->width * lanes * e));
     memset(own->total, 0, (size_t)(task->panels * lanes * e));
@@ -151,16 +164,18 @@ static void pack_block(const Job *job, const Own *own, const Task *task, int64_t
                        int64_t keys) {
     const AttentionStep *s = &job->step;
     int rows = job->type->rows;
-    int64_t e = job->element, at = task->key + first * s->key.row;
+    int64_t bytes = job->factor_bytes, at = task->key + first * s->key.row;
     Matrix from = rows_of(job, own, job->key, at, &s->key, keys, s->depth);
     for (int64_t k = 0; k < keys; k += rows)
-        job->type->pack(own->key + k * s->depth * e, from.at + k * from.row * e, from.row,
-                        from.column, (int)least(rows, keys - k), rows, s->depth);
+        job->type->pack_rows(own->key + k * lane_bytes(job, s->depth),
+                             from.at + k * from.row * bytes, from.row, from.column,
+                             (int)least(rows, keys - k), rows, s->depth);
     at = task->values + first * s->values.row;
     from = rows_of(job, own, job->values, at, &s->values, keys, s->width);
     for (int64_t d = 0; d < s->width; d += rows)
-        job->type->pack(own->values + d * keys * e, from.at + d * from.column * e, from.column,
-                        from.row, (int)least(rows, s->width - d), rows, keys);
+        job->type->pack_rows(own->values + d * lane_bytes(job, keys),
+                             from.at + d * from.column * bytes, from.column, from.row,
+                             (int)least(rows, s->width - d), rows, keys);
 }
 
 /* ---- one panel of queries against one block of keys ------------------------------------------ */
@@ -180,8 +195,18 @@ static void add_mask(const Job *job, const Own *own, const Task *task, int64_t r
                                        own->wide + q * keys * job->element, keys);
         from = (Matrix){own->wide, s->mask.row ? keys : 0, 1};
     }
-    job->type->pack(own->mask, from.at, from.row, from.column, rows, lanes, keys);
+    job->plain->pack(own->mask, from.at, from.row, from.column, rows, lanes, keys);
     job->attention->add(keys * lanes, own->score, own->mask, LOG2_E);
+}
+
+/* The panel of weights that the second product takes: `keys` of it, zeros up to a whole step. */
+static const char *weights_of(const Job *job, const Own *own, int64_t keys) {
+    int64_t lanes = job->type->columns, pairs = round_up(keys, 2) / 2;
+    int64_t all = round_up(keys, job->type->k_unit) / 2, pair_row = lanes * 2 * job->factor_bytes;
+    if (!job->half) return own->score;
+    job->attention->pair(keys, own->score, own->weights);
+    memset(own->weights + pairs * pair_row, 0, (size_t)((all - pairs) * pair_row));
+    return own->weights;
 }
 
 static void attend(const Job *job, const Own *own, const Task *task, int64_t p, int64_t first,
@@ -192,20 +217,23 @@ static void attend(const Job *job, const Own *own, const Task *task, int64_t p, 
     int64_t behind = first - row; /* of key 0 against query 0 */
     if (s->causal && keys > lanes - behind) keys = lanes - behind;
     if (keys <= 0) return;
-    const char *query = own->query + p * s->depth * lanes * e;
+    const char *query = own->query + p * lanes * lane_bytes(job, s->depth);
     char *sum = own->sum + p * s->width * lanes * e;
     for (int64_t k = 0; k < keys; k += type->rows)
-        type->tile(s->depth, own->key + k * s->depth * e, query, own->score + k * lanes * e, lanes,
-                   (int)least(type->rows, keys - k), (int)lanes, false);
+        type->tile(s->depth, own->key + k * lane_bytes(job, s->depth), query,
+                   own->score + k * lanes * e, lanes, (int)least(type->rows, keys - k), (int)lanes,
+                   false);
+    if (job->half) job->attention->scale(keys * lanes, own->score, s->scale * LOG2_E);
     if (s->causal && behind + keys > 1) job->attention->causal(keys, own->score, -behind);
     if (s->mask.value >= 0) add_mask(job, own, task, row, first, keys);
     char *most = own->most + p * lanes * e, *total = own->total + p * lanes * e;
     if (job->attention->softmax(keys, own->score, most, total, own->shrink))
         job->attention->multiply(s->width, sum, own->shrink);
+    const char *weights = weights_of(job, own, keys);
     int64_t packed = least(job->block, s->columns - first); /* keys in a panel of values */
     for (int64_t d = 0; d < s->width; d += type->rows)
-        type->tile(keys, own->values + d * packed * e, own->score, sum + d * lanes * e, lanes,
-                   (int)least(type->rows, s->width - d), (int)lanes, true);
+        type->tile(keys, own->values + d * lane_bytes(job, packed), weights, sum + d * lanes * e,
+                   lanes, (int)least(type->rows, s->width - d), (int)lanes, true);
 }
 
 /* sum / total, a query a row, into the result. */
@@ -216,7 +244,7 @@ static void close_panel(const Job *job, const Own *own, const Task *task, int64_
     job->attention->invert(total);
     job->attention->multiply(s->width, sum, total);
     int64_t rows = least(lanes, s->rows - row), width = s->width;
-    job->type->pack(own->wide, sum, lanes, 1, (int)width, (int)width, rows);
+    job->plain->pack(own->wide, sum, lanes, 1, (int)width, (int)width, rows);
     for (int64_t q = 0; q < rows; q++) {
         char *to = job->out + (task->out + (row + q) * s->out.row) * job->input_bytes;
         const char *from = own->wide + q * width * e;
@@ -268,11 +296,13 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         atomic_store_explicit(&job->failed, true, memory_order_relaxed);
         return;
     }
+    if (job->type->begin) job->type->begin();
     for (;;) {
         int64_t number = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
         if (number >= job->tasks) break;
         run_task(job, &own, number);
     }
+    if (job->type->end) job->type->end();
     storage_release(own.storage);
 }
 
@@ -293,20 +323,29 @@ static int64_t cut(Job *job) {
     return least(threads, job->tasks);
 }
 
+static void choose(Job *job) {
+    cb_dtype dtype = (cb_dtype)job->step.dtype, wide = dtype == CB_F64 ? CB_F64 : CB_F32;
+    GemmChoice choice = gemm_choose(dtype, false, true);
+    job->type = choice.type, job->widen = choice.convert, job->narrow = choice.narrow;
+    job->plain = gemm_choose(wide, false, false).type;
+    job->attention = wide == CB_F64 ? &attention_kernels()->f64 : &attention_kernels()->f32;
+    job->element = (int64_t)cb_dtype_size(wide);
+    job->input_bytes = (int64_t)cb_dtype_size(dtype);
+    job->half = choice.type->together == 2;
+    job->factor_bytes = job->half ? job->input_bytes : job->element;
+    job->block = BLOCK_KEYS / job->type->rows * job->type->rows;
+    check(job->type->columns == job->attention->lanes,
+          "a panel of %d lanes and a tile of %d columns", job->attention->lanes,
+          job->type->columns);
+    check(job->block % job->type->k_unit == 0 && job->attention->lanes % job->type->k_unit == 0,
+          "blocks of %d keys end within a step of %d", (int)job->block, job->type->k_unit);
+}
+
 bool attention_run(const AttentionStep *step, const void *query, const void *key,
                    const void *values, const void *mask, void *out) {
-    bool wide = step->dtype == CB_F64;
-    const AttentionKernels *kernels = attention_kernels();
     Job job = {.step = *step, .query = query, .key = key, .values = values, .mask = mask};
     job.out = out;
-    GemmChoice choice = gemm_choose((cb_dtype)step->dtype, false, false);
-    job.type = choice.type, job.widen = choice.convert, job.narrow = choice.narrow;
-    job.attention = wide ? &kernels->f64 : &kernels->f32;
-    job.element = wide ? sizeof(double) : sizeof(float);
-    job.input_bytes = (int64_t)cb_dtype_size((cb_dtype)step->dtype);
-    job.block = BLOCK_KEYS / job.type->rows * job.type->rows;
-    check(job.type->columns == job.attention->lanes, "a panel of %d lanes and a tile of %d columns",
-          job.attention->lanes, job.type->columns);
+    choose(&job);
     if (step->batch == 0 || step->rows == 0 || step->width == 0) return true;
     int64_t threads = cut(&job);
     parallel_for(threads, 1, run_tasks, &job);

@@ -2,6 +2,7 @@
  * run/cpu.h) with that level's flags; nothing here may be called before cpu_level() has been
  * asked. */
 #include "run/attention_kernel.h"
+#include <stddef.h>
 #include <string.h>
 
 #if defined(__clang__)
@@ -44,9 +45,25 @@
 #undef NAME
 #undef EXP2
 
+/* To nearest even; NaN stays NaN. */
+static inline uint32_t bf16_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return value != value ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+static void pair(int64_t keys, const void *weights, void *panel) {
+    const float *x = weights;
+    uint32_t *out = panel;
+    for (int64_t key = 0; key + 2 <= keys; key += 2, x += 2 * LANES_f32, out += LANES_f32)
+        SIMD for (int i = 0; i < LANES_f32; i++) out[i] = bf16_of(x[i]) | bf16_of(x[LANES_f32 + i])
+                                                                              << 16;
+    for (int i = 0; i < LANES_f32 && keys % 2; i++) out[i] = bf16_of(x[i]);
+}
+
 const AttentionKernels KERNELS_OF(CB_LEVEL) = {
-    .f32 = {LANES_f32, scale_f32, add_f32, causal_f32, softmax_f32, multiply_f32, invert_f32,
+    .f32 = {LANES_f32, scale_f32, add_f32, causal_f32, softmax_f32, pair, multiply_f32, invert_f32,
             widen_bool_f32},
-    .f64 = {LANES_f64, scale_f64, add_f64, causal_f64, softmax_f64, multiply_f64, invert_f64,
+    .f64 = {LANES_f64, scale_f64, add_f64, causal_f64, softmax_f64, NULL, multiply_f64, invert_f64,
             widen_bool_f64},
 };

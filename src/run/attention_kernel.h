@@ -21,6 +21,9 @@ typedef struct AttentionType {
      * is raised to the block's maximum, total grows by the weights, and is scaled before, by
      * 2^(old most - most), as the sums so far have to be: by shrink, when true comes back. */
     bool (*softmax)(int64_t keys, void *scores, void *most, void *total, void *shrink);
+    /* Weights as a panel of bf16 (gemm_bf16.c): keys in pairs, those of a lane side by side; an odd
+     * last one beside 0. Of f32 alone. */
+    void (*pair)(int64_t keys, const void *weights, void *out);
     /* x[i][lane] *= by[lane] */
     void (*multiply)(int64_t rows, void *x, const void *by);
     /* total becomes its inverse; 0 stays 0: there was nothing to see */

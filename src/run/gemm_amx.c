@@ -147,12 +147,44 @@ static void pack(void *panel, const void *matrix, int64_t lane_stride, int64_t k
     memset((char *)panel + pairs * width * 4, 0, (size_t)((all - pairs) * width * 4));
 }
 
+typedef uint32_t Pairs __attribute__((vector_size(ROW_BYTES), aligned(2), may_alias));
+typedef uint16_t Lanes __attribute__((vector_size(ROW_BYTES / 2), aligned(2), may_alias));
+
+#define LOW_16(a, b)                                                                               \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH_16(a, b)                                                                              \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+
+/* 32 of k of 16 lanes that lie side by side: pairs along k, then 16 x 16 pairs turned about as in
+ * gemm_tile.h. */
+static void turn(uint16_t *out, const uint16_t *in, int64_t k_stride) {
+    Pairs row[HALF], next[HALF];
+    for (int i = 0; i < HALF; i++, in += 2 * k_stride) {
+        Pairs first = __builtin_convertvector(*(const Lanes *)in, Pairs);
+        row[i] = first | __builtin_convertvector(*(const Lanes *)(in + k_stride), Pairs) << 16;
+    }
+    for (int stage = 1; stage < HALF; stage *= 2) {
+        for (int r = 0; r < HALF / 2; r++) {
+            next[2 * r] = LOW_16(row[r], row[r + HALF / 2]);
+            next[2 * r + 1] = HIGH_16(row[r], row[r + HALF / 2]);
+        }
+        for (int r = 0; r < HALF; r++) row[r] = next[r];
+    }
+    for (int r = 0; r < HALF; r++) *(Pairs *)(out + r * K_STEP) = row[r];
+}
+
 static void pack_rows(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride,
                       int lanes, int width, int64_t k) {
     const uint16_t *in = matrix;
     uint16_t *out = panel;
     for (int64_t i = 0; i < k; i += K_STEP) {
         int64_t count = k - i < K_STEP ? k - i : K_STEP;
+        if (lane_stride == 1 && lanes == SPAN && count == K_STEP) {
+            turn(out, in + i * k_stride, k_stride);
+            turn(out + HALF * K_STEP, in + i * k_stride + HALF, k_stride);
+            out += SPAN * K_STEP;
+            continue;
+        }
         for (int r = 0; r < width; r++, out += K_STEP) {
             const uint16_t *from = in + r * lane_stride + i * k_stride;
             int64_t here = r < lanes ? count : 0, at = 0;

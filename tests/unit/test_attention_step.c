@@ -40,6 +40,11 @@ static const Case cases[] = {
     {1, 2, 45, 140, 12, 9, true, BOOL_MASK, CB_BF16},
     {1, 2, 45, 140, 12, 9, false, FLOAT_MASK, CB_BF16},
     {2, 1, 65, 129, 64, 64, true, NO_MASK, CB_BF16},
+    {2, 3, 5, 7, 4, 5, false, NO_MASK, CB_BF16},
+    {1, 2, 70, 31, 8, 8, true, NO_MASK, CB_BF16},
+    {1, 2, 31, 301, 33, 15, true, FLOAT_MASK, CB_BF16},
+    {3, 1, 257, 129, 20, 17, true, BOOL_MASK, CB_BF16},
+    {2, 2, 40, 255, 64, 48, false, KEY_MASK, CB_BF16},
     {2, 1, 65, 129, 64, 64, false, KEY_MASK, CB_F16},
 };
 enum { CASES = sizeof cases / sizeof *cases };
@@ -164,18 +169,22 @@ static void sums_in_double_agree(void **state) {
 static void threads_do_not_count(void **state) {
     (void)state;
     static float one[MOST], many[MOST];
-    cb_scope_open();
-    cb_tensor *q = cb_randn(cb_dims(2, 2, 300, 32)), *k = cb_randn(cb_dims(2, 2, 300, 32));
-    cb_tensor *none = cb_full(CB_NO_DIMS, 1, CB_BOOL);
-    cb_set_threads(1);
-    cb_read(cb_attention(q, k, k, none, 0.2, true), one, CB_F32);
-    for (int threads = 2; threads < 12; threads += 3) {
-        cb_set_threads(threads);
-        cb_read(cb_attention(q, k, k, none, 0.2, true), many, CB_F32);
-        assert_memory_equal(one, many, sizeof *one * 2 * 2 * 300 * 32);
+    static const cb_dtype dtypes[] = {CB_F32, CB_BF16};
+    for (int d = 0; d < 2; d++) {
+        cb_scope_open();
+        cb_tensor *q = cb_to(cb_randn(cb_dims(2, 2, 300, 32)), dtypes[d]);
+        cb_tensor *k = cb_to(cb_randn(cb_dims(2, 2, 300, 32)), dtypes[d]);
+        cb_tensor *none = cb_full(CB_NO_DIMS, 1, CB_BOOL);
+        cb_set_threads(1);
+        cb_read(cb_attention(q, k, k, none, 0.2, true), one, CB_F32);
+        for (int threads = 2; threads < 12; threads += 3) {
+            cb_set_threads(threads);
+            cb_read(cb_attention(q, k, k, none, 0.2, true), many, CB_F32);
+            assert_memory_equal(one, many, sizeof *one * 2 * 2 * 300 * 32);
+        }
+        cb_set_threads(0);
+        cb_scope_close();
     }
-    cb_set_threads(0);
-    cb_scope_close();
 }
 
 static void what_is_not_a_number_stays(void **state) {
