@@ -2,7 +2,7 @@
 # make = build; make test = build, every test, every check.
 BUILD ?= build
 CMAKE_FLAGS ?=
-OPGEN_IN = tools/opgen.c src/op/ops.def src/op/op_rows.h $(wildcard src/op/math_*.h)
+OPGEN_IN = $(wildcard tools/opgen*.[ch]) src/op/ops.def src/op/op_rows.h src/nn/layers.def $(wildcard src/op/math_*.h)
 
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
@@ -15,7 +15,7 @@ $(BUILD)/build.ninja: tools/setup.sh
 gen: $(BUILD)/gen/carbide_ops.h
 $(BUILD)/gen/carbide_ops.h: $(OPGEN_IN)
 	@mkdir -p $(BUILD)/gen
-	@$(CC) -std=gnu11 -O1 -Isrc tools/opgen.c -o $(BUILD)/gen/opgen
+	@$(CC) -std=gnu11 -O1 -Isrc tools/opgen*.c -o $(BUILD)/gen/opgen
 	@$(BUILD)/gen/opgen . $(BUILD)/gen
 
 test: all

@@ -161,6 +161,8 @@ static inline cb_dim_list cb_dims_one(int64_t d) {
     return l;
 }
 static inline cb_dim_list cb_dims_same(cb_dim_list l) { return l; }
+/* The padding of a convolution by name: "same" or "valid". A name is taken where padding is. */
+CB_API cb_dim_list cb_padding(const char *name);
 
 #ifdef __cplusplus
 }
@@ -175,6 +177,7 @@ static inline cb_operand cb_operand_of(bool b) { return cb_operand_bool(b); }
 static inline cb_dim_list cb_dims_of(int64_t d) { return cb_dims_one(d); }
 static inline cb_dim_list cb_dims_of(int d) { return cb_dims_one(d); }
 static inline cb_dim_list cb_dims_of(cb_dim_list l) { return l; }
+static inline cb_dim_list cb_dims_of(const char *padding) { return cb_padding(padding); }
 template <typename... D> static inline cb_dim_list cb_dims(D... d) {
     cb_dim_list l = {(int)sizeof...(D), {(int64_t)d...}};
     return l;
@@ -204,7 +207,12 @@ extern "C" {
         long long: cb_operand_int,                                                                 \
         unsigned long long: cb_operand_int,                                                        \
         default: cb_operand_tensor)(x)
-#define cb_dims_of(d) _Generic((d), cb_dim_list: cb_dims_same, default: cb_dims_one)(d)
+#define cb_dims_of(d)                                                                              \
+    _Generic((d),                                                                                  \
+        cb_dim_list: cb_dims_same,                                                                 \
+        char *: cb_padding,                                                                        \
+        const char *: cb_padding,                                                                  \
+        default: cb_dims_one)(d)
 /* The number of arguments is counted, so a list of nine sizes is an error of the compiler. */
 #define CB_COUNT(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 #define cb_dims(...) ((cb_dim_list){CB_COUNT(__VA_ARGS__), {__VA_ARGS__}})

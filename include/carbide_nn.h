@@ -67,8 +67,8 @@ template <typename... T> static inline cb_tensor *cb_forward(cb_module *module, 
 extern "C" {
 #else
 #define cb_forward(module, ...)                                                                    \
-    cb_module_forward((module), (cb_tensor *[]){__VA_ARGS__},                                      \
-                      (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *)))
+    (CB_HERE, cb_module_forward((module), (cb_tensor *[]){__VA_ARGS__},                            \
+                                (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *))))
 #endif
 
 /* A descendant, or a parameter or buffer, by path; NULL with an error when there is none. "" is the
@@ -99,61 +99,18 @@ CB_API void cb_module_print(const cb_module *module); /* to stdout, in PyTorch's
 CB_API char *cb_module_text(const cb_module *module); /* the same text; free it with cb_free_text */
 
 /* ---- layers ---------------------------------------------------------------------------------
- * PyTorch's names in lower case; parameters are f32 and drawn from cb_manual_seed's generator. */
-
-CB_API cb_module *cb_nn_linear(int64_t in_features, int64_t out_features, bool bias);
-CB_API cb_module *cb_nn_embedding(int64_t count, int64_t dim);
-CB_API cb_module *cb_nn_layer_norm(cb_dim_list normalized_shape, double eps); /* usual: 1e-5 */
-CB_API cb_module *cb_nn_rms_norm(cb_dim_list normalized_shape, double eps);
-CB_API cb_module *cb_nn_dropout(double p);
-CB_API cb_module *cb_nn_relu(void);
-CB_API cb_module *cb_nn_leaky_relu(double negative_slope);
-CB_API cb_module *cb_nn_gelu(bool tanh); /* true: the tanh approximation */
-CB_API cb_module *cb_nn_silu(void);
-CB_API cb_module *cb_nn_tanh(void);
-CB_API cb_module *cb_nn_sigmoid(void);
-CB_API cb_module *cb_nn_softmax(int dim);
-CB_API cb_module *cb_nn_log_softmax(int dim);
-CB_API cb_module *cb_nn_identity(void);
-CB_API cb_module *cb_nn_elu(double alpha); /* usual: 1 */
-CB_API cb_module *cb_nn_relu6(void);
-CB_API cb_module *cb_nn_hardswish(void);
-CB_API cb_module *cb_nn_mish(void);
-CB_API cb_module *cb_nn_softplus(double beta, double threshold); /* usual: 1, 20 */
-CB_API cb_module *cb_nn_flatten(int start_dim, int end_dim); /* PyTorch's: 1, -1 */
-/* Convolutions, pools and norms take [batch, channels, spatial...]. Trailing arguments may be left
- * out: stride 1, padding 0, dilation 1, one group, with a bias; a pool's stride is its kernel. A
- * plain integer stands for all spatial dims. */
-CB_API cb_module *cb_nn_conv1d(int64_t in_channels, int64_t out_channels, cb_dim_list kernel_size,
-                               cb_dim_list stride, cb_dim_list padding, cb_dim_list dilation,
-                               int64_t groups, bool bias);
-CB_API cb_module *cb_nn_conv2d(int64_t in_channels, int64_t out_channels, cb_dim_list kernel_size,
-                               cb_dim_list stride, cb_dim_list padding, cb_dim_list dilation,
-                               int64_t groups, bool bias);
-CB_API cb_module *cb_nn_conv3d(int64_t in_channels, int64_t out_channels, cb_dim_list kernel_size,
-                               cb_dim_list stride, cb_dim_list padding, cb_dim_list dilation,
-                               int64_t groups, bool bias);
-CB_API cb_module *cb_nn_conv_transpose2d(int64_t in_channels, int64_t out_channels,
-                                         cb_dim_list kernel_size, cb_dim_list stride,
-                                         cb_dim_list padding, cb_dim_list output_padding,
-                                         int64_t groups, bool bias, cb_dim_list dilation);
-CB_API cb_module *cb_nn_max_pool2d(cb_dim_list kernel_size, cb_dim_list stride,
-                                   cb_dim_list padding, cb_dim_list dilation, bool ceil_mode);
-CB_API cb_module *cb_nn_avg_pool2d(cb_dim_list kernel_size, cb_dim_list stride,
-                                   cb_dim_list padding, bool ceil_mode, bool count_include_pad);
-CB_API cb_module *cb_nn_adaptive_avg_pool2d(cb_dim_list output_size);
-CB_API cb_module *cb_nn_upsample(double scale_factor, const char *mode); /* nearest, nearest-exact,
-                                                                         * bilinear */
-/* Training calls move running_mean and running_var by momentum (usual: 0.1), in place. */
-CB_API cb_module *cb_nn_batch_norm1d(int64_t features, double eps, double momentum);
-CB_API cb_module *cb_nn_batch_norm2d(int64_t features, double eps, double momentum);
-CB_API cb_module *cb_nn_group_norm(int64_t groups, int64_t channels, double eps);
-CB_API cb_module *cb_nn_instance_norm2d(int64_t features, double eps, bool affine);
-/* forward takes x (attention of x to itself), or query, key, value, each [batch, length,
- * embed_dim] or without the batch, and after them a mask: bool, true where attention is forbidden,
- * or a float to add. What comes back is the output without the weights. */
-CB_API cb_module *cb_nn_multihead_attention(int64_t embed_dim, int64_t heads, double dropout,
-                                            bool bias);
+ * One constructor per row of src/nn/layers.def, with PyTorch's names in lower case, its parameters,
+ * their order and defaults: cb_nn_conv2d(3, 64, 7, 2, 3), cb_nn_max_pool2d(3, 2), cb_nn_relu(),
+ * cb_nn_layer_norm(768). Trailing arguments that have a default may be left out, an integer stands
+ * for a list, and the padding of a convolution may be "same". Parameters are f32 and drawn from
+ * cb_manual_seed's generator.
+ *
+ * Convolutions, pools and norms take [batch, channels, spatial...]. Batch norms in training, and
+ * instance norms that track, move running_mean and running_var in place. The forward of a
+ * multihead attention takes x (attention of x to itself), or query, key, value, each [batch,
+ * length, embed_dim] or without the batch, and after them a mask: bool, true where attention is
+ * forbidden, or a float to add. What comes back is the output without the weights. */
+#include <carbide_layers.h>
 
 /* PyTorch's whole call of such a module: key_padding_mask [batch, source] and attn_mask [length,
  * source] or [batch * heads, length, source] may be NULL, and are as above. With weights not NULL,
@@ -163,53 +120,6 @@ CB_API cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor 
                                          cb_tensor *key, cb_tensor *value,
                                          cb_tensor *key_padding_mask, cb_tensor *attn_mask,
                                          bool average_attn_weights, cb_tensor **weights);
-
-#define CB_CONV_1(f, i, o, k) CB_CONV_6(f, i, o, k, 1, 0, 1, 1, true)
-#define CB_CONV_2(f, i, o, k, s) CB_CONV_6(f, i, o, k, s, 0, 1, 1, true)
-#define CB_CONV_3(f, i, o, k, s, p) CB_CONV_6(f, i, o, k, s, p, 1, 1, true)
-#define CB_CONV_4(f, i, o, k, s, p, d) CB_CONV_6(f, i, o, k, s, p, d, 1, true)
-#define CB_CONV_5(f, i, o, k, s, p, d, g) CB_CONV_6(f, i, o, k, s, p, d, g, true)
-#define CB_CONV_6(f, i, o, k, s, p, d, g, b)                                                       \
-    f((i), (o), cb_dims_of(k), cb_dims_of(s), cb_dims_of(p), cb_dims_of(d), (g), (b))
-#define CB_CONV(f, i, o, ...)                                                                      \
-    CB_PICK_6(__VA_ARGS__, CB_CONV_6, CB_CONV_5, CB_CONV_4, CB_CONV_3, CB_CONV_2, CB_CONV_1, )     \
-    (f, i, o, __VA_ARGS__)
-#define cb_nn_conv1d(i, o, ...) CB_CONV((cb_nn_conv1d), i, o, __VA_ARGS__)
-#define cb_nn_conv2d(i, o, ...) CB_CONV((cb_nn_conv2d), i, o, __VA_ARGS__)
-#define cb_nn_conv3d(i, o, ...) CB_CONV((cb_nn_conv3d), i, o, __VA_ARGS__)
-
-#define CB_DECONV_1(i, o, k) CB_DECONV_7(i, o, k, 1, 0, 0, 1, true, 1)
-#define CB_DECONV_2(i, o, k, s) CB_DECONV_7(i, o, k, s, 0, 0, 1, true, 1)
-#define CB_DECONV_3(i, o, k, s, p) CB_DECONV_7(i, o, k, s, p, 0, 1, true, 1)
-#define CB_DECONV_4(i, o, k, s, p, q) CB_DECONV_7(i, o, k, s, p, q, 1, true, 1)
-#define CB_DECONV_5(i, o, k, s, p, q, g) CB_DECONV_7(i, o, k, s, p, q, g, true, 1)
-#define CB_DECONV_6(i, o, k, s, p, q, g, b) CB_DECONV_7(i, o, k, s, p, q, g, b, 1)
-#define CB_DECONV_7(i, o, k, s, p, q, g, b, d)                                                     \
-    (cb_nn_conv_transpose2d)((i), (o), cb_dims_of(k), cb_dims_of(s), cb_dims_of(p), cb_dims_of(q), \
-                             (g), (b), cb_dims_of(d))
-#define cb_nn_conv_transpose2d(i, o, ...)                                                          \
-    CB_PICK_7(__VA_ARGS__, CB_DECONV_7, CB_DECONV_6, CB_DECONV_5, CB_DECONV_4, CB_DECONV_3,        \
-              CB_DECONV_2, CB_DECONV_1, )(i, o, __VA_ARGS__)
-
-#define CB_MAX_POOL_1(k) CB_MAX_POOL_5(k, CB_NO_DIMS, 0, 1, false)
-#define CB_MAX_POOL_2(k, s) CB_MAX_POOL_5(k, s, 0, 1, false)
-#define CB_MAX_POOL_3(k, s, p) CB_MAX_POOL_5(k, s, p, 1, false)
-#define CB_MAX_POOL_4(k, s, p, d) CB_MAX_POOL_5(k, s, p, d, false)
-#define CB_MAX_POOL_5(k, s, p, d, c)                                                               \
-    (cb_nn_max_pool2d)(cb_dims_of(k), cb_dims_of(s), cb_dims_of(p), cb_dims_of(d), (c))
-#define cb_nn_max_pool2d(...)                                                                      \
-    CB_PICK_5(__VA_ARGS__, CB_MAX_POOL_5, CB_MAX_POOL_4, CB_MAX_POOL_3, CB_MAX_POOL_2,             \
-              CB_MAX_POOL_1, )(__VA_ARGS__)
-#define CB_AVG_POOL_1(k) CB_AVG_POOL_5(k, CB_NO_DIMS, 0, false, true)
-#define CB_AVG_POOL_2(k, s) CB_AVG_POOL_5(k, s, 0, false, true)
-#define CB_AVG_POOL_3(k, s, p) CB_AVG_POOL_5(k, s, p, false, true)
-#define CB_AVG_POOL_4(k, s, p, c) CB_AVG_POOL_5(k, s, p, c, true)
-#define CB_AVG_POOL_5(k, s, p, c, i)                                                               \
-    (cb_nn_avg_pool2d)(cb_dims_of(k), cb_dims_of(s), cb_dims_of(p), (c), (i))
-#define cb_nn_avg_pool2d(...)                                                                      \
-    CB_PICK_5(__VA_ARGS__, CB_AVG_POOL_5, CB_AVG_POOL_4, CB_AVG_POOL_3, CB_AVG_POOL_2,             \
-              CB_AVG_POOL_1, )(__VA_ARGS__)
-#define cb_nn_adaptive_avg_pool2d(size) (cb_nn_adaptive_avg_pool2d)(cb_dims_of(size))
 
 /* Containers name their children "0", "1", ... and take them over, also when they fail (a NULL
  * among them). */

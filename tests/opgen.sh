@@ -3,14 +3,15 @@
 # Run from the source folder. Each case: a row, and what the message must hold.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/op" "$work/out"
+mkdir -p "$work/op" "$work/nn" "$work/out"
 cp src/op/op_rows.h "$work/op"
+: >"$work/nn/layers.def"
 passed=0
 failed=0
 
 refuses() { # refuses ROW MESSAGE
     printf '%s\n' "$1" >"$work/op/ops.def"
-    ${CC:-cc} -std=gnu11 -O0 -I"$work" tools/opgen.c -o "$work/opgen" || exit 1
+    ${CC:-cc} -std=gnu11 -O0 -I"$work" tools/opgen*.c -o "$work/opgen" || exit 1
     if message=$("$work/opgen" "$work" "$work/out" 2>&1); then
         echo "opgen took: $1"
     elif ! printf '%s' "$message" | grep -qF -- "$2"; then
@@ -37,6 +38,19 @@ refuses 'SCAN(s, ".s", "x, dim:int", SUM, sum)' 'op s: it scans sum, which is no
 refuses 'COMPOSITE(c, ".c", "x", "x", BF17)' 'op c: autocast is NONE, LOWER or F32, not BF17'
 refuses 'VIEW(v, ".v", "x")
 VIEW(v, ".w", "x")' 'op v: the name is taken twice'
+
+# The same for layers, beside one op.
+refuses_layer() {
+    printf '%s\n' "$1" >"$work/nn/layers.def"
+    refuses 'COMPOSITE(op, ".op", "x, alpha:float=1, size:dims=1", "x")' "$2"
+}
+refuses_layer 'LAYER(l, "L", po, "", "")' 'layer l: there is no op po'
+refuses_layer 'LAYER(l, "L", op, "alpha:int", "")' 'layer l: alpha is no attribute 0 of op op'
+refuses_layer 'LAYER(l, "L", op, "alpha:float, size:dims, more:int", "")' 'layer l: more is no attribute 2 of op op'
+refuses_layer 'LAYER(l, "L", op, "alpha:float", "beta")' "layer l: 'beta' is shown, and no parameter"
+refuses_layer 'BUILT(l, "x")' 'layer l: a layer is made of numbers and texts'
+refuses_layer 'BUILT(l, "")
+BUILT(l, "p:float")' 'layer l: the name is taken twice'
 
 echo "opgen: $passed passed, $failed failed"
 [ $failed = 0 ]

@@ -1,4 +1,5 @@
-/* Build-time generator: the rows of src/op/ops.def become the C API and the parsed op table.
+/* Build-time generator: the rows of src/op/ops.def become the C API and the parsed op table, those
+ * of src/nn/layers.def the constructors of layers (opgen_layers.c).
  *
  *     opgen SOURCE_DIR OUT_DIR
  *
@@ -16,14 +17,10 @@
  *     #define CB_sum_2(x, dim) ...
  *     #define cb_sum(...) CB_PICK_3(__VA_ARGS__, CB_sum_3, CB_sum_2, CB_sum_1, )(__VA_ARGS__)
  */
-#include <ctype.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
+#include "opgen.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAX_PARAMS = 8, MAX_TENSORS = 5, MAX_WORDS = 47, DIMS_WORDS = 9, NAME_SIZE = 32 };
 
 typedef enum RowKind { ROW_SPECIAL, ROW_OPERAND, ROW_TENSOR, ROW_INTERNAL } RowKind;
 
@@ -81,273 +78,71 @@ static const Row rows[] = {
 };
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
-typedef enum Type { TENSOR, OPTIONAL, INT, FLOAT, BOOL, DTYPE, DIMS } Type;
-
-static const struct {
-    const char *name, *c_type, *param;
-} type_info[] = {
-    [TENSOR] = {"tensor", "cb_tensor *", "PARAM_TENSOR"},
-    [OPTIONAL] = {"tensor", "cb_tensor *", "PARAM_OPTIONAL_TENSOR"},
-    [INT] = {"int", "int64_t ", "PARAM_INT"},
-    [FLOAT] = {"float", "double ", "PARAM_FLOAT"},
-    [BOOL] = {"bool", "bool ", "PARAM_BOOL"},
-    [DTYPE] = {"dtype", "cb_dtype ", "PARAM_DTYPE"},
-    [DIMS] = {"dims", "cb_dim_list ", "PARAM_DIMS"},
-};
-
-typedef struct Param {
-    char name[NAME_SIZE];
-    Type type;
-    char text[NAME_SIZE]; /* default as the schema has it, "" for none */
-    char macro[48];       /* default as a C expression of the public header */
-    int word;             /* attributes only, else -1 */
-    int count;            /* dims: of the default list */
-} Param;
-
-typedef struct Schema {
-    Param param[MAX_PARAMS];
-    int count, tensors, words, required; /* required: parameters before the first default */
-} Schema;
-
 static Schema schemas[ROW_COUNT];
 
-static void __attribute__((noreturn, format(printf, 2, 3)))
-refuse(const Row *row, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    fprintf(stderr, "src/op/ops.def: op %s: ", row->name);
-    vfprintf(stderr, format, arguments);
-    fprintf(stderr, "\n    schema \"%s\"\n", row->schema);
-    va_end(arguments);
-    exit(1);
-}
-
-/* ---- schemas ------------------------------------------------------------------------------ */
-
-static bool is_tensor(const Param *param) {
-    return param->type == TENSOR || param->type == OPTIONAL;
-}
-
-static bool is_name(const char *text) {
-    if (!isalpha((unsigned char)*text)) return false;
-    for (; *text; text++)
-        if (!isalnum((unsigned char)*text) && *text != '_') return false;
-    return true;
-}
-
-static bool one_of(const char *text, const char *list) {
-    size_t length = strlen(text);
-    for (const char *at = strstr(list, text); at; at = strstr(at + 1, text))
-        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length])) return length > 0;
-    return false;
-}
-
-static Type parse_type(const Row *row, const char *text) {
-    for (Type type = INT; type <= DIMS; type++)
-        if (!strcmp(text, type_info[type].name)) return type;
-    refuse(row, "unknown type '%s'; int, float, bool, dtype and dims exist", text);
-}
-
-static void default_float(const Row *row, Param *param) {
-    if (!strcmp(param->text, "inf") || !strcmp(param->text, "-inf")) {
-        bool negative = param->text[0] == '-';
-        snprintf(param->macro, sizeof param->macro, "%s__builtin_inf()", negative ? "-" : "");
-        return;
-    }
-    char *end;
-    strtod(param->text, &end);
-    if (*end) refuse(row, "'%s' is no number", param->text);
-    bool whole = !strpbrk(param->text, ".e");
-    snprintf(param->macro, sizeof param->macro, "%s%s", param->text, whole ? ".0" : "");
-}
-
-/* "all", "none", or one integer: a list of it, which the op repeats for each of its dimensions. */
-static void default_dims(const Row *row, Param *param) {
-    const char *text = param->text;
-    char *end;
-    param->count = !strcmp(text, "all") ? -1 : strcmp(text, "none") != 0;
-    if (param->count <= 0) {
-        snprintf(param->macro, sizeof param->macro, param->count < 0 ? "CB_ALL" : "CB_NO_DIMS");
-        return;
-    }
-    strtoll(text, &end, 10);
-    if (*end) refuse(row, "the default of dims is 'all', 'none' or an integer, not '%s'", text);
-    snprintf(param->macro, sizeof param->macro, "cb_dims_one(%s)", text);
-}
-
-/* The default as C, checked against the type. */
-static void parse_default(const Row *row, Param *param) {
-    const char *text = param->text;
-    char *end;
-    switch (param->type) {
-    case TENSOR:
-    case OPTIONAL:
-        refuse(row, "tensor %s has a default; write %s?", param->name, param->name);
-    case FLOAT:
-        default_float(row, param);
-        return;
-    case INT:
-        strtoll(text, &end, 10);
-        if (*end) refuse(row, "'%s' is no integer", text);
-        snprintf(param->macro, sizeof param->macro, "%s", text);
-        return;
-    case BOOL:
-        if (!one_of(text, "true false")) refuse(row, "'%s' is neither true nor false", text);
-        snprintf(param->macro, sizeof param->macro, "%s", text);
-        return;
-    case DTYPE:
-        if (!one_of(text, "bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 same"))
-            refuse(row, "'%s' is no dtype", text);
-        snprintf(param->macro, sizeof param->macro, "CB_%s", text);
-        for (char *c = param->macro; *c; c++) *c = (char)toupper((unsigned char)*c);
-        return;
-    case DIMS:
-        default_dims(row, param);
-        return;
-    }
-}
-
-/* One parameter, in place: "name", "name?", "name:type" or "name:type=default". */
-static void parse_param(const Row *row, Schema *schema, char *text) {
-    if (schema->count == MAX_PARAMS) refuse(row, "more than %d parameters", MAX_PARAMS);
-    Param *param = &schema->param[schema->count++];
-    param->word = -1;
-    char *colon = strchr(text, ':'), *equals = strchr(text, '=');
-    if (equals) *equals++ = '\0';
-    if (colon) *colon++ = '\0';
-    size_t length = strlen(text);
-    if (!colon && length && text[length - 1] == '?') {
-        text[length - 1] = '\0';
-        param->type = OPTIONAL;
-        strcpy(param->macro, "NULL");
-    }
-    if (colon) param->type = parse_type(row, colon);
-    if (!is_name(text) || strlen(text) >= NAME_SIZE) refuse(row, "'%s' is no name", text);
-    strcpy(param->name, text);
-    if (equals) {
-        if (!*equals || strlen(equals) >= NAME_SIZE) refuse(row, "bad default of %s", text);
-        strcpy(param->text, equals);
-        parse_default(row, param);
-    }
-    if (is_tensor(param)) {
-        if (++schema->tensors > MAX_TENSORS) refuse(row, "more than %d tensors", MAX_TENSORS);
-    } else {
-        param->word = schema->words;
-        schema->words += param->type == DIMS ? DIMS_WORDS : 1;
-    }
-}
-
-static void parse_schema(const Row *row, Schema *schema) {
-    char text[256], *at = text;
-    if (strlen(row->schema) >= sizeof text) refuse(row, "schema too long");
-    strcpy(text, row->schema);
-    while (at) {
-        char *comma = strchr(at, ',');
-        if (comma) *comma++ = '\0';
-        at += strspn(at, " ");
-        parse_param(row, schema, at);
-        at = comma;
-    }
-    if (schema->words > MAX_WORDS) refuse(row, "attributes take more than %d words", MAX_WORDS);
+static void parse_attributes(Schema *schema) {
+    schema_parse(schema);
+    if (schema->words > MAX_WORDS)
+        schema_refuse(schema, "attributes take more than %d words", MAX_WORDS);
+    if (schema->count > MAX_OP_PARAMS)
+        schema_refuse(schema, "more than %d parameters", MAX_OP_PARAMS);
     for (int i = 0; i < schema->count; i++) {
-        bool optional = schema->param[i].macro[0] != '\0';
-        if (!optional && schema->required < i) {
-            refuse(row, "%s stands behind a default and has none", schema->param[i].name);
-        }
-        if (!optional) schema->required = i + 1;
-        for (int k = 0; k < i; k++)
-            if (!strcmp(schema->param[i].name, schema->param[k].name))
-                refuse(row, "two parameters are named %s", schema->param[i].name);
+        const Param *param = &schema->param[i];
+        if (param->type == TEXT || param->same_as >= 0)
+            schema_refuse(schema, "%s: only layers have texts, and lists like others", param->name);
     }
+}
+
+const Schema *op_schema(const char *name) {
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (!strcmp(rows[i].name, name)) return &schemas[i];
+    return NULL;
 }
 
 /* Reads all rows; the columns that are tokens are checked here, so that errors name the row. */
 static void parse_rows(void) {
     for (int i = 0; i < ROW_COUNT; i++) {
         const Row *row = &rows[i];
-        parse_schema(row, &schemas[i]);
+        schemas[i] = (Schema){"src/op/ops.def", "op", row->name, row->schema};
+        parse_attributes(&schemas[i]);
         for (int k = 0; k < i; k++)
-            if (!strcmp(row->name, rows[k].name)) refuse(row, "the name is taken twice");
+            if (!strcmp(row->name, rows[k].name))
+                schema_refuse(&schemas[i], "the name is taken twice");
         if (!one_of(row->kind, "SPECIAL POINTWISE REDUCE SCAN VIEW SOURCE RANDOM INDEX CONTRACT "
                                "OPAQUE COMPOSITE"))
-            refuse(row, "unknown kind %s", row->kind);
+            schema_refuse(&schemas[i], "unknown kind %s", row->kind);
         if (!one_of(row->dtype, "SAME NUMERIC FLOAT BOOL LOGICAL INT SHIFT WHERE SUM KEEP INDEX "
                                 "ATTR I64"))
-            refuse(row, "unknown dtype rule %s", row->dtype);
+            schema_refuse(&schemas[i], "unknown dtype rule %s", row->dtype);
         if (row->autocast && *row->autocast && !one_of(row->autocast, "NONE LOWER F32"))
-            refuse(row, "autocast is NONE, LOWER or F32, not %s", row->autocast);
+            schema_refuse(&schemas[i], "autocast is NONE, LOWER or F32, not %s", row->autocast);
         if (row->scan_of) {
             bool found = false;
             for (int k = 0; k < ROW_COUNT; k++)
                 found |= !strcmp(rows[k].kind, "REDUCE") && !strcmp(rows[k].name, row->scan_of);
-            if (!found) refuse(row, "it scans %s, which is no reduction", row->scan_of);
+            if (!found)
+                schema_refuse(&schemas[i], "it scans %s, which is no reduction", row->scan_of);
         }
     }
 }
 
 /* ---- carbide_ops.h ------------------------------------------------------------------------ */
 
-static const char *c_type(const Row *row, const Param *param) {
-    if (row->api == ROW_OPERAND && is_tensor(param)) return "cb_operand ";
-    return type_info[param->type].c_type;
-}
+static Api api_of(const Row *row) { return (Api){"cb_tensor *", "cb_", row->api == ROW_OPERAND}; }
 
-static void write_signature(FILE *out, const Row *row, const Schema *schema, const char *name) {
-    fprintf(out, "cb_tensor *%s(", name);
-    for (int i = 0; i < schema->count; i++)
-        fprintf(out, "%s%s%s", i ? ", " : "", c_type(row, &schema->param[i]),
-                schema->param[i].name);
-    fprintf(out, ")");
-}
-
-/* The macro's body with the first `given` arguments taken and the others at their defaults. */
-static void write_call(FILE *out, const Row *row, const Schema *schema, int given) {
-    fprintf(out, "(CB_HERE, (cb_%s)(", row->name);
-    for (int i = 0; i < schema->count; i++) {
-        const Param *param = &schema->param[i];
-        const char *wrap = row->api == ROW_OPERAND && is_tensor(param) ? "cb_operand_of"
-                           : param->type == DIMS                       ? "cb_dims_of"
-                                                                       : "";
-        if (i) fprintf(out, ", ");
-        if (i >= given)
-            fprintf(out, "%s", param->macro);
-        else
-            fprintf(out, *wrap ? "%s(%s)" : "%s%s", wrap, param->name);
-    }
-    fprintf(out, "))\n");
-}
-
-static void write_macro(FILE *out, const Row *row, const Schema *schema, const char *name,
-                        int given) {
-    fprintf(out, "#define %s(", name);
-    for (int i = 0; i < given; i++) fprintf(out, "%s%s", i ? ", " : "", schema->param[i].name);
-    fprintf(out, ") ");
-    write_call(out, row, schema, given);
-}
-
-static void write_api_row(FILE *out, const Row *row, const Schema *schema) {
-    char name[NAME_SIZE + 16];
-    snprintf(name, sizeof name, "cb_%s", row->name);
-    fprintf(out, "\n/* %s(%s) */\nCB_API ", row->name, row->schema);
-    write_signature(out, row, schema, name);
-    fprintf(out, ";\n");
-    if (schema->required == schema->count) {
-        write_macro(out, row, schema, name, schema->count);
-        return;
-    }
-    for (int given = schema->required; given <= schema->count; given++) {
-        snprintf(name, sizeof name, "CB_%s_%d", row->name, given);
-        write_macro(out, row, schema, name, given);
-    }
-    fprintf(out, "#define cb_%s(...) CB_PICK_%d(__VA_ARGS__, ", row->name, schema->count);
-    for (int given = schema->count; given > 0; given--) {
-        if (given >= schema->required)
-            fprintf(out, "CB_%s_%d, ", row->name, given);
-        else
-            fprintf(out, "cb_too_few_arguments, ");
-    }
-    fprintf(out, ")(__VA_ARGS__)\n");
-}
+/* CB_IS_EMPTY, after Jens Gustedt: no arguments are the ones with which CB_COMMA () has a comma,
+ * and nothing shorter. */
+static const char choosing[] =
+    "#define CB_PASTE(a, b) CB_PASTE_(a, b)\n"
+    "#define CB_PASTE_(a, b) a##b\n"
+    "#define CB_COMMA(...) ,\n"
+    "#define CB_HAS_COMMA(...) CB_PICK_10(__VA_ARGS__, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, )\n"
+    "#define CB_IS_EMPTY(...) \\\n"
+    "    CB_IS_EMPTY_4(CB_HAS_COMMA(__VA_ARGS__), CB_HAS_COMMA(CB_COMMA __VA_ARGS__), \\\n"
+    "                  CB_HAS_COMMA(__VA_ARGS__ ()), CB_HAS_COMMA(CB_COMMA __VA_ARGS__ ()))\n"
+    "#define CB_IS_EMPTY_4(a, b, c, d) CB_IS_EMPTY_5(a, b, c, d)\n"
+    "#define CB_IS_EMPTY_5(a, b, c, d) CB_HAS_COMMA(CB_IS_EMPTY_##a##b##c##d)\n"
+    "#define CB_IS_EMPTY_0001 ,\n";
 
 static void write_header(FILE *out) {
     fprintf(
@@ -371,9 +166,10 @@ static void write_header(FILE *out) {
         for (int i = 1; i <= n; i++) fprintf(out, "_%d, ", i);
         fprintf(out, "name, ...) name\n");
     }
+    fprintf(out, "/* 1 or 0: whether there are no arguments */\n%s", choosing);
     for (int i = 0; i < ROW_COUNT; i++)
         if (rows[i].api == ROW_OPERAND || rows[i].api == ROW_TENSOR)
-            write_api_row(out, &rows[i], &schemas[i]);
+            api_declare(out, api_of(&rows[i]), &schemas[i]);
     fprintf(out, "\n#endif\n");
 }
 
@@ -391,30 +187,19 @@ static void write_attrs(FILE *out) {
     fprintf(out, "};\n\n#endif\n");
 }
 
-static void write_packing(FILE *out, const Row *row, const Param *param) {
-    const char *n = param->name;
-    if (param->type == DIMS)
-        fprintf(out, "    attr_set_dims(&attrs, ATTR_%s_%s, %s);\n", row->name, n, n);
-    else if (param->type == FLOAT)
-        fprintf(out, "    attr_set_float(&attrs, ATTR_%s_%s, %s);\n", row->name, n, n);
-    else
-        fprintf(out, "    attrs.word[ATTR_%s_%s] = %s;\n", row->name, n, n);
-}
-
 static void write_function(FILE *out, const Row *row, const Schema *schema) {
-    char name[NAME_SIZE + 16];
-    snprintf(name, sizeof name, "(cb_%s)", row->name);
     fprintf(out, "\n");
-    write_signature(out, row, schema, name);
+    api_signature(out, api_of(row), schema, true);
     fprintf(out, schema->words ? " {\n    Attrs attrs = {{0}};\n"
                                : " {\n    static const Attrs attrs;\n");
     for (int i = 0; i < schema->count; i++)
-        if (!is_tensor(&schema->param[i])) write_packing(out, row, &schema->param[i]);
+        if (!param_is_tensor(&schema->param[i]))
+            api_pack(out, row->name, schema->param[i].name, &schema->param[i]);
     if (schema->tensors) {
         fprintf(out, "    const cb_operand input[] = {");
         for (int i = 0, put = 0; i < schema->count; i++) {
             const Param *param = &schema->param[i];
-            if (!is_tensor(param)) continue;
+            if (!param_is_tensor(param)) continue;
             if (put++) fprintf(out, ", ");
             fprintf(out, row->api == ROW_OPERAND ? "%s" : "cb_operand_tensor(%s)", param->name);
         }
@@ -503,7 +288,7 @@ static void write_table(FILE *out) {
             "               \"tools/opgen.c and op/op.h disagree\");\n\n"
             "static const OpInfo op_table[OP_COUNT] = {\n"
             "    [OP_none] = {.name = \"none\", .fx = \"none\", .schema = \"\"},\n",
-            MAX_PARAMS, MAX_TENSORS, MAX_WORDS, DIMS_WORDS);
+            MAX_OP_PARAMS, MAX_TENSORS, MAX_WORDS, DIMS_WORDS);
     for (int i = 0; i < ROW_COUNT; i++) write_table_row(out, &rows[i], &schemas[i]);
     fprintf(out, "};\n\nconst OpInfo *op_info(Op op) {\n"
                  "    check((unsigned)op < OP_COUNT, \"op %%d\", (int)op);\n"
@@ -562,10 +347,13 @@ int main(int argc, char **argv) {
     }
     source_dir = argv[1];
     parse_rows();
+    layers_parse();
     write_file(argv[2], "carbide_ops.h", write_header);
     write_file(argv[2], "op_attrs.h", write_attrs);
     write_file(argv[2], "ops_api.c", write_api);
     write_file(argv[2], "op_table.c", write_table);
     write_file(argv[2], "math_text.c", write_math);
+    write_file(argv[2], "carbide_layers.h", layers_write_header);
+    write_file(argv[2], "layers_api.c", layers_write_api);
     return 0;
 }

@@ -47,6 +47,11 @@ static bool dims_of(const cb_arg *arg, cb_dim_list *dims) {
         dims->at[0] = arg->i;
         return true;
     }
+    if (arg->kind == CB_ARG_STRING) { /* a padding */
+        bool same = strcmp(arg->text, "same") == 0;
+        if (same) dims->at[0] = PADDING_SAME;
+        return same || strcmp(arg->text, "valid") == 0;
+    }
     bool several = arg->kind == CB_ARG_TUPLE || arg->kind == CB_ARG_LIST;
     if (!several || arg->count > CB_MAX_RANK) return false;
     dims->count = arg->count;

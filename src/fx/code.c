@@ -75,6 +75,10 @@ static void put_dims(Buffer *out, cb_dim_list dims) {
         put(out, dims.count < 0 ? "CB_ALL" : "CB_NO_DIMS");
         return;
     }
+    if (dims_are_same(dims)) {
+        put(out, "\"same\"");
+        return;
+    }
     for (int i = 0; i < dims.count; i++) {
         put(out, i ? ", " : "cb_dims(");
         put_integer(out, dims.at[i]);

@@ -173,6 +173,8 @@ static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
     }
     cb_arg value = attribute_arg(graph, info, param, attrs);
     if (node->op == OP_gelu) value = cb_arg_string("tanh");
+    if (param->type == PARAM_DIMS && dims_are_same(attr_dims(attrs, param->word)))
+        value = cb_arg_string("same");
     if (param->has_default)
         fx_add_kwarg(node, fx_keyword((Op)node->op, param), value);
     else

@@ -11,6 +11,8 @@ Node *call3(Graph *graph, Op op, Node *x, Node *y, Node *z);
 Node *call_number(Graph *graph, Op op, Node *x, double number);
 Node *call_reduce(Graph *graph, Op op, Node *x, cb_dim_list dims, bool keepdim);
 Node *call_slice(Graph *graph, Node *x, int dim, int64_t start, int64_t end);
+Node *call_concat(Graph *graph, Node *x, Node *y, int dim);
+Node *call_permute(Graph *graph, Node *x, cb_dim_list dims);
 Node *call_arange(Graph *graph, int64_t count, cb_dtype dtype);
 Node *call_full(Graph *graph, int rank, const int64_t *size, double value, cb_dtype dtype);
 /* A constant that takes part in promotion: not weak. */
@@ -40,6 +42,7 @@ Node *expand_shape(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
 Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
 Node *expand_norm(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
 Node *expand_pool(Graph *graph, Op op, Node *x, const Attrs *attrs);
+Node *expand_channel(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
 Node *expand_convolution(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
 Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs);
 Node *expand_resize(Graph *graph, Node *x, const Attrs *attrs);

@@ -85,6 +85,10 @@ static bool evaluate_as(const Evaluator *evaluator, const Syntax *syntax, ParamT
         *out = (Term){.kind = TERM_DIMS, .dims.count = -1};
         return true;
     }
+    if (type == PARAM_DIMS && syntax->kind == SYNTAX_NAME && word_is(syntax->name, "same")) {
+        *out = (Term){.kind = TERM_DIMS, .dims = cb_dims_one(PADDING_SAME)};
+        return true;
+    }
     if (type == PARAM_DTYPE && syntax->kind == SYNTAX_NAME &&
         !evaluator->lookup(evaluator, syntax->name, out)) {
         if (find_dtype(syntax->name, out)) return true;

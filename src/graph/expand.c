@@ -6,7 +6,8 @@
  * In: the inputs and attributes of a call, both checked no further than their number. Out: a node,
  * or NULL with an error. This file has reductions and the small builders; expand_shape.c has
  * creation and rearrangement, expand_loss.c the losses, expand_norm.c, expand_pool.c,
- * expand_convolution.c, expand_attention.c and expand_resize.c the layers of networks. */
+ * expand_convolution.c, expand_attention.c, expand_channel.c and expand_resize.c the layers of
+ * networks. */
 #include "graph/call.h"
 
 #include <math.h>
@@ -47,6 +48,18 @@ Node *call_slice(Graph *graph, Node *x, int dim, int64_t start, int64_t end) {
     attrs.word[ATTR_slice_start] = start;
     attrs.word[ATTR_slice_end] = end;
     return graph_op(graph, OP_slice, &x, 1, &attrs, NULL);
+}
+
+Node *call_concat(Graph *graph, Node *x, Node *y, int dim) {
+    Attrs attrs = attrs_default(OP_concat);
+    attrs.word[ATTR_concat_dim] = dim;
+    return graph_op(graph, OP_concat, (Node *[]){x, y}, 2, &attrs, NULL);
+}
+
+Node *call_permute(Graph *graph, Node *x, cb_dim_list dims) {
+    Attrs attrs = {{0}};
+    attr_set_dims(&attrs, ATTR_permute_dims, dims);
+    return graph_op(graph, OP_permute, &x, 1, &attrs, NULL);
 }
 
 Node *call_arange(Graph *graph, int64_t count, cb_dtype dtype) {
@@ -255,6 +268,15 @@ Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) 
         return expand_attention(graph, input, attrs);
     case OP_interpolate:
         return expand_resize(graph, input[0], attrs);
+    case OP_glu:
+    case OP_prelu:
+    case OP_pixel_shuffle:
+    case OP_pixel_unshuffle:
+    case OP_channel_shuffle:
+    case OP_reflection_pad:
+    case OP_replication_pad:
+    case OP_circular_pad:
+        return expand_channel(graph, op, input, attrs);
     case OP_unfold:
     case OP_fold:
         return expand_convolution(graph, op, input, attrs);
@@ -263,7 +285,7 @@ Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) 
     }
     if (op >= OP_conv1d && op <= OP_conv_transpose3d)
         return expand_convolution(graph, op, input, attrs);
-    if (op >= OP_max_pool1d && op <= OP_adaptive_max_pool3d)
+    if (op >= OP_max_pool1d && op <= OP_max_pool3d_indices)
         return expand_pool(graph, op, input[0], attrs);
     return expand_shape(graph, op, input, attrs);
 }

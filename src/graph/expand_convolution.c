@@ -47,16 +47,42 @@ static Node *without_batch(Graph *graph, Node *y, bool batched) {
     return !y || batched ? y : node_reshape(graph, y, y->rank - 1, y->size + 1);
 }
 
+/* "same": as many zeros as the kernel takes away, an odd one behind x. What goes before and behind
+ * alike becomes *padding, x gets the rest. */
+static Node *pad_same(Graph *graph, Op op, Node *x, const Node *weight, const Attrs *attrs, int n,
+                      cb_dim_list *padding) {
+    int64_t dilation[3], stride[3], none[3] = {0}, right[3];
+    if (!spatial_numbers(op, attrs, ATTR_conv1d_dilation, "dilation", n, 1, dilation) ||
+        !spatial_numbers(op, attrs, ATTR_conv1d_stride, "stride", n, 1, stride))
+        return NULL;
+    padding->count = n;
+    for (int i = 0; i < n; i++) {
+        int64_t taken = 0;
+        if (stride[i] != 1 ||
+            __builtin_mul_overflow(dilation[i], weight->size[2 + i] - 1, &taken)) {
+            fail(CB_ERR_ARGUMENT, "%s: padding 'same' goes with a stride of 1, not %lld",
+                 op_info(op)->name, (long long)stride[i]);
+            return NULL;
+        }
+        padding->at[i] = taken > 0 ? taken / 2 : 0;
+        right[i] = taken > 0 ? taken % 2 : 0;
+    }
+    return call_pad(graph, x, n, none, right, 0);
+}
+
 static Node *convolution(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     int n = (int)op - OP_conv1d + 1;
+    cb_dim_list padding = attr_dims(attrs, ATTR_conv1d_padding);
     if (!ranks_fit(op, input[0], input[1], n)) return NULL;
+    Node *x = with_batch(graph, input[0], n);
+    if (dims_are_same(padding)) x = pad_same(graph, op, x, input[1], attrs, n, &padding);
+    if (!x) return NULL;
     Attrs own = attrs_default(OP_convolution);
     attr_set_dims(&own, ATTR_convolution_stride, attr_dims(attrs, ATTR_conv1d_stride));
-    attr_set_dims(&own, ATTR_convolution_padding, attr_dims(attrs, ATTR_conv1d_padding));
+    attr_set_dims(&own, ATTR_convolution_padding, padding);
     attr_set_dims(&own, ATTR_convolution_dilation, attr_dims(attrs, ATTR_conv1d_dilation));
     own.word[ATTR_convolution_groups] = attrs->word[ATTR_conv1d_groups];
-    Node *operand[] = {with_batch(graph, input[0], n), input[1]};
-    Node *y = graph_op(graph, OP_convolution, operand, 2, &own, NULL);
+    Node *y = graph_op(graph, OP_convolution, (Node *[]){x, input[1]}, 2, &own, NULL);
     return without_batch(graph, add_bias(graph, op, y, input[2]), input[0]->rank == n + 2);
 }
 
@@ -92,9 +118,7 @@ static Node *transposed_weight(Graph *graph, Node *weight, int n, int64_t groups
     cb_dim_list swap = {n + 3, {0, 2, 1, 3, 4, 5}}, spatial = {n, {2, 3, 4}};
     for (int i = 0; i < n; i++) apart[3 + i] = joined[2 + i] = weight->size[2 + i];
     Attrs attrs = {{0}};
-    weight = node_reshape(graph, weight, n + 3, apart);
-    attr_set_dims(&attrs, ATTR_permute_dims, swap);
-    weight = graph_op(graph, OP_permute, &weight, 1, &attrs, NULL);
+    weight = call_permute(graph, node_reshape(graph, weight, n + 3, apart), swap);
     if (!weight) return NULL;
     weight = node_reshape(graph, weight, n + 2, joined);
     attr_set_dims(&attrs, ATTR_flip_dims, spatial);
@@ -178,9 +202,7 @@ static Node *unfold(Graph *graph, Node *given, const Attrs *attrs) {
         x = call_window(graph, x, 2 + i, b.kernel[i], b.stride[i], b.dilation[i]);
     if (!x) return NULL;
     int64_t size[] = {x->size[0], x->size[1] * b.kernel[0] * b.kernel[1], x->size[2] * x->size[3]};
-    Attrs swap = {{0}};
-    attr_set_dims(&swap, ATTR_permute_dims, (cb_dim_list){6, {0, 1, 4, 5, 2, 3}});
-    x = graph_op(graph, OP_permute, &x, 1, &swap, NULL);
+    x = call_permute(graph, x, (cb_dim_list){6, {0, 1, 4, 5, 2, 3}});
     return x ? without_batch(graph, node_reshape(graph, x, 3, size), given->rank == 4) : NULL;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 _Static_assert(ATTR_max_pool1d_ceil_mode == ATTR_max_pool3d_ceil_mode &&
+                   ATTR_max_pool1d_ceil_mode == ATTR_max_pool3d_indices_ceil_mode &&
                    ATTR_max_pool1d_padding == ATTR_avg_pool2d_padding &&
                    ATTR_avg_pool1d_count_include_pad == ATTR_avg_pool3d_count_include_pad,
                "pools of all ranks have one layout of attributes");
@@ -101,6 +102,35 @@ static Node *max_pool(Graph *graph, Op op, Node *x, const Attrs *attrs) {
     if (!open_pool(&pool, x, attrs, true, attrs->word[ATTR_max_pool1d_ceil_mode])) return NULL;
     Node *seen = windows(&pool, x, lowest((cb_dtype)x->dtype));
     return fold_windows(graph, OP_amax, seen, pool.n);
+}
+
+/* The place of each element, counted through the spatial dims, in windows: [1, ...] of x's rank. */
+static Node *window_places(const Pool *pool, const Node *x) {
+    int64_t size[CB_MAX_RANK] = {1, 1}, count = 1;
+    for (int i = 0; i < pool->n; i++) count *= size[pool->first + i] = x->size[pool->first + i];
+    Node *place = call_arange(pool->graph, count, CB_I64);
+    return windows(pool, node_reshape(pool->graph, place, x->rank, size), 0);
+}
+
+/* The first place of the greatest element, or the last NaN, as PyTorch. */
+static Node *max_pool_indices(Graph *graph, Op op, Node *x, const Attrs *attrs) {
+    Pool pool = {.graph = graph, .op = op, .n = (int)op - OP_max_pool1d_indices + 1};
+    cb_dtype dtype = (cb_dtype)x->dtype;
+    if (!open_pool(&pool, x, attrs, true, attrs->word[ATTR_max_pool1d_ceil_mode])) return NULL;
+    Node *seen = windows(&pool, x, lowest(dtype)), *place = window_places(&pool, x);
+    Node *most = fold_windows(graph, OP_amax, seen, pool.n);
+    if (!most || !place) return NULL;
+    int64_t size[CB_MAX_RANK];
+    for (int i = 0; i < seen->rank; i++) size[i] = i < most->rank ? most->size[i] : 1;
+    Node *wide = node_reshape(graph, most, seen->rank, size);
+    Node *nowhere = graph_constant(graph, CB_I64, (Scalar){.i = INT64_MAX});
+    Node *first = call3(graph, OP_where, call2(graph, OP_eq, seen, wide), place, nowhere);
+    first = fold_windows(graph, OP_amin, first, pool.n);
+    if (!dtype_is_float(dtype)) return first;
+    nowhere = graph_constant(graph, CB_I64, (Scalar){.i = -1});
+    Node *last = call3(graph, OP_where, call1(graph, OP_isnan, seen), place, nowhere);
+    return call3(graph, OP_where, call1(graph, OP_isnan, most),
+                 fold_windows(graph, OP_amax, last, pool.n), first);
 }
 
 /* How many elements the windows of spatial dim i count: those of x, and of its padding if asked
@@ -228,5 +258,6 @@ static Node *adaptive_pool(Graph *graph, Op op, Node *given, const Attrs *attrs)
 Node *expand_pool(Graph *graph, Op op, Node *x, const Attrs *attrs) {
     if (op <= OP_max_pool3d) return max_pool(graph, op, x, attrs);
     if (op <= OP_avg_pool3d) return avg_pool(graph, op, x, attrs);
-    return adaptive_pool(graph, op, x, attrs);
+    if (op <= OP_adaptive_max_pool3d) return adaptive_pool(graph, op, x, attrs);
+    return max_pool_indices(graph, op, x, attrs);
 }

@@ -94,9 +94,7 @@ static Node *roll(Graph *graph, Node *x, int64_t shift, int64_t given) {
     if (!size || !shift) return x;
     Node *last = call_slice(graph, x, dim, size - shift, size);
     Node *first = call_slice(graph, x, dim, 0, size - shift);
-    Attrs attrs = attrs_default(OP_concat);
-    attrs.word[ATTR_concat_dim] = dim;
-    return graph_op(graph, OP_concat, (Node *[]){last, first}, 2, &attrs, NULL);
+    return call_concat(graph, last, first, dim);
 }
 
 static Node *one_hot(Graph *graph, Node *x, int64_t classes) {

@@ -125,6 +125,8 @@ static void put_attribute(const Param *param, const Attrs *attrs, Buffer *out) {
         dims = attr_dims(attrs, param->word);
         if (dims.count < 0)
             put(out, "all");
+        else if (dims_are_same(dims))
+            put(out, "same");
         else
             put_sizes(out, dims.count, dims.at);
         return;

@@ -175,38 +175,40 @@ cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor *query,
 /* The projection out, which PyTorch keeps apart from other Linears by its type; its bias starts
  * at 0. */
 static Module *projection_new(int64_t embed, bool bias) {
-    Module *linear = cb_nn_linear(embed, embed, bias);
-    char *type = linear ? memory_copy_text("NonDynamicallyQuantizableLinear") : NULL;
-    if (type) {
+    Module *linear = (cb_nn_linear)(embed, embed, bias);
+    if (bias) layer_value(&linear, "bias", layer_filled(cb_dims(embed), 0, CB_F32));
+    char *type = memory_copy_text("NonDynamicallyQuantizableLinear");
+    if (linear && type) {
         memory_free(linear->type);
         linear->type = type;
-        if (bias) module_init(&linear, "bias", layer_filled(cb_dims(embed), 0, CB_F32), false);
         return linear;
     }
-    if (linear) fail_memory(32);
+    if (!type) fail_memory(32);
+    memory_free(type);
     cb_module_free(linear);
     return NULL;
 }
 
-cb_module *cb_nn_multihead_attention(int64_t embed_dim, int64_t heads, double dropout, bool bias) {
-    if (embed_dim < 1 || heads < 1 || embed_dim % heads || !(dropout >= 0 && dropout <= 1)) {
+cb_module *(cb_nn_multihead_attention)(int64_t embed_dim, int64_t num_heads, double dropout,
+                                       bool bias) {
+    if (embed_dim < 1 || num_heads < 1 || embed_dim % num_heads ||
+        !(dropout >= 0 && dropout <= 1)) {
         fail(CB_ERR_ARGUMENT,
              "MultiheadAttention: %lld heads do not divide embed_dim %lld, or "
              "dropout %g is no probability",
-             (long long)heads, (long long)embed_dim, dropout);
+             (long long)num_heads, (long long)embed_dim, dropout);
         return NULL;
     }
-    Module *module = layer_new("MultiheadAttention", attention, "%s", "");
-    if (!module) return NULL;
-    module->config = (Config){.number = dropout, .first = heads, .second = embed_dim};
     double bound = sqrt(6.0 / (4.0 * (double)embed_dim)); /* xavier_uniform */
-    cb_dim_list sizes = cb_dims(3 * embed_dim, embed_dim);
-    if (!module_init(&module, "in_proj_weight", layer_uniform(sizes, bound), false)) return NULL;
-    if (!bias)
-        cb_module_parameter(module, "in_proj_bias", NULL);
-    else if (!module_init(&module, "in_proj_bias", layer_filled(cb_dims(3 * embed_dim), 0, CB_F32),
-                          false))
-        return NULL;
+    Module *module = module_layer("MultiheadAttention", attention, "");
+    layer_value(&module, "in_proj_weight", layer_uniform(cb_dims(3 * embed_dim, embed_dim), bound));
+    if (bias)
+        layer_value(&module, "in_proj_bias", layer_filled(cb_dims(3 * embed_dim), 0, CB_F32));
+    else
+        layer_absent(&module, "in_proj_bias");
+    if (!module) return NULL;
+    module->fresh = true;
+    module->config = (Config){.number = dropout, .first = num_heads, .second = embed_dim};
     Module *out = projection_new(embed_dim, bias);
     if (out && cb_module_inputs(module, "query, key, value") == CB_OK &&
         cb_module_add(module, "out_proj", out))

@@ -1,6 +1,7 @@
 /* What the layers' files share.
  *
- *     layer_new("Linear", linear, "in_features=%d", 4): a leaf that prints Linear(in_features=4)
+ *     layer_new("Linear", OP_linear, &attrs, "in_features=%d", 4): prints Linear(in_features=4),
+ *     forward is linear(x, weight, bias)
  *     layer_tuple(cb_dims(3, 3)).at: "(3, 3)" */
 #include "nn/layer.h"
 #include <inttypes.h>
@@ -8,19 +9,85 @@
 #include <stdlib.h>
 #include <string.h>
 
-Module *layer_new(const char *type, cb_forward_function *forward, const char *format, ...) {
+/* ---- making --------------------------------------------------------------------------------- */
+
+Tensor *layer_apply(const Module *module, Tensor *x) {
+    cb_operand operand[OP_MAX_INPUTS] = {cb_operand_tensor(x)};
+    for (int i = 1; i < OP_MAX_INPUTS; i++)
+        operand[i] = cb_operand_tensor(layer_own(module, i - 1));
+    return apply(module->op, operand, op_info(module->op)->arity, &module->attrs);
+}
+
+static Tensor *forward(Module *self, Tensor *const *inputs, int count) {
+    return layer_one_input(self, count) ? layer_apply(self, inputs[0]) : NULL;
+}
+
+static Module *layer_with(const char *type, Op op, const Attrs *attrs, const char *extra) {
+    Module *module = module_layer(type, forward, extra);
+    if (!module) return NULL;
+    module->fresh = true;
+    module->op = op;
+    if (attrs) module->attrs = *attrs;
+    return module;
+}
+
+Module *layer_new(const char *type, Op op, const Attrs *attrs, const char *format, ...) {
     char extra[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(extra, sizeof extra, format, arguments);
     va_end(arguments);
-    return module_layer(type, forward, true, extra);
+    return layer_with(type, op, attrs, extra);
+}
+
+static LayerText shown_value(const LayerShown *shown, const Attrs *attrs) {
+    LayerText text;
+    int64_t word = attrs->word[shown->word];
+    if (shown->type == PARAM_DIMS && shown->tuple)
+        return layer_tuple(attr_dims(attrs, shown->word));
+    if (shown->type == PARAM_DIMS) return layer_given(attr_dims(attrs, shown->word));
+    if (shown->type == PARAM_FLOAT) return layer_number(attr_float(attrs, shown->word));
+    if (shown->type == PARAM_BOOL)
+        snprintf(text.at, sizeof text.at, "%s", layer_bool(word));
+    else
+        snprintf(text.at, sizeof text.at, "%" PRId64, word);
+    return text;
+}
+
+Module *layer_of_op(const char *type, Op op, const LayerShown *shown, const Attrs *attrs) {
+    char extra[512] = "";
+    size_t used = 0;
+    for (int i = 0; shown[i].name && used < sizeof extra; i++)
+        used += (size_t)snprintf(extra + used, sizeof extra - used, "%s%s%s%s", i ? ", " : "",
+                                 shown[i].name, *shown[i].name ? "=" : "",
+                                 shown_value(&shown[i], attrs).at);
+    return layer_with(type, op, attrs, extra);
 }
 
 bool layer_one_input(const Module *module, int count) {
     if (count == 1) return true;
     fail(CB_ERR_ARGUMENT, "%s takes one input, not %d", module->type, count);
     return false;
+}
+
+/* ---- initial values ------------------------------------------------------------------------- */
+
+void layer_value(Module **module, const char *name, Tensor *value) {
+    module_init(module, name, value, false);
+}
+
+void layer_buffer(Module **module, const char *name, Tensor *value) {
+    module_init(module, name, value, true);
+}
+
+/* Its place must be taken: the tensors behind it are found by theirs. */
+void layer_absent(Module **module, const char *name) {
+    int before = *module ? (*module)->tensor_count : 0;
+    if (!*module) return;
+    cb_module_parameter(*module, name, NULL);
+    if ((*module)->tensor_count > before) return;
+    cb_module_free(*module);
+    *module = NULL;
 }
 
 /* Layers may be made inside a traced function: their initial values are not part of its graph. */
@@ -50,6 +117,8 @@ Tensor *layer_filled(cb_dim_list sizes, double value, cb_dtype dtype) {
     return result;
 }
 
+/* ---- texts ---------------------------------------------------------------------------------- */
+
 /* The shortest digits that read back, as Python's repr for the numbers that layers are made of. */
 LayerText layer_number(double value) {
     LayerText text;
@@ -70,6 +139,12 @@ LayerText layer_tuple(cb_dim_list list) {
         used += (size_t)snprintf(text.at + used, sizeof text.at - used, "%s%" PRId64, i ? ", " : "",
                                  list.at[i]);
     snprintf(text.at + used, sizeof text.at - used, list.count == 1 ? ",)" : ")");
+    return text;
+}
+
+LayerText layer_given(cb_dim_list list) {
+    LayerText text = layer_tuple(list);
+    if (list.count == 1) snprintf(text.at, sizeof text.at, "%" PRId64, list.at[0]);
     return text;
 }
 

@@ -1,101 +1,189 @@
-/* Layers with weights: Linear, Embedding, LayerNorm, RMSNorm, initialized as PyTorch does.
+/* Layers with a constructor of their own: Linear, Embedding, LayerNorm, RMSNorm, PReLU with their
+ * weights, initialized as PyTorch does; GELU, Upsample, Identity, the dropouts.
  *
  *     cb_nn_linear(4, 8, true): parameters weight f32[8, 4] and bias f32[8], both uniform in
- *     (-1/sqrt(4), 1/sqrt(4)): what kaiming_uniform with a = sqrt(5) comes to. */
+ *     (-1/sqrt(4), 1/sqrt(4)): what kaiming_uniform with a = sqrt(5) comes to.
+ *
+ * Layers that are one op and nothing else are rows of layers.def. */
 #include "nn/layer.h"
 #include <math.h>
+#include <string.h>
 
-static Tensor *linear(Module *self, Tensor *const *inputs, int count) {
-    if (!layer_one_input(self, count)) return NULL;
-    return (cb_linear)(inputs[0], layer_own(self, 0), layer_own(self, 1));
-}
+/* ---- with weights --------------------------------------------------------------------------- */
 
-cb_module *cb_nn_linear(int64_t in_features, int64_t out_features, bool bias) {
+cb_module *(cb_nn_linear)(int64_t in_features, int64_t out_features, bool bias) {
     if (in_features < 0 || out_features < 0) {
         fail(CB_ERR_ARGUMENT, "Linear: negative number of features: %lld, %lld",
              (long long)in_features, (long long)out_features);
         return NULL;
     }
-    Module *module =
-        layer_new("Linear", linear, "in_features=%lld, out_features=%lld, bias=%s",
-                  (long long)in_features, (long long)out_features, bias ? "True" : "False");
     double bound = in_features > 0 ? 1.0 / sqrt((double)in_features) : 0.0;
-    if (!module_init(&module, "weight", layer_uniform(cb_dims(out_features, in_features), bound),
-                     false))
-        return NULL;
+    Module *module =
+        layer_new("Linear", OP_linear, NULL, "in_features=%lld, out_features=%lld, bias=%s",
+                  (long long)in_features, (long long)out_features, layer_bool(bias));
+    layer_value(&module, "weight", layer_uniform(cb_dims(out_features, in_features), bound));
     if (bias)
-        module_init(&module, "bias", layer_uniform(cb_dims(out_features), bound), false);
+        layer_value(&module, "bias", layer_uniform(cb_dims(out_features), bound));
     else
-        cb_module_parameter(module, "bias", NULL);
+        layer_absent(&module, "bias");
     return module;
 }
 
-static Tensor *embedding(Module *self, Tensor *const *inputs, int count) {
-    if (!layer_one_input(self, count)) return NULL;
-    return (cb_embedding)(inputs[0], layer_own(self, 0));
-}
-
-cb_module *cb_nn_embedding(int64_t count, int64_t dim) {
-    if (count < 0 || dim < 0) {
-        fail(CB_ERR_ARGUMENT, "Embedding: negative size: %lld, %lld", (long long)count,
-             (long long)dim);
+/* The op takes the numbers first, as the layer does. */
+cb_module *(cb_nn_embedding)(int64_t num_embeddings, int64_t embedding_dim) {
+    if (num_embeddings < 0 || embedding_dim < 0) {
+        fail(CB_ERR_ARGUMENT, "Embedding: negative size: %lld, %lld", (long long)num_embeddings,
+             (long long)embedding_dim);
         return NULL;
     }
-    Module *module =
-        layer_new("Embedding", embedding, "%lld, %lld", (long long)count, (long long)dim);
-    module_init(&module, "weight", layer_normal(cb_dims(count, dim)), false);
+    Module *module = layer_new("Embedding", OP_embedding, NULL, "%lld, %lld",
+                               (long long)num_embeddings, (long long)embedding_dim);
+    layer_value(&module, "weight", layer_normal(cb_dims(num_embeddings, embedding_dim)));
     return module;
 }
 
-/* "(3, 4)", "(4,)": the sizes as Python prints a tuple; eps as its repr. */
-static Module *norm_layer(const char *type, cb_forward_function *forward, cb_dim_list sizes,
-                          double eps) {
+/* LayerNorm and RMSNorm: the attributes stand alike. */
+_Static_assert(ATTR_layer_norm_normalized == ATTR_rms_norm_normalized &&
+                   ATTR_layer_norm_eps == ATTR_rms_norm_eps,
+               "layer_norm and rms_norm are called alike");
+
+static Module *norm_layer(const char *type, Op op, cb_dim_list sizes, double eps, bool affine) {
     if (sizes.count < 1 || sizes.count > CB_MAX_RANK) {
         fail(CB_ERR_ARGUMENT, "%s: the normalized shape has 1 to %d dimensions", type, CB_MAX_RANK);
         return NULL;
     }
-    Arena *arena = arena_new();
-    if (!arena || arena_guard(arena)) {
-        arena_free(arena);
-        fail_memory(0);
+    Attrs attrs = attrs_default(op);
+    attr_set_dims(&attrs, ATTR_layer_norm_normalized, sizes);
+    attr_set_float(&attrs, ATTR_layer_norm_eps, eps);
+    Module *module = layer_new(type, op, &attrs, "%s, eps=%s, elementwise_affine=%s",
+                               layer_tuple(sizes).at, layer_number(eps).at, layer_bool(affine));
+    if (affine)
+        layer_value(&module, "weight", layer_filled(sizes, 1, CB_F32));
+    else
+        layer_absent(&module, "weight");
+    return module;
+}
+
+cb_module *(cb_nn_layer_norm)(cb_dim_list normalized_shape, double eps, bool elementwise_affine,
+                              bool bias) {
+    Module *module =
+        norm_layer("LayerNorm", OP_layer_norm, normalized_shape, eps, elementwise_affine);
+    if (elementwise_affine && bias)
+        layer_value(&module, "bias", layer_filled(normalized_shape, 0, CB_F32));
+    else
+        layer_absent(&module, "bias");
+    return module;
+}
+
+cb_module *(cb_nn_rms_norm)(cb_dim_list normalized_shape, double eps, bool elementwise_affine) {
+    return norm_layer("RMSNorm", OP_rms_norm, normalized_shape, eps, elementwise_affine);
+}
+
+cb_module *(cb_nn_prelu)(int64_t num_parameters, double init) {
+    if (num_parameters < 1) {
+        fail(CB_ERR_ARGUMENT, "PReLU: %lld parameters", (long long)num_parameters);
         return NULL;
     }
-    Buffer extra = buffer_new(arena);
-    for (int i = 0; i < sizes.count; i++)
-        putf(&extra, "%s%lld", i ? ", " : "(", (long long)sizes.at[i]);
-    put(&extra, sizes.count == 1 ? ",), eps=" : "), eps=");
-    put_double(&extra, eps);
-    put(&extra, ", elementwise_affine=True");
-    Module *module = layer_new(type, forward, "%s", buffer_text(&extra));
-    arena_free(arena);
-    if (!module) return NULL;
-    module->config.dims = sizes;
-    module->config.number = eps;
+    Module *module =
+        layer_new("PReLU", OP_prelu, NULL, "num_parameters=%lld", (long long)num_parameters);
+    layer_value(&module, "weight", layer_filled(cb_dims(num_parameters), init, CB_F32));
     return module;
 }
 
-static Tensor *layer_norm(Module *self, Tensor *const *inputs, int count) {
-    if (!layer_one_input(self, count)) return NULL;
-    return (cb_layer_norm)(inputs[0], self->config.dims, layer_own(self, 0), layer_own(self, 1),
-                           self->config.number);
+/* ---- without -------------------------------------------------------------------------------- */
+
+cb_module *(cb_nn_gelu)(bool tanh_form) {
+    Attrs attrs = attrs_default(OP_gelu);
+    attrs.word[ATTR_gelu_tanh] = tanh_form;
+    return layer_new("GELU", OP_gelu, &attrs, "approximate='%s'", tanh_form ? "tanh" : "none");
 }
 
-cb_module *cb_nn_layer_norm(cb_dim_list normalized_shape, double eps) {
-    Module *module = norm_layer("LayerNorm", layer_norm, normalized_shape, eps);
-    if (!module ||
-        !module_init(&module, "weight", layer_filled(normalized_shape, 1, CB_F32), false))
+static Tensor *identity(Module *self, Tensor *const *inputs, int count) {
+    return layer_one_input(self, count) ? inputs[0] : NULL;
+}
+
+cb_module *(cb_nn_identity)(void) { return module_layer("Identity", identity, ""); }
+
+static bool one_of(const char *mode, const char *const *names, int count) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(mode, names[i]) == 0) return true;
+    return false;
+}
+
+cb_module *(cb_nn_upsample)(cb_dim_list size, double scale_factor, const char *mode,
+                            bool align_corners) {
+    static const char *const modes[] = {"linear", "bilinear", "trilinear", "nearest",
+                                        "nearest-exact"};
+    bool linear = mode && one_of(mode, modes, 3);
+    if (!mode || !one_of(mode, modes, 5)) {
+        fail(CB_ERR_ARGUMENT,
+             "Upsample: the mode is nearest, nearest-exact, linear, bilinear or trilinear, not %s",
+             mode ? mode : "NULL");
         return NULL;
-    module_init(&module, "bias", layer_filled(normalized_shape, 0, CB_F32), false);
-    return module;
+    }
+    if ((size.count > 0) == (scale_factor > 0) || (align_corners && !linear)) {
+        fail(CB_ERR_ARGUMENT,
+             "Upsample: needs either a size or a positive scale_factor, not %s and %g; "
+             "align_corners goes with linear modes",
+             layer_given(size).at, scale_factor);
+        return NULL;
+    }
+    Attrs attrs = attrs_default(OP_interpolate);
+    attr_set_dims(&attrs, ATTR_interpolate_size, size);
+    attr_set_float(&attrs, ATTR_interpolate_scale_factor, scale_factor);
+    attrs.word[ATTR_interpolate_linear] = linear;
+    attrs.word[ATTR_interpolate_align_corners] = align_corners;
+    attrs.word[ATTR_interpolate_exact] = strcmp(mode, "nearest-exact") == 0;
+    bool sized = size.count > 0;
+    return layer_new("Upsample", OP_interpolate, &attrs, "%s=%s, mode='%s'",
+                     sized ? "size" : "scale_factor",
+                     sized ? layer_given(size).at : layer_number(scale_factor).at, mode);
 }
 
-static Tensor *rms_norm(Module *self, Tensor *const *inputs, int count) {
+/* ---- dropout -------------------------------------------------------------------------------- */
+
+/* In evaluation the input itself comes back, as in PyTorch. */
+static Tensor *dropout(Module *self, Tensor *const *inputs, int count) {
     if (!layer_one_input(self, count)) return NULL;
-    return (cb_rms_norm)(inputs[0], self->config.dims, layer_own(self, 0), self->config.number);
+    if (!self->training || self->config.number == 0) return inputs[0];
+    return (cb_dropout)(inputs[0], self->config.number, true);
 }
 
-cb_module *cb_nn_rms_norm(cb_dim_list normalized_shape, double eps) {
-    Module *module = norm_layer("RMSNorm", rms_norm, normalized_shape, eps);
-    if (module) module_init(&module, "weight", layer_filled(normalized_shape, 1, CB_F32), false);
+/* Whole channels: what dropout leaves of ones, [batch, channels, 1...] or [channels, 1...]. */
+static Tensor *channel_dropout(Module *self, Tensor *const *inputs, int count) {
+    Tensor *x = count == 1 ? inputs[0] : NULL;
+    int spatial = (int)self->config.first, rank = cb_rank(x);
+    if (!layer_one_input(self, count) || !x) return NULL;
+    if (rank != spatial + 1 && rank != spatial + 2) {
+        fail(CB_ERR_SHAPE, "%s: expected %dD or %dD input (got %dD input)", self->type, spatial + 1,
+             spatial + 2, rank);
+        return NULL;
+    }
+    if (!self->training || self->config.number == 0) return x;
+    cb_dim_list sizes = {rank, {1, 1, 1, 1, 1, 1, 1, 1}};
+    for (int i = 0; i < rank - spatial; i++) sizes.at[i] = cb_size(x, i);
+    Tensor *channels = (cb_dropout)((cb_ones)(sizes, cb_dtype_of(x)), self->config.number, true);
+    return (cb_mul)(cb_operand_tensor(x), cb_operand_tensor(channels));
+}
+
+static Module *dropout_layer(const char *type, cb_forward_function *forward, double p,
+                             int spatial) {
+    if (!(p >= 0 && p <= 1)) {
+        fail(CB_ERR_ARGUMENT, "%s: the probability is between 0 and 1, not %g", type, p);
+        return NULL;
+    }
+    Module *module = layer_new(type, OP_dropout, NULL, "p=%s, inplace=False", layer_number(p).at);
+    if (!module) return NULL;
+    module->forward = forward;
+    module->fresh = false;
+    module->config = (Config){.number = p, .first = spatial};
     return module;
 }
+
+cb_module *(cb_nn_dropout)(double p) { return dropout_layer("Dropout", dropout, p, 0); }
+
+cb_module *(cb_nn_dropout1d)(double p) { return dropout_layer("Dropout1d", channel_dropout, p, 1); }
+
+cb_module *(cb_nn_dropout2d)(double p) { return dropout_layer("Dropout2d", channel_dropout, p, 2); }
+
+cb_module *(cb_nn_dropout3d)(double p) { return dropout_layer("Dropout3d", channel_dropout, p, 3); }

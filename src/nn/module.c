@@ -99,12 +99,10 @@ cb_module *cb_module_new(const char *type, cb_forward_function *forward, void *u
     return module;
 }
 
-Module *module_layer(const char *type, cb_forward_function *forward, bool fresh,
-                     const char *extra) {
+Module *module_layer(const char *type, cb_forward_function *forward, const char *extra) {
     Module *module = cb_module_new(type, forward, NULL);
     if (!module) return NULL;
     module->leaf = true;
-    module->fresh = fresh;
     if (!set_text(&module->extra, extra)) {
         cb_module_free(module);
         return NULL;
@@ -195,12 +193,11 @@ cb_tensor *cb_module_share(cb_module *module, const char *name, cb_tensor *param
                            false);
 }
 
-bool module_init(Module **module, const char *name, Tensor *value, bool buffer) {
-    if (*module && value && register_tensor(*module, name, value, buffer)) return true;
+void module_init(Module **module, const char *name, Tensor *value, bool buffer) {
+    if (*module && value && register_tensor(*module, name, value, buffer)) return;
     cb_free(value); /* an initial value may be kept: then no scope frees it */
     cb_module_free(*module);
     *module = NULL;
-    return false;
 }
 
 cb_status cb_module_inputs(cb_module *module, const char *names) {

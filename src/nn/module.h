@@ -1,6 +1,6 @@
 /* Modules inside: a tree of named parameters and children with a forward function.
- * The layers (layer.h) are modules with a Config; symbolic
- * trace (src/fx/trace.c) hooks into the call door through ModuleTracer. */
+ * The layers (layer.h) are modules with an op and its attributes; symbolic trace (src/fx/trace.c)
+ * hooks into the call door through ModuleTracer. */
 #ifndef CARBIDE_NN_MODULE_H
 #define CARBIDE_NN_MODULE_H
 
@@ -20,13 +20,11 @@ typedef struct ModuleChild {
     Module *module;
 } ModuleChild;
 
-/* What a built-in layer was made with. */
+/* What a layer that is more than one op was made with besides its attributes. */
 typedef struct Config {
-    double number, second_number;
+    double number;
     int64_t first, second;
     cb_dim_list dims;
-    cb_dim_list stride, padding, dilation; /* windows */
-    bool flag, second_flag;
 } Config;
 
 struct cb_module {
@@ -41,14 +39,16 @@ struct cb_module {
     bool training, leaf;
     bool fresh;   /* forward always returns a new tensor, and holds on to none of its inputs */
     bool grouped; /* prints equal neighbours as one line, as ModuleList does */
+    Op op;        /* built-in layers: what forward calls (layer.h), with these attributes */
+    Attrs attrs;
     Config config;
 };
 
 /* A layer of our own: a leaf. extra is copied. */
-Module *module_layer(const char *type, cb_forward_function *forward, bool fresh, const char *extra);
-/* Registers value. When that fails, or value is NULL, the module is freed, *module is NULL, and
- * false comes back. */
-bool module_init(Module **module, const char *name, Tensor *value, bool buffer);
+Module *module_layer(const char *type, cb_forward_function *forward, const char *extra);
+/* Registers value. When that fails, or value or *module is NULL, value and module are freed and
+ * *module is NULL. */
+void module_init(Module **module, const char *name, Tensor *value, bool buffer);
 
 /* The slot of a path, NULL without an error when there is none. */
 ModuleTensor *module_find_tensor(const Module *module, const char *path);

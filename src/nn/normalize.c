@@ -1,13 +1,21 @@
-/* BatchNorm1d, BatchNorm2d, GroupNorm, InstanceNorm2d: norms by channel.
+/* BatchNorm, InstanceNorm, 1d to 3d, and GroupNorm: norms by channel.
  *
  *     cb_nn_batch_norm2d(64): weight, bias; running_mean, running_var, num_batches_tracked
  *
- * While it trains, a batch norm takes the batch's own mean and variance, and moves the running ones
- * towards them in place: running = running + momentum * (batch - running), the variance with n - 1.
- * In evaluation it uses the running ones. */
+ * While it trains, a norm that tracks takes the batch's own mean and variance, and moves the
+ * running ones towards them in place: running = running + momentum * (batch - running), the
+ * variance with n - 1. In evaluation it uses the running ones. What tracks nothing always takes the
+ * batch's own, as an instance norm does by default. */
 #include "nn/layer.h"
 
 enum { WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, BATCHES };
+
+_Static_assert(ATTR_batch_norm_training == ATTR_instance_norm_use_input_stats &&
+                   ATTR_batch_norm_eps == ATTR_instance_norm_eps &&
+                   ATTR_batch_norm_momentum == ATTR_instance_norm_momentum,
+               "batch_norm and instance_norm are called alike");
+
+/* ---- running statistics --------------------------------------------------------------------- */
 
 static cb_dim_list all_but_channels(int rank) {
     cb_dim_list dims = {0, {0}};
@@ -16,108 +24,153 @@ static cb_dim_list all_but_channels(int rank) {
     return dims;
 }
 
-static bool move_statistics(Module *self, Tensor *x) {
-    cb_dtype dtype = cb_dtype_of(x);
+/* The batch's mean and variance by channel; of an instance norm, their means over the instances. */
+static void measure(const Module *self, Tensor *x, Tensor **mean, Tensor **var) {
     cb_dim_list dims = all_but_channels(cb_rank(x));
-    if (dtype != CB_F64) x = (cb_to)(x, CB_F32);
-    Tensor *mean = layer_own(self, RUNNING_MEAN), *var = layer_own(self, RUNNING_VAR);
-    Tensor *batches = layer_own(self, BATCHES);
-    double momentum = self->config.second_number;
-    Tensor *new_mean = (cb_lerp)(mean, (cb_mean)(x, dims, false), momentum);
-    Tensor *new_var = (cb_lerp)(var, (cb_var)(x, dims, 1, false), momentum);
-    Tensor *next = (cb_add)(cb_operand_tensor(batches), cb_operand_int(1));
-    return (cb_assign)(mean, new_mean) && (cb_assign)(var, new_var) && (cb_assign)(batches, next);
+    bool instance = self->op == OP_instance_norm;
+    if (instance) { /* over the spatial dims alone */
+        dims.count--;
+        for (int i = 0; i < dims.count; i++) dims.at[i] = i + 2;
+    }
+    *mean = (cb_mean)(x, dims, false);
+    *var = (cb_var)(x, dims, 1, false);
+    if (!instance) return;
+    *mean = (cb_mean)(*mean, cb_dims_one(0), false);
+    *var = (cb_mean)(*var, cb_dims_one(0), false);
 }
+
+/* value moved towards batch. A momentum below 0 gives all batches so far the same weight. */
+static Tensor *moved(const Module *self, Tensor *value, Tensor *batch, Tensor *batches) {
+    double momentum = attr_float(&self->attrs, ATTR_batch_norm_momentum);
+    if (momentum >= 0) return (cb_lerp)(value, batch, momentum);
+    Tensor *step = (cb_sub)(cb_operand_tensor(batch), cb_operand_tensor(value));
+    step = (cb_div)(cb_operand_tensor(step), cb_operand_tensor(batches));
+    return (cb_add)(cb_operand_tensor(value), cb_operand_tensor(step));
+}
+
+/* PyTorch's instance norm does not count its batches, and stays where it is without a momentum. */
+static bool move_statistics(Module *self, Tensor *x) {
+    Tensor *mean = layer_own(self, RUNNING_MEAN), *var = layer_own(self, RUNNING_VAR);
+    Tensor *batches = layer_own(self, BATCHES), *batch_mean, *batch_var;
+    bool instance = self->op == OP_instance_norm;
+    if (instance && attr_float(&self->attrs, ATTR_batch_norm_momentum) < 0) return true;
+    if (cb_dtype_of(x) != CB_F64) x = (cb_to)(x, CB_F32);
+    measure(self, x, &batch_mean, &batch_var);
+    Tensor *next = (cb_add)(cb_operand_tensor(batches), cb_operand_int(1));
+    Tensor *new_mean = moved(self, mean, batch_mean, next);
+    Tensor *new_var = moved(self, var, batch_var, next);
+    return (cb_assign)(mean, new_mean) && (cb_assign)(var, new_var) &&
+           (instance || (cb_assign)(batches, next));
+}
+
+/* ---- forward -------------------------------------------------------------------------------- */
 
 static bool check_batch(const Module *self, const Tensor *x) {
     int rank = cb_rank(x), least = (int)self->config.first, most = (int)self->config.second;
     if (rank < least || rank > most) {
-        fail(CB_ERR_SHAPE, "%s: expected %dD%s input (got %dD input)", self->type, least,
-             most > least ? " or 3D" : "", rank);
+        char other[24] = "";
+        if (most > least) snprintf(other, sizeof other, " or %dD", most);
+        fail(CB_ERR_SHAPE, "%s: expected %dD%s input (got %dD input)", self->type, least, other,
+             rank);
         return false;
     }
-    if (!self->training || cb_numel(x) != (cb_size)(x, 1)) return true;
+    if (self->op == OP_instance_norm || cb_numel(x) != (cb_size)(x, 1)) return true;
+    if (!self->training && layer_own(self, RUNNING_MEAN)) return true;
     fail(CB_ERR_SHAPE, "%s: expected more than 1 value per channel when training", self->type);
     return false;
 }
 
-static Tensor *batch_norm(Module *self, Tensor *const *inputs, int count) {
+/* InstanceNorm takes what has no batch as one instance. */
+static Tensor *norm_forward(Module *self, Tensor *const *inputs, int count) {
     Tensor *x = count == 1 ? inputs[0] : NULL;
-    double eps = self->config.number;
     if (!layer_one_input(self, count) || !x || !check_batch(self, x)) return NULL;
-    Tensor *weight = layer_own(self, WEIGHT), *bias = layer_own(self, BIAS);
-    if (!self->training)
-        return (cb_batch_norm)(x, layer_own(self, RUNNING_MEAN), layer_own(self, RUNNING_VAR),
-                               weight, bias, false, 0.0, eps);
-    Tensor *y = (cb_batch_norm)(x, NULL, NULL, weight, bias, true, 0.0, eps);
-    return y && move_statistics(self, x) ? y : NULL;
+    bool alone = self->op == OP_instance_norm && cb_rank(x) < self->config.second;
+    if (alone) x = (cb_unsqueeze)(x, 0);
+    Tensor *mean = layer_own(self, RUNNING_MEAN), *var = layer_own(self, RUNNING_VAR);
+    bool own = self->training || !mean;
+    Attrs attrs = self->attrs;
+    attrs.word[ATTR_batch_norm_training] = own;
+    cb_operand operand[] = {cb_operand_tensor(x), cb_operand_tensor(own ? NULL : mean),
+                            cb_operand_tensor(own ? NULL : var),
+                            cb_operand_tensor(layer_own(self, WEIGHT)),
+                            cb_operand_tensor(layer_own(self, BIAS))};
+    Tensor *y = apply(self->op, operand, 5, &attrs);
+    if (y && self->training && mean && !move_statistics(self, x)) return NULL;
+    return alone ? (cb_squeeze)(y, cb_dims_one(0)) : y;
 }
 
-static Module *affine(Module *module, int64_t features) {
-    if (!module_init(&module, "weight", layer_filled(cb_dims(features), 1, CB_F32), false))
-        return NULL;
-    module_init(&module, "bias", layer_filled(cb_dims(features), 0, CB_F32), false);
-    return module;
+/* ---- making --------------------------------------------------------------------------------- */
+
+static void add_affine(Module **module, int64_t features, bool affine) {
+    if (!affine) {
+        layer_absent(module, "weight");
+        layer_absent(module, "bias");
+        return;
+    }
+    layer_value(module, "weight", layer_filled(cb_dims(features), 1, CB_F32));
+    layer_value(module, "bias", layer_filled(cb_dims(features), 0, CB_F32));
 }
 
-static Module *batch_norm_new(const char *type, int64_t features, double eps, double momentum,
-                              int least, int most) {
-    if (features < 1) {
-        fail(CB_ERR_ARGUMENT, "%s: %lld features", type, (long long)features);
+typedef struct Norm {
+    const char *type;
+    Op op;
+    int least, most; /* rank of the input */
+    int64_t features;
+    double eps, momentum;
+    bool affine, track;
+} Norm;
+
+static Module *norm_new(Norm n) {
+    if (n.features < 1) {
+        fail(CB_ERR_ARGUMENT, "%s: %lld features", n.type, (long long)n.features);
         return NULL;
     }
-    Module *module = layer_new(
-        type, batch_norm, "%lld, eps=%s, momentum=%s, affine=True, track_running_stats=True",
-        (long long)features, layer_number(eps).at, layer_number(momentum).at);
+    Attrs attrs = attrs_default(n.op);
+    attr_set_float(&attrs, ATTR_batch_norm_eps, n.eps);
+    attr_set_float(&attrs, ATTR_batch_norm_momentum, n.momentum);
+    Module *module = layer_new(n.type, n.op, &attrs,
+                               "%lld, eps=%s, momentum=%s, affine=%s, track_running_stats=%s",
+                               (long long)n.features, layer_number(n.eps).at,
+                               n.momentum < 0 ? "None" : layer_number(n.momentum).at,
+                               layer_bool(n.affine), layer_bool(n.track));
+    add_affine(&module, n.features, n.affine);
+    if (n.track) {
+        layer_buffer(&module, "running_mean", layer_filled(cb_dims(n.features), 0, CB_F32));
+        layer_buffer(&module, "running_var", layer_filled(cb_dims(n.features), 1, CB_F32));
+        layer_buffer(&module, "num_batches_tracked", layer_filled(CB_NO_DIMS, 0, CB_I64));
+    }
     if (!module) return NULL;
-    module->config =
-        (Config){.number = eps, .second_number = momentum, .first = least, .second = most};
-    module = affine(module, features);
-    if (module_init(&module, "running_mean", layer_filled(cb_dims(features), 0, CB_F32), true) &&
-        module_init(&module, "running_var", layer_filled(cb_dims(features), 1, CB_F32), true))
-        module_init(&module, "num_batches_tracked", layer_filled(CB_NO_DIMS, 0, CB_I64), true);
+    module->forward = norm_forward;
+    module->config = (Config){.first = n.least, .second = n.most};
     return module;
 }
 
-cb_module *cb_nn_batch_norm1d(int64_t features, double eps, double momentum) {
-    return batch_norm_new("BatchNorm1d", features, eps, momentum, 2, 3);
-}
+#define NORM(name, type, op, least, most)                                                          \
+    cb_module *(cb_nn_##name)(int64_t num_features, double eps, double momentum, bool affine,      \
+                              bool track_running_stats) {                                          \
+        return norm_new((Norm){type, op, least, most, num_features, eps, momentum, affine,         \
+                               track_running_stats});                                              \
+    }
 
-cb_module *cb_nn_batch_norm2d(int64_t features, double eps, double momentum) {
-    return batch_norm_new("BatchNorm2d", features, eps, momentum, 4, 4);
-}
+NORM(batch_norm1d, "BatchNorm1d", OP_batch_norm, 2, 3)
+NORM(batch_norm2d, "BatchNorm2d", OP_batch_norm, 4, 4)
+NORM(batch_norm3d, "BatchNorm3d", OP_batch_norm, 5, 5)
+NORM(instance_norm1d, "InstanceNorm1d", OP_instance_norm, 2, 3)
+NORM(instance_norm2d, "InstanceNorm2d", OP_instance_norm, 3, 4)
+NORM(instance_norm3d, "InstanceNorm3d", OP_instance_norm, 4, 5)
 
-static Tensor *group_norm(Module *self, Tensor *const *inputs, int count) {
-    if (!layer_one_input(self, count)) return NULL;
-    return (cb_group_norm)(inputs[0], self->config.first, layer_own(self, WEIGHT),
-                           layer_own(self, BIAS), self->config.number);
-}
-
-cb_module *cb_nn_group_norm(int64_t groups, int64_t channels, double eps) {
-    if (groups < 1 || channels < 1 || channels % groups) {
+cb_module *(cb_nn_group_norm)(int64_t num_groups, int64_t num_channels, double eps, bool affine) {
+    if (num_groups < 1 || num_channels < 1 || num_channels % num_groups) {
         fail(CB_ERR_ARGUMENT, "GroupNorm: %lld groups do not divide %lld channels",
-             (long long)groups, (long long)channels);
+             (long long)num_groups, (long long)num_channels);
         return NULL;
     }
-    Module *module = layer_new("GroupNorm", group_norm, "%lld, %lld, eps=%s, affine=True",
-                               (long long)groups, (long long)channels, layer_number(eps).at);
-    if (!module) return NULL;
-    module->config = (Config){.number = eps, .first = groups};
-    return affine(module, channels);
-}
-
-static Tensor *instance_norm(Module *self, Tensor *const *inputs, int count) {
-    if (!layer_one_input(self, count)) return NULL;
-    return (cb_instance_norm)(inputs[0], NULL, NULL, layer_own(self, WEIGHT), layer_own(self, BIAS),
-                              true, 0.0, self->config.number);
-}
-
-cb_module *cb_nn_instance_norm2d(int64_t features, double eps, bool with_affine) {
-    Module *module =
-        layer_new("InstanceNorm2d", instance_norm,
-                  "%lld, eps=%s, momentum=0.1, affine=%s, track_running_stats=False",
-                  (long long)features, layer_number(eps).at, with_affine ? "True" : "False");
-    if (!module) return NULL;
-    module->config.number = eps;
-    return with_affine ? affine(module, features) : module;
+    Attrs attrs = attrs_default(OP_group_norm);
+    attrs.word[ATTR_group_norm_num_groups] = num_groups;
+    attr_set_float(&attrs, ATTR_group_norm_eps, eps);
+    Module *module = layer_new("GroupNorm", OP_group_norm, &attrs, "%lld, %lld, eps=%s, affine=%s",
+                               (long long)num_groups, (long long)num_channels, layer_number(eps).at,
+                               layer_bool(affine));
+    add_affine(&module, num_channels, affine);
+    return module;
 }

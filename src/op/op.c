@@ -75,6 +75,15 @@ Attrs attrs_default(Op op) {
     return attrs;
 }
 
+/* An unknown name gives a padding that every convolution refuses, too. */
+cb_dim_list cb_padding(const char *name) {
+    if (name && strcmp(name, "same") == 0) return cb_dims_one(PADDING_SAME);
+    if (name && strcmp(name, "valid") == 0) return cb_dims_one(0);
+    fail(CB_ERR_ARGUMENT, "padding is \"same\" or \"valid\" or numbers, not \"%s\"",
+         name ? name : "NULL");
+    return cb_dims_one(-1);
+}
+
 int64_t meta_numel(const Meta *meta) {
     int64_t numel = 1;
     for (int i = 0; i < meta->rank; i++) numel *= meta->size[i];

@@ -105,6 +105,12 @@ void attr_set_float(Attrs *attrs, int word, double value);
 cb_dim_list attr_dims(const Attrs *attrs, int word);
 void attr_set_dims(Attrs *attrs, int word, cb_dim_list dims);
 
+/* A padding by name, cb_padding("same"): as much as keeps the sizes at stride 1. */
+#define PADDING_SAME INT64_MIN
+static inline bool dims_are_same(cb_dim_list dims) {
+    return dims.count == 1 && dims.at[0] == PADDING_SAME;
+}
+
 /* What is known of a value before it is computed. */
 typedef struct Meta {
     int8_t dtype;

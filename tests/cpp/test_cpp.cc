@@ -36,6 +36,14 @@ static void test_ops() {
     expect("dims of nothing", near(cb_reshape(cb_sum(x, CB_ALL, true), CB_NO_DIMS), 15));
 }
 
+static void test_layers() {
+    cb_module *net = cb_nn_sequential(cb_nn_conv2d(1, 2, 3, 1, "same"), cb_nn_elu(), cb_nn_elu(0.5),
+                                      cb_nn_flatten(), cb_nn_linear(24, 2));
+    expect("layers", cb_size(cb_forward(net, cb_ones(cb_dims(5, 1, 3, 4))), 0) == 5);
+    expect("no error", !cb_error());
+    cb_module_free(net);
+}
+
 static void test_compile() {
     cb_tensor *x = cb_reshape(cb_to(cb_arange(0, 6), CB_F32), cb_dims(2, 3));
     cb_function *fast = cb_compile(scaled_softmax);
@@ -48,6 +56,7 @@ static void test_compile() {
 int main() {
     cb_scope_open();
     test_ops();
+    test_layers();
     test_compile();
     cb_scope_close();
     cb_cleanup();

@@ -28,6 +28,7 @@ def R(*choices): return random.choice(choices)
 def I(low, high): return random.randint(low, high)
 
 def text_of(value):
+    if isinstance(value, str): return value
     if isinstance(value, bool): return 'true' if value else 'false'
     if isinstance(value, (tuple, list)): return str(list(value))
     return repr(value)
@@ -62,6 +63,7 @@ def convolution():
     B = optional(T('v', outer * groups))
     a = dict(stride=numbers(n, 1, 3), padding=numbers(n, 0, 2), dilation=numbers(n, 1, 2),
              groups=groups)
+    if R(True, False, False, False): a.update(padding='same', stride=R(1, 1, 1, 2))
     return (call(f'conv{n}d', [X, W, B], **a),
             lambda: getattr(F, f'conv{n}d')(X[0], W[0], B and B[0], **a))
 
@@ -96,6 +98,14 @@ def pool():
         if n == 3 and min(X[0].shape[-3:]) < max(spread(a['kernel_size'], 3)):
             raise Short # PyTorch refuses it in 3d alone, padding or not
     return call(name, [X], **a), lambda: getattr(F, name)(X[0], **a)
+
+def indices():
+    n = R(1, 2, 2, 3)
+    X = T('x', *image(n, 3, 8, I(1, 3)))
+    a = dict(kernel_size=numbers(n, 1, 4), stride=numbers(n, 1, 4), padding=numbers(n, 0, 2),
+             dilation=numbers(n, 1, 2), ceil_mode=R(True, False))
+    return (call(f'max_pool{n}d_indices', [X], **a),
+            lambda: getattr(F, f'max_pool{n}d')(X[0], return_indices=True, **a)[1])
 
 def adaptive():
     n = R(1, 2, 2, 3)
@@ -205,6 +215,38 @@ def padding():
     widths = [I(-1, 2) for _ in range(2 * I(1, len(shape)))]
     return f'pad({X[1]}, {widths}, 0.5)', lambda: F.pad(X[0], widths, value=0.5)
 
+def element_padding():
+    n = I(1, 3)
+    X = T('x', *image(n, 1, 4, I(1, 3)))
+    widths = [I(-1, 4) for _ in range(2 * n)] if R(True, False) else [I(0, 2) for _ in range(2 * n)]
+    name, mode = R(('reflection_pad', 'reflect'), ('replication_pad', 'replicate'), ('circular_pad', 'circular'))
+    shape = X[0].shape
+    empty = any(shape[-1 - i] + widths[2 * i] + widths[2 * i + 1] < 1 for i in range(n))
+    if empty or (mode == 'circular' and min(widths) < 0):
+        raise Short # PyTorch gives what was in memory
+    return f'{name}({X[1]}, {widths})', lambda: F.pad(X[0], widths, mode)
+
+def shuffle():
+    r = I(1, 3)
+    batch = [I(1, 2)] if R(True, False) else []
+    kind = I(0, 4)
+    if kind == 0:
+        X = T('x', *batch, I(1, 2) * r * r, I(1, 3), I(1, 3))
+        return f'pixel_shuffle({X[1]}, {r})', lambda: F.pixel_shuffle(X[0], r)
+    if kind == 1:
+        X = T('x', *batch, I(1, 2), I(1, 2) * r, I(1, 2) * r)
+        return f'pixel_unshuffle({X[1]}, {r})', lambda: F.pixel_unshuffle(X[0], r)
+    if kind == 2:
+        X = T('x', I(1, 2), I(1, 3) * r, *[I(1, 3) for _ in range(I(0, 2))])
+        return f'channel_shuffle({X[1]}, {r})', lambda: torch.channel_shuffle(X[0], r)
+    shape = [I(1, 4) for _ in range(I(1, 3))]
+    X = T('x', *shape)
+    if kind == 3:
+        dim = R(*range(-len(shape), len(shape)))
+        return f'glu({X[1]}, {dim})', lambda: F.glu(X[0], dim)
+    W = T('w', R(1, shape[1] if len(shape) > 1 else 1, 2))
+    return f'prelu({X[1]}, {W[1]})', lambda: F.prelu(X[0], W[0])
+
 # ---- losses, activations, reductions -----------------------------------------------------------
 
 def loss():
@@ -235,7 +277,9 @@ def activation():
                 ('softplus', dict(beta=R(0.5, 2.0), threshold=R(1.0, 20.0))), ('gelu', {}),
                 ('hardtanh', dict(low=R(-2.0, -0.5), high=R(0.5, 1.5))), ('selu', {}),
                 ('relu6', {}), ('hardsigmoid', {}), ('hardswish', {}), ('silu', {}), ('mish', {}),
-                ('softsign', {}), ('logsigmoid', {}), ('normalize', dict(dim=R(0, 1, -1))),
+                ('softsign', {}), ('logsigmoid', {}), ('celu', dict(alpha=R(0.5, 2.0))), ('tanhshrink', {}),
+                ('hardshrink', dict(lambd=R(0.25, 0.5))), ('softshrink', dict(lambd=R(0.25, 0.5))),
+                ('threshold', dict(threshold=0.25, value=-3.0)), ('softmin', dict(dim=R(0, 1))), ('normalize', dict(dim=R(0, 1, -1))),
                 ('softmax', dict(dim=R(0, 1, -1))), ('log_softmax', dict(dim=R(0, 1, -2))))
     given = {{'slope': 'negative_slope', 'low': 'min_val', 'high': 'max_val'}.get(k, k): v
              for k, v in a.items()}
@@ -266,7 +310,7 @@ def reduction():
             lambda: function(X[0], dim=dims, keepdim=keep))
 
 kinds = [convolution, transposed, pool, pool, adaptive, channel_norm, last_norm, attention, resize,
-         blocks, padding, loss, activation, reduction]
+         blocks, padding, loss, indices, element_padding, shuffle, activation, reduction]
 LONGEST = 400
 
 def line():

@@ -64,7 +64,7 @@ static void repr_is_pytorchs(void **state) {
     expect_repr(cb_nn_batch_norm1d(3, 1e-3, 0.01), "BatchNorm1d(3, eps=0.001, momentum=0.01, "
                                                    "affine=True, track_running_stats=True)");
     expect_repr(cb_nn_group_norm(2, 4, 1e-5), "GroupNorm(2, 4, eps=1e-05, affine=True)");
-    expect_repr(cb_nn_instance_norm2d(4, 1e-5, false),
+    expect_repr(cb_nn_instance_norm2d(4),
                 "InstanceNorm2d(4, eps=1e-05, momentum=0.1, affine=False, "
                 "track_running_stats=False)");
     expect_repr(cb_nn_max_pool2d(3, 2),
@@ -75,8 +75,9 @@ static void repr_is_pytorchs(void **state) {
     expect_repr(cb_nn_avg_pool2d(2), "AvgPool2d(kernel_size=2, stride=2, padding=0)");
     expect_repr(cb_nn_adaptive_avg_pool2d(cb_dims(6, 6)), "AdaptiveAvgPool2d(output_size=(6, 6))");
     expect_repr(cb_nn_adaptive_avg_pool2d(1), "AdaptiveAvgPool2d(output_size=1)");
-    expect_repr(cb_nn_upsample(2, "nearest"), "Upsample(scale_factor=2.0, mode='nearest')");
-    expect_repr(cb_nn_upsample(2, "nearest-exact"),
+    expect_repr(cb_nn_upsample(CB_NO_DIMS, 2, "nearest"),
+                "Upsample(scale_factor=2.0, mode='nearest')");
+    expect_repr(cb_nn_upsample(CB_NO_DIMS, 2, "nearest-exact"),
                 "Upsample(scale_factor=2.0, mode='nearest-exact')");
     expect_repr(cb_nn_elu(1), "ELU(alpha=1.0)");
     expect_repr(cb_nn_softplus(1, 20), "Softplus(beta=1.0, threshold=20.0)");
@@ -217,12 +218,20 @@ static void mistakes_are_named(void **state) {
     expect_error("kernel_size has one or 2 numbers");
     assert_null(cb_nn_conv2d(3, 4, 3, 0));
     expect_error("stride has one or 2 numbers, each at least 1");
-    assert_null(cb_nn_max_pool2d(0));
-    expect_error("MaxPool2d: kernel_size");
+    assert_null(cb_nn_conv2d(3, 4, 3, 1, "sam"));
+    expect_error("padding is \"same\" or \"valid\" or numbers, not \"sam\"");
+    assert_null(cb_nn_conv2d(3, 4, 3, 2, "same"));
+    expect_error("padding 'same' goes with a stride of 1, not (2, 2)");
+    assert_null(cb_nn_conv2d(3, 4, 3, 1, 0, 1, 1, true, "mirror"));
+    expect_error("padding_mode is zeros, reflect, replicate or circular, not mirror");
+    assert_null(cb_nn_reflection_pad2d(cb_dims(1, 2)));
+    expect_error("ReflectionPad2d: padding is one number, or 4, not 2");
+    assert_null(cb_nn_upsample(3, 2));
+    expect_error("either a size or a positive scale_factor");
     assert_null(cb_nn_group_norm(3, 4, 1e-5));
     expect_error("3 groups do not divide 4 channels");
-    assert_null(cb_nn_upsample(2, "cubic"));
-    expect_error("nearest, nearest-exact or bilinear");
+    assert_null(cb_nn_upsample(CB_NO_DIMS, 2, "cubic"));
+    expect_error("not cubic");
     assert_null(cb_nn_multihead_attention(8, 3, 0, true));
     expect_error("3 heads do not divide");
     cb_module *conv = cb_nn_conv2d(3, 4, 3);
