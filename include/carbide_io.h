@@ -25,7 +25,7 @@ CB_API cb_tensor *cb_safetensors_get(const cb_safetensors *file, const char *nam
 CB_API const char *cb_safetensors_metadata(const cb_safetensors *file, const char *key);
 
 /* Writes tensors[0 .. count-1] under their names. The file is written beside path and renamed, so
- * path holds the old file or the whole new one. */
+ * path holds the old file or the whole new one, and files that are open stay what they were. */
 CB_API cb_status cb_safetensors_save(const char *path, const char *const *names,
                                      cb_tensor *const *tensors, int count);
 
@@ -34,6 +34,12 @@ CB_API cb_status cb_safetensors_save(const char *path, const char *const *names,
  * as PyTorch does. strict false: keys may be missing or unexpected, sizes must still agree. Of
  * tied tensors one is enough; num_batches_tracked may be absent. */
 CB_API cb_status cb_module_load_state(cb_module *module, const char *path, bool strict);
+/* The same. *keys becomes what PyTorch's call gives back, with all keys, also when strict refuses
+ * them: "<All keys matched successfully>", or
+ * "_IncompatibleKeys(missing_keys=['0.bias'], unexpected_keys=[])". Free it with cb_free_text; NULL
+ * when the file could not be read. */
+CB_API cb_status cb_module_load_state_keys(cb_module *module, const char *path, bool strict,
+                                           char **keys);
 /* Tied tensors are written once, under the name that comes first. */
 CB_API cb_status cb_module_save_state(cb_module *module, const char *path);
 

@@ -7,10 +7,11 @@
  * the data lies without holes, without overlaps, from the header's end to the file's.
  *
  *     {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}} */
-#include "base/memory.h"
 #include "io/safetensors.h"
 
 #include "base/error.h"
+#include "base/memory.h"
+#include "base/vec.h"
 #include <cJSON.h>
 #include <inttypes.h>
 #include <math.h>
@@ -91,16 +92,21 @@ static void hook(void) {
     cJSON_InitHooks(&hooks);
 }
 
-static bool parse_json(cb_safetensors *file, const char *text, size_t length) {
+/* One value of the header at a time, so that a hostile one of 100 MB takes no gigabytes. */
+static bool parse_json(cb_safetensors *file, const char *text, size_t length, size_t place) {
     const char *end = text;
     pthread_once(&hooked, hook);
     pthread_mutex_lock(&parsing);
     file->json = cJSON_ParseWithLengthOpts(text, length, &end, false);
     pthread_mutex_unlock(&parsing);
     size_t used = (size_t)(end - text);
-    if (!file->json) return refuse(file, "the header is not JSON, from byte %zu on", used);
-    while (used < length && strchr(" \t\n\r", text[used])) used++;
-    return used == length || refuse(file, "the header goes on after its object");
+    if (file->json && used == length) return true;
+    return refuse(file, "the header is not JSON, from byte %zu on", place + used);
+}
+
+static void release_json(cb_safetensors *file) {
+    cJSON_Delete(file->json);
+    file->json = NULL;
 }
 
 static bool parse_integer(const cJSON *item, int64_t *out) {
@@ -113,27 +119,27 @@ static bool parse_integer(const cJSON *item, int64_t *out) {
 }
 
 static bool parse_dtype(const cb_safetensors *file, SafeEntry *entry, const cJSON *item) {
-    if (!cJSON_IsString(item)) return refuse(file, "'%s': dtype is not a text", entry->name);
+    if (!cJSON_IsString(item)) return refuse(file, "'%.80s': dtype is not a text", entry->name);
     for (int i = 0; i < CB_DTYPE_COUNT; i++) {
         if (strcmp(item->valuestring, safetensors_dtypes[i])) continue;
         entry->meta.dtype = (int8_t)i;
         return true;
     }
     fail(CB_ERR_DTYPE,
-         "safetensors: %s: '%s': dtype '%.40s' is not supported; there are F64 F32 F16 BF16 I64 "
+         "safetensors: %s: '%.80s': dtype '%.40s' is not supported; there are F64 F32 F16 BF16 I64 "
          "I32 I16 I8 U8 BOOL",
          file->path, entry->name, item->valuestring);
     return false;
 }
 
 static bool parse_shape(const cb_safetensors *file, SafeEntry *entry, const cJSON *item) {
-    if (!cJSON_IsArray(item)) return refuse(file, "'%s': shape is not a list", entry->name);
+    if (!cJSON_IsArray(item)) return refuse(file, "'%.80s': shape is not a list", entry->name);
     int rank = 0;
     for (const cJSON *size = item->child; size; size = size->next) {
         if (rank == CB_MAX_RANK)
-            return refuse(file, "'%s': more than %d dimensions", entry->name, CB_MAX_RANK);
+            return refuse(file, "'%.80s': more than %d dimensions", entry->name, CB_MAX_RANK);
         if (!parse_integer(size, &entry->meta.size[rank++]))
-            return refuse(file, "'%s': shape holds a bad size", entry->name);
+            return refuse(file, "'%.80s': shape holds a bad size", entry->name);
     }
     entry->meta.rank = (uint8_t)rank;
     return true;
@@ -144,20 +150,20 @@ static bool parse_offsets(const cb_safetensors *file, SafeEntry *entry, const cJ
     const cJSON *end = begin ? begin->next : NULL;
     if (!end || end->next || !parse_integer(begin, &entry->begin) ||
         !parse_integer(end, &entry->end))
-        return refuse(file, "'%s': data_offsets is not a pair of offsets", entry->name);
+        return refuse(file, "'%.80s': data_offsets is not a pair of offsets", entry->name);
     return entry->begin <= entry->end ||
-           refuse(file, "'%s': data_offsets end before they begin", entry->name);
+           refuse(file, "'%.80s': data_offsets end before they begin", entry->name);
 }
 
 static bool parse_entry(const cb_safetensors *file, SafeEntry *entry, const cJSON *item) {
     static const char *const key[] = {"dtype", "shape", "data_offsets"};
     int seen = 0;
-    if (!cJSON_IsObject(item)) return refuse(file, "'%s' is not an object", entry->name);
+    if (!cJSON_IsObject(item)) return refuse(file, "'%.80s' is not an object", entry->name);
     for (const cJSON *field = item->child; field; field = field->next) {
         int i = 0;
         while (i < 3 && strcmp(field->string, key[i])) i++;
         if (i == 3 || seen & (1 << i))
-            return refuse(file, "'%s': %s key '%.40s'", entry->name,
+            return refuse(file, "'%.80s': %s key '%.40s'", entry->name,
                           i == 3 ? "unexpected" : "repeated", field->string);
         seen |= 1 << i;
         if (i == 0 && !parse_dtype(file, entry, field)) return false;
@@ -165,7 +171,7 @@ static bool parse_entry(const cb_safetensors *file, SafeEntry *entry, const cJSO
         if (i == 2 && !parse_offsets(file, entry, field)) return false;
     }
     for (int i = 0; i < 3; i++)
-        if (!(seen & (1 << i))) return refuse(file, "'%s' has no %s", entry->name, key[i]);
+        if (!(seen & (1 << i))) return refuse(file, "'%.80s' has no %s", entry->name, key[i]);
     return true;
 }
 
@@ -190,20 +196,94 @@ static bool parse_metadata(cb_safetensors *file, const cJSON *item) {
     return true;
 }
 
-static bool parse_entries(cb_safetensors *file) {
-    const cJSON *root = file->json;
-    if (!cJSON_IsObject(root)) return refuse(file, "the header is not an object");
-    file->entry = arena_new_array(file->arena, SafeEntry, cJSON_GetArraySize(root) + 1);
-    for (const cJSON *item = root->child; item; item = item->next) {
-        if (strcmp(item->string, "__metadata__") == 0) {
-            if (!parse_metadata(file, item)) return false;
-            continue;
-        }
-        SafeEntry *entry = &file->entry[file->count++];
-        entry->name = arena_text(file->arena, item->string);
-        if (!parse_entry(file, entry, item)) return false;
-    }
+/* ---- the object ----------------------------------------------------------------------------- */
+
+/* Where in the header's text. */
+typedef struct Reader {
+    cb_safetensors *file;
+    const char *text;
+    size_t at, length;
+} Reader;
+
+/* The next character that is no space; NUL at the end. */
+static char peek(Reader *r) {
+    while (r->at < r->length && strchr(" \t\n\r", r->text[r->at])) r->at++;
+    return r->at < r->length ? r->text[r->at] : '\0';
+}
+
+static bool expect(Reader *r, char wanted) {
+    if (peek(r) != wanted)
+        return refuse(r->file, "the header is not JSON, from byte %zu on", r->at);
+    r->at++;
     return true;
+}
+
+static size_t string_end(const Reader *r, size_t at) {
+    for (at++; at < r->length && r->text[at] != '"'; at++)
+        if (r->text[at] == '\\') at++;
+    return at + 1;
+}
+
+/* The end of the value that begins here, as far as brackets and quotes tell. */
+static size_t value_end(const Reader *r) {
+    int depth = 0;
+    for (size_t at = r->at; at < r->length; at++) {
+        char c = r->text[at];
+        if (c == '"') {
+            at = string_end(r, at) - 1;
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if (c == '}' || c == ']') {
+            if (depth == 0) return at;
+            depth--;
+        } else if (c == ',' && depth == 0) {
+            return at;
+        }
+        if (depth == 0 && strchr("\"}]", c)) return at + 1;
+    }
+    return r->length;
+}
+
+static bool parse_value(Reader *r, size_t end, size_t most, const char *what) {
+    size_t place = r->at;
+    r->at = end;
+    if (end > r->length) return refuse(r->file, "the header is not JSON: it ends within a text");
+    if (end - place > most)
+        return refuse(r->file, "%.40s has a description of %zu bytes", what, end - place);
+    return parse_json(r->file, r->text + place, end - place, place);
+}
+
+/* "name": {...}; a tensor takes some hundred bytes. */
+static bool parse_member(Reader *r) {
+    enum { TENSOR_LIMIT = 1 << 12, METADATA_LIMIT = 1 << 24 };
+    cb_safetensors *file = r->file;
+    if (peek(r) != '"') return expect(r, '"');
+    if (!parse_value(r, string_end(r, r->at), r->length, "a name")) return false;
+    SafeEntry entry = {.name = arena_text(file->arena, cJSON_GetStringValue(file->json))};
+    release_json(file);
+    bool metadata = strcmp(entry.name, "__metadata__") == 0;
+    if (!expect(r, ':')) return false;
+    peek(r);
+    if (!parse_value(r, value_end(r), metadata ? METADATA_LIMIT : TENSOR_LIMIT, entry.name))
+        return false;
+    bool fine = metadata ? parse_metadata(file, file->json) : parse_entry(file, &entry, file->json);
+    release_json(file);
+    if (fine && !metadata) push(file->arena, file->entry, entry);
+    return fine;
+}
+
+static bool parse_entries(cb_safetensors *file, const char *text, size_t bytes) {
+    Reader r = {file, text, 1, bytes};
+    bool more = peek(&r) != '}';
+    while (more) {
+        if (!parse_member(&r)) return false;
+        more = peek(&r) == ',';
+        if (more) r.at++;
+    }
+    if (!expect(&r, '}')) return false;
+    peek(&r);
+    file->count = length(file->entry);
+    return r.at == r.length || refuse(file, "the header goes on after its object");
 }
 
 /* ---- the tensors among each other ----------------------------------------------------------- */
@@ -221,10 +301,10 @@ static bool check_size(const cb_safetensors *file, const SafeEntry *entry) {
     for (int i = 0; i < entry->meta.rank; i++) empty = empty || entry->meta.size[i] == 0;
     for (int i = 0; i < entry->meta.rank && !empty; i++)
         if (__builtin_mul_overflow(bytes, entry->meta.size[i], &bytes))
-            return refuse(file, "'%s': the shape is too large", entry->name);
+            return refuse(file, "'%.80s': the shape is too large", entry->name);
     if (empty) bytes = 0;
     return entry->end - entry->begin == bytes ||
-           refuse(file, "'%s': %" PRId64 " bytes of data for a shape of %" PRId64 " bytes",
+           refuse(file, "'%.80s': %" PRId64 " bytes of data for a shape of %" PRId64 " bytes",
                   entry->name, entry->end - entry->begin, bytes);
 }
 
@@ -245,11 +325,11 @@ static bool check_places(cb_safetensors *file, const uint8_t *data, int64_t ther
         SafeEntry *entry = &file->entry[i];
         if (entry->end > there)
             return refuse(file,
-                          "'%s' ends at byte %" PRId64 " of %" PRId64
+                          "'%.80s' ends at byte %" PRId64 " of %" PRId64
                           " bytes of data: the file is truncated or tampered with",
                           entry->name, entry->end, there);
         if (entry->begin != at)
-            return refuse(file, "'%s' %s", entry->name,
+            return refuse(file, "'%.80s' %s", entry->name,
                           entry->begin < at ? "overlaps the tensor before it"
                                             : "leaves a hole before it");
         if (!check_size(file, entry)) return false;
@@ -272,8 +352,8 @@ static bool read_header(cb_safetensors *file) {
     const char *text = (const char *)file->bytes + LENGTH_BYTES;
     if (!length || *text != '{') return refuse(file, "the header does not start with '{'");
     if (!check_text(file, text, (size_t)length)) return false;
-    if (!parse_json(file, text, (size_t)length) || !parse_entries(file)) return false;
-    qsort(file->entry, (size_t)file->count, sizeof *file->entry, by_place);
+    if (!parse_entries(file, text, (size_t)length)) return false;
+    if (file->count) qsort(file->entry, (size_t)file->count, sizeof *file->entry, by_place);
     size_t start = LENGTH_BYTES + (size_t)length;
     return check_names(file) &&
            check_places(file, file->bytes + start, (int64_t)(file->size - start));
@@ -297,8 +377,7 @@ cb_safetensors *safetensors_parse(const char *path, const void *bytes, size_t si
     }
     *file = (cb_safetensors){.arena = arena, .path = path, .bytes = bytes, .size = size};
     bool fine = guarded(file);
-    cJSON_Delete(file->json);
-    file->json = NULL;
+    release_json(file);
     file->path = NULL;
     if (fine) return file;
     cb_safetensors_close(file);

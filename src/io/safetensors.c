@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "tensor/apply.h"
 #include "tensor/read.h"
@@ -179,59 +180,39 @@ static void put_header(Buffer *out, const Item *item, int count) {
     for (int i = 0; i < 8; i++) out->text[i] = (char)(length >> (8 * i) & 255);
 }
 
-static bool write_all(int file, const void *bytes, size_t count) {
-    const char *from = bytes;
-    while (count) {
-        ssize_t put = write(file, from, count);
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return false;
-        from += put;
-        count -= (size_t)put;
-    }
-    return true;
-}
-
 static bool write_tensor(int file, const Tensor *x) {
-    if (tensor_contiguous(x)) return write_all(file, tensor_data(x), tensor_span_bytes(x));
+    if (tensor_contiguous(x)) return file_write(file, tensor_data(x), tensor_span_bytes(x));
     _Alignas(16) char chunk[CHUNK];
     size_t width = cb_dtype_size((cb_dtype)x->dtype);
     int64_t step = CHUNK / (int64_t)width, total = cb_numel(x);
     for (int64_t done = 0; done < total; done += step) {
         int64_t count = total - done < step ? total - done : step;
         tensor_read_range(x, done, count, chunk, (cb_dtype)x->dtype);
-        if (!write_all(file, chunk, (size_t)count * width)) return false;
+        if (!file_write(file, chunk, (size_t)count * width)) return false;
     }
     return true;
 }
 
-/* Writes beside path, then renames; errno tells what failed. */
-static bool replace(const char *path, const char *temporary, const Buffer *header, const Item *item,
-                    int count) {
-    int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file < 0) return false;
-    bool written = write_all(file, header->text, header->length);
-    for (int i = 0; i < count && written; i++) written = write_tensor(file, item[i].tensor);
-    written = written && fsync(file) == 0;
-    int error = errno;
-    if (close(file) && written) {
-        written = false;
-        error = errno;
-    }
-    if (written && !rename(temporary, path)) return true;
-    if (written) error = errno;
-    unlink(temporary);
-    errno = error;
-    return false;
+typedef struct Content {
+    Buffer header;
+    const Item *item;
+    int count;
+} Content;
+
+static bool write_content(int file, void *user) {
+    const Content *content = user;
+    bool written = file_write(file, content->header.text, content->header.length);
+    for (int i = 0; i < content->count && written; i++)
+        written = write_tensor(file, content->item[i].tensor);
+    return written;
 }
 
 static cb_status save(Arena *arena, const char *path, Item *item, int count) {
     if (arena_guard(arena)) return fail_memory(0);
     qsort(item, (size_t)count, sizeof *item, by_width_then_name);
-    Buffer header = buffer_new(arena);
-    put_header(&header, item, count);
-    const char *temporary =
-        arena_format(arena, "%s.%ld-%" PRIu64 ".part", path, (long)getpid(), serial_next());
-    if (replace(path, temporary, &header, item, count)) return CB_OK;
+    Content content = {buffer_new(arena), item, count};
+    put_header(&content.header, item, count);
+    if (file_save(path, write_content, &content)) return CB_OK;
     return fail(CB_ERR_IO, "safetensors_save: %s: %s", path, strerror(errno));
 }
 

@@ -22,7 +22,7 @@ struct cb_safetensors {
     SafeEntry *entry; /* in the order of their data */
     Map names;        /* hash of a name -> SafeEntry */
     const char *(*metadata)[2];
-    void *json; /* the header while it is read */
+    void *json; /* the part of the header that is read */
 };
 
 /* Checks a file that stands in memory. path names it in errors; the bytes must outlive the

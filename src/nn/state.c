@@ -8,6 +8,7 @@
  *         Missing key(s) in state_dict: "linear.bias".
  *         Unexpected key(s) in state_dict: "linear.offset". */
 #include "base/memory.h"
+#include "base/vec.h"
 #include "io/safetensors.h"
 #include "nn/module.h"
 #include <string.h>
@@ -83,34 +84,51 @@ static bool may_lack(const State *state, const Slot *slot) {
     return ends_with(slot->name, "num_batches_tracked");
 }
 
-static void put_key(Buffer *out, const char *heading, const char *name, int *count) {
-    enum { NAMED = 8 }; /* an error message is short; the rest is counted */
-    if (++*count == 1)
-        putf(out, "\n\t%s \"%s\"", heading, name);
-    else if (*count <= NAMED)
-        putf(out, ", \"%s\"", name);
-    else if (*count == NAMED + 1)
-        put(out, ", ...");
-}
+/* Names of the file's tensors that no slot takes. */
+typedef struct Names {
+    const char **missing, **unexpected;
+} Names;
 
-static void put_keys(Buffer *out, const State *state, const cb_safetensors *file) {
-    int missing = 0, unexpected = 0, used = 0;
+static Names compare_names(Arena *arena, const State *state, const cb_safetensors *file) {
+    Names names = {NULL, NULL};
+    Map known = map_new(arena);
     for (int i = 0; i < state->count; i++) {
         const Slot *slot = &state->slot[i];
-        used += slot->entry != NULL;
-        if (!slot->entry && !may_lack(state, slot))
-            put_key(out, "Missing key(s) in state_dict:", slot->name, &missing);
+        if (slot->entry)
+            map_put(&known, (uint64_t)(slot->entry - file->entry), (void *)slot);
+        else if (!may_lack(state, slot))
+            push(arena, names.missing, slot->name);
     }
-    if (missing) put(out, ".");
-    if (used == file->count) return;
-    Map known = map_new(out->arena);
-    for (int i = 0; i < state->count; i++)
-        if (state->slot[i].entry)
-            map_put(&known, (uint64_t)(state->slot[i].entry - file->entry), &state->slot[i]);
     for (int i = 0; i < file->count; i++)
-        if (!map_get(&known, (uint64_t)i))
-            put_key(out, "Unexpected key(s) in state_dict:", file->entry[i].name, &unexpected);
-    put(out, ".");
+        if (!map_get(&known, (uint64_t)i)) push(arena, names.unexpected, file->entry[i].name);
+    return names;
+}
+
+static void put_keys(Buffer *out, const char *heading, const char **names) {
+    enum { NAMED = 8 }; /* an error message is short */
+    int count = length(names);
+    if (!count) return;
+    putf(out, "\n\t%s \"%s\"", heading, names[0]);
+    for (int i = 1; i < count && i < NAMED; i++) putf(out, ", \"%s\"", names[i]);
+    put(out, count > NAMED ? ", ...." : ".");
+}
+
+static void put_list(Buffer *out, const char **names) {
+    put(out, "[");
+    for (int i = 0; i < length(names); i++) putf(out, "%s'%s'", i ? ", " : "", names[i]);
+    put(out, "]");
+}
+
+/* What PyTorch's load_state_dict prints as its result. */
+static const char *incompatible_keys(Arena *arena, Names names) {
+    if (!names.missing && !names.unexpected) return "<All keys matched successfully>";
+    Buffer out = buffer_new(arena);
+    put(&out, "_IncompatibleKeys(missing_keys=");
+    put_list(&out, names.missing);
+    put(&out, ", unexpected_keys=");
+    put_list(&out, names.unexpected);
+    put(&out, ")");
+    return buffer_text(&out);
 }
 
 static void put_shapes(Buffer *out, const State *state) {
@@ -125,7 +143,8 @@ static void put_shapes(Buffer *out, const State *state) {
     }
 }
 
-static cb_status compare(Arena *arena, State *state, const cb_safetensors *file, bool strict) {
+static cb_status compare(Arena *arena, State *state, const cb_safetensors *file, bool strict,
+                         char **keys) {
     if (arena_guard(arena)) return fail_memory(0);
     for (int i = 0; i < state->count; i++) {
         Slot *slot = &state->slot[i];
@@ -133,7 +152,12 @@ static cb_status compare(Arena *arena, State *state, const cb_safetensors *file,
         if (!tensor_materialize(slot->tensor)) return cb_error_status();
     }
     Buffer report = buffer_new(arena);
-    if (strict) put_keys(&report, state, file);
+    Names names = compare_names(arena, state, file);
+    if (keys && !(*keys = memory_copy_text(incompatible_keys(arena, names)))) return fail_memory(0);
+    if (strict) {
+        put_keys(&report, "Missing key(s) in state_dict:", names.missing);
+        put_keys(&report, "Unexpected key(s) in state_dict:", names.unexpected);
+    }
     put_shapes(&report, state);
     if (!report.length) return CB_OK;
     return fail(CB_ERR_ARGUMENT, "Error(s) in loading state_dict for %s:%s", state->type,
@@ -162,7 +186,8 @@ static void copy(const SafeEntry *entry, Tensor *x) {
     storage_written(x->storage); /* what was compiled with the old values frozen is stale */
 }
 
-cb_status cb_module_load_state(cb_module *module, const char *path, bool strict) {
+cb_status cb_module_load_state_keys(cb_module *module, const char *path, bool strict, char **keys) {
+    if (keys) *keys = NULL;
     if (!module || !path) return fail(CB_ERR_ARGUMENT, "cb_module_load_state: NULL");
     State state;
     cb_safetensors *file = cb_safetensors_open(path);
@@ -172,13 +197,17 @@ cb_status cb_module_load_state(cb_module *module, const char *path, bool strict)
         return CB_ERR_MEMORY;
     }
     Arena *arena = arena_new();
-    cb_status status = arena ? compare(arena, &state, file, strict) : fail_memory(0);
+    cb_status status = arena ? compare(arena, &state, file, strict, keys) : fail_memory(0);
     for (int i = 0; i < state.count && !status; i++)
         if (state.slot[i].entry) copy(state.slot[i].entry, state.slot[i].tensor);
     arena_free(arena);
     close_state(&state);
     cb_safetensors_close(file);
     return status;
+}
+
+cb_status cb_module_load_state(cb_module *module, const char *path, bool strict) {
+    return cb_module_load_state_keys(module, path, strict, NULL);
 }
 
 /* ---- save ----------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Disk cache of compiled kernels (cache.h): finding, checking, publishing, trimming. */
 #include "run/cache.h"
 
+#include "base/file.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/option.h"
@@ -135,16 +136,6 @@ CacheLookup cache_find(const char *directory, const char *key, const char *descr
     return found;
 }
 
-static bool write_all(int file, const void *data, size_t bytes) {
-    for (size_t at = 0; at < bytes;) {
-        ssize_t put = write(file, (const char *)data + at, bytes - at);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return false;
-        at += (size_t)put;
-    }
-    return true;
-}
-
 /* Appends description and footer to the object. */
 static bool seal(int file, const char *description) {
     size_t object_bytes = 0, text_bytes = strlen(description);
@@ -161,7 +152,7 @@ static bool seal(int file, const char *description) {
     memcpy(footer.magic, magic, sizeof magic);
     footer.hash = hash_bytes(body, object_bytes + text_bytes, 0);
     memory_free(body);
-    bool ok = write_all(file, description, text_bytes) && write_all(file, &footer, sizeof footer);
+    bool ok = file_write(file, description, text_bytes) && file_write(file, &footer, sizeof footer);
     return ok;
 }
 
@@ -198,7 +189,7 @@ bool cache_set(const char *directory, const char *key, const char *description, 
     snprintf(path, sizeof path, "%.4000s/work-XXXXXX", directory);
     int file = mkstemp(path);
     if (file < 0) return false;
-    bool ok = write_all(file, text, strlen(text));
+    bool ok = file_write(file, text, strlen(text));
     if (close(file)) ok = false;
     ok = ok && cache_put(directory, key, description, path);
     if (!ok) unlink(path);

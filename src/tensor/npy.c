@@ -7,6 +7,7 @@
  * renames it, so that path holds the old array or the new one, never a part. */
 #include "tensor/read.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "tensor/apply.h"
 #include <errno.h>
@@ -256,18 +257,6 @@ cb_tensor *cb_npy_load(const char *path) {
 
 /* ---- save ------------------------------------------------------------------------------------ */
 
-static bool write_all(int file, const void *bytes, size_t count) {
-    const char *from = bytes;
-    while (count) {
-        ssize_t put = write(file, from, count);
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return false;
-        from += put;
-        count -= (size_t)put;
-    }
-    return true;
-}
-
 /* The text that NumPy writes, with the element data starting at a multiple of 64. */
 static size_t format_header(const Tensor *x, char *out, size_t bytes) {
     const char *descr = NULL;
@@ -293,37 +282,20 @@ static size_t format_header(const Tensor *x, char *out, size_t bytes) {
     return total;
 }
 
-static bool write_tensor(int file, const Tensor *x) {
+static bool write_tensor(int file, void *user) {
+    const Tensor *x = user;
     char header[512];
-    if (!write_all(file, header, format_header(x, header, sizeof header))) return false;
-    if (tensor_contiguous(x)) return write_all(file, tensor_data(x), tensor_span_bytes(x));
+    if (!file_write(file, header, format_header(x, header, sizeof header))) return false;
+    if (tensor_contiguous(x)) return file_write(file, tensor_data(x), tensor_span_bytes(x));
     char chunk[CHUNK];
     size_t width = cb_dtype_size((cb_dtype)x->dtype);
     int64_t step = CHUNK / (int64_t)width, total = cb_numel(x);
     for (int64_t done = 0; done < total; done += step) {
         int64_t count = total - done < step ? total - done : step;
         tensor_read_range(x, done, count, chunk, (cb_dtype)x->dtype);
-        if (!write_all(file, chunk, (size_t)count * width)) return false;
+        if (!file_write(file, chunk, (size_t)count * width)) return false;
     }
     return true;
-}
-
-/* Writes beside path, then renames; errno tells what failed. */
-static bool replace(const char *path, char *temporary, size_t bytes, const Tensor *x) {
-    snprintf(temporary, bytes, "%s.%ld-%" PRIu64 ".part", path, (long)getpid(), serial_next());
-    int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file < 0) return false;
-    bool written = write_tensor(file, x);
-    int error = errno;
-    if (close(file) && written) {
-        written = false;
-        error = errno;
-    }
-    if (written && !rename(temporary, path)) return true;
-    if (written) error = errno;
-    unlink(temporary);
-    errno = error;
-    return false;
 }
 
 cb_status cb_npy_save(const char *path, cb_tensor *x) {
@@ -332,11 +304,6 @@ cb_status cb_npy_save(const char *path, cb_tensor *x) {
     if (x->dtype == CB_BF16)
         return fail(CB_ERR_DTYPE, "npy_save: the npy format has no bf16: convert with "
                                   "cb_to(x, CB_F32) first");
-    size_t bytes = strlen(path) + 64;
-    char *temporary = memory_alloc(bytes);
-    if (!temporary) return fail_memory(bytes);
-    bool done = replace(path, temporary, bytes, x);
-    if (!done) fail(CB_ERR_IO, "npy_save: %s: %s", path, strerror(errno));
-    memory_free(temporary);
-    return done ? CB_OK : CB_ERR_IO;
+    if (file_save(path, write_tensor, x)) return CB_OK;
+    return fail(CB_ERR_IO, "npy_save: %s: %s", path, strerror(errno));
 }

@@ -3,8 +3,10 @@
 
 #include "io/safetensors.h"
 #include <dirent.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -174,6 +176,14 @@ static void liars_are_refused(void **state) {
     expect_refused("[1]", 0, "does not start with '{'");
     expect_refused("{\"a\":", 0, "not JSON");
     expect_refused("{}{}", 0, "goes on after its object");
+    expect_refused("{,}", 0, "not JSON, from byte 1 on");
+    expect_refused("{\"a\" {}}", 0, "not JSON, from byte 5 on");
+    expect_refused("{\"a", 0, "ends within a text");
+    expect_refused("{" TENSOR("a", "U8", "[1]", "[0,1]") ",}", 1, "not JSON");
+    expect_refused("{" TENSOR("a", "U8", "[1]", "[0,1]") TENSOR("b", "U8", "[1]", "[1,2]") "}", 2,
+                   "not JSON");
+    expect_refused("{" TENSOR("a", "U8", "[1 1]", "[0,1]") "}", 1, "not JSON");
+    expect_refused("{" TENSOR("a", "U8", "[1}", "[0,1]") "}", 1, "not JSON");
     expect_refused("{" TENSOR("a", "U8", "[2]", "[0,2]") "}", 1, "ends at byte 2 of 1");
     expect_refused("{" TENSOR("a", "U8", "[2]", "[0,2]") "}", 3, "1 bytes after the last tensor");
     expect_refused("{" TENSOR("a", "U8", "[2]", "[1,3]") "}", 3, "a hole before it");
@@ -218,10 +228,12 @@ static void bad_text_is_refused(void **state) {
     expect_refused("{" TENSOR("\\ud800", "U8", "[1]", "[0,1]") "}", 1, "not JSON");
     expect_count("{" TENSOR("a\\\\u0000", "U8", "[1]", "[0,1]") "}", 1, 1);
     expect_count("{" TENSOR("\xf0\x9f\x94\xa5\xe2\x82\xac", "U8", "[1]", "[0,1]") "}", 1, 1);
-    static char deep[8192];
+    static char deep[16384];
     size_t at = (size_t)sprintf(deep, "{\"a\":");
     memset(deep + at, '[', 4000);
     expect_refused(deep, 0, "not JSON");
+    memset(deep + at, '[', 8000);
+    expect_refused(deep, 0, "a has a description of");
 }
 
 static void broken_files_are_refused(void **state) {
@@ -246,6 +258,9 @@ static void broken_files_are_refused(void **state) {
     assert_int_equal(truncate(in_folder("large"), 100 << 20), 0); /* zeros follow, on no disk */
     assert_null(cb_safetensors_open(in_folder("large")));
     expect_error("at byte 4 of the header");
+    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+    assert_null(cb_safetensors_open(in_folder("pipe")));
+    expect_error("not a regular file");
     const char *twice[] = {"a", "a"};
     cb_tensor *x[] = {cb_ones(cb_dims(1)), cb_ones(cb_dims(2))};
     assert_int_equal(cb_safetensors_save(in_folder("x"), twice, x, 2), CB_ERR_ARGUMENT);
@@ -255,6 +270,35 @@ static void broken_files_are_refused(void **state) {
     expect_error("not a name");
     assert_int_equal(cb_safetensors_save("/nonexistent/x", twice, x, 1), CB_ERR_IO);
     expect_error("No such file");
+}
+
+/* A disk that is full, as the process's limit of a file's size has it. */
+static void full_disks_leave_the_old_file(void **state) {
+    (void)state;
+    const char *names[] = {"a"}, *path = in_folder("full.safetensors");
+    cb_tensor *small = cb_ones(cb_dims(3)), *large = cb_ones(cb_dims(1 << 16));
+    assert_int_equal(cb_safetensors_save(path, names, &small, 1), CB_OK);
+    struct rlimit before, limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = (struct rlimit){10000, before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cb_status status = cb_safetensors_save(path, names, &large, 1);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(status, CB_ERR_IO);
+    expect_error("File too large");
+    cb_safetensors *file = cb_safetensors_open(path);
+    assert_non_null(file);
+    /* A file that is open stays what it was when another takes its place. */
+    assert_int_equal(cb_safetensors_save(path, names, &large, 1), CB_OK);
+    assert_int_equal(cb_numel(cb_safetensors_get(file, "a")), 3);
+    cb_safetensors_close(file);
+    assert_int_equal(cb_safetensors_save("/dev/null", names, &large, 1), CB_OK);
+    struct stat device;
+    assert_true(stat("/dev/null", &device) == 0 && S_ISCHR(device.st_mode));
+    assert_int_equal(cb_safetensors_save(folder, names, &small, 1), CB_ERR_IO);
+    expect_error("directory");
 }
 
 /* ---- state dicts ----------------------------------------------------------------------------- */
@@ -300,6 +344,21 @@ static void differences_are_reported(void **state) {
                  "checkpoint, the shape in current model is torch.Size([8, 4]).");
     assert_int_equal(cb_module_load_state(net, path, false), CB_ERR_ARGUMENT);
     expect_error("Sequential:\n\tsize mismatch for 0.weight");
+    char *keys;
+    tensors[0] = cb_ones(cb_dims(8, 4));
+    assert_int_equal(cb_safetensors_save(in_folder("some"), names, tensors, 3), CB_OK);
+    assert_int_equal(cb_module_load_state_keys(net, in_folder("some"), false, &keys), CB_OK);
+    assert_string_equal(keys, "_IncompatibleKeys(missing_keys=['0.bias', '2.bias'], "
+                              "unexpected_keys=['3.weight'])");
+    cb_free_text(keys);
+    assert_int_equal(cb_module_save_state(net, in_folder("all")), CB_OK);
+    assert_int_equal(cb_module_load_state_keys(net, in_folder("all"), true, &keys), CB_OK);
+    assert_string_equal(keys, "<All keys matched successfully>");
+    cb_free_text(keys);
+    assert_int_equal(cb_module_load_state_keys(net, in_folder("none"), true, &keys), CB_ERR_IO);
+    assert_null(keys);
+    cb_clear_error();
+    before = cb_clone(cb_module_get(net, "2.weight"));
     cb_tensor *change = cb_max(cb_abs(cb_sub(before, cb_module_get(net, "2.weight"))));
     assert_true(cb_item(change) == 0); /* nothing half-loaded */
     write_file(in_folder("noise"), "no weights in here", 18);
@@ -462,6 +521,7 @@ int main(void) {
         ONE(liars_are_refused),
         ONE(bad_text_is_refused),
         ONE(broken_files_are_refused),
+        ONE(full_disks_leave_the_old_file),
         ONE(state_dicts_return),
         ONE(differences_are_reported),
         ONE(tied_weights_are_saved_once),

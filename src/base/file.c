@@ -1,0 +1,72 @@
+/* Writing files. Two processes and any number of threads may save to one path at a time: each
+ * writes a file of its own name, the last rename wins. */
+#include "base/file.h"
+
+#include "base/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool file_write(int file, const void *bytes, size_t count) {
+    const char *from = bytes;
+    while (count) {
+        ssize_t put = write(file, from, count);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return false;
+        from += put;
+        count -= (size_t)put;
+    }
+    return true;
+}
+
+/* Closes in any case; errno is that of the first failure. */
+static bool finish(int file, bool written) {
+    int error = errno;
+    bool closed = close(file) == 0;
+    if (!written) errno = error;
+    return written && closed;
+}
+
+static bool is_special(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+static bool replace(const char *path, const char *temporary, bool (*write)(int, void *),
+                    void *user) {
+    int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0) return false;
+    /* Without the sync, a crash after the rename could leave an empty file. */
+    if (finish(file, write(file, user) && fsync(file) == 0) && rename(temporary, path) == 0)
+        return true;
+    int error = errno;
+    unlink(temporary);
+    errno = error;
+    return false;
+}
+
+bool file_save(const char *path, bool (*write)(int file, void *user), void *user) {
+    static atomic_ulong saves;
+    if (is_special(path)) {
+        /* a pipe's reader is not awaited */
+        int file = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+        return file >= 0 && finish(file, write(file, user));
+    }
+    size_t bytes = strlen(path) + 64;
+    char *temporary = memory_alloc(bytes);
+    if (!temporary) {
+        errno = ENOMEM;
+        return false;
+    }
+    unsigned long serial = atomic_fetch_add(&saves, 1);
+    snprintf(temporary, bytes, "%s.%ld-%lu.part", path, (long)getpid(), serial);
+    bool done = replace(path, temporary, write, user);
+    int error = errno;
+    memory_free(temporary);
+    errno = error;
+    return done;
+}

@@ -1,0 +1,19 @@
+/* Writing files: completely, and in one step.
+ *
+ *     file_save(path, write, user): write(file, user) puts the content, which then stands at
+ *     path */
+#ifndef CARBIDE_BASE_FILE_H
+#define CARBIDE_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* All bytes, through interruptions and partial writes; false with errno. */
+bool file_write(int file, const void *bytes, size_t count);
+
+/* Writes beside path, then renames: path holds what was there before, or all of the new content.
+ * What is no regular file (a device, a pipe) is written to as it is. False with errno when write
+ * gave false or anything else failed; then nothing is left behind. */
+bool file_save(const char *path, bool (*write)(int file, void *user), void *user);
+
+#endif
