@@ -105,16 +105,21 @@ static void run_epilogue(const Convolution *c, int64_t low, int64_t count) {
         program_run(launch->program, c->epilogue_buffer, low, low + count, 0, NULL);
 }
 
-void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,
-                 const float *sum, int64_t sum_stride) {
-    for (int64_t r = 0; r < rows && c->narrow; r++)
-        c->narrow(sum + r * sum_stride, c->out + (first + r * step) * c->out_bytes, columns);
+void conv_epilogue(const Convolution *c, int64_t first, int64_t step, int64_t rows,
+                   int64_t columns) {
     if (!c->epilogue) return;
     if (step == columns) {
         run_epilogue(c, first, rows * columns);
         return;
     }
     for (int64_t r = 0; r < rows; r++) run_epilogue(c, first + r * step, columns);
+}
+
+void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,
+                 const float *sum, int64_t sum_stride) {
+    for (int64_t r = 0; r < rows && c->narrow; r++)
+        c->narrow(sum + r * sum_stride, c->out + (first + r * step) * c->out_bytes, columns);
+    conv_epilogue(c, first, step, rows, columns);
 }
 
 /* ---- methods ------------------------------------------------------------------------------ */
@@ -136,6 +141,7 @@ static const ConvMethod methods[CONV_METHODS] = {
                          conv_winograd_6_run, true},
     [CONV_WINOGRAD_7] = {"winograd 7", conv_fits_winograd_67, NULL, conv_winograd_7_pack,
                          conv_winograd_7_run, true},
+    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, false},
 };
 
 const char *convolution_method_name(int method) { return methods[method].name; }
@@ -197,6 +203,7 @@ static const int winograd_method[] = {
 
 int convolution_choose(const ConvolutionStep *step, bool constant) {
     if (conv_fits_depthwise(step)) return CONV_DEPTHWISE;
+    if (conv_fits_tiles(step)) return CONV_TILES;
     bool direct = conv_is_direct(step);
     int method = direct ? CONV_DIRECT : CONV_GATHER;
     double each = direct ? product_ns : gather_ns;

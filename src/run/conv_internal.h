@@ -4,6 +4,7 @@
  *   conv_direct.c    channels last in x and out: register tiles over x where it lies
  *   conv_winograd.c  the same for 3x3 and 5x5 kernels: fewer multiplications
  *   conv_depthwise.c the same for one channel to a group: no products over channels
+ *   conv_tiles.c     the same for bf16 on AMX tiles
  *   conv_gather.c    everything else: windows gathered into panels */
 #ifndef CARBIDE_RUN_CONV_INTERNAL_H
 #define CARBIDE_RUN_CONV_INTERNAL_H
@@ -62,7 +63,14 @@ Storage *conv_winograd_6_pack(Convolution *c);
 void conv_winograd_6_run(Convolution *c);
 Storage *conv_winograd_7_pack(Convolution *c);
 void conv_winograd_7_run(Convolution *c);
+bool conv_fits_tiles(const ConvolutionStep *step);
+Storage *conv_tiles_pack(Convolution *c);
+void conv_tiles_run(Convolution *common);
 
+/* The epilogue, if there is one, for `rows` runs of `columns` elements of the result; run r begins
+ * at element first + r * step. */
+void conv_epilogue(const Convolution *c, int64_t first, int64_t step, int64_t rows,
+                   int64_t columns);
 /* `rows` runs of `columns` elements of the result are done; run r begins at element first + r *
  * step and, for f16 and bf16, waits in sum + r * sum_stride to be narrowed. Then the epilogue. */
 void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,

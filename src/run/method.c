@@ -48,6 +48,7 @@ static bool model_prefers(const Step *step, cb_dtype dtype) {
         product ? m->batch * m->m : c->batch * c->out_size[0] * c->out_size[1] * c->out_size[2];
     double products = (double)rows;
     if (product ? m->reduced : c->reduced) return false; /* not measured */
+    if (!product && convolution_fits(c, CONV_TILES)) return false;
     if (product)
         products *= (double)m->n * (double)m->k;
     else
@@ -153,10 +154,24 @@ static bool tune_step(const Plan *plan, Step *step, const void *weight, const La
 
 /* ---- entry -------------------------------------------------------------------------------- */
 
+/* What a convolution's epilogue amounts to, for the methods of our own that can do it on the way. */
+static void find_end(const Plan *plan, Step *step) {
+    StepTask task;
+    if (step->convolution.epilogue < 0 || !task_of(plan, step, false, &task)) return;
+    if (!task.fused) return;
+    step->convolution.end = (ConvolutionEnd){.fused = true,
+                                             .relu = task.task.relu,
+                                             .bias_dtype = (int8_t)task.task.bias_dtype,
+                                             .scale = task.scale,
+                                             .bias = task.bias,
+                                             .residual = task.residual};
+}
+
 void method_choose(const Plan *plan, Step *step, const void *weight, const Launch *epilogue,
                    bool measure, StepMethod *out, MethodRefusal *refusal) {
     *out = (StepMethod){0};
     if (step->kind != STEP_MATMUL && step->kind != STEP_CONVOLUTION) return;
+    if (step->kind == STEP_CONVOLUTION) find_end(plan, step);
     const char *name = option_text(OPTION_provider);
     cb_dtype dtype = (cb_dtype)plan->value[step_use(step).out].dtype;
     bool automatic = !strcmp(name, "auto"), own = !strcmp(name, "own");

@@ -45,6 +45,13 @@ typedef struct MatmulStep {
  * Strides (x_batch...) are in elements. The result is contiguous: [batch, out_channels, spatial],
  * or with channels_last [batch, spatial, out_channels]; the epilogue runs over its elements in that
  * order, as for a product. */
+/* An epilogue that is max(result * scale + bias + residual, 0), or less than that. */
+typedef struct ConvolutionEnd {
+    bool fused, relu;
+    int8_t bias_dtype;         /* f32 or the step's; of the scale f32 */
+    int scale, bias, residual; /* buffers of the epilogue kernel, or -1 */
+} ConvolutionEnd;
+
 typedef struct ConvolutionStep {
     int x, weight, out; /* plan values */
     int8_t dtype;       /* of all three */
@@ -56,6 +63,7 @@ typedef struct ConvolutionStep {
     int64_t x_offset, x_batch, x_channel, x_spatial[3];
     int64_t weight_offset, weight_out, weight_in, weight_spatial[3];
     int epilogue;       /* kernel number, or -1 */
+    ConvolutionEnd end; /* what the epilogue amounts to, where run/method.c knows it */
     int8_t method;      /* of run/conv.h; 0: the one that its model chooses */
     const void *packed; /* the weight as convolution_pack left it, when it is constant; or NULL */
 } ConvolutionStep;

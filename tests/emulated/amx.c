@@ -1,5 +1,5 @@
-/* AMX in plain C, and a gemm that finds it: linked in front of the library, so that the tests of
- * products and convolutions run gemm_amx.c on processors that have no tiles. */
+/* AMX in plain C: linked in front of the library with amx_type.c, which finds it, so that the tests
+ * of products and convolutions run gemm_amx.c and conv_amx.c on processors that have no tiles. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -50,7 +50,5 @@ static inline void tile_multiply(int sum, int a, int b) {
 #define _tile_zero(to) memset(tile_data[to], 0, sizeof tile_data[to])
 #define _tile_dpbf16ps(sum, a, b) tile_multiply(sum, a, b)
 
-#define CARBIDE_HAVE_AMX
-#define cpu_has_amx cpu_has_bf16 /* gemm_bf16_pack is one of that level */
+#include "run/conv_amx.c"
 #include "run/gemm_amx.c"
-#include "run/gemm_type.c"

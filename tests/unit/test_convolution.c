@@ -32,14 +32,21 @@ static const Case cases[] = {
     {1, 8, 11, 1, {4, 5, 6}, {2, 3, 1}, {2, 1, 2}, {1, 1, 0}, {1, 2, 1}},
     {1, 1, 1, 1, {1, 5, 5}, {1, 5, 5}, {1, 1, 1}, {0, 4, 4}, {1, 1, 1}},
     {2, 3, 64, 1, {1, 40, 40}, {1, 11, 11}, {1, 4, 4}, {0, 2, 2}, {1, 1, 1}},
+    {3, 64, 70, 1, {1, 9, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
+    {2, 96, 64, 1, {1, 5, 7}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
+    {1, 64, 40, 2, {3, 9, 8}, {2, 3, 3}, {2, 2, 3}, {1, 1, 2}, {1, 2, 1}},
+    {1, 40, 33, 1, {1, 70, 50}, {1, 2, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 2}},
+    {1, 3, 34, 1, {1, 60, 50}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}, {1, 1, 1}},
+    {1, 16, 20, 1, {2, 12, 12}, {2, 3, 5}, {1, 1, 1}, {0, 1, 2}, {1, 1, 1}},
     {0, 3, 4, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
 };
 
 /* Layouts: of x and weight, and of the result. */
 enum { X_LAST = 1, OUT_LAST = 2, LAYOUTS = 4 };
 
-static ConvolutionStep step_of(const Case *c, int layout, cb_dtype dtype) {
+static ConvolutionStep step_of(const Case *c, int layout, cb_dtype dtype, bool reduced) {
     ConvolutionStep s = {.dtype = (int8_t)dtype, .channels_last = layout & OUT_LAST, .rank = 3};
+    s.reduced = reduced;
     s.batch = c->batch, s.channels = c->channels, s.out_channels = c->out_channels;
     s.groups = c->groups, s.epilogue = -1;
     int64_t inner = c->channels / c->groups, x_step = layout & X_LAST ? c->channels : 1;
@@ -60,6 +67,7 @@ static ConvolutionStep step_of(const Case *c, int layout, cb_dtype dtype) {
     s.x_offset = 2, s.weight_offset = 1;
     s.method = CONV_DIRECT;
     while (!convolution_fits(&s, s.method)) s.method++;
+    if (convolution_fits(&s, CONV_TILES)) s.method = CONV_TILES;
     return s;
 }
 
@@ -125,8 +133,7 @@ static void expect_result(const ConvolutionStep *s, const double *x, const doubl
 }
 
 static void expect_case(const Case *c, int layout, cb_dtype dtype, bool reduced) {
-    ConvolutionStep s = step_of(c, layout, dtype);
-    s.reduced = reduced;
+    ConvolutionStep s = step_of(c, layout, dtype, reduced);
     int64_t xs = s.x_offset + s.batch * s.x_batch;
     int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
     size_t bytes = (size_t)(s.batch * s.out_channels * positions(&s)) * cb_dtype_size(dtype);
@@ -182,10 +189,9 @@ static void twice_plus_one(void *const *buffer, int64_t low, int64_t high, int p
 }
 
 static void epilogue_visits_each_element_once(void **state) {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int layout = 0; layout < LAYOUTS; layout++) {
-            ConvolutionStep s = step_of(&cases[i], layout, CB_F32);
+            ConvolutionStep s = step_of(&cases[i], layout, CB_F32, *state != NULL);
             int64_t count = s.batch * s.out_channels * positions(&s);
             double *x = small_integers(s.x_offset + s.batch * s.x_batch + 1);
             double *weight = small_integers(s.weight_offset + s.out_channels * s.weight_out + 1);
@@ -206,11 +212,52 @@ static void epilogue_visits_each_element_once(void **state) {
         }
 }
 
+/* max(result + bias + residual, 0) as the step tells of it, or left to the launch. */
+static void bias_residual_relu(void *const *buffer, int64_t low, int64_t high, int pass,
+                               void *slot) {
+    (void)pass, (void)slot;
+    uint16_t *out = buffer[0];
+    const uint16_t *bias = buffer[1], *residual = buffer[2];
+    int64_t channels = *(const int64_t *)buffer[3];
+    for (int64_t i = low; i < high; i++) {
+        double sum = scalar_load(&out[i], CB_BF16).f + scalar_load(&residual[i], CB_BF16).f +
+                     scalar_load(&bias[i % channels], CB_BF16).f;
+        scalar_store(&out[i], CB_BF16, (Scalar){.f = sum < 0 ? 0 : sum});
+    }
+}
+
+static void known_epilogues(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].channels * cases[i].kernel[1] * cases[i].kernel[2] > 600) continue;
+        ConvolutionStep s = step_of(&cases[i], X_LAST | OUT_LAST, CB_BF16, false);
+        int64_t count = s.batch * s.out_channels * positions(&s), bytes = count * 2;
+        int64_t xs = s.x_offset + s.batch * s.x_batch;
+        int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
+        double *x = small_integers(xs + 1), *w = small_integers(ws + 1);
+        double *b = small_integers(s.out_channels), *more = small_integers(count + 1);
+        void *own_x = in_dtype(x, xs, CB_BF16), *own_w = in_dtype(w, ws, CB_BF16);
+        void *bias = in_dtype(b, s.out_channels, CB_BF16);
+        void *residual = in_dtype(more, count, CB_BF16);
+        char *out = malloc((size_t)bytes + 1), *again = malloc((size_t)bytes + 1);
+        Launch launch = {
+            .function = bias_residual_relu, .form = FORM_TILE, .outer_size = count, .split = 1};
+        void *buffer[] = {out, bias, residual, &s.out_channels};
+        assert_true(convolution_run(&s, own_x, own_w, out, &launch, buffer));
+        s.end = (ConvolutionEnd){.fused = true, .relu = true, .bias_dtype = CB_BF16};
+        s.end.scale = -1, s.end.bias = 1, s.end.residual = 2;
+        buffer[0] = again;
+        assert_true(convolution_run(&s, own_x, own_w, again, &launch, buffer));
+        assert_memory_equal(out, again, (size_t)bytes);
+        free(x), free(w), free(b), free(more), free(own_x), free(own_w), free(bias);
+        free(residual), free(out), free(again);
+    }
+}
+
 static void threads_do_not_change_a_bit(void **state) {
     for (size_t i = 1; i < 12; i++)
         for (int layout = 0; layout < LAYOUTS; layout += LAYOUTS - 1) {
-            ConvolutionStep s = step_of(&cases[i], layout, CB_F32);
-            s.reduced = *state != NULL;
+            ConvolutionStep s = step_of(&cases[i], layout, CB_F32, *state != NULL);
             int64_t xs = s.x_offset + s.batch * s.x_batch;
             int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
             size_t bytes = (size_t)(s.batch * s.out_channels * positions(&s)) * sizeof(float);
@@ -236,6 +283,8 @@ int main(void) {
         cmocka_unit_test(every_dtype),
         cmocka_unit_test(every_layout_in_bf16),
         cmocka_unit_test(epilogue_visits_each_element_once),
+        cmocka_unit_test_prestate(epilogue_visits_each_element_once, "reduced"),
+        cmocka_unit_test(known_epilogues),
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, "reduced"),
     };

@@ -1,0 +1,428 @@
+/* Convolution of bf16 with channels last in the result, on AMX tiles (conv_amx.c).
+ *
+ *     out[p][o] = sum over positions q, channels i of x[p * stride + q][i] * weight[o][q][i]
+ *
+ * A tile holds 16 positions whose rows lie at one stride from each other. Tasks therefore copy
+ * their part of x, with its padding (conv_tiles_copy.c), and number their positions over the whole
+ * lines of the copy; what is summed past the end of a line is dropped.
+ *
+ *     task = panels of out channels x slabs of positions (lines of one image)
+ *       copy the slabs
+ *       for each 32 positions (x from L1), each panel of 32 out channels (weights from L2):
+ *         all of k at once; meanwhile the sums before are narrowed, with bias, residual and relu
+ *     other epilogues at the end
+ *
+ * Weights are packed as [group][panel][step][two tiles]. The order of a sum is that of its steps,
+ * whatever the tasks are. */
+#include "base/parallel.h"
+#include "run/conv_tiles.h"
+#include "run/gemm_bf16.h"
+#include <string.h>
+
+enum {
+    COPY_BYTES = 256 * 1024,    /* of x in a task, and */
+    WEIGHT_BYTES = 1024 * 1024, /* of weights: both stay in L2 */
+    LEAST_CHANNELS = 8,         /* fewer make a line of the kernel too short */
+    MOST_REST = 4,              /* elements of a line of the kernel that are worth a tail */
+    TASKS = 4,                  /* for each thread, unless they come out even */
+    ALIGNMENT = 64
+};
+
+/* ---- what is computed how ----------------------------------------------------------------- */
+
+static const TileKernels *find_kernels(void) {
+#if defined(CARBIDE_HAVE_AMX)
+    if (gemm_bf16() == &gemm_bf16_amx) return &conv_tiles_amx;
+#endif
+    return NULL;
+}
+
+bool conv_fits_tiles(const ConvolutionStep *s) {
+    bool bf16 = s->dtype == CB_BF16 || (s->dtype == CB_F32 && s->reduced);
+    if (!bf16 || !s->channels_last || !find_kernels()) return false;
+    int64_t inner = s->channels / s->groups;
+    return inner >= LEAST_CHANNELS ||
+           (s->groups == 1 && s->dilation[2] == 1 && inner * s->kernel[2] >= LEAST_CHANNELS);
+}
+
+static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* One position of the kernel at stride 1: all images are one column of positions. False: they do
+ * not lie so, or not as tiles want them. */
+static bool flatten(ConvolutionStep *s) {
+    int64_t step = s->x_spatial[2], total = s->batch;
+    for (int d = 2; d >= 0; d--) {
+        bool single = s->kernel[d] == 1 && s->stride[d] == 1 && s->padding[d] == 0;
+        if (!single || (s->in_size[d] > 1 && s->x_spatial[d] != step)) return false;
+        step *= s->in_size[d], total *= s->in_size[d];
+    }
+    if (s->batch > 1 && s->x_batch != step) return false;
+    if (s->channels / s->groups % TILE_STEP || s->x_channel != 1 || total < TILE_SIDE) return false;
+    s->batch = 1;
+    for (int d = 0; d < 3; d++) {
+        s->in_size[d] = s->out_size[d] = d == 1 ? total : 1;
+        if (d != 1) s->dilation[d] = 1;
+    }
+    s->x_spatial[1] = s->x_spatial[2];
+    return true;
+}
+
+/* Rows of a line of the kernel, and whether its last elements go to the tail. */
+static void set_lines(Tiles *t) {
+    int64_t run = t->inner * t->step.kernel[2], rest = run % TILE_STEP;
+    bool tail = rest > 0 && rest <= MOST_REST && run > TILE_STEP;
+    t->form = LINES;
+    t->taps = t->step.kernel[0] * t->step.kernel[1];
+    t->chunks = tail ? run / TILE_STEP : divide_up(run, TILE_STEP);
+    t->rest = tail ? rest : 0;
+    t->tail = divide_up(t->taps * t->rest, TILE_STEP);
+}
+
+static void choose_form(Tiles *t) {
+    const ConvolutionStep *s = &t->step;
+    bool column = flatten(&t->step);
+    int64_t chunks = divide_up(t->inner, TILE_STEP);
+    int64_t taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
+    if (!column && t->inner % TILE_STEP && s->dilation[2] == 1) set_lines(t);
+    if (t->form != LINES || (t->taps * t->chunks + t->tail) * 4 > taps * chunks * 3) {
+        t->form = column ? IN_PLACE : PLANES;
+        t->taps = taps, t->chunks = chunks, t->rest = t->tail = 0;
+    }
+    t->steps = t->taps * t->chunks + t->tail;
+    for (int d = 0; d < 2; d++) {
+        t->phase[d] = t->form == LINES && d == 1 ? 1 : s->stride[1 + d];
+        t->phases[d] = least(t->phase[d], (s->kernel[1 + d] - 1) * s->dilation[1 + d] + 1);
+    }
+    if (t->form == LINES) t->phases[1] = 1;
+    t->planes = s->kernel[0] * t->phases[0] * t->phases[1];
+    t->pitch = s->out_size[2];
+    if (t->form == PLANES) t->pitch += (s->kernel[2] - 1) * s->dilation[2] / t->phase[1];
+}
+
+/* What a task reads of x over and over. */
+static int64_t read_for(const Tiles *t, int64_t band) {
+    return t->form == IN_PLACE ? band * t->inner * 2 : tile_copy_bytes(t, band);
+}
+
+static void set_band(Tiles *t, int64_t band) {
+    t->bands = divide_up(t->step.out_size[1], band);
+    t->band = divide_up(t->step.out_size[1], t->bands);
+    if (t->pitch == 1 && t->bands > 1) {
+        t->band = round_up(t->band, TILE_SIDE); /* whole tiles of a column */
+        t->bands = divide_up(t->step.out_size[1], t->band);
+    }
+    t->slabs = t->step.batch * t->step.out_size[0] * t->bands;
+    t->slabs_together = 1;
+}
+
+static int64_t tasks_of(const Tiles *t) {
+    return t->step.groups * divide_up(t->panels, t->panels_together) *
+           divide_up(t->slabs, t->slabs_together);
+}
+
+static bool is_enough(const Tiles *t) {
+    int64_t threads = parallel_threads(), tasks = tasks_of(t);
+    return tasks >= TASKS * threads || tasks % threads == 0;
+}
+
+/* Tasks whose parts of x and of the weights stay in L2. Where those are too few, the smaller of the
+ * two is left whole: all threads read it. */
+static void cut(Tiles *t) {
+    int64_t band = t->step.out_size[1], least_band = divide_up(TILE_SPAN, t->pitch);
+    int64_t most = t->form == IN_PLACE ? 2 * COPY_BYTES : COPY_BYTES;
+    int64_t one = read_for(t, 1), more = read_for(t, 2) - one;
+    if (read_for(t, band) > most) band = largest(least_band, (most - one) / more + 1);
+    set_band(t, band);
+    int64_t halves = divide_up((t->band - 1) * t->pitch + t->step.out_size[2], TILE_SIDE);
+    if (t->form != IN_PLACE && halves % 2 && 2 * tile_copy_bytes(t, t->band) <= COPY_BYTES)
+        t->slabs_together = least(2, t->slabs);
+    int64_t panels = largest(1, least(t->panels, WEIGHT_BYTES / t->panel_bytes));
+    t->panels_together = divide_up(t->panels, divide_up(t->panels, panels));
+    bool heavy = t->panels * t->panel_bytes > t->slabs * read_for(t, t->band);
+    while (!is_enough(t)) {
+        if (t->slabs_together > 1)
+            t->slabs_together = 1;
+        else if (t->panels_together > 1 && (heavy || t->band <= least_band))
+            t->panels_together = divide_up(t->panels_together, 2);
+        else if (t->band > least_band)
+            set_band(t, divide_up(t->band, 2));
+        else
+            break;
+    }
+    t->plane_lines = tile_plane_lines(t, t->band);
+    t->copied = tile_copy_bytes(t, t->band);
+}
+
+static Tiles tiles_of(const Convolution *common) {
+    Tiles t = {.common = common, .kernel = find_kernels(), .step = common->step};
+    t.inner = common->step.channels / common->step.groups;
+    choose_form(&t);
+    t.panels = divide_up(common->outputs, TILE_SPAN);
+    t.panel_bytes = t.steps * TILE_STEP_BYTES;
+    cut(&t);
+    return t;
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+/* Where the weight of channel i at kernel position q stands among the rows of steps. */
+static int64_t place_of(const Tiles *t, int64_t q, int64_t i) {
+    int64_t tap = q, at = i;
+    if (t->form == LINES) tap = q / t->step.kernel[2], at += q % t->step.kernel[2] * t->inner;
+    int64_t left = at - t->chunks * TILE_STEP;
+    return left < 0 ? (at / TILE_STEP * t->taps + tap) * TILE_STEP + at % TILE_STEP
+                    : t->taps * t->chunks * TILE_STEP + tap * t->rest + left;
+}
+
+static void pack_panel(const Tiles *t, uint16_t *to, const uint16_t *weight, int lanes) {
+    const ConvolutionStep *s = &t->step;
+    int64_t positions = s->kernel[0] * s->kernel[1] * s->kernel[2];
+    memset(to, 0, (size_t)t->panel_bytes);
+    for (int64_t q = 0; q < positions; q++) {
+        int64_t at[3] = {q / s->kernel[2] / s->kernel[1], q / s->kernel[2] % s->kernel[1],
+                         q % s->kernel[2]};
+        const uint16_t *from = weight;
+        for (int d = 0; d < 3; d++) from += at[d] * s->weight_spatial[d];
+        for (int64_t i = 0; i < t->inner; i++, from += s->weight_in) {
+            int64_t place = place_of(t, q, i), k = place % TILE_STEP;
+            uint16_t *row = to + place / TILE_STEP * TILE_STEP_BYTES / 2 +
+                            k / 2 * TILE_ROW_BYTES / 2 + k % 2;
+            for (int j = 0; j < lanes; j++)
+                row[j / TILE_SIDE * TILE_BYTES / 2 + j % TILE_SIDE * 2] = from[j * s->weight_out];
+        }
+    }
+}
+
+typedef struct Packing {
+    const Tiles *tiles;
+    char *to;
+} Packing;
+
+static void pack_panels(void *user, int64_t low, int64_t high) {
+    const Packing *p = user;
+    const Tiles *t = p->tiles;
+    for (int64_t i = low; i < high; i++) {
+        int64_t group = i / t->panels, output = i % t->panels * TILE_SPAN;
+        int64_t from = t->step.weight_offset +
+                       (group * t->common->outputs + output) * t->step.weight_out;
+        pack_panel(t, (uint16_t *)(p->to + i * t->panel_bytes),
+                   (const uint16_t *)t->common->weight + from,
+                   (int)least(TILE_SPAN, t->common->outputs - output));
+    }
+}
+
+/* The loads of the last panel go on for two tiles. */
+Storage *conv_tiles_pack(Convolution *common) {
+    Tiles t = tiles_of(common);
+    int64_t bytes = t.step.groups * t.panels * t.panel_bytes;
+    Storage *storage = storage_new((size_t)(bytes + TILE_STEP_BYTES));
+    if (!storage) return NULL;
+    Packing packing = {&t, storage->data};
+    memset(packing.to + bytes, 0, TILE_STEP_BYTES);
+    parallel_for(t.step.groups * t.panels, divide_up(128 * 1024, t.panel_bytes), pack_panels,
+                 &packing);
+    return storage;
+}
+
+/* ---- slabs -------------------------------------------------------------------------------- */
+
+typedef struct Task {
+    const Tiles *tiles;
+    int64_t group, panel, panels, slabs;
+    TileSlab slab[2];
+    char *copy, *scratch;     /* of the slabs; for the copying */
+    int64_t held, held_group; /* the slab, and group, that the copy begins with; or -1 */
+    bool warm;                /* the weights were read before */
+    float *sum;               /* two blocks, in turn */
+    TileSums waiting;
+} Task;
+
+static void open_slab(const Tiles *t, TileSlab *slab, int64_t number) {
+    slab->first = number % t->bands * t->band;
+    slab->lines = least(t->band, t->step.out_size[1] - slab->first);
+    slab->z = number / t->bands % t->step.out_size[0];
+    slab->image = number / t->bands / t->step.out_size[0];
+}
+
+static void copy_slabs(Task *task, int64_t first) {
+    const Tiles *t = task->tiles;
+    bool held = task->held == first && task->held_group == task->group;
+    for (int64_t i = 0; i < task->slabs; i++) {
+        TileSlab *slab = &task->slab[i];
+        open_slab(t, slab, first + i);
+        slab->copy = task->copy + i * t->copied;
+        if (!held) tile_copy(t, slab, task->group, task->scratch);
+    }
+    task->held = first, task->held_group = task->group;
+}
+
+/* ---- blocks of positions ------------------------------------------------------------------ */
+
+/* The rows of 16 positions from number `at` of the slab on. */
+static const char *rows_at(const Task *task, const TileSlab *slab, int64_t at) {
+    const Tiles *t = task->tiles;
+    if (t->form != IN_PLACE) return slab->copy + at * t->sweep.stride;
+    int64_t from = t->step.x_offset + task->group * t->inner;
+    return t->common->x + 2 * from + (slab->first + at) * t->sweep.stride;
+}
+
+/* Adds the half block that begins at number `at`; false: it has no results. */
+static bool add_half(const Task *task, const TileSlab *slab, int64_t at, TileBlock *block) {
+    const Tiles *t = task->tiles;
+    const ConvolutionStep *s = &t->step;
+    int half = block->low != NULL, before = block->count, skipped = 0;
+    int64_t all = slab->lines * t->pitch, first = at;
+    if (t->form == IN_PLACE && slab->first + at + TILE_SIDE > s->out_size[1]) {
+        first = s->out_size[1] - TILE_SIDE - slab->first; /* x ends: some positions again */
+        skipped = (int)(at - first);
+    }
+    int64_t y = at / t->pitch, x = at % t->pitch;
+    int64_t line = ((slab->image * s->out_size[0] + slab->z) * s->out_size[1] + slab->first + y) *
+                   s->out_size[2];
+    for (int lane = skipped; lane < TILE_SIDE && at < all; lane++, at++) {
+        if (x < s->out_size[2]) {
+            block->lane[block->count] = (uint8_t)(half * TILE_SIDE + lane);
+            block->at[block->count++] = line + x;
+        }
+        if (++x == t->pitch) x = 0, line += s->out_size[2];
+    }
+    if (block->count == before) return false;
+    *(half ? &block->high : &block->low) = rows_at(task, slab, first);
+    return true;
+}
+
+static void multiply(Task *task, const TileBlock *block) {
+    const Tiles *t = task->tiles;
+    for (int64_t p = task->panel; p < task->panel + task->panels; p++) {
+        float *sum = task->sum;
+        if (task->waiting.block && task->waiting.sum == sum) sum += TILE_SPAN * TILE_SPAN;
+        const char *weight = t->common->packed + (task->group * t->panels + p) * t->panel_bytes;
+        TileSums now = {.block = block, .sum = sum};
+        now.channel = task->group * t->common->outputs + p * TILE_SPAN;
+        now.columns = (int)least(TILE_SPAN, t->common->outputs - p * TILE_SPAN);
+        t->kernel->multiply(&t->sweep, &now, weight, !task->warm, &t->end, &task->waiting);
+        task->waiting = now;
+    }
+    task->warm = true;
+}
+
+static void multiply_slabs(Task *task) {
+    const Tiles *t = task->tiles;
+    TileBlock block[2];
+    int turn = 0;
+    block[0].low = block[0].high = NULL, block[0].count = 0;
+    for (int64_t i = 0; i < task->slabs; i++) {
+        const TileSlab *slab = &task->slab[i];
+        for (int64_t at = 0; at < slab->lines * t->pitch; at += TILE_SIDE) {
+            if (!add_half(task, slab, at, &block[turn]) || !block[turn].high) continue;
+            multiply(task, &block[turn]);
+            turn = !turn;
+            block[turn].low = block[turn].high = NULL, block[turn].count = 0;
+        }
+    }
+    if (block[turn].low) multiply(task, &block[turn]);
+    t->kernel->end(&t->end, &task->waiting);
+}
+
+/* ---- tasks -------------------------------------------------------------------------------- */
+
+/* An epilogue that TileEnd cannot stand for. */
+static void finish(const Task *task) {
+    const Tiles *t = task->tiles;
+    const Convolution *c = t->common;
+    const ConvolutionStep *s = &t->step;
+    int64_t channel = task->panel * TILE_SPAN;
+    int64_t columns = least(task->panels * TILE_SPAN, c->outputs - channel);
+    for (int64_t i = 0; i < task->slabs; i++) {
+        const TileSlab *slab = &task->slab[i];
+        int64_t line =
+            (slab->image * s->out_size[0] + slab->z) * s->out_size[1] + slab->first;
+        conv_epilogue(c,
+                      line * s->out_size[2] * s->out_channels + task->group * c->outputs + channel,
+                      s->out_channels, slab->lines * s->out_size[2], columns);
+    }
+}
+
+static void run_tasks(void *user, int64_t low, int64_t high) {
+    const Tiles *t = user;
+    _Alignas(ALIGNMENT) float sum[2 * TILE_SPAN * TILE_SPAN];
+    int64_t copies = t->slabs_together * t->copied + TILE_BYTES; /* rows are read past the end */
+    int64_t parts = divide_up(t->slabs, t->slabs_together);
+    int64_t blocks = divide_up(t->panels, t->panels_together);
+    Storage *storage = storage_new((size_t)(copies + tile_scratch_bytes(t)));
+    if (!storage) {
+        atomic_store_explicit(t->common->failed, true, memory_order_relaxed);
+        return;
+    }
+    Task task = {.tiles = t, .copy = storage->data, .held = -1, .sum = sum};
+    task.scratch = task.copy + copies;
+    t->common->type->begin();
+    for (int64_t i = low; i < high; i++) { /* positions innermost: the weights stay in the cache */
+        int64_t first = i % parts * t->slabs_together;
+        task.warm = i > low && first > 0; /* else other weights */
+        task.group = i / parts / blocks;
+        task.panel = i / parts % blocks * t->panels_together;
+        task.panels = least(t->panels_together, t->panels - task.panel);
+        task.slabs = least(t->slabs_together, t->slabs - first);
+        copy_slabs(&task, first);
+        multiply_slabs(&task);
+        if (t->common->epilogue && !t->common->step.end.fused) finish(&task);
+    }
+    t->common->type->end();
+    storage_release(storage);
+}
+
+/* ---- entry -------------------------------------------------------------------------------- */
+
+static void set_sweep(Tiles *t, int64_t *offset) {
+    tile_offsets(t, offset);
+    offset[t->steps] = 0; /* the loads go on for a tile */
+    t->sweep = (TileSteps){.count = t->steps, .stride = TILE_ROW_BYTES, .offset = offset};
+    if (t->form == IN_PLACE) t->sweep.stride = 2 * t->step.x_spatial[1];
+}
+
+/* By channel, in f32. */
+static void read_channels(const void *from, int dtype, int64_t count, float *to) {
+    if (dtype == CB_F32) {
+        memcpy(to, from, (size_t)count * sizeof *to);
+        return;
+    }
+    const uint16_t *half = from;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = (uint32_t)half[i] << 16;
+        memcpy(&to[i], &bits, sizeof bits);
+    }
+}
+
+static void set_end(Tiles *t, float *scale, float *bias) {
+    const Convolution *c = t->common;
+    const ConvolutionEnd *e = &c->step.end;
+    int64_t count = c->step.out_channels;
+    bool fused = c->epilogue && e->fused;
+    t->end = (TileEnd){.f32 = c->out_bytes == 4, .out_channels = count, .out = c->out};
+    t->end.scale = scale, t->end.bias = bias;
+    for (int64_t i = 0; i < count + TILE_SPAN; i++) scale[i] = 1, bias[i] = 0;
+    if (!fused) return;
+    t->end.relu = e->relu;
+    if (e->residual >= 0) t->end.residual = c->epilogue_buffer[e->residual];
+    if (e->scale >= 0) read_channels(c->epilogue_buffer[e->scale], CB_F32, count, scale);
+    if (e->bias >= 0) read_channels(c->epilogue_buffer[e->bias], e->bias_dtype, count, bias);
+}
+
+void conv_tiles_run(Convolution *common) {
+    Tiles t = tiles_of(common);
+    int64_t offsets = (t.steps + 1) * (int64_t)sizeof(int64_t);
+    int64_t channels = t.step.out_channels + TILE_SPAN;
+    Storage *storage = storage_new((size_t)(offsets + 2 * channels * (int64_t)sizeof(float)));
+    if (!storage) {
+        atomic_store_explicit(common->failed, true, memory_order_relaxed);
+        return;
+    }
+    set_sweep(&t, storage->data);
+    float *scale = (float *)((char *)storage->data + offsets);
+    set_end(&t, scale, scale + channels);
+    int64_t products = t.panels * TILE_SPAN * t.steps * TILE_STEP * t.slabs * t.band * t.pitch;
+    int64_t tasks = tasks_of(&t);
+    parallel_for(tasks, divide_up(CONV_TASK_PRODUCTS, divide_up(products, tasks)), run_tasks, &t);
+    storage_release(storage);
+}
