@@ -131,7 +131,8 @@ static bool always(const ConvolutionStep *step) {
 
 static const ConvMethod methods[CONV_METHODS] = {
     [CONV_AUTO] = {.name = "auto"},
-    [CONV_DIRECT] = {"direct", conv_is_direct, always, conv_direct_pack, conv_direct_run, false},
+    [CONV_DIRECT] = {"direct", conv_is_direct, conv_direct_is_bf16, conv_direct_pack,
+                     conv_direct_run, false},
     [CONV_DEPTHWISE] = {"depthwise", conv_fits_depthwise, NULL, conv_depthwise_pack,
                         conv_depthwise_run, false},
     [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, false},

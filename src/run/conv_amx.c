@@ -26,8 +26,7 @@ static inline void end_row(const TileEnd *end, const TileSums *s, int row) {
     __mmask16 low = (__mmask16)mask, high = (__mmask16)(mask >> TILE_SIDE);
     const float *scale = end->scale + s->channel;
     __m512 a = _mm512_fmadd_ps(_mm512_loadu_ps(sum), _mm512_loadu_ps(scale), _mm512_loadu_ps(bias));
-    __m512 b = _mm512_fmadd_ps(_mm512_loadu_ps(sum + TILE_SIDE),
-                               _mm512_loadu_ps(scale + TILE_SIDE),
+    __m512 b = _mm512_fmadd_ps(_mm512_loadu_ps(sum + TILE_SIDE), _mm512_loadu_ps(scale + TILE_SIDE),
                                _mm512_loadu_ps(bias + TILE_SIDE));
     if (end->residual && end->f32) {
         const float *more = (const float *)end->residual + at;
@@ -193,12 +192,10 @@ static void interleave(const char *const *plane, int64_t count, char *to) {
         __m512i c = _mm512_maskz_loadu_epi16(mask, plane[2] + 2 * i);
         for (int v = 0; v < 3 && here * 3 > v * LANES; v++) {
             int64_t left = here * 3 - v * LANES;
-            __m512i two =
-                _mm512_permutex2var_epi16(a, _mm512_load_si512(pick_two + v * LANES), b);
+            __m512i two = _mm512_permutex2var_epi16(a, _mm512_load_si512(pick_two + v * LANES), b);
             __m512i all =
                 _mm512_permutex2var_epi16(two, _mm512_load_si512(pick_third + v * LANES), c);
-            __mmask32 write =
-                left < LANES ? (__mmask32)((UINT64_C(1) << left) - 1) : (__mmask32)-1;
+            __mmask32 write = left < LANES ? (__mmask32)((UINT64_C(1) << left) - 1) : (__mmask32)-1;
             _mm512_mask_storeu_epi16(to + v * LANES * 2, write, all);
         }
     }

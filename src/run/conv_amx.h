@@ -45,7 +45,8 @@ typedef struct TileSums { /* of 32 positions by 32 channels, until their end */
 
 typedef struct TileKernels {
     /* Computes sums; meanwhile those before come to their end. ahead: asks for weights that are not
-     * in the cache yet, some steps before their turn. Loads go one tile of weights past the last. */
+     * in the cache yet, some steps before their turn. Loads go one tile of weights past the
+     * last. */
     void (*multiply)(const TileSteps *steps, const TileSums *now, const char *weight, bool ahead,
                      const TileEnd *end, TileSums *before);
     void (*end)(const TileEnd *end, TileSums *sums);

@@ -1,6 +1,5 @@
 /* Convolution with channels last in x and in the result: the register tile reads the rows of x
- * where they lie, so nothing is gathered or copied; tiles that want their rows side by side (AMX)
- * get a copy for all panels of a task.
+ * where they lie, so nothing is gathered or copied.
  *
  *     out[p][o] = sum over positions q, channels i of x[p * stride + q][i] * weight[o][q][i]
  *
@@ -8,7 +7,7 @@
  * position q it needs one pointer per output position, to a row of channels or, outside of x, to
  * zeros. (q, channels) is cut into units of at most k_bytes, and units into blocks of that
  * size; weights are packed as [group][panel of out channels][q][i], each unit a panel of
- * gemm_kernel.h; each block of units, where rows are copied:
+ * gemm_kernel.h:
  *
  *     for each block of units:
  *       for each panel of out channels (its weights stay in L2), each tile of positions: rows_tile
@@ -38,7 +37,7 @@ typedef struct Direct {
     int64_t element, x_bytes;          /* those of common */
     int64_t inner, kernel;             /* channels of a group; kernel positions */
     int64_t limit, together;           /* elements of a block; packed at once */
-    int64_t taps, depth;               /* kernel positions of one packed panel; k of them all */
+    int64_t depth;                     /* k of a packed panel: of all kernel positions */
     int64_t line, line_step;           /* of inner: elements that weight_in steps through; then
                                         * line_step leads to the next of the kernel's line */
     int64_t chunk, chunks, units;      /* channels of a unit; units of one position; of all */
@@ -57,6 +56,11 @@ bool conv_is_direct(const ConvolutionStep *s) {
     if (!s->channels_last) return false;
     if (is_narrow(s)) return true;
     return s->x_channel == 1 && s->channels / s->groups >= LEAST_CHANNELS;
+}
+
+bool conv_direct_is_bf16(const ConvolutionStep *step) {
+    (void)step;
+    return gemm_bf16() && gemm_bf16()->rows_tile;
 }
 
 /* The same convolution over a copy of x with padded lines, a line of the kernel as its channels. */
@@ -101,9 +105,7 @@ static Direct direct_of(const Convolution *common) {
     d.chunk = round_up(divide_up(d.inner, divide_up(d.inner, d.limit)), unit);
     d.chunks = divide_up(d.inner, d.chunk);
     d.units = d.kernel * d.chunks;
-    d.taps = d.type->rows_tile || d.chunks > 1 ? 1 : least(d.kernel, d.limit / d.inner);
-    d.depth = d.kernel / d.taps * round_up(d.taps * d.inner, unit) +
-              round_up(d.kernel % d.taps * d.inner, unit);
+    d.depth = d.kernel * round_up(d.inner, unit);
     d.panels = divide_up(common->outputs, d.type->columns);
     d.panel_bytes = d.depth * d.type->columns * d.x_bytes;
     d.total = s->batch * common->positions;
@@ -122,7 +124,7 @@ static int64_t weight_offset(const ConvolutionStep *s, int64_t q) {
 
 /* Which k of the panel has channel i at kernel position q. */
 static int64_t packed_k(const Direct *d, int64_t q, int64_t i) {
-    return q / d->taps * round_up(d->taps * d->inner, d->type->k_unit) + q % d->taps * d->inner + i;
+    return q * round_up(d->inner, d->type->k_unit) + i;
 }
 
 #define PACK(name, type)                                                                           \
@@ -220,7 +222,6 @@ typedef struct Task {
     const void **row; /* [tile][unit][row of the tile] */
     char *sum;        /* element (first position, first out channel of the task) */
     int64_t stride;   /* of sum, from position to position */
-    char *copy;       /* of the rows of one block, a panel for each tile */
 } Task;
 
 typedef struct Line {  /* positions of one task that follow each other along the last spatial dim */
@@ -289,23 +290,9 @@ static int64_t block_units(const Direct *d, int64_t u) {
     return least(d->units - u, d->limit / d->inner);
 }
 
-/* Bytes of the rows of one tile, copied, in a block of k elements. */
-static int64_t copy_bytes(const Direct *d, int64_t k) {
-    return round_up(k, d->type->k_unit) * d->type->rows * d->x_bytes;
-}
-
-static void copy_rows(const Direct *d, const Task *t, int64_t u, int64_t taps, int64_t k) {
-    int64_t rows = d->type->rows;
-    for (int64_t i = 0; i < t->count; i += rows)
-        d->type->copy_rows(taps, k, t->row + i * d->units + u * rows,
-                           (int)least(rows, t->count - i),
-                           t->copy + i / rows * copy_bytes(d, taps * k));
-}
-
 static void multiply(const Direct *d, const Task *t, int64_t u, int64_t k_before) {
     const GemmType *type = d->type;
     int64_t k = unit_channels(d, u), taps = block_units(d, u);
-    if (!type->rows_tile) copy_rows(d, t, u, taps, k);
     for (int64_t panel = 0; panel < t->panels; panel++) {
         int64_t output = (t->panel + panel) * type->columns;
         const char *b = d->packed + (t->group * d->panels + t->panel + panel) * d->panel_bytes +
@@ -315,11 +302,7 @@ static void multiply(const Direct *d, const Task *t, int64_t u, int64_t k_before
             const void **row = t->row + (i * d->units + u * type->rows);
             char *to = t->sum + (i * t->stride + panel * type->columns) * d->element;
             int rows = (int)least(type->rows, t->count - i);
-            if (type->rows_tile)
-                type->rows_tile(taps, k, row, b, to, t->stride, rows, columns, u > 0);
-            else
-                type->tile(taps * k, t->copy + i / type->rows * copy_bytes(d, taps * k), b, to,
-                           t->stride, rows, columns, u > 0);
+            type->rows_tile(taps, k, row, b, to, t->stride, rows, columns, u > 0);
         }
     }
 }
@@ -335,8 +318,7 @@ static void run_task(const Direct *d, Task *t, char *scratch) {
     for (int64_t u = 0, k = 0; u < d->units;) {
         multiply(d, t, u, k);
         int64_t taps = block_units(d, u);
-        k += taps / d->taps * round_up(d->taps * unit_channels(d, u), d->type->k_unit) +
-             round_up(taps % d->taps * unit_channels(d, u), d->type->k_unit);
+        k += taps * round_up(unit_channels(d, u), d->type->k_unit);
         u += taps;
     }
     conv_finish(c, first, d->step->out_channels, t->count, columns, (const float *)t->sum,
@@ -350,23 +332,19 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     int64_t pointers = round_up(d->block * d->units * (int64_t)sizeof(void *), ALIGNMENT);
     int64_t sum_row = d->task_panels * d->type->columns + GEMM_SUM_GAP;
     int64_t sums = d->common->narrow ? d->block * sum_row * d->element : 0;
-    int64_t copies = d->type->rows_tile ? 0 : d->block / d->type->rows * copy_bytes(d, d->limit);
-    Storage *storage = storage_new((size_t)(pointers + copies + sums));
+    Storage *storage = storage_new((size_t)(pointers + sums));
     if (!storage) {
         atomic_store_explicit(d->common->failed, true, memory_order_relaxed);
         return;
     }
-    if (d->type->begin) d->type->begin();
     for (int64_t i = low; i < high; i++) { /* panels innermost: the rows of x stay in the cache */
         Task t = {.panel = i % panel_blocks * d->task_panels, .row = storage->data};
-        t.copy = (char *)storage->data + pointers;
         t.panels = least(d->task_panels, d->panels - t.panel);
         t.first = i / panel_blocks % blocks * d->block;
         t.count = least(d->block, d->total - t.first);
         t.group = i / panel_blocks / blocks;
-        run_task(d, &t, t.copy + copies);
+        run_task(d, &t, (char *)storage->data + pointers);
     }
-    if (d->type->end) d->type->end();
     storage_release(storage);
 }
 

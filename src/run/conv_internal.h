@@ -48,6 +48,7 @@ struct ConvMethod {
 };
 
 bool conv_is_direct(const ConvolutionStep *step);
+bool conv_direct_is_bf16(const ConvolutionStep *step);
 Storage *conv_direct_pack(Convolution *c);
 void conv_direct_run(Convolution *c);
 bool conv_fits_depthwise(const ConvolutionStep *step);

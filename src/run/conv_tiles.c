@@ -14,8 +14,8 @@
  *
  * Weights are packed as [group][panel][step][two tiles]. The order of a sum is that of its steps,
  * whatever the tasks are. */
-#include "base/parallel.h"
 #include "run/conv_tiles.h"
+#include "base/parallel.h"
 #include "run/gemm_bf16.h"
 #include <string.h>
 
@@ -185,8 +185,8 @@ static void pack_panel(const Tiles *t, uint16_t *to, const uint16_t *weight, int
         for (int d = 0; d < 3; d++) from += at[d] * s->weight_spatial[d];
         for (int64_t i = 0; i < t->inner; i++, from += s->weight_in) {
             int64_t place = place_of(t, q, i), k = place % TILE_STEP;
-            uint16_t *row = to + place / TILE_STEP * TILE_STEP_BYTES / 2 +
-                            k / 2 * TILE_ROW_BYTES / 2 + k % 2;
+            uint16_t *row =
+                to + place / TILE_STEP * TILE_STEP_BYTES / 2 + k / 2 * TILE_ROW_BYTES / 2 + k % 2;
             for (int j = 0; j < lanes; j++)
                 row[j / TILE_SIDE * TILE_BYTES / 2 + j % TILE_SIDE * 2] = from[j * s->weight_out];
         }
@@ -203,8 +203,8 @@ static void pack_panels(void *user, int64_t low, int64_t high) {
     const Tiles *t = p->tiles;
     for (int64_t i = low; i < high; i++) {
         int64_t group = i / t->panels, output = i % t->panels * TILE_SPAN;
-        int64_t from = t->step.weight_offset +
-                       (group * t->common->outputs + output) * t->step.weight_out;
+        int64_t from =
+            t->step.weight_offset + (group * t->common->outputs + output) * t->step.weight_out;
         pack_panel(t, (uint16_t *)(p->to + i * t->panel_bytes),
                    (const uint16_t *)t->common->weight + from,
                    (int)least(TILE_SPAN, t->common->outputs - output));
@@ -335,8 +335,7 @@ static void finish(const Task *task) {
     int64_t columns = least(task->panels * TILE_SPAN, c->outputs - channel);
     for (int64_t i = 0; i < task->slabs; i++) {
         const TileSlab *slab = &task->slab[i];
-        int64_t line =
-            (slab->image * s->out_size[0] + slab->z) * s->out_size[1] + slab->first;
+        int64_t line = (slab->image * s->out_size[0] + slab->z) * s->out_size[1] + slab->first;
         conv_epilogue(c,
                       line * s->out_size[2] * s->out_channels + task->group * c->outputs + channel,
                       s->out_channels, slab->lines * s->out_size[2], columns);

@@ -47,8 +47,8 @@ void tile_offsets(const Tiles *t, int64_t *offset) {
             for (q[1] = 0; q[1] < s->kernel[1]; q[1]++)
                 for (q[2] = 0; q[2] < columns; q[2]++) {
                     int64_t y = q[1] * s->dilation[1], x = q[2] * s->dilation[2];
-                    int64_t plane = (q[0] * t->phases[0] + y % t->phase[0]) * t->phases[1] +
-                                    x % t->phase[1];
+                    int64_t plane =
+                        (q[0] * t->phases[0] + y % t->phase[0]) * t->phases[1] + x % t->phase[1];
                     *offset++ = (plane * t->chunks + chunk) * plane_bytes(t) +
                                 (y / t->phase[0] * t->pitch + x / t->phase[1]) * TILE_ROW_BYTES;
                     if (t->form == IN_PLACE) offset[-1] = chunk * TILE_ROW_BYTES;
@@ -60,7 +60,7 @@ void tile_offsets(const Tiles *t, int64_t *offset) {
 
 typedef struct Line { /* of a plane */
     const TileSlab *slab;
-    const char *x; /* the line of x that it comes from; NULL: outside */
+    const char *x;            /* the line of x that it comes from; NULL: outside */
     int64_t z, remainder, at; /* of the kernel; of y; number in the plane */
 } Line;
 
@@ -75,8 +75,7 @@ static void gather_pixels(const Tiles *t, const char *x, int64_t count, char *to
         memcpy(to, x, (size_t)(count * bytes));
     } else {
         for (int64_t p = 0; p < count; p++, x += 2 * step, to += bytes)
-            for (int64_t i = 0; i < t->inner; i++)
-                memcpy(to + 2 * i, x + 2 * i * s->x_channel, 2);
+            for (int64_t i = 0; i < t->inner; i++) memcpy(to + 2 * i, x + 2 * i * s->x_channel, 2);
     }
 }
 

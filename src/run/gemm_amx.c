@@ -195,52 +195,6 @@ static void pack_rows(void *panel, const void *matrix, int64_t lane_stride, int6
     }
 }
 
-/* The first `count` of k of a row, fewer than 32. */
-static inline void copy_part(char *to, const char *from, int64_t count) {
-#if defined(__AVX512BW__)
-    __mmask32 mask = (__mmask32)((1u << count) - 1);
-    _mm512_mask_storeu_epi16(to, mask, _mm512_maskz_loadu_epi16(mask, from));
-#else
-    memcpy(to, from, (size_t)count * 2);
-#endif
-}
-
-/* Element k of row r, in a panel of rows. */
-static char *place(char *panel, int64_t r, int64_t k) {
-    return panel + k / K_STEP * STEP_BYTES + r * ROW_BYTES + k % K_STEP * 2;
-}
-
-static void copy_row(char *panel, int64_t r, int64_t at, const char *from, int64_t count) {
-    while (count > 0) {
-        int64_t room = K_STEP - at % K_STEP, now = count < room ? count : room;
-        if (now == K_STEP)
-            memcpy(place(panel, r, at), from, ROW_BYTES);
-        else
-            copy_part(place(panel, r, at), from, now);
-        at += now, from += now * 2, count -= now;
-    }
-}
-
-/* The same for taps of whole steps. */
-static void copy_steps(int64_t taps, int64_t steps, const void *const *row, int rows, char *panel) {
-    for (; taps > 0; taps--, row += SPAN, panel += steps * STEP_BYTES)
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t i = 0; i < steps; i++)
-                memcpy(panel + i * STEP_BYTES + r * ROW_BYTES, (const char *)row[r] + i * ROW_BYTES,
-                       ROW_BYTES);
-}
-
-static void copy_rows(int64_t taps, int64_t k, const void *const *row, int rows, void *panel) {
-    int64_t all = taps * k, steps = (all + K_STEP - 1) / K_STEP;
-    if (k % K_STEP == 0) copy_steps(taps, k / K_STEP, row, rows, panel);
-    for (int64_t r = 0; r < rows && k % K_STEP; r++) {
-        if (all % K_STEP) memset(place(panel, r, (steps - 1) * K_STEP), 0, ROW_BYTES);
-        for (int64_t t = 0; t < taps; t++) copy_row(panel, r, t * k, row[t * SPAN + r], k);
-    }
-    for (int64_t r = rows; r % HALF; r++)
-        for (int64_t i = 0; i < steps; i++) memset(place(panel, r, i * K_STEP), 0, ROW_BYTES);
-}
-
 const GemmType gemm_bf16_amx = {
     .rows = SPAN,
     .columns = SPAN,
@@ -252,7 +206,6 @@ const GemmType gemm_bf16_amx = {
     .tile = tile,
     .tile_ahead = tile_ahead,
     .narrow = gemm_bf16_narrow,
-    .copy_rows = copy_rows,
     .pack = pack,
     .pack_rows = pack_rows,
 };

@@ -29,11 +29,9 @@ typedef struct GemmType {
     void (*tile_ahead)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
                        int columns, bool add, const void *next, int64_t bytes);
     /* The same for rows of A where they lie, in `taps` pieces of k elements each: row[t * rows of
-     * the tile + r] is piece t of row r; b is one panel of taps * k. */
+     * the tile + r] is piece t of row r; b is one panel of taps * k. NULL on AMX. */
     void (*rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
                       int64_t stride, int rows, int columns, bool add);
-    /* Or, where rows_tile is NULL: makes the panel of rows for tile, of taps * k. */
-    void (*copy_rows)(int64_t taps, int64_t k, const void *const *row, int rows, void *out);
     GemmConvert *narrow; /* of sums to what is multiplied; or NULL */
     /* out[p * pixel + c] = sum over t of row[t][p * jump + c] * weight[t][c]; p < count */
     void (*depthwise)(int64_t taps, const void *const *row, const void *const *weight,

@@ -154,7 +154,8 @@ static bool tune_step(const Plan *plan, Step *step, const void *weight, const La
 
 /* ---- entry -------------------------------------------------------------------------------- */
 
-/* What a convolution's epilogue amounts to, for the methods of our own that can do it on the way. */
+/* What a convolution's epilogue amounts to, for the methods of our own that can do it on the
+ * way. */
 static void find_end(const Plan *plan, Step *step) {
     StepTask task;
     if (step->convolution.epilogue < 0 || !task_of(plan, step, false, &task)) return;
