@@ -28,6 +28,11 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
+static void append(int used, const char *format, va_list arguments) {
+    int length = vsnprintf(message + used, (size_t)(MESSAGE_BYTES - used), format, arguments);
+    if (used + length >= MESSAGE_BYTES) strcpy(message + MESSAGE_BYTES - 4, "...");
+}
+
 cb_status fail(cb_status status, const char *format, ...) {
     check(status < CB_OK, "fail() with status %d", (int)status);
     if (first != CB_OK) return status;
@@ -38,10 +43,17 @@ cb_status fail(cb_status status, const char *format, ...) {
     if (used >= MESSAGE_BYTES / 2) used = MESSAGE_BYTES / 2 - 1;
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(message + used, (size_t)(MESSAGE_BYTES - used), format, arguments);
+    append(used, format, arguments);
     va_end(arguments);
-    if (used + length >= MESSAGE_BYTES) strcpy(message + MESSAGE_BYTES - 4, "...");
     return status;
+}
+
+void fail_also(const char *format, ...) {
+    if (first == CB_OK) return;
+    va_list arguments;
+    va_start(arguments, format);
+    append((int)strlen(message), format, arguments);
+    va_end(arguments);
 }
 
 cb_status fail_memory(size_t bytes) {

@@ -152,6 +152,22 @@ static Node *expand_composite(Graph *graph, Op op, Node *const *input, const Att
                                 : coded_expand(graph, op, input, attrs);
 }
 
+/* What fails inside is told in terms of the op that was called, unless it says it all itself. */
+static void name_composite(Op op, Node *const *input) {
+    const char *name = op_info(op)->name, *message = cb_error();
+    char text[OP_MAX_INPUTS][128] = {""};
+    for (int i = 0; i < op_info(op)->arity; i++) {
+        if (!input[i]) continue;
+        Meta meta = node_meta(input[i]);
+        meta_format(&meta, text[i], sizeof text[i]);
+    }
+    if (!message || (strstr(message, name) && strstr(message, text[0]))) return;
+    fail_also(", in %s(", name);
+    for (int i = 0; i < op_info(op)->arity; i++)
+        if (input[i]) fail_also(i ? ", %s" : "%s", text[i]);
+    fail_also(")");
+}
+
 static Node *build_composite(Graph *graph, Op op, Node *const *given, int count, Attrs *attrs,
                              const bool *numbers) {
     const OpInfo *info = op_info(op);
@@ -160,7 +176,11 @@ static Node *build_composite(Graph *graph, Op op, Node *const *given, int count,
     if (!inputs_given(op, input) || !dtypes_known(info, attrs)) return NULL;
     if (numbers) convert_numbers(graph, input, count, numbers);
     if (op_draws(op, attrs)) attrs->word[info->word_count] = graph->random_count++;
+    bool outermost = !graph->expanding, failed_before = cb_error() != NULL;
+    graph->expanding = true;
     Node *expansion = expand_composite(graph, op, input, attrs);
+    if (outermost) graph->expanding = false;
+    if (!expansion && outermost && !failed_before) name_composite(op, input);
     if (!expansion) return NULL;
     Meta meta = node_meta(expansion);
     return node_intern(graph, op, &meta, input, info->arity, attrs, expansion);

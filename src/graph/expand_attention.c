@@ -36,7 +36,9 @@ static bool operands_fit(const Attention *a) {
         return refuse(a, CB_ERR_SHAPE, "the last sizes of query and key differ");
     if (k->size[k->rank - 2] != v->size[v->rank - 2])
         return refuse(a, CB_ERR_SHAPE, "key and value have different lengths");
-    return true;
+    bool mask_fits =
+        !a->mask || a->mask->dtype == CB_BOOL || dtype_is_float((cb_dtype)a->mask->dtype);
+    return mask_fits || refuse(a, CB_ERR_DTYPE, "the mask must be bool or floating point");
 }
 
 /* [..., heads, rows, columns] -> [..., heads / repeats, repeats, rows, columns] */

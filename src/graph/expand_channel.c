@@ -42,7 +42,7 @@ typedef struct Picture {
 } Picture;
 
 static bool open_picture(Op op, const Node *x, int64_t factor, Picture *p) {
-    if (factor < 1) {
+    if (factor < 1 || factor > INT16_MAX) {
         fail(CB_ERR_ARGUMENT, "%s: a factor of %lld", op_info(op)->name, (long long)factor);
         return false;
     }
@@ -66,7 +66,7 @@ static Node *as_picture(Graph *graph, Node *y, const Node *x, int64_t channels, 
 static Node *pixel_shuffle(Graph *graph, Node *x, int64_t r) {
     Picture p;
     if (!open_picture(OP_pixel_shuffle, x, r, &p)) return NULL;
-    if (r > p.channels || p.channels % (r * r))
+    if (p.channels % (r * r))
         return refused(OP_pixel_shuffle, x, "channels that upscale_factor squared divides");
     int64_t channels = p.channels / (r * r), apart[] = {p.batch, channels, r, r, p.height, p.width};
     Node *y = node_reshape(graph, x, 6, apart);

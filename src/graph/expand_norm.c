@@ -26,6 +26,16 @@ static bool norm_dims(Op op, const Node *x, cb_dim_list normalized, cb_dim_list 
     return fits;
 }
 
+/* A weight or bias has the sizes that are normalized, and no others that broadcast. */
+static bool fits_normalized(Op op, const Node *parameter, const char *name,
+                            cb_dim_list normalized) {
+    bool fits = !parameter || parameter->rank == normalized.count;
+    for (int i = 0; parameter && fits && i < normalized.count; i++)
+        fits = parameter->size[i] == normalized.at[i];
+    if (!fits) fail(CB_ERR_SHAPE, "%s: %s must have the normalized sizes", op_info(op)->name, name);
+    return fits;
+}
+
 static Node *finish_norm(Graph *graph, Node *y, const Node *x, Node *weight, Node *bias) {
     if (weight) y = call2(graph, OP_mul, y, weight);
     if (bias) y = call2(graph, OP_add, y, bias);
@@ -33,8 +43,10 @@ static Node *finish_norm(Graph *graph, Node *y, const Node *x, Node *weight, Nod
 }
 
 static Node *layer_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
-    cb_dim_list dims;
-    if (!norm_dims(OP_layer_norm, input[0], attr_dims(attrs, ATTR_layer_norm_normalized), &dims))
+    cb_dim_list dims, normalized = attr_dims(attrs, ATTR_layer_norm_normalized);
+    if (!norm_dims(OP_layer_norm, input[0], normalized, &dims) ||
+        !fits_normalized(OP_layer_norm, input[1], "weight", normalized) ||
+        !fits_normalized(OP_layer_norm, input[2], "bias", normalized))
         return NULL;
     Node *x = node_widen(graph, input[0]);
     Node *centred = call2(graph, OP_sub, x, call_reduce(graph, OP_mean, x, dims, true));
@@ -45,8 +57,9 @@ static Node *layer_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
 }
 
 static Node *rms_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
-    cb_dim_list dims;
-    if (!norm_dims(OP_rms_norm, input[0], attr_dims(attrs, ATTR_rms_norm_normalized), &dims))
+    cb_dim_list dims, normalized = attr_dims(attrs, ATTR_rms_norm_normalized);
+    if (!norm_dims(OP_rms_norm, input[0], normalized, &dims) ||
+        !fits_normalized(OP_rms_norm, input[1], "weight", normalized))
         return NULL;
     Node *x = node_widen(graph, input[0]);
     Node *power = call_reduce(graph, OP_mean, call1(graph, OP_square, x), dims, true);

@@ -227,17 +227,26 @@ static Node *fold_ragged(Graph *graph, Op reduce, Node *x, int dim, int64_t coun
     return call2(graph, OP_div, x, node_convert(graph, lengths, (cb_dtype)x->dtype));
 }
 
+static Node *no_windows(Graph *graph, const Node *x, int n, const int64_t *output) {
+    int64_t size[CB_MAX_RANK];
+    for (int i = 0; i < x->rank; i++)
+        size[i] = i < x->rank - n ? x->size[i] : output[i - (x->rank - n)];
+    return call_full(graph, x->rank, size, 0, (cb_dtype)x->dtype);
+}
+
 static Node *adaptive_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
     bool mean = op <= OP_adaptive_avg_pool3d;
     int n = (int)op - (mean ? OP_adaptive_avg_pool1d : OP_adaptive_max_pool1d) + 1, even = 0;
     int first = given->rank - n;
     int64_t output[3], elements = 1;
     if (!takes(op, given, n) || !spatial_numbers(op, attrs, ATTR_adaptive_avg_pool1d_output_size,
-                                                 "output_size", n, 1, output))
+                                                 "output_size", n, 0, output))
         return NULL;
     for (int i = 0; i < n; i++)
         if (given->size[first + i] == 0)
             return fail(CB_ERR_SHAPE, "%s: a spatial dim is empty", op_info(op)->name), NULL;
+    for (int i = 0; i < n; i++)
+        if (output[i] == 0) return no_windows(graph, given, n, output);
     Node *x = mean ? node_widen(graph, given) : given;
     for (int i = 0; x && i < n; i++) {
         int64_t step = given->size[first + i] / output[i];

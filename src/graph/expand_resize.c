@@ -115,20 +115,19 @@ Node *expand_resize(Graph *graph, Node *given, const Attrs *attrs) {
     int64_t out[3];
     double scale[3];
     bool is_linear = attrs->word[ATTR_interpolate_linear];
+    bool corners = attrs->word[ATTR_interpolate_align_corners];
+    bool exact = attrs->word[ATTR_interpolate_exact];
     if (!measure(given, attrs, out, scale)) return NULL;
+    if (is_linear ? exact : corners) {
+        fail(CB_ERR_ARGUMENT, "interpolate: align_corners goes with linear, exact with nearest");
+        return NULL;
+    }
     Node *x = is_linear ? node_widen(graph, given) : given;
     for (int i = 0; x && i < given->rank - 2; i++) {
-        Resize r = {graph,
-                    2 + i,
-                    given->size[2 + i],
-                    out[i],
-                    scale[i],
-                    attrs->word[ATTR_interpolate_align_corners],
-                    attrs->word[ATTR_interpolate_exact]};
+        Resize r = {graph, 2 + i, given->size[2 + i], out[i], scale[i], corners, exact};
         bool same = r.in == r.out;
         if (same && (is_linear || scale[i] == 1))
-            continue; /* linear: whatever the scale, as in
-                                                             * PyTorch */
+            continue; /* linear: whatever the scale, as in PyTorch */
         x = is_linear ? linear(&r, x) : nearest(&r, x);
     }
     return node_narrow(graph, x, given);

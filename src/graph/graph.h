@@ -54,6 +54,7 @@ typedef struct Graph {
     Node **output; /* vec */
     Mutation *mutation; /* vec */
     int random_count;   /* draws taken */
+    bool expanding;     /* a composite is being built: what fails now fails inside it */
     Declined *declined; /* vec, filled by the passes */
     const bool *frozen; /* by input: its elements never change; NULL: none is known to */
     bool reduced; /* f32 factors of products and convolutions may be rounded to bf16 */

@@ -202,7 +202,7 @@ Node *simplify_node(Graph *graph, Node *node) {
     case KIND_REDUCE:
         return simplify_reduce(graph, node);
     case KIND_SCAN:
-        return x->size[node->attrs->word[ATTR_cumsum_dim]] <= 1 ? x : node;
+        return x->size[node->attrs->word[ATTR_cumsum_dim]] <= 1 || !node_numel(x) ? x : node;
     case KIND_INDEX:
         return simplify_index(node);
     default:

@@ -51,9 +51,12 @@ static Tensor *by_heads(const Module *self, Tensor *mask, int64_t batch) {
 
 /* [batch, source], or [source] without a batch -> [batch, 1, 1, source] */
 static Tensor *by_keys(const Module *self, Tensor *mask, int64_t batch, int64_t source) {
-    if (cb_numel(mask) == batch * source && cb_rank(mask) <= 2)
-        return (cb_reshape)(mask, cb_dims(batch, 1, 1, source));
-    fail(CB_ERR_SHAPE, "%s: key_padding_mask is [batch, %lld]", self->type, (long long)source);
+    int rank = cb_rank(mask);
+    bool fits = rank >= 1 && cb_size(mask, -1) == source &&
+                (rank == 2 ? cb_size(mask, 0) == batch : rank == 1 && batch == 1);
+    if (fits) return (cb_reshape)(mask, cb_dims(batch, 1, 1, source));
+    fail(CB_ERR_SHAPE, "%s: key_padding_mask is [%lld, %lld]", self->type, (long long)batch,
+         (long long)source);
     return NULL;
 }
 

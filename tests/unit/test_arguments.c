@@ -15,7 +15,7 @@
 
 static int complaints;
 
-enum { ROUNDS = 160, SHAPES = 9 };
+enum { ROUNDS = 180, SHAPES = 11 };
 
 static uint64_t state = 1;
 
@@ -32,7 +32,7 @@ static void make_menu(void) {
     static const cb_dim_list shape[SHAPES] = {
         {0, {0}},    {1, {0}},       {1, {3}},          {2, {2, 3}},
         {2, {4, 5}}, {3, {2, 1, 3}}, {4, {2, 3, 4, 4}}, {8, {1, 2, 1, 2, 1, 2, 1, 2}},
-        {2, {3, 3}},
+        {2, {3, 3}}, {2, {0, 3}},    {3, {2, 3, 0}},
     };
     for (int s = 0; s < SHAPES; s++)
         for (int d = 0; d < CB_DTYPE_COUNT; d++)
