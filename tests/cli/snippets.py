@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Every C snippet of README, docs and the headers' opening comments compiles and runs as written.
+
+    tests/cli/snippets.py BUILD     BUILD: a build folder, with the library and opgen
+
+A block with main stands for itself. Of other blocks and of a header's opening comment, functions
+stay and statements go into main, behind what GIVEN declares. Rows of tables go through opgen.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.abspath(sys.argv[1])
+FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-Wno-unused-function",
+         "-Wno-unused-parameter",          "-I" + ROOT + "/include", "-I" + ROOT + "/models", "-I" + BUILD + "/gen", "-L" + BUILD,
+         "-Wl,-rpath," + BUILD]
+LINK = ["-lcarbide_models", "-lcarbide", "-lm"]
+X = "cb_tensor *x = cb_randn(cb_dims(3, 4));"
+GIVEN = {  # what the snippets of a file take for granted
+    "include/carbide.h": X,
+    "include/carbide_nn.h": X,
+    "include/carbide_io.h": 'cb_module *net = cb_nn_sequential(cb_nn_linear(4, 2));'
+                            'cb_module_save_state(net, "model.safetensors");',
+    "include/carbide_fx.h": "cb_module *module = cb_nn_linear(4, 2);",
+}
+failures = 0
+
+
+def report(where, message):
+    global failures
+    failures += 1
+    print(f"{where}: {message}")
+
+
+def fenced(text):
+    for match in re.finditer(r"^```c\n(.*?)^```", text, re.M | re.S):
+        yield text.count("\n", 0, match.start()) + 2, match.group(1)
+
+
+def opening(text):
+    """The paragraphs of a header's first comment that are code, without remarks behind statements."""
+    code = []
+    for paragraph in text[: text.index("*/")].split("\n *\n"):
+        lines = [re.match(r" \*   +(\S.*)$", line) for line in paragraph.split("\n")]
+        if all(lines) and ";" in paragraph:
+            code += [line.string[2:] for line in lines] + [""]
+    return "\n".join(re.sub(r"([;}])  +\S.*$", r"\1", line) for line in code)
+
+
+def whole(code, given):
+    """Functions as they stand; the statements in main."""
+    functions = re.findall(r"^ *static .*?\{(?:[^\n]*?\}$|\n.*?^ *\}$)", code, re.M | re.S)
+    for function in functions:
+        code = code.replace(function, "")
+    return ("#include <carbide.h>\n" + "\n".join(functions) + "\nint main(void) {\ncb_scope_open();\n"
+            + given + code + "\ncb_scope_close();\nif (cb_error()) puts(cb_error());\n"
+            "return cb_error() != NULL;\n}\n")
+
+
+def run(where, code, folder):
+    path = os.path.join(folder, "snippet")
+    with open(path + ".c", "w") as file:
+        file.write(code)
+    compiled = subprocess.run([os.environ.get("CC", "cc"), path + ".c", *FLAGS, "-o", path, *LINK],
+                              capture_output=True, text=True)
+    if compiled.returncode:
+        return report(where, "does not compile:\n" + compiled.stderr)
+    result = subprocess.run([path], cwd=folder, capture_output=True, text=True, timeout=60)
+    if result.returncode:
+        report(where, f"ends with {result.returncode}: {result.stdout}{result.stderr}")
+
+
+def table_rows(rows, folder):
+    """(where, row) of ops.def and layers.def: added to copies of the tables, which opgen reads."""
+    source = os.path.join(folder, "source")
+    for table in ("src/op", "src/nn", "tools"):
+        shutil.copytree(os.path.join(ROOT, table), os.path.join(source, table))
+    for where, row in rows:
+        table = "src/nn/layers.def" if re.match("LAYER|BUILT", row) else "src/op/ops.def"
+        with open(os.path.join(source, table), "a") as file:
+            file.write(row)
+    opgen = os.path.join(folder, "opgen")
+    tools = [os.path.join(source, "tools", name) for name in os.listdir(os.path.join(source, "tools"))
+             if re.match(r"opgen.*\.c$", name)]
+    for command in (["cc", "-std=gnu11", "-O0", "-I" + source + "/src", *tools, "-o", opgen],
+                    [opgen, source, folder]):
+        made = subprocess.run(command, capture_output=True, text=True)
+        if made.returncode:
+            return report(", ".join(where for where, _ in rows), made.stderr)
+
+
+def main():
+    rows, count = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        files = ["README.md"] + ["docs/" + name for name in sorted(os.listdir(ROOT + "/docs"))]
+        files += ["include/" + name for name in sorted(os.listdir(ROOT + "/include"))]
+        for name in files:
+            with open(os.path.join(ROOT, name)) as file:
+                text = file.read()
+            blocks = fenced(text) if name.endswith(".md") else [(1, opening(text))]
+            for line, code in blocks:
+                where = f"{name}:{line}"
+                if re.match("[A-Z]+\\(", code):
+                    rows.append((where, code))
+                    continue
+                count += 1
+                run(where, code if "int main(" in code else whole(code, GIVEN.get(name, "")), folder)
+        table_rows(rows, folder)
+    print(f"snippets: {count + len(rows)}, {failures} failed")
+    return failures != 0
+
+
+sys.exit(main())
