@@ -28,7 +28,8 @@ enum {
     TASK_PANELS = 8,           /* of a task, at the most */
     BLOCK_KEYS = 128,          /* of a block, rounded down to whole tiles */
     THREAD_PRODUCTS = 1 << 18, /* multiplications that are worth waking a thread for */
-    ALIGNMENT = 64
+    ALIGNMENT = 64,
+    LINE = 64 /* of the cache */
 };
 #define LOG2_E 1.4426950408889634
 
@@ -236,6 +237,18 @@ static void attend(const Job *job, const Own *own, const Task *task, int64_t p, 
                    lanes, (int)least(type->rows, s->width - d), (int)lanes, true);
 }
 
+/* The result's lines of panel p, which were another core's or in memory, are asked for before they
+ * are written. */
+static void ask_for_result(const Job *job, const Task *task, int64_t p) {
+    const AttentionStep *s = &job->step;
+    int64_t lanes = job->type->columns, row = (task->panel + p) * lanes;
+    for (int64_t q = row; q < least(row + lanes, s->rows); q++) {
+        const char *to = job->out + (task->out + q * s->out.row) * job->input_bytes;
+        for (int64_t i = 0; i < s->width * job->input_bytes; i += LINE)
+            __builtin_prefetch(to + i, 1);
+    }
+}
+
 /* sum / total, a query a row, into the result. */
 static void close_panel(const Job *job, const Own *own, const Task *task, int64_t p) {
     const AttentionStep *s = &job->step;
@@ -283,7 +296,10 @@ static void run_task(const Job *job, const Own *own, int64_t number) {
     for (int64_t first = 0; first < end; first += job->block) {
         int64_t keys = least(job->block, s->columns - first);
         pack_block(job, own, &task, first, keys);
-        for (int64_t p = 0; p < task.panels; p++) attend(job, own, &task, p, first, keys);
+        for (int64_t p = 0; p < task.panels; p++) {
+            if (first + keys >= end) ask_for_result(job, &task, p);
+            attend(job, own, &task, p, first, keys);
+        }
     }
     for (int64_t p = 0; p < task.panels; p++) close_panel(job, own, &task, p);
 }

@@ -32,18 +32,22 @@
 #define ELEMENT float
 #define NAME(x) x##_f32
 #define EXP2(x) m_exp2_f32(x)
+#define LEAST (-126.0f)
 #include "run/attention_tile.h"
 #undef ELEMENT
 #undef NAME
 #undef EXP2
+#undef LEAST
 
 #define ELEMENT double
 #define NAME(x) x##_f64
 #define EXP2(x) m_exp2_f64(x)
+#define LEAST (-1022.0)
 #include "run/attention_tile.h"
 #undef ELEMENT
 #undef NAME
 #undef EXP2
+#undef LEAST
 
 /* To nearest even; NaN stays NaN. */
 static inline uint32_t bf16_of(float value) {
