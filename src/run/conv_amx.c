@@ -4,10 +4,11 @@
  * configures them. Four products take 64 cycles, their four loads 33 from L1 and 84 from L2: so x
  * should come from L1, and the loads of the next step stand between the products of this one.
  *
- * Narrowing and storing 32 x 32 sums takes as long as five steps, and the tiles would wait for it:
- * it is done row by row between the steps of the sums that follow. */
+ * Sums are narrowed after the steps of the next ones, while the last products of those are still
+ * under way; what was stored from a tile just before cannot be loaded without waiting. */
 #include "run/conv_amx.h"
 #include <immintrin.h>
+#include <math.h>
 
 /* The intrinsics of loads do not tell the compiler that they read memory. */
 #define MEMORY_IS_READ __asm__ volatile("" ::: "memory")
@@ -19,93 +20,66 @@ static inline __m512 load_bf16(const uint16_t *from, __mmask16 mask) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 
-static inline void end_row(const TileEnd *end, const TileSums *s, int row) {
-    const float *sum = s->sum + s->block->lane[row] * TILE_SPAN, *bias = end->bias + s->channel;
-    int64_t at = s->block->at[row] * end->out_channels + s->channel;
-    __mmask32 mask = (__mmask32)(0xffffffffu >> (TILE_SPAN - s->columns));
+/* What sets rows apart is known where this is called: most are of full width, in bf16. */
+static inline __attribute__((always_inline)) void end_rows(const TileEnd *end, const TileSums *s,
+                                                           int columns, bool f32, bool residual) {
+    const float *scale = end->scale + s->channel, *bias = end->bias + s->channel;
+    __m512 scale_a = _mm512_loadu_ps(scale), scale_b = _mm512_loadu_ps(scale + TILE_SIDE);
+    __m512 bias_a = _mm512_loadu_ps(bias), bias_b = _mm512_loadu_ps(bias + TILE_SIDE);
+    __m512 least = _mm512_set1_ps(end->relu ? 0 : -INFINITY);
+    __mmask32 mask = (__mmask32)(0xffffffffu >> (TILE_SPAN - columns));
     __mmask16 low = (__mmask16)mask, high = (__mmask16)(mask >> TILE_SIDE);
-    const float *scale = end->scale + s->channel;
-    __m512 a = _mm512_fmadd_ps(_mm512_loadu_ps(sum), _mm512_loadu_ps(scale), _mm512_loadu_ps(bias));
-    __m512 b = _mm512_fmadd_ps(_mm512_loadu_ps(sum + TILE_SIDE), _mm512_loadu_ps(scale + TILE_SIDE),
-                               _mm512_loadu_ps(bias + TILE_SIDE));
-    if (end->residual && end->f32) {
-        const float *more = (const float *)end->residual + at;
-        a = _mm512_add_ps(a, _mm512_maskz_loadu_ps(low, more));
-        b = _mm512_add_ps(b, _mm512_maskz_loadu_ps(high, more + TILE_SIDE));
-    } else if (end->residual) {
-        const uint16_t *more = (const uint16_t *)end->residual + at;
-        a = _mm512_add_ps(a, load_bf16(more, low));
-        b = _mm512_add_ps(b, load_bf16(more + TILE_SIDE, high));
-    }
-    if (end->relu) { /* the second operand where one is NaN */
-        a = _mm512_max_ps(_mm512_setzero_ps(), a);
-        b = _mm512_max_ps(_mm512_setzero_ps(), b);
-    }
-    if (end->f32) {
-        float *to = (float *)end->out + at;
-        _mm512_mask_storeu_ps(to, low, a);
-        _mm512_mask_storeu_ps(to + TILE_SIDE, high, b);
-    } else {
-        __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
-        _mm512_mask_storeu_epi16((uint16_t *)end->out + at, mask, both);
+    for (int i = 0; i < s->block->count; i++) {
+        const float *sum = s->sum + s->block->lane[i] * TILE_SPAN;
+        int64_t at = s->block->at[i] + s->channel;
+        __m512 a = _mm512_fmadd_ps(_mm512_loadu_ps(sum), scale_a, bias_a);
+        __m512 b = _mm512_fmadd_ps(_mm512_loadu_ps(sum + TILE_SIDE), scale_b, bias_b);
+        if (residual && f32) {
+            const float *more = (const float *)end->residual + at;
+            a = _mm512_add_ps(a, _mm512_maskz_loadu_ps(low, more));
+            b = _mm512_add_ps(b, _mm512_maskz_loadu_ps(high, more + TILE_SIDE));
+        } else if (residual) {
+            const uint16_t *more = (const uint16_t *)end->residual + at;
+            a = _mm512_add_ps(a, load_bf16(more, low));
+            b = _mm512_add_ps(b, load_bf16(more + TILE_SIDE, high));
+        }
+        a = _mm512_max_ps(least, a); /* the second operand where one is NaN */
+        b = _mm512_max_ps(least, b);
+        if (f32) {
+            float *to = (float *)end->out + at;
+            _mm512_mask_storeu_ps(to, low, a);
+            _mm512_mask_storeu_ps(to + TILE_SIDE, high, b);
+        } else {
+            __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+            _mm512_mask_storeu_epi16((uint16_t *)end->out + at, mask, both);
+        }
     }
 }
 
-static inline void end_rows(const TileEnd *end, TileSums *s, int count) {
-    int last = s->done + count < s->block->count ? s->done + count : s->block->count;
-    for (; s->done < last; s->done++) end_row(end, s, s->done);
-}
-
-static void end_all(const TileEnd *end, TileSums *sums) {
-    if (sums->block) end_rows(end, sums, TILE_SPAN);
-    sums->block = NULL;
+static void end_sums(const TileEnd *end, TileSums *s) {
+    bool full = s->columns == TILE_SPAN && !end->f32;
+    if (!s->block) return;
+    if (full && !end->residual)
+        end_rows(end, s, TILE_SPAN, false, false);
+    else if (full)
+        end_rows(end, s, TILE_SPAN, false, true);
+    else
+        end_rows(end, s, s->columns, end->f32, end->residual != NULL);
+    s->block = NULL;
 }
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* What goes on between the steps of sums: a share of it in each. */
-typedef struct Meanwhile {
-    const TileEnd *end;
-    TileSums *before;
-    const TileSums *now;
-    int rows, wanted, asked;
-} Meanwhile;
-
-/* The rows of the result that these sums will go to, and what is added to them, are on their way
- * from L3 or memory while the sums are made. */
-static inline void ask_row(const Meanwhile *m, int row) {
-    int64_t at = m->now->block->at[row] * m->end->out_channels + m->now->channel;
-    int64_t bytes = at * (m->end->f32 ? 4 : 2);
-    __builtin_prefetch(m->end->out + bytes, 1);
-    if (m->end->residual) __builtin_prefetch(m->end->residual + bytes);
-    if (!m->end->f32) return;
-    __builtin_prefetch(m->end->out + bytes + TILE_ROW_BYTES, 1);
-    if (m->end->residual) __builtin_prefetch(m->end->residual + bytes + TILE_ROW_BYTES);
-}
-
-static inline void go_on(Meanwhile *m) {
-    if (m->rows) end_rows(m->end, m->before, m->rows);
-    int count = m->now->block->count;
-    for (int i = 0; i < m->wanted && m->asked < count; i++, m->asked++) ask_row(m, m->asked);
-}
-
-enum { AHEAD = 16 * TILE_STEP_BYTES };
-
-#define ASK_AHEAD                                                                                  \
-    for (int line = 0; line < TILE_STEP_BYTES && ahead; line += 64)                                \
-        _mm_prefetch(weight + AHEAD + line, _MM_HINT_T1);
 #define LOAD_LOW(i) _tile_loadd(4, block->low + offset[i], stride)
 #define LOAD_HIGH(i) _tile_loadd(5, block->high + offset[i], stride)
 #define LOAD_FIRST _tile_loadd(6, weight, TILE_ROW_BYTES)
 #define LOAD_SECOND _tile_loadd(7, weight + TILE_BYTES, TILE_ROW_BYTES)
 
-static inline void sum_two(const TileSteps *steps, const char *weight, bool ahead, Meanwhile *m) {
-    const TileBlock *block = m->now->block;
+static inline void sum_two(const TileSteps *steps, const TileBlock *block, const char *weight) {
     const int64_t *offset = steps->offset, stride = steps->stride;
     LOAD_LOW(0);
     LOAD_FIRST;
     for (int64_t i = 0; i < steps->count; i++) {
-        ASK_AHEAD;
         LOAD_SECOND;
         _tile_dpbf16ps(0, 4, 6);
         LOAD_HIGH(i);
@@ -115,43 +89,34 @@ static inline void sum_two(const TileSteps *steps, const char *weight, bool ahea
         weight += TILE_STEP_BYTES;
         LOAD_FIRST;
         _tile_dpbf16ps(3, 5, 7);
-        go_on(m);
     }
 }
 
-static inline void sum_one(const TileSteps *steps, const char *weight, bool ahead, Meanwhile *m) {
-    const TileBlock *block = m->now->block;
+static inline void sum_one(const TileSteps *steps, const TileBlock *block, const char *weight) {
     const int64_t *offset = steps->offset, stride = steps->stride;
     for (int64_t i = 0; i < steps->count; i++, weight += TILE_STEP_BYTES) {
-        ASK_AHEAD;
         LOAD_FIRST;
         LOAD_LOW(i);
         _tile_dpbf16ps(0, 4, 6);
         LOAD_SECOND;
         _tile_dpbf16ps(1, 4, 7);
-        go_on(m);
     }
 }
 
-static void multiply(const TileSteps *steps, const TileSums *now, const char *weight, bool ahead,
+static void multiply(const TileSteps *steps, const TileSums *now, const char *weight,
                      const TileEnd *end, TileSums *before) {
     enum { BYTES = TILE_SPAN * sizeof(float) };
-    int64_t count = steps->count;
-    Meanwhile meanwhile = {.end = end, .before = before, .now = now};
-    meanwhile.rows = before->block ? (int)((before->block->count + count - 1) / count) : 0;
-    meanwhile.wanted = (int)((now->block->count + count - 1) / count);
+    bool two = now->block->high != NULL;
     MEMORY_IS_READ;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    bool two = now->block->high != NULL;
-    if (two && ahead)
-        sum_two(steps, weight, true, &meanwhile);
-    else if (two)
-        sum_two(steps, weight, false, &meanwhile);
+    if (two)
+        sum_two(steps, now->block, weight);
     else
-        sum_one(steps, weight, ahead, &meanwhile);
+        sum_one(steps, now->block, weight);
+    end_sums(end, before);
     float *low = now->sum, *high = low + TILE_SIDE * TILE_SPAN;
     _tile_stored(0, low, BYTES);
     _tile_stored(1, low + TILE_SIDE, BYTES);
@@ -160,7 +125,6 @@ static void multiply(const TileSteps *steps, const TileSums *now, const char *we
         _tile_stored(3, high + TILE_SIDE, BYTES);
     }
     MEMORY_IS_READ;
-    end_all(end, before);
 }
 
 /* ---- copies ------------------------------------------------------------------------------- */
@@ -202,4 +166,4 @@ static void interleave(const char *const *plane, int64_t count, char *to) {
 }
 
 const TileKernels conv_tiles_amx = {
-    .multiply = multiply, .end = end_all, .rows = store_rows, .interleave = interleave};
+    .multiply = multiply, .end = end_sums, .rows = store_rows, .interleave = interleave};

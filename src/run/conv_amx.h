@@ -19,7 +19,7 @@ typedef struct TileBlock { /* 32 positions */
     const char *low, *high; /* the rows of x of 16 each; high NULL: there are 16 */
     int count;              /* of them that are results */
     uint8_t lane[TILE_SPAN];
-    int64_t at[TILE_SPAN]; /* number of each in the result */
+    int64_t at[TILE_SPAN]; /* of each the first element in the result */
 } TileBlock;
 
 typedef struct TileSteps { /* row r of step i lies at low or high + offset[i] + r * stride bytes */
@@ -29,10 +29,9 @@ typedef struct TileSteps { /* row r of step i lies at low or high + offset[i] + 
 
 /* result = max(sum * scale + bias + residual, 0); the last two where they are asked for. */
 typedef struct TileEnd {
-    bool f32, relu;       /* f32: of out and residual, which are bf16 otherwise */
-    int64_t out_channels; /* elements from position to position */
+    bool f32, relu; /* f32: out and residual, which are bf16 otherwise */
     char *out;
-    const char *residual; /* NULL: none */
+    const char *residual;      /* NULL: none */
     const float *scale, *bias; /* padded to whole panels */
 } TileEnd;
 
@@ -40,14 +39,12 @@ typedef struct TileSums { /* of 32 positions by 32 channels, until their end */
     const TileBlock *block; /* NULL: there are none */
     float *sum;             /* [32][32] */
     int64_t channel;        /* the first */
-    int columns, done;
+    int columns;
 } TileSums;
 
 typedef struct TileKernels {
-    /* Computes sums; meanwhile those before come to their end. ahead: asks for weights that are not
-     * in the cache yet, some steps before their turn. Loads go one tile of weights past the
-     * last. */
-    void (*multiply)(const TileSteps *steps, const TileSums *now, const char *weight, bool ahead,
+    /* Computes sums; those before come to their end. Loads go one tile of weights past the last. */
+    void (*multiply)(const TileSteps *steps, const TileSums *now, const char *weight,
                      const TileEnd *end, TileSums *before);
     void (*end)(const TileEnd *end, TileSums *sums);
     /* Rows of up to 32 elements, filled up with zeros: row i from `from + i * step` bytes. */

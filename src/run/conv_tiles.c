@@ -20,8 +20,8 @@
 #include <string.h>
 
 enum {
-    COPY_BYTES = 256 * 1024,    /* of x in a task, and */
-    WEIGHT_BYTES = 1024 * 1024, /* of weights: both stay in L2 */
+    CACHE_BYTES = 1280 * 1024,  /* of x and of weights in a task: they stay in L2 */
+    WEIGHT_BYTES = 1024 * 1024, /* of the weights, at the most */
     LEAST_CHANNELS = 8,         /* fewer make a line of the kernel too short */
     MOST_REST = 4,              /* elements of a line of the kernel that are worth a tail */
     TASKS = 4,                  /* for each thread, unless they come out even */
@@ -96,7 +96,10 @@ static void choose_form(Tiles *t) {
     if (t->form == LINES) t->phases[1] = 1;
     t->planes = s->kernel[0] * t->phases[0] * t->phases[1];
     t->pitch = s->out_size[2];
-    if (t->form == PLANES) t->pitch += (s->kernel[2] - 1) * s->dilation[2] / t->phase[1];
+    int64_t reach = (s->kernel[2] - 1) * s->dilation[2];
+    if (t->form != PLANES) return;
+    t->shares = s->stride[2] == 1 && reach >= s->padding[2];
+    t->pitch = t->shares ? s->in_size[2] + s->padding[2] : t->pitch + reach / t->phase[1];
 }
 
 /* What a task reads of x over and over. */
@@ -129,15 +132,15 @@ static bool is_enough(const Tiles *t) {
  * two is left whole: all threads read it. */
 static void cut(Tiles *t) {
     int64_t band = t->step.out_size[1], least_band = divide_up(TILE_SPAN, t->pitch);
-    int64_t most = t->form == IN_PLACE ? 2 * COPY_BYTES : COPY_BYTES;
+    int64_t panels = largest(1, least(t->panels, WEIGHT_BYTES / t->panel_bytes));
+    t->panels_together = divide_up(t->panels, divide_up(t->panels, panels));
+    int64_t most = CACHE_BYTES - least(WEIGHT_BYTES, t->panels_together * t->panel_bytes);
     int64_t one = read_for(t, 1), more = read_for(t, 2) - one;
     if (read_for(t, band) > most) band = largest(least_band, (most - one) / more + 1);
     set_band(t, band);
     int64_t halves = divide_up((t->band - 1) * t->pitch + t->step.out_size[2], TILE_SIDE);
-    if (t->form != IN_PLACE && halves % 2 && 2 * tile_copy_bytes(t, t->band) <= COPY_BYTES)
+    if (t->form != IN_PLACE && halves % 2 && 2 * tile_copy_bytes(t, t->band) <= most)
         t->slabs_together = least(2, t->slabs);
-    int64_t panels = largest(1, least(t->panels, WEIGHT_BYTES / t->panel_bytes));
-    t->panels_together = divide_up(t->panels, divide_up(t->panels, panels));
     bool heavy = t->panels * t->panel_bytes > t->slabs * read_for(t, t->band);
     while (!is_enough(t)) {
         if (t->slabs_together > 1)
@@ -232,7 +235,6 @@ typedef struct Task {
     TileSlab slab[2];
     char *copy, *scratch;     /* of the slabs; for the copying */
     int64_t held, held_group; /* the slab, and group, that the copy begins with; or -1 */
-    bool warm;                /* the weights were read before */
     float *sum;               /* two blocks, in turn */
     TileSums waiting;
 } Task;
@@ -282,7 +284,7 @@ static bool add_half(const Task *task, const TileSlab *slab, int64_t at, TileBlo
     for (int lane = skipped; lane < TILE_SIDE && at < all; lane++, at++) {
         if (x < s->out_size[2]) {
             block->lane[block->count] = (uint8_t)(half * TILE_SIDE + lane);
-            block->at[block->count++] = line + x;
+            block->at[block->count++] = (line + x) * s->out_channels;
         }
         if (++x == t->pitch) x = 0, line += s->out_size[2];
     }
@@ -300,10 +302,9 @@ static void multiply(Task *task, const TileBlock *block) {
         TileSums now = {.block = block, .sum = sum};
         now.channel = task->group * t->common->outputs + p * TILE_SPAN;
         now.columns = (int)least(TILE_SPAN, t->common->outputs - p * TILE_SPAN);
-        t->kernel->multiply(&t->sweep, &now, weight, !task->warm, &t->end, &task->waiting);
+        t->kernel->multiply(&t->sweep, &now, weight, &t->end, &task->waiting);
         task->waiting = now;
     }
-    task->warm = true;
 }
 
 static void multiply_slabs(Task *task) {
@@ -345,7 +346,8 @@ static void finish(const Task *task) {
 static void run_tasks(void *user, int64_t low, int64_t high) {
     const Tiles *t = user;
     _Alignas(ALIGNMENT) float sum[2 * TILE_SPAN * TILE_SPAN];
-    int64_t copies = t->slabs_together * t->copied + TILE_BYTES; /* rows are read past the end */
+    int64_t past = (TILE_SIDE + t->step.padding[2]) * TILE_ROW_BYTES; /* rows that are read, too */
+    int64_t copies = t->slabs_together * t->copied + past;
     int64_t parts = divide_up(t->slabs, t->slabs_together);
     int64_t blocks = divide_up(t->panels, t->panels_together);
     Storage *storage = storage_new((size_t)(copies + tile_scratch_bytes(t)));
@@ -358,7 +360,6 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     t->common->type->begin();
     for (int64_t i = low; i < high; i++) { /* positions innermost: the weights stay in the cache */
         int64_t first = i % parts * t->slabs_together;
-        task.warm = i > low && first > 0; /* else other weights */
         task.group = i / parts / blocks;
         task.panel = i / parts % blocks * t->panels_together;
         task.panels = least(t->panels_together, t->panels - task.panel);
@@ -398,7 +399,7 @@ static void set_end(Tiles *t, float *scale, float *bias) {
     const ConvolutionEnd *e = &c->step.end;
     int64_t count = c->step.out_channels;
     bool fused = c->epilogue && e->fused;
-    t->end = (TileEnd){.f32 = c->out_bytes == 4, .out_channels = count, .out = c->out};
+    t->end = (TileEnd){.f32 = c->out_bytes == 4, .out = c->out};
     t->end.scale = scale, t->end.bias = bias;
     for (int64_t i = 0; i < count + TILE_SPAN; i++) scale[i] = 1, bias[i] = 0;
     if (!fused) return;

@@ -27,6 +27,7 @@ typedef struct Tiles {
     int64_t steps;                   /* rows of a position, in all */
     int64_t phase[2], phases[2];     /* of y and x: the stride that is dealt out; its remainders */
     int64_t pitch;                   /* positions from line to line */
+    bool shares;                     /* padding at the end of a line is that of the next */
     int64_t plane_lines, planes;     /* of each chunk */
     int64_t copied;                  /* bytes of a slab's copy */
     int64_t band, bands;             /* lines of positions in a slab; slabs of a z */

@@ -156,6 +156,14 @@ static void find_line(const Tiles *t, Line *l, int64_t group, int64_t at) {
     l->at = at;
 }
 
+/* The padding that ends the last line, where lines share it. */
+static void end_planes(const Tiles *t, const TileSlab *slab, int64_t number, int64_t lines) {
+    int64_t count = t->phases[1] * t->chunks;
+    for (int64_t plane = number * count; plane < (number + 1) * count && t->shares; plane++)
+        memset(slab->copy + plane * plane_bytes(t) + lines * t->pitch * TILE_ROW_BYTES, 0,
+               (size_t)(t->step.padding[2] * TILE_ROW_BYTES));
+}
+
 /* The lines of y that leave one remainder, for one z of the kernel. All of them are padded first:
  * what was just stored cannot be loaded at other offsets without waiting. */
 static void copy_lines(const Tiles *t, const TileSlab *slab, int64_t group, int64_t number,
@@ -167,6 +175,7 @@ static void copy_lines(const Tiles *t, const TileSlab *slab, int64_t group, int6
         find_line(t, &line, group, at);
         pad_line(t, &line, scratch + at * padded);
     }
+    end_planes(t, slab, number, lines);
     for (int64_t at = 0; at < lines; at++) {
         find_line(t, &line, group, at);
         char *to = slab->copy + at * t->pitch * TILE_ROW_BYTES;
