@@ -357,6 +357,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     }
     Task task = {.tiles = t, .copy = storage->data, .held = -1, .sum = sum};
     task.scratch = task.copy + copies;
+    for (int64_t i = 0; i < t->slabs_together; i++) tile_clear(t, task.copy + i * t->copied);
     t->common->type->begin();
     for (int64_t i = low; i < high; i++) { /* positions innermost: the weights stay in the cache */
         int64_t first = i % parts * t->slabs_together;

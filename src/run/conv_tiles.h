@@ -49,6 +49,7 @@ int64_t tile_copy_bytes(const Tiles *t, int64_t band);
 int64_t tile_scratch_bytes(const Tiles *t); /* of the scratch that a copy takes */
 /* Byte offsets of the rows of a position in a copy, in the order of the steps. */
 void tile_offsets(const Tiles *t, int64_t *offset);
+void tile_clear(const Tiles *t, char *copy); /* what no slab writes, once */
 /* The slab's part of x, for one group. */
 void tile_copy(const Tiles *t, const TileSlab *slab, int64_t group, char *scratch);
 

@@ -31,7 +31,7 @@ static int64_t padded_pixels(const Tiles *t) { /* of a line of x, for LINES */
 }
 
 int64_t tile_scratch_bytes(const Tiles *t) {
-    if (t->form == LINES) return t->plane_lines * padded_pixels(t) * t->inner * 2;
+    if (t->form == LINES) return t->phases[0] * padded_pixels(t) * t->inner * 2;
     return t->form == PLANES && t->step.x_channel != 1 ? t->step.in_size[2] * t->inner * 2 : 0;
 }
 
@@ -156,42 +156,41 @@ static void find_line(const Tiles *t, Line *l, int64_t group, int64_t at) {
     l->at = at;
 }
 
-/* The padding that ends the last line, where lines share it. */
-static void end_planes(const Tiles *t, const TileSlab *slab, int64_t number, int64_t lines) {
-    int64_t count = t->phases[1] * t->chunks;
-    for (int64_t plane = number * count; plane < (number + 1) * count && t->shares; plane++)
-        memset(slab->copy + plane * plane_bytes(t) + lines * t->pitch * TILE_ROW_BYTES, 0,
-               (size_t)(t->step.padding[2] * TILE_ROW_BYTES));
-}
-
-/* The lines of y that leave one remainder, for one z of the kernel. All of them are padded first:
- * what was just stored cannot be loaded at other offsets without waiting. */
-static void copy_lines(const Tiles *t, const TileSlab *slab, int64_t group, int64_t number,
+/* A line of y of each remainder. They are all padded before they are read: what was just stored
+ * cannot be loaded at other offsets without waiting. */
+static void copy_lines(const Tiles *t, const TileSlab *slab, int64_t group, int64_t z, int64_t at,
                        char *scratch) {
-    Line line = {.slab = slab, .z = number / t->phases[0], .remainder = number % t->phases[0]};
-    int64_t lines = tile_plane_lines(t, slab->lines);
+    Line line = {.slab = slab, .z = z};
     int64_t padded = padded_pixels(t) * t->inner * 2;
-    for (int64_t at = 0; at < lines && t->form == LINES; at++) {
+    for (line.remainder = 0; line.remainder < t->phases[0] && t->form == LINES; line.remainder++) {
         find_line(t, &line, group, at);
-        pad_line(t, &line, scratch + at * padded);
+        pad_line(t, &line, scratch + line.remainder * padded);
     }
-    end_planes(t, slab, number, lines);
-    for (int64_t at = 0; at < lines; at++) {
+    for (line.remainder = 0; line.remainder < t->phases[0]; line.remainder++) {
         find_line(t, &line, group, at);
-        char *to = slab->copy + at * t->pitch * TILE_ROW_BYTES;
-        for (int64_t px = 0; px < t->phases[1]; px++) {
-            char *plane = to + (number * t->phases[1] + px) * t->chunks * plane_bytes(t);
+        int64_t plane = (z * t->phases[0] + line.remainder) * t->phases[1];
+        for (int64_t px = 0; px < t->phases[1]; px++, plane++) {
+            char *to =
+                slab->copy + plane * t->chunks * plane_bytes(t) + at * t->pitch * TILE_ROW_BYTES;
             if (t->form == LINES)
-                copy_runs(t, &line, plane, scratch + at * padded);
+                copy_runs(t, &line, to, scratch + line.remainder * padded);
             else
-                copy_pixels(t, &line, px, plane, scratch);
+                copy_pixels(t, &line, px, to, scratch);
         }
     }
 }
 
+void tile_clear(const Tiles *t, char *copy) {
+    memset(copy + tail_start(t), 0, (size_t)(t->tail * tail_bytes(t)));
+}
+
+/* Lines in order, so that the rows of the tail that they belong to stay in L1. */
 void tile_copy(const Tiles *t, const TileSlab *slab, int64_t group, char *scratch) {
     if (t->form == IN_PLACE) return;
-    memset(slab->copy + tail_start(t), 0, (size_t)(t->tail * tail_bytes(t)));
-    for (int64_t i = 0; i < t->step.kernel[0] * t->phases[0]; i++)
-        copy_lines(t, slab, group, i, scratch);
+    int64_t lines = tile_plane_lines(t, slab->lines);
+    for (int64_t z = 0; z < t->step.kernel[0]; z++)
+        for (int64_t at = 0; at < lines; at++) copy_lines(t, slab, group, z, at, scratch);
+    char *after = slab->copy + lines * t->pitch * TILE_ROW_BYTES;
+    for (int64_t i = 0; i < t->planes * t->chunks && t->shares; i++) /* ends the last line */
+        memset(after + i * plane_bytes(t), 0, (size_t)(t->step.padding[2] * TILE_ROW_BYTES));
 }
