@@ -8,93 +8,6 @@
 #include "run/conv_internal.h"
 #include <string.h>
 
-/* ---- x and weight in the dtype that is multiplied ------------------------------------------- */
-
-typedef struct Conversion {
-    GemmConvert *convert;
-    const char *from;
-    char *to;
-    int64_t from_bytes, to_bytes;
-    int64_t inner, inner_stride, size[4], stride[4]; /* inner is the dim of the smallest stride */
-} Conversion;
-
-static void convert_rows(void *user, int64_t low, int64_t high) {
-    const Conversion *w = user;
-    for (int64_t row = low; row < high; row++) {
-        int64_t at = 0, rest = row;
-        for (int d = 3; d >= 0; d--) {
-            at += rest % w->size[d] * w->stride[d];
-            rest /= w->size[d];
-        }
-        const char *from = w->from + at * w->from_bytes;
-        char *to = w->to + row * w->inner * w->to_bytes;
-        int64_t run = w->inner_stride == 1 ? w->inner : 1;
-        for (int64_t i = 0; i < w->inner; i += run)
-            w->convert(from + i * w->inner_stride * w->from_bytes, to + i * w->to_bytes, run);
-    }
-}
-
-/* A tensor of five dims: image or out channel, channel, three spatial ones. The copy's innermost
- * dim is the channel where that is contiguous, else the last spatial one. */
-typedef struct Five {
-    int64_t size[5], *stride[5];
-} Five;
-
-static const int *dim_order(const Five *five) {
-    static const int channel_last[] = {0, 2, 3, 4, 1}, spatial_last[] = {0, 1, 2, 3, 4};
-    return *five->stride[1] == 1 ? channel_last : spatial_last;
-}
-
-static void set_contiguous(Five five, const int *order) {
-    int64_t step = 1;
-    for (int d = 4; d >= 0; d--) {
-        *five.stride[order[d]] = step;
-        step *= five.size[order[d]];
-    }
-}
-
-/* The tensor converted, contiguous; its strides are those of the copy afterwards. */
-static Storage *convert_all(const Convolution *c, const char *from, int64_t offset, Five five) {
-    const int *order = dim_order(&five);
-    int64_t bytes = (int64_t)cb_dtype_size((cb_dtype)c->step.dtype), rows = 1;
-    Conversion w = {.convert = c->convert, .from_bytes = bytes, .to_bytes = c->x_bytes};
-    w.from = from + offset * bytes;
-    for (int d = 0; d < 4; d++) {
-        w.size[d] = five.size[order[d]], w.stride[d] = *five.stride[order[d]];
-        rows *= w.size[d];
-    }
-    w.inner = five.size[order[4]], w.inner_stride = *five.stride[order[4]];
-    Storage *storage = storage_new((size_t)(rows * w.inner * c->x_bytes));
-    if (!storage) return NULL;
-    w.to = storage->data;
-    parallel_for(rows, divide_up(16 * 1024, w.inner + 1), convert_rows, &w);
-    set_contiguous(five, order);
-    return storage;
-}
-
-static Five five_of_x(ConvolutionStep *s) {
-    return (Five){
-        {s->batch, s->channels, s->in_size[0], s->in_size[1], s->in_size[2]},
-        {&s->x_batch, &s->x_channel, &s->x_spatial[0], &s->x_spatial[1], &s->x_spatial[2]}};
-}
-
-static Storage *convert_x(Convolution *c) {
-    Storage *storage = convert_all(c, c->x, c->step.x_offset, five_of_x(&c->step));
-    if (storage) c->x = storage->data, c->step.x_offset = 0;
-    return storage;
-}
-
-static Storage *convert_weight(Convolution *c) {
-    ConvolutionStep *s = &c->step;
-    Five five = {
-        {s->out_channels, s->channels / s->groups, s->kernel[0], s->kernel[1], s->kernel[2]},
-        {&s->weight_out, &s->weight_in, &s->weight_spatial[0], &s->weight_spatial[1],
-         &s->weight_spatial[2]}};
-    Storage *storage = convert_all(c, c->weight, s->weight_offset, five);
-    if (storage) c->weight = storage->data, s->weight_offset = 0;
-    return storage;
-}
-
 /* ---- the end of a piece ------------------------------------------------------------------- */
 
 static void run_epilogue(const Convolution *c, int64_t low, int64_t count) {
@@ -129,20 +42,28 @@ static bool always(const ConvolutionStep *step) {
     return true;
 }
 
+static bool fits_turned(const ConvolutionStep *step) {
+    if (step->channels_last) return false;
+    ConvolutionStep last = conv_turned(step);
+    return conv_fits_depthwise(&last) || conv_is_direct(&last);
+}
+
 static const ConvMethod methods[CONV_METHODS] = {
     [CONV_AUTO] = {.name = "auto"},
     [CONV_DIRECT] = {"direct", conv_is_direct, conv_direct_is_bf16, conv_direct_pack,
-                     conv_direct_run, false},
+                     conv_direct_run, false, false},
     [CONV_DEPTHWISE] = {"depthwise", conv_fits_depthwise, NULL, conv_depthwise_pack,
-                        conv_depthwise_run, false},
-    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, false},
+                        conv_depthwise_run, false, false},
+    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, false, false},
     [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_4_pack,
-                         conv_winograd_4_run, true},
+                         conv_winograd_4_run, true, false},
     [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_67, NULL, conv_winograd_6_pack,
-                         conv_winograd_6_run, true},
+                         conv_winograd_6_run, true, false},
     [CONV_WINOGRAD_7] = {"winograd 7", conv_fits_winograd_67, NULL, conv_winograd_7_pack,
-                         conv_winograd_7_run, true},
-    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, false},
+                         conv_winograd_7_run, true, false},
+    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, false,
+                    false},
+    [CONV_TURNED] = {.name = "channels last", .fits = fits_turned, .turns = true},
 };
 
 const char *convolution_method_name(int method) { return methods[method].name; }
@@ -163,10 +84,10 @@ static const double convert_ns = 0.12;   /* an element of x or the result to or 
 static const double weight_ns = 0.07;    /* a packed weight: read from memory once a call */
 static const double pack_ns = 0.3;       /* a weight to pack */
 static const double transform_ns = 0.12; /* a point read or written by Winograd's transforms */
+static const double turn_ns = 0.25;      /* an element of x or the result, in another order */
 /* Larger tiles round more: they have to need no more than this share of the next smaller's time;
  * rough: F(5x5, 3x3) in f32, which next to the rounding of f16 or bf16 is small. */
 static const double large_share = 0.93, rough_share = 0.85;
-#define WORTH 0.93 /* larger tiles round more: they have to win by this */
 
 static double weights_ns(double weights, bool constant) {
     return weights * (constant ? weight_ns : weight_ns + pack_ns);
@@ -193,10 +114,25 @@ static double winograd_ns(const ConvolutionStep *s, bool constant, int64_t tile)
     return tiles * (weights * product_ns + points * transform_ns) + weights_ns(weights, constant);
 }
 
-static double conversions_ns(const ConvolutionStep *s) {
-    double x = (double)(s->channels * s->in_size[1] * s->in_size[2]);
-    double out = (double)(s->out_channels * s->out_size[1] * s->out_size[2]);
-    return (double)s->batch * (x + out) * convert_ns;
+/* Elements of x and the result. */
+static double elements(const ConvolutionStep *s) {
+    double x = (double)(s->channels * s->in_size[0] * s->in_size[1] * s->in_size[2]);
+    double out = (double)(s->out_channels * s->out_size[0] * s->out_size[1] * s->out_size[2]);
+    return (double)s->batch * (x + out);
+}
+
+/* Of a multiplication in the dtype of the step, which takes `each` in f32. */
+static double product_of(const ConvolutionStep *step, double each) {
+    if ((!step->reduced && step->dtype != CB_BF16) || !gemm_bf16()) return each;
+    return each * (gemm_bf16()->k_unit == 2 ? dot_share : amx_share);
+}
+
+static bool turned_is_faster(const ConvolutionStep *step, bool constant) {
+    ConvolutionStep last = conv_turned(step);
+    if (conv_fits_depthwise(&last)) return true;
+    double direct = plain_ns(step, constant, product_of(step, product_ns));
+    double gathered = plain_ns(step, constant, product_of(step, gather_ns));
+    return direct + elements(step) * turn_ns < gathered;
 }
 
 static const int winograd_method[] = {
@@ -205,17 +141,15 @@ static const int winograd_method[] = {
 int convolution_choose(const ConvolutionStep *step, bool constant) {
     if (conv_fits_depthwise(step)) return CONV_DEPTHWISE;
     if (conv_fits_tiles(step)) return CONV_TILES;
+    if (fits_turned(step) && turned_is_faster(step, constant)) return CONV_TURNED;
     bool direct = conv_is_direct(step);
     int method = direct ? CONV_DIRECT : CONV_GATHER;
-    double each = direct ? product_ns : gather_ns;
     bool half = step->dtype == CB_BF16 || step->dtype == CB_F16;
-    if ((step->reduced || step->dtype == CB_BF16) && gemm_bf16())
-        each *= gemm_bf16()->k_unit == 2 ? dot_share : amx_share;
-    double least_ns = plain_ns(step, constant, each);
+    double least_ns = plain_ns(step, constant, product_of(step, direct ? product_ns : gather_ns));
     for (int tile = 4; tile <= 7; tile++) {
         int other = winograd_method[tile];
         if (!other || !convolution_fits(step, other)) continue;
-        double ns = winograd_ns(step, constant, tile) + (half ? conversions_ns(step) : 0);
+        double ns = winograd_ns(step, constant, tile) + (half ? elements(step) * convert_ns : 0);
         double share = tile == 7 && step->kernel[1] == 3 && !half ? rough_share : large_share;
         if (ns < (tile == 4 ? 1 : share) * least_ns) method = other, least_ns = ns;
     }
@@ -226,10 +160,21 @@ static const ConvMethod *method_of(const ConvolutionStep *step, bool constant) {
     return &methods[step->method ? step->method : convolution_choose(step, constant)];
 }
 
+/* The step with channels last that stands for a turned one. By a method that sums as the definition
+ * does: eager takes this way, and eager is what other results are measured against. */
+static ConvolutionStep turned_step(const ConvolutionStep *step) {
+    static const int8_t exact[] = {CONV_DEPTHWISE, CONV_TILES, CONV_DIRECT};
+    ConvolutionStep last = conv_turned(step);
+    last.method = CONV_AUTO;
+    for (size_t i = 0; i < sizeof exact && !last.method; i++)
+        if (convolution_fits(&last, exact[i])) last.method = exact[i];
+    return last;
+}
+
 /* ---- entry -------------------------------------------------------------------------------- */
 
 static Storage *pack(Convolution *c) {
-    Storage *converted = c->convert ? convert_weight(c) : NULL;
+    Storage *converted = c->convert ? conv_convert_weight(c) : NULL;
     if (c->convert && !converted) return NULL;
     Storage *packed = c->method->pack(c);
     if (converted) storage_release(converted);
@@ -270,7 +215,7 @@ static void run_in_f32(Convolution *c) {
 }
 
 static bool run(Convolution *c) {
-    Storage *x = c->convert ? convert_x(c) : NULL, *packed = NULL;
+    Storage *x = c->convert ? conv_convert_x(c) : NULL, *packed = NULL;
     if (c->convert && !x) return false;
     c->packed = c->step.packed;
     if (!c->packed && (packed = pack(c))) c->packed = packed->data;
@@ -305,16 +250,28 @@ static Convolution convolution_of(const ConvolutionStep *step, bool constant, co
     return c;
 }
 
+static void run_epilogues(void *user, int64_t low, int64_t high) {
+    run_epilogue(user, low, high - low);
+}
+
+static bool run_turned(Convolution *c) {
+    ConvolutionStep last = turned_step(&c->step);
+    if (!conv_turned_run(c, &last)) return false;
+    int64_t numel = last.batch * last.out_channels * c->positions;
+    if (c->epilogue) parallel_for(numel, 16 * 1024, run_epilogues, c);
+    return true;
+}
+
 static bool is_empty(const Convolution *c) {
     return c->step.batch == 0 || c->outputs == 0 || c->positions == 0;
 }
 
 bool convolution_pack(const ConvolutionStep *step, const void *weight, Storage **packed) {
-    Convolution c = convolution_of(step, true, NULL, weight, NULL);
-    Five x = five_of_x(&c.step);
+    ConvolutionStep last = method_of(step, true)->turns ? turned_step(step) : *step;
+    Convolution c = convolution_of(&last, true, NULL, weight, NULL);
     *packed = NULL;
     if (is_empty(&c) || step->channels == 0) return true;
-    if (c.convert) set_contiguous(x, dim_order(&x)); /* as convert_x will leave it */
+    if (c.convert) conv_converted_x(&c.step);
     *packed = pack(&c);
     return *packed != NULL;
 }
@@ -327,5 +284,6 @@ bool convolution_run(const ConvolutionStep *step, const void *x, const void *wei
     c.epilogue_buffer = epilogue_buffer;
     c.failed = &failed;
     if (is_empty(&c)) return true;
-    return step->channels == 0 ? run_empty_sum(&c) : run(&c);
+    if (step->channels == 0) return run_empty_sum(&c);
+    return c.method->turns ? run_turned(&c) : run(&c);
 }

@@ -165,12 +165,17 @@ static void pack_rows(const Direct *d, char *to, const char *weight, int lanes, 
     }
 }
 
+/* A channel's kernel positions follow each other in memory, and so do the channels. */
 static bool is_contiguous(const Direct *d) {
     const ConvolutionStep *s = d->step;
-    return d->together == 1 && d->line == d->inner && s->weight_in == d->kernel &&
-           s->weight_spatial[2] == 1 && s->weight_spatial[1] == s->kernel[2] &&
-           s->weight_spatial[0] == s->kernel[1] * s->kernel[2] &&
-           d->kernel * d->type->columns * d->x_bytes <= PACK_BYTES;
+    int64_t step = 1;
+    bool follows = true;
+    for (int k = 2; k >= 0; k--) {
+        follows &= s->kernel[k] == 1 || s->weight_spatial[k] == step;
+        step *= s->kernel[k];
+    }
+    return follows && d->together == 1 && d->line == d->inner && s->weight_in == step &&
+           step * d->type->columns * d->x_bytes <= PACK_BYTES;
 }
 
 static void pack_panel(const Direct *d, char *to, int64_t output, int lanes, int width) {

@@ -5,6 +5,7 @@
  *   conv_winograd.c  the same for 3x3 and 5x5 kernels: fewer multiplications
  *   conv_depthwise.c the same for one channel to a group: no products over channels
  *   conv_tiles.c     the same for bf16 on AMX tiles
+ *   conv_order.c     x, weight and result in another dtype or order of dims
  *   conv_gather.c    everything else: windows gathered into panels */
 #ifndef CARBIDE_RUN_CONV_INTERNAL_H
 #define CARBIDE_RUN_CONV_INTERNAL_H
@@ -45,6 +46,7 @@ struct ConvMethod {
     Storage *(*pack)(Convolution *c);
     void (*run)(Convolution *c);
     bool in_f32; /* run gives f32, without epilogue, for whatever dtype is widened to it */
+    bool turns;  /* conv_turned_run takes the place of pack and run */
 };
 
 bool conv_is_direct(const ConvolutionStep *step);
@@ -67,6 +69,15 @@ void conv_winograd_7_run(Convolution *c);
 bool conv_fits_tiles(const ConvolutionStep *step);
 Storage *conv_tiles_pack(Convolution *c);
 void conv_tiles_run(Convolution *common);
+
+/* x, the weight: converted and contiguous, with c->step's strides. NULL: no memory. */
+Storage *conv_convert_x(Convolution *c);
+Storage *conv_convert_weight(Convolution *c);
+void conv_converted_x(ConvolutionStep *s); /* the strides that conv_convert_x will leave */
+/* The same convolution over a contiguous copy of x with channels last, its result channels last. */
+ConvolutionStep conv_turned(const ConvolutionStep *step);
+/* Runs `last`, made by conv_turned of c's step, and copies its result to c->out. No epilogue. */
+bool conv_turned_run(Convolution *c, const ConvolutionStep *last);
 
 /* The epilogue, if there is one, for `rows` runs of `columns` elements of the result; run r begins
  * at element first + r * step. */

@@ -41,8 +41,8 @@ static const Case cases[] = {
     {0, 3, 4, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
 };
 
-/* Layouts: of x and weight, and of the result. */
-enum { X_LAST = 1, OUT_LAST = 2, LAYOUTS = 4 };
+/* Layouts: of x and weight, and of the result; turned: channels first by way of channels last. */
+enum { X_LAST = 1, TURNED = 2, OUT_LAST = 4, LAYOUTS = 6 };
 
 static ConvolutionStep step_of(const Case *c, int layout, cb_dtype dtype, bool reduced) {
     ConvolutionStep s = {.dtype = (int8_t)dtype, .channels_last = layout & OUT_LAST, .rank = 3};
@@ -68,6 +68,7 @@ static ConvolutionStep step_of(const Case *c, int layout, cb_dtype dtype, bool r
     s.method = CONV_DIRECT;
     while (!convolution_fits(&s, s.method)) s.method++;
     if (convolution_fits(&s, CONV_TILES)) s.method = CONV_TILES;
+    if (layout & TURNED && convolution_fits(&s, CONV_TURNED)) s.method = CONV_TURNED;
     return s;
 }
 
@@ -164,6 +165,7 @@ static void every_dtype(void **state) {
     for (size_t i = 0; i < 9; i++)
         for (int d = 0; d < 3; d++) {
             expect_case(&cases[i], 0, dtypes[d], false);
+            expect_case(&cases[i], TURNED, dtypes[d], false);
             expect_case(&cases[i], X_LAST | OUT_LAST, dtypes[d], false);
         }
 }

@@ -341,13 +341,22 @@ static void expect_tuned(Sample *s, const char *word) {
     cb_function *fast = compile(s, "auto", "backend=vm,freeze=1,mode=max-autotune");
     cb_function *own = compile(s, "own", "backend=vm,freeze=1");
     expect_same(s, call(s, fast), call(s, own), 0);
-    if (strcmp(word, "alone") != 0) expect_explained(fast, word);
+    expect_explained(fast, word);
     cb_function_free(fast);
     cb_function_free(own);
 }
 
 static void keep_key(void *user, const CacheEntry *entry) {
     memcpy(user, entry->key, sizeof entry->key);
+}
+
+/* The entry of a convolution with channels first; turned -1: that candidate is not in it. */
+static void set_times(const char *key, const char *description, double gather, double turned) {
+    char text[128], line[40] = "";
+    if (turned != -1) snprintf(line, sizeof line, "channels last %g\n", turned);
+    snprintf(text, sizeof text, "milliseconds\ngather %g\n%s%s", gather, line,
+             has_onednn() ? "onednn 3e5\n" : "");
+    assert_true(cache_set(directory, key, description, text));
 }
 
 static void the_tuner_measures_once(void **state) {
@@ -361,12 +370,6 @@ static void the_tuner_measures_once(void **state) {
     s.net.weight[0] = integers((int64_t[]){16, 8, 3, 3}, 4, CB_F32);
     s.net.bias[0] = integers((int64_t[]){16}, 1, CB_F32);
     s.input[0] = integers((int64_t[]){1, 8, 12, 12}, 4, CB_F32);
-    if (!has_onednn()) { /* channels first leave one candidate */
-        expect_tuned(&s, "alone");
-        cb_scope_close();
-        rmdir(directory);
-        skip();
-    }
     expect_tuned(&s, " measured: ");
     assert_int_equal(cache_visit(directory, keep_key, key), 1);
     assert_true(cache_describe(directory, key, text));
@@ -376,14 +379,13 @@ static void the_tuner_measures_once(void **state) {
     assert_int_equal(truncate(path, 40), 0); /* a torn entry */
     expect_tuned(&s, " measured: ");
     expect_tuned(&s, " measured before: ");
-    assert_true(cache_set(directory, key, text, "milliseconds of the best run\ngather 0.1\n"));
-    expect_tuned(&s, " measured: "); /* an entry that lacks a candidate */
-    assert_true(cache_set(directory, key, text, "milliseconds\ngather 0.1\nonednn -3\n       "));
-    expect_tuned(&s, " measured: "); /* a time that cannot be */
-    assert_true(cache_set(directory, key, text, "milliseconds\ngather 1e-5\nonednn 2e5\n     "));
-    expect_tuned(&s, "; gather, measured before: gather 0.000 ms, onednn 200000.000 ms");
-    assert_true(cache_set(directory, key, "of another step",
-                          "of another\ngather 2e5\nonednn 1e-5\n             "));
+    set_times(key, text, 0.1, -1); /* an entry that lacks a candidate */
+    expect_tuned(&s, " measured: ");
+    set_times(key, text, 0.1, -3); /* a time that cannot be */
+    expect_tuned(&s, " measured: ");
+    set_times(key, text, 1e-5, 2e5);
+    expect_tuned(&s, "; gather, measured before: gather 0.000 ms, channels last 200000.000 ms");
+    set_times(key, "of another step", 2e5, 1e-5);
     expect_tuned(&s, " measured: "); /* a foreign entry */
     cb_set_threads(1);
     expect_tuned(&s, " measured: "); /* another key */
