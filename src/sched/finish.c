@@ -1,5 +1,5 @@
-/* A finished group -> its kernel: neighbouring axes merged where every access allows it, stores
- * added, buffers bound to plan values. */
+/* A finished group -> its kernel: axes split where accesses divide them, neighbours merged where
+ * every access allows it, stores added, buffers bound to plan values. */
 #include "sched/schedule.h"
 
 #include <string.h>
@@ -79,6 +79,71 @@ static void merge_axes(Schedule *s, Group *group) {
     check(group_lower(s, group, &before), "a group that was lowered before");
 }
 
+/* ---- splitting axes -------------------------------------------------------------------------- */
+
+/* The least number by which an axis is divided on the way to an element; 0: none is. */
+static int64_t least_cut(const Kernel *kernel, const Expr *index, int64_t least, int *axis) {
+    bool divides = index->op == OP_floor_divide || index->op == OP_remainder;
+    if (divides && index->input[0]->op == EX_axis) {
+        int64_t by = index->input[1]->imm.i, at = index->input[0]->imm.i;
+        if ((!least || by < least) && kernel->axis[at].size % by == 0) *axis = (int)at, least = by;
+    }
+    for (int k = 0; k < index->input_count; k++)
+        if (is_index_arithmetic(index->input[k]))
+            least = least_cut(kernel, index->input[k], least, axis);
+    return least;
+}
+
+static int64_t find_cut(const Kernel *kernel, int *axis) {
+    int64_t least = 0;
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        for (int k = 0; k < e->input_count && !is_index_arithmetic(e); k++)
+            if (is_index_arithmetic(e->input[k]))
+                least = least_cut(kernel, e->input[k], least, axis);
+    }
+    return least;
+}
+
+/* Every operand is reached without divisions, and the last axis makes good vectors. */
+static bool is_plain(Kernel *kernel) {
+    int64_t stride[2 * DOMAIN_AXES];
+    Expr *rest;
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        for (int k = 0; k < e->input_count && !is_index_arithmetic(e); k++)
+            if (is_index_arithmetic(e->input[k]) &&
+                !index_affine(kernel, e->input[k], stride, &rest))
+                return false;
+    }
+    return kernel->axis[length(kernel->axis) - 1].size >= SHORT_AXIS;
+}
+
+/* A value that is flattened after a transposition has axes that the domain cuts across:
+ *
+ *     out[a0], a0 < 9216, from x[a0 % 36 * 256 + a0 / 36]     ->     x[a1 * 256 + a0], a0 < 256
+ *
+ * False: the axes stay as they were. */
+static bool split_axes(Schedule *s, Group *group) {
+    const Domain before = group->domain;
+    const Node **member = group->member;
+    int axis = 0, cuts = 0;
+    if (group->anchor || domain_has_inner(&before)) return false;
+    for (int64_t by; (by = find_cut(group->trial, &axis)) > 0; cuts++) {
+        Domain finer = group->domain;
+        if (finer.count == DOMAIN_AXES) break;
+        for (int i = finer.count++; i > axis; i--) finer.size[i] = finer.size[i - 1];
+        finer.size[axis] /= by, finer.size[axis + 1] = by;
+        if (!group_lower(s, group, &finer)) break;
+    }
+    if (!cuts) return false;
+    merge_axes(s, group);
+    if (is_plain(group->trial)) return true;
+    group->member = member;
+    check(group_lower(s, group, &before), "a group that was lowered before");
+    return false;
+}
+
 /* ---- names and values ------------------------------------------------------------------------ */
 
 int node_value(Schedule *s, const Node *node) {
@@ -154,7 +219,7 @@ static int out_buffer(Schedule *s, Kernel *kernel, const Node *node) {
 }
 
 int finish_group(Schedule *s, Group *group, const bool *stored) {
-    merge_axes(s, group);
+    if (!split_axes(s, group)) merge_axes(s, group);
     Kernel *kernel = group->trial;
     int64_t total = domain_total(&group->domain);
     bind_buffers(s, kernel);

@@ -214,45 +214,55 @@ static void epilogue_visits_each_element_once(void **state) {
         }
 }
 
-/* max(result + bias + residual, 0) as the step tells of it, or left to the launch. */
-static void bias_residual_relu(void *const *buffer, int64_t low, int64_t high, int pass,
-                               void *slot) {
+/* max(result * scale + bias + residual, 0) as the step tells of it, or left to the launch. */
+static void scale_bias_residual_relu(void *const *buffer, int64_t low, int64_t high, int pass,
+                                     void *slot) {
     (void)pass, (void)slot;
-    uint16_t *out = buffer[0];
-    const uint16_t *bias = buffer[1], *residual = buffer[2];
-    int64_t channels = *(const int64_t *)buffer[3];
+    cb_dtype dtype = *(const cb_dtype *)buffer[5];
+    int64_t channels = *(const int64_t *)buffer[4], width = (int64_t)cb_dtype_size(dtype);
+    char *out = buffer[0];
     for (int64_t i = low; i < high; i++) {
-        double sum = scalar_load(&out[i], CB_BF16).f + scalar_load(&residual[i], CB_BF16).f +
-                     scalar_load(&bias[i % channels], CB_BF16).f;
-        scalar_store(&out[i], CB_BF16, (Scalar){.f = sum < 0 ? 0 : sum});
+        double sum = scalar_load(out + i * width, dtype).f;
+        sum *= ((const float *)buffer[1])[i % channels];
+        sum += scalar_load((const char *)buffer[2] + i % channels * width, dtype).f;
+        sum += scalar_load((const char *)buffer[3] + i * width, dtype).f;
+        scalar_store(out + i * width, dtype, (Scalar){.f = sum < 0 ? 0 : sum});
     }
 }
 
+static void known_epilogue(const Case *c, cb_dtype dtype) {
+    ConvolutionStep s = step_of(c, X_LAST | OUT_LAST, dtype, dtype == CB_F32);
+    int64_t count = s.batch * s.out_channels * positions(&s);
+    int64_t xs = s.x_offset + s.batch * s.x_batch;
+    int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
+    double *x = small_integers(xs + 1), *w = small_integers(ws + 1);
+    double *factor = small_integers(s.out_channels), *b = small_integers(s.out_channels);
+    double *more = small_integers(count + 1);
+    void *own_x = in_dtype(x, xs, dtype), *own_w = in_dtype(w, ws, dtype);
+    void *scale = in_dtype(factor, s.out_channels, CB_F32);
+    void *bias = in_dtype(b, s.out_channels, dtype), *residual = in_dtype(more, count, dtype);
+    size_t bytes = (size_t)count * cb_dtype_size(dtype);
+    char *out = malloc(bytes + 1), *again = malloc(bytes + 1);
+    Launch launch = {.function = scale_bias_residual_relu, .form = FORM_TILE};
+    launch.outer_size = count, launch.split = 1;
+    void *buffer[] = {out, scale, bias, residual, &s.out_channels, &dtype};
+    assert_true(convolution_run(&s, own_x, own_w, out, &launch, buffer));
+    s.end = (ConvolutionEnd){.fused = true, .relu = true, .bias_dtype = (int8_t)dtype};
+    s.end.scale = 1, s.end.bias = 2, s.end.residual = 3;
+    buffer[0] = again;
+    assert_true(convolution_run(&s, own_x, own_w, again, &launch, buffer));
+    assert_memory_equal(out, again, bytes);
+    free(x), free(w), free(factor), free(b), free(more), free(own_x), free(own_w);
+    free(scale), free(bias), free(residual), free(out), free(again);
+}
+
+/* Of few products, so that bf16 holds every sum exactly. */
 static void known_epilogues(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (cases[i].channels * cases[i].kernel[1] * cases[i].kernel[2] > 600) continue;
-        ConvolutionStep s = step_of(&cases[i], X_LAST | OUT_LAST, CB_BF16, false);
-        int64_t count = s.batch * s.out_channels * positions(&s), bytes = count * 2;
-        int64_t xs = s.x_offset + s.batch * s.x_batch;
-        int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
-        double *x = small_integers(xs + 1), *w = small_integers(ws + 1);
-        double *b = small_integers(s.out_channels), *more = small_integers(count + 1);
-        void *own_x = in_dtype(x, xs, CB_BF16), *own_w = in_dtype(w, ws, CB_BF16);
-        void *bias = in_dtype(b, s.out_channels, CB_BF16);
-        void *residual = in_dtype(more, count, CB_BF16);
-        char *out = malloc((size_t)bytes + 1), *again = malloc((size_t)bytes + 1);
-        Launch launch = {
-            .function = bias_residual_relu, .form = FORM_TILE, .outer_size = count, .split = 1};
-        void *buffer[] = {out, bias, residual, &s.out_channels};
-        assert_true(convolution_run(&s, own_x, own_w, out, &launch, buffer));
-        s.end = (ConvolutionEnd){.fused = true, .relu = true, .bias_dtype = CB_BF16};
-        s.end.scale = -1, s.end.bias = 1, s.end.residual = 2;
-        buffer[0] = again;
-        assert_true(convolution_run(&s, own_x, own_w, again, &launch, buffer));
-        assert_memory_equal(out, again, (size_t)bytes);
-        free(x), free(w), free(b), free(more), free(own_x), free(own_w), free(bias);
-        free(residual), free(out), free(again);
+        known_epilogue(&cases[i], CB_BF16);
+        known_epilogue(&cases[i], CB_F32);
     }
 }
 
