@@ -26,6 +26,7 @@ enum {
     FINISH_ELEMENTS = 1024,     /* narrowed before the epilogue takes them, or one row of the
                                  * piece */
     SCRATCH_BYTES = 256 * 1024, /* sums of one task, where they are narrowed at the end */
+    STREAM_BYTES = 8 << 20,     /* from here on a result is written past the caches */
     TASK_PRODUCTS = 250 * 1000, /* multiplications that are worth waking a thread for */
     BATCH_PRODUCTS = 4 * 1000 * 1000, /* from here on one batch item feeds all threads */
     PACKED_ROWS = 512,                /* more rows than these hide the packing of B */
@@ -261,17 +262,17 @@ static void multiply_panel(const Job *job, const Piece *piece, const Own *own, P
     const Gemm *gemm = job->gemm;
     const GemmType *type = gemm->type;
     int64_t stride = sum_stride(gemm, piece);
-    int64_t share = type->columns * lane_bytes(job) / divide_up(piece->rows, type->rows);
-    const char *next = panel_after(job, piece, own, &p);
+    GemmAhead ahead = {panel_after(job, piece, own, &p), type->columns * lane_bytes(job), 0,
+                       divide_up(piece->rows, type->rows)};
     for (int64_t r = 0; r < piece->rows; r += type->rows) {
         const char *a = p.a + r * lane_bytes(job);
         char *sum = sum_at(gemm, piece, own, r, p.column);
         int rows = (int)least(type->rows, piece->rows - r);
-        if (next)
-            type->tile_ahead(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0,
-                             next + r / type->rows * share, share);
+        if (ahead.panel)
+            type->tile_ahead(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0, ahead);
         else
             type->tile(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0);
+        ahead.part++;
     }
 }
 
@@ -280,6 +281,7 @@ static void run_piece(const Job *job, const Piece *piece, const Own *own) {
     const GemmType *type = gemm->type;
     int64_t high = piece->column + piece->columns;
     int64_t piece_columns = FINISH_BYTES / (int64_t)gemm->element / piece->rows;
+    if (gemm->narrow) piece_columns = piece->columns; /* long runs of a row, from the scratch */
     for (int64_t k = job->k_low; k < job->k_high; k += job->k_block) {
         int64_t count = least(job->k_block, job->k_high - k);
         bool last = k + count == gemm->step.k;
@@ -342,6 +344,17 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 
 /* ---- cutting the work ---- */
 
+/* Panels of a task whose sums the scratch holds: a thread's `panels` in equal strips, if there are
+ * such. */
+static int64_t strip(const Job *job, int64_t panels) {
+    int64_t panel_bytes = job->row_block * job->gemm->type->columns * (int64_t)job->gemm->element;
+    int64_t strips = divide_up(panels * panel_bytes, SCRATCH_BYTES);
+    if (strips > panels) return 1;
+    for (int64_t more = 0; more < 4 && strips + more <= panels; more++)
+        if (panels % (strips + more) == 0) return panels / (strips + more);
+    return divide_up(panels, strips);
+}
+
 /* Cuts rows, then columns, so that each thread has work; narrow matrices are cut along columns
  * only. */
 static void cut(Job *job, int64_t threads) {
@@ -356,14 +369,10 @@ static void cut(Job *job, int64_t threads) {
     job->row_block = round_up(divide_up(m, blocks), rows);
     job->row_blocks = divide_up(m, job->row_block);
     int64_t tasks = job->row_blocks * job->batch_count, parts = 1;
-    if (tasks < threads || (tasks % threads && tasks < 4 * threads)) parts = 2 * threads;
+    if (tasks < threads || (tasks % threads && tasks < 4 * threads))
+        parts = gemm->narrow ? threads : 2 * threads;
     job->column_block = round_up(divide_up(n, parts), columns);
-    int64_t scratch = SCRATCH_BYTES / (int64_t)gemm->element / job->row_block / columns * columns;
-    if (gemm->narrow && job->column_block > scratch) {
-        int64_t blocks_of_n =
-            round_up(divide_up(n, scratch < columns ? columns : scratch), threads);
-        job->column_block = round_up(divide_up(n, blocks_of_n), columns);
-    }
+    if (gemm->narrow) job->column_block = columns * strip(job, job->column_block / columns);
     job->column_blocks = divide_up(n, job->column_block);
 }
 
@@ -500,6 +509,9 @@ bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
     gemm.epilogue = epilogue;
     gemm.epilogue_buffer = epilogue_buffer;
     gemm.failed = &failed;
+    int64_t bytes = step->batch * step->m * step->n * gemm.input_bytes;
+    if (gemm.narrow && gemm.type->stream && !epilogue && bytes >= STREAM_BYTES)
+        gemm.narrow = gemm.type->stream;
     if (step->k == 0) return run_empty_sum(&gemm);
     if (!dtype_is_float(step->dtype)) return gemm_integer(&gemm);
     if (gemm_is_vector(&gemm)) return gemm_vector(&gemm);

@@ -16,6 +16,7 @@ enum {
     LANES = 16,
     ROWS = 14,
     COLUMNS = 2 * LANES,
+    LINE = 64,   /* of the cache */
     AHEAD = 8192 /* bytes between what a tile reads of b and what it asks for */
 };
 
@@ -151,6 +152,20 @@ void gemm_bf16_narrow(const void *from, void *to, int64_t count) {
     }
 }
 
+/* The same, past the caches where whole lines are written. */
+void gemm_bf16_stream(const void *from, void *to, int64_t count) {
+    const float *in = from;
+    uint16_t *out = to;
+    int64_t whole = (uintptr_t)to % LINE ? 0 : count / (2 * LANES) * (2 * LANES);
+    for (int64_t i = 0; i < whole; i += 2 * LANES) {
+        __m512 low = _mm512_loadu_ps(in + i), high = _mm512_loadu_ps(in + i + LANES);
+        _mm512_stream_si512((void *)(out + i), (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    }
+    gemm_bf16_narrow(in + whole, out + whole, count - whole);
+}
+
+static void end(void) { _mm_sfence(); /* after gemm_bf16_stream */ }
+
 /* ---- packing ---- */
 
 static void pack_lanes(Pair *out, const uint16_t *in, int64_t k_stride, int lanes, int width,
@@ -210,7 +225,9 @@ const GemmType gemm_bf16_dot = {
     .k_unit = 2,
     .k_bytes = GEMM_K_BYTES,
     .tile = tile,
+    .end = end,
     .narrow = gemm_bf16_narrow,
+    .stream = gemm_bf16_stream,
     .rows_tile = rows_tile,
     .pack = gemm_bf16_pack,
     .pack_rows = gemm_bf16_pack,

@@ -19,5 +19,6 @@ void gemm_bf16_pack(void *panel, const void *matrix, int64_t lane_stride, int64_
 void gemm_bf16_move(const float *from, int64_t from_stride, float *to, int64_t stride, int rows,
                     int columns, bool add);
 void gemm_bf16_narrow(const void *from, void *to, int64_t count);
+void gemm_bf16_stream(const void *from, void *to, int64_t count);
 
 #endif

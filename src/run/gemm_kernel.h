@@ -9,6 +9,12 @@
 
 enum { GEMM_K_BYTES = 2048 }; /* the most that k_bytes is */
 
+typedef struct GemmAhead { /* part `part` of `parts` of the bytes at panel */
+    const char *panel;
+    int64_t bytes;
+    int64_t part, parts;
+} GemmAhead;
+
 typedef void GemmConvert(const void *in, void *out, int64_t count);
 
 /* One element type on one instruction set. A panel is `rows` rows of A or `columns` columns of B,
@@ -25,14 +31,15 @@ typedef struct GemmType {
      * tile. */
     void (*tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
                  int columns, bool add);
-    /* The same, k > 0, and meanwhile asks for the `bytes` at next, which are read soon; or NULL. */
+    /* The same, k > 0, and meanwhile asks for a part of a panel that is read soon; or NULL. */
     void (*tile_ahead)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
-                       int columns, bool add, const void *next, int64_t bytes);
+                       int columns, bool add, GemmAhead ahead);
     /* The same for rows of A where they lie, in `taps` pieces of k elements each: row[t * rows of
      * the tile + r] is piece t of row r; b is one panel of taps * k. NULL on AMX. */
     void (*rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
                       int64_t stride, int rows, int columns, bool add);
-    GemmConvert *narrow; /* of sums to what is multiplied; or NULL */
+    /* Of sums to what is multiplied; or NULL. stream: past the caches, to be ended by end. */
+    GemmConvert *narrow, *stream;
     /* out[p * pixel + c] = sum over t of row[t][p * jump + c] * weight[t][c]; p < count */
     void (*depthwise)(int64_t taps, const void *const *row, const void *const *weight,
                       int64_t count, int64_t jump, void *out, int64_t pixel, int64_t channels);

@@ -355,6 +355,34 @@ static void narrowing_rounds_to_even(void **state) {
     }
 }
 
+/* Runs of any length, from any place, and nothing behind them. */
+static void native_narrowing_rounds_to_even(void **state) {
+    (void)state;
+    enum { COUNT = 150 };
+    _Alignas(64) float in[COUNT];
+    _Alignas(64) uint16_t out[COUNT + 1];
+    const GemmType *type = gemm_bf16();
+    if (!type) return;
+    GemmConvert *const convert[] = {type->narrow, type->stream};
+    for (int i = 0; i < COUNT; i++) in[i] = (float)small() * 1.2345f + (float)small() * 0x1p-9f;
+    in[7] = INFINITY, in[40] = NAN, in[41] = 1 + 0x1p-8f, in[42] = 1 + 3 * 0x1p-8f;
+    if (type->begin) type->begin();
+    for (int way = 0; way < 2; way++)
+        for (int from = 0; from < 34; from++)
+            for (int count = 0; from + count <= COUNT; count++) {
+                memset(out, 0x55, sizeof out);
+                convert[way](in + from, out + from, count);
+                for (int i = 0; i <= COUNT; i++) {
+                    bool inside = i >= from && i < from + count;
+                    if (inside && isnan(in[i]))
+                        assert_true(isnan(bf16_to_f32(out[i])));
+                    else
+                        assert_int_equal(out[i], inside ? bf16_from_f32(in[i]) : 0x5555);
+                }
+            }
+    if (type->end) type->end();
+}
+
 enum { SPAN = 40, MOST_K = 77, TILE_ROWS = 32 };
 
 static void expect_tile(cb_dtype dtype, int k, const char *a, const char *b, const char *out,
@@ -447,6 +475,7 @@ int main(void) {
         cmocka_unit_test_prestate(nan_and_infinity_pass, "reduced"),
         cmocka_unit_test(reduced_products_round_their_factors_alone),
         cmocka_unit_test(every_tile_of_bf16),
+        cmocka_unit_test(native_narrowing_rounds_to_even),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     test_level(&gemm_kernels_base, &failed);
