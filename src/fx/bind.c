@@ -108,10 +108,9 @@ static bool bind_attribute(Binder *binder, const Param *param) {
     if (!arg || (arg->kind == CB_ARG_NONE && param->has_default))
         return param->has_default || wrong(binder, param, "given");
     bool whole = arg->kind == CB_ARG_INT || arg->kind == CB_ARG_BOOL;
-    if (binder->call->op == OP_gelu && arg->kind == CB_ARG_STRING) {
-        *word = strcmp(arg->text, "tanh") == 0;
-        return *word || strcmp(arg->text, "none") == 0 || wrong(binder, param, "none or tanh");
-    }
+    if (arg->kind == CB_ARG_STRING)
+        return fx_flag(binder->call->op, param, arg->text, word) ||
+               wrong(binder, param, "a mode that Carbide has");
     switch (param->type) {
     case PARAM_FLOAT:
         if (!fx_is_number(arg)) return wrong(binder, param, "a number");
@@ -245,6 +244,33 @@ static bool bind_copy(const FxNode *node, FxCall *call) {
     return false;
 }
 
+/* torch.nn.functional.pad(x, pad, mode='reflect'): each mode is an op of its own. */
+static bool bind_pad_mode(Binder *binder) {
+    static const struct {
+        const char *mode;
+        Op op;
+    } modes[] = {{"constant", OP_pad},
+                 {"reflect", OP_reflection_pad},
+                 {"replicate", OP_replication_pad},
+                 {"circular", OP_circular_pad}};
+    const FxNode *node = binder->node;
+    for (int i = 0; i < length(node->kwargs) && i < 64; i++) {
+        const cb_arg *mode = &node->kwargs[i].value;
+        if (strcmp(node->kwargs[i].key, "mode") != 0 || mode->kind != CB_ARG_STRING) continue;
+        for (int k = 0; k < 4; k++) {
+            if (strcmp(mode->text, modes[k].mode) != 0) continue;
+            binder->used |= (uint64_t)1 << i;
+            binder->call->op = modes[k].op;
+            binder->call->attrs = attrs_default(modes[k].op);
+            binder->info = op_info(modes[k].op);
+            return true;
+        }
+        fx_fail(CB_ERR_GRAPH, node, "there is no mode %s", mode->text);
+        return false;
+    }
+    return true;
+}
+
 bool fx_bind(const FxNode *node, FxCall *call) {
     memset(call, 0, sizeof *call);
     call->op = (Op)node->op;
@@ -266,6 +292,7 @@ bool fx_bind(const FxNode *node, FxCall *call) {
     }
     Binder binder = {node, call, op_info(call->op), 0, 0};
     if (call->op == OP_concat && !bind_list(&binder)) return false;
+    if (call->op == OP_pad && !bind_pad_mode(&binder)) return false;
     for (int i = 0; i < binder.info->param_count; i++) {
         const Param *param = &binder.info->param[i];
         if (param->word >= 0) {

@@ -140,6 +140,9 @@ bool fx_bind(const FxNode *node, FxCall *call);
 /* The node of an op call, before the output or at the end. */
 FxNode *fx_record(FxGraph *graph, Op op, const cb_arg *operand, int count, const Attrs *attrs);
 const char *fx_keyword(Op op, const Param *param); /* PyTorch's name of a parameter */
+/* The value of a flag that PyTorch writes as a text, such as a mode; false when it is no such
+ * text. */
+bool fx_flag(Op op, const Param *param, const char *text, int64_t *value);
 bool fx_is_number(const cb_arg *arg);
 double fx_number(const cb_arg *arg);
 bool fx_random(const FxNode *node); /* takes a draw from the generator */

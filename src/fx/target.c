@@ -26,7 +26,49 @@ static const struct {
                {OP_roll, "shift", "shifts"},
                {OP_roll, "dim", "dims"},
                {OP_pad, "padding", "pad"},
+               {OP_reflection_pad, "padding", "pad"},
+               {OP_replication_pad, "padding", "pad"},
+               {OP_circular_pad, "padding", "pad"},
+               {OP_interpolate, "linear", "mode"},
+               {OP_interpolate, "exact", "mode"},
                {OP_gelu, "tanh", "approximate"}};
+
+/* Flags that PyTorch has as texts. Of several texts for one value, the first is written. */
+static const struct {
+    Op op;
+    const char *param, *text;
+    bool value;
+} texts[] = {{OP_gelu, "tanh", "tanh", true},
+             {OP_gelu, "tanh", "none", false},
+             {OP_interpolate, "linear", "bilinear", true},
+             {OP_interpolate, "linear", "linear", true},
+             {OP_interpolate, "linear", "trilinear", true},
+             {OP_interpolate, "linear", "nearest", false},
+             {OP_interpolate, "linear", "nearest-exact", false},
+             {OP_interpolate, "exact", "nearest-exact", true},
+             {OP_interpolate, "exact", "nearest", false},
+             {OP_interpolate, "exact", "bilinear", false},
+             {OP_interpolate, "exact", "linear", false},
+             {OP_interpolate, "exact", "trilinear", false}};
+
+bool fx_flag(Op op, const Param *param, const char *text, int64_t *value) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (texts[i].op != op || strcmp(texts[i].param, param->name) != 0) continue;
+        if (strcmp(texts[i].text, text) != 0) continue;
+        *value = texts[i].value;
+        return true;
+    }
+    return false;
+}
+
+/* The text of a flag; NULL when PyTorch has it as a flag, too. */
+static const char *flag_text(Op op, const Param *param, int64_t value) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].op == op && strcmp(texts[i].param, param->name) == 0 &&
+            texts[i].value == (value != 0))
+            return texts[i].text;
+    return NULL;
+}
 
 const char *fx_keyword(Op op, const Param *param) {
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
@@ -172,7 +214,8 @@ static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
         return;
     }
     cb_arg value = attribute_arg(graph, info, param, attrs);
-    if (node->op == OP_gelu) value = cb_arg_string("tanh");
+    const char *text = flag_text((Op)node->op, param, attrs->word[param->word]);
+    if (text) value = cb_arg_string(text);
     if (param->type == PARAM_DIMS && dims_are_same(attr_dims(attrs, param->word)))
         value = cb_arg_string("same");
     if (param->has_default)

@@ -1,4 +1,4 @@
-/* MultiheadAttention, batch first.
+/* MultiheadAttention, batch first unless it is made otherwise.
  *
  * In:  query [batch, length, embed], key and value [batch, source, embed], perhaps a mask.
  * Out: out_proj(attention of each head, side by side), [batch, length, embed].
@@ -74,6 +74,7 @@ typedef struct Attention {
     Tensor *x[3]; /* query, key, value, with a batch */
     Tensor *mask; /* to broadcast to [batch, heads, length, source], or NULL */
     bool same;    /* all three are one: one product makes their projections */
+    bool flat;    /* given without a batch */
 } Attention;
 
 static double dropout_of(const Module *self) { return self->training ? self->config.number : 0.0; }
@@ -124,14 +125,26 @@ static Tensor *attend_with_weights(const Attention *a, bool average, Tensor **we
     return finish(a->self, (cb_matmul)(each, part[2]));
 }
 
-static bool open_attention(Attention *a, Module *self, Tensor *const *x, bool flat) {
+/* The inputs as [batch, length, embed]. */
+static bool open_attention(Attention *a, Module *self, Tensor *const *x) {
     *a = (Attention){.self = self, .same = x[0] == x[1] && x[1] == x[2]};
+    a->flat = x[0] && cb_rank(x[0]) == 2;
     for (int i = 0; i < 3; i++) {
         if (!x[i]) return false;
-        a->x[i] = flat ? (cb_unsqueeze)(x[i], 0) : x[i];
+        a->x[i] = x[i];
+        if (a->flat)
+            a->x[i] = (cb_unsqueeze)(x[i], 0);
+        else if (!self->config.flag && cb_rank(x[i]) == 3)
+            a->x[i] = (cb_transpose)(x[i], 0, 1);
         if (!a->x[i] || !check_input(self, a->x[i])) return false;
     }
     return true;
+}
+
+/* The result as the inputs were given. */
+static Tensor *as_given(const Attention *a, Tensor *y) {
+    if (a->flat) return (cb_squeeze)(y, cb_dims_one(0));
+    return a->self->config.flag ? y : (cb_transpose)(y, 0, 1);
 }
 
 static Tensor *attention(Module *self, Tensor *const *inputs, int count) {
@@ -142,11 +155,9 @@ static Tensor *attention(Module *self, Tensor *const *inputs, int count) {
     }
     Attention a;
     Tensor *const all[] = {inputs[0], inputs[count == 1 ? 0 : 1], inputs[count == 1 ? 0 : 2]};
-    bool flat = inputs[0] && cb_rank(inputs[0]) == 2;
-    if (!open_attention(&a, self, all, flat)) return NULL;
+    if (!open_attention(&a, self, all)) return NULL;
     if (count == 4 && !(a.mask = by_heads(self, inputs[3], cb_size(a.x[0], 0)))) return NULL;
-    Tensor *y = attend(&a);
-    return flat ? (cb_squeeze)(y, cb_dims(0)) : y;
+    return as_given(&a, attend(&a));
 }
 
 cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor *query, cb_tensor *key,
@@ -156,13 +167,12 @@ cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor *query,
     Attention a;
     Module *self = attention_module;
     Tensor *const x[] = {query, key, value};
-    bool flat = query && cb_rank(query) == 2;
     if (weights) *weights = NULL;
     if (self && self->forward != attention) {
         fail(CB_ERR_ARGUMENT, "cb_multihead_attention: %s is no MultiheadAttention", self->type);
         return NULL;
     }
-    if (!self || !open_attention(&a, self, x, flat)) return NULL;
+    if (!self || !open_attention(&a, self, x)) return NULL;
     int64_t batch = cb_size(a.x[0], 0), source = cb_size(a.x[1], 1);
     Tensor *keys = key_padding_mask ? by_keys(self, key_padding_mask, batch, source) : NULL;
     Tensor *scores = by_heads(self, attn_mask, batch);
@@ -170,9 +180,8 @@ cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor *query,
     a.mask = merged(keys, scores);
     if ((keys || scores) && !a.mask) return NULL;
     Tensor *y = weights ? attend_with_weights(&a, average_attn_weights, weights) : attend(&a);
-    if (!flat) return y;
-    if (weights) *weights = (cb_squeeze)(*weights, cb_dims(0));
-    return (cb_squeeze)(y, cb_dims(0));
+    if (weights && a.flat) *weights = (cb_squeeze)(*weights, cb_dims_one(0));
+    return as_given(&a, y);
 }
 
 /* The projection out, which PyTorch keeps apart from other Linears by its type; its bias starts
@@ -193,7 +202,7 @@ static Module *projection_new(int64_t embed, bool bias) {
 }
 
 cb_module *(cb_nn_multihead_attention)(int64_t embed_dim, int64_t num_heads, double dropout,
-                                       bool bias) {
+                                       bool bias, bool batch_first) {
     if (embed_dim < 1 || num_heads < 1 || embed_dim % num_heads ||
         !(dropout >= 0 && dropout <= 1)) {
         fail(CB_ERR_ARGUMENT,
@@ -211,7 +220,8 @@ cb_module *(cb_nn_multihead_attention)(int64_t embed_dim, int64_t num_heads, dou
         layer_absent(&module, "in_proj_bias");
     if (!module) return NULL;
     module->fresh = true;
-    module->config = (Config){.number = dropout, .first = num_heads, .second = embed_dim};
+    module->config =
+        (Config){.number = dropout, .first = num_heads, .second = embed_dim, .flag = batch_first};
     Module *out = projection_new(embed_dim, bias);
     if (out && cb_module_inputs(module, "query, key, value") == CB_OK &&
         cb_module_add(module, "out_proj", out))

@@ -29,16 +29,35 @@ cb_module *(cb_nn_linear)(int64_t in_features, int64_t out_features, bool bias) 
     return module;
 }
 
+/* A row of zeros, drawn like the others: the same seed gives the others the same values. */
+static Tensor *without_row(Tensor *weight, int64_t row) {
+    Tracer *tracer = tracer_set(NULL);
+    cb_scope_open();
+    Tensor *padding = (cb_select)(weight, 0, row);
+    bool cleared = padding && (cb_fill_)(padding, 0);
+    cb_scope_close();
+    tracer_set(tracer);
+    if (cleared) return weight;
+    cb_free(weight);
+    return NULL;
+}
+
 /* The op takes the numbers first, as the layer does. */
-cb_module *(cb_nn_embedding)(int64_t num_embeddings, int64_t embedding_dim) {
-    if (num_embeddings < 0 || embedding_dim < 0) {
-        fail(CB_ERR_ARGUMENT, "Embedding: negative size: %lld, %lld", (long long)num_embeddings,
-             (long long)embedding_dim);
+cb_module *(cb_nn_embedding)(int64_t num_embeddings, int64_t embedding_dim, int64_t padding_idx) {
+    if (num_embeddings < 0 || embedding_dim < 0 || padding_idx >= num_embeddings) {
+        fail(CB_ERR_ARGUMENT,
+             "Embedding: negative size or padding_idx outside: %lld, %lld, padding_idx %lld",
+             (long long)num_embeddings, (long long)embedding_dim, (long long)padding_idx);
         return NULL;
     }
-    Module *module = layer_new("Embedding", OP_embedding, NULL, "%lld, %lld",
-                               (long long)num_embeddings, (long long)embedding_dim);
-    layer_value(&module, "weight", layer_normal(cb_dims(num_embeddings, embedding_dim)));
+    char padding[48] = "";
+    if (padding_idx >= 0)
+        snprintf(padding, sizeof padding, ", padding_idx=%lld", (long long)padding_idx);
+    Module *module = layer_new("Embedding", OP_embedding, NULL, "%lld, %lld%s",
+                               (long long)num_embeddings, (long long)embedding_dim, padding);
+    Tensor *weight = layer_normal(cb_dims(num_embeddings, embedding_dim));
+    if (weight && padding_idx >= 0) weight = without_row(weight, padding_idx);
+    layer_value(&module, "weight", weight);
     return module;
 }
 

@@ -25,6 +25,7 @@ typedef struct Config {
     double number;
     int64_t first, second;
     cb_dim_list dims;
+    bool flag;
 } Config;
 
 struct cb_module {

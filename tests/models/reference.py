@@ -182,6 +182,7 @@ LAYERS = dict(
     layer_norm_bare=(nn.LayerNorm(4, 0.01, elementwise_affine=False), (2, 3, 4)),
     rms_norm=(nn.RMSNorm(4, 1e-6), (2, 3, 4)),
     linear=(nn.Linear(5, 3), (2, 4, 5)),
+    embedding=(nn.Embedding(7, 3, padding_idx=2), torch.tensor([[1, 2, 6], [0, 2, 2]])),
     max_pool1d=(nn.MaxPool1d(3, 2, 1), (2, 3, 9)),
     max_pool2d=(nn.MaxPool2d(3, 2, 1, ceil_mode=True), (1, 2, 8, 7)),
     max_pool3d=(nn.MaxPool3d((1, 2, 3), dilation=(1, 2, 1)), (1, 2, 3, 5, 6)),
@@ -240,7 +241,7 @@ def write_layers():
     state, io, texts = {}, {}, {}
     for name, (layer, shape) in LAYERS.items():
         random_norms(layer)
-        x = torch.randn(shape) * 3
+        x = shape if isinstance(shape, torch.Tensor) else torch.randn(shape) * 3
         state.update({f"{name}.{k}": v.clone() for k, v in layer.state_dict().items()})
         texts[name] = repr(layer)
         io[name + ".x"], io[name + ".y"] = x, layer(x)
@@ -257,6 +258,8 @@ def write_layers():
     io.update({"attention.x": x, "attention.source": source, "attention.mask": mask,
                "attention.self": layer(x, x, x, need_weights=False)[0],
                "attention.y": layer(x, source, source, attn_mask=mask, need_weights=False)[0]})
+    layer.batch_first = False
+    io["attention.rows"] = layer(x, x, x, need_weights=False)[0]
     save("layers", state)
     save("layers_io", io, texts)
 

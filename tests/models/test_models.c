@@ -85,6 +85,7 @@ static void expect_close(const char *name, cb_tensor *x, cb_tensor *y) {
     X(layer_norm_bare, cb_nn_layer_norm(4, 0.01, false))                                           \
     X(rms_norm, cb_nn_rms_norm(4, 1e-6))                                                           \
     X(linear, cb_nn_linear(5, 3))                                                                  \
+    X(embedding, cb_nn_embedding(7, 3, 2))                                                         \
     X(max_pool1d, cb_nn_max_pool1d(3, 2, 1))                                                       \
     X(max_pool2d, cb_nn_max_pool2d(3, 2, 1, 1, true))                                              \
     X(max_pool3d, cb_nn_max_pool3d(cb_dims(1, 2, 3), CB_NO_DIMS, 0, cb_dims(1, 2, 1)))             \
@@ -208,6 +209,12 @@ static void layers_are_pytorchs(void **state) {
     expect_close("self", cb_forward(attention, x), value_of(io, "attention", "self"));
     expect_close("attention", cb_forward(attention, x, source, source, mask),
                  value_of(io, "attention", "y"));
+    cb_module *rows = cb_nn_multihead_attention(8, 2, 0, true, false);
+    cb_module_save_state(attention, "attention.safetensors.tmp");
+    load(rows, "attention.safetensors.tmp");
+    remove("attention.safetensors.tmp");
+    expect_close("rows", cb_forward(rows, x), value_of(io, "attention", "rows"));
+    cb_module_free(rows);
     cb_safetensors_close(io);
     cb_module_free(all);
 }

@@ -484,6 +484,42 @@ static void python_spellings_run(void **state) {
     cb_graph_free(graph);
 }
 
+static void modes_are_texts(void **state) {
+    (void)state;
+    cb_graph *graph = parse(
+        "graph():\n"
+        "    %x : [num_users=1] = placeholder[target=x]\n"
+        "    %p : [num_users=1] = call_function[target=torch.nn.functional.pad](args = (%x, (1, 2, "
+        "0, 1)), kwargs = {mode: reflect, value: None})\n"
+        "    %i : [num_users=1] = call_function[target=torch.nn.functional.interpolate](args = "
+        "(%p,), kwargs = {size: None, scale_factor: 2.0, mode: bilinear, align_corners: True, "
+        "recompute_scale_factor: None, antialias: False})\n"
+        "    %n : [num_users=1] = call_function[target=torch.nn.functional.interpolate](args = "
+        "(%i,), kwargs = {size: (3, 5), mode: nearest-exact})\n"
+        "    %w : [num_users=1] = call_function[target=torch.nn.functional.conv2d](args = (%n, "
+        "%n), kwargs = {padding: same})\n"
+        "    return w");
+    cb_tensor *x = cb_randn(cb_dims(1, 1, 3, 4));
+    cb_tensor *y = cb_reflection_pad(x, cb_dims(1, 2, 0, 1));
+    y = cb_interpolate(y, CB_NO_DIMS, 2.0, true, true);
+    y = cb_interpolate(y, cb_dims(3, 5), 0.0, false, false, true);
+    expect_close(run_one(graph, x), cb_conv2d(y, y, NULL, 1, "same"));
+    char *code = cb_graph_code(graph, "f");
+    assert_non_null(strstr(code, "cb_reflection_pad(x, cb_dims(1, 2, 0, 1))"));
+    assert_non_null(strstr(code, "\"same\""));
+    cb_free_text(code);
+    cb_graph_free(graph);
+    graph = parse("graph():\n"
+                  "    %x : [num_users=1] = placeholder[target=x]\n"
+                  "    %i : [num_users=1] = call_function[target=torch.nn.functional.interpolate]("
+                  "args = (%x,), kwargs = {size: 3, mode: bicubic})\n"
+                  "    return i");
+    cb_tensor *none;
+    assert_true(cb_graph_run(graph, &x, 1, &none, 1) < 0);
+    expect_error("linear must be a mode that Carbide has");
+    cb_graph_free(graph);
+}
+
 static void failed_runs_name_the_node(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -541,6 +577,7 @@ static Attrs unusual_attrs(const OpInfo *info, Op op) {
         if (param->type == PARAM_FLOAT) attr_set_float(&attrs, param->word, 0.1 + i);
         if (param->type == PARAM_DIMS) attr_set_dims(&attrs, param->word, cb_dims(2, 1));
     }
+    if (op == OP_interpolate) attrs.word[ATTR_interpolate_exact] = 0; /* one mode at a time */
     return attrs;
 }
 
@@ -734,6 +771,7 @@ int main(void) {
         ONE(running_equals_the_module),
         ONE(graphs_compile),
         ONE(python_spellings_run),
+        ONE(modes_are_texts),
         ONE(failed_runs_name_the_node),
         ONE(every_op_comes_back),
         ONE(code_of_the_design_page),
