@@ -29,9 +29,16 @@
 #define JOIN(a, b) a##b
 #define KERNELS_OF(level) JOIN(attention_kernels_, level)
 
+/* 2^x on [-126, 0]: one factor is the power of two, which is never denormal. */
+static inline float exp2_below_0_f32(float x) {
+    float t = x + 12583039.0f; /* n + 127 in the low bits */
+    float r = (x - (t - 12583039.0f)) * 0.693147182f;
+    return m_exp_poly_f32(r) * m_float_f32(m_bits_f32(t) << 23);
+}
+
 #define ELEMENT float
 #define NAME(x) x##_f32
-#define EXP2(x) m_exp2_f32(x)
+#define EXP2(x) exp2_below_0_f32(x)
 #define LEAST (-126.0f)
 #include "run/attention_tile.h"
 #undef ELEMENT

@@ -2,7 +2,7 @@
  * type, with
  *   ELEMENT      float or double
  *   NAME(x)      x with the type's suffix
- *   EXP2(x)      2^x as the op table has it
+ *   EXP2(x)      2^x for x in [LEAST, 0]
  *   LEAST        the least x whose 2^x is no denormal
  * A row of lanes is two vectors of VECTOR_BYTES, as a panel of gemm_tile.h is wide. */
 
