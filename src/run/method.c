@@ -17,8 +17,8 @@
  * calls cost more than its code wins. Whole networks, ms of provider=own and of provider=onednn:
  *
  *                      f32            bf16
- *     AlexNet   B32    65.1   96.4    58.1   52.7
- *     ResNet-50 B1     16.8   19.6    13.5   11.3
+ *     AlexNet   B32    51.7   94.6    43.8   50.5
+ *     ResNet-50 B1     16.9   19.3    12.2   10.9
  *     GPT-2     T128   78.4   74.5    37.2   37.8
  *
  * bf16 products are our own where the processor multiplies bf16: single ones are 3 to 8 % slower
@@ -26,7 +26,10 @@
  * network is no slower; on a Xeon with AMX (2 threads) it took 17.6 ms, with oneDNN 19.4.
  *
  * f32 convolutions with channels last are our own: Winograd's method where it fits (it multiplies
- * less), and no slower in the network elsewhere. In other cases mode=max-autotune finds out. */
+ * less), and no slower in the network elsewhere. So are those of bf16 that Winograd's method takes
+ * (6 to 23 % faster; the others are 1 to 25 % slower), and all of bf16 on AMX tiles: on a Xeon with
+ * 2 threads AlexNet took 17.9 ms and ResNet-50 5.4, with oneDNN 20.7 and 6.7. In other cases
+ * mode=max-autotune finds out. */
 typedef struct Rule {
     StepKind kind;
     cb_dtype dtype;
@@ -44,7 +47,12 @@ static const Rule rules[] = {
     {STEP_CONVOLUTION, CB_BF16, CPU_V4, false, 3e5, 1},
 };
 
-static bool model_prefers(const Step *step, cb_dtype dtype) {
+static bool own_is_faster(const ConvolutionStep *step, bool constant) {
+    int method = convolution_choose(step, constant);
+    return method == CONV_TILES || (method >= CONV_WINOGRAD_4 && method <= CONV_WINOGRAD_7);
+}
+
+static bool model_prefers(const Step *step, cb_dtype dtype, bool constant) {
     const MatmulStep *m = &step->matmul;
     const ConvolutionStep *c = &step->convolution;
     bool product = step->kind == STEP_MATMUL;
@@ -53,7 +61,7 @@ static bool model_prefers(const Step *step, cb_dtype dtype) {
     double products = (double)rows;
     if (product ? m->reduced : c->reduced) return false; /* not measured */
     if (product && dtype == CB_BF16 && gemm_bf16()) return false;
-    if (!product && convolution_fits(c, CONV_TILES)) return false;
+    if (!product && own_is_faster(c, constant)) return false;
     if (product)
         products *= (double)m->n * (double)m->k;
     else
@@ -182,7 +190,8 @@ void method_choose(const Plan *plan, Step *step, const void *weight, const Launc
     cb_dtype dtype = (cb_dtype)plan->value[step_use(step).out].dtype;
     bool automatic = !strcmp(name, "auto"), own = !strcmp(name, "own");
     if (automatic && measure && tune_step(plan, step, weight, epilogue, out)) return;
-    if (automatic && !measure && model_prefers(step, dtype)) name = "onednn", automatic = false;
+    bool prefers = automatic && !measure && model_prefers(step, dtype, weight != NULL);
+    if (prefers) name = "onednn", automatic = false;
     if (!automatic && !own) out->provided = provide(name, plan, step, weight, refusal);
     if (out->provided)
         describe_provided(name, out->provided, epilogue != NULL, out->text, sizeof out->text);
