@@ -69,6 +69,19 @@ static const struct {
     {"fill_(x, value)", "in place: every element takes the value"},
 };
 
+/* Composites without a formula whose name is not PyTorch's. */
+static const struct {
+    Op op;
+    const char *meaning;
+} coded[] = {
+    {OP_max_pool1d_indices, "where max_pool1d found its elements: PyTorch's return_indices"},
+    {OP_max_pool2d_indices, "where max_pool2d found its elements, counted through both dims"},
+    {OP_max_pool3d_indices, "where max_pool3d found its elements, counted through all three"},
+    {OP_reflection_pad, "as pad, mirrored without the edge: mode='reflect'"},
+    {OP_replication_pad, "as pad, with the edge: mode='replicate'"},
+    {OP_circular_pad, "as pad, with x over again: mode='circular'"},
+};
+
 /* Only lowering makes these. */
 static bool is_internal(Op op) { return op_info(op)->flags & LOWERED; }
 
@@ -117,13 +130,19 @@ static const char *meaning(const OpInfo *info) {
     return info->value ? info->value : "";
 }
 
+static const char *words(Op op) {
+    for (size_t i = 0; i < sizeof coded / sizeof *coded; i++)
+        if (coded[i].op == op) return coded[i].meaning;
+    return "";
+}
+
 static void print_text(OpKind kind) {
     char signature[256];
     for (Op op = OP_none; op < OP_COUNT; op++) {
         const OpInfo *info = op_info(op);
         if (info->kind != kind || is_internal(op)) continue;
         format_signature(info, signature, sizeof signature);
-        printf("%-50s %s\n", signature, meaning(info));
+        printf("%-50s %s%s\n", signature, meaning(info), words(op));
     }
 }
 
@@ -145,7 +164,7 @@ static void print_markdown(OpKind kind) {
             put_text(stdout, meaning(info), true);
             fputs("` |", stdout);
         } else if (means) {
-            fputs(" |", stdout);
+            printf("%s%s |", *words(op) ? " " : "", words(op));
         }
         fputc('\n', stdout);
     }

@@ -198,21 +198,6 @@ static Node *argument_extreme(Graph *graph, Op op, Node *x, cb_dim_list dims, bo
     return call_reduce(graph, OP_amin, candidates, dims_one(dim), keepdim);
 }
 
-/* softmax:      e = exp(x - amax(x)); e / sum(e)
- * log_softmax:  s = x - amax(x); s - log(sum(exp(s)))      all along dim; of nothing, nothing */
-static Node *softmax(Graph *graph, Op op, Node *x, int64_t given) {
-    int dim = checked_dim(op, given, x->rank ? x->rank : 1);
-    if (dim < 0) return NULL;
-    cb_dim_list dims = dims_one(dim);
-    if (node_numel(x) == 0) return call1(graph, OP_exp, x);
-    Node *most = call_reduce(graph, OP_amax, x, dims, true);
-    Node *shifted = call2(graph, OP_sub, x, most), *e = call1(graph, OP_exp, shifted);
-    if (!e) return NULL;
-    Node *sum = call_reduce(graph, OP_sum, e, dims, true);
-    if (op == OP_softmax) return call2(graph, OP_div, e, sum);
-    return call2(graph, OP_sub, shifted, call1(graph, OP_log, sum));
-}
-
 /* max + log(sum(exp(x - max))), where an infinite maximum counts as 0: it shows in the sum
  * anyway. */
 static Node *logsumexp(Graph *graph, Node *x, cb_dim_list dims, bool keepdim) {
@@ -267,9 +252,6 @@ Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) 
     case OP_argmin: /* the schemas are equal */
         return argument_extreme(graph, op, input[0], attr_dims(attrs, ATTR_argmax_dim),
                                 attrs->word[ATTR_argmax_keepdim]);
-    case OP_softmax:
-    case OP_log_softmax:
-        return softmax(graph, op, input[0], attrs->word[ATTR_softmax_dim]);
     case OP_logsumexp:
         return logsumexp(graph, input[0], attr_dims(attrs, ATTR_logsumexp_dim),
                          attrs->word[ATTR_logsumexp_keepdim]);

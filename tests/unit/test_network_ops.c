@@ -133,7 +133,7 @@ static const char *const refused[][2] = {
     {"linear(reshape(x, [128, 8]), reshape(w, [128, 8]), slice(v, 0, 0, 3))",
      "in linear(f32[128, 8], f32[128, 8], f32[3])"},
     {"layer_norm(reshape(x, [128, 8]), [8], slice(v, 0, 0, 4))", "weight must have the normalized"},
-    {"softmax(x, 1)", "softmax: dim 1 is outside of a tensor of 1 dimensions"},
+    {"softmax(x, 1)", "amax: dim 1 is outside of -1..0: f32[1024], in softmax(f32[1024])"},
     {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [2, 8, 8, 8]), stride=2, padding=same)",
      "conv2d: padding 'same' goes with a stride of 1, not 2"},
     {"scaled_dot_product_attention(reshape(x, [64, 16]), reshape(w, [64, 16]), reshape(v, [64, "

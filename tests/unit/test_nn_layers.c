@@ -47,48 +47,34 @@ static void expect_near(double value, double expected) {
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 
+/* Forms beside those that test_models.c compares with PyTorch's. */
 static void repr_is_pytorchs(void **state) {
     (void)state;
     expect_repr(cb_nn_conv2d(3, 64, 11, 4, 2),
                 "Conv2d(3, 64, kernel_size=(11, 11), stride=(4, 4), padding=(2, 2))");
-    expect_repr(cb_nn_conv2d(8, 16, cb_dims(3, 5), 1, cb_dims(1, 2), 2, 4, false),
-                "Conv2d(8, 16, kernel_size=(3, 5), stride=(1, 1), padding=(1, 2), dilation=(2, 2), "
-                "groups=4, bias=False)");
-    expect_repr(cb_nn_conv1d(2, 4, 3), "Conv1d(2, 4, kernel_size=(3,), stride=(1,))");
-    expect_repr(cb_nn_conv3d(2, 4, 3, 2), "Conv3d(2, 4, kernel_size=(3, 3, 3), stride=(2, 2, 2))");
-    expect_repr(cb_nn_conv_transpose2d(4, 2, 3, 2, 1, 1),
-                "ConvTranspose2d(4, 2, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), "
-                "output_padding=(1, 1))");
-    expect_repr(cb_nn_batch_norm2d(64, 1e-5, 0.1), "BatchNorm2d(64, eps=1e-05, momentum=0.1, "
-                                                   "affine=True, track_running_stats=True)");
-    expect_repr(cb_nn_batch_norm1d(3, 1e-3, 0.01), "BatchNorm1d(3, eps=0.001, momentum=0.01, "
-                                                   "affine=True, track_running_stats=True)");
-    expect_repr(cb_nn_group_norm(2, 4, 1e-5), "GroupNorm(2, 4, eps=1e-05, affine=True)");
-    expect_repr(cb_nn_instance_norm2d(4),
-                "InstanceNorm2d(4, eps=1e-05, momentum=0.1, affine=False, "
-                "track_running_stats=False)");
-    expect_repr(cb_nn_max_pool2d(3, 2),
-                "MaxPool2d(kernel_size=3, stride=2, padding=0, dilation=1, ceil_mode=False)");
+    expect_repr(cb_nn_conv2d(3, 4, 3, 1, "valid"),
+                "Conv2d(3, 4, kernel_size=(3, 3), stride=(1, 1))");
     expect_repr(
         cb_nn_max_pool2d(cb_dims(2, 3)),
         "MaxPool2d(kernel_size=(2, 3), stride=(2, 3), padding=0, dilation=1, ceil_mode=False)");
-    expect_repr(cb_nn_avg_pool2d(2), "AvgPool2d(kernel_size=2, stride=2, padding=0)");
-    expect_repr(cb_nn_adaptive_avg_pool2d(cb_dims(6, 6)), "AdaptiveAvgPool2d(output_size=(6, 6))");
     expect_repr(cb_nn_adaptive_avg_pool2d(1), "AdaptiveAvgPool2d(output_size=1)");
-    expect_repr(cb_nn_upsample(CB_NO_DIMS, 2, "nearest"),
-                "Upsample(scale_factor=2.0, mode='nearest')");
-    expect_repr(cb_nn_upsample(CB_NO_DIMS, 2, "nearest-exact"),
-                "Upsample(scale_factor=2.0, mode='nearest-exact')");
-    expect_repr(cb_nn_elu(1), "ELU(alpha=1.0)");
-    expect_repr(cb_nn_softplus(1, 20), "Softplus(beta=1.0, threshold=20.0)");
-    expect_repr(cb_nn_relu6(), "ReLU6()");
-    expect_repr(cb_nn_hardswish(), "Hardswish()");
-    expect_repr(cb_nn_mish(), "Mish()");
-    expect_repr(cb_nn_multihead_attention(8, 2, 0, true),
-                "MultiheadAttention(\n"
-                "  (out_proj): NonDynamicallyQuantizableLinear(in_features=8, out_features=8, "
-                "bias=True)\n"
-                ")");
+    expect_repr(cb_nn_embedding(10, 3), "Embedding(10, 3)");
+    expect_repr(cb_nn_dropout2d(0.25), "Dropout2d(p=0.25, inplace=False)");
+}
+
+static void dropout_drops_whole_channels(void **state) {
+    (void)state;
+    cb_module *dropout = cb_nn_dropout2d(0.5);
+    cb_tensor *x = cb_ones(cb_dims(8, 16, 3, 4)), *y = cb_forward(dropout, x);
+    cb_tensor *least = cb_amin(y, cb_dims(2, 3)), *most = cb_amax(y, cb_dims(2, 3));
+    assert_true(cb_item(cb_max(cb_abs(cb_sub(least, most)))) == 0); /* all of a channel alike */
+    double kept = cb_item(cb_sum(cb_gt(most, 0)));
+    assert_true(kept > 40 && kept < 88 && cb_item(cb_max(most)) == 2);
+    assert_null(cb_forward(dropout, cb_ones(cb_dims(3, 4))));
+    expect_error("Dropout2d: expected 3D or 4D input (got 2D input)");
+    cb_module_train(dropout, false);
+    assert_ptr_equal(cb_forward(dropout, x), x);
+    cb_module_free(dropout);
 }
 
 static void append_name(const char *name, cb_tensor *tensor, bool buffer, void *user) {
@@ -282,6 +268,7 @@ int main(void) {
     cb_set_allocator((cb_allocator){failing_resize, NULL});
     const struct CMUnitTest tests[] = {
         ONE(repr_is_pytorchs),
+        ONE(dropout_drops_whole_channels),
         ONE(keys_are_pytorchs),
         ONE(initialization_is_pytorchs),
         ONE(batch_norm_tracks_in_training),
