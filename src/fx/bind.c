@@ -246,27 +246,20 @@ static bool bind_copy(const FxNode *node, FxCall *call) {
 
 /* torch.nn.functional.pad(x, pad, mode='reflect'): each mode is an op of its own. */
 static bool bind_pad_mode(Binder *binder) {
-    static const struct {
-        const char *mode;
-        Op op;
-    } modes[] = {{"constant", OP_pad},
-                 {"reflect", OP_reflection_pad},
-                 {"replicate", OP_replication_pad},
-                 {"circular", OP_circular_pad}};
     const FxNode *node = binder->node;
     for (int i = 0; i < length(node->kwargs) && i < 64; i++) {
         const cb_arg *mode = &node->kwargs[i].value;
         if (strcmp(node->kwargs[i].key, "mode") != 0 || mode->kind != CB_ARG_STRING) continue;
-        for (int k = 0; k < 4; k++) {
-            if (strcmp(mode->text, modes[k].mode) != 0) continue;
-            binder->used |= (uint64_t)1 << i;
-            binder->call->op = modes[k].op;
-            binder->call->attrs = attrs_default(modes[k].op);
-            binder->info = op_info(modes[k].op);
-            return true;
+        Op op = fx_pad_op(mode->text);
+        if (!op) {
+            fx_fail(CB_ERR_GRAPH, node, "there is no mode %s", mode->text);
+            return false;
         }
-        fx_fail(CB_ERR_GRAPH, node, "there is no mode %s", mode->text);
-        return false;
+        binder->used |= (uint64_t)1 << i;
+        binder->call->op = op;
+        binder->call->attrs = attrs_default(op);
+        binder->info = op_info(op);
+        return true;
     }
     return true;
 }
@@ -292,7 +285,8 @@ bool fx_bind(const FxNode *node, FxCall *call) {
     }
     Binder binder = {node, call, op_info(call->op), 0, 0};
     if (call->op == OP_concat && !bind_list(&binder)) return false;
-    if (call->op == OP_pad && !bind_pad_mode(&binder)) return false;
+    if (strcmp(node->target, "torch.nn.functional.pad") == 0 && !bind_pad_mode(&binder))
+        return false;
     for (int i = 0; i < binder.info->param_count; i++) {
         const Param *param = &binder.info->param[i];
         if (param->word >= 0) {

@@ -77,6 +77,27 @@ const char *fx_keyword(Op op, const Param *param) {
     return param->name;
 }
 
+/* torch.nn.functional.pad: each mode is an op of its own. */
+static const struct {
+    const char *mode;
+    Op op;
+} pad_modes[] = {{"constant", OP_pad},
+                 {"reflect", OP_reflection_pad},
+                 {"replicate", OP_replication_pad},
+                 {"circular", OP_circular_pad}};
+
+Op fx_pad_op(const char *mode) {
+    for (size_t i = 0; i < sizeof pad_modes / sizeof *pad_modes; i++)
+        if (strcmp(pad_modes[i].mode, mode) == 0) return pad_modes[i].op;
+    return OP_none;
+}
+
+static void add_pad_mode(FxNode *node) {
+    for (size_t i = 0; i < sizeof pad_modes / sizeof *pad_modes; i++)
+        if (node->op != OP_pad && pad_modes[i].op == node->op)
+            fx_add_kwarg(node, "mode", cb_arg_string(pad_modes[i].mode));
+}
+
 static bool is_tensor(const Param *param) {
     return param->type == PARAM_TENSOR || param->type == PARAM_OPTIONAL_TENSOR;
 }
@@ -240,6 +261,7 @@ static void add_arguments(FxNode *node, const cb_arg *operand, int count, const 
             push(graph->arena, node->args, next < count ? operand[next] : cb_arg_none());
         next += is_tensor(param);
     }
+    add_pad_mode(node);
     while (length(node->args) && node->args[length(node->args) - 1].kind == CB_ARG_NONE)
         (void)pop(node->args);
 }

@@ -484,6 +484,11 @@ static void python_spellings_run(void **state) {
     cb_graph_free(graph);
 }
 
+static cb_tensor *replicated(cb_module *self, cb_tensor *const *inputs, int count) {
+    (void)self, (void)count;
+    return cb_replication_pad(inputs[0], cb_dims(2, 1));
+}
+
 static void modes_are_texts(void **state) {
     (void)state;
     cb_graph *graph = parse(
@@ -509,6 +514,16 @@ static void modes_are_texts(void **state) {
     assert_non_null(strstr(code, "\"same\""));
     cb_free_text(code);
     cb_graph_free(graph);
+    cb_module *pads = cb_module_new("Pads", replicated, NULL);
+    graph = cb_symbolic_trace(pads);
+    expect_text(cb_graph_text(graph),
+                "graph():\n"
+                "    %x : [num_users=1] = placeholder[target=x]\n"
+                "    %pad : [num_users=1] = call_function[target=torch.nn.functional.pad](args = "
+                "(%x, (2, 1)), kwargs = {mode: replicate})\n"
+                "    return pad");
+    cb_graph_free(graph);
+    cb_module_free(pads);
     graph = parse("graph():\n"
                   "    %x : [num_users=1] = placeholder[target=x]\n"
                   "    %i : [num_users=1] = call_function[target=torch.nn.functional.interpolate]("
