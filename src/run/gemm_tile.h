@@ -80,10 +80,9 @@ static void NAME(add_columns)(const ELEMENT *full, ELEMENT *to, int64_t stride, 
 }
 
 /* A tile that is not full in columns goes through a full one on the stack. */
-static void NAME(tile_ahead)(int64_t k, const void *a, const void *b, void *c, int64_t stride,
-                             int rows, int columns, bool add, GemmAhead ahead) {
-    int64_t bytes = ahead.bytes / ahead.parts, step = (bytes + k - 1) / k;
-    const char *next = ahead.panel + ahead.part * bytes;
+static inline void NAME(any_tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride,
+                                  int rows, int columns, bool add, const char *next,
+                                  int64_t step) {
     if (columns == COLUMNS) {
         NAME(tiles)[rows - 1](k, a, b, c, stride, add, next, step);
         return;
@@ -93,11 +92,17 @@ static void NAME(tile_ahead)(int64_t k, const void *a, const void *b, void *c, i
     NAME(add_columns)(full, c, stride, rows, columns, add);
 }
 
+static void NAME(tile_ahead)(int64_t k, const void *a, const void *b, void *c, int64_t stride,
+                             int rows, int columns, bool add, GemmAhead ahead) {
+    int64_t bytes = ahead.bytes / ahead.parts;
+    NAME(any_tile)(k, a, b, c, stride, rows, columns, add, ahead.panel + ahead.part * bytes,
+                   (bytes + k - 1) / k);
+}
+
 static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
                        int columns, bool add) {
-    int64_t bytes = COLUMNS * (int64_t)sizeof(ELEMENT);
-    GemmAhead ahead = {(const char *)b + AHEAD, k * bytes, 0, 1};
-    NAME(tile_ahead)(k, a, b, c, stride, rows, columns, add, ahead);
+    NAME(any_tile)(k, a, b, c, stride, rows, columns, add, (const char *)b + AHEAD,
+                   COLUMNS * (int64_t)sizeof(ELEMENT));
 }
 
 /* ---- the same, with the rows of A where they lie ---- */
