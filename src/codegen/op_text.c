@@ -164,6 +164,7 @@ static void put_math(const Usage *usage, Buffer *out) {
     Library library = {0};
     read_sections(&library, math_text_int);
     read_sections(&library, math_text_f64);
+    read_sections(&library, math_text_f64_angles);
     read_sections(&library, math_text_f32);
     bool any = false;
     for (int op = 0; op < OP_COUNT; op++)

@@ -15,30 +15,24 @@ typedef struct Attention {
     Node *query, *key, *value, *mask;
 } Attention;
 
-static bool refuse(const Attention *a, cb_status status, const char *why) {
-    char texts[3][128];
-    const Node *node[] = {a->query, a->key, a->value};
-    for (int i = 0; i < 3; i++) {
-        Meta meta = node_meta(node[i]);
-        meta_format(&meta, texts[i], sizeof texts[i]);
-    }
-    fail(status, "scaled_dot_product_attention: %s: %s, %s, %s", why, texts[0], texts[1], texts[2]);
+static bool refuse(cb_status status, const char *why) {
+    fail(status, "scaled_dot_product_attention: %s", why);
     return false;
 }
 
 static bool operands_fit(const Attention *a) {
     const Node *q = a->query, *k = a->key, *v = a->value;
     if (q->rank < 2 || k->rank != q->rank || v->rank != q->rank)
-        return refuse(a, CB_ERR_SHAPE, "all need one rank of at least 2");
+        return refuse(CB_ERR_SHAPE, "all need one rank of at least 2");
     if (q->dtype != k->dtype || q->dtype != v->dtype || !dtype_is_float((cb_dtype)q->dtype))
-        return refuse(a, CB_ERR_DTYPE, "all need one floating point dtype");
+        return refuse(CB_ERR_DTYPE, "all need one floating point dtype");
     if (q->size[q->rank - 1] != k->size[k->rank - 1])
-        return refuse(a, CB_ERR_SHAPE, "the last sizes of query and key differ");
+        return refuse(CB_ERR_SHAPE, "the last sizes of query and key differ");
     if (k->size[k->rank - 2] != v->size[v->rank - 2])
-        return refuse(a, CB_ERR_SHAPE, "key and value have different lengths");
+        return refuse(CB_ERR_SHAPE, "key and value have different lengths");
     bool mask_fits =
         !a->mask || a->mask->dtype == CB_BOOL || dtype_is_float((cb_dtype)a->mask->dtype);
-    return mask_fits || refuse(a, CB_ERR_DTYPE, "the mask must be bool or floating point");
+    return mask_fits || refuse(CB_ERR_DTYPE, "the mask must be bool or floating point");
 }
 
 /* [..., heads, rows, columns] -> [..., heads / repeats, repeats, rows, columns] */
@@ -56,17 +50,17 @@ static Node *split_heads(Graph *graph, Node *x, int64_t heads, int64_t repeats) 
 static bool share_heads(Attention *a) {
     const Node *q = a->query, *k = a->key, *v = a->value;
     if (q->rank < 3 || q->rank == CB_MAX_RANK)
-        return refuse(a, CB_ERR_SHAPE, "enable_gqa needs heads");
+        return refuse(CB_ERR_SHAPE, "enable_gqa needs heads");
     int64_t wanted = q->size[q->rank - 3], heads = k->size[q->rank - 3];
     if (!heads || wanted % heads || v->size[q->rank - 3] != heads)
-        return refuse(a, CB_ERR_SHAPE, "the heads of key and value do not divide those of query");
+        return refuse(CB_ERR_SHAPE, "the heads of key and value do not divide those of query");
     if (wanted == heads) return true;
     a->query = split_heads(a->graph, a->query, heads, wanted / heads);
     a->key = split_heads(a->graph, a->key, heads, 1);
     a->value = split_heads(a->graph, a->value, heads, 1);
     if (a->mask && a->mask->rank >= 3) {
         if (a->mask->size[a->mask->rank - 3] != 1 && a->mask->size[a->mask->rank - 3] != wanted)
-            return refuse(a, CB_ERR_SHAPE, "the mask has another number of heads");
+            return refuse(CB_ERR_SHAPE, "the mask has another number of heads");
         a->mask = split_heads(a->graph, a->mask, heads, wanted / heads);
     }
     return true;
@@ -151,7 +145,7 @@ Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
     bool causal = word[ATTR_scaled_dot_product_attention_is_causal];
     if (!operands_fit(&a)) return NULL;
     if (causal && a.mask) {
-        refuse(&a, CB_ERR_ARGUMENT, "is_causal excludes a mask");
+        refuse(CB_ERR_ARGUMENT, "is_causal excludes a mask");
         return NULL;
     }
     if (!(p >= 0 && p < 1)) {

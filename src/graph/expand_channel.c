@@ -5,11 +5,8 @@
  *     reflection_pad(x, [1, 2]) ->  concat(flip(x[1:2]), x, flip(x[-3:-1])) along the last dim */
 #include "graph/call.h"
 
-static Node *refused(Op op, const Node *x, const char *needs) {
-    char text[128];
-    Meta meta = node_meta(x);
-    meta_format(&meta, text, sizeof text);
-    fail(CB_ERR_SHAPE, "%s: needs %s, not %s", op_info(op)->name, needs, text);
+static Node *refused(Op op, const char *needs) {
+    fail(CB_ERR_SHAPE, "%s: needs %s", op_info(op)->name, needs);
     return NULL;
 }
 
@@ -17,7 +14,7 @@ static Node *glu(Graph *graph, Node *x, int64_t given) {
     int dim = checked_dim(OP_glu, given, x->rank);
     if (dim < 0) return NULL;
     int64_t half = x->size[dim] / 2;
-    if (x->size[dim] % 2) return refused(OP_glu, x, "an even number of elements to halve");
+    if (x->size[dim] % 2) return refused(OP_glu, "an even number of elements to halve");
     Node *gate = call1(graph, OP_sigmoid, call_slice(graph, x, dim, half, 2 * half));
     return call2(graph, OP_mul, call_slice(graph, x, dim, 0, half), gate);
 }
@@ -27,7 +24,7 @@ static Node *prelu(Graph *graph, Node *x, Node *weight) {
     int64_t shape[CB_MAX_RANK] = {node_numel(weight), 1, 1, 1, 1, 1, 1, 1};
     int64_t channels = x->rank > 1 ? x->size[1] : 1;
     if (weight->rank > 1 || (shape[0] != 1 && shape[0] != channels))
-        return refused(OP_prelu, weight, "one weight, or a vector of one for each channel");
+        return refused(OP_prelu, "one weight, or a vector of one for each channel");
     int rank = shape[0] == 1 ? 0 : x->rank - 1;
     weight = node_reshape(graph, weight, rank, shape);
     Node *positive = call_number(graph, OP_gt, x, 0);
@@ -46,7 +43,7 @@ static bool open_picture(Op op, const Node *x, int64_t factor, Picture *p) {
         fail(CB_ERR_ARGUMENT, "%s: a factor of %lld", op_info(op)->name, (long long)factor);
         return false;
     }
-    if (x->rank < 3) return refused(op, x, "channels, height and width"), false;
+    if (x->rank < 3) return refused(op, "channels, height and width"), false;
     const int64_t *last = x->size + x->rank - 3;
     *p = (Picture){1, last[0], last[1], last[2]};
     for (int i = 0; i < x->rank - 3; i++) p->batch *= x->size[i];
@@ -67,7 +64,7 @@ static Node *pixel_shuffle(Graph *graph, Node *x, int64_t r) {
     Picture p;
     if (!open_picture(OP_pixel_shuffle, x, r, &p)) return NULL;
     if (p.channels % (r * r))
-        return refused(OP_pixel_shuffle, x, "channels that upscale_factor squared divides");
+        return refused(OP_pixel_shuffle, "channels that upscale_factor squared divides");
     int64_t channels = p.channels / (r * r), apart[] = {p.batch, channels, r, r, p.height, p.width};
     Node *y = node_reshape(graph, x, 6, apart);
     y = call_permute(graph, y, (cb_dim_list){6, {0, 1, 4, 2, 5, 3}});
@@ -78,7 +75,7 @@ static Node *pixel_unshuffle(Graph *graph, Node *x, int64_t r) {
     Picture p;
     if (!open_picture(OP_pixel_unshuffle, x, r, &p)) return NULL;
     if (p.height % r || p.width % r)
-        return refused(OP_pixel_unshuffle, x, "sizes that downscale_factor divides");
+        return refused(OP_pixel_unshuffle, "sizes that downscale_factor divides");
     int64_t apart[] = {p.batch, p.channels, p.height / r, r, p.width / r, r};
     Node *y = node_reshape(graph, x, 6, apart);
     y = call_permute(graph, y, (cb_dim_list){6, {0, 1, 3, 5, 2, 4}});
@@ -87,7 +84,7 @@ static Node *pixel_unshuffle(Graph *graph, Node *x, int64_t r) {
 
 /* Channel group * k + i becomes channel i * groups + group. */
 static Node *channel_shuffle(Graph *graph, Node *x, int64_t groups) {
-    if (x->rank < 3) return refused(OP_channel_shuffle, x, "a batch, channels and spatial dims");
+    if (x->rank < 3) return refused(OP_channel_shuffle, "a batch, channels and spatial dims");
     if (groups < 1 || x->size[1] % groups) {
         fail(CB_ERR_ARGUMENT, "channel_shuffle: %lld groups do not divide %lld channels",
              (long long)groups, (long long)x->size[1]);
@@ -148,7 +145,7 @@ static Node *pad(Graph *graph, Op op, Node *x, cb_dim_list padding) {
         return NULL;
     }
     if (x->rank != n + 1 && x->rank != n + 2)
-        return refused(op, x, "channels, a pair of numbers for each spatial dim, perhaps a batch");
+        return refused(op, "channels, a pair of numbers for each spatial dim, perhaps a batch");
     for (int i = 0; x && i < n; i++) {
         int dim = x->rank - 1 - i;
         int64_t left = padding.at[2 * i], right = padding.at[2 * i + 1], size = x->size[dim];

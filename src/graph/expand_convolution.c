@@ -13,26 +13,19 @@ _Static_assert(ATTR_conv1d_groups == ATTR_conv3d_groups &&
 
 static bool ranks_fit(Op op, const Node *x, const Node *weight, int n) {
     if ((x->rank == n + 1 || x->rank == n + 2) && weight->rank == n + 2) return true;
-    char texts[2][128];
-    Meta meta[2] = {node_meta(x), node_meta(weight)};
-    for (int i = 0; i < 2; i++) meta_format(&meta[i], texts[i], sizeof texts[i]);
-    fail(CB_ERR_SHAPE, "%s: needs channels and %d spatial dims, and a weight of %d dims: %s x %s",
-         op_info(op)->name, n, n + 2, texts[0], texts[1]);
+    fail(CB_ERR_SHAPE, "%s: needs channels and %d spatial dims, and a weight of %d dims",
+         op_info(op)->name, n, n + 2);
     return false;
 }
 
 static Node *add_bias(Graph *graph, Op op, Node *y, Node *bias) {
     if (!bias || !y) return y;
     int64_t shape[CB_MAX_RANK] = {y->size[1], 1, 1, 1};
-    if (bias->rank != 1 || bias->size[0] != shape[0]) {
-        char text[128];
-        Meta meta = node_meta(bias);
-        meta_format(&meta, text, sizeof text);
-        fail(CB_ERR_SHAPE, "%s: the bias must have one element for each of %lld channels, not %s",
-             op_info(op)->name, (long long)shape[0], text);
-        return NULL;
-    }
-    return call2(graph, OP_add, y, node_reshape(graph, bias, y->rank - 1, shape));
+    if (bias->rank == 1 && bias->size[0] == shape[0])
+        return call2(graph, OP_add, y, node_reshape(graph, bias, y->rank - 1, shape));
+    fail(CB_ERR_SHAPE, "%s: the bias must have one element for each of %lld channels",
+         op_info(op)->name, (long long)shape[0]);
+    return NULL;
 }
 
 /* A missing batch is one of size 1. */

@@ -17,12 +17,9 @@ static bool norm_dims(Op op, const Node *x, cb_dim_list normalized, cb_dim_list 
         fits = x->size[first + i] == normalized.at[i];
     *dims = (cb_dim_list){normalized.count, {0}};
     for (int i = 0; i < normalized.count && fits; i++) dims->at[i] = first + i;
-    Meta meta = node_meta(x);
-    char text[128];
-    meta_format(&meta, text, sizeof text);
     if (!fits)
-        fail(CB_ERR_SHAPE, "%s: the normalized sizes are not the last ones of %s",
-             op_info(op)->name, text);
+        fail(CB_ERR_SHAPE, "%s: the normalized sizes are not the last ones of x",
+             op_info(op)->name);
     return fits;
 }
 
@@ -86,11 +83,8 @@ static Node *by_channel(const Channels *c, Node *vector, const char *name, bool 
         vector = node_widen(c->graph, vector);
         return node_reshape(c->graph, vector, c->x->rank - 1, shape);
     }
-    char text[128];
-    Meta meta = node_meta(vector);
-    meta_format(&meta, text, sizeof text);
-    fail(CB_ERR_SHAPE, "%s: %s must have one element for each of %lld channels, not %s",
-         op_info(c->op)->name, name, (long long)shape[0], text);
+    fail(CB_ERR_SHAPE, "%s: %s must have one element for each of %lld channels",
+         op_info(c->op)->name, name, (long long)shape[0]);
     *fine = false;
     return NULL;
 }
@@ -98,11 +92,8 @@ static Node *by_channel(const Channels *c, Node *vector, const char *name, bool 
 static bool open_channels(Channels *c, Graph *graph, Op op, Node *x, int least_rank) {
     *c = (Channels){graph, op, x, node_widen(graph, x)};
     if (x->rank >= least_rank && dtype_is_float((cb_dtype)x->dtype)) return true;
-    char text[128];
-    Meta meta = node_meta(x);
-    meta_format(&meta, text, sizeof text);
-    fail(CB_ERR_SHAPE, "%s: needs floating point channels in dim 1 of at least %d dims, not %s",
-         op_info(op)->name, least_rank, text);
+    fail(CB_ERR_SHAPE, "%s: needs floating point channels in dim 1 of at least %d dims",
+         op_info(op)->name, least_rank);
     return false;
 }
 

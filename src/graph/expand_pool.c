@@ -25,11 +25,8 @@ typedef struct Pool {
 
 static bool takes(Op op, const Node *x, int n) {
     if (x->rank == n + 1 || x->rank == n + 2) return true;
-    char text[128];
-    Meta meta = node_meta(x);
-    meta_format(&meta, text, sizeof text);
-    fail(CB_ERR_SHAPE, "%s: needs channels, %d spatial dims and perhaps a batch, not %s",
-         op_info(op)->name, n, text);
+    fail(CB_ERR_SHAPE, "%s: needs channels, %d spatial dims and perhaps a batch", op_info(op)->name,
+         n);
     return false;
 }
 

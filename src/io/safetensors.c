@@ -180,19 +180,6 @@ static void put_header(Buffer *out, const Item *item, int count) {
     for (int i = 0; i < 8; i++) out->text[i] = (char)(length >> (8 * i) & 255);
 }
 
-static bool write_tensor(int file, const Tensor *x) {
-    if (tensor_contiguous(x)) return file_write(file, tensor_data(x), tensor_span_bytes(x));
-    _Alignas(16) char chunk[CHUNK];
-    size_t width = cb_dtype_size((cb_dtype)x->dtype);
-    int64_t step = CHUNK / (int64_t)width, total = cb_numel(x);
-    for (int64_t done = 0; done < total; done += step) {
-        int64_t count = total - done < step ? total - done : step;
-        tensor_read_range(x, done, count, chunk, (cb_dtype)x->dtype);
-        if (!file_write(file, chunk, (size_t)count * width)) return false;
-    }
-    return true;
-}
-
 typedef struct Content {
     Buffer header;
     const Item *item;
@@ -203,7 +190,7 @@ static bool write_content(int file, void *user) {
     const Content *content = user;
     bool written = file_write(file, content->header.text, content->header.length);
     for (int i = 0; i < content->count && written; i++)
-        written = write_tensor(file, content->item[i].tensor);
+        written = tensor_write(file, content->item[i].tensor);
     return written;
 }
 

@@ -13,6 +13,7 @@
 #include "op/math_int.h" /* first: it says what MATH is */
 
 #include "op/math_f64.h"
+#include "op/math_f64_angles.h"
 
 #include "op/math_f32.h"
 

@@ -282,20 +282,10 @@ static size_t format_header(const Tensor *x, char *out, size_t bytes) {
     return total;
 }
 
-static bool write_tensor(int file, void *user) {
-    const Tensor *x = user;
+static bool write_content(int file, void *user) {
     char header[512];
-    if (!file_write(file, header, format_header(x, header, sizeof header))) return false;
-    if (tensor_contiguous(x)) return file_write(file, tensor_data(x), tensor_span_bytes(x));
-    char chunk[CHUNK];
-    size_t width = cb_dtype_size((cb_dtype)x->dtype);
-    int64_t step = CHUNK / (int64_t)width, total = cb_numel(x);
-    for (int64_t done = 0; done < total; done += step) {
-        int64_t count = total - done < step ? total - done : step;
-        tensor_read_range(x, done, count, chunk, (cb_dtype)x->dtype);
-        if (!file_write(file, chunk, (size_t)count * width)) return false;
-    }
-    return true;
+    return file_write(file, header, format_header(user, header, sizeof header)) &&
+           tensor_write(file, user);
 }
 
 cb_status cb_npy_save(const char *path, cb_tensor *x) {
@@ -304,6 +294,6 @@ cb_status cb_npy_save(const char *path, cb_tensor *x) {
     if (x->dtype == CB_BF16)
         return fail(CB_ERR_DTYPE, "npy_save: the npy format has no bf16: convert with "
                                   "cb_to(x, CB_F32) first");
-    if (file_save(path, write_tensor, x)) return CB_OK;
+    if (file_save(path, write_content, x)) return CB_OK;
     return fail(CB_ERR_IO, "npy_save: %s: %s", path, strerror(errno));
 }

@@ -7,6 +7,7 @@
  *     x = i32[2, 3] transposed, cb_read(x, out, CB_F32) -> 6 floats, column after column of x */
 #include "tensor/read.h"
 
+#include "base/file.h"
 #include "tensor/apply.h"
 #include <math.h>
 #include <string.h>
@@ -22,6 +23,20 @@ bool tensor_materialize(Tensor *x) {
     meta_format(&meta, text, sizeof text);
     fail(CB_ERR_GRAPH, "a %s that was traced, and never computed, has no value", text);
     return false;
+}
+
+bool tensor_write(int file, const Tensor *x) {
+    if (tensor_contiguous(x)) return file_write(file, tensor_data(x), tensor_span_bytes(x));
+    enum { CHUNK = 1 << 14 };
+    _Alignas(16) char chunk[CHUNK];
+    size_t width = cb_dtype_size((cb_dtype)x->dtype);
+    int64_t step = CHUNK / (int64_t)width, total = cb_numel(x);
+    for (int64_t done = 0; done < total; done += step) {
+        int64_t count = total - done < step ? total - done : step;
+        tensor_read_range(x, done, count, chunk, (cb_dtype)x->dtype);
+        if (!file_write(file, chunk, (size_t)count * width)) return false;
+    }
+    return true;
 }
 
 bool tensor_request(Tensor *x, const char *what) {

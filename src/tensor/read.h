@@ -8,6 +8,9 @@
  * x has storage. */
 void tensor_read_range(const Tensor *x, int64_t first, int64_t count, void *out, cb_dtype dtype);
 
+/* Writes the elements, in row-major order, to a file; false with errno. */
+bool tensor_write(int file, const Tensor *x);
+
 /* A value request by name: false with an error when x is NULL or has no value. */
 bool tensor_request(Tensor *x, const char *what);
 

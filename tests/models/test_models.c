@@ -1,6 +1,6 @@
 /* Layers and whole networks against PyTorch: the same weights and inputs give the same outputs.
  * tests/models/reference.py wrote tests/models/data; the test runs in the root of the tree. */
-#include "test_support.h"
+#include "fixture.h"
 
 #include "carbide_models.h"
 #include <math.h>
@@ -8,21 +8,6 @@
 #include <string.h>
 
 #define DATA "tests/models/data/"
-
-static int open_scope(void **state) {
-    (void)state;
-    cb_clear_error();
-    cb_manual_seed(7);
-    cb_scope_open();
-    return 0;
-}
-
-static int close_scope(void **state) {
-    (void)state;
-    cb_scope_close();
-    cb_clear_error();
-    return 0;
-}
 
 static cb_safetensors *open_file(const char *path) {
     cb_safetensors *file = cb_safetensors_open(path);

@@ -2,36 +2,14 @@
 #ifndef CARBIDE_TEST_FX_SUPPORT_H
 #define CARBIDE_TEST_FX_SUPPORT_H
 
-#include "test_support.h"
+#include "fixture.h"
 
 #include "fx/fx.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static inline int open_scope(void **state) {
-    (void)state;
-    cb_clear_error();
-    cb_manual_seed(11);
-    cb_scope_open();
-    return 0;
-}
-
-static inline int close_scope(void **state) {
-    (void)state;
-    cb_scope_close();
-    cb_clear_error();
-    return 0;
-}
-
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope)
-
-static inline void expect_error(const char *text) {
-    assert_non_null(cb_error());
-    if (!strstr(cb_error(), text)) print_error("expected '%s' in '%s'\n", text, cb_error());
-    assert_non_null(strstr(cb_error(), text));
-    cb_clear_error();
-}
 
 static inline void expect_no_error(void) {
     if (cb_error()) print_error("%s\n", cb_error());

@@ -1,6 +1,6 @@
 /* Executables on both engines: outputs, strided and mutated inputs, aliases, checks, matmuls,
  * sorts, splits. */
-#include "test_support.h"
+#include "fixture.h"
 
 #include "base/option.h"
 #include "graph/graph.h"
@@ -49,21 +49,6 @@ static void expect(cb_tensor *x, int count, const double *expected) {
     assert_int_equal(cb_numel(x), count);
     assert_int_equal(cb_read(x, got, CB_F64), CB_OK);
     for (int i = 0; i < count; i++) expect_near(got[i], expected[i], 1e-5);
-}
-
-static int open_scope(void **state) {
-    (void)state;
-    cb_scope_open();
-    return 0;
-}
-
-static int close_scope(void **state) {
-    (void)state;
-    cb_scope_close();
-    if (cb_error()) print_error("%s\n", cb_error());
-    bool failed = cb_error() != NULL;
-    cb_clear_error();
-    return failed ? -1 : 0;
 }
 
 static void two_outputs_of_one_kernel(void **state) {
@@ -316,7 +301,8 @@ static void several_threads_share_one(void **state) {
     executable_free(e);
 }
 
-#define ONE(test) cmocka_unit_test_prestate_setup_teardown(test, open_scope, close_scope, state)
+#define ONE(test)                                                                                  \
+    cmocka_unit_test_prestate_setup_teardown(test, open_scope, close_scope_without_error, state)
 
 static int run_engine(bool generate) {
     void *state = &generate;

@@ -410,19 +410,6 @@ static void damaged_text_does_no_harm(void **state) {
 
 /* ---- allocations that fail ------------------------------------------------------------------ */
 
-static int allocations_left = -1;
-
-static void *failing_resize(void *user, void *pointer, size_t bytes) {
-    (void)user;
-    if (bytes == 0) {
-        free(pointer);
-        return NULL;
-    }
-    if (allocations_left == 0) return NULL;
-    if (allocations_left > 0) allocations_left--;
-    return realloc(pointer, bytes);
-}
-
 static void every_allocation_may_fail(void **state) {
     (void)state;
     cb_module *block = block_new();

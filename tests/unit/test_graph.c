@@ -476,7 +476,7 @@ static void test_composite_errors(void **state) {
     (void)state;
     static const char *const calls[][2] = {
         {"softmax(x, 2)", "dim 2"},
-        {"layer_norm(x, [5])", "not the last ones of f32[4, 6]"},
+        {"layer_norm(x, [5])", "not the last ones of x, in layer_norm(f32[4, 6])"},
         {"linear(x, v)", "inner sizes differ"},
         {"dropout(x, 1.5)", "outside of 0..1"},
         {"cross_entropy(x, y + constant(0, f64), 1, 0) * cross_entropy(x, v)",

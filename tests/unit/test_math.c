@@ -8,6 +8,7 @@
 #include "op/math_int.h"
 
 #include "op/math_f64.h"
+#include "op/math_f64_angles.h"
 
 #include "op/math_f32.h"
 

@@ -1,33 +1,11 @@
 /* Layers of convolutional networks and attention: repr, keys, initialization, modes, mistakes.
  * Their values are compared with PyTorch's in test_models.c. */
-#include "test_support.h"
+#include "fixture.h"
 
 #include "carbide.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int open_scope(void **state) {
-    (void)state;
-    cb_clear_error();
-    cb_manual_seed(7);
-    cb_scope_open();
-    return 0;
-}
-
-static int close_scope(void **state) {
-    (void)state;
-    cb_scope_close();
-    cb_clear_error();
-    return 0;
-}
-
-static void expect_error(const char *text) {
-    assert_non_null(cb_error());
-    if (!strstr(cb_error(), text)) print_error("expected '%s' in '%s'\n", text, cb_error());
-    assert_non_null(strstr(cb_error(), text));
-    cb_clear_error();
-}
 
 static void expect_repr(cb_module *module, const char *expected) {
     char *text = cb_module_text(module);
@@ -227,19 +205,6 @@ static void mistakes_are_named(void **state) {
 }
 
 /* ---- allocations that fail ------------------------------------------------------------------ */
-
-static int allocations_left = -1;
-
-static void *failing_resize(void *user, void *pointer, size_t bytes) {
-    (void)user;
-    if (bytes == 0) {
-        free(pointer);
-        return NULL;
-    }
-    if (allocations_left == 0) return NULL;
-    if (allocations_left > 0) allocations_left--;
-    return realloc(pointer, bytes);
-}
 
 static void every_allocation_may_fail(void **state) {
     (void)state;

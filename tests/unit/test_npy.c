@@ -1,4 +1,5 @@
 /* npy files: what NumPy writes loads, what is saved NumPy would write, and a liar is refused. */
+#include "fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,13 +48,6 @@ static cb_tensor *load(int version, const char *header, const void *data, size_t
     const char *path = in_folder("made.npy");
     write_file(path, file, at + length + bytes);
     return cb_npy_load(path);
-}
-
-static void expect_error(cb_status status, const char *text) {
-    assert_int_equal(cb_error_status(), status);
-    if (!strstr(cb_error(), text)) print_error("expected '%s' in '%s'\n", text, cb_error());
-    assert_non_null(strstr(cb_error(), text));
-    cb_clear_error();
 }
 
 /* ---- good files ------------------------------------------------------------------------------ */
@@ -206,7 +200,7 @@ static void test_bad_headers(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_null(load(1, cases[i].header, "\0\0\0\0", 4));
-        expect_error(cases[i].status, cases[i].message);
+        expect_status(cases[i].status, cases[i].message);
         assert_int_equal(cb_memory().live_tensors, 0);
     }
 }
@@ -224,11 +218,11 @@ static void test_truncated(void **state) {
     for (size_t length = 0; length < count; length++) {
         write_file(path, bytes, length);
         assert_null(cb_npy_load(path));
-        expect_error(CB_ERR_IO, "truncated");
+        expect_status(CB_ERR_IO, "truncated");
     }
     write_file(path, bytes, count + 1);
     assert_null(cb_npy_load(path));
-    expect_error(CB_ERR_IO, "longer than its shape");
+    expect_status(CB_ERR_IO, "longer than its shape");
 }
 
 /* One byte of a good file changed: an error or a tensor, never a crash. */
@@ -260,22 +254,22 @@ static void test_not_npy(void **state) {
     const char *path = in_folder("other.npy");
     write_file(path, "PK\3\4 some zip file", 18);
     assert_null(cb_npy_load(path));
-    expect_error(CB_ERR_IO, "not an npy file");
+    expect_status(CB_ERR_IO, "not an npy file");
     write_file(path, "\x93NUMPY\x09\x00\x10\x00 a later version", 26);
     assert_null(cb_npy_load(path));
-    expect_error(CB_ERR_IO, "an unknown version");
+    expect_status(CB_ERR_IO, "an unknown version");
     write_file(path, "\x93NUMPY\x02\x00\xff\xff\xff\xff a long header", 26);
     assert_null(cb_npy_load(path));
-    expect_error(CB_ERR_IO, "the header is too long");
+    expect_status(CB_ERR_IO, "the header is too long");
     assert_null(cb_npy_load(in_folder("nowhere.npy")));
-    expect_error(CB_ERR_IO, "No such file");
+    expect_status(CB_ERR_IO, "No such file");
     assert_null(cb_npy_load(folder));
-    expect_error(CB_ERR_IO, "directory");
+    expect_status(CB_ERR_IO, "directory");
     assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
     assert_null(cb_npy_load(in_folder("pipe")));
-    expect_error(CB_ERR_IO, "truncated");
+    expect_status(CB_ERR_IO, "truncated");
     assert_null(cb_npy_load(NULL));
-    expect_error(CB_ERR_ARGUMENT, "npy_load: path is NULL");
+    expect_status(CB_ERR_ARGUMENT, "npy_load: path is NULL");
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -284,16 +278,16 @@ static void test_bad_saves(void **state) {
     (void)state;
     cb_tensor *x = cb_empty(cb_dims(2), CB_BF16), *y = cb_from_data("ab", CB_U8, cb_dims(2));
     assert_int_equal(cb_npy_save(in_folder("bf16.npy"), x), CB_ERR_DTYPE);
-    expect_error(CB_ERR_DTYPE, "no bf16");
+    expect_status(CB_ERR_DTYPE, "no bf16");
     assert_int_equal(cb_npy_save(NULL, y), CB_ERR_ARGUMENT);
-    expect_error(CB_ERR_ARGUMENT, "npy_save: path is NULL");
+    expect_status(CB_ERR_ARGUMENT, "npy_save: path is NULL");
     assert_int_equal(cb_npy_save(in_folder("null.npy"), NULL), CB_ERR_ARGUMENT);
-    expect_error(CB_ERR_ARGUMENT, "npy_save: x is NULL");
+    expect_status(CB_ERR_ARGUMENT, "npy_save: x is NULL");
     assert_int_equal(cb_npy_save(in_folder("no/such/folder.npy"), y), CB_ERR_IO);
-    expect_error(CB_ERR_IO, "No such file");
+    expect_status(CB_ERR_IO, "No such file");
     assert_int_equal(mkdir(in_folder("taken"), 0700), 0);
     assert_int_equal(cb_npy_save(in_folder("taken"), y), CB_ERR_IO);
-    expect_error(CB_ERR_IO, "npy_save");
+    expect_status(CB_ERR_IO, "npy_save");
 }
 
 /* The old file or the new one, and nothing beside it. */
@@ -330,20 +324,9 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-static int open_scope(void **state) {
-    (void)state;
-    cb_scope_open();
-    return 0;
-}
-
-static int close_scope(void **state) {
-    (void)state;
-    cb_scope_close();
-    return cb_memory().live_tensors != 0;
-}
-
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, open_scope, close_scope)
+#define TEST(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(test_##name, open_scope, close_scope_without_tensors)
     const struct CMUnitTest tests[] = {
         TEST(exact_bytes),   TEST(round_trip),  TEST(views),       TEST(fortran_order),
         TEST(loose_headers), TEST(bool_values), TEST(bad_headers), TEST(truncated),

@@ -1,10 +1,5 @@
 /* Printing: what PyTorch 2.11 prints for the same tensors, str(tensor), to the letter. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "fixture.h"
 
 #include "base/memory.h"
 #include "tensor/tensor.h"
@@ -524,20 +519,8 @@ static void test_no_memory(void **state) {
     assert_true(failures > 1);
 }
 
-static int open_scope(void **state) {
-    (void)state;
-    cb_scope_open();
-    return 0;
-}
-
-static int close_scope(void **state) {
-    (void)state;
-    cb_scope_close();
-    return cb_memory().live_tensors != 0;
-}
-
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_scope, close_scope)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_scope, close_scope_without_tensors)
     const struct CMUnitTest tests[] = {
         TEST(test_floats), TEST(test_ints),         TEST(test_ranges),
         TEST(test_views),  TEST(test_buffer_sizes), TEST(test_null),

@@ -1,5 +1,5 @@
 /* safetensors: exact bytes, round trips, state dicts, and files that lie. */
-#include "test_support.h"
+#include "fixture.h"
 
 #include "io/safetensors.h"
 #include <dirent.h>
@@ -18,27 +18,6 @@ static const char *in_folder(const char *name) {
     turn = !turn;
     snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
     return path[turn];
-}
-
-static int open_scope(void **state) {
-    (void)state;
-    cb_clear_error();
-    cb_manual_seed(7);
-    cb_scope_open();
-    return 0;
-}
-
-static int close_scope(void **state) {
-    (void)state;
-    cb_scope_close();
-    return 0;
-}
-
-static void expect_error(const char *text) {
-    assert_non_null(cb_error());
-    if (!strstr(cb_error(), text)) print_error("expected '%s' in '%s'\n", text, cb_error());
-    assert_non_null(strstr(cb_error(), text));
-    cb_clear_error();
 }
 
 static void write_file(const char *path, const void *bytes, size_t count) {
@@ -465,19 +444,6 @@ static void damage_is_survived(void **state) {
 }
 
 /* ---- allocations that fail ------------------------------------------------------------------- */
-
-static int allocations_left = -1;
-
-static void *failing_resize(void *user, void *pointer, size_t bytes) {
-    (void)user;
-    if (bytes == 0) {
-        free(pointer);
-        return NULL;
-    }
-    if (allocations_left == 0) return NULL;
-    if (allocations_left > 0) allocations_left--;
-    return realloc(pointer, bytes);
-}
 
 static void every_allocation_may_fail(void **state) {
     (void)state;
