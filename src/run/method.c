@@ -27,24 +27,24 @@
  *
  * f32 convolutions with channels last are our own: Winograd's method where it fits (it multiplies
  * less), and no slower in the network elsewhere. So are those of bf16 that Winograd's method takes
- * (6 to 23 % faster; the others are 1 to 25 % slower), and all of bf16 on AMX tiles: on a Xeon with
- * 2 threads AlexNet took 17.9 ms and ResNet-50 5.4, with oneDNN 20.7 and 6.7. In other cases
- * mode=max-autotune finds out. */
+ * (6 to 23 % faster; the others are 1 to 25 % slower, the largest level), and all of bf16 on AMX
+ * tiles: on a Xeon with 2 threads AlexNet took 17.9 ms and ResNet-50 5.4, with oneDNN 20.7 and 6.7.
+ * In other cases mode=max-autotune finds out. */
 typedef struct Rule {
     StepKind kind;
     cb_dtype dtype;
-    int level;             /* of the instruction set, at the least */
-    bool channels_last;    /* of a convolution's result */
-    double least_products; /* multiplications of the step */
-    int64_t least_rows;    /* of the result: m, or positions */
+    int level;                            /* of the instruction set, at the least */
+    bool channels_last;                   /* of a convolution's result */
+    double least_products, most_products; /* multiplications of the step */
+    int64_t least_rows;                   /* of the result: m, or positions */
 } Rule;
 
 static const Rule rules[] = {
-    {STEP_MATMUL, CB_F32, CPU_V4, false, 5e5, 2},
-    {STEP_MATMUL, CB_BF16, CPU_V4, false, 5e5, 1},
-    {STEP_CONVOLUTION, CB_F32, CPU_V4, false, 2e6, 1},
-    {STEP_CONVOLUTION, CB_BF16, CPU_V4, true, 3e5, 1},
-    {STEP_CONVOLUTION, CB_BF16, CPU_V4, false, 3e5, 1},
+    {STEP_MATMUL, CB_F32, CPU_V4, false, 5e5, 1e30, 2},
+    {STEP_MATMUL, CB_BF16, CPU_V4, false, 5e5, 1e30, 1},
+    {STEP_CONVOLUTION, CB_F32, CPU_V4, false, 2e6, 1e30, 1},
+    {STEP_CONVOLUTION, CB_BF16, CPU_V4, true, 3e5, 1e9, 1},
+    {STEP_CONVOLUTION, CB_BF16, CPU_V4, false, 3e5, 1e30, 1},
 };
 
 static bool own_is_faster(const ConvolutionStep *step, bool constant) {
@@ -71,7 +71,8 @@ static bool model_prefers(const Step *step, cb_dtype dtype, bool constant) {
         const Rule *r = &rules[i];
         bool fits = r->kind == step->kind && r->dtype == dtype && cpu_level() >= r->level &&
                     (product || c->channels_last == r->channels_last);
-        if (fits && products >= r->least_products && rows >= r->least_rows) return true;
+        fits = fits && products >= r->least_products && products <= r->most_products;
+        if (fits && rows >= r->least_rows) return true;
     }
     return false;
 }
