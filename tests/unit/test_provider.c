@@ -355,7 +355,7 @@ static void keep_key(void *user, const CacheEntry *entry) {
 static void set_times(const char *key, const char *description, double gather, double turned) {
     char text[128], line[40] = "";
     if (turned != -1) snprintf(line, sizeof line, "channels last %g\n", turned);
-    snprintf(text, sizeof text, "milliseconds\ngather %g\n%s%s", gather, line,
+    snprintf(text, sizeof text, "milliseconds of the best run\ngather %g\n%s%s", gather, line,
              has_onednn() ? "onednn 3e5\n" : "");
     assert_true(cache_set(directory, key, description, text));
 }
