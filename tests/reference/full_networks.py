@@ -17,14 +17,15 @@ import tempfile
 import torch
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
-import reference  # noqa: E402  (the same modules, small, make the files of tests/models/data)
+import reference  # noqa: E402
+from networks import GPT, AlexNet, ResNet  # noqa: E402
 
 PICTURES, TOKENS = (4, 3, 224, 224), (1, 128)
 NETS = {
-    "alexnet": (reference.AlexNet, lambda: torch.randn(PICTURES)),
-    "resnet18": (lambda: reference.ResNet((2, 2, 2, 2), False), lambda: torch.randn(PICTURES)),
-    "resnet50": (lambda: reference.ResNet((3, 4, 6, 3), True), lambda: torch.randn(PICTURES)),
-    "gpt2": (lambda: reference.GPT(50304, 1024, 768, 12, 12), lambda: torch.randint(0, 50304, TOKENS)),
+    "alexnet": (AlexNet, lambda: torch.randn(PICTURES)),
+    "resnet18": (lambda: ResNet((2, 2, 2, 2), False), lambda: torch.randn(PICTURES)),
+    "resnet50": (lambda: ResNet((3, 4, 6, 3), True), lambda: torch.randn(PICTURES)),
+    "gpt2": (lambda: GPT(50304, 1024, 768, 12, 12), lambda: torch.randint(0, 50304, TOKENS)),
 }
 RULES = {"f32": (torch.float32, 1e-4, 2), "bf16": (torch.bfloat16, 1.6e-2, 3)}  # dtype, tolerance, multiple
 
