@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """AlexNet (batch 32), ResNet-50 (batch 1) and GPT-2 124M (forward, 1 x 128): Carbide beside PyTorch on this CPU, in one run.
 
-    python bench/compare_networks.py build/carbide [--threads 2] [--rounds 5] [--markdown] [--dtypes f32,bf16]
+    python bench/compare_networks.py build/carbide [--threads 2] [--rounds 5] [--markdown] [--dtypes f32,bf16,autocast]
         [--peers eager,default,max-autotune,freezing] [case ...]
 
 Every variant is a process of its own, so that its peak of resident memory is its own, and they are asked for samples in
 turn, so that all see the same machine in the same minute. A figure is the median over rounds of a median over calls; first
 call: from the call to its result, with empty caches of compiled kernels. torch.compile's best mode counts; "freezing" is
-inductor's option for constant weights, off by default. Needs torch.
+inductor's option for constant weights, off by default. The dtype "autocast" is a network of f32 weights and inputs called
+inside torch.autocast("cpu", torch.bfloat16) and cb_autocast_open(CB_BF16); "bf16" has weights and inputs of bf16. Needs torch.
 """
 import argparse
 import json
@@ -41,11 +42,11 @@ def peer(case, dtype, variant, threads):
         import torch._inductor.config
 
         torch._inductor.config.freezing = True
-    model, x = peer_models.subject(case, {"f32": torch.float32, "bf16": torch.bfloat16}[dtype], CASES[case])
+    model, x = peer_models.subject(case, torch.bfloat16 if dtype == "bf16" else torch.float32, CASES[case])
     before = resident_mb("VmRSS")
     if variant != "eager":
         model = torch.compile(model, mode="max-autotune" if variant == "max-autotune" else None)
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=dtype == "autocast"):
         start = time.perf_counter()
         model(x)
         first = time.perf_counter() - start
@@ -103,7 +104,8 @@ class Own:
 
     def __init__(self, options, case, dtype, side, mode):
         self.caches = tempfile.mkdtemp(prefix="carbide-own-")
-        self.line = [options.carbide, "bench", case, "--json", "--dtype", dtype, "--threads", str(options.threads),
+        precision = ["--autocast", "bf16"] if dtype == "autocast" else ["--dtype", dtype]
+        self.line = [options.carbide, "bench", case, "--json", *precision, "--threads", str(options.threads),
                      "--only", side, "--mode", mode]
         self.facts = {}
         cold = self.call(0.01)
@@ -181,7 +183,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of one sample")
-    parser.add_argument("--dtypes", default="f32,bf16")
+    parser.add_argument("--dtypes", default="f32,bf16,autocast")
     parser.add_argument("--peers", default="eager,default,max-autotune")
     parser.add_argument("--modes", default="default", help="of Carbide: default,max-autotune")
     parser.add_argument("--markdown", action="store_true")

@@ -87,7 +87,7 @@ static cb_tensor *exact_part(const Subject *subject, int64_t start, int64_t coun
         input[i] = part_of(subject->input[i], start, batched ? count : 0);
         if (input[i] && is_float(cb_dtype_of(input[i]))) input[i] = cb_to(input[i], CB_F64);
     }
-    return subject_eager(subject, input);
+    return subject_result(subject, NULL, input);
 }
 
 static bool add_range(const Results *results, int64_t start, int64_t count, Sums *sums) {
@@ -125,8 +125,8 @@ bool accuracy_check(const Subject *subject, cb_function *fast, Accuracy *out) {
     Results results = {.subject = subject};
     Sums sums = {.close = true};
     cb_scope_open();
-    results.eager = subject_eager(subject, subject->input);
-    results.compiled = cb_call_1(fast, subject->input, subject->input_count);
+    results.eager = subject_result(subject, NULL, subject->input);
+    results.compiled = subject_result(subject, fast, subject->input);
     bool done = results.eager && results.compiled;
     bool same = done && cb_dtype_of(results.eager) == cb_dtype_of(results.compiled) &&
                 cb_numel(results.eager) == cb_numel(results.compiled);

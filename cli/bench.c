@@ -16,8 +16,8 @@
 
 typedef struct BenchOptions {
     const char *device, *mode, *compile, *only;
-    cb_dtype dtype;
-    int64_t threads, batch, batches;
+    SubjectOptions subject;
+    int64_t threads, batches;
     double seconds;
     bool json, demo, progress;
     bool named; /* the cases were */
@@ -27,11 +27,8 @@ typedef struct BenchOptions {
 const ArgumentRow bench_rows[] = {
     {"device", ARGUMENT_TEXT, AT(device), "NAME", "where compiled code runs: cpu"},
     {"mode", ARGUMENT_TEXT, AT(mode), "NAME", "default, reduce-overhead, max-autotune..."},
-    {"dtype", ARGUMENT_DTYPE, AT(dtype), "NAME",
-     "f32, f64, bf16, f16; the default is the case's own"},
+    SUBJECT_ROWS(AT(subject)),
     {"threads", ARGUMENT_COUNT, AT(threads), "N", "threads of eager and compiled calls"},
-    {"batch", ARGUMENT_COUNT, AT(batch), "N",
-     "elements, rows or samples instead of the case's own"},
     {"batches", ARGUMENT_COUNT, AT(batches), "N", "of a network's script: 100"},
     {"only", ARGUMENT_TEXT, AT(only), "SIDE",
      "eager or compiled: call nothing else, compare nothing"},
@@ -67,10 +64,12 @@ static void put_number(const char *name, double value) {
 
 static void print_json(const Row *row) {
     const Measured *m = row->measured;
+    const Subject *subject = row->subject;
     printf("{\"case\": \"%s\", \"device\": \"%s\", \"mode\": \"%s\", \"dtype\": \"%s\", "
-           "\"threads\": %d, \"batch\": %lld",
-           row->subject->row->name, row->options->device, row->options->mode,
-           cb_dtype_name(row->subject->dtype), cb_threads(), (long long)row->subject->batch);
+           "\"autocast\": \"%s\", \"threads\": %d, \"batch\": %lld",
+           subject->row->name, row->options->device, row->options->mode,
+           cb_dtype_name(subject->dtype), subject_autocast(subject), cb_threads(),
+           (long long)subject->batch);
     put_number("eager_ms", m->eager_ms);
     put_number("compiled_ms", m->compiled_ms);
     put_number("speedup", m->eager_ms / m->compiled_ms);
@@ -195,7 +194,7 @@ static int run_cases(const Case *const *chosen, int count, const BenchOptions *o
         Subject subject;
         bool script = is_script(chosen[i], options, how);
         if (!script && !options->json && !rows++) print_header();
-        bool open = subject_open(&subject, chosen[i], options->dtype, options->batch);
+        bool open = subject_open(&subject, chosen[i], options->subject);
         int got = !open    ? STATUS_FAILED
                   : script ? run_script(&subject, how)
                            : run_case(&subject, options, how);
@@ -216,7 +215,7 @@ static int choose(const BenchOptions *options, const char *const *word, int word
     }
     for (int i = 0; i < case_count && !words; i++)
         if (cases[i].demo || !options->demo) chosen[count++] = &cases[i];
-    for (int i = 0; i < count && options->batch; i++) {
+    for (int i = 0; i < count && options->subject.batch; i++) {
         if (chosen[i]->batch) continue;
         fprintf(stderr, "carbide bench: the case %s has no batch\n", chosen[i]->name);
         return -1;
@@ -238,7 +237,7 @@ int command_bench(int argc, char **argv) {
     BenchOptions options = {.device = "cpu",
                             .mode = "default",
                             .only = "both",
-                            .dtype = CB_SAME,
+                            .subject = SUBJECT_OPTIONS_DEFAULT,
                             .seconds = 1.5,
                             .batches = 100};
     MeasureOptions how = {0};

@@ -13,14 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-typedef struct CacheOptions {
-    cb_dtype dtype;
-    int64_t batch;
-} CacheOptions;
-
 const ArgumentRow cache_rows[] = {
-    {"dtype", ARGUMENT_DTYPE, offsetof(CacheOptions, dtype), "NAME", "of the case"},
-    {"batch", ARGUMENT_COUNT, offsetof(CacheOptions, batch), "N", "of the case"},
+    SUBJECT_ROWS(0),
     {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
 };
 
@@ -110,12 +104,12 @@ static bool explain_source(const char *directory, const char *source) {
     return true;
 }
 
-static int run_why(const char *directory, const char *name, const CacheOptions *options) {
+static int run_why(const char *directory, const char *name, SubjectOptions options) {
     const Case *row = case_find(name);
     Subject subject;
     cb_function *fast = NULL;
     if (!row) return STATUS_USAGE;
-    if (!subject_open(&subject, row, options->dtype, options->batch)) return STATUS_FAILED;
+    if (!subject_open(&subject, row, options)) return STATUS_FAILED;
     const char *source = case_source(&subject, &fast);
     bool done = source && explain_source(directory, source);
     cb_function_free(fast);
@@ -130,7 +124,7 @@ static int run_clear(const char *directory) {
 }
 
 int command_cache(int argc, char **argv) {
-    CacheOptions options = {CB_SAME, 0};
+    SubjectOptions options = SUBJECT_OPTIONS_DEFAULT;
     const char *word[MAX_WORDS];
     char directory[CACHE_PATH];
     int words = arguments_parse("cache", cache_rows, argc, argv, &options, word);
@@ -144,5 +138,5 @@ int command_cache(int argc, char **argv) {
     }
     if (!find_directory(directory)) return STATUS_FAILED;
     if (list) return run_list(directory);
-    return clear ? run_clear(directory) : run_why(directory, word[1], &options);
+    return clear ? run_clear(directory) : run_why(directory, word[1], options);
 }

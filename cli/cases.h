@@ -3,6 +3,7 @@
 #ifndef CARBIDE_CLI_CASES_H
 #define CARBIDE_CLI_CASES_H
 
+#include "arguments.h"
 #include "carbide.h"
 
 enum {
@@ -34,6 +35,7 @@ typedef struct Case {
 typedef struct Subject {
     const Case *row;
     cb_dtype dtype;
+    cb_dtype autocast; /* in force around every call; CB_SAME: none */
     int64_t batch;
     int input_count;
     cb_tensor *input[CASE_INPUTS];
@@ -47,13 +49,31 @@ extern const int case_count;
  * unknown. */
 bool case_options(char *out, size_t bytes, const char *device, const char *mode, const char *more);
 const Case *case_find(const char *name); /* NULL after a message that lists the cases */
-/* Opens a scope and makes the inputs in it, the same ones for the same seed. dtype CB_SAME, batch
- * 0: as the case says. False, after a message, with nothing open. */
-bool subject_open(Subject *subject, const Case *row, cb_dtype dtype, int64_t batch);
+/* What the command line says of a case; a zero, CB_SAME: as the case itself says. */
+typedef struct SubjectOptions {
+    cb_dtype dtype;    /* of weights and inputs */
+    cb_dtype autocast; /* of cb_autocast_open around every call; CB_SAME: none */
+    int64_t batch;
+} SubjectOptions;
+
+#define SUBJECT_OPTIONS_DEFAULT {CB_SAME, CB_SAME, 0}
+/* Their rows of a command's table; at: where the SubjectOptions are in its struct. */
+#define SUBJECT_ROWS(at)                                                                           \
+    {"dtype", ARGUMENT_DTYPE, (at) + offsetof(SubjectOptions, dtype), "NAME",                      \
+     "of weights and inputs: f32, f64, bf16, f16; the default is the case's own"},                 \
+        {"autocast", ARGUMENT_DTYPE, (at) + offsetof(SubjectOptions, autocast), "NAME",            \
+         "bf16 or f16: every call runs inside cb_autocast_open"},                                  \
+        {"batch", ARGUMENT_COUNT, (at) + offsetof(SubjectOptions, batch), "N",                     \
+         "elements, rows or samples instead of the case's own"}
+
+/* Opens a scope and makes the inputs in it, the same ones for the same seed. False, after a
+ * message, with nothing open. */
+bool subject_open(Subject *subject, const Case *row, SubjectOptions options);
 void subject_close(Subject *subject);
+const char *subject_autocast(const Subject *subject); /* the dtype's name; "": none */
 cb_function *subject_compile(const Subject *subject, const char *options);
-/* The result for any inputs, op by op; NULL with an error. */
-cb_tensor *subject_eager(const Subject *subject, cb_tensor *const *input);
+/* The result for any inputs, of a compiled function or (fast NULL) op by op; NULL with an error. */
+cb_tensor *subject_result(const Subject *subject, cb_function *fast, cb_tensor *const *input);
 /* Runs the case once in a scope of its own; fast NULL: eager. */
 bool subject_call(const Subject *subject, cb_function *fast);
 

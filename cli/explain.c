@@ -7,8 +7,8 @@
 
 typedef struct ExplainOptions {
     const char *device, *mode, *compile;
-    cb_dtype dtype;
-    int64_t batch, threads;
+    SubjectOptions subject;
+    int64_t threads;
     bool profile;
 } ExplainOptions;
 
@@ -18,10 +18,7 @@ enum { PROFILE_CALLS = 1000, PROFILE_MS = 1000 };
 const ArgumentRow explain_rows[] = {
     {"device", ARGUMENT_TEXT, AT(device), "NAME", "where compiled code runs: cpu"},
     {"mode", ARGUMENT_TEXT, AT(mode), "NAME", "default, reduce-overhead, max-autotune..."},
-    {"dtype", ARGUMENT_DTYPE, AT(dtype), "NAME",
-     "f32, f64, bf16, f16; the default is the case's own"},
-    {"batch", ARGUMENT_COUNT, AT(batch), "N",
-     "elements, rows or samples instead of the case's own"},
+    SUBJECT_ROWS(AT(subject)),
     {"options", ARGUMENT_TEXT, AT(compile), "TEXT",
      "more options of cb_compile: fuse=0,backend=vm"},
     {"threads", ARGUMENT_COUNT, AT(threads), "N", "threads of the kernels"},
@@ -48,7 +45,8 @@ static int explain(const Subject *subject, const char *compile, bool profile) {
 }
 
 int command_explain(int argc, char **argv) {
-    ExplainOptions options = {.device = "cpu", .mode = "default", .dtype = CB_SAME};
+    ExplainOptions options = {
+        .device = "cpu", .mode = "default", .subject = SUBJECT_OPTIONS_DEFAULT};
     const char *word[MAX_WORDS];
     char compile[256];
     int words = arguments_parse("explain", explain_rows, argc, argv, &options, word);
@@ -59,7 +57,7 @@ int command_explain(int argc, char **argv) {
     }
     const Case *row = case_find(word[0]);
     if (!row) return STATUS_USAGE;
-    if (options.batch && !row->batch) {
+    if (options.subject.batch && !row->batch) {
         fprintf(stderr, "carbide explain: the case %s has no batch\n", row->name);
         return STATUS_USAGE;
     }
@@ -67,7 +65,7 @@ int command_explain(int argc, char **argv) {
         return STATUS_USAGE;
     if (options.threads) cb_set_threads((int)options.threads);
     Subject subject;
-    if (!subject_open(&subject, row, options.dtype, options.batch)) return STATUS_FAILED;
+    if (!subject_open(&subject, row, options.subject)) return STATUS_FAILED;
     int status = explain(&subject, compile, options.profile);
     subject_close(&subject);
     return status;

@@ -52,8 +52,9 @@ static bool run(const Subject *subject, cb_function *fast, const MeasureOptions 
 }
 
 bool script_run(const Subject *subject, const MeasureOptions *options) {
-    printf("%s, batch %lld, %s, %d threads\n", subject->row->name, (long long)subject->batch,
-           cb_dtype_name(subject->dtype), cb_threads());
+    const char *autocast = subject_autocast(subject);
+    printf("%s, batch %lld, %s%s%s, %d threads\n", subject->row->name, (long long)subject->batch,
+           cb_dtype_name(subject->dtype), *autocast ? ", autocast " : "", autocast, cb_threads());
     fflush(stdout);
     cb_function *fast = subject_compile(subject, options->compile);
     bool done = fast && run(subject, fast, options);

@@ -31,16 +31,29 @@ static bool make_module(Subject *subject) {
     return cb_module_to(subject->module, subject->dtype) == CB_OK;
 }
 
-bool subject_open(Subject *subject, const Case *row, cb_dtype dtype, int64_t batch) {
+static bool can_autocast(cb_dtype dtype) {
+    if (dtype == CB_SAME) return true;
+    cb_autocast_open(dtype);
+    cb_autocast_close();
+    return !cb_error();
+}
+
+bool subject_open(Subject *subject, const Case *row, SubjectOptions options) {
     *subject = (Subject){.row = row,
-                         .dtype = dtype == CB_SAME ? row->dtype : dtype,
-                         .batch = batch ? batch : row->batch};
+                         .dtype = options.dtype == CB_SAME ? row->dtype : options.dtype,
+                         .autocast = options.autocast,
+                         .batch = options.batch ? options.batch : row->batch};
     cb_scope_open();
     cb_manual_seed(0);
-    if (make_module(subject) && make_inputs(subject)) return true;
+    if (can_autocast(subject->autocast) && make_module(subject) && make_inputs(subject))
+        return true;
     fprintf(stderr, "carbide: %s: %s\n", row->name, cb_error() ? cb_error() : "no inputs");
     subject_close(subject);
     return false;
+}
+
+const char *subject_autocast(const Subject *subject) {
+    return subject->autocast == CB_SAME ? "" : cb_dtype_name(subject->autocast);
 }
 
 void subject_close(Subject *subject) {
@@ -53,17 +66,24 @@ cb_function *subject_compile(const Subject *subject, const char *options) {
     return cb_compile_n(subject->row->body, NULL, options);
 }
 
-cb_tensor *subject_eager(const Subject *subject, cb_tensor *const *input) {
+static cb_tensor *eager(const Subject *subject, cb_tensor *const *input) {
     cb_tensor *output = NULL;
     if (subject->module) return cb_module_forward(subject->module, input, subject->input_count);
     int made = subject->row->body(input, subject->input_count, &output, NULL);
     return made == 1 ? output : NULL;
 }
 
+cb_tensor *subject_result(const Subject *subject, cb_function *fast, cb_tensor *const *input) {
+    bool casts = subject->autocast != CB_SAME;
+    if (casts) cb_autocast_open(subject->autocast);
+    cb_tensor *output = fast ? cb_call_1(fast, input, subject->input_count) : eager(subject, input);
+    if (casts) cb_autocast_close();
+    return output;
+}
+
 bool subject_call(const Subject *subject, cb_function *fast) {
     cb_scope_open();
-    cb_tensor *output = fast ? cb_call_1(fast, subject->input, subject->input_count)
-                             : subject_eager(subject, subject->input);
+    cb_tensor *output = subject_result(subject, fast, subject->input);
     cb_scope_close();
     return output != NULL;
 }

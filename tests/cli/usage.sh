@@ -27,6 +27,7 @@ refused 2 "--threads cannot be '0'"      bench gelu --threads=0
 refused 2 "--batch needs N"              bench gelu --batch
 refused 2 "--json takes no value"        bench gelu --json=1
 refused 2 "--dtype cannot be 'f31'"      bench gelu --dtype f31
+refused 1 "there are bf16 and f16"       bench gelu --autocast f64
 refused 2 "f32, f64, bf16, f16"          bench gelu --dtype i32
 refused 2 "mode cannot be 'fastest'"     bench gelu --mode fastest
 refused 2 "device cannot be 'abacus'"    bench gelu --device abacus

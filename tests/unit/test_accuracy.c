@@ -37,7 +37,8 @@ static int pixels(cb_tensor *const *x, int count, cb_tensor **output, void *user
 }
 
 static Accuracy judge(const Case *row, cb_tensor *x, cb_function_n *compiled, double *shift) {
-    Subject subject = {.row = row, .batch = row->batch, .input_count = 1, .input = {x}};
+    Subject subject = {
+        .row = row, .autocast = CB_SAME, .batch = row->batch, .input_count = 1, .input = {x}};
     Accuracy accuracy = {.agree = false};
     cb_function *fast = cb_compile_n(compiled, shift, "backend=vm");
     assert_non_null(fast);
