@@ -1,15 +1,8 @@
-/* The attention kernels of one instruction set. Compiled once per level (CB_LEVEL base, v3, v4, see
- * run/cpu.h) with that level's flags; nothing here may be called before cpu_level() has been
- * asked. */
+/* The attention kernels of one instruction set (run/level.h). */
 #include "run/attention_kernel.h"
+#include "run/level.h"
 #include <stddef.h>
 #include <string.h>
-
-#if defined(__clang__)
-#pragma clang fp contract(fast)
-#else
-#pragma GCC optimize("fp-contract=fast")
-#endif
 
 #include "op/math_int.h" /* first: it says what MATH is */
 
@@ -18,17 +11,7 @@
 
 #include "op/math_f32.h"
 
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#elif defined(__AVX2__)
-#define VECTOR_BYTES 32
-#else
-#define VECTOR_BYTES 16
-#endif
-
 #define SIMD _Pragma("omp simd")
-#define JOIN(a, b) a##b
-#define KERNELS_OF(level) JOIN(attention_kernels_, level)
 
 /* 2^x on [-126, 0]: one factor is the power of two, which is never denormal. */
 static inline float exp2_below_0_f32(float x) {
@@ -73,7 +56,7 @@ static void pair(int64_t keys, const void *weights, void *panel) {
     for (int i = 0; i < LANES_f32 && keys % 2; i++) out[i] = bf16_of(x[i]);
 }
 
-const AttentionKernels KERNELS_OF(CB_LEVEL) = {
+const AttentionKernels LEVEL_TABLE(attention_kernels_) = {
     .f32 = {LANES_f32, scale_f32, add_f32, causal_f32, softmax_f32, pair, multiply_f32, invert_f32,
             widen_bool_f32},
     .f64 = {LANES_f64, scale_f64, add_f64, causal_f64, softmax_f64, NULL, multiply_f64, invert_f64,

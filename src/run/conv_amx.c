@@ -138,16 +138,16 @@ static void store_rows(const char *from, int64_t step, int64_t count, int64_t el
 /* Element e of three vectors belongs to channel e % 3 of pixel e / 3. */
 #define PICK_TWO(e) ((e) % 3 == 1) * 32 + (e) / 3
 #define PICK_THIRD(e) ((e) % 3 == 2 ? 32 + (e) / 3 : (e) % 32)
-#define EACH_4(M, e) M(e), M((e) + 1), M((e) + 2), M((e) + 3)
-#define EACH_16(M, e) EACH_4(M, e), EACH_4(M, (e) + 4), EACH_4(M, (e) + 8), EACH_4(M, (e) + 12)
-#define EACH_32(M, e) EACH_16(M, e), EACH_16(M, (e) + 16)
+#define LIST_4(M, e) M(e), M((e) + 1), M((e) + 2), M((e) + 3)
+#define LIST_16(M, e) LIST_4(M, e), LIST_4(M, (e) + 4), LIST_4(M, (e) + 8), LIST_4(M, (e) + 12)
+#define LIST_32(M, e) LIST_16(M, e), LIST_16(M, (e) + 16)
 
 static void interleave(const char *const *plane, int64_t count, char *to) {
     enum { LANES = 32 };
     static const _Alignas(64) uint16_t pick_two[3 * LANES] = {
-        EACH_32(PICK_TWO, 0), EACH_32(PICK_TWO, 32), EACH_32(PICK_TWO, 64)};
+        LIST_32(PICK_TWO, 0), LIST_32(PICK_TWO, 32), LIST_32(PICK_TWO, 64)};
     static const _Alignas(64) uint16_t pick_third[3 * LANES] = {
-        EACH_32(PICK_THIRD, 0), EACH_32(PICK_THIRD, 32), EACH_32(PICK_THIRD, 64)};
+        LIST_32(PICK_THIRD, 0), LIST_32(PICK_THIRD, 32), LIST_32(PICK_THIRD, 64)};
     for (int64_t i = 0; i < count; i += LANES, to += 3 * LANES * 2) {
         int64_t here = count - i < LANES ? count - i : LANES;
         __mmask32 mask = (__mmask32)((UINT64_C(1) << here) - 1);

@@ -11,6 +11,7 @@
  * Tiles 0-3 sum, 4 and 5 hold rows, 6 and 7 columns. They are configured in begin, for the thread,
  * and let go in end: other libraries have their own configuration. */
 #include "run/gemm_bf16.h"
+#include "run/tile.h"
 #include <immintrin.h>
 #include <string.h>
 
@@ -164,26 +165,14 @@ static void pack(void *panel, const void *matrix, int64_t lane_stride, int64_t k
 typedef uint32_t Pairs __attribute__((vector_size(ROW_BYTES), aligned(2), may_alias));
 typedef uint16_t Lanes __attribute__((vector_size(ROW_BYTES / 2), aligned(2), may_alias));
 
-#define LOW_16(a, b)                                                                               \
-    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH_16(a, b)                                                                              \
-    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-
-/* 32 of k of 16 lanes that lie side by side: pairs along k, then 16 x 16 pairs turned about as in
- * gemm_tile.h. */
+/* 32 of k of 16 lanes that lie side by side: pairs along k, then 16 x 16 pairs turned about. */
 static void turn(uint16_t *out, const uint16_t *in, int64_t k_stride) {
-    Pairs row[HALF], next[HALF];
+    Pairs row[HALF];
     for (int i = 0; i < HALF; i++, in += 2 * k_stride) {
         Pairs first = __builtin_convertvector(*(const Lanes *)in, Pairs);
         row[i] = first | __builtin_convertvector(*(const Lanes *)(in + k_stride), Pairs) << 16;
     }
-    for (int stage = 1; stage < HALF; stage *= 2) {
-        for (int r = 0; r < HALF / 2; r++) {
-            next[2 * r] = LOW_16(row[r], row[r + HALF / 2]);
-            next[2 * r + 1] = HIGH_16(row[r], row[r + HALF / 2]);
-        }
-        for (int r = 0; r < HALF; r++) row[r] = next[r];
-    }
+    TRANSPOSE(Pairs, row, HALF, LOW_16, HIGH_16);
     for (int r = 0; r < HALF; r++) *(Pairs *)(out + r * K_STEP) = row[r];
 }
 

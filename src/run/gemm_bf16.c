@@ -9,6 +9,7 @@
  *
  * The instruction takes denormal factors as 0. */
 #include "run/gemm_bf16.h"
+#include "run/tile.h"
 #include <immintrin.h>
 #include <string.h>
 
@@ -22,21 +23,7 @@ enum {
 
 typedef uint32_t Pair __attribute__((aligned(2), may_alias));
 
-#define EACH_1(M) M(0)
-#define EACH_2(M) EACH_1(M) M(1)
-#define EACH_3(M) EACH_2(M) M(2)
-#define EACH_4(M) EACH_3(M) M(3)
-#define EACH_5(M) EACH_4(M) M(4)
-#define EACH_6(M) EACH_5(M) M(5)
-#define EACH_7(M) EACH_6(M) M(6)
-#define EACH_8(M) EACH_7(M) M(7)
-#define EACH_9(M) EACH_8(M) M(8)
-#define EACH_10(M) EACH_9(M) M(9)
-#define EACH_11(M) EACH_10(M) M(10)
-#define EACH_12(M) EACH_11(M) M(11)
-#define EACH_13(M) EACH_12(M) M(12)
-#define EACH_14(M) EACH_13(M) M(13)
-#define EACH_COUNT(M) M(1) M(2) M(3) M(4) M(5) M(6) M(7) M(8) M(9) M(10) M(11) M(12) M(13) M(14)
+#define EACH_COUNT UP_TO_14
 
 /* ---- register tiles, as in gemm_tile.h ---- */
 

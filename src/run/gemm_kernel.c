@@ -1,60 +1,19 @@
-/* The gemm kernels of one instruction set. Compiled once per level (CB_LEVEL base, v3, v4, see
- * run/cpu.h) with that level's flags; nothing here may be called before cpu_level() has been asked.
- *
- * Tiles: 14 x 2 vectors of 64 bytes fill 28 of 32 registers; 6 x 2 vectors fill 12 of 16.
- * A product and its sum are one fused operation where the processor has it: unlike in pointwise
- * code, nobody expects the rounding of the product alone. */
+/* The gemm kernels of one instruction set (run/level.h). Tiles: 14 x 2 vectors of 64 bytes fill 28
+ * of 32 registers; 6 x 2 vectors fill 12 of 16. */
 #include "run/gemm_kernel.h"
+#include "run/level.h"
+#include "run/tile.h"
 #include <string.h>
 
-#if defined(__clang__)
-#pragma clang fp contract(fast)
-#else
-#pragma GCC optimize("fp-contract=fast")
-#endif
-
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
+#if VECTOR_BYTES == 64
 #define TILE_ROWS 14
-#elif defined(__AVX2__)
-#define VECTOR_BYTES 32
-#define TILE_ROWS 6
+#define EACH_COUNT UP_TO_14
 #else
-#define VECTOR_BYTES 16
 #define TILE_ROWS 6
+#define EACH_COUNT UP_TO_6
 #endif
 
 enum { AHEAD = 4096 }; /* bytes between what a tile reads of b and what it asks for */
-
-#define JOIN(a, b) a##b
-#define KERNELS_OF(level) JOIN(gemm_kernels_, level)
-
-#define EACH_1(M) M(0)
-#define EACH_2(M) EACH_1(M) M(1)
-#define EACH_3(M) EACH_2(M) M(2)
-#define EACH_4(M) EACH_3(M) M(3)
-#define EACH_5(M) EACH_4(M) M(4)
-#define EACH_6(M) EACH_5(M) M(5)
-#define EACH_7(M) EACH_6(M) M(6)
-#define EACH_8(M) EACH_7(M) M(7)
-#define EACH_9(M) EACH_8(M) M(8)
-#define EACH_10(M) EACH_9(M) M(9)
-#define EACH_11(M) EACH_10(M) M(10)
-#define EACH_12(M) EACH_11(M) M(11)
-#define EACH_13(M) EACH_12(M) M(12)
-#define EACH_14(M) EACH_13(M) M(13)
-
-/* The low and high halves of two vectors of some lanes, lane by lane in turn. */
-#define LOW_2(a, b) __builtin_shufflevector(a, b, 0, 2)
-#define HIGH_2(a, b) __builtin_shufflevector(a, b, 1, 3)
-#define LOW_4(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define HIGH_4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#define LOW_8(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH_8(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#define LOW_16(a, b)                                                                               \
-    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH_16(a, b)                                                                              \
-    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 
 #define ELEMENT float
 #define NAME(x) x##_f32
@@ -89,6 +48,8 @@ enum { AHEAD = 4096 }; /* bytes between what a tile reads of b and what it asks 
 #include "run/gemm_tile.h"
 #undef ELEMENT
 #undef NAME
+#undef LOW
+#undef HIGH
 
 /* ---- half precision, a row at a time ---- */
 
@@ -158,7 +119,7 @@ static void narrow_bf16(const void *from, void *to, int64_t count) {
         .pack_rows = pack_##suffix, .dot = dot_##suffix, .sweep = sweep_##suffix                   \
     }
 
-const GemmKernels KERNELS_OF(CB_LEVEL) = {
+const GemmKernels LEVEL_TABLE(gemm_kernels_) = {
     .f32 = TYPE(f32),
     .f64 = TYPE(f64),
     .widen_f16 = widen_f16,

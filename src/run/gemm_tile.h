@@ -2,9 +2,10 @@
  *   ELEMENT      float or double
  *   NAME(x)      x with the type's suffix
  *   TILE_ROWS    rows of the register tile; its columns are two vectors of VECTOR_BYTES
- * The tile keeps its accumulators in named variables (c0_0, c0_1, c1_0 ...), which compilers hold
- * in registers where they spill an array. There is one function per number of rows, so an edge
- * wastes no work. */
+ *   EACH_COUNT   UP_TO_ the same number (run/tile.h)
+ *   LOW, HIGH    of run/tile.h, for a vector of the type
+ * The tile keeps its accumulators in named variables (c0_0, c0_1, c1_0 ...). There is one function
+ * per number of rows, so an edge wastes no work. */
 
 typedef ELEMENT NAME(Vector) __attribute__((vector_size(VECTOR_BYTES)));
 typedef ELEMENT NAME(Loose)
@@ -42,33 +43,12 @@ enum { NAME(LANES) = VECTOR_BYTES / sizeof(ELEMENT), NAME(COLUMNS) = 2 * NAME(LA
         }                                                                                          \
         EACH_##count(CLOSE);                                                                       \
     }
-
-TILE(1)
-TILE(2)
-TILE(3)
-TILE(4)
-TILE(5)
-TILE(6)
-#if TILE_ROWS > 6
-TILE(7)
-TILE(8)
-TILE(9)
-TILE(10)
-TILE(11)
-TILE(12)
-TILE(13)
-TILE(14)
-#endif
+EACH_COUNT(TILE)
 
 typedef void NAME(Tile)(int64_t k, const ELEMENT *a, const ELEMENT *b, ELEMENT *c, int64_t stride,
                         bool add, const char *next, int64_t step);
-static NAME(Tile) *const NAME(tiles)[TILE_ROWS] = {
-    NAME(tile_1),  NAME(tile_2),  NAME(tile_3), NAME(tile_4),  NAME(tile_5),  NAME(tile_6),
-#if TILE_ROWS > 6
-    NAME(tile_7),  NAME(tile_8),  NAME(tile_9), NAME(tile_10), NAME(tile_11), NAME(tile_12),
-    NAME(tile_13), NAME(tile_14),
-#endif
-};
+#define TILE_NAME(count) NAME(tile_##count),
+static NAME(Tile) *const NAME(tiles)[TILE_ROWS] = {EACH_COUNT(TILE_NAME)};
 
 static void NAME(add_columns)(const ELEMENT *full, ELEMENT *to, int64_t stride, int rows,
                               int columns, bool add) {
@@ -127,34 +107,12 @@ static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t
         }                                                                                          \
         EACH_##count(CLOSE);                                                                       \
     }
-
-ROWS_TILE(1)
-ROWS_TILE(2)
-ROWS_TILE(3)
-ROWS_TILE(4)
-ROWS_TILE(5)
-ROWS_TILE(6)
-#if TILE_ROWS > 6
-ROWS_TILE(7)
-ROWS_TILE(8)
-ROWS_TILE(9)
-ROWS_TILE(10)
-ROWS_TILE(11)
-ROWS_TILE(12)
-ROWS_TILE(13)
-ROWS_TILE(14)
-#endif
+EACH_COUNT(ROWS_TILE)
 
 typedef void NAME(RowsTile)(int64_t taps, int64_t k, const ELEMENT *const *row, const ELEMENT *b,
                             ELEMENT *c, int64_t stride, bool add);
-static NAME(RowsTile) *const NAME(rows_tiles)[TILE_ROWS] = {
-    NAME(rows_tile_1),  NAME(rows_tile_2),  NAME(rows_tile_3),  NAME(rows_tile_4),
-    NAME(rows_tile_5),  NAME(rows_tile_6),
-#if TILE_ROWS > 6
-    NAME(rows_tile_7),  NAME(rows_tile_8),  NAME(rows_tile_9),  NAME(rows_tile_10),
-    NAME(rows_tile_11), NAME(rows_tile_12), NAME(rows_tile_13), NAME(rows_tile_14),
-#endif
-};
+#define ROWS_TILE_NAME(count) NAME(rows_tile_##count),
+static NAME(RowsTile) *const NAME(rows_tiles)[TILE_ROWS] = {EACH_COUNT(ROWS_TILE_NAME)};
 
 static void NAME(rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
                             int64_t stride, int rows, int columns, bool add) {
@@ -217,22 +175,14 @@ static void NAME(depthwise)(int64_t taps, const void *const *row, const void *co
 /* ---- packing ---- */
 
 /* As many lanes as a vector has, each contiguous along k. A block of as many k is transposed in
- * registers: each stage interleaves the first half of the rows with the second one, which rotates
- * the bits of an element's place (row, lane) by one; after log2(LANES) stages they have changed
- * places. */
+ * registers. */
 static void NAME(pack_lanes)(ELEMENT *out, const ELEMENT *in, int64_t lane_stride, int width,
                              int64_t k) {
     int64_t i = 0;
     for (; i + LANES <= k; i += LANES, out += (int64_t)LANES * width) {
-        Vector row[LANES], next[LANES];
+        Vector row[LANES];
         for (int r = 0; r < LANES; r++) row[r] = *(const Loose *)(in + r * lane_stride + i);
-        for (int stage = 1; stage < LANES; stage *= 2) {
-            for (int r = 0; r < LANES / 2; r++) {
-                next[2 * r] = LOW(row[r], row[r + LANES / 2]);
-                next[2 * r + 1] = HIGH(row[r], row[r + LANES / 2]);
-            }
-            for (int r = 0; r < LANES; r++) row[r] = next[r];
-        }
+        TRANSPOSE(Vector, row, LANES, LOW, HIGH);
         for (int r = 0; r < LANES; r++) *(Loose *)(out + r * width) = row[r];
     }
     for (; i < k; i++, out += width)
@@ -381,6 +331,11 @@ static void NAME(sweep)(int64_t k, int64_t columns, const void *vector, const vo
 #undef STEP
 #undef CLOSE
 #undef TILE
+#undef TILE_NAME
+#undef ROW
+#undef ROW_STEP
+#undef ROWS_TILE
+#undef ROWS_TILE_NAME
 #undef CHAIN
 #undef CHAIN_STEP
 #undef CHAIN_CLOSE

@@ -1,5 +1,4 @@
-/* The transforms of Winograd convolution on one instruction set (CB_LEVEL base, v3, v4, as in
- * gemm_kernel.c).
+/* The transforms of Winograd convolution on one instruction set (run/level.h).
  *
  * A product of polynomials is known by its values at enough points (Toom, Cook; for convolutions
  * Winograd 1980, Lavin & Gray 2015, arXiv:1509.09308). A line of `tile` inputs d is read as its
@@ -17,24 +16,8 @@
  * of the usual small integers (docs/architecture.md has the measurement; Barabasz et al. 2018,
  * arXiv:1803.10986, is on such choices). All constants are exact in f32. */
 #include "run/winograd_kernel.h"
+#include "run/level.h"
 #include <string.h>
-
-#if defined(__clang__)
-#pragma clang fp contract(fast)
-#else
-#pragma GCC optimize("fp-contract=fast")
-#endif
-
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#elif defined(__AVX2__)
-#define VECTOR_BYTES 32
-#else
-#define VECTOR_BYTES 16
-#endif
-
-#define JOIN(a, b) a##b
-#define KERNELS_OF(level) JOIN(winograd_kernels_, level)
 
 typedef float Vector __attribute__((vector_size(VECTOR_BYTES)));
 typedef float Loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(float)), may_alias));
@@ -247,7 +230,7 @@ static void weight_7_5(const float *from, float *to, int64_t stride) {
     weight(7, 5, from, to, stride);
 }
 
-const WinogradKernels KERNELS_OF(CB_LEVEL) = {
+const WinogradKernels LEVEL_TABLE(winograd_kernels_) = {
     .f2k3 = {4, 2, 3, read_square_4, write_square_2_of_4, weight_4_3},
     .f4k3 = {6, 4, 3, read_square_6, write_square_4_of_6, weight_6_3},
     .f2k5 = {6, 2, 5, read_square_6, write_square_2_of_6, weight_6_5},
