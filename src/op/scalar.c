@@ -8,12 +8,8 @@
  * and at least as good as f32 elsewhere; integers and bool are computed in i64 and wrapped.
  * Conversion of a float to an integer truncates; what i64 cannot hold becomes INT64_MIN, NaN
  * becomes 0, and i64 then wraps to the narrower type. PyTorch leaves those cases undefined. */
+#include "op/math.h"
 #include "op/op.h"
-
-#include "op/math_int.h" /* first: it says what MATH is */
-
-#include "op/math_f64.h"
-#include "op/math_f64_angles.h"
 
 #include <math.h>
 #include <string.h>

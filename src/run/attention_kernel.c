@@ -1,15 +1,11 @@
 /* The attention kernels of one instruction set (run/level.h). */
 #include "run/attention_kernel.h"
 #include "run/level.h"
+
+#include "op/math.h" /* behind level.h: contracted */
+
 #include <stddef.h>
 #include <string.h>
-
-#include "op/math_int.h" /* first: it says what MATH is */
-
-#include "op/math_f64.h"
-#include "op/math_f64_angles.h"
-
-#include "op/math_f32.h"
 
 #define SIMD _Pragma("omp simd")
 

@@ -4,18 +4,12 @@
  * functions.
  *
  *     exp, f32  ->  void block_exp_f32(n, y, a, ...) { for (i < n) y[i] = m_exp_f32(a[i]); } */
+#include "op/math.h"
 #include "run/vm.h"
 
 #ifdef __clang__ /* a few rows hold loops and stay scalar: no reason to warn */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
-
-#include "op/math_int.h" /* first: it says what MATH is */
-
-#include "op/math_f64.h"
-#include "op/math_f64_angles.h"
-
-#include "op/math_f32.h"
 
 #include <string.h>
 #ifdef __SSE__

@@ -3,14 +3,8 @@
  * passed fails the test. */
 #include "test_support.h"
 
+#include "op/math.h"
 #include "op/op.h"
-
-#include "op/math_int.h"
-
-#include "op/math_f64.h"
-#include "op/math_f64_angles.h"
-
-#include "op/math_f32.h"
 
 #include <math.h>
 #include <stdio.h>
