@@ -6,6 +6,7 @@
  * The result of attention lies as its reader wants it: when that exchanges heads and rows, as
  * before an output projection, the heads stand behind the rows and the exchange undoes itself. What
  * is not claimed leaves a reason in graph->declined, and is expanded by pass decompose. */
+#include "base/round.h"
 #include "graph/call.h"
 #include "graph/node.h"
 #include "graph/rewrite.h"
@@ -63,7 +64,7 @@ typedef struct Claim {
 static Reason attention_pays(const Node *node) {
     const Node *query = node->input[0];
     if (op_draws(OP_scaled_dot_product_attention, node->attrs)) return REASON_attention_dropout;
-    int64_t rows = query->size[query->rank - 2], lanes = (rows + LANES - 1) / LANES * LANES;
+    int64_t rows = query->size[query->rank - 2], lanes = round_up(rows, LANES);
     bool many = rows >= MANY_QUERIES || lanes - rows <= lanes / 8;
     return many ? REASON_NONE : REASON_attention_few_queries;
 }

@@ -18,6 +18,7 @@
  * softmax and sums are f32 all the same. */
 #include "run/attention.h"
 #include "base/parallel.h"
+#include "base/round.h"
 #include "run/attention_kernel.h"
 #include "run/cpu.h"
 #include "run/gemm_internal.h"
@@ -60,9 +61,6 @@ typedef struct Task {
     int64_t query, key, values, mask, out; /* elements to the batch item's first one */
     int64_t panel, panels;                 /* first one, how many */
 } Task;
-
-static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static const AttentionKernels *attention_kernels(void) {
 #if defined(__x86_64__)

@@ -10,6 +10,7 @@
 #ifndef CARBIDE_RUN_CONV_INTERNAL_H
 #define CARBIDE_RUN_CONV_INTERNAL_H
 
+#include "base/round.h"
 #include "run/conv.h"
 #include "run/gemm_internal.h"
 
@@ -87,9 +88,5 @@ void conv_epilogue(const Convolution *c, int64_t first, int64_t step, int64_t ro
  * step and, for f16 and bf16, waits in sum + r * sum_stride to be narrowed. Then the epilogue. */
 void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,
                  const float *sum, int64_t sum_stride);
-
-static inline int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
-static inline int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 #endif

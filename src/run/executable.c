@@ -9,6 +9,7 @@
 #include "run/executable.h"
 #include "base/memory.h"
 #include "base/option.h"
+#include "base/round.h"
 #include "run/conv.h"
 #include "run/gemm.h"
 #include <stdatomic.h>
@@ -122,21 +123,18 @@ static bool is_mutated(const Plan *plan, int input) {
     return false;
 }
 
-static int64_t align(int64_t bytes) {
-    return (bytes + BLOCK_ALIGNMENT - 1) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
-}
-
 /* Inputs that an output is, or that another input becomes, while they are written themselves. */
 static void find_stages(Executable *executable) {
     const Plan *plan = executable->plan;
-    executable->block_bytes = align(plan->arena_bytes);
+    executable->block_bytes = round_up(plan->arena_bytes, BLOCK_ALIGNMENT);
     for (int i = 0; i < length(plan->output); i++) {
         const PlanValue *value = &plan->value[plan->output[i].value];
         if (value->place != VALUE_INPUT || stage_of(executable, value->number)) continue;
         if (!is_mutated(plan, value->number)) continue;
         Stage stage = {value->number, executable->block_bytes};
         push(plan->arena, executable->stage, stage);
-        executable->block_bytes += align(value->numel * (int64_t)cb_dtype_size(value->dtype));
+        int64_t bytes = value->numel * (int64_t)cb_dtype_size(value->dtype);
+        executable->block_bytes += round_up(bytes, BLOCK_ALIGNMENT);
     }
 }
 

@@ -15,6 +15,7 @@
  * both are summed in an f32 scratch of the task. One row or one column is a matrix-vector product
  * (gemm_vector.c), integers are gemm_integer.c. */
 #include "base/parallel.h"
+#include "base/round.h"
 #include "run/gemm_internal.h"
 #include <string.h>
 
@@ -71,10 +72,6 @@ void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, 
             program_run(launch->program, gemm->epilogue_buffer, low, high, 0, NULL);
     }
 }
-
-static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
-static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- packing ---- */
 
@@ -401,13 +398,13 @@ static bool run_round(Job *job, bool share) {
     return !atomic_load_explicit(gemm->failed, memory_order_relaxed);
 }
 
-/* Rounds over columns and k, so that shared packs stay within SHARED_BYTES. */
 static int64_t k_block_of(const Gemm *gemm) {
     const GemmType *type = gemm->type;
     int64_t k = gemm->step.k, limit = type->k_bytes / (int64_t)gemm->element * type->together;
     return round_up(divide_up(k, divide_up(k, limit)), type->k_unit < 4 ? 4 : type->k_unit);
 }
 
+/* Rounds over columns and k, so that shared packs stay within SHARED_BYTES. */
 static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) {
     const MatmulStep *step = &gemm->step;
     Job job = {.gemm = gemm, .batch_low = low, .batch_count = count};

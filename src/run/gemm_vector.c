@@ -2,6 +2,7 @@
  * packed. Both are y[j] = sum over k of x[k] * w(k, j), where w has a unit stride along k (dot
  * products) or along j (sums of rows). f32 and f64. */
 #include "base/parallel.h"
+#include "base/round.h"
 #include "run/gemm_internal.h"
 
 enum {
@@ -26,7 +27,7 @@ static VectorJob describe(const Gemm *gemm) {
     job.w_j = swapped ? step->a_m : step->b_n;
     job.x_stride = swapped ? step->b_k : step->a_k;
     job.block = job.w_k == 1 ? DOT_COLUMNS : SWEEP_COLUMNS;
-    job.blocks = (job.columns + job.block - 1) / job.block;
+    job.blocks = divide_up(job.columns, job.block);
     return job;
 }
 

@@ -11,6 +11,7 @@
 #include "run/vm_build.h"
 
 #include "base/memory.h"
+#include "base/round.h"
 #include "run/cpu.h"
 
 #include <string.h>
@@ -179,8 +180,6 @@ static void assign_blocks(Layout *l) {
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
-
-static int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
 static void choose_capacity(const Builder *b, Program *p) {
     int64_t stream = b->row ? SUM_LANES : STREAM_LANES;

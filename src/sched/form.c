@@ -3,6 +3,7 @@
  * The vector lanes go where memory is contiguous: along the inner axes (ROW) or across outer points
  * (TILE). Kernels with too few outer points for the threads are split along their first inner axis,
  * into chunks whose number depends on the sizes alone, so results do not depend on the threads. */
+#include "base/round.h"
 #include "sched/schedule.h"
 
 enum {
@@ -55,8 +56,8 @@ static int64_t split_of(const Kernel *kernel) {
     if (split > MAX_SPLIT) split = MAX_SPLIT;
     if (split > first) split = first;
     if (split < 2) return 1;
-    int64_t chunk = (first + split - 1) / split;
-    return (first + chunk - 1) / chunk; /* no empty chunk */
+    int64_t chunk = divide_up(first, split);
+    return divide_up(first, chunk); /* no empty chunk */
 }
 
 static void count_costs(Kernel *kernel) {

@@ -11,6 +11,7 @@
  *
  *     step 0 writes t0[1 KB], step 1 t0 -> t1[1 KB], step 2 t1 -> t2[1 KB]: offsets 0, 1024, 0 */
 #include "sched/memory.h"
+#include "base/round.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -34,7 +35,7 @@ typedef struct Planner {
 
 static int64_t bytes_of(const PlanValue *value) {
     int64_t bytes = value->numel * (int64_t)cb_dtype_size((cb_dtype)value->dtype);
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return round_up(bytes, ALIGNMENT);
 }
 
 /* ---- lifetimes ---- */
