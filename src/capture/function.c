@@ -124,8 +124,7 @@ bool call_break(Call *call, Reason reason, const char *what) {
     return true;
 }
 
-/* ---- running the user's function
- * --------------------------------------------------------------- */
+/* ---- running the user's function ------------------------------------------------------------ */
 
 static int takes(const Function *function) {
     return function->callee <= CALL_4 ? (int)function->callee + 1 : -1;

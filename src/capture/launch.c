@@ -99,8 +99,7 @@ void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph
     }
 }
 
-/* ---- fullgraph: without the function
- * ---------------------------------------------------------- */
+/* ---- fullgraph: without the function -------------------------------------------------------- */
 
 static Tensor *make_result(const Entry *entry, const Result *result, Tensor *const *value,
                            Tensor *const *graph_output) {

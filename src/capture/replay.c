@@ -116,23 +116,28 @@ static bool match(Call *call, int op, const cb_operand *input, int input_count,
     return true;
 }
 
+/* Goes over to the next entry behind `behind` (NULL: the first one) that did the same as `left` so
+ * far. NULL: there is none, and the call is back at `left`. */
+static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
+    int first = trace_values_after(left->trace, call->at);
+    Entry *e = atomic_load(behind ? &behind->next : &call->function->first);
+    unbind_from(call, first);
+    for (; e; e = atomic_load(&e->next)) {
+        if (e == left || !entry_guards_hold(e, call->input, call->input_count)) continue;
+        if (!trace_same_prefix(left->trace, e->trace, call->at)) continue;
+        if (call_reserve(call, length(e->trace->value))) break;
+    }
+    call->entry = e ? e : left;
+    call->trace = call->entry->trace;
+    return e;
+}
+
 /* Goes over to another entry that did the same so far and continues with this op. */
 static bool switch_entry(Call *call, int op, const cb_operand *input, int input_count,
                          const Attrs *attrs) {
     Entry *left = call->entry;
-    int first = trace_values_after(left->trace, call->at);
-    for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next)) {
-        unbind_from(call, first);
-        if (e == left || !entry_guards_hold(e, call->input, call->input_count)) continue;
-        if (!trace_same_prefix(left->trace, e->trace, call->at)) continue;
-        if (!call_reserve(call, length(e->trace->value))) continue;
-        call->entry = e;
-        call->trace = e->trace;
+    for (Entry *e = NULL; (e = next_entry(call, left, e));)
         if (match(call, op, input, input_count, attrs)) return true;
-        call->entry = left;
-        call->trace = left->trace;
-    }
-    unbind_from(call, first);
     return false;
 }
 
@@ -294,19 +299,8 @@ static bool ends_here(Call *call, Tensor *const *output, int output_count, int *
 
 static bool other_ends_here(Call *call, Tensor *const *output, int output_count, int *value) {
     Entry *left = call->entry;
-    int first = trace_values_after(left->trace, call->at);
-    for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next)) {
-        unbind_from(call, first);
-        if (e == left || !entry_guards_hold(e, call->input, call->input_count)) continue;
-        if (!trace_same_prefix(left->trace, e->trace, call->at)) continue;
-        if (!call_reserve(call, length(e->trace->value))) continue;
-        call->entry = e;
-        call->trace = e->trace;
+    for (Entry *e = NULL; (e = next_entry(call, left, e));)
         if (ends_here(call, output, output_count, value)) return true;
-        call->entry = left;
-        call->trace = left->trace;
-    }
-    unbind_from(call, first);
     return false;
 }
 

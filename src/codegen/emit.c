@@ -126,8 +126,7 @@ void emit_prepare(Emit *e) {
     for (int s = 0; s < length(e->kernel->store); s++) place_access(e, &e->store[s]);
 }
 
-/* ---- collecting a region
- * ----------------------------------------------------------------------- */
+/* ---- collecting a region -------------------------------------------------------------------- */
 
 void emit_begin(Emit *e) {
     for (int id = 0; id < e->count; id++) {

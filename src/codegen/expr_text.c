@@ -41,8 +41,7 @@ const char *text_literal(Emit *e, cb_dtype dtype, Scalar value) {
     return arena_format(e->arena, value.i < 0 ? "(%lld%s)" : "%lld%s", (long long)value.i, wide);
 }
 
-/* ---- indices
- * ---------------------------------------------------------------------------------- */
+/* ---- indices -------------------------------------------------------------------------------- */
 
 static bool fits_int(const Emit *e, const Expr *x) {
     if (!e->local[x->id].plain || x->low < -INT32_MAX || x->high > INT32_MAX) return false;
@@ -111,8 +110,7 @@ const char *text_row_position(Emit *e) {
     return text ? text : "0";
 }
 
-/* ---- memory
- * ------------------------------------------------------------------------------------ */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 const char *text_element(Emit *e, int buffer, const Access *access, const Expr *index,
                          bool guarded) {

@@ -92,8 +92,7 @@ bool op_text_inlines(Op op, cb_dtype compute, bool clean) {
     return clean || (uses[0] <= 1 && uses[1] <= 1 && uses[2] <= 1);
 }
 
-/* ---- sections of the math text
- * ------------------------------------------------------------------ */
+/* ---- sections of the math text -------------------------------------------------------------- */
 
 typedef struct Section {
     const char *name, *needs, *body, *end;

@@ -30,8 +30,7 @@ bool lower_expands(const Node *node) {
     }
 }
 
-/* ---- small expressions
- * ------------------------------------------------------------------------ */
+/* ---- small expressions ---------------------------------------------------------------------- */
 
 static Expr *binary(Lowering *l, Op op, cb_dtype dtype, Expr *a, Expr *b) {
     Expr *input[2] = {a, b};
@@ -66,8 +65,7 @@ static Expr *within(Lowering *l, Expr *position, int64_t low, int64_t high) {
     return both(l, above, below);
 }
 
-/* ---- kinds
- * ------------------------------------------------------------------------------------- */
+/* ---- kinds ---------------------------------------------------------------------------------- */
 
 /* A division of every element of a row by one number of the row is a product with its inverse,
  * computed once a row: at most one rounding more. Not in f64, where nobody waits for it. */

@@ -196,8 +196,7 @@ bool cache_set(const char *directory, const char *key, const char *description, 
     return ok;
 }
 
-/* ---- walking the directory
- * ---------------------------------------------------------------------------- */
+/* ---- walking the directory ---------------------------------------------------------------- */
 
 static bool is_key(const char *name) {
     return strspn(name, "0123456789abcdef") == CACHE_KEY - 1 &&

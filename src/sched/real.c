@@ -46,8 +46,7 @@ static void make_base_real(Schedule *s, const Node *node) {
     make_real(s, base->op == OP_constant || base->op == OP_input ? node : base);
 }
 
-/* ---- operands of library steps
- * ------------------------------------------------------------------ */
+/* ---- operands of library steps -------------------------------------------------------------- */
 
 typedef struct Probe {
     const Node *base;
@@ -171,8 +170,7 @@ static void mark_operands(Schedule *s, const Node *node) {
     }
 }
 
-/* ---- what would be computed too often
- * ------------------------------------------------------------ */
+/* ---- what would be computed too often ------------------------------------------------------- */
 
 static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
     Tree t = {op_info(node->op)->cost, 0, 1};

@@ -255,8 +255,7 @@ void recipe_random(Recipe *r, uint64_t seed) {
     r->output[1] = pick(&state, last);
 }
 
-/* ---- shrinking and printing
- * ------------------------------------------------------------------------ */
+/* ---- shrinking and printing ----------------------------------------------------------------- */
 
 bool recipe_without(const Recipe *r, int step, Recipe *out) {
     int gone = r->input_count + step, heir = -1;

@@ -173,8 +173,7 @@ static void test_baked_number(void **state) {
     cb_scope_close();
 }
 
-/* ---- captured tensors
- * -------------------------------------------------------------------------- */
+/* ---- captured tensors ----------------------------------------------------------------------- */
 
 static cb_tensor *weight;
 
