@@ -250,7 +250,7 @@ static bool bind_pad_mode(Binder *binder) {
     for (int i = 0; i < length(node->kwargs) && i < 64; i++) {
         const cb_arg *mode = &node->kwargs[i].value;
         if (strcmp(node->kwargs[i].key, "mode") != 0 || mode->kind != CB_ARG_STRING) continue;
-        Op op = fx_pad_op(mode->text);
+        Op op = pad_op(mode->text);
         if (!op) {
             fx_fail(CB_ERR_GRAPH, node, "there is no mode %s", mode->text);
             return false;

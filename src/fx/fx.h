@@ -140,7 +140,6 @@ bool fx_bind(const FxNode *node, FxCall *call);
 /* The node of an op call, before the output or at the end. */
 FxNode *fx_record(FxGraph *graph, Op op, const cb_arg *operand, int count, const Attrs *attrs);
 const char *fx_keyword(Op op, const Param *param); /* PyTorch's name of a parameter */
-Op fx_pad_op(const char *mode); /* of torch.nn.functional.pad; OP_none: there is no such mode */
 /* The value of a flag that PyTorch writes as a text, such as a mode; false when it is no such
  * text. */
 bool fx_flag(Op op, const Param *param, const char *text, int64_t *value);

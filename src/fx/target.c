@@ -77,25 +77,9 @@ const char *fx_keyword(Op op, const Param *param) {
     return param->name;
 }
 
-/* torch.nn.functional.pad: each mode is an op of its own. */
-static const struct {
-    const char *mode;
-    Op op;
-} pad_modes[] = {{"constant", OP_pad},
-                 {"reflect", OP_reflection_pad},
-                 {"replicate", OP_replication_pad},
-                 {"circular", OP_circular_pad}};
-
-Op fx_pad_op(const char *mode) {
-    for (size_t i = 0; i < sizeof pad_modes / sizeof *pad_modes; i++)
-        if (strcmp(pad_modes[i].mode, mode) == 0) return pad_modes[i].op;
-    return OP_none;
-}
-
 static void add_pad_mode(FxNode *node) {
-    for (size_t i = 0; i < sizeof pad_modes / sizeof *pad_modes; i++)
-        if (node->op != OP_pad && pad_modes[i].op == node->op)
-            fx_add_kwarg(node, "mode", cb_arg_string(pad_modes[i].mode));
+    const char *mode = pad_mode(node->op);
+    if (mode && node->op != OP_pad) fx_add_kwarg(node, "mode", cb_arg_string(mode));
 }
 
 static bool is_tensor(const Param *param) {

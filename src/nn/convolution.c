@@ -24,18 +24,10 @@ typedef struct Window {
 
 /* Zeros come from the convolution itself, other modes from an op before it. */
 static bool find_mode(const Window *w, Op *pad) {
-    static const struct {
-        const char *name;
-        Op op;
-    } modes[] = {{"zeros", OP_none},
-                 {"reflect", OP_reflection_pad},
-                 {"replicate", OP_replication_pad},
-                 {"circular", OP_circular_pad}};
-    for (int i = 0; w->mode && i < 4; i++) {
-        if (strcmp(w->mode, modes[i].name) != 0) continue;
-        *pad = modes[i].op;
-        return true;
-    }
+    *pad = OP_none;
+    if (w->mode && strcmp(w->mode, "zeros") == 0) return true;
+    if (w->mode) *pad = pad_op(w->mode);
+    if (*pad != OP_none && *pad != OP_pad) return true;
     fail(CB_ERR_ARGUMENT, "%s: padding_mode is zeros, reflect, replicate or circular, not %s",
          w->type, w->mode ? w->mode : "NULL");
     return false;

@@ -111,6 +111,10 @@ static inline bool dims_are_same(cb_dim_list dims) {
     return dims.count == 1 && dims.at[0] == PADDING_SAME;
 }
 
+/* torch.nn.functional.pad: each mode is an op of its own. OP_none, NULL: there is none such. */
+Op pad_op(const char *mode);
+const char *pad_mode(Op op);
+
 /* What is known of a value before it is computed. */
 typedef struct Meta {
     int8_t dtype;
