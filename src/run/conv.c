@@ -1,7 +1,8 @@
 /* ConvolutionStep -> the result: what is common to the methods, and the choice between them.
  *
  * x and the weight of f16, and of bf16 where the processor or the method does not multiply that,
- * are widened to f32 as a whole before (gemm_type.c); sums are narrowed piece by piece. Whatever
+ * are widened to f32 as a whole before (gemm_type.c), x by Winograd on the way; sums are narrowed
+ * piece by piece. Whatever
  * the method and the number of threads, an element is one sum in one order. */
 #include "run/conv.h"
 #include "base/parallel.h"
@@ -80,7 +81,6 @@ static const double product_ns = 0.0042; /* a multiplication in a register tile 
 static const double gather_ns = 0.0055;  /* the same, where windows are gathered first */
 static const double dot_share = 0.5;     /* of those two, in bf16 where it is multiplied as such */
 static const double amx_share = 0.2;     /* the same on AMX tiles */
-static const double convert_ns = 0.12;   /* an element of x or the result to or from bf16 */
 static const double weight_ns = 0.07;    /* a packed weight: read from memory once a call */
 static const double pack_ns = 0.3;       /* a weight to pack */
 static const double transform_ns = 0.12; /* a point read or written by Winograd's transforms */
@@ -105,13 +105,11 @@ static double plain_ns(const ConvolutionStep *s, bool constant, double each) {
 
 static double winograd_ns(const ConvolutionStep *s, bool constant, int64_t tile) {
     enum { LANES = 16 }; /* channels are transformed by whole vectors */
-    int64_t side = tile - s->kernel[1] + 1;
-    double tiles = (double)(s->batch * divide_up(s->out_size[1], side)) *
-                   (double)divide_up(s->out_size[2], side);
-    double weights = (double)(tile * tile * s->channels * s->out_channels);
-    double points =
-        (double)(tile * tile * (round_up(s->channels, LANES) + round_up(s->out_channels, LANES)));
-    return tiles * (weights * product_ns + points * transform_ns) + weights_ns(weights, constant);
+    double weights = (double)(s->channels * s->out_channels), each = weights * product_ns;
+    each +=
+        (double)(round_up(s->channels, LANES) + round_up(s->out_channels, LANES)) * transform_ns;
+    return (double)conv_winograd_points(s, tile) * each +
+           weights_ns((double)(tile * tile) * weights, constant);
 }
 
 /* Elements of x and the result. */
@@ -149,7 +147,7 @@ int convolution_choose(const ConvolutionStep *step, bool constant) {
     for (int tile = 4; tile <= 7; tile++) {
         int other = winograd_method[tile];
         if (!other || !convolution_fits(step, other)) continue;
-        double ns = winograd_ns(step, constant, tile) + (half ? elements(step) * convert_ns : 0);
+        double ns = winograd_ns(step, constant, tile);
         double share = tile == 7 && step->kernel[1] == 3 && !half ? rough_share : large_share;
         if (ns < (tile == 4 ? 1 : share) * least_ns) method = other, least_ns = ns;
     }
@@ -181,48 +179,13 @@ static Storage *pack(Convolution *c) {
     return packed;
 }
 
-/* ---- a method of f32 alone, for f16 and bf16 ---------------------------------------------- */
-
-typedef struct Narrowing {
-    const Convolution *c;
-    const float *sum; /* the result in f32 */
-} Narrowing;
-
-static void narrow_rows(void *user, int64_t low, int64_t high) {
-    enum { BLOCK = 16 * 1024 }; /* elements that the epilogue finds in cache */
-    const Narrowing *n = user;
-    int64_t columns = n->c->step.out_channels, rows = divide_up(BLOCK, columns);
-    for (int64_t row = low; row < high; row += rows)
-        conv_finish(n->c, row * columns, columns, least(rows, high - row), columns,
-                    n->sum + row * columns, columns);
-}
-
-static void run_in_f32(Convolution *c) {
-    int64_t rows = c->step.batch * c->positions, columns = c->step.out_channels;
-    Storage *sum = storage_new((size_t)(rows * columns) * sizeof(float));
-    if (!sum) {
-        atomic_store_explicit(c->failed, true, memory_order_relaxed);
-        return;
-    }
-    Convolution plain = *c;
-    plain.out = sum->data, plain.out_bytes = sizeof(float);
-    plain.narrow = NULL, plain.epilogue = NULL;
-    c->method->run(&plain);
-    Narrowing narrowing = {c, sum->data};
-    if (!atomic_load_explicit(c->failed, memory_order_relaxed))
-        parallel_for(rows, divide_up(16 * 1024, columns), narrow_rows, &narrowing);
-    storage_release(sum);
-}
-
 static bool run(Convolution *c) {
-    Storage *x = c->convert ? conv_convert_x(c) : NULL, *packed = NULL;
-    if (c->convert && !x) return false;
+    bool converts = c->convert && !c->method->widens;
+    Storage *x = converts ? conv_convert_x(c) : NULL, *packed = NULL;
+    if (converts && !x) return false;
     c->packed = c->step.packed;
     if (!c->packed && (packed = pack(c))) c->packed = packed->data;
-    if (c->packed && c->narrow && c->method->in_f32)
-        run_in_f32(c);
-    else if (c->packed)
-        c->method->run(c);
+    if (c->packed) c->method->run(c);
     if (packed) storage_release(packed);
     if (x) storage_release(x);
     return c->packed && !atomic_load_explicit(c->failed, memory_order_relaxed);
@@ -271,7 +234,7 @@ bool convolution_pack(const ConvolutionStep *step, const void *weight, Storage *
     Convolution c = convolution_of(&last, true, NULL, weight, NULL);
     *packed = NULL;
     if (is_empty(&c) || step->channels == 0) return true;
-    if (c.convert) conv_converted_x(&c.step);
+    if (c.convert && !c.method->widens) conv_converted_x(&c.step);
     *packed = pack(&c);
     return *packed != NULL;
 }

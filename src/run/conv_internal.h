@@ -46,7 +46,8 @@ struct ConvMethod {
     bool (*fits_bf16)(const ConvolutionStep *step); /* as gemm_bf16 takes it; NULL: never */
     Storage *(*pack)(Convolution *c);
     void (*run)(Convolution *c);
-    bool in_f32; /* run gives f32, without epilogue, for whatever dtype is widened to it */
+    bool widens; /* run takes x as it is and writes the result in its dtype; the weight is packed in
+                  * f32 */
     bool turns;  /* conv_turned_run takes the place of pack and run */
 };
 
@@ -67,6 +68,8 @@ Storage *conv_winograd_6_pack(Convolution *c);
 void conv_winograd_6_run(Convolution *c);
 Storage *conv_winograd_7_pack(Convolution *c);
 void conv_winograd_7_run(Convolution *c);
+/* Points of all tiles of a side: products of every channel and out channel. */
+int64_t conv_winograd_points(const ConvolutionStep *s, int64_t tile);
 bool conv_fits_tiles(const ConvolutionStep *step);
 Storage *conv_tiles_pack(Convolution *c);
 void conv_tiles_run(Convolution *common);

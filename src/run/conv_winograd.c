@@ -1,5 +1,5 @@
 /* Winograd convolution (Lavin & Gray 2015, arXiv:1509.09308): stride 1, no dilation, no groups,
- * channels last, f32, 3x3 and 5x5 kernels.
+ * channels last, 3x3 and 5x5 kernels; f32, bf16 and f16, computed in f32.
  *
  * x is cut into overlapping square tiles, the result into squares of `output` positions a side.
  * With the transforms of winograd_kernel.c a result is, at each of the points of a tile, a product
@@ -20,7 +20,11 @@
  *       write the tiles to the result
  *     epilogue (where several tasks share the tiles, afterwards)
  *
- * An element is one sum in one order, whatever the tasks are. */
+ * An element is one sum in one order, whatever the tasks are.
+ *
+ * Sizes that are no multiple of `output` end in tiles that lack the last position. They need no
+ * points at infinity, in their lines, their columns or both: 13 is 5 + 4 + 4 for F(5x5, 3x3), with
+ * 7 + 6 + 6 points. A block keeps tiles of the same points together. */
 #include "base/parallel.h"
 #include "run/conv_internal.h"
 #include "run/cpu.h"
@@ -38,12 +42,20 @@ enum {
 
 static const _Alignas(64) float zeros[READ_CHANNELS]; /* a position outside of x */
 
+typedef struct Cover { /* tiles along a line or a column: `full` ones, then those without the last
+                      * position */
+    int64_t tiles, full;
+} Cover;
+
 typedef struct Winograd {
     const Convolution *common;
     const ConvolutionStep *step;
     const WinogradType *type;
+    WinogradElement element;
+    int64_t x_bytes; /* of an element of x and the result */
     int points;
-    int64_t across, down, total; /* tiles of a line, of a column, of all images */
+    Cover across, down; /* a line, a column */
+    int64_t total;      /* tiles of all images */
     int64_t panels, panel_floats;
     int64_t block, task_panels, sum_panels; /* tiles, panels of a task; panels whose sums it
                                              * keeps */
@@ -94,12 +106,34 @@ static void cut(Winograd *w) {
     w->sum_panels = least(w->sum_panels, w->task_panels);
 }
 
+static Cover cover_of(int64_t size, int64_t output) {
+    int64_t tiles = divide_up(size, output), missing = tiles * output - size;
+    return (Cover){tiles, missing < tiles ? tiles - missing : 0};
+}
+
+static int64_t points_of(int64_t size, int64_t tile, int64_t kernel) {
+    Cover cover = cover_of(size, tile - kernel + 1);
+    return cover.full * tile + (cover.tiles - cover.full) * (tile - 1);
+}
+
+int64_t conv_winograd_points(const ConvolutionStep *s, int64_t tile) {
+    return s->batch * points_of(s->out_size[1], tile, s->kernel[1]) *
+           points_of(s->out_size[2], tile, s->kernel[2]);
+}
+
+static WinogradElement element_of(cb_dtype dtype) {
+    if (dtype == CB_BF16) return WINOGRAD_BF16;
+    return dtype == CB_F16 ? WINOGRAD_F16 : WINOGRAD_F32;
+}
+
 static Winograd winograd_of(const Convolution *common, const WinogradType *type) {
     const ConvolutionStep *s = &common->step;
     Winograd w = {.common = common, .step = s, .type = type, .points = type->tile * type->tile};
-    w.down = divide_up(s->out_size[1], type->output);
-    w.across = divide_up(s->out_size[2], type->output);
-    w.total = s->batch * w.down * w.across;
+    w.element = element_of((cb_dtype)s->dtype);
+    w.x_bytes = common->out_bytes;
+    w.down = cover_of(s->out_size[1], type->output);
+    w.across = cover_of(s->out_size[2], type->output);
+    w.total = s->batch * w.down.tiles * w.across.tiles;
     w.panels = divide_up(s->out_channels, common->type->columns);
     w.panel_floats = s->channels * common->type->columns;
     w.row = round_up(s->channels, LINE); /* an odd number of lines: rows spread over cache sets */
@@ -159,48 +193,96 @@ static Storage *pack(const Convolution *common, const WinogradType *type) {
 
 /* ---- tiles -------------------------------------------------------------------------------- */
 
-typedef struct Place { /* of a tile, in its image */
-    int64_t image, y, x;
-} Place;
+typedef struct Tile {
+    int64_t image, y, x; /* of its first position */
+    int down, across;    /* points of a column, of a line */
+} Tile;
 
-static Place place_of(const Winograd *w, int64_t tile) {
-    int64_t rest = tile % (w->down * w->across);
-    return (Place){tile / (w->down * w->across), rest / w->across * w->type->output,
-                   rest % w->across * w->type->output};
+/* The tiles of a block, those with points at infinity in their columns alone first, then those with
+ * them in lines and columns, then in lines alone, then without: where each kind ends. */
+typedef struct Block {
+    Tile tile[BLOCK_TILES];
+    int64_t end[4];
+} Block;
+
+/* Where tile `at` of an axis begins. */
+static int64_t cover_start(Cover cover, int64_t output, int64_t at) {
+    return at * output - (at > cover.full ? at - cover.full : 0);
 }
 
-/* Where the channels of each position of a tile begin; zeros outside of x. */
-static void find_rows(const Winograd *w, int64_t tile, const float **row) {
-    const ConvolutionStep *s = w->step;
-    int side = w->type->tile;
-    Place at = place_of(w, tile);
-    int64_t y = at.y - s->padding[1], x = at.x - s->padding[2];
-    const float *image = (const float *)w->common->x + s->x_offset + at.image * s->x_batch;
-    for (int i = 0; i < side; i++, y++) {
-        bool inside = (uint64_t)y < (uint64_t)s->in_size[1];
-        for (int j = 0; j < side; j++)
-            row[i * side + j] = inside && (uint64_t)(x + j) < (uint64_t)s->in_size[2]
-                                    ? image + y * s->x_spatial[1] + (x + j) * s->x_spatial[2]
-                                    : zeros;
+static Tile tile_at(const Winograd *w, int64_t at) {
+    int side = w->type->tile, output = w->type->output;
+    int64_t rest = at % (w->down.tiles * w->across.tiles);
+    int64_t y = rest / w->across.tiles, x = rest % w->across.tiles;
+    return (Tile){at / (w->down.tiles * w->across.tiles), cover_start(w->down, output, y),
+                  cover_start(w->across, output, x), y < w->down.full ? side : side - 1,
+                  x < w->across.full ? side : side - 1};
+}
+
+static int kind_of(const Winograd *w, const Tile *tile) {
+    bool down = tile->down == w->type->tile, across = tile->across == w->type->tile;
+    return down ? across : across ? 2 : 3;
+}
+
+static void find_tiles(const Winograd *w, int64_t first, int64_t count, Block *block) {
+    int64_t next[4] = {0}, end = 0;
+    for (int64_t i = 0; i < count; i++) {
+        Tile tile = tile_at(w, first + i);
+        next[kind_of(w, &tile)]++;
+    }
+    for (int kind = 0; kind < 4; kind++) {
+        block->end[kind] = end + next[kind];
+        next[kind] = end, end = block->end[kind];
+    }
+    for (int64_t i = 0; i < count; i++) {
+        Tile tile = tile_at(w, first + i);
+        block->tile[next[kind_of(w, &tile)]++] = tile;
     }
 }
 
-/* The transforms of `count` tiles; stride: from point to point. */
-static void read_tiles(const Winograd *w, int64_t first, int64_t count, float *to, int64_t stride) {
-    const float *row[POINTS];
-    for (int64_t i = 0; i < count; i++, to += w->row) {
-        find_rows(w, first + i, row);
+/* Where the channels of each position of a tile begin; zeros outside of x. */
+static void find_rows(const Winograd *w, const Tile *tile, const void **row) {
+    const ConvolutionStep *s = w->step;
+    int64_t y = tile->y - s->padding[1], x = tile->x - s->padding[2];
+    const char *image = w->common->x + (s->x_offset + tile->image * s->x_batch) * w->x_bytes;
+    for (int i = 0; i < tile->down; i++, y++) {
+        bool inside = (uint64_t)y < (uint64_t)s->in_size[1];
+        const char *line = image + (y * s->x_spatial[1] + x * s->x_spatial[2]) * w->x_bytes;
+        for (int j = 0; j < tile->across; j++)
+            row[i * w->type->tile + j] = inside && (uint64_t)(x + j) < (uint64_t)s->in_size[2]
+                                             ? line + j * s->x_spatial[2] * w->x_bytes
+                                             : (const char *)zeros;
+    }
+}
+
+/* The transforms of tiles [low, high) of a block; stride: from point to point. */
+static void read_tiles(const Winograd *w, const Block *block, int64_t low, int64_t high, float *to,
+                       int64_t stride) {
+    const void *row[POINTS] = {NULL};
+    for (int64_t i = low; i < high; i++) {
+        const Tile *tile = &block->tile[i];
+        find_rows(w, tile, row);
         for (int64_t c = 0; c < w->step->channels; c += READ_CHANNELS) {
-            w->type->read(row, to + c, stride, least(READ_CHANNELS, w->step->channels - c));
+            w->type->read[w->element](row, to + i * w->row + c, stride,
+                                      least(READ_CHANNELS, w->step->channels - c), tile->down,
+                                      tile->across);
             for (int point = 0; point < w->points; point++)
-                if (row[point] != zeros) row[point] += READ_CHANNELS;
+                if (row[point] && row[point] != zeros)
+                    row[point] = (const char *)row[point] + READ_CHANNELS * w->x_bytes;
         }
     }
 }
 
 static void read_shared(void *user, int64_t low, int64_t high) {
     const Winograd *w = user;
-    read_tiles(w, low, high - low, w->shared + low * w->row, w->total * w->row);
+    Block block;
+    while (low < high) {
+        int64_t first = low / w->block * w->block, end = least(high, first + w->block);
+        find_tiles(w, first, least(w->block, w->total - first), &block);
+        read_tiles(w, &block, low - first, end - first, w->shared + first * w->row,
+                   w->total * w->row);
+        low = end;
+    }
 }
 
 /* ---- tasks -------------------------------------------------------------------------------- */
@@ -212,20 +294,31 @@ typedef struct Task {
     int64_t read_stride; /* from point to point */
     float *sum;
     int64_t sum_row; /* from tile to tile */
+    Block block;
 } Task;
+
+/* The tiles of a task that have a point. */
+static void tiles_of(const Winograd *w, const Task *t, int point, int64_t *low, int64_t *high) {
+    int last = w->type->tile - 1;
+    bool down = point / w->type->tile == last, across = point % w->type->tile == last;
+    *low = across ? t->block.end[0] : 0;
+    *high = t->block.end[down ? 1 : across ? 2 : 3];
+}
 
 /* One panel at one point, for all tiles of the task. */
 static void multiply(const Winograd *w, const Task *t, int point, int64_t panel) {
     const GemmType *type = w->common->type;
     const void *row[GEMM_MAX_WIDTH];
-    int64_t channels = w->step->channels, groups = divide_up(t->count, type->rows);
+    int64_t channels = w->step->channels, first, end;
+    tiles_of(w, t, point, &first, &end);
+    int64_t count = end - first, groups = divide_up(count, type->rows);
     int64_t block = divide_up(channels, divide_up(channels, SUM_CHANNELS));
     const float *read = t->read + point * t->read_stride;
     const float *weights = w->packed + (point * w->panels + t->panel + panel) * w->panel_floats;
     float *sum = t->sum + point * t->count * t->sum_row + panel * type->columns;
     for (int64_t c = 0; c < channels; c += block)
         for (int64_t g = 0; g < groups; g++) { /* rows of about equal height */
-            int64_t low = t->count * g / groups, rows = t->count * (g + 1) / groups - low;
+            int64_t low = first + count * g / groups, rows = first + count * (g + 1) / groups - low;
             for (int64_t r = 0; r < rows; r++) row[r] = read + (low + r) * w->row + c;
             type->rows_tile(1, least(block, channels - c), row, weights + c * type->columns,
                             sum + low * t->sum_row, t->sum_row, (int)rows, type->columns, c > 0);
@@ -234,16 +327,17 @@ static void multiply(const Winograd *w, const Task *t, int point, int64_t panel)
 
 static void write_tiles(const Winograd *w, const Task *t) {
     const ConvolutionStep *s = w->step;
-    int64_t output = t->panel * w->common->type->columns, side = w->type->output;
+    int64_t output = t->panel * w->common->type->columns;
     int64_t channels = least(t->sum_row, s->out_channels - output);
     for (int64_t i = 0; i < t->count; i++) {
-        Place at = place_of(w, t->first + i);
-        int64_t position = (at.image * s->out_size[1] + at.y) * s->out_size[2] + at.x;
-        w->type->write(t->sum + i * t->sum_row, t->count * t->sum_row,
-                       (float *)w->common->out + position * s->out_channels + output,
-                       s->out_size[2] * s->out_channels, s->out_channels,
-                       (int)least(side, s->out_size[1] - at.y),
-                       (int)least(side, s->out_size[2] - at.x), channels);
+        const Tile *at = &t->block.tile[i];
+        int64_t position = (at->image * s->out_size[1] + at->y) * s->out_size[2] + at->x;
+        w->type->write[w->element](
+            t->sum + i * t->sum_row, t->count * t->sum_row,
+            w->common->out + (position * s->out_channels + output) * w->x_bytes,
+            s->out_size[2] * s->out_channels, s->out_channels,
+            (int)least(at->down - w->type->kernel + 1, s->out_size[1] - at->y),
+            (int)least(at->across - w->type->kernel + 1, s->out_size[2] - at->x), channels);
     }
 }
 
@@ -251,14 +345,15 @@ static void write_tiles(const Winograd *w, const Task *t) {
  * of memory. */
 static void finish_tiles(const Winograd *w, const Task *t) {
     const ConvolutionStep *s = w->step;
-    int64_t side = w->type->output;
     for (int64_t i = 0; i < t->count;) {
-        Place at = place_of(w, t->first + i);
-        int64_t tiles = least(t->count - i, w->across - at.x / side);
+        Tile at = tile_at(w, t->first + i);
+        int64_t x = (t->first + i) % w->across.tiles,
+                tiles = least(t->count - i, w->across.tiles - x);
         int64_t position = (at.image * s->out_size[1] + at.y) * s->out_size[2] + at.x;
-        int64_t columns = least(tiles * side, s->out_size[2] - at.x);
-        conv_finish(w->common, position * s->out_channels, s->out_size[2] * s->out_channels,
-                    least(side, s->out_size[1] - at.y), columns * s->out_channels, NULL, 0);
+        int64_t end = least(cover_start(w->across, w->type->output, x + tiles), s->out_size[2]);
+        conv_epilogue(w->common, position * s->out_channels, s->out_size[2] * s->out_channels,
+                      least(at.down - w->type->kernel + 1, s->out_size[1] - at.y),
+                      (end - at.x) * s->out_channels);
         i += tiles;
     }
 }
@@ -266,7 +361,7 @@ static void finish_tiles(const Winograd *w, const Task *t) {
 static void finish_positions(void *user, int64_t low, int64_t high) {
     const Winograd *w = user;
     int64_t channels = w->step->out_channels;
-    conv_finish(w->common, low * channels, channels, high - low, channels, NULL, 0);
+    conv_epilogue(w->common, low * channels, channels, high - low, channels);
 }
 
 static void run_task(const Winograd *w, Task *t, int64_t panels) {
@@ -292,13 +387,14 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         return;
     }
     float *own = storage->data;
+    Task t = {.sum = own + read};
     for (int64_t i = low; i < high; i++) {
-        Task t = {.first = i / parts * w->block, .panel = i % parts * w->task_panels};
+        t.first = i / parts * w->block, t.panel = i % parts * w->task_panels;
         t.count = least(w->block, w->total - t.first);
-        t.sum = own + read;
         t.read = w->shared ? w->shared + t.first * w->row : own;
         t.read_stride = (w->shared ? w->total : t.count) * w->row;
-        if (!w->shared) read_tiles(w, t.first, t.count, own, t.read_stride);
+        find_tiles(w, t.first, t.count, &t.block);
+        if (!w->shared) read_tiles(w, &t.block, 0, t.count, own, t.read_stride);
         run_task(w, &t, least(w->task_panels, w->panels - t.panel));
     }
     storage_release(storage);

@@ -21,6 +21,10 @@
 
 typedef float Vector __attribute__((vector_size(VECTOR_BYTES)));
 typedef float Loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(float)), may_alias));
+typedef uint32_t Bits __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint16_t Halves __attribute__((vector_size(VECTOR_BYTES / 2)));
+typedef uint16_t LooseHalves
+    __attribute__((vector_size(VECTOR_BYTES / 2), aligned(sizeof(uint16_t)), may_alias));
 enum { LANES = VECTOR_BYTES / sizeof(float) };
 
 #define P 0.625f /* the points of tiles of 6: 0, P, -P, Q, -Q */
@@ -29,19 +33,46 @@ enum { LANES = VECTOR_BYTES / sizeof(float) };
 #define S 0.8125f
 #define T 1.75f
 
-/* Lanes of a vector that are there; the others are 0 and not stored. */
-static inline Vector load(const float *from, int64_t lanes) {
-    if (lanes >= LANES) return *(const Loose *)from;
-    Vector v = {0};
-    memcpy(&v, from, (size_t)lanes * sizeof(float));
-    return v;
+/* ---- elements of x and the result --------------------------------------------------------- */
+
+static inline Vector load_f32(const void *from) { return *(const Loose *)from; }
+static inline void store_f32(void *to, Vector v) { *(Loose *)to = v; }
+
+static inline Bits load_halves(const void *from) {
+    return __builtin_convertvector(*(const LooseHalves *)from, Bits);
 }
 
-static inline void store(float *to, Vector v, int64_t lanes) {
-    if (lanes >= LANES)
-        *(Loose *)to = v;
-    else
-        memcpy(to, &v, (size_t)lanes * sizeof(float));
+static inline void store_halves(void *to, Bits bits) {
+    *(LooseHalves *)to = __builtin_convertvector(bits, Halves);
+}
+
+static inline Bits select(Bits mask, Bits yes, Bits no) { return (mask & yes) | (~mask & no); }
+
+/* As in gemm_kernel.c, which says why. */
+
+static inline Vector load_bf16(const void *from) { return (Vector)(load_halves(from) << 16); }
+
+static inline void store_bf16(void *to, Vector v) {
+    Bits bits = (Bits)v, nan = (Bits)((bits & 0x7fffffff) > 0x7f800000);
+    Bits rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    store_halves(to, select(nan, bits >> 16 | 0x40, rounded));
+}
+
+static inline Vector load_f16(const void *from) {
+    Bits half = load_halves(from), magnitude = (half & 0x7fff) << 13;
+    Bits finite = (Bits)((Vector)magnitude * 0x1p112f), special = magnitude | 0x7f800000;
+    Bits bits = select((Bits)((half & 0x7c00) == 0x7c00), special, finite);
+    return (Vector)(bits | (half & 0x8000) << 16);
+}
+
+static inline void store_f16(void *to, Vector v) {
+    Bits bits = (Bits)v, sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    Bits normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+    Bits small = (Bits)((Vector)magnitude + 0.5f) - 0x3f000000;
+    Bits half = select((Bits)(magnitude < 0x38800000), small, normal);
+    Bits infinite = (Bits)(magnitude >= 0x47800000), nan = (Bits)(magnitude > 0x7f800000);
+    half = select(infinite, (Bits){0} + 0x7c00, half);
+    store_halves(to, select(nan, (Bits){0} + 0x7e00, half) | sign);
 }
 
 /* ---- lines: B^T d and A^T m --------------------------------------------------------------- */
@@ -119,63 +150,117 @@ static inline void write_5_of_7(const Vector *m, Vector *y) {
 
 /* ---- squares ------------------------------------------------------------------------------ */
 
-#define READ(tile)                                                                                 \
-    static inline void read_part_##tile(const float *const *row, int64_t c, float *to,             \
-                                        int64_t stride, int64_t lanes) {                           \
-        Vector half[tile][tile], d[tile], t[tile];                                                 \
-        for (int j = 0; j < tile; j++) {                                                           \
-            for (int i = 0; i < tile; i++) d[i] = load(row[i * tile + j] + c, lanes);              \
-            read_##tile(d, t);                                                                     \
-            for (int i = 0; i < tile; i++) half[i][j] = t[i];                                      \
-        }                                                                                          \
-        for (int i = 0; i < tile; i++) {                                                           \
-            read_##tile(half[i], t);                                                               \
-            for (int j = 0; j < tile; j++) store(to + (i * tile + j) * stride + c, t[j], lanes);   \
-        }                                                                                          \
-    }                                                                                              \
-    static void read_square_##tile(const float *const *row, float *to, int64_t stride,             \
-                                   int64_t channels) {                                             \
-        int64_t c = 0;                                                                             \
-        for (; c + LANES <= channels; c += LANES) read_part_##tile(row, c, to, stride, LANES);     \
-        if (c < channels) read_part_##tile(row, c, to, stride, channels - c);                      \
-    }
-READ(4)
-READ(6)
-READ(7)
+/* The channels that make no whole vector, behind `skip` bytes of each row, with zeros after
+ * them. */
+static void pad_rows(const void *const *row, int64_t skip, int64_t bytes, void *to, size_t width,
+                     const void **padded, int tile, int down, int across) {
+    memset(to, 0, (size_t)(tile * tile) * width);
+    for (int i = 0; i < down; i++)
+        for (int j = 0; j < across; j++) {
+            char *at = (char *)to + (size_t)(i * tile + j) * width;
+            padded[i * tile + j] = at;
+            memcpy(at, (const char *)row[i * tile + j] + skip, (size_t)bytes);
+        }
+}
 
-#define WRITE(output, tile)                                                                        \
-    static inline void write_part_##output##_of_##tile(const float *from, int64_t stride,          \
-                                                       float *out, int64_t line, int64_t column,   \
-                                                       int rows, int columns, int64_t lanes) {     \
-        Vector half[output][tile], m[tile], y[output];                                             \
-        for (int j = 0; j < tile; j++) {                                                           \
-            for (int i = 0; i < tile; i++) m[i] = load(from + (i * tile + j) * stride, lanes);     \
-            write_##output##_of_##tile(m, y);                                                      \
-            for (int i = 0; i < output; i++) half[i][j] = y[i];                                    \
-        }                                                                                          \
-        for (int i = 0; i < output; i++) {                                                         \
-            if (i >= rows) break;                                                                  \
-            write_##output##_of_##tile(half[i], y);                                                \
-            for (int j = 0; j < output; j++)                                                       \
-                if (j < columns) store(out + i * line + j * column, y[j], lanes);                  \
+/* Loops over the positions of a tile: unrolled where what they index can stay in registers. */
+#if defined(__clang__)
+#define OUTLINE __attribute__((noinline))
+#else
+#define OUTLINE __attribute__((noinline, noclone))
+#endif
+#define ROLLED _Pragma("GCC unroll 1")
+#define UNROLLED _Pragma("GCC unroll 8")
+
+#define READ(tile, element, type)                                                                  \
+    static OUTLINE void read_##tile##_##element##_vectors(const void *const *row, float *to,       \
+                                                          int64_t stride, int64_t channels,        \
+                                                          int down, int across) {                  \
+        for (int64_t c = 0; c < channels; c += LANES) {                                            \
+            Vector half[tile][tile], d[tile], t[tile];                                             \
+            d[tile - 1] = (Vector){0};                                                             \
+            for (int i = 0; i < tile; i++) half[i][tile - 1] = (Vector){0};                        \
+            ROLLED for (int j = 0; j < across; j++) {                                              \
+                const void *const *at = row + j;                                                   \
+                UNROLLED for (int i = 0; i < tile - 1; i++) d[i] =                                 \
+                    load_##element((const type *)at[i * tile] + c);                                \
+                if (down == tile)                                                                  \
+                    d[tile - 1] = load_##element((const type *)at[(tile - 1) * tile] + c);         \
+                read_##tile(d, t);                                                                 \
+                UNROLLED for (int i = 0; i < tile; i++) half[i][j] = t[i];                         \
+            }                                                                                      \
+            ROLLED for (int i = 0; i < down; i++) {                                                \
+                float *line = to + i * tile * stride + c;                                          \
+                read_##tile(half[i], t);                                                           \
+                UNROLLED for (int j = 0; j < tile - 1; j++) * (Vector *)(line + j * stride) =      \
+                    t[j];                                                                          \
+                if (across == tile) *(Vector *)(line + (tile - 1) * stride) = t[tile - 1];         \
+            }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void write_square_##output##_of_##tile(const float *from, int64_t stride, float *out,   \
-                                                  int64_t line, int64_t column, int rows,          \
-                                                  int columns, int64_t channels) {                 \
-        int64_t c = 0;                                                                             \
-        for (; c + LANES <= channels; c += LANES)                                                  \
-            write_part_##output##_of_##tile(from + c, stride, out + c, line, column, rows,         \
-                                            columns, LANES);                                       \
-        if (c < channels)                                                                          \
-            write_part_##output##_of_##tile(from + c, stride, out + c, line, column, rows,         \
-                                            columns, channels - c);                                \
+    static void read_##tile##_##element(const void *const *row, float *to, int64_t stride,         \
+                                        int64_t channels, int down, int across) {                  \
+        int64_t c = channels / LANES * LANES;                                                      \
+        read_##tile##_##element##_vectors(row, to, stride, c, down, across);                       \
+        if (c == channels) return;                                                                 \
+        type rest[tile * tile][LANES];                                                             \
+        const void *padded[tile * tile];                                                           \
+        pad_rows(row, c *(int64_t)sizeof(type), (channels - c) * (int64_t)sizeof(type), rest,      \
+                 sizeof *rest, padded, tile, down, across);                                        \
+        read_##tile##_##element##_vectors(padded, to + c, stride, LANES, down, across);            \
     }
-WRITE(2, 4)
-WRITE(2, 6)
-WRITE(4, 6)
-WRITE(3, 7)
-WRITE(5, 7)
+
+#define WRITE(output, tile, element, type)                                                         \
+    static OUTLINE void write_##output##_of_##tile##_##element##_vectors(                          \
+        const float *from, int64_t stride, type *out, int64_t line, int64_t column, int rows,      \
+        int columns, int64_t channels) {                                                           \
+        int across = columns == output ? tile : tile - 1;                                          \
+        for (int64_t c = 0; c < channels; c += LANES) {                                            \
+            Vector half[output][tile], m[tile], y[output];                                         \
+            m[tile - 1] = (Vector){0};                                                             \
+            for (int i = 0; i < output; i++) half[i][tile - 1] = (Vector){0};                      \
+            ROLLED for (int j = 0; j < across; j++) {                                              \
+                const float *sum = from + j * stride + c;                                          \
+                UNROLLED for (int i = 0; i < tile - 1; i++) m[i] =                                 \
+                    *(const Vector *)(sum + i * tile * stride);                                    \
+                if (rows == output)                                                                \
+                    m[tile - 1] = *(const Vector *)(sum + (tile - 1) * tile * stride);             \
+                write_##output##_of_##tile(m, y);                                                  \
+                UNROLLED for (int i = 0; i < output; i++) half[i][j] = y[i];                       \
+            }                                                                                      \
+            ROLLED for (int i = 0; i < rows; i++) {                                                \
+                type *to = out + i * line + c;                                                     \
+                write_##output##_of_##tile(half[i], y);                                            \
+                ROLLED for (int j = 0; j < columns; j++) store_##element(to + j * column, y[j]);   \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void write_##output##_of_##tile##_##element(const float *from, int64_t stride,          \
+                                                       void *out, int64_t line, int64_t column,    \
+                                                       int rows, int columns, int64_t channels) {  \
+        int64_t c = channels / LANES * LANES;                                                      \
+        write_##output##_of_##tile##_##element##_vectors(from, stride, out, line, column, rows,    \
+                                                         columns, c);                              \
+        if (c == channels) return;                                                                 \
+        type rest[output * output * LANES];                                                        \
+        write_##output##_of_##tile##_##element##_vectors(from + c, stride, rest, output * LANES,   \
+                                                         LANES, rows, columns, LANES);             \
+        for (int i = 0; i < rows; i++)                                                             \
+            for (int j = 0; j < columns; j++)                                                      \
+                memcpy((type *)out + i * line + j * column + c, rest + (i * output + j) * LANES,   \
+                       (size_t)(channels - c) * sizeof(type));                                     \
+    }
+
+#define EACH_ELEMENT(M, ...)                                                                       \
+    M(__VA_ARGS__, f32, float) M(__VA_ARGS__, bf16, uint16_t) M(__VA_ARGS__, f16, uint16_t)
+EACH_ELEMENT(READ, 4)
+EACH_ELEMENT(READ, 6)
+EACH_ELEMENT(READ, 7)
+EACH_ELEMENT(WRITE, 2, 4)
+EACH_ELEMENT(WRITE, 2, 6)
+EACH_ELEMENT(WRITE, 4, 6)
+EACH_ELEMENT(WRITE, 3, 7)
+EACH_ELEMENT(WRITE, 5, 7)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
@@ -230,10 +315,18 @@ static void weight_7_5(const float *from, float *to, int64_t stride) {
     weight(7, 5, from, to, stride);
 }
 
+#define TYPE(tile, output, kernel)                                                                 \
+    {                                                                                              \
+        tile, output, kernel, {read_##tile##_f32, read_##tile##_bf16, read_##tile##_f16},          \
+            {write_##output##_of_##tile##_f32, write_##output##_of_##tile##_bf16,                  \
+             write_##output##_of_##tile##_f16},                                                    \
+            weight_##tile##_##kernel                                                               \
+    }
+
 const WinogradKernels LEVEL_TABLE(winograd_kernels_) = {
-    .f2k3 = {4, 2, 3, read_square_4, write_square_2_of_4, weight_4_3},
-    .f4k3 = {6, 4, 3, read_square_6, write_square_4_of_6, weight_6_3},
-    .f2k5 = {6, 2, 5, read_square_6, write_square_2_of_6, weight_6_5},
-    .f5k3 = {7, 5, 3, read_square_7, write_square_5_of_7, weight_7_3},
-    .f3k5 = {7, 3, 5, read_square_7, write_square_3_of_7, weight_7_5},
+    .f2k3 = TYPE(4, 2, 3),
+    .f4k3 = TYPE(6, 4, 3),
+    .f2k5 = TYPE(6, 2, 5),
+    .f5k3 = TYPE(7, 5, 3),
+    .f3k5 = TYPE(7, 3, 5),
 };

@@ -22,6 +22,7 @@ static const Case cases[] = {
     {5, 7, 96, 4, 4, 5, {4, 3}},    {1, 520, 9, 5, 6, 3, {1, 1}},   {1, 1030, 33, 3, 4, 3, {1, 0}},
     {1, 530, 40, 7, 7, 5, {2, 2}},  {9, 20, 24, 13, 13, 3, {1, 1}}, {1, 12, 200, 14, 14, 3, {1, 1}},
     {2, 32, 64, 30, 31, 3, {1, 1}}, {1, 64, 96, 27, 27, 5, {2, 2}}, {0, 4, 4, 5, 5, 3, {1, 1}},
+    {7, 18, 34, 14, 7, 3, {1, 1}},  {4, 16, 48, 15, 13, 3, {1, 1}}, {3, 9, 20, 26, 10, 5, {2, 2}},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -266,12 +267,14 @@ static void threads_do_not_change_a_bit(void **state) {
     }
 }
 
-/* f16 and bf16 are widened, and rounded once at the end. */
+/* f16 and bf16 are widened, and rounded once at the end; results of f16 overflow, and are denormal,
+ * too. */
 static void half_precision_rounds_once(void **state) {
     (void)state;
     static const cb_dtype dtypes[] = {CB_BF16, CB_F16};
     for (int i = 0; i < 2 * CASES; i++) {
         cb_dtype dtype = dtypes[i % 2];
+        static const float scales[] = {1, 3e4f, 1e-6f};
         Problem p = problem_new(&cases[i / 2]);
         ConvolutionStep s = p.step;
         s.dtype = (int8_t)dtype;
@@ -280,7 +283,7 @@ static void half_precision_rounds_once(void **state) {
         uint16_t *x = malloc(2 * (size_t)(xs + 1)), *w = malloc(2 * (size_t)(ws + 1));
         uint16_t *out = malloc(2 * (size_t)(p.count + 1));
         for (int64_t k = 0; k < xs; k++) {
-            scalar_store(&x[k], dtype, (Scalar){.f = p.x[k]});
+            scalar_store(&x[k], dtype, (Scalar){.f = p.x[k] * scales[i / 2 % 3]});
             p.x[k] = (float)scalar_load(&x[k], dtype).f;
         }
         for (int64_t k = 0; k < ws; k++) {
