@@ -727,7 +727,7 @@ static bool compile_text(const char *text, const char *program) {
 static void generated_code_compiles_and_agrees(void **state) {
     (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* the library needs the sanitizer's runtime, which plain cc does not link */
+    skip_because("the library needs the sanitizer's runtime, which plain cc does not link");
 #endif
     const float factor[] = {1, -2, 0.1f, 3};
     cb_tensor *table = cb_from_data(factor, CB_F32, cb_dims(4));

@@ -231,10 +231,7 @@ static int agree(unsigned seed, cb_dtype dtype) {
 
 static void random_steps_agree(void **state) {
     (void)state;
-    if (!has_onednn()) {
-        print_message("no plugin for oneDNN: %s\n", plugin_find("onednn")->detail);
-        skip();
-    }
+    if (!has_onednn()) skip_because("no plugin for oneDNN: %s", plugin_find("onednn")->detail);
     int f32 = 0, bf16 = 0, count = 60;
     for (unsigned seed = 0; seed < (unsigned)count; seed++) f32 += agree(seed, CB_F32);
     for (unsigned seed = 100; seed < 100 + (unsigned)count / 2; seed++)
@@ -246,7 +243,7 @@ static void random_steps_agree(void **state) {
 
 static void a_forked_child_computes(void **state) {
     (void)state;
-    if (!has_onednn()) skip();
+    if (!has_onednn()) skip_because("no plugin for oneDNN: %s", plugin_find("onednn")->detail);
     cb_scope_open();
     Sample s = sample_of(4, CB_F32);
     cb_function *own = compile(&s, "own", "backend=vm,freeze=1");

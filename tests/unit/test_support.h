@@ -10,4 +10,7 @@
 #include <cmocka.h>
 /* clang-format on */
 
+/* Leaves the test, which has nothing to test here, and says why: a format with its arguments. */
+#define skip_because(...) (print_message("skipped: " __VA_ARGS__), print_message("\n"), skip())
+
 #endif
