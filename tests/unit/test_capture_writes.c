@@ -1,0 +1,192 @@
+/* Compiled functions that write their inputs, return them or views of them, or have several
+ * results, against the same functions run eagerly. */
+#include "capture_support.h"
+
+/* ---- in-place writes and views --------------------------------------------------------------- */
+
+static cb_tensor *write_input(cb_tensor *x, cb_tensor *y) {
+    cb_add_(x, y);
+    return cb_mul(x, 2.0);
+}
+
+static cb_tensor *write_twice(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *old = cb_add(x, 0.0);
+    cb_assign(x, y);
+    cb_assign(y, old);
+    return cb_sub(x, y);
+}
+
+static cb_tensor *write_copy(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *same = cb_contiguous(x), *copy = cb_clone(x), *cut = cb_reshape(x, cb_dims(12));
+    cb_fill_(copy, 5.0);
+    cb_fill_(cb_narrow(cut, 0, 0, 1), 9.0);
+    cb_add_(same, y);
+    return cb_add(copy, x);
+}
+
+static cb_tensor *returns_input(cb_tensor *x, cb_tensor *y) {
+    cb_mul_(x, y);
+    return x;
+}
+
+static cb_tensor *returns_input_view(cb_tensor *x, cb_tensor *y) {
+    cb_mul_(x, y);
+    return cb_slice(cb_transpose(x, 0, 1), 0, 1, 4, 2);
+}
+
+static cb_tensor *returns_turned(cb_tensor *x, cb_tensor *y) {
+    return cb_transpose(cb_add(x, y), 0, 1);
+}
+
+static cb_tensor *returns_copy(cb_tensor *x, cb_tensor *y) {
+    (void)y;
+    return cb_mul(cb_clone(x), 1.0);
+}
+
+static cb_tensor *writes_only(cb_tensor *x, cb_tensor *y) {
+    cb_sub_(x, cb_mul(y, 0.5));
+    return cb_zeros(cb_dims(1));
+}
+
+static void test_writes(void **state) {
+    (void)state;
+    cb_function_2 *functions[] = {write_input,  write_views,   write_input_view,   write_twice,
+                                  write_copy,   returns_input, returns_input_view, returns_turned,
+                                  returns_copy, writes_only};
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        expect_same_2(functions[i], VM, 1);
+}
+
+/* With every call checked against the float64 VM nothing is reported, and results stay the same. */
+static void test_checked(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_set_option("check", "1");
+    expect_same_2(write_views, VM, 1);
+    expect_same_2(write_input_view, VM, 1);
+    cb_function *fast = cb_compile(noisy, VM);
+    cb_tensor *x = ramp(8, 4);
+    for (int i = 0; i < 3; i++) {
+        cb_manual_seed(3);
+        cb_tensor *expected = noisy(x);
+        cb_manual_seed(3);
+        expect_equal(cb_call(fast, x), expected);
+    }
+    char *text = cb_explain(fast);
+    assert_null(strstr(text, "float64"));
+    cb_free_text(text);
+    cb_function_free(fast);
+    cb_set_option("check", "0");
+    cb_scope_close();
+}
+
+static void test_identity_of_results(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *self = cb_compile(returns_input, VM), *view = cb_compile(returns_input_view, VM);
+    cb_function *copy = cb_compile(returns_copy, VM);
+    cb_tensor *x = ramp(3, 4), *y = ramp(3, 4);
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(cb_call(self, x, y), x);
+        assert_true(cb_shares_storage(cb_call(view, x, y), x));
+        assert_false(cb_shares_storage(cb_call(copy, x, y), x));
+    }
+    cb_function_free(self);
+    cb_function_free(view);
+    cb_function_free(copy);
+    cb_scope_close();
+}
+
+static void test_shared_inputs(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(write_input, VM);
+    cb_tensor *x = ramp(3, 4), *y = ramp(3, 4);
+    expect_equal(cb_call(fast, x, x), write_input(y, y)); /* x += x */
+    expect_equal(x, y);
+    expect_equal(cb_call(fast, x, ramp(3, 4)), write_input(y, ramp(3, 4)));
+    expect_equal(cb_call(fast, x, x), write_input(y, y));
+    cb_tensor *whole = ramp(6, 4), *other = ramp(6, 4); /* two halves of one storage are apart */
+    cb_tensor *result = cb_call(fast, cb_narrow(whole, 0, 0, 3), cb_narrow(whole, 0, 3, 3));
+    expect_equal(result, write_input(cb_narrow(other, 0, 0, 3), cb_narrow(other, 0, 3, 3)));
+    expect_equal(whole, other);
+    assert_int_equal(cb_stats(fast).eager_calls, 2);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+/* ---- several results ----------------------------------------------------------------------- */
+
+static int several(cb_tensor *const *inputs, int count, cb_tensor **outputs, void *user) {
+    (void)count;
+    (void)user;
+    cb_tensor *y = cb_exp(inputs[0]);
+    outputs[0] = y;
+    outputs[1] = cb_select(y, 0, 1);
+    outputs[2] = NULL;
+    outputs[3] = y;
+    outputs[4] = inputs[0];
+    outputs[5] = cb_exp(inputs[0]); /* the same node, another storage */
+    outputs[6] = cb_select(cb_mul(y, 2.0), 0, 0);
+    return 7;
+}
+
+static void test_several(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile_n(several, NULL, VM);
+    cb_tensor *x = ramp(3, 4), *got[7], *expected[7];
+    several(&x, 1, expected, NULL);
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(cb_call_n(fast, &x, 1, got, 7), 7);
+        assert_null(got[2]);
+        assert_ptr_equal(got[3], got[0]);
+        assert_ptr_equal(got[4], x);
+        assert_true(cb_shares_storage(got[1], got[0]));
+        assert_false(cb_shares_storage(got[5], got[0]));
+        for (int k = 0; k < 7; k++)
+            if (k != 2) expect_equal(got[k], expected[k]);
+    }
+    assert_int_equal(cb_call_n(fast, &x, 1, got, 3), CB_ERR_ARGUMENT);
+    assert_non_null(strstr(cb_error(), "7 results"));
+    cb_clear_error();
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+static cb_tensor *hidden;
+
+static cb_tensor *recurrent(cb_tensor *x) {
+    cb_tensor *old = hidden;
+    hidden = cb_keep(cb_tanh(cb_add(x, hidden)));
+    cb_free(old);
+    return cb_mul(hidden, 2.0);
+}
+
+static void test_kept_state(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(recurrent, VM);
+    cb_tensor *x = ramp(2, 3), *expected[4];
+    hidden = cb_keep(cb_zeros(cb_dims(2, 3)));
+    for (int i = 0; i < 4; i++) expected[i] = recurrent(x);
+    cb_free(hidden);
+    hidden = cb_keep(cb_zeros(cb_dims(2, 3)));
+    for (int i = 0; i < 4; i++) expect_equal(cb_call(fast, x), expected[i]);
+    cb_free(hidden);
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_writes),
+        cmocka_unit_test(test_checked),
+        cmocka_unit_test(test_identity_of_results),
+        cmocka_unit_test(test_shared_inputs),
+        cmocka_unit_test(test_several),
+        cmocka_unit_test(test_kept_state),
+    };
+    return run_counted(tests);
+}

@@ -1,0 +1,276 @@
+/* Compiled functions as objects: nesting, modules, copies, options, errors, threads, memory. */
+#include "capture_support.h"
+#include <pthread.h>
+
+/* ---- nesting, modules ------------------------------------------------------------------------ */
+
+static cb_function *inner;
+
+static cb_tensor *outer(cb_tensor *x) { return cb_add(cb_call(inner, cb_mul(x, 2.0)), 1.0); }
+
+static void test_nested(void **state) {
+    (void)state;
+    cb_scope_open();
+    inner = cb_compile(gelu, VM);
+    cb_function *fast = cb_compile(outer, VM);
+    cb_tensor *x = ramp(3, 4);
+    for (int i = 0; i < 3; i++) expect_equal(cb_call(fast, x), outer(x));
+    assert_int_equal(cb_stats(fast).kernels, 1); /* inlined */
+    cb_function_free(fast);
+    cb_function_free(inner);
+    cb_scope_close();
+}
+
+static void test_module(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_module *net = cb_nn_sequential(cb_nn_linear(4, 6, true), cb_nn_gelu(false),
+                                      cb_nn_dropout(0.5), cb_nn_linear(6, 2, true));
+    cb_graph *graph = cb_symbolic_trace(net);
+    assert_non_null(graph);
+    cb_function *fast = cb_compile(net, VM), *whole = cb_compile(net, "fullgraph=1," VM);
+    cb_function *traced = cb_compile(graph, VM);
+    cb_tensor *x = ramp(3, 4);
+    cb_module_train(net, false);
+    for (int i = 0; i < 4; i++) {
+        cb_module_train(net, i % 2);
+        cb_manual_seed(5);
+        cb_tensor *expected = cb_forward(net, x);
+        cb_manual_seed(5);
+        expect_equal(cb_call(fast, x), expected);
+        cb_manual_seed(5);
+        expect_equal(cb_call(whole, x), expected);
+        if (i % 2 == 0) expect_equal(cb_call(traced, x), expected);
+    }
+    assert_int_equal(cb_stats(fast).graphs, 2); /* training and evaluation */
+    assert_int_equal(cb_stats(whole).graphs, 2);
+    assert_int_equal(cb_stats(traced).graphs, 1);
+    cb_function_free(fast);
+    cb_function_free(whole);
+    cb_function_free(traced);
+    cb_graph_free(graph);
+    cb_module_free(net);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+/* fullgraph does not run the forward again: it must see that a module holds another tensor. */
+static void test_replaced_parameter(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = ramp(3, 4);
+    for (int eval = 0; eval < 2; eval++) {
+        cb_module *net = cb_nn_sequential(cb_nn_linear(4, 6, true), cb_nn_relu());
+        cb_module_train(net, !eval);
+        cb_function *whole = cb_compile(net, "fullgraph=1," VM);
+        expect_equal(cb_call(whole, x), cb_forward(net, x));
+        cb_module_parameter(cb_module_child(net, "0"), "weight", ramp(6, 4));
+        expect_equal(cb_call(whole, x), cb_forward(net, x));
+        expect_equal(cb_call(whole, x), cb_forward(net, x));
+        assert_int_equal(cb_stats(whole).graphs, 2);
+        cb_function_free(whole);
+        cb_module_free(net);
+    }
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+static cb_tensor *clones(cb_tensor *x) { return cb_clone(x); }
+static cb_tensor *stores(cb_tensor *x, cb_tensor *y) { return cb_assign(x, y); }
+
+/* What only copies says that it does. */
+static void test_copies(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = ramp(3, 4), *y = cb_mul(cb_t(ramp(4, 3)), 2.0);
+    cb_function *f = cb_compile(clones, VM), *g = cb_compile(stores, VM);
+    cb_tensor *z = cb_call(f, x);
+    assert_false(cb_shares_storage(x, z));
+    expect_equal(z, x);
+    assert_true(cb_call(g, x, y) == x);
+    expect_equal(x, y);
+    cb_function_stats stats[] = {cb_stats(f), cb_stats(g)};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(stats[i].kernels, 1);
+        assert_int_equal(stats[i].kernels_eager, 1);
+        assert_int_equal(stats[i].bytes, stats[i].bytes_eager);
+    }
+    cb_function_free(f);
+    cb_function_free(g);
+    cb_scope_close();
+}
+
+/* ---- errors -------------------------------------------------------------------------------- */
+
+static void expect_refused(const char *options, const char *named) {
+    assert_null(cb_compile(gelu, options));
+    assert_int_equal(cb_error_status(), CB_ERR_OPTION);
+    assert_non_null(strstr(cb_error(), named));
+    cb_clear_error();
+}
+
+static void test_options(void **state) {
+    (void)state;
+    expect_refused("mode=fastest", "fastest");
+    expect_refused("speed=1", "speed");
+    expect_refused("fullgraph", "fullgraph");
+    expect_refused("device=cuda", "cuda");
+    expect_refused("fullgraph=2", "fullgraph");
+    cb_function *fast =
+        cb_compile(gelu, " mode=max-autotune ,fullgraph=0,dynamic=auto,,device=cpu,fuse=1," VM);
+    assert_non_null(fast);
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "mode=max-autotune"));
+    assert_non_null(strstr(text, "CUDA graphs"));
+    cb_free_text(text);
+    cb_function_free(fast);
+    assert_null(cb_compile_1(NULL, NULL));
+    cb_clear_error();
+    cb_function_free(NULL);
+}
+
+static cb_tensor *bad_shapes(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    return cb_add(y, cb_ones(cb_dims(7)));
+}
+
+static cb_tensor *recovers(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    if (!cb_add(y, cb_ones(cb_dims(7)))) cb_clear_error();
+    return cb_add(y, 1.0);
+}
+
+static void test_errors(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(bad_shapes, VM), *safe = cb_compile(recovers, VM);
+    cb_tensor *x = ramp(3, 4);
+    for (int i = 0; i < 2; i++) {
+        assert_null(cb_call(fast, x));
+        assert_non_null(strstr(cb_error(), "add: sizes do not broadcast"));
+        assert_non_null(strstr(cb_error(), "test_compiled.c:"));
+        cb_clear_error();
+        expect_equal(cb_call(safe, x), recovers(x));
+    }
+    assert_int_equal(cb_stats(fast).graphs, 0);
+    assert_null(cb_call(fast, NULL));
+    assert_non_null(strstr(cb_error(), "input 0 is NULL"));
+    cb_clear_error();
+    cb_tensor *two[2] = {x, x};
+    assert_null(cb_call_1(fast, two, 2));
+    assert_non_null(strstr(cb_error(), "takes 1 tensors, not 2"));
+    cb_clear_error();
+    cb_function_free(fast);
+    cb_function_free(safe);
+    cb_scope_close();
+}
+
+static void test_explain(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(gelu, NULL);
+    cb_tensor *x = ramp(4, 8);
+    expect_equal(cb_call(fast, x), gelu(x));
+    char *text = cb_explain(fast);
+    const char *expected[] = {"f32[4, 8]",          "pow(",    "graph(", "memory traffic",
+                              "capture_support.h:", "1 graphs"};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        if (!strstr(text, expected[i])) fail_msg("no '%s' in:\n%s", expected[i], text);
+    cb_free_text(text);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+/* ---- threads and memory ---------------------------------------------------------------------- */
+
+static cb_function *shared;
+
+static void *caller(void *failed) {
+    for (int i = 0; i < 200; i++) {
+        cb_scope_open();
+        int64_t n = 1 + i % 5;
+        cb_tensor *x = ramp(2, n), *y = cb_call(shared, x), *z = gelu(x);
+        float a[16], b[16];
+        if (!y || cb_read(y, a, CB_F32) || cb_read(z, b, CB_F32))
+            *(int *)failed = 1;
+        else
+            for (int64_t k = 0; k < 2 * n; k++)
+                if (fabsf(a[k] - b[k]) > 1e-5f) *(int *)failed = 1;
+        cb_scope_close();
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    pthread_t thread[4];
+    int failed[4] = {0};
+    shared = cb_compile(gelu, VM);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, caller, &failed[i]), 0);
+    for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 4; i++) assert_int_equal(failed[i], 0);
+    assert_int_equal(cb_stats(shared).calls, 800);
+    assert_int_equal(cb_stats(shared).graphs, 5);
+    cb_function_free(shared);
+}
+
+static void test_memory_flat(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(gelu, VM);
+    cb_tensor *x = ramp(4, 8);
+    int64_t live = 0, held = 0;
+    for (int i = 0; i < 20000; i++) {
+        if (i == 100) live = cb_memory().live_tensors, held = blocks;
+        cb_free(cb_call(fast, x));
+    }
+    assert_int_equal(cb_memory().live_tensors, live);
+    assert_int_equal(blocks, held);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+/* Every allocation of compile and first calls fails in turn: a right result or an error, and no
+ * leak. */
+static void test_failing_allocations(void **state) {
+    (void)state;
+    bool succeeded = false;
+    for (int n = 0; n < 3000 && !succeeded; n++) {
+        cb_scope_open();
+        cb_tensor *x = ramp(3, 4), *y = ramp(3, 4), *u = ramp(3, 4), *v = ramp(3, 4);
+        cb_tensor *expected = write_input_view(x, y);
+        countdown = n;
+        cb_function *fast = cb_compile(write_input_view, VM);
+        cb_tensor *got = fast ? cb_call(fast, u, v) : NULL;
+        succeeded = countdown > 0;
+        countdown = -1;
+        if (got) {
+            cb_clear_error();
+            expect_equal(got, expected);
+            expect_equal(u, x);
+        } else {
+            assert_int_equal(cb_error_status(), CB_ERR_MEMORY);
+            cb_clear_error();
+        }
+        cb_function_free(fast);
+        cb_scope_close();
+    }
+    assert_true(succeeded);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_module),
+        cmocka_unit_test(test_replaced_parameter),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_memory_flat),
+        cmocka_unit_test(test_failing_allocations),
+    };
+    return run_counted(tests);
+}
