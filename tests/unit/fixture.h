@@ -38,6 +38,13 @@ static inline int close_scope_without_tensors(void **state) {
     return cb_memory().live_tensors != 0 || cb_memory().live_bytes != 0;
 }
 
+/* Of a group of tests: nothing stays in the caches. */
+static inline int clean_up(void **state) {
+    (void)state;
+    cb_cleanup();
+    return cb_memory().cached_bytes != 0;
+}
+
 /* Words that the error has; it is cleared. */
 static inline void expect_error(const char *text) {
     assert_non_null(cb_error());

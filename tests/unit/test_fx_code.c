@@ -1,0 +1,208 @@
+/* FX: every op of the table there and back, generated C code. */
+#include "fx_support.h"
+
+#include <libgen.h>
+#include <unistd.h>
+
+/* ---- every op of the table ------------------------------------------------------------------ */
+
+/* Attributes that are not the defaults, but plausible. */
+static Attrs unusual_attrs(const OpInfo *info, Op op) {
+    Attrs attrs = attrs_default(op);
+    for (int i = 0; i < info->param_count; i++) {
+        const Param *param = &info->param[i];
+        if (param->type == PARAM_INT) attrs.word[param->word] = 3 + i;
+        if (param->type == PARAM_BOOL) attrs.word[param->word] = !param->default_int;
+        if (param->type == PARAM_DTYPE) attrs.word[param->word] = CB_F16;
+        if (param->type == PARAM_FLOAT) attr_set_float(&attrs, param->word, 0.1 + i);
+        if (param->type == PARAM_DIMS) attr_set_dims(&attrs, param->word, cb_dims(2, 1));
+    }
+    if (op == OP_interpolate) attrs.word[ATTR_interpolate_exact] = 0; /* one mode at a time */
+    return attrs;
+}
+
+static void expect_same_call(const FxNode *node, Op op, const Attrs *attrs, int arity) {
+    FxCall call;
+    if (!fx_bind(node, &call)) print_error("%s: %s\n", op_info(op)->name, cb_error());
+    expect_no_error();
+    if (call.op != op)
+        print_error("%s came back as %s\n", op_info(op)->name, op_info(call.op)->name);
+    assert_int_equal(call.op, op);
+    if (call.indexing) {
+        assert_int_equal(call.step_count, 1);
+        assert_int_equal(call.step[0].dim, attrs->word[ATTR_slice_dim]);
+        assert_int_equal(call.step[0].start, attrs->word[ATTR_slice_start]);
+        assert_int_equal(call.step[0].end, attrs->word[ATTR_slice_end]);
+        assert_int_equal(call.step[0].step, attrs->word[ATTR_slice_step]);
+        return;
+    }
+    if (memcmp(&call.attrs, attrs, sizeof(int64_t) * op_info(op)->word_count) != 0)
+        print_error("%s: other attributes came back\n", op_info(op)->name);
+    assert_memory_equal(&call.attrs, attrs, sizeof(int64_t) * op_info(op)->word_count);
+    assert_int_equal(call.list ? call.list->count : call.operand_count, arity);
+}
+
+static void every_op_comes_back(void **state) {
+    (void)state;
+    for (int op = OP_constant + 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info((Op)op);
+        if (info->flags & LOWERED) continue;
+        cb_graph *graph = cb_graph_new(NULL);
+        cb_arg operand[OP_MAX_PARAMS];
+        for (int i = 0; i < info->arity; i++)
+            operand[i] = cb_arg_node(cb_graph_placeholder(graph, "x"));
+        for (int unusual = 0; unusual < 2; unusual++) {
+            Attrs attrs = unusual ? unusual_attrs(info, (Op)op) : attrs_default((Op)op);
+            FxNode *node = fx_record(graph, (Op)op, operand, info->arity, &attrs);
+            if (!unusual && op == OP_slice) continue; /* all of x: no step at all */
+            expect_same_call(node, (Op)op, &attrs, info->arity);
+        }
+        char *text = cb_graph_text(graph);
+        cb_graph *back = parse(text);
+        expect_text(cb_graph_text(back), text);
+        FxNode *node = back->last;
+        Attrs attrs = unusual_attrs(info, (Op)op);
+        expect_same_call(node, (Op)op, &attrs, info->arity);
+        cb_free_text(text);
+        cb_graph_free(back);
+        cb_graph_free(graph);
+    }
+}
+
+/* ---- generated code ------------------------------------------------------------------------- */
+
+static void code_of_the_design_page(void **state) {
+    (void)state;
+    cb_module *block = block_new();
+    cb_graph *graph = cb_symbolic_trace(block);
+    expect_text(
+        cb_graph_code(graph, "block"),
+        "#include <carbide.h>\n\n"
+        "int block(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, void *user);\n"
+        "int block(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, void *user) {\n"
+        "    cb_module *self = (cb_module *)user;\n"
+        "    if (input_count != 1) return CB_ERR_ARGUMENT;\n"
+        "    cb_tensor *x = inputs[0];\n"
+        "    cb_tensor *linear = cb_module_forward(cb_module_child(self, \"linear\"), (cb_tensor "
+        "*[]){x}, 1);\n"
+        "    cb_tensor *add = cb_add(linear, x);\n"
+        "    cb_free(linear);\n"
+        "    cb_tensor *relu = cb_relu(add);\n"
+        "    cb_free(add);\n"
+        "    outputs[0] = relu;\n"
+        "    return cb_error() ? (int)cb_error_status() : 1;\n"
+        "}\n");
+    assert_null(cb_graph_code(graph, "a block"));
+    expect_error("no name of a C function");
+    cb_graph_free(graph);
+    cb_module_free(block);
+}
+
+/* What is awkward in C: a variable named int, constants, in-place ops, lists, infinities. */
+static int awkward(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count;
+    cb_tensor *parts[] = {in[0], in[1], cb_slice(in[1], 1, 1, 3)};
+    cb_tensor *all = cb_cat(parts, 3, 1);
+    cb_tensor *big = cb_where(cb_gt(all, 0.5), all, -__builtin_inf());
+    cb_assign(in[1], cb_mul(in[1], (cb_tensor *)user));
+    out[0] = cb_amax(big, 1, true);
+    out[1] = cb_layer_norm(in[1], cb_dims(4), NULL, NULL, 1e-3);
+    out[2] = cb_select(cb_to(cb_add(cb_square(in[0]), true), CB_F64), 0, -1);
+    return 3;
+}
+
+static cb_tensor *awkward_input(int k) {
+    cb_tensor *x = cb_to(cb_arange(0, 8), CB_F32);
+    return cb_reshape(cb_sin(cb_mul(x, k + 1)), cb_dims(2, 4));
+}
+
+static const char *const main_text = "\nint main(void) {\n"
+                                     "    cb_tensor *in[2], *out[3];\n"
+                                     "    for (int k = 0; k < 2; k++)\n"
+                                     "        in[k] = cb_reshape(cb_sin(cb_mul(cb_to(cb_arange(0, "
+                                     "8), CB_F32), k + 1)), cb_dims(2, 4));\n"
+                                     "    int count = traced(in, 2, out, NULL);\n"
+                                     "    if (count != 3) return puts(cb_error()), 1;\n"
+                                     "    for (int i = 0; i < 3; i++) cb_print(out[i]);\n"
+                                     "    cb_print(in[1]);\n"
+                                     "    return 0;\n"
+                                     "}\n";
+
+/* Compiles text against the library that this test is linked with. */
+static bool compile_text(const char *text, const char *program) {
+    char exe[4096], source[4200], command[16384];
+    ssize_t size = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    assert_true(size > 0);
+    exe[size] = 0;
+    const char *build = dirname(dirname(exe));
+    snprintf(source, sizeof source, "%s.c", program);
+    FILE *file = fopen(source, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    snprintf(command, sizeof command,
+             "cc -std=gnu11 -Wall -Wextra -Werror -Iinclude -I%s/gen %s %s/libcarbide.a -lm -ldl "
+             "-fopenmp -lpthread -o %s",
+             build, source, build, program);
+    int status = system(command);
+    unlink(source);
+    return status == 0;
+}
+
+static void generated_code_compiles_and_agrees(void **state) {
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip_because("the library needs the sanitizer's runtime, which plain cc does not link");
+#endif
+    const float factor[] = {1, -2, 0.1f, 3};
+    cb_tensor *table = cb_from_data(factor, CB_F32, cb_dims(4));
+    cb_graph *graph = cb_symbolic_trace_function(awkward, table, 2, "int, outputs");
+    expect_no_error();
+    char *code = cb_graph_code(graph, "traced");
+    expect_no_error();
+    char text[16384], program[] = "/tmp/carbide-fx-XXXXXX";
+    snprintf(text, sizeof text, "%s%s", code, main_text);
+    cb_free_text(code);
+    int handle = mkstemp(program);
+    assert_true(handle >= 0);
+    close(handle);
+    assert_true(compile_text(text, program));
+    char got[8192] = "", expected[8192] = "";
+    FILE *pipe = popen(program, "r");
+    assert_non_null(pipe);
+    got[fread(got, 1, sizeof got - 1, pipe)] = 0;
+    assert_int_equal(pclose(pipe), 0);
+    unlink(program);
+    cb_tensor *in[] = {awkward_input(0), awkward_input(1)}, *out[3];
+    assert_int_equal(cb_graph_run(graph, in, 2, out, 3), 3);
+    cb_tensor *shown[] = {out[0], out[1], out[2], in[1]};
+    for (int i = 0; i < 4; i++) {
+        char one[2048];
+        cb_format(shown[i], one, sizeof one);
+        strcat(strcat(expected, one), "\n");
+    }
+    assert_string_equal(got, expected);
+    cb_graph_free(graph);
+}
+
+static void code_refuses_what_c_cannot_say(void **state) {
+    (void)state;
+    cb_tensor *large = cb_zeros(cb_dims(5000));
+    cb_graph *graph = cb_symbolic_trace_function(with_outside, large, 2, NULL);
+    assert_null(cb_graph_code(graph, "f"));
+    expect_error(
+        "node %_tensor_constant0 (get_attr _tensor_constant0): a constant of 5000 elements");
+    cb_graph_free(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ONE(every_op_comes_back),
+        ONE(code_of_the_design_page),
+        ONE(generated_code_compiles_and_agrees),
+        ONE(code_refuses_what_c_cannot_say),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    cb_cleanup();
+    return failed;
+}

@@ -1,0 +1,165 @@
+/* FX: the printed forms, shapes. */
+#include "fx_support.h"
+
+static void design_page_to_the_letter(void **state) {
+    (void)state;
+    cb_module *block = block_new();
+    cb_graph *graph = cb_symbolic_trace(block);
+    expect_text(
+        cb_graph_text(graph),
+        "graph():\n"
+        "    %x : [num_users=2] = placeholder[target=x]\n"
+        "    %linear : [num_users=1] = call_module[target=linear](args = (%x,), kwargs = {})\n"
+        "    %add : [num_users=1] = call_function[target=operator.add](args = (%linear, %x), "
+        "kwargs = {})\n"
+        "    %relu : [num_users=1] = call_method[target=relu](args = (%add,), kwargs = {})\n"
+        "    return relu");
+    expect_text(cb_graph_tabular(graph),
+                "opcode         name    target                   args         kwargs\n"
+                "-------------  ------  -----------------------  -----------  --------\n"
+                "placeholder    x       x                        ()           {}\n"
+                "call_module    linear  linear                   (x,)         {}\n"
+                "call_function  add     <built-in function add>  (linear, x)  {}\n"
+                "call_method    relu    relu                     (add,)       {}\n"
+                "output         output  output                   (relu,)      {}\n");
+    expect_text(cb_graph_readable(graph, 0), "class Block(torch.nn.Module):\n"
+                                             "    def forward(self, x):\n"
+                                             "        linear = self.linear(x)\n"
+                                             "        add = linear + x;  linear = x = None\n"
+                                             "        relu = add.relu();  add = None\n"
+                                             "        return relu\n");
+    assert_int_equal(cb_graph_lint(graph), CB_OK);
+    cb_graph_free(graph);
+    cb_module_free(block);
+}
+
+static void long_program_prints_as_torch_does(void **state) {
+    (void)state;
+    cb_module *m = long_new();
+    cb_graph *graph = cb_symbolic_trace(m);
+    expect_no_error();
+    expect_text(cb_graph_text(graph), long_text);
+    assert_int_equal(cb_graph_lint(graph), CB_OK);
+    cb_graph *back = cb_graph_parse(long_text, m);
+    expect_no_error();
+    expect_text(cb_graph_text(back), long_text);
+    char *code = cb_graph_readable(graph, 0);
+    assert_non_null(strstr(code, "seq_0 = getattr(self.seq, \"0\")(add_2);  add_2 = None\n"));
+    assert_non_null(
+        strstr(code, "getitem = seq_2_1[(slice(None, None, None), slice(1, 3, None))];"));
+    assert_non_null(
+        strstr(code, "gelu = torch.nn.functional.gelu(unsqueeze, approximate = 'tanh');"));
+    assert_non_null(strstr(code, "sub = 1 - cat;  cat = None\n"));
+    cb_free_text(code);
+    cb_graph_free(back);
+    cb_graph_free(graph);
+    cb_module_free(m);
+}
+
+static void names_avoid_python(void **state) {
+    (void)state;
+    cb_graph *graph = cb_symbolic_trace_function(three_ways, NULL, 2, "x, max");
+    expect_text(
+        cb_graph_text(graph),
+        "graph():\n"
+        "    %x : [num_users=2] = placeholder[target=x]\n"
+        "    %max_1 : [num_users=1] = placeholder[target=max]\n"
+        "    %maximum : [num_users=3] = call_function[target=torch.maximum](args = (%x, %max_1), "
+        "kwargs = {})\n"
+        "    %max_2 : [num_users=1] = call_method[target=max](args = (%maximum,), kwargs = {})\n"
+        "    %abs_1 : [num_users=0] = call_method[target=abs](args = (%maximum,), kwargs = {})\n"
+        "    return (maximum, max_2, x)");
+    expect_text(cb_graph_readable(graph, 0),
+                "class GraphModule(torch.nn.Module):\n"
+                "    def forward(self, x, max):\n"
+                "        max_1 = max\n"
+                "        maximum = torch.maximum(x, max_1);  max_1 = None\n"
+                "        max_2 = maximum.max()\n"
+                "        abs_1 = maximum.abs();  abs_1 = None\n"
+                "        return (maximum, max_2, x)\n");
+    cb_graph_free(graph);
+}
+
+static void name_forms(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {{"x", "x"},
+                                           {"x", "x_1"},
+                                           {"x_1", "x_2"},
+                                           {"layer1.0", "layer1_0"},
+                                           {"0.weight", "_0_weight"},
+                                           {"a--b", "a_b"},
+                                           {"sum", "sum_1"},
+                                           {"sum", "sum_2"},
+                                           {"lambda", "lambda_1"},
+                                           {"inf", "inf_1"},
+                                           {"fcProj", "fc_proj"},
+                                           {"x", "x_3"},
+                                           {"add_5", "add_5"},
+                                           {"add", "add"},
+                                           {"add", "add_6"},
+                                           {"", "_unnamed"}};
+    FxGraph *graph = fx_graph_new(NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *hint = fx_name_hint(graph, CB_CALL_MODULE, cases[i][0]);
+        assert_string_equal(fx_unique_name(graph, hint), cases[i][1]);
+    }
+    cb_graph_free(graph);
+}
+
+static void readable_with_examples(void **state) {
+    (void)state;
+    cb_module *block = block_new();
+    cb_tensor *x = cb_randn(cb_dims(4, 4));
+    cb_graph *graph = cb_symbolic_trace_with(block, &x, 1);
+    expect_text(cb_graph_readable(graph, 0),
+                "class Block(torch.nn.Module):\n"
+                "    def forward(self, x: \"f32[4, 4]\"):\n"
+                "        linear: \"f32[4, 4]\" = self.linear(x)\n"
+                "        add: \"f32[4, 4]\" = linear + x;  linear = x = None\n"
+                "        relu: \"f32[4, 4]\" = add.relu();  add = None\n"
+                "        return relu\n");
+    char *text =
+        cb_graph_readable(graph, CB_READABLE_STRIDE | CB_READABLE_DEVICE | CB_READABLE_SITES);
+    assert_non_null(strstr(text, "relu: \"f32[4, 4][4, 1]cpu\" = add.relu()"));
+    assert_non_null(strstr(text, "fx_support.h:"));
+    cb_free_text(text);
+    cb_dtype dtype;
+    cb_dim_list sizes;
+    assert_true(cb_node_meta(cb_graph_find(graph, "relu"), &dtype, &sizes));
+    assert_int_equal(dtype, CB_F32);
+    assert_int_equal(sizes.count, 2);
+    text = cb_graph_dot(graph);
+    assert_non_null(strstr(text, "\"linear\" -> \"add\";"));
+    cb_free_text(text);
+    cb_graph_free(graph);
+    cb_module_free(block);
+}
+
+static void shapes_propagate(void **state) {
+    (void)state;
+    cb_module *m = long_new();
+    cb_module_train(m, false);
+    cb_graph *graph = cb_symbolic_trace(m);
+    cb_tensor *x = cb_randn(cb_dims(3, 4));
+    assert_false(cb_node_meta(cb_graph_find(graph, "mul"), NULL, NULL));
+    assert_int_equal(cb_graph_propagate_shapes(graph, &x, 1), CB_OK);
+    char *text = cb_graph_readable(graph, 0);
+    assert_non_null(strstr(text, "seq_0: \"f32[3, 8]\""));
+    assert_non_null(strstr(text, "cat: \"f32[3, 8]\""));
+    assert_non_null(strstr(text, "gt: \"b8[1, 1, 1]\""));
+    assert_non_null(strstr(text, "truediv: \"f64[12, 2]\""));
+    cb_free_text(text);
+    cb_graph_free(graph);
+    cb_module_free(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ONE(design_page_to_the_letter), ONE(long_program_prints_as_torch_does),
+        ONE(names_avoid_python),        ONE(name_forms),
+        ONE(readable_with_examples),    ONE(shapes_propagate),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    cb_cleanup();
+    return failed;
+}
