@@ -108,20 +108,32 @@ CB_API char *cb_module_text(const cb_module *module); /* the same text; free it 
  * Convolutions, pools and norms take [batch, channels, spatial...]. Batch norms in training, and
  * instance norms that track, move running_mean and running_var in place. The forward of a
  * multihead attention takes x (attention of x to itself), or query, key, value, each [batch,
- * length, embed_dim], or [length, batch, embed_dim] when it was made with batch_first false, or
- * without the batch, and after them a mask: bool, true where attention is forbidden, or a float to
- * add. What comes back is the output without the weights. The op cb_batch_norm leaves its running
- * statistics alone; the layer moves them. */
+ * length, embed_dim] (kdim wide for key, vdim for value), or [length, batch, embed_dim] when it was
+ * made with batch_first false, or without the batch, and after them a mask: bool, true where
+ * attention is forbidden, or a float to add. What comes back is the output without the weights. The
+ * op cb_batch_norm leaves its running statistics alone; the layer moves them. */
 #include <carbide_layers.h>
 
-/* PyTorch's whole call of such a module: key_padding_mask [batch, source] and attn_mask [length,
- * source] or [batch * heads, length, source] may be NULL, and are as above. With weights not NULL,
- * *weights are what each query gave to each key: [batch, length, source], the average over heads,
- * or [batch, heads, length, source]. Without them, no matrix of weights need be in memory. */
+/* PyTorch's whole call of such a module: key_padding_mask [batch, source] ([source] without a
+ * batch) and attn_mask [length, source] or [batch * heads, length, source] may be NULL, and are as
+ * above. With weights not NULL, *weights are what each query gave to each key: [batch, length,
+ * source], the average over heads, or [batch, heads, length, source]; keys that add_bias_kv and
+ * add_zero_attn append count in source there. Without weights, no matrix of them need be in memory.
+ * is_causal, which may be left out, has query i see the keys up to i; next to an attn_mask it
+ * changes nothing, as PyTorch's hint. */
 CB_API cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor *query,
                                          cb_tensor *key, cb_tensor *value,
                                          cb_tensor *key_padding_mask, cb_tensor *attn_mask,
-                                         bool average_attn_weights, cb_tensor **weights);
+                                         bool average_attn_weights, cb_tensor **weights,
+                                         bool is_causal);
+#define CB_multihead_attention_8(...) (CB_HERE, (cb_multihead_attention)(__VA_ARGS__, false))
+#define CB_multihead_attention_9(...) (CB_HERE, (cb_multihead_attention)(__VA_ARGS__))
+#define cb_multihead_attention(...)                                                                \
+    CB_PICK_9(__VA_ARGS__, CB_multihead_attention_9, CB_multihead_attention_8,                     \
+              cb_too_few_arguments, cb_too_few_arguments, cb_too_few_arguments,                    \
+              cb_too_few_arguments, cb_too_few_arguments, cb_too_few_arguments,                    \
+              cb_too_few_arguments, )                                                              \
+    (__VA_ARGS__)
 
 /* Containers name their children "0", "1", ... and take them over, also when they fail (a NULL
  * among them). */

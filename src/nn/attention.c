@@ -1,28 +1,100 @@
 /* MultiheadAttention, batch first unless it is made otherwise.
  *
- * In:  query [batch, length, embed], key and value [batch, source, embed], perhaps a mask.
+ * In:  query [batch, length, embed], key [batch, source, kdim], value [batch, source, vdim],
+ *      perhaps masks.
  * Out: out_proj(attention of each head, side by side), [batch, length, embed].
  * Parameters as PyTorch's: in_proj_weight [3 * embed, embed] (query, key, value below one another),
- * in_proj_bias, out_proj.weight, out_proj.bias.
+ * or, where key or value is of another width, q_proj_weight, k_proj_weight and v_proj_weight;
+ * in_proj_bias, out_proj.weight, out_proj.bias. bias_k and bias_v [1, 1, embed] are one more key
+ * and value, behind the projected ones; add_zero_attn puts zeros behind these. Masks do not hide
+ * what was added.
  *
  *     cb_forward(attention, x): self-attention, one product for query, key and value */
 #include "base/memory.h"
 #include "nn/layer.h"
 #include <math.h>
 
+/* The places of the parameters, absent ones too. */
+enum { PACKED, SEPARATE, BIAS = SEPARATE + 3, BIAS_K, BIAS_V };
+
+typedef struct Attention {
+    Module *self;
+    Tensor *x[3]; /* query, key, value, with a batch */
+    int64_t batch, length, source;
+    Tensor *keys;   /* bool or numbers, [batch, 1, 1, source], or NULL */
+    Tensor *scores; /* the same, [length, source] or [batch, heads, length, source] */
+    bool causal;    /* scores is NULL, and a query sees the keys up to its own place */
+    bool flat;      /* given without a batch */
+} Attention;
+
+static int64_t heads_of(const Module *self) { return self->config.first; }
+static int64_t width_of(const Module *self) { return self->config.second; }
+static double dropout_of(const Module *self) { return self->training ? self->config.number : 0.0; }
+
+/* [2, 5, 8] */
+static LayerText shape_of(const Tensor *x) {
+    LayerText text = {"["};
+    size_t used = 1;
+    for (int i = 0; i < cb_rank(x); i++)
+        used += (size_t)snprintf(text.at + used, sizeof text.at - used, "%s%lld", i ? ", " : "",
+                                 (long long)cb_size(x, i));
+    snprintf(text.at + used, sizeof text.at - used, "]");
+    return text;
+}
+
+/* ---- projections ---------------------------------------------------------------------------- */
+
 /* [batch, length, embed] -> [batch, heads, length, embed / heads] */
 static Tensor *split_heads(const Module *self, Tensor *x) {
-    int64_t heads = self->config.first, embed = self->config.second;
+    int64_t heads = heads_of(self), embed = width_of(self);
     x = x ? (cb_reshape)(x, cb_dims(cb_size(x, 0), cb_size(x, 1), heads, embed / heads)) : NULL;
     return (cb_transpose)(x, 1, 2);
 }
 
-/* One of the three projections: rows [part * embed, ...) of the weight. */
-static Tensor *project(const Module *self, Tensor *x, int part) {
-    int64_t embed = self->config.second;
-    Tensor *weight = layer_own(self, 0), *bias = layer_own(self, 1);
-    return (cb_linear)(x, (cb_narrow)(weight, 0, part * embed, embed),
-                       bias ? (cb_narrow)(bias, 0, part * embed, embed) : NULL);
+/* Projections first .. first + count - 1 of one x, side by side. */
+static Tensor *project(const Module *self, Tensor *x, int first, int count) {
+    int64_t embed = width_of(self);
+    Tensor *weight = layer_own(self, PACKED), *bias = layer_own(self, BIAS);
+    if (!weight)
+        weight = layer_own(self, SEPARATE + first);
+    else if (count < 3)
+        weight = (cb_narrow)(weight, 0, first * embed, count * embed);
+    if (bias && count < 3) bias = (cb_narrow)(bias, 0, first * embed, count * embed);
+    return weight ? (cb_linear)(x, weight, bias) : NULL;
+}
+
+/* Inputs that are one tensor share a product. */
+static void project_all(const Attention *a, Tensor **part) {
+    int64_t embed = width_of(a->self);
+    bool packed = layer_own(a->self, PACKED);
+    for (int first = 0, count; first < 3; first += count) {
+        count = 1;
+        while (packed && first + count < 3 && a->x[first + count] == a->x[first]) count++;
+        Tensor *all = project(a->self, a->x[first], first, count);
+        for (int i = 0; i < count; i++)
+            part[first + i] = count > 1 ? (cb_narrow)(all, 2, i * embed, embed) : all;
+    }
+}
+
+/* One more row behind x [batch, source, embed]: row is [1, 1, embed]. */
+static Tensor *with_row(const Attention *a, Tensor *x, Tensor *row) {
+    row = (cb_expand)(row, cb_dims(a->batch, 1, width_of(a->self)));
+    return x && row ? (cb_cat)((Tensor *[]){x, row}, 2, 1) : NULL;
+}
+
+/* Query, key and value of each head, with what is added to key and value. */
+static bool open_heads(const Attention *a, Tensor **part) {
+    project_all(a, part);
+    for (int i = 0; i < 3; i++) {
+        Tensor *added = i ? layer_own(a->self, BIAS_K + i - 1) : NULL;
+        if (added) part[i] = with_row(a, part[i], added);
+        if (i && part[i] && a->self->config.other)
+            part[i] = with_row(a, part[i],
+                               (cb_zeros)(cb_dims(1, 1, width_of(a->self)), cb_dtype_of(part[i])));
+        part[i] = split_heads(a->self, part[i]);
+        if (!part[i]) return false;
+    }
+    return true;
 }
 
 /* ---- masks ---------------------------------------------------------------------------------- */
@@ -42,103 +114,153 @@ static Tensor *merged(Tensor *a, Tensor *b) {
     return (cb_add)(cb_operand_tensor(as_numbers(a)), cb_operand_tensor(as_numbers(b)));
 }
 
-/* [batch * heads, length, source] -> [batch, heads, length, source] */
-static Tensor *by_heads(const Module *self, Tensor *mask, int64_t batch) {
-    if (!mask || cb_rank(mask) != 3) return mask;
-    return (cb_reshape)(mask,
-                        cb_dims(batch, self->config.first, cb_size(mask, 1), cb_size(mask, 2)));
+static Tensor *causal_mask(int64_t length, int64_t source) {
+    Tensor *row = (cb_arange)(0, (double)length, 1, CB_I64);
+    Tensor *column = (cb_arange)(0, (double)source, 1, CB_I64);
+    row = row ? (cb_reshape)(row, cb_dims(length, 1)) : NULL;
+    return (cb_gt)(cb_operand_tensor(column), cb_operand_tensor(row));
+}
+
+static int64_t added_keys(const Module *self) {
+    return (layer_own(self, BIAS_K) != NULL) + self->config.other;
+}
+
+/* All masks as one that broadcasts to [batch, heads, length, source and what is added]; NULL
+ * without any, and with an error. */
+static Tensor *whole_mask(const Attention *a) {
+    int64_t added = added_keys(a->self);
+    Tensor *scores = a->causal ? causal_mask(a->length, a->source) : a->scores;
+    Tensor *mask = merged(a->keys, scores);
+    return mask && added ? (cb_pad)(mask, cb_dims(0, added), 0) : mask;
+}
+
+static bool mask_refused(const Module *self, const char *name, Tensor *mask, const char *shapes) {
+    fail(CB_ERR_SHAPE, "%s: %s is %s, bool or floating point, not %s%s", self->type, name, shapes,
+         cb_dtype_name(cb_dtype_of(mask)), shape_of(mask).at);
+    return false;
+}
+
+static bool mask_dtype(const Tensor *mask) {
+    return cb_dtype_of(mask) == CB_BOOL || dtype_is_float(cb_dtype_of(mask));
 }
 
 /* [batch, source], or [source] without a batch -> [batch, 1, 1, source] */
-static Tensor *by_keys(const Module *self, Tensor *mask, int64_t batch, int64_t source) {
+static bool take_keys(Attention *a, Tensor *mask) {
+    if (!mask) return true;
+    char wanted[96];
+    bool fits = mask_dtype(mask) && cb_rank(mask) == (a->flat ? 1 : 2) &&
+                cb_size(mask, -1) == a->source && (a->flat || cb_size(mask, 0) == a->batch);
+    if (a->flat)
+        snprintf(wanted, sizeof wanted, "[%lld]", (long long)a->source);
+    else
+        snprintf(wanted, sizeof wanted, "[%lld, %lld]", (long long)a->batch, (long long)a->source);
+    if (!fits) return mask_refused(a->self, "key_padding_mask", mask, wanted);
+    return (a->keys = (cb_reshape)(mask, cb_dims(a->batch, 1, 1, a->source))) != NULL;
+}
+
+/* [length, source], or [batch * heads, length, source] -> [batch, heads, length, source] */
+static bool take_scores(Attention *a, Tensor *mask) {
+    if (!mask) return true;
+    char wanted[160];
     int rank = cb_rank(mask);
-    bool fits = rank >= 1 && cb_size(mask, -1) == source &&
-                (rank == 2 ? cb_size(mask, 0) == batch : rank == 1 && batch == 1);
-    if (fits) return (cb_reshape)(mask, cb_dims(batch, 1, 1, source));
-    fail(CB_ERR_SHAPE, "%s: key_padding_mask is [%lld, %lld]", self->type, (long long)batch,
-         (long long)source);
-    return NULL;
+    int64_t heads = heads_of(a->self), length = a->length, source = a->source;
+    bool fits = (rank == 2 || (rank == 3 && cb_size(mask, 0) == a->batch * heads)) &&
+                mask_dtype(mask) && cb_size(mask, -2) == length && cb_size(mask, -1) == source;
+    snprintf(wanted, sizeof wanted, "[%lld, %lld] or [%lld, %lld, %lld]", (long long)length,
+             (long long)source, (long long)(a->batch * heads), (long long)length,
+             (long long)source);
+    if (!fits) return mask_refused(a->self, "attn_mask", mask, wanted);
+    a->scores = rank == 2 ? mask : (cb_reshape)(mask, cb_dims(a->batch, heads, length, source));
+    return a->scores != NULL;
 }
 
 /* ---- attention ------------------------------------------------------------------------------ */
 
-static bool check_input(const Module *self, const Tensor *x) {
-    if (cb_rank(x) == 3 && cb_size(x, 2) == self->config.second) return true;
-    fail(CB_ERR_SHAPE, "%s: inputs are [batch, length, %lld] or [length, %lld]", self->type,
-         (long long)self->config.second, (long long)self->config.second);
-    return false;
-}
-
-typedef struct Attention {
-    Module *self;
-    Tensor *x[3]; /* query, key, value, with a batch */
-    Tensor *mask; /* to broadcast to [batch, heads, length, source], or NULL */
-    bool same;    /* all three are one: one product makes their projections */
-    bool flat;    /* given without a batch */
-} Attention;
-
-static double dropout_of(const Module *self) { return self->training ? self->config.number : 0.0; }
-
 /* Heads side by side again, through the projection out. */
 static Tensor *finish(Module *self, Tensor *y) {
     y = (cb_transpose)(y, 1, 2);
-    y = y ? (cb_reshape)(y, cb_dims(cb_size(y, 0), cb_size(y, 1), self->config.second)) : NULL;
+    y = y ? (cb_reshape)(y, cb_dims(cb_size(y, 0), cb_size(y, 1), width_of(self))) : NULL;
     return cb_module_forward(self->child[0].module, &y, 1);
-}
-
-static void project_all(const Attention *a, Tensor **part) {
-    int64_t embed = a->self->config.second;
-    Tensor *all =
-        a->same ? (cb_linear)(a->x[0], layer_own(a->self, 0), layer_own(a->self, 1)) : NULL;
-    for (int i = 0; i < 3; i++) {
-        part[i] = a->same ? (cb_narrow)(all, 2, i * embed, embed) : project(a->self, a->x[i], i);
-        part[i] = split_heads(a->self, part[i]);
-    }
 }
 
 /* scaled_dot_product_attention says with true what is allowed. */
 static Tensor *attend(const Attention *a) {
-    Tensor *part[3], *mask = a->mask;
-    project_all(a, part);
+    Tensor *part[3], *mask = NULL;
+    bool causal = a->causal && !a->keys && !added_keys(a->self);
+    bool masked = (a->causal && !causal) || a->keys || a->scores;
+    if (!open_heads(a, part) || (masked && !(mask = whole_mask(a)))) return NULL;
     if (mask && cb_dtype_of(mask) == CB_BOOL) {
         mask = (cb_logical_not)(cb_operand_tensor(mask));
         if (!mask) return NULL;
     }
     return finish(a->self,
                   (cb_scaled_dot_product_attention)(part[0], part[1], part[2], mask,
-                                                    dropout_of(a->self), false, 0.0, false));
+                                                    dropout_of(a->self), causal, 0.0, false));
 }
 
 /* The same with its weights, after dropout, as PyTorch gives them. */
 static Tensor *attend_with_weights(const Attention *a, bool average, Tensor **weights) {
-    Tensor *part[3];
+    Tensor *part[3], *mask = NULL;
     const Module *self = a->self;
-    double scale = 1 / sqrt((double)(self->config.second / self->config.first));
-    project_all(a, part);
+    bool masked = a->causal || a->keys || a->scores;
+    double scale = 1 / sqrt((double)(width_of(self) / heads_of(self)));
+    if (!open_heads(a, part) || (masked && !(mask = as_numbers(whole_mask(a))))) return NULL;
     Tensor *scores = (cb_matmul)(part[0], (cb_transpose)(part[1], -2, -1));
     scores = (cb_mul)(cb_operand_tensor(scores), cb_operand_float(scale));
-    if (a->mask)
-        scores = (cb_add)(cb_operand_tensor(scores), cb_operand_tensor(as_numbers(a->mask)));
+    if (mask && scores)
+        scores =
+            (cb_add)(cb_operand_tensor(scores), cb_operand_tensor((cb_to)(mask, scores->dtype)));
     Tensor *each = (cb_softmax)(scores, -1);
     if (dropout_of(self) > 0) each = (cb_dropout)(each, dropout_of(self), true);
     *weights = average ? (cb_mean)(each, cb_dims_one(1), false) : each;
     return finish(a->self, (cb_matmul)(each, part[2]));
 }
 
-/* The inputs as [batch, length, embed]. */
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+static const char *const input_names[] = {"query", "key", "value"};
+
+static bool check_input(const Attention *a, int i) {
+    const Module *self = a->self;
+    const Tensor *x = a->x[i];
+    int64_t width = i ? self->config.dims.at[i - 1] : width_of(self);
+    if (cb_rank(x) == 3 && cb_size(x, 2) == width) return true;
+    fail(CB_ERR_SHAPE, "%s: %s is [batch, length, %lld] or [length, %lld], not %s", self->type,
+         input_names[i], (long long)width, (long long)width, shape_of(x).at);
+    return false;
+}
+
+static bool check_lengths(const Attention *a) {
+    const Tensor *q = a->x[0], *k = a->x[1], *v = a->x[2];
+    bool fits =
+        cb_size(k, 0) == a->batch && cb_size(v, 0) == a->batch && cb_size(v, 1) == a->source;
+    if (fits) return true;
+    fail(CB_ERR_SHAPE,
+         "%s: query, key and value have one batch, key and value one length: not %s, %s and %s "
+         "(batch first)",
+         a->self->type, shape_of(q).at, shape_of(k).at, shape_of(v).at);
+    return false;
+}
+
+/* The inputs as [batch, length, width]; equal ones stay one tensor. */
 static bool open_attention(Attention *a, Module *self, Tensor *const *x) {
-    *a = (Attention){.self = self, .same = x[0] == x[1] && x[1] == x[2]};
+    *a = (Attention){.self = self};
     a->flat = x[0] && cb_rank(x[0]) == 2;
     for (int i = 0; i < 3; i++) {
         if (!x[i]) return false;
         a->x[i] = x[i];
-        if (a->flat)
+        if (i && x[i] == x[i - 1])
+            a->x[i] = a->x[i - 1];
+        else if (a->flat && cb_rank(x[i]) == 2)
             a->x[i] = (cb_unsqueeze)(x[i], 0);
         else if (!self->config.flag && cb_rank(x[i]) == 3)
             a->x[i] = (cb_transpose)(x[i], 0, 1);
-        if (!a->x[i] || !check_input(self, a->x[i])) return false;
+        if (!a->x[i] || !check_input(a, i)) return false;
     }
-    return true;
+    a->batch = cb_size(a->x[0], 0);
+    a->length = cb_size(a->x[0], 1);
+    a->source = cb_size(a->x[1], 1);
+    return check_lengths(a);
 }
 
 /* The result as the inputs were given. */
@@ -156,14 +278,14 @@ static Tensor *attention(Module *self, Tensor *const *inputs, int count) {
     Attention a;
     Tensor *const all[] = {inputs[0], inputs[count == 1 ? 0 : 1], inputs[count == 1 ? 0 : 2]};
     if (!open_attention(&a, self, all)) return NULL;
-    if (count == 4 && !(a.mask = by_heads(self, inputs[3], cb_size(a.x[0], 0)))) return NULL;
+    if (count == 4 && (!inputs[3] || !take_scores(&a, inputs[3]))) return NULL;
     return as_given(&a, attend(&a));
 }
 
-cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor *query, cb_tensor *key,
-                                  cb_tensor *value, cb_tensor *key_padding_mask,
-                                  cb_tensor *attn_mask, bool average_attn_weights,
-                                  cb_tensor **weights) {
+cb_tensor *(cb_multihead_attention)(cb_module *attention_module, cb_tensor *query, cb_tensor *key,
+                                    cb_tensor *value, cb_tensor *key_padding_mask,
+                                    cb_tensor *attn_mask, bool average_attn_weights,
+                                    cb_tensor **weights, bool is_causal) {
     Attention a;
     Module *self = attention_module;
     Tensor *const x[] = {query, key, value};
@@ -173,16 +295,14 @@ cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor *query,
         return NULL;
     }
     if (!self || !open_attention(&a, self, x)) return NULL;
-    int64_t batch = cb_size(a.x[0], 0), source = cb_size(a.x[1], 1);
-    Tensor *keys = key_padding_mask ? by_keys(self, key_padding_mask, batch, source) : NULL;
-    Tensor *scores = by_heads(self, attn_mask, batch);
-    if ((key_padding_mask && !keys) || (attn_mask && !scores)) return NULL;
-    a.mask = merged(keys, scores);
-    if ((keys || scores) && !a.mask) return NULL;
+    if (!take_keys(&a, key_padding_mask) || !take_scores(&a, attn_mask)) return NULL;
+    a.causal = is_causal && !attn_mask; /* with a mask it says no more than that mask does */
     Tensor *y = weights ? attend_with_weights(&a, average_attn_weights, weights) : attend(&a);
-    if (weights && a.flat) *weights = (cb_squeeze)(*weights, cb_dims_one(0));
+    if (weights && a.flat && *weights) *weights = (cb_squeeze)(*weights, cb_dims_one(0));
     return as_given(&a, y);
 }
+
+/* ---- construction --------------------------------------------------------------------------- */
 
 /* The projection out, which PyTorch keeps apart from other Linears by its type; its bias starts
  * at 0. */
@@ -201,27 +321,77 @@ static Module *projection_new(int64_t embed, bool bias) {
     return NULL;
 }
 
+/* xavier_uniform of a [rows, columns] weight. */
+static Tensor *xavier(int64_t rows, int64_t columns) {
+    return layer_uniform(cb_dims(rows, columns), sqrt(6.0 / (double)(rows + columns)));
+}
+
+static void add_weights(Module **module, int64_t embed, int64_t kdim, int64_t vdim) {
+    static const char *const names[] = {"q_proj_weight", "k_proj_weight", "v_proj_weight"};
+    const int64_t width[] = {embed, kdim, vdim};
+    bool packed = kdim == embed && vdim == embed;
+    if (packed)
+        layer_value(module, "in_proj_weight", xavier(3 * embed, embed));
+    else
+        layer_absent(module, "in_proj_weight");
+    for (int i = 0; i < 3; i++) {
+        if (packed)
+            layer_absent(module, names[i]);
+        else
+            layer_value(module, names[i], xavier(embed, width[i]));
+    }
+}
+
+/* xavier_normal of [1, 1, embed]: a standard deviation of 1 / sqrt(embed). */
+static Tensor *added_row(int64_t embed) {
+    Tracer *tracer = tracer_set(NULL);
+    cb_scope_open();
+    Tensor *row = (cb_mul)(cb_operand_tensor((cb_randn)(cb_dims(1, 1, embed), CB_F32)),
+                           cb_operand_float(1 / sqrt((double)embed)));
+    if (row) cb_keep(row);
+    cb_scope_close();
+    tracer_set(tracer);
+    return row;
+}
+
+static void add_biases(Module **module, int64_t embed, bool bias, bool add_bias_kv) {
+    if (bias)
+        layer_value(module, "in_proj_bias", layer_filled(cb_dims(3 * embed), 0, CB_F32));
+    else
+        layer_absent(module, "in_proj_bias");
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "bias_v" : "bias_k";
+        if (add_bias_kv)
+            layer_value(module, name, added_row(embed));
+        else
+            layer_absent(module, name);
+    }
+}
+
 cb_module *(cb_nn_multihead_attention)(int64_t embed_dim, int64_t num_heads, double dropout,
-                                       bool bias, bool batch_first) {
-    if (embed_dim < 1 || num_heads < 1 || embed_dim % num_heads ||
+                                       bool bias, bool batch_first, bool add_bias_kv,
+                                       bool add_zero_attn, int64_t kdim, int64_t vdim) {
+    if (embed_dim < 1 || num_heads < 1 || embed_dim % num_heads || kdim < 0 || vdim < 0 ||
         !(dropout >= 0 && dropout <= 1)) {
         fail(CB_ERR_ARGUMENT,
              "MultiheadAttention: %lld heads do not divide embed_dim %lld, or "
-             "dropout %g is no probability",
-             (long long)num_heads, (long long)embed_dim, dropout);
+             "dropout %g is no probability, or kdim %lld or vdim %lld is negative",
+             (long long)num_heads, (long long)embed_dim, dropout, (long long)kdim, (long long)vdim);
         return NULL;
     }
-    double bound = sqrt(6.0 / (4.0 * (double)embed_dim)); /* xavier_uniform */
+    kdim = kdim ? kdim : embed_dim;
+    vdim = vdim ? vdim : embed_dim;
     Module *module = module_layer("MultiheadAttention", attention, "");
-    layer_value(&module, "in_proj_weight", layer_uniform(cb_dims(3 * embed_dim, embed_dim), bound));
-    if (bias)
-        layer_value(&module, "in_proj_bias", layer_filled(cb_dims(3 * embed_dim), 0, CB_F32));
-    else
-        layer_absent(&module, "in_proj_bias");
+    add_weights(&module, embed_dim, kdim, vdim);
+    add_biases(&module, embed_dim, bias, add_bias_kv);
     if (!module) return NULL;
     module->fresh = true;
-    module->config =
-        (Config){.number = dropout, .first = num_heads, .second = embed_dim, .flag = batch_first};
+    module->config = (Config){.number = dropout,
+                              .first = num_heads,
+                              .second = embed_dim,
+                              .dims = cb_dims(kdim, vdim),
+                              .flag = batch_first,
+                              .other = add_zero_attn};
     Module *out = projection_new(embed_dim, bias);
     if (out && cb_module_inputs(module, "query, key, value") == CB_OK &&
         cb_module_add(module, "out_proj", out))

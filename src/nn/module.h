@@ -25,7 +25,7 @@ typedef struct Config {
     double number;
     int64_t first, second;
     cb_dim_list dims;
-    bool flag;
+    bool flag, other;
 } Config;
 
 struct cb_module {

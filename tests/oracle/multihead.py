@@ -1,45 +1,83 @@
-"""MultiheadAttention with masks and weights in PyTorch: writes tests/unit/multihead_cases.h.
+"""Random MultiheadAttentions with masks and weights in PyTorch: writes tests/unit/multihead_cases.h.
 Parameters and inputs are the vectors of tests/unit/expression.h. Usage: python multihead.py"""
-import subprocess, torch
+import random, subprocess, torch
 
 N = 1024
 def values(seed):
     i = torch.arange(N, dtype=torch.float64)
     return (((i * 37 + seed * 11) % 23 - 11) / 8 + ((i * i + seed) % 7) / 16).float()
+def part(seed, *shape): return values(seed)[:torch.Size(shape).numel()].reshape(shape)
 E, H, B, L, S = 8, 2, 2, 3, 5
-module = torch.nn.MultiheadAttention(E, H, batch_first=True).eval()
-with torch.no_grad():
-    module.in_proj_weight.copy_(values(0)[:3 * E * E].reshape(3 * E, E) / 4)
-    module.in_proj_bias.copy_(values(1)[:3 * E] / 4)
-    module.out_proj.weight.copy_(values(2)[:E * E].reshape(E, E) / 4)
-    module.out_proj.bias.copy_(values(3)[:E] / 4)
-q = values(4)[:B * L * E].reshape(B, L, E)
-k = values(5)[:B * S * E].reshape(B, S, E)
-v = values(6)[:B * S * E].reshape(B, S, E)
-padding = torch.zeros(B, S, dtype=torch.bool)
-padding[0, 4] = padding[1, 0] = padding[1, 3] = True
-forbidden = (torch.arange(L)[:, None] * 3 + torch.arange(S)) % 4 == 1
-numbers = values(7)[:L * S].reshape(L, S)
-heads = values(8)[:B * H * L * S].reshape(B * H, L, S)
-cases = [('NO_PADDING', 'NO_MASK', None, None), ('PADDING', 'NO_MASK', padding, None),
-         ('NO_PADDING', 'FORBIDDEN', None, forbidden), ('PADDING', 'FORBIDDEN', padding, forbidden),
-         ('NO_PADDING', 'NUMBERS', None, numbers), ('PADDING', 'NUMBERS', padding.float() * -3, numbers),
-         ('PADDING', 'HEADS', padding.float() * -3, heads)]
+PARAMETERS = ('in_proj_weight', 'q_proj_weight', 'k_proj_weight', 'v_proj_weight', 'in_proj_bias',
+              'bias_k', 'bias_v', 'out_proj.weight', 'out_proj.bias')
+hidden = torch.zeros(B, S, dtype=torch.bool)
+hidden[0, 4] = hidden[1, 1] = hidden[1, 3] = True
+rows, columns = torch.arange(L)[:, None], torch.arange(S)
+paddings = dict(NO_PADDING=None, PADDING=hidden, PADDING_NUMBERS=hidden.float() * -3)
+masks = dict(NO_MASK=None, FORBIDDEN=(rows * 3 + columns) % 4 == 1, NUMBERS=part(7, L, S),
+             HEADS=part(8, B * H, L, S), HEADS_FORBIDDEN=part(8, B * H, L, S) > 1,
+             CAUSAL=columns > rows)
+
+def layer(bias, bias_kv, zero, kdim, vdim, batch_first):
+    module = torch.nn.MultiheadAttention(E, H, 0.5, bias, bias_kv, zero, kdim, vdim, batch_first)
+    state = module.state_dict()
+    for i, name in enumerate(PARAMETERS):
+        if name in state: state[name].copy_(part(i, *state[name].shape) / 4)
+    assert list(state) == [name for name in PARAMETERS if name in state]
+    return module.eval()
+
+def sums(x):
+    """The sum of element i times (i * 7 % 13 + 1), and of the elements' magnitudes."""
+    x = x.double().flatten()
+    weight = torch.arange(len(x)).double() * 7 % 13 + 1
+    return '%.8g, %.3g' % ((x * weight).sum(), (x.abs() * weight).sum())
+
+def case(padding, mask, flat, same, **options):
+    module = layer(**options)
+    kdim, vdim = options['kdim'] or E, options['vdim'] or E
+    q, k, v = part(10, B, L, E), part(11, B, S, kdim), part(12, B, S, vdim)
+    if same: v = k
+    p, m = paddings[padding], masks[mask]
+    if flat:
+        q, k, v, p = q[0], k[0], v[0], None if p is None else p[0]
+        if m is not None and m.dim() == 3: m = m[:H]
+    elif not options['batch_first']:
+        q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+    if same: v = k
+    results = [module(q, k, v, p, need_weights=True, attn_mask=m, average_attn_weights=average)
+               for average in (True, False)]
+    short = module(q, k, v, p, need_weights=False, attn_mask=m)[0]
+    assert torch.allclose(results[0][0], short, atol=1e-5)
+    flags = dict(b=options['bias'], k=options['bias_kv'], z=options['zero'],
+                 l=not options['batch_first'], f=flat, s=same)
+    fields = [padding, mask, '"%s"' % ''.join(f for f in flags if flags[f])]
+    fields += [str(options['kdim'] or 0), str(options['vdim'] or 0)]
+    return '{' + ', '.join(fields) + ',\n     {' + ', '.join(
+        sums(x) for x in (results[0][0], results[0][1], results[1][1])) + '}}'
+
+random.seed(1)
+plain = dict(bias=True, bias_kv=False, zero=False, kdim=None, vdim=None, batch_first=True)
+lines = [case(p, m, False, False, **plain) for p in paddings for m in masks]
+for i in range(60):
+    widths = random.choice([(None, None), (6, None), (None, 4), (6, 4), (E, E)])
+    options = dict(bias=random.random() < 0.6, bias_kv=random.random() < 0.5,
+                   zero=random.random() < 0.5, kdim=widths[0], vdim=widths[1],
+                   batch_first=random.random() < 0.6)
+    lines.append(case(random.choice(list(paddings)), random.choice(list(masks)),
+                      random.random() < 0.2, widths[0] == widths[1] and random.random() < 0.5,
+                      **options))
 with open('tests/unit/multihead_cases.h', 'w') as out:
-    out.write(f'''/* Generated by tests/oracle/multihead.py with PyTorch {torch.__version__.split("+")[0]}: the first query's output, the
- * weights averaged over heads of the last query, and those of its second head. */
+    out.write(f'''/* Generated by tests/oracle/multihead.py with PyTorch {torch.__version__.split("+")[0]}: sums of
+ * element i times (i * 7 % 13 + 1), and of magnitudes, of the output, the weights averaged over
+ * heads, and those of each head. Options: bias, add_bias_kv, add_zero_attn, length first, flat (without
+ * a batch), value same as key. */
 static const struct {{
     int padding, mask;
-    double output[{E}], average[{S}], second[{S}];
+    const char *options; /* the first letters of the above; k: add_bias_kv, z: add_zero_attn */
+    int64_t kdim, vdim;
+    double sum[6];
 }} cases[] = {{
 ''')
-    numbers_of = lambda t: '{' + ', '.join('%.8g' % x for x in t.flatten().tolist()) + '}'
-    for a, b, p, m in cases:
-        if p is not None and p.dtype != torch.bool: a = 'PADDING_NUMBERS'
-        y, w = module(q, k, v, key_padding_mask=p, attn_mask=m)
-        _, each = module(q, k, v, key_padding_mask=p, attn_mask=m, average_attn_weights=False)
-        short, _ = module(q, k, v, key_padding_mask=p, attn_mask=m, need_weights=False)
-        assert torch.allclose(y, short, atol=1e-6)
-        out.write(f'    {{{a}, {b}, {numbers_of(y[0, 0])}, {numbers_of(w[1, 2])}, {numbers_of(each[1, 1, 2])}}},\n')
+    for line in lines: out.write(f'    {line},\n')
     out.write('};\n')
 subprocess.run(['clang-format', '-i', 'tests/unit/multihead_cases.h'], check=True)

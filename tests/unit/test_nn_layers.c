@@ -170,7 +170,7 @@ static void attention_attends(void **state) {
     assert_null(cb_forward(attention, x, x));
     expect_error("not 2 inputs");
     assert_null(cb_forward(attention, cb_ones(cb_dims(2, 5, 7))));
-    expect_error("inputs are [batch, length, 8]");
+    expect_error("query is [batch, length, 8] or [length, 8], not [2, 5, 7]");
     cb_module_free(attention);
 }
 
