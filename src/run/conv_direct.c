@@ -247,27 +247,42 @@ static Line line_at(const Direct *d, const Task *t, int64_t at) {
     return line;
 }
 
+/* Rows of `count` positions from number `at` of the task on, for the units of one kernel position:
+ * `step` bytes apart, and a unit's channels behind those of the one before; or all zeros. */
+static void set_rows(const Direct *d, const Task *t, int64_t at, int64_t count, int64_t u,
+                     const char *x, int64_t step) {
+    int64_t rows = d->type->rows, chunk = x == zeros ? 0 : d->chunk * d->x_bytes;
+    while (count > 0) {
+        int64_t lane = at % rows, here = least(count, rows - lane);
+        const void **row = t->row + (at / rows * d->units + u) * rows + lane;
+        for (int64_t c = 0; c < d->chunks; c++, row += rows)
+            for (int64_t i = 0; i < here; i++) row[i] = x + c * chunk + i * step;
+        at += here, count -= here, x += here * step;
+    }
+}
+
 /* The rows that a line's positions need at kernel position q, whose first unit is u; zeros outside
  * of x. */
 static void line_rows(const Direct *d, const Task *t, const Line *line, const int64_t *q,
                       int64_t u) {
     const ConvolutionStep *s = d->step;
-    int64_t at[3], from = 0, rows = d->type->rows, step = s->stride[2] * s->x_spatial[2];
+    int64_t at[3], from = 0, step = s->stride[2] * s->x_spatial[2];
     bool inside = true;
     for (int k = 0; k < 3; k++) {
         at[k] = line->out[k] * s->stride[k] + q[k] * s->dilation[k] - s->padding[k];
         from += at[k] * s->x_spatial[k];
         if (k < 2) inside &= (uint64_t)at[k] < (uint64_t)s->in_size[k];
     }
-    int64_t tile = line->at / rows, lane = line->at % rows, in_size = inside ? s->in_size[2] : 0;
-    for (int64_t i = 0; i < line->count; i++, at[2] += s->stride[2], from += step) {
-        const void **row = t->row + (tile * d->units + u) * rows + lane;
-        const char *x = line->x + from * d->x_bytes;
-        bool here = (uint64_t)at[2] < (uint64_t)in_size;
-        for (int64_t c = 0; c < d->chunks; c++, row += rows)
-            *row = here ? x + c * d->chunk * d->x_bytes : zeros;
-        if (++lane == rows) lane = 0, tile++;
-    }
+    /* Positions before x, and those up to its end. */
+    int64_t before = at[2] < 0 ? divide_up(-at[2], s->stride[2]) : 0;
+    int64_t within =
+        inside && at[2] < s->in_size[2] ? divide_up(s->in_size[2] - at[2], s->stride[2]) : 0;
+    before = least(before, line->count), within = least(within, line->count);
+    if (within < before) within = before;
+    set_rows(d, t, line->at, before, u, zeros, 0);
+    set_rows(d, t, line->at + before, within - before, u,
+             line->x + (from + before * step) * d->x_bytes, step * d->x_bytes);
+    set_rows(d, t, line->at + within, line->count - within, u, zeros, 0);
 }
 
 static void find_rows(const Direct *d, const Task *t) {
@@ -361,6 +376,14 @@ typedef struct Copy { /* of x, channels last, with padded lines */
 } Copy;
 
 #define COPY_LINES(name, type)                                                                     \
+    static void name##_line(type *to, const type *from, int64_t count, int64_t step,               \
+                            int64_t channels, int64_t channel) {                                   \
+        const type *second = from + channel, *third = second + channel;                            \
+        for (int64_t i = 0; i < count && channels == 3; i++, to += 3) /* a picture: a pass */      \
+            to[0] = from[i * step], to[1] = second[i * step], to[2] = third[i * step];             \
+        for (int64_t c = 0; c < channels && channels != 3; c++, from += channel)                   \
+            for (int64_t i = 0; i < count; i++) to[i * channels + c] = from[i * step];             \
+    }                                                                                              \
     static void name(void *user, int64_t low, int64_t high) {                                      \
         const Copy *copy = user;                                                                   \
         const ConvolutionStep *s = &copy->from->step;                                              \
@@ -372,9 +395,8 @@ typedef struct Copy { /* of x, channels last, with padded lines */
                                z * s->x_spatial[0] + y * s->x_spatial[1];                          \
             type *to = (type *)copy->to + line * (width + 2 * pad);                                \
             for (int64_t i = 0; i < pad; i++) to[i] = to[pad + width + i] = 0;                     \
-            for (int64_t c = 0; c < s->channels; c++)                                              \
-                for (int64_t i = 0; i < s->in_size[2]; i++)                                        \
-                    to[pad + i * s->channels + c] = from[c * s->x_channel + i * s->x_spatial[2]];  \
+            name##_line(to + pad, from, s->in_size[2], s->x_spatial[2], s->channels,               \
+                        s->x_channel);                                                             \
         }                                                                                          \
     }
 COPY_LINES(copy_lines_2, uint16_t)
