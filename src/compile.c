@@ -74,7 +74,7 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
     Constants constants = {0};
     Plan *plan = build(graph, input_stride, options, &constants);
     if (!plan) {
-        constants_free(constants.tensor, constants.count);
+        constants_free(&constants);
         arena_free(arena);
         return NULL;
     }
@@ -82,8 +82,7 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
                              .oracle = options.oracle,
                              .choose = !options.oracle,
                              .tune = options.tune,
-                             .constant = constants.tensor,
-                             .constant_count = constants.count};
+                             .constants = constants};
     Executable *executable = executable_new(plan, how);
     if (executable && dumps(options, 'k')) {
         ExecutableInfo info = executable_info(executable);

@@ -148,19 +148,15 @@ static void judge_mutations(Executable *executable) {
 
 /* ---- methods and packed constants ---- */
 
-/* The second operand of a product or a convolution, when it never changes. */
-static const void *constant_operand(const Executable *executable, const Step *step) {
-    StepUse use = step_use(step);
-    if (step->kind != STEP_MATMUL && step->kind != STEP_CONVOLUTION) return NULL;
-    const PlanValue *value = &executable->plan->value[use.in[1]];
-    if (value->place != VALUE_CONSTANT) return NULL;
-    return tensor_data(executable->constant[value->number]);
+/* The second operand of a product or a convolution, when it never changes; else -1. */
+static int constant_operand(const Plan *plan, const Step *step) {
+    if (step->kind != STEP_MATMUL && step->kind != STEP_CONVOLUTION) return -1;
+    int value = step_use(step).in[1];
+    return plan->value[value].place == VALUE_CONSTANT ? value : -1;
 }
 
 /* *packed stays NULL when packing wins nothing; false: memory ran out. */
-static bool pack_step(const Executable *executable, Step *step, Storage **packed) {
-    const void *data = constant_operand(executable, step);
-    if (!data) return true;
+static bool pack_step(Step *step, const void *data, Storage **packed) {
     if (step->kind == STEP_MATMUL) {
         if (!gemm_pack(&step->matmul, data, packed)) return false;
         step->matmul.packed = *packed ? (*packed)->data : NULL;
@@ -171,51 +167,55 @@ static bool pack_step(const Executable *executable, Step *step, Storage **packed
     return true;
 }
 
-static bool is_packed(const Executable *executable, int step) {
-    const Provided *provided = executable->method[step].provided;
-    return provided ? provided_packs(provided) : executable->packed[step] != NULL;
+/* By value: how many places of the plan read it. */
+static int *count_readers(const Plan *plan) {
+    int *readers = arena_new_array(plan->arena, int, length(plan->value) + 1);
+    for (int s = 0; s < length(plan->step); s++) {
+        StepUse use = step_use(&plan->step[s]);
+        for (int i = 0; i < use.in_count; i++) readers[use.in[i]]++;
+        if (use.epilogue < 0) continue;
+        const KernelBuffer *buffer = plan->kernel[use.epilogue]->buffer;
+        for (int i = 0; i < length(buffer); i++) readers[buffer[i].value]++;
+    }
+    return readers;
+}
+
+/* Who computes the step, and its weight as that method wants it. */
+static bool prepare_step(Executable *executable, ExecutableOptions options, int s, int *readers) {
+    const Plan *plan = executable->plan;
+    Step *step = &executable->plan->step[s];
+    StepMethod *method = &executable->method[s];
+    int weight = constant_operand(plan, step), epilogue = step_use(step).epilogue;
+    int number = weight < 0 ? -1 : plan->value[weight].number;
+    if (weight >= 0 && !constant_make(&executable->constants, number)) return false;
+    const void *data = weight < 0 ? NULL : tensor_data(executable->constants.tensor[number]);
+    if (options.choose)
+        method_choose(plan, step, data, epilogue < 0 ? NULL : &executable->launch[epilogue],
+                      options.tune, method, &executable->refusal);
+    if (!data) return true;
+    if (!method->provided && !pack_step(step, data, &executable->packed[s])) return false;
+    bool packed =
+        method->provided ? provided_packs(method->provided) : executable->packed[s] != NULL;
+    if (packed && --readers[weight] == 0) constant_drop(&executable->constants, number);
+    return true;
 }
 
 /* Constants that nobody reads but in packed form are let go. */
-static void drop_constants(Executable *executable) {
-    const Plan *plan = executable->plan;
-    bool *read = arena_new_array(plan->arena, bool, length(plan->value) + 1);
-    for (int s = 0; s < length(plan->step); s++) {
-        StepUse use = step_use(&plan->step[s]);
-        for (int i = 0; i < use.in_count; i++)
-            if (i != 1 || !is_packed(executable, s)) read[use.in[i]] = true;
-        if (use.epilogue < 0) continue;
-        const KernelBuffer *buffer = plan->kernel[use.epilogue]->buffer;
-        for (int i = 0; i < length(buffer); i++) read[buffer[i].value] = true;
-    }
-    for (int v = 0; v < length(plan->value); v++) {
-        if (plan->value[v].place != VALUE_CONSTANT || read[v]) continue;
-        tensor_destroy(executable->constant[plan->value[v].number]);
-        executable->constant[plan->value[v].number] = NULL;
-    }
-}
-
-static void choose_methods(Executable *executable, bool tune) {
-    const Plan *plan = executable->plan;
-    executable->method_count = length(plan->step);
-    for (int s = 0; s < length(plan->step); s++) {
-        Step *step = &plan->step[s];
-        int epilogue = step_use(step).epilogue;
-        method_choose(plan, step, constant_operand(executable, step),
-                      epilogue < 0 ? NULL : &executable->launch[epilogue], tune,
-                      &executable->method[s], &executable->refusal);
-    }
-}
-
-static bool pack_constants(Executable *executable) {
+static bool prepare_steps(Executable *executable, ExecutableOptions options) {
     Plan *plan = executable->plan;
-    for (int s = 0; s < length(plan->step); s++) /* room first: then nothing escapes in between */
-        push(plan->arena, executable->packed, NULL);
+    int *readers = count_readers(plan);
+    executable->method = arena_new_array(plan->arena, StepMethod, length(plan->step) + 1);
+    executable->packed = arena_new_array(plan->arena, Storage *, length(plan->step) + 1);
+    executable->method_count = length(plan->step);
     for (int s = 0; s < length(plan->step); s++)
-        if (!executable->method[s].provided &&
-            !pack_step(executable, &plan->step[s], &executable->packed[s]))
+        if (!prepare_step(executable, options, s, readers)) return false;
+    for (int v = 0; v < length(plan->value); v++) {
+        if (plan->value[v].place != VALUE_CONSTANT) continue;
+        if (!readers[v])
+            constant_drop(&executable->constants, plan->value[v].number);
+        else if (!constant_make(&executable->constants, plan->value[v].number))
             return false;
-    drop_constants(executable);
+    }
     return true;
 }
 
@@ -252,9 +252,7 @@ static bool prepare(Executable *executable, ExecutableOptions options) {
             return false;
         executable->launch_count++;
     }
-    executable->method = arena_new_array(plan->arena, StepMethod, length(plan->step) + 1);
-    if (options.choose) choose_methods(executable, options.tune);
-    return executable->constant_count == 0 || pack_constants(executable);
+    return prepare_steps(executable, options);
 }
 
 static Executable *give_up(Executable *executable) {
@@ -263,22 +261,16 @@ static Executable *give_up(Executable *executable) {
     return NULL;
 }
 
-void constants_free(Tensor **constant, int count) {
-    for (int i = 0; i < count; i++) tensor_destroy(constant[i]); /* NULL is allowed */
-    memory_free(constant);
-}
-
 Executable *executable_new(Plan *plan, ExecutableOptions options) {
     Executable *executable = memory_zalloc(sizeof *executable);
     if (!executable) {
         arena_free(plan->arena);
-        constants_free(options.constant, options.constant_count);
+        constants_free(&options.constants);
         fail_memory(sizeof *executable);
         return NULL;
     }
     executable->plan = plan;
-    executable->constant = options.constant;
-    executable->constant_count = options.constant_count;
+    executable->constants = options.constants;
     if (arena_guard(plan->arena)) return give_up(executable);
     if (!prepare(executable, options)) return give_up(executable);
     return executable;
@@ -289,11 +281,11 @@ void executable_free(Executable *executable) {
     for (int k = 0; k < executable->launch_count; k++) launch_free(&executable->launch[k]);
     generated_release(&executable->generated);
     memory_free(executable->generated.message);
-    for (int i = 0; i < length(executable->packed); i++)
-        if (executable->packed[i]) storage_release(executable->packed[i]);
-    for (int s = 0; s < executable->method_count; s++)
+    for (int s = 0; s < executable->method_count; s++) {
+        if (executable->packed[s]) storage_release(executable->packed[s]);
         provided_free(executable->method[s].provided);
-    constants_free(executable->constant, executable->constant_count);
+    }
+    constants_free(&executable->constants);
     arena_free(executable->plan->arena);
     memory_free(executable);
 }

@@ -22,12 +22,11 @@ struct Executable {
     int slot_count;
     Stage *stage;        /* vec */
     int64_t block_bytes; /* of one run: the plan's arena, then the stages */
-    Tensor **constant;   /* heap array of kept tensors; NULL where packed copies have taken over */
-    Storage **packed;    /* vec, by step: what it refers to as packed, or NULL */
+    Constants constants; /* dropped where packed copies have taken over */
+    Storage **packed;    /* by step: what it refers to as packed, or NULL */
     StepMethod *method;  /* by step */
     int method_count;
     MethodRefusal refusal;
-    int constant_count;
     _Atomic int64_t *step_ns; /* by step: its shortest time so far; NULL: nobody asked */
     bool *in_place;      /* by plan output: a mutation that may be computed right in its input */
 };

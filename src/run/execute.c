@@ -106,7 +106,7 @@ static void bind(Run *run) {
             run->base[v] = tensor_data(run->outputs[value->number]);
             break;
         case VALUE_CONSTANT:
-            constant = run->executable->constant[value->number];
+            constant = run->executable->constants.tensor[value->number];
             run->base[v] = constant ? tensor_data(constant) : NULL; /* read in packed form alone */
             break;
         case VALUE_TEMPORARY:
@@ -128,7 +128,7 @@ static bool check_step(const Run *run, const CheckStep *step) {
     const PlanValue *value = &run->plan->value[step->value];
     const Tensor *input = NULL;
     if (value->place == VALUE_INPUT) input = run->inputs[value->number];
-    if (value->place == VALUE_CONSTANT) input = run->executable->constant[value->number];
+    if (value->place == VALUE_CONSTANT) input = run->executable->constants.tensor[value->number];
     return check_indices(step, (cb_dtype)value->dtype, value->numel, run->base[step->value], input);
 }
 

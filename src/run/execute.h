@@ -2,20 +2,18 @@
 #ifndef CARBIDE_RUN_EXECUTE_H
 #define CARBIDE_RUN_EXECUTE_H
 
+#include "run/constant.h"
 #include "run/engine.h"
 #include "run/method.h"
 #include "sched/plan.h"
 #include "tensor/tensor.h"
-
-typedef struct Executable Executable;
 
 typedef struct ExecutableOptions {
     bool generate; /* C code through the compiler; false: the VM */
     bool oracle;   /* VM in f64: for checks */
     bool choose; /* providers and methods by option provider; false: our own engine alone */
     bool tune;   /* and by measurement */
-    Tensor **constant; /* kept tensors for the plan's constants, in a heap array: taken over */
-    int constant_count;
+    Constants constants; /* of the plan: taken over */
 } ExecutableOptions;
 
 typedef struct ExecutableInfo {
@@ -33,7 +31,6 @@ typedef struct ExecutableInfo {
  * is no failure: the VM runs, and info says why. */
 Executable *executable_new(Plan *plan, ExecutableOptions options);
 void executable_free(Executable *executable);
-void constants_free(Tensor **constant, int count);
 const Plan *executable_plan(const Executable *executable);
 ExecutableInfo executable_info(const Executable *executable);
 /* The shortest time of a step of the plan in milliseconds; negative without the option profile. */

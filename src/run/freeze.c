@@ -3,15 +3,21 @@
  *     graph(x, w, s, t) with w, s, t frozen             graph(x, c0: f32[64, 3, 7, 7], c1: f32[64])
  *       y = convolution(x, w * s) + t        ->           y = convolution(x, c0) + c1
  *
- * c0 is the result of a plan of its own, run on the vector VM; c1 is t itself. Views of frozen
- * values stay views: they cost nothing, and a copy would take memory. So does what would become
- * much larger than the frozen values that it comes from, and what is returned. */
+ * c0 is the result of a plan of its own, run on the vector VM, and for large results only when it
+ * is asked for (constant.h); c1 is t itself. Views of frozen values stay views: they cost nothing,
+ * and a copy would take memory. So does what would become much larger than the frozen values that
+ * it comes from, and what is returned. */
 #include "run/freeze.h"
 #include "base/memory.h"
 #include "graph/node.h"
+#include "run/execute.h"
 #include <string.h>
 
-enum { SMALL = 1 << 16, GROWTH = 2 }; /* elements that may always be kept; else this many times */
+enum {
+    SMALL = 1 << 16, /* elements that may always be kept */
+    GROWTH = 2,      /* others, when they are at most this many times what they come from */
+    LARGE = 1 << 18  /* elements that are worth a recipe of their own */
+};
 
 typedef struct Part { /* the frozen parts of one graph */
     Graph *graph;
@@ -91,68 +97,111 @@ static Part choose(Graph *graph) {
 
 /* ---- computing ---------------------------------------------------------------------------- */
 
-/* The computed parts as a graph of their own, over all frozen inputs. */
-static Graph *copy_part(const Part *p, Arena *arena) {
-    Graph *part = graph_new(arena);
-    part->reduced = p->graph->reduced;
-    Node **now = arena_new_array(arena, Node *, length(p->graph->node) + 1);
-    for (int i = 0; i < length(p->graph->input); i++) {
-        Meta meta = node_meta(p->graph->input[i]);
-        now[p->graph->input[i]->id] = graph_input(part, &meta);
+typedef struct Results { /* of one plan: computed parts, and the frozen inputs that they need */
+    const Part *part;
+    Node **node; /* vec */
+    int *input;  /* vec: their numbers in the whole graph */
+} Results;
+
+/* By node id: the results and all that they come from. */
+static bool *find_needed(const Results *r, Arena *arena) {
+    const Part *p = r->part;
+    bool *needed = arena_new_array(arena, bool, length(p->graph->node) + 1);
+    for (int i = 0; i < length(r->node); i++) needed[r->node[i]->id] = true;
+    for (int i = length(p->order) - 1; i >= 0; i--) {
+        const Node *node = p->order[i];
+        for (int k = 0; k < node->input_count && needed[node->id]; k++)
+            needed[node->input[k]->id] = true;
     }
+    return needed;
+}
+
+/* The results as a graph of their own, over the frozen inputs that it needs. */
+static Graph *copy_results(Results *r, Arena *arena) {
+    const Part *p = r->part;
+    const bool *needed = find_needed(r, arena);
+    Graph *copy = graph_new(arena);
+    copy->reduced = p->graph->reduced;
+    Node **now = arena_new_array(arena, Node *, length(p->graph->node) + 1);
     for (int i = 0; i < length(p->order); i++) {
         const Node *node = p->order[i];
         Node *input[NODE_MAX_INPUTS];
         Meta meta = node_meta(node);
-        bool whole = node->op != OP_input && !op_may_draw((Op)node->op);
-        for (int k = 0; k < node->input_count; k++)
-            whole &= (input[k] = now[node->input[k]->id]) != NULL;
-        if (whole)
-            now[node->id] =
-                graph_intern(part, (Op)node->op, &meta, input, node->input_count, node->attrs);
+        if (!needed[node->id]) continue;
+        for (int k = 0; k < node->input_count; k++) input[k] = now[node->input[k]->id];
+        if (node->op == OP_input) push(arena, r->input, (int)node->attrs->word[0]);
+        now[node->id] = node->op == OP_input ? graph_input(copy, &meta)
+                                             : graph_intern(copy, (Op)node->op, &meta, input,
+                                                            node->input_count, node->attrs);
     }
-    for (int i = 0; i < length(p->computed); i++)
-        push(arena, part->output, now[p->computed[i]->id]);
-    return part;
+    for (int i = 0; i < length(r->node); i++) push(arena, copy->output, now[r->node[i]->id]);
+    return copy;
 }
 
-static Plan *plan_part(const Part *p, const int64_t *const *stride, Arena *arena) {
+static Plan *plan_results(Results *r, const int64_t *const *stride, Arena *arena) {
     if (arena_guard(arena)) return NULL;
-    return plan_build(copy_part(p, arena), arena, stride, true);
+    Graph *copy = copy_results(r, arena);
+    const int64_t **used = arena_new_array(arena, const int64_t *, length(r->input) + 1);
+    for (int i = 0; i < length(r->input) && stride; i++) used[i] = stride[r->input[i]];
+    return plan_build(copy, arena, used, true);
 }
 
-/* Fills tensor with kept results; false: memory ran out and it holds none. */
-static bool compute(const Part *p, Tensor *const *value, const int64_t *const *stride,
-                    Tensor **tensor) {
-    int count = length(p->computed);
-    if (count == 0) return true;
+static Recipe *recipe_new(Results r, Tensor *const *value, const int64_t *const *stride) {
     Arena *arena = arena_new();
-    Plan *plan = arena ? plan_part(p, stride, arena) : NULL;
-    if (!plan) {
+    Plan *plan = arena ? plan_results(&r, stride, arena) : NULL;
+    int inputs = plan ? length(r.input) : 0;
+    Recipe *recipe =
+        plan ? memory_zalloc(sizeof *recipe + sizeof *recipe->input * (size_t)inputs) : NULL;
+    if (!recipe) {
         arena_free(arena);
-        return false;
+        return NULL;
     }
-    Executable *executable = executable_new(plan, (ExecutableOptions){0});
-    bool done = executable && executable_run(executable, value, tensor);
-    executable_free(executable);
-    for (int i = 0; done && i < count; i++) cb_keep(tensor[i]);
+    for (int i = 0; i < inputs; i++) recipe->input[i] = value[r.input[i]];
+    recipe->executable = executable_new(plan, (ExecutableOptions){0});
+    if (recipe->executable) return recipe;
+    memory_free(recipe);
+    return NULL;
+}
+
+/* Results that are computed now, by one plan; at[i]: the number of the constant that it is. */
+static bool compute(Results r, const int *at, Tensor *const *value, const int64_t *const *stride,
+                    Constants *out) {
+    int count = length(r.node);
+    if (!count) return true;
+    Tensor **tensor = memory_zalloc(sizeof *tensor * (size_t)count);
+    Recipe *recipe = tensor ? recipe_new(r, value, stride) : NULL;
+    bool done = recipe && executable_run(recipe->executable, recipe->input, tensor);
+    for (int i = 0; done && i < count; i++) out->tensor[at[i]] = cb_keep(tensor[i]);
+    if (recipe) executable_free(recipe->executable);
+    memory_free(recipe);
+    memory_free(tensor);
     return done;
 }
 
 static bool make_constants(const Part *p, Tensor *const *value, const int64_t *const *stride,
                            Constants *out) {
-    int computed = length(p->computed), count = computed + length(p->used);
-    out->tensor = memory_zalloc(sizeof *out->tensor * (size_t)(count + 1));
-    if (!out->tensor || !compute(p, value, stride, out->tensor)) return false;
-    out->count = computed;
+    Arena *arena = p->graph->arena;
+    int computed = length(p->computed), *at = NULL;
+    Results small = {.part = p};
+    for (int i = 0; i < computed; i++) {
+        Results one = {.part = p};
+        if (node_numel(p->computed[i]) < LARGE) {
+            push(arena, small.node, p->computed[i]);
+            push(arena, at, i);
+            continue;
+        }
+        push(arena, one.node, p->computed[i]);
+        out->recipe[i] = recipe_new(one, value, stride);
+        if (!out->recipe[i]) return false;
+    }
     for (int i = 0; i < length(p->used); i++) {
         Tensor *x = value[p->used[i]->attrs->word[0]];
         Meta meta = tensor_meta(x);
         Tensor *view = tensor_view_of(x, &meta, x->stride, x->offset);
         if (!view) return false;
-        out->tensor[out->count++] = cb_keep(view);
+        out->tensor[computed + i] = cb_keep(view);
     }
-    return true;
+    return compute(small, at, value, stride, out);
 }
 
 /* ---- replacing ---------------------------------------------------------------------------- */
@@ -187,9 +236,9 @@ bool freeze_graph(Graph *graph, Tensor *const *value, const int64_t *const **str
                   Constants *out) {
     Part part = choose(graph);
     if (!length(part.computed) && !length(part.used)) return true;
-    if (!make_constants(&part, value, *stride, out)) {
-        constants_free(out->tensor, out->count);
-        *out = (Constants){0};
+    if (!constants_new(out, length(part.computed) + length(part.used)) ||
+        !make_constants(&part, value, *stride, out)) {
+        constants_free(out);
         return false;
     }
     use_constants(&part, stride, out);

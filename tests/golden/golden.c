@@ -85,7 +85,7 @@ static Graph *prepare(Golden *g, const char *source, const int64_t *const **stri
     graph_optimize(graph, NULL);
     Constants constants = {0};
     bool done = freeze_graph(graph, value, stride, &constants);
-    constants_free(constants.tensor, constants.count);
+    constants_free(&constants);
     return done ? graph : NULL;
 }
 

@@ -1,0 +1,48 @@
+/* Constants of a plan (constant.h).
+ *
+ *     c0: recipe to(w, bf16)  --constant_make-->  c0: bf16[2304, 768]  --pack, constant_drop-->  -
+ *
+ * A large constant is made when its step is prepared and dropped once it is packed: the next one
+ * finds its memory in the storage cache, and in the processor's. */
+#include "run/constant.h"
+
+#include "base/memory.h"
+#include "run/execute.h"
+
+bool constants_new(Constants *out, int count) {
+    *out = (Constants){.tensor = memory_zalloc(sizeof *out->tensor * (size_t)(count + 1)),
+                       .recipe = memory_zalloc(sizeof *out->recipe * (size_t)(count + 1)),
+                       .count = count};
+    return out->tensor && out->recipe;
+}
+
+static void forget_recipe(Constants *constants, int number) {
+    Recipe *recipe = constants->recipe[number];
+    if (recipe) executable_free(recipe->executable);
+    memory_free(recipe);
+    constants->recipe[number] = NULL;
+}
+
+void constants_free(Constants *constants) {
+    for (int i = 0; i < constants->count && constants->tensor && constants->recipe; i++)
+        constant_drop(constants, i);
+    memory_free(constants->tensor);
+    memory_free(constants->recipe);
+    *constants = (Constants){0};
+}
+
+bool constant_make(Constants *constants, int number) {
+    Recipe *recipe = constants->recipe[number];
+    if (!recipe) return true;
+    Tensor **tensor = &constants->tensor[number];
+    bool done = executable_run(recipe->executable, recipe->input, tensor);
+    if (done) cb_keep(*tensor);
+    forget_recipe(constants, number);
+    return done;
+}
+
+void constant_drop(Constants *constants, int number) {
+    forget_recipe(constants, number);
+    tensor_destroy(constants->tensor[number]); /* NULL is allowed */
+    constants->tensor[number] = NULL;
+}
