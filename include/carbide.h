@@ -98,6 +98,13 @@ typedef struct cb_dim_list {
     int64_t at[CB_MAX_RANK];
 } cb_dim_list;
 
+/* A list of numbers, one for each dimension: cb_floats(2, 1.5). A plain number is taken where one
+ * is expected, and stands for as many as the op has dimensions; 0 is none, as CB_NO_FLOATS is. */
+typedef struct cb_float_list {
+    int count;
+    double at[CB_MAX_RANK];
+} cb_float_list;
+
 CB_API cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes); /* copies */
 CB_API cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype);
 CB_API int cb_rank(const cb_tensor *x);
@@ -161,6 +168,11 @@ static inline cb_dim_list cb_dims_one(int64_t d) {
     return l;
 }
 static inline cb_dim_list cb_dims_same(cb_dim_list l) { return l; }
+static inline cb_float_list cb_floats_one(double d) {
+    cb_float_list l = {d != 0, {d}};
+    return l;
+}
+static inline cb_float_list cb_floats_same(cb_float_list l) { return l; }
 /* The padding of a convolution by name: "same" or "valid". A name is taken where padding is. */
 CB_API cb_dim_list cb_padding(const char *name);
 
@@ -178,6 +190,12 @@ static inline cb_dim_list cb_dims_of(int64_t d) { return cb_dims_one(d); }
 static inline cb_dim_list cb_dims_of(int d) { return cb_dims_one(d); }
 static inline cb_dim_list cb_dims_of(cb_dim_list l) { return l; }
 static inline cb_dim_list cb_dims_of(const char *padding) { return cb_padding(padding); }
+static inline cb_float_list cb_floats_of(double d) { return cb_floats_one(d); }
+static inline cb_float_list cb_floats_of(cb_float_list l) { return l; }
+template <typename... D> static inline cb_float_list cb_floats(D... d) {
+    cb_float_list l = {(int)sizeof...(D), {(double)d...}};
+    return l;
+}
 template <typename... D> static inline cb_dim_list cb_dims(D... d) {
     cb_dim_list l = {(int)sizeof...(D), {(int64_t)d...}};
     return l;
@@ -188,6 +206,7 @@ static inline cb_dim_list cb_all_dims() {
 }
 #define CB_ALL cb_all_dims()
 #define CB_NO_DIMS (cb_dim_list())
+#define CB_NO_FLOATS (cb_float_list())
 extern "C" {
 #else
 #define cb_operand_of(x)                                                                           \
@@ -213,9 +232,14 @@ extern "C" {
         char *: cb_padding,                                                                        \
         const char *: cb_padding,                                                                  \
         default: cb_dims_one)(d)
+#define cb_floats_of(d)                                                                            \
+    _Generic((d), cb_float_list: cb_floats_same, default: cb_floats_one)(d)
 /* The number of arguments is counted, so a list of nine sizes is an error of the compiler. */
 #define CB_COUNT(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 #define cb_dims(...) ((cb_dim_list){CB_COUNT(__VA_ARGS__), {__VA_ARGS__}})
+#define cb_floats(...)                                                                             \
+    ((cb_float_list){(int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), {__VA_ARGS__}})
+#define CB_NO_FLOATS ((cb_float_list){0, {0}})
 #define CB_ALL ((cb_dim_list){-1, {0}})
 #define CB_NO_DIMS ((cb_dim_list){0, {0}})
 #endif

@@ -245,7 +245,7 @@ static void write_param(FILE *out, const Param *param) {
         if (param->type == DIMS)
             fprintf(out, ", .default_int = %d, .default_at = %s", param->count,
                     param->count > 0 ? param->text : "0");
-        else
+        else if (param->type != FLOATS)
             fprintf(out, ", .default_%s = %s", param->type == FLOAT ? "float" : "int", value);
     }
     fprintf(out, "},\n");
@@ -284,11 +284,11 @@ static void write_table(FILE *out) {
             "/* Generated from src/op/ops.def: the op table with parsed schemas. */\n"
             "#include \"op/op.h\"\n\n"
             "_Static_assert(OP_MAX_PARAMS == %d && OP_MAX_INPUTS == %d && ATTR_WORDS > %d &&\n"
-            "                   DIMS_WORDS == %d,\n"
+            "                   LIST_WORDS == %d,\n"
             "               \"tools/opgen.c and op/op.h disagree\");\n\n"
             "static const OpInfo op_table[OP_COUNT] = {\n"
             "    [OP_none] = {.name = \"none\", .fx = \"none\", .schema = \"\"},\n",
-            MAX_OP_PARAMS, MAX_TENSORS, MAX_WORDS, DIMS_WORDS);
+            MAX_OP_PARAMS, MAX_TENSORS, MAX_WORDS, LIST_WORDS);
     for (int i = 0; i < ROW_COUNT; i++) write_table_row(out, &rows[i], &schemas[i]);
     fprintf(out, "};\n\nconst OpInfo *op_info(Op op) {\n"
                  "    check((unsigned)op < OP_COUNT, \"op %%d\", (int)op);\n"

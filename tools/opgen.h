@@ -5,11 +5,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { MAX_PARAMS = 10, MAX_OP_PARAMS = 8, MAX_TENSORS = 5, MAX_WORDS = 47 };
-enum { DIMS_WORDS = 9, NAME_SIZE = 32 };
+enum { MAX_PARAMS = 10, MAX_OP_PARAMS = 9, MAX_TENSORS = 5, MAX_WORDS = 47 };
+enum { LIST_WORDS = 9, NAME_SIZE = 32 };
 
 /* TEXT: a C string; not an attribute, so layers alone have it. */
-typedef enum Type { TENSOR, OPTIONAL, INT, FLOAT, BOOL, DTYPE, DIMS, TEXT, TYPE_COUNT } Type;
+typedef enum Type { TENSOR, OPTIONAL, INT, FLOAT, BOOL, DTYPE, DIMS, FLOATS, TEXT, TYPE_COUNT } Type;
 
 typedef struct TypeInfo {
     const char *name, *c_type, *param;

@@ -19,6 +19,7 @@ const TypeInfo type_info[TYPE_COUNT] = {
     [BOOL] = {"bool", "bool ", "PARAM_BOOL"},
     [DTYPE] = {"dtype", "cb_dtype ", "PARAM_DTYPE"},
     [DIMS] = {"dims", "cb_dim_list ", "PARAM_DIMS"},
+    [FLOATS] = {"floats", "cb_float_list ", "PARAM_FLOATS"},
     [TEXT] = {"text", "const char *", NULL},
 };
 
@@ -55,7 +56,8 @@ static bool is_name(const char *text) {
 static Type parse_type(const Schema *schema, const char *text) {
     for (Type type = INT; type < TYPE_COUNT; type++)
         if (!strcmp(text, type_info[type].name)) return type;
-    schema_refuse(schema, "unknown type '%s'; int, float, bool, dtype, dims and text exist", text);
+    schema_refuse(schema, "unknown type '%s'; int, float, bool, dtype, dims, floats and text exist",
+                  text);
 }
 
 static void default_float(const Schema *schema, Param *param) {
@@ -118,6 +120,11 @@ static void parse_default(const Schema *schema, Param *param) {
     case DIMS:
         default_dims(schema, param);
         return;
+    case FLOATS:
+        if (strcmp(text, "none") != 0)
+            schema_refuse(schema, "the default of floats is 'none', not '%s'", text);
+        snprintf(param->macro, sizeof param->macro, "CB_NO_FLOATS");
+        return;
     case TEXT:
         snprintf(param->macro, sizeof param->macro, "\"%s\"", text);
         return;
@@ -154,7 +161,7 @@ static void parse_param(Schema *schema, char *text) {
             schema_refuse(schema, "more than %d tensors", MAX_TENSORS);
     } else {
         param->word = schema->words;
-        schema->words += param->type == DIMS ? DIMS_WORDS : 1;
+        schema->words += param->type == DIMS || param->type == FLOATS ? LIST_WORDS : 1;
     }
 }
 
@@ -200,6 +207,7 @@ static void write_call(FILE *out, Api api, const Schema *schema, int given) {
         const Param *param = &schema->param[i];
         const char *wrap = api.operands && param_is_tensor(param) ? "cb_operand_of"
                            : param->type == DIMS                  ? "cb_dims_of"
+                           : param->type == FLOATS                ? "cb_floats_of"
                                                                   : "";
         if (i) fprintf(out, ", ");
         if (i >= given)
@@ -254,6 +262,8 @@ void api_declare(FILE *out, Api api, const Schema *schema) {
 void api_pack(FILE *out, const char *op, const char *attribute, const Param *param) {
     if (param->type == DIMS)
         fprintf(out, "    attr_set_dims(&attrs, ATTR_%s_%s, %s);\n", op, attribute, param->name);
+    else if (param->type == FLOATS)
+        fprintf(out, "    attr_set_floats(&attrs, ATTR_%s_%s, %s);\n", op, attribute, param->name);
     else if (param->type == FLOAT)
         fprintf(out, "    attr_set_float(&attrs, ATTR_%s_%s, %s);\n", op, attribute, param->name);
     else

@@ -124,6 +124,15 @@ static void print_attribute(const TraceOp *op, const Param *param, Buffer *out) 
         memcpy(&number, &word, sizeof number);
         put_double(out, number);
         break;
+    case PARAM_FLOATS:
+        put(out, "[");
+        for (int i = 0; i < word; i++) {
+            memcpy(&number, &op->word[param->word + 1 + i], sizeof number);
+            put(out, i ? ", " : "");
+            put_double(out, number);
+        }
+        put(out, "]");
+        break;
     case PARAM_BOOL:
         put(out, word ? "true" : "false");
         break;

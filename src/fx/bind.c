@@ -101,6 +101,19 @@ static bool bind_dims(Binder *binder, const Param *param) {
     return true;
 }
 
+static bool floats_of(const cb_arg *arg, cb_float_list *floats) {
+    bool single = fx_is_number(arg);
+    bool several = arg->kind == CB_ARG_TUPLE || arg->kind == CB_ARG_LIST;
+    if (!single && (!several || arg->count > CB_MAX_RANK)) return false;
+    *floats = (cb_float_list){.count = single ? 1 : arg->count};
+    for (int i = 0; i < floats->count; i++) {
+        const cb_arg *item = single ? arg : &arg->items[i];
+        if (!fx_is_number(item)) return false;
+        floats->at[i] = fx_number(item);
+    }
+    return true;
+}
+
 static bool bind_attribute(Binder *binder, const Param *param) {
     if (param->type == PARAM_DIMS) return bind_dims(binder, param);
     int64_t *word = &binder->call->attrs.word[param->word];
@@ -111,7 +124,12 @@ static bool bind_attribute(Binder *binder, const Param *param) {
     if (arg->kind == CB_ARG_STRING)
         return fx_flag(binder->call->op, param, arg->text, word) ||
                wrong(binder, param, "a mode that Carbide has");
+    cb_float_list floats;
     switch (param->type) {
+    case PARAM_FLOATS:
+        if (!floats_of(arg, &floats)) return wrong(binder, param, "a number or a list of numbers");
+        attr_set_floats(&binder->call->attrs, param->word, floats);
+        return true;
     case PARAM_FLOAT:
         if (!fx_is_number(arg)) return wrong(binder, param, "a number");
         attr_set_float(&binder->call->attrs, param->word, fx_number(arg));

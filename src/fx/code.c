@@ -86,6 +86,15 @@ static void put_dims(Buffer *out, cb_dim_list dims) {
     put(out, ")");
 }
 
+static void put_floats(Buffer *out, cb_float_list floats) {
+    if (floats.count == 0) put(out, "CB_NO_FLOATS");
+    for (int i = 0; i < floats.count; i++) {
+        if (floats.count > 1) put(out, i ? ", " : "cb_floats(");
+        put_number(out, floats.at[i]);
+    }
+    if (floats.count > 1) put(out, ")");
+}
+
 static const char *dtype_name(cb_dtype dtype) {
     static const char *const name[CB_DTYPE_COUNT] = {"CB_BOOL", "CB_U8",  "CB_I8",  "CB_I16",
                                                      "CB_I32",  "CB_I64", "CB_F16", "CB_BF16",
@@ -104,6 +113,9 @@ static void put_attribute(Buffer *out, const Param *param, const Attrs *attrs) {
         break;
     case PARAM_DTYPE:
         put(out, dtype_name((cb_dtype)word));
+        break;
+    case PARAM_FLOATS:
+        put_floats(out, attr_floats(attrs, param->word));
         break;
     case PARAM_DIMS:
         put_dims(out, attr_dims(attrs, param->word));
@@ -147,7 +159,7 @@ static bool is_default(const Param *param, const FxCall *call, const cb_arg *ope
     if (!param->has_default) return false;
     if (operand) return operand->kind == CB_ARG_NONE;
     Attrs usual = attrs_default(call->op);
-    int words = param->type == PARAM_DIMS ? DIMS_WORDS : 1;
+    int words = param_words(param);
     return memcmp(&usual.word[param->word], &call->attrs.word[param->word],
                   sizeof(int64_t) * (size_t)words) == 0;
 }

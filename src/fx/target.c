@@ -31,43 +31,44 @@ static const struct {
                {OP_circular_pad, "padding", "pad"},
                {OP_interpolate, "linear", "mode"},
                {OP_interpolate, "exact", "mode"},
+               {OP_interpolate, "cubic", "mode"},
+               {OP_interpolate, "area", "mode"},
                {OP_gelu, "tanh", "approximate"}};
 
-/* Flags that PyTorch has as texts. Of several texts for one value, the first is written. */
+/* Flags that PyTorch has as texts: the one that a text sets, or none of the op's. Of several texts
+ * for one flag, the first is written. */
 static const struct {
     Op op;
     const char *param, *text;
-    bool value;
-} texts[] = {{OP_gelu, "tanh", "tanh", true},
-             {OP_gelu, "tanh", "none", false},
-             {OP_interpolate, "linear", "bilinear", true},
-             {OP_interpolate, "linear", "linear", true},
-             {OP_interpolate, "linear", "trilinear", true},
-             {OP_interpolate, "linear", "nearest", false},
-             {OP_interpolate, "linear", "nearest-exact", false},
-             {OP_interpolate, "exact", "nearest-exact", true},
-             {OP_interpolate, "exact", "nearest", false},
-             {OP_interpolate, "exact", "bilinear", false},
-             {OP_interpolate, "exact", "linear", false},
-             {OP_interpolate, "exact", "trilinear", false}};
+} texts[] = {{OP_gelu, "tanh", "tanh"},
+             {OP_gelu, NULL, "none"},
+             {OP_interpolate, "linear", "bilinear"},
+             {OP_interpolate, "linear", "linear"},
+             {OP_interpolate, "linear", "trilinear"},
+             {OP_interpolate, "exact", "nearest-exact"},
+             {OP_interpolate, "cubic", "bicubic"},
+             {OP_interpolate, "area", "area"},
+             {OP_interpolate, NULL, "nearest"}};
+enum { TEXT_COUNT = sizeof texts / sizeof *texts };
 
-bool fx_flag(Op op, const Param *param, const char *text, int64_t *value) {
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (texts[i].op != op || strcmp(texts[i].param, param->name) != 0) continue;
-        if (strcmp(texts[i].text, text) != 0) continue;
-        *value = texts[i].value;
-        return true;
-    }
-    return false;
+static bool sets(int i, Op op, const Param *param) {
+    return texts[i].op == op && texts[i].param && strcmp(texts[i].param, param->name) == 0;
 }
 
-/* The text of a flag; NULL when PyTorch has it as a flag, too. */
-static const char *flag_text(Op op, const Param *param, int64_t value) {
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].op == op && strcmp(texts[i].param, param->name) == 0 &&
-            texts[i].value == (value != 0))
-            return texts[i].text;
+/* The first text that sets a flag; NULL when PyTorch has it as a flag, too. */
+static const char *flag_text(Op op, const Param *param) {
+    for (int i = 0; i < TEXT_COUNT; i++)
+        if (sets(i, op, param)) return texts[i].text;
     return NULL;
+}
+
+bool fx_flag(Op op, const Param *param, const char *text, int64_t *value) {
+    for (int i = 0; i < TEXT_COUNT; i++) {
+        if (texts[i].op != op || strcmp(texts[i].text, text) != 0) continue;
+        *value = sets(i, op, param);
+        return flag_text(op, param) != NULL;
+    }
+    return false;
 }
 
 const char *fx_keyword(Op op, const Param *param) {
@@ -147,7 +148,7 @@ bool fx_random(const FxNode *node) {
 
 static bool at_default(Op op, const Param *param, const Attrs *attrs) {
     Attrs usual = attrs_default(op);
-    int words = param->type == PARAM_DIMS ? DIMS_WORDS : 1;
+    int words = param_words(param);
     return param->has_default && memcmp(&usual.word[param->word], &attrs->word[param->word],
                                         sizeof(int64_t) * (size_t)words) == 0;
 }
@@ -160,6 +161,13 @@ static cb_arg dims_arg(FxGraph *graph, cb_dim_list dims, bool single) {
     return cb_arg_tuple(items, dims.count);
 }
 
+static cb_arg floats_arg(FxGraph *graph, cb_float_list floats) {
+    if (floats.count == 1) return cb_arg_float(floats.at[0]);
+    cb_arg *items = arena_new_array(graph->arena, cb_arg, floats.count + 1);
+    for (int i = 0; i < floats.count; i++) items[i] = cb_arg_float(floats.at[i]);
+    return cb_arg_tuple(items, floats.count);
+}
+
 static cb_arg attribute_arg(FxGraph *graph, const OpInfo *info, const Param *param,
                             const Attrs *attrs) {
     int64_t word = attrs->word[param->word];
@@ -170,6 +178,8 @@ static cb_arg attribute_arg(FxGraph *graph, const OpInfo *info, const Param *par
         return cb_arg_bool(word != 0);
     case PARAM_FLOAT:
         return cb_arg_float(attr_float(attrs, param->word));
+    case PARAM_FLOATS:
+        return floats_arg(graph, attr_floats(attrs, param->word));
     case PARAM_DTYPE:
         return word < 0 ? cb_arg_none() : cb_arg_dtype((cb_dtype)word);
     default:
@@ -219,7 +229,7 @@ static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
         return;
     }
     cb_arg value = attribute_arg(graph, info, param, attrs);
-    const char *text = flag_text((Op)node->op, param, attrs->word[param->word]);
+    const char *text = flag_text((Op)node->op, param);
     if (text) value = cb_arg_string(text);
     if (param->type == PARAM_DIMS && dims_are_same(attr_dims(attrs, param->word)))
         value = cb_arg_string("same");

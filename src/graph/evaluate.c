@@ -78,6 +78,29 @@ static bool evaluate_list(const Evaluator *evaluator, const Syntax *list, Term *
     return true;
 }
 
+static double number_of(const Term *term) {
+    return term->kind == TERM_FLOAT ? term->number.f : (double)term->number.i;
+}
+
+/* A list of numbers, or one number. */
+static bool evaluate_floats(const Evaluator *evaluator, const Syntax *syntax, Term *out) {
+    *out = (Term){.kind = TERM_FLOATS};
+    bool list = syntax->kind == SYNTAX_LIST;
+    for (const Syntax *s = list ? syntax->child : syntax; s; s = list ? s->next : NULL) {
+        Term element;
+        if (!evaluate(evaluator, s, &element)) return false;
+        if (element.kind == TERM_FLOATS && !list) {
+            *out = element;
+            return true;
+        }
+        if (!is_number(&element)) return refuse(evaluator, s, "expected a number");
+        if (out->floats.count == CB_MAX_RANK)
+            return refuse(evaluator, s, "more than %d numbers", CB_MAX_RANK);
+        out->floats.at[out->floats.count++] = number_of(&element);
+    }
+    return true;
+}
+
 /* An argument for a parameter of this type; names of dtypes and `all` exist only where they fit. */
 static bool evaluate_as(const Evaluator *evaluator, const Syntax *syntax, ParamType type,
                         Term *out) {
@@ -94,6 +117,7 @@ static bool evaluate_as(const Evaluator *evaluator, const Syntax *syntax, ParamT
         if (find_dtype(syntax->name, out)) return true;
         return refuse(evaluator, syntax, "expected a dtype");
     }
+    if (type == PARAM_FLOATS) return evaluate_floats(evaluator, syntax, out);
     if (!evaluate(evaluator, syntax, out)) return false;
     if (type == PARAM_DIMS && out->kind == TERM_INT) {
         out->kind = TERM_DIMS;
@@ -102,18 +126,20 @@ static bool evaluate_as(const Evaluator *evaluator, const Syntax *syntax, ParamT
     return true;
 }
 
-static const char *const type_names[] = {"a tensor",          "a tensor or none", "an integer",
-                                         "a number",          "true or false",    "a dtype",
-                                         "a list of integers"};
+static const char *const type_names[] = {"a tensor",           "a tensor or none", "an integer",
+                                         "a number",           "true or false",    "a dtype",
+                                         "a list of integers", "a list of numbers"};
 
 static bool set_attribute(const Param *param, const Term *term, Attrs *attrs) {
     int64_t *word = &attrs->word[param->word];
     switch (param->type) {
     case PARAM_FLOAT:
         if (!is_number(term)) return false;
-        attr_set_float(attrs, param->word,
-                       term->kind == TERM_FLOAT ? term->number.f : (double)term->number.i);
+        attr_set_float(attrs, param->word, number_of(term));
         return true;
+    case PARAM_FLOATS:
+        if (term->kind == TERM_FLOATS) attr_set_floats(attrs, param->word, term->floats);
+        return term->kind == TERM_FLOATS;
     case PARAM_DIMS:
         if (term->kind == TERM_DIMS) attr_set_dims(attrs, param->word, term->dims);
         return term->kind == TERM_DIMS;

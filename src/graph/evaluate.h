@@ -10,14 +10,18 @@
 #include "graph/syntax.h"
 
 typedef enum TermKind {
-    TERM_NONE, TERM_NODE, TERM_INT, TERM_FLOAT, TERM_BOOL, TERM_DTYPE, TERM_DIMS
+    TERM_NONE, TERM_NODE, TERM_INT, TERM_FLOAT, TERM_BOOL, TERM_DTYPE, TERM_DIMS,
+    TERM_FLOATS
 } TermKind;
 
 typedef struct Term {
     TermKind kind;
     Node *node;
     Scalar number;   /* TERM_INT, TERM_FLOAT, TERM_BOOL; TERM_DTYPE in .i */
-    cb_dim_list dims;
+    union {
+        cb_dim_list dims;
+        cb_float_list floats;
+    };
 } Term;
 
 typedef struct Evaluator Evaluator;

@@ -178,9 +178,9 @@ _Static_assert(ATTR_unfold_dilation - ATTR_unfold_kernel_size ==
 
 static bool open_blocks(Op op, const Attrs *attrs, int word, Blocks *b) {
     return spatial_numbers(op, attrs, word, "kernel_size", 2, 1, b->kernel) &&
-           spatial_numbers(op, attrs, word + DIMS_WORDS, "dilation", 2, 1, b->dilation) &&
-           spatial_numbers(op, attrs, word + 2 * DIMS_WORDS, "padding", 2, 0, b->padding) &&
-           spatial_numbers(op, attrs, word + 3 * DIMS_WORDS, "stride", 2, 1, b->stride);
+           spatial_numbers(op, attrs, word + LIST_WORDS, "dilation", 2, 1, b->dilation) &&
+           spatial_numbers(op, attrs, word + 2 * LIST_WORDS, "padding", 2, 0, b->padding) &&
+           spatial_numbers(op, attrs, word + 3 * LIST_WORDS, "stride", 2, 1, b->stride);
 }
 
 /* [N, C, H, W] -> [N, C * kernel, blocks] */

@@ -1,22 +1,27 @@
 /* The expansion of interpolate: one spatial dim after the other, elements picked by computed
- * positions.
+ * positions. The mode area is adaptive_avg_pool.
  *
  *     nearest  y[o] = x[floor(o * scale)]                        scale = in / out, in f32 as
  *              PyTorch
  *              y[o] = x[floor((o + 0.5) * scale)] when exact
  *     linear   y[o] = x[i] * (1 - t) + x[i + 1] * t              i + t = max((o + 0.5) * scale -
  *              0.5, 0),
- *                                                                or o * (in - 1) / (out - 1) */
+ *                                                                or o * (in - 1) / (out - 1)
+ *     cubic    y[o] = the sum over k = -1..2 of x[i + k] * c(t - k), i at most and at least at the
+ *              edges; i + t as above, without the maximum; c is Keys' kernel with a = -0.75 */
 #include "graph/call.h"
 
 #include <math.h>
+
+typedef enum Mode { NEAREST, EXACT, LINEAR, CUBIC, AREA } Mode;
 
 typedef struct Resize {
     Graph *graph;
     int dim;
     int64_t in, out;
     double scale;
-    bool align_corners, exact;
+    Mode mode;
+    bool align_corners;
 } Resize;
 
 static Node *pick(const Resize *r, Node *x, Node *index) {
@@ -29,7 +34,7 @@ static Node *pick(const Resize *r, Node *x, Node *index) {
 static bool repeats(const Resize *r) {
     if (r->out % r->in) return false;
     int64_t times = r->out / r->in;
-    float half = r->exact ? 0.5f : 0.0f;
+    float half = r->mode == EXACT ? 0.5f : 0.0f;
     for (int64_t o = 0; o < r->out; o++)
         if ((int64_t)floorf(((float)o + half) * (float)r->scale) != o / times) return false;
     return true;
@@ -51,59 +56,124 @@ static Node *nearest(const Resize *r, Node *x) {
     Graph *graph = r->graph;
     if (repeats(r)) return repeat_each(r, x);
     Node *place = node_convert(graph, call_arange(graph, r->out, CB_I64), CB_F32);
-    if (r->exact) place = call_number(graph, OP_add, place, 0.5);
+    if (r->mode == EXACT) place = call_number(graph, OP_add, place, 0.5);
     place = call1(graph, OP_floor, call_number(graph, OP_mul, place, r->scale));
     if (!place) return NULL;
     Node *index = node_convert(graph, place, CB_I64);
     return pick(r, x, call_number(graph, OP_minimum, index, (double)(r->in - 1)));
 }
 
-static Node *linear(const Resize *r, Node *x) {
+/* Where the elements of the result lie in x, [out], in the dtype of x. */
+static Node *places(const Resize *r, const Node *x) {
     Graph *graph = r->graph;
-    cb_dtype dtype = (cb_dtype)x->dtype;
-    int64_t shape[CB_MAX_RANK] = {r->out, 1, 1, 1, 1, 1, 1, 1};
-    Node *place = node_convert(graph, call_arange(graph, r->out, CB_I64), dtype);
+    Node *place = node_convert(graph, call_arange(graph, r->out, CB_I64), (cb_dtype)x->dtype);
     if (r->align_corners) {
         double step = r->out > 1 ? (double)(r->in - 1) / (double)(r->out - 1) : 0;
-        place = call_number(graph, OP_mul, place, step);
-    } else {
-        place = call_number(graph, OP_mul, call_number(graph, OP_add, place, 0.5), r->scale);
-        place = call_number(graph, OP_maximum, call_number(graph, OP_sub, place, 0.5), 0);
+        return call_number(graph, OP_mul, place, step);
     }
+    place = call_number(graph, OP_mul, call_number(graph, OP_add, place, 0.5), r->scale);
+    return call_number(graph, OP_sub, place, 0.5);
+}
+
+/* [out] along the dim of x. */
+static Node *along(const Resize *r, const Node *x, Node *share) {
+    int64_t shape[CB_MAX_RANK] = {r->out, 1, 1, 1, 1, 1, 1, 1};
+    return share ? node_reshape(r->graph, share, x->rank - r->dim, shape) : NULL;
+}
+
+static Node *linear(const Resize *r, Node *x) {
+    Graph *graph = r->graph;
+    Node *place = call_number(graph, OP_maximum, places(r, x), 0);
     Node *below =
         call_number(graph, OP_minimum, call1(graph, OP_floor, place), (double)(r->in - 1));
-    Node *share = call2(graph, OP_sub, place, below);
+    Node *share = along(r, x, call2(graph, OP_sub, place, below));
     if (!share) return NULL;
-    share = node_reshape(graph, share, x->rank - r->dim, shape);
     Node *left = node_convert(graph, below, CB_I64);
     Node *right =
         call_number(graph, OP_minimum, call_number(graph, OP_add, left, 1), (double)(r->in - 1));
-    Node *one = call_constant(graph, dtype, 1);
+    Node *one = call_constant(graph, (cb_dtype)x->dtype, 1);
     return call2(graph, OP_add,
                  call2(graph, OP_mul, pick(r, x, left), call2(graph, OP_sub, one, share)),
                  call2(graph, OP_mul, pick(r, x, right), share));
 }
 
+/* The polynomial whose coefficients stand highest first. */
+static Node *polynomial(Graph *graph, Node *x, const double *coefficient, int degree) {
+    Node *y = call_number(graph, OP_mul, x, coefficient[0]);
+    for (int i = 1; i < degree; i++)
+        y = call2(graph, OP_mul, call_number(graph, OP_add, y, coefficient[i]), x);
+    return call_number(graph, OP_add, y, coefficient[degree]);
+}
+
+/* What the element a distance away counts for: nearer than 1, and from there to 2. */
+static Node *cubic_weight(Graph *graph, Node *distance, bool near) {
+    static const double inner[] = {1.25, -2.25, 0, 1};  /* (a + 2) d^3 - (a + 3) d^2 + 1 */
+    static const double outer[] = {-0.75, 3.75, -6, 3}; /* a d^3 - 5a d^2 + 8a d - 4a */
+    return polynomial(graph, distance, near ? inner : outer, 3);
+}
+
+static Node *cubic(const Resize *r, Node *x) {
+    Graph *graph = r->graph;
+    Node *place = places(r, x), *below = call1(graph, OP_floor, place), *sum = NULL;
+    Node *share = along(r, x, call2(graph, OP_sub, place, below));
+    if (!share) return NULL;
+    Node *first = node_convert(graph, below, CB_I64);
+    for (int k = -1; k <= 2; k++) {
+        Node *index = call_number(graph, OP_maximum, call_number(graph, OP_add, first, k), 0);
+        index = call_number(graph, OP_minimum, index, (double)(r->in - 1));
+        Node *distance = k <= 0 ? call_number(graph, OP_sub, share, k)
+                                : call_number(graph, OP_add, call1(graph, OP_neg, share), k);
+        Node *weight = cubic_weight(graph, distance, k == 0 || k == 1);
+        Node *part = call2(graph, OP_mul, pick(r, x, index), weight);
+        sum = sum ? call2(graph, OP_add, sum, part) : part;
+    }
+    return sum;
+}
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+/* One factor for each of n dims; false with an error. */
+static bool factors(const Attrs *attrs, int n, double *factor) {
+    cb_float_list list = attr_floats(attrs, ATTR_interpolate_scale_factor);
+    bool fits = list.count == 1 || list.count == n;
+    for (int i = 0; i < n && fits; i++) {
+        factor[i] = list.at[list.count == 1 ? 0 : i];
+        fits = factor[i] > 0;
+    }
+    if (fits) return true;
+    fail(list.count == 1 ? CB_ERR_ARGUMENT : CB_ERR_SHAPE,
+         "interpolate: scale_factor is one positive number or one for each of %d spatial dims, "
+         "not %d",
+         n, list.count);
+    return false;
+}
+
 /* The sizes of the result and the steps through x. */
-static bool measure(const Node *x, const Attrs *attrs, int64_t *out, double *scale) {
-    double factor = attr_float(attrs, ATTR_interpolate_scale_factor);
+static bool measure(const Node *x, const Attrs *attrs, Mode mode, int64_t *out, double *scale) {
+    double factor[3] = {0};
+    bool again = attrs->word[ATTR_interpolate_recompute_scale_factor];
     int n = x->rank - 2;
     if (n < 1 || n > 3) {
         fail(CB_ERR_SHAPE, "interpolate: needs a batch, channels and 1 to 3 spatial dims");
         return false;
     }
     bool sized = attr_dims(attrs, ATTR_interpolate_size).count != 0;
-    if (sized == (factor != 0) || !(factor >= 0)) {
-        fail(CB_ERR_ARGUMENT, "interpolate: needs either a size or a positive scale_factor");
+    if (sized == (attr_floats(attrs, ATTR_interpolate_scale_factor).count != 0) ||
+        (sized && again)) {
+        fail(CB_ERR_ARGUMENT, "interpolate: needs either a size or a positive scale_factor, which "
+                              "alone can be recomputed");
         return false;
     }
-    if (sized && !spatial_numbers(OP_interpolate, attrs, ATTR_interpolate_size, "size", n, 1, out))
+    int least = mode == AREA ? 0 : 1; /* a pool may have no result */
+    if (sized &&
+        !spatial_numbers(OP_interpolate, attrs, ATTR_interpolate_size, "size", n, least, out))
         return false;
+    if (!sized && !factors(attrs, n, factor)) return false;
     for (int i = 0; i < n; i++) {
         int64_t in = x->size[2 + i];
-        if (!sized) out[i] = (int64_t)floor((double)in * factor);
-        scale[i] = sized ? (double)in / (double)out[i] : 1 / factor;
-        if (in > 0 && out[i] > 0) continue;
+        if (!sized) out[i] = (int64_t)floor((double)in * factor[i]);
+        scale[i] = sized || again || mode == AREA ? (double)in / (double)out[i] : 1 / factor[i];
+        if (in >= least && out[i] >= least) continue;
         fail(CB_ERR_SHAPE, "interpolate: %lld elements of dim %d become %lld", (long long)in, 2 + i,
              (long long)out[i]);
         return false;
@@ -111,24 +181,63 @@ static bool measure(const Node *x, const Attrs *attrs, int64_t *out, double *sca
     return true;
 }
 
+/* False with an error when there are several, or what does not go with it. */
+static bool mode_of(const Node *x, const Attrs *attrs, Mode *mode) {
+    static const struct {
+        int word;
+        Mode mode;
+    } flags[] = {{ATTR_interpolate_exact, EXACT},
+                 {ATTR_interpolate_linear, LINEAR},
+                 {ATTR_interpolate_cubic, CUBIC},
+                 {ATTR_interpolate_area, AREA}};
+    int found = 0;
+    *mode = NEAREST;
+    for (int i = 0; i < 4; i++) {
+        if (!attrs->word[flags[i].word]) continue;
+        *mode = flags[i].mode;
+        found++;
+    }
+    bool smooth = *mode == LINEAR || *mode == CUBIC;
+    if (found > 1 || (attrs->word[ATTR_interpolate_align_corners] && !smooth)) {
+        fail(CB_ERR_ARGUMENT, "interpolate: exact, linear, cubic and area are one mode each, and "
+                              "align_corners goes with linear and cubic");
+        return false;
+    }
+    if (*mode != CUBIC || x->rank == 4) return true;
+    fail(CB_ERR_SHAPE, "interpolate: cubic needs two spatial dims, not %d", x->rank - 2);
+    return false;
+}
+
+static Node *area(Graph *graph, Node *x, const int64_t *out) {
+    static const Op ops[] = {OP_adaptive_avg_pool1d, OP_adaptive_avg_pool2d,
+                             OP_adaptive_avg_pool3d};
+    int n = x->rank - 2;
+    cb_dim_list size = {n, {0}};
+    for (int i = 0; i < n; i++) size.at[i] = out[i];
+    Attrs attrs = attrs_default(ops[n - 1]);
+    attr_set_dims(&attrs, ATTR_adaptive_avg_pool1d_output_size, size);
+    return graph_op(graph, ops[n - 1], &x, 1, &attrs, NULL);
+}
+_Static_assert(ATTR_adaptive_avg_pool1d_output_size == ATTR_adaptive_avg_pool2d_output_size &&
+                   ATTR_adaptive_avg_pool1d_output_size == ATTR_adaptive_avg_pool3d_output_size,
+               "adaptive pools are called alike");
+
+static Node *resized(const Resize *r, Node *x) {
+    bool same = r->in == r->out;
+    if (same && (r->mode == LINEAR || r->scale == 1)) return x; /* linear: as PyTorch */
+    return r->mode == LINEAR ? linear(r, x) : r->mode == CUBIC ? cubic(r, x) : nearest(r, x);
+}
+
 Node *expand_resize(Graph *graph, Node *given, const Attrs *attrs) {
     int64_t out[3];
     double scale[3];
-    bool is_linear = attrs->word[ATTR_interpolate_linear];
+    Mode mode;
     bool corners = attrs->word[ATTR_interpolate_align_corners];
-    bool exact = attrs->word[ATTR_interpolate_exact];
-    if (!measure(given, attrs, out, scale)) return NULL;
-    if (is_linear ? exact : corners) {
-        fail(CB_ERR_ARGUMENT, "interpolate: align_corners goes with linear, exact with nearest");
-        return NULL;
-    }
-    Node *x = is_linear ? node_widen(graph, given) : given;
-    for (int i = 0; x && i < given->rank - 2; i++) {
-        Resize r = {graph, 2 + i, given->size[2 + i], out[i], scale[i], corners, exact};
-        bool same = r.in == r.out;
-        if (same && (is_linear || scale[i] == 1))
-            continue; /* linear: whatever the scale, as in PyTorch */
-        x = is_linear ? linear(&r, x) : nearest(&r, x);
-    }
+    if (!mode_of(given, attrs, &mode) || !measure(given, attrs, mode, out, scale)) return NULL;
+    if (mode == AREA) return area(graph, given, out);
+    Node *x = mode == LINEAR || mode == CUBIC ? node_widen(graph, given) : given;
+    for (int i = 0; x && i < given->rank - 2; i++)
+        x = resized(&(Resize){graph, 2 + i, given->size[2 + i], out[i], scale[i], mode, corners},
+                    x);
     return node_narrow(graph, x, given);
 }

@@ -78,6 +78,8 @@ static Term attribute_term(const Param *param, const Attrs *attrs) {
     case PARAM_DTYPE:
         term.kind = TERM_DTYPE;
         return term;
+    case PARAM_FLOATS:
+        return (Term){.kind = TERM_FLOATS, .floats = attr_floats(attrs, param->word)};
     case PARAM_DIMS:
         return (Term){.kind = TERM_DIMS, .dims = attr_dims(attrs, param->word)};
     default:

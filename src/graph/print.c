@@ -104,8 +104,18 @@ static bool has_default(const Param *param, const Attrs *attrs) {
     else
         own.word[param->word] = param->default_int;
     if (param->type == PARAM_DIMS) own.word[param->word + 1] = param->default_at;
-    size_t words = param->type == PARAM_DIMS ? DIMS_WORDS : 1;
+    size_t words = (size_t)param_words(param);
     return !memcmp(&own.word[param->word], &attrs->word[param->word], sizeof(int64_t) * words);
+}
+
+/* "2.0" for a list of one. */
+static void put_floats(Buffer *out, cb_float_list list) {
+    if (list.count != 1) put(out, "[");
+    for (int i = 0; i < list.count; i++) {
+        put(out, i ? ", " : "");
+        put_double(out, list.at[i]);
+    }
+    if (list.count != 1) put(out, "]");
 }
 
 static void put_attribute(const Param *param, const Attrs *attrs, Buffer *out) {
@@ -114,6 +124,9 @@ static void put_attribute(const Param *param, const Attrs *attrs, Buffer *out) {
     switch (param->type) {
     case PARAM_FLOAT:
         put_double(out, attr_float(attrs, param->word));
+        return;
+    case PARAM_FLOATS:
+        put_floats(out, attr_floats(attrs, param->word));
         return;
     case PARAM_BOOL:
         put(out, word ? "true" : "false");

@@ -46,6 +46,7 @@ static LayerText shown_value(const LayerShown *shown, const Attrs *attrs) {
     if (shown->type == PARAM_DIMS && shown->tuple)
         return layer_tuple(attr_dims(attrs, shown->word));
     if (shown->type == PARAM_DIMS) return layer_given(attr_dims(attrs, shown->word));
+    if (shown->type == PARAM_FLOATS) return layer_numbers(attr_floats(attrs, shown->word));
     if (shown->type == PARAM_FLOAT) return layer_number(attr_float(attrs, shown->word));
     if (shown->type == PARAM_BOOL)
         snprintf(text.at, sizeof text.at, "%s", layer_bool(word));
@@ -129,6 +130,17 @@ LayerText layer_number(double value) {
     if (fabs(value) >= 1 && fabs(value) < 1e15 && strchr(text.at, 'e'))
         snprintf(text.at, sizeof text.at, "%.0f", value);
     if (!strpbrk(text.at, ".en")) strcat(text.at, ".0");
+    return text;
+}
+
+LayerText layer_numbers(cb_float_list list) {
+    LayerText text = {"("};
+    size_t used = 1;
+    if (list.count == 1) return layer_number(list.at[0]);
+    for (int i = 0; i < list.count && used < sizeof text.at; i++)
+        used += (size_t)snprintf(text.at + used, sizeof text.at - used, "%s%s", i ? ", " : "",
+                                 layer_number(list.at[i]).at);
+    if (used < sizeof text.at) snprintf(text.at + used, sizeof text.at - used, ")");
     return text;
 }
 

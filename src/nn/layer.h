@@ -44,6 +44,7 @@ typedef struct LayerText {
     char at[160];
 } LayerText;
 LayerText layer_number(double value);
+LayerText layer_numbers(cb_float_list list); /* "(2.0, 1.5)", "2.0" for a list of one */
 LayerText layer_tuple(cb_dim_list list);
 LayerText layer_given(cb_dim_list list);
 static inline const char *layer_bool(bool value) { return value ? "True" : "False"; }

@@ -123,40 +123,59 @@ static Tensor *identity(Module *self, Tensor *const *inputs, int count) {
 
 cb_module *(cb_nn_identity)(void) { return module_layer("Identity", identity, ""); }
 
-static bool one_of(const char *mode, const char *const *names, int count) {
-    for (int i = 0; i < count; i++)
-        if (strcmp(mode, names[i]) == 0) return true;
+/* The attribute of interpolate that a mode of PyTorch sets; -1 for nearest, which sets none. */
+static const struct {
+    const char *mode;
+    int word;
+} modes[] = {{"nearest", -1},
+             {"nearest-exact", ATTR_interpolate_exact},
+             {"linear", ATTR_interpolate_linear},
+             {"bilinear", ATTR_interpolate_linear},
+             {"trilinear", ATTR_interpolate_linear},
+             {"bicubic", ATTR_interpolate_cubic},
+             {"area", ATTR_interpolate_area}};
+
+static bool set_mode(Attrs *attrs, const char *mode) {
+    for (size_t i = 0; mode && i < sizeof modes / sizeof *modes; i++) {
+        if (strcmp(mode, modes[i].mode) != 0) continue;
+        if (modes[i].word >= 0) attrs->word[modes[i].word] = true;
+        return true;
+    }
+    fail(CB_ERR_ARGUMENT,
+         "Upsample: the mode is nearest, nearest-exact, linear, bilinear, trilinear, bicubic or "
+         "area, not %s",
+         mode ? mode : "NULL");
     return false;
 }
 
-cb_module *(cb_nn_upsample)(cb_dim_list size, double scale_factor, const char *mode,
-                            bool align_corners) {
-    static const char *const modes[] = {"linear", "bilinear", "trilinear", "nearest",
-                                        "nearest-exact"};
-    bool linear = mode && one_of(mode, modes, 3);
-    if (!mode || !one_of(mode, modes, 5)) {
-        fail(CB_ERR_ARGUMENT,
-             "Upsample: the mode is nearest, nearest-exact, linear, bilinear or trilinear, not %s",
-             mode ? mode : "NULL");
-        return NULL;
-    }
-    if ((size.count > 0) == (scale_factor > 0) || (align_corners && !linear)) {
-        fail(CB_ERR_ARGUMENT,
-             "Upsample: needs either a size or a positive scale_factor, not %s and %g; "
-             "align_corners goes with linear modes",
-             layer_given(size).at, scale_factor);
-        return NULL;
-    }
+static bool positive(cb_float_list list) {
+    for (int i = 0; i < list.count; i++)
+        if (!(list.at[i] > 0)) return false;
+    return list.count > 0;
+}
+
+cb_module *(cb_nn_upsample)(cb_dim_list size, cb_float_list scale_factor, const char *mode,
+                            bool align_corners, bool recompute_scale_factor) {
     Attrs attrs = attrs_default(OP_interpolate);
-    attr_set_dims(&attrs, ATTR_interpolate_size, size);
-    attr_set_float(&attrs, ATTR_interpolate_scale_factor, scale_factor);
-    attrs.word[ATTR_interpolate_linear] = linear;
-    attrs.word[ATTR_interpolate_align_corners] = align_corners;
-    attrs.word[ATTR_interpolate_exact] = strcmp(mode, "nearest-exact") == 0;
+    if (!set_mode(&attrs, mode)) return NULL;
     bool sized = size.count > 0;
+    bool smooth = attrs.word[ATTR_interpolate_linear] || attrs.word[ATTR_interpolate_cubic];
+    if (sized == (scale_factor.count > 0) || (!sized && !positive(scale_factor)) ||
+        (align_corners && !smooth) || (sized && recompute_scale_factor)) {
+        fail(CB_ERR_ARGUMENT,
+             "Upsample: needs either a size or a positive scale_factor, not %s and %s; "
+             "align_corners goes with linear modes and bicubic, recompute_scale_factor with a "
+             "scale_factor",
+             layer_given(size).at, layer_numbers(scale_factor).at);
+        return NULL;
+    }
+    attr_set_dims(&attrs, ATTR_interpolate_size, size);
+    attr_set_floats(&attrs, ATTR_interpolate_scale_factor, scale_factor);
+    attrs.word[ATTR_interpolate_align_corners] = align_corners;
+    attrs.word[ATTR_interpolate_recompute_scale_factor] = recompute_scale_factor;
     return layer_new("Upsample", OP_interpolate, &attrs, "%s=%s, mode='%s'",
                      sized ? "size" : "scale_factor",
-                     sized ? layer_given(size).at : layer_number(scale_factor).at, mode);
+                     sized ? layer_given(size).at : layer_numbers(scale_factor).at, mode);
 }
 
 /* ---- dropout -------------------------------------------------------------------------------- */

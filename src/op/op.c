@@ -60,6 +60,18 @@ void attr_set_dims(Attrs *attrs, int word, cb_dim_list dims) {
         attrs->word[word + 1 + i] = i < dims.count ? dims.at[i] : 0;
 }
 
+cb_float_list attr_floats(const Attrs *attrs, int word) {
+    cb_float_list floats = {(int)attrs->word[word], {0}};
+    memcpy(floats.at, &attrs->word[word + 1], sizeof floats.at);
+    return floats;
+}
+
+void attr_set_floats(Attrs *attrs, int word, cb_float_list floats) {
+    attrs->word[word] = floats.count;
+    for (int i = 0; i < CB_MAX_RANK; i++)
+        attr_set_float(attrs, word + 1 + i, i < floats.count ? floats.at[i] : 0);
+}
+
 Attrs attrs_default(Op op) {
     Attrs attrs = {{0}};
     const OpInfo *info = op_info(op);

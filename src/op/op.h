@@ -57,7 +57,8 @@ typedef enum Autocast {
 enum { COMMUTES = 1, ASSOCIATES = 2, IDEMPOTENT = 4, LOWERED = 8 }; /* LOWERED: not in the API */
 
 typedef enum ParamType {
-    PARAM_TENSOR, PARAM_OPTIONAL_TENSOR, PARAM_INT, PARAM_FLOAT, PARAM_BOOL, PARAM_DTYPE, PARAM_DIMS
+    PARAM_TENSOR, PARAM_OPTIONAL_TENSOR, PARAM_INT, PARAM_FLOAT, PARAM_BOOL, PARAM_DTYPE,
+    PARAM_DIMS, PARAM_FLOATS
 } ParamType;
 
 typedef struct Param {
@@ -65,12 +66,17 @@ typedef struct Param {
     ParamType type;
     bool has_default;
     double default_float;  /* PARAM_FLOAT */
-    int64_t default_int;   /* the others; dims: how many, -1 is CB_ALL */
+    int64_t default_int;   /* the others; dims: how many, -1 is CB_ALL; floats: 0 */
     int64_t default_at;    /* dims: the one element, repeated for every dimension of the op */
     int word;              /* attributes: offset into Attrs.word; tensors: -1 */
 } Param;
 
-enum { OP_MAX_PARAMS = 8, OP_MAX_INPUTS = 5, ATTR_WORDS = 48, DIMS_WORDS = 1 + CB_MAX_RANK };
+enum { OP_MAX_PARAMS = 9, OP_MAX_INPUTS = 5, ATTR_WORDS = 48, LIST_WORDS = 1 + CB_MAX_RANK };
+
+/* How many words of Attrs an attribute takes. */
+static inline int param_words(const Param *param) {
+    return param->type == PARAM_DIMS || param->type == PARAM_FLOATS ? LIST_WORDS : 1;
+}
 
 typedef struct OpInfo {
     const char *name, *fx, *schema;
@@ -90,9 +96,9 @@ typedef struct OpInfo {
 const OpInfo *op_info(Op op);
 Op op_find(const char *name, size_t length); /* OP_none when there is none */
 
-/* Attributes, packed: an int, bool, dtype or float (its bits) is one word, dims are 1 + CB_MAX_RANK
- * words (count, values, zeros). Equal attributes are equal bytes. Offsets are the generated
- * ATTR_op_param. */
+/* Attributes, packed: an int, bool, dtype or float (its bits) is one word, dims and
+ * floats are LIST_WORDS words (count, values, zeros). Equal attributes are equal bytes. Offsets are
+ * the generated ATTR_op_param. */
 typedef struct Attrs {
     int64_t word[ATTR_WORDS];
 } Attrs;
@@ -104,6 +110,8 @@ double attr_float(const Attrs *attrs, int word);
 void attr_set_float(Attrs *attrs, int word, double value);
 cb_dim_list attr_dims(const Attrs *attrs, int word);
 void attr_set_dims(Attrs *attrs, int word, cb_dim_list dims);
+cb_float_list attr_floats(const Attrs *attrs, int word);
+void attr_set_floats(Attrs *attrs, int word, cb_float_list floats);
 
 /* A padding by name, cb_padding("same"): as much as keeps the sizes at stride 1. */
 #define PADDING_SAME INT64_MIN

@@ -101,6 +101,9 @@ static void expect_close(const char *name, cb_tensor *x, cb_tensor *y) {
     X(upsample, cb_nn_upsample(CB_NO_DIMS, 2, "bilinear"))                                         \
     X(upsample_nearest, cb_nn_upsample(cb_dims(5, 7)))                                             \
     X(upsample_corners, cb_nn_upsample(7, 0, "linear", true))                                      \
+    X(upsample_cubic, cb_nn_upsample(CB_NO_DIMS, cb_floats(2, 1.5), "bicubic"))                    \
+    X(upsample_area, cb_nn_upsample(CB_NO_DIMS, cb_floats(1.5, 0.5, 1), "area"))                   \
+    X(upsample_again, cb_nn_upsample(CB_NO_DIMS, cb_floats(1.3, 2.6), "bilinear", false, true))    \
     X(upsample_exact, cb_nn_upsample(CB_NO_DIMS, 1.5, "nearest-exact"))                            \
     X(unfold, cb_nn_unfold(cb_dims(2, 3), 1, cb_dims(1, 0), 2))                                    \
     X(fold, cb_nn_fold(cb_dims(4, 5), 2))                                                          \

@@ -3,7 +3,7 @@
 Each line of the file is one call in the text IR over x, w and v, the vectors of test_network_ops.c:
     call | sizes | first elements | sum of element i times (i * 7 % 13 + 1) | the same of |element|
 or  call | refused            where PyTorch refuses the arguments.
-Usage: /opt/peer/bin/python tests/oracle/random_calls.py COUNT SEED FILE"""
+Usage: /opt/peer/bin/python tests/oracle/random_calls.py COUNT SEED FILE [KIND ...], kinds as below"""
 import random, sys
 import torch, torch.nn.functional as F
 
@@ -38,6 +38,8 @@ def numbers(n, low, high, single=0.5):
     return tuple(I(low, high) for _ in range(n))
 
 def spread(value, n): return (value,) * n if isinstance(value, int) else value
+
+def spread_list(value): return list(value) if isinstance(value, (tuple, list)) else [value]
 
 def call(name, tensors, **attributes):
     words = [t[1] for t in tensors if t is not None]
@@ -182,19 +184,23 @@ def attention():
 def resize():
     n = R(1, 2, 2, 3)
     X = T('x', I(1, 2), I(1, 2), *[I(1, 5) for _ in range(n)])
-    linear = R(True, False)
+    linear = ('linear', 'bilinear', 'trilinear')[n - 1]
+    mode = R('nearest', 'nearest-exact', linear, linear, 'bicubic', 'area')
+    factor = lambda: R(0.4, 0.5, 0.75, 1.0, 1.3, 2.0, 2.5, 3.0)
     a = {}
     if R(True, False): a['size'] = numbers(n, 1, 8)
-    else: a['scale_factor'] = R(0.4, 0.5, 0.75, 1.0, 1.3, 2.0, 2.5, 3.0)
-    exact = not linear and R(True, False)
-    mode = ('linear', 'bilinear', 'trilinear')[n - 1] if linear else 'nearest-exact' if exact else 'nearest'
-    if n == 2 and not linear and a.get('scale_factor') == 1.3:
+    elif R(True, False): a['scale_factor'] = factor()
+    else: a['scale_factor'] = [factor() for _ in range(R(n, n, n, n, 2))]
+    if R(True, False, False): a['recompute_scale_factor'] = True
+    again = a.get('recompute_scale_factor') or mode == 'area'
+    if n == 2 and mode.startswith('nearest') and not again and 1.3 in spread_list(a.get('scale_factor')):
         raise Short # where sizes stay, PyTorch's kernels for small and large pictures disagree
-    corners = linear and R(True, False)
-    text = dict(a, **({'linear': True} if linear else {}), **({'align_corners': True} if corners else {}),
-                **({'exact': True} if exact else {}))
+    corners = mode in (linear, 'bicubic') and R(True, False)
+    flag = {'nearest-exact': 'exact', linear: 'linear', 'bicubic': 'cubic', 'area': 'area'}.get(mode)
+    text = dict(a, **({flag: True} if flag else {}), **({'align_corners': True} if corners else {}))
+    smooth = mode in (linear, 'bicubic')
     return (call('interpolate', [X], **text),
-            lambda: F.interpolate(X[0], mode=mode, align_corners=corners if linear else None, **a))
+            lambda: F.interpolate(X[0], mode=mode, align_corners=corners if smooth else None, **a))
 
 def blocks():
     shape = [I(3, 6), I(3, 6)]
@@ -314,7 +320,7 @@ kinds = [convolution, transposed, pool, pool, adaptive, channel_norm, last_norm,
          blocks, padding, loss, indices, element_padding, shuffle, activation, reduction]
 LONGEST = 400
 
-def line():
+def line(kinds):
     text, function = random.choice(kinds)()
     try:
         result = function()
@@ -329,11 +335,12 @@ def line():
 
 def main():
     count, seed, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    drawn = [globals()[name] for name in sys.argv[4:]] or kinds
     random.seed(seed)
     with open(path, 'w') as out:
         while count:
             try:
-                text, error = line()
+                text, error = line(drawn)
             except (Short, RuntimeError):
                 continue
             if error and random.random() < 0.5: continue

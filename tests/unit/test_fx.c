@@ -238,17 +238,21 @@ static void modes_are_texts(void **state) {
         "recompute_scale_factor: None, antialias: False})\n"
         "    %n : [num_users=1] = call_function[target=torch.nn.functional.interpolate](args = "
         "(%i,), kwargs = {size: (3, 5), mode: nearest-exact})\n"
-        "    %w : [num_users=1] = call_function[target=torch.nn.functional.conv2d](args = (%n, "
-        "%n), kwargs = {padding: same})\n"
+        "    %c : [num_users=1] = call_function[target=torch.nn.functional.interpolate](args = "
+        "(%n,), kwargs = {scale_factor: (2.0, 1.5), mode: bicubic})\n"
+        "    %w : [num_users=1] = call_function[target=torch.nn.functional.conv2d](args = (%c, "
+        "%c), kwargs = {padding: same})\n"
         "    return w");
     cb_tensor *x = cb_randn(cb_dims(1, 1, 3, 4));
     cb_tensor *y = cb_reflection_pad(x, cb_dims(1, 2, 0, 1));
     y = cb_interpolate(y, CB_NO_DIMS, 2.0, true, true);
     y = cb_interpolate(y, cb_dims(3, 5), 0.0, false, false, true);
+    y = cb_interpolate(y, CB_NO_DIMS, cb_floats(2, 1.5), false, false, false, true);
     expect_close(run_one(graph, x), cb_conv2d(y, y, NULL, 1, "same"));
     char *code = cb_graph_code(graph, "f");
     assert_non_null(strstr(code, "cb_reflection_pad(x, cb_dims(1, 2, 0, 1))"));
     assert_non_null(strstr(code, "\"same\""));
+    assert_non_null(strstr(code, "CB_NO_DIMS, cb_floats(2.0, 1.5), false, false, false, true)"));
     cb_free_text(code);
     cb_graph_free(graph);
     cb_module *pads = cb_module_new("Pads", replicated, NULL);
@@ -264,7 +268,7 @@ static void modes_are_texts(void **state) {
     graph = parse("graph():\n"
                   "    %x : [num_users=1] = placeholder[target=x]\n"
                   "    %i : [num_users=1] = call_function[target=torch.nn.functional.interpolate]("
-                  "args = (%x,), kwargs = {size: 3, mode: bicubic})\n"
+                  "args = (%x,), kwargs = {size: 3, mode: lanczos})\n"
                   "    return i");
     cb_tensor *none;
     assert_true(cb_graph_run(graph, &x, 1, &none, 1) < 0);

@@ -15,9 +15,13 @@ static Attrs unusual_attrs(const OpInfo *info, Op op) {
         if (param->type == PARAM_BOOL) attrs.word[param->word] = !param->default_int;
         if (param->type == PARAM_DTYPE) attrs.word[param->word] = CB_F16;
         if (param->type == PARAM_FLOAT) attr_set_float(&attrs, param->word, 0.1 + i);
+        if (param->type == PARAM_FLOATS) attr_set_floats(&attrs, param->word, cb_floats(1.5, 2));
         if (param->type == PARAM_DIMS) attr_set_dims(&attrs, param->word, cb_dims(2, 1));
     }
-    if (op == OP_interpolate) attrs.word[ATTR_interpolate_exact] = 0; /* one mode at a time */
+    if (op == OP_interpolate) { /* one mode at a time */
+        attrs.word[ATTR_interpolate_exact] = 0;
+        attrs.word[ATTR_interpolate_cubic] = attrs.word[ATTR_interpolate_area] = 0;
+    }
     return attrs;
 }
 

@@ -196,6 +196,14 @@ static void mistakes_are_named(void **state) {
     expect_error("3 groups do not divide 4 channels");
     assert_null(cb_nn_upsample(CB_NO_DIMS, 2, "cubic"));
     expect_error("not cubic");
+    assert_null(cb_nn_upsample(CB_NO_DIMS, cb_floats(2, -1), "bicubic"));
+    expect_error("positive scale_factor, not () and (2.0, -1.0)");
+    assert_null(cb_interpolate(cb_ones(cb_dims(1, 1, 2, 2)), CB_NO_DIMS, cb_floats(2, 2, 2)));
+    expect_error("one for each of 2 spatial dims, not 3");
+    assert_null(cb_interpolate(cb_ones(cb_dims(1, 1, 2)), 4, 0, false, false, false, true));
+    expect_error("cubic needs two spatial dims, not 1");
+    assert_null(cb_interpolate(cb_ones(cb_dims(1, 1, 2)), 4, 0, true, false, true));
+    expect_error("are one mode each");
     assert_null(cb_nn_multihead_attention(8, 3, 0, true));
     expect_error("3 heads do not divide");
     cb_module *conv = cb_nn_conv2d(3, 4, 3);
