@@ -1,6 +1,6 @@
 /* The pipeline: a captured graph becomes an executable.
  *
- *     graph_optimize   fold, rewrite, decompose, remove dead nodes      graph -> graph
+ *     graph_optimize   the passes of graph/pass.def                     graph -> graph
  *     freeze_graph     compute what frozen inputs alone determine       graph -> graph, constants
  *     plan_build       fuse, lower to loops, place temporaries          graph -> plan
  *     executable_new   C code through the compiler, or the vector VM    plan -> executable
