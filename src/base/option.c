@@ -6,6 +6,7 @@
  * stored once, so setting in a loop does not grow. */
 #include "base/option.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/memory.h"
 #include <ctype.h>
 #include <errno.h>
@@ -27,11 +28,14 @@ typedef struct Text {
 
 static struct {
     pthread_mutex_t mutex; /* of writers */
-    atomic_bool ready;     /* defaults and environment are in */
+    pthread_once_t once;
+    atomic_bool ready; /* defaults and environment are in */
     Text *texts;
     _Atomic(const char *) text[OPTION_COUNT];
     _Atomic int64_t number[OPTION_COUNT];
-} options = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} options = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+WATCH_FORKS(options.mutex)
 
 const OptionInfo *option_info(Option option) {
     check((unsigned)option < OPTION_COUNT, "option %d", (int)option);
@@ -92,6 +96,7 @@ static void read_environment(Option option) {
 
 static void prepare(void) {
     if (atomic_load_explicit(&options.ready, memory_order_acquire)) return;
+    pthread_once(&options.once, watch_forks);
     pthread_mutex_lock(&options.mutex);
     if (!atomic_load(&options.ready)) {
         for (Option option = 0; option < OPTION_COUNT; option++) {

@@ -10,6 +10,7 @@
 #include "io/safetensors.h"
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/memory.h"
 #include "base/vec.h"
 #include <cJSON.h>
@@ -87,9 +88,12 @@ static bool check_text(const cb_safetensors *file, const char *text, size_t leng
 static pthread_once_t hooked = PTHREAD_ONCE_INIT;
 static pthread_mutex_t parsing = PTHREAD_MUTEX_INITIALIZER;
 
+WATCH_FORKS(parsing)
+
 static void hook(void) {
     cJSON_Hooks hooks = {memory_alloc, memory_free};
     cJSON_InitHooks(&hooks);
+    watch_forks();
 }
 
 /* One value of the header at a time, so that a hostile one of 100 MB takes no gigabytes. */

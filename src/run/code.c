@@ -9,6 +9,7 @@
  * It holds no references, so the last release unloads. A fork while another thread holds the lock
  * leaves the child with a free one (pthread_atfork). */
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/option.h"
@@ -41,7 +42,7 @@ static struct {
 
 static void lock(void) { pthread_mutex_lock(&table.mutex); }
 static void unlock(void) { pthread_mutex_unlock(&table.mutex); }
-static void watch_forks(void) { pthread_atfork(lock, unlock, unlock); }
+WATCH_FORKS(table.mutex)
 
 /* ---- the key ----------------------------------------------------------------------------- */
 

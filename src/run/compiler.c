@@ -11,6 +11,7 @@
 #define _GNU_SOURCE /* memfd_create, pipe2 */
 #include "run/compiler.h"
 
+#include "base/fork.h"
 #include "base/memory.h"
 #include "base/option.h"
 
@@ -119,11 +120,14 @@ static int64_t now_ms(void) {
 
 static struct {
     pthread_mutex_t mutex;
+    pthread_once_t once;
     bool known, found;
     int64_t until;
     char name[COMPILER_PATH], search[COMPILER_PATH]; /* option cc and PATH that it was found by */
     Compiler compiler;
-} memory = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} memory = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+WATCH_FORKS(memory.mutex)
 
 static bool resolve(const char *path, Compiler *out) {
     struct stat info;
@@ -153,6 +157,7 @@ static bool search(const char *name, const char *path, Compiler *out) {
 bool compiler_find(Compiler *compiler) {
     const char *name = option_text(OPTION_cc), *path = getenv("PATH");
     if (!path) path = "/usr/local/bin:/usr/bin:/bin";
+    pthread_once(&memory.once, watch_forks);
     pthread_mutex_lock(&memory.mutex);
     bool same = memory.known && now_ms() < memory.until && !strcmp(name, memory.name) &&
                 !strncmp(path, memory.search, sizeof memory.search - 1);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "run/plugin.h"
 
+#include "base/fork.h"
 #include "base/option.h"
 
 #include <dlfcn.h>
@@ -27,9 +28,12 @@ typedef struct Row {
 
 static struct {
     pthread_mutex_t mutex;
+    pthread_once_t once;
     Row row[MOST_PLUGINS];
     int count;
-} table = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} table = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+WATCH_FORKS(table.mutex)
 
 /* ---- searching ---------------------------------------------------------------------------- */
 
@@ -136,6 +140,7 @@ const Plugin *plugin_find(const char *name) {
     const char *directory = option_text(OPTION_plugin_dir);
     if (!is_name(name) || strlen(directory) >= PATH_BYTES) return &no_name;
     const Plugin *found = NULL;
+    pthread_once(&table.once, watch_forks);
     pthread_mutex_lock(&table.mutex);
     for (int i = 0; !found && i < table.count; i++)
         if (!strcmp(table.row[i].name, name) && !strcmp(table.row[i].directory, directory))
