@@ -10,12 +10,12 @@
  * come from in the network. Out: the median over rounds, summed over equal layers; GFLOP/s count
  * the multiplications and additions of the definition, whatever the method does; 100 % is a matrix
  * product of 1024 x 1024 x 1024 in the same run. */
+#include "base/clock.h"
 #include "run/conv.h"
 #include "run/gemm.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct Layer {
     const char *name;
@@ -107,12 +107,6 @@ static struct {
     double peak; /* FLOP per millisecond */
 } bench = {alexnet, 1, 15, false, NULL, 0, 0};
 
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static float *random_floats(int64_t count) {
     float *data = aligned_alloc(64, (size_t)(count * 4 + 63) / 64 * 64);
     if (!data) exit(1);
@@ -191,12 +185,12 @@ static void pack(Instance *it, int method) {
 }
 
 static double run_once(const Instance *it) {
-    double start = now_ms();
+    double start = clock_ms();
     bool ok = it->layer->size
                   ? convolution_run(&it->convolution, it->x, it->weight, it->out, NULL, NULL)
                   : gemm_run(&it->matmul, it->x, it->weight, it->out, NULL, NULL);
     if (!ok) exit(1);
-    return now_ms() - start;
+    return clock_ms() - start;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -216,9 +210,9 @@ static void measure_peak(void) {
     float *out = random_floats(SIZE * SIZE);
     double sample[TIMES];
     for (int i = 0; i < TIMES; i++) {
-        double start = now_ms();
+        double start = clock_ms();
         if (!gemm_run(&s, a, b, out, NULL, NULL)) exit(1);
-        sample[i] = now_ms() - start;
+        sample[i] = clock_ms() - start;
     }
     bench.peak = 2. * SIZE * SIZE * SIZE / median(sample, TIMES);
     printf("product of 1024^3: %.0f GFLOP/s, %d threads\n\n", bench.peak * 1e-6, cb_threads());

@@ -11,6 +11,7 @@
 #define _GNU_SOURCE /* memfd_create, pipe2 */
 #include "run/compiler.h"
 
+#include "base/clock.h"
 #include "base/fork.h"
 #include "base/memory.h"
 #include "base/option.h"
@@ -28,7 +29,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -112,17 +112,11 @@ const char *compiler_cpu(void) {
 
 /* ---- finding ----------------------------------------------------------------------------- */
 
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static struct {
     pthread_mutex_t mutex;
     pthread_once_t once;
     bool known, found;
-    int64_t until;
+    double until;
     char name[COMPILER_PATH], search[COMPILER_PATH]; /* option cc and PATH that it was found by */
     Compiler compiler;
 } memory = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
@@ -159,13 +153,13 @@ bool compiler_find(Compiler *compiler) {
     if (!path) path = "/usr/local/bin:/usr/bin:/bin";
     pthread_once(&memory.once, watch_forks);
     pthread_mutex_lock(&memory.mutex);
-    bool same = memory.known && now_ms() < memory.until && !strcmp(name, memory.name) &&
+    bool same = memory.known && clock_ms() < memory.until && !strcmp(name, memory.name) &&
                 !strncmp(path, memory.search, sizeof memory.search - 1);
     if (!same) {
         memory.found = search(name, path, &memory.compiler);
         snprintf(memory.name, sizeof memory.name, "%s", name);
         snprintf(memory.search, sizeof memory.search, "%s", path);
-        memory.until = now_ms() + REMEMBER_MS;
+        memory.until = clock_ms() + REMEMBER_MS;
         memory.known = true;
     }
     bool found = memory.found;
@@ -185,7 +179,7 @@ void compiler_forget(void) {
 typedef struct Run {
     pid_t child;
     int pipe; /* what it prints */
-    int64_t deadline;
+    double deadline;
     char words[MESSAGE_BYTES];
     size_t count;
     int status;
@@ -256,18 +250,18 @@ static void look(Run *run) {
 static void wait_for(Run *run) {
     bool open = true;
     while (!run->exited && !run->timed_out) {
-        int64_t left = run->deadline - now_ms();
+        double left = run->deadline - clock_ms();
         if (left < 0) left = 0;
         if (open)
             open = listen(run, left < POLL_MS ? (int)left : POLL_MS);
         else
             usleep(200);
         look(run);
-        run->timed_out = !run->exited && now_ms() >= run->deadline;
+        run->timed_out = !run->exited && clock_ms() >= run->deadline;
     }
     kill(-run->child, SIGKILL);
     if (!run->timed_out)
-        for (int64_t end = now_ms() + POLL_MS; open && now_ms() < end;) open = listen(run, 1);
+        for (double end = clock_ms() + POLL_MS; open && clock_ms() < end;) open = listen(run, 1);
     int status = 0;
     pid_t reaped;
     do reaped = waitpid(run->child, &status, 0);
@@ -297,7 +291,7 @@ static char *words_of(const Run *run, const char *path) {
 
 static Reason run_compiler(const char *path, int input, char *const *arguments, char **message) {
     int ends[2];
-    Run run = {.deadline = now_ms() + option_int(OPTION_cc_timeout_ms)};
+    Run run = {.deadline = clock_ms() + (double)option_int(OPTION_cc_timeout_ms)};
     if (pipe2(ends, O_CLOEXEC)) return REASON_compiler_failed;
     run.pipe = ends[0];
     int error = spawn(&run, path, input, ends[1], arguments);

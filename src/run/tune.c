@@ -12,6 +12,7 @@
 #include "run/tune.h"
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/option.h"
 #include "base/parallel.h"
 #include "run/cache.h"
@@ -20,16 +21,9 @@
 #include "run/gemm.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 40 };
 static const double enough_ms = 4; /* of runs of the fastest candidate */
-
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* ---- scratch memory ----------------------------------------------------------------------- */
 
@@ -150,9 +144,9 @@ static bool run_rounds(Bench *b, Candidate *candidate, const Step *step, int cou
             if (candidate[i].ms < best) best = candidate[i].ms;
         for (int i = 0; i < count; i++) {
             if (round > 0 && candidate[i].ms > 1.5 * best) continue; /* it has lost */
-            double start = now_ms();
+            double start = clock_ms();
             if (!run_once(b, &candidate[i], &step[i])) return false;
-            double ms = now_ms() - start;
+            double ms = clock_ms() - start;
             if (round < 0 || ms < candidate[i].ms) candidate[i].ms = ms;
             if (ms < fastest) fastest = ms;
         }
