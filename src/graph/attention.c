@@ -70,7 +70,7 @@ static bool literal_pointwise(const Node *node, const int64_t *position, int dep
     else if (node->op == OP_to)
         *out = scalar_convert(value[0], dtype, (cb_dtype)node->dtype);
     else
-        *out = scalar_eval((Op)node->op, dtype, value);
+        *out = scalar_eval((Op)node->op, compute_dtype(dtype), value);
     return true;
 }
 

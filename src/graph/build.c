@@ -14,7 +14,8 @@ Node *node_convert(Graph *graph, Node *node, cb_dtype dtype) {
     cb_dtype from = node ? (cb_dtype)node->dtype : dtype;
     if (from == dtype) return node;
     if (node->op == OP_constant)
-        return graph_constant(graph, dtype, scalar_convert(node_constant(node), from, dtype));
+        return graph_constant(graph, dtype,
+                              scalar_convert(node_constant(node), from, compute_dtype(dtype)));
     Meta meta = node_meta(node);
     meta.dtype = (int8_t)dtype;
     Attrs attrs = {{0}};
@@ -193,6 +194,24 @@ static Node *build_composite(Graph *graph, Op op, Node *const *given, int count,
     return node_intern(graph, op, &meta, input, info->arity, attrs, expansion);
 }
 
+/* ---- numbers ------------------------------------------------------------------------------ */
+
+/* A constant of f16 or bf16 with a value that the dtype has; other nodes as they are. */
+static Node *rounded(Graph *graph, Node *node) {
+    if (!node || node->op != OP_constant) return node;
+    cb_dtype dtype = (cb_dtype)node->dtype;
+    Scalar value = node_constant(node);
+    return graph_constant(graph, dtype, scalar_convert(value, compute_dtype(dtype), dtype));
+}
+
+/* PyTorch rounds a number to the dtype of the tensor beside it, but for WIDE_NUMBER ops and inside
+ * of composite ones. */
+static Node *convert_operand(Graph *graph, Op op, Node *node, cb_dtype dtype, bool number) {
+    Node *converted = node_convert(graph, node, dtype);
+    bool wide = graph->expanding || op_info(op)->flags & WIDE_NUMBER;
+    return number && !wide ? rounded(graph, converted) : converted;
+}
+
 /* ---- entry -------------------------------------------------------------------------------- */
 
 Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const Attrs *attrs,
@@ -215,9 +234,11 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     }
     Inferred inferred;
     if (!op_infer(op, meta, input_count, &own, &inferred)) return NULL;
-    if (op == OP_to) return node_convert(graph, input[0], (cb_dtype)inferred.result.dtype);
+    if (op == OP_to)
+        return rounded(graph, node_convert(graph, input[0], (cb_dtype)inferred.result.dtype));
     for (int i = 0; i < input_count; i++)
-        converted[i] = node_convert(graph, input[i], (cb_dtype)inferred.input_dtype[i]);
+        converted[i] = convert_operand(graph, op, input[i], (cb_dtype)inferred.input_dtype[i],
+                                       numbers && numbers[i]);
     inferred.result.number = false;
     if (info->kind == KIND_VIEW) return build_view(graph, op, converted[0], &own, &inferred.result);
     if (op_draws(op, &own)) own.word[info->word_count] = graph->random_count++;

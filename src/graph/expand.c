@@ -84,7 +84,8 @@ Node *call_full(Graph *graph, int rank, const int64_t *size, double value, cb_dt
 }
 
 Node *call_constant(Graph *graph, cb_dtype dtype, double value) {
-    return graph_constant(graph, dtype, scalar_convert((Scalar){.f = value}, CB_F64, dtype));
+    Scalar scalar = scalar_convert((Scalar){.f = value}, CB_F64, compute_dtype(dtype));
+    return graph_constant(graph, dtype, scalar);
 }
 
 _Static_assert(ATTR_rand_sizes == ATTR_randn_sizes && ATTR_rand_dtype == ATTR_randn_dtype,

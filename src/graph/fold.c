@@ -36,7 +36,7 @@ static Node *fold_pointwise(Graph *graph, Node *node) {
     }
     if (node->op == OP_to)
         return splat(graph, node, scalar_convert(value[0], dtype, (cb_dtype)node->dtype));
-    return splat(graph, node, scalar_eval((Op)node->op, dtype, value));
+    return splat(graph, node, scalar_eval((Op)node->op, compute_dtype(dtype), value));
 }
 
 /* Where the order and number of additions cannot show: not in sums and products of floats. */

@@ -165,7 +165,7 @@ Node *graph_input(Graph *graph, const Meta *meta) {
 
 Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value) {
     bool is_float = dtype_is_float(dtype);
-    value = scalar_convert(value, is_float ? CB_F64 : CB_I64, dtype);
+    value = scalar_convert(value, is_float ? CB_F64 : CB_I64, compute_dtype(dtype));
     if (is_float && value.f != value.f) value.f = (double)NAN;
     Meta meta = {.dtype = (int8_t)dtype};
     Attrs attrs = {{value.i}};

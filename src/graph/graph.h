@@ -64,7 +64,9 @@ typedef struct Graph {
 
 Graph *graph_new(Arena *arena);
 Node *graph_input(Graph *graph, const Meta *meta);
-Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value); /* .f for floats, else .i */
+/* .f for floats, else .i. A constant of f16 or bf16 has the precision of f32, as whatever is
+ * between two ops of one kernel. */
+Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value);
 Scalar node_constant(const Node *node);
 bool node_is_number(const Node *node, double value); /* a constant equal to value */
 Meta node_meta(const Node *node);

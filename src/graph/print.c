@@ -44,7 +44,8 @@ static double shortest_in(double value, cb_dtype dtype) {
     for (int digits = 1; digits < 17; digits++) {
         snprintf(text, sizeof text, "%.*e", digits - 1, value);
         double read = strtod(text, NULL);
-        if (scalar_convert((Scalar){.f = read}, CB_F64, dtype).f == value) return read;
+        if (scalar_convert((Scalar){.f = read}, CB_F64, compute_dtype(dtype)).f == value)
+            return read;
     }
     return value;
 }

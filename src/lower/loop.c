@@ -40,10 +40,6 @@ void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *gu
     push(kernel->arena, kernel->store, store);
 }
 
-cb_dtype compute_dtype(cb_dtype dtype) {
-    return dtype == CB_F16 || dtype == CB_BF16 ? CB_F32 : dtype;
-}
-
 /* ---- bounds of i64 expressions ------------------------------------------------------------- */
 
 static bool bounded(const Expr *e) { return e->low != INT64_MIN && e->high != INT64_MAX; }

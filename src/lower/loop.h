@@ -121,8 +121,6 @@ Expr *expr_to(Kernel *kernel, Expr *input, cb_dtype dtype); /* f16, bf16: rounds
 Expr *expr_reduce(Kernel *kernel, Op reduce, Expr *input);
 Expr *expr_scan(Kernel *kernel, Op reduce, Expr *input);
 
-cb_dtype compute_dtype(cb_dtype dtype); /* f16, bf16 -> f32; the others themselves */
-
 /* What the engines need to know of each expression, by id. Dead expressions have users == 0. */
 typedef struct ExprInfo {
     bool inner;      /* depends on an inner axis */

@@ -22,6 +22,10 @@ size_t cb_dtype_size(cb_dtype dtype) { return known(dtype) ? table[dtype].size :
 
 bool dtype_is_float(cb_dtype dtype) { return dtype >= CB_F16 && dtype <= CB_F64; }
 
+cb_dtype compute_dtype(cb_dtype dtype) {
+    return dtype == CB_F16 || dtype == CB_BF16 ? CB_F32 : dtype;
+}
+
 bool dtype_is_int(cb_dtype dtype) { return dtype >= CB_U8 && dtype <= CB_I64; }
 
 cb_dtype cb_promote(cb_dtype a, cb_dtype b) {

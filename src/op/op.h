@@ -54,7 +54,13 @@ typedef enum Autocast {
     AUTOCAST_F32
 } Autocast;
 
-enum { COMMUTES = 1, ASSOCIATES = 2, IDEMPOTENT = 4, LOWERED = 8 }; /* LOWERED: not in the API */
+enum {
+    COMMUTES = 1,
+    ASSOCIATES = 2,
+    IDEMPOTENT = 4,
+    LOWERED = 8,     /* not in the API */
+    WIDE_NUMBER = 16 /* a number beside f16 or bf16 counts as f32; for other ops it is rounded */
+};
 
 typedef enum ParamType {
     PARAM_TENSOR, PARAM_OPTIONAL_TENSOR, PARAM_INT, PARAM_FLOAT, PARAM_BOOL, PARAM_DTYPE,
@@ -168,6 +174,7 @@ Scalar scalar_identity(Op reduce, cb_dtype dtype);
 /* dtypes (op/dtype.c) */
 bool dtype_is_float(cb_dtype dtype);
 bool dtype_is_int(cb_dtype dtype); /* not bool */
+cb_dtype compute_dtype(cb_dtype dtype); /* f16, bf16 -> f32; the others themselves */
 float f16_to_f32(uint16_t bits);
 uint16_t f16_from_f32(float value); /* round to nearest even */
 float bf16_to_f32(uint16_t bits);

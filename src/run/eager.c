@@ -3,8 +3,8 @@
  * The key is everything that the built op depends on: op, attributes, the precision of products,
  * and per operand dtype, sizes and strides. Built ops are cached, so that a repeated call is a
  * look-up and a run. A plain number of a pointwise op is an input without dimensions, so that a
- * changing number builds nothing; elsewhere, and for pow, which is much cheaper with a known
- * exponent, its value is part of the key.
+ * changing number builds nothing; elsewhere, for pow, which is much cheaper with a known exponent,
+ * and for WIDE_NUMBER ops on f16 and bf16, its value is part of the key.
  *
  *     cb_add(x: f32[4096], 1.5) -> key {add, f32[4096], float} -> kernel b2[a0] = b0[a0] + b1[0] */
 #include "run/eager.h"
@@ -51,7 +51,20 @@ static Scalar number_value(const cb_operand *operand) {
     return (Scalar){.i = operand->kind == CB_OPERAND_BOOL ? operand->i != 0 : operand->i};
 }
 
-static bool in_key(Op op) { return op == OP_pow || op_info(op)->kind != KIND_POINTWISE; }
+static bool is_half(const cb_operand *operand) {
+    if (operand->kind != CB_OPERAND_TENSOR || !operand->tensor) return false;
+    cb_dtype dtype = (cb_dtype)operand->tensor->dtype;
+    return compute_dtype(dtype) != dtype;
+}
+
+/* A WIDE_NUMBER beside f16 or bf16 is no value of that dtype, so it cannot be an input. */
+static bool in_key(const Call *call) {
+    const OpInfo *info = op_info(call->op);
+    if (call->op == OP_pow || info->kind != KIND_POINTWISE) return true;
+    bool half = false;
+    for (int i = 0; i < call->count; i++) half |= is_half(&call->operand[i]);
+    return half && info->flags & WIDE_NUMBER;
+}
 
 static Tensor *wrap_number(Number *number, const cb_operand *operand) {
     scalar_store(&number->value, number_dtype(operand), number_value(operand));
@@ -79,7 +92,7 @@ static void add_tensor(Call *call, Tensor *x) {
 static void add_number(Call *call, int position) {
     const cb_operand *operand = &call->operand[position];
     call->key[call->words++] = 2 | operand->kind << 8;
-    if (in_key(call->op))
+    if (in_key(call))
         call->key[call->words++] = number_value(operand).i;
     else
         call->input[call->input_count++] = wrap_number(&call->number[position], operand);
@@ -111,7 +124,7 @@ static Node *operand_node(Graph *graph, const Call *call, int position) {
         return graph_input(graph, &meta);
     }
     cb_dtype dtype = number_dtype(operand);
-    if (in_key(call->op)) return graph_constant(graph, dtype, number_value(operand));
+    if (in_key(call)) return graph_constant(graph, dtype, number_value(operand));
     Meta meta = {.dtype = (int8_t)dtype};
     return graph_input(graph, &meta);
 }

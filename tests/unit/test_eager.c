@@ -404,6 +404,62 @@ static void every_allocation_may_fail(void **state) {
     }
 }
 
+/* ---- numbers beside f16 and bf16: what PyTorch 2.11 gives --------------------------------- */
+
+typedef struct HalfCase {
+    Op op;
+    cb_dtype dtype;
+    double x, number, expected;
+} HalfCase;
+
+static const HalfCase half_cases[] = {
+    /* the number counts as f32 */
+    {OP_mul, CB_BF16, 28.375, 0.3337, 9.4375},
+    {OP_mul, CB_F16, 38.5, 0.3337, 12.84375},
+    {OP_div, CB_BF16, 31.625, 0.3337, 95.0},
+    {OP_div, CB_F16, 28.375, 0.3337, 85.0625},
+    /* it is rounded first */
+    {OP_add, CB_BF16, 0.40625, 0.3337, 0.7421875},
+    {OP_add, CB_F16, 0.40625, 0.3337, 0.740234375},
+    {OP_sub, CB_BF16, 0.9453125, 0.3337, 0.609375},
+    {OP_sub, CB_F16, 0.97265625, 0.3337, 0.638671875},
+    {OP_fmod, CB_BF16, 41.0, 0.3337, 0.25390625},
+    {OP_fmod, CB_F16, 41.0, 0.3337, 0.28369140625},
+    {OP_pow, CB_BF16, 50.75, 0.3337, 3.71875},
+    {OP_pow, CB_F16, 44.25, 0.3337, 3.54296875},
+};
+
+static cb_tensor *half_result(const HalfCase *c, cb_tensor *x) {
+    cb_operand operand[2] = {cb_operand_tensor(x), cb_operand_float(c->number)};
+    Attrs attrs = attrs_default(c->op);
+    return apply(c->op, operand, 2, &attrs);
+}
+
+static int half_body(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count;
+    output[0] = half_result(user, x[0]);
+    return 1;
+}
+
+static void numbers_beside_half_precision(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof half_cases / sizeof *half_cases; i++) {
+        const HalfCase *c = &half_cases[i];
+        cb_tensor *x = cb_full(cb_dims(2), c->x, c->dtype);
+        cb_function *fast = cb_compile_n(half_body, (void *)c, "backend=vm");
+        double eager = cb_item(cb_max(half_result(c, x)));
+        double compiled = cb_item(cb_max(cb_call_1(fast, &x, 1)));
+        if (eager != c->expected || compiled != c->expected)
+            print_error("%s(%g, %g) is %g, compiled %g\n", op_info(c->op)->name, c->x, c->number,
+                        eager, compiled);
+        assert_true(eager == c->expected && compiled == c->expected);
+        cb_function_free(fast);
+    }
+    /* inside of a composite op it counts as f32 */
+    cb_tensor *x = cb_full(cb_dims(2), -28.375, CB_BF16);
+    assert_true(cb_item(cb_max(cb_leaky_relu(x, 0.3337))) == -9.4375);
+}
+
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
 
 int main(void) {
@@ -413,6 +469,7 @@ int main(void) {
         ONE(comparisons_and_logic),
         ONE(numbers_promote_weakly),
         ONE(a_changing_number_is_read_anew),
+        ONE(numbers_beside_half_precision),
         ONE(integers_wrap),
         ONE(casts),
         ONE(reductions),

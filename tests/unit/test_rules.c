@@ -106,7 +106,7 @@ static void compare(Values *values, const Sides *sides, const Rule *rule) {
     Node *right = fold_tree(values->graph, side(values, sides->right));
     cb_dtype dtype = (cb_dtype)left->dtype;
     Scalar a = node_constant(left);
-    Scalar b = scalar_convert(node_constant(right), (cb_dtype)right->dtype, dtype);
+    Scalar b = scalar_convert(node_constant(right), (cb_dtype)right->dtype, compute_dtype(dtype));
     if (equal(a, b, dtype, rule)) return;
     char text[256] = "";
     for (int v = 0; v < VARIABLES; v++) {
