@@ -47,4 +47,8 @@ Node *expand_convolution(Graph *graph, Op op, Node *const *input, const Attrs *a
 Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs);
 Node *expand_resize(Graph *graph, Node *x, const Attrs *attrs);
 
+/* enable_gqa: operands whose heads broadcast or are equal, with the heads of query split in two
+ * dims where they broadcast. mask may be NULL. False with an error when the heads do not divide. */
+bool attention_share_heads(Graph *graph, Node **query, Node **key, Node **value, Node **mask);
+
 #endif

@@ -24,18 +24,6 @@ enum { LANES = 32, MANY_QUERIES = 64 };
 
 /* ---- operands ------------------------------------------------------------------------------- */
 
-/* [..., heads, rows, columns] -> [..., groups, heads / groups, rows, columns] */
-static Node *grouped(Graph *graph, Node *x, int64_t groups) {
-    int64_t size[CB_MAX_RANK];
-    int head = x->rank - 3;
-    if (head < 0) return x;
-    memcpy(size, x->size, sizeof *size * (size_t)head);
-    size[head] = x->size[head] == 1 ? 1 : groups;
-    size[head + 1] = x->size[head] == 1 ? 1 : x->size[head] / groups;
-    memcpy(size + head + 2, x->size + head + 1, 2 * sizeof *size);
-    return node_reshape(graph, x, x->rank + 1, size);
-}
-
 static Node *permuted(Graph *graph, Node *x, const int64_t *order) {
     Attrs attrs = attrs_default(OP_permute);
     cb_dim_list dims = {x->rank, {0}};
@@ -79,16 +67,10 @@ static Node *claim_attention(const Claim *c, const Node *node, Node *const *inpu
     if (scale == 0) scale = 1 / sqrt((double)query->size[query->rank - 1]);
     attr_set_float(&attrs, ATTR_attention_scale, scale);
     attrs.word[ATTR_attention_is_causal] = word[ATTR_scaled_dot_product_attention_is_causal];
-    int64_t groups = query->rank > 2 ? key->size[key->rank - 3] : 1;
-    bool shares = word[ATTR_scaled_dot_product_attention_enable_gqa] &&
-                  groups != query->size[query->rank - 3];
-    bool behind = c->exchanged[node->id];
-    if (shares) {
-        query = grouped(graph, query, groups);
-        key = grouped(graph, key, groups);
-        value = grouped(graph, value, groups);
-        if (mask->rank > 2) mask = grouped(graph, mask, groups);
-    }
+    if (word[ATTR_scaled_dot_product_attention_enable_gqa] &&
+        !attention_share_heads(graph, &query, &key, &value, &mask))
+        return NULL;
+    bool shares = query->rank > node->rank, behind = c->exchanged[node->id];
     attrs.word[ATTR_attention_behind] = behind ? 1 + shares : 0;
     Node *operand[] = {query, key, value, mask};
     Node *result = graph_op(graph, OP_attention, operand, 4, &attrs, NULL);

@@ -5,7 +5,8 @@
  * A bool mask keeps the scores where it is true; a row that is masked as a whole gives zeros. The
  * causal mask keeps column <= row; without keys there are zeros, too. With enable_gqa, a head of
  * key and value serves several heads of query in a row: the heads become [heads of key, repeats]
- * and key and value broadcast. The softmax of half precision is taken in f32. */
+ * and key and value broadcast; where they have different numbers of heads, both are repeated. The
+ * softmax of half precision is taken in f32. */
 #include "graph/call.h"
 
 #include <string.h>
@@ -47,21 +48,41 @@ static Node *split_heads(Graph *graph, Node *x, int64_t heads, int64_t repeats) 
     return node_reshape(graph, x, x->rank + 1, size);
 }
 
-static bool share_heads(Attention *a) {
-    const Node *q = a->query, *k = a->key, *v = a->value;
-    if (q->rank < 3 || q->rank == CB_MAX_RANK)
-        return refuse(CB_ERR_SHAPE, "enable_gqa needs heads");
-    int64_t wanted = q->size[q->rank - 3], heads = k->size[q->rank - 3];
-    if (!heads || wanted % heads || v->size[q->rank - 3] != heads)
+/* [..., heads, rows, columns] -> [..., wanted, rows, columns], each head several times in a row */
+static Node *repeat_heads(Graph *graph, Node *x, int64_t wanted) {
+    int64_t size[CB_MAX_RANK];
+    int rank = x->rank, at = rank - 3;
+    int64_t heads = x->size[at];
+    if (heads == wanted) return x;
+    x = split_heads(graph, x, heads, 1);
+    memcpy(size, x->size, sizeof *size * (size_t)(rank + 1));
+    size[at] = heads;
+    size[at + 1] = wanted / heads;
+    x = node_expand_to(graph, x, rank + 1, size);
+    size[at] = wanted;
+    memmove(size + at + 1, size + at + 2, 2 * sizeof *size);
+    return node_reshape(graph, x, rank, size);
+}
+
+bool attention_share_heads(Graph *graph, Node **query, Node **key, Node **value, Node **mask) {
+    int rank = (*query)->rank, at = rank - 3;
+    if (rank < 3 || rank == CB_MAX_RANK) return refuse(CB_ERR_SHAPE, "enable_gqa needs heads");
+    int64_t wanted = (*query)->size[at], heads = (*key)->size[at], others = (*value)->size[at];
+    if (!heads || !others || wanted % heads || wanted % others)
         return refuse(CB_ERR_SHAPE, "the heads of key and value do not divide those of query");
-    if (wanted == heads) return true;
-    a->query = split_heads(a->graph, a->query, heads, wanted / heads);
-    a->key = split_heads(a->graph, a->key, heads, 1);
-    a->value = split_heads(a->graph, a->value, heads, 1);
-    if (a->mask && a->mask->rank >= 3) {
-        if (a->mask->size[a->mask->rank - 3] != 1 && a->mask->size[a->mask->rank - 3] != wanted)
+    if (heads != others) {
+        *key = repeat_heads(graph, *key, wanted);
+        *value = repeat_heads(graph, *value, wanted);
+    }
+    if (heads != others || wanted == heads) return true;
+    *query = split_heads(graph, *query, heads, wanted / heads);
+    *key = split_heads(graph, *key, heads, 1);
+    *value = split_heads(graph, *value, heads, 1);
+    if (*mask && (*mask)->rank >= 3) {
+        int64_t masks = (*mask)->size[(*mask)->rank - 3];
+        if (masks != 1 && masks != wanted)
             return refuse(CB_ERR_SHAPE, "the mask has another number of heads");
-        a->mask = split_heads(a->graph, a->mask, heads, wanted / heads);
+        *mask = split_heads(graph, *mask, heads, wanted / heads);
     }
     return true;
 }
@@ -148,14 +169,16 @@ Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
         refuse(CB_ERR_ARGUMENT, "is_causal excludes a mask");
         return NULL;
     }
-    if (!(p >= 0 && p < 1)) {
+    if (!(p >= 0 && p <= 1)) {
         fail(CB_ERR_ARGUMENT, "scaled_dot_product_attention: dropout_p %g is outside of 0..1", p);
         return NULL;
     }
     int64_t rank = a.query->rank, width = a.query->size[rank - 1];
     if (scale == 0) scale = width ? 1 / __builtin_sqrt((double)width) : 1;
     if (a.key->size[rank - 2] == 0) return nothing_seen(&a);
-    if (word[ATTR_scaled_dot_product_attention_enable_gqa] && !share_heads(&a)) return NULL;
+    if (word[ATTR_scaled_dot_product_attention_enable_gqa] &&
+        !attention_share_heads(graph, &a.query, &a.key, &a.value, &a.mask))
+        return NULL;
     Node *y =
         attend(&a, scale, causal, p, word[op_info(OP_scaled_dot_product_attention)->word_count]);
     if (!y || a.query == input[0]) return y;

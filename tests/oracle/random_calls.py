@@ -71,15 +71,15 @@ def convolution():
 
 def transposed():
     n = R(1, 2, 2, 3)
-    groups = R(1, 1, 2)
+    groups = R(1, 1, 2, 3)
     inner, outer = I(1, 2), I(1, 3)
     shape = image(n, 1, 4, inner * groups)
     if shape[0] == 0: raise Short # then PyTorch lets wrong arguments pass
     kernel = [I(1, 3) for _ in range(n)]
     X, W = T('x', *shape), T('w', inner * groups, outer, *kernel)
     B = optional(T('v', outer * groups))
-    a = dict(stride=numbers(n, 1, 3), padding=numbers(n, 0, 1), output_padding=numbers(n, 0, 2),
-             groups=groups, dilation=numbers(n, 1, 2))
+    a = dict(stride=numbers(n, 1, 3), padding=numbers(n, 0, R(0, 1, 3)), output_padding=numbers(n, 0, R(0, 1, 2)),
+             groups=groups, dilation=numbers(n, 1, 3))
     return (call(f'conv_transpose{n}d', [X, W, B], **a),
             lambda: getattr(F, f'conv_transpose{n}d')(X[0], W[0], B and B[0], **a))
 
@@ -113,7 +113,7 @@ def indices():
 def adaptive():
     n = R(1, 2, 2, 3)
     X = T('x', *image(n, 1, 8, I(1, 3)))
-    size = numbers(n, 1, 9)
+    size = numbers(n, R(0, 1, 1, 1), 9)
     name = f'adaptive_{R("avg", "max")}_pool{n}d'
     return call(name, [X], output_size=size), lambda: getattr(F, name)(X[0], size)
 
@@ -160,21 +160,24 @@ def last_norm():
 
 def attention():
     rows, columns, depth, width = I(1, 7), I(1, 7), I(1, 6), I(1, 6)
-    heads, repeats = I(1, 3), R(1, 1, 2)
-    batch = [I(1, 2)] if R(True, False) else []
+    heads, repeats = I(1, 3), R(1, 1, 2, 3)
+    batch = R([], [], [I(1, 2)], [I(1, 2)], [2, I(1, 2)])
     a = {}
-    if repeats > 1: a['enable_gqa'] = True
-    Q = T('x', *batch, heads * repeats, rows, depth)
-    K, V = T('w', *batch, heads, columns, depth), T('v', *batch, heads, columns, width)
+    if repeats > 1 or R(True, False, False): a['enable_gqa'] = True
+    query_heads = heads * repeats + R(*[0] * 9, 1)
+    Q = T('x', *batch, query_heads, rows, depth)
+    value_heads = heads if R(*[True] * 9, False) else R(1, 2)
+    K, V = T('w', *batch, heads, columns, depth), T('v', *batch, value_heads, columns, width)
     if R(True, False): a['scale'] = R(0.25, 1.5)
     words, mask = [Q[1], K[1], V[1]], None
     if R(True, False):
-        M = T('v', *R([rows, columns], [1, columns], [rows, 1], [heads * repeats, rows, columns]))
+        M = T('v', *R([rows, columns], [1, columns], [rows, 1], [query_heads, rows, columns],
+                      batch + [query_heads, rows, columns], batch + [1, rows, columns]))
         boolean = R(True, False)
         words.append(f'{M[1]} > 0' if boolean else M[1])
         mask = M[0] > 0 if boolean else M[0]
     elif R(True, False):
-        a['is_causal'] = True
+        a['is_causal'] = True # with a mask, PyTorch refuses it or not by the kernel that it chose
     text = ', '.join(words + [f'{k}={text_of(v)}' for k, v in a.items()])
     return (f'scaled_dot_product_attention({text})',
             lambda: F.scaled_dot_product_attention(Q[0], K[0], V[0], mask, **a))
@@ -212,7 +215,8 @@ def blocks():
         X = T('x', *batch, channels, *shape)
         return call('unfold', [X], **a), lambda: F.unfold(X[0], **a)
     columns = F.unfold(torch.zeros(1, channels, *shape), **a).shape
-    X = T('x', *batch, *columns[1:])
+    wrong = [R(0, 0, 0, 0, 0, 1), R(0, 0, 0, 0, 0, 1)]
+    X = T('x', *batch, columns[1] + wrong[0], columns[2] + wrong[1])
     text = f'fold({X[1]}, {shape}, ' + ', '.join(f'{k}={text_of(v)}' for k, v in a.items()) + ')'
     return text, lambda: F.fold(X[0], shape, **a)
 

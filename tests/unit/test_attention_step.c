@@ -357,6 +357,56 @@ static cb_tensor *with_dropout(cb_tensor *q, cb_tensor *k, cb_tensor *v) {
     return cb_scaled_dot_product_attention(q, k, v, NULL, 0.5);
 }
 
+static cb_tensor *sharing(cb_tensor *q, cb_tensor *k, cb_tensor *v) {
+    return cb_scaled_dot_product_attention(q, k, v, NULL, 0, false, 0, true);
+}
+
+static void heads_are_shared(void **state) {
+    (void)state;
+    static const int heads[][3] = {{6, 3, 3}, {6, 1, 1}, {6, 3, 2}, {6, 1, 3}, {4, 4, 2}};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        cb_scope_open();
+        cb_tensor *x[] = {cb_randn(cb_dims(2, heads[i][0], 64, 8)),
+                          cb_randn(cb_dims(2, heads[i][1], 50, 8)),
+                          cb_randn(cb_dims(2, heads[i][2], 50, 8))};
+        char *text;
+        cb_tensor *y = compiled(sharing, "", x, &text);
+        if (!strstr(text, "attention f32: ")) fail_msg("%s", text);
+        cb_free_text(text);
+        expect_near(y, compiled(sharing, "claim", x, NULL), 1e-5);
+        cb_scope_close();
+        assert_null(cb_error());
+    }
+}
+
+/* Over the identity, the result is the weights: each is dropped, or as much larger as others are
+ * missing. */
+static void dropout_drops_weights(void **state) {
+    (void)state;
+    enum { ROWS = 60, COLUMNS = 70 };
+    static float kept[2 * ROWS * COLUMNS], all[2 * ROWS * COLUMNS];
+    cb_scope_open();
+    cb_manual_seed(5);
+    cb_tensor *q = cb_randn(cb_dims(2, ROWS, 8)), *k = cb_randn(cb_dims(2, COLUMNS, 8));
+    cb_tensor *one =
+        cb_to(cb_eq(cb_reshape(cb_arange(0, COLUMNS), cb_dims(COLUMNS, 1)), cb_arange(0, COLUMNS)),
+              CB_F32);
+    one = cb_expand(one, cb_dims(2, COLUMNS, COLUMNS));
+    cb_read(cb_scaled_dot_product_attention(q, k, one), all, CB_F32);
+    for (double p = 0; p <= 1; p += 0.25) {
+        int dropped = 0, count = 2 * ROWS * COLUMNS;
+        cb_read(cb_scaled_dot_product_attention(q, k, one, NULL, p), kept, CB_F32);
+        for (int i = 0; i < count; i++) {
+            double expected = all[i] / (1 - p);
+            dropped += kept[i] == 0;
+            assert_true(kept[i] == 0 || fabs(kept[i] - expected) <= 1e-5 * expected);
+        }
+        assert_true(fabs(dropped - p * count) <= 4 * sqrt(p * (1 - p) * count));
+    }
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 static void declined_with_a_reason(void **state) {
     (void)state;
     cb_scope_open();
@@ -402,6 +452,8 @@ int main(void) {
         cmocka_unit_test(single_ops_agree),
         cmocka_unit_test(nothing_is_copied),
         cmocka_unit_test(declined_with_a_reason),
+        cmocka_unit_test(heads_are_shared),
+        cmocka_unit_test(dropout_drops_weights),
         cmocka_unit_test(every_level),
         cmocka_unit_test(errors),
     };
