@@ -35,40 +35,11 @@ static const struct {
                {OP_interpolate, "area", "mode"},
                {OP_gelu, "tanh", "approximate"}};
 
-/* Flags that PyTorch has as texts: the one that a text sets, or none of the op's. Of several texts
- * for one flag, the first is written. */
-static const struct {
-    Op op;
-    const char *param, *text;
-} texts[] = {{OP_gelu, "tanh", "tanh"},
-             {OP_gelu, NULL, "none"},
-             {OP_interpolate, "linear", "bilinear"},
-             {OP_interpolate, "linear", "linear"},
-             {OP_interpolate, "linear", "trilinear"},
-             {OP_interpolate, "exact", "nearest-exact"},
-             {OP_interpolate, "cubic", "bicubic"},
-             {OP_interpolate, "area", "area"},
-             {OP_interpolate, NULL, "nearest"}};
-enum { TEXT_COUNT = sizeof texts / sizeof *texts };
-
-static bool sets(int i, Op op, const Param *param) {
-    return texts[i].op == op && texts[i].param && strcmp(texts[i].param, param->name) == 0;
-}
-
-/* The first text that sets a flag; NULL when PyTorch has it as a flag, too. */
-static const char *flag_text(Op op, const Param *param) {
-    for (int i = 0; i < TEXT_COUNT; i++)
-        if (sets(i, op, param)) return texts[i].text;
-    return NULL;
-}
-
 bool fx_flag(Op op, const Param *param, const char *text, int64_t *value) {
-    for (int i = 0; i < TEXT_COUNT; i++) {
-        if (texts[i].op != op || strcmp(texts[i].text, text) != 0) continue;
-        *value = sets(i, op, param);
-        return flag_text(op, param) != NULL;
-    }
-    return false;
+    int word;
+    if (!flag_of_text(op, text, &word)) return false;
+    *value = word == param->word;
+    return text_of_flag(op, param->word) != NULL;
 }
 
 const char *fx_keyword(Op op, const Param *param) {
@@ -229,7 +200,7 @@ static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
         return;
     }
     cb_arg value = attribute_arg(graph, info, param, attrs);
-    const char *text = flag_text((Op)node->op, param);
+    const char *text = text_of_flag((Op)node->op, param->word);
     if (text) value = cb_arg_string(text);
     if (param->type == PARAM_DIMS && dims_are_same(attr_dims(attrs, param->word)))
         value = cb_arg_string("same");

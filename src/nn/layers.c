@@ -123,22 +123,10 @@ static Tensor *identity(Module *self, Tensor *const *inputs, int count) {
 
 cb_module *(cb_nn_identity)(void) { return module_layer("Identity", identity, ""); }
 
-/* The attribute of interpolate that a mode of PyTorch sets; -1 for nearest, which sets none. */
-static const struct {
-    const char *mode;
-    int word;
-} modes[] = {{"nearest", -1},
-             {"nearest-exact", ATTR_interpolate_exact},
-             {"linear", ATTR_interpolate_linear},
-             {"bilinear", ATTR_interpolate_linear},
-             {"trilinear", ATTR_interpolate_linear},
-             {"bicubic", ATTR_interpolate_cubic},
-             {"area", ATTR_interpolate_area}};
-
 static bool set_mode(Attrs *attrs, const char *mode) {
-    for (size_t i = 0; mode && i < sizeof modes / sizeof *modes; i++) {
-        if (strcmp(mode, modes[i].mode) != 0) continue;
-        if (modes[i].word >= 0) attrs->word[modes[i].word] = true;
+    int word;
+    if (mode && flag_of_text(OP_interpolate, mode, &word)) {
+        if (word != NO_FLAG) attrs->word[word] = true;
         return true;
     }
     fail(CB_ERR_ARGUMENT,

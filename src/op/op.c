@@ -87,35 +87,6 @@ Attrs attrs_default(Op op) {
     return attrs;
 }
 
-/* An unknown name gives a padding that every convolution refuses, too. */
-cb_dim_list cb_padding(const char *name) {
-    if (name && strcmp(name, "same") == 0) return cb_dims_one(PADDING_SAME);
-    if (name && strcmp(name, "valid") == 0) return cb_dims_one(0);
-    fail(CB_ERR_ARGUMENT, "padding is \"same\" or \"valid\" or numbers, not \"%s\"",
-         name ? name : "NULL");
-    return cb_dims_one(-1);
-}
-
-static const struct {
-    const char *mode;
-    Op op;
-} pad_modes[] = {{"constant", OP_pad},
-                 {"reflect", OP_reflection_pad},
-                 {"replicate", OP_replication_pad},
-                 {"circular", OP_circular_pad}};
-
-Op pad_op(const char *mode) {
-    for (size_t i = 0; i < sizeof pad_modes / sizeof *pad_modes; i++)
-        if (strcmp(pad_modes[i].mode, mode) == 0) return pad_modes[i].op;
-    return OP_none;
-}
-
-const char *pad_mode(Op op) {
-    for (size_t i = 0; i < sizeof pad_modes / sizeof *pad_modes; i++)
-        if (pad_modes[i].op == op) return pad_modes[i].mode;
-    return NULL;
-}
-
 int64_t meta_numel(const Meta *meta) {
     int64_t numel = 1;
     for (int i = 0; i < meta->rank; i++) numel *= meta->size[i];

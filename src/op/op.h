@@ -128,6 +128,12 @@ static inline bool dims_are_same(cb_dim_list dims) {
 /* torch.nn.functional.pad: each mode is an op of its own. OP_none, NULL: there is none such. */
 Op pad_op(const char *mode);
 const char *pad_mode(Op op);
+/* Flags that PyTorch has as texts, mode="bilinear": the attribute that a text of the op sets, or
+ * NO_FLAG; false: there is no such text. The first text that sets a flag; NULL when PyTorch has it
+ * as a flag, too. */
+enum { NO_FLAG = -1 };
+bool flag_of_text(Op op, const char *text, int *word);
+const char *text_of_flag(Op op, int word);
 
 /* What is known of a value before it is computed. */
 typedef struct Meta {
