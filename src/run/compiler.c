@@ -12,6 +12,7 @@
 #include "run/compiler.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/fork.h"
 #include "base/memory.h"
 #include "base/option.h"
@@ -188,16 +189,12 @@ typedef struct Run {
 
 static int source_file(const char *source, size_t length) {
     int file = memfd_create("kernel.c", MFD_CLOEXEC);
-    for (size_t at = 0; file >= 0 && at < length;) {
-        ssize_t put = write(file, source + at, length - at);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) {
-            close(file);
-            return -1;
-        }
-        at += (size_t)put;
+    if (file < 0) return -1;
+    if (!file_write(file, source, length)) {
+        close(file);
+        return -1;
     }
-    if (file >= 0) lseek(file, 0, SEEK_SET);
+    lseek(file, 0, SEEK_SET);
     return file;
 }
 
