@@ -27,7 +27,11 @@ NETS = {
     "resnet50": (lambda: ResNet((3, 4, 6, 3), True), lambda: torch.randn(PICTURES)),
     "gpt2": (lambda: GPT(50304, 1024, 768, 12, 12), lambda: torch.randint(0, 50304, TOKENS)),
 }
-RULES = {"f32": (torch.float32, 1e-4, 2), "bf16": (torch.bfloat16, 1.6e-2, 3)}  # dtype, tolerance, multiple
+RULES = {  # dtype, tolerance, multiple
+    "f32": (torch.float32, 1e-4, 2),
+    "bf16": (torch.bfloat16, 1.6e-2, 3),
+    "autocast": (torch.float32, 1.6e-2, 3),  # inside torch.autocast
+}
 
 
 def load(path):
@@ -65,10 +69,11 @@ def compare(infer, name, dtype_name, folder):
     ours = {k: v.double() for k, v in load(paths[2]).items()}
     cast = x.to(dtype) if x.is_floating_point() else x
     with torch.no_grad():
-        theirs = model.to(dtype)(cast).double()
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype_name == "autocast"):
+            theirs = model.to(dtype)(cast).double()
         exact = model.double()(cast.double() if x.is_floating_point() else x)
     good = all(judge(exact, theirs, ours[side], tolerance, multiple) for side in ("eager", "compiled"))
-    print(f"{name:9} {dtype_name:5} error to f64: torch {rmse(exact, theirs):.2e}, carbide eager "
+    print(f"{name:9} {dtype_name:8} error to f64: torch {rmse(exact, theirs):.2e}, carbide eager "
           f"{rmse(exact, ours['eager']):.2e}, compiled {rmse(exact, ours['compiled']):.2e}; largest value "
           f"{exact.abs().max().item():.3g}: {'agree' if good else 'DIFFER'}", flush=True)
     return good
