@@ -46,7 +46,7 @@ typedef enum cb_dtype {
 
 CB_API const char *cb_dtype_name(cb_dtype dtype); /* "f32"; the FX abbreviations */
 CB_API size_t cb_dtype_size(cb_dtype dtype);      /* bytes of one element */
-CB_API cb_dtype cb_promote(cb_dtype a, cb_dtype b); /* PyTorch's promotion lattice */
+CB_API cb_dtype cb_promote(cb_dtype a, cb_dtype b); /* PyTorch's promotion of two tensors */
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
@@ -73,11 +73,12 @@ typedef struct cb_allocator {
 } cb_allocator;
 CB_API void cb_set_allocator(cb_allocator allocator);
 
+/* Scopes are the thread's own. What is made while none is open lives until the thread ends. */
 CB_API void cb_scope_open(void);
-CB_API void cb_scope_close(void);
+CB_API void cb_scope_close(void); /* an error when none is open */
 CB_API cb_tensor *cb_keep(cb_tensor *x);    /* out of every scope; the same pointer comes back */
 CB_API cb_tensor *cb_release(cb_tensor *x); /* the opposite: into the innermost open scope */
-CB_API void cb_free(cb_tensor *x);
+CB_API void cb_free(cb_tensor *x); /* now, whether a scope has it or it was kept; NULL is nothing */
 CB_API void cb_cleanup(void); /* frees caches and everything else of the process; for leak
                                * checkers */
 
@@ -105,19 +106,24 @@ typedef struct cb_float_list {
     double at[CB_MAX_RANK];
 } cb_float_list;
 
-CB_API cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes); /* copies */
+/* Copies data: the elements in row-major order, in dtype (f16 and bf16 as their 16 bits, bool as
+ * bytes of 0 and 1). cb_empty's elements are whatever the memory held. */
+CB_API cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes);
 CB_API cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype);
+/* With an error when x is NULL or has no such dim: -1, CB_SAME, false. */
 CB_API int cb_rank(const cb_tensor *x);
-CB_API int64_t cb_size(const cb_tensor *x, int dim);   /* dim may be negative */
+CB_API int64_t cb_size(const cb_tensor *x, int dim);   /* dim may be negative: -1 is the last */
 CB_API int64_t cb_stride(const cb_tensor *x, int dim); /* elements */
 CB_API int64_t cb_numel(const cb_tensor *x);
 CB_API cb_dtype cb_dtype_of(const cb_tensor *x);
-CB_API bool cb_is_contiguous(const cb_tensor *x);
+CB_API bool cb_is_contiguous(const cb_tensor *x); /* in row-major order, without gaps */
 CB_API bool cb_shares_storage(const cb_tensor *x, const cb_tensor *y);
 
-/* The value of a one-element tensor. Inside a compiled function this is a value request. */
+/* The value of a one-element tensor; NAN, or 0, with an error when it has more or none. Inside a
+ * compiled function this is a value request: what was recorded so far runs, and the rest of the
+ * call runs eagerly (with fullgraph it is an error). */
 CB_API double cb_item(cb_tensor *x);
-CB_API int64_t cb_item_int(cb_tensor *x);
+CB_API int64_t cb_item_int(cb_tensor *x); /* floats are truncated */
 /* Pointer to the first element, strides as cb_stride says. Also a value request. Valid while x
  * lives. */
 CB_API void *cb_data(cb_tensor *x);
@@ -130,8 +136,9 @@ CB_API cb_status cb_read(cb_tensor *x, void *out, cb_dtype dtype);
 
 CB_API void cb_print(cb_tensor *x);                 /* to stdout, as PyTorch prints */
 CB_API size_t cb_format(cb_tensor *x, char *out, size_t bytes); /* as snprintf */
-CB_API void cb_manual_seed(uint64_t seed);
+CB_API void cb_manual_seed(uint64_t seed); /* of the process's one generator, which begins anew */
 
+/* numpy's files: every dtype but bf16, which the format lacks. */
 CB_API cb_tensor *cb_npy_load(const char *path);
 CB_API cb_status cb_npy_save(const char *path, cb_tensor *x);
 
@@ -250,11 +257,15 @@ extern "C" {
  * default may be left out. `carbide ops` lists them. */
 #include <carbide_ops.h>
 
-/* Ops with more than one result fill an array or a second tensor. */
-CB_API int cb_split(cb_tensor *x, int64_t size, int dim, cb_tensor **out, int capacity); /* count */
+/* Views of x cut along dim: pieces of `size`, the last one perhaps smaller, or at most `chunks`
+ * equal ones. Returns how many; a negative status when they are more than capacity. */
+CB_API int cb_split(cb_tensor *x, int64_t size, int dim, cb_tensor **out, int capacity);
 CB_API int cb_chunk(cb_tensor *x, int64_t chunks, int dim, cb_tensor **out, int capacity);
+/* In order along dim, equal elements as they stood, NaN as the greatest; the first k of it. indices
+ * may be NULL; else *indices are where they stood, i64. */
 CB_API cb_tensor *cb_sort(cb_tensor *x, int dim, bool descending, cb_tensor **indices);
 CB_API cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **indices);
+/* Joins x[0 .. count-1] along dim, or along a new one; dtypes are promoted, other sizes equal. */
 CB_API cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim);
 CB_API cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim);
 
@@ -282,24 +293,37 @@ CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
 
 /* ---- compiling ---------------------------------------------------------------------------- */
 
-/* Options as text, "name=value" separated by commas; NULL or "" for the defaults.
- *   mode       default | reduce-overhead | max-autotune | max-autotune-no-cudagraphs; the last two
- *              measure who computes each product and convolution fastest, and remember it on disk
- *   fullgraph  0 | 1   one graph or an error that names the line that broke it; the function itself
- *                      runs only when guards miss
- *                      (on inputs; on a module's mode and tensors; tensors that the function finds
- *                      elsewhere are held as they were)
+/* Options as text, "name=value" separated by commas; NULL or "" for the defaults, which stand
+ * first.
+ *
+ *   mode       default | reduce-overhead | max-autotune | max-autotune-no-cudagraphs
+ *              the last two measure who computes each product and convolution fastest, and
+ *              remember it on disk; reduce-overhead is default
+ *   fullgraph  0 | 1
+ *              1: one graph, or an error that names the line which broke it. The function itself
+ *              runs only when guards miss: on inputs, on a module's mode and tensors; tensors that
+ *              the function finds elsewhere are held as they were
  *   dynamic    auto | 0 | 1
+ *              sizes are constants of a graph, inputs of other sizes are compiled anew; 1 changes
+ *              nothing, and cb_explain says so
  *   device     cpu
  *   backend    c | vm
- *   autocast   auto | bf16 | f16 | 0   auto: as in force where the function is called; bf16, f16:
- *              the
- *                      function runs inside cb_autocast_open; 0: without autocast
- *   fuse       1 | 0   0: one kernel per op, for measurements
- *   freeze     auto | 1 | 0   auto: parameters and buffers of a module in eval mode count as
- *                      constants, until they are written to; 1: so do all tensors that the
- *                      function finds outside
- * An unknown name or value is refused by name. */
+ *              c: the system's C compiler makes the kernels; vm: an interpreter of vectors, which
+ *              also stands in where there is no compiler
+ *   autocast   auto | bf16 | f16 | 0
+ *              auto: as in force where the function is called; bf16, f16: it runs inside
+ *              cb_autocast_open; 0: without autocast
+ *   fuse       1 | 0
+ *              0: one kernel per op, for measurements
+ *   freeze     auto | 1 | 0
+ *              auto: parameters and buffers of a module in eval mode count as constants, until
+ *              they are written to; 1: so do all tensors that the function finds outside
+ *
+ * An unknown name or value is refused by name: NULL with an error. Compiling happens in the first
+ * call with inputs of their kind (dtypes, sizes, strides), which runs the function to see its ops;
+ * later calls run it too, but its ops only answer what was recorded. What is compiled, and its
+ * user pointer, must outlive the compiled function; threads may call one at the same time, and none
+ * may while cb_function_free takes it away. */
 typedef cb_tensor *cb_function_1(cb_tensor *);
 typedef cb_tensor *cb_function_2(cb_tensor *, cb_tensor *);
 typedef cb_tensor *cb_function_3(cb_tensor *, cb_tensor *, cb_tensor *);
@@ -351,8 +375,9 @@ extern "C" {
 #define cb_compile(...) CB_COMPILE_PICK(__VA_ARGS__, NULL, NULL)
 #endif
 
-/* Calls a compiled function. cb_call(f, x, y) returns the first result; cb_call_n fills outputs and
- * returns their number, or a negative status. Results belong to the caller's scope.
+/* Calls a compiled function. cb_call(f, x, y) returns the first result, or NULL; cb_call_n fills
+ * outputs and returns their number, or a negative status (also when they are more than capacity).
+ * Results belong to the caller's scope.
  *
  * The function runs in a scope of its own, which closes when it returns: of its tensors only the
  * results outlive the call, and what it hands to cb_keep(). A tensor that was kept is computed like
@@ -374,7 +399,7 @@ extern "C" {
 #endif
 
 /* What a compiled function has done so far: graphs, breaks with reasons, guards, kernels with their
- * source, bytes moved. The text is malloc'ed with the allocator: free it with cb_free_text. */
+ * source, bytes moved. Free the text with cb_free_text. */
 CB_API char *cb_explain(cb_function *function);
 CB_API void cb_free_text(char *text);
 
@@ -395,8 +420,8 @@ CB_API cb_function_stats cb_stats(cb_function *function);
  * cache, cache_dir, cc, cc_timeout_ms, dump, skip, passes, check, threads, precise, provider... */
 CB_API cb_status cb_set_option(const char *name, const char *value);
 CB_API const char *cb_get_option(const char *name);
-CB_API void cb_set_threads(int threads);
-CB_API int cb_threads(void);
+CB_API void cb_set_threads(int threads); /* of each call of the process; 0: every core */
+CB_API int cb_threads(void);             /* that a call here would use */
 
 /* As torch.set_float32_matmul_precision, for the whole process: "highest", with which it begins,
  * "high" or "medium". medium lets products and convolutions of f32 round their factors to bf16,

@@ -72,7 +72,8 @@ extern "C" {
 #endif
 
 /* A descendant, or a parameter or buffer, by path; NULL with an error when there is none. "" is the
- * module itself. An absent parameter is NULL without an error. */
+ * module itself. An absent parameter is NULL without an error. All stay the module's: nobody frees
+ * them. */
 CB_API cb_module *cb_module_child(cb_module *module, const char *path);
 CB_API cb_tensor *cb_module_get(cb_module *module, const char *path);
 CB_API int cb_module_child_count(const cb_module *module);
@@ -90,7 +91,8 @@ CB_API bool cb_module_is_leaf(const cb_module *module);
  * name is valid during the call only. */
 typedef void cb_tensor_visitor(const char *name, cb_tensor *tensor, bool buffer, void *user);
 CB_API void cb_module_visit(cb_module *module, cb_tensor_visitor *visit, void *user);
-/* Fills out with the parameters, as far as capacity goes, and returns how many there are. */
+/* Fills out with the parameters, as far as capacity goes, and returns how many there are: tied ones
+ * once for each of their names, unlike PyTorch. */
 CB_API int cb_module_parameters(cb_module *module, cb_tensor **out, int capacity);
 /* Converts all floating-point parameters and buffers; tied ones stay tied. */
 CB_API cb_status cb_module_to(cb_module *module, cb_dtype dtype);

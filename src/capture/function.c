@@ -413,6 +413,8 @@ static cb_function *make(Callee callee, const char *options, bool present) {
     pthread_mutex_init(&function->lock, NULL);
     if (parsed.mode == 1 || parsed.mode == 2)
         function_note(function, REASON_mode_cuda_graphs, (Site){0}, "%s", "");
+    if (parsed.dynamic == DYNAMIC_ASKED)
+        function_note(function, REASON_static_sizes, (Site){0}, "%s", "");
     return function;
 }
 

@@ -20,7 +20,10 @@ typedef struct Recording Recording; /* functional.h */
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-enum { MODE_MAX_AUTOTUNE = 2 }; /* this mode and later ones measure */
+enum {
+    MODE_MAX_AUTOTUNE = 2, /* this mode and later ones measure */
+    DYNAMIC_ASKED = 2
+};
 
 typedef struct FunctionOptions {
     /* positions in the lists of option.c */
