@@ -9,15 +9,18 @@
  *     F(4x4, 3x3)  36 for 144    F(5x5, 3x3)  49 for 225
  *     F(2x2, 5x5)  36 for 100    F(3x3, 5x5)  49 for 225
  *
- *     read[point][tile][channel] -> sum[point][tile][out channel] -> result
+ *     x -> read[tile][point][channel] -> sum[point][tile][out channel] -> half -> result
  *
- * Weights are transformed once, to [point][panel of out channels][channel][lane of the panel]. A
- * task is a block of tiles and a range of panels:
+ * A task is a block of tiles and a range of panels. It goes by columns of points, so that what it
+ * multiplies stays in L2 and its sums in L1; weights are transformed once, to [column][panel of out
+ * channels][point of the column][channel][lane of the panel], the order in which they are needed:
  *
  *     read the tiles (or, where several tasks share them, all tiles are read before)
- *     for each few panels, so that sums stay in L2:
- *       for each point, panel, row of tiles: register tile
- *       write the tiles to the result
+ *     for each column of points:
+ *       for each panel:
+ *         for each point of the column, row of tiles: register tile
+ *         fold the sums along the column: half of the transform back
+ *     write the tiles, the other half, to the result
  *     epilogue (where several tasks share the tiles, afterwards)
  *
  * An element is one sum in one order, whatever the tasks are.
@@ -32,10 +35,9 @@
 #include <string.h>
 
 enum {
-    SUM_CHANNELS = 128,     /* of one block of a sum: shorter sums round less */
-    READ_CHANNELS = 512,    /* of a block of the sum, as in gemm.c */
-    BLOCK_TILES = 56,       /* of a task: weights are read once for all of them */
-    SUM_BYTES = 512 * 1024, /* of a task: a part of L2 */
+    SUM_CHANNELS = 128,  /* of one block of a sum: shorter sums round less */
+    READ_CHANNELS = 512, /* that zeros has */
+    BLOCK_TILES = 56,    /* of a task: weights are read once for all of them */
     LINE = 64 / sizeof(float),
     POINTS = WINOGRAD_MAX_TILE * WINOGRAD_MAX_TILE
 };
@@ -57,10 +59,9 @@ typedef struct Winograd {
     Cover across, down; /* a line, a column */
     int64_t total;      /* tiles of all images */
     int64_t panels, panel_floats;
-    int64_t block, task_panels, sum_panels; /* tiles, panels of a task; panels whose sums it
-                                             * keeps */
-    int64_t row;                            /* from tile to tile in read, in floats */
-    float *shared;                          /* read, of all tiles; NULL: tasks read their own */
+    int64_t block, task_panels; /* tiles, panels of a task */
+    int64_t row, half_row;      /* from tile to tile in read and half, in floats */
+    float *shared;              /* read, of all tiles; NULL: tasks read their own */
     const float *packed;
 } Winograd;
 
@@ -100,10 +101,7 @@ static void cut(Winograd *w) {
     if (blocks < threads) parts = least(w->panels, divide_up(2 * threads, blocks));
     w->block = divide_up(w->total, blocks);
     w->task_panels = divide_up(w->panels, parts);
-    int64_t panel_bytes = w->points * w->block * w->common->type->columns * (int64_t)sizeof(float);
-    w->sum_panels = SUM_BYTES / panel_bytes;
-    if (w->sum_panels < 1) w->sum_panels = 1;
-    w->sum_panels = least(w->sum_panels, w->task_panels);
+    w->half_row = w->task_panels * w->common->type->columns * w->type->tile * w->type->output;
 }
 
 static Cover cover_of(int64_t size, int64_t output) {
@@ -159,6 +157,11 @@ static void gather_weights(const Winograd *w, int64_t output, int64_t channel, f
         }
 }
 
+static const float *weights_of(const Winograd *w, int point, int64_t panel) {
+    int tile = w->type->tile, row = point / tile, column = point % tile;
+    return w->packed + ((column * w->panels + panel) * tile + row) * w->panel_floats;
+}
+
 /* A work item is WINOGRAD_PANEL out channels: one panel or, of narrower vectors, a few. */
 static void pack_weights(void *user, int64_t low, int64_t high) {
     const Winograd *w = user;
@@ -173,8 +176,7 @@ static void pack_weights(void *user, int64_t low, int64_t high) {
             w->type->weight(kernels, points, WINOGRAD_PANEL);
             for (int point = 0; point < w->points; point++)
                 for (int64_t p = 0; p < count; p++)
-                    memcpy((float *)w->packed + (point * w->panels + first + p) * w->panel_floats +
-                               channel * columns,
+                    memcpy((float *)weights_of(w, point, first + p) + channel * columns,
                            points + point * WINOGRAD_PANEL + p * columns,
                            (size_t)columns * sizeof(float));
         }
@@ -240,48 +242,43 @@ static void find_tiles(const Winograd *w, int64_t first, int64_t count, Block *b
     }
 }
 
-/* Where the channels of each position of a tile begin; zeros outside of x. */
+/* Where the channels of each position of a tile begin; zeros outside of x, and where the tile needs
+ * nothing. */
 static void find_rows(const Winograd *w, const Tile *tile, const void **row) {
     const ConvolutionStep *s = w->step;
+    int side = w->type->tile;
     int64_t y = tile->y - s->padding[1], x = tile->x - s->padding[2];
     const char *image = w->common->x + (s->x_offset + tile->image * s->x_batch) * w->x_bytes;
-    for (int i = 0; i < tile->down; i++, y++) {
-        bool inside = (uint64_t)y < (uint64_t)s->in_size[1];
+    for (int i = 0; i < side; i++, y++) {
+        bool inside = i < tile->down && (uint64_t)y < (uint64_t)s->in_size[1];
+        int64_t size = inside ? s->in_size[2] : 0;
         const char *line = image + (y * s->x_spatial[1] + x * s->x_spatial[2]) * w->x_bytes;
-        for (int j = 0; j < tile->across; j++)
-            row[i * w->type->tile + j] = inside && (uint64_t)(x + j) < (uint64_t)s->in_size[2]
-                                             ? line + j * s->x_spatial[2] * w->x_bytes
-                                             : (const char *)zeros;
+        for (int j = 0; j < side; j++)
+            row[i * side + j] = j < tile->across && (uint64_t)(x + j) < (uint64_t)size
+                                    ? line + j * s->x_spatial[2] * w->x_bytes
+                                    : (const char *)zeros;
     }
 }
 
-/* The transforms of tiles [low, high) of a block; stride: from point to point. */
-static void read_tiles(const Winograd *w, const Block *block, int64_t low, int64_t high, float *to,
-                       int64_t stride) {
-    const void *row[POINTS] = {NULL};
-    for (int64_t i = low; i < high; i++) {
-        const Tile *tile = &block->tile[i];
-        find_rows(w, tile, row);
-        for (int64_t c = 0; c < w->step->channels; c += READ_CHANNELS) {
-            w->type->read[w->element](row, to + i * w->row + c, stride,
-                                      least(READ_CHANNELS, w->step->channels - c), tile->down,
-                                      tile->across);
-            for (int point = 0; point < w->points; point++)
-                if (row[point] && row[point] != zeros)
-                    row[point] = (const char *)row[point] + READ_CHANNELS * w->x_bytes;
-        }
+static void read_tile(const Winograd *w, const Tile *tile, float *to) {
+    const void *row[POINTS];
+    find_rows(w, tile, row);
+    for (int64_t c = 0; c < w->step->channels; c += READ_CHANNELS) {
+        w->type->read[w->element](row, to + c, w->row, least(READ_CHANNELS, w->step->channels - c),
+                                  tile->down, tile->across);
+        for (int i = 0; i < w->points; i++)
+            if (row[i] != zeros) row[i] = (const char *)row[i] + READ_CHANNELS * w->x_bytes;
     }
 }
 
 static void read_shared(void *user, int64_t low, int64_t high) {
     const Winograd *w = user;
     Block block;
-    while (low < high) {
-        int64_t first = low / w->block * w->block, end = least(high, first + w->block);
-        find_tiles(w, first, least(w->block, w->total - first), &block);
-        read_tiles(w, &block, low - first, end - first, w->shared + first * w->row,
-                   w->total * w->row);
-        low = end;
+    for (int64_t i = low; i < high; i++) {
+        int64_t slot = i % w->block;
+        if (i == low || slot == 0)
+            find_tiles(w, i - slot, least(w->block, w->total - i + slot), &block);
+        read_tile(w, &block.tile[slot], w->shared + i * w->points * w->row);
     }
 }
 
@@ -289,51 +286,64 @@ static void read_shared(void *user, int64_t low, int64_t high) {
 
 typedef struct Task {
     int64_t first, count;  /* tiles */
-    int64_t panel, panels; /* whose sums are kept now */
-    const float *read;
-    int64_t read_stride; /* from point to point */
-    float *sum;
-    int64_t sum_row; /* from tile to tile */
+    int64_t panel, panels; /* panels */
+    const float *read;     /* [tile][point][channel] */
+    float *sum;            /* [point of a column][tile][lane of a panel] */
+    float *half;           /* of each tile what fold makes */
     Block block;
 } Task;
 
 /* The tiles of a task that have a point. */
-static void tiles_of(const Winograd *w, const Task *t, int point, int64_t *low, int64_t *high) {
+static void tiles_of(const Winograd *w, const Task *t, int row, int column, int64_t *low,
+                     int64_t *high) {
     int last = w->type->tile - 1;
-    bool down = point / w->type->tile == last, across = point % w->type->tile == last;
-    *low = across ? t->block.end[0] : 0;
-    *high = t->block.end[down ? 1 : across ? 2 : 3];
+    *low = column == last ? t->block.end[0] : 0;
+    *high = t->block.end[row == last ? 1 : column == last ? 2 : 3];
 }
 
 /* One panel at one point, for all tiles of the task. */
-static void multiply(const Winograd *w, const Task *t, int point, int64_t panel) {
+static void multiply(const Winograd *w, const Task *t, int row, int column, int64_t panel) {
     const GemmType *type = w->common->type;
-    const void *row[GEMM_MAX_WIDTH];
+    const void *from[GEMM_MAX_WIDTH];
     int64_t channels = w->step->channels, first, end;
-    tiles_of(w, t, point, &first, &end);
+    tiles_of(w, t, row, column, &first, &end);
     int64_t count = end - first, groups = divide_up(count, type->rows);
     int64_t block = divide_up(channels, divide_up(channels, SUM_CHANNELS));
-    const float *read = t->read + point * t->read_stride;
-    const float *weights = w->packed + (point * w->panels + t->panel + panel) * w->panel_floats;
-    float *sum = t->sum + point * t->count * t->sum_row + panel * type->columns;
+    const float *read = t->read + (column * w->type->tile + row) * w->row;
+    const float *weights = weights_of(w, row * w->type->tile + column, t->panel + panel);
+    float *sum = t->sum + row * t->count * type->columns;
     for (int64_t c = 0; c < channels; c += block)
         for (int64_t g = 0; g < groups; g++) { /* rows of about equal height */
             int64_t low = first + count * g / groups, rows = first + count * (g + 1) / groups - low;
-            for (int64_t r = 0; r < rows; r++) row[r] = read + (low + r) * w->row + c;
-            type->rows_tile(1, least(block, channels - c), row, weights + c * type->columns,
-                            sum + low * t->sum_row, t->sum_row, (int)rows, type->columns, c > 0);
+            for (int64_t r = 0; r < rows; r++) from[r] = read + (low + r) * w->points * w->row + c;
+            type->rows_tile(1, least(block, channels - c), from, weights + c * type->columns,
+                            sum + low * type->columns, type->columns, (int)rows, type->columns,
+                            c > 0);
         }
+}
+
+static void run_column(const Winograd *w, const Task *t, int column) {
+    int64_t columns = w->common->type->columns, low, high;
+    tiles_of(w, t, 0, column, &low, &high);
+    for (int64_t panel = 0; panel < t->panels; panel++) {
+        for (int row = 0; row < w->type->tile; row++) multiply(w, t, row, column, panel);
+        int64_t place = panel * columns * w->type->tile * w->type->output;
+        for (int64_t i = low; i < high; i++)
+            w->type->fold(t->sum + i * columns, t->count * columns,
+                          t->half + i * w->half_row + place, columns, column,
+                          t->block.tile[i].down);
+    }
 }
 
 static void write_tiles(const Winograd *w, const Task *t) {
     const ConvolutionStep *s = w->step;
-    int64_t output = t->panel * w->common->type->columns;
-    int64_t channels = least(t->sum_row, s->out_channels - output);
+    int64_t columns = w->common->type->columns, output = t->panel * columns;
+    int64_t channels = least(t->panels * columns, s->out_channels - output);
     for (int64_t i = 0; i < t->count; i++) {
         const Tile *at = &t->block.tile[i];
         int64_t position = (at->image * s->out_size[1] + at->y) * s->out_size[2] + at->x;
         w->type->write[w->element](
-            t->sum + i * t->sum_row, t->count * t->sum_row,
+            t->half + i * w->half_row,
             w->common->out + (position * s->out_channels + output) * w->x_bytes,
             s->out_size[2] * s->out_channels, s->out_channels,
             (int)least(at->down - w->type->kernel + 1, s->out_size[1] - at->y),
@@ -364,38 +374,33 @@ static void finish_positions(void *user, int64_t low, int64_t high) {
     conv_epilogue(w->common, low * channels, channels, high - low, channels);
 }
 
-static void run_task(const Winograd *w, Task *t, int64_t panels) {
-    int64_t end = t->panel + panels;
-    for (; t->panel < end; t->panel += t->panels) {
-        t->panels = least(w->sum_panels, end - t->panel);
-        t->sum_row = t->panels * w->common->type->columns;
-        for (int point = 0; point < w->points; point++)
-            for (int64_t p = 0; p < t->panels; p++) multiply(w, t, point, p);
-        write_tiles(w, t);
-    }
+static void run_task(const Winograd *w, Task *t, float *read) {
+    find_tiles(w, t->first, t->count, &t->block);
+    for (int64_t i = 0; i < t->count && !w->shared; i++)
+        read_tile(w, &t->block.tile[i], read + i * w->points * w->row);
+    t->read = w->shared ? w->shared + t->first * w->points * w->row : read;
+    for (int column = 0; column < w->type->tile; column++) run_column(w, t, column);
+    write_tiles(w, t);
     if (!w->shared) finish_tiles(w, t);
 }
 
 static void run_tasks(void *user, int64_t low, int64_t high) {
     const Winograd *w = user;
-    int64_t read = w->shared ? 0 : w->points * w->block * w->row;
-    int64_t sum = w->points * w->block * w->sum_panels * w->common->type->columns;
-    int64_t parts = divide_up(w->panels, w->task_panels);
-    Storage *storage = storage_new((size_t)(read + sum) * sizeof(float));
+    int64_t columns = w->common->type->columns, parts = divide_up(w->panels, w->task_panels);
+    int64_t read = w->shared ? 0 : w->block * w->points * w->row, half = w->block * w->half_row;
+    int64_t sum = w->type->tile * w->block * columns;
+    Storage *storage = storage_new((size_t)(read + sum + half) * sizeof(float));
     if (!storage) {
         atomic_store_explicit(w->common->failed, true, memory_order_relaxed);
         return;
     }
     float *own = storage->data;
-    Task t = {.sum = own + read};
+    Task t = {.sum = own + read, .half = own + read + sum};
     for (int64_t i = low; i < high; i++) {
         t.first = i / parts * w->block, t.panel = i % parts * w->task_panels;
         t.count = least(w->block, w->total - t.first);
-        t.read = w->shared ? w->shared + t.first * w->row : own;
-        t.read_stride = (w->shared ? w->total : t.count) * w->row;
-        find_tiles(w, t.first, t.count, &t.block);
-        if (!w->shared) read_tiles(w, &t.block, 0, t.count, own, t.read_stride);
-        run_task(w, &t, least(w->task_panels, w->panels - t.panel));
+        t.panels = least(w->task_panels, w->panels - t.panel);
+        run_task(w, &t, own);
     }
     storage_release(storage);
 }

@@ -153,14 +153,12 @@ static inline void write_5_of_7(const Vector *m, Vector *y) {
 /* The channels that make no whole vector, behind `skip` bytes of each row, with zeros after
  * them. */
 static void pad_rows(const void *const *row, int64_t skip, int64_t bytes, void *to, size_t width,
-                     const void **padded, int tile, int down, int across) {
-    memset(to, 0, (size_t)(tile * tile) * width);
-    for (int i = 0; i < down; i++)
-        for (int j = 0; j < across; j++) {
-            char *at = (char *)to + (size_t)(i * tile + j) * width;
-            padded[i * tile + j] = at;
-            memcpy(at, (const char *)row[i * tile + j] + skip, (size_t)bytes);
-        }
+                     const void **padded, int count) {
+    memset(to, 0, (size_t)count * width);
+    for (int i = 0; i < count; i++) {
+        padded[i] = (char *)to + (size_t)i * width;
+        memcpy((char *)to + (size_t)i * width, (const char *)row[i] + skip, (size_t)bytes);
+    }
 }
 
 /* Loops over the positions of a tile: unrolled where what they index can stay in registers. */
@@ -179,22 +177,21 @@ static void pad_rows(const void *const *row, int64_t skip, int64_t bytes, void *
         for (int64_t c = 0; c < channels; c += LANES) {                                            \
             Vector half[tile][tile], d[tile], t[tile];                                             \
             d[tile - 1] = (Vector){0};                                                             \
-            for (int i = 0; i < tile; i++) half[i][tile - 1] = (Vector){0};                        \
-            ROLLED for (int j = 0; j < across; j++) {                                              \
-                const void *const *at = row + j;                                                   \
-                UNROLLED for (int i = 0; i < tile - 1; i++) d[i] =                                 \
-                    load_##element((const type *)at[i * tile] + c);                                \
-                if (down == tile)                                                                  \
-                    d[tile - 1] = load_##element((const type *)at[(tile - 1) * tile] + c);         \
-                read_##tile(d, t);                                                                 \
-                UNROLLED for (int i = 0; i < tile; i++) half[i][j] = t[i];                         \
-            }                                                                                      \
+            for (int j = 0; j < tile; j++) half[j][tile - 1] = (Vector){0};                        \
             ROLLED for (int i = 0; i < down; i++) {                                                \
-                float *line = to + i * tile * stride + c;                                          \
-                read_##tile(half[i], t);                                                           \
-                UNROLLED for (int j = 0; j < tile - 1; j++) * (Vector *)(line + j * stride) =      \
-                    t[j];                                                                          \
-                if (across == tile) *(Vector *)(line + (tile - 1) * stride) = t[tile - 1];         \
+                const void *const *at = row + i * tile;                                            \
+                UNROLLED for (int j = 0; j < tile - 1; j++) d[j] =                                 \
+                    load_##element((const type *)at[j] + c);                                       \
+                if (across == tile) d[tile - 1] = load_##element((const type *)at[tile - 1] + c);  \
+                read_##tile(d, t);                                                                 \
+                UNROLLED for (int j = 0; j < tile; j++) half[j][i] = t[j];                         \
+            }                                                                                      \
+            ROLLED for (int j = 0; j < across; j++) {                                              \
+                float *column = to + j * tile * stride + c;                                        \
+                read_##tile(half[j], t);                                                           \
+                UNROLLED for (int i = 0; i < tile - 1; i++) * (Vector *)(column + i * stride) =    \
+                    t[i];                                                                          \
+                if (down == tile) *(Vector *)(column + (tile - 1) * stride) = t[tile - 1];         \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
@@ -206,45 +203,54 @@ static void pad_rows(const void *const *row, int64_t skip, int64_t bytes, void *
         type rest[tile * tile][LANES];                                                             \
         const void *padded[tile * tile];                                                           \
         pad_rows(row, c *(int64_t)sizeof(type), (channels - c) * (int64_t)sizeof(type), rest,      \
-                 sizeof *rest, padded, tile, down, across);                                        \
+                 sizeof *rest, padded, tile * tile);                                               \
         read_##tile##_##element##_vectors(padded, to + c, stride, LANES, down, across);            \
+    }
+
+#define FOLD(output, tile)                                                                         \
+    static void fold_##output##_of_##tile(const float *from, int64_t stride, float *to,            \
+                                          int64_t channels, int column, int down) {                \
+        for (int64_t c = 0; c < channels; c += LANES) {                                            \
+            float *half = to + (c * tile + column * LANES) * output;                               \
+            Vector m[tile], y[output];                                                             \
+            m[tile - 1] = (Vector){0};                                                             \
+            UNROLLED for (int i = 0; i < tile - 1; i++) m[i] =                                     \
+                *(const Vector *)(from + i * stride + c);                                          \
+            if (down == tile) m[tile - 1] = *(const Vector *)(from + (tile - 1) * stride + c);     \
+            write_##output##_of_##tile(m, y);                                                      \
+            UNROLLED for (int i = 0; i < output; i++) * (Vector *)(half + i * LANES) = y[i];       \
+        }                                                                                          \
     }
 
 #define WRITE(output, tile, element, type)                                                         \
     static OUTLINE void write_##output##_of_##tile##_##element##_vectors(                          \
-        const float *from, int64_t stride, type *out, int64_t line, int64_t column, int rows,      \
-        int columns, int64_t channels) {                                                           \
-        int across = columns == output ? tile : tile - 1;                                          \
+        const float *from, type *out, int64_t line, int64_t column, int rows, int columns,         \
+        int64_t channels) {                                                                        \
         for (int64_t c = 0; c < channels; c += LANES) {                                            \
-            Vector half[output][tile], m[tile], y[output];                                         \
-            m[tile - 1] = (Vector){0};                                                             \
-            for (int i = 0; i < output; i++) half[i][tile - 1] = (Vector){0};                      \
-            ROLLED for (int j = 0; j < across; j++) {                                              \
-                const float *sum = from + j * stride + c;                                          \
-                UNROLLED for (int i = 0; i < tile - 1; i++) m[i] =                                 \
-                    *(const Vector *)(sum + i * tile * stride);                                    \
-                if (rows == output)                                                                \
-                    m[tile - 1] = *(const Vector *)(sum + (tile - 1) * tile * stride);             \
-                write_##output##_of_##tile(m, y);                                                  \
-                UNROLLED for (int i = 0; i < output; i++) half[i][j] = y[i];                       \
-            }                                                                                      \
             ROLLED for (int i = 0; i < rows; i++) {                                                \
+                const float *half = from + c * tile * output + i * LANES;                          \
                 type *to = out + i * line + c;                                                     \
-                write_##output##_of_##tile(half[i], y);                                            \
+                Vector m[tile], y[output];                                                         \
+                m[tile - 1] = (Vector){0};                                                         \
+                UNROLLED for (int j = 0; j < tile - 1; j++) m[j] =                                 \
+                    *(const Vector *)(half + j * output * LANES);                                  \
+                if (columns == output)                                                             \
+                    m[tile - 1] = *(const Vector *)(half + (tile - 1) * output * LANES);           \
+                write_##output##_of_##tile(m, y);                                                  \
                 ROLLED for (int j = 0; j < columns; j++) store_##element(to + j * column, y[j]);   \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void write_##output##_of_##tile##_##element(const float *from, int64_t stride,          \
-                                                       void *out, int64_t line, int64_t column,    \
-                                                       int rows, int columns, int64_t channels) {  \
+    static void write_##output##_of_##tile##_##element(const float *from, void *out, int64_t line, \
+                                                       int64_t column, int rows, int columns,      \
+                                                       int64_t channels) {                         \
         int64_t c = channels / LANES * LANES;                                                      \
-        write_##output##_of_##tile##_##element##_vectors(from, stride, out, line, column, rows,    \
-                                                         columns, c);                              \
+        write_##output##_of_##tile##_##element##_vectors(from, out, line, column, rows, columns,   \
+                                                         c);                                       \
         if (c == channels) return;                                                                 \
         type rest[output * output * LANES];                                                        \
-        write_##output##_of_##tile##_##element##_vectors(from + c, stride, rest, output * LANES,   \
-                                                         LANES, rows, columns, LANES);             \
+        write_##output##_of_##tile##_##element##_vectors(                                          \
+            from + c * tile * output, rest, output * LANES, LANES, rows, columns, LANES);          \
         for (int i = 0; i < rows; i++)                                                             \
             for (int j = 0; j < columns; j++)                                                      \
                 memcpy((type *)out + i * line + j * column + c, rest + (i * output + j) * LANES,   \
@@ -253,14 +259,15 @@ static void pad_rows(const void *const *row, int64_t skip, int64_t bytes, void *
 
 #define EACH_ELEMENT(M, ...)                                                                       \
     M(__VA_ARGS__, f32, float) M(__VA_ARGS__, bf16, uint16_t) M(__VA_ARGS__, f16, uint16_t)
+#define WRITES(output, tile) FOLD(output, tile) EACH_ELEMENT(WRITE, output, tile)
 EACH_ELEMENT(READ, 4)
 EACH_ELEMENT(READ, 6)
 EACH_ELEMENT(READ, 7)
-EACH_ELEMENT(WRITE, 2, 4)
-EACH_ELEMENT(WRITE, 2, 6)
-EACH_ELEMENT(WRITE, 4, 6)
-EACH_ELEMENT(WRITE, 3, 7)
-EACH_ELEMENT(WRITE, 5, 7)
+WRITES(2, 4)
+WRITES(2, 6)
+WRITES(4, 6)
+WRITES(3, 7)
+WRITES(5, 7)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
@@ -318,6 +325,7 @@ static void weight_7_5(const float *from, float *to, int64_t stride) {
 #define TYPE(tile, output, kernel)                                                                 \
     {                                                                                              \
         tile, output, kernel, {read_##tile##_f32, read_##tile##_bf16, read_##tile##_f16},          \
+            fold_##output##_of_##tile,                                                             \
             {write_##output##_of_##tile##_f32, write_##output##_of_##tile##_bf16,                  \
              write_##output##_of_##tile##_f16},                                                    \
             weight_##tile##_##kernel                                                               \

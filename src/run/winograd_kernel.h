@@ -15,23 +15,28 @@ typedef enum WinogradElement { /* of x and the result */
     WINOGRAD_ELEMENTS
 } WinogradElement;
 
-/* to[point * stride + c] = the transform of the tile whose channels begin at row[point]. down,
- * across: the points of a column and a line, all or all but the last, at infinity, which only the
- * last position of the result takes part in. `to` is aligned to 64 bytes, as `stride` is, and
- * written up to the next whole vector. */
+/* Points are numbered by column and, in it, by row. down, across: the points of a column and of a
+ * row, all or all but the last one, at infinity, which only the last position of the result takes
+ * part in. Memory in f32 is aligned to 64 bytes, as strides are.
+ *
+ * Read: to[point * stride + c] = the transform of the tile whose channels begin at row[position],
+ * position by position, line by line. Written up to the next whole vector. */
 typedef void WinogradRead(const void *const *row, float *to, int64_t stride, int64_t channels,
                           int down, int across);
-/* The inverse: out[i * line + j * column + c], i < rows, j < columns, from the sums
- * from[point * stride + c], aligned as above. Sums at infinity are read where all rows or columns
- * are asked for. */
-typedef void WinogradWrite(const float *from, int64_t stride, void *out, int64_t line,
-                           int64_t column, int rows, int columns, int64_t channels);
+/* Fold: the sums from[i * stride + c] at the points of a column, transformed back along it, go to
+ * their places in `to`, which holds all columns of a tile: tile * output floats a channel. */
+typedef void WinogradFold(const float *from, int64_t stride, float *to, int64_t channels,
+                          int column, int down);
+/* Write: out[i * line + j * column + c], i < rows, j < columns, from what fold left. The last
+ * column is read where all columns of the result are asked for. */
+typedef void WinogradWrite(const float *from, void *out, int64_t line, int64_t column, int rows,
+                           int columns, int64_t channels);
 
-/* F(output x output, kernel x kernel): tiles of output + kernel - 1 inputs a side. Points of a tile
- * are numbered row by row. */
+/* F(output x output, kernel x kernel): tiles of output + kernel - 1 inputs a side. */
 typedef struct WinogradType {
     int tile, output, kernel;
     WinogradRead *read[WINOGRAD_ELEMENTS];
+    WinogradFold *fold;
     WinogradWrite *write[WINOGRAD_ELEMENTS];
     /* to[point * stride + lane] = the transform of the kernels from[position *
      * WINOGRAD_PANEL + lane], through f64 */
