@@ -68,7 +68,9 @@ static int own_cost(const Expr *x) {
 
 static int64_t whole_cost(const Kernel *kernel) {
     int64_t cost = 0;
-    for (int id = 0; id < length(kernel->expr); id++) cost += own_cost(kernel->expr[id]);
+    const bool *live = kernel_live(kernel, kernel->arena);
+    for (int id = 0; id < length(kernel->expr); id++)
+        if (live[id]) cost += own_cost(kernel->expr[id]);
     return cost;
 }
 

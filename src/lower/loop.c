@@ -40,6 +40,23 @@ void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *gu
     push(kernel->arena, kernel->store, store);
 }
 
+static void mark(const Expr *e, bool *live) {
+    if (live[e->id]) return;
+    live[e->id] = true;
+    for (int i = 0; i < e->input_count; i++) mark(e->input[i], live);
+}
+
+const bool *kernel_live(const Kernel *kernel, Arena *arena) {
+    bool *live = arena_new_array(arena, bool, length(kernel->expr) + 1);
+    for (int i = 0; i < length(kernel->store); i++) {
+        const Store *store = &kernel->store[i];
+        mark(store->value, live);
+        mark(store->index, live);
+        if (store->guard) mark(store->guard, live);
+    }
+    return live;
+}
+
 /* ---- bounds of i64 expressions ------------------------------------------------------------- */
 
 static bool bounded(const Expr *e) { return e->low != INT64_MIN && e->high != INT64_MAX; }
@@ -180,6 +197,9 @@ Expr *expr_op(Kernel *kernel, Op op, cb_dtype dtype, Expr *const *input, int inp
     Expr *simple = simplify(input, op);
     if (simple) return simple;
     if (op == OP_exp && is_below_maximum(input[0])) op = OP_exp_nonpositive;
+    Expr *joined[2];
+    Op whole = expr_join(op, dtype, input, input_count, joined);
+    if (whole) return intern(kernel, whole, dtype, (Scalar){.i = 0}, joined, joined[1] ? 2 : 1);
     int known = input_count == 2 ? decided(op, input[0], input[1]) : -1;
     if (known >= 0) return expr_constant(kernel, CB_BOOL, (Scalar){.i = known});
     return intern(kernel, op, dtype, (Scalar){.i = 0}, input, input_count);

@@ -111,12 +111,19 @@ int kernel_buffer(Kernel *kernel, cb_dtype dtype, BufferRole role, int64_t numel
 void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *guard,
                   StoreMode mode);
 
+/* By id: whether a store needs the expression. What simplification left behind is needed by
+ * none. */
+const bool *kernel_live(const Kernel *kernel, Arena *arena);
+
 /* Interning constructors; expr_op folds constants. */
 Expr *expr_constant(Kernel *kernel, cb_dtype dtype, Scalar value);
 Expr *expr_int(Kernel *kernel, int64_t value); /* i64 */
 Expr *expr_axis(Kernel *kernel, int axis);
 Expr *expr_load(Kernel *kernel, int buffer, cb_dtype compute, Expr *index, Expr *guard);
 Expr *expr_op(Kernel *kernel, Op op, cb_dtype dtype, Expr *const *input, int input_count);
+/* The op that stands for the whole tree with this root, over joined (the second may be NULL);
+ * OP_none: none does. join.c. */
+Op expr_join(Op op, cb_dtype dtype, Expr *const *input, int input_count, Expr **joined);
 Expr *expr_to(Kernel *kernel, Expr *input, cb_dtype dtype); /* f16, bf16: rounds, stays f32 */
 Expr *expr_reduce(Kernel *kernel, Op reduce, Expr *input);
 Expr *expr_scan(Kernel *kernel, Op reduce, Expr *input);

@@ -78,12 +78,6 @@ static void put_expr(const Expr *e, Buffer *out) {
     put(out, "\n");
 }
 
-static void mark(const Expr *e, bool *live) {
-    if (live[e->id]) return;
-    live[e->id] = true;
-    for (int i = 0; i < e->input_count; i++) mark(e->input[i], live);
-}
-
 static void put_store(const Store *store, Buffer *out) {
     putf(out, "  %s b%d[", store->mode == STORE_ADD ? "add" : "store", store->buffer);
     put_index(store->index, out);
@@ -95,7 +89,7 @@ static void put_store(const Store *store, Buffer *out) {
 
 void kernel_print(const Kernel *kernel, Buffer *out) {
     static const char *const role[] = {"in", "out", "inout"};
-    bool *live = arena_new_array(out->arena, bool, length(kernel->expr) + 1);
+    const bool *live = kernel_live(kernel, out->arena);
     putf(out, "kernel %s(", kernel->name);
     for (int i = 0; i < length(kernel->axis); i++)
         putf(out, "%s%s a%d:%lld", i ? ", " : "", kernel->axis[i].inner ? "inner" : "outer", i,
@@ -106,11 +100,6 @@ void kernel_print(const Kernel *kernel, Buffer *out) {
         const KernelBuffer *b = &kernel->buffer[i];
         putf(out, "  b%d: %s %s[%lld]\n", i, role[b->role], cb_dtype_name(b->dtype),
              (long long)b->numel);
-    }
-    for (int i = 0; i < length(kernel->store); i++) {
-        mark(kernel->store[i].value, live);
-        mark(kernel->store[i].index, live);
-        if (kernel->store[i].guard) mark(kernel->store[i].guard, live);
     }
     for (int i = 0; i < length(kernel->expr); i++)
         if (live[i] && !is_index(kernel->expr[i]) && kernel->expr[i]->op != OP_constant)

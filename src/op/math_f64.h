@@ -376,6 +376,15 @@ MATH double m_erfc_f64(double a) {
     return t < 0.5 ? flat : a < 0.0 ? 2.0 - large : large;
 }
 
+//@ gelu_value_f64: erfc_f64
+MATH double m_gelu_value_f64(double a) { return 0.5 * a * m_erfc_f64(a * -0.70710678118654752); }
+
+//@ clamp_6_f64:
+MATH double m_clamp_6_f64(double a) {
+    double b = a < 0.0 ? 0.0 : a;
+    return b > 6.0 ? 6.0 : b;
+}
+
 //@ hypot_f64: abs_f64
 MATH double m_hypot_f64(double a, double b) {
     double x = m_abs_f64(a), y = m_abs_f64(b);

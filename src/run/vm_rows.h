@@ -105,7 +105,11 @@
     }
 
 #define ARITY_1 BLOCK_UNARY
+#define ARITY_2 BLOCK_BINARY
 #define ARITY_3 BLOCK_TERNARY
+#define SHAPES_1 ONE_SHAPE
+#define SHAPES_2 ALL_SHAPES
+#define SHAPES_3 ONE_SHAPE
 #define UNARY(name, fx, rule, cost, value) RULE_##rule(BLOCK_UNARY(name, RESULT_##rule, value))
 #define BINARY(name, fx, flags, rule, cost, value)                                                 \
     RULE_##rule(COST_##cost(BLOCK_BINARY, BLOCK_PLAIN)(name, RESULT_##rule, value))
@@ -120,7 +124,7 @@ static VmFunction *const JOIN3(row, _, TYPE)[OP_COUNT][VM_SHAPES] = {
 #define BINARY(name, fx, flags, rule, cost, value)                                                 \
     RULE_##rule([OP_##name] = COST_##cost(ALL_SHAPES, ONE_SHAPE)(name), )
 #define TERNARY(name, fx, flags, rule, cost, value) [OP_##name] = {FUNCTION(name)},
-#define INTERNAL(name, arity, rule, cost, value) RULE_##rule([OP_##name] = {FUNCTION(name)}, )
+#define INTERNAL(name, arity, rule, cost, value) RULE_##rule([OP_##name] = SHAPES_##arity(name), )
 #define REDUCE(name, fx, rule, cast, identity, combine)                                            \
     REDUCE_##rule([OP_##name] = {FUNCTION(name), FUNCTION_B(name), FUNCTION_A(name)}, )
 #include "op/op_rows.h"
@@ -153,7 +157,11 @@ static VmScan *const JOIN3(scanning, _, TYPE)[VM_REDUCES] = {
 #undef ONE_SHAPE
 #undef BLOCK_TERNARY
 #undef ARITY_1
+#undef ARITY_2
 #undef ARITY_3
+#undef SHAPES_1
+#undef SHAPES_2
+#undef SHAPES_3
 #undef BLOCK_REDUCE
 #undef HALVE
 #undef TYPE

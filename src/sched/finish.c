@@ -182,8 +182,10 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
     const char *last = "";
     int count = 0;
     putf(&name, "k%d", length(s->plan->kernel));
+    const bool *live = kernel_live(kernel, s->arena);
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
+        if (!live[i]) continue;
         bool fold = e->op == EX_reduce || e->op == EX_scan;
         if (is_index_arithmetic(e) || e->op == OP_constant || e->op == EX_load) continue;
         const char *op = op_info(fold ? (Op)e->imm.i : (Op)e->op)->name;

@@ -67,8 +67,10 @@ static void count_costs(Kernel *kernel) {
         int64_t bytes = b->numel * (int64_t)cb_dtype_size(b->dtype);
         kernel->bytes += b->role == BUFFER_INOUT ? 2 * bytes : bytes;
     }
+    const bool *live = kernel_live(kernel, kernel->arena);
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
+        if (!live[i]) continue;
         bool inner = expr_uses_inner(kernel, e) || e->op == EX_reduce;
         int cost = e->op < EX_axis ? op_info(e->op)->cost : e->op >= EX_reduce;
         if (e->dtype == CB_I64 && e->op == OP_add) cost = 0; /* mostly addresses */

@@ -208,6 +208,30 @@ static void test_exp_nonpositive(void **unused) {
     assert_true(m_exp_nonpositive_f64(-1) == m_exp_f64(-1));
 }
 
+/* In proportion to a, gelu is as exact as f32; left of the middle it keeps its digits, too. */
+static void test_gelu(void **unused) {
+    (void)unused;
+    double worst = 0, left = 0;
+    for (int i = 0; i < POINTS; i++) {
+        float narrow = (float)(16 * random_number() - 8);
+        double x = narrow, wanted = 0.5 * x * erfc(-x * sqrt(0.5));
+        double error = fabs((double)m_gelu_value_f32(narrow) - wanted);
+        worst = fmax(worst, error / fabs(x));
+        if (x > -2) left = fmax(left, error / fabs(wanted));
+        assert_true(fabs(m_gelu_value_f64(x) - wanted) <= 1e-15 * fabs(x));
+    }
+    printf("gelu: errors of %.3g x, %.3g of itself for x > -2\n", worst, left);
+    assert_true(worst < 1.5e-7 && left < 1e-6);
+    for (float x = 0.001f; x < 1e38f; x *= 1.01f) {
+        assert_true(fabsf(m_gelu_value_f32(-x)) <= 0.17f);
+        assert_true(x < 6 || fabsf(m_gelu_value_f32(-x)) < 1e-8f);
+        assert_true(x < 6 || m_gelu_value_f32(x) == x);
+    }
+    assert_true(m_gelu_value_f32(INFINITY) == INFINITY && isnan(m_gelu_value_f32(NAN)));
+    assert_true(m_gelu_value_f32(0.0f) == 0 && signbit(m_gelu_value_f32(-0.0f)));
+    assert_true(m_gelu_value_f64(INFINITY) == INFINITY && isnan(m_gelu_value_f64(NAN)));
+}
+
 static void test_functions(void **unused) {
     (void)unused;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) check_function(&functions[i]);
@@ -389,10 +413,11 @@ static void test_conversions(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),    cmocka_unit_test(test_exp_nonpositive),
-        cmocka_unit_test(test_large_angles), cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_division),     cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_philox),       cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_functions),   cmocka_unit_test(test_exp_nonpositive),
+        cmocka_unit_test(test_gelu),        cmocka_unit_test(test_large_angles),
+        cmocka_unit_test(test_pairs),       cmocka_unit_test(test_division),
+        cmocka_unit_test(test_integers),    cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_conversions),
     };
     return cmocka_run_group_tests_name("math", tests, NULL, NULL);
 }

@@ -1,0 +1,22 @@
+# Activations that are one op each to the engines: lower/join.c.
+graph(x: f32[4096]) {
+  a = gelu(x)
+  b = hardswish(a)
+  c = leaky_relu(b)
+  d = hardsigmoid(c)
+  return d
+}
+--- plan
+  k0_gelu_value_hardswish_value_leaky_value_hardsigmoid_value(v0, v1)
+  return v1 f32[4096]
+--- loops
+kernel k0_gelu_value_hardswish_value_leaky_value_hardsigmoid_value(outer a0:4096) tile split 1 {
+  b0: in f32[4096]
+  b1: out f32[4096]
+  t2 = f32 load b0[a0]
+  t10 = f32 gelu_value t2
+  t18 = f32 hardswish_value t10
+  t22 = f32 leaky_value t18, 0.009999999776482582:f32
+  t26 = f32 hardsigmoid_value t22
+  store b1[a0] = t26
+}
