@@ -172,4 +172,26 @@ static Code *compile(Kernel **kernel, int count, Arena *arena) {
     return result.code;
 }
 
+/* Whether the rows of an op compute a dtype. */
+static inline bool takes(const OpInfo *info, cb_dtype dtype) {
+    bool is_float = dtype_is_float(dtype);
+    switch (info->dtype) {
+    case DTYPE_FLOAT:
+        return is_float;
+    case DTYPE_INT:
+        return !is_float;
+    case DTYPE_SHIFT:
+        return !is_float && dtype != CB_BOOL;
+    case DTYPE_LOGICAL:
+        return dtype == CB_BOOL;
+    case DTYPE_NUMERIC:
+        return dtype != CB_BOOL;
+    case DTYPE_SAME:
+    case DTYPE_BOOL:
+        return true;
+    default:
+        return false;
+    }
+}
+
 #endif

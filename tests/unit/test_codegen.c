@@ -304,27 +304,6 @@ static Kernel *op_kernel(Arena *arena, Op op, cb_dtype dtype, int arity, cb_dtyp
     return kernel;
 }
 
-static bool takes(const OpInfo *info, cb_dtype dtype) {
-    bool is_float = dtype_is_float(dtype);
-    switch (info->dtype) {
-    case DTYPE_FLOAT:
-        return is_float;
-    case DTYPE_INT:
-        return !is_float;
-    case DTYPE_SHIFT:
-        return !is_float && dtype != CB_BOOL;
-    case DTYPE_LOGICAL:
-        return dtype == CB_BOOL;
-    case DTYPE_NUMERIC:
-        return dtype != CB_BOOL;
-    case DTYPE_SAME:
-    case DTYPE_BOOL:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* Pairs of special values; integers get theirs by conversion. Shifts and powers take small ones. */
 static void fill_specials(Op op, cb_dtype dtype, int arity, Data *data) {
     size_t bytes = cb_dtype_size(dtype);

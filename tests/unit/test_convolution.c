@@ -2,6 +2,7 @@
  * padding and dilation, ranks 1 to 3, sizes that end in the middle of a tile, packed weights,
  * epilogues, threads. Elements are small integers, so that every sum is exact; test_winograd.c has
  * the methods that round in between. */
+#include "epilogue.h"
 #include "run/conv.h"
 
 #include <setjmp.h>
@@ -177,17 +178,6 @@ static void every_layout_in_bf16(void **state) {
             expect_case(&cases[i], layout, CB_BF16, false);
             expect_case(&cases[i], layout, CB_F32, true);
         }
-}
-
-/* out = out * 2 + 1, and counts how often each element was visited. */
-static void twice_plus_one(void *const *buffer, int64_t low, int64_t high, int pass, void *slot) {
-    (void)pass, (void)slot;
-    float *out = buffer[0];
-    uint8_t *visits = buffer[1];
-    for (int64_t i = low; i < high; i++) {
-        out[i] = out[i] * 2 + 1;
-        visits[i]++;
-    }
 }
 
 static void epilogue_visits_each_element_once(void **state) {

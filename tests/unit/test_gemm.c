@@ -3,6 +3,7 @@
  * numbers. */
 #include "test_support.h"
 
+#include "epilogue.h"
 #include "run/cpu.h"
 #include "run/gemm_internal.h"
 #include <math.h>
@@ -208,17 +209,6 @@ static void nothing_to_sum(void **state) {
 }
 
 /* ---- the epilogue ---- */
-
-/* out = out * 2 + 1, and counts how often each element was visited. */
-static void twice_plus_one(void *const *buffer, int64_t low, int64_t high, int pass, void *slot) {
-    (void)pass, (void)slot;
-    float *out = buffer[0];
-    uint8_t *visits = buffer[1];
-    for (int64_t i = low; i < high; i++) {
-        out[i] = out[i] * 2 + 1;
-        visits[i]++;
-    }
-}
 
 static void epilogue_visits_each_element_once(void **state) {
     (void)state;

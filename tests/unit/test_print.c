@@ -491,25 +491,14 @@ static void test_locale(void **state) {
     setlocale(LC_NUMERIC, "C");
 }
 
-static int budget; /* allocations until memory runs out */
-
-static void *limited_resize(void *user, void *pointer, size_t bytes) {
-    (void)user;
-    if (!bytes) {
-        free(pointer);
-        return NULL;
-    }
-    return budget-- > 0 ? realloc(pointer, bytes) : NULL;
-}
-
 static void test_no_memory(void **state) {
     (void)state;
     cb_tensor *x = make(1, (const int64_t[]){900}, CB_I64);
     memset(cb_data(x), 0, 900 * sizeof(int64_t));
     int failures = 0;
     for (bool done = false; !done; failures++) {
-        budget = failures;
-        cb_set_allocator((cb_allocator){limited_resize, NULL});
+        allocations_left = failures;
+        cb_set_allocator((cb_allocator){failing_resize, NULL});
         done = cb_format(x, NULL, 0);
         cb_set_allocator((cb_allocator){NULL, NULL});
         assert_int_equal(cb_error_status(), done ? CB_OK : CB_ERR_MEMORY);

@@ -159,20 +159,9 @@ static void test_size_classes(void **state) {
     storage_trim();
 }
 
-static int budget; /* allocations until memory runs out */
-
-static void *limited_resize(void *user, void *pointer, size_t bytes) {
-    (void)user;
-    if (!bytes) {
-        free(pointer);
-        return NULL;
-    }
-    return budget-- > 0 ? realloc(pointer, bytes) : NULL;
-}
-
 static void limit_memory(int allocations) {
-    budget = allocations;
-    cb_set_allocator((cb_allocator){limited_resize, NULL});
+    allocations_left = allocations;
+    cb_set_allocator((cb_allocator){failing_resize, NULL});
 }
 
 static void *make_under_limit(void *limit) {

@@ -336,27 +336,6 @@ static const double special[] = {0.0,  -0.0, 1.0,   -1.0, 0.5,      2.0,       3
                                  -7.5, 1e30, 1e-40, 100,  INFINITY, -INFINITY, NAN};
 enum { SPECIALS = sizeof special / sizeof *special, GRID = SPECIALS * SPECIALS };
 
-static bool takes(const OpInfo *info, cb_dtype dtype) {
-    bool floating = dtype_is_float(dtype);
-    switch (info->dtype) {
-    case DTYPE_FLOAT:
-        return floating;
-    case DTYPE_INT:
-        return !floating;
-    case DTYPE_SHIFT:
-        return !floating && dtype != CB_BOOL;
-    case DTYPE_LOGICAL:
-        return dtype == CB_BOOL;
-    case DTYPE_NUMERIC:
-        return dtype != CB_BOOL;
-    case DTYPE_SAME:
-    case DTYPE_BOOL:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* With b a tensor (shape 0), a number on the right (1), on the left (2). */
 static Kernel *op_kernel(Arena *arena, Op op, cb_dtype dtype, int arity, cb_dtype result,
                          int shape) {

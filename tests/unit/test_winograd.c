@@ -1,6 +1,7 @@
 /* Winograd convolutions against plain loops in f64: kernels of 3 and 5, sizes that end in the
  * middle of a tile, paddings, batches, channels that are no whole vector, epilogues, threads; and
  * their rounding beside that of the direct method. */
+#include "epilogue.h"
 #include "run/conv.h"
 
 #include <math.h>
@@ -207,17 +208,6 @@ static void the_model_chooses_what_was_fastest(void **state) {
     assert_int_equal(chosen(1, 512, 14, 3, 1), CONV_WINOGRAD_4); /* 36 points: too many weights */
     assert_int_equal(chosen(1, 256, 56, 1, 1), CONV_DIRECT);
     assert_int_equal(chosen(1, 256, 28, 3, 2), CONV_DIRECT);
-}
-
-/* out = out * 2 + 1, and counts how often each element was visited. */
-static void twice_plus_one(void *const *buffer, int64_t low, int64_t high, int pass, void *slot) {
-    (void)pass, (void)slot;
-    float *out = buffer[0];
-    uint8_t *visits = buffer[1];
-    for (int64_t i = low; i < high; i++) {
-        out[i] = out[i] * 2 + 1;
-        visits[i]++;
-    }
 }
 
 static void epilogue_visits_each_element_once(void **state) {
