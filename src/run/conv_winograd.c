@@ -37,7 +37,7 @@
 enum {
     SUM_CHANNELS = 128,  /* of one block of a sum: shorter sums round less */
     READ_CHANNELS = 512, /* that zeros has */
-    BLOCK_TILES = 56,    /* of a task: weights are read once for all of them */
+    BLOCK_TILES = 36,    /* of a task: weights are read once for all of them */
     LINE = 64 / sizeof(float),
     POINTS = WINOGRAD_MAX_TILE * WINOGRAD_MAX_TILE
 };
@@ -316,9 +316,11 @@ static void multiply(const Winograd *w, const Task *t, int row, int column, int6
         for (int64_t g = 0; g < groups; g++) { /* rows of about equal height */
             int64_t low = first + count * g / groups, rows = first + count * (g + 1) / groups - low;
             for (int64_t r = 0; r < rows; r++) from[r] = read + (low + r) * w->points * w->row + c;
-            type->rows_tile(1, least(block, channels - c), from, weights + c * type->columns,
-                            sum + low * type->columns, type->columns, (int)rows, type->columns,
-                            c > 0);
+            const float *b = weights + c * type->columns;
+            int64_t k = least(block, channels - c), bytes = k * type->columns * (int64_t)sizeof *b;
+            type->rows_tile_ahead(1, k, from, b, sum + low * type->columns, type->columns,
+                                  (int)rows, type->columns, c > 0,
+                                  (GemmAhead){(const char *)b + bytes, bytes, g, groups});
         }
 }
 

@@ -38,6 +38,9 @@ typedef struct GemmType {
      * the tile + r] is piece t of row r; b is one panel of taps * k. NULL on AMX. */
     void (*rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
                       int64_t stride, int rows, int columns, bool add);
+    /* The same, as tile_ahead does; of f32 and f64. */
+    void (*rows_tile_ahead)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
+                            int64_t stride, int rows, int columns, bool add, GemmAhead ahead);
     /* Of sums to what is multiplied; or NULL. stream: past the caches, to be ended by end. */
     GemmConvert *narrow, *stream;
     /* out[p * pixel + c] = sum over t of row[t][p * jump + c] * weight[t][c]; p < count */

@@ -94,13 +94,13 @@ static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t
 #define ROW_STEP(r) c##r##_0 += b0 * a##r[i], c##r##_1 += b1 * a##r[i];
 #define ROWS_TILE(count)                                                                           \
     static void NAME(rows_tile_##count)(int64_t taps, int64_t k, const ELEMENT *const *row,        \
-                                        const ELEMENT *b, ELEMENT *c, int64_t stride, bool add) {  \
+                                        const ELEMENT *b, ELEMENT *c, int64_t stride, bool add,    \
+                                        const char *next, int64_t step) {                          \
         EACH_##count(OPEN);                                                                        \
         for (; taps > 0; taps--, row += TILE_ROWS) {                                               \
             EACH_##count(ROW);                                                                     \
-            for (int64_t i = 0; i < k; i++, b += COLUMNS) {                                        \
-                __builtin_prefetch((const char *)b + AHEAD);                                       \
-                __builtin_prefetch((const char *)b + AHEAD + 64);                                  \
+            for (int64_t i = 0; i < k; i++, b += COLUMNS, next += step) {                          \
+                __builtin_prefetch(next), __builtin_prefetch(next + 64);                           \
                 Vector b0 = ((const Loose *)b)[0], b1 = ((const Loose *)b)[1];                     \
                 EACH_##count(ROW_STEP);                                                            \
             }                                                                                      \
@@ -110,20 +110,35 @@ static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t
 EACH_COUNT(ROWS_TILE)
 
 typedef void NAME(RowsTile)(int64_t taps, int64_t k, const ELEMENT *const *row, const ELEMENT *b,
-                            ELEMENT *c, int64_t stride, bool add);
+                            ELEMENT *c, int64_t stride, bool add, const char *next, int64_t step);
 #define ROWS_TILE_NAME(count) NAME(rows_tile_##count),
 static NAME(RowsTile) *const NAME(rows_tiles)[TILE_ROWS] = {EACH_COUNT(ROWS_TILE_NAME)};
 
-static void NAME(rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
-                            int64_t stride, int rows, int columns, bool add) {
+static inline void NAME(any_rows_tile)(int64_t taps, int64_t k, const void *const *row,
+                                       const void *b, void *c, int64_t stride, int rows,
+                                       int columns, bool add, const char *next, int64_t step) {
     const ELEMENT *const *from = (const ELEMENT *const *)row;
     if (columns == COLUMNS) {
-        NAME(rows_tiles)[rows - 1](taps, k, from, b, c, stride, add);
+        NAME(rows_tiles)[rows - 1](taps, k, from, b, c, stride, add, next, step);
         return;
     }
     ELEMENT full[TILE_ROWS * COLUMNS];
-    NAME(rows_tiles)[rows - 1](taps, k, from, b, full, COLUMNS, false);
+    NAME(rows_tiles)[rows - 1](taps, k, from, b, full, COLUMNS, false, next, step);
     NAME(add_columns)(full, c, stride, rows, columns, add);
+}
+
+static void NAME(rows_tile_ahead)(int64_t taps, int64_t k, const void *const *row, const void *b,
+                                  void *c, int64_t stride, int rows, int columns, bool add,
+                                  GemmAhead ahead) {
+    int64_t bytes = ahead.bytes / ahead.parts, steps = taps * k;
+    NAME(any_rows_tile)(taps, k, row, b, c, stride, rows, columns, add,
+                        ahead.panel + ahead.part * bytes, (bytes + steps - 1) / steps);
+}
+
+static void NAME(rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
+                            int64_t stride, int rows, int columns, bool add) {
+    NAME(any_rows_tile)(taps, k, row, b, c, stride, rows, columns, add, (const char *)b + AHEAD,
+                        COLUMNS * (int64_t)sizeof(ELEMENT));
 }
 
 /* ---- one channel at a time ---- */
