@@ -52,19 +52,18 @@ static bool fits_turned(const ConvolutionStep *step) {
 static const ConvMethod methods[CONV_METHODS] = {
     [CONV_AUTO] = {.name = "auto"},
     [CONV_DIRECT] = {"direct", conv_is_direct, conv_direct_is_bf16, conv_direct_pack,
-                     conv_direct_run, false, false},
+                     conv_direct_run, false},
     [CONV_DEPTHWISE] = {"depthwise", conv_fits_depthwise, NULL, conv_depthwise_pack,
-                        conv_depthwise_run, false, false},
-    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, false, false},
+                        conv_depthwise_run, false},
+    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, false},
     [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_4_pack,
-                         conv_winograd_4_run, true, false},
+                         conv_winograd_4_run, true},
     [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_67, NULL, conv_winograd_6_pack,
-                         conv_winograd_6_run, true, false},
+                         conv_winograd_6_run, true},
     [CONV_WINOGRAD_7] = {"winograd 7", conv_fits_winograd_67, NULL, conv_winograd_7_pack,
-                         conv_winograd_7_run, true, false},
-    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, false,
-                    false},
-    [CONV_TURNED] = {.name = "channels last", .fits = fits_turned, .turns = true},
+                         conv_winograd_7_run, true},
+    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, false},
+    [CONV_TURNED] = {.name = "channels last", .fits = fits_turned},
 };
 
 const char *convolution_method_name(int method) { return methods[method].name; }
@@ -230,7 +229,7 @@ static bool is_empty(const Convolution *c) {
 }
 
 bool convolution_pack(const ConvolutionStep *step, const void *weight, Storage **packed) {
-    ConvolutionStep last = method_of(step, true)->turns ? turned_step(step) : *step;
+    ConvolutionStep last = method_of(step, true)->run ? *step : turned_step(step);
     Convolution c = convolution_of(&last, true, NULL, weight, NULL);
     *packed = NULL;
     if (is_empty(&c) || step->channels == 0) return true;
@@ -248,5 +247,5 @@ bool convolution_run(const ConvolutionStep *step, const void *x, const void *wei
     c.failed = &failed;
     if (is_empty(&c)) return true;
     if (step->channels == 0) return run_empty_sum(&c);
-    return c.method->turns ? run_turned(&c) : run(&c);
+    return c.method->run ? run(&c) : run_turned(&c);
 }

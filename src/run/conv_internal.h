@@ -39,7 +39,8 @@ typedef struct Convolution { /* one call of convolution_run */
 enum { CONV_TASK_PRODUCTS = 250 * 1000 }; /* multiplications that are worth waking a thread for */
 
 /* Each method: whether it can compute a step; the weights packed in a new block (NULL: no memory),
- * which c->packed points to when it runs. */
+ * which c->packed points to when it runs. Without pack and run it is another method's work, over
+ * copies (conv_turned_run). */
 struct ConvMethod {
     const char *name;
     bool (*fits)(const ConvolutionStep *step);
@@ -48,7 +49,6 @@ struct ConvMethod {
     void (*run)(Convolution *c);
     bool widens; /* run takes x as it is and writes the result in its dtype; the weight is packed in
                   * f32 */
-    bool turns;  /* conv_turned_run takes the place of pack and run */
 };
 
 bool conv_is_direct(const ConvolutionStep *step);
