@@ -1,22 +1,26 @@
 /* Trees of expressions that have a row of the op table to themselves: one call of a block function
  * instead of four or five on the VM, and where it pays, an own way to compute it.
  *
- *     div(mul(x, minimum(maximum(add(x, 3), 0), 6)), 6)  ->  hardswish_value(x)
+ *     div(mul(x, clamp_value(add(x, 3), 0, 6)), 6)  ->  hardswish_value(x)
  *
- * The trees are written as the graph's rules leave them. Numbers are those of the dtype: 0.7071 of
- * a tree is the f32 next to it where the kernel computes in f32. */
+ * The trees are written as the graph's rules and the rows before them leave them. Numbers are those
+ * of the dtype: 0.7071 of a tree is the f32 next to it where the kernel computes in f32. */
 #include "graph/syntax.h"
 #include "lower/lower.h"
 
 #include <pthread.h>
+#include <string.h>
 
 static const char *const texts[] = {
     "(x * 0.5) * (erf(x * 0.7071067811865476) + 1) -> gelu_value(x)",
-    "(x * minimum(maximum(x + 3, 0), 6)) / 6 -> hardswish_value(x)",
-    "minimum(maximum(x + 3, 0), 6) / 6 -> hardsigmoid_value(x)",
+    "minimum(maximum(x, k), l) -> clamp_value(x, k, l)",
+    "(x * clamp_value(x + 3, 0, 6)) / 6 -> hardswish_value(x)",
+    "clamp_value(x + 3, 0, 6) / 6 -> hardsigmoid_value(x)",
     "where(x > 0, x, x * y) -> leaky_value(x, y)",
+    "where(abs(x) <= y, 0, x) -> hardshrink_value(x, y)",
+    "where(abs(x) <= y, x * 0, where(x > 0, x - y, x + y)) -> softshrink_value(x, y)",
 };
-enum { JOIN_COUNT = sizeof texts / sizeof *texts, POOL_SIZE = 24 * JOIN_COUNT };
+enum { JOIN_COUNT = sizeof texts / sizeof *texts, POOL_SIZE = 32 * JOIN_COUNT };
 
 typedef struct Join {
     const Syntax *left, *right;
@@ -39,12 +43,19 @@ static void read_joins(void) {
     }
 }
 
+/* x and y are any expression, k and l constants other than NaN. */
+static const char letters[] = "xykl";
+enum { VARIABLES = 4, ANYTHING = 2 };
+
 typedef struct Match {
-    Expr *x, *y;
+    Expr *bound[VARIABLES];
 } Match;
 
 static bool match_name(const Syntax *name, Expr *e, Match *match) {
-    Expr **bound = word_is(name->name, "x") ? &match->x : &match->y;
+    const char *letter = strchr(letters, name->name.text[0]);
+    Expr **bound = &match->bound[letter - letters];
+    bool constant = letter - letters >= ANYTHING;
+    if (constant && (e->op != OP_constant || e->imm.f != e->imm.f)) return false;
     if (*bound) return *bound == e;
     *bound = e;
     return true;
@@ -81,13 +92,14 @@ static bool match_expr(const Syntax *tree, Expr *e, Match *match) {
 }
 
 Op expr_join(Op op, cb_dtype dtype, Expr *const *input, int input_count, Expr **joined) {
-    if (!dtype_is_float(dtype) || (op != OP_mul && op != OP_div && op != OP_where)) return OP_none;
+    if (!dtype_is_float(dtype)) return OP_none;
     pthread_once(&once, read_joins);
     for (int i = 0; i < JOIN_COUNT; i++) {
-        Match match = {NULL, NULL};
+        Match match = {{NULL}};
         if (!match_call(joins[i].left, op, input, input_count, &match)) continue;
-        joined[0] = match.x;
-        joined[1] = match.y;
+        const Syntax *operand = joins[i].right->child;
+        for (int k = 0; operand; k++, operand = operand->next)
+            joined[k] = match.bound[strchr(letters, operand->name.text[0]) - letters];
         return joins[i].right->op;
     }
     return OP_none;

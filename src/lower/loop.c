@@ -197,9 +197,9 @@ Expr *expr_op(Kernel *kernel, Op op, cb_dtype dtype, Expr *const *input, int inp
     Expr *simple = simplify(input, op);
     if (simple) return simple;
     if (op == OP_exp && is_below_maximum(input[0])) op = OP_exp_nonpositive;
-    Expr *joined[2];
+    Expr *joined[3];
     Op whole = expr_join(op, dtype, input, input_count, joined);
-    if (whole) return intern(kernel, whole, dtype, (Scalar){.i = 0}, joined, joined[1] ? 2 : 1);
+    if (whole) return intern(kernel, whole, dtype, (Scalar){.i = 0}, joined, op_info(whole)->arity);
     int known = input_count == 2 ? decided(op, input[0], input[1]) : -1;
     if (known >= 0) return expr_constant(kernel, CB_BOOL, (Scalar){.i = known});
     return intern(kernel, op, dtype, (Scalar){.i = 0}, input, input_count);

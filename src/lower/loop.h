@@ -121,7 +121,7 @@ Expr *expr_int(Kernel *kernel, int64_t value); /* i64 */
 Expr *expr_axis(Kernel *kernel, int axis);
 Expr *expr_load(Kernel *kernel, int buffer, cb_dtype compute, Expr *index, Expr *guard);
 Expr *expr_op(Kernel *kernel, Op op, cb_dtype dtype, Expr *const *input, int input_count);
-/* The op that stands for the whole tree with this root, over joined (the second may be NULL);
+/* The op that stands for the whole tree with this root, over as many of joined[3] as it takes;
  * OP_none: none does. join.c. */
 Op expr_join(Op op, cb_dtype dtype, Expr *const *input, int input_count, Expr **joined);
 Expr *expr_to(Kernel *kernel, Expr *input, cb_dtype dtype); /* f16, bf16: rounds, stays f32 */

@@ -318,10 +318,11 @@ MATH float m_gelu_value_f32(float a) {
     return a * (a < 0.0f ? e : 1.0f - e);
 }
 
-//@ clamp_6_f32:
-MATH float m_clamp_6_f32(float a) {
-    float b = a < 0.0f ? 0.0f : a;
-    return b > 6.0f ? 6.0f : b;
+//@ clamp_f32:
+/* minimum(maximum(a, low), high) for bounds that are numbers. */
+MATH float m_clamp_f32(float a, float low, float high) {
+    float b = a < low ? low : a;
+    return b > high ? high : b;
 }
 
 //@ log_split_f32: bits_f32 float_f32

@@ -379,10 +379,11 @@ MATH double m_erfc_f64(double a) {
 //@ gelu_value_f64: erfc_f64
 MATH double m_gelu_value_f64(double a) { return 0.5 * a * m_erfc_f64(a * -0.70710678118654752); }
 
-//@ clamp_6_f64:
-MATH double m_clamp_6_f64(double a) {
-    double b = a < 0.0 ? 0.0 : a;
-    return b > 6.0 ? 6.0 : b;
+//@ clamp_f64:
+/* minimum(maximum(a, low), high) for bounds that are numbers. */
+MATH double m_clamp_f64(double a, double low, double high) {
+    double b = a < low ? low : a;
+    return b > high ? high : b;
 }
 
 //@ hypot_f64: abs_f64

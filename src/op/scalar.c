@@ -37,7 +37,7 @@
 #define F64_I64(op, value)
 #define I64_I64 COMPILED
 
-static double eval_f64(Op op, double a, double b) {
+static double eval_f64(Op op, double a, double b, double c) {
 #define M(name) m_##name##_f64
 #define K(literal) ((double)(literal))
     switch (op) {
@@ -127,7 +127,8 @@ Scalar scalar_eval(Op op, cb_dtype dtype, const Scalar *input) {
     if (op == OP_clone || op == OP_contiguous) return input[0];
     if (op == OP_bitwise_not && dtype == CB_BOOL) return (Scalar){.i = !input[0].i};
     if (dtype_is_float(dtype) && info->dtype != DTYPE_LOGICAL) {
-        double value = eval_f64(op, input[0].f, arity > 1 ? input[1].f : 0);
+        double value =
+            eval_f64(op, input[0].f, arity > 1 ? input[1].f : 0, arity > 2 ? input[2].f : 0);
         if (is_bool) return (Scalar){.i = value != 0};
         return (Scalar){.f = round_float(value, dtype)};
     }

@@ -4,7 +4,10 @@ graph(x: f32[4096]) {
   b = hardswish(a)
   c = leaky_relu(b)
   d = hardsigmoid(c)
-  return d
+  e = softshrink(d)
+  f = hardshrink(e, 0.25)
+  g = hardtanh(f)
+  return g
 }
 --- plan
   k0_gelu_value_hardswish_value_leaky_value_hardsigmoid_value(v0, v1)
@@ -18,5 +21,8 @@ kernel k0_gelu_value_hardswish_value_leaky_value_hardsigmoid_value(outer a0:4096
   t18 = f32 hardswish_value t10
   t22 = f32 leaky_value t18, 0.009999999776482582:f32
   t26 = f32 hardsigmoid_value t22
-  store b1[a0] = t26
+  t34 = f32 softshrink_value t26, 0.5:f32
+  t38 = f32 hardshrink_value t34, 0.25:f32
+  t41 = f32 clamp_value t38, -1.0:f32, 1.0:f32
+  store b1[a0] = t41
 }
