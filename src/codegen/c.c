@@ -22,8 +22,10 @@
 #include "codegen/c_kernel.h"
 
 enum {
-    WRITTEN_OUT = 400,           /* expressions of a NESTED kernel times its inner points */
+    WRITTEN_OUT = 400,           /* terms of a NESTED kernel times its inner points */
     NESTED_INNER = 8,            /* longest inner range that is unrolled inside of the lanes */
+    NESTED_SHORT = 16,           /* the same of a short run without conditions: a window of 4 x 4 */
+    SHORT_RUN = 128,             /* lanes whose loops cost as much as what they compute */
     WHOLE_RUN = 1 << 30,         /* lanes of a kernel that keeps nothing in arrays */
     STREAM_LANES = 1024,         /* block that is computed before it is copied out */
     STREAM_BYTES_MIN = 32 << 20, /* outputs above this go past the caches: they would not fit */
@@ -66,11 +68,24 @@ static int own_cost(const Expr *x) {
     return x->op < OP_COUNT && x->op != OP_constant ? op_info((Op)x->op)->cost : 0;
 }
 
-static int64_t whole_cost(const Kernel *kernel) {
-    int64_t cost = 0;
-    const bool *live = kernel_live(kernel, kernel->arena);
+/* A load with a condition, at the border of a padded window. ARRAY kernels test it once for all
+ * lanes. */
+static bool has_guard(const Kernel *kernel) {
     for (int id = 0; id < length(kernel->expr); id++)
-        if (live[id]) cost += own_cost(kernel->expr[id]);
+        if (kernel->expr[id]->op == EX_load && kernel->expr[id]->input_count > 1) return true;
+    return false;
+}
+
+/* Whether an expression is computed in the lanes of a NESTED kernel. Index arithmetic mostly stays
+ * outside, unless conditions need it. */
+static bool is_term(const CKernel *c, int id) {
+    return c->e.info.expr[id].users || has_guard(c->e.kernel);
+}
+
+static int64_t whole_cost(const CKernel *c) {
+    int64_t cost = 0;
+    for (int id = 0; id < length(c->e.kernel->expr); id++)
+        if (is_term(c, id)) cost += own_cost(c->e.kernel->expr[id]);
     return cost;
 }
 
@@ -80,9 +95,10 @@ static void choose_shape(CKernel *c) {
     c->e.lane_axis = NO_LANE;
     c->shape = SHAPE_SERIAL;
     if (kernel->form == FORM_TILE && outer > 0 && axis_size(kernel, outer - 1) > 1) {
-        bool heavy = kernel->inner_size * whole_cost(kernel) > HEAVY_ARITHMETIC;
-        bool arrays =
-            c->inner_count > 0 && (c->split || kernel->inner_size > NESTED_INNER || heavy);
+        bool run_is_short = axis_size(kernel, outer - 1) <= SHORT_RUN;
+        int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
+        bool heavy = kernel->inner_size * whole_cost(c) > HEAVY_ARITHMETIC;
+        bool arrays = c->inner_count > 0 && (c->split || kernel->inner_size > most || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;
     }
@@ -96,7 +112,8 @@ static void choose_shape(CKernel *c) {
 /* Compilers vectorize lanes around straight code, so short inner ranges become that. */
 static void choose_text(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
-    int64_t size = kernel->inner_size * length(kernel->expr);
+    int64_t size = 0;
+    for (int id = 0; id < length(kernel->expr); id++) size += is_term(c, id) * kernel->inner_size;
     c->written_out = c->shape == SHAPE_NESTED && c->inner_count && size <= WRITTEN_OUT;
     c->e.written_out = c->written_out && !has_scan(kernel);
 }
@@ -490,6 +507,7 @@ static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
     c->split = kernel->split > 1;
     c->inner_count = length(kernel->axis) - kernel->outer_count;
     c->store_count = length(kernel->store);
+    e->info = kernel_analyze(kernel, out->arena);
     choose_shape(c);
     choose_text(c);
     choose_levels(c);

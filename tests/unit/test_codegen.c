@@ -166,6 +166,32 @@ static void test_tiles(void **state) {
         " t1 = i32 reduce sum t0 store b1[0] = t1 }");
 }
 
+#define WINDOW(lanes, in, out, step0, step1, step3, line)                                          \
+    "kernel window_" lanes "(outer a0:4, outer a1:4, outer a2:" lanes                              \
+    ", inner a3:3, inner a4:3) tile split 1 { b0: in bf16[" in "] b1: out bf16[" out "]"           \
+    " t0 = f32 load b0[(((((a0*" step0 ")+(a1*" step1 "))+(a3*" step3 "))+(a4*" lanes "))+a2)]"    \
+    " t1 = f32 reduce amax t0 store b1[(((a0*" line ")+(a1*" lanes "))+a2)] = t1 }"
+
+/* Windows of a pool: written out where the lanes are few, in loops around them where they are
+ * many. */
+static void test_windows(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        WINDOW("64", "5184", "1024", "1152", "128", "576", "256"),
+        WINDOW("192", "15552", "3072", "3456", "384", "1728", "768")};
+    check_all(text, 2);
+    for (int i = 0; i < 2; i++) {
+        Arena *arena = arena_new();
+        assert_int_equal(arena_guard(arena), 0);
+        Buffer code = buffer_new(arena);
+        c_render_kernel(kernel_parse(arena, text[i]), &code);
+        int terms = 0;
+        for (const char *at = buffer_text(&code); (at = strstr(at, "op_amax_f32(")); at++) terms++;
+        assert_int_equal(terms, i ? 1 : 9);
+        arena_free(arena);
+    }
+}
+
 static void test_order(void **state) {
     (void)state;
     CHECK(
@@ -581,6 +607,7 @@ int main(void) {
         cmocka_unit_test(test_pointwise),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_windows),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_dtypes),
