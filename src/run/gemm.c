@@ -38,6 +38,7 @@ enum {
 typedef struct Job {
     const Gemm *gemm;
     int64_t k_block, row_block, column_block, row_blocks, column_blocks;
+    int64_t panel_rows; /* in each panel of A, of the type's rows that it has room for */
     int64_t batch_low, batch_count;
     int64_t k_low, k_high, n_low, n_high; /* what this round of tasks covers */
     void *packed_a, *packed_b;            /* shared, or NULL: each task packs its own */
@@ -126,8 +127,8 @@ static char *shared_panel(const Job *job, void *packed, int64_t panels, int widt
 
 typedef struct SharedPack {
     const Job *job;
-    Lanes all; /* of the matrix; each panel takes its own part of them */
-    int64_t lanes, panels;
+    Lanes all;                   /* of the matrix; each panel takes its own part of them */
+    int64_t lanes, each, panels; /* each: lanes of a panel */
     void *to;
 } SharedPack;
 
@@ -139,10 +140,10 @@ static void pack_shared_range(void *user, int64_t low, int64_t high) {
     _Alignas(64) char converted[GEMM_MAX_WIDTH * GEMM_K_BYTES];
     for (int64_t i = low; i < high; i++) {
         int64_t k_index = i / pack->panels, panel = i % pack->panels;
-        int64_t k = job->k_low + k_index * job->k_block, lane = panel * width;
+        int64_t k = job->k_low + k_index * job->k_block, lane = panel * pack->each;
         Lanes l = pack->all;
         l.in += (lane * l.lane_stride + k * l.k_stride) * gemm->input_bytes;
-        l.lanes = (int)least(width, pack->lanes - lane);
+        l.lanes = (int)least(pack->each, pack->lanes - lane);
         l.k = least(job->k_block, job->k_high - k);
         pack_panel(gemm, shared_panel(job, pack->to, pack->panels, width, k_index, panel), &l,
                    converted);
@@ -165,7 +166,8 @@ static void pack_shared(const Job *job, bool of_a) {
         pack.lanes = job->n_high - job->n_low, pack.to = job->packed_b;
     }
     int width = width_of(gemm, of_a);
-    pack.panels = divide_up(pack.lanes, width);
+    pack.each = of_a ? job->panel_rows : width;
+    pack.panels = divide_up(pack.lanes, pack.each);
     parallel_for(blocks * pack.panels, divide_up(128 * 1024, width * GEMM_K_BYTES),
                  pack_shared_range, &pack);
 }
@@ -211,14 +213,16 @@ static const char *rows_of_a(const Job *job, const Piece *piece, const Own *own,
     const Gemm *gemm = job->gemm;
     const MatmulStep *step = &gemm->step;
     int width = gemm->type->rows;
+    int64_t each = job->panel_rows;
     if (job->packed_a)
-        return shared_panel(job, job->packed_a, divide_up(step->m, width), width,
-                            (k - job->k_low) / job->k_block, piece->row / width);
-    for (int64_t r = 0; r < piece->rows; r += width) {
+        return shared_panel(job, job->packed_a, divide_up(step->m, each), width,
+                            (k - job->k_low) / job->k_block, piece->row / each);
+    char *panel = own->a;
+    for (int64_t r = 0; r < piece->rows; r += each, panel += width * lane_bytes(job)) {
         int64_t from = piece->a_offset + (piece->row + r) * step->a_m + k * step->a_k;
         Lanes l = {true,      gemm->a + from * gemm->input_bytes, step->a_m,
-                   step->a_k, (int)least(width, piece->rows - r), count};
-        pack_panel(gemm, (char *)own->a + r * lane_bytes(job), &l, own->converted);
+                   step->a_k, (int)least(each, piece->rows - r),  count};
+        pack_panel(gemm, panel, &l, own->converted);
     }
     return own->a;
 }
@@ -260,16 +264,16 @@ static void multiply_panel(const Job *job, const Piece *piece, const Own *own, P
     const GemmType *type = gemm->type;
     int64_t stride = sum_stride(gemm, piece);
     GemmAhead ahead = {panel_after(job, piece, own, &p), type->columns * lane_bytes(job), 0,
-                       divide_up(piece->rows, type->rows)};
-    for (int64_t r = 0; r < piece->rows; r += type->rows) {
-        const char *a = p.a + r * lane_bytes(job);
+                       divide_up(piece->rows, job->panel_rows)};
+    const char *a = p.a;
+    for (int64_t r = 0; r < piece->rows; r += job->panel_rows) {
         char *sum = sum_at(gemm, piece, own, r, p.column);
-        int rows = (int)least(type->rows, piece->rows - r);
+        int rows = (int)least(job->panel_rows, piece->rows - r);
         if (ahead.panel)
             type->tile_ahead(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0, ahead);
         else
             type->tile(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0);
-        ahead.part++;
+        ahead.part++, a += type->rows * lane_bytes(job);
     }
 }
 
@@ -299,7 +303,8 @@ static void run_piece(const Job *job, const Piece *piece, const Own *own) {
 static bool own_open(const Job *job, Own *own) {
     const Gemm *gemm = job->gemm;
     int64_t lane = lane_bytes(job), element = (int64_t)gemm->element;
-    int64_t a = job->packed_a ? 0 : round_up(job->row_block, gemm->type->rows) * lane;
+    int64_t panels = divide_up(job->row_block, job->panel_rows);
+    int64_t a = job->packed_a ? 0 : panels * gemm->type->rows * lane;
     int64_t b = job->packed_b ? 0 : gemm->type->columns * lane;
     int64_t sum = gemm->narrow ? job->row_block * (job->column_block + GEMM_SUM_GAP) * element : 0;
     int64_t converted =
@@ -352,6 +357,12 @@ static int64_t strip(const Job *job, int64_t panels) {
     return divide_up(panels, strips);
 }
 
+/* A tile of few rows waits for its own sums, so a block of rows is cut into equal panels. AMX has
+ * tiles of one height. */
+static int64_t rows_of_panel(const GemmType *type, int64_t block) {
+    return type->rows_tile ? divide_up(block, divide_up(block, type->rows)) : type->rows;
+}
+
 /* Cuts rows, then columns, so that each thread has work; narrow matrices are cut along columns
  * only. */
 static void cut(Job *job, int64_t threads) {
@@ -363,7 +374,8 @@ static void cut(Job *job, int64_t threads) {
     int64_t blocks = m * lane_bytes(job) <= SINGLE_BYTES ? 1 : divide_up(m, most);
     if (job->batch_count < threads && blocks > 1 && blocks % threads && m >= 4 * rows * threads)
         blocks = round_up(blocks, threads);
-    job->row_block = round_up(divide_up(m, blocks), rows);
+    job->panel_rows = rows_of_panel(gemm->type, divide_up(m, blocks));
+    job->row_block = round_up(divide_up(m, blocks), job->panel_rows);
     job->row_blocks = divide_up(m, job->row_block);
     int64_t tasks = job->row_blocks * job->batch_count, parts = 1;
     if (tasks < threads || (tasks % threads && tasks < 4 * threads))
@@ -385,7 +397,9 @@ static bool run_round(Job *job, bool share) {
     bool share_b = share && !step->packed && job->row_blocks > 1,
          share_a = share && !share_b && job->column_blocks > 1;
     if (share_a || share_b) {
-        int64_t lanes = round_up(share_b ? n : step->m, width_of(gemm, share_a));
+        int64_t panels =
+            share_a ? divide_up(step->m, job->panel_rows) : divide_up(n, gemm->type->columns);
+        int64_t lanes = panels * width_of(gemm, share_a);
         shared = storage_new((size_t)(lanes * divide_up(k, job->k_block) * lane_bytes(job) + 64));
         if (!shared) return false;
         *(share_b ? &job->packed_b : &job->packed_a) = shared->data;
