@@ -50,11 +50,10 @@ typedef uint32_t Pair __attribute__((aligned(2), may_alias));
 #define STEP(r) STEP_BY(r, a[r])
 #define TILE(count)                                                                                \
     static void tile_##count(int64_t k, const Pair *a, const Pair *b, float *c, int64_t stride,    \
-                             bool add) {                                                           \
+                             bool add, const char *next, int64_t step) {                           \
         EACH_##count(OPEN);                                                                        \
-        for (; k > 0; k -= 2, a += ROWS, b += COLUMNS) {                                           \
-            __builtin_prefetch((const char *)b + AHEAD);                                           \
-            __builtin_prefetch((const char *)b + AHEAD + 64);                                      \
+        for (; k > 0; k -= 2, a += ROWS, b += COLUMNS, next += step) {                             \
+            __builtin_prefetch(next), __builtin_prefetch(next + LINE);                             \
             LOAD_B;                                                                                \
             EACH_##count(STEP);                                                                    \
         }                                                                                          \
@@ -86,7 +85,8 @@ EACH_COUNT(TILE)
     }
 EACH_COUNT(ROWS_TILE)
 
-typedef void Tile(int64_t k, const Pair *a, const Pair *b, float *c, int64_t stride, bool add);
+typedef void Tile(int64_t k, const Pair *a, const Pair *b, float *c, int64_t stride, bool add,
+                  const char *next, int64_t step);
 typedef void RowsTile(int64_t taps, int64_t k, const Pair *const *row, const Pair *b, float *c,
                       int64_t stride, bool add);
 #define TILE_NAME(count) tile_##count,
@@ -94,15 +94,28 @@ typedef void RowsTile(int64_t taps, int64_t k, const Pair *const *row, const Pai
 static Tile *const tiles[ROWS] = {EACH_COUNT(TILE_NAME)};
 static RowsTile *const rows_tiles[ROWS] = {EACH_COUNT(ROWS_TILE_NAME)};
 
-static void tile(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
-                 int columns, bool add) {
+static inline void any_tile(int64_t k, const void *a, const void *b, void *c, int64_t stride,
+                            int rows, int columns, bool add, const char *next, int64_t step) {
     if (columns == COLUMNS) {
-        tiles[rows - 1](k, a, b, c, stride, add);
+        tiles[rows - 1](k, a, b, c, stride, add, next, step);
         return;
     }
     float full[ROWS * COLUMNS];
-    tiles[rows - 1](k, a, b, full, COLUMNS, false);
+    tiles[rows - 1](k, a, b, full, COLUMNS, false, next, step);
     gemm_bf16_move(full, COLUMNS, c, stride, rows, columns, add);
+}
+
+static void tile_ahead(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
+                       int columns, bool add, GemmAhead ahead) {
+    int64_t bytes = ahead.bytes / ahead.parts, pairs = (k + 1) / 2;
+    any_tile(k, a, b, c, stride, rows, columns, add, ahead.panel + ahead.part * bytes,
+             (bytes + pairs - 1) / pairs);
+}
+
+static void tile(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
+                 int columns, bool add) {
+    any_tile(k, a, b, c, stride, rows, columns, add, (const char *)b + AHEAD,
+             COLUMNS * (int64_t)sizeof(Pair));
 }
 
 static void rows_tile(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
@@ -212,6 +225,7 @@ const GemmType gemm_bf16_dot = {
     .k_unit = 2,
     .k_bytes = GEMM_K_BYTES,
     .tile = tile,
+    .tile_ahead = tile_ahead,
     .end = end,
     .narrow = gemm_bf16_narrow,
     .stream = gemm_bf16_stream,
