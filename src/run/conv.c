@@ -52,17 +52,19 @@ static bool fits_turned(const ConvolutionStep *step) {
 static const ConvMethod methods[CONV_METHODS] = {
     [CONV_AUTO] = {.name = "auto"},
     [CONV_DIRECT] = {"direct", conv_is_direct, conv_direct_is_bf16, conv_direct_pack,
-                     conv_direct_run, false},
+                     conv_direct_run, 0},
     [CONV_DEPTHWISE] = {"depthwise", conv_fits_depthwise, NULL, conv_depthwise_pack,
-                        conv_depthwise_run, false},
-    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, false},
-    [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_4_pack,
-                         conv_winograd_4_run, true},
-    [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_67, NULL, conv_winograd_6_pack,
-                         conv_winograd_6_run, true},
-    [CONV_WINOGRAD_7] = {"winograd 7", conv_fits_winograd_67, NULL, conv_winograd_7_pack,
-                         conv_winograd_7_run, true},
-    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, false},
+                        conv_depthwise_run, 0},
+    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, 0},
+    [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_pack,
+                         conv_winograd_run, 4},
+    [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_67, NULL, conv_winograd_pack,
+                         conv_winograd_run, 6},
+    [CONV_WINOGRAD_7] = {"winograd 7", conv_fits_winograd_67, NULL, conv_winograd_pack,
+                         conv_winograd_run, 7},
+    [CONV_WINOGRAD_9] = {"winograd 9", conv_fits_winograd_9, NULL, conv_winograd_pack,
+                         conv_winograd_run, 9},
+    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, 0},
     [CONV_TURNED] = {.name = "channels last", .fits = fits_turned},
 };
 
@@ -85,7 +87,7 @@ static const double pack_ns = 0.3;       /* a weight to pack */
 static const double transform_ns = 0.12; /* a point read or written by Winograd's transforms */
 static const double turn_ns = 0.25;      /* an element of x or the result, in another order */
 /* Larger tiles round more: they have to need no more than this share of the next smaller's time;
- * rough: F(5x5, 3x3) in f32, which next to the rounding of f16 or bf16 is small. */
+ * rough: F(5x5, 3x3) in f32. Next to the rounding of f16 or bf16 all are small. */
 static const double large_share = 0.93, rough_share = 0.85;
 
 static double weights_ns(double weights, bool constant) {
@@ -132,9 +134,6 @@ static bool turned_is_faster(const ConvolutionStep *step, bool constant) {
     return direct + elements(step) * turn_ns < gathered;
 }
 
-static const int winograd_method[] = {
-    [4] = CONV_WINOGRAD_4, [6] = CONV_WINOGRAD_6, [7] = CONV_WINOGRAD_7};
-
 int convolution_choose(const ConvolutionStep *step, bool constant) {
     if (conv_fits_depthwise(step)) return CONV_DEPTHWISE;
     if (conv_fits_tiles(step)) return CONV_TILES;
@@ -143,9 +142,9 @@ int convolution_choose(const ConvolutionStep *step, bool constant) {
     int method = direct ? CONV_DIRECT : CONV_GATHER;
     bool half = step->dtype == CB_BF16 || step->dtype == CB_F16;
     double least_ns = plain_ns(step, constant, product_of(step, direct ? product_ns : gather_ns));
-    for (int tile = 4; tile <= 7; tile++) {
-        int other = winograd_method[tile];
-        if (!other || !convolution_fits(step, other)) continue;
+    for (int other = CONV_WINOGRAD_4; other <= CONV_WINOGRAD_9; other++) {
+        if (!convolution_fits(step, other)) continue;
+        int tile = methods[other].tile;
         double ns = winograd_ns(step, constant, tile);
         double share = tile == 7 && step->kernel[1] == 3 && !half ? rough_share : large_share;
         if (ns < (tile == 4 ? 1 : share) * least_ns) method = other, least_ns = ns;
@@ -179,7 +178,7 @@ static Storage *pack(Convolution *c) {
 }
 
 static bool run(Convolution *c) {
-    bool converts = c->convert && !c->method->widens;
+    bool converts = c->convert && !c->method->tile;
     Storage *x = converts ? conv_convert_x(c) : NULL, *packed = NULL;
     if (converts && !x) return false;
     c->packed = c->step.packed;
@@ -233,7 +232,7 @@ bool convolution_pack(const ConvolutionStep *step, const void *weight, Storage *
     Convolution c = convolution_of(&last, true, NULL, weight, NULL);
     *packed = NULL;
     if (is_empty(&c) || step->channels == 0) return true;
-    if (c.convert && !c.method->widens) conv_converted_x(&c.step);
+    if (c.convert && !c.method->tile) conv_converted_x(&c.step);
     *packed = pack(&c);
     return *packed != NULL;
 }

@@ -17,6 +17,7 @@ typedef enum ConvolutionMethod {
     CONV_WINOGRAD_4, /* tiles of 4 x 4: F(2x2, 3x3) */
     CONV_WINOGRAD_6, /* tiles of 6 x 6: F(4x4, 3x3), F(2x2, 5x5) */
     CONV_WINOGRAD_7, /* tiles of 7 x 7: F(5x5, 3x3), F(3x3, 5x5) */
+    CONV_WINOGRAD_9, /* tiles of 9 x 9: F(7x7, 3x3), F(5x5, 5x5); not where f32 has to be exact */
     CONV_TILES,      /* bf16 on AMX */
     CONV_TURNED,     /* channels first: another method, over copies with channels last */
     CONV_METHODS

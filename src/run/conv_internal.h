@@ -47,8 +47,8 @@ struct ConvMethod {
     bool (*fits_bf16)(const ConvolutionStep *step); /* as gemm_bf16 takes it; NULL: never */
     Storage *(*pack)(Convolution *c);
     void (*run)(Convolution *c);
-    bool widens; /* run takes x as it is and writes the result in its dtype; the weight is packed in
-                  * f32 */
+    int tile; /* of Winograd's methods, or 0: run takes x as it is and writes the result in its
+               * dtype; the weight is packed in f32 */
 };
 
 bool conv_is_direct(const ConvolutionStep *step);
@@ -61,13 +61,10 @@ void conv_depthwise_run(Convolution *c);
 Storage *conv_gather_pack(Convolution *c);
 void conv_gather_run(Convolution *c);
 bool conv_fits_winograd_4(const ConvolutionStep *step);
-Storage *conv_winograd_4_pack(Convolution *c);
-void conv_winograd_4_run(Convolution *c);
 bool conv_fits_winograd_67(const ConvolutionStep *step); /* 6 and 7 */
-Storage *conv_winograd_6_pack(Convolution *c);
-void conv_winograd_6_run(Convolution *c);
-Storage *conv_winograd_7_pack(Convolution *c);
-void conv_winograd_7_run(Convolution *c);
+bool conv_fits_winograd_9(const ConvolutionStep *step);
+Storage *conv_winograd_pack(Convolution *c); /* by tiles of c->method->tile */
+void conv_winograd_run(Convolution *c);
 /* Points of all tiles of a side: products of every channel and out channel. */
 int64_t conv_winograd_points(const ConvolutionStep *s, int64_t tile);
 bool conv_fits_tiles(const ConvolutionStep *step);

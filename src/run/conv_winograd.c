@@ -8,6 +8,7 @@
  *     F(2x2, 3x3)  16 points for 36 multiplications
  *     F(4x4, 3x3)  36 for 144    F(5x5, 3x3)  49 for 225
  *     F(2x2, 5x5)  36 for 100    F(3x3, 5x5)  49 for 225
+ *     F(7x7, 3x3)  81 for 441    F(5x5, 5x5)  81 for 625
  *
  *     x -> read[tile][point][channel] -> sum[point][tile][out channel] -> half -> result
  *
@@ -65,12 +66,15 @@ typedef struct Winograd {
     const float *packed;
 } Winograd;
 
-static const WinogradKernels *winograd_kernels(void) {
+static const WinogradType *type_of(const Convolution *c) {
+    const WinogradKernels *kernels = &winograd_kernels_base;
 #if defined(__x86_64__)
-    if (cpu_level() == CPU_V4) return &winograd_kernels_v4;
-    if (cpu_level() == CPU_V3) return &winograd_kernels_v3;
+    if (cpu_level() == CPU_V4) kernels = &winograd_kernels_v4;
+    if (cpu_level() == CPU_V3) kernels = &winograd_kernels_v3;
 #endif
-    return &winograd_kernels_base;
+    const WinogradType *type = kernels->type;
+    while (type->tile != c->method->tile || type->kernel != c->step.kernel[1]) type++;
+    return type;
 }
 
 /* ---- what fits ---------------------------------------------------------------------------- */
@@ -89,6 +93,10 @@ bool conv_fits_winograd_4(const ConvolutionStep *s) { return fits(s) && is_squar
 
 bool conv_fits_winograd_67(const ConvolutionStep *s) {
     return fits(s) && (is_square(s, 3) || is_square(s, 5));
+}
+
+bool conv_fits_winograd_9(const ConvolutionStep *s) {
+    return conv_fits_winograd_67(s) && (s->dtype != CB_F32 || s->reduced);
 }
 
 /* ---- cutting the work --------------------------------------------------------------------- */
@@ -124,8 +132,9 @@ static WinogradElement element_of(cb_dtype dtype) {
     return dtype == CB_F16 ? WINOGRAD_F16 : WINOGRAD_F32;
 }
 
-static Winograd winograd_of(const Convolution *common, const WinogradType *type) {
+static Winograd winograd_of(const Convolution *common) {
     const ConvolutionStep *s = &common->step;
+    const WinogradType *type = type_of(common);
     Winograd w = {.common = common, .step = s, .type = type, .points = type->tile * type->tile};
     w.element = element_of((cb_dtype)s->dtype);
     w.x_bytes = common->out_bytes;
@@ -183,8 +192,8 @@ static void pack_weights(void *user, int64_t low, int64_t high) {
     }
 }
 
-static Storage *pack(const Convolution *common, const WinogradType *type) {
-    Winograd w = winograd_of(common, type);
+Storage *conv_winograd_pack(Convolution *common) {
+    Winograd w = winograd_of(common);
     Storage *storage = storage_new((size_t)(w.points * w.panels * w.panel_floats) * sizeof(float));
     if (!storage) return NULL;
     w.packed = storage->data;
@@ -409,8 +418,8 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 
 /* ---- entry -------------------------------------------------------------------------------- */
 
-static void run(const Convolution *common, const WinogradType *type) {
-    Winograd w = winograd_of(common, type);
+void conv_winograd_run(Convolution *common) {
+    Winograd w = winograd_of(common);
     int64_t parts = divide_up(w.panels, w.task_panels), blocks = divide_up(w.total, w.block);
     Storage *shared = NULL;
     if (parts > 1) {
@@ -431,20 +440,3 @@ static void run(const Convolution *common, const WinogradType *type) {
     if (common->epilogue)
         parallel_for(positions, divide_up(32 * 1024, w.step->out_channels), finish_positions, &w);
 }
-
-static const WinogradType *type_6(const Convolution *c) {
-    const WinogradKernels *kernels = winograd_kernels();
-    return c->step.kernel[1] == 3 ? &kernels->f4k3 : &kernels->f2k5;
-}
-
-static const WinogradType *type_7(const Convolution *c) {
-    const WinogradKernels *kernels = winograd_kernels();
-    return c->step.kernel[1] == 3 ? &kernels->f5k3 : &kernels->f3k5;
-}
-
-Storage *conv_winograd_4_pack(Convolution *c) { return pack(c, &winograd_kernels()->f2k3); }
-void conv_winograd_4_run(Convolution *c) { run(c, &winograd_kernels()->f2k3); }
-Storage *conv_winograd_6_pack(Convolution *c) { return pack(c, type_6(c)); }
-void conv_winograd_6_run(Convolution *c) { run(c, type_6(c)); }
-Storage *conv_winograd_7_pack(Convolution *c) { return pack(c, type_7(c)); }
-void conv_winograd_7_run(Convolution *c) { run(c, type_7(c)); }

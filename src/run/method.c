@@ -53,7 +53,7 @@ static bool own_multiplies_bf16(const Step *step, bool constant) {
 
 static bool own_method_is_better(const Step *step, bool constant) {
     int method = convolution_choose(&step->convolution, constant);
-    return method == CONV_TILES || (method >= CONV_WINOGRAD_4 && method <= CONV_WINOGRAD_7);
+    return method == CONV_TILES || (method >= CONV_WINOGRAD_4 && method <= CONV_WINOGRAD_9);
 }
 
 static const Rule rules[] = {

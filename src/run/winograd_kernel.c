@@ -12,9 +12,10 @@
  *     A^T row i:          p^i;   infinity: M(x) itself, the last coefficient of g, the last row
  *
  * Points decide the accuracy. Tiles of 4 take 0, 1, -1. Tiles of 6 take 0, +-5/8, +-3/2, tiles of 7
- * +-5/16, +-13/16, +-7/4: of the pairs that were tried they give the smallest errors, half of those
- * of the usual small integers (docs/architecture.md has the measurement; Barabasz et al. 2018,
- * arXiv:1803.10986, is on such choices). All constants are exact in f32. */
+ * +-5/16, +-13/16, +-7/4, tiles of 9 +-1/4, +-5/8, +-9/8, +-17/8: of the pairs that were tried they
+ * give the smallest errors, half of those of the usual small integers (docs/architecture.md has the
+ * measurement; Barabasz et al. 2018, arXiv:1803.10986, is on such choices). All constants but
+ * (17/8)^6 are exact in f32. */
 #include "run/winograd_kernel.h"
 #include "run/level.h"
 #include <string.h>
@@ -32,6 +33,19 @@ enum { LANES = VECTOR_BYTES / sizeof(float) };
 #define R 0.3125f /* the points of tiles of 7: R, -R, S, -S, T, -T */
 #define S 0.8125f
 #define T 1.75f
+#define U 0.25f /* the points of tiles of 9: U, -U, V, -V, W, -W, X, -X */
+#define V 0.625f
+#define W 1.125f
+#define X 2.125f
+
+/* Loops over the positions of a tile: unrolled where what they index can stay in registers. */
+#if defined(__clang__)
+#define OUTLINE __attribute__((noinline))
+#else
+#define OUTLINE __attribute__((noinline, noclone))
+#endif
+#define ROLLED _Pragma("GCC unroll 1")
+#define UNROLLED _Pragma("GCC unroll 16")
 
 /* ---- elements of x and the result --------------------------------------------------------- */
 
@@ -95,21 +109,37 @@ static inline void read_6(const Vector *d, Vector *t) {
     t[5] = d[5] - (P * P + Q * Q) * d[3] + P * P * Q * Q * d[1];
 }
 
+/* The points p and -p, where M(x) has the roots p, -p and those of (x^2 - a)(x^2 - b)... */
+static inline void read_pair_7(const Vector *d, float p, float a, float b, Vector *t) {
+    Vector odd = d[5] - (a + b) * d[3] + a * b * d[1];
+    Vector even = d[4] - (a + b) * d[2] + a * b * d[0];
+    t[0] = odd + p * even;
+    t[1] = odd - p * even;
+}
+
+static inline void read_pair_9(const Vector *d, float p, float a, float b, float c, Vector *t) {
+    Vector odd = d[7] - (a + b + c) * d[5] + (a * b + a * c + b * c) * d[3] - a * b * c * d[1];
+    Vector even = d[6] - (a + b + c) * d[4] + (a * b + a * c + b * c) * d[2] - a * b * c * d[0];
+    t[0] = odd + p * even;
+    t[1] = odd - p * even;
+}
+
 static inline void read_7(const Vector *d, Vector *t) {
-    Vector odd_r = d[5] - (S * S + T * T) * d[3] + S * S * T * T * d[1];
-    Vector even_r = d[4] - (S * S + T * T) * d[2] + S * S * T * T * d[0];
-    Vector odd_s = d[5] - (R * R + T * T) * d[3] + R * R * T * T * d[1];
-    Vector even_s = d[4] - (R * R + T * T) * d[2] + R * R * T * T * d[0];
-    Vector odd_t = d[5] - (R * R + S * S) * d[3] + R * R * S * S * d[1];
-    Vector even_t = d[4] - (R * R + S * S) * d[2] + R * R * S * S * d[0];
-    t[0] = odd_r + R * even_r;
-    t[1] = odd_r - R * even_r;
-    t[2] = odd_s + S * even_s;
-    t[3] = odd_s - S * even_s;
-    t[4] = odd_t + T * even_t;
-    t[5] = odd_t - T * even_t;
-    t[6] = d[6] - (R * R + S * S + T * T) * d[4] +
-           (R * R * S * S + R * R * T * T + S * S * T * T) * d[2] - R * R * S * S * T * T * d[0];
+    const float r = R * R, s = S * S, u = T * T;
+    read_pair_7(d, R, s, u, t);
+    read_pair_7(d, S, r, u, t + 2);
+    read_pair_7(d, T, r, s, t + 4);
+    t[6] = d[6] - (r + s + u) * d[4] + (r * s + r * u + s * u) * d[2] - r * s * u * d[0];
+}
+
+static inline void read_9(const Vector *d, Vector *t) {
+    const float u = U * U, v = V * V, w = W * W, x = X * X;
+    read_pair_9(d, U, v, w, x, t);
+    read_pair_9(d, V, u, w, x, t + 2);
+    read_pair_9(d, W, u, v, x, t + 4);
+    read_pair_9(d, X, u, v, w, t + 6);
+    t[8] = d[8] - (u + v + w + x) * d[6] + (u * v + (u + v) * (w + x) + w * x) * d[4] -
+           (u * v * (w + x) + (u + v) * w * x) * d[2] + u * v * w * x * d[0];
 }
 
 static inline void write_2_of_4(const Vector *m, Vector *y) {
@@ -130,22 +160,61 @@ static inline void write_4_of_6(const Vector *m, Vector *y) {
     y[3] = m[5] + P * P * P * odd_p + Q * Q * Q * odd_q;
 }
 
+#define POWER_0(x) 1
+#define POWER_1(x) (x)
+#define POWER_2(x) ((x) * (x))
+#define POWER_3(x) (POWER_2(x) * (x))
+#define POWER_4(x) (POWER_2(x) * POWER_2(x))
+#define POWER_5(x) (POWER_4(x) * (x))
+#define POWER_6(x) (POWER_4(x) * POWER_2(x))
+#define SUM_7(i, m) POWER_##i(R) * m[0] + POWER_##i(S) * m[1] + POWER_##i(T) * m[2]
+#define SUM_9(i, m)                                                                                \
+    POWER_##i(U) * m[0] + POWER_##i(V) * m[1] + POWER_##i(W) * m[2] + POWER_##i(X) * m[3]
+
+/* Pairs of points: their sums go to the even positions, their differences to the odd ones. */
+static inline void pair_up(const Vector *m, int pairs, Vector *even, Vector *odd) {
+    UNROLLED for (int i = 0; i < pairs; i++) even[i] = m[2 * i] + m[2 * i + 1],
+                                             odd[i] = m[2 * i] - m[2 * i + 1];
+}
+
 static inline void write_3_of_7(const Vector *m, Vector *y) {
-    Vector even_r = m[0] + m[1], odd_r = m[0] - m[1], even_s = m[2] + m[3], odd_s = m[2] - m[3];
-    Vector even_t = m[4] + m[5], odd_t = m[4] - m[5];
-    y[0] = even_r + even_s + even_t;
-    y[1] = R * odd_r + S * odd_s + T * odd_t;
-    y[2] = m[6] + R * R * even_r + S * S * even_s + T * T * even_t;
+    Vector even[3], odd[3];
+    pair_up(m, 3, even, odd);
+    y[0] = SUM_7(0, even);
+    y[1] = SUM_7(1, odd);
+    y[2] = m[6] + SUM_7(2, even);
 }
 
 static inline void write_5_of_7(const Vector *m, Vector *y) {
-    Vector even_r = m[0] + m[1], odd_r = m[0] - m[1], even_s = m[2] + m[3], odd_s = m[2] - m[3];
-    Vector even_t = m[4] + m[5], odd_t = m[4] - m[5];
-    y[0] = even_r + even_s + even_t;
-    y[1] = R * odd_r + S * odd_s + T * odd_t;
-    y[2] = R * R * even_r + S * S * even_s + T * T * even_t;
-    y[3] = R * R * R * odd_r + S * S * S * odd_s + T * T * T * odd_t;
-    y[4] = m[6] + R * R * R * R * even_r + S * S * S * S * even_s + T * T * T * T * even_t;
+    Vector even[3], odd[3];
+    pair_up(m, 3, even, odd);
+    y[0] = SUM_7(0, even);
+    y[1] = SUM_7(1, odd);
+    y[2] = SUM_7(2, even);
+    y[3] = SUM_7(3, odd);
+    y[4] = m[6] + SUM_7(4, even);
+}
+
+static inline void write_5_of_9(const Vector *m, Vector *y) {
+    Vector even[4], odd[4];
+    pair_up(m, 4, even, odd);
+    y[0] = SUM_9(0, even);
+    y[1] = SUM_9(1, odd);
+    y[2] = SUM_9(2, even);
+    y[3] = SUM_9(3, odd);
+    y[4] = m[8] + SUM_9(4, even);
+}
+
+static inline void write_7_of_9(const Vector *m, Vector *y) {
+    Vector even[4], odd[4];
+    pair_up(m, 4, even, odd);
+    y[0] = SUM_9(0, even);
+    y[1] = SUM_9(1, odd);
+    y[2] = SUM_9(2, even);
+    y[3] = SUM_9(3, odd);
+    y[4] = SUM_9(4, even);
+    y[5] = SUM_9(5, odd);
+    y[6] = m[8] + SUM_9(6, even);
 }
 
 /* ---- squares ------------------------------------------------------------------------------ */
@@ -160,15 +229,6 @@ static void pad_rows(const void *const *row, int64_t skip, int64_t bytes, void *
         memcpy((char *)to + (size_t)i * width, (const char *)row[i] + skip, (size_t)bytes);
     }
 }
-
-/* Loops over the positions of a tile: unrolled where what they index can stay in registers. */
-#if defined(__clang__)
-#define OUTLINE __attribute__((noinline))
-#else
-#define OUTLINE __attribute__((noinline, noclone))
-#endif
-#define ROLLED _Pragma("GCC unroll 1")
-#define UNROLLED _Pragma("GCC unroll 8")
 
 #define READ(tile, element, type)                                                                  \
     static OUTLINE void read_##tile##_##element##_vectors(const void *const *row, float *to,       \
@@ -263,11 +323,14 @@ static void pad_rows(const void *const *row, int64_t skip, int64_t bytes, void *
 EACH_ELEMENT(READ, 4)
 EACH_ELEMENT(READ, 6)
 EACH_ELEMENT(READ, 7)
+EACH_ELEMENT(READ, 9)
 WRITES(2, 4)
 WRITES(2, 6)
 WRITES(4, 6)
 WRITES(3, 7)
 WRITES(5, 7)
+WRITES(5, 9)
+WRITES(7, 9)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
@@ -275,7 +338,10 @@ WRITES(5, 7)
 static void make_g(int tile, int kernel, double g[][WINOGRAD_MAX_KERNEL]) {
     static const double points_4[] = {0, 1, -1}, points_6[] = {0, P, -P, Q, -Q};
     static const double points_7[] = {R, -R, S, -S, T, -T};
-    const double *point = tile == 4 ? points_4 : tile == 6 ? points_6 : points_7;
+    static const double points_9[] = {U, -U, V, -V, W, -W, X, -X};
+    static const double *const points[] = {
+        [4] = points_4, [6] = points_6, [7] = points_7, [9] = points_9};
+    const double *point = points[tile];
     for (int i = 0; i < tile - 1; i++) {
         double power = 1;
         for (int j = 0; j < tile - 1; j++)
@@ -305,22 +371,17 @@ static void weight(int tile, int kernel, const float *from, float *to, int64_t s
     }
 }
 
-static void weight_4_3(const float *from, float *to, int64_t stride) {
-    weight(4, 3, from, to, stride);
-}
-static void weight_6_3(const float *from, float *to, int64_t stride) {
-    weight(6, 3, from, to, stride);
-}
-static void weight_6_5(const float *from, float *to, int64_t stride) {
-    weight(6, 5, from, to, stride);
-}
-
-static void weight_7_3(const float *from, float *to, int64_t stride) {
-    weight(7, 3, from, to, stride);
-}
-static void weight_7_5(const float *from, float *to, int64_t stride) {
-    weight(7, 5, from, to, stride);
-}
+#define WEIGHT(tile, kernel)                                                                       \
+    static void weight_##tile##_##kernel(const float *from, float *to, int64_t stride) {           \
+        weight(tile, kernel, from, to, stride);                                                    \
+    }
+WEIGHT(4, 3)
+WEIGHT(6, 3)
+WEIGHT(6, 5)
+WEIGHT(7, 3)
+WEIGHT(7, 5)
+WEIGHT(9, 3)
+WEIGHT(9, 5)
 
 #define TYPE(tile, output, kernel)                                                                 \
     {                                                                                              \
@@ -331,10 +392,12 @@ static void weight_7_5(const float *from, float *to, int64_t stride) {
             weight_##tile##_##kernel                                                               \
     }
 
-const WinogradKernels LEVEL_TABLE(winograd_kernels_) = {
-    .f2k3 = TYPE(4, 2, 3),
-    .f4k3 = TYPE(6, 4, 3),
-    .f2k5 = TYPE(6, 2, 5),
-    .f5k3 = TYPE(7, 5, 3),
-    .f3k5 = TYPE(7, 3, 5),
-};
+const WinogradKernels LEVEL_TABLE(winograd_kernels_) = {{
+    TYPE(4, 2, 3),
+    TYPE(6, 4, 3),
+    TYPE(6, 2, 5),
+    TYPE(7, 5, 3),
+    TYPE(7, 3, 5),
+    TYPE(9, 7, 3),
+    TYPE(9, 5, 5),
+}};

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum { WINOGRAD_MAX_TILE = 7, WINOGRAD_MAX_KERNEL = 5, WINOGRAD_PANEL = 32 };
+enum { WINOGRAD_MAX_TILE = 9, WINOGRAD_MAX_KERNEL = 5, WINOGRAD_PANEL = 32, WINOGRAD_TYPES = 7 };
 
 typedef enum WinogradElement { /* of x and the result */
     WINOGRAD_F32,
@@ -44,7 +44,7 @@ typedef struct WinogradType {
 } WinogradType;
 
 typedef struct WinogradKernels {
-    WinogradType f2k3, f4k3, f2k5, f5k3, f3k5; /* output, kernel */
+    WinogradType type[WINOGRAD_TYPES];
 } WinogradKernels;
 
 extern const WinogradKernels winograd_kernels_base;
