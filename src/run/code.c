@@ -81,28 +81,31 @@ static Code *take_loaded(const char *key) {
     return code;
 }
 
-/* Loads the object at path under its key; NULL: out of memory or not loadable (then *why says
- * more). */
-static Code *load(const char *path, const char *key, const char **why) {
-    *why = NULL;
+/* The caller holds the lock. NULL: out of memory or not loadable (then *why says more). */
+static Code *load_new(const char *path, const char *key, const char **why) {
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!object) {
-        *why = dlerror();
-        return NULL;
-    }
-    Code *code = memory_zalloc(sizeof *code);
-    lock();
-    Code *other = code ? find_loaded(key) : NULL;
-    if (code && !other) {
+    Code *code = object ? memory_zalloc(sizeof *code) : NULL;
+    if (code) {
         *code = (Code){.next = table.loaded, .object = object, .references = 1};
         memcpy(code->key, key, CACHE_KEY);
         table.loaded = code;
+    } else if (object) {
+        dlclose(object);
+    } else {
+        *why = dlerror();
     }
+    return code;
+}
+
+/* Loads the object at path under its key, unless another thread did meanwhile. Under the lock: a
+ * child forked while the dynamic linker works could never use it. */
+static Code *load(const char *path, const char *key, const char **why) {
+    *why = NULL;
+    lock();
+    Code *code = find_loaded(key);
+    if (!code) code = load_new(path, key, why);
     unlock();
-    if (code && !other) return code;
-    dlclose(object);
-    memory_free(code);
-    return other;
+    return code;
 }
 
 KernelFunction *code_function(const Code *code, const char *name) {
@@ -119,11 +122,9 @@ void code_release(Code *code) {
     bool last = --code->references == 0;
     Code **at = &table.loaded;
     while (last && *at != code) at = &(*at)->next;
-    if (last) *at = code->next;
+    if (last) *at = code->next, dlclose(code->object);
     unlock();
-    if (!last) return;
-    dlclose(code->object);
-    memory_free(code);
+    if (last) memory_free(code);
 }
 
 void code_cleanup(void) { compiler_forget(); }

@@ -1,51 +1,22 @@
 /* Loading generated code: the disk cache with every kind of damage, and compilers that are missing,
  * fail, hang or write garbage. Each must end in working code or in a reason. */
 #define _GNU_SOURCE
-#include "test_support.h"
+#include "adder.h"
 
 #include "base/memory.h"
-#include "run/cache.h"
 #include "run/compiler.h"
-#include "run/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-static char root[256], cache[300];
-
 /* ---- helpers ----------------------------------------------------------------------------- */
-
-/* A function that adds number to *(long *)buffer[0]. */
-static CodeResult load_adder(int number) {
-    char source[256];
-    snprintf(source, sizeof source,
-             "void add(void *const *buffer, long low, long high, int pass, void *slot) {\n"
-             "    *(long *)buffer[0] += %d;\n}\n",
-             number);
-    return code_load(source, strlen(source));
-}
-
-static void assert_adds(CodeResult result, int number) {
-    long value = 100;
-    assert_non_null(result.code);
-    assert_null(result.message);
-    assert_int_equal(result.reason, REASON_NONE);
-    code_function(result.code, "add")((void *[]){&value}, 0, 1, 0, NULL);
-    assert_int_equal(value, 100 + number);
-    code_release(result.code);
-}
 
 static void path_in(char *out, const char *name) { snprintf(out, 400, "%s/%s", root, name); }
 
@@ -66,36 +37,6 @@ static void use_script(const char *name, const char *body) {
              body);
     write_file(path, text, 0755);
     cb_set_option("cc", path);
-}
-
-static void count_entry(void *user, const CacheEntry *entry) {
-    char(*key)[CACHE_KEY] = user;
-    memcpy(*key, entry->key, CACHE_KEY);
-}
-
-static int entries(char key[CACHE_KEY]) {
-    char unused[CACHE_KEY];
-    return cache_visit(cache, count_entry, key ? key : unused);
-}
-
-static int set_up(void **state) {
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/carbide-test-XXXXXX");
-    if (!mkdtemp(root)) return -1;
-    snprintf(cache, sizeof cache, "%s/cache", root);
-    cb_set_option("cache_dir", cache);
-    cb_set_option("cache", "1");
-    cb_set_option("cc", "cc");
-    cb_set_option("cc_timeout_ms", "30000");
-    cb_set_option("cache_limit_mb", "512");
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    char command[600];
-    snprintf(command, sizeof command, "chmod -R u+rwx %s; rm -rf %s", root, root);
-    return system(command);
 }
 
 /* ---- the cache --------------------------------------------------------------------------- */
@@ -325,126 +266,6 @@ static void test_explaining(void **state) {
     arena_free(arena);
 }
 
-/* ---- many at once ------------------------------------------------------------------------ */
-
-static void test_sixteen_processes(void **state) {
-    (void)state;
-    pid_t child[16];
-    char command[400];
-    for (int i = 0; i < 16; i++)
-        if (!(child[i] = fork())) {
-            for (int k = 0; k < 2; k++) {
-                long value = 0;
-                CodeResult result = load_adder(20 + k);
-                if (!result.code) _exit(1);
-                code_function(result.code, "add")((void *[]){&value}, 0, 1, 0, NULL);
-                if (value != 20 + k) _exit(2);
-                code_release(result.code);
-            }
-            _exit(0);
-        }
-    for (int i = 0; i < 16; i++) {
-        int status;
-        waitpid(child[i], &status, 0);
-        assert_int_equal(status, 0);
-    }
-    assert_int_equal(entries(NULL), 2);
-    snprintf(command, sizeof command, "! ls %s | grep work", cache);
-    assert_int_equal(system(command), 0);
-}
-
-static void *load_same(void *user) {
-    *(Code **)user = load_adder(30).code;
-    return NULL;
-}
-
-static void test_threads_share(void **state) {
-    (void)state;
-    pthread_t thread[4];
-    Code *code[4];
-    for (int i = 0; i < 4; i++) pthread_create(&thread[i], NULL, load_same, &code[i]);
-    for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
-    for (int i = 0; i < 4; i++) {
-        assert_non_null(code[0]);
-        assert_ptr_equal(code[i], code[0]);
-    }
-    for (int i = 0; i < 4; i++) code_release(code[i]);
-}
-
-static void *load_many(void *user) {
-    for (int i = 40; i < 46; i++) code_release(load_adder(i).code);
-    atomic_store((atomic_bool *)user, true);
-    return NULL;
-}
-
-/* Takes the lock of the table of loaded code again and again. */
-static void *load_again(void *user) {
-    while (!atomic_load((atomic_bool *)user)) code_release(load_adder(51).code);
-    return NULL;
-}
-
-/* A deadlocked child never ends, one on a busy machine ends late: it has 20 seconds, and longer as
- * long as this process takes for 20 kernels more. False: it was killed. */
-static bool ends(pid_t child, int *status) {
-    for (int i = 0; i < 20000; i++) {
-        if (waitpid(child, status, WNOHANG) == child) return true;
-        usleep(1000);
-    }
-    for (int i = 70; i < 90; i++) {
-        code_release(load_adder(i).code);
-        if (waitpid(child, status, WNOHANG) == child) return true;
-    }
-    kill(child, SIGKILL);
-    waitpid(child, status, 0);
-    return false;
-}
-
-static void test_fork_while_compiling(void **state) {
-    (void)state;
-    atomic_bool done = false;
-    pthread_t thread;
-    pthread_create(&thread, NULL, load_many, &done);
-    for (int i = 0; !done && i < 100; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            Code *code = load_adder(50).code;
-            code_release(code);
-            _exit(code ? 0 : 1);
-        }
-        int status;
-        assert_true(ends(child, &status));
-        assert_int_equal(status, 0);
-        usleep(5000);
-    }
-    pthread_join(thread, NULL);
-}
-
-static void test_fork_while_loading(void **state) {
-    (void)state;
-#if defined(__SANITIZE_ADDRESS__)
-    skip_because(
-        "AddressSanitizer's allocator keeps its locks over fork, so its children may hang");
-#endif
-    atomic_bool done = false;
-    pthread_t thread[2];
-    Code *code = load_adder(51).code;
-    for (int i = 0; i < 2; i++) pthread_create(&thread[i], NULL, load_again, &done);
-    bool ended = true;
-    for (int i = 0; ended && i < 100; i++) {
-        int status;
-        pid_t child = fork();
-        if (child == 0) {
-            code_release(load_adder(51).code);
-            _exit(0);
-        }
-        ended = ends(child, &status);
-    }
-    atomic_store(&done, true);
-    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
-    code_release(code);
-    assert_true(ended);
-}
-
 /* ---- compilers --------------------------------------------------------------------------- */
 
 static void assert_refused(CodeResult result, Reason reason, const char *words) {
@@ -563,8 +384,6 @@ static void test_compilers_have_keys_of_their_own(void **state) {
     assert_int_equal(entries(NULL), 2);
 }
 
-#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_second_load_comes_from_disk),
@@ -576,10 +395,6 @@ int main(void) {
         CASE(test_full_disk),
         CASE(test_trimming),
         CASE(test_explaining),
-        CASE(test_sixteen_processes),
-        CASE(test_threads_share),
-        CASE(test_fork_while_compiling),
-        CASE(test_fork_while_loading),
         CASE(test_missing_compiler),
         CASE(test_failing_compilers),
         CASE(test_hanging_compilers),

@@ -385,7 +385,7 @@ static void the_tuner_measures_once(void **state) {
     expect_tuned(&s, "; gather, measured before: gather 0.000 ms, channels last 200000.000 ms");
     set_times(key, "of another step", 2e5, 1e-5);
     expect_tuned(&s, " measured: "); /* a foreign entry */
-    cb_set_threads(1);
+    cb_set_threads(cb_threads() == 1 ? 2 : 1);
     expect_tuned(&s, " measured: "); /* another key */
     cb_set_threads(0);
     assert_int_equal(cache_clear(directory), 2);
