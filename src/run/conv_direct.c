@@ -43,6 +43,8 @@ typedef struct Direct {
     int64_t chunk, chunks, units;      /* channels of a unit; units of one position; of all */
     int64_t panels, panel_bytes;       /* of out channels of a group */
     int64_t total, block, task_panels; /* output positions of all images; of a task; its panels */
+    bool by_panel; /* tasks follow each other along positions: weights, the larger part, stay in the
+                    * cache; else along panels, and the rows of x stay there */
     const char *packed;
 } Direct;
 
@@ -110,6 +112,7 @@ static Direct direct_of(const Convolution *common) {
     d.panel_bytes = d.depth * d.type->columns * d.x_bytes;
     d.total = s->batch * common->positions;
     d.packed = common->packed;
+    d.by_panel = d.panels * d.panel_bytes > d.total * d.inner * d.x_bytes;
     cut(&d);
     return d;
 }
@@ -357,12 +360,15 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         atomic_store_explicit(d->common->failed, true, memory_order_relaxed);
         return;
     }
-    for (int64_t i = low; i < high; i++) { /* panels innermost: the rows of x stay in the cache */
-        Task t = {.panel = i % panel_blocks * d->task_panels, .row = storage->data};
+    for (int64_t i = low; i < high; i++) {
+        int64_t rest = i % (blocks * panel_blocks);
+        int64_t panel = d->by_panel ? rest / blocks : rest % panel_blocks;
+        int64_t block = d->by_panel ? rest % blocks : rest / panel_blocks;
+        Task t = {.panel = panel * d->task_panels, .row = storage->data};
         t.panels = least(d->task_panels, d->panels - t.panel);
-        t.first = i / panel_blocks % blocks * d->block;
+        t.first = block * d->block;
         t.count = least(d->block, d->total - t.first);
-        t.group = i / panel_blocks / blocks;
+        t.group = i / (blocks * panel_blocks);
         run_task(d, &t, (char *)storage->data + pointers);
     }
     storage_release(storage);
