@@ -44,9 +44,11 @@ static int print_command_help(const Command *command) {
     return STATUS_OK;
 }
 
+static bool is_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
-    if (!strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h")) {
+    if (!strcmp(name, "help") || is_help(name)) {
         print_help(stdout);
         return STATUS_OK;
     }
@@ -56,7 +58,8 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(name, commands[i].name) != 0) continue;
-        if (argc > 2 && !strcmp(argv[2], "--help")) return print_command_help(&commands[i]);
+        for (int k = 2; k < argc; k++)
+            if (is_help(argv[k])) return print_command_help(&commands[i]);
         int status = commands[i].run(argc - 2, argv + 2);
         cb_cleanup();
         return status;

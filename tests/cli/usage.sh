@@ -49,6 +49,8 @@ refused 2 "'x' is not understood"        info x
 refused 0 "bench"                        help
 refused 0 "--dtype"                      bench --help
 refused 0 "--options"                    explain --help
+refused 0 "--batches"                    bench alexnet --batch 32 --help
+refused 0 "--profile"                    explain gelu -h
 refused 0 "list|why|clear"               cache --help
 refused 2 "no option --speed"            info --speed
 refused 0 "layernorm_gelu"               bench list
