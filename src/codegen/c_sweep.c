@@ -176,6 +176,34 @@ static void row_lanes(CKernel *c, int pass) {
     if (c->lanes) emit_close(e);
 }
 
+/* where(condition, value, identity of the reduction): the condition; else NULL. */
+static const Expr *term_condition(const Expr *reduce) {
+    const Expr *term = reduce->input[0];
+    if (term->op != OP_where || term->input[2]->op != OP_constant) return NULL;
+    Scalar other = term->input[2]->imm, none = scalar_identity((Op)reduce->imm.i, reduce->dtype);
+    bool same = dtype_is_float(reduce->dtype) ? other.f == none.f : other.i == none.i;
+    return same ? term->input[0] : NULL;
+}
+
+/* The condition under which a point of the inner range matters to any lane, as where windows have
+ * padding; NULL: there is none, or it differs from lane to lane. */
+static const Expr *lanes_condition(const CKernel *c, int pass) {
+    const Expr *all = NULL;
+    for (int s = 0; s < c->store_count; s++)
+        if (stores_in(c, s, pass)) return NULL;
+    for (int id = 0; id < c->e.count; id++) {
+        const Local *local = &c->e.local[id];
+        if (local->needed && (local->cached || c->e.kernel->expr[id]->op == EX_scan)) return NULL;
+    }
+    for (int r = 0; r < c->reduce_count; r++) {
+        if (!c_reduces_in(c, r, pass)) continue;
+        const Expr *condition = term_condition(c->e.info.reduce[r]);
+        if (!condition || (all && condition != all)) return NULL;
+        all = condition;
+    }
+    return all && c->e.local[all->id].level < c->e.lane_level ? all : NULL;
+}
+
 static void array_loops(CKernel *c, int pass) {
     E e = &c->e;
     int first = e->kernel->outer_count, opened = 0;
@@ -195,6 +223,9 @@ static void array_loops(CKernel *c, int pass) {
     } else {
         opened = open_inner(c, 0, c->inner_count, 1);
     }
+    const Expr *condition = lanes_condition(c, pass);
+    if (condition) emit_open(e, "if (%s)", text_bare(e, text_value(e, condition)));
+    opened += condition != NULL;
     lane_loop(c, pass);
     while (opened--) emit_close(e);
     if (!blocks) return;

@@ -194,4 +194,24 @@ static inline bool takes(const OpInfo *info, cb_dtype dtype) {
     }
 }
 
+/* ---- kernels as text ------------------------------------------------------------------------- */
+
+enum { MAX_KERNELS = 64 };
+
+static inline void check_all(const char *const *text, int count) {
+    Arena *arena = arena_new();
+    Kernel *kernel[MAX_KERNELS];
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < count; i++) {
+        Buffer why = buffer_new(arena);
+        kernel[i] = kernel_parse(arena, text[i]);
+        if (!kernel[i]) FAIL("%s", cb_error());
+        if (!kernel_verify(kernel[i], &why)) FAIL("%s: %s", kernel[i]->name, buffer_text(&why));
+    }
+    Code *code = compile(kernel, count, arena);
+    for (int i = 0; i < count; i++) assert_true(check_kernel(kernel[i], code));
+    code_release(code);
+    arena_free(arena);
+}
+
 #endif

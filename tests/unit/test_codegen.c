@@ -4,24 +4,6 @@
 
 #include "kernel_run.h"
 
-enum { MAX_KERNELS = 64 };
-
-static void check_all(const char *const *text, int count) {
-    Arena *arena = arena_new();
-    Kernel *kernel[MAX_KERNELS];
-    assert_int_equal(arena_guard(arena), 0);
-    for (int i = 0; i < count; i++) {
-        Buffer why = buffer_new(arena);
-        kernel[i] = kernel_parse(arena, text[i]);
-        if (!kernel[i]) FAIL("%s", cb_error());
-        if (!kernel_verify(kernel[i], &why)) FAIL("%s: %s", kernel[i]->name, buffer_text(&why));
-    }
-    Code *code = compile(kernel, count, arena);
-    for (int i = 0; i < count; i++) assert_true(check_kernel(kernel[i], code));
-    code_release(code);
-    arena_free(arena);
-}
-
 #define CHECK(...)                                                                                 \
     do {                                                                                           \
         static const char *const text[] = {__VA_ARGS__};                                           \
@@ -164,32 +146,6 @@ static void test_tiles(void **state) {
         " t0 = f32 load b0[a1] t1 = f32 reduce sum t0 store b1[a0] = t1 }",
         "kernel scalar(inner a0:9) tile split 1 { b0: in i32[9] b1: out i32[1] t0 = i32 load b0[a0]"
         " t1 = i32 reduce sum t0 store b1[0] = t1 }");
-}
-
-#define WINDOW(lanes, in, out, step0, step1, step3, line)                                          \
-    "kernel window_" lanes "(outer a0:4, outer a1:4, outer a2:" lanes                              \
-    ", inner a3:3, inner a4:3) tile split 1 { b0: in bf16[" in "] b1: out bf16[" out "]"           \
-    " t0 = f32 load b0[(((((a0*" step0 ")+(a1*" step1 "))+(a3*" step3 "))+(a4*" lanes "))+a2)]"    \
-    " t1 = f32 reduce amax t0 store b1[(((a0*" line ")+(a1*" lanes "))+a2)] = t1 }"
-
-/* Windows of a pool: written out where the lanes are few, in loops around them where they are
- * many. */
-static void test_windows(void **state) {
-    (void)state;
-    static const char *const text[] = {
-        WINDOW("64", "5184", "1024", "1152", "128", "576", "256"),
-        WINDOW("192", "15552", "3072", "3456", "384", "1728", "768")};
-    check_all(text, 2);
-    for (int i = 0; i < 2; i++) {
-        Arena *arena = arena_new();
-        assert_int_equal(arena_guard(arena), 0);
-        Buffer code = buffer_new(arena);
-        c_render_kernel(kernel_parse(arena, text[i]), &code);
-        int terms = 0;
-        for (const char *at = buffer_text(&code); (at = strstr(at, "op_amax_f32(")); at++) terms++;
-        assert_int_equal(terms, i ? 1 : 9);
-        arena_free(arena);
-    }
 }
 
 static void test_order(void **state) {
@@ -607,7 +563,6 @@ int main(void) {
         cmocka_unit_test(test_pointwise),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_windows),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_dtypes),

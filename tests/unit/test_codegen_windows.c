@@ -1,0 +1,77 @@
+/* Generated C of pools: windows in loops or written out, with and without padding. */
+#include "test_support.h"
+
+#include "kernel_run.h"
+
+static const char *source(Arena *arena, const char *text) {
+    Buffer code = buffer_new(arena);
+    c_render_kernel(kernel_parse(arena, text), &code);
+    return buffer_text(&code);
+}
+
+static int occurrences(const char *text, const char *word) {
+    int count = 0;
+    for (; (text = strstr(text, word)); text++) count++;
+    return count;
+}
+
+#define WINDOW(lanes, in, out, step0, step1, step3, line)                                          \
+    "kernel window_" lanes "(outer a0:4, outer a1:4, outer a2:" lanes                              \
+    ", inner a3:3, inner a4:3) tile split 1 { b0: in bf16[" in "] b1: out bf16[" out "]"           \
+    " t0 = f32 load b0[(((((a0*" step0 ")+(a1*" step1 "))+(a3*" step3 "))+(a4*" lanes "))+a2)]"    \
+    " t1 = f32 reduce amax t0 store b1[(((a0*" line ")+(a1*" lanes "))+a2)] = t1 }"
+
+/* Windows of a pool: written out where the lanes are few, in loops around them where they are
+ * many. */
+static void test_windows(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        WINDOW("64", "5184", "1024", "1152", "128", "576", "256"),
+        WINDOW("192", "15552", "3072", "3456", "384", "1728", "768")};
+    check_all(text, 2);
+    for (int i = 0; i < 2; i++) {
+        Arena *arena = arena_new();
+        assert_int_equal(arena_guard(arena), 0);
+        assert_int_equal(occurrences(source(arena, text[i]), "op_amax_f32("), i ? 1 : 9);
+        arena_free(arena);
+    }
+}
+
+/* Windows of 3 x 3 over a0, a1 with a line of padding before them; what is outside
+ * counts as `other`. */
+#define PADDED(name, other, op)                                                                    \
+    "kernel " name "(outer a0:5, outer a1:5, outer a2:96, inner a3:3, inner a4:3) tile split 1 {"  \
+    " b0: in f32[9600] b1: out f32[2400]"                                                          \
+    " t0 = bool ge [(((a0*2)+a3)+-1)], 0:i64 t1 = bool ge [(((a1*2)+a4)+-1)], 0:i64"               \
+    " t2 = bool logical_and t0, t1"                                                                \
+    " t3 = f32 load b0[((((((a0*1920)+(a1*192))+(a3*960))+(a4*96))+a2)+-1056)] if t2"              \
+    " t4 = f32 where t2, t3, " other " t9 = f32 reduce " op " t4"                                  \
+    " store b1[(((a0*480)+(a1*96))+a2)] = t9 }"
+
+/* Where all lanes are in the padding, and it is what the reduction starts from, nothing is done. */
+static void test_padding_is_left_out(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        PADDED("highest", "-inf:f32", "amax"),  PADDED("lowest", "inf:f32", "amin"),
+        PADDED("total", "0:f32", "sum"),        PADDED("product", "1:f32", "prod"),
+        PADDED("not_identity", "1:f32", "sum"),
+    };
+    int count = (int)(sizeof text / sizeof *text);
+    check_all(text, count);
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(occurrences(source(arena, text[i]), "                if (t"), i < 4);
+    arena_free(arena);
+}
+
+int main(void) {
+    cb_set_option("cache", "0");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_padding_is_left_out),
+    };
+    int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
+    cb_cleanup();
+    return failed;
+}
