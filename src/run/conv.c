@@ -7,6 +7,7 @@
 #include "run/conv.h"
 #include "base/parallel.h"
 #include "run/conv_internal.h"
+#include "run/cpu.h"
 #include <string.h>
 
 /* ---- the end of a piece ------------------------------------------------------------------- */
@@ -29,11 +30,60 @@ void conv_epilogue(const Convolution *c, int64_t first, int64_t step, int64_t ro
     for (int64_t r = 0; r < rows; r++) run_epilogue(c, first + r * step, columns);
 }
 
+static EndRow *end_row(void) {
+#if defined(__x86_64__)
+    if (cpu_level() == CPU_V4) return end_row_v4;
+    if (cpu_level() == CPU_V3) return end_row_v3;
+#endif
+    return end_row_base;
+}
+
 void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,
                  const float *sum, int64_t sum_stride) {
-    for (int64_t r = 0; r < rows && c->narrow; r++)
-        c->narrow(sum + r * sum_stride, c->out + (first + r * step) * c->out_bytes, columns);
+    if (c->end) {
+        EndRow *end = end_row();
+        int64_t channel = first % c->step.out_channels;
+        for (int64_t r = 0; r < rows; r++)
+            end(c->end, sum + r * sum_stride, channel, first + r * step, columns);
+        return;
+    }
+    bool together = sum_stride == columns && step == columns;
+    int64_t runs = together ? 1 : rows, run = together ? rows * columns : columns;
+    for (int64_t r = 0; r < runs && c->narrow; r++)
+        c->narrow(sum + r * sum_stride, c->out + (first + r * step) * c->out_bytes, run);
     conv_epilogue(c, first, step, rows, columns);
+}
+
+/* By channel, in f32. */
+static void read_channels(const void *from, cb_dtype dtype, int64_t count, float *to) {
+    GemmConvert *widen = gemm_choose(dtype, false, false).convert;
+    if (widen)
+        widen(from, to, count);
+    else
+        memcpy(to, from, (size_t)count * sizeof *to);
+}
+
+/* Sets c->end, which takes the place of the epilogue where that is a known one. The block that
+ * scale and bias lie in; NULL: no memory. */
+static Storage *set_end(Convolution *c, End *end) {
+    int64_t count = c->step.out_channels + END_PADDING;
+    Storage *storage = storage_new((size_t)(2 * count) * sizeof(float));
+    if (!storage) return NULL;
+    const ConvolutionEnd *e = &c->step.end;
+    float *scale = storage->data, *bias = scale + count;
+    *end = (End){.f32 = c->out_bytes == 4, .out = c->out, .scale = scale, .bias = bias};
+    for (int64_t i = 0; i < count; i++) scale[i] = 1, bias[i] = 0;
+    c->end = end;
+    if (!c->epilogue || !e->fused) return storage;
+    c->epilogue = NULL;
+    end->relu = e->relu;
+    if (e->residual >= 0) end->residual = c->epilogue_buffer[e->residual];
+    if (e->scale >= 0)
+        read_channels(c->epilogue_buffer[e->scale], CB_F32, c->step.out_channels, scale);
+    if (e->bias >= 0)
+        read_channels(c->epilogue_buffer[e->bias], (cb_dtype)e->bias_dtype, c->step.out_channels,
+                      bias);
+    return storage;
 }
 
 /* ---- methods ------------------------------------------------------------------------------ */
@@ -52,19 +102,19 @@ static bool fits_turned(const ConvolutionStep *step) {
 static const ConvMethod methods[CONV_METHODS] = {
     [CONV_AUTO] = {.name = "auto"},
     [CONV_DIRECT] = {"direct", conv_is_direct, conv_direct_is_bf16, conv_direct_pack,
-                     conv_direct_run, 0},
+                     conv_direct_run, 0, false},
     [CONV_DEPTHWISE] = {"depthwise", conv_fits_depthwise, NULL, conv_depthwise_pack,
-                        conv_depthwise_run, 0},
-    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, 0},
+                        conv_depthwise_run, 0, false},
+    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, 0, false},
     [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_pack,
-                         conv_winograd_run, 4},
+                         conv_winograd_run, 4, false},
     [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_67, NULL, conv_winograd_pack,
-                         conv_winograd_run, 6},
+                         conv_winograd_run, 6, false},
     [CONV_WINOGRAD_7] = {"winograd 7", conv_fits_winograd_67, NULL, conv_winograd_pack,
-                         conv_winograd_run, 7},
+                         conv_winograd_run, 7, false},
     [CONV_WINOGRAD_9] = {"winograd 9", conv_fits_winograd_9, NULL, conv_winograd_pack,
-                         conv_winograd_run, 9},
-    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, 0},
+                         conv_winograd_run, 9, false},
+    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, 0, true},
     [CONV_TURNED] = {.name = "channels last", .fits = fits_turned},
 };
 
@@ -177,16 +227,28 @@ static Storage *pack(Convolution *c) {
     return packed;
 }
 
+/* Whether sums come to an End. Those of bf16 do in the pass that narrows them anyway; of f32 the
+ * epilogue is as fast. */
+static bool has_end(const Convolution *c) {
+    const ConvolutionStep *s = &c->step;
+    bool known = c->epilogue && s->end.fused && s->channels_last;
+    return c->method->ends || (known && s->dtype == CB_BF16 && !c->method->tile);
+}
+
 static bool run(Convolution *c) {
-    bool converts = c->convert && !c->method->tile;
+    bool converts = c->convert && !c->method->tile, ends = has_end(c);
+    End end;
     Storage *x = converts ? conv_convert_x(c) : NULL, *packed = NULL;
-    if (converts && !x) return false;
+    Storage *channels = ends ? set_end(c, &end) : NULL;
+    bool ready = (x || !converts) && (channels || !ends);
     c->packed = c->step.packed;
-    if (!c->packed && (packed = pack(c))) c->packed = packed->data;
-    if (c->packed) c->method->run(c);
+    if (ready && !c->packed && (packed = pack(c))) c->packed = packed->data;
+    ready = ready && c->packed;
+    if (ready) c->method->run(c);
     if (packed) storage_release(packed);
+    if (channels) storage_release(channels);
     if (x) storage_release(x);
-    return c->packed && !atomic_load_explicit(c->failed, memory_order_relaxed);
+    return ready && !atomic_load_explicit(c->failed, memory_order_relaxed);
 }
 
 static bool run_empty_sum(const Convolution *c) {

@@ -21,7 +21,7 @@ static inline __m512 load_bf16(const uint16_t *from, __mmask16 mask) {
 }
 
 /* What sets rows apart is known where this is called: most are of full width, in bf16. */
-static inline __attribute__((always_inline)) void end_rows(const TileEnd *end, const TileSums *s,
+static inline __attribute__((always_inline)) void end_rows(const End *end, const TileSums *s,
                                                            int columns, bool f32, bool residual) {
     const float *scale = end->scale + s->channel, *bias = end->bias + s->channel;
     __m512 scale_a = _mm512_loadu_ps(scale), scale_b = _mm512_loadu_ps(scale + TILE_SIDE);
@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) void end_rows(const TileEnd *end, c
     }
 }
 
-static void end_sums(const TileEnd *end, TileSums *s) {
+static void end_sums(const End *end, TileSums *s) {
     bool full = s->columns == TILE_SPAN && !end->f32;
     if (!s->block) return;
     if (full && !end->residual)
@@ -104,7 +104,7 @@ static inline void sum_one(const TileSteps *steps, const TileBlock *block, const
 }
 
 static void multiply(const TileSteps *steps, const TileSums *now, const char *weight,
-                     const TileEnd *end, TileSums *before) {
+                     const End *end, TileSums *before) {
     enum { BYTES = TILE_SPAN * sizeof(float) };
     bool two = now->block->high != NULL;
     MEMORY_IS_READ;

@@ -3,8 +3,7 @@
 #ifndef CARBIDE_RUN_CONV_AMX_H
 #define CARBIDE_RUN_CONV_AMX_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "run/end_kernel.h"
 
 enum {
     TILE_SIDE = 16,      /* positions, or out channels, of a tile of sums */
@@ -27,14 +26,6 @@ typedef struct TileSteps { /* row r of step i lies at low or high + offset[i] + 
     const int64_t *offset; /* one more than count */
 } TileSteps;
 
-/* result = max(sum * scale + bias + residual, 0); the last two where they are asked for. */
-typedef struct TileEnd {
-    bool f32, relu; /* f32: out and residual, which are bf16 otherwise */
-    char *out;
-    const char *residual;      /* NULL: none */
-    const float *scale, *bias; /* padded to whole panels */
-} TileEnd;
-
 typedef struct TileSums { /* of 32 positions by 32 channels, until their end */
     const TileBlock *block; /* NULL: there are none */
     float *sum;             /* [32][32] */
@@ -45,8 +36,8 @@ typedef struct TileSums { /* of 32 positions by 32 channels, until their end */
 typedef struct TileKernels {
     /* Computes sums; those before come to their end. Loads go one tile of weights past the last. */
     void (*multiply)(const TileSteps *steps, const TileSums *now, const char *weight,
-                     const TileEnd *end, TileSums *before);
-    void (*end)(const TileEnd *end, TileSums *sums);
+                     const End *end, TileSums *before);
+    void (*end)(const End *end, TileSums *sums);
     /* Rows of up to 32 elements, filled up with zeros: row i from `from + i * step` bytes. */
     void (*rows)(const char *from, int64_t step, int64_t count, int64_t elements, char *to);
     /* to[3 * i + c] = plane[c][i] */

@@ -119,7 +119,8 @@ static void run_lines(void *user, int64_t low, int64_t high) {
         line.image = i / s->out_size[1] / s->out_size[0];
         line.sum = c->narrow ? (char *)storage->data + pointers : c->out + i * width * c->element;
         run_line(d, &line);
-        conv_finish(c, i * width, width, 1, width, (const float *)line.sum, width);
+        conv_finish(c, i * width, d->pixel, s->out_size[2], d->pixel, (const float *)line.sum,
+                    d->pixel);
     }
     storage_release(storage);
 }

@@ -12,6 +12,7 @@
 
 #include "base/round.h"
 #include "run/conv.h"
+#include "run/end_kernel.h"
 #include "run/gemm_internal.h"
 
 typedef struct ConvMethod ConvMethod;
@@ -19,8 +20,9 @@ typedef struct ConvMethod ConvMethod;
 typedef struct Convolution { /* one call of convolution_run */
     ConvolutionStep step;
     const ConvMethod *method;
-    const Launch *epilogue;
+    const Launch *epilogue; /* what is left of it: nothing where there is an end */
     void *const *epilogue_buffer;
+    const End *end; /* sums are to come to it; or NULL */
     const GemmType *type;
     GemmConvert *convert; /* of x and weight, before anything else; or NULL */
     GemmConvert *narrow; /* of sums that wait in a scratch, to out; or NULL */
@@ -49,6 +51,7 @@ struct ConvMethod {
     void (*run)(Convolution *c);
     int tile; /* of Winograd's methods, or 0: run takes x as it is and writes the result in its
                * dtype; the weight is packed in f32 */
+    bool ends; /* run wants c->end in any case */
 };
 
 bool conv_is_direct(const ConvolutionStep *step);
@@ -85,7 +88,8 @@ bool conv_turned_run(Convolution *c, const ConvolutionStep *last);
 void conv_epilogue(const Convolution *c, int64_t first, int64_t step, int64_t rows,
                    int64_t columns);
 /* `rows` runs of `columns` elements of the result are done; run r begins at element first + r *
- * step and, for f16 and bf16, waits in sum + r * sum_stride to be narrowed. Then the epilogue. */
+ * step and waits in sum + r * sum_stride for its end or, for f16 and bf16, to be narrowed. Then the
+ * epilogue. With an end a run is of one position. */
 void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,
                  const float *sum, int64_t sum_stride);
 

@@ -302,7 +302,7 @@ static void multiply(Task *task, const TileBlock *block) {
         TileSums now = {.block = block, .sum = sum};
         now.channel = task->group * t->common->outputs + p * TILE_SPAN;
         now.columns = (int)least(TILE_SPAN, t->common->outputs - p * TILE_SPAN);
-        t->kernel->multiply(&t->sweep, &now, weight, &t->end, &task->waiting);
+        t->kernel->multiply(&t->sweep, &now, weight, t->common->end, &task->waiting);
         task->waiting = now;
     }
 }
@@ -322,12 +322,12 @@ static void multiply_slabs(Task *task) {
         }
     }
     if (block[turn].low) multiply(task, &block[turn]);
-    t->kernel->end(&t->end, &task->waiting);
+    t->kernel->end(t->common->end, &task->waiting);
 }
 
 /* ---- tasks -------------------------------------------------------------------------------- */
 
-/* An epilogue that TileEnd cannot stand for. */
+/* An epilogue that End cannot stand for. */
 static void finish(const Task *task) {
     const Tiles *t = task->tiles;
     const Convolution *c = t->common;
@@ -367,7 +367,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         task.slabs = least(t->slabs_together, t->slabs - first);
         copy_slabs(&task, first);
         multiply_slabs(&task);
-        if (t->common->epilogue && !t->common->step.end.fused) finish(&task);
+        if (t->common->epilogue) finish(&task);
     }
     t->common->type->end();
     storage_release(storage);
@@ -382,46 +382,14 @@ static void set_sweep(Tiles *t, int64_t *offset) {
     if (t->form == IN_PLACE) t->sweep.stride = 2 * t->step.x_spatial[1];
 }
 
-/* By channel, in f32. */
-static void read_channels(const void *from, int dtype, int64_t count, float *to) {
-    if (dtype == CB_F32) {
-        memcpy(to, from, (size_t)count * sizeof *to);
-        return;
-    }
-    const uint16_t *half = from;
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t bits = (uint32_t)half[i] << 16;
-        memcpy(&to[i], &bits, sizeof bits);
-    }
-}
-
-static void set_end(Tiles *t, float *scale, float *bias) {
-    const Convolution *c = t->common;
-    const ConvolutionEnd *e = &c->step.end;
-    int64_t count = c->step.out_channels;
-    bool fused = c->epilogue && e->fused;
-    t->end = (TileEnd){.f32 = c->out_bytes == 4, .out = c->out};
-    t->end.scale = scale, t->end.bias = bias;
-    for (int64_t i = 0; i < count + TILE_SPAN; i++) scale[i] = 1, bias[i] = 0;
-    if (!fused) return;
-    t->end.relu = e->relu;
-    if (e->residual >= 0) t->end.residual = c->epilogue_buffer[e->residual];
-    if (e->scale >= 0) read_channels(c->epilogue_buffer[e->scale], CB_F32, count, scale);
-    if (e->bias >= 0) read_channels(c->epilogue_buffer[e->bias], e->bias_dtype, count, bias);
-}
-
 void conv_tiles_run(Convolution *common) {
     Tiles t = tiles_of(common);
-    int64_t offsets = (t.steps + 1) * (int64_t)sizeof(int64_t);
-    int64_t channels = t.step.out_channels + TILE_SPAN;
-    Storage *storage = storage_new((size_t)(offsets + 2 * channels * (int64_t)sizeof(float)));
+    Storage *storage = storage_new((size_t)(t.steps + 1) * sizeof(int64_t));
     if (!storage) {
         atomic_store_explicit(common->failed, true, memory_order_relaxed);
         return;
     }
     set_sweep(&t, storage->data);
-    float *scale = (float *)((char *)storage->data + offsets);
-    set_end(&t, scale, scale + channels);
     int64_t products = t.panels * TILE_SPAN * t.steps * TILE_STEP * t.slabs * t.band * t.pitch;
     int64_t tasks = tasks_of(&t);
     parallel_for(tasks, divide_up(CONV_TASK_PRODUCTS, divide_up(products, tasks)), run_tasks, &t);

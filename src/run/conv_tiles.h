@@ -35,7 +35,6 @@ typedef struct Tiles {
     int64_t panels, panels_together; /* of a group; in a task */
     int64_t panel_bytes;
     TileSteps sweep;
-    TileEnd end;
 } Tiles;
 
 typedef struct TileSlab { /* lines of positions of one image */

@@ -18,15 +18,9 @@
  * (17/8)^6 are exact in f32. */
 #include "run/winograd_kernel.h"
 #include "run/level.h"
-#include <string.h>
 
-typedef float Vector __attribute__((vector_size(VECTOR_BYTES)));
-typedef float Loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(float)), may_alias));
-typedef uint32_t Bits __attribute__((vector_size(VECTOR_BYTES)));
-typedef uint16_t Halves __attribute__((vector_size(VECTOR_BYTES / 2)));
-typedef uint16_t LooseHalves
-    __attribute__((vector_size(VECTOR_BYTES / 2), aligned(sizeof(uint16_t)), may_alias));
-enum { LANES = VECTOR_BYTES / sizeof(float) };
+#include "run/half.h" /* behind level.h */
+#include <string.h>
 
 #define P 0.625f /* the points of tiles of 6: 0, P, -P, Q, -Q */
 #define Q 1.5f
@@ -46,48 +40,6 @@ enum { LANES = VECTOR_BYTES / sizeof(float) };
 #endif
 #define ROLLED _Pragma("GCC unroll 1")
 #define UNROLLED _Pragma("GCC unroll 16")
-
-/* ---- elements of x and the result --------------------------------------------------------- */
-
-static inline Vector load_f32(const void *from) { return *(const Loose *)from; }
-static inline void store_f32(void *to, Vector v) { *(Loose *)to = v; }
-
-static inline Bits load_halves(const void *from) {
-    return __builtin_convertvector(*(const LooseHalves *)from, Bits);
-}
-
-static inline void store_halves(void *to, Bits bits) {
-    *(LooseHalves *)to = __builtin_convertvector(bits, Halves);
-}
-
-static inline Bits select(Bits mask, Bits yes, Bits no) { return (mask & yes) | (~mask & no); }
-
-/* As in gemm_kernel.c, which says why. */
-
-static inline Vector load_bf16(const void *from) { return (Vector)(load_halves(from) << 16); }
-
-static inline void store_bf16(void *to, Vector v) {
-    Bits bits = (Bits)v, nan = (Bits)((bits & 0x7fffffff) > 0x7f800000);
-    Bits rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    store_halves(to, select(nan, bits >> 16 | 0x40, rounded));
-}
-
-static inline Vector load_f16(const void *from) {
-    Bits half = load_halves(from), magnitude = (half & 0x7fff) << 13;
-    Bits finite = (Bits)((Vector)magnitude * 0x1p112f), special = magnitude | 0x7f800000;
-    Bits bits = select((Bits)((half & 0x7c00) == 0x7c00), special, finite);
-    return (Vector)(bits | (half & 0x8000) << 16);
-}
-
-static inline void store_f16(void *to, Vector v) {
-    Bits bits = (Bits)v, sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    Bits normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
-    Bits small = (Bits)((Vector)magnitude + 0.5f) - 0x3f000000;
-    Bits half = select((Bits)(magnitude < 0x38800000), small, normal);
-    Bits infinite = (Bits)(magnitude >= 0x47800000), nan = (Bits)(magnitude > 0x7f800000);
-    half = select(infinite, (Bits){0} + 0x7c00, half);
-    store_halves(to, select(nan, (Bits){0} + 0x7e00, half) | sign);
-}
 
 /* ---- lines: B^T d and A^T m --------------------------------------------------------------- */
 

@@ -1,0 +1,33 @@
+/* The end of sums of one instruction set (run/level.h). */
+#include "run/end_kernel.h"
+#include "run/level.h"
+
+#include "run/half.h" /* behind level.h */
+#include <math.h>
+#include <string.h>
+
+/* One vector of sums. */
+static inline void end_lanes(const End *end, const float *sum, int64_t channel,
+                             const uint16_t *residual, uint16_t *to) {
+    Vector least = (Vector){0} + (end->relu ? 0 : -INFINITY);
+    Vector v = load_f32(sum) * load_f32(end->scale + channel) + load_f32(end->bias + channel);
+    if (residual) v += load_bf16(residual);
+    store_bf16(to, (Vector)select((Bits)(v < least), (Bits)least, (Bits)v)); /* NaN stays */
+}
+
+void LEVEL_TABLE(end_row_)(const End *end, const float *sum, int64_t channel, int64_t at,
+                           int64_t count) {
+    const uint16_t *residual = end->residual ? (const uint16_t *)end->residual + at : NULL;
+    uint16_t *out = (uint16_t *)end->out + at;
+    int64_t c = 0;
+    for (; c + LANES <= count; c += LANES)
+        end_lanes(end, sum + c, channel + c, residual ? residual + c : NULL, out + c);
+    if (c == count) return;
+    size_t rest = (size_t)(count - c);
+    float sums[LANES] = {0};
+    uint16_t more[LANES] = {0}, last[LANES];
+    memcpy(sums, sum + c, rest * sizeof *sums);
+    if (residual) memcpy(more, residual + c, rest * sizeof *more);
+    end_lanes(end, sums, channel + c, residual ? more : NULL, last);
+    memcpy(out + c, last, rest * sizeof *last);
+}
