@@ -32,6 +32,9 @@ void conv_epilogue(const Convolution *c, int64_t first, int64_t step, int64_t ro
 
 static EndRow *end_row(void) {
 #if defined(__x86_64__)
+#if defined(CARBIDE_HAVE_BF16)
+    if (gemm_bf16()) return end_row_bf16;
+#endif
     if (cpu_level() == CPU_V4) return end_row_v4;
     if (cpu_level() == CPU_V3) return end_row_v3;
 #endif

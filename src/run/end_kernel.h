@@ -22,6 +22,9 @@ typedef void EndRow(const End *end, const float *sum, int64_t channel, int64_t a
 extern EndRow end_row_base;
 #if defined(__x86_64__)
 extern EndRow end_row_v3, end_row_v4;
+#if defined(CARBIDE_HAVE_BF16)
+extern EndRow end_row_bf16; /* for processors that round to bf16 themselves */
+#endif
 #endif
 
 #endif

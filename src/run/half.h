@@ -4,6 +4,9 @@
 #define CARBIDE_RUN_HALF_H
 
 #include <stdint.h>
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
 
 typedef float Vector __attribute__((vector_size(VECTOR_BYTES)));
 typedef float Loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(float)), may_alias));
@@ -24,22 +27,28 @@ static inline void store_halves(void *to, Bits bits) {
     *(LooseHalves *)to = __builtin_convertvector(bits, Halves);
 }
 
-static inline Bits select(Bits mask, Bits yes, Bits no) { return (mask & yes) | (~mask & no); }
+static inline Bits pick(Bits mask, Bits yes, Bits no) { return (mask & yes) | (~mask & no); }
 
 /* As in gemm_kernel.c, which says why. */
 
 static inline Vector load_bf16(const void *from) { return (Vector)(load_halves(from) << 16); }
 
+#if defined(__AVX512BF16__)
+static inline void store_bf16(void *to, Vector v) { /* denormals become 0, as to its products */
+    _mm256_storeu_si256(to, (__m256i)_mm512_cvtneps_pbh((__m512)v));
+}
+#else
 static inline void store_bf16(void *to, Vector v) {
     Bits bits = (Bits)v, nan = (Bits)((bits & 0x7fffffff) > 0x7f800000);
     Bits rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    store_halves(to, select(nan, bits >> 16 | 0x40, rounded));
+    store_halves(to, pick(nan, bits >> 16 | 0x40, rounded));
 }
+#endif
 
 static inline Vector load_f16(const void *from) {
     Bits half = load_halves(from), magnitude = (half & 0x7fff) << 13;
     Bits finite = (Bits)((Vector)magnitude * 0x1p112f), special = magnitude | 0x7f800000;
-    Bits bits = select((Bits)((half & 0x7c00) == 0x7c00), special, finite);
+    Bits bits = pick((Bits)((half & 0x7c00) == 0x7c00), special, finite);
     return (Vector)(bits | (half & 0x8000) << 16);
 }
 
@@ -47,10 +56,10 @@ static inline void store_f16(void *to, Vector v) {
     Bits bits = (Bits)v, sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     Bits normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
     Bits small = (Bits)((Vector)magnitude + 0.5f) - 0x3f000000;
-    Bits half = select((Bits)(magnitude < 0x38800000), small, normal);
+    Bits half = pick((Bits)(magnitude < 0x38800000), small, normal);
     Bits infinite = (Bits)(magnitude >= 0x47800000), nan = (Bits)(magnitude > 0x7f800000);
-    half = select(infinite, (Bits){0} + 0x7c00, half);
-    store_halves(to, select(nan, (Bits){0} + 0x7e00, half) | sign);
+    half = pick(infinite, (Bits){0} + 0x7c00, half);
+    store_halves(to, pick(nan, (Bits){0} + 0x7e00, half) | sign);
 }
 
 #endif
