@@ -173,7 +173,15 @@ static Tensor *jittered(Tensor *x, uint64_t *state) {
     return cb_mul(x, dtype == CB_F64 ? factor : cb_to(factor, dtype));
 }
 
-/* A fold also rounds inside: there operands are off, too, so that what cancels does not. */
+/* x without what is small beside `beside`, as a sum that cancels loses it. */
+static Tensor *cancelled(Tensor *x, Tensor *beside) {
+    bool same = cb_dtype_of(x) == cb_dtype_of(beside) && cb_rank(x) == cb_rank(beside);
+    for (int i = 0; i < cb_rank(x) && same; i++) same = cb_size(x, i) == cb_size(beside, i);
+    return same ? cb_sub(cb_add(x, beside), beside) : x;
+}
+
+/* A fold also rounds inside: there operands are off, too, so that what cancels does not. Between
+ * the ops of a composite something may cancel: gelu(-10) is -8e-38, or -0 by way of 1 + erf. */
 static Tensor *run_jittered(const RecipeStep *s, Tensor *const *value, uint64_t *state) {
     Tensor *operand[MAX_VALUES];
     if (is_exact(s->op)) return run_step(s, value);
@@ -182,7 +190,10 @@ static Tensor *run_jittered(const RecipeStep *s, Tensor *const *value, uint64_t 
         int v = s->input[i].value;
         if (v >= 0) operand[v] = kind == KIND_POINTWISE ? value[v] : jittered(value[v], state);
     }
-    return jittered(run_step(s, operand), state);
+    Tensor *x = run_step(s, operand);
+    int first = s->input[0].value;
+    if (kind == KIND_COMPOSITE && first >= 0 && pick(state, 2)) x = cancelled(x, value[first]);
+    return jittered(x, state);
 }
 
 int recipe_call(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, void *user) {
