@@ -102,21 +102,14 @@ static void add_checks(Schedule *s, const Group *group) {
     }
 }
 
-static const Node *buffer_below(const Schedule *s, const Node *operand) {
-    while (operand->op != OP_input && !s->real[operand->id]) operand = operand->input[0];
-    return operand;
-}
-
 /* Value and element strides of an operand of a product. */
 static int product_operand(Schedule *s, const Node *operand, int64_t *stride, int64_t *offset) {
     const Node *buffer = buffer_below(s, operand);
-    int64_t base[CB_MAX_RANK];
     *offset = 0;
-    buffer_strides(s, buffer, base);
     if (buffer == operand)
-        memcpy(stride, base, sizeof base);
+        buffer_strides(s, buffer, stride);
     else
-        operand_affine(s->arena, operand, base, stride, offset);
+        check(operand_affine(s, operand, buffer, stride, offset), "an operand without strides");
     return node_value(s, buffer);
 }
 

@@ -68,10 +68,17 @@ static Expr *probe_leaf(Lowering *l, const Node *node, Expr *const *position, Ex
     return probe->index;
 }
 
-bool operand_affine(Arena *arena, const Node *operand, const int64_t *base_stride, int64_t *stride,
+const Node *buffer_below(const Schedule *s, const Node *operand) {
+    while (!is_buffer(s, operand)) operand = operand->input[0];
+    return operand;
+}
+
+bool operand_affine(const Schedule *s, const Node *operand, const Node *buffer, int64_t *stride,
                     int64_t *offset) {
-    Kernel *kernel = kernel_new(arena);
-    Probe probe = {.base = strip_views(operand), .stride = base_stride};
+    Kernel *kernel = kernel_new(s->arena);
+    int64_t base_stride[CB_MAX_RANK];
+    buffer_strides(s, buffer, base_stride);
+    Probe probe = {.base = buffer, .stride = base_stride};
     Lowering lowering = lowering_new(kernel, &probe);
     lowering.is_leaf = probe_is_leaf;
     lowering.leaf = probe_leaf;
@@ -100,12 +107,34 @@ void buffer_strides(const Schedule *s, const Node *node, int64_t *stride) {
 }
 
 static void mark_matrix(Schedule *s, const Node *operand) {
-    int64_t base[CB_MAX_RANK], stride[DOMAIN_AXES], offset;
+    int64_t stride[DOMAIN_AXES], offset;
     const Node *below = strip_views(operand);
-    buffer_strides(s, below, base);
-    bool affine =
-        below->op != OP_constant && operand_affine(s->arena, operand, base, stride, &offset);
+    bool affine = below->op != OP_constant && operand_affine(s, operand, below, stride, &offset);
     make_real(s, affine ? below : operand);
+}
+
+/* How many operands of a library step are read by strides: the first ones. */
+static int matrices_of(const Node *node) {
+    if (node->op == OP_matmul || node->op == OP_convolution) return 2;
+    if (node->op == OP_attention) return node->input[3]->op == OP_constant ? 3 : 4;
+    return 0;
+}
+
+/* A view between an operand and what it is a view of may have become real, as an output does: then
+ * the operand is read from there, if that can be told by strides, too. */
+static void settle_matrices(Schedule *s) {
+    for (bool settled = false; !settled;) {
+        settled = true;
+        for (int i = 0; i < length(s->order); i++)
+            for (int k = 0; k < matrices_of(s->order[i]); k++) {
+                int64_t stride[DOMAIN_AXES], offset;
+                const Node *operand = s->order[i]->input[k], *buffer = buffer_below(s, operand);
+                if (buffer == operand || operand_affine(s, operand, buffer, stride, &offset))
+                    continue;
+                make_real(s, operand);
+                settled = false;
+            }
+    }
 }
 
 /* Rows that a sort walks, the base that a scatter copies: contiguous, as they are. */
@@ -142,15 +171,8 @@ static void mark_index(Schedule *s, const Node *node, int64_t bound) {
 
 static void mark_operands(Schedule *s, const Node *node) {
     const int64_t *word = node->attrs ? node->attrs->word : NULL;
+    for (int i = 0; i < matrices_of(node); i++) mark_matrix(s, node->input[i]);
     switch (node->op) {
-    case OP_matmul:
-    case OP_convolution:
-        mark_matrix(s, node->input[0]), mark_matrix(s, node->input[1]);
-        return;
-    case OP_attention:
-        for (int i = 0; i < 3; i++) mark_matrix(s, node->input[i]);
-        if (node->input[3]->op != OP_constant) mark_matrix(s, node->input[3]);
-        return;
     case OP_argsort:
     case OP_argtopk:
         mark_contiguous(s, node->input[0]);
@@ -246,4 +268,5 @@ void mark_real(Schedule *s) {
         if (shared || t.nodes > TREE_NODES) make_base_real(s, node);
         if (s->real[strip_views(node)->id]) tree[node->id] = (Tree){0, 1, 1};
     }
+    settle_matrices(s);
 }

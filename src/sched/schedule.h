@@ -78,9 +78,11 @@ typedef struct Schedule {
 /* The node whose buffer an output is: reshapes keep the flat order, so they share it. */
 const Node *output_base(const Node *output);
 void mark_real(Schedule *schedule);
-/* Is the operand of a library step a strided view of a buffer? */
-bool operand_affine(Arena *arena, const Node *operand, const int64_t *base_stride, int64_t *stride,
-                    int64_t *offset);
+/* The real node or input that an operand of views is a view of. */
+const Node *buffer_below(const Schedule *schedule, const Node *operand);
+/* Is the operand of a library step a strided view of the buffer? Strides and offset in elements. */
+bool operand_affine(const Schedule *schedule, const Node *operand, const Node *buffer,
+                    int64_t *stride, int64_t *offset);
 
 Group *group_find(Group *group); /* the live group that it has become; NULL for NULL */
 Group *group_new(Schedule *schedule, GroupKind kind, const Node *node);
