@@ -2,8 +2,8 @@
  *
  * x and the weight of f16, and of bf16 where the processor or the method does not multiply that,
  * are widened to f32 as a whole before (gemm_type.c), x by Winograd on the way; sums are narrowed
- * piece by piece. Whatever
- * the method and the number of threads, an element is one sum in one order. */
+ * piece by piece. Whatever the method and the number of threads, an element is one sum in one
+ * order. */
 #include "run/conv.h"
 #include "base/parallel.h"
 #include "run/conv_internal.h"

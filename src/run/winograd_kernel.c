@@ -129,45 +129,20 @@ static inline void pair_up(const Vector *m, int pairs, Vector *even, Vector *odd
                                              odd[i] = m[2 * i] - m[2 * i + 1];
 }
 
-static inline void write_3_of_7(const Vector *m, Vector *y) {
-    Vector even[3], odd[3];
-    pair_up(m, 3, even, odd);
-    y[0] = SUM_7(0, even);
-    y[1] = SUM_7(1, odd);
-    y[2] = m[6] + SUM_7(2, even);
-}
-
-static inline void write_5_of_7(const Vector *m, Vector *y) {
-    Vector even[3], odd[3];
-    pair_up(m, 3, even, odd);
-    y[0] = SUM_7(0, even);
-    y[1] = SUM_7(1, odd);
-    y[2] = SUM_7(2, even);
-    y[3] = SUM_7(3, odd);
-    y[4] = m[6] + SUM_7(4, even);
-}
-
-static inline void write_5_of_9(const Vector *m, Vector *y) {
-    Vector even[4], odd[4];
-    pair_up(m, 4, even, odd);
-    y[0] = SUM_9(0, even);
-    y[1] = SUM_9(1, odd);
-    y[2] = SUM_9(2, even);
-    y[3] = SUM_9(3, odd);
-    y[4] = m[8] + SUM_9(4, even);
-}
-
-static inline void write_7_of_9(const Vector *m, Vector *y) {
-    Vector even[4], odd[4];
-    pair_up(m, 4, even, odd);
-    y[0] = SUM_9(0, even);
-    y[1] = SUM_9(1, odd);
-    y[2] = SUM_9(2, even);
-    y[3] = SUM_9(3, odd);
-    y[4] = SUM_9(4, even);
-    y[5] = SUM_9(5, odd);
-    y[6] = m[8] + SUM_9(6, even);
-}
+/* y of all positions before number 2, 4, 6. */
+#define BEFORE_2(tile) y[0] = SUM_##tile(0, even), y[1] = SUM_##tile(1, odd);
+#define BEFORE_4(tile) BEFORE_2(tile) y[2] = SUM_##tile(2, even), y[3] = SUM_##tile(3, odd);
+#define BEFORE_6(tile) BEFORE_4(tile) y[4] = SUM_##tile(4, even), y[5] = SUM_##tile(5, odd);
+#define WRITE_PAIRS(output, tile, pairs, last)                                                     \
+    static inline void write_##output##_of_##tile(const Vector *m, Vector *y) {                    \
+        Vector even[pairs], odd[pairs];                                                            \
+        pair_up(m, pairs, even, odd);                                                              \
+        BEFORE_##last(tile) y[last] = m[tile - 1] + SUM_##tile(last, even);                        \
+    }
+WRITE_PAIRS(3, 7, 3, 2)
+WRITE_PAIRS(5, 7, 3, 4)
+WRITE_PAIRS(5, 9, 4, 4)
+WRITE_PAIRS(7, 9, 4, 6)
 
 /* ---- squares ------------------------------------------------------------------------------ */
 

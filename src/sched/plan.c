@@ -106,10 +106,12 @@ static void add_checks(Schedule *s, const Group *group) {
 static int product_operand(Schedule *s, const Node *operand, int64_t *stride, int64_t *offset) {
     const Node *buffer = buffer_below(s, operand);
     *offset = 0;
-    if (buffer == operand)
+    if (buffer == operand) {
         buffer_strides(s, buffer, stride);
-    else
-        check(operand_affine(s, operand, buffer, stride, offset), "an operand without strides");
+    } else {
+        bool affine = operand_affine(s, operand, buffer, stride, offset);
+        check(affine, "settle_matrices left an operand without strides");
+    }
     return node_value(s, buffer);
 }
 
