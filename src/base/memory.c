@@ -20,6 +20,8 @@ void cb_set_allocator(cb_allocator host) {
     allocator = host.resize ? host : (cb_allocator){heap_resize, NULL};
 }
 
+bool memory_of_host(void) { return allocator.resize != heap_resize; }
+
 void *memory_resize(void *pointer, size_t bytes) {
     /* Zero bytes would mean free to the host. */
     return allocator.resize(allocator.user, pointer, bytes ? bytes : 1);

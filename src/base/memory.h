@@ -4,12 +4,14 @@
 #ifndef CARBIDE_BASE_MEMORY_H
 #define CARBIDE_BASE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 void *memory_alloc(size_t bytes);  /* NULL when out of memory, without an error message */
 void *memory_zalloc(size_t bytes); /* the same, zeroed */
 void *memory_resize(void *pointer, size_t bytes);
 void memory_free(void *pointer);
+bool memory_of_host(void); /* whether an allocator was set */
 char *memory_copy_text(const char *text);
 
 #endif

@@ -14,15 +14,14 @@
 
 #include "base/memory.h"
 #include "base/option.h"
+#include "base/pages.h"
 #include <pthread.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum {
     ALIGNMENT = 64,
     CLASS_COUNT = 320,
     LOCK_COUNT = 16,
-    HUGE_BLOCK = 2 << 20 /* from here on huge pages pay */
+    PAGED_BLOCK = 128 << 10 /* from here on blocks have pages of their own */
 };
 #define LARGEST_BLOCK ((size_t)1 << 46)
 
@@ -31,6 +30,7 @@ struct Block {
     Storage storage; /* first: a Storage is its Block */
     Block *next;     /* in the cache */
     int slot;
+    bool paged; /* from pages_alloc, not from the heap */
 };
 
 typedef struct Lock {
@@ -75,27 +75,36 @@ static void give(Block *block) {
     pthread_mutex_unlock(lock_of(block->slot));
 }
 
-/* Whole pages of the block only: the neighbours belong to the host. */
-static void ask_huge_pages(void *block, size_t bytes) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t low = ((uintptr_t)block + page - 1) / page * page;
-    uintptr_t high = ((uintptr_t)block + bytes) / page * page;
-    if (low < high) (void)madvise((void *)low, high - low, MADV_HUGEPAGE);
+/* In memory: the block before its elements, which begin at a multiple of ALIGNMENT. */
+static size_t bytes_of(size_t capacity) { return sizeof(Block) + ALIGNMENT - 1 + capacity; }
+
+static Block *take_memory(size_t capacity) {
+    size_t bytes = bytes_of(capacity);
+    bool large = capacity >= PAGED_BLOCK, paged = large && !memory_of_host();
+    Block *block = paged ? pages_alloc(bytes) : memory_alloc(bytes);
+    if (block) block->paged = paged;
+    if (block && large && !paged) pages_advise(block, bytes);
+    return block;
+}
+
+static void give_memory(Block *block) {
+    if (block->paged)
+        pages_free(block, bytes_of(block->storage.bytes));
+    else
+        memory_free(block);
 }
 
 static Block *allocate(int slot, size_t capacity) {
     thread_start(); /* nothing is cached before it set up the fork handlers */
-    size_t bytes = sizeof(Block) + ALIGNMENT - 1 + capacity;
-    Block *block = memory_alloc(bytes);
+    Block *block = take_memory(capacity);
     if (!block) {
         storage_trim();
-        block = memory_alloc(bytes);
+        block = take_memory(capacity);
     }
     if (!block) {
         fail_memory(capacity);
         return NULL;
     }
-    if (capacity >= HUGE_BLOCK) ask_huge_pages(block, bytes);
     uintptr_t data = ((uintptr_t)(block + 1) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     block->storage.bytes = capacity;
     block->storage.data = (void *)data;
@@ -106,7 +115,7 @@ static Block *allocate(int slot, size_t capacity) {
 
 static void drop(Block *block) {
     atomic_fetch_sub_explicit(&cache.held, (int64_t)block->storage.bytes, memory_order_relaxed);
-    memory_free(block);
+    give_memory(block);
 }
 
 static void raise_peak(int64_t live) {

@@ -12,15 +12,18 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/option.h"
+#include "base/pages.h"
 #include "base/parallel.h"
 #include "base/reason.h"
 #include "base/vec.h"
 #include <float.h>
 #include <locale.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- a heap that counts, and fails when it is told to ---- */
 
@@ -402,6 +405,61 @@ static void inner_loops_stay_on_their_thread(void **state) {
     cb_set_threads(0);
 }
 
+/* ---- pages ---- */
+
+enum { BLOCKS = 60, PAGE_THREADS = 4 };
+
+static size_t bytes_of(int i) { return ((size_t)1 << 17) + (size_t)i * 100001; }
+
+static bool is_mapped(void *page) {
+    unsigned char resident;
+    return mincore((void *)((uintptr_t)page & -(uintptr_t)4096), 1, &resident) == 0;
+}
+
+/* Blocks of all sizes, each with its own elements to the last byte; more than one region. */
+static void *fill_pages(void *user) {
+    unsigned char *block[BLOCKS], mark = (unsigned char)(uintptr_t)user;
+    for (int i = 0; i < BLOCKS; i++) {
+        block[i] = pages_alloc(bytes_of(i));
+        if (!block[i]) return "no memory";
+        memset(block[i], mark + i, bytes_of(i));
+        if (i % 3 == 2) pages_free(block[i - 1], bytes_of(i - 1));
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        if (i % 3 == 1) continue;
+        for (size_t k = 0; k < bytes_of(i); k++)
+            if (block[i][k] != (unsigned char)(mark + i)) return "overwritten";
+        pages_free(block[i], bytes_of(i));
+    }
+    return NULL;
+}
+
+static void pages_belong_to_one_block(void **state) {
+    (void)state;
+    pthread_t thread[PAGE_THREADS];
+    for (uintptr_t i = 0; i < PAGE_THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, fill_pages, (void *)(i * 64)), 0);
+    for (int i = 0; i < PAGE_THREADS; i++) {
+        void *complaint;
+        pthread_join(thread[i], &complaint);
+        assert_null(complaint);
+    }
+}
+
+static void pages_go_back_to_the_system(void **state) {
+    static const size_t size[] = {1 << 17, 3000001, 200 << 20}; /* the last: a region of its own */
+    (void)state;
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+        char *block = pages_alloc(size[i]);
+        assert_non_null(block);
+        block[0] = block[size[i] - 1] = 1;
+        assert_true(is_mapped(block) && is_mapped(block + size[i] - 1));
+        pages_free(block, size[i]);
+        assert_false(is_mapped(block) || is_mapped(block + size[i] - 1));
+    }
+    assert_null(pages_alloc((size_t)1 << 62));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_aligns_and_keeps),
@@ -422,6 +480,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(options_report_missing_memory, use_counting_heap, use_heap),
         cmocka_unit_test(every_item_runs_once),
         cmocka_unit_test(inner_loops_stay_on_their_thread),
+        cmocka_unit_test(pages_belong_to_one_block),
+        cmocka_unit_test(pages_go_back_to_the_system),
     };
     return cmocka_run_group_tests(tests, use_counting_heap, use_heap);
 }

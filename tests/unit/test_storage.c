@@ -195,6 +195,23 @@ static void test_no_memory(void **state) {
     assert_true(limit > 2);
 }
 
+/* Whose memory a large block is, is remembered: the host's allocator may come late. */
+static void test_large_blocks(void **state) {
+    (void)state;
+    storage_trim();
+    Storage *paged = storage_new(3 << 20);
+    limit_memory(1);
+    Storage *given = storage_new(3 << 20);
+    assert_int_equal(allocations_left, 0);
+    storage_release(paged);
+    storage_trim();
+    cb_set_allocator((cb_allocator){NULL, NULL});
+    memset(given->data, 1, given->bytes);
+    storage_release(given);
+    storage_trim();
+    assert_int_equal(cb_memory().cached_bytes, 0);
+}
+
 /* A cache that holds the memory which the heap lacks gives it back. */
 static void test_trim_on_pressure(void **state) {
     (void)state;
@@ -265,6 +282,7 @@ int main(void) {
         TEST(cache_limit),
         TEST(size_classes),
         TEST(no_memory),
+        TEST(large_blocks),
         TEST(trim_on_pressure),
         TEST(scope_without_memory),
         TEST(storage_threads),
