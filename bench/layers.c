@@ -177,7 +177,7 @@ static void pack(Instance *it, int method) {
         c->packed = it->packed ? it->packed->data : NULL;
     } else {
         it->weight = random_floats(m->k * m->n);
-        ok = gemm_pack(m, it->weight, &it->packed);
+        ok = gemm_pack(m, it->weight, (cb_dtype)m->dtype, &it->packed);
         m->packed = it->packed ? it->packed->data : NULL;
     }
     if (!ok) exit(1);

@@ -41,6 +41,15 @@ bool constant_make(Constants *constants, int number) {
     return done;
 }
 
+const Tensor *constant_source(const Constants *constants, int number) {
+    const Recipe *recipe = constants->recipe[number];
+    return recipe ? recipe->source : NULL;
+}
+
+const void *constant_data(Constants *constants, int number) {
+    return constant_make(constants, number) ? tensor_data(constants->tensor[number]) : NULL;
+}
+
 void constant_drop(Constants *constants, int number) {
     forget_recipe(constants, number);
     tensor_destroy(constants->tensor[number]); /* NULL is allowed */

@@ -6,8 +6,9 @@
 
 typedef struct Executable Executable;
 
-typedef struct Recipe { /* computes one constant */
+typedef struct Recipe {     /* computes one constant */
     Executable *executable; /* with one output; owned */
+    const Tensor *source;   /* contiguous: the constant is it in another dtype, no more; or NULL */
     Tensor *input[];        /* not kept: they outlive the compilation */
 } Recipe;
 
@@ -21,6 +22,10 @@ bool constants_new(Constants *out, int count); /* all NULL; false: memory ran ou
 void constants_free(Constants *constants);
 /* Makes constant `number` if its recipe is still there; false: memory ran out. */
 bool constant_make(Constants *constants, int number);
+/* What constant `number`, not made yet, is in another dtype, element by element; or NULL. */
+const Tensor *constant_source(const Constants *constants, int number);
+/* Element 0 of constant `number`, made if need be; NULL: memory ran out. */
+const void *constant_data(Constants *constants, int number);
 /* Nobody will ask for it any more. */
 void constant_drop(Constants *constants, int number);
 

@@ -155,15 +155,20 @@ static int constant_operand(const Plan *plan, const Step *step) {
     return plan->value[value].place == VALUE_CONSTANT ? value : -1;
 }
 
-/* *packed stays NULL when packing wins nothing; false: memory ran out. */
-static bool pack_step(Step *step, const void *data, Storage **packed) {
-    if (step->kind == STEP_MATMUL) {
-        if (!gemm_pack(&step->matmul, data, packed)) return false;
-        step->matmul.packed = *packed ? (*packed)->data : NULL;
-        return true;
-    }
-    if (!convolution_pack(&step->convolution, data, packed)) return false;
-    step->convolution.packed = *packed ? (*packed)->data : NULL;
+/* The weight as our own engine wants it; *packed stays NULL when packing wins nothing. A constant
+ * that is another tensor in another dtype need not be made for it. false: memory ran out. */
+static bool pack_step(Step *step, Constants *constants, int number, Storage **packed) {
+    const Tensor *source = constant_source(constants, number);
+    bool product = step->kind == STEP_MATMUL;
+    bool converts = product && source && gemm_packs_from(&step->matmul, (cb_dtype)source->dtype);
+    const void *data = converts ? tensor_data(source) : constant_data(constants, number);
+    cb_dtype dtype = (cb_dtype)(converts ? source->dtype : step->matmul.dtype);
+    if (!data) return false;
+    if (product ? !gemm_pack(&step->matmul, data, dtype, packed)
+                : !convolution_pack(&step->convolution, data, packed))
+        return false;
+    *(product ? &step->matmul.packed : &step->convolution.packed) =
+        *packed ? (*packed)->data : NULL;
     return true;
 }
 
@@ -187,16 +192,17 @@ static bool prepare_step(Executable *executable, ExecutableOptions options, int 
     StepMethod *method = &executable->method[s];
     int weight = constant_operand(plan, step), epilogue = step_use(step).epilogue;
     int number = weight < 0 ? -1 : plan->value[weight].number;
-    if (weight >= 0 && !constant_make(&executable->constants, number)) return false;
-    const void *data = weight < 0 ? NULL : tensor_data(executable->constants.tensor[number]);
+    Constants *constants = &executable->constants;
     if (options.choose)
-        method_choose(plan, step, data, epilogue < 0 ? NULL : &executable->launch[epilogue],
-                      options.tune, method, &executable->refusal);
-    if (!data) return true;
-    if (!method->provided && !pack_step(step, data, &executable->packed[s])) return false;
+        method_choose(plan, step, constants, number,
+                      epilogue < 0 ? NULL : &executable->launch[epilogue], options.tune, method,
+                      &executable->refusal);
+    if (number < 0) return true;
+    if (!method->provided && !pack_step(step, constants, number, &executable->packed[s]))
+        return false;
     bool packed =
         method->provided ? provided_packs(method->provided) : executable->packed[s] != NULL;
-    if (packed && --readers[weight] == 0) constant_drop(&executable->constants, number);
+    if (packed && --readers[weight] == 0) constant_drop(constants, number);
     return true;
 }
 

@@ -178,6 +178,13 @@ static bool compute(Results r, const int *at, Tensor *const *value, const int64_
     return done;
 }
 
+/* The frozen input that the node is in another dtype, when both are contiguous; or NULL. */
+static const Tensor *converted(const Node *node, Tensor *const *value) {
+    if (node->op != OP_to || node->input[0]->op != OP_input) return NULL;
+    const Tensor *x = value[node->input[0]->attrs->word[0]];
+    return tensor_contiguous(x) ? x : NULL;
+}
+
 static bool make_constants(const Part *p, Tensor *const *value, const int64_t *const *stride,
                            Constants *out) {
     Arena *arena = p->graph->arena;
@@ -193,6 +200,7 @@ static bool make_constants(const Part *p, Tensor *const *value, const int64_t *c
         push(arena, one.node, p->computed[i]);
         out->recipe[i] = recipe_new(one, value, stride);
         if (!out->recipe[i]) return false;
+        out->recipe[i]->source = converted(p->computed[i], value);
     }
     for (int i = 0; i < length(p->used); i++) {
         Tensor *x = value[p->used[i]->attrs->word[0]];

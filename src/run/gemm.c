@@ -28,7 +28,9 @@ enum {
                                  * piece */
     SCRATCH_BYTES = 256 * 1024, /* sums of one task, where they are narrowed at the end */
     STREAM_BYTES = 8 << 20,     /* from here on a result is written past the caches */
-    TASK_PRODUCTS = 250 * 1000, /* multiplications that are worth waking a thread for */
+    ROWS_AHEAD = 48,            /* of lanes side by side, while they are converted */
+    CACHE_LINE = 64,
+    TASK_PRODUCTS = 250 * 1000,       /* multiplications that are worth waking a thread for */
     BATCH_PRODUCTS = 4 * 1000 * 1000, /* from here on one batch item feeds all threads */
     PACKED_ROWS = 512,                /* more rows than these hide the packing of B */
     FEW_ROWS = 64,                    /* up to these, packing is a large part of the work */
@@ -88,6 +90,19 @@ static int width_of(const Gemm *gemm, bool of_a) {
     return of_a ? gemm->type->rows : gemm->type->columns;
 }
 
+/* Lanes side by side are short rows far from each other, which the processor does not see coming:
+ * it is asked for row i + ROWS_AHEAD. */
+static void convert_rows(const Gemm *gemm, const Lanes *l, char *converted) {
+    int64_t row = l->lanes * gemm->input_bytes, step = l->k_stride * gemm->input_bytes;
+    int64_t to = l->lanes * (int64_t)gemm->element / gemm->type->together;
+    for (int64_t i = 0; i < l->k; i++) {
+        const char *from = l->in + i * step;
+        for (int64_t at = 0; at < row && i + ROWS_AHEAD < l->k; at += CACHE_LINE)
+            __builtin_prefetch(from + ROWS_AHEAD * step + at);
+        gemm->convert(from, converted + i * to, l->lanes);
+    }
+}
+
 /* One panel; lanes that are converted pass through `converted` in their memory order. */
 static void pack_panel(const Gemm *gemm, void *out, const Lanes *l, char *converted) {
     void (*pack)(void *, const void *, int64_t, int64_t, int, int, int64_t) =
@@ -99,8 +114,7 @@ static void pack_panel(const Gemm *gemm, void *out, const Lanes *l, char *conver
         return;
     }
     if (l->lane_stride == 1) {
-        for (int64_t i = 0; i < l->k; i++)
-            gemm->convert(l->in + i * l->k_stride * from, converted + i * l->lanes * to, l->lanes);
+        convert_rows(gemm, l, converted);
         pack(out, converted, 1, l->lanes, l->lanes, width, l->k);
         return;
     }
@@ -400,7 +414,7 @@ static bool run_round(Job *job, bool share) {
         int64_t panels =
             share_a ? divide_up(step->m, job->panel_rows) : divide_up(n, gemm->type->columns);
         int64_t lanes = panels * width_of(gemm, share_a);
-        shared = storage_new((size_t)(lanes * divide_up(k, job->k_block) * lane_bytes(job) + 64));
+        shared = storage_new((size_t)(lanes * divide_up(k, job->k_block) * lane_bytes(job)));
         if (!shared) return false;
         *(share_b ? &job->packed_b : &job->packed_a) = shared->data;
         pack_shared(job, share_a);
@@ -493,19 +507,35 @@ bool gemm_copies(const MatmulStep *step) {
     return bytes <= LARGE_BYTES || step->batch * step->m <= FEW_ROWS || step->dtype == CB_BF16;
 }
 
-bool gemm_pack(const MatmulStep *step, const void *b, Storage **packed) {
+/* Whether a packed copy of a constant B wins time. */
+static bool packing_wins(const Gemm *gemm) {
+    const MatmulStep *s = &gemm->step;
+    bool widens = gemm->convert && gemm->type->together == 1, bf16 = gemm->type == gemm_bf16();
+    if (!dtype_is_float(s->dtype) || widens || s->batch != 1 || s->m * s->n * s->k == 0)
+        return false;
+    if ((s->m > PACKED_ROWS && !bf16) || gemm_is_vector(gemm)) return false;
+    return gemm_copies(s);
+}
+
+bool gemm_packs_from(const MatmulStep *step, cb_dtype dtype) {
+    Gemm gemm = gemm_of(step, NULL, NULL, NULL);
+    return step->dtype == CB_BF16 && dtype == CB_F32 && gemm.type == gemm_bf16() &&
+           packing_wins(&gemm);
+}
+
+bool gemm_pack(const MatmulStep *step, const void *b, cb_dtype dtype, Storage **packed) {
     *packed = NULL;
     Gemm gemm = gemm_of(step, NULL, b, NULL);
     const MatmulStep *s = &gemm.step;
-    bool widens = gemm.convert && gemm.type->together == 1, bf16 = gemm.type == gemm_bf16();
-    if (!dtype_is_float(s->dtype) || widens || s->batch != 1 || s->m * s->n * s->k == 0)
-        return true;
-    if ((s->m > PACKED_ROWS && !bf16) || gemm_is_vector(&gemm)) return true;
-    if (!gemm_copies(step)) return true;
+    if (!packing_wins(&gemm)) return true;
+    if (dtype != (cb_dtype)step->dtype) {
+        gemm.convert = gemm_choose(dtype, true, true).convert;
+        gemm.input_bytes = (int64_t)cb_dtype_size(dtype);
+    }
     Job job = {.gemm = &gemm, .batch_count = 1, .k_high = s->k, .n_high = s->n};
     job.k_block = k_block_of(&gemm);
     int64_t lanes = round_up(s->n, gemm.type->columns), blocks = divide_up(s->k, job.k_block);
-    *packed = storage_new((size_t)(lanes * blocks * lane_bytes(&job) + 64));
+    *packed = storage_new((size_t)(lanes * blocks * lane_bytes(&job)));
     if (!*packed) return false;
     job.packed_b = (*packed)->data;
     pack_shared(&job, false);

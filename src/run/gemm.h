@@ -16,8 +16,11 @@ bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
 /* Whether a packed copy of a constant b is worth its memory, whoever computes the product. */
 bool gemm_copies(const MatmulStep *step);
 /* Packs a b that never changes, for step->packed: gemm_run does not read b itself then. *packed is
- * NULL when that would win nothing. false: no memory. */
-bool gemm_pack(const MatmulStep *step, const void *b, Storage **packed);
+ * NULL when that would win nothing. dtype: of b, the step's or one that gemm_packs_from tells.
+ * false: no memory. */
+bool gemm_pack(const MatmulStep *step, const void *b, cb_dtype dtype, Storage **packed);
+/* Whether gemm_pack converts b from another dtype on the way: what is packed is the same. */
+bool gemm_packs_from(const MatmulStep *step, cb_dtype dtype);
 
 /* A batch that shares its B is one tall matrix when the rows of A follow each other evenly: then
  * the step becomes that. */

@@ -193,20 +193,23 @@ static void find_end(const Plan *plan, Step *step) {
                                              .residual = task.residual};
 }
 
-void method_choose(const Plan *plan, Step *step, const void *weight, const Launch *epilogue,
-                   bool measure, StepMethod *out, MethodRefusal *refusal) {
+void method_choose(const Plan *plan, Step *step, Constants *constants, int weight,
+                   const Launch *epilogue, bool measure, StepMethod *out, MethodRefusal *refusal) {
     *out = (StepMethod){0};
     if (step->kind != STEP_MATMUL && step->kind != STEP_CONVOLUTION) return;
     if (step->kind == STEP_CONVOLUTION) find_end(plan, step);
     const char *name = option_text(OPTION_provider);
     cb_dtype dtype = (cb_dtype)plan->value[step_use(step).out].dtype;
-    bool automatic = !strcmp(name, "auto"), own = !strcmp(name, "own");
-    if (automatic && measure && tune_step(plan, step, weight, epilogue, out)) return;
-    bool prefers = automatic && !measure && model_prefers(step, dtype, weight != NULL);
+    bool automatic = !strcmp(name, "auto"), own = !strcmp(name, "own"), constant = weight >= 0;
+    bool prefers = automatic && !measure && model_prefers(step, dtype, constant);
     if (prefers) name = "onednn", automatic = false;
-    if (!automatic && !own) out->provided = provide(name, plan, step, weight, refusal);
+    bool reads = constant && (automatic ? measure : !own);
+    const void *data = reads ? constant_data(constants, weight) : NULL;
+    own |= reads && !data; /* no memory: the step that needs it fails by itself */
+    if (automatic && measure && !own && tune_step(plan, step, data, epilogue, out)) return;
+    if (!automatic && !own) out->provided = provide(name, plan, step, data, refusal);
     if (out->provided)
         describe_provided(name, out->provided, epilogue != NULL, out->text, sizeof out->text);
     else
-        describe_own(step, weight != NULL, out->text, sizeof out->text);
+        describe_own(step, constant, out->text, sizeof out->text);
 }

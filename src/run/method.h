@@ -3,6 +3,7 @@
 #define CARBIDE_RUN_METHOD_H
 
 #include "base/reason.h"
+#include "run/constant.h"
 #include "run/provided.h"
 
 typedef struct StepMethod {
@@ -17,9 +18,9 @@ typedef struct MethodRefusal { /* why a provider that was wanted does not run; t
 
 /* By option provider: our own, the named provider where it can, or, when it is auto, the faster
  * one by a recorded model, or by measurement (tune). A convolution's method is set in the step.
- * weight: element 0 of its value when it never changes, else NULL. epilogue: NULL, or made
- * runnable. */
-void method_choose(const Plan *plan, Step *step, const void *weight, const Launch *epilogue,
-                   bool tune, StepMethod *out, MethodRefusal *refusal);
+ * weight: the number of the constant that it is, made only for a method that reads it here;
+ * negative when it may change. epilogue: NULL, or made runnable. */
+void method_choose(const Plan *plan, Step *step, Constants *constants, int weight,
+                   const Launch *epilogue, bool tune, StepMethod *out, MethodRefusal *refusal);
 
 #endif

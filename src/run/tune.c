@@ -119,7 +119,7 @@ static bool prepare(Bench *b, const Candidate *candidate, bool constant, Step *s
     if (step->kind == STEP_CONVOLUTION) step->convolution.method = (int8_t)candidate->method;
     if (!constant) return true;
     bool product = step->kind == STEP_MATMUL;
-    if (product ? !gemm_pack(&step->matmul, b->weight, &packed)
+    if (product ? !gemm_pack(&step->matmul, b->weight, (cb_dtype)step->matmul.dtype, &packed)
                 : !convolution_pack(&step->convolution, b->weight, &packed))
         return false;
     if (!packed) return true;

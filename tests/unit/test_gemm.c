@@ -102,7 +102,7 @@ static void run_product(const Case *c, bool reduced) {
     assert_true(gemm_run(&step, a, b, out, NULL, NULL));
     expect_product(&step, a, b, out);
     Storage *packed;
-    assert_true(gemm_pack(&step, b, &packed));
+    assert_true(gemm_pack(&step, b, c->dtype, &packed));
     if (packed) {
         step.packed = packed->data;
         memset(out, 1, (size_t)(c->batch * c->m * c->n) * cb_dtype_size(c->dtype));
@@ -130,6 +130,52 @@ static void every_dtype_in_odd_sizes(void **state) {
             run_case(&c);
             if (c.dtype == CB_F32) run_product(&c, true);
         }
+}
+
+/* A weight in f32 that a step in bf16 packs is what its conversion would have been. */
+static void run_packing_from_f32(Case c) {
+    MatmulStep step = step_of(&c);
+    assert_true(gemm_packs_from(&step, CB_F32));
+    assert_false(gemm_packs_from(&step, CB_F64));
+    int64_t count = c.spread * c.k * c.n + 8;
+    float *wide = malloc((size_t)count * sizeof *wide);
+    uint16_t *narrow = malloc((size_t)count * sizeof *narrow);
+    void *a = random_matrix(CB_BF16, c.spread * c.m * c.k + 8);
+    void *out[2] = {random_matrix(CB_BF16, c.m * c.n), random_matrix(CB_BF16, c.m * c.n)};
+    assert_true(wide && narrow);
+    for (int64_t i = 0; i < count; i++) {
+        wide[i] = (float)small() + (float)small() / 1021;
+        if (i % 97 == 0) wide[i] = i % 2 ? INFINITY : NAN;
+        narrow[i] = bf16_from_f32(wide[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        Storage *packed;
+        assert_true(gemm_pack(&step, i ? (void *)wide : narrow, i ? CB_F32 : CB_BF16, &packed));
+        step.packed = packed->data;
+        assert_true(gemm_run(&step, a, NULL, out[i], NULL, NULL));
+        storage_release(packed);
+    }
+    assert_memory_equal(out[0], out[1], (size_t)(c.m * c.n) * sizeof(uint16_t));
+    free(a), free(out[0]), free(out[1]), free(wide), free(narrow);
+}
+
+static void bf16_is_packed_from_f32(void **state) {
+    (void)state;
+    if (!gemm_bf16()) skip_because("this processor does not multiply bf16");
+    static const int64_t size[][3] = {{2, 3, 4}, {15, 33, 9}, {40, 64, 70}, {20, 100, 1500}};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++)
+        for (int turned = 0; turned < 2; turned++)
+            for (int spread = 1; spread < 3; spread++)
+                run_packing_from_f32((Case){.dtype = CB_BF16,
+                                            .batch = 1,
+                                            .m = size[s][0],
+                                            .n = size[s][1],
+                                            .k = size[s][2],
+                                            .b_turned = turned,
+                                            .spread = spread});
+    Case f16 = {.dtype = CB_F16, .batch = 1, .m = 20, .n = 20, .k = 20, .spread = 1};
+    MatmulStep step = step_of(&f16);
+    assert_false(gemm_packs_from(&step, CB_F32));
 }
 
 static void every_layout(void **state) {
@@ -453,6 +499,7 @@ static void test_level(const GemmKernels *kernels, int *failed) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_dtype_in_odd_sizes),
+        cmocka_unit_test(bf16_is_packed_from_f32),
         cmocka_unit_test(every_layout),
         cmocka_unit_test(vectors),
         cmocka_unit_test(several_blocks_of_k),
