@@ -7,6 +7,7 @@
 #include "run/constant.h"
 
 #include "base/memory.h"
+#include "graph/node.h"
 #include "run/execute.h"
 
 bool constants_new(Constants *out, int count) {
@@ -31,19 +32,40 @@ void constants_free(Constants *constants) {
     *constants = (Constants){0};
 }
 
+static Plan *plan_conversion(Arena *arena, const Recipe *recipe) {
+    if (arena_guard(arena)) return NULL;
+    Graph *graph = graph_new(arena);
+    Meta meta = tensor_meta(recipe->input[0]);
+    Node *input = graph_input(graph, &meta);
+    push(arena, graph->output, node_convert(graph, input, recipe->dtype));
+    return plan_build(graph, arena, NULL, true);
+}
+
+static bool make_runnable(Recipe *recipe) {
+    if (recipe->executable) return true;
+    Arena *arena = arena_new();
+    Plan *plan = arena ? plan_conversion(arena, recipe) : NULL;
+    if (plan)
+        recipe->executable = executable_new(plan, (ExecutableOptions){0});
+    else
+        arena_free(arena);
+    return recipe->executable != NULL;
+}
+
 bool constant_make(Constants *constants, int number) {
     Recipe *recipe = constants->recipe[number];
     if (!recipe) return true;
     Tensor **tensor = &constants->tensor[number];
-    bool done = executable_run(recipe->executable, recipe->input, tensor);
-    if (done) cb_keep(*tensor);
+    bool done = make_runnable(recipe) && executable_run(recipe->executable, recipe->input, tensor);
+    if (!done) return false; /* the recipe stays: who asks again must not find nothing */
+    cb_keep(*tensor);
     forget_recipe(constants, number);
-    return done;
+    return true;
 }
 
 const Tensor *constant_source(const Constants *constants, int number) {
     const Recipe *recipe = constants->recipe[number];
-    return recipe ? recipe->source : NULL;
+    return recipe && !recipe->executable ? recipe->input[0] : NULL;
 }
 
 const void *constant_data(Constants *constants, int number) {

@@ -6,10 +6,12 @@
 
 typedef struct Executable Executable;
 
-typedef struct Recipe {     /* computes one constant */
-    Executable *executable; /* with one output; owned */
-    const Tensor *source;   /* contiguous: the constant is it in another dtype, no more; or NULL */
-    Tensor *input[];        /* not kept: they outlive the compilation */
+/* Computes one constant. Most large ones are conversions, which products do by themselves when they
+ * pack: those are planned when they are asked for after all. */
+typedef struct Recipe {
+    Executable *executable; /* with one output; owned; NULL: input[0], contiguous, in `dtype` */
+    cb_dtype dtype;
+    Tensor *input[]; /* not kept: they outlive the compilation */
 } Recipe;
 
 typedef struct Constants {

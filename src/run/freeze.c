@@ -178,11 +178,23 @@ static bool compute(Results r, const int *at, Tensor *const *value, const int64_
     return done;
 }
 
-/* The frozen input that the node is in another dtype, when both are contiguous; or NULL. */
-static const Tensor *converted(const Node *node, Tensor *const *value) {
-    if (node->op != OP_to || node->input[0]->op != OP_input) return NULL;
-    const Tensor *x = value[node->input[0]->attrs->word[0]];
-    return tensor_contiguous(x) ? x : NULL;
+static bool is_conversion(const Node *node, Tensor *const *value) {
+    if (node->op != OP_to || node->input[0]->op != OP_input) return false;
+    return tensor_contiguous(value[node->input[0]->attrs->word[0]]);
+}
+
+static Recipe *recipe_for(const Part *p, Node *node, Tensor *const *value,
+                          const int64_t *const *stride) {
+    Results one = {.part = p};
+    if (!is_conversion(node, value)) {
+        push(p->graph->arena, one.node, node);
+        return recipe_new(one, value, stride);
+    }
+    Recipe *recipe = memory_zalloc(sizeof *recipe + sizeof *recipe->input);
+    if (!recipe) return NULL;
+    recipe->dtype = (cb_dtype)node->dtype;
+    recipe->input[0] = value[node->input[0]->attrs->word[0]];
+    return recipe;
 }
 
 static bool make_constants(const Part *p, Tensor *const *value, const int64_t *const *stride,
@@ -191,16 +203,13 @@ static bool make_constants(const Part *p, Tensor *const *value, const int64_t *c
     int computed = length(p->computed), *at = NULL;
     Results small = {.part = p};
     for (int i = 0; i < computed; i++) {
-        Results one = {.part = p};
         if (node_numel(p->computed[i]) < LARGE) {
             push(arena, small.node, p->computed[i]);
             push(arena, at, i);
             continue;
         }
-        push(arena, one.node, p->computed[i]);
-        out->recipe[i] = recipe_new(one, value, stride);
+        out->recipe[i] = recipe_for(p, p->computed[i], value, stride);
         if (!out->recipe[i]) return false;
-        out->recipe[i]->source = converted(p->computed[i], value);
     }
     for (int i = 0; i < length(p->used); i++) {
         Tensor *x = value[p->used[i]->attrs->word[0]];

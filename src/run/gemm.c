@@ -28,9 +28,7 @@ enum {
                                  * piece */
     SCRATCH_BYTES = 256 * 1024, /* sums of one task, where they are narrowed at the end */
     STREAM_BYTES = 8 << 20,     /* from here on a result is written past the caches */
-    ROWS_AHEAD = 48,            /* of lanes side by side, while they are converted */
-    CACHE_LINE = 64,
-    TASK_PRODUCTS = 250 * 1000,       /* multiplications that are worth waking a thread for */
+    TASK_PRODUCTS = 250 * 1000, /* multiplications that are worth waking a thread for */
     BATCH_PRODUCTS = 4 * 1000 * 1000, /* from here on one batch item feeds all threads */
     PACKED_ROWS = 512,                /* more rows than these hide the packing of B */
     FEW_ROWS = 64,                    /* up to these, packing is a large part of the work */
@@ -90,31 +88,20 @@ static int width_of(const Gemm *gemm, bool of_a) {
     return of_a ? gemm->type->rows : gemm->type->columns;
 }
 
-/* Lanes side by side are short rows far from each other, which the processor does not see coming:
- * it is asked for row i + ROWS_AHEAD. */
-static void convert_rows(const Gemm *gemm, const Lanes *l, char *converted) {
-    int64_t row = l->lanes * gemm->input_bytes, step = l->k_stride * gemm->input_bytes;
-    int64_t to = l->lanes * (int64_t)gemm->element / gemm->type->together;
-    for (int64_t i = 0; i < l->k; i++) {
-        const char *from = l->in + i * step;
-        for (int64_t at = 0; at < row && i + ROWS_AHEAD < l->k; at += CACHE_LINE)
-            __builtin_prefetch(from + ROWS_AHEAD * step + at);
-        gemm->convert(from, converted + i * to, l->lanes);
-    }
-}
-
 /* One panel; lanes that are converted pass through `converted` in their memory order. */
 static void pack_panel(const Gemm *gemm, void *out, const Lanes *l, char *converted) {
-    void (*pack)(void *, const void *, int64_t, int64_t, int, int, int64_t) =
-        l->of_a ? gemm->type->pack_rows : gemm->type->pack;
-    int64_t from = gemm->input_bytes, to = (int64_t)gemm->element / gemm->type->together;
+    const GemmType *type = gemm->type;
+    bool rounds = gemm->convert && !l->of_a && type->pack_f32; /* by itself */
+    GemmPack *pack = l->of_a ? type->pack_rows : rounds ? type->pack_f32 : type->pack;
+    int64_t from = gemm->input_bytes, to = (int64_t)gemm->element / type->together;
     int width = width_of(gemm, l->of_a);
-    if (!gemm->convert) {
+    if (!gemm->convert || rounds) {
         pack(out, l->in, l->lane_stride, l->k_stride, l->lanes, width, l->k);
         return;
     }
     if (l->lane_stride == 1) {
-        convert_rows(gemm, l, converted);
+        for (int64_t i = 0; i < l->k; i++)
+            gemm->convert(l->in + i * l->k_stride * from, converted + i * l->lanes * to, l->lanes);
         pack(out, converted, 1, l->lanes, l->lanes, width, l->k);
         return;
     }

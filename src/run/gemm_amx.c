@@ -155,11 +155,22 @@ static void tile(int64_t k, const void *a, const void *b, void *c, int64_t strid
 
 /* ---- packing ---- */
 
+/* The rest of a step of k. */
+static void fill_up(void *panel, int width, int64_t k) {
+    int64_t pairs = (k + 1) / 2, all = (k + K_STEP - 1) / K_STEP * (K_STEP / 2);
+    memset((char *)panel + pairs * width * 4, 0, (size_t)((all - pairs) * width * 4));
+}
+
 static void pack(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride, int lanes,
                  int width, int64_t k) {
-    int64_t pairs = (k + 1) / 2, all = (k + K_STEP - 1) / K_STEP * (K_STEP / 2);
     gemm_bf16_pack(panel, matrix, lane_stride, k_stride, lanes, width, k);
-    memset((char *)panel + pairs * width * 4, 0, (size_t)((all - pairs) * width * 4));
+    fill_up(panel, width, k);
+}
+
+static void pack_f32(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride,
+                     int lanes, int width, int64_t k) {
+    gemm_bf16_pack_f32(panel, matrix, lane_stride, k_stride, lanes, width, k);
+    fill_up(panel, width, k);
 }
 
 typedef uint32_t Pairs __attribute__((vector_size(ROW_BYTES), aligned(2), may_alias));
@@ -211,5 +222,6 @@ const GemmType gemm_bf16_amx = {
     .narrow = gemm_bf16_narrow,
     .stream = gemm_bf16_stream,
     .pack = pack,
+    .pack_f32 = pack_f32,
     .pack_rows = pack_rows,
 };

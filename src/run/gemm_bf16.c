@@ -17,8 +17,10 @@ enum {
     LANES = 16,
     ROWS = 14,
     COLUMNS = 2 * LANES,
-    LINE = 64,   /* of the cache */
-    AHEAD = 8192 /* bytes between what a tile reads of b and what it asks for */
+    LINE = 64,       /* of the cache */
+    ROWS_AHEAD = 48, /* of lanes side by side: short rows far from each other, which the processor
+                      * does not see coming */
+    AHEAD = 8192     /* bytes between what a tile reads of b and what it asks for */
 };
 
 typedef uint32_t Pair __attribute__((aligned(2), may_alias));
@@ -168,54 +170,112 @@ static void end(void) { _mm_sfence(); /* after gemm_bf16_stream */ }
 
 /* ---- packing ---- */
 
-static void pack_lanes(Pair *out, const uint16_t *in, int64_t k_stride, int lanes, int width,
-                       int64_t k) {
-    for (int64_t i = 0; i + 2 <= k; i += 2, in += 2 * k_stride, out += width)
-        for (int j = 0; j < lanes; j++) out[j] = in[j] | (uint32_t)in[k_stride + j] << 16;
-    for (int j = 0; j < lanes && k % 2; j++) out[j] = in[j];
+/* Where a panel's elements are: bf16, or f32 to be rounded (wide). The functions below are compiled
+ * once for each. */
+typedef struct Source {
+    const char *at;                       /* lane 0, k 0 */
+    int64_t lane_stride, k_stride, bytes; /* strides in elements of `bytes` bytes */
+} Source;
+
+typedef uint32_t Pairs __attribute__((vector_size(LANES * sizeof(Pair)), may_alias));
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE __mmask16 first(int64_t lanes) {
+    return (__mmask16)(lanes >= LANES ? -1 : lanes <= 0 ? 0 : (1 << lanes) - 1);
 }
 
-/* Four lanes, each contiguous along k: 4 x 4 pairs are transposed in registers. */
-static void pack_four(Pair *out, const uint16_t *in, int64_t lane_stride, int width, int64_t k) {
-    const uint16_t *r0 = in, *r1 = in + lane_stride, *r2 = r1 + lane_stride, *r3 = r2 + lane_stride;
-    int64_t i = 0;
-    for (; i + 8 <= k; i += 8, out += 4 * width) {
-        __m128i a = _mm_loadu_si128((const __m128i *)(r0 + i));
-        __m128i b = _mm_loadu_si128((const __m128i *)(r1 + i));
-        __m128i c = _mm_loadu_si128((const __m128i *)(r2 + i));
-        __m128i d = _mm_loadu_si128((const __m128i *)(r3 + i));
-        __m128i ab = _mm_unpacklo_epi32(a, b), cd = _mm_unpacklo_epi32(c, d);
-        __m128i ab2 = _mm_unpackhi_epi32(a, b), cd2 = _mm_unpackhi_epi32(c, d);
-        _mm_storeu_si128((__m128i *)out, _mm_unpacklo_epi64(ab, cd));
-        _mm_storeu_si128((__m128i *)(out + width), _mm_unpackhi_epi64(ab, cd));
-        _mm_storeu_si128((__m128i *)(out + 2 * width), _mm_unpacklo_epi64(ab2, cd2));
-        _mm_storeu_si128((__m128i *)(out + 3 * width), _mm_unpackhi_epi64(ab2, cd2));
+/* Elements that follow each other, as bf16: those of `low` at the first address, then those of
+ * `high` at the second one; 0 for the others. */
+ALWAYS_INLINE __m512i halves(const char *from, __mmask16 low, const char *then, __mmask16 high,
+                             bool wide) {
+    if (wide) {
+        __m512 a = _mm512_maskz_loadu_ps(low, from), b = _mm512_maskz_loadu_ps(high, then);
+        return (__m512i)_mm512_cvtne2ps_pbh(b, a);
     }
-    for (; i + 2 <= k; i += 2, out += width)
-        for (int j = 0; j < 4; j++) out[j] = *(const Pair *)(in + j * lane_stride + i);
-    for (int j = 0; j < 4 && i < k; j++) out[j] = in[j * lane_stride + i];
+    __m256i a = _mm256_maskz_loadu_epi16(low, from), b = _mm256_maskz_loadu_epi16(high, then);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+}
+
+/* Lanes side by side: rows 2i and 2i + 1, element by element in turn. */
+ALWAYS_INLINE void pack_rows_of(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
+    static const uint16_t turns[2 * LANES] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                              21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                              11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    __m512i in_turn = _mm512_loadu_si512(turns);
+    int64_t row = s.k_stride * s.bytes;
+    for (int64_t i = 0; i < k; i += 2, out += width, s.at += 2 * row) {
+        for (int lane = 0; lane < width; lane += LANES) {
+            const char *from = s.at + lane * s.bytes;
+            __mmask16 read = first(lanes - lane), next = i + 1 < k ? read : 0;
+            _mm_prefetch(from + ROWS_AHEAD * row, _MM_HINT_T0);
+            _mm_prefetch(from + (ROWS_AHEAD + 1) * row, _MM_HINT_T0);
+            __m512i both = halves(from, read, from + row, next, wide);
+            _mm512_mask_storeu_epi32(out + lane, first(width - lane),
+                                     _mm512_permutexvar_epi16(in_turn, both));
+        }
+    }
+}
+
+/* Lanes that are contiguous along k: 16 lanes of 16 pairs are transposed in registers. */
+ALWAYS_INLINE void pack_lanes_of(Pair *out, Source s, int lanes, int width, int64_t k,
+                                 __mmask16 written, bool wide) {
+    int64_t step = s.lane_stride * s.bytes;
+    for (int64_t i = 0; i < k; i += 2 * LANES) {
+        int64_t pairs = k - i < 2 * LANES ? (k - i + 1) / 2 : LANES;
+        __mmask16 low = first(k - i), high = first(k - i - LANES);
+        Pairs row[LANES];
+        for (int r = 0; r < LANES; r++) {
+            const char *from = s.at + r * step + i * s.bytes;
+            _mm_prefetch(from + LANES * step, _MM_HINT_T0);
+            if (wide) _mm_prefetch(from + LANES * step + LINE, _MM_HINT_T0);
+            row[r] = r < lanes ? (Pairs)halves(from, low, from + LANES * s.bytes, high, wide)
+                               : (Pairs){0};
+        }
+        TRANSPOSE(Pairs, row, LANES, LOW_16, HIGH_16);
+        for (int64_t r = 0; r < pairs; r++, out += width)
+            _mm512_mask_storeu_epi32(out, written, (__m512i)row[r]);
+    }
+}
+
+/* Neither: one element after the other. */
+ALWAYS_INLINE void pack_elements(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
+    for (int64_t i = 0; i < k; i += 2, out += width)
+        for (int lane = 0; lane < width; lane++) {
+            const char *from = s.at + (lane * s.lane_stride + i * s.k_stride) * s.bytes;
+            __mmask16 read = first(lane < lanes), next = i + 1 < k ? read : 0;
+            __m512i both = halves(from, read, from + s.k_stride * s.bytes, next, wide);
+            uint16_t half[2 * LANES];
+            _mm512_storeu_si512(half, both);
+            out[lane] = half[0] | (uint32_t)half[LANES] << 16;
+        }
+}
+
+ALWAYS_INLINE void pack_panel(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
+    if (s.lane_stride == 1) {
+        pack_rows_of(out, s, lanes, width, k, wide);
+        return;
+    }
+    if (s.k_stride != 1) {
+        pack_elements(out, s, lanes, width, k, wide);
+        return;
+    }
+    for (int lane = 0; lane < width; lane += LANES) {
+        Source part = s;
+        part.at += lane * s.lane_stride * s.bytes;
+        pack_lanes_of(out + lane, part, lanes - lane, width, k, first(width - lane), wide);
+    }
 }
 
 void gemm_bf16_pack(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride,
                     int lanes, int width, int64_t k) {
-    Pair *out = panel;
-    const uint16_t *in = matrix;
-    int64_t pairs = (k + 1) / 2;
-    int lane = 0;
-    if (lane_stride == 1) {
-        pack_lanes(out, in, k_stride, lanes, width, k);
-        lane = lanes;
-    } else if (k_stride == 1) {
-        for (; lane + 4 <= lanes; lane += 4)
-            pack_four(out + lane, in + lane * lane_stride, lane_stride, width, k);
-    }
-    for (int64_t i = 0; i < pairs && lane < lanes; i++)
-        for (int j = lane; j < lanes; j++) {
-            const uint16_t *from = in + j * lane_stride + 2 * i * k_stride;
-            out[i * width + j] = from[0] | (2 * i + 1 < k ? (uint32_t)from[k_stride] << 16 : 0);
-        }
-    for (int64_t i = 0; i < pairs && lanes < width; i++)
-        memset(out + i * width + lanes, 0, (size_t)(width - lanes) * sizeof *out);
+    Source s = {matrix, lane_stride, k_stride, sizeof(uint16_t)};
+    pack_panel(panel, s, lanes, width, k, false);
+}
+
+void gemm_bf16_pack_f32(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride,
+                        int lanes, int width, int64_t k) {
+    Source s = {matrix, lane_stride, k_stride, sizeof(float)};
+    pack_panel(panel, s, lanes, width, k, true);
 }
 
 const GemmType gemm_bf16_dot = {
@@ -231,5 +291,6 @@ const GemmType gemm_bf16_dot = {
     .stream = gemm_bf16_stream,
     .rows_tile = rows_tile,
     .pack = gemm_bf16_pack,
+    .pack_f32 = gemm_bf16_pack_f32,
     .pack_rows = gemm_bf16_pack,
 };

@@ -12,10 +12,12 @@ extern const GemmType gemm_bf16_dot;
 extern const GemmType gemm_bf16_amx;
 #endif
 
-/* Shared by both: panels of columns; a part of a full tile moved, or added, to the result; f32 sums
- * rounded to bf16. */
+/* Shared by both: panels of columns, from bf16 and from f32; a part of a full tile moved, or added,
+ * to the result; f32 sums rounded to bf16. */
 void gemm_bf16_pack(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride,
                     int lanes, int width, int64_t k);
+void gemm_bf16_pack_f32(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride,
+                        int lanes, int width, int64_t k);
 void gemm_bf16_move(const float *from, int64_t from_stride, float *to, int64_t stride, int rows,
                     int columns, bool add);
 void gemm_bf16_narrow(const void *from, void *to, int64_t count);

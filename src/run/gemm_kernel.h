@@ -16,6 +16,8 @@ typedef struct GemmAhead { /* part `part` of `parts` of the bytes at panel */
 } GemmAhead;
 
 typedef void GemmConvert(const void *in, void *out, int64_t count);
+typedef void GemmPack(void *panel, const void *in, int64_t lane_stride, int64_t k_stride, int lanes,
+                      int width, int64_t k);
 
 /* One element type on one instruction set. A panel is `rows` rows of A or `columns` columns of B,
  * stored k-major: element (k, lane) at k * width + lane. In panels of bf16 `together` elements of a
@@ -47,11 +49,9 @@ typedef struct GemmType {
     void (*depthwise)(int64_t taps, const void *const *row, const void *const *weight,
                       int64_t count, int64_t jump, void *out, int64_t pixel, int64_t channels);
     /* Makes a panel of columns: element (k, lane) from in[lane * lane_stride + k * k_stride]; lanes
-     * up to width are 0. pack_rows: a panel of rows, for tile alone. */
-    void (*pack)(void *out, const void *in, int64_t lane_stride, int64_t k_stride, int lanes,
-                 int width, int64_t k);
-    void (*pack_rows)(void *out, const void *in, int64_t lane_stride, int64_t k_stride, int lanes,
-                      int width, int64_t k);
+     * up to width are 0. pack_f32: from f32 that is rounded on the way; or NULL. pack_rows: a panel
+     * of rows, for tile alone. */
+    GemmPack *pack, *pack_f32, *pack_rows;
     /* y[j] = sum over k of x[k] * w[j * stride + k] */
     void (*dot)(int64_t k, int64_t columns, const void *x, const void *w, int64_t stride, void *y);
     /* y[j] = sum over k of x[k] * w[k * stride + j] */
