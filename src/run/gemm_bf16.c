@@ -196,8 +196,8 @@ ALWAYS_INLINE __m512i halves(const char *from, __mmask16 low, const char *then, 
     return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
 }
 
-/* Lanes side by side: rows 2i and 2i + 1, element by element in turn. */
-ALWAYS_INLINE void pack_rows_of(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
+/* Lanes side by side: k = 2i and 2i + 1 of 16 lanes, element by element in turn. */
+ALWAYS_INLINE void pack_adjacent(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
     static const uint16_t turns[2 * LANES] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                               21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                               11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -217,8 +217,8 @@ ALWAYS_INLINE void pack_rows_of(Pair *out, Source s, int lanes, int width, int64
 }
 
 /* Lanes that are contiguous along k: 16 lanes of 16 pairs are transposed in registers. */
-ALWAYS_INLINE void pack_lanes_of(Pair *out, Source s, int lanes, int width, int64_t k,
-                                 __mmask16 written, bool wide) {
+ALWAYS_INLINE void pack_contiguous(Pair *out, Source s, int lanes, int width, int64_t k,
+                                   __mmask16 written, bool wide) {
     int64_t step = s.lane_stride * s.bytes;
     for (int64_t i = 0; i < k; i += 2 * LANES) {
         int64_t pairs = k - i < 2 * LANES ? (k - i + 1) / 2 : LANES;
@@ -238,7 +238,7 @@ ALWAYS_INLINE void pack_lanes_of(Pair *out, Source s, int lanes, int width, int6
 }
 
 /* Neither: one element after the other. */
-ALWAYS_INLINE void pack_elements(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
+ALWAYS_INLINE void pack_scattered(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
     for (int64_t i = 0; i < k; i += 2, out += width)
         for (int lane = 0; lane < width; lane++) {
             const char *from = s.at + (lane * s.lane_stride + i * s.k_stride) * s.bytes;
@@ -252,17 +252,17 @@ ALWAYS_INLINE void pack_elements(Pair *out, Source s, int lanes, int width, int6
 
 ALWAYS_INLINE void pack_panel(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
     if (s.lane_stride == 1) {
-        pack_rows_of(out, s, lanes, width, k, wide);
+        pack_adjacent(out, s, lanes, width, k, wide);
         return;
     }
     if (s.k_stride != 1) {
-        pack_elements(out, s, lanes, width, k, wide);
+        pack_scattered(out, s, lanes, width, k, wide);
         return;
     }
     for (int lane = 0; lane < width; lane += LANES) {
         Source part = s;
         part.at += lane * s.lane_stride * s.bytes;
-        pack_lanes_of(out + lane, part, lanes - lane, width, k, first(width - lane), wide);
+        pack_contiguous(out + lane, part, lanes - lane, width, k, first(width - lane), wide);
     }
 }
 
