@@ -59,6 +59,9 @@ CB_API const char *cb_error(void);        /* the thread's first error since cb_c
                                            * NULL */
 CB_API cb_status cb_error_status(void);   /* its kind, CB_OK when there is none */
 CB_API void cb_clear_error(void);
+/* Records an error of your own, as a module does before it returns NULL; `message` is copied. Gives
+ * status back, CB_ERR_ARGUMENT for one that is no error. */
+CB_API cb_status cb_fail(cb_status status, const char *message);
 
 /* Called by the op macros: remembers the source line for errors, graph breaks and explain. */
 CB_API void cb_site(const char *file, int line);

@@ -3,6 +3,8 @@
 #define CARBIDE_MODELS_BUILD_H
 
 #include "carbide_models.h"
+#include <stdarg.h>
+#include <stdio.h>
 
 typedef struct Build {
     cb_module *module; /* NULL once anything failed */
@@ -19,6 +21,18 @@ static inline void build_add(Build *build, const char *name, cb_module *child) {
     cb_module_free(child);
     cb_module_free(build->module);
     build->module = NULL;
+}
+
+/* For a configuration that makes no network: NULL, with an error. */
+__attribute__((format(printf, 1, 2))) static inline cb_module *build_refuse(const char *format,
+                                                                            ...) {
+    char message[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    cb_fail(CB_ERR_ARGUMENT, message);
+    return NULL;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* Networks built through Carbide's public API, with the layouts and state dict keys of their
- * PyTorch originals, so that weights from there load.
+ * PyTorch originals (of torchvision; GPT-2's are told below), so that weights from there load.
  *
  *     cb_module *net = cb_model_alexnet(cb_alexnet_config_default());
  *     cb_module_load_state(net, "alexnet.safetensors", true);
@@ -39,8 +39,9 @@ cb_resnet_config cb_resnet18_config(void);
 cb_resnet_config cb_resnet50_config(void);
 cb_module *cb_model_resnet(cb_resnet_config config);
 
-/* GPT-2: forward takes token numbers i64[batch, length] and gives logits f32[batch, length,
- * vocabulary]. The head shares the weight of the token embedding. */
+/* GPT-2 with the keys of models/gpt2.c, linear weights [out, in] as in nn.Linear. forward takes
+ * token numbers i64[batch, length] and gives logits f32[batch, length, vocabulary]. The head shares
+ * the weight of the token embedding. */
 typedef struct cb_gpt2_config {
     int64_t vocabulary, length; /* of the longest input */
     int64_t width, layers, heads;

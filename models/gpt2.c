@@ -2,9 +2,11 @@
  *
  * In:  token numbers i64[batch, length].
  * Out: logits f32[batch, length, vocabulary].
- * Keys: wte, wpe, h.N.{ln1, ln2, qkv, proj, fc, fc2}, lnf, head; head.weight is wte.weight. */
+ * Keys: wte, wpe, h.N.{ln1, ln2, qkv, proj, fc, fc2}, lnf, head; head.weight is wte.weight. There
+ * is no GPT-2 in PyTorch itself: these are the names of tests/models/networks.py. */
 #include "build.h"
-#include <stdint.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 
 cb_gpt2_config cb_gpt2_124m_config(void) { return (cb_gpt2_config){50304, 1024, 768, 12, 12}; }
@@ -58,7 +60,7 @@ static cb_tensor *forward(cb_module *self, cb_tensor *const *inputs, int count) 
 }
 
 static cb_module *blocks_new(const cb_gpt2_config *config) {
-    size_t count = config->layers > 0 ? (size_t)config->layers : 0;
+    size_t count = (size_t)config->layers;
     cb_module **blocks = calloc(count + 1, sizeof *blocks);
     for (size_t i = 0; blocks && i < count; i++)
         blocks[i] = block_new(config->width, config->heads);
@@ -67,8 +69,12 @@ static cb_module *blocks_new(const cb_gpt2_config *config) {
     return list;
 }
 
-/* Heads that do not divide the width show in cb_view's error, at the first call. */
 cb_module *cb_model_gpt2(cb_gpt2_config config) {
+    if (config.layers < 0 || config.layers > INT_MAX)
+        return build_refuse("gpt2: %" PRId64 " layers", config.layers);
+    if (config.heads < 1 || config.width % config.heads)
+        return build_refuse("gpt2: %" PRId64 " heads do not divide a width of %" PRId64,
+                            config.heads, config.width);
     Build b = build_open("GPT", forward, NULL);
     build_add(&b, "wte", cb_nn_embedding(config.vocabulary, config.width));
     build_add(&b, "wpe", cb_nn_embedding(config.length, config.width));

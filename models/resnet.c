@@ -5,6 +5,7 @@
  *
  *     block(x) = relu(convolutions(x) + x), with x through downsample where the shape changes */
 #include "build.h"
+#include <inttypes.h>
 #include <math.h>
 
 cb_resnet_config cb_resnet18_config(void) {
@@ -72,12 +73,12 @@ static cb_module *block_new(bool bottleneck, int64_t in, int64_t width, int64_t 
     return b.module;
 }
 
+enum { MOST_BLOCKS = 64 }; /* of a stage */
+
 static cb_module *stage_new(const cb_resnet_config *config, int stage, int64_t *channels) {
-    enum { MOST = 64 };
-    cb_module *blocks[MOST];
+    cb_module *blocks[MOST_BLOCKS];
     int count = config->blocks[stage];
     int64_t width = config->width << stage;
-    if (count < 0 || count > MOST) count = 0;
     for (int i = 0; i < count; i++) {
         int64_t stride = i == 0 && stage > 0 ? 2 : 1;
         blocks[i] = block_new(config->bottleneck, *channels, width, stride);
@@ -98,6 +99,11 @@ static cb_tensor *forward(cb_module *self, cb_tensor *const *inputs, int count) 
 }
 
 cb_module *cb_model_resnet(cb_resnet_config config) {
+    if (config.width < 1) return build_refuse("resnet: a width of %" PRId64, config.width);
+    for (int i = 0; i < 4; i++)
+        if (config.blocks[i] < 0 || config.blocks[i] > MOST_BLOCKS)
+            return build_refuse("resnet: %d blocks in %s; 0 to %d can be", config.blocks[i],
+                                stages[i], MOST_BLOCKS);
     int64_t channels = config.width;
     Build b = build_open("ResNet", forward, NULL);
     cb_module *first = cb_nn_conv2d(3, channels, 7, 2, 3, 1, 1, false);

@@ -56,6 +56,10 @@ void fail_also(const char *format, ...) {
     va_end(arguments);
 }
 
+cb_status cb_fail(cb_status status, const char *text) {
+    return fail(status < CB_OK ? status : CB_ERR_ARGUMENT, "%s", text ? text : "no message");
+}
+
 cb_status fail_memory(size_t bytes) {
     return fail(CB_ERR_MEMORY, "out of memory: %zu bytes could not be allocated", bytes);
 }

@@ -1,4 +1,5 @@
-/* The heap: every byte that Carbide takes passes resize() of the host's allocator.
+/* The heap: what Carbide takes passes resize() of the host's allocator, all of it when there is one
+ * (storages of a program without take pages, base/pages.h).
  *
  * In: sizes. Out: blocks, or NULL without an error message (the caller knows what to say).
  * The allocator is a process singleton that the host sets before any other call. */

@@ -1,6 +1,7 @@
 /* Heap allocation through the allocator that the host set (cb_set_allocator).
  * Everything that Carbide allocates comes from here or from an arena above it, so a test can make
- * any single allocation fail. */
+ * any single allocation fail; but for the large storages of a program that set no allocator, which
+ * are pages of their own (base/pages.h). */
 #ifndef CARBIDE_BASE_MEMORY_H
 #define CARBIDE_BASE_MEMORY_H
 

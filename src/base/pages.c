@@ -23,7 +23,9 @@
 /* Where the next block begins. At a multiple of REGION that region is full, or there is none. */
 static _Atomic uintptr_t next;
 
-static uintptr_t up(uintptr_t value, uintptr_t unit) { return (value + unit - 1) / unit * unit; }
+static uintptr_t down(uintptr_t value, uintptr_t unit) { return value / unit * unit; }
+static uintptr_t up(uintptr_t value, uintptr_t unit) { return down(value + unit - 1, unit); }
+static uintptr_t page(void) { return (uintptr_t)sysconf(_SC_PAGESIZE); }
 
 static void unmap(uintptr_t low, uintptr_t high) {
     if (low < high) munmap((void *)low, high - low);
@@ -56,20 +58,17 @@ static uintptr_t cut(uintptr_t bytes) {
     return region;
 }
 
-static uintptr_t whole_pages(size_t bytes) { return up(bytes, (uintptr_t)sysconf(_SC_PAGESIZE)); }
-
 void *pages_alloc(size_t bytes) {
-    uintptr_t whole = whole_pages(bytes);
+    uintptr_t whole = up(bytes, page());
     uintptr_t at = whole > OWN_REGION ? 0 : cut(whole);
     return (void *)(at ? at : map(whole, HUGE_PAGE));
 }
 
 void pages_free(void *pages, size_t bytes) {
-    unmap((uintptr_t)pages, (uintptr_t)pages + whole_pages(bytes));
+    unmap((uintptr_t)pages, (uintptr_t)pages + up(bytes, page()));
 }
 
 void pages_advise(void *block, size_t bytes) {
-    uintptr_t low = whole_pages((uintptr_t)block);
-    uintptr_t high = whole_pages((uintptr_t)block + bytes + 1) - whole_pages(1);
+    uintptr_t low = up((uintptr_t)block, page()), high = down((uintptr_t)block + bytes, page());
     if (low < high) (void)madvise((void *)low, high - low, MADV_HUGEPAGE);
 }

@@ -6,8 +6,9 @@
  * bytes up to 512, then eight steps to each doubling, so at most an eighth of a block is unused.
  *
  * Invariants: cached bytes stay under the option storage_limit_mb; when they would pass it, or
- * when the heap has no memory, the whole cache goes back to the heap. One lock per class group;
- * nothing is allocated or freed on the heap under a lock.
+ * when no memory is left, the whole cache goes back to where it came from: the heap, for large
+ * blocks the system (base/pages.h). One lock per class group; nothing is allocated or freed under a
+ * lock.
  *
  *     storage_new(1000) -> class of 1024 bytes: 960 < 1000 <= 1024 */
 #include "tensor/thread.h"
@@ -41,7 +42,7 @@ typedef struct Lock {
 static struct {
     Lock lock[LOCK_COUNT]; /* of the classes with slot % LOCK_COUNT */
     Block *free[CLASS_COUNT];
-    _Atomic int64_t held; /* from the heap: live + cached */
+    _Atomic int64_t held; /* live + cached */
     _Atomic int64_t live, peak;
 } cache = {.lock = {[0 ... LOCK_COUNT - 1] = {PTHREAD_MUTEX_INITIALIZER}}};
 

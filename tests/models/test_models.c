@@ -304,6 +304,20 @@ static void failures_leave_nothing(void **state) {
     assert_null(cb_model_gpt2(config));
     assert_non_null(strstr(cb_error(), "negative size"));
     cb_clear_error();
+    for (int i = 0; i < 3; i++) {
+        static const int64_t wrong[][2] = {{2, 0}, {2, 5}, {-3, 4}}; /* layers, heads */
+        config = cb_gpt2_tiny_config(), config.layers = wrong[i][0], config.heads = wrong[i][1];
+        assert_null(cb_model_gpt2(config));
+        assert_non_null(strstr(cb_error(), i < 2 ? "heads do not divide a width of 32" : "layers"));
+        cb_clear_error();
+    }
+    cb_resnet_config resnet = cb_resnet18_config();
+    for (int i = 0; i < 2; i++) {
+        resnet.blocks[2] = i ? -1 : 65;
+        assert_null(cb_model_resnet(resnet));
+        assert_non_null(strstr(cb_error(), "blocks in layer3"));
+        cb_clear_error();
+    }
     cb_alexnet_config alexnet = {{2, 6, 0, 8, 8}, 128, 10, 0.5};
     assert_null(cb_model_alexnet(alexnet));
     assert_non_null(strstr(cb_error(), "Conv2d"));

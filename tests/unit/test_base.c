@@ -282,6 +282,21 @@ static void first_error_stays(void **state) {
     assert_string_equal(cb_error(), "out of memory: 64 bytes could not be allocated");
 }
 
+static void the_host_records_its_own(void **state) {
+    (void)state;
+    cb_site("net.c", 7);
+    assert_int_equal(cb_fail(CB_ERR_SHAPE, "Net: 5% of nothing"), CB_ERR_SHAPE);
+    assert_string_equal(cb_error(), "net.c:7: Net: 5% of nothing");
+    assert_int_equal(cb_error_status(), CB_ERR_SHAPE);
+    assert_int_equal(cb_fail(CB_ERR_MEMORY, "second"), CB_ERR_MEMORY);
+    assert_int_equal(cb_error_status(), CB_ERR_SHAPE);
+    cb_clear_error();
+    assert_int_equal(cb_fail(CB_OK, NULL), CB_ERR_ARGUMENT);
+    assert_non_null(cb_error());
+    cb_clear_error();
+    cb_site(NULL, 0);
+}
+
 static void long_errors_are_cut(void **state) {
     (void)state;
     char text[4000];
@@ -473,6 +488,7 @@ int main(void) {
         cmocka_unit_test(doubles_ignore_the_locale),
         cmocka_unit_test(buffer_appends),
         cmocka_unit_test_setup(first_error_stays, use_counting_heap),
+        cmocka_unit_test_setup(the_host_records_its_own, use_counting_heap),
         cmocka_unit_test_setup(long_errors_are_cut, use_counting_heap),
         cmocka_unit_test(reasons_have_texts),
         cmocka_unit_test_setup(options_come_from_the_environment, use_counting_heap),
