@@ -62,6 +62,7 @@ tsan:
 
 install: all
 	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi # a folder that is new to the loader
 
 clean:
 	@rm -rf $(BUILD) build-asan build-tsan

@@ -1,4 +1,4 @@
-"""AlexNet, ResNet and GPT-2 in plain torch, as torchvision and nanoGPT write them (torchvision is not needed).
+"""AlexNet, ResNet and GPT-2 in plain torch, as torchvision writes the first two (it is not needed).
 
 The keys of their state dicts are those that Carbide's networks load. Small ones make the files of tests/models/data
 (reference.py), full ones are compared by tests/reference/full_networks.py and timed by bench/compare_networks.py.
