@@ -10,7 +10,6 @@
  * what was added.
  *
  *     cb_forward(attention, x): self-attention, one product for query, key and value */
-#include "base/memory.h"
 #include "nn/layer.h"
 #include <math.h>
 
@@ -309,14 +308,7 @@ cb_tensor *(cb_multihead_attention)(cb_module *attention_module, cb_tensor *quer
 static Module *projection_new(int64_t embed, bool bias) {
     Module *linear = (cb_nn_linear)(embed, embed, bias);
     if (bias) layer_value(&linear, "bias", layer_filled(cb_dims(embed), 0, CB_F32));
-    char *type = memory_copy_text("NonDynamicallyQuantizableLinear");
-    if (linear && type) {
-        memory_free(linear->type);
-        linear->type = type;
-        return linear;
-    }
-    if (!type) fail_memory(32);
-    memory_free(type);
+    if (linear && module_set_type(linear, "NonDynamicallyQuantizableLinear")) return linear;
     cb_module_free(linear);
     return NULL;
 }

@@ -45,6 +45,8 @@ static bool set_text(char **field, const char *text) {
     return true;
 }
 
+bool module_set_type(Module *module, const char *type) { return set_text(&module->type, type); }
+
 static bool valid_name(const Module *module, const char *name) {
     if (!name || !*name || strchr(name, '.')) {
         fail(CB_ERR_ARGUMENT,

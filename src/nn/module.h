@@ -47,6 +47,7 @@ struct cb_module {
 
 /* A layer of our own: a leaf. extra is copied. */
 Module *module_layer(const char *type, cb_forward_function *forward, const char *extra);
+bool module_set_type(Module *module, const char *type); /* its name in repr; false: no memory */
 /* Registers value. When that fails, or value or *module is NULL, value and module are freed and
  * *module is NULL. */
 void module_init(Module **module, const char *name, Tensor *value, bool buffer);

@@ -1,6 +1,7 @@
 /* Constants of a plan (constant.h).
  *
- *     c0: recipe to(w, bf16)  --constant_make-->  c0: bf16[2304, 768]  --pack, constant_drop-->  -
+ *     c0: recipe w * s  --constant_make-->  c0: f32[64, 3, 7, 7]  --pack, constant_drop-->  -
+ *     c1: recipe to(w, bf16)                      --gemm_pack, from w-->                    -
  *
  * A large constant is made when its step is prepared and dropped once it is packed: the next one
  * finds its memory in the storage cache, and in the processor's. */

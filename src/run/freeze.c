@@ -14,9 +14,9 @@
 #include <string.h>
 
 enum {
-    SMALL = 1 << 16, /* elements that may always be kept */
-    GROWTH = 2,      /* others, when they are at most this many times what they come from */
-    LARGE = 1 << 18  /* elements that are worth a recipe of their own */
+    ALWAYS_KEPT = 1 << 16, /* elements that may always be kept */
+    GROWTH = 2,            /* others, when they are at most this many times what they come from */
+    OWN_RECIPE = 1 << 18   /* elements that are worth a recipe of their own */
 };
 
 typedef struct Part { /* the frozen parts of one graph */
@@ -61,7 +61,7 @@ static void exclude(Part *p) {
         const Node *node = p->order[i];
         bool view = op_info((Op)node->op)->kind == KIND_VIEW, lost = output[node->id];
         int64_t numel = node_numel(node);
-        lost |= !view && numel > SMALL && numel > GROWTH * largest[node->id];
+        lost |= !view && numel > ALWAYS_KEPT && numel > GROWTH * largest[node->id];
         for (int k = 0; k < node->input_count; k++) {
             const Node *input = node->input[k]; /* excluded inputs exclude */
             lost |= p->frozen[node->id] && largest[input->id] && !p->frozen[input->id];
@@ -201,10 +201,10 @@ static bool make_constants(const Part *p, Tensor *const *value, const int64_t *c
                            Constants *out) {
     Arena *arena = p->graph->arena;
     int computed = length(p->computed), *at = NULL;
-    Results small = {.part = p};
+    Results together = {.part = p};
     for (int i = 0; i < computed; i++) {
-        if (node_numel(p->computed[i]) < LARGE) {
-            push(arena, small.node, p->computed[i]);
+        if (node_numel(p->computed[i]) < OWN_RECIPE) {
+            push(arena, together.node, p->computed[i]);
             push(arena, at, i);
             continue;
         }
@@ -218,7 +218,7 @@ static bool make_constants(const Part *p, Tensor *const *value, const int64_t *c
         if (!view) return false;
         out->tensor[computed + i] = cb_keep(view);
     }
-    return compute(small, at, value, stride, out);
+    return compute(together, at, value, stride, out);
 }
 
 /* ---- replacing ---------------------------------------------------------------------------- */

@@ -138,6 +138,12 @@ void gemm_bf16_move(const float *from, int64_t from_stride, float *to, int64_t s
         for (int j = 0; j < columns; j++) to[j] = add ? to[j] + from[j] : from[j];
 }
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE __mmask16 first(int64_t lanes) {
+    return (__mmask16)(lanes >= LANES ? -1 : lanes <= 0 ? 0 : (1 << lanes) - 1);
+}
+
 /* Rounds to nearest even; denormals become 0, as they are to the products. */
 void gemm_bf16_narrow(const void *from, void *to, int64_t count) {
     const float *in = from;
@@ -148,7 +154,7 @@ void gemm_bf16_narrow(const void *from, void *to, int64_t count) {
         _mm512_storeu_si512(out + i, (__m512i)_mm512_cvtne2ps_pbh(high, low));
     }
     for (; i < count; i += LANES) {
-        __mmask16 mask = (__mmask16)(count - i < LANES ? (1 << (count - i)) - 1 : -1);
+        __mmask16 mask = first(count - i);
         __m256i half = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, in + i));
         _mm256_mask_storeu_epi16(out + i, mask, half);
     }
@@ -177,22 +183,16 @@ typedef struct Source {
     int64_t lane_stride, k_stride, bytes; /* strides in elements of `bytes` bytes */
 } Source;
 
-typedef uint32_t Pairs __attribute__((vector_size(LANES * sizeof(Pair)), may_alias));
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-ALWAYS_INLINE __mmask16 first(int64_t lanes) {
-    return (__mmask16)(lanes >= LANES ? -1 : lanes <= 0 ? 0 : (1 << lanes) - 1);
-}
-
-/* Elements that follow each other, as bf16: those of `low` at the first address, then those of
- * `high` at the second one; 0 for the others. */
-ALWAYS_INLINE __m512i halves(const char *from, __mmask16 low, const char *then, __mmask16 high,
+typedef uint32_t PairVector __attribute__((vector_size(LANES * sizeof(Pair)), may_alias));
+/* 16 elements at a and 16 at b as bf16, those outside of the masks 0. */
+ALWAYS_INLINE __m512i halves(const char *at_a, __mmask16 mask_a, const char *at_b, __mmask16 mask_b,
                              bool wide) {
     if (wide) {
-        __m512 a = _mm512_maskz_loadu_ps(low, from), b = _mm512_maskz_loadu_ps(high, then);
+        __m512 a = _mm512_maskz_loadu_ps(mask_a, at_a), b = _mm512_maskz_loadu_ps(mask_b, at_b);
         return (__m512i)_mm512_cvtne2ps_pbh(b, a);
     }
-    __m256i a = _mm256_maskz_loadu_epi16(low, from), b = _mm256_maskz_loadu_epi16(high, then);
+    __m256i a = _mm256_maskz_loadu_epi16(mask_a, at_a);
+    __m256i b = _mm256_maskz_loadu_epi16(mask_b, at_b);
     return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
 }
 
@@ -223,15 +223,15 @@ ALWAYS_INLINE void pack_contiguous(Pair *out, Source s, int lanes, int width, in
     for (int64_t i = 0; i < k; i += 2 * LANES) {
         int64_t pairs = k - i < 2 * LANES ? (k - i + 1) / 2 : LANES;
         __mmask16 low = first(k - i), high = first(k - i - LANES);
-        Pairs row[LANES];
+        PairVector row[LANES];
         for (int r = 0; r < LANES; r++) {
             const char *from = s.at + r * step + i * s.bytes;
-            _mm_prefetch(from + LANES * step, _MM_HINT_T0);
+            _mm_prefetch(from + LANES * step, _MM_HINT_T0); /* the next 16 lanes: far away, too */
             if (wide) _mm_prefetch(from + LANES * step + LINE, _MM_HINT_T0);
-            row[r] = r < lanes ? (Pairs)halves(from, low, from + LANES * s.bytes, high, wide)
-                               : (Pairs){0};
+            row[r] = r < lanes ? (PairVector)halves(from, low, from + LANES * s.bytes, high, wide)
+                               : (PairVector){0};
         }
-        TRANSPOSE(Pairs, row, LANES, LOW_16, HIGH_16);
+        TRANSPOSE(PairVector, row, LANES, LOW_16, HIGH_16);
         for (int64_t r = 0; r < pairs; r++, out += width)
             _mm512_mask_storeu_epi32(out, written, (__m512i)row[r]);
     }

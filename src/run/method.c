@@ -193,21 +193,27 @@ static void find_end(const Plan *plan, Step *step) {
                                              .residual = task.residual};
 }
 
+/* By the option and the recorded model, without measuring: "own", or whom to ask. */
+static const char *provider_for(const Step *step, cb_dtype dtype, bool constant) {
+    const char *name = option_text(OPTION_provider);
+    if (strcmp(name, "auto") != 0) return name;
+    return model_prefers(step, dtype, constant) ? "onednn" : "own";
+}
+
 void method_choose(const Plan *plan, Step *step, Constants *constants, int weight,
                    const Launch *epilogue, bool measure, StepMethod *out, MethodRefusal *refusal) {
     *out = (StepMethod){0};
     if (step->kind != STEP_MATMUL && step->kind != STEP_CONVOLUTION) return;
     if (step->kind == STEP_CONVOLUTION) find_end(plan, step);
-    const char *name = option_text(OPTION_provider);
     cb_dtype dtype = (cb_dtype)plan->value[step_use(step).out].dtype;
-    bool automatic = !strcmp(name, "auto"), own = !strcmp(name, "own"), constant = weight >= 0;
-    bool prefers = automatic && !measure && model_prefers(step, dtype, constant);
-    if (prefers) name = "onednn", automatic = false;
-    bool reads = constant && (automatic ? measure : !own);
-    const void *data = reads ? constant_data(constants, weight) : NULL;
-    own |= reads && !data; /* no memory: the step that needs it fails by itself */
-    if (automatic && measure && !own && tune_step(plan, step, data, epilogue, out)) return;
-    if (!automatic && !own) out->provided = provide(name, plan, step, data, refusal);
+    bool constant = weight >= 0;
+    bool measures = measure && !strcmp(option_text(OPTION_provider), "auto");
+    const char *name = provider_for(step, dtype, constant);
+    bool asks = measures || strcmp(name, "own") != 0;
+    const void *data = asks && constant ? constant_data(constants, weight) : NULL;
+    if (constant && !data) asks = false; /* no memory: the step that needs it fails by itself */
+    if (asks && measures && tune_step(plan, step, data, epilogue, out)) return;
+    if (asks && !measures) out->provided = provide(name, plan, step, data, refusal);
     if (out->provided)
         describe_provided(name, out->provided, epilogue != NULL, out->text, sizeof out->text);
     else

@@ -151,7 +151,7 @@ static bool run_rounds(Bench *b, Candidate *candidate, const Step *step, int cou
             if (ms < fastest) fastest = ms;
         }
         spent += fastest;
-        if (round == -1)
+        if (round == -1) /* the first runs find cold memory: they only sort out what is slow */
             for (int i = 0; i < count; i++) candidate[i].ms *= 2;
         if (round + 1 >= LEAST_ROUNDS && spent > enough_ms) return true;
     }
