@@ -119,13 +119,11 @@ void pass_absorb(Graph *graph, Budget *budget) {
     for (int i = 0; i < length(order); i++) {
         Node *node = order[i], *input[NODE_MAX_INPUTS];
         graph->site = node->site;
-        for (int k = 0; k < node->input_count; k++) input[k] = now[node->input[k]->id];
+        node_inputs_now(node, now, input);
         Node *same = graph_with_inputs(graph, node, input), *made = absorb(&a, same);
         now[node->id] = made != same && budget_spend(budget) ? made : same;
         set_uses(&a, now[node->id], uses[node->id]);
     }
-    for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
-    for (int i = 0; i < length(graph->mutation); i++)
-        graph->mutation[i].value = now[graph->mutation[i].value->id];
+    graph_replace_results(graph, now);
     graph->site = site;
 }

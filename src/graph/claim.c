@@ -123,14 +123,11 @@ void pass_claim(Graph *graph, Budget *budget) {
     for (int i = 0; i < length(order); i++) {
         const Node *node = order[i];
         Node *input[NODE_MAX_INPUTS], *claimed;
-        for (int k = 0; k < node->input_count; k++)
-            input[k] = node->input[k] ? now[node->input[k]->id] : NULL;
+        node_inputs_now(node, now, input);
         graph->site = node->site;
         claimed = claim(&c, node, input, budget);
         now[node->id] = claimed ? claimed : graph_with_inputs(graph, node, input);
     }
-    for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
-    for (int i = 0; i < length(graph->mutation); i++)
-        graph->mutation[i].value = now[graph->mutation[i].value->id];
+    graph_replace_results(graph, now);
     graph->site = site;
 }

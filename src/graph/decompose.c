@@ -20,12 +20,9 @@ void pass_decompose(Graph *graph, Budget *budget) {
             continue;
         }
         graph->site = node->site;
-        for (int k = 0; k < node->input_count; k++)
-            input[k] = node->input[k] ? now[node->input[k]->id] : NULL;
+        node_inputs_now(node, now, input);
         now[node->id] = graph_with_inputs(graph, node, input);
     }
-    for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
-    for (int i = 0; i < length(graph->mutation); i++)
-        graph->mutation[i].value = now[graph->mutation[i].value->id];
+    graph_replace_results(graph, now);
     graph->site = site;
 }

@@ -112,5 +112,8 @@ bool graph_verify(Graph *graph, Buffer *why); /* false: why names the broken nod
  * and returns it or an equal one. Outputs and mutations follow. */
 typedef Node *NodeReplace(Graph *graph, Node *node, void *user);
 void graph_rewrite(Graph *graph, NodeReplace *replace, void *user);
+/* For passes that go over the nodes themselves. now[id]: what the node with that id has become. */
+void node_inputs_now(const Node *node, Node *const *now, Node **input);
+void graph_replace_results(Graph *graph, Node *const *now); /* outputs and mutations */
 
 #endif

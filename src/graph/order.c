@@ -93,6 +93,17 @@ uint8_t *graph_fixed(Graph *graph, uint8_t *known) {
     return known;
 }
 
+void node_inputs_now(const Node *node, Node *const *now, Node **input) {
+    for (int k = 0; k < node->input_count; k++)
+        input[k] = node->input[k] ? now[node->input[k]->id] : NULL;
+}
+
+void graph_replace_results(Graph *graph, Node *const *now) {
+    for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
+    for (int i = 0; i < length(graph->mutation); i++)
+        graph->mutation[i].value = now[graph->mutation[i].value->id];
+}
+
 void graph_rewrite(Graph *graph, NodeReplace *replace, void *user) {
     Site site = graph->site;
     Node **order = graph_order(graph);
@@ -100,16 +111,13 @@ void graph_rewrite(Graph *graph, NodeReplace *replace, void *user) {
     for (int i = 0; i < length(order); i++) {
         Node *node = order[i], *input[NODE_MAX_INPUTS];
         graph->site = node->site;
-        for (int k = 0; k < node->input_count; k++)
-            input[k] = node->input[k] ? now[node->input[k]->id] : NULL;
+        node_inputs_now(node, now, input);
         Node *replaced = replace(graph, graph_with_inputs(graph, node, input), user);
         check(node_same_meta(node, replaced), "a rewrite of %s changed its type",
               op_info((Op)node->op)->name);
         now[node->id] = replaced;
     }
-    for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
-    for (int i = 0; i < length(graph->mutation); i++)
-        graph->mutation[i].value = now[graph->mutation[i].value->id];
+    graph_replace_results(graph, now);
     graph->site = site;
 }
 

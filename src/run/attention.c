@@ -328,11 +328,11 @@ static int64_t cut(Job *job) {
     int64_t threads = parallel_threads();
     if (products < THREAD_PRODUCTS * (double)threads)
         threads = (int64_t)(products / THREAD_PRODUCTS) + 1;
-    job->panels = (s->rows - 1) / job->type->columns + 1;
+    job->panels = divide_up(s->rows, job->type->columns);
     int64_t size = least(TASK_PANELS, job->panels);
-    while (size > 1 && s->batch * ((job->panels - 1) / size + 1) < 2 * threads) size = size / 2;
+    while (size > 1 && s->batch * divide_up(job->panels, size) < 2 * threads) size = size / 2;
     job->task_panels = size;
-    job->batch_tasks = (job->panels - 1) / size + 1;
+    job->batch_tasks = divide_up(job->panels, size);
     job->tasks = s->batch * job->batch_tasks;
     return least(threads, job->tasks);
 }

@@ -13,11 +13,7 @@
 /* ---- the end of a piece ------------------------------------------------------------------- */
 
 static void run_epilogue(const Convolution *c, int64_t low, int64_t count) {
-    const Launch *launch = c->epilogue;
-    if (launch->function)
-        launch->function(c->epilogue_buffer, low, low + count, 0, NULL);
-    else
-        program_run(launch->program, c->epilogue_buffer, low, low + count, 0, NULL);
+    launch_part(c->epilogue, c->epilogue_buffer, low, low + count, 0, NULL);
 }
 
 void conv_epilogue(const Convolution *c, int64_t first, int64_t step, int64_t rows,

@@ -70,5 +70,8 @@ bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function,
 void launch_free(Launch *launch);
 /* spreads over threads; false: no memory */
 bool launch_run(const Launch *launch, void *const *buffer);
+/* A part of the work on this thread, with the arguments of a KernelFunction. */
+void launch_part(const Launch *launch, void *const *buffer, int64_t low, int64_t high, int pass,
+                 void *slot);
 
 #endif

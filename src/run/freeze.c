@@ -128,7 +128,7 @@ static Graph *copy_results(Results *r, Arena *arena) {
         Node *input[NODE_MAX_INPUTS];
         Meta meta = node_meta(node);
         if (!needed[node->id]) continue;
-        for (int k = 0; k < node->input_count; k++) input[k] = now[node->input[k]->id];
+        node_inputs_now(node, now, input);
         if (node->op == OP_input) push(arena, r->input, (int)node->attrs->word[0]);
         now[node->id] = node->op == OP_input ? graph_input(copy, &meta)
                                              : graph_intern(copy, (Op)node->op, &meta, input,
@@ -241,12 +241,10 @@ static void use_constants(Part *p, const int64_t *const **stride, const Constant
     for (int i = 0; i < length(p->order); i++) {
         Node *node = p->order[i], *input[NODE_MAX_INPUTS];
         if (now[node->id]) continue;
-        for (int k = 0; k < node->input_count; k++) input[k] = now[node->input[k]->id];
+        node_inputs_now(node, now, input);
         now[node->id] = graph_with_inputs(graph, node, input);
     }
-    for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
-    for (int i = 0; i < length(graph->mutation); i++)
-        graph->mutation[i].value = now[graph->mutation[i].value->id];
+    graph_replace_results(graph, now);
 }
 
 bool freeze_graph(Graph *graph, Tensor *const *value, const int64_t *const **stride,

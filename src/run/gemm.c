@@ -62,15 +62,11 @@ void gemm_batch_offsets(const MatmulStep *step, int64_t batch, int64_t *a, int64
 
 void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     if (!gemm->epilogue) return;
-    const Launch *launch = gemm->epilogue;
     int64_t n = gemm->step.n;
     bool whole = columns == n;
     for (int64_t r = row; r < row + rows; r += whole ? rows : 1) {
         int64_t low = r * n + column, high = low + (whole ? rows * n : columns);
-        if (launch->function)
-            launch->function(gemm->epilogue_buffer, low, high, 0, NULL);
-        else
-            program_run(launch->program, gemm->epilogue_buffer, low, high, 0, NULL);
+        launch_part(gemm->epilogue, gemm->epilogue_buffer, low, high, 0, NULL);
     }
 }
 

@@ -88,13 +88,17 @@ typedef struct Range { /* what one parallel loop hands to its threads */
     void *slot;
 } Range;
 
+void launch_part(const Launch *launch, void *const *buffer, int64_t low, int64_t high, int pass,
+                 void *slot) {
+    if (launch->function)
+        launch->function(buffer, low, high, pass, slot);
+    else
+        program_run(launch->program, buffer, low, high, pass, slot);
+}
+
 static void run_range(void *user, int64_t low, int64_t high) {
     const Range *range = user;
-    const Launch *launch = range->launch;
-    if (launch->function)
-        launch->function(range->buffer, low, high, range->pass, range->slot);
-    else
-        program_run(launch->program, range->buffer, low, high, range->pass, range->slot);
+    launch_part(range->launch, range->buffer, low, high, range->pass, range->slot);
 }
 
 static double fold_float(Op op, double a, double b) {
