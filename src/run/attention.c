@@ -222,7 +222,8 @@ static void attend(const Job *job, const Own *own, const Task *task, int64_t p, 
         type->tile(s->depth, own->key + k * lane_bytes(job, s->depth), query,
                    own->score + k * lanes * e, lanes, (int)least(type->rows, keys - k), (int)lanes,
                    false);
-    if (job->half) job->attention->scale(keys * lanes, own->score, s->scale * LOG2_E);
+    if (job->half && s->depth > 0) /* else 0 * infinity, the scale of no depth */
+        job->attention->scale(keys * lanes, own->score, s->scale * LOG2_E);
     if (s->causal && behind + keys > 1) job->attention->causal(keys, own->score, -behind);
     if (s->mask.value >= 0) add_mask(job, own, task, row, first, keys);
     char *most = own->most + p * lanes * e, *total = own->total + p * lanes * e;

@@ -93,7 +93,7 @@ typedef struct Runs {
 static Runs runs_of(GemmAhead ahead, int64_t steps) {
     int64_t pages = (ahead.bytes + PAGE - 1) / PAGE;
     int64_t run = pages ? (ahead.bytes / pages + ahead.parts - 1) / ahead.parts : 0;
-    return (Runs){ahead.panel + ahead.part * run, pages, (run + steps - 1) / steps};
+    return (Runs){ahead.panel + ahead.part * run, pages, steps ? (run + steps - 1) / steps : 0};
 }
 
 /* Adds `steps` steps of k. two: rows 16 to 31 as well. */

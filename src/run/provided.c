@@ -10,12 +10,19 @@
 #include "run/provided.h"
 
 #include "base/error.h"
+#include "base/fork.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "run/conv.h"
 #include "run/gemm.h"
 #include <pthread.h>
 #include <string.h>
+
+/* Of who adds a version or unpacks: one for all steps, so that a fork can wait for it. */
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
+
+WATCH_FORKS(adding)
 
 typedef struct Version Version;
 struct Version {
@@ -31,7 +38,6 @@ struct Provided {
     StepTask task;
     Step step; /* for our own engine: the weight at offset 0, nothing packed */
     int64_t element;
-    pthread_mutex_t mutex; /* of who adds a version or unpacks */
     Version first;
     _Atomic bool failed;
     Storage *_Atomic plain; /* the weight, for our own engine */
@@ -80,8 +86,10 @@ static Version *add_version(Provided *p, int threads, const void *weight) {
     if (!version) return NULL;
     version->threads = threads;
     Storage *plain = p->first.packed ? unpack(p) : NULL;
-    bool ready = (plain || !p->first.packed) && create(p, version, why, sizeof why) &&
-                 pack(p, version, plain ? plain->data : weight);
+    bool known = plain || !p->first.packed;
+    bool created = known && create(p, version, why, sizeof why);
+    bool ready = created && pack(p, version, plain ? plain->data : weight);
+    if (known && !created) p->failed = true; /* it will not: what lacks memory may be tried again */
     if (plain) storage_release(plain);
     if (!ready) {
         clear(p, version);
@@ -102,10 +110,10 @@ static Version *find(Provided *p, int threads) {
 static Version *version_for(Provided *p, int threads, const void *weight) {
     Version *version = find(p, threads);
     if (version) return version;
-    pthread_mutex_lock(&p->mutex);
+    pthread_mutex_lock(&adding);
     version = find(p, threads);
     if (!version) version = add_version(p, threads, weight);
-    pthread_mutex_unlock(&p->mutex);
+    pthread_mutex_unlock(&adding);
     return version;
 }
 
@@ -115,10 +123,10 @@ static const void *plain_weight(Provided *p, const void *weight) {
     if (!p->first.packed) return weight;
     Storage *plain = p->plain;
     if (plain) return plain->data;
-    pthread_mutex_lock(&p->mutex);
+    pthread_mutex_lock(&adding);
     if (!p->plain) p->plain = unpack(p);
     plain = p->plain;
-    pthread_mutex_unlock(&p->mutex);
+    pthread_mutex_unlock(&adding);
     return plain ? plain->data : NULL;
 }
 
@@ -163,7 +171,7 @@ bool provided_run(Provided *p, const void *x, const void *weight, void *out, con
     Version *version = p->failed ? NULL : version_for(p, parallel_threads(), first);
     Outcome outcome = version ? run_version(p, version, operands) : FAILED;
     if (outcome == FAILED) {
-        p->failed = true;
+        if (version) p->failed = true;
         return run_own(p, x, first, out, epilogue, epilogue_buffer);
     }
     if (outcome == DONE && epilogue && !task->fused) return launch_run(epilogue, epilogue_buffer);
@@ -190,7 +198,7 @@ Provided *provided_new(const Provider *provider, const StepTask *task, const Ste
     p->task = *task;
     p->element = (int64_t)cb_dtype_size(task->task.dtype);
     p->first.threads = parallel_threads();
-    pthread_mutex_init(&p->mutex, NULL);
+    pthread_once(&watched, watch_forks);
     set_own_step(p, step);
     bool created = create(p, &p->first, why, why_bytes);
     bool with_epilogue =
@@ -217,7 +225,6 @@ void provided_free(Provided *p) {
     }
     clear(p, &p->first);
     if (p->plain) storage_release(p->plain);
-    pthread_mutex_destroy(&p->mutex);
     memory_free(p);
 }
 

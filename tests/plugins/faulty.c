@@ -1,15 +1,19 @@
-/* Providers that fail in one way each: FAULT is a bit of the list below. The rest of each works: it
- * keeps the weight as a copy. */
+/* Providers that fail in one way each: FAULT is a number of the list below. The rest of each works:
+ * it keeps the weight as a copy. SLOW does not fail: it multiplies matrices, takes its time to be
+ * made while the environment has CARBIDE_TEST_SLOW, and counts its runs in CARBIDE_TEST_RUNS. */
+#define _GNU_SOURCE
 #include "run/provider.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { NOTHING, WRONG_INTERFACE, NO_LIBRARY, CREATE_FAILS, PACK_FAILS, RUN_FAILS };
+enum { NOTHING, WRONG_INTERFACE, NO_LIBRARY, CREATE_FAILS, PACK_FAILS, RUN_FAILS, SLOW };
 
 typedef struct Work {
     size_t bytes;
+    ProviderTask task;
 } Work;
 
 static size_t span(const ProviderTask *task) {
@@ -21,10 +25,12 @@ static size_t span(const ProviderTask *task) {
 
 static void *create(const ProviderTask *task, ProviderSizes *sizes, char *why, size_t why_bytes) {
     snprintf(why, why_bytes, "it is not in the mood");
-    if (FAULT == CREATE_FAILS) return NULL;
+    if (FAULT == CREATE_FAILS || (FAULT == SLOW && task->kind != PROVIDER_MATMUL)) return NULL;
+    if (FAULT == SLOW && getenv("CARBIDE_TEST_SLOW")) usleep(500 * 1000);
     Work *work = malloc(sizeof *work);
     if (!work) return NULL;
     work->bytes = span(task);
+    work->task = *task;
     *sizes = (ProviderSizes){.packed = work->bytes, .scratch = 100, .method = "faulty"};
     return work;
 }
@@ -39,8 +45,28 @@ static bool unpack(const void *work, const void *packed, void *weight) {
     return true;
 }
 
+/* f32, a product of matrices, no epilogue. */
+static void multiply(const ProviderTask *task, const ProviderOperands *operands) {
+    const float *x = operands->x, *weight = operands->packed;
+    const int64_t *xs = task->x.stride, *ws = task->weight.stride;
+    float *out = operands->out;
+    for (int64_t i = 0; i < task->x.size[0]; i++)
+        for (int64_t j = 0; j < task->weight.size[1]; j++) {
+            float sum = 0;
+            for (int64_t k = 0; k < task->x.size[1]; k++)
+                sum += x[i * xs[0] + k * xs[1]] * weight[k * ws[0] + j * ws[1]];
+            *out++ = sum;
+        }
+}
+
 static bool run(const void *work, const ProviderOperands *operands) {
-    (void)work;
+    static int runs;
+    char text[16];
+    if (FAULT == SLOW) {
+        multiply(&((const Work *)work)->task, operands);
+        snprintf(text, sizeof text, "%d", ++runs);
+        return setenv("CARBIDE_TEST_RUNS", text, 1) == 0;
+    }
     memset(operands->scratch, 1, 100);
     return false;
 }

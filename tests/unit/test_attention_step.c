@@ -428,6 +428,29 @@ static void declined_with_a_reason(void **state) {
     assert_null(cb_error());
 }
 
+static cb_tensor *attend_plainly(cb_tensor *q, cb_tensor *k, cb_tensor *v) {
+    return cb_scaled_dot_product_attention(q, k, v);
+}
+
+/* Queries and keys of no elements: every score is 0, whatever the scale (1 / sqrt(0)), and the
+ * result the mean of the values. */
+static void without_depth(void **state) {
+    (void)state;
+    static const cb_dtype dtype[] = {CB_F32, CB_BF16, CB_F16, CB_F64};
+    cb_scope_open();
+    for (int i = 0; i < 4; i++) {
+        cb_tensor *q = cb_zeros(cb_dims(2, 100, 0), dtype[i]);
+        cb_tensor *k = cb_zeros(cb_dims(2, 7, 0), dtype[i]);
+        cb_tensor *v = cb_to(cb_randn(cb_dims(2, 7, 8)), dtype[i]);
+        cb_function *fast = cb_compile(attend_plainly, "backend=vm");
+        cb_tensor *y = cb_to(cb_call(fast, q, k, v), CB_F64);
+        cb_tensor *mean = cb_mean(cb_to(v, CB_F64), 1, true);
+        assert_true(cb_item(cb_max(cb_abs(cb_sub(y, mean)))) < 5e-3);
+        cb_function_free(fast);
+    }
+    cb_scope_close();
+}
+
 static void errors(void **state) {
     (void)state;
     cb_scope_open();
@@ -455,6 +478,7 @@ int main(void) {
         cmocka_unit_test(heads_are_shared),
         cmocka_unit_test(dropout_drops_weights),
         cmocka_unit_test(every_level),
+        cmocka_unit_test(without_depth),
         cmocka_unit_test(errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

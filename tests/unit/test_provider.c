@@ -10,6 +10,7 @@
 #include "run/plugin.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -303,6 +304,107 @@ static void plugins_may_fail(void **state) {
     cb_set_option("plugin_dir", before);
 }
 
+/* ---- one more version --------------------------------------------------------------------- */
+
+static cb_tensor *weight;
+static int64_t allocations = -1; /* until one fails; negative: none does */
+
+static void *resize(void *user, void *pointer, size_t bytes) {
+    (void)user;
+    if (!bytes) {
+        free(pointer);
+        return NULL;
+    }
+    if (allocations >= 0 && allocations-- == 0) return NULL;
+    return realloc(pointer, bytes);
+}
+
+static cb_tensor *multiply(cb_tensor *x) { return cb_matmul(x, weight); }
+
+static int runs(void) {
+    const char *text = getenv("CARBIDE_TEST_RUNS");
+    return text ? atoi(text) : 0;
+}
+
+static cb_function *compile_slow(cb_tensor *x) {
+    weight = cb_mul(cb_ones(cb_dims(8, 8)), 2);
+    assert_int_equal(cb_set_option("plugin_dir", CARBIDE_TEST_PLUGINS), CB_OK);
+    assert_int_equal(cb_set_option("provider", "slow"), CB_OK);
+    cb_set_threads(2);
+    cb_function *fast = cb_compile(multiply, "backend=vm, freeze=1");
+    assert_true(cb_item(cb_sum(cb_call(fast, x))) == 1024);
+    assert_true(runs() > 0);
+    return fast;
+}
+
+static void close_slow(cb_function *fast) {
+    cb_function_free(fast);
+    cb_set_threads(0);
+    unsetenv("CARBIDE_TEST_RUNS");
+    cb_set_option("provider", "auto");
+    cb_set_option("plugin_dir", "");
+}
+
+typedef struct Called {
+    cb_function *fast;
+    cb_tensor *x;
+} Called;
+
+static void *call_slowly(void *user) {
+    const Called *called = user;
+    cb_scope_open();
+    bool right = cb_item(cb_sum(cb_call(called->fast, called->x))) == 1024;
+    cb_scope_close();
+    return right ? user : NULL;
+}
+
+/* A thread is making a version when another one forks: the child must be able to make its own. */
+static void a_fork_waits_for_a_version(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = cb_ones(cb_dims(8, 8));
+    Called called = {compile_slow(x), x};
+    pthread_t thread;
+    void *right;
+    setenv("CARBIDE_TEST_SLOW", "1", 1);
+    cb_set_threads(3);
+    assert_int_equal(pthread_create(&thread, NULL, call_slowly, &called), 0);
+    usleep(200 * 1000);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        _exit(call_slowly(&called) ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    pthread_join(thread, &right);
+    assert_non_null(right);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    unsetenv("CARBIDE_TEST_SLOW");
+    close_slow(called.fast);
+    cb_scope_close();
+}
+
+/* Memory that runs out once does not cost the step its provider. */
+static void a_version_may_be_tried_again(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = cb_ones(cb_dims(8, 8));
+    cb_function *fast = compile_slow(x);
+    for (int n = 0; n < 8; n++) {
+        cb_set_threads(3 + n);
+        allocations = n;
+        cb_call(fast, x);
+        allocations = -1;
+        cb_clear_error();
+        int before = runs();
+        assert_true(cb_item(cb_sum(cb_call(fast, x))) == 1024);
+        assert_int_equal(runs(), before + 1);
+    }
+    close_slow(fast);
+    cb_scope_close();
+}
+
 static int convolution(cb_tensor *const *inputs, int count, cb_tensor **outputs, void *user) {
     (void)count, (void)user;
     outputs[0] = cb_conv2d(inputs[0], inputs[1]);
@@ -395,10 +497,13 @@ static void the_tuner_measures_once(void **state) {
 }
 
 int main(void) {
+    cb_set_allocator((cb_allocator){resize, NULL});
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_steps_agree),
         cmocka_unit_test(a_forked_child_computes),
         cmocka_unit_test(plugins_may_fail),
+        cmocka_unit_test(a_fork_waits_for_a_version),
+        cmocka_unit_test(a_version_may_be_tried_again),
         cmocka_unit_test(the_model_falls_back_with_a_reason),
         cmocka_unit_test(the_tuner_measures_once),
     };
