@@ -9,8 +9,13 @@
 #ifndef CARBIDE_PLUGINS_ONEDNN_API_H
 #define CARBIDE_PLUGINS_ONEDNN_API_H
 
+#include <math.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <string.h>
+
+/* relu as a clip to [0, infinity]: oneDNN's own relu multiplies what is negative by 0, and some of
+ * its implementations make NaN of -infinity so. */
+#define RELU dnnl_eltwise_clip, 0, INFINITY
 
 typedef struct ConvolutionDims {
     dnnl_dims_t stride, dilation, padding; /* dilation: 0 is none */
@@ -39,7 +44,7 @@ static inline void layout_free(Layout *layout) {
 }
 
 static inline dnnl_status_t relu_append(dnnl_post_ops_t ops) {
-    return dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0, 0);
+    return dnnl_post_ops_append_eltwise(ops, RELU);
 }
 
 static inline dnnl_status_t convolution_describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
@@ -77,7 +82,7 @@ static inline dnnl_status_t layout_any(Layout *out, int rank, const dnnl_dims_t 
 static inline void layout_free(Layout *layout) { memset(layout, 0, sizeof *layout); }
 
 static inline dnnl_status_t relu_append(dnnl_post_ops_t ops) {
-    return dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0, 0);
+    return dnnl_post_ops_append_eltwise(ops, 1.0f, RELU);
 }
 
 static inline dnnl_status_t convolution_describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine,

@@ -242,6 +242,30 @@ static void random_steps_agree(void **state) {
     assert_true(f32 > count && fused > 0);
 }
 
+static cb_tensor *rectify(cb_tensor *x, cb_tensor *w) {
+    return cb_relu(cb_conv2d(x, w, NULL, 1, 1));
+}
+
+/* Where a sum is -infinity relu gives 0. */
+static void infinity_passes_relu(void **state) {
+    (void)state;
+    if (!has_onednn()) skip_because("no plugin for oneDNN: %s", plugin_find("onednn")->detail);
+    cb_scope_open();
+    assert_int_equal(cb_set_option("provider", "onednn"), CB_OK);
+    cb_tensor *x = cb_randn(cb_dims(1, 32, 28, 28)), *w = cb_randn(cb_dims(32, 32, 3, 3));
+    float *element = cb_data(x);
+    element[3 * 28 + 3] = INFINITY;
+    cb_function *fast = cb_compile(rectify, "backend=vm");
+    cb_tensor *y = cb_call(fast, x, w), *wanted = rectify(x, w);
+    expect_explained(fast, "onednn");
+    assert_true(cb_item(cb_sum(cb_isinf(wanted))) > 0);
+    assert_true(cb_item(cb_sum(cb_isnan(y))) == 0);
+    assert_true(cb_item(cb_all(cb_eq(cb_isinf(y), cb_isinf(wanted)))) == 1);
+    cb_function_free(fast);
+    cb_set_option("provider", "auto");
+    cb_scope_close();
+}
+
 static void a_forked_child_computes(void **state) {
     (void)state;
     if (!has_onednn()) skip_because("no plugin for oneDNN: %s", plugin_find("onednn")->detail);
@@ -501,6 +525,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_steps_agree),
         cmocka_unit_test(a_forked_child_computes),
+        cmocka_unit_test(infinity_passes_relu),
         cmocka_unit_test(plugins_may_fail),
         cmocka_unit_test(a_fork_waits_for_a_version),
         cmocka_unit_test(a_version_may_be_tried_again),
