@@ -219,7 +219,8 @@ static void describe(const Plan *plan, const Step *step, bool constant, const Ca
         putf(out, " %s", candidate[i].name);
         if (candidate[i].provided) putf(out, " %s", provided_version(candidate[i].provided));
     }
-    putf(out, "\nthreads %d\ncpu %s\n", parallel_threads(), compiler_cpu());
+    putf(out, "\nthreads %d\ncpu %s\nskip %s\n", parallel_threads(), compiler_cpu(),
+         option_text(OPTION_skip));
 }
 
 /* Every candidate must have a time. */
