@@ -185,8 +185,8 @@ static bool is_conversion(const Node *node, Tensor *const *value) {
 
 static Recipe *recipe_for(const Part *p, Node *node, Tensor *const *value,
                           const int64_t *const *stride) {
-    Results one = {.part = p};
     if (!is_conversion(node, value)) {
+        Results one = {.part = p};
         push(p->graph->arena, one.node, node);
         return recipe_new(one, value, stride);
     }

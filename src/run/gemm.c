@@ -87,7 +87,7 @@ static int width_of(const Gemm *gemm, bool of_a) {
 /* One panel; lanes that are converted pass through `converted` in their memory order. */
 static void pack_panel(const Gemm *gemm, void *out, const Lanes *l, char *converted) {
     const GemmType *type = gemm->type;
-    bool rounds = gemm->convert && !l->of_a && type->pack_f32; /* by itself */
+    bool rounds = gemm->convert && !l->of_a && type->pack_f32; /* while it packs */
     GemmPack *pack = l->of_a ? type->pack_rows : rounds ? type->pack_f32 : type->pack;
     int64_t from = gemm->input_bytes, to = (int64_t)gemm->element / type->together;
     int width = width_of(gemm, l->of_a);

@@ -140,8 +140,8 @@ void gemm_bf16_move(const float *from, int64_t from_stride, float *to, int64_t s
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-ALWAYS_INLINE __mmask16 first(int64_t lanes) {
-    return (__mmask16)(lanes >= LANES ? -1 : lanes <= 0 ? 0 : (1 << lanes) - 1);
+ALWAYS_INLINE __mmask16 first_lanes(int64_t count) {
+    return (__mmask16)(count >= LANES ? -1 : count <= 0 ? 0 : (1 << count) - 1);
 }
 
 /* Rounds to nearest even; denormals become 0, as they are to the products. */
@@ -154,7 +154,7 @@ void gemm_bf16_narrow(const void *from, void *to, int64_t count) {
         _mm512_storeu_si512(out + i, (__m512i)_mm512_cvtne2ps_pbh(high, low));
     }
     for (; i < count; i += LANES) {
-        __mmask16 mask = first(count - i);
+        __mmask16 mask = first_lanes(count - i);
         __m256i half = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, in + i));
         _mm256_mask_storeu_epi16(out + i, mask, half);
     }
@@ -184,6 +184,7 @@ typedef struct Source {
 } Source;
 
 typedef uint32_t PairVector __attribute__((vector_size(LANES * sizeof(Pair)), may_alias));
+
 /* 16 elements at a and 16 at b as bf16, those outside of the masks 0. */
 ALWAYS_INLINE __m512i halves(const char *at_a, __mmask16 mask_a, const char *at_b, __mmask16 mask_b,
                              bool wide) {
@@ -206,11 +207,11 @@ ALWAYS_INLINE void pack_adjacent(Pair *out, Source s, int lanes, int width, int6
     for (int64_t i = 0; i < k; i += 2, out += width, s.at += 2 * row) {
         for (int lane = 0; lane < width; lane += LANES) {
             const char *from = s.at + lane * s.bytes;
-            __mmask16 read = first(lanes - lane), next = i + 1 < k ? read : 0;
+            __mmask16 read = first_lanes(lanes - lane), next = i + 1 < k ? read : 0;
             _mm_prefetch(from + ROWS_AHEAD * row, _MM_HINT_T0);
             _mm_prefetch(from + (ROWS_AHEAD + 1) * row, _MM_HINT_T0);
             __m512i both = halves(from, read, from + row, next, wide);
-            _mm512_mask_storeu_epi32(out + lane, first(width - lane),
+            _mm512_mask_storeu_epi32(out + lane, first_lanes(width - lane),
                                      _mm512_permutexvar_epi16(in_turn, both));
         }
     }
@@ -222,7 +223,7 @@ ALWAYS_INLINE void pack_contiguous(Pair *out, Source s, int lanes, int width, in
     int64_t step = s.lane_stride * s.bytes;
     for (int64_t i = 0; i < k; i += 2 * LANES) {
         int64_t pairs = k - i < 2 * LANES ? (k - i + 1) / 2 : LANES;
-        __mmask16 low = first(k - i), high = first(k - i - LANES);
+        __mmask16 low = first_lanes(k - i), high = first_lanes(k - i - LANES);
         PairVector row[LANES];
         for (int r = 0; r < LANES; r++) {
             const char *from = s.at + r * step + i * s.bytes;
@@ -242,7 +243,7 @@ ALWAYS_INLINE void pack_scattered(Pair *out, Source s, int lanes, int width, int
     for (int64_t i = 0; i < k; i += 2, out += width)
         for (int lane = 0; lane < width; lane++) {
             const char *from = s.at + (lane * s.lane_stride + i * s.k_stride) * s.bytes;
-            __mmask16 read = first(lane < lanes), next = i + 1 < k ? read : 0;
+            __mmask16 read = first_lanes(lane < lanes), next = i + 1 < k ? read : 0;
             __m512i both = halves(from, read, from + s.k_stride * s.bytes, next, wide);
             uint16_t half[2 * LANES];
             _mm512_storeu_si512(half, both);
@@ -262,7 +263,7 @@ ALWAYS_INLINE void pack_panel(Pair *out, Source s, int lanes, int width, int64_t
     for (int lane = 0; lane < width; lane += LANES) {
         Source part = s;
         part.at += lane * s.lane_stride * s.bytes;
-        pack_contiguous(out + lane, part, lanes - lane, width, k, first(width - lane), wide);
+        pack_contiguous(out + lane, part, lanes - lane, width, k, first_lanes(width - lane), wide);
     }
 }
 

@@ -81,13 +81,6 @@ void launch_free(Launch *launch) {
 
 /* ---- running ---- */
 
-typedef struct Range { /* what one parallel loop hands to its threads */
-    const Launch *launch;
-    void *const *buffer;
-    int pass;
-    void *slot;
-} Range;
-
 void launch_part(const Launch *launch, void *const *buffer, int64_t low, int64_t high, int pass,
                  void *slot) {
     if (launch->function)
@@ -95,6 +88,13 @@ void launch_part(const Launch *launch, void *const *buffer, int64_t low, int64_t
     else
         program_run(launch->program, buffer, low, high, pass, slot);
 }
+
+typedef struct Range { /* what one parallel loop hands to its threads */
+    const Launch *launch;
+    void *const *buffer;
+    int pass;
+    void *slot;
+} Range;
 
 static void run_range(void *user, int64_t low, int64_t high) {
     const Range *range = user;

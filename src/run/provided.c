@@ -86,10 +86,10 @@ static Version *add_version(Provided *p, int threads, const void *weight) {
     if (!version) return NULL;
     version->threads = threads;
     Storage *plain = p->first.packed ? unpack(p) : NULL;
-    bool known = plain || !p->first.packed;
-    bool created = known && create(p, version, why, sizeof why);
+    bool has_weight = plain || !p->first.packed;
+    bool created = has_weight && create(p, version, why, sizeof why);
     bool ready = created && pack(p, version, plain ? plain->data : weight);
-    if (known && !created) p->failed = true; /* it will not: what lacks memory may be tried again */
+    if (has_weight && !created) p->failed = true; /* for good: memory that lacks may come back */
     if (plain) storage_release(plain);
     if (!ready) {
         clear(p, version);

@@ -1,5 +1,6 @@
 /* Eager ops: values against a table, numbers, promotion, strides, in-place, errors, the cache of
  * built ops. */
+#include "failing_once.h"
 #include "fixture.h"
 
 #include "run/eager.h"
@@ -8,20 +9,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- an allocator that fails once, at the countdown-th allocation; below 0: never ---- */
-
-static _Atomic int countdown = -1;
-
-static void *resize(void *user, void *pointer, size_t bytes) {
-    (void)user;
-    if (bytes == 0) {
-        free(pointer);
-        return NULL;
-    }
-    if (countdown >= 0 && countdown-- == 0) return NULL;
-    return realloc(pointer, bytes);
-}
 
 static void expect(cb_tensor *x, cb_dtype dtype, int count, const double *expected) {
     double got[64];
@@ -463,7 +450,7 @@ static void numbers_beside_half_precision(void **state) {
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
 
 int main(void) {
-    cb_set_allocator((cb_allocator){resize, NULL});
+    cb_set_allocator((cb_allocator){fail_once, NULL});
     const struct CMUnitTest tests[] = {
         ONE(pointwise_values),
         ONE(comparisons_and_logic),

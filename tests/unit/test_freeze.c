@@ -2,6 +2,7 @@
 #include "test_support.h"
 
 #include "carbide.h"
+#include "failing_once.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -189,27 +190,15 @@ static void large_constants(void **state) {
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static int64_t left = -1; /* allocations until one fails; negative: none does */
-
-static void *resize(void *user, void *pointer, size_t bytes) {
-    (void)user;
-    if (!bytes) {
-        free(pointer);
-        return NULL;
-    }
-    if (left >= 0 && left-- == 0) return NULL;
-    return realloc(pointer, bytes);
-}
-
 static void fail_each_allocation(cb_module *module, cb_tensor *x) {
     cb_tensor *expected = cb_to(cb_forward(module, x), CB_F32);
     for (int64_t n = 0, done = 0; !done; n++) {
         cb_scope_open();
         cb_function *fast = cb_compile(module, "backend=vm");
-        left = n;
+        countdown = n;
         cb_tensor *y = cb_call(fast, x);
-        done = left >= 0;
-        left = -1;
+        done = countdown >= 0;
+        countdown = -1;
         if (y && cb_dtype_of(y) == CB_F32) expect_near(y, expected);
         assert_true(y || cb_error());
         cb_clear_error();
@@ -229,7 +218,7 @@ static void every_allocation_may_fail(void **state) {
 }
 
 int main(void) {
-    cb_set_allocator((cb_allocator){resize, NULL});
+    cb_set_allocator((cb_allocator){fail_once, NULL});
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_module_in_eval),
         cmocka_unit_test(fullgraph),

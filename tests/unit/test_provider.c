@@ -5,6 +5,7 @@
 #include "test_support.h"
 
 #include "base/option.h"
+#include "failing_once.h"
 #include "run/cache.h"
 #include "run/cpu.h"
 #include "run/plugin.h"
@@ -331,17 +332,7 @@ static void plugins_may_fail(void **state) {
 /* ---- one more version --------------------------------------------------------------------- */
 
 static cb_tensor *weight;
-static int64_t allocations = -1; /* until one fails; negative: none does */
-
-static void *resize(void *user, void *pointer, size_t bytes) {
-    (void)user;
-    if (!bytes) {
-        free(pointer);
-        return NULL;
-    }
-    if (allocations >= 0 && allocations-- == 0) return NULL;
-    return realloc(pointer, bytes);
-}
+static char plugins_before[512];
 
 static cb_tensor *multiply(cb_tensor *x) { return cb_matmul(x, weight); }
 
@@ -352,6 +343,7 @@ static int runs(void) {
 
 static cb_function *compile_slow(cb_tensor *x) {
     weight = cb_mul(cb_ones(cb_dims(8, 8)), 2);
+    snprintf(plugins_before, sizeof plugins_before, "%s", cb_get_option("plugin_dir"));
     assert_int_equal(cb_set_option("plugin_dir", CARBIDE_TEST_PLUGINS), CB_OK);
     assert_int_equal(cb_set_option("provider", "slow"), CB_OK);
     cb_set_threads(2);
@@ -366,7 +358,7 @@ static void close_slow(cb_function *fast) {
     cb_set_threads(0);
     unsetenv("CARBIDE_TEST_RUNS");
     cb_set_option("provider", "auto");
-    cb_set_option("plugin_dir", "");
+    cb_set_option("plugin_dir", plugins_before);
 }
 
 typedef struct Called {
@@ -417,9 +409,9 @@ static void a_version_may_be_tried_again(void **state) {
     cb_function *fast = compile_slow(x);
     for (int n = 0; n < 8; n++) {
         cb_set_threads(3 + n);
-        allocations = n;
+        countdown = n;
         cb_call(fast, x);
-        allocations = -1;
+        countdown = -1;
         cb_clear_error();
         int before = runs();
         assert_true(cb_item(cb_sum(cb_call(fast, x))) == 1024);
@@ -526,7 +518,7 @@ static void the_tuner_measures_once(void **state) {
 }
 
 int main(void) {
-    cb_set_allocator((cb_allocator){resize, NULL});
+    cb_set_allocator((cb_allocator){fail_once, NULL});
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_steps_agree),
         cmocka_unit_test(a_forked_child_computes),
