@@ -21,6 +21,8 @@ need cppcheck cppcheck
 need python3 python3
 # The plugin for oneDNN is built where this is; Carbide builds and runs without.
 [ -e /usr/include/oneapi/dnnl/dnnl.h ] || [ -e /usr/local/include/oneapi/dnnl/dnnl.h ] || optional="libdnnl-dev"
+# Tests beside NumPy are skipped without it.
+[ -e /usr/lib/python3/dist-packages/numpy ] || python3 -c 'import numpy' 2>/dev/null || optional="$optional python3-numpy"
 [ -z "$missing$optional" ] && exit 0
 
 install() {
@@ -30,7 +32,9 @@ if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
     echo "setup: installing$missing $optional"
     export DEBIAN_FRONTEND=noninteractive
     install $missing $optional || { apt-get update -q >/dev/null 2>&1 && install $missing $optional; } ||
-        { [ -n "$missing" ] && install $missing; } || echo "setup: apt-get could not install$missing $optional"
+        for package in $missing $optional; do
+            install "$package" || echo "setup: apt-get could not install $package"
+        done
 elif [ -n "$missing" ]; then
     echo "setup: please install$missing"
 fi
