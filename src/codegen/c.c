@@ -50,19 +50,6 @@ enum {
 
 static int64_t axis_size(const Kernel *kernel, int axis) { return kernel->axis[axis].size; }
 
-static bool has_scan(const Kernel *kernel) {
-    for (int id = 0; id < length(kernel->expr); id++)
-        if (kernel->expr[id]->op == EX_scan) return true;
-    return false;
-}
-
-static bool in_order(const Kernel *kernel) {
-    if (has_scan(kernel)) return true;
-    for (int s = 0; s < length(kernel->store); s++)
-        if (kernel->store[s].mode == STORE_ADD) return true;
-    return false;
-}
-
 static int own_cost(const Expr *x) {
     if (x->op == EX_load) return 1;
     return x->op < OP_COUNT && x->op != OP_constant ? op_info((Op)x->op)->cost : 0;
@@ -103,7 +90,7 @@ static void choose_shape(CKernel *c) {
         c->e.lane_axis = outer - 1;
     }
     bool row = kernel->form == FORM_ROW && axes > outer && axis_size(kernel, axes - 1) > 1;
-    if (row && !in_order(kernel)) {
+    if (row && !kernel_in_order(kernel)) {
         c->shape = SHAPE_ROW;
         c->e.lane_axis = axes - 1;
     }
@@ -115,7 +102,7 @@ static void choose_text(CKernel *c) {
     int64_t size = 0;
     for (int id = 0; id < length(kernel->expr); id++) size += is_term(c, id) * kernel->inner_size;
     c->written_out = c->shape == SHAPE_NESTED && c->inner_count && size <= WRITTEN_OUT;
-    c->e.written_out = c->written_out && !has_scan(kernel);
+    c->e.written_out = c->written_out && !kernel_has_scan(kernel);
 }
 
 /* Levels of the loops, outermost first (emit.h). */

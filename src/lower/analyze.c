@@ -72,7 +72,7 @@ static void level(Analysis *a) {
 static int store_sweep(const Analysis *a, const Store *store) {
     const Expr *root[3] = {store->value, store->index, store->guard};
     int pass = 0;
-    bool inner = false;
+    bool inner = store->mode == STORE_ADD;
     for (int i = 0; i < 3 && root[i]; i++) {
         int needs = a->info->expr[root[i]->id].pass + (root[i]->op == EX_reduce);
         if (needs > pass) pass = needs;

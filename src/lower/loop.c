@@ -40,6 +40,18 @@ void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *gu
     push(kernel->arena, kernel->store, store);
 }
 
+bool kernel_has_scan(const Kernel *kernel) {
+    for (int i = 0; i < length(kernel->expr); i++)
+        if (kernel->expr[i]->op == EX_scan) return true;
+    return false;
+}
+
+bool kernel_in_order(const Kernel *kernel) {
+    for (int i = 0; i < length(kernel->store); i++)
+        if (kernel->store[i].mode != STORE_SET) return true;
+    return kernel_has_scan(kernel);
+}
+
 static void mark(const Expr *e, bool *live) {
     if (live[e->id]) return;
     live[e->id] = true;

@@ -68,11 +68,18 @@ typedef struct KernelBuffer {
     int value;     /* plan value that it is bound to (sched/plan.h) */
 } KernelBuffer;
 
-typedef enum StoreMode { STORE_SET, STORE_ADD } StoreMode;
+/* STORE_SET writes each element at one point alone. The others take their index from data: inner
+ * points of one outer point may meet, and follow each other in inner order. Points of different
+ * outer points never meet. */
+typedef enum StoreMode {
+    STORE_SET,
+    STORE_LAST, /* the last point stays (scatter) */
+    STORE_ADD   /* adds to what is there (scatter_add), at every inner point, varying or not */
+} StoreMode;
 
 typedef struct Store {
     int buffer;
-    StoreMode mode; /* STORE_ADD: adds to what is there, in inner order (scatter_add) */
+    StoreMode mode;
     Expr *index, *value;
     Expr *guard; /* or NULL */
 } Store;
@@ -90,12 +97,12 @@ typedef enum Form { FORM_TILE, FORM_ROW } Form;
 
 typedef struct Kernel {
     Arena *arena;
-    const char *name;               /* k0_exp_sum: unique in its plan */
-    Axis *axis;                     /* vec: outer axes first, then inner ones */
-    int outer_count;                /* number of outer axes */
-    KernelBuffer *buffer;           /* vec */
-    Store *store;                   /* vec, in program order */
-    Expr **expr;                    /* vec: every expression, by id */
+    const char *name;     /* k0_exp_sum: unique in its plan */
+    Axis *axis;           /* vec: outer axes first, then inner ones */
+    int outer_count;      /* number of outer axes */
+    KernelBuffer *buffer; /* vec */
+    Store *store;         /* vec, in program order */
+    Expr **expr;          /* vec: every expression, by id */
     Map table;
     Form form;
     int64_t split;                  /* chunks of the inner range; 1: not split */
@@ -110,6 +117,11 @@ int kernel_axis(Kernel *kernel, int64_t size, bool inner);
 int kernel_buffer(Kernel *kernel, cb_dtype dtype, BufferRole role, int64_t numel, int value);
 void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *guard,
                   StoreMode mode);
+
+/* Whether the inner points must be walked in order, one after the other: a scan continues from the
+ * point before, and a store may write where that did. No lanes along inner axes, no split. */
+bool kernel_in_order(const Kernel *kernel);
+bool kernel_has_scan(const Kernel *kernel);
 
 /* By id: whether a store needs the expression. What simplification left behind is needed by
  * none. */

@@ -209,8 +209,8 @@ static Expr *expression(Parser *p, cb_dtype type) {
 }
 
 static void statement(Parser *p) {
-    bool add = accept(p, "add"), store = add || accept(p, "store");
-    if (store) {
+    bool add = accept(p, "add"), last = !add && accept(p, "last");
+    if (add || last || accept(p, "store")) {
         expect(p, "b");
         int buffer = buffer_number(p);
         expect(p, "[");
@@ -219,7 +219,10 @@ static void statement(Parser *p) {
         expect(p, "=");
         Expr *value = operand(p), *guard = accept(p, "if") ? operand(p) : NULL;
         if (!p->failed)
-            kernel_store(p->kernel, buffer, index, value, guard, add ? STORE_ADD : STORE_SET);
+            kernel_store(p->kernel, buffer, index, value, guard,
+                         add    ? STORE_ADD
+                         : last ? STORE_LAST
+                                : STORE_SET);
         return;
     }
     expect(p, "t");

@@ -79,7 +79,8 @@ static void put_expr(const Expr *e, Buffer *out) {
 }
 
 static void put_store(const Store *store, Buffer *out) {
-    putf(out, "  %s b%d[", store->mode == STORE_ADD ? "add" : "store", store->buffer);
+    static const char *const mode[] = {"store", "last", "add"};
+    putf(out, "  %s b%d[", mode[store->mode], store->buffer);
     put_index(store->index, out);
     put(out, "] = ");
     put_operand(store->value, out);

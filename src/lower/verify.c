@@ -49,6 +49,10 @@ static bool store_ok(const Kernel *kernel, int number, Buffer *why) {
 }
 
 bool kernel_verify(const Kernel *kernel, Buffer *why) {
+    if (kernel->split > 1 && kernel_in_order(kernel)) {
+        putf(why, "%s is split, and its inner points go in order", kernel->name);
+        return false;
+    }
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
         for (int k = 0; k < e->input_count; k++)

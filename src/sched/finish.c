@@ -277,7 +277,7 @@ static int scatter_update(Schedule *s, const Node *node) {
     Expr *flat = index_flatten(kernel, node->rank, node->size, position);
     int out = out_buffer(s, kernel, node);
     kernel->buffer[out].role = BUFFER_INOUT;
-    StoreMode mode = node->op == OP_scatter_add ? STORE_ADD : STORE_SET;
+    StoreMode mode = node->op == OP_scatter_add ? STORE_ADD : STORE_LAST;
     kernel_store(kernel, out, flat, value, NULL, mode);
     return add_kernel(s, kernel);
 }

@@ -26,16 +26,10 @@ static void vote(Kernel *kernel, Expr *index, int axis, int *votes) {
         *votes -= 1;
 }
 
-static bool has_scan(const Kernel *kernel) {
-    for (int i = 0; i < length(kernel->expr); i++)
-        if (kernel->expr[i]->op == EX_scan) return true;
-    return false;
-}
-
 static Form form_of(Kernel *kernel) {
     int inner = length(kernel->axis) > kernel->outer_count ? length(kernel->axis) - 1 : -1;
     int outer = kernel->outer_count - 1, along_inner = 0, along_outer = 0;
-    if (inner < 0 || has_scan(kernel)) return FORM_TILE;
+    if (inner < 0 || kernel_has_scan(kernel)) return FORM_TILE;
     if (kernel->inner_size < SHORT_ROW && kernel->outer_size >= MANY_POINTS) return FORM_TILE;
     for (int i = 0; i < length(kernel->expr); i++) {
         if (kernel->expr[i]->op != EX_load) continue;
@@ -49,8 +43,8 @@ static Form form_of(Kernel *kernel) {
 static int64_t split_of(const Kernel *kernel) {
     bool inner = length(kernel->axis) > kernel->outer_count;
     int64_t enough = kernel->form == FORM_ROW ? ROW_POINTS : TILE_POINTS;
-    if (!inner || has_scan(kernel) || kernel->outer_size >= enough || kernel->outer_size == 0)
-        return 1;
+    if (!inner || kernel->outer_size >= enough || kernel->outer_size == 0) return 1;
+    if (kernel_in_order(kernel)) return 1;
     int64_t first = kernel->axis[kernel->outer_count].size;
     int64_t split = kernel->outer_size * kernel->inner_size / CHUNK_ELEMENTS;
     if (split > MAX_SPLIT) split = MAX_SPLIT;

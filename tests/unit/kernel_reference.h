@@ -94,7 +94,7 @@ static void reference_store(Reference *r, const Store *store) {
 static bool reference_is_inner(const Kernel *kernel, const Store *store) {
     uint32_t axes = store->index->axes | store->value->axes;
     if (store->guard) axes |= store->guard->axes;
-    return axes >> kernel->outer_count != 0;
+    return axes >> kernel->outer_count != 0 || store->mode == STORE_ADD;
 }
 
 static void reference_run(const Kernel *kernel, void *const *in, void *const *out) {

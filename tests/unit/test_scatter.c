@@ -1,0 +1,235 @@
+/* scatter and scatter_add beside plain loops: duplicates along every dim, near each other and far
+ * apart, operands as they lie, eager, on the VM and as generated C, for any number of threads the
+ * same bits. Sizes stand on both sides of every threshold of form.c and scatter.c. */
+#include "fixture.h"
+
+#include <math.h>
+
+enum { ENGINES = 3, THREADS = 4, CASES = 16 };
+
+static const int thread_count[THREADS] = {1, 2, 3, 16};
+
+typedef struct Case {
+    int dim;
+    cb_dim_list x, index, src;
+    bool compiled; /* as generated C, too: a compiler runs for it */
+} Case;
+
+static const Case cases[CASES] = {
+    {0, {1, {16}}, {1, {100000}}, {1, {100000}}, true},
+    {0, {1, {16}}, {1, {100}}, {1, {101}}, false},
+    {0, {1, {40000}}, {1, {100000}}, {1, {100000}}, true},
+    {0, {1, {100000}}, {1, {40000}}, {1, {40000}}, false},
+    {0, {1, {1}}, {1, {50000}}, {1, {50000}}, false},
+    {0, {2, {100, 64}}, {2, {2048, 64}}, {2, {2048, 64}}, true},
+    {0, {2, {7, 5}}, {2, {20000, 5}}, {2, {20000, 5}}, true},
+    {0, {2, {50, 20}}, {2, {3000, 17}}, {2, {3001, 18}}, false},
+    {0, {2, {9, 5000}}, {2, {20, 5000}}, {2, {20, 5000}}, false},
+    {1, {2, {64, 100}}, {2, {64, 1500}}, {2, {64, 1500}}, true},
+    {1, {2, {3, 100}}, {2, {3, 40000}}, {2, {3, 40000}}, false},
+    {1, {2, {5000, 8}}, {2, {5000, 8}}, {2, {5000, 8}}, false},
+    {0, {3, {30, 4, 6}}, {3, {5000, 4, 6}}, {3, {5000, 4, 6}}, false},
+    {1, {3, {4, 30, 6}}, {3, {3, 5000, 5}}, {3, {4, 6000, 6}}, true},
+    {2, {3, {4, 6, 30}}, {3, {4, 6, 5000}}, {3, {4, 6, 5000}}, false},
+    {-1, {4, {2, 3, 4, 50}}, {4, {2, 3, 4, 1000}}, {4, {2, 3, 4, 1000}}, false},
+};
+
+/* ---- operands as they lie -------------------------------------------------------------------- */
+
+typedef enum Layout { PLAIN, TURNED, SPARSE, CONSTANT, LAYOUTS } Layout;
+
+/* The same elements in memory that is turned around or has gaps. */
+static cb_tensor *laid(cb_tensor *x, Layout layout) {
+    cb_dim_list turn = {cb_rank(x), {0}};
+    for (int i = 0; i < turn.count; i++) turn.at[i] = turn.count - 1 - i;
+    if (layout == TURNED) return cb_permute(cb_contiguous(cb_permute(x, turn)), turn);
+    if (layout != SPARSE) return x;
+    cb_tensor *pair[2] = {cb_unsqueeze(x, -1), cb_unsqueeze(cb_zeros_like(x), -1)};
+    return cb_select(cb_cat(pair, 2, -1), -1, 0);
+}
+
+/* Along dim alone: every other position of the others takes the same. */
+static cb_tensor *spread(const Case *c, cb_tensor *line, cb_dim_list sizes) {
+    int dim = c->dim < 0 ? c->dim + sizes.count : c->dim;
+    cb_dim_list narrow = {sizes.count, {0}};
+    for (int i = 0; i < sizes.count; i++) narrow.at[i] = i == dim ? sizes.at[i] : 1;
+    return cb_expand(cb_reshape(line, narrow), sizes);
+}
+
+static int64_t size_along(const Case *c, cb_dim_list sizes) {
+    return sizes.at[c->dim < 0 ? c->dim + sizes.count : c->dim];
+}
+
+/* Integers, so that every order of the sums gives the same; 0.1 more: it does not. */
+static cb_tensor *numbers(cb_dim_list sizes, double offset, cb_dtype dtype) {
+    return cb_to(cb_add(cb_randint(-4, 5, sizes), offset), dtype);
+}
+
+static void make_operands(const Case *c, Layout layout, double offset, cb_dtype dtype,
+                          cb_tensor **in) {
+    int64_t bins = size_along(c, c->x), count = size_along(c, c->index);
+    in[0] = laid(numbers(c->x, offset, dtype), layout);
+    in[1] = laid(cb_randint(0, bins, c->index), layout);
+    in[2] = laid(numbers(c->src, offset, dtype), layout);
+    if (layout != CONSTANT) return;
+    in[0] = cb_expand(cb_zeros(cb_dims(1), dtype), c->x);
+    in[1] = spread(c, cb_randint(0, bins, cb_dims(count)), c->index);
+    in[2] = cb_expand(cb_full(cb_dims(1), 1 + offset, dtype), c->src);
+}
+
+/* ---- the plain loop -------------------------------------------------------------------------- */
+
+static int64_t numel_of(cb_dim_list sizes) {
+    int64_t numel = 1;
+    for (int i = 0; i < sizes.count; i++) numel *= sizes.at[i];
+    return numel;
+}
+
+static void *read_all(cb_tensor *x, cb_dtype dtype) {
+    void *data = malloc((size_t)cb_numel(x) * 8 + 8);
+    if (cb_read(x, data, dtype) != CB_OK) fail_msg("%s", cb_error());
+    return data;
+}
+
+static int64_t place(cb_dim_list sizes, const int64_t *at) {
+    int64_t flat = 0;
+    for (int i = 0; i < sizes.count; i++) flat = flat * sizes.at[i] + at[i];
+    return flat;
+}
+
+/* In index order, rounded to f32 after every step where that is asked for. */
+static double *expected(const Case *c, cb_tensor *const *in, bool add, bool f32) {
+    double *out = read_all(in[0], CB_F64), *src = read_all(in[2], CB_F64);
+    int64_t *index = read_all(in[1], CB_I64), at[CB_MAX_RANK] = {0};
+    int dim = c->dim < 0 ? c->dim + c->x.count : c->dim;
+    for (int64_t i = 0, count = numel_of(c->index); i < count; i++) {
+        int64_t to[CB_MAX_RANK];
+        memcpy(to, at, sizeof to);
+        to[dim] = index[i];
+        double *bin = &out[place(c->x, to)], value = src[place(c->src, at)];
+        *bin = add ? *bin + value : value;
+        if (f32) *bin = (double)(float)*bin;
+        for (int d = c->index.count - 1; d >= 0 && ++at[d] == c->index.at[d]; d--) at[d] = 0;
+    }
+    free(src), free(index);
+    return out;
+}
+
+/* ---- engines --------------------------------------------------------------------------------- */
+
+typedef struct Job {
+    int dim;
+    bool add;
+} Job;
+
+static int body(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count;
+    const Job *job = user;
+    out[0] = job->add ? cb_scatter_add(in[0], job->dim, in[1], in[2])
+                      : cb_scatter(in[0], job->dim, in[1], in[2]);
+    return out[0] ? 1 : -1;
+}
+
+static void expect_elements(cb_tensor *got, const double *wanted, const char *what, int number,
+                            Layout layout, int threads) {
+    if (!got) fail_msg("case %d: %s", number, cb_error());
+    double *data = read_all(got, CB_F64);
+    for (int64_t i = 0, count = cb_numel(got); i < count; i++)
+        if (data[i] != wanted[i])
+            fail_msg("%s, case %d, layout %d, %d threads: element %lld is %.9g, not %.9g", what,
+                     number, (int)layout, threads, (long long)i, data[i], wanted[i]);
+    free(data);
+}
+
+static void check_case(int number, Layout layout, bool add, double offset, cb_dtype dtype) {
+    static const char *const engine[ENGINES] = {"eager", "backend=vm", ""};
+    const Case *c = &cases[number];
+    Job job = {c->dim, add};
+    cb_tensor *in[3], *out[1];
+    cb_scope_open();
+    make_operands(c, layout, offset, dtype, in);
+    double *wanted = expected(c, in, add, dtype == CB_F32);
+    for (int e = 0; e < ENGINES; e++) {
+        if (e == 2 && (!c->compiled || (layout != PLAIN && layout != CONSTANT))) continue;
+        cb_function *fast = e ? cb_compile_n(body, &job, engine[e]) : NULL;
+        for (int t = layout == PLAIN ? 0 : THREADS - 1; t < THREADS; t++) {
+            cb_set_threads(thread_count[t]);
+            out[0] = NULL;
+            if (fast)
+                (void)cb_call_n(fast, in, 3, out, 1);
+            else
+                (void)body(in, 3, out, &job);
+            expect_elements(out[0], wanted, e ? engine[e] : "eager", number, layout,
+                            thread_count[t]);
+            cb_free(out[0]);
+        }
+        cb_function_free(fast);
+    }
+    cb_set_threads(0);
+    free(wanted);
+    cb_scope_close();
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void additions_meet(void **state) {
+    (void)state;
+    for (int i = 0; i < CASES; i++)
+        for (int layout = 0; layout < LAYOUTS; layout++)
+            check_case(i, (Layout)layout, true, 0, CB_F32);
+}
+
+static void the_last_write_wins(void **state) {
+    (void)state;
+    for (int i = 0; i < CASES; i++)
+        for (int layout = 0; layout < LAYOUTS; layout++)
+            check_case(i, (Layout)layout, false, 0, CB_F32);
+}
+
+static void every_dtype(void **state) {
+    (void)state;
+    static const cb_dtype dtypes[] = {CB_F64, CB_I64, CB_I32, CB_BF16};
+    for (int i = 0; i < 4; i++)
+        for (int add = 0; add < 2; add++) check_case(1, PLAIN, add, 0, dtypes[i]);
+    check_case(0, PLAIN, true, 0, CB_I32);
+    check_case(0, PLAIN, true, 0, CB_F64);
+    check_case(5, PLAIN, true, 0, CB_I64);
+}
+
+/* A bin that is written twice must not be read in between: out of place, whatever is loaded at the
+ * place that is stored to. */
+static int doubled_in_place(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_tensor *twice = cb_mul(cb_gather(in[0], 0, in[1]), 2.0);
+    out[0] = cb_assign(in[0], cb_scatter(in[0], 0, in[1], twice));
+    return 1;
+}
+
+static void duplicates_read_old_elements(void **state) {
+    (void)state;
+    static const char *const engine[] = {"backend=vm", ""};
+    for (int e = 0; e < 2; e++) {
+        const float start[] = {1, 2, 3, 4}, wanted[] = {1, 4, 6, 4};
+        const int64_t index[] = {1, 1, 1, 2};
+        cb_tensor *in[2] = {cb_from_data(start, CB_F32, cb_dims(4)),
+                            cb_from_data(index, CB_I64, cb_dims(4))};
+        cb_tensor *out[1];
+        float got[4];
+        cb_function *fast = cb_compile_n(doubled_in_place, NULL, engine[e]);
+        assert_int_equal(cb_call_n(fast, in, 2, out, 1), 1);
+        assert_int_equal(cb_read(in[0], got, CB_F32), CB_OK);
+        assert_memory_equal(got, wanted, sizeof wanted);
+        cb_function_free(fast);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(additions_meet, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(the_last_write_wins, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(every_dtype, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(duplicates_read_old_elements, open_scope,
+                                        close_scope_without_error),
+    };
+    return cmocka_run_group_tests_name("scatter", tests, NULL, clean_up);
+}
