@@ -42,6 +42,7 @@ static const char *const dtype_rules[] = {
     [DTYPE_SAME] = "promoted",
     [DTYPE_NUMERIC] = "promoted; no bool",
     [DTYPE_FLOAT] = "promoted; integers become f32",
+    [DTYPE_FLOATING] = "promoted; floating point",
     [DTYPE_BOOL] = "bool",
     [DTYPE_LOGICAL] = "bool of x != 0",
     [DTYPE_INT] = "promoted; integers and bool",
@@ -155,10 +156,10 @@ static void print_markdown(OpKind kind) {
         const OpInfo *info = op_info(op);
         if (info->kind != kind || is_internal(op)) continue;
         format_signature(info, signature, sizeof signature);
+        bool parts = kind == KIND_COMPOSITE && info->dtype == DTYPE_SAME;
         printf("| `cb_");
         put_text(stdout, signature, true);
-        printf("` | `%s` | %s |", info->fx,
-               kind == KIND_COMPOSITE ? "of its parts" : dtype_rules[info->dtype]);
+        printf("` | `%s` | %s |", info->fx, parts ? "of its parts" : dtype_rules[info->dtype]);
         if (means && *meaning(info)) {
             fputs(" `", stdout);
             put_text(stdout, meaning(info), true);

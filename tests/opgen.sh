@@ -34,15 +34,16 @@ refuses 'VIEW(v, ".v", "x, y:dtype=f31")' "op v: 'f31' is no dtype"
 refuses 'VIEW(v, ".v", "a:dims, b:dims, c:dims, d:dims, e:dims, f:dims")' 'op v: attributes take more than'
 refuses 'VIEW(v, ".v", "")' "op v: '' is no name"
 refuses 'UNARY(u, ".u", FLOTA, 1, a)' 'op u: unknown dtype rule FLOTA'
+refuses 'COMPOSITE(c, ".c", REAL, "x", "x")' 'op c: unknown dtype rule REAL'
 refuses 'SCAN(s, ".s", "x, dim:int", SUM, sum)' 'op s: it scans sum, which is no reduction'
-refuses 'COMPOSITE(c, ".c", "x", "x", BF17)' 'op c: autocast is NONE, LOWER or F32, not BF17'
+refuses 'COMPOSITE(c, ".c", SAME, "x", "x", BF17)' 'op c: autocast is NONE, LOWER or F32, not BF17'
 refuses 'VIEW(v, ".v", "x")
 VIEW(v, ".w", "x")' 'op v: the name is taken twice'
 
 # The same for layers, beside one op.
 refuses_layer() {
     printf '%s\n' "$1" >"$work/nn/layers.def"
-    refuses 'COMPOSITE(op, ".op", "x, alpha:float=1, size:dims=1", "x")' "$2"
+    refuses 'COMPOSITE(op, ".op", SAME, "x, alpha:float=1, size:dims=1", "x")' "$2"
 }
 refuses_layer 'LAYER(l, "L", po, "", "")' 'layer l: there is no op po'
 refuses_layer 'LAYER(l, "L", op, "alpha:int", "")' 'layer l: alpha is no attribute 0 of op op'

@@ -59,8 +59,8 @@ typedef struct Row {
 #define STRUCTURED(n, f, k, s, d, ...)                                                             \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = #k, .schema = s, .dtype = #d,                       \
         .autocast = #__VA_ARGS__)
-#define COMPOSITE(n, f, s, t, ...)                                                                 \
-    ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "COMPOSITE", .schema = s, .dtype = "SAME",          \
+#define COMPOSITE(n, f, d, s, t, ...)                                                              \
+    ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "COMPOSITE", .schema = s, .dtype = #d,              \
         .formula = t, .autocast = #__VA_ARGS__)
 
 static const Row rows[] = {
@@ -111,8 +111,8 @@ static void parse_rows(void) {
         if (!one_of(row->kind, "SPECIAL POINTWISE REDUCE SCAN VIEW SOURCE RANDOM INDEX CONTRACT "
                                "OPAQUE COMPOSITE"))
             schema_refuse(&schemas[i], "unknown kind %s", row->kind);
-        if (!one_of(row->dtype, "SAME NUMERIC FLOAT BOOL LOGICAL INT SHIFT WHERE SUM KEEP INDEX "
-                                "ATTR I64"))
+        if (!one_of(row->dtype, "SAME NUMERIC FLOAT FLOATING BOOL LOGICAL INT SHIFT WHERE "
+                                "SUM KEEP INDEX ATTR I64"))
             schema_refuse(&schemas[i], "unknown dtype rule %s", row->dtype);
         if (row->autocast && *row->autocast && !one_of(row->autocast, "NONE LOWER F32"))
             schema_refuse(&schemas[i], "autocast is NONE, LOWER or F32, not %s", row->autocast);

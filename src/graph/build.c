@@ -147,6 +147,20 @@ static bool dtypes_known(const OpInfo *info, Attrs *attrs) {
     return true;
 }
 
+/* The dtype rule of the op over the inputs that are there; those that it converts are converted. */
+static bool composite_dtypes(Graph *graph, Op op, Node **input) {
+    const OpInfo *info = op_info(op);
+    Meta meta[NODE_MAX_INPUTS];
+    int count = 0;
+    for (int i = 0; i < info->arity; i++)
+        if (input[i]) meta[count++] = node_meta(input[i]);
+    if (!op_takes(op, meta, count)) return false;
+    for (int i = 0; i < info->arity && info->dtype == DTYPE_FLOAT; i++)
+        if (input[i] && !dtype_is_float((cb_dtype)input[i]->dtype))
+            input[i] = node_convert(graph, input[i], CB_F32);
+    return true;
+}
+
 /* Of nothing, nothing: the formula would ask for its greatest element. */
 static Node *softmax_of_nothing(Graph *graph, Op op, Node *x, int64_t dim) {
     return checked_dim(op, dim, x->rank) < 0 ? NULL : graph_op(graph, OP_exp, &x, 1, NULL, NULL);
@@ -183,6 +197,7 @@ static Node *build_composite(Graph *graph, Op op, Node *const *given, int count,
     for (int i = 0; i < count; i++) input[i] = given[i];
     if (!inputs_given(op, input) || !dtypes_known(info, attrs)) return NULL;
     if (numbers) convert_numbers(graph, input, count, numbers);
+    if (!composite_dtypes(graph, op, input)) return NULL;
     if (op_draws(op, attrs)) attrs->word[info->word_count] = graph->random_count++;
     bool outermost = !graph->expanding, failed_before = cb_error() != NULL;
     graph->expanding = true;
@@ -242,7 +257,10 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     inferred.result.number = false;
     if (info->kind == KIND_VIEW) return build_view(graph, op, converted[0], &own, &inferred.result);
     if (op_draws(op, &own)) own.word[info->word_count] = graph->random_count++;
-    return graph_intern(graph, op, &inferred.result, converted, input_count, &own);
+    Node *node = graph_intern(graph, op, &inferred.result, converted, input_count, &own);
+    /* PyTorch's any and all of u8 are u8. */
+    bool truth = op == OP_any || op == OP_all;
+    return truth && meta[0].dtype == CB_U8 ? node_convert(graph, node, CB_U8) : node;
 }
 
 Node *graph_with_inputs(Graph *graph, const Node *node, Node *const *input) {

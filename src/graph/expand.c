@@ -265,6 +265,7 @@ Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) 
         return expand_loss(graph, op, input, attrs);
     case OP_layer_norm:
     case OP_rms_norm:
+    case OP_cosine_similarity:
     case OP_batch_norm:
     case OP_instance_norm:
     case OP_group_norm:

@@ -111,6 +111,13 @@ static Node *repeated(Graph *graph, Node *x, int dim, int64_t count) {
     return x ? node_expand_to(graph, x, x->rank, size) : NULL;
 }
 
+/* What is left of a dim once negative widths have cropped it. */
+static Node *cropped(Graph *graph, Node *x, int dim, int64_t left, int64_t right) {
+    if (left >= 0 && right >= 0) return x;
+    int64_t size = x->size[dim];
+    return call_slice(graph, x, dim, left < 0 ? -left : 0, right < 0 ? size + right : size);
+}
+
 /* `count` elements to stand before (or after) those of dim. */
 static Node *border(Graph *graph, Op op, Node *x, int dim, int64_t count, bool after) {
     int64_t n = x->size[dim];
@@ -128,7 +135,8 @@ static Node *border(Graph *graph, Op op, Node *x, int dim, int64_t count, bool a
 static bool check_border(Op op, const Node *x, int dim, int64_t left, int64_t right) {
     int64_t n = x->size[dim], most = left > right ? left : right,
             least = left < right ? left : right;
-    int64_t limit = op == OP_reflection_pad ? n - 1 : op == OP_circular_pad ? n : INT32_MAX;
+    int64_t kept = n + (left < 0 ? left : 0) + (right < 0 ? right : 0);
+    int64_t limit = op == OP_reflection_pad ? n - 1 : op == OP_circular_pad ? kept : INT32_MAX;
     bool fits = most <= limit && least >= -n && n + left + right >= 1 && n > 0;
     if (!fits)
         fail(CB_ERR_SHAPE, "%s: padding of %lld and %lld for dim %d of size %lld",
@@ -148,13 +156,12 @@ static Node *pad(Graph *graph, Op op, Node *x, cb_dim_list padding) {
         return refused(op, "channels, a pair of numbers for each spatial dim, perhaps a batch");
     for (int i = 0; x && i < n; i++) {
         int dim = x->rank - 1 - i;
-        int64_t left = padding.at[2 * i], right = padding.at[2 * i + 1], size = x->size[dim];
+        int64_t left = padding.at[2 * i], right = padding.at[2 * i + 1];
         if (!check_border(op, x, dim, left, right)) return NULL;
-        Node *y = x;
-        if (left < 0 || right < 0)
-            y = call_slice(graph, x, dim, left < 0 ? -left : 0, right < 0 ? size + right : size);
-        if (left > 0) y = call_concat(graph, border(graph, op, x, dim, left, false), y, dim);
-        if (right > 0) y = call_concat(graph, y, border(graph, op, x, dim, right, true), dim);
+        Node *kept = cropped(graph, x, dim, left, right), *y = kept;
+        Node *from = op == OP_circular_pad ? kept : x; /* what goes round is what is left of x */
+        if (left > 0) y = call_concat(graph, border(graph, op, from, dim, left, false), y, dim);
+        if (right > 0) y = call_concat(graph, y, border(graph, op, from, dim, right, true), dim);
         x = y;
     }
     return x;

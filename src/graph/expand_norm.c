@@ -184,12 +184,33 @@ static Node *group_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
     return norm_of(&c, x, dims_one(2), input[1], input[2], attr_float(attrs, ATTR_group_norm_eps));
 }
 
+/* The product of both divided by their norms, which are at least eps. The shapes broadcast first: a
+ * norm counts an element as often as it is repeated. */
+static Node *cosine_similarity(Graph *graph, Node *a, Node *b, const Attrs *attrs) {
+    const Node *both = call2(graph, OP_mul, a, b);
+    if (!both) return NULL;
+    Node *unit[2] = {a, b};
+    cb_dim_list dim = dims_one(attrs->word[ATTR_cosine_similarity_dim]);
+    double eps = attr_float(attrs, ATTR_cosine_similarity_eps);
+    for (int i = 0; i < 2; i++) {
+        Node *x = node_convert(graph, unit[i], (cb_dtype)both->dtype);
+        x = node_widen(graph, node_expand_to(graph, x, both->rank, both->size));
+        Node *length =
+            call_number(graph, OP_maximum, call_reduce(graph, OP_norm, x, dim, true), eps);
+        unit[i] = call2(graph, OP_div, x, length);
+    }
+    Node *sum = call_reduce(graph, OP_sum, call2(graph, OP_mul, unit[0], unit[1]), dim, false);
+    return node_narrow(graph, sum, both);
+}
+
 Node *expand_norm(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     switch (op) {
     case OP_layer_norm:
         return layer_norm(graph, input, attrs);
     case OP_rms_norm:
         return rms_norm(graph, input, attrs);
+    case OP_cosine_similarity:
+        return cosine_similarity(graph, input[0], input[1], attrs);
     case OP_group_norm:
         return group_norm(graph, input, attrs);
     default:

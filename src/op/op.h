@@ -35,6 +35,7 @@ typedef enum DtypeRule {
     DTYPE_SAME,    /* promoted */
     DTYPE_NUMERIC, /* promoted; bool is refused */
     DTYPE_FLOAT,   /* promoted; integers and bool become f32 */
+    DTYPE_FLOATING, /* promoted; integers and bool are refused */
     DTYPE_BOOL,    /* computed in the promoted dtype, result bool */
     DTYPE_LOGICAL, /* inputs become bool (x != 0), result bool */
     DTYPE_INT,     /* promoted; floating point is refused */
@@ -154,6 +155,8 @@ typedef struct Inferred {
     int8_t input_dtype[OP_MAX_INPUTS]; /* what each input is converted to first */
 } Inferred;
 bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred *out);
+/* Whether a composite takes these inputs, by its dtype rule; false with an error. */
+bool op_takes(Op op, const Meta *input, int input_count);
 
 /* Views (op/view.c): the view of a strided tensor. Returns false, without an error, when the
  * result cannot be expressed by strides (reshape of a transposed tensor, flip): a copy is

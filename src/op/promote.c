@@ -52,7 +52,7 @@ static cb_dtype attribute_dtype(Call *call) {
     return CB_DTYPE_COUNT;
 }
 
-static bool refuse(Call *call, cb_dtype dtype, const char *wanted) {
+static bool refuse(const Call *call, cb_dtype dtype, const char *wanted) {
     return infer_fail(call, CB_ERR_DTYPE, "%s is not %s dtype", cb_dtype_name(dtype), wanted);
 }
 
@@ -80,16 +80,29 @@ static bool keep_rule(Call *call) {
     return true;
 }
 
-static bool promoting_rule(Call *call) {
-    cb_dtype dtype = promote_inputs(call->input, 0, call->input_count);
+static bool rule_takes(const Call *call, cb_dtype dtype) {
     bool is_float = dtype_is_float(dtype), is_bool = dtype == CB_BOOL;
     DtypeRule rule = call->info->dtype;
     if (rule == DTYPE_NUMERIC && is_bool) return refuse(call, dtype, "a number");
     if (call->op == OP_matmul && is_bool) return refuse(call, dtype, "a number");
+    if (rule == DTYPE_FLOATING && !is_float) return refuse(call, dtype, "a floating point");
     if (rule == DTYPE_INT && is_float) return refuse(call, dtype, "an integer or bool");
     if (rule == DTYPE_SHIFT && (is_float || is_bool)) return refuse(call, dtype, "an integer");
-    if (rule == DTYPE_FLOAT && !is_float) dtype = CB_F32;
-    if (rule == DTYPE_SUM && !is_float) dtype = CB_I64;
+    return true;
+}
+
+bool op_takes(Op op, const Meta *input, int input_count) {
+    Call call = {op, op_info(op), input, input_count, NULL, NULL};
+    return input_count == 0 || rule_takes(&call, promote_inputs(input, 0, input_count));
+}
+
+static bool promoting_rule(Call *call) {
+    cb_dtype dtype = promote_inputs(call->input, 0, call->input_count);
+    DtypeRule rule = call->info->dtype;
+    if (!rule_takes(call, dtype)) return false;
+    if (rule == DTYPE_FLOAT && !dtype_is_float(dtype)) dtype = CB_F32;
+    if (rule == DTYPE_SUM && !dtype_is_float(dtype)) dtype = CB_I64;
+    if (call->op == OP_square && dtype == CB_BOOL) dtype = CB_I64; /* as x ** 2 */
     convert(call, dtype);
     if (rule == DTYPE_BOOL) call->out->result.dtype = CB_BOOL;
     return true;
