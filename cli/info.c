@@ -29,9 +29,6 @@ static const struct {
 
 static const char *const compilers[] = {"cc", "gcc", "clang", "tcc"};
 
-static const char *const levels[] = {
-    [CPU_BASE] = "base", [CPU_V3] = "v3 (AVX2, FMA)", [CPU_V4] = "v4 (AVX-512)"};
-
 static void print_line(const char *name, const char *value) { printf("%-11s %s\n", name, value); }
 
 /* The first "model name" of /proc/cpuinfo, or the architecture. */
@@ -57,7 +54,7 @@ static void print_processor(void) {
     snprintf(text, sizeof text, "%ld, %d threads for kernels", sysconf(_SC_NPROCESSORS_ONLN),
              cb_threads());
     print_line("cores", text);
-    print_line("level", levels[cpu_level()]);
+    print_line("level", cpu_level_name());
 }
 
 /* The first line that `path --version` prints. */

@@ -420,7 +420,8 @@ typedef struct cb_function_stats {
 CB_API cb_function_stats cb_stats(cb_function *function);
 
 /* Process-wide options, by the names that CARBIDE_* environment variables use in lower case:
- * cache, cache_dir, cc, cc_timeout_ms, dump, skip, passes, check, threads, precise, provider... */
+ * cache, cache_dir, cc, cc_timeout_ms, dump, skip, passes, check, threads, precise, provider, level
+ * (only before the first op)... */
 CB_API cb_status cb_set_option(const char *name, const char *value);
 CB_API const char *cb_get_option(const char *name);
 CB_API void cb_set_threads(int threads); /* of each call of the process; 0: every core */

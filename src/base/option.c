@@ -33,6 +33,7 @@ static struct {
     Text *texts;
     _Atomic(const char *) text[OPTION_COUNT];
     _Atomic int64_t number[OPTION_COUNT];
+    char fixed[OPTION_COUNT][8]; /* the text of an option that is in use for good; "" */
 } options = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 WATCH_FORKS(options.mutex)
@@ -42,11 +43,27 @@ const OptionInfo *option_info(Option option) {
     return &infos[option];
 }
 
+/* The number of the word among those of the type "auto|base|v3"; -1: it is none of them. */
+static int64_t choice_of(const char *type, const char *word) {
+    size_t length = strlen(word);
+    int64_t number = 0;
+    for (const char *at = type;; at++, number++) {
+        size_t bytes = strcspn(at, "|");
+        if (bytes == length && !memcmp(at, word, length)) return number;
+        at += bytes;
+        if (!*at) return -1;
+    }
+}
+
 /* NULL: fits the option's type, *number is its value; else what was expected. */
 static const char *parse(Option option, const char *text, int64_t *number) {
     const char *type = infos[option].type;
     *number = 0;
     if (!strcmp(type, "text")) return NULL;
+    if (strchr(type, '|')) {
+        *number = choice_of(type, text);
+        return *number >= 0 ? NULL : type;
+    }
     if (!strcmp(type, "bool")) {
         *number = !strcmp(text, "1") || !strcmp(text, "true");
         return *number || !strcmp(text, "0") || !strcmp(text, "false") ? NULL : "0 or 1";
@@ -103,6 +120,7 @@ static void prepare(void) {
             int64_t number;
             const char *expected = parse(option, infos[option].value, &number);
             check(!expected, "options.def: %s has a bad default", infos[option].name);
+            if (options.fixed[option][0]) continue;
             store(option, infos[option].value, number);
             read_environment(option);
         }
@@ -125,6 +143,18 @@ void option_reset(void) {
 int64_t option_int(Option option) {
     prepare();
     return atomic_load_explicit(&options.number[option], memory_order_relaxed);
+}
+
+int64_t option_fix(Option option) {
+    prepare();
+    pthread_mutex_lock(&options.mutex);
+    const char *text = atomic_load(&options.text[option]);
+    int64_t number = atomic_load(&options.number[option]);
+    check(strlen(text) < sizeof options.fixed[0], "option_fix: '%s' is too long", text);
+    memmove(options.fixed[option], text, strlen(text) + 1);
+    store(option, options.fixed[option], number);
+    pthread_mutex_unlock(&options.mutex);
+    return number;
 }
 
 const char *option_text(Option option) {
@@ -167,9 +197,17 @@ cb_status cb_set_option(const char *name, const char *value) {
         return fail(CB_ERR_OPTION, "option %s: expected %s, got '%s'", name, expected, value);
     prepare();
     pthread_mutex_lock(&options.mutex);
-    const char *kept = keep(value);
+    bool fixed = options.fixed[option][0];
+    bool same = fixed && number == atomic_load(&options.number[option]);
+    const char *kept = fixed ? NULL : keep(value);
     if (kept) store(option, kept, number);
     pthread_mutex_unlock(&options.mutex);
+    if (fixed)
+        return same ? CB_OK
+                    : fail(CB_ERR_OPTION,
+                           "option %s is in use and stays %s: set it before the first "
+                           "op, or CARBIDE_%s",
+                           name, option_text(option), name);
     return kept ? CB_OK : fail_memory(strlen(value) + 1);
 }
 

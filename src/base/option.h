@@ -13,12 +13,17 @@ typedef enum Option {
 } Option;
 
 typedef struct OptionInfo {
-    const char *name, *type /* "int", "bool", "text" */, *value /* default */, *help;
+    const char *name;
+    const char *type; /* "int", "bool", "text", or the words to choose from: "auto|base|v3" */
+    const char *value /* default */, *help;
 } OptionInfo;
 
 const OptionInfo *option_info(Option option);
-int64_t option_int(Option option);
+int64_t option_int(Option option); /* of a choice: the word's number */
 const char *option_text(Option option); /* never NULL; stays valid until the option is set again */
+/* The same, for good: from now on the option cannot be set to anything else, not even by
+ * option_reset. For what lasts as long as the process. */
+int64_t option_fix(Option option);
 /* Back to defaults and environment, which are read again at the next use; frees the texts. No other
  * thread may use options meanwhile. For cb_cleanup. */
 void option_reset(void);

@@ -16,6 +16,7 @@
 #include "base/fork.h"
 #include "base/memory.h"
 #include "base/option.h"
+#include "run/cpu.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,29 +44,49 @@ extern char **environ;
 
 /* ---- flags and CPU ----------------------------------------------------------------------- */
 
-#ifdef __x86_64__
-#define NATIVE "-march=native", "-mprefer-vector-width=512"
-#else
-#define NATIVE "-mcpu=native"
-#endif
+/* The levels' instructions by name: "-march=native" would be those of this processor, which
+ * valgrind and older hypervisors do not run, and -march=x86-64-v3 is news to older compilers. */
+typedef struct Flag {
+    int level; /* from this one on */
+    const char *text;
+} Flag;
 
-static const char *const flags[] = {
-    "-std=gnu11",
-    "-O2",
-    "-w",
-    NATIVE,
-    "-fopenmp-simd",
-    "-fpeel-loops", /* strips of a row become straight code, their accumulators registers */
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fwrapv",
-    "-ffp-contract=fast",
-    "-fno-stack-protector",
-    "-fPIC",
-    "-shared",
-    "-nostdlib",
+static const Flag flags[] = {
+    {CPU_BASE, "-std=gnu11"},
+    {CPU_BASE, "-O2"},
+    {CPU_BASE, "-w"},
+#ifdef __x86_64__
+    {CPU_BASE, "-march=x86-64"},
+    {CPU_BASE, "-mtune=native"},
+    {CPU_V3, "-mavx2"},
+    {CPU_V3, "-mfma"},
+    {CPU_V3, "-mf16c"},
+    {CPU_V3, "-mbmi"},
+    {CPU_V3, "-mbmi2"},
+    {CPU_V3, "-mlzcnt"},
+    {CPU_V3, "-mmovbe"},
+    {CPU_V3, "-mpopcnt"},
+    {CPU_V4, "-mavx512f"},
+    {CPU_V4, "-mavx512bw"},
+    {CPU_V4, "-mavx512cd"},
+    {CPU_V4, "-mavx512dq"},
+    {CPU_V4, "-mavx512vl"},
+    {CPU_V4, "-mprefer-vector-width=512"},
+#else
+    {CPU_BASE, "-mcpu=native"},
+#endif
+    {CPU_BASE, "-fopenmp-simd"},
+    {CPU_BASE, "-fpeel-loops"}, /* strips of a row become straight code, sums registers */
+    {CPU_BASE, "-fno-math-errno"},
+    {CPU_BASE, "-fno-trapping-math"},
+    {CPU_BASE, "-fwrapv"},
+    {CPU_BASE, "-ffp-contract=fast"},
+    {CPU_BASE, "-fno-stack-protector"},
+    {CPU_BASE, "-fPIC"},
+    {CPU_BASE, "-shared"},
+    {CPU_BASE, "-nostdlib"},
 };
-enum { FLAG_COUNT = sizeof flags / sizeof flags[0] };
+enum { MOST_FLAGS = sizeof flags / sizeof flags[0] + 1 };
 
 /* Heavy files: vector code for the last few elements of a loop doubles their compile time. clang
  * takes the parameter without minding it. */
@@ -73,13 +94,22 @@ enum { FLAG_COUNT = sizeof flags / sizeof flags[0] };
 
 static struct {
     pthread_once_t once;
-    char flags[512], cpu[256];
+    char flags[1024], cpu[256];
 } text = {.once = PTHREAD_ONCE_INIT};
+
+/* Into list; their number. */
+static int flags_of_level(const char *list[MOST_FLAGS]) {
+    int count = 0;
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (flags[i].level <= cpu_level()) list[count++] = flags[i].text;
+    if (cpu_divides_slowly()) list[count++] = "-DSLOW_DIVISION";
+    return count;
+}
 
 static void describe_cpu(char *out, size_t bytes) {
 #ifdef __x86_64__
     static const unsigned leaf[][2] = {{1, 0}, {7, 0}, {7, 1}, {0x80000001, 0}};
-    size_t used = (size_t)snprintf(out, bytes, "x86");
+    size_t used = (size_t)snprintf(out, bytes, "%s x86", cpu_level_name());
     for (int i = 0; i < 4; i++) {
         unsigned a = 0, b = 0, c = 0, d = 0;
         __get_cpuid_count(leaf[i][0], leaf[i][1], &a, &b, &c, &d);
@@ -93,10 +123,12 @@ static void describe_cpu(char *out, size_t bytes) {
 }
 
 static void write_texts(void) {
+    const char *list[MOST_FLAGS];
     size_t used = 0;
-    for (int i = 0; i < FLAG_COUNT; i++)
+    int count = flags_of_level(list);
+    for (int i = 0; i < count; i++)
         used += (size_t)snprintf(text.flags + used, sizeof text.flags - used, i ? " %s" : "%s",
-                                 flags[i]);
+                                 list[i]);
     snprintf(text.flags + used, sizeof text.flags - used, " heavy: " NO_EPILOGUES);
     describe_cpu(text.cpu, sizeof text.cpu);
 }
@@ -309,10 +341,9 @@ static Reason run_compiler(const char *path, int input, char *const *arguments, 
 Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
                     const char *output, char **message) {
     static const char *const end[] = {"-x", "c", "-", "-o"};
-    const char *words[FLAG_COUNT + 8];
-    int count = 0;
-    words[count++] = compiler->path;
-    for (int i = 0; i < FLAG_COUNT; i++) words[count++] = flags[i];
+    const char *words[MOST_FLAGS + 8];
+    words[0] = compiler->path;
+    int count = 1 + flags_of_level(words + 1);
     if (heavy) words[count++] = NO_EPILOGUES;
     for (int i = 0; i < 4; i++) words[count++] = end[i];
     words[count++] = output;

@@ -23,7 +23,9 @@ void compiler_forget(void);
 Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
                     const char *output, char **message);
 
-const char *compiler_flags(void); /* all that may be used, as one line */
-const char *compiler_cpu(void);   /* what -march=native depends on, as one line */
+const char *compiler_flags(void); /* all that may be used on this level, as one line */
+/* The level in use and the processor, as one line: what -mtune=native and measured times depend
+ * on. */
+const char *compiler_cpu(void);
 
 #endif

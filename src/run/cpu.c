@@ -1,7 +1,10 @@
-/* cpuid -> the level of instruction set. Cheap after the first call: the compiler's run-time
- * library keeps the feature bits in a constant table. */
+/* cpuid -> the level of instruction set (cpu.h). */
 #include "run/cpu.h"
 
+#include "base/option.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -10,44 +13,90 @@
 #include <unistd.h>
 #endif
 
+#if defined(__x86_64__)
+
+typedef struct Feature {
+    unsigned leaf, subleaf, word /* 0: eax ... 3: edx */, bit;
+} Feature;
+
+/* All that -march=x86-64-v3, -march=x86-64-v4 and the flags of products in CMakeLists.txt let a
+ * compiler use: a hypervisor may hide any one of them. */
+static const Feature of_v3[] = {
+    {1, 0, 2, 12} /* fma */,          {1, 0, 2, 13} /* cx16 */,   {1, 0, 2, 20} /* sse4.2 */,
+    {1, 0, 2, 22} /* movbe */,        {1, 0, 2, 23} /* popcnt */, {1, 0, 2, 29} /* f16c */,
+    {7, 0, 1, 3} /* bmi */,           {7, 0, 1, 5} /* avx2 */,    {7, 0, 1, 8} /* bmi2 */,
+    {0x80000001, 0, 2, 0} /* lahf */, {0x80000001, 0, 2, 5} /* lzcnt */};
+static const Feature of_v4[] = {{7, 0, 1, 16} /* avx512f */,
+                                {7, 0, 1, 17} /* dq */,
+                                {7, 0, 1, 28} /* cd */,
+                                {7, 0, 1, 30} /* bw */,
+                                {7, 0, 1, 31} /* vl */};
+static const Feature of_bf16[] = {{7, 1, 0, 5}};
+static const Feature of_amx[] = {{7, 0, 3, 22} /* bf16 */, {7, 0, 3, 24} /* tiles */};
+
+static bool has(const Feature *feature, size_t bytes) {
+    for (size_t i = 0; i < bytes / sizeof *feature; i++) {
+        unsigned word[4] = {0};
+        const Feature *f = &feature[i];
+        if (!__get_cpuid_count(f->leaf, f->subleaf, &word[0], &word[1], &word[2], &word[3]) ||
+            !(word[f->word] >> f->bit & 1))
+            return false;
+    }
+    return true;
+}
+
+/* __builtin_cpu_supports also asks whether the system keeps the registers. */
+static CpuLevel detect(void) {
+    if (!__builtin_cpu_supports("avx2") || !has(of_v3, sizeof of_v3)) return CPU_BASE;
+    if (!__builtin_cpu_supports("avx512f") || !has(of_v4, sizeof of_v4)) return CPU_V3;
+    if (!has(of_bf16, sizeof of_bf16)) return CPU_V4;
+    return has(of_amx, sizeof of_amx) ? CPU_AMX : CPU_BF16;
+}
+
+bool cpu_is_amd(void) { return __builtin_cpu_is("amd"); }
+
+bool cpu_divides_slowly(void) {
+    return __builtin_cpu_is("skylake-avx512") || __builtin_cpu_is("cascadelake") ||
+           __builtin_cpu_is("icelake-server");
+}
+
+#else
+
+static CpuLevel detect(void) { return CPU_BASE; }
+bool cpu_is_amd(void) { return false; }
+bool cpu_divides_slowly(void) { return false; }
+
+#endif
+
+/* Of all five. */
+static CpuLevel level(void) {
+    static atomic_int chosen; /* 0: not yet */
+    int known = atomic_load_explicit(&chosen, memory_order_relaxed);
+    if (!known) {
+        int limit = (int)option_fix(OPTION_level) - 1; /* 0 is auto */
+        int found = (int)detect();
+        known = 1 + (limit >= 0 && limit < found ? limit : found);
+        atomic_store_explicit(&chosen, known, memory_order_relaxed);
+    }
+    return (CpuLevel)(known - 1);
+}
+
 int cpu_level(void) {
-#if defined(__x86_64__)
-    bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-              __builtin_cpu_supports("bmi2");
-    if (!v3) return CPU_BASE;
-    bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    return v4 ? CPU_V4 : CPU_V3;
-#else
-    return CPU_BASE;
-#endif
+    CpuLevel all = level();
+    return all < CPU_V4 ? (int)all : CPU_V4;
 }
 
-bool cpu_has_bf16(void) {
-#if defined(__x86_64__)
-    unsigned a, b, c, d;
-    return cpu_level() == CPU_V4 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 5 & 1;
-#else
-    return false;
-#endif
+const char *cpu_level_name(void) {
+    static const char *const names[] = {"base", "v3", "v4", "bf16", "amx"};
+    return names[level()];
 }
 
-bool cpu_is_amd(void) {
-#if defined(__x86_64__)
-    return __builtin_cpu_is("amd");
-#else
-    return false;
-#endif
-}
+bool cpu_has_bf16(void) { return level() >= CPU_BF16; }
 
 bool cpu_has_amx(void) {
 #if defined(__x86_64__) && defined(__linux__)
     enum { REQUEST_PERMISSION = 0x1023 /* ARCH_REQ_XCOMP_PERM */, TILE_DATA = 18 };
-    unsigned a, b, c, d;
-    /* bf16 */
-    bool has = cpu_has_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 22 & 1 &&
-               d >> 24 & 1; /* tiles */
-    return has && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+    return level() == CPU_AMX && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 #else
     return false;
 #endif

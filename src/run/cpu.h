@@ -1,19 +1,32 @@
-/* Which of the compiled-in instruction sets this processor runs: chosen once, shared by the VM and
- * gemm. Files that are compiled once per level get
- * CB_LEVEL = base, v3 or v4 and export a table with that suffix. */
+/* Which instruction set is used: of those that are compiled into the library, and of generated
+ * code. It is what the processor and the system have, or less: option level (CARBIDE_LEVEL) lowers
+ * it. Asked for once: packed weights and compiled kernels hold what was chosen, so the first use
+ * fixes the option for the life of the process.
+ *
+ * Files that are compiled once per level get CB_LEVEL = base, v3 or v4 and export a table with that
+ * suffix. */
 #ifndef CARBIDE_RUN_CPU_H
 #define CARBIDE_RUN_CPU_H
 
 #include <stdbool.h>
 
-enum { CPU_BASE, CPU_V3 /* AVX2, FMA */, CPU_V4 /* AVX-512 F, BW, DQ, VL */ };
+typedef enum CpuLevel {
+    CPU_BASE,
+    CPU_V3,   /* AVX2, FMA and what else x86-64-v3 names */
+    CPU_V4,   /* AVX-512 F, BW, CD, DQ, VL */
+    CPU_BF16, /* AVX512-BF16; this and the next are of products alone */
+    CPU_AMX   /* tiles of bf16 */
+} CpuLevel;
 
-int cpu_level(void);
+int cpu_level(void);              /* at most CPU_V4 */
+const char *cpu_level_name(void); /* "base" ... "amx": of all five */
 
-bool cpu_has_bf16(void); /* AVX512-BF16, above CPU_V4 */
+bool cpu_has_bf16(void);
 bool cpu_is_amd(void);
-/* AMX tiles of bf16, above that. The first call asks the system for them, for the whole process:
- * they are off until a process asks. */
+/* The processor has AMX and the option allows it. The first call asks the system for the tiles, for
+ * the whole process: they are off until a process asks. */
 bool cpu_has_amx(void);
+/* One division of 16 floats costs as much as 32 multiply-adds (op/math_f32.h: SLOW_DIVISION). */
+bool cpu_divides_slowly(void);
 
 #endif

@@ -339,6 +339,38 @@ static void options_come_from_the_environment(void **state) {
     assert_string_equal(option_text(OPTION_skip), "");
 }
 
+static void choices_are_numbers_of_words(void **state) {
+    (void)state;
+    setenv("CARBIDE_LEVEL", "v4", 1);
+    option_reset();
+    assert_int_equal(option_int(OPTION_level), 3); /* auto, base, v3, v4 */
+    unsetenv("CARBIDE_LEVEL");
+    option_reset();
+    assert_int_equal(option_int(OPTION_level), 0);
+    const char *wrong[] = {"", "v", "v33", "auto|base", "x"};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(cb_set_option("level", wrong[i]), CB_ERR_OPTION);
+        assert_non_null(strstr(cb_error(), "expected auto|base|v3|v4|bf16|amx"));
+        cb_clear_error();
+    }
+}
+
+/* What packed weights rest on cannot change under them. */
+static void a_fixed_option_stays(void **state) {
+    (void)state;
+    assert_int_equal(cb_set_option("level", "base"), CB_OK);
+    assert_int_equal(cb_set_option("level", "v3"), CB_OK);
+    assert_int_equal(option_fix(OPTION_level), 2);
+    assert_int_equal(cb_set_option("level", "base"), CB_ERR_OPTION);
+    assert_non_null(strstr(cb_error(), "option level is in use and stays v3"));
+    cb_clear_error();
+    assert_int_equal(cb_set_option("level", "v3"), CB_OK);
+    option_reset();
+    option_reset();
+    assert_int_equal(option_int(OPTION_level), 2);
+    assert_string_equal(cb_get_option("level"), "v3");
+}
+
 static void options_are_set_and_checked(void **state) {
     (void)state;
     assert_int_equal(cb_set_option("check", "true"), CB_OK);
@@ -493,6 +525,8 @@ int main(void) {
         cmocka_unit_test(reasons_have_texts),
         cmocka_unit_test_setup(options_come_from_the_environment, use_counting_heap),
         cmocka_unit_test_setup(options_are_set_and_checked, use_counting_heap),
+        cmocka_unit_test_setup(choices_are_numbers_of_words, use_counting_heap),
+        cmocka_unit_test_setup(a_fixed_option_stays, use_counting_heap),
         cmocka_unit_test_setup_teardown(options_report_missing_memory, use_counting_heap, use_heap),
         cmocka_unit_test(every_item_runs_once),
         cmocka_unit_test(inner_loops_stay_on_their_thread),
