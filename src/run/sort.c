@@ -56,12 +56,13 @@ static uint64_t key_of_narrow(float value) {
 
 #define KEYS(type, expression)                                                                     \
     for (int64_t i = 0; i < count; i++) {                                                          \
-        type x = ((const type *)row)[i];                                                           \
+        type x = ((const type *)row)[i * stride];                                                  \
         item[i] = (Item){(expression) ^ turn, i};                                                  \
     }                                                                                              \
     break
 
-static void make_keys(const void *row, cb_dtype dtype, int64_t count, bool descending, Item *item) {
+static void make_keys(const void *row, cb_dtype dtype, int64_t stride, int64_t count,
+                      bool descending, Item *item) {
     uint64_t turn = descending ? UINT64_MAX : 0;
     switch (dtype) {
     case CB_BOOL:
@@ -166,6 +167,16 @@ static void select_first(Item *item, Item *other, int64_t count, int64_t keep) {
 
 /* ---- entry ---- */
 
+/* In elements. */
+static int64_t row_start(const OpaqueStep *step, int64_t row) {
+    int64_t start = step->offset;
+    for (int d = step->row_rank - 1; d >= 0; d--) {
+        start += row % step->row_size[d] * step->row_stride[d];
+        row /= step->row_size[d];
+    }
+    return start;
+}
+
 static void sort_rows(void *user, int64_t low, int64_t high) {
     Sort *sort = user;
     const OpaqueStep *step = sort->step;
@@ -176,8 +187,8 @@ static void sort_rows(void *user, int64_t low, int64_t high) {
     }
     Item *item = storage->data, *other = item + step->length;
     for (int64_t row = low; row < high; row++) {
-        const char *in = sort->in + row * step->length * (int64_t)cb_dtype_size(sort->dtype);
-        make_keys(in, sort->dtype, step->length, step->descending, item);
+        const char *in = sort->in + row_start(step, row) * (int64_t)cb_dtype_size(sort->dtype);
+        make_keys(in, sort->dtype, step->element, step->length, step->descending, item);
         if (step->keep > 0 && step->keep <= step->length / HEAP_SHARE)
             select_first(item, other, step->length, step->keep);
         else if (step->length >= RADIX_FROM)

@@ -102,15 +102,15 @@ static void add_checks(Schedule *s, const Group *group) {
     }
 }
 
-/* Value and element strides of an operand of a product. */
-static int product_operand(Schedule *s, const Node *operand, int64_t *stride, int64_t *offset) {
+/* Value and element strides of an operand of a library step. */
+static int strided_operand(Schedule *s, const Node *operand, int64_t *stride, int64_t *offset) {
     const Node *buffer = buffer_below(s, operand);
     *offset = 0;
     if (buffer == operand) {
         buffer_strides(s, buffer, stride);
     } else {
         bool affine = operand_affine(s, operand, buffer, stride, offset);
-        check(affine, "settle_matrices left an operand without strides");
+        check(affine, "settle_strided left an operand without strides");
     }
     return node_value(s, buffer);
 }
@@ -129,8 +129,8 @@ static MatmulStep matmul_step(Schedule *s, const Node *node) {
     int64_t sa[DOMAIN_AXES] = {0}, sb[DOMAIN_AXES] = {0};
     MatmulStep step = {.dtype = node->dtype, .epilogue = -1, .batch = 1};
     step.reduced = node->dtype == CB_F32 && s->graph->reduced;
-    step.a = product_operand(s, a, sa, &step.a_offset);
-    step.b = product_operand(s, b, sb, &step.b_offset);
+    step.a = strided_operand(s, a, sa, &step.a_offset);
+    step.b = strided_operand(s, b, sb, &step.b_offset);
     step.out = node_value(s, node);
     step.m = node->size[node->rank - 2];
     step.n = node->size[node->rank - 1];
@@ -158,8 +158,8 @@ static ConvolutionStep convolution_step(Schedule *s, const Node *node) {
     ConvolutionStep step = {
         .dtype = node->dtype, .channels_last = last, .rank = rank, .epilogue = -1};
     step.reduced = node->dtype == CB_F32 && s->graph->reduced;
-    step.x = product_operand(s, x, sx, &step.x_offset);
-    step.weight = product_operand(s, weight, sw, &step.weight_offset);
+    step.x = strided_operand(s, x, sx, &step.x_offset);
+    step.weight = strided_operand(s, weight, sw, &step.weight_offset);
     step.out = node_value(s, node);
     step.batch = node->size[0];
     step.channels = x->size[channel];
@@ -182,7 +182,7 @@ static void attention_operand(Schedule *s, const Node *node, const Node *operand
                               AttentionOperand *out) {
     int64_t stride[DOMAIN_AXES] = {0};
     int last = operand->rank - 1;
-    out->value = product_operand(s, operand, stride, &out->offset);
+    out->value = strided_operand(s, operand, stride, &out->offset);
     batch_strides(node, operand, stride, out->batch);
     if (last >= 1 && operand->size[last - 1] > 1) out->row = stride[last - 1];
     if (last >= 0 && operand->size[last] > 1) out->column = stride[last];
@@ -228,7 +228,13 @@ static AttentionStep attention_step(Schedule *s, const Node *node) {
 static OpaqueStep opaque_step(Schedule *s, const Node *node) {
     const Node *in = node->input[0];
     bool topk = node->op == OP_argtopk;
-    OpaqueStep step = {.op = node->op, .in = node_value(s, in), .out = node_value(s, node)};
+    int64_t stride[DOMAIN_AXES] = {0};
+    OpaqueStep step = {.op = node->op, .out = node_value(s, node)};
+    step.in = strided_operand(s, in, stride, &step.offset);
+    step.row_rank = in->rank ? in->rank - 1 : 0;
+    memcpy(step.row_size, in->size, sizeof *in->size * (size_t)step.row_rank);
+    memcpy(step.row_stride, stride, sizeof *stride * (size_t)step.row_rank);
+    step.element = stride[step.row_rank];
     step.length = in->rank ? in->size[in->rank - 1] : 1;
     step.keep = node->rank ? node->size[node->rank - 1] : 1;
     step.rows = step.length ? node_numel(in) / step.length : 0;

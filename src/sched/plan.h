@@ -87,11 +87,17 @@ typedef struct AttentionStep {
     int64_t batch, batch_size[CB_MAX_RANK];
 } AttentionStep;
 
-typedef struct OpaqueStep { /* argsort, argtopk along the last axis of contiguous rows */
+/* argsort, argtopk along the last axis: row r of out, contiguous, takes the first `keep` positions
+ * of row r of in, in order. Where in lies is told by strides in elements: row_size and row_stride
+ * are the dims of its rows, element the step along one. */
+typedef struct OpaqueStep {
     Op op;
     int in, out;
-    int64_t rows, length, keep; /* keep: indices written per row */
+    int64_t rows, length, keep;
     bool descending;
+    int64_t offset, element;
+    int row_rank;
+    int64_t row_size[CB_MAX_RANK], row_stride[CB_MAX_RANK];
 } OpaqueStep;
 
 /* Every element of an index value lies in [0, bound): checked before the kernel that reads through

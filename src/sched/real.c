@@ -106,7 +106,7 @@ void buffer_strides(const Schedule *s, const Node *node, int64_t *stride) {
     }
 }
 
-static void mark_matrix(Schedule *s, const Node *operand) {
+static void mark_strided(Schedule *s, const Node *operand) {
     int64_t stride[DOMAIN_AXES], offset;
     const Node *below = strip_views(operand);
     bool affine = below->op != OP_constant && operand_affine(s, operand, below, stride, &offset);
@@ -114,7 +114,8 @@ static void mark_matrix(Schedule *s, const Node *operand) {
 }
 
 /* How many operands of a library step are read by strides: the first ones. */
-static int matrices_of(const Node *node) {
+static int strided_operands(const Node *node) {
+    if (node->op == OP_argsort || node->op == OP_argtopk) return 1;
     if (node->op == OP_matmul || node->op == OP_convolution) return 2;
     if (node->op == OP_attention) return node->input[3]->op == OP_constant ? 3 : 4;
     return 0;
@@ -122,11 +123,11 @@ static int matrices_of(const Node *node) {
 
 /* A view between an operand and what it is a view of may have become real, as an output does: then
  * the operand is read from there, if that can be told by strides, too. */
-static void settle_matrices(Schedule *s) {
+static void settle_strided(Schedule *s) {
     for (bool settled = false; !settled;) {
         settled = true;
         for (int i = 0; i < length(s->order); i++)
-            for (int k = 0; k < matrices_of(s->order[i]); k++) {
+            for (int k = 0; k < strided_operands(s->order[i]); k++) {
                 int64_t stride[DOMAIN_AXES], offset;
                 const Node *operand = s->order[i]->input[k], *buffer = buffer_below(s, operand);
                 if (buffer == operand || operand_affine(s, operand, buffer, stride, &offset))
@@ -135,13 +136,6 @@ static void settle_matrices(Schedule *s) {
                 settled = false;
             }
     }
-}
-
-/* Rows that a sort walks, the base that a scatter copies: contiguous, as they are. */
-static void mark_contiguous(Schedule *s, const Node *operand) {
-    bool plain =
-        operand->op == OP_input && (!s->input_stride || !s->input_stride[operand->attrs->word[0]]);
-    if (!plain) s->real[operand->id] = true;
 }
 
 static bool in_range(const Node *index, int64_t bound) {
@@ -171,12 +165,8 @@ static void mark_index(Schedule *s, const Node *node, int64_t bound) {
 
 static void mark_operands(Schedule *s, const Node *node) {
     const int64_t *word = node->attrs ? node->attrs->word : NULL;
-    for (int i = 0; i < matrices_of(node); i++) mark_matrix(s, node->input[i]);
+    for (int i = 0; i < strided_operands(node); i++) mark_strided(s, node->input[i]);
     switch (node->op) {
-    case OP_argsort:
-    case OP_argtopk:
-        mark_contiguous(s, node->input[0]);
-        return;
     case OP_gather:
         mark_index(s, node, node->input[0]->size[word[ATTR_gather_dim]]);
         return;
@@ -268,5 +258,5 @@ void mark_real(Schedule *s) {
         if (shared || t.nodes > TREE_NODES) make_base_real(s, node);
         if (s->real[strip_views(node)->id]) tree[node->id] = (Tree){0, 1, 1};
     }
-    settle_matrices(s);
+    settle_strided(s);
 }

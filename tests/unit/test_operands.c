@@ -1,6 +1,6 @@
-/* Operands of products, convolutions and attention that are views of views, some of which are
+/* Operands of library steps that are views. Of products, convolutions and attention some are
  * results of the function, too: those have memory of their own, in which a view has other strides
- * than in what it is a view of. */
+ * than in what it is a view of. Sorts read inputs of the function as they lie. */
 #include "capture_support.h"
 
 #include <math.h>
@@ -87,9 +87,90 @@ static void views_of_results_are_operands(void **state) {
     }
 }
 
+/* ---- rows of sorts --------------------------------------------------------------------------- */
+
+typedef struct Order {
+    int64_t dim, keep; /* keep 0: argsort */
+} Order;
+
+static int order_body(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    const Order *order = user;
+    (void)count;
+    out[0] = order->keep ? cb_argtopk(in[0], order->keep, order->dim, true)
+                         : cb_argsort(in[0], order->dim, false);
+    out[1] = order->keep ? cb_topk(in[0], order->keep, order->dim, true, &out[2])
+                         : cb_sort(in[0], order->dim, false, &out[2]);
+    return out[0] && out[1] && out[2] ? 3 : -1;
+}
+
+static void expect_same(cb_tensor *got, cb_tensor *wanted) {
+    if (!got) fail_msg("%s", cb_error());
+    assert_int_equal(cb_numel(got), cb_numel(wanted));
+    size_t bytes = (size_t)cb_numel(got) * sizeof(double);
+    double *a = malloc(bytes + 1), *b = malloc(bytes + 1);
+    assert_int_equal(cb_read(got, a, CB_F64), CB_OK);
+    assert_int_equal(cb_read(wanted, b, CB_F64), CB_OK);
+    assert_memory_equal(a, b, bytes);
+    free(a), free(b);
+}
+
+/* An input of the call, and the same elements side by side. */
+static void expect_order_of(cb_tensor *x, Order order) {
+    cb_tensor *plain = cb_clone(x), *wanted[3], *got[3];
+    assert_int_equal(order_body(&plain, 1, wanted, &order), 3);
+    assert_int_equal(order_body(&x, 1, got, &order), 3);
+    for (int i = 0; i < 3; i++) expect_same(got[i], wanted[i]);
+    cb_function *fast = cb_compile_n(order_body, &order, "backend=vm");
+    assert_int_equal(cb_call_n(fast, &x, 1, got, 3), 3);
+    for (int i = 0; i < 3; i++) expect_same(got[i], wanted[i]);
+    cb_function_free(fast);
+}
+
+static void inputs_are_read_where_they_lie(void **state) {
+    (void)state;
+    static const Order orders[] = {{0, 0}, {1, 0}, {2, 0}, {-1, 3}, {0, 2}};
+    cb_scope_open();
+    cb_tensor *x = cb_randn(cb_dims(40, 6, 700));
+    cb_tensor *laid[] = {
+        cb_slice(x, 2, 0, 700, 2),
+        cb_slice(cb_slice(x, 0, 1, 40, 3), 1, 1, 6, 2),
+        cb_permute(x, cb_dims(2, 0, 1)),
+        cb_permute(x, cb_dims(0, 2, 1)),
+        cb_flip(x, cb_dims(0, 2)),
+        cb_expand(cb_narrow(x, 1, 2, 1), cb_dims(40, 5, 700)),
+        cb_expand(cb_narrow(x, 2, 2, 1), cb_dims(40, 6, 300)),
+        cb_window(cb_select(x, 1, 3), 1, 50, 20, 2),
+    };
+    for (size_t i = 0; i < sizeof laid / sizeof *laid; i++)
+        for (size_t k = 0; k < sizeof orders / sizeof *orders; k++)
+            expect_order_of(laid[i], orders[k]);
+    cb_tensor *scalar = cb_select(cb_narrow(cb_reshape(x, cb_dims(168000)), 0, 7, 1), 0, 0);
+    cb_tensor *row = cb_expand(scalar, cb_dims(5));
+    expect_order_of(row, (Order){0, 0});
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+/* 16 KB that stand for 1.6 GB are read where they are, and never copied out. */
+static void expanded_rows_take_no_memory(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *line = cb_arange(0, 4096, 1, CB_F32);
+    cb_tensor *best = cb_argtopk(cb_expand(line, cb_dims(20000, 4096)), 1, 1, true);
+    assert_non_null(best);
+    assert_int_equal(cb_size(best, 0), 20000);
+    assert_int_equal(cb_item_int(cb_amin(best)), 4095);
+    assert_int_equal(cb_item_int(cb_amax(best)), 4095);
+    assert_true(cb_memory().peak_bytes < 64 << 20);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(expanded_rows_take_no_memory), /* first: it asks for the peak */
         cmocka_unit_test(views_of_results_are_operands),
+        cmocka_unit_test(inputs_are_read_where_they_lie),
     };
     return cmocka_run_group_tests_name("operands", tests, NULL, NULL);
 }

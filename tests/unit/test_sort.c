@@ -9,7 +9,8 @@
 
 static void expect_order(cb_dtype dtype, const void *in, int64_t length, int64_t keep,
                          bool descending, const int64_t *expected) {
-    OpaqueStep step = {.rows = 1, .length = length, .keep = keep, .descending = descending};
+    OpaqueStep step = {
+        .rows = 1, .length = length, .keep = keep, .descending = descending, .element = 1};
     int64_t *out = malloc(sizeof *out * (size_t)(keep + 1));
     out[keep] = -7;
     assert_true(sort_run(&step, in, dtype, out));
@@ -86,7 +87,8 @@ static void expect_like_qsort(int64_t rows, int64_t length, int64_t keep, int di
         seed = seed * 1664525 + 1013904223;
         x[i] = (float)((int)(seed >> 8) % distinct - distinct / 2) * 0.37f;
     }
-    OpaqueStep step = {.rows = rows, .length = length, .keep = keep};
+    OpaqueStep step = {.rows = rows, .length = length, .keep = keep, .element = 1};
+    step.row_rank = 1, step.row_size[0] = rows, step.row_stride[0] = length;
     assert_true(sort_run(&step, x, CB_F32, out));
     for (int64_t r = 0; r < rows; r++) {
         sorted_values = x + r * length;
