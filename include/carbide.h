@@ -38,11 +38,31 @@ typedef struct cb_node cb_node;         /* one node of an FX graph */
 
 /* ---- dtypes ------------------------------------------------------------------------------- */
 
-typedef enum cb_dtype {
+typedef enum __attribute__((packed)) cb_dtype {
     CB_BOOL, CB_U8, CB_I8, CB_I16, CB_I32, CB_I64, CB_F16, CB_BF16, CB_F32, CB_F64,
     CB_DTYPE_COUNT,
     CB_SAME = -1 /* as an argument: the dtype that the op would choose by itself */
 } cb_dtype;
+
+/* Where a dtype belongs an integer does not compile: cb_zeros(2, 3) is a mistake for
+ * cb_zeros(cb_dims(2, 3)). C gives its enum constants the type int; these have their own, which a
+ * choice loses again: cb_dtype d = half ? CB_F16 : CB_F32; and d as the argument. */
+#ifndef __cplusplus
+#define CB_BOOL ((cb_dtype)CB_BOOL)
+#define CB_U8 ((cb_dtype)CB_U8)
+#define CB_I8 ((cb_dtype)CB_I8)
+#define CB_I16 ((cb_dtype)CB_I16)
+#define CB_I32 ((cb_dtype)CB_I32)
+#define CB_I64 ((cb_dtype)CB_I64)
+#define CB_F16 ((cb_dtype)CB_F16)
+#define CB_BF16 ((cb_dtype)CB_BF16)
+#define CB_F32 ((cb_dtype)CB_F32)
+#define CB_F64 ((cb_dtype)CB_F64)
+#define CB_SAME ((cb_dtype)CB_SAME)
+#define cb_only_dtype(d) _Generic((d), cb_dtype: (d))
+#else
+#define cb_only_dtype(d) (d)
+#endif
 
 CB_API const char *cb_dtype_name(cb_dtype dtype); /* "f32"; the FX abbreviations */
 CB_API size_t cb_dtype_size(cb_dtype dtype);      /* bytes of one element */
@@ -110,7 +130,7 @@ typedef struct cb_float_list {
 } cb_float_list;
 
 /* Copies data: the elements in row-major order, in dtype (f16 and bf16 as their 16 bits, bool as
- * bytes of 0 and 1). cb_empty's elements are whatever the memory held. */
+ * bytes of 0 and 1). cb_empty's elements are whatever the memory held; without a dtype, f32. */
 CB_API cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes);
 CB_API cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype);
 /* With an error when x is NULL or has no such dim: -1, CB_SAME, false. */
@@ -192,13 +212,19 @@ static inline cb_operand cb_operand_of(cb_tensor *x) { return cb_operand_tensor(
 static inline cb_operand cb_operand_of(cb_operand o) { return o; }
 static inline cb_operand cb_operand_of(double f) { return cb_operand_float(f); }
 static inline cb_operand cb_operand_of(float f) { return cb_operand_float((double)f); }
-static inline cb_operand cb_operand_of(int i) { return cb_operand_int(i); }
-static inline cb_operand cb_operand_of(long i) { return cb_operand_int(i); }
-static inline cb_operand cb_operand_of(long long i) { return cb_operand_int(i); }
 static inline cb_operand cb_operand_of(bool b) { return cb_operand_bool(b); }
-static inline cb_dim_list cb_dims_of(int64_t d) { return cb_dims_one(d); }
-static inline cb_dim_list cb_dims_of(int d) { return cb_dims_one(d); }
 static inline cb_dim_list cb_dims_of(cb_dim_list l) { return l; }
+cb_dim_list cb_dims_of(cb_dtype) = delete;
+#define CB_OF_INTEGER(type)                                                                        \
+    static inline cb_operand cb_operand_of(type i) { return cb_operand_int((int64_t)i); }          \
+    static inline cb_dim_list cb_dims_of(type d) { return cb_dims_one((int64_t)d); }
+CB_OF_INTEGER(int)
+CB_OF_INTEGER(unsigned)
+CB_OF_INTEGER(long)
+CB_OF_INTEGER(unsigned long)
+CB_OF_INTEGER(long long)
+CB_OF_INTEGER(unsigned long long)
+#undef CB_OF_INTEGER
 static inline cb_dim_list cb_dims_of(const char *padding) { return cb_padding(padding); }
 static inline cb_float_list cb_floats_of(double d) { return cb_floats_one(d); }
 static inline cb_float_list cb_floats_of(cb_float_list l) { return l; }
@@ -241,7 +267,15 @@ extern "C" {
         cb_dim_list: cb_dims_same,                                                                 \
         char *: cb_padding,                                                                        \
         const char *: cb_padding,                                                                  \
-        default: cb_dims_one)(d)
+        unsigned char: cb_dims_one,                                                                \
+        short: cb_dims_one,                                                                        \
+        unsigned short: cb_dims_one,                                                               \
+        int: cb_dims_one,                                                                          \
+        unsigned: cb_dims_one,                                                                     \
+        long: cb_dims_one,                                                                         \
+        unsigned long: cb_dims_one,                                                                \
+        long long: cb_dims_one,                                                                    \
+        unsigned long long: cb_dims_one)(d)
 #define cb_floats_of(d)                                                                            \
     _Generic((d), cb_float_list: cb_floats_same, default: cb_floats_one)(d)
 /* The number of arguments is counted, so a list of nine sizes is an error of the compiler. */
@@ -445,12 +479,23 @@ CB_API const char *cb_get_float32_matmul_precision(void);
 #define CB_HERE cb_site(__FILE__, __LINE__)
 /* Variadic where an argument may be a compound literal, whose commas the preprocessor would
  * count. */
-#define cb_from_data(...) (CB_HERE, (cb_from_data)(__VA_ARGS__))
-#define cb_empty(sizes, dtype) (CB_HERE, (cb_empty)(cb_dims_of(sizes), (dtype)))
+/* Three arguments are taken as the ops take theirs; in more, data is a literal with commas. */
+#define CB_FOURTH(a, b, c, d, ...) d
+#define CB_SECOND(a, b, ...) b
+#define CB_THREE() ~, 1
+#define CB_IS_THREE(...) CB_IS_THREE_(CB_FOURTH(__VA_ARGS__, CB_THREE, ~, )(), 0, )
+#define CB_IS_THREE_(...) CB_SECOND(__VA_ARGS__)
+#define CB_from_data_0(...) (CB_HERE, (cb_from_data)(__VA_ARGS__))
+#define CB_from_data_1(data, dtype, sizes)                                                         \
+    (CB_HERE, (cb_from_data)((data), cb_only_dtype(dtype), cb_dims_of(sizes)))
+#define cb_from_data(...) CB_PASTE(CB_from_data_, CB_IS_THREE(__VA_ARGS__))(__VA_ARGS__)
+#define CB_empty_1(sizes) (CB_HERE, (cb_empty)(cb_dims_of(sizes), CB_F32))
+#define CB_empty_2(sizes, dtype) (CB_HERE, (cb_empty)(cb_dims_of(sizes), cb_only_dtype(dtype)))
+#define cb_empty(...) CB_PICK_2(__VA_ARGS__, CB_empty_2, CB_empty_1, )(__VA_ARGS__)
 #define cb_item(x) (CB_HERE, (cb_item)(x))
 #define cb_item_int(x) (CB_HERE, (cb_item_int)(x))
 #define cb_data(x) (CB_HERE, (cb_data)(x))
-#define cb_read(x, out, dtype) (CB_HERE, (cb_read)((x), (out), (dtype)))
+#define cb_read(x, out, dtype) (CB_HERE, (cb_read)((x), (out), cb_only_dtype(dtype)))
 #define cb_print(x) (CB_HERE, (cb_print)(x))
 #define cb_size(x, dim) (CB_HERE, (cb_size)((x), (dim)))
 #define cb_npy_load(path) (CB_HERE, (cb_npy_load)(path))
@@ -465,7 +510,7 @@ CB_API const char *cb_get_float32_matmul_precision(void);
     (CB_HERE, (cb_topk)((x), (k), (dim), (largest), (indices)))
 #define cb_cat(...) (CB_HERE, (cb_cat)(__VA_ARGS__))
 #define cb_stack(...) (CB_HERE, (cb_stack)(__VA_ARGS__))
-#define cb_autocast_open(dtype) (CB_HERE, (cb_autocast_open)(dtype))
+#define cb_autocast_open(dtype) (CB_HERE, (cb_autocast_open)(cb_only_dtype(dtype)))
 #define cb_autocast_close() (CB_HERE, (cb_autocast_close)())
 #define cb_assign(x, value) (CB_HERE, (cb_assign)((x), (value)))
 #define cb_fill_(x, value) (CB_HERE, (cb_fill_)((x), (value)))

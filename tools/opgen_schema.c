@@ -208,6 +208,7 @@ static void write_call(FILE *out, Api api, const Schema *schema, int given) {
         const char *wrap = api.operands && param_is_tensor(param) ? "cb_operand_of"
                            : param->type == DIMS                  ? "cb_dims_of"
                            : param->type == FLOATS                ? "cb_floats_of"
+                           : param->type == DTYPE                 ? "cb_only_dtype"
                                                                   : "";
         if (i) fprintf(out, ", ");
         if (i >= given)

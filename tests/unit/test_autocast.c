@@ -54,7 +54,8 @@ static void expect_case(size_t k, cb_dtype lower) {
             const Node *node = graph->input[i];
             cb_dim_list sizes = {node->rank, {0}};
             memcpy(sizes.at, node->size, sizeof *node->size * node->rank);
-            argument[i] = cb_to((cb_rand)(sizes, CB_F32), i ? others[variant] : first[variant]);
+            cb_dtype dtype = i ? others[variant] : first[variant];
+            argument[i] = cb_to((cb_rand)(sizes, CB_F32), dtype);
         }
         cb_autocast_open(lower);
         cb_dtype found = cb_dtype_of(evaluate(graph->output[0], argument).tensor);
@@ -132,7 +133,8 @@ static void misuse_is_an_error(void **state) {
     cb_autocast_close();
     assert_int_equal(product_dtype(), CB_BF16);
     cb_autocast_close();
-    for (int i = 0; i < 40; i++) cb_autocast_open(i % 2 ? CB_F16 : CB_BF16);
+    const cb_dtype dtypes[] = {CB_BF16, CB_F16};
+    for (int i = 0; i < 40; i++) cb_autocast_open(dtypes[i % 2]);
     expect_error("more than 32 scopes");
     for (int i = 0; i < 40; i++) cb_autocast_close();
     assert_null(cb_error());

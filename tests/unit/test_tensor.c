@@ -75,7 +75,7 @@ static void test_bad_construction(void **state) {
     expect_status(CB_ERR_SHAPE, "empty: -1 sizes");
     assert_null(cb_empty((cb_dim_list){.count = 9}, CB_F32));
     expect_status(CB_ERR_SHAPE, "empty: 9 sizes; a tensor has 0 to 8 dimensions");
-    assert_null(cb_empty(cb_dims(2), CB_DTYPE_COUNT));
+    assert_null(cb_empty(cb_dims(2), (cb_dtype)CB_DTYPE_COUNT));
     expect_status(CB_ERR_DTYPE, "empty: 10 is not a dtype");
     assert_null(cb_empty(cb_dims(2), CB_SAME));
     expect_status(CB_ERR_DTYPE, "empty: -1 is not a dtype");
@@ -214,7 +214,7 @@ static void test_read_long_runs(void **state) {
     assert_int_equal(cb_read(cb_empty(cb_dims(0), CB_F32), NULL, CB_F32), CB_OK);
     assert_int_equal(cb_read(x, NULL, CB_F32), CB_ERR_ARGUMENT);
     expect_status(CB_ERR_ARGUMENT, "read: out is NULL");
-    assert_int_equal(cb_read(x, same, 77), CB_ERR_DTYPE);
+    assert_int_equal(cb_read(x, same, (cb_dtype)77), CB_ERR_DTYPE);
     expect_status(CB_ERR_DTYPE, "read: 77 is not a dtype");
 }
 

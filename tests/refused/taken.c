@@ -1,0 +1,46 @@
+/* Their neighbours, which compile without a warning in C and C++: sizes as people type them. */
+#include <carbide.h>
+
+void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, cb_tensor *x,
+           bool half);
+
+void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, cb_tensor *x,
+           bool half) {
+    const cb_dtype dtype = half ? CB_F16 : CB_F32;
+    cb_zeros(2);
+    cb_zeros(2, CB_I32);
+    cb_zeros(rows, dtype);
+    cb_ones(columns, cb_dtype_of(x));
+    cb_rand(count, cb_promote(CB_F16, dtype));
+    cb_randn(wide);
+    cb_randn(cb_dims(rows, 3), CB_BF16);
+    cb_randint(0, 10, rows + 1);
+    cb_full(rows, 1.0, CB_F64);
+    cb_empty(3);
+    cb_empty(cb_dims(2, 3));
+    cb_empty(count, CB_I8);
+    cb_empty(cb_dims(2, 3), dtype);
+    cb_eye(2, 2, CB_I32);
+    cb_arange(0, 4, 1, CB_I32);
+    cb_to(x, dtype);
+    cb_read(x, data, dtype);
+    cb_from_data(data, CB_F32, 6);
+    cb_from_data(data, CB_F32, rows);
+    cb_from_data(data, dtype, cb_dims(2, 3));
+    cb_reshape(x, -1);
+    cb_sum(x, 0);
+    cb_add(x, columns);
+    cb_autocast_open(CB_BF16);
+    switch (dtype) {
+    case CB_F16:
+    case CB_F32:
+        cb_autocast_close();
+        break;
+    default:
+        break;
+    }
+#ifndef __cplusplus
+    cb_from_data((const float[]){1, 2, 3, 4, 5, 6}, CB_F32, cb_dims(2, 3));
+    cb_from_data((const float[]){1, 2}, CB_F32, cb_dims(2));
+#endif
+}
