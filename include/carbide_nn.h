@@ -109,9 +109,9 @@ CB_API char *cb_module_text(const cb_module *module); /* the same text; free it 
  *
  * Convolutions, pools and norms take [batch, channels, spatial...]. Batch norms in training, and
  * instance norms that track, move running_mean and running_var in place. The forward of a
- * multihead attention takes x (attention of x to itself), or query, key, value, each [batch,
- * length, embed_dim] (kdim wide for key, vdim for value), or [length, batch, embed_dim] when it was
- * made with batch_first false, or without the batch, and after them a mask: bool, true where
+ * multihead attention takes x (attention of x to itself), or query, key, value, each [length,
+ * batch, embed_dim] (kdim wide for key, vdim for value), or [batch, length, embed_dim] when it was
+ * made with batch_first true, or without the batch, and after them a mask: bool, true where
  * attention is forbidden, or a float to add. What comes back is the output without the weights. The
  * op cb_batch_norm leaves its running statistics alone; the layer moves them. */
 #include <carbide_layers.h>

@@ -361,8 +361,8 @@ static void add_biases(Module **module, int64_t embed, bool bias, bool add_bias_
 }
 
 cb_module *(cb_nn_multihead_attention)(int64_t embed_dim, int64_t num_heads, double dropout,
-                                       bool bias, bool batch_first, bool add_bias_kv,
-                                       bool add_zero_attn, int64_t kdim, int64_t vdim) {
+                                       bool bias, bool add_bias_kv, bool add_zero_attn,
+                                       int64_t kdim, int64_t vdim, bool batch_first) {
     if (embed_dim < 1 || num_heads < 1 || embed_dim % num_heads || kdim < 0 || vdim < 0 ||
         !(dropout >= 0 && dropout <= 1)) {
         fail(CB_ERR_ARGUMENT,

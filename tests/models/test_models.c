@@ -146,7 +146,8 @@ static void expect_close(const char *name, cb_tensor *x, cb_tensor *y) {
 static cb_module *all_layers(void) {
     cb_module *all = cb_module_new("Layers", NULL, NULL);
     LAYERS(MAKE)
-    cb_module_add(all, "attention", cb_nn_multihead_attention(8, 2));
+    cb_module_add(all, "attention",
+                  cb_nn_multihead_attention(8, 2, 0, true, false, false, 0, 0, true));
     if (cb_error()) print_error("%s\n", cb_error());
     assert_null(cb_error());
     return all;
@@ -197,7 +198,7 @@ static void layers_are_pytorchs(void **state) {
     expect_close("self", cb_forward(attention, x), value_of(io, "attention", "self"));
     expect_close("attention", cb_forward(attention, x, source, source, mask),
                  value_of(io, "attention", "y"));
-    cb_module *rows = cb_nn_multihead_attention(8, 2, 0, true, false);
+    cb_module *rows = cb_nn_multihead_attention(8, 2);
     cb_module_save_state(attention, "attention.safetensors.tmp");
     load(rows, "attention.safetensors.tmp");
     remove("attention.safetensors.tmp");

@@ -31,8 +31,8 @@ static cb_module *module_new(int k) {
                                         "v_proj_weight",  "in_proj_bias",    "bias_k",
                                         "bias_v",         "out_proj.weight", "out_proj.bias"};
     cb_module *module =
-        cb_nn_multihead_attention(EMBED, SPLIT, 0.5, has(k, 'b'), !has(k, 'l'), has(k, 'k'),
-                                  has(k, 'z'), cases[k].kdim, cases[k].vdim);
+        cb_nn_multihead_attention(EMBED, SPLIT, 0.5, has(k, 'b'), has(k, 'k'), has(k, 'z'),
+                                  cases[k].kdim, cases[k].vdim, !has(k, 'l'));
     for (int i = 0; i < 9; i++) {
         cb_tensor *own = cb_module_get(module, names[i]);
         cb_dim_list sizes = {0};
@@ -191,7 +191,7 @@ static void append_name(const char *name, cb_tensor *tensor, bool buffer, void *
 static void keys_are_pytorchs(void **state) {
     (void)state;
     char names[256] = "";
-    cb_module *module = cb_nn_multihead_attention(8, 2, 0, true, true, true, true, 6);
+    cb_module *module = cb_nn_multihead_attention(8, 2, 0, true, true, true, 6);
     cb_module_visit(module, append_name, names);
     assert_string_equal(names, "q_proj_weight k_proj_weight v_proj_weight in_proj_bias bias_k "
                                "bias_v out_proj.weight out_proj.bias ");
@@ -206,7 +206,7 @@ static void keys_are_pytorchs(void **state) {
 static void nothing_to_see(void **state) {
     (void)state;
     cb_scope_open();
-    cb_module *module = cb_nn_multihead_attention(EMBED, SPLIT, 0, false);
+    cb_module *module = cb_nn_multihead_attention(EMBED, SPLIT, 0, false, false, false, 0, 0, true);
     cb_tensor *q = part(4, cb_dims(BATCH, QUERIES, EMBED)), *weights;
     cb_tensor *none = cb_full(cb_dims(QUERIES, QUERIES), 1, CB_BOOL);
     cb_tensor *y = cb_multihead_attention(module, q, q, q, NULL, none, true, NULL);
@@ -227,7 +227,7 @@ static void expect_error(cb_tensor *y, const char *part_of_it) {
 static void mistakes(void **state) {
     (void)state;
     cb_scope_open();
-    cb_module *module = cb_nn_multihead_attention(EMBED, SPLIT, 0, true, true, false, false, 6);
+    cb_module *module = cb_nn_multihead_attention(EMBED, SPLIT, 0, true, false, false, 6, 0, true);
     cb_module *other = cb_nn_relu();
     cb_tensor *q = part(4, cb_dims(BATCH, QUERIES, EMBED)), *weights;
     cb_tensor *k = part(5, cb_dims(BATCH, KEYS, 6)), *v = part(5, cb_dims(BATCH, KEYS, EMBED));
@@ -244,7 +244,7 @@ static void mistakes(void **state) {
                  "attn_mask is [3, 5] or [4, 3, 5], bool or floating point, not f32[2, 3, 5]");
     expect_error(cb_multihead_attention(module, q, k, v, NULL, whole, true, NULL),
                  "bool or floating point, not i64[3, 5]");
-    assert_null(cb_nn_multihead_attention(8, 2, 0, true, true, false, false, -1));
+    assert_null(cb_nn_multihead_attention(8, 2, 0, true, false, false, -1));
     expect_error(NULL, "kdim -1");
     cb_module_free(module);
     cb_module_free(other);

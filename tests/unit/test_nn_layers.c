@@ -151,7 +151,7 @@ static void batch_norm_tracks_when_compiled(void **state) {
 
 static void attention_attends(void **state) {
     (void)state;
-    cb_module *attention = cb_nn_multihead_attention(8, 2, 0.0, true);
+    cb_module *attention = cb_nn_multihead_attention(8, 2, 0.0, true, false, false, 0, 0, true);
     cb_tensor *x = cb_randn(cb_dims(2, 5, 8)), *other = cb_add(x, 0.0);
     cb_tensor *y = cb_forward(attention, x);
     assert_null(cb_error());
