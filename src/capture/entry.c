@@ -80,7 +80,11 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->autocast = function_autocast(call->function);
     entry->reduced = recording->graph->reduced;
     entry->guard = arena_new_array(trace->arena, Guard, call->input_count + 1);
-    for (int i = 0; i < call->input_count; i++) guard_make(&entry->guard[i], call->input[i]);
+    entry->first = arena_new_array(trace->arena, int, call->input_count + 1);
+    for (int i = 0; i < call->input_count; i++) {
+        guard_make(&entry->guard[i], call->input[i]);
+        entry->first[i] = input_first(call->input, i);
+    }
     for (int k = 0; k < length(recording->captured); k++)
         push(trace->arena, entry->captured, recording->captured[k]);
     entry->captured_count = length(entry->captured);
@@ -155,7 +159,8 @@ bool entry_same(const Entry *a, const Entry *b) {
     bool same = a->input_count == b->input_count && a->state == b->state &&
                 a->autocast == b->autocast && a->reduced == b->reduced &&
                 trace_same(a->trace, b->trace);
-    for (int i = 0; same && i < b->input_count; i++) same = guard_same(&a->guard[i], &b->guard[i]);
+    for (int i = 0; same && i < b->input_count; i++)
+        same = a->first[i] == b->first[i] && guard_same(&a->guard[i], &b->guard[i]);
     return same;
 }
 

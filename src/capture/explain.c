@@ -33,6 +33,7 @@ static void print_guards(const Entry *entry, Buffer *out) {
     for (int i = 0; i < entry->input_count; i++) {
         putf(out, "  input %d: ", i);
         guard_print(&entry->guard[i], out);
+        if (entry->first[i] != i) putf(out, ", the same tensor as input %d", entry->first[i]);
         put(out, "\n");
     }
     if (entry->autocast != CB_SAME) putf(out, "  autocast: %s\n", cb_dtype_name(entry->autocast));
@@ -44,7 +45,7 @@ static void print_guards(const Entry *entry, Buffer *out) {
              entry->held[k] ? ", held" : "");
     }
     for (int i = 0; i < entry->mutated_count; i++)
-        putf(out, "  writes to %%%d in place\n", entry->mutated[i]);
+        putf(out, "  writes to %%%d in place, no other tensor may overlap it\n", entry->mutated[i]);
 }
 
 static void print_kernel(const Kernel *kernel, Buffer *out) {

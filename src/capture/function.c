@@ -105,22 +105,26 @@ static void run_trace(Call *call) {
     memory_free(real);
 }
 
+static void go_eager(Call *call) {
+    tracer_set(NULL);
+    call->mode = CALL_IS_EAGER;
+    run_trace(call);
+}
+
 bool call_break(Call *call, Reason reason, const char *what) {
     Function *function = call->function;
     if (call->mode == CALL_IS_EAGER) return true;
     if (function->options.fullgraph) {
         fail(CB_ERR_COMPILE, "fullgraph: %s%s%s", reason_info(reason)->text, *what ? ": " : "",
              what);
-        call->failed = true;
+        call->failed = call->refused = true;
         return false;
     }
     function_note(function, reason, site_current(), "%s", what);
     int64_t breaks = atomic_fetch_add(&function->breaks, 1) + 1;
     bool hopeless = reason == REASON_unsupported_call && breaks >= function_limit();
     if (reason == REASON_value_requested || hopeless) atomic_store(&function->eager, (int)reason);
-    tracer_set(NULL);
-    call->mode = CALL_IS_EAGER;
-    run_trace(call);
+    go_eager(call);
     return true;
 }
 
@@ -188,10 +192,18 @@ static void close_scope(Tensor *const *input, int input_count, Tensor **output, 
         if (moved[k]) cb_release(output[k]);
 }
 
-static int run_function(const Function *function, Tensor *const *input, int input_count,
+/* call NULL: eagerly. */
+static int run_function(const Function *function, Call *call, Tensor *const *input, int input_count,
                         Tensor **output) {
+    Tensor *stand_in[CB_MAX_ARGS];
     cb_scope_open();
-    int count = invoke(function, input, input_count, output);
+    int count;
+    if (!call || !function->options.fullgraph)
+        count = invoke(function, input, input_count, output);
+    else if (call_stand_ins(call, stand_in))
+        count = invoke(function, stand_in, input_count, output);
+    else
+        count = CB_ERR_MEMORY;
     if (count > CB_MAX_ARGS)
         count = fail(CB_ERR_ARGUMENT, "call: the function returned %d tensors, more than %d", count,
                      CB_MAX_ARGS);
@@ -204,19 +216,13 @@ static int run_function(const Function *function, Tensor *const *input, int inpu
 static int call_eagerly(Function *function, Tensor *const *input, int input_count,
                         Tensor **output) {
     atomic_fetch_add_explicit(&function->eager_calls, 1, memory_order_relaxed);
-    return run_function(function, input, input_count, output);
+    return run_function(function, NULL, input, input_count, output);
 }
 
-/* The entry is known and its results are shells: launches it. False: an error, or eager after a
- * break. */
-static bool launch(Call *call) {
-    Entry *entry = call->entry;
+/* The entry is known and its results are shells: launches it. False: nothing has happened. */
+static bool launch(const Call *call) {
+    const Entry *entry = call->entry;
     Tensor *local[LOCAL_VALUES], **graph_output = local;
-    if (!entry_writes_apart(entry, call->value)) {
-        call_break(call, REASON_unsupported_call,
-                   "it writes to memory that two of its tensors share");
-        return false;
-    }
     if (entry->graph_output_count > LOCAL_VALUES)
         graph_output = memory_alloc(sizeof *graph_output * (size_t)entry->graph_output_count);
     bool done = graph_output && entry_run(entry, call->value, graph_output);
@@ -228,8 +234,22 @@ static bool launch(Call *call) {
     return done;
 }
 
+/* What an entry cannot do, its ops can, one by one: where the order of writes matters, and after a
+ * step that failed, before which ops may have written to inputs. */
+static void launch_or_run(Call *call, cb_status before) {
+    char detail[160];
+    if (!entry_writes_apart(call->entry, call->value, detail, sizeof detail)) {
+        function_note(call->function, REASON_written_overlap, site_current(), "%s", detail);
+        atomic_fetch_add(&call->function->breaks, 1);
+        go_eager(call);
+    } else if (!launch(call)) {
+        if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
+        go_eager(call);
+    }
+}
+
 /* The function has returned: its trace is completed, compiled if it is new, and launched. */
-static bool complete(Call *call, Tensor **output, int count) {
+static bool complete(Call *call, Tensor **output, int count, cb_status before) {
     int value[CB_MAX_ARGS];
     if (!call_end(call, output, count, value)) return call->mode == CALL_IS_EAGER;
     if (call->mode == CALL_RECORDS) {
@@ -245,14 +265,22 @@ static bool complete(Call *call, Tensor **output, int count) {
         }
         call->trace = call->entry->trace;
     }
-    return launch(call) || call->mode == CALL_IS_EAGER;
+    launch_or_run(call, before);
+    return true;
 }
 
-/* An op of a recording failed. When the function has dealt with it, the rest is still computed. */
-static bool settle_failure(Call *call, cb_status before) {
-    if (!call->failed) return true;
-    if (before == CB_OK && cb_error_status() != CB_OK) return false;
-    return call_break(call, REASON_unsupported_call, "an op failed");
+/* The function has returned. What it did stays done when it failed, as in eager; where it dealt
+ * with the failure itself, it goes on. False: an error. */
+static bool settle(Call *call, Tensor **output, int count, cb_status before) {
+    bool good = count >= 0 && (before != CB_OK || cb_error_status() == CB_OK);
+    if (call->mode == CALL_IS_EAGER || call->refused) return good && !call->lost;
+    if (!good)
+        go_eager(call);
+    else if (call->failed)
+        good = call_break(call, REASON_unsupported_call, "an op failed");
+    else
+        good = complete(call, output, count, before);
+    return good && !call->lost;
 }
 
 static int call_traced_function(Function *function, Tensor *const *input, int input_count,
@@ -266,16 +294,16 @@ static int call_traced_function(Function *function, Tensor *const *input, int in
         return call_eagerly(function, input, input_count, output);
     }
     tracer_set(&call.tracer);
-    int count = run_function(function, input, input_count, output);
+    int count = run_function(function, &call, input, input_count, output);
     tracer_set(NULL);
-    bool done = count >= 0 && (before != CB_OK || cb_error_status() == CB_OK);
-    if (done && call.mode != CALL_IS_EAGER)
-        done = settle_failure(&call, before) &&
-               (call.mode == CALL_IS_EAGER || complete(&call, output, count));
-    done = done && !call.lost;
+    bool done = settle(&call, output, count, before);
     if (call.mode == CALL_IS_EAGER)
         atomic_fetch_add_explicit(&function->eager_calls, 1, memory_order_relaxed);
     call_finish(&call);
+    for (int k = 0; done && k < count; k++) {
+        int v = output[k] ? call_traced(&call, output[k]) : NO_VALUE;
+        if (v != NO_VALUE) output[k] = input[v]; /* for which it stood */
+    }
     if (done) return count;
     for (int k = 0; k < count; k++) output[k] = NULL;
     if (count < 0) return count;
@@ -315,6 +343,8 @@ static void describe_miss(const Function *function, Tensor *const *input, int in
                  strides ? " of other strides" : "", last->number, then);
         return;
     }
+    if (last && input_count == last->input_count && entry_describe_aliases(last, input, out, bytes))
+        return;
     cb_dtype autocast = function_autocast(function);
     if (last && last->autocast != autocast) {
         snprintf(out, bytes, "autocast is %s, for entry %d it was %s", autocast_name(autocast),
@@ -367,11 +397,7 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
     Entry *entry = find_entry(function, input, input_count);
     if (!entry && !may_record(function, input, input_count))
         return call_eagerly(function, input, input_count, output);
-    if (entry && function->options.fullgraph) {
-        int count = entry_call(entry, input, output);
-        if (count != ENTRY_OVERLAPS) return count;
-        return call_eagerly(function, input, input_count, output);
-    }
+    if (entry && function->options.fullgraph) return entry_call(entry, input, output);
     return call_traced_function(function, input, input_count, entry, output);
 }
 

@@ -46,6 +46,7 @@ bool guard_same(const Guard *a, const Guard *b);
 void guard_print(const Guard *guard, Buffer *out);
 /* True when the bytes that x and y span overlap: a write to one may show in the other. */
 bool tensors_overlap(const Tensor *x, const Tensor *y);
+int input_first(Tensor *const *input, int i); /* the first input that is the same tensor */
 
 /* ---- entries ------------------------------------------------------------------------------- */
 
@@ -74,6 +75,7 @@ struct Entry {
     int number;
     int input_count;
     Guard *guard;   /* per input */
+    int *first;     /* per input: the first one that was the same tensor, in whose name ops are */
     Trace *trace;   /* owned */
     Result *result; /* per output of the trace, then per escaped value */
     int *captured;  /* value numbers, in order: graph inputs after the call's own */
@@ -103,16 +105,17 @@ bool entry_same(const Entry *a, const Entry *b); /* inputs, modules and ops are 
 Entry *entry_prepare(const Call *call, Recording *recording);
 const int64_t *const *entry_strides(Recording *recording, const Entry *entry);
 bool entry_guards_hold(const Entry *entry, Tensor *const *input, int input_count);
-/* False when the entry writes to memory that another of its tensors shows: then the order of ops
- * matters. */
-bool entry_writes_apart(const Entry *entry, Tensor *const *value);
-/* Runs the executable. value[] gives inputs and captured tensors; graph_output gets new ones. */
+/* What of the inputs' identity the entry does not hold for, into out; false: it holds. */
+bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
+/* False when the entry writes to memory that another of its tensors shows, although they are not
+ * one: then the order of ops matters, and out says who they are. */
+bool entry_writes_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes);
+/* Runs the executable. value[] gives inputs and captured tensors; graph_output gets new ones. False
+ * with an error: nothing has happened. */
 bool entry_run(const Entry *entry, Tensor *const *value, Tensor **graph_output);
 /* Shells of the results get the storages of graph outputs and real tensors. */
 void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output);
-/* fullgraph: everything without the function. Fills output; count, a negative status, or
- * ENTRY_OVERLAPS when it has to run eagerly. */
-enum { ENTRY_OVERLAPS = -1000 };
+/* fullgraph: everything without the function. Fills output; count, or a negative status. */
 int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
 
 /* frozen.c: which captured tensors count as constants, into the entry and the options; whether x,
@@ -191,6 +194,7 @@ struct Call {
     int at;             /* ops done */
     Recording *recording;
     bool failed;    /* an op failed: the trace is not all that happened */
+    bool refused;   /* fullgraph: the function cannot be one graph, so nothing of it happens */
     bool lost;      /* after a break, what had been traced could not be computed */
     Tensor **value; /* by value number: input, bound captured tensor (kept), or live shell */
     int value_capacity, bound; /* bound: numbers above hold nothing */
@@ -203,7 +207,11 @@ struct Call {
 bool call_reserve(Call *call, int count);
 /* The value's shell, for a result that has just been matched or recorded. */
 Tensor *call_shell(Call *call, int value);
-/* The number of a tensor that this call traces, NO_VALUE for a real one. */
+/* Under fullgraph the function is recorded on views of its inputs: what it does with an argument is
+ * told from what it does with the same tensor found elsewhere. False: no memory. */
+bool call_stand_ins(Call *call, Tensor **stand_in);
+/* The number of a tensor that this call traces, or that stands for an input, NO_VALUE for any other
+ * one. */
 static inline int call_traced(const Call *call, const Tensor *x) {
     return x->trace == call->tracer.serial ? (int)(intptr_t)x->value : NO_VALUE;
 }

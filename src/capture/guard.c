@@ -1,8 +1,12 @@
 /* Guards: what an entry was compiled for, and whether a call's inputs are that.
  *
- * dtype, rank and sizes must be equal; so must strides, unless both are contiguous. Which tensors
- * share memory is no guard: it matters only for an entry that writes in place, which checks it
- * before it runs (entry.c). */
+ * dtype, rank and sizes must be equal; so must strides, unless both are contiguous. Inputs that
+ * were one tensor, and have one name in the trace, must be one again. Inputs that were two may be
+ * one, unless the entry writes to it. Tensors that overlap without being one are like any others
+ * until one of them is written to: which of them eager would have written first, no graph of values
+ * can say, so such a call runs eagerly (entry_writes_apart).
+ *
+ *     f(x, x) recorded as add(%0, %0): holds for f(y, y), not for f(x, y) */
 #include "capture/function.h"
 
 #include <string.h>
@@ -36,12 +40,56 @@ void guard_print(const Guard *guard, Buffer *out) {
     put_sizes(out, guard->rank, guard->stride);
 }
 
+/* ---- which tensors are one ------------------------------------------------------------------- */
+
+int input_first(Tensor *const *input, int i) {
+    for (int k = 0; k < i; k++)
+        if (same_tensor(input[k], input[i])) return k;
+    return i;
+}
+
+/* An input that was the same tensor as another one and is not any more; NO_VALUE: none. */
+static int find_parted(const Entry *entry, Tensor *const *input) {
+    for (int i = 0; i < entry->input_count; i++)
+        if (entry->first[i] != i && !same_tensor(input[entry->first[i]], input[i])) return i;
+    return NO_VALUE;
+}
+
+/* An input that is now the tensor of a written one; NO_VALUE: none. */
+static int find_joined(const Entry *entry, Tensor *const *input, int *written) {
+    for (int k = 0; k < entry->mutated_count; k++) {
+        int m = *written = entry->mutated[k];
+        for (int i = 0; m < entry->input_count && i < entry->input_count; i++)
+            if (entry->first[i] != m && same_tensor(input[m], input[i])) return i;
+    }
+    return NO_VALUE;
+}
+
 bool entry_guards_hold(const Entry *entry, Tensor *const *input, int input_count) {
+    int written;
     if (entry->input_count != input_count) return false;
     for (int i = 0; i < input_count; i++)
         if (!guard_holds(&entry->guard[i], input[i])) return false;
+    return find_parted(entry, input) == NO_VALUE && find_joined(entry, input, &written) == NO_VALUE;
+}
+
+bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes) {
+    int written, i = find_parted(entry, input);
+    if (i != NO_VALUE) {
+        snprintf(out, bytes,
+                 "input %d is another tensor than input %d, for entry %d it was the same", i,
+                 entry->first[i], entry->number);
+        return true;
+    }
+    i = find_joined(entry, input, &written);
+    if (i == NO_VALUE) return false;
+    snprintf(out, bytes,
+             "input %d is the same tensor as input %d, which is written: not in entry %d", i,
+             written, entry->number);
     return true;
 }
+
+/* ---- which tensors overlap ------------------------------------------------------------------- */
 
 bool tensors_overlap(const Tensor *x, const Tensor *y) {
     if (x->storage != y->storage) return false;
@@ -49,4 +97,38 @@ bool tensors_overlap(const Tensor *x, const Tensor *y) {
     int64_t y_start = y->offset * (int64_t)cb_dtype_size((cb_dtype)y->dtype);
     return x_start < y_start + (int64_t)tensor_span_bytes(y) &&
            y_start < x_start + (int64_t)tensor_span_bytes(x);
+}
+
+static void put_name(const Entry *entry, int v, char *out, size_t bytes) {
+    if (v < entry->input_count)
+        snprintf(out, bytes, "input %d", v);
+    else
+        snprintf(out, bytes, "captured %%%d", v);
+}
+
+/* Value v shares memory with the written m, and is not called by its name. */
+static bool clashes(const Entry *entry, Tensor *const *value, int m, int v) {
+    if (v == m || (v < entry->input_count && entry->first[v] == m)) return false;
+    return tensors_overlap(value[v], value[m]);
+}
+
+static int find_clash(const Entry *entry, Tensor *const *value, int m) {
+    for (int v = 0; v < entry->input_count; v++)
+        if (clashes(entry, value, m, v)) return v;
+    for (int k = 0; k < entry->captured_count; k++)
+        if (clashes(entry, value, m, entry->captured[k])) return entry->captured[k];
+    return NO_VALUE;
+}
+
+bool entry_writes_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes) {
+    for (int i = 0; i < entry->mutated_count; i++) {
+        int m = entry->mutated[i], v = find_clash(entry, value, m);
+        if (v == NO_VALUE) continue;
+        char written[32], other[32];
+        put_name(entry, m, written, sizeof written);
+        put_name(entry, v, other, sizeof other);
+        snprintf(out, bytes, "%s, which is written, and %s", written, other);
+        return false;
+    }
+    return true;
 }

@@ -11,19 +11,6 @@
 
 enum { LOCAL_TENSORS = 128 };
 
-bool entry_writes_apart(const Entry *entry, Tensor *const *value) {
-    for (int i = 0; i < entry->mutated_count; i++) {
-        int m = entry->mutated[i];
-        for (int v = 0; v < entry->input_count; v++)
-            if (v != m && tensors_overlap(value[v], value[m])) return false;
-        for (int k = 0; k < entry->captured_count; k++) {
-            int v = entry->captured[k];
-            if (v != m && tensors_overlap(value[v], value[m])) return false;
-        }
-    }
-    return true;
-}
-
 /* Replaces an output that is no storage of its own by a copy. */
 static bool separate(const Entry *entry, Tensor *const *input, Tensor **output) {
     int inputs = entry->input_count + entry->captured_count;
@@ -122,11 +109,20 @@ static Tensor *make_result(const Entry *entry, const Result *result, Tensor *con
     }
 }
 
+/* The earlier output that is the same tensor, or k. */
+static int first_output(const Trace *trace, int k) {
+    for (int i = 0; i < k; i++)
+        if (trace->output[i] == trace->output[k]) return i;
+    return k;
+}
+
 static int make_results(const Entry *entry, Tensor *const *value, Tensor *const *graph_output,
                         Tensor **output) {
     int count = length(entry->trace->output);
     for (int k = 0; k < count; k++) {
-        output[k] = make_result(entry, &entry->result[k], value, graph_output);
+        int first = first_output(entry->trace, k);
+        output[k] =
+            first < k ? output[first] : make_result(entry, &entry->result[k], value, graph_output);
         if (!output[k] && entry->result[k].source != RESULT_NULL) return cb_error_status();
     }
     return count;
@@ -137,11 +133,50 @@ static int failure_status(void) {
     return cb_error_status() != CB_OK ? (int)cb_error_status() : CB_ERR_COMPILE;
 }
 
+/* The results of a run op by op: the tensors themselves, which leave value. */
+static int take_results(const Entry *entry, Tensor **value, Tensor **output) {
+    const Trace *trace = entry->trace;
+    for (int k = 0; k < length(trace->output); k++) {
+        int v = trace->output[k], first = first_output(trace, k);
+        if (first < k) {
+            output[k] = output[first];
+        } else if (v >= 0 && trace->value[v].kind == VALUE_IS_RESULT) {
+            output[k] = cb_release(value[v]);
+            value[v] = NULL;
+        } else {
+            output[k] = make_result(entry, &entry->result[k], value, NULL);
+        }
+    }
+    return length(trace->output);
+}
+
+/* As eager would have gone on: where the order of writes matters, and after a step that failed,
+ * before which ops may have written to inputs. */
+static int call_ops(const Entry *entry, Tensor **value, Tensor **output) {
+    const Trace *trace = entry->trace;
+    atomic_fetch_add_explicit(&entry->function->eager_calls, 1, memory_order_relaxed);
+    for (int v = 0; v < length(trace->value); v++)
+        if (trace->value[v].kind == VALUE_IS_RESULT) value[v] = NULL;
+    bool done = trace_run(trace, length(trace->op), value);
+    int count = done ? take_results(entry, value, output) : failure_status();
+    for (int v = 0; v < length(trace->value); v++)
+        if (trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(value[v]);
+    return count;
+}
+
 static int call_values(const Entry *entry, Tensor **value, Tensor **output) {
     Tensor *graph_output[CB_MAX_ARGS];
+    char detail[160];
     for (int k = 0; k < entry->captured_count; k++) value[entry->captured[k]] = entry->held[k];
-    if (!entry_writes_apart(entry, value)) return ENTRY_OVERLAPS;
-    if (!entry_run(entry, value, graph_output)) return failure_status();
+    if (!entry_writes_apart(entry, value, detail, sizeof detail)) {
+        function_note(entry->function, REASON_written_overlap, site_current(), "%s", detail);
+        return call_ops(entry, value, output);
+    }
+    cb_status before = cb_error_status();
+    if (!entry_run(entry, value, graph_output)) {
+        if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
+        return call_ops(entry, value, output);
+    }
     int made = make_results(entry, value, graph_output, output);
     for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);
     return made;

@@ -47,7 +47,7 @@ static Recording *recording_new(void) {
 /* The number of a real tensor: an input, a captured tensor that was met before, or a new one. */
 static int real_value(Call *call, Tensor *x) {
     Recording *recording = call->recording;
-    for (int i = 0; i < call->input_count; i++)
+    for (int i = 0; i < call->input_count && !call->function->options.fullgraph; i++)
         if (same_tensor(call->input[i], x)) return i;
     for (int k = 0; k < length(recording->captured); k++)
         if (same_tensor(call->value[recording->captured[k]], x)) return recording->captured[k];
@@ -58,7 +58,7 @@ static int real_value(Call *call, Tensor *x) {
 
 int record_value(Call *call, Tensor *x) {
     int v = call_traced(call, x);
-    if (v != NO_VALUE) return v;
+    if (v != NO_VALUE) return v < call->input_count ? input_first(call->input, v) : v;
     if (x->storage) {
         if (GUARD(call->recording)) return OUT_OF_MEMORY;
         return real_value(call, x);
@@ -187,16 +187,26 @@ static bool add_captured(Call *call, Recording *recording, const Trace *trace, c
     return true;
 }
 
+/* Inputs that were two when the trace was recorded may be one now, which has one name. */
+static void rename_inputs(const Call *call, const TraceOp *op, TraceOperand *operand) {
+    memcpy(operand, op->input, sizeof *operand * op->input_count);
+    for (int i = 0; i < op->input_count; i++)
+        if (operand[i].kind == OPERAND_VALUE && operand[i].value < call->input_count)
+            operand[i].value = input_first(call->input, operand[i].value);
+}
+
 static bool repeat(Call *call, Recording *recording, const Trace *trace, int count) {
     for (int i = 0; i < count; i++) {
         const TraceOp *op = &trace->op[i];
+        TraceOperand operand[TRACE_OPERANDS];
         Attrs attrs = {{0}};
+        rename_inputs(call, op, operand);
         if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
         if (!add_captured(call, recording, trace, op)) return false;
         cb_site(op->site.file, op->site.line);
         int result = op->op == OP_assign
-                         ? assign_values(recording, op->input, op->first_value, op->site)
-                         : apply_values(recording, (Op)op->op, op->input, op->input_count, &attrs,
+                         ? assign_values(recording, operand, op->first_value, op->site)
+                         : apply_values(recording, (Op)op->op, operand, op->input_count, &attrs,
                                         op->first_value, op->site);
         if (result < 0) return false;
         check(op->op == OP_assign || result == op->result, "a trace repeats with other numbers");

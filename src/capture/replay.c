@@ -46,8 +46,21 @@ Tensor *call_shell(Call *call, int v) {
 
 static void destroy_shell(Tracer *tracer, Tensor *x) {
     Call *call = (Call *)tracer;
+    if (x->storage) return; /* stood for an input */
     call->value[(intptr_t)x->value] = NULL;
     call->alive--;
+}
+
+bool call_stand_ins(Call *call, Tensor **stand_in) {
+    for (int i = 0; i < call->input_count; i++) {
+        const Tensor *x = call->input[i];
+        Meta meta = tensor_meta(x);
+        stand_in[i] = tensor_view_of((Tensor *)x, &meta, x->stride, x->offset);
+        if (!stand_in[i]) return false;
+        stand_in[i]->trace = call->tracer.serial;
+        stand_in[i]->value = (void *)(intptr_t)i;
+    }
+    return true;
 }
 
 /* The call's own view of it, so that it outlives whatever the function does with its tensor. */
@@ -76,14 +89,27 @@ static bool same_value(const TraceValue *value, const Tensor *x) {
     return value->contiguous ? tensor_contiguous(x) : !memcmp(value->stride, x->stride, bytes);
 }
 
+/* An entry that writes in place cannot take an input for a tensor from elsewhere. */
+static bool found_elsewhere(const Call *call, const Tensor *x) {
+    for (int i = 0; call->entry->mutated_count && i < call->input_count; i++)
+        if (same_tensor(call->input[i], x)) return false;
+    return true;
+}
+
+/* True when x may be value v of the trace: the tensor that has been it so far in this call, or one
+ * from elsewhere that the entry holds for. */
+static bool is_value(const Call *call, int v, const Tensor *x) {
+    if (v < call->bound && call->value[v]) return same_tensor(call->value[v], x);
+    return frozen_holds(call->entry, v, x) && found_elsewhere(call, x);
+}
+
 /* x is a real tensor where the trace has value v: the same input, or a captured tensor that
  * fits. */
 static bool match_real(Call *call, int v, Tensor *x) {
-    if (!x->storage) return false;
-    if (v < call->bound && call->value[v]) return same_tensor(call->value[v], x);
+    if (!x->storage || !is_value(call, v, x)) return false;
+    if (v < call->bound && call->value[v]) return true;
     const TraceValue *value = &call->trace->value[v];
-    if (value->kind != VALUE_IS_CAPTURED || !same_value(value, x)) return false;
-    return frozen_holds(call->entry, v, x) && call_bind(call, v, x);
+    return value->kind == VALUE_IS_CAPTURED && same_value(value, x) && call_bind(call, v, x);
 }
 
 static bool match_operand(Call *call, const TraceOperand *operand, const cb_operand *given) {
@@ -143,13 +169,23 @@ static bool switch_entry(Call *call, int op, const cb_operand *input, int input_
 
 static bool is_number(int kind) { return kind != OPERAND_VALUE && kind != OPERAND_ABSENT; }
 
-/* Why the run leaves the trace: the same op with another number, or another op. */
+/* A tensor from outside stands where the trace has another one from outside. */
+static bool other_tensor(const Call *call, const TraceOperand *known, const cb_operand *given) {
+    if (known->kind != OPERAND_VALUE || given->kind != CB_OPERAND_TENSOR || !given->tensor)
+        return false;
+    const Tensor *x = given->tensor;
+    if (!x->storage || call->trace->value[known->value].kind == VALUE_IS_RESULT) return false;
+    return !is_value(call, known->value, x);
+}
+
+/* Why the run leaves the trace: the same op with another number or tensor, or another op. */
 static Reason departure(const Call *call, int op, const cb_operand *input, int input_count) {
     if (call->at >= length(call->trace->op)) return REASON_path_changed;
     const TraceOp *next = &call->trace->op[call->at];
     if (next->op != op || next->input_count != input_count) return REASON_path_changed;
     for (int i = 0; i < input_count; i++) {
         const TraceOperand *known = &next->input[i];
+        if (other_tensor(call, known, &input[i])) return REASON_tensor_changed;
         if (!is_number(known->kind) || (int)known->kind != input[i].kind) continue;
         if (trace_number(&input[i]).bits != known->bits) return REASON_scalar_changed;
     }
@@ -233,7 +269,7 @@ bool call_start(Call *call, Function *function, Tensor *const *input, int input_
     call->trace = entry ? entry->trace : NULL;
     call->at = 0;
     call->recording = NULL;
-    call->failed = call->lost = false;
+    call->failed = call->refused = call->lost = false;
     call->value = call->local;
     call->value_capacity = LOCAL_VALUES;
     call->bound = 0;

@@ -228,7 +228,7 @@ bool trace_run(const Trace *trace, int count, Tensor **real) {
     Site site = site_current();
     bool done = true;
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
-    for (int i = 0; i < count && done; i++) done = run_op(&trace->op[i], real);
+    for (int i = 0; i < count; i++) done &= run_op(&trace->op[i], real);
     autocast_set(autocast);
     cb_site(site.file, site.line);
     return done;

@@ -76,7 +76,8 @@ void trace_print(const Trace *trace, Buffer *out);
 
 /* Runs ops [0, count) one by one, eagerly: exactly what the function would have done without a
  * tracer. real has an entry per value: inputs and captured tensors are given, results are filled
- * with kept tensors (NULL on failure, with an error). */
+ * with kept tensors. An op that fails gives NULL, which those after it meet as they would have in
+ * eager; false, with an error, when one did. */
 bool trace_run(const Trace *trace, int count, Tensor **real);
 
 #endif

@@ -245,6 +245,7 @@ bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor 
     run.slot = run.base + values;
     if (plan->draws > 0) run.random = random_take(plan->draws);
     bool ok = run_all(&run);
+    if (!ok) random_take(-plan->draws); /* as if it had not been called */
     if (run.block) storage_release(run.block);
     return ok;
 }

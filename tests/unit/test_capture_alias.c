@@ -1,0 +1,311 @@
+/* Compiled functions whose arguments are one tensor, overlap, or are found by the function as well,
+ * against the same calls run eagerly in a world of its own. */
+#include "capture_support.h"
+
+/* ---- two worlds with the same tensors ------------------------------------------------------- */
+
+enum { PLACES = 6 };
+
+typedef struct World {
+    cb_tensor *memory, *other, *place[PLACES];
+} World;
+
+static World *now; /* in which the function finds tensors */
+
+/* Two that overlap, one beside them, one in another storage, two that the function finds. */
+static World make_world(void) {
+    World w = {.memory = ramp(4, 4), .other = ramp(2, 4)};
+    w.place[0] = cb_narrow(w.memory, 0, 0, 2);
+    w.place[1] = cb_narrow(w.memory, 0, 1, 2);
+    w.place[2] = cb_narrow(w.memory, 0, 2, 2);
+    w.place[3] = ramp(2, 4);
+    w.place[4] = w.other;
+    w.place[5] = cb_narrow(w.other, 0, 0, 2); /* the same elements by another name */
+    return w;
+}
+
+static void expect_same_world(const World *a, const World *b) {
+    expect_equal(a->memory, b->memory);
+    expect_equal(a->other, b->other);
+    expect_equal(a->place[3], b->place[3]);
+}
+
+/* ---- functions ------------------------------------------------------------------------------ */
+
+static cb_tensor *reads(cb_tensor *x, cb_tensor *y) { return cb_add(cb_mul(x, 2.0), y); }
+
+static cb_tensor *reads_global(cb_tensor *x, cb_tensor *y) {
+    return cb_add(cb_mul(x, now->other), cb_exp(y));
+}
+
+static cb_tensor *writes_first(cb_tensor *x, cb_tensor *y) {
+    cb_add_(x, 1.0);
+    cb_tensor *z = cb_mul(y, 0.5);
+    cb_add_(x, y);
+    return cb_sub(z, x);
+}
+
+static cb_tensor *writes_both(cb_tensor *x, cb_tensor *y) {
+    cb_assign(x, cb_mul(y, 0.5));
+    cb_assign(y, cb_add(x, 3.0));
+    return cb_add(x, y);
+}
+
+static cb_tensor *writes_global(cb_tensor *x, cb_tensor *y) {
+    cb_mul_(now->other, 0.5);
+    cb_tensor *z = cb_add(x, y);
+    cb_assign(cb_select(now->other, 0, 1), cb_select(y, 0, 0));
+    return cb_add(z, x);
+}
+
+static cb_tensor *writes_and_finds(cb_tensor *x, cb_tensor *y) {
+    cb_sub_(x, 0.25);
+    return cb_add(cb_mul(now->other, 2.0), y);
+}
+
+static cb_tensor *writes_a_row(cb_tensor *x, cb_tensor *y) {
+    cb_assign(cb_select(x, 0, 0), cb_select(y, 0, 1));
+    return cb_add(cb_select(x, 0, 1), cb_select(y, 0, 0));
+}
+
+static cb_tensor *gives_first(cb_tensor *x, cb_tensor *y) {
+    cb_assign(x, cb_add(x, y));
+    return x;
+}
+
+static cb_tensor *gives_second(cb_tensor *x, cb_tensor *y) {
+    (void)x;
+    return y;
+}
+
+static cb_tensor *gives_global(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *z = cb_add(x, y);
+    cb_assign(x, z);
+    return now->other;
+}
+
+static cb_tensor *gives_view(cb_tensor *x, cb_tensor *y) {
+    cb_add_(y, 1.0);
+    return cb_transpose(x, 0, 1);
+}
+
+/* ---- the comparison ------------------------------------------------------------------------- */
+
+/* The call in both worlds: results, all memory afterwards, and which tensor came back. */
+static void expect_same_call(cb_function_2 *function, cb_function *fast, World *lazy, World *eager,
+                             int i, int k) {
+    now = eager;
+    cb_tensor *expected = function(eager->place[i], eager->place[k]);
+    now = lazy;
+    cb_tensor *got = cb_call(fast, lazy->place[i], lazy->place[k]);
+    expect_equal(got, expected);
+    expect_same_world(lazy, eager);
+    for (int p = 0; p < PLACES; p++) {
+        assert_int_equal(cb_shares_storage(got, lazy->place[p]),
+                         cb_shares_storage(expected, eager->place[p]));
+        if (expected == eager->place[p] && (p == i || p == k) && function != gives_global)
+            assert_ptr_equal(got, lazy->place[p]); /* fullgraph holds a view of a global */
+    }
+}
+
+/* All pairs of places, in an order in which neighbours have little in common. */
+static void expect_same_calls(cb_function_2 *function, const char *options) {
+    cb_function *fast = cb_compile(function, options);
+    cb_scope_open();
+    World lazy = make_world(), eager = make_world();
+    for (int step = 0; step < 3 * PLACES * PLACES; step++) {
+        int pair = step * 17 % (PLACES * PLACES);
+        cb_scope_open();
+        expect_same_call(function, fast, &lazy, &eager, pair / PLACES, pair % PLACES);
+        for (int p = 0; p < 2; p++) { /* numbers stay small */
+            World *world = p ? &lazy : &eager;
+            cb_assign(world->memory, cb_sin(world->memory));
+            cb_assign(world->other, cb_sin(world->other));
+            cb_assign(world->place[3], cb_sin(world->place[3]));
+        }
+        cb_scope_close();
+    }
+    cb_scope_close();
+    cb_function_free(fast);
+    assert_null(cb_error());
+}
+
+static void test_all_pairs(void **state) {
+    (void)state;
+    cb_function_2 *functions[] = {reads,         reads_global,     writes_first, writes_both,
+                                  writes_global, writes_and_finds, writes_a_row, gives_first,
+                                  gives_second,  gives_global,     gives_view};
+    cb_set_option("recompile_limit", "64");
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        expect_same_calls(functions[i], VM);
+        expect_same_calls(functions[i], "fullgraph=1, " VM);
+        expect_same_calls(functions[i], "freeze=1, " VM);
+        expect_same_calls(functions[i], "freeze=1, fullgraph=1, " VM);
+    }
+    cb_set_option("recompile_limit", "8");
+}
+
+/* ---- guards and reasons --------------------------------------------------------------------- */
+
+static void expect_said(cb_function *fast, const char *text) {
+    char *said = cb_explain(fast);
+    if (!strstr(said, text)) fail_msg("'%s' is not in:\n%s", text, said);
+    cb_free_text(said);
+}
+
+/* One tensor passed twice is a guard that is printed, and named when it fails. */
+static void expect_guarded(const char *options) {
+    cb_function *fast = cb_compile(reads, options);
+    cb_scope_open();
+    cb_tensor *x = ramp(2, 4), *y = cb_exp(x);
+    expect_equal(cb_call(fast, x, x), reads(x, x));
+    expect_said(fast, "input 1: f32[2, 4], the same tensor as input 0");
+    expect_equal(cb_call(fast, x, y), reads(x, y));
+    expect_said(fast, "input 1 is another tensor than input 0, for entry 0 it was the same");
+    expect_equal(cb_call(fast, y, y), reads(y, y));
+    expect_equal(cb_call(fast, y, x), reads(y, x));
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_scope_close();
+    cb_function_free(fast);
+}
+
+/* Two tensors that become one are as good as two, until one is written to. */
+static void expect_joined(const char *options) {
+    cb_function *pure = cb_compile(reads, options), *fast = cb_compile(writes_first, options);
+    cb_scope_open();
+    cb_tensor *x = ramp(2, 4), *y = cb_exp(x), *u = ramp(2, 4);
+    expect_equal(cb_call(pure, x, y), reads(x, y));
+    expect_equal(cb_call(pure, x, x), reads(x, x));
+    assert_int_equal(cb_stats(pure).graphs, 1);
+    assert_int_equal(cb_stats(pure).eager_calls, 0);
+    expect_equal(cb_call(fast, x, y), writes_first(u, y));
+    expect_equal(cb_call(fast, x, x), writes_first(u, u));
+    expect_said(fast, "writes to %0 in place");
+    expect_said(fast, "input 1 is the same tensor as input 0, which is written: not in entry 0");
+    expect_equal(cb_call(fast, x, y), writes_first(u, y));
+    expect_equal(cb_call(fast, x, x), writes_first(u, u));
+    expect_equal(x, u);
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_scope_close();
+    cb_function_free(pure);
+    cb_function_free(fast);
+}
+
+/* What the function finds by itself may be an argument as well. */
+static void test_found_argument(void **state) {
+    (void)state;
+    cb_function *pure = cb_compile(reads_global, VM), *fast = cb_compile(writes_global, VM);
+    cb_scope_open();
+    World lazy = make_world(), eager = make_world();
+    for (int i = 0; i < 2; i++) {
+        expect_same_call(reads_global, pure, &lazy, &eager, 4, 3);
+        expect_same_call(reads_global, pure, &lazy, &eager, 3, 3);
+        expect_same_call(writes_global, fast, &lazy, &eager, 0, 3);
+        expect_same_call(writes_global, fast, &lazy, &eager, 4, 3);
+        expect_same_call(writes_global, fast, &lazy, &eager, 3, 4);
+    }
+    expect_said(pure, "it used another tensor than before (after 1 ops)");
+    expect_said(fast, "it used another tensor than before (after 0 ops)");
+    assert_int_equal(cb_stats(pure).graphs, 2);
+    assert_int_equal(cb_stats(fast).graphs, 3);
+    assert_int_equal(cb_stats(pure).eager_calls + cb_stats(fast).eager_calls, 0);
+    cb_scope_close();
+    cb_function_free(pure);
+    cb_function_free(fast);
+}
+
+static bool writes_late;
+
+static cb_tensor *writes_behind_a_view(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *row = cb_select(y, 0, 1), *z = cb_exp(row);
+    if (writes_late) cb_mul_(x, 3.0);
+    return cb_add(z, row);
+}
+
+/* A recording that goes on from a trace in which the two had two names gives them one. */
+static void test_joined_on_the_way(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(writes_behind_a_view, VM);
+    cb_scope_open();
+    cb_tensor *x = ramp(2, 4), *u = ramp(2, 4);
+    for (int step = 0; step < 6; step++) {
+        writes_late = step % 3 == 1;
+        cb_tensor *y = step % 3 ? x : ramp(2, 4), *v = step % 3 ? u : ramp(2, 4);
+        expect_equal(cb_call(fast, x, y), writes_behind_a_view(u, v));
+        expect_equal(x, u);
+    }
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_scope_close();
+    cb_function_free(fast);
+}
+
+static void expect_overlap_said(const char *options) {
+    cb_function *fast = cb_compile(writes_first, options);
+    cb_scope_open();
+    World w = make_world();
+    for (int i = 0; i < 12; i++) assert_non_null(cb_call(fast, w.place[0], w.place[1]));
+    expect_said(fast, "it writes to memory that two of its tensors share (input 0, which is "
+                      "written, and input 1)");
+    assert_int_equal(cb_stats(fast).eager_calls, 12);
+    assert_non_null(cb_call(fast, w.place[0], w.place[2])); /* and is not given up for that */
+    assert_int_equal(cb_stats(fast).eager_calls, 12);
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    cb_scope_close();
+    cb_function_free(fast);
+}
+
+static void test_guards(void **state) {
+    (void)state;
+    expect_guarded(VM);
+    expect_guarded("fullgraph=1, " VM);
+    expect_joined(VM);
+    expect_joined("fullgraph=1, " VM);
+    expect_overlap_said(VM);
+    expect_overlap_said("fullgraph=1, " VM);
+    assert_null(cb_error());
+}
+
+/* ---- results that are one ------------------------------------------------------------------- */
+
+static int same_results(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = out[3] = cb_mul(x[0], 2.0);
+    out[1] = out[4] = x[1];
+    out[2] = cb_transpose(x[1], 0, 1);
+    out[5] = NULL;
+    return 6;
+}
+
+static void test_same_results(void **state) {
+    (void)state;
+    const char *options[] = {VM, "fullgraph=1, " VM};
+    for (int o = 0; o < 2; o++) {
+        cb_function *fast = cb_compile_n(same_results, NULL, options[o]);
+        cb_scope_open();
+        for (int i = 0; i < 3; i++) {
+            cb_tensor *x[2] = {ramp(2, 4), ramp(2, 4)}, *got[6];
+            if (i == 2) x[1] = x[0];
+            assert_int_equal(cb_call_n(fast, x, 2, got, 6), 6);
+            assert_ptr_equal(got[3], got[0]);
+            assert_ptr_equal(got[1], x[1]);
+            assert_ptr_equal(got[4], x[1]);
+            assert_true(cb_shares_storage(got[2], x[1]));
+            assert_null(got[5]);
+        }
+        cb_scope_close();
+        cb_function_free(fast);
+    }
+    assert_null(cb_error());
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_pairs),      cmocka_unit_test(test_guards),
+        cmocka_unit_test(test_found_argument), cmocka_unit_test(test_joined_on_the_way),
+        cmocka_unit_test(test_same_results),
+    };
+    return run_counted(tests);
+}
