@@ -67,14 +67,6 @@ static Expr *within(Lowering *l, Expr *position, int64_t low, int64_t high) {
 
 /* ---- kinds ---------------------------------------------------------------------------------- */
 
-/* A division of every element of a row by one number of the row is a product with its inverse,
- * computed once a row: at most one rounding more. Not in f64, where nobody waits for it. */
-static bool divides_row(const Lowering *l, const Node *node, Expr *const *input) {
-    bool single = compute_dtype(node->dtype) == CB_F32 && !l->precise;
-    return node->op == OP_div && single && input[1]->op != OP_constant &&
-           expr_uses_inner(l->kernel, input[0]) && !expr_uses_inner(l->kernel, input[1]);
-}
-
 static Expr *lower_pointwise(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
     Expr *input[3], *at[CB_MAX_RANK];
     for (int i = 0; i < node->input_count; i++) {
@@ -84,12 +76,8 @@ static Expr *lower_pointwise(Lowering *l, const Node *node, Expr *const *positio
     }
     if (is_copy(node->op)) return input[0];
     if (node->op == OP_to) return expr_to(l->kernel, input[0], node->dtype);
-    Op op = node->op;
-    if (divides_row(l, node, input)) {
-        input[1] = expr_op(l->kernel, OP_reciprocal, input[1]->dtype, &input[1], 1);
-        op = OP_mul;
-    }
-    Expr *value = expr_op(l->kernel, op, compute_dtype(node->dtype), input, node->input_count);
+    Expr *value =
+        expr_op(l->kernel, node->op, compute_dtype(node->dtype), input, node->input_count);
     return l->precise ? expr_to(l->kernel, value, node->dtype) : value;
 }
 

@@ -4,7 +4,9 @@
  * at a discontinuity (a comparison, a floor, an argmax, a variance of equal numbers under a ceil)
  * the last bit of a rounding decides. Whether that is so is found out, not assumed: the recipe runs
  * eagerly several times with every rounding moved by a unit or two in the last place, and a value
- * must lie within what these runs span. Where they all say the same, it must be that. */
+ * must lie within what these runs span. Where they all say the same, it must be that.
+ *
+ * An exact recipe has nothing to forgive: all of its ops round correctly, so its bits are equal. */
 #include "judge.h"
 
 #include <math.h>
@@ -106,6 +108,16 @@ static bool same_metas(const Result *a, const Result *b) {
     return true;
 }
 
+/* NaN is NaN; the sign of zero is the business of extremes. */
+static bool same_values(const Result *a, const Result *b) {
+    for (int i = 0; i < a->count; i++)
+        for (int64_t k = 0; k < meta_numel(&a->meta[i]); k++) {
+            double x = a->value[i][k], y = b->value[i][k];
+            if (!(isnan(x) && isnan(y)) && x != y) return false;
+        }
+    return true;
+}
+
 Verdict judge(const Recipe *recipe, const Result *eager, const Result *other, const char **why) {
     static Result wide;
     *why = "one fails";
@@ -114,6 +126,7 @@ Verdict judge(const Recipe *recipe, const Result *eager, const Result *other, co
     *why = "metas differ";
     if (!same_metas(eager, other)) return DIFFER;
     *why = "values differ";
+    if (recipe->exact) return same_values(eager, other) ? AGREE : DIFFER;
     bool close = true;
     for (int i = 0; i < eager->count; i++)
         close &= all_close(other->value[i], eager->value[i], meta_numel(&eager->meta[i]));

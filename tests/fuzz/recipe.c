@@ -29,13 +29,36 @@ static const Op view[] = {OP_permute, OP_flip,      OP_slice, OP_unsqueeze,
                           OP_flatten, OP_transpose, OP_select};
 static const Op composite[] = {OP_softmax,    OP_log_softmax, OP_gelu,   OP_silu, OP_softplus,
                                OP_leaky_relu, OP_normalize,   OP_argmax, OP_elu};
+/* Ops of exact recipes; never both a product and a sum, since contraction is allowed. */
+static const Op exact_unary[] = {OP_neg,   OP_abs,  OP_sign,  OP_relu,        OP_floor,
+                                 OP_ceil,  OP_sqrt, OP_trunc, OP_round,       OP_isnan,
+                                 OP_floor, OP_sqrt, OP_to,    OP_logical_not, OP_reciprocal};
+static const Op products[] = {OP_mul, OP_div, OP_div, OP_maximum, OP_minimum,
+                              OP_lt,  OP_ge,  OP_eq,  OP_div,     OP_remainder};
+static const Op sums[] = {OP_add, OP_sub, OP_div, OP_maximum, OP_minimum,     OP_lt,
+                          OP_ge,  OP_eq,  OP_div, OP_fmod,    OP_floor_divide};
+static const Op exact_reduce[] = {OP_amax, OP_amin, OP_any, OP_amax, OP_amin, OP_all, OP_amax};
 #define PICK(state, table) table[pick(state, (int)(sizeof table / sizeof *table))]
+
+static bool is_reduced(const Recipe *r, int value) {
+    return value >= r->input_count &&
+           op_info(r->step[value - r->input_count].op)->kind == KIND_REDUCE;
+}
 
 static Operand choose(const Recipe *r, uint64_t *state) {
     int count = r->input_count + r->step_count;
     int recent =
         pick(state, 3) ? count - 1 - pick(state, count < 4 ? count : 4) : pick(state, count);
     return (Operand){recent, 0.0};
+}
+
+/* Exact recipes are about what comes behind a value: chains, and rows beside their numbers. */
+static Operand choose_exact(const Recipe *r, bool first, uint64_t *state) {
+    int count = r->input_count + r->step_count, row = count - 1;
+    while (row >= 0 && !is_reduced(r, row)) row--;
+    if (first && !is_reduced(r, count - 1) && pick(state, 3)) return (Operand){count - 1, 0.0};
+    if (!first && row >= 0 && pick(state, 3)) return (Operand){row, 0.0};
+    return (Operand){pick(state, count), 0.0};
 }
 
 static const Meta *meta_of(const Recipe *r, Operand o) { return &r->meta[o.value]; }
@@ -84,7 +107,7 @@ static bool fill_reduce(const Recipe *r, RecipeStep *s, uint64_t *state) {
     bool all = pick(state, 5) == 0;
     int keep = s->op == OP_var ? ATTR_var_keepdim : ATTR_sum_keepdim;
     attr_set_dims(&s->attrs, ATTR_sum_dim, all ? CB_ALL : cb_dims(any_dim(r, s->input[0], state)));
-    s->attrs.word[keep] = pick(state, 2);
+    s->attrs.word[keep] = r->exact || pick(state, 2); /* so that what follows can meet its rows */
     return s->op != OP_prod || meta_numel(m) < 40;
 }
 
@@ -99,24 +122,38 @@ static bool fill_composite(const Recipe *r, RecipeStep *s, uint64_t *state) {
     return true;
 }
 
+static Op pick_op(int kind, uint64_t *state) {
+    if (kind < 6) return PICK(state, unary);
+    if (kind < 12) return PICK(state, binary);
+    if (kind < 14) return PICK(state, reduce);
+    if (kind < 16) return PICK(state, view);
+    if (kind < 18) return PICK(state, composite);
+    return kind < 19 ? OP_where : OP_matmul;
+}
+
+static Op pick_exact(const Recipe *r, int kind, uint64_t *state) {
+    if (kind < 6) return PICK(state, exact_unary);
+    if (kind < 12) return r->multiplies ? PICK(state, products) : PICK(state, sums);
+    if (kind < 14) return PICK(state, exact_reduce);
+    return kind < 16 ? PICK(state, view) : OP_where;
+}
+
 static bool fill_step(const Recipe *r, RecipeStep *s, uint64_t *state) {
+    static const cb_dtype targets[] = {CB_I32, CB_F64, CB_F32, CB_I64};
     s->count = 1;
-    int kind = pick(state, 20);
-    s->op = kind < 6    ? PICK(state, unary)
-            : kind < 12 ? PICK(state, binary)
-            : kind < 14 ? PICK(state, reduce)
-            : kind < 16 ? PICK(state, view)
-            : kind < 18 ? PICK(state, composite)
-            : kind < 19 ? OP_where
-                        : OP_matmul;
+    int kind = pick(state, r->exact ? 17 : 20);
+    s->op = r->exact ? pick_exact(r, kind, state) : pick_op(kind, state);
     s->attrs = attrs_default(s->op);
+    if (s->op == OP_to) s->attrs.word[ATTR_to_dtype] = PICK(state, targets);
     s->count = s->op == OP_where ? 3 : kind >= 6 && kind < 12 ? 2 : s->op == OP_matmul ? 2 : 1;
-    for (int i = 0; i < s->count; i++) s->input[i] = choose(r, state);
+    for (int i = 0; i < s->count; i++)
+        s->input[i] = r->exact ? choose_exact(r, i == 0, state) : choose(r, state);
     bool number = kind >= 6 && kind < 12 && pick(state, 3) == 0;
     if (number) s->input[1] = (Operand){-1, 0.25 * (1 + pick(state, 12))};
     if (kind >= 12 && kind < 14) return fill_reduce(r, s, state);
     if (kind >= 14 && kind < 16) return fill_view(r, s, state);
-    return kind < 16 || kind >= 18 || fill_composite(r, s, state);
+    return s->op == OP_where || op_info(s->op)->kind != KIND_COMPOSITE ||
+           fill_composite(r, s, state);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -208,6 +245,16 @@ int recipe_call(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, 
     return r->output_count;
 }
 
+/* Small integers, whose quotients sit on steps, fractions, and both ends of the range. */
+static double any_number(uint64_t *state) {
+    static const float ends[] = {1e-40f, 2e-40f, 0x1p-149f, 0x1p-126f, 1e38f, 3e38f,
+                                 1e-30f, 0.0f,   -0.0f,     INFINITY,  NAN,   -1e-39f};
+    int kind = pick(state, 8);
+    if (kind == 0) return PICK(state, ends);
+    if (kind < 4) return pick(state, 100) - 30;
+    return (float)((double)(next(state) >> 11) * 0x1p-53 * 4.0 - 2.0);
+}
+
 void recipe_inputs(const Recipe *r, cb_tensor **out) {
     uint64_t state = r->seed * 977 + 1;
     static double block[4096];
@@ -217,7 +264,8 @@ void recipe_inputs(const Recipe *r, cb_tensor **out) {
         memcpy(sizes.at, m->size, sizeof m->size);
         int64_t count = meta_numel(m);
         for (int64_t k = 0; k < count; k++)
-            block[k] = (float)((double)(next(&state) >> 11) * 0x1p-53 * 4.0 - 2.0);
+            block[k] = r->exact ? any_number(&state)
+                                : (float)((double)(next(&state) >> 11) * 0x1p-53 * 4.0 - 2.0);
         bool wide = r->widened && m->dtype == CB_F32;
         cb_tensor *x = cb_from_data(block, CB_F64, sizes);
         out[i] = wide || m->dtype == CB_F64 ? x : cb_to(x, (cb_dtype)m->dtype);
@@ -238,15 +286,17 @@ static bool try_step(Recipe *r, const RecipeStep *s, Tensor **value) {
 }
 
 void recipe_random(Recipe *r, uint64_t seed) {
-    static const int64_t family[][3] = {{2, 5, 7}, {1, 5, 7},  {2, 5, 1},
-                                        {2, 1, 7}, {3, 4, 33}, {1, 16, 16}};
+    static const int64_t family[][3] = {{2, 5, 7},  {1, 5, 7},   {2, 5, 1},   {2, 1, 7},
+                                        {3, 4, 33}, {1, 16, 16}, {1, 3, 1030}};
     static const cb_dtype kinds[] = {CB_F32, CB_F32, CB_F32,  CB_F32,
                                      CB_I32, CB_F64, CB_BOOL, CB_I64};
     uint64_t state = seed * 0x9E3779B97F4A7C15ull + 1;
     Tensor *value[MAX_VALUES];
     for (int i = 0; i < 4; i++) next(&state);
     *r = (Recipe){.seed = seed, .input_count = 1 + pick(&state, MAX_INPUTS)};
-    int base = pick(&state, 6);
+    r->exact = seed % 3 == 0;
+    r->multiplies = seed % 2;
+    int base = r->exact && pick(&state, 4) == 0 ? 6 : pick(&state, 6);
     for (int i = 0; i < r->input_count; i++) {
         Meta m = {.dtype = (int8_t)(i ? PICK(&state, kinds) : CB_F32),
                   .rank = (uint8_t)(1 + pick(&state, 3))};
@@ -255,7 +305,7 @@ void recipe_random(Recipe *r, uint64_t seed) {
         r->input[i] = r->meta[i] = m;
     }
     recipe_inputs(r, value);
-    int steps = 2 + pick(&state, MAX_STEPS - 2);
+    int steps = 2 + pick(&state, r->exact ? 6 : MAX_STEPS - 2);
     for (int tries = 0; r->step_count < steps && tries < 200; tries++) {
         RecipeStep s = {0};
         if (fill_step(r, &s, &state)) try_step(r, &s, value);

@@ -29,6 +29,8 @@ typedef struct Recipe {
     int output_count;
     int output[2]; /* values */
     bool widened;  /* run with f64 in place of f32 */
+    bool exact; /* every op of it rounds correctly or not at all: all engines give the same bits */
+    bool multiplies; /* exact: it has products, and no sums that a product could be fused into */
 } Recipe;
 
 /* The same seed makes the same recipe. */

@@ -14,7 +14,6 @@ kernel k0_amax_sub_exp_nonpositive_sum(outer a0:1024, inner a1:512) row split 1 
   t15 = f32 sub t13, t14
   t16 = f32 exp_nonpositive t15
   t17 = f32 reduce sum t16
-  t18 = f32 reciprocal t17
-  t19 = f32 mul t16, t18
-  store b1[((a0*512) + a1)] = t19
+  t18 = f32 div t16, t17
+  store b1[((a0*512) + a1)] = t18
 }

@@ -15,7 +15,6 @@ kernel k0_amax_sub_exp_nonpositive_sum(outer a0:8, outer a1:512, inner a2:128) t
   t18 = f32 sub t16, t17
   t19 = f32 exp_nonpositive t18
   t20 = f32 reduce sum t19
-  t21 = f32 reciprocal t20
-  t22 = f32 mul t19, t21
-  store b1[(((a0*65536) + (a2*512)) + a1)] = t22
+  t21 = f32 div t19, t20
+  store b1[(((a0*65536) + (a2*512)) + a1)] = t21
 }
