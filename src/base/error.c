@@ -3,6 +3,7 @@
  * In: fail(CB_ERR_SHAPE, "matmul: ...") somewhere below a public call. Out: cb_error() gives
  * "photo.c:31: matmul: ...", the first one since cb_clear_error. State is thread-local. */
 #include "base/error.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,11 @@ cb_status cb_fail(cb_status status, const char *text) {
 
 cb_status fail_memory(size_t bytes) {
     return fail(CB_ERR_MEMORY, "out of memory: %zu bytes could not be allocated", bytes);
+}
+
+cb_status fail_file(const char *call, const char *path) {
+    return fail(errno == ENOMEM ? CB_ERR_MEMORY : CB_ERR_IO, "%s: %s: %s", call, path,
+                strerror(errno));
 }
 
 void check_failed(const char *file, int line, const char *format, ...) {

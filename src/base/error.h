@@ -19,6 +19,7 @@ Site site_current(void);
 /* Records the error at the thread's current site and returns its status. */
 cb_status fail(cb_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 cb_status fail_memory(size_t bytes);
+cb_status fail_file(const char *call, const char *path); /* with errno, which says which kind */
 /* Adds to the message that is recorded. */
 void fail_also(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -115,8 +115,8 @@ bool call_break(Call *call, Reason reason, const char *what) {
     Function *function = call->function;
     if (call->mode == CALL_IS_EAGER) return true;
     if (function->options.fullgraph) {
-        fail(CB_ERR_COMPILE, "fullgraph: %s%s%s", reason_info(reason)->text, *what ? ": " : "",
-             what);
+        fail(reason == REASON_out_of_memory ? CB_ERR_MEMORY : CB_ERR_COMPILE, "fullgraph: %s%s%s",
+             reason_info(reason)->text, *what ? ": " : "", what);
         call->failed = call->refused = true;
         return false;
     }
@@ -258,11 +258,7 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
             return false;
         }
         call->entry = entry_make(call);
-        if (!call->entry) {
-            if (call->function->options.fullgraph) return false;
-            call_break(call, REASON_out_of_memory, "while compiling");
-            return true;
-        }
+        if (!call->entry) return call_break(call, REASON_out_of_memory, "while compiling");
         call->trace = call->entry->trace;
     }
     launch_or_run(call, before);

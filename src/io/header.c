@@ -87,11 +87,18 @@ static bool check_text(const cb_safetensors *file, const char *text, size_t leng
 /* cJSON keeps its allocator and the place of its last error in globals. */
 static pthread_once_t hooked = PTHREAD_ONCE_INIT;
 static pthread_mutex_t parsing = PTHREAD_MUTEX_INITIALIZER;
+static bool ran_out; /* of memory, while parsing */
 
 WATCH_FORKS(parsing)
 
+static void *json_alloc(size_t bytes) {
+    void *out = memory_alloc(bytes);
+    ran_out |= !out;
+    return out;
+}
+
 static void hook(void) {
-    cJSON_Hooks hooks = {memory_alloc, memory_free};
+    cJSON_Hooks hooks = {json_alloc, memory_free};
     cJSON_InitHooks(&hooks);
     watch_forks();
 }
@@ -101,8 +108,11 @@ static bool parse_json(cb_safetensors *file, const char *text, size_t length, si
     const char *end = text;
     pthread_once(&hooked, hook);
     pthread_mutex_lock(&parsing);
+    ran_out = false;
     file->json = cJSON_ParseWithLengthOpts(text, length, &end, false);
+    bool memory = !ran_out;
     pthread_mutex_unlock(&parsing);
+    if (!memory) return fail_memory(0), false;
     size_t used = (size_t)(end - text);
     if (file->json && used == length) return true;
     return refuse(file, "the header is not JSON, from byte %zu on", place + used);

@@ -200,7 +200,7 @@ static cb_status save(Arena *arena, const char *path, Item *item, int count) {
     Content content = {buffer_new(arena), item, count};
     put_header(&content.header, item, count);
     if (file_save(path, write_content, &content)) return CB_OK;
-    return fail(CB_ERR_IO, "safetensors_save: %s: %s", path, strerror(errno));
+    return fail_file("safetensors_save", path);
 }
 
 static cb_status check_items(const Item *item, int count, Arena *arena) {

@@ -14,50 +14,32 @@
 #include <string.h>
 
 typedef struct Slot {
-    char *name;
+    const char *name;
     Tensor *tensor;
     const SafeEntry *entry; /* NULL: the file has none */
 } Slot;
 
 typedef struct State {
-    const char *type;
-    Slot *slot;
-    int count, capacity;
-    bool failed;
+    Arena *arena;
+    const char *type; /* of the module */
+    Slot *slot;       /* vec */
 } State;
 
-static void count_one(const char *name, Tensor *tensor, bool buffer, void *user) {
-    (void)name, (void)tensor, (void)buffer;
-    ++*(int *)user;
+static const char *join(Arena *arena, const char *path, const char *name) {
+    return arena_format(arena, "%s%s%s", path, *path ? "." : "", name);
 }
 
-static void add_slot(const char *name, Tensor *tensor, bool buffer, void *user) {
-    (void)buffer;
-    State *state = user;
-    Slot *slot = &state->slot[state->count];
-    slot->tensor = tensor;
-    slot->name = memory_copy_text(name);
-    if (slot->name)
-        state->count++;
-    else
-        state->failed = true;
-}
-
-static void close_state(State *state) {
-    for (int i = 0; i < state->count; i++) memory_free(state->slot[i].name);
-    memory_free(state->slot);
-}
-
-static bool open_state(State *state, Module *module) {
-    *state = (State){.type = module->type};
-    cb_module_visit(module, count_one, &state->capacity);
-    size_t bytes = sizeof(Slot) * ((size_t)state->capacity + 1);
-    state->slot = memory_zalloc(bytes);
-    if (state->slot) cb_module_visit(module, add_slot, state);
-    if (state->slot && !state->failed && state->count == state->capacity) return true;
-    close_state(state);
-    fail_memory(bytes);
-    return false;
+/* In the order of the state dict: a module's own tensors, then its children's. */
+static void collect_slots(State *state, const Module *module, const char *path) {
+    for (int i = 0; i < module->tensor_count; i++) {
+        const ModuleTensor *own = &module->tensor[i];
+        if (!own->tensor) continue;
+        Slot slot = {.name = join(state->arena, path, own->name), .tensor = own->tensor};
+        push(state->arena, state->slot, slot);
+    }
+    for (int i = 0; i < module->child_count; i++)
+        collect_slots(state, module->child[i].module,
+                      join(state->arena, path, module->child[i].name));
 }
 
 static bool tied(const Tensor *a, const Tensor *b) {
@@ -79,7 +61,7 @@ static bool ends_with(const char *text, const char *end) {
 
 /* A tied tensor comes under its other name; the counter of a batch norm is older files' gap. */
 static bool may_lack(const State *state, const Slot *slot) {
-    for (int i = 0; i < state->count; i++)
+    for (int i = 0; i < length(state->slot); i++)
         if (state->slot[i].entry && tied(state->slot[i].tensor, slot->tensor)) return true;
     return ends_with(slot->name, "num_batches_tracked");
 }
@@ -89,10 +71,11 @@ typedef struct Names {
     const char **missing, **unexpected;
 } Names;
 
-static Names compare_names(Arena *arena, const State *state, const cb_safetensors *file) {
+static Names compare_names(const State *state, const cb_safetensors *file) {
+    Arena *arena = state->arena;
     Names names = {NULL, NULL};
     Map known = map_new(arena);
-    for (int i = 0; i < state->count; i++) {
+    for (int i = 0; i < length(state->slot); i++) {
         const Slot *slot = &state->slot[i];
         if (slot->entry)
             map_put(&known, (uint64_t)(slot->entry - file->entry), (void *)slot);
@@ -132,7 +115,7 @@ static const char *incompatible_keys(Arena *arena, Names names) {
 }
 
 static void put_shapes(Buffer *out, const State *state) {
-    for (int i = 0; i < state->count; i++) {
+    for (int i = 0; i < length(state->slot); i++) {
         const Slot *slot = &state->slot[i];
         if (!slot->entry || same_shape(slot->tensor, &slot->entry->meta)) continue;
         putf(out, "\n\tsize mismatch for %s: copying a param with shape torch.Size(", slot->name);
@@ -143,16 +126,15 @@ static void put_shapes(Buffer *out, const State *state) {
     }
 }
 
-static cb_status compare(Arena *arena, State *state, const cb_safetensors *file, bool strict,
-                         char **keys) {
-    if (arena_guard(arena)) return fail_memory(0);
-    for (int i = 0; i < state->count; i++) {
+static cb_status compare(State *state, const cb_safetensors *file, bool strict, char **keys) {
+    Arena *arena = state->arena;
+    for (int i = 0; i < length(state->slot); i++) {
         Slot *slot = &state->slot[i];
         slot->entry = safetensors_find(file, slot->name);
         if (!tensor_materialize(slot->tensor)) return cb_error_status();
     }
     Buffer report = buffer_new(arena);
-    Names names = compare_names(arena, state, file);
+    Names names = compare_names(state, file);
     if (keys && !(*keys = memory_copy_text(incompatible_keys(arena, names)))) return fail_memory(0);
     if (strict) {
         put_keys(&report, "Missing key(s) in state_dict:", names.missing);
@@ -186,22 +168,24 @@ static void copy(const SafeEntry *entry, Tensor *x) {
     storage_written(x->storage); /* what was compiled with the old values frozen is stale */
 }
 
+static cb_status load(State *state, const Module *module, const cb_safetensors *file, bool strict,
+                      char **keys) {
+    if (!state->arena || arena_guard(state->arena)) return fail_memory(0);
+    collect_slots(state, module, "");
+    cb_status status = compare(state, file, strict, keys);
+    for (int i = 0; i < length(state->slot) && !status; i++)
+        if (state->slot[i].entry) copy(state->slot[i].entry, state->slot[i].tensor);
+    return status;
+}
+
 cb_status cb_module_load_state_keys(cb_module *module, const char *path, bool strict, char **keys) {
     if (keys) *keys = NULL;
     if (!module || !path) return fail(CB_ERR_ARGUMENT, "cb_module_load_state: NULL");
-    State state;
     cb_safetensors *file = cb_safetensors_open(path);
     if (!file) return cb_error_status();
-    if (!open_state(&state, module)) {
-        cb_safetensors_close(file);
-        return CB_ERR_MEMORY;
-    }
-    Arena *arena = arena_new();
-    cb_status status = arena ? compare(arena, &state, file, strict, keys) : fail_memory(0);
-    for (int i = 0; i < state.count && !status; i++)
-        if (state.slot[i].entry) copy(state.slot[i].entry, state.slot[i].tensor);
-    arena_free(arena);
-    close_state(&state);
+    State state = {.arena = arena_new(), .type = module->type};
+    cb_status status = load(&state, module, file, strict, keys);
+    arena_free(state.arena);
     cb_safetensors_close(file);
     return status;
 }
@@ -212,27 +196,30 @@ cb_status cb_module_load_state(cb_module *module, const char *path, bool strict)
 
 /* ---- save ----------------------------------------------------------------------------------- */
 
-cb_status cb_module_save_state(cb_module *module, const char *path) {
-    if (!module || !path) return fail(CB_ERR_ARGUMENT, "cb_module_save_state: NULL");
-    State state;
-    if (!open_state(&state, module)) return CB_ERR_MEMORY;
-    size_t bytes = sizeof(void *) * 2 * ((size_t)state.count + 1);
-    const char **name = memory_zalloc(bytes);
-    Tensor **tensor = (Tensor **)(name ? name + state.count : NULL);
-    cb_status status = name ? CB_OK : fail_memory(bytes);
-    int count = 0;
-    for (int i = 0; i < state.count && !status; i++) {
-        Slot *slot = &state.slot[i];
+/* Tied tensors are written once, under their first name. */
+static cb_status save(State *state, const Module *module, const char *path) {
+    Arena *arena = state->arena;
+    if (!arena || arena_guard(arena)) return fail_memory(0);
+    collect_slots(state, module, "");
+    int slots = length(state->slot), count = 0;
+    const char **name = arena_new_array(arena, const char *, slots);
+    Tensor **tensor = arena_new_array(arena, Tensor *, slots);
+    for (int i = 0; i < slots; i++) {
+        Slot *slot = &state->slot[i];
         bool written = false;
-        if (!tensor_materialize(slot->tensor)) status = cb_error_status();
-        for (int j = 0; j < count && !status; j++)
-            written = written || tied(tensor[j], slot->tensor);
-        if (written || status) continue;
+        if (!tensor_materialize(slot->tensor)) return cb_error_status();
+        for (int j = 0; j < count; j++) written = written || tied(tensor[j], slot->tensor);
+        if (written) continue;
         name[count] = slot->name;
         tensor[count++] = slot->tensor;
     }
-    if (!status) status = cb_safetensors_save(path, name, tensor, count);
-    memory_free(name);
-    close_state(&state);
+    return cb_safetensors_save(path, name, tensor, count);
+}
+
+cb_status cb_module_save_state(cb_module *module, const char *path) {
+    if (!module || !path) return fail(CB_ERR_ARGUMENT, "cb_module_save_state: NULL");
+    State state = {.arena = arena_new(), .type = module->type};
+    cb_status status = save(&state, module, path);
+    arena_free(state.arena);
     return status;
 }

@@ -295,5 +295,5 @@ cb_status cb_npy_save(const char *path, cb_tensor *x) {
         return fail(CB_ERR_DTYPE, "npy_save: the npy format has no bf16: convert with "
                                   "cb_to(x, CB_F32) first");
     if (file_save(path, write_content, x)) return CB_OK;
-    return fail(CB_ERR_IO, "npy_save: %s: %s", path, strerror(errno));
+    return fail_file("npy_save", path);
 }
