@@ -2,6 +2,7 @@
 # make = build; make test = build, every test, every check.
 BUILD ?= build
 CMAKE_FLAGS ?=
+COVERAGE_LEAST = 95 # percent of branches
 OPGEN_IN = $(wildcard tools/opgen*.[ch]) src/op/ops.def src/op/op_rows.h src/nn/layers.def $(wildcard src/op/math_*.h)
 
 all: $(BUILD)/build.ninja
@@ -60,11 +61,18 @@ tsan:
 	@$(MAKE) BUILD=build-tsan CMAKE_FLAGS=-DCARBIDE_SANITIZE=thread
 	@ctest --test-dir build-tsan --output-on-failure
 
+# What the tests reach of src; `tools/coverage.py build-coverage --missed FILE` lists what they do not.
+coverage:
+	@$(MAKE) BUILD=build-coverage CMAKE_FLAGS=-DCARBIDE_COVERAGE=ON
+	@find build-coverage -name '*.gcda' -delete
+	@ctest --test-dir build-coverage --output-on-failure
+	@tools/coverage.py build-coverage --least $(COVERAGE_LEAST)
+
 install: all
 	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi # a folder that is new to the loader
 
 clean:
-	@rm -rf $(BUILD) build-asan build-tsan
+	@rm -rf $(BUILD) build-asan build-tsan build-coverage
 
-.PHONY: all gen test lint format demo bench docs fuzz soak asan tsan install clean
+.PHONY: all gen test lint format demo bench docs fuzz soak asan tsan coverage install clean
