@@ -3,10 +3,11 @@
 
     python bench/compare_cpu.py build/carbide [--threads 2] [--rounds 7] [--markdown] [case ...]
 
-One process holds torch; `carbide bench --only eager|compiled` is called in turn with it, round after round, so that both
-see the same machine in the same minute, and each one variant alone in its caches. Every figure is the median over the
-rounds of a median over calls. Needs torch and numpy in the
-Python that runs it (docs/benchmarks.md says how they were installed).
+torch runs in two processes: as installed, where the C library gives a freed large result back to the system and the next
+one is new pages; and tuned as its users tune it, with freed memory kept (KEEP below; Carbide keeps it by itself). Both and
+`carbide bench --only eager|compiled` are asked in turn, round after round, so that all see the same machine in the same
+minute, and each one variant alone in its caches. Every figure is the median over the rounds of a median over calls. Needs
+torch and numpy in the Python that runs it (docs/benchmarks.md says how they were installed).
 """
 import argparse
 import json
@@ -19,6 +20,7 @@ import sys
 import time
 
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", "/tmp/carbide-peer-inductor")
+KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 
 def gelu(x, torch):
@@ -108,15 +110,40 @@ def carbide(command, name, threads, *more):
     return [json.loads(row) for row in out.splitlines() if row.startswith("{")][-1]
 
 
-def measure(options, peer):
-    ready, first = peer.prepare(options.case)
+def serve(threads, names):
+    """The peer's process: says how long first calls took, then answers "CASE VARIANT" with a median in ms."""
+    peer = Peer(threads)
+    ready, first = peer.prepare(names)
+    print(json.dumps({"first_call_s": first, "variants": {name: list(v) for name, v in ready.items()},
+                      "versions": f"torch {peer.torch.__version__} numpy {peer.numpy.__version__}"}), flush=True)
+    with peer.torch.no_grad():
+        for line in sys.stdin:
+            name, variant = line.split()
+            print(median_ms(ready[name][variant]), flush=True)
+
+
+class Served:
+    """A peer's process, as the parent sees it."""
+
+    def __init__(self, options, suffix, environment):
+        line = [sys.executable, __file__, "--serve", options.carbide, "--threads", str(options.threads), *options.case]
+        self.process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **environment})
+        self.suffix, self.facts = suffix, json.loads(self.process.stdout.readline())
+
+    def ask(self, name, variant):
+        print(name, variant, file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
+
+
+def measure(options, peers):
     rows = {}
     for _ in range(options.rounds):
-        for name, variants in ready.items():
+        for name, variants in peers[0].facts["variants"].items():
             row = rows.setdefault(name, {})
-            with peer.torch.no_grad():
-                for variant, function in variants.items():
-                    row.setdefault(variant, []).append(median_ms(function))
+            for variant in variants:
+                for peer in peers:
+                    row.setdefault(variant + peer.suffix, []).append(peer.ask(name, variant))
             for key, side in (("carbide_eager", "eager"), ("carbide", "compiled")):
                 own = carbide(options.carbide, name, options.threads, "--only", side, "--seconds", "0.3")
                 row.setdefault(key, []).append(own[side + "_ms"])
@@ -126,21 +153,24 @@ def measure(options, peer):
         for key in list(row):
             if key != "own":
                 row[key] = statistics.median(row[key])
-        row["torch_first_call_s"] = first.get(name)
+        row["torch_first_call_s"] = peers[0].facts["first_call_s"].get(name)
     return rows
 
 
 def show(rows, markdown):
-    header = ["case", "numpy ms", "torch eager ms", "torch.compile ms", "carbide eager ms", "carbide ms",
-              "vs torch.compile", "vs torch eager", "first call s / cold ms"]
+    columns = [("numpy", "numpy_kept"), ("torch eager", "torch_eager"), ("kept", "torch_eager_kept"),
+               ("torch.compile", "torch_compile"), ("kept", "torch_compile_kept"), ("carbide eager", "carbide_eager"),
+               ("carbide", "carbide")]
+    header = ["case", *(title + " ms" for title, _ in columns), "vs torch.compile, kept", "vs torch eager, kept",
+              "carbide eager vs torch eager, kept", "first call s / cold ms"]
     table = []
     for name, row in rows.items():
-        cell = lambda key: f"{row[key]:.4f}" if row.get(key) else "-"
-        ratio = lambda key: f"{row[key] / row['carbide']:.2f}x" if row.get(key) else "-"
+        ratio = lambda key, own: f"{row[key] / row[own]:.2f}x" if row.get(key) else "-"
+        both = lambda key, own: f"{ratio(key, own)}, {ratio(key + '_kept', own)}"
         first = f"{row['torch_first_call_s']:.1f}" if row["torch_first_call_s"] else "-"
-        table.append([name, cell("numpy"), cell("torch_eager"), cell("torch_compile"), cell("carbide_eager"),
-                      cell("carbide"), ratio("torch_compile"), ratio("torch_eager"),
-                      f"{first} / {row['own'].get('compile_cold_ms') or 0:.0f}"])
+        table.append([name, *(f"{row[key]:.4f}" if row.get(key) else "-" for _, key in columns),
+                      both("torch_compile", "carbide"), both("torch_eager", "carbide"),
+                      both("torch_eager", "carbide_eager"), f"{first} / {row['own'].get('compile_cold_ms') or 0:.0f}"])
     if markdown:
         print("| " + " | ".join(header) + " |\n|" + " --- |" * len(header))
         for line in table:
@@ -151,6 +181,13 @@ def show(rows, markdown):
         print("  ".join(text.rjust(width[i]) for i, text in enumerate(line)))
 
 
+def processor():
+    with open("/proc/cpuinfo") as info:
+        facts = dict(line.split(":", 1) for line in info.read().split("\n\n")[0].splitlines() if ":" in line)
+    facts = {key.strip(): value.strip() for key, value in facts.items()}
+    return f"{facts.get('model name', platform.machine())} (family {facts.get('cpu family', '?')})"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("carbide")
@@ -158,12 +195,18 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
-    peer = Peer(options.threads)
-    print(f"# {time.strftime('%Y-%m-%d')} {platform.machine()} torch {peer.torch.__version__} "
-          f"numpy {peer.numpy.__version__} threads {options.threads} rounds {options.rounds}", file=sys.stderr)
-    show(measure(options, peer), options.markdown)
+    if options.serve:
+        return serve(options.threads, options.case)
+    peers = [Served(options, "", {}), Served(options, "_kept", KEEP)]
+    print(f"# {time.strftime('%Y-%m-%d')} {processor()} {peers[0].facts['versions']} threads {options.threads} "
+          f"rounds {options.rounds}", file=sys.stderr)
+    show(measure(options, peers), options.markdown)
+    for peer in peers:
+        peer.process.stdin.close()
+        peer.process.wait()
 
 
 if __name__ == "__main__":
