@@ -158,6 +158,8 @@ bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred 
 /* Whether a composite takes these inputs, by its dtype rule; false with an error. */
 bool op_takes(Op op, const Meta *input, int input_count);
 
+/* Strides of a contiguous value of these sizes; a size of 0 counts as 1, as in PyTorch. */
+void contiguous_strides(int rank, const int64_t *size, int64_t *stride);
 /* Views (op/view.c): the view of a strided tensor. Returns false, without an error, when the
  * result cannot be expressed by strides (reshape of a transposed tensor, flip): a copy is
  * needed. */

@@ -60,9 +60,11 @@ static bool infer_slice_scatter(Call *call) {
     return true;
 }
 
-/* index may be smaller than x except along dim, and than the source everywhere. */
+/* index may be smaller than x except along dim, and than the source everywhere; without elements it
+ * may have any shape. */
 static bool index_fits(Call *call, int64_t dim, const Meta *source) {
     const Meta *x = &call->input[0], *index = &call->input[1];
+    if (meta_numel(index) == 0) return true;
     if (index->rank != x->rank || (source && source->rank != x->rank))
         return infer_fail(call, CB_ERR_SHAPE, "ranks differ");
     for (int i = 0; i < x->rank; i++) {

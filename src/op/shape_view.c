@@ -231,10 +231,11 @@ static bool infer_window(Call *call) {
     if (x->rank == CB_MAX_RANK)
         return infer_fail(call, CB_ERR_SHAPE, "the result has more than %d dimensions",
                           CB_MAX_RANK);
-    if (size <= 0 || step <= 0 || word[ATTR_window_dilation] <= 0)
+    if (size < 0 || step <= 0 || word[ATTR_window_dilation] <= 0)
         return infer_fail(call, CB_ERR_ARGUMENT, "size, step and dilation must be positive");
     bool fits = !__builtin_mul_overflow(size - 1, word[ATTR_window_dilation], &extent) &&
                 extent < x->size[*dim];
+    if (size == 0) extent = -1, fits = true; /* windows of nothing stand behind the end, too */
     if (!fits)
         return infer_fail(call, CB_ERR_SHAPE,
                           "a window of %lld with dilation %lld is larger than dim %lld of size "

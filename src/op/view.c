@@ -10,11 +10,11 @@
 
 #include <string.h>
 
-static void contiguous(const Meta *meta, int64_t *stride) {
+void contiguous_strides(int rank, const int64_t *size, int64_t *stride) {
     int64_t step = 1;
-    for (int i = meta->rank - 1; i >= 0; i--) {
+    for (int i = rank - 1; i >= 0; i--) {
         stride[i] = step;
-        step *= meta->size[i] > 1 ? meta->size[i] : 1;
+        step *= size[i] > 1 ? size[i] : 1;
     }
 }
 
@@ -23,7 +23,7 @@ static void contiguous(const Meta *meta, int64_t *stride) {
 static bool reshape_strides(const Meta *input, const Meta *result, const int64_t *stride,
                             int64_t *out) {
     if (meta_numel(input) == 0 || input->rank == 0) {
-        contiguous(result, out);
+        contiguous_strides(result->rank, result->size, out);
         return true;
     }
     int to = result->rank - 1;

@@ -29,11 +29,6 @@ typedef struct Copy {
     bool turned;    /* the source runs along the last dimension but one: by squares of these two */
 } Copy;
 
-void contiguous_strides(int rank, const int64_t *size, int64_t *stride) {
-    int64_t step = 1;
-    for (int i = rank - 1; i >= 0; i--) stride[i] = step, step *= size[i];
-}
-
 /* ---- runs ---- */
 
 #define RUN_OF(type)                                                                               \

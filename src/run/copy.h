@@ -8,7 +8,5 @@
  * from_stride repeats. The two must not overlap. Spreads over threads. */
 void copy_strided(void *to, const int64_t *to_stride, const void *from, const int64_t *from_stride,
                   int rank, const int64_t *size, size_t width);
-/* Strides of a contiguous value of these sizes. */
-void contiguous_strides(int rank, const int64_t *size, int64_t *stride);
 
 #endif

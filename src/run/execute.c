@@ -21,7 +21,7 @@ typedef struct Run {
     const Plan *plan;
     Tensor *const *inputs;
     Tensor **outputs;
-    Storage *block;
+    char *block; /* temporaries and stages; NULL where all of them are empty */
     void **base; /* by plan value */
     void **slot; /* by slot: the buffers of all kernels */
     RandomState random;
@@ -94,7 +94,6 @@ static void bind_mutations(const Run *run) {
 
 static void bind(Run *run) {
     const Plan *plan = run->plan;
-    char *block = run->block ? run->block->data : NULL;
     const Tensor *constant;
     for (int v = 0; v < length(plan->value); v++) {
         const PlanValue *value = &plan->value[v];
@@ -110,7 +109,7 @@ static void bind(Run *run) {
             run->base[v] = constant ? tensor_data(constant) : NULL; /* read in packed form alone */
             break;
         case VALUE_TEMPORARY:
-            run->base[v] = block + value->offset;
+            run->base[v] = run->block + value->offset;
             break;
         case VALUE_RANDOM:
             run->base[v] = &run->random;
@@ -196,7 +195,7 @@ static void write_mutations(const Run *run) {
         const void *from = run->base[output->value];
         const Stage *stage =
             value->place == VALUE_INPUT ? stage_of(run->executable, value->number) : NULL;
-        if (stage) from = (char *)run->block->data + stage->offset;
+        if (stage) from = run->block + stage->offset;
         if (from == tensor_data(to)) continue;
         int64_t stride[CB_MAX_RANK];
         contiguous_strides(to->rank, to->size, stride);
@@ -213,7 +212,7 @@ static bool run_all(Run *run) {
     bind(run);
     for (int i = 0; i < length(executable->stage); i++) {
         const Stage *stage = &executable->stage[i];
-        copy_out(run->inputs[stage->input], (char *)run->block->data + stage->offset);
+        copy_out(run->inputs[stage->input], run->block + stage->offset);
     }
     const Step *step = run->plan->step;
     _Atomic int64_t *timed = executable->step_ns;
@@ -237,15 +236,17 @@ bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor 
     int64_t bytes = executable->block_bytes;
     bool on_stack = pointers <= STACK_POINTERS;
     if (!on_stack) bytes += pointers * (int64_t)sizeof(void *);
+    Storage *block = NULL;
     if (bytes > 0) {
-        run.block = storage_new((size_t)bytes);
-        if (!run.block) return false;
+        block = storage_new((size_t)bytes);
+        if (!block) return false;
+        run.block = block->data;
     }
-    run.base = on_stack ? stack : (void **)((char *)run.block->data + executable->block_bytes);
+    run.base = on_stack ? stack : (void **)(void *)(run.block + executable->block_bytes);
     run.slot = run.base + values;
     if (plan->draws > 0) run.random = random_take(plan->draws);
     bool ok = run_all(&run);
     if (!ok) random_take(-plan->draws); /* as if it had not been called */
-    if (run.block) storage_release(run.block);
+    if (block) storage_release(block);
     return ok;
 }

@@ -59,9 +59,39 @@ static Node *fold_of_one(Graph *graph, Node *node) {
     return reshape_to(graph, same, sizes_of(node));
 }
 
+static Node *splat(Graph *graph, const Node *like, Scalar value) {
+    Node *constant = graph_constant(graph, (cb_dtype)like->dtype, value);
+    Attrs attrs = attrs_default(OP_expand);
+    attr_set_dims(&attrs, ATTR_expand_sizes, sizes_of(like));
+    return graph_op(graph, OP_expand, &constant, 1, &attrs, NULL);
+}
+
+/* Nothing to compute. An index_select still has an index to check. */
+static bool makes_nothing(const Node *node) {
+    bool checks = node->op == OP_index_select && node_numel(node->input[1]) > 0;
+    return node_numel(node) == 0 && !checks;
+}
+
+static bool takes_nothing(const Node *node) {
+    if (node->op == OP_scatter || node->op == OP_scatter_add)
+        return node_numel(node->input[1]) == 0;
+    return op_info(node->op)->kind == KIND_REDUCE && node_numel(node->input[0]) == 0;
+}
+
+/* A fold over no elements is its identity, a base into which nothing is scattered stays. So every
+ * loop has something to walk over, and code outside of it reads only what is there. */
+static Node *of_nothing(Graph *graph, Node *node) {
+    if (op_info(node->op)->kind == KIND_REDUCE)
+        return splat(graph, node, scalar_identity((Op)node->op, (cb_dtype)node->dtype));
+    return graph_op(graph, OP_clone, &node->input[0], 1, NULL, NULL);
+}
+
 static Node *normalize(Graph *graph, Node *node, void *user) {
     (void)user;
     OpKind kind = op_info(node->op)->kind;
+    if (kind == KIND_VIEW || kind == KIND_SPECIAL) return node;
+    if (makes_nothing(node)) return splat(graph, node, (Scalar){.i = 0});
+    if (takes_nothing(node)) return of_nothing(graph, node);
     if (node->op == OP_matmul) return matmul_matrices(graph, node);
     if (node->op == OP_argsort) return sort_last(graph, node, ATTR_argsort_dim);
     if (node->op == OP_argtopk) return sort_last(graph, node, ATTR_argtopk_dim);
@@ -271,7 +301,15 @@ static int *product_step(Schedule *s, const Node *node, Step *step) {
     return &step->matmul.epilogue;
 }
 
+/* What has no elements needs no step. */
+static bool is_empty(const Group *group) {
+    bool empty = !group->anchor || node_numel(group->anchor) == 0;
+    for (int i = 0; i < length(group->member); i++) empty &= node_numel(group->member[i]) == 0;
+    return empty;
+}
+
 static void add_group(Schedule *s, Group *group, const bool *needed) {
+    if (is_empty(group)) return;
     Step step = {.kind = STEP_KERNEL, .kernel = -1};
     int scatter[2], *epilogue;
     switch (group->kind) {

@@ -99,11 +99,7 @@ void buffer_strides(const Schedule *s, const Node *node, int64_t *stride) {
         for (int i = 0; given && i < node->rank; i++) stride[i] = given[i];
         if (given) return;
     }
-    int64_t step = 1;
-    for (int i = node->rank - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= node->size[i];
-    }
+    contiguous_strides(node->rank, node->size, stride);
 }
 
 static void mark_strided(Schedule *s, const Node *operand) {

@@ -8,14 +8,6 @@
 
 #include <string.h>
 
-static void set_contiguous(Tensor *x) {
-    int64_t stride = 1;
-    for (int i = x->rank - 1; i >= 0; i--) {
-        x->stride[i] = stride;
-        stride *= x->size[i] > 1 ? x->size[i] : 1;
-    }
-}
-
 /* Bytes of a contiguous value; false when they do not fit. */
 static bool byte_count(const Meta *meta, size_t *bytes) {
     int64_t extent = (int64_t)cb_dtype_size((cb_dtype)meta->dtype);
@@ -37,7 +29,7 @@ Tensor *tensor_shell(const Meta *meta) {
     x->dtype = meta->dtype;
     x->rank = meta->rank;
     for (int i = 0; i < meta->rank; i++) x->size[i] = meta->size[i];
-    set_contiguous(x);
+    contiguous_strides(x->rank, x->size, x->stride);
     return x;
 }
 
