@@ -53,6 +53,12 @@ fuzz: all
 soak: all
 	@$(BUILD)/soak 100000 1000
 
+# Small wrong changes of the source, each of which a named test must notice (docs/testing.md).
+# make mutants ONLY="fuse.c test_memory" JOBS=2 RESUME=1: some of them, two at once, without those
+# that were killed before.
+mutants:
+	@tools/mutants.py --build $(BUILD) --jobs $(or $(JOBS),1) $(if $(RESUME),--resume) $(ONLY)
+
 asan:
 	@$(MAKE) BUILD=build-asan CMAKE_FLAGS=-DCARBIDE_SANITIZE=address,undefined
 	@ctest --test-dir build-asan --output-on-failure
@@ -75,4 +81,4 @@ install: all
 clean:
 	@rm -rf $(BUILD) build-asan build-tsan build-coverage
 
-.PHONY: all gen test lint format demo bench docs fuzz soak asan tsan coverage install clean
+.PHONY: all gen test lint format demo bench docs fuzz soak mutants asan tsan coverage install clean

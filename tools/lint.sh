@@ -48,6 +48,7 @@ cpp() {
 
 for part in layers lengths reasons; do python3 tools/lint.py $part || failed=1; done
 python3 tools/lint.py exports "$build" || failed=1
+python3 tools/mutants.py --check || failed=1
 have clang-format && check format format
 if have cppcheck; then
     mkdir -p "$build/cppcheck"

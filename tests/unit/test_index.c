@@ -47,10 +47,12 @@ static int64_t direct(const Tree *t, const int64_t *axis) {
     }
 }
 
+/* Constants and scales may be negative, as those of flips, pads and concatenations are. */
 static Tree *grow(Kernel *k, int depth, int64_t largest) {
     Tree *t = arena_zalloc(k->arena, sizeof *t);
     t->op = depth == 0 ? rand() % 2 : 2 + rand() % 4;
     t->number = t->op == 0 ? rand() % AXES : 1 + rand() % largest;
+    if ((t->op == 1 || t->op == 3) && rand() % 3 == 0) t->number = -t->number;
     if (t->op > 1) t->left = grow(k, depth - 1, largest);
     if (t->op == 2) t->right = grow(k, depth - 1, largest);
     switch (t->op) {
