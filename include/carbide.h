@@ -147,12 +147,18 @@ CB_API bool cb_shares_storage(const cb_tensor *x, const cb_tensor *y);
  * call runs eagerly (with fullgraph it is an error). */
 CB_API double cb_item(cb_tensor *x);
 CB_API int64_t cb_item_int(cb_tensor *x); /* floats are truncated */
-/* Pointer to the first element, strides as cb_stride says. Also a value request. Valid while x
- * lives. */
+/* Pointer to the first element, strides as cb_stride says. Valid while x lives. Inside a compiled
+ * function this is a value request whatever x is: the rest of the call runs eagerly, so what is
+ * read and written through the pointer comes in the order of the source. */
 CB_API void *cb_data(cb_tensor *x);
-/* Tells that x was written to through such a pointer. A module that is compiled in eval mode
- * computes what follows from its parameters alone once; without this call it would not see that
- * they changed. Ops and cb_assign tell by themselves. */
+/* Tells that x was, or is about to be, written to through such a pointer. A module that is compiled
+ * in eval mode computes what follows from its parameters alone once; without this call it would
+ * not see that they changed. Ops and cb_assign tell by themselves.
+ *
+ * Inside a compiled function ops run when it returns. A pointer that was taken before the call sees
+ * that: what it reads are the elements before the ops, and ops that come before a write through it
+ * would read what was written. cb_changed(x) before the write runs those that read x first; to
+ * read, take the pointer anew. */
 CB_API void cb_changed(cb_tensor *x);
 /* Copies the elements in row-major order, converted to dtype, into out[0 .. numel-1]. */
 CB_API cb_status cb_read(cb_tensor *x, void *out, cb_dtype dtype);

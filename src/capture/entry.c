@@ -82,8 +82,8 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->guard = arena_new_array(trace->arena, Guard, call->input_count + 1);
     entry->first = arena_new_array(trace->arena, int, call->input_count + 1);
     for (int i = 0; i < call->input_count; i++) {
-        guard_make(&entry->guard[i], call->input[i]);
-        entry->first[i] = input_first(call->input, i);
+        guard_make(&entry->guard[i], call->value[i]);
+        entry->first[i] = input_first(call->value, i);
     }
     for (int k = 0; k < length(recording->captured); k++)
         push(trace->arena, entry->captured, recording->captured[k]);

@@ -186,7 +186,7 @@ enum { LOCAL_VALUES = 128, NO_VALUE = -1 };
 struct Call {
     Tracer tracer; /* first: the tracer's functions get back to the call from it */
     Function *function;
-    Tensor *const *input;
+    Tensor *const *input; /* the caller's: some may be freed meanwhile, value has what they were */
     int input_count;
     CallMode mode;
     Entry *entry;       /* replaying */

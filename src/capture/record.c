@@ -48,7 +48,7 @@ static Recording *recording_new(void) {
 static int real_value(Call *call, Tensor *x) {
     Recording *recording = call->recording;
     for (int i = 0; i < call->input_count && !call->function->options.fullgraph; i++)
-        if (same_tensor(call->input[i], x)) return i;
+        if (same_tensor(call->value[i], x)) return i;
     for (int k = 0; k < length(recording->captured); k++)
         if (same_tensor(call->value[recording->captured[k]], x)) return recording->captured[k];
     int v = length(recording->trace->value);
@@ -58,7 +58,7 @@ static int real_value(Call *call, Tensor *x) {
 
 int record_value(Call *call, Tensor *x) {
     int v = call_traced(call, x);
-    if (v != NO_VALUE) return v < call->input_count ? input_first(call->input, v) : v;
+    if (v != NO_VALUE) return v < call->input_count ? input_first(call->value, v) : v;
     if (x->storage) {
         if (GUARD(call->recording)) return OUT_OF_MEMORY;
         return real_value(call, x);
@@ -170,7 +170,7 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
 static bool add_inputs(Call *call, Recording *recording) {
     if (GUARD(recording)) return false;
     for (int i = 0; i < call->input_count; i++)
-        functional_add(recording, VALUE_IS_INPUT, call->input[i]);
+        functional_add(recording, VALUE_IS_INPUT, call->value[i]);
     return true;
 }
 
@@ -192,7 +192,7 @@ static void rename_inputs(const Call *call, const TraceOp *op, TraceOperand *ope
     memcpy(operand, op->input, sizeof *operand * op->input_count);
     for (int i = 0; i < op->input_count; i++)
         if (operand[i].kind == OPERAND_VALUE && operand[i].value < call->input_count)
-            operand[i].value = input_first(call->input, operand[i].value);
+            operand[i].value = input_first(call->value, operand[i].value);
 }
 
 static bool repeat(Call *call, Recording *recording, const Trace *trace, int count) {

@@ -44,16 +44,32 @@ Tensor *call_shell(Call *call, int v) {
     return x;
 }
 
-static void destroy_shell(Tracer *tracer, Tensor *x) {
+/* The function frees one of its inputs, which ops that are still to run read. */
+static void lose_input(Call *call, const Tensor *x) {
+    for (int i = 0; i < call->input_count; i++) {
+        if (call->value[i] != x) continue;
+        Meta meta = tensor_meta(x);
+        Tensor *own = cb_keep(tensor_view_of((Tensor *)x, &meta, x->stride, x->offset));
+        if (own)
+            call->value[i] = own;
+        else
+            call_break(call, REASON_out_of_memory, "while recording");
+    }
+}
+
+static void destroy_tensor(Tracer *tracer, Tensor *x) {
     Call *call = (Call *)tracer;
-    if (x->storage) return; /* stood for an input */
-    call->value[(intptr_t)x->value] = NULL;
-    call->alive--;
+    if (x->storage) {
+        lose_input(call, x);
+    } else if (x->trace == tracer->serial) {
+        call->value[(intptr_t)x->value] = NULL;
+        call->alive--;
+    }
 }
 
 bool call_stand_ins(Call *call, Tensor **stand_in) {
     for (int i = 0; i < call->input_count; i++) {
-        const Tensor *x = call->input[i];
+        const Tensor *x = call->value[i];
         Meta meta = tensor_meta(x);
         stand_in[i] = tensor_view_of((Tensor *)x, &meta, x->stride, x->offset);
         if (!stand_in[i]) return false;
@@ -92,7 +108,7 @@ static bool same_value(const TraceValue *value, const Tensor *x) {
 /* An entry that writes in place cannot take an input for a tensor from elsewhere. */
 static bool found_elsewhere(const Call *call, const Tensor *x) {
     for (int i = 0; call->entry->mutated_count && i < call->input_count; i++)
-        if (same_tensor(call->input[i], x)) return false;
+        if (same_tensor(call->value[i], x)) return false;
     return true;
 }
 
@@ -149,7 +165,7 @@ static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
     Entry *e = atomic_load(behind ? &behind->next : &call->function->first);
     unbind_from(call, first);
     for (; e; e = atomic_load(&e->next)) {
-        if (e == left || !entry_guards_hold(e, call->input, call->input_count)) continue;
+        if (e == left || !entry_guards_hold(e, call->value, call->input_count)) continue;
         if (!trace_same_prefix(left->trace, e->trace, call->at)) continue;
         if (call_reserve(call, length(e->trace->value))) break;
     }
@@ -232,8 +248,8 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
     return record_assign(call, target, value);
 }
 
-/* True when the trace reads or writes memory that x shows: its elements may be stale, and what the
- * function writes through a pointer would come too early. */
+/* True when the trace reads or writes memory that x shows: its elements may be stale, and what is
+ * about to be written to them would come too early. */
 static bool touched(const Call *call, const Tensor *x) {
     for (int i = 0; i < call->at; i++) {
         const TraceOp *op = &call->trace->op[i];
@@ -247,12 +263,15 @@ static bool touched(const Call *call, const Tensor *x) {
     return false;
 }
 
-static bool trace_materialize(Tracer *tracer, Tensor *x) {
+/* A pointer ends all recording: ops that were recorded before or after would run when the function
+ * has long written through it. */
+static bool trace_materialize(Tracer *tracer, Tensor *x, Access access) {
     Call *call = (Call *)tracer;
-    bool real = call_traced(call, x) == NO_VALUE;
+    bool real = call_traced(call, x) == NO_VALUE && access != ACCESS_POINTER;
     if (real && !call->function->options.fullgraph && (!x->storage || !touched(call, x)))
         return true;
-    return call_break(call, REASON_value_requested, "");
+    return call_break(call, access == ACCESS_CHANGE ? REASON_pointer_write : REASON_value_requested,
+                      "");
 }
 
 /* ---- beginning and end of a call ------------------------------------------------------------- */
@@ -260,7 +279,7 @@ static bool trace_materialize(Tracer *tracer, Tensor *x) {
 bool call_start(Call *call, Function *function, Tensor *const *input, int input_count,
                 Entry *entry) {
     call->tracer =
-        (Tracer){trace_apply, trace_assign, trace_materialize, destroy_shell, serial_next()};
+        (Tracer){trace_apply, trace_assign, trace_materialize, destroy_tensor, serial_next()};
     call->function = function;
     call->input = input;
     call->input_count = input_count;
@@ -362,6 +381,8 @@ void call_finish(Call *call) {
         call->value[v] = NULL;
     }
     unbind_from(call, first);
+    for (int i = 0; i < first && i < call->bound; i++)
+        if (call->value[i] != call->input[i]) tensor_destroy(call->value[i]);
     record_free(call->recording);
     if (call->value != call->local) memory_free(call->value);
     call->recording = NULL;

@@ -172,8 +172,9 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
     return target;
 }
 
-static bool trace_materialize(Tracer *tracer, Tensor *x) {
+static bool trace_materialize(Tracer *tracer, Tensor *x, Access access) {
     Trace *trace = (Trace *)tracer;
+    (void)access;
     const FxNode *node = x->trace == trace->tracer.serial ? x->value : NULL;
     if (!node) return x->storage != NULL;
     fx_fail(CB_ERR_GRAPH, node, "its value was asked for in a symbolic trace, which has none");
@@ -221,7 +222,12 @@ static bool splice_guarded(FxGraph *graph, FxNode *half) {
 
 static void trace_destroy(Tracer *tracer, Tensor *x) {
     Trace *trace = (Trace *)tracer;
-    if (x->trace != trace->tracer.serial || !trace->running) return;
+    if (x->trace != trace->tracer.serial) { /* the next tensor may get its address */
+        MapEntry *known = map_first(&trace->attributes, (uint64_t)(uintptr_t)x);
+        if (known) known->value = NULL;
+        return;
+    }
+    if (!trace->running) return;
     FxNode *node = x->value;
     if (node->opcode == CB_CALL_FUNCTION && node->graph) splice_guarded(trace->graph, node);
 }

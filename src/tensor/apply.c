@@ -168,10 +168,6 @@ cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value) {
     return apply_assign(x, &operand);
 }
 
-void cb_changed(cb_tensor *x) {
-    if (x && x->storage) storage_written(x->storage);
-}
-
 cb_tensor *cb_fill_(cb_tensor *x, double value) {
     cb_operand operand = cb_operand_float(value);
     return apply_assign(x, &operand);

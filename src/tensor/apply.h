@@ -10,15 +10,23 @@ Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attr
 Tensor *apply_assign(Tensor *target, const cb_operand *value);
 
 /* What stands in for eager while a thread records: capture (graph) or symbolic trace (FX). */
+typedef enum Access {
+    ACCESS_NOW,     /* its elements are read or written before the call returns */
+    ACCESS_POINTER, /* a pointer to them leaves: nobody sees when they are read or written */
+    ACCESS_CHANGE   /* the caller says that it writes them through such a pointer */
+} Access;
+
 typedef struct Tracer Tracer;
 struct Tracer {
     Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs);
     Tensor *(*assign)(Tracer *tracer, Tensor *target, const cb_operand *value);
-    /* A value request; false with an error. Also asked for a tensor that has storage, since a
-     * recorded write may be due to it: true when nothing is. */
-    bool (*materialize)(Tracer *tracer, Tensor *x);
-    void (*destroy_tensor)(Tracer *tracer, Tensor *x); /* may be NULL */
+    /* A value request; false with an error. Also asked for a tensor that has storage, since what
+     * was recorded may be due to write it, or to read what the caller is about to change: true
+     * when nothing is. */
+    bool (*materialize)(Tracer *tracer, Tensor *x, Access access);
+    /* Any tensor of the thread is about to die, traced or not. May be NULL. */
+    void (*destroy_tensor)(Tracer *tracer, Tensor *x);
     uint64_t serial;
 };
 Tracer *tracer_current(void);

@@ -14,9 +14,9 @@
 
 enum { BLOCK = 256 };
 
-bool tensor_materialize(Tensor *x) {
+static bool materialize(Tensor *x, Access access) {
     Tracer *tracer = tracer_current();
-    if (tracer && !tracer->materialize(tracer, x)) return false;
+    if (tracer && !tracer->materialize(tracer, x, access)) return false;
     if (x->storage) return true;
     char text[128];
     Meta meta = tensor_meta(x);
@@ -24,6 +24,8 @@ bool tensor_materialize(Tensor *x) {
     fail(CB_ERR_GRAPH, "a %s that was traced, and never computed, has no value", text);
     return false;
 }
+
+bool tensor_materialize(Tensor *x) { return materialize(x, ACCESS_NOW); }
 
 bool tensor_write(int file, const Tensor *x) {
     if (tensor_contiguous(x)) return file_write(file, tensor_data(x), tensor_span_bytes(x));
@@ -39,11 +41,13 @@ bool tensor_write(int file, const Tensor *x) {
     return true;
 }
 
-bool tensor_request(Tensor *x, const char *what) {
-    if (x) return tensor_materialize(x);
+static bool request(Tensor *x, Access access, const char *what) {
+    if (x) return materialize(x, access);
     fail(CB_ERR_ARGUMENT, "%s: x is NULL", what);
     return false;
 }
+
+bool tensor_request(Tensor *x, const char *what) { return request(x, ACCESS_NOW, what); }
 
 /* ---- runs: count elements, stride elements apart on the side of the tensor ------------------ */
 
@@ -265,7 +269,12 @@ int64_t cb_item_int(cb_tensor *x) {
     return scalar_convert(value, (cb_dtype)x->dtype, CB_I64).i;
 }
 
-void *cb_data(cb_tensor *x) { return tensor_request(x, "data") ? tensor_data(x) : NULL; }
+void *cb_data(cb_tensor *x) { return request(x, ACCESS_POINTER, "data") ? tensor_data(x) : NULL; }
+
+void cb_changed(cb_tensor *x) {
+    if (!x || (!x->storage && !tracer_current())) return;
+    if (materialize(x, ACCESS_CHANGE)) storage_written(x->storage);
+}
 
 cb_status cb_read(cb_tensor *x, void *out, cb_dtype dtype) {
     if (!x) return fail(CB_ERR_ARGUMENT, "read: x is NULL");

@@ -61,8 +61,7 @@ Tensor *tensor_alloc(void) {
 
 /* The tensor is in no scope any more. */
 static void retire(ThreadState *t, Tensor *x) {
-    if (x->trace && t->tracer && t->tracer->serial == x->trace && t->tracer->destroy_tensor)
-        t->tracer->destroy_tensor(t->tracer, x);
+    if (t->tracer && t->tracer->destroy_tensor) t->tracer->destroy_tensor(t->tracer, x);
     if (x->storage) storage_release(x->storage);
     count_live(t, -1);
     if (t->shell_count < SPARE_SHELLS && t->scope) {

@@ -251,6 +251,7 @@ static void expect_overlap_said(const char *options) {
                       "written, and input 1)");
     assert_int_equal(cb_stats(fast).eager_calls, 12);
     assert_non_null(cb_call(fast, w.place[0], w.place[2])); /* and is not given up for that */
+    assert_non_null(cb_call(fast, w.place[2], w.place[0]));
     assert_int_equal(cb_stats(fast).eager_calls, 12);
     assert_int_equal(cb_stats(fast).graphs, 1);
     cb_scope_close();

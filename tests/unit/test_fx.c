@@ -42,6 +42,27 @@ static void value_requests_fail(void **state) {
     cb_graph_free(graph);
 }
 
+static int adds_fresh_ones(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = in[0];
+    for (int i = 1; i <= 3; i++) {
+        float data = (float)(i * i);
+        cb_tensor *fresh = cb_from_data(&data, CB_F32, cb_dims(1));
+        out[0] = cb_add(out[0], fresh);
+        cb_free(fresh); /* the next one may lie where it was */
+    }
+    return 1;
+}
+
+static void constants_that_are_freed(void **state) {
+    (void)state;
+    cb_graph *graph = cb_symbolic_trace_function(adds_fresh_ones, NULL, 1, NULL);
+    cb_tensor *in = cb_zeros(cb_dims(2)), *out;
+    assert_int_equal(cb_graph_run(graph, &in, 1, &out, 1), 1);
+    expect_close(out, cb_full(cb_dims(2), 14.0));
+    cb_graph_free(graph);
+}
+
 static void constants_and_assignments(void **state) {
     (void)state;
     const float data[] = {1, 2, 3};
@@ -322,11 +343,12 @@ static void failed_runs_name_the_node(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ONE(value_requests_fail),    ONE(constants_and_assignments),
-        ONE(leaves_are_settable),    ONE(inputs_are_named),
-        ONE(tracing_leaves_nothing), ONE(running_equals_the_module),
-        ONE(graphs_compile),         ONE(python_spellings_run),
-        ONE(modes_are_texts),        ONE(failed_runs_name_the_node),
+        ONE(value_requests_fail),       ONE(constants_that_are_freed),
+        ONE(constants_and_assignments), ONE(leaves_are_settable),
+        ONE(inputs_are_named),          ONE(tracing_leaves_nothing),
+        ONE(running_equals_the_module), ONE(graphs_compile),
+        ONE(python_spellings_run),      ONE(modes_are_texts),
+        ONE(failed_runs_name_the_node),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();

@@ -285,7 +285,8 @@ static Tensor *record_assign(Tracer *tracer, Tensor *target, const cb_operand *v
     return target;
 }
 
-static bool record_materialize(Tracer *tracer, Tensor *x) {
+static bool record_materialize(Tracer *tracer, Tensor *x, Access access) {
+    (void)access;
     ((Recorder *)tracer)->requested++;
     if (x->storage) return true;
     x->storage = storage_new(tensor_span_bytes(x));

@@ -1,0 +1,237 @@
+/* Compiled functions that read and write tensors behind the ops: through pointers, by asking for
+ * values, and by freeing what they were given. Against the same functions run eagerly. */
+#include "capture_support.h"
+
+static float *taken; /* before the call */
+static cb_tensor *table;
+
+/* ---- pointers taken inside ------------------------------------------------------------------ */
+
+static cb_tensor *writes_after(cb_tensor *x) {
+    float *p = cb_data(x);
+    cb_tensor *y = cb_add(x, 1.0);
+    p[0] = 5;
+    return y;
+}
+
+static cb_tensor *takes_between(cb_tensor *x) {
+    cb_tensor *y = cb_add(x, 1.0);
+    float *p = cb_data(x);
+    p[1] = 5;
+    cb_changed(x);
+    return cb_mul(y, x);
+}
+
+static cb_tensor *takes_a_view(cb_tensor *x) {
+    cb_tensor *y = cb_add(x, 1.0);
+    cb_mul_(cb_select(x, 0, 0), 2.0);
+    float *p = cb_data(cb_select(x, 0, 1));
+    cb_tensor *z = cb_mul(x, 2.0);
+    p[2] = p[1] - 8;
+    return cb_sub(z, y);
+}
+
+static cb_tensor *takes_a_result(cb_tensor *x) {
+    cb_tensor *y = cb_add(x, 1.0), *z = cb_mul(y, 2.0);
+    ((float *)cb_data(y))[0] = 7;
+    return cb_add(cb_sub(y, x), z);
+}
+
+static cb_tensor *takes_a_fresh_one(cb_tensor *x) {
+    cb_tensor *y = cb_empty(cb_dims(4), CB_F32);
+    float *p = cb_data(y);
+    for (int i = 0; i < 4; i++) p[i] = (float)i;
+    cb_tensor *z = cb_mul(x, y);
+    for (int i = 0; i < 4; i++) p[i] = 9;
+    return cb_add(z, y);
+}
+
+/* ---- pointers taken before ------------------------------------------------------------------ */
+
+static cb_tensor *announces(cb_tensor *x) {
+    cb_tensor *y = cb_add(x, table);
+    cb_changed(table);
+    taken[0] = 5;
+    return cb_mul(y, table);
+}
+
+static cb_tensor *announces_a_view(cb_tensor *x) {
+    cb_tensor *y = cb_add(x, table);
+    cb_add_(table, 1.0);
+    cb_changed(cb_select(table, 0, 0));
+    taken[0] += 5;
+    return cb_mul(y, table);
+}
+
+/* Nothing that is recorded reads the table yet. */
+static cb_tensor *announces_early(cb_tensor *x) {
+    cb_tensor *y = cb_exp(x);
+    cb_changed(table);
+    taken[0] += 5;
+    return cb_mul(y, table);
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+static cb_tensor *asks_written(cb_tensor *x) {
+    cb_mul_(x, 2.0);
+    float y[2];
+    assert_int_equal(cb_read(cb_narrow(cb_view(x, cb_dims(8)), 0, 0, 2), y, CB_F32), CB_OK);
+    return cb_add(x, y[0] + y[1]);
+}
+
+static cb_tensor *asks_outside(cb_tensor *x) {
+    cb_tensor *y = cb_exp(x);
+    float a[8];
+    assert_int_equal(cb_read(table, a, CB_F32), CB_OK);
+    return cb_mul(y, a[5]);
+}
+
+/* ---- the comparison ------------------------------------------------------------------------- */
+
+typedef struct Case {
+    cb_function_1 *function;
+    bool eager; /* the reason is lasting */
+    const char *reason;
+} Case;
+
+static void expect_same(const Case *c) {
+    cb_function *fast = cb_compile(c->function, VM);
+    cb_tensor *tables[2] = {ramp(2, 4), ramp(2, 4)};
+    for (int round = 0; round < 3; round++) {
+        cb_scope_open();
+        cb_tensor *x = ramp(2, 4), *u = ramp(2, 4);
+        taken = cb_data(table = tables[0]);
+        cb_tensor *expected = c->function(u);
+        taken = cb_data(table = tables[1]);
+        expect_equal(cb_call(fast, x), expected);
+        expect_equal(x, u);
+        expect_equal(tables[0], tables[1]);
+        cb_scope_close();
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, c->eager ? 3 : 0);
+    assert_int_equal(cb_stats(fast).breaks, c->eager ? 1 : 0);
+    char *said = cb_explain(fast);
+    if (c->reason) assert_non_null(strstr(said, c->reason));
+    cb_free_text(said);
+    cb_function_free(fast);
+    assert_null(cb_error());
+}
+
+static void test_pointers(void **state) {
+    (void)state;
+    const Case cases[] = {
+        {writes_after, true, "asked for a value"},
+        {takes_between, true, "asked for a value"},
+        {takes_a_view, true, "asked for a value"},
+        {takes_a_result, true, "asked for a value"},
+        {takes_a_fresh_one, true, "asked for a value"},
+        {announces, true, "wrote to a tensor through a pointer"},
+        {announces_a_view, true, "wrote to a tensor through a pointer"},
+        {announces_early, false, NULL},
+        {asks_written, true, "asked for a value"},
+        {asks_outside, false, NULL},
+    };
+    cb_scope_open();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_same(&cases[i]);
+    cb_scope_close();
+}
+
+static cb_tensor *takes_or_leaves(cb_tensor *x) { return cb_data(x) ? x : NULL; }
+
+/* fullgraph does not run the function again, so it may not write behind the ops. */
+static void test_fullgraph(void **state) {
+    (void)state;
+    cb_function_1 *functions[] = {takes_or_leaves, announces, announces_early};
+    cb_scope_open();
+    taken = cb_data(table = ramp(2, 4));
+    for (int i = 0; i < 3; i++) {
+        cb_function *fast = cb_compile(functions[i], "fullgraph=1, " VM);
+        assert_null(cb_call(fast, ramp(2, 4)));
+        assert_int_equal(cb_error_status(), CB_ERR_COMPILE);
+        assert_non_null(strstr(cb_error(), i ? "through a pointer" : "asked for a value"));
+        cb_clear_error();
+        cb_function_free(fast);
+    }
+    cb_scope_close();
+}
+
+/* ---- what is touched ------------------------------------------------------------------------ */
+
+static cb_tensor *beside;
+static bool asks;
+
+static cb_tensor *asks_beside(cb_tensor *x) {
+    cb_add_(x, 1.0);
+    cb_tensor *y = cb_exp(x);
+    return asks ? cb_mul(y, cb_item(beside)) : y;
+}
+
+/* A value request ends the recording when the tensor overlaps one that the recorded ops use, not
+ * when it merely lies in the same storage; also when it comes in a replay. */
+static void test_touched(void **state) {
+    (void)state;
+    const struct {
+        int64_t first, count, at;
+        bool breaks;
+    } cases[] = {{0, 4, 3, true}, {0, 4, 4, false}, {4, 4, 4, true}, {4, 4, 3, false}};
+    for (int i = 0; i < 8; i++) {
+        cb_function *fast = cb_compile(asks_beside, VM);
+        cb_scope_open();
+        cb_tensor *all[2] = {cb_view(ramp(2, 4), cb_dims(8)), cb_view(ramp(2, 4), cb_dims(8))};
+        for (int round = 0; round < 3; round++) {
+            cb_tensor *result[2];
+            asks = i % 2 || round == 2;
+            for (int k = 0; k < 2; k++) {
+                cb_tensor *x = cb_narrow(all[k], 0, cases[i / 2].first, cases[i / 2].count);
+                beside = cb_narrow(all[k], 0, cases[i / 2].at, 1);
+                result[k] = k ? cb_call(fast, x) : asks_beside(x);
+            }
+            expect_equal(result[1], result[0]);
+            expect_equal(all[1], all[0]);
+        }
+        assert_int_equal(cb_stats(fast).breaks, cases[i / 2].breaks);
+        cb_scope_close();
+        cb_function_free(fast);
+    }
+    assert_null(cb_error());
+}
+
+/* ---- inputs that the function frees ---------------------------------------------------------- */
+
+static cb_tensor *consumes(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *z = cb_mul(x, y);
+    cb_free(x);
+    return cb_add(cb_exp(z), z);
+}
+
+static void test_consumed(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(consumes, VM);
+    for (int i = 0; i < 3; i++) {
+        int64_t live = cb_memory().live_tensors;
+        cb_scope_open();
+        cb_tensor *x = cb_keep(ramp(2, 4)), *y = ramp(2, 4);
+        cb_tensor *expected = consumes(cb_keep(ramp(2, 4)), y);
+        cb_tensor *got = cb_call(fast, x, y);
+        cb_tensor *next = ramp(2, 4); /* where x was */
+        cb_fill_(next, 3.0);
+        expect_equal(got, expected);
+        cb_scope_close();
+        assert_int_equal(cb_memory().live_tensors, live);
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    assert_null(cb_error());
+    cb_function_free(fast);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pointers),
+        cmocka_unit_test(test_fullgraph),
+        cmocka_unit_test(test_touched),
+        cmocka_unit_test(test_consumed),
+    };
+    return run_counted(tests);
+}
