@@ -2,9 +2,10 @@
  *
  *     build/bench_compile [LARGEST [BACKEND [KIND]]]     LARGEST: nodes (10000); BACKEND: c or vm
  *
- * Four kinds of graphs: one long pointwise chain, many small outputs, a chain of layers (product,
- * bias, relu), and a chain heavy with tanh. Out: milliseconds, from a first call with no disk
- * cache: recording, graph passes, fusion (with memory planning), writing C, the C compiler. */
+ * Five kinds of graphs: one long pointwise chain, many small outputs, a chain of layers (product,
+ * bias, relu), a chain heavy with tanh, and a chain of views. Out: milliseconds, from a first call
+ * with no disk cache: recording, graph passes, fusion (with memory planning), writing C, the C
+ * compiler. */
 #include <carbide.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,14 @@ static int tanh_heavy(cb_tensor *const *x, int nodes, cb_tensor **out) {
     return 1;
 }
 
+/* Neither cancels the one before it. */
+static int views(cb_tensor *const *x, int nodes, cb_tensor **out) {
+    cb_tensor *y = x[0];
+    for (int i = 0; i < nodes; i++) y = i % 2 ? cb_flip(y, cb_dims(0)) : cb_transpose(y, 0, 1);
+    *out = y;
+    return 1;
+}
+
 typedef struct Case {
     const char *name;
     Build *build;
@@ -88,7 +97,8 @@ int main(int argc, char **argv) {
     static const Case kinds[] = {{"pointwise", pointwise, 0},
                                  {"outputs", outputs, 0},
                                  {"layers", layers, 0},
-                                 {"tanh", tanh_heavy, 0}};
+                                 {"tanh", tanh_heavy, 0},
+                                 {"views", views, 0}};
     int largest = argc > 1 ? atoi(argv[1]) : 10000;
     char options[64];
     snprintf(options, sizeof options, "backend=%s", argc > 2 ? argv[2] : "c");

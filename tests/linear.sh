@@ -16,7 +16,7 @@ bench=$2
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 
-for kind in pointwise layers; do
+for kind in pointwise layers views; do
     small=$(count $kind 100) middle=$(count $kind 1000) large=$(count $kind 3000)
     [ -n "$small" ] && [ -n "$middle" ] && [ -n "$large" ] || { echo "$kind: no counts"; exit 1; }
     times=$(((large - middle) * 10 / (middle - small)))

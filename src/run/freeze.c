@@ -22,6 +22,7 @@ enum {
 typedef struct Part { /* the frozen parts of one graph */
     Graph *graph;
     Node **order;
+    const Node **base; /* by node id */
     bool *frozen;
     Node **computed, **used; /* vecs: results to compute, frozen inputs that stay in use */
     bool *listed;            /* by node id: in one of the two */
@@ -29,9 +30,15 @@ typedef struct Part { /* the frozen parts of one graph */
 
 /* ---- choosing ----------------------------------------------------------------------------- */
 
-static const Node *below_views(const Node *node) {
-    while (op_info((Op)node->op)->kind == KIND_VIEW) node = node->input[0];
-    return node;
+/* By node id: what stands below the views. */
+static const Node **bases(const Part *p) {
+    const Node **base = arena_new_array(p->graph->arena, const Node *, length(p->graph->node) + 1);
+    for (int i = 0; i < length(p->order); i++) {
+        const Node *node = p->order[i];
+        bool view = op_info((Op)node->op)->kind == KIND_VIEW;
+        base[node->id] = view ? base[node->input[0]->id] : node;
+    }
+    return base;
 }
 
 /* Elements of the largest frozen input below each node. */
@@ -52,10 +59,10 @@ static void exclude(Part *p) {
     const int64_t *largest = largest_inputs(p);
     bool *output = arena_new_array(p->graph->arena, bool, length(p->graph->node) + 1);
     for (int i = 0; i < length(p->graph->output); i++)
-        output[below_views(p->graph->output[i])->id] = output[p->graph->output[i]->id] = true;
+        output[p->base[p->graph->output[i]->id]->id] = output[p->graph->output[i]->id] = true;
     for (int i = 0; i < length(p->graph->mutation); i++) {
         const Node *value = p->graph->mutation[i].value;
-        output[below_views(value)->id] = output[value->id] = true;
+        output[p->base[value->id]->id] = output[value->id] = true;
     }
     for (int i = 0; i < length(p->order); i++) {
         const Node *node = p->order[i];
@@ -72,7 +79,7 @@ static void exclude(Part *p) {
 
 static void list(Part *p, const Node *user_input) {
     if (!p->frozen[user_input->id]) return;
-    Node *base = p->graph->node[below_views(user_input)->id];
+    Node *base = p->graph->node[p->base[user_input->id]->id];
     if (!p->frozen[base->id] || p->listed[base->id]) return; /* a view of a literal */
     p->listed[base->id] = true;
     if (base->op == OP_input)
@@ -86,6 +93,7 @@ static Part choose(Graph *graph) {
     const uint8_t *fixed = graph_fixed(graph, NULL);
     p.frozen = arena_new_array(graph->arena, bool, length(graph->node) + 1);
     for (int id = 0; id < length(graph->node); id++) p.frozen[id] = fixed[id] == FIXED_FROZEN;
+    p.base = bases(&p);
     p.listed = arena_new_array(graph->arena, bool, length(graph->node) + 1);
     exclude(&p);
     for (int i = 0; i < length(p.order); i++) {

@@ -17,11 +17,6 @@ typedef struct Tree { /* of an expanded node, down to real ones */
     int cost, loads, nodes;
 } Tree;
 
-static const Node *strip_views(const Node *node) {
-    while (op_info(node->op)->kind == KIND_VIEW) node = node->input[0];
-    return node;
-}
-
 static const Node *strip_reshapes(const Node *node) {
     while (node->op == OP_reshape) node = node->input[0];
     return node;
@@ -40,9 +35,28 @@ static void make_real(Schedule *s, const Node *node) {
     if (node->op != OP_input) s->real[node->id] = true;
 }
 
+/* What stands below the views. Every so many views one becomes real, whoever reads it: then all
+ * that walks down to a base takes few steps. */
+static void find_bases(Schedule *s) {
+    int *views = arena_new_array(s->arena, int, length(s->graph->node) + 1);
+    s->below = arena_new_array(s->arena, const Node *, length(s->graph->node) + 1);
+    for (int i = 0; i < length(s->order); i++) {
+        const Node *node = s->order[i];
+        s->below[node->id] = node;
+        if (op_info(node->op)->kind != KIND_VIEW) continue;
+        views[node->id] = views[node->input[0]->id] + 1;
+        if (views[node->id] < TREE_NODES) {
+            s->below[node->id] = s->below[node->input[0]->id];
+        } else {
+            make_real(s, node);
+            views[node->id] = 0;
+        }
+    }
+}
+
 /* The dear part below views, or the view itself when a plain buffer is below. */
 static void make_base_real(Schedule *s, const Node *node) {
-    const Node *base = strip_views(node);
+    const Node *base = s->below[node->id];
     make_real(s, base->op == OP_constant || base->op == OP_input ? node : base);
 }
 
@@ -104,7 +118,7 @@ void buffer_strides(const Schedule *s, const Node *node, int64_t *stride) {
 
 static void mark_strided(Schedule *s, const Node *operand) {
     int64_t stride[DOMAIN_AXES], offset;
-    const Node *below = strip_views(operand);
+    const Node *below = s->below[operand->id];
     bool affine = below->op != OP_constant && operand_affine(s, operand, below, stride, &offset);
     make_real(s, affine ? below : operand);
 }
@@ -239,6 +253,7 @@ void mark_real(Schedule *s) {
     int *users = graph_users(graph, s->order);
     Tree *tree = arena_new_array(s->arena, Tree, length(graph->node) + 1);
     bool *after_product = arena_new_array(s->arena, bool, length(graph->node) + 1);
+    find_bases(s);
     for (int i = 0; i < length(s->order); i++) mark_operands(s, s->order[i]);
     for (int i = 0; i < length(graph->output); i++) make_real(s, output_base(graph->output[i]));
     for (int i = 0; i < length(graph->mutation); i++)
@@ -252,7 +267,7 @@ void mark_real(Schedule *s) {
         Tree t = tree[node->id] = tree_of(s, tree, node);
         bool shared = users[node->id] > 1 && (t.cost > SHARED_COST || t.loads > SHARED_LOADS);
         if (shared || t.nodes > TREE_NODES) make_base_real(s, node);
-        if (s->real[strip_views(node)->id]) tree[node->id] = (Tree){0, 1, 1};
+        if (s->real[s->below[node->id]->id]) tree[node->id] = (Tree){0, 1, 1};
     }
     settle_strided(s);
 }

@@ -40,15 +40,15 @@ struct Group {
                           * else NULL */
     const Node **member; /* vec: real nodes computed by the group's kernel, in graph order */
     Domain domain;
-    Kernel *trial;       /* members lowered over domain; NULL: to be made */
-    Lowering lowering;   /* of the trial */
-    Expr **value;        /* by member */
-    Expr *element, *row; /* flat position at element and at row level */
-    const Node **read;   /* vec: real nodes and inputs that it reads from outside */
+    Kernel *trial;        /* members lowered over domain; NULL: to be made */
+    Lowering lowering;    /* of the trial */
+    Expr **value;         /* by member */
+    Expr *element, *row;  /* flat position at element and at row level */
+    const Node **read;    /* vec: real nodes and inputs that it reads from outside */
     const Node **operand; /* vec: what the anchor's own step reads */
-    int first, last;     /* graph positions of its first and last node */
-    int mark;            /* visited by search number */
-    Group *forward;      /* the group that took it in */
+    int first, last;      /* graph positions of its first and last node */
+    int mark;             /* visited by search number */
+    Group *forward;       /* the group that took it in */
     bool emitted;
 };
 
@@ -61,14 +61,15 @@ typedef struct Schedule {
     Graph *graph;
     Arena *arena;
     Plan *plan;
-    Node **order;      /* vec */
-    int *position;     /* by node id: place in order */
-    bool *real;        /* by node id */
-    Group **group;     /* by node id: the group that computes a real node; NULL for inputs */
-    Group ***reader;   /* by node id: vec of groups that have read it */
-    bool *checked;     /* by node id: index values, complete before anybody reads them */
-    IndexCheck *check; /* vec */
-    int *value;        /* by node id: plan value, -1: none */
+    Node **order;       /* vec */
+    int *position;      /* by node id: place in order */
+    bool *real;         /* by node id */
+    Group **group;      /* by node id: the group that computes a real node; NULL for inputs */
+    Group ***reader;    /* by node id: vec of groups that have read it */
+    const Node **below; /* by node id: what its views are of; itself, when it is no view */
+    bool *checked;      /* by node id: index values, complete before anybody reads them */
+    IndexCheck *check;  /* vec */
+    int *value;         /* by node id: plan value, -1: none */
     const int64_t *const *input_stride;
     Group **all; /* vec; merged ones have a forward */
     int search;  /* number of the last reachability search */
