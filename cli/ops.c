@@ -97,6 +97,11 @@ static size_t put_default(char *out, size_t bytes, const Param *param) {
     switch (param->type) {
     case PARAM_FLOAT:
         return (size_t)snprintf(out, bytes, "=%g", param->default_float);
+    case PARAM_NUMBER:
+        if (!number_given(&param->default_number)) return (size_t)snprintf(out, bytes, "=none");
+        if (param->default_number.kind == CB_OPERAND_INT)
+            return (size_t)snprintf(out, bytes, "=%lld", (long long)param->default_number.i);
+        return (size_t)snprintf(out, bytes, "=%.1f", param->default_number.f);
     case PARAM_BOOL:
         return (size_t)snprintf(out, bytes, "=%s", param->default_int ? "true" : "false");
     case PARAM_DTYPE: {

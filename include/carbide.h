@@ -173,6 +173,11 @@ CB_API cb_status cb_npy_save(const char *path, cb_tensor *x);
 
 /* ---- operands: a tensor or a number where PyTorch takes either ------------------------------ */
 
+/* A number stays what it is in the call, exactly: cb_full(cb_dims(2), 3) is i64, with 3.0 f32, and
+ * cb_clamp(x, 0, 5) of an i64 tensor stays i64. Arguments that are numbers alone (the value of
+ * cb_full, the limits of cb_clamp) are operands without a tensor; NULL is none of those that may be
+ * left out: cb_clamp(x, NULL, 5). C's true and false are integers: cb_operand_bool(true). */
+
 enum { CB_OPERAND_TENSOR, CB_OPERAND_FLOAT, CB_OPERAND_INT, CB_OPERAND_BOOL };
 
 typedef struct cb_operand {
@@ -315,7 +320,7 @@ CB_API cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim);
 /* In-place ops: x takes the value (broadcast and converted to x's shape and dtype); x comes back.
  * cb_add_(x, y) and its like are cb_assign(x, cb_add(x, y)), one pass over memory. */
 CB_API cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value);
-CB_API cb_tensor *cb_fill_(cb_tensor *x, double value);
+CB_API cb_tensor *cb_fill_(cb_tensor *x, cb_operand value);
 #define cb_add_(x, y) cb_assign((x), cb_add((x), (y)))
 #define cb_sub_(x, y) cb_assign((x), cb_sub((x), (y)))
 #define cb_mul_(x, y) cb_assign((x), cb_mul((x), (y)))
@@ -519,7 +524,7 @@ CB_API const char *cb_get_float32_matmul_precision(void);
 #define cb_autocast_open(dtype) (CB_HERE, (cb_autocast_open)(cb_only_dtype(dtype)))
 #define cb_autocast_close() (CB_HERE, (cb_autocast_close)())
 #define cb_assign(x, value) (CB_HERE, (cb_assign)((x), (value)))
-#define cb_fill_(x, value) (CB_HERE, (cb_fill_)((x), (value)))
+#define cb_fill_(x, value) (CB_HERE, (cb_fill_)((x), cb_operand_of(value)))
 #define cb_call_n(...) (CB_HERE, (cb_call_n)(__VA_ARGS__))
 #define cb_call_1(...) (CB_HERE, (cb_call_1)(__VA_ARGS__))
 #endif

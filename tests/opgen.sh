@@ -25,7 +25,8 @@ refuses() { # refuses ROW MESSAGE
     failed=$((failed + 1))
 }
 
-refuses 'VIEW(v, ".v", "x, dim:number")' "op v: unknown type 'number'"
+refuses 'VIEW(v, ".v", "x, dim:numeral")' "op v: unknown type 'numeral'"
+refuses 'VIEW(v, ".v", "x, value:number=one")' "op v: 'one' is no number"
 refuses 'VIEW(v, ".v", "x, dim:int=1, end:int")' 'op v: end stands behind a default and has none'
 refuses 'VIEW(v, ".v", "x, x:int")' 'op v: two parameters are named x'
 refuses 'VIEW(v, ".v", "x, dim:int=one")' "op v: 'one' is no integer"

@@ -245,6 +245,10 @@ static void write_param(FILE *out, const Param *param) {
         if (param->type == DIMS)
             fprintf(out, ", .default_int = %d, .default_at = %s", param->count,
                     param->count > 0 ? param->text : "0");
+        else if (param->type == NUMBER)
+            fprintf(out, ", .default_number = {.kind = %s, .%s = %s}", param->number,
+                    strstr(param->number, "FLOAT") ? "f" : "i",
+                    !strcmp(param->text, "none") ? "0" : param->text);
         else if (param->type != FLOATS)
             fprintf(out, ", .default_%s = %s", param->type == FLOAT ? "float" : "int", value);
     }
@@ -284,11 +288,11 @@ static void write_table(FILE *out) {
             "/* Generated from src/op/ops.def: the op table with parsed schemas. */\n"
             "#include \"op/op.h\"\n\n"
             "_Static_assert(OP_MAX_PARAMS == %d && OP_MAX_INPUTS == %d && ATTR_WORDS > %d &&\n"
-            "                   LIST_WORDS == %d,\n"
+            "                   LIST_WORDS == %d && NUMBER_WORDS == %d,\n"
             "               \"tools/opgen.c and op/op.h disagree\");\n\n"
             "static const OpInfo op_table[OP_COUNT] = {\n"
             "    [OP_none] = {.name = \"none\", .fx = \"none\", .schema = \"\"},\n",
-            MAX_OP_PARAMS, MAX_TENSORS, MAX_WORDS, LIST_WORDS);
+            MAX_OP_PARAMS, MAX_TENSORS, MAX_WORDS, LIST_WORDS, NUMBER_WORDS);
     for (int i = 0; i < ROW_COUNT; i++) write_table_row(out, &rows[i], &schemas[i]);
     fprintf(out, "};\n\nconst OpInfo *op_info(Op op) {\n"
                  "    check((unsigned)op < OP_COUNT, \"op %%d\", (int)op);\n"

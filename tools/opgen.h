@@ -6,10 +6,10 @@
 #include <stdio.h>
 
 enum { MAX_PARAMS = 10, MAX_OP_PARAMS = 9, MAX_TENSORS = 5, MAX_WORDS = 47 };
-enum { LIST_WORDS = 9, NAME_SIZE = 32 };
+enum { LIST_WORDS = 9, NUMBER_WORDS = 2, NAME_SIZE = 32 };
 
 /* TEXT: a C string; not an attribute, so layers alone have it. */
-typedef enum Type { TENSOR, OPTIONAL, INT, FLOAT, BOOL, DTYPE, DIMS, FLOATS, TEXT, TYPE_COUNT } Type;
+typedef enum Type { TENSOR, OPTIONAL, INT, FLOAT, BOOL, DTYPE, DIMS, FLOATS, NUMBER, TEXT, TYPE_COUNT } Type;
 
 typedef struct TypeInfo {
     const char *name, *c_type, *param;
@@ -23,6 +23,7 @@ typedef struct Param {
     char macro[48];       /* default as a C expression of the public header */
     int word;             /* attributes only, else -1 */
     int count;            /* dims: of the default list */
+    const char *number;   /* numbers: the kind of the default, CB_OPERAND_INT */
     int same_as;          /* dims: the parameter that stands in when the list is empty, or -1 */
 } Param;
 

@@ -20,6 +20,7 @@ const TypeInfo type_info[TYPE_COUNT] = {
     [DTYPE] = {"dtype", "cb_dtype ", "PARAM_DTYPE"},
     [DIMS] = {"dims", "cb_dim_list ", "PARAM_DIMS"},
     [FLOATS] = {"floats", "cb_float_list ", "PARAM_FLOATS"},
+    [NUMBER] = {"number", "cb_operand ", "PARAM_NUMBER"},
     [TEXT] = {"text", "const char *", NULL},
 };
 
@@ -56,7 +57,8 @@ static bool is_name(const char *text) {
 static Type parse_type(const Schema *schema, const char *text) {
     for (Type type = INT; type < TYPE_COUNT; type++)
         if (!strcmp(text, type_info[type].name)) return type;
-    schema_refuse(schema, "unknown type '%s'; int, float, bool, dtype, dims, floats and text exist",
+    schema_refuse(schema,
+                  "unknown type '%s'; int, float, number, bool, dtype, dims, floats and text exist",
                   text);
 }
 
@@ -71,6 +73,21 @@ static void default_float(const Schema *schema, Param *param) {
     if (*end) schema_refuse(schema, "'%s' is no number", param->text);
     bool whole = !strpbrk(param->text, ".e");
     snprintf(param->macro, sizeof param->macro, "%s%s", param->text, whole ? ".0" : "");
+}
+
+/* "none", an integer or a float: it is what it is written as. */
+static void default_number(const Schema *schema, Param *param) {
+    if (!strcmp(param->text, "none")) {
+        param->number = "CB_OPERAND_TENSOR";
+        strcpy(param->macro, "cb_operand_tensor(NULL)");
+        return;
+    }
+    default_float(schema, param);
+    char text[sizeof param->text];
+    strcpy(text, param->text);
+    bool whole = !strpbrk(text, ".e");
+    param->number = whole ? "CB_OPERAND_INT" : "CB_OPERAND_FLOAT";
+    snprintf(param->macro, sizeof param->macro, "cb_operand_%s(%s)", whole ? "int" : "float", text);
 }
 
 /* "all", "none", a list before it, or one integer: a list of it, which the op repeats for each of
@@ -100,6 +117,9 @@ static void parse_default(const Schema *schema, Param *param) {
     switch (param->type) {
     case FLOAT:
         default_float(schema, param);
+        return;
+    case NUMBER:
+        default_number(schema, param);
         return;
     case INT:
         strtoll(text, &end, 10);
@@ -161,7 +181,9 @@ static void parse_param(Schema *schema, char *text) {
             schema_refuse(schema, "more than %d tensors", MAX_TENSORS);
     } else {
         param->word = schema->words;
-        schema->words += param->type == DIMS || param->type == FLOATS ? LIST_WORDS : 1;
+        schema->words += param->type == NUMBER                          ? NUMBER_WORDS
+                         : param->type == DIMS || param->type == FLOATS ? LIST_WORDS
+                                                                        : 1;
     }
 }
 
@@ -205,11 +227,12 @@ static void write_call(FILE *out, Api api, const Schema *schema, int given) {
     fprintf(out, "(CB_HERE, (%s%s)(", api.prefix, schema->name);
     for (int i = 0; i < schema->count; i++) {
         const Param *param = &schema->param[i];
-        const char *wrap = api.operands && param_is_tensor(param) ? "cb_operand_of"
-                           : param->type == DIMS                  ? "cb_dims_of"
-                           : param->type == FLOATS                ? "cb_floats_of"
-                           : param->type == DTYPE                 ? "cb_only_dtype"
-                                                                  : "";
+        bool operand = param->type == NUMBER || (api.operands && param_is_tensor(param));
+        const char *wrap = operand                 ? "cb_operand_of"
+                           : param->type == DIMS   ? "cb_dims_of"
+                           : param->type == FLOATS ? "cb_floats_of"
+                           : param->type == DTYPE  ? "cb_only_dtype"
+                                                   : "";
         if (i) fprintf(out, ", ");
         if (i >= given)
             fprintf(out, "%s", param->macro);
@@ -265,6 +288,10 @@ void api_pack(FILE *out, const char *op, const char *attribute, const Param *par
         fprintf(out, "    attr_set_dims(&attrs, ATTR_%s_%s, %s);\n", op, attribute, param->name);
     else if (param->type == FLOATS)
         fprintf(out, "    attr_set_floats(&attrs, ATTR_%s_%s, %s);\n", op, attribute, param->name);
+    else if (param->type == NUMBER)
+        fprintf(out,
+                "    if (!attr_take_number(&attrs, ATTR_%s_%s, %s, \"%s\", \"%s\")) return NULL;\n",
+                op, attribute, param->name, op, param->name);
     else if (param->type == FLOAT)
         fprintf(out, "    attr_set_float(&attrs, ATTR_%s_%s, %s);\n", op, attribute, param->name);
     else

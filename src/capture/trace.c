@@ -124,6 +124,12 @@ static void print_attribute(const TraceOp *op, const Param *param, Buffer *out) 
         memcpy(&number, &word, sizeof number);
         put_double(out, number);
         break;
+    case PARAM_NUMBER: {
+        TraceOperand given = {word == CB_OPERAND_TENSOR ? OPERAND_ABSENT : (OperandKind)word, 0,
+                              op->word[param->word + 1]};
+        print_operand(&given, out);
+        break;
+    }
     case PARAM_FLOATS:
         put(out, "[");
         for (int i = 0; i < word; i++) {

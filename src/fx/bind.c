@@ -22,6 +22,11 @@ bool fx_is_number(const cb_arg *arg) {
 
 double fx_number(const cb_arg *arg) { return arg->kind == CB_ARG_FLOAT ? arg->f : (double)arg->i; }
 
+cb_operand fx_operand(const cb_arg *arg) {
+    if (arg->kind == CB_ARG_FLOAT) return cb_operand_float(arg->f);
+    return arg->kind == CB_ARG_INT ? cb_operand_int(arg->i) : cb_operand_bool(arg->i != 0);
+}
+
 static bool wrong(const Binder *binder, const Param *param, const char *wanted) {
     fx_fail(CB_ERR_GRAPH, binder->node, "%s must be %s", param->name, wanted);
     return false;
@@ -129,6 +134,10 @@ static bool bind_attribute(Binder *binder, const Param *param) {
     case PARAM_FLOATS:
         if (!floats_of(arg, &floats)) return wrong(binder, param, "a number or a list of numbers");
         attr_set_floats(&binder->call->attrs, param->word, floats);
+        return true;
+    case PARAM_NUMBER:
+        if (!fx_is_number(arg)) return wrong(binder, param, "a number");
+        attr_set_number(&binder->call->attrs, param->word, fx_operand(arg));
         return true;
     case PARAM_FLOAT:
         if (!fx_is_number(arg)) return wrong(binder, param, "a number");

@@ -95,6 +95,24 @@ static void put_floats(Buffer *out, cb_float_list floats) {
     if (floats.count > 1) put(out, ")");
 }
 
+/* As the caller of the op would write it: bool is an int in C, so it says what it is. */
+static void put_given(Buffer *out, cb_operand number) {
+    switch (number.kind) {
+    case CB_OPERAND_FLOAT:
+        put_number(out, number.f);
+        break;
+    case CB_OPERAND_INT:
+        put_integer(out, number.i);
+        break;
+    case CB_OPERAND_BOOL:
+        putf(out, "cb_operand_bool(%s)", number.i ? "true" : "false");
+        break;
+    default:
+        put(out, "NULL");
+        break;
+    }
+}
+
 static const char *dtype_name(cb_dtype dtype) {
     static const char *const name[CB_DTYPE_COUNT] = {"CB_BOOL", "CB_U8",  "CB_I8",  "CB_I16",
                                                      "CB_I32",  "CB_I64", "CB_F16", "CB_BF16",
@@ -107,6 +125,9 @@ static void put_attribute(Buffer *out, const Param *param, const Attrs *attrs) {
     switch (param->type) {
     case PARAM_FLOAT:
         put_number(out, attr_float(attrs, param->word));
+        break;
+    case PARAM_NUMBER:
+        put_given(out, attr_number(attrs, param->word));
         break;
     case PARAM_BOOL:
         put(out, word ? "true" : "false");
@@ -133,13 +154,9 @@ static void put_operand(const Coder *coder, const cb_arg *arg) {
         put(out, coder->name[arg->node->id]);
         break;
     case CB_ARG_FLOAT:
-        put_number(out, arg->f);
-        break;
     case CB_ARG_INT:
-        put_integer(out, arg->i);
-        break;
     case CB_ARG_BOOL:
-        putf(out, "cb_operand_bool(%s)", arg->i ? "true" : "false");
+        put_given(out, fx_operand(arg));
         break;
     default:
         put(out, "NULL");
@@ -237,7 +254,7 @@ static void put_call(Coder *coder, const FxNode *node) {
     bool copy = call.inplace && strcmp(node->target, "copy_") == 0;
     if (copy && fx_is_number(&call.operand[0])) {
         putf(coder->out, "cb_fill_(%s, ", coder->name[node->args[0].node->id]);
-        put_number(coder->out, fx_number(&call.operand[0]));
+        put_given(coder->out, fx_operand(&call.operand[0]));
         put(coder->out, ")");
         return;
     }

@@ -145,6 +145,7 @@ const char *fx_keyword(Op op, const Param *param); /* PyTorch's name of a parame
 bool fx_flag(Op op, const Param *param, const char *text, int64_t *value);
 bool fx_is_number(const cb_arg *arg);
 double fx_number(const cb_arg *arg);
+cb_operand fx_operand(const cb_arg *arg); /* of a number */
 bool fx_random(const FxNode *node); /* takes a draw from the generator */
 /* True when the node's value is a tensor of its own that nothing else can refer to: it may be freed
  * after its last use. */

@@ -139,6 +139,19 @@ static cb_arg floats_arg(FxGraph *graph, cb_float_list floats) {
     return cb_arg_tuple(items, floats.count);
 }
 
+static cb_arg number_arg(cb_operand number) {
+    switch (number.kind) {
+    case CB_OPERAND_FLOAT:
+        return cb_arg_float(number.f);
+    case CB_OPERAND_INT:
+        return cb_arg_int(number.i);
+    case CB_OPERAND_BOOL:
+        return cb_arg_bool(number.i != 0);
+    default:
+        return cb_arg_none();
+    }
+}
+
 static cb_arg attribute_arg(FxGraph *graph, const OpInfo *info, const Param *param,
                             const Attrs *attrs) {
     int64_t word = attrs->word[param->word];
@@ -149,6 +162,8 @@ static cb_arg attribute_arg(FxGraph *graph, const OpInfo *info, const Param *par
         return cb_arg_bool(word != 0);
     case PARAM_FLOAT:
         return cb_arg_float(attr_float(attrs, param->word));
+    case PARAM_NUMBER:
+        return number_arg(attr_number(attrs, param->word));
     case PARAM_FLOATS:
         return floats_arg(graph, attr_floats(attrs, param->word));
     case PARAM_DTYPE:

@@ -76,6 +76,7 @@ static bool literal_pointwise(const Node *node, const int64_t *position, int dep
 
 /* The element at position; false when it depends on an input, a draw, or is too far down. */
 static bool literal(const Node *node, const int64_t *position, int depth, Scalar *out) {
+    cb_operand number;
     if (depth == 0) return false;
     if (node->expansion) return literal(node->expansion, position, depth - 1, out);
     switch (node->op) {
@@ -83,8 +84,8 @@ static bool literal(const Node *node, const int64_t *position, int depth, Scalar
         *out = node_constant(node);
         return true;
     case OP_full:
-        *out = scalar_convert((Scalar){.f = attr_float(node->attrs, ATTR_full_value)}, CB_F64,
-                              (cb_dtype)node->dtype);
+        number = attr_number(node->attrs, ATTR_full_value);
+        *out = scalar_convert(number_scalar(&number), number_dtype(&number), (cb_dtype)node->dtype);
         return true;
     case OP_arange:
         *out = scalar_convert((Scalar){.i = node->attrs->word[ATTR_arange_start] +
@@ -159,8 +160,8 @@ static bool minus_infinity(Node *node) {
 /* where(mask, scores, -inf), or the other way round, or masked_fill(scores, mask, -inf). */
 static Node *take_mask(Pattern *p, Node *node) {
     if (node->op == OP_masked_fill) {
-        double value = attr_float(node->attrs, ATTR_masked_fill_value);
-        if (value != -(double)INFINITY) return node;
+        cb_operand value = attr_number(node->attrs, ATTR_masked_fill_value);
+        if (value.kind != CB_OPERAND_FLOAT || value.f != -(double)INFINITY) return node;
         p->mask = node->input[1];
         p->keep = false;
         return through(p, node->input[0]);
@@ -234,7 +235,7 @@ static Node *attend(const Pattern *p, Node *const *now, const Node *old) {
     Node *mask = p->mask && !p->causal ? now[p->mask->id] : NULL;
     if (mask && !p->keep) mask = call1(p->graph, OP_logical_not, mask);
     attrs.word[ATTR_scaled_dot_product_attention_is_causal] = p->mask && p->causal;
-    attr_set_float(&attrs, scale, p->scale);
+    attr_set_number(&attrs, scale, cb_operand_float(p->scale));
     Node *input[] = {now[p->query->id], transposed(p->graph, now[p->key->id]),
                      now[old->input[1]->id], mask};
     return graph_op(p->graph, OP_scaled_dot_product_attention, input, 4, &attrs, NULL);

@@ -23,6 +23,19 @@ Node *node_convert(Graph *graph, Node *node, cb_dtype dtype) {
     return graph_intern(graph, OP_to, &meta, &node, 1, &attrs);
 }
 
+Node *node_number(Graph *graph, const char *op, cb_operand number, cb_dtype dtype) {
+    Scalar value = number_scalar(&number);
+    cb_dtype own = number_dtype(&number);
+    if (number_fits(own, value, dtype))
+        return graph_constant(graph, dtype, scalar_convert(value, own, dtype));
+    if (own == CB_F64)
+        fail(CB_ERR_ARGUMENT, "%s: the number %g is no %s", op, value.f, cb_dtype_name(dtype));
+    else
+        fail(CB_ERR_ARGUMENT, "%s: the number %lld is no %s", op, (long long)value.i,
+             cb_dtype_name(dtype));
+    return NULL;
+}
+
 /* ---- views -------------------------------------------------------------------------------- */
 
 static bool same_sizes(const Node *node, int rank, const int64_t *size) {
@@ -133,6 +146,20 @@ static bool inputs_given(Op op, Node *const *input) {
     return true;
 }
 
+/* Numbers that are needed are there. */
+static bool numbers_given(const OpInfo *info, const Attrs *attrs) {
+    for (int i = 0; i < info->param_count; i++) {
+        const Param *param = &info->param[i];
+        bool optional = param->has_default && !number_given(&param->default_number);
+        if (param->type != PARAM_NUMBER || optional) continue;
+        cb_operand number = attr_number(attrs, param->word);
+        if (number_given(&number)) continue;
+        fail(CB_ERR_ARGUMENT, "%s: %s must be a number", info->name, param->name);
+        return false;
+    }
+    return true;
+}
+
 /* dtypes that exist: the rules of primitives see to their own. CB_SAME becomes the default. */
 static bool dtypes_known(const OpInfo *info, Attrs *attrs) {
     for (int i = 0; i < info->param_count; i++) {
@@ -238,6 +265,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     }
     Attrs own = attrs_default(op);
     if (attrs) memcpy(own.word, attrs->word, sizeof(int64_t) * info->word_count);
+    if (!numbers_given(info, &own)) return NULL;
     if (info->kind == KIND_COMPOSITE)
         return build_composite(graph, op, input, input_count, &own, numbers);
     Meta meta[NODE_MAX_INPUTS];

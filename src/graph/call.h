@@ -14,7 +14,7 @@ Node *call_slice(Graph *graph, Node *x, int dim, int64_t start, int64_t end);
 Node *call_concat(Graph *graph, Node *x, Node *y, int dim);
 Node *call_permute(Graph *graph, Node *x, cb_dim_list dims);
 Node *call_arange(Graph *graph, int64_t count, cb_dtype dtype);
-Node *call_full(Graph *graph, int rank, const int64_t *size, double value, cb_dtype dtype);
+Node *call_full(Graph *graph, int rank, const int64_t *size, cb_operand value, cb_dtype dtype);
 /* A constant that takes part in promotion: not weak. */
 Node *call_constant(Graph *graph, cb_dtype dtype, double value);
 /* Random values that share the composite's draw number, the word behind its parameters. */
@@ -22,7 +22,7 @@ Node *call_random(Graph *graph, Op op, const Node *like, cb_dtype dtype, int64_t
 
 /* Pads the last n dims, in their order; nothing when there is nothing to pad. */
 Node *call_pad(Graph *graph, Node *x, int n, const int64_t *left, const int64_t *right,
-               double value);
+               cb_operand value);
 Node *call_window(Graph *graph, Node *x, int dim, int64_t size, int64_t step, int64_t dilation);
 
 /* f16 and bf16 as f32; back to the dtype of `as` when that is floating point. NULL gives NULL. */
@@ -47,6 +47,8 @@ Node *expand_convolution(Graph *graph, Op op, Node *const *input, const Attrs *a
 Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs);
 Node *expand_resize(Graph *graph, Node *x, const Attrs *attrs);
 
+/* scaled_dot_product_attention's, for queries of this width. */
+double attention_scale(const Attrs *attrs, int64_t width);
 /* enable_gqa: operands whose heads broadcast or are equal, with the heads of query split in two
  * dims where they broadcast. mask may be NULL. False with an error when the heads do not divide. */
 bool attention_share_heads(Graph *graph, Node **query, Node **key, Node **value, Node **mask);

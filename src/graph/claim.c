@@ -63,9 +63,8 @@ static Node *claim_attention(const Claim *c, const Node *node, Node *const *inpu
     Node *query = input[0], *key = input[1], *value = input[2];
     Node *mask = input[3] ? input[3] : graph_constant(graph, CB_BOOL, (Scalar){.i = 1});
     Attrs attrs = attrs_default(OP_attention);
-    double scale = attr_float(node->attrs, ATTR_scaled_dot_product_attention_scale);
-    if (scale == 0) scale = 1 / sqrt((double)query->size[query->rank - 1]);
-    attr_set_float(&attrs, ATTR_attention_scale, scale);
+    attr_set_float(&attrs, ATTR_attention_scale,
+                   attention_scale(node->attrs, query->size[query->rank - 1]));
     attrs.word[ATTR_attention_is_causal] = word[ATTR_scaled_dot_product_attention_is_causal];
     if (word[ATTR_scaled_dot_product_attention_enable_gqa] &&
         !attention_share_heads(graph, &query, &key, &value, &mask))

@@ -5,28 +5,28 @@
  *
  * Arguments bind by position in schema order or by name. Functions that are no ops: count(x, dim),
  * the number of elements along dim; choose(flag, p, q), which looks at one branch only;
- * constant(value, dtype). */
+ * constant(value, dtype). In formulas also as(number, x), the number in the dtype of x, and
+ * need(condition), which refuses the call. */
 #include "graph/evaluate.h"
 
 #include "graph/node.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
 /* ---- terms -------------------------------------------------------------------------------- */
 
-static bool is_number(const Term *term) {
+static bool is_plain(const Term *term) {
     return term->kind == TERM_INT || term->kind == TERM_FLOAT || term->kind == TERM_BOOL;
 }
 
-static cb_dtype number_dtype(const Term *term) {
+static cb_dtype plain_dtype(const Term *term) {
     return term->kind == TERM_FLOAT ? CB_F64 : term->kind == TERM_INT ? CB_I64 : CB_BOOL;
 }
 
 Node *term_node(Graph *graph, const Term *term) {
     if (term->kind == TERM_NODE) return term->node;
-    return is_number(term) ? graph_constant(graph, number_dtype(term), term->number) : NULL;
+    return is_plain(term) ? graph_constant(graph, plain_dtype(term), term->number) : NULL;
 }
 
 static Term number_term(cb_dtype dtype, Scalar value) {
@@ -78,7 +78,7 @@ static bool evaluate_list(const Evaluator *evaluator, const Syntax *list, Term *
     return true;
 }
 
-static double number_of(const Term *term) {
+static double plain_value(const Term *term) {
     return term->kind == TERM_FLOAT ? term->number.f : (double)term->number.i;
 }
 
@@ -93,10 +93,10 @@ static bool evaluate_floats(const Evaluator *evaluator, const Syntax *syntax, Te
             *out = element;
             return true;
         }
-        if (!is_number(&element)) return refuse(evaluator, s, "expected a number");
+        if (!is_plain(&element)) return refuse(evaluator, s, "expected a number");
         if (out->floats.count == CB_MAX_RANK)
             return refuse(evaluator, s, "more than %d numbers", CB_MAX_RANK);
-        out->floats.at[out->floats.count++] = number_of(&element);
+        out->floats.at[out->floats.count++] = plain_value(&element);
     }
     return true;
 }
@@ -126,16 +126,22 @@ static bool evaluate_as(const Evaluator *evaluator, const Syntax *syntax, ParamT
     return true;
 }
 
-static const char *const type_names[] = {"a tensor",           "a tensor or none", "an integer",
-                                         "a number",           "true or false",    "a dtype",
-                                         "a list of integers", "a list of numbers"};
+static const char *const type_names[] = {"a tensor",           "a tensor or none",  "an integer",
+                                         "a number",           "true or false",     "a dtype",
+                                         "a list of integers", "a list of numbers", "a number"};
 
 static bool set_attribute(const Param *param, const Term *term, Attrs *attrs) {
     int64_t *word = &attrs->word[param->word];
     switch (param->type) {
+    case PARAM_NUMBER:
+        if (is_plain(term))
+            attr_set_number(attrs, param->word, number_from(plain_dtype(term), term->number));
+        else
+            attr_set_number(attrs, param->word, cb_operand_tensor(NULL));
+        return is_plain(term) || term->kind == TERM_NONE;
     case PARAM_FLOAT:
-        if (!is_number(term)) return false;
-        attr_set_float(attrs, param->word, number_of(term));
+        if (!is_plain(term)) return false;
+        attr_set_float(attrs, param->word, plain_value(term));
         return true;
     case PARAM_FLOATS:
         if (term->kind == TERM_FLOATS) attr_set_floats(attrs, param->word, term->floats);
@@ -187,7 +193,7 @@ static bool bind_one(const Evaluator *evaluator, const Syntax *argument, int num
     bool fits;
     if (param->word < 0) {
         binding->input[tensor_number(binding->info, number)] = term;
-        fits = term.kind == TERM_NODE || is_number(&term) ||
+        fits = term.kind == TERM_NODE || is_plain(&term) ||
                (term.kind == TERM_NONE && param->type == PARAM_OPTIONAL_TENSOR);
     } else {
         fits = set_attribute(param, &term, &binding->attrs);
@@ -251,15 +257,11 @@ static bool evaluate_numbers(const Evaluator *evaluator, const Syntax *call, con
     cb_dtype dtype = is_bool ? CB_BOOL : is_float ? CB_F64 : CB_I64;
     Scalar input[3] = {{0}};
     for (int i = 0; i < info->arity; i++)
-        input[i] = scalar_convert(binding->input[i].number, number_dtype(&binding->input[i]),
+        input[i] = scalar_convert(binding->input[i].number, plain_dtype(&binding->input[i]),
                                   i < first ? CB_BOOL : dtype);
     Scalar value = scalar_eval(call->op, dtype, input);
     *out = number_term(info->dtype == DTYPE_BOOL ? CB_BOOL : dtype, value);
     return true;
-}
-
-static bool is_infinite(const Term *term, double sign) {
-    return term->kind == TERM_FLOAT && term->number.f == sign * (double)INFINITY;
 }
 
 static bool evaluate_op(const Evaluator *evaluator, const Syntax *call, Term *out) {
@@ -271,17 +273,11 @@ static bool evaluate_op(const Evaluator *evaluator, const Syntax *call, Term *ou
     bool numbers[NODE_MAX_INPUTS];
     int number_count = 0;
     for (int i = 0; i < info->arity; i++) {
-        numbers[i] = is_number(&binding.input[i]);
+        numbers[i] = is_plain(&binding.input[i]);
         number_count += numbers[i];
     }
     if (info->kind == KIND_POINTWISE && number_count == info->arity && !info->word_count)
         return evaluate_numbers(evaluator, call, &binding, out);
-    bool bound = call->op == OP_maximum || call->op == OP_minimum;
-    if (evaluator->formula && bound &&
-        is_infinite(&binding.input[1], call->op == OP_maximum ? -1 : 1)) {
-        *out = binding.input[0];
-        return true;
-    }
     for (int i = 0; i < info->arity; i++) input[i] = term_node(graph, &binding.input[i]);
     int draws = graph->random_count;
     if (binding.draw >= 0) graph->random_count = (int)binding.draw;
@@ -335,7 +331,7 @@ static bool evaluate_constant(const Evaluator *evaluator, const Syntax *call, Te
         return refuse(evaluator, call, "constant takes a number and a dtype");
     if (!evaluate(evaluator, call->child, &value)) return false;
     if (!evaluate_as(evaluator, call->child->next, PARAM_DTYPE, &dtype)) return false;
-    if (!is_number(&value) || dtype.kind != TERM_DTYPE)
+    if (!is_plain(&value) || dtype.kind != TERM_DTYPE)
         return refuse(evaluator, call, "constant takes a number and a dtype");
     Node *node = term_node(evaluator->graph, &value);
     *out = (Term){.kind = TERM_NODE,
@@ -343,13 +339,42 @@ static bool evaluate_constant(const Evaluator *evaluator, const Syntax *call, Te
     return true;
 }
 
+/* The number as a value of the dtype of x: PyTorch refuses one that the dtype cannot hold. */
+static bool evaluate_as_dtype(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    Term value, x;
+    if (argument_count(call) != 2) return refuse(evaluator, call, "as takes a number and a tensor");
+    if (!evaluate(evaluator, call->child, &value)) return false;
+    if (!evaluate(evaluator, call->child->next, &x)) return false;
+    if (!is_plain(&value) || x.kind != TERM_NODE)
+        return refuse(evaluator, call, "as takes a number and a tensor");
+    cb_operand number = number_from(plain_dtype(&value), value.number);
+    *out = (Term){.kind = TERM_NODE};
+    out->node = node_number(evaluator->graph, evaluator->formula, number, (cb_dtype)x.node->dtype);
+    return out->node != NULL;
+}
+
+static bool evaluate_need(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    if (argument_count(call) != 1) return refuse(evaluator, call, "need takes a condition");
+    const Syntax *condition = call->child;
+    if (!evaluate(evaluator, condition, out)) return false;
+    if (out->kind != TERM_BOOL) return refuse(evaluator, call, "need takes a condition of numbers");
+    if (out->number.i) return true;
+    fail(CB_ERR_ARGUMENT, "%s: needs %.*s", evaluator->formula, (int)strcspn(condition->at, ";"),
+         condition->at);
+    return false;
+}
+
 static bool evaluate_call(const Evaluator *evaluator, const Syntax *call, Term *out) {
     static const struct {
         const char *name;
         bool (*function)(const Evaluator *, const Syntax *, Term *);
-    } special[] = {
-        {"count", evaluate_count}, {"choose", evaluate_choose}, {"constant", evaluate_constant}};
-    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+    } special[] = {{"count", evaluate_count},
+                   {"choose", evaluate_choose},
+                   {"constant", evaluate_constant},
+                   {"as", evaluate_as_dtype},
+                   {"need", evaluate_need}};
+    size_t known = sizeof special / sizeof *special - (evaluator->formula ? 0 : 2);
+    for (size_t i = 0; i < known; i++)
         if (word_is(call->name, special[i].name)) return special[i].function(evaluator, call, out);
     if (call->op == OP_none || call->op == OP_input)
         return refuse(evaluator, call, "there is no op '%.*s'", call->name.length, call->name.text);

@@ -29,7 +29,7 @@ struct Evaluator {
     Graph *graph;
     bool (*lookup)(const Evaluator *evaluator, Word name, Term *out);
     void *user;
-    bool formula; /* maximum(x, -inf) and minimum(x, inf) are x, so that an integer x stays one */
+    const char *formula; /* the op whose formula it is, or NULL */
     const char *text; /* for positions in errors; NULL: none are given */
 };
 

@@ -75,10 +75,10 @@ static cb_dim_list dims_of(int rank, const int64_t *size) {
     return dims;
 }
 
-Node *call_full(Graph *graph, int rank, const int64_t *size, double value, cb_dtype dtype) {
+Node *call_full(Graph *graph, int rank, const int64_t *size, cb_operand value, cb_dtype dtype) {
     Attrs attrs = attrs_default(OP_full);
     attr_set_dims(&attrs, ATTR_full_sizes, dims_of(rank, size));
-    attr_set_float(&attrs, ATTR_full_value, value);
+    attr_set_number(&attrs, ATTR_full_value, value);
     attrs.word[ATTR_full_dtype] = dtype;
     return graph_op(graph, OP_full, NULL, 0, &attrs, NULL);
 }
@@ -123,7 +123,7 @@ int checked_dim(Op op, int64_t dim, int rank) {
 /* ---- spatial dims ------------------------------------------------------------------------- */
 
 Node *call_pad(Graph *graph, Node *x, int n, const int64_t *left, const int64_t *right,
-               double value) {
+               cb_operand value) {
     Attrs attrs = attrs_default(OP_pad);
     cb_dim_list padding = {2 * n, {0}};
     bool pads = false;
@@ -134,7 +134,7 @@ Node *call_pad(Graph *graph, Node *x, int n, const int64_t *left, const int64_t 
         pads |= left[i] || right[i];
     }
     attr_set_dims(&attrs, ATTR_pad_padding, padding);
-    attr_set_float(&attrs, ATTR_pad_value, value);
+    attr_set_number(&attrs, ATTR_pad_value, value);
     return pads ? graph_op(graph, OP_pad, &x, 1, &attrs, NULL) : x;
 }
 
@@ -218,6 +218,35 @@ static Node *logsumexp(Graph *graph, Node *x, cb_dim_list dims, bool keepdim) {
     return call2(graph, OP_add, call1(graph, OP_log, sum), shift);
 }
 
+/* ---- limits ------------------------------------------------------------------------------- */
+
+static Node *limited(Graph *graph, Op op, Node *x, cb_operand limit) {
+    if (!number_given(&limit)) return x;
+    Node *constant = graph_constant(graph, number_dtype(&limit), number_scalar(&limit));
+    return graph_op(graph, op, (Node *[]){x, constant}, 2, NULL, (bool[]){false, true});
+}
+
+static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
+    cb_operand low = attr_number(attrs, ATTR_clamp_low), high = attr_number(attrs, ATTR_clamp_high);
+    if (number_given(&low) || number_given(&high))
+        return limited(graph, OP_minimum, limited(graph, OP_maximum, x, low), high);
+    fail(CB_ERR_ARGUMENT, "clamp: needs low, high or both");
+    return NULL;
+}
+
+/* Unlike clamp's, its limits become values of the dtype of x. */
+static Node *hardtanh(Graph *graph, Node *x, const Attrs *attrs) {
+    cb_dtype dtype = (cb_dtype)x->dtype;
+    Node *low = node_number(graph, "hardtanh", attr_number(attrs, ATTR_hardtanh_low), dtype);
+    Node *high = node_number(graph, "hardtanh", attr_number(attrs, ATTR_hardtanh_high), dtype);
+    if (!low || !high) return NULL;
+    Scalar least = node_constant(low), most = node_constant(high);
+    bool fine = dtype_is_float(dtype) ? !(least.f > most.f) : least.i <= most.i;
+    if (fine) return call2(graph, OP_minimum, call2(graph, OP_maximum, x, low), high);
+    fail(CB_ERR_ARGUMENT, "hardtanh: low is above high");
+    return NULL;
+}
+
 /* ---- layers ------------------------------------------------------------------------------- */
 
 static Node *linear(Graph *graph, Node *x, Node *weight, Node *bias) {
@@ -256,6 +285,10 @@ Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) 
     case OP_logsumexp:
         return logsumexp(graph, input[0], attr_dims(attrs, ATTR_logsumexp_dim),
                          attrs->word[ATTR_logsumexp_keepdim]);
+    case OP_clamp:
+        return clamp(graph, input[0], attrs);
+    case OP_hardtanh:
+        return hardtanh(graph, input[0], attrs);
     case OP_linear:
         return linear(graph, input[0], input[1], input[2]);
     case OP_dropout:

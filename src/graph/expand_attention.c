@@ -155,14 +155,20 @@ static Node *nothing_seen(const Attention *a) {
     int64_t size[CB_MAX_RANK];
     memcpy(size, q->size, sizeof *size * q->rank);
     size[q->rank - 1] = a->value->size[q->rank - 1];
-    return call_full(a->graph, q->rank, size, 0, (cb_dtype)q->dtype);
+    return call_full(a->graph, q->rank, size, cb_operand_int(0), (cb_dtype)q->dtype);
+}
+
+double attention_scale(const Attrs *attrs, int64_t width) {
+    cb_operand scale = attr_number(attrs, ATTR_scaled_dot_product_attention_scale);
+    if (number_given(&scale))
+        return scalar_convert(number_scalar(&scale), number_dtype(&scale), CB_F64).f;
+    return width ? 1 / __builtin_sqrt((double)width) : 1;
 }
 
 Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
     const int64_t *word = attrs->word;
     Attention a = {graph, input[0], input[1], input[2], input[3]};
     double p = attr_float(attrs, ATTR_scaled_dot_product_attention_dropout_p);
-    double scale = attr_float(attrs, ATTR_scaled_dot_product_attention_scale);
     bool causal = word[ATTR_scaled_dot_product_attention_is_causal];
     if (!operands_fit(&a)) return NULL;
     if (causal && a.mask) {
@@ -173,8 +179,8 @@ Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
         fail(CB_ERR_ARGUMENT, "scaled_dot_product_attention: dropout_p %g is outside of 0..1", p);
         return NULL;
     }
-    int64_t rank = a.query->rank, width = a.query->size[rank - 1];
-    if (scale == 0) scale = width ? 1 / __builtin_sqrt((double)width) : 1;
+    int64_t rank = a.query->rank;
+    double scale = attention_scale(attrs, a.query->size[rank - 1]);
     if (a.key->size[rank - 2] == 0) return nothing_seen(&a);
     if (word[ATTR_scaled_dot_product_attention_enable_gqa] &&
         !attention_share_heads(graph, &a.query, &a.key, &a.value, &a.mask))

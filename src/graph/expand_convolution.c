@@ -60,7 +60,7 @@ static Node *pad_same(Graph *graph, Op op, Node *x, const Node *weight, const At
         padding->at[i] = taken > 0 ? taken / 2 : 0;
         right[i] = taken > 0 ? taken % 2 : 0;
     }
-    return call_pad(graph, x, n, none, right, 0);
+    return call_pad(graph, x, n, none, right, cb_operand_int(0));
 }
 
 static Node *convolution(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
@@ -127,7 +127,7 @@ static Node *put_zeros(Graph *graph, Node *x, int dim, int64_t stride) {
     }
     int rank = x->rank;
     x = node_reshape(graph, x, 4, (int64_t[]){before, x->size[dim], 1, rest});
-    x = call_pad(graph, x, 2, (int64_t[]){0, 0}, (int64_t[]){stride - 1, 0}, 0);
+    x = call_pad(graph, x, 2, (int64_t[]){0, 0}, (int64_t[]){stride - 1, 0}, cb_operand_int(0));
     return x ? node_reshape(graph, x, rank, size) : NULL;
 }
 
@@ -139,7 +139,7 @@ static Node *spread(Graph *graph, Node *x, const Node *weight, int n, const Tran
         right[i] = left[i] + t->output_padding[i] - (t->stride[i] - 1);
         if (x && t->stride[i] > 1) x = put_zeros(graph, x, 2 + i, t->stride[i]);
     }
-    return x ? call_pad(graph, x, n, left, right, 0) : NULL;
+    return x ? call_pad(graph, x, n, left, right, cb_operand_int(0)) : NULL;
 }
 
 static Node *conv_transpose(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
@@ -190,7 +190,7 @@ static Node *unfold(Graph *graph, Node *given, const Attrs *attrs) {
         return fail(CB_ERR_SHAPE, "unfold: needs channels and two spatial dims"), NULL;
     if (!open_blocks(OP_unfold, attrs, ATTR_unfold_kernel_size, &b)) return NULL;
     Node *x = with_batch(graph, given, 2);
-    x = call_pad(graph, x, 2, b.padding, b.padding, 0);
+    x = call_pad(graph, x, 2, b.padding, b.padding, cb_operand_int(0));
     for (int i = 0; i < 2; i++)
         x = call_window(graph, x, 2 + i, b.kernel[i], b.stride[i], b.dilation[i]);
     if (!x) return NULL;
@@ -241,8 +241,8 @@ static Node *fold(Graph *graph, Node *given, const Attrs *attrs) {
     if (!place) return NULL;
     place = node_reshape(graph, place, 1, (int64_t[]){kernel * count});
     place = node_expand_to(graph, place, 2, (int64_t[]){planes, kernel * count});
-    Node *zeros =
-        call_full(graph, 2, (int64_t[]){planes, padded[0] * padded[1]}, 0, (cb_dtype)x->dtype);
+    Node *zeros = call_full(graph, 2, (int64_t[]){planes, padded[0] * padded[1]}, cb_operand_int(0),
+                            (cb_dtype)x->dtype);
     x = node_reshape(graph, x, 2, (int64_t[]){planes, kernel * count});
     Attrs scatter = attrs_default(OP_scatter_add);
     scatter.word[ATTR_scatter_add_dim] = 1;

@@ -9,6 +9,8 @@
  * before it when the statistics are frozen. */
 #include "graph/call.h"
 
+#include <float.h>
+
 /* The trailing dims that a norm runs over; false with an error when x does not end with them. */
 static bool norm_dims(Op op, const Node *x, cb_dim_list normalized, cb_dim_list *dims) {
     int first = x->rank - normalized.count;
@@ -60,7 +62,10 @@ static Node *rms_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
         return NULL;
     Node *x = node_widen(graph, input[0]);
     Node *power = call_reduce(graph, OP_mean, call1(graph, OP_square, x), dims, true);
-    double eps = attr_float(attrs, ATTR_rms_norm_eps);
+    cb_operand given = attr_number(attrs, ATTR_rms_norm_eps);
+    double eps = x && x->dtype == CB_F64 ? DBL_EPSILON : FLT_EPSILON;
+    if (number_given(&given))
+        eps = scalar_convert(number_scalar(&given), number_dtype(&given), CB_F64).f;
     Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, power, eps));
     return finish_norm(graph, call2(graph, OP_mul, x, scale), input[0], input[1], NULL);
 }

@@ -74,7 +74,7 @@ static bool open_pool(Pool *pool, const Node *x, const Attrs *attrs, bool dilate
 }
 
 /* x with a trailing dim of window elements for each spatial dim. */
-static Node *windows(const Pool *pool, Node *x, double padding) {
+static Node *windows(const Pool *pool, Node *x, cb_operand padding) {
     x = call_pad(pool->graph, x, pool->n, pool->padding, pool->extra, padding);
     for (int i = 0; i < pool->n; i++)
         x = call_window(pool->graph, x, pool->first + i, pool->kernel[i], pool->stride[i],
@@ -88,10 +88,8 @@ static Node *fold_windows(Graph *graph, Op op, Node *x, int n) {
     return x ? call_reduce(graph, op, x, dims, false) : NULL;
 }
 
-static double lowest(cb_dtype dtype) {
-    if (dtype_is_float(dtype)) return -__builtin_inf();
-    bool is_signed = dtype != CB_U8 && dtype != CB_BOOL;
-    return is_signed ? -(double)(1ull << (8 * cb_dtype_size(dtype) - 1)) : 0;
+static cb_operand lowest(cb_dtype dtype) {
+    return number_from(dtype, scalar_identity(OP_amax, dtype));
 }
 
 static Node *max_pool(Graph *graph, Op op, Node *x, const Attrs *attrs) {
@@ -106,7 +104,7 @@ static Node *window_places(const Pool *pool, const Node *x) {
     int64_t size[CB_MAX_RANK] = {1, 1}, count = 1;
     for (int i = 0; i < pool->n; i++) count *= size[pool->first + i] = x->size[pool->first + i];
     Node *place = call_arange(pool->graph, count, CB_I64);
-    return windows(pool, node_reshape(pool->graph, place, x->rank, size), 0);
+    return windows(pool, node_reshape(pool->graph, place, x->rank, size), cb_operand_int(0));
 }
 
 /* The first place of the greatest element, or the last NaN, as PyTorch. */
@@ -168,7 +166,7 @@ static Node *avg_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
     if (!open_pool(&pool, given, attrs, false, attrs->word[ATTR_avg_pool1d_ceil_mode])) return NULL;
     int64_t divisor = pool.n > 1 ? attrs->word[ATTR_avg_pool2d_divisor_override] : 0;
     Node *x = node_widen(graph, given);
-    Node *sum = fold_windows(graph, OP_sum, windows(&pool, x, 0), pool.n);
+    Node *sum = fold_windows(graph, OP_sum, windows(&pool, x, cb_operand_int(0)), pool.n);
     if (divisor)
         sum = call_number(graph, OP_div, sum, (double)divisor);
     else
@@ -215,8 +213,8 @@ static Node *fold_ragged(Graph *graph, Op reduce, Node *x, int dim, int64_t coun
     Node *valid =
         call2(graph, OP_lt, inside, node_reshape(graph, lengths, 2, (int64_t[]){count, 1}));
     valid = node_reshape(graph, valid, x->rank - dim, tail);
-    double neutral = reduce == OP_amax ? lowest((cb_dtype)x->dtype) : 0;
-    x = call3(graph, OP_where, valid, x, call_constant(graph, (cb_dtype)x->dtype, neutral));
+    Scalar neutral = scalar_identity(reduce, (cb_dtype)x->dtype);
+    x = call3(graph, OP_where, valid, x, graph_constant(graph, (cb_dtype)x->dtype, neutral));
     x = call_reduce(graph, reduce, x, dims_one(dim + 1), false);
     if (reduce == OP_amax) return x;
     tail[1] = 1;
@@ -228,7 +226,7 @@ static Node *no_windows(Graph *graph, const Node *x, int n, const int64_t *outpu
     int64_t size[CB_MAX_RANK];
     for (int i = 0; i < x->rank; i++)
         size[i] = i < x->rank - n ? x->size[i] : output[i - (x->rank - n)];
-    return call_full(graph, x->rank, size, 0, (cb_dtype)x->dtype);
+    return call_full(graph, x->rank, size, cb_operand_int(0), (cb_dtype)x->dtype);
 }
 
 static Node *adaptive_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {

@@ -18,24 +18,28 @@ static Node *eye(Graph *graph, const Attrs *attrs) {
     return node_convert(graph, diagonal, (cb_dtype)attrs->word[ATTR_eye_dtype]);
 }
 
-/* Counted from the nearer end, so that both ends are exact. */
+/* Counted from the nearer end, so that both ends are exact. For integers the ends become integers
+ * first; what lies between is computed in f64 and truncated. */
 static Node *linspace(Graph *graph, const Attrs *attrs) {
-    double start = attr_float(attrs, ATTR_linspace_start),
-           end = attr_float(attrs, ATTR_linspace_end);
+    cb_operand start = attr_number(attrs, ATTR_linspace_start);
+    cb_operand end = attr_number(attrs, ATTR_linspace_end);
     int64_t steps = attrs->word[ATTR_linspace_steps];
     cb_dtype dtype = (cb_dtype)attrs->word[ATTR_linspace_dtype];
-    if (steps < 0) {
-        fail(CB_ERR_ARGUMENT, "linspace: %lld steps", (long long)steps);
+    if (steps < 0 || dtype == CB_BOOL) {
+        fail(CB_ERR_ARGUMENT, "linspace: %lld steps of %s", (long long)steps, cb_dtype_name(dtype));
         return NULL;
     }
-    if (steps < 2) return call_full(graph, 1, &steps, start, dtype);
-    double step = (end - start) / (double)(steps - 1);
-    Node *index = call_arange(graph, steps, CB_I64);
+    if (steps < 2) return call_full(graph, 1, &steps, steps ? start : cb_operand_int(0), dtype);
     cb_dtype compute = dtype == CB_F64 || !dtype_is_float(dtype) ? CB_F64 : CB_F32;
+    Node *first = node_convert(graph, node_number(graph, "linspace", start, dtype), compute);
+    Node *last = node_convert(graph, node_number(graph, "linspace", end, dtype), compute);
+    if (!first || !last) return NULL;
+    double step = (node_constant(last).f - node_constant(first).f) / (double)(steps - 1);
+    Node *index = call_arange(graph, steps, CB_I64);
     Node *position = node_convert(graph, index, compute);
-    Node *left = call_number(graph, OP_add, call_number(graph, OP_mul, position, step), start);
+    Node *left = call2(graph, OP_add, call_number(graph, OP_mul, position, step), first);
     Node *from_end = call_number(graph, OP_sub, position, (double)(steps - 1));
-    Node *right = call_number(graph, OP_add, call_number(graph, OP_mul, from_end, step), end);
+    Node *right = call2(graph, OP_add, call_number(graph, OP_mul, from_end, step), last);
     Node *first_half = call_number(graph, OP_lt, index, (double)(steps / 2));
     Node *value = call3(graph, OP_where, first_half, left, right);
     return value ? node_convert(graph, value, dtype) : NULL;
@@ -129,7 +133,7 @@ Node *expand_shape(Graph *graph, Op op, Node *const *input, const Attrs *attrs) 
     Node *x = input[0];
     switch (op) {
     case OP_full_like:
-        return call_full(graph, x->rank, x->size, attr_float(attrs, ATTR_full_like_value),
+        return call_full(graph, x->rank, x->size, attr_number(attrs, ATTR_full_like_value),
                          (cb_dtype)x->dtype);
     case OP_rand_like:
     case OP_randn_like: /* no parameters: the draw is the first word */

@@ -21,8 +21,10 @@ static Node *splat(Graph *graph, const Node *like, Scalar value) {
 }
 
 static Node *fold_full(Graph *graph, Node *node) {
-    Scalar value = {.f = attr_float(node->attrs, ATTR_full_value)};
-    return splat(graph, node, scalar_convert(value, CB_F64, (cb_dtype)node->dtype));
+    cb_operand value = attr_number(node->attrs, ATTR_full_value);
+    return splat(
+        graph, node,
+        scalar_convert(number_scalar(&value), number_dtype(&value), (cb_dtype)node->dtype));
 }
 
 static Node *fold_pointwise(Graph *graph, Node *node) {

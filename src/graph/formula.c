@@ -3,13 +3,10 @@
  *     softmax  "e = exp(x - amax(x, dim, true)); e / sum(e, dim, true)"
  *
  * In: the inputs and attributes of a call. Out: the node of the last statement, built through
- * graph_op. Names are the op's parameters and earlier statements. A float attribute with an
- * integral value counts as an integer, so that clamp(x, 0, 6) of an integer tensor stays an
- * integer. */
+ * graph_op. Names are the op's parameters and earlier statements. */
 #include "graph/evaluate.h"
 #include "graph/node.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -60,18 +57,21 @@ typedef struct Scope {
     int statements;
 } Scope;
 
-static Term float_term(double value) {
-    bool integral =
-        fabs(value) < 0x1p53 && value == floor(value) && !(value == 0 && signbit(value));
-    if (integral) return (Term){.kind = TERM_INT, .number.i = (int64_t)value};
-    return (Term){.kind = TERM_FLOAT, .number.f = value};
+static Term number_term(cb_operand number) {
+    static const TermKind kinds[] = {[CB_OPERAND_TENSOR] = TERM_NONE,
+                                     [CB_OPERAND_FLOAT] = TERM_FLOAT,
+                                     [CB_OPERAND_INT] = TERM_INT,
+                                     [CB_OPERAND_BOOL] = TERM_BOOL};
+    return (Term){.kind = kinds[number.kind], .number = number_scalar(&number)};
 }
 
 static Term attribute_term(const Param *param, const Attrs *attrs) {
     Term term = {.kind = TERM_INT, .number.i = attrs->word[param->word]};
     switch (param->type) {
     case PARAM_FLOAT:
-        return float_term(attr_float(attrs, param->word));
+        return (Term){.kind = TERM_FLOAT, .number.f = attr_float(attrs, param->word)};
+    case PARAM_NUMBER:
+        return number_term(attr_number(attrs, param->word));
     case PARAM_BOOL:
         term.kind = TERM_BOOL;
         return term;
@@ -113,7 +113,8 @@ static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
 Node *formula_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     pthread_once(&once, parse_all);
     Scope scope = {.info = op_info(op), .input = input, .attrs = attrs};
-    Evaluator evaluator = {.graph = graph, .lookup = lookup, .user = &scope, .formula = true};
+    Evaluator evaluator = {
+        .graph = graph, .lookup = lookup, .user = &scope, .formula = op_info(op)->name};
     Term term = {.kind = TERM_NONE};
     for (const Syntax *statement = parsed[op]; statement; statement = statement->next) {
         if (!evaluate(&evaluator, statement, &term)) return NULL;

@@ -24,6 +24,9 @@ bool node_same_meta(const Node *a, const Node *b);
 
 /* Conversion and views without a call's checks; NULL gives NULL. */
 Node *node_convert(Graph *graph, Node *node, cb_dtype dtype); /* constants in place, else OP_to */
+/* A number as a constant of dtype, rounded to it; NULL with an error naming the op when PyTorch
+ * would call it an overflow. */
+Node *node_number(Graph *graph, const char *op, cb_operand number, cb_dtype dtype);
 Node *node_expand_to(Graph *graph, Node *node, int rank, const int64_t *size);
 Node *node_reshape(Graph *graph, Node *node, int rank, const int64_t *size);
 

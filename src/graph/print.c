@@ -100,7 +100,9 @@ static void put_operand(const char *const *names, const Node *operand, bool as_n
 static bool has_default(const Param *param, const Attrs *attrs) {
     if (!param->has_default) return false;
     Attrs own = {{0}};
-    if (param->type == PARAM_FLOAT)
+    if (param->type == PARAM_NUMBER)
+        attr_set_number(&own, param->word, param->default_number);
+    else if (param->type == PARAM_FLOAT)
         attr_set_float(&own, param->word, param->default_float);
     else
         own.word[param->word] = param->default_int;
@@ -119,12 +121,22 @@ static void put_floats(Buffer *out, cb_float_list list) {
     if (list.count != 1) put(out, "]");
 }
 
+static void put_given(Buffer *out, cb_operand number) {
+    if (number_given(&number))
+        put_scalar(out, number_scalar(&number), number_dtype(&number));
+    else
+        put(out, "none");
+}
+
 static void put_attribute(const Param *param, const Attrs *attrs, Buffer *out) {
     int64_t word = attrs->word[param->word];
     cb_dim_list dims;
     switch (param->type) {
     case PARAM_FLOAT:
         put_double(out, attr_float(attrs, param->word));
+        return;
+    case PARAM_NUMBER:
+        put_given(out, attr_number(attrs, param->word));
         return;
     case PARAM_FLOATS:
         put_floats(out, attr_floats(attrs, param->word));

@@ -53,9 +53,13 @@ static Expr *negated(Lowering *l, Expr *condition) {
 static bool is_true(const Expr *e) { return e->op == OP_constant && e->imm.i; }
 static bool is_false(const Expr *e) { return e->op == OP_constant && !e->imm.i; }
 
-static Expr *number(Lowering *l, cb_dtype dtype, double value) {
-    Scalar s = scalar_convert((Scalar){.f = value}, CB_F64, dtype);
+static Expr *given_number(Lowering *l, cb_dtype dtype, cb_operand value) {
+    Scalar s = scalar_convert(number_scalar(&value), number_dtype(&value), dtype);
     return expr_constant(l->kernel, compute_dtype(dtype), s);
+}
+
+static Expr *number(Lowering *l, cb_dtype dtype, double value) {
+    return given_number(l, dtype, cb_operand_float(value));
 }
 
 /* low <= position < high */
@@ -89,7 +93,7 @@ static Expr *lower_view(Lowering *l, const Node *node, Expr *const *position, Ex
 
 static Expr *lower_source(Lowering *l, const Node *node, Expr *const *position) {
     if (node->op == OP_full)
-        return number(l, node->dtype, attr_float(node->attrs, ATTR_full_value));
+        return given_number(l, node->dtype, attr_number(node->attrs, ATTR_full_value));
     const int64_t *word = node->attrs->word;
     Expr *value = index_scale(l->kernel, position[0], word[ATTR_arange_step]);
     return expr_to(l->kernel, index_offset(l->kernel, value, word[ATTR_arange_start]), node->dtype);
@@ -164,7 +168,7 @@ static Expr *lower_pad(Lowering *l, const Node *node, Expr *const *position, Exp
     }
     Expr *value = lower_at(l, x, at, both(l, guard, inside));
     return select_of(l, inside, value,
-                     number(l, node->dtype, attr_float(node->attrs, ATTR_pad_value)));
+                     given_number(l, node->dtype, attr_number(node->attrs, ATTR_pad_value)));
 }
 
 static Expr *lower_slice_scatter(Lowering *l, const Node *node, Expr *const *position,

@@ -130,7 +130,7 @@ static Tensor *whole_mask(const Attention *a) {
     int64_t added = added_keys(a->self);
     Tensor *scores = a->causal ? causal_mask(a->length, a->source) : a->scores;
     Tensor *mask = merged(a->keys, scores);
-    return mask && added ? (cb_pad)(mask, cb_dims(0, added), 0) : mask;
+    return mask && added ? (cb_pad)(mask, cb_dims(0, added), cb_operand_int(0)) : mask;
 }
 
 static bool mask_refused(const Module *self, const char *name, Tensor *mask, const char *shapes) {
@@ -192,9 +192,9 @@ static Tensor *attend(const Attention *a) {
         mask = (cb_logical_not)(cb_operand_tensor(mask));
         if (!mask) return NULL;
     }
-    return finish(a->self,
-                  (cb_scaled_dot_product_attention)(part[0], part[1], part[2], mask,
-                                                    dropout_of(a->self), causal, 0.0, false));
+    return finish(a->self, (cb_scaled_dot_product_attention)(part[0], part[1], part[2], mask,
+                                                             dropout_of(a->self), causal,
+                                                             cb_operand_tensor(NULL), false));
 }
 
 /* The same with its weights, after dropout, as PyTorch gives them. */

@@ -47,6 +47,7 @@ static LayerText shown_value(const LayerShown *shown, const Attrs *attrs) {
         return layer_tuple(attr_dims(attrs, shown->word));
     if (shown->type == PARAM_DIMS) return layer_given(attr_dims(attrs, shown->word));
     if (shown->type == PARAM_FLOATS) return layer_numbers(attr_floats(attrs, shown->word));
+    if (shown->type == PARAM_NUMBER) return layer_operand(attr_number(attrs, shown->word));
     if (shown->type == PARAM_FLOAT) return layer_number(attr_float(attrs, shown->word));
     if (shown->type == PARAM_BOOL)
         snprintf(text.at, sizeof text.at, "%s", layer_bool(word));
@@ -113,7 +114,7 @@ Tensor *layer_normal(cb_dim_list sizes) {
 
 Tensor *layer_filled(cb_dim_list sizes, double value, cb_dtype dtype) {
     Tracer *tracer = tracer_set(NULL);
-    Tensor *result = (cb_full)(sizes, value, dtype);
+    Tensor *result = (cb_full)(sizes, cb_operand_float(value), dtype);
     tracer_set(tracer);
     return result;
 }
@@ -130,6 +131,16 @@ LayerText layer_number(double value) {
     if (fabs(value) >= 1 && fabs(value) < 1e15 && strchr(text.at, 'e'))
         snprintf(text.at, sizeof text.at, "%.0f", value);
     if (!strpbrk(text.at, ".en")) strcat(text.at, ".0");
+    return text;
+}
+
+LayerText layer_operand(cb_operand number) {
+    LayerText text = {"None"};
+    if (number.kind == CB_OPERAND_FLOAT) return layer_number(number.f);
+    if (number.kind == CB_OPERAND_INT)
+        snprintf(text.at, sizeof text.at, "%" PRId64, number.i);
+    else if (number.kind == CB_OPERAND_BOOL)
+        snprintf(text.at, sizeof text.at, "%s", layer_bool(number.i));
     return text;
 }
 

@@ -44,6 +44,7 @@ typedef struct LayerText {
     char at[160];
 } LayerText;
 LayerText layer_number(double value);
+LayerText layer_operand(cb_operand number); /* "2", "2.0", "True", "None" */
 LayerText layer_numbers(cb_float_list list); /* "(2.0, 1.5)", "2.0" for a list of one */
 LayerText layer_tuple(cb_dim_list list);
 LayerText layer_given(cb_dim_list list);

@@ -34,7 +34,7 @@ static Tensor *without_row(Tensor *weight, int64_t row) {
     Tracer *tracer = tracer_set(NULL);
     cb_scope_open();
     Tensor *padding = (cb_select)(weight, 0, row);
-    bool cleared = padding && (cb_fill_)(padding, 0);
+    bool cleared = padding && (cb_fill_)(padding, cb_operand_int(0));
     cb_scope_close();
     tracer_set(tracer);
     if (cleared) return weight;
@@ -61,21 +61,19 @@ cb_module *(cb_nn_embedding)(int64_t num_embeddings, int64_t embedding_dim, int6
     return module;
 }
 
-/* LayerNorm and RMSNorm: the attributes stand alike. */
-_Static_assert(ATTR_layer_norm_normalized == ATTR_rms_norm_normalized &&
-                   ATTR_layer_norm_eps == ATTR_rms_norm_eps,
+_Static_assert(ATTR_layer_norm_normalized == ATTR_rms_norm_normalized,
                "layer_norm and rms_norm are called alike");
 
-static Module *norm_layer(const char *type, Op op, cb_dim_list sizes, double eps, bool affine) {
+static Module *norm_layer(const char *type, Op op, cb_dim_list sizes, const Attrs *given,
+                          LayerText eps, bool affine) {
     if (sizes.count < 1 || sizes.count > CB_MAX_RANK) {
         fail(CB_ERR_ARGUMENT, "%s: the normalized shape has 1 to %d dimensions", type, CB_MAX_RANK);
         return NULL;
     }
-    Attrs attrs = attrs_default(op);
+    Attrs attrs = *given;
     attr_set_dims(&attrs, ATTR_layer_norm_normalized, sizes);
-    attr_set_float(&attrs, ATTR_layer_norm_eps, eps);
     Module *module = layer_new(type, op, &attrs, "%s, eps=%s, elementwise_affine=%s",
-                               layer_tuple(sizes).at, layer_number(eps).at, layer_bool(affine));
+                               layer_tuple(sizes).at, eps.at, layer_bool(affine));
     if (affine)
         layer_value(&module, "weight", layer_filled(sizes, 1, CB_F32));
     else
@@ -85,8 +83,10 @@ static Module *norm_layer(const char *type, Op op, cb_dim_list sizes, double eps
 
 cb_module *(cb_nn_layer_norm)(cb_dim_list normalized_shape, double eps, bool elementwise_affine,
                               bool bias) {
-    Module *module =
-        norm_layer("LayerNorm", OP_layer_norm, normalized_shape, eps, elementwise_affine);
+    Attrs attrs = attrs_default(OP_layer_norm);
+    attr_set_float(&attrs, ATTR_layer_norm_eps, eps);
+    Module *module = norm_layer("LayerNorm", OP_layer_norm, normalized_shape, &attrs,
+                                layer_number(eps), elementwise_affine);
     if (elementwise_affine && bias)
         layer_value(&module, "bias", layer_filled(normalized_shape, 0, CB_F32));
     else
@@ -94,8 +94,11 @@ cb_module *(cb_nn_layer_norm)(cb_dim_list normalized_shape, double eps, bool ele
     return module;
 }
 
-cb_module *(cb_nn_rms_norm)(cb_dim_list normalized_shape, double eps, bool elementwise_affine) {
-    return norm_layer("RMSNorm", OP_rms_norm, normalized_shape, eps, elementwise_affine);
+cb_module *(cb_nn_rms_norm)(cb_dim_list normalized_shape, cb_operand eps, bool elementwise_affine) {
+    Attrs attrs = attrs_default(OP_rms_norm);
+    if (!attr_take_number(&attrs, ATTR_rms_norm_eps, eps, "RMSNorm", "eps")) return NULL;
+    return norm_layer("RMSNorm", OP_rms_norm, normalized_shape, &attrs, layer_operand(eps),
+                      elementwise_affine);
 }
 
 cb_module *(cb_nn_prelu)(int64_t num_parameters, double init) {

@@ -27,13 +27,14 @@ static Module *pad_layer(const char *type, Op op, cb_dim_list padding, int spati
     return layer_new(type, op, &attrs, "%s", layer_tuple(padding).at);
 }
 
-static Module *constant_layer(const char *type, cb_dim_list padding, int spatial, double value) {
+static Module *constant_layer(const char *type, cb_dim_list padding, int spatial,
+                              cb_operand value) {
     Attrs attrs = attrs_default(OP_pad);
     if (!spread_sides(type, &padding, spatial)) return NULL;
     attr_set_dims(&attrs, ATTR_pad_padding, padding);
-    attr_set_float(&attrs, ATTR_pad_value, value);
+    if (!attr_take_number(&attrs, ATTR_pad_value, value, type, "value")) return NULL;
     return layer_new(type, OP_pad, &attrs, "padding=%s, value=%s", layer_tuple(padding).at,
-                     layer_number(value).at);
+                     layer_operand(value).at);
 }
 
 #define PAD(name, type, op)                                                                        \
@@ -46,14 +47,14 @@ PAD(reflection_pad, "ReflectionPad", OP_reflection_pad)
 PAD(replication_pad, "ReplicationPad", OP_replication_pad)
 PAD(circular_pad, "CircularPad", OP_circular_pad)
 
-cb_module *(cb_nn_constant_pad1d)(cb_dim_list padding, double value) {
+cb_module *(cb_nn_constant_pad1d)(cb_dim_list padding, cb_operand value) {
     return constant_layer("ConstantPad1d", padding, 1, value);
 }
 
-cb_module *(cb_nn_constant_pad2d)(cb_dim_list padding, double value) {
+cb_module *(cb_nn_constant_pad2d)(cb_dim_list padding, cb_operand value) {
     return constant_layer("ConstantPad2d", padding, 2, value);
 }
 
-cb_module *(cb_nn_constant_pad3d)(cb_dim_list padding, double value) {
+cb_module *(cb_nn_constant_pad3d)(cb_dim_list padding, cb_operand value) {
     return constant_layer("ConstantPad3d", padding, 3, value);
 }

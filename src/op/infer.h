@@ -32,6 +32,8 @@ bool infer_dims(const Call *call, cb_dim_list *dims, int rank, bool sorted);
 /* Python's slice on one size: start and end are clamped; the count of elements, or -1 with an
  * error. */
 int64_t infer_slice(const Call *call, int64_t size, int64_t *start, int64_t *end, int64_t step);
+/* Refuses a number that overflows in the result's dtype. */
+bool infer_number(const Call *call, int word);
 /* Merges one operand's trailing dimensions into result by broadcasting. */
 bool infer_broadcast(const Call *call, Meta *result, const int64_t *size, int rank);
 

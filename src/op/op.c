@@ -78,7 +78,9 @@ Attrs attrs_default(Op op) {
     for (int i = 0; i < info->param_count; i++) {
         const Param *param = &info->param[i];
         if (param->word < 0 || !param->has_default) continue;
-        if (param->type == PARAM_FLOAT)
+        if (param->type == PARAM_NUMBER)
+            attr_set_number(&attrs, param->word, param->default_number);
+        else if (param->type == PARAM_FLOAT)
             attr_set_float(&attrs, param->word, param->default_float);
         else
             attrs.word[param->word] = param->default_int;

@@ -65,7 +65,7 @@ enum {
 
 typedef enum ParamType {
     PARAM_TENSOR, PARAM_OPTIONAL_TENSOR, PARAM_INT, PARAM_FLOAT, PARAM_BOOL, PARAM_DTYPE,
-    PARAM_DIMS, PARAM_FLOATS
+    PARAM_DIMS, PARAM_FLOATS, PARAM_NUMBER
 } ParamType;
 
 typedef struct Param {
@@ -73,15 +73,18 @@ typedef struct Param {
     ParamType type;
     bool has_default;
     double default_float;  /* PARAM_FLOAT */
+    cb_operand default_number; /* PARAM_NUMBER */
     int64_t default_int;   /* the others; dims: how many, -1 is CB_ALL; floats: 0 */
     int64_t default_at;    /* dims: the one element, repeated for every dimension of the op */
     int word;              /* attributes: offset into Attrs.word; tensors: -1 */
 } Param;
 
-enum { OP_MAX_PARAMS = 9, OP_MAX_INPUTS = 5, ATTR_WORDS = 48, LIST_WORDS = 1 + CB_MAX_RANK };
+enum { OP_MAX_PARAMS = 9, OP_MAX_INPUTS = 5, ATTR_WORDS = 48 };
+enum { LIST_WORDS = 1 + CB_MAX_RANK, NUMBER_WORDS = 2 };
 
 /* How many words of Attrs an attribute takes. */
 static inline int param_words(const Param *param) {
+    if (param->type == PARAM_NUMBER) return NUMBER_WORDS;
     return param->type == PARAM_DIMS || param->type == PARAM_FLOATS ? LIST_WORDS : 1;
 }
 
@@ -103,9 +106,15 @@ typedef struct OpInfo {
 const OpInfo *op_info(Op op);
 Op op_find(const char *name, size_t length); /* OP_none when there is none */
 
+/* One element in the compute type of its dtype: f64 for floats here, i64 for integers and bool. */
+typedef union Scalar {
+    double f;
+    int64_t i;
+} Scalar;
+
 /* Attributes, packed: an int, bool, dtype or float (its bits) is one word, dims and
- * floats are LIST_WORDS words (count, values, zeros). Equal attributes are equal bytes. Offsets are
- * the generated ATTR_op_param. */
+ * floats are LIST_WORDS words (count, values, zeros), a number is NUMBER_WORDS (op/number.c). Equal
+ * attributes are equal bytes. Offsets are the generated ATTR_op_param. */
 typedef struct Attrs {
     int64_t word[ATTR_WORDS];
 } Attrs;
@@ -119,6 +128,18 @@ cb_dim_list attr_dims(const Attrs *attrs, int word);
 void attr_set_dims(Attrs *attrs, int word, cb_dim_list dims);
 cb_float_list attr_floats(const Attrs *attrs, int word);
 void attr_set_floats(Attrs *attrs, int word, cb_float_list floats);
+
+/* Numbers as they were given (op/number.c). attr_number: CB_OPERAND_TENSOR without a tensor is
+ * none, which number_given tells. attr_take_number: false with an error for a tensor. number_fits:
+ * PyTorch converts the value without an error; number_dtype: f64, i64 or bool. */
+cb_operand attr_number(const Attrs *attrs, int word);
+void attr_set_number(Attrs *attrs, int word, cb_operand number);
+bool attr_take_number(Attrs *attrs, int word, cb_operand given, const char *op, const char *name);
+bool number_given(const cb_operand *operand);
+cb_dtype number_dtype(const cb_operand *number);
+Scalar number_scalar(const cb_operand *number);
+cb_operand number_from(cb_dtype dtype, Scalar value);
+bool number_fits(cb_dtype from, Scalar value, cb_dtype to);
 
 /* A padding by name, cb_padding("same"): as much as keeps the sizes at stride 1. */
 #define PADDING_SAME INT64_MIN
@@ -169,12 +190,7 @@ bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *resu
  * select is a slice followed by the reshape that infer gave it, and so stays itself. */
 Op view_canonical(Op op, const Attrs *attrs, const Meta *input, const Meta *result, Attrs *out);
 
-/* Scalar functions, natively compiled from the value column (op/scalar.c): one element, in the
- * compute type of dtype (f64 for floats here, i64 for integers and bool), for folding. */
-typedef union Scalar {
-    double f;
-    int64_t i;
-} Scalar;
+/* Scalar functions, natively compiled from the value column (op/scalar.c), for folding. */
 /* The result of op on elements of dtype; the value wraps and rounds to the result's dtype. */
 Scalar scalar_eval(Op op, cb_dtype dtype, const Scalar *input);
 Scalar scalar_convert(Scalar value, cb_dtype from, cb_dtype to);

@@ -36,14 +36,21 @@ static cb_dtype promote_inputs(const Meta *input, int first, int count) {
     return combine(dimensioned, combine(zero_dimensional, number));
 }
 
+/* What the op chooses by itself; full goes by its value. */
+static cb_dtype own_dtype(const Call *call, const Param *param) {
+    if (call->op != OP_full)
+        return param->has_default ? (cb_dtype)param->default_int : (cb_dtype)call->input[0].dtype;
+    cb_operand value = attr_number(call->attrs, ATTR_full_value);
+    return value.kind == CB_OPERAND_FLOAT ? CB_F32 : number_dtype(&value);
+}
+
 /* The dtype attribute, CB_SAME replaced by its default; CB_DTYPE_COUNT with an error. */
 static cb_dtype attribute_dtype(Call *call) {
     for (int i = 0; i < call->info->param_count; i++) {
         const Param *param = &call->info->param[i];
         if (param->type != PARAM_DTYPE) continue;
         int64_t *word = &call->attrs->word[param->word];
-        if (*word == CB_SAME)
-            *word = param->has_default ? param->default_int : call->input[0].dtype;
+        if (*word == CB_SAME) *word = own_dtype(call, param);
         if (*word >= 0 && *word < CB_DTYPE_COUNT) return (cb_dtype)*word;
         infer_fail(call, CB_ERR_DTYPE, "%lld is not a dtype", (long long)*word);
         return CB_DTYPE_COUNT;

@@ -142,6 +142,18 @@ static bool infer_scan(Call *call) {
     return true;
 }
 
+bool infer_number(const Call *call, int word) {
+    cb_operand number = attr_number(call->attrs, word);
+    cb_dtype dtype = (cb_dtype)call->out->result.dtype, own = number_dtype(&number);
+    Scalar value = number_scalar(&number);
+    if (number_fits(own, value, dtype)) return true;
+    if (own == CB_F64)
+        return infer_fail(call, CB_ERR_ARGUMENT, "the number %g is no %s", value.f,
+                          cb_dtype_name(dtype));
+    return infer_fail(call, CB_ERR_ARGUMENT, "the number %lld is no %s", (long long)value.i,
+                      cb_dtype_name(dtype));
+}
+
 static bool infer_sizes(Call *call, int word) {
     cb_dim_list sizes = attr_dims(call->attrs, word);
     if (sizes.count < 0 || sizes.count > CB_MAX_RANK)
@@ -173,7 +185,7 @@ static bool infer_arange(Call *call) {
 static bool infer_source(Call *call) {
     switch (call->op) {
     case OP_full:
-        return infer_sizes(call, ATTR_full_sizes);
+        return infer_number(call, ATTR_full_value) && infer_sizes(call, ATTR_full_sizes);
     case OP_arange:
         return infer_arange(call);
     case OP_rand:

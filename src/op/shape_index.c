@@ -32,6 +32,9 @@ static bool infer_pad(Call *call) {
     if (padding.count < 0 || padding.count % 2 || padding.count / 2 > x->rank)
         return infer_fail(call, CB_ERR_ARGUMENT, "padding needs pairs, at most one per dimension");
     same_size(call, x);
+    bool pads = false;
+    for (int i = 0; i < padding.count; i++) pads |= padding.at[i] > 0;
+    if (pads && !infer_number(call, ATTR_pad_value)) return false;
     for (int i = 0; i < padding.count; i += 2) {
         int64_t *size = &call->out->result.size[x->rank - 1 - i / 2];
         if (__builtin_add_overflow(*size, padding.at[i], size) ||

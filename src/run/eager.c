@@ -41,16 +41,6 @@ typedef struct Call {
 
 /* ---- numbers ---- */
 
-static cb_dtype number_dtype(const cb_operand *operand) {
-    if (operand->kind == CB_OPERAND_FLOAT) return CB_F64;
-    return operand->kind == CB_OPERAND_INT ? CB_I64 : CB_BOOL;
-}
-
-static Scalar number_value(const cb_operand *operand) {
-    if (operand->kind == CB_OPERAND_FLOAT) return (Scalar){.f = operand->f};
-    return (Scalar){.i = operand->kind == CB_OPERAND_BOOL ? operand->i != 0 : operand->i};
-}
-
 static bool is_half(const cb_operand *operand) {
     if (operand->kind != CB_OPERAND_TENSOR || !operand->tensor) return false;
     cb_dtype dtype = (cb_dtype)operand->tensor->dtype;
@@ -67,7 +57,7 @@ static bool in_key(const Call *call) {
 }
 
 static Tensor *wrap_number(Number *number, const cb_operand *operand) {
-    scalar_store(&number->value, number_dtype(operand), number_value(operand));
+    scalar_store(&number->value, number_dtype(operand), number_scalar(operand));
     number->storage.data = &number->value;
     number->tensor.storage = &number->storage;
     number->tensor.offset = 0;
@@ -93,7 +83,7 @@ static void add_number(Call *call, int position) {
     const cb_operand *operand = &call->operand[position];
     call->key[call->words++] = 2 | operand->kind << 8;
     if (in_key(call))
-        call->key[call->words++] = number_value(operand).i;
+        call->key[call->words++] = number_scalar(operand).i;
     else
         call->input[call->input_count++] = wrap_number(&call->number[position], operand);
 }
@@ -124,7 +114,7 @@ static Node *operand_node(Graph *graph, const Call *call, int position) {
         return graph_input(graph, &meta);
     }
     cb_dtype dtype = number_dtype(operand);
-    if (in_key(call)) return graph_constant(graph, dtype, number_value(operand));
+    if (in_key(call)) return graph_constant(graph, dtype, number_scalar(operand));
     Meta meta = {.dtype = (int8_t)dtype};
     return graph_input(graph, &meta);
 }
@@ -241,7 +231,7 @@ static void fill(Tensor *target, const cb_operand *value) {
     cb_dtype dtype = (cb_dtype)target->dtype;
     const int64_t none[CB_MAX_RANK] = {0};
     Scalar element;
-    scalar_store(&element, dtype, scalar_convert(number_value(value), number_dtype(value), dtype));
+    scalar_store(&element, dtype, scalar_convert(number_scalar(value), number_dtype(value), dtype));
     copy_strided(tensor_data(target), target->stride, &element, none, target->rank, target->size,
                  cb_dtype_size(dtype));
 }

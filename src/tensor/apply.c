@@ -168,7 +168,4 @@ cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value) {
     return apply_assign(x, &operand);
 }
 
-cb_tensor *cb_fill_(cb_tensor *x, double value) {
-    cb_operand operand = cb_operand_float(value);
-    return apply_assign(x, &operand);
-}
+cb_tensor *cb_fill_(cb_tensor *x, cb_operand value) { return apply_assign(x, &value); }

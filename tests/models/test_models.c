@@ -88,7 +88,7 @@ static void expect_close(const char *name, cb_tensor *x, cb_tensor *y) {
     X(zero_pad3d, cb_nn_zero_pad3d(1))                                                             \
     X(constant_pad1d, cb_nn_constant_pad1d(cb_dims(3, 1), 0.5))                                    \
     X(constant_pad2d, cb_nn_constant_pad2d(1, -1.5))                                               \
-    X(constant_pad3d, cb_nn_constant_pad3d(1, 2))                                                  \
+    X(constant_pad3d, cb_nn_constant_pad3d(1, 2.0))                                                \
     X(reflection_pad1d, cb_nn_reflection_pad1d(cb_dims(3, 1)))                                     \
     X(reflection_pad2d, cb_nn_reflection_pad2d(cb_dims(1, 2, 0, 2)))                               \
     X(reflection_pad3d, cb_nn_reflection_pad3d(1))                                                 \
@@ -127,11 +127,11 @@ static void expect_close(const char *name, cb_tensor *x, cb_tensor *y) {
     X(elu, cb_nn_elu(0.7))                                                                         \
     X(celu, cb_nn_celu(1.5))                                                                       \
     X(leaky_relu, cb_nn_leaky_relu())                                                              \
-    X(hardtanh, cb_nn_hardtanh(-2, 0.5))                                                           \
+    X(hardtanh, cb_nn_hardtanh(-2.0, 0.5))                                                         \
     X(hardshrink, cb_nn_hardshrink())                                                              \
     X(softshrink, cb_nn_softshrink(0.25))                                                          \
     X(softplus, cb_nn_softplus(2, 3))                                                              \
-    X(threshold, cb_nn_threshold(0.5, 20))                                                         \
+    X(threshold, cb_nn_threshold(0.5, 20.0))                                                       \
     X(glu, cb_nn_glu())                                                                            \
     X(softmax, cb_nn_softmax(-1))                                                                  \
     X(softmin, cb_nn_softmin(0))                                                                   \

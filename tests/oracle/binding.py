@@ -33,7 +33,7 @@ with cb.scope():
     assert same(cb.call('sum', x, 1, keepdim=True).numpy(), np.float32([[3], [12]]))
     assert same(cb.call('sub', x, 1).numpy(), x.numpy() - 1)
     assert cb.call('interpolate', cb.call('reshape', x, [1, 1, 2, 3]), scale_factor=2).shape == (1, 1, 4, 6)
-    assert cb.call('slice', x, 1, 1).shape == (2, 2) and cb.call('full', (2,), 3).dtype == 'f32'
+    assert cb.call('slice', x, 1, 1).shape == (2, 2) and cb.call('full', (2,), 3).dtype == 'i64'
     assert [p.shape for p in cb.split(x, 2, 1)] == [(2, 2), (2, 1)]
     assert cb.topk(x, 2, 1)[1].numpy().tolist() == [[2, 1], [2, 1]]
     assert same(cb.stack([x, x]).numpy(), np.stack([x.numpy()] * 2))

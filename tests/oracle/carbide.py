@@ -69,7 +69,7 @@ for name, result, *arguments in [
         ('chunk', c_int, T, c_int64, c_int, POINTER(T), c_int),
         ('sort', T, T, c_int, c_bool, POINTER(T)), ('topk', T, T, c_int64, c_int, c_bool, POINTER(T)),
         ('cat', T, POINTER(T), c_int, c_int), ('stack', T, POINTER(T), c_int, c_int),
-        ('assign', T, T, T), ('fill_', T, T, c_double),
+        ('assign', T, T, T), ('fill_', T, T, Operand),
         ('autocast_open', None, c_int), ('autocast_close', None),
         ('compile_n', c_void_p, CALLBACK, c_void_p, c_char_p), ('function_free', None, c_void_p),
         ('call_n', c_int, c_void_p, POINTER(T), c_int, POINTER(T), c_int),
@@ -223,7 +223,7 @@ def scope():
 # ---- ops -----------------------------------------------------------------------------------------
 
 class Param:
-    """A parameter of an op: kind is operand, tensor, int64_t, double, bool, cb_dtype, cb_dim_list..."""
+    """A parameter of an op: kind is operand, cb_operand (numbers alone), tensor, int64_t, double, bool, cb_dtype, cb_dim_list..."""
     def __init__(self, name, kind, text):
         self.name, self.kind, self.optional = name, kind, text.endswith('?') or '=' in text
         default = text.partition('=')[2]
@@ -233,6 +233,8 @@ class Param:
         elif kind == 'cb_float_list': self.default = ()
         elif kind == 'cb_dtype': self.default = None if default == 'same' else default
         elif kind == 'bool': self.default = default == 'true'
+        elif kind == 'cb_operand':
+            self.default = None if default == 'none' else float(default) if '.' in default else int(default)
         elif kind == 'double': self.default = float(default)
         else: self.default = int(default)
 
@@ -242,7 +244,7 @@ class Op:
         declare(name, c_void_p, *(C_TYPE[p.kind] for p in params))
         self.function = getattr(lib, 'cb_' + name)
 
-C_TYPE = {'operand': Operand, 'tensor': c_void_p, 'int64_t': c_int64, 'double': c_double, 'bool': c_bool,
+C_TYPE = {'operand': Operand, 'cb_operand': Operand, 'tensor': c_void_p, 'int64_t': c_int64, 'double': c_double, 'bool': c_bool,
           'cb_dtype': c_int, 'cb_dim_list': DimList, 'cb_float_list': FloatList}
 
 def read_ops():
@@ -252,8 +254,9 @@ def read_ops():
         texts = schema[schema.index('(') + 1:-1].split(', ')
         params = []
         for declaration, param in zip(arguments.split(', '), texts):
-            kind = {'cb_operand': 'operand', 'cb_tensor': 'tensor'}.get(declaration.split()[0],
-                                                                        declaration.split()[0])
+            kind = declaration.split()[0]
+            if kind == 'cb_operand' and ':number' not in param: kind = 'operand'
+            if kind == 'cb_tensor': kind = 'tensor'
             params.append(Param(re.match(r'\w+', param)[0], kind, param))
         yield name, Op(name, params)
 
@@ -265,9 +268,9 @@ def operand(value):
     if isinstance(value, (int, np.integer)): return Operand(OPERAND_INT, None, 0, int(value))
     return Operand(OPERAND_FLOAT, None, float(value), 0)
 
-CONVERT = {'operand': operand, 'tensor': lambda x: x.handle if x is not None else None, 'int64_t': int,
-           'double': float, 'bool': bool, 'cb_dtype': dtype_code, 'cb_dim_list': dims,
-           'cb_float_list': floats}
+CONVERT = {'operand': operand, 'cb_operand': lambda x: Operand() if x is None else operand(x),
+           'tensor': lambda x: x.handle if x is not None else None, 'int64_t': int, 'double': float,
+           'bool': bool, 'cb_dtype': dtype_code, 'cb_dim_list': dims, 'cb_float_list': floats}
 
 def call(name, *arguments, **named):
     """An op of the table."""
@@ -317,7 +320,7 @@ def assign(x, value):
 
 def fill_(x, value):
     note_site()
-    return wrap(lib.cb_fill_(x.handle, value))
+    return wrap(lib.cb_fill_(x.handle, operand(value)))
 
 def set_option(name, value): checked(lib.cb_set_option(name.encode(), str(value).encode()))
 

@@ -59,6 +59,20 @@ static double odd_float(void) {
     return odd[pick(pick(3) ? 5 : (int)(sizeof odd / sizeof *odd))];
 }
 
+static cb_operand odd_number(void) {
+    switch (pick(8)) {
+    case 0:
+        return cb_operand_tensor(NULL);
+    case 1:
+        return cb_operand_bool(true);
+    case 2:
+    case 3:
+        return cb_operand_int(odd_integer());
+    default:
+        return cb_operand_float(odd_float());
+    }
+}
+
 static cb_operand odd_operand(bool optional) {
     int kind = pick(20);
     if (kind == 0 || (optional && kind < 8)) return cb_operand_tensor(NULL);
@@ -80,6 +94,9 @@ typedef struct Arguments {
 static void odd_attribute(Arguments *a, const Param *param) {
     cb_dim_list dims = {pick(4), {0}};
     switch (param->type) {
+    case PARAM_NUMBER:
+        attr_set_number(&a->attrs, param->word, odd_number());
+        return;
     case PARAM_FLOAT:
         attr_set_float(&a->attrs, param->word, odd_float());
         return;

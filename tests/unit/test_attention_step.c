@@ -268,7 +268,7 @@ static bool causal, groups;
 static cb_tensor *mask_now;
 
 static cb_tensor *attend(cb_tensor *q, cb_tensor *k, cb_tensor *v) {
-    return cb_scaled_dot_product_attention(q, k, v, mask_now, 0, causal, 0, groups);
+    return cb_scaled_dot_product_attention(q, k, v, mask_now, 0, causal, NULL, groups);
 }
 
 static cb_tensor *compiled(cb_function_3 *function, const char *skip, cb_tensor *const *x,
@@ -358,7 +358,7 @@ static cb_tensor *with_dropout(cb_tensor *q, cb_tensor *k, cb_tensor *v) {
 }
 
 static cb_tensor *sharing(cb_tensor *q, cb_tensor *k, cb_tensor *v) {
-    return cb_scaled_dot_product_attention(q, k, v, NULL, 0, false, 0, true);
+    return cb_scaled_dot_product_attention(q, k, v, NULL, 0, false, NULL, true);
 }
 
 static void heads_are_shared(void **state) {

@@ -15,6 +15,9 @@ static Attrs unusual_attrs(const OpInfo *info, Op op) {
         if (param->type == PARAM_BOOL) attrs.word[param->word] = !param->default_int;
         if (param->type == PARAM_DTYPE) attrs.word[param->word] = CB_F16;
         if (param->type == PARAM_FLOAT) attr_set_float(&attrs, param->word, 0.1 + i);
+        if (param->type == PARAM_NUMBER)
+            attr_set_number(&attrs, param->word,
+                            i % 2 ? cb_operand_int(3 + i) : cb_operand_float(0.1 + i));
         if (param->type == PARAM_FLOATS) attr_set_floats(&attrs, param->word, cb_floats(1.5, 2));
         if (param->type == PARAM_DIMS) attr_set_dims(&attrs, param->word, cb_dims(2, 1));
     }
@@ -22,6 +25,15 @@ static Attrs unusual_attrs(const OpInfo *info, Op op) {
         attrs.word[ATTR_interpolate_exact] = 0;
         attrs.word[ATTR_interpolate_cubic] = attrs.word[ATTR_interpolate_area] = 0;
     }
+    return attrs;
+}
+
+/* The defaults, and a number where one is needed. */
+static Attrs usual_attrs(const OpInfo *info, Op op) {
+    Attrs attrs = attrs_default(op);
+    for (int i = 0; i < info->param_count; i++)
+        if (info->param[i].type == PARAM_NUMBER && !info->param[i].has_default)
+            attr_set_number(&attrs, info->param[i].word, cb_operand_bool(true));
     return attrs;
 }
 
@@ -56,7 +68,7 @@ static void every_op_comes_back(void **state) {
         for (int i = 0; i < info->arity; i++)
             operand[i] = cb_arg_node(cb_graph_placeholder(graph, "x"));
         for (int unusual = 0; unusual < 2; unusual++) {
-            Attrs attrs = unusual ? unusual_attrs(info, (Op)op) : attrs_default((Op)op);
+            Attrs attrs = unusual ? unusual_attrs(info, (Op)op) : usual_attrs(info, (Op)op);
             FxNode *node = fx_record(graph, (Op)op, operand, info->arity, &attrs);
             if (!unusual && op == OP_slice) continue; /* all of x: no step at all */
             expect_same_call(node, (Op)op, &attrs, info->arity);

@@ -157,7 +157,7 @@ static void layers_compute_their_ops(void **state) {
                  {cb_nn_identity(), x},
                  {cb_nn_flatten(1, -1), cb_reshape(x, cb_dims(2, 12))},
                  {cb_nn_layer_norm(cb_dims(4), 1e-5), cb_layer_norm(x, cb_dims(4), NULL, NULL)},
-                 {cb_nn_rms_norm(cb_dims(4), 1e-6), cb_rms_norm(x, cb_dims(4))}};
+                 {cb_nn_rms_norm(cb_dims(4), 1e-6), cb_rms_norm(x, cb_dims(4), NULL, 1e-6)}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect_close(cb_forward(cases[i].layer, x), cases[i].expected);
         cb_module_free(cases[i].layer);

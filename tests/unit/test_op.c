@@ -326,6 +326,7 @@ static void test_sources(void **state) {
     attrs = attrs_default(OP_full);
     attr_set_dims(&attrs, ATTR_full_sizes, cb_dims(2, 0));
     attrs.word[ATTR_full_dtype] = CB_SAME;
+    attr_set_number(&attrs, ATTR_full_value, cb_operand_float(1));
     assert_string_equal(infer_text(OP_full, &attrs, NULL, 0), "f32[2, 0]");
     attr_set_dims(&attrs, ATTR_full_sizes, cb_dims(INT64_MAX / 2, 0, 3));
     assert_string_equal(infer_text(OP_full, &attrs, NULL, 0),

@@ -138,6 +138,118 @@ static void what_needs_floating_point_refuses_integers(void **state) {
     expect(mse, sample[CB_I32], other[CB_F32], CB_F32, SCALAR, VALUES(3));
 }
 
+/* ---- numbers -------------------------------------------------------------------------------- */
+
+#define BODY(name, call)                                                                           \
+    static cb_tensor *name(cb_tensor *const *in) { return (void)in, call; }
+
+BODY(full_largest, cb_full(cb_dims(1), INT64_MAX))
+BODY(full_odd, cb_full(cb_dims(1), (1ll << 53) + 1, CB_I64))
+BODY(full_float, cb_full(cb_dims(1), 1.5))
+BODY(full_bool, cb_full(cb_dims(1), cb_operand_bool(true)))
+BODY(full_of_float, cb_full(cb_dims(1), 2.7, CB_I32))
+BODY(full_wrapped, cb_full(cb_dims(1), -255, CB_U8))
+BODY(full_like_odd, cb_full_like(cb_to(in[0], CB_I64), (1ll << 53) + 1))
+BODY(full_too_large, cb_full(cb_dims(1), 300, CB_U8))
+BODY(full_nan, cb_full(cb_dims(1), (double)NAN, CB_I32))
+BODY(full_f16, cb_full(cb_dims(1), 65505.0, CB_F16))
+BODY(full_nothing, cb_full(cb_dims(1), NULL))
+BODY(full_tensor, cb_full(cb_dims(1), in[0]))
+
+/* Values that no double holds are compared as differences to near ones. */
+BODY(largest_distance, cb_sub(full_largest(in), INT64_MAX - 7))
+BODY(odd_distance, cb_sub(full_odd(in), 1ll << 53))
+BODY(like_distance, cb_sub(full_like_odd(in), 1ll << 53))
+BODY(clamp_distance, cb_sub(cb_clamp(full_largest(in), 0, (1ll << 53) + 1), 1ll << 53))
+BODY(pad_distance, cb_sub(cb_pad(cb_to(in[0], CB_I64), cb_dims(0, 1), (1ll << 53) + 1), 1ll << 53))
+BODY(fill_distance, cb_sub(cb_fill_(cb_to(in[0], CB_I64), (1ll << 53) + 1), 1ll << 53))
+
+static void numbers_are_kept_exactly(void **state) {
+    double big = -0x1p53;
+    (void)state;
+    expect(largest_distance, sample[CB_F32], NULL, CB_I64, cb_dims(1), VALUES(7));
+    expect(odd_distance, sample[CB_F32], NULL, CB_I64, cb_dims(1), VALUES(1));
+    expect(like_distance, sample[CB_F32], NULL, CB_I64, cb_dims(3), VALUES(1, 1, 1));
+    expect(clamp_distance, sample[CB_F32], NULL, CB_I64, cb_dims(1), VALUES(1));
+    expect(pad_distance, sample[CB_F32], NULL, CB_I64, cb_dims(4),
+           VALUES(big + 1, big + 2, big, 1));
+    expect(fill_distance, sample[CB_F32], NULL, CB_I64, cb_dims(3), VALUES(1, 1, 1));
+}
+
+static void full_takes_its_dtype_from_the_number(void **state) {
+    (void)state;
+    expect(full_float, sample[CB_F32], NULL, CB_F32, cb_dims(1), VALUES(1.5));
+    expect(full_bool, sample[CB_F32], NULL, CB_BOOL, cb_dims(1), VALUES(1));
+    expect(full_of_float, sample[CB_F32], NULL, CB_I32, cb_dims(1), VALUES(2));
+    expect(full_wrapped, sample[CB_F32], NULL, CB_U8, cb_dims(1), VALUES(1));
+    expect_refused(full_too_large, sample[CB_F32], NULL, "full: the number 300 is no u8");
+    expect_refused(full_nan, sample[CB_F32], NULL, "full: the number nan is no i32");
+    expect_refused(full_f16, sample[CB_F32], NULL, "full: the number 65505 is no f16");
+    expect_refused(full_nothing, sample[CB_F32], NULL, "full: value must be a number");
+    expect_refused(full_tensor, sample[CB_F32], NULL, "full: value is a number, and no tensor");
+}
+
+BODY(fill_with_half, cb_masked_fill(in[0], cb_eq(in[0], 1), 3.5))
+BODY(fill_with_300, cb_masked_fill(in[0], cb_eq(in[0], 1), 300))
+BODY(clamp_ints, cb_clamp(in[0], 0, 1))
+BODY(clamp_floats, cb_clamp(in[0], 0.0, 6.0))
+BODY(clamp_above, cb_clamp(in[0], NULL, 1))
+BODY(clamp_nothing, cb_clamp(in[0]))
+BODY(hardtanh, cb_hardtanh(in[0], 0.5, 1.5))
+BODY(hardtanh_wrong, cb_hardtanh(in[0], 1.0, 0.5))
+BODY(threshold, cb_threshold(in[0], 0.5, 5.5))
+BODY(addcmul, cb_addcmul(in[0], in[0], in[0], 2.5))
+BODY(softshrink_wrong, cb_softshrink(in[0], -0.5))
+
+static void attributes_promote_as_in_pytorch(void **state) {
+    (void)state;
+    expect(fill_with_half, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(3, 2, 0));
+    expect(fill_with_half, sample[CB_BOOL], NULL, CB_BOOL, cb_dims(3), VALUES(1, 1, 0));
+    expect(fill_with_half, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(3.5, 2, 0));
+    expect_refused(fill_with_300, sample[CB_U8], NULL, "masked_fill: the number 300 is no u8");
+    expect(clamp_ints, sample[CB_I32], NULL, CB_I32, cb_dims(3), VALUES(1, 1, 0));
+    expect(clamp_ints, sample[CB_BOOL], NULL, CB_I64, cb_dims(3), VALUES(1, 1, 0));
+    expect(clamp_floats, sample[CB_I64], NULL, CB_F32, cb_dims(3), VALUES(1, 2, 0));
+    expect(clamp_above, sample[CB_U8], NULL, CB_U8, cb_dims(3), VALUES(1, 1, 0));
+    expect_refused(clamp_nothing, sample[CB_F32], NULL, "clamp: needs low, high or both");
+    expect(hardtanh, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(1, 1, 0));
+    expect(hardtanh, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(1, 1.5, 0.5));
+    expect_refused(hardtanh_wrong, sample[CB_F32], NULL, "hardtanh: low is above high");
+    expect(threshold, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(1, 2, 5));
+    expect(addcmul, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(3, 10, 0));
+    expect(addcmul, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(3.5, 12, 0));
+    expect_refused(softshrink_wrong, sample[CB_F32], NULL, "softshrink: needs lambd >= 0");
+}
+
+BODY(line, cb_linspace(0, 3, 7, cb_dtype_of(in[0])))
+BODY(line_down, cb_linspace(0.5, -3.5, 5, cb_dtype_of(in[0])))
+BODY(line_of_one, cb_linspace(300, 5, 1, CB_U8))
+BODY(line_middle, cb_sub(cb_linspace(0, 1ll << 62, 3, CB_I64), 1ll << 61))
+
+static void linspace_of_integers_truncates(void **state) {
+    (void)state;
+    expect(line, sample[CB_I64], NULL, CB_I64, cb_dims(7), VALUES(0, 0, 1, 1, 2, 2, 3));
+    expect(line, sample[CB_U8], NULL, CB_U8, cb_dims(7), VALUES(0, 0, 1, 1, 2, 2, 3));
+    expect(line_down, sample[CB_I32], NULL, CB_I32, cb_dims(5), VALUES(0, 0, -1, -2, -3));
+    expect(line_middle, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(-0x1p61, 0, 0x1p61));
+    expect_refused(line_down, sample[CB_U8], NULL, "linspace: the number -3.5 is no u8");
+    expect_refused(line_of_one, sample[CB_U8], NULL, "the number 300 is no u8");
+    expect_refused(line, sample[CB_BOOL], NULL, "linspace: 7 steps of bool");
+}
+
+BODY(rms, cb_rms_norm(cb_mul(in[0], 1e-3), cb_dims(3)))
+BODY(attend,
+     cb_scaled_dot_product_attention(cb_reshape(in[0], cb_dims(1, 3, 1)),
+                                     cb_reshape(in[0], cb_dims(1, 3, 1)),
+                                     cb_reshape(in[1], cb_dims(1, 3, 1)), NULL, 0.0, false, 0))
+
+static void numbers_left_out_are_not_zero(void **state) {
+    (void)state;
+    expect(rms, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(0.748297572, 1.49659514, 0));
+    expect(rms, sample[CB_F64], NULL, CB_F64, cb_dims(3), VALUES(0.774596669, 1.549193338, 0));
+    expect(attend, sample[CB_F32], other[CB_F32], CB_F32, cb_dims(1, 3, 1), VALUES(2, 2, 2));
+}
+
 /* ---- shapes --------------------------------------------------------------------------------- */
 
 static cb_tensor *cosine(cb_tensor *const *in) {
@@ -170,6 +282,11 @@ int main(void) {
         cmocka_unit_test(the_square_of_bool_is_an_integer),
         cmocka_unit_test(any_and_all_of_u8_are_u8),
         cmocka_unit_test(what_needs_floating_point_refuses_integers),
+        cmocka_unit_test(numbers_are_kept_exactly),
+        cmocka_unit_test(full_takes_its_dtype_from_the_number),
+        cmocka_unit_test(attributes_promote_as_in_pytorch),
+        cmocka_unit_test(linspace_of_integers_truncates),
+        cmocka_unit_test(numbers_left_out_are_not_zero),
         cmocka_unit_test(cosine_similarity_broadcasts_before_it_takes_norms),
         cmocka_unit_test(a_cropped_circle_goes_on_with_what_is_left),
     };
