@@ -23,7 +23,7 @@ typedef struct Chunk {
 struct Arena {
     Chunk *chunk;
     size_t bytes; /* of all chunks with their headers */
-    bool guarded;
+    bool guarded, sealed;
     jmp_buf escape;
 };
 
@@ -49,7 +49,7 @@ Arena *arena_new(void) {
     Arena *arena = take(chunk, align(sizeof(Arena)));
     arena->chunk = chunk;
     arena->bytes = FIRST_CHUNK;
-    arena->guarded = false;
+    arena->guarded = arena->sealed = false;
     return arena;
 }
 
@@ -62,7 +62,13 @@ void arena_free(Arena *arena) {
     }
 }
 
+void arena_seal(Arena *arena) {
+    arena->sealed = true;
+    arena->chunk->capacity = arena->chunk->used; /* the next allocation looks for a chunk */
+}
+
 jmp_buf *arena_escape_point(Arena *arena) {
+    check(!arena->sealed, "a finished arena is written to");
     arena->guarded = true;
     return &arena->escape;
 }
@@ -73,6 +79,7 @@ void arena_escape(Arena *arena) {
 }
 
 static void add_chunk(Arena *arena, size_t bytes) {
+    check(!arena->sealed, "a finished arena is written to");
     size_t step = arena->bytes < LARGEST_STEP ? arena->bytes : LARGEST_STEP;
     if (bytes > SIZE_MAX - 2 * sizeof(Chunk)) arena_escape(arena);
     size_t capacity = bytes > step - sizeof(Chunk) ? bytes : step - sizeof(Chunk);

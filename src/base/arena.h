@@ -26,6 +26,9 @@ void *arena_zalloc(Arena *arena, size_t bytes); /* zeroed */
 char *arena_text(Arena *arena, const char *text);
 char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 size_t arena_bytes(const Arena *arena); /* what it holds of the heap */
+/* What it holds is finished, and may be read by any thread: an allocation or a guard from now on is
+ * a bug, which ends the program. */
+void arena_seal(Arena *arena);
 void arena_escape(Arena *arena) __attribute__((noreturn)); /* out of memory, from above the arena */
 
 jmp_buf *arena_escape_point(Arena *arena);

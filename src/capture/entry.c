@@ -207,7 +207,10 @@ Entry *entry_make(Call *call) {
     pthread_mutex_lock(&function->lock);
     Entry *same = find_same(call, entry);
     bool made = !same && hold_captured(entry, call) && compile(entry, call);
-    if (made) append(function, entry);
+    if (made) {
+        arena_seal(entry->trace->arena);
+        append(function, entry);
+    }
     pthread_mutex_unlock(&function->lock);
     if (same) return same;
     if (!made) {

@@ -231,7 +231,7 @@ static void print_entry(const Entry *entry, Buffer *out) {
          time->source_ms, time->compiler_ms);
     print_capture(entry, out);
     Buffer text = buffer_new(out->arena);
-    graph_print((Graph *)entry->graph, &text);
+    graph_print(entry->graph, &text);
     put(out, "  graph:\n");
     put_indented(out, buffer_text(&text));
     print_plan(entry, out);

@@ -93,8 +93,9 @@ int *graph_users(Graph *graph, Node *const *order);
 typedef enum Fixed { FIXED_NOT, FIXED_LITERAL, FIXED_FROZEN } Fixed;
 uint8_t *graph_fixed(Graph *graph, uint8_t *known);
 
-/* Text (graph/print.c, graph/parse.c): prints, parses back, and is equal. */
-void graph_print(Graph *graph, Buffer *out);
+/* Text (graph/print.c, graph/parse.c): prints, parses back, and is equal. Printing takes memory
+ * from out alone: threads may print a finished graph at once. */
+void graph_print(const Graph *graph, Buffer *out);
 Graph *graph_parse(Arena *arena, const char *text); /* NULL, error with line and column */
 bool graph_equal(Graph *a, Graph *b);
 

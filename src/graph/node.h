@@ -30,7 +30,7 @@ Node *node_number(Graph *graph, const char *op, cb_operand number, cb_dtype dtyp
 Node *node_expand_to(Graph *graph, Node *node, int rank, const int64_t *size);
 Node *node_reshape(Graph *graph, Node *node, int rank, const int64_t *size);
 
-/* graph_order; through: a composite's only input is its expansion. */
-Node **graph_walk(Graph *graph, bool through);
+/* graph_order, into any arena; through: a composite's only input is its expansion. */
+Node **graph_walk(const Graph *graph, Arena *arena, bool through);
 
 #endif

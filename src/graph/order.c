@@ -23,39 +23,39 @@ static int child_count(const Node *node, bool through) {
 }
 
 /* Inputs before users: the post-order of a depth-first walk from the root. */
-static void visit(Graph *graph, Node *root, bool through, bool *seen, Visit **stack,
+static void visit(Arena *arena, Node *root, bool through, bool *seen, Visit **stack,
                   Node ***order) {
     if (seen[root->id]) return;
     seen[root->id] = true;
-    push(graph->arena, *stack, (Visit){root, 0});
+    push(arena, *stack, (Visit){root, 0});
     while (length(*stack)) {
         Visit *top = &(*stack)[length(*stack) - 1];
         if (top->next == child_count(top->node, through)) {
-            push(graph->arena, *order, top->node);
+            push(arena, *order, top->node);
             (void)pop(*stack);
             continue;
         }
         Node *input = child(top->node, top->next++, through);
         if (!input || seen[input->id]) continue;
         seen[input->id] = true;
-        push(graph->arena, *stack, (Visit){input, 0});
+        push(arena, *stack, (Visit){input, 0});
     }
 }
 
-Node **graph_walk(Graph *graph, bool through) {
-    bool *seen = arena_new_array(graph->arena, bool, length(graph->node) + 1);
+Node **graph_walk(const Graph *graph, Arena *arena, bool through) {
+    bool *seen = arena_new_array(arena, bool, length(graph->node) + 1);
     Visit *stack = NULL;
     Node **order = NULL;
     for (int i = 0; i < length(graph->input); i++)
-        visit(graph, graph->input[i], through, seen, &stack, &order);
+        visit(arena, graph->input[i], through, seen, &stack, &order);
     for (int i = 0; i < length(graph->output); i++)
-        visit(graph, graph->output[i], through, seen, &stack, &order);
+        visit(arena, graph->output[i], through, seen, &stack, &order);
     for (int i = 0; i < length(graph->mutation); i++)
-        visit(graph, graph->mutation[i].value, through, seen, &stack, &order);
+        visit(arena, graph->mutation[i].value, through, seen, &stack, &order);
     return order;
 }
 
-Node **graph_order(Graph *graph) { return graph_walk(graph, false); }
+Node **graph_order(Graph *graph) { return graph_walk(graph, graph->arena, false); }
 
 int *graph_users(Graph *graph, Node *const *order) {
     int *users = arena_new_array(graph->arena, int, length(graph->node) + 1);

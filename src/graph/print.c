@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char **text_names(Graph *graph, Node *const *order) {
-    const char **names = arena_new_array(graph->arena, const char *, length(graph->node) + 1);
-    int *used = arena_new_array(graph->arena, int, OP_COUNT);
+const char **text_names(const Graph *graph, Node *const *order, Arena *arena) {
+    const char **names = arena_new_array(arena, const char *, length(graph->node) + 1);
+    int *used = arena_new_array(arena, int, OP_COUNT);
     for (int i = 0; i < length(order); i++) {
         const Node *node = order[i];
         if (node->op == OP_constant) continue;
@@ -31,8 +31,7 @@ const char **text_names(Graph *graph, Node *const *order) {
         int number = node->op == OP_input ? (int)node->attrs->word[0] : used[node->op]++;
         bool numbered = number || node->op == OP_input;
         const char *separator = node->op == OP_input ? "" : "_";
-        names[node->id] =
-            numbered ? arena_format(graph->arena, "%s%s%d", name, separator, number) : name;
+        names[node->id] = numbered ? arena_format(arena, "%s%s%d", name, separator, number) : name;
     }
     return names;
 }
@@ -219,9 +218,9 @@ static int visible_draws(Node *const *order) {
     return draws;
 }
 
-void graph_print(Graph *graph, Buffer *out) {
-    Node **order = graph_order(graph);
-    const char **names = text_names(graph, order);
+void graph_print(const Graph *graph, Buffer *out) {
+    Node **order = graph_walk(graph, out->arena, false);
+    const char **names = text_names(graph, order, out->arena);
     put_header(graph, names, out);
     for (int i = 0; i < length(order); i++) {
         if (order[i]->op == OP_input || order[i]->op == OP_constant) continue;

@@ -27,7 +27,7 @@ __attribute__((format(printf, 3, 4))) static bool broken(const Check *c, const N
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     putf(c->why, "%s: ", text);
-    text_node(text_names(c->graph, c->order), node, c->why);
+    text_node(text_names(c->graph, c->order, c->why->arena), node, c->why);
     return false;
 }
 

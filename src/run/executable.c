@@ -279,6 +279,7 @@ Executable *executable_new(Plan *plan, ExecutableOptions options) {
     executable->constants = options.constants;
     if (arena_guard(plan->arena)) return give_up(executable);
     if (!prepare(executable, options)) return give_up(executable);
+    arena_seal(plan->arena);
     return executable;
 }
 

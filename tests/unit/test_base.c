@@ -20,10 +20,13 @@
 #include <locale.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- a heap that counts, and fails when it is told to ---- */
 
@@ -108,6 +111,36 @@ static void arena_escapes_when_memory_ends(void **state) {
     assert_null(memory_zalloc(1));
     assert_null(memory_copy_text("x"));
     budget = -1;
+}
+
+static void allocate(Arena *arena) { arena_alloc(arena, 1); }
+static void guard(Arena *arena) { (void)arena_escape_point(arena); }
+
+/* The child ends by a failed check. */
+static void expect_abort(void (*misuse)(Arena *), Arena *arena) {
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        close(STDERR_FILENO);
+        signal(SIGABRT, SIG_DFL); /* cmocka catches it */
+        misuse(arena);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void arena_is_finished(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    char *text = arena_text(arena, "kept");
+    arena_seal(arena);
+    assert_string_equal(text, "kept");
+    expect_abort(allocate, arena);
+    expect_abort(guard, arena);
+    arena_free(arena);
+    assert_int_equal(live, 0);
 }
 
 static bool ask_too_much(Arena *arena) {
@@ -512,6 +545,7 @@ int main(void) {
         cmocka_unit_test(arena_aligns_and_keeps),
         cmocka_unit_test(arena_escapes_when_memory_ends),
         cmocka_unit_test(arena_escapes_on_overflow),
+        cmocka_unit_test(arena_is_finished),
         cmocka_unit_test(vec_grows),
         cmocka_unit_test(map_finds_newest_first),
         cmocka_unit_test(hashes_differ),
