@@ -8,6 +8,8 @@
 #define _GNU_SOURCE
 #include "measure.h"
 
+#include "base/environment.h"
+
 #include <ftw.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +27,7 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
 static void remove_folder(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
 
 static bool make_folder(char path[PATH_BYTES]) {
-    const char *parent = getenv("TMPDIR");
+    const char *parent = environment("TMPDIR");
     snprintf(path, PATH_BYTES, "%s/carbide-bench-XXXXXX", parent && *parent ? parent : "/tmp");
     if (mkdtemp(path)) return cb_set_option("cache_dir", path) == CB_OK;
     perror("carbide: temporary folder");

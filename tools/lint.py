@@ -3,6 +3,7 @@
 
     lint.py layers      includes point down: a file sees only headers of its own or lower layers
     lint.py lengths     lines of 100 columns, functions of 60 lines, files of 600 (a remark)
+    lint.py environment base/environment.c alone reads the environment
     lint.py exports     every extern function of src is used outside its file   (lint.py exports BUILD)
     lint.py reasons     every row of reasons.def is used
 """
@@ -147,12 +148,19 @@ def check_reasons():
             yield f"src/base/reasons.def: nothing gives the reason {row}"
 
 
+def check_environment():
+    for path in sources("src/**/*.[ch]", "plugins/*.[ch]", "models/*.[ch]", "cli/*.[ch]"):
+        for number, line in enumerate(lines_of(path), 1):
+            if re.search(r"getenv *\(", line) and path != "src/base/environment.c":
+                yield f"{path}:{number}: environment() knows when a caller is not to be trusted (base/environment.h)"
+
+
 def main():
-    checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons,
+    checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons, "environment": check_environment,
               "exports": lambda: check_exports(sys.argv[2])}
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in checks or (name == "exports" and len(sys.argv) < 3):
-        print("usage: lint.py layers|lengths|reasons|exports BUILD      (tools/lint.sh runs them all)")
+        print("usage: lint.py layers|lengths|environment|reasons|exports BUILD      (tools/lint.sh runs them all)")
         return 2
     problems = list(checks[name]())
     for problem in problems:

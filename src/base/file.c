@@ -5,14 +5,46 @@
 #include "base/memory.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-bool file_write(int file, const void *bytes, size_t count) {
-    const char *from = bytes;
+/* What a write may send to the thread that makes it: beyond the limit on the size of a file, or to
+ * a pipe that nobody reads. Either would end a program that has not heard of it. */
+static const int signals[] = {SIGXFSZ, SIGPIPE};
+enum { SIGNAL_COUNT = sizeof signals / sizeof *signals };
+
+typedef struct Quiet {
+    sigset_t before;  /* blocked by the thread */
+    sigset_t earlier; /* pending already: the host's own affair */
+} Quiet;
+
+static Quiet hold_signals(void) {
+    Quiet quiet;
+    sigset_t held;
+    sigemptyset(&held);
+    for (int i = 0; i < SIGNAL_COUNT; i++) sigaddset(&held, signals[i]);
+    pthread_sigmask(SIG_BLOCK, &held, &quiet.before);
+    sigpending(&quiet.earlier);
+    return quiet;
+}
+
+static void release_signals(const Quiet *quiet) {
+    const struct timespec at_once = {0};
+    for (int i = 0; i < SIGNAL_COUNT; i++) {
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, signals[i]);
+        if (!sigismember(&quiet->earlier, signals[i])) (void)sigtimedwait(&one, NULL, &at_once);
+    }
+    pthread_sigmask(SIG_SETMASK, &quiet->before, NULL);
+}
+
+static bool write_all(int file, const char *from, size_t count) {
     while (count) {
         ssize_t put = write(file, from, count);
         if (put < 0 && errno == EINTR) continue;
@@ -21,6 +53,15 @@ bool file_write(int file, const void *bytes, size_t count) {
         count -= (size_t)put;
     }
     return true;
+}
+
+bool file_write(int file, const void *bytes, size_t count) {
+    Quiet quiet = hold_signals();
+    bool written = write_all(file, bytes, count);
+    int error = errno;
+    release_signals(&quiet);
+    errno = error;
+    return written;
 }
 
 /* Closes in any case; errno is that of the first failure. */
@@ -52,9 +93,11 @@ static bool replace(const char *path, const char *temporary, bool (*write)(int, 
 bool file_save(const char *path, bool (*write)(int file, void *user), void *user) {
     static atomic_ulong saves;
     if (is_special(path)) {
-        /* a pipe's reader is not awaited */
+        /* A pipe's reader is not awaited, but one that is there may take its time. */
         int file = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
-        return file >= 0 && finish(file, write(file, user));
+        if (file < 0) return false;
+        (void)fcntl(file, F_SETFL, 0);
+        return finish(file, write(file, user));
     }
     size_t bytes = strlen(path) + 64;
     char *temporary = memory_alloc(bytes);

@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* All bytes, through interruptions and partial writes; false with errno. */
+/* All bytes, through interruptions and partial writes; false with errno. Neither a limit on the
+ * size of files nor a pipe without a reader sends the process a signal: EFBIG, EPIPE. */
 bool file_write(int file, const void *bytes, size_t count);
 
 /* Writes beside path, then renames: path holds what was there before, or all of the new content.

@@ -5,6 +5,7 @@
  * atomic number and an atomic pointer to a text that lives until option_reset. Equal texts are
  * stored once, so setting in a loop does not grow. */
 #include "base/option.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/memory.h"
@@ -99,7 +100,7 @@ static void read_environment(Option option) {
     for (const char *c = infos[option].name; *c && length + 1 < sizeof name; c++)
         name[length++] = (char)toupper((unsigned char)*c);
     name[length] = '\0';
-    const char *text = getenv(name);
+    const char *text = environment(name);
     if (!text) return;
     int64_t number;
     const char *expected = parse(option, text, &number);

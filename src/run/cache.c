@@ -1,10 +1,13 @@
 /* Disk cache of compiled kernels (cache.h): finding, checking, publishing, trimming. */
+#define _GNU_SOURCE /* mkostemp */
 #include "run/cache.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/option.h"
+#include "run/object.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,8 +31,8 @@ enum { ENTRY_LIMIT = 256 << 20, STALE_SECONDS = 3600 };
 /* ---- the directory ----------------------------------------------------------------------- */
 
 static bool choose_directory(char directory[CACHE_PATH]) {
-    const char *set = option_text(OPTION_cache_dir), *xdg = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
+    const char *set = option_text(OPTION_cache_dir), *xdg = environment("XDG_CACHE_HOME");
+    const char *home = environment("HOME");
     int bytes = -1;
     if (set[0])
         bytes = snprintf(directory, CACHE_PATH, "%s", set);
@@ -38,6 +41,18 @@ static bool choose_directory(char directory[CACHE_PATH]) {
     else if (home && home[0] == '/')
         bytes = snprintf(directory, CACHE_PATH, "%s/.cache/carbide", home);
     return bytes > 0 && bytes < CACHE_PATH - 64; /* room for names in it */
+}
+
+/* The folder of path that is there, the nearest one, is this user's. */
+static bool below_own(const char *path) {
+    char folder[CACHE_PATH];
+    struct stat info;
+    snprintf(folder, sizeof folder, "%s", path);
+    for (char *slash; stat(folder, &info); *slash = '\0') {
+        slash = strrchr(folder, '/');
+        if (!slash || slash == folder) return false;
+    }
+    return info.st_uid == geteuid();
 }
 
 static void make_directories(const char *directory) {
@@ -52,8 +67,10 @@ static void make_directories(const char *directory) {
 
 Reason cache_directory(char directory[CACHE_PATH]) {
     struct stat info;
+    if (environment_is_foreign()) return REASON_foreign_caller;
     if (!choose_directory(directory)) return REASON_cache_unusable;
     if (stat(directory, &info)) {
+        if (!*option_text(OPTION_cache_dir) && !below_own(directory)) return REASON_cache_unsafe;
         make_directories(directory);
         if (stat(directory, &info)) return REASON_cache_unusable;
     }
@@ -77,16 +94,13 @@ void cache_path(const char *directory, const char *key, char path[CACHE_PATH]) {
 
 /* ---- entries ----------------------------------------------------------------------------- */
 
-/* The whole of a regular file that is ours alone; NULL: no such thing. */
+/* The whole of a file of ours; NULL: it is none, or no size for an entry. */
 static char *read_file(int file, size_t *bytes) {
-    struct stat info;
-    if (fstat(file, &info) || !S_ISREG(info.st_mode)) return NULL;
-    if (info.st_uid != geteuid() || info.st_mode & (S_IWGRP | S_IWOTH)) return NULL;
-    if (info.st_size < (off_t)sizeof(Footer) || info.st_size > ENTRY_LIMIT) return NULL;
-    *bytes = (size_t)info.st_size;
+    if (!object_is_ours(file, bytes)) return NULL;
+    if (*bytes < sizeof(Footer) || *bytes > ENTRY_LIMIT) return NULL;
     char *content = memory_alloc(*bytes);
     for (size_t at = 0; content && at < *bytes;) {
-        ssize_t got = read(file, content + at, *bytes - at);
+        ssize_t got = pread(file, content + at, *bytes - at, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) {
             memory_free(content);
@@ -109,31 +123,55 @@ static const char *check_entry(const char *content, size_t bytes, size_t *text_b
     return content + footer.object_bytes;
 }
 
-/* Opens an entry and calls for its description; the caller frees *content. */
-static CacheLookup open_entry(const char *directory, const char *key, bool use, char **content,
-                              const char **text, size_t *text_bytes) {
+/* One entry, open and checked as a whole. */
+typedef struct Entry {
+    CacheLookup found;
+    int file; /* with a hit */
+    char *content;
+    const char *text; /* its description, in the content */
+    size_t text_bytes;
+} Entry;
+
+static Entry open_entry(const char *directory, const char *key) {
     char path[CACHE_PATH];
     size_t bytes = 0;
     cache_path(directory, key, path);
-    int file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    *content = NULL;
-    if (file < 0) return errno == ENOENT ? CACHE_MISS : CACHE_DAMAGED;
-    *content = read_file(file, &bytes);
-    *text = *content ? check_entry(*content, bytes, text_bytes) : NULL;
-    if (*text && use) (void)futimens(file, NULL); /* its modification time is its last use */
-    close(file);
-    return *text ? CACHE_HIT : CACHE_DAMAGED;
+    Entry e = {.found = CACHE_DAMAGED, .file = object_open(path)};
+    if (e.file < 0) {
+        struct stat info;
+        if (lstat(path, &info) && errno == ENOENT) e.found = CACHE_MISS;
+        return e;
+    }
+    e.content = read_file(e.file, &bytes);
+    e.text = e.content ? check_entry(e.content, bytes, &e.text_bytes) : NULL;
+    if (e.text) e.found = CACHE_HIT;
+    return e;
 }
 
-CacheLookup cache_find(const char *directory, const char *key, const char *description) {
-    char *content;
-    const char *text;
-    size_t bytes = 0;
-    CacheLookup found = open_entry(directory, key, true, &content, &text, &bytes);
-    if (found == CACHE_HIT && (bytes != strlen(description) || memcmp(text, description, bytes)))
-        found = CACHE_DAMAGED;
-    memory_free(content);
-    return found;
+static void close_entry(Entry *e) {
+    memory_free(e->content);
+    if (e->file >= 0) close(e->file);
+}
+
+/* The entry that has this description, marked as just used. */
+static Entry find_entry(const char *directory, const char *key, const char *description) {
+    Entry e = open_entry(directory, key);
+    if (e.found != CACHE_HIT) return e;
+    if (e.text_bytes != strlen(description) || memcmp(e.text, description, e.text_bytes) != 0)
+        e.found = CACHE_DAMAGED;
+    else
+        (void)futimens(e.file, NULL); /* its modification time is its last use */
+    return e;
+}
+
+CacheLookup cache_open(const char *directory, const char *key, const char *description, int *file) {
+    Entry e = find_entry(directory, key, description);
+    if (e.found == CACHE_HIT) {
+        *file = e.file;
+        e.file = -1;
+    }
+    close_entry(&e);
+    return e.found;
 }
 
 /* Appends description and footer to the object. */
@@ -152,46 +190,38 @@ static bool seal(int file, const char *description) {
     memcpy(footer.magic, magic, sizeof magic);
     footer.hash = hash_bytes(body, object_bytes + text_bytes, 0);
     memory_free(body);
-    bool ok = file_write(file, description, text_bytes) && file_write(file, &footer, sizeof footer);
-    return ok;
+    return lseek(file, 0, SEEK_END) == (off_t)object_bytes &&
+           file_write(file, description, text_bytes) && file_write(file, &footer, sizeof footer);
 }
 
-bool cache_put(const char *directory, const char *key, const char *description, const char *path) {
+bool cache_put(const char *directory, const char *key, const char *description, int file,
+               const char *path) {
     char entry[CACHE_PATH];
     cache_path(directory, key, entry);
-    int file = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (file < 0) return false;
-    bool ok = seal(file, description);
-    if (close(file)) ok = false;
-    return ok && rename(path, entry) == 0;
+    return seal(file, description) && rename(path, entry) == 0;
 }
 
 CacheLookup cache_get(const char *directory, const char *key, const char *description, char *out,
                       size_t bytes) {
-    char *content;
-    const char *text;
-    size_t text_bytes = 0;
-    CacheLookup found = open_entry(directory, key, true, &content, &text, &text_bytes);
-    size_t object_bytes = found == CACHE_HIT ? (size_t)(text - content) : 0;
-    bool same = text_bytes == strlen(description) && object_bytes < bytes;
-    if (found == CACHE_HIT && (!same || memcmp(text, description, text_bytes) != 0))
-        found = CACHE_DAMAGED;
-    if (found == CACHE_HIT) {
-        memcpy(out, content, object_bytes);
+    Entry e = find_entry(directory, key, description);
+    size_t object_bytes = e.found == CACHE_HIT ? (size_t)(e.text - e.content) : 0;
+    if (object_bytes >= bytes) e.found = CACHE_DAMAGED;
+    if (e.found == CACHE_HIT) {
+        memcpy(out, e.content, object_bytes);
         out[object_bytes] = '\0';
     }
-    memory_free(content);
-    return found;
+    close_entry(&e);
+    return e.found;
 }
 
 bool cache_set(const char *directory, const char *key, const char *description, const char *text) {
     char path[CACHE_PATH];
     snprintf(path, sizeof path, "%.4000s/work-XXXXXX", directory);
-    int file = mkstemp(path);
+    int file = mkostemp(path, O_CLOEXEC);
     if (file < 0) return false;
-    bool ok = file_write(file, text, strlen(text));
+    bool ok =
+        file_write(file, text, strlen(text)) && cache_put(directory, key, description, file, path);
     if (close(file)) ok = false;
-    ok = ok && cache_put(directory, key, description, path);
     if (!ok) unlink(path);
     return ok;
 }
@@ -220,14 +250,21 @@ int cache_visit(const char *directory, CacheVisit *visit, void *user) {
     return count;
 }
 
+/* Work files and folders of compilers (run/object.h). */
 static void remove_stale(const char *directory) {
     DIR *listing = opendir(directory);
     if (!listing) return;
     for (struct dirent *item; (item = readdir(listing));) {
         struct stat info;
+        char path[CACHE_PATH + sizeof item->d_name];
         if (strncmp(item->d_name, "work-", 5)) continue;
         if (fstatat(dirfd(listing), item->d_name, &info, AT_SYMLINK_NOFOLLOW)) continue;
-        if (time(NULL) - info.st_mtime > STALE_SECONDS) unlinkat(dirfd(listing), item->d_name, 0);
+        if (time(NULL) - info.st_mtime <= STALE_SECONDS) continue;
+        snprintf(path, sizeof path, "%s/%s", directory, item->d_name);
+        if (S_ISDIR(info.st_mode))
+            object_remove_folder(path);
+        else
+            unlinkat(dirfd(listing), item->d_name, 0);
     }
     closedir(listing);
 }
@@ -290,16 +327,13 @@ int cache_clear(const char *directory) {
 /* ---- explaining -------------------------------------------------------------------------- */
 
 bool cache_describe(const char *directory, const char *key, char description[CACHE_TEXT]) {
-    char *content;
-    const char *text;
-    size_t bytes = 0;
-    bool found = open_entry(directory, key, false, &content, &text, &bytes) == CACHE_HIT;
-    found = found && bytes < CACHE_TEXT;
+    Entry e = open_entry(directory, key);
+    bool found = e.found == CACHE_HIT && e.text_bytes < CACHE_TEXT;
     if (found) {
-        memcpy(description, text, bytes);
-        description[bytes] = '\0';
+        memcpy(description, e.text, e.text_bytes);
+        description[e.text_bytes] = '\0';
     }
-    memory_free(content);
+    close_entry(&e);
     return found;
 }
 

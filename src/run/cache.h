@@ -11,8 +11,9 @@
  *     cpu v4 x86 00a20f10 7ed8320b ...
  *
  * Loaders ignore what follows the object, so an entry is checked as a whole and appears, by rename,
- * as a whole; any number of processes may share the directory. Nothing is synced to the disk: an
- * entry that a crash cut short fails its checksum and is compiled again. */
+ * as a whole; what was checked is a descriptor, which is then loaded (run/object.h). Any number of
+ * processes may share the directory. Nothing is synced to the disk: an entry that a crash cut short
+ * fails its checksum and is compiled again. */
 #ifndef CARBIDE_RUN_CACHE_H
 #define CARBIDE_RUN_CACHE_H
 
@@ -22,18 +23,21 @@
 enum { CACHE_PATH = 4096, CACHE_KEY = 33 /* 32 hexadecimal digits */, CACHE_TEXT = 8192 };
 
 /* Option cache_dir, or $XDG_CACHE_HOME/carbide, or ~/.cache/carbide; made with mode 0700 when
- * missing. REASON_NONE, or why it cannot be used (cache_unsafe, cache_unusable). */
+ * missing, the last two only below a folder of this user: root with somebody's HOME leaves nothing
+ * in it. REASON_NONE, or why it cannot be used (cache_unsafe, cache_unusable, foreign_caller). */
 Reason cache_directory(char directory[CACHE_PATH]);
 
 void cache_key(const char *description, char key[CACHE_KEY]);
 void cache_path(const char *directory, const char *key, char path[CACHE_PATH]);
 
 typedef enum CacheLookup { CACHE_MISS, CACHE_HIT, CACHE_DAMAGED } CacheLookup;
-/* Checks the entry and marks it as just used. */
-CacheLookup cache_find(const char *directory, const char *key, const char *description);
-/* The shared object at path, a file in the directory, becomes the entry; false: it stays as it was,
- * more or less. */
-bool cache_put(const char *directory, const char *key, const char *description, const char *path);
+/* Checks the entry and marks it as just used. A hit: *file is what was checked, for the caller to
+ * load and close. */
+CacheLookup cache_open(const char *directory, const char *key, const char *description, int *file);
+/* The shared object that is open, at path in the directory, becomes the entry; false: it stays as
+ * it was, more or less. */
+bool cache_put(const char *directory, const char *key, const char *description, int file,
+               const char *path);
 /* Entries that hold a text in the place of an object: what the tuner measured (run/tune.c). A text
  * that does not fit counts as damaged. */
 CacheLookup cache_get(const char *directory, const char *key, const char *description, char *out,

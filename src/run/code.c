@@ -9,6 +9,7 @@
  * It holds no references, so the last release unloads. A fork while another thread holds the lock
  * leaves the child with a free one (pthread_atfork). */
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/fork.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -17,8 +18,10 @@
 #include "run/cache.h"
 #include "run/compiler.h"
 #include "run/engine.h"
+#include "run/object.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -37,7 +40,6 @@ static struct {
     pthread_mutex_t mutex;
     pthread_once_t once;
     Code *loaded;
-    uint64_t work; /* names of work files */
 } table = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 static void lock(void) { pthread_mutex_lock(&table.mutex); }
@@ -81,9 +83,9 @@ static Code *take_loaded(const char *key) {
     return code;
 }
 
-/* The caller holds the lock. NULL: out of memory or not loadable (then *why says more). */
-static Code *load_new(const char *path, const char *key, const char **why) {
-    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+/* The caller holds the lock. NULL: out of memory or not loadable (then why says more). */
+static Code *load_new(int file, const char *key, char why[OBJECT_WHY]) {
+    void *object = object_load(file, why);
     Code *code = object ? memory_zalloc(sizeof *code) : NULL;
     if (code) {
         *code = (Code){.next = table.loaded, .object = object, .references = 1};
@@ -91,19 +93,17 @@ static Code *load_new(const char *path, const char *key, const char **why) {
         table.loaded = code;
     } else if (object) {
         dlclose(object);
-    } else {
-        *why = dlerror();
     }
     return code;
 }
 
-/* Loads the object at path under its key, unless another thread did meanwhile. Under the lock: a
- * child forked while the dynamic linker works could never use it. */
-static Code *load(const char *path, const char *key, const char **why) {
-    *why = NULL;
+/* Loads the object that is open under its key, unless another thread did meanwhile. Under the lock:
+ * a child forked while the dynamic linker works could never use it. */
+static Code *load(int file, const char *key, char why[OBJECT_WHY]) {
+    *why = '\0';
     lock();
     Code *code = find_loaded(key);
-    if (!code) code = load_new(path, key, why);
+    if (!code) code = load_new(file, key, why);
     unlock();
     return code;
 }
@@ -146,85 +146,59 @@ static void give_up(Attempt *a, Reason reason, const char *words) {
     if (words && !a->result.message) a->result.message = memory_copy_text(words);
 }
 
-static void work_path(const char *directory, char path[CACHE_PATH]) {
-    lock();
-    uint64_t number = table.work++;
-    unlock();
-    snprintf(path, CACHE_PATH, "%.4000s/work-%ld-%" PRIu64 ".so", directory, (long)getpid(),
-             number);
+/* What the compiler left at path is loaded and, if it is to be kept, becomes an entry. */
+static Reason take_object(Attempt *a, const char *path, bool keep, char why[OBJECT_WHY]) {
+    int file = object_take(path);
+    if (file < 0) {
+        snprintf(why, OBJECT_WHY, "the compiler left no object: %.300s: %s", path, strerror(errno));
+        return REASON_compiler_failed;
+    }
+    a->result.code = load(file, a->key, why);
+    bool loaded = a->result.code != NULL;
+    if (loaded && keep && !cache_put(a->directory, a->key, a->description, file, path))
+        a->result.cache = REASON_cache_unusable;
+    close(file);
+    if (loaded) return REASON_NONE;
+    if (!*why) return REASON_out_of_memory;
+    char said[OBJECT_WHY];
+    memcpy(said, why, sizeof said);
+    snprintf(why, OBJECT_WHY, "%.200s: %.300s", path, said);
+    return REASON_compiler_failed;
 }
 
-/* Whether the directory takes a file of the size of an object: a full disk is no fault of the
- * compiler. */
-static bool has_room(const char *directory) {
-    static const char block[64 << 10];
-    char path[CACHE_PATH];
-    work_path(directory, path);
-    FILE *file = fopen(path, "wbxe");
-    if (!file) return false;
-    bool room = fwrite(block, sizeof block, 1, file) == 1;
-    room &= fclose(file) == 0;
-    unlink(path);
-    return room;
-}
-
-/* Compiles to a file in the directory and loads it. keep: it becomes a cache entry. */
-static bool compile_in(Attempt *a, const char *directory, bool keep) {
-    char path[CACHE_PATH];
-    const char *why = NULL;
-    work_path(directory, path);
-    memory_free(a->result.message);
-    a->result.message = NULL;
+/* Compiles in a folder that is there for this alone. */
+static void compile_in(Attempt *a, const char *folder, bool keep) {
+    char path[OBJECT_PATH], why[OBJECT_WHY] = "";
+    snprintf(path, sizeof path, "%.4000s/kernel.so", folder);
     bool heavy = a->length >= strlen(C_HEAVY) && !memcmp(a->source, C_HEAVY, strlen(C_HEAVY));
     Reason reason =
         compiler_run(&a->compiler, a->source, a->length, heavy, path, &a->result.message);
-    if (reason == REASON_NONE) {
-        a->result.code = load(path, a->key, &why);
-        if (!a->result.code) reason = why ? REASON_compiler_failed : REASON_out_of_memory;
-    }
-    if (a->result.code && keep && cache_put(directory, a->key, a->description, path)) {
-        cache_trim(directory);
-    } else {
-        if (a->result.code && keep) a->result.cache = REASON_cache_unusable;
-        unlink(path);
-    }
-    a->result.reason = REASON_NONE;
-    if (!a->result.code) give_up(a, reason, why);
-    return a->result.code != NULL;
-}
-
-static void compile_aside(Attempt *a) {
-    char directory[CACHE_PATH];
-    const char *root = getenv("TMPDIR");
-    snprintf(directory, sizeof directory, "%.3900s/carbide-XXXXXX",
-             root && root[0] ? root : "/tmp");
-    if (!mkdtemp(directory)) {
-        give_up(a, REASON_compiler_failed, "no directory for temporary files");
-        return;
-    }
-    compile_in(a, directory, false);
-    rmdir(directory);
+    if (reason == REASON_NONE) reason = take_object(a, path, keep, why);
+    if (reason != REASON_NONE) give_up(a, reason, *why ? why : NULL);
+    if (a->result.code && keep) cache_trim(a->directory);
 }
 
 static void compile(Attempt *a) {
-    if (!a->directory[0]) {
-        compile_aside(a);
-        return;
+    char folder[OBJECT_PATH];
+    bool more = true, found = false;
+    for (int place = 0; more && !found; place++) {
+        found = object_folder(place, a->directory, folder, &more);
+        if (!found && place == 0 && a->directory[0]) a->result.cache = REASON_cache_unusable;
+        if (!found) continue;
+        compile_in(a, folder, place == 0);
+        object_remove_folder(folder);
     }
-    if (compile_in(a, a->directory, true) || a->result.reason != REASON_compiler_failed) return;
-    if (has_room(a->directory)) return;
-    a->result.cache = REASON_cache_unusable;
-    compile_aside(a);
+    if (!found) give_up(a, REASON_compiler_failed, "no folder takes temporary files");
 }
 
 static bool load_from_disk(Attempt *a) {
-    char path[CACHE_PATH];
-    const char *why;
-    CacheLookup found = cache_find(a->directory, a->key, a->description);
+    char why[OBJECT_WHY];
+    int file = -1;
+    CacheLookup found = cache_open(a->directory, a->key, a->description, &file);
     if (found == CACHE_HIT) {
-        cache_path(a->directory, a->key, path);
-        a->result.code = load(path, a->key, &why);
+        a->result.code = load(file, a->key, why);
         if (!a->result.code) found = CACHE_DAMAGED;
+        close(file);
     }
     if (found == CACHE_DAMAGED) a->result.cache = REASON_cache_damaged;
     a->result.from_disk = a->result.code != NULL;
@@ -232,6 +206,10 @@ static bool load_from_disk(Attempt *a) {
 }
 
 static void attempt(Attempt *a) {
+    if (environment_is_foreign()) {
+        give_up(a, REASON_foreign_caller, NULL);
+        return;
+    }
     if (!compiler_find(&a->compiler)) {
         give_up(a, REASON_no_compiler, NULL);
         return;

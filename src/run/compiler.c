@@ -12,6 +12,7 @@
 #include "run/compiler.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/memory.h"
@@ -182,7 +183,7 @@ static bool search(const char *name, const char *path, Compiler *out) {
 }
 
 bool compiler_find(Compiler *compiler) {
-    const char *name = option_text(OPTION_cc), *path = getenv("PATH");
+    const char *name = option_text(OPTION_cc), *path = environment("PATH");
     if (!path) path = "/usr/local/bin:/usr/bin:/bin";
     pthread_once(&memory.once, watch_forks);
     pthread_mutex_lock(&memory.mutex);
@@ -219,6 +220,10 @@ typedef struct Run {
     bool exited, timed_out;
 } Run;
 
+typedef struct Command {
+    const char *const *arguments, *const *environment;
+} Command;
+
 static int source_file(const char *source, size_t length) {
     int file = memfd_create("kernel.c", MFD_CLOEXEC);
     if (file < 0) return -1;
@@ -230,7 +235,26 @@ static int source_file(const char *source, size_t length) {
     return file;
 }
 
-static int spawn(Run *run, const char *path, int input, int output, char *const *arguments) {
+/* This process's environment, with another folder for temporary files. The entries are those of
+ * environ; NULL: out of memory. */
+static const char **environment_with(const char *temporary) {
+    size_t count = 0, kept = 0;
+    while (environ[count]) count++;
+    const char **out = memory_alloc((count + 2) * sizeof *out);
+    for (size_t i = 0; out && i < count; i++)
+        if (strncmp(environ[i], "TMPDIR=", 7) != 0) out[kept++] = environ[i];
+    if (!out) return NULL;
+    out[kept++] = temporary;
+    out[kept] = NULL;
+    return out;
+}
+
+/* posix_spawn reads the words, whatever its type says. */
+static char *const *words_for_spawn(const char *const *words) {
+    return (char *const *)(uintptr_t)words;
+}
+
+static int spawn(Run *run, const char *path, int input, int output, const Command *command) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
@@ -246,7 +270,9 @@ static int spawn(Run *run, const char *path, int input, int output, char *const 
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    int error = posix_spawn(&run->child, path, &actions, &attributes, arguments, environ);
+    int error =
+        posix_spawn(&run->child, path, &actions, &attributes, words_for_spawn(command->arguments),
+                    words_for_spawn(command->environment));
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return error;
@@ -318,12 +344,12 @@ static char *words_of(const Run *run, const char *path) {
     return message;
 }
 
-static Reason run_compiler(const char *path, int input, char *const *arguments, char **message) {
+static Reason run_compiler(const char *path, int input, const Command *command, char **message) {
     int ends[2];
     Run run = {.deadline = clock_ms() + (double)option_int(OPTION_cc_timeout_ms)};
     if (pipe2(ends, O_CLOEXEC)) return REASON_compiler_failed;
     run.pipe = ends[0];
-    int error = spawn(&run, path, input, ends[1], arguments);
+    int error = spawn(&run, path, input, ends[1], command);
     close(ends[1]);
     if (error) {
         run.count =
@@ -348,11 +374,17 @@ Reason compiler_run(const Compiler *compiler, const char *source, size_t length,
     for (int i = 0; i < 4; i++) words[count++] = end[i];
     words[count++] = output;
     words[count] = NULL;
-    int input = source_file(source, length);
-    if (input < 0) return REASON_compiler_failed;
-    /* posix_spawn reads the words, whatever its type says. */
-    char *const *arguments = (char *const *)(uintptr_t)words;
-    Reason reason = run_compiler(compiler->path, input, arguments, message);
-    close(input);
+    char temporary[COMPILER_PATH];
+    int folder = (int)(strrchr(output, '/') - output);
+    snprintf(temporary, sizeof temporary, "TMPDIR=%.*s", folder, output);
+    const char **variables = environment_with(temporary);
+    int input = variables ? source_file(source, length) : -1;
+    Reason reason = variables ? REASON_compiler_failed : REASON_out_of_memory;
+    if (input >= 0) {
+        Command command = {words, variables};
+        reason = run_compiler(compiler->path, input, &command, message);
+        close(input);
+    }
+    memory_free(variables);
     return reason;
 }

@@ -5,14 +5,17 @@
 #define _GNU_SOURCE
 #include "run/plugin.h"
 
+#include "base/environment.h"
 #include "base/fork.h"
 #include "base/option.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_PLUGINS = 16, PATH_BYTES = 512 };
@@ -35,8 +38,6 @@ static struct {
 
 WATCH_FORKS(table.mutex)
 
-/* ---- searching ---------------------------------------------------------------------------- */
-
 /* The folder of the library or program that holds this code, with its slash; "" when unknown. */
 static void own_folder(char *out) {
     Dl_info info;
@@ -57,14 +58,37 @@ static void own_folder(char *out) {
     memcpy(out, path, strlen(path) + 1);
 }
 
-/* False: there is no such file. */
-static bool open_at(Plugin *plugin, const char *path, void **object) {
-    if (strchr(path, '/') && access(path, F_OK)) return false;
+/* ---- trust -------------------------------------------------------------------------------- */
+
+/* Nobody can write a file or folder who could not replace this library or program anyhow, which
+ * lies in the folder own: it belongs to root, to this user or to whoever own belongs to, and the
+ * others that may write are those that may write there. */
+static bool is_as_safe(const struct stat *info, const struct stat *own) {
+    bool owner = info->st_uid == 0 || info->st_uid == geteuid() || info->st_uid == own->st_uid;
+    bool group =
+        !(info->st_mode & S_IWGRP) || (own->st_mode & S_IWGRP && own->st_gid == info->st_gid);
+    bool all = !(info->st_mode & S_IWOTH) || (own->st_mode & S_IWOTH && !(own->st_mode & S_ISVTX));
+    return owner && group && all;
+}
+
+/* The plugin and the folder that it is really in. */
+static bool is_trusted(const char *path, const char *own) {
+    char folder[PATH_MAX];
+    struct stat file, around, program;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path + 1), path);
+    return !stat(path, &file) && S_ISREG(file.st_mode) && !stat(folder, &around) &&
+           !stat(own, &program) && is_as_safe(&file, &program) && is_as_safe(&around, &program);
+}
+
+/* ---- searching ---------------------------------------------------------------------------- */
+
+/* False: the linker did not find the file. */
+static bool open_object(Plugin *plugin, const char *path, void **object) {
     *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!*object) {
         const char *why = dlerror();
         bool missing = !strchr(path, '/') && why && strstr(why, path);
-        if (missing) return false; /* the linker did not find the plugin itself */
+        if (missing) return false;
         plugin->reason = REASON_provider_unusable;
         snprintf(plugin->detail, sizeof plugin->detail, "%s", why ? why : path);
     }
@@ -72,22 +96,39 @@ static bool open_at(Plugin *plugin, const char *path, void **object) {
     return true;
 }
 
+/* Looks in a folder; own is NULL for one that the user named, and trusts with that. False: there is
+ * no such file, or none to be trusted, for which plugin gets a reason. */
+static bool open_in(Plugin *plugin, const char *folder, const char *file, const char *own,
+                    void **object) {
+    char path[3 * PATH_BYTES], real[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    if (!own) return !access(path, F_OK) && open_object(plugin, path, object);
+    if (!*own || !realpath(path, real)) return false;
+    /* What was looked at is what is opened: no link in between. */
+    if (is_trusted(real, own)) return open_object(plugin, real, object);
+    plugin->reason = REASON_provider_unusable;
+    snprintf(plugin->detail, sizeof plugin->detail,
+             "%.300s: others than root, this user and the owner of the program may write it; name "
+             "its folder in CARBIDE_PLUGIN_DIR to trust it",
+             real);
+    return false;
+}
+
 static void *search(Plugin *plugin, const char *name, const char *directory) {
-    char file[PATH_BYTES], own[PATH_BYTES], path[3 * PATH_BYTES];
+    char file[PATH_BYTES], own[PATH_BYTES], beside[2 * PATH_BYTES];
     void *object = NULL;
     snprintf(file, sizeof file, "libcarbide_%s.so", name);
     bool found;
     if (*directory) {
-        snprintf(path, sizeof path, "%s/%s", directory, file);
-        found = open_at(plugin, path, &object);
+        found = open_in(plugin, directory, file, NULL, &object);
     } else {
         own_folder(own);
-        snprintf(path, sizeof path, "%s%s", own, file);
-        found = *own && open_at(plugin, path, &object);
-        snprintf(path, sizeof path, "%s" CARBIDE_LIBRARY_FOLDER "/%s", own, file);
-        found = found || (*own && open_at(plugin, path, &object)) || open_at(plugin, file, &object);
+        snprintf(beside, sizeof beside, "%s" CARBIDE_LIBRARY_FOLDER, own);
+        found = open_in(plugin, own, file, own, &object) ||
+                open_in(plugin, beside, file, own, &object) || open_object(plugin, file, &object);
     }
-    if (found) return object;
+    if (object) plugin->reason = REASON_NONE; /* another one may have been left alone */
+    if (found || plugin->reason != REASON_NONE) return object;
     plugin->reason = REASON_provider_missing;
     snprintf(plugin->detail, sizeof plugin->detail, "no %s", file);
     return NULL;
@@ -137,6 +178,9 @@ const Plugin *plugin_find(const char *name) {
                                    .detail = "no such name can be"};
     static const Plugin too_many = {.reason = REASON_provider_missing,
                                     .detail = "too many have been asked for"};
+    static const Plugin foreign = {.reason = REASON_foreign_caller,
+                                   .detail = "nothing is searched for"};
+    if (environment_is_foreign()) return &foreign;
     const char *directory = option_text(OPTION_plugin_dir);
     if (!is_name(name) || strlen(directory) >= PATH_BYTES) return &no_name;
     const Plugin *found = NULL;

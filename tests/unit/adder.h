@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static char root[256], cache[300]; /* folders: of the test, of the cache in it */
 
@@ -41,6 +42,27 @@ static inline void count_entry(void *user, const CacheEntry *entry) {
 static inline int entries(char key[CACHE_KEY]) {
     char unused[CACHE_KEY];
     return cache_visit(cache, count_entry, key ? key : unused);
+}
+
+static inline void path_in(char *out, const char *name) { snprintf(out, 400, "%s/%s", root, name); }
+
+static inline void write_file(const char *path, const char *text, mode_t mode) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    chmod(path, mode);
+}
+
+/* A fake compiler. "$out" is the file after -o. */
+static inline void use_script(const char *name, const char *body) {
+    char path[400], text[2000];
+    path_in(path, name);
+    snprintf(text, sizeof text,
+             "#!/bin/sh\nfor a in \"$@\"; do [ \"$before\" = -o ] && out=$a; before=$a; done\n%s\n",
+             body);
+    write_file(path, text, 0755);
+    cb_set_option("cc", path);
 }
 
 static int set_up(void **state) {

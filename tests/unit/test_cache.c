@@ -16,29 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- helpers ----------------------------------------------------------------------------- */
-
-static void path_in(char *out, const char *name) { snprintf(out, 400, "%s/%s", root, name); }
-
-static void write_file(const char *path, const char *text, mode_t mode) {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-    chmod(path, mode);
-}
-
-/* A fake compiler. "$out" is the file after -o. */
-static void use_script(const char *name, const char *body) {
-    char path[400], text[2000];
-    path_in(path, name);
-    snprintf(text, sizeof text,
-             "#!/bin/sh\nfor a in \"$@\"; do [ \"$before\" = -o ] && out=$a; before=$a; done\n%s\n",
-             body);
-    write_file(path, text, 0755);
-    cb_set_option("cc", path);
-}
-
 /* ---- the cache --------------------------------------------------------------------------- */
 
 static void test_second_load_comes_from_disk(void **state) {
