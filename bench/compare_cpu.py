@@ -196,7 +196,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     if options.serve:
         return serve(options.threads, options.case)
