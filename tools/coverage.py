@@ -26,7 +26,7 @@ MARK = re.compile(r"/\* untested: ?(.*?)(\*/|$)")
 def read_counts(build):
     """file -> line -> ([count of each branch], count), merged over the objects that hold the file."""
     lines = collections.defaultdict(dict)
-    for note in sorted(pathlib.Path(build).resolve().glob("CMakeFiles/objects*.dir/src/**/*.gcda")):
+    for note in sorted(pathlib.Path(build).resolve().glob("CMakeFiles/**/*.gcda")):
         result = subprocess.run(["gcov", "-b", "-j", "-t", note], cwd=build, check=True, capture_output=True)
         for file in json.loads(result.stdout)["files"]:
             add_file(lines, file)

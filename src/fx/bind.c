@@ -28,7 +28,8 @@ cb_operand fx_operand(const cb_arg *arg) {
 }
 
 static bool wrong(const Binder *binder, const Param *param, const char *wanted) {
-    fx_fail(CB_ERR_GRAPH, binder->node, "%s must be %s", param->name, wanted);
+    fx_fail(CB_ERR_GRAPH, binder->node, "%s must be %s", fx_keyword(binder->call->op, param),
+            wanted);
     return false;
 }
 
@@ -126,7 +127,7 @@ static bool bind_attribute(Binder *binder, const Param *param) {
     if (!arg || (arg->kind == CB_ARG_NONE && param->has_default))
         return param->has_default || wrong(binder, param, "given");
     bool whole = arg->kind == CB_ARG_INT || arg->kind == CB_ARG_BOOL;
-    if (arg->kind == CB_ARG_STRING)
+    if (arg->kind == CB_ARG_STRING && param->type == PARAM_BOOL)
         return fx_flag(binder->call->op, param, arg->text, word) ||
                wrong(binder, param, "a mode that Carbide has");
     cb_float_list floats;

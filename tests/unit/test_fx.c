@@ -293,7 +293,7 @@ static void modes_are_texts(void **state) {
                   "    return i");
     cb_tensor *none;
     assert_true(cb_graph_run(graph, &x, 1, &none, 1) < 0);
-    expect_error("linear must be a mode that Carbide has");
+    expect_error("mode must be a mode that Carbide has");
     cb_graph_free(graph);
 }
 

@@ -158,7 +158,7 @@ static bool compile_text(const char *text, const char *program) {
     fclose(file);
     snprintf(command, sizeof command,
              "cc -std=gnu11 -Wall -Wextra -Werror -Iinclude -I%s/gen %s %s/libcarbide.a -lm -ldl "
-             "-fopenmp -lpthread -o %s",
+             "-fopenmp -lpthread " CARBIDE_TEST_LINK " -o %s",
              build, source, build, program);
     int status = system(command);
     unlink(source);
