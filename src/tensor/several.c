@@ -200,6 +200,20 @@ static Tensor **alloc_list(int count) {
     return list;
 }
 
+/* y in the dtype of all of x: those of shape [0] are promoted with the others. y dies. */
+static Tensor *in_dtype_of_all(Tensor *y, Tensor *const *x, int count) {
+    int dtype = x[0]->dtype;
+    for (int i = 1; i < count && dtype >= 0; i++)
+        dtype = x[i]->dtype < 0 ? CB_SAME : (int)cb_promote((cb_dtype)dtype, (cb_dtype)x[i]->dtype);
+    if (!y || dtype < 0 || y->dtype == dtype) return y;
+    Attrs attrs = attrs_default(OP_to);
+    attrs.word[ATTR_to_dtype] = dtype;
+    cb_operand input = cb_operand_tensor(y);
+    Tensor *converted = apply(OP_to, &input, 1, &attrs);
+    tensor_destroy(y);
+    return converted;
+}
+
 cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim) {
     if (!check_list("cat", x, count)) return NULL;
     Tensor **used = alloc_list(count);
@@ -212,7 +226,7 @@ cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim) {
     bool placed = place("cat", used[0], used[0]->rank, &dim);
     Tensor *y = placed ? join(used, kept, dim) : NULL;
     memory_free(used);
-    return y;
+    return kept < count ? in_dtype_of_all(y, x, count) : y;
 }
 
 static bool same_sizes(Tensor *const *x, int count) {

@@ -224,8 +224,40 @@ static void the_old_value_of_nothing(void **state) {
     assert_null(cb_error());
 }
 
+static int joined(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, void *user) {
+    (void)user;
+    outputs[0] = cb_cat(inputs, input_count, 0);
+    return outputs[0] ? 1 : -1;
+}
+
+/* torch.cat leaves [0] out of the shape, not out of the promotion. */
+static void cat_promotes_what_it_leaves_out(void **state) {
+    (void)state;
+    static const cb_dtype dtypes[][3] = {{CB_I32, CB_F32, CB_F32},
+                                         {CB_F64, CB_F16, CB_F64},
+                                         {CB_U8, CB_I8, CB_I16},
+                                         {CB_I32, CB_BOOL, CB_I32}};
+    for (int k = 0; k < 4; k++) {
+        cb_scope_open();
+        cb_function *fast = cb_compile_n(joined, NULL, "backend=vm,fullgraph=1");
+        cb_tensor *x[] = {cb_ones(cb_dims(2, 3), dtypes[k][0]), cb_ones(cb_dims(0), dtypes[k][1])};
+        cb_tensor *y[2] = {NULL};
+        joined(x, 2, &y[0], NULL);
+        cb_call_n(fast, x, 2, &y[1], 1);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(cb_dtype_of(y[i]), dtypes[k][2]);
+            assert_int_equal(cb_size(y[i], 1), 3);
+            assert_true(cb_item(cb_sum(y[i])) == 6);
+        }
+        cb_function_free(fast);
+        cb_scope_close();
+    }
+    assert_null(cb_error());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cat_promotes_what_it_leaves_out),
         cmocka_unit_test(every_row),
         cmocka_unit_test(without_passes),
         cmocka_unit_test(an_index_is_checked),
