@@ -49,6 +49,10 @@ docs: all
 fuzz: all
 	@$(BUILD)/fuzz $$(date +%s) 20000 20
 
+# Random programs beside NumPy: half an hour on two cores.
+oracle: all
+	@tests/oracle/python.sh tests/oracle/programs.py run $$(date +%s) 20000 10 2
+
 # 100,000 compiled calls and 1,000 compilations leave memory flat: about a minute.
 soak: all
 	@$(BUILD)/soak 100000 1000
@@ -81,4 +85,4 @@ install: all
 clean:
 	@rm -rf $(BUILD) build-asan build-tsan build-coverage
 
-.PHONY: all gen test lint format demo bench docs fuzz soak mutants asan tsan coverage install clean
+.PHONY: all gen test lint format demo bench docs fuzz oracle soak mutants asan tsan coverage install clean

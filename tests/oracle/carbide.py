@@ -89,9 +89,10 @@ def dtype_code(name):
 
 def bf16_bits(values):
     """Rounded to nearest even from f32, as uint16."""
-    bits = np.asarray(values, np.float32).view(np.uint32)
-    rounded = ((bits.astype(np.uint64) + 0x7fff + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint64(16))
-    return np.where(np.isnan(values), (bits >> np.uint32(16)) | np.uint32(0x40), rounded).astype(np.uint16)
+    bits = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
+    half = np.uint64(0x7fff) + ((bits >> np.uint64(16)) & np.uint64(1))
+    nan = (bits >> np.uint64(16)) | np.uint64(0x40)
+    return np.where(np.isnan(values), nan, (bits + half) >> np.uint64(16)).astype(np.uint16)
 
 def bf16_values(bits):
     return (np.asarray(bits, np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
