@@ -128,17 +128,18 @@ static bool split_axes(Schedule *s, Group *group) {
     const Domain before = group->domain;
     const Node **member = group->member;
     int axis = 0, cuts = 0;
+    bool lowered = true;
     if (group->anchor || domain_has_inner(&before)) return false;
-    for (int64_t by; (by = find_cut(group->trial, &axis)) > 0; cuts++) {
+    for (int64_t by; lowered && (by = find_cut(group->trial, &axis)) > 0; cuts++) {
         Domain finer = group->domain;
         if (finer.count == DOMAIN_AXES) break;
         for (int i = finer.count++; i > axis; i--) finer.size[i] = finer.size[i - 1];
         finer.size[axis] /= by, finer.size[axis + 1] = by;
-        if (!group_lower(s, group, &finer)) break;
+        lowered = group_lower(s, group, &finer);
     }
     if (!cuts) return false;
-    merge_axes(s, group);
-    if (is_plain(group->trial)) return true;
+    if (lowered) merge_axes(s, group);
+    if (lowered && is_plain(group->trial)) return true;
     group->member = member;
     check(group_lower(s, group, &before), "a group that was lowered before");
     return false;
