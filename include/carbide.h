@@ -318,7 +318,8 @@ CB_API cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim);
 CB_API cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim);
 
 /* In-place ops: x takes the value (broadcast and converted to x's shape and dtype); x comes back.
- * cb_add_(x, y) and its like are cb_assign(x, cb_add(x, y)), one pass over memory. */
+ * cb_add_(x, y) and its like are cb_assign(x, cb_add(x, y)), one pass over memory. cb_batch_norm
+ * and cb_instance_norm, where they train, move running_mean and running_var in place, too. */
 CB_API cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value);
 CB_API cb_tensor *cb_fill_(cb_tensor *x, cb_operand value);
 #define cb_add_(x, y) cb_assign((x), cb_add((x), (y)))

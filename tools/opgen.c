@@ -205,7 +205,7 @@ static void write_function(FILE *out, const Row *row, const Schema *schema) {
         }
         fprintf(out, "};\n");
     }
-    fprintf(out, "    return apply(OP_%s, %s, %d, &attrs);\n}\n", row->name,
+    fprintf(out, "    return apply_call(OP_%s, %s, %d, &attrs);\n}\n", row->name,
             schema->tensors ? "input" : "NULL", schema->tensors);
 }
 

@@ -278,8 +278,11 @@ static bool trace_materialize(Tracer *tracer, Tensor *x, Access access) {
 
 bool call_start(Call *call, Function *function, Tensor *const *input, int input_count,
                 Entry *entry) {
-    call->tracer =
-        (Tracer){trace_apply, trace_assign, trace_materialize, destroy_tensor, serial_next()};
+    call->tracer = (Tracer){.apply = trace_apply,
+                            .assign = trace_assign,
+                            .materialize = trace_materialize,
+                            .destroy_tensor = destroy_tensor,
+                            .serial = serial_next()};
     call->function = function;
     call->input = input;
     call->input_count = input_count;

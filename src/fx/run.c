@@ -124,7 +124,7 @@ static Tensor *run_op(Frame *frame, const FxNode *node) {
     if (call.indexing) return run_index(frame, node, &call);
     cb_operand operand[OP_MAX_PARAMS];
     for (int i = 0; i < call.operand_count; i++) operand[i] = operand_of(frame, &call.operand[i]);
-    if (!call.inplace) return apply(call.op, operand, call.operand_count, &call.attrs);
+    if (!call.inplace) return apply_call(call.op, operand, call.operand_count, &call.attrs);
     Tensor *target = tensor_of(frame, node, &node->args[0]);
     if (!target) return NULL;
     if (strcmp(node->target, "copy_") == 0) return apply_assign(target, &operand[0]);

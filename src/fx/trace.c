@@ -359,6 +359,7 @@ static FxGraph *trace_request(const Request *request) {
                               .assign = trace_assign,
                               .materialize = trace_materialize,
                               .destroy_tensor = trace_destroy,
+                              .whole_calls = true,
                               .serial = serial_next()},
                    .modules = {.call = trace_module},
                    .graph = graph,

@@ -158,13 +158,23 @@ _Static_assert(ATTR_batch_norm_training == ATTR_instance_norm_use_input_stats &&
                    ATTR_batch_norm_eps == ATTR_instance_norm_eps,
                "batch_norm and instance_norm are called alike");
 
-/* momentum is the module's business: it updates the running statistics. */
+static bool running_fit(const Channels *c, Node *mean, Node *var) {
+    bool fine = true;
+    by_channel(c, mean, "running_mean", &fine);
+    by_channel(c, var, "running_var", &fine);
+    if (!fine || !mean == !var) return fine;
+    fail(CB_ERR_ARGUMENT, "%s: running_mean and running_var go together", op_info(c->op)->name);
+    return false;
+}
+
+/* Who calls the op moves the running statistics (tensor/running.c); here they only have to fit. */
 static Node *batch_norm(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     Channels c;
     bool instance = op == OP_instance_norm;
     double eps = attr_float(attrs, ATTR_batch_norm_eps);
     if (!open_channels(&c, graph, op, input[0], instance ? 3 : 2)) return NULL;
     if (!attrs->word[ATTR_batch_norm_training]) return norm_with(&c, input, eps);
+    if (!running_fit(&c, input[1], input[2])) return NULL;
     cb_dim_list dims = dims_from(instance ? 2 : 1, c.x->rank);
     if (!instance) dims.at[0] = 0;
     int64_t elements = node_numel(c.x);

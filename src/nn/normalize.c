@@ -15,52 +15,26 @@ _Static_assert(ATTR_batch_norm_training == ATTR_instance_norm_use_input_stats &&
                    ATTR_batch_norm_momentum == ATTR_instance_norm_momentum,
                "batch_norm and instance_norm are called alike");
 
-/* ---- running statistics --------------------------------------------------------------------- */
+/* ---- running statistics, besides what the op does -------------------------------------------- */
 
-static cb_dim_list all_but_channels(int rank) {
-    cb_dim_list dims = {0, {0}};
-    for (int i = 0; i < rank; i++)
-        if (i != 1) dims.at[dims.count++] = i;
-    return dims;
-}
-
-/* The batch's mean and variance by channel; of an instance norm, their means over the instances. */
-static void measure(const Module *self, Tensor *x, Tensor **mean, Tensor **var) {
-    cb_dim_list dims = all_but_channels(cb_rank(x));
-    bool instance = self->op == OP_instance_norm;
-    if (instance) { /* over the spatial dims alone */
-        dims.count--;
-        for (int i = 0; i < dims.count; i++) dims.at[i] = i + 2;
-    }
-    *mean = (cb_mean)(x, dims, false);
-    *var = (cb_var)(x, dims, 1, false);
-    if (!instance) return;
-    *mean = (cb_mean)(*mean, cb_dims_one(0), false);
-    *var = (cb_mean)(*var, cb_dims_one(0), false);
-}
-
-/* value moved towards batch. A momentum below 0 gives all batches so far the same weight. */
-static Tensor *moved(const Module *self, Tensor *value, Tensor *batch, Tensor *batches) {
-    double momentum = attr_float(&self->attrs, ATTR_batch_norm_momentum);
-    if (momentum >= 0) return (cb_lerp)(value, batch, momentum);
+/* Without a momentum (below 0) all batches so far have the same weight. */
+static bool average(Tensor *value, Tensor *batch, Tensor *batches) {
     Tensor *step = (cb_sub)(cb_operand_tensor(batch), cb_operand_tensor(value));
     step = (cb_div)(cb_operand_tensor(step), cb_operand_tensor(batches));
-    return (cb_add)(cb_operand_tensor(value), cb_operand_tensor(step));
+    return (cb_assign)(value, (cb_add)(cb_operand_tensor(value), cb_operand_tensor(step)));
 }
 
 /* PyTorch's instance norm does not count its batches, and stays where it is without a momentum. */
-static bool move_statistics(Module *self, Tensor *x) {
+static bool count_batch(Module *self, Tensor *x) {
     Tensor *mean = layer_own(self, RUNNING_MEAN), *var = layer_own(self, RUNNING_VAR);
     Tensor *batches = layer_own(self, BATCHES), *batch_mean, *batch_var;
-    bool instance = self->op == OP_instance_norm;
-    if (instance && attr_float(&self->attrs, ATTR_batch_norm_momentum) < 0) return true;
-    if (cb_dtype_of(x) != CB_F64) x = (cb_to)(x, CB_F32);
-    measure(self, x, &batch_mean, &batch_var);
+    if (self->op == OP_instance_norm) return true;
     Tensor *next = (cb_add)(cb_operand_tensor(batches), cb_operand_int(1));
-    Tensor *new_mean = moved(self, mean, batch_mean, next);
-    Tensor *new_var = moved(self, var, batch_var, next);
-    return (cb_assign)(mean, new_mean) && (cb_assign)(var, new_var) &&
-           (instance || (cb_assign)(batches, next));
+    bool moves = attr_float(&self->attrs, ATTR_batch_norm_momentum) < 0;
+    if (moves && !(norm_statistics(self->op, x, &batch_mean, &batch_var) &&
+                   average(mean, batch_mean, next) && average(var, batch_var, next)))
+        return false;
+    return (cb_assign)(batches, next);
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -87,15 +61,15 @@ static Tensor *norm_forward(Module *self, Tensor *const *inputs, int count) {
     bool alone = self->op == OP_instance_norm && cb_rank(x) < self->config.second;
     if (alone) x = (cb_unsqueeze)(x, 0);
     Tensor *mean = layer_own(self, RUNNING_MEAN), *var = layer_own(self, RUNNING_VAR);
-    bool own = self->training || !mean;
     Attrs attrs = self->attrs;
-    attrs.word[ATTR_batch_norm_training] = own;
-    cb_operand operand[] = {cb_operand_tensor(x), cb_operand_tensor(own ? NULL : mean),
-                            cb_operand_tensor(own ? NULL : var),
+    attrs.word[ATTR_batch_norm_training] = self->training || !mean;
+    bool averages = attr_float(&attrs, ATTR_batch_norm_momentum) < 0 && self->training;
+    cb_operand operand[] = {cb_operand_tensor(x), cb_operand_tensor(averages ? NULL : mean),
+                            cb_operand_tensor(averages ? NULL : var),
                             cb_operand_tensor(layer_own(self, WEIGHT)),
                             cb_operand_tensor(layer_own(self, BIAS))};
-    Tensor *y = apply(self->op, operand, 5, &attrs);
-    if (y && self->training && mean && !move_statistics(self, x)) return NULL;
+    Tensor *y = apply_call(self->op, operand, 5, &attrs);
+    if (y && self->training && mean && !count_batch(self, x)) return NULL;
     return alone ? (cb_squeeze)(y, cb_dims_one(0)) : y;
 }
 

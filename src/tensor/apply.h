@@ -9,6 +9,17 @@
 Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
 Tensor *apply_assign(Tensor *target, const cb_operand *value);
 
+/* A call as users make it: the op, and what it writes to besides (tensor/running.c). The statistics
+ * of x by channel that a norm moves its running ones towards; false with an error. */
+Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs);
+bool norm_statistics(Op op, Tensor *x, Tensor **mean, Tensor **var);
+static inline Tensor *apply_call(Op op, const cb_operand *input, int input_count,
+                                 const Attrs *attrs) {
+    Tensor *y = apply(op, input, input_count, attrs);
+    bool moves = op == OP_batch_norm || op == OP_instance_norm;
+    return moves ? norm_moved(y, op, input, attrs) : y;
+}
+
 /* What stands in for eager while a thread records: capture (graph) or symbolic trace (FX). */
 typedef enum Access {
     ACCESS_NOW,     /* its elements are read or written before the call returns */
@@ -27,6 +38,7 @@ struct Tracer {
     bool (*materialize)(Tracer *tracer, Tensor *x, Access access);
     /* Any tensor of the thread is about to die, traced or not. May be NULL. */
     void (*destroy_tensor)(Tracer *tracer, Tensor *x);
+    bool whole_calls; /* records calls, with all that they write to */
     uint64_t serial;
 };
 Tracer *tracer_current(void);

@@ -3,6 +3,7 @@
 #include "test_support.h"
 
 #include "carbide.h"
+#include "carbide_fx.h"
 
 #include <math.h>
 #include <string.h>
@@ -276,6 +277,73 @@ static void a_cropped_circle_goes_on_with_what_is_left(void **state) {
     expect_refused(circular_too_far, sample[CB_F32], NULL, "padding of -1 and 3 for dim 1");
 }
 
+/* ---- running statistics --------------------------------------------------------------------- */
+
+/* in: x, mean, var. The result is x's, and then what the running ones have become. */
+static cb_tensor *trained(cb_tensor *const *in, bool instance, double momentum) {
+    cb_tensor *y = instance ? cb_instance_norm(in[0], in[1], in[2], NULL, NULL, true, momentum)
+                            : cb_batch_norm(in[0], in[1], in[2], NULL, NULL, true, momentum);
+    return y ? cb_cat((cb_tensor *[]){in[1], in[2]}, 2, 0) : NULL;
+}
+
+BODY(batch_trained, trained(in, false, 0.25))
+BODY(batch_still, trained(in, false, 0))
+BODY(instance_trained, trained(in, true, 0.25))
+BODY(batch_evaluated,
+     (cb_batch_norm(in[0], in[1], in[2]), cb_cat((cb_tensor *[]){in[1], in[2]}, 2, 0)))
+BODY(mean_alone, cb_batch_norm(in[0], in[1], NULL, NULL, NULL, true))
+BODY(mean_too_long, cb_batch_norm(in[0], in[1], in[1], NULL, NULL, true))
+
+static cb_tensor *images(void) {
+    static const float value[] = {1, 2, 3, 4, 5, 7, 0, -1, 2, 2, 6, 8};
+    return cb_from_data(value, CB_F32, cb_dims(2, 2, 3));
+}
+
+static void expect_moved(Body *body, const char *options, const double *value, int64_t count) {
+    cb_scope_open();
+    cb_tensor *in[] = {images(), cb_full(cb_dims(2), 10.0), cb_full(cb_dims(2), 20.0)};
+    if (!options) {
+        expect_values(body(in), CB_F32, cb_dims(count), value);
+    } else {
+        cb_tensor *out[1] = {NULL};
+        cb_function *f = cb_compile_n(compiled, (void *)&body, options);
+        assert_int_equal(cb_call_n(f, in, 3, out, 1), 1);
+        expect_values(out[0], CB_F32, cb_dims(count), value);
+        cb_function_free(f);
+    }
+    cb_scope_close();
+}
+
+static void norms_move_their_running_statistics(void **state) {
+    static const char *const options[] = {NULL, "backend=vm", "backend=vm,fullgraph=1"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        expect_moved(batch_trained, options[i],
+                     VALUES(7.79166651, 8.83333302, 15.5416670, 16.1666661), 4);
+        expect_moved(batch_still, options[i], VALUES(10, 10, 20, 20), 4);
+        expect_moved(batch_evaluated, options[i], VALUES(10, 10, 20, 20), 4);
+        expect_moved(instance_trained, options[i],
+                     VALUES(7.79166651, 8.83333302, 15.4166670, 16.4583340), 4);
+    }
+    cb_tensor *pair = cb_narrow(sample[CB_F32], 0, 0, 2);
+    expect_refused(mean_alone, images(), pair, "running_mean and running_var go together");
+    expect_refused(mean_too_long, images(), sample[CB_F32], "running_mean must have one element");
+}
+
+/* A recorded graph holds the call, and moves them each time it runs, not while it is recorded. */
+static void graphs_of_norms_move_them_when_they_run(void **state) {
+    (void)state;
+    cb_scope_open();
+    Body *body = batch_trained;
+    cb_graph *graph = cb_symbolic_trace_function(compiled, (void *)&body, 3, "x, mean, var");
+    cb_tensor *in[] = {images(), cb_full(cb_dims(2), 10.0), cb_full(cb_dims(2), 20.0)}, *out[1];
+    assert_int_equal(cb_graph_run(graph, in, 3, out, 1), 1);
+    expect_values(out[0], CB_F32, cb_dims(4),
+                  VALUES(7.79166651, 8.83333302, 15.5416670, 16.1666661));
+    cb_graph_free(graph);
+    cb_scope_close();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logsumexp_of_integers_is_computed_in_f32),
@@ -287,6 +355,8 @@ int main(void) {
         cmocka_unit_test(attributes_promote_as_in_pytorch),
         cmocka_unit_test(linspace_of_integers_truncates),
         cmocka_unit_test(numbers_left_out_are_not_zero),
+        cmocka_unit_test(norms_move_their_running_statistics),
+        cmocka_unit_test(graphs_of_norms_move_them_when_they_run),
         cmocka_unit_test(cosine_similarity_broadcasts_before_it_takes_norms),
         cmocka_unit_test(a_cropped_circle_goes_on_with_what_is_left),
     };
