@@ -12,13 +12,20 @@ typedef struct VecHeader {
 void *vec_grow(Arena *arena, void *vec, int extra, size_t element); /* room for extra more */
 
 #define vec_header(v) ((VecHeader *)(void *)((char *)(v) - 16))
-#define length(v) ((v) ? vec_header(v)->length : 0)
+
+static inline int vec_length(const void *vec) { return vec ? vec_header(vec)->length : 0; }
+
+static inline void vec_truncate(void *vec, int count) {
+    if (vec) vec_header(vec)->length = count;
+}
+
+#define length(v) vec_length(v)
 #define push(arena, v, ...)                                                                        \
     do {                                                                                           \
         (v) = vec_grow((arena), (v), 1, sizeof *(v));                                              \
         (v)[vec_header(v)->length++] = (__VA_ARGS__);                                              \
     } while (0)
 #define pop(v) ((v)[--vec_header(v)->length])
-#define truncate_to(v, n) ((v) ? (void)(vec_header(v)->length = (n)) : (void)0)
+#define truncate_to(v, n) vec_truncate((v), (n))
 
 #endif
