@@ -1,7 +1,7 @@
 /* Expansions of normalization layers.
  *
- *     layer_norm(x, [n])      ->  (x - mean(x)) * rsqrt(mean(square(x - mean(x))) + eps) over the
- *                             last dims
+ *     layer_norm(x, [n])      ->  (d - mean(d)) * rsqrt(mean(square(d)) - square(mean(d)) + eps),
+ *                             d = x - mean(x), over the last dims
  *     batch_norm(x, m, v)     ->  x * s + (bias - m * s), s = weight * rsqrt(v + eps), by channels
  *
  * Half precision is normalized in f32 and rounded once, at the end. What a batch norm does to x in
@@ -41,18 +41,28 @@ static Node *finish_norm(Graph *graph, Node *y, const Node *x, Node *weight, Nod
     return node_narrow(graph, y, x);
 }
 
+/* (x - mean) * rsqrt(variance + eps) over dims. The mean is rounded, which is much beside a small
+ * deviation; so what is left of it in x - mean is taken off again. */
+static Node *standardized(Graph *graph, Node *x, cb_dim_list dims, double eps) {
+    Node *apart = call2(graph, OP_sub, x, call_reduce(graph, OP_mean, x, dims, true));
+    Node *rest = call_reduce(graph, OP_mean, apart, dims, true);
+    Node *power = call_reduce(graph, OP_mean, call1(graph, OP_square, apart), dims, true);
+    Node *variance = call2(graph, OP_sub, power, call1(graph, OP_square, rest));
+    variance = call_number(graph, OP_maximum, variance, 0);
+    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, variance, eps));
+    Node *scaled = call2(graph, OP_mul, apart, scale); /* one instruction, with the subtraction */
+    return call2(graph, OP_sub, scaled, call2(graph, OP_mul, rest, scale));
+}
+
 static Node *layer_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
     cb_dim_list dims, normalized = attr_dims(attrs, ATTR_layer_norm_normalized);
     if (!norm_dims(OP_layer_norm, input[0], normalized, &dims) ||
         !fits_normalized(OP_layer_norm, input[1], "weight", normalized) ||
         !fits_normalized(OP_layer_norm, input[2], "bias", normalized))
         return NULL;
-    Node *x = node_widen(graph, input[0]);
-    Node *centred = call2(graph, OP_sub, x, call_reduce(graph, OP_mean, x, dims, true));
-    Node *variance = call_reduce(graph, OP_mean, call1(graph, OP_square, centred), dims, true);
     double eps = attr_float(attrs, ATTR_layer_norm_eps);
-    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, variance, eps));
-    return finish_norm(graph, call2(graph, OP_mul, centred, scale), input[0], input[1], input[2]);
+    Node *y = standardized(graph, node_widen(graph, input[0]), dims, eps);
+    return finish_norm(graph, y, input[0], input[1], input[2]);
 }
 
 static Node *rms_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
@@ -132,7 +142,7 @@ static bool varied(const Channels *c, int64_t elements) {
     return false;
 }
 
-/* (x - mean) * rsqrt(var + eps) over dims, then weight and bias by channel. */
+/* Standardized over dims, then weight and bias by channel. */
 static Node *norm_of(const Channels *c, Node *x, cb_dim_list dims, Node *weight, Node *bias,
                      double eps) {
     bool fine = true;
@@ -140,10 +150,7 @@ static Node *norm_of(const Channels *c, Node *x, cb_dim_list dims, Node *weight,
     weight = by_channel(c, weight, "weight", &fine);
     bias = by_channel(c, bias, "bias", &fine);
     if (!fine) return NULL;
-    Node *centred = call2(graph, OP_sub, x, call_reduce(graph, OP_mean, x, dims, true));
-    Node *variance = call_reduce(graph, OP_mean, call1(graph, OP_square, centred), dims, true);
-    Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, variance, eps));
-    Node *y = call2(graph, OP_mul, centred, scale);
+    Node *y = standardized(graph, x, dims, eps);
     y = y ? node_reshape(graph, y, c->x->rank, c->x->size) : NULL;
     return finish_norm(graph, y, c->given, weight, bias);
 }
