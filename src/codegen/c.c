@@ -38,7 +38,8 @@ enum {
     ARRAY_BYTES = 32 << 10, /* of all arrays of an ARRAY kernel: they stay in L1 */
     KEEP_COST = 8,          /* arithmetic from which on keeping beats computing again */
     KEEP_BYTES = 64 << 10,  /* of what ARRAY kernels keep: half of an L2 at the least */
-    ROW_SUM_BLOCK = 4096,   /* terms of one partial sum */
+    ROW_SUM_BLOCK = 4096,   /* terms of one partial sum in strips */
+    SUM_BLOCK = 1024,       /* the same without strips */
     STRIP_BYTES = 128,      /* of a strip: two vectors of AVX-512, whose sums do not wait */
     LINE_BYTES = 64,
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
@@ -209,8 +210,9 @@ static void choose_lanes(CKernel *c) {
     c->out_lanes = c->lanes;
     if (c->shape != SHAPE_ROW) return;
     int64_t row = axis_size(kernel, c->e.lane_axis);
-    if (row > 2 * ROW_SUM_BLOCK && has_float_sum(kernel))
-        c->lanes = ROW_SUM_BLOCK;
+    int64_t block = c->strip ? ROW_SUM_BLOCK : SUM_BLOCK;
+    if (row > block + block / 2 && has_float_sum(kernel))
+        c->lanes = block;
     else if (row > WHOLE_RUN)
         c->lanes = WHOLE_RUN;
     if (c->any_stream && row > 4 * STREAM_LANES) c->lanes = STREAM_LANES;
@@ -242,7 +244,8 @@ static void choose_strip(CKernel *c) {
         run = (run + kernel->split - 1) / kernel->split;
         whole &= run % strip == 0;
     }
-    c->strip = whole && run >= 2 * strip ? strip : 0;
+    c->tail = !whole;
+    c->strip = (whole || !c->any_stream) && run >= strip ? strip : 0;
 }
 
 static const char *origin(const CKernel *c) {
@@ -500,8 +503,8 @@ static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
     choose_levels(c);
     choose_turns(c);
     choose_streams(c);
-    choose_lanes(c);
     choose_strip(c);
+    choose_lanes(c);
     e->origin = origin(c);
     emit_prepare(e);
     choose_calls(c);

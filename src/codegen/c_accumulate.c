@@ -1,15 +1,19 @@
 /* Accumulators of a sweep, as C (c_kernel.h): declared before its loops, updated in their body,
  * folded after them.
  *
- *     float r4 = 0.0f;                                  begin_accumulators
+ *     double r4 = 0.0f;                                 begin_accumulators
  *     float q4[32] = {0};                               begin_partials: one sum by lane of a strip
- *     ... q4[j] = q4[j] + t2;                           accumulate
+ *     float w4[32] = {0};                               strip_sums: of STRIP_TERMS terms by lane
+ *     ... w4[j] = w4[j] + t2;                           accumulate
+ *     q4 = q4 + w4;                                     strip_sums
  *     q4 folded in halves; r4 = r4 + q4[0];             end_partials
  *
- * Float sums are taken in blocks: a block, or one run of the innermost loop, has its own partial
- * sum. Float maxima of a ROW run on ordered integers (order_f32), which any compiler turns into
- * vector code that keeps NaN. */
+ * Sums of f32 are taken in blocks, since a sum rounds at its own size: a block, or one run of the
+ * innermost loop, has its own partial sum, and the sum of those is an f64. Float maxima of a ROW
+ * run on ordered integers (order_f32), which any compiler turns into vector code that keeps NaN. */
 #include "codegen/c_kernel.h"
+
+#include <string.h>
 
 typedef Emit *E;
 
@@ -18,6 +22,7 @@ typedef Emit *E;
 static bool is_extreme(const Expr *x) { return x->imm.i == OP_amax || x->imm.i == OP_amin; }
 static bool is_sum(const Expr *x) { return x->imm.i == OP_sum || x->imm.i == OP_prod; }
 static bool is_float(const Expr *x) { return dtype_is_float(x->dtype); }
+static bool sums_single(const Expr *x) { return is_sum(x) && x->dtype == CB_F32; }
 
 static bool by_order(const CKernel *c, const Expr *x) {
     return c->shape == SHAPE_ROW && is_float(x) && is_extreme(x);
@@ -28,8 +33,8 @@ bool c_reduces_in(const CKernel *c, int r, int pass) {
     return c->e.info.expr[x->id].pass == pass;
 }
 
-/* Vector reductions take int where the value type is narrower. */
-static const char *accumulator_type(CKernel *c, const Expr *x) {
+/* Of terms. Vector reductions take int where the value type is narrower. */
+static const char *term_type(CKernel *c, const Expr *x) {
     if (by_order(c, x)) return x->dtype == CB_F64 ? "int64_t" : "int32_t";
     bool narrow = !is_float(x) && x->dtype != CB_I32 && x->dtype != CB_I64;
     if (c->shape == SHAPE_ROW && narrow) return "int32_t";
@@ -63,26 +68,47 @@ static bool has_partial(const CKernel *c, const Expr *x) {
     return c->shape == SHAPE_ROW && loops && is_float(x) && is_sum(x);
 }
 
+static bool any_single(const CKernel *c, int pass) {
+    for (int r = 0; r < c->reduce_count; r++) {
+        const Expr *x = c->e.info.reduce[r];
+        if (c_reduces_in(c, r, pass) && sums_single(x)) return true;
+    }
+    return false;
+}
+
+/* Of the whole sweep. */
+static const char *accumulator_type(CKernel *c, const Expr *x) {
+    bool wide = has_partial(c, x) && sums_single(x);
+    return wide ? "double" : term_type(c, x);
+}
+
+/* Whether the lanes of a strip add up so many terms that these have partial sums themselves. */
+bool c_sums_in_strips(const CKernel *c, int pass) {
+    int64_t run = c->lanes ? c->lanes : c->e.kernel->axis[c->e.lane_axis].size;
+    return c->strip && run > STRIP_TERMS * c->strip && any_single(c, pass);
+}
+
+static bool strip_partial(const CKernel *c, const Expr *x, int pass) {
+    return c_sums_in_strips(c, pass) && sums_single(x);
+}
+
 bool c_sums_in_blocks(const CKernel *c, int pass) {
-    if (c->shape != SHAPE_ARRAY || c->e.kernel->inner_size <= 4 * ARRAY_SUM_BLOCK) return false;
-    bool sums = false;
-    for (int r = 0; r < c->reduce_count; r++)
-        sums |= c_reduces_in(c, r, pass) && is_float(c->e.info.reduce[r]) &&
-                is_sum(c->e.info.reduce[r]);
+    if (c->shape != SHAPE_ARRAY || c->e.kernel->inner_size <= 2 * ARRAY_SUM_BLOCK) return false;
     for (int id = 0; id < c->e.count; id++)
         if (c->e.kernel->expr[id]->op == EX_scan && c->e.local[id].needed) return false;
-    return sums;
+    return any_single(c, pass);
 }
 
 static bool array_partial(const CKernel *c, const Expr *x, int pass) {
-    return c_sums_in_blocks(c, pass) && is_float(x) && is_sum(x);
+    return c_sums_in_blocks(c, pass) && sums_single(x);
 }
 
-/* Where a term goes: r4, or the partial sum s4. */
+/* Where a term goes: r4, or the partial sum q4 or w4. */
 static const char *target_name(CKernel *c, const Expr *x, int pass) {
     bool partial = has_partial(c, x) || array_partial(c, x, pass);
     const char *lane = c->strip ? "[j]" : c->shape == SHAPE_ARRAY ? "[l]" : "";
-    return arena_format(c->e.arena, "%c%u%s", partial ? 'q' : 'r', x->id, lane);
+    char letter = strip_partial(c, x, pass) && !c->in_tail ? 'w' : partial ? 'q' : 'r';
+    return arena_format(c->e.arena, "%c%u%s", letter, x->id, lane);
 }
 
 /* Extremes of a ROW compare: of floats, the ordered integers are compared. */
@@ -102,7 +128,7 @@ void c_accumulate(CKernel *c, const Expr *x, int pass) {
         return;
     }
     if (by_order(c, x)) value = ordered(c, x, value);
-    emit_line(e, "const %s x%u = %s;", accumulator_type(c, x), x->id, text_bare(e, value));
+    emit_line(e, "const %s x%u = %s;", term_type(c, x), x->id, text_bare(e, value));
     emit_line(e, "%s = %s;", name, combined(c, x, name, arena_format(e->arena, "x%u", x->id)));
 }
 
@@ -146,8 +172,8 @@ static void begin_array_accumulators(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++)
         if (c_reduces_in(c, r, pass)) {
             const Expr *x = e->info.reduce[r];
-            c_declare_array(c, accumulator_type(c, x), "r", x->id);
-            if (array_partial(c, x, pass)) c_declare_array(c, accumulator_type(c, x), "q", x->id);
+            c_declare_array(c, term_type(c, x), "r", x->id);
+            if (array_partial(c, x, pass)) c_declare_array(c, term_type(c, x), "q", x->id);
             any = true;
         }
     for (int id = 0; id < e->count; id++)
@@ -181,19 +207,39 @@ void c_begin_accumulators(CKernel *c, int pass) {
     if (array && any) emit_close(e);
 }
 
+static void begin_strip(CKernel *c, const Expr *x, char letter) {
+    long long strip = (long long)c->strip;
+    emit_line(&c->e, "%s %c%u[%lld] __attribute__((aligned(64)));", term_type(c, x), letter, x->id,
+              strip);
+    emit_line(&c->e, "for (int l = 0; l < %lld; l++) %c%u[l] = %s;", strip, letter, x->id,
+              text_bare(&c->e, identity(c, x)));
+}
+
 void c_begin_partials(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++) {
         const Expr *x = c->e.info.reduce[r];
         if (!c_reduces_in(c, r, pass) || !has_partial(c, x)) continue;
-        const char *type = accumulator_type(c, x), *value = text_bare(&c->e, identity(c, x));
-        if (!c->strip) {
-            emit_line(&c->e, "%s q%u = %s;", type, x->id, value);
+        if (c->strip)
+            begin_strip(c, x, 'q');
+        else
+            emit_line(&c->e, "%s q%u = %s;", term_type(c, x), x->id,
+                      text_bare(&c->e, identity(c, x)));
+    }
+}
+
+/* Both ends of a few strips: their sums start, and join those of the lanes. */
+void c_strip_sums(CKernel *c, int pass, bool begin) {
+    for (int r = 0; r < c->reduce_count; r++) {
+        const Expr *x = c->e.info.reduce[r];
+        if (!c_reduces_in(c, r, pass) || !strip_partial(c, x, pass)) continue;
+        if (begin) {
+            begin_strip(c, x, 'w');
             continue;
         }
-        emit_line(&c->e, "%s q%u[%lld] __attribute__((aligned(64)));", type, x->id,
-                  (long long)c->strip);
-        emit_line(&c->e, "for (int l = 0; l < %lld; l++) q%u[l] = %s;", (long long)c->strip, x->id,
-                  value);
+        const char *all = arena_format(c->e.arena, "q%u[l]", x->id);
+        emit_line(&c->e, "#pragma omp simd");
+        emit_line(&c->e, "for (int l = 0; l < %lld; l++) %s = %s;", (long long)c->strip, all,
+                  combined(c, x, all, arena_format(c->e.arena, "w%u[l]", x->id)));
     }
 }
 
@@ -241,6 +287,11 @@ void c_end_accumulators(CKernel *c, int pass) {
         if (!c_reduces_in(c, r, pass)) continue;
         const Expr *x = e->info.reduce[r];
         const char *name = reduce_name(c, x);
+        if (strcmp(accumulator_type(c, x), term_type(c, x))) {
+            const char *value = arena_format(e->arena, "t%u", x->id);
+            emit_line(e, "const %s %s = (%s)%s;", term_type(c, x), value, term_type(c, x), name);
+            name = value;
+        }
         if (by_order(c, x)) {
             const char *value = arena_format(e->arena, "t%u", x->id);
             emit_line(e, "const %s %s = unorder_%s(%s);", e->target->type[x->dtype], value,

@@ -19,8 +19,10 @@ typedef struct CKernel {
     int inner_count, reduce_count, store_count;
     int64_t lanes;     /* of a block; ROW: of a block of the row, 0 when it is not cut */
     int64_t out_lanes; /* size of the arrays that streams go through */
-    int64_t strip;     /* ROW: every run of lanes is a multiple of it; 0: runs of any length */
+    int64_t strip;     /* ROW: runs of lanes go by so many at a time; 0: they are shorter */
+    bool tail;         /* runs need not be a multiple of strip */
     bool in_strip;     /* lane l of the run is lane j of its strip */
+    bool in_tail;      /* the same, behind the last strip */
     bool split;
     bool turns; /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
     bool *streams; /* by store: goes past the caches */
@@ -29,7 +31,10 @@ typedef struct CKernel {
     const char **point_name; /* written-out inner points: names by point and expression */
 } CKernel;
 
-enum { ARRAY_SUM_BLOCK = 1024 }; /* terms that one lane of an ARRAY kernel adds up in a row */
+enum {
+    ARRAY_SUM_BLOCK = 64, /* terms that one lane of an ARRAY kernel adds up in a row */
+    STRIP_TERMS = 16      /* the same of a ROW kernel in strips */
+};
 
 /* ---- accumulators of a sweep (c_accumulate.c) ---- */
 bool c_reduces_in(const CKernel *c, int reduce, int pass); /* whether the pass completes it */
@@ -40,6 +45,8 @@ void c_begin_partials(CKernel *c, int pass);
 const char *c_reductions(CKernel *c, int pass); /* clauses of the vector loop */
 void c_accumulate(CKernel *c, const Expr *reduce, int pass);
 void c_end_partials(CKernel *c, int pass);
+bool c_sums_in_strips(const CKernel *c, int pass);       /* ROW: partial sums by lane, too */
+void c_strip_sums(CKernel *c, int pass, bool begin);     /* both ends of such */
 void c_array_partials(CKernel *c, int pass, bool begin); /* both ends of a block */
 void c_end_accumulators(CKernel *c, int pass);
 

@@ -13,7 +13,8 @@
  *     }
  *     q4 folded in halves; r4 = r4 + q4[0];
  *
- * Runs that are no multiple of a strip have one vector loop with a reduction clause instead.
+ * A run that is no multiple of a strip has a vector loop for its tail; one that is shorter than a
+ * strip is a single vector loop with a reduction clause.
  * c_accumulate.c writes the accumulators. */
 #include "codegen/c_kernel.h"
 
@@ -97,15 +98,26 @@ static void prefetch(CKernel *c) {
     }
 }
 
-static void strip_loop(CKernel *c, int pass) {
+/* What is left of a run behind its last whole strip. */
+static void tail_loop(CKernel *c, int pass) {
     E e = &c->e;
     Mark mark = emit_mark(e);
-    long long strip = (long long)c->strip;
-    emit_open(e, "for (int64_t k = 0; k < n; k += %lld)", strip);
+    emit_line(e, "#pragma omp simd");
+    emit_open(e, "for (int j = 0; j < n - whole; j++)");
+    emit_line(e, "const int64_t l = whole + j;");
+    c->in_tail = true;
+    body(c, pass);
+    c->in_tail = false;
+    emit_close(e);
+    emit_forget(e, mark);
+}
+
+static void one_strip(CKernel *c, int pass) {
+    E e = &c->e;
     if (pass == 1 && !c->split) prefetch(c);
     declare_streams(c, pass, c->strip);
     emit_line(e, "#pragma omp simd");
-    emit_open(e, "for (int j = 0; j < %lld; j++)", strip);
+    emit_open(e, "for (int j = 0; j < %lld; j++)", (long long)c->strip);
     emit_line(e, "const int64_t l = k + j;");
     c->in_strip = true;
     body(c, pass);
@@ -114,8 +126,31 @@ static void strip_loop(CKernel *c, int pass) {
     for (int s = 0; s < c->store_count; s++)
         if (c->streams[s] && stores_in(c, s, pass))
             emit_line(e, "stream_lines(%s + k, out%d, sizeof out%d);", e->store[s].name, s, s);
+}
+
+static void strip_loop(CKernel *c, int pass) {
+    E e = &c->e;
+    Mark mark = emit_mark(e);
+    long long strip = (long long)c->strip, terms = STRIP_TERMS * strip;
+    const char *end = c->tail ? "whole" : "n", *start = "0";
+    bool sums = c_sums_in_strips(c, pass);
+    if (c->tail) emit_line(e, "const int whole = n - n %% %lld;", strip);
+    if (sums) {
+        emit_open(e, "for (int64_t block = 0; block < %s; block += %lld)", end, terms);
+        emit_line(e, "const int64_t stop = %s - block < %lld ? %s : block + %lld;", end, terms, end,
+                  terms);
+        c_strip_sums(c, pass, true);
+        start = "block", end = "stop";
+    }
+    emit_open(e, "for (int64_t k = %s; k < %s; k += %lld)", start, end, strip);
+    one_strip(c, pass);
     emit_close(e);
+    if (sums) {
+        c_strip_sums(c, pass, false);
+        emit_close(e);
+    }
     emit_forget(e, mark);
+    if (c->tail) tail_loop(c, pass);
 }
 
 static void lane_loop(CKernel *c, int pass) {

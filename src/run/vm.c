@@ -22,7 +22,7 @@ enum {
     LEAST_LANES = 64,
     MOST_LANES = 1024,
     STREAM_LANES = 16384, /* when no vector is needed: memory to memory */
-    SUM_LANES = 4096      /* the same in rows: what is added up in f32 before f64 takes over */
+    SUM_LANES = 2048      /* the same in rows: what is added up in f32 before f64 takes over */
 };
 
 static const VmOps *ops_of_cpu(void) {

@@ -5,7 +5,7 @@
 #include "run/vm_build.h"
 
 enum {
-    SHORT_SWEEP = 128,          /* additions in f32 that lose nothing worth having */
+    SHORT_SWEEP = 32,           /* additions in f32 that lose nothing worth having */
     STREAM_BYTES_MIN = 4 << 20, /* outputs of ROW programs above this go past the caches */
     STREAM_RUN_MIN = 512        /* in runs of at least so many lanes */
 };
