@@ -145,6 +145,17 @@ static Node *window_counts(const Pool *pool, int i, const Node *sum, int64_t siz
     return node_convert(graph, counts, (cb_dtype)sum->dtype);
 }
 
+/* Integers are divided as in C, towards 0. */
+static Node *divided(Graph *graph, Node *sum, Node *count) {
+    if (!sum || !count || dtype_is_float((cb_dtype)sum->dtype))
+        return call2(graph, OP_div, sum, count);
+    Node *below =
+        call2(graph, OP_ne, call_number(graph, OP_lt, sum, 0), call_number(graph, OP_lt, count, 0));
+    Node *size =
+        call2(graph, OP_floor_divide, call1(graph, OP_abs, sum), call1(graph, OP_abs, count));
+    return call3(graph, OP_where, below, call1(graph, OP_neg, size), size);
+}
+
 static Node *divide_by_counts(const Pool *pool, Node *sum, const Node *x, bool include) {
     int64_t fixed = 1;
     Node *counts = NULL;
@@ -157,8 +168,10 @@ static Node *divide_by_counts(const Pool *pool, Node *sum, const Node *x, bool i
         Node *own = window_counts(pool, i, sum, x->size[pool->first + i], include);
         counts = counts ? call2(pool->graph, OP_mul, counts, own) : own;
     }
-    if (counts) sum = call2(pool->graph, OP_div, sum, counts);
-    return fixed > 1 ? call_number(pool->graph, OP_div, sum, (double)fixed) : sum;
+    if (!sum || (!counts && fixed == 1)) return sum;
+    Node *rest = call_constant(pool->graph, (cb_dtype)sum->dtype, (double)fixed);
+    if (counts) rest = fixed > 1 ? call2(pool->graph, OP_mul, counts, rest) : counts;
+    return divided(pool->graph, sum, rest);
 }
 
 static Node *avg_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
@@ -167,11 +180,11 @@ static Node *avg_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
     int64_t divisor = pool.n > 1 ? attrs->word[ATTR_avg_pool2d_divisor_override] : 0;
     Node *x = node_widen(graph, given);
     Node *sum = fold_windows(graph, OP_sum, windows(&pool, x, cb_operand_int(0)), pool.n);
-    if (divisor)
-        sum = call_number(graph, OP_div, sum, (double)divisor);
+    if (sum && divisor)
+        sum = divided(graph, sum, call_constant(graph, (cb_dtype)sum->dtype, (double)divisor));
     else
         sum = divide_by_counts(&pool, sum, x, attrs->word[ATTR_avg_pool1d_count_include_pad]);
-    return node_narrow(graph, sum, given);
+    return sum ? node_convert(graph, sum, (cb_dtype)given->dtype) : NULL;
 }
 
 /* ---- adaptive windows --------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
  *     linear   y[o] = x[i] * (1 - t) + x[i + 1] * t              i + t = max((o + 0.5) * scale -
  *              0.5, 0),
  *                                                                or o * (in - 1) / (out - 1)
+ *              (u8 as PyTorch: weights of 16 bits, each dim rounded)
  *     cubic    y[o] = the sum over k = -1..2 of x[i + k] * c(t - k), i at most and at least at the
  *              edges; i + t as above, without the maximum; c is Keys' kernel with a = -0.75 */
 #include "graph/call.h"
@@ -63,10 +64,24 @@ static Node *nearest(const Resize *r, Node *x) {
     return pick(r, x, call_number(graph, OP_minimum, index, (double)(r->in - 1)));
 }
 
-/* Where the elements of the result lie in x, [out], in the dtype of x. */
-static Node *places(const Resize *r, const Node *x) {
+/* ---- smooth modes --------------------------------------------------------------------------- */
+
+/* Elements that one of the result is made of: where they are along the dim, i64, and what each
+ * counts for, both [out]. */
+typedef struct Tap {
+    Node *index, *weight;
+} Tap;
+enum { MOST_TAPS = 4 };
+
+static Node *within(const Resize *r, Node *index) {
+    index = call_number(r->graph, OP_maximum, index, 0);
+    return call_number(r->graph, OP_minimum, index, (double)(r->in - 1));
+}
+
+/* Where the elements of the result lie in x, [out]. */
+static Node *places(const Resize *r, cb_dtype dtype) {
     Graph *graph = r->graph;
-    Node *place = node_convert(graph, call_arange(graph, r->out, CB_I64), (cb_dtype)x->dtype);
+    Node *place = node_convert(graph, call_arange(graph, r->out, CB_I64), dtype);
     if (r->align_corners) {
         double step = r->out > 1 ? (double)(r->in - 1) / (double)(r->out - 1) : 0;
         return call_number(graph, OP_mul, place, step);
@@ -75,26 +90,17 @@ static Node *places(const Resize *r, const Node *x) {
     return call_number(graph, OP_sub, place, 0.5);
 }
 
-/* [out] along the dim of x. */
-static Node *along(const Resize *r, const Node *x, Node *share) {
-    int64_t shape[CB_MAX_RANK] = {r->out, 1, 1, 1, 1, 1, 1, 1};
-    return share ? node_reshape(r->graph, share, x->rank - r->dim, shape) : NULL;
-}
-
-static Node *linear(const Resize *r, Node *x) {
+static int linear_taps(const Resize *r, cb_dtype dtype, Tap *tap) {
     Graph *graph = r->graph;
-    Node *place = call_number(graph, OP_maximum, places(r, x), 0);
+    Node *place = call_number(graph, OP_maximum, places(r, dtype), 0);
     Node *below =
         call_number(graph, OP_minimum, call1(graph, OP_floor, place), (double)(r->in - 1));
-    Node *share = along(r, x, call2(graph, OP_sub, place, below));
-    if (!share) return NULL;
-    Node *left = node_convert(graph, below, CB_I64);
-    Node *right =
-        call_number(graph, OP_minimum, call_number(graph, OP_add, left, 1), (double)(r->in - 1));
-    Node *one = call_constant(graph, (cb_dtype)x->dtype, 1);
-    return call2(graph, OP_add,
-                 call2(graph, OP_mul, pick(r, x, left), call2(graph, OP_sub, one, share)),
-                 call2(graph, OP_mul, pick(r, x, right), share));
+    Node *share = call2(graph, OP_sub, place, below);
+    Node *left = below ? node_convert(graph, below, CB_I64) : NULL;
+    Node *right = call_number(graph, OP_add, left, 1);
+    tap[0] = (Tap){left, call2(graph, OP_sub, call_constant(graph, dtype, 1), share)};
+    tap[1] = (Tap){call_number(graph, OP_minimum, right, (double)(r->in - 1)), share};
+    return 2;
 }
 
 /* The polynomial whose coefficients stand highest first. */
@@ -112,22 +118,94 @@ static Node *cubic_weight(Graph *graph, Node *distance, bool near) {
     return polynomial(graph, distance, near ? inner : outer, 3);
 }
 
-static Node *cubic(const Resize *r, Node *x) {
+static int cubic_taps(const Resize *r, cb_dtype dtype, Tap *tap) {
     Graph *graph = r->graph;
-    Node *place = places(r, x), *below = call1(graph, OP_floor, place), *sum = NULL;
-    Node *share = along(r, x, call2(graph, OP_sub, place, below));
-    if (!share) return NULL;
-    Node *first = node_convert(graph, below, CB_I64);
+    Node *place = places(r, dtype), *below = call1(graph, OP_floor, place);
+    Node *share = call2(graph, OP_sub, place, below);
+    Node *first = below ? node_convert(graph, below, CB_I64) : NULL;
     for (int k = -1; k <= 2; k++) {
-        Node *index = call_number(graph, OP_maximum, call_number(graph, OP_add, first, k), 0);
-        index = call_number(graph, OP_minimum, index, (double)(r->in - 1));
         Node *distance = k <= 0 ? call_number(graph, OP_sub, share, k)
                                 : call_number(graph, OP_add, call1(graph, OP_neg, share), k);
-        Node *weight = cubic_weight(graph, distance, k == 0 || k == 1);
-        Node *part = call2(graph, OP_mul, pick(r, x, index), weight);
-        sum = sum ? call2(graph, OP_add, sum, part) : part;
+        tap[k + 1] = (Tap){within(r, call_number(graph, OP_add, first, k)),
+                           cubic_weight(graph, distance, k == 0 || k == 1)};
+    }
+    return MOST_TAPS;
+}
+
+/* [out] along the dim of x. */
+static Node *along(const Resize *r, const Node *x, Node *weight) {
+    int64_t shape[CB_MAX_RANK] = {r->out, 1, 1, 1, 1, 1, 1, 1};
+    return weight ? node_reshape(r->graph, weight, x->rank - r->dim, shape) : NULL;
+}
+
+static Node *weighted(const Resize *r, Node *x, const Tap *tap, int count) {
+    Node *sum = NULL;
+    for (int i = 0; i < count; i++) {
+        Node *weight = along(r, x, tap[i].weight);
+        Node *part = call2(r->graph, OP_mul, pick(r, x, tap[i].index), weight);
+        sum = sum ? call2(r->graph, OP_add, sum, part) : part;
     }
     return sum;
+}
+
+/* ---- bytes: as PyTorch, with weights of 16 bits, and rounded after each dim ----------------- */
+
+/* What falls on the same element at an edge counts as one. */
+static void join_taps(Graph *graph, Tap *tap, int count) {
+    Node *none = call_constant(graph, CB_F64, 0), *carried = NULL;
+    for (int i = 0; i < count; i++) {
+        Node *whole = carried ? call2(graph, OP_add, tap[i].weight, carried) : tap[i].weight;
+        tap[i].weight = whole;
+        if (i + 1 == count) return;
+        Node *again = call2(graph, OP_eq, tap[i].index, tap[i + 1].index);
+        carried = call3(graph, OP_where, again, whole, none);
+        tap[i].weight = call3(graph, OP_where, again, none, whole);
+    }
+}
+
+/* The binary digits behind the point that leave the greatest weight below 2^15: 1 has 14. */
+static int weight_digits(const Resize *r) {
+    double most = 0;
+    int digits = 0;
+    for (int64_t o = 0; o < r->out; o++) {
+        double step = r->out > 1 ? (double)(r->in - 1) / (double)(r->out - 1) : 0;
+        double place = r->align_corners ? (double)o * step : ((double)o + 0.5) * r->scale - 0.5;
+        double share = place - floor(place), near = share < 0.5 ? share : 1 - share;
+        bool edge = place <= 0 || place >= (double)(r->in - 1);
+        double weight = r->mode == LINEAR ? 1 - near : ((1.25 * near) - 2.25) * near * near + 1;
+        most = fmax(most, edge ? 1 : weight);
+    }
+    while (digits < 22 && (int)(0.5 + most * (double)(1 << (digits + 1))) < 1 << 15) digits++;
+    return digits;
+}
+
+static Node *whole_weight(Graph *graph, Node *weight, double unit) {
+    Node *scaled = call_number(graph, OP_mul, weight, unit);
+    Node *up = call1(graph, OP_floor, call_number(graph, OP_add, scaled, 0.5));
+    Node *down = call1(graph, OP_ceil, call_number(graph, OP_sub, scaled, 0.5));
+    Node *whole = call3(graph, OP_where, call_number(graph, OP_lt, scaled, 0), down, up);
+    whole = call_number(graph, OP_mul, whole, 1 / unit);
+    return whole ? node_convert(graph, whole, CB_F32) : NULL;
+}
+
+/* Products and sums of bytes and such weights are exact in f32. */
+static Node *resize_bytes(const Resize *r, Node *x, Tap *tap, int count) {
+    Graph *graph = r->graph;
+    double unit = (double)(1 << weight_digits(r));
+    join_taps(graph, tap, count);
+    for (int i = 0; i < count; i++) tap[i].weight = whole_weight(graph, tap[i].weight, unit);
+    Node *sum = weighted(r, node_convert(graph, x, CB_F32), tap, count);
+    sum = call1(graph, OP_floor, call_number(graph, OP_add, sum, 0.5));
+    sum = call_number(graph, OP_minimum, call_number(graph, OP_maximum, sum, 0), UINT8_MAX);
+    return sum ? node_convert(graph, sum, CB_U8) : NULL;
+}
+
+static Node *smooth(const Resize *r, Node *x) {
+    Tap tap[MOST_TAPS];
+    bool bytes = x->dtype == CB_U8;
+    cb_dtype dtype = bytes ? CB_F64 : (cb_dtype)x->dtype;
+    int count = r->mode == LINEAR ? linear_taps(r, dtype, tap) : cubic_taps(r, dtype, tap);
+    return bytes ? resize_bytes(r, x, tap, count) : weighted(r, x, tap, count);
 }
 
 /* ---- arguments ------------------------------------------------------------------------------ */
@@ -224,8 +302,9 @@ _Static_assert(ATTR_adaptive_avg_pool1d_output_size == ATTR_adaptive_avg_pool2d_
 
 static Node *resized(const Resize *r, Node *x) {
     bool same = r->in == r->out;
-    if (same && (r->mode == LINEAR || r->scale == 1)) return x; /* linear: as PyTorch */
-    return r->mode == LINEAR ? linear(r, x) : r->mode == CUBIC ? cubic(r, x) : nearest(r, x);
+    bool kept = r->mode == LINEAR || (r->mode == CUBIC && x->dtype == CB_U8); /* as PyTorch */
+    if (same && (kept || r->scale == 1)) return x;
+    return r->mode == LINEAR || r->mode == CUBIC ? smooth(r, x) : nearest(r, x);
 }
 
 Node *expand_resize(Graph *graph, Node *given, const Attrs *attrs) {
@@ -235,9 +314,18 @@ Node *expand_resize(Graph *graph, Node *given, const Attrs *attrs) {
     bool corners = attrs->word[ATTR_interpolate_align_corners];
     if (!mode_of(given, attrs, &mode) || !measure(given, attrs, mode, out, scale)) return NULL;
     if (mode == AREA) return area(graph, given, out);
-    Node *x = mode == LINEAR || mode == CUBIC ? node_widen(graph, given) : given;
-    for (int i = 0; x && i < given->rank - 2; i++)
+    bool is_smooth = mode == LINEAR || mode == CUBIC, bytes = is_smooth && given->dtype == CB_U8;
+    if (is_smooth && !bytes && !dtype_is_float((cb_dtype)given->dtype)) {
+        fail(CB_ERR_DTYPE, "interpolate: %s is neither u8 nor a floating point dtype",
+             cb_dtype_name((cb_dtype)given->dtype));
+        return NULL;
+    }
+    Node *x = is_smooth ? node_widen(graph, given) : given;
+    int n = given->rank - 2;
+    for (int k = 0; x && k < n; k++) {
+        int i = bytes ? n - 1 - k : k; /* bytes are rounded between dims: the last goes first */
         x = resized(&(Resize){graph, 2 + i, given->size[2 + i], out[i], scale[i], mode, corners},
                     x);
+    }
     return node_narrow(graph, x, given);
 }

@@ -277,6 +277,39 @@ static void a_cropped_circle_goes_on_with_what_is_left(void **state) {
     expect_refused(circular_too_far, sample[CB_F32], NULL, "padding of -1 and 3 for dim 1");
 }
 
+/* ---- pictures of integers ------------------------------------------------------------------- */
+
+static cb_tensor *picture(cb_tensor *x) {
+    static const int64_t value[] = {7, 250, 0, 31, 90, 200, 255, 3, 128};
+    cb_tensor *y = cb_from_data(value, CB_I64, cb_dims(1, 1, 3, 3));
+    if (cb_dtype_of(x) == CB_I64) y = cb_sub(y, 130);
+    return cb_to(y, cb_dtype_of(x));
+}
+
+BODY(average, cb_avg_pool2d(picture(in[0]), 2, 1))
+BODY(average_padded,
+     cb_avg_pool1d(cb_reshape(picture(in[0]), cb_dims(3, 3)), 3, 3, 1, false, false))
+BODY(average_over, cb_avg_pool2d(picture(in[0]), 2, 2, 0, false, true, -3))
+BODY(bilinear, cb_interpolate(picture(in[0]), cb_dims(2, 5), CB_NO_FLOATS, true))
+BODY(bilinear_aligned, cb_interpolate(picture(in[0]), cb_dims(4, 2), CB_NO_FLOATS, true, true))
+BODY(bicubic,
+     cb_interpolate(picture(in[0]), cb_dims(4, 2), CB_NO_FLOATS, false, false, false, true))
+
+static void pictures_of_integers_stay_integers(void **state) {
+    (void)state;
+    expect(average, sample[CB_I64], NULL, CB_I64, cb_dims(1, 1, 2, 2), VALUES(-35, 5, -35, -24));
+    expect(average_padded, sample[CB_I64], NULL, CB_I64, cb_dims(3, 1), VALUES(-1, -69, -1));
+    expect(average_over, sample[CB_I64], NULL, CB_I64, cb_dims(1, 1, 1, 1), VALUES(47));
+    expect(bilinear, sample[CB_U8], NULL, CB_U8, cb_dims(1, 1, 2, 5),
+           VALUES(13, 92, 210, 114, 50, 199, 129, 25, 98, 146));
+    expect(bilinear_aligned, sample[CB_U8], NULL, CB_U8, cb_dims(1, 1, 4, 2),
+           VALUES(7, 0, 23, 133, 106, 176, 255, 128));
+    expect(bicubic, sample[CB_U8], NULL, CB_U8, cb_dims(1, 1, 4, 2),
+           VALUES(73, 57, 35, 146, 93, 158, 205, 85));
+    expect_refused(bilinear, sample[CB_I64], NULL, "interpolate: i64 is neither u8 nor");
+    expect_refused(average, sample[CB_BOOL], NULL, "avg_pool2d: bool is not a number dtype");
+}
+
 /* ---- running statistics --------------------------------------------------------------------- */
 
 /* in: x, mean, var. The result is x's, and then what the running ones have become. */
@@ -355,6 +388,7 @@ int main(void) {
         cmocka_unit_test(attributes_promote_as_in_pytorch),
         cmocka_unit_test(linspace_of_integers_truncates),
         cmocka_unit_test(numbers_left_out_are_not_zero),
+        cmocka_unit_test(pictures_of_integers_stay_integers),
         cmocka_unit_test(norms_move_their_running_statistics),
         cmocka_unit_test(graphs_of_norms_move_them_when_they_run),
         cmocka_unit_test(cosine_similarity_broadcasts_before_it_takes_norms),
