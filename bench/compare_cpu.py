@@ -49,6 +49,11 @@ class Peer:
                               t.nn.Linear(512, 10)).eval()
         batch = t.randn(64, 784)
         row_array = array.reshape(-1, 1024)
+        bins = {k: (t.randn(1 << k), t.randint(1 << k, (1 << 22,))) for k in (10, 16, 22)}
+        words, table, grad = t.randint(1000, (8192, 1)), t.randn(1000, 64), t.randn(8192, 64)
+
+        def scatter(x, index):
+            return lambda: x.scatter_add(0, index, medium)
 
         def softmax_numpy():
             e = np.exp(row_array - row_array.max(axis=1, keepdims=True))
@@ -66,6 +71,10 @@ class Peer:
             "eager_exp": (lambda: t.exp(medium), None, lambda: np.exp(array)),
             "eager_sum": (lambda: t.sum(medium), None, lambda: array.sum()),
             "eager_softmax": (lambda: t.softmax(rows, -1), None, softmax_numpy),
+            "scatter_2_10": (scatter(*bins[10]), None),
+            "scatter_2_16": (scatter(*bins[16]), None),
+            "scatter_2_22": (scatter(*bins[22]), None),
+            "scatter_rows": (lambda: table.scatter_add(0, words.expand(-1, 64), grad), None),
         }
 
     def prepare(self, names):

@@ -8,6 +8,11 @@
 #include <carbide_models.h>
 #include <string.h>
 
+enum { SMALL = 1 << 10, MEDIUM = 1 << 22, LARGE = 1 << 24, ROW = 1024, ROWS = MEDIUM / ROW };
+enum { PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
+enum { COLORS = 3, SIDE = 224, TOKENS = 128, VOCABULARY = 50257 };
+enum { FEW_BINS = 1 << 10, SOME_BINS = 1 << 16, MANY_BINS = 1 << 22, WORDS = 1000, COLUMNS = 64 };
+
 /* A body of one expression over its inputs x[0], x[1], ... */
 #define BODY(name, expression)                                                                     \
     static int name(cb_tensor *const *x, int count, cb_tensor **output, void *user) {              \
@@ -36,14 +41,12 @@ BODY(mlp, mlp_of(x))
 BODY(add, cb_add(x[0], x[0]))
 BODY(exponential, cb_exp(x[0]))
 BODY(sum, cb_sum(x[0]))
+BODY(scatter_add, cb_scatter_add(x[0], 0, x[1], x[2]))
+BODY(scatter_rows, cb_scatter_add(x[0], 0, cb_expand(x[1], cb_dims(-1, COLUMNS)), x[2]))
 
 static cb_module *alexnet(void) { return cb_model_alexnet(cb_alexnet_config_default()); }
 static cb_module *resnet50(void) { return cb_model_resnet(cb_resnet50_config()); }
 static cb_module *gpt2(void) { return cb_model_gpt2(cb_gpt2_124m_config()); }
-
-enum { SMALL = 1 << 10, MEDIUM = 1 << 22, LARGE = 1 << 24, ROW = 1024, ROWS = MEDIUM / ROW };
-enum { PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
-enum { COLORS = 3, SIDE = 224, TOKENS = 128, VOCABULARY = 50257 };
 
 const Case cases[] = {
     {.name = "copy",
@@ -134,6 +137,38 @@ const Case cases[] = {
      .dtype = CB_F32,
      .batch = ROWS,
      .input = {{{BATCH, ROW}, 1}}},
+    {.name = "scatter_2_10",
+     .help = "scatter_add into 2^10 bins: a histogram",
+     .body = scatter_add,
+     .dtype = CB_F32,
+     .batch = MEDIUM,
+     .whole = true,
+     .input = {{{FEW_BINS}, 1}, {{BATCH}, 0}, {{BATCH}, 1}},
+     .below = FEW_BINS},
+    {.name = "scatter_2_16",
+     .help = "scatter_add into 2^16 bins",
+     .body = scatter_add,
+     .dtype = CB_F32,
+     .batch = MEDIUM,
+     .whole = true,
+     .input = {{{SOME_BINS}, 1}, {{BATCH}, 0}, {{BATCH}, 1}},
+     .below = SOME_BINS},
+    {.name = "scatter_2_22",
+     .help = "scatter_add into 2^22 bins",
+     .body = scatter_add,
+     .dtype = CB_F32,
+     .batch = MEDIUM,
+     .whole = true,
+     .input = {{{MANY_BINS}, 1}, {{BATCH}, 0}, {{BATCH}, 1}},
+     .below = MANY_BINS},
+    {.name = "scatter_rows",
+     .help = "scatter_add of rows of 64 into 1000: an embedding's gradient",
+     .body = scatter_rows,
+     .dtype = CB_F32,
+     .batch = ROWS * 2,
+     .whole = true,
+     .input = {{{WORDS, COLUMNS}, 1}, {{BATCH, 1}, 0}, {{BATCH, COLUMNS}, 1}},
+     .below = WORDS},
     {.name = "alexnet",
      .help = "images of 224 x 224 through AlexNet",
      .network = alexnet,
@@ -152,7 +187,7 @@ const Case cases[] = {
      .network = gpt2,
      .dtype = CB_F32,
      .batch = 1,
-     .input = {{{BATCH, TOKENS}, 1}},
+     .input = {{{BATCH, TOKENS}, 0}},
      .below = VOCABULARY},
 };
 const int case_count = sizeof cases / sizeof *cases;

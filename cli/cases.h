@@ -13,7 +13,7 @@ enum {
 
 typedef struct CaseInput {
     int64_t size[4]; /* ends with 0 */
-    double scale;    /* of normal random numbers */
+    double scale;    /* of normal random numbers; 0: whole ones, i64, below the case's `below` */
 } CaseInput;
 
 typedef struct Case {
@@ -26,7 +26,7 @@ typedef struct Case {
     bool whole;          /* the result is a sum over the batch, so it cannot be checked in parts */
     bool demo;           /* stands in the table of `make demo` */
     CaseInput input[CASE_INPUTS];
-    int64_t below; /* not 0: inputs are whole numbers from 0 to below - 1, i64 */
+    int64_t below; /* inputs of scale 0 are from 0 to below - 1 */
     /* Instead of random inputs: fills input, returns how many. */
     int (*make)(cb_dtype dtype, cb_tensor **input);
 } Case;

@@ -5,7 +5,7 @@ static cb_tensor *make_input(const Subject *subject, const CaseInput *input) {
     cb_dim_list sizes = CB_NO_DIMS;
     for (int i = 0; i < 4 && input->size[i]; i++)
         sizes.at[sizes.count++] = input->size[i] == BATCH ? subject->batch : input->size[i];
-    if (subject->row->below) return cb_randint(0, subject->row->below, sizes);
+    if (input->scale == 0) return cb_randint(0, subject->row->below, sizes);
     cb_tensor *x = cb_randn(sizes, subject->dtype);
     return input->scale == 1 ? x : cb_mul(x, input->scale);
 }

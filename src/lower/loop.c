@@ -52,6 +52,12 @@ bool kernel_in_order(const Kernel *kernel) {
     return kernel_has_scan(kernel);
 }
 
+bool kernel_may_split(const Kernel *kernel) {
+    for (int i = 0; i < length(kernel->store); i++)
+        if (kernel->store[i].mode == STORE_LAST) return false;
+    return !kernel_has_scan(kernel);
+}
+
 static void mark(const Expr *e, bool *live) {
     if (live[e->id]) return;
     live[e->id] = true;

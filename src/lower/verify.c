@@ -49,7 +49,7 @@ static bool store_ok(const Kernel *kernel, int number, Buffer *why) {
 }
 
 bool kernel_verify(const Kernel *kernel, Buffer *why) {
-    if (kernel->split > 1 && kernel_in_order(kernel)) {
+    if (kernel->split > 1 && !kernel_may_split(kernel)) {
         putf(why, "%s is split, and its inner points go in order", kernel->name);
         return false;
     }

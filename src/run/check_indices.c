@@ -17,16 +17,17 @@ typedef struct Check {
     _Atomic int64_t failed; /* the first block that fails */
 } Check;
 
+/* A number below 0 has its sign, one from the bound on gives it to what is left up to there: no
+ * comparison, of which 64-bit ones have no instruction in the oldest set. */
 #define ALL_INSIDE(type)                                                                           \
     {                                                                                              \
         const type##_t *index = data;                                                              \
-        int outside = 0;                                                                           \
+        int64_t outside = 0;                                                                       \
         _Pragma("omp simd reduction(| : outside)") for (int i = 0; i < count; i++) outside |=      \
-            (uint64_t)(int64_t)index[i] >= (uint64_t)bound;                                        \
-        return !outside;                                                                           \
+            (int64_t)index[i] | (bound - 1 - (int64_t)index[i]);                                   \
+        return outside >= 0;                                                                       \
     }
 
-/* A negative index is a huge one without its sign. */
 static bool all_inside(const void *data, cb_dtype dtype, int count, int64_t bound) {
     switch (dtype) {
     case CB_BOOL:
@@ -83,13 +84,33 @@ static void check_range(void *user, int64_t low, int64_t high) {
     }
 }
 
+/* What an expanded dim repeats is looked at once. */
+static Tensor without_repeats(const Tensor *x) {
+    Tensor once = *x;
+    for (int i = 0; i < once.rank; i++)
+        if (once.stride[i] == 0 && once.size[i] > 1) once.size[i] = 1;
+    return once;
+}
+
+static int64_t numel_of(const Tensor *x) {
+    int64_t numel = 1;
+    for (int i = 0; i < x->rank; i++) numel *= x->size[i];
+    return numel;
+}
+
 bool check_indices(const CheckStep *step, cb_dtype dtype, int64_t count, const void *data,
                    const Tensor *strided) {
+    Tensor once;
+    if (strided) {
+        once = without_repeats(strided);
+        strided = tensor_contiguous(&once) ? NULL : &once;
+        count = numel_of(&once);
+    }
     Check check = {.bound = step->bound,
                    .count = count,
                    .dtype = dtype,
                    .data = data,
-                   .strided = strided && !tensor_contiguous(strided) ? strided : NULL,
+                   .strided = strided,
                    .failed = INT64_MAX};
     parallel_for((count + BLOCK - 1) / BLOCK, GRAIN_BLOCKS, check_range, &check);
     int64_t block = atomic_load(&check.failed), index[BLOCK], i = 0;

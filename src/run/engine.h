@@ -61,7 +61,9 @@ typedef struct Launch {
     Program *program;         /* owned; NULL when function is set */
     Form form;
     int64_t outer_size, split, grain; /* grain: items that are worth waking a thread for */
-    int pass_count, reduce_count;
+    int pass_count, reduce_count, buffer_count;
+    /* Of a split kernel that adds to elements (STORE_ADD): these; buffer -1: it does not. */
+    struct { int buffer; int8_t dtype; int64_t numel; } bins;
     /* owned, by slot: how chunks combine */
     struct { int8_t dtype; uint16_t op; int pass; } *reduce;
 } Launch;

@@ -8,7 +8,7 @@
  *     sum of 2^22 numbers: outer_size 1, split 64: 64 items, 64 slots, then 63 additions */
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "run/engine.h"
+#include "run/bins.h"
 #include "tensor/tensor.h"
 
 enum {
@@ -50,12 +50,25 @@ static bool copy_reduces(Launch *launch, const Kernel *kernel, Arena *arena) {
     return true;
 }
 
+/* What the chunks of a split kernel add to. */
+static void find_bins(Launch *launch, const Kernel *kernel) {
+    launch->bins.buffer = -1;
+    for (int s = 0; s < length(kernel->store) && launch->split > 1; s++) {
+        if (kernel->store[s].mode != STORE_ADD) continue;
+        launch->bins.buffer = kernel->store[s].buffer;
+        launch->bins.dtype = kernel->buffer[launch->bins.buffer].dtype;
+        launch->bins.numel = kernel->buffer[launch->bins.buffer].numel;
+    }
+}
+
 bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function, bool oracle) {
     *launch = (Launch){.function = function,
                        .form = kernel->form,
                        .outer_size = kernel->outer_size,
                        .split = kernel->split > 1 ? kernel->split : 1,
-                       .pass_count = 1};
+                       .pass_count = 1,
+                       .buffer_count = length(kernel->buffer)};
+    find_bins(launch, kernel);
     launch->grain = grain_of(kernel, launch->outer_size * launch->split);
     if (launch->split > 1) {
         Arena *arena = arena_new();
@@ -167,6 +180,7 @@ bool launch_run(const Launch *launch, void *const *buffer) {
         parallel_for(launch->outer_size, launch->grain, run_range, &range);
         return true;
     }
+    if (launch->bins.buffer >= 0) return bins_run(launch, buffer);
     int64_t slots = launch->outer_size * launch->split * launch->reduce_count;
     Scalar stack[STACK_SLOTS];
     if (slots <= STACK_SLOTS) {

@@ -12,7 +12,9 @@ enum {
     ROW_POINTS = 16,          /* ROW: fewer outer points than this are split */
     TILE_POINTS = 4096,       /* the same for TILE, whose lanes eat outer points */
     CHUNK_ELEMENTS = 1 << 14, /* elements of one chunk at least */
-    MAX_SPLIT = 256
+    MAX_SPLIT = 256,
+    BIN_SHARE = 4,  /* points for each bin of each chunk that adds to bins, at least */
+    BIN_CHUNKS = 64 /* and no more chunks than this */
 };
 
 /* Elements that lie side by side along axis, counted over all accesses. */
@@ -40,14 +42,29 @@ static Form form_of(Kernel *kernel) {
     return lanes && along_outer > along_inner ? FORM_TILE : FORM_ROW;
 }
 
+/* Chunks that may have bins of their own to add to: all of their bins together stay well below the
+ * points, so that filling and adding them costs little beside these. */
+static int64_t most_bins(const Kernel *kernel) {
+    int64_t most = MAX_SPLIT;
+    for (int i = 0; i < length(kernel->store); i++) {
+        const Store *store = &kernel->store[i];
+        int64_t bins = kernel->buffer[store->buffer].numel + 1;
+        if (store->mode != STORE_ADD) continue;
+        most = least(most, kernel->outer_size * kernel->inner_size / (BIN_SHARE * bins));
+        most = least(most, BIN_CHUNKS);
+    }
+    return most;
+}
+
 static int64_t split_of(const Kernel *kernel) {
     bool inner = length(kernel->axis) > kernel->outer_count;
     int64_t enough = kernel->form == FORM_ROW ? ROW_POINTS : TILE_POINTS;
     if (!inner || kernel->outer_size >= enough || kernel->outer_size == 0) return 1;
-    if (kernel_in_order(kernel)) return 1;
+    if (!kernel_may_split(kernel)) return 1;
     int64_t first = kernel->axis[kernel->outer_count].size;
     int64_t split = kernel->outer_size * kernel->inner_size / CHUNK_ELEMENTS;
     if (split > MAX_SPLIT) split = MAX_SPLIT;
+    if (split > most_bins(kernel)) split = most_bins(kernel);
     if (split > first) split = first;
     if (split < 2) return 1;
     int64_t chunk = divide_up(first, split);

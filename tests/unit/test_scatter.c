@@ -1,11 +1,9 @@
 /* scatter and scatter_add beside plain loops: duplicates along every dim, near each other and far
  * apart, operands as they lie, eager, on the VM and as generated C, for any number of threads the
- * same bits. Sizes stand on both sides of every threshold of form.c and scatter.c. */
+ * same bits. Sizes stand on both sides of every threshold of form.c. */
 #include "fixture.h"
 
-#include <math.h>
-
-enum { ENGINES = 3, THREADS = 4, CASES = 16 };
+enum { ENGINES = 3, THREADS = 4, CASES = 18, SPLIT = 0, SMALL = 1 };
 
 static const int thread_count[THREADS] = {1, 2, 3, 16};
 
@@ -21,6 +19,8 @@ static const Case cases[CASES] = {
     {0, {1, {40000}}, {1, {100000}}, {1, {100000}}, true},
     {0, {1, {100000}}, {1, {40000}}, {1, {40000}}, false},
     {0, {1, {1}}, {1, {50000}}, {1, {50000}}, false},
+    {0, {1, {4095}}, {1, {32768}}, {1, {32768}}, false}, /* split: just, */
+    {0, {1, {4096}}, {1, {32768}}, {1, {32768}}, false}, /* and just not */
     {0, {2, {100, 64}}, {2, {2048, 64}}, {2, {2048, 64}}, true},
     {0, {2, {7, 5}}, {2, {20000, 5}}, {2, {20000, 5}}, true},
     {0, {2, {50, 20}}, {2, {3000, 17}}, {2, {3001, 18}}, false},
@@ -60,21 +60,23 @@ static int64_t size_along(const Case *c, cb_dim_list sizes) {
     return sizes.at[c->dim < 0 ? c->dim + sizes.count : c->dim];
 }
 
-/* Integers, so that every order of the sums gives the same; 0.1 more: it does not. */
-static cb_tensor *numbers(cb_dim_list sizes, double offset, cb_dtype dtype) {
-    return cb_to(cb_add(cb_randint(-4, 5, sizes), offset), dtype);
+/* Whole numbers, so that every order of the sums gives the same, and small ones, so that halves
+ * hold the sums. */
+static cb_tensor *numbers(cb_dim_list sizes, cb_dtype dtype) {
+    int64_t most = dtype == CB_BOOL ? 1 : cb_dtype_size(dtype) < 4 ? 1 : 4;
+    return cb_to(cb_randint(dtype == CB_BOOL || dtype == CB_U8 ? 0 : -most, most + 1, sizes),
+                 dtype);
 }
 
-static void make_operands(const Case *c, Layout layout, double offset, cb_dtype dtype,
-                          cb_tensor **in) {
+static void make_operands(const Case *c, Layout layout, cb_dtype dtype, cb_tensor **in) {
     int64_t bins = size_along(c, c->x), count = size_along(c, c->index);
-    in[0] = laid(numbers(c->x, offset, dtype), layout);
+    in[0] = laid(numbers(c->x, dtype), layout);
     in[1] = laid(cb_randint(0, bins, c->index), layout);
-    in[2] = laid(numbers(c->src, offset, dtype), layout);
+    in[2] = laid(numbers(c->src, dtype), layout);
     if (layout != CONSTANT) return;
     in[0] = cb_expand(cb_zeros(cb_dims(1), dtype), c->x);
     in[1] = spread(c, cb_randint(0, bins, cb_dims(count)), c->index);
-    in[2] = cb_expand(cb_full(cb_dims(1), 1 + offset, dtype), c->src);
+    in[2] = cb_expand(cb_ones(cb_dims(1), dtype), c->src);
 }
 
 /* ---- the plain loop -------------------------------------------------------------------------- */
@@ -97,8 +99,7 @@ static int64_t place(cb_dim_list sizes, const int64_t *at) {
     return flat;
 }
 
-/* In index order, rounded to f32 after every step where that is asked for. */
-static double *expected(const Case *c, cb_tensor *const *in, bool add, bool f32) {
+static double *expected(const Case *c, cb_tensor *const *in, bool add, cb_dtype dtype) {
     double *out = read_all(in[0], CB_F64), *src = read_all(in[2], CB_F64);
     int64_t *index = read_all(in[1], CB_I64), at[CB_MAX_RANK] = {0};
     int dim = c->dim < 0 ? c->dim + c->x.count : c->dim;
@@ -108,7 +109,8 @@ static double *expected(const Case *c, cb_tensor *const *in, bool add, bool f32)
         to[dim] = index[i];
         double *bin = &out[place(c->x, to)], value = src[place(c->src, at)];
         *bin = add ? *bin + value : value;
-        if (f32) *bin = (double)(float)*bin;
+        if (dtype == CB_BOOL) *bin = *bin != 0;
+        if (dtype == CB_U8) *bin = (double)((int64_t)*bin & 255);
         for (int d = c->index.count - 1; d >= 0 && ++at[d] == c->index.at[d]; d--) at[d] = 0;
     }
     free(src), free(index);
@@ -141,14 +143,14 @@ static void expect_elements(cb_tensor *got, const double *wanted, const char *wh
     free(data);
 }
 
-static void check_case(int number, Layout layout, bool add, double offset, cb_dtype dtype) {
+static void check_case(int number, Layout layout, bool add, cb_dtype dtype) {
     static const char *const engine[ENGINES] = {"eager", "backend=vm", ""};
     const Case *c = &cases[number];
     Job job = {c->dim, add};
     cb_tensor *in[3], *out[1];
     cb_scope_open();
-    make_operands(c, layout, offset, dtype, in);
-    double *wanted = expected(c, in, add, dtype == CB_F32);
+    make_operands(c, layout, dtype, in);
+    double *wanted = expected(c, in, add, dtype);
     for (int e = 0; e < ENGINES; e++) {
         if (e == 2 && (!c->compiled || (layout != PLAIN && layout != CONSTANT))) continue;
         cb_function *fast = e ? cb_compile_n(body, &job, engine[e]) : NULL;
@@ -176,24 +178,69 @@ static void additions_meet(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++)
         for (int layout = 0; layout < LAYOUTS; layout++)
-            check_case(i, (Layout)layout, true, 0, CB_F32);
+            check_case(i, (Layout)layout, true, CB_F32);
 }
 
 static void the_last_write_wins(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++)
         for (int layout = 0; layout < LAYOUTS; layout++)
-            check_case(i, (Layout)layout, false, 0, CB_F32);
+            check_case(i, (Layout)layout, false, CB_F32);
 }
 
 static void every_dtype(void **state) {
     (void)state;
-    static const cb_dtype dtypes[] = {CB_F64, CB_I64, CB_I32, CB_BF16};
-    for (int i = 0; i < 4; i++)
-        for (int add = 0; add < 2; add++) check_case(1, PLAIN, add, 0, dtypes[i]);
-    check_case(0, PLAIN, true, 0, CB_I32);
-    check_case(0, PLAIN, true, 0, CB_F64);
-    check_case(5, PLAIN, true, 0, CB_I64);
+    for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
+        for (int add = 0; add < 2; add++) {
+            check_case(SMALL, PLAIN, add, (cb_dtype)dtype);
+            check_case(SPLIT, PLAIN, add, (cb_dtype)dtype);
+        }
+}
+
+/* Sums of numbers that round: the same bits however many threads there are, and whoever runs it. */
+static void the_same_bits(void **state) {
+    (void)state;
+    static const char *const engine[ENGINES] = {"eager", "backend=vm", ""};
+    Job job = {0, true};
+    cb_tensor *in[3] = {cb_randn(cb_dims(100)), cb_randint(0, 100, cb_dims(300000)),
+                        cb_randn(cb_dims(300000))};
+    float first[100], got[100];
+    for (int e = 0; e < ENGINES; e++) {
+        cb_function *fast = e ? cb_compile_n(body, &job, engine[e]) : NULL;
+        for (int t = 0; t < THREADS; t++) {
+            cb_tensor *out[1];
+            cb_set_threads(thread_count[t]);
+            int count = fast ? cb_call_n(fast, in, 3, out, 1) : body(in, 3, out, &job);
+            assert_int_equal(count, 1);
+            assert_int_equal(cb_read(out[0], e + t ? got : first, CB_F32), CB_OK);
+            if (e + t && memcmp(got, first, sizeof got))
+                fail_msg("%s, %d threads", engine[e], thread_count[t]);
+        }
+        cb_function_free(fast);
+    }
+    cb_set_threads(0);
+}
+
+/* The first index out of range is named, wherever it lies. */
+static void bad_indices(void **state) {
+    (void)state;
+    int64_t index[5000];
+    for (int i = 0; i < 5000; i++) index[i] = i % 7;
+    index[4000] = 7, index[4999] = -3;
+    cb_tensor *line = cb_from_data(index, CB_I64, cb_dims(5000)), *x = cb_zeros(cb_dims(7, 3));
+    cb_tensor *rows = cb_expand(cb_unsqueeze(line, 1), cb_dims(5000, 3));
+    cb_tensor *halves = cb_slice(line, 0, 0, 5000, 2), *ones = cb_ones(cb_dims(5000, 3));
+    assert_null(cb_scatter_add(x, 0, rows, ones));
+    expect_status(CB_ERR_INDEX, "scatter_add: index 7 is out of range for size 7");
+    assert_null(cb_scatter(x, 0, cb_expand(cb_unsqueeze(halves, 1), cb_dims(2500, 3)), ones));
+    expect_status(CB_ERR_INDEX, "scatter: index 7 is out of range for size 7");
+    assert_null(cb_scatter(x, 0, cb_narrow(rows, 0, 4001, 999), ones));
+    expect_status(CB_ERR_INDEX, "scatter: index -3 is out of range for size 7");
+    assert_non_null(cb_scatter(x, 0, cb_narrow(rows, 0, 0, 4000), ones));
+    const int64_t ends[] = {INT64_MIN, INT64_MAX};
+    for (int i = 0; i < 2; i++)
+        assert_null(cb_index_select(x, 0, cb_from_data(&ends[i], CB_I64, cb_dims(1))));
+    cb_clear_error();
 }
 
 /* A bin that is written twice must not be read in between: out of place, whatever is loaded at the
@@ -228,6 +275,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(additions_meet, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(the_last_write_wins, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(every_dtype, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(the_same_bits, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(bad_indices, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(duplicates_read_old_elements, open_scope,
                                         close_scope_without_error),
     };
