@@ -29,6 +29,7 @@ import glob
 import hashlib
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -38,6 +39,7 @@ import threading
 import time
 
 SECONDS = 60  # for a test of a changed library
+MEMORY = 6 << 30  # that a test may map
 QUICK_SECONDS = 5  # without a change, of the tests that --find tries
 TABLES = "tests/mutants/*.txt"
 
@@ -46,6 +48,9 @@ class Mutant:
     def __init__(self, table, line, file, name, tests):
         self.place, self.file, self.name, self.tests = f"{table}:{line}", file, name, tests
         self.old, self.new, self.reason = [], [], ""
+
+    def has(self, words):
+        return any(word in " ".join([self.file, self.name, *self.tests]) for word in words)
 
     def key(self, root):
         """What a result belongs to: the row, its file and its tests."""
@@ -175,9 +180,15 @@ def same(a, b):
         return first.read() == second.read()
 
 
+def limit_memory():
+    """Of a loop that does not end, and allocates."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
 def run(command, seconds, **more):
     """(exit status, output) of a command and all that it starts; status None: it was ended after the time."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **more)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=limit_memory, **more)
     try:
         output, _ = process.communicate(timeout=seconds)
         return process.returncode, output.decode(errors="replace")
@@ -394,6 +405,8 @@ def main():
     options = parser.parse_args()
     os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     mutants = [mutant for path in sorted(glob.glob(TABLES)) for mutant in parse(path)]
+    if options.words:
+        mutants = [mutant for mutant in mutants if isinstance(mutant, str) or mutant.has(options.words)]
     wrong = list(check(mutants))
     if wrong:
         print("\n".join(wrong))
@@ -401,8 +414,7 @@ def main():
     if options.check:
         print(f"lint: mutants OK ({len(mutants)} rows)")
         return 0
-    chosen = [m for m in mutants if not options.words or any(w in f"{m.file} {m.name} {' '.join(m.tests)}" for w in options.words)]
-    return run_all(chosen, options)
+    return run_all(mutants, options)
 
 
 if __name__ == "__main__":

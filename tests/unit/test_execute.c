@@ -98,6 +98,18 @@ static void strides_of_an_input_are_baked_in(void **state) {
     executable_free(e);
 }
 
+static void a_reshaped_strided_input_is_copied(void **state) {
+    const int64_t stride[] = {1, 2};
+    Executable *e = executable_of(
+        state, "graph(x: f32[2, 3]) {\n  r = reshape(x, sizes=[6])\n  return r\n}", stride);
+    cb_tensor *base = ramp(cb_dims(3, 2), 0, 1), *in[] = {cb_t(base)}, *out[1];
+    assert_true(executable_run(e, in, out));
+    expect(out[0], 6, (double[]){0, 2, 4, 1, 3, 5});
+    assert_int_equal(cb_stride(out[0], 0), 1);
+    assert_false(cb_shares_storage(out[0], base));
+    executable_free(e);
+}
+
 /* ---- mutation ---- */
 
 static void an_input_is_updated_in_place(void **state) {
@@ -237,6 +249,20 @@ static void long_sums_do_not_depend_on_threads(void **state) {
     executable_free(e);
 }
 
+static void long_scans_run_in_order(void **state) {
+    Executable *e = executable_of(state,
+                                  "graph(x: f32[2, 100000]) {\n  c = cumsum(x, dim=1)\n"
+                                  "  d = slice(c, dim=1, start=99990)\n  s = sum(x, dim=[1])\n"
+                                  "  return d, s, c\n}",
+                                  NULL);
+    cb_tensor *in[] = {cb_ones(cb_dims(2, 100000), CB_F32)}, *out[3];
+    assert_true(executable_run(e, in, out));
+    expect_near(cb_item(cb_amin(out[0], CB_ALL, false)), 99991, 0);
+    expect_near(cb_item(cb_amax(out[2], CB_ALL, false)), 100000, 0);
+    expect(out[1], 2, (double[]){100000, 100000});
+    executable_free(e);
+}
+
 static void nothing_to_do(void **state) {
     Executable *e = executable_of(
         state, "graph(x: f32[0, 3]) {\n  y = exp(x)\n  s = sum(y, dim=[0])\n  return y, s\n}",
@@ -311,6 +337,7 @@ static int run_engine(bool generate) {
         ONE(the_same_output_twice_and_reshaped),
         ONE(an_output_that_is_an_input),
         ONE(strides_of_an_input_are_baked_in),
+        ONE(a_reshaped_strided_input_is_copied),
         ONE(an_input_is_updated_in_place),
         ONE(a_mutated_input_may_be_strided),
         ONE(neighbours_are_read_before_they_change),
@@ -320,6 +347,7 @@ static int run_engine(bool generate) {
         ONE(sorted_rows),
         ONE(an_index_outside_is_an_error),
         ONE(long_sums_do_not_depend_on_threads),
+        ONE(long_scans_run_in_order),
         ONE(nothing_to_do),
         ONE(equal_seeds_draw_equal_numbers),
         ONE(several_threads_share_one),

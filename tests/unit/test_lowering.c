@@ -1,0 +1,142 @@
+/* Nodes as loops: the elements of each kind of node, planned with fusion and run on the VM, against
+ * numbers written down here. */
+#include "graph/graph.h"
+#include "run/execute.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "fixture.h" /* last: its fail() is cmocka's */
+
+enum { MOST = 64 };
+
+/* The result of a graph of one output over x: f32[12] = -6, -5 ... 5, and n: f32[12], the same with
+ * a NaN in place 3. */
+static cb_tensor *result_of(const char *body) {
+    Arena *arena = arena_new();
+    const char *text = arena_format(arena, "graph(x: f32[12], n: f32[12]) { %s\n return y }", body);
+    Graph *graph = graph_parse(arena, text);
+    if (!graph) fail_msg("%s\n%s", cb_error(), text);
+    graph_optimize(graph, NULL);
+    Executable *executable =
+        executable_new(plan_build(graph, arena, NULL, true), (ExecutableOptions){0});
+    assert_non_null(executable);
+    float value[12];
+    for (int i = 0; i < 12; i++) value[i] = (float)(i - 6);
+    cb_tensor *in[2] = {cb_from_data(value, CB_F32, cb_dims(12)), NULL}, *out[1];
+    value[3] = NAN;
+    in[1] = cb_from_data(value, CB_F32, cb_dims(12));
+    if (!executable_run(executable, in, out)) fail_msg("%s\n%s", cb_error(), body);
+    executable_free(executable);
+    return out[0];
+}
+
+#define VALUES(...)                                                                                \
+    (const double[]){__VA_ARGS__}, (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double))
+
+/* Equal to the bit; a NaN is a NaN. */
+static void expect(const char *body, const double *wanted, int count) {
+    double got[MOST];
+    cb_tensor *y = result_of(body);
+    assert_int_equal(cb_numel(y), count);
+    assert_int_equal(cb_read(y, got, CB_F64), CB_OK);
+    for (int i = 0; i < count; i++)
+        if (got[i] != wanted[i] && !(isnan(got[i]) && isnan(wanted[i])))
+            fail_msg("element %d: %g, not %g\n%s", i, got[i], wanted[i], body);
+}
+
+static void parts_and_turns(void **state) {
+    (void)state;
+    expect("s = slice(x, dim=0, start=3, end=11, step=3)\n y = mul(s, 2.0)", VALUES(-6, 0, 6));
+    expect("s = slice(x, dim=0, start=1, end=12, step=2)\n t = slice(s, dim=0, start=1, end=6, "
+           "step=3)\n"
+           " y = neg(t)",
+           VALUES(3, -3));
+    expect("r = reshape(x, sizes=[3, 4])\n f = flip(r, dims=[1])\n s = slice(f, dim=0, start=2)\n"
+           " y = add(s, 1.0)",
+           VALUES(6, 5, 4, 3));
+    expect("w = window(x, dim=0, size=3, step=4, dilation=2)\n y = add(w, 0.5)",
+           VALUES(-5.5, -3.5, -1.5, -1.5, 0.5, 2.5));
+}
+
+static void written_parts(void **state) {
+    (void)state;
+    expect("h = slice(x, dim=0, end=5)\n s = neg(h)\n"
+           " y = slice_scatter(x, s, dim=0, start=1, end=11, step=2)",
+           VALUES(-6, 6, -4, 5, -2, 4, 0, 3, 2, 2, 4, 5));
+    expect("h = slice(x, dim=0, end=3)\n y = slice_scatter(x, h, dim=0, start=2, end=10, step=3)",
+           VALUES(-6, -5, -6, -3, -2, -5, 0, 1, -4, 3, 4, 5));
+}
+
+/* The value of a pad is a number of x's dtype. */
+static void padding(void **state) {
+    (void)state;
+    expect("s = slice(x, dim=0, end=2)\n y = pad(s, padding=[1, 2], value=0.1)",
+           VALUES(0.1f, -6, -5, 0.1f, 0.1f));
+    expect("s = slice(x, dim=0, end=2)\n h = to(s, dtype=bf16)\n"
+           " p = pad(h, padding=[0, 1], value=0.1)\n y = to(p, dtype=f32)",
+           VALUES(-6, -5, 0.10009765625));
+    expect("s = slice(x, dim=0, end=1)\n i = to(s, dtype=i8)\n"
+           " p = pad(i, padding=[1, 0], value=2.75)\n y = to(p, dtype=f32)",
+           VALUES(2, -6));
+    expect("r = reshape(x, sizes=[3, 4])\n y = pad(r, padding=[-1, -1, -2, 1], value=9.0)",
+           VALUES(3, 4, 9, 9));
+}
+
+/* Trees that have an op to themselves, and others that look like them. */
+static void joined_trees(void **state) {
+    (void)state;
+    expect("s = slice(n, dim=0, end=6)\n m = maximum(s, -4.0)\n y = minimum(m, -3.0)",
+           VALUES(-4, -4, -4, NAN, -3, -3));
+    expect("s = slice(x, dim=0, end=3)\n m = maximum(s, nan)\n y = minimum(m, 2.0)",
+           VALUES(NAN, NAN, NAN));
+    expect("s = slice(x, dim=0, end=3)\n m = maximum(s, -5.0)\n y = minimum(m, nan)",
+           VALUES(NAN, NAN, NAN));
+    expect("s = slice(x, dim=0, start=2, end=5)\n t = slice(n, dim=0, start=2, end=5)\n"
+           " m = maximum(s, t)\n y = minimum(m, 1.0)",
+           VALUES(-4, NAN, -2));
+    expect("s = slice(x, dim=0, start=2, end=5)\n t = slice(n, dim=0, start=2, end=5)\n"
+           " m = maximum(s, -9.0)\n y = minimum(m, t)",
+           VALUES(-4, NAN, -2));
+    /* 6 / clamp(x + 3, 1, 4) is no hardsigmoid, whichever way its operands stand. */
+    expect("s = slice(x, dim=0, start=4, end=7)\n a = add(s, 3.0)\n m = maximum(a, 0.0)\n"
+           " c = minimum(m, 6.0)\n y = div(6.0, c)",
+           VALUES(6, 3, 2));
+    expect("s = slice(x, dim=0, start=4, end=8)\n c = gt(0.0, s)\n p = mul(s, 8.0)\n"
+           " y = where(c, s, p)",
+           VALUES(-2, -1, 0, 8));
+    expect("s = slice(x, dim=0, start=4, end=8)\n c = gt(s, 0.0)\n t = flip(s, dims=[0])\n"
+           " p = mul(t, 8.0)\n y = where(c, s, p)",
+           VALUES(8, 0, -8, 1));
+}
+
+static void drawn_integers(void **state) {
+    (void)state;
+    cb_tensor *y = result_of("y = randint(low=-7, high=-4, sizes=[60])");
+    assert_true(cb_item(cb_amin(y, CB_ALL, false)) == -7);
+    assert_true(cb_item(cb_amax(y, CB_ALL, false)) == -5);
+    y = result_of(
+        "a = randint(low=0, high=1000, sizes=[60])\n b = randint(low=0, high=1000, sizes=[60])\n"
+        " y = sub(a, b)");
+    assert_true(cb_item(cb_amax(cb_abs(y), CB_ALL, false)) > 0); /* each draw has its numbers */
+}
+
+/* 1 + 2^-8 is halfway between two numbers of bf16 and goes to the even one, 1. */
+static void precise_rounds_every_op(void **state) {
+    (void)state;
+    const char *body = "s = slice(x, dim=0, start=7, end=8)\n h = to(s, dtype=bf16)\n"
+                       " a = add(h, 0.00390625)\n y = sub(a, 1.0)";
+    expect(body, VALUES(0.00390625));
+    assert_int_equal(cb_set_option("precise", "1"), CB_OK);
+    expect(body, VALUES(0));
+    assert_int_equal(cb_set_option("precise", "0"), CB_OK);
+}
+
+int main(void) {
+#define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
+    const struct CMUnitTest tests[] = {
+        ONE(parts_and_turns), ONE(written_parts),  ONE(padding),
+        ONE(joined_trees),    ONE(drawn_integers), ONE(precise_rounds_every_op),
+    };
+    return cmocka_run_group_tests_name("lowering", tests, NULL, clean_up);
+}
