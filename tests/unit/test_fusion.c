@@ -205,7 +205,7 @@ static void values_inside_are_read_where_they_are_computed(void **state) {
         {"graph(x: f32[64, 64]) { y = cumsum(x, dim=1)\n t = slice(y, dim=0, start=32)\n"
          " z = concat(t, t, dim=0)\n u = add(z, y)\n return u }",
          2, "other_position "},
-        /* An index that a kernel makes is complete, and checked, before anything reads through it. */
+        /* An index that a kernel makes is complete, and checked, before it is read through. */
         {"graph(x: f32[64], i: i64[32]) { j = add(i, 1)\n g = index_select(x, dim=0, index=j)\n"
          " k = to(j, dtype=f32)\n y = add(g, k)\n return y }",
          3, "other_position "},
