@@ -4,6 +4,7 @@
     lint.py layers      includes point down: a file sees only headers of its own or lower layers
     lint.py lengths     lines of 100 columns, functions of 60 lines, files of 600 (a remark)
     lint.py environment base/environment.c alone reads the environment
+    lint.py locks       base/lock.c alone has locks, which fork() therefore knows
     lint.py exports     every extern function of src is used outside its file   (lint.py exports BUILD)
     lint.py reasons     every row of reasons.def is used
 """
@@ -155,12 +156,20 @@ def check_environment():
                 yield f"{path}:{number}: environment() knows when a caller is not to be trusted (base/environment.h)"
 
 
+def check_locks():
+    words = r"\b(pthread_(mutex|rwlock|spin|cond|atfork|barrier)\w*|sem_(init|wait|post)|mtx_\w+|flockfile|omp_\w*lock\w*)\b|omp critical"
+    for path in sources("src/**/*.[ch]"):
+        for number, line in enumerate(lines_of(path), 1):
+            if re.search(words, line) and not path.startswith("src/base/lock."):
+                yield f"{path}:{number}: fork() knows the locks of base/locks.def alone"
+
+
 def main():
-    checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons, "environment": check_environment,
+    checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons, "environment": check_environment, "locks": check_locks,
               "exports": lambda: check_exports(sys.argv[2])}
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in checks or (name == "exports" and len(sys.argv) < 3):
-        print("usage: lint.py layers|lengths|environment|reasons|exports BUILD      (tools/lint.sh runs them all)")
+        print("usage: lint.py layers|lengths|environment|locks|reasons|exports BUILD      (tools/lint.sh runs them all)")
         return 2
     problems = list(checks[name]())
     for problem in problems:

@@ -7,11 +7,10 @@
 #include "base/option.h"
 #include "base/environment.h"
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include <ctype.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,16 +27,12 @@ typedef struct Text {
 } Text;
 
 static struct {
-    pthread_mutex_t mutex; /* of writers */
-    pthread_once_t once;
     atomic_bool ready; /* defaults and environment are in */
     Text *texts;
     _Atomic(const char *) text[OPTION_COUNT];
     _Atomic int64_t number[OPTION_COUNT];
     char fixed[OPTION_COUNT][8]; /* the text of an option that is in use for good; "" */
-} options = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
-
-WATCH_FORKS(options.mutex)
+} options;                       /* written under the lock */
 
 const OptionInfo *option_info(Option option) {
     check((unsigned)option < OPTION_COUNT, "option %d", (int)option);
@@ -75,7 +70,7 @@ static const char *parse(Option option, const char *text, int64_t *number) {
     return end != text && !*end && !errno ? NULL : "an integer";
 }
 
-/* The stored copy of text; NULL when out of memory. The caller holds the mutex. */
+/* The stored copy of text; NULL when out of memory. The caller holds the lock. */
 static const char *keep(const char *text) {
     for (Text *t = options.texts; t; t = t->next)
         if (!strcmp(t->text, text)) return t->text;
@@ -114,8 +109,7 @@ static void read_environment(Option option) {
 
 static void prepare(void) {
     if (atomic_load_explicit(&options.ready, memory_order_acquire)) return;
-    pthread_once(&options.once, watch_forks);
-    pthread_mutex_lock(&options.mutex);
+    lock_take(LOCK_option);
     if (!atomic_load(&options.ready)) {
         for (Option option = 0; option < OPTION_COUNT; option++) {
             int64_t number;
@@ -127,18 +121,18 @@ static void prepare(void) {
         }
         atomic_store_explicit(&options.ready, true, memory_order_release);
     }
-    pthread_mutex_unlock(&options.mutex);
+    lock_give(LOCK_option);
 }
 
 void option_reset(void) {
-    pthread_mutex_lock(&options.mutex);
+    lock_take(LOCK_option);
     atomic_store(&options.ready, false);
     while (options.texts) {
         Text *next = options.texts->next;
         memory_free(options.texts);
         options.texts = next;
     }
-    pthread_mutex_unlock(&options.mutex);
+    lock_give(LOCK_option);
 }
 
 int64_t option_int(Option option) {
@@ -148,13 +142,13 @@ int64_t option_int(Option option) {
 
 int64_t option_fix(Option option) {
     prepare();
-    pthread_mutex_lock(&options.mutex);
+    lock_take(LOCK_option);
     const char *text = atomic_load(&options.text[option]);
     int64_t number = atomic_load(&options.number[option]);
     check(strlen(text) < sizeof options.fixed[0], "option_fix: '%s' is too long", text);
     memmove(options.fixed[option], text, strlen(text) + 1);
     store(option, options.fixed[option], number);
-    pthread_mutex_unlock(&options.mutex);
+    lock_give(LOCK_option);
     return number;
 }
 
@@ -197,12 +191,12 @@ cb_status cb_set_option(const char *name, const char *value) {
     if (expected)
         return fail(CB_ERR_OPTION, "option %s: expected %s, got '%s'", name, expected, value);
     prepare();
-    pthread_mutex_lock(&options.mutex);
+    lock_take(LOCK_option);
     bool fixed = options.fixed[option][0];
     bool same = fixed && number == atomic_load(&options.number[option]);
     const char *kept = fixed ? NULL : keep(value);
     if (kept) store(option, kept, number);
-    pthread_mutex_unlock(&options.mutex);
+    lock_give(LOCK_option);
     if (fixed)
         return same ? CB_OK
                     : fail(CB_ERR_OPTION,

@@ -6,6 +6,7 @@
  * library's threads did not come along, and waiting for them would hang. */
 #include "base/parallel.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/option.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -65,21 +66,18 @@ static void run_team(const Work *work, int threads) {
 
 #elif defined(_OPENMP)
 
-static atomic_bool forked;
-
-static void after_fork(void) { atomic_store(&forked, true); }
-
-static void watch_fork(void) { pthread_atfork(NULL, NULL, after_fork); }
+static _Atomic uint32_t threads_of; /* the process that OpenMP has threads in; 0: none yet */
 
 static bool may_split(void) {
-    return !omp_in_parallel() && !atomic_load_explicit(&forked, memory_order_relaxed);
+    uint32_t process = atomic_load_explicit(&threads_of, memory_order_relaxed);
+    return !omp_in_parallel() && (!process || process == process_number());
 }
 
 static int default_threads(void) { return omp_get_max_threads(); }
 
 static void run_team(const Work *work, int threads) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_fork);
+    if (!atomic_load_explicit(&threads_of, memory_order_relaxed))
+        atomic_store(&threads_of, process_number());
 #pragma omp parallel num_threads(threads)
     run_share(work, omp_get_thread_num(), omp_get_num_threads());
 }

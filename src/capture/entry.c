@@ -199,19 +199,38 @@ static void note_engine(Function *function, const Entry *entry) {
     function_note(function, info.reason, (Site){0}, "%s", info.message ? info.message : "");
 }
 
+/* An entry that another thread has made meanwhile, or NULL: this one makes it. A compiler runs too
+ * long for a lock: fork() would wait for it. What was being made when this process was forked is
+ * made again. */
+static Entry *begin_making(const Call *call, const Entry *entry) {
+    Function *function = call->function;
+    int lock = function_lock(function);
+    lock_take(lock);
+    while (function->making == process_number()) lock_wait(lock);
+    Entry *same = find_same(call, entry);
+    if (!same) function->making = process_number();
+    lock_give(lock);
+    return same;
+}
+
+static void end_making(Function *function, Entry *made) {
+    int lock = function_lock(function);
+    lock_take(lock);
+    if (made) append(function, made);
+    function->making = 0;
+    lock_wake(lock);
+    lock_give(lock);
+}
+
 Entry *entry_make(Call *call) {
     Function *function = call->function;
     Recording *recording = call->recording;
     Entry *entry = entry_prepare(call, recording);
     if (!entry) return NULL;
-    pthread_mutex_lock(&function->lock);
-    Entry *same = find_same(call, entry);
+    Entry *same = begin_making(call, entry);
     bool made = !same && hold_captured(entry, call) && compile(entry, call);
-    if (made) {
-        arena_seal(entry->trace->arena);
-        append(function, entry);
-    }
-    pthread_mutex_unlock(&function->lock);
+    if (made) arena_seal(entry->trace->arena);
+    if (!same) end_making(function, made ? entry : NULL);
     if (same) return same;
     if (!made) {
         entry->trace = NULL; /* the recording still needs it */

@@ -239,10 +239,10 @@ static void print_entry(const Entry *entry, Buffer *out) {
 
 static void print_notes(Function *function, Buffer *out) {
     Note note[MAX_NOTES];
-    pthread_mutex_lock(&function->lock);
+    lock_take(function_lock(function));
     int count = function->note_count;
     memcpy(note, function->note, sizeof *note * (size_t)count);
-    pthread_mutex_unlock(&function->lock);
+    lock_give(function_lock(function));
     for (int i = 0; i < count; i++) {
         const ReasonInfo *info = reason_info(note[i].reason);
         putf(out, "  %s: %s", info->kind, info->text);

@@ -27,7 +27,7 @@ void function_note(Function *function, Reason reason, Site site, const char *for
     va_start(arguments, format);
     vsnprintf(detail, sizeof detail, format, arguments);
     va_end(arguments);
-    pthread_mutex_lock(&function->lock);
+    lock_take(function_lock(function));
     Note *note = NULL;
     for (int i = 0; i < function->note_count && !note; i++) {
         Note *known = &function->note[i];
@@ -42,7 +42,7 @@ void function_note(Function *function, Reason reason, Site site, const char *for
     }
     if (note) note->count++;
     bool first = note && note->count == 1;
-    pthread_mutex_unlock(&function->lock);
+    lock_give(function_lock(function));
     if (first && reason == REASON_recompile_limit)
         fprintf(stderr, "carbide: %s\n", reason_info(reason)->text);
     if (first && strchr(option_text(OPTION_dump), 'c'))
@@ -433,7 +433,6 @@ static cb_function *make(Callee callee, const char *options, bool present) {
     }
     function->callee = callee;
     function->options = parsed;
-    pthread_mutex_init(&function->lock, NULL);
     if (parsed.mode == 1 || parsed.mode == 2)
         function_note(function, REASON_mode_cuda_graphs, (Site){0}, "%s", "");
     if (parsed.dynamic == DYNAMIC_ASKED)
@@ -491,7 +490,6 @@ void cb_function_free(cb_function *function) {
         next = atomic_load(&e->next);
         entry_free(e);
     }
-    pthread_mutex_destroy(&function->lock);
     memory_free(function);
 }
 

@@ -6,11 +6,11 @@
 #ifndef CARBIDE_CAPTURE_FUNCTION_H
 #define CARBIDE_CAPTURE_FUNCTION_H
 
+#include "base/lock.h"
 #include "base/reason.h"
 #include "capture/capture.h"
 #include "capture/trace.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 typedef struct cb_function Function;
@@ -95,8 +95,8 @@ struct Entry {
     double trace_ms, compile_ms;
 };
 
-/* A finished recording becomes an entry: compiles under the function's lock. NULL: memory ran out;
- * the recording still holds its trace then. */
+/* A finished recording becomes an entry: one is compiled at a time, others wait for it. NULL:
+ * memory ran out; the recording still holds its trace then. */
 Entry *entry_make(Call *call);
 void entry_free(Entry *entry);
 bool entry_same(const Entry *a, const Entry *b); /* inputs, modules and ops are the same */
@@ -155,7 +155,7 @@ struct cb_function {
     } target;
     void *user;
     FunctionOptions options;
-    pthread_mutex_t lock; /* of appending entries and notes */
+    uint32_t making; /* the process that compiles an entry for it; 0: none does */
     _Atomic(Entry *) first;
     _Atomic int entry_count;
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
@@ -163,6 +163,11 @@ struct cb_function {
     int note_count;
     Note note[MAX_NOTES];
 };
+
+/* Of its notes and of appending entries (base/lock.h). */
+static inline int function_lock(const Function *function) {
+    return LOCK_function + (int)(((uintptr_t)function >> 6) % LOCKS_function);
+}
 
 /* Remembers a reason once per site; the text of what happened is for explain. */
 void function_note(Function *function, Reason reason, Site site, const char *format, ...)

@@ -10,7 +10,7 @@
 #include "io/safetensors.h"
 
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/vec.h"
 #include <cJSON.h>
@@ -86,10 +86,7 @@ static bool check_text(const cb_safetensors *file, const char *text, size_t leng
 
 /* cJSON keeps its allocator and the place of its last error in globals. */
 static pthread_once_t hooked = PTHREAD_ONCE_INIT;
-static pthread_mutex_t parsing = PTHREAD_MUTEX_INITIALIZER;
 static bool ran_out; /* of memory, while parsing */
-
-WATCH_FORKS(parsing)
 
 static void *json_alloc(size_t bytes) {
     void *out = memory_alloc(bytes);
@@ -100,18 +97,17 @@ static void *json_alloc(size_t bytes) {
 static void hook(void) {
     cJSON_Hooks hooks = {json_alloc, memory_free};
     cJSON_InitHooks(&hooks);
-    watch_forks();
 }
 
 /* One value of the header at a time, so that a hostile one of 100 MB takes no gigabytes. */
 static bool parse_json(cb_safetensors *file, const char *text, size_t length, size_t place) {
     const char *end = text;
     pthread_once(&hooked, hook);
-    pthread_mutex_lock(&parsing);
+    lock_take(LOCK_json);
     ran_out = false;
     file->json = cJSON_ParseWithLengthOpts(text, length, &end, false);
     bool memory = !ran_out;
-    pthread_mutex_unlock(&parsing);
+    lock_give(LOCK_json);
     if (!memory) return fail_memory(0), false;
     size_t used = (size_t)(end - text);
     if (file->json && used == length) return true;

@@ -6,11 +6,10 @@
  * the first one's.
  *
  * The table is a process singleton: a shared object is loaded into a process, not into a context.
- * It holds no references, so the last release unloads. A fork while another thread holds the lock
- * leaves the child with a free one (pthread_atfork). */
+ * It holds no references, so the last release unloads. */
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/fork.h"
+#include "base/lock.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/option.h"
@@ -23,7 +22,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,15 +34,7 @@ struct Code {
     char key[CACHE_KEY];
 };
 
-static struct {
-    pthread_mutex_t mutex;
-    pthread_once_t once;
-    Code *loaded;
-} table = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
-
-static void lock(void) { pthread_mutex_lock(&table.mutex); }
-static void unlock(void) { pthread_mutex_unlock(&table.mutex); }
-WATCH_FORKS(table.mutex)
+static Code *all_loaded; /* under the lock */
 
 /* ---- the key ----------------------------------------------------------------------------- */
 
@@ -68,7 +58,7 @@ bool code_describe(const char *source, size_t length, char *description, size_t 
 
 /* The caller holds the lock. */
 static Code *find_loaded(const char *key) {
-    for (Code *code = table.loaded; code; code = code->next)
+    for (Code *code = all_loaded; code; code = code->next)
         if (!strcmp(code->key, key)) {
             code->references++;
             return code;
@@ -77,9 +67,9 @@ static Code *find_loaded(const char *key) {
 }
 
 static Code *take_loaded(const char *key) {
-    lock();
+    lock_take(LOCK_code);
     Code *code = find_loaded(key);
-    unlock();
+    lock_give(LOCK_code);
     return code;
 }
 
@@ -88,9 +78,9 @@ static Code *load_new(int file, const char *key, char why[OBJECT_WHY]) {
     void *object = object_load(file, why);
     Code *code = object ? memory_zalloc(sizeof *code) : NULL;
     if (code) {
-        *code = (Code){.next = table.loaded, .object = object, .references = 1};
+        *code = (Code){.next = all_loaded, .object = object, .references = 1};
         memcpy(code->key, key, CACHE_KEY);
-        table.loaded = code;
+        all_loaded = code;
     } else if (object) {
         dlclose(object);
     }
@@ -101,10 +91,10 @@ static Code *load_new(int file, const char *key, char why[OBJECT_WHY]) {
  * a child forked while the dynamic linker works could never use it. */
 static Code *load(int file, const char *key, char why[OBJECT_WHY]) {
     *why = '\0';
-    lock();
+    lock_take(LOCK_code);
     Code *code = find_loaded(key);
     if (!code) code = load_new(file, key, why);
-    unlock();
+    lock_give(LOCK_code);
     return code;
 }
 
@@ -118,12 +108,12 @@ KernelFunction *code_function(const Code *code, const char *name) {
 
 void code_release(Code *code) {
     if (!code) return;
-    lock();
+    lock_take(LOCK_code);
     bool last = --code->references == 0;
-    Code **at = &table.loaded;
+    Code **at = &all_loaded;
     while (last && *at != code) at = &(*at)->next;
     if (last) *at = code->next, dlclose(code->object);
-    unlock();
+    lock_give(LOCK_code);
     if (last) memory_free(code);
 }
 
@@ -233,7 +223,6 @@ static void attempt(Attempt *a) {
 
 CodeResult code_load(const char *source, size_t length) {
     double start = clock_ms();
-    pthread_once(&table.once, watch_forks);
     Attempt *a = memory_zalloc(sizeof *a); /* too large for a small stack */
     if (!a) return (CodeResult){.reason = REASON_out_of_memory};
     a->source = source;

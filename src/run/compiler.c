@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/file.h"
-#include "base/fork.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "run/cpu.h"
@@ -147,15 +147,11 @@ const char *compiler_cpu(void) {
 /* ---- finding ----------------------------------------------------------------------------- */
 
 static struct {
-    pthread_mutex_t mutex;
-    pthread_once_t once;
     bool known, found;
     double until;
     char name[COMPILER_PATH], search[COMPILER_PATH]; /* option cc and PATH that it was found by */
     Compiler compiler;
-} memory = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
-
-WATCH_FORKS(memory.mutex)
+} memory; /* under the lock */
 
 static bool resolve(const char *path, Compiler *out) {
     struct stat info;
@@ -185,8 +181,7 @@ static bool search(const char *name, const char *path, Compiler *out) {
 bool compiler_find(Compiler *compiler) {
     const char *name = option_text(OPTION_cc), *path = environment("PATH");
     if (!path) path = "/usr/local/bin:/usr/bin:/bin";
-    pthread_once(&memory.once, watch_forks);
-    pthread_mutex_lock(&memory.mutex);
+    lock_take(LOCK_compiler);
     bool same = memory.known && clock_ms() < memory.until && !strcmp(name, memory.name) &&
                 !strncmp(path, memory.search, sizeof memory.search - 1);
     if (!same) {
@@ -198,14 +193,14 @@ bool compiler_find(Compiler *compiler) {
     }
     bool found = memory.found;
     if (found) *compiler = memory.compiler;
-    pthread_mutex_unlock(&memory.mutex);
+    lock_give(LOCK_compiler);
     return found;
 }
 
 void compiler_forget(void) {
-    pthread_mutex_lock(&memory.mutex);
+    lock_take(LOCK_compiler);
     memory.known = false;
-    pthread_mutex_unlock(&memory.mutex);
+    lock_give(LOCK_compiler);
 }
 
 /* ---- running ----------------------------------------------------------------------------- */

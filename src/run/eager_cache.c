@@ -3,14 +3,14 @@
  *
  * A shard is chosen by the hash and has a lock, a few hash chains, and a list in order of use; when
  * it is full its least recently used entry goes. Nothing is built, run or freed under a lock. */
+#include "base/lock.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "run/eager.h"
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SHARDS = 8, SHARD_LIMIT = 64, CHAINS = 64 };
+enum { SHARDS = LOCKS_eager, SHARD_LIMIT = 64, CHAINS = 64 };
 
 struct EagerEntry {
     Executable *executable;
@@ -23,13 +23,12 @@ struct EagerEntry {
 };
 
 typedef struct Shard {
-    _Alignas(64) pthread_mutex_t mutex;
     EagerEntry *chain[CHAINS];
     EagerEntry *newest, *oldest;
     int count;
 } Shard;
 
-static Shard shards[SHARDS] = {[0 ... SHARDS - 1] = {.mutex = PTHREAD_MUTEX_INITIALIZER}};
+static Shard shards[SHARDS]; /* each under its lock */
 
 static Shard *shard_of(uint64_t hash) { return &shards[hash % SHARDS]; }
 
@@ -37,17 +36,7 @@ static EagerEntry **chain_of(Shard *shard, uint64_t hash) {
     return &shard->chain[hash / SHARDS % CHAINS];
 }
 
-/* ---- fork: a child must not inherit a lock that another thread of its parent held ---- */
-
-static void lock_all(void) {
-    for (int i = 0; i < SHARDS; i++) pthread_mutex_lock(&shards[i].mutex);
-}
-
-static void unlock_all(void) {
-    for (int i = SHARDS - 1; i >= 0; i--) pthread_mutex_unlock(&shards[i].mutex);
-}
-
-static void watch_fork(void) { pthread_atfork(lock_all, unlock_all, unlock_all); }
+static int lock_of(const Shard *shard) { return LOCK_eager + (int)(shard - shards); }
 
 /* ---- under the shard's lock ---- */
 
@@ -89,15 +78,13 @@ static EagerEntry *remove_oldest(Shard *shard) {
 
 EagerEntry *eager_find(const int64_t *key, int words, uint64_t hash) {
     Shard *shard = shard_of(hash);
-    pthread_mutex_lock(&shard->mutex);
+    lock_take(lock_of(shard));
     EagerEntry *entry = look_up(shard, key, words, hash);
-    pthread_mutex_unlock(&shard->mutex);
+    lock_give(lock_of(shard));
     return entry;
 }
 
 EagerEntry *eager_add(const int64_t *key, int words, uint64_t hash, Executable *executable) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_fork);
     size_t bytes = sizeof(EagerEntry) + sizeof *key * (size_t)words;
     EagerEntry *entry = memory_alloc(bytes);
     if (!entry) {
@@ -108,13 +95,13 @@ EagerEntry *eager_add(const int64_t *key, int words, uint64_t hash, Executable *
     *entry = (EagerEntry){.executable = executable, .references = 2, .hash = hash, .words = words};
     memcpy(entry->key, key, sizeof *key * (size_t)words);
     Shard *shard = shard_of(hash);
-    pthread_mutex_lock(&shard->mutex);
+    lock_take(lock_of(shard));
     EagerEntry *out = shard->count == SHARD_LIMIT ? remove_oldest(shard) : NULL;
     entry->chain = *chain_of(shard, hash);
     *chain_of(shard, hash) = entry;
     link_newest(shard, entry);
     shard->count++;
-    pthread_mutex_unlock(&shard->mutex);
+    lock_give(lock_of(shard));
     if (out) eager_release(out);
     return entry;
 }
@@ -130,9 +117,9 @@ void eager_release(EagerEntry *entry) {
 void eager_cleanup(void) {
     for (int i = 0; i < SHARDS; i++)
         for (bool more = true; more;) {
-            pthread_mutex_lock(&shards[i].mutex);
+            lock_take(LOCK_eager + i);
             EagerEntry *out = shards[i].count ? remove_oldest(&shards[i]) : NULL;
-            pthread_mutex_unlock(&shards[i].mutex);
+            lock_give(LOCK_eager + i);
             if (out) eager_release(out);
             more = out != NULL;
         }

@@ -6,13 +6,12 @@
 #include "run/plugin.h"
 
 #include "base/environment.h"
-#include "base/fork.h"
+#include "base/lock.h"
 #include "base/option.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,13 +29,9 @@ typedef struct Row {
 } Row;
 
 static struct {
-    pthread_mutex_t mutex;
-    pthread_once_t once;
     Row row[MOST_PLUGINS];
     int count;
-} table = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
-
-WATCH_FORKS(table.mutex)
+} table; /* under the lock */
 
 /* The folder of the library or program that holds this code, with its slash; "" when unknown. */
 static void own_folder(char *out) {
@@ -184,8 +179,7 @@ const Plugin *plugin_find(const char *name) {
     const char *directory = option_text(OPTION_plugin_dir);
     if (!is_name(name) || strlen(directory) >= PATH_BYTES) return &no_name;
     const Plugin *found = NULL;
-    pthread_once(&table.once, watch_forks);
-    pthread_mutex_lock(&table.mutex);
+    lock_take(LOCK_plugin);
     for (int i = 0; !found && i < table.count; i++)
         if (!strcmp(table.row[i].name, name) && !strcmp(table.row[i].directory, directory))
             found = &table.row[i].plugin;
@@ -196,6 +190,6 @@ const Plugin *plugin_find(const char *name) {
         load(&row->plugin, name, directory);
         found = &row->plugin;
     }
-    pthread_mutex_unlock(&table.mutex);
+    lock_give(LOCK_plugin);
     return found ? found : &too_many;
 }

@@ -10,19 +10,12 @@
 #include "run/provided.h"
 
 #include "base/error.h"
-#include "base/fork.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "run/conv.h"
 #include "run/gemm.h"
-#include <pthread.h>
 #include <string.h>
-
-/* Of who adds a version or unpacks: one for all steps, so that a fork can wait for it. */
-static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t watched = PTHREAD_ONCE_INIT;
-
-WATCH_FORKS(adding)
 
 typedef struct Version Version;
 struct Version {
@@ -79,7 +72,7 @@ static Storage *unpack(const Provided *p) {
     return NULL;
 }
 
-/* The caller holds the mutex. */
+/* The caller holds the lock. */
 static Version *add_version(Provided *p, int threads, const void *weight) {
     Version *version = memory_zalloc(sizeof *version), *last = &p->first;
     char why[8];
@@ -110,10 +103,10 @@ static Version *find(Provided *p, int threads) {
 static Version *version_for(Provided *p, int threads, const void *weight) {
     Version *version = find(p, threads);
     if (version) return version;
-    pthread_mutex_lock(&adding);
+    lock_take(LOCK_provided);
     version = find(p, threads);
     if (!version) version = add_version(p, threads, weight);
-    pthread_mutex_unlock(&adding);
+    lock_give(LOCK_provided);
     return version;
 }
 
@@ -123,10 +116,10 @@ static const void *plain_weight(Provided *p, const void *weight) {
     if (!p->first.packed) return weight;
     Storage *plain = p->plain;
     if (plain) return plain->data;
-    pthread_mutex_lock(&adding);
+    lock_take(LOCK_provided);
     if (!p->plain) p->plain = unpack(p);
     plain = p->plain;
-    pthread_mutex_unlock(&adding);
+    lock_give(LOCK_provided);
     return plain ? plain->data : NULL;
 }
 
@@ -189,6 +182,23 @@ static void set_own_step(Provided *p, const Step *step) {
     }
 }
 
+/* The version that all others are made from. The caller holds the lock: a provider may have locks
+ * of its own, which a fork meanwhile would leave taken. */
+static bool create_first(Provided *p, const void *weight, char *why, size_t why_bytes) {
+    const ProviderTask *task = &p->task.task;
+    bool created = create(p, &p->first, why, why_bytes);
+    bool with_epilogue = task->scale || task->bias || task->residual || task->relu;
+    if (!created && with_epilogue) {
+        task_unfuse(&p->task);
+        created = create(p, &p->first, why, why_bytes);
+    }
+    if (created && weight && !pack(p, &p->first, at(p, weight, p->task.weight_offset))) {
+        snprintf(why, why_bytes, "the weight cannot be packed");
+        created = false;
+    }
+    return created;
+}
+
 Provided *provided_new(const Provider *provider, const StepTask *task, const Step *step,
                        const void *weight, char *why, size_t why_bytes) {
     Provided *p = memory_zalloc(sizeof *p);
@@ -198,19 +208,10 @@ Provided *provided_new(const Provider *provider, const StepTask *task, const Ste
     p->task = *task;
     p->element = (int64_t)cb_dtype_size(task->task.dtype);
     p->first.threads = parallel_threads();
-    pthread_once(&watched, watch_forks);
     set_own_step(p, step);
-    bool created = create(p, &p->first, why, why_bytes);
-    bool with_epilogue =
-        task->task.scale || task->task.bias || task->task.residual || task->task.relu;
-    if (!created && with_epilogue) {
-        task_unfuse(&p->task);
-        created = create(p, &p->first, why, why_bytes);
-    }
-    if (created && weight && !pack(p, &p->first, at(p, weight, task->weight_offset))) {
-        snprintf(why, why_bytes, "the weight cannot be packed");
-        created = false;
-    }
+    lock_take(LOCK_provided);
+    bool created = create_first(p, weight, why, why_bytes);
+    lock_give(LOCK_provided);
     if (created) return p;
     provided_free(p);
     return NULL;
@@ -218,12 +219,14 @@ Provided *provided_new(const Provider *provider, const StepTask *task, const Ste
 
 void provided_free(Provided *p) {
     if (!p) return;
+    lock_take(LOCK_provided);
     for (Version *v = p->first.next, *next; v; v = next) {
         next = v->next;
         clear(p, v);
         memory_free(v);
     }
     clear(p, &p->first);
+    lock_give(LOCK_provided);
     if (p->plain) storage_release(p->plain);
     memory_free(p);
 }

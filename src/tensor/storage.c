@@ -13,15 +13,14 @@
  *     storage_new(1000) -> class of 1024 bytes: 960 < 1000 <= 1024 */
 #include "tensor/thread.h"
 
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/pages.h"
-#include <pthread.h>
 
 enum {
     ALIGNMENT = 64,
     CLASS_COUNT = 320,
-    LOCK_COUNT = 16,
     PAGED_BLOCK = 128 << 10 /* from here on blocks have pages of their own */
 };
 #define LARGEST_BLOCK ((size_t)1 << 46)
@@ -34,17 +33,12 @@ struct Block {
     bool paged; /* from pages_alloc, not from the heap */
 };
 
-typedef struct Lock {
-    _Alignas(64) pthread_mutex_t mutex;
-} Lock;
-
 /* The process's storage cache: a documented singleton. */
 static struct {
-    Lock lock[LOCK_COUNT]; /* of the classes with slot % LOCK_COUNT */
-    Block *free[CLASS_COUNT];
-    _Atomic int64_t held; /* live + cached */
+    Block *free[CLASS_COUNT]; /* each under its lock */
+    _Atomic int64_t held;     /* live + cached */
     _Atomic int64_t live, peak;
-} cache = {.lock = {[0 ... LOCK_COUNT - 1] = {PTHREAD_MUTEX_INITIALIZER}}};
+} cache;
 
 static int size_class(size_t bytes, size_t *capacity) {
     if (bytes <= 512) {
@@ -59,21 +53,21 @@ static int size_class(size_t bytes, size_t *capacity) {
     return 9 + (exponent - 9) * 8 + (step - 8);
 }
 
-static pthread_mutex_t *lock_of(int slot) { return &cache.lock[slot % LOCK_COUNT].mutex; }
+static int lock_of(int slot) { return LOCK_storage + slot % LOCKS_storage; }
 
 static Block *take(int slot) {
-    pthread_mutex_lock(lock_of(slot));
+    lock_take(lock_of(slot));
     Block *block = cache.free[slot];
     if (block) cache.free[slot] = block->next;
-    pthread_mutex_unlock(lock_of(slot));
+    lock_give(lock_of(slot));
     return block;
 }
 
 static void give(Block *block) {
-    pthread_mutex_lock(lock_of(block->slot));
+    lock_take(lock_of(block->slot));
     block->next = cache.free[block->slot];
     cache.free[block->slot] = block;
-    pthread_mutex_unlock(lock_of(block->slot));
+    lock_give(lock_of(block->slot));
 }
 
 /* In memory: the block before its elements, which begin at a multiple of ALIGNMENT. */
@@ -96,7 +90,6 @@ static void give_memory(Block *block) {
 }
 
 static Block *allocate(int slot, size_t capacity) {
-    thread_start(); /* nothing is cached before it set up the fork handlers */
     Block *block = take_memory(capacity);
     if (!block) {
         storage_trim();
@@ -179,10 +172,10 @@ void storage_release(Storage *storage) {
 
 void storage_trim(void) {
     for (int slot = 0; slot < CLASS_COUNT; slot++) {
-        pthread_mutex_lock(lock_of(slot));
+        lock_take(lock_of(slot));
         Block *block = cache.free[slot];
         cache.free[slot] = NULL;
-        pthread_mutex_unlock(lock_of(slot));
+        lock_give(lock_of(slot));
         while (block) {
             Block *next = block->next;
             drop(block);
@@ -198,12 +191,4 @@ cb_memory_stats storage_stats(void) {
     int64_t cached = atomic_load_explicit(&cache.held, memory_order_relaxed) - stats.live_bytes;
     stats.cached_bytes = cached > 0 ? cached : 0; /* both numbers move while other threads work */
     return stats;
-}
-
-void storage_fork_prepare(void) {
-    for (int i = 0; i < LOCK_COUNT; i++) pthread_mutex_lock(&cache.lock[i].mutex);
-}
-
-void storage_fork_done(void) {
-    for (int i = LOCK_COUNT - 1; i >= 0; i--) pthread_mutex_unlock(&cache.lock[i].mutex);
 }

@@ -2,9 +2,10 @@
  *
  * Invariants: a registered thread has scope != NULL; the number of live tensors is what the ended
  * threads left over plus the sum of the registered ones. After fork() the child knows one thread,
- * its own, and holds no lock of another. */
+ * its own. */
 #include "tensor/thread.h"
 
+#include "base/lock.h"
 #include "base/memory.h"
 #include <pthread.h>
 
@@ -14,35 +15,34 @@ _Thread_local ThreadState thread_state;
 
 /* The process's registry: a documented singleton. */
 static struct {
-    pthread_mutex_t lock;
     pthread_once_t once;
     pthread_key_t key; /* its destructor ends a thread */
     ThreadState *first;
     int64_t ended_live;      /* left over by threads that ended */
-    int64_t others_live;     /* between fork_prepare and fork_child */
+    int64_t others_live;     /* between before_fork and begin_child */
     _Atomic uint64_t serial; /* next block of serials */
-} registry = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT, .serial = 1};
+} registry = {.once = PTHREAD_ONCE_INIT, .serial = 1};
 
 static int64_t load_live(const ThreadState *t) {
     return atomic_load_explicit(&t->live, memory_order_relaxed);
 }
 
 static void register_thread(ThreadState *t) {
-    pthread_mutex_lock(&registry.lock);
+    lock_take(LOCK_thread);
     t->previous = NULL;
     t->next = registry.first;
     if (t->next) t->next->previous = t;
     registry.first = t;
-    pthread_mutex_unlock(&registry.lock);
+    lock_give(LOCK_thread);
 }
 
 static void unregister_thread(ThreadState *t) {
-    pthread_mutex_lock(&registry.lock);
+    lock_take(LOCK_thread);
     *(t->previous ? &t->previous->next : &registry.first) = t->next;
     if (t->next) t->next->previous = t->previous;
     registry.ended_live += load_live(t);
     atomic_store_explicit(&t->live, 0, memory_order_relaxed);
-    pthread_mutex_unlock(&registry.lock);
+    lock_give(LOCK_thread);
 }
 
 /* Frees what the thread owns: tensors of its open scopes, scopes, shells. */
@@ -65,31 +65,23 @@ static void end_thread(void *state) {
     unregister_thread(t);
 }
 
-static void fork_prepare(void) {
-    storage_fork_prepare();
-    pthread_mutex_lock(&registry.lock);
+static void before_fork(void) {
     registry.others_live = 0;
     for (ThreadState *t = registry.first; t; t = t->next)
         if (t != &thread_state) registry.others_live += load_live(t);
 }
 
-static void fork_parent(void) {
-    pthread_mutex_unlock(&registry.lock);
-    storage_fork_done();
-}
-
 /* The other threads do not exist in the child: their tensors stay counted, their states go. */
-static void fork_child(void) {
+static void begin_child(void) {
     registry.ended_live += registry.others_live;
     bool registered = thread_state.scope;
     registry.first = registered ? &thread_state : NULL;
     thread_state.previous = thread_state.next = NULL;
-    fork_parent();
 }
 
 static void start_process(void) {
     check(!pthread_key_create(&registry.key, end_thread), "no thread-specific key is left");
-    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    lock_watch_fork(before_fork, begin_child);
 }
 
 void thread_start(void) {
@@ -103,10 +95,10 @@ void thread_start(void) {
 }
 
 int64_t thread_live_tensors(void) {
-    pthread_mutex_lock(&registry.lock);
+    lock_take(LOCK_thread);
     int64_t live = registry.ended_live;
     for (ThreadState *t = registry.first; t; t = t->next) live += load_live(t);
-    pthread_mutex_unlock(&registry.lock);
+    lock_give(LOCK_thread);
     return live;
 }
 

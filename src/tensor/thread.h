@@ -49,9 +49,6 @@ int64_t thread_live_tensors(void); /* of all threads */
 Tensor *autocast_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
 void autocast_forget(AutocastState *state);
 
-/* storage.c: the fork handlers of the storage cache, called around those of the threads. */
-void storage_fork_prepare(void);
-void storage_fork_done(void);
 cb_memory_stats storage_stats(void); /* all but live_tensors */
 
 #endif

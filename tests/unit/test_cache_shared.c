@@ -2,9 +2,9 @@
  * meanwhile. */
 #define _GNU_SOURCE
 #include "adder.h"
+#include "children.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,22 +66,6 @@ static void *load_many(void *user) {
 static void *load_again(void *user) {
     while (!atomic_load((atomic_bool *)user)) code_release(load_adder(51).code);
     return NULL;
-}
-
-/* A deadlocked child never ends, one on a busy machine ends late: it has 20 seconds, and longer as
- * long as this process takes for 20 kernels more. False: it was killed. */
-static bool ends(pid_t child, int *status) {
-    for (int i = 0; i < 20000; i++) {
-        if (waitpid(child, status, WNOHANG) == child) return true;
-        usleep(1000);
-    }
-    for (int i = 70; i < 90; i++) {
-        code_release(load_adder(i).code);
-        if (waitpid(child, status, WNOHANG) == child) return true;
-    }
-    kill(child, SIGKILL);
-    waitpid(child, status, 0);
-    return false;
 }
 
 static void test_fork_while_compiling(void **state) {
