@@ -136,7 +136,7 @@ void object_remove_folder(const char *path) { nftw(path, remove_one, 8, FTW_DEPT
 /* Whether a file of some size can be made in the folder, and is then ours: not on a full disk, nor
  * where every file belongs to somebody else. */
 static bool has_room(const char *folder) {
-    static const char block[COPY_BYTES];
+    char block[COPY_BYTES] = {0};
     char path[OBJECT_PATH];
     size_t bytes;
     snprintf(path, sizeof path, "%.4000s/room", folder);
