@@ -97,8 +97,9 @@ static Expr *lower_fold(Group *group, const Node *node) {
     Expr *operand = lower_at(l, input, position, NULL);
     if (!operand) return NULL;
     operand = expr_to(l->kernel, operand, compute_dtype(node->dtype));
-    return info->kind == KIND_SCAN ? expr_scan(l->kernel, info->scan_of, operand)
-                                   : expr_reduce(l->kernel, node->op, operand);
+    Expr *value = info->kind == KIND_SCAN ? expr_scan(l->kernel, info->scan_of, operand)
+                                          : expr_reduce(l->kernel, node->op, operand);
+    return l->precise ? expr_to(l->kernel, value, node->dtype) : value;
 }
 
 static Expr *lower_member(Group *group, const Node *node) {

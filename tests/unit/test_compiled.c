@@ -265,6 +265,39 @@ static void test_failing_allocations(void **state) {
     assert_true(succeeded);
 }
 
+/* Sums are exact in f32 and more than f16 and bf16 hold: what reads them tells whether they were
+ * rounded. */
+static int over_sums(cb_tensor *const *inputs, int input_count, cb_tensor **outputs, void *user) {
+    (void)input_count, (void)user;
+    cb_tensor *x = inputs[0];
+    outputs[0] = cb_sub(cb_sum(x, 1, true), 2048.0);
+    outputs[1] = cb_sub(cb_cumsum(x, 1), x);
+    outputs[2] = cb_sub(cb_mul(x, 3.0), 2048.0);
+    outputs[3] = cb_sub(cb_prod(cb_sub(cb_slice(x, 1, 0, 2), 600.0), 1, true), x);
+    outputs[4] = cb_sub(cb_mean(x, 1, true), 683.0);
+    return 5;
+}
+
+/* With the option precise, a compiled function gives the bits of eager. */
+static void test_precise(void **state) {
+    (void)state;
+    static const char *const engine[] = {VM, "backend=c"};
+    cb_set_option("precise", "1");
+    for (int k = 0; k < 4; k++) {
+        cb_scope_open();
+        cb_dtype dtype = k < 2 ? CB_F16 : CB_BF16;
+        cb_function *fast = cb_compile_n(over_sums, NULL, engine[k % 2]);
+        cb_tensor *x = cb_to(cb_add(cb_reshape(cb_arange(0, 12), cb_dims(4, 3)), 679), dtype);
+        cb_tensor *expected[5], *y[5];
+        over_sums(&x, 1, expected, NULL);
+        assert_int_equal(cb_call_n(fast, &x, 1, y, 5), 5);
+        for (int i = 0; i < 5; i++) expect_equal(y[i], expected[i]);
+        cb_function_free(fast);
+        cb_scope_close();
+    }
+    cb_set_option("precise", "0");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nested),
@@ -272,6 +305,7 @@ int main(void) {
         cmocka_unit_test(test_replaced_parameter),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_precise),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_explain),
         cmocka_unit_test(test_threads),
