@@ -122,7 +122,8 @@ bool call_break(Call *call, Reason reason, const char *what) {
     }
     function_note(function, reason, site_current(), "%s", what);
     int64_t breaks = atomic_fetch_add(&function->breaks, 1) + 1;
-    bool hopeless = reason == REASON_unsupported_call && breaks >= function_limit();
+    bool again = reason == REASON_unsupported_call || reason == REASON_written_repeat;
+    bool hopeless = again && breaks >= function_limit();
     bool lasting = reason == REASON_value_requested || reason == REASON_pointer_write;
     if (lasting || hopeless) atomic_store(&function->eager, (int)reason);
     go_eager(call);

@@ -250,10 +250,19 @@ static Node *fit(Recording *recording, int target, const TraceOperand *operand) 
     return graph_op(graph, OP_expand, &value, 1, &attrs, NULL);
 }
 
+bool functional_writable(const Recording *recording, int target) {
+    for (int at = target; at != NO_VALUE; at = recording->value[at].parent) {
+        const TraceValue *value = &recording->trace->value[at];
+        if (view_repeats(&value->meta, value->stride)) return false;
+    }
+    return true;
+}
+
 bool functional_assign(Recording *recording, int target, const TraceOperand *operand) {
     recording->graph->site = site_current();
     Node *value = fit(recording, target, operand);
     int at = target;
+    if (value && node_numel(value) == 0) return true; /* perhaps of a base that has elements */
     while (value && recording->value[at].parent != NO_VALUE) {
         const FunctionalValue *view = &recording->value[at];
         Node *base = functional_node(recording, view->parent);

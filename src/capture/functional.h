@@ -36,6 +36,9 @@ Node *functional_node(Recording *recording, int value);
 /* The op's result as the next value; NO_VALUE with an error. */
 int functional_apply(Recording *recording, Op op, const TraceOperand *input, int input_count,
                      const Attrs *attrs);
+/* False where it shows an element of what it is a view of at several places: a write to one of them
+ * is one to all of them, which the views between cannot say. */
+bool functional_writable(const Recording *recording, int target);
 bool functional_assign(Recording *recording, int target, const TraceOperand *value);
 /* True for a root that the function wrote to. */
 bool functional_written(const Recording *recording, int value);

@@ -9,7 +9,7 @@
 #include "base/precision.h"
 #include <string.h>
 
-enum { OUT_OF_MEMORY = -2 };
+enum { OUT_OF_MEMORY = -2, WRITES_REPEATED = -3 };
 
 void record_free(Recording *recording) {
     if (!recording) return;
@@ -125,10 +125,11 @@ static int assign_values(Recording *recording, const TraceOperand input[2], int 
 
 /* What comes back when an op could not be recorded: NULL with its error, or eager after a break. */
 static bool goes_eager(Call *call, int why) {
-    if (why != OUT_OF_MEMORY) {
+    if (why == NO_VALUE) {
         call->failed = true;
         return false;
     }
+    if (why == WRITES_REPEATED) return call_break(call, REASON_written_repeat, "");
     return call_break(call, REASON_out_of_memory, "while recording");
 }
 
@@ -158,7 +159,10 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
     int first_value = length(recording->trace->value), result = NO_VALUE;
     bool resolved =
         resolve(call, &given, &operand[0], &result) && resolve(call, value, &operand[1], &result);
-    if (resolved) result = assign_values(recording, operand, first_value, site_current());
+    if (resolved && !functional_writable(recording, operand[0].value))
+        result = WRITES_REPEATED;
+    else if (resolved)
+        result = assign_values(recording, operand, first_value, site_current());
     if (result < 0 || !resolved)
         return goes_eager(call, result) ? apply_assign(target, value) : NULL;
     call->at++;

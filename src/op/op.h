@@ -186,6 +186,8 @@ void contiguous_strides(int rank, const int64_t *size, int64_t *stride);
  * needed. */
 bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *result,
                   const int64_t *stride, int64_t offset, int64_t *out_stride, int64_t *out_offset);
+/* Do several elements of a view stand at one place? */
+bool view_repeats(const Meta *meta, const int64_t *stride);
 /* A shorthand view (transpose, squeeze...) as one of reshape, permute, expand, slice, flip, window;
  * select is a slice followed by the reshape that infer gave it, and so stays itself. */
 Op view_canonical(Op op, const Attrs *attrs, const Meta *input, const Meta *result, Attrs *out);

@@ -97,6 +97,25 @@ static bool permute_strides(const Attrs *attrs, const int64_t *stride, int64_t *
     return true;
 }
 
+/* Of expanded dims, and of windows that overlap: with dims in order of their strides, one steps no
+ * further than those before it reach. */
+bool view_repeats(const Meta *meta, const int64_t *stride) {
+    int order[CB_MAX_RANK], count = 0;
+    for (int i = 0; i < meta->rank; i++) {
+        if (meta->size[i] == 0) return false;
+        if (meta->size[i] == 1) continue;
+        int at = count++;
+        for (; at > 0 && stride[order[at - 1]] > stride[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    int64_t reach = 0;
+    for (int k = 0; k < count; k++) {
+        if (stride[order[k]] <= reach) return true;
+        reach += (meta->size[order[k]] - 1) * stride[order[k]];
+    }
+    return false;
+}
+
 bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *result,
                   const int64_t *stride, int64_t offset, int64_t *out_stride, int64_t *out_offset) {
     const int64_t *word = attrs ? attrs->word : NULL;

@@ -91,26 +91,6 @@ Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attr
 
 /* ---- in-place -------------------------------------------------------------------------------- */
 
-/* Windows that overlap: with dims in order of their strides, one steps less far than those before
- * it reach. */
-static bool overlaps_itself(const Tensor *x) {
-    int order[CB_MAX_RANK], count = 0;
-    for (int i = 0; i < x->rank; i++) {
-        if (x->size[i] == 0) return false;
-        if (x->size[i] == 1) continue;
-        int at = count++;
-        for (; at > 0 && x->stride[order[at - 1]] > x->stride[i]; at--) order[at] = order[at - 1];
-        order[at] = i;
-    }
-    int64_t reach = 0;
-    for (int k = 0; k < count; k++) {
-        int64_t stride = x->stride[order[k]];
-        if (stride <= reach) return true;
-        reach += (x->size[order[k]] - 1) * stride;
-    }
-    return false;
-}
-
 static bool check_target(const Tensor *target) {
     if (tensor_span_bytes(target) == 0) return true; /* nothing is written */
     for (int i = 0; i < target->rank; i++) {
@@ -121,7 +101,8 @@ static bool check_target(const Tensor *target) {
              i);
         return false;
     }
-    if (!overlaps_itself(target)) return true;
+    Meta meta = tensor_meta(target);
+    if (!view_repeats(&meta, target->stride)) return true;
     fail(CB_ERR_SHAPE, "assign: the target's windows overlap: several elements are one in memory; "
                        "clone it first");
     return false;

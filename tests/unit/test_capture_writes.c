@@ -57,6 +57,74 @@ static void test_writes(void **state) {
         expect_same_2(functions[i], VM, 1);
 }
 
+/* ---- views that show an element at several places -------------------------------------------- */
+
+static cb_tensor *through_expanded(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *rows = cb_expand(cb_slice(x, 0, 0, 1), cb_dims(3, 4));
+    cb_assign(cb_select(rows, 0, 2), cb_select(y, 0, 1));
+    return cb_add(rows, x);
+}
+
+static cb_tensor *through_windows(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *windows = cb_window(x, 1, 2);
+    cb_assign(cb_select(windows, 2, 0), cb_slice(y, 1, 1));
+    return cb_mul(windows, 2.0);
+}
+
+static cb_tensor *through_apart(cb_tensor *x, cb_tensor *y) { /* windows that do not overlap */
+    cb_assign(cb_select(cb_window(x, 1, 2, 2), 2, 1), cb_slice(y, 1, 2));
+    return cb_mul(x, 2.0);
+}
+
+static void test_repeating_views(void **state) {
+    (void)state;
+    expect_same_2(through_expanded, VM, 0);
+    expect_same_2(through_windows, VM, 0);
+    expect_same_2(through_apart, VM, 1);
+    cb_function *whole = cb_compile(through_windows, "fullgraph=1," VM);
+    cb_scope_open();
+    cb_tensor *x = ramp(3, 4), *y = ramp(3, 4);
+    assert_null(cb_call(whole, x, y));
+    assert_non_null(strstr(cb_error(), "at several places"));
+    cb_clear_error();
+    expect_equal(x, ramp(3, 4));
+    cb_scope_close();
+    cb_function_free(whole);
+}
+
+/* An expanded input: its rows are one in memory. */
+static cb_tensor *writes_a_row(cb_tensor *x, cb_tensor *y) {
+    cb_assign(cb_select(x, 0, 1), cb_select(y, 0, 1));
+    return cb_add(x, 1.0);
+}
+
+static void test_repeating_input(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(writes_a_row, VM);
+    cb_scope_open();
+    cb_tensor *y = ramp(3, 4);
+    for (int round = 0; round < 3; round++) {
+        cb_tensor *x = cb_expand(cb_slice(ramp(3, 4), 0, 0, 1), cb_dims(3, 4));
+        cb_tensor *same = cb_expand(cb_slice(ramp(3, 4), 0, 0, 1), cb_dims(3, 4));
+        cb_tensor *expected = writes_a_row(same, y);
+        expect_equal(cb_call(fast, x, y), expected);
+        expect_equal(x, same);
+    }
+    cb_scope_close();
+    cb_function_free(fast);
+}
+
+/* A view without elements of a base that has some. */
+static cb_tensor *writes_nothing(cb_tensor *x, cb_tensor *y) {
+    cb_assign(cb_expand(cb_slice(x, 1, 0, 1), cb_dims(0, 3, 4)), y);
+    return cb_add(x, y);
+}
+
+static void test_nothing_of_something(void **state) {
+    (void)state;
+    expect_same_2(writes_nothing, VM, 1);
+}
+
 /* With every call checked against the float64 VM nothing is reported, and results stay the same. */
 static void test_checked(void **state) {
     (void)state;
@@ -182,11 +250,10 @@ static void test_kept_state(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_writes),
-        cmocka_unit_test(test_checked),
-        cmocka_unit_test(test_identity_of_results),
-        cmocka_unit_test(test_shared_inputs),
-        cmocka_unit_test(test_several),
+        cmocka_unit_test(test_writes),          cmocka_unit_test(test_repeating_views),
+        cmocka_unit_test(test_repeating_input), cmocka_unit_test(test_nothing_of_something),
+        cmocka_unit_test(test_checked),         cmocka_unit_test(test_identity_of_results),
+        cmocka_unit_test(test_shared_inputs),   cmocka_unit_test(test_several),
         cmocka_unit_test(test_kept_state),
     };
     return run_counted(tests);
