@@ -45,6 +45,7 @@ class Memory(Structure):
     _fields_ = [(n, c_int64) for n in 'live_bytes cached_bytes peak_bytes live_tensors'.split()]
 
 CALLBACK = CFUNCTYPE(c_int, POINTER(c_void_p), c_int, POINTER(c_void_p), c_void_p)
+ERR_INDEX = -4
 OPERAND_TENSOR, OPERAND_FLOAT, OPERAND_INT, OPERAND_BOOL = range(4)
 
 def declare(name, result, *arguments):

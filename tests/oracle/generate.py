@@ -30,7 +30,7 @@ class Writer:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.seed = seed
-        self.large = self.chance(0.03)
+        self.large = self.chance(0.05)
         self.program = Program()
         self.values = {} # name -> Value, of the body
         self.next = 0
@@ -86,6 +86,11 @@ class Writer:
                 try: add(line)
                 except Refused: continue
                 name, count = f'a{count}', count + 1
+            arguments.append(name)
+        if self.chance(0.25): # an index among the inputs
+            name = f'b{sum(l.op == "base" for l in lines)}'
+            sizes = self.pick([3], [9], [2, 3], [4, 1], list(names[arguments[0]].shape))
+            add(Line([name], 'base', [self.pick('i64', 'i32', 'u8'), sizes, 'below', self.number(1, 99999), self.pick(1, 2, 3, 5)]))
             arguments.append(name)
         if self.chance(0.2): arguments.append(self.choose(arguments))
         return Call(self.pick(1, 2, 2), lines, arguments), names
@@ -163,7 +168,7 @@ class Writer:
     def step(self):
         """A line without targets, or None."""
         kinds = [self.unary] * 4 + [self.binary] * 6 + [self.views] * 6 + [self.write] * 4 + [self.reduce] * 3 + \
-                [self.cast] * 2 + [self.moves] * 5 + [self.order] * 2 + [self.select_by] * 2 + [self.product, self.make, self.formula]
+                [self.cast] * 2 + [self.moves] * 5 + [self.order] * 2 + [self.select_by] * 2 + [self.product, self.make, self.layers] + [self.formula, self.positions] * 2
         return self.choose(kinds)()
 
     def unary(self):
@@ -233,6 +238,11 @@ class Writer:
         """Elements 0 .. bound - 1 as a value: an arithmetic progression, with duplicates."""
         count = int(np.prod(sizes, dtype=np.int64))
         if bound < 1 or count > 200000: return None
+        def suits(w):
+            return category(w.dtype) == 1 and list(w.shape) == list(sizes) and w.size and ((w.data >= 0) & (w.data < bound)).all()
+        if self.chance(0.6):
+            ready = self.any_name(suits)
+            if ready: return ready
         lines, last = [], Ref(self.fresh())
         lines.append(Line([last], 'arange', [self.number(0, 5), 10 ** 9, 1]))
         start = self.number(0, 9)
@@ -325,6 +335,52 @@ class Writer:
         if b is None or v.size * self.values[b].shape[-1] > 3e6: return None
         return Line([], 'matmul', [a, b])
 
+    def layers(self):
+        """Pools and convolutions, of what has enough dims."""
+        name = self.any_name(lambda v: v.data.ndim in (2, 3, 4) and is_float(v.dtype) and 0 < v.size < 3000)
+        if name is None: return None
+        v = self.values[name]
+        n = self.pick(1, 2) if v.data.ndim == 3 else v.data.ndim - 2 or 1
+        if self.chance(0.5):
+            kernel = [self.number(1, 3) for _ in range(n)]
+            named = {'stride': self.number(1, 3)} if self.chance(0.5) else {}
+            if self.chance(0.3) and min(kernel) > 1: named['padding'] = 1
+            return Line([], self.pick('max_pool', 'avg_pool') + f'{n}d', [name, kernel], named)
+        if v.data.ndim != n + 2: return None
+        weight = Ref(self.fresh())
+        sizes = [self.number(1, 5), v.shape[1]] + [self.pick(1, 2, 4) for _ in range(n)]
+        count = int(np.prod(sizes))
+        last = Ref(self.fresh())
+        self.add(Line([last], 'arange', [-3, count - 3]))
+        self.add(Line([Ref(self.fresh())], 'remainder', [last, self.pick(3, 5)]))
+        self.add(Line([Ref(self.fresh())], 'to', [Ref(self.program.body[-1].targets[0]), v.dtype]))
+        self.add(Line([weight], 'reshape', [Ref(self.program.body[-1].targets[0]), sizes]))
+        return Line([], f'conv{n}d', [name, weight], {'stride': self.pick(1, 1, 2), 'padding': self.pick(0, 0, 1)})
+
+    def positions(self):
+        """Arithmetic over positions, which looks like that of indices."""
+        like = self.values[self.any_name()]
+        count = like.size
+        if not 0 < count < 20000: return None
+        names = []
+        def add(op, *arguments):
+            names.append(Ref(self.fresh()))
+            self.add(Line([names[-1]], op, list(arguments)))
+            return names[-1]
+        first = self.pick(0, 0, 0, 1, -3)
+        x = add('arange', first, first + count)
+        for _ in range(self.number(1, 4)):
+            op = self.pick('remainder', 'floor_divide', 'mul', 'add', 'sub', 'reshape', 'pair', 'permute')
+            size = self.factor(count) if self.chance(0.7) else self.number(1, 40)
+            if op == 'pair' and len(names) > 1: x = add(self.pick('add', 'mul', 'sub'), x, self.choose(names))
+            elif op == 'reshape': x = add('reshape', x, self.other_sizes(count))
+            elif op == 'permute':
+                order = list(range(self.values[x].data.ndim))
+                self.random.shuffle(order)
+                x = add('permute', x, order)
+            elif op in ('remainder', 'floor_divide', 'mul', 'add', 'sub'): x = add(op, x, size)
+        return Line([], 'reshape', [x, list(like.shape)])
+
     def make(self):
         v = self.values[self.any_name()]
         op = self.pick('full', 'zeros', 'arange', 'eye', 'full_like')
@@ -339,7 +395,15 @@ class Writer:
         if name is None: return None
         v = self.values[name]
         like = lambda: self.any_name(lambda w: w.dtype == v.dtype and w.shape == v.shape)
-        op = self.pick('lerp', 'addcmul', 'addcdiv', 'clamp', 'threshold')
+        op = self.pick('lerp', 'addcmul', 'addcdiv', 'clamp', 'threshold', 'layer_norm', 'norm', 'std', 'logsumexp', 'glu', 'mse_loss',
+                       'l1_loss', 'gelu', 'silu', 'softplus', 'elu', 'softsign')
+        if op in ('gelu', 'silu', 'softplus', 'elu', 'softsign'): return Line([], op, [name]) if self.rough else None
+        if op in ('mse_loss', 'l1_loss'): return Line([], op, [name, like()])
+        if op in ('glu', 'layer_norm', 'norm', 'std', 'logsumexp'):
+            if v.data.ndim == 0 or not self.rough: return None
+            if op == 'glu': return Line([], op, [name, self.number(-v.data.ndim, v.data.ndim - 1)])
+            if op == 'layer_norm': return Line([], op, [name, list(v.shape[-self.number(1, v.data.ndim):])])
+            return Line([], op, [name, [self.number(0, v.data.ndim - 1)]])
         if op == 'clamp': return Line([], op, [name, -1.5, 2.0])
         if op == 'threshold': return Line([], op, [name, 0.5, -1.0])
         if op == 'lerp': return Line([], op, [name, like(), self.pick(0.5, 0.25, 0.1)])
@@ -394,6 +458,9 @@ class Writer:
         self.program.calls.append(call)
         self.program.params = [f'x{k}' for k in range(len(call.arguments))]
         self.values = {p: names[a] for p, a in zip(self.program.params, call.arguments)}
+        if self.chance(0.15): # a tensor that the function finds outside
+            outside = self.choose(names)
+            self.values[Ref(outside)] = names[outside]
         steps = self.number(2, 6) if self.large else self.pick(*range(1, 12), 20, 30)
         for _ in range(steps * 2):
             if len(self.program.body) >= steps: break
@@ -401,13 +468,29 @@ class Writer:
             if self.chance(0.01): self.value_request()
         outputs = [n for n, v in self.values.items() if isinstance(v, Value)]
         late = outputs[-6:]
+        if self.chance(0.2): self.afterwards(call)
         self.program.results = sorted(set([outputs[-1]] + [self.choose(late if self.chance(0.7) else outputs)
                                                            for _ in range(self.number(0, 4))]))
+
+    def afterwards(self, call):
+        """What the caller does between two times: writes to results and inputs."""
+        for _ in range(self.number(1, 2)):
+            target = Ref(self.pick('r0', 'r0', 'r1', *[line.targets[0] for line in call.setup]))
+            call.then.append(Line([], 'fill_', [target, self.pick(1.0, 2.0, -3.0)]))
+
+    def failing_call(self):
+        """Another bound for an index among the inputs."""
+        call = self.program.copy().calls[0]
+        call.fails, call.then = True, []
+        bounded = [line for line in call.setup if line.op == 'base' and line.arguments[2] == 'below']
+        for line in bounded: line.arguments[4] = self.pick(40, 200)
+        return call if bounded else None
 
     def other_call(self):
         """The first call with something changed that a guard has to see."""
         first = self.program.copy().calls[0]
         kind = self.pick('elements', 'elements', 'dtype', 'sizes', 'strides', 'alias', 'anew')
+        if not all(r[0] in 'vx' for l in self.program.body for r in l.refs()): kind = 'elements'
         for line in first.setup:
             if line.op == 'base': line.arguments[3] = self.number(1, 99999)
         if kind == 'anew': return self.setup()[0] if len(first.arguments) else first
@@ -449,6 +532,17 @@ def sound(program):
         return True
     except Refused: return False
 
+def without_dead(program):
+    """What results need, without writes: nobody has to notice that dead code would fail."""
+    kept, wanted = [], set(program.results)
+    for line in reversed(program.body):
+        if not wanted & set(line.targets): continue
+        kept.insert(0, line)
+        if not line.op.endswith('_like'): wanted |= set(line.refs())
+    other = program.copy()
+    other.body = kept
+    return other
+
 def only(program, call):
     other = program.copy()
     other.calls = [call]
@@ -481,5 +575,8 @@ def generate(seed, every):
             try: call = writer.other_call()
             except Refused: continue
             if len(call.arguments) == len(program.params) and sound(only(program, call)): program.calls.append(call)
+        failing = writer.failing_call()
+        if failing and sound(only(program, failing)) and sound(without_dead(only(program, failing))):
+            program.calls.insert(writer.number(0, len(program.calls)), failing)
         return program
     raise AssertionError(f'no program for seed {seed}')

@@ -636,6 +636,7 @@ def unsqueeze(x, dim):
     return x.view(np.expand_dims(x.data, dim % rank))
 @op
 def transpose(x, dim0, dim1):
+    axis_of(x, dim0), axis_of(x, dim1)
     if x.data.ndim == 0: return x.view(x.data)
     return x.view(np.swapaxes(x.data, axis_of(x, dim0), axis_of(x, dim1)))
 @op
@@ -669,9 +670,13 @@ def contiguous(x): return x.view(x.data) if dense(x) else fresh(x.data, x.dtype)
 def clone(x): return fresh(x.data, x.dtype)
 
 def literal(value, dtype):
-    """A float attribute as an element of dtype."""
+    """A number as an element of dtype; an integer dtype has to hold it."""
     if is_float(dtype): return record(rounded(dtype, np.float64(value)))
-    return to_integer(np.float64(value), dtype) if dtype != 'bool' else np.bool_(value != 0)
+    if dtype == 'bool': return np.bool_(value != 0)
+    need(math.isfinite(value), 'no integer')
+    whole, ends = math.trunc(value), np.iinfo(NUMPY[dtype])
+    need(ends.min <= whole <= ends.max, 'too large for the dtype')
+    return NUMPY[dtype].type(whole)
 
 @op
 def full(sizes, value, dtype='f32'): return fresh(np.full(tuple(sizes), literal(value, dtype)), dtype)
@@ -758,7 +763,7 @@ def slice_scatter(x, src, dim, start=0, end=2 ** 63 - 1, step=1):
 def checked_index(index, size):
     need(category(index.dtype) == 1, 'an index is an integer')
     i = index.data.astype(np.int64)
-    need(((i >= 0) & (i < size)).all(), 'out of range')
+    if not ((i >= 0) & (i < size)).all(): raise OutOfRange('an index is out of range')
     return i
 
 def fits(x, dim, index, src=None):
@@ -938,7 +943,7 @@ def floats_only(x): need(is_float(x.dtype), 'floats') # an attribute has no dtyp
 @composite
 def masked_fill(x, mask, value): floats_only(x); return where(mask, number(float(value)), x)
 @composite
-def clamp(x, low=-np.inf, high=np.inf): floats_only(x); return o('minimum', o('maximum', x, low), high)
+def clamp(x, low=-np.inf, high=np.inf): return o('minimum', o('maximum', x, low), high)
 @composite
 def lerp(x, y, weight): floats_only(x); return o('add', x, o('mul', o('sub', y, x), float(weight)))
 @composite
@@ -956,9 +961,9 @@ def var(x, dim=ALL, correction=1, keepdim=False):
 @composite
 def leaky_relu(x, slope=0.01): floats_only(x); return where(o('gt', x, 0), x, o('mul', x, float(slope)))
 @composite
-def relu6(x): return clamp(x, 0.0, 6.0)
+def relu6(x): return clamp(x, 0, 6)
 @composite
-def hardtanh(x, low=-1.0, high=1.0): return clamp(x, low, high)
+def hardtanh(x, low=-1.0, high=1.0): floats_only(x); return clamp(x, low, high)
 @composite
 def hardsigmoid(x): floats_only(x); return o('div', clamp(o('add', x, 3), 0.0, 6.0), 6)
 @composite
@@ -982,6 +987,111 @@ def linear(x, weight, bias=None):
     need(weight.data.ndim == 2, 'weight')
     product = matmul(x, t(weight))
     return o('add', product, bias) if bias is not None else product
+def widened(value, ulps):
+    """For formulas that may be written in another order."""
+    s = span(value.data)
+    ends = [e for x in s.ends() for e in around(x, value.dtype, ulps)[0].ends()]
+    return store(anything_where(hull(ends), s.anything), value.dtype)
+
+@composite
+def gelu(x, tanh=False):
+    floats_only(x)
+    need(not tanh, 'gelu by tanh')
+    return widened(o('mul', o('mul', x, 0.5), o('add', OPS['erf'](o('mul', x, 0.7071067811865476)), 1.0)), 4)
+@composite
+def silu(x): floats_only(x); return widened(o('mul', x, OPS['sigmoid'](x)), 2)
+@composite
+def softplus(x, beta=1.0, threshold=20.0):
+    floats_only(x)
+    need(is_exact(x), 'needs exact elements')
+    return where(o('gt', o('mul', x, beta), threshold), x, o('div', OPS['log1p'](OPS['exp'](o('mul', x, beta))), beta))
+@composite
+def elu(x, alpha=1.0): floats_only(x); return where(o('gt', x, 0), x, o('mul', OPS['expm1'](x), alpha))
+@composite
+def softsign(x): floats_only(x); return o('div', x, o('add', abs_(x), 1.0))
+@composite
+def logsumexp(x, dim, keepdim=False):
+    floats_only(x)
+    need(np.isfinite(exact(x)).all(), 'needs finite elements')
+    top = OPS['amax'](x, dim, True)
+    total = o('log', sum_(o('exp', o('sub', x, top)), dim, keepdim))
+    return o('add', total, top if keepdim else OPS['amax'](x, dim, False))
+@composite
+def norm(x, dim=ALL, keepdim=False): floats_only(x); return o('sqrt', sum_(square(x), dim, keepdim))
+@composite
+def std(x, dim=ALL, correction=1, keepdim=False): floats_only(x); return o('sqrt', OPS['var'](x, dim, correction, keepdim))
+@composite
+def mse_loss(x, target):
+    need(x.dtype == target.dtype, 'dtypes')
+    return mean(square(o('sub', x, target)))
+@composite
+def l1_loss(x, target):
+    need(x.dtype == target.dtype, 'dtypes')
+    return mean(abs_(o('sub', x, target)))
+@composite
+def glu(x, dim=-1):
+    floats_only(x)
+    need(x.data.ndim > 0 and x.shape[axis_of(x, dim)] % 2 == 0, 'halves')
+    half = x.shape[axis_of(x, dim)] // 2
+    return widened(o('mul', narrow(x, dim, 0, half), OPS['sigmoid'](narrow(x, dim, half, half))), 2)
+@composite
+def layer_norm(x, normalized, weight=None, bias=None, eps=1e-5):
+    floats_only(x)
+    need(list(x.shape[x.data.ndim - len(normalized):]) == list(normalized) and len(normalized) > 0, 'sizes')
+    dims = list(range(-len(normalized), 0))
+    away = o('sub', x, mean(x, dims, True))
+    spread_ = o('sqrt', o('add', mean(square(away), dims, True), float(eps)))
+    result = widened(o('div', away, spread_), 6)
+    if weight is not None: result = o('mul', result, weight)
+    return o('add', result, bias) if bias is not None else result
+
+def padded(x, widths, value):
+    """Behind the first dims nothing: widths of the last ones on both sides."""
+    flat = [w for w in reversed(widths) for _ in range(2)]
+    return pad(x, flat, value)
+
+def windows(x, kernel, stride, dilation):
+    """The windows of the last dims, their elements behind."""
+    first = x.data.ndim - len(kernel)
+    for k in range(len(kernel)): x = window(x, first + k, kernel[k], stride[k], dilation[k])
+    return x
+
+def of_each(a, n): return [a] * n if isinstance(a, int) else list(a) * (n if len(a) == 1 else 1)
+
+def pooled(n, kind):
+    def call(x, kernel_size, stride=(), padding=0, dilation=1):
+        floats_only(x)
+        need(x.data.ndim in (n + 1, n + 2), 'rank')
+        kernel = of_each(kernel_size, n)
+        steps = of_each(stride, n) if stride != () else kernel
+        edges = of_each(padding, n)
+        need(all(2 * e <= k for e, k in zip(edges, kernel)), 'padding')
+        x = padded(x, edges, -np.inf if kind == 'max' else 0.0)
+        w = windows(x, kernel, steps, of_each(dilation, n))
+        need(w.size > 0, 'empty')
+        dims = list(range(-n, 0))
+        if kind == 'max': return OPS['amax'](w, dims)
+        return o('div', sum_(w, dims), float(np.prod(kernel)))
+    call.__name__ = f'{kind}_pool{n}d'
+    composite(call)
+for n in 1, 2: pooled(n, 'max'), pooled(n, 'avg')
+
+def convolved(n):
+    def call(x, weight, bias=None, stride=1, padding=0, dilation=1):
+        need(x.dtype == weight.dtype and x.data.ndim == n + 2 and weight.data.ndim == n + 2, 'rank')
+        need(x.shape[1] == weight.shape[1] and x.size and weight.size, 'channels')
+        kernel = weight.shape[2:]
+        need(all(k not in (3, 5) for k in kernel) or n == 1, 'may round otherwise') # Winograd's method
+        w = windows(padded(x, of_each(padding, n), 0.0), kernel, of_each(stride, n), of_each(dilation, n))
+        w = permute(w, [0, *range(2, 2 + n), 1, *range(2 + n, 2 + 2 * n)]) # batch, places, channels, elements
+        rows = reshape(w, [*w.shape[:1 + n], int(np.prod(w.shape[1 + n:]))])
+        result = matmul(rows, t(reshape(weight, [weight.shape[0], -1])))
+        if bias is not None: result = o('add', result, bias)
+        return permute(result, [0, 1 + n, *range(1, 1 + n)])
+    call.__name__ = f'conv{n}d'
+    composite(call)
+for n in 1, 2: convolved(n)
+
 @composite
 def addmm(x, a, b): return o('add', x, matmul(a, b))
 
@@ -1002,9 +1112,9 @@ def assign(x, value):
     need(not spread(x), 'expanded target')
     need(value.data.ndim <= x.data.ndim, 'sizes')
     need(all(s in (1, x.shape[i + x.data.ndim - value.data.ndim]) for i, s in enumerate(value.shape)), 'sizes')
-    if value.number: new = literal(float(value.data['lo']), x.dtype)
+    if value.number: new = literal(value.data['lo'].item() if is_float(value.dtype) else value.data.item(), x.dtype)
     else: new = value.data if value.dtype == x.dtype else convert(value, x.dtype).data
     x.data[...] = np.array(new)
     return x
 
-def fill_(x, value): return assign(x, number(float(value)))
+def fill_(x, value): return assign(x, number(value))

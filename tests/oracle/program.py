@@ -6,19 +6,22 @@
     b0 = base(f32, [4, 6], small, 17)        a storage: dtype, sizes, kind of elements, seed
     a0 = slice(b0, 0, 0, 4, 2)               views of it
     args a0 b0
+    then fill_(r0, 2.0)                      eagerly after each time; r0 is its first result
     body x0 x1                               the compiled function
     v0 = add(x0, 1.5)
     assign(x1, v0)
     n0 = item(v0)                            a value request
     return v0 x1
 
-A name is a letter of abnvx and a number. Every call is of the same compiled function; results, the
-elements of all storages, what shares memory with what, and strides of results are compared after each."""
+A name is a letter of abnvx and a number; names of the setup are captured where the body uses them. Every
+call is of the same compiled function; results (earlier ones, too), the elements of all storages, what
+shares memory with what, and strides of results are compared after each. `call 1 fails`: with an index out
+of range, which has to be an error, and nothing more."""
 import ast, re
 import numpy as np
 import carbide as cb
 import ops, values
-from values import Refused, Value, need
+from values import OutOfRange, Refused, Value, need
 
 # ---- elements ------------------------------------------------------------------------------------
 
@@ -65,7 +68,7 @@ def elements(dtype, sizes, kind, seed, bound=0):
 
 class Ref(str):
     """The name of a value."""
-NAME = re.compile(r'[abnvx]\d+$')
+NAME = re.compile(r'[abnrvx]\d+$')
 
 class Line:
     """targets = op(arguments, named): targets may be none (assign), or several (sort)."""
@@ -117,14 +120,17 @@ class Mode:
     def regime(self): return values.within(bool(self.eager or self.precise), not self.eager)
 
 class Call:
-    def __init__(self, times, setup, arguments): self.times, self.setup, self.arguments = times, setup, arguments
+    def __init__(self, times, setup, arguments, then=(), fails=False):
+        self.times, self.setup, self.arguments = times, setup, arguments
+        self.then, self.fails = list(then), fails
 
 class Program:
     def __init__(self): self.modes, self.calls, self.params, self.body, self.results = [], [], [], [], []
     def __str__(self):
         lines = [f'mode {m}' for m in self.modes]
         for call in self.calls:
-            lines += [f'call {call.times}', *map(str, call.setup), ' '.join(['args', *call.arguments])]
+            lines += [f'call {call.times}' + (' fails' if call.fails else ''), *map(str, call.setup),
+                      ' '.join(['args', *call.arguments]), *(f'then {line}' for line in call.then)]
         return '\n'.join(lines + [' '.join(['body', *self.params]), *map(str, self.body),
                                   ' '.join(['return', *self.results])]) + '\n'
     def copy(self): return parse(str(self))
@@ -137,8 +143,9 @@ def parse(text):
         if not line: continue
         if word == 'mode': program.modes.append(rest)
         elif word == 'call':
-            program.calls.append(Call(int(rest), [], []))
+            program.calls.append(Call(int(rest.split()[0]), [], [], fails=rest.endswith('fails')))
             place = program.calls[-1].setup
+        elif word == 'then': program.calls[-1].then.append(read_line(rest))
         elif word == 'args': program.calls[-1].arguments = rest.split()
         elif word == 'body': program.params, place = rest.split(), program.body
         elif word == 'return': program.results = rest.split()
@@ -196,23 +203,33 @@ def in_elements(data):
     return tuple(s // data.itemsize for s in data.strides)
 
 class Outcome:
-    """After one call: the results, and the storages, as they are then."""
-    def __init__(self, results, bases):
-        self.results = [Value(v.data.copy(), v.dtype, v.storage) for v in results]
+    """After one call: the results, those of earlier times, and the storages, as they are then."""
+    def __init__(self, results, older, bases):
+        snapshot = lambda v: Value(v.data.copy(), v.dtype, v.storage)
+        self.results, self.older = [snapshot(v) for v in results], [snapshot(v) for v in older]
         self.strides = [in_elements(v.data) for v in results]
-        self.bases = {n: Value(v.data.copy(), v.dtype, v.storage) for n, v in bases.items()}
+        self.bases = {n: snapshot(v) for n, v in bases.items()}
+
+def afterwards(call, names, results, apply):
+    execute(call.then, {**names, **{f'r{k}': r for k, r in enumerate(results)}}, apply)
 
 def judge_call(program, call):
-    """One outcome for each time."""
-    names = {}
+    """One outcome for each time; none for a call that has to fail."""
+    names, older = {}, []
     execute(call.setup, names, judge_apply)
     bases = {line.targets[0]: names[line.targets[0]] for line in call.setup if line.op == 'base'}
     for _ in range(call.times):
-        inside = {p: named_value(a, names) for p, a in zip(program.params, call.arguments)}
-        execute(program.body, inside, judge_apply)
+        inside = {**names, **{p: named_value(a, names) for p, a in zip(program.params, call.arguments)}}
+        try: execute(program.body, inside, judge_apply)
+        except OutOfRange:
+            need(call.fails, 'an index is out of range')
+            return
+        need(not call.fails, 'does not fail')
         results = [named_value(r, inside) for r in program.results]
         need(all(isinstance(r, Value) for r in results), 'a result is a tensor')
-        yield Outcome(results, bases)
+        yield Outcome(results, older, bases)
+        afterwards(call, names, results, judge_apply)
+        if sum(v.size for v in results) < 5000: older += results
 
 def judged(program, mode):
     with mode.regime(): return [list(judge_call(program, call)) for call in program.calls]
@@ -275,30 +292,50 @@ def compare_call(program, mode, outcome, results, tensors):
         arrays.append(array.tobytes())
     return None, arrays
 
+def captures(program):
+    """Does the body use tensors that it is not given?"""
+    return any(ref[0] in 'ab' for line in program.body for ref in line.refs()) or \
+        any(r[0] in 'ab' for r in program.results)
+
+def run_times(program, mode, call, expected, invoke, names, seen):
+    """The first difference."""
+    older = []
+    for time in range(len(expected) or call.times):
+        results = invoke([named_value(a, names) for a in call.arguments])
+        if not expected: return 'no error, though an index is out of range'
+        outcome = expected[time]
+        difference, arrays = compare_call(program, mode, outcome, results, names)
+        for k, (value, tensor) in enumerate(zip(outcome.older, older)):
+            difference = difference or compare(f'earlier result {k}', value, tensor)[0]
+        if difference: return f'time {time + 1}: {difference}'
+        seen.append(arrays)
+        afterwards(call, names, results, carbide_apply)
+        if sum(v.size for v in outcome.results) < 5000: older += results
+    return None
+
 def run_mode(program, mode, outcomes):
     """The first difference as a text, and the bytes of everything compared."""
+    names, seen = {}, []
     def body(*inputs):
-        names = dict(zip(program.params, inputs))
-        execute(program.body, names, carbide_apply)
-        return [named_value(r, names) for r in program.results]
+        inside = {**names, **dict(zip(program.params, inputs))}
+        execute(program.body, inside, carbide_apply)
+        return [named_value(r, inside) for r in program.results]
     cb.lib.cb_set_threads(mode.threads)
     cb.set_option('precise', mode.precise)
     function = None if mode.eager else cb.compile(body, mode.options)
-    seen = []
+    invoke = (lambda inputs: body(*inputs)) if mode.eager else function.call
+    calls = list(zip(program.calls, outcomes))
+    if 'fullgraph=1' in mode.options and captures(program): calls = calls[:1] # what it found stays
     try:
-        for k, (call, expected) in enumerate(zip(program.calls, outcomes)):
+        for k, (call, expected) in enumerate(calls):
             with cb.scope():
-                tensors = {}
-                execute(call.setup, tensors, carbide_apply)
-                for time, outcome in enumerate(expected):
-                    inputs = [tensors[a] for a in call.arguments]
-                    results = body(*inputs) if mode.eager else function.call(inputs)
-                    difference, arrays = compare_call(program, mode, outcome, results, tensors)
-                    if difference: return f'call {k + 1}, time {time + 1}: {difference}', seen
-                    seen.append(arrays)
-    except cb.Error as error:
-        declined = 'fullgraph=1' in mode.options and 'fullgraph' in error.message
-        return None if declined else f'call {k + 1}: error: {error}', seen
+                names.clear()
+                execute(call.setup, names, carbide_apply)
+                try: difference = run_times(program, mode, call, expected, invoke, names, seen)
+                except cb.Error as error:
+                    if 'fullgraph=1' in mode.options and 'fullgraph' in error.message: return None, seen
+                    difference = None if call.fails and error.status == cb.ERR_INDEX else f'error: {error}'
+                if difference: return f'call {k + 1}, {difference}', seen
     finally:
         if function: function.free()
     return None, seen

@@ -32,6 +32,9 @@ SMALLEST = {'f16': 2.0 ** -24, 'bf16': 2.0 ** -133, 'f32': 2.0 ** -149, 'f64': 5
 class Refused(Exception):
     """The call is wrong, or the judge cannot say what its result is."""
 
+class OutOfRange(Refused):
+    """An index, which Carbide has to refuse, too."""
+
 class Regime:
     rounds = False    # f16 and bf16 after every op
     contracts = True  # a * b + c may be one operation
