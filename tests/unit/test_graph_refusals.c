@@ -1,0 +1,145 @@
+/* Texts of graphs that make no sense, each refused by its place and what was expected there, and
+ * the forms that print and parse back but stand in no golden. */
+#include "graph_support.h"
+
+static const struct {
+    const char *text, *error;
+} refused[] = {
+    {"graph", "expected '('"},
+    {"graph(", "expected the name of an input"},
+    {"graph(x", "expected ':'"},
+    {"graph(x: ", "expected a dtype"},
+    {"graph(x: f32[", "expected a size"},
+    {"graph(x: f32[2 3]) {\n}", "expected ','"},
+    {"graph(x: f32[2] y: f32[2]) {\n}", "expected ','"},
+    {"graph(x: f32[2], x: f32[2]) {\n return x\n}", "expected a new name"},
+    {"graph(x: f32[2])", "expected '{'"},
+    {"graph(x: f32[2]) {", "expected a statement"},
+    {"graph(x: f32[2]) {\n 7\n}", "expected a statement"},
+    {"graph(x: f32[2]) {\n y exp(x)\n return y\n}", "expected '='"},
+    {"graph(x: f32[2]) {\n return x", "expected '}'"},
+    {"graph(x: f32[2]) {\n return x, [1]\n}", "expected a tensor"},
+    {"graph(x: f32[2]) {\n return f32\n}", "'f32' is not defined"},
+    {"graph(x: f32[2]) {\n mutate x x\n return x\n}", "expected '='"},
+    {"graph(x: f32[2]) {\n mutate 1 = x\n return x\n}", "expected the name of an input"},
+    {"graph(x: f32[2]) {\n y = exp(x)\n mutate y = x\n return x\n}",
+     "expected the name of an input"},
+    {"graph(x: f32[2]) {\n mutate x = q\n return x\n}", "'q' is not defined"},
+    {"graph(x: f32[2]) {\n mutate x = [1]\n return x\n}", "expected a tensor"},
+    {"graph(x: f32[2]) {\n draws x\n return x\n}", "expected the number of draws"},
+    {"graph(x: f32[2]) {\n r = rand_like(x)\n draws 0\n return r\n}",
+     "expected the number of draws"},
+    {"graph(x: f32[2]) {\n draws 3000000000\n return x\n}", "expected the number of draws"},
+    {"graph(x: f32[2]) {\n return sum(x, [0.5])\n}", "expected an integer"},
+    {"graph(x: f32[2]) {\n return sum(x, [q])\n}", "'q' is not defined"},
+    {"graph(x: f32[2]) {\n return sum(x, [0,1,2,3,4,5,6,7,8])\n}", "more than 8 dimensions"},
+    {"graph(x: f32[2]) {\n return sum(x, 0.5)\n}", "expected a list of integers for 'dim'"},
+    {"graph(x: f32[2]) {\n return sum(x, dim=0, dim=0)\n}", "'dim' is given twice"},
+    {"graph(x: f32[2]) {\n return sum(x, 0, dim=0)\n}", "'dim' is given twice"},
+    {"graph(x: f32[2]) {\n return softmax(x, 0.5)\n}", "expected an integer for 'dim'"},
+    {"graph(x: f32[2]) {\n return to(x, f31)\n}", "expected a dtype"},
+    {"graph(x: f32[2]) {\n return to(x, 3)\n}", "expected a dtype for 'dtype'"},
+    {"graph(x: f32[2]) {\n return layer_norm(x, [2], eps=x)\n}", "for 'eps'"},
+    {"graph(x: f32[2]) {\n return exp([1])\n}", "expected a tensor for"},
+    {"graph(x: f32[2]) {\n return input(x)\n}", "there is no op 'input'"},
+    {"graph(x: f32[2]) {\n return rand([2], draw=x)\n}", "expected a draw number"},
+    {"graph(x: f32[2]) {\n return rand([2], draw=-1)\n}", "expected a draw number"},
+    {"graph(x: f32[2]) {\n return rand([2], draw=0.5)\n}", "expected a draw number"},
+    {"graph(x: f32[2]) {\n return exp(x, draw=1)\n}", "exp has no parameter 'draw'"},
+    {"graph(x: f32[1, 1, 4]) {\n return interpolate(x, scale_factor=[x])\n}", "expected a number"},
+    {"graph(x: f32[1, 1, 4]) {\n return interpolate(x, scale_factor=[q])\n}", "'q' is not defined"},
+    {"graph(x: f32[1, 1, 4]) {\n return interpolate(x, scale_factor=[1,1,1,1,1,1,1,1,1])\n}",
+     "more than 8 numbers"},
+    {"graph(x: f32[2]) {\n return count(x)\n}", "count takes a tensor and dims"},
+    {"graph(x: f32[2]) {\n return x + count(x, f32)\n}", "'f32' is not defined"},
+    {"graph(x: f32[2]) {\n return x + count(1, 0)\n}", "count takes a tensor and dims"},
+    {"graph(x: f32[2]) {\n return x + count(x, 0.5)\n}", "count takes a tensor and dims"},
+    {"graph(x: f32[2]) {\n return x + count(x, 1)\n}", "count: there is no dimension 1"},
+    {"graph(x: f32[2]) {\n return x + count(q, 1)\n}", "'q' is not defined"},
+    {"graph(x: f32[2]) {\n return choose(true, x)\n}", "choose takes a flag and two values"},
+    {"graph(x: f32[2]) {\n return choose(x, x, x)\n}", "the flag must be true or false"},
+    {"graph(x: f32[2]) {\n return choose(q, x, x)\n}", "'q' is not defined"},
+    {"graph(x: f32[2]) {\n return constant(1)\n}", "constant takes a number and a dtype"},
+    {"graph(x: f32[2]) {\n return constant(x, f32)\n}", "constant takes a number and a dtype"},
+    {"graph(x: f32[2]) {\n return constant(1, 2)\n}", "constant takes a number and a dtype"},
+    {"graph(x: f32[2]) {\n return constant(q, f32)\n}", "'q' is not defined"},
+    {"graph(x: f32[2]) {\n return constant(1, q)\n}", "expected a dtype"},
+    {"graph(x: f32[2]) {\n return bitwise_and(1, 0.5)\n}", "bitwise_and: expected integers"},
+    {"graph(x: f32[2]) {\n return (x\n}", "expected"},
+    {"graph(x: f32[2]) {\n return x +\n}", "expected an operand"},
+};
+
+static void texts_are_refused_by_place(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        cb_clear_error();
+        if (graph_parse(arena, refused[i].text)) fail_msg("taken: %s", refused[i].text);
+        if (!cb_error() || !strstr(cb_error(), refused[i].error))
+            fail_msg("'%s' lacks '%s': %s", cb_error() ? cb_error() : "", refused[i].error,
+                     refused[i].text);
+        cb_clear_error();
+    }
+}
+
+/* What comes out, and that it reads back as the same graph. */
+static void expect_printed(const char *text, const char *line) {
+    Graph *graph = parse(text);
+    const char *printed = print(graph);
+    if (!strstr(printed, line)) fail_msg("no '%s' in\n%s", line, printed);
+    Graph *again = parse(printed);
+    assert_string_equal(print(again), printed);
+    assert_true(graph_equal(graph, again));
+}
+
+static void every_form_prints_and_reads_back(void **state) {
+    (void)state;
+    expect_printed("graph(x: f32[1, 1, 4]) {\n return interpolate(x, scale_factor=1.5)\n}",
+                   "scale_factor=1.5");
+    expect_printed("graph(x: f32[1, 1, 4, 4]) {\n return interpolate(x, scale_factor=[1.5, 2])\n}",
+                   "scale_factor=[1.5, 2.0]");
+    expect_printed("graph(x: f32[2]) {\n return x\n}", "return arg0");
+    expect_printed(
+        "graph() {\n return constant(2.5, f32), constant(7, i64), constant(true, bool)\n}",
+        "constant(");
+    expect_printed("graph(x: f32[2]) {\n return sum(x, all)\n}", "sum(arg0");
+    expect_printed("graph(x: f32[2]) {\n draws 3\n return x\n}", "draws 3");
+    expect_printed("graph(x: f32[2]) {\n return x * 0.1, x * 1e300, x * 3.0000001\n}", "0.1");
+    expect_printed("graph(x: f64[2]) {\n return x * 0.30000000000000004\n}", "0.30000000000000004");
+    expect_printed("graph(x: f32[2]) {\n return x + inf, x * -inf, x - nan\n}", "inf");
+}
+
+static void graphs_differ_in_one_thing(void **state) {
+    (void)state;
+    static const char *const different[] = {
+        "graph(x: f32[2], y: f32[2]) {\n return x + y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return x - y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return y - x\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return x + y, x\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return x + y, y\n}",
+        "graph(x: f32[2]) {\n return x + x\n}",
+        "graph(x: f64[2], y: f64[2]) {\n return x + y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n mutate x = x + y\n return x + y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n mutate y = x + y\n return x + y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n mutate x = y\n return x + y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n draws 1\n return x + y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return sum(x, 0), y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return sum(x, 0, true), y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return layer_norm(x, [2], y)\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return layer_norm(x, [2], none, y)\n}",
+    };
+    int count = sizeof different / sizeof *different;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < count; k++) {
+            bool same = graph_equal(parse(different[i]), parse(different[k]));
+            if (same != (i == k)) fail_msg("%s\n%s", different[i], different[k]);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(texts_are_refused_by_place),
+        TEST(every_form_prints_and_reads_back),
+        TEST(graphs_differ_in_one_thing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
