@@ -113,6 +113,8 @@ static Node *build_view(Graph *graph, Op op, Node *input, Attrs *attrs, const Me
         return graph_op(graph, op, &input, 1, &canonical, NULL);
     }
     if (identity_view(op, attrs, input, result)) return input;
+    if (op == OP_window && input->rank == 0)
+        return node_reshape(graph, input, result->rank, result->size);
     if (op == OP_slice) tighten_slice(attrs, result);
     return graph_intern(graph, op, result, &input, 1, attrs);
 }
@@ -254,6 +256,35 @@ static Node *convert_operand(Graph *graph, Op op, Node *node, cb_dtype dtype, bo
     return number && !wide ? rounded(graph, converted) : converted;
 }
 
+/* ---- rank 0 ------------------------------------------------------------------------------- */
+
+/* Ops along a dim that PyTorch computes on tensors of rank 0 as on vectors of one element. */
+static bool lifts(Op op, Node *const *input, int count) {
+    bool along = op_info(op)->kind == KIND_SCAN || op == OP_argsort || op == OP_argtopk ||
+                 op == OP_gather || op == OP_index_select || op == OP_scatter ||
+                 op == OP_scatter_add;
+    bool any = false, all = along;
+    for (int i = 0; i < count && all; i++) {
+        any |= input[i] && input[i]->rank == 0;
+        all = input[i] && input[i]->rank <= 1;
+    }
+    return any && all && !(op == OP_index_select && input[0]->rank == 1);
+}
+
+static Node *lifted(Graph *graph, Op op, Node *const *input, int count, const Attrs *attrs) {
+    static const int64_t one[] = {1};
+    Node *vector[NODE_MAX_INPUTS];
+    for (int i = 0; i < count; i++)
+        vector[i] = input[i]->rank ? input[i] : node_reshape(graph, input[i], 1, one);
+    Node *result = graph_op(graph, op, vector, count, attrs, NULL);
+    const Node *like = input[op == OP_gather];
+    if (!result || like->rank) return result;
+    if (node_numel(result) == 1) return node_reshape(graph, result, 0, NULL);
+    fail(CB_ERR_SHAPE, "%s: a tensor without dimensions has one element, not %lld",
+         op_info(op)->name, (long long)node_numel(result));
+    return NULL;
+}
+
 /* ---- entry -------------------------------------------------------------------------------- */
 
 Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const Attrs *attrs,
@@ -268,6 +299,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     if (!numbers_given(info, &own)) return NULL;
     if (info->kind == KIND_COMPOSITE)
         return build_composite(graph, op, input, input_count, &own, numbers);
+    if (lifts(op, input, input_count)) return lifted(graph, op, input, input_count, attrs);
     Meta meta[NODE_MAX_INPUTS];
     Node *converted[NODE_MAX_INPUTS];
     for (int i = 0; i < input_count; i++) {

@@ -27,7 +27,8 @@ bool infer_fail(const Call *call, cb_status status, const char *format, ...)
 
 /* Counts a negative dimension from the end; refuses what lies outside of [-rank, rank). */
 bool infer_dim(const Call *call, int64_t *dim, int rank);
-/* The same for a list, without duplicates; sorted when asked. CB_ALL becomes every dimension. */
+/* The same for a list, without duplicates; of rank 0, 0 and -1 may be listed, and none is left;
+ * sorted when asked. CB_ALL becomes every dimension. */
 bool infer_dims(const Call *call, cb_dim_list *dims, int rank, bool sorted);
 /* Python's slice on one size: start and end are clamped; the count of elements, or -1 with an
  * error. */

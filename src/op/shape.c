@@ -59,13 +59,14 @@ bool infer_dims(const Call *call, cb_dim_list *dims, int rank, bool sorted) {
                           CB_MAX_RANK);
     unsigned seen = 0;
     for (int i = 0; i < dims->count; i++) {
-        if (!infer_dim(call, &dims->at[i], rank)) return false;
+        if (!infer_dim(call, &dims->at[i], rank ? rank : 1)) return false;
         if (seen >> dims->at[i] & 1)
             return infer_fail(call, CB_ERR_ARGUMENT, "dim %lld is given twice",
                               (long long)dims->at[i]);
         seen |= 1u << dims->at[i];
     }
     if (sorted) sort_dims(dims);
+    if (rank == 0) dims->count = 0; /* a tensor of rank 0 takes dims as one of rank 1 */
     return true;
 }
 
@@ -115,7 +116,6 @@ static bool infer_reduce(Call *call) {
     const Meta *x = &call->input[0];
     Meta *result = &call->out->result;
     cb_dim_list dims = attr_dims(call->attrs, ATTR_sum_dim);
-    if (x->rank == 0 && dims.count == 1 && (dims.at[0] == 0 || dims.at[0] == -1)) dims.count = 0;
     if (dims.count == 0) dims.count = -1;
     if (!infer_dims(call, &dims, x->rank, true)) return false;
     call->attrs->word[ATTR_sum_keepdim] = call->attrs->word[ATTR_sum_keepdim] != 0;

@@ -143,7 +143,6 @@ static bool infer_unflatten(Call *call) {
 static bool infer_squeeze(Call *call) {
     const Meta *x = &call->input[0];
     cb_dim_list dims = attr_dims(call->attrs, ATTR_squeeze_dim), gone = {0, {0}};
-    if (x->rank == 0 && dims.count == 1 && (dims.at[0] == 0 || dims.at[0] == -1)) dims.count = 0;
     if (!infer_dims(call, &dims, x->rank, true)) return false;
     int next = 0;
     for (int i = 0; i < x->rank; i++) {
@@ -227,10 +226,14 @@ static bool infer_window(Call *call) {
     const int64_t *word = call->attrs->word;
     int64_t *dim = &call->attrs->word[ATTR_window_dim], extent;
     int64_t size = word[ATTR_window_size], step = word[ATTR_window_step];
-    if (!infer_dim(call, dim, x->rank)) return false;
+    if (!infer_dim(call, dim, x->rank ? x->rank : 1)) return false;
     if (x->rank == CB_MAX_RANK)
         return infer_fail(call, CB_ERR_SHAPE, "the result has more than %d dimensions",
                           CB_MAX_RANK);
+    if (x->rank == 0 && size == 1) { /* the one window of a tensor of rank 0 */
+        append(&call->out->result, 1);
+        return true;
+    }
     if (size < 0 || step <= 0 || word[ATTR_window_dilation] <= 0)
         return infer_fail(call, CB_ERR_ARGUMENT, "size, step and dilation must be positive");
     bool fits = !__builtin_mul_overflow(size - 1, word[ATTR_window_dilation], &extent) &&

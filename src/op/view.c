@@ -161,6 +161,7 @@ bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *resu
     }
     case OP_window: {
         int64_t dim = word[ATTR_window_dim];
+        if (input->rank == 0) return out[0] = 1, true;
         memcpy(out, stride, sizeof(int64_t) * input->rank);
         out[dim] *= word[ATTR_window_step];
         out[input->rank] = stride[dim] * word[ATTR_window_dilation];

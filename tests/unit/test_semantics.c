@@ -277,6 +277,49 @@ static void a_cropped_circle_goes_on_with_what_is_left(void **state) {
     expect_refused(circular_too_far, sample[CB_F32], NULL, "padding of -1 and 3 for dim 1");
 }
 
+/* ---- rank 0 --------------------------------------------------------------------------------- */
+
+static cb_tensor *at(cb_tensor *x, int64_t i) { return cb_select(x, 0, i); }
+static cb_tensor *zero(void) { return cb_full(CB_NO_DIMS, 0); }
+
+BODY(scan_0, cb_cumsum(at(in[0], 1), -1))
+BODY(sort_0, cb_sort(at(in[0], 1), 0, true, NULL))
+BODY(topk_0, cb_topk(at(in[0], 1), 1, -1, true, NULL))
+BODY(argsort_0, cb_argsort(at(in[0], 1), 0))
+BODY(gather_0, cb_gather(at(in[0], 1), 0, zero()))
+BODY(gather_1, cb_gather(at(in[0], 1), -1, cb_reshape(zero(), cb_dims(1))))
+BODY(gather_of_1, cb_gather(in[0], 0, cb_add(zero(), 1)))
+BODY(select_0, cb_index_select(at(in[0], 1), 0, zero()))
+BODY(scatter_0, cb_scatter(at(in[0], 1), 0, zero(), at(in[0], 0)))
+BODY(scatter_to_1, cb_scatter(in[0], 0, zero(), at(in[0], 1)))
+BODY(added_0, cb_scatter_add(at(in[0], 1), 0, zero(), at(in[0], 0)))
+BODY(window_0, cb_window(at(in[0], 1), -1, 1))
+BODY(mean_0, cb_mean(at(in[0], 1), 0))
+BODY(softmax_0, cb_softmax(at(in[0], 1), -1))
+BODY(flip_0, cb_flip(at(in[0], 1), 0))
+BODY(scan_beyond, cb_cumsum(at(in[0], 1), 1))
+BODY(mean_twice, cb_mean(at(in[0], 1), cb_dims(0, -1)))
+BODY(topk_2, cb_topk(at(in[0], 1), 2, 0, true, NULL))
+
+static void rank_0_takes_dims_as_rank_1(void **state) {
+    static const struct {
+        Body *body;
+        double value;
+    } cases[] = {{scan_0, 2},      {sort_0, 2},    {topk_0, 2},  {gather_0, 2},
+                 {gather_of_1, 2}, {scatter_0, 1}, {added_0, 3}, {mean_0, 2},
+                 {softmax_0, 1},   {flip_0, 2},    {select_0, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect(cases[i].body, sample[CB_F32], NULL, CB_F32, SCALAR, &cases[i].value);
+    expect(argsort_0, sample[CB_F32], NULL, CB_I64, SCALAR, VALUES(0));
+    expect(gather_1, sample[CB_F32], NULL, CB_F32, cb_dims(1), VALUES(2));
+    expect(window_0, sample[CB_F32], NULL, CB_F32, cb_dims(1), VALUES(2));
+    expect(scatter_to_1, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(2, 2, 0));
+    expect_refused(scan_beyond, sample[CB_F32], NULL, "cumsum: dim 1 is outside of -1..0");
+    expect_refused(mean_twice, sample[CB_F32], NULL, "dim 0 is given twice");
+    expect_refused(topk_2, sample[CB_F32], NULL, "k 2 is outside of dim 0 of size 1");
+}
+
 /* ---- pictures of integers ------------------------------------------------------------------- */
 
 static cb_tensor *picture(cb_tensor *x) {
@@ -388,6 +431,7 @@ int main(void) {
         cmocka_unit_test(attributes_promote_as_in_pytorch),
         cmocka_unit_test(linspace_of_integers_truncates),
         cmocka_unit_test(numbers_left_out_are_not_zero),
+        cmocka_unit_test(rank_0_takes_dims_as_rank_1),
         cmocka_unit_test(pictures_of_integers_stay_integers),
         cmocka_unit_test(norms_move_their_running_statistics),
         cmocka_unit_test(graphs_of_norms_move_them_when_they_run),
