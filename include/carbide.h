@@ -318,15 +318,17 @@ CB_API cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim);
 CB_API cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim);
 
 /* In-place ops: x takes the value (broadcast and converted to x's shape and dtype); x comes back.
- * cb_add_(x, y) and its like are cb_assign(x, cb_add(x, y)), one pass over memory. cb_batch_norm
+ * cb_add_(x, y) and its like are cb_assign_result(x, cb_add(x, y)), one pass over memory, and
+ * refused where the result is of a higher kind than x, as a float is for integers. cb_batch_norm
  * and cb_instance_norm, where they train, move running_mean and running_var in place, too. */
 CB_API cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value);
+CB_API cb_tensor *cb_assign_result(cb_tensor *x, cb_tensor *result);
 CB_API cb_tensor *cb_fill_(cb_tensor *x, cb_operand value);
-#define cb_add_(x, y) cb_assign((x), cb_add((x), (y)))
-#define cb_sub_(x, y) cb_assign((x), cb_sub((x), (y)))
-#define cb_mul_(x, y) cb_assign((x), cb_mul((x), (y)))
-#define cb_div_(x, y) cb_assign((x), cb_div((x), (y)))
-#define cb_relu_(x) cb_assign((x), cb_relu(x))
+#define cb_add_(x, y) cb_assign_result((x), cb_add((x), (y)))
+#define cb_sub_(x, y) cb_assign_result((x), cb_sub((x), (y)))
+#define cb_mul_(x, y) cb_assign_result((x), cb_mul((x), (y)))
+#define cb_div_(x, y) cb_assign_result((x), cb_div((x), (y)))
+#define cb_relu_(x) cb_assign_result((x), cb_relu(x))
 
 /* ---- autocast -----------------------------------------------------------------------------
  * As torch.autocast("cpu", dtype): between open and close, in this thread, products, convolutions
@@ -525,6 +527,7 @@ CB_API const char *cb_get_float32_matmul_precision(void);
 #define cb_autocast_open(dtype) (CB_HERE, (cb_autocast_open)(cb_only_dtype(dtype)))
 #define cb_autocast_close() (CB_HERE, (cb_autocast_close)())
 #define cb_assign(x, value) (CB_HERE, (cb_assign)((x), (value)))
+#define cb_assign_result(x, result) (CB_HERE, (cb_assign_result)((x), (result)))
 #define cb_fill_(x, value) (CB_HERE, (cb_fill_)((x), cb_operand_of(value)))
 #define cb_call_n(...) (CB_HERE, (cb_call_n)(__VA_ARGS__))
 #define cb_call_1(...) (CB_HERE, (cb_call_1)(__VA_ARGS__))

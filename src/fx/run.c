@@ -130,8 +130,7 @@ static Tensor *run_op(Frame *frame, const FxNode *node) {
     if (strcmp(node->target, "copy_") == 0) return apply_assign(target, &operand[0]);
     Tensor *value = apply(call.op, operand, call.operand_count, &call.attrs);
     if (!value) return NULL;
-    cb_operand source = cb_operand_tensor(value);
-    Tensor *result = apply_assign(target, &source);
+    Tensor *result = apply_result(target, value);
     cb_free(value);
     return result;
 }

@@ -121,8 +121,6 @@ static Node *build_view(Graph *graph, Op op, Node *input, Attrs *attrs, const Me
 
 /* ---- composites --------------------------------------------------------------------------- */
 
-static int category(cb_dtype dtype) { return dtype_is_float(dtype) ? 2 : dtype != CB_BOOL; }
-
 /* A number among a composite's tensors takes their dtype, or the default one of its own category
  * when that is above theirs: what promotion would do with it in every op of the expansion. */
 static void convert_numbers(Graph *graph, Node **input, int count, const bool *numbers) {
@@ -132,7 +130,7 @@ static void convert_numbers(Graph *graph, Node **input, int count, const bool *n
     for (int i = 0; i < count; i++) {
         if (!input[i] || !numbers[i]) continue;
         cb_dtype own = (cb_dtype)input[i]->dtype;
-        bool above = category(own) > category(tensors);
+        bool above = dtype_kind(own) > dtype_kind(tensors);
         cb_dtype weak = dtype_is_float(own) ? CB_F32 : own;
         input[i] = node_convert(graph, input[i], above ? weak : tensors);
     }
@@ -174,6 +172,21 @@ static bool dtypes_known(const OpInfo *info, Attrs *attrs) {
         return false;
     }
     return true;
+}
+
+/* Query, key and value of fewer dims than another have leading ones of size 1. */
+static void attention_ranks(Graph *graph, Node **input) {
+    int rank = 0, least = CB_MAX_RANK;
+    for (int i = 0; i < 3; i++) {
+        if (input[i]->rank > rank) rank = input[i]->rank;
+        if (input[i]->rank < least) least = input[i]->rank;
+    }
+    for (int i = 0; i < 3 && least >= 2; i++) {
+        int64_t size[CB_MAX_RANK];
+        int added = rank - input[i]->rank;
+        for (int d = 0; d < rank; d++) size[d] = d < added ? 1 : input[i]->size[d - added];
+        input[i] = node_reshape(graph, input[i], rank, size);
+    }
 }
 
 /* The dtype rule of the op over the inputs that are there; those that it converts are converted. */
@@ -227,6 +240,7 @@ static Node *build_composite(Graph *graph, Op op, Node *const *given, int count,
     if (!inputs_given(op, input) || !dtypes_known(info, attrs)) return NULL;
     if (numbers) convert_numbers(graph, input, count, numbers);
     if (!composite_dtypes(graph, op, input)) return NULL;
+    if (op == OP_scaled_dot_product_attention) attention_ranks(graph, input);
     if (op_draws(op, attrs)) attrs->word[info->word_count] = graph->random_count++;
     bool outermost = !graph->expanding, failed_before = cb_error() != NULL;
     graph->expanding = true;

@@ -63,6 +63,45 @@ static Node *pad_same(Graph *graph, Op op, Node *x, const Node *weight, const At
     return call_pad(graph, x, n, none, right, cb_operand_int(0));
 }
 
+/* Integers: their windows as columns, times the weight. attrs are canonical. */
+static Node *convolve_integers(Graph *graph, Node *x, Node *weight, const Attrs *attrs,
+                               const Meta *result) {
+    int n = x->rank - 2;
+    cb_dim_list padding = attr_dims(attrs, ATTR_convolution_padding), order = {2 + 2 * n, {0, 1}};
+    int64_t groups = attrs->word[ATTR_convolution_groups], places = 1, taps = weight->size[1];
+    int64_t batch = x->size[0], outputs = weight->size[0] / groups;
+    x = call_pad(graph, x, n, padding.at, padding.at, cb_operand_int(0));
+    for (int i = 0; x && i < n; i++) {
+        int64_t kernel = weight->size[2 + i];
+        x = call_window(graph, x, 2 + i, kernel, attrs->word[ATTR_convolution_stride + 1 + i],
+                        attrs->word[ATTR_convolution_dilation + 1 + i]);
+        order.at[2 + i] = 2 + n + i;
+        order.at[2 + n + i] = 2 + i;
+        places *= result->size[2 + i];
+        taps *= kernel;
+    }
+    if (!x) return NULL;
+    x = call_permute(graph, x, order);
+    if (!x) return NULL;
+    x = node_reshape(graph, x, 4, (int64_t[]){batch, groups, taps, places});
+    weight = node_reshape(graph, weight, 3, (int64_t[]){groups, outputs, taps});
+    Node *y = call2(graph, OP_matmul, weight, x);
+    return y ? node_reshape(graph, y, result->rank, result->size) : NULL;
+}
+
+/* The primitive, which is floating point's alone. */
+static Node *convolve(Graph *graph, Node *x, Node *weight, Attrs *attrs) {
+    Node *input[] = {x, weight};
+    if (!x || !weight) return NULL;
+    cb_dtype dtype = cb_promote((cb_dtype)x->dtype, (cb_dtype)weight->dtype);
+    if (!dtype_is_int(dtype)) return graph_op(graph, OP_convolution, input, 2, attrs, NULL);
+    Meta meta[] = {node_meta(x), node_meta(weight)};
+    Inferred inferred;
+    meta[0].dtype = meta[1].dtype = CB_F32;
+    if (!op_infer(OP_convolution, meta, 2, attrs, &inferred)) return NULL;
+    return convolve_integers(graph, x, weight, attrs, &inferred.result);
+}
+
 static Node *convolution(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     int n = (int)op - OP_conv1d + 1;
     cb_dim_list padding = attr_dims(attrs, ATTR_conv1d_padding);
@@ -75,7 +114,7 @@ static Node *convolution(Graph *graph, Op op, Node *const *input, const Attrs *a
     attr_set_dims(&own, ATTR_convolution_padding, padding);
     attr_set_dims(&own, ATTR_convolution_dilation, attr_dims(attrs, ATTR_conv1d_dilation));
     own.word[ATTR_convolution_groups] = attrs->word[ATTR_conv1d_groups];
-    Node *y = graph_op(graph, OP_convolution, (Node *[]){x, input[1]}, 2, &own, NULL);
+    Node *y = convolve(graph, x, input[1], &own);
     return without_batch(graph, add_bias(graph, op, y, input[2]), input[0]->rank == n + 2);
 }
 
@@ -159,10 +198,8 @@ static Node *conv_transpose(Graph *graph, Op op, Node *const *input, const Attrs
     memcpy(dilation.at, t.dilation, sizeof *t.dilation * (size_t)n);
     attr_set_dims(&own, ATTR_convolution_dilation, dilation);
     own.word[ATTR_convolution_groups] = t.groups;
-    Node *operand[] = {spread(graph, x, weight, n, &t),
-                       transposed_weight(graph, weight, n, t.groups)};
-    if (!operand[0]) return NULL;
-    Node *y = graph_op(graph, OP_convolution, operand, 2, &own, NULL);
+    Node *flipped = transposed_weight(graph, weight, n, t.groups);
+    Node *y = convolve(graph, spread(graph, x, weight, n, &t), flipped, &own);
     return without_batch(graph, add_bias(graph, op, y, input[2]), input[0]->rank == n + 2);
 }
 

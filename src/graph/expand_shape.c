@@ -101,19 +101,6 @@ static Node *roll(Graph *graph, Node *x, int64_t shift, int64_t given) {
     return call_concat(graph, last, first, dim);
 }
 
-static Node *one_hot(Graph *graph, Node *x, int64_t classes) {
-    if (classes <= 0 || !dtype_is_int((cb_dtype)x->dtype) || x->rank == CB_MAX_RANK) {
-        fail(CB_ERR_ARGUMENT, "one_hot: needs integers and a positive number of classes");
-        return NULL;
-    }
-    Attrs attrs = attrs_default(OP_unsqueeze);
-    attrs.word[ATTR_unsqueeze_dim] = -1;
-    Node *index = node_convert(graph, x, CB_I64);
-    index = graph_op(graph, OP_unsqueeze, &index, 1, &attrs, NULL);
-    Node *hot = call2(graph, OP_eq, index, call_arange(graph, classes, CB_I64));
-    return hot ? node_convert(graph, hot, CB_I64) : NULL;
-}
-
 static Node *embedding(Graph *graph, Node *index, Node *weight) {
     if (weight->rank != 2 || index->rank == CB_MAX_RANK) {
         fail(CB_ERR_SHAPE, "embedding: the weight must be a matrix");
@@ -127,6 +114,19 @@ static Node *embedding(Graph *graph, Node *index, Node *weight) {
     for (int i = 0; i < index->rank; i++) size[i] = index->size[i];
     size[index->rank] = weight->size[1];
     return node_reshape(graph, rows, index->rank + 1, size);
+}
+
+/* Rows of the unit matrix: a class outside of it is an index out of range. */
+static Node *one_hot(Graph *graph, Node *x, int64_t classes) {
+    if (classes <= 0 || x->dtype != CB_I64 || x->rank == CB_MAX_RANK) {
+        fail(CB_ERR_ARGUMENT, "one_hot: needs i64 and a positive number of classes");
+        return NULL;
+    }
+    Attrs attrs = attrs_default(OP_eye);
+    attrs.word[ATTR_eye_n] = classes;
+    attrs.word[ATTR_eye_dtype] = CB_I64;
+    Node *rows = graph_op(graph, OP_eye, NULL, 0, &attrs, NULL);
+    return rows ? embedding(graph, x, rows) : NULL;
 }
 
 Node *expand_shape(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {

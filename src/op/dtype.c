@@ -28,6 +28,8 @@ cb_dtype compute_dtype(cb_dtype dtype) {
 
 bool dtype_is_int(cb_dtype dtype) { return dtype >= CB_U8 && dtype <= CB_I64; }
 
+int dtype_kind(cb_dtype dtype) { return dtype_is_float(dtype) ? 2 : dtype != CB_BOOL; }
+
 cb_dtype cb_promote(cb_dtype a, cb_dtype b) {
     cb_dtype low = a < b ? a : b, high = a < b ? b : a;
     if (low == CB_U8 && high == CB_I8) return CB_I16; /* neither holds the other's range */

@@ -203,6 +203,7 @@ Scalar scalar_identity(Op reduce, cb_dtype dtype);
 /* dtypes (op/dtype.c) */
 bool dtype_is_float(cb_dtype dtype);
 bool dtype_is_int(cb_dtype dtype); /* not bool */
+int dtype_kind(cb_dtype dtype);    /* 0 bool, 1 integer, 2 floating point: PyTorch's categories */
 cb_dtype compute_dtype(cb_dtype dtype); /* f16, bf16 -> f32; the others themselves */
 float f16_to_f32(uint16_t bits);
 uint16_t f16_from_f32(float value); /* round to nearest even */

@@ -9,8 +9,6 @@
  * above. */
 #include "op/infer.h"
 
-static int category(cb_dtype dtype) { return dtype_is_float(dtype) ? 2 : dtype != CB_BOOL; }
-
 static cb_dtype join(cb_dtype a, cb_dtype b) {
     if (a == CB_SAME) return b;
     return b == CB_SAME ? a : cb_promote(a, b);
@@ -19,7 +17,7 @@ static cb_dtype join(cb_dtype a, cb_dtype b) {
 /* strong, unless weak is of a higher category: then both, promoted. CB_SAME: the group is empty. */
 static cb_dtype combine(cb_dtype strong, cb_dtype weak) {
     if (strong == CB_SAME || weak == CB_SAME) return join(strong, weak);
-    return category(weak) > category(strong) ? cb_promote(strong, weak) : strong;
+    return dtype_kind(weak) > dtype_kind(strong) ? cb_promote(strong, weak) : strong;
 }
 
 static cb_dtype promote_inputs(const Meta *input, int first, int count) {

@@ -144,6 +144,18 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
     return target;
 }
 
+Tensor *apply_result(Tensor *target, Tensor *result) {
+    bool known = target && result && target->dtype >= 0 && result->dtype >= 0;
+    cb_operand operand = cb_operand_tensor(result);
+    if (!known || dtype_kind((cb_dtype)result->dtype) <= dtype_kind((cb_dtype)target->dtype))
+        return apply_assign(target, &operand);
+    fail(CB_ERR_DTYPE, "assign: a result of %s does not fit %s in place",
+         cb_dtype_name((cb_dtype)result->dtype), cb_dtype_name((cb_dtype)target->dtype));
+    return NULL;
+}
+
+cb_tensor *cb_assign_result(cb_tensor *x, cb_tensor *result) { return apply_result(x, result); }
+
 cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value) {
     cb_operand operand = cb_operand_tensor(value);
     return apply_assign(x, &operand);

@@ -8,6 +8,9 @@
 
 Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
 Tensor *apply_assign(Tensor *target, const cb_operand *value);
+/* The same for the result of an op in place, which must not be of a higher kind than the target:
+ * a float of an integer one. */
+Tensor *apply_result(Tensor *target, Tensor *result);
 
 /* A call as users make it: the op, and what it writes to besides (tensor/running.c). The statistics
  * of x by channel that a norm moves its running ones towards; false with an error. */

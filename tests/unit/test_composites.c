@@ -159,7 +159,7 @@ static void test_composite_errors(void **state) {
          "the target must be"},
         {"argmax(x, [0, 1])", "one dim or all"},
         {"repeat(x, 2)", "needs a count"},
-        {"one_hot(x, 3)", "needs integers"},
+        {"one_hot(x, 3)", "needs i64"},
         {"tril(v)", "at least two dimensions"},
         {"roll(x, 1, 7)", "dim 7"},
         {"repeat(x, [1099511627776, 1099511627776])", "too many elements"},

@@ -320,6 +320,72 @@ static void rank_0_takes_dims_as_rank_1(void **state) {
     expect_refused(topk_2, sample[CB_F32], NULL, "k 2 is outside of dim 0 of size 1");
 }
 
+/* ---- in place, classes, attention ----------------------------------------------------------- */
+
+BODY(add_half, cb_add_(cb_clone(in[0]), 0.5))
+BODY(add_one, cb_add_(cb_clone(in[0]), 1))
+BODY(add_other, cb_add_(cb_clone(in[0]), in[1]))
+BODY(divide, cb_div_(cb_clone(in[0]), 2))
+
+static void results_in_place_fit_the_dtype(void **state) {
+    (void)state;
+    expect_refused(add_half, sample[CB_I64], NULL, "a result of f32 does not fit i64 in place");
+    expect_refused(add_one, sample[CB_BOOL], NULL, "a result of i64 does not fit bool in place");
+    expect_refused(divide, sample[CB_U8], NULL, "a result of f32 does not fit u8 in place");
+    expect(add_half, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(1.5, 2.5, 0.5));
+    expect(add_other, sample[CB_U8], other[CB_I64], CB_U8, cb_dims(3), VALUES(4, 3, 2));
+    expect(add_other, sample[CB_F32], other[CB_F64], CB_F32, cb_dims(3), VALUES(4, 3, 2));
+}
+
+BODY(classes, cb_one_hot(in[0], 3))
+BODY(few_classes, cb_one_hot(in[0], 2))
+BODY(negative_class, cb_one_hot(cb_sub(in[0], 1), 3))
+
+static void a_class_out_of_range_is_refused(void **state) {
+    (void)state;
+    expect(classes, sample[CB_I64], NULL, CB_I64, cb_dims(3, 3), VALUES(0, 1, 0, 0, 0, 1, 1, 0, 0));
+    expect_refused(few_classes, sample[CB_I64], NULL, "index");
+    expect_refused(negative_class, sample[CB_I64], NULL, "index");
+    expect_refused(classes, sample[CB_I32], NULL, "one_hot: needs i64");
+}
+
+static cb_tensor *heads(cb_tensor *x) {
+    return cb_expand(cb_reshape(x, cb_dims(1, 1, 3, 1)), cb_dims(2, 2, 3, 1));
+}
+BODY(attend_few_to_many,
+     cb_scaled_dot_product_attention(cb_reshape(in[0], cb_dims(1, 3, 1)), heads(in[0]),
+                                     heads(in[1]), NULL, 0.0, false, 0))
+BODY(attend_many_to_few,
+     cb_scaled_dot_product_attention(heads(in[0]), cb_reshape(in[0], cb_dims(3, 1)),
+                                     cb_reshape(in[1], cb_dims(3, 1)), NULL, 0.0, false, 0))
+
+static void attention_broadcasts_ranks(void **state) {
+    const double two[12] = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+    (void)state;
+    expect(attend_few_to_many, sample[CB_F32], other[CB_F32], CB_F32, cb_dims(2, 2, 3, 1), two);
+    expect(attend_many_to_few, sample[CB_F32], other[CB_F32], CB_F32, cb_dims(2, 2, 3, 1), two);
+}
+
+BODY(convolved, cb_conv1d(cb_reshape(in[0], cb_dims(1, 1, 3)),
+                          cb_narrow(cb_reshape(in[1], cb_dims(1, 1, 3)), 2, 0, 2)))
+BODY(convolved_apart,
+     cb_conv2d(cb_reshape(cb_cat((cb_tensor *[]){in[0], in[1]}, 2, 0), cb_dims(2, 1, 3)),
+               cb_reshape(cb_narrow(in[1], 0, 0, 2), cb_dims(2, 1, 1, 1)),
+               cb_narrow(in[0], 0, 0, 2), cb_dims(1, 2), cb_dims(0, 1), 1, 2))
+BODY(convolved_back, cb_conv_transpose1d(cb_reshape(in[0], cb_dims(1, 1, 3)),
+                                         cb_narrow(cb_reshape(in[1], cb_dims(1, 1, 3)), 2, 0, 2)))
+
+static void integers_convolve(void **state) {
+    (void)state;
+    expect(convolved, sample[CB_I64], other[CB_I64], CB_I64, cb_dims(1, 1, 2), VALUES(5, 6));
+    expect(convolved, sample[CB_U8], other[CB_U8], CB_U8, cb_dims(1, 1, 2), VALUES(5, 6));
+    expect(convolved_apart, sample[CB_I32], other[CB_I32], CB_I32, cb_dims(2, 1, 3),
+           VALUES(1, 7, 1, 2, 3, 2));
+    expect(convolved_back, sample[CB_I64], other[CB_I64], CB_I64, cb_dims(1, 1, 4),
+           VALUES(3, 7, 2, 0));
+    expect_refused(convolved, sample[CB_BOOL], other[CB_BOOL], "bool is not a");
+}
+
 /* ---- pictures of integers ------------------------------------------------------------------- */
 
 static cb_tensor *picture(cb_tensor *x) {
@@ -432,6 +498,10 @@ int main(void) {
         cmocka_unit_test(linspace_of_integers_truncates),
         cmocka_unit_test(numbers_left_out_are_not_zero),
         cmocka_unit_test(rank_0_takes_dims_as_rank_1),
+        cmocka_unit_test(results_in_place_fit_the_dtype),
+        cmocka_unit_test(a_class_out_of_range_is_refused),
+        cmocka_unit_test(attention_broadcasts_ranks),
+        cmocka_unit_test(integers_convolve),
         cmocka_unit_test(pictures_of_integers_stay_integers),
         cmocka_unit_test(norms_move_their_running_statistics),
         cmocka_unit_test(graphs_of_norms_move_them_when_they_run),
