@@ -94,10 +94,10 @@ void cache_path(const char *directory, const char *key, char path[CACHE_PATH]) {
 
 /* ---- entries ----------------------------------------------------------------------------- */
 
-/* The whole of a file of ours; NULL: it is none, or no size for an entry. */
+/* The whole of a file of ours; NULL: it is none, or too large for an entry. */
 static char *read_file(int file, size_t *bytes) {
     if (!object_is_ours(file, bytes)) return NULL;
-    if (*bytes < sizeof(Footer) || *bytes > ENTRY_LIMIT) return NULL;
+    if (*bytes > ENTRY_LIMIT) return NULL;
     char *content = memory_alloc(*bytes);
     for (size_t at = 0; content && at < *bytes;) {
         ssize_t got = pread(file, content + at, *bytes - at, (off_t)at);
@@ -114,6 +114,7 @@ static char *read_file(int file, size_t *bytes) {
 /* The description inside of a sound entry; *text_bytes is its length. NULL: damaged. */
 static const char *check_entry(const char *content, size_t bytes, size_t *text_bytes) {
     Footer footer;
+    if (bytes < sizeof footer) return NULL;
     size_t body = bytes - sizeof footer;
     memcpy(&footer, content + body, sizeof footer);
     if (memcmp(footer.magic, magic, sizeof magic)) return NULL;

@@ -12,7 +12,7 @@ enum { OBJECT_PATH = 4096, OBJECT_WHY = 512 };
 int object_open(const char *path);
 /* The same of what is open; *bytes is its size. */
 bool object_is_ours(int file, size_t *bytes);
-/* Opens what a compiler left in a folder that nobody else can enter, and shuts it to others. */
+/* Opens what a compiler left in a folder that nobody else can enter, whatever its mode. */
 int object_take(const char *path);
 
 /* dlopen of the very file that is open, not of whatever its path names by now. On a file system

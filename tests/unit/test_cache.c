@@ -131,7 +131,7 @@ static void test_unusable_directories(void **state) {
     (void)state;
     char path[400];
     path_in(path, "file");
-    write_file(path, "not a directory", 0600);
+    write_file(path, "not a directory", 0700);
     const char *bad[] = {path, "/proc/carbide", "/dev/null/carbide"};
     for (int i = 0; i < 3; i++) {
         cb_set_option("cache_dir", bad[i]);
