@@ -220,16 +220,29 @@ static Node *logsumexp(Graph *graph, Node *x, cb_dim_list dims, bool keepdim) {
 
 /* ---- limits ------------------------------------------------------------------------------- */
 
-static Node *limited(Graph *graph, Op op, Node *x, cb_operand limit) {
+/* x where it is on this side of the limit. What equals the limit stays: a -0 that is clamped to 0,
+ * unlike the maximum of the two. NaN on either side gives NaN. */
+static Node *limited(Graph *graph, Op beyond, Node *x, Node *limit, bool weak) {
+    bool wins = dtype_is_float((cb_dtype)limit->dtype) && isnan(node_constant(limit).f);
+    bool numbers[] = {false, weak, false};
+    if (wins || !dtype_is_float((cb_dtype)x->dtype)) {
+        Op op = beyond == OP_lt ? OP_maximum : OP_minimum;
+        return graph_op(graph, op, (Node *[]){x, limit}, 2, NULL, numbers);
+    }
+    Node *out = graph_op(graph, beyond, (Node *[]){x, limit}, 2, NULL, numbers);
+    return graph_op(graph, OP_where, (Node *[]){out, limit, x}, 3, NULL, numbers);
+}
+
+static Node *limited_by(Graph *graph, Op beyond, Node *x, cb_operand limit) {
     if (!number_given(&limit)) return x;
     Node *constant = graph_constant(graph, number_dtype(&limit), number_scalar(&limit));
-    return graph_op(graph, op, (Node *[]){x, constant}, 2, NULL, (bool[]){false, true});
+    return limited(graph, beyond, x, constant, true);
 }
 
 static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
     cb_operand low = attr_number(attrs, ATTR_clamp_low), high = attr_number(attrs, ATTR_clamp_high);
     if (number_given(&low) || number_given(&high))
-        return limited(graph, OP_minimum, limited(graph, OP_maximum, x, low), high);
+        return limited_by(graph, OP_gt, limited_by(graph, OP_lt, x, low), high);
     fail(CB_ERR_ARGUMENT, "clamp: needs low, high or both");
     return NULL;
 }
@@ -242,7 +255,7 @@ static Node *hardtanh(Graph *graph, Node *x, const Attrs *attrs) {
     if (!low || !high) return NULL;
     Scalar least = node_constant(low), most = node_constant(high);
     bool fine = dtype_is_float(dtype) ? !(least.f > most.f) : least.i <= most.i;
-    if (fine) return call2(graph, OP_minimum, call2(graph, OP_maximum, x, low), high);
+    if (fine) return limited(graph, OP_gt, limited(graph, OP_lt, x, low, false), high, false);
     fail(CB_ERR_ARGUMENT, "hardtanh: low is above high");
     return NULL;
 }

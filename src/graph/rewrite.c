@@ -28,6 +28,13 @@ static bool power_of_two(const Node *k) {
     return inverse.f == 1 / value;
 }
 
+/* Twice k is a number of its dtype. */
+static bool doubles(const Node *k) {
+    Scalar twice =
+        scalar_convert((Scalar){.f = 2 * node_constant(k).f}, CB_F64, (cb_dtype)k->dtype);
+    return isfinite(twice.f);
+}
+
 enum {
     BOOL = DOMAIN_BOOL,
     INT = DOMAIN_INT,

@@ -13,7 +13,9 @@
 
 static const char *const texts[] = {
     "(x * 0.5) * (erf(x * 0.7071067811865476) + 1) -> gelu_value(x)",
-    "minimum(maximum(x, k), l) -> clamp_value(x, k, l)",
+    "where(at_least_value(x, k) > l, l, at_least_value(x, k)) -> clamp_value(x, k, l)",
+    "where(x < k, k, x) -> at_least_value(x, k)",
+    "where(x > k, k, x) -> at_most_value(x, k)",
     "(x * clamp_value(x + 3, 0, 6)) / 6 -> hardswish_value(x)",
     "clamp_value(x + 3, 0, 6) / 6 -> hardsigmoid_value(x)",
     "where(x > 0, x, x * y) -> leaky_value(x, y)",

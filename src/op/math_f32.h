@@ -31,6 +31,22 @@ MATH float m_copysign_f32(float a, float b) {
     return m_float_f32((m_bits_f32(a) & 0x7fffffffu) | (m_bits_f32(b) & 0x80000000u));
 }
 
+//@ maximum_f32: bits_f32 float_f32
+/* -0 lies below 0, and NaN wins: the result is the same in every order of the operands, so engines,
+ * lanes and threads agree. Both selects are one instruction; they differ for two zeros alone. */
+MATH float m_maximum_f32(float a, float b) {
+    float first = a > b ? a : b, second = b > a ? b : a;
+    float most = m_float_f32(m_bits_f32(first) & m_bits_f32(second));
+    return __builtin_isunordered(a, b) ? a + b : most;
+}
+
+//@ minimum_f32: bits_f32 float_f32
+MATH float m_minimum_f32(float a, float b) {
+    float first = a < b ? a : b, second = b < a ? b : a;
+    float least = m_float_f32(m_bits_f32(first) | m_bits_f32(second));
+    return __builtin_isunordered(a, b) ? a + b : least;
+}
+
 //@ sign_f32:
 /* sign(NaN) is 0, as in PyTorch. */
 MATH float m_sign_f32(float a) { return (a > 0.0f ? 1.0f : 0.0f) - (a < 0.0f ? 1.0f : 0.0f); }
@@ -319,7 +335,7 @@ MATH float m_gelu_value_f32(float a) {
 }
 
 //@ clamp_f32:
-/* minimum(maximum(a, low), high) for bounds that are numbers. */
+/* For bounds that are numbers. A zero of either sign is within [0, high], so it stays. */
 MATH float m_clamp_f32(float a, float low, float high) {
     float b = a < low ? low : a;
     return b > high ? high : b;

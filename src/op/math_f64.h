@@ -33,6 +33,22 @@ MATH double m_copysign_f64(double a, double b) {
                        (m_bits_f64(b) & 0x8000000000000000ul));
 }
 
+//@ maximum_f64: bits_f64 float_f64
+/* -0 lies below 0, and NaN wins: the result is the same in every order of the operands, so engines,
+ * lanes and threads agree. Both selects are one instruction; they differ for two zeros alone. */
+MATH double m_maximum_f64(double a, double b) {
+    double first = a > b ? a : b, second = b > a ? b : a;
+    double most = m_float_f64(m_bits_f64(first) & m_bits_f64(second));
+    return __builtin_isunordered(a, b) ? a + b : most;
+}
+
+//@ minimum_f64: bits_f64 float_f64
+MATH double m_minimum_f64(double a, double b) {
+    double first = a < b ? a : b, second = b < a ? b : a;
+    double least = m_float_f64(m_bits_f64(first) | m_bits_f64(second));
+    return __builtin_isunordered(a, b) ? a + b : least;
+}
+
 //@ sign_f64:
 /* sign(NaN) is 0, as in PyTorch. */
 MATH double m_sign_f64(double a) { return (a > 0.0 ? 1.0 : 0.0) - (a < 0.0 ? 1.0 : 0.0); }
@@ -380,7 +396,7 @@ MATH double m_erfc_f64(double a) {
 MATH double m_gelu_value_f64(double a) { return 0.5 * a * m_erfc_f64(a * -0.70710678118654752); }
 
 //@ clamp_f64:
-/* minimum(maximum(a, low), high) for bounds that are numbers. */
+/* For bounds that are numbers. A zero of either sign is within [0, high], so it stays. */
 MATH double m_clamp_f64(double a, double low, double high) {
     double b = a < low ? low : a;
     return b > high ? high : b;

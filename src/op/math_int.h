@@ -57,6 +57,18 @@ MATH int m_abs_i32(int a) { return a < 0 ? (int)(0u - (unsigned)a) : a; }
 //@ abs_i64:
 MATH long m_abs_i64(long a) { return a < 0 ? (long)(0ul - (unsigned long)a) : a; }
 
+//@ maximum_i32:
+MATH int m_maximum_i32(int a, int b) { return a > b ? a : b; }
+
+//@ maximum_i64:
+MATH long m_maximum_i64(long a, long b) { return a > b ? a : b; }
+
+//@ minimum_i32:
+MATH int m_minimum_i32(int a, int b) { return a < b ? a : b; }
+
+//@ minimum_i64:
+MATH long m_minimum_i64(long a, long b) { return a < b ? a : b; }
+
 //@ sign_i32:
 MATH int m_sign_i32(int a) { return (a > 0) - (a < 0); }
 

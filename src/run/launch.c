@@ -8,6 +8,7 @@
  *     sum of 2^22 numbers: outer_size 1, split 64: 64 items, 64 slots, then 63 additions */
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "op/math.h"
 #include "run/bins.h"
 #include "tensor/tensor.h"
 
@@ -121,9 +122,9 @@ static double fold_float(Op op, double a, double b) {
     case OP_prod:
         return a * b;
     case OP_amax:
-        return b > a || b != b ? b : a;
+        return m_maximum_f64(a, b);
     case OP_amin:
-        return b < a || b != b ? b : a;
+        return m_minimum_f64(a, b);
     default:
         check(false, "reduce %d does not combine", op);
     }

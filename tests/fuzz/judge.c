@@ -108,12 +108,12 @@ static bool same_metas(const Result *a, const Result *b) {
     return true;
 }
 
-/* NaN is NaN; the sign of zero is the business of extremes. */
+/* NaN is NaN; 0 is not -0. */
 static bool same_values(const Result *a, const Result *b) {
     for (int i = 0; i < a->count; i++)
         for (int64_t k = 0; k < meta_numel(&a->meta[i]); k++) {
             double x = a->value[i][k], y = b->value[i][k];
-            if (!(isnan(x) && isnan(y)) && x != y) return false;
+            if (!(isnan(x) && isnan(y)) && memcmp(&x, &y, sizeof x)) return false;
         }
     return true;
 }

@@ -32,7 +32,7 @@ static void test_windows(void **state) {
     for (int i = 0; i < 2; i++) {
         Arena *arena = arena_new();
         assert_int_equal(arena_guard(arena), 0);
-        assert_int_equal(occurrences(source(arena, text[i]), "op_amax_f32("), i ? 1 : 9);
+        assert_int_equal(occurrences(source(arena, text[i]), "m_maximum_f32("), i ? 1 : 9);
         arena_free(arena);
     }
 }

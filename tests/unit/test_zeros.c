@@ -1,0 +1,102 @@
+/* The sign of zero where the larger or the smaller of two numbers is asked for. -0 lies below 0 in
+ * maximum, minimum, amax and amin, whatever the order of the elements, so that lanes, threads and
+ * engines agree (PyTorch's depend on the lane); a limit leaves what equals it alone, as PyTorch's
+ * relu and clamp do. */
+#include "engines.h"
+
+enum { MOST = 200000, OUTPUTS = 8 };
+
+static float left[MOST], right[MOST];
+static double expected[OUTPUTS][MOST];
+static double *const columns[OUTPUTS] = {expected[0], expected[1], expected[2], expected[3],
+                                         expected[4], expected[5], expected[6], expected[7]};
+
+static void check(cb_function_n *function, cb_dtype dtype, int64_t rows, int64_t length,
+                  int outputs) {
+    cb_dim_list sizes = cb_dims(rows, length);
+    cb_scope_open();
+    cb_tensor *x[2] = {cb_to(cb_from_data(left, CB_F32, sizes), dtype),
+                       cb_to(cb_from_data(right, CB_F32, sizes), dtype)};
+    expect_everywhere(function, x, 2, columns, outputs);
+    cb_scope_close();
+}
+
+static const cb_dtype dtypes[] = {CB_F32, CB_F64, CB_F16, CB_BF16};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+static int of_two(cb_tensor *const *x, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    outputs[0] = cb_maximum(x[0], x[1]);
+    outputs[1] = cb_minimum(x[0], x[1]);
+    outputs[2] = cb_relu(x[0]);
+    outputs[3] = cb_clamp(x[0], 0.0, 6.0);
+    outputs[4] = cb_clamp(x[0], NULL, 0.0);
+    outputs[5] = cb_clamp(x[0], 0.0);
+    outputs[6] = cb_relu6(x[0]);
+    outputs[7] = cb_minimum(cb_maximum(x[0], 0.0), 6.0);
+    return OUTPUTS;
+}
+
+static double larger(double a, double b) {
+    if (a == b) return signbit(a) ? b : a;
+    return a > b || isnan(a) ? a : b;
+}
+
+static double smaller(double a, double b) { return -larger(-a, -b); }
+
+static void between_two(void **state) {
+    static const float some[] = {-0.0f, 0.0f, 1, -1, NAN, 7, INFINITY, -INFINITY};
+    enum { SOME = sizeof some / sizeof *some, COUNT = 3 * SOME * SOME + 5 };
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        float x = left[i] = some[i / SOME % SOME], y = right[i] = some[i % SOME];
+        expected[0][i] = larger(x, y);
+        expected[1][i] = smaller(x, y);
+        expected[2][i] = x < 0 ? 0 : x;
+        expected[3][i] = expected[6][i] = x < 0 ? 0 : x > 6 ? 6 : x;
+        expected[4][i] = x > 0 ? 0 : x;
+        expected[5][i] = x < 0 ? 0 : x;
+        expected[7][i] = smaller(larger(x, 0), 6);
+    }
+    for (int d = 0; d < DTYPES; d++) check(of_two, dtypes[d], 1, COUNT, OUTPUTS);
+}
+
+static int of_rows(cb_tensor *const *x, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    outputs[0] = cb_amax(x[0], 1, false);
+    outputs[1] = cb_amin(x[0], 1, false);
+    outputs[2] = cb_amax(cb_t(x[0]), 0, false);
+    outputs[3] = cb_reciprocal(cb_amin(cb_mul(x[0], 2.0), 1, false));
+    return 4;
+}
+
+/* Rows of zeros of one sign, with one of the other at a place of its own; the last one has none. */
+static void along_rows(void **state) {
+    static const struct {
+        int64_t rows, length;
+    } shapes[] = {{70, 2}, {70, 9}, {70, 64}, {34, 1000}, {17, 5000}, {2, 100000}};
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        int64_t rows = shapes[s].rows, length = shapes[s].length;
+        for (int64_t r = 0; r < rows; r++) {
+            float usual = r % 2 ? -0.0f : 0.0f;
+            for (int64_t i = 0; i < length; i++)
+                left[r * length + i] = right[r * length + i] = usual;
+            if (r + 1 < rows) left[r * length + r * 7919 % length] = -usual;
+            bool mixed = r + 1 < rows;
+            expected[0][r] = expected[2][r] = mixed ? 0.0 : (double)usual;
+            expected[1][r] = mixed ? -0.0 : (double)usual;
+            expected[3][r] = 1 / expected[1][r];
+        }
+        int every = s < 2 ? 1 : 2;
+        for (int d = 0; d < DTYPES; d += every) check(of_rows, dtypes[d], rows, length, 4);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(between_two),
+        cmocka_unit_test(along_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean_up);
+}
