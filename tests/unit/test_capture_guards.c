@@ -1,0 +1,231 @@
+/* What keeps a compiled call from taking what was recorded for another one: guards on inputs and on
+ * tensors that the function finds, numbers to the bit, which values it lets go and in which order it
+ * gives them back. Every call is compared with the function run eagerly. */
+#include "capture_support.h"
+
+typedef cb_tensor *Function(cb_tensor *x);
+
+/* Calls with each x in turn, twice over, against eager; the number of entries at the end. */
+static void expect_calls(Function *function, cb_tensor *const *x, int count, int graphs) {
+    cb_function *fast = cb_compile(function, VM);
+    for (int i = 0; i < 2 * count; i++)
+        expect_equal(cb_call(fast, x[i % count]), function(x[i % count]));
+    assert_int_equal(cb_stats(fast).graphs, graphs);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+    assert_null(cb_error());
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+static cb_tensor *twice(cb_tensor *x) { return cb_mul(cb_add(x, 1.0), 2.0); }
+
+static void strides_are_a_guard(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *base = ramp(8, 8);
+    cb_tensor *plain = ramp(4, 4), *turned = cb_transpose(ramp(4, 4), 0, 1);
+    cb_tensor *part = cb_narrow(cb_narrow(base, 0, 2, 4), 1, 1, 4);
+    cb_tensor *rows = cb_slice(cb_narrow(base, 1, 0, 4), 0, 0, 8, 2);
+    cb_tensor *plain_first[] = {plain, turned, part, rows};
+    cb_tensor *turned_first[] = {turned, plain, rows, part};
+    expect_calls(twice, plain_first, 4, 4);
+    expect_calls(twice, turned_first, 4, 4);
+    cb_tensor *alike[] = {part, cb_narrow(cb_narrow(base, 0, 4, 4), 1, 3, 4)};
+    expect_calls(twice, alike, 2, 1); /* another offset is no other layout */
+    cb_scope_close();
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static double number;
+static int whole;
+static bool as_float;
+
+static cb_tensor *divided(cb_tensor *x) { return cb_div(x, cb_add(cb_mul(x, 0.0), number)); }
+
+static void zero_has_a_sign(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = cb_ones(cb_dims(3), CB_F32);
+    cb_function *fast = cb_compile(divided, VM);
+    for (int i = 0; i < 6; i++) {
+        number = i % 2 ? -0.0 : 0.0;
+        double got = cb_item(cb_amax(cb_call(fast, x), CB_ALL, false));
+        assert_true(isinf(got) && got > 0); /* 0 + -0 is 0 */
+    }
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+static cb_tensor *added(cb_tensor *x) { return as_float ? cb_add(x, number) : cb_add(x, whole); }
+
+/* 0 and 0.0 are the same bits, and not the same sum with an integer. */
+static void a_number_has_a_kind(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(added, VM);
+    cb_tensor *x = cb_arange(0, 6);
+    number = 0.0, whole = 0;
+    for (int i = 0; i < 4; i++) {
+        as_float = i % 2;
+        cb_tensor *y = cb_call(fast, x);
+        assert_int_equal(cb_dtype_of(y), as_float ? CB_F32 : CB_I64);
+    }
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+static int turn;
+
+static cb_tensor *either(cb_tensor *x) {
+    cb_tensor *a = cb_exp(x), *b = cb_sin(x);
+    return cb_sub(turn ? a : b, turn ? b : a);
+}
+
+static cb_tensor *with_bias(cb_tensor *x) {
+    cb_tensor *w = cb_exp(x);
+    return turn ? cb_linear(x, w, cb_select(x, 0, 0)) : cb_linear(x, w, NULL);
+}
+
+static void expect_turns(Function *function, int turns, int graphs) {
+    cb_scope_open();
+    cb_function *fast = cb_compile(function, VM);
+    cb_tensor *x = ramp(4, 4);
+    for (int i = 0; i < 3 * turns; i++) {
+        turn = i % turns;
+        expect_equal(cb_call(fast, x), function(x));
+    }
+    assert_int_equal(cb_stats(fast).graphs, graphs);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+static void operands_keep_their_places(void **state) {
+    (void)state;
+    expect_turns(either, 2, 2);
+    expect_turns(with_bias, 2, 2);
+}
+
+/* ---- tensors that the function finds --------------------------------------------------------- */
+
+static cb_tensor *found;
+
+static cb_tensor *with_found(cb_tensor *x) { return cb_add(cb_mul(x, 2.0), found); }
+
+static void found_tensors_are_guarded(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(with_found, VM);
+    cb_tensor *x = ramp(4, 4), *row = cb_select(ramp(4, 4), 0, 1), *square = ramp(4, 4);
+    cb_tensor *of[] = {square, row, cb_transpose(square, 0, 1), cb_to(square, CB_F64),
+                       cb_narrow(ramp(4, 8), 1, 2, 4)};
+    for (int i = 0; i < 15; i++) {
+        found = of[i % 5];
+        cb_tensor *got = cb_call(fast, x), *wanted = with_found(x);
+        assert_int_equal(cb_dtype_of(got), cb_dtype_of(wanted));
+        expect_equal(cb_contiguous(got), cb_contiguous(wanted));
+    }
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+static cb_tensor *kept;
+
+/* Keeps a value for later, or lets it go. */
+static cb_tensor *keeps(cb_tensor *x) {
+    cb_tensor *y = cb_exp(x), *z = cb_mul(y, 2.0);
+    if (turn) kept = cb_keep(y);
+    return z;
+}
+
+static void kept_values_are_computed(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(keeps, VM);
+    cb_tensor *x = ramp(4, 4);
+    for (int i = 0; i < 9; i++) {
+        turn = i % 3 != 1;
+        kept = NULL;
+        cb_scope_open();
+        cb_tensor *z = cb_call(fast, x);
+        expect_equal(z, cb_mul(cb_exp(x), 2.0));
+        cb_scope_close();
+        if (kept) expect_equal(kept, cb_exp(x));
+        if (kept) cb_release(kept);
+    }
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+static int pair(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_tensor *a = cb_exp(in[0]), *b = cb_sin(in[0]);
+    out[0] = turn == 1 ? b : a;
+    out[1] = turn == 1 ? a : turn == 2 ? a : b;
+    return turn == 3 ? 1 : 2;
+}
+
+static void results_keep_their_places(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile_n(pair, NULL, VM);
+    cb_tensor *x = ramp(4, 4);
+    for (int i = 0; i < 12; i++) {
+        cb_tensor *got[2] = {0}, *wanted[2] = {0};
+        turn = i % 4;
+        int count = pair(&x, 1, wanted, NULL);
+        assert_int_equal(cb_call_n(fast, &x, 1, got, 2), count);
+        for (int k = 0; k < count; k++) expect_equal(got[k], wanted[k]);
+    }
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+/* Two entries for inputs of two shapes, each of which then takes a new path: the other one's end
+ * would fit, and is for other inputs. */
+static cb_tensor *ends_later(cb_tensor *x) {
+    cb_tensor *y = cb_exp(x);
+    return turn ? cb_mul(y, 3.0) : y;
+}
+
+static void other_entries_are_for_other_inputs(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(ends_later, VM);
+    cb_tensor *x[] = {ramp(4, 4), ramp(2, 3)};
+    static const int turns[][2] = {{0, 0}, {1, 1}, {0, 1}, {1, 0}, {0, 0}, {1, 1}, {1, 0}, {0, 1}};
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+        turn = turns[i][1];
+        expect_equal(cb_call(fast, x[turns[i][0]]), ends_later(x[turns[i][0]]));
+    }
+    assert_int_equal(cb_stats(fast).graphs, 4);
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strides_are_a_guard),
+        cmocka_unit_test(zero_has_a_sign),
+        cmocka_unit_test(a_number_has_a_kind),
+        cmocka_unit_test(operands_keep_their_places),
+        cmocka_unit_test(found_tensors_are_guarded),
+        cmocka_unit_test(kept_values_are_computed),
+        cmocka_unit_test(results_keep_their_places),
+        cmocka_unit_test(other_entries_are_for_other_inputs),
+    };
+    return run_counted(tests);
+}
