@@ -1,6 +1,6 @@
 /* What keeps a compiled call from taking what was recorded for another one: guards on inputs and on
- * tensors that the function finds, numbers to the bit, which values it lets go and in which order it
- * gives them back. Every call is compared with the function run eagerly. */
+ * tensors that the function finds, numbers to the bit, which values it lets go of, and in which
+ * order it gives them back. Every call is compared with the function run eagerly. */
 #include "capture_support.h"
 
 typedef cb_tensor *Function(cb_tensor *x);
