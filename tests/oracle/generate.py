@@ -49,7 +49,7 @@ class Writer:
 
     def sizes(self, most=MOST_ELEMENTS):
         if self.large:
-            long = self.choose([n for n in LONG if n <= 20 * most * 10])
+            long = self.choose(LONG)
             shape = self.pick([long], [long], [2, long], [long, 3], [1, long], [3, 5, long // 10 + 1])
             if np.prod(shape) <= 600000: return shape
             return [long // 4]
@@ -155,7 +155,7 @@ class Writer:
         late = names[-4:] if self.chance(0.6) else names
         return Ref(self.choose(late))
 
-    def partner(self, v, dtype=None):
+    def partner(self, v):
         """Another operand of a binary op on v."""
         def suits(w):
             try: shape = np.broadcast_shapes(v.shape, w.shape)
@@ -227,13 +227,6 @@ class Writer:
 
     def cast(self): return Line([], 'to', [self.any_name(), self.dtype()])
 
-    def indices(self, sizes, bound):
-        """A step that makes an index tensor in the body's own terms; its line and name."""
-        name = self.fresh()
-        count = int(np.prod(sizes, dtype=np.int64))
-        flat = Line([name], 'arange', [0, max(count, 0)])
-        return name, count, flat
-
     def index(self, sizes, bound):
         """Elements 0 .. bound - 1 as a value: an arithmetic progression, with duplicates."""
         count = int(np.prod(sizes, dtype=np.int64))
@@ -243,11 +236,8 @@ class Writer:
         if self.chance(0.6):
             ready = self.any_name(suits)
             if ready: return ready
-        lines, last = [], Ref(self.fresh())
-        lines.append(Line([last], 'arange', [self.number(0, 5), 10 ** 9, 1]))
-        start = self.number(0, 9)
-        stride = self.pick(1, 1, 3, 5, 7)
-        lines[0] = Line([last], 'arange', [start, start + count * stride, stride] if count else [0, 0])
+        start, stride, last = self.number(0, 9), self.pick(1, 1, 3, 5, 7), Ref(self.fresh())
+        lines = [Line([last], 'arange', [start, start + count * stride, stride] if count else [0, 0])]
         lines.append(Line([Ref(self.fresh())], 'remainder', [last, bound]))
         if self.chance(0.3): lines.append(Line([Ref(self.fresh())], 'floor_divide', [lines[-1].targets[0], self.pick(1, 2, 3)]))
         lines.append(Line([Ref(self.fresh())], 'reshape', [lines[-1].targets[0], list(sizes)]))
