@@ -217,7 +217,6 @@ class Writer:
         if op in ('softmax', 'log_softmax', 'var') and not self.rough: return None
         rank = v.data.ndim
         one = [self.number(-rank, rank - 1) if rank else 0]
-        if op in ('cumsum', 'cumprod') and not rank: return None
         if op in ('cumsum', 'cumprod', 'softmax', 'log_softmax'): return Line([], op, [name] + one)
         if op in ('max', 'min'): return Line([], op, [name])
         if op in ('argmax', 'argmin'):
@@ -299,8 +298,7 @@ class Writer:
         return index and Line([], op, [name, d, index, source])
 
     def order(self):
-        name = self.any_name(lambda v: v.data.ndim > 0)
-        if name is None: return None
+        name = self.any_name()
         rank = self.values[name].data.ndim
         d = self.number(-rank, rank - 1) if rank else 0
         size = self.values[name].shape[d] if rank else 1
@@ -565,7 +563,8 @@ def generate(seed, every):
             try: call = writer.other_call()
             except Refused: continue
             if len(call.arguments) == len(program.params) and sound(only(program, call)): program.calls.append(call)
-        failing = writer.failing_call()
+        writes = any(line.op in ('assign', 'fill_') for line in program.body) # may overwrite what failed
+        failing = None if writes else writer.failing_call()
         if failing and sound(only(program, failing)) and sound(without_dead(only(program, failing))):
             program.calls.insert(writer.number(0, len(program.calls)), failing)
         return program

@@ -167,7 +167,7 @@ def roll(x, shift, dim):
     return fresh(np.roll(x.data, shift, axis_of(x, dim)), x.dtype)
 @op
 def one_hot(x, classes):
-    need(category(x.dtype) == 1 and classes > 0 and ((x.data >= 0) & (x.data < classes)).all(), 'class')
+    need(x.dtype == 'i64' and classes > 0 and ((x.data >= 0) & (x.data < classes)).all(), 'class')
     return Value((x.data[..., None] == np.arange(classes)).astype(np.int64), 'i64')
 
 def joined(values, dim):
@@ -315,7 +315,7 @@ def taken(x, at, dim):
 @op
 def argtopk(x, k, dim=-1, largest=True):
     size = x.shape[axis_of(x, dim)] if x.data.ndim else 1
-    need(0 <= k <= size, 'k')
+    need(0 <= k <= size and (x.data.ndim or k), 'k')
     at = argsort(x, dim, largest)
     return at if not x.data.ndim else fresh(slice_(at, dim, 0, k).data, 'i64')
 
