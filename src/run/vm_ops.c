@@ -284,12 +284,21 @@ WIDEN(wide_product, *)
         }                                                                                          \
     }
 
-/* sum: what is stored for the element `old` and the lane a. Lanes may meet: in order. */
+/* sum: what is stored for the element `old` and the lane a. Lanes that stand side by side never
+ * meet, others may: in order. */
 #define ADD(name, S, T, sum)                                                                       \
     static void add_##name(int64_t n, void *base, int64_t stride, const int64_t *index,            \
                            const uint8_t *guard, const void *px) {                                 \
         S *y = base;                                                                               \
         const T *x = px;                                                                           \
+        if (!guard && !index && stride == 1) {                                                     \
+            SIMD for (int64_t i = 0; i < n; i++) {                                                 \
+                const S old = y[i];                                                                \
+                const T a = x[i];                                                                  \
+                y[i] = (S)(sum);                                                                   \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
         for (int64_t i = 0; i < n; i++) {                                                          \
             if (guard && !guard[i]) continue;                                                      \
             S *at = y + (index ? index[i] : i * stride);                                           \
