@@ -196,6 +196,13 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
         last = op;
         count++;
     }
+    for (int i = 0; i < length(kernel->store); i++) {
+        if (kernel->store[i].mode == STORE_SET) continue;
+        const char *op = kernel->store[i].mode == STORE_ADD ? "scatter_add" : "scatter";
+        if (count < NAME_OPS) putf(&name, "_%s", op);
+        if (count < ORIGIN_OPS) putf(&origin, "%s%s", count ? ", " : "", op);
+        count++;
+    }
     if (!count) put(&name, "_copy"), put(&origin, "copy");
     if (count > ORIGIN_OPS) putf(&origin, " and %d more", count - ORIGIN_OPS);
     kernel->name = buffer_text(&name);

@@ -9,7 +9,7 @@ graph(x: i32[1, 31]) {
   k0_to(v0, v1)
   check v1 in [0, 31) for scatter_add
   k1_copy(v2, v3)
-  k2_copy(v2, v1, v3)
+  k2_scatter_add(v2, v1, v3)
   return v0 i16[1, 31]
   return v3 i32[1, 31]
 --- loops
@@ -27,7 +27,7 @@ kernel k1_copy(outer a0:31) tile split 1 {
   t2 = i32 load b0[a0]
   store b1[a0] = t2
 }
-kernel k2_copy(outer a0:1, inner a1:31) row split 1 {
+kernel k2_scatter_add(outer a0:1, inner a1:31) row split 1 {
   b0: in i32[31]
   b1: in i64[31]
   b2: inout i32[31]
