@@ -189,17 +189,21 @@ static void attention_ranks(Graph *graph, Node **input) {
     }
 }
 
-/* The dtype rule of the op over the inputs that are there; those that it converts are converted. */
+/* The dtype rule of the op over the inputs that are there; those that it converts are converted.
+ * Formulas over several tensors are computed in their common dtype, as PyTorch's kernels are. */
 static bool composite_dtypes(Graph *graph, Op op, Node **input) {
     const OpInfo *info = op_info(op);
     Meta meta[NODE_MAX_INPUTS];
     int count = 0;
     for (int i = 0; i < info->arity; i++)
         if (input[i]) meta[count++] = node_meta(input[i]);
-    if (!op_takes(op, meta, count)) return false;
-    for (int i = 0; i < info->arity && info->dtype == DTYPE_FLOAT; i++)
-        if (input[i] && !dtype_is_float((cb_dtype)input[i]->dtype))
-            input[i] = node_convert(graph, input[i], CB_F32);
+    cb_dtype promoted;
+    if (!op_takes(op, meta, count, &promoted)) return false;
+    if (info->dtype == DTYPE_FLOAT && !dtype_is_float(promoted)) promoted = CB_F32;
+    bool converts =
+        info->dtype == DTYPE_FLOAT || (info->dtype != DTYPE_SAME && info->formula && count > 1);
+    for (int i = 0; i < info->arity && converts; i++)
+        if (input[i]) input[i] = node_convert(graph, input[i], promoted);
     return true;
 }
 
@@ -270,6 +274,25 @@ static Node *convert_operand(Graph *graph, Op op, Node *node, cb_dtype dtype, bo
     return number && !wide ? rounded(graph, converted) : converted;
 }
 
+/* What PyTorch refuses of a plain number in the dtype that it is converted to: one that overflows,
+ * of ops that convert it alone; division of integers by 0, powers of them below 0. */
+static bool number_allowed(Graph *graph, Op op, const Node *number, cb_dtype dtype) {
+    Scalar value = node_constant(number);
+    cb_dtype own = (cb_dtype)number->dtype;
+    bool alone = op == OP_where || op == OP_pow || op == OP_maximum || op == OP_minimum;
+    bool whole = !dtype_is_float(dtype) && !dtype_is_float(own);
+    bool divides = op == OP_floor_divide || op == OP_remainder || op == OP_fmod;
+    if (whole && divides && value.i == 0) {
+        fail(CB_ERR_ARGUMENT, "%s: integers are not divided by 0", op_info(op)->name);
+        return false;
+    }
+    if (whole && op == OP_pow && value.i < 0) {
+        fail(CB_ERR_ARGUMENT, "pow: integers have no power of %lld", (long long)value.i);
+        return false;
+    }
+    return !alone || node_number(graph, op_info(op)->name, number_from(own, value), dtype);
+}
+
 /* ---- rank 0 ------------------------------------------------------------------------------- */
 
 /* Ops along a dim that PyTorch computes on tensors of rank 0 as on vectors of one element. */
@@ -299,6 +322,14 @@ static Node *lifted(Graph *graph, Op op, Node *const *input, int count, const At
     return NULL;
 }
 
+/* any and all over no dims: unlike other reductions, PyTorch's leave each element alone. */
+static Node *truths(Graph *graph, Node *x) {
+    Node *y = node_convert(graph, x, CB_BOOL);
+    return x->dtype == CB_U8 ? node_convert(graph, y, CB_U8) : y;
+}
+
+_Static_assert(ATTR_any_dim == ATTR_all_dim, "any and all are called alike");
+
 /* ---- entry -------------------------------------------------------------------------------- */
 
 Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const Attrs *attrs,
@@ -322,18 +353,25 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
         meta[i].number = numbers && numbers[i];
     }
     Inferred inferred;
+    bool truth = op == OP_any || op == OP_all;
+    if (truth && own.word[ATTR_any_dim] == 0) return truths(graph, input[0]);
     if (!op_infer(op, meta, input_count, &own, &inferred)) return NULL;
     if (op == OP_to)
         return rounded(graph, node_convert(graph, input[0], (cb_dtype)inferred.result.dtype));
-    for (int i = 0; i < input_count; i++)
+    for (int i = 0; i < input_count; i++) {
+        bool exponent = i == input_count - 1; /* or divisor; where takes two */
+        bool checked = numbers && numbers[i] && input[i]->op == OP_constant;
+        if (checked && (exponent || op == OP_where) &&
+            !number_allowed(graph, op, input[i], (cb_dtype)inferred.input_dtype[i]))
+            return NULL;
         converted[i] = convert_operand(graph, op, input[i], (cb_dtype)inferred.input_dtype[i],
                                        numbers && numbers[i]);
+    }
     inferred.result.number = false;
     if (info->kind == KIND_VIEW) return build_view(graph, op, converted[0], &own, &inferred.result);
     if (op_draws(op, &own)) own.word[info->word_count] = graph->random_count++;
     Node *node = graph_intern(graph, op, &inferred.result, converted, input_count, &own);
     /* PyTorch's any and all of u8 are u8. */
-    bool truth = op == OP_any || op == OP_all;
     return truth && meta[0].dtype == CB_U8 ? node_convert(graph, node, CB_U8) : node;
 }
 

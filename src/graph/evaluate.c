@@ -303,12 +303,12 @@ static bool evaluate_count(const Evaluator *evaluator, const Syntax *call, Term 
     int64_t count = 1;
     if (dims.dims.count <= 0) count = node_numel(x.node);
     for (int i = 0; i < dims.dims.count; i++) {
-        int64_t dim = dims.dims.at[i], rank = x.node->rank;
+        int64_t dim = dims.dims.at[i], rank = x.node->rank ? x.node->rank : 1;
         if (dim < 0) dim += rank;
-        if (dim < 0 || dim >= (rank ? rank : 1))
+        if (dim < 0 || dim >= rank)
             return refuse(evaluator, call, "count: there is no dimension %lld",
                           (long long)dims.dims.at[i]);
-        if (rank) count *= x.node->size[dim];
+        if (x.node->rank) count *= x.node->size[dim];
     }
     *out = (Term){.kind = TERM_INT, .number.i = count};
     return true;

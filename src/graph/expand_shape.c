@@ -25,7 +25,7 @@ static Node *linspace(Graph *graph, const Attrs *attrs) {
     cb_operand end = attr_number(attrs, ATTR_linspace_end);
     int64_t steps = attrs->word[ATTR_linspace_steps];
     cb_dtype dtype = (cb_dtype)attrs->word[ATTR_linspace_dtype];
-    if (steps < 0 || dtype == CB_BOOL) {
+    if (steps < 0 || (dtype == CB_BOOL && steps > 1)) {
         fail(CB_ERR_ARGUMENT, "linspace: %lld steps of %s", (long long)steps, cb_dtype_name(dtype));
         return NULL;
     }

@@ -176,8 +176,9 @@ typedef struct Inferred {
     int8_t input_dtype[OP_MAX_INPUTS]; /* what each input is converted to first */
 } Inferred;
 bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred *out);
-/* Whether a composite takes these inputs, by its dtype rule; false with an error. */
-bool op_takes(Op op, const Meta *input, int input_count);
+/* Whether a composite takes these inputs, by its dtype rule; false with an error. *promoted: their
+ * common dtype. */
+bool op_takes(Op op, const Meta *input, int input_count, cb_dtype *promoted);
 
 /* Strides of a contiguous value of these sizes; a size of 0 counts as 1, as in PyTorch. */
 void contiguous_strides(int rank, const int64_t *size, int64_t *stride);

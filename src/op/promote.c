@@ -93,12 +93,17 @@ static bool rule_takes(const Call *call, cb_dtype dtype) {
     if (rule == DTYPE_FLOATING && !is_float) return refuse(call, dtype, "a floating point");
     if (rule == DTYPE_INT && is_float) return refuse(call, dtype, "an integer or bool");
     if (rule == DTYPE_SHIFT && (is_float || is_bool)) return refuse(call, dtype, "an integer");
+    for (int i = 0; i < call->input_count && call->op == OP_sub; i++)
+        if (call->input[i].dtype == CB_BOOL) return refuse(call, CB_BOOL, "a number");
     return true;
 }
 
-bool op_takes(Op op, const Meta *input, int input_count) {
+bool op_takes(Op op, const Meta *input, int input_count, cb_dtype *promoted) {
     Call call = {op, op_info(op), input, input_count, NULL, NULL};
-    return input_count == 0 || rule_takes(&call, promote_inputs(input, 0, input_count));
+    *promoted = promote_inputs(input, 0, input_count);
+    if (op == OP_addcdiv && !dtype_is_float(promote_inputs(input, 1, input_count)))
+        return infer_fail(&call, CB_ERR_DTYPE, "integers are not divided");
+    return input_count == 0 || rule_takes(&call, *promoted);
 }
 
 static bool promoting_rule(Call *call) {
@@ -114,7 +119,7 @@ static bool promoting_rule(Call *call) {
 }
 
 static bool where_rule(Call *call) {
-    if (call->input[0].dtype != CB_BOOL)
+    if (call->input[0].dtype != CB_BOOL && call->input[0].dtype != CB_U8)
         return infer_fail(call, CB_ERR_DTYPE, "the condition is not a bool tensor");
     convert(call, promote_inputs(call->input, 1, call->input_count));
     call->out->input_dtype[0] = CB_BOOL;

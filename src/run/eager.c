@@ -47,10 +47,22 @@ static bool is_half(const cb_operand *operand) {
     return compute_dtype(dtype) != dtype;
 }
 
+/* A number that some dtype refuses is looked at when the op is built. */
+static bool may_be_refused(Op op, const cb_operand *number) {
+    Scalar value = number_scalar(number);
+    cb_dtype own = number_dtype(number);
+    if (op == OP_floor_divide || op == OP_remainder || op == OP_fmod)
+        return scalar_convert(value, own, CB_F64).f == 0;
+    bool fits = own == CB_F64 ? number_fits(own, value, CB_F16)
+                              : number_fits(own, value, CB_I8) && value.i >= 0;
+    return op == OP_where && !fits;
+}
+
 /* A WIDE_NUMBER beside f16 or bf16 is no value of that dtype, so it cannot be an input. */
-static bool in_key(const Call *call) {
+static bool in_key(const Call *call, const cb_operand *number) {
     const OpInfo *info = op_info(call->op);
     if (call->op == OP_pow || info->kind != KIND_POINTWISE) return true;
+    if (may_be_refused(call->op, number)) return true;
     bool half = false;
     for (int i = 0; i < call->count; i++) half |= is_half(&call->operand[i]);
     return half && info->flags & WIDE_NUMBER;
@@ -82,7 +94,7 @@ static void add_tensor(Call *call, Tensor *x) {
 static void add_number(Call *call, int position) {
     const cb_operand *operand = &call->operand[position];
     call->key[call->words++] = 2 | operand->kind << 8;
-    if (in_key(call))
+    if (in_key(call, operand))
         call->key[call->words++] = number_scalar(operand).i;
     else
         call->input[call->input_count++] = wrap_number(&call->number[position], operand);
@@ -114,7 +126,7 @@ static Node *operand_node(Graph *graph, const Call *call, int position) {
         return graph_input(graph, &meta);
     }
     cb_dtype dtype = number_dtype(operand);
-    if (in_key(call)) return graph_constant(graph, dtype, number_scalar(operand));
+    if (in_key(call, operand)) return graph_constant(graph, dtype, number_scalar(operand));
     Meta meta = {.dtype = (int8_t)dtype};
     return graph_input(graph, &meta);
 }

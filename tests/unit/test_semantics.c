@@ -295,6 +295,7 @@ BODY(scatter_to_1, cb_scatter(in[0], 0, zero(), at(in[0], 1)))
 BODY(added_0, cb_scatter_add(at(in[0], 1), 0, zero(), at(in[0], 0)))
 BODY(window_0, cb_window(at(in[0], 1), -1, 1))
 BODY(mean_0, cb_mean(at(in[0], 1), 0))
+BODY(mean_last, cb_mean(at(in[0], 1), -1))
 BODY(softmax_0, cb_softmax(at(in[0], 1), -1))
 BODY(flip_0, cb_flip(at(in[0], 1), 0))
 BODY(scan_beyond, cb_cumsum(at(in[0], 1), 1))
@@ -305,9 +306,9 @@ static void rank_0_takes_dims_as_rank_1(void **state) {
     static const struct {
         Body *body;
         double value;
-    } cases[] = {{scan_0, 2},      {sort_0, 2},    {topk_0, 2},  {gather_0, 2},
-                 {gather_of_1, 2}, {scatter_0, 1}, {added_0, 3}, {mean_0, 2},
-                 {softmax_0, 1},   {flip_0, 2},    {select_0, 2}};
+    } cases[] = {{scan_0, 2},      {sort_0, 2},    {topk_0, 2},    {gather_0, 2},
+                 {gather_of_1, 2}, {mean_last, 2}, {scatter_0, 1}, {added_0, 3},
+                 {mean_0, 2},      {softmax_0, 1}, {flip_0, 2},    {select_0, 2}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect(cases[i].body, sample[CB_F32], NULL, CB_F32, SCALAR, &cases[i].value);
@@ -318,6 +319,39 @@ static void rank_0_takes_dims_as_rank_1(void **state) {
     expect_refused(scan_beyond, sample[CB_F32], NULL, "cumsum: dim 1 is outside of -1..0");
     expect_refused(mean_twice, sample[CB_F32], NULL, "dim 0 is given twice");
     expect_refused(topk_2, sample[CB_F32], NULL, "k 2 is outside of dim 0 of size 1");
+}
+
+/* ---- found beside PyTorch by random calls (tests/oracle/every_op.py) ------------------------- */
+
+BODY(add_mixed, cb_addcmul(in[0], at(in[1], 0), cb_to(in[0], CB_I32)))
+BODY(divide_integers, cb_addcdiv(cb_to(in[0], CB_F32), in[0], in[1]))
+BODY(subtract_true, cb_sub(in[0], cb_operand_bool(true)))
+BODY(subtract_mask, cb_sub(in[0], cb_gt(in[0], 1)))
+BODY(all_of_none, cb_all(in[0], CB_NO_DIMS))
+BODY(where_bytes, cb_where(cb_to(in[0], CB_U8), in[1], 7))
+BODY(divide_by_0, cb_floor_divide(in[0], 0))
+BODY(remainder_by_0, cb_remainder(in[0], 0))
+BODY(inverse, cb_pow(in[0], -1))
+BODY(where_300, cb_where(cb_gt(in[0], 1), in[0], 300))
+BODY(clamp_300, cb_clamp(in[0], 0, 300))
+
+static void random_calls_found(void **state) {
+    (void)state;
+    expect(add_mixed, sample[CB_F32], other[CB_F64], CB_F32, cb_dims(3), VALUES(4, 8, 0));
+    expect_refused(divide_integers, sample[CB_I64], other[CB_I64], "integers are not divided");
+    expect_refused(subtract_true, sample[CB_F32], NULL, "sub: bool is not a number dtype");
+    expect_refused(subtract_mask, sample[CB_F32], NULL, "sub: bool is not a number dtype");
+    expect(all_of_none, sample[CB_F32], NULL, CB_BOOL, cb_dims(3), VALUES(1, 1, 0));
+    expect(all_of_none, sample[CB_U8], NULL, CB_U8, cb_dims(3), VALUES(1, 1, 0));
+    expect(where_bytes, sample[CB_U8], other[CB_I64], CB_I64, cb_dims(3), VALUES(3, 1, 7));
+    expect_refused(divide_by_0, sample[CB_I64], NULL, "floor_divide: integers are not divided by");
+    expect_refused(remainder_by_0, sample[CB_U8], NULL, "remainder: integers are not divided by 0");
+    expect(divide_by_0, sample[CB_F32], NULL, CB_F32, cb_dims(3),
+           VALUES(INFINITY, INFINITY, (double)NAN));
+    expect_refused(inverse, sample[CB_I64], NULL, "pow: integers have no power of -1");
+    expect(inverse, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(1, 0.5, INFINITY));
+    expect_refused(where_300, sample[CB_U8], NULL, "where: the number 300 is no u8");
+    expect_refused(clamp_300, sample[CB_U8], NULL, "the number 300 is no u8");
 }
 
 /* ---- in place, classes, attention ----------------------------------------------------------- */
@@ -498,6 +532,7 @@ int main(void) {
         cmocka_unit_test(linspace_of_integers_truncates),
         cmocka_unit_test(numbers_left_out_are_not_zero),
         cmocka_unit_test(rank_0_takes_dims_as_rank_1),
+        cmocka_unit_test(random_calls_found),
         cmocka_unit_test(results_in_place_fit_the_dtype),
         cmocka_unit_test(a_class_out_of_range_is_refused),
         cmocka_unit_test(attention_broadcasts_ranks),
