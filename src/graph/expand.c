@@ -239,8 +239,14 @@ static Node *limited_by(Graph *graph, Op beyond, Node *x, cb_operand limit) {
     return limited(graph, beyond, x, constant, true);
 }
 
+/* In the dtype that x and both limits have in common. */
 static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
     cb_operand low = attr_number(attrs, ATTR_clamp_low), high = attr_number(attrs, ATTR_clamp_high);
+    int kind = dtype_kind((cb_dtype)x->dtype), above = kind;
+    if (number_given(&low)) above = dtype_kind(number_dtype(&low));
+    if (number_given(&high) && dtype_kind(number_dtype(&high)) > above)
+        above = dtype_kind(number_dtype(&high));
+    if (above > kind) x = node_convert(graph, x, above == 2 ? CB_F32 : CB_I64);
     if (number_given(&low) || number_given(&high))
         return limited_by(graph, OP_gt, limited_by(graph, OP_lt, x, low), high);
     fail(CB_ERR_ARGUMENT, "clamp: needs low, high or both");

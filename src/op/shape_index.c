@@ -37,7 +37,10 @@ static bool infer_pad(Call *call) {
     if (pads && !infer_number(call, ATTR_pad_value)) return false;
     for (int i = 0; i < padding.count; i += 2) {
         int64_t *size = &call->out->result.size[x->rank - 1 - i / 2];
-        if (__builtin_add_overflow(*size, padding.at[i], size) ||
+        int64_t left = padding.at[i], right = padding.at[i + 1];
+        bool crops = (left < 0 && left < -*size) || (right < 0 && right < -*size) ||
+                     (left < 0 && right < 0 && left + *size < -right);
+        if (crops || __builtin_add_overflow(*size, padding.at[i], size) ||
             __builtin_add_overflow(*size, padding.at[i + 1], size) || *size < 0)
             return infer_fail(call, CB_ERR_SHAPE, "padding (%lld, %lld) gives no possible size",
                               (long long)padding.at[i], (long long)padding.at[i + 1]);

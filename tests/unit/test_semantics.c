@@ -334,6 +334,8 @@ BODY(remainder_by_0, cb_remainder(in[0], 0))
 BODY(inverse, cb_pow(in[0], -1))
 BODY(where_300, cb_where(cb_gt(in[0], 1), in[0], 300))
 BODY(clamp_300, cb_clamp(in[0], 0, 300))
+BODY(clamp_mixed, cb_clamp(in[0], -1, 1.5))
+BODY(crop_too_much, cb_pad(in[0], cb_dims(5, -4)))
 
 static void random_calls_found(void **state) {
     (void)state;
@@ -351,6 +353,8 @@ static void random_calls_found(void **state) {
     expect_refused(inverse, sample[CB_I64], NULL, "pow: integers have no power of -1");
     expect(inverse, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(1, 0.5, INFINITY));
     expect_refused(where_300, sample[CB_U8], NULL, "where: the number 300 is no u8");
+    expect(clamp_mixed, sample[CB_U8], NULL, CB_F32, cb_dims(3), VALUES(1, 1.5, 0));
+    expect_refused(crop_too_much, sample[CB_F32], NULL, "padding (5, -4) gives no possible size");
     expect_refused(clamp_300, sample[CB_U8], NULL, "the number 300 is no u8");
 }
 
