@@ -253,11 +253,21 @@ static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
     return NULL;
 }
 
-/* Unlike clamp's, its limits become values of the dtype of x. */
+/* Unlike clamp's, its limits become values of the dtype of x; of integers, they are truncated
+ * first. */
+static Node *hardtanh_limit(Graph *graph, const Node *x, cb_operand limit) {
+    cb_dtype dtype = (cb_dtype)x->dtype, own = number_dtype(&limit);
+    if (!dtype_is_float(dtype))
+        limit = cb_operand_int(scalar_convert(number_scalar(&limit), own, CB_I64).i);
+    if (dtype != CB_U8 || limit.i >= 0) return node_number(graph, "hardtanh", limit, dtype);
+    fail(CB_ERR_ARGUMENT, "hardtanh: a limit of %lld for u8", (long long)limit.i);
+    return NULL;
+}
+
 static Node *hardtanh(Graph *graph, Node *x, const Attrs *attrs) {
     cb_dtype dtype = (cb_dtype)x->dtype;
-    Node *low = node_number(graph, "hardtanh", attr_number(attrs, ATTR_hardtanh_low), dtype);
-    Node *high = node_number(graph, "hardtanh", attr_number(attrs, ATTR_hardtanh_high), dtype);
+    Node *low = hardtanh_limit(graph, x, attr_number(attrs, ATTR_hardtanh_low));
+    Node *high = hardtanh_limit(graph, x, attr_number(attrs, ATTR_hardtanh_high));
     if (!low || !high) return NULL;
     Scalar least = node_constant(low), most = node_constant(high);
     bool fine = dtype_is_float(dtype) ? !(least.f > most.f) : least.i <= most.i;

@@ -197,6 +197,8 @@ BODY(clamp_floats, cb_clamp(in[0], 0.0, 6.0))
 BODY(clamp_above, cb_clamp(in[0], NULL, 1))
 BODY(clamp_nothing, cb_clamp(in[0]))
 BODY(hardtanh, cb_hardtanh(in[0], 0.5, 1.5))
+BODY(hardtanh_below, cb_hardtanh(in[0], -0.5, 1))
+BODY(hardtanh_negative, cb_hardtanh(in[0], -1, 1))
 BODY(hardtanh_wrong, cb_hardtanh(in[0], 1.0, 0.5))
 BODY(threshold, cb_threshold(in[0], 0.5, 5.5))
 BODY(addcmul, cb_addcmul(in[0], in[0], in[0], 2.5))
@@ -215,6 +217,8 @@ static void attributes_promote_as_in_pytorch(void **state) {
     expect_refused(clamp_nothing, sample[CB_F32], NULL, "clamp: needs low, high or both");
     expect(hardtanh, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(1, 1, 0));
     expect(hardtanh, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(1, 1.5, 0.5));
+    expect(hardtanh_below, sample[CB_U8], NULL, CB_U8, cb_dims(3), VALUES(1, 1, 0));
+    expect_refused(hardtanh_negative, sample[CB_U8], NULL, "hardtanh: a limit of -1 for u8");
     expect_refused(hardtanh_wrong, sample[CB_F32], NULL, "hardtanh: low is above high");
     expect(threshold, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(1, 2, 5));
     expect(addcmul, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(3, 10, 0));
