@@ -60,7 +60,7 @@ static const char *const helper_text[HELPER_COUNT] = {
     [HELPER_bf16_store] =
         "static inline uint16_t bf16_store(float a) {\n"
         "    uint32_t u = f32_bits(a), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;\n"
-        "    return (uint16_t)(a != a ? (u >> 16 & 0x8000) | 0x7fc0 : rounded);\n"
+        "    return (uint16_t)(a != a ? u >> 16 | 0x40 : rounded);\n"
         "}\n",
     /* Integers in the order of the floats, NaN where the caller wants it: their extremes
      * vectorize. */

@@ -60,8 +60,7 @@ float f16_to_f32(uint16_t bits) {
 uint16_t f16_from_f32(float value) {
     uint32_t bits = float_bits(value), magnitude = bits & 0x7fffffff;
     uint32_t sign = bits >> 16 & 0x8000;
-    if (magnitude > 0x7f800000) /* NaN stays quiet and keeps the payload that fits */
-        return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
+    if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00); /* as all engines do */
     if (magnitude >= 0x47800000) return (uint16_t)(sign | 0x7c00);
     if (magnitude < 0x38800000) /* the sum's unit in the last place is f16's denormal step */
         return (uint16_t)(sign | (float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000));

@@ -40,7 +40,7 @@ static inline float exp2_below_0_f32(float x) {
 static inline uint32_t bf16_of(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    return value != value ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return value != value ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
 static void pair(int64_t keys, const void *weights, void *panel) {

@@ -110,12 +110,46 @@ static void divides_doubles(void **state) {
     check_division(step, CB_F64, 3);
 }
 
+static int to_halves(cb_tensor *const *inputs, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    outputs[0] = cb_to(inputs[0], CB_BF16);
+    outputs[1] = cb_to(inputs[0], CB_F16);
+    return 2;
+}
+
+/* A NaN of any payload becomes the same bits in every engine: quiet, of its sign. */
+static void nan_becomes_the_same_half(void **state) {
+    static const uint32_t bits[] = {0x7fc00000, 0xffc00000, 0x7f800001, 0xff812345, 0x7fffffff};
+    enum { COUNT = sizeof bits / sizeof *bits };
+    static const char *const engines[] = {NULL, "backend=vm", "backend=c"};
+    (void)state;
+    cb_scope_open();
+    float values[COUNT];
+    memcpy(values, bits, sizeof bits);
+    cb_tensor *x = cb_from_data(values, CB_F32, cb_dims(COUNT)), *y[2];
+    for (int e = 0; e < 3; e++) {
+        cb_function *fast = e ? cb_compile_n(to_halves, NULL, engines[e]) : NULL;
+        if (fast)
+            cb_call_n(fast, &x, 1, y, 2);
+        else
+            to_halves(&x, 1, y, NULL);
+        const uint16_t *bf16 = cb_data(y[0]), *f16 = cb_data(y[1]);
+        for (int i = 0; i < COUNT; i++) {
+            assert_int_equal(bf16[i], bits[i] >> 16 | 0x40);
+            assert_int_equal(f16[i], (bits[i] >> 16 & 0x8000) | 0x7e00);
+        }
+        cb_function_free(fast);
+    }
+    cb_scope_close();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(divides_by_the_number_of_a_row),
         cmocka_unit_test(divides_at_both_ends),
         cmocka_unit_test(divides_halves),
         cmocka_unit_test(divides_doubles),
+        cmocka_unit_test(nan_becomes_the_same_half),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
