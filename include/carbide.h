@@ -9,8 +9,8 @@
  *   Scopes own tensors: a tensor belongs to the innermost open scope of its thread, closing the
  *     scope frees it, cb_keep() moves it out of every scope until cb_free().
  *   Errors are sticky: a failing call returns NULL (or a negative status), NULL passes through
- *     every op untouched, and cb_error() returns the first message: op, shapes, dtypes, source
- *     line.
+ *     every op untouched, and cb_error() returns the first message: source line, path of the layer,
+ *     op, shapes, dtypes.
  *   Sizes and strides are in elements, byte counts in bytes, times in milliseconds.
  */
 #ifndef CARBIDE_H
@@ -83,7 +83,10 @@ CB_API void cb_clear_error(void);
  * status back, CB_ERR_ARGUMENT for one that is no error. */
 CB_API cb_status cb_fail(cb_status status, const char *message);
 
-/* Called by the op macros: remembers the source line for errors, graph breaks and explain. */
+/* Called by the macros of ops and calls (carbide_calls.h): remembers the source line for errors,
+ * graph breaks and explain. file is kept as a pointer, and not only until the next call: graphs and
+ * compiled functions hold on to it. Give it a string that lives and stays as long as they, as
+ * __FILE__ does. */
 CB_API void cb_site(const char *file, int line);
 
 /* ---- memory and scopes -------------------------------------------------------------------- */
@@ -347,7 +350,7 @@ CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
 /* ---- compiling ---------------------------------------------------------------------------- */
 
 /* Options as text, "name=value" separated by commas; NULL or "" for the defaults, which stand
- * first.
+ * first. 1 may be written as on or true, 0 as off or false.
  *
  *   mode       default | reduce-overhead | max-autotune | max-autotune-no-cudagraphs
  *              the last two measure who computes each product and convolution fastest, and
@@ -381,7 +384,9 @@ typedef cb_tensor *cb_function_1(cb_tensor *);
 typedef cb_tensor *cb_function_2(cb_tensor *, cb_tensor *);
 typedef cb_tensor *cb_function_3(cb_tensor *, cb_tensor *, cb_tensor *);
 typedef cb_tensor *cb_function_4(cb_tensor *, cb_tensor *, cb_tensor *, cb_tensor *);
-/* The general form: reads inputs[0 .. input_count-1], fills outputs, returns how many (or < 0). */
+/* The general form: reads inputs[0 .. input_count-1], fills outputs, CB_MAX_ARGS at the most, and
+ * returns how many, or < 0 with an error. An output of it may be NULL. Where a function gives one
+ * tensor, NULL is a failure, with an error of its own if none is recorded. */
 typedef int cb_function_n(cb_tensor *const *inputs, int input_count, cb_tensor **outputs,
                           void *user);
 
@@ -417,13 +422,13 @@ static inline cb_function *cb_compile(cb_graph *g, const char *o = NULL) {
 extern "C" {
 #else
 #define CB_COMPILE(f, options)                                                                     \
-    _Generic((f),                                                                                  \
-        cb_function_1 *: cb_compile_1,                                                             \
-        cb_function_2 *: cb_compile_2,                                                             \
-        cb_function_3 *: cb_compile_3,                                                             \
-        cb_function_4 *: cb_compile_4,                                                             \
-        cb_module *: cb_compile_module,                                                            \
-        cb_graph *: cb_compile_graph)((f), (options))
+    (CB_HERE, _Generic((f),                                                                        \
+         cb_function_1 *: cb_compile_1,                                                            \
+         cb_function_2 *: cb_compile_2,                                                            \
+         cb_function_3 *: cb_compile_3,                                                            \
+         cb_function_4 *: cb_compile_4,                                                            \
+         cb_module *: cb_compile_module,                                                           \
+         cb_graph *: cb_compile_graph)((f), (options)))
 #define CB_COMPILE_PICK(f, options, ...) CB_COMPILE(f, options)
 #define cb_compile(...) CB_COMPILE_PICK(__VA_ARGS__, NULL, NULL)
 #endif
@@ -471,7 +476,7 @@ CB_API cb_function_stats cb_stats(cb_function *function);
 
 /* Process-wide options, by the names that CARBIDE_* environment variables use in lower case:
  * cache, cache_dir, cc, cc_timeout_ms, dump, skip, passes, check, threads, precise, provider, level
- * (only before the first op)... */
+ * (only before the first op)... Switches are 1, on, true or 0, off, false. */
 CB_API cb_status cb_set_option(const char *name, const char *value);
 CB_API const char *cb_get_option(const char *name);
 CB_API void cb_set_threads(int threads); /* of each call of the process; 0: every core */
@@ -490,50 +495,7 @@ CB_API const char *cb_get_float32_matmul_precision(void);
 #include <carbide_io.h>
 #include <carbide_fx.h>
 
-/* As the ops do, the other calls record the caller's line. */
-#ifndef CARBIDE_BUILD
-#define CB_HERE cb_site(__FILE__, __LINE__)
-/* Variadic where an argument may be a compound literal, whose commas the preprocessor would
- * count. */
-/* Three arguments are taken as the ops take theirs; in more, data is a literal with commas. */
-#define CB_FOURTH(a, b, c, d, ...) d
-#define CB_SECOND(a, b, ...) b
-#define CB_THREE() ~, 1
-#define CB_IS_THREE(...) CB_IS_THREE_(CB_FOURTH(__VA_ARGS__, CB_THREE, ~, )(), 0, )
-#define CB_IS_THREE_(...) CB_SECOND(__VA_ARGS__)
-#define CB_from_data_0(...) (CB_HERE, (cb_from_data)(__VA_ARGS__))
-#define CB_from_data_1(data, dtype, sizes)                                                         \
-    (CB_HERE, (cb_from_data)((data), cb_only_dtype(dtype), cb_dims_of(sizes)))
-#define cb_from_data(...) CB_PASTE(CB_from_data_, CB_IS_THREE(__VA_ARGS__))(__VA_ARGS__)
-#define CB_empty_1(sizes) (CB_HERE, (cb_empty)(cb_dims_of(sizes), CB_F32))
-#define CB_empty_2(sizes, dtype) (CB_HERE, (cb_empty)(cb_dims_of(sizes), cb_only_dtype(dtype)))
-#define cb_empty(...) CB_PICK_2(__VA_ARGS__, CB_empty_2, CB_empty_1, )(__VA_ARGS__)
-#define cb_item(x) (CB_HERE, (cb_item)(x))
-#define cb_item_int(x) (CB_HERE, (cb_item_int)(x))
-#define cb_data(x) (CB_HERE, (cb_data)(x))
-#define cb_read(x, out, dtype) (CB_HERE, (cb_read)((x), (out), cb_only_dtype(dtype)))
-#define cb_print(x) (CB_HERE, (cb_print)(x))
-#define cb_size(x, dim) (CB_HERE, (cb_size)((x), (dim)))
-#define cb_npy_load(path) (CB_HERE, (cb_npy_load)(path))
-#define cb_npy_save(path, x) (CB_HERE, (cb_npy_save)((path), (x)))
-#define cb_split(x, size, dim, out, capacity)                                                      \
-    (CB_HERE, (cb_split)((x), (size), (dim), (out), (capacity)))
-#define cb_chunk(x, chunks, dim, out, capacity)                                                    \
-    (CB_HERE, (cb_chunk)((x), (chunks), (dim), (out), (capacity)))
-#define cb_sort(x, dim, descending, indices)                                                       \
-    (CB_HERE, (cb_sort)((x), (dim), (descending), (indices)))
-#define cb_topk(x, k, dim, largest, indices)                                                       \
-    (CB_HERE, (cb_topk)((x), (k), (dim), (largest), (indices)))
-#define cb_cat(...) (CB_HERE, (cb_cat)(__VA_ARGS__))
-#define cb_stack(...) (CB_HERE, (cb_stack)(__VA_ARGS__))
-#define cb_autocast_open(dtype) (CB_HERE, (cb_autocast_open)(cb_only_dtype(dtype)))
-#define cb_autocast_close() (CB_HERE, (cb_autocast_close)())
-#define cb_assign(x, value) (CB_HERE, (cb_assign)((x), (value)))
-#define cb_assign_result(x, result) (CB_HERE, (cb_assign_result)((x), (result)))
-#define cb_fill_(x, value) (CB_HERE, (cb_fill_)((x), cb_operand_of(value)))
-#define cb_call_n(...) (CB_HERE, (cb_call_n)(__VA_ARGS__))
-#define cb_call_1(...) (CB_HERE, (cb_call_1)(__VA_ARGS__))
-#endif
+#include <carbide_calls.h>
 
 #ifdef __cplusplus
 }

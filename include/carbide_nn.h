@@ -67,8 +67,9 @@ template <typename... T> static inline cb_tensor *cb_forward(cb_module *module, 
 extern "C" {
 #else
 #define cb_forward(module, ...)                                                                    \
-    (CB_HERE, cb_module_forward((module), (cb_tensor *[]){__VA_ARGS__},                            \
-                                (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *))))
+    (CB_HERE,                                                                                      \
+     (cb_module_forward)((module), (cb_tensor *[]){__VA_ARGS__},                                   \
+                         (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *))))
 #endif
 
 /* A descendant, or a parameter or buffer, by path; NULL with an error when there is none. "" is the

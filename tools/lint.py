@@ -7,6 +7,7 @@
     lint.py locks       base/lock.c alone has locks, which fork() therefore knows
     lint.py exports     every extern function of src is used outside its file   (lint.py exports BUILD)
     lint.py reasons     every row of reasons.def is used
+    lint.py calls       every public function that may fail records the caller's line
 """
 import glob
 import os
@@ -142,6 +143,18 @@ def check_exports(build):
             yield f"{source}: {name} is extern, and nothing outside the file uses it"
 
 
+def check_calls():
+    """Public functions have a macro that records the caller's line, unless they cannot fail."""
+    cannot_fail = {"cb_error", "cb_error_status", "cb_clear_error", "cb_site", "cb_memory", "cb_set_allocator",
+                   "cb_cleanup", "cb_dtype_name", "cb_dtype_size", "cb_promote", "cb_manual_seed",
+                   "cb_autocast_dtype", "cb_free_text", "cb_threads", "cb_get_float32_matmul_precision",
+                   "cb_opcode_name"}
+    text = "\n".join("\n".join(lines_of(p)) for p in sources("include/*.h"))
+    for name in re.findall(r"^CB_API [^;(]*?\b(cb_\w+)\(", text, re.M):
+        if name not in cannot_fail and not re.search(rf"^#define {name}\(", text, re.M):
+            yield f"include/carbide_calls.h: {name} has no macro that records the caller's line"
+
+
 def check_reasons():
     text = "".join("\n".join(lines_of(p)) for p in sources("src/**/*.[ch]"))
     for row in re.findall(r"^REASON\((\w+)", "\n".join(lines_of("src/base/reasons.def")), re.M):
@@ -166,10 +179,10 @@ def check_locks():
 
 def main():
     checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons, "environment": check_environment, "locks": check_locks,
-              "exports": lambda: check_exports(sys.argv[2])}
+              "calls": check_calls, "exports": lambda: check_exports(sys.argv[2])}
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in checks or (name == "exports" and len(sys.argv) < 3):
-        print("usage: lint.py layers|lengths|environment|locks|reasons|exports BUILD      (tools/lint.sh runs them all)")
+        print("usage: lint.py layers|lengths|environment|locks|reasons|calls|exports BUILD      (tools/lint.sh runs them all)")
         return 2
     problems = list(checks[name]())
     for problem in problems:

@@ -1,7 +1,8 @@
 /* The thread's sticky error and the source line it points at.
  *
  * In: fail(CB_ERR_SHAPE, "matmul: ...") somewhere below a public call. Out: cb_error() gives
- * "photo.c:31: matmul: ...", the first one since cb_clear_error. State is thread-local. */
+ * "photo.c:31: matmul: ...", the first one since cb_clear_error. State is thread-local; what every
+ * call sets is a load or store from the thread pointer. */
 #include "base/error.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -10,17 +11,28 @@
 
 enum { MESSAGE_BYTES = 1024 };
 
-static _Thread_local Site site;
+#define NEAR __attribute__((tls_model("initial-exec")))
+static _Thread_local Site site NEAR;
+static _Thread_local const Place *place NEAR;
 static _Thread_local cb_status first;
+static _Thread_local int text_start; /* of the message, behind line and path */
 static _Thread_local char message[MESSAGE_BYTES];
 
 void cb_site(const char *file, int line) { site = (Site){.file = file, .line = line}; }
 
 Site site_current(void) { return site; }
 
+void site_set(Site other) { site = other; }
+
+const Place *place_current(void) { return place; }
+
+void place_set(const Place *other) { place = other; }
+
 const char *cb_error(void) { return first == CB_OK ? NULL : message; }
 
 cb_status cb_error_status(void) { return first; }
+
+const char *error_text(void) { return first == CB_OK ? NULL : message + text_start; }
 
 void cb_clear_error(void) { first = CB_OK; }
 
@@ -34,17 +46,29 @@ static void append(int used, const char *format, va_list arguments) {
     if (used + length >= MESSAGE_BYTES) strcpy(message + MESSAGE_BYTES - 4, "...");
 }
 
+/* "net.c:7: encoder.linear: "; its length. */
+static int write_position(void) {
+    char path[PLACE_BYTES] = "";
+    if (site.path)
+        snprintf(path, sizeof path, "%s", site.path);
+    else if (place)
+        place->write(place, path, sizeof path);
+    int used = 0;
+    if (site.file)
+        used = snprintf(message, MESSAGE_BYTES / 4, "%s:%d: ", base_name(site.file), site.line);
+    if (used >= MESSAGE_BYTES / 4) used = MESSAGE_BYTES / 4 - 1;
+    if (*path) used += snprintf(message + used, PLACE_BYTES + 2, "%s: ", path);
+    return used;
+}
+
 cb_status fail(cb_status status, const char *format, ...) {
     check(status < CB_OK, "fail() with status %d", (int)status);
     if (first != CB_OK) return status;
     first = status;
-    int used = 0;
-    if (site.file)
-        used = snprintf(message, MESSAGE_BYTES / 2, "%s:%d: ", base_name(site.file), site.line);
-    if (used >= MESSAGE_BYTES / 2) used = MESSAGE_BYTES / 2 - 1;
+    text_start = write_position();
     va_list arguments;
     va_start(arguments, format);
-    append(used, format, arguments);
+    append(text_start, format, arguments);
     va_end(arguments);
     return status;
 }

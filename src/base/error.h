@@ -1,8 +1,10 @@
 /* Sticky errors of the thread, and check() for bugs.
  *
  * A failing public call records its message once and returns NULL or a status; later failures do
- * not overwrite it. The message opens with the source line that the op macros recorded:
- *     photo.c:31: matmul: inner sizes differ: f32[4, 3] x f32[5, 2] */
+ * not overwrite it. The message opens with the source line that the macros of ops and calls
+ * recorded, and with the path of the module whose forward runs:
+ *     photo.c:31: matmul: inner sizes differ: f32[4, 3] x f32[5, 2]
+ *     net.c:7: encoder.layers.3.linear: linear: ... */
 #ifndef CARBIDE_BASE_ERROR_H
 #define CARBIDE_BASE_ERROR_H
 
@@ -11,15 +13,29 @@
 typedef struct Site {
     const char *file; /* static text, NULL when unknown */
     int line;
+    const char *path; /* of the module, where one was recorded (trace.h); NULL: see Place */
 } Site;
+
+/* Where in a network the thread is. The layer of modules derives its own from it (nn/module.h); a
+ * path is only written for errors and recordings. */
+typedef struct Place Place;
+struct Place {
+    const Place *outer;
+    void (*write)(const Place *place, char *out, size_t bytes); /* "encoder.linear" */
+};
+enum { PLACE_BYTES = 256 };
 
 #undef fail /* a macro of cmocka.h, when a test includes that first */
 
 Site site_current(void);
+void site_set(Site site);
+const Place *place_current(void); /* NULL: in no module */
+void place_set(const Place *place);
 /* Records the error at the thread's current site and returns its status. */
 cb_status fail(cb_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 cb_status fail_memory(size_t bytes);
 cb_status fail_file(const char *call, const char *path); /* with errno, which says which kind */
+const char *error_text(void); /* the message without line and path; NULL when there is none */
 /* Adds to the message that is recorded. */
 void fail_also(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const OptionInfo infos[OPTION_COUNT] = {
 #define OPTION(id, type, value, help) [OPTION_##id] = {#id, #type, value, help},
@@ -39,6 +40,13 @@ const OptionInfo *option_info(Option option) {
     return &infos[option];
 }
 
+int option_switch(const char *word, size_t length) {
+    static const char *const words[] = {"0", "1", "off", "on", "false", "true"};
+    for (int i = 0; i < 6; i++)
+        if (strlen(words[i]) == length && !strncasecmp(words[i], word, length)) return i & 1;
+    return -1;
+}
+
 /* The number of the word among those of the type "auto|base|v3"; -1: it is none of them. */
 static int64_t choice_of(const char *type, const char *word) {
     size_t length = strlen(word);
@@ -61,8 +69,9 @@ static const char *parse(Option option, const char *text, int64_t *number) {
         return *number >= 0 ? NULL : type;
     }
     if (!strcmp(type, "bool")) {
-        *number = !strcmp(text, "1") || !strcmp(text, "true");
-        return *number || !strcmp(text, "0") || !strcmp(text, "false") ? NULL : "0 or 1";
+        int on = option_switch(text, strlen(text));
+        *number = on > 0;
+        return on >= 0 ? NULL : "0 or 1, off or on, false or true";
     }
     char *end;
     errno = 0;

@@ -18,6 +18,8 @@ typedef struct OptionInfo {
     const char *value /* default */, *help;
 } OptionInfo;
 
+/* 1 or 0 for the words of a switch: 1, on, true; 0, off, false, whatever their case; else -1. */
+int option_switch(const char *word, size_t length);
 const OptionInfo *option_info(Option option);
 int64_t option_int(Option option); /* of a choice: the word's number */
 const char *option_text(Option option); /* never NULL; stays valid until the option is set again */

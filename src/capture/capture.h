@@ -6,6 +6,7 @@
  *   function.c   the public API: guards choose entries, the function runs under a tracer,
  *                statistics
  *   guard.c      what an entry expects of its inputs
+ *   miss.c       why no entry takes a call's inputs
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   record.c     the tracer while something new happens: trace and graph grow together
  *   functional.c in-place writes and views of the trace as pure graph nodes

@@ -77,6 +77,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->graph = recording->graph;
     entry->input_count = call->input_count;
     entry->state = function_state(call->function);
+    entry->modes = function_modes(call->function);
     entry->autocast = function_autocast(call->function);
     entry->reduced = recording->graph->reduced;
     entry->guard = arena_new_array(trace->arena, Guard, call->input_count + 1);

@@ -50,22 +50,6 @@ void function_note(Function *function, Reason reason, Site site, const char *for
                 detail);
 }
 
-static uint64_t module_state(const cb_module *module) {
-    uint64_t hash = module->training;
-    for (int i = 0; i < module->tensor_count; i++) {
-        const Tensor *x = module->tensor[i].tensor;
-        hash = hash_mix(hash, x && x->storage ? x->storage->serial + (uint64_t)x->offset : 0);
-    }
-    for (int i = 0; i < module->child_count; i++)
-        hash = hash_mix(hash, module_state(module->child[i].module));
-    return hash;
-}
-
-uint64_t function_state(const Function *function) {
-    bool guarded = function->options.fullgraph && function->callee == CALL_MODULE;
-    return guarded ? module_state(function->target.module) : 0;
-}
-
 cb_dtype function_autocast(const Function *function) {
     /* as option.c lists them */
     static const cb_dtype named[] = {CB_SAME, CB_BF16, CB_F16, CB_SAME};
@@ -162,12 +146,25 @@ static int invoke_target(const Function *function, Tensor *const *x, int input_c
     }
 }
 
+/* A NULL where the function gives one tensor is a failure, and has an error. */
+static int check_result(const Function *function, Tensor **output, int count) {
+    if (function->callee == CALL_N || function->callee == CALL_GRAPH || output[0]) return count;
+    if (cb_error_status() != CB_OK) return cb_error_status();
+    return fail(CB_ERR_ARGUMENT, "call: the function gave NULL and recorded no error");
+}
+
+/* output has OUTPUT_ROOM places. The thread's line is the call's again when the function is
+ * done. */
 static int invoke(const Function *function, Tensor *const *x, int input_count, Tensor **output) {
+    Site site = site_current();
     AutocastFrame frame = autocast_enter();
     autocast_set(function_autocast(function));
+    if (function->callee == CALL_N) memset(output, 0, sizeof *output * CB_MAX_ARGS);
     int count = invoke_target(function, x, input_count, output);
-    if (autocast_leave(frame)) return count;
-    return fail(CB_ERR_ARGUMENT, "call: the function opened an autocast and did not close it");
+    site_set(site);
+    if (!autocast_leave(frame))
+        return fail(CB_ERR_ARGUMENT, "call: the function opened an autocast and did not close it");
+    return check_result(function, output, count);
 }
 
 static bool real_result(const Tensor *x, Tensor *const *input, int input_count) {
@@ -320,55 +317,15 @@ static Entry *find_entry(Function *function, Tensor *const *input, int input_cou
     return NULL;
 }
 
-static const char *autocast_name(cb_dtype dtype) {
-    return dtype == CB_SAME ? "off" : cb_dtype_name(dtype);
-}
-
-/* "input 1 is f32[4, 8], entry 2 has f32[2, 8]": where a call leaves the newest entry. */
-static void describe_miss(const Function *function, Tensor *const *input, int input_count,
-                          char *out, size_t bytes) {
-    const Entry *last = NULL;
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) last = e;
-    snprintf(out, bytes, "another number of inputs");
-    for (int i = 0; last && i < input_count && input_count == last->input_count; i++) {
-        if (guard_holds(&last->guard[i], input[i])) continue;
-        char now[64], then[64];
-        Meta meta = tensor_meta(input[i]), known = last->trace->value[i].meta;
-        meta_format(&meta, now, sizeof now);
-        meta_format(&known, then, sizeof then);
-        bool strides = !strcmp(now, then);
-        snprintf(out, bytes, "input %d is %s%s, entry %d has %s", i, now,
-                 strides ? " of other strides" : "", last->number, then);
-        return;
-    }
-    if (last && input_count == last->input_count && entry_describe_aliases(last, input, out, bytes))
-        return;
-    cb_dtype autocast = function_autocast(function);
-    if (last && last->autocast != autocast) {
-        snprintf(out, bytes, "autocast is %s, for entry %d it was %s", autocast_name(autocast),
-                 last->number, autocast_name(last->autocast));
-        return;
-    }
-    if (last && last->reduced != precision_reduced()) {
-        snprintf(out, bytes, "float32 matmul precision is %s, for entry %d it was %smedium",
-                 cb_get_float32_matmul_precision(), last->number, last->reduced ? "" : "not ");
-        return;
-    }
-    if (last && last->state != function_state(function))
-        snprintf(out, bytes, "a module changed between train and eval, or holds other parameters");
-    if (last && function->options.fullgraph && !frozen_all_hold(last, NULL))
-        snprintf(out, bytes, "a parameter that was compiled as a constant has changed");
-}
-
 /* Without an entry: true when one more may be recorded. */
 static bool may_record(Function *function, Tensor *const *input, int input_count) {
     int count = atomic_load(&function->entry_count);
     if (count == 0) return true;
     char miss[256];
-    describe_miss(function, input, input_count, miss, sizeof miss);
-    Reason reason = count < function_limit() ? REASON_input_changed : REASON_recompile_limit;
-    function_note(function, reason, site_current(), "%s", miss);
-    return reason == REASON_input_changed;
+    Reason why = miss_describe(function, input, input_count, miss, sizeof miss);
+    bool more = count < function_limit();
+    function_note(function, more ? why : REASON_recompile_limit, site_current(), "%s", miss);
+    return more;
 }
 
 static bool inputs_valid(const Function *function, Tensor *const *input, int input_count) {
@@ -403,7 +360,7 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
 
 int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, cb_tensor **outputs,
               int capacity) {
-    Tensor *output[CB_MAX_ARGS];
+    Tensor *output[OUTPUT_ROOM];
     if (!function || (!inputs && input_count) || (!outputs && capacity))
         return fail(CB_ERR_ARGUMENT, "call: the function or an array is NULL");
     int count = call_into(function, inputs, input_count, output);
@@ -417,6 +374,7 @@ int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, 
 cb_tensor *cb_call_1(cb_function *function, cb_tensor *const *inputs, int input_count) {
     Tensor *output[CB_MAX_ARGS];
     int count = cb_call_n(function, inputs, input_count, output, CB_MAX_ARGS);
+    if (count == 0) fail(CB_ERR_ARGUMENT, "call: the function gave no result");
     return count > 0 ? output[0] : NULL;
 }
 

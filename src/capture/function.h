@@ -90,6 +90,7 @@ struct Entry {
     Executable *executable;
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
     uint64_t state;     /* fullgraph: of the callee's modules (function_state) */
+    uint64_t modes;     /* function_modes when it was recorded */
     cb_dtype autocast;  /* in force when the function began; CB_SAME: none */
     bool reduced;       /* the precision of its f32 products (base/precision.h) */
     double trace_ms, compile_ms;
@@ -173,9 +174,13 @@ static inline int function_lock(const Function *function) {
 void function_note(Function *function, Reason reason, Site site, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int function_limit(void);
-/* fullgraph does not run a module's forward again, so it guards on which modules train and which
- * tensors they hold; otherwise 0. */
+/* miss.c. fullgraph does not run a module's forward again, so it guards on which tensors the
+ * modules hold, and which of them train; otherwise function_state is 0. */
 uint64_t function_state(const Function *function);
+uint64_t function_modes(const Function *function); /* which modules train; 0: the callee is none */
+/* Why the newest entry does not take these inputs. */
+Reason miss_describe(const Function *function, Tensor *const *input, int input_count, char *out,
+                     size_t bytes);
 cb_dtype function_autocast(const Function *function); /* that a call from here begins with */
 
 /* ---- one call ------------------------------------------------------------------------------ */

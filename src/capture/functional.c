@@ -142,7 +142,6 @@ int functional_apply(Recording *recording, Op op, const TraceOperand *input, int
         node[i] = operand_node(recording, &input[i]);
         number[i] = input[i].kind != OPERAND_VALUE && input[i].kind != OPERAND_ABSENT;
     }
-    recording->graph->site = site_current();
     Node *result = graph_op(recording->graph, op, node, input_count, attrs, number);
     return result ? add_result(recording, result) : NO_VALUE;
 }
@@ -259,7 +258,6 @@ bool functional_writable(const Recording *recording, int target) {
 }
 
 bool functional_assign(Recording *recording, int target, const TraceOperand *operand) {
-    recording->graph->site = site_current();
     Node *value = fit(recording, target, operand);
     int at = target;
     if (value && node_numel(value) == 0) return true; /* perhaps of a base that has elements */

@@ -3,6 +3,8 @@
  * One table: a name, the field, and the values that it may have, the default first. */
 #include "capture/function.h"
 
+#include "base/option.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -65,7 +67,14 @@ static bool refuse_value(int option, Word value) {
     return false;
 }
 
-static bool set(FunctionOptions *out, Word name, Word value) {
+/* A word of a switch is the digit that the table has. */
+static Word digit(Word value) {
+    int on = option_switch(value.text, (size_t)value.length);
+    return on < 0 ? value : (Word){on ? "1" : "0", 1};
+}
+
+static bool set(FunctionOptions *out, Word name, Word given) {
+    Word value = digit(given);
     for (int i = 0; i < OPTIONS; i++) {
         if (!is(name, table[i].name)) continue;
         for (int k = 0; k < MAX_VALUES && table[i].value[k]; k++) {
@@ -73,7 +82,7 @@ static bool set(FunctionOptions *out, Word name, Word value) {
             *(int *)((char *)out + table[i].field) = k;
             return true;
         }
-        return refuse_value(i, value);
+        return refuse_value(i, given);
     }
     return refuse_name(name);
 }

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/precision.h"
+#include "nn/module.h"
 #include <string.h>
 
 enum { OUT_OF_MEMORY = -2, WRITES_REPEATED = -3 };
@@ -83,6 +84,30 @@ static bool resolve(Call *call, const cb_operand *given, TraceOperand *out, int 
 
 /* ---- ops ----------------------------------------------------------------------------------- */
 
+typedef struct Where { /* an op is recorded */
+    Site site;
+    ModuleMode mode;
+    char path[PLACE_BYTES]; /* of site, when the thread knows it by its place */
+} Where;
+
+static void find_where(Where *where) {
+    where->site = site_current();
+    where->mode = module_mode();
+    where->path[0] = '\0';
+    const Place *place = place_current();
+    if (where->site.path || !place) return;
+    place->write(place, where->path, sizeof where->path);
+    where->site.path = where->path;
+}
+
+/* The site with its path in the trace's arena, once for all ops of a layer. */
+static Site keep_site(Trace *trace, Site site) {
+    if (!site.path || !*site.path) return (Site){site.file, site.line, NULL};
+    const char *last = length(trace->op) ? trace->op[length(trace->op) - 1].site.path : NULL;
+    site.path = last && !strcmp(last, site.path) ? last : arena_text(trace->arena, site.path);
+    return site;
+}
+
 static void append(Recording *recording, TraceOp op, const TraceOperand *input,
                    const Attrs *attrs) {
     Arena *arena = recording->trace->arena;
@@ -96,8 +121,9 @@ static void append(Recording *recording, TraceOp op, const TraceOperand *input,
 }
 
 static int apply_values(Recording *recording, Op op, const TraceOperand *input, int input_count,
-                        const Attrs *attrs, int first_value, Site site) {
+                        const Attrs *attrs, int first_value, Site site, ModuleMode mode) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
+    recording->graph->site = keep_site(recording->trace, site);
     int result = functional_apply(recording, op, input, input_count, attrs);
     if (result == NO_VALUE) return NO_VALUE;
     TraceOp done = {.op = (uint16_t)op,
@@ -105,20 +131,23 @@ static int apply_values(Recording *recording, Op op, const TraceOperand *input, 
                     .word_count = op_info(op)->word_count,
                     .result = result,
                     .first_value = first_value,
-                    .site = site};
+                    .mode = (uint8_t)mode,
+                    .site = recording->graph->site};
     append(recording, done, input, attrs);
     return result;
 }
 
 static int assign_values(Recording *recording, const TraceOperand input[2], int first_value,
-                         Site site) {
+                         Site site, ModuleMode mode) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
+    recording->graph->site = keep_site(recording->trace, site);
     if (!functional_assign(recording, input[0].value, &input[1])) return NO_VALUE;
     TraceOp done = {.op = OP_assign,
                     .input_count = 2,
                     .result = NO_VALUE,
                     .first_value = first_value,
-                    .site = site};
+                    .mode = (uint8_t)mode,
+                    .site = recording->graph->site};
     append(recording, done, input, NULL);
     return input[0].value;
 }
@@ -140,11 +169,13 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
     int first_value = length(recording->trace->value), result = NO_VALUE;
     check(input_count <= TRACE_OPERANDS, "%s: %d operands", op_info(op)->name, input_count);
     bool resolved = true;
+    Where where;
+    find_where(&where);
     for (int i = 0; i < input_count && resolved; i++)
         resolved = resolve(call, &input[i], &operand[i], &result);
     if (resolved)
-        result =
-            apply_values(recording, op, operand, input_count, attrs, first_value, site_current());
+        result = apply_values(recording, op, operand, input_count, attrs, first_value, where.site,
+                              where.mode);
     if (result >= 0 && resolved && !call_reserve(call, result + 1)) result = OUT_OF_MEMORY;
     if (result < 0 || !resolved)
         return goes_eager(call, result) ? apply(op, input, input_count, attrs) : NULL;
@@ -157,12 +188,14 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
     cb_operand given = cb_operand_tensor(target);
     TraceOperand operand[2];
     int first_value = length(recording->trace->value), result = NO_VALUE;
+    Where where;
+    find_where(&where);
     bool resolved =
         resolve(call, &given, &operand[0], &result) && resolve(call, value, &operand[1], &result);
     if (resolved && !functional_writable(recording, operand[0].value))
         result = WRITES_REPEATED;
     else if (resolved)
-        result = assign_values(recording, operand, first_value, site_current());
+        result = assign_values(recording, operand, first_value, where.site, where.mode);
     if (result < 0 || !resolved)
         return goes_eager(call, result) ? apply_assign(target, value) : NULL;
     call->at++;
@@ -207,11 +240,12 @@ static bool repeat(Call *call, Recording *recording, const Trace *trace, int cou
         rename_inputs(call, op, operand);
         if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
         if (!add_captured(call, recording, trace, op)) return false;
-        cb_site(op->site.file, op->site.line);
-        int result = op->op == OP_assign
-                         ? assign_values(recording, operand, op->first_value, op->site)
-                         : apply_values(recording, (Op)op->op, operand, op->input_count, &attrs,
-                                        op->first_value, op->site);
+        site_set(op->site);
+        int result =
+            op->op == OP_assign
+                ? assign_values(recording, operand, op->first_value, op->site, (ModuleMode)op->mode)
+                : apply_values(recording, (Op)op->op, operand, op->input_count, &attrs,
+                               op->first_value, op->site, (ModuleMode)op->mode);
         if (result < 0) return false;
         check(op->op == OP_assign || result == op->result, "a trace repeats with other numbers");
     }
@@ -224,7 +258,7 @@ static Recording *record_prefix(Call *call, const Trace *trace, int count) {
     Site site = site_current();
     bool done = recording && add_inputs(call, recording) &&
                 (count == 0 || repeat(call, recording, trace, count));
-    cb_site(site.file, site.line);
+    site_set(site);
     if (done) return recording;
     record_free(recording);
     return NULL;

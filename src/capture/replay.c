@@ -6,6 +6,7 @@
 #include "capture/functional.h"
 
 #include "base/memory.h"
+#include "nn/module.h"
 #include <string.h>
 
 /* ---- values of a call ---------------------------------------------------------------------- */
@@ -194,8 +195,16 @@ static bool other_tensor(const Call *call, const TraceOperand *known, const cb_o
     return !is_value(call, known->value, x);
 }
 
+/* True when the modules that have run so far were set otherwise as the trace was recorded. */
+static bool mode_changed(const Call *call) {
+    int last = length(call->trace->op) - 1, at = call->at < last ? call->at : last;
+    int then = at < 0 ? MODE_UNKNOWN : call->trace->op[at].mode, now = module_mode();
+    return then != MODE_UNKNOWN && now != MODE_UNKNOWN && then != now;
+}
+
 /* Why the run leaves the trace: the same op with another number or tensor, or another op. */
 static Reason departure(const Call *call, int op, const cb_operand *input, int input_count) {
+    if (mode_changed(call)) return REASON_mode_changed;
     if (call->at >= length(call->trace->op)) return REASON_path_changed;
     const TraceOp *next = &call->trace->op[call->at];
     if (next->op != op || next->input_count != input_count) return REASON_path_changed;
@@ -298,6 +307,7 @@ bool call_start(Call *call, Function *function, Tensor *const *input, int input_
     call->alive = 0;
     if (!call_reserve(call, entry ? length(entry->trace->value) : input_count)) return false;
     for (int i = 0; i < input_count; i++) call->value[i] = input[i];
+    module_mode_forget();
     return entry || record_from(call, NULL, 0);
 }
 
@@ -366,7 +376,8 @@ bool call_end(Call *call, Tensor *const *output, int output_count, int *value) {
     if (call->mode == CALL_REPLAYS) {
         if (ends_here(call, output, output_count, value)) return true;
         if (other_ends_here(call, output, output_count, value)) return true;
-        if (!begin_recording(call, REASON_path_changed)) return false;
+        Reason why = mode_changed(call) ? REASON_mode_changed : REASON_path_changed;
+        if (!begin_recording(call, why)) return false;
     }
     if (output_values(call, output, output_count, value) && record_end(call, value, output_count))
         return true;

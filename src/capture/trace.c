@@ -222,7 +222,7 @@ static cb_operand operand_of(const TraceOperand *operand, Tensor *const *real) {
 static bool run_op(const TraceOp *op, Tensor **real) {
     cb_operand input[TRACE_OPERANDS];
     for (int i = 0; i < op->input_count; i++) input[i] = operand_of(&op->input[i], real);
-    cb_site(op->site.file, op->site.line);
+    site_set(op->site);
     if (op->op == OP_assign) return apply_assign(input[0].tensor, &input[1]) != NULL;
     Attrs attrs = {{0}};
     if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
@@ -236,6 +236,6 @@ bool trace_run(const Trace *trace, int count, Tensor **real) {
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
     for (int i = 0; i < count; i++) done &= run_op(&trace->op[i], real);
     autocast_set(autocast);
-    cb_site(site.file, site.line);
+    site_set(site);
     return done;
 }

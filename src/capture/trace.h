@@ -38,7 +38,8 @@ typedef struct TraceOp {
     uint8_t input_count, word_count;
     int result;      /* value; of an assignment: -1 */
     int first_value; /* values that existed before this op */
-    Site site;
+    uint8_t mode; /* ModuleMode as the op was recorded */
+    Site site;    /* its path, if any, lives in the trace's arena */
     const int64_t *word; /* attributes as the call gave them */
     TraceOperand input[TRACE_OPERANDS];
 } TraceOp;

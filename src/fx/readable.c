@@ -118,7 +118,7 @@ static void put_site(Buffer *out, const FxNode *node, Site *shown) {
 static bool print_readable(const FxGraph *graph, Buffer *out, const void *options) {
     int flags = *(const int *)options;
     FxNode ***last = fx_last_uses(graph, out->arena);
-    Site shown = {NULL, 0};
+    Site shown = {0};
     put_signature(graph, out, flags);
     for (const FxNode *node = graph->first; node; node = node->next) {
         if (flags & CB_READABLE_SITES) put_site(out, node, &shown);

@@ -200,7 +200,7 @@ static void note_meta(FxNode *node, const cb_operand *value) {
 }
 
 /* note: metas are written into the nodes, which then keep their values until the end. */
-static int run(const FxGraph *graph, Frame *frame, bool note) {
+static int run_nodes(const FxGraph *graph, Frame *frame, bool note) {
     size_t count = (size_t)graph->next_id + 1;
     frame->graph = graph;
     frame->value = memory_zalloc(count * sizeof *frame->value);
@@ -216,6 +216,16 @@ static int run(const FxGraph *graph, Frame *frame, bool note) {
     memory_free(frame->remaining);
     if (good) return frame->output_count;
     return cb_error_status() ? (int)cb_error_status() : (int)CB_ERR_GRAPH;
+}
+
+/* Its modules are found, in errors, where they stand below the graph's own. */
+static int run(const FxGraph *graph, Frame *frame, bool note) {
+    ModuleFrame around;
+    if (!graph->root) return run_nodes(graph, frame, note);
+    module_enter(&around, graph->root);
+    int count = run_nodes(graph, frame, note);
+    module_leave(&around);
+    return count;
 }
 
 static int count_placeholders(const FxGraph *graph) {

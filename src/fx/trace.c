@@ -130,8 +130,7 @@ static Tensor *compute(Trace *trace, Op op, const cb_arg *arg, int count, const 
     }
     Tracer *before = tracer_set(NULL);
     cb_scope_open();
-    Tensor *result =
-        module ? module->forward(module, inputs, count) : apply(op, operand, count, attrs);
+    Tensor *result = module ? module_run(module, inputs, count) : apply(op, operand, count, attrs);
     if (result) { /* the module may have given back its input or a parameter */
         Meta meta = tensor_meta(result);
         result = tensor_view_of(result, &meta, result->stride, result->offset);
@@ -321,17 +320,21 @@ static bool add_output(Trace *trace, Tensor *const *outputs, int count) {
 }
 
 static bool trace_body(Trace *trace, const Request *request) {
-    Tensor *inputs[CB_MAX_ARGS], *outputs[CB_MAX_ARGS] = {NULL};
+    Tensor *inputs[CB_MAX_ARGS], *outputs[OUTPUT_ROOM];
+    memset(outputs, 0, sizeof *outputs * CB_MAX_ARGS);
     if (!add_inputs(trace, request, inputs)) return false;
     int count = 1;
     bool failed_before = cb_error() != NULL;
     trace->running = true;
     if (request->module)
-        outputs[0] = request->module->forward(request->module, inputs, request->count);
+        outputs[0] = module_run(request->module, inputs, request->count);
     else
         count = request->function(inputs, request->count, outputs, request->user);
     trace->running = false;
     if (request->module && !outputs[0]) count = -1;
+    if (count > CB_MAX_ARGS && !cb_error())
+        fail(CB_ERR_ARGUMENT, "symbolic trace: the function returned %d tensors, more than %d",
+             count, CB_MAX_ARGS);
     if (cb_error() && !failed_before) return false; /* a size query came back as -1, say */
     if (count >= 0 && count <= CB_MAX_ARGS) return add_output(trace, outputs, count);
     if (!cb_error()) fail(CB_ERR_GRAPH, "symbolic trace: the function failed");

@@ -222,7 +222,7 @@ static Node *expand_composite(Graph *graph, Op op, Node *const *input, const Att
 
 /* What fails inside is told in terms of the op that was called, unless it says it all itself. */
 static void name_composite(Op op, Node *const *input) {
-    const char *name = op_info(op)->name, *message = cb_error();
+    const char *name = op_info(op)->name, *message = error_text();
     char text[OP_MAX_INPUTS][128] = {""};
     for (int i = 0; i < op_info(op)->arity; i++) {
         if (!input[i]) continue;

@@ -45,9 +45,9 @@ refuse(const Evaluator *evaluator, const Syntax *syntax, const char *format, ...
         int line, column;
         text_position(evaluator->text, syntax->at, &line, &column);
         Site site = site_current();
-        cb_site(NULL, 0);
+        site_set((Site){0});
         fail(CB_ERR_GRAPH, "line %d, column %d: %s", line, column, text);
-        cb_site(site.file, site.line);
+        site_set(site);
     } else {
         fail(CB_ERR_GRAPH, "%s", text);
     }

@@ -225,6 +225,6 @@ Graph *graph_parse(Arena *arena, const char *text) {
         cb_site(NULL, 0);
         reader_fail(&parser.reader);
     }
-    cb_site(caller.file, caller.line);
+    site_set(caller);
     return read ? parser.graph : NULL;
 }

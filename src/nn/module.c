@@ -11,6 +11,7 @@
 #include <string.h>
 
 static _Thread_local ModuleTracer *current_tracer;
+static _Thread_local ModuleMode last_mode; /* of the module that was left last */
 
 ModuleTracer *module_tracer_set(ModuleTracer *tracer) {
     ModuleTracer *before = current_tracer;
@@ -300,6 +301,63 @@ bool module_path_of_tensor(const Module *root, const Tensor *tensor, Buffer *out
     return find_tensor_path(root, tensor, out, out->length);
 }
 
+/* ---- where a forward runs ------------------------------------------------------------------- */
+
+/* The path from a module to a descendant, behind what out holds; false: it is none. Nothing is
+ * allocated: an error may be about memory. */
+static bool append_path(const Module *at, const Module *wanted, char *out, size_t bytes) {
+    if (at == wanted) return true;
+    size_t used = strlen(out);
+    for (int i = 0; i < at->child_count; i++) {
+        snprintf(out + used, bytes - used, "%s%s", used ? "." : "", at->child[i].name);
+        if (append_path(at->child[i].module, wanted, out, bytes)) return true;
+        out[used] = '\0';
+    }
+    return false;
+}
+
+/* A module that is called without being a descendant stands there by its type. */
+static void write_place(const Place *place, char *out, size_t bytes) {
+    const ModuleFrame *frame = (const ModuleFrame *)place;
+    if (!place->outer) return;
+    place->outer->write(place->outer, out, bytes);
+    if (append_path(((const ModuleFrame *)place->outer)->module, frame->module, out, bytes)) return;
+    size_t used = strlen(out);
+    snprintf(out + used, bytes - used, "%s(%s)", used ? "." : "", frame->module->type);
+}
+
+void module_enter(ModuleFrame *frame, const Module *module) {
+    *frame = (ModuleFrame){{place_current(), write_place}, module, site_current()};
+    place_set(&frame->place);
+}
+
+static ModuleMode mode_of(const Module *module) {
+    return module->training ? MODE_TRAINS : MODE_EVALUATES;
+}
+
+void module_leave(const ModuleFrame *frame) {
+    last_mode = mode_of(frame->module);
+    place_set(frame->place.outer);
+    site_set(frame->site);
+}
+
+ModuleMode module_mode(void) {
+    const ModuleFrame *frame = (const ModuleFrame *)place_current();
+    return frame ? mode_of(frame->module) : last_mode;
+}
+
+void module_mode_forget(void) { last_mode = MODE_UNKNOWN; }
+
+Tensor *module_run(Module *module, Tensor *const *inputs, int count) {
+    ModuleFrame frame;
+    module_enter(&frame, module);
+    Tensor *y = module->forward(module, inputs, count);
+    if (!y && cb_error_status() == CB_OK)
+        fail(CB_ERR_ARGUMENT, "%s: forward gave NULL and recorded no error", module->type);
+    module_leave(&frame);
+    return y;
+}
+
 /* ---- the call door -------------------------------------------------------------------------- */
 
 cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int count) {
@@ -315,5 +373,5 @@ cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int co
     ModuleTracer *tracer = current_tracer;
     if (tracer && module->leaf && tracer_current() == tracer->tracer)
         return tracer->call(tracer, module, inputs, count);
-    return module->forward(module, inputs, count);
+    return module_run(module, inputs, count);
 }

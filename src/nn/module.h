@@ -60,6 +60,23 @@ Module *module_find_child(const Module *module, const char *path);
 bool module_path_of_child(const Module *root, const Module *module, Buffer *out);
 bool module_path_of_tensor(const Module *root, const Tensor *tensor, Buffer *out);
 
+/* The module whose forward runs is where errors happen: its path, from the outermost module that
+ * runs, opens their message. Between enter and leave lies the work; leave gives the thread's line
+ * back, too. */
+typedef struct ModuleFrame {
+    Place place; /* first: write() gets back to the frame from it */
+    const Module *module;
+    Site site;
+} ModuleFrame;
+void module_enter(ModuleFrame *frame, const Module *module);
+void module_leave(const ModuleFrame *frame);
+/* Runs forward in a frame of its own. NULL comes with an error. */
+Tensor *module_run(Module *module, Tensor *const *inputs, int count);
+/* How the innermost module that runs is set, or the one that ran last since module_mode_forget. */
+typedef enum ModuleMode { MODE_UNKNOWN, MODE_EVALUATES, MODE_TRAINS } ModuleMode;
+ModuleMode module_mode(void);
+void module_mode_forget(void);
+
 /* A symbolic trace of this thread: leaf calls go to call while tracer is the current one. */
 typedef struct ModuleTracer ModuleTracer;
 struct ModuleTracer {

@@ -117,7 +117,11 @@ bool check_indices(const CheckStep *step, cb_dtype dtype, int64_t count, const v
     if (block == INT64_MAX) return true;
     read_block(&check, block, index);
     while (index[i] >= 0 && index[i] < step->bound) i++;
+    /* In a compiled function the caller's line is that of the call, and far from the op's own. */
+    Site caller = site_current(), own = step->node->site;
+    if (own.file) site_set(own);
     fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld",
          op_info((Op)step->node->op)->name, (long long)index[i], (long long)step->bound);
+    site_set(caller);
     return false;
 }

@@ -134,7 +134,6 @@ static Node *operand_node(Graph *graph, const Call *call, int position) {
 static Graph *one_node(Arena *arena, const Call *call) {
     Graph *graph = graph_new(arena);
     graph->reduced = call->reduced;
-    graph->site = site_current();
     Node *input[MOST_OPERANDS];
     bool number[MOST_OPERANDS];
     for (int i = 0; i < call->count; i++) {

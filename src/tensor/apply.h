@@ -60,6 +60,10 @@ typedef struct AutocastFrame {
 AutocastFrame autocast_enter(void);
 bool autocast_leave(AutocastFrame frame);
 
+/* A cb_function_n may fill CB_MAX_ARGS outputs. It is given room for this many, so that one which
+ * fills more, and says so, is an error and not a write to somebody else's memory. */
+enum { OUTPUT_ROOM = 16 * CB_MAX_ARGS };
+
 /* Eager execution of one op on real tensors: run/eager.c, the layer above that this one declares.
  * Views are already done; attrs are not yet canonical. */
 Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 static cb_tensor *scaled_softmax(cb_tensor *x) {
     return cb_softmax(cb_mul(cb_sub(x, 1.0), 2), -1);
@@ -56,8 +57,33 @@ static void test_compile() {
     cb_function_free(fast);
 }
 
+// Errors name the line of templates and overloads, too.
+#define EXPECT_LINE(call)                                                                          \
+    do {                                                                                           \
+        cb_site("elsewhere.cc", 1);                                                                \
+        (void)(call);                                                                              \
+        char start[32];                                                                            \
+        std::snprintf(start, sizeof start, "test_cpp.cc:%d: ", __LINE__);                          \
+        expect(#call, cb_error() && !std::strncmp(cb_error(), start, std::strlen(start)));         \
+        cb_clear_error();                                                                          \
+    } while (0)
+
+static void test_lines() {
+    cb_module *net = cb_nn_sequential(cb_nn_relu(), cb_nn_linear(2, 2));
+    cb_tensor *x = cb_ones(2);
+    EXPECT_LINE(cb_compile(net, "no=1"));
+    EXPECT_LINE(cb_compile(scaled_softmax, "no=1"));
+    EXPECT_LINE(cb_call((cb_function *)nullptr, x));
+    EXPECT_LINE(cb_forward(net, cb_ones(3)));
+    EXPECT_LINE(cb_nn_sequential((cb_module *)nullptr));
+    EXPECT_LINE(cb_size(x, 3));
+    EXPECT_LINE(cb_fail(CB_ERR_IO, "mine"));
+    cb_module_free(net);
+}
+
 int main() {
     cb_scope_open();
+    test_lines();
     test_ops();
     test_layers();
     test_compile();

@@ -318,7 +318,7 @@ static void first_error_stays(void **state) {
 static void the_host_records_its_own(void **state) {
     (void)state;
     cb_site("net.c", 7);
-    assert_int_equal(cb_fail(CB_ERR_SHAPE, "Net: 5% of nothing"), CB_ERR_SHAPE);
+    assert_int_equal((cb_fail)(CB_ERR_SHAPE, "Net: 5% of nothing"), CB_ERR_SHAPE);
     assert_string_equal(cb_error(), "net.c:7: Net: 5% of nothing");
     assert_int_equal(cb_error_status(), CB_ERR_SHAPE);
     assert_int_equal(cb_fail(CB_ERR_MEMORY, "second"), CB_ERR_MEMORY);
@@ -408,6 +408,15 @@ static void options_are_set_and_checked(void **state) {
     (void)state;
     assert_int_equal(cb_set_option("check", "true"), CB_OK);
     assert_int_equal(option_int(OPTION_check), 1);
+    const char *const words[] = {"off", "on", "False", "True", "false", "1", "0"};
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(cb_set_option("check", words[i]), CB_OK);
+        assert_int_equal(option_int(OPTION_check), i % 2);
+    }
+    assert_int_equal(cb_set_option("check", "of"), CB_ERR_OPTION);
+    assert_string_equal(error_text(),
+                        "option check: expected 0 or 1, off or on, false or true, got 'of'");
+    cb_clear_error();
     assert_int_equal(cb_set_option("passes", "-1"), CB_OK);
     assert_int_equal(option_int(OPTION_passes), -1);
     assert_int_equal(cb_set_option("chek", "1"), CB_ERR_OPTION);
@@ -415,7 +424,7 @@ static void options_are_set_and_checked(void **state) {
     assert_non_null(strstr(cb_error(), "cache_dir"));
     cb_clear_error();
     assert_int_equal(cb_set_option("threads", "four"), CB_ERR_OPTION);
-    assert_string_equal(cb_error(), "option threads: expected an integer, got 'four'");
+    assert_string_equal(error_text(), "option threads: expected an integer, got 'four'");
     cb_clear_error();
     assert_int_equal(cb_set_option("threads", ""), CB_ERR_OPTION);
     assert_int_equal(cb_set_option("threads", "99999999999999999999"), CB_ERR_OPTION);

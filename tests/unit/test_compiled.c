@@ -146,6 +146,60 @@ static cb_tensor *recovers(cb_tensor *x) {
     return cb_add(y, 1.0);
 }
 
+static void expect_explained(cb_function *function, const char *words) {
+    char *text = cb_explain(function);
+    if (!strstr(text, words)) print_error("expected '%s' in:\n%s\n", words, text);
+    assert_non_null(strstr(text, words));
+    cb_free_text(text);
+}
+
+static void test_switches(void **state) {
+    (void)state;
+    static const char *const said[][2] = {
+        {"fullgraph=1", "fullgraph=1"},   {"fullgraph=true", "fullgraph=1"},
+        {"fullgraph=on", "fullgraph=1"},  {"fullgraph=True", "fullgraph=1"},
+        {"fullgraph=0", "fullgraph=0"},   {"fullgraph=false", "fullgraph=0"},
+        {"fullgraph=off", "fullgraph=0"}, {"freeze=off", "freeze=0"},
+        {"freeze=ON", "freeze=1"},        {"fuse=false", "fuse=0"},
+        {"dynamic=true", "dynamic=1"},    {"autocast=off", "autocast=0"},
+    };
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        cb_function *fast = cb_compile(gelu, said[i][0]);
+        expect_explained(fast, said[i][1]);
+        cb_function_free(fast);
+    }
+    expect_refused("mode=on", "cannot be 'on'");
+    expect_refused("fullgraph=yes", "cannot be 'yes'");
+    expect_refused("fullgraph=o", "cannot be 'o'");
+}
+
+static cb_module *dropping;
+static cb_tensor *calls_module(cb_tensor *x) { return cb_add(cb_forward(dropping, x), 1.0); }
+
+/* train and eval are two entries, and explain says why there are two. */
+static void test_modes(void **state) {
+    (void)state;
+    static const char *const words = "a module was switched between train and eval";
+    cb_scope_open();
+    cb_tensor *x = ramp(4, 4);
+    dropping = cb_nn_sequential(cb_nn_linear(4, 4), cb_nn_dropout(0.5));
+    for (int i = 0; i < 6; i++) {
+        cb_function *fast = i < 2   ? cb_compile(dropping, VM)
+                            : i < 4 ? cb_compile(dropping, "fullgraph=1, " VM)
+                                    : cb_compile(calls_module, VM);
+        for (int k = 0; k < 4; k++) {
+            cb_module_train(dropping, (i ^ k) & 1);
+            assert_non_null(cb_call(fast, x));
+        }
+        assert_int_equal(cb_stats(fast).recompiles, 1);
+        expect_explained(fast, words);
+        cb_function_free(fast);
+    }
+    cb_module_free(dropping);
+    assert_null(cb_error());
+    cb_scope_close();
+}
+
 static void test_errors(void **state) {
     (void)state;
     cb_scope_open();
@@ -306,6 +360,8 @@ int main(void) {
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_precise),
+        cmocka_unit_test(test_switches),
+        cmocka_unit_test(test_modes),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_explain),
         cmocka_unit_test(test_threads),

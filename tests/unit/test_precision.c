@@ -30,8 +30,8 @@ static void names_are_those_of_pytorch(void **state) {
         assert_string_equal(cb_get_float32_matmul_precision(), names[i]);
     }
     assert_int_equal(cb_set_float32_matmul_precision("low"), CB_ERR_ARGUMENT);
-    assert_string_equal(cb_error(), "set_float32_matmul_precision: there is no precision 'low'; "
-                                    "there are highest, high and medium");
+    assert_non_null(strstr(cb_error(), ": set_float32_matmul_precision: there is no precision "
+                                       "'low'; there are highest, high and medium"));
     cb_clear_error();
     assert_int_equal(cb_set_float32_matmul_precision(NULL), CB_ERR_ARGUMENT);
     cb_clear_error();
