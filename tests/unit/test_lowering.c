@@ -83,6 +83,29 @@ static void padding(void **state) {
            VALUES(3, 4, 9, 9));
 }
 
+/* Two conversions are one only when the first loses nothing. */
+static void conversions_that_lose(void **state) {
+    (void)state;
+    expect("s = slice(x, dim=0, start=1, end=2)\n m = mul(s, 53.0)\n h = to(m, dtype=f16)\n"
+           " b = to(h, dtype=bf16)\n y = to(b, dtype=f32)",
+           VALUES(-264)); /* of -265 */
+    expect("s = slice(x, dim=0, end=2)\n m = mul(s, 0.5)\n h = to(m, dtype=f16)\n"
+           " i = to(h, dtype=i64)\n y = to(i, dtype=f32)",
+           VALUES(-3, -2));
+    expect("s = slice(x, dim=0, start=7, end=8)\n m = mul(s, 65536.0)\n b = to(m, dtype=bf16)\n"
+           " h = to(b, dtype=f16)\n y = to(h, dtype=f32)",
+           VALUES(INFINITY));
+    expect("s = slice(x, dim=0, end=1)\n i = to(s, dtype=i8)\n u = to(i, dtype=u8)\n"
+           " y = to(u, dtype=i32)",
+           VALUES(250));
+}
+
+static void folds_of_one_number(void **state) {
+    (void)state;
+    expect("f = full(sizes=[3], value=2.0)\n y = sum(f)", VALUES(6));
+    expect("f = full(sizes=[3], value=2.0)\n y = prod(f)", VALUES(8));
+}
+
 /* Trees that have an op to themselves, and others that look like them. */
 static void joined_trees(void **state) {
     (void)state;
@@ -135,8 +158,9 @@ static void precise_rounds_every_op(void **state) {
 int main(void) {
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
     const struct CMUnitTest tests[] = {
-        ONE(parts_and_turns), ONE(written_parts),  ONE(padding),
-        ONE(joined_trees),    ONE(drawn_integers), ONE(precise_rounds_every_op),
+        ONE(parts_and_turns),       ONE(written_parts),           ONE(padding),
+        ONE(conversions_that_lose), ONE(folds_of_one_number),     ONE(joined_trees),
+        ONE(drawn_integers),        ONE(precise_rounds_every_op),
     };
     return cmocka_run_group_tests_name("lowering", tests, NULL, clean_up);
 }
