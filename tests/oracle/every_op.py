@@ -109,6 +109,7 @@ def unary(name): return Case(name, getattr(torch, name), T())
 logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift maximum minimum'''.split())
 def binary(name):
     function = getattr(torch, {'left_shift': 'bitwise_left_shift', 'right_shift': 'bitwise_right_shift'}.get(name, name))
+    if name == 'pow' and chance(6): return Case(name, function, T(dtype=R(FLOATS)), 0.5)
     a = T()
     tensors = name in ('maximum', 'minimum', 'atan2', 'hypot', 'copysign', 'logical_and', 'logical_or', 'logical_xor')
     if not tensors and chance(3): return Case(name, function, a, number())
@@ -189,8 +190,8 @@ def to(name):
     return Case(name, lambda x, d: x.to(TORCH[d]), T(plain=True), dtype)
 @op('full')
 def full(name):
-    return Case(name, lambda s, v, d: torch.full(s, v, dtype=TORCH.get(d)), shape(), R([number(), 300, -1, 2**53 + 1, float('nan')]),
-                R([None, any_dtype()]))
+    return Case(name, lambda s, v, d: torch.full(s, v, dtype=TORCH.get(d)), shape(), v := R([number(), 300, -1, 2**53 + 1, float('nan')]),
+                'i64' if v == 2**53 + 1 else R([None, any_dtype()])) # PyTorch takes it for f16, as inf
 @op('full_like')
 def full_like(name): return Case(name, torch.full_like, T(), R([number(), 300, -1]))
 @op('arange')
@@ -316,8 +317,8 @@ KNOWN = [ # (what it is, test of (case, PyTorch's result or error text, Carbide'
      'PyTorch has no kernel for the dtype; Carbide computes what promotion gives'),
     ('division by zero', lambda c, t, k: isinstance(t, str) and 'ZeroDivision' in t,
      'a check of the divisor would cost a pass over it: integers divided by 0 are 0 (carbide.h)'),
-    ('no elements', lambda c, t, k: isinstance(k, str) and not isinstance(t, str) and 'is not a' in k and any(a.t.numel() == 0 for a in c.tensors()),
-     'PyTorch looks at no dtype where there are no elements'),
+    ('no elements', lambda c, t, k: isinstance(k, str) and not isinstance(t, str) and ('is not a' in k or c.name == 'roll') and any(a.t.numel() == 0 for a in c.tensors()),
+     'PyTorch looks at no dtype, and roll at no dim, where there are no elements'),
     ('square roots of -inf', lambda c, t, k: c.name == 'pow' and 0.5 in c.args,
      'x ** 0.5 is a square root in PyTorch, and pow(-inf, 0.5) here, which is inf'),
     ('bool to a bool', lambda c, t, k: c.name == 'pow' and c.args[0].dtype == 'bool' and c.args[1] is True,
@@ -360,7 +361,7 @@ def difference(case, theirs, ours):
 SUMS = set('''sum mean var std norm cumsum cumprod prod matmul linear addmm conv1d conv2d conv3d logsumexp layer_norm rms_norm
 normalize cosine_similarity addcmul addcdiv scatter_add lerp'''.split())
 
-CANCEL = set('gelu tanhshrink mish silu logsigmoid softplus var std log_softmax layer_norm rms_norm binary_cross_entropy_with_logits'.split())
+CANCEL = set('gelu tanhshrink mish silu logsigmoid softplus var std log_softmax layer_norm rms_norm cosine_similarity binary_cross_entropy_with_logits'.split())
 
 def attempt(call):
     try: return call()
