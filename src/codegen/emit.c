@@ -3,6 +3,7 @@
  * Expression ids are topological (inputs before users), so a region is collected in one walk over
  * descending ids and declared in walks over ascending ids, without recursion. */
 #include "codegen/emit.h"
+#include "lower/index.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,9 +17,8 @@ enum {
 /* ---- preparation ------------------------------------------------------------------------- */
 
 static bool is_index_op(const Expr *x) {
-    bool arithmetic =
-        x->op == OP_add || x->op == OP_mul || x->op == OP_floor_divide || x->op == OP_remainder;
-    return arithmetic && x->dtype == CB_I64;
+    bool divides = index_divides(x, OP_floor_divide) || index_divides(x, OP_remainder);
+    return x->dtype == CB_I64 && (x->op == OP_add || x->op == OP_mul || divides);
 }
 
 static bool varies_with_lanes(const Emit *e, const Expr *x) {

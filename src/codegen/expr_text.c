@@ -4,6 +4,7 @@
  *
  * Results are operands: identifiers, calls, or text in parentheses. */
 #include "codegen/emit.h"
+#include "lower/index.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -61,11 +62,9 @@ static const char *axis_text(Emit *e, int axis, bool narrow) {
 static const char *number(Emit *e, const Expr *x, bool narrow);
 
 static const char *quotient(Emit *e, const Expr *x, bool narrow) {
-    const Expr *divisor = x->input[1];
     bool divides = x->op == OP_floor_divide;
-    const char *a = number(e, x->input[0], narrow), *b = number(e, divisor, narrow);
-    bool natural = x->input[0]->low >= 0 && divisor->op == OP_constant && divisor->imm.i > 0;
-    if (!natural) {
+    const char *a = number(e, x->input[0], narrow), *b = number(e, x->input[1], narrow);
+    if (x->input[0]->low < 0) {
         e->usage->helper[HELPER_floor] = true;
         return arena_format(e->arena, "%s(%s, %s)", divides ? "floor_quotient" : "floor_remainder",
                             text_bare(e, a), text_bare(e, b));
@@ -80,7 +79,7 @@ static const char *number(Emit *e, const Expr *x, bool narrow) {
     if (x->op == OP_constant) return text_literal(e, CB_I64, x->imm);
     bool seen_through = e->local[x->id].plain || !e->info.expr[x->id].users;
     bool arithmetic = x->dtype == CB_I64 && seen_through;
-    if (arithmetic && (x->op == OP_floor_divide || x->op == OP_remainder))
+    if (arithmetic && (index_divides(x, OP_floor_divide) || index_divides(x, OP_remainder)))
         return quotient(e, x, narrow);
     if (arithmetic && x->op == OP_add)
         return arena_format(e->arena, "(%s + %s)", text_bare(e, number(e, x->input[0], narrow)),

@@ -103,8 +103,7 @@ static bool recombine_term(Kernel *kernel, Sum *sum, const Term *term) {
 static void recombine(Kernel *kernel, Sum *sum) {
     for (int i = 0; i < sum->count; i++) {
         Term term = sum->term[i];
-        bool is_remainder = term.atom->op == OP_remainder && term.atom->input[1]->op == OP_constant;
-        if (is_remainder && recombine_term(kernel, sum, &term)) i = -1;
+        if (index_divides(term.atom, OP_remainder) && recombine_term(kernel, sum, &term)) i = -1;
     }
 }
 
@@ -186,8 +185,10 @@ static Expr *divide_rest(Kernel *kernel, Sum rest, int64_t divisor) {
     divisor /= g;
     Expr *a = sum_build(kernel, &big);
     if (divisor == 1) return a;
-    bool nested = a->op == OP_floor_divide && a->input[1]->op == OP_constant;
-    if (nested) return index_divide(kernel, a->input[0], a->input[1]->imm.i * divisor);
+    int64_t product;
+    if (index_divides(a, OP_floor_divide) &&
+        !__builtin_mul_overflow(a->input[1]->imm.i, divisor, &product))
+        return index_divide(kernel, a->input[0], product);
     return pair(kernel, OP_floor_divide, a, divisor);
 }
 
@@ -211,8 +212,7 @@ static Expr *strip_remainder(Kernel *kernel, Sum *rest, int64_t divisor) {
     bool changed = false;
     for (int i = 0; i < rest->count; i++) {
         Expr *atom = rest->term[i].atom;
-        bool inside = atom->op == OP_remainder && atom->input[1]->op == OP_constant &&
-                      atom->input[1]->imm.i % divisor == 0;
+        bool inside = index_divides(atom, OP_remainder) && atom->input[1]->imm.i % divisor == 0;
         sum_expr(&plain, inside ? atom->input[0] : atom, rest->term[i].factor);
         changed |= inside;
     }

@@ -12,6 +12,18 @@
 
 #include "lower/loop.h"
 
+/* Numbers of elements, and in positions, as texts hold them. */
+static inline bool index_writes(int64_t number) {
+    const int64_t most = INT64_C(1) << 50;
+    return number <= most && number >= -most;
+}
+
+/* A quotient or remainder as positions are made of. One that a user divides by another value, by 0
+ * or by what is negative is a value like any other. */
+static inline bool index_divides(const Expr *e, Op op) {
+    return e->op == op && e->input[1]->op == OP_constant && e->input[1]->imm.i > 0;
+}
+
 Expr *index_add(Kernel *kernel, Expr *a, Expr *b);
 Expr *index_scale(Kernel *kernel, Expr *a, int64_t factor);
 Expr *index_divide(Kernel *kernel, Expr *a, int64_t divisor);

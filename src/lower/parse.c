@@ -16,7 +16,6 @@ typedef struct Parser {
 } Parser;
 
 enum { MOST_DEPTH = 200 };
-static const int64_t MOST_NUMBER = INT64_C(1) << 50; /* of elements, and in indices */
 
 static void *stop(Parser *p, const char *expected) {
     int line = 1;
@@ -50,7 +49,7 @@ static int64_t integer(Parser *p) {
     char *end;
     blank(p);
     int64_t value = strtoll(p->at, &end, 10);
-    if (end == p->at || value > MOST_NUMBER || value < -MOST_NUMBER) {
+    if (end == p->at || !index_writes(value)) {
         stop(p, "a number");
         return 0;
     }
@@ -136,10 +135,10 @@ static Expr *index_text(Parser *p) {
 
 static Expr *literal(Parser *p) {
     char *end;
-    Scalar value;
+    Scalar value = {.i = 0};
     double number = 0;
     if (accept(p, "true"))
-        number = 1;
+        number = value.i = 1;
     else if (!accept(p, "false")) {
         number = strtod(p->at, &end);
         if (end == p->at) return stop(p, "an operand");

@@ -1,6 +1,6 @@
 /* Loop IR -> text, in the form that parse.c reads back (loop.h shows it). Live expressions only;
  * index arithmetic is written in line. */
-#include "lower/loop.h"
+#include "lower/index.h"
 
 static const char *name_of(const Expr *e) {
     if (e->op == EX_reduce) return "reduce";
@@ -8,10 +8,17 @@ static const char *name_of(const Expr *e) {
     return op_info(e->op)->name;
 }
 
+/* What the parser reads as a position. A user's integers may be more: a product of two of them, or
+ * what a negative number divides. */
 static bool is_index(const Expr *e) {
-    return e->dtype == CB_I64 &&
-           (e->op == OP_add || e->op == OP_mul || e->op == EX_axis || e->op == OP_floor_divide ||
-            e->op == OP_remainder || e->op == OP_constant);
+    if (e->dtype != CB_I64) return false;
+    if (e->op == EX_axis || e->op == OP_constant) return true;
+    bool divided = index_divides(e, OP_floor_divide) || index_divides(e, OP_remainder);
+    bool scaled = e->op == OP_mul && e->input[1]->op == OP_constant;
+    if (e->op != OP_add && !scaled && !divided) return false;
+    for (int i = 0; i < 2; i++)
+        if (e->input[i]->op == OP_constant && !index_writes(e->input[i]->imm.i)) return false;
+    return true;
 }
 
 static void put_constant(const Expr *e, Buffer *out) {

@@ -83,7 +83,7 @@ static void merge_axes(Schedule *s, Group *group) {
 
 /* The least number by which an axis is divided on the way to an element; 0: none is. */
 static int64_t least_cut(const Kernel *kernel, const Expr *index, int64_t least, int *axis) {
-    bool divides = index->op == OP_floor_divide || index->op == OP_remainder;
+    bool divides = index_divides(index, OP_floor_divide) || index_divides(index, OP_remainder);
     if (divides && index->input[0]->op == EX_axis) {
         int64_t by = index->input[1]->imm.i, at = index->input[0]->imm.i;
         if ((!least || by < least) && kernel->axis[at].size % by == 0) *axis = (int)at, least = by;

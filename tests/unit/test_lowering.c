@@ -12,14 +12,14 @@ enum { MOST = 64 };
 
 /* The result of a graph of one output over x: f32[12] = -6, -5 ... 5, and n: f32[12], the same with
  * a NaN in place 3. */
-static cb_tensor *result_of(const char *body) {
+static cb_tensor *result_of(const char *body, bool generate) {
     Arena *arena = arena_new();
     const char *text = arena_format(arena, "graph(x: f32[12], n: f32[12]) { %s\n return y }", body);
     Graph *graph = graph_parse(arena, text);
     if (!graph) fail_msg("%s\n%s", cb_error(), text);
     graph_optimize(graph, NULL);
-    Executable *executable =
-        executable_new(plan_build(graph, arena, NULL, true), (ExecutableOptions){0});
+    Executable *executable = executable_new(plan_build(graph, arena, NULL, true),
+                                            (ExecutableOptions){.generate = generate});
     assert_non_null(executable);
     float value[12];
     for (int i = 0; i < 12; i++) value[i] = (float)(i - 6);
@@ -35,14 +35,24 @@ static cb_tensor *result_of(const char *body) {
     (const double[]){__VA_ARGS__}, (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double))
 
 /* Equal to the bit; a NaN is a NaN. */
-static void expect(const char *body, const double *wanted, int count) {
+static void expect_of(const char *body, bool generate, const double *wanted, int count) {
     double got[MOST];
-    cb_tensor *y = result_of(body);
+    cb_tensor *y = result_of(body, generate);
     assert_int_equal(cb_numel(y), count);
     assert_int_equal(cb_read(y, got, CB_F64), CB_OK);
     for (int i = 0; i < count; i++)
         if (got[i] != wanted[i] && !(isnan(got[i]) && isnan(wanted[i])))
             fail_msg("element %d: %g, not %g\n%s", i, got[i], wanted[i], body);
+}
+
+static void expect(const char *body, const double *wanted, int count) {
+    expect_of(body, false, wanted, count);
+}
+
+/* On the VM and as generated C. */
+static void expect_twice(const char *body, const double *wanted, int count) {
+    expect_of(body, false, wanted, count);
+    expect_of(body, true, wanted, count);
 }
 
 static void parts_and_turns(void **state) {
@@ -133,14 +143,33 @@ static void joined_trees(void **state) {
            VALUES(8, 0, -8, 1));
 }
 
+/* What a negative number divides is no position of the normal form, but may be part of one. */
+static void positions_of_odd_divisions(void **state) {
+    (void)state;
+    expect_twice("i = arange(0, 4, 1, i64)\n j = add(remainder(i, -3), 2)\n"
+                 " y = index_select(x, 0, j)",
+                 VALUES(-4, -6, -5, -4));
+    expect_twice("i = arange(0, 4, 1, i64)\n j = add(mul(remainder(i, -3), 3), 6)\n"
+                 " k = add(j, floor_divide(i, -3))\n y = index_select(mul(x, 2.0), 0, add(k, 2))",
+                 VALUES(4, -10, -4, 2));
+    expect_twice("r = reshape(x, sizes=[3, 4])\n i = arange(0, 3, 1, i64)\n"
+                 " y = index_select(r, 0, add(remainder(i, -2), 1))",
+                 VALUES(-2, -1, 0, 1, -6, -5, -4, -3, -2, -1, 0, 1));
+    /* An axis is not cut by what is no number of the kernel. */
+    expect_twice("m = to(abs(x), i64)\n i = arange(0, 12, 1, i64)\n"
+                 " y = where(lt(x, 0), x, to(add(remainder(i, m), floor_divide(i, -4)), f32))",
+                 VALUES(-6, -5, -4, -3, -2, -1, -2, -2, -2, -3, -1, -2));
+}
+
 static void drawn_integers(void **state) {
     (void)state;
-    cb_tensor *y = result_of("y = randint(low=-7, high=-4, sizes=[60])");
+    cb_tensor *y = result_of("y = randint(low=-7, high=-4, sizes=[60])", false);
     assert_true(cb_item(cb_amin(y, CB_ALL, false)) == -7);
     assert_true(cb_item(cb_amax(y, CB_ALL, false)) == -5);
     y = result_of(
         "a = randint(low=0, high=1000, sizes=[60])\n b = randint(low=0, high=1000, sizes=[60])\n"
-        " y = sub(a, b)");
+        " y = sub(a, b)",
+        false);
     assert_true(cb_item(cb_amax(cb_abs(y), CB_ALL, false)) > 0); /* each draw has its numbers */
 }
 
@@ -160,7 +189,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ONE(parts_and_turns),       ONE(written_parts),           ONE(padding),
         ONE(conversions_that_lose), ONE(folds_of_one_number),     ONE(joined_trees),
-        ONE(drawn_integers),        ONE(precise_rounds_every_op),
+        ONE(drawn_integers),        ONE(precise_rounds_every_op), ONE(positions_of_odd_divisions),
     };
     return cmocka_run_group_tests_name("lowering", tests, NULL, clean_up);
 }
