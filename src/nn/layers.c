@@ -180,9 +180,9 @@ static Tensor *dropout(Module *self, Tensor *const *inputs, int count) {
 
 /* Whole channels: what dropout leaves of ones, [batch, channels, 1...] or [channels, 1...]. */
 static Tensor *channel_dropout(Module *self, Tensor *const *inputs, int count) {
-    Tensor *x = count == 1 ? inputs[0] : NULL;
+    if (!layer_one_input(self, count) || !inputs[0]) return NULL;
+    Tensor *x = inputs[0];
     int spatial = (int)self->config.first, rank = cb_rank(x);
-    if (!layer_one_input(self, count) || !x) return NULL;
     if (rank != spatial + 1 && rank != spatial + 2) {
         fail(CB_ERR_SHAPE, "%s: expected %dD or %dD input (got %dD input)", self->type, spatial + 1,
              spatial + 2, rank);

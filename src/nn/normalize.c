@@ -56,8 +56,9 @@ static bool check_batch(const Module *self, const Tensor *x) {
 
 /* InstanceNorm takes what has no batch as one instance. */
 static Tensor *norm_forward(Module *self, Tensor *const *inputs, int count) {
-    Tensor *x = count == 1 ? inputs[0] : NULL;
-    if (!layer_one_input(self, count) || !x || !check_batch(self, x)) return NULL;
+    if (!layer_one_input(self, count)) return NULL;
+    Tensor *x = inputs[0];
+    if (!x || !check_batch(self, x)) return NULL;
     bool alone = self->op == OP_instance_norm && cb_rank(x) < self->config.second;
     if (alone) x = (cb_unsqueeze)(x, 0);
     Tensor *mean = layer_own(self, RUNNING_MEAN), *var = layer_own(self, RUNNING_VAR);
