@@ -379,7 +379,12 @@ CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
  * call with inputs of their kind (dtypes, sizes, strides), which runs the function to see its ops;
  * later calls run it too, but its ops only answer what was recorded. What is compiled, and its
  * user pointer, must outlive the compiled function; threads may call one at the same time, and none
- * may while cb_function_free takes it away. */
+ * may while cb_function_free takes it away.
+ *
+ * The function may throw a C++ exception or leave by longjmp, as may the forward of a module, a
+ * function that is traced, and a visitor. What it did before stays done, scopes and autocast are as
+ * they were before the call, and ops are recorded no more. An exception does that on its way; a
+ * jump is noticed by the thread's next call, which records an error. */
 typedef cb_tensor *cb_function_1(cb_tensor *);
 typedef cb_tensor *cb_function_2(cb_tensor *, cb_tensor *);
 typedef cb_tensor *cb_function_3(cb_tensor *, cb_tensor *, cb_tensor *);

@@ -3,8 +3,8 @@
  *
  * A call of a compiled function goes through these files:
  *
- *   function.c   the public API: guards choose entries, the function runs under a tracer,
- *                statistics
+ *   function.c   the public API: guards choose entries, notes
+ *   call.c       one call: the function runs under a tracer, and what it recorded is computed
  *   guard.c      what an entry expects of its inputs
  *   miss.c       why no entry takes a call's inputs
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell

@@ -2,7 +2,7 @@
  *
  * Lifetimes: an entry and all that hangs on it live as long as the function. Entries are appended
  * under the function's lock and never change or go, so calls read the list without one. A Call
- * lives on the stack of cb_call_n. */
+ * lives in its frame (tensor/frame.h). */
 #ifndef CARBIDE_CAPTURE_FUNCTION_H
 #define CARBIDE_CAPTURE_FUNCTION_H
 
@@ -10,6 +10,7 @@
 #include "base/reason.h"
 #include "capture/capture.h"
 #include "capture/trace.h"
+#include "tensor/frame.h"
 
 #include <stdatomic.h>
 
@@ -194,9 +195,11 @@ typedef enum CallMode {
 enum { LOCAL_VALUES = 128, NO_VALUE = -1 };
 
 struct Call {
-    Tracer tracer; /* first: the tracer's functions get back to the call from it */
+    Frame frame; /* first: around the user's function */
+    Tracer tracer;
     Function *function;
-    Tensor *const *input; /* the caller's: some may be freed meanwhile, value has what they were */
+    Tensor *const *input; /* the caller's array; it is gone when the function has jumped out */
+    uint64_t own_input;   /* by bit: the function freed the input, value has a view of our own */
     int input_count;
     CallMode mode;
     Entry *entry;       /* replaying */
@@ -213,6 +216,15 @@ struct Call {
     Tensor *local[LOCAL_VALUES];
 };
 
+static inline Call *call_of(Tracer *tracer) {
+    return (Call *)(void *)((char *)tracer - offsetof(Call, tracer));
+}
+/* call.c: the ways of a call. Fill output, which has OUTPUT_ROOM places; the count, or a negative
+ * status. Plainly: as the thread's tracer is, without statistics. */
+int call_plainly(const Function *function, Tensor *const *input, int input_count, Tensor **output);
+int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output);
+int call_traced_function(Function *function, Tensor *const *input, int input_count, Entry *entry,
+                         Tensor **output);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
 /* The value's shell, for a result that has just been matched or recorded. */

@@ -5,6 +5,7 @@
  * goes the same way, it becomes a recording that starts with the ops that did match. */
 #include "capture/functional.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "nn/module.h"
 #include <string.h>
@@ -51,15 +52,17 @@ static void lose_input(Call *call, const Tensor *x) {
         if (call->value[i] != x) continue;
         Meta meta = tensor_meta(x);
         Tensor *own = cb_keep(tensor_view_of((Tensor *)x, &meta, x->stride, x->offset));
-        if (own)
+        if (own) {
             call->value[i] = own;
-        else
+            call->own_input |= UINT64_C(1) << i;
+        } else {
             call_break(call, REASON_out_of_memory, "while recording");
+        }
     }
 }
 
 static void destroy_tensor(Tracer *tracer, Tensor *x) {
-    Call *call = (Call *)tracer;
+    Call *call = call_of(tracer);
     if (x->storage) {
         lose_input(call, x);
     } else if (x->trace == tracer->serial) {
@@ -159,6 +162,15 @@ static bool match(Call *call, int op, const cb_operand *input, int input_count,
     return true;
 }
 
+/* The tensors from outside that the run has met so far are constants of e, or none. */
+static bool constants_hold(const Call *call, const Entry *e, int first) {
+    for (int k = 0; k < e->captured_count; k++) {
+        int v = e->captured[k];
+        if (v < first && !frozen_holds(e, v, call->value[v])) return false;
+    }
+    return true;
+}
+
 /* Goes over to the next entry behind `behind` (NULL: the first one) that did the same as `left` so
  * far. NULL: there is none, and the call is back at `left`. */
 static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
@@ -168,6 +180,7 @@ static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
     for (; e; e = atomic_load(&e->next)) {
         if (e == left || !entry_guards_hold(e, call->value, call->input_count)) continue;
         if (!trace_same_prefix(left->trace, e->trace, call->at)) continue;
+        if (!constants_hold(call, e, first)) continue;
         if (call_reserve(call, length(e->trace->value))) break;
     }
     call->entry = e ? e : left;
@@ -225,6 +238,7 @@ static bool begin_recording(Call *call, Reason why) {
         return false;
     }
     function_note(function, why, site_current(), "after %d ops", call->at);
+    call->start_ms = clock_ms();
     if (record_from(call, call->trace, call->at)) return true;
     call_break(call, REASON_out_of_memory, "while recording");
     return false;
@@ -234,7 +248,7 @@ static bool begin_recording(Call *call, Reason why) {
 
 static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int input_count,
                            const Attrs *attrs) {
-    Call *call = (Call *)tracer;
+    Call *call = call_of(tracer);
     if (call->mode == CALL_REPLAYS) {
         if (match(call, op, input, input_count, attrs) ||
             switch_entry(call, op, input, input_count, attrs))
@@ -246,7 +260,7 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int i
 }
 
 static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {
-    Call *call = (Call *)tracer;
+    Call *call = call_of(tracer);
     if (call->mode == CALL_REPLAYS) {
         const cb_operand input[2] = {cb_operand_tensor(target), *value};
         if (match(call, OP_assign, input, 2, NULL) || switch_entry(call, OP_assign, input, 2, NULL))
@@ -275,7 +289,7 @@ static bool touched(const Call *call, const Tensor *x) {
 /* A pointer ends all recording: ops that were recorded before or after would run when the function
  * has long written through it. */
 static bool trace_materialize(Tracer *tracer, Tensor *x, Access access) {
-    Call *call = (Call *)tracer;
+    Call *call = call_of(tracer);
     bool real = call_traced(call, x) == NO_VALUE && access != ACCESS_POINTER;
     if (real && !call->function->options.fullgraph && (!x->storage || !touched(call, x)))
         return true;
@@ -292,9 +306,11 @@ bool call_start(Call *call, Function *function, Tensor *const *input, int input_
                             .materialize = trace_materialize,
                             .destroy_tensor = destroy_tensor,
                             .serial = serial_next()};
+    call->start_ms = entry ? 0 : clock_ms();
     call->function = function;
     call->input = input;
     call->input_count = input_count;
+    call->own_input = 0;
     call->mode = CALL_REPLAYS;
     call->entry = entry;
     call->trace = entry ? entry->trace : NULL;
@@ -395,8 +411,8 @@ void call_finish(Call *call) {
         call->value[v] = NULL;
     }
     unbind_from(call, first);
-    for (int i = 0; i < first && i < call->bound; i++)
-        if (call->value[i] != call->input[i]) tensor_destroy(call->value[i]);
+    for (int i = 0; i < first; i++)
+        if (call->own_input >> i & 1) tensor_destroy(call->value[i]);
     record_free(call->recording);
     if (call->value != call->local) memory_free(call->value);
     call->recording = NULL;

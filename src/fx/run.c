@@ -6,22 +6,35 @@
  * memory than the function itself. The graph is only read: threads may run one graph at once. */
 #include "base/memory.h"
 #include "fx/fx.h"
+#include "tensor/frame.h"
 #include <string.h>
 
-typedef struct Frame {
+typedef struct Request {
+    const FxGraph *graph;
+    cb_tensor *const *inputs;
+    int input_count;
+    cb_tensor **outputs; /* NULL: no room */
+    int capacity;
+    bool notes; /* metas are written into the nodes, which then keep their values until the end */
+} Request;
+
+typedef struct Run {
+    Frame frame; /* first: around modules of the user's */
+    ModuleFrame around;
     const FxGraph *graph;
     cb_tensor *const *inputs;
     int input_count, next_input;
     cb_tensor **outputs;
     int output_count, capacity;
+    bool notes;
     cb_operand *value; /* by node id */
     int *remaining; /* uses that are still to come, by node id; only for values that may be freed */
-} Frame;
+} Run;
 
-static cb_operand operand_of(const Frame *frame, const cb_arg *arg) {
+static cb_operand operand_of(const Run *run, const cb_arg *arg) {
     switch (arg->kind) {
     case CB_ARG_NODE:
-        return frame->value[arg->node->id];
+        return run->value[arg->node->id];
     case CB_ARG_FLOAT:
         return cb_operand_float(arg->f);
     case CB_ARG_INT:
@@ -33,43 +46,43 @@ static cb_operand operand_of(const Frame *frame, const cb_arg *arg) {
     }
 }
 
-static Tensor *tensor_of(const Frame *frame, const FxNode *user, const cb_arg *arg) {
-    cb_operand operand = operand_of(frame, arg);
+static Tensor *tensor_of(const Run *run, const FxNode *user, const cb_arg *arg) {
+    cb_operand operand = operand_of(run, arg);
     if (operand.kind == CB_OPERAND_TENSOR && operand.tensor) return operand.tensor;
     fx_fail(CB_ERR_GRAPH, user, "a tensor is needed here");
     return NULL;
 }
 
-static bool run_placeholder(Frame *frame, const FxNode *node) {
-    int index = frame->next_input++;
-    cb_operand *value = &frame->value[node->id];
-    if (index < frame->input_count && frame->inputs[index]) {
-        *value = cb_operand_tensor(frame->inputs[index]);
+static bool run_placeholder(Run *run, const FxNode *node) {
+    int index = run->next_input++;
+    cb_operand *value = &run->value[node->id];
+    if (index < run->input_count && run->inputs[index]) {
+        *value = cb_operand_tensor(run->inputs[index]);
         return true;
     }
     if (length(node->args)) {
-        *value = operand_of(frame, &node->args[0]);
+        *value = operand_of(run, &node->args[0]);
         return true;
     }
     fx_fail(CB_ERR_ARGUMENT, node,
-            index < frame->input_count ? "input %d is NULL" : "input %d is missing", index);
+            index < run->input_count ? "input %d is NULL" : "input %d is missing", index);
     return false;
 }
 
-static bool run_get_attr(Frame *frame, const FxNode *node) {
-    const FxGraph *graph = frame->graph;
+static bool run_get_attr(Run *run, const FxNode *node) {
+    const FxGraph *graph = run->graph;
     Tensor *tensor = fx_constant(graph, node->target);
     if (!tensor && graph->root) {
         ModuleTensor *slot = module_find_tensor(graph->root, node->target);
         tensor = slot ? slot->tensor : NULL;
     }
     if (!tensor) fx_fail(CB_ERR_GRAPH, node, "no parameter, buffer or constant of this name");
-    frame->value[node->id] = cb_operand_tensor(tensor);
+    run->value[node->id] = cb_operand_tensor(tensor);
     return tensor != NULL;
 }
 
-static Tensor *run_module(Frame *frame, const FxNode *node) {
-    Module *root = frame->graph->root;
+static Tensor *run_module(Run *run, const FxNode *node) {
+    Module *root = run->graph->root;
     Module *module = root ? module_find_child(root, node->target) : NULL;
     Tensor *inputs[CB_MAX_ARGS];
     int count = length(node->args);
@@ -78,11 +91,11 @@ static Tensor *run_module(Frame *frame, const FxNode *node) {
         return NULL;
     }
     for (int i = 0; i < count; i++)
-        if (!(inputs[i] = tensor_of(frame, node, &node->args[i]))) return NULL;
+        if (!(inputs[i] = tensor_of(run, node, &node->args[i]))) return NULL;
     return cb_module_forward(module, inputs, count);
 }
 
-static Tensor *run_list(Frame *frame, const FxNode *node, const FxCall *call) {
+static Tensor *run_list(Run *run, const FxNode *node, const FxCall *call) {
     int count = call->list->count;
     Tensor **parts = memory_alloc(sizeof *parts * (size_t)count);
     if (!parts) {
@@ -91,7 +104,7 @@ static Tensor *run_list(Frame *frame, const FxNode *node, const FxCall *call) {
     }
     Tensor *result = NULL;
     int i = 0;
-    while (i < count && (parts[i] = tensor_of(frame, node, &call->list->items[i]))) i++;
+    while (i < count && (parts[i] = tensor_of(run, node, &call->list->items[i]))) i++;
     if (i == count) result = (cb_cat)(parts, count, (int)call->attrs.word[ATTR_concat_dim]);
     memory_free(parts);
     return result;
@@ -103,8 +116,8 @@ static Tensor *index_once(Tensor *x, const FxIndex *step) {
     return (cb_slice)(x, step->dim, step->start, step->end, step->step);
 }
 
-static Tensor *run_index(Frame *frame, const FxNode *node, const FxCall *call) {
-    Tensor *x = tensor_of(frame, node, &call->operand[0]);
+static Tensor *run_index(Run *run, const FxNode *node, const FxCall *call) {
+    Tensor *x = tensor_of(run, node, &call->operand[0]);
     if (!x) return NULL;
     if (call->step_count == 0) return (cb_slice)(x, 0, 0, INT64_MAX, 1);
     Tensor *result = x;
@@ -116,16 +129,16 @@ static Tensor *run_index(Frame *frame, const FxNode *node, const FxCall *call) {
     return result;
 }
 
-static Tensor *run_op(Frame *frame, const FxNode *node) {
+static Tensor *run_op(Run *run, const FxNode *node) {
     FxCall call;
     if (!fx_bind(node, &call)) return NULL;
     if (node->site.file) cb_site(node->site.file, node->site.line);
-    if (call.list) return run_list(frame, node, &call);
-    if (call.indexing) return run_index(frame, node, &call);
+    if (call.list) return run_list(run, node, &call);
+    if (call.indexing) return run_index(run, node, &call);
     cb_operand operand[OP_MAX_PARAMS];
-    for (int i = 0; i < call.operand_count; i++) operand[i] = operand_of(frame, &call.operand[i]);
+    for (int i = 0; i < call.operand_count; i++) operand[i] = operand_of(run, &call.operand[i]);
     if (!call.inplace) return apply_call(call.op, operand, call.operand_count, &call.attrs);
-    Tensor *target = tensor_of(frame, node, &node->args[0]);
+    Tensor *target = tensor_of(run, node, &node->args[0]);
     if (!target) return NULL;
     if (strcmp(node->target, "copy_") == 0) return apply_assign(target, &operand[0]);
     Tensor *value = apply(call.op, operand, call.operand_count, &call.attrs);
@@ -135,47 +148,47 @@ static Tensor *run_op(Frame *frame, const FxNode *node) {
     return result;
 }
 
-static bool collect(Frame *frame, const FxNode *node, const cb_arg *arg) {
+static bool collect(Run *run, const FxNode *node, const cb_arg *arg) {
     bool group = arg->kind == CB_ARG_TUPLE || arg->kind == CB_ARG_LIST || arg->kind == CB_ARG_DICT;
     for (int i = 0; group && i < arg->count; i++)
-        if (!collect(frame, node, &arg->items[i])) return false;
+        if (!collect(run, node, &arg->items[i])) return false;
     if (group) return true;
-    Tensor *tensor = tensor_of(frame, node, arg);
+    Tensor *tensor = tensor_of(run, node, arg);
     if (!tensor) return false;
-    if (frame->output_count >= frame->capacity) {
+    if (run->output_count >= run->capacity) {
         fx_fail(CB_ERR_ARGUMENT, node, "more than the %d outputs that there is room for",
-                frame->capacity);
+                run->capacity);
         return false;
     }
-    frame->outputs[frame->output_count++] = tensor;
+    run->outputs[run->output_count++] = tensor;
     return true;
 }
 
-static void release_inputs(Frame *frame, const FxNode *node) {
+static void release_inputs(Run *run, const FxNode *node) {
     for (int i = 0; i < length(node->inputs); i++) {
         int id = node->inputs[i]->id;
-        if (frame->remaining[id] == 0 || --frame->remaining[id] > 0) continue;
-        cb_free(frame->value[id].tensor);
-        frame->value[id].tensor = NULL;
+        if (run->remaining[id] == 0 || --run->remaining[id] > 0) continue;
+        cb_free(run->value[id].tensor);
+        run->value[id].tensor = NULL;
     }
 }
 
-static bool run_node(Frame *frame, FxNode *node) {
+static bool run_node(Run *run, FxNode *node) {
     Tensor *result;
     switch (node->opcode) {
     case CB_PLACEHOLDER:
-        return run_placeholder(frame, node);
+        return run_placeholder(run, node);
     case CB_GET_ATTR:
-        return run_get_attr(frame, node);
+        return run_get_attr(run, node);
     case CB_OUTPUT:
         if (!length(node->args) || node->args[0].kind == CB_ARG_NONE) return true;
-        return collect(frame, node, &node->args[0]);
+        return collect(run, node, &node->args[0]);
     case CB_CALL_MODULE:
-        result = run_module(frame, node);
+        result = run_module(run, node);
         break;
     case CB_CALL_FUNCTION:
     case CB_CALL_METHOD:
-        result = run_op(frame, node);
+        result = run_op(run, node);
         break;
     default:
         fx_fail(CB_ERR_GRAPH, node, "unknown opcode");
@@ -185,9 +198,9 @@ static bool run_node(Frame *frame, FxNode *node) {
         if (!cb_error()) fx_fail(CB_ERR_GRAPH, node, "gave no value");
         return false;
     }
-    frame->value[node->id] = cb_operand_tensor(result);
-    if (fx_is_temporary(node)) frame->remaining[node->id] = length(node->users);
-    release_inputs(frame, node);
+    run->value[node->id] = cb_operand_tensor(result);
+    if (fx_is_temporary(node)) run->remaining[node->id] = length(node->users);
+    release_inputs(run, node);
     if (!length(node->users) && fx_is_temporary(node)) cb_free(result);
     return true;
 }
@@ -199,32 +212,61 @@ static void note_meta(FxNode *node, const cb_operand *value) {
     node->has_meta = true;
 }
 
-/* note: metas are written into the nodes, which then keep their values until the end. */
-static int run_nodes(const FxGraph *graph, Frame *frame, bool note) {
-    size_t count = (size_t)graph->next_id + 1;
-    frame->graph = graph;
-    frame->value = memory_zalloc(count * sizeof *frame->value);
-    frame->remaining = memory_zalloc(count * sizeof *frame->remaining);
-    bool good = frame->value && frame->remaining;
-    if (!good) fail_memory(count * sizeof *frame->value);
-    for (FxNode *node = graph->first; node && good; node = node->next) {
-        good = run_node(frame, node);
-        if (good && note && (length(node->users) || !fx_is_temporary(node)))
-            note_meta(node, &frame->value[node->id]);
+static int run_nodes(Run *run) {
+    const FxGraph *graph = run->graph;
+    for (FxNode *node = graph->first; node; node = node->next) {
+        if (!run_node(run, node))
+            return cb_error_status() ? (int)cb_error_status() : (int)CB_ERR_GRAPH;
+        if (run->notes && (length(node->users) || !fx_is_temporary(node)))
+            note_meta(node, &run->value[node->id]);
     }
-    memory_free(frame->value);
-    memory_free(frame->remaining);
-    if (good) return frame->output_count;
-    return cb_error_status() ? (int)cb_error_status() : (int)CB_ERR_GRAPH;
+    return run->output_count;
+}
+
+static bool begin(Run *run, const Request *request) {
+    size_t count = (size_t)request->graph->next_id + 1;
+    run->graph = request->graph;
+    run->inputs = request->inputs;
+    run->input_count = request->input_count;
+    run->outputs = request->outputs;
+    run->capacity = request->outputs ? request->capacity : 0;
+    run->notes = request->notes;
+    run->next_input = run->output_count = 0;
+    run->value = memory_zalloc(count * sizeof *run->value);
+    run->remaining = memory_zalloc(count * sizeof *run->remaining);
+    if (run->value && run->remaining) return true;
+    fail_memory(count * sizeof *run->value);
+    return false;
+}
+
+static void end(Frame *frame) {
+    Run *run = (Run *)frame;
+    memory_free(run->value);
+    memory_free(run->remaining);
 }
 
 /* Its modules are found, in errors, where they stand below the graph's own. */
-static int run(const FxGraph *graph, Frame *frame, bool note) {
-    ModuleFrame around;
-    if (!graph->root) return run_nodes(graph, frame, note);
-    module_enter(&around, graph->root);
-    int count = run_nodes(graph, frame, note);
-    module_leave(&around);
+static int run_below_root(Run *run) {
+    if (!run->graph->root) return run_nodes(run);
+    module_enter(&run->around, run->graph->root);
+    int count = run_nodes(run);
+    module_leave(&run->around);
+    return count;
+}
+
+static OPENS_FRAME int run_request(const Request *request) {
+    FRAME_MARK(mark);
+    frames_check();
+    FrameKind kind = request->notes ? FRAME_OF_FUNCTION : FRAME_OF_FORWARD;
+    Run *run = (Run *)frame_open(sizeof *run, end, kind, mark);
+    if (!run) return CB_ERR_MEMORY;
+    Frame *left UNWINDS_FRAME = &run->frame;
+    int count = begin(run, request) ? run_below_root(run) : CB_ERR_MEMORY;
+    left = NULL;
+    if (!frame_is_open(&run->frame, mark)) return CB_ERR_ARGUMENT;
+    frame_close(&run->frame);
+    end(&run->frame);
+    frame_free(&run->frame);
     return count;
 }
 
@@ -247,21 +289,15 @@ int cb_graph_run(const cb_graph *graph, cb_tensor *const *inputs, int input_coun
                  cb_tensor **outputs, int capacity) {
     int status = check_call(graph, inputs, input_count);
     if (status) return status;
-    Frame frame = {.inputs = inputs,
-                   .input_count = input_count,
-                   .outputs = outputs,
-                   .capacity = outputs ? capacity : 0};
-    return run(graph, &frame, false);
+    const Request request = {graph, inputs, input_count, outputs, capacity, false};
+    return run_request(&request);
 }
 
 cb_status cb_graph_propagate_shapes(cb_graph *graph, cb_tensor *const *inputs, int count) {
     int status = check_call(graph, inputs, count);
     if (status) return (cb_status)status;
     Tensor *outputs[CB_MAX_ARGS];
-    Frame frame = {
-        .inputs = inputs, .input_count = count, .outputs = outputs, .capacity = CB_MAX_ARGS};
-    cb_scope_open();
-    int result = run(graph, &frame, true);
-    cb_scope_close();
+    const Request request = {graph, inputs, count, outputs, CB_MAX_ARGS, true};
+    int result = run_request(&request);
     return result < 0 ? (cb_status)result : CB_OK;
 }

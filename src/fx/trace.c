@@ -10,11 +10,13 @@
  * tensors constants of the graph. */
 #include "base/memory.h"
 #include "fx/fx.h"
+#include "tensor/frame.h"
 #include <string.h>
 
 typedef struct Trace {
+    Frame frame; /* first: around the user's function */
     Tracer tracer;
-    ModuleTracer modules;
+    ModuleTracer modules, *before; /* before: of the thread */
     FxGraph *graph;
     Map attributes;  /* address of a real tensor -> its get_attr node */
     Tensor **shadow; /* vec, by node id; kept, NULL without examples */
@@ -30,6 +32,10 @@ typedef struct Request { /* what is traced */
     int count;
     Tensor *const *examples; /* NULL: none */
 } Request;
+
+static Trace *trace_of(Tracer *tracer) {
+    return (Trace *)(void *)((char *)tracer - offsetof(Trace, tracer));
+}
 
 /* ---- values --------------------------------------------------------------------------------- */
 
@@ -115,6 +121,27 @@ static bool arg_of(Trace *trace, const cb_operand *operand, cb_arg *arg) {
 
 /* Eager work on the side: neither this trace nor the user's scope sees it. Returns a kept
  * tensor. */
+static OPENS_FRAME Tensor *run_aside(Op op, const cb_operand *operand, Tensor *const *inputs,
+                                     int count, const Attrs *attrs, Module *module) {
+    FRAME_MARK(mark);
+    Frame *frame = frame_open(sizeof *frame, NULL, FRAME_OF_FUNCTION, mark);
+    if (!frame) return NULL;
+    Frame *left UNWINDS_FRAME = frame;
+    tracer_set(NULL);
+    Tensor *result = module ? module_run(module, inputs, count) : apply(op, operand, count, attrs);
+    left = NULL;
+    if (!frame_is_open(frame, mark)) return NULL;
+    if (result) { /* the module may have given back its input or a parameter */
+        Meta meta = tensor_meta(result);
+        result = tensor_view_of(result, &meta, result->stride, result->offset);
+    }
+    if (result) cb_keep(result);
+    if (!frame_close(frame))
+        fail(CB_ERR_ARGUMENT, "symbolic trace: a forward opened an autocast and did not close it");
+    frame_free(frame);
+    return result;
+}
+
 static Tensor *compute(Trace *trace, Op op, const cb_arg *arg, int count, const Attrs *attrs,
                        Module *module) {
     cb_operand operand[OP_MAX_PARAMS];
@@ -128,24 +155,14 @@ static Tensor *compute(Trace *trace, Op op, const cb_arg *arg, int count, const 
         if (arg[i].kind == CB_ARG_INT) operand[i] = cb_operand_int(arg[i].i);
         if (arg[i].kind == CB_ARG_BOOL) operand[i] = cb_operand_bool(arg[i].i != 0);
     }
-    Tracer *before = tracer_set(NULL);
-    cb_scope_open();
-    Tensor *result = module ? module_run(module, inputs, count) : apply(op, operand, count, attrs);
-    if (result) { /* the module may have given back its input or a parameter */
-        Meta meta = tensor_meta(result);
-        result = tensor_view_of(result, &meta, result->stride, result->offset);
-    }
-    if (result) cb_keep(result);
-    cb_scope_close();
-    tracer_set(before);
-    return result;
+    return run_aside(op, operand, inputs, count, attrs, module);
 }
 
 /* ---- the hooks ------------------------------------------------------------------------------ */
 
 static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int count,
                            const Attrs *attrs) {
-    Trace *trace = (Trace *)tracer;
+    Trace *trace = trace_of(tracer);
     FX_GUARD(trace->graph, NULL);
     cb_arg arg[OP_MAX_PARAMS];
     for (int i = 0; i < count; i++)
@@ -161,7 +178,7 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int c
 }
 
 static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {
-    Trace *trace = (Trace *)tracer;
+    Trace *trace = trace_of(tracer);
     FX_GUARD(trace->graph, NULL);
     cb_operand self = cb_operand_tensor(target);
     cb_arg arg[2];
@@ -172,7 +189,7 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
 }
 
 static bool trace_materialize(Tracer *tracer, Tensor *x, Access access) {
-    Trace *trace = (Trace *)tracer;
+    Trace *trace = trace_of(tracer);
     (void)access;
     const FxNode *node = x->trace == trace->tracer.serial ? x->value : NULL;
     if (!node) return x->storage != NULL;
@@ -220,7 +237,7 @@ static bool splice_guarded(FxGraph *graph, FxNode *half) {
 }
 
 static void trace_destroy(Tracer *tracer, Tensor *x) {
-    Trace *trace = (Trace *)tracer;
+    Trace *trace = trace_of(tracer);
     if (x->trace != trace->tracer.serial) { /* the next tensor may get its address */
         MapEntry *known = map_first(&trace->attributes, (uint64_t)(uintptr_t)x);
         if (known) known->value = NULL;
@@ -354,34 +371,63 @@ static bool request_good(const Request *request) {
     return true;
 }
 
-static FxGraph *trace_request(const Request *request) {
-    if (!request_good(request)) return NULL;
-    FxGraph *graph = fx_graph_new(request->module);
-    if (!graph) return NULL;
-    Trace trace = {.tracer = {.apply = trace_apply,
-                              .assign = trace_assign,
-                              .materialize = trace_materialize,
-                              .destroy_tensor = trace_destroy,
-                              .whole_calls = true,
-                              .serial = serial_next()},
-                   .modules = {.call = trace_module},
-                   .graph = graph,
-                   .examples = request->examples != NULL};
-    trace.modules.tracer = &trace.tracer;
-    Tracer *tracer = tracer_set(&trace.tracer);
-    ModuleTracer *modules = module_tracer_set(&trace.modules);
-    cb_dtype autocast = autocast_set(CB_SAME); /* a graph has the ops as written: it is run under
-                                                * autocast */
-    cb_scope_open();
-    bool good = trace_body(&trace, request);
-    cb_scope_close();
-    autocast_set(autocast);
-    module_tracer_set(modules);
-    tracer_set(tracer);
-    for (int i = 0; i < length(trace.shadow); i++) cb_free(trace.shadow[i]);
-    if (good) return graph;
-    cb_graph_free(graph);
+static void begin(Trace *trace, const Request *request, FxGraph *graph) {
+    trace->tracer = (Tracer){.apply = trace_apply,
+                             .assign = trace_assign,
+                             .materialize = trace_materialize,
+                             .destroy_tensor = trace_destroy,
+                             .whole_calls = true,
+                             .serial = serial_next()};
+    trace->modules = (ModuleTracer){.tracer = &trace->tracer, .call = trace_module};
+    trace->graph = graph;
+    trace->attributes = (Map){0};
+    trace->shadow = NULL;
+    trace->examples = request->examples != NULL;
+    trace->running = false;
+    tracer_set(&trace->tracer);
+    trace->before = module_tracer_set(&trace->modules);
+    autocast_set(CB_SAME); /* a graph has the ops as written: it is run under autocast */
+}
+
+/* The graph when it is good. */
+static FxGraph *end(Trace *trace, bool good) {
+    for (int i = 0; i < length(trace->shadow); i++) cb_free(trace->shadow[i]);
+    if (good) return trace->graph;
+    cb_graph_free(trace->graph);
     return NULL;
+}
+
+static void abandon(Frame *frame) {
+    Trace *trace = (Trace *)frame;
+    tracer_set(NULL);
+    module_tracer_set(trace->before);
+    end(trace, false);
+}
+
+static OPENS_FRAME FxGraph *trace_request(const Request *request) {
+    FRAME_MARK(mark);
+    frames_check();
+    FxGraph *graph = request_good(request) ? fx_graph_new(request->module) : NULL;
+    if (!graph) return NULL;
+    Trace *trace = (Trace *)frame_open(sizeof *trace, abandon, FRAME_OF_FUNCTION, mark);
+    if (!trace) {
+        cb_graph_free(graph);
+        return NULL;
+    }
+    Frame *left UNWINDS_FRAME = &trace->frame;
+    begin(trace, request, graph);
+    bool good = trace_body(trace, request);
+    left = NULL;
+    if (!frame_is_open(&trace->frame, mark)) return NULL;
+    module_tracer_set(trace->before);
+    if (!frame_close(&trace->frame)) {
+        fail(CB_ERR_ARGUMENT,
+             "symbolic trace: the function opened an autocast and did not close it");
+        good = false;
+    }
+    graph = end(trace, good);
+    frame_free(&trace->frame);
+    return graph;
 }
 
 /* ---- the public API ------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
  *     "layer1.0.weight": child "layer1", child "0", parameter "weight" */
 #include "nn/module.h"
 #include "base/memory.h"
+#include "tensor/frame.h"
 #include <string.h>
 
 static _Thread_local ModuleTracer *current_tracer;
@@ -127,13 +128,15 @@ void cb_module_free(cb_module *module) {
         memory_free(module->child[i].name);
         if (--module->child[i].module->parents == 0) cb_module_free(module->child[i].module);
     }
-    if (module->destroy) module->destroy(module->user);
+    void (*destroy)(void *user) = module->destroy;
+    void *user = module->user;
     memory_free(module->tensor);
     memory_free(module->child);
     memory_free(module->type);
     memory_free(module->inputs);
     memory_free(module->extra);
     memory_free(module);
+    if (destroy) destroy(user);
 }
 
 cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child) {
@@ -348,13 +351,26 @@ ModuleMode module_mode(void) {
 
 void module_mode_forget(void) { last_mode = MODE_UNKNOWN; }
 
-Tensor *module_run(Module *module, Tensor *const *inputs, int count) {
-    ModuleFrame frame;
-    module_enter(&frame, module);
+typedef struct Run {
+    Frame frame; /* first */
+    ModuleFrame around;
+} Run;
+
+OPENS_FRAME Tensor *module_run(Module *module, Tensor *const *inputs, int count) {
+    FRAME_MARK(mark);
+    frames_check();
+    Run *run = (Run *)frame_open(sizeof *run, NULL, FRAME_OF_FORWARD, mark);
+    if (!run) return NULL;
+    Frame *left UNWINDS_FRAME = &run->frame;
+    module_enter(&run->around, module);
     Tensor *y = module->forward(module, inputs, count);
+    left = NULL;
+    if (!frame_is_open(&run->frame, mark)) return NULL;
     if (!y && cb_error_status() == CB_OK)
         fail(CB_ERR_ARGUMENT, "%s: forward gave NULL and recorded no error", module->type);
-    module_leave(&frame);
+    frame_close(&run->frame);
+    module_leave(&run->around);
+    frame_free(&run->frame);
     return y;
 }
 

@@ -9,9 +9,12 @@
  *     ) */
 #include "base/memory.h"
 #include "nn/module.h"
+#include "tensor/frame.h"
 #include <string.h>
 
 typedef struct Visit {
+    Frame frame; /* first: around the visitor */
+    Arena *arena;
     cb_tensor_visitor *visitor;
     void *user;
     Buffer path;
@@ -33,17 +36,37 @@ static void visit_tensors(const Module *module, Visit *visit) {
     }
 }
 
-void cb_module_visit(cb_module *module, cb_tensor_visitor *visitor, void *user) {
-    if (!module || !visitor) return;
-    Arena *arena = arena_new();
-    if (!arena || arena_guard(arena)) {
-        arena_free(arena);
+static void end(Frame *frame) { arena_free(((Visit *)frame)->arena); }
+
+static void visit_all(const Module *module, Visit *visit) {
+    if (!visit->arena || arena_guard(visit->arena)) {
         fail_memory(0);
         return;
     }
-    Visit visit = {visitor, user, buffer_new(arena)};
-    visit_tensors(module, &visit);
-    arena_free(arena);
+    visit->path = buffer_new(visit->arena);
+    visit_tensors(module, visit);
+}
+
+static OPENS_FRAME void visit_in_frame(const Module *module, cb_tensor_visitor *visitor,
+                                       void *user) {
+    FRAME_MARK(mark);
+    frames_check();
+    Visit *visit = (Visit *)frame_open(sizeof *visit, end, FRAME_OF_FORWARD, mark);
+    if (!visit) return;
+    Frame *left UNWINDS_FRAME = &visit->frame;
+    visit->arena = arena_new();
+    visit->visitor = visitor;
+    visit->user = user;
+    visit_all(module, visit);
+    left = NULL;
+    if (!frame_is_open(&visit->frame, mark)) return;
+    frame_close(&visit->frame);
+    end(&visit->frame);
+    frame_free(&visit->frame);
+}
+
+void cb_module_visit(cb_module *module, cb_tensor_visitor *visitor, void *user) {
+    if (module && visitor) visit_in_frame(module, visitor, user);
 }
 
 static int collect(const Module *module, Tensor **out, int capacity, int found) {

@@ -76,10 +76,10 @@ static bool is_identity(Op op, const Tensor *x, const Attrs *attrs) {
 }
 
 Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+    Tracer *tracer = tracer_current(); /* first: what a jump left behind is put back here */
     if (!operands_present(op, input, input_count)) return NULL;
     if (thread_state.autocast.lower != AUTOCAST_OFF && op_info(op)->autocast != AUTOCAST_NONE)
         return autocast_apply(op, input, input_count, attrs);
-    Tracer *tracer = tracer_current();
     if (tracer) return tracer->apply(tracer, op, input, input_count, attrs);
     if (!operands_real(op, input, input_count)) return NULL;
     if (input_count == 1 && input->kind == CB_OPERAND_TENSOR) {

@@ -58,6 +58,7 @@ typedef struct AutocastFrame {
     int8_t lower;
 } AutocastFrame;
 AutocastFrame autocast_enter(void);
+AutocastFrame autocast_frame(void); /* as it is now, to leave to it from further inside */
 bool autocast_leave(AutocastFrame frame);
 
 /* A cb_function_n may fill CB_MAX_ARGS outputs. It is given room for this many, so that one which

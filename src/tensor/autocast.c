@@ -29,8 +29,7 @@ static bool can_compute_in(cb_dtype dtype) {
 }
 
 void cb_autocast_open(cb_dtype dtype) {
-    AutocastState *state = &thread_state.autocast;
-    if (!thread_state.scope) thread_start();
+    AutocastState *state = &thread_now()->autocast;
     int depth = state->depth++;
     if (depth >= AUTOCAST_DEPTH) {
         fail(CB_ERR_ARGUMENT, "autocast_open: more than %d scopes in each other", AUTOCAST_DEPTH);
@@ -49,7 +48,7 @@ void cb_autocast_open(cb_dtype dtype) {
 }
 
 void cb_autocast_close(void) {
-    AutocastState *state = &thread_state.autocast;
+    AutocastState *state = &thread_now()->autocast;
     if (state->depth <= state->base) {
         fail(CB_ERR_ARGUMENT, "autocast_close: no autocast is open in this %s",
              state->base ? "compiled function" : "thread");
@@ -60,14 +59,18 @@ void cb_autocast_close(void) {
 }
 
 cb_dtype cb_autocast_dtype(void) {
-    int8_t lower = thread_state.autocast.lower;
+    int8_t lower = thread_now()->autocast.lower;
     return lower == AUTOCAST_OFF ? CB_SAME : (cb_dtype)lower;
 }
 
+AutocastFrame autocast_frame(void) {
+    const AutocastState *state = &thread_state.autocast;
+    return (AutocastFrame){state->depth, state->base, state->lower};
+}
+
 AutocastFrame autocast_enter(void) {
-    AutocastState *state = &thread_state.autocast;
-    AutocastFrame frame = {state->depth, state->base, state->lower};
-    state->base = state->depth;
+    AutocastFrame frame = autocast_frame();
+    thread_state.autocast.base = frame.depth;
     return frame;
 }
 

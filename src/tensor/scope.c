@@ -38,8 +38,7 @@ static void unlink_tensor(Tensor *x) {
 }
 
 Tensor *tensor_alloc(void) {
-    ThreadState *t = &thread_state;
-    if (!t->scope) thread_start();
+    ThreadState *t = thread_now();
     Tensor *x = t->shells;
     if (x) {
         t->shells = x->next;
@@ -75,15 +74,13 @@ static void retire(ThreadState *t, Tensor *x) {
 
 void tensor_destroy(Tensor *x) {
     if (!x) return;
-    ThreadState *t = &thread_state;
-    if (!t->scope) thread_start();
+    ThreadState *t = thread_now();
     if (x->scope) unlink_tensor(x);
     retire(t, x);
 }
 
 void cb_scope_open(void) {
-    ThreadState *t = &thread_state;
-    if (!t->scope) thread_start();
+    ThreadState *t = thread_now();
     Scope *scope = t->unopened ? NULL : memory_alloc(sizeof *scope);
     if (!scope) {
         t->unopened++; /* its tensors go to the scope around it */
@@ -94,28 +91,31 @@ void cb_scope_open(void) {
     t->scope = scope;
 }
 
-void cb_scope_close(void) {
-    ThreadState *t = &thread_state;
-    if (t->unopened) {
-        t->unopened--;
-        return;
-    }
+void scope_close_innermost(ThreadState *t) {
     Scope *scope = t->scope;
-    if (!scope || !scope->parent) {
-        fail(CB_ERR_ARGUMENT, "scope_close: no scope is open in this thread");
-        return;
-    }
     t->scope = scope->parent;
     while (scope->first) {
         Tensor *x = scope->first;
         unlink_tensor(x);
         retire(t, x);
     }
-    memory_free(scope);
+    if (!scope->in_frame) memory_free(scope);
+}
+
+void cb_scope_close(void) {
+    ThreadState *t = thread_now();
+    if (t->unopened)
+        t->unopened--;
+    else if (t->scope->in_frame || !t->scope->parent)
+        fail(CB_ERR_ARGUMENT, "scope_close: no scope is open in this %s",
+             t->scope->in_frame ? "compiled function" : "thread");
+    else
+        scope_close_innermost(t);
 }
 
 cb_tensor *cb_keep(cb_tensor *x) {
     if (!x) return NULL;
+    thread_now();
     if (x->scope) unlink_tensor(x);
     x->kept = true;
     return x;
@@ -123,10 +123,10 @@ cb_tensor *cb_keep(cb_tensor *x) {
 
 cb_tensor *cb_release(cb_tensor *x) {
     if (!x) return NULL;
-    if (!thread_state.scope) thread_start();
+    ThreadState *t = thread_now();
     if (x->scope) unlink_tensor(x);
     x->kept = false;
-    link_tensor(thread_state.scope, x);
+    link_tensor(t->scope, x);
     return x;
 }
 

@@ -49,11 +49,12 @@ static void unregister_thread(ThreadState *t) {
 static void end_thread(void *state) {
     ThreadState *t = state;
     if (!t->scope) return;
+    frames_end(t);
     t->tracer = NULL;
     autocast_forget(&t->autocast);
     t->autocast = (AutocastState){0};
     t->unopened = 0;
-    while (t->scope != &t->outermost) cb_scope_close();
+    while (t->scope != &t->outermost) scope_close_innermost(t);
     while (t->outermost.first) tensor_destroy(t->outermost.first);
     t->scope = NULL;
     while (t->shells) {
@@ -62,6 +63,7 @@ static void end_thread(void *state) {
         memory_free(x);
     }
     t->shell_count = 0;
+    frames_cleanup(t);
     unregister_thread(t);
 }
 
@@ -111,7 +113,11 @@ uint64_t serial_next(void) {
     return t->serial++;
 }
 
-Tracer *tracer_current(void) { return thread_state.tracer; }
+Tracer *tracer_current(void) {
+    ThreadState *t = &thread_state;
+    if (t->frame) thread_now();
+    return t->tracer;
+}
 
 Tracer *tracer_set(Tracer *tracer) {
     Tracer *before = thread_state.tracer;

@@ -5,12 +5,7 @@
 #ifndef CARBIDE_TENSOR_THREAD_H
 #define CARBIDE_TENSOR_THREAD_H
 
-#include "tensor/apply.h"
-
-struct Scope {
-    Scope *parent; /* NULL: the implicit outermost scope of the thread */
-    Tensor *first; /* newest tensor */
-};
+#include "tensor/frame.h"
 
 enum { AUTOCAST_DEPTH = 32, AUTOCAST_OFF = 0 /* no dtype that anybody computes in: bool */ };
 
@@ -28,6 +23,8 @@ typedef struct ThreadState ThreadState;
 struct ThreadState {
     Scope *scope; /* innermost; NULL until thread_start */
     Tracer *tracer;
+    Frame *frame; /* innermost; NULL: the library has called no code of the user's */
+    Frame *spare_frames;
     Tensor *shells; /* spare Tensor structs, chained by next */
     int shell_count;
     AutocastState autocast;
@@ -42,6 +39,41 @@ struct ThreadState {
 extern _Thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
 
 void thread_start(void);
+/* frame.c: for thread_now, the end of a thread, and its spare memory. */
+void frames_recover(ThreadState *t, const char *caller);
+void frames_end(ThreadState *t);
+void frames_cleanup(ThreadState *t);
+void scope_close_innermost(ThreadState *t);
+
+/* What the opener called is deeper on the stack; what is deeper may also be called by somebody who
+ * came after it, and has the mark's place for something else. */
+__attribute__((no_sanitize("address", "thread"))) static inline bool
+frame_lives(const Frame *frame, const char *caller) {
+    return caller < (const char *)frame->mark && *frame->mark == frame->serial;
+}
+
+/* Where the stack ends: without a frame pointer, which every op would pay for. */
+static inline const char *stack_here(void) {
+#if defined(__x86_64__)
+    const char *here;
+    __asm__ volatile("mov %%rsp, %0" : "=r"(here));
+    return here;
+#elif defined(__aarch64__)
+    const char *here;
+    __asm__ volatile("mov %0, sp" : "=r"(here));
+    return here;
+#else
+    return __builtin_frame_address(0);
+#endif
+}
+
+/* For a call of the library: the thread is registered, and what a jump left behind is put back. */
+static inline ThreadState *thread_now(void) {
+    ThreadState *t = &thread_state;
+    if (!t->scope) thread_start();
+    if (t->frame && !frame_lives(t->frame, stack_here())) frames_recover(t, stack_here());
+    return t;
+}
 Tensor *tensor_alloc(void); /* in the current scope, only the scope and trace fields set; or NULL */
 int64_t thread_live_tensors(void); /* of all threads */
 

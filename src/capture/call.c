@@ -1,0 +1,266 @@
+/* One call of a compiled function: the user's function runs, under the tracer or eagerly, and what
+ * was traced is computed.
+ *
+ * It runs in a frame with a scope of its own, so what it computes on the way dies with the call,
+ * compiled or not; its results move to the caller's scope. When it throws, or jumps out, what it
+ * did before stays done, as it would be without a tracer, and the thread is as it was. */
+#include "capture/functional.h"
+
+#include "base/memory.h"
+#include "nn/module.h"
+#include <string.h>
+
+/* ---- breaks -------------------------------------------------------------------------------- */
+
+/* Results that live take the storages of the tensors that eager computed for them; without those
+ * (real NULL, or some of them) they are left without a value. */
+static void adopt(Call *call, Tensor **real, int count) {
+    for (int v = call->input_count; v < count; v++) {
+        if (call->trace->value[v].kind != VALUE_IS_RESULT) continue;
+        Tensor *shell = call->value[v], *made = real ? real[v] : NULL;
+        call->value[v] = NULL;
+        if (shell) {
+            shell->trace = 0;
+            shell->value = NULL;
+        }
+        if (shell && made) {
+            shell->storage = storage_retain(made->storage);
+            shell->offset = made->offset;
+            memcpy(shell->stride, made->stride, sizeof(int64_t) * made->rank);
+        }
+        tensor_destroy(made);
+    }
+}
+
+static void run_trace(Call *call) {
+    int count = trace_values_after(call->trace, call->at);
+    Tensor **real = memory_zalloc(sizeof *real * (size_t)(count + 1));
+    if (!real) fail_memory(sizeof *real * (size_t)(count + 1));
+    for (int v = 0; real && v < count; v++)
+        if (call->trace->value[v].kind != VALUE_IS_RESULT) real[v] = call->value[v];
+    call->lost = !real || !trace_run(call->trace, call->at, real);
+    adopt(call, real, count);
+    memory_free(real);
+}
+
+static void go_eager(Call *call) {
+    tracer_set(NULL);
+    call->mode = CALL_IS_EAGER;
+    run_trace(call);
+}
+
+bool call_break(Call *call, Reason reason, const char *what) {
+    Function *function = call->function;
+    if (call->mode == CALL_IS_EAGER) return true;
+    if (function->options.fullgraph) {
+        fail(reason == REASON_out_of_memory ? CB_ERR_MEMORY : CB_ERR_COMPILE, "fullgraph: %s%s%s",
+             reason_info(reason)->text, *what ? ": " : "", what);
+        call->failed = call->refused = true;
+        return false;
+    }
+    function_note(function, reason, site_current(), "%s", what);
+    int64_t breaks = atomic_fetch_add(&function->breaks, 1) + 1;
+    bool again = reason == REASON_unsupported_call || reason == REASON_written_repeat;
+    bool hopeless = again && breaks >= function_limit();
+    bool lasting = reason == REASON_value_requested || reason == REASON_pointer_write;
+    if (lasting || hopeless) atomic_store(&function->eager, (int)reason);
+    go_eager(call);
+    return true;
+}
+
+/* ---- running the user's function ------------------------------------------------------------ */
+
+/* Fills output; the count, or a negative status. A function of one result may return NULL. */
+static int invoke_target(const Function *function, Tensor *const *x, int input_count,
+                         Tensor **output) {
+    switch (function->callee) {
+    case CALL_1:
+        output[0] = function->target.one(x[0]);
+        return 1;
+    case CALL_2:
+        output[0] = function->target.two(x[0], x[1]);
+        return 1;
+    case CALL_3:
+        output[0] = function->target.three(x[0], x[1], x[2]);
+        return 1;
+    case CALL_4:
+        output[0] = function->target.four(x[0], x[1], x[2], x[3]);
+        return 1;
+    case CALL_N:
+        return function->target.any(x, input_count, output, function->user);
+    case CALL_MODULE:
+        output[0] = cb_module_forward(function->target.module, x, input_count);
+        return 1;
+    default:
+        return cb_graph_run(function->target.graph, x, input_count, output, CB_MAX_ARGS);
+    }
+}
+
+/* A NULL where the function gives one tensor is a failure, and has an error. */
+static int check_result(const Function *function, Tensor **output, int count) {
+    if (function->callee == CALL_N || function->callee == CALL_GRAPH || output[0]) return count;
+    if (cb_error_status() != CB_OK) return cb_error_status();
+    return fail(CB_ERR_ARGUMENT, "call: the function gave NULL and recorded no error");
+}
+
+/* output has OUTPUT_ROOM places. The thread's line is the call's again when the function is
+ * done. */
+static int invoke(const Function *function, Tensor *const *x, int input_count, Tensor **output) {
+    Site site = site_current();
+    autocast_set(function_autocast(function));
+    if (function->callee == CALL_N) memset(output, 0, sizeof *output * CB_MAX_ARGS);
+    int count = invoke_target(function, x, input_count, output);
+    site_set(site);
+    count = check_result(function, output, count);
+    if (count <= CB_MAX_ARGS) return count;
+    return fail(CB_ERR_ARGUMENT, "call: the function returned %d tensors, more than %d", count,
+                CB_MAX_ARGS);
+}
+
+/* Closes the function's scope, from which its results move into the caller's. Tensors that it kept,
+ * or that live in other scopes, stay where they are. The count, or a negative status. */
+static int leave(Frame *frame, Tensor **output, int count) {
+    bool moved[CB_MAX_ARGS];
+    for (int k = 0; k < count; k++) moved[k] = output[k] && frame_take(frame, output[k]);
+    bool balanced = frame_close(frame);
+    for (int k = 0; k < count; k++)
+        if (moved[k]) cb_release(output[k]);
+    if (balanced) return count;
+    return fail(CB_ERR_ARGUMENT, "call: the function opened an autocast and did not close it");
+}
+
+OPENS_FRAME int call_plainly(const Function *function, Tensor *const *input, int input_count,
+                             Tensor **output) {
+    FRAME_MARK(mark);
+    Frame *frame = frame_open(sizeof *frame, NULL, FRAME_OF_FUNCTION, mark);
+    if (!frame) return CB_ERR_MEMORY;
+    Frame *left UNWINDS_FRAME = frame;
+    int count = invoke(function, input, input_count, output);
+    left = NULL;
+    if (!frame_is_open(frame, mark)) return CB_ERR_ARGUMENT;
+    count = leave(frame, output, count);
+    frame_free(frame);
+    return count;
+}
+
+/* ---- ways of a call -------------------------------------------------------------------------- */
+
+int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output) {
+    atomic_fetch_add_explicit(&function->eager_calls, 1, memory_order_relaxed);
+    return call_plainly(function, input, input_count, output);
+}
+
+/* The entry is known and its results are shells: launches it. False: nothing has happened. */
+static bool launch(const Call *call) {
+    const Entry *entry = call->entry;
+    Tensor *local[LOCAL_VALUES], **graph_output = local;
+    if (entry->graph_output_count > LOCAL_VALUES)
+        graph_output = memory_alloc(sizeof *graph_output * (size_t)entry->graph_output_count);
+    bool done = graph_output && entry_run(entry, call->value, graph_output);
+    if (done) {
+        entry_settle(entry, call->value, graph_output);
+        for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);
+    }
+    if (graph_output != local) memory_free(graph_output);
+    return done;
+}
+
+/* What an entry cannot do, its ops can, one by one: where the order of writes matters, and after a
+ * step that failed, before which ops may have written to inputs. */
+static void launch_or_run(Call *call, cb_status before) {
+    char detail[160];
+    if (!entry_writes_apart(call->entry, call->value, detail, sizeof detail)) {
+        function_note(call->function, REASON_written_overlap, site_current(), "%s", detail);
+        atomic_fetch_add(&call->function->breaks, 1);
+        go_eager(call);
+    } else if (!launch(call)) {
+        if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
+        go_eager(call);
+    }
+}
+
+/* The function has returned: its trace is completed, compiled if it is new, and launched. */
+static bool complete(Call *call, Tensor **output, int count, cb_status before) {
+    int value[CB_MAX_ARGS];
+    if (!call_end(call, output, count, value)) return call->mode == CALL_IS_EAGER;
+    if (call->mode == CALL_RECORDS) {
+        if (call->function->options.fullgraph && length(call->trace->escaped)) {
+            fail(CB_ERR_COMPILE, "fullgraph: the function keeps a tensor that it does not return");
+            return false;
+        }
+        call->entry = entry_make(call);
+        if (!call->entry) return call_break(call, REASON_out_of_memory, "while compiling");
+        call->trace = call->entry->trace;
+    }
+    launch_or_run(call, before);
+    return true;
+}
+
+/* The function has returned. What it did stays done when it failed, as in eager; where it dealt
+ * with the failure itself, it goes on. False: an error. */
+static bool settle(Call *call, Tensor **output, int count, cb_status before) {
+    bool good = count >= 0 && (before != CB_OK || cb_error_status() == CB_OK);
+    if (call->mode == CALL_IS_EAGER || call->refused) return good && !call->lost;
+    if (!good)
+        go_eager(call);
+    else if (call->failed)
+        good = call_break(call, REASON_unsupported_call, "an op failed");
+    else
+        good = complete(call, output, count, before);
+    return good && !call->lost;
+}
+
+/* The user's code has left without returning: what it did so far stays done. */
+static void abandon(Frame *frame) {
+    Call *call = (Call *)frame;
+    if (call->mode != CALL_IS_EAGER && !call->refused) go_eager(call);
+    call_finish(call);
+}
+
+/* The function under the tracer; fullgraph: on views that stand for its inputs. */
+static int trace_function(Call *call, Tensor **output) {
+    Tensor *stand_in[CB_MAX_ARGS];
+    const Function *function = call->function;
+    tracer_set(&call->tracer);
+    if (!function->options.fullgraph)
+        return invoke(function, call->input, call->input_count, output);
+    if (!call_stand_ins(call, stand_in)) return CB_ERR_MEMORY;
+    return invoke(function, stand_in, call->input_count, output);
+}
+
+/* After the function: the trace is computed. The count, or a negative status. */
+static int finish(Call *call, Tensor **output, int count, cb_status before) {
+    bool done = settle(call, output, count, before);
+    if (call->mode == CALL_IS_EAGER)
+        atomic_fetch_add_explicit(&call->function->eager_calls, 1, memory_order_relaxed);
+    for (int k = 0; k < count; k++) {
+        int v = done && output[k] ? call_traced(call, output[k]) : NO_VALUE;
+        if (!done) output[k] = NULL;
+        if (v >= 0 && v < call->input_count) output[k] = call->input[v]; /* for which it stood */
+    }
+    call_finish(call);
+    if (done || count < 0) return count;
+    return cb_error_status() != CB_OK ? cb_error_status() : CB_ERR_COMPILE;
+}
+
+OPENS_FRAME int call_traced_function(Function *function, Tensor *const *input, int input_count,
+                                     Entry *entry, Tensor **output) {
+    FRAME_MARK(mark);
+    cb_status before = cb_error_status();
+    Call *call = (Call *)frame_open(sizeof *call, abandon, FRAME_OF_FUNCTION, mark);
+    if (!call) return CB_ERR_MEMORY;
+    Frame *left UNWINDS_FRAME = &call->frame;
+    bool started = call_start(call, function, input, input_count, entry);
+    int count = started ? trace_function(call, output) : 0;
+    left = NULL;
+    if (!frame_is_open(&call->frame, mark)) return CB_ERR_ARGUMENT;
+    count = leave(&call->frame, output, count);
+    if (started)
+        count = finish(call, output, count, before);
+    else
+        call_finish(call);
+    frame_free(&call->frame);
+    if (started) return count;
+    function_note(function, REASON_out_of_memory, site_current(), "before recording");
+    return call_eagerly(function, input, input_count, output);
+}

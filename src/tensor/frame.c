@@ -1,0 +1,141 @@
+/* Frames of the thread: opened, closed, and abandoned by exceptions and jumps; frame.h says when.
+ *
+ * Invariant: frames of a thread form a chain, innermost first, each deeper on the stack than the
+ * one around it. */
+#include "tensor/thread.h"
+
+#include "base/memory.h"
+#include <string.h>
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static Frame *take_spare(ThreadState *t, size_t bytes) {
+    for (Frame **at = &t->spare_frames; *at; at = &(*at)->outer) {
+        Frame *frame = *at;
+        if (frame->bytes < bytes) continue;
+        *at = frame->outer;
+        return frame;
+    }
+    Frame *frame = memory_alloc(bytes);
+    if (frame) frame->bytes = bytes;
+    return frame;
+}
+
+Frame *frame_open(size_t bytes, FrameAbandon *abandon, FrameKind kind, volatile uint64_t *mark) {
+    ThreadState *t = thread_now();
+    Frame *frame = take_spare(t, bytes);
+    if (!frame) {
+        fail_memory(bytes);
+        return NULL;
+    }
+    frame->outer = t->frame;
+    frame->mark = mark;
+    frame->serial = *mark = serial_next();
+    frame->abandon = abandon;
+    frame->tracer = t->tracer;
+    frame->scope = t->scope;
+    frame->unopened = t->unopened;
+    frame->place = place_current();
+    frame->kind = kind;
+    frame->autocast = kind == FRAME_OF_FUNCTION ? autocast_enter() : autocast_frame();
+    frame->own = (Scope){.parent = t->scope, .in_frame = true};
+    if (kind == FRAME_OF_FUNCTION) {
+        t->scope = &frame->own;
+        t->unopened = 0;
+    }
+    t->frame = frame;
+    return frame;
+}
+
+void frame_free(Frame *frame) {
+    ThreadState *t = &thread_state;
+    frame->outer = t->spare_frames;
+    t->spare_frames = frame;
+}
+
+void frames_cleanup(ThreadState *t) {
+    while (t->spare_frames) {
+        Frame *frame = t->spare_frames;
+        t->spare_frames = frame->outer;
+        memory_free(frame);
+    }
+}
+
+/* ---- closing ------------------------------------------------------------------------------- */
+
+static bool is_open(const ThreadState *t, const Scope *scope) {
+    for (const Scope *s = t->scope; s; s = s->parent)
+        if (s == scope) return true;
+    return false;
+}
+
+bool frame_take(const Frame *frame, Tensor *x) {
+    if (!x->scope) return false;
+    for (const Scope *s = thread_state.scope; s && s != frame->scope; s = s->parent) {
+        if (s != x->scope) continue;
+        cb_keep(x);
+        return true;
+    }
+    return false;
+}
+
+static bool restore(ThreadState *t, const Frame *frame) {
+    if (is_open(t, frame->scope)) {
+        while (t->scope != frame->scope) scope_close_innermost(t);
+        t->unopened = frame->unopened;
+    }
+    t->tracer = frame->tracer;
+    place_set(frame->place);
+    return autocast_leave(frame->autocast);
+}
+
+bool frame_is_open(const Frame *frame, const volatile uint64_t *mark) {
+    return thread_state.frame == frame && frame->serial == *mark;
+}
+
+bool frame_close(Frame *frame) {
+    ThreadState *t = &thread_state;
+    t->frame = frame->outer;
+    return frame->kind == FRAME_OF_FORWARD || restore(t, frame);
+}
+
+/* ---- abandoning ---------------------------------------------------------------------------- */
+
+/* Frames from the innermost to last, which are no more the thread's; so that what abandon does
+ * finds none of them. */
+static void abandon_through(ThreadState *t, const Frame *last) {
+    Frame *frame = t->frame, *end = last->outer;
+    t->frame = end;
+    while (frame != end) {
+        Frame *outer = frame->outer;
+        if (frame->abandon) frame->abandon(frame);
+        restore(t, frame);
+        frame_free(frame);
+        frame = outer;
+    }
+}
+
+void frame_unwind(Frame **frame) {
+    if (*frame) abandon_through(&thread_state, *frame);
+}
+
+void frames_recover(ThreadState *t, const char *caller) {
+    const Frame *last = NULL;
+    for (const Frame *frame = t->frame; frame; frame = frame->outer)
+        if (!frame_lives(frame, caller)) last = frame;
+    if (!last) return;
+    abandon_through(t, last);
+    fail(CB_ERR_ARGUMENT, "a jump left a compiled function or a forward before it returned; what "
+                          "it had open is closed");
+}
+
+void frames_check_from(const char *here) {
+    ThreadState *t = &thread_state;
+    if (t->frame && !frame_lives(t->frame, here)) frames_recover(t, here);
+}
+
+void frames_end(ThreadState *t) {
+    const Frame *last = t->frame;
+    while (last && last->outer) last = last->outer;
+    if (last) abandon_through(t, last);
+}

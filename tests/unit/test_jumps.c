@@ -1,0 +1,313 @@
+/* longjmp out of the user's functions: the next call of the library, whichever it is and however
+ * deep on the stack, finds what was left behind, puts the thread back and says so. What the
+ * functions did before they jumped stays done. Exceptions are in tests/cpp/test_unwind.cc. */
+#include "capture_support.h"
+
+static jmp_buf target;
+static bool jumps;
+static cb_tensor *counter, *memory, *input;
+static cb_function *inner;
+
+static void maybe_jump(void) {
+    if (jumps) longjmp(target, 1);
+}
+
+/* ---- functions that jump --------------------------------------------------------------------- */
+
+static cb_tensor *opens_and_jumps(cb_tensor *x) {
+    cb_scope_open();
+    cb_autocast_open(CB_BF16);
+    cb_add_(counter, 1.0);
+    cb_free(memory);
+    memory = cb_keep(cb_mul(x, 2.0));
+    maybe_jump();
+    cb_tensor *y = cb_keep(cb_mul(x, 3.0));
+    cb_autocast_close();
+    cb_scope_close();
+    return cb_release(y);
+}
+
+static cb_tensor *adds_and_jumps(cb_tensor *x) {
+    cb_add_(counter, 1.0);
+    maybe_jump();
+    return cb_mul(x, 3.0);
+}
+
+static cb_tensor *calls_inner(cb_tensor *x) { return cb_add(cb_call(inner, x), 0.0); }
+
+static cb_tensor *asks_and_jumps(cb_tensor *x) {
+    cb_add_(counter, 1.0);
+    if (cb_item(cb_sum(x)) > 1e9) return NULL;
+    maybe_jump();
+    return cb_mul(x, 3.0);
+}
+
+static cb_tensor *forward(cb_module *self, cb_tensor *const *x, int count) {
+    (void)self, (void)count;
+    return opens_and_jumps(x[0]);
+}
+
+static cb_tensor *forward_child(cb_module *self, cb_tensor *const *x, int count) {
+    (void)count;
+    return cb_add(cb_forward(cb_module_child(self, "child"), x[0]), 0.0);
+}
+
+static int traced(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = cb_mul(cb_add(in[0], 0.0), 3.0);
+    maybe_jump();
+    return 1;
+}
+
+/* ---- ways to come to them -------------------------------------------------------------------- */
+
+static cb_function *outer, *asking, *whole, *compiled_net;
+static cb_module *net;
+static cb_graph *graph;
+
+static void by_call(void) { cb_call(inner, input); }
+static void by_outer(void) { cb_call(outer, input); }
+static void by_asking(void) { cb_call(asking, input); }
+static void by_fullgraph(void) { cb_call(whole, input); }
+static void by_forward(void) { cb_forward(net, input); }
+static void by_compiled_net(void) { cb_call(compiled_net, input); }
+static void by_graph(void) {
+    cb_tensor *out;
+    cb_graph_run(graph, &input, 1, &out, 1);
+}
+static void by_trace(void) { cb_graph_free(cb_symbolic_trace_function(traced, NULL, 1, NULL)); }
+static void by_trace_with(void) {
+    cb_graph_free(cb_symbolic_trace_function_with(traced, NULL, NULL, &input, 1));
+}
+
+static const struct Way {
+    void (*go)(void);
+    bool counts;
+} ways[] = {{by_call, true},         {by_outer, true}, {by_asking, true}, {by_forward, true},
+            {by_compiled_net, true}, {by_graph, true}, {by_trace, false}, {by_trace_with, false}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+/* ---- calls that find it ---------------------------------------------------------------------- */
+
+static void find_by_op(void) { cb_neg(input); }
+static void find_by_value(void) { assert_true(cb_item(cb_sum(input)) == 2); }
+static void find_by_scope(void) {
+    cb_scope_open();
+    cb_scope_close();
+}
+static void find_by_data(void) {
+    float data = 1;
+    cb_from_data(&data, CB_F32, cb_dims(1));
+}
+static void find_by_free(void) { cb_free(cb_keep(cb_ones(cb_dims(1)))); }
+static void find_by_autocast(void) { assert_int_equal(cb_autocast_dtype(), CB_SAME); }
+static void find_by_call(void) { by_call(); }
+static void find_by_forward(void) { by_forward(); }
+static void find_by_trace(void) { by_trace(); }
+
+static const struct Finder {
+    void (*find)(void);
+    bool counts;
+} finders[] = {{find_by_op, false},   {find_by_value, false},  {find_by_scope, false},
+               {find_by_data, false}, {find_by_free, false},   {find_by_autocast, false},
+               {find_by_call, true},  {find_by_forward, true}, {find_by_trace, false}};
+enum { FINDERS = sizeof finders / sizeof *finders };
+
+/* Deeper on the stack than what was left there, over which it has written. */
+static __attribute__((noinline)) void go_deep(void (*find)(void)) {
+    volatile char pages[1 << 16];
+    memset((char *)pages, 0, sizeof pages);
+    find();
+    assert_int_equal(pages[77], 0);
+}
+
+static void jump_out(void (*go)(void)) {
+    jumps = true;
+    if (!setjmp(target)) {
+        go();
+        fail_msg("nobody jumped");
+    }
+    jumps = false;
+}
+
+static double count(void) { return cb_item(counter); }
+
+static void expect_found(const struct Way *way, const struct Finder *finder, bool deep) {
+    double before = count();
+    cb_scope_open();
+    jump_out(way->go);
+    if (deep)
+        go_deep(finder->find);
+    else
+        finder->find();
+    if (!cb_error() || !strstr(cb_error(), "a jump left a compiled function or a forward"))
+        fail_msg("way %d, finder %d: %s", (int)(way - ways), (int)(finder - finders), cb_error());
+    cb_clear_error();
+    assert_true(count() == before + way->counts + finder->counts);
+    if (way->counts) assert_true(cb_item(cb_sum(memory)) == 4);
+    assert_int_equal(cb_autocast_dtype(), CB_SAME);
+    cb_scope_close();
+    assert_null(cb_error());
+    cb_scope_close();
+    assert_non_null(strstr(cb_error(), "no scope is open in this thread"));
+    cb_clear_error();
+}
+
+static void make_all(void) {
+    input = cb_keep(cb_ones(cb_dims(2)));
+    counter = cb_keep(cb_zeros(cb_dims(1)));
+    inner = cb_compile(opens_and_jumps, VM);
+    outer = cb_compile(calls_inner, VM);
+    asking = cb_compile(asks_and_jumps, VM);
+    whole = cb_compile(adds_and_jumps, "fullgraph=1, " VM);
+    net = cb_module_new("Net", forward_child, NULL);
+    cb_module_add(net, "child", cb_module_new("Child", forward, NULL));
+    compiled_net = cb_compile(net, VM);
+    graph = cb_graph_new(net);
+    cb_arg x = cb_arg_node(cb_graph_placeholder(graph, "x"));
+    cb_graph_output(graph, cb_arg_node(cb_graph_call_module(graph, "child", &x, 1)));
+}
+
+static void free_all(void) {
+    cb_function **function[] = {&inner, &outer, &asking, &whole, &compiled_net};
+    for (int i = 0; i < 5; i++) cb_function_free(*function[i]);
+    cb_graph_free(graph);
+    cb_module_free(net);
+    cb_free(input);
+    cb_free(counter);
+    cb_free(memory);
+    memory = NULL;
+}
+
+/* Every way out, found by every call: while functions are recorded, and while they are replayed. */
+static void test_found(void **state) {
+    (void)state;
+    make_all();
+    for (int round = 0; round < 3; round++) {
+        for (int way = 0; way < WAYS; way++)
+            for (int finder = 0; finder < FINDERS; finder++)
+                expect_found(&ways[way], &finders[finder], round == 1);
+        cb_scope_open();
+        for (int way = 0; way < WAYS; way++) ways[way].go();
+        cb_scope_close();
+    }
+    free_all();
+}
+
+static void test_leaves_nothing(void **state) {
+    (void)state;
+    make_all();
+    int64_t live = 0, tensors = 0;
+    for (int round = 0; round < 6; round++) {
+        for (int way = 0; way < WAYS; way++) expect_found(&ways[way], &finders[0], false);
+        cb_scope_open();
+        for (int way = 0; way < WAYS; way++) ways[way].go();
+        cb_scope_close();
+        if (round == 2) live = blocks, tensors = cb_memory().live_tensors;
+    }
+    assert_int_equal(cb_memory().live_tensors, tensors);
+    assert_int_equal(blocks, live);
+    free_all();
+}
+
+/* A function that does not become one graph is not done in part. */
+static cb_tensor *fails_then_jumps(cb_tensor *x) {
+    cb_add_(counter, 1.0);
+    cb_item(x);
+    maybe_jump();
+    return x;
+}
+
+static void test_fullgraph(void **state) {
+    (void)state;
+    make_all();
+    jump_out(by_fullgraph);
+    find_by_op();
+    cb_clear_error();
+    assert_true(count() == 1);
+    by_fullgraph();
+    assert_true(count() == 2);
+    cb_function_free(whole);
+    cb_free(input);
+    input = cb_keep(cb_ones(cb_dims(1)));
+    whole = cb_compile(fails_then_jumps, "fullgraph=1, " VM);
+    jump_out(by_fullgraph);
+    assert_non_null(strstr(cb_error(), "fullgraph: the function asked for a value"));
+    cb_clear_error();
+    assert_true(count() == 2);
+    assert_non_null(strstr(cb_error(), "a jump left"));
+    cb_clear_error();
+    free_all();
+}
+
+/* Jumps that stay inside are none of the library's business. */
+static cb_tensor *jumps_inside(cb_tensor *x) {
+    cb_add_(counter, 1.0);
+    if (setjmp(target)) return cb_mul(x, 3.0);
+    cb_exp(x);
+    longjmp(target, 1);
+}
+
+static void test_inside(void **state) {
+    (void)state;
+    cb_scope_open();
+    counter = cb_zeros(cb_dims(1));
+    cb_tensor *x = cb_ones(cb_dims(2));
+    cb_function *fast = cb_compile(jumps_inside, VM);
+    for (int i = 1; i <= 3; i++) {
+        assert_true(cb_item(cb_sum(cb_call(fast, x))) == 6);
+        assert_true(count() == i);
+    }
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    assert_null(cb_error());
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+/* ---- what a function opens and does not close, or closes and has not opened ------------------ */
+
+static int opened;
+
+static cb_tensor *unbalanced(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    for (int i = 0; i < opened; i++) cb_scope_open();
+    for (int i = 0; i > opened; i--) cb_scope_close();
+    return cb_add(y, cb_mul(y, 2.0));
+}
+
+static void test_unbalanced_scopes(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(unbalanced, VM);
+    cb_tensor *x = cb_keep(cb_ones(cb_dims(2)));
+    for (int i = 0; i < 6; i++) {
+        cb_scope_open();
+        opened = i % 3 - 1;
+        cb_tensor *y = cb_call(fast, x);
+        if (opened < 0) {
+            assert_null(y);
+            assert_non_null(strstr(cb_error(), "no scope is open in this compiled function"));
+            cb_clear_error();
+        } else {
+            assert_true(cb_item(cb_sum(y)) == 12);
+        }
+        cb_scope_close();
+        assert_null(cb_error());
+        cb_scope_close();
+        assert_non_null(strstr(cb_error(), "no scope is open in this thread"));
+        cb_clear_error();
+    }
+    cb_free(x);
+    cb_function_free(fast);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_found),
+        cmocka_unit_test(test_leaves_nothing),
+        cmocka_unit_test(test_fullgraph),
+        cmocka_unit_test(test_inside),
+        cmocka_unit_test(test_unbalanced_scopes),
+    };
+    return run_counted(tests);
+}
