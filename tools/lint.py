@@ -138,8 +138,8 @@ def check_exports(build):
             for name in defined:
                 owner[name] = source
     for name, source in sorted(owner.items(), key=lambda item: (item[1], item[0])):
-        sanitizer = name.startswith("__")
-        if not name.startswith("cb_") and not sanitizer and not needed_by.get(name, set()) - {source}:
+        compiler = name.startswith(("__", "DW.ref."))  # sanitizers; what cleanups refer to
+        if not name.startswith("cb_") and not compiler and not needed_by.get(name, set()) - {source}:
             yield f"{source}: {name} is extern, and nothing outside the file uses it"
 
 

@@ -47,7 +47,7 @@ static bool is_written(const Entry *entry, int v) {
     return false;
 }
 
-/* Writes to other tensors that share memory with x: then x changes during the call. */
+/* Writes to other tensors that share memory with x: a constant would be stale after every call. */
 static bool overlaps_written(const Entry *entry, const Call *call, const Tensor *x) {
     for (int i = 0; i < entry->mutated_count; i++)
         if (tensors_overlap(call->value[entry->mutated[i]], x)) return true;

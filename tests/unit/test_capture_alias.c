@@ -170,6 +170,11 @@ static void expect_guarded(const char *options) {
     cb_function_free(fast);
 }
 
+static cb_tensor *writes_first_alone(cb_tensor *x, cb_tensor *y) {
+    (void)y;
+    return cb_exp(cb_add_(x, 1.0));
+}
+
 /* Two tensors that become one are as good as two, until one is written to. */
 static void expect_joined(const char *options) {
     cb_function *pure = cb_compile(reads, options), *fast = cb_compile(writes_first, options);
@@ -188,6 +193,15 @@ static void expect_joined(const char *options) {
     expect_equal(x, u);
     assert_int_equal(cb_stats(fast).graphs, 2);
     assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function *alone = cb_compile(writes_first_alone, options);
+    for (int i = 0; i < 4; i++) {
+        cb_tensor *z = i % 2 ? x : y, *v = i % 2 ? u : y;
+        expect_equal(cb_call(alone, x, z), writes_first_alone(u, v));
+    }
+    expect_equal(x, u);
+    assert_int_equal(cb_stats(alone).graphs, 2); /* the same ops, but the write is to both */
+    assert_int_equal(cb_stats(alone).eager_calls, 0);
+    cb_function_free(alone);
     cb_scope_close();
     cb_function_free(pure);
     cb_function_free(fast);
@@ -206,6 +220,7 @@ static void test_found_argument(void **state) {
         expect_same_call(writes_global, fast, &lazy, &eager, 4, 3);
         expect_same_call(writes_global, fast, &lazy, &eager, 3, 4);
     }
+    assert_true(cb_stats(fast).trace_ms < 1000); /* also of one that began as a replay */
     expect_said(pure, "it used another tensor than before (after 1 ops)");
     expect_said(fast, "it used another tensor than before (after 0 ops)");
     assert_int_equal(cb_stats(pure).graphs, 2);
@@ -295,6 +310,10 @@ static void test_same_results(void **state) {
             assert_ptr_equal(got[4], x[1]);
             assert_true(cb_shares_storage(got[2], x[1]));
             assert_null(got[5]);
+            if (i < 2) assert_int_equal(cb_stats(fast).graphs, 1);
+            char *text = cb_explain(fast);
+            if (i < 2) assert_null(strstr(text, "recompile:")); /* it matches, twice or not */
+            cb_free_text(text);
         }
         cb_scope_close();
         cb_function_free(fast);
