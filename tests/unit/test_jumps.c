@@ -2,6 +2,7 @@
  * deep on the stack, finds what was left behind, puts the thread back and says so. What the
  * functions did before they jumped stays done. Exceptions are in tests/cpp/test_unwind.cc. */
 #include "capture_support.h"
+#include <pthread.h>
 
 static jmp_buf target;
 static bool jumps;
@@ -301,6 +302,99 @@ static void test_unbalanced_scopes(void **state) {
     cb_function_free(fast);
 }
 
+/* A scope that there was no memory for is forgotten with the others. */
+static cb_tensor *opens_without_memory(cb_tensor *x) {
+    countdown = 0;
+    cb_scope_open();
+    countdown = -1;
+    cb_clear_error();
+    maybe_jump();
+    return x;
+}
+
+static void test_unopened_scopes(void **state) {
+    (void)state;
+    input = cb_keep(cb_ones(cb_dims(2)));
+    inner = cb_compile(opens_without_memory, VM);
+    for (int i = 0; i < 4; i++) {
+        cb_scope_open();
+        if (i % 2)
+            by_call();
+        else
+            jump_out(by_call);
+        cb_neg(input);
+        cb_clear_error();
+        cb_scope_close();
+        assert_null(cb_error());
+        cb_scope_close();
+        assert_non_null(strstr(cb_error(), "no scope is open in this thread"));
+        cb_clear_error();
+    }
+    cb_function_free(inner);
+    cb_free(input);
+}
+
+/* A forward is a part of its caller: what it leaves open, its caller may close. */
+static cb_tensor *leaves_open(cb_module *self, cb_tensor *const *x, int n) {
+    (void)self, (void)n;
+    cb_scope_open();
+    cb_autocast_open(CB_BF16);
+    return cb_neg(x[0]);
+}
+
+static void test_forward_leaves_open(void **state) {
+    (void)state;
+    cb_module *module = cb_module_new("Opens", leaves_open, NULL);
+    cb_tensor *x = cb_keep(cb_ones(cb_dims(2)));
+    assert_true(cb_item(cb_sum(cb_forward(module, x))) == -2);
+    assert_int_equal(cb_autocast_dtype(), CB_BF16);
+    cb_autocast_close();
+    cb_scope_close();
+    assert_null(cb_error());
+    assert_int_equal(cb_autocast_dtype(), CB_SAME);
+    cb_scope_close();
+    assert_non_null(strstr(cb_error(), "no scope is open in this thread"));
+    cb_clear_error();
+    cb_free(x);
+    cb_module_free(module);
+}
+
+/* A thread may end in the middle of a function. */
+static cb_tensor *ends_thread(cb_tensor *x) {
+    cb_scope_open();
+    cb_add_(counter, 1.0);
+    cb_exp(x);
+    pthread_exit(NULL);
+}
+
+static void *call_and_end(void *user) {
+    cb_tensor *x = user;
+    cb_call(inner, x);
+    return user;
+}
+
+static void test_thread_ends(void **state) {
+    (void)state;
+    cb_tensor *x = cb_keep(cb_ones(cb_dims(2)));
+    counter = cb_keep(cb_zeros(cb_dims(1)));
+    inner = cb_compile(ends_thread, VM);
+    int64_t live = 0, tensors = 0;
+    for (int i = 1; i <= 4; i++) {
+        pthread_t thread;
+        void *result = x;
+        assert_int_equal(pthread_create(&thread, NULL, call_and_end, x), 0);
+        assert_int_equal(pthread_join(thread, &result), 0);
+        assert_null(result);
+        assert_true(count() == i);
+        if (i == 2) live = blocks, tensors = cb_memory().live_tensors;
+    }
+    assert_int_equal(cb_memory().live_tensors, tensors);
+    assert_int_equal(blocks, live);
+    cb_function_free(inner);
+    cb_free(x);
+    cb_free(counter);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),
@@ -308,6 +402,9 @@ int main(void) {
         cmocka_unit_test(test_fullgraph),
         cmocka_unit_test(test_inside),
         cmocka_unit_test(test_unbalanced_scopes),
+        cmocka_unit_test(test_unopened_scopes),
+        cmocka_unit_test(test_forward_leaves_open),
+        cmocka_unit_test(test_thread_ends),
     };
     return run_counted(tests);
 }
