@@ -86,7 +86,7 @@ static Node *convolve_integers(Graph *graph, Node *x, Node *weight, const Attrs 
     x = node_reshape(graph, x, 4, (int64_t[]){batch, groups, taps, places});
     weight = node_reshape(graph, weight, 3, (int64_t[]){groups, outputs, taps});
     Node *y = call2(graph, OP_matmul, weight, x);
-    return y ? node_reshape(graph, y, result->rank, result->size) : NULL;
+    return node_reshape(graph, y, result->rank, result->size);
 }
 
 /* The primitive, which is floating point's alone. */
@@ -167,7 +167,7 @@ static Node *put_zeros(Graph *graph, Node *x, int dim, int64_t stride) {
     int rank = x->rank;
     x = node_reshape(graph, x, 4, (int64_t[]){before, x->size[dim], 1, rest});
     x = call_pad(graph, x, 2, (int64_t[]){0, 0}, (int64_t[]){stride - 1, 0}, cb_operand_int(0));
-    return x ? node_reshape(graph, x, rank, size) : NULL;
+    return node_reshape(graph, x, rank, size);
 }
 
 /* Zeros between the elements, then the padding that makes it an ordinary convolution. */
@@ -178,7 +178,7 @@ static Node *spread(Graph *graph, Node *x, const Node *weight, int n, const Tran
         right[i] = left[i] + t->output_padding[i] - (t->stride[i] - 1);
         if (x && t->stride[i] > 1) x = put_zeros(graph, x, 2 + i, t->stride[i]);
     }
-    return x ? call_pad(graph, x, n, left, right, cb_operand_int(0)) : NULL;
+    return call_pad(graph, x, n, left, right, cb_operand_int(0));
 }
 
 static Node *conv_transpose(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {

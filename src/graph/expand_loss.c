@@ -30,7 +30,7 @@ static Node *without_classes(const Classes *c, Node *node, bool keep) {
         else if (keep)
             size[rank++] = 1;
     }
-    return node ? node_reshape(c->graph, node, rank, size) : NULL;
+    return node_reshape(c->graph, node, rank, size);
 }
 
 static bool target_fits(const Classes *c, const Node *target) {
@@ -131,5 +131,5 @@ Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
         loss = probabilities ? probability_entropy(&classes, target, smoothing)
                              : class_entropy(&classes, target, ignore, smoothing);
     }
-    return loss ? node_convert(graph, loss, dtype) : NULL;
+    return node_convert(graph, loss, dtype);
 }

@@ -151,7 +151,7 @@ static Node *norm_of(const Channels *c, Node *x, cb_dim_list dims, Node *weight,
     bias = by_channel(c, bias, "bias", &fine);
     if (!fine) return NULL;
     Node *y = standardized(graph, x, dims, eps);
-    y = y ? node_reshape(graph, y, c->x->rank, c->x->size) : NULL;
+    y = node_reshape(graph, y, c->x->rank, c->x->size);
     return finish_norm(graph, y, c->given, weight, bias);
 }
 

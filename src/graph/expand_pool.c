@@ -141,7 +141,7 @@ static Node *window_counts(const Pool *pool, int i, const Node *sum, int64_t siz
     if (!include) start = call_number(graph, OP_maximum, start, 0);
     Node *counts = call2(graph, OP_sub, end, start);
     for (int d = 0; d < pool->n - i; d++) shape[d] = d ? 1 : count;
-    counts = counts ? node_reshape(graph, counts, pool->n - i, shape) : NULL;
+    counts = node_reshape(graph, counts, pool->n - i, shape);
     return node_convert(graph, counts, (cb_dtype)sum->dtype);
 }
 
@@ -184,7 +184,7 @@ static Node *avg_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
         sum = divided(graph, sum, call_constant(graph, (cb_dtype)sum->dtype, (double)divisor));
     else
         sum = divide_by_counts(&pool, sum, x, attrs->word[ATTR_avg_pool1d_count_include_pad]);
-    return sum ? node_convert(graph, sum, (cb_dtype)given->dtype) : NULL;
+    return node_convert(graph, sum, (cb_dtype)given->dtype);
 }
 
 /* ---- adaptive windows --------------------------------------------------------------------- */

@@ -96,7 +96,7 @@ static int linear_taps(const Resize *r, cb_dtype dtype, Tap *tap) {
     Node *below =
         call_number(graph, OP_minimum, call1(graph, OP_floor, place), (double)(r->in - 1));
     Node *share = call2(graph, OP_sub, place, below);
-    Node *left = below ? node_convert(graph, below, CB_I64) : NULL;
+    Node *left = node_convert(graph, below, CB_I64);
     Node *right = call_number(graph, OP_add, left, 1);
     tap[0] = (Tap){left, call2(graph, OP_sub, call_constant(graph, dtype, 1), share)};
     tap[1] = (Tap){call_number(graph, OP_minimum, right, (double)(r->in - 1)), share};
@@ -122,7 +122,7 @@ static int cubic_taps(const Resize *r, cb_dtype dtype, Tap *tap) {
     Graph *graph = r->graph;
     Node *place = places(r, dtype), *below = call1(graph, OP_floor, place);
     Node *share = call2(graph, OP_sub, place, below);
-    Node *first = below ? node_convert(graph, below, CB_I64) : NULL;
+    Node *first = node_convert(graph, below, CB_I64);
     for (int k = -1; k <= 2; k++) {
         Node *distance = k <= 0 ? call_number(graph, OP_sub, share, k)
                                 : call_number(graph, OP_add, call1(graph, OP_neg, share), k);
@@ -135,7 +135,7 @@ static int cubic_taps(const Resize *r, cb_dtype dtype, Tap *tap) {
 /* [out] along the dim of x. */
 static Node *along(const Resize *r, const Node *x, Node *weight) {
     int64_t shape[CB_MAX_RANK] = {r->out, 1, 1, 1, 1, 1, 1, 1};
-    return weight ? node_reshape(r->graph, weight, x->rank - r->dim, shape) : NULL;
+    return node_reshape(r->graph, weight, x->rank - r->dim, shape);
 }
 
 static Node *weighted(const Resize *r, Node *x, const Tap *tap, int count) {
@@ -185,7 +185,7 @@ static Node *whole_weight(Graph *graph, Node *weight, double unit) {
     Node *down = call1(graph, OP_ceil, call_number(graph, OP_sub, scaled, 0.5));
     Node *whole = call3(graph, OP_where, call_number(graph, OP_lt, scaled, 0), down, up);
     whole = call_number(graph, OP_mul, whole, 1 / unit);
-    return whole ? node_convert(graph, whole, CB_F32) : NULL;
+    return node_convert(graph, whole, CB_F32);
 }
 
 /* Products and sums of bytes and such weights are exact in f32. */
@@ -197,7 +197,7 @@ static Node *resize_bytes(const Resize *r, Node *x, Tap *tap, int count) {
     Node *sum = weighted(r, node_convert(graph, x, CB_F32), tap, count);
     sum = call1(graph, OP_floor, call_number(graph, OP_add, sum, 0.5));
     sum = call_number(graph, OP_minimum, call_number(graph, OP_maximum, sum, 0), UINT8_MAX);
-    return sum ? node_convert(graph, sum, CB_U8) : NULL;
+    return node_convert(graph, sum, CB_U8);
 }
 
 static Node *smooth(const Resize *r, Node *x) {

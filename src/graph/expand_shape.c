@@ -42,7 +42,7 @@ static Node *linspace(Graph *graph, const Attrs *attrs) {
     Node *right = call2(graph, OP_add, call_number(graph, OP_mul, from_end, step), last);
     Node *first_half = call_number(graph, OP_lt, index, (double)(steps / 2));
     Node *value = call3(graph, OP_where, first_half, left, right);
-    return value ? node_convert(graph, value, dtype) : NULL;
+    return node_convert(graph, value, dtype);
 }
 
 static Node *triangle(Graph *graph, Op op, Node *x, int64_t diagonal) {
@@ -103,7 +103,10 @@ static Node *roll(Graph *graph, Node *x, int64_t shift, int64_t given) {
 
 static Node *embedding(Graph *graph, Node *index, Node *weight) {
     if (weight->rank != 2 || index->rank == CB_MAX_RANK) {
-        fail(CB_ERR_SHAPE, "embedding: the weight must be a matrix");
+        fail(CB_ERR_SHAPE,
+             "embedding: the weight must be a matrix, and the index have fewer than "
+             "%d dimensions",
+             CB_MAX_RANK);
         return NULL;
     }
     int64_t count = node_numel(index), size[CB_MAX_RANK];
@@ -119,7 +122,10 @@ static Node *embedding(Graph *graph, Node *index, Node *weight) {
 /* Rows of the unit matrix: a class outside of it is an index out of range. */
 static Node *one_hot(Graph *graph, Node *x, int64_t classes) {
     if (classes <= 0 || x->dtype != CB_I64 || x->rank == CB_MAX_RANK) {
-        fail(CB_ERR_ARGUMENT, "one_hot: needs i64 and a positive number of classes");
+        fail(CB_ERR_ARGUMENT,
+             "one_hot: needs i64 of fewer than %d dimensions and a positive "
+             "number of classes",
+             CB_MAX_RANK);
         return NULL;
     }
     Attrs attrs = attrs_default(OP_eye);

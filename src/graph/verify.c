@@ -19,6 +19,23 @@ typedef struct Check {
     Buffer *why;
 } Check;
 
+static bool belongs(const Graph *graph, const Node *node) {
+    return node->id < (uint32_t)length(graph->node) && graph->node[node->id] == node;
+}
+
+/* Can it be written? Its inputs are all there, and have names. */
+static bool is_whole(const Check *c, const char *const *names, const Node *node) {
+    bool leaf = node->op == OP_input || node->op == OP_constant;
+    if (node->input_count != (leaf ? 0 : op_info((Op)node->op)->arity)) return false;
+    for (int i = 0; i < node->input_count; i++) {
+        const Node *input = node->input[i];
+        if (!input) continue;
+        if (!belongs(c->graph, input) || (input->op != OP_constant && !names[input->id]))
+            return false;
+    }
+    return true;
+}
+
 __attribute__((format(printf, 3, 4))) static bool broken(const Check *c, const Node *node,
                                                          const char *format, ...) {
     char text[256];
@@ -27,12 +44,12 @@ __attribute__((format(printf, 3, 4))) static bool broken(const Check *c, const N
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     putf(c->why, "%s: ", text);
-    text_node(text_names(c->graph, c->order, c->why->arena), node, c->why);
+    const char **names = text_names(c->graph, c->order, c->why->arena);
+    if (is_whole(c, names, node))
+        text_node(names, node, c->why);
+    else
+        put(c->why, op_info((Op)node->op)->name);
     return false;
-}
-
-static bool belongs(const Graph *graph, const Node *node) {
-    return node->id < (uint32_t)length(graph->node) && graph->node[node->id] == node;
 }
 
 static bool inputs_fine(const Check *c, const Node *node) {

@@ -135,11 +135,75 @@ static void graphs_differ_in_one_thing(void **state) {
         }
 }
 
+/* ---- broken graphs -------------------------------------------------------------------------- */
+
+static void expect_broken(Graph *graph, const char *expected) {
+    Buffer why = buffer_new(arena);
+    if (graph_verify(graph, &why)) fail_msg("well-formed, not '%s'", expected);
+    if (!strstr(buffer_text(&why), expected))
+        fail_msg("'%s' lacks '%s'", buffer_text(&why), expected);
+    cb_clear_error();
+}
+
+static const char sums[] = "graph(x: f32[2], y: f32[2]) {\n mutate x = y\n return exp(x + y)\n}";
+
+static void roots_are_checked(void **state) {
+    (void)state;
+    Graph *graph = parse(sums);
+    graph->input[1] = graph->output[0];
+    expect_broken(graph, "input 1 is broken");
+    graph = parse(sums);
+    graph->input[1] = graph->input[0];
+    expect_broken(graph, "input 1 is broken");
+    graph = parse(sums);
+    graph->input[0] = parse(sums)->input[0];
+    expect_broken(graph, "input 0 is broken");
+    graph = parse(sums);
+    graph->output[0] = NULL;
+    expect_broken(graph, "output 0 is not of the graph");
+    for (int kind = 0; kind < 6; kind++) {
+        graph = parse("graph(x: f32[2], y: f32[2]) {\n mutate x = y\n return sum(x, 0)\n}");
+        Mutation *mutation = &graph->mutation[0];
+        if (kind == 0) mutation->input = -1;
+        if (kind == 1) mutation->input = 2;
+        if (kind == 2) mutation->value = NULL;
+        if (kind == 3) mutation->value = graph->output[0];
+        if (kind == 4) mutation->value = parse(sums)->input[1];
+        if (kind == 5) graph->mutation[0].value->dtype = CB_F64;
+        expect_broken(graph, "mutation 0 is broken");
+    }
+}
+
+static void nodes_are_checked(void **state) {
+    (void)state;
+    Graph *graph = parse(sums);
+    graph->output[0]->input_count = 0;
+    expect_broken(graph, "it has 0 inputs");
+    graph = parse(sums);
+    Node *add = graph->output[0]->input[0];
+    add->input[1] = graph->output[0];
+    graph->output[0] = add;
+    expect_broken(graph, "input 1 comes later");
+    graph = parse("graph(x: f32[2, 3]) {\n return softmax(x, 1)\n}");
+    Node *softmax = graph->output[0], *expansion = softmax->expansion;
+    softmax->expansion = NULL;
+    expect_broken(graph, "it has no expansion");
+    softmax->expansion = softmax;
+    expect_broken(graph, "its expansion is not before it in the graph");
+    softmax->expansion = parse(sums)->output[0];
+    expect_broken(graph, "its expansion is not before it in the graph");
+    softmax->expansion = expansion->input[1];
+    expect_broken(graph, "its type is not its expansion's");
+    graph = parse("graph() {\n draws 1\n return rand([2])\n}");
+    graph->random_count = 0;
+    expect_broken(graph, "0 draws were taken");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(texts_are_refused_by_place),
-        TEST(every_form_prints_and_reads_back),
-        TEST(graphs_differ_in_one_thing),
+        TEST(texts_are_refused_by_place), TEST(every_form_prints_and_reads_back),
+        TEST(graphs_differ_in_one_thing), TEST(roots_are_checked),
+        TEST(nodes_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
