@@ -30,13 +30,13 @@ bool norm_statistics(Op op, Tensor *x, Tensor **mean, Tensor **var) {
 }
 
 static bool move(Tensor *value, Tensor *towards, double momentum) {
-    return !value || (cb_assign)(value, (cb_lerp)(value, towards, momentum));
+    return (cb_assign)(value, (cb_lerp)(value, towards, momentum));
 }
 
 Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs) {
     Tensor *running_mean = input[MEAN].tensor, *running_var = input[VAR].tensor, *mean, *var;
     const Tracer *tracer = tracer_current();
-    bool moves = attrs->word[ATTR_batch_norm_training] && (running_mean || running_var);
+    bool moves = attrs->word[ATTR_batch_norm_training] && running_mean; /* both, or none */
     if (!y || !moves || (tracer && tracer->whole_calls)) return y;
     double momentum = attr_float(attrs, ATTR_batch_norm_momentum);
     cb_scope_open();
