@@ -129,6 +129,7 @@ static int64_t added_keys(const Module *self) {
 static Tensor *whole_mask(const Attention *a) {
     int64_t added = added_keys(a->self);
     Tensor *scores = a->causal ? causal_mask(a->length, a->source) : a->scores;
+    if (a->causal && !scores) return NULL;
     Tensor *mask = merged(a->keys, scores);
     return mask && added ? (cb_pad)(mask, cb_dims(0, added), cb_operand_int(0)) : mask;
 }

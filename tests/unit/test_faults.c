@@ -195,6 +195,89 @@ static void files(void) {
     cb_module_free(other);
 }
 
+/* A layer of each kind of constructor and forward, put together once and called. */
+static void layers(void) {
+    cb_manual_seed(4);
+    cb_module *layer[] = {
+        cb_nn_embedding(4, 3, 1),
+        cb_nn_layer_norm(cb_dims(8)),
+        cb_nn_rms_norm(cb_dims(8)),
+        cb_nn_group_norm(2, 6),
+        cb_nn_instance_norm1d(6, 1e-5, 0.1, true, true),
+        cb_nn_batch_norm1d(6, 1e-5, -1),
+        cb_nn_prelu(6),
+        cb_nn_conv1d(6, 4, 3, 1, "same", 1, 2, false, "circular"),
+        cb_nn_conv_transpose1d(6, 2, 3, 2),
+        cb_nn_upsample(CB_NO_DIMS, 2, "linear"),
+        cb_nn_reflection_pad1d(2),
+        cb_nn_constant_pad1d(1, 0.5),
+        cb_nn_dropout1d(0.25),
+        cb_nn_softmax(1),
+        cb_nn_identity(),
+        cb_nn_gelu(true),
+    };
+    cb_tensor *flat = ramp(6, 8), *x = cb_reshape(flat, cb_dims(1, 6, 8));
+    cb_tensor *number = cb_remainder(cb_arange(0, 6), 4);
+    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
+        cb_tensor *input = i ? x : number;
+        if (layer[i] && input) take(cb_forward(layer[i], input));
+        if (layer[i]) free_text(cb_module_text(layer[i]));
+        cb_module_free(layer[i]);
+    }
+}
+
+static void attention_with_all_options(void) {
+    cb_manual_seed(6);
+    cb_module *a = cb_nn_multihead_attention(8, 2, 0, true, true, true, 4, 8, true);
+    cb_tensor *q = cb_reshape(ramp(6, 8), cb_dims(2, 3, 8)), *weights = NULL;
+    cb_tensor *k = cb_reshape(ramp(6, 4), cb_dims(2, 3, 4));
+    cb_tensor *hidden = cb_gt(cb_reshape(cb_arange(0, 6), cb_dims(2, 3)), 4);
+    if (a && q && k && hidden) {
+        take(cb_multihead_attention(a, q, k, q, hidden, NULL, true, &weights, true));
+        take(weights);
+        take(cb_multihead_attention(a, q, k, q, hidden, NULL, true, NULL, true));
+    }
+    cb_module_free(a);
+}
+
+static void several_at_a_time(void) {
+    cb_tensor *x = ramp(4, 6), *empty = cb_ones(cb_dims(0), CB_F64), *piece[4] = {NULL}, *places;
+    if (x && cb_split(x, 2, 1, piece, 4) == 3)
+        for (int i = 0; i < 3; i++) take(piece[i]);
+    if (x && cb_chunk(x, 2, 0, piece, 4) == 2) take(piece[1]);
+    cb_tensor *list[] = {x, empty, x};
+    if (x && empty) take(cb_cat(list, 3, 0));
+    list[1] = x;
+    if (x) take(cb_stack(list, 3, 1));
+    if (x) take(cb_topk(x, 2, 1, true, &places));
+    double number[2] = {1, 2};
+    take(cb_from_data(number, CB_F64, cb_dims(2)));
+    cb_tensor *mean = cb_zeros(cb_dims(6)), *var = cb_ones(cb_dims(6));
+    if (x && mean && var) take(cb_batch_norm(x, mean, var, NULL, NULL, true, 0.5, 1e-5));
+}
+
+/* A state that does not fit is reported, and one that fits the wrong way round is loaded. */
+static void states(void) {
+    cb_module *net = cb_module_new("Net", NULL, NULL);
+    cb_module *linear = cb_nn_linear(3, 2);
+    if (!net || !cb_module_add(net, "first", linear)) {
+        cb_module_free(linear);
+        linear = NULL;
+    }
+    cb_tensor *weight = linear ? cb_module_get(net, "first.weight") : NULL;
+    cb_tensor *turned = weight ? cb_module_parameter(net, "turned", cb_t(ramp(3, 2))) : NULL;
+    char *keys = NULL;
+    if (turned && cb_module_share(net, "tied", weight) && cb_module_to(net, CB_F64) == CB_OK &&
+        cb_module_save_state(net, state_path) == CB_OK) {
+        cb_module_load_state_keys(net, state_path, false, &keys);
+        take(cb_module_get(net, "turned"));
+        free_text(keys);
+        cb_module_parameter(net, "more", cb_ones(cb_dims(2)));
+        if (cb_module_load_state(net, state_path, true) == CB_ERR_ARGUMENT) cb_clear_error();
+    }
+    cb_module_free(net);
+}
+
 /* ---- one allocation after the other --------------------------------------------------------- */
 
 static void run(void (*scenario)(void)) {
@@ -278,6 +361,10 @@ int main(void) {
         SCENARIO(autocast_and_attention),
         SCENARIO(graphs),
         SCENARIO(files),
+        SCENARIO(layers),
+        SCENARIO(attention_with_all_options),
+        SCENARIO(several_at_a_time),
+        SCENARIO(states),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(state_path), unlink(array_path);
