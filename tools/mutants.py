@@ -131,6 +131,7 @@ def find(mutant, text):
 def test_sources():
     """Names of tests as far as they can be told without a build folder."""
     names = {os.path.basename(path)[:-2] for path in glob.glob("tests/unit/test_*.c")}
+    names |= {os.path.basename(path)[:-3] for path in glob.glob("tests/cpp/test_*.cc")}
     names |= {name + variant for name in names for variant in ("_amx", "_widened")}
     names |= {os.path.basename(path)[:-3] for path in glob.glob("tests/cpp/*.cc")}
     names |= {"cli_" + os.path.basename(path)[:-3] for path in glob.glob("tests/cli/*.sh")}

@@ -14,10 +14,11 @@ static cb_dtype join(cb_dtype a, cb_dtype b) {
     return b == CB_SAME ? a : cb_promote(a, b);
 }
 
-/* strong, unless weak is of a higher category: then both, promoted. CB_SAME: the group is empty. */
+/* strong, unless weak is of a higher category, and so what both promote to. CB_SAME: the group is
+ * empty. */
 static cb_dtype combine(cb_dtype strong, cb_dtype weak) {
     if (strong == CB_SAME || weak == CB_SAME) return join(strong, weak);
-    return dtype_kind(weak) > dtype_kind(strong) ? cb_promote(strong, weak) : strong;
+    return dtype_kind(weak) > dtype_kind(strong) ? weak : strong;
 }
 
 static cb_dtype promote_inputs(const Meta *input, int first, int count) {

@@ -123,6 +123,11 @@ static void test_input_dtypes(void **state) {
     assert_int_equal(out.input_dtype[1], CB_F32);
     assert_int_equal(out.input_dtype[2], CB_F32);
     assert_int_equal(out.result.dtype, CB_F32);
+    Meta bytes[3] = {TENSOR(U8, 3), TENSOR(I8, 3), TENSOR(I8, 3)};
+    assert_true(op_infer(OP_where, bytes, 3, &attrs, &out)); /* of the values alone: not i16 */
+    assert_int_equal(out.input_dtype[0], CB_BOOL);
+    assert_int_equal(out.input_dtype[1], CB_I8);
+    assert_int_equal(out.result.dtype, CB_I8);
     attrs = attrs_default(OP_eq);
     Meta equal[2] = {TENSOR(I32, 3), TENSOR(F64, 3)};
     assert_true(op_infer(OP_eq, equal, 2, &attrs, &out));
@@ -309,9 +314,34 @@ static void test_index_shapes(void **state) {
     assert_string_equal(infer_text(OP_scatter, &attrs, scatter, 3),
                         "!scatter: the index is larger than the source in dim 0: "
                         "f32[3, 5], i64[2, 9], f32[1, 9]");
+    scatter[2] = TENSOR(F32, 2, 8);
+    assert_string_equal(infer_text(OP_scatter, &attrs, scatter, 3),
+                        "!scatter: the index is larger than the source in dim 1: "
+                        "f32[3, 5], i64[2, 9], f32[2, 8]");
     scatter[1] = TENSOR(F32, 2, 9);
+    scatter[2] = TENSOR(F32, 1, 9);
     assert_string_equal(infer_text(OP_scatter, &attrs, scatter, 3),
                         "!scatter: f32 is not an index dtype: f32[3, 5], f32[2, 9], f32[1, 9]");
+}
+
+static void test_layer_shapes(void **state) {
+    (void)state;
+    Attrs attrs = attrs_default(OP_convolution);
+    Meta image[3] = {TENSOR(F32, 1, 4, 5, 5), TENSOR(F32, 3, 2, 1, 1), TENSOR(F32, 3)};
+    attrs.word[ATTR_convolution_groups] = 2;
+    assert_non_null(strstr(infer_text(OP_convolution, &attrs, image, 2),
+                           "!convolution: 2 groups do not divide 4 channels into 3"));
+    image[1] = TENSOR(F32, 6, 2, 1, 1);
+    assert_string_equal(infer_text(OP_convolution, &attrs, image, 2), "f32[1, 6, 5, 5]");
+    attrs = attrs_default(OP_attention);
+    Meta words[4] = {TENSOR(F32, 2, 8), TENSOR(F32, 5, 8), TENSOR(F32, 5, 7), TENSOR(BOOL, 2, 5)};
+    assert_string_equal(infer_text(OP_attention, &attrs, words, 4), "f32[2, 7]");
+    for (int values = 4; values < 7; values += 2) { /* less and more of them than keys */
+        words[2] = TENSOR(F32, values, 7);
+        assert_non_null(strstr(infer_text(OP_attention, &attrs, words, 4),
+                               "!attention: key and value have different lengths"));
+    }
+    cb_clear_error();
 }
 
 static void test_sources(void **state) {
@@ -451,7 +481,15 @@ static void test_scalar_convert(void **state) {
     assert_int_equal(scalar_convert((Scalar){.f = NAN}, CB_F32, CB_I64).i, 0);
     assert_int_equal(scalar_convert((Scalar){.f = NAN}, CB_F32, CB_BOOL).i, 1);
     assert_int_equal(scalar_convert((Scalar){.f = 0.5}, CB_F32, CB_BOOL).i, 1);
+    assert_int_equal(scalar_convert((Scalar){.f = 1e300}, CB_F64, CB_I64).i, INT64_MIN);
+    assert_int_equal(scalar_convert((Scalar){.f = 0x1p63}, CB_F32, CB_I64).i, INT64_MIN);
+    assert_int_equal(scalar_convert((Scalar){.f = -1e300}, CB_F64, CB_I64).i, INT64_MIN);
+    assert_int_equal(scalar_convert((Scalar){.i = 200}, CB_I64, CB_I8).i, -56);
+    assert_int_equal(scalar_convert((Scalar){.i = 40000}, CB_I64, CB_I16).i, 40000 - 65536);
     assert_true(scalar_convert((Scalar){.i = 16777217}, CB_I64, CB_F32).f == 16777216.0);
+    Scalar above_half = {.i = (1ll << 60) + (1ll << 36) + 1}; /* a tie, when it was an f64 before */
+    assert_true(scalar_convert(above_half, CB_I64, CB_F32).f == 0x1p60 + 0x1p37);
+    assert_true(scalar_convert(above_half, CB_I64, CB_F64).f == 0x1p60 + 0x1p36);
     assert_true(scalar_convert((Scalar){.f = 1e6}, CB_F64, CB_F16).f == INFINITY);
     for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
         char bytes[8];
@@ -462,6 +500,7 @@ static void test_scalar_convert(void **state) {
     }
     assert_int_equal(scalar_identity(OP_amax, CB_I8).i, -128);
     assert_true(scalar_identity(OP_amin, CB_F32).f == INFINITY);
+    assert_true(scalar_identity(OP_amax, CB_F32).f == -INFINITY);
     assert_int_equal(scalar_identity(OP_all, CB_BOOL).i, 1);
 }
 
@@ -479,6 +518,7 @@ int main(void) {
         cmocka_unit_test(test_view_shapes),
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_index_shapes),
+        cmocka_unit_test(test_layer_shapes),
         cmocka_unit_test(test_sources),
         cmocka_unit_test(test_view_strides),
         cmocka_unit_test(test_view_canonical),
