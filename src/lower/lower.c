@@ -120,6 +120,28 @@ static Expr *normal(Lowering *l, Expr *bits, cb_dtype dtype) {
     return binary(l, OP_mul, dtype, unary(l, OP_sqrt, square), unary(l, OP_cos, turn));
 }
 
+/* low <= number < high of 63 bits of (seed, offset, index). For a range of 2^63 numbers or more all
+ * 64 bits are drawn, the second word at the index's complement, and what lies beyond the range
+ * starts anew at low: the sums wrap. */
+static Expr *integer_within(Lowering *l, Expr *bits, Expr *const state[3], int64_t low,
+                            int64_t high) {
+    Kernel *k = l->kernel;
+    uint64_t count = (uint64_t)high - (uint64_t)low, first = (uint64_t)low + (1ull << 63);
+    if (count < 1ull << 63) {
+        Expr *in_range = binary(l, OP_remainder, CB_I64, bits, expr_int(k, (int64_t)count));
+        return binary(l, OP_add, CB_I64, in_range, expr_int(k, low));
+    }
+    Expr *index = binary(l, OP_bitwise_xor, CB_I64, state[2], expr_int(k, -1));
+    Expr *other[3] = {state[0], state[1], index};
+    Expr *high_bits = binary(l, OP_left_shift, CB_I64, bits, expr_int(k, 1));
+    Expr *all = binary(l, OP_bitwise_xor, CB_I64, high_bits,
+                       expr_op(k, OP_philox, CB_I64, other, 3)); /* + 2^63: 0 <= it < 2^64 */
+    Expr *beyond = binary(l, OP_ge, CB_BOOL, all, expr_int(k, (int64_t)(count - (1ull << 63))));
+    Expr *start =
+        select_of(l, beyond, expr_int(k, (int64_t)(first - count)), expr_int(k, (int64_t)first));
+    return binary(l, OP_add, CB_I64, all, start);
+}
+
 static Expr *lower_random(Lowering *l, const Node *node, Expr *const *position) {
     Kernel *k = l->kernel;
     cb_dtype dtype = compute_dtype(node->dtype);
@@ -129,10 +151,9 @@ static Expr *lower_random(Lowering *l, const Node *node, Expr *const *position) 
     Expr *state[3] = {l->random_state(l, 0), offset, flat};
     Expr *bits = expr_op(k, OP_philox, CB_I64, state, 3);
     if (node->op == OP_randint) {
-        int64_t low = node->attrs->word[ATTR_randint_low],
-                high = node->attrs->word[ATTR_randint_high];
-        Expr *in_range = binary(l, OP_remainder, CB_I64, bits, expr_int(k, high - low));
-        return expr_to(k, binary(l, OP_add, CB_I64, in_range, expr_int(k, low)), node->dtype);
+        const int64_t *word = node->attrs->word;
+        int64_t low = word[ATTR_randint_low], high = word[ATTR_randint_high];
+        return expr_to(k, integer_within(l, bits, state, low, high), node->dtype);
     }
     bool wide = dtype == CB_F64;
     Expr *value = node->op == OP_randn ? normal(l, bits, dtype)

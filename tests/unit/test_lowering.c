@@ -173,6 +173,49 @@ static void drawn_integers(void **state) {
     assert_true(cb_item(cb_amax(cb_abs(y), CB_ALL, false)) > 0); /* each draw has its numbers */
 }
 
+enum { DRAWS = 4096 };
+
+static int wide_draws(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    const int64_t *bound = user;
+    (void)x, (void)count;
+    *output = cb_randint(bound[0], bound[1], cb_dims(DRAWS));
+    return 1;
+}
+
+static void expect_same_draws(int64_t *bound, const char *options, const int64_t *wanted) {
+    int64_t got[DRAWS];
+    cb_tensor *y;
+    cb_function *f = cb_compile_n(wide_draws, bound, options);
+    cb_manual_seed(7);
+    assert_int_equal(cb_call_n(f, NULL, 0, &y, 1), 1);
+    assert_int_equal(cb_read(y, got, CB_I64), CB_OK);
+    assert_memory_equal(got, wanted, sizeof got);
+    cb_function_free(f);
+}
+
+/* Ranges of 2^63 numbers and more, whose width is no int64_t: every part of them is drawn. */
+static void drawn_integers_of_wide_ranges(void **state) {
+    static int64_t bounds[][2] = {
+        {INT64_MIN, INT64_MAX}, {INT64_MIN, 0}, {INT64_MIN, 1}, {-5, INT64_MAX}, {0, INT64_MAX}};
+    (void)state;
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        int64_t low = bounds[i][0], high = bounds[i][1], drawn[DRAWS];
+        uint64_t width = (uint64_t)high - (uint64_t)low;
+        cb_manual_seed(7);
+        assert_int_equal(cb_read(cb_randint(low, high, cb_dims(DRAWS)), drawn, CB_I64), CB_OK);
+        int eighth[8] = {0}, odd = 0;
+        for (int j = 0; j < DRAWS; j++) {
+            assert_true(drawn[j] >= low && drawn[j] < high);
+            eighth[((uint64_t)drawn[j] - (uint64_t)low) / (width / 8 + 1)]++;
+            odd += (int)(drawn[j] & 1);
+        }
+        for (int part = 0; part < 8; part++) assert_in_range(eighth[part], 400, 640);
+        assert_in_range(odd, 1900, 2200);
+        expect_same_draws(bounds[i], "backend=vm", drawn);
+        expect_same_draws(bounds[i], "backend=c", drawn);
+    }
+}
+
 /* 1 + 2^-8 is halfway between two numbers of bf16 and goes to the even one, 1. */
 static void precise_rounds_every_op(void **state) {
     (void)state;
@@ -187,9 +230,16 @@ static void precise_rounds_every_op(void **state) {
 int main(void) {
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
     const struct CMUnitTest tests[] = {
-        ONE(parts_and_turns),       ONE(written_parts),           ONE(padding),
-        ONE(conversions_that_lose), ONE(folds_of_one_number),     ONE(joined_trees),
-        ONE(drawn_integers),        ONE(precise_rounds_every_op), ONE(positions_of_odd_divisions),
+        ONE(parts_and_turns),
+        ONE(written_parts),
+        ONE(padding),
+        ONE(conversions_that_lose),
+        ONE(folds_of_one_number),
+        ONE(joined_trees),
+        ONE(drawn_integers),
+        ONE(drawn_integers_of_wide_ranges),
+        ONE(precise_rounds_every_op),
+        ONE(positions_of_odd_divisions),
     };
     return cmocka_run_group_tests_name("lowering", tests, NULL, clean_up);
 }
