@@ -30,7 +30,12 @@ extern "C" {
 #define CB_MAX_RANK 8  /* dimensions of a tensor */
 #define CB_MAX_ARGS 64 /* tensors that one compiled call takes, and returns, at the most */
 
-typedef struct cb_tensor cb_tensor;     /* strided view of a storage; may share it with others */
+/* A strided view of a storage, which it may share with others. The pointer is a handle: it may be
+ * compared, copied and handed to other threads, and is no address. Every function that takes one
+ * knows whether its tensor still lives: a handle whose tensor was freed, or whose scope was closed,
+ * is an error that names where it was made and freed, for good; no handle is given out twice before
+ * cb_cleanup. */
+typedef struct cb_tensor cb_tensor;
 typedef struct cb_function cb_function; /* a compiled function */
 typedef struct cb_module cb_module;     /* a network layer: parameters, children, forward */
 typedef struct cb_graph cb_graph;       /* an FX graph: nodes that print, change and run */
@@ -104,7 +109,9 @@ CB_API void cb_scope_open(void);
 CB_API void cb_scope_close(void); /* an error when none is open */
 CB_API cb_tensor *cb_keep(cb_tensor *x);    /* out of every scope; the same pointer comes back */
 CB_API cb_tensor *cb_release(cb_tensor *x); /* the opposite: into the innermost open scope */
-CB_API void cb_free(cb_tensor *x); /* now, whether a scope has it or it was kept; NULL is nothing */
+/* Now, whether a scope has it or it was kept; NULL is nothing. Parameters of modules are
+ * refused. */
+CB_API void cb_free(cb_tensor *x);
 CB_API void cb_cleanup(void); /* frees caches and everything else of the process; for leak
                                * checkers */
 

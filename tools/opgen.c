@@ -5,7 +5,8 @@
  *
  * In:  ops.def (included through op_rows.h, so the preprocessor does the reading) and the scalar
  *      functions src/op/math_*.h.
- * Out: carbide_ops.h (public declarations and macros), op_attrs.h (ATTR_op_param offsets),
+ * Out: carbide_ops.h (public declarations and macros), op_calls.h (the same inside), op_attrs.h
+ *      (ATTR_op_param offsets),
  * ops_api.c
  *      (definitions), op_table.c (OpInfo rows), math_text.c (the scalar functions as text).
  *
@@ -187,16 +188,19 @@ static void write_attrs(FILE *out) {
     fprintf(out, "};\n\n#endif\n");
 }
 
-static void write_function(FILE *out, const Row *row, const Schema *schema) {
-    fprintf(out, "\n");
-    api_signature(out, api_of(row), schema, true);
+/* The function that users call takes handles; op_NAME, which the library calls, tensors. */
+static void write_function(FILE *out, const Row *row, const Schema *schema, bool inside) {
+    Api api = api_of(row);
+    fprintf(out, inside ? "\nstatic inline " : "\n");
+    if (inside) api.result = "Tensor *", api.prefix = "op_";
+    api_signature(out, api, schema, !inside);
     fprintf(out, schema->words ? " {\n    Attrs attrs = {{0}};\n"
                                : " {\n    static const Attrs attrs;\n");
     for (int i = 0; i < schema->count; i++)
         if (!param_is_tensor(&schema->param[i]))
             api_pack(out, row->name, schema->param[i].name, &schema->param[i]);
     if (schema->tensors) {
-        fprintf(out, "    const cb_operand input[] = {");
+        fprintf(out, "    cb_operand input[] = {");
         for (int i = 0, put = 0; i < schema->count; i++) {
             const Param *param = &schema->param[i];
             if (!param_is_tensor(param)) continue;
@@ -205,16 +209,30 @@ static void write_function(FILE *out, const Row *row, const Schema *schema) {
         }
         fprintf(out, "};\n");
     }
-    fprintf(out, "    return apply_call(OP_%s, %s, %d, &attrs);\n}\n", row->name,
-            schema->tensors ? "input" : "NULL", schema->tensors);
+    fprintf(out, "    return %s(OP_%s, %s, %d, &attrs);\n}\n",
+            inside ? "apply_call" : "apply_handles", row->name, schema->tensors ? "input" : "NULL",
+            schema->tensors);
+}
+
+static void write_functions(FILE *out, bool inside) {
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (rows[i].api == ROW_OPERAND || rows[i].api == ROW_TENSOR)
+            write_function(out, &rows[i], &schemas[i], inside);
 }
 
 static void write_api(FILE *out) {
     fprintf(out, "/* Generated from src/op/ops.def: the public op functions pack and apply. */\n"
                  "#include \"tensor/apply.h\"\n");
-    for (int i = 0; i < ROW_COUNT; i++)
-        if (rows[i].api == ROW_OPERAND || rows[i].api == ROW_TENSOR)
-            write_function(out, &rows[i], &schemas[i]);
+    write_functions(out, false);
+}
+
+static void write_calls(FILE *out) {
+    fprintf(out, "/* Generated from src/op/ops.def: the same for the library's own calls, with\n"
+                 " * tensors in place of handles. */\n"
+                 "#ifndef CARBIDE_OP_CALLS_H\n#define CARBIDE_OP_CALLS_H\n\n"
+                 "#include \"tensor/apply.h\"\n");
+    write_functions(out, true);
+    fprintf(out, "\n#endif\n");
 }
 
 /* ---- op_table.c and math_text.c ----------------------------------------------------------- */
@@ -354,6 +372,7 @@ int main(int argc, char **argv) {
     layers_parse();
     write_file(argv[2], "carbide_ops.h", write_header);
     write_file(argv[2], "op_attrs.h", write_attrs);
+    write_file(argv[2], "op_calls.h", write_calls);
     write_file(argv[2], "ops_api.c", write_api);
     write_file(argv[2], "op_table.c", write_table);
     write_file(argv[2], "math_text.c", write_math);

@@ -12,17 +12,19 @@
 enum { MESSAGE_BYTES = 1024 };
 
 #define NEAR __attribute__((tls_model("initial-exec")))
-static _Thread_local Site site NEAR;
+_Thread_local Site thread_site NEAR;
 static _Thread_local const Place *place NEAR;
 static _Thread_local cb_status first;
 static _Thread_local int text_start; /* of the message, behind line and path */
 static _Thread_local char message[MESSAGE_BYTES];
 
-void cb_site(const char *file, int line) { site = (Site){.file = file, .line = line}; }
+void cb_site(const char *file, int line) { thread_site = (Site){.file = file, .line = line}; }
 
-Site site_current(void) { return site; }
+Site site_unpack(uint64_t packed) {
+    return (Site){.file = (const char *)(uintptr_t)(packed >> 16), .line = packed & 0xFFFF};
+}
 
-void site_set(Site other) { site = other; }
+void site_set(Site site) { thread_site = site; }
 
 const Place *place_current(void) { return place; }
 
@@ -46,16 +48,24 @@ static void append(int used, const char *format, va_list arguments) {
     if (used + length >= MESSAGE_BYTES) strcpy(message + MESSAGE_BYTES - 4, "...");
 }
 
+void site_format(Site site, char *out, size_t bytes) {
+    if (site.file)
+        snprintf(out, bytes, "%s:%d", base_name(site.file), site.line);
+    else
+        snprintf(out, bytes, "an unknown line");
+}
+
 /* "net.c:7: encoder.linear: "; its length. */
 static int write_position(void) {
     char path[PLACE_BYTES] = "";
-    if (site.path)
-        snprintf(path, sizeof path, "%s", site.path);
+    if (thread_site.path)
+        snprintf(path, sizeof path, "%s", thread_site.path);
     else if (place)
         place->write(place, path, sizeof path);
     int used = 0;
-    if (site.file)
-        used = snprintf(message, MESSAGE_BYTES / 4, "%s:%d: ", base_name(site.file), site.line);
+    if (thread_site.file)
+        used = snprintf(message, MESSAGE_BYTES / 4, "%s:%d: ", base_name(thread_site.file),
+                        thread_site.line);
     if (used >= MESSAGE_BYTES / 4) used = MESSAGE_BYTES / 4 - 1;
     if (*path) used += snprintf(message + used, PLACE_BYTES + 2, "%s: ", path);
     return used;

@@ -27,7 +27,15 @@ enum { PLACE_BYTES = 256 };
 
 #undef fail /* a macro of cmocka.h, when a test includes that first */
 
-Site site_current(void);
+extern _Thread_local Site thread_site __attribute__((tls_model("initial-exec")));
+static inline Site site_current(void) { return thread_site; }
+/* File and line in one word, for records that are written often: addresses have 48 bits, a line
+ * above 65,535 is cut. */
+static inline uint64_t site_pack(void) {
+    return (uint64_t)(uintptr_t)thread_site.file << 16 | ((uint64_t)thread_site.line & 0xFFFF);
+}
+Site site_unpack(uint64_t packed);
+void site_format(Site site, char *out, size_t bytes); /* "photo.c:31" */
 void site_set(Site site);
 const Place *place_current(void); /* NULL: in no module */
 void place_set(const Place *place);

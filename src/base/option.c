@@ -31,9 +31,10 @@ static struct {
     atomic_bool ready; /* defaults and environment are in */
     Text *texts;
     _Atomic(const char *) text[OPTION_COUNT];
-    _Atomic int64_t number[OPTION_COUNT];
     char fixed[OPTION_COUNT][8]; /* the text of an option that is in use for good; "" */
 } options;                       /* written under the lock */
+
+_Atomic int64_t option_numbers[OPTION_COUNT];
 
 const OptionInfo *option_info(Option option) {
     check((unsigned)option < OPTION_COUNT, "option %d", (int)option);
@@ -94,7 +95,7 @@ static const char *keep(const char *text) {
 
 static void store(Option option, const char *text, int64_t number) {
     atomic_store(&options.text[option], text);
-    atomic_store(&options.number[option], number);
+    atomic_store(&option_numbers[option], number);
 }
 
 /* A bad variable is reported once and left out: there is no call that could fail with it. */
@@ -146,14 +147,14 @@ void option_reset(void) {
 
 int64_t option_int(Option option) {
     prepare();
-    return atomic_load_explicit(&options.number[option], memory_order_relaxed);
+    return atomic_load_explicit(&option_numbers[option], memory_order_relaxed);
 }
 
 int64_t option_fix(Option option) {
     prepare();
     lock_take(LOCK_option);
     const char *text = atomic_load(&options.text[option]);
-    int64_t number = atomic_load(&options.number[option]);
+    int64_t number = atomic_load(&option_numbers[option]);
     check(strlen(text) < sizeof options.fixed[0], "option_fix: '%s' is too long", text);
     memmove(options.fixed[option], text, strlen(text) + 1);
     store(option, options.fixed[option], number);
@@ -202,7 +203,7 @@ cb_status cb_set_option(const char *name, const char *value) {
     prepare();
     lock_take(LOCK_option);
     bool fixed = options.fixed[option][0];
-    bool same = fixed && number == atomic_load(&options.number[option]);
+    bool same = fixed && number == atomic_load(&option_numbers[option]);
     const char *kept = fixed ? NULL : keep(value);
     if (kept) store(option, kept, number);
     lock_give(LOCK_option);

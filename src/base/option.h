@@ -4,6 +4,7 @@
 #define CARBIDE_BASE_OPTION_H
 
 #include "carbide.h"
+#include <stdatomic.h>
 
 typedef enum Option {
 #define OPTION(id, type, value, help) OPTION_##id,
@@ -21,6 +22,11 @@ typedef struct OptionInfo {
 /* 1 or 0 for the words of a switch: 1, on, true; 0, off, false, whatever their case; else -1. */
 int option_switch(const char *word, size_t length);
 const OptionInfo *option_info(Option option);
+/* As set so far; before the first use of any option, 0. For paths of few nanoseconds. */
+extern _Atomic int64_t option_numbers[OPTION_COUNT];
+static inline int64_t option_now(Option option) {
+    return atomic_load_explicit(&option_numbers[option], memory_order_relaxed);
+}
 int64_t option_int(Option option); /* of a choice: the word's number */
 const char *option_text(Option option); /* never NULL; stays valid until the option is set again */
 /* The same, for good: from now on the option cannot be set to anything else, not even by

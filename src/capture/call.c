@@ -7,7 +7,7 @@
 #include "capture/functional.h"
 
 #include "base/memory.h"
-#include "nn/module.h"
+#include "fx/fx.h"
 #include <string.h>
 
 /* ---- breaks -------------------------------------------------------------------------------- */
@@ -70,29 +70,34 @@ bool call_break(Call *call, Reason reason, const char *what) {
 
 /* ---- running the user's function ------------------------------------------------------------ */
 
+static cb_tensor *call_one(const Function *function, Tensor *const *x) {
+    switch (function->callee) {
+    case CALL_1:
+        return function->target.one(tensor_out(x[0]));
+    case CALL_2:
+        return function->target.two(tensor_out(x[0]), tensor_out(x[1]));
+    case CALL_3:
+        return function->target.three(tensor_out(x[0]), tensor_out(x[1]), tensor_out(x[2]));
+    default:
+        return function->target.four(tensor_out(x[0]), tensor_out(x[1]), tensor_out(x[2]),
+                                     tensor_out(x[3]));
+    }
+}
+
 /* Fills output; the count, or a negative status. A function of one result may return NULL. */
 static int invoke_target(const Function *function, Tensor *const *x, int input_count,
                          Tensor **output) {
     switch (function->callee) {
-    case CALL_1:
-        output[0] = function->target.one(x[0]);
-        return 1;
-    case CALL_2:
-        output[0] = function->target.two(x[0], x[1]);
-        return 1;
-    case CALL_3:
-        output[0] = function->target.three(x[0], x[1], x[2]);
-        return 1;
-    case CALL_4:
-        output[0] = function->target.four(x[0], x[1], x[2], x[3]);
-        return 1;
     case CALL_N:
-        return function->target.any(x, input_count, output, function->user);
+        return tensors_call(function->target.any, x, input_count, output, function->user);
     case CALL_MODULE:
-        output[0] = cb_module_forward(function->target.module, x, input_count);
+        output[0] = module_forward(function->target.module, x, input_count);
         return 1;
+    case CALL_GRAPH:
+        return fx_run(function->target.graph, x, input_count, output, CB_MAX_ARGS);
     default:
-        return cb_graph_run(function->target.graph, x, input_count, output, CB_MAX_ARGS);
+        output[0] = tensor_in(call_one(function, x), "the result of the function");
+        return 1;
     }
 }
 
@@ -108,13 +113,9 @@ static int check_result(const Function *function, Tensor **output, int count) {
 static int invoke(const Function *function, Tensor *const *x, int input_count, Tensor **output) {
     Site site = site_current();
     autocast_set(function_autocast(function));
-    if (function->callee == CALL_N) memset(output, 0, sizeof *output * CB_MAX_ARGS);
     int count = invoke_target(function, x, input_count, output);
     site_set(site);
-    count = check_result(function, output, count);
-    if (count <= CB_MAX_ARGS) return count;
-    return fail(CB_ERR_ARGUMENT, "call: the function returned %d tensors, more than %d", count,
-                CB_MAX_ARGS);
+    return check_result(function, output, count);
 }
 
 /* Closes the function's scope, from which its results move into the caller's. Tensors that it kept,

@@ -16,8 +16,9 @@ typedef struct Storages { /* of a module's tensors */
     const Storage **at; /* vec */
 } Storages;
 
-static void add_storage(const char *name, cb_tensor *tensor, bool buffer, void *user) {
+static void add_storage(const char *name, cb_tensor *handle, bool buffer, void *user) {
     Storages *list = user;
+    const Tensor *tensor = tensor_in(handle, name);
     (void)name, (void)buffer;
     if (tensor->storage) push(list->arena, list->at, tensor->storage);
 }

@@ -81,13 +81,15 @@ static bool may_record(Function *function, Tensor *const *input, int input_count
     return more;
 }
 
-static bool inputs_valid(const Function *function, Tensor *const *input, int input_count) {
+static bool input_count_valid(const Function *function, int count) {
     int wanted = takes(function);
-    if (input_count < 0 || input_count > CB_MAX_ARGS || (wanted >= 0 && input_count != wanted)) {
-        fail(CB_ERR_ARGUMENT, "call: the function takes %d tensors, not %d",
-             wanted >= 0 ? wanted : CB_MAX_ARGS, input_count);
-        return false;
-    }
+    if (count >= 0 && count <= CB_MAX_ARGS && (wanted < 0 || count == wanted)) return true;
+    fail(CB_ERR_ARGUMENT, "call: the function takes %d tensors, not %d",
+         wanted >= 0 ? wanted : CB_MAX_ARGS, count);
+    return false;
+}
+
+static bool inputs_valid(Tensor *const *input, int input_count) {
     for (int i = 0; i < input_count; i++) {
         if (input[i] && (input[i]->storage || tracer_current())) continue;
         fail(CB_ERR_ARGUMENT, "call: input %d %s", i, input[i] ? "has no value" : "is NULL");
@@ -97,7 +99,6 @@ static bool inputs_valid(const Function *function, Tensor *const *input, int inp
 }
 
 static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output) {
-    if (!inputs_valid(function, input, input_count)) return cb_error_status();
     if (tracer_current()) return call_plainly(function, input, input_count, output); /* inlined */
     atomic_fetch_add_explicit(&function->calls, 1, memory_order_relaxed);
     if (atomic_load_explicit(&function->eager, memory_order_relaxed))
@@ -113,20 +114,24 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
 
 int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, cb_tensor **outputs,
               int capacity) {
-    Tensor *output[OUTPUT_ROOM];
+    Tensor *output[OUTPUT_ROOM], *input[CB_MAX_ARGS];
     frames_check();
     if (!function || (!inputs && input_count) || (!outputs && capacity))
         return fail(CB_ERR_ARGUMENT, "call: the function or an array is NULL");
-    int count = call_into(function, inputs, input_count, output);
+    bool good = input_count_valid(function, input_count) &&
+                tensors_in(inputs, input_count, "call: an input", input) &&
+                inputs_valid(input, input_count);
+    if (!good) return cb_error_status();
+    int count = call_into(function, input, input_count, output);
     if (count > capacity)
         return fail(CB_ERR_ARGUMENT, "call: %d results do not fit into an array of %d", count,
                     capacity);
-    if (count > 0) memcpy(outputs, output, sizeof *output * (size_t)count);
+    tensors_out(output, count, outputs);
     return count;
 }
 
 cb_tensor *cb_call_1(cb_function *function, cb_tensor *const *inputs, int input_count) {
-    Tensor *output[CB_MAX_ARGS];
+    cb_tensor *output[CB_MAX_ARGS];
     frames_check();
     int count = cb_call_n(function, inputs, input_count, output, CB_MAX_ARGS);
     if (count == 0) fail(CB_ERR_ARGUMENT, "call: the function gave no result");

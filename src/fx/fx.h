@@ -151,4 +151,7 @@ bool fx_random(const FxNode *node); /* takes a draw from the generator */
  * after its last use. */
 bool fx_is_temporary(const FxNode *node);
 
+/* cb_graph_run, inside. */
+int fx_run(const FxGraph *graph, Tensor *const *inputs, int count, Tensor **outputs, int capacity);
+
 #endif

@@ -32,7 +32,7 @@ FxGraph *fx_graph_new(Module *root) {
 
 void cb_graph_free(cb_graph *graph) {
     if (!graph) return;
-    for (int i = 0; i < length(graph->constants); i++) cb_free(graph->constants[i].tensor);
+    for (int i = 0; i < length(graph->constants); i++) tensor_destroy(graph->constants[i].tensor);
     arena_free(graph->arena);
 }
 

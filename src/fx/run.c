@@ -6,6 +6,7 @@
  * memory than the function itself. The graph is only read: threads may run one graph at once. */
 #include "base/memory.h"
 #include "fx/fx.h"
+#include "op_calls.h"
 #include "tensor/frame.h"
 #include <string.h>
 
@@ -57,8 +58,8 @@ static bool run_placeholder(Run *run, const FxNode *node) {
     int index = run->next_input++;
     cb_operand *value = &run->value[node->id];
     if (index < run->input_count && run->inputs[index]) {
-        *value = cb_operand_tensor(run->inputs[index]);
-        return true;
+        *value = cb_operand_tensor(tensor_in(run->inputs[index], "cb_graph_run"));
+        return value->tensor;
     }
     if (length(node->args)) {
         *value = operand_of(run, &node->args[0]);
@@ -92,7 +93,7 @@ static Tensor *run_module(Run *run, const FxNode *node) {
     }
     for (int i = 0; i < count; i++)
         if (!(inputs[i] = tensor_of(run, node, &node->args[i]))) return NULL;
-    return cb_module_forward(module, inputs, count);
+    return module_forward(module, inputs, count);
 }
 
 static Tensor *run_list(Run *run, const FxNode *node, const FxCall *call) {
@@ -105,26 +106,26 @@ static Tensor *run_list(Run *run, const FxNode *node, const FxCall *call) {
     Tensor *result = NULL;
     int i = 0;
     while (i < count && (parts[i] = tensor_of(run, node, &call->list->items[i]))) i++;
-    if (i == count) result = (cb_cat)(parts, count, (int)call->attrs.word[ATTR_concat_dim]);
+    if (i == count) result = tensors_cat(parts, count, (int)call->attrs.word[ATTR_concat_dim]);
     memory_free(parts);
     return result;
 }
 
 static Tensor *index_once(Tensor *x, const FxIndex *step) {
-    if (step->op == OP_select) return (cb_select)(x, step->dim, step->start);
-    if (step->op == OP_unsqueeze) return (cb_unsqueeze)(x, step->dim);
-    return (cb_slice)(x, step->dim, step->start, step->end, step->step);
+    if (step->op == OP_select) return op_select(x, step->dim, step->start);
+    if (step->op == OP_unsqueeze) return op_unsqueeze(x, step->dim);
+    return op_slice(x, step->dim, step->start, step->end, step->step);
 }
 
 static Tensor *run_index(Run *run, const FxNode *node, const FxCall *call) {
     Tensor *x = tensor_of(run, node, &call->operand[0]);
     if (!x) return NULL;
-    if (call->step_count == 0) return (cb_slice)(x, 0, 0, INT64_MAX, 1);
+    if (call->step_count == 0) return op_slice(x, 0, 0, INT64_MAX, 1);
     Tensor *result = x;
     for (int i = 0; i < call->step_count && result; i++) {
         Tensor *before = result;
         result = index_once(before, &call->step[i]);
-        if (before != x) cb_free(before);
+        if (before != x) tensor_destroy(before);
     }
     return result;
 }
@@ -144,7 +145,7 @@ static Tensor *run_op(Run *run, const FxNode *node) {
     Tensor *value = apply(call.op, operand, call.operand_count, &call.attrs);
     if (!value) return NULL;
     Tensor *result = apply_result(target, value);
-    cb_free(value);
+    tensor_destroy(value);
     return result;
 }
 
@@ -168,7 +169,7 @@ static void release_inputs(Run *run, const FxNode *node) {
     for (int i = 0; i < length(node->inputs); i++) {
         int id = node->inputs[i]->id;
         if (run->remaining[id] == 0 || --run->remaining[id] > 0) continue;
-        cb_free(run->value[id].tensor);
+        tensor_destroy(run->value[id].tensor);
         run->value[id].tensor = NULL;
     }
 }
@@ -201,7 +202,7 @@ static bool run_node(Run *run, FxNode *node) {
     run->value[node->id] = cb_operand_tensor(result);
     if (fx_is_temporary(node)) run->remaining[node->id] = length(node->users);
     release_inputs(run, node);
-    if (!length(node->users) && fx_is_temporary(node)) cb_free(result);
+    if (!length(node->users) && fx_is_temporary(node)) tensor_destroy(result);
     return true;
 }
 
@@ -285,12 +286,18 @@ static int check_call(const FxGraph *graph, cb_tensor *const *inputs, int count)
     return fail(CB_ERR_ARGUMENT, "cb_graph_run: the graph takes %d inputs, not %d", wanted, count);
 }
 
+int fx_run(const FxGraph *graph, Tensor *const *inputs, int count, Tensor **outputs, int capacity) {
+    int status = check_call(graph, inputs, count);
+    if (status) return status;
+    const Request request = {graph, inputs, count, outputs, capacity, false};
+    return run_request(&request);
+}
+
 int cb_graph_run(const cb_graph *graph, cb_tensor *const *inputs, int input_count,
                  cb_tensor **outputs, int capacity) {
-    int status = check_call(graph, inputs, input_count);
-    if (status) return status;
-    const Request request = {graph, inputs, input_count, outputs, capacity, false};
-    return run_request(&request);
+    int count = fx_run(graph, inputs, input_count, outputs, capacity);
+    for (int i = 0; i < count; i++) outputs[i] = tensor_out(outputs[i]);
+    return count;
 }
 
 cb_status cb_graph_propagate_shapes(cb_graph *graph, cb_tensor *const *inputs, int count) {

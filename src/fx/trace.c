@@ -304,7 +304,7 @@ static bool add_inputs(Trace *trace, const Request *request, Tensor **inputs) {
         const char *name = input_name(trace->graph, request->names, i);
         FxNode *node = fx_create(trace->graph, NULL, CB_PLACEHOLDER, name, NULL, 0);
         if (request->examples) {
-            Tensor *example = request->examples[i];
+            Tensor *example = tensor_in(request->examples[i], "symbolic trace");
             if (!example || !tensor_materialize(example)) {
                 fail(CB_ERR_ARGUMENT, "symbolic trace: example %d is NULL", i);
                 return false;
@@ -338,7 +338,6 @@ static bool add_output(Trace *trace, Tensor *const *outputs, int count) {
 
 static bool trace_body(Trace *trace, const Request *request) {
     Tensor *inputs[CB_MAX_ARGS], *outputs[OUTPUT_ROOM];
-    memset(outputs, 0, sizeof *outputs * CB_MAX_ARGS);
     if (!add_inputs(trace, request, inputs)) return false;
     int count = 1;
     bool failed_before = cb_error() != NULL;
@@ -346,14 +345,11 @@ static bool trace_body(Trace *trace, const Request *request) {
     if (request->module)
         outputs[0] = module_run(request->module, inputs, request->count);
     else
-        count = request->function(inputs, request->count, outputs, request->user);
+        count = tensors_call(request->function, inputs, request->count, outputs, request->user);
     trace->running = false;
     if (request->module && !outputs[0]) count = -1;
-    if (count > CB_MAX_ARGS && !cb_error())
-        fail(CB_ERR_ARGUMENT, "symbolic trace: the function returned %d tensors, more than %d",
-             count, CB_MAX_ARGS);
     if (cb_error() && !failed_before) return false; /* a size query came back as -1, say */
-    if (count >= 0 && count <= CB_MAX_ARGS) return add_output(trace, outputs, count);
+    if (count >= 0) return add_output(trace, outputs, count);
     if (!cb_error()) fail(CB_ERR_GRAPH, "symbolic trace: the function failed");
     return false;
 }
@@ -391,7 +387,7 @@ static void begin(Trace *trace, const Request *request, FxGraph *graph) {
 
 /* The graph when it is good. */
 static FxGraph *end(Trace *trace, bool good) {
-    for (int i = 0; i < length(trace->shadow); i++) cb_free(trace->shadow[i]);
+    for (int i = 0; i < length(trace->shadow); i++) tensor_destroy(trace->shadow[i]);
     if (good) return trace->graph;
     cb_graph_free(trace->graph);
     return NULL;

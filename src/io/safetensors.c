@@ -125,7 +125,7 @@ cb_tensor *cb_safetensors_get(const cb_safetensors *file, const char *name) {
     }
     Tensor *x = tensor_new(&entry->meta);
     if (x) safetensors_read(entry, 0, cb_numel(x), tensor_data(x), (cb_dtype)x->dtype);
-    return x;
+    return tensor_out(x);
 }
 
 /* ---- save ------------------------------------------------------------------------------------ */
@@ -229,7 +229,10 @@ cb_status cb_safetensors_save(const char *path, const char *const *names, cb_ten
     Item *item = memory_zalloc(bytes);
     Arena *arena = arena_new();
     cb_status status = item && arena ? CB_OK : fail_memory(bytes);
-    for (int i = 0; i < count && !status; i++) item[i] = (Item){names[i], tensors[i]};
+    for (int i = 0; i < count && !status; i++) {
+        item[i] = (Item){names[i], tensor_in(tensors[i], "safetensors_save")};
+        if (tensors[i] && !item[i].tensor) status = cb_error_status();
+    }
     if (!status) status = check_items(item, count, arena);
     if (!status) status = save(arena, path, item, count);
     arena_free(arena);

@@ -11,6 +11,7 @@
  *
  *     cb_forward(attention, x): self-attention, one product for query, key and value */
 #include "nn/layer.h"
+#include "op_calls.h"
 #include <math.h>
 
 /* The places of the parameters, absent ones too. */
@@ -46,8 +47,8 @@ static LayerText shape_of(const Tensor *x) {
 /* [batch, length, embed] -> [batch, heads, length, embed / heads] */
 static Tensor *split_heads(const Module *self, Tensor *x) {
     int64_t heads = heads_of(self), embed = width_of(self);
-    x = x ? (cb_reshape)(x, cb_dims(cb_size(x, 0), cb_size(x, 1), heads, embed / heads)) : NULL;
-    return (cb_transpose)(x, 1, 2);
+    x = x ? op_reshape(x, cb_dims(cb_size(x, 0), cb_size(x, 1), heads, embed / heads)) : NULL;
+    return op_transpose(x, 1, 2);
 }
 
 /* Projections first .. first + count - 1 of one x, side by side. */
@@ -57,9 +58,9 @@ static Tensor *project(const Module *self, Tensor *x, int first, int count) {
     if (!weight)
         weight = layer_own(self, SEPARATE + first);
     else if (count < 3)
-        weight = (cb_narrow)(weight, 0, first * embed, count * embed);
-    if (bias && count < 3) bias = (cb_narrow)(bias, 0, first * embed, count * embed);
-    return weight ? (cb_linear)(x, weight, bias) : NULL;
+        weight = op_narrow(weight, 0, first * embed, count * embed);
+    if (bias && count < 3) bias = op_narrow(bias, 0, first * embed, count * embed);
+    return weight ? op_linear(x, weight, bias) : NULL;
 }
 
 /* Inputs that are one tensor share a product. */
@@ -71,14 +72,14 @@ static void project_all(const Attention *a, Tensor **part) {
         while (packed && first + count < 3 && a->x[first + count] == a->x[first]) count++;
         Tensor *all = project(a->self, a->x[first], first, count);
         for (int i = 0; i < count; i++)
-            part[first + i] = count > 1 ? (cb_narrow)(all, 2, i * embed, embed) : all;
+            part[first + i] = count > 1 ? op_narrow(all, 2, i * embed, embed) : all;
     }
 }
 
 /* One more row behind x [batch, source, embed]: row is [1, 1, embed]. */
 static Tensor *with_row(const Attention *a, Tensor *x, Tensor *row) {
-    row = (cb_expand)(row, cb_dims(a->batch, 1, width_of(a->self)));
-    return x && row ? (cb_cat)((Tensor *[]){x, row}, 2, 1) : NULL;
+    row = op_expand(row, cb_dims(a->batch, 1, width_of(a->self)));
+    return x && row ? tensors_cat((Tensor *[]){x, row}, 2, 1) : NULL;
 }
 
 /* Query, key and value of each head, with what is added to key and value. */
@@ -89,7 +90,7 @@ static bool open_heads(const Attention *a, Tensor **part) {
         if (added) part[i] = with_row(a, part[i], added);
         if (i && part[i] && a->self->config.other)
             part[i] = with_row(a, part[i],
-                               (cb_zeros)(cb_dims(1, 1, width_of(a->self)), cb_dtype_of(part[i])));
+                               op_zeros(cb_dims(1, 1, width_of(a->self)), cb_dtype_of(part[i])));
         part[i] = split_heads(a->self, part[i]);
         if (!part[i]) return false;
     }
@@ -101,23 +102,23 @@ static bool open_heads(const Attention *a, Tensor **part) {
 /* PyTorch's module says with true what is forbidden. */
 static Tensor *as_numbers(Tensor *mask) {
     if (!mask || cb_dtype_of(mask) != CB_BOOL) return mask;
-    return (cb_where)(cb_operand_tensor(mask), cb_operand_float(-(double)INFINITY),
-                      cb_operand_float(0));
+    return op_where(cb_operand_tensor(mask), cb_operand_float(-(double)INFINITY),
+                    cb_operand_float(0));
 }
 
 /* Both of two masks, each of them absent or to broadcast to [batch, heads, length, source]. */
 static Tensor *merged(Tensor *a, Tensor *b) {
     if (!a || !b) return a ? a : b;
     if (cb_dtype_of(a) == CB_BOOL && cb_dtype_of(b) == CB_BOOL)
-        return (cb_logical_or)(cb_operand_tensor(a), cb_operand_tensor(b));
-    return (cb_add)(cb_operand_tensor(as_numbers(a)), cb_operand_tensor(as_numbers(b)));
+        return op_logical_or(cb_operand_tensor(a), cb_operand_tensor(b));
+    return op_add(cb_operand_tensor(as_numbers(a)), cb_operand_tensor(as_numbers(b)));
 }
 
 static Tensor *causal_mask(int64_t length, int64_t source) {
-    Tensor *row = (cb_arange)(0, (double)length, 1, CB_I64);
-    Tensor *column = (cb_arange)(0, (double)source, 1, CB_I64);
-    row = row ? (cb_reshape)(row, cb_dims(length, 1)) : NULL;
-    return (cb_gt)(cb_operand_tensor(column), cb_operand_tensor(row));
+    Tensor *row = op_arange(0, (double)length, 1, CB_I64);
+    Tensor *column = op_arange(0, (double)source, 1, CB_I64);
+    row = row ? op_reshape(row, cb_dims(length, 1)) : NULL;
+    return op_gt(cb_operand_tensor(column), cb_operand_tensor(row));
 }
 
 static int64_t added_keys(const Module *self) {
@@ -131,7 +132,7 @@ static Tensor *whole_mask(const Attention *a) {
     Tensor *scores = a->causal ? causal_mask(a->length, a->source) : a->scores;
     if (a->causal && !scores) return NULL;
     Tensor *mask = merged(a->keys, scores);
-    return mask && added ? (cb_pad)(mask, cb_dims(0, added), cb_operand_int(0)) : mask;
+    return mask && added ? op_pad(mask, cb_dims(0, added), cb_operand_int(0)) : mask;
 }
 
 static bool mask_refused(const Module *self, const char *name, Tensor *mask, const char *shapes) {
@@ -155,7 +156,7 @@ static bool take_keys(Attention *a, Tensor *mask) {
     else
         snprintf(wanted, sizeof wanted, "[%lld, %lld]", (long long)a->batch, (long long)a->source);
     if (!fits) return mask_refused(a->self, "key_padding_mask", mask, wanted);
-    return (a->keys = (cb_reshape)(mask, cb_dims(a->batch, 1, 1, a->source))) != NULL;
+    return (a->keys = op_reshape(mask, cb_dims(a->batch, 1, 1, a->source))) != NULL;
 }
 
 /* [length, source], or [batch * heads, length, source] -> [batch, heads, length, source] */
@@ -170,7 +171,7 @@ static bool take_scores(Attention *a, Tensor *mask) {
              (long long)source, (long long)(a->batch * heads), (long long)length,
              (long long)source);
     if (!fits) return mask_refused(a->self, "attn_mask", mask, wanted);
-    a->scores = rank == 2 ? mask : (cb_reshape)(mask, cb_dims(a->batch, heads, length, source));
+    a->scores = rank == 2 ? mask : op_reshape(mask, cb_dims(a->batch, heads, length, source));
     return a->scores != NULL;
 }
 
@@ -178,9 +179,9 @@ static bool take_scores(Attention *a, Tensor *mask) {
 
 /* Heads side by side again, through the projection out. */
 static Tensor *finish(Module *self, Tensor *y) {
-    y = (cb_transpose)(y, 1, 2);
-    y = y ? (cb_reshape)(y, cb_dims(cb_size(y, 0), cb_size(y, 1), width_of(self))) : NULL;
-    return cb_module_forward(self->child[0].module, &y, 1);
+    y = op_transpose(y, 1, 2);
+    y = y ? op_reshape(y, cb_dims(cb_size(y, 0), cb_size(y, 1), width_of(self))) : NULL;
+    return module_forward(self->child[0].module, &y, 1);
 }
 
 /* scaled_dot_product_attention says with true what is allowed. */
@@ -190,12 +191,12 @@ static Tensor *attend(const Attention *a) {
     bool masked = (a->causal && !causal) || a->keys || a->scores;
     if (!open_heads(a, part) || (masked && !(mask = whole_mask(a)))) return NULL;
     if (mask && cb_dtype_of(mask) == CB_BOOL) {
-        mask = (cb_logical_not)(cb_operand_tensor(mask));
+        mask = op_logical_not(cb_operand_tensor(mask));
         if (!mask) return NULL;
     }
-    return finish(a->self, (cb_scaled_dot_product_attention)(part[0], part[1], part[2], mask,
-                                                             dropout_of(a->self), causal,
-                                                             cb_operand_tensor(NULL), false));
+    return finish(a->self, op_scaled_dot_product_attention(part[0], part[1], part[2], mask,
+                                                           dropout_of(a->self), causal,
+                                                           cb_operand_tensor(NULL), false));
 }
 
 /* The same with its weights, after dropout, as PyTorch gives them. */
@@ -205,15 +206,14 @@ static Tensor *attend_with_weights(const Attention *a, bool average, Tensor **we
     bool masked = a->causal || a->keys || a->scores;
     double scale = 1 / sqrt((double)(width_of(self) / heads_of(self)));
     if (!open_heads(a, part) || (masked && !(mask = as_numbers(whole_mask(a))))) return NULL;
-    Tensor *scores = (cb_matmul)(part[0], (cb_transpose)(part[1], -2, -1));
-    scores = (cb_mul)(cb_operand_tensor(scores), cb_operand_float(scale));
+    Tensor *scores = op_matmul(part[0], op_transpose(part[1], -2, -1));
+    scores = op_mul(cb_operand_tensor(scores), cb_operand_float(scale));
     if (mask && scores)
-        scores =
-            (cb_add)(cb_operand_tensor(scores), cb_operand_tensor((cb_to)(mask, scores->dtype)));
-    Tensor *each = (cb_softmax)(scores, -1);
-    if (dropout_of(self) > 0) each = (cb_dropout)(each, dropout_of(self), true);
-    *weights = average ? (cb_mean)(each, cb_dims_one(1), false) : each;
-    return finish(a->self, (cb_matmul)(each, part[2]));
+        scores = op_add(cb_operand_tensor(scores), cb_operand_tensor(op_to(mask, scores->dtype)));
+    Tensor *each = op_softmax(scores, -1);
+    if (dropout_of(self) > 0) each = op_dropout(each, dropout_of(self), true);
+    *weights = average ? op_mean(each, cb_dims_one(1), false) : each;
+    return finish(a->self, op_matmul(each, part[2]));
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
@@ -252,9 +252,9 @@ static bool open_attention(Attention *a, Module *self, Tensor *const *x) {
         if (i && x[i] == x[i - 1])
             a->x[i] = a->x[i - 1];
         else if (a->flat && cb_rank(x[i]) == 2)
-            a->x[i] = (cb_unsqueeze)(x[i], 0);
+            a->x[i] = op_unsqueeze(x[i], 0);
         else if (!self->config.flag && cb_rank(x[i]) == 3)
-            a->x[i] = (cb_transpose)(x[i], 0, 1);
+            a->x[i] = op_transpose(x[i], 0, 1);
         if (!a->x[i] || !check_input(a, i)) return false;
     }
     a->batch = cb_size(a->x[0], 0);
@@ -265,8 +265,8 @@ static bool open_attention(Attention *a, Module *self, Tensor *const *x) {
 
 /* The result as the inputs were given. */
 static Tensor *as_given(const Attention *a, Tensor *y) {
-    if (a->flat) return (cb_squeeze)(y, cb_dims_one(0));
-    return a->self->config.flag ? y : (cb_transpose)(y, 0, 1);
+    if (a->flat) return op_squeeze(y, cb_dims_one(0));
+    return a->self->config.flag ? y : op_transpose(y, 0, 1);
 }
 
 static Tensor *attention(Module *self, Tensor *const *inputs, int count) {
@@ -288,18 +288,21 @@ cb_tensor *(cb_multihead_attention)(cb_module *attention_module, cb_tensor *quer
                                     cb_tensor **weights, bool is_causal) {
     Attention a;
     Module *self = attention_module;
-    Tensor *const x[] = {query, key, value};
+    cb_tensor *const given[] = {query, key, value, key_padding_mask, attn_mask};
+    Tensor *x[5], *matrix = NULL;
     if (weights) *weights = NULL;
+    if (!tensors_in(given, 5, "cb_multihead_attention", x)) return NULL;
     if (self && self->forward != attention) {
         fail(CB_ERR_ARGUMENT, "cb_multihead_attention: %s is no MultiheadAttention", self->type);
         return NULL;
     }
     if (!self || !open_attention(&a, self, x)) return NULL;
-    if (!take_keys(&a, key_padding_mask) || !take_scores(&a, attn_mask)) return NULL;
-    a.causal = is_causal && !attn_mask; /* with a mask it says no more than that mask does */
-    Tensor *y = weights ? attend_with_weights(&a, average_attn_weights, weights) : attend(&a);
-    if (weights && a.flat && *weights) *weights = (cb_squeeze)(*weights, cb_dims_one(0));
-    return as_given(&a, y);
+    if (!take_keys(&a, x[3]) || !take_scores(&a, x[4])) return NULL;
+    a.causal = is_causal && !x[4]; /* with a mask it says no more than that mask does */
+    Tensor *y = weights ? attend_with_weights(&a, average_attn_weights, &matrix) : attend(&a);
+    if (matrix && a.flat) matrix = op_squeeze(matrix, cb_dims_one(0));
+    if (weights) *weights = tensor_out(matrix);
+    return tensor_out(as_given(&a, y));
 }
 
 /* ---- construction --------------------------------------------------------------------------- */
@@ -339,8 +342,8 @@ static void add_weights(Module **module, int64_t embed, int64_t kdim, int64_t vd
 static Tensor *added_row(int64_t embed) {
     Tracer *tracer = tracer_set(NULL);
     cb_scope_open();
-    Tensor *row = (cb_mul)(cb_operand_tensor((cb_randn)(cb_dims(1, 1, embed), CB_F32)),
-                           cb_operand_float(1 / sqrt((double)embed)));
+    Tensor *row = op_mul(cb_operand_tensor(op_randn(cb_dims(1, 1, embed), CB_F32)),
+                         cb_operand_float(1 / sqrt((double)embed)));
     if (row) cb_keep(row);
     cb_scope_close();
     tracer_set(tracer);

@@ -8,7 +8,7 @@ static Tensor *sequential(Module *self, Tensor *const *inputs, int count) {
     if (!layer_one_input(self, count)) return NULL;
     Tensor *x = inputs[0];
     for (int i = 0; i < self->child_count && x; i++)
-        x = cb_module_forward(self->child[i].module, &x, 1);
+        x = module_forward(self->child[i].module, &x, 1);
     return x;
 }
 

@@ -4,6 +4,7 @@
  *     forward is linear(x, weight, bias)
  *     layer_tuple(cb_dims(3, 3)).at: "(3, 3)" */
 #include "nn/layer.h"
+#include "op_calls.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -96,9 +97,9 @@ void layer_absent(Module **module, const char *name) {
 Tensor *layer_uniform(cb_dim_list sizes, double bound) {
     Tracer *tracer = tracer_set(NULL);
     cb_scope_open();
-    Tensor *unit = (cb_rand)(sizes, CB_F32);
-    Tensor *scaled = (cb_mul)(cb_operand_tensor(unit), cb_operand_float(2 * bound));
-    Tensor *result = (cb_sub)(cb_operand_tensor(scaled), cb_operand_float(bound));
+    Tensor *unit = op_rand(sizes, CB_F32);
+    Tensor *scaled = op_mul(cb_operand_tensor(unit), cb_operand_float(2 * bound));
+    Tensor *result = op_sub(cb_operand_tensor(scaled), cb_operand_float(bound));
     if (result) cb_keep(result);
     cb_scope_close();
     tracer_set(tracer);
@@ -107,14 +108,14 @@ Tensor *layer_uniform(cb_dim_list sizes, double bound) {
 
 Tensor *layer_normal(cb_dim_list sizes) {
     Tracer *tracer = tracer_set(NULL);
-    Tensor *result = (cb_randn)(sizes, CB_F32);
+    Tensor *result = op_randn(sizes, CB_F32);
     tracer_set(tracer);
     return result;
 }
 
 Tensor *layer_filled(cb_dim_list sizes, double value, cb_dtype dtype) {
     Tracer *tracer = tracer_set(NULL);
-    Tensor *result = (cb_full)(sizes, cb_operand_float(value), dtype);
+    Tensor *result = op_full(sizes, cb_operand_float(value), dtype);
     tracer_set(tracer);
     return result;
 }

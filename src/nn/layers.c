@@ -6,6 +6,7 @@
  *
  * Layers that are one op and nothing else are rows of layers.def. */
 #include "nn/layer.h"
+#include "op_calls.h"
 #include <math.h>
 #include <string.h>
 
@@ -33,12 +34,12 @@ cb_module *(cb_nn_linear)(int64_t in_features, int64_t out_features, bool bias) 
 static Tensor *without_row(Tensor *weight, int64_t row) {
     Tracer *tracer = tracer_set(NULL);
     cb_scope_open();
-    Tensor *padding = (cb_select)(weight, 0, row);
+    Tensor *padding = op_select(weight, 0, row);
     bool cleared = padding && (cb_fill_)(padding, cb_operand_int(0));
     cb_scope_close();
     tracer_set(tracer);
     if (cleared) return weight;
-    cb_free(weight);
+    tensor_destroy(weight);
     return NULL;
 }
 
@@ -175,7 +176,7 @@ cb_module *(cb_nn_upsample)(cb_dim_list size, cb_float_list scale_factor, const 
 static Tensor *dropout(Module *self, Tensor *const *inputs, int count) {
     if (!layer_one_input(self, count)) return NULL;
     if (!self->training || self->config.number == 0) return inputs[0];
-    return (cb_dropout)(inputs[0], self->config.number, true);
+    return op_dropout(inputs[0], self->config.number, true);
 }
 
 /* Whole channels: what dropout leaves of ones, [batch, channels, 1...] or [channels, 1...]. */
@@ -191,8 +192,8 @@ static Tensor *channel_dropout(Module *self, Tensor *const *inputs, int count) {
     if (!self->training || self->config.number == 0) return x;
     cb_dim_list sizes = {rank, {1, 1, 1, 1, 1, 1, 1, 1}};
     for (int i = 0; i < rank - spatial; i++) sizes.at[i] = cb_size(x, i);
-    Tensor *channels = (cb_dropout)((cb_ones)(sizes, cb_dtype_of(x)), self->config.number, true);
-    return (cb_mul)(cb_operand_tensor(x), cb_operand_tensor(channels));
+    Tensor *channels = op_dropout(op_ones(sizes, cb_dtype_of(x)), self->config.number, true);
+    return op_mul(cb_operand_tensor(x), cb_operand_tensor(channels));
 }
 
 static Module *dropout_layer(const char *type, cb_forward_function *forward, double p,

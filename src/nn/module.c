@@ -106,7 +106,7 @@ cb_module *cb_module_new(const char *type, cb_forward_function *forward, void *u
 Module *module_layer(const char *type, cb_forward_function *forward, const char *extra) {
     Module *module = cb_module_new(type, forward, NULL);
     if (!module) return NULL;
-    module->leaf = true;
+    module->leaf = module->ours = true;
     if (!set_text(&module->extra, extra)) {
         cb_module_free(module);
         return NULL;
@@ -121,7 +121,7 @@ void cb_module_free(cb_module *module) {
         return;
     }
     for (int i = 0; i < module->tensor_count; i++) {
-        cb_free(module->tensor[i].tensor);
+        tensor_destroy(module->tensor[i].tensor);
         memory_free(module->tensor[i].name);
     }
     for (int i = 0; i < module->child_count; i++) {
@@ -160,6 +160,16 @@ cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child) 
     return child;
 }
 
+void module_hold(ModuleTensor *slot, Tensor *tensor) {
+    if (slot->tensor == tensor) return;
+    tensor_destroy(slot->tensor);
+    slot->tensor = tensor;
+    if (!tensor) return;
+    cb_keep(tensor);
+    tensor->owned = true;
+    if (tensor->storage) tensor->storage->parameter = true;
+}
+
 static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor, bool buffer) {
     if (!module || !valid_name(module, name)) return NULL;
     if (own_child(module, name, strlen(name))) {
@@ -167,6 +177,11 @@ static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor,
         return NULL;
     }
     ModuleTensor *slot = own_tensor(module, name);
+    if (tensor && tensor->owned && !(slot && slot->tensor == tensor)) {
+        fail(CB_ERR_ARGUMENT, "%s: '%s' is a module's already: cb_module_share ties it",
+             module->type, name);
+        return NULL;
+    }
     if (!slot) {
         if (!grow(&module->tensor, module->tensor_count, &module->tensor_capacity,
                   sizeof *module->tensor))
@@ -176,32 +191,37 @@ static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor,
         if (!set_text(&slot->name, name)) return NULL;
         module->tensor_count++;
     }
-    if (slot->tensor != tensor) cb_free(slot->tensor);
-    slot->tensor = tensor ? cb_keep(tensor) : NULL;
-    if (tensor && tensor->storage) tensor->storage->parameter = true;
+    module_hold(slot, tensor);
     slot->buffer = buffer;
     return slot->tensor;
 }
 
+static cb_tensor *register_handle(Module *module, const char *name, cb_tensor *handle,
+                                  bool buffer) {
+    Tensor *tensor = tensor_in(handle, "cb_module_parameter");
+    if (handle && !tensor) return NULL;
+    return tensor_out(register_tensor(module, name, tensor, buffer));
+}
+
 cb_tensor *cb_module_parameter(cb_module *module, const char *name, cb_tensor *tensor) {
-    return register_tensor(module, name, tensor, false);
+    return register_handle(module, name, tensor, false);
 }
 
 cb_tensor *cb_module_buffer(cb_module *module, const char *name, cb_tensor *tensor) {
-    return register_tensor(module, name, tensor, true);
+    return register_handle(module, name, tensor, true);
 }
 
-cb_tensor *cb_module_share(cb_module *module, const char *name, cb_tensor *parameter) {
+cb_tensor *cb_module_share(cb_module *module, const char *name, cb_tensor *handle) {
+    Tensor *parameter = tensor_in(handle, "cb_module_share");
     if (!module || !parameter || !tensor_materialize(parameter)) return NULL;
     Meta meta = tensor_meta(parameter);
-    return register_tensor(module, name,
-                           tensor_view_of(parameter, &meta, parameter->stride, parameter->offset),
-                           false);
+    Tensor *tied = tensor_view_of(parameter, &meta, parameter->stride, parameter->offset);
+    return tied ? tensor_out(register_tensor(module, name, tied, false)) : NULL;
 }
 
 void module_init(Module **module, const char *name, Tensor *value, bool buffer) {
     if (*module && value && register_tensor(*module, name, value, buffer)) return;
-    cb_free(value); /* an initial value may be kept: then no scope frees it */
+    tensor_destroy(value); /* an initial value may be kept: then no scope frees it */
     cb_module_free(*module);
     *module = NULL;
 }
@@ -255,7 +275,7 @@ cb_module *cb_module_child(cb_module *module, const char *path) {
 cb_tensor *cb_module_get(cb_module *module, const char *path) {
     if (!module || !path) return NULL;
     ModuleTensor *slot = module_find_tensor(module, path);
-    if (slot) return slot->tensor;
+    if (slot) return tensor_out(slot->tensor);
     fail(CB_ERR_ARGUMENT, "%s has no parameter or buffer '%s'", module->type, path);
     return NULL;
 }
@@ -356,6 +376,13 @@ typedef struct Run {
     ModuleFrame around;
 } Run;
 
+static Tensor *run_forward(Module *module, Tensor *const *inputs, int count) {
+    if (module->ours) return module->forward(module, inputs, count);
+    cb_tensor *handle[CB_MAX_ARGS];
+    tensors_out(inputs, count, handle);
+    return tensor_in(module->forward(module, handle, count), "the result of forward");
+}
+
 OPENS_FRAME Tensor *module_run(Module *module, Tensor *const *inputs, int count) {
     FRAME_MARK(mark);
     frames_check();
@@ -363,7 +390,7 @@ OPENS_FRAME Tensor *module_run(Module *module, Tensor *const *inputs, int count)
     if (!run) return NULL;
     Frame *left UNWINDS_FRAME = &run->frame;
     module_enter(&run->around, module);
-    Tensor *y = module->forward(module, inputs, count);
+    Tensor *y = run_forward(module, inputs, count);
     left = NULL;
     if (!frame_is_open(&run->frame, mark)) return NULL;
     if (!y && cb_error_status() == CB_OK)
@@ -376,12 +403,7 @@ OPENS_FRAME Tensor *module_run(Module *module, Tensor *const *inputs, int count)
 
 /* ---- the call door -------------------------------------------------------------------------- */
 
-cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int count) {
-    if (!module) return NULL;
-    if (count < 0 || (count > 0 && !inputs)) {
-        fail(CB_ERR_ARGUMENT, "%s: no inputs", module->type);
-        return NULL;
-    }
+Tensor *module_forward(Module *module, Tensor *const *inputs, int count) {
     if (!module->forward) {
         fail(CB_ERR_ARGUMENT, "%s has no forward: call its children", module->type);
         return NULL;
@@ -390,4 +412,16 @@ cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int co
     if (tracer && module->leaf && tracer_current() == tracer->tracer)
         return tracer->call(tracer, module, inputs, count);
     return module_run(module, inputs, count);
+}
+
+cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int count) {
+    Tensor *x[CB_MAX_ARGS];
+    if (!module) return NULL;
+    if (count < 0 || count > CB_MAX_ARGS || (count > 0 && !inputs)) {
+        fail(CB_ERR_ARGUMENT, "%s: %s", module->type,
+             count > CB_MAX_ARGS ? "more inputs than CB_MAX_ARGS" : "no inputs");
+        return NULL;
+    }
+    if (!tensors_in(inputs, count, module->type, x)) return NULL;
+    return tensor_out(module_forward(module, x, count));
 }

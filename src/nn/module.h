@@ -38,6 +38,7 @@ struct cb_module {
     int tensor_count, tensor_capacity, child_count, child_capacity;
     int parents; /* modules that hold this one */
     bool training, leaf;
+    bool ours; /* forward is the library's own: it takes and gives tensors, the user's handles */
     bool fresh;   /* forward always returns a new tensor, and holds on to none of its inputs */
     bool grouped; /* prints equal neighbours as one line, as ModuleList does */
     Op op;        /* built-in layers: what forward calls (layer.h), with these attributes */
@@ -51,6 +52,11 @@ bool module_set_type(Module *module, const char *type); /* its name in repr; fal
 /* Registers value. When that fails, or value or *module is NULL, value and module are freed and
  * *module is NULL. */
 void module_init(Module **module, const char *name, Tensor *value, bool buffer);
+
+/* The slot's tensor is another one, NULL for none, which is the module's from now on. */
+void module_hold(ModuleTensor *slot, Tensor *tensor);
+/* cb_module_forward, inside. */
+Tensor *module_forward(Module *module, Tensor *const *inputs, int count);
 
 /* The slot of a path, NULL without an error when there is none. */
 ModuleTensor *module_find_tensor(const Module *module, const char *path);

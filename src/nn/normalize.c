@@ -7,6 +7,7 @@
  * variance with n - 1. In evaluation it uses the running ones. What tracks nothing always takes the
  * batch's own, as an instance norm does by default. */
 #include "nn/layer.h"
+#include "op_calls.h"
 
 enum { WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, BATCHES };
 
@@ -19,9 +20,9 @@ _Static_assert(ATTR_batch_norm_training == ATTR_instance_norm_use_input_stats &&
 
 /* Without a momentum (below 0) all batches so far have the same weight. */
 static bool average(Tensor *value, Tensor *batch, Tensor *batches) {
-    Tensor *step = (cb_sub)(cb_operand_tensor(batch), cb_operand_tensor(value));
-    step = (cb_div)(cb_operand_tensor(step), cb_operand_tensor(batches));
-    return (cb_assign)(value, (cb_add)(cb_operand_tensor(value), cb_operand_tensor(step)));
+    Tensor *step = op_sub(cb_operand_tensor(batch), cb_operand_tensor(value));
+    step = op_div(cb_operand_tensor(step), cb_operand_tensor(batches));
+    return (cb_assign)(value, op_add(cb_operand_tensor(value), cb_operand_tensor(step)));
 }
 
 /* PyTorch's instance norm does not count its batches, and stays where it is without a momentum. */
@@ -29,7 +30,7 @@ static bool count_batch(Module *self, Tensor *x) {
     Tensor *mean = layer_own(self, RUNNING_MEAN), *var = layer_own(self, RUNNING_VAR);
     Tensor *batches = layer_own(self, BATCHES), *batch_mean, *batch_var;
     if (self->op == OP_instance_norm) return true;
-    Tensor *next = (cb_add)(cb_operand_tensor(batches), cb_operand_int(1));
+    Tensor *next = op_add(cb_operand_tensor(batches), cb_operand_int(1));
     bool moves = attr_float(&self->attrs, ATTR_batch_norm_momentum) < 0;
     if (moves && !(norm_statistics(self->op, x, &batch_mean, &batch_var) &&
                    average(mean, batch_mean, next) && average(var, batch_var, next)))
@@ -60,7 +61,7 @@ static Tensor *norm_forward(Module *self, Tensor *const *inputs, int count) {
     Tensor *x = inputs[0];
     if (!x || !check_batch(self, x)) return NULL;
     bool alone = self->op == OP_instance_norm && cb_rank(x) < self->config.second;
-    if (alone) x = (cb_unsqueeze)(x, 0);
+    if (alone) x = op_unsqueeze(x, 0);
     Tensor *mean = layer_own(self, RUNNING_MEAN), *var = layer_own(self, RUNNING_VAR);
     Attrs attrs = self->attrs;
     attrs.word[ATTR_batch_norm_training] = self->training || !mean;
@@ -71,7 +72,7 @@ static Tensor *norm_forward(Module *self, Tensor *const *inputs, int count) {
                             cb_operand_tensor(layer_own(self, BIAS))};
     Tensor *y = apply_call(self->op, operand, 5, &attrs);
     if (y && self->training && mean && !count_batch(self, x)) return NULL;
-    return alone ? (cb_squeeze)(y, cb_dims_one(0)) : y;
+    return alone ? op_squeeze(y, cb_dims_one(0)) : y;
 }
 
 /* ---- making --------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
  *     ) */
 #include "base/memory.h"
 #include "nn/module.h"
+#include "op_calls.h"
 #include "tensor/frame.h"
 #include <string.h>
 
@@ -26,7 +27,7 @@ static void visit_tensors(const Module *module, Visit *visit) {
         const ModuleTensor *slot = &module->tensor[i];
         if (!slot->tensor) continue;
         putf(&visit->path, "%s%s", here ? "." : "", slot->name);
-        visit->visitor(visit->path.text, slot->tensor, slot->buffer, visit->user);
+        visit->visitor(visit->path.text, tensor_out(slot->tensor), slot->buffer, visit->user);
         visit->path.length = here;
     }
     for (int i = 0; i < module->child_count; i++) {
@@ -73,7 +74,7 @@ static int collect(const Module *module, Tensor **out, int capacity, int found) 
     for (int i = 0; i < module->tensor_count; i++) {
         const ModuleTensor *slot = &module->tensor[i];
         if (!slot->tensor || slot->buffer) continue;
-        if (found < capacity) out[found] = slot->tensor;
+        if (found < capacity) out[found] = tensor_out(slot->tensor);
         found++;
     }
     for (int i = 0; i < module->child_count; i++)
@@ -108,8 +109,7 @@ static bool replace(Module *module, const Tensor *old, Tensor *now) {
         Meta meta = tensor_meta(now);
         Tensor *tied = tensor_view_of(now, &meta, now->stride, now->offset);
         if (!tied) return false;
-        cb_free(x);
-        slot->tensor = cb_keep(tied);
+        module_hold(slot, tied);
     }
     for (int i = 0; i < module->child_count; i++)
         if (!replace(module->child[i].module, old, now)) return false;
@@ -121,10 +121,9 @@ static cb_status convert(Module *root, Module *module, cb_dtype dtype) {
         ModuleTensor *slot = &module->tensor[i];
         if (!slot->tensor || slot->tensor->dtype == dtype) continue;
         if (!dtype_is_float((cb_dtype)slot->tensor->dtype)) continue;
-        Tensor *converted = (cb_to)(slot->tensor, dtype);
+        Tensor *converted = op_to(slot->tensor, dtype);
         if (!converted || !replace(root, slot->tensor, converted)) return cb_error_status();
-        cb_free(slot->tensor);
-        slot->tensor = cb_keep(converted);
+        module_hold(slot, converted);
     }
     for (int i = 0; i < module->child_count; i++) {
         cb_status status = convert(root, module->child[i].module, dtype);

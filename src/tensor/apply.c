@@ -31,6 +31,18 @@ static bool operands_present(Op op, const cb_operand *input, int input_count) {
     return true;
 }
 
+/* An operand that is no NULL; NULL with an error when its tensor is gone. */
+static Tensor *operand_in(Op op, int i, const cb_tensor *handle) {
+    uintptr_t bits = (uintptr_t)handle;
+    Tensor *x = (Tensor *)(bits & HANDLE_ADDRESS);
+    if (bits == (uintptr_t)x || tensor_out(x) == handle) return x;
+    const Param *param = tensor_param(op_info(op), i);
+    char what[96];
+    snprintf(what, sizeof what, "%s: input %d (%s)", op_info(op)->name, i,
+             param ? param->name : "?");
+    return handle_refuse(handle, what);
+}
+
 /* A tensor of a trace that is over has no value, and no tracer that could compute it. */
 static bool operands_real(Op op, const cb_operand *input, int input_count) {
     for (int i = 0; i < input_count; i++) {
@@ -154,11 +166,44 @@ Tensor *apply_result(Tensor *target, Tensor *result) {
     return NULL;
 }
 
-cb_tensor *cb_assign_result(cb_tensor *x, cb_tensor *result) { return apply_result(x, result); }
+/* ---- handles --------------------------------------------------------------------------------- */
 
-cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value) {
-    cb_operand operand = cb_operand_tensor(value);
-    return apply_assign(x, &operand);
+static bool operands_in(Op op, cb_operand *input, int count) {
+    for (int i = 0; i < count; i++) {
+        if (input[i].kind != CB_OPERAND_TENSOR || !input[i].tensor) continue;
+        input[i].tensor = operand_in(op, i, input[i].tensor);
+        if (!input[i].tensor) return false;
+    }
+    return true;
 }
 
-cb_tensor *cb_fill_(cb_tensor *x, cb_operand value) { return apply_assign(x, &value); }
+cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs) {
+    if (!operands_in(op, input, input_count)) return NULL;
+    return tensor_out(apply_call(op, input, input_count, attrs));
+}
+
+typedef Tensor *Assigning(Tensor *target, const cb_operand *value);
+
+static cb_tensor *assign(cb_tensor *handle, cb_operand value, Assigning *how) {
+    Tensor *x = tensor_in(handle, "assign: the target");
+    if (handle && !x) return NULL;
+    if (value.kind == CB_OPERAND_TENSOR && value.tensor) {
+        value.tensor = tensor_in(value.tensor, "assign: the value");
+        if (!value.tensor) return NULL;
+    }
+    return how(x, &value) ? handle : NULL;
+}
+
+cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value) {
+    return assign(x, cb_operand_tensor(value), apply_assign);
+}
+
+cb_tensor *cb_fill_(cb_tensor *x, cb_operand value) { return assign(x, value, apply_assign); }
+
+static Tensor *take_result(Tensor *target, const cb_operand *result) {
+    return apply_result(target, result->tensor);
+}
+
+cb_tensor *cb_assign_result(cb_tensor *x, cb_tensor *result) {
+    return assign(x, cb_operand_tensor(result), take_result);
+}

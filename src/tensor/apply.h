@@ -23,6 +23,11 @@ static inline Tensor *apply_call(Op op, const cb_operand *input, int input_count
     return moves ? norm_moved(y, op, input, attrs) : y;
 }
 
+/* A call of the user's, with handles in input, which become tensors, and for the result. */
+cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs);
+
+Tensor *tensors_cat(Tensor *const *x, int count, int dim); /* cb_cat, inside */
+
 /* What stands in for eager while a thread records: capture (graph) or symbolic trace (FX). */
 typedef enum Access {
     ACCESS_NOW,     /* its elements are read or written before the call returns */
@@ -61,9 +66,22 @@ AutocastFrame autocast_enter(void);
 AutocastFrame autocast_frame(void); /* as it is now, to leave to it from further inside */
 bool autocast_leave(AutocastFrame frame);
 
-/* A cb_function_n may fill CB_MAX_ARGS outputs. It is given room for this many, so that one which
- * fills more, and says so, is an error and not a write to somebody else's memory. */
+/* Calls a function of the user's with handles; its results, as many as come back, are tensors. It
+ * may fill CB_MAX_ARGS of them. It is given room for OUTPUT_ROOM, so that one which fills more, and
+ * says so, is an error and not a write to somebody else's memory. */
 enum { OUTPUT_ROOM = 16 * CB_MAX_ARGS };
+static inline int tensors_call(cb_function_n *function, Tensor *const *inputs, int count,
+                               Tensor **outputs, void *user) {
+    cb_tensor *handle[CB_MAX_ARGS];
+    tensors_out(inputs, count, handle);
+    for (int i = 0; i < CB_MAX_ARGS; i++) outputs[i] = NULL;
+    int given = function(handle, count, outputs, user);
+    if (given > CB_MAX_ARGS)
+        return fail(CB_ERR_ARGUMENT, "the function returned %d tensors, more than %d", given,
+                    CB_MAX_ARGS);
+    if (given <= 0 || tensors_in(outputs, given, "a result of the function", outputs)) return given;
+    return cb_error_status();
+}
 
 /* Eager execution of one op on real tensors: run/eager.c, the layer above that this one declares.
  * Views are already done; attrs are not yet canonical. */

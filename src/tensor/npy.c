@@ -252,7 +252,7 @@ cb_tensor *cb_npy_load(const char *path) {
     }
     memory_free(text);
     close(file);
-    return x;
+    return tensor_out(x);
 }
 
 /* ---- save ------------------------------------------------------------------------------------ */
@@ -288,7 +288,8 @@ static bool write_content(int file, void *user) {
            tensor_write(file, user);
 }
 
-cb_status cb_npy_save(const char *path, cb_tensor *x) {
+cb_status cb_npy_save(const char *path, cb_tensor *handle) {
+    Tensor *x = tensor_in(handle, "npy_save");
     if (!path) return fail(CB_ERR_ARGUMENT, "npy_save: path is NULL");
     if (!tensor_request(x, "npy_save")) return cb_error_status();
     if (x->dtype == CB_BF16)

@@ -245,7 +245,8 @@ static const char *format_tensor(const Tensor *x, Arena *arena) {
     return buffer_text(&out);
 }
 
-size_t cb_format(cb_tensor *x, char *out, size_t bytes) {
+size_t cb_format(cb_tensor *handle, char *out, size_t bytes) {
+    Tensor *x = tensor_in(handle, "format");
     if (bytes) out[0] = '\0';
     if (!tensor_request(x, "format")) return 0;
     Arena *arena = arena_new();
@@ -260,7 +261,8 @@ size_t cb_format(cb_tensor *x, char *out, size_t bytes) {
     return length;
 }
 
-void cb_print(cb_tensor *x) {
+void cb_print(cb_tensor *handle) {
+    Tensor *x = tensor_in(handle, "print");
     if (!tensor_request(x, "print")) return;
     Arena *arena = arena_new();
     const char *text = format_tensor(x, arena);

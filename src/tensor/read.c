@@ -257,26 +257,33 @@ static bool request_item(Tensor *x, const char *what) {
     return false;
 }
 
-double cb_item(cb_tensor *x) {
+double cb_item(cb_tensor *handle) {
+    Tensor *x = tensor_in(handle, "item");
     if (!request_item(x, "item")) return NAN;
     Scalar value = scalar_load(tensor_data(x), (cb_dtype)x->dtype);
     return dtype_is_float((cb_dtype)x->dtype) ? value.f : (double)value.i;
 }
 
-int64_t cb_item_int(cb_tensor *x) {
+int64_t cb_item_int(cb_tensor *handle) {
+    Tensor *x = tensor_in(handle, "item_int");
     if (!request_item(x, "item_int")) return 0;
     Scalar value = scalar_load(tensor_data(x), (cb_dtype)x->dtype);
     return scalar_convert(value, (cb_dtype)x->dtype, CB_I64).i;
 }
 
-void *cb_data(cb_tensor *x) { return request(x, ACCESS_POINTER, "data") ? tensor_data(x) : NULL; }
+void *cb_data(cb_tensor *handle) {
+    Tensor *x = tensor_in(handle, "data");
+    return request(x, ACCESS_POINTER, "data") ? tensor_data(x) : NULL;
+}
 
-void cb_changed(cb_tensor *x) {
+void cb_changed(cb_tensor *handle) {
+    Tensor *x = tensor_in(handle, "changed");
     if (!x || (!x->storage && !tracer_current())) return;
     if (materialize(x, ACCESS_CHANGE)) storage_written(x->storage);
 }
 
-cb_status cb_read(cb_tensor *x, void *out, cb_dtype dtype) {
+cb_status cb_read(cb_tensor *handle, void *out, cb_dtype dtype) {
+    Tensor *x = tensor_in(handle, "read");
     if (!x) return fail(CB_ERR_ARGUMENT, "read: x is NULL");
     if ((int)dtype < 0 || dtype >= CB_DTYPE_COUNT)
         return fail(CB_ERR_DTYPE, "read: %d is not a dtype", (int)dtype);

@@ -5,6 +5,7 @@
  *
  * The op itself writes nothing: traces hold it and the two assignments one by one. The variance is
  * that over n - 1, as in PyTorch; of an instance norm, both are means over the instances. */
+#include "op_calls.h"
 #include "tensor/apply.h"
 
 _Static_assert(ATTR_batch_norm_training == ATTR_instance_norm_use_input_stats &&
@@ -19,18 +20,18 @@ bool norm_statistics(Op op, Tensor *x, Tensor **mean, Tensor **var) {
     int rank = cb_rank(x);
     for (int i = 0; i < rank; i++)
         if (i != 1 && !(instance && i == 0)) dims.at[dims.count++] = i;
-    if (cb_dtype_of(x) != CB_F64) x = (cb_to)(x, CB_F32);
-    *mean = (cb_mean)(x, dims, false);
-    *var = (cb_var)(x, dims, 1, false);
+    if (cb_dtype_of(x) != CB_F64) x = op_to(x, CB_F32);
+    *mean = op_mean(x, dims, false);
+    *var = op_var(x, dims, 1, false);
     if (instance) {
-        *mean = (cb_mean)(*mean, cb_dims_one(0), false);
-        *var = (cb_mean)(*var, cb_dims_one(0), false);
+        *mean = op_mean(*mean, cb_dims_one(0), false);
+        *var = op_mean(*var, cb_dims_one(0), false);
     }
     return *mean && *var;
 }
 
 static bool move(Tensor *value, Tensor *towards, double momentum) {
-    return (cb_assign)(value, (cb_lerp)(value, towards, momentum));
+    return (cb_assign)(value, op_lerp(value, towards, momentum));
 }
 
 Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs) {

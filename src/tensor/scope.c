@@ -1,4 +1,4 @@
-/* Scopes own tensors, and spare shells make a tensor cheap to create.
+/* Scopes own tensors.
  *
  * Invariant: a tensor is in exactly one scope of one thread (scope != NULL, linked), or kept (scope
  * == NULL). Scopes belong to their thread: a tensor that another thread will free must be kept.
@@ -9,13 +9,7 @@
 #include "tensor/thread.h"
 
 #include "base/memory.h"
-
-/* Under AddressSanitizer shells go back to the heap, so that a use after free is seen. */
-#if defined(__SANITIZE_ADDRESS__)
-enum { SPARE_SHELLS = 0 };
-#else
-enum { SPARE_SHELLS = 4096 };
-#endif
+#include "base/option.h"
 
 static void count_live(ThreadState *t, int change) {
     int64_t live = atomic_load_explicit(&t->live, memory_order_relaxed);
@@ -39,18 +33,12 @@ static void unlink_tensor(Tensor *x) {
 
 Tensor *tensor_alloc(void) {
     ThreadState *t = thread_now();
-    Tensor *x = t->shells;
-    if (x) {
-        t->shells = x->next;
-        t->shell_count--;
-    } else {
-        x = memory_alloc(sizeof *x);
-        if (!x) {
-            fail_memory(sizeof *x);
-            return NULL;
-        }
+    Tensor *x = slot_take(t);
+    if (!x) {
+        fail_memory(sizeof *x);
+        return NULL;
     }
-    x->kept = false;
+    x->kept = x->owned = false;
     x->value = NULL;
     x->trace = 0;
     link_tensor(t->scope, x);
@@ -63,13 +51,7 @@ static void retire(ThreadState *t, Tensor *x) {
     if (t->tracer && t->tracer->destroy_tensor) t->tracer->destroy_tensor(t->tracer, x);
     if (x->storage) storage_release(x->storage);
     count_live(t, -1);
-    if (t->shell_count < SPARE_SHELLS && t->scope) {
-        x->next = t->shells;
-        t->shells = x;
-        t->shell_count++;
-    } else {
-        memory_free(x);
-    }
+    slot_free(t, x, option_now(OPTION_check));
 }
 
 void tensor_destroy(Tensor *x) {
@@ -113,24 +95,36 @@ void cb_scope_close(void) {
         scope_close_innermost(t);
 }
 
-cb_tensor *cb_keep(cb_tensor *x) {
+cb_tensor *cb_keep(cb_tensor *handle) {
+    Tensor *x = tensor_in(handle, "keep");
     if (!x) return NULL;
     thread_now();
     if (x->scope) unlink_tensor(x);
     x->kept = true;
-    return x;
+    return handle;
 }
 
-cb_tensor *cb_release(cb_tensor *x) {
-    if (!x) return NULL;
+static bool refuse_owned(const Tensor *x, const char *what) {
+    if (!x->owned) return false;
+    fail(CB_ERR_ARGUMENT, "%s: the tensor is a parameter or buffer of a module, which frees it",
+         what);
+    return true;
+}
+
+cb_tensor *cb_release(cb_tensor *handle) {
+    Tensor *x = tensor_in(handle, "release");
+    if (!x || refuse_owned(x, "release")) return NULL;
     ThreadState *t = thread_now();
     if (x->scope) unlink_tensor(x);
     x->kept = false;
     link_tensor(t->scope, x);
-    return x;
+    return handle;
 }
 
-void cb_free(cb_tensor *x) { tensor_destroy(x); }
+void cb_free(cb_tensor *handle) {
+    Tensor *x = tensor_in(handle, "free");
+    if (x && !refuse_owned(x, "free")) tensor_destroy(x);
+}
 
 cb_memory_stats cb_memory(void) {
     cb_memory_stats stats = storage_stats();

@@ -68,7 +68,13 @@ static int pieces(const char *op, Tensor *x, int64_t size, int64_t count, int di
     return (int)count;
 }
 
-int cb_split(cb_tensor *x, int64_t size, int dim, cb_tensor **out, int capacity) {
+static int pieces_out(int count, Tensor **out) {
+    for (int i = 0; i < count; i++) out[i] = tensor_out(out[i]);
+    return count;
+}
+
+int cb_split(cb_tensor *handle, int64_t size, int dim, cb_tensor **out, int capacity) {
+    Tensor *x = tensor_in(handle, "split");
     if (!x) return fail(CB_ERR_ARGUMENT, "split: input 0 (x) is NULL");
     if (!tensor_known(x, "split")) return cb_error_status();
     int d = position("split", x->rank, dim);
@@ -78,37 +84,42 @@ int cb_split(cb_tensor *x, int64_t size, int dim, cb_tensor **out, int capacity)
         return fail(CB_ERR_ARGUMENT, "split: pieces of size %lld do not cover a dimension of %lld",
                     (long long)size, (long long)total);
     int64_t count = total == 0 ? 1 : (total - 1) / size + 1;
-    return pieces("split", x, size, count, d, out, capacity);
+    return pieces_out(pieces("split", x, size, count, d, out, capacity), out);
 }
 
-int cb_chunk(cb_tensor *x, int64_t chunks, int dim, cb_tensor **out, int capacity) {
+int cb_chunk(cb_tensor *handle, int64_t chunks, int dim, cb_tensor **out, int capacity) {
+    Tensor *x = tensor_in(handle, "chunk");
     if (!x) return fail(CB_ERR_ARGUMENT, "chunk: input 0 (x) is NULL");
     if (!tensor_known(x, "chunk")) return cb_error_status();
     int d = position("chunk", x->rank, dim);
     if (d < 0) return cb_error_status();
     if (chunks <= 0) return fail(CB_ERR_ARGUMENT, "chunk: %lld chunks", (long long)chunks);
     int64_t total = x->size[d];
-    if (total == 0) return pieces("chunk", x, 0, chunks, d, out, capacity);
-    int64_t size = (total - 1) / chunks + 1;
-    return pieces("chunk", x, size, (total - 1) / size + 1, d, out, capacity);
+    int64_t size = total ? (total - 1) / chunks + 1 : 0;
+    int64_t count = total ? (total - 1) / size + 1 : chunks;
+    return pieces_out(pieces("chunk", x, size, count, d, out, capacity), out);
 }
 
 /* ---- sort and topk --------------------------------------------------------------------------- */
 
-static Tensor *gathered(Tensor *x, int dim, Tensor *index, Tensor **indices) {
+/* In the order of an op that gives the places; handles, as the others. */
+static cb_tensor *ordered(cb_tensor *handle, int dim, Op op, const Attrs *attrs,
+                          cb_tensor **indices) {
+    Tensor *x = tensor_in(handle, op_info(op)->name);
+    cb_operand input = cb_operand_tensor(x);
+    Tensor *index = handle && !x ? NULL : apply(op, &input, 1, attrs);
     Tensor *values = index ? gather(x, dim, index) : NULL;
     bool wanted = indices && values;
     if (!wanted) tensor_destroy(index);
-    if (indices) *indices = wanted ? index : NULL;
-    return values;
+    if (indices) *indices = wanted ? tensor_out(index) : NULL;
+    return tensor_out(values);
 }
 
 cb_tensor *cb_sort(cb_tensor *x, int dim, bool descending, cb_tensor **indices) {
     Attrs attrs = attrs_default(OP_argsort);
     attrs.word[ATTR_argsort_dim] = dim;
     attrs.word[ATTR_argsort_descending] = descending;
-    cb_operand input = cb_operand_tensor(x);
-    return gathered(x, dim, apply(OP_argsort, &input, 1, &attrs), indices);
+    return ordered(x, dim, OP_argsort, &attrs, indices);
 }
 
 cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **indices) {
@@ -116,8 +127,7 @@ cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **i
     attrs.word[ATTR_argtopk_k] = k;
     attrs.word[ATTR_argtopk_dim] = dim;
     attrs.word[ATTR_argtopk_largest] = largest;
-    cb_operand input = cb_operand_tensor(x);
-    return gathered(x, dim, apply(OP_argtopk, &input, 1, &attrs), indices);
+    return ordered(x, dim, OP_argtopk, &attrs, indices);
 }
 
 /* ---- cat and stack --------------------------------------------------------------------------- */
@@ -214,7 +224,7 @@ static Tensor *in_dtype_of_all(Tensor *y, Tensor *const *x, int count) {
     return converted;
 }
 
-cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim) {
+Tensor *tensors_cat(Tensor *const *x, int count, int dim) {
     if (!check_list("cat", x, count)) return NULL;
     Tensor **used = alloc_list(count);
     if (!used) return NULL;
@@ -246,7 +256,7 @@ static bool same_sizes(Tensor *const *x, int count) {
     return true;
 }
 
-cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim) {
+static Tensor *stack(Tensor *const *x, int count, int dim) {
     if (!check_list("stack", x, count) || !same_sizes(x, count)) return NULL;
     bool placed = place("stack", x[0], x[0]->rank + 1, &dim);
     Tensor **row = placed ? alloc_list(count) : NULL;
@@ -263,4 +273,23 @@ cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim) {
     for (int i = 0; i < made; i++) tensor_destroy(row[i]);
     memory_free(row);
     return y;
+}
+
+typedef Tensor *Joining(Tensor *const *x, int count, int dim);
+
+static cb_tensor *joined(const char *op, Joining *how, cb_tensor *const *handle, int count,
+                         int dim) {
+    if (!check_list(op, handle, count)) return NULL;
+    Tensor **x = alloc_list(count);
+    Tensor *y = x && tensors_in(handle, count, op, x) ? how(x, count, dim) : NULL;
+    memory_free(x);
+    return tensor_out(y);
+}
+
+cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim) {
+    return joined("cat", tensors_cat, x, count, dim);
+}
+
+cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim) {
+    return joined("stack", stack, x, count, dim);
 }

@@ -137,7 +137,7 @@ static bool check_sizes(const char *what, cb_dim_list sizes, cb_dtype dtype, Met
 
 cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype) {
     Meta meta;
-    return check_sizes("empty", sizes, dtype, &meta) ? tensor_new(&meta) : NULL;
+    return check_sizes("empty", sizes, dtype, &meta) ? tensor_out(tensor_new(&meta)) : NULL;
 }
 
 cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes) {
@@ -151,7 +151,7 @@ cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes) {
     }
     Tensor *x = tensor_new(&meta);
     if (x && bytes) memcpy(x->storage->data, data, bytes);
-    return x;
+    return tensor_out(x);
 }
 
 bool tensor_known(const Tensor *x, const char *what) {
@@ -161,14 +161,16 @@ bool tensor_known(const Tensor *x, const char *what) {
     return false;
 }
 
-static bool present(const Tensor *x, const char *what) {
+/* The tensor of a handle; NULL with an error when there is none, or its shape is not known. */
+static const Tensor *present(const cb_tensor *handle, const char *what) {
+    const Tensor *x = tensor_in(handle, what);
     if (!x) fail(CB_ERR_ARGUMENT, "%s: x is NULL", what);
-    return x && tensor_known(x, what);
+    return x && tensor_known(x, what) ? x : NULL;
 }
 
 /* The dimension counted from the front, or -1 with an error. */
 static int position(const Tensor *x, int dim, const char *what) {
-    if (!present(x, what)) return -1;
+    if (!x) return -1;
     int i = dim < 0 ? dim + x->rank : dim;
     if (i >= 0 && i < x->rank) return i;
     char text[128];
@@ -178,34 +180,42 @@ static int position(const Tensor *x, int dim, const char *what) {
     return -1;
 }
 
-int cb_rank(const cb_tensor *x) { return present(x, "rank") ? x->rank : -1; }
+int cb_rank(const cb_tensor *handle) {
+    const Tensor *x = present(handle, "rank");
+    return x ? x->rank : -1;
+}
 
-int64_t cb_size(const cb_tensor *x, int dim) {
+int64_t cb_size(const cb_tensor *handle, int dim) {
+    const Tensor *x = present(handle, "size");
     int i = position(x, dim, "size");
     return i < 0 ? -1 : x->size[i];
 }
 
-int64_t cb_stride(const cb_tensor *x, int dim) {
+int64_t cb_stride(const cb_tensor *handle, int dim) {
+    const Tensor *x = present(handle, "stride");
     int i = position(x, dim, "stride");
     return i < 0 ? -1 : x->stride[i];
 }
 
-int64_t cb_numel(const cb_tensor *x) {
-    if (!present(x, "numel")) return -1;
+int64_t cb_numel(const cb_tensor *handle) {
+    const Tensor *x = present(handle, "numel");
+    if (!x) return -1;
     int64_t count = 1;
     for (int i = 0; i < x->rank; i++) count *= x->size[i];
     return count;
 }
 
-cb_dtype cb_dtype_of(const cb_tensor *x) {
-    return present(x, "dtype_of") ? (cb_dtype)x->dtype : CB_SAME;
+cb_dtype cb_dtype_of(const cb_tensor *handle) {
+    const Tensor *x = present(handle, "dtype_of");
+    return x ? (cb_dtype)x->dtype : CB_SAME;
 }
 
-bool cb_is_contiguous(const cb_tensor *x) {
-    return present(x, "is_contiguous") && tensor_contiguous(x);
+bool cb_is_contiguous(const cb_tensor *handle) {
+    const Tensor *x = present(handle, "is_contiguous");
+    return x && tensor_contiguous(x);
 }
 
-bool cb_shares_storage(const cb_tensor *x, const cb_tensor *y) {
-    if (!present(x, "shares_storage") || !present(y, "shares_storage")) return false;
-    return x->storage && x->storage == y->storage;
+bool cb_shares_storage(const cb_tensor *a, const cb_tensor *b) {
+    const Tensor *x = present(a, "shares_storage"), *y = present(b, "shares_storage");
+    return x && y && x->storage && x->storage == y->storage;
 }

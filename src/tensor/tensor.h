@@ -27,18 +27,49 @@ void storage_release(Storage *storage);
 void storage_written(Storage *storage); /* after every in-place write: raises the version */
 void storage_trim(void); /* gives the cached blocks back to the heap */
 
+/* What users hold is no address: it is the tensor's handle, its address with a number in the bits
+ * that are free there (tensor/handle.c). Inside the library a Tensor * is the address. Public
+ * functions let handles in with tensor_in() and out with tensor_out(), and so does what calls
+ * functions of the user's. An address may stand for a handle where it is a slot's, so the library
+ * may call its own public functions that give back no tensor. */
 struct cb_tensor {
+    _Atomic uintptr_t handle; /* of the tensor, or, while the slot is free, of its next one */
+    uint64_t made;    /* where: site_pack */
     Storage *storage; /* NULL: traced, has no value yet */
     int64_t offset;   /* elements */
-    int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK]; /* stride 0 where expanded */
-    int8_t dtype;      /* CB_SAME: a stand-in of a symbolic trace, dtype and shape unknown */
+    int8_t dtype;     /* CB_SAME: a stand-in of a symbolic trace, dtype and shape unknown */
     uint8_t rank;
-    bool kept;         /* out of every scope */
-    void *value;       /* traced: what the tracer knows it by */
-    uint64_t trace;    /* serial of the trace that value belongs to; 0: none */
+    bool kept;        /* out of every scope */
+    bool owned;       /* by a module, which alone frees it */
     Scope *scope;
-    Tensor *previous, *next; /* in the scope */
+    Tensor *previous, *next; /* in the scope; next also among the free slots */
+    void *value;      /* traced: what the tracer knows it by */
+    uint64_t trace;   /* serial of the trace that value belongs to; 0: none */
+    int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK]; /* stride 0 where expanded */
+    struct Slab *slab; /* of the slot, for good */
 };
+
+enum { SLOT_BYTES = 256 };
+#define HANDLE_ADDRESS ((uintptr_t)0x0000FFFFFFFFFF00)
+_Static_assert(sizeof(uintptr_t) == 8, "handles need 64 bits, of which an address has 48");
+_Static_assert(sizeof(Tensor) <= SLOT_BYTES, "the lowest bits of a slot's address are free");
+
+/* The tensor of a handle. NULL for NULL, and, with an error that names what, where it was made and
+ * where it was freed, for the handle of a tensor that is gone. */
+Tensor *handle_refuse(const cb_tensor *handle, const char *what);
+static inline Tensor *tensor_in(const cb_tensor *handle, const char *what) {
+    uintptr_t bits = (uintptr_t)handle;
+    Tensor *x = (Tensor *)(bits & HANDLE_ADDRESS);
+    if (bits == (uintptr_t)x) return x;
+    bool alive = atomic_load_explicit(&x->handle, memory_order_relaxed) == bits;
+    return alive ? x : handle_refuse(handle, what);
+}
+static inline cb_tensor *tensor_out(const Tensor *x) {
+    return x ? (cb_tensor *)atomic_load_explicit(&x->handle, memory_order_relaxed) : NULL;
+}
+/* The same for an array, into another one or in place; false with an error. */
+bool tensors_in(cb_tensor *const *handle, int count, const char *what, Tensor **out);
+void tensors_out(Tensor *const *x, int count, cb_tensor **out);
 
 Tensor *tensor_new(const Meta *meta);    /* contiguous, uninitialized, in the current scope */
 Tensor *tensor_shell(const Meta *meta);  /* without storage: for tracers */

@@ -45,7 +45,7 @@ static void unregister_thread(ThreadState *t) {
     lock_give(LOCK_thread);
 }
 
-/* Frees what the thread owns: tensors of its open scopes, scopes, shells. */
+/* Frees what the thread owns: tensors of its open scopes, scopes; its slots become everybody's. */
 static void end_thread(void *state) {
     ThreadState *t = state;
     if (!t->scope) return;
@@ -57,14 +57,9 @@ static void end_thread(void *state) {
     while (t->scope != &t->outermost) scope_close_innermost(t);
     while (t->outermost.first) tensor_destroy(t->outermost.first);
     t->scope = NULL;
-    while (t->shells) {
-        Tensor *x = t->shells;
-        t->shells = x->next;
-        memory_free(x);
-    }
-    t->shell_count = 0;
     frames_cleanup(t);
     unregister_thread(t);
+    slots_end(t);
 }
 
 static void before_fork(void) {
@@ -91,6 +86,7 @@ void thread_start(void) {
     if (t->scope) return;
     pthread_once(&registry.once, start_process);
     t->scope = &t->outermost;
+    t->deaths = memory_zalloc(sizeof *t->deaths);
     register_thread(t);
     /* Without memory for the key's slot the thread's leftovers stay until the process ends. */
     (void)pthread_setspecific(registry.key, t);
@@ -102,6 +98,15 @@ int64_t thread_live_tensors(void) {
     for (ThreadState *t = registry.first; t; t = t->next) live += load_live(t);
     lock_give(LOCK_thread);
     return live;
+}
+
+bool threads_find(DeathFinder *find, uintptr_t handle, uint64_t *made, uint64_t *freed) {
+    bool found = false;
+    lock_take(LOCK_thread);
+    for (ThreadState *t = registry.first; t && !found; t = t->next)
+        found = find(t->deaths, handle, made, freed);
+    lock_give(LOCK_thread);
+    return found;
 }
 
 uint64_t serial_next(void) {
@@ -130,5 +135,6 @@ void tensor_cleanup(void) {
         (void)pthread_setspecific(registry.key, NULL);
         end_thread(&thread_state);
     }
+    slots_cleanup();
     storage_trim();
 }

@@ -1,10 +1,11 @@
-/* The thread's state of the tensor layer: its scopes, its tracer, its spare tensor shells.
+/* The thread's state of the tensor layer: its scopes, its tracer, its free slots.
  *
  * A thread that makes its first tensor is registered (thread_start); when it ends, its open scopes
- * are closed and its shells are freed. Only this folder includes this header. */
+ * are closed and its slots are given back. Only this folder includes this header. */
 #ifndef CARBIDE_TENSOR_THREAD_H
 #define CARBIDE_TENSOR_THREAD_H
 
+#include "base/poison.h"
 #include "tensor/frame.h"
 
 enum { AUTOCAST_DEPTH = 32, AUTOCAST_OFF = 0 /* no dtype that anybody computes in: bool */ };
@@ -19,14 +20,27 @@ typedef struct AutocastState {
     int cached_count, cached_capacity;
 } AutocastState;
 
+/* Where the last tensors that died were made and freed: site_pack. Other threads read it. */
+typedef struct Death {
+    _Atomic uint64_t handle, made, freed;
+} Death;
+enum { LAST_DEATHS = 4096 };
+typedef struct Deaths {
+    unsigned count;
+    Death last[LAST_DEATHS];
+} Deaths;
+
 typedef struct ThreadState ThreadState;
 struct ThreadState {
     Scope *scope; /* innermost; NULL until thread_start */
     Tracer *tracer;
     Frame *frame; /* innermost; NULL: the library has called no code of the user's */
     Frame *spare_frames;
-    Tensor *shells; /* spare Tensor structs, chained by next */
-    int shell_count;
+    Tensor *slots; /* free ones, chained by next */
+    int slot_count;
+    Tensor *waiting, *last_waiting; /* free ones that are not to be used yet (handle.c) */
+    int waiting_count;
+    Deaths *deaths; /* NULL: no memory for it */
     AutocastState autocast;
     int unopened;               /* scopes that cb_scope_open had no memory for */
     uint64_t serial, serial_end; /* numbers that this thread may hand out */
@@ -76,6 +90,26 @@ static inline ThreadState *thread_now(void) {
 }
 Tensor *tensor_alloc(void); /* in the current scope, only the scope and trace fields set; or NULL */
 int64_t thread_live_tensors(void); /* of all threads */
+typedef bool DeathFinder(const Deaths *deaths, uintptr_t handle, uint64_t *made, uint64_t *freed);
+/* Asks all threads' lists until one of them has it. */
+bool threads_find(DeathFinder *find, uintptr_t handle, uint64_t *made, uint64_t *freed);
+
+/* handle.c: slots for tensors. Some free ones for the thread, false: no memory; a slot whose tensor
+ * has died, checks: with the option check; all slots of a thread that ends; everything, for
+ * cb_cleanup. */
+bool slots_refill(ThreadState *t);
+void slot_free(ThreadState *t, Tensor *x, bool checks);
+void slots_end(ThreadState *t);
+void slots_cleanup(void);
+static inline Tensor *slot_take(ThreadState *t) {
+    if (!t->slots && !slots_refill(t)) return NULL;
+    Tensor *x = t->slots;
+    t->slots = x->next;
+    t->slot_count--;
+    memory_unpoison(x, SLOT_BYTES);
+    x->made = site_pack();
+    return x;
+}
 
 /* autocast.c: the op on converted operands; the conversions of parameters are let go. */
 Tensor *autocast_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);

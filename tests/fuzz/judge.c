@@ -20,7 +20,7 @@ void result_collect(Result *result, cb_tensor *const *output, int count) {
             result->failed = true;
             return;
         }
-        result->meta[i] = tensor_meta(output[i]);
+        result->meta[i] = tensor_meta(tensor_in(output[i], "fuzz"));
     }
 }
 

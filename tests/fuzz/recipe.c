@@ -158,12 +158,12 @@ static bool fill_step(const Recipe *r, RecipeStep *s, uint64_t *state) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static Tensor *run_step(const RecipeStep *s, Tensor *const *value) {
+static cb_tensor *run_step(const RecipeStep *s, cb_tensor *const *value) {
     cb_operand input[3];
     for (int i = 0; i < s->count; i++)
         input[i] = s->input[i].value < 0 ? cb_operand_float(s->input[i].number)
                                          : cb_operand_tensor(value[s->input[i].value]);
-    return apply(s->op, input, s->count, &s->attrs);
+    return apply_handles(s->op, input, s->count, &s->attrs);
 }
 
 /* Ops that never round: a jitter there would tear apart what is equal by construction. */
@@ -280,7 +280,7 @@ static bool try_step(Recipe *r, const RecipeStep *s, Tensor **value) {
     if (!y || cb_rank(y) > 4 || cb_numel(y) > 4096) return false;
     int number = r->input_count + r->step_count;
     value[number] = y;
-    r->meta[number] = tensor_meta(y);
+    r->meta[number] = tensor_meta(tensor_in(y, "fuzz"));
     r->step[r->step_count++] = *s;
     return true;
 }

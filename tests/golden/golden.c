@@ -79,7 +79,7 @@ static Graph *prepare(Golden *g, const char *source, const int64_t *const **stri
         cb_dim_list sizes = {meta.rank, {0}};
         memcpy(sizes.at, meta.size, sizeof sizes.at);
         frozen[i] = i >= atoi(arguments + strlen("# arguments: "));
-        value[i] = cb_zeros(sizes, (cb_dtype)meta.dtype);
+        value[i] = tensor_in(cb_zeros(sizes, (cb_dtype)meta.dtype), "golden");
     }
     graph->frozen = frozen;
     graph_optimize(graph, NULL);

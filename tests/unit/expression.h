@@ -5,6 +5,7 @@
 
 #include "graph/graph.h"
 #include "run/execute.h"
+#include "inside.h"
 
 enum { COUNT = 1024 };
 
@@ -37,7 +38,7 @@ static inline cb_tensor *evaluate(const char *call, cb_dtype dtype) {
         executable_new(plan_build(graph, arena, NULL, true), (ExecutableOptions){0});
     check(executable, "no memory");
     cb_tensor *inputs[3] = {input(0, dtype), input(1, dtype), input(2, dtype)}, *output = NULL;
-    bool done = executable_run(executable, inputs, &output);
+    bool done = run_executable(executable, inputs, &output);
     check(done, "%s does not run", call);
     executable_free(executable);
     return output;

@@ -4,6 +4,7 @@
  * which. Nothing crashes, hangs or asks for absurd memory. */
 #include "test_support.h"
 
+#include "inside.h"
 #include "tensor/apply.h"
 
 #include <math.h>
@@ -136,7 +137,7 @@ static void odd_arguments(Op op, Arguments *a) {
 
 static cb_tensor *call(const Arguments *a) {
     cb_site("caller.c", 42);
-    return apply(a->op, a->operand, a->count, &a->attrs);
+    return apply_op(a->op, a->operand, a->count, &a->attrs);
 }
 
 static int traced(cb_tensor *const *inputs, int count, cb_tensor **outputs, void *user) {
@@ -151,7 +152,7 @@ static void describe(const Arguments *a, char *out, size_t bytes) {
         char text[128] = "a number";
         if (a->operand[i].kind == CB_OPERAND_TENSOR) snprintf(text, sizeof text, "NULL");
         if (a->operand[i].tensor) {
-            Meta meta = tensor_meta(a->operand[i].tensor);
+            Meta meta = meta_of(a->operand[i].tensor);
             meta_format(&meta, text, sizeof text);
         }
         used += (size_t)snprintf(out + used, bytes - used, "%s, ", text);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "autocast_cases.h"
+#include "inside.h"
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
@@ -24,7 +25,7 @@ static cb_operand evaluate(const Node *node, Tensor *const *argument) {
     for (int i = 0; i < node->input_count; i++)
         input[i] = node->input[i] ? evaluate(node->input[i], argument) : cb_operand_tensor(NULL);
     static const Attrs none;
-    Tensor *y = apply((Op)node->op, input, node->input_count, node->attrs ? node->attrs : &none);
+    Tensor *y = apply_op((Op)node->op, input, node->input_count, node->attrs ? node->attrs : &none);
     if (!y) fail_msg("%s: %s", op_info((Op)node->op)->name, cb_error());
     return cb_operand_tensor(y);
 }

@@ -3,6 +3,7 @@
 #include "failing_once.h"
 #include "fixture.h"
 
+#include "inside.h"
 #include "run/eager.h"
 #include "tensor/apply.h"
 #include <math.h>
@@ -111,7 +112,7 @@ static void pointwise_in(cb_dtype dtype) {
         cb_tensor *a = VECTOR(dtype, row->a, row->a, row->a),
                   *b = VECTOR(dtype, row->b, row->b, row->b);
         cb_operand input[] = {cb_operand_tensor(a), cb_operand_tensor(b)};
-        cb_tensor *y = apply(row->op, input, op_info(row->op)->arity, NULL);
+        cb_tensor *y = apply_op(row->op, input, op_info(row->op)->arity, NULL);
         if (!y) print_error("%s: %s\n", op_info(row->op)->name, cb_error());
         EXPECT(y, dtype, row->expected, row->expected, row->expected);
     }
@@ -419,7 +420,7 @@ static const HalfCase half_cases[] = {
 static cb_tensor *half_result(const HalfCase *c, cb_tensor *x) {
     cb_operand operand[2] = {cb_operand_tensor(x), cb_operand_float(c->number)};
     Attrs attrs = attrs_default(c->op);
-    return apply(c->op, operand, 2, &attrs);
+    return apply_op(c->op, operand, 2, &attrs);
 }
 
 static int half_body(cb_tensor *const *x, int count, cb_tensor **output, void *user) {

@@ -3,6 +3,7 @@
 #include "capture_support.h"
 
 #include "graph/graph.h"
+#include "inside.h"
 #include "run/execute.h"
 
 /* All of them are wanted, not the first alone. */
@@ -104,7 +105,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 static void check_result(const Row *row, cb_tensor *y, const char *how) {
     char text[128];
-    Meta meta = tensor_meta(y);
+    Meta meta = meta_of(y);
     meta_format(&meta, text, sizeof text);
     if (!row->result || strcmp(text, row->result) != 0)
         COMPLAIN("%s of %s, %s: %s, not %s", row->call, row->inputs, how, text,
@@ -145,7 +146,7 @@ static void check_row(const Row *row, bool generate, const char *how) {
         }
         Executable *executable = executable_new(plan, (ExecutableOptions){.generate = generate});
         assert_non_null(executable);
-        if (!executable_run(executable, in, &out)) COMPLAIN("%s: %s", row->call, cb_error());
+        if (!run_executable(executable, in, &out)) COMPLAIN("%s: %s", row->call, cb_error());
         check_result(row, out, how);
         executable_free(executable);
     }

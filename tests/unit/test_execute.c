@@ -4,6 +4,7 @@
 
 #include "base/option.h"
 #include "graph/graph.h"
+#include "inside.h"
 #include "run/execute.h"
 #include <math.h>
 #include <pthread.h>
@@ -58,7 +59,7 @@ static void two_outputs_of_one_kernel(void **state) {
                       "  return s, p\n}",
                       NULL);
     cb_tensor *in[] = {ramp(cb_dims(4), 1, 1), ramp(cb_dims(4), 0, 2)}, *out[2];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect(out[0], 4, (double[]){1, 4, 7, 10});
     expect(out[1], 4, (double[]){0, 4, 12, 24});
     executable_free(e);
@@ -70,7 +71,7 @@ static void the_same_output_twice_and_reshaped(void **state) {
                                   "  r = reshape(s, sizes=[3, 2])\n  return s, s, r\n}",
                                   NULL);
     cb_tensor *in[] = {ramp(cb_dims(2, 3), 0, 1)}, *out[3];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect(out[1], 6, (double[]){1, 2, 3, 4, 5, 6});
     expect(out[2], 6, (double[]){1, 2, 3, 4, 5, 6});
     assert_int_equal(cb_size(out[2], 0), 3);
@@ -82,7 +83,7 @@ static void an_output_that_is_an_input(void **state) {
     Executable *e =
         executable_of(state, "graph(x: f32[3]) {\n  s = neg(x)\n  return x, s\n}", NULL);
     cb_tensor *in[] = {ramp(cb_dims(3), 1, 1)}, *out[2];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     assert_true(cb_shares_storage(out[0], in[0]));
     expect(out[1], 3, (double[]){-1, -2, -3});
     executable_free(e);
@@ -93,7 +94,7 @@ static void strides_of_an_input_are_baked_in(void **state) {
     Executable *e =
         executable_of(state, "graph(x: f32[2, 3]) {\n  s = mul(x, 2.0)\n  return s\n}", stride);
     cb_tensor *base = ramp(cb_dims(3, 2), 0, 1), *in[] = {cb_t(base)}, *out[1];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect(out[0], 6, (double[]){0, 4, 8, 2, 6, 10});
     executable_free(e);
 }
@@ -103,7 +104,7 @@ static void a_reshaped_strided_input_is_copied(void **state) {
     Executable *e = executable_of(
         state, "graph(x: f32[2, 3]) {\n  r = reshape(x, sizes=[6])\n  return r\n}", stride);
     cb_tensor *base = ramp(cb_dims(3, 2), 0, 1), *in[] = {cb_t(base)}, *out[1];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect(out[0], 6, (double[]){0, 2, 4, 1, 3, 5});
     assert_int_equal(cb_stride(out[0], 0), 1);
     assert_false(cb_shares_storage(out[0], base));
@@ -120,12 +121,12 @@ static void an_input_is_updated_in_place(void **state) {
                       NULL);
     cb_tensor *in[] = {ramp(cb_dims(4), 1, 1), ramp(cb_dims(4), 0, 2)};
     void *data = cb_data(in[0]);
-    assert_true(executable_run(e, in, NULL));
+    assert_true(run_executable(e, in, NULL));
     assert_ptr_equal(cb_data(in[0]), data);
     expect(in[0], 4, (double[]){1, 1, 1, 1});
     /* Inputs of one storage: the value is computed aside. */
     cb_tensor *both[] = {in[1], in[1]};
-    assert_true(executable_run(e, both, NULL));
+    assert_true(run_executable(e, both, NULL));
     expect(in[1], 4, (double[]){0, 1, 2, 3});
     executable_free(e);
 }
@@ -135,7 +136,7 @@ static void a_mutated_input_may_be_strided(void **state) {
     Executable *e = executable_of(
         state, "graph(w: f32[2, 3]) {\n  n = add(w, 1.0)\n  mutate w = n\n  return n\n}", stride);
     cb_tensor *base = ramp(cb_dims(3, 2), 0, 1), *in[] = {cb_t(base)}, *out[1];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect(base, 6, (double[]){1, 2, 3, 4, 5, 6});
     expect(out[0], 6, (double[]){1, 3, 5, 2, 4, 6});
     executable_free(e);
@@ -147,7 +148,7 @@ static void neighbours_are_read_before_they_change(void **state) {
                                   "  mutate x = n\n  return\n}",
                                   NULL);
     cb_tensor *in[] = {cb_from_data(((float[]){1, 10, 100, 1000}), CB_F32, cb_dims(4))};
-    assert_true(executable_run(e, in, NULL));
+    assert_true(run_executable(e, in, NULL));
     expect(in[0], 4, (double[]){1001, 110, 110, 1001});
     executable_free(e);
 }
@@ -158,7 +159,7 @@ static void inputs_may_change_places(void **state) {
                                   "  return x\n}",
                                   NULL);
     cb_tensor *in[] = {ramp(cb_dims(2), 1, 1), ramp(cb_dims(2), 5, 1)}, *out[1];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect(in[0], 2, (double[]){5, 6});
     expect(in[1], 2, (double[]){1, 2});
     expect(out[0], 2, (double[]){1, 2}); /* the value from before */
@@ -171,7 +172,7 @@ static void an_old_value_is_used_after_the_new_one(void **state) {
                                   "  y = mul(x, s)\n  mutate x = n\n  return y\n}",
                                   NULL);
     cb_tensor *in[] = {ramp(cb_dims(300), 1, 0)}, *out[1];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect_near(cb_item(cb_amax(out[0], CB_ALL, false)), 600, 1e-3);
     expect_near(cb_item(cb_amin(in[0], CB_ALL, false)), 2, 1e-6);
     executable_free(e);
@@ -188,7 +189,7 @@ static void a_product_with_its_epilogue(void **state) {
     cb_tensor *in[] = {ramp(cb_dims(2, 3), 0, 1), ramp(cb_dims(3, 2), 0, 1),
                        ramp(cb_dims(2), -20, -20)};
     cb_tensor *out[1];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect(out[0], 4, (double[]){0, 0, 8, 0});
     executable_free(e);
 }
@@ -197,7 +198,7 @@ static void sorted_rows(void **state) {
     Executable *e = executable_of(
         state, "graph(x: f32[2, 3]) {\n  y = neg(x)\n  i = argsort(y)\n  return i\n}", NULL);
     cb_tensor *in[] = {cb_from_data(((float[]){3, 1, 2, 5, 6, 4}), CB_F32, cb_dims(2, 3))}, *out[1];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect(out[0], 6, (double[]){0, 2, 1, 1, 0, 2});
     executable_free(e);
 }
@@ -211,17 +212,17 @@ static void an_index_outside_is_an_error(void **state) {
     int64_t index[] = {3, 1};
     cb_tensor *i = cb_from_data(index, CB_I64, cb_dims(2)), *w = ramp(cb_dims(2), 7, 0);
     cb_tensor *in[] = {ramp(cb_dims(4), 0, 1), i, w}, *out[1];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect(out[0], 2, (double[]){3, 1});
     ((int64_t *)cb_data(i))[1] = 4;
-    assert_false(executable_run(e, in, out));
+    assert_false(run_executable(e, in, out));
     assert_int_equal(cb_error_status(), CB_ERR_INDEX);
     assert_non_null(strstr(cb_error(), "index_select: index 4 is out of range for size 4"));
     cb_clear_error();
     assert_null(out[0]);
     expect(w, 2, (double[]){3, 1}); /* as the run before left it */
     ((int64_t *)cb_data(i))[1] = -1;
-    assert_false(executable_run(e, in, out));
+    assert_false(run_executable(e, in, out));
     cb_clear_error();
     executable_free(e);
 }
@@ -229,7 +230,7 @@ static void an_index_outside_is_an_error(void **state) {
 static double sum_with(const Executable *e, cb_tensor *x, int threads) {
     cb_tensor *out[2];
     cb_set_threads(threads);
-    assert_true(executable_run(e, &x, out));
+    assert_true(run_executable(e, &x, out));
     cb_set_threads(0);
     return cb_item(out[0]) + cb_item(out[1]);
 }
@@ -256,7 +257,7 @@ static void long_scans_run_in_order(void **state) {
                                   "  return d, s, c\n}",
                                   NULL);
     cb_tensor *in[] = {cb_ones(cb_dims(2, 100000), CB_F32)}, *out[3];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     expect_near(cb_item(cb_amin(out[0], CB_ALL, false)), 99991, 0);
     expect_near(cb_item(cb_amax(out[2], CB_ALL, false)), 100000, 0);
     expect(out[1], 2, (double[]){100000, 100000});
@@ -268,7 +269,7 @@ static void nothing_to_do(void **state) {
         state, "graph(x: f32[0, 3]) {\n  y = exp(x)\n  s = sum(y, dim=[0])\n  return y, s\n}",
         NULL);
     cb_tensor *in[] = {cb_empty(cb_dims(0, 3), CB_F32)}, *out[2];
-    assert_true(executable_run(e, in, out));
+    assert_true(run_executable(e, in, out));
     assert_int_equal(cb_numel(out[0]), 0);
     expect(out[1], 3, (double[]){0, 0, 0});
     executable_free(e);
@@ -278,10 +279,10 @@ static void equal_seeds_draw_equal_numbers(void **state) {
     Executable *e = executable_of(state, "graph() {\n  r = rand(sizes=[50])\n  return r\n}", NULL);
     cb_tensor *a[1], *b[1], *c[1];
     cb_manual_seed(5);
-    assert_true(executable_run(e, NULL, a));
-    assert_true(executable_run(e, NULL, b));
+    assert_true(run_executable(e, NULL, a));
+    assert_true(run_executable(e, NULL, b));
     cb_manual_seed(5);
-    assert_true(executable_run(e, NULL, c));
+    assert_true(run_executable(e, NULL, c));
     assert_memory_equal(cb_data(a[0]), cb_data(c[0]), 50 * sizeof(float));
     assert_memory_not_equal(cb_data(a[0]), cb_data(b[0]), 50 * sizeof(float));
     executable_free(e);
@@ -301,7 +302,7 @@ static void *call_often(void *user) {
     for (int i = 0; i < 200; i++) {
         cb_scope_open();
         cb_tensor *x = ramp(cb_dims(64, 16), caller->first, 0), *out[1];
-        caller->ok &= executable_run(caller->executable, &x, out);
+        caller->ok &= run_executable(caller->executable, &x, out);
         caller->ok &= fabs(cb_item(out[0]) - 1024 * (caller->first + 1)) < 1e-2;
         cb_scope_close();
     }

@@ -3,6 +3,7 @@
  * joined. The number of steps and the refusals, in order, are pinned: what is lost by a refusal
  * too many no result shows. */
 #include "graph/graph.h"
+#include "inside.h"
 #include "run/execute.h"
 
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static void run(const Case *c) {
     cb_tensor *in[8], *a[8], *b[8];
     int inputs = length(plan->input);
     for (int i = 0; i < inputs; i++) in[i] = input_of(plan->input[i], i);
-    if (!executable_run(fused, in, a) || !executable_run(plain, in, b))
+    if (!run_executable(fused, in, a) || !run_executable(plain, in, b))
         fail_msg("%s\n%s", cb_error(), c->graph);
     for (int i = 0; i < plan->output_count; i++) expect_same(a[i], b[i], c->graph);
     expect_plan(plan, c);
@@ -288,7 +289,7 @@ static void expect_index(const char *index, bool checked, bool works) {
     cb_tensor *j = cb_to(cb_from_data(rows, CB_F64, cb_dims(9)), CB_I64), *out[1] = {NULL};
     cb_tensor *in[] = {cb_ones(cb_dims(8, 4), CB_F32), cb_ones(cb_dims(12, 4), CB_F32), j};
     if (checks_of(executable) != checked) fail_msg("%s: %d checks", text, checks_of(executable));
-    if (executable_run(executable, in, out) != works) fail_msg("%s: %s", text, cb_error());
+    if (run_executable(executable, in, out) != works) fail_msg("%s: %s", text, cb_error());
     cb_clear_error();
     executable_free(executable);
     arena_free(arena);

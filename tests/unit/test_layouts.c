@@ -8,6 +8,7 @@
 
 #include "carbide.h"
 #include "graph/graph.h"
+#include "inside.h"
 #include "run/execute.h"
 
 #include <math.h>
@@ -258,7 +259,7 @@ static Executable *build(const Row *row, cb_tensor *const *in, bool generate) {
     }
     const int64_t *stride[MOST_INPUTS];
     for (int i = 0; i < length(graph->input); i++)
-        stride[i] = tensor_contiguous(in[i]) ? NULL : in[i]->stride;
+        stride[i] = cb_is_contiguous(in[i]) ? NULL : tensor_at(in[i])->stride;
     return executable_new(plan_build(graph, own, stride, true),
                           (ExecutableOptions){.generate = generate});
 }
@@ -268,7 +269,7 @@ static cb_tensor *run(const Row *row, cb_tensor *const *in, bool generate) {
     Executable *executable = build(row, in, generate);
     if (!executable) return NULL;
     cb_manual_seed(5);
-    bool done = executable_run(executable, in, &out);
+    bool done = run_executable(executable, in, &out);
     executable_free(executable);
     return done ? out : NULL;
 }

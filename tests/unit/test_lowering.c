@@ -1,6 +1,7 @@
 /* Nodes as loops: the elements of each kind of node, planned with fusion and run on the VM, against
  * numbers written down here. */
 #include "graph/graph.h"
+#include "inside.h"
 #include "run/execute.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@ static cb_tensor *result_of(const char *body, bool generate) {
     cb_tensor *in[2] = {cb_from_data(value, CB_F32, cb_dims(12)), NULL}, *out[1];
     value[3] = NAN;
     in[1] = cb_from_data(value, CB_F32, cb_dims(12));
-    if (!executable_run(executable, in, out)) fail_msg("%s\n%s", cb_error(), body);
+    if (!run_executable(executable, in, out)) fail_msg("%s\n%s", cb_error(), body);
     executable_free(executable);
     return out[0];
 }

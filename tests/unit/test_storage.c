@@ -174,14 +174,15 @@ static void *make_under_limit(void *limit) {
     return reported ? (y ? "made" : "refused") : NULL;
 }
 
-/* In a thread of its own, so that no shell is spare. */
+/* In a thread of its own and after a clean-up, so that no slot is free. */
 static void test_no_memory(void **state) {
     (void)state;
     storage_trim();
     cb_memory_stats before = cb_memory();
     int limit = 0;
     for (bool made = false; !made; limit++) {
-        storage_trim();
+        cb_cleanup();
+        cb_scope_open(); /* the fixture closes one */
         pthread_t thread;
         void *result;
         assert_int_equal(pthread_create(&thread, NULL, make_under_limit, &limit), 0);

@@ -1,0 +1,279 @@
+/* Handles: what users hold of tensors, and how a dead one is told from a live one.
+ *
+ * Tensors lie in slots of 256 bytes that are used for nothing else, so the word that opens a slot
+ * can always be read: it is the handle of the tensor that lives there. A handle is the slot's
+ * address with a number in its lowest 8 and highest 16 bits. When a tensor dies its slot gets the
+ * handle of the next one, with the number that follows; the handle that was given out names nothing
+ * from then on, however often the slot is used again. After 16,776,960 tensors a slot has had every
+ * number, and is not used any more: no handle is given out twice.
+ *
+ *     slot 0x5581_9c40_2300 -> handles 0x0001_5581_9c40_2300, 0x0001_5581_9c40_2301, ...
+ *
+ * Where a dead tensor was made and freed is known from its slot until that is used again, and from
+ * its thread's list of the last deaths. With the option check, slots wait before they are used
+ * again, and what lay there is overwritten; under AddressSanitizer it is poisoned, too. */
+#include "tensor/thread.h"
+
+#include "base/lock.h"
+#include "base/memory.h"
+#include "base/pages.h"
+#include "base/poison.h"
+#include <string.h>
+
+enum {
+    SLAB_SLOTS = 64,
+    SPARE_SLOTS = 4096,      /* that a thread keeps to itself */
+    WAITING_SLOTS = 1 << 14, /* with the option check: that wait in a thread */
+    HEAD_BYTES = 64,         /* of a slot, which can be read when it is free */
+    OVERWRITE = 0xA5,
+    SLOT_IS_FREE = INT8_MIN /* as a dtype */
+};
+#define HIGH_ONE ((uintptr_t)1 << 48)
+
+typedef struct Slab Slab;
+struct Slab {
+    Slab *next;
+    int idle;            /* slots in the pool: counted by slots_cleanup */
+    _Atomic int retired; /* slots that have had every number */
+    bool paged;
+    char *first; /* slot */
+};
+enum { SLAB_BYTES = sizeof(Slab) + (SLAB_SLOTS + 1) * SLOT_BYTES };
+
+/* The process's free slots, of no thread, and its slabs: a documented singleton, under
+ * LOCK_slot. */
+static struct {
+    Slab *slabs;
+    Tensor *free;
+    uintptr_t first_number; /* of new slots: highest bits */
+} pool = {.first_number = HIGH_ONE};
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+/* A host may hand out addresses that use the highest bits; then the system's own are taken. */
+static Slab *take_slab(void) {
+    Slab *slab = memory_alloc(SLAB_BYTES);
+    bool paged = slab && (uintptr_t)slab >> 48;
+    if (paged) {
+        memory_free(slab);
+        slab = pages_alloc(SLAB_BYTES);
+    }
+    if (!slab) return NULL;
+    uintptr_t first = ((uintptr_t)(slab + 1) + SLOT_BYTES - 1) / SLOT_BYTES * SLOT_BYTES;
+    *slab = (Slab){.paged = paged, .first = (char *)first};
+    return slab;
+}
+
+static void free_slab(Slab *slab) {
+    memory_unpoison(slab->first, SLAB_SLOTS * SLOT_BYTES);
+    if (slab->paged)
+        pages_free(slab, SLAB_BYTES);
+    else
+        memory_free(slab);
+}
+
+static void give(Tensor *x) {
+    x->next = pool.free;
+    pool.free = x;
+}
+
+static void make_slots(Slab *slab) {
+    slab->next = pool.slabs;
+    pool.slabs = slab;
+    for (int i = SLAB_SLOTS - 1; i >= 0; i--) {
+        Tensor *x = (Tensor *)(slab->first + i * SLOT_BYTES);
+        atomic_store_explicit(&x->handle, (uintptr_t)x | pool.first_number, memory_order_relaxed);
+        x->made = 0;
+        x->slab = slab;
+        memory_poison((char *)x + HEAD_BYTES, SLOT_BYTES - HEAD_BYTES);
+        give(x);
+    }
+}
+
+static void take_from_pool(ThreadState *t) {
+    for (int i = 0; i < SLAB_SLOTS && pool.free; i++) {
+        Tensor *x = pool.free;
+        pool.free = x->next;
+        x->next = t->slots;
+        t->slots = x;
+        t->slot_count++;
+    }
+}
+
+bool slots_refill(ThreadState *t) {
+    lock_take(LOCK_slot);
+    take_from_pool(t);
+    lock_give(LOCK_slot);
+    Slab *slab = t->slots ? NULL : take_slab();
+    if (!slab) return t->slots;
+    lock_take(LOCK_slot);
+    make_slots(slab);
+    take_from_pool(t);
+    lock_give(LOCK_slot);
+    return true;
+}
+
+static void give_back(ThreadState *t, int kept) {
+    lock_take(LOCK_slot);
+    while (t->slot_count > kept) {
+        Tensor *x = t->slots;
+        t->slots = x->next;
+        t->slot_count--;
+        give(x);
+    }
+    lock_give(LOCK_slot);
+}
+
+void slots_end(ThreadState *t) {
+    while (t->waiting) {
+        Tensor *x = t->waiting;
+        t->waiting = x->next;
+        x->next = t->slots;
+        t->slots = x;
+        t->slot_count++;
+    }
+    t->waiting_count = 0;
+    give_back(t, 0);
+    memory_free(t->deaths);
+    t->deaths = NULL;
+}
+
+/* Slabs without a tensor go back to the heap. What was freed before is no more recognised: that
+ * memory is somebody else's now; but no new handle is like an old one. */
+void slots_cleanup(void) {
+    Slab *empty = NULL;
+    uintptr_t highest = 0;
+    lock_take(LOCK_slot);
+    for (Slab *slab = pool.slabs; slab; slab = slab->next)
+        slab->idle = atomic_load_explicit(&slab->retired, memory_order_relaxed);
+    for (Tensor *x = pool.free; x; x = x->next) x->slab->idle++;
+    Tensor *left = NULL;
+    for (Tensor *x = pool.free, *next; x; x = next) {
+        next = x->next;
+        uintptr_t handle = atomic_load_explicit(&x->handle, memory_order_relaxed);
+        if (handle > highest) highest = handle;
+        if (x->slab->idle == SLAB_SLOTS) continue;
+        x->next = left;
+        left = x;
+    }
+    pool.free = left;
+    for (Slab **at = &pool.slabs; *at;) {
+        Slab *slab = *at;
+        if (slab->idle < SLAB_SLOTS) {
+            at = &slab->next;
+            continue;
+        }
+        *at = slab->next;
+        slab->next = empty;
+        empty = slab;
+    }
+    highest >>= 48;
+    if (highest >= pool.first_number >> 48 && highest < 0xFFFF)
+        pool.first_number = (highest + 1) << 48;
+    lock_give(LOCK_slot);
+    for (Slab *next; empty; empty = next) {
+        next = empty->next;
+        free_slab(empty);
+    }
+}
+
+/* ---- dying ----------------------------------------------------------------------------------- */
+
+/* Below HIGH_ONE: there is none, the slot has had them all. */
+static uintptr_t next_handle(uintptr_t handle) {
+    return (handle & 0xFF) == 0xFF ? handle - 0xFF + HIGH_ONE : handle + 1;
+}
+
+/* It is used again when WAITING_SLOTS others have died. */
+static void wait(ThreadState *t, Tensor *x) {
+    memset((char *)x + HEAD_BYTES, OVERWRITE, offsetof(Tensor, slab) - HEAD_BYTES);
+    memory_poison((char *)x + HEAD_BYTES, SLOT_BYTES - HEAD_BYTES);
+    x->next = NULL;
+    *(t->waiting ? &t->last_waiting->next : &t->waiting) = x;
+    t->last_waiting = x;
+    if (++t->waiting_count <= WAITING_SLOTS) return;
+    x = t->waiting;
+    t->waiting = x->next;
+    t->waiting_count--;
+    x->next = t->slots;
+    t->slots = x;
+    t->slot_count++;
+}
+
+static void note(Death *death, uint64_t handle, uint64_t made, uint64_t freed) {
+    atomic_store_explicit(&death->handle, handle, memory_order_relaxed);
+    atomic_store_explicit(&death->made, made, memory_order_relaxed);
+    atomic_store_explicit(&death->freed, freed, memory_order_relaxed);
+}
+
+void slot_free(ThreadState *t, Tensor *x, bool checks) {
+    uintptr_t handle = atomic_load_explicit(&x->handle, memory_order_relaxed);
+    uintptr_t next = next_handle(handle);
+    uint64_t freed = site_pack();
+    if (t->deaths) note(&t->deaths->last[t->deaths->count++ % LAST_DEATHS], handle, x->made, freed);
+    atomic_store_explicit(&x->handle, next, memory_order_relaxed);
+    x->storage = NULL;
+    x->dtype = SLOT_IS_FREE;
+    x->offset = (int64_t)freed; /* for errors, until the slot is used again */
+    if (next < HIGH_ONE) {
+        atomic_fetch_add_explicit(&x->slab->retired, 1, memory_order_relaxed);
+        return;
+    }
+    if (checks || POISONS) {
+        wait(t, x);
+        return;
+    }
+    x->next = t->slots;
+    t->slots = x;
+    if (++t->slot_count > SPARE_SLOTS) give_back(t, SPARE_SLOTS / 2);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static bool find_in(const Deaths *deaths, uintptr_t handle, uint64_t *made, uint64_t *freed) {
+    for (int i = 0; deaths && i < LAST_DEATHS; i++) {
+        const Death *death = &deaths->last[i];
+        if (atomic_load_explicit(&death->handle, memory_order_relaxed) != handle) continue;
+        *made = atomic_load_explicit(&death->made, memory_order_relaxed);
+        *freed = atomic_load_explicit(&death->freed, memory_order_relaxed);
+        return true;
+    }
+    return false;
+}
+
+static bool find_death(const Tensor *x, uintptr_t handle, uint64_t *made, uint64_t *freed) {
+    *made = x->made;
+    *freed = (uint64_t)x->offset;
+    uintptr_t now = atomic_load_explicit(&x->handle, memory_order_relaxed);
+    bool unused = x->dtype == SLOT_IS_FREE && next_handle(handle) == now;
+    return unused || find_in(thread_state.deaths, handle, made, freed) ||
+           threads_find(find_in, handle, made, freed);
+}
+
+bool tensors_in(cb_tensor *const *handle, int count, const char *what, Tensor **out) {
+    for (int i = 0; i < count; i++) {
+        const cb_tensor *given = handle[i];
+        out[i] = tensor_in(given, what);
+        if (given && !out[i]) return false;
+    }
+    return true;
+}
+
+void tensors_out(Tensor *const *x, int count, cb_tensor **out) {
+    for (int i = 0; i < count; i++) out[i] = tensor_out(x[i]);
+}
+
+Tensor *handle_refuse(const cb_tensor *handle, const char *what) {
+    uintptr_t bits = (uintptr_t)handle;
+    uint64_t made, freed;
+    char text[2][160] = {"before the last tensors of its thread", ""};
+    if (find_death((const Tensor *)(bits & HANDLE_ADDRESS), bits, &made, &freed)) {
+        site_format(site_unpack(made), text[0], sizeof text[0]);
+        site_format(site_unpack(freed), text[1], sizeof text[1]);
+        fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was made at %s and freed at %s", what,
+             text[0], text[1]);
+    } else {
+        fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was freed long ago", what);
+    }
+    return NULL;
+}
