@@ -40,6 +40,68 @@ static void repr_is_pytorchs(void **state) {
     expect_repr(cb_nn_dropout2d(0.25), "Dropout2d(p=0.25, inplace=False)");
 }
 
+/* The printed texts are PyTorch's. */
+static void options_are_printed(void **state) {
+    (void)state;
+    expect_repr(cb_nn_conv1d(4, 4, 3, 1, 2, 2, 2, false, "replicate"),
+                "Conv1d(4, 4, kernel_size=(3,), stride=(1,), padding=(2,), dilation=(2,), "
+                "groups=2, bias=False, padding_mode=replicate)");
+    expect_repr(cb_nn_conv_transpose2d(4, 2, 3, 2, 1, 1, 1, true, 1),
+                "ConvTranspose2d(4, 2, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), "
+                "output_padding=(1, 1))");
+    expect_repr(cb_nn_layer_norm(cb_dims(2, 3), 1e-6, false),
+                "LayerNorm((2, 3), eps=1e-06, elementwise_affine=False)");
+    expect_repr(cb_nn_layer_norm(4, 1e-5, true, false),
+                "LayerNorm((4,), eps=1e-05, elementwise_affine=True)");
+    expect_repr(cb_nn_rms_norm(4, 1, false), "RMSNorm((4,), eps=1, elementwise_affine=False)");
+    expect_repr(cb_nn_rms_norm(4), "RMSNorm((4,), eps=None, elementwise_affine=True)");
+    expect_repr(cb_nn_threshold(20000000.0, 0.0), "Threshold(threshold=20000000.0, value=0.0)");
+    expect_repr(cb_nn_threshold(1, (bool)true), "Threshold(threshold=1, value=True)");
+    expect_repr(cb_nn_hardtanh(0.1 + 0.2, (bool)false),
+                "Hardtanh(min_val=0.30000000000000004, max_val=False)");
+    expect_repr(cb_nn_threshold(1e300, -1e16), "Threshold(threshold=1e+300, value=-1e+16)");
+    expect_repr(cb_nn_avg_pool1d(3), "AvgPool1d(kernel_size=(3,), stride=(3,), padding=(0,))");
+    expect_repr(cb_nn_upsample(CB_NO_DIMS, cb_floats(2, 1.5), "bilinear", true),
+                "Upsample(scale_factor=(2.0, 1.5), mode='bilinear')");
+    expect_repr(cb_nn_upsample(cb_dims(4, 5), 0, "area"), "Upsample(size=(4, 5), mode='area')");
+    expect_repr(cb_nn_instance_norm2d(3),
+                "InstanceNorm2d(3, eps=1e-05, momentum=0.1, affine=False, "
+                "track_running_stats=False)");
+    expect_repr(cb_nn_replication_pad3d(1), "ReplicationPad3d((1, 1, 1, 1, 1, 1))");
+    expect_repr(cb_nn_circular_pad1d(cb_dims(1, 2)), "CircularPad1d((1, 2))");
+    expect_repr(cb_nn_constant_pad3d(1, 2), "ConstantPad3d(padding=(1, 1, 1, 1, 1, 1), value=2)");
+    expect_repr(cb_nn_linear(0, 2), "Linear(in_features=0, out_features=2, bias=True)");
+}
+
+/* One instance without its batch is one of a batch of it. */
+static void modes_without_a_batch(void **state) {
+    (void)state;
+    cb_module *norm = cb_nn_instance_norm1d(2, 1e-5, 0.5, true, true);
+    cb_tensor *x = cb_reshape(cb_arange(0, 8, 1, CB_F32), cb_dims(2, 4));
+    cb_tensor *y = cb_forward(norm, x), *z = cb_forward(norm, cb_unsqueeze(x, 0));
+    expect_near(greatest(cb_sub(z, y)), 0);
+    cb_module_train(norm, false);
+    assert_int_equal(cb_rank(cb_forward(norm, x)), 2);
+    cb_module_free(norm);
+    norm = cb_nn_batch_norm1d(2, 1e-5, -1);
+    cb_module_train(norm, false);
+    y = cb_t(x); /* nothing moved the statistics: but for eps, x itself */
+    assert_true(greatest(cb_sub(cb_forward(norm, y), y)) < 1e-4);
+    cb_module_free(norm);
+    cb_module *drop = cb_nn_dropout2d(0), *all = cb_nn_dropout(1);
+    y = cb_unsqueeze(x, 0);
+    assert_ptr_equal(cb_forward(drop, y), y);
+    cb_module_free(drop);
+    expect_near(greatest(cb_forward(all, x)), 0);
+    cb_module_free(all);
+    cb_module *a = cb_nn_multihead_attention(4, 2, 1.0);
+    cb_tensor *weights;
+    y = cb_multihead_attention(a, x, x, x, NULL, NULL, true, &weights);
+    assert_int_equal(cb_rank(weights), 2);
+    expect_near(cb_item(cb_max(weights)), 0);
+    cb_module_free(a);
+}
+
 static void dropout_drops_whole_channels(void **state) {
     (void)state;
     cb_module *dropout = cb_nn_dropout2d(0.5);
@@ -241,6 +303,8 @@ int main(void) {
     cb_set_allocator((cb_allocator){failing_resize, NULL});
     const struct CMUnitTest tests[] = {
         ONE(repr_is_pytorchs),
+        ONE(options_are_printed),
+        ONE(modes_without_a_batch),
         ONE(dropout_drops_whole_channels),
         ONE(keys_are_pytorchs),
         ONE(initialization_is_pytorchs),
