@@ -337,10 +337,10 @@ static char *read_text(const char *name) {
 }
 
 static void write_math(FILE *out) {
-    const char *types[] = {"f32", "f64", "f64_angles", "int"};
+    const char *types[] = {"f32", "f32_angles", "f64", "f64_angles", "int"};
     fprintf(out, "/* Generated: src/op/math_*.h as text, for generated code. */\n"
                  "#include \"op/math_text.h\"\n");
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         char name[32];
         snprintf(name, sizeof name, "math_%s.h", types[i]);
         char *text = read_text(name);

@@ -2,8 +2,8 @@
  *
  *     static inline float op_sigmoid_f32(float a) { return 1.0f / (1.0f + m_exp_f32(-a)); }
  *
- * and the m_ functions that such texts call are copied from the texts of math_int.h, math_f64.h and
- * math_f32.h, section by section. "//@ exp_f32: bits_f32" opens the section exp_f32, which calls
+ * and the m_ functions that such texts call are copied from the texts that math.h includes, section
+ * by section. "//@ exp_f32: bits_f32" opens the section exp_f32, which calls
  * bits_f32. */
 #include "codegen/emit.h"
 #include "op/math_text.h"
@@ -165,6 +165,7 @@ static void put_math(const Usage *usage, Buffer *out) {
     read_sections(&library, math_text_f64);
     read_sections(&library, math_text_f64_angles);
     read_sections(&library, math_text_f32);
+    read_sections(&library, math_text_f32_angles);
     bool any = false;
     for (int op = 0; op < OP_COUNT; op++)
         for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {

@@ -10,4 +10,6 @@
 
 #include "op/math_f32.h"
 
+#include "op/math_f32_angles.h" /* behind math_f32.h */
+
 #endif

@@ -2,10 +2,8 @@
  * math_int.h states the rules of these texts; math_f64.h comes before this one.
  *
  * Accuracy, measured by tests/unit/test_math.c: <= 2 ulp everywhere, most under 1 (erf:
- * 2.2 where there is no FMA). pow, atan2,
- * hypot, erfc, asinh, acosh, atanh compute in f64. sin, cos, tan reduce their argument in f64:
- * good to |x| <= 1.6e6; beyond, the absolute error grows as |x| 2^-53 and the result stays
- * bounded. fmod, remainder and floor_divide are exact for every quotient.
+ * 2.2 where there is no FMA). pow, hypot, erfc compute in f64. fmod, remainder and floor_divide are
+ * exact for every quotient. math_f32_angles.h goes on.
  *
  * Polynomials: tools/minimax.py. */
 
@@ -419,144 +417,8 @@ MATH float m_log1p_f32(float a) {
     return m_abs_f32(a) < 1e-8f ? a : y;
 }
 
-//@ reduce_f32: bits_f64
-/* x = n pi/2 + r, |r| <= pi/4 for 0 <= x <= 1.6e6; gives r, the low bits of n in *quadrant. */
-MATH float m_reduce_f32(float x, unsigned *quadrant) {
-    double t = M_FMA_F64((double)x, 0.6366197723675814, 6755399441055744.0);
-    double n = t - 6755399441055744.0;
-    double r = M_FMA_F64(n, -6.077100506506192e-11, M_FMA_F64(n, -1.5707963267341256, (double)x));
-    *quadrant = (unsigned)m_bits_f64(t);
-    float y = (float)r;
-    y = y > 0.8f ? 0.8f : y; /* only beyond the range above */
-    return y < -0.8f ? -0.8f : y;
-}
-
-//@ sin_poly_f32:
-MATH float m_sin_poly_f32(float r) {
-    float z = r * r;
-    float p = -0.000195178975f;
-    p = M_FMA_F32(p, z, 0.00833218731f);
-    p = M_FMA_F32(p, z, -0.166666552f);
-    return M_FMA_F32(r, z * p, r);
-}
-
-//@ cos_poly_f32:
-MATH float m_cos_poly_f32(float r) {
-    float z = r * r;
-    float p = 2.44323273e-05f;
-    p = M_FMA_F32(p, z, -0.00138873095f);
-    p = M_FMA_F32(p, z, 0.0416666456f);
-    p = M_FMA_F32(p, z, -0.5f);
-    return M_FMA_F32(p, z, 1.0f);
-}
-
-//@ sin_f32: reduce_f32 sin_poly_f32 cos_poly_f32 bits_f32 float_f32 abs_f32
-MATH float m_sin_f32(float a) {
-    unsigned q;
-    float r = m_reduce_f32(m_abs_f32(a), &q);
-    float y = q & 1u ? m_cos_poly_f32(r) : m_sin_poly_f32(r);
-    return m_float_f32(m_bits_f32(y) ^ (q << 30 & 0x80000000u) ^ (m_bits_f32(a) & 0x80000000u));
-}
-
-//@ cos_f32: reduce_f32 sin_poly_f32 cos_poly_f32 bits_f32 float_f32 abs_f32
-MATH float m_cos_f32(float a) {
-    unsigned q;
-    float r = m_reduce_f32(m_abs_f32(a), &q);
-    float y = q & 1u ? m_sin_poly_f32(r) : m_cos_poly_f32(r);
-    return m_float_f32(m_bits_f32(y) ^ ((q + 1u) << 30 & 0x80000000u));
-}
-
-//@ tan_f32: bits_f64 bits_f32 float_f32 abs_f32
-/* In f64: three roundings to f32 would leave 3 ulp. */
-MATH float m_tan_f32(float a) {
-    double x = (double)m_abs_f32(a);
-    double t = M_FMA_F64(x, 0.6366197723675814, 6755399441055744.0);
-    double n = t - 6755399441055744.0;
-    double r = M_FMA_F64(n, -6.077100506506192e-11, M_FMA_F64(n, -1.5707963267341256, x));
-    r = r > 0.8 ? 0.8 : r;
-    r = r < -0.8 ? -0.8 : r;
-    double z = r * r, s = -0.000195178975, c = 2.44323273e-05;
-    s = M_FMA_F64(s, z, 0.00833218731);
-    s = M_FMA_F64(s, z, -0.166666552);
-    s = r + r * (z * s);
-    c = M_FMA_F64(c, z, -0.00138873095);
-    c = M_FMA_F64(c, z, 0.0416666456);
-    c = M_FMA_F64(c, z, -0.5);
-    c = M_FMA_F64(c, z, 1.0);
-    unsigned long q = m_bits_f64(t);
-    float y = (float)((q & 1ul ? c : s) / (q & 1ul ? s : c));
-    return m_float_f32(m_bits_f32(y) ^ ((unsigned)q << 31) ^ (m_bits_f32(a) & 0x80000000u));
-}
-
-//@ atan_f32: abs_f32 copysign_f32
-MATH float m_atan_f32(float a) {
-    float t = m_abs_f32(a);
-    int far = t > 2.41421366f, middle = t > 0.414213568f;
-    float top = far ? -1.0f : middle ? t - 1.0f : t;
-    float bottom = far ? t : middle ? t + 1.0f : 1.0f;
-    float high = far ? 1.57079637f : middle ? 0.785398185f : 0.0f;
-    float low = far ? -4.37113883e-08f : middle ? -2.18556941e-08f : 0.0f;
-    float z = top / bottom, u = z * z;
-    float p = -0.0609005243f;
-    p = M_FMA_F32(p, u, 0.105991684f);
-    p = M_FMA_F32(p, u, -0.14244391f);
-    p = M_FMA_F32(p, u, 0.199985281f);
-    p = M_FMA_F32(p, u, -0.333333164f);
-    return m_copysign_f32(high + (z + (z * (u * p) + low)), a);
-}
-
-//@ asin_poly_f32:
-/* asin(s) / s - 1 for s <= 1/2, u = s s */
-MATH float m_asin_poly_f32(float u) {
-    float p = 0.0421583988f;
-    p = M_FMA_F32(p, u, 0.0241847411f);
-    p = M_FMA_F32(p, u, 0.0454691537f);
-    p = M_FMA_F32(p, u, 0.0749530941f);
-    p = M_FMA_F32(p, u, 0.166667521f);
-    return p * u;
-}
-
-//@ asin_f32: asin_poly_f32 bits_f32 float_f32 abs_f32 copysign_f32
-/* Above 1/2: pi/2 - 2 asin(sqrt((1 - t)/2)), the root as w + c with w short, so that 2 w subtracts
- * exactly. */
-MATH float m_asin_f32(float a) {
-    float t = m_abs_f32(a);
-    float u = t > 0.5f ? (1.0f - t) * 0.5f : t * t;
-    float root = __builtin_sqrtf(u);
-    float w = m_float_f32(m_bits_f32(root) & 0xfffff000u);
-    float c = (u - w * w) / (root + w);
-    c = u == 0.0f ? 0.0f : c;
-    float p = m_asin_poly_f32(u);
-    float steep = 0.785398185f -
-                  ((2.0f * root * p - (-4.37113883e-08f - 2.0f * c)) - (0.785398185f - 2.0f * w));
-    return m_copysign_f32(t > 0.5f ? steep : t + t * p, a);
-}
-
-//@ acos_f32: asin_poly_f32 abs_f32
-MATH float m_acos_f32(float a) {
-    float t = m_abs_f32(a);
-    float u = t > 0.5f ? (1.0f - t) * 0.5f : t * t;
-    float root = __builtin_sqrtf(u), p = m_asin_poly_f32(u);
-    float flat = 1.57079637f - (a - (-4.37113883e-08f - a * p));
-    float right = 2.0f * (root + root * p);
-    float left = 3.14159274f - 2.0f * (root + (root * p - -4.37113883e-08f));
-    return t > 0.5f ? (a > 0.0f ? right : left) : flat;
-}
-
-//@ asinh_f32: asinh_f64
-MATH float m_asinh_f32(float a) { return (float)m_asinh_f64((double)a); }
-
-//@ acosh_f32: acosh_f64
-MATH float m_acosh_f32(float a) { return (float)m_acosh_f64((double)a); }
-
-//@ atanh_f32: atanh_f64
-MATH float m_atanh_f32(float a) { return (float)m_atanh_f64((double)a); }
-
 //@ erfc_f32: erfc_f64
 MATH float m_erfc_f32(float a) { return (float)m_erfc_f64((double)a); }
-
-//@ atan2_f32: atan2_f64
-MATH float m_atan2_f32(float a, float b) { return (float)m_atan2_f64((double)a, (double)b); }
 
 //@ hypot_f32: abs_f32
 MATH float m_hypot_f32(float a, float b) {

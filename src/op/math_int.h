@@ -6,8 +6,7 @@
  * take them; no undefined behaviour for any argument. LP64 is assumed: int has 32 bits, long 64.
  *
  * Every section opens with a line  //@ name: sections it uses . A user of some functions emits the
- * sections that they need, in file order: math_int.h, math_f64.h, math_f32.h. Section "prelude"
- * comes first.
+ * sections that they need, in the order of math.h. Section "prelude" comes first.
  *
  * Compile with -fwrapv -fno-math-errno -fno-trapping-math: NaN and inf behave, -ffast-math is not
  * wanted.
