@@ -42,12 +42,6 @@ static void collect_slots(State *state, const Module *module, const char *path) 
                       join(state->arena, path, module->child[i].name));
 }
 
-static bool tied(const Tensor *a, const Tensor *b) {
-    return a->storage == b->storage && a->offset == b->offset && a->rank == b->rank &&
-           memcmp(a->size, b->size, sizeof *a->size * a->rank) == 0 &&
-           memcmp(a->stride, b->stride, sizeof *a->stride * a->rank) == 0;
-}
-
 /* ---- load ----------------------------------------------------------------------------------- */
 
 static bool same_shape(const Tensor *x, const Meta *meta) {
@@ -62,7 +56,7 @@ static bool ends_with(const char *text, const char *end) {
 /* A tied tensor comes under its other name; the counter of a batch norm is older files' gap. */
 static bool may_lack(const State *state, const Slot *slot) {
     for (int i = 0; i < length(state->slot); i++)
-        if (state->slot[i].entry && tied(state->slot[i].tensor, slot->tensor)) return true;
+        if (state->slot[i].entry && same_tensor(state->slot[i].tensor, slot->tensor)) return true;
     return ends_with(slot->name, "num_batches_tracked");
 }
 
@@ -208,7 +202,7 @@ static cb_status save(State *state, const Module *module, const char *path) {
         Slot *slot = &state->slot[i];
         bool written = false;
         if (!tensor_materialize(slot->tensor)) return cb_error_status();
-        for (int j = 0; j < count; j++) written = written || tied(tensor[j], slot->tensor);
+        for (int j = 0; j < count; j++) written = written || same_tensor(tensor[j], slot->tensor);
         if (written) continue;
         name[count] = slot->name;
         tensor[count++] = slot->tensor;

@@ -93,19 +93,12 @@ void cb_module_train(cb_module *module, bool training) {
         cb_module_train(module->child[i].module, training);
 }
 
-static bool same_elements(const Tensor *a, const Tensor *b) {
-    if (a->storage != b->storage || a->offset != b->offset || a->rank != b->rank) return false;
-    for (int i = 0; i < a->rank; i++)
-        if (a->size[i] != b->size[i] || a->stride[i] != b->stride[i]) return false;
-    return a->dtype == b->dtype;
-}
-
 /* Other names of the old tensor become names of the new one. */
 static bool replace(Module *module, const Tensor *old, Tensor *now) {
     for (int i = 0; i < module->tensor_count; i++) {
         ModuleTensor *slot = &module->tensor[i];
         Tensor *x = slot->tensor;
-        if (!x || x == old || !same_elements(x, old)) continue;
+        if (!x || x == old || !same_tensor(x, old)) continue;
         Meta meta = tensor_meta(now);
         Tensor *tied = tensor_view_of(now, &meta, now->stride, now->offset);
         if (!tied) return false;

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Neither a module nor a tensor comes back, and the error has these words. */
 #define REFUSED(expression, words)                                                                 \
@@ -329,6 +330,41 @@ static void modules_are_told_about(void **state) {
     cb_module_free(block);
 }
 
+/* Ties are the same elements: views of others are saved for themselves. A long list is cut. */
+static void states_tell_ties_and_long_lists(void **state) {
+    (void)state;
+    char path[64], name[8];
+    snprintf(path, sizeof path, "/tmp/carbide-states-%d", (int)getpid());
+    cb_module *net = cb_module_new("Net", first_input, NULL);
+    cb_tensor *w = cb_reshape(cb_arange(0, 9, 1, CB_F32), cb_dims(3, 3));
+    cb_module_parameter(net, "w", w);
+    cb_module_share(net, "same", w);
+    cb_module_parameter(net, "turned", cb_t(w));
+    cb_module_parameter(net, "row", cb_select(w, 0, 0));
+    cb_module_parameter(net, "later", cb_select(w, 0, 1));
+    cb_module_parameter(net, "less", cb_narrow(w, 0, 0, 2));
+    assert_int_equal(cb_module_save_state(net, path), CB_OK);
+    cb_safetensors *file = cb_safetensors_open(path);
+    assert_int_equal(cb_safetensors_count(file), 5);
+    cb_safetensors_close(file);
+    assert_int_equal(cb_module_load_state(net, path, true), CB_OK);
+    cb_module *other = cb_module_new("Other", first_input, NULL);
+    for (int i = 0; i < 10; i++) {
+        snprintf(name, sizeof name, "p%d", i);
+        cb_module_parameter(other, name, cb_ones(cb_dims(1)));
+    }
+    REFUSES(cb_module_load_state(other, path, true), CB_ERR_ARGUMENT,
+            "\"p0\", \"p1\", \"p2\", \"p3\", \"p4\", \"p5\", \"p6\", \"p7\", ....");
+    cb_module_buffer(other, "num_batches_tracked", cb_zeros(CB_NO_DIMS, CB_I64));
+    char *keys;
+    assert_int_equal(cb_module_load_state_keys(other, path, false, &keys), CB_OK);
+    assert_null(strstr(keys, "num_batches_tracked")); /* files of old do not have it */
+    cb_free_text(keys);
+    cb_module_free(other);
+    cb_module_free(net);
+    unlink(path);
+}
+
 /* Ties by a transposition are other elements: cb_module_to keeps each kind apart. */
 static void conversion_tells_ties(void **state) {
     (void)state;
@@ -368,6 +404,7 @@ int main(void) {
         ONE(trees_refuse_names),
         ONE(null_modules_do_nothing),
         ONE(modules_are_told_about),
+        ONE(states_tell_ties_and_long_lists),
         ONE(conversion_tells_ties),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
