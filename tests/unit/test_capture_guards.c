@@ -216,6 +216,56 @@ static void other_entries_are_for_other_inputs(void **state) {
     assert_null(cb_error());
 }
 
+/* What was recorded for two tensors does not hold for one that is both, and is written. */
+static cb_tensor *writes_first(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *z = cb_exp(x);
+    if (!turn) return cb_mul(z, 2.0);
+    cb_add_(x, 1.0);
+    return cb_add(z, y);
+}
+
+static void other_entries_are_for_other_names(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(writes_first, VM);
+    static const int turns[][2] = {{1, 1}, {0, 0}, {1, 0}, {1, 1}, {1, 0}, {0, 1}};
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+        bool two = turns[i][1];
+        cb_tensor *x = ramp(4, 4), *u = ramp(4, 4), *y = two ? ramp(4, 4) : x;
+        turn = turns[i][0];
+        cb_tensor *wanted = writes_first(x, y);
+        expect_equal(cb_call(fast, u, two ? cb_clone(y) : u), wanted);
+        expect_equal(u, x);
+    }
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+static cb_tensor *writes_last(cb_tensor *x) {
+    cb_tensor *y = cb_exp(x);
+    if (turn) cb_add_(x, 1.0);
+    return y;
+}
+
+/* The result is there before the trace ends: what is behind it is not done. */
+static void a_run_may_end_earlier(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(writes_last, VM);
+    for (int i = 0; i < 6; i++) {
+        cb_tensor *x = ramp(4, 4), *u = ramp(4, 4);
+        turn = i % 3 != 1;
+        cb_tensor *wanted = writes_last(x);
+        expect_equal(cb_call(fast, u), wanted);
+        expect_equal(u, x);
+    }
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strides_are_a_guard),
@@ -226,6 +276,8 @@ int main(void) {
         cmocka_unit_test(kept_values_are_computed),
         cmocka_unit_test(results_keep_their_places),
         cmocka_unit_test(other_entries_are_for_other_inputs),
+        cmocka_unit_test(other_entries_are_for_other_names),
+        cmocka_unit_test(a_run_may_end_earlier),
     };
     return run_counted(tests);
 }

@@ -129,7 +129,6 @@ static cb_tensor *by_assignment(cb_tensor *x) {
     return y;
 }
 
-/* ---- what the function keeps --------------------------------------------------------------- */
 static cb_tensor *by_kind(cb_tensor *x) {
     cb_tensor *y = which % 4 == 0   ? cb_mul(x, 1.0)
                    : which % 4 == 1 ? cb_mul(x, INT64_C(0x3ff0000000000000))
@@ -240,6 +239,11 @@ static cb_tensor *writes_weight(cb_tensor *x) {
     return cb_mul(x, cb_exp(weight));
 }
 
+static cb_tensor *writes_weight_only(cb_tensor *x) {
+    cb_add_(weight, 0.5);
+    return cb_mul(x, 2.0);
+}
+
 /* The weight is the last thing that the first op knows. */
 static cb_tensor *copies_weight(cb_tensor *x) {
     cb_assign(x, weight);
@@ -343,12 +347,56 @@ static void test_never_frozen(void **state) {
     assert_null(cb_error());
 }
 
+/* Of no elements, it is written all the same: each call finds another version. */
+static void test_written_empty(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(writes_weight_only, "freeze=1, " VM);
+    cb_scope_open();
+    cb_tensor *x = ramp(2, 4);
+    weight = cb_empty(cb_dims(0, 4), CB_F32);
+    for (int step = 0; step < 6; step++) expect_equal(cb_call(fast, x), cb_mul(x, 2.0));
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    cb_scope_close();
+    cb_function_free(fast);
+    assert_null(cb_error());
+}
+
+static cb_tensor *reads_both(cb_module *self, cb_tensor *const *in, int count) {
+    (void)count;
+    return cb_add(cb_mul(in[0], cb_module_get(self, "weight")), cb_exp(outside));
+}
+
+/* With freeze=auto they are the module's tensors: another one may change between the calls. */
+static void test_tensors_of_others(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = ramp(2, 4);
+    cb_module *module = cb_module_new("Both", reads_both, NULL);
+    cb_module_parameter(module, "weight", ramp(2, 4));
+    cb_module_train(module, false);
+    cb_function *fast = cb_compile(module, VM);
+    outside = ramp(2, 4);
+    for (int step = 0; step < 6; step++) {
+        cb_fill_(outside, 0.25 * step);
+        expect_equal(cb_call(fast, x), cb_forward(module, x));
+    }
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    cb_fill_(cb_module_get(module, "weight"), 3.0);
+    expect_equal(cb_call(fast, x), cb_forward(module, x));
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    cb_function_free(fast);
+    cb_module_free(module);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strides),         cmocka_unit_test(test_captured_strides),
         cmocka_unit_test(test_numbers),         cmocka_unit_test(test_kinds_of_numbers),
         cmocka_unit_test(test_keeping),         cmocka_unit_test(test_frozen),
         cmocka_unit_test(test_frozen_identity), cmocka_unit_test(test_never_frozen),
+        cmocka_unit_test(test_written_empty),   cmocka_unit_test(test_tensors_of_others),
     };
     return run_counted(tests);
 }
