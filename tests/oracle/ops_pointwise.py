@@ -92,6 +92,11 @@ def square(x):
 OPS['mul'], OPS['div'] = multiply, divide
 pointwise('add', 'same', np.add, lambda a, b: a | b if a.dtype == bool else a + b, contracts=True)
 pointwise('sub', 'numeric', np.subtract, np.subtract, contracts=True)
+subtract_numbers = OPS['sub']
+def subtract(a, b):
+    need(a.dtype != 'bool' and b.dtype != 'bool', 'a bool is no number')
+    return subtract_numbers(a, b)
+OPS['sub'] = subtract
 pointwise('sqrt', 'float', np.sqrt)
 pointwise('floor', 'same', np.floor, lambda a: a)
 pointwise('ceil', 'same', np.ceil, lambda a: a)
@@ -266,6 +271,7 @@ def power(a, b):
     shapes(a, b)
     dtype = result_dtype([a, b], 'numeric')
     if not is_float(dtype):
+        need(not b.number or as_integer(b, dtype) >= 0, 'integers have no negative power')
         base, exponent = np.broadcast_arrays(as_integer(a, dtype), as_integer(b, dtype))
         result, square, rest = np.ones_like(base), base.copy(), exponent.astype(np.int64).copy()
         while np.any(rest > 0):
@@ -291,10 +297,15 @@ def exact_pair(a, b, dtype, wide_number=False):
     t = in_type(compute(dtype))
     return np.broadcast_arrays(x.lo.astype(t), y.lo.astype(t))
 
+def divides(b, dtype):
+    """The number 0 is refused; of a tensor nobody looks."""
+    need(is_float(dtype) or not b.number or as_integer(b, dtype) != 0, 'integers are not divided by 0')
+
 @op
 def fmod(a, b):
     shapes(a, b)
     dtype = result_dtype([a, b], 'numeric')
+    divides(b, dtype)
     if not is_float(dtype): return Value(np.asarray(np.fmod(as_integer(a, dtype), as_integer(b, dtype))), dtype)
     x, y = exact_pair(a, b, dtype)
     return store(Span(np.fmod(x, y).astype(np.float64)), dtype)
@@ -303,6 +314,7 @@ def fmod(a, b):
 def remainder(a, b): # the sign of the divisor; a zero keeps that of the dividend
     shapes(a, b)
     dtype = result_dtype([a, b], 'numeric')
+    divides(b, dtype)
     if not is_float(dtype): return Value(np.asarray(np.remainder(as_integer(a, dtype), as_integer(b, dtype))), dtype)
     x, y = exact_pair(a, b, dtype)
     m = np.fmod(x, y)
@@ -312,6 +324,7 @@ def remainder(a, b): # the sign of the divisor; a zero keeps that of the dividen
 def floor_divide(a, b):
     shapes(a, b)
     dtype = result_dtype([a, b], 'numeric')
+    divides(b, dtype)
     if not is_float(dtype): return Value(np.asarray(np.floor_divide(as_integer(a, dtype), as_integer(b, dtype))), dtype)
     x, y = exact_pair(a, b, dtype, True)
     m = np.fmod(x, y)
