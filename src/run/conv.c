@@ -263,10 +263,10 @@ static Convolution convolution_of(const ConvolutionStep *step, bool constant, co
     c.method = method_of(step, constant);
     bool bf16 = c.method->fits_bf16 && c.method->fits_bf16(step);
     GemmChoice choice = gemm_choose((cb_dtype)step->dtype, step->reduced, bf16);
-    c.type = choice.type, c.convert = choice.convert, c.narrow = choice.narrow;
+    c.type = choice.type, c.convert = choice.convert, c.narrow = step->wide ? NULL : choice.narrow;
     c.element = step->dtype == CB_F64 ? sizeof(double) : sizeof(float);
     c.x_bytes = c.element / c.type->together;
-    c.out_bytes = (int64_t)cb_dtype_size(step->dtype);
+    c.out_bytes = (int64_t)cb_dtype_size(step->wide ? CB_F32 : (cb_dtype)step->dtype);
     c.positions = step->out_size[0] * step->out_size[1] * step->out_size[2];
     c.outputs = step->out_channels / step->groups;
     return c;

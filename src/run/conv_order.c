@@ -135,11 +135,12 @@ bool conv_turned_run(Convolution *c, const ConvolutionStep *last) {
     ConvolutionStep s = *last;
     int64_t outs = s.batch * s.out_channels * c->positions;
     int64_t ins = s.batch * s.channels * s.in_size[0] * s.in_size[1] * s.in_size[2];
-    Storage *x = storage_new((size_t)(ins * c->out_bytes));
+    size_t bytes = cb_dtype_size((cb_dtype)s.dtype);
+    Storage *x = storage_new((size_t)ins * bytes);
     Storage *out = x ? storage_new((size_t)(outs * c->out_bytes)) : NULL;
     if (out) {
-        const char *from = c->x + c->step.x_offset * c->out_bytes;
-        copy_turned(x->data, from, five_of_x(&s), five_of_x(&c->step), (size_t)c->out_bytes);
+        const char *from = c->x + c->step.x_offset * (int64_t)bytes;
+        copy_turned(x->data, from, five_of_x(&s), five_of_x(&c->step), bytes);
     }
     bool ok = out && convolution_run(&s, x->data, c->weight, out->data, NULL, NULL);
     if (ok) turn_back(c, out->data);

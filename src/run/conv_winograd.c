@@ -86,7 +86,8 @@ static bool is_square(const ConvolutionStep *s, int64_t kernel) {
 static bool fits(const ConvolutionStep *s) {
     bool flat = s->in_size[0] == 1 && s->out_size[0] == 1 && s->padding[0] == 0;
     for (int d = 1; d < 3; d++) flat &= s->stride[d] == 1 && s->dilation[d] == 1;
-    return flat && s->dtype != CB_F64 && s->groups == 1 && s->channels_last && s->x_channel == 1;
+    return flat && s->dtype != CB_F64 && !s->wide && s->groups == 1 && s->channels_last &&
+           s->x_channel == 1;
 }
 
 bool conv_fits_winograd_4(const ConvolutionStep *s) { return fits(s) && is_square(s, 3); }

@@ -468,7 +468,8 @@ void gemm_fold(MatmulStep *step) {
 static bool run_empty_sum(const Gemm *gemm) {
     const MatmulStep *step = &gemm->step;
     int64_t rows = step->batch * step->m;
-    memset(gemm->out, 0, (size_t)(rows * step->n) * cb_dtype_size(step->dtype));
+    cb_dtype dtype = step->wide ? CB_F32 : (cb_dtype)step->dtype;
+    memset(gemm->out, 0, (size_t)(rows * step->n) * cb_dtype_size(dtype));
     gemm_epilogue(gemm, 0, rows, 0, step->n);
     return true;
 }
@@ -478,7 +479,8 @@ static Gemm gemm_of(const MatmulStep *step, const void *a, const void *b, void *
     gemm_fold(&gemm.step);
     bool reduced = step->reduced && !gemm_is_vector(&gemm); /* those wait for memory alone */
     GemmChoice choice = gemm_choose((cb_dtype)step->dtype, reduced, true);
-    gemm.type = choice.type, gemm.convert = choice.convert, gemm.narrow = choice.narrow;
+    gemm.type = choice.type, gemm.convert = choice.convert,
+    gemm.narrow = step->wide ? NULL : choice.narrow;
     gemm.element = step->dtype == CB_F64 ? sizeof(double) : sizeof(float);
     gemm.input_bytes = (int64_t)cb_dtype_size(step->dtype);
     gemm.threads = parallel_threads();

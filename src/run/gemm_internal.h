@@ -23,7 +23,7 @@ typedef struct Gemm { /* one call of gemm_run */
     GemmConvert *convert; /* of a and b, before packing; or NULL */
     GemmConvert *narrow;  /* of sums that wait in a scratch, to out; or NULL */
     size_t element;       /* bytes of one summed element, and of `together` packed ones */
-    int64_t input_bytes;  /* bytes of one element of a, b, out */
+    int64_t input_bytes;  /* bytes of one element of a, b, and of out unless the step is wide */
     int threads;
     _Atomic bool *failed; /* a thread found no memory */
 } Gemm;

@@ -233,6 +233,7 @@ bool task_of(const Plan *plan, const Step *step, bool packs, StepTask *out) {
     if (!product && step->kind != STEP_CONVOLUTION) return false;
     task->dtype = (cb_dtype)(product ? step->matmul.dtype : step->convolution.dtype);
     if (task->dtype != CB_F32 && task->dtype != CB_BF16) return false;
+    if (product ? step->matmul.wide : step->convolution.wide) return false;
     task->pack = packs;
     task->reduced = product ? step->matmul.reduced : step->convolution.reduced;
     if (!product) set_convolution(&step->convolution, out);

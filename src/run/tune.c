@@ -204,6 +204,8 @@ static void describe(const Plan *plan, const Step *step, bool constant, const Ca
     putf(out, "carbide %s\ntuned %s %s", CB_VERSION,
          step->kind == STEP_MATMUL ? "matmul" : "convolution",
          cb_dtype_name((cb_dtype)plan->value[use.out].dtype));
+    if (step->kind == STEP_MATMUL ? step->matmul.wide : step->convolution.wide)
+        put(out, " of half precision");
     if (step->kind == STEP_MATMUL)
         put_matmul(out, &step->matmul);
     else

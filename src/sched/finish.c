@@ -151,7 +151,8 @@ int node_value(Schedule *s, const Node *node) {
     int *value = &s->value[node->id];
     if (*value >= 0) return *value;
     bool input = node->op == OP_input;
-    PlanValue v = {.dtype = node->dtype, .place = VALUE_TEMPORARY, .numel = node_numel(node)};
+    int8_t dtype = s->wide[node->id] ? CB_F32 : node->dtype;
+    PlanValue v = {.dtype = dtype, .place = VALUE_TEMPORARY, .numel = node_numel(node)};
     if (input) {
         v.place = VALUE_INPUT, v.number = (int)node->attrs->word[0];
         int arguments = length(s->plan->input);
@@ -171,7 +172,9 @@ static int random_value(Schedule *s) {
 static void bind_buffers(Schedule *s, Kernel *kernel) {
     for (int i = 0; i < length(kernel->buffer); i++) {
         int id = kernel->buffer[i].value;
-        kernel->buffer[i].value = id < 0 ? random_value(s) : node_value(s, s->graph->node[id]);
+        int value = id < 0 ? random_value(s) : node_value(s, s->graph->node[id]);
+        kernel->buffer[i].value = value;
+        kernel->buffer[i].dtype = s->plan->value[value].dtype;
     }
 }
 

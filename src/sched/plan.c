@@ -159,6 +159,7 @@ static MatmulStep matmul_step(Schedule *s, const Node *node) {
     int64_t sa[DOMAIN_AXES] = {0}, sb[DOMAIN_AXES] = {0};
     MatmulStep step = {.dtype = node->dtype, .epilogue = -1, .batch = 1};
     step.reduced = node->dtype == CB_F32 && s->graph->reduced;
+    step.wide = s->wide[node->id];
     step.a = strided_operand(s, a, sa, &step.a_offset);
     step.b = strided_operand(s, b, sb, &step.b_offset);
     step.out = node_value(s, node);
@@ -188,6 +189,7 @@ static ConvolutionStep convolution_step(Schedule *s, const Node *node) {
     ConvolutionStep step = {
         .dtype = node->dtype, .channels_last = last, .rank = rank, .epilogue = -1};
     step.reduced = node->dtype == CB_F32 && s->graph->reduced;
+    step.wide = s->wide[node->id];
     step.x = strided_operand(s, x, sx, &step.x_offset);
     step.weight = strided_operand(s, weight, sw, &step.weight_offset);
     step.out = node_value(s, node);
@@ -278,9 +280,10 @@ static void reuse_product(Schedule *s, Group *group, const bool *needed) {
     int count = 0;
     for (int i = 0; i < length(group->member); i++)
         if (needed[group->member[i]->id]) only = group->member[i], count++;
-    bool same = count == 1 && only->dtype == group->anchor->dtype &&
+    int product = node_value(s, group->anchor);
+    bool same = count == 1 && only->dtype == s->plan->value[product].dtype &&
                 node_numel(only) == node_numel(group->anchor);
-    if (same && !needed[group->anchor->id]) s->value[only->id] = node_value(s, group->anchor);
+    if (same && !needed[group->anchor->id]) s->value[only->id] = product;
 }
 
 static int kernel_of(Schedule *s, Group *group, const bool *needed) {
@@ -414,6 +417,7 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
     Schedule schedule = schedule_new(graph, plan, input_stride, fuse);
     mark_real(&schedule);
     fuse_groups(&schedule);
+    mark_wide(&schedule);
     bool *needed = needed_nodes(&schedule);
     add_checks(&schedule, NULL); /* of inputs */
     for (int g = 0; g < length(schedule.all); g++)

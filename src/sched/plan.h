@@ -28,6 +28,7 @@ typedef struct PlanValue {
 typedef struct MatmulStep {
     int a, b, out; /* plan values */
     int8_t dtype;  /* of a, b and out */
+    bool wide;     /* a and b are f16 or bf16, out is their sums in f32 */
     bool reduced;  /* f32 a and b may be rounded to bf16, where that is faster */
     int64_t batch, m, n, k;
     int batch_rank; /* batch dims, broadcast by stride 0 */
@@ -55,6 +56,7 @@ typedef struct ConvolutionEnd {
 typedef struct ConvolutionStep {
     int x, weight, out; /* plan values */
     int8_t dtype;       /* of all three */
+    bool wide;          /* x and weight are f16 or bf16, out is their sums in f32 */
     bool reduced;       /* f32 x and weight may be rounded to bf16, where that is faster */
     bool channels_last; /* of out */
     int rank;           /* spatial dims that the op has, 1 to 3 */

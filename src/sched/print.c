@@ -51,6 +51,7 @@ static void put_convolution(const ConvolutionStep *c, Buffer *out) {
     put_unless("dilation", c->rank, c->dilation, 1, out);
     if (c->groups > 1) putf(out, ", groups %lld", (long long)c->groups);
     if (c->reduced) put(out, ", may round to bf16");
+    if (c->wide) put(out, ", sums in f32");
     put(out, c->channels_last ? ", channels last]" : "]");
 }
 
@@ -75,7 +76,9 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
     case STEP_MATMUL:
         putf(out, "matmul v%d = v%d @ v%d [%lld x %lld x %lld x %lld%s]", m->out, m->a, m->b,
              (long long)m->batch, (long long)m->m, (long long)m->n, (long long)m->k,
-             m->reduced ? ", may round to bf16" : "");
+             m->reduced ? ", may round to bf16"
+             : m->wide  ? ", sums in f32"
+                        : "");
         break;
     case STEP_CONVOLUTION:
         put_convolution(&step->convolution, out);

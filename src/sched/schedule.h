@@ -4,6 +4,7 @@
  *   domain.c  the iteration space of a group: dimensions in row-major order, outer or inner
  *   group.c   a group lowered over its domain: which positions it reads and computes
  *   fuse.c    merges groups, driven by the bytes that stay in registers; every refusal has a reason
+ *   wide.c    products of half precision that stay f32 until a kernel has read them
  *   finish.c  a finished group -> kernel: axes merged, values bound
  *   form.c    how engines walk a kernel: tile or row, split
  *   plan.c    groups -> steps in order, values placed */
@@ -70,6 +71,7 @@ typedef struct Schedule {
     bool *checked;      /* by node id: index values, complete before anybody reads them */
     IndexCheck *check;  /* vec */
     int *value;         /* by node id: plan value, -1: none */
+    bool *wide;         /* by node id: a product whose value is f32, whatever its dtype (wide.c) */
     const int64_t *const *input_stride;
     Group **all; /* vec; merged ones have a forward */
     int search;  /* number of the last reachability search */
@@ -96,6 +98,8 @@ void group_open(Schedule *schedule, Group *group, const Domain *domain);
 void buffer_strides(const Schedule *schedule, const Node *node, int64_t *stride);
 
 void fuse_groups(Schedule *schedule);
+/* Which products keep their sums as they are. Of final groups. */
+void mark_wide(Schedule *schedule);
 
 /* Makes the kernel of a group's members, bound to plan values (finish.c). stored: by member.
  * Returns its number. */

@@ -1,0 +1,43 @@
+/* Products of half precision whose sums stay f32 until a kernel has read them.
+ *
+ *     y = relu(matmul(a, b) + bias)     of bf16: sums, bias and relu in f32, rounded to bf16 once
+ *
+ * Kernels compute in f32 anyway, so all that it takes is a value in f32 between the product and its
+ * readers: its own epilogue, or kernels behind it (the softmax over the scores of attention). What
+ * is an output, or an operand of another library step, has its dtype in memory. A large value costs
+ * time in f32, and is rounded. So is every value where each op rounds (option precise), or is a
+ * step of its own. */
+#include "base/option.h"
+#include "sched/schedule.h"
+
+enum {
+    MATMUL_ELEMENTS = 1 << 16, /* of a result whose f32 stays in L2 */
+    /* Above, an epilogue that is scale, bias, residual and relu rounds once by itself in bf16, in
+     * the pass that narrows the sums (run/end_kernel.c); that is faster. */
+    CONVOLUTION_ELEMENTS = 1 << 14
+};
+
+static bool is_small_half(const Node *product) {
+    bool half = product->dtype == CB_BF16 || product->dtype == CB_F16;
+    int64_t most = product->op == OP_matmul ? MATMUL_ELEMENTS : CONVOLUTION_ELEMENTS;
+    return half && node_numel(product) <= most;
+}
+
+void mark_wide(Schedule *s) {
+    s->wide = arena_new_array(s->arena, bool, length(s->graph->node) + 1);
+    if (!s->fuse || option_int(OPTION_precise)) return;
+    for (int g = 0; g < length(s->all); g++) {
+        const Group *group = s->all[g];
+        if (group->forward || group->kind != GROUP_PRODUCT) continue;
+        s->wide[group->anchor->id] = is_small_half(group->anchor);
+    }
+    for (int g = 0; g < length(s->all); g++) {
+        const Group *group = s->all[g];
+        for (int i = 0; i < length(group->operand) && !group->forward; i++)
+            s->wide[group->operand[i]->id] = false;
+    }
+    for (int i = 0; i < length(s->graph->output); i++)
+        s->wide[output_base(s->graph->output[i])->id] = false;
+    for (int i = 0; i < length(s->graph->mutation); i++)
+        s->wide[output_base(s->graph->mutation[i].value)->id] = false;
+}

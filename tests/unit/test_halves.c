@@ -1,0 +1,173 @@
+/* Products of half precision with work behind them round once: the bias is added to the sums, not
+ * to what is left of them in bf16 or f16. Every sum here is 4096 and a small odd or even number,
+ * which neither dtype holds; the bias takes the 4096 away, so the result is exact, or off by whole
+ * numbers. Steps stand behind it. */
+#include "engines.h"
+
+enum { LARGE = 4096, ELEMENTS = 4096, OUTPUTS = 3 };
+
+static double exact[OUTPUTS][ELEMENTS];
+
+static int steps(cb_tensor *y, cb_tensor **output) {
+    output[0] = y;
+    output[1] = cb_relu(cb_mul(y, 0.5));
+    output[2] = cb_to(cb_floor(cb_div(y, 4.0)), CB_I32);
+    return OUTPUTS;
+}
+
+static int linear(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    return steps(cb_linear(x[0], x[1], x[2]), output);
+}
+
+static int addmm(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    return steps(cb_addmm(x[2], x[0], cb_transpose(x[1], 0, 1)), output);
+}
+
+/* One row: a product of its own in f32, none in half precision. */
+static int one_row(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    return steps(cb_linear(cb_slice(x[0], 0, 1, 2), x[1], x[2]), output);
+}
+
+static int conv1d(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    return steps(cb_conv1d(x[0], x[1], x[2]), output);
+}
+
+static int conv2d(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    return steps(cb_conv2d(x[0], x[1], x[2]), output);
+}
+
+static int depthwise(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    return steps(cb_conv2d(x[0], x[1], x[2], 1, 0, 1, cb_size(x[0], 1)), output);
+}
+
+typedef struct Case {
+    cb_function_n *function;
+    cb_dim_list x, weight, bias;
+} Case;
+
+/* Whole numbers from -3 to 3, in the weight from -1 to 1. Channel 0 of dim 1 is 1 in x; in the
+ * weight it is 0 but for the first element, which is large. */
+static cb_tensor *whole(cb_dim_list sizes, bool weight) {
+    cb_tensor *y = cb_empty(sizes, CB_F32);
+    float *value = cb_data(y);
+    int64_t inner = 1;
+    for (int d = 2; d < sizes.count; d++) inner *= sizes.at[d];
+    for (int64_t i = 0; i < cb_numel(y); i++) {
+        bool channel = sizes.at[1] == 1 || i / inner % sizes.at[1] > 0;
+        value[i] = (float)(weight ? i * 7919 % 1013 % 3 - 1 : i * 7919 % 1013 % 7 - 3);
+        if (!weight && (!channel || i % 5 == 0)) value[i] = 1;
+        if (weight && !channel) value[i] = 0;
+        if (weight && i % (inner * sizes.at[1]) == 0) value[i] = LARGE;
+    }
+    cb_changed(y);
+    return y;
+}
+
+static void expect_one_rounding(const Case *c, cb_dtype dtype) {
+    cb_tensor *input[3], *wide[3], *y[OUTPUTS];
+    double *expected[OUTPUTS];
+    cb_scope_open();
+    bool shared = c->x.at[1] == c->weight.at[1]; /* else the large element meets every channel */
+    input[0] = cb_to(shared ? whole(c->x, false) : cb_ones(c->x), dtype);
+    input[1] = cb_to(whole(c->weight, true), dtype);
+    input[2] = cb_full(c->bias, -LARGE, dtype);
+    for (int i = 0; i < 3; i++) wide[i] = cb_to(input[i], CB_F64);
+    assert_int_equal(c->function(wide, 3, y, NULL), OUTPUTS);
+    for (int o = 0; o < OUTPUTS; o++) {
+        expected[o] = exact[o];
+        if (!y[o]) fail_msg("%s", cb_error());
+        assert_true(cb_numel(y[o]) <= ELEMENTS);
+        assert_int_equal(cb_read(y[o], exact[o], CB_F64), CB_OK);
+    }
+    expect_everywhere(c->function, input, 3, expected, OUTPUTS);
+    cb_scope_close();
+}
+
+static void results_and_bias_round_once(void **state) {
+    (void)state;
+    const Case cases[] = {
+        {linear, cb_dims(17, 11), cb_dims(23, 11), cb_dims(23)},
+        {linear, cb_dims(30, 300), cb_dims(7, 300), cb_dims(7)},
+        {addmm, cb_dims(17, 11), cb_dims(23, 11), cb_dims(17, 23)},
+        {one_row, cb_dims(3, 40), cb_dims(50, 40), cb_dims(50)},
+        {conv1d, cb_dims(3, 5, 19), cb_dims(7, 5, 3), cb_dims(7)},
+        {conv2d, cb_dims(2, 5, 9, 8), cb_dims(6, 5, 3, 2), cb_dims(6)},
+        {conv2d, cb_dims(1, 32, 9, 9), cb_dims(32, 32, 3, 3), cb_dims(32)},
+        {conv2d, cb_dims(2, 16, 5, 5), cb_dims(24, 16, 1, 1), cb_dims(24)},
+        {depthwise, cb_dims(2, 6, 9, 8), cb_dims(6, 1, 3, 3), cb_dims(6)},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect_one_rounding(&cases[i], CB_BF16);
+        expect_one_rounding(&cases[i], CB_F16);
+    }
+}
+
+/* Sums over nothing are zeros in the dtype that the readers expect. */
+static int of_nothing(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    output[0] = cb_linear(x[0], x[1], x[2]);
+    return 1;
+}
+
+static void sums_of_nothing(void **state) {
+    (void)state;
+    cb_tensor *input[] = {cb_zeros(cb_dims(5, 0), CB_BF16), cb_zeros(cb_dims(9, 0), CB_BF16),
+                          cb_full(cb_dims(9), 3, CB_BF16)};
+    for (int i = 0; i < 45; i++) exact[0][i] = 3;
+    expect_everywhere(of_nothing, input, 3, (double *[]){exact[0]}, 1);
+}
+
+/* What is returned, or read by another product, is rounded as its dtype says: 4097 is 4096 in both
+ * dtypes. With precise every op rounds. */
+static int chain(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    cb_tensor *y = cb_matmul(x[0], x[1]), *other = cb_matmul(cb_neg(x[0]), x[1]);
+    output[0] = y;
+    output[1] = cb_sub(y, (double)LARGE);
+    output[2] = cb_add(cb_matmul(other, cb_slice(x[1], 0, 0, 1)), (double)LARGE);
+    return OUTPUTS;
+}
+
+static void what_has_a_dtype_in_memory_is_rounded(void **state) {
+    (void)state;
+    static double large[] = {LARGE}, none[] = {0};
+    static const cb_dtype dtypes[] = {CB_F16, CB_BF16};
+    for (int d = 0; d < 2; d++) {
+        cb_tensor *x = cb_reshape(cb_arange(0, 2, 1, dtypes[d]), cb_dims(1, 2));
+        x = cb_add(cb_mul(x, 1.0 - LARGE), (double)LARGE); /* 4096, 1 */
+        cb_tensor *input[] = {x, cb_ones(cb_dims(2, 1), dtypes[d])};
+        expect_everywhere(chain, input, 2, (double *[]){large, none, none}, OUTPUTS);
+    }
+}
+
+static void precise_rounds_every_op(void **state) {
+    (void)state;
+    const Case c = {linear, cb_dims(4, 2), cb_dims(1, 2), cb_dims(1)};
+    cb_tensor *x = cb_ones(cb_dims(4, 2), CB_BF16), *weight = cb_to(whole(c.weight, true), CB_BF16);
+    cb_tensor *bias = cb_full(c.bias, -LARGE, CB_BF16), *input[] = {x, weight, bias}, *y[OUTPUTS];
+    cb_function *fast = cb_compile_n(linear, NULL, "backend=vm");
+    cb_set_option("precise", "1");
+    assert_int_equal(cb_call_n(fast, input, 3, y, OUTPUTS), OUTPUTS);
+    assert_true(cb_item(cb_max(cb_abs(y[0]))) == 0);
+    cb_set_option("precise", "0");
+    cb_function_free(fast);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(results_and_bias_round_once, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(sums_of_nothing, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(what_has_a_dtype_in_memory_is_rounded, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(precise_rounds_every_op, open_scope,
+                                        close_scope_without_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean_up);
+}
