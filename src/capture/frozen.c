@@ -42,13 +42,8 @@ static bool freezes(const Function *function) {
     return function->callee == CALL_MODULE && !cb_module_training(function->target.module);
 }
 
-static bool is_written(const Entry *entry, int v) {
-    for (int i = 0; i < entry->mutated_count; i++)
-        if (entry->mutated[i] == v) return true;
-    return false;
-}
-
-/* Writes to other tensors that share memory with x: a constant would be stale after every call. */
+/* Writes to x, or to other tensors that share memory with it: a constant would be stale after every
+ * call. */
 static bool overlaps_written(const Entry *entry, const Call *call, const Tensor *x) {
     for (int i = 0; i < entry->mutated_count; i++)
         if (tensors_overlap(call->value[entry->mutated[i]], x)) return true;
@@ -70,7 +65,7 @@ void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
     for (int k = 0; k < entry->captured_count; k++) {
         int v = entry->captured[k];
         Tensor *x = value[entry->input_count + k] = call->value[v];
-        if (is_written(entry, v) || overlaps_written(entry, call, x)) continue;
+        if (overlaps_written(entry, call, x)) continue;
         if (automatic && !has_storage(&module, x->storage)) continue;
         frozen[entry->input_count + k] = any = true;
         guard[v] =

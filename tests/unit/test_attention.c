@@ -32,6 +32,13 @@ static const struct {
     {"return matmul(softmax(where(triu(ones([8, 8]), 1) > 0, -inf, s), 3), v)", "is_causal=true"},
     {"return matmul(softmax(where(column <= row + 1, s, -inf), 3), v)", "(arg0, arg1, arg2, "},
     {"return matmul(softmax(masked_fill(s, column == row, -inf), 3), v)", "logical_not"},
+    {"return matmul(softmax(where(slice(arange(0, 16), 0, 0, 16, 2) <= row * 2, s, -inf), 3), v)",
+     "is_causal=true"},
+    {"return matmul(softmax(where(slice(arange(0, 16), 0, 0, 16, 2) <= row, s, -inf), 3), v)",
+     "(arg0, arg1, arg2, le"},
+    {"return matmul(softmax(where(permute(reshape(column <= row, [8, 8, 1]), [2, 0, 1]), s, -inf), "
+     "3), v)",
+     "is_causal=true"},
     {"return scaled_dot_product_attention(q, k, v, column <= row)", "is_causal=true)"},
     {"return scaled_dot_product_attention(q, k, v, tril(ones([8, 8])) != 0, scale=0.5)",
      "none, is_causal=true, scale=0.5)"},

@@ -166,6 +166,54 @@ static void parameters_are_converted_once(void **state) {
     assert_null(cb_error());
 }
 
+static cb_tensor *parameter(cb_tensor *const *in, const char *name, cb_module *module) {
+    return cb_matmul(in[0], cb_module_get(module, name));
+}
+
+/* Two parameters may be parts of one tensor, and one be wanted in two dtypes. */
+static void conversions_are_of_a_view_in_a_dtype(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_module *module = cb_module_new("Parts", NULL, NULL);
+    cb_tensor *both = cb_to(cb_reshape(cb_arange(0, 18), cb_dims(6, 3)), CB_F32);
+    cb_tensor *x = cb_ones(cb_dims(1, 3));
+    cb_module_parameter(module, "upper", cb_narrow(both, 0, 0, 3));
+    cb_module_parameter(module, "lower", cb_narrow(both, 0, 3, 3));
+    cb_autocast_open(CB_BF16);
+    for (int i = 0; i < 2; i++) {
+        assert_true(cb_item(cb_amin(parameter(&x, "upper", module), CB_ALL, false)) == 9);
+        assert_true(cb_item(cb_amin(parameter(&x, "lower", module), CB_ALL, false)) == 36);
+        cb_autocast_open(CB_F16);
+        assert_int_equal(cb_dtype_of(parameter(&x, "upper", module)), CB_F16);
+        cb_autocast_close();
+        assert_int_equal(cb_dtype_of(parameter(&x, "upper", module)), CB_BF16);
+    }
+    cb_autocast_close();
+    cb_module_free(module);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+static void conversions_go_with_the_outermost_scope(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_module *linear = cb_nn_linear(64, 64, true);
+    cb_tensor *x = cb_ones(cb_dims(1, 64));
+    int64_t before = cb_memory().live_tensors;
+    cb_autocast_open(CB_BF16);
+    cb_autocast_open(CB_F16);
+    cb_scope_open();
+    cb_forward(linear, x);
+    cb_scope_close();
+    cb_autocast_close();
+    assert_true(cb_memory().live_tensors > before);
+    cb_autocast_close();
+    assert_int_equal(cb_memory().live_tensors, before);
+    cb_module_free(linear);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 /* ---- compiled functions --------------------------------------------------------------------- */
 
 static cb_tensor *product(cb_tensor *a, cb_tensor *b) {
@@ -334,6 +382,8 @@ int main(void) {
         cmocka_unit_test(scopes_nest),
         cmocka_unit_test(misuse_is_an_error),
         cmocka_unit_test(parameters_are_converted_once),
+        cmocka_unit_test(conversions_are_of_a_view_in_a_dtype),
+        cmocka_unit_test(conversions_go_with_the_outermost_scope),
         cmocka_unit_test(guards),
         cmocka_unit_test(the_option),
         cmocka_unit_test(scopes_inside_functions),

@@ -388,6 +388,17 @@ static void choices_are_numbers_of_words(void **state) {
     }
 }
 
+static void numbers_are_whole_texts(void **state) {
+    (void)state;
+    const char *wrong[] = {"", "x", "8x", "8 ", "8.5", "99999999999999999999"};
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(cb_set_option("recompile_limit", wrong[i]), CB_ERR_OPTION);
+        assert_non_null(strstr(cb_error(), "expected an integer"));
+        cb_clear_error();
+        assert_int_equal(option_int(OPTION_recompile_limit), 8);
+    }
+}
+
 /* What packed weights rest on cannot change under them. */
 static void a_fixed_option_stays(void **state) {
     (void)state;
@@ -569,6 +580,7 @@ int main(void) {
         cmocka_unit_test_setup(options_come_from_the_environment, use_counting_heap),
         cmocka_unit_test_setup(options_are_set_and_checked, use_counting_heap),
         cmocka_unit_test_setup(choices_are_numbers_of_words, use_counting_heap),
+        cmocka_unit_test_setup(numbers_are_whole_texts, use_counting_heap),
         cmocka_unit_test_setup(a_fixed_option_stays, use_counting_heap),
         cmocka_unit_test_setup_teardown(options_report_missing_memory, use_counting_heap, use_heap),
         cmocka_unit_test(every_item_runs_once),

@@ -237,6 +237,8 @@ static void other_entries_are_for_other_names(void **state) {
         expect_equal(cb_call(fast, u, two ? cb_clone(y) : u), wanted);
         expect_equal(u, x);
     }
+    assert_int_equal(cb_stats(fast).graphs, 4);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
     cb_function_free(fast);
     cb_scope_close();
     assert_null(cb_error());

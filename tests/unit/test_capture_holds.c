@@ -347,7 +347,7 @@ static void test_never_frozen(void **state) {
     assert_null(cb_error());
 }
 
-/* Of no elements, it is written all the same: each call finds another version. */
+/* Nothing is written to a tensor without elements: it may be a constant. */
 static void test_written_empty(void **state) {
     (void)state;
     cb_function *fast = cb_compile(writes_weight_only, "freeze=1, " VM);

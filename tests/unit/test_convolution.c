@@ -40,6 +40,7 @@ static const Case cases[] = {
     {1, 3, 34, 1, {1, 60, 50}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}, {1, 1, 1}},
     {1, 16, 20, 1, {2, 12, 12}, {2, 3, 5}, {1, 1, 1}, {0, 1, 2}, {1, 1, 1}},
     {0, 3, 4, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
+    {2, 0, 5, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
 };
 
 /* Layouts: of x and weight, and of the result; turned: channels first by way of channels last. */
@@ -209,6 +210,7 @@ enum { SCALE = 1, BIAS = 2, RESIDUAL = 4, RELU = 8, PARTS = 16 }; /* of an epilo
 typedef struct Ending {
     int parts;
     cb_dtype dtype, bias_dtype;
+    int result; /* its buffer, 0 or 3; the residual is the other one */
     int64_t channels;
 } Ending;
 
@@ -222,14 +224,14 @@ static void scale_bias_residual_relu(void *const *buffer, int64_t low, int64_t h
                                      void *slot) {
     (void)pass, (void)slot;
     const Ending *e = buffer[4];
+    char *result = buffer[e->result];
     for (int64_t i = low; i < high; i++) {
-        double sum = element(buffer[0], i, e->dtype);
+        double sum = element(result, i, e->dtype);
         if (e->parts & SCALE) sum *= element(buffer[1], i % e->channels, CB_F32);
         if (e->parts & BIAS) sum += element(buffer[2], i % e->channels, e->bias_dtype);
-        if (e->parts & RESIDUAL) sum += element(buffer[3], i, e->dtype);
+        if (e->parts & RESIDUAL) sum += element(buffer[3 - e->result], i, e->dtype);
         if (e->parts & RELU && sum < 0) sum = 0;
-        scalar_store((char *)buffer[0] + i * (int64_t)cb_dtype_size(e->dtype), e->dtype,
-                     (Scalar){.f = sum});
+        scalar_store(result + i * (int64_t)cb_dtype_size(e->dtype), e->dtype, (Scalar){.f = sum});
     }
 }
 
@@ -251,14 +253,15 @@ static void known_epilogue(const Case *c, Ending ending) {
     Launch launch = {.function = scale_bias_residual_relu, .form = FORM_TILE};
     launch.outer_size = count, launch.split = 1;
     ending.channels = s.out_channels;
-    void *buffer[] = {out, scale, bias, residual, &ending};
+    void *buffer[] = {residual, scale, bias, residual, &ending};
+    buffer[ending.result] = out;
     assert_true(convolution_run(&s, own_x, own_w, out, &launch, buffer));
     s.end = (ConvolutionEnd){.fused = true, .bias_dtype = (int8_t)ending.bias_dtype};
     s.end.relu = ending.parts & RELU;
     s.end.scale = ending.parts & SCALE ? 1 : -1;
     s.end.bias = ending.parts & BIAS ? 2 : -1;
-    s.end.residual = ending.parts & RESIDUAL ? 3 : -1;
-    buffer[0] = again;
+    s.end.residual = ending.parts & RESIDUAL ? 3 - ending.result : -1;
+    buffer[ending.result] = again;
     assert_true(convolution_run(&s, own_x, own_w, again, &launch, buffer));
     for (int64_t i = 0; i < count; i++) /* a zero may have either sign */
         assert_true(element(out, i, dtype) == element(again, i, dtype));
@@ -272,9 +275,9 @@ static void known_epilogues(void **state) {
     int parts = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (cases[i].channels * cases[i].kernel[1] * cases[i].kernel[2] > 600) continue;
-        known_epilogue(&cases[i], (Ending){PARTS - 1, CB_BF16, CB_BF16, 0});
-        known_epilogue(&cases[i], (Ending){PARTS - 1, CB_F32, CB_F32, 0});
-        known_epilogue(&cases[i], (Ending){parts++ % PARTS, CB_BF16, CB_F32, 0});
+        known_epilogue(&cases[i], (Ending){PARTS - 1, CB_BF16, CB_BF16, 0, 0});
+        known_epilogue(&cases[i], (Ending){PARTS - 1, CB_F32, CB_F32, 3, 0});
+        known_epilogue(&cases[i], (Ending){parts++ % PARTS, CB_BF16, CB_F32, 0, 0});
     }
 }
 

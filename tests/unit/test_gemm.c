@@ -246,6 +246,19 @@ static void tall_wide_and_batched(void **state) {
     }
 }
 
+/* A packed B is shared 32 MB at a time: the columns behind 1024 are packed in a second round. */
+static void columns_in_rounds(void **state) {
+    (void)state;
+    Case c = {CB_F64, 1, 280, 1100, 4200, false, false, 1, false, false};
+    MatmulStep step = step_of(&c);
+    void *a = random_matrix(c.dtype, c.m * c.k + 8), *b = random_matrix(c.dtype, c.k * c.n + 8);
+    double *out = random_matrix(c.dtype, c.m * c.n);
+    assert_true(gemm_run(&step, a, b, out, NULL, NULL));
+    for (int64_t at = 0; at < c.m * c.n; at += 997)
+        assert_true(out[at] == expected_at(&step, a, b, 0, at / c.n, at % c.n));
+    free(a), free(b), free(out);
+}
+
 static void nothing_to_sum(void **state) {
     (void)state;
     Case c = {CB_F32, 1, 3, 4, 0, false, false, 1, false, false};
@@ -504,6 +517,7 @@ int main(void) {
         cmocka_unit_test(vectors),
         cmocka_unit_test(several_blocks_of_k),
         cmocka_unit_test(tall_wide_and_batched),
+        cmocka_unit_test(columns_in_rounds),
         cmocka_unit_test(nothing_to_sum),
         cmocka_unit_test(epilogue_visits_each_element_once),
         cmocka_unit_test(threads_do_not_change_a_bit),

@@ -103,6 +103,30 @@ static void freed_neighbours_become_one_hole(void **state) {
     arena_free(plan.arena);
 }
 
+/* The small value leaves the large hole to the large one. */
+static void the_smallest_hole_that_fits_is_taken(void **state) {
+    (void)state;
+    Plan plan = new_plan();
+    int small = new_value(&plan, VALUE_TEMPORARY, 64),
+        between = new_value(&plan, VALUE_TEMPORARY, 16);
+    int large = new_value(&plan, VALUE_TEMPORARY, 1024),
+        last = new_value(&plan, VALUE_TEMPORARY, 16);
+    int c = new_value(&plan, VALUE_TEMPORARY, 64), d = new_value(&plan, VALUE_TEMPORARY, 1024);
+    const int first[] = {small, between, large, last};
+    for (int i = 0; i < 4; i++) new_step(&plan, -1, -1, first[i]);
+    new_step(&plan, small, large, new_value(&plan, VALUE_OUTPUT, 64));
+    new_step(&plan, -1, -1, c);
+    new_step(&plan, -1, -1, d);
+    new_step(&plan, c, d, new_value(&plan, VALUE_OUTPUT, 64));
+    new_step(&plan, between, last, new_value(&plan, VALUE_OUTPUT, 16));
+    plan_memory(&plan);
+    expect_sound(&plan);
+    assert_int_equal(plan.value[c].offset, plan.value[small].offset);
+    assert_int_equal(plan.value[d].offset, plan.value[large].offset);
+    assert_int_equal(plan.arena_bytes, 4 * (64 + 16 + 1024 + 16));
+    arena_free(plan.arena);
+}
+
 static void the_last_hole_grows(void **state) {
     (void)state;
     Plan plan = new_plan();
@@ -207,6 +231,7 @@ int main(void) {
         cmocka_unit_test(a_chain_needs_two_places),
         cmocka_unit_test(inputs_and_outputs_take_nothing),
         cmocka_unit_test(freed_neighbours_become_one_hole),
+        cmocka_unit_test(the_smallest_hole_that_fits_is_taken),
         cmocka_unit_test(the_last_hole_grows),
         cmocka_unit_test(a_mutation_lives_to_the_end),
         cmocka_unit_test(products_and_their_epilogues_count),

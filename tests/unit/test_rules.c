@@ -219,6 +219,7 @@ static void test_refused(void **state) {
                                        "logical_not(x < x * 2)",
                                        "x == x",
                                        "x / 3",
+                                       "x / 7.174648137343064e-43", /* 2^-140: 1 / it is infinite */
                                        "abs(relu(x))",
                                        "maximum(x, 0)",
                                        "-(x - y)",
@@ -239,11 +240,32 @@ static void test_refused(void **state) {
     arena_free(arena);
 }
 
+/* Operands that commute are tried in both orders, each from the beginning. */
+static void test_both_orders(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"-x + y", "y - x"}, {"y + -x", "y - x"}, {"maximum(y, maximum(x, y))", "maximum(x, y)"}};
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        Graph *graph[2];
+        for (int s = 0; s < 2; s++) {
+            graph[s] =
+                graph_parse(arena, arena_format(arena, "graph(x: f32[3], y: f32[3]) { return %s }",
+                                                pairs[i][s]));
+            assert_non_null(graph[s]);
+            graph_optimize(graph[s], NULL);
+        }
+        if (!graph_equal(graph[0], graph[1])) fail_msg("%s stays", pairs[i][0]);
+    }
+    arena_free(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equations),
         cmocka_unit_test(test_rules_fire),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_both_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

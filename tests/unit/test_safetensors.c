@@ -156,6 +156,7 @@ static void liars_are_refused(void **state) {
     expect_refused("{\"a\":", 0, "not JSON");
     expect_refused("{}{}", 0, "goes on after its object");
     expect_refused("{,}", 0, "not JSON, from byte 1 on");
+    expect_refused("{\"a\":1 2}", 0, "not JSON, from byte 6 on");
     expect_refused("{\"a\" {}}", 0, "not JSON, from byte 5 on");
     expect_refused("{\"a", 0, "ends within a text");
     expect_refused("{" TENSOR("a", "U8", "[1]", "[0,1]") ",}", 1, "not JSON");
