@@ -6,7 +6,8 @@
  * causal mask keeps column <= row; without keys there are zeros, too. With enable_gqa, a head of
  * key and value serves several heads of query in a row: the heads become [heads of key, repeats]
  * and key and value broadcast; where they have different numbers of heads, both are repeated. The
- * softmax of half precision is taken in f32. */
+ * softmax of half precision is taken in f32; over few keys and values its weights stay so and the
+ * result alone is rounded, as f16 has few digits for small weights. */
 #include "graph/call.h"
 
 #include <string.h>
@@ -134,6 +135,17 @@ static Node *transposed(Graph *graph, Node *x) {
     return graph_op(graph, OP_transpose, &x, 1, &attrs, NULL);
 }
 
+/* Values of so many elements are worth a copy in f32. */
+enum { WIDENED_ELEMENTS = 1 << 14 };
+
+static Node *weigh(const Attention *a, Node *weights) {
+    Graph *graph = a->graph;
+    if (node_numel(a->value) > WIDENED_ELEMENTS)
+        return call2(graph, OP_matmul, node_narrow(graph, weights, a->query), a->value);
+    Node *y = call2(graph, OP_matmul, weights, node_widen(graph, a->value));
+    return node_narrow(graph, y, a->query);
+}
+
 static Node *attend(const Attention *a, double scale, bool causal, double p, int64_t draw) {
     Graph *graph = a->graph;
     Node *scores = call2(graph, OP_matmul, a->query, transposed(graph, a->key));
@@ -145,8 +157,7 @@ static Node *attend(const Attention *a, double scale, bool causal, double p, int
             causal_mask(graph, scores->size[scores->rank - 2], scores->size[scores->rank - 1]));
     if (a->mask) scores = masked(graph, scores, a->mask);
     Node *weights = a->mask ? safe_softmax(graph, scores) : softmax(graph, scores);
-    weights = drop(graph, weights, p, draw);
-    return call2(graph, OP_matmul, node_narrow(graph, weights, a->query), a->value);
+    return weigh(a, drop(graph, weights, p, draw));
 }
 
 /* Without keys every query sees nothing. */

@@ -159,12 +159,63 @@ static void precise_rounds_every_op(void **state) {
     cb_function_free(fast);
 }
 
+/* ---- attention ---- */
+
+/* Few queries, so it is two products and a softmax: scores and weights stay f32. */
+static int attention(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    output[0] = cb_scaled_dot_product_attention(x[0], x[1], x[2]);
+    return 1;
+}
+
+static double rms_between(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *off = cb_sub(cb_to(x, CB_F64), y);
+    return sqrt(cb_item(cb_mean(cb_mul(off, off))));
+}
+
+static void expect_no_more_than_its_rounding(cb_tensor *const *input, cb_dtype dtype) {
+    static const char *const engines[] = {"eager", "backend=vm", "backend=c"};
+    cb_tensor *half[3], *wide[3], *exact_result, *y;
+    for (int i = 0; i < 3; i++) {
+        half[i] = cb_to(input[i], dtype);
+        wide[i] = cb_to(half[i], CB_F64);
+    }
+    assert_int_equal(attention(wide, 3, &exact_result, NULL), 1);
+    double rounding = rms_between(cb_to(exact_result, dtype), exact_result);
+    for (int e = 0; e < 3; e++) {
+        cb_function *fast = e ? cb_compile_n(attention, NULL, engines[e]) : NULL;
+        int results = fast ? cb_call_n(fast, half, 3, &y, 1) : attention(half, 3, &y, NULL);
+        assert_int_equal(results, 1);
+        double off = rms_between(y, exact_result);
+        if (!(off <= 1.1 * rounding))
+            fail_msg("%s in %s: off by %g, rounding alone by %g", engines[e], cb_dtype_name(dtype),
+                     off, rounding);
+        cb_function_free(fast);
+    }
+}
+
+static void attention_rounds_once(void **state) {
+    (void)state;
+    static const int64_t sizes[][4] = {
+        {1, 1, 2, 4}, {3, 9, 21, 16}, {2, 16, 40, 64}, {4, 1, 30, 8}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int64_t heads = sizes[i][0], rows = sizes[i][1], keys = sizes[i][2], depth = sizes[i][3];
+        cb_tensor *input[] = {cb_randn(cb_dims(2, heads, rows, depth), CB_F32),
+                              cb_randn(cb_dims(2, heads, keys, depth), CB_F32),
+                              cb_randn(cb_dims(2, heads, keys, depth), CB_F32)};
+        expect_no_more_than_its_rounding(input, CB_BF16);
+        expect_no_more_than_its_rounding(input, CB_F16);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(results_and_bias_round_once, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(sums_of_nothing, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(what_has_a_dtype_in_memory_is_rounded, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(attention_rounds_once, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(precise_rounds_every_op, open_scope,
                                         close_scope_without_error),
