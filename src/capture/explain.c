@@ -276,6 +276,7 @@ char *cb_explain(cb_function *function) {
         fail(CB_ERR_ARGUMENT, "explain: the function is NULL");
         return NULL;
     }
+    if (!tomb_lives(&function->tomb, "explain: the compiled function")) return NULL;
     Arena *arena = arena_new();
     char *text = arena ? explain(function, arena) : NULL;
     arena_free(arena);
@@ -297,6 +298,7 @@ cb_function_stats cb_stats(cb_function *function) {
         fail(CB_ERR_ARGUMENT, "stats: the function is NULL");
         return stats;
     }
+    if (!tomb_lives(&function->tomb, "stats: the compiled function")) return stats;
     stats.calls = atomic_load(&function->calls);
     stats.graphs = atomic_load(&function->entry_count);
     stats.breaks = atomic_load(&function->breaks);

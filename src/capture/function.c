@@ -118,6 +118,7 @@ int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, 
     frames_check();
     if (!function || (!inputs && input_count) || (!outputs && capacity))
         return fail(CB_ERR_ARGUMENT, "call: the function or an array is NULL");
+    if (!tomb_lives(&function->tomb, "call: the compiled function")) return cb_error_status();
     bool good = input_count_valid(function, input_count) &&
                 tensors_in(inputs, input_count, "call: an input", input) &&
                 inputs_valid(input, input_count);
@@ -204,17 +205,19 @@ cb_function *cb_compile_graph(cb_graph *target, const char *options) {
 }
 
 void cb_function_free(cb_function *function) {
-    if (!function) return;
+    if (!function || !tomb_lives(&function->tomb, "free: the compiled function")) return;
     for (Entry *e = atomic_load(&function->first), *next; e; e = next) {
         next = atomic_load(&e->next);
         entry_free(e);
     }
-    memory_free(function);
+    atomic_store(&function->first, NULL);
+    tomb_bury(&function->tomb);
 }
 
 void cb_cleanup(void) {
     eager_cleanup();
     code_cleanup();
     tensor_cleanup();
+    tombs_cleanup();
     option_reset();
 }

@@ -8,6 +8,7 @@
 
 #include "base/lock.h"
 #include "base/reason.h"
+#include "base/tomb.h"
 #include "capture/capture.h"
 #include "capture/trace.h"
 #include "tensor/frame.h"
@@ -145,6 +146,7 @@ typedef struct Note { /* a reason that was given */
 enum { MAX_NOTES = 32 };
 
 struct cb_function {
+    Tomb tomb; /* first */
     Callee callee;
     union {
         cb_function_1 *one;

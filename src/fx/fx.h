@@ -49,6 +49,7 @@ typedef struct FxConstant {
 } FxConstant;
 
 struct cb_graph {
+    Tomb tomb; /* first */
     Arena *arena;
     Module *root; /* may be NULL */
     FxNode *first, *last;

@@ -7,33 +7,36 @@
  *
  *     x + x is one input and one user: args (%x, %x), inputs {x}, x.users {add} */
 #include "fx/fx.h"
+
+#include "base/memory.h"
 #include <stdarg.h>
 #include <string.h>
 
-static FxGraph *build(Arena *arena, Module *root) {
-    if (arena_guard(arena)) return NULL;
-    FxGraph *graph = arena_zalloc(arena, sizeof *graph);
+static bool build(FxGraph *graph, Arena *arena, Module *root) {
+    if (arena_guard(arena)) return false;
     graph->arena = arena;
     graph->root = root;
     graph->names = map_new(arena);
     graph->name_counts = map_new(arena);
-    return graph;
+    return true;
 }
 
 FxGraph *fx_graph_new(Module *root) {
-    Arena *arena = arena_new();
-    FxGraph *graph = arena ? build(arena, root) : NULL;
-    if (!graph) {
-        arena_free(arena);
-        fail_memory(sizeof *graph);
-    }
-    return graph;
+    FxGraph *graph = memory_zalloc(sizeof *graph);
+    Arena *arena = graph ? arena_new() : NULL;
+    if (arena && build(graph, arena, root)) return graph;
+    arena_free(arena);
+    memory_free(graph);
+    fail_memory(sizeof *graph);
+    return NULL;
 }
 
 void cb_graph_free(cb_graph *graph) {
-    if (!graph) return;
+    if (!graph || !tomb_lives(&graph->tomb, "cb_graph_free: the graph")) return;
     for (int i = 0; i < length(graph->constants); i++) tensor_destroy(graph->constants[i].tensor);
     arena_free(graph->arena);
+    *graph = (FxGraph){0};
+    tomb_bury(&graph->tomb);
 }
 
 FxNode *fx_node_new(FxGraph *graph, cb_opcode opcode, const char *target, const char *name) {

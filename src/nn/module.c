@@ -115,7 +115,7 @@ Module *module_layer(const char *type, cb_forward_function *forward, const char 
 }
 
 void cb_module_free(cb_module *module) {
-    if (!module) return;
+    if (!module_lives(module, "cb_module_free: the module")) return;
     if (module->parents > 0) {
         fail(CB_ERR_ARGUMENT, "cb_module_free: this %s has a parent, which frees it", module->type);
         return;
@@ -135,13 +135,14 @@ void cb_module_free(cb_module *module) {
     memory_free(module->type);
     memory_free(module->inputs);
     memory_free(module->extra);
-    memory_free(module);
+    *module = (Module){0};
+    tomb_bury(&module->tomb);
     if (destroy) destroy(user);
 }
 
 cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child) {
-    if (!module || !child) return NULL;
-    if (!valid_name(module, name)) return NULL;
+    if (!module_lives(module, "cb_module_add: the module")) return NULL;
+    if (!module_lives(child, "cb_module_add: the child") || !valid_name(module, name)) return NULL;
     if (own_child(module, name, strlen(name)) || own_tensor(module, name)) {
         fail(CB_ERR_ARGUMENT, "%s: '%s' exists already", module->type, name);
         return NULL;
@@ -171,7 +172,8 @@ void module_hold(ModuleTensor *slot, Tensor *tensor) {
 }
 
 static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor, bool buffer) {
-    if (!module || !valid_name(module, name)) return NULL;
+    if (!module_lives(module, "cb_module_parameter: the module") || !valid_name(module, name))
+        return NULL;
     if (own_child(module, name, strlen(name))) {
         fail(CB_ERR_ARGUMENT, "%s: '%s' is the name of a child", module->type, name);
         return NULL;
@@ -266,14 +268,14 @@ ModuleTensor *module_find_tensor(const Module *module, const char *path) {
 }
 
 cb_module *cb_module_child(cb_module *module, const char *path) {
-    if (!module || !path) return NULL;
+    if (!path || !module_lives(module, "cb_module_child: the module")) return NULL;
     Module *child = module_find_child(module, path);
     if (!child) fail(CB_ERR_ARGUMENT, "%s has no child '%s'", module->type, path);
     return child;
 }
 
 cb_tensor *cb_module_get(cb_module *module, const char *path) {
-    if (!module || !path) return NULL;
+    if (!path || !module_lives(module, "cb_module_get: the module")) return NULL;
     ModuleTensor *slot = module_find_tensor(module, path);
     if (slot) return tensor_out(slot->tensor);
     fail(CB_ERR_ARGUMENT, "%s has no parameter or buffer '%s'", module->type, path);
@@ -404,6 +406,7 @@ OPENS_FRAME Tensor *module_run(Module *module, Tensor *const *inputs, int count)
 /* ---- the call door -------------------------------------------------------------------------- */
 
 Tensor *module_forward(Module *module, Tensor *const *inputs, int count) {
+    if (!module_lives(module, "forward: the module")) return NULL;
     if (!module->forward) {
         fail(CB_ERR_ARGUMENT, "%s has no forward: call its children", module->type);
         return NULL;
@@ -416,7 +419,7 @@ Tensor *module_forward(Module *module, Tensor *const *inputs, int count) {
 
 cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int count) {
     Tensor *x[CB_MAX_ARGS];
-    if (!module) return NULL;
+    if (!module_lives(module, "forward: the module")) return NULL;
     if (count < 0 || count > CB_MAX_ARGS || (count > 0 && !inputs)) {
         fail(CB_ERR_ARGUMENT, "%s: %s", module->type,
              count > CB_MAX_ARGS ? "more inputs than CB_MAX_ARGS" : "no inputs");

@@ -5,6 +5,7 @@
 #define CARBIDE_NN_MODULE_H
 
 #include "base/buffer.h"
+#include "base/tomb.h"
 #include "tensor/apply.h"
 
 typedef struct cb_module Module;
@@ -29,6 +30,7 @@ typedef struct Config {
 } Config;
 
 struct cb_module {
+    Tomb tomb; /* first */
     char *type, *extra, *inputs;
     cb_forward_function *forward; /* NULL: a module that only holds others */
     void *user;
@@ -45,6 +47,11 @@ struct cb_module {
     Attrs attrs;
     Config config;
 };
+
+/* False for NULL, and with an error for a module that was freed. */
+static inline bool module_lives(const Module *module, const char *what) {
+    return module && tomb_lives(&module->tomb, what);
+}
 
 /* A layer of our own: a leaf. extra is copied. */
 Module *module_layer(const char *type, cb_forward_function *forward, const char *extra);

@@ -67,7 +67,8 @@ static OPENS_FRAME void visit_in_frame(const Module *module, cb_tensor_visitor *
 }
 
 void cb_module_visit(cb_module *module, cb_tensor_visitor *visitor, void *user) {
-    if (module && visitor) visit_in_frame(module, visitor, user);
+    if (visitor && module_lives(module, "cb_module_visit: the module"))
+        visit_in_frame(module, visitor, user);
 }
 
 static int collect(const Module *module, Tensor **out, int capacity, int found) {
@@ -83,11 +84,12 @@ static int collect(const Module *module, Tensor **out, int capacity, int found) 
 }
 
 int cb_module_parameters(cb_module *module, cb_tensor **out, int capacity) {
-    return module ? collect(module, out, out ? capacity : 0, 0) : 0;
+    if (!module_lives(module, "cb_module_parameters: the module")) return 0;
+    return collect(module, out, out ? capacity : 0, 0);
 }
 
 void cb_module_train(cb_module *module, bool training) {
-    if (!module) return;
+    if (!module_lives(module, "cb_module_train: the module")) return;
     module->training = training;
     for (int i = 0; i < module->child_count; i++)
         cb_module_train(module->child[i].module, training);
@@ -127,6 +129,7 @@ static cb_status convert(Module *root, Module *module, cb_dtype dtype) {
 
 cb_status cb_module_to(cb_module *module, cb_dtype dtype) {
     if (!module) return fail(CB_ERR_ARGUMENT, "cb_module_to: NULL");
+    if (!module_lives(module, "cb_module_to: the module")) return cb_error_status();
     if (dtype < 0 || dtype >= CB_DTYPE_COUNT || !dtype_is_float(dtype))
         return fail(CB_ERR_DTYPE, "cb_module_to: a module's parameters are floating point");
     return convert(module, module, dtype);
@@ -187,7 +190,7 @@ static void write_at(const Module *module, Buffer *out, int indent) {
 }
 
 char *cb_module_text(const cb_module *module) {
-    if (!module) return NULL;
+    if (!module_lives(module, "cb_module_text: the module")) return NULL;
     Arena *arena = arena_new();
     if (!arena || arena_guard(arena)) {
         arena_free(arena);

@@ -144,8 +144,10 @@ void slots_cleanup(void) {
     Slab *empty = NULL;
     uintptr_t highest = 0;
     lock_take(LOCK_slot);
-    for (Slab *slab = pool.slabs; slab; slab = slab->next)
+    for (Slab *slab = pool.slabs; slab; slab = slab->next) {
+        memory_unpoison(slab->first, SLAB_SLOTS * SLOT_BYTES);
         slab->idle = atomic_load_explicit(&slab->retired, memory_order_relaxed);
+    }
     for (Tensor *x = pool.free; x; x = x->next) x->slab->idle++;
     Tensor *left = NULL;
     for (Tensor *x = pool.free, *next; x; x = next) {

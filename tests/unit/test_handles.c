@@ -253,6 +253,9 @@ static void every_handle_is_new(void **state) {
 /* A slot that has had all of its 2^24 numbers is not used again. Skips to the last ones. */
 static void numbers_run_out(void **state) {
     (void)state;
+#if defined(__SANITIZE_ADDRESS__)
+    skip_because("slots wait before they are used again");
+#endif
     cb_tensor *x = cb_ones(2), *y = cb_t(x);
     Tensor *slot = tensor_in(y, "test");
     const uintptr_t last = 0xFFFF0000000000FE;
@@ -396,6 +399,47 @@ static void parameters(void **state) {
     cb_module_free(other);
 }
 
+/* ---- functions, modules and graphs ----------------------------------------------------------- */
+
+#define EXPECT_FREED(call, words)                                                                  \
+    do {                                                                                           \
+        snprintf(said, sizeof said, words " was freed at test_handles.c:%d", freed_at);            \
+        (void)(call);                                                                              \
+        expect_error(said);                                                                        \
+    } while (0)
+
+/* The last ones that were freed are known. */
+static void other_objects(void **state) {
+    (void)state;
+    char said[128];
+    cb_tensor *x = cb_ones(cb_dims(2, 3)), *out[1];
+    cb_module *module = cb_nn_linear(3, 3);
+    cb_graph *graph = cb_symbolic_trace(module);
+    cb_function *fast = cb_compile(same, "backend=vm"), *of_module = cb_compile(module);
+    freed_at = __LINE__ + 1;
+    cb_function_free(fast), cb_graph_free(graph), cb_module_free(module);
+    EXPECT_FREED((cb_function_free(fast), 0), "free: the compiled function");
+    EXPECT_FREED(cb_call(fast, x), "call: the compiled function");
+    EXPECT_FREED(cb_explain(fast), "explain: the compiled function");
+    EXPECT_FREED(cb_stats(fast).calls, "stats: the compiled function");
+    EXPECT_FREED((cb_graph_free(graph), 0), "cb_graph_free: the graph");
+    EXPECT_FREED(cb_graph_run(graph, &x, 1, out, 1), "cb_graph_run: the graph");
+    EXPECT_FREED(cb_graph_text(graph), "the graph");
+    EXPECT_FREED((cb_module_free(module), 0), "cb_module_free: the module");
+    EXPECT_FREED(cb_forward(module, x), "forward: the module");
+    EXPECT_FREED(cb_call(of_module, x), "forward: the module");
+    EXPECT_FREED(cb_module_get(module, "weight"), "cb_module_get: the module");
+    EXPECT_FREED(cb_module_child(module, "0"), "cb_module_child: the module");
+    EXPECT_FREED(cb_module_text(module), "cb_module_text: the module");
+    EXPECT_FREED((cb_module_train(module, true), 0), "cb_module_train: the module");
+    EXPECT_FREED(cb_module_to(module, CB_F64), "cb_module_to: the module");
+    EXPECT_FREED(cb_module_parameter(module, "a", x), "cb_module_parameter: the module");
+    EXPECT_FREED(cb_nn_sequential(module), "cb_module_add: the child");
+    for (int i = 0; i < 60; i++) cb_module_free(cb_nn_relu());
+    EXPECT_FREED(cb_forward(module, x), "forward: the module");
+    cb_function_free(of_module);
+}
+
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 /* After a clean-up old handles are not asked about; new ones are unlike all old ones. */
@@ -446,6 +490,7 @@ int main(void) {
         TEST(parameters),
         TEST(after_a_clean_up),
         TEST(nothing_is_nothing),
+        TEST(other_objects),
     };
     return cmocka_run_group_tests_name("handles", tests, NULL, clean_up);
 }

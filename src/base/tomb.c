@@ -1,0 +1,52 @@
+/* The queue of freed objects; tomb.h says what for. */
+#include "base/tomb.h"
+
+#include "base/lock.h"
+#include "base/memory.h"
+
+/* The process's: a documented singleton, under LOCK_tomb. */
+static struct {
+    Tomb *first, *last;
+    int count;
+} buried;
+
+bool tomb_lives(const Tomb *tomb, const char *what) {
+    if (!atomic_load_explicit(&tomb->dead, memory_order_acquire)) return true;
+    char where[160];
+    site_format(site_unpack(tomb->freed), where, sizeof where);
+    fail(CB_ERR_ARGUMENT, "%s was freed at %s", what, where);
+    return false;
+}
+
+static Tomb *take_first(void) {
+    Tomb *tomb = buried.first;
+    if (!tomb) return NULL;
+    buried.first = tomb->next;
+    buried.count--;
+    return tomb;
+}
+
+void tomb_bury(Tomb *tomb) {
+    tomb->freed = site_pack();
+    tomb->next = NULL;
+    atomic_store_explicit(&tomb->dead, true, memory_order_release);
+    lock_take(LOCK_tomb);
+    *(buried.first ? &buried.last->next : &buried.first) = tomb;
+    buried.last = tomb;
+    Tomb *oldest = ++buried.count > MOST_TOMBS ? take_first() : NULL;
+    lock_give(LOCK_tomb);
+    memory_free(oldest);
+}
+
+void tombs_cleanup(void) {
+    lock_take(LOCK_tomb);
+    Tomb *tomb = buried.first;
+    buried.first = NULL;
+    buried.count = 0;
+    lock_give(LOCK_tomb);
+    while (tomb) {
+        Tomb *next = tomb->next;
+        memory_free(tomb);
+        tomb = next;
+    }
+}
