@@ -1,11 +1,13 @@
 /* f64 scalar functions of angles and their inverses, with those of the hyperbola; behind
  * math_f64.h, whose functions they call.
  *
- * Trigonometry reduces its argument with 119 bits of pi, good to |x| <= 1.6e6 (2^20 pi/2); beyond
- * that the result keeps to [-1, 1] (tan: finite) and its absolute error grows as |x| 2^-53. */
+ * Trigonometry reduces its argument with 119 bits of pi, good to |x| <= 1.6e6 (2^20 pi/2). What
+ * lies beyond goes one by one through a function apart, which a loop calls with a vector of them:
+ * table lookups in the loop itself would slow all angles down. */
 
 //@ reduce_f64: bits_f64
-/* x = n pi/2 + r + *low, |r| <= pi/4 for 0 <= x <= 1.6e6; gives r, n modulo 2^51 in *quadrant. */
+/* x = n pi/2 + r + *low, |r| <= pi/4 for 0 <= x <= 1.6e6; gives r, n modulo 2^51 in *quadrant.
+ * Beyond, m_far_f64 replaces what follows from this. */
 MATH double m_reduce_f64(double x, double *low, unsigned long *quadrant) {
     double t = x * 0.6366197723675814 + 6755399441055744.0;
     double n = t - 6755399441055744.0;
@@ -16,10 +18,58 @@ MATH double m_reduce_f64(double x, double *low, unsigned long *quadrant) {
     double r = s + e;
     double l = (s - r) + e;
     *quadrant = m_bits_f64(t);
-    r = r > 0.8 ? 0.8 : r; /* these bounds bind only beyond the range above */
-    l = l > 1e-16 ? 1e-16 : l;
-    *low = l < -1e-16 ? -1e-16 : l;
-    return r < -0.8 ? -0.8 : r;
+    *low = l;
+    return r;
+}
+
+//@ far_f64: bits_f64 float_f64 product_error_f64
+/* The same for a finite x >= 2^20: what is left of x 2/pi, the product of two integers, modulo 4
+ * (Payne and Hanek). bits: those of 2/pi behind 64 zeros; the window's first makes a multiple of 2
+ * of the last bit of x. */
+MATH_APART double m_far_f64(double x, double *low, unsigned long *quadrant) {
+    static const unsigned long bits[20] = {0x0ul,
+                                           0xa2f9836e4e441529ul,
+                                           0xfc2757d1f534ddc0ul,
+                                           0xdb6295993c439041ul,
+                                           0xfe5163abdebbc561ul,
+                                           0xb7246e3a424dd2e0ul,
+                                           0x6492eea09d1921cul,
+                                           0xfe1deb1cb129a73eul,
+                                           0xe88235f52ebb4484ul,
+                                           0xe99c7026b45f7e41ul,
+                                           0x3991d639835339f4ul,
+                                           0x9c845f8bbdf9283bul,
+                                           0x1ff897ffde05980ful,
+                                           0xef2f118b5a0a6d1ful,
+                                           0x6d367ecf27cb09b7ul,
+                                           0x4f463f669e5fea2dul,
+                                           0x7527bac7ebe5f17bul,
+                                           0x3d0739f78a5292eaul,
+                                           0x6bfb5fb11f8d5d08ul,
+                                           0x56033046fc7b6babul};
+    unsigned at = (unsigned)(m_bits_f64(x) >> 52) - 1013u, shift = at & 63u;
+    const unsigned long *word = bits + (at >> 6);
+    unsigned long whole = (m_bits_f64(x) & 0xffffffffffffful) | 0x10000000000000ul, window[3];
+    for (int i = 0; i < 3; i++) window[i] = word[i] << shift | word[i + 1] >> 1 >> (63u - shift);
+    __extension__ typedef unsigned __int128 Wide;
+    Wide product = (Wide)whole * window[1] + (unsigned long)((Wide)whole * window[2] >> 64);
+    product += (Wide)(whole * window[0]) << 64;
+    Wide turn = product << 2;
+    unsigned long negative = (unsigned long)(turn >> 127);
+    *quadrant = (unsigned long)(product >> 126) + negative;
+    turn = negative ? -turn : turn; /* > 2^64: no x comes closer to a multiple of pi/2 */
+    int zeros = __builtin_clzl((unsigned long)(turn >> 64));
+    turn <<= zeros;
+    double scale = m_float_f64((unsigned long)(970 - zeros) << 52); /* 2^-53 2^-zeros */
+    double high = (double)(long)(unsigned long)(turn >> 75) * (negative ? -scale : scale);
+    double rest = (double)(long)((unsigned long)(turn >> 22) & 0x1ffffffffffffful);
+    rest *= (negative ? -scale : scale) * 0x1p-53;
+    double p = high * 1.5707963267948966;
+    double e = m_product_error_f64(high, 1.5707963267948966, p) +
+               (high * 6.123233995736766e-17 + rest * 1.5707963267948966);
+    double r = p + e;
+    *low = (p - r) + e;
+    return r;
 }
 
 //@ sin_poly_f64:
@@ -51,33 +101,78 @@ MATH double m_cos_poly_f64(double r, double low) {
     return w + (((1.0 - w) - half) + (z * z * p - r * low));
 }
 
-//@ sin_f64: reduce_f64 sin_poly_f64 cos_poly_f64 bits_f64 float_f64 abs_f64
-MATH double m_sin_f64(double a) {
-    double low, r;
-    unsigned long q;
-    r = m_reduce_f64(m_abs_f64(a), &low, &q);
+//@ sin_turn_f64: sin_poly_f64 cos_poly_f64 bits_f64 float_f64
+/* sin(a) for |a| = q pi/2 + r + low */
+MATH double m_sin_turn_f64(double a, double r, double low, unsigned long q) {
     double y = q & 1ul ? m_cos_poly_f64(r, low) : m_sin_poly_f64(r, low);
     return m_float_f64(m_bits_f64(y) ^ (q << 62 & 0x8000000000000000ul) ^
                        (m_bits_f64(a) & 0x8000000000000000ul));
 }
 
-//@ cos_f64: reduce_f64 sin_poly_f64 cos_poly_f64 bits_f64 float_f64 abs_f64
-MATH double m_cos_f64(double a) {
-    double low, r;
+//@ sin_far_f64: far_f64 sin_turn_f64 abs_f64
+MATH_LANES double m_sin_far_f64(double a, double near) {
+    double x = m_abs_f64(a), low;
     unsigned long q;
-    r = m_reduce_f64(m_abs_f64(a), &low, &q);
+    if (!(x > 1.6e6) || x == __builtin_inf()) return near;
+    double r = m_far_f64(x, &low, &q);
+    return m_sin_turn_f64(a, r, low, q);
+}
+
+//@ sin_f64: reduce_f64 sin_turn_f64 sin_far_f64 abs_f64
+MATH double m_sin_f64(double a) {
+    double low;
+    unsigned long q;
+    double r = m_reduce_f64(m_abs_f64(a), &low, &q);
+    return m_sin_far_f64(a, m_sin_turn_f64(a, r, low, q));
+}
+
+//@ cos_turn_f64: sin_poly_f64 cos_poly_f64 bits_f64 float_f64
+/* cos(q pi/2 + r + low) */
+MATH double m_cos_turn_f64(double r, double low, unsigned long q) {
     double y = q & 1ul ? m_sin_poly_f64(r, low) : m_cos_poly_f64(r, low);
     return m_float_f64(m_bits_f64(y) ^ ((q + 1ul) << 62 & 0x8000000000000000ul));
 }
 
-//@ tan_f64: reduce_f64 sin_poly_f64 cos_poly_f64 bits_f64 float_f64 abs_f64
-MATH double m_tan_f64(double a) {
-    double low, r;
+//@ cos_far_f64: far_f64 cos_turn_f64 abs_f64
+MATH_LANES double m_cos_far_f64(double a, double near) {
+    double x = m_abs_f64(a), low;
     unsigned long q;
-    r = m_reduce_f64(m_abs_f64(a), &low, &q);
+    if (!(x > 1.6e6) || x == __builtin_inf()) return near;
+    double r = m_far_f64(x, &low, &q);
+    return m_cos_turn_f64(r, low, q);
+}
+
+//@ cos_f64: reduce_f64 cos_turn_f64 cos_far_f64 abs_f64
+MATH double m_cos_f64(double a) {
+    double low;
+    unsigned long q;
+    double r = m_reduce_f64(m_abs_f64(a), &low, &q);
+    return m_cos_far_f64(a, m_cos_turn_f64(r, low, q));
+}
+
+//@ tan_turn_f64: sin_poly_f64 cos_poly_f64 bits_f64 float_f64
+/* tan(a) for |a| = q pi/2 + r + low */
+MATH double m_tan_turn_f64(double a, double r, double low, unsigned long q) {
     double s = m_sin_poly_f64(r, low), c = m_cos_poly_f64(r, low);
     double y = (q & 1ul ? c : s) / (q & 1ul ? s : c);
     return m_float_f64(m_bits_f64(y) ^ (q << 63) ^ (m_bits_f64(a) & 0x8000000000000000ul));
+}
+
+//@ tan_far_f64: far_f64 tan_turn_f64 abs_f64
+MATH_LANES double m_tan_far_f64(double a, double near) {
+    double x = m_abs_f64(a), low;
+    unsigned long q;
+    if (!(x > 1.6e6) || x == __builtin_inf()) return near;
+    double r = m_far_f64(x, &low, &q);
+    return m_tan_turn_f64(a, r, low, q);
+}
+
+//@ tan_f64: reduce_f64 tan_turn_f64 tan_far_f64 abs_f64
+MATH double m_tan_f64(double a) {
+    double low;
+    unsigned long q;
+    double r = m_reduce_f64(m_abs_f64(a), &low, &q);
+    return m_tan_far_f64(a, m_tan_turn_f64(a, r, low, q));
 }
 
 //@ atan_poly_f64:

@@ -2,8 +2,9 @@
  *
  * In: the M(name) of ops.def as m_<name>_i32 and m_<name>_i64; bool and the narrow integers
  * compute in i32. These texts are compiled into the VM and the folder and embedded into generated
- * C, so: no #include, no tables, no libm; selects instead of branches where a vectorizer should
- * take them; no undefined behaviour for any argument. LP64 is assumed: int has 32 bits, long 64.
+ * C, so: no #include, no libm, no tables but where lanes go one by one; selects instead of branches
+ * where a vectorizer should take them; no undefined behaviour for any argument. LP64 is
+ * assumed: int has 32 bits, long 64.
  *
  * Every section opens with a line  //@ name: sections it uses . A user of some functions emits the
  * sections that they need, in the order of math.h. Section "prelude" comes first.
@@ -17,6 +18,13 @@
 //@ prelude:
 #ifndef MATH
 #define MATH static inline __attribute__((always_inline))
+#endif
+#define MATH_APART static __attribute__((noinline, unused))
+/* A function that a vectorized loop calls once for all lanes, where each takes its own branch. */
+#ifdef __clang__
+#define MATH_LANES MATH_APART
+#else
+#define MATH_LANES MATH_APART __attribute__((const, simd("notinbranch")))
 #endif
 /* a * b + c, fused where that is one instruction: does not depend on -ffp-contract. */
 #ifdef __FMA__

@@ -217,6 +217,14 @@ static void drawn_integers_of_wide_ranges(void **state) {
     }
 }
 
+/* In f64 a loop hands its vector to a function where each lane takes its own branch. */
+static void angles_near_and_far(void **state) {
+    (void)state;
+    expect_twice("c = where(lt(x, 0), 1e22, to(x, f64))\n"
+                 " y = round(mul(sin(c), 1000.0))",
+                 VALUES(-852, -852, -852, -852, -852, -852, 0, 841, 909, 141, -757, -959));
+}
+
 /* 1 + 2^-8 is halfway between two numbers of bf16 and goes to the even one, 1. */
 static void precise_rounds_every_op(void **state) {
     (void)state;
@@ -240,6 +248,7 @@ int main(void) {
         ONE(drawn_integers),
         ONE(drawn_integers_of_wide_ranges),
         ONE(precise_rounds_every_op),
+        ONE(angles_near_and_far),
         ONE(positions_of_odd_divisions),
     };
     return cmocka_run_group_tests_name("lowering", tests, NULL, clean_up);
