@@ -58,6 +58,22 @@ static inline void expect_status(cb_status status, const char *text) {
     expect_error(text);
 }
 
+/* Neither a module nor a tensor comes back, and the error has these words. */
+#define REFUSED(expression, words)                                                                 \
+    do {                                                                                           \
+        cb_clear_error();                                                                          \
+        if (expression) fail_msg("taken: %s", #expression);                                        \
+        expect_error(words);                                                                       \
+    } while (0)
+
+/* The same of what answers with a status. */
+#define REFUSES(expression, status, words)                                                         \
+    do {                                                                                           \
+        cb_clear_error();                                                                          \
+        assert_int_equal(expression, status);                                                      \
+        expect_error(words);                                                                       \
+    } while (0)
+
 /* For cb_set_allocator: the allocation after the next allocations_left ones fails, and all behind
  * it; negative: none. */
 static int allocations_left __attribute__((unused)) = -1;

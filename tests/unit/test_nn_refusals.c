@@ -6,22 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Neither a module nor a tensor comes back, and the error has these words. */
-#define REFUSED(expression, words)                                                                 \
-    do {                                                                                           \
-        cb_clear_error();                                                                          \
-        if (expression) fail_msg("taken: %s", #expression);                                        \
-        expect_error(words);                                                                       \
-    } while (0)
-
-/* The same of what answers with a status. */
-#define REFUSES(expression, status, words)                                                         \
-    do {                                                                                           \
-        cb_clear_error();                                                                          \
-        assert_int_equal(expression, status);                                                      \
-        expect_error(words);                                                                       \
-    } while (0)
-
 static cb_tensor *first_input(cb_module *self, cb_tensor *const *inputs, int count) {
     (void)self;
     return count ? inputs[0] : NULL;

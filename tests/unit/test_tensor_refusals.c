@@ -5,20 +5,6 @@
 #include <math.h>
 #include <unistd.h>
 
-#define REFUSED(expression, words)                                                                 \
-    do {                                                                                           \
-        cb_clear_error();                                                                          \
-        if (expression) fail_msg("taken: %s", #expression);                                        \
-        expect_error(words);                                                                       \
-    } while (0)
-
-#define REFUSES(expression, status, words)                                                         \
-    do {                                                                                           \
-        cb_clear_error();                                                                          \
-        assert_int_equal(expression, status);                                                      \
-        expect_error(words);                                                                       \
-    } while (0)
-
 static void pieces_are_refused(void **state) {
     (void)state;
     cb_tensor *x = cb_ones(cb_dims(4, 6)), *out[4] = {NULL}, *nothing = cb_ones(cb_dims(0, 2));
