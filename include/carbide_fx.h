@@ -192,7 +192,8 @@ CB_API int cb_graph_dead_code(cb_graph *graph);
 
 /* Replaces every place that looks like pattern by replacement. Both return one value; their
  * placeholders, taken in order, stand for any value. A place whose inner nodes are used elsewhere
- * is left alone. Returns the number of places, or a negative status. */
+ * is left alone, and so is one with a write between its nodes. Returns the number of places, or a
+ * negative status. */
 CB_API int cb_graph_replace_pattern(cb_graph *graph, const cb_graph *pattern,
                                     const cb_graph *replacement);
 

@@ -87,6 +87,7 @@ static FxNode *insert(FxGraph *graph, FxNode *where, cb_opcode opcode, const cha
         fail(CB_ERR_ARGUMENT, "FX graph: a new node needs a graph, a target and its arguments");
         return NULL;
     }
+    if (!fx_lives(graph, "FX graph: the graph of a new node")) return NULL;
     if (opcode < 0 || opcode >= CB_OPCODE_COUNT) {
         fail(CB_ERR_ARGUMENT, "%s: unknown opcode %d", target, (int)opcode);
         return NULL;
@@ -101,6 +102,7 @@ static FxNode *insert(FxGraph *graph, FxNode *where, cb_opcode opcode, const cha
 }
 
 static bool inside(const FxGraph *graph, const FxNode *node) {
+    if (graph && !fx_lives(graph, "FX graph: the graph of a node")) return false;
     if (graph && node && node->graph == graph) return true;
     fail(CB_ERR_GRAPH, "node %%%s is not in this graph", node ? node->name : "?");
     return false;
@@ -226,20 +228,15 @@ cb_status cb_graph_erase(cb_graph *graph, cb_node *node) {
     return CB_OK;
 }
 
-/* A module that may do more than compute its result is kept: only our own layers are known not
- * to. */
 static bool is_dead(const FxNode *node) {
     if (length(node->users) || node->opcode == CB_PLACEHOLDER || node->opcode == CB_OUTPUT)
         return false;
-    if (node->inplace || fx_random(node)) return false;
-    if (node->opcode != CB_CALL_MODULE) return true;
-    Module *root = node->graph->root;
-    Module *module = root ? module_find_child(root, node->target) : NULL;
-    return module && module->fresh;
+    return !node->inplace && !fx_random(node) && !fx_opaque(node);
 }
 
 int cb_graph_dead_code(cb_graph *graph) {
     if (!graph) return 0;
+    if (!fx_lives(graph, "cb_graph_dead_code: the graph")) return CB_ERR_ARGUMENT;
     FX_GUARD(graph, CB_ERR_MEMORY);
     int removed = 0;
     for (FxNode *node = graph->last, *previous; node; node = previous) {
@@ -263,9 +260,10 @@ static bool copy_into(FxGraph *copy, const FxGraph *graph) {
     FxNode **copies = arena_new_array(copy->arena, FxNode *, graph->next_id + 1);
     for (int i = 0; i < length(graph->constants); i++)
         if (!fx_constant_add(copy, graph->constants[i].tensor)) return false;
+    for (const FxNode *node = graph->first; node; node = node->next) /* uses may come first */
+        copies[node->id] = fx_node_new(copy, node->opcode, node->target, node->name);
     for (const FxNode *node = graph->first; node; node = node->next) {
-        FxNode *made = fx_node_new(copy, node->opcode, node->target, node->name);
-        copies[node->id] = made;
+        FxNode *made = copies[node->id];
         for (int i = 0; i < length(node->args); i++)
             push(copy->arena, made->args, fx_copy_arg(copy, &node->args[i], by_id, copies));
         for (int i = 0; i < length(node->kwargs); i++)
@@ -283,7 +281,7 @@ static bool copy_into(FxGraph *copy, const FxGraph *graph) {
 }
 
 cb_graph *cb_graph_copy(const cb_graph *graph) {
-    if (!graph) return NULL;
+    if (!fx_lives(graph, "cb_graph_copy: the graph")) return NULL;
     FxGraph *copy = fx_graph_new(graph->root);
     if (!copy || copy_into(copy, graph)) return copy;
     cb_graph_free(copy);

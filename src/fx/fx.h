@@ -59,6 +59,11 @@ struct cb_graph {
     FxConstant *constants; /* vec */
 };
 
+/* False for NULL, and with an error for a graph that was freed. */
+static inline bool fx_lives(const FxGraph *graph, const char *what) {
+    return graph && tomb_lives(&graph->tomb, what);
+}
+
 /* ---- graph.c ---- */
 #define FX_GUARD(graph, failure)                                                                   \
     do {                                                                                           \
@@ -147,11 +152,21 @@ bool fx_flag(Op op, const Param *param, const char *text, int64_t *value);
 bool fx_is_number(const cb_arg *arg);
 double fx_number(const cb_arg *arg);
 cb_operand fx_operand(const cb_arg *arg); /* of a number */
-bool fx_random(const FxNode *node); /* takes a draw from the generator */
+bool fx_random(const FxNode *node);       /* takes a draw from the generator */
+/* A call of a module that may do more than compute a result of its own: only our layers are known
+ * not to. */
+bool fx_opaque(const FxNode *node);
+/* A node from first up to last, without last, may write a tensor: what last reads may have been
+ * something else where first stands. */
+bool fx_written_between(const FxNode *first, const FxNode *last);
 /* True when the node's value is a tensor of its own that nothing else can refer to: it may be freed
  * after its last use. */
 bool fx_is_temporary(const FxNode *node);
 
+/* ---- lint.c ---- */
+cb_status fx_check_order(const FxGraph *graph); /* every node stands before those that use it */
+
+/* ---- run.c ---- */
 /* cb_graph_run, inside. */
 int fx_run(const FxGraph *graph, Tensor *const *inputs, int count, Tensor **outputs, int capacity);
 

@@ -32,7 +32,7 @@ FxGraph *fx_graph_new(Module *root) {
 }
 
 void cb_graph_free(cb_graph *graph) {
-    if (!graph || !tomb_lives(&graph->tomb, "cb_graph_free: the graph")) return;
+    if (!fx_lives(graph, "cb_graph_free: the graph")) return;
     for (int i = 0; i < length(graph->constants); i++) tensor_destroy(graph->constants[i].tensor);
     arena_free(graph->arena);
     *graph = (FxGraph){0};

@@ -12,6 +12,7 @@ typedef struct Lint {
     const FxNode *node;
     bool *defined; /* by node id */
     Map names;
+    bool order; /* nothing but the order of nodes is checked */
     bool good;
 } Lint;
 
@@ -58,6 +59,7 @@ static bool check_node(Lint *lint, const FxNode *node) {
     fx_visit_inputs(node, check_input, lint);
     if (!lint->good) return false;
     lint->defined[node->id] = true;
+    if (lint->order) return true;
     if (!name_is_new(lint, node))
         return fx_fail(CB_ERR_GRAPH, node, "its name is defined twice") == CB_OK;
     if (!target_exists(graph, node)) {
@@ -70,20 +72,27 @@ static bool check_node(Lint *lint, const FxNode *node) {
     return true;
 }
 
-static cb_status lint_graph(Arena *arena, const FxGraph *graph) {
+static cb_status lint_nodes(Arena *arena, const FxGraph *graph, bool order) {
     if (arena_guard(arena)) return fail_memory(0);
-    Lint lint = {graph, NULL, arena_new_array(arena, bool, graph->next_id + 1), map_new(arena),
-                 true};
+    Lint lint = {graph,          NULL,  arena_new_array(arena, bool, graph->next_id + 1),
+                 map_new(arena), order, true};
     for (const FxNode *node = graph->first; node; node = node->next)
         if (!check_node(&lint, node)) return CB_ERR_GRAPH;
     return CB_OK;
 }
 
-cb_status cb_graph_lint(const cb_graph *graph) {
-    if (!graph) return fail(CB_ERR_ARGUMENT, "cb_graph_lint: NULL");
+static cb_status lint_graph(const FxGraph *graph, bool order) {
     Arena *arena = arena_new();
     if (!arena) return fail_memory(0);
-    cb_status status = lint_graph(arena, graph);
+    cb_status status = lint_nodes(arena, graph, order);
     arena_free(arena);
     return status;
+}
+
+cb_status fx_check_order(const FxGraph *graph) { return lint_graph(graph, true); }
+
+cb_status cb_graph_lint(const cb_graph *graph) {
+    if (!graph) return fail(CB_ERR_ARGUMENT, "cb_graph_lint: NULL");
+    if (!fx_lives(graph, "cb_graph_lint: the graph")) return CB_ERR_ARGUMENT;
+    return lint_graph(graph, false);
 }

@@ -6,7 +6,7 @@
  * A place is found at the node that would be the pattern's result, and grows towards its inputs.
  * Nodes are equal when they call the same op with the same attributes, however written; other nodes
  * when target and arguments are the same. Inner nodes that anything outside the place uses keep the
- * place as it is. */
+ * place as it is, and so does a write between its first node and its result. */
 #include "fx/fx.h"
 #include <string.h>
 
@@ -105,6 +105,14 @@ static bool is_closed(const Match *match, const FxNode *result) {
             if (!among(match, node->users[u])) return false;
     }
     return true;
+}
+
+/* The replacement reads, at the result's place, what the place read at its first node. */
+static bool is_unwritten(const Match *match, const FxNode *result) {
+    const FxNode *first = result;
+    for (const FxNode *node = result; node; node = node->previous)
+        if (node->opcode != CB_GET_ATTR && among(match, node)) first = node;
+    return !fx_written_between(first, result);
 }
 
 /* ---- rewriting ------------------------------------------------------------------------------ */
@@ -220,7 +228,7 @@ static int replace(FxGraph *graph, const FxGraph *pattern, const FxGraph *replac
         memset(match.bound, 0, sizeof *match.bound * (size_t)size);
         if (node->opcode == CB_PLACEHOLDER || node->opcode == CB_OUTPUT) continue;
         if (!match_node(&match, wanted, node) || !is_closed(&match, node)) continue;
-        if (!is_complete(&match, replacement)) continue;
+        if (!is_complete(&match, replacement) || !is_unwritten(&match, node)) continue;
         rewrite(graph, &match, replacement, node);
         places++;
     }
@@ -232,6 +240,12 @@ int cb_graph_replace_pattern(cb_graph *graph, const cb_graph *pattern,
     if (!graph || !pattern || !replacement) return fail(CB_ERR_ARGUMENT, "replace_pattern: NULL");
     if (graph == pattern || graph == replacement)
         return fail(CB_ERR_ARGUMENT, "replace_pattern: the pattern is the graph itself");
+    const FxGraph *all[] = {graph, pattern, replacement};
+    for (int i = 0; i < 3; i++) {
+        if (!fx_lives(all[i], "replace_pattern: a graph")) return CB_ERR_ARGUMENT;
+        cb_status status = fx_check_order(all[i]); /* an edit may have closed a circle */
+        if (status) return status;
+    }
     if (!usable(pattern, replacement) || !all_bind(pattern) || !all_bind(graph))
         return CB_ERR_GRAPH;
     return replace(graph, pattern, replacement);

@@ -109,10 +109,31 @@ void fx_resolve(FxNode *node) {
     node->op = strcmp(node->target, "copy_") == 0 ? OP_clone : find_name(node->target, size - 1);
 }
 
+/* scaled_dot_product_attention(query, key, value, attn_mask, dropout_p) */
+static bool drops_out(const FxNode *attention) {
+    cb_arg p = cb_node_arg(attention, 4);
+    if (p.kind == CB_ARG_NONE) p = cb_node_kwarg(attention, "dropout_p");
+    return fx_is_number(&p) && fx_number(&p) > 0;
+}
+
 bool fx_random(const FxNode *node) {
     if (node->op == OP_none) return false;
+    if (node->op == OP_scaled_dot_product_attention) return drops_out(node);
     return op_info((Op)node->op)->kind == KIND_RANDOM || node->op == OP_rand_like ||
            node->op == OP_randn_like || node->op == OP_dropout;
+}
+
+bool fx_opaque(const FxNode *node) {
+    if (node->opcode != CB_CALL_MODULE) return false;
+    const Module *root = node->graph->root;
+    const Module *module = root ? module_find_child(root, node->target) : NULL;
+    return !module || !module->fresh;
+}
+
+bool fx_written_between(const FxNode *first, const FxNode *last) {
+    for (const FxNode *node = first; node != last; node = node->next)
+        if (node->inplace || fx_opaque(node)) return true;
+    return false;
 }
 
 /* ---- recording ------------------------------------------------------------------------------ */
@@ -269,20 +290,11 @@ FxNode *fx_record(FxGraph *graph, Op op, const cb_arg *operand, int count, const
 }
 
 bool fx_is_temporary(const FxNode *node) {
-    if (node->opcode == CB_CALL_MODULE) {
-        Module *root = node->graph->root;
-        Module *module = root ? module_find_child(root, node->target) : NULL;
-        if (!module || !module->fresh) return false;
-    } else if (node->op == OP_none || node->inplace) {
-        return false;
-    }
+    bool call = node->opcode == CB_CALL_MODULE || (node->op != OP_none && !node->inplace);
+    if (!call || fx_opaque(node)) return false;
     for (int i = 0; i < length(node->users); i++) {
         const FxNode *user = node->users[i];
-        if (user->opcode == CB_OUTPUT || user->inplace) return false;
-        if (user->opcode != CB_CALL_MODULE) continue;
-        Module *root = node->graph->root;
-        Module *module = root ? module_find_child(root, user->target) : NULL;
-        if (!module || !module->fresh) return false;
+        if (user->opcode == CB_OUTPUT || user->inplace || fx_opaque(user)) return false;
     }
     return true;
 }

@@ -169,7 +169,7 @@ static bool render(Arena *arena, const FxGraph *graph, FxPrinter *printer, const
 }
 
 char *fx_render(const FxGraph *graph, FxPrinter *printer, const void *options) {
-    if (!graph || !tomb_lives(&graph->tomb, "the graph")) return NULL;
+    if (!fx_lives(graph, "the graph")) return NULL;
     Arena *arena = arena_new();
     char *text = NULL;
     if (!arena || !render(arena, graph, printer, options, &text)) fail_memory(0);

@@ -197,23 +197,18 @@ static bool trace_materialize(Tracer *tracer, Tensor *x, Access access) {
     return false;
 }
 
-static int position_in(const FxNode *user, const FxNode *node) {
-    const cb_arg *list = &user->args[0];
-    for (int i = 0; i < list->count; i++)
-        if (list->items[i].node == node) return i;
-    return -1;
-}
-
 /* cb_cat joins many tensors two by two and drops the halves. A half that only the next cat used is
  * spliced into it, so that cat([a, b, c]) is one node with the name that it would have had
- * alone. */
+ * alone. Not over a write: the half has what its tensors held before. */
 static void splice(FxGraph *graph, FxNode *half) {
     FxNode *user = length(half->users) == 1 ? half->users[0] : NULL;
     if (half->op != OP_concat || !user || user->op != OP_concat) return;
     FxCall a, b;
     if (!fx_bind(half, &a) || !fx_bind(user, &b)) return;
     if (a.attrs.word[ATTR_concat_dim] != b.attrs.word[ATTR_concat_dim]) return;
-    int at = position_in(user, half), count = a.list->count + b.list->count - 1, n = 0;
+    if (fx_written_between(half, user)) return;
+    int at = 0, count = a.list->count + b.list->count - 1, n = 0;
+    while (b.list->items[at].node != half) at++;
     cb_arg *items = arena_new_array(graph->arena, cb_arg, count);
     for (int i = 0; i < b.list->count; i++) {
         if (i != at) items[n++] = b.list->items[i];
