@@ -106,7 +106,7 @@ def main():
     parser.add_argument("--missed", action="store_true")
     parser.add_argument("--least", type=float, default=0)
     parser.add_argument("file", nargs="*", help="only these (beginnings of paths)")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     folders = collections.defaultdict(lambda: [0, 0, 0, 0])
     everything, all_wrong = [0, 0, 0, 0], []
     for path, found in sorted(read_counts(options.build).items()):

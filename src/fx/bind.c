@@ -16,6 +16,8 @@ typedef struct Binder {
     uint64_t used; /* bit per kwarg */
 } Binder;
 
+enum { MOST_KWARGS = 64 };
+
 bool fx_is_number(const cb_arg *arg) {
     return arg->kind == CB_ARG_INT || arg->kind == CB_ARG_FLOAT || arg->kind == CB_ARG_BOOL;
 }
@@ -27,10 +29,11 @@ cb_operand fx_operand(const cb_arg *arg) {
     return arg->kind == CB_ARG_INT ? cb_operand_int(arg->i) : cb_operand_bool(arg->i != 0);
 }
 
-static bool wrong(const Binder *binder, const Param *param, const char *wanted) {
-    fx_fail(CB_ERR_GRAPH, binder->node, "%s must be %s", fx_keyword(binder->call->op, param),
-            wanted);
-    return false;
+static bool need(bool good, const Binder *binder, const Param *param, const char *wanted) {
+    if (!good)
+        fx_fail(CB_ERR_GRAPH, binder->node, "%s must be %s", fx_keyword(binder->call->op, param),
+                wanted);
+    return good;
 }
 
 /* The next positional argument or the keyword of that name; NULL when there is neither. */
@@ -38,13 +41,17 @@ static const cb_arg *take(Binder *binder, const Param *param) {
     const FxNode *node = binder->node;
     if (binder->next < length(node->args)) return &node->args[binder->next++];
     const char *keyword = fx_keyword(binder->call->op, param);
-    for (int i = 0; i < length(node->kwargs) && i < 64; i++) {
+    for (int i = 0; i < length(node->kwargs); i++) {
         const char *key = node->kwargs[i].key;
         if (strcmp(key, keyword) != 0 && strcmp(key, param->name) != 0) continue;
         binder->used |= (uint64_t)1 << i;
         return &node->kwargs[i].value;
     }
     return NULL;
+}
+
+static bool is_list(const cb_arg *arg) {
+    return arg->kind == CB_ARG_TUPLE || arg->kind == CB_ARG_LIST;
 }
 
 static bool dims_of(const cb_arg *arg, cb_dim_list *dims) {
@@ -58,8 +65,7 @@ static bool dims_of(const cb_arg *arg, cb_dim_list *dims) {
         if (same) dims->at[0] = PADDING_SAME;
         return same || strcmp(arg->text, "valid") == 0;
     }
-    bool several = arg->kind == CB_ARG_TUPLE || arg->kind == CB_ARG_LIST;
-    if (!several || arg->count > CB_MAX_RANK) return false;
+    if (!is_list(arg) || arg->count > CB_MAX_RANK) return false;
     dims->count = arg->count;
     for (int i = 0; i < arg->count; i++) {
         if (arg->items[i].kind != CB_ARG_INT) return false;
@@ -99,9 +105,9 @@ static bool bind_dims(Binder *binder, const Param *param) {
     if (!arg || arg->kind == CB_ARG_NONE) {
         if (param->has_default) return true;
         bool spread_nothing = !arg && only_attribute(binder->info, param);
-        if (!spread_nothing) return wrong(binder, param, "a list of integers");
-    } else if (!dims_of(arg, &dims)) {
-        return wrong(binder, param, "an integer or a list of integers");
+        if (!need(spread_nothing, binder, param, "a list of integers")) return false;
+    } else if (!need(dims_of(arg, &dims), binder, param, "an integer or a list of integers")) {
+        return false;
     }
     attr_set_dims(attrs, param->word, dims);
     return true;
@@ -109,8 +115,7 @@ static bool bind_dims(Binder *binder, const Param *param) {
 
 static bool floats_of(const cb_arg *arg, cb_float_list *floats) {
     bool single = fx_is_number(arg);
-    bool several = arg->kind == CB_ARG_TUPLE || arg->kind == CB_ARG_LIST;
-    if (!single && (!several || arg->count > CB_MAX_RANK)) return false;
+    if (!single && (!is_list(arg) || arg->count > CB_MAX_RANK)) return false;
     *floats = (cb_float_list){.count = single ? 1 : arg->count};
     for (int i = 0; i < floats->count; i++) {
         const cb_arg *item = single ? arg : &arg->items[i];
@@ -120,40 +125,44 @@ static bool floats_of(const cb_arg *arg, cb_float_list *floats) {
     return true;
 }
 
+static bool is_dtype(const cb_arg *arg) {
+    return arg->kind == CB_ARG_DTYPE && arg->i >= 0 && arg->i < CB_DTYPE_COUNT;
+}
+
 static bool bind_attribute(Binder *binder, const Param *param) {
     if (param->type == PARAM_DIMS) return bind_dims(binder, param);
     int64_t *word = &binder->call->attrs.word[param->word];
     const cb_arg *arg = take(binder, param);
     if (!arg || (arg->kind == CB_ARG_NONE && param->has_default))
-        return param->has_default || wrong(binder, param, "given");
+        return need(param->has_default, binder, param, "given");
     bool whole = arg->kind == CB_ARG_INT || arg->kind == CB_ARG_BOOL;
     if (arg->kind == CB_ARG_STRING && param->type == PARAM_BOOL)
-        return fx_flag(binder->call->op, param, arg->text, word) ||
-               wrong(binder, param, "a mode that Carbide has");
+        return need(fx_flag(binder->call->op, param, arg->text, word), binder, param,
+                    "a mode that Carbide has");
     cb_float_list floats;
     switch (param->type) {
     case PARAM_FLOATS:
-        if (!floats_of(arg, &floats)) return wrong(binder, param, "a number or a list of numbers");
+        if (!need(floats_of(arg, &floats), binder, param, "a number or a list of numbers"))
+            return false;
         attr_set_floats(&binder->call->attrs, param->word, floats);
         return true;
     case PARAM_NUMBER:
-        if (!fx_is_number(arg)) return wrong(binder, param, "a number");
+        if (!need(fx_is_number(arg), binder, param, "a number")) return false;
         attr_set_number(&binder->call->attrs, param->word, fx_operand(arg));
         return true;
     case PARAM_FLOAT:
-        if (!fx_is_number(arg)) return wrong(binder, param, "a number");
+        if (!need(fx_is_number(arg), binder, param, "a number")) return false;
         attr_set_float(&binder->call->attrs, param->word, fx_number(arg));
         return true;
     case PARAM_DTYPE:
         *word = arg->kind == CB_ARG_NONE ? CB_SAME : arg->i;
-        return arg->kind == CB_ARG_DTYPE || arg->kind == CB_ARG_NONE ||
-               wrong(binder, param, "a dtype");
+        return need(arg->kind == CB_ARG_NONE || is_dtype(arg), binder, param, "a dtype");
     case PARAM_BOOL:
         *word = arg->i != 0;
-        return whole || wrong(binder, param, "True or False");
+        return need(whole, binder, param, "True or False");
     default:
         *word = arg->i;
-        return whole || wrong(binder, param, "an integer");
+        return need(whole, binder, param, "an integer");
     }
 }
 
@@ -163,8 +172,8 @@ static bool bind_tensor(Binder *binder, const Param *param) {
     cb_arg none = cb_arg_none();
     if (!arg) arg = &none;
     bool optional = param->type == PARAM_OPTIONAL_TENSOR && arg->kind == CB_ARG_NONE;
-    if (arg->kind != CB_ARG_NODE && !fx_is_number(arg) && !optional)
-        return wrong(binder, param, "a tensor or a number");
+    bool good = arg->kind == CB_ARG_NODE || fx_is_number(arg) || optional;
+    if (!need(good, binder, param, "a tensor or a number")) return false;
     call->operand[call->operand_count++] = *arg;
     return true;
 }
@@ -173,12 +182,10 @@ static bool bind_tensor(Binder *binder, const Param *param) {
 static bool bind_list(Binder *binder) {
     const Param *tensors = &(const Param){.name = "tensors", .word = -1};
     const cb_arg *list = take(binder, tensors);
-    bool several = list && (list->kind == CB_ARG_LIST || list->kind == CB_ARG_TUPLE);
-    if (!several || !list->count) return wrong(binder, tensors, "a list of tensors");
-    for (int i = 0; i < list->count; i++)
-        if (list->items[i].kind != CB_ARG_NODE) return wrong(binder, tensors, "a list of tensors");
+    bool good = list && is_list(list) && list->count;
+    for (int i = 0; good && i < list->count; i++) good = list->items[i].kind == CB_ARG_NODE;
     binder->call->list = list;
-    return true;
+    return need(good, binder, tensors, "a list of tensors");
 }
 
 static bool bind_rest(const Binder *binder) {
@@ -190,7 +197,7 @@ static bool bind_rest(const Binder *binder) {
     for (int i = 0; i < length(node->kwargs); i++) {
         const cb_arg *value = &node->kwargs[i].value;
         bool off = value->kind == CB_ARG_NONE || (value->kind == CB_ARG_BOOL && !value->i);
-        if (off || (i < 64 && binder->used >> i & 1)) continue;
+        if (off || binder->used >> i & 1) continue;
         fx_fail(CB_ERR_GRAPH, node, "no parameter is named %s", node->kwargs[i].key);
         return false;
     }
@@ -275,7 +282,7 @@ static bool bind_copy(const FxNode *node, FxCall *call) {
 /* torch.nn.functional.pad(x, pad, mode='reflect'): each mode is an op of its own. */
 static bool bind_pad_mode(Binder *binder) {
     const FxNode *node = binder->node;
-    for (int i = 0; i < length(node->kwargs) && i < 64; i++) {
+    for (int i = 0; i < length(node->kwargs); i++) {
         const cb_arg *mode = &node->kwargs[i].value;
         if (strcmp(node->kwargs[i].key, "mode") != 0 || mode->kind != CB_ARG_STRING) continue;
         Op op = pad_op(mode->text);
@@ -301,6 +308,10 @@ bool fx_bind(const FxNode *node, FxCall *call) {
         return false;
     }
     call->attrs = attrs_default(call->op);
+    if (length(node->kwargs) > MOST_KWARGS) {
+        fx_fail(CB_ERR_GRAPH, node, "%d keywords are too many", length(node->kwargs));
+        return false;
+    }
     if (node->inplace && (!length(node->args) || node->args[0].kind != CB_ARG_NODE)) {
         fx_fail(CB_ERR_GRAPH, node, "an in-place method needs a tensor to write to");
         return false;

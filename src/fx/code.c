@@ -13,6 +13,7 @@
  * its last use. Constants of the graph are written out as data. A node without a C form is an
  * error. */
 #include "fx/fx.h"
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,12 +41,18 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(a, *(const char *const *)b);
 }
 
+static bool is_reserved(const char *name) {
+    return bsearch(name, reserved, sizeof reserved / sizeof *reserved, sizeof *reserved,
+                   compare_names) != NULL;
+}
+
+/* The data of a constant, data_tensor_constant0, is an array of this name. */
+static bool is_data(const char *name) { return strncmp(name, "data_tensor_constant", 20) == 0; }
+
 static const char *variable(const Coder *coder, const char *function, const FxNode *node) {
     const char *name = node->name;
-    while (bsearch(name, reserved, sizeof reserved / sizeof *reserved, sizeof *reserved,
-                   compare_names) ||
-           strcmp(name, function) == 0 || strncmp(name, "cb_", 3) == 0 ||
-           (name != node->name && fx_name_taken(coder->graph, name)))
+    while (is_reserved(name) || strcmp(name, function) == 0 || strncmp(name, "cb_", 3) == 0 ||
+           is_data(name) || (name != node->name && fx_name_taken(coder->graph, name)))
         name = arena_format(coder->out->arena, "v_%s", name);
     return name;
 }
@@ -117,7 +124,7 @@ static const char *dtype_name(cb_dtype dtype) {
     static const char *const name[CB_DTYPE_COUNT] = {"CB_BOOL", "CB_U8",  "CB_I8",  "CB_I16",
                                                      "CB_I32",  "CB_I64", "CB_F16", "CB_BF16",
                                                      "CB_F32",  "CB_F64"};
-    return dtype >= 0 && dtype < CB_DTYPE_COUNT ? name[dtype] : "CB_SAME";
+    return dtype >= 0 ? name[dtype] : "CB_SAME";
 }
 
 static void put_attribute(Buffer *out, const Param *param, const Attrs *attrs) {
@@ -453,7 +460,8 @@ static bool print_code(const FxGraph *graph, Buffer *out, const void *options) {
 }
 
 static bool is_identifier(const char *name) {
-    if (!name || !*name || (*name >= '0' && *name <= '9')) return false;
+    if (!name || !*name || isdigit((unsigned char)*name) || is_reserved(name)) return false;
+    if (strncmp(name, "cb_", 3) == 0) return false; /* what the header declares */
     return name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")] ==
            0;
 }

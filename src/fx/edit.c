@@ -223,7 +223,6 @@ cb_status cb_graph_erase(cb_graph *graph, cb_node *node) {
     if (length(node->users))
         return fx_fail(CB_ERR_GRAPH, node, "it still has %d users, the first is %%%s",
                        length(node->users), node->users[0]->name);
-    FX_GUARD(graph, CB_ERR_MEMORY);
     fx_unlink(node);
     return CB_OK;
 }
@@ -237,7 +236,6 @@ static bool is_dead(const FxNode *node) {
 int cb_graph_dead_code(cb_graph *graph) {
     if (!graph) return 0;
     if (!fx_lives(graph, "cb_graph_dead_code: the graph")) return CB_ERR_ARGUMENT;
-    FX_GUARD(graph, CB_ERR_MEMORY);
     int removed = 0;
     for (FxNode *node = graph->last, *previous; node; node = previous) {
         previous = node->previous;

@@ -77,7 +77,7 @@ FxGraph *fx_graph_new(Module *root); /* NULL with an error */
 /* A node that is in no list yet. name NULL: a free one made from the target. */
 FxNode *fx_node_new(FxGraph *graph, cb_opcode opcode, const char *target, const char *name);
 void fx_link_before(FxGraph *graph, FxNode *node, FxNode *where); /* where NULL: at the end */
-void fx_unlink(FxNode *node);
+void fx_unlink(FxNode *node); /* takes no memory */
 FxNode *fx_output_node(const FxGraph *graph); /* NULL when there is none */
 /* A new node before where, args copied. */
 FxNode *fx_create(FxGraph *graph, FxNode *where, cb_opcode opcode, const char *target,

@@ -20,9 +20,8 @@ static void check_input(void *user, FxNode *input) {
     Lint *lint = user;
     if (!lint->good) return;
     lint->good = false;
-    if (!input || input->graph != lint->graph)
-        fx_fail(CB_ERR_GRAPH, lint->node, "uses %%%s, a node of another graph",
-                input ? input->name : "?");
+    if (input->graph != lint->graph)
+        fx_fail(CB_ERR_GRAPH, lint->node, "uses %%%s, a node of another graph", input->name);
     else if (!lint->defined[input->id])
         fx_fail(CB_ERR_GRAPH, lint->node, "uses %%%s before its definition", input->name);
     else
@@ -33,7 +32,7 @@ static bool name_is_new(Lint *lint, const FxNode *node) {
     uint64_t key = hash_text(node->name);
     MapEntry *entry = map_first(&lint->names, key);
     for (; entry; entry = map_next(entry))
-        if (strcmp(entry->value, node->name) == 0) return false;
+        if (strcmp(entry->value, node->name) == 0) return false; /* untested: equal hashes */
     map_put(&lint->names, key, (void *)node->name);
     return true;
 }

@@ -160,10 +160,14 @@ bool fx_name_taken(const FxGraph *graph, const char *name) {
     return false;
 }
 
+static bool same_base(const MapEntry *entry, const char *base) {
+    return strcmp(((const FxNameCount *)entry->value)->base, base) == 0;
+}
+
 static FxNameCount *count_of(const FxGraph *graph, const char *base) {
     MapEntry *entry = map_first(&graph->name_counts, hash_text(base));
     for (; entry; entry = map_next(entry))
-        if (strcmp(((FxNameCount *)entry->value)->base, base) == 0) return entry->value;
+        if (same_base(entry, base)) return entry->value; /* untested: equal hashes */
     return NULL;
 }
 
@@ -180,7 +184,7 @@ static void set_count(FxGraph *graph, const char *base, long number) {
 /* Length of the base of "add_12" (3), with its number; a name without one is its own base. */
 static size_t split_number(const char *name, long *number) {
     size_t end = strlen(name), digits = end;
-    while (digits > 0 && isdigit((unsigned char)name[digits - 1])) digits--;
+    while (isdigit((unsigned char)name[digits - 1])) digits--; /* no name begins with a digit */
     *number = -1;
     if (digits == end || digits < 2 || name[digits - 1] != '_' || end - digits > 9) return end;
     *number = strtol(name + digits, NULL, 10);
@@ -220,7 +224,7 @@ const char *fx_unique_name(FxGraph *graph, const char *candidate) {
 }
 
 void fx_name_take(FxGraph *graph, const char *name) {
-    if (!fx_name_taken(graph, name)) map_put(&graph->names, hash_text(name), (void *)name);
+    map_put(&graph->names, hash_text(name), (void *)name);
 }
 
 void fx_name_give_back(FxGraph *graph, const char *name) {

@@ -45,7 +45,7 @@ static void expect(Parser *parser, const char *text) {
     error(parser, message, parser->at, strcspn(parser->at, "\n"));
 }
 
-static void skip_spaces(Parser *parser) { parser->at += strspn(parser->at, " "); }
+static void skip_spaces(Parser *parser) { parser->at += strspn(parser->at, " \r"); }
 
 static size_t name_size(const char *text) {
     size_t size = 0;
@@ -67,7 +67,34 @@ static cb_arg parse_node(Parser *parser) {
     return node ? cb_arg_node(node) : cb_arg_none();
 }
 
-/* Items up to the closing character; dict keys are words or quoted. */
+static cb_arg parse_quoted(Parser *parser) {
+    char quote = *parser->at++;
+    char *text = arena_alloc(parser->graph->arena, strcspn(parser->at, "\n") + 1);
+    size_t n = 0;
+    while (*parser->at && *parser->at != quote && *parser->at != '\n') {
+        bool escaped = *parser->at == '\\' && parser->at[1] && parser->at[1] != '\n';
+        parser->at += escaped;
+        text[n++] = escaped && *parser->at == 'n' ? '\n' : *parser->at;
+        parser->at++;
+    }
+    text[n] = 0;
+    if (*parser->at == quote)
+        parser->at++;
+    else
+        error(parser, "a quoted text does not end", "", 0);
+    return cb_arg_string(text);
+}
+
+/* Of a dict: a word, or quoted. */
+static const char *parse_key(Parser *parser) {
+    if (*parser->at == '\'' || *parser->at == '"') return parse_quoted(parser).text;
+    size_t size = strcspn(parser->at, ":\n");
+    const char *key = arena_format(parser->graph->arena, "%.*s", (int)size, parser->at);
+    parser->at += size;
+    return key;
+}
+
+/* Items up to the closing character. */
 static cb_arg parse_group(Parser *parser, cb_arg_kind kind, char close, bool bare_nodes) {
     cb_arg *items = NULL, group = cb_arg_none();
     const char **keys = NULL;
@@ -76,11 +103,7 @@ static cb_arg parse_group(Parser *parser, cb_arg_kind kind, char close, bool bar
     skip_spaces(parser);
     while (parser->good && *parser->at != close) {
         if (kind == CB_ARG_DICT) {
-            size_t quote = *parser->at == '\'' || *parser->at == '"';
-            const char *key = parser->at + quote;
-            size_t size = strcspn(key, quote ? "'\"\n" : ":\n");
-            push(arena, keys, arena_format(arena, "%.*s", (int)size, key));
-            parser->at = key + size + (quote && key[size]);
+            push(arena, keys, parse_key(parser));
             expect(parser, ": ");
         }
         if (!parser->good) break;
@@ -115,31 +138,15 @@ static bool parse_number(Parser *parser, cb_arg *value) {
                  !memchr(text, 'E', size);
     *value =
         whole ? cb_arg_int(strtoll(parser->at, &end, 10)) : cb_arg_float(strtod(parser->at, &end));
-    if (end != text + size || end == parser->at) return false;
+    if (end != text + size) return false;
     parser->at = end;
     return true;
-}
-
-static cb_arg parse_quoted(Parser *parser) {
-    char quote = *parser->at++;
-    char *text = arena_alloc(parser->graph->arena, strcspn(parser->at, "\n") + 1);
-    size_t n = 0;
-    while (*parser->at && *parser->at != quote && *parser->at != '\n') {
-        if (*parser->at == '\\' && parser->at[1]) parser->at++;
-        text[n++] = *parser->at++;
-    }
-    text[n] = 0;
-    if (*parser->at == quote)
-        parser->at++;
-    else
-        error(parser, "a quoted text does not end", "", 0);
-    return cb_arg_string(text);
 }
 
 /* None, True, a dtype, an unquoted string, and after return the names of nodes. */
 static cb_arg parse_word(Parser *parser, bool bare_nodes) {
     const char *word = parser->at;
-    size_t size = strcspn(word, ",)]}\n");
+    size_t size = strcspn(word, ",)]}\r\n");
     while (size && word[size - 1] == ' ') size--;
     if (!size) error(parser, "a value is missing", word, strcspn(word, "\n"));
     parser->at += size;

@@ -216,8 +216,7 @@ static void note_meta(FxNode *node, const cb_operand *value) {
 static int run_nodes(Run *run) {
     const FxGraph *graph = run->graph;
     for (FxNode *node = graph->first; node; node = node->next) {
-        if (!run_node(run, node))
-            return cb_error_status() ? (int)cb_error_status() : (int)CB_ERR_GRAPH;
+        if (!run_node(run, node)) return (int)cb_error_status();
         if (run->notes && (length(node->users) || !fx_is_temporary(node)))
             note_meta(node, &run->value[node->id]);
     }

@@ -72,7 +72,7 @@ void fx_put_arg(Buffer *out, const cb_arg *arg, FxStyle style) {
         break;
     case CB_ARG_NODE:
         if (style == FX_STYLE_GRAPH) put(out, "%");
-        put(out, arg->node ? arg->node->name : "None");
+        put(out, arg->node->name);
         break;
     case CB_ARG_INT:
         putf(out, "%lld", (long long)arg->i);

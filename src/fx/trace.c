@@ -204,7 +204,8 @@ static void splice(FxGraph *graph, FxNode *half) {
     FxNode *user = length(half->users) == 1 ? half->users[0] : NULL;
     if (half->op != OP_concat || !user || user->op != OP_concat) return;
     FxCall a, b;
-    if (!fx_bind(half, &a) || !fx_bind(user, &b)) return;
+    bool bound = fx_bind(half, &a) && fx_bind(user, &b);
+    check(bound, "a traced cat does not bind");
     if (a.attrs.word[ATTR_concat_dim] != b.attrs.word[ATTR_concat_dim]) return;
     if (fx_written_between(half, user)) return;
     int at = 0, count = a.list->count + b.list->count - 1, n = 0;
@@ -240,7 +241,7 @@ static void trace_destroy(Tracer *tracer, Tensor *x) {
     }
     if (!trace->running) return;
     FxNode *node = x->value;
-    if (node->opcode == CB_CALL_FUNCTION && node->graph) splice_guarded(trace->graph, node);
+    if (node->opcode == CB_CALL_FUNCTION) splice_guarded(trace->graph, node);
 }
 
 static Tensor *trace_module(ModuleTracer *modules, Module *module, Tensor *const *inputs,
@@ -255,12 +256,11 @@ static Tensor *trace_module(ModuleTracer *modules, Module *module, Tensor *const
         return NULL;
     }
     cb_arg arg[CB_MAX_ARGS];
-    if (count > CB_MAX_ARGS) {
-        fail(CB_ERR_ARGUMENT, "%s: %d inputs are too many", cb_module_type(module), count);
-        return NULL;
-    }
     for (int i = 0; i < count; i++) {
-        if (!inputs[i]) return NULL;
+        if (!inputs[i]) { /* of a call that failed, or an input that the module can do without */
+            fail(CB_ERR_GRAPH, "symbolic trace: input %d of %s is NULL", i, cb_module_type(module));
+            return NULL;
+        }
         cb_operand operand = cb_operand_tensor(inputs[i]);
         if (!arg_of(trace, &operand, &arg[i])) return NULL;
     }
@@ -431,14 +431,14 @@ static int count_names(const char *names) {
 }
 
 cb_graph *cb_symbolic_trace(cb_module *module) {
-    if (!module) return NULL;
+    if (!module_lives(module, "symbolic trace: the module")) return NULL;
     Request request = {
         .module = module, .names = module->inputs, .count = count_names(module->inputs)};
     return trace_request(&request);
 }
 
 cb_graph *cb_symbolic_trace_with(cb_module *module, cb_tensor *const *examples, int count) {
-    if (!module) return NULL;
+    if (!module_lives(module, "symbolic trace: the module")) return NULL;
     Request request = {
         .module = module, .names = module->inputs, .count = count, .examples = examples};
     return trace_request(&request);

@@ -201,6 +201,148 @@ static void generated_code_compiles_and_agrees(void **state) {
     cb_graph_free(graph);
 }
 
+#define IN "graph():\n    %x : [num_users=1] = placeholder[target=x]\n"
+#define CALL(name, target, args, kwargs)                                                           \
+    "    %" name " : [num_users=1] = " target "](args = (" args "), kwargs = {" kwargs "})\n"
+#define FULL(value) IN CALL("a", "call_function[target=torch.full", "(2,), " value, "") "return a"
+#define EXP(name) CALL(name, "call_method[target=exp", "%x", "")
+
+static const struct {
+    const char *text, *words, *error; /* one of them */
+} codes[] = {
+    {FULL("inf"), "cb_full(cb_dims(2), __builtin_inf())", NULL},
+    {FULL("-inf"), "cb_full(cb_dims(2), -__builtin_inf())", NULL},
+    {FULL("nan"), "cb_full(cb_dims(2), __builtin_nan(\"\"))", NULL},
+    {FULL("-7"), "cb_full(cb_dims(2), -7)", NULL},
+    {FULL("3000000000"), "cb_full(cb_dims(2), 3000000000LL)", NULL},
+    {FULL("-3000000000"), "cb_full(cb_dims(2), -3000000000LL)", NULL},
+    {FULL("-9223372036854775808"), "cb_full(cb_dims(2), INT64_MIN)", NULL},
+    {FULL("True"), "cb_full(cb_dims(2), cb_operand_bool(true))", NULL},
+    {FULL("False"), "cb_full(cb_dims(2), cb_operand_bool(false))", NULL},
+    {IN CALL("a", "call_method[target=clamp", "%x", "max: 1") "return a", "cb_clamp(x, NULL, 1)",
+     NULL},
+    {IN CALL("a", "call_method[target=sum", "%x", "keepdim: True") "return a",
+     "cb_sum(x, CB_ALL, true)", NULL},
+    {IN CALL("a", "call_method[target=sum", "%x, ()", "") "return a", "cb_sum(x, CB_NO_DIMS)",
+     NULL},
+    {IN CALL("a", "call_function[target=operator.getitem", "%x, slice(1, 3, None)", "") "return a",
+     "cb_slice(x, 0, 1, 3, 1)", NULL},
+    {IN CALL("a", "call_function[target=operator.getitem", "%x, (None, 0, slice(None, None, 2))",
+             "") "return a",
+     "cb_slice(cb_select(cb_unsqueeze(x, 0), 1, 0), 1, 0, INT64_MAX, 2)", NULL},
+    {IN CALL("a", "call_module[target=layer", "%x, %x", "") "return a",
+     "cb_module_forward(cb_module_child(self, \"layer\"), (cb_tensor *[]){x, x}, 2)", NULL},
+    {IN "%w : [num_users=1] = get_attr[target=a\"b\\c]\nreturn w",
+     "cb_tensor *w = cb_module_get(self, \"a\\\"b\\\\c\");", NULL},
+    {IN "%w : [num_users=0] = get_attr[target=layer.weight]\nreturn x",
+     "user) {\n    (void)user;\n    if (input_count != 1) return CB_ERR_ARGUMENT;\n"
+     "    cb_tensor *x = inputs[0];\n    outputs[0] = x;",
+     NULL},
+    {IN EXP("a") "return x", "    cb_free(cb_exp(x));\n", NULL},
+    {IN CALL("a", "call_module[target=layer", "%x", "") "return x",
+     "\n    cb_module_forward(cb_module_child(self, \"layer\"), (cb_tensor *[]){x}, 1);", NULL},
+    {IN EXP("a") "return [x, a]", "    outputs[1] = a;\n    return cb_error()", NULL},
+    {IN "return None", "    return cb_error() ? (int)cb_error_status() : 0;\n}\n", NULL},
+    {IN "return ()", "    return cb_error() ? (int)cb_error_status() : 0;\n}\n", NULL},
+    {IN EXP("a"),
+     "    (void)outputs;\n    if (input_count != 1) return CB_ERR_ARGUMENT;\n"
+     "    cb_tensor *x = inputs[0];\n    cb_free(cb_exp(x));\n    return 0;\n}\n",
+     NULL},
+    {IN EXP("int") EXP("v_int") EXP("cb_exp") EXP("f")
+         EXP("data_tensor_constant0") "return (int, v_int, cb_exp, f, data_tensor_constant0)",
+     "    cb_tensor *v_v_int = cb_exp(x);\n"
+     "    cb_tensor *v_int = cb_exp(x);\n"
+     "    cb_tensor *v_cb_exp = cb_exp(x);\n"
+     "    cb_tensor *v_f = cb_exp(x);\n"
+     "    cb_tensor *v_data_tensor_constant0 = cb_exp(x);\n",
+     NULL},
+    {IN "return 1", NULL, "node %output (output output): returns something else than tensors"},
+    {IN CALL("a", "call_function[target=torch.matmul", "2, %x", "") "return a", NULL,
+     "node %a (call_function torch.matmul): cb_matmul takes a tensor where this node has a number"},
+    {IN CALL("a", "call_module[target=layer", "%x", "b: %x") "return a", NULL,
+     "node %a (call_module layer): modules take positional tensors"},
+    {IN CALL("a", "call_module[target=layer", "", "") "return a", NULL,
+     "node %a (call_module layer): modules take positional tensors"},
+};
+
+static void code_of_every_form(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        cb_graph *graph = parse(codes[i].text);
+        char *code = cb_graph_code(graph, "f");
+        if (codes[i].error) {
+            assert_null(code);
+            expect_error(codes[i].error);
+        } else {
+            expect_no_error();
+            if (!strstr(code, codes[i].words))
+                print_error("no '%s' in:\n%s\n", codes[i].words, code);
+            assert_non_null(strstr(code, codes[i].words));
+        }
+        cb_free_text(code);
+        cb_graph_free(graph);
+    }
+}
+
+static int negates(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)in, (void)count;
+    out[0] = cb_neg((cb_tensor *)user);
+    return 1;
+}
+
+/* An output node by hand, without a value. */
+static void code_without_a_result(void **state) {
+    (void)state;
+    cb_graph *graph = cb_graph_new(NULL);
+    cb_node *x = cb_graph_placeholder(graph, "x");
+    assert_non_null(cb_graph_insert_after(graph, x, CB_OUTPUT, "output", NULL, 0));
+    char *code = cb_graph_code(graph, "f");
+    assert_non_null(strstr(code, "(void)outputs;\n"));
+    assert_non_null(strstr(code, "cb_error_status() : 0;\n}\n"));
+    cb_free_text(code);
+    expect_text(cb_graph_text(graph), "graph():\n"
+                                      "    %x : [num_users=0] = placeholder[target=x]\n"
+                                      "    return None");
+    expect_text(cb_graph_readable(graph, 0), "class GraphModule(torch.nn.Module):\n"
+                                             "    def forward(self, x):\n"
+                                             "        return None\n");
+    cb_tensor *in = cb_ones(cb_dims(2)), *out;
+    assert_int_equal(cb_graph_run(graph, &in, 1, &out, 1), 0);
+    expect_no_error();
+    cb_graph_free(graph);
+}
+
+static void constants_are_written_out(void **state) {
+    (void)state;
+    static const double number[] = {-1, 0.5, 2, 3, 4, 5, 6, 7, __builtin_inf(), -__builtin_nan("")};
+    static const struct {
+        cb_dtype dtype;
+        int count;
+        const char *words;
+    } cases[] = {
+        {CB_F64, 2, "static const double data_tensor_constant0[] = {-0x1p+0, 0x1p-1};"},
+        {CB_F32, 10, "0x1.cp+2,\n    __builtin_inf(), __builtin_nan(\"\")};"},
+        {CB_F16, 2, "static const uint16_t data_tensor_constant0[] = {0xbc00, 0x3800};"},
+        {CB_BF16, 2, "static const uint16_t data_tensor_constant0[] = {0xbf80, 0x3f00};"},
+        {CB_I8, 3, "static const int8_t data_tensor_constant0[] = {-1, 0, 2};"},
+        {CB_I64, 3, "static const int64_t data_tensor_constant0[] = {-1, 0, 2};"},
+        {CB_BOOL, 3, "static const bool data_tensor_constant0[] = {1, 1, 1};"},
+        {CB_F32, 0, "static const float data_tensor_constant0[] = {0};"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cb_tensor *table = cb_from_data(number, CB_F64, cb_dims(cases[i].count));
+        table = cb_to(table, cases[i].dtype);
+        cb_graph *graph = cb_symbolic_trace_function(negates, table, 0, NULL);
+        expect_no_error();
+        char *code = cb_graph_code(graph, "f");
+        expect_no_error();
+        if (!strstr(code, cases[i].words)) print_error("no '%s' in:\n%s\n", cases[i].words, code);
+        assert_non_null(strstr(code, cases[i].words));
+        cb_free_text(code);
+        cb_graph_free(graph);
+    }
+}
+
 static void code_refuses_what_c_cannot_say(void **state) {
     (void)state;
     cb_tensor *large = cb_zeros(cb_dims(5000));
@@ -216,6 +358,9 @@ int main(void) {
         ONE(every_op_comes_back),
         ONE(code_of_the_design_page),
         ONE(generated_code_compiles_and_agrees),
+        ONE(code_of_every_form),
+        ONE(code_without_a_result),
+        ONE(constants_are_written_out),
         ONE(code_refuses_what_c_cannot_say),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -366,10 +366,60 @@ static void every_value_comes_back(void **state) {
     cb_graph_free(graph);
 }
 
+/* Spaces, ends of lines, quotes and numbers that are not what cb_graph_text writes. */
+static void other_spellings_are_read(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"\n \t\r\ngraph():\r\n\t%x : [num_users=1] = placeholder[target=x]\r\n\r\n  return x\r\n",
+         "x"},
+        {"graph():\n return ( 1 ,2,3 , )", "(1, 2, 3)"},
+        {"graph():\n return [.5, 1E5, -2e-3, 1., -inf, nan, -0]",
+         "[0.5, 100000.0, -0.002, 1.0, -inf, nan, 0]"},
+        {"graph():\n return {a: 1, \"b\": 2, 'it\\'s': None}", "{'a': 1, 'b': 2, \"it's\": None}"},
+        {"graph():\n return ('a\\nb', \"it's\", 'q\"\\\\')", "('a\\nb', \"it's\", 'q\"\\\\')"},
+        {"graph():\n return {}", "{}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cb_graph *graph = parse(cases[i][0]);
+        char *text = cb_graph_text(graph);
+        assert_string_equal(strstr(text, "return ") + 7, cases[i][1]);
+        cb_graph *back = parse(text);
+        expect_text(cb_graph_text(back), text);
+        cb_free_text(text);
+        cb_graph_free(graph), cb_graph_free(back);
+    }
+    cb_graph *graph =
+        parse("graph():\n    %x : [num_users=0] = call_method[target=f](args = (1.2.3, "
+              "infinite, inf2, -x, a b , +1), kwargs = {a  b: c})");
+    const char *const words[] = {"1.2.3", "infinite", "inf2", "-x", "a b", "+1"};
+    for (int i = 0; i < 6; i++) {
+        cb_arg arg = cb_node_arg(cb_graph_first(graph), i);
+        assert_int_equal(arg.kind, CB_ARG_STRING);
+        assert_string_equal(arg.text, words[i]);
+    }
+    assert_int_equal(cb_node_kwarg(cb_graph_first(graph), "a  b").kind, CB_ARG_STRING);
+    cb_graph_free(graph);
+}
+
 static void broken_text_is_refused(void **state) {
     (void)state;
     static const char *const cases[][2] = {
         {"", "line 1: expected 'graph():'"},
+        {"\n \n", "line 3: expected 'graph():'"},
+        {"graph():\n    return (1, , 2)", "a value is missing: ', 2)'"},
+        {"graph():\n    return", "expected a node or return: 'return'"},
+        {"graph():\n    return {'a", "a quoted text does not end"},
+        {"graph():\n    return 'a\\", "a quoted text does not end"},
+        {"graph():\n    return 'a\\\n'", "a quoted text does not end"},
+        {"graph():\n    %x : [num_users=1] = placeholder[target=x](default=1", "expected ')'"},
+        {"graph():\n    % : [num_users=1] = placeholder[target=x]", "defined twice or empty"},
+        {"graph():\n    %x : \n[num_users=1] = placeholder[target=x]", "expected [num_users=N]"},
+        {"graph():\n    %x : [num_users=1] = placeholder", "unknown opcode: 'placeholder'"},
+        {"graph():\n    %x : [num_users=1 = placeholder[target=x]", "expected '] = '"},
+        {"graph():\n    %e : [num_users=0] = call_method[target=exp](args = (1,), kwargs = {",
+         "expected ': '"},
+        {"graph():\n    %e : [num_users=0] = call_method[target=exp](args = (1,)",
+         "expected ', kw"},
         {"graph()\n", "expected 'graph():'"},
         {"graph():\n    nonsense", "line 2: expected a node or return: 'nonsense'"},
         {"graph():\n    %x : placeholder[target=x]", "line 2: expected [num_users=N]"},
@@ -475,13 +525,21 @@ static void large_graphs(void **state) {
 int main(void) {
     cb_set_allocator((cb_allocator){failing_resize, NULL});
     const struct CMUnitTest tests[] = {
-        ONE(graphs_can_be_walked),          ONE(nodes_are_inserted_and_replaced),
-        ONE(graphs_are_built_by_hand),      ONE(erasing_and_dead_code),
-        ONE(foreign_nodes_are_refused),     ONE(lint_names_the_node),
-        ONE(patterns_are_replaced),         ONE(patterns_know_their_limits),
-        ONE(patterns_see_through_spelling), ONE(every_value_comes_back),
-        ONE(broken_text_is_refused),        ONE(damaged_text_does_no_harm),
-        ONE(every_allocation_may_fail),     ONE(large_graphs),
+        ONE(graphs_can_be_walked),
+        ONE(nodes_are_inserted_and_replaced),
+        ONE(graphs_are_built_by_hand),
+        ONE(erasing_and_dead_code),
+        ONE(foreign_nodes_are_refused),
+        ONE(lint_names_the_node),
+        ONE(patterns_are_replaced),
+        ONE(patterns_know_their_limits),
+        ONE(patterns_see_through_spelling),
+        ONE(every_value_comes_back),
+        ONE(other_spellings_are_read),
+        ONE(broken_text_is_refused),
+        ONE(damaged_text_does_no_harm),
+        ONE(every_allocation_may_fail),
+        ONE(large_graphs),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();

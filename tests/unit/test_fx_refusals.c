@@ -5,9 +5,11 @@
 #define INPUTS                                                                                     \
     "graph():\n    %x : [num_users=1] = placeholder[target=x]\n"                                   \
     "    %y : [num_users=1] = placeholder[target=y]\n"
-#define CALL(kind, target, args, kwargs)                                                           \
-    INPUTS "    %out : [num_users=1] = " kind "[target=" target "](args = (" args                  \
-           "), kwargs = {" kwargs "})\n    return out"
+#define NUMBER INPUTS "    %k : [num_users=1] = placeholder[target=k](default=2.0)\n"
+#define OUT(kind, target, args, kwargs)                                                            \
+    "    %out : [num_users=1] = " kind "[target=" target "](args = (" args "), kwargs = {" kwargs  \
+    "})\n    return out"
+#define CALL(kind, target, args, kwargs) INPUTS OUT(kind, target, args, kwargs)
 #define FUNCTION(target, args, kwargs) CALL("call_function", target, args, kwargs)
 #define METHOD(target, args, kwargs) CALL("call_method", target, args, kwargs)
 
@@ -16,7 +18,19 @@ static const struct {
 } calls[] = {
     {METHOD("sum", "%x, 'a'", ""), "dim must be an integer or a list of integers"},
     {METHOD("sum", "%x, (0, 0.5)", ""), "dim must be an integer or a list of integers"},
+    {METHOD("sum", "%x, 0.5", ""), "dim must be an integer or a list of integers"},
     {METHOD("sum", "%x, 1, 0.5", ""), "keepdim must be True or False"},
+    {METHOD("sum", "%x, 1, some", ""), "keepdim must be a mode that Carbide has"},
+    {METHOD("roll", "%x", ""), "shifts must be given"},
+    {FUNCTION("torch.nn.functional.layer_norm", "%x", ""),
+     "normalized_shape must be a list of integers"},
+    {FUNCTION("torch.permute", "%x, 1, 0", ""), "3 arguments are too many"},
+    {METHOD("clamp", "%x", "low: 0"), NULL},
+    {METHOD("clamp", "%x", "max: 2"), NULL},
+    {METHOD("clamp", "%x", "min: some"), "min must be a number"},
+    {FUNCTION("torch.nn.functional.conv2d", "%x, %y", "padding: valid"), "conv2d: "},
+    {FUNCTION("torch.nn.functional.conv2d", "%x, %y", "padding: sideways"),
+     "padding must be an integer or a list of integers"},
     {METHOD("view", "%x, -1, 0.5", ""), "3 arguments are too many"},
     {METHOD("view", "%x", ""), "view: the sizes asked for hold 1 elements, not 6: f32[2, 3]"},
     {METHOD("view", "%x, 1, 1, 1, 1, 1, 1, 1, 1, 6", ""), "10 arguments are too many"},
@@ -27,6 +41,8 @@ static const struct {
     {METHOD("to", "%x, 3", ""), "dtype must be a dtype"},
     {METHOD("to", "%x, None", ""), NULL},
     {METHOD("softmax", "%x, 0.5", ""), "dim must be an integer"},
+    {METHOD("softmax", "%x, None", ""), "dim must be an integer"},
+    {METHOD("softmax_", "%x, 7", ""), "dim 7 is outside of -2..1"},
     {METHOD("softmax", "%x, True", ""), NULL},
     {METHOD("add_", "1, %x", ""), "an in-place method needs a tensor to write to"},
     {METHOD("add_", "", ""), "an in-place method needs a tensor to write to"},
@@ -41,12 +57,18 @@ static const struct {
      "scale_factor must be a number or a list of numbers"},
     {FUNCTION("torch.nn.functional.interpolate", "%x", "scale_factor: (1.0, None)"),
      "scale_factor must be a number or a list of numbers"},
+    {FUNCTION("torch.nn.functional.interpolate", "%x",
+              "scale_factor: (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)"),
+     "scale_factor must be a number or a list of numbers"},
+    {FUNCTION("torch.nn.functional.interpolate", "%x", "scale_factor: [1.0, 2]"), "interpolate: "},
     {FUNCTION("torch.nn.functional.interpolate", "%x", "mode: sideways"),
      "mode must be a mode that Carbide has"},
     {FUNCTION("torch.nn.functional.pad", "%x, (1, 1)", "mode: sideways"),
      "there is no mode sideways"},
+    {FUNCTION("torch.nn.functional.pad", "%x, (1, 1)", "mode: 3"), "no parameter is named mode"},
     {FUNCTION("torch.nn.functional.pad", "%x, (1, 1)", "value: 2.0"), NULL},
     {FUNCTION("torch.cat", "%x", ""), "tensors must be a list of tensors"},
+    {FUNCTION("torch.cat", "", ""), "tensors must be a list of tensors"},
     {FUNCTION("torch.cat", "[]", ""), "tensors must be a list of tensors"},
     {FUNCTION("torch.cat", "[%x, 1]", ""), "tensors must be a list of tensors"},
     {FUNCTION("torch.cat", "(%x, %y)", "dim: 1"), NULL},
@@ -72,7 +94,15 @@ static const struct {
      "select: index 7 is outside of dim 0 of size 2: f32[2, 3]"},
     {FUNCTION("operator.getitem", "%x, (slice(None, None, None), 7)", ""),
      "select: index 7 is outside of dim 1 of size 3: f32[2, 3]"},
+    {FUNCTION("operator.getitem", "%x, (7, 0)", ""), "select: index 7 is outside of dim 0"},
+    {FUNCTION("operator.getitem",
+              "%x, (None, None, None, None, None, None, None, None, None, None, None, None, None, "
+              "None, None, None, None)",
+              ""),
+     "an index holds integers, slices, None and one Ellipsis"},
     {FUNCTION("operator.getitem", "%x, (None, Ellipsis, 1, None)", ""), NULL},
+    {FUNCTION("operator.getitem", "%x, slice(None, 1, None)", ""), NULL},
+    {FUNCTION("operator.getitem", "%x, slice(None, None, 2)", ""), NULL},
     {FUNCTION("operator.getitem", "%x, slice(None, None, None)", ""), NULL},
     {FUNCTION("operator.nothing", "%x", ""), "no op has this name"},
     {FUNCTION("torch.ops.aten.relu.default", "%x", ""), NULL},
@@ -81,6 +111,11 @@ static const struct {
     {CALL("call_module", "layer", "%x", ""), "no such module"},
     {INPUTS "    %w : [num_users=1] = get_attr[target=w]\n    return w",
      "no parameter, buffer or constant of this name"},
+    {NUMBER "    return k", "a tensor is needed here"},
+    {NUMBER OUT("call_function", "operator.getitem", "%k, 0", ""), "a tensor is needed here"},
+    {NUMBER OUT("call_function", "torch.cat", "[%x, %k]", ""), "a tensor is needed here"},
+    {NUMBER OUT("call_method", "add_", "%k, 1", ""), "a tensor is needed here"},
+    {NUMBER OUT("call_function", "operator.add", "%x, %k", ""), NULL},
     {INPUTS "    return 1", "a tensor is needed here"},
     {INPUTS "    return (x, 1)", "a tensor is needed here"},
     {INPUTS "    return None", NULL},
@@ -109,6 +144,10 @@ static void nothing_is_answered_with_nothing(void **state) {
     const char *key = "a";
     cb_dtype dtype = CB_F32;
     assert_null(cb_graph_module(NULL));
+    assert_null(cb_graph_placeholder(NULL, "x"));
+    expect_error("a new node needs a graph");
+    assert_null(cb_graph_output(NULL, cb_arg_none()));
+    expect_error("a new node needs a graph");
     assert_null(cb_graph_first(NULL));
     assert_null(cb_graph_last(NULL));
     assert_int_equal(cb_graph_node_count(NULL), 0);
@@ -279,7 +318,7 @@ static void dicts_run_and_have_no_c(void **state) {
 static void names_of_c_functions(void **state) {
     (void)state;
     cb_graph *graph = parse(METHOD("neg", "%x", ""));
-    const char *const wrong[] = {NULL, "", "1st", "a-b", "a b"};
+    const char *const wrong[] = {NULL, "", "1st", "a-b", "a b", "-a", "int", "inputs", "cb_add"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_null(cb_graph_code(graph, wrong[i]));
         expect_error("is no name of a C function");
@@ -374,6 +413,12 @@ static void patterns_that_make_no_sense(void **state) {
     assert_true(replace(good, unknown, good) < 0);
     expect_error("no op has this name");
     assert_int_equal(replace(unknown, good, good), 0);
+    assert_true(replace(good, good, METHOD("sum", "%x, some", "")) < 0);
+    expect_error("node %out (call_method sum): dim must be");
+    assert_true(replace(METHOD("sum", "%x, some", ""), good, good) < 0);
+    expect_error("node %out (call_method sum): dim must be");
+    assert_true(replace(good, INPUTS, good) < 0);
+    expect_error("the pattern must return one computed value");
     assert_true(replace(good, INPUTS "    return (x, y)", good) < 0);
     expect_error("must return one");
     assert_true(replace(good, INPUTS "    return 1", good) < 0);
@@ -442,7 +487,9 @@ static void traces_that_fail(void **state) {
     assert_null(cb_symbolic_trace_function(NULL, NULL, 1, NULL));
     cb_clear_error();
     assert_null(cb_symbolic_trace(NULL));
-    cb_clear_error();
+    assert_null(cb_symbolic_trace_with(NULL, NULL, 0));
+    assert_null(cb_symbolic_trace_function_with(NULL, NULL, NULL, NULL, 0));
+    expect_no_error();
     cb_tensor *none[] = {NULL};
     assert_null(cb_symbolic_trace_function_with(returns, &zero, "x", none, 1));
     expect_error("example 0 is NULL");

@@ -97,12 +97,119 @@ static void name_forms(void **state) {
                                            {"add_5", "add_5"},
                                            {"add", "add"},
                                            {"add", "add_6"},
+                                           {"__add__", "add_7"},
+                                           {"____", "____"},
+                                           {"__x", "__x"},
+                                           {"__x_y", "__x_y"},
+                                           {"end--", "end_"},
+                                           {"a-.b", "a_b_1"},
+                                           {"a-_b", "a__b"},
+                                           {"a_1234567890", "a_1234567890"},
+                                           {"aBc", "a_bc"},
+                                           {"ABC", "abc"},
+                                           {"1", "_1"},
                                            {"", "_unnamed"}};
     FxGraph *graph = fx_graph_new(NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *hint = fx_name_hint(graph, CB_CALL_MODULE, cases[i][0]);
         assert_string_equal(fx_unique_name(graph, hint), cases[i][1]);
     }
+    cb_graph_free(graph);
+}
+
+/* What the other tests' graphs do not have: every way to write a call in Python. */
+static void readable_forms(void **state) {
+    (void)state;
+    cb_graph *graph = parse(
+        "graph():\n"
+        "    %x : torch.Tensor [num_users=1] = placeholder[target=x]\n"
+        "    %k : [num_users=1] = placeholder[target=k](default=it's)\n"
+        "    %w : [num_users=1] = get_attr[target=layers.0.weight]\n"
+        "    %a : [num_users=1] = call_function[target=operator.neg](args = (%x,), kwargs = {})\n"
+        "    %b : float [num_users=1] = call_function[target=operator.neg](args = (%x, 1), kwargs "
+        "= {})\n"
+        "    %c : [num_users=1] = call_function[target=operator.add](args = (%x, 1), kwargs = "
+        "{alpha: 2})\n"
+        "    %d : [num_users=1] = call_function[target=operator.concat](args = (%x, 1), kwargs = "
+        "{})\n"
+        "    %e : [num_users=1] = call_method[target=exp](args = (), kwargs = {})\n"
+        "    %f : [num_users=1] = call_function[target=local](args = (%x,), kwargs = {to: some})\n"
+        "    %g : [num_users=1] = call_module[target=net](args = (%x,), kwargs = {a: 1, b: 2})\n"
+        "    return [a, \"it's\", 'say \"it\\'s\"', 'a\\nb\\\\']");
+    expect_text(cb_graph_readable(graph, 0),
+                "class GraphModule(torch.nn.Module):\n"
+                "    def forward(self, x : torch.Tensor, k = \"it's\"):\n"
+                "        w = getattr(self.layers, \"0\").weight;  w = None\n"
+                "        a = -x\n"
+                "        b : float = operator.neg(x, 1);  b = None\n"
+                "        c = operator.add(x, 1, alpha = 2);  c = None\n"
+                "        d = operator.concat(x, 1);  d = None\n"
+                "        e = exp();  e = None\n"
+                "        f = local(x, to = 'some');  f = None\n"
+                "        g = self.net(x, a = 1, b = 2);  x = g = None\n"
+                "        return [a, \"it's\", 'say \"it\\'s\"', 'a\\nb\\\\']\n");
+    cb_graph *copy = cb_graph_copy(graph);
+    char *text = cb_graph_text(graph);
+    cb_graph *back = parse(text);
+    expect_text(cb_graph_text(back), text);
+    cb_free_text(text);
+    char *table = cb_graph_tabular(graph);
+    assert_non_null(strstr(table, "  local  "));
+    assert_non_null(strstr(table, "  {'to': 'some'}\n"));
+    cb_free_text(table);
+    text = cb_graph_readable(copy, CB_READABLE_SITES); /* a text has no lines of C */
+    assert_null(strstr(text, "File:"));
+    cb_free_text(text);
+    cb_graph_free(graph), cb_graph_free(copy), cb_graph_free(back);
+}
+
+static void tables_name_functions_as_python(void **state) {
+    (void)state;
+    cb_graph *graph =
+        parse("graph():\n"
+              "    %x : [num_users=1] = placeholder[target=x]\n"
+              "    %a : [num_users=1] = call_function[target=torch.nn.functional.gelu](args = "
+              "(%x,), kwargs = {})\n"
+              "    %b : [num_users=1] = call_function[target=torch.exp](args = (%a,), kwargs = "
+              "{})\n"
+              "    return b");
+    expect_text(cb_graph_tabular(graph),
+                "opcode         name    target                 args    kwargs\n"
+                "-------------  ------  ---------------------  ------  --------\n"
+                "placeholder    x       x                      ()      {}\n"
+                "call_function  a       <function gelu>        (x,)    {}\n"
+                "call_function  b       <built-in method exp>  (a,)    {}\n"
+                "output         output  output                 (b,)    {}\n");
+    cb_graph_free(graph);
+}
+
+/* An argument may hold a dtype that is none, and a text that is NULL: they print as nothing. */
+static void arguments_without_a_value(void **state) {
+    (void)state;
+    cb_graph *graph = cb_graph_new(NULL);
+    cb_arg args[] = {cb_arg_dtype((cb_dtype)99), cb_arg_dtype((cb_dtype)-1), cb_arg_string(NULL)};
+    cb_graph_call_function(graph, "torch.f", args, 3);
+    expect_text(cb_graph_text(graph), "graph():\n    %f : [num_users=0] = call_function[target="
+                                      "torch.f](args = (None, None, ), kwargs = {})");
+    assert_string_equal(cb_opcode_name((cb_opcode)-1), "unknown");
+    assert_string_equal(cb_opcode_name(CB_OPCODE_COUNT), "unknown");
+    cb_graph_free(graph);
+}
+
+static void dot_escapes_what_labels_mean(void **state) {
+    (void)state;
+    cb_graph *graph = parse("graph():\n    %x : [num_users=1] = placeholder[target=a|b{}<>\"\\]\n"
+                            "    return x");
+    cb_tensor *x = cb_ones(cb_dims(2));
+    assert_int_equal(cb_graph_propagate_shapes(graph, &x, 1), CB_OK);
+    expect_text(cb_graph_dot(graph),
+                "digraph \"graph\" {\n    rankdir=TB;\n    node [shape=record, "
+                "style=\"filled,rounded\"];\n"
+                "    \"x\" [fillcolor=aliceblue, label=\"{name=%x|op_code=placeholder|target="
+                "a\\|b\\{\\}\\<\\>\\\"\\\\|f32[2]|num_users=1}\"];\n"
+                "    \"output\" [fillcolor=lightgrey, label=\"{name=%output|op_code=output|target="
+                "output|num_users=0}\"];\n"
+                "    \"x\" -> \"output\";\n}\n");
     cb_graph_free(graph);
 }
 
@@ -155,9 +262,16 @@ static void shapes_propagate(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ONE(design_page_to_the_letter), ONE(long_program_prints_as_torch_does),
-        ONE(names_avoid_python),        ONE(name_forms),
-        ONE(readable_with_examples),    ONE(shapes_propagate),
+        ONE(design_page_to_the_letter),
+        ONE(long_program_prints_as_torch_does),
+        ONE(names_avoid_python),
+        ONE(name_forms),
+        ONE(readable_with_examples),
+        ONE(shapes_propagate),
+        ONE(readable_forms),
+        ONE(tables_name_functions_as_python),
+        ONE(arguments_without_a_value),
+        ONE(dot_escapes_what_labels_mean),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();
