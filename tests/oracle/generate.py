@@ -320,8 +320,11 @@ class Writer:
         if a is None: return None
         v = self.values[a]
         b = self.any_name(lambda w: w.data.ndim in (1, 2, 3) and (w.shape[-2] if w.data.ndim > 1 else w.shape[0]) == v.shape[-1])
-        if b is None or v.size * self.values[b].shape[-1] > 3e6: return None
-        return Line([], 'matmul', [a, b])
+        if b is None: return None
+        w = self.values[b]
+        columns = w.size // max(v.shape[-1], 1)
+        if v.data.ndim == w.data.ndim == 3 and v.shape[0] == w.shape[0]: columns //= max(v.shape[0], 1)
+        return Line([], 'matmul', [a, b]) if v.size * columns <= 3e6 else None
 
     def layers(self):
         """Pools and convolutions, of what has enough dims."""

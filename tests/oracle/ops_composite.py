@@ -117,12 +117,20 @@ def glu(x, dim=-1):
     need(x.data.ndim > 0 and x.shape[axis_of(x, dim)] % 2 == 0, 'halves')
     half = x.shape[axis_of(x, dim)] // 2
     return widened(o('mul', narrow(x, dim, 0, half), OPS['sigmoid'](narrow(x, dim, half, half))), 2)
+
+def corrected_mean(x, dims):
+    """The mean and the mean of what is left of the elements without it: right to a last place of the largest."""
+    s = span(mean(x, dims, True).data)
+    largest = folder(axes(x, dims), True)(np.fmax, np.fmax(np.abs(x.data['lo']), np.abs(x.data['hi'])), 0.0)
+    slack = np.where(np.isfinite(largest), largest, 0) * UNIT[x.dtype]
+    return store(Span(s.lo - slack, s.hi + slack), x.dtype)
+
 @composite
 def layer_norm(x, normalized, weight=None, bias=None, eps=1e-5):
     floats_only(x)
     need(list(x.shape[x.data.ndim - len(normalized):]) == list(normalized) and len(normalized) > 0, 'sizes')
     dims = list(range(-len(normalized), 0))
-    away = o('sub', x, mean(x, dims, True))
+    away = o('sub', x, corrected_mean(x, dims))
     spread_ = o('sqrt', o('add', mean(square(away), dims, True), float(eps)))
     result = widened(o('div', away, spread_), 6)
     if weight is not None: result = o('mul', result, weight)

@@ -85,7 +85,9 @@ def prod(x, dim=ALL, keepdim=False):
     s = Span(np.where(zero, -0.0, s.lo), np.where(zero, 0.0, s.hi))
     wild = ~certain & ((size > LARGEST[x.dtype] * 1e-3) | (small < SMALLEST[compute(x.dtype)] * 1e10) | ~np.isfinite(result))
     c = compute(x.dtype)
-    s = anything_where(s, wild & ~np.isnan(result))
+    some = lambda mask: fold(np.logical_or, mask, False)
+    nan = some(np.isnan(e)) | (some(np.isinf(e)) & some(e == 0)) # in every order
+    s = anything_where(s, wild & ~nan)
     return store(tight(Span(rounded(c, s.lo), rounded(c, s.hi))), x.dtype)
 
 def extreme(name, pick):

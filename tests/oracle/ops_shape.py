@@ -65,8 +65,8 @@ def flip(x, dims):
     return Value(np.flip(x.data, axes(x, dims) if len(dims) else ()).copy(), x.dtype)
 @op
 def flatten(x, start_dim=0, end_dim=-1):
-    if x.data.ndim == 0: return reshape(x, [1])
     a, b = axis_of(x, start_dim), axis_of(x, end_dim)
+    if x.data.ndim == 0: return reshape(x, [1])
     need(a <= b, 'ends before it starts')
     return reshape(x, list(x.shape[:a]) + [int(np.prod(x.shape[a:b + 1], dtype=np.int64))] + list(x.shape[b + 1:]))
 @op
