@@ -13,9 +13,9 @@
 
 static const char *const texts[] = {
     "(x * 0.5) * (erf(x * 0.7071067811865476) + 1) -> gelu_value(x)",
-    "where(at_least_value(x, k) > l, l, at_least_value(x, k)) -> clamp_value(x, k, l)",
-    "where(x < k, k, x) -> at_least_value(x, k)",
-    "where(x > k, k, x) -> at_most_value(x, k)",
+    "where(at_least_value(x, y) > z, z, at_least_value(x, y)) -> clamp_value(x, y, z)",
+    "where(x < y, y, x) -> at_least_value(x, y)",
+    "where(x > y, y, x) -> at_most_value(x, y)",
     "(x * clamp_value(x + 3, 0, 6)) / 6 -> hardswish_value(x)",
     "clamp_value(x + 3, 0, 6) / 6 -> hardsigmoid_value(x)",
     "where(x > 0, x, x * y) -> leaky_value(x, y)",
@@ -45,19 +45,16 @@ static void read_joins(void) {
     }
 }
 
-/* x and y are any expression, k and l constants other than NaN. */
-static const char letters[] = "xykl";
-enum { VARIABLES = 4, ANYTHING = 2 };
+/* Each stands for any expression. */
+static const char letters[] = "xyz";
+enum { VARIABLES = sizeof letters - 1 };
 
 typedef struct Match {
     Expr *bound[VARIABLES];
 } Match;
 
 static bool match_name(const Syntax *name, Expr *e, Match *match) {
-    const char *letter = strchr(letters, name->name.text[0]);
-    Expr **bound = &match->bound[letter - letters];
-    bool constant = letter - letters >= ANYTHING;
-    if (constant && (e->op != OP_constant || e->imm.f != e->imm.f)) return false;
+    Expr **bound = &match->bound[strchr(letters, name->name.text[0]) - letters];
     if (*bound) return *bound == e;
     *bound = e;
     return true;

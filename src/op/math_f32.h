@@ -333,7 +333,8 @@ MATH float m_gelu_value_f32(float a) {
 }
 
 //@ clamp_f32:
-/* For bounds that are numbers. A zero of either sign is within [0, high], so it stays. */
+/* As where(b > high, high, b) of b = where(a < low, low, a): a zero of either sign is within
+ * [0, high], so it stays, and a bound of NaN is none. */
 MATH float m_clamp_f32(float a, float low, float high) {
     float b = a < low ? low : a;
     return b > high ? high : b;

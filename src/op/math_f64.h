@@ -396,7 +396,8 @@ MATH double m_erfc_f64(double a) {
 MATH double m_gelu_value_f64(double a) { return 0.5 * a * m_erfc_f64(a * -0.70710678118654752); }
 
 //@ clamp_f64:
-/* For bounds that are numbers. A zero of either sign is within [0, high], so it stays. */
+/* As where(b > high, high, b) of b = where(a < low, low, a): a zero of either sign is within
+ * [0, high], so it stays, and a bound of NaN is none. */
 MATH double m_clamp_f64(double a, double low, double high) {
     double b = a < low ? low : a;
     return b > high ? high : b;

@@ -41,7 +41,7 @@ static bool infer_pad(Call *call) {
         bool crops = (left < 0 && left < -*size) || (right < 0 && right < -*size) ||
                      (left < 0 && right < 0 && left + *size < -right);
         if (crops || __builtin_add_overflow(*size, padding.at[i], size) ||
-            __builtin_add_overflow(*size, padding.at[i + 1], size) || *size < 0)
+            __builtin_add_overflow(*size, padding.at[i + 1], size))
             return infer_fail(call, CB_ERR_SHAPE, "padding (%lld, %lld) gives no possible size",
                               (long long)padding.at[i], (long long)padding.at[i + 1]);
     }
