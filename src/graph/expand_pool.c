@@ -99,15 +99,18 @@ static Node *max_pool(Graph *graph, Op op, Node *x, const Attrs *attrs) {
     return fold_windows(graph, OP_amax, seen, pool.n);
 }
 
+#define NOWHERE INT64_MAX /* behind the place of any element */
+
 /* The place of each element, counted through the spatial dims, in windows: [1, ...] of x's rank. */
 static Node *window_places(const Pool *pool, const Node *x) {
     int64_t size[CB_MAX_RANK] = {1, 1}, count = 1;
     for (int i = 0; i < pool->n; i++) count *= size[pool->first + i] = x->size[pool->first + i];
     Node *place = call_arange(pool->graph, count, CB_I64);
-    return windows(pool, node_reshape(pool->graph, place, x->rank, size), cb_operand_int(0));
+    return windows(pool, node_reshape(pool->graph, place, x->rank, size), cb_operand_int(NOWHERE));
 }
 
-/* The first place of the greatest element, or the last NaN, as PyTorch. */
+/* The first place of the greatest element, or the last NaN, as PyTorch; never in padding, unless
+ * a dilated window holds nothing else: then 0. */
 static Node *max_pool_indices(Graph *graph, Op op, Node *x, const Attrs *attrs) {
     Pool pool = {.graph = graph, .op = op, .n = (int)op - OP_max_pool1d_indices + 1};
     cb_dtype dtype = (cb_dtype)x->dtype;
@@ -118,9 +121,11 @@ static Node *max_pool_indices(Graph *graph, Op op, Node *x, const Attrs *attrs) 
     int64_t size[CB_MAX_RANK];
     for (int i = 0; i < seen->rank; i++) size[i] = i < most->rank ? most->size[i] : 1;
     Node *wide = node_reshape(graph, most, seen->rank, size);
-    Node *nowhere = graph_constant(graph, CB_I64, (Scalar){.i = INT64_MAX});
+    Node *nowhere = graph_constant(graph, CB_I64, (Scalar){.i = NOWHERE});
     Node *first = call3(graph, OP_where, call2(graph, OP_eq, seen, wide), place, nowhere);
     first = fold_windows(graph, OP_amin, first, pool.n);
+    Node *zero = graph_constant(graph, CB_I64, (Scalar){.i = 0});
+    first = call3(graph, OP_where, call2(graph, OP_eq, first, nowhere), zero, first);
     if (!dtype_is_float(dtype)) return first;
     nowhere = graph_constant(graph, CB_I64, (Scalar){.i = -1});
     Node *last = call3(graph, OP_where, call1(graph, OP_isnan, seen), place, nowhere);

@@ -461,6 +461,18 @@ static void pictures_of_integers_stay_integers(void **state) {
     expect_refused(average, sample[CB_BOOL], NULL, "avg_pool2d: bool is not a number dtype");
 }
 
+/* [1, 2, 0]: its last window is a 0, or -inf, and padding as low. */
+BODY(places, cb_max_pool1d_indices(cb_reshape(in[0], cb_dims(1, 3)), 2, 1, 1))
+BODY(places_of_logs, cb_max_pool1d_indices(cb_log(cb_reshape(in[0], cb_dims(1, 3))), 2, 1, 1))
+BODY(places_of_padding, cb_max_pool1d_indices(cb_reshape(in[0], cb_dims(1, 3)), 2, 3, 1, 4))
+
+static void padding_is_never_the_greatest(void **state) {
+    (void)state;
+    expect(places, sample[CB_U8], NULL, CB_I64, cb_dims(1, 4), VALUES(0, 1, 1, 2));
+    expect(places_of_logs, sample[CB_F32], NULL, CB_I64, cb_dims(1, 4), VALUES(0, 1, 1, 2));
+    expect(places_of_padding, sample[CB_U8], NULL, CB_I64, cb_dims(1, 1), VALUES(0));
+}
+
 /* ---- running statistics --------------------------------------------------------------------- */
 
 /* in: x, mean, var. The result is x's, and then what the running ones have become. */
@@ -546,6 +558,7 @@ int main(void) {
         cmocka_unit_test(attention_broadcasts_ranks),
         cmocka_unit_test(integers_convolve),
         cmocka_unit_test(pictures_of_integers_stay_integers),
+        cmocka_unit_test(padding_is_never_the_greatest),
         cmocka_unit_test(norms_move_their_running_statistics),
         cmocka_unit_test(graphs_of_norms_move_them_when_they_run),
         cmocka_unit_test(cosine_similarity_broadcasts_before_it_takes_norms),
