@@ -223,7 +223,9 @@ static int source_file(const char *source, size_t length) {
     int file = memfd_create("kernel.c", MFD_CLOEXEC);
     if (file < 0) return -1;
     if (!file_write(file, source, length)) {
+        int error = errno;
         close(file);
+        errno = error;
         return -1;
     }
     lseek(file, 0, SEEK_SET);
@@ -339,22 +341,25 @@ static char *words_of(const Run *run, const char *path) {
     return message;
 }
 
+/* It could not even be started. */
+static Reason refuse(const char *path, int error, char **message) {
+    char words[COMPILER_PATH + 128];
+    snprintf(words, sizeof words, "%s: %s\n", path, strerror(error));
+    *message = memory_copy_text(words);
+    return REASON_compiler_failed;
+}
+
 static Reason run_compiler(const char *path, int input, const Command *command, char **message) {
     int ends[2];
     Run run = {.deadline = clock_ms() + (double)option_int(OPTION_cc_timeout_ms)};
-    if (pipe2(ends, O_CLOEXEC)) return REASON_compiler_failed;
+    if (pipe2(ends, O_CLOEXEC)) return refuse(path, errno, message);
     run.pipe = ends[0];
     int error = spawn(&run, path, input, ends[1], command);
     close(ends[1]);
-    if (error) {
-        run.count =
-            (size_t)snprintf(run.words, sizeof run.words, "%.4000s: %s\n", path, strerror(error));
-        run.status = 0;
-    } else {
-        wait_for(&run);
-    }
+    if (!error) wait_for(&run);
     close(ends[0]);
-    if (!error && !run.timed_out && run.status == 0) return REASON_NONE;
+    if (error) return refuse(path, error, message);
+    if (!run.timed_out && run.status == 0) return REASON_NONE;
     *message = words_of(&run, path);
     return run.timed_out ? REASON_compiler_timeout : REASON_compiler_failed;
 }
@@ -373,13 +378,12 @@ Reason compiler_run(const Compiler *compiler, const char *source, size_t length,
     int folder = (int)(strrchr(output, '/') - output);
     snprintf(temporary, sizeof temporary, "TMPDIR=%.*s", folder, output);
     const char **variables = environment_with(temporary);
-    int input = variables ? source_file(source, length) : -1;
-    Reason reason = variables ? REASON_compiler_failed : REASON_out_of_memory;
-    if (input >= 0) {
-        Command command = {words, variables};
-        reason = run_compiler(compiler->path, input, &command, message);
-        close(input);
-    }
+    if (!variables) return REASON_out_of_memory;
+    Command command = {words, variables};
+    int input = source_file(source, length);
+    Reason reason = input < 0 ? refuse(compiler->path, errno, message)
+                              : run_compiler(compiler->path, input, &command, message);
+    if (input >= 0) close(input);
     memory_free(variables);
     return reason;
 }

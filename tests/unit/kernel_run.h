@@ -5,12 +5,10 @@
 #include "codegen/c.h"
 #include "kernel_reference.h"
 #include "run/engine.h"
+#include "test_support.h"
 
 #include <math.h>
 #include <stdio.h>
-
-/* Our fail() hides the macro that fail_msg needs. */
-#define FAIL(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
 
 enum { MAX_BUFFERS = 12 };
 

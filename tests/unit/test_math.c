@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FAIL(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
-
 enum { POINTS = 12000 };
 
 /* ---- errors in ulp --------------------------------------------------------------------------- */

@@ -18,9 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Our fail() hides the macro that fail_msg needs. */
-#define FAIL(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
-
 /* ---- a step in a function ----------------------------------------------------------------- */
 
 enum { MOST_WEIGHTS = 3 };

@@ -13,4 +13,7 @@
 /* Leaves the test, which has nothing to test here, and says why: a format with its arguments. */
 #define skip_because(...) (print_message("skipped: " __VA_ARGS__), print_message("\n"), skip())
 
+/* cmocka's fail_msg, whose macro our fail() hides: a format with its arguments. */
+#define FAIL(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
+
 #endif
