@@ -176,7 +176,7 @@ static void fill_row(Arena *arena, const FxNode *node, const char **cell) {
 
 static void put_row(Buffer *out, const char *const *cell, const size_t *width) {
     for (int c = 0; c < COLUMNS; c++) putf(out, "%s%-*s", c ? "  " : "", (int)width[c], cell[c]);
-    while (out->length > 0 && out->text[out->length - 1] == ' ') out->length--;
+    while (out->text[out->length - 1] == ' ') out->length--; /* a cell has text: the opcode */
     put(out, "\n");
 }
 
@@ -236,8 +236,7 @@ static bool print_dot(const FxGraph *graph, Buffer *out, const void *options) {
          "digraph \"%s\" {\n    rankdir=TB;\n    node [shape=record, style=\"filled,rounded\"];\n",
          graph->root ? cb_module_type(graph->root) : "graph");
     for (const FxNode *node = graph->first; node; node = node->next) {
-        putf(out, "    \"%s\" [fillcolor=%s, label=\"", node->name,
-             node->opcode < CB_OPCODE_COUNT ? color[node->opcode] : "white");
+        putf(out, "    \"%s\" [fillcolor=%s, label=\"", node->name, color[node->opcode]);
         put_label(out, node);
         put(out, "\"];\n");
     }

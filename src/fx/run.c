@@ -175,7 +175,7 @@ static void release_inputs(Run *run, const FxNode *node) {
 }
 
 static bool run_node(Run *run, FxNode *node) {
-    Tensor *result;
+    Tensor *result = NULL;
     switch (node->opcode) {
     case CB_PLACEHOLDER:
         return run_placeholder(run, node);
@@ -192,13 +192,9 @@ static bool run_node(Run *run, FxNode *node) {
         result = run_op(run, node);
         break;
     default:
-        fx_fail(CB_ERR_GRAPH, node, "unknown opcode");
-        return false;
+        check(false, "node %%%s has no opcode", node->name);
     }
-    if (!result) {
-        if (!cb_error()) fx_fail(CB_ERR_GRAPH, node, "gave no value");
-        return false;
-    }
+    if (!result) return false;
     run->value[node->id] = cb_operand_tensor(result);
     if (fx_is_temporary(node)) run->remaining[node->id] = length(node->users);
     release_inputs(run, node);

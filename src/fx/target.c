@@ -71,8 +71,8 @@ static bool spreads(const OpInfo *info, const Param *param) {
 
 static Op find_fx(const char *fx) {
     for (int op = OP_constant + 1; op < OP_COUNT; op++) {
-        const OpInfo *info = op_info((Op)op);
-        if (info && info->fx && strcmp(info->fx, fx) == 0) return (Op)op;
+        const char *known = op_info((Op)op)->fx;
+        if (known && strcmp(known, fx) == 0) return (Op)op;
     }
     return OP_none;
 }

@@ -20,6 +20,7 @@ typedef struct Trace {
     FxGraph *graph;
     Map attributes;  /* address of a real tensor -> its get_attr node */
     Tensor **shadow; /* vec, by node id; kept, NULL without examples */
+    Tensor *pending; /* the shadow of a node that is not made yet; kept */
     bool examples;
     bool running; /* the user's function is on the stack */
 } Trace;
@@ -39,9 +40,27 @@ static Trace *trace_of(Tracer *tracer) {
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-static void set_shadow(Trace *trace, const FxNode *node, Tensor *value) {
+/* Kept, and destroyed with the trace when memory ends before its node has it. */
+static void set_pending(Trace *trace, Tensor *value) {
+    tensor_destroy(trace->pending);
+    trace->pending = value;
+}
+
+/* The pending one. */
+static void set_shadow(Trace *trace, const FxNode *node) {
     while (length(trace->shadow) <= node->id) push(trace->graph->arena, trace->shadow, NULL);
-    trace->shadow[node->id] = value;
+    trace->shadow[node->id] = trace->pending;
+    trace->pending = NULL;
+}
+
+/* An alias of a real tensor becomes the node's shadow. */
+static bool shadow_as(Trace *trace, const FxNode *node, Tensor *tensor) {
+    Meta meta = tensor_meta(tensor);
+    Tensor *alias = tensor_view_of(tensor, &meta, tensor->stride, tensor->offset);
+    if (!alias) return false;
+    set_pending(trace, cb_keep(alias));
+    set_shadow(trace, node);
+    return true;
 }
 
 static Tensor *shadow_of(const Trace *trace, const FxNode *node) {
@@ -84,11 +103,8 @@ static FxNode *attribute(Trace *trace, Tensor *tensor) {
     node = fx_create(graph, NULL, CB_GET_ATTR, name, NULL, 0);
     map_put(&trace->attributes, key, node);
     if (!trace->examples) return node;
-    Meta meta = tensor_meta(tensor);
-    Tensor *alias = tensor_view_of(tensor, &meta, tensor->stride, tensor->offset);
-    if (!alias) return NULL;
-    set_shadow(trace, node, cb_keep(alias));
-    node->meta = meta;
+    if (!shadow_as(trace, node, tensor)) return NULL;
+    node->meta = tensor_meta(tensor);
     memcpy(node->stride, tensor->stride, sizeof node->stride);
     node->has_meta = true;
     return node;
@@ -142,8 +158,9 @@ static OPENS_FRAME Tensor *run_aside(Op op, const cb_operand *operand, Tensor *c
     return result;
 }
 
-static Tensor *compute(Trace *trace, Op op, const cb_arg *arg, int count, const Attrs *attrs,
-                       Module *module) {
+/* The value of the node to be made is pending; false with an error. */
+static bool compute(Trace *trace, Op op, const cb_arg *arg, int count, const Attrs *attrs,
+                    Module *module) {
     cb_operand operand[OP_MAX_PARAMS];
     Tensor *inputs[CB_MAX_ARGS];
     for (int i = 0; i < count; i++) {
@@ -155,7 +172,8 @@ static Tensor *compute(Trace *trace, Op op, const cb_arg *arg, int count, const 
         if (arg[i].kind == CB_ARG_INT) operand[i] = cb_operand_int(arg[i].i);
         if (arg[i].kind == CB_ARG_BOOL) operand[i] = cb_operand_bool(arg[i].i != 0);
     }
-    return run_aside(op, operand, inputs, count, attrs, module);
+    set_pending(trace, run_aside(op, operand, inputs, count, attrs, module));
+    return trace->pending;
 }
 
 /* ---- the hooks ------------------------------------------------------------------------------ */
@@ -167,13 +185,9 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int c
     cb_arg arg[OP_MAX_PARAMS];
     for (int i = 0; i < count; i++)
         if (!arg_of(trace, &input[i], &arg[i])) return NULL;
-    Tensor *shadow = NULL;
-    if (trace->examples) {
-        shadow = compute(trace, op, arg, count, attrs, NULL);
-        if (!shadow) return NULL;
-    }
+    if (trace->examples && !compute(trace, op, arg, count, attrs, NULL)) return NULL;
     FxNode *node = fx_record(trace->graph, op, arg, count, attrs);
-    set_shadow(trace, node, shadow);
+    set_shadow(trace, node);
     return stand_in(trace, node);
 }
 
@@ -264,14 +278,10 @@ static Tensor *trace_module(ModuleTracer *modules, Module *module, Tensor *const
         cb_operand operand = cb_operand_tensor(inputs[i]);
         if (!arg_of(trace, &operand, &arg[i])) return NULL;
     }
-    Tensor *shadow = NULL;
-    if (trace->examples) {
-        shadow = compute(trace, OP_none, arg, count, NULL, module);
-        if (!shadow) return NULL;
-    }
+    if (trace->examples && !compute(trace, OP_none, arg, count, NULL, module)) return NULL;
     FxNode *node = fx_create(graph, NULL, CB_CALL_MODULE, buffer_text(&path), arg, count);
     node->site = site_current();
-    set_shadow(trace, node, shadow);
+    set_shadow(trace, node);
     return stand_in(trace, node);
 }
 
@@ -304,10 +314,7 @@ static bool add_inputs(Trace *trace, const Request *request, Tensor **inputs) {
                 fail(CB_ERR_ARGUMENT, "symbolic trace: example %d is NULL", i);
                 return false;
             }
-            Meta meta = tensor_meta(example);
-            Tensor *alias = tensor_view_of(example, &meta, example->stride, example->offset);
-            if (!alias) return false;
-            set_shadow(trace, node, cb_keep(alias));
+            if (!shadow_as(trace, node, example)) return false;
         }
         inputs[i] = stand_in(trace, node);
         if (!inputs[i]) return false;
@@ -345,7 +352,7 @@ static bool trace_body(Trace *trace, const Request *request) {
     if (request->module && !outputs[0]) count = -1;
     if (cb_error() && !failed_before) return false; /* a size query came back as -1, say */
     if (count >= 0) return add_output(trace, outputs, count);
-    if (!cb_error()) fail(CB_ERR_GRAPH, "symbolic trace: the function failed");
+    fail(CB_ERR_GRAPH, "symbolic trace: the function failed"); /* unless it said why */
     return false;
 }
 
@@ -373,6 +380,7 @@ static void begin(Trace *trace, const Request *request, FxGraph *graph) {
     trace->graph = graph;
     trace->attributes = (Map){0};
     trace->shadow = NULL;
+    trace->pending = NULL;
     trace->examples = request->examples != NULL;
     trace->running = false;
     tracer_set(&trace->tracer);
@@ -382,6 +390,7 @@ static void begin(Trace *trace, const Request *request, FxGraph *graph) {
 
 /* The graph when it is good. */
 static FxGraph *end(Trace *trace, bool good) {
+    set_pending(trace, NULL);
     for (int i = 0; i < length(trace->shadow); i++) tensor_destroy(trace->shadow[i]);
     if (good) return trace->graph;
     cb_graph_free(trace->graph);
