@@ -33,9 +33,8 @@ static bool operands_present(Op op, const cb_operand *input, int input_count) {
 
 /* An operand that is no NULL; NULL with an error when its tensor is gone. */
 static Tensor *operand_in(Op op, int i, const cb_tensor *handle) {
-    uintptr_t bits = (uintptr_t)handle;
-    Tensor *x = (Tensor *)(bits & HANDLE_ADDRESS);
-    if (bits == (uintptr_t)x || tensor_out(x) == handle) return x;
+    Tensor *x;
+    if (handle_lives(handle, &x)) return x;
     const Param *param = tensor_param(op_info(op), i);
     char what[96];
     snprintf(what, sizeof what, "%s: input %d (%s)", op_info(op)->name, i,

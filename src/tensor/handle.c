@@ -4,7 +4,7 @@
  * can always be read: it is the handle of the tensor that lives there. A handle is the slot's
  * address with a number in its lowest 8 and highest 16 bits. When a tensor dies its slot gets the
  * handle of the next one, with the number that follows; the handle that was given out names nothing
- * from then on, however often the slot is used again. After 16,776,960 tensors a slot has had every
+ * from then on, however often the slot is used again. After 16,776,704 tensors a slot has had every
  * number, and is not used any more: no handle is given out twice.
  *
  *     slot 0x5581_9c40_2300 -> handles 0x0001_5581_9c40_2300, 0x0001_5581_9c40_2301, ...
@@ -28,7 +28,6 @@ enum {
     OVERWRITE = 0xA5,
     SLOT_IS_FREE = INT8_MIN /* as a dtype */
 };
-#define HIGH_ONE ((uintptr_t)1 << 48)
 
 typedef struct Slab Slab;
 struct Slab {
@@ -46,7 +45,7 @@ static struct {
     Slab *slabs;
     Tensor *free;
     uintptr_t first_number; /* of new slots: highest bits */
-} pool = {.first_number = HIGH_ONE};
+} pool = {.first_number = HANDLE_FIRST};
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
@@ -170,7 +169,7 @@ void slots_cleanup(void) {
         empty = slab;
     }
     highest >>= 48;
-    if (highest >= pool.first_number >> 48 && highest < 0xFFFF)
+    if (highest >= pool.first_number >> 48 && highest < HANDLE_LAST >> 48)
         pool.first_number = (highest + 1) << 48;
     lock_give(LOCK_slot);
     for (Slab *next; empty; empty = next) {
@@ -181,9 +180,9 @@ void slots_cleanup(void) {
 
 /* ---- dying ----------------------------------------------------------------------------------- */
 
-/* Below HIGH_ONE: there is none, the slot has had them all. */
+/* None, beyond HANDLE_LAST, where the slot has had them all. */
 static uintptr_t next_handle(uintptr_t handle) {
-    return (handle & 0xFF) == 0xFF ? handle - 0xFF + HIGH_ONE : handle + 1;
+    return (handle & 0xFF) == 0xFF ? handle - 0xFF + HANDLE_FIRST : handle + 1;
 }
 
 /* It is used again when WAITING_SLOTS others have died. */
@@ -217,7 +216,7 @@ void slot_free(ThreadState *t, Tensor *x, bool checks) {
     x->storage = NULL;
     x->dtype = SLOT_IS_FREE;
     x->offset = (int64_t)freed; /* for errors, until the slot is used again */
-    if (next < HIGH_ONE) {
+    if (!handle_is_one(next)) {
         atomic_fetch_add_explicit(&x->slab->retired, 1, memory_order_relaxed);
         return;
     }
@@ -268,6 +267,11 @@ void tensors_out(Tensor *const *x, int count, cb_tensor **out) {
 Tensor *handle_refuse(const cb_tensor *handle, const char *what) {
     uintptr_t bits = (uintptr_t)handle;
     uint64_t made, freed;
+    if (!handle_is_one(bits)) {
+        fail(CB_ERR_ARGUMENT, "%s: %#llx is no tensor, but a number or another pointer", what,
+             (unsigned long long)bits);
+        return NULL;
+    }
     char text[2][160] = {"before the last tensors of its thread", ""};
     if (find_death((const Tensor *)(bits & HANDLE_ADDRESS), bits, &made, &freed)) {
         site_format(site_unpack(made), text[0], sizeof text[0]);

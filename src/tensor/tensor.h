@@ -49,20 +49,31 @@ struct cb_tensor {
     struct Slab *slab; /* of the slot, for good */
 };
 
-enum { SLOT_BYTES = 256 };
+enum { SLOT_BYTES = 256, LOWEST_ADDRESS = 1 << 16 /* no process maps memory below */ };
 #define HANDLE_ADDRESS ((uintptr_t)0x0000FFFFFFFFFF00)
+/* In their highest bits, 0 is for other pointers and integers, 0xFFFF for negative ones. */
+#define HANDLE_FIRST ((uintptr_t)0x0001000000000000)
+#define HANDLE_LAST ((uintptr_t)0xFFFEFFFFFFFFFFFF)
 _Static_assert(sizeof(uintptr_t) == 8, "handles need 64 bits, of which an address has 48");
 _Static_assert(sizeof(Tensor) <= SLOT_BYTES, "the lowest bits of a slot's address are free");
 
 /* The tensor of a handle. NULL for NULL, and, with an error that names what, where it was made and
- * where it was freed, for the handle of a tensor that is gone. */
+ * where it was freed, for the handle of a tensor that is gone. C lets a number or another pointer
+ * stand for a tensor with a warning: those are refused, too, and nothing is read there. */
 Tensor *handle_refuse(const cb_tensor *handle, const char *what);
-static inline Tensor *tensor_in(const cb_tensor *handle, const char *what) {
+static inline bool handle_is_one(uintptr_t bits) {
+    return bits - HANDLE_FIRST <= HANDLE_LAST - HANDLE_FIRST;
+}
+static inline bool handle_lives(const cb_tensor *handle, Tensor **x) {
     uintptr_t bits = (uintptr_t)handle;
-    Tensor *x = (Tensor *)(bits & HANDLE_ADDRESS);
-    if (bits == (uintptr_t)x) return x;
-    bool alive = atomic_load_explicit(&x->handle, memory_order_relaxed) == bits;
-    return alive ? x : handle_refuse(handle, what);
+    *x = (Tensor *)(bits & HANDLE_ADDRESS);
+    if (bits == (uintptr_t)*x) return bits - 1 >= LOWEST_ADDRESS - 1; /* NULL, too */
+    return handle_is_one(bits) &&
+           atomic_load_explicit(&(*x)->handle, memory_order_relaxed) == bits;
+}
+static inline Tensor *tensor_in(const cb_tensor *handle, const char *what) {
+    Tensor *x;
+    return handle_lives(handle, &x) ? x : handle_refuse(handle, what);
 }
 static inline cb_tensor *tensor_out(const Tensor *x) {
     return x ? (cb_tensor *)atomic_load_explicit(&x->handle, memory_order_relaxed) : NULL;

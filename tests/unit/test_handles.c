@@ -250,6 +250,34 @@ static void every_handle_is_new(void **state) {
     free(handle);
 }
 
+/* C takes a number, or another pointer, where a tensor belongs, with a warning at the most. */
+static void no_tensors(void **state) {
+    (void)state;
+    static float numbers[64];
+    const uintptr_t no_tensor[] = {1,
+                                   5,
+                                   255,
+                                   256,
+                                   65280,
+                                   100,
+                                   1000001,
+                                   0xFFFFFFFF,
+                                   (uintptr_t)-1,
+                                   (uintptr_t)-256,
+                                   (uintptr_t)INT32_MIN,
+                                   (uintptr_t)(numbers + 1)};
+    cb_tensor *x = cb_ones(cb_dims(2, 3)), *index = cb_zeros(cb_dims(2, 1), CB_I64);
+    for (size_t i = 0; i < sizeof no_tensor / sizeof *no_tensor; i++) {
+        cb_tensor *y = (cb_tensor *)no_tensor[i]; // NOLINT(performance-no-int-to-ptr)
+        assert_null(cb_scatter(x, 1, index, y));
+        expect_error("scatter: input 2 (src): ");
+        assert_int_equal(cb_rank(y), -1);
+        expect_error("is no tensor, but a number or another pointer");
+        cb_free(y);
+        expect_error("free: ");
+    }
+}
+
 /* A slot that has had all of its 2^24 numbers is not used again. Skips to the last ones. */
 static void numbers_run_out(void **state) {
     (void)state;
@@ -258,7 +286,7 @@ static void numbers_run_out(void **state) {
 #endif
     cb_tensor *x = cb_ones(2), *y = cb_t(x);
     Tensor *slot = tensor_in(y, "test");
-    const uintptr_t last = 0xFFFF0000000000FE;
+    const uintptr_t last = 0xFFFE0000000000FE;
     atomic_store(&slot->handle, (uintptr_t)slot | last);
     cb_tensor *before = tensor_out(slot);
     cb_free(before);
@@ -483,6 +511,7 @@ int main(void) {
         TEST(inner_scope),
         TEST(numbers_run_out),
         TEST(every_handle_is_new),
+        TEST(no_tensors),
         TEST(long_ago),
         TEST(other_threads),
         TEST(with_the_option_check),
