@@ -275,12 +275,13 @@ static Node *convert_operand(Graph *graph, Op op, Node *node, cb_dtype dtype, bo
 }
 
 /* What PyTorch refuses of a plain number in the dtype that it is converted to: one that overflows,
- * of ops that convert it alone; division of integers by 0, powers of them below 0. */
-static bool number_allowed(Graph *graph, Op op, const Node *number, cb_dtype dtype) {
+ * of FITS_NUMBER ops, the base of a power excepted; division of integers by 0, powers of them below
+ * 0. */
+static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, cb_dtype dtype) {
     Scalar value = node_constant(number);
     cb_dtype own = (cb_dtype)number->dtype;
-    bool alone = op == OP_where || op == OP_pow || op == OP_maximum || op == OP_minimum;
-    bool whole = !dtype_is_float(dtype) && !dtype_is_float(own);
+    bool fits = op_info(op)->flags & FITS_NUMBER && (last || op != OP_pow);
+    bool whole = last && !dtype_is_float(dtype) && !dtype_is_float(own);
     bool divides = op == OP_floor_divide || op == OP_remainder || op == OP_fmod;
     if (whole && divides && value.i == 0) {
         fail(CB_ERR_ARGUMENT, "%s: integers are not divided by 0", op_info(op)->name);
@@ -290,7 +291,7 @@ static bool number_allowed(Graph *graph, Op op, const Node *number, cb_dtype dty
         fail(CB_ERR_ARGUMENT, "pow: integers have no power of %lld", (long long)value.i);
         return false;
     }
-    return !alone || node_number(graph, op_info(op)->name, number_from(own, value), dtype);
+    return !fits || node_number(graph, op_info(op)->name, number_from(own, value), dtype);
 }
 
 /* ---- rank 0 ------------------------------------------------------------------------------- */
@@ -359,10 +360,10 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     if (op == OP_to)
         return rounded(graph, node_convert(graph, input[0], (cb_dtype)inferred.result.dtype));
     for (int i = 0; i < input_count; i++) {
-        bool exponent = i == input_count - 1; /* or divisor; where takes two */
+        bool last = i == input_count - 1; /* the exponent, or divisor */
         bool checked = numbers && numbers[i] && input[i]->op == OP_constant;
-        if (checked && (exponent || op == OP_where) &&
-            !number_allowed(graph, op, input[i], (cb_dtype)inferred.input_dtype[i]))
+        if (checked &&
+            !number_allowed(graph, op, input[i], last, (cb_dtype)inferred.input_dtype[i]))
             return NULL;
         converted[i] = convert_operand(graph, op, input[i], (cb_dtype)inferred.input_dtype[i],
                                        numbers && numbers[i]);

@@ -221,8 +221,10 @@ static Node *logsumexp(Graph *graph, Node *x, cb_dim_list dims, bool keepdim) {
 /* ---- limits ------------------------------------------------------------------------------- */
 
 /* x where it is on this side of the limit. What equals the limit stays: a -0 that is clamped to 0,
- * unlike the maximum of the two. NaN on either side gives NaN. */
+ * unlike the maximum of the two. NaN on either side gives NaN. NULL (a limit was refused) gives
+ * NULL. */
 static Node *limited(Graph *graph, Op beyond, Node *x, Node *limit, bool weak) {
+    if (!x) return NULL;
     bool wins = dtype_is_float((cb_dtype)limit->dtype) && isnan(node_constant(limit).f);
     bool numbers[] = {false, weak, false};
     if (wins || !dtype_is_float((cb_dtype)x->dtype)) {

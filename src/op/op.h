@@ -60,7 +60,8 @@ enum {
     ASSOCIATES = 2,
     IDEMPOTENT = 4,
     LOWERED = 8,     /* not in the API */
-    WIDE_NUMBER = 16 /* a number beside f16 or bf16 counts as f32; for other ops it is rounded */
+    WIDE_NUMBER = 16, /* a number beside f16 or bf16 counts as f32; for other ops it is rounded */
+    FITS_NUMBER = 32  /* a number that overflows the dtype it is converted to is refused */
 };
 
 typedef enum ParamType {

@@ -55,7 +55,7 @@ static bool may_be_refused(Op op, const cb_operand *number) {
         return scalar_convert(value, own, CB_F64).f == 0;
     bool fits = own == CB_F64 ? number_fits(own, value, CB_F16)
                               : number_fits(own, value, CB_I8) && value.i >= 0;
-    return op == OP_where && !fits;
+    return op_info(op)->flags & FITS_NUMBER && !fits;
 }
 
 /* A WIDE_NUMBER beside f16 or bf16 is no value of that dtype, so it cannot be an input. */

@@ -196,6 +196,15 @@ BODY(clamp_ints, cb_clamp(in[0], 0, 1))
 BODY(clamp_floats, cb_clamp(in[0], 0.0, 6.0))
 BODY(clamp_above, cb_clamp(in[0], NULL, 1))
 BODY(clamp_nothing, cb_clamp(in[0]))
+BODY(clamp_at_300, cb_clamp(in[0], 300, -2))
+BODY(clamp_to_300, cb_clamp(in[0], 1, 300))
+BODY(clamp_at_1e39, cb_clamp(in[0], 1e39, 2e39))
+BODY(larger_than_300, cb_maximum(in[0], 300))
+BODY(larger_of_300, cb_maximum(300, in[0]))
+BODY(smaller_than_300, cb_minimum(in[0], 300))
+BODY(smaller_than_1e39, cb_minimum(in[0], 1e39))
+BODY(smaller_than_70000, cb_minimum(in[0], 70000))
+BODY(power_of_300, cb_pow(300, in[0]))
 BODY(hardtanh, cb_hardtanh(in[0], 0.5, 1.5))
 BODY(hardtanh_below, cb_hardtanh(in[0], -0.5, 1))
 BODY(hardtanh_negative, cb_hardtanh(in[0], -1, 1))
@@ -224,6 +233,20 @@ static void attributes_promote_as_in_pytorch(void **state) {
     expect(addcmul, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(3, 10, 0));
     expect(addcmul, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(3.5, 12, 0));
     expect_refused(softshrink_wrong, sample[CB_F32], NULL, "softshrink: needs lambd >= 0");
+}
+
+static void numbers_that_overflow_are_refused(void **state) {
+    (void)state;
+    expect_refused(clamp_at_300, sample[CB_I8], NULL, "maximum: the number 300 is no i8");
+    expect_refused(clamp_to_300, sample[CB_U8], NULL, "minimum: the number 300 is no u8");
+    expect_refused(clamp_at_1e39, sample[CB_F32], NULL, "where: the number 1e+39 is no f32");
+    expect_refused(larger_than_300, sample[CB_I8], NULL, "maximum: the number 300 is no i8");
+    expect_refused(larger_of_300, sample[CB_I8], NULL, "maximum: the number 300 is no i8");
+    expect_refused(smaller_than_300, sample[CB_U8], NULL, "minimum: the number 300 is no u8");
+    expect_refused(smaller_than_1e39, sample[CB_F32], NULL, "minimum: the number 1e+39 is no f32");
+    expect_refused(smaller_than_70000, sample[CB_F16], NULL, "minimum: the number 70000 is no f16");
+    expect(smaller_than_300, sample[CB_I16], NULL, CB_I16, cb_dims(3), VALUES(1, 2, 0));
+    expect(power_of_300, sample[CB_I8], NULL, CB_I8, cb_dims(3), VALUES(44, -112, 1));
 }
 
 BODY(line, cb_linspace(0, 3, 7, cb_dtype_of(in[0])))
@@ -549,6 +572,7 @@ int main(void) {
         cmocka_unit_test(numbers_are_kept_exactly),
         cmocka_unit_test(full_takes_its_dtype_from_the_number),
         cmocka_unit_test(attributes_promote_as_in_pytorch),
+        cmocka_unit_test(numbers_that_overflow_are_refused),
         cmocka_unit_test(linspace_of_integers_truncates),
         cmocka_unit_test(numbers_left_out_are_not_zero),
         cmocka_unit_test(rank_0_takes_dims_as_rank_1),
