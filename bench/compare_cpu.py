@@ -50,6 +50,7 @@ class Peer:
         batch = t.randn(64, 784)
         row_array = array.reshape(-1, 1024)
         bins = {k: (t.randn(1 << k), t.randint(1 << k, (1 << 22,))) for k in (10, 16, 22)}
+        fives, column = t.randn(200000, 5), t.randn(200000, 1)
         words, table, grad = t.randint(1000, (8192, 1)), t.randn(1000, 64), t.randn(8192, 64)
 
         def scatter(x, index):
@@ -71,6 +72,7 @@ class Peer:
             "eager_exp": (lambda: t.exp(medium), None, lambda: np.exp(array)),
             "eager_sum": (lambda: t.sum(medium), None, lambda: array.sum()),
             "eager_softmax": (lambda: t.softmax(rows, -1), None, softmax_numpy),
+            "eager_short_rows": (lambda: fives * column, None, lambda: fives.numpy() * column.numpy()),
             "scatter_2_10": (scatter(*bins[10]), None),
             "scatter_2_16": (scatter(*bins[16]), None),
             "scatter_2_22": (scatter(*bins[22]), None),

@@ -12,6 +12,7 @@ enum { SMALL = 1 << 10, MEDIUM = 1 << 22, LARGE = 1 << 24, ROW = 1024, ROWS = ME
 enum { PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
 enum { COLORS = 3, SIDE = 224, TOKENS = 128, VOCABULARY = 50257 };
 enum { FEW_BINS = 1 << 10, SOME_BINS = 1 << 16, MANY_BINS = 1 << 22, WORDS = 1000, COLUMNS = 64 };
+enum { SHORT_ROW = 5, SHORT_ROWS = 200000 };
 
 /* A body of one expression over its inputs x[0], x[1], ... */
 #define BODY(name, expression)                                                                     \
@@ -41,6 +42,7 @@ BODY(mlp, mlp_of(x))
 BODY(add, cb_add(x[0], x[0]))
 BODY(exponential, cb_exp(x[0]))
 BODY(sum, cb_sum(x[0]))
+BODY(scale_rows, cb_mul(x[0], x[1]))
 BODY(scatter_add, cb_scatter_add(x[0], 0, x[1], x[2]))
 BODY(scatter_rows, cb_scatter_add(x[0], 0, cb_expand(x[1], cb_dims(-1, COLUMNS)), x[2]))
 
@@ -137,6 +139,12 @@ const Case cases[] = {
      .dtype = CB_F32,
      .batch = ROWS,
      .input = {{{BATCH, ROW}, 1}}},
+    {.name = "eager_short_rows",
+     .help = "rows of 5 times a column, one op",
+     .body = scale_rows,
+     .dtype = CB_F32,
+     .batch = SHORT_ROWS,
+     .input = {{{BATCH, SHORT_ROW}, 1}, {{BATCH, 1}, 1}}},
     {.name = "scatter_2_10",
      .help = "scatter_add into 2^10 bins: a histogram",
      .body = scatter_add,

@@ -21,6 +21,7 @@ enum {
         24 * 1024, /* vectors of a block together: most of L1, which tensors pass through as well */
     LEAST_LANES = 64,
     MOST_LANES = 1024,
+    LONG_LANES = 64,     /* of the last axis, from which blocks run along it alone */
     STREAM_LANES = 16384, /* when no vector is needed: memory to memory */
     SUM_LANES = 2048      /* the same in rows: what is added up in f32 before f64 takes over */
 };
@@ -185,7 +186,7 @@ static void choose_capacity(const Builder *b, Program *p) {
     int64_t stream = b->row ? SUM_LANES : STREAM_LANES;
     int64_t lanes = b->lane_bytes ? BLOCK_BYTES / b->lane_bytes : stream;
     int64_t most = b->lane_bytes ? MOST_LANES : stream;
-    int64_t extent = b->lane_axis >= 0 ? b->kernel->axis[b->lane_axis].size : 1;
+    int64_t extent = p->lane_count;
     if (lanes > most) lanes = most;
     if (lanes < LEAST_LANES) lanes = LEAST_LANES;
     lanes = lanes / LEAST_LANES * LEAST_LANES;
@@ -230,7 +231,8 @@ static void put_registers(const Builder *b, Program *p) {
 /* What is staged at one point along the turn axis serves the next ones, so nothing else may move
  * the access: no inner axis (they run once per point), nothing computed. */
 static bool passes_staging(const Program *p, const VmAccess *access) {
-    bool far = access->stride >= VM_TURN_LINE || access->stride <= -VM_TURN_LINE, along = false;
+    int64_t stride = access->levels.stride[0];
+    bool far = stride >= VM_TURN_LINE || stride <= -VM_TURN_LINE, along = false;
     bool computed = access->index >= 0 || access->guard >= 0 || access->rest >= 0;
     if (p->turn_axis < 0 || !far || computed) return false;
     for (int i = 0; i < access->term_count; i++) {
@@ -244,8 +246,10 @@ static bool passes_staging(const Program *p, const VmAccess *access) {
 static void put_staging(const Builder *b, Program *p) {
     for (int i = 0; i < length(b->access); i++) {
         VmAccess *access = &p->access[i];
-        access->staging = passes_staging(p, access) ? p->frame_bytes : -1;
-        if (access->staging >= 0) p->frame_bytes += VM_TURN_LANES * VM_TURN_LINE * access->size;
+        bool turns = passes_staging(p, access);
+        access->staging = turns || access->levels.count > 1 ? p->frame_bytes : -1;
+        if (turns) p->frame_bytes += VM_TURN_LANES * VM_TURN_LINE * access->size;
+        if (access->levels.count > 1) p->frame_bytes += p->capacity * access->size;
     }
 }
 
@@ -270,7 +274,8 @@ static void put_sections(const Builder *b, const Layout *l, Program *p) {
 /* A transposed input: neighbours along some other outer axis share its cache lines. */
 static int turn_axis(const Builder *b) {
     const Kernel *kernel = b->kernel;
-    if (b->row || b->lane_axis < 1 || kernel->split > 1) return -1;
+    bool one = b->first_lane_axis == b->lane_axis;
+    if (b->row || b->lane_axis < 1 || kernel->split > 1 || !one) return -1;
     for (int id = 0; id < length(kernel->expr); id++) {
         if (kernel->expr[id]->op != EX_load || b->node[id].value < 0) continue;
         const int64_t *stride = b->load[id].axis_stride;
@@ -284,7 +289,11 @@ static int turn_axis(const Builder *b) {
 static void put_axes(const Builder *b, Program *p) {
     const Kernel *kernel = b->kernel;
     p->row = b->row;
+    p->first_lane_axis = b->first_lane_axis;
     p->lane_axis = b->lane_axis;
+    p->lane_count = 1;
+    for (int axis = b->first_lane_axis; axis >= 0 && axis <= b->lane_axis; axis++)
+        p->lane_count *= kernel->axis[axis].size;
     p->turn_axis = turn_axis(b);
     p->axis_count = length(kernel->axis);
     p->outer_count = kernel->outer_count;
@@ -336,6 +345,16 @@ static Program *pack(Builder *b, const Layout *l) {
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
+/* Short rows of a TILE are taken together: a block of few lanes costs as much as one of many. */
+static int first_lane_axis(const Builder *b) {
+    int first = b->lane_axis;
+    if (b->row || first < 0 || b->kernel->axis[first].size >= LONG_LANES) return first;
+    int64_t lanes = b->kernel->axis[first].size;
+    for (; first > 0 && lanes < MOST_LANES && b->lane_axis - first + 1 < VM_LANE_AXES; first--)
+        lanes *= b->kernel->axis[first - 1].size;
+    return first;
+}
+
 static Program *build(Builder *b) {
     Kernel *kernel = b->kernel;
     int axes = length(kernel->axis);
@@ -344,6 +363,7 @@ static Program *build(Builder *b) {
     b->row = kernel->form == FORM_ROW;
     b->lane_axis = b->row ? axes - 1 : kernel->outer_count - 1;
     if (b->row && axes == kernel->outer_count) b->lane_axis = -1; /* a row of one */
+    b->first_lane_axis = first_lane_axis(b);
     vm_place_all(b);
     build_passes(b);
     Layout layout = {.b = b};

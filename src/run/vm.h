@@ -60,7 +60,7 @@ typedef enum VmKind {
     VM_STORE,      /* store(access) = a */
     VM_REDUCE,     /* accumulator y, operand a */
     VM_SCAN,       /* y = scan of a, accumulator b */
-    VM_COORDINATE, /* y = coordinate of axis `number` */
+    VM_COORDINATE, /* y = coordinate of axis `number`; -1: place of the block among all lanes */
     VM_ROW,        /* y points into kept row `number` */
     VM_SLOT_READ,  /* y = slot of reduce `number`, by function */
     VM_SLOT_WRITE  /* slot of reduce `number` = a, by function */
@@ -88,13 +88,24 @@ typedef struct VmTerm {
     int64_t stride;
 } VmTerm;
 
+/* How the lanes lie in memory: count elements with a stride, these again and again with the next
+ * level's, as axes do, but the innermost comes first. One level: a plain stride. */
+enum { VM_LANE_AXES = 4 };
+typedef struct VmLevels {
+    int count;
+    int64_t size[VM_LANE_AXES], stride[VM_LANE_AXES]; /* elements */
+} VmLevels;
+
 /* The element where a block starts: constant + rest + sum of the terms. */
 typedef struct VmAccess {
-    int buffer, size;         /* size: bytes of an element */
-    int64_t constant, stride; /* stride: elements from lane to lane */
-    int rest, index, guard;   /* registers, -1: none */
+    int buffer, size;       /* size: bytes of an element */
+    int lane_size;          /* bytes of a lane in the register */
+    int64_t constant;
+    VmLevels levels;
+    int rest, index, guard; /* registers, -1: none */
     int first_term, term_count;
-    int64_t staging; /* bytes into the frame, where a transposed input passes through; -1: none */
+    int64_t staging;        /* bytes into the frame, where an input passes through that is
+                             * transposed or whose lanes have levels; -1: none */
 } VmAccess;
 
 typedef enum VmPlace { VM_FRAME, VM_CONSTANT, VM_DYNAMIC } VmPlace;
@@ -130,7 +141,10 @@ enum {
 
 struct Program {
     bool row;                               /* FORM_ROW */
-    int axis_count, outer_count, lane_axis; /* lane_axis -1: none */
+    int axis_count, outer_count;
+    int first_lane_axis, lane_axis; /* lanes run along these and what is between: one axis in ROW,
+                                     * and where the last one is long. lane_axis -1: none */
+    int64_t lane_count;             /* product of their sizes */
     int turn_axis; /* TILE: outer axis along which some input is contiguous that is not so along
                     * the lanes; -1: none */
     int64_t size[VM_MAX_AXES], inner_stride[VM_MAX_AXES];
@@ -149,6 +163,12 @@ struct Program {
     VmRow *row_cache; /* kept rows */
     Scalar *constant;
 };
+
+/* vm_walk.c: what VM_LOAD and VM_STORE do where lanes have levels, from the lane at `place` on. */
+void vm_walk_load(const VmInstr *in, const VmAccess *access, int64_t n, int64_t place, char *y,
+                  const char *from, char *staging, const uint8_t *guard);
+void vm_walk_store(const VmInstr *in, const VmAccess *access, int64_t n, int64_t place, char *to,
+                   const char *x, const uint8_t *guard);
 
 VmType vm_type(cb_dtype dtype, bool oracle);
 int vm_type_size(VmType type);

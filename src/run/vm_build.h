@@ -24,8 +24,9 @@ typedef struct VmValue { /* a virtual register */
 } VmValue;
 
 typedef struct VmIndex { /* an index expression, taken apart */
-    bool linear;       /* stride and terms hold; else `index` is evaluated as a vector */
-    int64_t stride, constant;
+    bool linear;       /* levels and terms hold; else `index` is evaluated as a vector */
+    VmLevels levels;   /* of the lanes */
+    int64_t constant;
     int64_t *axis_stride; /* by kernel axis, the lane axis included */
     Expr *rest, *index;   /* rest: NULL when it is the constant */
 } VmIndex;
@@ -46,7 +47,8 @@ typedef struct Builder {
     KernelInfo info;
     const VmOps *ops;
     bool oracle, row;
-    int lane_axis, pass; /* pass: at hand; info.pass_count for the last point */
+    int first_lane_axis, lane_axis;
+    int pass; /* at hand; info.pass_count for the last point */
     VmNode *node;
     VmIndex *load, *store; /* by expression id, by store */
     VmValue *value;        /* vec */
@@ -66,6 +68,7 @@ typedef struct Builder {
 Expr *vm_real(const Builder *b, Expr *x); /* without conversions that change nothing */
 void vm_place_all(Builder *b);            /* places, analysis, nodes */
 void vm_need_all(Builder *b); /* what the pass at hand computes: node.needed, node.uses */
+bool vm_is_dense(const VmIndex *place); /* lane follows lane */
 bool vm_is_inner(const Builder *b, const Expr *x);
 bool vm_is_ready(const Builder *b, const Expr *x); /* computed, and still valid in this pass */
 bool vm_store_has_lanes(const Builder *b, int store);
@@ -82,7 +85,8 @@ VmMode vm_mode(bool lanes);
 int vm_get(Builder *b, Expr *x);    /* its register */
 int vm_vector(Builder *b, Expr *x); /* the same, splatted when it is uniform */
 int vm_operand(Builder *b, Expr *x, bool lanes);
-int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, Expr *guard);
+/* lane_size: bytes of a lane in the register that is loaded or stored. */
+int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, int lane_size, Expr *guard);
 void vm_emit(Builder *b, Expr *x, int target); /* target: register to write, -1: a new one */
 
 /* vm_op.c */

@@ -90,11 +90,13 @@ int vm_operand(Builder *b, Expr *x, bool lanes) { return lanes ? vm_vector(b, x)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, Expr *guard) {
+int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, int lane_size,
+              Expr *guard) {
     VmAccess access = {.buffer = buffer,
                        .size = (int)cb_dtype_size(b->kernel->buffer[buffer].dtype),
+                       .lane_size = lane_size,
                        .constant = place->constant,
-                       .stride = lanes ? place->stride : 0,
+                       .levels = lanes ? place->levels : (VmLevels){1, {1}, {0}},
                        .rest = -1,
                        .index = -1,
                        .guard = -1,
@@ -132,8 +134,9 @@ static void emit_load(Builder *b, Expr *x, int target) {
     cb_dtype dtype = (cb_dtype)b->kernel->buffer[buffer].dtype;
     VmType type = vm_type(dtype, b->oracle), wanted = vm_type_of(b, x);
     int home = vm_section_of(b, x);
-    int access = vm_access(b, buffer, place, lanes, guarded ? x->input[1] : NULL);
-    bool plain = lanes && !guarded && place->linear && place->stride == 1;
+    int access =
+        vm_access(b, buffer, place, lanes, vm_type_size(type), guarded ? x->input[1] : NULL);
+    bool plain = lanes && !guarded && vm_is_dense(place);
     bool untouched = b->kernel->buffer[buffer].role == BUFFER_IN;
     if (plain && untouched && is_same_type(b, buffer) && type == wanted && target < 0) {
         b->node[x->id].value = vm_new_value(b, type, VALUE_POINTER);
@@ -166,9 +169,26 @@ static void emit_load(Builder *b, Expr *x, int target) {
     b->node[x->id].value = y;
 }
 
-/* The coordinate itself, or the lanes counted up from that of the block's first. */
+/* The lanes' y = function(a, number). */
+static int emit_count(Builder *b, int home, VmFunction *function, const char *name, int a,
+                      int64_t number) {
+    VmInstr in = {.kind = VM_OP,
+                  .mode = VM_LANES,
+                  .y = vm_new_value(b, VM_I64, VALUE_VECTOR),
+                  .a = a,
+                  .b = vm_number(b, VM_I64, (Scalar){.i = number}),
+                  .c = -1,
+                  .function = function,
+                  .name = name};
+    return vm_add(b, home, in)->y;
+}
+
+/* The coordinate itself, or the lanes counted up from the block's first; where they run along
+ * several axes, what that makes along this one. */
 static void emit_axis(Builder *b, Expr *x) {
-    int home = vm_section_of(b, x), start = vm_new_value(b, VM_I64, VALUE_UNIFORM);
+    int home = vm_section_of(b, x), axis = (int)x->imm.i;
+    bool lanes = b->node[x->id].lanes, several = b->first_lane_axis < b->lane_axis;
+    int start = vm_new_value(b, VM_I64, VALUE_UNIFORM);
     vm_add(b, home,
            (VmInstr){.kind = VM_COORDINATE,
                      .mode = VM_ONE,
@@ -176,20 +196,19 @@ static void emit_axis(Builder *b, Expr *x) {
                      .a = -1,
                      .b = -1,
                      .c = -1,
-                     .number = (int)x->imm.i,
+                     .number = lanes && several ? -1 : axis,
                      .name = "coordinate"});
     b->node[x->id].value = start;
-    if (!b->node[x->id].lanes) return;
-    b->node[x->id].value = vm_new_value(b, VM_I64, VALUE_VECTOR);
-    vm_add(b, home,
-           (VmInstr){.kind = VM_OP,
-                     .mode = VM_LANES,
-                     .y = b->node[x->id].value,
-                     .a = start,
-                     .b = -1,
-                     .c = -1,
-                     .function = b->ops->count,
-                     .name = "count"});
+    if (!lanes) return;
+    int value = emit_count(b, home, b->ops->count, "count", start, 0);
+    int64_t below = 1;
+    for (int inside = axis + 1; inside <= b->lane_axis; inside++)
+        below *= b->kernel->axis[inside].size;
+    if (below > 1) value = emit_count(b, home, b->ops->divide, "divide", value, below);
+    if (axis > b->first_lane_axis)
+        value =
+            emit_count(b, home, b->ops->remainder, "remainder", value, b->kernel->axis[axis].size);
+    b->node[x->id].value = value;
 }
 
 /* ---- kept rows ------------------------------------------------------------------------------- */

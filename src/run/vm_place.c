@@ -56,6 +56,27 @@ Expr *vm_real(const Builder *b, Expr *x) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
+bool vm_is_dense(const VmIndex *place) {
+    return place->linear && place->levels.count == 1 && place->levels.stride[0] == 1;
+}
+
+/* Neighbouring axes along which the elements go on as within the inner one are one level. */
+static VmLevels lane_levels(const Builder *b, const VmIndex *place) {
+    VmLevels levels = {.count = 0};
+    for (int axis = b->lane_axis; axis >= 0 && axis >= b->first_lane_axis; axis--) {
+        int64_t size = b->kernel->axis[axis].size, stride = place->axis_stride[axis];
+        int last = levels.count - 1;
+        if (last >= 0 && stride == levels.size[last] * levels.stride[last]) {
+            levels.size[last] *= size;
+        } else {
+            levels.size[levels.count] = size;
+            levels.stride[levels.count++] = stride;
+        }
+    }
+    if (levels.count == 0) levels = (VmLevels){1, {1}, {0}};
+    return levels;
+}
+
 static VmIndex take_apart(Builder *b, Expr *index) {
     VmIndex place = {.index = index};
     place.axis_stride = arena_new_array(b->arena, int64_t, length(b->kernel->axis) + 1);
@@ -68,7 +89,6 @@ static VmIndex take_apart(Builder *b, Expr *index) {
             place.linear = index_linear(b->kernel, index, b->lane_axis,
                                         &place.axis_stride[b->lane_axis], &place.rest);
     }
-    if (b->lane_axis >= 0) place.stride = place.axis_stride[b->lane_axis];
     if (place.rest->op == OP_constant) {
         place.constant = place.rest->imm.i;
         place.rest = NULL;
@@ -79,14 +99,17 @@ static VmIndex take_apart(Builder *b, Expr *index) {
 /* A rest with lanes (by way of a reduction in a TILE kernel) is no block's start. */
 static void settle(Builder *b, VmIndex *place) {
     if (place->linear && place->rest && b->node[place->rest->id].lanes) place->linear = false;
-    if (place->linear) return;
-    place->stride = place->constant = 0;
-    place->rest = NULL;
-    for (int i = 0; i < length(b->kernel->axis); i++) place->axis_stride[i] = 0;
+    if (!place->linear) {
+        place->constant = 0;
+        place->rest = NULL;
+        for (int i = 0; i < length(b->kernel->axis); i++) place->axis_stride[i] = 0;
+    }
+    place->levels = lane_levels(b, place);
 }
 
 static bool has_lanes(const Builder *b, const Expr *x) {
-    if (x->op == EX_axis) return (int)x->imm.i == b->lane_axis;
+    if (x->op == EX_axis)
+        return (int)x->imm.i >= b->first_lane_axis && (int)x->imm.i <= b->lane_axis;
     if (x->op == EX_reduce) return !b->row && b->lane_axis >= 0;
     if (x->op == EX_scan) return b->lane_axis >= 0;
     for (int i = 0; i < x->input_count; i++)
@@ -146,7 +169,8 @@ bool vm_store_has_lanes(const Builder *b, int s) {
     const VmIndex *place = &b->store[s];
     if (b->lane_axis < 0) return false;
     if (store->mode == STORE_ADD && (vm_store_is_inner(b, s) || !b->row)) return true;
-    bool lanes = b->node[store->value->id].lanes || place->stride || !place->linear;
+    bool varies = place->levels.count > 1 || place->levels.stride[0];
+    bool lanes = b->node[store->value->id].lanes || varies || !place->linear;
     return lanes || (store->guard && b->node[store->guard->id].lanes);
 }
 

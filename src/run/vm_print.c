@@ -33,7 +33,10 @@ static void print_instr(const Program *p, const VmInstr *in, Buffer *out) {
         print_access(p, &p->access[in->number], out);
         break;
     case VM_COORDINATE:
-        putf(out, " a%d", in->number);
+        if (in->number < 0)
+            put(out, " of lanes");
+        else
+            putf(out, " a%d", in->number);
         break;
     case VM_ROW:
     case VM_SLOT_READ:

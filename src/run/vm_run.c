@@ -1,6 +1,6 @@
 /* Runs a vector program: the loops around its sections.
  *
- * TILE: [low, high) is cut into runs along the last outer axis and these into blocks of lanes; for
+ * TILE: [low, high) is cut into runs along the lane axes and these into blocks of lanes; for
  * each block the passes follow, each a loop over the inner points. ROW: one outer point at a time;
  * each pass loops over the inner axes, the last in blocks of lanes. Everything lives in a frame on
  * the stack. */
@@ -36,6 +36,25 @@ static char *address(const Frame *f, const VmAccess *access) {
     return (char *)f->buffer[access->buffer] + element * access->size;
 }
 
+/* Of the block's first lane, among all along the lane axes. */
+static int64_t lane_place(const Frame *f) {
+    const Program *p = f->program;
+    int64_t place = 0;
+    for (int axis = p->first_lane_axis; axis <= p->lane_axis; axis++)
+        place = place * p->size[axis] + f->at[axis];
+    return place;
+}
+
+static void set_lane_place(Frame *f, int64_t place) {
+    const Program *p = f->program;
+    int axis = p->lane_axis;
+    for (; axis > p->first_lane_axis; axis--) {
+        f->at[axis] = place % p->size[axis];
+        place /= p->size[axis];
+    }
+    f->at[axis] = place;
+}
+
 static void *operand(const Frame *f, int number) { return number >= 0 ? f->reg[number] : NULL; }
 
 /* A transposed input, a few elements of each lane at a time, side by side where the strides are
@@ -48,31 +67,37 @@ static void load_staged(const Frame *f, const VmInstr *in, int64_t n) {
     if (step == 0 && left >= VM_TURN_LINE) {
         const char *from = address(f, access);
         for (int64_t i = 0; i < n; i++) {
-            const char *source = from + i * access->stride * access->size;
+            const char *source = from + i * access->levels.stride[0] * access->size;
             for (int64_t at = 0; at < line; at += 16)
                 memcpy(staging + i * line + at, source + at, 16);
         }
     }
     if (f->turn_step - step + VM_TURN_LINE > f->turn_count) /* the last few: straight from there */
-        in->load(n, f->reg[in->y], address(f, access), access->stride, NULL, NULL);
+        in->load(n, f->reg[in->y], address(f, access), access->levels.stride[0], NULL, NULL);
     else
         in->load(n, f->reg[in->y], staging + step * access->size, VM_TURN_LINE, NULL, NULL);
 }
 
 static void load(const Frame *f, const VmInstr *in, int64_t n) {
     const VmAccess *access = &f->program->access[in->number];
-    if (access->staging >= 0 && f->turn_count) {
+    if (access->levels.count > 1)
+        vm_walk_load(in, access, n, lane_place(f), f->reg[in->y], address(f, access),
+                     f->memory + access->staging, operand(f, access->guard));
+    else if (access->staging >= 0 && f->turn_count)
         load_staged(f, in, n);
-        return;
-    }
-    in->load(n, f->reg[in->y], address(f, access), access->stride, operand(f, access->index),
-             operand(f, access->guard));
+    else
+        in->load(n, f->reg[in->y], address(f, access), access->levels.stride[0],
+                 operand(f, access->index), operand(f, access->guard));
 }
 
 static void store(const Frame *f, const VmInstr *in, int64_t n) {
     const VmAccess *access = &f->program->access[in->number];
-    in->store(n, address(f, access), access->stride, operand(f, access->index),
-              operand(f, access->guard), f->reg[in->a]);
+    if (access->levels.count > 1)
+        vm_walk_store(in, access, n, lane_place(f), address(f, access), f->reg[in->a],
+                      operand(f, access->guard));
+    else
+        in->store(n, address(f, access), access->levels.stride[0], operand(f, access->index),
+                  operand(f, access->guard), f->reg[in->a]);
 }
 
 static char *row(const Frame *f, const VmInstr *in) {
@@ -114,7 +139,7 @@ static void run(Frame *f, VmSection section) {
             in->scan(n, reg[in->y], reg[in->a], (Scalar *)(void *)reg[in->b]);
             break;
         case VM_COORDINATE:
-            *(int64_t *)(void *)reg[in->y] = f->at[in->number];
+            *(int64_t *)(void *)reg[in->y] = in->number < 0 ? lane_place(f) : f->at[in->number];
             break;
         case VM_ROW:
             reg[in->y] = row(f, in);
@@ -208,19 +233,18 @@ static void run_rows(Frame *f, int64_t low, int64_t high, int pass) {
 
 static void run_runs(Frame *f, int64_t low, int64_t high, int pass) {
     const Program *p = f->program;
-    int axis = p->lane_axis;
     set_outer(f, low);
     for (int64_t outer = low; outer < high;) {
-        int64_t start = f->at[axis], left = p->size[axis] - start;
+        int64_t start = lane_place(f), left = p->lane_count - start;
         int64_t count = high - outer < left ? high - outer : left;
         for (int64_t done = 0; done < count; done += p->capacity) {
-            f->at[axis] = start + done;
+            set_lane_place(f, start + done);
             f->lanes = count - done < p->capacity ? count - done : p->capacity;
             f->outer = outer + done;
             run_point(f, pass);
         }
-        f->at[axis] = 0;
-        advance(f, 0, axis);
+        set_lane_place(f, 0);
+        advance(f, 0, p->first_lane_axis);
         outer += count;
     }
 }

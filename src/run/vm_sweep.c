@@ -180,7 +180,7 @@ static bool store_streams(const Builder *b, int s) {
     int64_t size = (int64_t)cb_dtype_size((cb_dtype)buffer->dtype);
     if (!b->row || store->mode != STORE_SET || store->guard || buffer->role != BUFFER_OUT)
         return false;
-    if (!vm_store_has_lanes(b, s) || !place->linear || place->stride != 1) return false;
+    if (!vm_store_has_lanes(b, s) || !vm_is_dense(place)) return false;
     if (buffer->numel * size < STREAM_BYTES_MIN || kernel->axis[b->lane_axis].size < STREAM_RUN_MIN)
         return false;
     return b->ops->stream[type] && vm_type_size(type) == size;
@@ -198,7 +198,7 @@ bool vm_store_is_direct(const Builder *b, int s) {
         if (other != s && b->info.store_pass[other] == b->pass) return false;
     if (store->mode == STORE_ADD || store->guard || buffer->role == BUFFER_INOUT) return false;
     if (store_streams(b, s)) return false;
-    if (!place->linear || place->stride != 1 || !b->node[value->id].lanes) return false;
+    if (!vm_is_dense(place) || !b->node[value->id].lanes) return false;
     if (vm_is_ready(b, value) || b->node[value->id].uses != 1 || vm_is_kept(b, value)) return false;
     if (value->op >= EX_axis && value->op != EX_load) return false;
     if (vm_section_of(b, value) != store_section(b, s)) return false;
@@ -222,7 +222,8 @@ void vm_emit_store(Builder *b, int s) {
     if (vm_store_is_direct(b, s)) {
         VmInstr point = instr_of(VM_POINT, VM_LANES,
                                  vm_new_value(b, vm_type_of(b, value), VALUE_POINTER), -1, "point");
-        point.number = vm_access(b, store->buffer, place, lanes, NULL);
+        int size = vm_type_size(vm_type_of(b, value));
+        point.number = vm_access(b, store->buffer, place, lanes, size, NULL);
         vm_add(b, home, point);
         vm_emit(b, value, point.y);
         return;
@@ -231,7 +232,7 @@ void vm_emit_store(Builder *b, int s) {
     int a = vm_convert(b, home, vm_mode(lanes), type, vm_operand(b, value, lanes), -1);
     VmInstr instr =
         instr_of(VM_STORE, vm_mode(lanes), -1, a, store->mode == STORE_ADD ? "add" : "store");
-    instr.number = vm_access(b, store->buffer, place, lanes, store->guard);
+    instr.number = vm_access(b, store->buffer, place, lanes, vm_type_size(type), store->guard);
     instr.store = store_function(b, store, type);
     if (store_streams(b, s)) {
         instr.store = b->ops->stream[type];
