@@ -21,7 +21,8 @@ enum {
         24 * 1024, /* vectors of a block together: most of L1, which tensors pass through as well */
     LEAST_LANES = 64,
     MOST_LANES = 1024,
-    LONG_LANES = 64,     /* of the last axis, from which blocks run along it alone */
+    LONG_LANES = 64, /* of the last axis, from which blocks run along it alone */
+    SHORT_ROW = 48,  /* inner extents below this are walked across, where there are many rows */
     STREAM_LANES = 16384, /* when no vector is needed: memory to memory */
     SUM_LANES = 2048      /* the same in rows: what is added up in f32 before f64 takes over */
 };
@@ -345,6 +346,19 @@ static Program *pack(Builder *b, const Layout *l) {
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
+/* The form is chosen for generated code. A block of few lanes costs the VM as much as one of many:
+ * it walks scans of few, long rows along them, and short rows across them. */
+static bool runs_by_row(const Kernel *kernel) {
+    int axes = length(kernel->axis), outer = kernel->outer_count;
+    int64_t row = axes > outer ? kernel->axis[axes - 1].size : 1;
+    bool many = kernel->outer_size >= LONG_LANES;
+    if (kernel->form == FORM_ROW)
+        return kernel->split > 1 || !many || kernel->inner_size >= SHORT_ROW;
+    for (int s = 0; s < length(kernel->store); s++)
+        if (kernel->store[s].mode != STORE_SET) return false;
+    return kernel_has_scan(kernel) && !many && row >= LONG_LANES;
+}
+
 /* Short rows of a TILE are taken together: a block of few lanes costs as much as one of many. */
 static int first_lane_axis(const Builder *b) {
     int first = b->lane_axis;
@@ -360,7 +374,7 @@ static Program *build(Builder *b) {
     int axes = length(kernel->axis);
     check(axes <= VM_MAX_AXES, "kernel %s has %d axes", kernel->name, axes);
     b->ops = ops_of_cpu();
-    b->row = kernel->form == FORM_ROW;
+    b->row = runs_by_row(kernel);
     b->lane_axis = b->row ? axes - 1 : kernel->outer_count - 1;
     if (b->row && axes == kernel->outer_count) b->lane_axis = -1; /* a row of one */
     b->first_lane_axis = first_lane_axis(b);

@@ -121,6 +121,15 @@ static void test_short_rows(void **state) {
         "out "
         "i64[5400] t0 = i32 load b0[((a0*180)+((a2*9)+a1))] t1 = i64 to i64 t0 t2 = i64 scan sum t1"
         " store b1[((a0*180)+((a2*9)+a1))] = t2 }",
+        "kernel long_scans(outer a0:3, outer a1:2, inner a2:5, inner a3:150) tile split 1 { b0: in "
+        "i16[4500] b1: out i64[4500] t0 = i16 load b0[((a0*1500)+((a1*750)+((a2*150)+a3)))] t1 = "
+        "i64 "
+        "to i64 t0 t2 = i64 scan sum t1 store b1[((a0*1500)+((a1*750)+((a2*150)+a3)))] = t2 }",
+        "kernel softmax(outer a0:8, outer a1:20, inner a2:17) row split 1 { b0: in f32[2720] b1: "
+        "out "
+        "f32[2720] t0 = f32 load b0[((a0*340)+((a1*17)+a2))] t1 = f32 reduce amax t0 t2 = f32 sub "
+        "t0, t1 t3 = f32 exp t2 t4 = f32 reduce sum t3 t5 = f32 div t3, t4 store "
+        "b1[((a0*340)+((a1*17)+a2))] = t5 }",
         "kernel rows_of_rows(outer a0:60, outer a1:6) tile split 1 { b0: in i64[60] b1: in f32[60] "
         "b2: out f32[360] t0 = i64 load b0[a0] t1 = f32 load b1[((t0*6)+a1)] store "
         "b2[((a0*6)+a1)] = t1 }");
