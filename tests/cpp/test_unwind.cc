@@ -1,5 +1,7 @@
 // Exceptions out of the user's functions: whatever the library had open for them is as it was before
 // the call, and what they did before they threw stays done. Exits 0 when all of it is right.
+#include "../settle.h"
+
 #include <carbide.h>
 
 #include <cmath>
@@ -224,6 +226,7 @@ static void test_graphs() {
 int main() {
     cb_set_allocator({counting_resize, nullptr});
     counter = cb_keep(cb_zeros(cb_dims(1)));
+    settle_slots();
     // The library remembers the last 64 that were freed (src/base/tomb.h): now it holds so many.
     for (int i = 0; i < 64; i++) cb_function_free(cb_compile(calls_inner));
     test_functions("backend=vm");

@@ -3,6 +3,7 @@
 #ifndef CARBIDE_TEST_CAPTURE_SUPPORT_H
 #define CARBIDE_TEST_CAPTURE_SUPPORT_H
 
+#include "../settle.h"
 #include "test_support.h"
 
 #include "carbide.h"
@@ -114,7 +115,7 @@ static inline int free_everything(void **state) {
 
 /* The tests one after the other, then that nothing is left. */
 #define run_counted(tests)                                                                         \
-    (cb_set_allocator((cb_allocator){counting_resize, NULL}),                                      \
+    (cb_set_allocator((cb_allocator){counting_resize, NULL}), settle_slots(),                      \
      cmocka_run_group_tests(tests, NULL, free_everything))
 
 #endif
