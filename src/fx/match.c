@@ -53,8 +53,8 @@ static bool match_arg(Match *match, const cb_arg *pattern, const cb_arg *arg) {
 /* The same op, bound to its schema, so that softmax(x, 1) is softmax(x, dim=1). */
 static bool match_call(Match *match, const FxNode *pattern, const FxNode *node) {
     FxCall a, b;
-    bool bound = fx_bind(pattern, &a) && fx_bind(node, &b);
-    check(bound, "a node of a graph that was looked through does not bind");
+    check(fx_bind(pattern, &a), "a node of a pattern that was looked through does not bind");
+    check(fx_bind(node, &b), "a node of a graph that was looked through does not bind");
     if (memcmp(&a.attrs, &b.attrs, sizeof a.attrs) != 0) return false;
     if (a.list && !match_arg(match, a.list, b.list)) return false;
     for (int i = 0; i < a.operand_count; i++)
@@ -162,9 +162,9 @@ static void rewrite(FxGraph *graph, const Match *match, const FxGraph *replaceme
 /* The node that a pattern returns; NULL with an error when it returns no single computed value. */
 static const FxNode *returned(const FxGraph *graph, const char *what, bool computed) {
     const FxNode *output = fx_output_node(graph);
-    const cb_arg *value = output && length(output->args) ? &output->args[0] : NULL;
-    bool node = value && value->kind == CB_ARG_NODE;
-    if (node && (!computed || value->node->opcode != CB_PLACEHOLDER)) return value->node;
+    const cb_arg value = cb_node_arg(output, 0);
+    bool node = value.kind == CB_ARG_NODE;
+    if (node && (!computed || value.node->opcode != CB_PLACEHOLDER)) return value.node;
     fail(CB_ERR_GRAPH, "replace_pattern: the %s must return one %s", what,
          computed ? "computed value" : "value");
     return NULL;

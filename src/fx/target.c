@@ -111,9 +111,9 @@ void fx_resolve(FxNode *node) {
 
 /* scaled_dot_product_attention(query, key, value, attn_mask, dropout_p) */
 static bool drops_out(const FxNode *attention) {
-    cb_arg p = cb_node_arg(attention, 4);
-    if (p.kind == CB_ARG_NONE) p = cb_node_kwarg(attention, "dropout_p");
-    return fx_is_number(&p) && fx_number(&p) > 0;
+    cb_arg p =
+        length(attention->args) > 4 ? attention->args[4] : cb_node_kwarg(attention, "dropout_p");
+    return fx_number(&p) > 0; /* what is no number does not run */
 }
 
 bool fx_random(const FxNode *node) {
@@ -209,7 +209,10 @@ static cb_arg slice_arg(FxGraph *graph, const Attrs *attrs) {
     slice.kind = CB_ARG_SLICE;
     slice.count = 3;
     slice.items = part;
-    if (dim == 0 || dim < -CB_MAX_RANK || dim >= CB_MAX_RANK) return slice;
+    if (dim == 0) return slice;
+    /* No tensor has the dims behind these: running the node says so. */
+    if (dim > CB_MAX_RANK) dim = CB_MAX_RANK;
+    if (dim < -CB_MAX_RANK - 1) dim = -CB_MAX_RANK - 1;
     cb_arg *whole_part = arena_new_array(graph->arena, cb_arg, 3), whole = slice;
     whole.items = whole_part;
     cb_arg *items = arena_new_array(graph->arena, cb_arg, CB_MAX_RANK + 2);
@@ -249,21 +252,22 @@ static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
 static void add_arguments(FxNode *node, const cb_arg *operand, int count, const Attrs *attrs) {
     const OpInfo *info = op_info((Op)node->op);
     FxGraph *graph = node->graph;
-    int next = 0;
+    int next = 0, needed = 0;
     if (node->op == OP_concat) {
         cb_arg list = cb_arg_list(operand, count);
         push(graph->arena, node->args, fx_copy_arg(graph, &list, NULL, NULL));
     }
     for (int i = 0; i < info->param_count; i++) {
         const Param *param = &info->param[i];
-        if (!is_tensor(param))
+        if (!is_tensor(param)) {
             add_attribute(node, info, param, attrs);
-        else if (node->op != OP_concat)
+            if (!param->has_default) needed = length(node->args); /* to(x, None) */
+        } else if (node->op != OP_concat)
             push(graph->arena, node->args, next < count ? operand[next] : cb_arg_none());
         next += is_tensor(param);
     }
     add_pad_mode(node);
-    while (length(node->args) && node->args[length(node->args) - 1].kind == CB_ARG_NONE)
+    while (length(node->args) > needed && node->args[length(node->args) - 1].kind == CB_ARG_NONE)
         (void)pop(node->args);
 }
 
@@ -271,7 +275,7 @@ FxNode *fx_record(FxGraph *graph, Op op, const cb_arg *operand, int count, const
     const OpInfo *info = op_info(op);
     cb_opcode opcode = info->fx[0] == '.' ? CB_CALL_METHOD : CB_CALL_FUNCTION;
     const char *target = opcode == CB_CALL_METHOD ? info->fx + 1 : info->fx;
-    if (opcode == CB_CALL_METHOD && (count == 0 || operand[0].kind != CB_ARG_NODE)) {
+    if (opcode == CB_CALL_METHOD && operand[0].kind != CB_ARG_NODE) {
         opcode = CB_CALL_FUNCTION;
         target = arena_format(graph->arena, "torch%s", info->fx);
     }

@@ -218,8 +218,8 @@ static void splice(FxGraph *graph, FxNode *half) {
     FxNode *user = length(half->users) == 1 ? half->users[0] : NULL;
     if (half->op != OP_concat || !user || user->op != OP_concat) return;
     FxCall a, b;
-    bool bound = fx_bind(half, &a) && fx_bind(user, &b);
-    check(bound, "a traced cat does not bind");
+    check(fx_bind(half, &a), "a traced cat does not bind");
+    check(fx_bind(user, &b), "a traced cat does not bind");
     if (a.attrs.word[ATTR_concat_dim] != b.attrs.word[ATTR_concat_dim]) return;
     if (fx_written_between(half, user)) return;
     int at = 0, count = a.list->count + b.list->count - 1, n = 0;

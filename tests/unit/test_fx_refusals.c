@@ -116,6 +116,8 @@ static const struct {
     {INPUTS "    %w : [num_users=1] = get_attr[target=w]\n    return w",
      "no parameter, buffer or constant of this name"},
     {NUMBER "    return k", "a tensor is needed here"},
+    {INPUTS "    %k : [num_users=1] = placeholder[target=k](default=None)\n    return k",
+     "a tensor is needed here"},
     {NUMBER OUT("call_function", "operator.getitem", "%k, 0", ""), "a tensor is needed here"},
     {NUMBER OUT("call_function", "torch.cat", "[%x, %k]", ""), "a tensor is needed here"},
     {NUMBER OUT("call_method", "add_", "%k, 1", ""), "a tensor is needed here"},
@@ -450,6 +452,38 @@ static int takes_from_another_trace(cb_tensor *const *in, int count, cb_tensor *
     return 1;
 }
 
+static int assigns_from_another_trace(cb_tensor *const *in, int count, cb_tensor **out,
+                                      void *user) {
+    (void)count;
+    out[0] = *(bool *)user ? cb_assign(leaked, in[0]) : cb_assign(in[0], leaked);
+    return 1;
+}
+
+static int returns_another_trace(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)in, (void)count, (void)user;
+    out[0] = leaked;
+    return 1;
+}
+
+static cb_tensor *gives_another_trace(cb_module *self, cb_tensor *const *in, int count) {
+    (void)in, (void)count;
+    return cb_forward(cb_module_child(self, "leaf"), leaked);
+}
+
+/* Cats that are freed, of which one is used by no cat, one by another op and one by nobody. */
+static int frees_cats(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_tensor *pair[] = {in[0], in[0]};
+    cb_tensor *a = cb_cat(pair, 2, 0), *b = cb_cat(pair, 2, 1);
+    out[0] = cb_neg(a);
+    cb_free(a), cb_free(b);
+    cb_tensor *sum = cb_add(in[0], 1);
+    pair[1] = sum;
+    out[1] = cb_cat(pair, 2, 0);
+    cb_free(sum);
+    return 2;
+}
+
 static int returns_null(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
     (void)in, (void)count, (void)user;
     out[0] = NULL;
@@ -476,6 +510,21 @@ static void traces_that_fail(void **state) {
     assert_non_null(graph);
     assert_null(cb_symbolic_trace_function(takes_from_another_trace, NULL, 1, NULL));
     expect_error("a tensor of another trace is used");
+    bool to = true, from = false;
+    assert_null(cb_symbolic_trace_function(assigns_from_another_trace, &to, 1, NULL));
+    expect_error("a tensor of another trace is used");
+    assert_null(cb_symbolic_trace_function(assigns_from_another_trace, &from, 1, NULL));
+    expect_error("a tensor of another trace is used");
+    assert_null(cb_symbolic_trace_function(returns_another_trace, NULL, 1, NULL));
+    expect_error("a tensor of another trace is used");
+    cb_module *net = cb_module_new("Net", gives_another_trace, NULL);
+    cb_module_add(net, "leaf", cb_nn_relu());
+    assert_null(cb_symbolic_trace(net));
+    expect_error("a tensor of another trace is used");
+    cb_module_free(net);
+    cb_tensor *examples[] = {leaked};
+    assert_null(cb_symbolic_trace_function_with(returns, &zero, "x", examples, 1));
+    expect_error("example 0");
     cb_free(leaked);
     cb_graph_free(graph);
     assert_null(cb_symbolic_trace_function(returns_null, NULL, 1, NULL));
@@ -507,6 +556,10 @@ static void traces_that_fail(void **state) {
 static void traces_of_every_form(void **state) {
     (void)state;
     int zero = 0, two = 2;
+    cb_graph *cats = cb_symbolic_trace_function(frees_cats, NULL, 1, NULL);
+    assert_int_equal(cb_graph_node_count(cats), 7);
+    assert_int_equal(cb_graph_dead_code(cats), 1);
+    cb_graph_free(cats);
     cb_graph *graph = cb_symbolic_trace_function(returns, &zero, 2, "a, b");
     expect_text(cb_graph_text(graph), "graph():\n"
                                       "    %a : [num_users=0] = placeholder[target=a]\n"
