@@ -1,9 +1,9 @@
 /* A kernel made runnable, and its work spread over threads.
  *
  * Not split: one parallel loop over the outer points. Split (few outer points, a long inner range):
- * one parallel loop per pass over (chunk, outer point), after each of which the chunks'
- * accumulators are combined in chunk order by the caller's thread; the number of chunks is the
- * kernel's, so results do not depend on the number of threads.
+ * one parallel loop per pass over (chunk, outer point), after each of which the accumulators of
+ * each outer point are combined in chunk order; the number of chunks is the kernel's, so results do
+ * not depend on the number of threads.
  *
  *     sum of 2^22 numbers: outer_size 1, split 64: 64 items, 64 slots, then 63 additions */
 #include "base/memory.h"
@@ -115,53 +115,73 @@ static void run_range(void *user, int64_t low, int64_t high) {
     launch_part(range->launch, range->buffer, low, high, range->pass, range->slot);
 }
 
-static double fold_float(Op op, double a, double b) {
+/* total op= part, point by point. One loop per op: chosen inside, the switch would cost more than
+ * the arithmetic. */
+#define EACH_POINT(field, value)                                                                   \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        __typeof__(total[i].field) a = total[i].field, b = part[i].field;                          \
+        total[i].field = value;                                                                    \
+    }                                                                                              \
+    return
+
+static void fold_floats(Op op, Scalar *restrict total, const Scalar *restrict part, int64_t count) {
     switch (op) {
     case OP_sum:
-        return a + b;
+        EACH_POINT(f, a + b);
     case OP_prod:
-        return a * b;
+        EACH_POINT(f, a * b);
     case OP_amax:
-        return m_maximum_f64(a, b);
+        EACH_POINT(f, m_maximum_f64(a, b));
     case OP_amin:
-        return m_minimum_f64(a, b);
+        EACH_POINT(f, m_minimum_f64(a, b));
     default:
         check(false, "reduce %d does not combine", op);
     }
 }
 
-static int64_t fold_int(Op op, int64_t a, int64_t b) {
+static void fold_ints(Op op, Scalar *restrict total, const Scalar *restrict part, int64_t count) {
     switch (op) {
     case OP_sum:
-        return (int64_t)((uint64_t)a + (uint64_t)b);
+        EACH_POINT(i, (int64_t)((uint64_t)a + (uint64_t)b));
     case OP_prod:
-        return (int64_t)((uint64_t)a * (uint64_t)b);
+        EACH_POINT(i, (int64_t)((uint64_t)a * (uint64_t)b));
     case OP_amax:
-        return b > a ? b : a;
+        EACH_POINT(i, b > a ? b : a);
     case OP_amin:
-        return b < a ? b : a;
+        EACH_POINT(i, b < a ? b : a);
     case OP_any:
-        return a | b;
+        EACH_POINT(i, a | b);
     case OP_all:
-        return a & b;
+        EACH_POINT(i, a & b);
     default:
         check(false, "reduce %d does not combine", op);
     }
 }
 
-/* Folds the chunks of every outer point, in order, into the slots of chunk 0. */
-static void combine(const Launch *launch, int reduce, Scalar *slot) {
-    Op op = (Op)launch->reduce[reduce].op;
-    bool floating = dtype_is_float((cb_dtype)launch->reduce[reduce].dtype);
-    int64_t outer = launch->outer_size;
-    Scalar *total = slot + reduce * outer * launch->split;
-    for (int64_t chunk = 1; chunk < launch->split; chunk++) {
-        const Scalar *part = total + chunk * outer;
-        if (floating)
-            for (int64_t i = 0; i < outer; i++) total[i].f = fold_float(op, total[i].f, part[i].f);
-        else
-            for (int64_t i = 0; i < outer; i++) total[i].i = fold_int(op, total[i].i, part[i].i);
+typedef struct Combine { /* the chunks of one reduction */
+    Op op;
+    bool floating;
+    Scalar *slot; /* of chunk 0; those of the next chunk are outer_size further */
+    int64_t outer_size, split;
+} Combine;
+
+/* Folds the chunks of outer points [low, high), in order, into the slots of chunk 0. */
+static void combine_range(void *user, int64_t low, int64_t high) {
+    const Combine *c = user;
+    for (int64_t chunk = 1; chunk < c->split; chunk++) {
+        const Scalar *part = c->slot + chunk * c->outer_size + low;
+        (c->floating ? fold_floats : fold_ints)(c->op, c->slot + low, part, high - low);
     }
+}
+
+static void combine(const Launch *launch, int reduce, Scalar *slot) {
+    Combine c = {.op = (Op)launch->reduce[reduce].op,
+                 .floating = dtype_is_float((cb_dtype)launch->reduce[reduce].dtype),
+                 .slot = slot + reduce * launch->outer_size * launch->split,
+                 .outer_size = launch->outer_size,
+                 .split = launch->split};
+    int64_t grain = GRAIN_BYTES / (launch->split * (int64_t)sizeof(Scalar));
+    parallel_for(launch->outer_size, largest(grain, 1), combine_range, &c);
 }
 
 static void run_split(const Launch *launch, void *const *buffer, Scalar *slot) {

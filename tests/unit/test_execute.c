@@ -250,6 +250,41 @@ static void long_sums_do_not_depend_on_threads(void **state) {
     executable_free(e);
 }
 
+/* Chunks of many outer points are combined by several threads: each fold, each range of points. */
+static void columns_do_not_depend_on_threads(void **state) {
+    enum { ROWS = 2000, COLUMNS = 701, RESULTS = 6 };
+    Executable *e = executable_of(
+        state,
+        "graph(x: f32[2000, 701]) {\n  s = sum(x, dim=[0])\n  h = amax(x, dim=[0])\n"
+        "  l = amin(x, dim=[0])\n  i = to(x, dtype=i64)\n  t = sum(i, dim=[0])\n"
+        "  m = amax(i, dim=[0])\n  n = amin(i, dim=[0])\n  return s, h, l, t, m, n\n}",
+        NULL);
+    cb_tensor *x = cb_empty(cb_dims(ROWS, COLUMNS), CB_F32), *one[RESULTS], *out[RESULTS];
+    float *data = cb_data(x);
+    for (int i = 0; i < ROWS * COLUMNS; i++) data[i] = (float)(i % 4001 - 2000);
+    for (int threads = 1; threads <= 5; threads += 2) {
+        cb_set_threads(threads);
+        assert_true(run_executable(e, &x, threads == 1 ? one : out));
+        for (int r = 0; threads > 1 && r < RESULTS; r++)
+            assert_memory_equal(cb_data(one[r]), cb_data(out[r]),
+                                (size_t)COLUMNS * cb_dtype_size(cb_dtype_of(one[r])));
+    }
+    cb_set_threads(0);
+    for (int c = 0; c < COLUMNS; c++) {
+        double sum = 0, high = -1e9, low = 1e9;
+        for (int r = 0; r < ROWS; r++) {
+            double value = (double)data[r * COLUMNS + c];
+            sum += value;
+            high = value > high ? value : high;
+            low = value < low ? value : low;
+        }
+        double expected[RESULTS] = {sum, high, low, sum, high, low};
+        for (int r = 0; r < RESULTS; r++)
+            expect_near(cb_item(cb_select(one[r], 0, c)), expected[r], 0);
+    }
+    executable_free(e);
+}
+
 static void long_scans_run_in_order(void **state) {
     Executable *e = executable_of(state,
                                   "graph(x: f32[2, 100000]) {\n  c = cumsum(x, dim=1)\n"
@@ -348,6 +383,7 @@ static int run_engine(bool generate) {
         ONE(sorted_rows),
         ONE(an_index_outside_is_an_error),
         ONE(long_sums_do_not_depend_on_threads),
+        ONE(columns_do_not_depend_on_threads),
         ONE(long_scans_run_in_order),
         ONE(nothing_to_do),
         ONE(equal_seeds_draw_equal_numbers),
