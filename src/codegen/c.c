@@ -44,7 +44,9 @@ enum {
     LINE_BYTES = 64,
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
-    NARROW_LANES = 64       /* of a vector of bytes: all wider values take several vectors then */
+    NARROW_LANES = 64,      /* of a vector of bytes: all wider values take several vectors then */
+    PIECES_MAX = 8,         /* loops of their own for ranges with other conditions */
+    PIECE_LANES = 32        /* of a range, on average */
 };
 
 /* ---- choices ----------------------------------------------------------------------------- */
@@ -299,7 +301,7 @@ static void decompose(CKernel *c, bool chunked) {
     }
 }
 
-/* n: lanes of this block, within its run along the last outer axis. */
+/* n: lanes of this block, within its run along the last outer axis, and within one piece. */
 static void count_lanes(CKernel *c, bool chunked) {
     Emit *e = &c->e;
     int axis = e->lane_axis;
@@ -307,6 +309,11 @@ static void count_lanes(CKernel *c, bool chunked) {
     if (axis > 0 || chunked) {
         long long size = (long long)axis_size(e->kernel, axis);
         emit_line(e, "if (run > %lld - a%d) run = %lld - a%d;", size, axis, size, axis);
+    }
+    for (int i = 0; i < length(c->edge); i++) {
+        long long edge = (long long)c->edge[i];
+        emit_line(e, "if (a%d < %lld && run > %lld - a%d) run = %lld - a%d;", axis, edge, edge,
+                  axis, edge, axis);
     }
     emit_line(e, "const int n = run < %lld ? (int)run : %lld;", (long long)c->lanes,
               (long long)c->lanes);
@@ -488,8 +495,7 @@ static void choose_calls(CKernel *c) {
     e->apart &= cost > APART_ARITHMETIC;
 }
 
-/* True when the kernel is heavy. */
-static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
+static CKernel *prepare(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
     *e = (Emit){
@@ -510,6 +516,45 @@ static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
     choose_calls(c);
     c->reduce_count = length(e->info.reduce);
     keep_columns(c);
+    return c;
+}
+
+/* A condition on the lane's coordinate is a mask over every vector, and a masked load far outside
+ * of its buffer traps in the processor. Pieces that are long enough become loops of their own:
+ * those of a concatenation, laid out flat, are copies then. */
+static void choose_pieces(CKernel *c) {
+    Kernel *kernel = c->e.kernel;
+    int lane = c->e.lane_axis;
+    if (c->shape != SHAPE_NESTED || c->inner_count || c->turns) return;
+    int64_t *edge = kernel_edges(kernel, lane, c->e.arena);
+    int pieces = length(edge) + 1;
+    if (pieces <= PIECES_MAX && axis_size(kernel, lane) >= pieces * PIECE_LANES) c->edge = edge;
+}
+
+static void item_in_pieces(CKernel *c) {
+    Emit *e = &c->e;
+    int64_t low = 0, size = axis_size(e->kernel, e->lane_axis);
+    for (int i = 0; i <= length(c->edge); i++) {
+        int64_t high = i < length(c->edge) ? c->edge[i] : size;
+        Kernel *kernel = kernel_piece(e->kernel, e->lane_axis, low, high);
+        CKernel *piece = prepare(kernel, e->usage, e->out);
+        piece->e.indent = e->indent;
+        if (i < length(c->edge))
+            emit_open(&piece->e, "%sif (a%d < %lld)", i ? "else " : "", e->lane_axis,
+                      (long long)high);
+        else
+            emit_open(&piece->e, "else");
+        item(piece);
+        emit_close(&piece->e);
+        low = high;
+    }
+}
+
+/* True when the kernel is heavy. */
+static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
+    CKernel *c = prepare(kernel, usage, out);
+    Emit *e = &c->e;
+    choose_pieces(c);
     put(out, "\n");
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
     emit_open(e, "void %s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",
@@ -520,7 +565,10 @@ static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
         split_passes(c);
     } else {
         Mark mark = open_items(c, false);
-        item(c);
+        if (c->edge)
+            item_in_pieces(c);
+        else
+            item(c);
         close_items(c, mark);
     }
     if (c->any_stream) emit_line(e, "stream_fence();");

@@ -25,6 +25,7 @@ typedef struct CKernel {
     bool in_tail;      /* the same, behind the last strip */
     bool split;
     bool turns; /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
+    int64_t *edge; /* vec: coordinates along the lanes where another piece begins (pieces.c) */
     bool *streams; /* by store: goes past the caches */
     bool any_stream;
     bool written_out;        /* NESTED: the inner range is text, point by point */

@@ -170,7 +170,9 @@ Expr *expr_axis(Kernel *kernel, int axis) {
 
 Expr *expr_load(Kernel *kernel, int buffer, cb_dtype compute, Expr *index, Expr *guard) {
     Expr *input[2] = {index, guard};
-    if (guard && guard->op == OP_constant && guard->imm.i) guard = NULL;
+    if (guard && guard->op == OP_constant && !guard->imm.i)
+        return expr_constant(kernel, compute, (Scalar){.i = 0});
+    if (guard && guard->op == OP_constant) guard = NULL;
     return intern(kernel, EX_load, compute, (Scalar){.i = buffer}, input, guard ? 2 : 1);
 }
 

@@ -177,6 +177,11 @@ bool index_linear(Kernel *kernel, Expr *index, int axis, int64_t *stride, Expr *
 bool expr_uses_axis(const Expr *expr, int axis);
 bool expr_uses_inner(const Kernel *kernel, const Expr *expr);
 
+/* Where conditions on the coordinate along axis change, ascending; and the kernel for points
+ * low <= coordinate < high alone. pieces.c. */
+int64_t *kernel_edges(Kernel *kernel, int axis, Arena *arena);
+Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high);
+
 void kernel_print(const Kernel *kernel, Buffer *out);
 Kernel *kernel_parse(Arena *arena, const char *text); /* NULL with an error; for tests */
 bool kernel_verify(const Kernel *kernel, Buffer *why);

@@ -1,4 +1,5 @@
-/* Generated C of pools: windows in loops or written out, with and without padding. */
+/* Generated C of pools: windows in loops or written out, with and without padding; of what differs
+ * from range to range: concatenations, padding of long rows. */
 #include "test_support.h"
 
 #include "kernel_run.h"
@@ -65,11 +66,55 @@ static void test_padding_is_left_out(void **state) {
     arena_free(arena);
 }
 
+/* Long pieces are loops of their own, without conditions and masks; short ones are not, nor is what
+ * depends on another axis. */
+static void test_pieces(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        "kernel concat(outer a0:500) tile split 1 { b0: in f32[300] b1: in f32[7] b2: in f32[193]"
+        " b3: out f32[500] t0 = bool lt [a0], 300:i64 t1 = bool ge [a0], 300:i64"
+        " t2 = bool lt [a0], 307:i64 t3 = bool logical_and t1, t2 t4 = bool ge [a0], 307:i64"
+        " t5 = f32 load b0[a0] if t0 t6 = f32 load b1[(a0+-300)] if t3"
+        " t7 = f32 load b2[(a0+-307)] if t4 t8 = f32 where t3, t6, t7 t9 = f32 where t0, t5, t8"
+        " store b3[a0] = t9 }",
+        "kernel pad(outer a0:3, outer a1:200) tile split 1 { b0: in f32[591] b1: out f32[600]"
+        " t0 = bool ge [(a1+-2)], 0:i64 t1 = bool lt [(a1+-2)], 197:i64"
+        " t2 = bool logical_and t0, t1 t3 = f32 load b0[(((a0*197)+a1)+-2)] if t2"
+        " t4 = f32 where t2, t3, 5:f32 store b1[((a0*200)+a1)] = t4 }",
+        "kernel turned(outer a0:150) tile split 1 { b0: in i32[90] b1: out i32[150]"
+        " t0 = bool lt [((a0*-1)+149)], 90:i64 t1 = i32 load b0[((a0*-1)+149)] if t0"
+        " store b1[a0] = t1 }",
+        "kernel stores(outer a0:300) tile split 1 { b0: in f64[300] b1: out f64[120]"
+        " b2: out f64[180] t0 = f64 load b0[a0] t1 = bool lt [a0], 120:i64"
+        " t2 = bool ge [a0], 120:i64 t3 = f64 neg t0 store b1[a0] = t0 if t1"
+        " store b2[(a0+-120)] = t3 if t2 }",
+        "kernel short_pieces(outer a0:40, outer a1:30) tile split 1 { b0: in f32[400] b1: in "
+        "f32[800] b2: out f32[1200] t0 = bool lt [a1], 10:i64 t1 = bool ge [a1], 10:i64"
+        " t2 = f32 load b0[((a0*10)+a1)] if t0 t3 = f32 load b1[(((a0*20)+a1)+-10)] if t1"
+        " t4 = f32 where t0, t2, t3 store b2[((a0*30)+a1)] = t4 }",
+        "kernel triangle(outer a0:70, outer a1:70) tile split 1 { b0: in f32[4900]"
+        " b1: out f32[4900] t0 = bool ge [(a0+(a1*-1))], 0:i64"
+        " t1 = f32 load b0[((a0*70)+a1)] if t0 store b1[((a0*70)+a1)] = t1 }",
+    };
+    static const int loops[] = {3, 3, 2, 2, 1, 1};
+    int count = (int)(sizeof text / sizeof *text);
+    check_all(text, count);
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < count; i++) {
+        const char *code = source(arena, text[i]);
+        assert_int_equal(occurrences(code, "#pragma omp simd"), loops[i]);
+        assert_int_equal(occurrences(code, " ? b") > 0, loops[i] == 1);
+    }
+    arena_free(arena);
+}
+
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_padding_is_left_out),
+        cmocka_unit_test(test_pieces),
     };
     int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
     cb_cleanup();

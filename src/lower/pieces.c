@@ -1,0 +1,84 @@
+/* A kernel in pieces: ranges of one coordinate in which conditions on it do not change.
+ *
+ *     where(a0 < 1000003, b0[a0], b1[a0 - 1000003])     ->     b0[a0], and b1[a0 - 1000003] above
+ *
+ * A piece has no condition left that its range decides, and no load that is never done. */
+#include "lower/loop.h"
+
+/* The coordinate at which e = comparison(a, b) turns over; -1: it does not, or elsewhere too. */
+static int64_t edge_of(Kernel *kernel, const Expr *e, int axis) {
+    int64_t stride;
+    Expr *rest;
+    bool compares = e->op == OP_lt || e->op == OP_ge;
+    if (!compares || e->input[0]->dtype != CB_I64 || e->input[1]->op != OP_constant) return -1;
+    if (!index_linear(kernel, e->input[0], axis, &stride, &rest)) return -1;
+    if (rest->op != OP_constant) return -1;
+    int64_t distance = e->input[1]->imm.i - rest->imm.i;
+    return stride == 1 ? distance : stride == -1 ? 1 - distance : -1;
+}
+
+static void insert(Arena *arena, int64_t **edge, int64_t at) {
+    int place = 0;
+    while (place < length(*edge) && (*edge)[place] < at) place++;
+    if (place < length(*edge) && (*edge)[place] == at) return;
+    push(arena, *edge, at);
+    for (int i = length(*edge) - 1; i > place; i--) (*edge)[i] = (*edge)[i - 1];
+    (*edge)[place] = at;
+}
+
+int64_t *kernel_edges(Kernel *kernel, int axis, Arena *arena) {
+    int64_t *edge = NULL;
+    const bool *live = kernel_live(kernel, arena);
+    for (int id = 0, count = length(kernel->expr); id < count; id++) {
+        int64_t at = live[id] ? edge_of(kernel, kernel->expr[id], axis) : -1;
+        if (at > 0 && at < kernel->axis[axis].size) insert(arena, &edge, at);
+    }
+    return edge;
+}
+
+static Expr *rebuild(Kernel *piece, const Expr *e, Expr *const *made) {
+    Expr *input[3] = {NULL};
+    for (int i = 0; i < e->input_count; i++) input[i] = made[e->input[i]->id];
+    cb_dtype dtype = (cb_dtype)e->dtype;
+    switch (e->op) {
+    case OP_constant:
+        return expr_constant(piece, dtype, e->imm);
+    case EX_axis:
+        return expr_axis(piece, (int)e->imm.i);
+    case EX_load:
+        return expr_load(piece, (int)e->imm.i, dtype, input[0], input[1]);
+    case EX_reduce:
+        return expr_reduce(piece, (Op)e->imm.i, input[0]);
+    case EX_scan:
+        return expr_scan(piece, (Op)e->imm.i, input[0]);
+    case OP_to:
+        return expr_to(piece, input[0], (cb_dtype)e->imm.i);
+    default:
+        return expr_op(piece, (Op)e->op, dtype, input, e->input_count);
+    }
+}
+
+Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high) {
+    Arena *arena = kernel->arena;
+    Kernel *piece = kernel_new(arena);
+    Expr **made = arena_new_array(arena, Expr *, length(kernel->expr) + 1);
+    const bool *live = kernel_live(kernel, arena);
+    for (int a = 0; a < length(kernel->axis); a++)
+        kernel_axis(piece, kernel->axis[a].size, kernel->axis[a].inner);
+    for (int b = 0; b < length(kernel->buffer); b++) push(arena, piece->buffer, kernel->buffer[b]);
+    Expr *coordinate = expr_axis(piece, axis); /* the bounds of what follows come from its own */
+    coordinate->low = low, coordinate->high = high - 1;
+    for (int id = 0; id < length(kernel->expr); id++)
+        if (live[id]) made[id] = rebuild(piece, kernel->expr[id], made);
+    for (int s = 0; s < length(kernel->store); s++) {
+        const Store *store = &kernel->store[s];
+        Expr *guard = store->guard ? made[store->guard->id] : NULL;
+        if (guard && guard->op == OP_constant && !guard->imm.i) continue;
+        if (guard && guard->op == OP_constant) guard = NULL;
+        kernel_store(piece, store->buffer, made[store->index->id], made[store->value->id], guard,
+                     store->mode);
+    }
+    piece->name = kernel->name, piece->origin = kernel->origin;
+    piece->form = kernel->form, piece->split = kernel->split;
+    return piece;
+}
