@@ -12,8 +12,8 @@
  * by all threads, before the tasks. Where k is cut depends on k alone and every element sums in
  * order of k, so that neither the number of threads nor the cut into tasks changes a result.
  * f16, and bf16 where the processor does not multiply it, are widened while packing (gemm_type.c);
- * both are summed in an f32 scratch of the task. One row or one column is a matrix-vector product
- * (gemm_vector.c), integers are gemm_integer.c. */
+ * both are summed in an f32 scratch of the task. One row or one column, and a few of them, are
+ * matrix-vector products (gemm_vector.c), integers are gemm_integer.c. */
 #include "base/parallel.h"
 #include "base/round.h"
 #include "run/gemm_internal.h"
@@ -477,7 +477,7 @@ static bool run_empty_sum(const Gemm *gemm) {
 static Gemm gemm_of(const MatmulStep *step, const void *a, const void *b, void *out) {
     Gemm gemm = {.step = *step, .a = a, .b = b, .out = out};
     gemm_fold(&gemm.step);
-    bool reduced = step->reduced && !gemm_is_vector(&gemm); /* those wait for memory alone */
+    bool reduced = step->reduced && !gemm_is_vector(&gemm, false); /* those wait for memory */
     GemmChoice choice = gemm_choose((cb_dtype)step->dtype, reduced, true);
     gemm.type = choice.type, gemm.convert = choice.convert,
     gemm.narrow = step->wide ? NULL : choice.narrow;
@@ -498,7 +498,7 @@ static bool packing_wins(const Gemm *gemm) {
     bool widens = gemm->convert && gemm->type->together == 1, bf16 = gemm->type == gemm_bf16();
     if (!dtype_is_float(s->dtype) || widens || s->batch != 1 || s->m * s->n * s->k == 0)
         return false;
-    if ((s->m > PACKED_ROWS && !bf16) || gemm_is_vector(gemm)) return false;
+    if ((s->m > PACKED_ROWS && !bf16) || gemm_is_vector(gemm, true)) return false;
     return gemm_copies(s);
 }
 
@@ -540,6 +540,6 @@ bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
         gemm.narrow = gemm.type->stream;
     if (step->k == 0) return run_empty_sum(&gemm);
     if (!dtype_is_float(step->dtype)) return gemm_integer(&gemm);
-    if (gemm_is_vector(&gemm)) return gemm_vector(&gemm);
+    if (gemm_is_vector(&gemm, step->packed != NULL)) return gemm_vector(&gemm);
     return run_blocked(&gemm);
 }

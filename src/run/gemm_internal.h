@@ -44,7 +44,8 @@ void gemm_batch_offsets(const MatmulStep *step, int64_t batch, int64_t *a, int64
  * columns). */
 void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns);
 
-bool gemm_is_vector(const Gemm *gemm);
+/* Whether gemm_vector computes it; packed: where a B of several columns is there in panels. */
+bool gemm_is_vector(const Gemm *gemm, bool packed);
 bool gemm_vector(Gemm *gemm);
 bool gemm_integer(Gemm *gemm);
 

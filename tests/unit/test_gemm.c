@@ -210,6 +210,39 @@ static void vectors(void **state) {
     }
 }
 
+/* Up to six vectors, at every place in a block of columns, in every layout; packed, too. */
+static void a_few_vectors(void **state) {
+    (void)state;
+    static const int64_t size[][2] = {{2, 2}, {3, 3}, {2, 5}, {6, 67}, {7, 65}, {4, 131}, {5, 64}};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++)
+        for (int i = 0; i < 32; i++) {
+            Case c = {.dtype = i & 1 ? CB_F32 : CB_F64, .batch = i & 2 ? 3 : 1};
+            c.m = size[s][i & 4 ? 1 : 0], c.n = size[s][i & 4 ? 0 : 1], c.k = i & 8 ? 64 : 77;
+            c.a_turned = (i & 16) != 0, c.b_turned = (i & 8) != 0, c.spread = i & 16 ? 2 : 1;
+            run_case(&c);
+            c.spread = 1, c.b_turned = true;
+            run_case(&c);
+            if (c.dtype == CB_F32) run_product(&c, true);
+        }
+}
+
+/* Three rows times W as it lies: nothing is packed, nor is memory taken for it. */
+static void a_few_vectors_take_no_memory(void **state) {
+    (void)state;
+    Case c = {CB_F32, 1, 3, 500, 1000, false, true, 1, false, false};
+    for (int turned = 0; turned < 2; turned++) {
+        MatmulStep step = step_of(&c);
+        float *a = random_matrix(CB_F32, c.m * c.k + 8), *b = random_matrix(CB_F32, c.k * c.n + 8);
+        float *out = random_matrix(CB_F32, c.m * c.n);
+        cb_memory_stats before = cb_memory();
+        assert_true(gemm_run(&step, a, b, out, NULL, NULL));
+        assert_int_equal(cb_memory().cached_bytes, before.cached_bytes);
+        expect_product(&step, a, b, out);
+        free(a), free(b), free(out);
+        c.m = 500, c.n = 3;
+    }
+}
+
 static void several_blocks_of_k(void **state) {
     (void)state;
     Case c = {CB_F32, 1, 20, 40, 1300, false, true, 1, false, false};
@@ -271,12 +304,12 @@ static void nothing_to_sum(void **state) {
 
 static void epilogue_visits_each_element_once(void **state) {
     (void)state;
-    static const int64_t size[][4] = {{1, 5, 7, 3},      {1, 1, 2000, 9},   {1, 2000, 1, 9},
-                                      {3, 20, 50, 700},  {1, 300, 500, 64}, {1, 4, 4, 0},
-                                      {1, 16, 3000, 520}};
+    static const int64_t size[][4] = {{1, 5, 7, 3},       {1, 1, 2000, 9},   {1, 2000, 1, 9},
+                                      {3, 20, 50, 700},   {1, 300, 500, 64}, {1, 4, 4, 0},
+                                      {1, 16, 3000, 520}, {2, 300, 3, 64},   {2, 3, 300, 64}};
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
-        Case c = {CB_F32, size[s][0], size[s][1], size[s][2], size[s][3],
-                  false,  false,      1,          false,      false};
+        Case c = {CB_F32, size[s][0],      size[s][1], size[s][2], size[s][3],
+                  false,  size[s][1] == 3, 1,          false,      false};
         MatmulStep step = step_of(&c);
         int64_t count = c.batch * c.m * c.n;
         float *a = random_matrix(CB_F32, c.batch * c.m * c.k + 8);
@@ -515,6 +548,8 @@ int main(void) {
         cmocka_unit_test(bf16_is_packed_from_f32),
         cmocka_unit_test(every_layout),
         cmocka_unit_test(vectors),
+        cmocka_unit_test(a_few_vectors_take_no_memory),
+        cmocka_unit_test(a_few_vectors),
         cmocka_unit_test(several_blocks_of_k),
         cmocka_unit_test(tall_wide_and_batched),
         cmocka_unit_test(columns_in_rounds),
