@@ -186,7 +186,7 @@ CB_API cb_status cb_npy_save(const char *path, cb_tensor *x);
 /* A number stays what it is in the call, exactly: cb_full(cb_dims(2), 3) is i64, with 3.0 f32, and
  * cb_clamp(x, 0, 5) of an i64 tensor stays i64. Arguments that are numbers alone (the value of
  * cb_full, the limits of cb_clamp) are operands without a tensor; NULL is none of those that may be
- * left out: cb_clamp(x, NULL, 5). Integers divided by the number 0 are refused; by a tensor, what
+ * left out: cb_clamp(x, NULL, 5), in C++ nullptr, whose NULL is an integer. Integers divided by the number 0 are refused; by a tensor, what
  * 0 divides is 0, where PyTorch raises: looking for it would cost a pass over memory. C's true and
  * false are integers: cb_operand_bool(true). */
 
@@ -222,10 +222,13 @@ static inline cb_dim_list cb_dims_one(int64_t d) {
 }
 static inline cb_dim_list cb_dims_same(cb_dim_list l) { return l; }
 static inline cb_float_list cb_floats_one(double d) {
-    cb_float_list l = {d != 0, {d}};
+    cb_float_list l = {!(d >= 0 && d <= 0), {d}}; /* d != 0, without -Wfloat-equal */
     return l;
 }
 static inline cb_float_list cb_floats_same(cb_float_list l) { return l; }
+/* Where an integer belongs a float does not compile, which C would truncate: cb_slice(x, 0, 1.5).
+ * cb_arange(0, 1, 0.25) neither: it counts in integers, cb_linspace and cb_mul give the rest. */
+static inline int64_t cb_integer_same(int64_t i) { return i; }
 /* The padding of a convolution by name: "same" or "valid". A name is taken where padding is. */
 CB_API cb_dim_list cb_padding(const char *name);
 
@@ -234,29 +237,32 @@ CB_API cb_dim_list cb_padding(const char *name);
 static inline cb_operand cb_operand_of(cb_tensor *x) { return cb_operand_tensor(x); }
 static inline cb_operand cb_operand_of(cb_operand o) { return o; }
 static inline cb_operand cb_operand_of(double f) { return cb_operand_float(f); }
-static inline cb_operand cb_operand_of(float f) { return cb_operand_float((double)f); }
+static inline cb_operand cb_operand_of(float f) { return cb_operand_float(f); }
 static inline cb_operand cb_operand_of(bool b) { return cb_operand_bool(b); }
 static inline cb_dim_list cb_dims_of(cb_dim_list l) { return l; }
 cb_dim_list cb_dims_of(cb_dtype) = delete;
-#define CB_OF_INTEGER(type)                                                                        \
-    static inline cb_operand cb_operand_of(type i) { return cb_operand_int((int64_t)i); }          \
-    static inline cb_dim_list cb_dims_of(type d) { return cb_dims_one((int64_t)d); }
-CB_OF_INTEGER(int)
-CB_OF_INTEGER(unsigned)
-CB_OF_INTEGER(long)
-CB_OF_INTEGER(unsigned long)
-CB_OF_INTEGER(long long)
-CB_OF_INTEGER(unsigned long long)
+int64_t cb_integer_of(double) = delete;
+int64_t cb_integer_of(float) = delete;
+#define CB_OF_INTEGER(type, as_int64)                                                              \
+    static inline int64_t cb_integer_of(type i) { return as_int64; }                               \
+    static inline cb_operand cb_operand_of(type i) { return cb_operand_int(as_int64); }            \
+    static inline cb_dim_list cb_dims_of(type i) { return cb_dims_one(as_int64); }
+CB_OF_INTEGER(int, i)
+CB_OF_INTEGER(unsigned, i)
+CB_OF_INTEGER(long, i)
+CB_OF_INTEGER(unsigned long, static_cast<int64_t>(i))
+CB_OF_INTEGER(long long, i)
+CB_OF_INTEGER(unsigned long long, static_cast<int64_t>(i))
 #undef CB_OF_INTEGER
 static inline cb_dim_list cb_dims_of(const char *padding) { return cb_padding(padding); }
 static inline cb_float_list cb_floats_of(double d) { return cb_floats_one(d); }
 static inline cb_float_list cb_floats_of(cb_float_list l) { return l; }
 template <typename... D> static inline cb_float_list cb_floats(D... d) {
-    cb_float_list l = {(int)sizeof...(D), {(double)d...}};
+    cb_float_list l = {static_cast<int>(sizeof...(D)), {static_cast<double>(d)...}};
     return l;
 }
 template <typename... D> static inline cb_dim_list cb_dims(D... d) {
-    cb_dim_list l = {(int)sizeof...(D), {(int64_t)d...}};
+    cb_dim_list l = {static_cast<int>(sizeof...(D)), {static_cast<int64_t>(d)...}};
     return l;
 }
 static inline cb_dim_list cb_all_dims() {
@@ -299,6 +305,20 @@ extern "C" {
         unsigned long: cb_dims_one,                                                                \
         long long: cb_dims_one,                                                                    \
         unsigned long long: cb_dims_one)(d)
+#define cb_integer_of(i)                                                                           \
+    _Generic((i),                                                                                  \
+        bool: cb_integer_same,                                                                     \
+        char: cb_integer_same,                                                                     \
+        signed char: cb_integer_same,                                                              \
+        unsigned char: cb_integer_same,                                                            \
+        short: cb_integer_same,                                                                    \
+        unsigned short: cb_integer_same,                                                           \
+        int: cb_integer_same,                                                                      \
+        unsigned: cb_integer_same,                                                                 \
+        long: cb_integer_same,                                                                     \
+        unsigned long: cb_integer_same,                                                            \
+        long long: cb_integer_same,                                                                \
+        unsigned long long: cb_integer_same)(i)
 #define cb_floats_of(d)                                                                            \
     _Generic((d), cb_float_list: cb_floats_same, default: cb_floats_one)(d)
 /* The number of arguments is counted, so a list of nine sizes is an error of the compiler. */
@@ -461,7 +481,7 @@ CB_API cb_tensor *cb_call_1(cb_function *function, cb_tensor *const *inputs, int
 }
 template <typename... T> static inline cb_tensor *cb_call(cb_function *f, T... x) {
     cb_tensor *inputs[] = {x...};
-    return cb_call_1(f, inputs, (int)sizeof...(T));
+    return cb_call_1(f, inputs, static_cast<int>(sizeof...(T)));
 }
 extern "C" {
 #else

@@ -62,7 +62,7 @@ CB_API cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs,
 }
 template <typename... T> static inline cb_tensor *cb_forward(cb_module *module, T... x) {
     cb_tensor *inputs[] = {x...};
-    return cb_module_forward(module, inputs, (int)sizeof...(T));
+    return cb_module_forward(module, inputs, static_cast<int>(sizeof...(T)));
 }
 extern "C" {
 #else
@@ -146,11 +146,11 @@ CB_API cb_module *cb_nn_module_list_n(cb_module *const *layers, int count); /* h
 }
 template <typename... T> static inline cb_module *cb_nn_sequential(T... layer) {
     cb_module *layers[] = {layer...};
-    return cb_nn_sequential_n(layers, (int)sizeof...(T));
+    return cb_nn_sequential_n(layers, static_cast<int>(sizeof...(T)));
 }
 template <typename... T> static inline cb_module *cb_nn_module_list(T... layer) {
     cb_module *layers[] = {layer...};
-    return cb_nn_module_list_n(layers, (int)sizeof...(T));
+    return cb_nn_module_list_n(layers, static_cast<int>(sizeof...(T)));
 }
 extern "C" {
 #else

@@ -230,6 +230,7 @@ static void write_call(FILE *out, Api api, const Schema *schema, int given) {
         bool operand = param->type == NUMBER || (api.operands && param_is_tensor(param));
         const char *wrap = operand                 ? "cb_operand_of"
                            : param->type == DIMS   ? "cb_dims_of"
+                           : param->type == INT    ? "cb_integer_of"
                            : param->type == FLOATS ? "cb_floats_of"
                            : param->type == DTYPE  ? "cb_only_dtype"
                                                    : "";

@@ -1,5 +1,5 @@
-/* Calls that the compiler refuses, one a line: an integer where a dtype belongs, and a number with
- * a fraction or a dtype where sizes do. C and C++; tests/refused/refused.sh asks for an error in
+/* Calls that the compiler refuses, one a line: an integer where a dtype belongs, a number with a
+ * fraction or a dtype where sizes do, and one with a fraction where an integer does. C and C++; tests/refused/refused.sh asks for an error in
  * every line that ends with "refused", and for none elsewhere. */
 #include <carbide.h>
 
@@ -26,4 +26,10 @@ void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x
     cb_zeros(2.5);                           /* refused */
     cb_zeros(CB_F32);                        /* refused */
     cb_sum(x, data);                         /* refused */
+    cb_arange(0, 1, 0.25);                   /* refused */
+    cb_arange(0.5, 5);                       /* refused */
+    cb_slice(x, 0, 1.5F);                    /* refused */
+    cb_select(x, 0, data[0]);                /* refused */
+    cb_randint(0, 9.5, 3);                   /* refused */
+    cb_nn_linear(4, rows * 0.5);             /* refused */
 }

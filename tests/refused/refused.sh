@@ -4,7 +4,8 @@
 #   refused.sh GENERATED_HEADERS
 cd "$(dirname "$0")" || exit 1
 includes="-I../../include -I$1"
-warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror"
+warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wfloat-equal -Werror"
+cpp="-x c++ -Wold-style-cast"
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT
 failed=0
@@ -28,8 +29,8 @@ ask() { # ask COMPILER FLAGS...
 
 ask gcc -std=c11 -ftrack-macro-expansion=0
 ask gcc -std=gnu11 -ftrack-macro-expansion=0
-ask g++ -x c++ -std=c++11 -ftrack-macro-expansion=0
+ask g++ $cpp -Wuseless-cast -std=c++11 -ftrack-macro-expansion=0
 ask clang -std=c11 -ferror-limit=0
-ask clang++ -x c++ -std=c++17 -ferror-limit=0
+ask clang++ $cpp -std=c++17 -ferror-limit=0
 [ $asked -gt 0 ] || echo "there is none of gcc, g++, clang and clang++"
 [ $asked -gt 0 ] && [ $failed = 0 ]

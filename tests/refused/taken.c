@@ -6,6 +6,8 @@ void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, 
 
 void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, cb_tensor *x,
            bool half) {
+    const short small = 3;
+    const signed char least = -1;
     const cb_dtype dtype = half ? CB_F16 : CB_F32;
     cb_zeros(2);
     cb_zeros(2, CB_I32);
@@ -22,6 +24,10 @@ void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, 
     cb_empty(cb_dims(2, 3), dtype);
     cb_eye(2, 2, CB_I32);
     cb_arange(0, 4, 1, CB_I32);
+    cb_arange(0, wide, rows);
+    cb_slice(x, 0, rows, wide);
+    cb_select(x, true, 'a');
+    cb_roll(x, small, least);
     cb_to(x, dtype);
     cb_read(x, data, dtype);
     cb_from_data(data, CB_F32, 6);
