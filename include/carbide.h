@@ -186,9 +186,9 @@ CB_API cb_status cb_npy_save(const char *path, cb_tensor *x);
 /* A number stays what it is in the call, exactly: cb_full(cb_dims(2), 3) is i64, with 3.0 f32, and
  * cb_clamp(x, 0, 5) of an i64 tensor stays i64. Arguments that are numbers alone (the value of
  * cb_full, the limits of cb_clamp) are operands without a tensor; NULL is none of those that may be
- * left out: cb_clamp(x, NULL, 5), in C++ nullptr, whose NULL is an integer. Integers divided by the number 0 are refused; by a tensor, what
- * 0 divides is 0, where PyTorch raises: looking for it would cost a pass over memory. C's true and
- * false are integers: cb_operand_bool(true). */
+ * left out: cb_clamp(x, NULL, 5), in C++ nullptr, whose NULL is an integer. Integers divided by the
+ * number 0 are refused; by a tensor, what 0 divides is 0, where PyTorch raises: looking for it
+ * would cost a pass over memory. C's true and false are integers: cb_operand_bool(true). */
 
 enum { CB_OPERAND_TENSOR, CB_OPERAND_FLOAT, CB_OPERAND_INT, CB_OPERAND_BOOL };
 
@@ -510,7 +510,8 @@ CB_API cb_function_stats cb_stats(cb_function *function);
 
 /* Process-wide options, by the names that CARBIDE_* environment variables use in lower case:
  * cache, cache_dir, cc, cc_timeout_ms, dump, skip, passes, check, threads, precise, provider, level
- * (only before the first op)... Switches are 1, on, true or 0, off, false. */
+ * (only before the first op), recompile_limit... `carbide info` lists them. Switches are 1, on,
+ * true or 0, off, false. */
 CB_API cb_status cb_set_option(const char *name, const char *value);
 CB_API const char *cb_get_option(const char *name);
 CB_API void cb_set_threads(int threads); /* of each call of the process; 0: every core */

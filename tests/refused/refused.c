@@ -1,6 +1,7 @@
 /* Calls that the compiler refuses, one a line: an integer where a dtype belongs, a number with a
- * fraction or a dtype where sizes do, and one with a fraction where an integer does. C and C++; tests/refused/refused.sh asks for an error in
- * every line that ends with "refused", and for none elsewhere. */
+ * fraction or a dtype where sizes do, and one with a fraction where an integer does. C and C++;
+ * tests/refused/refused.sh asks for an error in every line that ends with "refused", and for none
+ * elsewhere. */
 #include <carbide.h>
 
 void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x);

@@ -353,6 +353,20 @@ static void reasons_have_texts(void **state) {
     }
 }
 
+/* A hint names an option as it is set from outside. */
+static void hints_name_options_as_set(void **state) {
+    (void)state;
+    for (Reason reason = REASON_NONE + 1; reason < REASON_COUNT; reason++) {
+        const char *hint = reason_info(reason)->hint;
+        for (Option option = 0; hint && option < OPTION_COUNT; option++) {
+            const char *name = option_info(option)->name;
+            bool named = strchr(name, '_') && strstr(hint, name); /* others are English words */
+            if (named) print_error("%s: write CARBIDE_... for %s\n", hint, name);
+            assert_false(named);
+        }
+    }
+}
+
 /* ---- options ---- */
 
 static void options_come_from_the_environment(void **state) {
@@ -577,6 +591,7 @@ int main(void) {
         cmocka_unit_test_setup(the_host_records_its_own, use_counting_heap),
         cmocka_unit_test_setup(long_errors_are_cut, use_counting_heap),
         cmocka_unit_test(reasons_have_texts),
+        cmocka_unit_test(hints_name_options_as_set),
         cmocka_unit_test_setup(options_come_from_the_environment, use_counting_heap),
         cmocka_unit_test_setup(options_are_set_and_checked, use_counting_heap),
         cmocka_unit_test_setup(choices_are_numbers_of_words, use_counting_heap),
