@@ -244,14 +244,15 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
     return cb_error_status() != CB_OK ? cb_error_status() : CB_ERR_COMPILE;
 }
 
-OPENS_FRAME int call_traced_function(Function *function, Tensor *const *input, int input_count,
-                                     Entry *entry, Tensor **output) {
+OPENS_FRAME int call_traced_function(Function *function, const Conditions *now,
+                                     Tensor *const *input, int input_count, Entry *entry,
+                                     Tensor **output) {
     FRAME_MARK(mark);
     cb_status before = cb_error_status();
     Call *call = (Call *)frame_open(sizeof *call, abandon, FRAME_OF_FUNCTION, mark);
     if (!call) return CB_ERR_MEMORY;
     Frame *left UNWINDS_FRAME = &call->frame;
-    bool started = call_start(call, function, input, input_count, entry);
+    bool started = call_start(call, function, now, input, input_count, entry);
     int count = started ? trace_function(call, output) : 0;
     left = NULL;
     if (!frame_is_open(&call->frame, mark)) return CB_ERR_ARGUMENT;

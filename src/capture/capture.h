@@ -1,11 +1,12 @@
 /* Capture: a function's op calls become a graph. What TorchDynamo does, without bytecode: ops are
- * calls, so running the function is the analysis (design.md, section 6).
+ * calls, so running the function is the analysis.
  *
  * A call of a compiled function goes through these files:
  *
  *   function.c   the public API: guards choose entries, notes
  *   call.c       one call: the function runs under a tracer, and what it recorded is computed
  *   guard.c      what an entry expects of its inputs
+ *   conditions.c what it expects around them: autocast, precision, under fullgraph the module
  *   miss.c       why no entry takes a call's inputs
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   record.c     the tracer while something new happens: trace and graph grow together

@@ -76,10 +76,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->trace = trace;
     entry->graph = recording->graph;
     entry->input_count = call->input_count;
-    entry->state = function_state(call->function);
-    entry->modes = function_modes(call->function);
-    entry->autocast = function_autocast(call->function);
-    entry->reduced = recording->graph->reduced;
+    entry->conditions = call->conditions;
     entry->guard = arena_new_array(trace->arena, Guard, call->input_count + 1);
     entry->first = arena_new_array(trace->arena, int, call->input_count + 1);
     for (int i = 0; i < call->input_count; i++) {
@@ -157,9 +154,8 @@ static bool compile(Entry *entry, Call *call) {
 }
 
 bool entry_same(const Entry *a, const Entry *b) {
-    bool same = a->input_count == b->input_count && a->state == b->state &&
-                a->autocast == b->autocast && a->reduced == b->reduced &&
-                trace_same(a->trace, b->trace);
+    bool same = a->input_count == b->input_count &&
+                conditions_equal(&a->conditions, &b->conditions) && trace_same(a->trace, b->trace);
     for (int i = 0; same && i < b->input_count; i++)
         same = a->first[i] == b->first[i] && guard_same(&a->guard[i], &b->guard[i]);
     return same;

@@ -9,7 +9,6 @@
 
 #include "base/memory.h"
 #include "base/option.h"
-#include "base/precision.h"
 #include "nn/module.h"
 #include "run/eager.h"
 #include <stdarg.h>
@@ -46,36 +45,28 @@ void function_note(Function *function, Reason reason, Site site, const char *for
                 detail);
 }
 
-cb_dtype function_autocast(const Function *function) {
-    /* as option.c lists them */
-    static const cb_dtype named[] = {CB_SAME, CB_BF16, CB_F16, CB_SAME};
-    return function->options.autocast ? named[function->options.autocast] : cb_autocast_dtype();
-}
-
 /* ---- choosing an entry ---------------------------------------------------------------------- */
 
 static int takes(const Function *function) {
     return function->callee <= CALL_4 ? (int)function->callee + 1 : -1;
 }
 
-static Entry *find_entry(Function *function, Tensor *const *input, int input_count) {
-    uint64_t state = function_state(function);
-    cb_dtype autocast = function_autocast(function);
-    bool reduced = precision_reduced();
+static Entry *find_entry(Function *function, const Conditions *now, Tensor *const *input,
+                         int input_count) {
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (e->state == state && e->autocast == autocast && e->reduced == reduced &&
-            entry_guards_hold(e, input, input_count) &&
+        if (entry_holds(e, now, input, input_count) &&
             (!function->options.fullgraph || frozen_all_hold(e, NULL)))
             return e;
     return NULL;
 }
 
 /* Without an entry: true when one more may be recorded. */
-static bool may_record(Function *function, Tensor *const *input, int input_count) {
+static bool may_record(Function *function, const Conditions *now, Tensor *const *input,
+                       int input_count) {
     int count = atomic_load(&function->entry_count);
     if (count == 0) return true;
     char miss[256];
-    Reason why = miss_describe(function, input, input_count, miss, sizeof miss);
+    Reason why = miss_describe(function, now, input, input_count, miss, sizeof miss);
     bool more = count < function_limit();
     function_note(function, more ? why : REASON_recompile_limit, site_current(), "%s", miss);
     return more;
@@ -103,11 +94,12 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
     atomic_fetch_add_explicit(&function->calls, 1, memory_order_relaxed);
     if (atomic_load_explicit(&function->eager, memory_order_relaxed))
         return call_eagerly(function, input, input_count, output);
-    Entry *entry = find_entry(function, input, input_count);
-    if (!entry && !may_record(function, input, input_count))
+    Conditions now = conditions_now(function);
+    Entry *entry = find_entry(function, &now, input, input_count);
+    if (!entry && !may_record(function, &now, input, input_count))
         return call_eagerly(function, input, input_count, output);
     if (entry && function->options.fullgraph) return entry_call(entry, input, output);
-    return call_traced_function(function, input, input_count, entry, output);
+    return call_traced_function(function, &now, input, input_count, entry, output);
 }
 
 /* ---- the public API ------------------------------------------------------------------------ */

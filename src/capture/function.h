@@ -43,12 +43,27 @@ typedef struct Guard { /* of one input */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK];
 } Guard;
 void guard_make(Guard *guard, const Tensor *x);
+bool guard_fits(const Guard *guard, const Tensor *x); /* whatever the strides */
 bool guard_holds(const Guard *guard, const Tensor *x);
 bool guard_same(const Guard *a, const Guard *b);
 void guard_print(const Guard *guard, Buffer *out);
 /* True when the bytes that x and y span overlap: a write to one may show in the other. */
 bool tensors_overlap(const Tensor *x, const Tensor *y);
 int input_first(Tensor *const *input, int i); /* the first input that is the same tensor */
+
+/* ---- conditions ---------------------------------------------------------------------------- */
+
+typedef struct Conditions { /* conditions.c: what a call finds around its inputs */
+    cb_dtype autocast; /* in force when the function begins; CB_SAME: none */
+    bool reduced;      /* the precision of f32 products (base/precision.h) */
+    uint64_t modes, tensors; /* fullgraph does not run a module's forward again: which of its
+                              * modules train, and which tensors they hold; otherwise 0 */
+} Conditions;
+cb_dtype function_autocast(const Function *function); /* that a call from here begins with */
+Conditions conditions_now(const Function *function);
+bool conditions_equal(const Conditions *a, const Conditions *b);
+/* What of them the entry does not hold for, into out; REASON_NONE: it holds. */
+Reason conditions_differ(const Entry *entry, const Conditions *now, char *out, size_t bytes);
 
 /* ---- entries ------------------------------------------------------------------------------- */
 
@@ -91,10 +106,7 @@ struct Entry {
     const Graph *graph; /* in the executable's arena */
     Executable *executable;
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
-    uint64_t state;     /* fullgraph: of the callee's modules (function_state) */
-    uint64_t modes;     /* function_modes when it was recorded */
-    cb_dtype autocast;  /* in force when the function began; CB_SAME: none */
-    bool reduced;       /* the precision of its f32 products (base/precision.h) */
+    Conditions conditions; /* when the function began */
     double trace_ms, compile_ms;
 };
 
@@ -107,7 +119,7 @@ bool entry_same(const Entry *a, const Entry *b); /* inputs, modules and ops are 
  * of the graph's inputs. NULL: memory ran out. */
 Entry *entry_prepare(const Call *call, Recording *recording);
 const int64_t *const *entry_strides(Recording *recording, const Entry *entry);
-bool entry_guards_hold(const Entry *entry, Tensor *const *input, int input_count);
+bool entry_holds(const Entry *entry, const Conditions *now, Tensor *const *input, int input_count);
 /* What of the inputs' identity the entry does not hold for, into out; false: it holds. */
 bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
 /* False when the entry writes to memory that another of its tensors shows, although they are not
@@ -177,14 +189,9 @@ static inline int function_lock(const Function *function) {
 void function_note(Function *function, Reason reason, Site site, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int function_limit(void);
-/* miss.c. fullgraph does not run a module's forward again, so it guards on which tensors the
- * modules hold, and which of them train; otherwise function_state is 0. */
-uint64_t function_state(const Function *function);
-uint64_t function_modes(const Function *function); /* which modules train; 0: the callee is none */
-/* Why the newest entry does not take these inputs. */
-Reason miss_describe(const Function *function, Tensor *const *input, int input_count, char *out,
-                     size_t bytes);
-cb_dtype function_autocast(const Function *function); /* that a call from here begins with */
+/* miss.c: why the newest entry does not take these inputs. */
+Reason miss_describe(const Function *function, const Conditions *now, Tensor *const *input,
+                     int input_count, char *out, size_t bytes);
 
 /* ---- one call ------------------------------------------------------------------------------ */
 
@@ -200,8 +207,9 @@ struct Call {
     Frame frame; /* first: around the user's function */
     Tracer tracer;
     Function *function;
-    Tensor *const *input; /* the caller's array; it is gone when the function has jumped out */
-    uint64_t own_input;   /* by bit: the function freed the input, value has a view of our own */
+    Conditions conditions; /* when it began */
+    Tensor *const *input;  /* the caller's array; it is gone when the function has jumped out */
+    uint64_t own_input;    /* by bit: the function freed the input, value has a view of our own */
     int input_count;
     CallMode mode;
     Entry *entry;       /* replaying */
@@ -225,8 +233,8 @@ static inline Call *call_of(Tracer *tracer) {
  * status. Plainly: as the thread's tracer is, without statistics. */
 int call_plainly(const Function *function, Tensor *const *input, int input_count, Tensor **output);
 int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output);
-int call_traced_function(Function *function, Tensor *const *input, int input_count, Entry *entry,
-                         Tensor **output);
+int call_traced_function(Function *function, const Conditions *now, Tensor *const *input,
+                         int input_count, Entry *entry, Tensor **output);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
 /* The value's shell, for a result that has just been matched or recorded. */
@@ -247,8 +255,8 @@ bool call_break(Call *call, Reason reason, const char *what);
 
 /* replay.c: a call begins with an entry to replay, or NULL to record; false: no memory to
  * record. */
-bool call_start(Call *call, Function *function, Tensor *const *input, int input_count,
-                Entry *entry);
+bool call_start(Call *call, Function *function, const Conditions *now, Tensor *const *input,
+                int input_count, Entry *entry);
 /* After the last op: finds the entry that ends here with these outputs, or turns the run into a
  * recording that does. value[k] is output k's number, NO_VALUE for NULL. False: the call has
  * failed, or has become eager. */

@@ -20,10 +20,15 @@ void guard_make(Guard *guard, const Tensor *x) {
     if (!guard->contiguous) memcpy(guard->stride, x->stride, sizeof(int64_t) * x->rank);
 }
 
-bool guard_holds(const Guard *guard, const Tensor *x) {
+bool guard_fits(const Guard *guard, const Tensor *x) {
     if (guard->dtype != x->dtype || guard->rank != x->rank) return false;
     for (int i = 0; i < guard->rank; i++)
         if (guard->size[i] != x->size[i]) return false;
+    return true;
+}
+
+bool guard_holds(const Guard *guard, const Tensor *x) {
+    if (!guard_fits(guard, x)) return false;
     if (guard->contiguous) return tensor_contiguous(x);
     for (int i = 0; i < guard->rank; i++)
         if (guard->stride[i] != x->stride[i]) return false;
@@ -65,9 +70,10 @@ static int find_joined(const Entry *entry, Tensor *const *input, int *written) {
     return NO_VALUE;
 }
 
-bool entry_guards_hold(const Entry *entry, Tensor *const *input, int input_count) {
+bool entry_holds(const Entry *entry, const Conditions *now, Tensor *const *input, int input_count) {
     int written;
-    if (entry->input_count != input_count) return false;
+    if (entry->input_count != input_count || !conditions_equal(&entry->conditions, now))
+        return false;
     for (int i = 0; i < input_count; i++)
         if (!guard_holds(&entry->guard[i], input[i])) return false;
     return find_parted(entry, input) == NO_VALUE && find_joined(entry, input, &written) == NO_VALUE;

@@ -6,7 +6,6 @@
 #include "capture/functional.h"
 
 #include "base/memory.h"
-#include "base/precision.h"
 #include "nn/module.h"
 #include <string.h>
 
@@ -19,17 +18,17 @@ void record_free(Recording *recording) {
     memory_free(recording);
 }
 
-static bool make_graph(Recording *recording, Arena *arena) {
+static bool make_graph(const Call *call, Recording *recording, Arena *arena) {
     if (arena_guard(arena)) return false;
     recording->graph = graph_new(arena);
-    recording->graph->reduced = precision_reduced();
+    recording->graph->reduced = call->conditions.reduced;
     return true;
 }
 
-static Recording *recording_new(void) {
+static Recording *recording_new(const Call *call) {
     Recording *recording = memory_zalloc(sizeof *recording);
     Arena *arena = recording ? arena_new() : NULL;
-    if (arena && make_graph(recording, arena)) {
+    if (arena && make_graph(call, recording, arena)) {
         recording->trace = trace_new();
         if (recording->trace) return recording;
     } else {
@@ -254,7 +253,7 @@ static bool repeat(Call *call, Recording *recording, const Trace *trace, int cou
 
 /* A recording of the first count ops of a trace. */
 static Recording *record_prefix(Call *call, const Trace *trace, int count) {
-    Recording *recording = recording_new();
+    Recording *recording = recording_new(call);
     Site site = site_current();
     bool done = recording && add_inputs(call, recording) &&
                 (count == 0 || repeat(call, recording, trace, count));

@@ -178,7 +178,8 @@ static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
     Entry *e = atomic_load(behind ? &behind->next : &call->function->first);
     unbind_from(call, first);
     for (; e; e = atomic_load(&e->next)) {
-        if (e == left || !entry_guards_hold(e, call->value, call->input_count)) continue;
+        if (e == left || !entry_holds(e, &call->conditions, call->value, call->input_count))
+            continue;
         if (!trace_same_prefix(left->trace, e->trace, call->at)) continue;
         if (!constants_hold(call, e, first)) continue;
         if (call_reserve(call, length(e->trace->value))) break;
@@ -299,8 +300,8 @@ static bool trace_materialize(Tracer *tracer, Tensor *x, Access access) {
 
 /* ---- beginning and end of a call ------------------------------------------------------------- */
 
-bool call_start(Call *call, Function *function, Tensor *const *input, int input_count,
-                Entry *entry) {
+bool call_start(Call *call, Function *function, const Conditions *now, Tensor *const *input,
+                int input_count, Entry *entry) {
     call->tracer = (Tracer){.apply = trace_apply,
                             .assign = trace_assign,
                             .materialize = trace_materialize,
@@ -308,6 +309,7 @@ bool call_start(Call *call, Function *function, Tensor *const *input, int input_
                             .serial = serial_next()};
     call->start_ms = entry ? 0 : clock_ms();
     call->function = function;
+    call->conditions = *now;
     call->input = input;
     call->input_count = input_count;
     call->own_input = 0;

@@ -12,6 +12,11 @@ static void expect_calls(Function *function, cb_tensor *const *x, int count, int
         expect_equal(cb_call(fast, x[i % count]), function(x[i % count]));
     assert_int_equal(cb_stats(fast).graphs, graphs);
     assert_int_equal(cb_stats(fast).eager_calls, 0);
+    char *text = cb_explain(fast);
+    const char *miss = strstr(text, "an input differs from every compiled entry (input 0 is f32[");
+    assert_int_equal(miss != NULL, graphs > 1);
+    if (miss) assert_non_null(strstr(miss, "] of other strides, entry 0 has f32["));
+    cb_free_text(text);
     cb_function_free(fast);
     assert_null(cb_error());
 }
@@ -216,6 +221,63 @@ static void other_entries_are_for_other_inputs(void **state) {
     assert_null(cb_error());
 }
 
+/* An entry of the other path was compiled while products were allowed to round. */
+static cb_tensor *product_later(cb_tensor *x) {
+    cb_tensor *y = cb_exp(x);
+    return turn ? cb_matmul(y, y) : y;
+}
+
+static void other_entries_are_for_other_precisions(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(product_later, VM);
+    static const struct {
+        int turn;
+        const char *precision;
+        int graphs; /* so far */
+    } calls[] = {{0, "highest", 1}, {1, "medium", 2}, {1, "highest", 3}, {1, "medium", 3},
+                 {0, "medium", 4},  {1, "high", 4},   {0, "highest", 4}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        turn = calls[i].turn;
+        cb_set_float32_matmul_precision(calls[i].precision);
+        assert_non_null(cb_call(fast, ramp(4, 4)));
+        assert_int_equal(cb_stats(fast).graphs, calls[i].graphs);
+    }
+    cb_set_float32_matmul_precision("highest");
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+/* fullgraph does not ask the module: what it holds may be another view of the same memory. */
+static cb_tensor *plus_w(cb_module *self, cb_tensor *const *inputs, int count) {
+    (void)count;
+    return cb_add(inputs[0], cb_module_get(self, "w"));
+}
+
+static void a_parameter_is_guarded_with_its_strides(void **state) {
+    (void)state;
+    static const char *const options[] = {VM, VM ", fullgraph=1", VM ", fullgraph=1, freeze=0"};
+    for (int i = 0; i < 6; i++) {
+        cb_scope_open();
+        cb_module *module = cb_module_new("Plus", plus_w, NULL);
+        cb_module_parameter(module, "w", ramp(4, 4));
+        cb_module_train(module, i < 3);
+        cb_function *fast = cb_compile(module, options[i % 3]);
+        cb_tensor *x = ramp(4, 4);
+        for (int k = 0; k < 3; k++) {
+            expect_equal(cb_call(fast, x), cb_forward(module, x));
+            cb_tensor *w = cb_module_get(module, "w");
+            cb_module_parameter(module, "w", k ? cb_flip(w, cb_dims(0)) : cb_t(w));
+        }
+        expect_equal(cb_call(fast, x), cb_forward(module, x));
+        cb_function_free(fast);
+        cb_module_free(module);
+        cb_scope_close();
+        assert_null(cb_error());
+    }
+}
+
 /* What was recorded for two tensors does not hold for one that is both, and is written. */
 static cb_tensor *writes_first(cb_tensor *x, cb_tensor *y) {
     cb_tensor *z = cb_exp(x);
@@ -278,6 +340,8 @@ int main(void) {
         cmocka_unit_test(kept_values_are_computed),
         cmocka_unit_test(results_keep_their_places),
         cmocka_unit_test(other_entries_are_for_other_inputs),
+        cmocka_unit_test(other_entries_are_for_other_precisions),
+        cmocka_unit_test(a_parameter_is_guarded_with_its_strides),
         cmocka_unit_test(other_entries_are_for_other_names),
         cmocka_unit_test(a_run_may_end_earlier),
     };
