@@ -201,12 +201,11 @@ static void put_convolution(Buffer *out, const ConvolutionStep *c) {
 static void describe(const Plan *plan, const Step *step, bool constant, const Candidate *candidate,
                      int count, Buffer *out) {
     StepUse use = step_use(step);
-    putf(out, "carbide %s\ntuned %s %s", CB_VERSION,
-         step->kind == STEP_MATMUL ? "matmul" : "convolution",
-         cb_dtype_name((cb_dtype)plan->value[use.out].dtype));
-    if (step->kind == STEP_MATMUL ? step->matmul.wide : step->convolution.wide)
-        put(out, " of half precision");
-    if (step->kind == STEP_MATMUL)
+    bool product = step->kind == STEP_MATMUL;
+    int8_t dtype = product ? step->matmul.dtype : step->convolution.dtype;
+    putf(out, "carbide %s\ntuned %s %s to %s", CB_VERSION, product ? "matmul" : "convolution",
+         cb_dtype_name((cb_dtype)dtype), cb_dtype_name((cb_dtype)plan->value[use.out].dtype));
+    if (product)
         put_matmul(out, &step->matmul);
     else
         put_convolution(out, &step->convolution);
@@ -215,7 +214,7 @@ static void describe(const Plan *plan, const Step *step, bool constant, const Ca
         putf(out, " then %s %lld %lld", kernel->origin ? kernel->origin : "",
              (long long)kernel->operations, (long long)kernel->bytes);
     }
-    bool reduced = step->kind == STEP_MATMUL ? step->matmul.reduced : step->convolution.reduced;
+    bool reduced = product ? step->matmul.reduced : step->convolution.reduced;
     putf(out, "%s%s\ncandidates", constant ? " constant" : "", reduced ? " reduced" : "");
     for (int i = 0; i < count; i++) {
         putf(out, " %s", candidate[i].name);

@@ -159,6 +159,19 @@ static void precise_rounds_every_op(void **state) {
     cb_function_free(fast);
 }
 
+/* An op that has run before is built anew: its rows are those of a call that has not. */
+static void precise_is_asked_in_every_call(void **state) {
+    (void)state;
+    cb_tensor *x = cb_to(cb_mul(cb_randn(cb_dims(64, 100)), 3.0), CB_BF16);
+    cb_tensor *rows = cb_slice(x, 0, 0, 63), *fast = cb_gelu(x);
+    cb_set_option("precise", "1");
+    cb_tensor *part = cb_gelu(rows), *whole_again = cb_slice(cb_gelu(x), 0, 0, 63);
+    cb_set_option("precise", "0");
+    assert_true(cb_item(cb_all(cb_eq(part, whole_again))));
+    assert_false(cb_item(cb_all(cb_eq(part, cb_slice(fast, 0, 0, 63)))));
+    assert_true(cb_item(cb_all(cb_eq(fast, cb_gelu(x)))));
+}
+
 /* ---- attention ---- */
 
 /* Few queries, so it is two products and a softmax: scores and weights stay f32. */
@@ -218,6 +231,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(attention_rounds_once, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(precise_rounds_every_op, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(precise_is_asked_in_every_call, open_scope,
                                         close_scope_without_error),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);

@@ -472,21 +472,26 @@ static void set_times(const char *key, const char *description, double gather, d
     assert_true(cache_set(directory, key, description, text));
 }
 
+static Sample small_convolution(cb_dtype dtype) {
+    Sample s = {.dtype = dtype, .net = {.rank = 2, .layers = 1, .stride = 1, .dilation = 1}};
+    s.net.groups = 1, s.net.relu = true;
+    s.net.weight[0] = integers((int64_t[]){16, 8, 3, 3}, 4, dtype);
+    s.net.bias[0] = integers((int64_t[]){16}, 1, dtype);
+    s.input[0] = integers((int64_t[]){1, 8, 12, 12}, 4, dtype);
+    return s;
+}
+
 static void the_tuner_measures_once(void **state) {
     (void)state;
     char key[CACHE_KEY], path[CACHE_PATH], text[CACHE_TEXT];
     assert_non_null(mkdtemp(directory));
     cb_set_option("cache_dir", directory);
     cb_scope_open();
-    Sample s = {.dtype = CB_F32, .net = {.rank = 2, .layers = 1, .stride = 1, .dilation = 1}};
-    s.net.groups = 1, s.net.relu = true;
-    s.net.weight[0] = integers((int64_t[]){16, 8, 3, 3}, 4, CB_F32);
-    s.net.bias[0] = integers((int64_t[]){16}, 1, CB_F32);
-    s.input[0] = integers((int64_t[]){1, 8, 12, 12}, 4, CB_F32);
+    Sample s = small_convolution(CB_F32);
     expect_tuned(&s, " measured: ");
     assert_int_equal(cache_visit(directory, keep_key, key), 1);
     assert_true(cache_describe(directory, key, text));
-    assert_non_null(strstr(text, "tuned convolution f32"));
+    assert_non_null(strstr(text, "tuned convolution f32 to f32"));
     expect_tuned(&s, " measured before: ");
     cache_path(directory, key, path);
     assert_int_equal(truncate(path, 40), 0); /* a torn entry */
@@ -508,7 +513,12 @@ static void the_tuner_measures_once(void **state) {
     cb_set_option("skip", strcmp(before, "bf16") == 0 ? "amx" : "bf16");
     expect_tuned(&s, " measured: "); /* what is left out decides on the kernels, too */
     cb_set_option("skip", before);
-    assert_int_equal(cache_clear(directory), 3);
+    for (cb_dtype dtype = CB_F16; dtype <= CB_BF16; dtype++) { /* whose sums are f32 in both */
+        s = small_convolution(dtype);
+        expect_tuned(&s, " measured: ");
+        expect_tuned(&s, " measured before: ");
+    }
+    assert_int_equal(cache_clear(directory), 5);
     rmdir(directory);
     cb_scope_close();
     assert_null(cb_error());
