@@ -26,9 +26,10 @@ static uint64_t tensors_of(const cb_module *module) {
 }
 
 cb_dtype function_autocast(const Function *function) {
-    /* as option.c lists them */
-    static const cb_dtype named[] = {CB_SAME, CB_BF16, CB_F16, CB_SAME};
-    return function->options.autocast ? named[function->options.autocast] : cb_autocast_dtype();
+    static const cb_dtype named[] = {
+        [CAST_BF16] = CB_BF16, [CAST_F16] = CB_F16, [CAST_OFF] = CB_SAME};
+    int autocast = function->options.autocast;
+    return autocast == CAST_AS_THREAD ? cb_autocast_dtype() : named[autocast];
 }
 
 Conditions conditions_now(const Function *function) {

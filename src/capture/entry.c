@@ -138,9 +138,10 @@ static bool compile(Entry *entry, Call *call) {
     Recording *recording = call->recording;
     const int64_t *const *stride = entry_strides(recording, entry);
     if (!stride) return false;
-    CompileOptions how = {.generate = options->backend == 0,
-                          .tune = options->mode >= MODE_MAX_AUTOTUNE,
-                          .fuse = options->fuse == 0 && !option_lists(OPTION_skip, "fuse")};
+    bool tunes = options->mode == MODE_MAX_AUTOTUNE || options->mode == MODE_MAX_AUTOTUNE_NO_GRAPHS;
+    CompileOptions how = {.generate = options->backend == BACKEND_C,
+                          .tune = tunes,
+                          .fuse = options->fuse == FUSE_ON && !option_lists(OPTION_skip, "fuse")};
     if (!choose_frozen(entry, call, &how)) return false;
     Graph *graph = recording->graph;
     recording->graph = NULL;

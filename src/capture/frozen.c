@@ -9,7 +9,7 @@
 
 #include "nn/module.h"
 
-enum { FREEZE_AUTO, FREEZE_ALL, FREEZE_NONE, MOST_CHANGES = 3 };
+enum { MOST_CHANGES = 3 };
 
 typedef struct Storages { /* of a module's tensors */
     Arena *arena;

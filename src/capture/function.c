@@ -145,7 +145,7 @@ static cb_function *make(Callee callee, const char *options, bool present) {
     }
     function->callee = callee;
     function->options = parsed;
-    if (parsed.mode == 1 || parsed.mode == 2)
+    if (parsed.mode == MODE_REDUCE_OVERHEAD || parsed.mode == MODE_MAX_AUTOTUNE)
         function_note(function, REASON_mode_cuda_graphs, (Site){0}, "%s", "");
     if (parsed.dynamic == DYNAMIC_ASKED)
         function_note(function, REASON_static_sizes, (Site){0}, "%s", "");

@@ -22,13 +22,15 @@ typedef struct Recording Recording; /* functional.h */
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-enum {
-    MODE_MAX_AUTOTUNE = 2, /* this mode and later ones measure */
-    DYNAMIC_ASKED = 2
-};
+/* The values of each, the default first (option.c has their words). */
+enum { MODE_DEFAULT, MODE_REDUCE_OVERHEAD, MODE_MAX_AUTOTUNE, MODE_MAX_AUTOTUNE_NO_GRAPHS };
+enum { DYNAMIC_AUTO, DYNAMIC_OFF, DYNAMIC_ASKED };
+enum { BACKEND_C, BACKEND_VM };
+enum { FUSE_ON, FUSE_OFF };
+enum { CAST_AS_THREAD, CAST_BF16, CAST_F16, CAST_OFF };
+enum { FREEZE_AUTO, FREEZE_ALL, FREEZE_NONE };
 
 typedef struct FunctionOptions {
-    /* positions in the lists of option.c */
     int mode, fullgraph, dynamic, device, backend, fuse, freeze, autocast;
 } FunctionOptions;
 bool options_parse(const char *text, FunctionOptions *out);

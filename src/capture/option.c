@@ -1,6 +1,6 @@
 /* The options of a compiled function, as text: "mode=max-autotune, fullgraph=1".
  *
- * One table: a name, the field, and the values that it may have, the default first. */
+ * One table: a name, the field, and the words of the values that it may have. */
 #include "capture/function.h"
 
 #include "base/option.h"
@@ -17,14 +17,23 @@ static const struct {
 } table[] = {
     {"mode",
      offsetof(FunctionOptions, mode),
-     {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}},
+     {[MODE_DEFAULT] = "default",
+      [MODE_REDUCE_OVERHEAD] = "reduce-overhead",
+      [MODE_MAX_AUTOTUNE] = "max-autotune",
+      [MODE_MAX_AUTOTUNE_NO_GRAPHS] = "max-autotune-no-cudagraphs"}},
     {"fullgraph", offsetof(FunctionOptions, fullgraph), {"0", "1"}},
-    {"dynamic", offsetof(FunctionOptions, dynamic), {"auto", "0", "1"}},
+    {"dynamic",
+     offsetof(FunctionOptions, dynamic),
+     {[DYNAMIC_AUTO] = "auto", [DYNAMIC_OFF] = "0", [DYNAMIC_ASKED] = "1"}},
     {"device", offsetof(FunctionOptions, device), {"cpu"}},
-    {"backend", offsetof(FunctionOptions, backend), {"c", "vm"}},
-    {"fuse", offsetof(FunctionOptions, fuse), {"1", "0"}},
-    {"autocast", offsetof(FunctionOptions, autocast), {"auto", "bf16", "f16", "0"}},
-    {"freeze", offsetof(FunctionOptions, freeze), {"auto", "1", "0"}},
+    {"backend", offsetof(FunctionOptions, backend), {[BACKEND_C] = "c", [BACKEND_VM] = "vm"}},
+    {"fuse", offsetof(FunctionOptions, fuse), {[FUSE_ON] = "1", [FUSE_OFF] = "0"}},
+    {"autocast",
+     offsetof(FunctionOptions, autocast),
+     {[CAST_AS_THREAD] = "auto", [CAST_BF16] = "bf16", [CAST_F16] = "f16", [CAST_OFF] = "0"}},
+    {"freeze",
+     offsetof(FunctionOptions, freeze),
+     {[FREEZE_AUTO] = "auto", [FREEZE_ALL] = "1", [FREEZE_NONE] = "0"}},
 };
 enum { OPTIONS = sizeof table / sizeof *table };
 
