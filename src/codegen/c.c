@@ -252,9 +252,9 @@ static void choose_strip(CKernel *c) {
 
 static const char *origin(const CKernel *c) {
     bool row = c->shape == SHAPE_ROW;
-    if (c->e.lane_axis == NO_LANE) return "0";
+    if (c->e.lane_axis == NO_LANE) return NULL;
     if (!row || c->lanes) return arena_format(c->e.arena, "a%d", c->e.lane_axis);
-    return c->split && c->e.lane_axis == c->e.kernel->outer_count ? "begin" : "0";
+    return c->split && c->e.lane_axis == c->e.kernel->outer_count ? "begin" : NULL;
 }
 
 /* ---- frame ------------------------------------------------------------------------------- */

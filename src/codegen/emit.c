@@ -209,7 +209,7 @@ void emit_forget(Emit *e, Mark mark) {
 static const char *start_text(Emit *e, const Access *access) {
     const char *rest = text_bare(e, text_index(e, access->rest, false));
     bool zero = access->rest->op == OP_constant && access->rest->imm.i == 0;
-    if (e->origin[0] == '0') return rest;
+    if (!e->origin) return rest;
     const char *step = access->stride == 1 ? e->origin
                                            : arena_format(e->arena, "%s * %lldL", e->origin,
                                                           (long long)access->stride);

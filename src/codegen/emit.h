@@ -95,7 +95,7 @@ typedef struct Emit {
     bool names_last;     /* when names outlive their sweep */
     bool written_out;    /* inner points are text: values that no lane changes are per_point */
     bool at_point;       /* emit_declare is to declare those */
-    const char *origin;  /* lane coordinate of l = 0 */
+    const char *origin;  /* lane coordinate of l = 0; NULL: 0 */
     bool arrays;         /* row-level values that vary with the lane live in arrays */
     bool reduce_leaves;  /* completed reduces have no name: they are read from the caller's slots */
     const char *slot_item; /* outer point of l = 0, for them */

@@ -55,7 +55,7 @@ static const char *axis_text(Emit *e, int axis, bool narrow) {
     if (e->axis_value[axis] >= 0)
         return arena_format(e->arena, "%lld", (long long)e->axis_value[axis]);
     if (axis != e->lane_axis) return arena_format(e->arena, narrow ? "(int)a%d" : "a%d", axis);
-    if (e->origin[0] == '0') return "l";
+    if (!e->origin) return "l";
     return arena_format(e->arena, narrow ? "(int)(%s + l)" : "(%s + l)", e->origin);
 }
 
