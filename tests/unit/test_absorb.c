@@ -1,11 +1,12 @@
 /* Scales and shifts that go into the frozen weights of the product before them, and those that do
  * not: a scale of other dims, of half precision, of a product that somebody else reads as well.
- * Each against the module run eagerly, with the number of kernels. */
+ * Each against the module run eagerly, with the ops that its kernels are left with. */
 #include "test_support.h"
 
 #include "carbide.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef cb_tensor *Body(cb_module *self, cb_tensor *x);
 
@@ -30,7 +31,7 @@ static cb_module *module_of(Body *function, cb_dim_list weight, cb_dim_list smal
 }
 
 static void expect_kernels(Body *function, cb_dim_list weight, cb_dim_list small, cb_dim_list x,
-                           int kernels) {
+                           int kernels, const char *first) {
     cb_scope_open();
     cb_module *module = module_of(function, weight, small);
     cb_function *fast = cb_compile(module, "backend=vm");
@@ -41,6 +42,9 @@ static void expect_kernels(Body *function, cb_dim_list weight, cb_dim_list small
     double off = cb_item(cb_max(cb_abs(cb_sub(found, expected))));
     if (!(off < 1e-5)) fail_msg("off by %g", off);
     assert_int_equal(cb_stats(fast).kernels, kernels);
+    char *text = cb_explain(fast);
+    if (!strstr(text, first)) fail_msg("no %s in\n%s", first, text);
+    cb_free_text(text);
     cb_function_free(fast);
     cb_module_free(module);
     assert_null(cb_error());
@@ -69,8 +73,10 @@ static cb_tensor *image_scaled(cb_module *self, cb_tensor *x) {
 
 static void scales_go_into_weights(void **state) {
     (void)state;
-    expect_kernels(scaled_and_shifted, cb_dims(4, 3), cb_dims(3), cb_dims(5, 4), 1);
-    expect_kernels(image_scaled, cb_dims(4, 3, 3, 3), cb_dims(4, 1, 1), cb_dims(2, 3, 4, 4), 1);
+    expect_kernels(scaled_and_shifted, cb_dims(4, 3), cb_dims(3), cb_dims(5, 4), 1,
+                   "k0_add: add\n");
+    expect_kernels(image_scaled, cb_dims(4, 3, 3, 3), cb_dims(4, 1, 1), cb_dims(2, 3, 4, 4), 1,
+                   "k0_add: add\n");
 }
 
 /* ---- what is not ---------------------------------------------------------------------------- */
@@ -81,7 +87,8 @@ static cb_tensor *subtracted(cb_module *self, cb_tensor *x) {
 
 static void a_product_that_is_subtracted(void **state) {
     (void)state;
-    expect_kernels(subtracted, cb_dims(4, 3), cb_dims(3), cb_dims(5, 4), 1);
+    expect_kernels(subtracted, cb_dims(4, 3), cb_dims(3), cb_dims(5, 4), 1,
+                   "k0_add_sub: add, sub\n");
 }
 
 static cb_tensor *rows_scaled(cb_module *self, cb_tensor *x) {
@@ -91,9 +98,11 @@ static cb_tensor *rows_scaled(cb_module *self, cb_tensor *x) {
 /* As many rows as columns, and as many columns of an image as channels. */
 static void scales_along_other_dims(void **state) {
     (void)state;
-    expect_kernels(rows_scaled, cb_dims(4, 3), cb_dims(3, 1), cb_dims(3, 4), 1);
-    expect_kernels(image_scaled, cb_dims(4, 3, 3, 3), cb_dims(4), cb_dims(2, 3, 4, 4), 1);
-    expect_kernels(image_scaled, cb_dims(4, 3, 3, 3), cb_dims(4, 1), cb_dims(2, 3, 4, 4), 1);
+    expect_kernels(rows_scaled, cb_dims(4, 3), cb_dims(3, 1), cb_dims(3, 4), 1, "k0_mul: mul\n");
+    expect_kernels(image_scaled, cb_dims(4, 3, 3, 3), cb_dims(4), cb_dims(2, 3, 4, 4), 1,
+                   "k0_add_mul: add, mul\n");
+    expect_kernels(image_scaled, cb_dims(4, 3, 3, 3), cb_dims(4, 1), cb_dims(2, 3, 4, 4), 1,
+                   "k0_add_mul: add, mul\n");
 }
 
 static cb_tensor *sum_read_twice(cb_module *self, cb_tensor *x) {
@@ -109,8 +118,10 @@ static cb_tensor *product_read_twice(cb_module *self, cb_tensor *x) {
 /* The product is computed once. */
 static void products_that_are_read_twice(void **state) {
     (void)state;
-    expect_kernels(sum_read_twice, cb_dims(4, 3), cb_dims(3), cb_dims(5, 4), 2);
-    expect_kernels(product_read_twice, cb_dims(4, 3), cb_dims(3), cb_dims(5, 4), 2);
+    expect_kernels(sum_read_twice, cb_dims(4, 3), cb_dims(3), cb_dims(5, 4), 2,
+                   "k0_add_mul: add, mul\n");
+    expect_kernels(product_read_twice, cb_dims(4, 3), cb_dims(3), cb_dims(5, 4), 2,
+                   "k0_add_mul: add, mul\n");
 }
 
 static cb_tensor *by_input(cb_module *self, cb_tensor *x) {
@@ -120,7 +131,7 @@ static cb_tensor *by_input(cb_module *self, cb_tensor *x) {
 /* Its scaled copy would be made in every call. */
 static void weights_that_change(void **state) {
     (void)state;
-    expect_kernels(by_input, cb_dims(1), cb_dims(5), cb_dims(5, 4), 1);
+    expect_kernels(by_input, cb_dims(1), cb_dims(5), cb_dims(5, 4), 1, "k0_mul: mul\n");
 }
 
 /* (1 + u) * (1 + u) is no bf16, with u = 2^-7: of the difference to 1 * (1 + u) the scale would
