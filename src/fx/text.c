@@ -1,4 +1,4 @@
-/* print(graph) of torch.fx, to the letter (notes/fx-format.md), and what all printers share.
+/* print(graph) of torch.fx, to the letter, and what all printers share.
  *
  *     graph():
  *         %x : [num_users=1] = placeholder[target=x]

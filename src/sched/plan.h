@@ -27,7 +27,7 @@ typedef struct PlanValue {
  * (often `out` itself). */
 typedef struct MatmulStep {
     int a, b, out; /* plan values */
-    int8_t dtype;  /* of a, b and out */
+    int8_t dtype;  /* of a, b and, unless it is wide, of out */
     bool wide;     /* a and b are f16 or bf16, out is their sums in f32 */
     bool reduced;  /* f32 a and b may be rounded to bf16, where that is faster */
     int64_t batch, m, n, k;
@@ -40,12 +40,6 @@ typedef struct MatmulStep {
                          * needed */
 } MatmulStep;
 
-/* out[n][o][p] = sum over the channels i of o's group and the kernel positions q of
- * x[n][i][p * stride + q * dilation - padding] * weight[o][i][q], where x outside of its sizes is
- * 0. Spatial positions p and q have three dims; a convolution of fewer has sizes of 1 in front.
- * Strides (x_batch...) are in elements. The result is contiguous: [batch, out_channels, spatial],
- * or with channels_last [batch, spatial, out_channels]; the epilogue runs over its elements in that
- * order, as for a product. */
 /* An epilogue that is max(result * scale + bias + residual, 0), or less than that. */
 typedef struct ConvolutionEnd {
     bool fused, relu;
@@ -53,9 +47,15 @@ typedef struct ConvolutionEnd {
     int scale, bias, residual; /* buffers of the epilogue kernel, or -1 */
 } ConvolutionEnd;
 
+/* out[n][o][p] = sum over the channels i of o's group and the kernel positions q of
+ * x[n][i][p * stride + q * dilation - padding] * weight[o][i][q], where x outside of its sizes is
+ * 0. Spatial positions p and q have three dims; a convolution of fewer has sizes of 1 in front.
+ * Strides (x_batch...) are in elements. The result is contiguous: [batch, out_channels, spatial],
+ * or with channels_last [batch, spatial, out_channels]; the epilogue runs over its elements in that
+ * order, as for a product. */
 typedef struct ConvolutionStep {
     int x, weight, out; /* plan values */
-    int8_t dtype;       /* of all three */
+    int8_t dtype;       /* of x, weight and, unless it is wide, of out */
     bool wide;          /* x and weight are f16 or bf16, out is their sums in f32 */
     bool reduced;       /* f32 x and weight may be rounded to bf16, where that is faster */
     bool channels_last; /* of out */

@@ -2,8 +2,8 @@
  * gaps, repeated, inside of something larger. The result is that of the same elements side by side.
  * Gaps hold NaN and wild indices. Sizes are large enough for splits and tiles.
  *
- * Pointwise ops, reductions and scans are called as the table says; every other op has its rows
- * below, and one without is an error. */
+ * Pointwise ops, reductions, scans, and composites of one tensor, with their defaults, are called as
+ * the table says; every other op has its rows below, and one without is an error. */
 #include "test_support.h"
 
 #include "carbide.h"
@@ -380,7 +380,7 @@ static bool takes_tensors(const OpInfo *info) {
     return false;
 }
 
-/* Composites that are pointwise in a single operand need no row of their own. */
+/* One tensor, and defaults for all else: such a composite needs no row of its own. */
 static bool takes_one_alone(const OpInfo *info) {
     int tensors = 0;
     for (int p = 0; p < info->param_count; p++) {
