@@ -6,6 +6,7 @@
  * new entry: tracing, optimizing, planning, and the C compiler or the disk; the first run of the
  * kernels is not in it. */
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "measure.h"
 
 #include "base/environment.h"

@@ -1,6 +1,7 @@
 /* `carbide explain CASE`: compiles a case, runs it once and prints what cb_explain says: guards,
  * graph, fusion decisions with their reasons, kernels with source, bytes moved; with --profile
  * the time of each step. */
+#include "base/clock.h"
 #include "cases.h"
 #include "commands.h"
 #include "progress.h"

@@ -6,6 +6,7 @@
  * round is thrown away: it finds in the caches what the other side left there, where a program
  * that calls one function again and again finds its own. */
 #include "measure.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,18 +1,12 @@
 /* The progress line: written at most ten times a second, wiped before output. */
 #include "progress.h"
+#include "base/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { FIRST_MS = 1000, STEP_MS = 100 };
-
-double clock_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
 
 void progress_start(Progress *progress, bool always) {
     *progress = (Progress){.on = always || isatty(STDERR_FILENO), .next_ms = clock_ms() + FIRST_MS};

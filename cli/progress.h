@@ -11,7 +11,6 @@ typedef struct Progress {
     double next_ms; /* when the line changes again */
 } Progress;
 
-double clock_ms(void); /* monotonic */
 void progress_start(Progress *progress, bool always);
 void progress_show(Progress *progress, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -4,6 +4,7 @@
  *     Baseline time for 100 batches: 24.0612 seconds
  *     Compiled time for 100 batches: 15.2210 seconds
  *     Speedup: 1.58x */
+#include "base/clock.h"
 #include "measure.h"
 
 enum { WARM_UP = 3 };

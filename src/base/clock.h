@@ -2,12 +2,15 @@
 #ifndef CARBIDE_BASE_CLOCK_H
 #define CARBIDE_BASE_CLOCK_H
 
+#include <stdint.h>
 #include <time.h>
 
-static inline double clock_ms(void) {
+static inline int64_t clock_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
+
+static inline double clock_ms(void) { return (double)clock_ns() * 1e-6; }
 
 #endif

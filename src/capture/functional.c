@@ -3,27 +3,14 @@
 
 #include <string.h>
 
-/* Dimensions of size 1, and empty tensors, may have any strides; a trace compares them. */
-static void set_contiguous(TraceValue *value) {
-    int64_t stride = 1;
-    for (int i = value->meta.rank - 1; i >= 0; i--) {
-        value->stride[i] = stride;
-        stride *= value->meta.size[i] > 1 ? value->meta.size[i] : 1;
-    }
-}
-
 static int add_value(Recording *recording, TraceValue value, FunctionalValue functional) {
     Trace *trace = recording->trace;
     int number = length(trace->value);
     if (functional.parent == NO_VALUE) value.root = number;
-    int64_t stride = 1;
-    value.contiguous = true;
-    for (int i = value.meta.rank - 1; i >= 0; i--) {
-        if (value.meta.size[i] != 1 && value.stride[i] != stride) value.contiguous = false;
-        stride *= value.meta.size[i];
-    }
-    if (stride == 0) value.contiguous = true;
-    if (value.contiguous) set_contiguous(&value);
+    const Meta *meta = &value.meta;
+    value.contiguous = strides_contiguous(meta->rank, meta->size, value.stride);
+    /* One of size 1, or of nothing, may have any strides; a trace compares them. */
+    if (value.contiguous) contiguous_strides(meta->rank, meta->size, value.stride);
     push(trace->arena, trace->value, value);
     push(recording->graph->arena, recording->value, functional);
     return number;
@@ -42,7 +29,7 @@ int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
 /* A result with a storage of its own. */
 static int add_result(Recording *recording, Node *node) {
     TraceValue value = {.kind = VALUE_IS_RESULT, .meta = node_meta(node)};
-    set_contiguous(&value);
+    contiguous_strides(value.meta.rank, value.meta.size, value.stride);
     FunctionalValue functional = {.parent = NO_VALUE, .node = node, .input = -1};
     return add_value(recording, value, functional);
 }

@@ -63,15 +63,6 @@ bool entry_run(const Entry *entry, Tensor *const *value, Tensor **graph_output) 
     return done;
 }
 
-static void set_contiguous(Tensor *x) {
-    int64_t stride = 1;
-    for (int i = x->rank - 1; i >= 0; i--) {
-        x->stride[i] = stride;
-        stride *= x->size[i] > 1 ? x->size[i] : 1;
-    }
-    x->offset = 0;
-}
-
 void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output) {
     for (int k = 0; k < trace_result_count(entry->trace); k++) {
         const Result *result = &entry->result[k];
@@ -81,7 +72,10 @@ void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph
         const Tensor *from = result->source == RESULT_VIEW
                                  ? value[entry->trace->value[result->value].root]
                                  : graph_output[result->output];
-        if (result->source == RESULT_VALUE) set_contiguous(x);
+        if (result->source == RESULT_VALUE) {
+            contiguous_strides(x->rank, x->size, x->stride);
+            x->offset = 0;
+        }
         x->storage = storage_retain(from->storage);
     }
 }

@@ -186,11 +186,7 @@ Meta node_meta(const Node *node) {
     return meta;
 }
 
-int64_t node_numel(const Node *node) {
-    int64_t numel = 1;
-    for (int i = 0; i < node->rank; i++) numel *= node->size[i];
-    return numel;
-}
+int64_t node_numel(const Node *node) { return sizes_numel(node->rank, node->size); }
 
 bool node_same_meta(const Node *a, const Node *b) {
     if (a->dtype != b->dtype || a->rank != b->rank) return false;

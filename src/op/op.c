@@ -89,11 +89,7 @@ Attrs attrs_default(Op op) {
     return attrs;
 }
 
-int64_t meta_numel(const Meta *meta) {
-    int64_t numel = 1;
-    for (int i = 0; i < meta->rank; i++) numel *= meta->size[i];
-    return numel;
-}
+int64_t meta_numel(const Meta *meta) { return sizes_numel(meta->rank, meta->size); }
 
 void meta_format(const Meta *meta, char *out, size_t bytes) {
     if (meta->number) {

@@ -183,6 +183,10 @@ bool op_takes(Op op, const Meta *input, int input_count, cb_dtype *promoted);
 
 /* Strides of a contiguous value of these sizes; a size of 0 counts as 1, as in PyTorch. */
 void contiguous_strides(int rank, const int64_t *size, int64_t *stride);
+/* Do elements follow each other in memory? Where a dim has one element, or the value has none, its
+ * strides do not matter. */
+bool strides_contiguous(int rank, const int64_t *size, const int64_t *stride);
+int64_t sizes_numel(int rank, const int64_t *size);
 /* Views (op/view.c): the view of a strided tensor. Returns false, without an error, when the
  * result cannot be expressed by strides (reshape of a transposed tensor, flip): a copy is
  * needed. */

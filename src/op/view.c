@@ -18,6 +18,24 @@ void contiguous_strides(int rank, const int64_t *size, int64_t *stride) {
     }
 }
 
+bool strides_contiguous(int rank, const int64_t *size, const int64_t *stride) {
+    bool dense = true;
+    int64_t step = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        if (size[i] == 0) return true;
+        if (size[i] == 1) continue;
+        if (stride[i] != step) dense = false;
+        step *= size[i];
+    }
+    return dense;
+}
+
+int64_t sizes_numel(int rank, const int64_t *size) {
+    int64_t numel = 1;
+    for (int i = 0; i < rank; i++) numel *= size[i];
+    return numel;
+}
+
 /* Walks both shapes from the last dimension: a run of input dimensions in which each stride is the
  * next one's extent is one block of memory, which the result may cut as it likes. */
 static bool reshape_strides(const Meta *input, const Meta *result, const int64_t *stride,

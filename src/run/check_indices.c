@@ -92,19 +92,13 @@ static Tensor without_repeats(const Tensor *x) {
     return once;
 }
 
-static int64_t numel_of(const Tensor *x) {
-    int64_t numel = 1;
-    for (int i = 0; i < x->rank; i++) numel *= x->size[i];
-    return numel;
-}
-
 bool check_indices(const CheckStep *step, cb_dtype dtype, int64_t count, const void *data,
                    const Tensor *strided) {
     Tensor once;
     if (strided) {
         once = without_repeats(strided);
         strided = tensor_contiguous(&once) ? NULL : &once;
-        count = numel_of(&once);
+        count = sizes_numel(once.rank, once.size);
     }
     Check check = {.bound = step->bound,
                    .count = count,

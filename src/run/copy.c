@@ -197,8 +197,7 @@ static void copy_squares(void *user, int64_t low, int64_t high) {
 
 void copy_strided(void *to, const int64_t *to_stride, const void *from, const int64_t *from_stride,
                   int rank, const int64_t *size, size_t width) {
-    int64_t numel = 1;
-    for (int i = 0; i < rank; i++) numel *= size[i];
+    int64_t numel = sizes_numel(rank, size);
     if (numel == 0) return;
     Copy copy = {.to = to, .from = from, .width = width};
     set_dims(&copy, rank, size, to_stride, from_stride);

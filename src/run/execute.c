@@ -3,6 +3,7 @@
  * Everything that can fail for want of memory, and every index check, comes before anything is
  * written to an input. The heap is touched for outputs, the arena block and large packings only;
  * all three come from the storage cache. */
+#include "base/clock.h"
 #include "run/attention.h"
 #include "run/check_indices.h"
 #include "run/conv.h"
@@ -12,7 +13,6 @@
 #include "tensor/apply.h"
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 enum { STACK_POINTERS = 128 };
 
@@ -167,16 +167,10 @@ static bool run_step(const Run *run, const Step *step) {
     return false;
 }
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static bool run_timed(const Run *run, const Step *step, _Atomic int64_t *least) {
-    int64_t start = now_ns();
+    int64_t start = clock_ns();
     bool done = run_step(run, step);
-    int64_t taken = now_ns() - start, known = atomic_load_explicit(least, memory_order_relaxed);
+    int64_t taken = clock_ns() - start, known = atomic_load_explicit(least, memory_order_relaxed);
     while ((known == 0 || taken < known) &&
            !atomic_compare_exchange_weak_explicit(least, &known, taken, memory_order_relaxed,
                                                   memory_order_relaxed)) {

@@ -63,19 +63,10 @@ static const Rule rules[] = {
     {STEP_CONVOLUTION, CB_BF16, true, 3e5, 1e9, own_multiplies_bf16},
 };
 
-static double products_of(const Step *step) {
-    const MatmulStep *m = &step->matmul;
-    const ConvolutionStep *c = &step->convolution;
-    if (step->kind == STEP_MATMUL) return (double)(m->batch * m->m) * (double)m->n * (double)m->k;
-    double positions = (double)(c->batch * c->out_size[0] * c->out_size[1] * c->out_size[2]);
-    return positions * (double)(c->out_channels * (c->channels / c->groups)) *
-           (double)(c->kernel[0] * c->kernel[1] * c->kernel[2]);
-}
-
 static bool model_prefers(const Step *step, cb_dtype dtype, bool constant) {
     bool product = step->kind == STEP_MATMUL;
     bool channels_last = !product && step->convolution.channels_last;
-    double products = products_of(step);
+    double products = (double)step_flops(step) / 2;
     if (product ? step->matmul.reduced : step->convolution.reduced) return false; /* not measured */
     if (dtype == CB_BF16 ? !cpu_has_bf16() : cpu_level() < CPU_V4) return false;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

@@ -158,14 +158,6 @@ static void add_dim(ProviderTensor *x, int64_t size, int64_t stride) {
     x->stride[x->rank++] = stride;
 }
 
-static void set_contiguous(ProviderTensor *x) {
-    int64_t step = 1;
-    for (int d = x->rank - 1; d >= 0; d--) {
-        x->stride[d] = step;
-        step *= x->size[d];
-    }
-}
-
 static bool set_matmul(const MatmulStep *given, StepTask *out) {
     MatmulStep step = *given;
     ProviderTask *task = &out->task;
@@ -182,7 +174,7 @@ static bool set_matmul(const MatmulStep *given, StepTask *out) {
     add_dim(&task->x, step.m, step.a_m), add_dim(&task->x, step.k, step.a_k);
     add_dim(&task->weight, step.k, step.b_k), add_dim(&task->weight, step.n, step.b_n);
     add_dim(&task->out, step.m, 0), add_dim(&task->out, step.n, 0);
-    set_contiguous(&task->out);
+    contiguous_strides(task->out.rank, task->out.size, task->out.stride);
     out->x_offset = step.a_offset, out->weight_offset = step.b_offset;
     return true;
 }
@@ -205,7 +197,7 @@ static void set_convolution(const ConvolutionStep *step, StepTask *out) {
         task->dilation[d] = step->dilation[k];
         positions *= step->out_size[k];
     }
-    set_contiguous(&task->out);
+    contiguous_strides(task->out.rank, task->out.size, task->out.stride);
     if (step->channels_last) {
         for (int d = task->out.rank - 1; d >= 2; d--) task->out.stride[d] *= step->out_channels;
         task->out.stride[1] = 1;

@@ -222,12 +222,9 @@ static void attention_operand(Schedule *s, const Node *node, const Node *operand
 
 /* Strides of the result, whose last `behind` batch dims stand behind the rows. */
 static void attention_result(const Node *node, AttentionStep *step) {
-    int64_t at[CB_MAX_RANK] = {0}, behind = node->attrs->word[ATTR_attention_behind], next = 1;
+    int64_t at[CB_MAX_RANK] = {0}, behind = node->attrs->word[ATTR_attention_behind];
     int row = node->rank - 2 - (int)behind;
-    for (int i = node->rank - 1; i >= 0; i--) {
-        at[i] = next;
-        next *= node->size[i];
-    }
+    contiguous_strides(node->rank, node->size, at);
     step->out.row = at[row];
     step->out.column = 1;
     for (int i = 0; i < step->batch_rank; i++) {

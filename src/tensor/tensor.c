@@ -70,17 +70,7 @@ Meta tensor_meta(const Tensor *x) {
     return meta;
 }
 
-bool tensor_contiguous(const Tensor *x) {
-    bool dense = true;
-    int64_t stride = 1;
-    for (int i = x->rank - 1; i >= 0; i--) {
-        if (x->size[i] == 0) return true;
-        if (x->size[i] == 1) continue;
-        if (x->stride[i] != stride) dense = false;
-        stride *= x->size[i];
-    }
-    return dense;
-}
+bool tensor_contiguous(const Tensor *x) { return strides_contiguous(x->rank, x->size, x->stride); }
 
 bool same_tensor(const Tensor *x, const Tensor *y) {
     if (x == y) return true;
@@ -199,10 +189,7 @@ int64_t cb_stride(const cb_tensor *handle, int dim) {
 
 int64_t cb_numel(const cb_tensor *handle) {
     const Tensor *x = present(handle, "numel");
-    if (!x) return -1;
-    int64_t count = 1;
-    for (int i = 0; i < x->rank; i++) count *= x->size[i];
-    return count;
+    return x ? sizes_numel(x->rank, x->size) : -1;
 }
 
 cb_dtype cb_dtype_of(const cb_tensor *handle) {
