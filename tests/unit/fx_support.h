@@ -2,6 +2,7 @@
 #ifndef CARBIDE_TEST_FX_SUPPORT_H
 #define CARBIDE_TEST_FX_SUPPORT_H
 
+#include "elements.h"
 #include "fixture.h"
 
 #include "fx/fx.h"
@@ -29,18 +30,8 @@ static inline void expect_text(char *text, const char *expected) {
 }
 
 static inline void expect_close(cb_tensor *a, cb_tensor *b) {
-    double x[512], y[512];
     expect_no_error();
-    assert_non_null(a);
-    assert_non_null(b);
-    assert_int_equal(cb_dtype_of(a), cb_dtype_of(b));
-    assert_int_equal(cb_rank(a), cb_rank(b));
-    for (int i = 0; i < cb_rank(a); i++) assert_int_equal(cb_size(a, i), cb_size(b, i));
-    assert_true(cb_numel(a) <= 512);
-    assert_int_equal(cb_read(a, x, CB_F64), CB_OK);
-    assert_int_equal(cb_read(b, y, CB_F64), CB_OK);
-    for (int i = 0; i < cb_numel(a); i++)
-        assert_true(fabs(x[i] - y[i]) <= 1e-5 * (1 + fabs(y[i])) || (isnan(x[i]) && isnan(y[i])));
+    expect_tensor(a, b, 1e-5, 1e-5);
 }
 
 /* relu(linear(x) + x), the module of the design page */

@@ -1,7 +1,7 @@
 /* Scales and shifts that go into the frozen weights of the product before them, and those that do
  * not: a scale of other dims, of half precision, of a product that somebody else reads as well.
  * Each against the module run eagerly, with the ops that its kernels are left with. */
-#include "test_support.h"
+#include "elements.h"
 
 #include "carbide.h"
 
@@ -37,10 +37,7 @@ static void expect_kernels(Body *function, cb_dim_list weight, cb_dim_list small
     cb_function *fast = cb_compile(module, "backend=vm");
     cb_tensor *input = cb_randn(x), *expected = cb_forward(module, input);
     cb_tensor *found = cb_call(fast, input);
-    assert_non_null(expected);
-    assert_non_null(found);
-    double off = cb_item(cb_max(cb_abs(cb_sub(found, expected))));
-    if (!(off < 1e-5)) fail_msg("off by %g", off);
+    expect_tensor(found, expected, 1e-5, 0);
     assert_int_equal(cb_stats(fast).kernels, kernels);
     char *text = cb_explain(fast);
     if (!strstr(text, first)) fail_msg("no %s in\n%s", first, text);

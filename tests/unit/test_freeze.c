@@ -1,5 +1,5 @@
 /* Frozen parameters: what follows from them is computed once, and again when they change. */
-#include "test_support.h"
+#include "elements.h"
 
 #include "carbide.h"
 #include "failing_once.h"
@@ -32,10 +32,7 @@ static cb_module *network(void) {
 }
 
 static void expect_near(cb_tensor *found, cb_tensor *expected) {
-    assert_non_null(found);
-    assert_non_null(expected);
-    double off = cb_item(cb_max(cb_abs(cb_sub(found, expected))));
-    if (!(off < 1e-5)) fail_msg("off by %g", off);
+    expect_tensor(found, expected, 1e-5, 0);
 }
 
 static void run(const char *options) {
