@@ -1,10 +1,10 @@
 /* One op at once: the compiler applied to a graph of one node, on the vector VM.
  *
  * The key is everything that the built op depends on: op, attributes, the precision of products,
- * the option precise, and per operand dtype, sizes and strides. Built ops are cached, so that a repeated call is a
- * look-up and a run. A plain number of a pointwise op is an input without dimensions, so that a
- * changing number builds nothing; elsewhere, for pow, which is much cheaper with a known exponent,
- * and for WIDE_NUMBER ops on f16 and bf16, its value is part of the key.
+ * the option precise, and per operand dtype, sizes and strides. Built ops are cached, so that a
+ * repeated call is a look-up and a run. A plain number of a pointwise op is an input without
+ * dimensions, so that a changing number builds nothing; elsewhere, for pow, which is much cheaper
+ * with a known exponent, and for WIDE_NUMBER ops on f16 and bf16, its value is part of the key.
  *
  *     cb_add(x: f32[4096], 1.5) -> key {add, f32[4096], float} -> kernel b2[a0] = b0[a0] + b1[0] */
 #include "run/eager.h"

@@ -2,8 +2,8 @@
  * gaps, repeated, inside of something larger. The result is that of the same elements side by side.
  * Gaps hold NaN and wild indices. Sizes are large enough for splits and tiles.
  *
- * Pointwise ops, reductions, scans, and composites of one tensor, with their defaults, are called as
- * the table says; every other op has its rows below, and one without is an error. */
+ * Pointwise ops, reductions, scans, and composites of one tensor, with their defaults, are called
+ * as the table says; every other op has its rows below, and one without is an error. */
 #include "test_support.h"
 
 #include "carbide.h"
