@@ -176,7 +176,7 @@ static Node *take_mask(Pattern *p, Node *node) {
 static Node *take_scale(Pattern *p, Node *node) {
     while ((node->op == OP_mul || node->op == OP_div) && p->users[node->id] == 1) {
         Node *number = node_uniform(node->input[1]);
-        if (!number || number->rank) return node;
+        if (!number) return node;
         double value = node_constant(number).f;
         p->scale = node->op == OP_mul ? p->scale * value : p->scale / value;
         node = through(p, node->input[0]);
@@ -204,13 +204,12 @@ static bool match(Pattern *p, const Node *old) {
     p->scale = 1;
     if (!softmax_over_last(weights) || p->users[weights->id] != 1) return false;
     Node *scores = through(p, weights->input[0]);
-    if (p->users[scores->id] != 1 || scores->dtype != old->dtype) return false;
+    if (p->users[scores->id] != 1) return false;
     Node *product = take_scale(p, take_mask(p, scores));
     if (product->op != OP_matmul || p->users[product->id] != 1 || !(p->scale != 0)) return false;
     p->query = product->input[0];
     p->key = product->input[1];
-    if (p->query->rank < 2 || !same_batch(p->query, p->key) || !same_batch(p->query, value) ||
-        product->rank != p->query->rank)
+    if (p->query->rank < 2 || !same_batch(p->query, p->key) || !same_batch(p->query, value))
         return false;
     if (!p->mask) return true;
     MaskKind kind = mask_kind(p->mask, product->size[product->rank - 2],

@@ -87,7 +87,7 @@ static Node *select_one(Graph *graph, Node *input, const Attrs *attrs, const Met
     slice.word[ATTR_slice_start] = index;
     slice.word[ATTR_slice_end] = index + 1;
     Node *sliced = graph_op(graph, OP_slice, &input, 1, &slice, NULL);
-    return sliced ? node_reshape(graph, sliced, result->rank, result->size) : NULL;
+    return node_reshape(graph, sliced, result->rank, result->size);
 }
 
 static bool canonical_view(Op op) {
@@ -336,10 +336,8 @@ _Static_assert(ATTR_any_dim == ATTR_all_dim, "any and all are called alike");
 Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const Attrs *attrs,
                const bool *numbers) {
     const OpInfo *info = op_info(op);
-    if (input_count > info->arity) {
-        fail(CB_ERR_ARGUMENT, "%s: takes %d tensors, not %d", info->name, info->arity, input_count);
-        return NULL;
-    }
+    check(input_count <= info->arity, "%s: takes %d tensors, not %d", info->name, info->arity,
+          input_count);
     Attrs own = attrs_default(op);
     if (attrs) memcpy(own.word, attrs->word, sizeof(int64_t) * info->word_count);
     if (!numbers_given(info, &own)) return NULL;

@@ -66,14 +66,15 @@ static Node *claim_attention(const Claim *c, const Node *node, Node *const *inpu
     attr_set_float(&attrs, ATTR_attention_scale,
                    attention_scale(node->attrs, query->size[query->rank - 1]));
     attrs.word[ATTR_attention_is_causal] = word[ATTR_scaled_dot_product_attention_is_causal];
-    if (word[ATTR_scaled_dot_product_attention_enable_gqa] &&
-        !attention_share_heads(graph, &query, &key, &value, &mask))
-        return NULL;
+    if (word[ATTR_scaled_dot_product_attention_enable_gqa]) {
+        bool shared = attention_share_heads(graph, &query, &key, &value, &mask);
+        check(shared, "heads that expand are not shared: %s", cb_error());
+    }
     bool shares = query->rank > node->rank, behind = c->exchanged[node->id];
     attrs.word[ATTR_attention_behind] = behind ? 1 + shares : 0;
     Node *operand[] = {query, key, value, mask};
     Node *result = graph_op(graph, OP_attention, operand, 4, &attrs, NULL);
-    if (!result) return NULL;
+    check(result, "an attention that expands is not taken: %s", cb_error());
     int64_t size[CB_MAX_RANK];
     memcpy(size, node->size, sizeof *size * node->rank);
     if (behind) size[node->rank - 3] = node->size[node->rank - 2];

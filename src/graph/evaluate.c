@@ -41,16 +41,13 @@ refuse(const Evaluator *evaluator, const Syntax *syntax, const char *format, ...
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (evaluator->text) {
-        int line, column;
-        text_position(evaluator->text, syntax->at, &line, &column);
-        Site site = site_current();
-        site_set((Site){0});
-        fail(CB_ERR_GRAPH, "line %d, column %d: %s", line, column, text);
-        site_set(site);
-    } else {
-        fail(CB_ERR_GRAPH, "%s", text);
-    }
+    check(evaluator->text, "a formula or a rule: %s", text);
+    int line, column;
+    text_position(evaluator->text, syntax->at, &line, &column);
+    Site site = site_current();
+    site_set((Site){0});
+    fail(CB_ERR_GRAPH, "line %d, column %d: %s", line, column, text);
+    site_set(site);
     return false;
 }
 
@@ -89,10 +86,6 @@ static bool evaluate_floats(const Evaluator *evaluator, const Syntax *syntax, Te
     for (const Syntax *s = list ? syntax->child : syntax; s; s = list ? s->next : NULL) {
         Term element;
         if (!evaluate(evaluator, s, &element)) return false;
-        if (element.kind == TERM_FLOATS && !list) {
-            *out = element;
-            return true;
-        }
         if (!is_plain(&element)) return refuse(evaluator, s, "expected a number");
         if (out->floats.count == CB_MAX_RANK)
             return refuse(evaluator, s, "more than %d numbers", CB_MAX_RANK);
@@ -144,8 +137,8 @@ static bool set_attribute(const Param *param, const Term *term, Attrs *attrs) {
         attr_set_float(attrs, param->word, plain_value(term));
         return true;
     case PARAM_FLOATS:
-        if (term->kind == TERM_FLOATS) attr_set_floats(attrs, param->word, term->floats);
-        return term->kind == TERM_FLOATS;
+        attr_set_floats(attrs, param->word, term->floats); /* evaluate_as gives nothing else */
+        return true;
     case PARAM_DIMS:
         if (term->kind == TERM_DIMS) attr_set_dims(attrs, param->word, term->dims);
         return term->kind == TERM_DIMS;
@@ -342,11 +335,11 @@ static bool evaluate_constant(const Evaluator *evaluator, const Syntax *call, Te
 /* The number as a value of the dtype of x: PyTorch refuses one that the dtype cannot hold. */
 static bool evaluate_as_dtype(const Evaluator *evaluator, const Syntax *call, Term *out) {
     Term value, x;
-    if (argument_count(call) != 2) return refuse(evaluator, call, "as takes a number and a tensor");
-    if (!evaluate(evaluator, call->child, &value)) return false;
-    if (!evaluate(evaluator, call->child->next, &x)) return false;
-    if (!is_plain(&value) || x.kind != TERM_NODE)
-        return refuse(evaluator, call, "as takes a number and a tensor");
+    check(argument_count(call) == 2, "%s: as takes a number and a tensor", evaluator->formula);
+    check(evaluate(evaluator, call->child, &value), "%s: %s", evaluator->formula, cb_error());
+    check(evaluate(evaluator, call->child->next, &x), "%s: %s", evaluator->formula, cb_error());
+    check(is_plain(&value) && x.kind == TERM_NODE, "%s: as takes a number and a tensor",
+          evaluator->formula);
     cb_operand number = number_from(plain_dtype(&value), value.number);
     *out = (Term){.kind = TERM_NODE};
     out->node = node_number(evaluator->graph, evaluator->formula, number, (cb_dtype)x.node->dtype);
@@ -354,10 +347,10 @@ static bool evaluate_as_dtype(const Evaluator *evaluator, const Syntax *call, Te
 }
 
 static bool evaluate_need(const Evaluator *evaluator, const Syntax *call, Term *out) {
-    if (argument_count(call) != 1) return refuse(evaluator, call, "need takes a condition");
     const Syntax *condition = call->child;
-    if (!evaluate(evaluator, condition, out)) return false;
-    if (out->kind != TERM_BOOL) return refuse(evaluator, call, "need takes a condition of numbers");
+    check(argument_count(call) == 1, "%s: need takes a condition", evaluator->formula);
+    check(evaluate(evaluator, condition, out), "%s: %s", evaluator->formula, cb_error());
+    check(out->kind == TERM_BOOL, "%s: need takes a condition of numbers", evaluator->formula);
     if (out->number.i) return true;
     fail(CB_ERR_ARGUMENT, "%s: needs %.*s", evaluator->formula, (int)strcspn(condition->at, ";"),
          condition->at);

@@ -10,14 +10,20 @@
 #include "graph/syntax.h"
 
 typedef enum TermKind {
-    TERM_NONE, TERM_NODE, TERM_INT, TERM_FLOAT, TERM_BOOL, TERM_DTYPE, TERM_DIMS,
+    TERM_NONE,
+    TERM_NODE,
+    TERM_INT,
+    TERM_FLOAT,
+    TERM_BOOL,
+    TERM_DTYPE,
+    TERM_DIMS,
     TERM_FLOATS
 } TermKind;
 
 typedef struct Term {
     TermKind kind;
     Node *node;
-    Scalar number;   /* TERM_INT, TERM_FLOAT, TERM_BOOL; TERM_DTYPE in .i */
+    Scalar number; /* TERM_INT, TERM_FLOAT, TERM_BOOL; TERM_DTYPE in .i */
     union {
         cb_dim_list dims;
         cb_float_list floats;
@@ -30,7 +36,7 @@ struct Evaluator {
     bool (*lookup)(const Evaluator *evaluator, Word name, Term *out);
     void *user;
     const char *formula; /* the op whose formula it is, or NULL */
-    const char *text; /* for positions in errors; NULL: none are given */
+    const char *text;    /* for positions in errors; NULL: none are given */
 };
 
 /* False with an error. */

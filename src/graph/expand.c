@@ -208,12 +208,10 @@ static Node *logsumexp(Graph *graph, Node *x, cb_dim_list dims, bool keepdim) {
     }
     Node *most = call_reduce(graph, OP_amax, x, dims, true);
     if (!most) return NULL;
-    if (dtype_is_float((cb_dtype)x->dtype))
-        most = call3(graph, OP_where, call1(graph, OP_isinf, most),
-                     call_constant(graph, (cb_dtype)x->dtype, 0), most);
+    most = call3(graph, OP_where, call1(graph, OP_isinf, most),
+                 call_constant(graph, (cb_dtype)x->dtype, 0), most);
     Node *exponentials = call1(graph, OP_exp, call2(graph, OP_sub, x, most));
     Node *sum = call_reduce(graph, OP_sum, exponentials, dims, keepdim);
-    if (!sum) return NULL;
     Node *shift = node_reshape(graph, most, sum->rank, sum->size);
     return call2(graph, OP_add, call1(graph, OP_log, sum), shift);
 }

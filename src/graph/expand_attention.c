@@ -26,7 +26,7 @@ static bool operands_fit(const Attention *a) {
     const Node *q = a->query, *k = a->key, *v = a->value;
     if (q->rank < 2 || k->rank != q->rank || v->rank != q->rank)
         return refuse(CB_ERR_SHAPE, "all need one rank of at least 2");
-    if (q->dtype != k->dtype || q->dtype != v->dtype || !dtype_is_float((cb_dtype)q->dtype))
+    if (q->dtype != k->dtype || q->dtype != v->dtype)
         return refuse(CB_ERR_DTYPE, "all need one floating point dtype");
     if (q->size[q->rank - 1] != k->size[k->rank - 1])
         return refuse(CB_ERR_SHAPE, "the last sizes of query and key differ");
@@ -34,13 +34,13 @@ static bool operands_fit(const Attention *a) {
         return refuse(CB_ERR_SHAPE, "key and value have different lengths");
     bool mask_fits =
         !a->mask || a->mask->dtype == CB_BOOL || dtype_is_float((cb_dtype)a->mask->dtype);
-    return mask_fits || refuse(CB_ERR_DTYPE, "the mask must be bool or floating point");
+    if (!mask_fits) return refuse(CB_ERR_DTYPE, "the mask must be bool or floating point");
+    return true;
 }
 
 /* [..., heads, rows, columns] -> [..., heads / repeats, repeats, rows, columns] */
 static Node *split_heads(Graph *graph, Node *x, int64_t heads, int64_t repeats) {
     int64_t size[CB_MAX_RANK];
-    if (!x || x->rank < 3) return x;
     int at = x->rank - 3;
     memcpy(size, x->size, sizeof *size * (size_t)at);
     size[at] = x->size[at] == 1 ? 1 : heads;
@@ -94,11 +94,8 @@ static Node *causal_mask(Graph *graph, int64_t rows, int64_t columns) {
 }
 
 static Node *masked(Graph *graph, Node *scores, Node *mask) {
-    if (!scores || mask->dtype != CB_BOOL) {
-        return mask ? call2(graph, OP_add, scores,
-                            node_convert(graph, mask, (cb_dtype)scores->dtype))
-                    : scores;
-    }
+    if (mask->dtype != CB_BOOL)
+        return call2(graph, OP_add, scores, node_convert(graph, mask, (cb_dtype)scores->dtype));
     Node *never = call_constant(graph, (cb_dtype)scores->dtype, -__builtin_inf());
     return call3(graph, OP_where, mask, scores, never);
 }

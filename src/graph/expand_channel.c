@@ -107,8 +107,8 @@ static Node *flipped(Graph *graph, Node *x, int dim) {
 
 static Node *repeated(Graph *graph, Node *x, int dim, int64_t count) {
     int64_t size[CB_MAX_RANK];
-    for (int i = 0; x && i < x->rank; i++) size[i] = i == dim ? count : x->size[i];
-    return x ? node_expand_to(graph, x, x->rank, size) : NULL;
+    for (int i = 0; i < x->rank; i++) size[i] = i == dim ? count : x->size[i];
+    return node_expand_to(graph, x, x->rank, size);
 }
 
 /* What is left of a dim once negative widths have cropped it. */

@@ -40,6 +40,14 @@ static Node *without_batch(Graph *graph, Node *y, bool batched) {
     return !y || batched ? y : node_reshape(graph, y, y->rank - 1, y->size + 1);
 }
 
+/* From the first element of a dilated kernel to its last; false with an error. */
+static bool reach(Op op, int64_t dilation, int64_t size, int64_t *out) {
+    if (!__builtin_mul_overflow(dilation, size - 1, out)) return true;
+    fail(CB_ERR_SHAPE, "%s: a kernel of %lld elements reaches too far with a dilation of %lld",
+         op_info(op)->name, (long long)size, (long long)dilation);
+    return false;
+}
+
 /* "same": as many zeros as the kernel takes away, an odd one behind x. What goes before and behind
  * alike becomes *padding, x gets the rest. */
 static Node *pad_same(Graph *graph, Op op, Node *x, const Node *weight, const Attrs *attrs, int n,
@@ -50,9 +58,9 @@ static Node *pad_same(Graph *graph, Op op, Node *x, const Node *weight, const At
         return NULL;
     padding->count = n;
     for (int i = 0; i < n; i++) {
-        int64_t taken = 0;
-        if (stride[i] != 1 ||
-            __builtin_mul_overflow(dilation[i], weight->size[2 + i] - 1, &taken)) {
+        int64_t taken;
+        if (!reach(op, dilation[i], weight->size[2 + i], &taken)) return NULL;
+        if (stride[i] != 1) {
             fail(CB_ERR_ARGUMENT, "%s: padding 'same' goes with a stride of 1, not %lld",
                  op_info(op)->name, (long long)stride[i]);
             return NULL;
@@ -71,7 +79,7 @@ static Node *convolve_integers(Graph *graph, Node *x, Node *weight, const Attrs 
     int64_t groups = attrs->word[ATTR_convolution_groups], places = 1, taps = weight->size[1];
     int64_t batch = x->size[0], outputs = weight->size[0] / groups;
     x = call_pad(graph, x, n, padding.at, padding.at, cb_operand_int(0));
-    for (int i = 0; x && i < n; i++) {
+    for (int i = 0; i < n; i++) {
         int64_t kernel = weight->size[2 + i];
         x = call_window(graph, x, 2 + i, kernel, attrs->word[ATTR_convolution_stride + 1 + i],
                         attrs->word[ATTR_convolution_dilation + 1 + i]);
@@ -80,19 +88,17 @@ static Node *convolve_integers(Graph *graph, Node *x, Node *weight, const Attrs 
         places *= result->size[2 + i];
         taps *= kernel;
     }
-    if (!x) return NULL;
     x = call_permute(graph, x, order);
-    if (!x) return NULL;
     x = node_reshape(graph, x, 4, (int64_t[]){batch, groups, taps, places});
     weight = node_reshape(graph, weight, 3, (int64_t[]){groups, outputs, taps});
-    Node *y = call2(graph, OP_matmul, weight, x);
+    Node *y = call2(graph, OP_matmul, weight, x); /* NULL when the windows are too many */
     return node_reshape(graph, y, result->rank, result->size);
 }
 
 /* The primitive, which is floating point's alone. */
 static Node *convolve(Graph *graph, Node *x, Node *weight, Attrs *attrs) {
     Node *input[] = {x, weight};
-    if (!x || !weight) return NULL;
+    if (!x) return NULL;
     cb_dtype dtype = cb_promote((cb_dtype)x->dtype, (cb_dtype)weight->dtype);
     if (!dtype_is_int(dtype)) return graph_op(graph, OP_convolution, input, 2, attrs, NULL);
     Meta meta[] = {node_meta(x), node_meta(weight)};
@@ -151,7 +157,6 @@ static Node *transposed_weight(Graph *graph, Node *weight, int n, int64_t groups
     for (int i = 0; i < n; i++) apart[3 + i] = joined[2 + i] = weight->size[2 + i];
     Attrs attrs = {{0}};
     weight = call_permute(graph, node_reshape(graph, weight, n + 3, apart), swap);
-    if (!weight) return NULL;
     weight = node_reshape(graph, weight, n + 2, joined);
     attr_set_dims(&attrs, ATTR_flip_dims, spatial);
     return graph_op(graph, OP_flip, &weight, 1, &attrs, NULL);
@@ -171,10 +176,11 @@ static Node *put_zeros(Graph *graph, Node *x, int dim, int64_t stride) {
 }
 
 /* Zeros between the elements, then the padding that makes it an ordinary convolution. */
-static Node *spread(Graph *graph, Node *x, const Node *weight, int n, const Transposed *t) {
+static Node *spread(Graph *graph, Op op, Node *x, const Node *weight, int n, const Transposed *t) {
     int64_t left[3], right[3];
     for (int i = 0; i < n; i++) {
-        left[i] = t->dilation[i] * (weight->size[2 + i] - 1) - t->padding[i];
+        if (!reach(op, t->dilation[i], weight->size[2 + i], &left[i])) return NULL;
+        left[i] -= t->padding[i];
         right[i] = left[i] + t->output_padding[i] - (t->stride[i] - 1);
         if (x && t->stride[i] > 1) x = put_zeros(graph, x, 2 + i, t->stride[i]);
     }
@@ -199,7 +205,7 @@ static Node *conv_transpose(Graph *graph, Op op, Node *const *input, const Attrs
     attr_set_dims(&own, ATTR_convolution_dilation, dilation);
     own.word[ATTR_convolution_groups] = t.groups;
     Node *flipped = transposed_weight(graph, weight, n, t.groups);
-    Node *y = convolve(graph, spread(graph, x, weight, n, &t), flipped, &own);
+    Node *y = convolve(graph, spread(graph, op, x, weight, n, &t), flipped, &own);
     return without_batch(graph, add_bias(graph, op, y, input[2]), input[0]->rank == n + 2);
 }
 
@@ -233,7 +239,7 @@ static Node *unfold(Graph *graph, Node *given, const Attrs *attrs) {
     if (!x) return NULL;
     int64_t size[] = {x->size[0], x->size[1] * b.kernel[0] * b.kernel[1], x->size[2] * x->size[3]};
     x = call_permute(graph, x, (cb_dim_list){6, {0, 1, 4, 5, 2, 3}});
-    return x ? without_batch(graph, node_reshape(graph, x, 3, size), given->rank == 4) : NULL;
+    return without_batch(graph, node_reshape(graph, x, 3, size), given->rank == 4);
 }
 
 /* Where element (kernel, block) of one spatial dim lands: kernel * dilation + block * stride, as
@@ -275,7 +281,6 @@ static Node *fold(Graph *graph, Node *given, const Attrs *attrs) {
     int64_t channels = x->size[1] / kernel, planes = x->size[0] * channels;
     Node *place = call2(graph, OP_add, landing(graph, &b, 0, blocks[0], padded[1]),
                         landing(graph, &b, 1, blocks[1], 1));
-    if (!place) return NULL;
     place = node_reshape(graph, place, 1, (int64_t[]){kernel * count});
     place = node_expand_to(graph, place, 2, (int64_t[]){planes, kernel * count});
     Node *zeros = call_full(graph, 2, (int64_t[]){planes, padded[0] * padded[1]}, cb_operand_int(0),
@@ -286,7 +291,7 @@ static Node *fold(Graph *graph, Node *given, const Attrs *attrs) {
     x = graph_op(graph, OP_scatter_add, (Node *[]){zeros, place, x}, 3, &scatter, NULL);
     if (!x) return NULL;
     x = node_reshape(graph, x, 4, (int64_t[]){planes / channels, channels, padded[0], padded[1]});
-    for (int i = 0; x && i < 2; i++)
+    for (int i = 0; i < 2; i++)
         x = call_slice(graph, x, 2 + i, b.padding[i], b.padding[i] + output[i]);
     return without_batch(graph, x, given->rank == 3);
 }

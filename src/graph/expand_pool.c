@@ -85,7 +85,7 @@ static Node *windows(const Pool *pool, Node *x, cb_operand padding) {
 static Node *fold_windows(Graph *graph, Op op, Node *x, int n) {
     cb_dim_list dims = {n, {0}};
     for (int i = 0; i < n; i++) dims.at[i] = i - n;
-    return x ? call_reduce(graph, op, x, dims, false) : NULL;
+    return call_reduce(graph, op, x, dims, false);
 }
 
 static cb_operand lowest(cb_dtype dtype) {
@@ -117,7 +117,7 @@ static Node *max_pool_indices(Graph *graph, Op op, Node *x, const Attrs *attrs) 
     if (!open_pool(&pool, x, attrs, true, attrs->word[ATTR_max_pool1d_ceil_mode])) return NULL;
     Node *seen = windows(&pool, x, lowest(dtype)), *place = window_places(&pool, x);
     Node *most = fold_windows(graph, OP_amax, seen, pool.n);
-    if (!most || !place) return NULL;
+    if (!most) return NULL;
     int64_t size[CB_MAX_RANK];
     for (int i = 0; i < seen->rank; i++) size[i] = i < most->rank ? most->size[i] : 1;
     Node *wide = node_reshape(graph, most, seen->rank, size);
@@ -152,8 +152,7 @@ static Node *window_counts(const Pool *pool, int i, const Node *sum, int64_t siz
 
 /* Integers are divided as in C, towards 0. */
 static Node *divided(Graph *graph, Node *sum, Node *count) {
-    if (!sum || !count || dtype_is_float((cb_dtype)sum->dtype))
-        return call2(graph, OP_div, sum, count);
+    if (dtype_is_float((cb_dtype)sum->dtype)) return call2(graph, OP_div, sum, count);
     Node *below =
         call2(graph, OP_ne, call_number(graph, OP_lt, sum, 0), call_number(graph, OP_lt, count, 0));
     Node *size =
@@ -164,7 +163,8 @@ static Node *divided(Graph *graph, Node *sum, Node *count) {
 static Node *divide_by_counts(const Pool *pool, Node *sum, const Node *x, bool include) {
     int64_t fixed = 1;
     Node *counts = NULL;
-    for (int i = 0; sum && i < pool->n; i++) {
+    if (!sum) return NULL;
+    for (int i = 0; i < pool->n; i++) {
         bool whole = pool->extra[i] == pool->padding[i] && (include || !pool->padding[i]);
         if (whole) {
             fixed *= pool->kernel[i];
@@ -173,7 +173,7 @@ static Node *divide_by_counts(const Pool *pool, Node *sum, const Node *x, bool i
         Node *own = window_counts(pool, i, sum, x->size[pool->first + i], include);
         counts = counts ? call2(pool->graph, OP_mul, counts, own) : own;
     }
-    if (!sum || (!counts && fixed == 1)) return sum;
+    if (!counts && fixed == 1) return sum;
     Node *rest = call_constant(pool->graph, (cb_dtype)sum->dtype, (double)fixed);
     if (counts) rest = fixed > 1 ? call2(pool->graph, OP_mul, counts, rest) : counts;
     return divided(pool->graph, sum, rest);
@@ -221,7 +221,7 @@ static Node *fold_ragged(Graph *graph, Op reduce, Node *x, int dim, int64_t coun
     Attrs attrs = attrs_default(OP_index_select);
     attrs.word[ATTR_index_select_dim] = dim;
     x = graph_op(graph, OP_index_select, (Node *[]){x, index}, 2, &attrs, NULL);
-    if (!x || x->rank == CB_MAX_RANK) return NULL;
+    if (!x) return NULL;
     for (int d = 0, k = 0; d < x->rank; d++) {
         size[k++] = d == dim ? count : x->size[d];
         if (d == dim) size[k++] = longest;
@@ -261,7 +261,7 @@ static Node *adaptive_pool(Graph *graph, Op op, Node *given, const Attrs *attrs)
     for (int i = 0; i < n; i++)
         if (output[i] == 0) return no_windows(graph, given, n, output);
     Node *x = mean ? node_widen(graph, given) : given;
-    for (int i = 0; x && i < n; i++) {
+    for (int i = 0; i < n; i++) {
         int64_t step = given->size[first + i] / output[i];
         if (given->size[first + i] % output[i] || step == 1) continue;
         x = call_window(graph, x, first + i, step, step, 1);

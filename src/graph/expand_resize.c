@@ -59,7 +59,6 @@ static Node *nearest(const Resize *r, Node *x) {
     Node *place = node_convert(graph, call_arange(graph, r->out, CB_I64), CB_F32);
     if (r->mode == EXACT) place = call_number(graph, OP_add, place, 0.5);
     place = call1(graph, OP_floor, call_number(graph, OP_mul, place, r->scale));
-    if (!place) return NULL;
     Node *index = node_convert(graph, place, CB_I64);
     return pick(r, x, call_number(graph, OP_minimum, index, (double)(r->in - 1)));
 }
@@ -153,7 +152,7 @@ static Node *weighted(const Resize *r, Node *x, const Tap *tap, int count) {
 /* What falls on the same element at an edge counts as one. */
 static void join_taps(Graph *graph, Tap *tap, int count) {
     Node *none = call_constant(graph, CB_F64, 0), *carried = NULL;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0;; i++) {
         Node *whole = carried ? call2(graph, OP_add, tap[i].weight, carried) : tap[i].weight;
         tap[i].weight = whole;
         if (i + 1 == count) return;
@@ -175,7 +174,7 @@ static int weight_digits(const Resize *r) {
         double weight = r->mode == LINEAR ? 1 - near : ((1.25 * near) - 2.25) * near * near + 1;
         most = fmax(most, edge ? 1 : weight);
     }
-    while (digits < 22 && (int)(0.5 + most * (double)(1 << (digits + 1))) < 1 << 15) digits++;
+    while ((int)(0.5 + most * (double)(1 << (digits + 1))) < 1 << 15) digits++;
     return digits;
 }
 

@@ -11,8 +11,8 @@
 #include "graph/rewrite.h"
 
 Node *node_uniform(Node *node) {
-    while (node && node->op == OP_expand) node = node->input[0];
-    return node && node->op == OP_constant ? node : NULL;
+    while (node->op == OP_expand) node = node->input[0];
+    return node->op == OP_constant ? node : NULL;
 }
 
 static Node *splat(Graph *graph, const Node *like, Scalar value) {

@@ -67,6 +67,7 @@ static Term number_term(cb_operand number) {
 
 static Term attribute_term(const Param *param, const Attrs *attrs) {
     Term term = {.kind = TERM_INT, .number.i = attrs->word[param->word]};
+    check(param->type != PARAM_FLOATS, "a formula reads the list of numbers %s", param->name);
     switch (param->type) {
     case PARAM_FLOAT:
         return (Term){.kind = TERM_FLOAT, .number.f = attr_float(attrs, param->word)};
@@ -78,8 +79,6 @@ static Term attribute_term(const Param *param, const Attrs *attrs) {
     case PARAM_DTYPE:
         term.kind = TERM_DTYPE;
         return term;
-    case PARAM_FLOATS:
-        return (Term){.kind = TERM_FLOATS, .floats = attr_floats(attrs, param->word)};
     case PARAM_DIMS:
         return (Term){.kind = TERM_DIMS, .dims = attr_dims(attrs, param->word)};
     default:
@@ -90,8 +89,7 @@ static Term attribute_term(const Param *param, const Attrs *attrs) {
 static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
     const Scope *scope = evaluator->user;
     for (int i = scope->statements - 1; i >= 0; i--)
-        if (scope->name[i].length == name.length &&
-            !strncmp(scope->name[i].text, name.text, (size_t)name.length)) {
+        if (word_same(scope->name[i], name)) {
             *out = scope->value[i];
             return true;
         }
@@ -116,7 +114,7 @@ Node *formula_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs
     Evaluator evaluator = {
         .graph = graph, .lookup = lookup, .user = &scope, .formula = op_info(op)->name};
     Term term = {.kind = TERM_NONE};
-    for (const Syntax *statement = parsed[op]; statement; statement = statement->next) {
+    for (const Syntax *statement = parsed[op];; statement = statement->next) {
         if (!evaluate(&evaluator, statement, &term)) return NULL;
         if (!statement->next) break;
         check(scope.statements < MAX_STATEMENTS, "formula of %s is too long", scope.info->name);

@@ -49,17 +49,17 @@ typedef struct Declined { /* a composite that no template takes */
 typedef struct Graph {
     Arena *arena;
     Map table;
-    Node **node;   /* vec: every node, by id */
-    Node **input;  /* vec: OP_input nodes, by number */
-    Node **output; /* vec */
+    Node **node;        /* vec: every node, by id */
+    Node **input;       /* vec: OP_input nodes, by number */
+    Node **output;      /* vec */
     Mutation *mutation; /* vec */
     int random_count;   /* draws taken */
     bool expanding;     /* a composite is being built: what fails now fails inside it */
     Declined *declined; /* vec, filled by the passes */
     const bool *frozen; /* by input: its elements never change; NULL: none is known to */
-    bool reduced; /* f32 factors of products and convolutions may be rounded to bf16 */
+    bool reduced;       /* f32 factors of products and convolutions may be rounded to bf16 */
     int constant_count; /* the last inputs are no arguments: the executable holds their values */
-    Site site;     /* given to new nodes */
+    Site site;          /* given to new nodes */
 } Graph;
 
 Graph *graph_new(Arena *arena);

@@ -14,8 +14,7 @@ typedef struct Visit {
 } Visit;
 
 static Node *child(const Node *node, int i, bool through) {
-    if (through && node->expansion) return i == 0 ? node->expansion : NULL;
-    return node->input[i];
+    return through && node->expansion ? node->expansion : node->input[i];
 }
 
 static int child_count(const Node *node, bool through) {

@@ -35,8 +35,7 @@ static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
     uint64_t hash = hash_bytes(name.text, (size_t)name.length, 0);
     for (MapEntry *e = map_first(&parser->names, hash); e; e = map_next(e)) {
         const Named *named = e->value;
-        if (named->name.length != name.length) continue;
-        if (memcmp(named->name.text, name.text, (size_t)name.length)) continue;
+        if (!word_same(named->name, name)) continue; /* untested: equal hashes */
         *out = named->term;
         return true;
     }

@@ -40,13 +40,13 @@ const char **text_names(const Graph *graph, Node *const *order, Arena *arena) {
 static double shortest_in(double value, cb_dtype dtype) {
     char text[40];
     if (dtype == CB_F64 || value != value) return value;
-    for (int digits = 1; digits < 17; digits++) {
-        snprintf(text, sizeof text, "%.*e", digits - 1, value);
-        double read = strtod(text, NULL);
-        if (scalar_convert((Scalar){.f = read}, CB_F64, compute_dtype(dtype)).f == value)
-            return read;
-    }
-    return value;
+    double read;
+    int digits = 0;
+    do {
+        snprintf(text, sizeof text, "%.*e", digits++, value);
+        read = strtod(text, NULL);
+    } while (scalar_convert((Scalar){.f = read}, CB_F64, compute_dtype(dtype)).f != value);
+    return read;
 }
 
 static void put_scalar(Buffer *out, Scalar value, cb_dtype dtype) {
@@ -120,11 +120,9 @@ static void put_floats(Buffer *out, cb_float_list list) {
     if (list.count != 1) put(out, "]");
 }
 
+/* One that is none is the default, which is not written. */
 static void put_given(Buffer *out, cb_operand number) {
-    if (number_given(&number))
-        put_scalar(out, number_scalar(&number), number_dtype(&number));
-    else
-        put(out, "none");
+    put_scalar(out, number_scalar(&number), number_dtype(&number));
 }
 
 static void put_attribute(const Param *param, const Attrs *attrs, Buffer *out) {

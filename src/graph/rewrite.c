@@ -18,6 +18,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <string.h>
 
 static bool power_of_two(const Node *k) {
     double value = node_constant(k).f;
@@ -78,8 +79,8 @@ static void parse_rules(void) {
         Reader reader = {
             .text = text, .at = text, .pool = pool, .used = used, .capacity = POOL_SIZE};
         parsed[i].left = read_expression(&reader);
-        bool arrow = parsed[i].left && read_expect(&reader, "->");
-        parsed[i].right = arrow ? read_expression(&reader) : NULL;
+        check(parsed[i].left && read_expect(&reader, "->"), "rule '%s': %s", text, reader.error);
+        parsed[i].right = read_expression(&reader);
         check(parsed[i].right && read_at_end(&reader), "rule '%s': %s", text, reader.error);
         check(parsed[i].left->kind == SYNTAX_CALL && parsed[i].left->op, "rule '%s': no op", text);
         parsed[i].next = bucket[parsed[i].left->op];
@@ -97,10 +98,10 @@ typedef struct Match {
 
 static int variable(const Syntax *name) {
     static const char letters[] = "xyzckl";
-    for (int i = 0; i < VARIABLES; i++)
-        if (name->name.length == 1 && name->name.text[0] == letters[i]) return i;
-    check(false, "rule: what is '%.*s'?", name->name.length, name->name.text);
-    return 0;
+    const char *found = strchr(letters, name->name.text[0]);
+    check(found && name->name.length == 1, "rule: what is '%.*s'?", name->name.length,
+          name->name.text);
+    return (int)(found - letters);
 }
 
 static bool match_variable(const Syntax *pattern, Node *node, Match *match) {

@@ -22,7 +22,7 @@ Node *simplify_node(Graph *graph, Node *node);
 enum { DOMAIN_BOOL = 1, DOMAIN_INT = 2, DOMAIN_FLOAT = 4, DOMAIN_ROUNDS = 8, DOMAIN_CANCELS = 16 };
 typedef struct Rule {
     const char *text;
-    int domain; /* dtypes of x; DOMAIN_ROUNDS: equal up to the last bits */
+    int domain;                   /* dtypes of x; DOMAIN_ROUNDS: equal up to the last bits */
     bool (*guard)(const Node *k); /* of the constant k; NULL: none */
 } Rule;
 int rule_count(void);

@@ -9,6 +9,7 @@
  * Nesting is bounded, so no text can exhaust the stack. Numbers read the same in every locale. */
 #include "graph/syntax.h"
 
+#include <limits.h>
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
@@ -19,6 +20,10 @@ enum { DEEPEST = 200, LONGEST_NUMBER = 64 };
 
 bool word_is(Word word, const char *text) {
     return (size_t)word.length == strlen(text) && !memcmp(word.text, text, (size_t)word.length);
+}
+
+bool word_same(Word a, Word b) {
+    return a.length == b.length && !memcmp(a.text, b.text, (size_t)a.length);
 }
 
 void reader_error(Reader *reader, const char *format, ...) {
@@ -126,14 +131,14 @@ static Syntax *fresh(Reader *reader, SyntaxKind kind, const char *at) {
 
 /* strtod with a point, whatever the locale's is. */
 static double to_double(const char *digits, int count) {
-    char copy[LONGEST_NUMBER + 8];
+    char copy[LONGEST_NUMBER + MB_LEN_MAX];
     const char *point = localeconv()->decimal_point;
     int used = 0;
-    for (int i = 0; i < count && used < LONGEST_NUMBER; i++) {
+    for (int i = 0; i < count; i++) {
         if (digits[i] != '.')
             copy[used++] = digits[i];
         else
-            for (const char *p = point; *p && used < LONGEST_NUMBER; p++) copy[used++] = *p;
+            for (const char *p = point; *p; p++) copy[used++] = *p;
     }
     copy[used] = '\0';
     return strtod(copy, NULL);

@@ -11,7 +11,12 @@
 #include "op/op.h"
 
 typedef enum SyntaxKind {
-    SYNTAX_INT, SYNTAX_FLOAT, SYNTAX_BOOL, SYNTAX_NAME, SYNTAX_CALL, SYNTAX_LIST
+    SYNTAX_INT,
+    SYNTAX_FLOAT,
+    SYNTAX_BOOL,
+    SYNTAX_NAME,
+    SYNTAX_CALL,
+    SYNTAX_LIST
 } SyntaxKind;
 
 typedef struct Word { /* a piece of the text */
@@ -22,11 +27,11 @@ typedef struct Word { /* a piece of the text */
 typedef struct Syntax Syntax;
 struct Syntax {
     SyntaxKind kind;
-    Op op;        /* SYNTAX_CALL: OP_none when the table has no such op */
-    Scalar value; /* numbers */
-    Word name;    /* names and calls; otherwise empty */
-    Word keyword; /* arguments given by name; the name of a statement */
-    const char *at; /* where it begins */
+    Op op;                /* SYNTAX_CALL: OP_none when the table has no such op */
+    Scalar value;         /* numbers */
+    Word name;            /* names and calls; otherwise empty */
+    Word keyword;         /* arguments given by name; the name of a statement */
+    const char *at;       /* where it begins */
     Syntax *child, *next; /* operands or elements; sibling */
 };
 
@@ -35,13 +40,14 @@ typedef struct Reader {
     const char *text, *at;
     Syntax *pool;
     int used, capacity;
-    Arena *arena;        /* may be NULL: a full pool is then a bug */
+    Arena *arena; /* may be NULL: a full pool is then a bug */
     int depth;
     const char *error_at; /* NULL: no error so far */
     char error[128];      /* "expected an operand" */
 } Reader;
 
 bool word_is(Word word, const char *text);
+bool word_same(Word a, Word b);
 
 /* NULL with reader->error set. */
 Syntax *read_expression(Reader *reader);

@@ -29,8 +29,8 @@ static bool is_whole(const Check *c, const char *const *names, const Node *node)
     if (node->input_count != (leaf ? 0 : op_info((Op)node->op)->arity)) return false;
     for (int i = 0; i < node->input_count; i++) {
         const Node *input = node->input[i];
-        if (!input) continue;
-        if (!belongs(c->graph, input) || (input->op != OP_constant && !names[input->id]))
+        if (!input && op_info((Op)node->op)->kind == KIND_COMPOSITE) continue;
+        if (!input || !belongs(c->graph, input) || (input->op != OP_constant && !names[input->id]))
             return false;
     }
     return true;
@@ -72,7 +72,8 @@ static bool composite_fine(const Check *c, const Node *node) {
     if (!expansion) return broken(c, node, "it has no expansion");
     if (!belongs(c->graph, expansion) || expansion->id >= node->id)
         return broken(c, node, "its expansion is not before it in the graph");
-    return node_same_meta(node, expansion) || broken(c, node, "its type is not its expansion's");
+    if (!node_same_meta(node, expansion)) return broken(c, node, "its type is not its expansion's");
+    return true;
 }
 
 static bool meta_fine(const Check *c, const Node *node) {
@@ -106,8 +107,9 @@ static bool draw_fine(const Check *c, const Node *node) {
     Op op = (Op)node->op;
     if (!op_may_draw(op) || !op_draws(op, node->attrs)) return true;
     int64_t draw = node->attrs->word[op_info(op)->word_count];
-    return (draw >= 0 && draw < c->graph->random_count) ||
-           broken(c, node, "%d draws were taken", c->graph->random_count);
+    if (draw < 0 || draw >= c->graph->random_count)
+        return broken(c, node, "%d draws were taken", c->graph->random_count);
+    return true;
 }
 
 static bool node_fine(const Check *c, const Node *node) {

@@ -50,6 +50,57 @@ static const struct {
     {"return matmul(softmax(s, 2), v)", NULL},
     {"w = softmax(s, 3)\n return matmul(w, v), w", NULL},
     {"return matmul(softmax(s + 1, 3), v)", NULL},
+    {"return matmul(softmax(where(expand(column, [8, 8]) <= row, s, -inf), 3), v)",
+     "is_causal=true"},
+    {"return matmul(softmax(where(contiguous(column <= row), contiguous(s), -inf), 3), v)",
+     "is_causal=true"},
+    {"return matmul(softmax(where(to(to(column, f32) <= to(row, f32), bool), s, -inf), 3), v)",
+     "is_causal=true"},
+    {"return matmul(contiguous(softmax(clone(s), 3)), v)", "scale=1.0)"},
+    {"return scaled_dot_product_attention(q, k, v, column <= row, 0.5)", "(arg0, arg1, arg2, le"},
+    {"y = scaled_dot_product_attention(q, k, v, column <= row)\n  z = "
+     "scaled_dot_product_attention(q * 2, k, v, column <= row)\n  u = "
+     "scaled_dot_product_attention(slice(q, 0, 0, 1), k, v, column <= row)\n  w = "
+     "scaled_dot_product_attention(q, slice(k, 0, 0, 1), slice(v, 0, 0, 1), column <= row)\n  "
+     "return z, y, u, w",
+     "is_causal=true"},
+    {"q1 = slice(q, 3, 0, 1)\n  k1 = slice(slice(k, 2, 0, 1), 3, 0, 1)\n  return "
+     "matmul(softmax(matmul(q1, k1), 3), slice(v, 2, 0, 1))",
+     "scale=1.0)"},
+    {"return matmul(softmax(where(flip(column, [0]) >= row, s, -inf), 3), v)", NULL},
+    {"return matmul(softmax(where(column <= 3, s, -inf), 3), v)", NULL},
+    {"return matmul(softmax(where(reshape(column <= 3, [1, 8]), s, -inf), 3), v)", NULL},
+    {"return matmul(softmax(where(row <= 3, s, -inf), 3), v)", NULL},
+    {"return matmul(softmax(where(expand(column <= row, [2, 3, 8, 8]), s, -inf), 3), v)", NULL},
+    {"return matmul(softmax(where(reshape(slice(q, 3, 0, 1) > 0, [2, 3, 8, 1]), s, -inf), 3), v)",
+     NULL},
+    {"f = full([1024, 4], 1.0)\n  i = arange(0, 1024)\n  return matmul(softmax(where(i <= "
+     "reshape(i, [1024, 1]), matmul(f, transpose(f, 0, 1)), -inf), 1), f)",
+     NULL},
+    {"c1 = column * 1 * 1 * 1 * 1 * 1 * 1 * 1 * 1 * 1 * 1 * 1\n  c2 = c1 * 1 * 1 * 1 * 1 * 1 * 1 * "
+     "1 * 1 * 1 * 1 * 1\n  c3 = c2 * 1 * 1 * 1 * 1 * 1 * 1 * 1 * 1 * 1 * 1 * 1\n  return "
+     "matmul(softmax(where(c3 <= row, s, -inf), 3), v)",
+     NULL},
+    {"return matmul(dropout(softmax(s, 3), 0.1), v)", NULL},
+    {"return matmul(dropout(softmax(s, 3), 1.0), v)", NULL},
+    {"return matmul(softmax(masked_fill(s, column > row, -1e9), 3), v)", NULL},
+    {"return matmul(softmax(masked_fill(s, column > row, 0), 3), v)", NULL},
+    {"return matmul(softmax(s * s, 3), v)", NULL},
+    {"return matmul(softmax(s * 0, 3), v)", NULL},
+    {"y = s * 0.5\n  return matmul(softmax(y, 3), v), y", NULL},
+    {"return matmul(softmax(s * 0.5, 3), v), s", NULL},
+    {"return matmul(softmax(exp(s), 3), v)", NULL},
+    {"q1 = reshape(slice(slice(slice(q, 0, 0, 1), 1, 0, 1), 2, 0, 1), [4])\n  return "
+     "matmul(softmax(matmul(q1, transpose(k, 2, 3)), 2), reshape(slice(slice(v, 0, 0, 1), 1, 0, "
+     "1), [8, 5]))",
+     NULL},
+    {"q2 = reshape(slice(slice(q, 0, 0, 1), 1, 0, 1), [8, 4])\n  return matmul(softmax(matmul(q2, "
+     "transpose(k, 2, 3)), 3), v)",
+     NULL},
+    {"return matmul(softmax(s, 3), reshape(slice(v, 0, 0, 1), [3, 8, 5]))", NULL},
+    {"return matmul(q, transpose(k, 2, 3)), matmul(to(q, i64), transpose(to(k, i64), 2, 3)), "
+     "softmax(s, 3)",
+     NULL},
 };
 
 static Graph *parse(Arena *arena, const char *body) {
@@ -71,6 +122,18 @@ static void recognised_by_value(void **state) {
         if (!cases[i].found != !call) fail_msg("%s\n%s", cases[i].body, buffer_text(&text));
         if (call && !strstr(buffer_text(&text), cases[i].found))
             fail_msg("%s lacks %s\n%s", cases[i].body, cases[i].found, buffer_text(&text));
+        arena_free(arena);
+    }
+}
+
+/* Without budget nothing changes. */
+static void nothing_is_recognised_without_budget(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Arena *arena = arena_new();
+        Graph *graph = parse(arena, cases[i].body);
+        pass_attention(graph, &(Budget){0});
+        if (!graph_equal(graph, parse(arena, cases[i].body))) fail_msg("%s", cases[i].body);
         arena_free(arena);
     }
 }
@@ -107,6 +170,7 @@ static void values_stay(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(recognised_by_value),
+                                       cmocka_unit_test(nothing_is_recognised_without_budget),
                                        cmocka_unit_test(values_stay)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

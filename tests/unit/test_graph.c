@@ -1,6 +1,7 @@
 /* The graph: interning, building, text both ways, passes, verifier. */
 #include "base/option.h"
 
+#include "graph/rewrite.h"
 #include "graph_support.h"
 
 #include <math.h>
@@ -55,7 +56,8 @@ static void test_intern(void **state) {
     assert_ptr_not_equal(one, graph_constant(graph, CB_F64, (Scalar){.f = 1}));
     Node *zero = graph_constant(graph, CB_F32, (Scalar){.f = 0.0});
     assert_ptr_not_equal(zero, graph_constant(graph, CB_F32, (Scalar){.f = -0.0}));
-    assert_true(node_is_number(zero, 0) && !node_is_number(zero, 1));
+    assert_true(node_is_number(zero, 0) && !node_is_number(zero, 1) && !node_is_number(x, 0));
+    assert_true(node_is_number(graph_constant(graph, CB_I64, (Scalar){.i = 3}), 3));
     assert_ptr_equal(graph_constant(graph, CB_F32, (Scalar){.f = NAN}),
                      graph_constant(graph, CB_F32, (Scalar){.f = -NAN}));
     assert_ptr_equal(call(graph, OP_mul, one, x)->input[1], one);
@@ -370,6 +372,44 @@ static void test_options(void **state) {
     assert_non_null(strstr(buffer_text(&dump), "# r: after rewrite\n"));
 }
 
+/* A pass that may do nothing changes nothing. */
+static void test_no_budget(void **state) {
+    (void)state;
+    static const struct {
+        void (*pass)(Graph *graph, Budget *budget);
+        const char *text;
+        bool frozen;
+    } cases[] = {
+        {pass_fold, "graph(x: f32[2]) {\n return x + (full([2], 1) + full([2], 2))\n}", false},
+        {pass_rewrite, "graph(x: f32[2]) {\n return relu(relu(x * 1)) + to(to(x, f64), f32)\n}",
+         false},
+        {pass_claim, "graph(q: f32[2, 64, 8]) {\n return scaled_dot_product_attention(q, q, q)\n}",
+         false},
+        {pass_absorb, "graph(x: f32[2, 4], w: f32[4, 3], s: f32[3]) {\n return matmul(x, w) * s\n}",
+         true},
+        {pass_layout,
+         "graph(x: f32[1, 2, 9, 9], w: f32[2, 2, 3, 3]) {\n y = convolution(x, w)\n"
+         " mutate x = x * 2\n return convolution(convolution(y, w), w)\n}",
+         false},
+    };
+    static const bool frozen[] = {false, true, true};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int left = -1; left < 1; left++) {
+            Graph *graph = parse(cases[i].text);
+            graph->frozen = cases[i].frozen ? frozen : NULL;
+            cases[i].pass(graph, &(Budget){left});
+            expect_verified(graph);
+            bool same = graph_equal(graph, parse(cases[i].text));
+            if (same != (left == 0)) fail_msg("%s\n%s", cases[i].text, print(graph));
+        }
+    Graph *graph = parse("graph(x: f32[2]) {\n return x + (full([2], 1) + full([2], 2))\n}");
+    assert_int_equal(cb_set_option("skip", "fold"), CB_OK);
+    graph_optimize(graph, NULL);
+    assert_int_equal(cb_set_option("skip", ""), CB_OK);
+    expect_verified(graph);
+    assert_non_null(strstr(print(graph), "full(sizes=[2], value=1, dtype=i64)"));
+}
+
 static void test_mutations_survive(void **state) {
     (void)state;
     expect_optimized("graph(x: f32[2]) { mutate x = x * 1 + 2\n draws 3\n return }",
@@ -424,13 +464,11 @@ static void test_verifier(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_intern),          TEST(test_build),
-        TEST(test_random_nodes),    TEST(test_text),
-        TEST(test_typed_constants), TEST(test_attributes),
-        TEST(test_parse_errors),    TEST(test_order),
-        TEST(test_users),           TEST(test_linear_time),
-        TEST(test_passes),          TEST(test_structure),
-        TEST(test_options),         TEST(test_mutations_survive),
+        TEST(test_intern),       TEST(test_build),           TEST(test_random_nodes),
+        TEST(test_text),         TEST(test_typed_constants), TEST(test_attributes),
+        TEST(test_parse_errors), TEST(test_order),           TEST(test_users),
+        TEST(test_linear_time),  TEST(test_passes),          TEST(test_structure),
+        TEST(test_options),      TEST(test_no_budget),       TEST(test_mutations_survive),
         TEST(test_verifier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

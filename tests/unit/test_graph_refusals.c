@@ -67,6 +67,30 @@ static const struct {
     {"graph(x: f32[2]) {\n return bitwise_and(1, 0.5)\n}", "bitwise_and: expected integers"},
     {"graph(x: f32[2]) {\n return (x\n}", "expected"},
     {"graph(x: f32[2]) {\n return x +\n}", "expected an operand"},
+    {"graph(x: f32[2]) {\n return exp(none)\n}", "expected a tensor for 'x'"},
+    {"graph(x: f32[2]) {\n return rms_norm(x, [2], eps=x)\n}", "expected a number for 'eps'"},
+    {"graph(x: f32[2]) {\n return rand([2], draw=q)\n}", "'q' is not defined"},
+    {"graph(x: f32[2]) {\n return rand([2], draw=2147483647)\n}", "expected a draw number"},
+    {"graph(x: f32[2]) {\n return rand([2], drew=1)\n}", "rand has no parameter 'drew'"},
+    {"graph(x: f32[2]) {\n return x + left_shift(1, 0.5)\n}", "expected integers"},
+    {"graph(x: f32[2]) {\n return count(x, -2)\n}", "count: there is no dimension -2"},
+    {"graph(x: f32[2]) {\n return choose([1], x, x)\n}", "the flag must be true or false"},
+    {"graph(x: f32[2]) {\n return interpolate(x, scale_factor=none)\n}", "expected a number"},
+    {"graph(x: f32[2]) {\n y = 1\n mutate y = x\n return x\n}", "expected the name of an input"},
+    {"graph1(x: f32[2]) {\n return x\n}", "expected 'graph'"},
+    {"graphs(x: f32[2]) {\n return x\n}", "expected 'graph'"},
+    {"graph(x: f32[2]) {\n return sum(x, dim=)\n}", "expected an operand"},
+    {"graph(x: f32[2]) {\n return sum(x, [1,\n}", "expected an operand"},
+    {"graph(x: f32[2]) {\n return sum(x, [1 2])\n}", "expected ',' or ']'"},
+    {"graph(x: f32[2]) {\n return -(\n}", "expected an operand"},
+    {"graph(x: f32[2]) {\n return x == \n}", "expected an operand"},
+    {"graph(x: f32[2]) {\n return x * 2e\n}", "found 'e'"},
+    {"graph(x: f32[2]) {\n return x * 2e+\n}", "found 'e+'"},
+    {"graph(x: f32[2]) {\n return x * 2Ex\n}", "found 'Ex'"},
+    {"graph(x: f32[2]) {\n return x * "
+     "10000000000000000000000000000000000000000000000000000000000000000000000\n}",
+     "expected a shorter number"},
+    {"graph(x: f32[2]) {\n return x # the end", "found the end"},
 };
 
 static void texts_are_refused_by_place(void **state) {
@@ -106,6 +130,21 @@ static void every_form_prints_and_reads_back(void **state) {
     expect_printed("graph(x: f32[2]) {\n return x * 0.1, x * 1e300, x * 3.0000001\n}", "0.1");
     expect_printed("graph(x: f64[2]) {\n return x * 0.30000000000000004\n}", "0.30000000000000004");
     expect_printed("graph(x: f32[2]) {\n return x + inf, x * -inf, x - nan\n}", "inf");
+    expect_printed("graph(X_1: f32) {\n return X_1 * 25E-1, X_1 * 1e+5, X_1 * 1e-1\n}", "2.5");
+    expect_printed("graph(x: f32[2, 2]) {\n return softmax(x, true), sum(x, 0, 1)\n}", "dim=1");
+    expect_printed("graph(x: f32[2]) {\n return rms_norm(x, [2], eps=none)\n}", "rms_norm(arg0, "
+                                                                                "normalized=[2])");
+    expect_printed("graph(x: f32[2]) {\n return choose(1, x, q), x * where(true, 2, 3)\n}",
+                   "return arg0, mul");
+    expect_printed("graph(x: bool[2]) {\n return logical_or(x, logical_and(1, 0)), to(3, f32)\n}",
+                   "logical_or(arg0, false)");
+    expect_printed("graph(x: f32[2]) {\n return exp(constant(1, f32))\n}",
+                   "exp(constant(1.0, f32))");
+    expect_printed("graph(c: bool[2]) {\n return where(c, constant(1, f64), constant(2, f64))\n}",
+                   "where(arg0, constant(1.0, f64), constant(2.0, f64))");
+    expect_printed("graph(x: f32[2]) {\n a = rand([2], draw=3)\n b = rand([2], draw=1)\n"
+                   " return a + b, rand([2])\n}",
+                   "draw=4");
 }
 
 static void graphs_differ_in_one_thing(void **state) {
@@ -126,6 +165,11 @@ static void graphs_differ_in_one_thing(void **state) {
         "graph(x: f32[2], y: f32[2]) {\n return sum(x, 0, true), y\n}",
         "graph(x: f32[2], y: f32[2]) {\n return layer_norm(x, [2], y)\n}",
         "graph(x: f32[2], y: f32[2]) {\n return layer_norm(x, [2], none, y)\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return exp(x), y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return sin(x), y\n}",
+        "graph(x: f32[2], y: f32[2], z: f32[2]) {\n return x + y\n}",
+        "graph(x: f32[2], y: f32[2], z: f32[2]) {\n return x, y\n}",
+        "graph(x: f32[2], y: f32[2]) {\n return exp(y), y\n}",
     };
     int count = sizeof different / sizeof *different;
     for (int i = 0; i < count; i++)
@@ -194,6 +238,33 @@ static void nodes_are_checked(void **state) {
     expect_broken(graph, "its expansion is not before it in the graph");
     softmax->expansion = expansion->input[1];
     expect_broken(graph, "its type is not its expansion's");
+    graph = parse(sums);
+    graph->output[0]->input[0]->input[1] = NULL;
+    expect_broken(graph, "input 1 is absent: add");
+    graph = parse("graph(x: f32[2], y: f32[2]) {\n return exp(x)\n}");
+    graph->input[1]->dtype = CB_F64;
+    expect_broken(graph, "it is not interned: arg1");
+    graph = parse("graph(x: f32[2, 3]) {\n return softmax(x, 1)\n}");
+    graph->output[0]->expansion->dtype = CB_F64;
+    expect_broken(graph, "its type is not its expansion's");
+    Meta meta = node_meta(graph->input[0]);
+    Attrs attrs = attrs_default(OP_sum);
+    attr_set_dims(&attrs, ATTR_sum_dim, cb_dims(7));
+    graph = parse("graph(x: f32[2, 3]) {\n return exp(x)\n}");
+    graph->output[0] = graph_intern(graph, OP_sum, &meta, graph->input, 1, &attrs);
+    expect_broken(graph, "it cannot be inferred (sum: dim 7 is outside");
+    meta.dtype = CB_F64;
+    graph->output[0] = graph_intern(graph, OP_exp, &meta, graph->input, 1, NULL);
+    expect_broken(graph, "it is f64[2, 3] and should be f32[2, 3]: exp");
+    meta = (Meta){.dtype = CB_F32, .rank = 1, .size = {2}};
+    graph->output[0] = graph_intern(graph, OP_sin, &meta, graph->input, 1, NULL);
+    expect_broken(graph, "it is f32[2] and should be f32[2, 3]: sin");
+    graph = parse("graph() {\n return rand([2], draw=0)\n}");
+    attrs = *graph->output[0]->attrs;
+    attrs.word[op_info(OP_rand)->word_count] = -1;
+    meta = node_meta(graph->output[0]);
+    graph->output[0] = graph_intern(graph, OP_rand, &meta, NULL, 0, &attrs);
+    expect_broken(graph, "1 draws were taken");
     graph = parse("graph() {\n draws 1\n return rand([2])\n}");
     graph->random_count = 0;
     expect_broken(graph, "0 draws were taken");
