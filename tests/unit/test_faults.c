@@ -1,73 +1,9 @@
-/* Every allocation of what users do fails, once and from then on: the answer is right or an error,
- * nothing leaks, and the same work succeeds afterwards.
- *
- * A scenario makes all it needs, gives its numbers to `take` and frees everything. Its first run
- * sets what is right and counts the allocations; then it runs again with each of them failing.
- * Long scenarios are sampled: CARBIDE_FAULTS=all tries every allocation. */
-#include "failing_once.h"
-#include "fixture.h"
+/* Every allocation of what users do fails (faults.h). What they compile: test_faults_capture.c. */
+#include "faults.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-enum { MOST_NUMBERS = 8192, MOST_RUNS = 120 };
-
-static struct {
-    double number[MOST_NUMBERS];
-    int count;
-    bool compare, differs;
-} answer;
-
-static bool after_it; /* all allocations behind the one that fails do, too */
-static int64_t taken, live;
-
-static void *faulty(void *user, void *pointer, size_t bytes) {
-    (void)user;
-    if (bytes == 0) {
-        if (pointer) live--;
-        free(pointer);
-        return NULL;
-    }
-    taken++;
-    if (countdown == 0) {
-        if (!after_it) countdown = -1;
-        return NULL;
-    }
-    if (countdown > 0) countdown--;
-    void *out = realloc(pointer, bytes);
-    if (out && !pointer) live++;
-    return out;
-}
-
-/* The numbers of x belong to the answer; NULL is what a failed call gives. */
-static void take(cb_tensor *x) {
-    if (!x) return;
-    static double number[MOST_NUMBERS];
-    int64_t count = cb_numel(x);
-    assert_true(count >= 0 && count + answer.count <= MOST_NUMBERS);
-    if (cb_read(x, number, CB_F64) != CB_OK) return;
-    for (int64_t i = 0; i < count; i++) {
-        double *at = &answer.number[answer.count++];
-        if (!answer.compare)
-            *at = number[i];
-        else if (!(fabs(*at - number[i]) <= 1e-3 + 1e-3 * fabs(*at)))
-            answer.differs = true;
-    }
-}
-
-static void free_text(char *text) { cb_free_text(text); }
-
 /* ---- scenarios ------------------------------------------------------------------------------ */
-
-static cb_tensor *ramp(int rows, int columns) {
-    cb_tensor *flat = cb_to(cb_arange(0, (int64_t)rows * columns), CB_F32);
-    return cb_sub(cb_mul(cb_reshape(flat, cb_dims(rows, columns)), 0.0625), 0.75);
-}
 
 static void ops_one_by_one(void) {
     cb_tensor *x = ramp(6, 8), *indices = NULL;
@@ -277,75 +213,6 @@ static void states(void) {
     }
     cb_module_free(net);
 }
-
-/* ---- one allocation after the other --------------------------------------------------------- */
-
-static void run(void (*scenario)(void)) {
-    answer.count = 0;
-    cb_scope_open();
-    scenario();
-    countdown = -1;
-    cb_scope_close();
-    cb_cleanup();
-}
-
-/* Without faults: right, and no memory stays. */
-static void run_well(void (*scenario)(void), int64_t kept) {
-    answer.differs = false;
-    run(scenario);
-    if (cb_error()) fail_msg("without a fault: %s", cb_error());
-    assert_false(answer.differs);
-    assert_int_equal(cb_memory().live_tensors, 0);
-    assert_int_equal(live, kept);
-}
-
-/* What survives a failed allocation is either right or missing; an answer that lacks numbers says
- * why. */
-static void run_with_fault(void (*scenario)(void), int64_t at, int numbers, int64_t kept) {
-    answer.differs = false;
-    cb_clear_error();
-    countdown = at;
-    run(scenario);
-    if (answer.count < numbers) {
-        if (!cb_error())
-            fail_msg("allocation %lld: an answer is missing without an error", (long long)at);
-        if (cb_error_status() != CB_ERR_MEMORY)
-            fail_msg("allocation %lld: %s", (long long)at, cb_error());
-    } else if (answer.differs)
-        fail_msg("allocation %lld: another answer", (long long)at);
-    assert_int_equal(cb_memory().live_tensors, 0);
-    if (live != kept)
-        fail_msg("allocation %lld: %lld blocks leak", (long long)at, (long long)(live - kept));
-    cb_clear_error();
-}
-
-static void each_allocation_fails(void **state) {
-    void (*scenario)(void) = *(void (**)(void)) * state;
-    cb_clear_error();
-    answer.compare = false;
-    run(scenario);
-    if (cb_error()) fail_msg("without a fault: %s", cb_error());
-    answer.compare = true;
-    int numbers = answer.count;
-    int64_t kept = live;
-    run_well(scenario, kept);
-    taken = 0;
-    run_well(scenario, kept);
-    const char *amount = getenv("CARBIDE_FAULTS");
-    bool all = amount && strcmp(amount, "all") == 0;
-    int64_t step = all || taken < MOST_RUNS ? 1 : taken / MOST_RUNS + 1, count = taken;
-    for (int64_t n = 0; n < count; n += step)
-        for (int from = 0; from < 2; from++) {
-            after_it = from;
-            run_with_fault(scenario, n + (from && !all ? step / 2 : 0), numbers, kept);
-        }
-    run_well(scenario, kept);
-}
-
-#define SCENARIO(name)                                                                             \
-    {                                                                                              \
-#name, each_allocation_fails, NULL, NULL, &(void (*[1])(void)) { name }                    \
-    }
 
 int main(void) {
     snprintf(state_path, sizeof state_path, "/tmp/carbide-faults-%d.safetensors", (int)getpid());
