@@ -4,16 +4,17 @@
 
 /* ---- a function of everything that a recording holds ------------------------------------------ */
 
-enum { INPUTS = 24, OUTSIDE = 12, KEPT = 16, STEPS = 44 };
+enum { INPUTS = 24, MOST_OUTSIDE = 140, MOST_KEPT = 140, RETURNED = 16 };
 
-static cb_tensor *outside[OUTSIDE], *kept[KEPT];
+static cb_tensor *outside[MOST_OUTSIDE], *kept[MOST_KEPT];
+static int outside_count, kept_count, steps;
 static int shift;      /* moves what happens to other places of the arenas */
 static bool departs;   /* the last op is another one */
 static bool in_window; /* faults are for what it does */
 
 /* A write, a view, an op on a tensor from outside, and one on inputs, in turn. */
 static cb_tensor *do_step(cb_tensor *y, cb_tensor *const *x, int step) {
-    cb_tensor *row = cb_select(y, 0, step % 2), *other = outside[step % OUTSIDE];
+    cb_tensor *row = cb_select(y, 0, step % 2), *other = outside[step % outside_count];
     switch ((step + shift) % 4) {
     case 0:
         cb_assign(row, cb_select(other, 0, 1));
@@ -31,35 +32,37 @@ static cb_tensor *do_step(cb_tensor *y, cb_tensor *const *x, int step) {
 static int everything(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
     (void)count, (void)user;
     if (in_window) begin_faults();
-    for (int i = 0; i < shift; i++) cb_neg(x[i]);
+    for (int i = 0; i < shift; i++) cb_neg(x[i % INPUTS]);
     cb_tensor *y = cb_add(x[0], 1.0);
-    for (int i = 0; i < STEPS && y; i++) y = do_step(y, x, i);
-    for (int i = 0; i < KEPT; i++) {
+    for (int i = 0; i < steps && y; i++) y = do_step(y, x, i);
+    for (int i = 0; i < kept_count; i++) {
         kept[i] = cb_add(y, (double)i);
         if (kept[i]) cb_keep(kept[i]);
-        out[i] = cb_mul(y, (double)i);
     }
-    out[KEPT] = departs ? cb_exp(y) : cb_abs(y);
-    out[KEPT + 1] = outside[OUTSIDE - 1];
+    for (int i = 0; i < RETURNED; i++) out[i] = cb_mul(y, (double)i);
+    out[RETURNED] = departs ? cb_exp(y) : cb_abs(y);
+    out[RETURNED + 1] = outside[outside_count - 1];
     if (in_window && departs) end_faults();
-    return KEPT + 2;
+    return RETURNED + 2;
 }
 
 static void call_everything(cb_function *fast, cb_tensor *const *x) {
-    cb_tensor *out[KEPT + 2];
+    cb_tensor *out[RETURNED + 2];
     memset(kept, 0, sizeof kept);
-    int count = cb_call_n(fast, x, INPUTS, out, KEPT + 2);
+    int count = cb_call_n(fast, x, INPUTS, out, RETURNED + 2);
     for (int i = 0; i < count; i++) take(out[i]);
-    for (int i = 0; i < KEPT; i++) {
+    for (int i = 0; i < kept_count; i++) {
         take(count < 0 ? NULL : kept[i]);
         cb_free(kept[i]);
     }
 }
 
 static bool make_inputs(cb_tensor **x) {
-    bool made = true;
-    for (int i = 0; i < INPUTS; i++) made &= (x[i] = ramp(2, 3)) != NULL;
-    for (int i = 0; i < OUTSIDE; i++) made &= (outside[i] = cb_mul(ramp(2, 3), (double)i)) != NULL;
+    cb_tensor *all = ramp(2, 3);
+    bool made = all != NULL;
+    for (int i = 0; i < INPUTS && made; i++) made = (x[i] = cb_view(all, cb_dims(2, 3))) != NULL;
+    for (int i = 0; i < outside_count && made; i++)
+        made = (outside[i] = cb_full(cb_dims(2, 3), 0.125 * i)) != NULL;
     return made;
 }
 
@@ -72,9 +75,28 @@ static void call_twice(const char *options) {
     cb_function_free(fast);
 }
 
-static void recorded(void) { call_twice("backend=vm"); }
+static void set_sizes(int from_outside, int to_keep, int of_steps) {
+    outside_count = from_outside, kept_count = to_keep, steps = of_steps;
+}
 
-static void recorded_and_checked(void) {
+static void recorded(void) {
+    set_sizes(12, 16, 44);
+    call_twice("backend=vm");
+}
+
+/* More values, captured tensors and results than a call has room for. */
+static void wide(void) {
+    set_sizes(MOST_OUTSIDE, MOST_KEPT, 120);
+    call_twice("backend=vm");
+}
+
+static void fullgraph(void) {
+    set_sizes(MOST_OUTSIDE, 0, 140);
+    call_twice("backend=vm,fullgraph=1");
+}
+
+static void checked(void) {
+    set_sizes(12, 16, 44);
     cb_set_option("check", "1");
     call_twice("backend=vm");
     cb_set_option("check", "0");
@@ -83,6 +105,7 @@ static void recorded_and_checked(void) {
 /* The second call is another one from its last op on, so all before it is recorded again. */
 static void departing(void) {
     cb_tensor *x[INPUTS];
+    set_sizes(12, 16, 44);
     cb_function *fast = make_inputs(x) ? cb_compile_n(everything, NULL, "backend=vm") : NULL;
     for (int i = 0; i < 2 && fast; i++) {
         departs = in_window = i == 1;
@@ -97,15 +120,89 @@ static void at_all_places_of_the_arenas(void **state) {
     shift = 0;
 }
 
+/* ---- others --------------------------------------------------------------------------------- */
+
+static bool freed;
+
+static int frees_inputs(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = cb_add(x[0], x[1]);
+    cb_free(x[0]);
+    freed = true;
+    return 1;
+}
+
+/* Both inputs are the one tensor that the function frees. */
+static void input_freed_by_the_function(void) {
+    cb_function *fast = cb_compile_n(frees_inputs, NULL, "backend=vm");
+    for (int i = 0; i < 2 && fast; i++) {
+        cb_tensor *x = cb_keep(ramp(2, 3)), *inputs[] = {x, x}, *out;
+        freed = false;
+        if (x && cb_call_n(fast, inputs, 2, &out, 1) == 1) take(out);
+        if (!freed) cb_free(x);
+    }
+    cb_function_free(fast);
+}
+
+static cb_function *inner;
+
+static cb_tensor *calls_another(cb_tensor *x) {
+    return cb_mul(cb_call(inner, cb_add(x, 1.0)), 2.0);
+}
+static cb_tensor *squares(cb_tensor *x) { return cb_mul(x, x); }
+
+static void one_within_another(void) {
+    cb_tensor *x = ramp(2, 3);
+    inner = cb_compile(squares, "backend=vm");
+    cb_function *fast = inner ? cb_compile(calls_another, "backend=vm") : NULL;
+    for (int i = 0; i < 2 && fast && x; i++) take(cb_call(fast, x));
+    cb_function_free(fast);
+    cb_function_free(inner);
+}
+
+/* Results that are the input, a view of it, copies of it, one tensor twice, and a part of another. */
+static int shares(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_tensor *y = cb_mul(x[0], 2.0);
+    cb_tensor *const results[] = {x[0], cb_t(x[0]), cb_clone(x[0]), cb_clone(x[0]),
+                                  y,    y,          cb_t(y),        cb_select(cb_exp(y), 0, 1)};
+    memcpy(out, results, sizeof results);
+    return 8;
+}
+
+static void call_sharing(const char *options) {
+    cb_tensor *x = ramp(2, 3), *out[8];
+    cb_function *fast = x ? cb_compile_n(shares, NULL, options) : NULL;
+    for (int i = 0; i < 2 && fast; i++) {
+        int made = cb_call_n(fast, &x, 1, out, 8);
+        for (int k = 0; k < made; k++) take(out[k]);
+    }
+    cb_function_free(fast);
+}
+
+static void shared_results(void) { call_sharing("backend=vm"); }
+static void shared_results_of_one_graph(void) { call_sharing("backend=vm,fullgraph=1"); }
+
 int main(void) {
     cb_set_allocator((cb_allocator){faulty, NULL});
     const struct CMUnitTest tests[] = {
         SCENARIO(recorded),
-        SCENARIO(recorded_and_checked),
+        SCENARIO(wide),
+        SCENARIO(fullgraph),
+        SCENARIO(checked),
         SCENARIO(departing),
+        SCENARIO(input_freed_by_the_function),
+        SCENARIO(one_within_another),
+        SCENARIO(shared_results),
+        SCENARIO(shared_results_of_one_graph),
         FEW_TENSORS(recorded),
-        FEW_TENSORS(recorded_and_checked),
+        FEW_TENSORS(fullgraph),
+        FEW_TENSORS(checked),
         FEW_TENSORS(departing),
+        FEW_TENSORS(input_freed_by_the_function),
+        FEW_TENSORS(one_within_another),
+        FEW_TENSORS(shared_results),
+        FEW_TENSORS(shared_results_of_one_graph),
         cmocka_unit_test(at_all_places_of_the_arenas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
