@@ -49,13 +49,18 @@ static void go_eager(Call *call) {
     run_trace(call);
 }
 
+static void refuse(Reason reason, const char *what) {
+    fail(reason == REASON_out_of_memory ? CB_ERR_MEMORY : CB_ERR_COMPILE, "fullgraph: %s%s%s",
+         reason_info(reason)->text, *what ? ": " : "", what);
+}
+
 bool call_break(Call *call, Reason reason, const char *what) {
     Function *function = call->function;
     if (call->mode == CALL_IS_EAGER) return true;
     if (function->options.fullgraph) {
-        fail(reason == REASON_out_of_memory ? CB_ERR_MEMORY : CB_ERR_COMPILE, "fullgraph: %s%s%s",
-             reason_info(reason)->text, *what ? ": " : "", what);
-        call->failed = call->refused = true;
+        refuse(reason, what);
+        call->failed = true;
+        call->refused = reason;
         return false;
     }
     function_note(function, reason, site_current(), "%s", what);
@@ -197,15 +202,30 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
     return true;
 }
 
+/* The first result that is no real tensor and of no trace that could compute it; NO_VALUE: none. */
+static int find_without_value(const Call *call, Tensor *const *output, int count) {
+    for (int k = 0; k < count; k++)
+        if (output[k] && !output[k]->storage && call_traced(call, output[k]) == NO_VALUE) return k;
+    return NO_VALUE;
+}
+
 /* The function has returned. What it did stays done when it failed, as in eager; where it dealt
- * with the failure itself, it goes on. False: an error. */
+ * with the failure itself, it goes on, and what fullgraph refused stays refused. False: an
+ * error. */
 static bool settle(Call *call, Tensor **output, int count, cb_status before) {
     bool good = count >= 0 && (before != CB_OK || cb_error_status() == CB_OK);
-    if (call->mode == CALL_IS_EAGER || call->refused) return good && !call->lost;
+    if (call->refused) {
+        refuse(call->refused, "");
+        return false;
+    }
+    if (cb_error_status() == CB_OK) call->lost = false;
+    if (call->mode == CALL_IS_EAGER) return good && !call->lost;
     if (!good)
         go_eager(call);
     else if (call->failed)
         good = call_break(call, REASON_unsupported_call, "an op failed");
+    else if (find_without_value(call, output, count) != NO_VALUE)
+        good = call_break(call, REASON_unsupported_call, "a result has no value");
     else
         good = complete(call, output, count, before);
     return good && !call->lost;
@@ -232,6 +252,12 @@ static int trace_function(Call *call, Tensor **output) {
 /* After the function: the trace is computed. The count, or a negative status. */
 static int finish(Call *call, Tensor **output, int count, cb_status before) {
     bool done = settle(call, output, count, before);
+    int without = done ? find_without_value(call, output, count) : NO_VALUE;
+    if (without != NO_VALUE) {
+        fail(CB_ERR_GRAPH, "call: result %d was traced, and never computed: it has no value",
+             without);
+        done = false;
+    }
     if (call->mode == CALL_IS_EAGER)
         atomic_fetch_add_explicit(&call->function->eager_calls, 1, memory_order_relaxed);
     for (int k = 0; k < count; k++) {

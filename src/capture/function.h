@@ -219,7 +219,7 @@ struct Call {
     int at;             /* ops done */
     Recording *recording;
     bool failed;    /* an op failed: the trace is not all that happened */
-    bool refused;   /* fullgraph: the function cannot be one graph, so nothing of it happens */
+    Reason refused; /* fullgraph: the function cannot be one graph, so nothing of it happens */
     bool lost;      /* after a break, what had been traced could not be computed */
     Tensor **value; /* by value number: input, bound captured tensor (kept), or live shell */
     int value_capacity, bound; /* bound: numbers above hold nothing */

@@ -318,7 +318,8 @@ bool call_start(Call *call, Function *function, const Conditions *now, Tensor *c
     call->trace = entry ? entry->trace : NULL;
     call->at = 0;
     call->recording = NULL;
-    call->failed = call->refused = call->lost = false;
+    call->failed = call->lost = false;
+    call->refused = REASON_NONE;
     call->value = call->local;
     call->value_capacity = LOCAL_VALUES;
     call->bound = 0;
