@@ -11,7 +11,7 @@ static void expect_words(cb_function *fast, const char *words) {
     cb_free_text(text);
 }
 
-/* ---- what is no call -------------------------------------------------------------------------- */
+/* ---- what is no call ------------------------------------------------------------------------- */
 
 static cb_tensor *add_3(cb_tensor *a, cb_tensor *b, cb_tensor *c) {
     return cb_add(cb_add(a, b), c);
@@ -77,7 +77,7 @@ static void test_reduce_overhead(void **state) {
     }
 }
 
-/* ---- functions that deal with a failure ------------------------------------------------------- */
+/* ---- functions that deal with a failure ------------------------------------------------------ */
 
 static cb_tensor *tries(cb_tensor *x) {
     cb_tensor *y = cb_add(x, cb_ones(cb_dims(7)));
@@ -142,7 +142,7 @@ static void test_broken_and_cleared(void **state) {
     }
 }
 
-/* ---- what is kept ----------------------------------------------------------------------------- */
+/* ---- what is kept ---------------------------------------------------------------------------- */
 
 static cb_tensor *left;
 
@@ -186,7 +186,7 @@ static void test_kept_under_fullgraph(void **state) {
     cb_function_free(fast);
 }
 
-/* ---- departures ------------------------------------------------------------------------------- */
+/* ---- departures ------------------------------------------------------------------------------ */
 
 static int way;
 

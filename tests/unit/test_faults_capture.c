@@ -2,7 +2,7 @@
  * every place of each (faults.h). */
 #include "faults.h"
 
-/* ---- a function of everything that a recording holds ------------------------------------------ */
+/* ---- a function of everything that a recording holds ----------------------------------------- */
 
 enum { INPUTS = 24, MOST_OUTSIDE = 140, MOST_KEPT = 140, RETURNED = 16 };
 
@@ -160,7 +160,7 @@ static void one_within_another(void) {
     cb_function_free(inner);
 }
 
-/* Results that are the input, a view of it, copies of it, one tensor twice, and a part of another. */
+/* Results that are the input, a view of it, copies of it, one tensor twice, a part of another. */
 static int shares(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
     (void)count, (void)user;
     cb_tensor *y = cb_mul(x[0], 2.0);
