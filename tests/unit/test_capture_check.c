@@ -1,0 +1,100 @@
+/* The option check: a result that is further from the float64 VM than its dtype allows is reported,
+ * any other one is not. */
+#include "capture_support.h"
+#include "fixture.h"
+
+static cb_tensor *counter; /* a tensor from outside */
+static double large;       /* next to which the inputs are lost in rounding */
+
+static cb_tensor *cancels(cb_tensor *x) { return cb_sub(cb_add(x, large), large); }
+static cb_tensor *writes(cb_tensor *x) { return cb_assign(x, cancels(x)) ? cb_mul(x, 0.0) : NULL; }
+static cb_tensor *writes_outside(cb_tensor *x) {
+    cb_tensor *y = cb_add(x, cb_mul(counter, 0.0));
+    cb_assign(counter, cancels(x));
+    return y;
+}
+static cb_tensor *squares(cb_tensor *x) { return cb_mul(x, x); }
+static cb_tensor *overflows(cb_tensor *x) { return cb_exp(cb_mul(x, 400.0)); }
+static cb_tensor *loses_infinity(cb_tensor *x) { return cb_sub(overflows(x), overflows(x)); }
+static cb_tensor *is_nan(cb_tensor *x) { return cb_log(cb_neg(x)); }
+static cb_tensor *is_infinite(cb_tensor *x) { return cb_div(x, 0.0); }
+static cb_tensor *compares(cb_tensor *x) { return cb_gt(x, 0.5); }
+static cb_tensor *counts(cb_tensor *x) { return cb_to(x, CB_I64); }
+
+static const struct {
+    cb_function_1 *function;
+    cb_dtype dtype;
+    double large;
+    const char *report; /* NULL: none */
+} cases[] = {
+    {cancels, CB_F32, 1e8, "entry 0, output 0, element 0: 0, the float64 VM says 0.25"},
+    {cancels, CB_F32, 0, NULL},
+    {cancels, CB_F64, 1e8, NULL},
+    {writes, CB_F32, 1e8, "mutated input 0, element 0: 0, the float64 VM says 0.25"},
+    {writes, CB_F32, 1, NULL},
+    {writes_outside, CB_F32, 1e8, "mutated input 1, element 0: 0, the float64 VM says 0.25"},
+    {squares, CB_F16, 0, NULL},
+    {squares, CB_BF16, 0, NULL},
+    {squares, CB_F64, 0, NULL},
+    {squares, CB_I32, 0, NULL},
+    {overflows, CB_F32, 0, NULL},
+    {loses_infinity, CB_F32, 0, "nan, the float64 VM says 0"},
+    {is_nan, CB_F32, 0, NULL},
+    {is_infinite, CB_F32, 0, NULL},
+    {compares, CB_F32, 0, NULL},
+    {counts, CB_F32, 0, NULL},
+};
+
+static void test_reports(void **state) {
+    (void)state;
+    cb_set_option("check", "1");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cb_tensor *x = cb_full(cb_dims(3), 0.25, cases[i].dtype);
+        counter = cb_ones(cb_dims(3), cases[i].dtype);
+        large = cases[i].large;
+        cb_function *fast = cb_compile(cases[i].function, "backend=vm,fuse=0");
+        assert_non_null(cb_call(fast, x));
+        char *text = cb_explain(fast), *report = strstr(text, "float64 VM");
+        bool right = cases[i].report ? strstr(text, cases[i].report) != NULL : !report;
+        if (!right) print_error("case %zu\n%s\n", i, text);
+        assert_true(right);
+        cb_free_text(text);
+        cb_function_free(fast);
+    }
+    cb_set_option("check", "0");
+    assert_null(cb_error());
+}
+
+/* A step that fails on the float64 VM fails as it does without the check: at the op. */
+static cb_tensor *looks_up(cb_tensor *x) {
+    cb_add_(x, 1.0);
+    return cb_index_select(x, 0, counter);
+}
+
+static void test_failing_step(void **state) {
+    (void)state;
+    cb_set_option("check", "1");
+    cb_function *fast = cb_compile(looks_up, VM);
+    cb_tensor *x = ramp(2, 3), *same = ramp(2, 3);
+    for (int i = 0; i < 3; i++) {
+        int64_t row = i == 1 ? 5 : 1;
+        counter = cb_from_data(&row, CB_I64, cb_dims(1));
+        cb_tensor *expected = looks_up(same);
+        cb_clear_error();
+        if (i == 1)
+            REFUSED(cb_call(fast, x), "index");
+        else
+            expect_equal(cb_call(fast, x), expected);
+        expect_equal(x, same);
+    }
+    cb_function_free(fast);
+    cb_set_option("check", "0");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_reports, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(test_failing_step, open_scope, close_scope),
+    };
+    return run_counted(tests);
+}
