@@ -117,12 +117,12 @@ static void print_step(const Plan *plan, const Step *step, const StepMethod *met
 static void print_time(const Executable *executable, int number, Buffer *out) {
     const Plan *plan = executable_plan(executable);
     double ms = executable_step_ms(executable, number), all = 0;
-    if (ms < 0) return;
+    if (ms <= 0) return;
     for (int i = 0; i < length(plan->step); i++) all += executable_step_ms(executable, i);
     int64_t flops = step_flops(&plan->step[number]);
-    putf(out, "      %.3f ms (%.1f%%), %.1f GB/s", ms, all > 0 ? 100 * ms / all : 0,
-         ms > 0 ? (double)step_bytes(plan, &plan->step[number]) / ms * 1e-6 : 0);
-    if (flops && ms > 0) putf(out, ", %.0f GFLOP/s", (double)flops / ms * 1e-6);
+    putf(out, "      %.3f ms (%.1f%%), %.1f GB/s", ms, 100 * ms / all,
+         (double)step_bytes(plan, &plan->step[number]) / ms * 1e-6);
+    if (flops) putf(out, ", %.0f GFLOP/s", (double)flops / ms * 1e-6);
     put(out, "\n");
 }
 
@@ -165,9 +165,8 @@ static void print_source(const char *source, const Kernel *kernel, Buffer *out) 
     const char *at = source;
     while ((at = strstr(at, kernel->name)) && at[name] != '(') at += name;
     if (!at) return;
-    while (at > source && at[-1] != '\n') at--;
-    const char *end = strstr(at, "\n}\n");
-    size_t bytes = end ? (size_t)(end + 3 - at) : strlen(at);
+    while (at[-1] != '\n') at--; /* there are lines before it, and it ends as all functions do */
+    size_t bytes = (size_t)(strstr(at, "\n}\n") + 3 - at);
     char *text = arena_alloc(out->arena, bytes + 1);
     memcpy(text, at, bytes);
     text[bytes] = '\0';

@@ -47,7 +47,6 @@ typedef struct Guard { /* of one input */
 void guard_make(Guard *guard, const Tensor *x);
 bool guard_fits(const Guard *guard, const Tensor *x); /* whatever the strides */
 bool guard_holds(const Guard *guard, const Tensor *x);
-bool guard_same(const Guard *a, const Guard *b);
 void guard_print(const Guard *guard, Buffer *out);
 /* True when the bytes that x and y span overlap: a write to one may show in the other. */
 bool tensors_overlap(const Tensor *x, const Tensor *y);

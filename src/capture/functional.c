@@ -34,10 +34,6 @@ static int add_result(Recording *recording, Node *node) {
     return add_value(recording, value, functional);
 }
 
-bool functional_written(const Recording *recording, int value) {
-    return recording->value[value].parent == NO_VALUE && recording->value[value].version > 0;
-}
-
 Node *functional_node(Recording *recording, int value) {
     FunctionalValue *functional = &recording->value[value];
     if (functional->parent == NO_VALUE) return functional->node;
@@ -78,7 +74,8 @@ static bool add_view(Recording *recording, Op op, int parent, const Attrs *attrs
         *result = add_value(recording, value, functional);
         return true;
     }
-    return op != OP_view || refuse_view(&base->meta, &value.meta);
+    if (op != OP_view) return true;
+    return refuse_view(&base->meta, &value.meta);
 }
 
 /* contiguous() of a contiguous tensor and to() of the same dtype give back the same elements. */
@@ -157,7 +154,7 @@ static Node *scatter_select(Graph *graph, Node *base, Node *value, const int64_t
     Attrs attrs = {{0}};
     attrs.word[ATTR_unsqueeze_dim] = dim;
     value = graph_op(graph, OP_unsqueeze, &value, 1, &attrs, NULL);
-    return value ? scatter_slice(graph, base, value, (int64_t[]){dim, index, index + 1, 1}) : NULL;
+    return scatter_slice(graph, base, value, (int64_t[]){dim, index, index + 1, 1});
 }
 
 static Node *permute_back(Graph *graph, Node *value, const cb_dim_list *dims) {
@@ -172,14 +169,13 @@ static Node *permute_back(Graph *graph, Node *value, const cb_dim_list *dims) {
 static Node *scatter_windows(Graph *graph, Node *base, Node *value, const int64_t *word) {
     int64_t dim = word[ATTR_window_dim], step = word[ATTR_window_step];
     int64_t last = value->rank - 1, reach = (value->size[dim] - 1) * step + 1;
-    for (int64_t w = 0; base && w < word[ATTR_window_size]; w++) {
+    for (int64_t w = 0; w < word[ATTR_window_size]; w++) {
         int64_t start = w * word[ATTR_window_dilation];
         Attrs attrs = {{0}};
         attrs.word[ATTR_select_dim] = last;
         attrs.word[ATTR_select_index] = w;
         Node *part = graph_op(graph, OP_select, &value, 1, &attrs, NULL);
-        base = part ? scatter_slice(graph, base, part, (int64_t[]){dim, start, start + reach, step})
-                    : NULL;
+        base = scatter_slice(graph, base, part, (int64_t[]){dim, start, start + reach, step});
     }
     return base;
 }
@@ -225,7 +221,6 @@ static Node *fit(Recording *recording, int target, const TraceOperand *operand) 
     Attrs attrs = {{0}};
     attrs.word[ATTR_to_dtype] = meta->dtype;
     value = graph_op(graph, OP_to, &value, 1, &attrs, NULL);
-    if (!value) return NULL;
     if (value->rank == meta->rank &&
         (!meta->rank || !memcmp(value->size, meta->size, sizeof(int64_t) * meta->rank)))
         return value;
@@ -244,18 +239,17 @@ bool functional_writable(const Recording *recording, int target) {
     return true;
 }
 
-bool functional_assign(Recording *recording, int target, const TraceOperand *operand) {
+void functional_assign(Recording *recording, int target, const TraceOperand *operand) {
     Node *value = fit(recording, target, operand);
     int at = target;
-    if (value && node_numel(value) == 0) return true; /* perhaps of a base that has elements */
-    while (value && recording->value[at].parent != NO_VALUE) {
+    if (node_numel(value) == 0) return; /* perhaps of a base that has elements */
+    while (recording->value[at].parent != NO_VALUE) {
         const FunctionalValue *view = &recording->value[at];
         Node *base = functional_node(recording, view->parent);
         value = write_view(recording->graph, view->view, &view->attrs, base, value);
         at = view->parent;
+        check(value, "a write to a recorded view was refused");
     }
-    if (!value) return false;
     recording->value[at].node = value;
     recording->value[at].version++;
-    return true;
 }

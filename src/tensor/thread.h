@@ -53,7 +53,8 @@ struct ThreadState {
 extern _Thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
 
 void thread_start(void);
-/* frame.c: for thread_now, the end of a thread, and its spare memory. */
+/* frame.c: for thread_now, where the innermost frame does not live; the end of a thread, and its
+ * spare memory. */
 void frames_recover(ThreadState *t, const char *caller);
 void frames_end(ThreadState *t);
 void frames_cleanup(ThreadState *t);
@@ -84,8 +85,9 @@ static inline const char *stack_here(void) {
 /* For a call of the library: the thread is registered, and what a jump left behind is put back. */
 static inline ThreadState *thread_now(void) {
     ThreadState *t = &thread_state;
+    const char *here;
     if (!t->scope) thread_start();
-    if (t->frame && !frame_lives(t->frame, stack_here())) frames_recover(t, stack_here());
+    if (t->frame && !frame_lives(t->frame, here = stack_here())) frames_recover(t, here);
     return t;
 }
 Tensor *tensor_alloc(void); /* in the current scope, only the scope and trace fields set; or NULL */
