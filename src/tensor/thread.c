@@ -129,6 +129,8 @@ Tracer *tracer_set(Tracer *tracer) {
 }
 
 void tensor_cleanup(void) {
+    if (thread_state.frame)
+        fail(CB_ERR_ARGUMENT, "cleanup: it ends a compiled function or a forward that runs");
     if (thread_state.scope) {
         (void)pthread_setspecific(registry.key, NULL);
         end_thread(&thread_state);

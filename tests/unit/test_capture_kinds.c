@@ -14,7 +14,7 @@ static void expect_words(cb_function *fast, const char *words) {
     cb_free_text(text);
 }
 
-/* ---- entries of one trace --------------------------------------------------------------------- */
+/* ---- entries of one trace -------------------------------------------------------------------- */
 
 /* The same ops, compiled for another context each: what a call meets decides. */
 static int negates_first(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
@@ -120,7 +120,7 @@ static void test_tensors_from_outside(void **state) {
     cb_set_option("recompile_limit", "8");
 }
 
-/* ---- notes ------------------------------------------------------------------------------------ */
+/* ---- notes ----------------------------------------------------------------------------------- */
 
 static cb_tensor *scales(cb_tensor *x) {
     cb_site("elsewhere.c", way);
@@ -145,7 +145,7 @@ static void test_many_notes(void **state) {
     cb_set_option("recompile_limit", "8");
 }
 
-/* ---- writes through views --------------------------------------------------------------------- */
+/* ---- writes through views -------------------------------------------------------------------- */
 
 static cb_tensor *writes_a_number(cb_tensor *x, cb_tensor *y) {
     cb_tensor *s = cb_sum(x), *t = cb_sum(y);
@@ -199,7 +199,7 @@ static void test_refused_views(void **state) {
         }
 }
 
-/* ---- results of one graph --------------------------------------------------------------------- */
+/* ---- results of one graph -------------------------------------------------------------------- */
 
 /* A part of a result, one result twice, none, the input, a view of it, a tensor from outside. */
 static int results(cb_tensor *const *x, int count, cb_tensor **out, void *user) {

@@ -369,7 +369,7 @@ static cb_tensor *ends_thread(cb_tensor *x) {
 
 static void *call_and_end(void *user) {
     cb_tensor *x = user;
-    cb_call(inner, x);
+    cb_call(outer, x); /* which calls inner: two functions end with the thread */
     return user;
 }
 
@@ -378,6 +378,7 @@ static void test_thread_ends(void **state) {
     cb_tensor *x = cb_keep(cb_ones(cb_dims(2)));
     counter = cb_keep(cb_zeros(cb_dims(1)));
     inner = cb_compile(ends_thread, VM);
+    outer = cb_compile(calls_inner, VM);
     int64_t live = 0, tensors = 0;
     for (int i = 1; i <= 4; i++) {
         pthread_t thread;
@@ -391,8 +392,120 @@ static void test_thread_ends(void **state) {
     assert_int_equal(cb_memory().live_tensors, tensors);
     assert_int_equal(blocks, live);
     cb_function_free(inner);
+    cb_function_free(outer);
     cb_free(x);
     cb_free(counter);
+}
+
+/* A forward may close its caller's scope, and jump then: that scope stays closed. */
+static cb_tensor *closes_and_jumps(cb_module *self, cb_tensor *const *x, int n) {
+    (void)self, (void)n;
+    cb_scope_close();
+    maybe_jump();
+    return cb_neg(x[0]);
+}
+
+static void test_forward_closes(void **state) {
+    (void)state;
+    net = cb_module_new("Closes", closes_and_jumps, NULL);
+    input = cb_keep(cb_ones(cb_dims(2)));
+    cb_scope_open();
+    cb_tensor *mine = cb_neg(input);
+    jump_out(by_forward);
+    cb_neg(input);
+    assert_non_null(strstr(cb_error(), "a jump left a compiled function or a forward"));
+    cb_clear_error();
+    assert_int_equal(cb_rank(mine), -1);
+    cb_clear_error();
+    cb_scope_close();
+    assert_non_null(strstr(cb_error(), "no scope is open in this thread"));
+    cb_clear_error();
+    cb_module_free(net);
+    cb_free(input);
+}
+
+/* The function catches the jump of another one that it calls, and goes on. */
+static cb_tensor *catches(cb_tensor *x) {
+    volatile bool jumped = setjmp(target);
+    if (!jumped) return cb_call(inner, x);
+    cb_tensor *y = cb_add(x, 1.0); /* finds it */
+    cb_clear_error();
+    return cb_mul(y, 2.0);
+}
+
+static void test_caught_inside(void **state) {
+    (void)state;
+    input = cb_keep(cb_ones(cb_dims(2)));
+    counter = cb_keep(cb_zeros(cb_dims(1)));
+    inner = cb_compile(adds_and_jumps, VM);
+    outer = cb_compile(catches, VM);
+    for (int i = 1; i <= 3; i++) {
+        cb_scope_open();
+        jumps = true;
+        cb_tensor *y = cb_call(outer, input);
+        assert_non_null(y);
+        assert_true(cb_item(cb_sum(y)) == 8);
+        assert_null(cb_error());
+        assert_true(count() == i);
+        cb_scope_close();
+    }
+    jumps = false;
+    cb_function_free(inner);
+    cb_function_free(outer);
+    cb_free(input);
+    cb_free(counter);
+}
+
+/* cb_cleanup ends whatever the thread has open: functions that called it give an error. */
+static cb_tensor *cleans(cb_tensor *x) {
+    cb_cleanup();
+    return x;
+}
+static cb_tensor *cleans_forward(cb_module *self, cb_tensor *const *x, int n) {
+    (void)self, (void)n;
+    return cleans(x[0]);
+}
+static int cleans_traced(cb_tensor *const *in, int n, cb_tensor **out, void *user) {
+    (void)n, (void)user;
+    out[0] = cleans(in[0]);
+    return 1;
+}
+static void cleans_visited(const char *name, cb_tensor *x, bool buffer, void *user) {
+    (void)name, (void)x, (void)buffer, (void)user;
+    cb_cleanup();
+}
+
+static void expect_cleanup_said(void) {
+    assert_non_null(cb_error());
+    assert_non_null(strstr(cb_error(), "cleanup: it ends a compiled function or a forward"));
+    cb_clear_error();
+}
+
+static void test_cleanup_inside(void **state) {
+    (void)state;
+    input = cb_keep(cb_ones(cb_dims(2)));
+    inner = cb_compile(cleans, VM), whole = cb_compile(cleans, "fullgraph=1, " VM);
+    outer = cb_compile(calls_inner, VM);
+    net = cb_module_new("Cleans", cleans_forward, NULL);
+    cb_module_parameter(net, "p", cb_ones(cb_dims(2)));
+    for (int i = 0; i < 2; i++) {
+        assert_null(cb_call(inner, input));
+        expect_cleanup_said();
+        assert_null(cb_call(outer, input));
+        expect_cleanup_said();
+        assert_null(cb_call(whole, input));
+        expect_cleanup_said();
+        assert_null(cb_forward(net, input));
+        expect_cleanup_said();
+        cb_module_visit(net, cleans_visited, NULL);
+        expect_cleanup_said();
+        assert_null(cb_symbolic_trace_function(cleans_traced, NULL, 1, NULL));
+        expect_cleanup_said();
+    }
+    assert_true(cb_item(cb_sum(input)) == 2);
+    cb_function_free(inner), cb_function_free(outer), cb_function_free(whole);
+    cb_module_free(net);
+    cb_free(input);
 }
 
 int main(void) {
@@ -405,6 +518,9 @@ int main(void) {
         cmocka_unit_test(test_unopened_scopes),
         cmocka_unit_test(test_forward_leaves_open),
         cmocka_unit_test(test_thread_ends),
+        cmocka_unit_test(test_forward_closes),
+        cmocka_unit_test(test_caught_inside),
+        cmocka_unit_test(test_cleanup_inside),
     };
     return run_counted(tests);
 }

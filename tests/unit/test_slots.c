@@ -4,7 +4,7 @@
 
 #include "tensor/thread.h"
 
-/* ---- the host's allocator --------------------------------------------------------------------- */
+/* ---- the host's allocator -------------------------------------------------------------------- */
 
 /* An address that no handle has room for, as a host with other page tables may have; it is never
  * looked at. */
@@ -67,7 +67,7 @@ static void high_addresses(void **state) {
     assert_true(blocks <= before);
 }
 
-/* ---- memory runs out -------------------------------------------------------------------------- */
+/* ---- memory runs out ------------------------------------------------------------------------- */
 
 /* A thread without memory for the list of its last deaths knows of them no more than that. */
 static void without_a_list(void **state) {
@@ -89,7 +89,7 @@ static void without_a_list(void **state) {
     cb_cleanup();
 }
 
-/* ---- cleanup ---------------------------------------------------------------------------------- */
+/* ---- cleanup --------------------------------------------------------------------------------- */
 
 /* Kept tensors stay, where they are; slots beside them are used again under new names. */
 static void kept_tensors_stay(void **state) {
