@@ -54,16 +54,15 @@ void putf(Buffer *out, const char *format, ...) {
  * 0.00125 -> "125", exponent -3. Returns how many. */
 static int shortest_digits(double value, char *digits, int *exponent) {
     char text[40];
-    for (int count = 1; count <= MOST_DIGITS; count++) {
+    for (int count = 1;; count++) {
         snprintf(text, sizeof text, "%.*e", count - 1, value);
         if (count == MOST_DIGITS || strtod(text, NULL) == value) break;
     }
     int found = 0;
     const char *at = text;
-    for (; *at && *at != 'e'; at++) /* skips the decimal point of whatever locale */
+    for (; *at != 'e'; at++) /* skips the decimal point of whatever locale */
         if (*at >= '0' && *at <= '9') digits[found++] = *at;
     *exponent = atoi(at + 1);
-    while (found > 1 && digits[found - 1] == '0') found--;
     return found;
 }
 

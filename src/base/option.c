@@ -120,7 +120,7 @@ static void read_environment(Option option) {
 static void prepare(void) {
     if (atomic_load_explicit(&options.ready, memory_order_acquire)) return;
     lock_take(LOCK_option);
-    if (!atomic_load(&options.ready)) {
+    if (!atomic_load(&options.ready)) { /* untested: another thread has been here meanwhile */
         for (Option option = 0; option < OPTION_COUNT; option++) {
             int64_t number;
             const char *expected = parse(option, infos[option].value, &number);
@@ -172,7 +172,7 @@ bool option_lists(Option option, const char *name) {
     for (const char *at = option_text(option); *at;) {
         at += strspn(at, ", ");
         size_t item = strcspn(at, ", ");
-        if (item == length && length && !memcmp(at, name, length)) return true;
+        if (item == length && !memcmp(at, name, length)) return true;
         at += item;
     }
     return false;

@@ -29,7 +29,7 @@ static void run_share(const Work *work, int64_t member, int64_t team) {
     int64_t high = low + share + (member < rest);
     low *= work->grain;
     high = high >= work->grains ? work->count : high * work->grain;
-    if (low < high) work->body(work->user, low, high);
+    work->body(work->user, low, high); /* no team has more members than there are grains */
 }
 
 #if defined(__SANITIZE_THREAD__)

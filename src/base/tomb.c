@@ -20,7 +20,6 @@ bool tomb_lives(const Tomb *tomb, const char *what) {
 
 static Tomb *take_first(void) {
     Tomb *tomb = buried.first;
-    if (!tomb) return NULL;
     buried.first = tomb->next;
     buried.count--;
     return tomb;

@@ -289,7 +289,7 @@ static void append_name(Buffer *out, size_t start, const char *name) {
 
 static void cut(Buffer *out, size_t length) {
     out->length = length;
-    if (out->text) out->text[length] = 0;
+    out->text[length] = 0;
 }
 
 static bool find_child_path(const Module *at, const Module *wanted, Buffer *out, size_t start) {

@@ -80,7 +80,6 @@ static void visit_shown(Layout *layout, int dim, int64_t position, Visit *visit)
 static void normalize_point(char *text) {
     char *point = text + strspn(text, "-0123456789");
     size_t length = strcspn(point, "0123456789e");
-    if (!length) return;
     *point = '.';
     memmove(point + 1, point + length, strlen(point + length) + 1);
 }
@@ -150,16 +149,15 @@ static Layout choose_layout(const Tensor *x) {
 static void put_row(const Layout *layout, int64_t position, int indent, Buffer *out) {
     int dim = layout->x->rank - 1;
     int64_t count = shown(layout, dim), stride = layout->x->stride[dim];
-    int per_line = (LINE_WIDTH - indent) / (layout->width + 2);
-    if (per_line < 1) per_line = 1;
-    int entries = 0; /* on this line; the dots are one */
+    int per_line = (LINE_WIDTH - indent) / (layout->width + 2); /* at least 2: width is below 22 */
+    int entries = 0;                                            /* on this line; the dots are one */
     put(out, "[");
     for (int64_t k = 0; k < count; k++) {
         for (int dots = k == EDGE && cut(layout, dim); dots >= 0; dots--) {
             if (entries == per_line) {
                 putf(out, ",\n%*s", indent + 1, "");
                 entries = 0;
-            } else if (k || entries) {
+            } else if (k) {
                 put(out, ", ");
             }
             if (dots)

@@ -48,7 +48,7 @@ Tensor *tensor_alloc(void) {
 
 /* The tensor is in no scope any more. */
 static void retire(ThreadState *t, Tensor *x) {
-    if (t->tracer && t->tracer->destroy_tensor) t->tracer->destroy_tensor(t->tracer, x);
+    if (t->tracer) t->tracer->destroy_tensor(t->tracer, x);
     if (x->storage) storage_release(x->storage);
     count_live(t, -1);
     slot_free(t, x, option_now(OPTION_check));

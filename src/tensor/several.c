@@ -257,7 +257,7 @@ static bool same_sizes(Tensor *const *x, int count) {
 }
 
 static Tensor *stack(Tensor *const *x, int count, int dim) {
-    if (!check_list("stack", x, count) || !same_sizes(x, count)) return NULL;
+    if (!same_sizes(x, count)) return NULL;
     bool placed = place("stack", x[0], x[0]->rank + 1, &dim);
     Tensor **row = placed ? alloc_list(count) : NULL;
     if (!row) return NULL;

@@ -224,6 +224,10 @@ static void trees_refuse_names(void **state) {
     REFUSED(cb_module_add(block, "weight", loose), "'weight' exists already");
     REFUSED(cb_module_parameter(block, "a.b", x), "hold a dot");
     REFUSED(cb_module_parameter(block, "relu", x), "'relu' is the name of a child");
+    REFUSED(cb_module_parameter(block, "other", cb_module_get(block, "weight")), "ties it");
+    cb_module *inner = cb_module_new("Inner", first_input, NULL), *middle = cb_nn_sequential(inner);
+    cb_module_add(block, "middle", middle);
+    REFUSED(cb_module_add(inner, "around", block), "would make the module its own descendant");
     REFUSED(cb_module_child(block, "rel"), "no child 'rel'");
     REFUSED(cb_module_child(block, "relu2"), "no child 'relu2'");
     REFUSED(cb_module_get(block, "relu2.weight"), "no parameter or buffer 'relu2.weight'");
@@ -349,6 +353,59 @@ static void states_tell_ties_and_long_lists(void **state) {
     unlink(path);
 }
 
+/* Of a file that holds all of a module, and of a module that holds all of a file. */
+static void states_lack_one_side(void **state) {
+    (void)state;
+    char path[64], *keys;
+    snprintf(path, sizeof path, "/tmp/carbide-sides-%d", (int)getpid());
+    cb_module *net = cb_nn_linear(3, 2);
+    assert_int_equal(cb_module_save_state(net, path), CB_OK);
+    cb_module_parameter(net, "w", cb_ones(cb_dims(1)));
+    assert_int_equal(cb_module_load_state_keys(net, path, false, &keys), CB_OK);
+    assert_string_equal(keys, "_IncompatibleKeys(missing_keys=['w'], unexpected_keys=[])");
+    cb_free_text(keys);
+    cb_module_free(net);
+    net = cb_nn_linear(3, 2, false);
+    assert_int_equal(cb_module_load_state_keys(net, path, false, &keys), CB_OK);
+    assert_string_equal(keys, "_IncompatibleKeys(missing_keys=[], unexpected_keys=['bias'])");
+    cb_free_text(keys);
+    cb_module_parameter(net, "bias", cb_ones(cb_dims(1, 2)));
+    REFUSES(cb_module_load_state(net, path, false), CB_ERR_ARGUMENT,
+            "torch.Size([2]) from checkpoint, the shape in current model is torch.Size([1, 2])");
+    cb_module_free(net);
+    unlink(path);
+}
+
+/* An error in a module that is called without being a descendant has its type; one in a descendant
+ * its path. */
+static cb_module *called;
+
+static cb_tensor *calls_it(cb_module *self, cb_tensor *const *x, int count) {
+    (void)self, (void)count;
+    return cb_forward(called, x[0]);
+}
+
+static void errors_have_places(void **state) {
+    (void)state;
+    cb_module *root = cb_module_new("Root", calls_it, NULL), *foreign = cb_nn_linear(3, 2);
+    cb_module *empty = cb_nn_sequential(), *block = cb_module_new("Block", calls_it, NULL);
+    cb_module_add(root, "empty", empty);
+    cb_module_add(root, "holder", cb_nn_sequential(cb_nn_relu(), block));
+    cb_tensor *x = cb_ones(cb_dims(2, 4));
+    called = foreign;
+    REFUSED(cb_forward(root, x), ": (Linear): ");
+    called = block;
+    cb_module *outer = cb_module_new("Outer", calls_it, NULL), *inner = cb_nn_sequential(outer);
+    cb_module_free(inner);
+    cb_module_add(block, "own", cb_nn_linear(5, 2));
+    called = cb_module_child(block, "own");
+    REFUSED(cb_forward(root, x), ": holder.1.own: ");
+    REFUSED(cb_module_forward(root, NULL, 1), "Root: no inputs");
+    REFUSED(cb_module_forward(root, &x, CB_MAX_ARGS + 1), "Root: ");
+    cb_module_free(foreign);
+    cb_module_free(root);
+}
+
 /* Ties by a transposition are other elements: cb_module_to keeps each kind apart. */
 static void conversion_tells_ties(void **state) {
     (void)state;
@@ -389,6 +446,8 @@ int main(void) {
         ONE(null_modules_do_nothing),
         ONE(modules_are_told_about),
         ONE(states_tell_ties_and_long_lists),
+        ONE(states_lack_one_side),
+        ONE(errors_have_places),
         ONE(conversion_tells_ties),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);

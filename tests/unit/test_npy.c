@@ -10,8 +10,11 @@
 #include "inside.h"
 #include "tensor/tensor.h"
 #include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -181,6 +184,8 @@ static void test_bad_headers(void **state) {
         {CB_ERR_IO, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,", "bad size"},
         {CB_ERR_IO, "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
          "bad size"},
+        {CB_ERR_IO, "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}",
+         "bad size"},
         {CB_ERR_IO, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4)}",
          "too large"},
         {CB_ERR_IO, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}",
@@ -308,6 +313,66 @@ static void test_replaces(void **state) {
     closedir(directory);
 }
 
+/* Disks that are full from the first byte, or from the second part of a strided tensor on. */
+static void test_full_disks(void **state) {
+    (void)state;
+    cb_tensor *x = cb_ones(cb_dims(100, 200)), *small = cb_ones(cb_dims(2));
+    const char *path = in_folder("full.npy");
+    assert_int_equal(cb_npy_save("/dev/full", small), CB_ERR_IO);
+    expect_status(CB_ERR_IO, "No space left on device");
+    assert_int_equal(cb_npy_save(path, small), CB_OK);
+    struct rlimit before, limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = (struct rlimit){20000, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cb_status status = cb_npy_save(path, cb_t(x));
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(status, CB_ERR_IO);
+    expect_status(CB_ERR_IO, "File too large");
+    assert_int_equal(cb_numel(cb_npy_load(path)), 2); /* the old one */
+}
+
+/* Nobody waits for a reader of a pipe, or for the writer of one. */
+static void test_pipes(void **state) {
+    (void)state;
+    cb_tensor *x = cb_ones(cb_dims(2));
+    const char *path = in_folder("pipe.npy");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(cb_npy_save(path, x), CB_ERR_IO);
+    expect_status(CB_ERR_IO, "No such device or address");
+    assert_null(cb_npy_load(path));
+    expect_status(CB_ERR_IO, "truncated");
+    int reader = open(path, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    char bytes[256];
+    assert_int_equal(cb_npy_save(path, x), CB_OK);
+    assert_int_equal(read(reader, bytes, sizeof bytes), 136);
+    int writer = open(path, O_WRONLY);
+    assert_int_equal(write(writer, bytes, 136), 136);
+    assert_null(cb_npy_load(path));
+    expect_status(CB_ERR_IO, "not a regular file");
+    assert_int_equal(read(reader, bytes, sizeof bytes), 8);
+    assert_null(cb_npy_load(path)); /* its writer is there, and writes nothing */
+    expect_status(CB_ERR_IO, "Resource temporarily unavailable");
+    close(writer), close(reader);
+}
+
+/* A signal that the host has held back before stays its own. */
+static void test_signals_of_the_host(void **state) {
+    (void)state;
+    sigset_t held, before, pending;
+    sigemptyset(&held);
+    sigaddset(&held, SIGPIPE);
+    assert_int_equal(sigprocmask(SIG_BLOCK, &held, &before), 0);
+    raise(SIGPIPE);
+    assert_int_equal(cb_npy_save(in_folder("signal.npy"), cb_ones(cb_dims(2))), CB_OK);
+    sigpending(&pending);
+    assert_true(sigismember(&pending, SIGPIPE));
+    int signal_number;
+    assert_int_equal(sigwait(&held, &signal_number), 0);
+    assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+}
+
 static int make_folder(void **state) {
     (void)state;
     const char *base = getenv("TMPDIR");
@@ -329,9 +394,11 @@ int main(void) {
 #define TEST(name)                                                                                 \
     cmocka_unit_test_setup_teardown(test_##name, open_scope, close_scope_without_tensors)
     const struct CMUnitTest tests[] = {
-        TEST(exact_bytes),   TEST(round_trip),  TEST(views),       TEST(fortran_order),
-        TEST(loose_headers), TEST(bool_values), TEST(bad_headers), TEST(truncated),
-        TEST(flipped_bytes), TEST(not_npy),     TEST(bad_saves),   TEST(replaces),
+        TEST(exact_bytes),   TEST(round_trip),    TEST(views),
+        TEST(fortran_order), TEST(loose_headers), TEST(bool_values),
+        TEST(bad_headers),   TEST(truncated),     TEST(flipped_bytes),
+        TEST(not_npy),       TEST(bad_saves),     TEST(replaces),
+        TEST(full_disks),    TEST(pipes),         TEST(signals_of_the_host),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

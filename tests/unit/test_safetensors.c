@@ -119,6 +119,9 @@ static void every_dtype_returns(void **state) {
     cb_safetensors_close(file);
 }
 
+#define EMPTY(name, at)                                                                            \
+    "\"" name "\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[" at "," at "]}"
+
 static void unusual_files_load(void **state) {
     (void)state;
     expect_count("{}", 0, 0);
@@ -128,6 +131,9 @@ static void unusual_files_load(void **state) {
                  "\"e\":{\"dtype\":\"F32\",\"shape\":[0,7],\"data_offsets\":[3,3]},"
                  "\"a\":{\"dtype\":\"I8\",\"shape\":[3],\"data_offsets\":[0,3]}}",
                  4, 3);
+    expect_count("{" EMPTY("b", "4") "," EMPTY("d", "0") "," EMPTY("a", "4") "," EMPTY(
+                     "c", "0") ",\"e\":{\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+                 4, 5);
     /* Data at odd addresses, and a bool that is neither 0 nor 1. */
     char bytes[256];
     size_t size = make(bytes,
@@ -177,6 +183,10 @@ static void liars_are_refused(void **state) {
     expect_refused("{" TENSOR("a", "U8", "[2]", "[0]") "}", 2, "not a pair");
     expect_refused("{" TENSOR("a", "U8", "[2]", "[0,2,3]") "}", 2, "not a pair");
     expect_refused("{" TENSOR("a", "U8", "[2]", "[-1,1]") "}", 2, "not a pair");
+    expect_refused("{" TENSOR("a", "U8", "[2]", "[]") "}", 2, "not a pair");
+    expect_refused("{" TENSOR("a", "U8", "[2]", "2") "}", 2, "not a pair");
+    expect_refused("{\"a\":{\"dtype\":1}}", 2, "dtype is not a text");
+    expect_refused("{\"a\":{\"dtype\":[\"U8\"]}}", 2, "dtype is not a text");
     expect_refused("{" TENSOR("a", "U8", "[2]", "[0,1e300]") "}", 2, "not a pair");
     expect_refused("{" TENSOR("a", "U8", "[1.5]", "[0,2]") "}", 2, "a bad size");
     expect_refused("{" TENSOR("a", "U8", "[true]", "[0,2]") "}", 2, "a bad size");
@@ -241,6 +251,15 @@ static void broken_files_are_refused(void **state) {
     assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
     assert_null(cb_safetensors_open(in_folder("pipe")));
     expect_error("not a regular file");
+    /* Address space for a page more, not for the file. */
+    struct rlimit before, limit;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = (struct rlimit){1 << 20, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    cb_safetensors *file = cb_safetensors_open(in_folder("large"));
+    setrlimit(RLIMIT_AS, &before);
+    assert_null(file);
+    expect_error("Cannot allocate memory");
     const char *twice[] = {"a", "a"};
     cb_tensor *x[] = {cb_ones(cb_dims(1)), cb_ones(cb_dims(2))};
     assert_int_equal(cb_safetensors_save(in_folder("x"), twice, x, 2), CB_ERR_ARGUMENT);
@@ -277,6 +296,8 @@ static void full_disks_leave_the_old_file(void **state) {
     assert_int_equal(cb_safetensors_save("/dev/null", names, &large, 1), CB_OK);
     struct stat device;
     assert_true(stat("/dev/null", &device) == 0 && S_ISCHR(device.st_mode));
+    assert_int_equal(cb_safetensors_save("/dev/full", names, &large, 1), CB_ERR_IO);
+    expect_error("No space left on device");
     assert_int_equal(cb_safetensors_save(folder, names, &small, 1), CB_ERR_IO);
     expect_error("directory");
 }

@@ -94,7 +94,18 @@ static void writes_are_refused(void **state) {
     assert_false(cb_shares_storage(NULL, x));
     expect_error("shares_storage");
     assert_false(cb_shares_storage(x, NULL));
+    assert_false(cb_shares_storage(NULL, NULL));
     expect_error("shares_storage");
+}
+
+/* A view of one element may have as many of them as a number can count, and no op room for them. */
+static void sizes_beyond_memory(void **state) {
+    (void)state;
+    cb_tensor *x = cb_expand(cb_ones(cb_dims(1), CB_U8), cb_dims(INT64_MAX / 4));
+    assert_non_null(x);
+    REFUSED(cb_neg(x), "out of memory");
+    REFUSED(cb_to(x, CB_F64), "");
+    REFUSED(cb_expand(cb_ones(cb_dims(1)), cb_dims(INT64_MAX / 2)), "");
 }
 
 static void constructions_are_refused(void **state) {
@@ -231,6 +242,7 @@ int main(void) {
         ONE(empty_tensors_are_left_out),
         ONE(writes_are_refused),
         ONE(constructions_are_refused),
+        ONE(sizes_beyond_memory),
         ONE(files_are_refused),
         ONE(saved_files_do_not_depend_on_the_order),
         ONE(scopes_and_autocasts_are_refused),
