@@ -374,6 +374,61 @@ static void fx_graphs_have_the_ops_as_written(void **state) {
     assert_null(cb_error());
 }
 
+/* A forward of many layers under one scope: each weight is converted once, however many there are;
+ * the bias that is not there is no operand. */
+static void many_parameters(void **state) {
+    (void)state;
+    enum { LAYERS = 70 };
+    cb_module *net = cb_nn_sequential();
+    char name[8];
+    cb_scope_open();
+    for (int i = 0; i < LAYERS; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        cb_module_add(net, name, cb_nn_linear(4, 4, false));
+    }
+    cb_tensor *x = cb_randn(cb_dims(2, 4));
+    cb_autocast_open(CB_BF16);
+    cb_tensor *y = cb_forward(net, x);
+    int64_t before = cb_memory().live_tensors;
+    expect_equal(cb_forward(net, x), y, 0);
+    assert_true(cb_memory().live_tensors <=
+                before + LAYERS + 8); /* none of a weight */
+    assert_int_equal(cb_dtype_of(y), CB_BF16);
+    int64_t held = cb_memory().live_tensors;
+    cb_autocast_close();
+    assert_true(cb_memory().live_tensors <= held - 2 * LAYERS); /* a view of it, and the result */
+    cb_module_free(net);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+/* Scopes inside of a symbolic trace, where no dtype is known, are left to whoever runs the graph. */
+static cb_tensor *opens_and_multiplies(cb_module *self, cb_tensor *const *inputs, int input_count) {
+    (void)self, (void)input_count;
+    cb_autocast_open(CB_BF16);
+    cb_tensor *y = cb_linear(inputs[0], inputs[0], NULL);
+    cb_autocast_close();
+    return y;
+}
+
+static void symbolic_traces_do_not_convert(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_module *module = cb_module_new("Opens", opens_and_multiplies, NULL);
+    cb_graph *graph = cb_symbolic_trace(module);
+    assert_non_null(graph);
+    char *text = cb_graph_text(graph);
+    assert_null(strstr(text, "bf"));
+    cb_free_text(text);
+    cb_tensor *x = cb_ones(cb_dims(2, 2)), *y = NULL;
+    assert_int_equal(cb_graph_run(graph, &x, 1, &y, 1), 1);
+    assert_int_equal(cb_dtype_of(y), CB_F32);
+    cb_graph_free(graph);
+    cb_module_free(module);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(result_dtypes_are_pytorchs),
@@ -387,6 +442,8 @@ int main(void) {
         cmocka_unit_test(scopes_inside_functions),
         cmocka_unit_test(one_conversion_in_a_graph),
         cmocka_unit_test(fx_graphs_have_the_ops_as_written),
+        cmocka_unit_test(many_parameters),
+        cmocka_unit_test(symbolic_traces_do_not_convert),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

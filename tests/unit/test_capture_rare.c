@@ -155,6 +155,31 @@ static cb_tensor *writes_left(cb_tensor *x) { return cb_assign(left, x) ? cb_neg
 static cb_tensor *writes_from_left(cb_tensor *x) { return cb_assign(x, left); }
 static cb_tensor *returns_left(cb_tensor *x) { return (void)x, left; }
 
+/* Whatever asks for its elements says that it has none. */
+static void expect_useless(cb_tensor *none) {
+    float data[6];
+    cb_tensor *x = ramp(2, 3);
+    REFUSED(cb_neg(none), "was traced, and never computed: it has no value");
+    REFUSED(cb_t(none), "has no value");
+    REFUSED(cb_assign(none, x), "assign: the target was traced");
+    REFUSED(cb_assign(x, none), "assign: the value was traced");
+    REFUSED(cb_fill_(none, 1.0), "assign: the target was traced");
+    REFUSES(cb_read(none, data, CB_F32), CB_ERR_GRAPH, "no value");
+    REFUSED(cb_data(none), "no value");
+    REFUSES(cb_npy_save("/tmp/never.npy", none), CB_ERR_GRAPH, "no value");
+    cb_changed(none); /* nobody has read it */
+    cb_changed(NULL);
+    assert_null(cb_error());
+    assert_false(cb_shares_storage(none, x));
+    assert_false(cb_shares_storage(none, none));
+    cb_autocast_open(CB_BF16);
+    REFUSED(cb_matmul(none, cb_t(x)), "has no value");
+    cb_autocast_close();
+    cb_module *module = cb_module_new("Holds", NULL, NULL);
+    REFUSED(cb_module_share(module, "shared", none), "no value");
+    cb_module_free(module);
+}
+
 static void test_kept_under_fullgraph(void **state) {
     (void)state;
     static const char *const options[] = {VM, "fullgraph=1," VM};
@@ -181,6 +206,7 @@ static void test_kept_under_fullgraph(void **state) {
     }
     cb_function *user = cb_compile(gelu, VM);
     REFUSED(cb_call(user, none), "input 0 has no value");
+    expect_useless(none);
     cb_function_free(user);
     cb_free(none);
     cb_function_free(fast);

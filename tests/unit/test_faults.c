@@ -181,6 +181,8 @@ static void several_at_a_time(void) {
     if (x && cb_split(x, 2, 1, piece, 4) == 3)
         for (int i = 0; i < 3; i++) take(piece[i]);
     if (x && cb_chunk(x, 2, 0, piece, 4) == 2) take(piece[1]);
+    cb_tensor *row[100] = {NULL}, *line = cb_zeros(cb_dims(100));
+    if (line && cb_split(line, 1, 0, row, 100) == 100) take(cb_cat(row, 100, 0));
     cb_tensor *list[] = {x, empty, x};
     if (x && empty) take(cb_cat(list, 3, 0));
     list[1] = x;
@@ -214,6 +216,30 @@ static void states(void) {
     cb_module_free(net);
 }
 
+static void count_visited(const char *name, cb_tensor *tensor, bool buffer, void *user) {
+    (void)buffer;
+    *(int *)user += name && tensor;
+}
+
+/* Of more names than the first block of memory holds. */
+static void large_states(void) {
+    enum { TENSORS = 90 };
+    cb_module *net = cb_module_new("Net", NULL, NULL);
+    bool added = net && cb_module_inputs(net, "first, second") == CB_OK &&
+                 cb_module_extra(net, "of many tensors") == CB_OK;
+    char name[64];
+    for (int i = 0; i < TENSORS && added; i++) {
+        snprintf(name, sizeof name, "a_name_that_is_as_long_as_names_of_parameters_%d", i);
+        added = cb_module_parameter(net, name, cb_full(cb_dims(2), i)) != NULL;
+    }
+    int visited = 0;
+    if (added) cb_module_visit(net, count_visited, &visited);
+    if (visited == TENSORS && cb_module_save_state(net, state_path) == CB_OK &&
+        cb_module_load_state(net, state_path, true) == CB_OK)
+        take(cb_module_get(net, name));
+    cb_module_free(net);
+}
+
 int main(void) {
     snprintf(state_path, sizeof state_path, "/tmp/carbide-faults-%d.safetensors", (int)getpid());
     snprintf(array_path, sizeof array_path, "/tmp/carbide-faults-%d.npy", (int)getpid());
@@ -232,6 +258,15 @@ int main(void) {
         SCENARIO(attention_with_all_options),
         SCENARIO(several_at_a_time),
         SCENARIO(states),
+        SCENARIO(large_states),
+        FEW_TENSORS(ops_one_by_one),
+        FEW_TENSORS(autocast_and_attention),
+        FEW_TENSORS(graphs),
+        FEW_TENSORS(files),
+        FEW_TENSORS(layers),
+        FEW_TENSORS(attention_with_all_options),
+        FEW_TENSORS(several_at_a_time),
+        FEW_TENSORS(states),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(state_path), unlink(array_path);

@@ -95,6 +95,11 @@ static void fullgraph(void) {
     call_twice("backend=vm,fullgraph=1");
 }
 
+static void small_fullgraph(void) {
+    set_sizes(6, 0, 20);
+    call_twice("backend=vm,fullgraph=1");
+}
+
 static void checked(void) {
     set_sizes(12, 16, 44);
     cb_set_option("check", "1");
@@ -180,6 +185,19 @@ static void call_sharing(const char *options) {
     cb_function_free(fast);
 }
 
+static cb_tensor *joins(cb_tensor *x) {
+    cb_tensor *list[] = {x, cb_exp(x), cb_neg(x), cb_abs(x), x};
+    cb_tensor *y = cb_cat(list, 5, 0), *z = cb_stack(list, 5, 1);
+    return cb_add(cb_sum(y), cb_sum(z));
+}
+
+static void joined(void) {
+    cb_tensor *x = ramp(2, 3);
+    cb_function *fast = x ? cb_compile(joins, "backend=vm") : NULL;
+    for (int i = 0; i < 2 && fast; i++) take(cb_call(fast, x));
+    cb_function_free(fast);
+}
+
 static void shared_results(void) { call_sharing("backend=vm"); }
 static void shared_results_of_one_graph(void) { call_sharing("backend=vm,fullgraph=1"); }
 
@@ -196,11 +214,12 @@ int main(void) {
         SCENARIO(shared_results),
         SCENARIO(shared_results_of_one_graph),
         FEW_TENSORS(recorded),
-        FEW_TENSORS(fullgraph),
+        FEW_TENSORS(small_fullgraph),
         FEW_TENSORS(checked),
         FEW_TENSORS(departing),
         FEW_TENSORS(input_freed_by_the_function),
         FEW_TENSORS(one_within_another),
+        FEW_TENSORS(joined),
         FEW_TENSORS(shared_results),
         FEW_TENSORS(shared_results_of_one_graph),
         cmocka_unit_test(at_all_places_of_the_arenas),

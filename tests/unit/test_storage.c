@@ -1,5 +1,6 @@
 /* How long tensors and their memory live: scopes, threads, fork, the cache of storages, memory that
  * runs out. */
+#include "children.h"
 #include "fixture.h"
 
 #include "base/memory.h"
@@ -99,7 +100,7 @@ static void test_fork(void **state) {
         bool good = y && cb_memory().live_tensors == live + 1;
         cb_free(y);
         good &= cb_item(cb_select(x, 0, 3)) == 3;
-        _exit(good ? 0 : 1);
+        leave_child(good ? 0 : 1);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);

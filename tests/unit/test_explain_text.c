@@ -1,0 +1,132 @@
+/* What cb_explain says, line by line, of functions that have everything it can speak of. */
+#include "capture_support.h"
+#include "fixture.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void expect_line(const char *text, const char *words) {
+    if (!strstr(text, words)) fprintf(stderr, "no '%s' in\n%s\n", words, text);
+    assert_non_null(strstr(text, words));
+}
+
+/* ---- operands and attributes of captured ops ------------------------------------------------- */
+
+static int all_kinds(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_float_list scale = {2, {2.0, 1.5}};
+    out[0] = cb_where(cb_gt(x[0], 0.5), x[0], cb_operand_bool(true));
+    out[1] = cb_add(cb_to(cb_to(x[0], CB_SAME), CB_I64), 7);
+    out[2] = cb_interpolate(cb_reshape(x[0], cb_dims(1, 1, 2, 3)), CB_NO_DIMS, scale, true);
+    out[3] = cb_sum(x[0]);
+    out[4] = cb_clamp(x[0], 0.0, 1.0);
+    out[5] = cb_linear(x[0], x[0], NULL);
+    cb_site(NULL, 0);
+    out[6] = (cb_neg)(cb_operand_tensor(x[0]));
+    return 7;
+}
+
+static void captured_ops(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile_n(all_kinds, NULL, VM);
+    cb_tensor *x = ramp(2, 3), *out[7];
+    assert_int_equal(cb_call_n(fast, &x, 1, out, 7), 7);
+    char *text = cb_explain(fast);
+    expect_line(text, ", %0, true)");
+    expect_line(text, ", 7)");
+    expect_line(text, "scale_factor=[2.0, 1.5]");
+    expect_line(text, "linear=true");
+    expect_line(text, "align_corners=false");
+    expect_line(text, "dtype=i64");
+    expect_line(text, "dtype=same");
+    expect_line(text, "linear(%0, %0, none)");
+    expect_line(text, "neg(%0)\n");
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static int every_step(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_tensor *picture = in[0], *weight = in[1], *rows = in[2], *index = in[3];
+    out[0] = cb_relu(cb_conv2d(picture, weight, NULL, 2, 1, 1, 2));
+    cb_tensor *square = cb_matmul(rows, cb_t(rows));
+    out[1] = cb_argsort(square, 1);
+    out[2] = cb_index_select(square, 0, index);
+    out[3] = cb_sum(cb_exp(in[4]));
+    return 4;
+}
+
+static void steps(void **state) {
+    (void)state;
+    const int64_t places[] = {1, 3};
+    cb_tensor *in[] = {cb_ones(cb_dims(1, 4, 8, 8)), cb_ones(cb_dims(6, 2, 3, 3)),
+                       cb_ones(cb_dims(128, 64)), cb_from_data(places, CB_I64, cb_dims(2)),
+                       cb_ones(cb_dims(1 << 20))};
+    cb_tensor *out[4];
+    cb_set_threads(4);
+    for (int profile = 0; profile < 2; profile++) {
+        cb_set_option("profile", profile ? "1" : "0");
+        cb_function *fast = cb_compile_n(every_step, NULL, VM);
+        for (int i = 0; i < 2; i++) assert_int_equal(cb_call_n(fast, in, 5, out, 4), 4);
+        char *text = cb_explain(fast);
+        expect_line(text, "    convolution f32: 1 x 4 channels into 6, kernel 3 x 3, 2 groups");
+        expect_line(text, "    matmul f32: 1 x [128, 64] x [64, 128]");
+        expect_line(text, "    argsort: 128 rows of 128");
+        expect_line(text, "    check of the indices of index_select: below 128");
+        expect_line(text, "points, 64 chunks, 4194.3 KB");
+        assert_int_equal(strstr(text, "shortest times, in all: ") != NULL, profile);
+        assert_int_equal(strstr(text, " GFLOP/s") != NULL, profile);
+        cb_free_text(text);
+        cb_function_free(fast);
+    }
+    cb_set_option("profile", "0");
+    cb_set_threads(0);
+}
+
+/* ---- the compiler ---------------------------------------------------------------------------- */
+
+/* A compiler that fails is quoted; one that is not there is told of once. */
+static void compilers(void **state) {
+    (void)state;
+    char path[64], before[256];
+    cb_tensor *x = ramp(2, 3);
+    snprintf(before, sizeof before, "%s", cb_get_option("cc"));
+    snprintf(path, sizeof path, "/tmp/carbide-explain-cc-%d", (int)getpid());
+    FILE *script = fopen(path, "w");
+    assert_non_null(script);
+    fprintf(script, "#!/bin/sh\necho first complaint >&2\necho second complaint >&2\nexit 1\n");
+    fclose(script);
+    chmod(path, 0755);
+    cb_set_option("cache", "0");
+    for (int i = 0; i < 3; i++) {
+        cb_set_option("cc", i ? "/nonexistent/cc" : path);
+        cb_function *fast = cb_compile(gelu, "backend=c");
+        expect_equal(cb_call(fast, x), gelu(x));
+        char *text = cb_explain(fast);
+        expect_line(text, "engine: vector VM");
+        if (i == 0) {
+            expect_line(text,
+                        "fallback: the C compiler failed: fused kernels run on the vector VM");
+            expect_line(text, "\n    first complaint\n    second complaint\n");
+        } else {
+            expect_line(text, "fallback: no C compiler was found");
+        }
+        cb_free_text(text);
+        cb_function_free(fast);
+    }
+    cb_set_option("cc", before);
+    cb_set_option("cache", "1");
+    unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(captured_ops, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(steps, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(compilers, open_scope, close_scope),
+    };
+    return run_counted(tests);
+}
