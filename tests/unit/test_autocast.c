@@ -402,7 +402,7 @@ static void many_parameters(void **state) {
     assert_null(cb_error());
 }
 
-/* Scopes inside of a symbolic trace, where no dtype is known, are left to whoever runs the graph. */
+/* Scopes inside of a symbolic trace, where no dtype is known, are left to who runs the graph. */
 static cb_tensor *opens_and_multiplies(cb_module *self, cb_tensor *const *inputs, int input_count) {
     (void)self, (void)input_count;
     cb_autocast_open(CB_BF16);

@@ -1,4 +1,4 @@
-/* The base layer at its limits: sizes that overflow, addresses that run out, threads beyond counting,
+/* The base layer at its limits: sizes that overflow, addresses that run out, too many threads,
  * options and errors of nothing. */
 #include "test_support.h"
 
