@@ -391,8 +391,7 @@ static void many_parameters(void **state) {
     cb_tensor *y = cb_forward(net, x);
     int64_t before = cb_memory().live_tensors;
     expect_equal(cb_forward(net, x), y, 0);
-    assert_true(cb_memory().live_tensors <=
-                before + LAYERS + 8); /* none of a weight */
+    assert_true(cb_memory().live_tensors <= before + LAYERS + 8); /* none of a weight */
     assert_int_equal(cb_dtype_of(y), CB_BF16);
     int64_t held = cb_memory().live_tensors;
     cb_autocast_close();
