@@ -267,7 +267,7 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
     }
     call_finish(call);
     if (done || count < 0) return count;
-    return cb_error_status() != CB_OK ? cb_error_status() : CB_ERR_COMPILE;
+    return cb_error_status(); /* whatever was not done has said so, or what failed before it */
 }
 
 OPENS_FRAME int call_traced_function(Function *function, const Conditions *now,

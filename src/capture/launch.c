@@ -122,11 +122,6 @@ static int make_results(const Entry *entry, Tensor *const *value, Tensor *const 
     return count;
 }
 
-/* An error recorded before this one keeps its status: any negative number will do then. */
-static int failure_status(void) {
-    return cb_error_status() != CB_OK ? (int)cb_error_status() : CB_ERR_COMPILE;
-}
-
 /* The results of a run op by op: the tensors themselves, which leave value. */
 static int take_results(const Entry *entry, Tensor **value, Tensor **output) {
     const Trace *trace = entry->trace;
@@ -152,7 +147,7 @@ static int call_ops(const Entry *entry, Tensor **value, Tensor **output) {
     for (int v = 0; v < length(trace->value); v++)
         if (trace->value[v].kind == VALUE_IS_RESULT) value[v] = NULL;
     bool done = trace_run(trace, length(trace->op), value);
-    int count = done ? take_results(entry, value, output) : failure_status();
+    int count = done ? take_results(entry, value, output) : (int)cb_error_status();
     for (int v = 0; v < length(trace->value); v++)
         if (trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(value[v]);
     return count;

@@ -250,6 +250,7 @@ static bool begin_recording(Call *call, Reason why) {
 static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int input_count,
                            const Attrs *attrs) {
     Call *call = call_of(tracer);
+    if (call->refused) return NULL; /* memory may have run out in the middle of a recording */
     if (call->mode == CALL_REPLAYS) {
         if (match(call, op, input, input_count, attrs) ||
             switch_entry(call, op, input, input_count, attrs))
@@ -262,6 +263,7 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int i
 
 static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {
     Call *call = call_of(tracer);
+    if (call->refused) return NULL;
     if (call->mode == CALL_REPLAYS) {
         const cb_operand input[2] = {cb_operand_tensor(target), *value};
         if (match(call, OP_assign, input, 2, NULL) || switch_entry(call, OP_assign, input, 2, NULL))
@@ -340,7 +342,6 @@ static bool output_value(Call *call, int position, Tensor *x, int *value) {
         *value = record_value(call, x);
         return *value >= 0;
     }
-    if (position >= length(call->trace->output)) return false;
     *value = call->trace->output[position];
     return *value >= 0 && match_real(call, *value, x);
 }

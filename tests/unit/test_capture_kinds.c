@@ -123,7 +123,7 @@ static void test_tensors_from_outside(void **state) {
 /* ---- notes ----------------------------------------------------------------------------------- */
 
 static cb_tensor *scales(cb_tensor *x) {
-    cb_site("elsewhere.c", way);
+    cb_site(way % 2 ? "elsewhere.c" : "otherwhere.c", way / 2);
     return (cb_mul)(cb_operand_tensor(x), cb_operand_float(way));
 }
 
@@ -162,6 +162,12 @@ static cb_tensor *writes_permuted(cb_tensor *x, cb_tensor *y) {
     return cb_add(cb_view(z, cb_dims(3, 4)), x);
 }
 
+static cb_tensor *writes_broadcast(cb_tensor *x, cb_tensor *y) {
+    cb_assign(x, cb_slice(y, 0, 1, 2)); /* of the same rank */
+    cb_assign(y, cb_slice(x, 1, 1, 2));
+    return cb_add(x, y);
+}
+
 static cb_tensor *writes_nothing_into(cb_tensor *x, cb_tensor *y) {
     cb_assign(cb_slice(x, 0, 1, 1), cb_slice(y, 0, 1, 1));
     cb_fill_(cb_narrow(x, 1, 2, 0), 3.0);
@@ -172,6 +178,7 @@ static void test_writes(void **state) {
     (void)state;
     expect_same_2(writes_a_number, VM, 1);
     expect_same_2(writes_permuted, VM, 1);
+    expect_same_2(writes_broadcast, VM, 1);
     expect_same_2(writes_nothing_into, VM, 1);
 }
 

@@ -178,6 +178,8 @@ static void expect_useless(cb_tensor *none) {
     cb_module *module = cb_module_new("Holds", NULL, NULL);
     REFUSED(cb_module_share(module, "shared", none), "no value");
     cb_module_free(module);
+    const char *name = "x", *path = "/tmp/carbide-never.safetensors";
+    REFUSES(cb_safetensors_save(path, &name, &none, 1), CB_ERR_GRAPH, "no value");
 }
 
 static void test_kept_under_fullgraph(void **state) {
@@ -268,12 +270,29 @@ static int ways(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
     case 13:
         out[0] = cb_where(cb_gt(y, 0.0), y, cb_operand_bool(false));
         return 1;
+    case 14: /* a tensor that may be absent */
+        out[0] = cb_linear(y, x[0], NULL);
+        return 1;
+    case 15:
+        out[0] = cb_linear(y, x[0], cb_select(outside, 1, 0));
+        return 1;
+    case 16: /* a write from outside, and two ways on */
+        cb_assign(y, outside);
+        out[0] = cb_neg(y);
+        return 1;
+    case 17:
+        cb_assign(y, outside);
+        out[0] = cb_abs(y);
+        return 1;
+    case 18: /* an op on a number */
+        out[0] = cb_add(y, (cb_exp)(cb_operand_float(1.0)));
+        return 1;
     default:
         out[0] = cb_add(y, outside);
         return 1;
     }
 }
-enum { WAYS = 15 };
+enum { WAYS = 20 };
 
 /* Every way after every other one, then all again: each is recorded once, and repeats. */
 static void test_ways(void **state) {

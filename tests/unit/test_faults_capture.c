@@ -34,7 +34,10 @@ static int everything(cb_tensor *const *x, int count, cb_tensor **out, void *use
     if (in_window) begin_faults();
     for (int i = 0; i < shift; i++) cb_neg(x[i % INPUTS]);
     cb_tensor *y = cb_add(x[0], 1.0);
+    cb_mul_(x[1], 1.0);
+    cb_mul_(outside[1], 1.0);
     for (int i = 0; i < steps && y; i++) y = do_step(y, x, i);
+    for (int i = steps; i < outside_count && y; i++) y = cb_add(y, outside[i]);
     for (int i = 0; i < kept_count; i++) {
         kept[i] = cb_add(y, (double)i);
         if (kept[i]) cb_keep(kept[i]);
@@ -61,6 +64,8 @@ static bool make_inputs(cb_tensor **x) {
     cb_tensor *all = ramp(2, 3);
     bool made = all != NULL;
     for (int i = 0; i < INPUTS && made; i++) made = (x[i] = cb_view(all, cb_dims(2, 3))) != NULL;
+    x[1] = made ? cb_full(cb_dims(2, 3), 0.5) : NULL; /* which is written to */
+    made = made && x[1];
     for (int i = 0; i < outside_count && made; i++)
         made = (outside[i] = cb_full(cb_dims(2, 3), 0.125 * i)) != NULL;
     return made;
@@ -86,12 +91,26 @@ static void recorded(void) {
 
 /* More values, captured tensors and results than a call has room for. */
 static void wide(void) {
-    set_sizes(MOST_OUTSIDE, MOST_KEPT, 120);
+    set_sizes(MOST_OUTSIDE, MOST_KEPT, 20);
     call_twice("backend=vm");
 }
 
+/* The second call does what the first has recorded: memory for it alone fails. */
+static void repeated(void) {
+    cb_tensor *x[INPUTS];
+    set_sizes(MOST_OUTSIDE, MOST_KEPT, 20);
+    departs = false;
+    cb_function *fast = make_inputs(x) ? cb_compile_n(everything, NULL, "backend=vm") : NULL;
+    for (int i = 0; i < 2 && fast; i++) {
+        in_window = i == 1;
+        call_everything(fast, x);
+    }
+    end_faults();
+    cb_function_free(fast);
+}
+
 static void fullgraph(void) {
-    set_sizes(MOST_OUTSIDE, 0, 140);
+    set_sizes(MOST_OUTSIDE, 0, 44);
     call_twice("backend=vm,fullgraph=1");
 }
 
@@ -185,6 +204,26 @@ static void call_sharing(const char *options) {
     cb_function_free(fast);
 }
 
+/* More tensors are held by what was compiled than the function had at a time. */
+static cb_tensor *sums_outside(cb_tensor *x) {
+    cb_tensor *y = cb_add(x, 1.0);
+    for (int i = 0; i < 12; i++) {
+        cb_tensor *sum = cb_add(y, outside[i]);
+        cb_free(y);
+        y = sum;
+    }
+    return y;
+}
+
+static void held(void) {
+    cb_tensor *x[INPUTS];
+    set_sizes(12, 0, 0);
+    bool made = make_inputs(x);
+    cb_function *fast = made ? cb_compile(sums_outside, "backend=vm,fullgraph=1") : NULL;
+    for (int i = 0; i < 2 && fast; i++) take(cb_call(fast, x[0]));
+    cb_function_free(fast);
+}
+
 static cb_tensor *joins(cb_tensor *x) {
     cb_tensor *list[] = {x, cb_exp(x), cb_neg(x), cb_abs(x), x};
     cb_tensor *y = cb_cat(list, 5, 0), *z = cb_stack(list, 5, 1);
@@ -206,6 +245,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         SCENARIO(recorded),
         SCENARIO(wide),
+        SCENARIO(repeated),
         SCENARIO(fullgraph),
         SCENARIO(checked),
         SCENARIO(departing),
@@ -220,6 +260,7 @@ int main(void) {
         FEW_TENSORS(input_freed_by_the_function),
         FEW_TENSORS(one_within_another),
         FEW_TENSORS(joined),
+        FEW_TENSORS(held),
         FEW_TENSORS(shared_results),
         FEW_TENSORS(shared_results_of_one_graph),
         cmocka_unit_test(at_all_places_of_the_arenas),

@@ -274,6 +274,9 @@ static void null_modules_do_nothing(void **state) {
     assert_false(cb_module_training(NULL));
     assert_false(cb_module_is_leaf(NULL));
     assert_true(cb_module_is_leaf(relu));
+    cb_module_set_leaf(relu, false);
+    assert_false(cb_module_is_leaf(relu));
+    assert_int_equal(cb_module_child_count(relu), 0);
     assert_int_equal(cb_module_child_count(NULL), 0);
     assert_null(cb_module_child_at(NULL, 0, &name));
     assert_null(cb_module_child_at(relu, -1, &name));
