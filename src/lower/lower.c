@@ -103,6 +103,7 @@ static Expr *lower_source(Lowering *l, const Node *node, Expr *const *position) 
  * in [0, 1); normal ones come by Box and Muller's transform from two halves of the bits. */
 static Expr *uniform(Lowering *l, Expr *bits, int shift, int width, cb_dtype dtype) {
     Expr *high = binary(l, OP_right_shift, CB_I64, bits, expr_int(l->kernel, shift));
+    if (width < 32) high = expr_to(l->kernel, high, CB_I32); /* AVX2 converts no 64-bit integers */
     Expr *whole = expr_to(l->kernel, high, dtype);
     return binary(l, OP_mul, dtype, whole, number(l, dtype, 1.0 / (double)(1ll << width)));
 }
