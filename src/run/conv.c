@@ -115,6 +115,7 @@ static const ConvMethod methods[CONV_METHODS] = {
                          conv_winograd_run, 9, false},
     [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, 0, true},
     [CONV_TURNED] = {.name = "channels last", .fits = fits_turned},
+    [CONV_MATRIX] = {"matrix", conv_is_matrix, NULL, conv_matrix_pack, conv_matrix_run, 0, false},
 };
 
 const char *convolution_method_name(int method) { return methods[method].name; }
@@ -183,9 +184,17 @@ static bool turned_is_faster(const ConvolutionStep *step, bool constant) {
     return direct + elements(step) * turn_ns < gathered;
 }
 
+/* The product packs both factors; with more out channels than positions that costs more than
+ * turning x and the result. */
+static bool matrix_is_faster(const ConvolutionStep *s) {
+    int64_t positions = s->out_size[0] * s->out_size[1] * s->out_size[2];
+    return conv_is_matrix(s) && positions >= s->out_channels;
+}
+
 int convolution_choose(const ConvolutionStep *step, bool constant) {
     if (conv_fits_depthwise(step)) return CONV_DEPTHWISE;
     if (conv_fits_tiles(step)) return CONV_TILES;
+    if (matrix_is_faster(step)) return CONV_MATRIX;
     if (fits_turned(step) && turned_is_faster(step, constant)) return CONV_TURNED;
     bool direct = conv_is_direct(step);
     int method = direct ? CONV_DIRECT : CONV_GATHER;

@@ -20,6 +20,7 @@ typedef enum ConvolutionMethod {
     CONV_WINOGRAD_9, /* tiles of 9 x 9: F(7x7, 3x3), F(5x5, 5x5); not where f32 has to be exact */
     CONV_TILES,      /* bf16 on AMX */
     CONV_TURNED,     /* channels first: another method, over copies with channels last */
+    CONV_MATRIX,     /* channels first, a kernel of 1: a matrix product */
     CONV_METHODS
 } ConvolutionMethod;
 

@@ -5,6 +5,7 @@
  *   conv_winograd.c  the same for 3x3 and 5x5 kernels: fewer multiplications
  *   conv_depthwise.c the same for one channel to a group: no products over channels
  *   conv_tiles.c     the same for bf16 on AMX tiles
+ *   conv_matrix.c    channels first and a kernel of 1: a matrix product
  *   conv_order.c     x, weight and result in another dtype or order of dims
  *   conv_gather.c    everything else: windows gathered into panels */
 #ifndef CARBIDE_RUN_CONV_INTERNAL_H
@@ -58,6 +59,9 @@ bool conv_is_direct(const ConvolutionStep *step);
 bool conv_direct_is_bf16(const ConvolutionStep *step);
 Storage *conv_direct_pack(Convolution *c);
 void conv_direct_run(Convolution *c);
+bool conv_is_matrix(const ConvolutionStep *step);
+Storage *conv_matrix_pack(Convolution *c);
+void conv_matrix_run(Convolution *c);
 bool conv_fits_depthwise(const ConvolutionStep *step);
 Storage *conv_depthwise_pack(Convolution *c);
 void conv_depthwise_run(Convolution *c);

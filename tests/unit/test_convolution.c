@@ -71,6 +71,7 @@ static ConvolutionStep step_of(const Case *c, int layout, cb_dtype dtype, bool r
     while (!convolution_fits(&s, s.method)) s.method++;
     if (convolution_fits(&s, CONV_TILES)) s.method = CONV_TILES;
     if (layout & TURNED && convolution_fits(&s, CONV_TURNED)) s.method = CONV_TURNED;
+    if (!(layout & TURNED) && convolution_fits(&s, CONV_MATRIX)) s.method = CONV_MATRIX;
     return s;
 }
 
@@ -303,9 +304,35 @@ static void threads_do_not_change_a_bit(void **state) {
         }
 }
 
+/* The result of a kernel of 1 with few out channels is a product over x where it lies. */
+static void small_kernels_are_products(void **state) {
+    (void)state;
+    static const struct {
+        Case c;
+        bool product;
+    } chosen[] = {
+        {{1, 64, 1, 1, {1, 57, 55}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}}, true},
+        {{4, 64, 33, 1, {1, 7, 7}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}}, true},
+        {{1, 64, 64, 1, {1, 7, 7}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}}, false},
+        {{1, 64, 16, 1, {1, 15, 15}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}}, false},
+    };
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
+        ConvolutionStep s = step_of(&chosen[i].c, 0, CB_F32, false);
+        assert_int_equal(convolution_choose(&s, false) == CONV_MATRIX, chosen[i].product);
+        s.reduced = true;
+        assert_int_not_equal(convolution_choose(&s, false), CONV_MATRIX);
+        s = step_of(&chosen[i].c, OUT_LAST, CB_F32, false);
+        assert_int_not_equal(convolution_choose(&s, false), CONV_MATRIX);
+    }
+    ConvolutionStep apart = step_of(&chosen[0].c, 0, CB_F32, false); /* lines that do not follow */
+    apart.x_spatial[1]++;
+    assert_false(convolution_fits(&apart, CONV_MATRIX));
+}
+
 int main(void) {
     srand(5);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_kernels_are_products),
         cmocka_unit_test(every_layout),
         cmocka_unit_test(every_dtype),
         cmocka_unit_test(every_layout_in_bf16),
