@@ -109,14 +109,24 @@ static void keep_failure(Generated *out, File *file) {
     }
 }
 
-static bool find_functions(const Plan *plan, const int *same, const int *file_of, const File *file,
-                           KernelFunction **function) {
+/* The name of a function that its object lacks; NULL: all are there. */
+static const char *find_functions(const Plan *plan, const int *same, const int *file_of,
+                                  const File *file, KernelFunction **function) {
     for (int k = 0; k < length(plan->kernel); k++) {
         const Code *code = file[file_of[same[k]]].result.code;
-        function[k] = same[k] == k ? code_function(code, plan->kernel[k]->name) : function[same[k]];
-        if (!function[k]) return false;
+        const char *name = plan->kernel[same[k]]->name;
+        function[k] = same[k] == k ? code_function(code, name) : function[same[k]];
+        if (!function[k]) return name;
     }
-    return true;
+    return NULL;
+}
+
+/* The compiler said that all went well. */
+static void miss_function(Generated *out, const char *name) {
+    char words[256];
+    snprintf(words, sizeof words, "the object that the compiler left lacks %.200s", name);
+    out->reason = REASON_compiler_failed;
+    out->message = memory_copy_text(words);
 }
 
 void generate(Plan *plan, Generated *out) {
@@ -138,11 +148,9 @@ void generate(Plan *plan, Generated *out) {
         if (file[i].result.code) out->code[out->code_count++] = file[i].result.code;
     }
     keep_failure(out, file);
-    if (ok && !find_functions(plan, same, file_of, file, function)) {
-        ok = false;
-        out->reason = REASON_compiler_failed;
-    }
-    if (ok)
+    const char *lacking = ok ? find_functions(plan, same, file_of, file, function) : NULL;
+    if (lacking) miss_function(out, lacking);
+    if (ok && !lacking)
         out->function = function;
     else
         generated_release(out);

@@ -11,9 +11,11 @@
 #include "base/file.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -60,6 +62,28 @@ int object_take(const char *path) {
 }
 
 /* ---- loading ----------------------------------------------------------------------------- */
+
+static bool read_at(int file, void *out, size_t bytes, off_t at) {
+    return pread(file, out, bytes, at) == (ssize_t)bytes;
+}
+
+/* Everything that the dynamic linker maps lies in the file: of one that is cut short, by a disk
+ * that filled up, it would touch pages that are not there, and the program would end. */
+static bool is_whole(int file) {
+    struct stat info;
+    ElfW(Ehdr) header;
+    if (fstat(file, &info) || !read_at(file, &header, sizeof header, 0)) return false;
+    if (memcmp(header.e_ident, ELFMAG, SELFMAG)) return false;
+    for (int i = 0; i < header.e_phnum; i++) {
+        ElfW(Phdr) part;
+        off_t at = (off_t)header.e_phoff + (off_t)i * header.e_phentsize;
+        if (!read_at(file, &part, sizeof part, at)) return false;
+        uint64_t bytes = (uint64_t)info.st_size;
+        if (part.p_type != PT_LOAD || part.p_filesz == 0) continue;
+        if (part.p_offset > bytes || part.p_filesz > bytes - part.p_offset) return false;
+    }
+    return true;
+}
 
 static void spell(int file, char path[OBJECT_PATH]) {
     static atomic_ulong spellings;
@@ -109,6 +133,10 @@ static void *load_from_folder(int file, const char *folder) {
 
 void *object_load(int file, char why[OBJECT_WHY]) {
     char folder[OBJECT_PATH];
+    if (!is_whole(file)) {
+        snprintf(why, OBJECT_WHY, "no shared object, or one that is cut short");
+        return NULL;
+    }
     void *object = load_descriptor(file);
     if (object) return object;
     const char *words = dlerror(), *behind = words ? strstr(words, ": ") : NULL;
