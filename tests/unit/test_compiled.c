@@ -109,6 +109,47 @@ static void expect_refused(const char *options, const char *named) {
     cb_clear_error();
 }
 
+static cb_tensor *turned_sum(cb_tensor *x) { return cb_t(cb_add(x, 1.0)); }
+
+/* A view of all of a result lies in memory as it does in eager. */
+static void test_views_of_everything(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = ramp(3, 4);
+    cb_function *f = cb_compile(turned_sum, VM), *g = cb_compile(turned_sum, VM ", fullgraph=1");
+    for (int i = 0; i < 3; i++) {
+        cb_tensor *y[] = {cb_call(f, x), cb_call(g, x)};
+        for (int k = 0; k < 2; k++) {
+            expect_equal(y[k], turned_sum(x));
+            assert_int_equal(cb_stride(y[k], 0), 1);
+            assert_int_equal(cb_stride(y[k], 1), 4);
+        }
+    }
+    cb_function_free(f);
+    cb_function_free(g);
+    cb_scope_close();
+}
+
+/* Of two sums in one kernel that is split, the second over what the first gave, and both wanted at
+ * the end, each is added up once. */
+static cb_tensor *sums_of_sums(cb_tensor *x) {
+    cb_tensor *first = cb_sum(x, CB_ALL, true);
+    cb_tensor *second = cb_sum(cb_add(x, first), CB_ALL, true);
+    return cb_add(cb_add(x, first), second);
+}
+
+static void test_long_rows(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = cb_ones(cb_dims(1, 100000), CB_F64);
+    cb_function *f = cb_compile(sums_of_sums, VM);
+    cb_tensor *y = cb_call(f, x);
+    double expected = 1 + 1e5 + 1e5 * (1 + 1e5);
+    assert_true(cb_item(cb_amin(y)) == expected && cb_item(cb_amax(y)) == expected);
+    cb_function_free(f);
+    cb_scope_close();
+}
+
 static void test_options(void **state) {
     (void)state;
     expect_refused("mode=fastest", "fastest");
@@ -358,6 +399,8 @@ int main(void) {
         cmocka_unit_test(test_module),
         cmocka_unit_test(test_replaced_parameter),
         cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_views_of_everything),
+        cmocka_unit_test(test_long_rows),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_precise),
         cmocka_unit_test(test_switches),

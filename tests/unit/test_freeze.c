@@ -114,6 +114,10 @@ static cb_tensor *return_it(cb_tensor *x) {
     return cb_transpose(cb_mul(table, 2.0), 0, 1);
 }
 
+static double factor;
+
+static cb_tensor *add_and_scale(cb_tensor *x) { return cb_mul(cb_add(x, table), factor); }
+
 static void captured_tensors(void **state) {
     (void)state;
     cb_scope_open();
@@ -132,6 +136,23 @@ static void captured_tensors(void **state) {
     expect_near(cb_call(fast, i), cb_ones(cb_dims(3, 3)));
     cb_function_free(fast);
     cb_function_free(second);
+    cb_scope_close();
+}
+
+/* A run that leaves its entry goes on in none that holds for another table. */
+static void another_way_with_the_first_table(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *tables[] = {cb_full(cb_dims(3), 1.0), cb_full(cb_dims(3), 10.0)};
+    cb_function *fast = cb_compile(add_and_scale, "backend=vm, freeze=1");
+    static const int calls[][2] = {{0, 2}, {1, 2}, {1, 3}, {0, 3}, {1, 3}, {0, 2}};
+    for (int i = 0; i < 6; i++) {
+        table = tables[calls[i][0]], factor = calls[i][1];
+        double expected = (calls[i][0] ? 11 : 2) * factor;
+        expect_near(cb_call(fast, cb_ones(cb_dims(3))), cb_full(cb_dims(3), expected));
+    }
+    assert_int_equal(cb_stats(fast).graphs, 4);
+    cb_function_free(fast);
     cb_scope_close();
 }
 
@@ -217,13 +238,10 @@ static void every_allocation_may_fail(void **state) {
 int main(void) {
     cb_set_allocator((cb_allocator){fail_once, NULL});
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_module_in_eval),
-        cmocka_unit_test(fullgraph),
-        cmocka_unit_test(not_frozen),
-        cmocka_unit_test(a_replaced_parameter),
-        cmocka_unit_test(captured_tensors),
-        cmocka_unit_test(large_constants),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_module_in_eval), cmocka_unit_test(fullgraph),
+        cmocka_unit_test(not_frozen),       cmocka_unit_test(a_replaced_parameter),
+        cmocka_unit_test(captured_tensors), cmocka_unit_test(another_way_with_the_first_table),
+        cmocka_unit_test(large_constants),  cmocka_unit_test(every_allocation_may_fail),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();

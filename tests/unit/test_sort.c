@@ -33,6 +33,9 @@ static void equal_elements_keep_their_order(void **state) {
     const float zeros[] = {0.0f, -0.0f, 0.0f, -0.0f, -1.0f};
     expect_order(CB_F32, zeros, 5, 5, false, (int64_t[]){4, 0, 1, 2, 3});
     expect_order(CB_F32, zeros, 5, 5, true, (int64_t[]){0, 1, 2, 3, 4});
+    const double wide[] = {0.0, -0.0, 0.0, -0.0, -1.0};
+    expect_order(CB_F64, wide, 5, 5, false, (int64_t[]){4, 0, 1, 2, 3});
+    expect_order(CB_F64, wide, 5, 5, true, (int64_t[]){0, 1, 2, 3, 4});
     const bool flags[] = {true, false, true, false};
     expect_order(CB_BOOL, flags, 4, 4, false, (int64_t[]){1, 3, 0, 2});
     expect_order(CB_BOOL, flags, 4, 4, true, (int64_t[]){0, 2, 1, 3});
@@ -110,6 +113,7 @@ static void every_length_agrees_with_qsort(void **state) {
         expect_like_qsort(2, lengths[i], lengths[i] / 3, 1 << 20);
     }
     expect_like_qsort(500, 40, 40, 10);
+    for (int64_t keep = 1; keep < 9; keep++) expect_like_qsort(50, 16 * keep, keep, 1 << 20);
 }
 
 int main(void) {
