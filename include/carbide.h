@@ -7,7 +7,8 @@
  *
  * Three conventions hold everywhere.
  *   Scopes own tensors: a tensor belongs to the innermost open scope of its thread, closing the
- *     scope frees it, cb_keep() moves it out of every scope until cb_free().
+ *     scope frees it, cb_keep() moves it out of every scope until cb_free(). A loop wants a scope
+ *     inside, or all of its temporaries stay.
  *   Errors are sticky: a failing call returns NULL (or a negative status), NULL passes through
  *     every op untouched, and cb_error() returns the first message: source line, path of the layer,
  *     op, shapes, dtypes.
