@@ -339,7 +339,7 @@ static void test_departing_at_the_limit(void **state) {
                 if (expected[i]) expect_equal(got[i], expected[i]);
             assert_int_equal(cb_stats(fast).graphs, 1);
             assert_int_equal(cb_stats(fast).eager_calls, 1);
-            expect_words(fast, "recompile_limit");
+            expect_words(fast, "the recompile limit was reached");
             cb_function_free(fast);
         }
     cb_set_option("recompile_limit", "8");
