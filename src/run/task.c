@@ -16,6 +16,7 @@
 
 #include "base/option.h"
 #include "run/gemm.h"
+#include <math.h>
 #include <string.h>
 
 /* ---- the epilogue ------------------------------------------------------------------------- */
@@ -29,42 +30,32 @@ typedef struct Pattern {
     int scale, bias, residual;
 } Pattern;
 
-/* Of an axis in an index that is a sum of products with constants. */
-static bool coefficient(const Expr *e, int64_t axis, int64_t *out) {
-    int64_t a = 0, b = 0;
-    *out = 0;
+/* Of an axis in an index that is a sum of products with constants; else NAN, as of any sum with
+ * it. */
+static double coefficient(const Expr *e, int64_t axis) {
     switch (e->op) {
     case EX_axis:
-        *out = e->imm.i == axis;
-        return true;
-    case OP_constant:
-        return true;
+        return e->imm.i == axis;
     case OP_add:
-        if (!coefficient(e->input[0], axis, &a) || !coefficient(e->input[1], axis, &b))
-            return false;
-        *out = a + b;
-        return true;
+        return coefficient(e->input[0], axis) + coefficient(e->input[1], axis);
     case OP_mul:
-        if (e->input[1]->op != OP_constant || !coefficient(e->input[0], axis, &a)) return false;
-        *out = a * e->input[1]->imm.i;
-        return true;
+        return coefficient(e->input[0], axis) *
+               (e->input[1]->op == OP_constant ? (double)e->input[1]->imm.i : NAN);
     default:
-        return false;
+        return NAN;
     }
 }
 
 static bool is_result(const Pattern *p, const Expr *e) {
-    return e->op == EX_load && e->input_count == 1 && e->imm.i == p->store->buffer &&
-           e->input[0] == p->store->index;
+    return e->op == EX_load && e->imm.i == p->store->buffer && e->input[0] == p->store->index;
 }
 
 /* A load along the channels. */
 static bool is_by_channel(const Pattern *p, const Expr *e) {
-    int64_t step;
     if (e->op != EX_load || e->input_count != 1 || e->input[0]->op != EX_axis) return false;
     int64_t axis = e->input[0]->imm.i;
-    return p->kernel->axis[axis].size == p->channels && coefficient(p->store->index, axis, &step) &&
-           step == p->stride;
+    return p->kernel->axis[axis].size == p->channels &&
+           coefficient(p->store->index, axis) == (double)p->stride;
 }
 
 /* A load of the bias or of the residual; each may occur once, the bias first. */
@@ -95,10 +86,15 @@ static bool match_product(Pattern *p, const Expr *e) {
     return false;
 }
 
+/* The result is rounded once, when it is stored. */
+static const Expr *without_rounding(const Pattern *p, const Expr *e) {
+    bool rounds = e->op == OP_to && e->imm.i == p->dtype && p->dtype == CB_BF16;
+    return rounds && !option_int(OPTION_precise) ? e->input[0] : e;
+}
+
 /* result * scale + bias + residual, where any may be missing. */
 static bool match_sum(Pattern *p, const Expr *e) {
-    bool rounds = e->op == OP_to && e->imm.i == p->dtype && p->dtype == CB_BF16;
-    if (rounds && !option_int(OPTION_precise)) e = e->input[0];
+    e = without_rounding(p, e);
     if (is_result(p, e) || match_product(p, e)) return true;
     if (e->op != OP_add || e->dtype != CB_F32) return false;
     for (int k = 0; k < 2; k++) {
@@ -114,8 +110,9 @@ static bool match(Pattern *p, ProviderTask *task) {
     if (length(kernel->store) != 1) return false;
     p->store = &kernel->store[0];
     const KernelBuffer *buffer = &kernel->buffer[p->store->buffer];
-    if (p->store->guard || p->store->mode != STORE_SET || buffer->value != p->out) return false;
-    const Expr *value = p->store->value;
+    if (buffer->value != p->out) return false;
+    check(!p->store->guard && p->store->mode == STORE_SET, "an epilogue that keeps elements");
+    const Expr *value = without_rounding(p, p->store->value);
     task->relu = value->op == OP_relu;
     if (task->relu) value = value->input[0];
     if (!match_sum(p, value)) return false;
@@ -222,7 +219,6 @@ bool task_of(const Plan *plan, const Step *step, bool packs, StepTask *out) {
     *out = (StepTask){0};
     ProviderTask *task = &out->task;
     bool product = step->kind == STEP_MATMUL;
-    if (!product && step->kind != STEP_CONVOLUTION) return false;
     task->dtype = (cb_dtype)(product ? step->matmul.dtype : step->convolution.dtype);
     if (task->dtype != CB_F32 && task->dtype != CB_BF16) return false;
     if (product ? step->matmul.wide : step->convolution.wide) return false;
@@ -230,7 +226,7 @@ bool task_of(const Plan *plan, const Step *step, bool packs, StepTask *out) {
     task->reduced = product ? step->matmul.reduced : step->convolution.reduced;
     if (!product) set_convolution(&step->convolution, out);
     if (product && !set_matmul(&step->matmul, out)) return false;
-    if (is_empty(&task->x) || is_empty(&task->weight) || is_empty(&task->out)) return false;
+    if (is_empty(&task->x) || is_empty(&task->weight)) return false;
     out->weight_span = span_of(&task->weight);
     int channel = product ? task->out.rank - 1 : 1;
     take_epilogue(plan, step, task->out.size[channel], task->out.stride[channel], out);

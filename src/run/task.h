@@ -12,8 +12,8 @@ typedef struct StepTask {
     int64_t x_offset, weight_offset, weight_span; /* elements; span: that the weight lies in */
 } StepTask;
 
-/* False: no provider has such steps (integers, f64, f16, nothing to sum). packs: the weight never
- * changes. epilogue: the step's, or NULL. */
+/* False: no provider has such steps (integers, f64, f16, nothing to sum). step: a product or a
+ * convolution. packs: its weight never changes. */
 bool task_of(const Plan *plan, const Step *step, bool packs, StepTask *out);
 void task_unfuse(StepTask *task); /* the epilogue stays with us */
 

@@ -41,7 +41,7 @@ typedef struct Bench {
 
 static void *take(Bench *b, int64_t elements, int64_t element) {
     size_t bytes = (size_t)(elements * element) + 64;
-    Storage *storage = b->storages < MOST_STORAGES ? storage_new(bytes) : NULL;
+    Storage *storage = storage_new(bytes);
     if (!storage) {
         b->failed = true;
         return NULL;
@@ -70,27 +70,20 @@ static int64_t span_of_x(const Step *step) {
 static int64_t span_of_weight(const Step *step) {
     const MatmulStep *m = &step->matmul;
     const ConvolutionStep *c = &step->convolution;
-    int64_t inner = c->channels / (c->groups ? c->groups : 1);
     if (step->kind == STEP_MATMUL)
         return span(m->b_offset, m->batch_rank, m->batch_size, m->b_batch) +
                span(0, 2, (int64_t[]){m->k, m->n}, (int64_t[]){m->b_k, m->b_n});
     return span(c->weight_offset, 3, c->kernel, c->weight_spatial) +
-           span(0, 2, (int64_t[]){c->out_channels, inner},
+           span(0, 2, (int64_t[]){c->out_channels, c->channels / c->groups},
                 (int64_t[]){c->weight_out, c->weight_in});
 }
 
-/* Buffers that are bound to one value share memory, as they will. */
 static void take_buffers(Bench *b, const Plan *plan, int epilogue, int out) {
     const KernelBuffer *buffer = plan->kernel[epilogue]->buffer;
     if (length(buffer) > MOST_BUFFERS) b->failed = true;
     for (int i = 0; !b->failed && i < length(buffer); i++) {
-        for (int k = 0; k < i && !b->buffer[i]; k++)
-            if (buffer[k].value == buffer[i].value) b->buffer[i] = b->buffer[k];
-        if (buffer[i].value == out) b->buffer[i] = b->out;
         int64_t element = (int64_t)cb_dtype_size((cb_dtype)buffer[i].dtype);
-        int64_t elements = plan->value[buffer[i].value].numel;
-        if (elements < buffer[i].numel) elements = buffer[i].numel;
-        if (!b->buffer[i]) b->buffer[i] = take(b, elements, element);
+        b->buffer[i] = buffer[i].value == out ? b->out : take(b, buffer[i].numel, element);
     }
 }
 
