@@ -1,10 +1,6 @@
 /* The base layer: arena, vectors, maps, buffers, options, errors, threads, allocation failures. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "children.h"
+#include "test_support.h"
 
 #include "base/arena.h"
 #include "base/buffer.h"
@@ -125,7 +121,7 @@ static void expect_abort(void (*misuse)(Arena *), Arena *arena) {
         close(STDERR_FILENO);
         signal(SIGABRT, SIG_DFL); /* cmocka catches it */
         misuse(arena);
-        _exit(0);
+        leave_child(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);

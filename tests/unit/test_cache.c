@@ -2,6 +2,7 @@
  * fail, hang or write garbage. Each must end in working code or in a reason. */
 #define _GNU_SOURCE
 #include "adder.h"
+#include "children.h"
 
 #include "base/memory.h"
 #include "run/compiler.h"
@@ -176,7 +177,8 @@ static void test_full_disk(void **state) {
                        !mount("none", cache, "tmpfs", 0, "size=4k,mode=0700");
         if (!mounted) _exit(NO_MOUNTS);
         CodeResult result = load_adder(7);
-        _exit(result.code && !result.from_disk && result.cache == REASON_cache_unusable ? 0 : 1);
+        leave_child(result.code && !result.from_disk && result.cache == REASON_cache_unusable ? 0
+                                                                                              : 1);
     }
     int status;
     waitpid(child, &status, 0);

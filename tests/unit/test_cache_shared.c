@@ -23,7 +23,7 @@ static void test_sixteen_processes(void **state) {
                 if (value != 20 + k) _exit(2);
                 code_release(result.code);
             }
-            _exit(0);
+            leave_child(0);
         }
     for (int i = 0; i < 16; i++) {
         int status;
@@ -78,7 +78,7 @@ static void test_fork_while_compiling(void **state) {
         if (child == 0) {
             Code *code = load_adder(50).code;
             code_release(code);
-            _exit(code ? 0 : 1);
+            leave_child(code ? 0 : 1);
         }
         int status;
         assert_true(ends(child, &status));
@@ -103,7 +103,7 @@ static void test_fork_while_loading(void **state) {
         pid_t child = fork();
         if (child == 0) {
             code_release(load_adder(51).code);
-            _exit(0);
+            leave_child(0);
         }
         ended = ends(child, &status);
     }
@@ -135,7 +135,7 @@ static void test_fork_while_linking(void **state) {
         if (child == 0) {
             Code *code = load_adder(53).code;
             code_release(code);
-            _exit(code ? 0 : 1);
+            leave_child(code ? 0 : 1);
         }
         linked = ends(child, &status) && status == 0;
     }

@@ -132,7 +132,7 @@ static void test_a_child_can_use_everything(void **state) {
     }
     for (; ended && status == 0 && forks < 30; forks++) {
         pid_t child = fork();
-        if (child == 0) _exit(use_all(forks % USES));
+        if (child == 0) leave_child(use_all(forks % USES));
         ended = ends(child, &status);
     }
     atomic_store(&done, true);
@@ -190,7 +190,7 @@ static void test_a_function_that_is_being_made(void **state) {
     while (access(started, F_OK)) usleep(1000);
     cb_set_option("cc", "cc");
     pid_t child = fork(); /* the compiler goes on when this has returned */
-    if (child == 0) _exit(call_shared() && explain() ? 0 : 1);
+    if (child == 0) leave_child(call_shared() && explain() ? 0 : 1);
     bool ended = ends(child, &status);
     unlink(started);
     pthread_join(thread, NULL);
@@ -244,7 +244,7 @@ static void test_numbers_of_processes(void **state) {
     pid_t child = fork();
     if (child == 0) {
         pid_t grandchild = process_number() == here + 1 ? fork() : -1;
-        if (grandchild == 0) _exit(process_number() == here + 2 ? 0 : 1);
+        if (grandchild == 0) leave_child(process_number() == here + 2 ? 0 : 1);
         if (grandchild < 0 || !ends(grandchild, &status)) _exit(2);
         for (int i = 0; i < LOCK_COUNT; i++) lock_take(i); /* all are free, in their order */
         leave_child(status);

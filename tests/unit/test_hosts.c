@@ -2,6 +2,7 @@
  * compilers that leave something else than an object. What needs root is skipped without. */
 #define _GNU_SOURCE
 #include "adder.h"
+#include "children.h"
 
 #include "base/memory.h"
 #include "carbide.h"
@@ -27,7 +28,7 @@ static const char *in_root(const char *name) {
 /* Runs body in a child, which has file systems of its own to mount; its exit status. */
 static int in_child(int (*body)(void)) {
     pid_t child = fork();
-    if (child == 0) _exit(body());
+    if (child == 0) leave_child(body());
     int status;
     waitpid(child, &status, 0);
     if (WIFSIGNALED(status)) print_error("signal %d\n", WTERMSIG(status));

@@ -2,6 +2,7 @@
  * every way end in our own engine with a reason; the tuner measures once and survives what happens
  * to its entries. Where the plugin for oneDNN was not built, its part is skipped. */
 #define _GNU_SOURCE
+#include "children.h"
 #include "test_support.h"
 
 #include "base/option.h"
@@ -277,7 +278,7 @@ static void a_forked_child_computes(void **state) {
     if (child == 0) {
         alarm(20);
         expect_same(&s, call(&s, other), wanted, 4);
-        _exit(0);
+        leave_child(0);
     }
     int status = -1;
     waitpid(child, &status, 0);
@@ -386,7 +387,7 @@ static void a_fork_waits_for_a_version(void **state) {
     pid_t child = fork();
     if (child == 0) {
         alarm(20);
-        _exit(call_slowly(&called) ? 0 : 1);
+        leave_child(call_slowly(&called) ? 0 : 1);
     }
     int status = -1;
     waitpid(child, &status, 0);
