@@ -11,37 +11,18 @@ enum { BLOCK = 1024, GRAIN_BLOCKS = 16 };
 
 typedef struct Check {
     int64_t bound, count;
-    cb_dtype dtype;
-    const char *data;
+    const int64_t *data;
     const Tensor *strided;
     _Atomic int64_t failed; /* the first block that fails */
 } Check;
 
 /* A number below 0 has its sign, one from the bound on gives it to what is left up to there: no
  * comparison, of which 64-bit ones have no instruction in the oldest set. */
-#define ALL_INSIDE(type)                                                                           \
-    {                                                                                              \
-        const type##_t *index = data;                                                              \
-        int64_t outside = 0;                                                                       \
-        _Pragma("omp simd reduction(| : outside)") for (int i = 0; i < count; i++) outside |=      \
-            (int64_t)index[i] | (bound - 1 - (int64_t)index[i]);                                   \
-        return outside >= 0;                                                                       \
-    }
-
-static bool all_inside(const void *data, cb_dtype dtype, int count, int64_t bound) {
-    switch (dtype) {
-    case CB_BOOL:
-    case CB_U8:
-        ALL_INSIDE(uint8)
-    case CB_I8:
-        ALL_INSIDE(int8)
-    case CB_I16:
-        ALL_INSIDE(int16)
-    case CB_I32:
-        ALL_INSIDE(int32)
-    default:
-        ALL_INSIDE(int64)
-    }
+static bool all_inside(const int64_t *index, int count, int64_t bound) {
+    int64_t outside = 0;
+    _Pragma("omp simd reduction(| : outside)") for (int i = 0; i < count; i++) outside |=
+        index[i] | (bound - 1 - index[i]);
+    return outside >= 0;
 }
 
 static int block_count(const Check *check, int64_t block) {
@@ -49,28 +30,16 @@ static int block_count(const Check *check, int64_t block) {
     return (int)(rest < BLOCK ? rest : BLOCK);
 }
 
-/* The indices of a block as i64, for whatever dtype and strides. */
-static void read_block(const Check *check, int64_t block, int64_t *out) {
-    int count = block_count(check, block);
-    if (check->strided) {
-        tensor_read_range(check->strided, block * BLOCK, count, out, CB_I64);
-        return;
-    }
-    size_t width = cb_dtype_size(check->dtype);
-    const char *from = check->data + (size_t)(block * BLOCK) * width;
-    for (int i = 0; i < count; i++) out[i] = scalar_load(from + (size_t)i * width, check->dtype).i;
+/* The indices of a block: where they lie, or read into room. */
+static const int64_t *block_of(const Check *check, int64_t block, int64_t room[BLOCK]) {
+    if (!check->strided) return check->data + block * BLOCK;
+    tensor_read_range(check->strided, block * BLOCK, block_count(check, block), room, CB_I64);
+    return room;
 }
 
 static bool block_inside(const Check *check, int64_t block) {
-    int64_t index[BLOCK];
-    int count = block_count(check, block);
-    if (!check->strided) {
-        size_t width = cb_dtype_size(check->dtype);
-        return all_inside(check->data + (size_t)(block * BLOCK) * width, check->dtype, count,
-                          check->bound);
-    }
-    read_block(check, block, index);
-    return all_inside(index, CB_I64, count, check->bound);
+    int64_t room[BLOCK];
+    return all_inside(block_of(check, block, room), block_count(check, block), check->bound);
 }
 
 static void check_range(void *user, int64_t low, int64_t high) {
@@ -92,7 +61,7 @@ static Tensor without_repeats(const Tensor *x) {
     return once;
 }
 
-bool check_indices(const CheckStep *step, cb_dtype dtype, int64_t count, const void *data,
+bool check_indices(const CheckStep *step, int64_t count, const int64_t *data,
                    const Tensor *strided) {
     Tensor once;
     if (strided) {
@@ -102,14 +71,13 @@ bool check_indices(const CheckStep *step, cb_dtype dtype, int64_t count, const v
     }
     Check check = {.bound = step->bound,
                    .count = count,
-                   .dtype = dtype,
                    .data = data,
                    .strided = strided,
                    .failed = INT64_MAX};
     parallel_for((count + BLOCK - 1) / BLOCK, GRAIN_BLOCKS, check_range, &check);
-    int64_t block = atomic_load(&check.failed), index[BLOCK], i = 0;
+    int64_t block = atomic_load(&check.failed), room[BLOCK], i = 0;
     if (block == INT64_MAX) return true;
-    read_block(&check, block, index);
+    const int64_t *index = block_of(&check, block, room);
     while (index[i] >= 0 && index[i] < step->bound) i++;
     /* In a compiled function the caller's line is that of the call, and far from the op's own. */
     Site caller = site_current(), own = step->node->site;

@@ -34,29 +34,31 @@ static const Feature of_v4[] = {{7, 0, 1, 16} /* avx512f */,
 static const Feature of_bf16[] = {{7, 1, 0, 5}};
 static const Feature of_amx[] = {{7, 0, 3, 22} /* bf16 */, {7, 0, 3, 24} /* tiles */};
 
+/* No branch in what follows: no one processor would take both sides of it. */
 static bool has(const Feature *feature, size_t bytes) {
+    unsigned all = 1;
     for (size_t i = 0; i < bytes / sizeof *feature; i++) {
-        unsigned word[4] = {0};
+        unsigned word[4] = {0}; /* stays so where there is no such leaf */
         const Feature *f = &feature[i];
-        if (!__get_cpuid_count(f->leaf, f->subleaf, &word[0], &word[1], &word[2], &word[3]) ||
-            !(word[f->word] >> f->bit & 1))
-            return false;
+        __get_cpuid_count(f->leaf, f->subleaf, &word[0], &word[1], &word[2], &word[3]);
+        all &= word[f->word] >> f->bit;
     }
-    return true;
+    return all;
 }
 
-/* __builtin_cpu_supports also asks whether the system keeps the registers. */
+/* Each level has all of those below. __builtin_cpu_supports also asks whether the system keeps the
+ * registers. */
 static CpuLevel detect(void) {
-    if (!__builtin_cpu_supports("avx2") || !has(of_v3, sizeof of_v3)) return CPU_BASE;
-    if (!__builtin_cpu_supports("avx512f") || !has(of_v4, sizeof of_v4)) return CPU_V3;
-    if (!has(of_bf16, sizeof of_bf16)) return CPU_V4;
-    return has(of_amx, sizeof of_amx) ? CPU_AMX : CPU_BF16;
+    int v3 = (__builtin_cpu_supports("avx2") != 0) & has(of_v3, sizeof of_v3);
+    int v4 = v3 & (__builtin_cpu_supports("avx512f") != 0) & has(of_v4, sizeof of_v4);
+    int bf16 = v4 & has(of_bf16, sizeof of_bf16), amx = bf16 & has(of_amx, sizeof of_amx);
+    return (CpuLevel)(CPU_BASE + v3 + v4 + bf16 + amx);
 }
 
 bool cpu_is_amd(void) { return __builtin_cpu_is("amd"); }
 
 bool cpu_divides_slowly(void) {
-    return __builtin_cpu_is("skylake-avx512") || __builtin_cpu_is("cascadelake") ||
+    return __builtin_cpu_is("skylake-avx512") | __builtin_cpu_is("cascadelake") |
            __builtin_cpu_is("icelake-server");
 }
 

@@ -18,9 +18,10 @@ enum { BLOCK_ALIGNMENT = 64 };
 
 /* ---- which values a step reads and writes ---- */
 
-static bool kernel_reads(const Kernel *kernel, int value) {
+/* Inputs are never written by kernels, so one that has a buffer of it reads it. */
+static bool kernel_reads(const Kernel *kernel, int input) {
     for (int i = 0; i < length(kernel->buffer); i++)
-        if (kernel->buffer[i].value == value && kernel->buffer[i].role != BUFFER_OUT) return true;
+        if (kernel->buffer[i].value == input) return true;
     return false;
 }
 
@@ -28,13 +29,6 @@ static bool kernel_writes(const Kernel *kernel, int value) {
     for (int i = 0; i < length(kernel->buffer); i++)
         if (kernel->buffer[i].value == value && kernel->buffer[i].role != BUFFER_IN) return true;
     return false;
-}
-
-static bool step_reads(const Plan *plan, const Step *step, int value) {
-    StepUse use = step_use(step);
-    for (int i = 0; i < use.in_count; i++)
-        if (use.in[i] == value) return true;
-    return use.epilogue >= 0 && kernel_reads(plan->kernel[use.epilogue], value);
 }
 
 static bool step_writes(const Plan *plan, const Step *step, int value) {
@@ -73,7 +67,7 @@ static bool same_elements(const Plan *plan, const Kernel *kernel, int value, int
             return false;
         }
     }
-    if (!only || only->guard || only->mode != STORE_SET) return false;
+    if (only->guard || only->mode != STORE_SET) return false;
     if (plan->value[value].numel != kernel->outer_size * kernel->inner_size) return false;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
@@ -101,10 +95,11 @@ static bool may_be_in_place(const Plan *plan, const PlanOutput *output) {
         bool writes = step_writes(plan, step, output->value);
         written |= writes;
         if (!written) continue;
-        if (step->kind != STEP_KERNEL || plan->kernel[step->kernel]->split > 1) return false;
-        if (input < 0 || !step_reads(plan, step, input)) continue;
-        if (!writes || !same_elements(plan, plan->kernel[step->kernel], output->value, input))
-            return false;
+        if (step->kind != STEP_KERNEL) return false;
+        const Kernel *kernel = plan->kernel[step->kernel];
+        if (kernel->split > 1) return false;
+        if (input < 0 || !kernel_reads(kernel, input)) continue;
+        if (!writes || !same_elements(plan, kernel, output->value, input)) return false;
     }
     return written;
 }

@@ -128,7 +128,8 @@ static bool check_step(const Run *run, const CheckStep *step) {
     const Tensor *input = NULL;
     if (value->place == VALUE_INPUT) input = run->inputs[value->number];
     if (value->place == VALUE_CONSTANT) input = run->executable->constants.tensor[value->number];
-    return check_indices(step, (cb_dtype)value->dtype, value->numel, run->base[step->value], input);
+    check(value->dtype == CB_I64, "indices of %s", cb_dtype_name((cb_dtype)value->dtype));
+    return check_indices(step, value->numel, run->base[step->value], input);
 }
 
 static bool run_step(const Run *run, const Step *step) {

@@ -8,6 +8,7 @@
 #include "run/execute.h"
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,6 +179,67 @@ static void an_old_value_is_used_after_the_new_one(void **state) {
     executable_free(e);
 }
 
+typedef struct Update {
+    const char *inputs, *body; /* of a graph that ends in the new value n of w */
+    const char *results;       /* returned besides */
+} Update;
+
+static const Update updates[] = {
+    {"w: f32[8, 8]", "n = mul(w, 2.0)", ""},
+    {"w: f32[8, 8]", "m = mean(w, dim=[1], keepdim=true)\n  n = sub(w, m)", ""},
+    {"w: f32[8, 8]", "m = sum(w)\n  n = mul(w, m)", ""},
+    {"w: f32[8, 8]", "n = cumsum(w, dim=1)", ""},
+    {"w: f32[8, 8]", "n = matmul(w, w)", ""},
+    {"w: f32[8, 8]", "m = matmul(w, w)\n  n = add(m, w)", ""},
+    {"w: f32[8, 8]", "m = matmul(w, w)\n  n = add(w, 1.0)", ", m"},
+    {"w: f32[8, 8]", "i = argsort(w)\n  j = to(i, dtype=f32)\n  n = add(w, j)", ""},
+    {"w: f32[8, 8]", "i = argsort(w)\n  n = mul(w, 2.0)", ", i"},
+    {"w: f32[8, 8]",
+     "a = slice(w, dim=0, start=3)\n  b = slice(w, dim=0, end=3)\n"
+     "  n = concat(a, b)",
+     ""},
+    {"w: f32[8, 8]", "f = flip(w, dims=[0])\n  n = mul(w, 2.0)\n  m = add(f, 1.0)", ", m"},
+    {"w: f32[8, 8]", "n = mul(w, 2.0)\n  m = add(n, 1.0)", ", m"},
+    {"w: f32[8, 8]", "n = mul(w, 2.0)", ", n"},
+    {"w: f32[8, 8]", "n = mul(w, 2.0)\n  m = sum(n, dim=[0])", ", m"},
+    {"w: f32[8, 8]", "n = permute(w, dims=[1, 0])", ""},
+    {"w: f32[8, 8], i: i64[8, 8]", "n = scatter_add(w, dim=0, index=i, src=w)", ""},
+    {"w: f32[8, 8], i: i64[8, 8]", "m = mul(w, 2.0)\n  n = scatter(m, dim=1, index=i, src=w)", ""},
+    {"w: f32[8, 8], i: i64[8, 8]", "m = gather(w, dim=0, index=i)\n  n = add(w, m)", ""},
+    {"w: f32[1], i: i64[8, 8], x: f32[300000]", "m = sum(x, dim=[0])\n  n = add(w, m)", ""},
+    {"w: f32[1], i: i64[8, 8], x: f32[300000]", "m = sum(x)\n  n = reshape(m, sizes=[1])", ""},
+};
+
+static void run_update(void **state, const Update *u, bool mutates, cb_tensor *const *in,
+                       cb_tensor **out) {
+    char text[400];
+    snprintf(text, sizeof text,
+             mutates ? "graph(%s) {\n  %s\n  mutate w = n\n  return%s\n}"
+                     : "graph(%s) {\n  %s\n  return n%s\n}",
+             u->inputs, u->body, u->results + (mutates && *u->results));
+    Executable *e = executable_of(state, text, NULL);
+    assert_true(run_executable(e, in, out));
+    executable_free(e);
+}
+
+/* In place or aside: the new value is the one that the same graph returns, and what else it returns
+ * comes from the old one. */
+static void updates_are_as_if_computed_aside(void **state) {
+    for (size_t i = 0; i < sizeof updates / sizeof *updates; i++) {
+        const Update *u = &updates[i];
+        bool is_vector = strncmp(u->inputs, "w: f32[1]", 9) == 0;
+        cb_tensor *w = ramp(is_vector ? cb_dims(1) : cb_dims(8, 8), -3, 0.125f);
+        cb_tensor *index = cb_remainder(cb_mul(cb_reshape(cb_arange(0, 64), cb_dims(8, 8)), 5), 8);
+        cb_tensor *in[] = {w, cb_contiguous(index), ramp(cb_dims(300000), 0, 1e-3f)};
+        cb_tensor *wanted[2] = {NULL}, *got[1] = {NULL};
+        run_update(state, u, false, in, wanted);
+        run_update(state, u, true, in, got);
+        if (cb_item(cb_all(cb_eq(w, wanted[0]))) != 1) FAIL("%s: another value", u->body);
+        if (*u->results && cb_item(cb_all(cb_eq(got[0], wanted[1]))) != 1)
+            FAIL("%s: another result", u->body);
+    }
+}
+
 /* ---- steps of every kind ---- */
 
 static void a_product_with_its_epilogue(void **state) {
@@ -285,6 +347,44 @@ static void columns_do_not_depend_on_threads(void **state) {
     executable_free(e);
 }
 
+/* Chunks of integers, whose sums and products wrap. */
+static void long_reductions_of_integers(void **state) {
+    static const cb_dtype dtypes[] = {CB_BOOL, CB_U8, CB_I8, CB_I32, CB_I64};
+    enum { COUNT = 300000 };
+    for (int d = 0; d < 5; d++) {
+        char text[400];
+        const char *name = cb_dtype_name(dtypes[d]);
+        snprintf(text, sizeof text,
+                 "graph(x: %s[%d]) {\n  s = sum(x, dim=[0])\n  p = prod(x, dim=0)\n"
+                 "  a = amax(x, dim=[0])\n  i = amin(x, dim=[0])\n  y = any(x, dim=[0])\n"
+                 "  l = all(x, dim=[0])\n  return s, p, a, i, y, l\n}",
+                 name, COUNT);
+        Executable *e = executable_of(state, text, NULL);
+        cb_tensor *odd = cb_add(cb_mul(cb_remainder(cb_arange(0, COUNT), 50), 2), 1);
+        cb_tensor *x = cb_to(odd, dtypes[d]), *out[6];
+        int64_t sum = 0, product = 1, most = INT64_MIN, least = INT64_MAX;
+        int64_t *element = malloc(COUNT * sizeof *element);
+        assert_int_equal(cb_read(x, element, CB_I64), CB_OK);
+        for (int i = 0; i < COUNT; i++) {
+            sum += element[i];
+            product = (int64_t)((uint64_t)product * (uint64_t)element[i]);
+            if (element[i] > most) most = element[i];
+            if (element[i] < least) least = element[i];
+        }
+        free(element);
+        assert_true(run_executable(e, &x, out));
+        int64_t wanted[] = {sum, product, most, least, 1, 1};
+        for (int i = 0; i < 6; i++) {
+            int64_t got;
+            assert_int_equal(cb_read(out[i], &got, CB_I64), CB_OK);
+            if (got != wanted[i])
+                FAIL("%s, result %d: %lld, not %lld", name, i, (long long)got,
+                     (long long)wanted[i]);
+        }
+        executable_free(e);
+    }
+}
+
 static void long_scans_run_in_order(void **state) {
     Executable *e = executable_of(state,
                                   "graph(x: f32[2, 100000]) {\n  c = cumsum(x, dim=1)\n"
@@ -379,11 +479,13 @@ static int run_engine(bool generate) {
         ONE(neighbours_are_read_before_they_change),
         ONE(inputs_may_change_places),
         ONE(an_old_value_is_used_after_the_new_one),
+        ONE(updates_are_as_if_computed_aside),
         ONE(a_product_with_its_epilogue),
         ONE(sorted_rows),
         ONE(an_index_outside_is_an_error),
         ONE(long_sums_do_not_depend_on_threads),
         ONE(columns_do_not_depend_on_threads),
+        ONE(long_reductions_of_integers),
         ONE(long_scans_run_in_order),
         ONE(nothing_to_do),
         ONE(equal_seeds_draw_equal_numbers),

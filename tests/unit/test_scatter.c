@@ -3,7 +3,7 @@
  * same bits. Sizes stand on both sides of every threshold of form.c. */
 #include "fixture.h"
 
-enum { ENGINES = 3, THREADS = 4, CASES = 18, SPLIT = 0, SMALL = 1 };
+enum { ENGINES = 3, THREADS = 4, CASES = 18, SPLIT = 0, SMALL = 1, SPLIT_BINS = 5 };
 
 static const int thread_count[THREADS] = {1, 2, 3, 16};
 
@@ -111,6 +111,7 @@ static double *expected(const Case *c, cb_tensor *const *in, bool add, cb_dtype 
         *bin = add ? *bin + value : value;
         if (dtype == CB_BOOL) *bin = *bin != 0;
         if (dtype == CB_U8) *bin = (double)((int64_t)*bin & 255);
+        if (dtype == CB_I8) *bin = (int8_t)(int64_t)*bin;
         for (int d = c->index.count - 1; d >= 0 && ++at[d] == c->index.at[d]; d--) at[d] = 0;
     }
     free(src), free(index);
@@ -194,6 +195,7 @@ static void every_dtype(void **state) {
         for (int add = 0; add < 2; add++) {
             check_case(SMALL, PLAIN, add, (cb_dtype)dtype);
             check_case(SPLIT, PLAIN, add, (cb_dtype)dtype);
+            if (add) check_case(SPLIT_BINS, PLAIN, add, (cb_dtype)dtype);
         }
 }
 
