@@ -5,8 +5,9 @@
 #include "sched/plan.h"
 #include "tensor/tensor.h"
 
-/* count indices at data, i64, which every op converts its own to; strided: the tensor that they are, or NULL when they are contiguous
- * anyway. false with an error that names the op and the first index outside of [0, step->bound). */
+/* count indices at data, i64 (every op converts its own); strided: the tensor that they are, or
+ * NULL when they are contiguous anyway. false with an error that names the op and the first index
+ * outside of [0, step->bound). */
 bool check_indices(const CheckStep *step, int64_t count, const int64_t *data,
                    const Tensor *strided);
 

@@ -67,6 +67,7 @@ static bool same_elements(const Plan *plan, const Kernel *kernel, int value, int
             return false;
         }
     }
+    check(only, "nothing is stored to value %d", value);
     if (only->guard || only->mode != STORE_SET) return false;
     if (plan->value[value].numel != kernel->outer_size * kernel->inner_size) return false;
     for (int i = 0; i < length(kernel->expr); i++) {

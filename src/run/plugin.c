@@ -152,8 +152,10 @@ static void load(Plugin *plugin, const char *name, const char *directory) {
         refuse(plugin, "it is no plugin of Carbide");
     } else if (!provider) {
         refuse(plugin, why ? why : "it does not say why");
-    } else if (provider->interface != PROVIDER_INTERFACE ||
+    } else if (provider->interface == PROVIDER_INTERFACE &&
                provider->task_bytes != sizeof(ProviderTask)) {
+        refuse(plugin, "its tasks are not Carbide's: it was built for another machine");
+    } else if (provider->interface != PROVIDER_INTERFACE) {
         snprintf(text, sizeof text, "it has interface %d, Carbide has %d", provider->interface,
                  PROVIDER_INTERFACE);
         refuse(plugin, text);

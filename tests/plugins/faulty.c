@@ -9,7 +9,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NOTHING, WRONG_INTERFACE, NO_LIBRARY, CREATE_FAILS, PACK_FAILS, RUN_FAILS, SLOW };
+enum {
+    NOTHING,
+    WRONG_INTERFACE,
+    NO_LIBRARY,
+    CREATE_FAILS,
+    PACK_FAILS,
+    RUN_FAILS,
+    SLOW,
+    SILENT,
+    WRONG_TASK
+};
 
 typedef struct Work {
     size_t bytes;
@@ -72,7 +82,7 @@ static bool run(const void *work, const ProviderOperands *operands) {
 }
 
 static const Provider provider = {.interface = PROVIDER_INTERFACE + (FAULT == WRONG_INTERFACE),
-                                  .task_bytes = sizeof(ProviderTask),
+                                  .task_bytes = sizeof(ProviderTask) + (FAULT == WRONG_TASK),
                                   .name = "Faulty",
                                   .version = "0",
                                   .library = "none",
@@ -88,6 +98,6 @@ static const Provider provider = {.interface = PROVIDER_INTERFACE + (FAULT == WR
 #endif
 __attribute__((visibility("default"))) const Provider *carbide_provider(const char **why);
 const Provider *carbide_provider(const char **why) {
-    *why = "its library has other plans";
-    return FAULT == NO_LIBRARY ? NULL : &provider;
+    if (FAULT != SILENT) *why = "its library has other plans";
+    return FAULT == NO_LIBRARY || FAULT == SILENT ? NULL : &provider;
 }

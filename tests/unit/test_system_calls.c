@@ -1,11 +1,9 @@
 /* Every system call of loading code, keeping texts and finding plugins fails, the n-th for each n:
  * the code works or there is a reason; no descriptor, child, memory or file stays behind, and the
- * same work succeeds afterwards.
- *
- * The linker hands the calls of the library to the functions __wrap_... here (--wrap, in
- * CMakeLists.txt). */
+ * same work succeeds afterwards. */
 #define _GNU_SOURCE
 #include "adder.h"
+#include "failing_calls.h"
 
 #include "base/memory.h"
 #include "carbide.h"
@@ -13,9 +11,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <link.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/auxv.h>
@@ -24,30 +20,7 @@
 
 /* ---- calls that fail --------------------------------------------------------------------- */
 
-/* The call that fails: its name, how many go well before, how many fail then, and with what. */
-static struct {
-    const char *call;
-    int before, times, error;
-} fault;
-static bool reached, without_proc, foreign; /* it was made; no /proc; another user's program */
-
-static bool fails(const char *call) {
-    if (!fault.call || strcmp(fault.call, call) != 0) return false;
-    if (fault.before > 0) {
-        fault.before--;
-        return false;
-    }
-    if (fault.times == 0) return false;
-    fault.times--;
-    reached = true;
-    errno = fault.error;
-    return true;
-}
-
-#define WRAP(type, name, parameters, arguments, failed)                                            \
-    type __real_##name parameters;                                                                 \
-    type __wrap_##name parameters;                                                                 \
-    type __wrap_##name parameters { return fails(#name) ? (failed) : __real_##name arguments; }
+static bool without_proc, foreign; /* no /proc; another user's program */
 
 WRAP(int, access, (const char *path, int mode), (path, mode), -1)
 WRAP(int, stat, (const char *path, struct stat *info), (path, info), -1)
@@ -63,7 +36,6 @@ WRAP(ssize_t, pread, (int file, void *out, size_t bytes, off_t at), (file, out, 
      fault.error ? -1 : 0)
 WRAP(ssize_t, read, (int file, void *out, size_t bytes), (file, out, bytes), -1)
 WRAP(ssize_t, write, (int file, const void *from, size_t bytes), (file, from, bytes), -1)
-WRAP(ssize_t, readlink, (const char *path, char *out, size_t bytes), (path, out, bytes), -1)
 WRAP(int, mkostemp, (char *path, int flags), (path, flags), -1)
 WRAP(char *, mkdtemp, (char *path), (path), NULL)
 WRAP(char *, realpath, (const char *path, char *out), (path, out), NULL)
