@@ -260,17 +260,17 @@ static cb_tensor *many_residuals(void) {
 
 /* What the entry of the cache says of the step; "": nothing was measured. */
 static const Case tuned[] = {
-    {"matmul", matmul, CB_F32, "tuned matmul f32 of 16x16x8 strides 8x1x16x1 batch"},
+    {"matmul", matmul, CB_F32, "tuned matmul f32 to f32 of 16x16x8 strides 8x1x16x1 batch"},
     {"all of it", all_of_it, CB_F32, " then mul, add, relu 1280 "},
     {"every second", every_second, CB_F32, " then add 768 "},
     {"many", many, CB_F32, " batch 3 by 128 and 0 then add 1536 "},
     {"shared", shared, CB_F32, " strides 8x1x1x8 batch 3 by 0 and 128"},
     {"small", small, CB_F16, ""},
     {"many residuals", many_residuals, CB_F32, ""},
-    {"matmul", matmul, CB_BF16, "tuned matmul bf16"},
-    {"image", image, CB_F32, "tuned convolution f32 of 2x4x8x1 in 1x8x8 kernel 1x3x3 "},
+    {"matmul", matmul, CB_BF16, "tuned matmul bf16 to bf16 of "},
+    {"image", image, CB_F32, "tuned convolution f32 to f32 of 2x4x8x1 in 1x8x8 kernel 1x3x3 "},
     {"image scale", image_scale, CB_F32, " channels first then mul, relu 4096 "},
-    {"image small", image_small, CB_F16, "tuned convolution f32 of half precision "},
+    {"image small", image_small, CB_F16, "tuned convolution f16 to f32 of "},
     {"image last", image_last, CB_F32, " channels last"},
 };
 
