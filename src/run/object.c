@@ -64,7 +64,10 @@ int object_take(const char *path) {
 /* ---- loading ----------------------------------------------------------------------------- */
 
 static bool read_at(int file, void *out, size_t bytes, off_t at) {
-    return pread(file, out, bytes, at) == (ssize_t)bytes;
+    ssize_t got;
+    do got = pread(file, out, bytes, at);
+    while (got < 0 && errno == EINTR);
+    return got == (ssize_t)bytes;
 }
 
 /* Everything that the dynamic linker maps lies in the file: of one that is cut short, by a disk

@@ -76,7 +76,7 @@ static void test_several_files(void **state) {
         {"grep -q k0_ $copy && { echo out of luck >&2; exit 1; }", "", "out of luck"},
         {"grep -q k15_ $copy && { echo out of luck >&2; exit 1; }", "", "out of luck"},
         {"echo out of luck >&2; exit 1", "", "out of luck"},
-        {"", "s/k15_/lost_/", "lacks a kernel"},
+        {"", "s/k15_/lost_/", "lacks k15_"},
     };
     cb_set_option("cache", "0");
     for (int i = 0; i < 10; i++) {
