@@ -336,8 +336,8 @@ static bool evaluate_constant(const Evaluator *evaluator, const Syntax *call, Te
 static bool evaluate_as_dtype(const Evaluator *evaluator, const Syntax *call, Term *out) {
     Term value, x;
     check(argument_count(call) == 2, "%s: as takes a number and a tensor", evaluator->formula);
-    check(evaluate(evaluator, call->child, &value), "%s: %s", evaluator->formula, cb_error());
-    check(evaluate(evaluator, call->child->next, &x), "%s: %s", evaluator->formula, cb_error());
+    if (!evaluate(evaluator, call->child, &value)) return false;
+    if (!evaluate(evaluator, call->child->next, &x)) return false;
     check(is_plain(&value) && x.kind == TERM_NODE, "%s: as takes a number and a tensor",
           evaluator->formula);
     cb_operand number = number_from(plain_dtype(&value), value.number);
@@ -349,7 +349,7 @@ static bool evaluate_as_dtype(const Evaluator *evaluator, const Syntax *call, Te
 static bool evaluate_need(const Evaluator *evaluator, const Syntax *call, Term *out) {
     const Syntax *condition = call->child;
     check(argument_count(call) == 1, "%s: need takes a condition", evaluator->formula);
-    check(evaluate(evaluator, condition, out), "%s: %s", evaluator->formula, cb_error());
+    if (!evaluate(evaluator, condition, out)) return false;
     check(out->kind == TERM_BOOL, "%s: need takes a condition of numbers", evaluator->formula);
     if (out->number.i) return true;
     fail(CB_ERR_ARGUMENT, "%s: needs %.*s", evaluator->formula, (int)strcspn(condition->at, ";"),
