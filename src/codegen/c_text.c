@@ -89,17 +89,19 @@ static const char *const helper_text[HELPER_COUNT] = {
                           "    float r = a - __builtin_truncf(a * 0x1p-32f) * 0x1p32f;\n"
                           "    r = r >= 0x1p31f ? r - 0x1p32f : r;\n"
                           "    r = r < -0x1p31f ? r + 0x1p32f : r;\n"
-                          "    return (int32_t)(r == r ? r : 0.0f);\n"
+                          "    return (r <= -1.0f) | (r >= 1.0f) ? (int32_t)r : 0;\n"
                           "}\n",
+    /* gcc 12 takes (float)(int64_t)a for trunc(a), which is -0 where the integer is 0: what is
+     * truncated to 0, and NaN, is not left to the conversion. */
     [HELPER_to_i64_f32] = "static inline int64_t to_i64_f32(float a) {\n"
                           "    int64_t low = -9223372036854775807L - 1;\n"
                           "    int64_t i = (a >= -0x1p63f) & (a < 0x1p63f) ? (int64_t)a : low;\n"
-                          "    return a != a ? 0 : i;\n"
+                          "    return (a <= -1.0f) | (a >= 1.0f) ? i : 0;\n"
                           "}\n",
     [HELPER_to_i64_f64] = "static inline int64_t to_i64_f64(double a) {\n"
                           "    int64_t low = -9223372036854775807L - 1;\n"
                           "    int64_t i = (a >= -0x1p63) & (a < 0x1p63) ? (int64_t)a : low;\n"
-                          "    return a != a ? 0 : i;\n"
+                          "    return (a <= -1.0) | (a >= 1.0) ? i : 0;\n"
                           "}\n",
     [HELPER_floor] = "static inline int64_t floor_quotient(int64_t a, int64_t b) {\n"
                      "    int64_t q = a / b;\n"

@@ -1,7 +1,7 @@
 /* The sign of zero where the larger or the smaller of two numbers is asked for. -0 lies below 0 in
  * maximum, minimum, amax and amin, whatever the order of the elements, so that lanes, threads and
  * engines agree (PyTorch's depend on the lane); a limit leaves what equals it alone, as PyTorch's
- * relu and clamp do. */
+ * relu and clamp do. The integer 0 is no -0, whatever was truncated to it. */
 #include "engines.h"
 
 enum { MOST = 200000, OUTPUTS = 8 };
@@ -93,10 +93,40 @@ static void along_rows(void **state) {
     }
 }
 
+/* All floats that a number has been on its way, by way of an integer. */
+static cb_dtype integer;
+
+static int of_integers(cb_tensor *const *x, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    for (int d = 0; d < DTYPES; d++) outputs[d] = cb_to(cb_to(x[0], integer), dtypes[d]);
+    return DTYPES;
+}
+
+static void truncated_to_zero(void **state) {
+    static const cb_dtype integers[] = {CB_I8, CB_I16, CB_I32, CB_I64, CB_U8};
+    static const float some[] = {-0.5f, -0.0f, 0.25f, NAN, 1.5f, -0.99f, 100, 0.75f};
+    enum { SOME = sizeof some / sizeof *some, COUNT = 67 };
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        left[i] = some[i % SOME];
+        double wanted = left[i] > 1 ? floor(left[i]) : 0;
+        for (int d = 0; d < DTYPES; d++) expected[d][i] = wanted;
+    }
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        for (int d = 0; d < DTYPES; d++) {
+            integer = integers[i];
+            cb_scope_open();
+            cb_tensor *x = cb_to(cb_from_data(left, CB_F32, cb_dims(COUNT)), dtypes[d]);
+            expect_everywhere(of_integers, &x, 1, columns, DTYPES);
+            cb_scope_close();
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(between_two),
         cmocka_unit_test(along_rows),
+        cmocka_unit_test(truncated_to_zero),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
