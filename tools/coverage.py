@@ -10,8 +10,9 @@ sets counts once: a branch is taken when any level took it.
 A side that no test can take is left out where the source says why, in a comment on the line that branches:
     if (!thing) return; /* untested: the reason */
 So is the failing side of check(), with the default of a switch that holds nothing else: it is a bug of ours, and ends
-the process; and where a call may end by an exception (-fexceptions), which C never throws. Ends with 1 below --least, or when a
-comment of this kind has no reason or stands on a line whose sides are all taken."""
+the process; the side of a switch without a default that is none of its cases, which are all enumerators (-Wswitch); and
+where a call may end by an exception (-fexceptions), which C never throws. Ends with 1 below --least, or when a comment of
+this kind has no reason or stands on a line whose sides are all taken."""
 import argparse
 import collections
 import json
@@ -62,7 +63,17 @@ def find_defaults(text):
         lines.add(k)
         start = text[k - 1].index("default:") * " " + "switch ("
         switches.add(max(i for i in range(k) if text[i].startswith(start)) + 1)
-    return lines, switches
+    return lines, switches | {k + 1 for k, source in enumerate(text) if lists_enumerators(text, k)}
+
+
+def lists_enumerators(text, k):
+    """a switch opens in this line, and each of its labels is a case of an enumerator"""
+    if not text[k].lstrip().startswith("switch ("):
+        return False
+    indent = text[k][:len(text[k]) - len(text[k].lstrip())]
+    end = next(i for i in range(k, len(text)) if text[i].startswith(indent + "}"))
+    labels = [s for s in text[k + 1:end] if re.match(indent + r"(case |default:)", s)]
+    return all(re.match(indent + "case [A-Z]\\w+:", label) for label in labels)
 
 
 def judge(path, found):
