@@ -63,11 +63,8 @@ typedef struct Task {
 } Task;
 
 static const AttentionKernels *attention_kernels(void) {
-#if defined(__x86_64__)
-    if (cpu_level() == CPU_V4) return &attention_kernels_v4;
-    if (cpu_level() == CPU_V3) return &attention_kernels_v3;
-#endif
-    return &attention_kernels_base;
+    static const AttentionKernels *const of_level[] = CPU_LEVELS(&attention_kernels_);
+    return of_level[cpu_level()];
 }
 
 /* ---- space ---------------------------------------------------------------------------------- */

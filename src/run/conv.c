@@ -27,14 +27,11 @@ void conv_epilogue(const Convolution *c, int64_t first, int64_t step, int64_t ro
 }
 
 static EndRow *end_row(void) {
-#if defined(__x86_64__)
+    static EndRow *const of_level[] = CPU_LEVELS(end_row_);
 #if defined(CARBIDE_HAVE_BF16)
     if (gemm_bf16()) return end_row_bf16;
 #endif
-    if (cpu_level() == CPU_V4) return end_row_v4;
-    if (cpu_level() == CPU_V3) return end_row_v3;
-#endif
-    return end_row_base;
+    return of_level[cpu_level()];
 }
 
 void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,

@@ -67,12 +67,8 @@ typedef struct Winograd {
 } Winograd;
 
 static const WinogradType *type_of(const Convolution *c) {
-    const WinogradKernels *kernels = &winograd_kernels_base;
-#if defined(__x86_64__)
-    if (cpu_level() == CPU_V4) kernels = &winograd_kernels_v4;
-    if (cpu_level() == CPU_V3) kernels = &winograd_kernels_v3;
-#endif
-    const WinogradType *type = kernels->type;
+    static const WinogradKernels *const of_level[] = CPU_LEVELS(&winograd_kernels_);
+    const WinogradType *type = of_level[cpu_level()]->type;
     while (type->tile != c->method->tile || type->kernel != c->step.kernel[1]) type++;
     return type;
 }

@@ -21,6 +21,16 @@ typedef enum CpuLevel {
 int cpu_level(void);              /* at most CPU_V4 */
 const char *cpu_level_name(void); /* "base" ... "amx": of all five */
 
+/* What exists once per level, as an initializer of an array that cpu_level() indexes: CPU_LEVELS(f_)
+ * lists f_base, f_v3, f_v4. */
+#if defined(__x86_64__)
+#define CPU_LEVELS(name)                                                                           \
+    { [CPU_BASE] = name##base, [CPU_V3] = name##v3, [CPU_V4] = name##v4 }
+#else
+#define CPU_LEVELS(name)                                                                           \
+    { [CPU_BASE] = name##base }
+#endif
+
 bool cpu_has_bf16(void);
 bool cpu_is_amd(void);
 /* The processor has AMX and the option allows it. The first call asks the system for the tiles, for

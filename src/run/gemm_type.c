@@ -13,11 +13,8 @@
 #include "run/gemm_internal.h"
 
 static const GemmKernels *kernels_of_level(void) {
-#if defined(__x86_64__)
-    if (cpu_level() == CPU_V4) return &gemm_kernels_v4;
-    if (cpu_level() == CPU_V3) return &gemm_kernels_v3;
-#endif
-    return &gemm_kernels_base;
+    static const GemmKernels *const of_level[] = CPU_LEVELS(&gemm_kernels_);
+    return of_level[cpu_level()];
 }
 
 static const GemmType *find_bf16(void) {
