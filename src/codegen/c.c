@@ -122,12 +122,6 @@ static void choose_levels(CKernel *c) {
     if (e->lane_axis != NO_LANE) e->axis_level[e->lane_axis] = e->lane_level;
 }
 
-static bool is_read(const Kernel *kernel, int buffer) {
-    for (int id = 0; id < length(kernel->expr); id++)
-        if (kernel->expr[id]->op == EX_load && kernel->expr[id]->imm.i == buffer) return true;
-    return false;
-}
-
 /* Whether a store writes long runs of a large buffer that nothing in the kernel reads. */
 static bool may_stream(const CKernel *c, int s) {
     Kernel *kernel = c->e.kernel;
@@ -138,7 +132,7 @@ static bool may_stream(const CKernel *c, int s) {
     if (c->e.lane_axis == NO_LANE || store->guard || store->mode != STORE_SET) return false;
     int64_t least = c->shape == SHAPE_ROW ? STREAM_ROWS_MIN : STREAM_BYTES_MIN;
     if (bytes < least || axis_size(kernel, c->e.lane_axis) < STREAM_RUN_MIN) return false;
-    if (buffer->role != BUFFER_OUT || is_read(kernel, store->buffer)) return false;
+    if (buffer->role != BUFFER_OUT) return false;
     return index_linear(kernel, store->index, c->e.lane_axis, &stride, &rest) && stride == 1;
 }
 

@@ -152,7 +152,7 @@ static int64_t common(const Sum *rest, int64_t divisor) {
 
 /* The same multiple of divisor below all of rest, when its bounds lie within one period. */
 static bool one_period(const Expr *rest, int64_t divisor, int64_t *period) {
-    if (rest->low == INT64_MIN || rest->high == INT64_MAX) return false;
+    if (!expr_bounded(rest)) return false;
     *period = floor_div(rest->low, divisor);
     return floor_div(rest->high, divisor) == *period;
 }

@@ -174,6 +174,7 @@ bool index_affine(Kernel *kernel, Expr *index, int64_t *stride, Expr **rest);
 /* The same for one axis only: stride along it; rest is free of the axis. False when it is not
  * linear in it. */
 bool index_linear(Kernel *kernel, Expr *index, int axis, int64_t *stride, Expr **rest);
+bool expr_bounded(const Expr *expr); /* low and high say something */
 bool expr_uses_axis(const Expr *expr, int axis);
 bool expr_uses_inner(const Kernel *kernel, const Expr *expr);
 

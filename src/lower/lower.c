@@ -265,9 +265,10 @@ Expr *lower_at(Lowering *l, const Node *node, Expr *const *position, Expr *guard
     for (int i = 0; i < node->rank; i++) hash = hash_mix(hash, position[i]->id);
     for (MapEntry *e = map_first(&l->memo, hash); e; e = map_next(e)) {
         Memo *memo = e->value;
-        if (memo->node == node && memo->guard == guard &&
-            memcmp(memo->position, position, sizeof *position * node->rank) == 0)
-            return memo->value;
+        size_t bytes = sizeof *position * node->rank;
+        bool same = memo->node == node && memo->guard == guard;  /* untested: equal hashes */
+        same = same && !memcmp(memo->position, position, bytes); /* untested: equal hashes */
+        if (same) return memo->value;                            /* untested: equal hashes */
     }
     Expr *value = lower_kind(l, node, position, guard);
     Memo *memo = arena_zalloc(l->kernel->arena, sizeof *memo);

@@ -176,7 +176,7 @@ static bool op_fits(Op op, bool reduce, bool scan, int count) {
     const OpInfo *info = op_info(op);
     if (reduce || scan) return info->kind == KIND_REDUCE && count == 1;
     if (op == OP_to) return count == 1;
-    if (op == OP_clone || op == OP_contiguous) return count == 1;
+    if (op == OP_clone || op == OP_contiguous) return false; /* their operand stands for them */
     bool combines = info->kind == KIND_REDUCE && count == 2;
     return (info->kind == KIND_POINTWISE && count == info->arity) || combines;
 }

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 static bool within(const Expr *index, int64_t numel) {
-    bool known = index->low != INT64_MIN && index->high != INT64_MAX;
-    return !known || index->high < index->low || (index->low >= 0 && index->high < numel);
+    return !expr_bounded(index) || index->high < index->low ||
+           (index->low >= 0 && index->high < numel);
 }
 
 static bool load_ok(const Kernel *kernel, const Expr *e, Buffer *why) {
@@ -19,6 +19,10 @@ static bool load_ok(const Kernel *kernel, const Expr *e, Buffer *why) {
     if (e->dtype != (int8_t)compute_dtype(b->dtype)) {
         putf(why, "t%u loads %s from a buffer of %s", e->id, cb_dtype_name(e->dtype),
              cb_dtype_name(b->dtype));
+        return false;
+    }
+    if (b->role == BUFFER_OUT) {
+        putf(why, "t%u loads from b%lld, which is only written", e->id, (long long)e->imm.i);
         return false;
     }
     if (e->input_count == 2 || within(e->input[0], b->numel)) return true;
@@ -61,6 +65,10 @@ bool kernel_verify(const Kernel *kernel, Buffer *why) {
                 return false;
             }
         if (e->op == EX_load && !load_ok(kernel, e, why)) return false;
+        if (e->op == EX_scan && !expr_uses_inner(kernel, e)) {
+            putf(why, "t%u scans, and there is no inner axis", e->id);
+            return false;
+        }
     }
     for (int i = 0; i < length(kernel->store); i++)
         if (!store_ok(kernel, i, why)) return false;

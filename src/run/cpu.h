@@ -21,8 +21,8 @@ typedef enum CpuLevel {
 int cpu_level(void);              /* at most CPU_V4 */
 const char *cpu_level_name(void); /* "base" ... "amx": of all five */
 
-/* What exists once per level, as an initializer of an array that cpu_level() indexes: CPU_LEVELS(f_)
- * lists f_base, f_v3, f_v4. */
+/* What exists once per level, as an initializer of an array that cpu_level() indexes:
+ * CPU_LEVELS(f_) lists f_base, f_v3, f_v4. */
 #if defined(__x86_64__)
 #define CPU_LEVELS(name)                                                                           \
     { [CPU_BASE] = name##base, [CPU_V3] = name##v3, [CPU_V4] = name##v4 }

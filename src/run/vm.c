@@ -28,17 +28,8 @@ enum {
 };
 
 static const VmOps *ops_of_cpu(void) {
-#if defined(__x86_64__)
-    switch (cpu_level()) {
-    case CPU_V4:
-        return &vm_ops_v4;
-    case CPU_V3:
-        return &vm_ops_v3;
-    default:
-        break;
-    }
-#endif
-    return &vm_ops_base;
+    static const VmOps *const of_level[] = CPU_LEVELS(&vm_ops_);
+    return of_level[cpu_level()];
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -137,7 +128,8 @@ static void find_lifetimes(Layout *l) {
     for (int at = 0; at < l->count; at++) l->dying[at] = -1;
     for (int v = 0; v < length(l->b->value); v++) {
         const VmValue *value = &l->b->value[v];
-        if (value->kind != VALUE_VECTOR || value->last < 0) continue;
+        if (value->kind != VALUE_VECTOR) continue;
+        check(value->last >= 0, "%s: v%d is in no instruction", l->b->kernel->name, v);
         l->next[v] = l->dying[value->last];
         l->dying[value->last] = v;
     }
@@ -162,7 +154,6 @@ static void take_block(Layout *l, VmValue *v) {
 static void free_blocks(Layout *l, int at, int type, bool others) {
     for (int v = l->dying[at]; v >= 0; v = l->next[v]) {
         VmValue *value = &l->b->value[v];
-        if (value->first == at && !others) continue;
         bool same = value->type == type && value->first != at;
         if (same != others) push(l->b->arena, l->free[size_class(value)], value->offset);
     }
@@ -254,22 +245,28 @@ static void put_staging(const Builder *b, Program *p) {
     }
 }
 
+/* An empty vec is NULL, which memcpy does not take. */
+static void put_array(void *to, const void *from, size_t size, int count) {
+    if (count) memcpy(to, from, size * (size_t)count);
+}
+
 static void put_sections(const Builder *b, const Layout *l, Program *p) {
     p->streams = b->streams;
     const int *first = l->first;
     p->entry = (VmSection){first[0], first[1]};
-    for (int pass = 0; pass <= p->pass_count; pass++) {
+    for (int pass = 0; pass < p->pass_count; pass++) {
         int s = SECTIONS_PER_PASS * pass;
-        p->pass[pass].point = (VmSection){first[s + 1], first[s + 2]};
-        if (pass == p->pass_count) break;
-        p->pass[pass].step = (VmSection){first[s + 2], first[s + 3]};
-        p->pass[pass].block = (VmSection){first[s + 3], first[s + 4]};
-        p->pass[pass].after = (VmSection){first[s + 4], first[s + 5]};
+        p->pass[pass] = (VmPass){.point = {first[s + 1], first[s + 2]},
+                                 .step = {first[s + 2], first[s + 3]},
+                                 .block = {first[s + 3], first[s + 4]},
+                                 .after = {first[s + 4], first[s + 5]}};
     }
-    memcpy(p->instr, l->instr, sizeof *p->instr * (size_t)l->count);
-    if (b->access) memcpy(p->access, b->access, sizeof *p->access * (size_t)length(b->access));
-    if (b->term) memcpy(p->term, b->term, sizeof *p->term * (size_t)length(b->term));
-    if (b->constant) memcpy(p->constant, b->constant, sizeof(Scalar) * (size_t)length(b->constant));
+    int last = SECTIONS_PER_PASS * p->pass_count;
+    p->pass[p->pass_count].point = (VmSection){first[last + 1], first[last + 2]};
+    put_array(p->instr, l->instr, sizeof *p->instr, l->count);
+    put_array(p->access, b->access, sizeof *p->access, length(b->access));
+    put_array(p->term, b->term, sizeof *p->term, length(b->term));
+    put_array(p->constant, b->constant, sizeof *p->constant, length(b->constant));
 }
 
 /* A transposed input: neighbours along some other outer axis share its cache lines. */

@@ -36,7 +36,7 @@ typedef void VmScan(int64_t n, void *y, const void *x, Scalar *accumulator);
 typedef struct VmOps {
     /* rows[type][op][shape], by the type of the operands; NULL: no such function */
     VmFunction *const (*rows[VM_TYPES])[VM_SHAPES];
-    VmFunction *convert[VM_TYPES][VM_TYPES];
+    VmFunction *convert[VM_TYPES][VM_TYPES]; /* [from][to]; to itself: of i64 and f64 alone */
     VmFunction
         *wrap[CB_DTYPE_COUNT];       /* i32 to the range of u8, i8, i16; f32 rounded to f16, bf16 */
     VmFunction *splat[VM_TYPES];     /* y[i] = a[0] */
@@ -153,7 +153,7 @@ struct Program {
     int64_t capacity; /* lanes of a block */
     int64_t full; /* lanes that VM_FULL fills: capacity, or the lane axis when that is shorter */
     int64_t frame_bytes;
-    bool streams;                           /* some store goes past the caches */
+    bool streams;    /* some store goes past the caches */
     VmSection entry; /* once per run */
     VmPass *pass;    /* pass_count + 1; of the last only point: row-level stores */
     VmInstr *instr;

@@ -31,7 +31,7 @@ typedef struct VmIndex { /* an index expression, taken apart */
     Expr *rest, *index;   /* rest: NULL when it is the constant */
 } VmIndex;
 
-typedef struct VmNode {     /* what the builder knows of an expression, by id */
+typedef struct VmNode {   /* what the builder knows of an expression, by id */
     bool lanes;           /* has a value per lane */
     int value, splat;     /* virtual registers, -1: not computed */
     int made, splat_made; /* pass that computed them */
@@ -52,7 +52,7 @@ typedef struct Builder {
     VmNode *node;
     VmIndex *load, *store; /* by expression id, by store */
     VmValue *value;        /* vec */
-    VmInstr **list;      /* by section, each a vec */
+    VmInstr **list;        /* by section, each a vec */
     int section_count;
     VmAccess *access; /* vec */
     VmTerm *term;     /* vec */
@@ -68,6 +68,7 @@ typedef struct Builder {
 Expr *vm_real(const Builder *b, Expr *x); /* without conversions that change nothing */
 void vm_place_all(Builder *b);            /* places, analysis, nodes */
 void vm_need_all(Builder *b); /* what the pass at hand computes: node.needed, node.uses */
+bool vm_is_narrow(cb_dtype dtype);
 bool vm_is_dense(const VmIndex *place); /* lane follows lane */
 bool vm_is_inner(const Builder *b, const Expr *x);
 bool vm_is_ready(const Builder *b, const Expr *x); /* computed, and still valid in this pass */

@@ -132,13 +132,13 @@ static void emit_load(Builder *b, Expr *x, int target) {
     bool lanes = b->node[x->id].lanes, guarded = x->input_count == 2;
     const VmIndex *place = &b->load[x->id];
     cb_dtype dtype = (cb_dtype)b->kernel->buffer[buffer].dtype;
-    VmType type = vm_type(dtype, b->oracle), wanted = vm_type_of(b, x);
+    VmType type = vm_type(dtype, b->oracle);
     int home = vm_section_of(b, x);
     int access =
         vm_access(b, buffer, place, lanes, vm_type_size(type), guarded ? x->input[1] : NULL);
     bool plain = lanes && !guarded && vm_is_dense(place);
     bool untouched = b->kernel->buffer[buffer].role == BUFFER_IN;
-    if (plain && untouched && is_same_type(b, buffer) && type == wanted && target < 0) {
+    if (plain && untouched && is_same_type(b, buffer) && target < 0) {
         b->node[x->id].value = vm_new_value(b, type, VALUE_POINTER);
         vm_add(b, home,
                (VmInstr){.kind = VM_POINT,
@@ -151,9 +151,7 @@ static void emit_load(Builder *b, Expr *x, int target) {
                          .name = "point"});
         return;
     }
-    int y = type == wanted && target >= 0
-                ? target
-                : vm_new_value(b, type, lanes ? VALUE_VECTOR : VALUE_UNIFORM);
+    int y = target >= 0 ? target : vm_new_value(b, type, lanes ? VALUE_VECTOR : VALUE_UNIFORM);
     bool wide = type == VM_F64 && dtype != CB_F64;
     vm_add(b, home,
            (VmInstr){.kind = VM_LOAD,
@@ -165,7 +163,6 @@ static void emit_load(Builder *b, Expr *x, int target) {
                      .number = access,
                      .load = b->ops->load[dtype][wide],
                      .name = cb_dtype_name(dtype)});
-    if (type != wanted) y = vm_convert(b, home, vm_mode(lanes), wanted, y, target);
     b->node[x->id].value = y;
 }
 

@@ -20,7 +20,7 @@ static int fresh(Builder *b, VmType type, VmMode mode, int target) {
 
 int vm_convert(Builder *b, int section, VmMode mode, VmType to, int value, int target) {
     VmType from = (VmType)b->value[value].type;
-    if (from == to && target < 0) return value;
+    if (from == to) return value;
     int y = fresh(b, to, mode, target);
     vm_add(b, section, call(mode, b->ops->convert[from][to], "convert", y, value));
     return y;
@@ -34,7 +34,7 @@ int vm_wrap(Builder *b, int section, VmMode mode, cb_dtype dtype, int value, int
 
 static bool wraps(const Builder *b, cb_dtype dtype) {
     if (dtype == CB_F16 || dtype == CB_BF16) return !b->oracle;
-    return dtype == CB_U8 || dtype == CB_I8 || dtype == CB_I16;
+    return vm_is_narrow(dtype);
 }
 
 /* Converts to the type of dtype and into its range. */
@@ -78,8 +78,8 @@ static VmType compute_type(const Builder *b, Op op, const Expr *x) {
 static bool small_divisor(const Expr *x) {
     const Expr *a = x->input[0], *d = x->input[1];
     if (x->op != OP_floor_divide && x->op != OP_remainder) return false;
-    return x->input_count == 2 && x->dtype == CB_I64 && d->op == OP_constant && d->imm.i > 0 &&
-           a->low >= 0 && a->high < (int64_t)1 << 50;
+    return x->dtype == CB_I64 && d->op == OP_constant && d->imm.i > 0 && a->low >= 0 &&
+           a->high < (int64_t)1 << 50;
 }
 
 static VmFunction *choose(Builder *b, Expr *x, Call *c) {
@@ -87,8 +87,7 @@ static VmFunction *choose(Builder *b, Expr *x, Call *c) {
     check(shape[0], "%s: the VM has no %s on %s", b->kernel->name, op_info(c->op)->name,
           cb_dtype_name((cb_dtype)x->input[0]->dtype));
     bool divides = c->lanes && b->node[vm_real(b, x->input[0])->id].lanes && small_divisor(x);
-    if (divides && c->op == OP_floor_divide) return b->ops->divide;
-    if (divides && c->op == OP_remainder) return b->ops->remainder;
+    if (divides) return c->op == OP_floor_divide ? b->ops->divide : b->ops->remainder;
     if (!c->lanes || x->input_count != 2) return shape[0];
     bool lanes_a = b->node[vm_real(b, x->input[0])->id].lanes;
     bool lanes_b = b->node[vm_real(b, x->input[1])->id].lanes;
@@ -138,14 +137,14 @@ void vm_emit_op(Builder *b, Expr *x, int target) {
     fetch_operands(b, x, &c, function);
     VmType wanted = vm_type_of(b, x);
     VmMode mode = vm_mode(c.lanes);
-    bool wrap = wraps(b, (cb_dtype)x->dtype) && wanted == VM_I32 && !stays_in_range(c.op);
+    bool wrap = vm_is_narrow((cb_dtype)x->dtype) && !stays_in_range(c.op);
     bool direct = c.result == wanted && !wrap;
     int y = fresh(b, c.result, mode, direct ? target : -1);
     VmInstr instr = call(mode, function, op_info(c.op)->name, y, c.operand[0]);
     instr.b = c.operand[1];
     instr.c = c.operand[2];
     vm_add(b, c.section, instr);
-    if (c.result != wanted) y = vm_convert(b, c.section, mode, wanted, y, wrap ? -1 : target);
+    if (c.result != wanted) y = vm_convert(b, c.section, mode, wanted, y, target);
     if (wrap) y = vm_wrap(b, c.section, mode, (cb_dtype)x->dtype, y, target);
     b->node[x->id].value = y;
 }

@@ -143,13 +143,11 @@ enum { PARTS = 64 };
         SIMD for (int64_t i = 0; i < n; i++) y[i] = a;                                             \
     }
 
-MAP(bool_to_bool, uint8_t, uint8_t, a)
 MAP(bool_to_i32, int32_t, uint8_t, a)
 MAP(bool_to_i64, int64_t, uint8_t, a)
 MAP(bool_to_f32, float, uint8_t, (int32_t)a)
 MAP(bool_to_f64, double, uint8_t, (int32_t)a)
 MAP(i32_to_bool, uint8_t, int32_t, a != 0)
-MAP(i32_to_i32, int32_t, int32_t, a)
 MAP(i32_to_i64, int64_t, int32_t, a)
 MAP(i32_to_f32, float, int32_t, a)
 MAP(i32_to_f64, double, int32_t, a)
@@ -161,7 +159,6 @@ MAP(i64_to_f64, double, int64_t, a)
 MAP(f32_to_bool, uint8_t, float, a != 0)
 MAP(f32_to_i32, int32_t, float, m_to_i32_f32(a))
 MAP(f32_to_i64, int64_t, float, m_to_i64_f32(a))
-MAP(f32_to_f32, float, float, a)
 MAP(f32_to_f64, double, float, a)
 MAP(f64_to_bool, uint8_t, double, a != 0)
 MAP(f64_to_i32, int32_t, double, m_to_i32_f64(a))
@@ -406,10 +403,10 @@ const VmOps JOIN3(vm_ops_, CB_LEVEL, ) = {
              [VM_I64] = row_i64,
              [VM_F32] = row_f32,
              [VM_F64] = row_f64},
-    .convert = {[VM_BOOL] = {bool_to_bool, bool_to_i32, bool_to_i64, bool_to_f32, bool_to_f64},
-                [VM_I32] = {i32_to_bool, i32_to_i32, i32_to_i64, i32_to_f32, i32_to_f64},
+    .convert = {[VM_BOOL] = {NULL, bool_to_i32, bool_to_i64, bool_to_f32, bool_to_f64},
+                [VM_I32] = {i32_to_bool, NULL, i32_to_i64, i32_to_f32, i32_to_f64},
                 [VM_I64] = {i64_to_bool, i64_to_i32, i64_to_i64, i64_to_f32, i64_to_f64},
-                [VM_F32] = {f32_to_bool, f32_to_i32, f32_to_i64, f32_to_f32, f32_to_f64},
+                [VM_F32] = {f32_to_bool, f32_to_i32, f32_to_i64, NULL, f32_to_f64},
                 [VM_F64] = {f64_to_bool, f64_to_i32, f64_to_i64, f64_to_f32, f64_to_f64}},
     .wrap = {[CB_U8] = wrap_u8,
              [CB_I8] = wrap_i8,

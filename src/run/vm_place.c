@@ -28,25 +28,23 @@ VmType vm_type_of(const Builder *b, const Expr *x) {
     return vm_type((cb_dtype)x->dtype, b->oracle);
 }
 
-bool vm_is_inner(const Builder *b, const Expr *x) {
-    return b->info.expr[x->id].inner || x->op == EX_scan;
-}
+bool vm_is_narrow(cb_dtype dtype) { return dtype == CB_U8 || dtype == CB_I8 || dtype == CB_I16; }
+
+bool vm_is_inner(const Builder *b, const Expr *x) { return b->info.expr[x->id].inner; }
 
 /* ---- conversions that change nothing --------------------------------------------------------- */
 
 static bool holds_all(cb_dtype from, cb_dtype to) {
-    if (from == to || to == CB_I32) return true;
+    if (to == CB_I32) return true;
     return to == CB_I16 && (from == CB_U8 || from == CB_I8);
 }
 
 static bool is_copy(const Builder *b, const Expr *x) {
-    if (x->op == OP_clone || x->op == OP_contiguous) return true;
     if (x->op != OP_to) return false;
     cb_dtype from = (cb_dtype)x->input[0]->dtype, to = (cb_dtype)x->imm.i;
     VmType type = vm_type(from, b->oracle);
     if (type != vm_type(to, b->oracle)) return false;
-    if (type == VM_I32) return holds_all(from, to);
-    return b->oracle || (to != CB_F16 && to != CB_BF16);
+    return type == VM_I32 ? holds_all(from, to) : b->oracle; /* else a rounding to halves */
 }
 
 Expr *vm_real(const Builder *b, Expr *x) {
@@ -147,7 +145,7 @@ void vm_place_all(Builder *b) {
 /* ---- needs ----------------------------------------------------------------------------------- */
 
 bool vm_is_kept(const Builder *b, const Expr *x) {
-    return b->info.expr[x->id].cached && b->row && b->kernel->split == 1 && b->node[x->id].lanes;
+    return b->info.expr[x->id].cached && b->row && b->node[x->id].lanes;
 }
 
 static bool lasts(const Builder *b, const Expr *x) {
@@ -168,7 +166,7 @@ bool vm_store_has_lanes(const Builder *b, int s) {
     const Store *store = &b->kernel->store[s];
     const VmIndex *place = &b->store[s];
     if (b->lane_axis < 0) return false;
-    if (store->mode == STORE_ADD && (vm_store_is_inner(b, s) || !b->row)) return true;
+    if (store->mode == STORE_ADD) return true;
     bool varies = place->levels.count > 1 || place->levels.stride[0];
     bool lanes = b->node[store->value->id].lanes || varies || !place->linear;
     return lanes || (store->guard && b->node[store->guard->id].lanes);

@@ -87,15 +87,11 @@ void vm_accumulate(Builder *b, Expr *x) {
     vm_add(b, section(b, SECTION_BLOCK), fold);
 }
 
-static bool is_narrow(cb_dtype dtype) {
-    return dtype == CB_U8 || dtype == CB_I8 || dtype == CB_I16;
-}
-
 /* The accumulator as a value of x. */
 static int narrow(Builder *b, const Expr *x, int home, bool lanes, int value) {
     value = vm_convert(b, home, vm_mode(lanes), vm_type_of(b, x), value, -1);
     cb_dtype dtype = (cb_dtype)x->dtype;
-    return is_narrow(dtype) ? vm_wrap(b, home, vm_mode(lanes), dtype, value, -1) : value;
+    return vm_is_narrow(dtype) ? vm_wrap(b, home, vm_mode(lanes), dtype, value, -1) : value;
 }
 
 static int position_of(const Builder *b, const Expr *x) {
@@ -129,7 +125,7 @@ void vm_read_slot(Builder *b, Expr *x) {
     read.number = position_of(b, x);
     read.function = b->ops->convert[scalar_type(type)][type];
     vm_add(b, home, read);
-    node->value = is_narrow((cb_dtype)x->dtype)
+    node->value = vm_is_narrow((cb_dtype)x->dtype)
                       ? vm_wrap(b, home, vm_mode(node->lanes), (cb_dtype)x->dtype, y, -1)
                       : y;
 }
@@ -147,7 +143,7 @@ void vm_emit_scan(Builder *b, Expr *x, int target) {
         node->value = vm_convert(b, home, vm_mode(node->lanes), type, sum, target);
     } else {
         int sum = start(b, x, scalar_type(type), false);
-        bool direct = target >= 0 && !is_narrow((cb_dtype)x->dtype);
+        bool direct = target >= 0 && !vm_is_narrow((cb_dtype)x->dtype);
         node->value = direct ? target : vm_new_value(b, type, VALUE_VECTOR);
         VmInstr scan =
             instr_of(VM_SCAN, VM_LANES, node->value, vm_vector(b, x->input[0]), op_info(op)->name);
@@ -157,7 +153,7 @@ void vm_emit_scan(Builder *b, Expr *x, int target) {
               cb_dtype_name((cb_dtype)x->dtype));
         vm_add(b, home, scan);
     }
-    if (is_narrow((cb_dtype)x->dtype))
+    if (vm_is_narrow((cb_dtype)x->dtype))
         node->value =
             vm_wrap(b, home, vm_mode(node->lanes), (cb_dtype)x->dtype, node->value, target);
 }
@@ -204,7 +200,7 @@ bool vm_store_is_direct(const Builder *b, int s) {
     if (vm_section_of(b, value) != store_section(b, s)) return false;
     VmType type = vm_type((cb_dtype)buffer->dtype, b->oracle);
     int size = (int)cb_dtype_size((cb_dtype)buffer->dtype);
-    return type == vm_type_of(b, value) && vm_type_size(type) == size;
+    return vm_type_size(type) == size;
 }
 
 static VmStore *store_function(const Builder *b, const Store *store, VmType type) {
@@ -229,7 +225,7 @@ void vm_emit_store(Builder *b, int s) {
         return;
     }
     VmType type = vm_type((cb_dtype)b->kernel->buffer[store->buffer].dtype, b->oracle);
-    int a = vm_convert(b, home, vm_mode(lanes), type, vm_operand(b, value, lanes), -1);
+    int a = vm_operand(b, value, lanes);
     VmInstr instr =
         instr_of(VM_STORE, vm_mode(lanes), -1, a, store->mode == STORE_ADD ? "add" : "store");
     instr.number = vm_access(b, store->buffer, place, lanes, vm_type_size(type), store->guard);

@@ -3,53 +3,10 @@
  * runs out. */
 #include "test_support.h"
 
-#include "kernel_run.h"
+#include "kernel_vm.h"
 #include "run/cpu.h"
-#include "run/vm.h"
 
 /* ---- kernels as text ------------------------------------------------------------------------- */
-
-static Program *current;
-
-static void run_current(void *const *buffer, int64_t low, int64_t high, int pass, void *slot) {
-    program_run(current, buffer, low, high, pass, slot);
-}
-
-static Kernel *parse(Arena *arena, const char *text) {
-    Buffer why = buffer_new(arena);
-    Kernel *kernel = kernel_parse(arena, text);
-    if (!kernel) FAIL("%s", cb_error());
-    if (!kernel_verify(kernel, &why)) FAIL("%s: %s", kernel->name, buffer_text(&why));
-    return kernel;
-}
-
-static void check_text(const char *text) {
-    Arena *arena = arena_new();
-    assert_int_equal(arena_guard(arena), 0);
-    Kernel *kernel = parse(arena, text);
-    for (int oracle = 0; oracle < 2; oracle++) {
-        Data data;
-        fill(kernel, &data);
-        current = program_build(kernel, oracle);
-        assert_non_null(current);
-        reference_run(kernel, data.before, data.wanted);
-        if (kernel->split > 1)
-            run_split(kernel, run_current, data.bound);
-        else
-            run_plain(kernel, run_current, data.bound);
-        bool same = compare(kernel, &data);
-        release(kernel, &data);
-        program_free(current);
-        if (!same) FAIL("%s%s", text, oracle ? " (oracle)" : "");
-    }
-    arena_free(arena);
-}
-
-#define CHECK(...)                                                                                 \
-    do {                                                                                           \
-        static const char *const text[] = {__VA_ARGS__};                                           \
-        for (size_t i = 0; i < sizeof text / sizeof *text; i++) check_text(text[i]);               \
-    } while (0)
 
 static void test_pointwise(void **state) {
     (void)state;
@@ -524,26 +481,73 @@ static void test_levels(void **state) {
 
 /* ---- text and memory ------------------------------------------------------------------------- */
 
-static void test_print(void **state) {
-    (void)state;
+static void expect_printed(const char *kernel, const char *wanted) {
     Arena *arena = arena_new();
     Buffer text = buffer_new(arena);
-    Kernel *kernel = parse(
-        arena, "kernel sum(outer a0:8) tile split 1 { b0: in f32[8] b1: in f32[8] b2: out f32[8]"
-               " t0 = f32 load b0[a0] t1 = f32 exp t0 t2 = f32 load b1[a0]"
-               " t3 = f32 add t1, t2 store b2[a0] = t3 }");
-    current = program_build(kernel, false);
+    current = program_build(parse(arena, kernel), false);
     program_print(current, &text);
-    assert_string_equal(buffer_text(&text),
-                        "program TILE, blocks of 64 lanes, 1 pass, frame of 256 bytes\n"
-                        "last point\n"
-                        "  v0 = point b0[0 + a0*1] (lanes)\n"
-                        "  v1 = exp v0 (lanes)\n"
-                        "  v2 = point b1[0 + a0*1] (lanes)\n"
-                        "  v3 = point b2[0 + a0*1] (lanes)\n"
-                        "  v3 = add v1 v2 (lanes)\n");
+    assert_string_equal(buffer_text(&text), wanted);
     program_free(current);
     arena_free(arena);
+}
+
+static void test_print(void **state) {
+    (void)state;
+    expect_printed("kernel sum(outer a0:8) tile split 1 { b0: in f32[8] b1: in f32[8]"
+                   " b2: out f32[8] t0 = f32 load b0[a0] t1 = f32 exp t0 t2 = f32 load b1[a0]"
+                   " t3 = f32 add t1, t2 store b2[a0] = t3 }",
+                   "program TILE, blocks of 64 lanes, 1 pass, frame of 256 bytes\n"
+                   "last point\n"
+                   "  v0 = point b0[0 + a0*1] (lanes)\n"
+                   "  v1 = exp v0 (lanes)\n"
+                   "  v2 = point b1[0 + a0*1] (lanes)\n"
+                   "  v3 = point b2[0 + a0*1] (lanes)\n"
+                   "  v3 = add v1 v2 (lanes)\n");
+    expect_printed("kernel kept(outer a0:3, inner a1:70) row split 1 { b0: in f32[300]"
+                   " b1: in i64[210] b2: in i64[3] b3: out f32[210]"
+                   " t0 = i64 load b1[((a0*70)+a1)] t1 = i64 load b2[a0] t2 = bool lt [a1], 9:i64"
+                   " t3 = f32 load b0[(t0+t1)] if t2 t4 = f32 exp t3 t5 = f32 reduce sum t4"
+                   " t6 = f32 load b0[(t1+a1)] t7 = f32 where t2, t4, t6 t8 = f32 div t7, t5"
+                   " store b3[((a0*70)+a1)] = t8 }",
+                   "program ROW, blocks of 128 lanes, 2 passes, frame of 4480 bytes\n"
+                   "point 0\n"
+                   "  v4 = i64 b2[0 + a0*1] (one)\n"
+                   "  v10 = start v11 (one)\n"
+                   "block 0\n"
+                   "  v0 = coordinate a1 (one)\n"
+                   "  v1 = count v0 v2 (lanes)\n"
+                   "  v3 = point b1[0 + a0*70 + a1*1] (lanes)\n"
+                   "  v6 = lt v1 v5 (lanes)\n"
+                   "  v7 = add v3 v4 (lanes)\n"
+                   "  v8 = f32 b0[0][v7] if v6 (lanes)\n"
+                   "  v9 = row 0 (lanes)\n"
+                   "  v9 = exp v8 (lanes)\n"
+                   "  v10 = sum v9 (lanes)\n"
+                   "after 0\n"
+                   "  v12 = convert v10 (one)\n"
+                   "block 1\n"
+                   "  v13 = coordinate a1 (one)\n"
+                   "  v14 = count v13 v15 (lanes)\n"
+                   "  v16 = lt v14 v5 (lanes)\n"
+                   "  v17 = row 0 (lanes)\n"
+                   "  v18 = point b0[0 + v4 + a1*1] (lanes)\n"
+                   "  v19 = where v16 v17 v18 (lanes)\n"
+                   "  v20 = point b3[0 + a0*70 + a1*1] (lanes)\n"
+                   "  v20 = div v19 v12 (lanes)\n");
+    expect_printed("kernel slots(outer a0:2, inner a1:64) row split 2 { b0: in f32[128]"
+                   " b1: out f32[2] t0 = f32 load b0[((a0*64)+a1)] t1 = f32 reduce sum t0"
+                   " store b1[a0] = t1 }",
+                   "program ROW, blocks of 64 lanes, 1 pass, frame of 64 bytes\n"
+                   "point 0\n"
+                   "  v1 = start v2 (one)\n"
+                   "block 0\n"
+                   "  v0 = point b0[0 + a0*64 + a1*1] (lanes)\n"
+                   "  v1 = sum v0 (lanes)\n"
+                   "after 0\n"
+                   "  write slot v1 0 (one)\n"
+                   "last point\n"
+                   "  v3 = read slot 0 (one)\n"
+                   "  store v3 b1[0 + a0*1] (one)\n");
 }
 
 typedef struct Meter {
@@ -574,6 +578,9 @@ static void test_memory(void **state) {
         "kernel s(outer a0:5, inner a1:2500) row split 1 { b0: in f32[12500] b1: out f32[12500]"
         " t0 = f32 load b0[((a0*2500)+a1)] t1 = f32 reduce amax t0 t2 = f32 sub t0, t1"
         " store b1[((a0*2500)+a1)] = t2 }");
+    meter.left = 0; /* the kernel's own arena has no room for one more expression */
+    if (arena_guard(arena) == 0)
+        for (;;) arena_alloc(arena, 8);
     int failures = 0;
     for (current = NULL; !current && failures < 1000; failures++) {
         int live = meter.live;
@@ -583,7 +590,7 @@ static void test_memory(void **state) {
         if (!current && meter.live > live + 1) FAIL("%d blocks left behind", meter.live - live);
     }
     assert_non_null(current);
-    assert_true(failures > 1);
+    assert_true(failures > 2);
     program_free(current);
     arena_free(arena);
     assert_int_equal(meter.live, 0);

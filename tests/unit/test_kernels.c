@@ -1,0 +1,204 @@
+/* Kernels as text that schedules make seldom, on every engine of the processor: the VM, the oracle
+ * and generated C against the definition (kernel_reference.h). */
+#include "test_support.h"
+
+#include "kernel_vm.h"
+
+static void check_engines(const char *const *text, int count) {
+    for (int i = 0; i < count; i++) check_text(text[i]);
+    check_all(text, count);
+}
+
+#define ENGINES(...)                                                                               \
+    do {                                                                                           \
+        static const char *const text[] = {__VA_ARGS__};                                           \
+        check_engines(text, (int)(sizeof text / sizeof *text));                                    \
+    } while (0)
+
+/* Copies, conversions that change nothing, results that are bool, rows of one. */
+static void test_values(void **state) {
+    (void)state;
+    ENGINES("kernel copies(outer a0:300) tile split 1 { b0: in f32[300] b1: in u8[300]"
+            " b2: out f32[300] b3: out i16[300] b4: out i32[300] t0 = f32 load b0[a0]"
+            " t1 = f32 abs t0 t3 = u8 load b1[a0] t4 = i16 to i16 t3"
+            " t5 = i32 to i32 t4 store b2[a0] = t1 store b3[a0] = t4 store b4[a0] = t5 }",
+            "kernel copy(outer a0:200) tile split 1 { b0: in f32[200] b1: out f32[200]"
+            " t0 = f32 load b0[a0] store b1[a0] = t0 }",
+            "kernel narrows(outer a0:300) tile split 1 { b0: in i32[300] b1: out i8[300]"
+            " b2: out u8[300] t0 = i32 load b0[a0] t1 = i16 to i16 t0 t2 = i8 to i8 t1"
+            " t3 = u8 to u8 t2 store b1[a0] = t2 store b2[a0] = t3 }",
+            "kernel truths(outer a0:90) tile split 1 { b0: in bool[90] b1: in bool[90]"
+            " b2: out bool[90] b3: out bool[90] t0 = bool load b0[a0] t1 = bool load b1[a0]"
+            " t2 = bool maximum t0, t1 t3 = bool mul t0, t1 store b2[a0] = t2 store b3[a0] = t3 }",
+            "kernel one(outer a0:5) row split 1 { b0: in f32[5] b1: in i64[5] b2: in f32[30]"
+            " b3: out f32[5] t0 = f32 load b0[a0] t1 = f32 reduce sum t0 t2 = i64 load b1[a0]"
+            " t3 = f32 load b2[(t2*3)] t4 = f32 add t1, t3 store b3[a0] = t4 }",
+            "kernel one_inner(outer a0:5, inner a1:1) row split 1 { b0: in f32[5] b1: out f32[5]"
+            " t0 = f32 load b0[(a0+a1)] t1 = f32 reduce sum t0 store b1[a0] = t1 }");
+}
+
+/* Divisions of what may be negative or large; sums and products beyond i64, which wrap, and what
+ * is known of them. */
+static void test_integers(void **state) {
+    (void)state;
+    ENGINES("kernel signs(outer a0:300) tile split 1 { b0: in i32[300] b1: out i64[300]"
+            " b2: out i64[300] t0 = i32 load b0[a0] t1 = i64 to i64 t0"
+            " t2 = i64 floor_divide t1, 7:i64 t3 = i64 remainder t1, 7:i64"
+            " store b1[a0] = t2 store b2[a0] = t3 }",
+            "kernel large(outer a0:300) tile split 1 { b0: out i64[300] b1: out i64[300]"
+            " t0 = i64 mul [a0], 4503599627370499:i64 t1 = i64 floor_divide t0, 7:i64"
+            " t2 = i64 remainder t0, 7:i64 store b0[a0] = t1 store b1[a0] = t2 }",
+            "kernel by_itself(outer a0:300) tile split 1 { b0: out i64[300] b1: out i64[300]"
+            " t0 = i64 add [a0], 1:i64 t1 = i64 floor_divide 1000:i64, t0"
+            " t2 = i64 remainder t0, -7:i64 store b0[a0] = t1 store b1[a0] = t2 }",
+            "kernel beyond(outer a0:90) tile split 1 { b0: out bool[90] b1: out bool[90]"
+            " b2: out bool[90] b3: out bool[90] b4: out bool[90]"
+            " t0 = i64 add [a0], 9223372036854775807:i64 t1 = bool lt t0, 0:i64"
+            " t2 = i64 add [(a0*-1)], -9223372036854775807:i64 t3 = bool ge t2, 0:i64"
+            " t4 = i64 mul [a0], 900000000000000000:i64 t5 = bool ge t4, 0:i64"
+            " t6 = i64 mul [(a0+20)], 900000000000000000:i64 t7 = bool ge t6, 0:i64"
+            " t8 = bool lt [a0], 9223372036854775807:i64 store b0[a0] = t1 store b1[a0] = t3"
+            " store b2[a0] = t5 store b3[a0] = t7 store b4[a0] = t8 }",
+            "kernel folds_bools(outer a0:40, inner a1:9) tile split 1 { b0: in bool[360]"
+            " b1: out bool[40] b2: out bool[40] t0 = bool load b0[((a1*40)+a0)]"
+            " t1 = bool reduce amax t0 t2 = bool reduce amin t0 store b1[a0] = t1"
+            " store b2[a0] = t2 }");
+}
+
+/* Places that depend on data, on a reduction, on no lane. */
+static void test_places(void **state) {
+    (void)state;
+    ENGINES("kernel pick(inner a0:9) tile split 1 { b0: in i64[9] b1: in f32[30] b2: out f32[1]"
+            " t0 = i64 load b0[a0] t1 = f32 load b1[(t0*3)] t2 = f32 reduce sum t1"
+            " store b2[0] = t2 }",
+            "kernel chosen(outer a0:60, inner a1:4) tile split 1 { b0: in i64[4] b1: in f32[70]"
+            " b2: out f32[60] t0 = i64 load b0[a1] t1 = i64 reduce amax t0"
+            " t2 = f32 load b1[(t1+a0)] store b2[a0] = t2 }",
+            "kernel flags(outer a0:5, inner a1:70) row split 1 { b0: in bool[350] b1: inout i32[5]"
+            " t0 = bool load b0[((a0*70)+a1)] last b1[a0] = 7:i32 if t0 }",
+            "kernel row_flags(outer a0:5, inner a1:70) row split 1 { b0: in bool[350]"
+            " b1: in bool[5] b2: inout i32[5] b3: out i32[350] t0 = bool load b1[a0]"
+            " t1 = bool load b0[((a0*70)+a1)] t2 = i32 to i32 t1 last b2[a0] = 8:i32 if t0"
+            " store b3[((a0*70)+a1)] = t2 }",
+            "kernel by_column(outer a0:5, inner a1:4, inner a2:60) row split 1 { b0: in f32[20]"
+            " b1: in f32[1200] b2: out f32[20] b3: out f32[1200] t0 = f32 load b0[((a0*4)+a1)]"
+            " t1 = f32 exp t0 t2 = f32 load b1[((a0*240)+((a1*60)+a2))] t3 = f32 add t1, t2"
+            " t4 = f32 reduce amax t3 t5 = f32 sub t3, t4 store b2[((a0*4)+a1)] = t1"
+            " store b3[(a0+((a1*300)+(a2*5)))] = t5 }",
+            "kernel turned_one(outer a0:1, outer a1:200) tile split 1 { b0: in f32[12000]"
+            " b1: out f32[200] t0 = f32 load b0[((a1*60)+a0)] store b1[((a0*200)+a1)] = t0 }");
+}
+
+/* Values of a row that a later sweep needs again are kept: scans, narrow ones, dear loads. */
+static void test_kept(void **state) {
+    (void)state;
+    ENGINES("kernel scans(outer a0:3, inner a1:700) row split 1 { b0: in f32[2100]"
+            " b1: out f32[2100] t0 = f32 load b0[((a0*700)+a1)] t1 = f32 exp t0"
+            " t2 = f32 scan sum t1 t3 = f32 reduce amax t2 t4 = f32 add t2, t3"
+            " store b1[((a0*700)+a1)] = t4 }",
+            "kernel narrow_scan(outer a0:3, inner a1:700) row split 1 { b0: in i8[2100]"
+            " b1: out i8[2100] t0 = i8 load b0[((a0*700)+a1)] t1 = i8 floor_divide t0, 3:i8"
+            " t2 = i8 floor_divide 99:i8, t1 t3 = i8 scan sum t2 t4 = i8 reduce amax t3"
+            " t5 = i8 sub t3, t4 store b1[((a0*700)+a1)] = t5 }",
+            "kernel plain_scan(outer a0:3, inner a1:90) row split 1 { b0: in i16[270]"
+            " b1: out i16[270] t0 = i16 load b0[((a0*90)+a1)] t1 = i16 scan sum t0"
+            " store b1[((a0*90)+a1)] = t1 }",
+            "kernel dear_load(outer a0:3, inner a1:500) row split 1 { b0: in i64[1500]"
+            " b1: in f32[70] b2: out f32[1500] t0 = i64 load b0[((a0*500)+a1)]"
+            " t1 = i64 mul t0, t0 t2 = i64 remainder t1, 7:i64 t3 = f32 load b1[(t2*10)]"
+            " t4 = f32 reduce amax t3 t5 = f32 sub t3, t4 store b2[((a0*500)+a1)] = t5 }",
+            "kernel kept_column(outer a0:3, inner a1:4, inner a2:60) row split 1 { b0: in f32[12]"
+            " b1: in f32[720] b2: out f32[720] t0 = f32 load b0[((a0*4)+a1)] t1 = f32 exp t0"
+            " t2 = f32 load b1[((a0*240)+((a1*60)+a2))] t3 = f32 mul t1, t2"
+            " t4 = f32 reduce sum t3 t5 = f32 add t1, t4 t6 = f32 mul t5, t2"
+            " store b2[((a0*240)+((a1*60)+a2))] = t6 }",
+            "kernel no_row(outer a0:3, inner a1:0) row split 1 { b0: in f32[1] b1: out f32[3]"
+            " b2: out f32[1] t0 = f32 load b0[a1] t1 = f32 exp t0 t2 = f32 tanh t1"
+            " t3 = f32 reduce sum t2 t4 = f32 add t2, t3 store b1[a0] = t3 store b2[a1] = t4 }");
+}
+
+/* Rows of large outputs go past the caches: in long runs, of elements as they are computed. Large
+ * inputs are fetched a row ahead. (The kernels touch the beginnings of their buffers.) */
+static void test_large(void **state) {
+    (void)state;
+    ENGINES("kernel rows(outer a0:3, inner a1:1601) row split 1 { b0: in f64[1601]"
+            " b1: out f64[524808] b2: out i64[524808] t0 = f64 load b0[a1]"
+            " t1 = f64 reduce amax t0 t2 = f64 sub t0, t1 t3 = f64 to f64 [a0]"
+            " t4 = f64 add t2, t3 t5 = i64 to i64 t4 store b1[((a0*1601)+a1)] = t4"
+            " store b2[((a0*1601)+a1)] = t5 }",
+            "kernel two_sweeps(outer a0:3, inner a1:1600) row split 1 { b0: in f32[1600]"
+            " b1: out f32[1048576] b2: out f32[1048576] t0 = f32 load b0[a1] t1 = f32 exp t0"
+            " t2 = f32 reduce sum t1 t3 = f32 div t1, t2 store b1[((a0*1600)+a1)] = t1"
+            " store b2[((a0*1600)+a1)] = t3 }",
+            "kernel singles(outer a0:3, inner a1:1600) row split 1 { b0: in f32[1600]"
+            " b1: out f32[1048576] t0 = f32 load b0[a1]"
+            " t1 = f32 reduce amax t0 t2 = f32 sub t0, t1 store b1[((a0*1600)+a1)] = t2 }",
+            "kernel short_rows(outer a0:9, inner a1:60) row split 1 { b0: in f64[60]"
+            " b1: out f64[524400] t0 = f64 load b0[a1] t1 = f64 reduce amax t0 t2 = f64 sub t0, t1"
+            " store b1[((a0*60)+a1)] = t2 }",
+            "kernel apart(outer a0:3, inner a1:600) row split 1 { b0: in f64[600]"
+            " b1: out f64[524400] b2: inout f64[524400] b3: out f64[524400] t0 = f64 load b0[a1]"
+            " t1 = f64 reduce amax t0 t2 = f64 sub t0, t1 t3 = bool lt [a1], 599:i64"
+            " store b1[((a1*3)+a0)] = t2 store b2[((a0*600)+a1)] = t2"
+            " store b3[((a0*600)+a1)] = t2 if t3 }",
+            "kernel ahead(outer a0:4, inner a1:1024) row split 1 { b0: in f64[131072]"
+            " b1: in f64[131072] b2: in f64[131072] b3: out f64[4096]"
+            " t0 = f64 load b0[((a0*1024)+a1)] t1 = f64 load b1[a1]"
+            " t2 = f64 load b2[(((a0/2)*1024)+a1)] t3 = f64 reduce amax t0"
+            " t4 = f64 sub t0, t3 t5 = f64 mul t4, t1 t6 = f64 add t5, t2"
+            " store b3[((a0*1024)+a1)] = t6 }");
+}
+
+/* So many vectors at once that blocks are as short as they may be, and as many arrays. */
+static void test_many(void **state) {
+    (void)state;
+    enum { COUNT = 110, SUMS = 64 };
+    Arena *arena = arena_new();
+    Buffer values = buffer_new(arena), sums = buffer_new(arena);
+    put(&values, "kernel values(outer a0:300) tile split 1 { b0: in f32[300] b1: out f32[300]"
+                 " t0 = f32 load b0[a0]");
+    for (int i = 1; i <= COUNT; i++) putf(&values, " t%d = f32 add t0, %d:f32", i, i);
+    putf(&values, " t%d = f32 mul t1, 0.5:f32", COUNT + 1);
+    for (int i = 1; i < COUNT; i++)
+        putf(&values, " t%d = f32 maximum t%d, t%d", COUNT + 1 + i, COUNT + i, 1 + i);
+    putf(&values, " store b1[a0] = t%d }", 2 * COUNT);
+    putf(&sums,
+         "kernel sums(outer a0:70, inner a1:40) tile split 1 { b0: in f32[2800]"
+         " b1: out f32[%d] t0 = f32 load b0[((a1*70)+a0)]",
+         70 * SUMS);
+    for (int i = 1; i <= SUMS; i++)
+        putf(&sums, " t%d = f32 add t0, %d:f32 t%d = f32 reduce amax t%d", 2 * i, i, 2 * i + 1,
+             2 * i);
+    for (int i = 1; i <= SUMS; i++)
+        putf(&sums, " store b1[(a0+%d)] = t%d", 70 * (i - 1), 2 * i + 1);
+    put(&sums, " }");
+    const char *text[] = {buffer_text(&values), buffer_text(&sums)};
+    check_engines(text, 2);
+    arena_free(arena);
+}
+
+/* No points, nothing written. */
+static void test_no_points(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    float x[8] = {1}, y[8] = {7};
+    Kernel *kernel = parse(arena, "kernel copy(outer a0:8) tile split 1 { b0: in f32[8]"
+                                  " b1: out f32[8] t0 = f32 load b0[a0] store b1[a0] = t0 }");
+    current = program_build(kernel, false);
+    program_run(current, (void *[]){x, y}, 0, 0, 0, NULL);
+    assert_true(y[0] == 7);
+    program_run(current, (void *[]){x, y}, 0, 1, 0, NULL);
+    assert_true(y[0] == 1);
+    program_free(current);
+    arena_free(arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),    cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_places),    cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_large),     cmocka_unit_test(test_many),
+        cmocka_unit_test(test_no_points),
+    };
+    return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
+}
