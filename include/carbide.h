@@ -275,7 +275,16 @@ static inline cb_dim_list cb_all_dims() {
 #define CB_NO_FLOATS (cb_float_list())
 extern "C" {
 #else
-#define cb_operand_of(x)                                                                           \
+/* x is written once: in a _Generic alone it stands twice, and nested calls double it at every
+ * level. */
+#define cb_operand_of(x) CB_OPERAND_OF(x, CB_PASTE(cb_given_, __COUNTER__))
+#define CB_OPERAND_OF(x, given) CB_OPERAND_OF_(x, given)
+#define CB_OPERAND_OF_(x, given)                                                                   \
+    __extension__({                                                                                \
+        __auto_type given = (x);                                                                   \
+        CB_OPERAND_OF_TYPE(given);                                                                 \
+    })
+#define CB_OPERAND_OF_TYPE(x)                                                                      \
     _Generic((x),                                                                                  \
         cb_operand: cb_operand_same,                                                               \
         float: cb_operand_float,                                                                   \
