@@ -5,7 +5,7 @@
 #include "sched/plan.h"
 
 /* Pointers to element 0 of the values; mask NULL: none. Results do not depend on the number of
- * threads. false: no memory. */
+ * threads. There is at least one. false: no memory. */
 bool attention_run(const AttentionStep *step, const void *query, const void *key,
                    const void *values, const void *mask, void *out);
 

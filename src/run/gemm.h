@@ -27,7 +27,7 @@ bool gemm_packs_from(const MatmulStep *step, cb_dtype dtype);
 void gemm_fold(MatmulStep *step);
 
 /* argsort and argtopk along rows (run/sort.c): stable merge sort; NaN is the greatest, as in
- * PyTorch. */
+ * PyTorch. Of at least one element. */
 bool sort_run(const OpaqueStep *step, const void *in, cb_dtype dtype, int64_t *out);
 
 #endif

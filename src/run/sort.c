@@ -202,7 +202,6 @@ static void sort_rows(void *user, int64_t low, int64_t high) {
 }
 
 bool sort_run(const OpaqueStep *step, const void *in, cb_dtype dtype, int64_t *out) {
-    if (step->rows == 0 || step->length == 0) return true;
     Sort sort = {.step = step, .in = in, .dtype = dtype, .out = out};
     parallel_for(step->rows, GRAIN_ELEMENTS / step->length + 1, sort_rows, &sort);
     return !atomic_load_explicit(&sort.failed, memory_order_relaxed);

@@ -5,12 +5,7 @@
 #include "epilogue.h"
 #include "run/conv.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "each_fails.h"
 
 typedef struct Case {
     int64_t batch, channels, out_channels, groups;
@@ -329,6 +324,74 @@ static void small_kernels_are_products(void **state) {
     assert_false(convolution_fits(&apart, CONV_MATRIX));
 }
 
+/* ---- memory that runs out ------------------------------------------------------------------- */
+
+typedef struct Run {
+    ConvolutionStep step;
+    const void *x, *weight;
+    char *out;
+    const Launch *epilogue;
+    void *const *buffer;
+} Run;
+
+static bool run_step(void *user) {
+    const Run *r = user;
+    return convolution_run(&r->step, r->x, r->weight, r->out, r->epilogue, r->buffer);
+}
+
+static bool pack_step(void *user) {
+    const Run *r = user;
+    Storage *packed;
+    bool done = convolution_pack(&r->step, r->weight, &packed);
+    assert_true(done || !packed);
+    if (packed) storage_release(packed);
+    return done;
+}
+
+/* By each method that can, in f32 and converted; with an epilogue that the method ends with. */
+static void every_method_without_memory(const Case *c, int layout, cb_dtype dtype) {
+    ConvolutionStep s = step_of(c, layout, dtype, false);
+    int64_t xs = s.x_offset + s.batch * s.x_batch;
+    int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
+    int64_t count = s.batch * s.out_channels * positions(&s);
+    double *x = small_integers(xs), *weight = small_integers(ws);
+    void *own_x = in_dtype(x, xs, dtype), *own_w = in_dtype(weight, ws, dtype);
+    Ending ending = {RELU, dtype, dtype, 0, s.out_channels};
+    for (int method = CONV_DIRECT; method < CONV_METHODS; method++) {
+        s.method = (int8_t)method;
+        if (!convolution_fits(&s, method)) continue;
+        for (int ends = 0; ends < 2; ends++) {
+            char *out = calloc((size_t)count, cb_dtype_size(dtype));
+            char *wanted = calloc((size_t)count, cb_dtype_size(dtype));
+            Launch launch = {.function = scale_bias_residual_relu, .form = FORM_TILE};
+            launch.outer_size = count, launch.split = 1;
+            void *buffer[] = {out, NULL, NULL, NULL, &ending};
+            Run r = {s, own_x, own_w, wanted, ends ? &launch : NULL, buffer};
+            r.step.end = (ConvolutionEnd){.fused = ends, .relu = true};
+            r.step.end.scale = r.step.end.bias = r.step.end.residual = -1;
+            buffer[0] = wanted;
+            assert_true(run_step(&r));
+            r.out = buffer[0] = out;
+            each_allocation_fails(run_step, &r);
+            assert_memory_equal(out, wanted, (size_t)count * cb_dtype_size(dtype));
+            each_allocation_fails(pack_step, &r);
+            free(out), free(wanted);
+        }
+    }
+    free(x), free(weight), free(own_x), free(own_w);
+}
+
+static void each_allocation_of_each_method_fails(void **state) {
+    (void)state;
+    static const int number[] = {0, 1, 4, 14};
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        for (int layout = 0; layout < LAYOUTS; layout++) {
+            if (layout & TURNED) continue;
+            every_method_without_memory(&cases[number[i]], layout, CB_F32);
+            every_method_without_memory(&cases[number[i]], layout, CB_BF16);
+        }
+}
+
 int main(void) {
     srand(5);
     const struct CMUnitTest tests[] = {
@@ -341,6 +404,7 @@ int main(void) {
         cmocka_unit_test(known_epilogues),
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, "reduced"),
+        cmocka_unit_test(each_allocation_of_each_method_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

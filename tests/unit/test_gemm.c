@@ -1,7 +1,7 @@
 /* Matrix products against plain loops. The elements are small integers, so every dtype gives an
  * exact answer and the comparison is for equality; thread counts are compared bit for bit on real
  * numbers. */
-#include "test_support.h"
+#include "each_fails.h"
 
 #include "epilogue.h"
 #include "run/cpu.h"
@@ -130,6 +130,65 @@ static void every_dtype_in_odd_sizes(void **state) {
             run_case(&c);
             if (c.dtype == CB_F32) run_product(&c, true);
         }
+}
+
+typedef struct Run {
+    MatmulStep step;
+    const void *a, *b;
+    void *out;
+} Run;
+
+static bool run_step(void *user) {
+    const Run *r = user;
+    return gemm_run(&r->step, r->a, r->b, r->out, NULL, NULL);
+}
+
+static bool pack_step(void *user) {
+    const Run *r = user;
+    Storage *packed;
+    bool done = gemm_pack(&r->step, r->b, (cb_dtype)r->step.dtype, &packed);
+    assert_true(done || !packed);
+    if (packed) storage_release(packed);
+    return done;
+}
+
+/* Of tasks, of what they share, of gathered vectors, of packed weights. */
+static void each_allocation_of_a_product_fails(void **state) {
+    (void)state;
+    static const Case cases[] = {
+        {CB_F32, 1, 40, 70, 30, false, false, 1, false, false},
+        {CB_F32, 1, 600, 200, 300, false, false, 1, false, false},
+        {CB_F32, 1, 30, 2000, 300, true, true, 1, false, false},
+        {CB_F32, 2, 1, 70, 50, false, false, 2, false, false},
+        {CB_F64, 1, 70, 1, 50, true, false, 1, false, false},
+        {CB_BF16, 1, 40, 70, 30, false, true, 1, false, false},
+        {CB_F16, 1, 1, 70, 50, false, false, 1, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const Case *c = &cases[i];
+        void *a = random_matrix(c->dtype, c->spread * c->batch * c->m * c->k + 8);
+        void *b = random_matrix(c->dtype, c->spread * c->batch * c->k * c->n + 8);
+        void *out = random_matrix(c->dtype, c->batch * c->m * c->n);
+        Run r = {step_of(c), a, b, out};
+        each_allocation_fails(run_step, &r);
+        expect_product(&r.step, a, b, out);
+        each_allocation_fails(pack_step, &r);
+        free(a), free(b), free(out);
+    }
+}
+
+/* Narrowed sums of many rows: strips of panels, of which equal ones are looked for. */
+static void many_rows_of_halves(void **state) {
+    (void)state;
+    static const int64_t size[][3] = {{5000, 20, 2}, {2000, 176, 2}, {2000, 352, 1}};
+    int threads = cb_threads();
+    cb_set_threads(1);
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+        Case c = {.dtype = CB_F16, .batch = 1, .spread = 1};
+        c.m = size[i][0], c.n = size[i][1], c.k = size[i][2];
+        run_case(&c);
+    }
+    cb_set_threads(threads);
 }
 
 /* A weight in f32 that a step in bf16 packs is what its conversion would have been. */
@@ -544,6 +603,8 @@ static void test_level(const GemmKernels *kernels, int *failed) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_allocation_of_a_product_fails),
+        cmocka_unit_test(many_rows_of_halves),
         cmocka_unit_test(every_dtype_in_odd_sizes),
         cmocka_unit_test(bf16_is_packed_from_f32),
         cmocka_unit_test(every_layout),

@@ -1,6 +1,6 @@
 /* argsort and argtopk: order, stability, NaN, -0, every dtype, the three algorithms against a plain
  * sort. */
-#include "test_support.h"
+#include "each_fails.h"
 
 #include "run/gemm.h"
 #include <math.h>
@@ -67,7 +67,6 @@ static void nothing_to_sort(void **state) {
     (void)state;
     const float x[] = {1, 2, 3};
     expect_order(CB_F32, x, 3, 0, false, NULL);
-    expect_order(CB_F32, x, 0, 0, false, NULL);
     expect_order(CB_F32, x, 1, 1, false, (int64_t[]){0});
 }
 
@@ -116,11 +115,31 @@ static void every_length_agrees_with_qsort(void **state) {
     for (int64_t keep = 1; keep < 9; keep++) expect_like_qsort(50, 16 * keep, keep, 1 << 20);
 }
 
+typedef struct Run {
+    OpaqueStep step;
+    const int32_t *in;
+    int64_t out[4];
+} Run;
+
+static bool run_sort(void *user) {
+    Run *r = user;
+    return sort_run(&r->step, r->in, CB_I32, r->out);
+}
+
+static void no_memory_is_an_error(void **state) {
+    (void)state;
+    const int32_t x[] = {3, 1, 2, 0};
+    Run r = {.step = {.rows = 1, .length = 4, .keep = 4, .element = 1}, .in = x};
+    each_allocation_fails(run_sort, &r);
+    assert_memory_equal(r.out, ((int64_t[]){3, 1, 2, 0}), sizeof r.out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nan_is_the_greatest), cmocka_unit_test(equal_elements_keep_their_order),
-        cmocka_unit_test(extreme_integers),    cmocka_unit_test(halves),
-        cmocka_unit_test(nothing_to_sort),     cmocka_unit_test(every_length_agrees_with_qsort),
+        cmocka_unit_test(nan_is_the_greatest),   cmocka_unit_test(equal_elements_keep_their_order),
+        cmocka_unit_test(extreme_integers),      cmocka_unit_test(halves),
+        cmocka_unit_test(nothing_to_sort),       cmocka_unit_test(every_length_agrees_with_qsort),
+        cmocka_unit_test(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
