@@ -114,7 +114,8 @@ CB_API cb_tensor *cb_release(cb_tensor *x); /* the opposite: into the innermost 
  * refused. */
 CB_API void cb_free(cb_tensor *x);
 CB_API void cb_cleanup(void); /* frees caches and everything else of the process; for leak
-                               * checkers, and an error inside a compiled function or forward */
+                               * checkers. Inside of a compiled function or a forward: an
+                               * error, and nothing is freed */
 
 typedef struct cb_memory_stats {
     int64_t live_bytes;    /* tensors hold these */

@@ -207,6 +207,7 @@ void cb_function_free(cb_function *function) {
 }
 
 void cb_cleanup(void) {
+    if (!tensor_may_cleanup()) return;
     eager_cleanup();
     code_cleanup();
     tensor_cleanup();

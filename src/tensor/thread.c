@@ -128,9 +128,14 @@ Tracer *tracer_set(Tracer *tracer) {
     return before;
 }
 
+bool tensor_may_cleanup(void) {
+    tracer_current(); /* what was left by a jump is closed */
+    if (!thread_state.frame) return true;
+    fail(CB_ERR_ARGUMENT, "cleanup: a compiled function or a forward runs");
+    return false;
+}
+
 void tensor_cleanup(void) {
-    if (thread_state.frame)
-        fail(CB_ERR_ARGUMENT, "cleanup: it ends a compiled function or a forward that runs");
     if (thread_state.scope) {
         (void)pthread_setspecific(registry.key, NULL);
         end_thread(&thread_state);

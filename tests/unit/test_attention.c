@@ -140,7 +140,7 @@ static void nothing_is_recognised_without_budget(void **state) {
 
 static cb_tensor *evaluate(const char *body, bool recognise) {
     Arena *arena = arena_new();
-    cb_tensor *output[2];
+    cb_tensor *output[4];
     cb_set_option("skip", recognise ? "" : "attention");
     Graph *graph = parse(arena, body);
     graph_optimize(graph, NULL);

@@ -106,7 +106,7 @@ static void *allocate(void *user, void *pointer, size_t bytes) {
 
 /* ---- what may be left behind ------------------------------------------------------------- */
 
-static char temporary[300];
+static char temporary[400];
 
 /* Names in a folder that begin so. */
 static int count_names(const char *folder, const char *beginning) {
