@@ -30,9 +30,15 @@ def clamp(x, low=-np.inf, high=np.inf): return o('minimum', o('maximum', x, low)
 @composite
 def lerp(x, y, weight): floats_only(x); return o('add', x, o('mul', o('sub', y, x), float(weight)))
 @composite
-def addcmul(x, p, q, value=1.0): floats_only(x); return o('add', x, o('mul', o('mul', p, q), float(value)))
+def addcmul(x, p, q, value=1.0):
+    floats_only(x)
+    product = o('mul', p, q)
+    return o('add', x, product if value == 1 else o('mul', product, float(value)))
 @composite
-def addcdiv(x, p, q, value=1.0): floats_only(x); return o('add', x, o('mul', o('div', p, q), float(value)))
+def addcdiv(x, p, q, value=1.0):
+    floats_only(x)
+    need(is_float(p.dtype) or is_float(q.dtype), 'integers are not divided')
+    return o('add', x, o('mul', o('div', p, q), float(value)))
 @composite
 def mean(x, dim=ALL, keepdim=False):
     need(is_float(x.dtype), 'the mean of integers')
@@ -44,7 +50,7 @@ def var(x, dim=ALL, correction=1, keepdim=False):
 @composite
 def leaky_relu(x, slope=0.01): floats_only(x); return where(o('gt', x, 0), x, o('mul', x, float(slope)))
 @composite
-def relu6(x): return clamp(x, 0, 6)
+def relu6(x): need(x.dtype != 'bool', 'no number'); return clamp(x, 0, 6)
 @composite
 def hardtanh(x, low=-1.0, high=1.0): floats_only(x); return clamp(x, low, high)
 @composite

@@ -328,6 +328,7 @@ def topk(x, k, dim=-1, largest=True):
 def split(x, size, dim):
     need(x.data.ndim > 0 and size > 0, 'size')
     total = x.shape[axis_of(x, dim)]
+    need(-(-total // size) <= MAX_ARGS, 'pieces')
     return [narrow(x, dim, at, min(size, total - at)) for at in range(0, max(total, 1), size)]
 def chunk(x, chunks, dim):
     need(x.data.ndim > 0 and chunks > 0, 'chunks')

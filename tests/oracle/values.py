@@ -20,7 +20,7 @@ What follows is where the judge says how PyTorch computes, and where it is not N
 """
 import contextlib
 import numpy as np
-from carbide import DTYPES, FLOATS, NUMPY, bf16_bits, bf16_values
+from carbide import DTYPES, FLOATS, MAX_ARGS, NUMPY, bf16_bits, bf16_values
 
 np.seterr(all='ignore')
 RECORD = np.dtype([('lo', 'f8'), ('hi', 'f8'), ('wide_lo', 'f8'), ('wide_hi', 'f8')])
