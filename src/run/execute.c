@@ -213,6 +213,7 @@ static bool run_all(Run *run) {
     _Atomic int64_t *timed = executable->step_ns;
     for (int i = 0, count = length(step); i < count; i++) {
         if (timed ? run_timed(run, &step[i], &timed[i]) : run_step(run, &step[i])) continue;
+        if (!error_text()) fail_memory(0); /* what failed on another thread was said there */
         for (int k = 0; k < run->plan->output_count; k++) {
             tensor_destroy(run->outputs[k]);
             run->outputs[k] = NULL;

@@ -1,6 +1,7 @@
 /* Every allocation of what users do fails (faults.h). What they compile: test_faults_capture.c. */
 #include "faults.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 /* ---- scenarios ------------------------------------------------------------------------------ */
@@ -240,6 +241,47 @@ static void large_states(void) {
     cb_module_free(net);
 }
 
+/* ---- other threads -------------------------------------------------------------------------- */
+
+static pthread_t first_thread;
+
+/* Nothing for any thread but the first. */
+static void *first_alone(void *user, void *pointer, size_t bytes) {
+    (void)user;
+    if (bytes == 0) {
+        free(pointer);
+        return NULL;
+    }
+    return pthread_equal(pthread_self(), first_thread) ? realloc(pointer, bytes) : NULL;
+}
+
+/* What fails on a thread of the team is an error of the call. */
+static void workers_without_memory(void **state) {
+    (void)state;
+    int before = cb_threads(), failed = 0;
+    first_thread = pthread_self();
+    cb_cleanup();
+    cb_set_allocator((cb_allocator){first_alone, NULL});
+    cb_set_threads(4);
+    cb_scope_open();
+    cb_tensor *x = cb_ones(cb_dims(4, 16, 40, 40)), *a = cb_ones(cb_dims(300, 300));
+    cb_tensor *same = cb_ones(cb_dims(32, 16, 3, 3)), *wide = cb_ones(cb_dims(32, 16, 5, 5));
+    for (int i = 0; i < 4; i++) {
+        cb_tensor *y = i == 0   ? cb_conv2d(x, same, NULL, 1, 1)
+                       : i == 1 ? cb_conv2d(x, wide, NULL, 2)
+                       : i == 2 ? cb_matmul(a, a)
+                                : cb_matmul(cb_to(a, CB_F16), cb_to(a, CB_F16));
+        assert_true((y == NULL) == (cb_error() != NULL));
+        failed += y == NULL;
+        cb_clear_error();
+    }
+    cb_scope_close();
+    assert_true(failed > 0);
+    cb_cleanup();
+    cb_set_threads(before);
+    cb_set_allocator((cb_allocator){faulty, NULL});
+}
+
 int main(void) {
     snprintf(state_path, sizeof state_path, "/tmp/carbide-faults-%d.safetensors", (int)getpid());
     snprintf(array_path, sizeof array_path, "/tmp/carbide-faults-%d.npy", (int)getpid());
@@ -267,6 +309,7 @@ int main(void) {
         FEW_TENSORS(attention_with_all_options),
         FEW_TENSORS(several_at_a_time),
         FEW_TENSORS(states),
+        cmocka_unit_test(workers_without_memory),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(state_path), unlink(array_path);
