@@ -7,10 +7,14 @@
 #include "run/gemm.h"
 #include <string.h>
 
-/* Whether the positions of dim and the next one are evenly spaced. */
-static bool joins(const ConvolutionStep *s, int dim) {
-    int64_t step = s->x_spatial[dim + 1] * s->in_size[dim + 1];
-    return s->in_size[dim] == 1 || s->x_spatial[dim] == step;
+/* Whether all positions of an image are evenly spaced. Dims of one position have any stride. */
+static bool is_even(const ConvolutionStep *s) {
+    int64_t step = s->x_spatial[2] * s->in_size[2];
+    for (int d = 1; d >= 0; d--) {
+        if (s->in_size[d] > 1 && s->x_spatial[d] != step) return false;
+        step *= s->in_size[d];
+    }
+    return true;
 }
 
 bool conv_is_matrix(const ConvolutionStep *s) {
@@ -19,7 +23,7 @@ bool conv_is_matrix(const ConvolutionStep *s) {
     for (int d = 0; d < 3; d++) {
         if (s->kernel[d] != 1 || s->stride[d] != 1 || s->padding[d] != 0) return false;
     }
-    return joins(s, 0) && joins(s, 1);
+    return is_even(s);
 }
 
 /* [out channel][channel] */

@@ -223,6 +223,20 @@ static void written_windows_compile(void **state) {
     cb_scope_close();
 }
 
+/* A dim of one position has any stride: it says nothing of how the others lie. */
+static void kernels_of_one_over_turned_images(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = cb_randn(cb_dims(2, 3, 40, 60, 1)), *weight = cb_randn(cb_dims(5, 3, 1, 1, 1));
+    for (int i = 0; i < 3; i++) { /* 40 x 60, 60 x 40 and 60 x 1 x 40 positions */
+        cb_tensor *turned =
+            i ? cb_permute(x, i == 1 ? cb_dims(0, 1, 3, 2, 4) : cb_dims(0, 1, 3, 4, 2)) : x;
+        cb_tensor *wanted = cb_conv3d(cb_contiguous(turned), weight);
+        assert_true(cb_item(cb_max(cb_abs(cb_sub(cb_conv3d(turned, weight), wanted)))) < 1e-5);
+    }
+    cb_scope_close();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_in_f32),
@@ -232,6 +246,7 @@ int main(void) {
         cmocka_unit_test(channels_last_changes_nothing),
         cmocka_unit_test(the_api),
         cmocka_unit_test(written_windows_compile),
+        cmocka_unit_test(kernels_of_one_over_turned_images),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
