@@ -20,7 +20,7 @@ $(BUILD)/gen/carbide_ops.h: $(OPGEN_IN)
 	@$(BUILD)/gen/opgen . $(BUILD)/gen
 
 test: all
-	@ctest --test-dir $(BUILD) --output-on-failure
+	@ctest --test-dir $(BUILD) -j 2 --output-on-failure
 	@tools/lint.sh $(BUILD)
 
 lint: all
