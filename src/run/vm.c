@@ -238,10 +238,12 @@ static bool passes_staging(const Program *p, const VmAccess *access) {
 static void put_staging(const Builder *b, Program *p) {
     for (int i = 0; i < length(b->access); i++) {
         VmAccess *access = &p->access[i];
-        bool turns = passes_staging(p, access);
-        access->staging = turns || access->levels.count > 1 ? p->frame_bytes : -1;
-        if (turns) p->frame_bytes += VM_TURN_LANES * VM_TURN_LINE * access->size;
-        if (access->levels.count > 1) p->frame_bytes += p->capacity * access->size;
+        bool packs = access->levels.count > 1 && access->lane_size != access->size;
+        int64_t lanes = passes_staging(p, access) ? VM_TURN_LANES * VM_TURN_LINE
+                        : packs                   ? p->capacity
+                                                  : 0;
+        access->staging = lanes ? p->frame_bytes : -1;
+        p->frame_bytes += lanes * access->size;
     }
 }
 

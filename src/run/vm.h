@@ -105,7 +105,7 @@ typedef struct VmAccess {
     int rest, index, guard; /* registers, -1: none */
     int first_term, term_count;
     int64_t staging;        /* bytes into the frame, where an input passes through that is
-                             * transposed or whose lanes have levels; -1: none */
+                             * transposed, or packed before it is converted; -1: none */
 } VmAccess;
 
 typedef enum VmPlace { VM_FRAME, VM_CONSTANT, VM_DYNAMIC } VmPlace;

@@ -80,10 +80,11 @@ static void load_staged(const Frame *f, const VmInstr *in, int64_t n) {
 
 static void load(const Frame *f, const VmInstr *in, int64_t n) {
     const VmAccess *access = &f->program->access[in->number];
+    char *staging = access->staging >= 0 ? f->memory + access->staging : NULL;
     if (access->levels.count > 1)
-        vm_walk_load(in, access, n, lane_place(f), f->reg[in->y], address(f, access),
-                     f->memory + access->staging, operand(f, access->guard));
-    else if (access->staging >= 0 && f->turn_count)
+        vm_walk_load(in, access, n, lane_place(f), f->reg[in->y], address(f, access), staging,
+                     operand(f, access->guard));
+    else if (staging && f->turn_count)
         load_staged(f, in, n);
     else
         in->load(n, f->reg[in->y], address(f, access), access->levels.stride[0],

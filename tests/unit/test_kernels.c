@@ -193,12 +193,69 @@ static void test_no_points(void **state) {
     arena_free(arena);
 }
 
+/* Rows of fewer than 64 elements: lanes run along up to four axes. */
+static void test_short_rows(void **state) {
+    (void)state;
+    ENGINES(
+        "kernel rows(outer a0:700, outer a1:5, outer a2:4) tile split 1 { b0: in f32[700] b1: in "
+        "f32[20] b2: in f16[3500] b3: in u8[14000] b4: in f64[70001] b5: out f64[14000]"
+        " t0 = f32 load b0[a0] t1 = f32 load b1[((a1*4)+a2)] t2 = f32 load b2[((a0*5)+a1)]"
+        " t3 = u8 load b3[((a2*3500)+((a1*700)+a0))] t4 = f64 load b4[((a0*100)+((a1*20)+(a2*5)))]"
+        " t5 = f64 to f64 t0 t6 = f64 to f64 t1 t7 = f64 mul t5, t6 t8 = f64 to f64 t2 t9 = f64 sub"
+        " t7, t8 t10 = f64 to f64 t3 t11 = f64 add t9, t10 t12 = f64 sub t11, t4"
+        " store b5[((a0*20)+((a1*4)+a2))] = t12 }",
+        "kernel single(outer a0:300, outer a1:1, outer a2:2) tile split 1 { b0: in i16[600] b1: in "
+        "i16[300] b2: out i16[600] t0 = i16 load b0[((a0*2)+a2)] t1 = i16 load b1[a0] t2 = i16 add "
+        "t0, t1 store b2[((a0*2)+a2)] = t2 }",
+        "kernel five(outer a0:3, outer a1:2, outer a2:7, outer a3:5, outer a4:11) tile split 1 { "
+        "b0: in f32[210] b1: in f32[66] b2: out f32[2310] t0 = f32 load "
+        "b0[((a0*70)+((a1*35)+((a2*5)+a3)))] t1 = f32 load b1[((a0*22)+((a1*11)+a4))] t2 = f32 mul "
+        "t0, t1 store b2[((a0*770)+((a1*385)+((a2*55)+((a3*11)+a4))))] = t2 }",
+        "kernel places(outer a0:90, outer a1:5, outer a2:7) tile split 1 { b0: in f32[1] b1: out "
+        "i64[3150] t0 = f32 load b0[0] t1 = i64 mul [a0], 100:i64 t2 = i64 mul [a1], 10:i64 t3 = "
+        "i64 add t1, t2 t4 = i64 add t3, [a2] t5 = i64 to i64 t0 t6 = i64 add t4, t5 store "
+        "b1[((a0*35)+((a1*7)+a2))] = t6 }",
+        "kernel pad(outer a0:80, outer a1:9, outer a2:13) tile split 1 { b0: in bf16[4480] b1: out "
+        "bf16[9360] t0 = bool ge [a1], 1:i64 t1 = bool lt [a1], 8:i64 t2 = bool logical_and t0, t1"
+        " t3 = bool ge [a2], 3:i64 t4 = bool lt [a2], 11:i64 t5 = bool logical_and t3, t4 t6 = "
+        "bool "
+        "logical_and t2, t5 t7 = f32 load b0[((a0*56)+((a1*8)+(a2+-11)))] if t6"
+        " store b1[((a0*117)+((a1*13)+a2))] = t7 }",
+        "kernel gaps(outer a0:200, outer a1:3, outer a2:6) tile split 1 { b0: in f32[3600] b1: "
+        "inout f32[9000] b2: inout i8[7200] t0 = f32 load b0[((a0*18)+((a1*6)+a2))] t1 = bool gt "
+        "t0, 0:f32 t2 = i8 to i8 t0 store b1[((a0*45)+((a1*15)+(a2*2)))] = t0"
+        " store b2[((a0*36)+((a1*12)+a2))] = t2 if t1 }",
+        "kernel sums(outer a0:64, outer a1:17, inner a2:50) tile split 1 { b0: in f32[54400] b1: "
+        "in "
+        "f32[64] b2: out f32[1088] t0 = f32 load b0[((a0*850)+((a2*17)+a1))] t1 = f32 load b1[a0]"
+        " t2 = f32 add t0, t1 t3 = f32 reduce sum t2 store b2[((a0*17)+a1)] = t3 }",
+        "kernel chunks(outer a0:8, outer a1:17, inner a2:60) tile split 4 { b0: in f32[8160] b1: "
+        "out f32[136] t0 = f32 load b0[((a0*1020)+((a2*17)+a1))] t1 = f32 reduce amax t0"
+        " store b1[((a0*17)+a1)] = t1 }",
+        "kernel scans(outer a0:30, outer a1:9, inner a2:20) tile split 1 { b0: in i32[5400] b1: "
+        "out "
+        "i64[5400] t0 = i32 load b0[((a0*180)+((a2*9)+a1))] t1 = i64 to i64 t0 t2 = i64 scan sum t1"
+        " store b1[((a0*180)+((a2*9)+a1))] = t2 }",
+        "kernel long_scans(outer a0:3, outer a1:2, inner a2:5, inner a3:150) tile split 1 { b0: in "
+        "i16[4500] b1: out i64[4500] t0 = i16 load b0[((a0*1500)+((a1*750)+((a2*150)+a3)))] t1 = "
+        "i64 "
+        "to i64 t0 t2 = i64 scan sum t1 store b1[((a0*1500)+((a1*750)+((a2*150)+a3)))] = t2 }",
+        "kernel softmax(outer a0:8, outer a1:20, inner a2:17) row split 1 { b0: in f32[2720] b1: "
+        "out "
+        "f32[2720] t0 = f32 load b0[((a0*340)+((a1*17)+a2))] t1 = f32 reduce amax t0 t2 = f32 sub "
+        "t0, t1 t3 = f32 exp t2 t4 = f32 reduce sum t3 t5 = f32 div t3, t4 store "
+        "b1[((a0*340)+((a1*17)+a2))] = t5 }",
+        "kernel rows_of_rows(outer a0:60, outer a1:6) tile split 1 { b0: in i64[60] b1: in f32[60] "
+        "b2: out f32[360] t0 = i64 load b0[a0] t1 = f32 load b1[((t0*6)+a1)] store "
+        "b2[((a0*6)+a1)] = t1 }");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),    cmocka_unit_test(test_integers),
         cmocka_unit_test(test_places),    cmocka_unit_test(test_kept),
         cmocka_unit_test(test_large),     cmocka_unit_test(test_many),
-        cmocka_unit_test(test_no_points),
+        cmocka_unit_test(test_no_points), cmocka_unit_test(test_short_rows),
     };
     return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
 }
