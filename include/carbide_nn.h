@@ -34,13 +34,16 @@ CB_API void cb_module_free(cb_module *module);
 /* destroy(user) is called when the module is freed. */
 CB_API void cb_module_on_free(cb_module *module, void (*destroy)(void *user));
 
-/* Takes over child under a name without dots; returns child. With a NULL child (its constructor
- * failed) nothing happens and NULL comes back. One child may be added at several places: it is
- * shared. */
+/* Takes over child under a name without dots; returns child. One child may be added at several
+ * places: it is shared. With a NULL child (its constructor failed) nothing happens and NULL comes
+ * back. Child is taken over also when the call fails, or module is NULL: NULL comes back, and a
+ * child that no module holds is freed; one that has module among its descendants stays as it
+ * was. */
 CB_API cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child);
 /* Takes over a tensor, out of its scope, as a parameter (trained) or a buffer (not trained, but
  * part of the state dict); the same tensor comes back. A name that exists is replaced. NULL
- * registers an absent parameter, such as the bias of a layer without one. */
+ * registers an absent parameter, such as the bias of a layer without one. When the call fails, the
+ * tensor stays its scope's. */
 CB_API cb_tensor *cb_module_parameter(cb_module *module, const char *name, cb_tensor *tensor);
 CB_API cb_tensor *cb_module_buffer(cb_module *module, const char *name, cb_tensor *tensor);
 /* Registers another module's parameter here as well (tied weights): both names share one

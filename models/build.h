@@ -17,8 +17,7 @@ static inline Build build_open(const char *type, cb_forward_function *forward, v
 
 /* Takes child over in any case. */
 static inline void build_add(Build *build, const char *name, cb_module *child) {
-    if (build->module && child && cb_module_add(build->module, name, child)) return;
-    cb_module_free(child);
+    if (cb_module_add(build->module, name, child)) return;
     cb_module_free(build->module);
     build->module = NULL;
 }

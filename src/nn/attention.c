@@ -388,11 +388,9 @@ cb_module *(cb_nn_multihead_attention)(int64_t embed_dim, int64_t num_heads, dou
                               .dims = cb_dims(kdim, vdim),
                               .flag = batch_first,
                               .other = add_zero_attn};
-    Module *out = projection_new(embed_dim, bias);
-    if (out && cb_module_inputs(module, "query, key, value") == CB_OK &&
-        cb_module_add(module, "out_proj", out))
+    if (cb_module_inputs(module, "query, key, value") == CB_OK &&
+        cb_module_add(module, "out_proj", projection_new(embed_dim, bias)))
         return module;
-    cb_module_free(out);
     cb_module_free(module);
     return NULL;
 }

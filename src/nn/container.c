@@ -16,7 +16,7 @@ static bool add_numbered(Module *container, Module *const *layers, int count) {
     for (int i = 0; i < count; i++) {
         char name[16];
         snprintf(name, sizeof name, "%d", i);
-        if (!cb_module_add(container, name, layers[i])) return false;
+        if (!module_add(container, name, layers[i])) return false;
     }
     return true;
 }

@@ -140,7 +140,7 @@ void cb_module_free(cb_module *module) {
     if (destroy) destroy(user);
 }
 
-cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child) {
+Module *module_add(Module *module, const char *name, Module *child) {
     if (!module_lives(module, "cb_module_add: the module")) return NULL;
     if (!module_lives(child, "cb_module_add: the child") || !valid_name(module, name)) return NULL;
     if (own_child(module, name, strlen(name)) || own_tensor(module, name)) {
@@ -159,6 +159,14 @@ cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child) 
     module->child[module->child_count++] = added;
     child->parents++;
     return child;
+}
+
+/* A child made inside of the call has no other owner: it is freed when it finds no place. */
+cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child) {
+    Module *added = module_add(module, name, child);
+    if (added || !module_lives(child, "cb_module_add: the child")) return added;
+    if (child->parents == 0 && !contains(child, module)) cb_module_free(child);
+    return NULL;
 }
 
 void module_hold(ModuleTensor *slot, Tensor *tensor) {

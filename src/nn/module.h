@@ -56,6 +56,8 @@ static inline bool module_lives(const Module *module, const char *what) {
 /* A layer of our own: a leaf. extra is copied. */
 Module *module_layer(const char *type, cb_forward_function *forward, const char *extra);
 bool module_set_type(Module *module, const char *type); /* its name in repr; false: no memory */
+/* cb_module_add, but a child that finds no place stays the caller's. */
+Module *module_add(Module *module, const char *name, Module *child);
 /* Registers value. When that fails, or value or *module is NULL, value and module are freed and
  * *module is NULL. */
 void module_init(Module **module, const char *name, Tensor *value, bool buffer);

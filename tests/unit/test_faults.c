@@ -198,11 +198,7 @@ static void several_at_a_time(void) {
 /* A state that does not fit is reported, and one that fits the wrong way round is loaded. */
 static void states(void) {
     cb_module *net = cb_module_new("Net", NULL, NULL);
-    cb_module *linear = cb_nn_linear(3, 2);
-    if (!net || !cb_module_add(net, "first", linear)) {
-        cb_module_free(linear);
-        linear = NULL;
-    }
+    cb_module *linear = cb_module_add(net, "first", cb_nn_linear(3, 2));
     cb_tensor *weight = linear ? cb_module_get(net, "first.weight") : NULL;
     cb_tensor *turned = weight ? cb_module_parameter(net, "turned", cb_t(ramp(3, 2))) : NULL;
     char *keys = NULL;

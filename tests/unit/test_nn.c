@@ -195,6 +195,42 @@ static void trees_own_what_they_hold(void **state) {
     assert_int_equal(cb_memory().live_tensors, before);
 }
 
+static cb_module *counted(const char *type, int *freed) {
+    cb_module *module = cb_module_new(type, block_forward, freed);
+    cb_module_on_free(module, destroyed);
+    return module;
+}
+
+/* Nobody else may know it: it was made inside of the call. */
+static void a_child_without_a_place_is_freed(void **state) {
+    (void)state;
+    int freed = 0;
+    cb_module *net = counted("Net", &freed), *held = cb_module_add(net, "held", cb_nn_relu());
+    REFUSED(cb_module_add(net, "held", counted("Child", &freed)), "'held' exists already");
+    assert_int_equal(freed, 1);
+    REFUSED(cb_module_add(net, "a.b", counted("Child", &freed)), "hold a dot");
+    assert_int_equal(freed, 2);
+    assert_null(cb_module_add(NULL, "a", counted("Child", &freed)));
+    assert_int_equal(freed, 3);
+    cb_module *child = counted("Child", &freed);
+    allocations_left = 0;
+    assert_null(cb_module_add(net, "more", child));
+    allocations_left = -1;
+    expect_status(CB_ERR_MEMORY, "out of memory");
+    assert_int_equal(freed, 4);
+    REFUSED(cb_module_add(net, "more", child), "was freed");
+    REFUSED(cb_module_add(net, "a.b", held), "hold a dot");
+    assert_ptr_equal(cb_module_child(net, "held"), held);
+    REFUSED(cb_module_add(held, "around", net), "its own descendant");
+    REFUSED(cb_module_add(net, "self", net), "its own descendant");
+    assert_int_equal(freed, 4);
+    cb_module_free(net);
+    assert_int_equal(freed, 5);
+    child = counted("Child", &freed);
+    REFUSED(cb_module_add(net, "a", child), "was freed");
+    assert_int_equal(freed, 6);
+}
+
 static void tied_weights_share_storage(void **state) {
     (void)state;
     cb_module *net = cb_nn_sequential(cb_nn_embedding(5, 4), cb_nn_linear(4, 5, false));
@@ -235,9 +271,9 @@ static void mistakes_are_named(void **state) {
     expect_error("must not be empty or hold a dot");
     assert_null(cb_module_add(block, "self", block));
     expect_error("its own descendant");
-    cb_module *relu = cb_nn_relu();
-    assert_null(cb_module_add(block, "linear", relu));
+    assert_null(cb_module_add(block, "linear", cb_nn_relu()));
     expect_error("'linear' exists already");
+    cb_module *relu = cb_nn_relu();
     assert_null(cb_module_forward(relu, NULL, 2));
     expect_error("no inputs");
     cb_tensor *x = cb_ones(cb_dims(2, 4));
@@ -270,19 +306,13 @@ static void every_allocation_may_fail(void **state) {
         allocations_left = limit;
         cb_module *list = cb_nn_module_list(cb_nn_relu(), cb_nn_tanh(), cb_nn_dropout(0.5));
         cb_module *net = list ? cb_module_new("Net", block_forward, NULL) : NULL;
-        if (net && !cb_module_add(net, "list", list)) {
-            cb_module_free(list);
-            list = NULL;
-        }
+        cb_module_add(net, "list", list);
         char *text = cb_module_text(net);
         done = text != NULL;
         if (!done) assert_int_equal(cb_error_status(), CB_ERR_MEMORY);
         allocations_left = -1;
         cb_free_text(text);
-        if (net)
-            cb_module_free(net);
-        else
-            cb_module_free(list);
+        cb_module_free(net);
         cb_clear_error();
         cb_scope_close();
     }
@@ -295,12 +325,19 @@ static void every_allocation_may_fail(void **state) {
 int main(void) {
     cb_set_allocator((cb_allocator){failing_resize, NULL});
     const struct CMUnitTest tests[] = {
-        ONE(users_module_computes),       ONE(repr_is_pytorchs),
-        ONE(nested_repr_is_pytorchs),     ONE(names_are_the_state_dicts),
-        ONE(initialization_is_pytorchs),  ONE(layers_compute_their_ops),
-        ONE(dropout_acts_while_training), ONE(trees_own_what_they_hold),
-        ONE(tied_weights_share_storage),  ONE(conversion_changes_floats),
-        ONE(mistakes_are_named),          ONE(every_allocation_may_fail),
+        ONE(users_module_computes),
+        ONE(repr_is_pytorchs),
+        ONE(nested_repr_is_pytorchs),
+        ONE(names_are_the_state_dicts),
+        ONE(initialization_is_pytorchs),
+        ONE(layers_compute_their_ops),
+        ONE(dropout_acts_while_training),
+        ONE(trees_own_what_they_hold),
+        ONE(a_child_without_a_place_is_freed),
+        ONE(tied_weights_share_storage),
+        ONE(conversion_changes_floats),
+        ONE(mistakes_are_named),
+        ONE(every_allocation_may_fail),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();
