@@ -67,6 +67,12 @@ static void convert(Call *call, cb_dtype dtype) {
     call->out->result.dtype = (int8_t)dtype;
 }
 
+/* Without elements an index of gather and scatter may have any dtype, as in PyTorch. */
+static bool is_index(const Call *call, const Meta *index) {
+    bool free = call->op != OP_index_select && meta_numel(index) == 0;
+    return free || dtype_is_int((cb_dtype)index->dtype);
+}
+
 /* x keeps its dtype; index inputs are read as i64; a source is converted to x's dtype. */
 static bool keep_rule(Call *call) {
     cb_dtype dtype = (cb_dtype)call->input[0].dtype;
@@ -78,8 +84,8 @@ static bool keep_rule(Call *call) {
     bool indexes = call->op == OP_gather || call->op == OP_index_select || call->op == OP_scatter ||
                    call->op == OP_scatter_add;
     if (!indexes) return true;
-    cb_dtype index = (cb_dtype)call->input[1].dtype;
-    if (!dtype_is_int(index)) return refuse(call, index, "an index");
+    const Meta *index = &call->input[1];
+    if (!is_index(call, index)) return refuse(call, (cb_dtype)index->dtype, "an index");
     if (call->input_count > 2 && call->input[2].dtype != call->input[0].dtype)
         return infer_fail(call, CB_ERR_DTYPE, "the source must have the dtype of the target");
     call->out->input_dtype[1] = CB_I64;
