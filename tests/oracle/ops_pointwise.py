@@ -20,13 +20,18 @@ def shapes(*values):
 
 def spans(values, dtype, wide=False): return [as_span(v, dtype, wide) for v in values]
 
+def points(s):
+    """The ends of a span, and the -0 between them: relu is monotone but for it."""
+    if s.exact: return s.ends()
+    return s.lo, np.where((s.lo < 0) & (s.hi > 0), -0.0, s.lo), s.hi
+
 def corners(function, operands, dtype):
     """A function that is monotone in each operand and rounds once, from the corners of its operands."""
     c = compute(dtype)
     if all(o.exact for o in operands):
         return Span(np.asarray(rounded(c, function(*(o.lo for o in operands)))))
     results = [[]]
-    for o in operands: results = [r + [e] for r in results for e in o.ends()]
+    for o in operands: results = [r + [e] for r in results for e in points(o)]
     result = hull([np.asarray(rounded(c, function(*r))) for r in results])
     for o in operands: result = anything_where(result, o.anything)
     return result
