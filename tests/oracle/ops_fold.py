@@ -9,10 +9,9 @@ def axes(x, dim):
     dims = [dim] if isinstance(dim, int) else list(dim)
     if not dims: return tuple(range(x.data.ndim))
     need(all(-max(x.data.ndim, 1) <= d < max(x.data.ndim, 1) for d in dims), 'no such dim')
-    if x.data.ndim == 0: return ()
-    dims = [d % x.data.ndim for d in dims]
+    dims = [d % max(x.data.ndim, 1) for d in dims]
     need(len(set(dims)) == len(dims), 'a dim twice')
-    return tuple(sorted(dims))
+    return tuple(sorted(dims)) if x.data.ndim else ()
 
 def axis_of(x, dim):
     rank = max(x.data.ndim, 1)

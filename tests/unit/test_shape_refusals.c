@@ -178,6 +178,7 @@ static const struct {
     {"x: f32[4]", "flip(x, [0, 0])", "dim 0 is given twice: f32[4]"},
     {"x: f32[4]", "squeeze(x, [1])", "dim 1 is outside of -1..0: f32[4]"},
     {"x: f32[4, 2]", "sum(x, [0, 0])", "dim 0 is given twice: f32[4, 2]"},
+    {"x: i64[]", "sum(x, [0, -1])", "dim 0 is given twice: i64[]"},
     /* networks */
     {"x: f32[1, 1, 4]", "interpolate(x)", "needs either a size or a positive scale_factor"},
     {"x: f32[1, 1, 4]", "interpolate(x, 2, 2.0)", "needs either a size or a positive scale_factor"},
