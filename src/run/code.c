@@ -73,13 +73,36 @@ static Code *take_loaded(const char *key) {
     return code;
 }
 
-/* The caller holds the lock. NULL: out of memory or not loadable (then why says more). */
-static Code *load_new(int file, const char *key, char why[OBJECT_WHY]) {
+/* One attempt to get code, step by step. */
+typedef struct Attempt {
+    const char *source;
+    size_t length;
+    const char *const *name; /* of the functions that the object must have */
+    int names;
+    Compiler compiler;
+    char description[CACHE_TEXT], key[CACHE_KEY];
+    char directory[CACHE_PATH]; /* of the cache; "" when there is none */
+    CodeResult result;
+} Attempt;
+
+static void *load_whole(const Attempt *a, int file, char why[OBJECT_WHY]) {
     void *object = object_load(file, why);
+    for (int i = 0; object && i < a->names; i++) {
+        if (dlsym(object, a->name[i])) continue;
+        snprintf(why, OBJECT_WHY, "it lacks %.200s", a->name[i]);
+        dlclose(object);
+        object = NULL;
+    }
+    return object;
+}
+
+/* The caller holds the lock. NULL: out of memory or not usable (then why says more). */
+static Code *load_new(const Attempt *a, int file, char why[OBJECT_WHY]) {
+    void *object = load_whole(a, file, why);
     Code *code = object ? memory_zalloc(sizeof *code) : NULL;
     if (code) {
         *code = (Code){.next = all_loaded, .object = object, .references = 1};
-        memcpy(code->key, key, CACHE_KEY);
+        memcpy(code->key, a->key, CACHE_KEY);
         all_loaded = code;
     } else if (object) {
         dlclose(object);
@@ -89,11 +112,11 @@ static Code *load_new(int file, const char *key, char why[OBJECT_WHY]) {
 
 /* Loads the object that is open under its key, unless another thread did meanwhile. Under the lock:
  * a child forked while the dynamic linker works could never use it. */
-static Code *load(int file, const char *key, char why[OBJECT_WHY]) {
+static Code *load(const Attempt *a, int file, char why[OBJECT_WHY]) {
     *why = '\0';
     lock_take(LOCK_code);
-    Code *code = find_loaded(key);
-    if (!code) code = load_new(file, key, why);
+    Code *code = find_loaded(a->key);
+    if (!code) code = load_new(a, file, why);
     lock_give(LOCK_code);
     return code;
 }
@@ -121,16 +144,6 @@ void code_cleanup(void) { compiler_forget(); }
 
 /* ---- compiling --------------------------------------------------------------------------- */
 
-/* One attempt to get code, step by step. */
-typedef struct Attempt {
-    const char *source;
-    size_t length;
-    Compiler compiler;
-    char description[CACHE_TEXT], key[CACHE_KEY];
-    char directory[CACHE_PATH]; /* of the cache; "" when there is none */
-    CodeResult result;
-} Attempt;
-
 static void give_up(Attempt *a, Reason reason, const char *words) {
     a->result.reason = reason;
     if (words && !a->result.message) a->result.message = memory_copy_text(words);
@@ -143,7 +156,7 @@ static Reason take_object(Attempt *a, const char *path, bool keep, char why[OBJE
         snprintf(why, OBJECT_WHY, "the compiler left no object: %.300s: %s", path, strerror(errno));
         return REASON_compiler_failed;
     }
-    a->result.code = load(file, a->key, why);
+    a->result.code = load(a, file, why);
     bool loaded = a->result.code != NULL;
     if (loaded && keep && !cache_put(a->directory, a->key, a->description, file, path))
         a->result.cache = REASON_cache_unusable;
@@ -186,7 +199,7 @@ static bool load_from_disk(Attempt *a) {
     int file = -1;
     CacheLookup found = cache_open(a->directory, a->key, a->description, &file);
     if (found == CACHE_HIT) {
-        a->result.code = load(file, a->key, why);
+        a->result.code = load(a, file, why);
         if (!a->result.code) found = CACHE_DAMAGED;
         close(file);
     }
@@ -221,12 +234,14 @@ static void attempt(Attempt *a) {
     compile(a);
 }
 
-CodeResult code_load(const char *source, size_t length) {
+CodeResult code_load(const char *source, size_t length, const char *const *name, int names) {
     double start = clock_ms();
     Attempt *a = memory_zalloc(sizeof *a); /* too large for a small stack */
     if (!a) return (CodeResult){.reason = REASON_out_of_memory};
     a->source = source;
     a->length = length;
+    a->name = name;
+    a->names = names;
     attempt(a);
     CodeResult result = a->result;
     memory_free(a);

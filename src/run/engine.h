@@ -45,8 +45,9 @@ typedef struct CodeResult {
     bool from_disk;
     double milliseconds;
 } CodeResult;
-/* source: a whole C file (codegen/c.h). Same source, compiler, flags and CPU: same key. */
-CodeResult code_load(const char *source, size_t length);
+/* source: a whole C file (codegen/c.h) with the named functions; an object that lacks one is not
+ * taken, be it the compiler's or the cache's. Same source, compiler, flags and CPU: same key. */
+CodeResult code_load(const char *source, size_t length, const char *const *name, int names);
 KernelFunction *code_function(const Code *code, const char *name);
 void code_release(Code *code);
 /* All that the object of a source depends on, as lines (run/cache.h); false: there is no

@@ -15,7 +15,8 @@
 enum { FILE_WEIGHT = 1500, COMPILERS = 2 };
 
 typedef struct File {
-    Kernel **kernel; /* vec */
+    Kernel **kernel;   /* vec */
+    const char **name; /* vec: theirs */
     Buffer source;
     CodeResult result;
 } File;
@@ -57,6 +58,7 @@ static File *make_files(const Plan *plan, const int *same, int *file_of, int *fu
         }
         file_of[k] = length(file) - 1;
         push(plan->arena, file[file_of[k]].kernel, plan->kernel[k]);
+        push(plan->arena, file[file_of[k]].name, plan->kernel[k]->name);
         *functions += 1;
         weight += length(plan->kernel[k]->expr);
     }
@@ -73,7 +75,8 @@ static void *compile_files(void *user) {
         int i = atomic_fetch_add(&work->next, 1);
         if (i >= length(work->file) || atomic_load(&work->failed)) return NULL;
         File *file = &work->file[i];
-        file->result = code_load(buffer_text(&file->source), file->source.length);
+        file->result = code_load(buffer_text(&file->source), file->source.length, file->name,
+                                 length(file->name));
         if (!file->result.code) atomic_store(&work->failed, true);
     }
 }
@@ -109,24 +112,12 @@ static void keep_failure(Generated *out, File *file) {
     }
 }
 
-/* The name of a function that its object lacks; NULL: all are there. */
-static const char *find_functions(const Plan *plan, const int *same, const int *file_of,
-                                  const File *file, KernelFunction **function) {
+static void find_functions(const Plan *plan, const int *same, const int *file_of, const File *file,
+                           KernelFunction **function) {
     for (int k = 0; k < length(plan->kernel); k++) {
         const Code *code = file[file_of[same[k]]].result.code;
-        const char *name = plan->kernel[same[k]]->name;
-        function[k] = same[k] == k ? code_function(code, name) : function[same[k]];
-        if (!function[k]) return name;
+        function[k] = same[k] == k ? code_function(code, plan->kernel[k]->name) : function[same[k]];
     }
-    return NULL;
-}
-
-/* The compiler said that all went well. */
-static void miss_function(Generated *out, const char *name) {
-    char words[256];
-    snprintf(words, sizeof words, "the object that the compiler left lacks %.200s", name);
-    out->reason = REASON_compiler_failed;
-    out->message = memory_copy_text(words);
 }
 
 void generate(Plan *plan, Generated *out) {
@@ -148,12 +139,12 @@ void generate(Plan *plan, Generated *out) {
         if (file[i].result.code) out->code[out->code_count++] = file[i].result.code;
     }
     keep_failure(out, file);
-    const char *lacking = ok ? find_functions(plan, same, file_of, file, function) : NULL;
-    if (lacking) miss_function(out, lacking);
-    if (ok && !lacking)
+    if (ok) {
+        find_functions(plan, same, file_of, file, function);
         out->function = function;
-    else
+    } else {
         generated_release(out);
+    }
     plan->time.compiler_ms = clock_ms() - start;
 }
 

@@ -16,13 +16,17 @@
 static char root[256], cache[300]; /* folders: of the test, of the cache in it */
 
 /* A function that adds number to *(long *)buffer[0]. */
-static inline CodeResult load_adder(int number) {
-    char source[256];
-    snprintf(source, sizeof source,
+static inline void write_adder(int number, char source[256]) {
+    snprintf(source, 256,
              "void add(void *const *buffer, long low, long high, int pass, void *slot) {\n"
              "    *(long *)buffer[0] += %d;\n}\n",
              number);
-    return code_load(source, strlen(source));
+}
+
+static inline CodeResult load_adder(int number) {
+    char source[256];
+    write_adder(number, source);
+    return code_load(source, strlen(source), (const char *[]){"add"}, 1);
 }
 
 static inline void assert_adds(CodeResult result, int number) {

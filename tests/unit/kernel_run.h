@@ -162,7 +162,9 @@ static bool check_kernel(const Kernel *kernel, const Code *code) {
 static Code *compile(Kernel **kernel, int count, Arena *arena) {
     Buffer source = buffer_new(arena);
     c_render(kernel, count, &source);
-    CodeResult result = code_load(buffer_text(&source), source.length);
+    const char **name = arena_new_array(arena, const char *, count);
+    for (int i = 0; i < count; i++) name[i] = kernel[i]->name;
+    CodeResult result = code_load(buffer_text(&source), source.length, name, count);
     if (!result.code) {
         fputs(buffer_text(&source), stderr); /* too long for print_error */
         FAIL("%s\n%s", reason_info(result.reason)->id, result.message ? result.message : "");

@@ -105,6 +105,31 @@ static void test_truncated_and_foreign_entries(void **state) {
     unlink(other);
 }
 
+/* Sealed under the adder's key with a checksum that fits. */
+static void forge_adder(int number, const char *making) {
+    char path[CACHE_PATH], command[2 * CACHE_PATH], source[256], description[CACHE_TEXT];
+    char key[CACHE_KEY];
+    mkdir(cache, 0700);
+    snprintf(path, sizeof path, "%s/forged", cache);
+    snprintf(command, sizeof command, "out=%s; %s", path, making);
+    assert_int_equal(system(command), 0);
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0);
+    write_adder(number, source);
+    assert_true(code_describe(source, strlen(source), description, sizeof description));
+    cache_key(description, key);
+    assert_true(cache_put(cache, key, description, file, path));
+    close(file);
+}
+
+static void test_sound_entries_of_something_else(void **state) {
+    (void)state;
+    forge_adder(6, "echo 'int other;' | cc -shared -fPIC -x c - -o $out");
+    assert_replaced(6);
+    forge_adder(6, "echo no object >$out");
+    assert_replaced(6);
+}
+
 static void test_unsafe_directories(void **state) {
     (void)state;
     assert_adds(load_adder(5), 5);
@@ -224,7 +249,7 @@ static void test_explaining(void **state) {
     const char *source = "void f(void) {}\n";
     Arena *arena = arena_new();
     Buffer why = buffer_new(arena);
-    CodeResult result = code_load(source, strlen(source));
+    CodeResult result = code_load(source, strlen(source), (const char *[]){"f"}, 1);
     assert_true(code_describe(source, strlen(source), description, sizeof description));
     assert_int_equal(entries(key), 1);
     assert_true(cache_describe(cache, key, stored));
@@ -287,7 +312,7 @@ static void test_failing_compilers(void **state) {
         "i=0; while [ $i -lt 20000 ]; do echo a long line of words; i=$((i+1)); done; exit 1");
     assert_refused(load_adder(61), REASON_compiler_failed, "a long line");
     cb_set_option("cc", "cc");
-    CodeResult wrong = code_load("int f(", 6);
+    CodeResult wrong = code_load("int f(", 6, NULL, 0);
     assert_refused(wrong, REASON_compiler_failed, "error");
     assert_adds(load_adder(61), 61);
 }
@@ -345,7 +370,7 @@ static void test_ignored_children(void **state) {
     (void)state;
     void (*before)(int) = signal(SIGCHLD, SIG_IGN);
     CodeResult good = load_adder(64);
-    CodeResult bad = code_load("int f(", 6);
+    CodeResult bad = code_load("int f(", 6, NULL, 0);
     signal(SIGCHLD, before);
     assert_adds(good, 64);
     assert_null(bad.code);
@@ -368,6 +393,7 @@ int main(void) {
         CASE(test_second_load_comes_from_disk),
         CASE(test_flipped_bytes),
         CASE(test_truncated_and_foreign_entries),
+        CASE(test_sound_entries_of_something_else),
         CASE(test_unsafe_directories),
         CASE(test_unusable_directories),
         CASE(test_default_directory),
