@@ -5,11 +5,14 @@
 
 #include "codegen/c.h"
 
-/* gcc's elimination of partial redundancies turns chains of selects into branches, which then do
- * not vectorize: pow after clamp was 19 times slower. */
-static const char pragmas[] = "#if defined __GNUC__ && !defined __clang__\n"
-                              "#pragma GCC optimize(\"no-tree-pre\")\n"
-                              "#endif\n";
+/* gcc makes branches of selects. no-tree-pre: of chains of them, which then do not vectorize (pow
+ * after clamp was 19 times slower). no-thread-jumps, no-tree-sink: with loads inside, which become
+ * masked ones; neighbouring loads whose masks differ then share the first one's (gcc 12 and 13,
+ * with masks of another width than the elements): wrong values, test_codegen_compilers.c. */
+static const char pragmas[] =
+    "#if defined __GNUC__ && !defined __clang__\n"
+    "#pragma GCC optimize(\"no-tree-pre\", \"no-thread-jumps\", \"no-tree-sink\")\n"
+    "#endif\n";
 
 /* gcc makes vector versions of such functions; clang does not, and inlines. */
 static const char apart_macro[] =
