@@ -255,7 +255,7 @@ static void write_string(FILE *out, const char *text) {
 }
 
 static void write_param(FILE *out, const Param *param) {
-    fprintf(out, "            {.name = \"%s\", .type = %s, .word = %d", param->name,
+    fprintf(out, "    {.name = \"%s\", .type = %s, .word = %d", param->name,
             type_info[param->type].param, param->word);
     if (param->macro[0]) {
         const char *value = param->type == OPTIONAL ? "0" : param->macro;
@@ -271,6 +271,20 @@ static void write_param(FILE *out, const Param *param) {
             fprintf(out, ", .default_%s = %s", param->type == FLOAT ? "float" : "int", value);
     }
     fprintf(out, "},\n");
+}
+
+/* The first row with this schema: those that have it too share its parameters. */
+static const char *params_owner(const char *schema) {
+    int i = 0;
+    while (strcmp(rows[i].schema, schema) != 0) i++;
+    return rows[i].name;
+}
+
+static void write_params(FILE *out, const Row *row, const Schema *schema) {
+    if (params_owner(row->schema) != row->name) return;
+    fprintf(out, "static const Param params_%s[] = {\n", row->name);
+    for (int i = 0; i < schema->count; i++) write_param(out, &schema->param[i]);
+    fprintf(out, "};\n");
 }
 
 static void write_table_row(FILE *out, const Row *row, const Schema *schema) {
@@ -296,9 +310,7 @@ static void write_table_row(FILE *out, const Row *row, const Schema *schema) {
     if (row->scan_of) fprintf(out, "        .scan_of = OP_%s,\n", row->scan_of);
     if (row->autocast && *row->autocast)
         fprintf(out, "        .autocast = AUTOCAST_%s,\n", row->autocast);
-    fprintf(out, "        .param = {\n");
-    for (int i = 0; i < schema->count; i++) write_param(out, &schema->param[i]);
-    fprintf(out, "        },\n    },\n");
+    fprintf(out, "        .param = params_%s,\n    },\n", params_owner(row->schema));
 }
 
 static void write_table(FILE *out) {
@@ -307,10 +319,11 @@ static void write_table(FILE *out) {
             "#include \"op/op.h\"\n\n"
             "_Static_assert(OP_MAX_PARAMS == %d && OP_MAX_INPUTS == %d && ATTR_WORDS > %d &&\n"
             "                   LIST_WORDS == %d && NUMBER_WORDS == %d,\n"
-            "               \"tools/opgen.c and op/op.h disagree\");\n\n"
-            "static const OpInfo op_table[OP_COUNT] = {\n"
-            "    [OP_none] = {.name = \"none\", .fx = \"none\", .schema = \"\"},\n",
+            "               \"tools/opgen.c and op/op.h disagree\");\n\n",
             MAX_OP_PARAMS, MAX_TENSORS, MAX_WORDS, LIST_WORDS, NUMBER_WORDS);
+    for (int i = 0; i < ROW_COUNT; i++) write_params(out, &rows[i], &schemas[i]);
+    fprintf(out, "\nstatic const OpInfo op_table[OP_COUNT] = {\n"
+                 "    [OP_none] = {.name = \"none\", .fx = \"none\", .schema = \"\"},\n");
     for (int i = 0; i < ROW_COUNT; i++) write_table_row(out, &rows[i], &schemas[i]);
     fprintf(out, "};\n\nconst OpInfo *op_info(Op op) {\n"
                  "    check((unsigned)op < OP_COUNT, \"op %%d\", (int)op);\n"

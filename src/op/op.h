@@ -100,7 +100,7 @@ typedef struct OpInfo {
     uint16_t flags, cost;
     uint8_t arity;        /* tensor inputs, optional ones included */
     uint8_t param_count, word_count;
-    Param param[OP_MAX_PARAMS]; /* schema order */
+    const Param *param;   /* schema order; ops of one schema share them */
     Op scan_of;           /* scans: the reduction */
 } OpInfo;
 

@@ -68,6 +68,15 @@ static void test_attrs(void **state) {
     assert_memory_equal(&attrs, &fresh, sizeof attrs); /* equal attributes are equal bytes */
 }
 
+/* A list of parameters in each row made the table 180 KB of the library. */
+static void test_shared_parameters(void **state) {
+    (void)state;
+    assert_ptr_equal(op_info(OP_exp)->param, op_info(OP_neg)->param);
+    assert_ptr_equal(op_info(OP_amax)->param, op_info(OP_sum)->param);
+    assert_ptr_not_equal(op_info(OP_add)->param, op_info(OP_neg)->param);
+    assert_string_equal(op_info(OP_add)->param[1].name, "b");
+}
+
 static void test_promotion_lattice(void **state) {
     (void)state;
     enum {
@@ -508,6 +517,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_attrs),
+        cmocka_unit_test(test_shared_parameters),
         cmocka_unit_test(test_promotion_lattice),
         cmocka_unit_test(test_weak_inputs),
         cmocka_unit_test(test_input_dtypes),
