@@ -194,8 +194,7 @@ static void write_function(FILE *out, const Row *row, const Schema *schema, bool
     fprintf(out, inside ? "\nstatic inline " : "\n");
     if (inside) api.result = "Tensor *", api.prefix = "op_";
     api_signature(out, api, schema, !inside);
-    fprintf(out, schema->words ? " {\n    Attrs attrs = {{0}};\n"
-                               : " {\n    static const Attrs attrs;\n");
+    fprintf(out, schema->words ? " {\n    Attrs attrs = {{0}};\n" : " {\n");
     for (int i = 0; i < schema->count; i++)
         if (!param_is_tensor(&schema->param[i]))
             api_pack(out, row->name, schema->param[i].name, &schema->param[i]);
@@ -209,9 +208,9 @@ static void write_function(FILE *out, const Row *row, const Schema *schema, bool
         }
         fprintf(out, "};\n");
     }
-    fprintf(out, "    return %s(OP_%s, %s, %d, &attrs);\n}\n",
-            inside ? "apply_call" : "apply_handles", row->name, schema->tensors ? "input" : "NULL",
-            schema->tensors);
+    fprintf(out, "    return %s(OP_%s, %s, %d, &%s);\n}\n", inside ? "apply_call" : "apply_handles",
+            row->name, schema->tensors ? "input" : "NULL", schema->tensors,
+            schema->words ? "attrs" : "attrs_none");
 }
 
 static void write_functions(FILE *out, bool inside) {

@@ -21,8 +21,7 @@ static bool separate(const Entry *entry, Tensor *const *input, Tensor **output) 
         for (int i = 0; i < k; i++) shared |= output[i]->storage == output[k]->storage;
         if (!shared) continue;
         cb_operand operand = cb_operand_tensor(output[k]);
-        const Attrs attrs = {{0}};
-        Tensor *copy = eager_apply(OP_clone, &operand, 1, &attrs);
+        Tensor *copy = eager_apply(OP_clone, &operand, 1, &attrs_none);
         if (!copy) return false;
         tensor_destroy(output[k]);
         output[k] = copy;

@@ -38,6 +38,8 @@ Op op_find(const char *name, size_t length) {
     }
 }
 
+const Attrs attrs_none = {{0}};
+
 double attr_float(const Attrs *attrs, int word) {
     double value;
     memcpy(&value, &attrs->word[word], sizeof value);

@@ -122,6 +122,7 @@ typedef struct Attrs {
 
 #include "op_attrs.h" /* generated: enum { ATTR_sum_dim = 0, ATTR_sum_keepdim = 9, ... } */
 
+extern const Attrs attrs_none; /* of ops that have none */
 Attrs attrs_default(Op op);
 double attr_float(const Attrs *attrs, int word);
 void attr_set_float(Attrs *attrs, int word, double value);
