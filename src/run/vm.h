@@ -18,7 +18,9 @@ typedef enum VmType { VM_BOOL, VM_I32, VM_I64, VM_F32, VM_F64, VM_TYPES } VmType
 /* Operands of a binary block function: both vectors, the second or the first uniform. */
 typedef enum VmShape { VM_VECTORS, VM_SCALAR_B, VM_SCALAR_A, VM_SHAPES } VmShape;
 
-enum { VM_REDUCES = 6 /* from OP_sum on, as the table lists them */ };
+/* The table lists the rows that have block functions first, and the reductions, from OP_sum on,
+ * last among them. */
+enum { VM_REDUCES = OP_all - OP_sum + 1, VM_ROWS = OP_all + 1 };
 
 /* y[i] = f(a[i], b[i], c[i]); y may be one of the operands. */
 typedef void VmFunction(int64_t n, void *y, const void *a, const void *b, const void *c);
@@ -34,7 +36,7 @@ typedef void VmScan(int64_t n, void *y, const void *x, Scalar *accumulator);
 
 /* The block functions of one instruction set (vm_ops.c, compiled once for each). */
 typedef struct VmOps {
-    /* rows[type][op][shape], by the type of the operands; NULL: no such function */
+    /* rows[type][op < VM_ROWS][shape], by the type of the operands; NULL: no such function */
     VmFunction *const (*rows[VM_TYPES])[VM_SHAPES];
     VmFunction *convert[VM_TYPES][VM_TYPES]; /* [from][to]; to itself: of i64 and f64 alone */
     VmFunction

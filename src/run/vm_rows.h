@@ -119,7 +119,7 @@
     REDUCE_##rule(BLOCK_BINARY(name, T, combine) BLOCK_REDUCE(name, identity, combine))
 #include "op/op_rows.h"
 
-static VmFunction *const JOIN3(row, _, TYPE)[OP_COUNT][VM_SHAPES] = {
+static VmFunction *const JOIN3(row, _, TYPE)[VM_ROWS][VM_SHAPES] = {
 #define UNARY(name, fx, rule, cost, value) RULE_##rule([OP_##name] = {FUNCTION(name)}, )
 #define BINARY(name, fx, flags, rule, cost, value)                                                 \
     RULE_##rule([OP_##name] = COST_##cost(ALL_SHAPES, ONE_SHAPE)(name), )

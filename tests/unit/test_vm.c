@@ -399,7 +399,7 @@ static void compare_lanes(Op op, VmType type, bool truth, const void *one, const
 
 static void compare_levels(const VmOps *one, const VmOps *two) {
     static double a[LANES], b[LANES], c[LANES], y[LANES], z[LANES];
-    for (int op = 0; op < OP_COUNT; op++)
+    for (int op = 0; op < VM_ROWS; op++)
         for (int type = 0; type < VM_TYPES; type++)
             for (int shape = 0; shape < VM_SHAPES; shape++) {
                 VmFunction *f = one->rows[type][op][shape], *g = two->rows[type][op][shape];
