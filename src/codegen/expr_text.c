@@ -191,14 +191,44 @@ static const char *operand(Emit *e, const Expr *user, const Expr *x) {
     return text_index(e, x, narrow);
 }
 
-static const char *call_apart(Emit *e, const Expr *x, const char *const *argument) {
+/* op_sub_f32(t3, 1.0f) */
+static const char *call_function(Emit *e, const char *prefix, Op op, cb_dtype dtype,
+                                 const char *const *argument, int count) {
     Buffer text = buffer_new(e->arena);
-    putf(&text, "apart_%s_%s(", op_info((Op)x->op)->name, cb_dtype_name(x->dtype));
-    for (int i = 0; i < x->input_count; i++)
-        putf(&text, i ? ", %s" : "%s", text_bare(e, argument[i]));
+    putf(&text, "%s_%s_%s(", prefix, op_info(op)->name, cb_dtype_name(dtype));
+    for (int i = 0; i < count; i++) putf(&text, i ? ", %s" : "%s", text_bare(e, argument[i]));
     put(&text, ")");
-    e->usage->apart[x->op][x->dtype] = true;
     return buffer_text(&text);
+}
+
+static const char *call_apart(Emit *e, const Expr *x, const char *const *argument) {
+    e->usage->apart[x->op][x->dtype] = true;
+    return call_function(e, "apart", (Op)x->op, (cb_dtype)x->dtype, argument, x->input_count);
+}
+
+static const char *call_op(Emit *e, Op op, cb_dtype compute, const char *const *argument,
+                           int count) {
+    e->usage->function[op][compute] = true;
+    return call_function(e, "op", op, compute, argument, count);
+}
+
+/* Whether the text of x tells the compiler that x is no -0, or is the negative of such a number. */
+static bool shows_sign(const Emit *e, const Expr *x) {
+    const Expr *const *in = (const Expr *const *)x->input;
+    if (e->local[x->id].name) return false;
+    if (x->op == OP_to) return !dtype_is_float(in[0]->dtype);
+    if (x->op == OP_where) return in[1]->op == OP_constant && in[2]->op == OP_constant;
+    if (x->op == OP_neg) return shows_sign(e, in[0]);
+    bool product = x->op == OP_mul || x->op == OP_div;
+    return product && (shows_sign(e, in[0]) || shows_sign(e, in[1]));
+}
+
+/* gcc 12 and 13 take 0 - x and -x + 0 for -x where they read in the same expression that x is no
+ * -0: of an integer 0 that was converted this makes -0. The 0 may be one that they found
+ * themselves. Of the parameters of a function they read nothing, and inline it all the same. */
+static bool hides_sum(const Emit *e, const Expr *x) {
+    bool sum = dtype_is_float(x->dtype) && (x->op == OP_add || x->op == OP_sub);
+    return sum && (shows_sign(e, x->input[0]) || shows_sign(e, x->input[1]));
 }
 
 static const char *op_value(Emit *e, const Expr *x) {
@@ -207,6 +237,7 @@ static const char *op_value(Emit *e, const Expr *x) {
     if (x->op == OP_to) return to_text(e, x->input[0]->dtype, (cb_dtype)x->imm.i, argument[0]);
     cb_dtype compute = x->op == OP_where ? x->input[1]->dtype : x->input[0]->dtype;
     if (emit_calls_apart(e, x)) return call_apart(e, x, argument);
+    if (hides_sum(e, x)) return call_op(e, (Op)x->op, compute, argument, x->input_count);
     return text_op(e, (Op)x->op, compute, x->dtype, argument, x->input_count);
 }
 
@@ -235,16 +266,10 @@ static bool simple(const char *text) { return !strpbrk(text, " ?(["); }
 
 const char *text_op(Emit *e, Op op, cb_dtype compute, cb_dtype result, const char *const *argument,
                     int count) {
-    Buffer text = buffer_new(e->arena);
     bool clean = true;
     for (int i = 0; i < count; i++) clean &= simple(argument[i]);
-    if (!op_text_inlines(op, compute, clean)) {
-        putf(&text, "op_%s_%s(", op_info(op)->name, cb_dtype_name(compute));
-        for (int i = 0; i < count; i++) putf(&text, i ? ", %s" : "%s", text_bare(e, argument[i]));
-        put(&text, ")");
-        e->usage->function[op][compute] = true;
-        return buffer_text(&text);
-    }
+    if (!op_text_inlines(op, compute, clean)) return call_op(e, op, compute, argument, count);
+    Buffer text = buffer_new(e->arena);
     e->usage->math[op][compute] = true;
     op_text_expand(&text, op_text_tokens(op, compute), compute, argument);
     bool wraps = result != CB_F32 && result != CB_F64 && result != CB_I32 && result != CB_I64 &&

@@ -1,7 +1,8 @@
 /* The sign of zero where the larger or the smaller of two numbers is asked for. -0 lies below 0 in
  * maximum, minimum, amax and amin, whatever the order of the elements, so that lanes, threads and
  * engines agree (PyTorch's depend on the lane); a limit leaves what equals it alone, as PyTorch's
- * relu and clamp do. The integer 0 is no -0, whatever was truncated to it. */
+ * relu and clamp do. The integer 0 is no -0, whatever was truncated to it, and what is computed
+ * from it has the signs of IEEE 754. */
 #include "engines.h"
 
 enum { MOST = 200000, OUTPUTS = 8 };
@@ -122,11 +123,93 @@ static void truncated_to_zero(void **state) {
         }
 }
 
+/* What tells +0 from -0 behind an integer that became a float. */
+static cb_dtype floating;
+
+static int of_converted(cb_tensor *const *x, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    cb_tensor *f = cb_to(x[0], floating), *g = cb_to(x[1], floating);
+    outputs[0] = cb_sub(0.0, f);
+    outputs[1] = cb_add(cb_neg(f), 0.0);
+    outputs[2] = cb_add(cb_mul(f, -1.0), 0.0);
+    outputs[3] = cb_add(0.0, cb_div(f, -1.0));
+    outputs[4] = cb_sub(0.0, cb_abs(f));
+    outputs[5] = cb_sub(0.0, cb_to(cb_ne(x[0], 0), floating));
+    outputs[6] = cb_sub(cb_mul(f, 0.0), g);
+    cb_tensor *zero = cb_eq(x[0], 0);
+    outputs[7] = cb_where(zero, cb_sub(0.0, cb_where(zero, 0.0, 1.0)), -1.0);
+    return OUTPUTS;
+}
+
+static int of_negatives(cb_tensor *const *x, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    cb_tensor *f = cb_to(x[0], floating);
+    outputs[0] = cb_neg(f);
+    outputs[1] = cb_mul(f, -2.0);
+    outputs[2] = cb_mul(f, 0.0);
+    outputs[3] = cb_sub(f, cb_to(x[1], floating));
+    outputs[4] = cb_div(0.0, cb_sub(-1.0, cb_abs(f)));
+    outputs[5] = cb_copysign(1.0, cb_sub(0.0, f));
+    outputs[6] = cb_minimum(cb_neg(f), 0.0);
+    outputs[7] = cb_sub(0.0, cb_add(f, 0.0));
+    return OUTPUTS;
+}
+
+static void expect_converted(int i, double f) {
+    double opposite = 0 - f, size = fabs(f); /* a variable: gcc takes 0 - fabs(f) for -fabs(f) */
+    for (int o = 0; o < 4; o++) expected[o][i] = opposite;
+    expected[4][i] = 0 - size;
+    expected[5][i] = f != 0 ? -1.0 : 0.0;
+    expected[6][i] = f * 0 - f;
+    expected[7][i] = expected[5][i];
+}
+
+static void expect_negatives(int i, double f) {
+    double negative = -f, opposite = 0 - f;
+    expected[0][i] = negative;
+    expected[1][i] = f * -2;
+    expected[2][i] = f * 0;
+    expected[3][i] = 0;
+    expected[4][i] = -0.0;
+    expected[5][i] = copysign(1, opposite);
+    expected[6][i] = smaller(negative, 0);
+    expected[7][i] = opposite;
+}
+
+static void check_converted(cb_dtype from, cb_dtype to) {
+    static const int some[] = {0, 1, -1, 0, 5, -3, 0, 0, 7};
+    enum { SOME = sizeof some / sizeof *some, COUNT = 67 };
+    double value[COUNT];
+    floating = to;
+    cb_scope_open();
+    for (int i = 0; i < COUNT; i++) left[i] = (float)some[i % SOME];
+    cb_tensor *given = cb_from_data(left, CB_F32, cb_dims(COUNT));
+    cb_tensor *x[2] = {cb_to(given, from), cb_to(given, from)};
+    assert_int_equal(cb_read(x[0], value, CB_F64), CB_OK);
+    for (int i = 0; i < COUNT; i++) expect_converted(i, value[i]);
+    expect_everywhere(of_converted, x, 2, columns, OUTPUTS);
+    for (int i = 0; i < COUNT; i++) expect_negatives(i, value[i]);
+    expect_everywhere(of_negatives, x, 2, columns, OUTPUTS);
+    cb_scope_close();
+}
+
+static void converted_zero(void **state) {
+    static const cb_dtype integers[] = {CB_I64, CB_U8, CB_I32, CB_I8, CB_BOOL};
+    (void)state;
+    for (size_t k = 0; k < sizeof integers / sizeof *integers; k++)
+        for (int d = 0; d < (k < 2 ? DTYPES : 1); d++) check_converted(integers[k], dtypes[d]);
+    assert_int_equal(cb_set_option("skip", "fold,rewrite"), CB_OK); /* as they are written above */
+    for (int k = 0; k < 2; k++)
+        for (int d = 0; d < 2; d++) check_converted(integers[k], dtypes[d]);
+    assert_int_equal(cb_set_option("skip", ""), CB_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(between_two),
         cmocka_unit_test(along_rows),
         cmocka_unit_test(truncated_to_zero),
+        cmocka_unit_test(converted_zero),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
