@@ -11,7 +11,6 @@
 
 enum { MESSAGE_BYTES = 1024 };
 
-#define NEAR __attribute__((tls_model("initial-exec")))
 /* In one cache line: a store over two costs more than the rest of many a call. */
 _Thread_local _Alignas(32) Site thread_site NEAR;
 static _Thread_local const Place *place NEAR;

@@ -8,6 +8,7 @@
 #ifndef CARBIDE_BASE_ERROR_H
 #define CARBIDE_BASE_ERROR_H
 
+#include "base/near.h"
 #include "carbide.h"
 
 typedef struct Site {
@@ -27,7 +28,7 @@ enum { PLACE_BYTES = 256 };
 
 #undef fail /* a macro of cmocka.h, when a test includes that first */
 
-extern _Thread_local Site thread_site __attribute__((tls_model("initial-exec")));
+extern _Thread_local Site thread_site NEAR __attribute__((visibility("hidden")));
 static inline Site site_current(void) { return thread_site; }
 /* File and line in one word, for records that are written often: addresses have 48 bits, a line
  * above 65,535 is cut. */

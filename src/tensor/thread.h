@@ -5,6 +5,7 @@
 #ifndef CARBIDE_TENSOR_THREAD_H
 #define CARBIDE_TENSOR_THREAD_H
 
+#include "base/near.h"
 #include "base/poison.h"
 #include "tensor/frame.h"
 
@@ -49,8 +50,7 @@ struct ThreadState {
     ThreadState *previous, *next; /* all registered threads */
 };
 
-/* One load from the thread pointer instead of a call per access. */
-extern _Thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
+extern _Thread_local ThreadState thread_state NEAR __attribute__((visibility("hidden")));
 
 void thread_start(void);
 /* frame.c: for thread_now, where the innermost frame does not live; the end of a thread, and its
