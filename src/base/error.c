@@ -91,6 +91,13 @@ void fail_also(const char *format, ...) {
     va_end(arguments);
 }
 
+void fail_renamed(size_t bytes, const char *name) {
+    char rest[MESSAGE_BYTES];
+    memcpy(rest, message + text_start + bytes, strlen(message + text_start + bytes) + 1);
+    message[text_start] = '\0';
+    fail_also("%s%s", name, rest);
+}
+
 cb_status cb_fail(cb_status status, const char *text) {
     return fail(status < CB_OK ? status : CB_ERR_ARGUMENT, "%s", text ? text : "no message");
 }

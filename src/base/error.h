@@ -45,6 +45,8 @@ cb_status fail(cb_status status, const char *format, ...) __attribute__((format(
 cb_status fail_memory(size_t bytes);
 cb_status fail_file(const char *call, const char *path); /* with errno, which says which kind */
 const char *error_text(void); /* the message without line and path; NULL when there is none */
+/* Another name in the place of the first bytes of that text. */
+void fail_renamed(size_t bytes, const char *name);
 /* Adds to the message that is recorded. */
 void fail_also(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

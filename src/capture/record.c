@@ -115,7 +115,7 @@ static void append(Recording *recording, TraceOp op, const TraceOperand *input,
 static int apply_values(Recording *recording, Op op, const TraceOperand *input, int input_count,
                         const Attrs *attrs, int first_value, Site site, ModuleMode mode) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
-    recording->graph->site = keep_site(recording->trace, site);
+    recording->graph->origin.site = keep_site(recording->trace, site);
     int result = functional_apply(recording, op, input, input_count, attrs);
     if (result == NO_VALUE) return NO_VALUE;
     TraceOp done = {.op = (uint16_t)op,
@@ -124,7 +124,7 @@ static int apply_values(Recording *recording, Op op, const TraceOperand *input, 
                     .result = result,
                     .first_value = first_value,
                     .mode = (uint8_t)mode,
-                    .site = recording->graph->site};
+                    .site = recording->graph->origin.site};
     append(recording, done, input, attrs);
     return result;
 }
@@ -132,14 +132,14 @@ static int apply_values(Recording *recording, Op op, const TraceOperand *input, 
 static int assign_values(Recording *recording, const TraceOperand input[2], int first_value,
                          Site site, ModuleMode mode) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
-    recording->graph->site = keep_site(recording->trace, site);
+    recording->graph->origin.site = keep_site(recording->trace, site);
     functional_assign(recording, input[0].value, &input[1]);
     TraceOp done = {.op = OP_assign,
                     .input_count = 2,
                     .result = NO_VALUE,
                     .first_value = first_value,
                     .mode = (uint8_t)mode,
-                    .site = recording->graph->site};
+                    .site = recording->graph->origin.site};
     append(recording, done, input, NULL);
     return input[0].value;
 }

@@ -112,18 +112,18 @@ static int *count_uses(Graph *graph, Node *const *order) {
 void pass_absorb(Graph *graph, Budget *budget) {
     if (!graph->frozen) return;
     Absorb a = {.graph = graph};
-    Site site = graph->site;
+    Origin origin = graph->origin;
     Node **order = graph_order(graph);
     Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
     const int *uses = count_uses(graph, order);
     for (int i = 0; i < length(order); i++) {
         Node *node = order[i], *input[NODE_MAX_INPUTS];
-        graph->site = node->site;
+        graph->origin = node->origin;
         node_inputs_now(node, now, input);
         Node *same = graph_with_inputs(graph, node, input), *made = absorb(&a, same);
         now[node->id] = made != same && budget_spend(budget) ? made : same;
         set_uses(&a, now[node->id], uses[node->id]);
     }
     graph_replace_results(graph, now);
-    graph->site = site;
+    graph->origin = origin;
 }

@@ -280,12 +280,12 @@ void pass_attention(Graph *graph, Budget *budget) {
     if (!any) return;
     for (int i = 0; i < length(graph->output); i++) users[graph->output[i]->id]++;
     for (int i = 0; i < length(graph->mutation); i++) users[graph->mutation[i].value->id]++;
-    Site site = graph->site;
+    Origin origin = graph->origin;
     Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
     Pattern pattern = {.graph = graph, .users = users};
     for (int i = 0; i < length(order); i++) {
         Node *node = order[i], *input[NODE_MAX_INPUTS];
-        graph->site = node->site;
+        graph->origin = node->origin;
         if (match(&pattern, node) && budget_spend(budget)) {
             now[node->id] = attend(&pattern, now, node);
             continue;
@@ -297,5 +297,5 @@ void pass_attention(Graph *graph, Budget *budget) {
             now[node->id] = graph_with_inputs(graph, node, input);
     }
     graph_replace_results(graph, now);
-    graph->site = site;
+    graph->origin = origin;
 }

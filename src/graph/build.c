@@ -220,20 +220,31 @@ static Node *expand_composite(Graph *graph, Op op, Node *const *input, const Att
                                 : coded_expand(graph, op, input, attrs);
 }
 
-/* What fails inside is told in terms of the op that was called, unless it says it all itself. */
-static void name_composite(Op op, Node *const *input) {
-    const char *name = op_info(op)->name, *message = error_text();
+void graph_name_error(const CompositeCall *call) {
+    if (!call || !cb_error()) return;
+    const char *name = op_info(call->op)->name;
     char text[OP_MAX_INPUTS][128] = {""};
-    for (int i = 0; i < op_info(op)->arity; i++) {
-        if (!input[i]) continue;
-        Meta meta = node_meta(input[i]);
+    op_rename_error(name);
+    bool all = strstr(error_text(), name); /* is said already */
+    for (int i = 0; i < call->count; i++) {
+        if (!call->input[i]) continue;
+        Meta meta = node_meta(call->input[i]);
         meta_format(&meta, text[i], sizeof text[i]);
+        all = all && strstr(error_text(), text[i]);
     }
-    if (!message || (strstr(message, name) && strstr(message, text[0]))) return;
+    if (all) return;
     fail_also(", in %s(", name);
-    for (int i = 0; i < op_info(op)->arity; i++)
-        if (input[i]) fail_also(i ? ", %s" : "%s", text[i]);
+    for (int i = 0; i < call->count; i++)
+        if (call->input[i]) fail_also(i ? ", %s" : "%s", text[i]);
     fail_also(")");
+}
+
+static const CompositeCall *call_of(Graph *graph, Op op, Node *const *input, int count) {
+    CompositeCall *call = arena_alloc(graph->arena, sizeof *call);
+    Node **copy = arena_new_array(graph->arena, Node *, count + 1);
+    for (int i = 0; i < count; i++) copy[i] = input[i];
+    *call = (CompositeCall){op, count, copy};
+    return call;
 }
 
 static Node *build_composite(Graph *graph, Op op, Node *const *given, int count, Attrs *attrs,
@@ -247,10 +258,13 @@ static Node *build_composite(Graph *graph, Op op, Node *const *given, int count,
     if (op == OP_scaled_dot_product_attention) attention_ranks(graph, input);
     if (op_draws(op, attrs)) attrs->word[info->word_count] = graph->random_count++;
     bool outermost = !graph->expanding, failed_before = cb_error() != NULL;
+    Origin origin = graph->origin;
+    if (!origin.call) graph->origin.call = call_of(graph, op, given, count);
     graph->expanding = true;
     Node *expansion = expand_composite(graph, op, input, attrs);
     if (outermost) graph->expanding = false;
-    if (!expansion && outermost && !failed_before) name_composite(op, input);
+    if (!expansion && outermost && !failed_before) graph_name_error(graph->origin.call);
+    graph->origin = origin;
     if (!expansion) return NULL;
     Meta meta = node_meta(expansion);
     return node_intern(graph, op, &meta, input, info->arity, attrs, expansion);
@@ -382,7 +396,10 @@ Node *graph_with_inputs(Graph *graph, const Node *node, Node *const *input) {
     Meta meta = node_meta(node);
     Node *expansion = NULL;
     if (op_info(op)->kind == KIND_COMPOSITE) {
+        Origin origin = graph->origin;
+        if (!origin.call) graph->origin.call = call_of(graph, op, input, node->input_count);
         expansion = expand_composite(graph, op, input, node->attrs);
+        graph->origin = origin;
         check(expansion, "%s does not expand over equal inputs", op_info(op)->name);
     }
     return node_intern(graph, op, &meta, input, node->input_count, node->attrs, expansion);

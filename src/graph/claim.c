@@ -119,15 +119,15 @@ void pass_claim(Graph *graph, Budget *budget) {
     Node **order = graph_order(graph);
     Claim c = {graph, find_exchanges(graph, order)};
     Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
-    Site site = graph->site;
+    Origin origin = graph->origin;
     for (int i = 0; i < length(order); i++) {
         const Node *node = order[i];
         Node *input[NODE_MAX_INPUTS], *claimed;
         node_inputs_now(node, now, input);
-        graph->site = node->site;
+        graph->origin = node->origin;
         claimed = claim(&c, node, input, budget);
         now[node->id] = claimed ? claimed : graph_with_inputs(graph, node, input);
     }
     graph_replace_results(graph, now);
-    graph->site = site;
+    graph->origin = origin;
 }

@@ -10,7 +10,7 @@
 
 void pass_decompose(Graph *graph, Budget *budget) {
     (void)budget; /* what comes later needs primitive ops: this pass is never cut short */
-    Site site = graph->site;
+    Origin origin = graph->origin;
     Node **order = graph_walk(graph, graph->arena, true);
     Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
     for (int i = 0; i < length(order); i++) {
@@ -19,10 +19,10 @@ void pass_decompose(Graph *graph, Budget *budget) {
             now[node->id] = now[node->expansion->id];
             continue;
         }
-        graph->site = node->site;
+        graph->origin = node->origin;
         node_inputs_now(node, now, input);
         now[node->id] = graph_with_inputs(graph, node, input);
     }
     graph_replace_results(graph, now);
-    graph->site = site;
+    graph->origin = origin;
 }

@@ -133,7 +133,7 @@ Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int
                    .size = copy_sizes(graph, meta, key.input, input_count),
                    .attrs = copy_attrs(graph, attrs, key.words),
                    .expansion = expansion,
-                   .site = graph->site};
+                   .origin = graph->origin};
     for (int i = 0; i < input_count; i++) node->input[i] = key.input[i];
     push(graph->arena, graph->node, node);
     map_put(&graph->table, hash, node);

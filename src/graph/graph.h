@@ -22,6 +22,20 @@
 #include "op/op.h"
 
 typedef struct Node Node;
+
+/* A composite as it was called, for the errors of what it expands to. */
+typedef struct CompositeCall {
+    Op op;
+    int count;
+    Node *const *input; /* as given: a composite's own node has them converted */
+} CompositeCall;
+
+/* Whose work a node does. Nodes are interned: of several calls, the first. */
+typedef struct Origin {
+    Site site;
+    const CompositeCall *call; /* the outermost one; NULL: the op itself was called */
+} Origin;
+
 struct Node {
     uint16_t op;
     int8_t dtype;
@@ -32,7 +46,7 @@ struct Node {
     const Attrs *attrs; /* NULL: the op has none. OP_input: word[0] number; OP_constant: its bits;
                          * random ops: one word more than their parameters, the draw number */
     Node *expansion;    /* composites: the same value from other ops */
-    Site site;
+    Origin origin;
     Node *input[]; /* an absent optional input is NULL */
 };
 
@@ -54,12 +68,12 @@ typedef struct Graph {
     Node **output;      /* vec */
     Mutation *mutation; /* vec */
     int random_count;   /* draws taken */
-    bool expanding;     /* a composite is being built: what fails now fails inside it */
+    bool expanding;     /* a composite is being built */
     Declined *declined; /* vec, filled by the passes */
     const bool *frozen; /* by input: its elements never change; NULL: none is known to */
     bool reduced;       /* f32 factors of products and convolutions may be rounded to bf16 */
     int constant_count; /* the last inputs are no arguments: the executable holds their values */
-    Site site;          /* given to new nodes */
+    Origin origin;      /* given to new nodes */
 } Graph;
 
 Graph *graph_new(Arena *arena);
@@ -77,6 +91,9 @@ int64_t node_numel(const Node *node);
  * Returns NULL with an error. attrs may be NULL. */
 Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const Attrs *attrs,
                const bool *numbers);
+/* The error that the inside of a call has raised, in terms of the op that was called; NULL: it is
+ * in those. */
+void graph_name_error(const CompositeCall *call);
 /* Interns as it is: inputs converted, attributes canonical, meta known. */
 Node *graph_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int input_count,
                    const Attrs *attrs);

@@ -242,16 +242,16 @@ void pass_layout(Graph *graph, Budget *budget) {
     int convolutions = 0;
     for (int i = 0; i < length(order); i++) convolutions += order[i]->op == OP_convolution;
     if (convolutions < LEAST || !budget_spend(budget)) return;
-    Site site = graph->site;
+    Origin origin = graph->origin;
     Layout l = {.graph = graph};
     l.plain = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
     l.form = arena_new_array(graph->arena, Form, length(graph->node) + 1);
     for (int i = 0; i < length(order); i++) {
-        graph->site = order[i]->site;
+        graph->origin = order[i]->origin;
         rebuild(&l, order[i]);
     }
     for (int i = 0; i < length(graph->output); i++) graph->output[i] = plain(&l, graph->output[i]);
     for (int i = 0; i < length(graph->mutation); i++)
         graph->mutation[i].value = plain(&l, graph->mutation[i].value);
-    graph->site = site;
+    graph->origin = origin;
 }

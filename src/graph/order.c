@@ -104,12 +104,12 @@ void graph_replace_results(Graph *graph, Node *const *now) {
 }
 
 void graph_rewrite(Graph *graph, NodeReplace *replace, void *user) {
-    Site site = graph->site;
+    Origin origin = graph->origin;
     Node **order = graph_order(graph);
     Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
     for (int i = 0; i < length(order); i++) {
         Node *node = order[i], *input[NODE_MAX_INPUTS];
-        graph->site = node->site;
+        graph->origin = node->origin;
         node_inputs_now(node, now, input);
         Node *replaced = replace(graph, graph_with_inputs(graph, node, input), user);
         check(node_same_meta(node, replaced), "a rewrite of %s changed its type",
@@ -117,7 +117,7 @@ void graph_rewrite(Graph *graph, NodeReplace *replace, void *user) {
         now[node->id] = replaced;
     }
     graph_replace_results(graph, now);
-    graph->site = site;
+    graph->origin = origin;
 }
 
 /* ---- comparison --------------------------------------------------------------------------- */

@@ -60,7 +60,7 @@ static void set_site(Parser *parser) {
     for (; parser->line_at < parser->reader.at; parser->line_at++)
         parser->line += *parser->line_at == '\n';
     cb_site("graph text", parser->line);
-    parser->graph->site = site_current();
+    parser->graph->origin.site = site_current();
 }
 
 static bool read_value(Parser *parser, Term *term) {

@@ -40,6 +40,12 @@ Op op_find(const char *name, size_t length) {
 
 const Attrs attrs_none = {{0}};
 
+void op_rename_error(const char *name) {
+    const char *text = error_text();
+    size_t bytes = text ? strcspn(text, ":") : 0;
+    if (bytes && op_find(text, bytes) != OP_none) fail_renamed(bytes, name);
+}
+
 double attr_float(const Attrs *attrs, int word) {
     double value;
     memcpy(&value, &attrs->word[word], sizeof value);

@@ -106,6 +106,8 @@ typedef struct OpInfo {
 
 const OpInfo *op_info(Op op);
 Op op_find(const char *name, size_t length); /* OP_none when there is none */
+/* An error that opens with the name of another op opens with this one. */
+void op_rename_error(const char *name);
 
 /* One element in the compute type of its dtype: f64 for floats here, i64 for integers and bool. */
 typedef union Scalar {

@@ -80,10 +80,12 @@ bool check_indices(const CheckStep *step, int64_t count, const int64_t *data,
     const int64_t *index = block_of(&check, block, room);
     while (index[i] >= 0 && index[i] < step->bound) i++;
     /* In a compiled function the caller's line is that of the call, and far from the op's own. */
-    Site caller = site_current(), own = step->node->site;
+    Site caller = site_current(), own = step->node->origin.site;
+    bool failed_before = cb_error() != NULL;
     if (own.file) site_set(own);
     fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld",
          op_info((Op)step->node->op)->name, (long long)index[i], (long long)step->bound);
+    if (!failed_before) graph_name_error(step->node->origin.call);
     site_set(caller);
     return false;
 }

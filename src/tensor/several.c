@@ -103,12 +103,14 @@ int cb_chunk(cb_tensor *handle, int64_t chunks, int dim, cb_tensor **out, int ca
 /* ---- sort and topk --------------------------------------------------------------------------- */
 
 /* In the order of an op that gives the places; handles, as the others. */
-static cb_tensor *ordered(cb_tensor *handle, int dim, Op op, const Attrs *attrs,
+static cb_tensor *ordered(const char *name, cb_tensor *handle, int dim, Op op, const Attrs *attrs,
                           cb_tensor **indices) {
-    Tensor *x = tensor_in(handle, op_info(op)->name);
+    bool failed_before = cb_error() != NULL;
+    Tensor *x = tensor_in(handle, name);
     cb_operand input = cb_operand_tensor(x);
     Tensor *index = handle && !x ? NULL : apply(op, &input, 1, attrs);
     Tensor *values = index ? gather(x, dim, index) : NULL;
+    if (!values && !failed_before) op_rename_error(name);
     bool wanted = indices && values;
     if (!wanted) tensor_destroy(index);
     if (indices) *indices = wanted ? tensor_out(index) : NULL;
@@ -119,7 +121,7 @@ cb_tensor *cb_sort(cb_tensor *x, int dim, bool descending, cb_tensor **indices) 
     Attrs attrs = attrs_default(OP_argsort);
     attrs.word[ATTR_argsort_dim] = dim;
     attrs.word[ATTR_argsort_descending] = descending;
-    return ordered(x, dim, OP_argsort, &attrs, indices);
+    return ordered("sort", x, dim, OP_argsort, &attrs, indices);
 }
 
 cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **indices) {
@@ -127,7 +129,7 @@ cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **i
     attrs.word[ATTR_argtopk_k] = k;
     attrs.word[ATTR_argtopk_dim] = dim;
     attrs.word[ATTR_argtopk_largest] = largest;
-    return ordered(x, dim, OP_argtopk, &attrs, indices);
+    return ordered("topk", x, dim, OP_argtopk, &attrs, indices);
 }
 
 /* ---- cat and stack --------------------------------------------------------------------------- */
@@ -281,7 +283,9 @@ static cb_tensor *joined(const char *op, Joining *how, cb_tensor *const *handle,
                          int dim) {
     if (!check_list(op, handle, count)) return NULL;
     Tensor **x = alloc_list(count);
+    bool failed_before = cb_error() != NULL;
     Tensor *y = x && tensors_in(handle, count, op, x) ? how(x, count, dim) : NULL;
+    if (!y && !failed_before) op_rename_error(op);
     memory_free(x);
     return tensor_out(y);
 }

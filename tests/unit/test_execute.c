@@ -289,6 +289,20 @@ static void an_index_outside_is_an_error(void **state) {
     executable_free(e);
 }
 
+/* The node that is checked knows whose it is, through all passes. */
+static void an_index_inside_of_a_composite(void **state) {
+    Executable *e = executable_of(state,
+                                  "graph(i: i64[2]) {\n  y = one_hot(i, 4)\n"
+                                  "  z = mul(y, 2)\n  return z\n}",
+                                  NULL);
+    cb_tensor *in[] = {cb_full(cb_dims(2), 4, CB_I64)}, *out[1];
+    assert_false(run_executable(e, in, out));
+    assert_string_equal(cb_error(), "graph text:2: one_hot: index 4 is out of range for size 4, "
+                                    "in one_hot(i64[2])");
+    cb_clear_error();
+    executable_free(e);
+}
+
 static double sum_with(const Executable *e, cb_tensor *x, int threads) {
     cb_tensor *out[2];
     cb_set_threads(threads);
@@ -483,6 +497,7 @@ static int run_engine(bool generate) {
         ONE(a_product_with_its_epilogue),
         ONE(sorted_rows),
         ONE(an_index_outside_is_an_error),
+        ONE(an_index_inside_of_a_composite),
         ONE(long_sums_do_not_depend_on_threads),
         ONE(columns_do_not_depend_on_threads),
         ONE(long_reductions_of_integers),

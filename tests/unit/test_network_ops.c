@@ -129,11 +129,11 @@ static const char *const refused[][2] = {
     {"max_pool2d(x, 2)", "2 spatial dims"},
     {"adaptive_avg_pool2d(reshape(x, [2, 8, 64]), -1)", "output_size cannot be -1"},
     {"linear(reshape(x, [128, 8]), reshape(w, [64, 16]))",
-     "matmul: inner sizes differ: f32[128, 8] x f32[16, 64], in linear(f32[128, 8], f32[64, 16])"},
+     "linear: inner sizes differ: f32[128, 8] x f32[16, 64], in linear(f32[128, 8], f32[64, 16])"},
     {"linear(reshape(x, [128, 8]), reshape(w, [128, 8]), slice(v, 0, 0, 3))",
      "in linear(f32[128, 8], f32[128, 8], f32[3])"},
     {"layer_norm(reshape(x, [128, 8]), [8], slice(v, 0, 0, 4))", "weight must have the normalized"},
-    {"softmax(x, 1)", "amax: dim 1 is outside of -1..0: f32[1024], in softmax(f32[1024])"},
+    {"softmax(x, 1)", "softmax: dim 1 is outside of -1..0: f32[1024]"},
     {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [2, 8, 8, 8]), stride=2, padding=same)",
      "conv2d: padding 'same' goes with a stride of 1, not 2"},
     {"scaled_dot_product_attention(reshape(x, [64, 16]), reshape(w, [64, 16]), reshape(v, [64, "

@@ -270,7 +270,7 @@ static void mistakes_are_named(void **state) {
     expect_error("3 heads do not divide");
     cb_module *conv = cb_nn_conv2d(3, 4, 3);
     assert_null(cb_forward(conv, cb_ones(cb_dims(1, 2, 8, 8))));
-    expect_error("convolution: the weight takes 3 channels");
+    expect_error("conv2d: the weight takes 3 channels");
     cb_module_free(conv);
 }
 

@@ -237,9 +237,9 @@ static void attributes_promote_as_in_pytorch(void **state) {
 
 static void numbers_that_overflow_are_refused(void **state) {
     (void)state;
-    expect_refused(clamp_at_300, sample[CB_I8], NULL, "maximum: the number 300 is no i8");
-    expect_refused(clamp_to_300, sample[CB_U8], NULL, "minimum: the number 300 is no u8");
-    expect_refused(clamp_at_1e39, sample[CB_F32], NULL, "where: the number 1e+39 is no f32");
+    expect_refused(clamp_at_300, sample[CB_I8], NULL, "clamp: the number 300 is no i8");
+    expect_refused(clamp_to_300, sample[CB_U8], NULL, "clamp: the number 300 is no u8");
+    expect_refused(clamp_at_1e39, sample[CB_F32], NULL, "clamp: the number 1e+39 is no f32");
     expect_refused(larger_than_300, sample[CB_I8], NULL, "maximum: the number 300 is no i8");
     expect_refused(larger_of_300, sample[CB_I8], NULL, "maximum: the number 300 is no i8");
     expect_refused(smaller_than_300, sample[CB_U8], NULL, "minimum: the number 300 is no u8");

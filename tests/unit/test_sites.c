@@ -144,21 +144,21 @@ static void layers_are_named_by_their_path(void **state) {
     cb_tensor *x = cb_ones(cb_dims(4, 2));
     cb_module *net = net_new(5);
     assert_null(cb_forward(net, x));
-    expect_error(": 1.layers.1.1: matmul: ");
+    expect_error(": 1.layers.1.1: linear: ");
     cb_function *fast = cb_compile(net, "backend=vm");
     assert_null(cb_call(fast, x));
-    expect_error(": 1.layers.1.1: matmul: ");
+    expect_error(": 1.layers.1.1: linear: ");
     cb_function_free(fast);
     cb_module *encoder = cb_module_child(net, "1");
     assert_null(cb_forward(encoder, x));
-    expect_error(": layers.1.1: matmul: ");
+    expect_error(": layers.1.1: linear: ");
     cb_graph *graph = cb_symbolic_trace(net);
     cb_tensor *out[1];
     assert_true(cb_graph_run(graph, &x, 1, out, 1) < 0);
-    expect_error(": 1.layers.1.1: matmul: ");
+    expect_error(": 1.layers.1.1: linear: ");
     cb_graph_free(graph);
     assert_null(cb_forward(cb_module_child(net, "1.layers.1.1"), x)); /* the outermost has none */
-    expect_line(__LINE__ - 1, ": matmul: ");
+    expect_line(__LINE__ - 1, ": linear: ");
     assert_null(cb_add(x, cb_ones(3)));
     expect_line(__LINE__ - 1, ": add: ");
     cb_module_free(net);
@@ -172,12 +172,49 @@ static void an_index_names_the_layer(void **state) {
     assert_non_null(cb_call(fast, tokens));
     for (int i = 0; i < 2; i++) {
         assert_null(cb_call(fast, bad));
-        expect_error(": 0.0: index_select: index 3 is out of range");
+        expect_error(": 0.0: embedding: index 3 is out of range");
     }
     assert_null(cb_forward(net, bad));
-    expect_error(": 0.0: index_select: index 3 is out of range");
+    expect_error(": 0.0: embedding: index 3 is out of range");
     cb_function_free(fast);
     cb_module_free(net);
+}
+
+/* ---- the op that was called ------------------------------------------------------------------ */
+
+static cb_tensor *hot(cb_tensor *classes) {
+    cb_tensor *y = cb_one_hot(classes, 3);
+    return cb_mul(y, 2);
+}
+
+/* Not the one of its expansion that fails. */
+static void errors_name_the_op_that_was_called(void **state) {
+    (void)state;
+    cb_tensor *bad = cb_full(cb_dims(2), 5, CB_I64), *x = cb_ones(cb_dims(4, 5)), *places;
+    const char *words = "one_hot: index 5 is out of range for size 3, in one_hot(i64[2])";
+    EXPECT_HERE(cb_one_hot(bad, 3), words);
+    EXPECT_HERE(cb_one_hot(bad, 3), words); /* kept by eager */
+    for (int i = 0; i < 3; i++) {
+        cb_function *fast = cb_compile(hot, i == 0   ? "backend=vm"
+                                            : i == 1 ? "backend=c"
+                                                     : "backend=vm, fullgraph=1");
+        assert_null(cb_call(fast, bad));
+        expect_error(words);
+        cb_function_free(fast);
+    }
+    cb_tensor *rows = cb_ones(cb_dims(2, 4)), *classes = cb_full(cb_dims(2), 4, CB_I64);
+    EXPECT_HERE(cb_cross_entropy(rows, classes), "cross_entropy: index 4 is out of range for size");
+    EXPECT_HERE(cb_softmax(x, 2), "softmax: dim 2 is outside of -2..1: f32[4, 5]");
+    EXPECT_HERE(cb_addmm(x, x, x), "addmm: inner sizes differ: f32[4, 5] x f32[4, 5]");
+    EXPECT_HERE(cb_sort(x, 2, false, &places), "sort: dim 2 is outside");
+    EXPECT_HERE(cb_topk(x, 9, 1, true, &places), "topk: k 9 is outside");
+    EXPECT_HERE(cb_cat(((cb_tensor *[]){x, rows}), 2, 0), "cat: sizes of dim 1 differ");
+    cb_fail(CB_ERR_ARGUMENT, "argtopk: mine");
+    cb_topk(x, 9, 1, true, &places); /* an earlier error stays as it is */
+    cb_cat(((cb_tensor *[]){x, rows}), 2, 0);
+    cb_one_hot(bad, 3);
+    cb_softmax(x, 2);
+    expect_error("argtopk: mine");
 }
 
 /* ---- NULL without an error ------------------------------------------------------------------- */
@@ -268,6 +305,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_index_names_the_line_of_its_op, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(layers_are_named_by_their_path, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(an_index_names_the_layer, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(errors_name_the_op_that_was_called, open_scope,
+                                        close_scope),
         cmocka_unit_test_setup_teardown(null_is_an_error, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(outputs_are_counted, open_scope, close_scope),
     };

@@ -349,7 +349,7 @@ static void test_null_operands(void **state) {
     assert_null(cb_cat(&none, 1, 0));
     expect_status(CB_ERR_ARGUMENT, "cat: input 0 is NULL");
     assert_null(cb_sort(none, 0, false, NULL));
-    expect_status(CB_ERR_ARGUMENT, "argsort: input 0 (x) is NULL");
+    expect_status(CB_ERR_ARGUMENT, "sort: input 0 (x) is NULL");
 }
 
 static void test_bad_assign(void **state) {
