@@ -29,14 +29,13 @@ static bool operands_present(Op op, const cb_operand *input, int input_count) {
     return true;
 }
 
-/* An operand that is no NULL; NULL with an error when its tensor is gone. */
-static Tensor *operand_in(Op op, int i, const cb_tensor *handle) {
-    Tensor *x;
-    if (handle_lives(handle, &x)) return x;
+/* An operand whose handle does not live. */
+static __attribute__((noinline, cold)) Tensor *operand_other(Op op, int i,
+                                                             const cb_tensor *handle) {
     char what[96];
     snprintf(what, sizeof what, "%s: input %d (%s)", op_info(op)->name, i,
              tensor_param(op_info(op), i)->name);
-    return handle_refuse(handle, what);
+    return handle_other(handle, what);
 }
 
 /* A tensor of a trace that is over has no value, and no tracer that could compute it. */
@@ -166,8 +165,10 @@ Tensor *apply_result(Tensor *target, Tensor *result) {
 
 static bool operands_in(Op op, cb_operand *input, int count) {
     for (int i = 0; i < count; i++) {
-        if (input[i].kind != CB_OPERAND_TENSOR || !input[i].tensor) continue;
-        input[i].tensor = operand_in(op, i, input[i].tensor);
+        const cb_tensor *handle = input[i].tensor;
+        if (input[i].kind != CB_OPERAND_TENSOR || !handle) continue;
+        if (handle_lives(handle, &input[i].tensor)) continue;
+        input[i].tensor = operand_other(op, i, handle);
         if (!input[i].tensor) return false;
     }
     return true;

@@ -201,22 +201,25 @@ static void wait(ThreadState *t, Tensor *x) {
     t->slot_count++;
 }
 
-static void note(Death *death, uint64_t handle, uint64_t made, uint64_t freed) {
+/* The line behind this one is fetched: the list is longer than the first cache. */
+static void remember(Deaths *deaths, uint64_t handle, uint64_t made, uint64_t freed) {
+    Death *death = &deaths->last[deaths->count++ % LAST_DEATHS];
     atomic_store_explicit(&death->handle, handle, memory_order_relaxed);
     atomic_store_explicit(&death->made, made, memory_order_relaxed);
     atomic_store_explicit(&death->freed, freed, memory_order_relaxed);
+    __builtin_prefetch(&deaths->last[(deaths->count + 2) % LAST_DEATHS], 1);
 }
 
 void slot_free(ThreadState *t, Tensor *x, bool checks) {
     uintptr_t handle = atomic_load_explicit(&x->handle, memory_order_relaxed);
     uintptr_t next = next_handle(handle);
     uint64_t freed = site_pack();
-    if (t->deaths) note(&t->deaths->last[t->deaths->count++ % LAST_DEATHS], handle, x->made, freed);
+    if (t->deaths) remember(t->deaths, handle, x->made, freed);
     atomic_store_explicit(&x->handle, next, memory_order_relaxed);
     x->storage = NULL;
     x->dtype = SLOT_IS_FREE;
     x->offset = (int64_t)freed; /* for errors, until the slot is used again */
-    if (!handle_is_one(next)) {
+    if (next > HANDLE_LAST) {
         atomic_fetch_add_explicit(&x->slab->retired, 1, memory_order_relaxed);
         return;
     }
@@ -264,8 +267,10 @@ void tensors_out(Tensor *const *x, int count, cb_tensor **out) {
     for (int i = 0; i < count; i++) out[i] = tensor_out(x[i]);
 }
 
-Tensor *handle_refuse(const cb_tensor *handle, const char *what) {
+Tensor *handle_other(const cb_tensor *handle, const char *what) {
     uintptr_t bits = (uintptr_t)handle;
+    if (!bits) return NULL;
+    if (bits == (bits & HANDLE_ADDRESS) && bits >= LOWEST_ADDRESS) return (Tensor *)bits;
     uint64_t made, freed;
     if (!handle_is_one(bits)) {
         fail(CB_ERR_ARGUMENT, "%s: %#llx is no tensor, but a number or another pointer", what,

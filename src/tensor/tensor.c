@@ -151,23 +151,34 @@ bool tensor_known(const Tensor *x, const char *what) {
     return false;
 }
 
-/* The tensor of a handle; NULL with an error when there is none, or its shape is not known. */
-static const Tensor *present(const cb_tensor *handle, const char *what) {
+/* Refusals, apart from the functions below, which take a few nanoseconds. */
+#define REFUSING static __attribute__((noinline, cold))
+
+REFUSING const Tensor *present_other(const cb_tensor *handle, const char *what) {
     const Tensor *x = tensor_in(handle, what);
     if (!x) fail(CB_ERR_ARGUMENT, "%s: x is NULL", what);
     return x && tensor_known(x, what) ? x : NULL;
 }
 
-/* The dimension counted from the front, or -1 with an error. */
-static int position(const Tensor *x, int dim, const char *what) {
-    if (!x) return -1;
-    int i = dim < 0 ? dim + x->rank : dim;
-    if (i >= 0 && i < x->rank) return i;
+/* The tensor of a handle; NULL with an error when there is none, or its shape is not known. */
+static inline const Tensor *present(const cb_tensor *handle, const char *what) {
+    Tensor *x;
+    return handle_lives(handle, &x) && x->dtype >= 0 ? x : present_other(handle, what);
+}
+
+REFUSING int refuse_position(const Tensor *x, int dim, const char *what) {
     char text[128];
     Meta meta = tensor_meta(x);
     meta_format(&meta, text, sizeof text);
     fail(CB_ERR_INDEX, "%s: %s has no dimension %d", what, text, dim);
     return -1;
+}
+
+/* The dimension counted from the front, or -1 with an error. */
+static inline int position(const Tensor *x, int dim, const char *what) {
+    if (!x) return -1;
+    int i = dim < 0 ? dim + x->rank : dim;
+    return i >= 0 && i < x->rank ? i : refuse_position(x, dim, what);
 }
 
 int cb_rank(const cb_tensor *handle) {

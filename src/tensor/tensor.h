@@ -57,23 +57,24 @@ enum { SLOT_BYTES = 256, LOWEST_ADDRESS = 1 << 16 /* no process maps memory belo
 _Static_assert(sizeof(uintptr_t) == 8, "handles need 64 bits, of which an address has 48");
 _Static_assert(sizeof(Tensor) <= SLOT_BYTES, "the lowest bits of a slot's address are free");
 
-/* The tensor of a handle. NULL for NULL, and, with an error that names what, where it was made and
- * where it was freed, for the handle of a tensor that is gone. C lets a number or another pointer
- * stand for a tensor with a warning: those are refused, too, and nothing is read there. */
-Tensor *handle_refuse(const cb_tensor *handle, const char *what);
 static inline bool handle_is_one(uintptr_t bits) {
-    return bits - HANDLE_FIRST <= HANDLE_LAST - HANDLE_FIRST;
+    return (bits >> 48) - (HANDLE_FIRST >> 48) <= (HANDLE_LAST - HANDLE_FIRST) >> 48;
 }
+/* What every op pays, for each of its operands: a load and two branches. */
 static inline bool handle_lives(const cb_tensor *handle, Tensor **x) {
     uintptr_t bits = (uintptr_t)handle;
     *x = (Tensor *)(bits & HANDLE_ADDRESS);
-    if (bits == (uintptr_t)*x) return bits - 1 >= LOWEST_ADDRESS - 1; /* NULL, too */
     return handle_is_one(bits) &&
            atomic_load_explicit(&(*x)->handle, memory_order_relaxed) == bits;
 }
+/* The tensor of what is no living handle: of an address. NULL for NULL, and, with an error that
+ * names what, where it was made and where it was freed, for the handle of a tensor that is gone. C
+ * lets a number or another pointer stand for a tensor with a warning: those are refused, too, and
+ * nothing is read there. */
+Tensor *handle_other(const cb_tensor *handle, const char *what) __attribute__((cold));
 static inline Tensor *tensor_in(const cb_tensor *handle, const char *what) {
     Tensor *x;
-    return handle_lives(handle, &x) ? x : handle_refuse(handle, what);
+    return handle_lives(handle, &x) ? x : handle_other(handle, what);
 }
 static inline cb_tensor *tensor_out(const Tensor *x) {
     return x ? (cb_tensor *)atomic_load_explicit(&x->handle, memory_order_relaxed) : NULL;
