@@ -90,8 +90,9 @@ static const struct {
 
 typedef struct Instance {
     const Layer *layer;
-    ConvolutionStep convolution;
-    MatmulStep matmul;
+    ConvolutionTask convolution;
+    MatmulTask matmul;
+    int method;              /* of the convolution */
     float *x, *weight, *out; /* weight: NULL once it is packed */
     Storage *packed;
     double flops, *sample; /* milliseconds, by round */
@@ -115,10 +116,10 @@ static float *random_floats(int64_t count) {
 }
 
 static void set_convolution(Instance *it, const Layer *l) {
-    ConvolutionStep *s = &it->convolution;
+    ConvolutionTask *s = &it->convolution;
     int64_t out = (l->size + 2 * l->padding - l->kernel) / l->stride + 1;
     int64_t inner = l->channels / l->groups;
-    *s = (ConvolutionStep){.dtype = CB_F32, .channels_last = true, .rank = 2, .epilogue = -1};
+    *s = (ConvolutionTask){.dtype = CB_F32, .channels_last = true, .rank = 2};
     s->batch = bench.batch, s->channels = l->channels, s->out_channels = l->outputs;
     s->groups = l->groups;
     int64_t x_step = l->channels, w_step = inner;
@@ -136,8 +137,8 @@ static void set_convolution(Instance *it, const Layer *l) {
 }
 
 static void set_linear(Instance *it, const Layer *l) {
-    MatmulStep *s = &it->matmul;
-    *s = (MatmulStep){.dtype = CB_F32, .batch = 1, .epilogue = -1};
+    MatmulTask *s = &it->matmul;
+    *s = (MatmulTask){.dtype = CB_F32, .batch = 1};
     s->m = bench.batch, s->k = l->channels, s->n = l->outputs;
     s->a_m = s->k, s->a_k = 1, s->b_n = s->k, s->b_k = 1;
     it->x = random_floats(s->m * s->k);
@@ -167,28 +168,27 @@ static void pack(Instance *it, int method) {
     if (it->packed) storage_release(it->packed);
     free(it->weight);
     it->packed = NULL;
-    ConvolutionStep *c = &it->convolution;
-    MatmulStep *m = &it->matmul;
+    ConvolutionTask *c = &it->convolution;
+    MatmulTask *m = &it->matmul;
     bool ok;
     if (it->layer->size) {
         it->weight = random_floats(c->out_channels * c->weight_out);
-        c->method = (int8_t)(method && convolution_fits(c, method) ? method : CONV_AUTO);
-        ok = convolution_pack(c, it->weight, &it->packed);
-        c->packed = it->packed ? it->packed->data : NULL;
+        it->method = method && convolution_fits(c, method) ? method : CONV_AUTO;
+        ok = convolution_pack(c, it->method, it->weight, &it->packed);
     } else {
         it->weight = random_floats(m->k * m->n);
         ok = gemm_pack(m, it->weight, (cb_dtype)m->dtype, &it->packed);
-        m->packed = it->packed ? it->packed->data : NULL;
     }
     if (!ok) exit(1);
     if (it->packed) free(it->weight), it->weight = NULL;
 }
 
 static double run_once(const Instance *it) {
+    Operands operands = {.in = {it->x, it->weight}, .out = it->out};
+    if (it->packed) operands.packed = it->packed->data;
     double start = clock_ms();
-    bool ok = it->layer->size
-                  ? convolution_run(&it->convolution, it->x, it->weight, it->out, NULL, NULL)
-                  : gemm_run(&it->matmul, it->x, it->weight, it->out, NULL, NULL);
+    bool ok = it->layer->size ? convolution_run(&it->convolution, it->method, &operands)
+                              : gemm_run(&it->matmul, &operands);
     if (!ok) exit(1);
     return clock_ms() - start;
 }
@@ -204,14 +204,14 @@ static double median(double *value, int count) {
 
 static void measure_peak(void) {
     enum { SIZE = 1024, TIMES = 15 };
-    MatmulStep s = {.dtype = CB_F32, .batch = 1, .m = SIZE, .n = SIZE, .k = SIZE, .epilogue = -1};
+    MatmulTask s = {.dtype = CB_F32, .batch = 1, .m = SIZE, .n = SIZE, .k = SIZE};
     s.a_m = s.b_k = SIZE, s.a_k = s.b_n = 1;
     float *a = random_floats(SIZE * SIZE), *b = random_floats(SIZE * SIZE);
     float *out = random_floats(SIZE * SIZE);
     double sample[TIMES];
     for (int i = 0; i < TIMES; i++) {
         double start = clock_ms();
-        if (!gemm_run(&s, a, b, out, NULL, NULL)) exit(1);
+        if (!gemm_run(&s, &(Operands){.in = {a, b}, .out = out})) exit(1);
         sample[i] = clock_ms() - start;
     }
     bench.peak = 2. * SIZE * SIZE * SIZE / median(sample, TIMES);

@@ -61,7 +61,15 @@ static void print_kernel(const Kernel *kernel, Buffer *out) {
     put(out, "\n");
 }
 
-static void print_convolution(const ConvolutionStep *c, Buffer *out) {
+static void print_matmul(const Step *step, Buffer *out) {
+    const MatmulTask *m = &step->task.matmul;
+    putf(out, "    matmul %s: %lld x [%lld, %lld] x [%lld, %lld]",
+         cb_dtype_name((cb_dtype)m->dtype), (long long)m->batch, (long long)m->m, (long long)m->k,
+         (long long)m->k, (long long)m->n);
+}
+
+static void print_convolution(const Step *step, Buffer *out) {
+    const ConvolutionTask *c = &step->task.convolution;
     putf(out, "    convolution %s: %lld x %lld channels into %lld, kernel",
          cb_dtype_name((cb_dtype)c->dtype), (long long)c->batch, (long long)c->channels,
          (long long)c->out_channels);
@@ -70,7 +78,8 @@ static void print_convolution(const ConvolutionStep *c, Buffer *out) {
     if (c->groups > 1) putf(out, ", %lld groups", (long long)c->groups);
 }
 
-static void print_attention(const AttentionStep *a, Buffer *out) {
+static void print_attention(const Step *step, Buffer *out) {
+    const AttentionTask *a = &step->task.attention;
     putf(out, "    attention %s: %lld heads, %lld queries over %lld keys of %lld%s, keeps ",
          cb_dtype_name((cb_dtype)a->dtype), (long long)a->batch, (long long)a->rows,
          (long long)a->columns, (long long)a->depth, a->causal ? ", causal" : "");
@@ -78,39 +87,38 @@ static void print_attention(const AttentionStep *a, Buffer *out) {
     put(out, " of scores out of memory");
 }
 
-static void print_step(const Plan *plan, const Step *step, const StepMethod *method, Buffer *out) {
-    const MatmulStep *matmul = &step->matmul;
-    int epilogue = step_use(step).epilogue;
+static void print_sort(const Step *step, Buffer *out) {
+    putf(out, "    %s: %lld rows of %lld", step->origin, (long long)step->task.sort.rows,
+         (long long)step->task.sort.length);
+}
+
+static void print_task(const Plan *plan, const Step *step, const Work *work, Buffer *out) {
+    static void (*const print[])(const Step *, Buffer *) = {[TASK_MATMUL] = print_matmul,
+                                                            [TASK_CONVOLUTION] = print_convolution,
+                                                            [TASK_ATTENTION] = print_attention,
+                                                            [TASK_SORT] = print_sort};
+    print[step->task.kind](step, out);
+    if (*work->text) putf(out, "; %s", work->text);
+    put(out, step->kernel < 0                 ? "\n"
+             : !work->provided                ? ", then on each block:\n"
+             : provided_fuses(work->provided) ? ", with:\n"
+                                              : ", then:\n");
+    if (step->kernel >= 0) print_kernel(plan->kernel[step->kernel], out);
+}
+
+static void print_step(const Plan *plan, const Step *step, const Work *work, Buffer *out) {
     switch (step->kind) {
     case STEP_KERNEL:
         print_kernel(plan->kernel[step->kernel], out);
-        return;
-    case STEP_MATMUL:
-        putf(out, "    matmul %s: %lld x [%lld, %lld] x [%lld, %lld]",
-             cb_dtype_name((cb_dtype)matmul->dtype), (long long)matmul->batch, (long long)matmul->m,
-             (long long)matmul->k, (long long)matmul->k, (long long)matmul->n);
         break;
-    case STEP_CONVOLUTION:
-        print_convolution(&step->convolution, out);
-        break;
-    case STEP_ATTENTION:
-        print_attention(&step->attention, out);
-        break;
-    case STEP_OPAQUE:
-        putf(out, "    %s: %lld rows of %lld", op_info(step->opaque.op)->name,
-             (long long)step->opaque.rows, (long long)step->opaque.length);
+    case STEP_TASK:
+        print_task(plan, step, work, out);
         break;
     case STEP_CHECK:
-        putf(out, "    check of the indices of %s: below %lld",
-             op_info((Op)step->check.node->op)->name, (long long)step->check.bound);
+        putf(out, "    check of the indices of %s: below %lld\n", step->origin,
+             (long long)step->check.bound);
         break;
     }
-    if (*method->text) putf(out, "; %s", method->text);
-    put(out, epilogue < 0                       ? "\n"
-             : !method->provided                ? ", then on each block:\n"
-             : provided_fuses(method->provided) ? ", with:\n"
-                                                : ", then:\n");
-    if (epilogue >= 0) print_kernel(plan->kernel[epilogue], out);
 }
 
 /* With the option profile: what the step took, and its rates. */
@@ -128,13 +136,13 @@ static void print_time(const Executable *executable, int number, Buffer *out) {
 
 static void print_steps(const Executable *executable, Buffer *out) {
     const Plan *plan = executable_plan(executable);
-    const StepMethod *method = executable_info(executable).method;
+    const Work *work = executable_info(executable).work;
     double ms = 0;
     putf(out, "  steps: %d", length(plan->step));
     if (plan->copies) putf(out, " and %d copies", plan->copies);
     putf(out, ", eager would launch %d\n", plan->kernels_eager);
     for (int i = 0; i < length(plan->step); i++) {
-        print_step(plan, &plan->step[i], &method[i], out);
+        print_step(plan, &plan->step[i], &work[i], out);
         print_time(executable, i, out);
         ms += executable_step_ms(executable, i);
     }
@@ -224,11 +232,12 @@ void entry_dump(const Entry *entry) {
 
 static void print_entry(const Entry *entry, Buffer *out) {
     const PlanTime *time = &executable_plan(entry->executable)->time;
+    ExecutableInfo info = executable_info(entry->executable);
     putf(out,
          "\nentry %d (traced in %.2f ms, compiled in %.2f ms: passes %.2f, schedule %.2f, source "
          "%.2f, compiler or disk %.2f)\n",
          entry->number, entry->trace_ms, entry->compile_ms, time->passes_ms, time->schedule_ms,
-         time->source_ms, time->compiler_ms);
+         info.source_ms, info.compiler_ms);
     print_capture(entry, out);
     Buffer text = buffer_new(out->arena);
     graph_print(entry->graph, &text);
@@ -317,7 +326,8 @@ cb_function_stats cb_stats(cb_function *function) {
     stats.compile_ms = entry->compile_ms;
     stats.passes_ms = plan->time.passes_ms;
     stats.schedule_ms = plan->time.schedule_ms;
-    stats.source_ms = plan->time.source_ms;
-    stats.compiler_ms = plan->time.compiler_ms;
+    ExecutableInfo info = executable_info(entry->executable);
+    stats.source_ms = info.source_ms;
+    stats.compiler_ms = info.compiler_ms;
     return stats;
 }

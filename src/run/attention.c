@@ -1,4 +1,4 @@
-/* AttentionStep -> the result, by blocks of keys with an online softmax, after FlashAttention-2
+/* AttentionTask -> the result, by blocks of keys with an online softmax, after FlashAttention-2
  * (Dao, 2023): for each query the largest score so far, the sum of the weights and the weighted sum
  * of the values are kept, and scaled down when a block brings a larger score. Memory is that of a
  * few blocks per thread; keys behind a causal query are never looked at.
@@ -35,7 +35,7 @@ enum {
 #define LOG2_E 1.4426950408889634
 
 typedef struct Job {
-    AttentionStep step;
+    AttentionTask task;
     const char *query, *key, *values, *mask;
     char *out;
     const GemmType *type, *plain; /* of the products; of sums, to turn them about */
@@ -57,10 +57,10 @@ typedef struct Own {                           /* space of one thread */
     Storage *storage;
 } Own;
 
-typedef struct Task {
+typedef struct AttentionPart {
     int64_t query, key, values, mask, out; /* elements to the batch item's first one */
     int64_t panel, panels;                 /* first one, how many */
-} Task;
+} AttentionPart;
 
 static const AttentionKernels *attention_kernels(void) {
     static const AttentionKernels *const of_level[] = CPU_LEVELS(&attention_kernels_);
@@ -82,7 +82,7 @@ static int64_t lane_bytes(const Job *job, int64_t k) {
 
 /* The parts of a thread's space from base on; their bytes together. */
 static int64_t lay_out(const Job *job, Own *own, char *base) {
-    const AttentionStep *s = &job->step;
+    const AttentionTask *s = &job->task;
     char *at = base;
     int64_t e = job->element, lanes = job->type->columns, panels = job->task_panels;
     int64_t rows = job->type->rows;
@@ -97,7 +97,7 @@ static int64_t lay_out(const Job *job, Own *own, char *base) {
     own->values = carve(&at, round_up(s->width, rows) * lane_bytes(job, job->block));
     own->score = carve(&at, job->block * lanes * e);
     own->weights = carve(&at, job->half ? lanes * lane_bytes(job, job->block) : 0);
-    own->mask = carve(&at, s->mask.value < 0 ? 0 : job->block * lanes * e);
+    own->mask = carve(&at, s->masked ? job->block * lanes * e : 0);
     own->wide = carve(&at, (longest > job->block ? longest : job->block) * most * e);
     return at - base;
 }
@@ -134,8 +134,8 @@ static Matrix rows_of(const Job *job, const Own *own, const char *base, int64_t 
 }
 
 /* The task's queries, scaled unless that would round them, as panels; their softmax begins. */
-static void open_task(const Job *job, const Own *own, const Task *task) {
-    const AttentionStep *s = &job->step;
+static void open_task(const Job *job, const Own *own, const AttentionPart *task) {
+    const AttentionTask *s = &job->task;
     int64_t lanes = job->type->columns, e = job->element, row = task->panel * lanes;
     double low = -(double)INFINITY;
     for (int64_t p = 0; p < task->panels; p++, row += lanes) {
@@ -156,9 +156,9 @@ static void open_task(const Job *job, const Own *own, const Task *task) {
 }
 
 /* Keys [first, first + keys) and their values, as rows of tiles. */
-static void pack_block(const Job *job, const Own *own, const Task *task, int64_t first,
+static void pack_block(const Job *job, const Own *own, const AttentionPart *task, int64_t first,
                        int64_t keys) {
-    const AttentionStep *s = &job->step;
+    const AttentionTask *s = &job->task;
     int rows = job->type->rows;
     int64_t bytes = job->factor_bytes, at = task->key + first * s->key.row;
     Matrix from = rows_of(job, own, job->key, at, &s->key, keys, s->depth);
@@ -177,9 +177,9 @@ static void pack_block(const Job *job, const Own *own, const Task *task, int64_t
 /* ---- one panel of queries against one block of keys ------------------------------------------ */
 
 /* The mask as numbers, laid like the scores; one lane where all queries share it. */
-static void add_mask(const Job *job, const Own *own, const Task *task, int64_t row, int64_t first,
-                     int64_t keys) {
-    const AttentionStep *s = &job->step;
+static void add_mask(const Job *job, const Own *own, const AttentionPart *task, int64_t row,
+                     int64_t first, int64_t keys) {
+    const AttentionTask *s = &job->task;
     int lanes = job->type->columns, rows = (int)least(lanes, s->rows - row);
     int64_t at = task->mask + row * s->mask.row + first * s->mask.column;
     Matrix from = {job->mask + at * job->element, s->mask.row, s->mask.column};
@@ -205,9 +205,9 @@ static const char *weights_of(const Job *job, const Own *own, int64_t keys) {
     return own->weights;
 }
 
-static void attend(const Job *job, const Own *own, const Task *task, int64_t p, int64_t first,
-                   int64_t keys) {
-    const AttentionStep *s = &job->step;
+static void attend(const Job *job, const Own *own, const AttentionPart *task, int64_t p,
+                   int64_t first, int64_t keys) {
+    const AttentionTask *s = &job->task;
     const GemmType *type = job->type;
     int64_t lanes = type->columns, e = job->element, row = (task->panel + p) * lanes;
     int64_t behind = first - row; /* of key 0 against query 0 */
@@ -222,7 +222,7 @@ static void attend(const Job *job, const Own *own, const Task *task, int64_t p, 
     if (job->half && s->depth > 0) /* else 0 * infinity, the scale of no depth */
         job->attention->scale(keys * lanes, own->score, s->scale * LOG2_E);
     if (s->causal && behind + keys > 1) job->attention->causal(keys, own->score, -behind);
-    if (s->mask.value >= 0) add_mask(job, own, task, row, first, keys);
+    if (s->masked) add_mask(job, own, task, row, first, keys);
     char *most = own->most + p * lanes * e, *total = own->total + p * lanes * e;
     if (job->attention->softmax(keys, own->score, most, total, own->shrink))
         job->attention->multiply(s->width, sum, own->shrink);
@@ -235,8 +235,8 @@ static void attend(const Job *job, const Own *own, const Task *task, int64_t p, 
 
 /* The result's lines of panel p, which were another core's or in memory, are asked for before they
  * are written. */
-static void ask_for_result(const Job *job, const Task *task, int64_t p) {
-    const AttentionStep *s = &job->step;
+static void ask_for_result(const Job *job, const AttentionPart *task, int64_t p) {
+    const AttentionTask *s = &job->task;
     int64_t lanes = job->type->columns, row = (task->panel + p) * lanes;
     for (int64_t q = row; q < least(row + lanes, s->rows); q++) {
         const char *to = job->out + (task->out + q * s->out.row) * job->input_bytes;
@@ -246,8 +246,8 @@ static void ask_for_result(const Job *job, const Task *task, int64_t p) {
 }
 
 /* sum / total, a query a row, into the result. */
-static void close_panel(const Job *job, const Own *own, const Task *task, int64_t p) {
-    const AttentionStep *s = &job->step;
+static void close_panel(const Job *job, const Own *own, const AttentionPart *task, int64_t p) {
+    const AttentionTask *s = &job->task;
     int64_t lanes = job->type->columns, e = job->element, row = (task->panel + p) * lanes;
     char *sum = own->sum + p * s->width * lanes * e, *total = own->total + p * lanes * e;
     job->attention->invert(total);
@@ -266,11 +266,12 @@ static void close_panel(const Job *job, const Own *own, const Task *task, int64_
 
 /* ---- tasks ---------------------------------------------------------------------------------- */
 
-static Task task_at(const Job *job, int64_t number) {
-    const AttentionStep *s = &job->step;
+static AttentionPart task_at(const Job *job, int64_t number) {
+    const AttentionTask *s = &job->task;
     /* The last queries first: under a causal mask they take longest. */
     int64_t batch = number % s->batch, chunk = job->batch_tasks - 1 - number / s->batch;
-    Task task = {s->query.offset, s->key.offset, s->values.offset, s->mask.offset, 0, 0, 0};
+    AttentionPart task = {
+        s->query.offset, s->key.offset, s->values.offset, s->mask.offset, 0, 0, 0};
     for (int d = s->batch_rank - 1; d >= 0; d--) {
         int64_t at = batch % s->batch_size[d];
         batch /= s->batch_size[d];
@@ -284,8 +285,8 @@ static Task task_at(const Job *job, int64_t number) {
 }
 
 static void run_task(const Job *job, const Own *own, int64_t number) {
-    const AttentionStep *s = &job->step;
-    Task task = task_at(job, number);
+    const AttentionTask *s = &job->task;
+    AttentionPart task = task_at(job, number);
     int64_t end = s->columns;
     if (s->causal) end = least(end, (task.panel + task.panels) * job->type->columns);
     open_task(job, own, &task);
@@ -320,7 +321,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 
 /* Large tasks share what they pack; smaller ones are cut where threads would be idle. */
 static int64_t cut(Job *job) {
-    const AttentionStep *s = &job->step;
+    const AttentionTask *s = &job->task;
     double products =
         (double)s->batch * (double)s->rows * (double)s->columns * (double)(s->depth + s->width);
     int64_t threads = parallel_threads();
@@ -336,7 +337,7 @@ static int64_t cut(Job *job) {
 }
 
 static void choose(Job *job) {
-    cb_dtype dtype = (cb_dtype)job->step.dtype, wide = dtype == CB_F64 ? CB_F64 : CB_F32;
+    cb_dtype dtype = (cb_dtype)job->task.dtype, wide = dtype == CB_F64 ? CB_F64 : CB_F32;
     GemmChoice choice = gemm_choose(dtype, false, true);
     job->type = choice.type, job->widen = choice.convert, job->narrow = choice.narrow;
     job->plain = gemm_choose(wide, false, false).type;
@@ -353,10 +354,10 @@ static void choose(Job *job) {
           "blocks of %d keys end within a step of %d", (int)job->block, job->type->k_unit);
 }
 
-bool attention_run(const AttentionStep *step, const void *query, const void *key,
-                   const void *values, const void *mask, void *out) {
-    Job job = {.step = *step, .query = query, .key = key, .values = values, .mask = mask};
-    job.out = out;
+bool attention_run(const AttentionTask *task, const Operands *operands) {
+    const void *const *in = operands->in;
+    Job job = {.task = *task, .query = in[0], .key = in[1], .values = in[2], .out = operands->out};
+    if (task->masked) job.mask = in[3];
     choose(&job);
     int64_t threads = cut(&job);
     parallel_for(threads, 1, run_tasks, &job);

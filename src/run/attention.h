@@ -2,11 +2,10 @@
 #ifndef CARBIDE_RUN_ATTENTION_H
 #define CARBIDE_RUN_ATTENTION_H
 
-#include "sched/plan.h"
+#include "run/operands.h"
 
-/* Pointers to element 0 of the values; mask NULL: none. Results do not depend on the number of
+/* Operands query, key, values and, in a masked task, mask. Results do not depend on the number of
  * threads. There is at least one. false: no memory. */
-bool attention_run(const AttentionStep *step, const void *query, const void *key,
-                   const void *values, const void *mask, void *out);
+bool attention_run(const AttentionTask *task, const Operands *operands);
 
 #endif

@@ -9,12 +9,12 @@
 
 enum { BLOCK = 1024, GRAIN_BLOCKS = 16 };
 
-typedef struct Check {
+typedef struct Search {
     int64_t bound, count;
     const int64_t *data;
     const Tensor *strided;
     _Atomic int64_t failed; /* the first block that fails */
-} Check;
+} Search;
 
 /* A number below 0 has its sign, one from the bound on gives it to what is left up to there: no
  * comparison, of which 64-bit ones have no instruction in the oldest set. */
@@ -25,29 +25,29 @@ static bool all_inside(const int64_t *index, int count, int64_t bound) {
     return outside >= 0;
 }
 
-static int block_count(const Check *check, int64_t block) {
-    int64_t rest = check->count - block * BLOCK;
+static int block_count(const Search *search, int64_t block) {
+    int64_t rest = search->count - block * BLOCK;
     return (int)(rest < BLOCK ? rest : BLOCK);
 }
 
 /* The indices of a block: where they lie, or read into room. */
-static const int64_t *block_of(const Check *check, int64_t block, int64_t room[BLOCK]) {
-    if (!check->strided) return check->data + block * BLOCK;
-    tensor_read_range(check->strided, block * BLOCK, block_count(check, block), room, CB_I64);
+static const int64_t *block_of(const Search *search, int64_t block, int64_t room[BLOCK]) {
+    if (!search->strided) return search->data + block * BLOCK;
+    tensor_read_range(search->strided, block * BLOCK, block_count(search, block), room, CB_I64);
     return room;
 }
 
-static bool block_inside(const Check *check, int64_t block) {
+static bool block_inside(const Search *search, int64_t block) {
     int64_t room[BLOCK];
-    return all_inside(block_of(check, block, room), block_count(check, block), check->bound);
+    return all_inside(block_of(search, block, room), block_count(search, block), search->bound);
 }
 
 static void check_range(void *user, int64_t low, int64_t high) {
-    Check *check = user;
+    Search *search = user;
     for (int64_t block = low; block < high; block++) {
-        if (block_inside(check, block)) continue;
-        int64_t first = atomic_load(&check->failed);
-        while (block < first && !atomic_compare_exchange_weak(&check->failed, &first, block)) {
+        if (block_inside(search, block)) continue;
+        int64_t first = atomic_load(&search->failed);
+        while (block < first && !atomic_compare_exchange_weak(&search->failed, &first, block)) {
         }
         return;
     }
@@ -61,7 +61,7 @@ static Tensor without_repeats(const Tensor *x) {
     return once;
 }
 
-bool check_indices(const CheckStep *step, int64_t count, const int64_t *data,
+bool check_indices(const IndexBound *check, int64_t count, const int64_t *data,
                    const Tensor *strided) {
     Tensor once;
     if (strided) {
@@ -69,23 +69,23 @@ bool check_indices(const CheckStep *step, int64_t count, const int64_t *data,
         strided = tensor_contiguous(&once) ? NULL : &once;
         count = sizes_numel(once.rank, once.size);
     }
-    Check check = {.bound = step->bound,
-                   .count = count,
-                   .data = data,
-                   .strided = strided,
-                   .failed = INT64_MAX};
-    parallel_for((count + BLOCK - 1) / BLOCK, GRAIN_BLOCKS, check_range, &check);
-    int64_t block = atomic_load(&check.failed), room[BLOCK], i = 0;
+    Search search = {.bound = check->bound,
+                     .count = count,
+                     .data = data,
+                     .strided = strided,
+                     .failed = INT64_MAX};
+    parallel_for((count + BLOCK - 1) / BLOCK, GRAIN_BLOCKS, check_range, &search);
+    int64_t block = atomic_load(&search.failed), room[BLOCK], i = 0;
     if (block == INT64_MAX) return true;
-    const int64_t *index = block_of(&check, block, room);
-    while (index[i] >= 0 && index[i] < step->bound) i++;
+    const int64_t *index = block_of(&search, block, room);
+    while (index[i] >= 0 && index[i] < check->bound) i++;
     /* In a compiled function the caller's line is that of the call, and far from the op's own. */
-    Site caller = site_current(), own = step->node->origin.site;
+    Site caller = site_current(), own = check->node->origin.site;
     bool failed_before = cb_error() != NULL;
     if (own.file) site_set(own);
     fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld",
-         op_info((Op)step->node->op)->name, (long long)index[i], (long long)step->bound);
-    if (!failed_before) graph_name_error(step->node->origin.call);
+         op_info((Op)check->node->op)->name, (long long)index[i], (long long)check->bound);
+    if (!failed_before) graph_name_error(check->node->origin.call);
     site_set(caller);
     return false;
 }

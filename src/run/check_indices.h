@@ -7,8 +7,8 @@
 
 /* count indices at data, i64 (every op converts its own); strided: the tensor that they are, or
  * NULL when they are contiguous anyway. false with an error that names the op and the first index
- * outside of [0, step->bound). */
-bool check_indices(const CheckStep *step, int64_t count, const int64_t *data,
+ * outside of [0, check->bound). */
+bool check_indices(const IndexBound *check, int64_t count, const int64_t *data,
                    const Tensor *strided);
 
 #endif

@@ -1,4 +1,4 @@
-/* ConvolutionStep -> the result: what is common to the methods, and the choice between them.
+/* ConvolutionTask -> the result: what is common to the methods, and the choice between them.
  *
  * x and the weight of f16, and of bf16 where the processor or the method does not multiply that,
  * are widened to f32 as a whole before (gemm_type.c), x by Winograd on the way; sums are narrowed
@@ -38,7 +38,7 @@ void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows
                  const float *sum, int64_t sum_stride) {
     if (c->end) {
         EndRow *end = end_row();
-        int64_t channel = first % c->step.out_channels;
+        int64_t channel = first % c->task.out_channels;
         for (int64_t r = 0; r < rows; r++)
             end(c->end, sum + r * sum_stride, channel, first + r * step, columns);
         return;
@@ -62,36 +62,36 @@ static void read_channels(const void *from, cb_dtype dtype, int64_t count, float
 /* Sets c->end, which takes the place of the epilogue where that is a known one. The block that
  * scale and bias lie in; NULL: no memory. */
 static Storage *set_end(Convolution *c, End *end) {
-    int64_t count = c->step.out_channels + END_PADDING;
+    int64_t count = c->task.out_channels + END_PADDING;
     Storage *storage = storage_new((size_t)(2 * count) * sizeof(float));
     if (!storage) return NULL;
-    const ConvolutionEnd *e = &c->step.end;
+    const KnownEnd *e = c->known_end;
     float *scale = storage->data, *bias = scale + count;
     *end = (End){.f32 = c->out_bytes == 4, .out = c->out, .scale = scale, .bias = bias};
     for (int64_t i = 0; i < count; i++) scale[i] = 1, bias[i] = 0;
     c->end = end;
-    if (!c->epilogue || !e->fused) return storage;
+    if (!c->epilogue || !e) return storage;
     c->epilogue = NULL;
     end->relu = e->relu;
     if (e->residual >= 0) end->residual = c->epilogue_buffer[e->residual];
     if (e->scale >= 0)
-        read_channels(c->epilogue_buffer[e->scale], CB_F32, c->step.out_channels, scale);
+        read_channels(c->epilogue_buffer[e->scale], CB_F32, c->task.out_channels, scale);
     if (e->bias >= 0)
-        read_channels(c->epilogue_buffer[e->bias], (cb_dtype)e->bias_dtype, c->step.out_channels,
+        read_channels(c->epilogue_buffer[e->bias], (cb_dtype)e->bias_dtype, c->task.out_channels,
                       bias);
     return storage;
 }
 
 /* ---- methods ------------------------------------------------------------------------------ */
 
-static bool always(const ConvolutionStep *step) {
-    (void)step;
+static bool always(const ConvolutionTask *task) {
+    (void)task;
     return true;
 }
 
-static bool fits_turned(const ConvolutionStep *step) {
-    if (step->channels_last) return false;
-    ConvolutionStep last = conv_turned(step);
+static bool fits_turned(const ConvolutionTask *task) {
+    if (task->channels_last) return false;
+    ConvolutionTask last = conv_turned(task);
     return conv_fits_depthwise(&last) || conv_is_direct(&last);
 }
 
@@ -117,8 +117,8 @@ static const ConvMethod methods[CONV_METHODS] = {
 
 const char *convolution_method_name(int method) { return methods[method].name; }
 
-bool convolution_fits(const ConvolutionStep *step, int method) {
-    return methods[method].fits && methods[method].fits(step);
+bool convolution_fits(const ConvolutionTask *task, int method) {
+    return methods[method].fits && methods[method].fits(task);
 }
 
 /* ---- the recorded model ------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ static double weights_ns(double weights, bool constant) {
     return weights * (constant ? weight_ns : weight_ns + pack_ns);
 }
 
-static double plain_ns(const ConvolutionStep *s, bool constant, double each) {
+static double plain_ns(const ConvolutionTask *s, bool constant, double each) {
     double weights = (double)(s->out_channels * (s->channels / s->groups));
     double positions = (double)s->batch;
     for (int d = 0; d < 3; d++) {
@@ -151,7 +151,7 @@ static double plain_ns(const ConvolutionStep *s, bool constant, double each) {
     return weights * positions * each + weights_ns(weights, constant);
 }
 
-static double winograd_ns(const ConvolutionStep *s, bool constant, int64_t tile) {
+static double winograd_ns(const ConvolutionTask *s, bool constant, int64_t tile) {
     enum { LANES = 16 }; /* channels are transformed by whole vectors */
     double weights = (double)(s->channels * s->out_channels), each = weights * product_ns;
     each +=
@@ -161,65 +161,63 @@ static double winograd_ns(const ConvolutionStep *s, bool constant, int64_t tile)
 }
 
 /* Elements of x and the result. */
-static double elements(const ConvolutionStep *s) {
+static double elements(const ConvolutionTask *s) {
     double x = (double)(s->channels * s->in_size[0] * s->in_size[1] * s->in_size[2]);
     double out = (double)(s->out_channels * s->out_size[0] * s->out_size[1] * s->out_size[2]);
     return (double)s->batch * (x + out);
 }
 
 /* Of a multiplication in the dtype of the step, which takes `each` in f32. */
-static double product_of(const ConvolutionStep *step, double each) {
-    if ((!step->reduced && step->dtype != CB_BF16) || !gemm_bf16()) return each;
+static double product_of(const ConvolutionTask *task, double each) {
+    if ((!task->reduced && task->dtype != CB_BF16) || !gemm_bf16()) return each;
     return each * (gemm_bf16()->k_unit == 2 ? dot_share : amx_share);
 }
 
-static bool turned_is_faster(const ConvolutionStep *step, bool constant) {
-    ConvolutionStep last = conv_turned(step);
+static bool turned_is_faster(const ConvolutionTask *task, bool constant) {
+    ConvolutionTask last = conv_turned(task);
     if (conv_fits_depthwise(&last)) return true;
-    double direct = plain_ns(step, constant, product_of(step, product_ns));
-    double gathered = plain_ns(step, constant, product_of(step, gather_ns));
-    return direct + elements(step) * turn_ns < gathered;
+    double direct = plain_ns(task, constant, product_of(task, product_ns));
+    double gathered = plain_ns(task, constant, product_of(task, gather_ns));
+    return direct + elements(task) * turn_ns < gathered;
 }
 
 /* The product packs both factors; with more out channels than positions that costs more than
  * turning x and the result. */
-static bool matrix_is_faster(const ConvolutionStep *s) {
+static bool matrix_is_faster(const ConvolutionTask *s) {
     int64_t positions = s->out_size[0] * s->out_size[1] * s->out_size[2];
     return conv_is_matrix(s) && positions >= s->out_channels;
 }
 
-int convolution_choose(const ConvolutionStep *step, bool constant) {
-    if (conv_fits_depthwise(step)) return CONV_DEPTHWISE;
-    if (conv_fits_tiles(step)) return CONV_TILES;
-    if (matrix_is_faster(step)) return CONV_MATRIX;
-    if (fits_turned(step) && turned_is_faster(step, constant)) return CONV_TURNED;
-    bool direct = conv_is_direct(step);
+int convolution_choose(const ConvolutionTask *task, bool constant) {
+    if (conv_fits_depthwise(task)) return CONV_DEPTHWISE;
+    if (conv_fits_tiles(task)) return CONV_TILES;
+    if (matrix_is_faster(task)) return CONV_MATRIX;
+    if (fits_turned(task) && turned_is_faster(task, constant)) return CONV_TURNED;
+    bool direct = conv_is_direct(task);
     int method = direct ? CONV_DIRECT : CONV_GATHER;
-    bool half = step->dtype == CB_BF16 || step->dtype == CB_F16;
-    double least_ns = plain_ns(step, constant, product_of(step, direct ? product_ns : gather_ns));
+    bool half = task->dtype == CB_BF16 || task->dtype == CB_F16;
+    double least_ns = plain_ns(task, constant, product_of(task, direct ? product_ns : gather_ns));
     for (int other = CONV_WINOGRAD_4; other <= CONV_WINOGRAD_9; other++) {
-        if (!convolution_fits(step, other)) continue;
+        if (!convolution_fits(task, other)) continue;
         int tile = methods[other].tile;
-        double ns = winograd_ns(step, constant, tile);
-        double share = tile == 7 && step->kernel[1] == 3 && !half ? rough_share : large_share;
+        double ns = winograd_ns(task, constant, tile);
+        double share = tile == 7 && task->kernel[1] == 3 && !half ? rough_share : large_share;
         if (ns < (tile == 4 ? 1 : share) * least_ns) method = other, least_ns = ns;
     }
     return method;
 }
 
-static const ConvMethod *method_of(const ConvolutionStep *step, bool constant) {
-    return &methods[step->method ? step->method : convolution_choose(step, constant)];
+static const ConvMethod *method_of(const ConvolutionTask *task, int method, bool constant) {
+    return &methods[method ? method : convolution_choose(task, constant)];
 }
 
-/* The step with channels last that stands for a turned one. By a method that sums as the definition
- * does: eager takes this way, and eager is what other results are measured against. */
-static ConvolutionStep turned_step(const ConvolutionStep *step) {
+/* The method of a task with channels last that stands for a turned one: one that sums as the
+ * definition does. Eager takes this way, and eager is what other results are measured against. */
+static int exact_method(const ConvolutionTask *last) {
     static const int8_t exact[] = {CONV_DEPTHWISE, CONV_TILES, CONV_DIRECT};
-    ConvolutionStep last = conv_turned(step);
-    last.method = CONV_AUTO;
-    for (size_t i = 0; i < sizeof exact && !last.method; i++)
-        if (convolution_fits(&last, exact[i])) last.method = exact[i];
-    return last;
+    for (size_t i = 0; i < sizeof exact; i++)
+        if (convolution_fits(last, exact[i])) return exact[i];
+    return CONV_AUTO;
 }
 
 /* ---- entry -------------------------------------------------------------------------------- */
@@ -235,8 +233,8 @@ static Storage *pack(Convolution *c) {
 /* Whether sums come to an End. Those of bf16 do in the pass that narrows them anyway; of f32 the
  * epilogue is as fast. */
 static bool has_end(const Convolution *c) {
-    const ConvolutionStep *s = &c->step;
-    bool known = c->epilogue && s->end.fused && s->channels_last;
+    const ConvolutionTask *s = &c->task;
+    bool known = c->epilogue && c->known_end && s->channels_last;
     return c->method->ends || (known && s->dtype == CB_BF16 && !c->method->tile);
 }
 
@@ -246,7 +244,6 @@ static bool run(Convolution *c) {
     Storage *x = converts ? conv_convert_x(c) : NULL, *packed = NULL;
     Storage *channels = ends ? set_end(c, &end) : NULL;
     bool ready = (x || !converts) && (channels || !ends);
-    c->packed = c->step.packed;
     if (ready && !c->packed && (packed = pack(c))) c->packed = packed->data;
     ready = ready && c->packed;
     if (ready) c->method->run(c);
@@ -257,24 +254,27 @@ static bool run(Convolution *c) {
 }
 
 static bool run_empty_sum(const Convolution *c) {
-    int64_t numel = c->step.batch * c->step.out_channels * c->positions;
+    int64_t numel = c->task.batch * c->task.out_channels * c->positions;
     memset(c->out, 0, (size_t)(numel * c->out_bytes));
     if (c->epilogue) run_epilogue(c, 0, numel);
     return true;
 }
 
-static Convolution convolution_of(const ConvolutionStep *step, bool constant, const void *x,
-                                  const void *weight, void *out) {
-    Convolution c = {.step = *step, .x = x, .weight = weight, .out = out};
-    c.method = method_of(step, constant);
-    bool bf16 = c.method->fits_bf16 && c.method->fits_bf16(step);
-    GemmChoice choice = gemm_choose((cb_dtype)step->dtype, step->reduced, bf16);
-    c.type = choice.type, c.convert = choice.convert, c.narrow = step->wide ? NULL : choice.narrow;
-    c.element = step->dtype == CB_F64 ? sizeof(double) : sizeof(float);
+static Convolution convolution_of(const ConvolutionTask *task, const ConvMethod *method,
+                                  const Operands *operands) {
+    Convolution c = {.task = *task, .method = method, .epilogue = operands->epilogue};
+    c.x = operands->in[0], c.weight = operands->in[1], c.out = operands->out;
+    c.packed = operands->packed;
+    c.epilogue_buffer = operands->epilogue_buffer;
+    if (operands->end && operands->end->fused) c.known_end = operands->end;
+    bool bf16 = c.method->fits_bf16 && c.method->fits_bf16(task);
+    GemmChoice choice = gemm_choose((cb_dtype)task->dtype, task->reduced, bf16);
+    c.type = choice.type, c.convert = choice.convert, c.narrow = task->wide ? NULL : choice.narrow;
+    c.element = task->dtype == CB_F64 ? sizeof(double) : sizeof(float);
     c.x_bytes = c.element / c.type->together;
-    c.out_bytes = (int64_t)cb_dtype_size(step->wide ? CB_F32 : (cb_dtype)step->dtype);
-    c.positions = step->out_size[0] * step->out_size[1] * step->out_size[2];
-    c.outputs = step->out_channels / step->groups;
+    c.out_bytes = (int64_t)cb_dtype_size(task->wide ? CB_F32 : (cb_dtype)task->dtype);
+    c.positions = task->out_size[0] * task->out_size[1] * task->out_size[2];
+    c.outputs = task->out_channels / task->groups;
     return c;
 }
 
@@ -283,35 +283,40 @@ static void run_epilogues(void *user, int64_t low, int64_t high) {
 }
 
 static bool run_turned(Convolution *c) {
-    ConvolutionStep last = turned_step(&c->step);
-    if (!conv_turned_run(c, &last)) return false;
+    ConvolutionTask last = conv_turned(&c->task);
+    if (!conv_turned_run(c, &last, exact_method(&last))) return false;
     int64_t numel = last.batch * last.out_channels * c->positions;
     if (c->epilogue) parallel_for(numel, 16 * 1024, run_epilogues, c);
     return true;
 }
 
 static bool is_empty(const Convolution *c) {
-    return c->step.batch == 0 || c->outputs == 0 || c->positions == 0;
+    return c->task.batch == 0 || c->outputs == 0 || c->positions == 0;
 }
 
-bool convolution_pack(const ConvolutionStep *step, const void *weight, Storage **packed) {
-    ConvolutionStep last = method_of(step, true)->run ? *step : turned_step(step);
-    Convolution c = convolution_of(&last, true, NULL, weight, NULL);
+bool convolution_pack(const ConvolutionTask *task, int method, const void *weight,
+                      Storage **packed) {
+    const ConvMethod *by = method_of(task, method, true);
+    ConvolutionTask last;
+    if (!by->run) { /* over a copy with channels last */
+        last = conv_turned(task);
+        by = method_of(&last, exact_method(&last), true);
+        task = &last;
+    }
+    Convolution c = convolution_of(task, by, &(Operands){.in = {NULL, weight}});
     *packed = NULL;
-    if (is_empty(&c) || step->channels == 0) return true;
-    if (c.convert && !c.method->tile) conv_converted_x(&c.step);
+    if (is_empty(&c) || task->channels == 0) return true;
+    if (c.convert && !c.method->tile) conv_converted_x(&c.task);
     *packed = pack(&c);
     return *packed != NULL;
 }
 
-bool convolution_run(const ConvolutionStep *step, const void *x, const void *weight, void *out,
-                     const Launch *epilogue, void *const *epilogue_buffer) {
+bool convolution_run(const ConvolutionTask *task, int method, const Operands *operands) {
     _Atomic bool failed = false;
-    Convolution c = convolution_of(step, step->packed != NULL, x, weight, out);
-    c.epilogue = epilogue;
-    c.epilogue_buffer = epilogue_buffer;
+    const ConvMethod *by = method_of(task, method, operands->packed != NULL);
+    Convolution c = convolution_of(task, by, operands);
     c.failed = &failed;
     if (is_empty(&c)) return true;
-    if (step->channels == 0) return run_empty_sum(&c);
+    if (task->channels == 0) return run_empty_sum(&c);
     return c.method->run ? run(&c) : run_turned(&c);
 }

@@ -3,11 +3,10 @@
 #ifndef CARBIDE_RUN_CONV_H
 #define CARBIDE_RUN_CONV_H
 
-#include "run/engine.h"
-#include "sched/plan.h"
+#include "run/operands.h"
 #include "tensor/tensor.h"
 
-/* How a convolution can be computed (ConvolutionStep.method). Every method that fits gives the
+/* How a convolution can be computed. Every method that fits gives the
  * result, within the rounding of its own order of sums; conv.c says which is which. */
 typedef enum ConvolutionMethod {
     CONV_AUTO, /* what convolution_choose says */
@@ -25,21 +24,19 @@ typedef enum ConvolutionMethod {
 } ConvolutionMethod;
 
 const char *convolution_method_name(int method);
-/* Whether a method other than CONV_AUTO can compute the step. */
-bool convolution_fits(const ConvolutionStep *step, int method);
+/* Whether a method other than CONV_AUTO can compute the task. */
+bool convolution_fits(const ConvolutionTask *task, int method);
 /* The recorded model: the method that was fastest where it was measured (bench/layers.c), by sizes
  * alone, so that the number of threads changes no result. constant: the weight is packed once. */
-int convolution_choose(const ConvolutionStep *step, bool constant);
+int convolution_choose(const ConvolutionTask *task, bool constant);
 
-/* f32, f64, f16 and bf16 (f32 accumulation). x, weight, out point at element 0 of the values;
- * epilogue: NULL, or a launch over the elements of the result, in order, with its buffers. Results
- * do not depend on the number of threads. false: no memory for packing. */
-bool convolution_run(const ConvolutionStep *step, const void *x, const void *weight, void *out,
-                     const Launch *epilogue, void *const *epilogue_buffer);
+/* f32, f64, f16 and bf16 (f32 accumulation); operands x, weight. method: one that fits, or
+ * CONV_AUTO. Results do not depend on the number of threads. false: no memory for packing. */
+bool convolution_run(const ConvolutionTask *task, int method, const Operands *operands);
 
-/* Packs a weight that never changes, for step->packed: convolution_run does not read the weight
- * itself then. The step keeps its method from here on. *packed is NULL when packing
- * would win nothing. false: no memory. */
-bool convolution_pack(const ConvolutionStep *step, const void *weight, Storage **packed);
+/* Packs a weight that never changes, for Operands.packed of runs with the same method: they do not
+ * read the weight itself. *packed is NULL when packing would win nothing. false: no memory. */
+bool convolution_pack(const ConvolutionTask *task, int method, const void *weight,
+                      Storage **packed);
 
 #endif

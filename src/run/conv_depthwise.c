@@ -13,7 +13,7 @@ enum { ALIGNMENT = 64, LINE_COST = 4 /* of a multiplication here, in those of re
 
 typedef struct Depthwise {
     const Convolution *common;
-    const ConvolutionStep *step;
+    const ConvolutionTask *task;
     int64_t kernel;      /* positions */
     int64_t first, last; /* output positions of a line whose kernels lie inside */
     int64_t pixel, jump; /* elements from position to position: of the result; of x */
@@ -26,7 +26,7 @@ typedef struct Line {
     char *sum;
 } Line;
 
-bool conv_fits_depthwise(const ConvolutionStep *s) {
+bool conv_fits_depthwise(const ConvolutionTask *s) {
     return s->channels_last && s->groups == s->channels && s->groups == s->out_channels &&
            (s->x_channel == 1 || s->channels == 1);
 }
@@ -35,7 +35,7 @@ bool conv_fits_depthwise(const ConvolutionStep *s) {
 
 /* [kernel position][channel] */
 #define PACK(name, type)                                                                           \
-    static void name(const ConvolutionStep *s, const type *from, type *to) {                       \
+    static void name(const ConvolutionTask *s, const type *from, type *to) {                       \
         int64_t q[3];                                                                              \
         for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)                                                \
             for (q[1] = 0; q[1] < s->kernel[1]; q[1]++)                                            \
@@ -48,12 +48,12 @@ bool conv_fits_depthwise(const ConvolutionStep *s) {
 PACK(pack_f32, float)
 PACK(pack_f64, double)
 
-static int64_t kernel_positions(const ConvolutionStep *s) {
+static int64_t kernel_positions(const ConvolutionTask *s) {
     return s->kernel[0] * s->kernel[1] * s->kernel[2];
 }
 
 Storage *conv_depthwise_pack(Convolution *c) {
-    const ConvolutionStep *s = &c->step;
+    const ConvolutionTask *s = &c->task;
     Storage *storage = storage_new((size_t)(kernel_positions(s) * s->channels * c->element));
     if (!storage) return NULL;
     if (c->element == sizeof(float))
@@ -68,7 +68,7 @@ Storage *conv_depthwise_pack(Convolution *c) {
 /* The taps that lie inside of x at position `column` of the line. */
 static void list_taps(const Depthwise *d, Line *line, int64_t column) {
     const Convolution *c = d->common;
-    const ConvolutionStep *s = d->step;
+    const ConvolutionTask *s = d->task;
     int64_t q[3], at[3], number = 0;
     line->taps = 0;
     for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)
@@ -90,12 +90,12 @@ static void list_taps(const Depthwise *d, Line *line, int64_t column) {
 
 static void run_line(const Depthwise *d, Line *line) {
     const Convolution *c = d->common;
-    for (int64_t x = 0; x < d->step->out_size[2];) {
+    for (int64_t x = 0; x < d->task->out_size[2];) {
         int64_t count = x >= d->first && x < d->last ? d->last - x : 1;
         list_taps(d, line, x);
         c->type->depthwise(line->taps, (const void *const *)line->row,
                            (const void *const *)line->weight, count, d->jump,
-                           line->sum + x * d->pixel * c->element, d->pixel, d->step->channels);
+                           line->sum + x * d->pixel * c->element, d->pixel, d->task->channels);
         x += count;
     }
 }
@@ -103,7 +103,7 @@ static void run_line(const Depthwise *d, Line *line) {
 static void run_lines(void *user, int64_t low, int64_t high) {
     const Depthwise *d = user;
     const Convolution *c = d->common;
-    const ConvolutionStep *s = d->step;
+    const ConvolutionTask *s = d->task;
     int64_t pointers = round_up(2 * d->kernel * (int64_t)sizeof(char *), ALIGNMENT);
     int64_t width = s->out_size[2] * d->pixel;
     Storage *storage = storage_new((size_t)(pointers + (c->narrow ? width * c->element : 0)));
@@ -128,8 +128,8 @@ static void run_lines(void *user, int64_t low, int64_t high) {
 /* ---- entry -------------------------------------------------------------------------------- */
 
 void conv_depthwise_run(Convolution *c) {
-    const ConvolutionStep *s = &c->step;
-    Depthwise d = {.common = c, .step = s, .kernel = kernel_positions(s)};
+    const ConvolutionTask *s = &c->task;
+    Depthwise d = {.common = c, .task = s, .kernel = kernel_positions(s)};
     d.pixel = s->channels;
     d.jump = s->stride[2] * s->x_spatial[2];
     int64_t reach = (s->kernel[2] - 1) * s->dilation[2] - s->padding[2];

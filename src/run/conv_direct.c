@@ -32,7 +32,7 @@ static const _Alignas(64) char zeros[GEMM_K_BYTES]; /* a row outside of x */
 
 typedef struct Direct {
     const Convolution *common;
-    const ConvolutionStep *step;
+    const ConvolutionTask *task;
     const GemmType *type;
     int64_t element, x_bytes;          /* those of common */
     int64_t inner, kernel;             /* channels of a group; kernel positions */
@@ -49,24 +49,24 @@ typedef struct Direct {
 } Direct;
 
 /* Few channels, in lines of the kernel that are long enough together. */
-static bool is_narrow(const ConvolutionStep *s) {
+static bool is_narrow(const ConvolutionTask *s) {
     return s->groups == 1 && s->channels < LEAST_CHANNELS && s->dilation[2] == 1 &&
            s->channels * s->kernel[2] >= LEAST_CHANNELS;
 }
 
-bool conv_is_direct(const ConvolutionStep *s) {
+bool conv_is_direct(const ConvolutionTask *s) {
     if (!s->channels_last) return false;
     if (is_narrow(s)) return true;
     return s->x_channel == 1 && s->channels / s->groups >= LEAST_CHANNELS;
 }
 
-bool conv_direct_is_bf16(const ConvolutionStep *step) {
-    (void)step;
+bool conv_direct_is_bf16(const ConvolutionTask *task) {
+    (void)task;
     return gemm_bf16() && gemm_bf16()->rows_tile;
 }
 
 /* The same convolution over a copy of x with padded lines, a line of the kernel as its channels. */
-static void narrow(ConvolutionStep *s) {
+static void narrow(ConvolutionTask *s) {
     int64_t width = s->in_size[2] + 2 * s->padding[2];
     s->x_offset = 0, s->x_channel = 1;
     s->x_spatial[2] = s->channels;
@@ -81,7 +81,7 @@ static void narrow(ConvolutionStep *s) {
 /* Enough tasks for the threads: first fewer positions, then fewer panels in each. */
 static void cut(Direct *d) {
     int64_t rows = d->type->rows, tiles = divide_up(d->total, rows);
-    int64_t wanted = 4 * parallel_threads(), groups = d->step->groups;
+    int64_t wanted = 4 * parallel_threads(), groups = d->task->groups;
     int64_t block = BLOCK_TILES, panels = divide_up(BLOCK_OUTPUTS, d->type->columns);
     panels = least(panels, d->panels);
     while (block > 2 && divide_up(tiles, block) * divide_up(d->panels, panels) * groups < wanted)
@@ -94,8 +94,8 @@ static void cut(Direct *d) {
 }
 
 static Direct direct_of(const Convolution *common) {
-    const ConvolutionStep *s = &common->step;
-    Direct d = {.common = common, .step = s, .type = common->type, .element = common->element};
+    const ConvolutionTask *s = &common->task;
+    Direct d = {.common = common, .task = s, .type = common->type, .element = common->element};
     int64_t unit = d.type->k_unit;
     d.x_bytes = common->x_bytes;
     d.limit = d.type->k_bytes / common->x_bytes;
@@ -119,7 +119,7 @@ static Direct direct_of(const Convolution *common) {
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-static int64_t weight_offset(const ConvolutionStep *s, int64_t q) {
+static int64_t weight_offset(const ConvolutionTask *s, int64_t q) {
     int64_t q2 = q % s->kernel[2], q1 = q / s->kernel[2] % s->kernel[1];
     int64_t q0 = q / s->kernel[2] / s->kernel[1];
     return q0 * s->weight_spatial[0] + q1 * s->weight_spatial[1] + q2 * s->weight_spatial[2];
@@ -135,11 +135,11 @@ static int64_t packed_k(const Direct *d, int64_t q, int64_t i) {
         int64_t together = d->together;                                                            \
         for (int64_t q = 0; q < d->kernel; q++) {                                                  \
             for (int64_t i = 0; i < d->inner; i++) {                                               \
-                const type *at = from + weight_offset(d->step, q) +                                \
-                                 i % d->line * d->step->weight_in + i / d->line * d->line_step;    \
+                const type *at = from + weight_offset(d->task, q) +                                \
+                                 i % d->line * d->task->weight_in + i / d->line * d->line_step;    \
                 int64_t k = packed_k(d, q, i);                                                     \
                 type *row = to + k / together * together * width + k % together;                   \
-                for (int j = 0; j < lanes; j++) row[j * together] = at[j * d->step->weight_out];   \
+                for (int j = 0; j < lanes; j++) row[j * together] = at[j * d->task->weight_out];   \
             }                                                                                      \
         }                                                                                          \
     }
@@ -151,7 +151,7 @@ PACK(pack_8, uint64_t)
  * lanes are transposed as they lie, then whole rows go to their positions. */
 static void pack_rows(const Direct *d, char *to, const char *weight, int lanes, int width) {
     if (d->kernel == 1) {
-        d->type->pack(to, weight, d->step->weight_out, 1, lanes, width, d->inner);
+        d->type->pack(to, weight, d->task->weight_out, 1, lanes, width, d->inner);
         return;
     }
     _Alignas(ALIGNMENT) char rows[PACK_BYTES];
@@ -159,7 +159,7 @@ static void pack_rows(const Direct *d, char *to, const char *weight, int lanes, 
     if (most > PACK_CHANNELS) most = most / PACK_CHANNELS * PACK_CHANNELS;
     for (int64_t i = 0; i < d->inner; i += most) {
         int64_t channels = least(most, d->inner - i);
-        d->type->pack(rows, weight + i * d->kernel * d->x_bytes, d->step->weight_out, 1, lanes,
+        d->type->pack(rows, weight + i * d->kernel * d->x_bytes, d->task->weight_out, 1, lanes,
                       width, channels * d->kernel);
         for (int64_t q = 0; q < d->kernel; q++)
             for (int64_t k = 0; k < channels; k++)
@@ -170,7 +170,7 @@ static void pack_rows(const Direct *d, char *to, const char *weight, int lanes, 
 
 /* A channel's kernel positions follow each other in memory, and so do the channels. */
 static bool is_contiguous(const Direct *d) {
-    const ConvolutionStep *s = d->step;
+    const ConvolutionTask *s = d->task;
     int64_t step = 1;
     bool follows = true;
     for (int k = 2; k >= 0; k--) {
@@ -183,7 +183,7 @@ static bool is_contiguous(const Direct *d) {
 
 static void pack_panel(const Direct *d, char *to, int64_t output, int lanes, int width) {
     const Convolution *c = d->common;
-    int64_t from = d->step->weight_offset + output * d->step->weight_out;
+    int64_t from = d->task->weight_offset + output * d->task->weight_out;
     const char *weight = c->weight + from * d->x_bytes;
     if (is_contiguous(d)) {
         pack_rows(d, to, weight, lanes, width);
@@ -210,27 +210,27 @@ static void pack_panels(void *user, int64_t low, int64_t high) {
 
 Storage *conv_direct_pack(Convolution *given) {
     Convolution own = *given, *common = &own;
-    if (is_narrow(&own.step)) {
-        own.line = own.step.channels;
-        narrow(&own.step);
+    if (is_narrow(&own.task)) {
+        own.line = own.task.channels;
+        narrow(&own.task);
     }
     Direct d = direct_of(common);
-    Storage *storage = storage_new((size_t)(d.step->groups * d.panels * d.panel_bytes));
+    Storage *storage = storage_new((size_t)(d.task->groups * d.panels * d.panel_bytes));
     if (!storage) return NULL;
     d.packed = storage->data;
-    parallel_for(d.step->groups * d.panels, divide_up(128 * 1024, d.panel_bytes), pack_panels, &d);
+    parallel_for(d.task->groups * d.panels, divide_up(128 * 1024, d.panel_bytes), pack_panels, &d);
     return storage;
 }
 
 /* ---- rows of x ---------------------------------------------------------------------------- */
 
-typedef struct Task {
+typedef struct DirectPart {
     int64_t group, first, count; /* positions, of all images */
     int64_t panel, panels;
     const void **row; /* [tile][unit][row of the tile] */
     char *sum;        /* element (first position, first out channel of the task) */
     int64_t stride;   /* of sum, from position to position */
-} Task;
+} DirectPart;
 
 typedef struct Line {  /* positions of one task that follow each other along the last spatial dim */
     int64_t at, count; /* number in the task */
@@ -238,8 +238,8 @@ typedef struct Line {  /* positions of one task that follow each other along the
     const char *x;     /* the image, at the group's first channel */
 } Line;
 
-static Line line_at(const Direct *d, const Task *t, int64_t at) {
-    const ConvolutionStep *s = d->step;
+static Line line_at(const Direct *d, const DirectPart *t, int64_t at) {
+    const ConvolutionTask *s = d->task;
     int64_t p = t->first + at, image = p / d->common->positions, rest = p % d->common->positions;
     Line line = {.at = at};
     line.out[0] = rest / s->out_size[2] / s->out_size[1];
@@ -252,7 +252,7 @@ static Line line_at(const Direct *d, const Task *t, int64_t at) {
 
 /* Rows of `count` positions from number `at` of the task on, for the units of one kernel position:
  * `step` bytes apart, and a unit's channels behind those of the one before; or all zeros. */
-static void set_rows(const Direct *d, const Task *t, int64_t at, int64_t count, int64_t u,
+static void set_rows(const Direct *d, const DirectPart *t, int64_t at, int64_t count, int64_t u,
                      const char *x, int64_t step) {
     int64_t rows = d->type->rows, chunk = x == zeros ? 0 : d->chunk * d->x_bytes;
     while (count > 0) {
@@ -266,9 +266,9 @@ static void set_rows(const Direct *d, const Task *t, int64_t at, int64_t count, 
 
 /* The rows that a line's positions need at kernel position q, whose first unit is u; zeros outside
  * of x. */
-static void line_rows(const Direct *d, const Task *t, const Line *line, const int64_t *q,
+static void line_rows(const Direct *d, const DirectPart *t, const Line *line, const int64_t *q,
                       int64_t u) {
-    const ConvolutionStep *s = d->step;
+    const ConvolutionTask *s = d->task;
     int64_t at[3], from = 0, step = s->stride[2] * s->x_spatial[2];
     bool inside = true;
     for (int k = 0; k < 3; k++) {
@@ -288,8 +288,8 @@ static void line_rows(const Direct *d, const Task *t, const Line *line, const in
     set_rows(d, t, line->at + within, line->count - within, u, zeros, 0);
 }
 
-static void find_rows(const Direct *d, const Task *t) {
-    const ConvolutionStep *s = d->step;
+static void find_rows(const Direct *d, const DirectPart *t) {
+    const ConvolutionTask *s = d->task;
     for (int64_t at = 0; at < t->count;) {
         Line line = line_at(d, t, at);
         int64_t q[3], u = 0;
@@ -313,7 +313,7 @@ static int64_t block_units(const Direct *d, int64_t u) {
     return least(d->units - u, d->limit / d->inner);
 }
 
-static void multiply(const Direct *d, const Task *t, int64_t u, int64_t k_before) {
+static void multiply(const Direct *d, const DirectPart *t, int64_t u, int64_t k_before) {
     const GemmType *type = d->type;
     int64_t k = unit_channels(d, u), taps = block_units(d, u);
     for (int64_t panel = 0; panel < t->panels; panel++) {
@@ -330,13 +330,13 @@ static void multiply(const Direct *d, const Task *t, int64_t u, int64_t k_before
     }
 }
 
-static void run_task(const Direct *d, Task *t, char *scratch) {
+static void run_task(const Direct *d, DirectPart *t, char *scratch) {
     const Convolution *c = d->common;
     int64_t output = t->panel * d->type->columns;
     int64_t columns = least(t->panels * d->type->columns, c->outputs - output);
-    int64_t first = t->first * d->step->out_channels + t->group * c->outputs + output;
+    int64_t first = t->first * d->task->out_channels + t->group * c->outputs + output;
     t->sum = c->narrow ? scratch : c->out + first * d->element;
-    t->stride = c->narrow ? columns + GEMM_SUM_GAP : d->step->out_channels;
+    t->stride = c->narrow ? columns + GEMM_SUM_GAP : d->task->out_channels;
     find_rows(d, t);
     for (int64_t u = 0, k = 0; u < d->units;) {
         multiply(d, t, u, k);
@@ -344,7 +344,7 @@ static void run_task(const Direct *d, Task *t, char *scratch) {
         k += taps * round_up(unit_channels(d, u), d->type->k_unit);
         u += taps;
     }
-    conv_finish(c, first, d->step->out_channels, t->count, columns, (const float *)t->sum,
+    conv_finish(c, first, d->task->out_channels, t->count, columns, (const float *)t->sum,
                 t->stride);
 }
 
@@ -364,7 +364,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         int64_t rest = i % (blocks * panel_blocks);
         int64_t panel = d->by_panel ? rest / blocks : rest % panel_blocks;
         int64_t block = d->by_panel ? rest % blocks : rest / panel_blocks;
-        Task t = {.panel = panel * d->task_panels, .row = storage->data};
+        DirectPart t = {.panel = panel * d->task_panels, .row = storage->data};
         t.panels = least(d->task_panels, d->panels - t.panel);
         t.first = block * d->block;
         t.count = least(d->block, d->total - t.first);
@@ -392,7 +392,7 @@ typedef struct Copy { /* of x, channels last, with padded lines */
     }                                                                                              \
     static void name(void *user, int64_t low, int64_t high) {                                      \
         const Copy *copy = user;                                                                   \
-        const ConvolutionStep *s = &copy->from->step;                                              \
+        const ConvolutionTask *s = &copy->from->task;                                              \
         int64_t pad = s->padding[2] * s->channels, width = s->in_size[2] * s->channels;            \
         for (int64_t line = low; line < high; line++) {                                            \
             int64_t y = line % s->in_size[1], z = line / s->in_size[1] % s->in_size[0];            \
@@ -410,7 +410,7 @@ COPY_LINES(copy_lines_4, uint32_t)
 COPY_LINES(copy_lines_8, uint64_t)
 
 static Storage *copy_narrow(Convolution *c) {
-    ConvolutionStep *s = &c->step;
+    ConvolutionTask *s = &c->task;
     int64_t lines = s->batch * s->in_size[0] * s->in_size[1];
     int64_t width = (s->in_size[2] + 2 * s->padding[2]) * s->channels;
     Storage *storage = storage_new((size_t)(lines * width * c->x_bytes));
@@ -431,7 +431,7 @@ static Storage *copy_narrow(Convolution *c) {
 static void run_direct(const Convolution *common) {
     Direct d = direct_of(common);
     int64_t tasks =
-        d.step->groups * divide_up(d.total, d.block) * divide_up(d.panels, d.task_panels);
+        d.task->groups * divide_up(d.total, d.block) * divide_up(d.panels, d.task_panels);
     int64_t products = d.block * d.task_panels * d.type->columns * d.inner * d.kernel;
     parallel_for(tasks, divide_up(CONV_TASK_PRODUCTS, products), run_tasks, &d);
 }
@@ -439,7 +439,7 @@ static void run_direct(const Convolution *common) {
 void conv_direct_run(Convolution *common) {
     Convolution own = *common;
     Storage *copy = NULL;
-    if (is_narrow(&own.step) && !(copy = copy_narrow(&own))) {
+    if (is_narrow(&own.task) && !(copy = copy_narrow(&own))) {
         atomic_store_explicit(own.failed, true, memory_order_relaxed);
         return;
     }

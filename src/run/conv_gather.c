@@ -28,7 +28,7 @@ typedef struct Tap { /* one k: an input channel at one kernel position */
 
 typedef struct Gather {
     const Convolution *common;
-    const ConvolutionStep *step;
+    const ConvolutionTask *task;
     const Tap *tap;
     int64_t element, x_bytes, outputs; /* those of common */
     int64_t taps, tap_block, tap_blocks;
@@ -42,7 +42,7 @@ typedef struct Gather {
 
 /* Channels innermost where they are contiguous in x, else kernel positions: neighbouring k then
  * read neighbouring memory. */
-static void list_taps(const ConvolutionStep *s, Tap *tap) {
+static void list_taps(const ConvolutionTask *s, Tap *tap) {
     int64_t channels = s->channels / s->groups, q[3];
     bool inner_channels = s->x_channel == 1;
     int64_t positions = s->kernel[0] * s->kernel[1] * s->kernel[2];
@@ -83,7 +83,7 @@ static char *weight_panel(const Gather *c, int64_t group, int64_t tap_block, int
         for (int64_t i = 0; i < count; i++, panel += c->weight_width)                              \
             for (int j = 0; j < c->weight_width; j++)                                              \
                 panel[j] =                                                                         \
-                    j < lanes ? from[j * c->step->weight_out + c->tap[k + i].weight] : (type)0;    \
+                    j < lanes ? from[j * c->task->weight_out + c->tap[k + i].weight] : (type)0;    \
     }
 PACK(pack_2, uint16_t)
 PACK(pack_4, uint32_t)
@@ -97,13 +97,13 @@ static void pack_weights(void *user, int64_t low, int64_t high) {
         int64_t k = tap_block * c->tap_block, count = least(c->tap_block, c->taps - k);
         int64_t output = panel * c->weight_width;
         int lanes = (int)least(c->weight_width, c->outputs - output);
-        int64_t from = c->step->weight_offset + (group * c->outputs + output) * c->step->weight_out;
+        int64_t from = c->task->weight_offset + (group * c->outputs + output) * c->task->weight_out;
         char *to = weight_panel(c, group, tap_block, panel);
         const char *weight = c->common->weight + from * c->x_bytes;
         uint16_t rows[GEMM_MAX_WIDTH * GEMM_K_BYTES / 2];
         if (c->x_bytes == 2) {
             pack_2(c, rows, (const uint16_t *)weight, k, count, lanes);
-            pack_pairs(c, c->step->channels_last, to, rows, c->weight_width, count);
+            pack_pairs(c, c->task->channels_last, to, rows, c->weight_width, count);
         } else if (c->x_bytes == 4) {
             pack_4(c, (uint32_t *)to, (const uint32_t *)weight, k, count, lanes);
         } else {
@@ -122,7 +122,7 @@ typedef struct Run { /* lanes of a panel that lie in one row of positions */
 
 /* Cuts positions [first, first + lanes) at the ends of rows. */
 static int find_runs(const Gather *c, int64_t image, int64_t first, int lanes, Run *run) {
-    const ConvolutionStep *s = c->step;
+    const ConvolutionTask *s = c->task;
     int count = 0;
     for (int lane = 0; lane < lanes;) {
         int64_t p = first + lane, column = p % s->out_size[2];
@@ -141,7 +141,7 @@ static int find_runs(const Gather *c, int64_t image, int64_t first, int lanes, R
 }
 
 /* The lanes [*low, *high) of a run whose element for this tap lies inside of x. */
-static void inside(const ConvolutionStep *s, const Run *run, const Tap *tap, int *low, int *high) {
+static void inside(const ConvolutionTask *s, const Run *run, const Tap *tap, int *low, int *high) {
     *low = *high = 0;
     for (int d = 0; d < 2; d++)
         if ((uint64_t)(run->at[d] + tap->at[d]) >= (uint64_t)s->in_size[d]) return;
@@ -156,7 +156,7 @@ static void inside(const ConvolutionStep *s, const Run *run, const Tap *tap, int
 #define GATHER(name, type)                                                                         \
     static void name(const Gather *c, type *panel, const Run *run, int runs, int64_t k,            \
                      int64_t count, int lanes) {                                                   \
-        const ConvolutionStep *s = c->step;                                                        \
+        const ConvolutionTask *s = c->task;                                                        \
         int64_t step = s->stride[2] * s->x_spatial[2];                                             \
         int width = c->window_width;                                                               \
         for (int64_t i = 0; i < count; i++, panel += width) {                                      \
@@ -188,7 +188,7 @@ static void gather(const Gather *c, char *panel, int64_t image, int64_t first, i
     uint16_t rows[GEMM_MAX_WIDTH * GEMM_K_BYTES / 2];
     if (c->x_bytes == 2) {
         gather_2(c, rows, run, runs, k, count, lanes);
-        pack_pairs(c, !c->step->channels_last, panel, rows, c->window_width, count);
+        pack_pairs(c, !c->task->channels_last, panel, rows, c->window_width, count);
     } else if (c->x_bytes == 4) {
         gather_4(c, (uint32_t *)panel, run, runs, k, count, lanes);
     } else {
@@ -207,7 +207,7 @@ typedef struct Piece {
 } Piece;
 
 static int64_t out_index(const Gather *c, const Piece *p, int64_t output, int64_t position) {
-    const ConvolutionStep *s = c->step;
+    const ConvolutionTask *s = c->task;
     int64_t channel = p->group * c->outputs + output;
     if (s->channels_last)
         return (p->image * c->common->positions + position) * s->out_channels + channel;
@@ -218,7 +218,7 @@ static void multiply_block(const Gather *c, const Piece *p, int64_t tap_block) {
     int64_t k = tap_block * c->tap_block, count = least(c->tap_block, c->taps - k);
     int64_t packed = round_up(count, c->common->type->k_unit);
     int64_t window_bytes = c->window_width * packed * c->x_bytes;
-    const ConvolutionStep *s = c->step;
+    const ConvolutionTask *s = c->task;
     int64_t image =
         s->x_offset + p->image * s->x_batch + p->group * (s->channels / s->groups) * s->x_channel;
     for (int64_t i = 0; i < p->count; i += c->window_width)
@@ -244,9 +244,9 @@ static void multiply_block(const Gather *c, const Piece *p, int64_t tap_block) {
 
 /* With channels_last the rows of the piece are positions, else channels. */
 static void finish(const Gather *c, const Piece *p) {
-    bool last = c->step->channels_last;
+    bool last = c->task->channels_last;
     int64_t first = out_index(c, p, 0, p->first), rows = last ? p->count : c->outputs;
-    int64_t step = last ? c->step->out_channels : c->common->positions;
+    int64_t step = last ? c->task->out_channels : c->common->positions;
     conv_finish(c->common, first, step, rows, last ? c->outputs : p->count, (const float *)p->sum,
                 p->stride);
 }
@@ -275,13 +275,13 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     for (int64_t task = low; task < high; task++) {
         p.first = task % blocks * c->block;
         p.count = least(c->block, c->common->positions - p.first);
-        p.group = task / blocks % c->step->groups;
-        p.image = task / blocks / c->step->groups;
+        p.group = task / blocks % c->task->groups;
+        p.image = task / blocks / c->task->groups;
         if (c->common->narrow) {
-            p.stride = c->step->channels_last ? c->outputs : p.count;
+            p.stride = c->task->channels_last ? c->outputs : p.count;
         } else {
             p.sum = c->common->out + out_index(c, &p, 0, p.first) * c->element;
-            p.stride = c->step->channels_last ? c->step->out_channels : c->common->positions;
+            p.stride = c->task->channels_last ? c->task->out_channels : c->common->positions;
         }
         for (int64_t b = 0; b < c->tap_blocks; b++) multiply_block(c, &p, b);
         finish(c, &p);
@@ -298,7 +298,7 @@ static void cut(Gather *c) {
     c->tap_block = round_up(divide_up(c->taps, divide_up(c->taps, limit)), unit < 4 ? 4 : unit);
     c->tap_blocks = divide_up(c->taps, c->tap_block);
     c->block = WINDOW_BYTES / (c->tap_block * c->x_bytes) / c->window_width * c->window_width;
-    int64_t images = c->step->batch * c->step->groups;
+    int64_t images = c->task->batch * c->task->groups;
     int64_t wanted = images >= 4 * threads ? 1 : divide_up(4 * threads, images);
     int64_t share = round_up(divide_up(c->common->positions, wanted), c->window_width);
     if (c->block > share) c->block = share;
@@ -306,8 +306,8 @@ static void cut(Gather *c) {
 }
 
 static Gather gather_of(const Convolution *common) {
-    const ConvolutionStep *s = &common->step;
-    Gather c = {.common = common, .step = s, .element = common->element};
+    const ConvolutionTask *s = &common->task;
+    Gather c = {.common = common, .task = s, .element = common->element};
     c.x_bytes = common->x_bytes;
     c.outputs = common->outputs;
     c.taps = s->channels / s->groups * s->kernel[0] * s->kernel[1] * s->kernel[2];
@@ -325,11 +325,11 @@ static int64_t tap_bytes(const Gather *c) {
 /* Taps and packed weights in one block of memory. */
 Storage *conv_gather_pack(Convolution *common) {
     Gather c = gather_of(common);
-    int64_t panels = c.step->groups * c.tap_blocks * c.weight_panels;
+    int64_t panels = c.task->groups * c.tap_blocks * c.weight_panels;
     Storage *storage =
         storage_new((size_t)(tap_bytes(&c) + panels * panel_elements(&c) * c.x_bytes));
     if (!storage) return NULL;
-    list_taps(c.step, storage->data);
+    list_taps(c.task, storage->data);
     c.tap = storage->data;
     c.packed = (char *)storage->data + tap_bytes(&c);
     parallel_for(panels, divide_up(32 * 1024, panel_elements(&c)), pack_weights, &c);
@@ -340,7 +340,7 @@ void conv_gather_run(Convolution *common) {
     Gather c = gather_of(common);
     c.tap = (const Tap *)common->packed;
     c.packed = (char *)common->packed + tap_bytes(&c);
-    int64_t tasks = c.step->batch * c.step->groups * divide_up(common->positions, c.block);
+    int64_t tasks = c.task->batch * c.task->groups * divide_up(common->positions, c.block);
     int64_t products = c.outputs * c.block * c.taps;
     parallel_for(tasks, divide_up(CONV_TASK_PRODUCTS, products), run_tasks, &c);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Whether all positions of an image are evenly spaced. Dims of one position have any stride. */
-static bool is_even(const ConvolutionStep *s) {
+static bool is_even(const ConvolutionTask *s) {
     int64_t step = s->x_spatial[2] * s->in_size[2];
     for (int d = 1; d >= 0; d--) {
         if (s->in_size[d] > 1 && s->x_spatial[d] != step) return false;
@@ -17,7 +17,7 @@ static bool is_even(const ConvolutionStep *s) {
     return true;
 }
 
-bool conv_is_matrix(const ConvolutionStep *s) {
+bool conv_is_matrix(const ConvolutionTask *s) {
     bool exact = s->dtype == CB_F64 || (s->dtype == CB_F32 && !s->reduced);
     if (!exact || s->channels_last || s->groups != 1) return false;
     for (int d = 0; d < 3; d++) {
@@ -28,7 +28,7 @@ bool conv_is_matrix(const ConvolutionStep *s) {
 
 /* [out channel][channel] */
 Storage *conv_matrix_pack(Convolution *c) {
-    const ConvolutionStep *s = &c->step;
+    const ConvolutionTask *s = &c->task;
     Storage *storage = storage_new((size_t)(s->out_channels * s->channels * c->element));
     if (!storage) return NULL;
     char *to = storage->data;
@@ -41,8 +41,8 @@ Storage *conv_matrix_pack(Convolution *c) {
 }
 
 void conv_matrix_run(Convolution *c) {
-    const ConvolutionStep *s = &c->step;
-    MatmulStep product = {.dtype = s->dtype,
+    const ConvolutionTask *s = &c->task;
+    MatmulTask product = {.dtype = s->dtype,
                           .batch = s->batch,
                           .m = s->out_channels,
                           .n = c->positions,
@@ -54,8 +54,11 @@ void conv_matrix_run(Convolution *c) {
                           .b_k = s->x_channel,
                           .b_n = s->x_spatial[2],
                           .b_batch = {s->x_batch},
-                          .b_offset = s->x_offset,
-                          .epilogue = -1};
-    if (!gemm_run(&product, c->packed, c->x, c->out, c->epilogue, c->epilogue_buffer))
+                          .b_offset = s->x_offset};
+    Operands operands = {.in = {c->packed, c->x},
+                         .out = c->out,
+                         .epilogue = c->epilogue,
+                         .epilogue_buffer = c->epilogue_buffer};
+    if (!gemm_run(&product, &operands))
         atomic_store_explicit(c->failed, true, memory_order_relaxed);
 }

@@ -54,7 +54,7 @@ static void set_contiguous(Five five, const int *order) {
 /* The tensor converted, contiguous; its strides are those of the copy afterwards. */
 static Storage *convert_all(const Convolution *c, const char *from, int64_t offset, Five five) {
     const int *order = dim_order(&five);
-    int64_t bytes = (int64_t)cb_dtype_size((cb_dtype)c->step.dtype), rows = 1;
+    int64_t bytes = (int64_t)cb_dtype_size((cb_dtype)c->task.dtype), rows = 1;
     Conversion w = {.convert = c->convert, .from_bytes = bytes, .to_bytes = c->x_bytes};
     w.from = from + offset * bytes;
     for (int d = 0; d < 4; d++) {
@@ -70,20 +70,20 @@ static Storage *convert_all(const Convolution *c, const char *from, int64_t offs
     return storage;
 }
 
-static Five five_of_x(ConvolutionStep *s) {
+static Five five_of_x(ConvolutionTask *s) {
     return (Five){
         {s->batch, s->channels, s->in_size[0], s->in_size[1], s->in_size[2]},
         {&s->x_batch, &s->x_channel, &s->x_spatial[0], &s->x_spatial[1], &s->x_spatial[2]}};
 }
 
 Storage *conv_convert_x(Convolution *c) {
-    Storage *storage = convert_all(c, c->x, c->step.x_offset, five_of_x(&c->step));
-    if (storage) c->x = storage->data, c->step.x_offset = 0;
+    Storage *storage = convert_all(c, c->x, c->task.x_offset, five_of_x(&c->task));
+    if (storage) c->x = storage->data, c->task.x_offset = 0;
     return storage;
 }
 
 Storage *conv_convert_weight(Convolution *c) {
-    ConvolutionStep *s = &c->step;
+    ConvolutionTask *s = &c->task;
     Five five = {
         {s->out_channels, s->channels / s->groups, s->kernel[0], s->kernel[1], s->kernel[2]},
         {&s->weight_out, &s->weight_in, &s->weight_spatial[0], &s->weight_spatial[1],
@@ -93,15 +93,15 @@ Storage *conv_convert_weight(Convolution *c) {
     return storage;
 }
 
-void conv_converted_x(ConvolutionStep *s) {
+void conv_converted_x(ConvolutionTask *s) {
     Five x = five_of_x(s);
     set_contiguous(x, dim_order(&x));
 }
 
 /* ---- channels last ------------------------------------------------------------------------ */
 
-ConvolutionStep conv_turned(const ConvolutionStep *step) {
-    ConvolutionStep s = *step;
+ConvolutionTask conv_turned(const ConvolutionTask *task) {
+    ConvolutionTask s = *task;
     s.x_offset = 0, s.x_channel = 1, s.channels_last = true;
     conv_converted_x(&s);
     return s;
@@ -116,7 +116,7 @@ static void copy_turned(void *to, const void *from, Five to_order, Five from_ord
 
 /* From the result with channels last to the one that was asked for. */
 static void turn_back(const Convolution *c, const void *sums) {
-    const ConvolutionStep *s = &c->step;
+    const ConvolutionTask *s = &c->task;
     const int64_t size[5] = {s->batch, s->out_channels, s->out_size[0], s->out_size[1],
                              s->out_size[2]};
     int64_t stride[5], last_stride[5];
@@ -131,18 +131,20 @@ static void turn_back(const Convolution *c, const void *sums) {
     copy_turned(c->out, sums, first, last, (size_t)c->out_bytes);
 }
 
-bool conv_turned_run(Convolution *c, const ConvolutionStep *last) {
-    ConvolutionStep s = *last;
+bool conv_turned_run(Convolution *c, const ConvolutionTask *last, int method) {
+    ConvolutionTask s = *last;
     int64_t outs = s.batch * s.out_channels * c->positions;
     int64_t ins = s.batch * s.channels * s.in_size[0] * s.in_size[1] * s.in_size[2];
     size_t bytes = cb_dtype_size((cb_dtype)s.dtype);
     Storage *x = storage_new((size_t)ins * bytes);
     Storage *out = x ? storage_new((size_t)(outs * c->out_bytes)) : NULL;
     if (out) {
-        const char *from = c->x + c->step.x_offset * (int64_t)bytes;
-        copy_turned(x->data, from, five_of_x(&s), five_of_x(&c->step), bytes);
+        const char *from = c->x + c->task.x_offset * (int64_t)bytes;
+        copy_turned(x->data, from, five_of_x(&s), five_of_x(&c->task), bytes);
     }
-    bool ok = out && convolution_run(&s, x->data, c->weight, out->data, NULL, NULL);
+    Operands operands = {
+        .in = {x ? x->data : NULL, c->weight}, .packed = c->packed, .out = out ? out->data : NULL};
+    bool ok = out && convolution_run(&s, method, &operands);
     if (ok) turn_back(c, out->data);
     if (x) storage_release(x);
     if (out) storage_release(out);

@@ -37,7 +37,7 @@ static const TileKernels *find_kernels(void) {
     return NULL;
 }
 
-bool conv_fits_tiles(const ConvolutionStep *s) {
+bool conv_fits_tiles(const ConvolutionTask *s) {
     bool bf16 = s->dtype == CB_BF16 || (s->dtype == CB_F32 && s->reduced);
     if (!bf16 || !s->channels_last || !find_kernels()) return false;
     int64_t inner = s->channels / s->groups;
@@ -49,7 +49,7 @@ static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* One position of the kernel at stride 1: all images are one column of positions. False: they do
  * not lie so, or not as tiles want them. */
-static bool flatten(ConvolutionStep *s) {
+static bool flatten(ConvolutionTask *s) {
     int64_t step = s->x_spatial[2], total = s->batch;
     for (int d = 2; d >= 0; d--) {
         bool single = s->kernel[d] == 1 && s->stride[d] == 1 && s->padding[d] == 0;
@@ -69,18 +69,18 @@ static bool flatten(ConvolutionStep *s) {
 
 /* Rows of a line of the kernel, and whether its last elements go to the tail. */
 static void set_lines(Tiles *t) {
-    int64_t run = t->inner * t->step.kernel[2], rest = run % TILE_STEP;
+    int64_t run = t->inner * t->task.kernel[2], rest = run % TILE_STEP;
     bool tail = rest > 0 && rest <= MOST_REST && run > TILE_STEP;
     t->form = LINES;
-    t->taps = t->step.kernel[0] * t->step.kernel[1];
+    t->taps = t->task.kernel[0] * t->task.kernel[1];
     t->chunks = tail ? run / TILE_STEP : divide_up(run, TILE_STEP);
     t->rest = tail ? rest : 0;
     t->tail = divide_up(t->taps * t->rest, TILE_STEP);
 }
 
 static void choose_form(Tiles *t) {
-    const ConvolutionStep *s = &t->step;
-    bool column = flatten(&t->step);
+    const ConvolutionTask *s = &t->task;
+    bool column = flatten(&t->task);
     int64_t chunks = divide_up(t->inner, TILE_STEP);
     int64_t taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
     if (!column && t->inner % TILE_STEP && s->dilation[2] == 1) set_lines(t);
@@ -108,18 +108,18 @@ static int64_t read_for(const Tiles *t, int64_t band) {
 }
 
 static void set_band(Tiles *t, int64_t band) {
-    t->bands = divide_up(t->step.out_size[1], band);
-    t->band = divide_up(t->step.out_size[1], t->bands);
+    t->bands = divide_up(t->task.out_size[1], band);
+    t->band = divide_up(t->task.out_size[1], t->bands);
     if (t->pitch == 1 && t->bands > 1) {
         t->band = round_up(t->band, TILE_SIDE); /* whole tiles of a column */
-        t->bands = divide_up(t->step.out_size[1], t->band);
+        t->bands = divide_up(t->task.out_size[1], t->band);
     }
-    t->slabs = t->step.batch * t->step.out_size[0] * t->bands;
+    t->slabs = t->task.batch * t->task.out_size[0] * t->bands;
     t->slabs_together = 1;
 }
 
 static int64_t tasks_of(const Tiles *t) {
-    return t->step.groups * divide_up(t->panels, t->panels_together) *
+    return t->task.groups * divide_up(t->panels, t->panels_together) *
            divide_up(t->slabs, t->slabs_together);
 }
 
@@ -131,14 +131,14 @@ static bool is_enough(const Tiles *t) {
 /* Tasks whose parts of x and of the weights stay in L2. Where those are too few, the smaller of the
  * two is left whole: all threads read it. */
 static void cut(Tiles *t) {
-    int64_t band = t->step.out_size[1], least_band = divide_up(TILE_SPAN, t->pitch);
+    int64_t band = t->task.out_size[1], least_band = divide_up(TILE_SPAN, t->pitch);
     int64_t panels = largest(1, least(t->panels, WEIGHT_BYTES / t->panel_bytes));
     t->panels_together = divide_up(t->panels, divide_up(t->panels, panels));
     int64_t most = CACHE_BYTES - least(WEIGHT_BYTES, t->panels_together * t->panel_bytes);
     int64_t one = read_for(t, 1), more = read_for(t, 2) - one;
     if (read_for(t, band) > most) band = largest(least_band, (most - one) / more + 1);
     set_band(t, band);
-    int64_t halves = divide_up((t->band - 1) * t->pitch + t->step.out_size[2], TILE_SIDE);
+    int64_t halves = divide_up((t->band - 1) * t->pitch + t->task.out_size[2], TILE_SIDE);
     if (t->form != IN_PLACE && halves % 2 && 2 * tile_copy_bytes(t, t->band) <= most)
         t->slabs_together = least(2, t->slabs);
     bool heavy = t->panels * t->panel_bytes > t->slabs * read_for(t, t->band);
@@ -157,8 +157,8 @@ static void cut(Tiles *t) {
 }
 
 static Tiles tiles_of(const Convolution *common) {
-    Tiles t = {.common = common, .kernel = find_kernels(), .step = common->step};
-    t.inner = common->step.channels / common->step.groups;
+    Tiles t = {.common = common, .kernel = find_kernels(), .task = common->task};
+    t.inner = common->task.channels / common->task.groups;
     choose_form(&t);
     t.panels = divide_up(common->outputs, TILE_SPAN);
     t.panel_bytes = t.steps * TILE_STEP_BYTES;
@@ -171,14 +171,14 @@ static Tiles tiles_of(const Convolution *common) {
 /* Where the weight of channel i at kernel position q stands among the rows of steps. */
 static int64_t place_of(const Tiles *t, int64_t q, int64_t i) {
     int64_t tap = q, at = i;
-    if (t->form == LINES) tap = q / t->step.kernel[2], at += q % t->step.kernel[2] * t->inner;
+    if (t->form == LINES) tap = q / t->task.kernel[2], at += q % t->task.kernel[2] * t->inner;
     int64_t left = at - t->chunks * TILE_STEP;
     return left < 0 ? (at / TILE_STEP * t->taps + tap) * TILE_STEP + at % TILE_STEP
                     : t->taps * t->chunks * TILE_STEP + tap * t->rest + left;
 }
 
 static void pack_panel(const Tiles *t, uint16_t *to, const uint16_t *weight, int lanes) {
-    const ConvolutionStep *s = &t->step;
+    const ConvolutionTask *s = &t->task;
     int64_t positions = s->kernel[0] * s->kernel[1] * s->kernel[2];
     memset(to, 0, (size_t)t->panel_bytes);
     for (int64_t q = 0; q < positions; q++) {
@@ -207,7 +207,7 @@ static void pack_panels(void *user, int64_t low, int64_t high) {
     for (int64_t i = low; i < high; i++) {
         int64_t group = i / t->panels, output = i % t->panels * TILE_SPAN;
         int64_t from =
-            t->step.weight_offset + (group * t->common->outputs + output) * t->step.weight_out;
+            t->task.weight_offset + (group * t->common->outputs + output) * t->task.weight_out;
         pack_panel(t, (uint16_t *)(p->to + i * t->panel_bytes),
                    (const uint16_t *)t->common->weight + from,
                    (int)least(TILE_SPAN, t->common->outputs - output));
@@ -217,19 +217,19 @@ static void pack_panels(void *user, int64_t low, int64_t high) {
 /* The loads of the last panel go on for two tiles. */
 Storage *conv_tiles_pack(Convolution *common) {
     Tiles t = tiles_of(common);
-    int64_t bytes = t.step.groups * t.panels * t.panel_bytes;
+    int64_t bytes = t.task.groups * t.panels * t.panel_bytes;
     Storage *storage = storage_new((size_t)(bytes + TILE_STEP_BYTES));
     if (!storage) return NULL;
     Packing packing = {&t, storage->data};
     memset(packing.to + bytes, 0, TILE_STEP_BYTES);
-    parallel_for(t.step.groups * t.panels, divide_up(128 * 1024, t.panel_bytes), pack_panels,
+    parallel_for(t.task.groups * t.panels, divide_up(128 * 1024, t.panel_bytes), pack_panels,
                  &packing);
     return storage;
 }
 
 /* ---- slabs -------------------------------------------------------------------------------- */
 
-typedef struct Task {
+typedef struct TilesPart {
     const Tiles *tiles;
     int64_t group, panel, panels, slabs;
     TileSlab slab[2];
@@ -237,16 +237,16 @@ typedef struct Task {
     int64_t held, held_group; /* the slab, and group, that the copy begins with; or -1 */
     float *sum;               /* two blocks, in turn */
     TileSums waiting;
-} Task;
+} TilesPart;
 
 static void open_slab(const Tiles *t, TileSlab *slab, int64_t number) {
     slab->first = number % t->bands * t->band;
-    slab->lines = least(t->band, t->step.out_size[1] - slab->first);
-    slab->z = number / t->bands % t->step.out_size[0];
-    slab->image = number / t->bands / t->step.out_size[0];
+    slab->lines = least(t->band, t->task.out_size[1] - slab->first);
+    slab->z = number / t->bands % t->task.out_size[0];
+    slab->image = number / t->bands / t->task.out_size[0];
 }
 
-static void copy_slabs(Task *task, int64_t first) {
+static void copy_slabs(TilesPart *task, int64_t first) {
     const Tiles *t = task->tiles;
     bool held = task->held == first && task->held_group == task->group;
     for (int64_t i = 0; i < task->slabs; i++) {
@@ -261,17 +261,17 @@ static void copy_slabs(Task *task, int64_t first) {
 /* ---- blocks of positions ------------------------------------------------------------------ */
 
 /* The rows of 16 positions from number `at` of the slab on. */
-static const char *rows_at(const Task *task, const TileSlab *slab, int64_t at) {
+static const char *rows_at(const TilesPart *task, const TileSlab *slab, int64_t at) {
     const Tiles *t = task->tiles;
     if (t->form != IN_PLACE) return slab->copy + at * t->sweep.stride;
-    int64_t from = t->step.x_offset + task->group * t->inner;
+    int64_t from = t->task.x_offset + task->group * t->inner;
     return t->common->x + 2 * from + (slab->first + at) * t->sweep.stride;
 }
 
 /* Adds the half block that begins at number `at`; false: it has no results. */
-static bool add_half(const Task *task, const TileSlab *slab, int64_t at, TileBlock *block) {
+static bool add_half(const TilesPart *task, const TileSlab *slab, int64_t at, TileBlock *block) {
     const Tiles *t = task->tiles;
-    const ConvolutionStep *s = &t->step;
+    const ConvolutionTask *s = &t->task;
     int half = block->low != NULL, before = block->count, skipped = 0;
     int64_t all = slab->lines * t->pitch, first = at;
     if (t->form == IN_PLACE && slab->first + at + TILE_SIDE > s->out_size[1]) {
@@ -293,7 +293,7 @@ static bool add_half(const Task *task, const TileSlab *slab, int64_t at, TileBlo
     return true;
 }
 
-static void multiply(Task *task, const TileBlock *block) {
+static void multiply(TilesPart *task, const TileBlock *block) {
     const Tiles *t = task->tiles;
     for (int64_t p = task->panel; p < task->panel + task->panels; p++) {
         float *sum = task->sum;
@@ -307,7 +307,7 @@ static void multiply(Task *task, const TileBlock *block) {
     }
 }
 
-static void multiply_slabs(Task *task) {
+static void multiply_slabs(TilesPart *task) {
     const Tiles *t = task->tiles;
     TileBlock block[2];
     int turn = 0;
@@ -328,10 +328,10 @@ static void multiply_slabs(Task *task) {
 /* ---- tasks -------------------------------------------------------------------------------- */
 
 /* An epilogue that End cannot stand for. */
-static void finish(const Task *task) {
+static void finish(const TilesPart *task) {
     const Tiles *t = task->tiles;
     const Convolution *c = t->common;
-    const ConvolutionStep *s = &t->step;
+    const ConvolutionTask *s = &t->task;
     int64_t channel = task->panel * TILE_SPAN;
     int64_t columns = least(task->panels * TILE_SPAN, c->outputs - channel);
     for (int64_t i = 0; i < task->slabs; i++) {
@@ -346,7 +346,7 @@ static void finish(const Task *task) {
 static void run_tasks(void *user, int64_t low, int64_t high) {
     const Tiles *t = user;
     _Alignas(ALIGNMENT) float sum[2 * TILE_SPAN * TILE_SPAN];
-    int64_t past = (TILE_SIDE + t->step.padding[2]) * TILE_ROW_BYTES; /* rows that are read, too */
+    int64_t past = (TILE_SIDE + t->task.padding[2]) * TILE_ROW_BYTES; /* rows that are read, too */
     int64_t copies = t->slabs_together * t->copied + past;
     int64_t parts = divide_up(t->slabs, t->slabs_together);
     int64_t blocks = divide_up(t->panels, t->panels_together);
@@ -355,7 +355,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         atomic_store_explicit(t->common->failed, true, memory_order_relaxed);
         return;
     }
-    Task task = {.tiles = t, .copy = storage->data, .held = -1, .sum = sum};
+    TilesPart task = {.tiles = t, .copy = storage->data, .held = -1, .sum = sum};
     task.scratch = task.copy + copies;
     for (int64_t i = 0; i < t->slabs_together; i++) tile_clear(t, task.copy + i * t->copied);
     t->common->type->begin();
@@ -379,7 +379,7 @@ static void set_sweep(Tiles *t, int64_t *offset) {
     tile_offsets(t, offset);
     offset[t->steps] = 0; /* the loads go on for a tile */
     t->sweep = (TileSteps){.count = t->steps, .stride = TILE_ROW_BYTES, .offset = offset};
-    if (t->form == IN_PLACE) t->sweep.stride = 2 * t->step.x_spatial[1];
+    if (t->form == IN_PLACE) t->sweep.stride = 2 * t->task.x_spatial[1];
 }
 
 void conv_tiles_run(Convolution *common) {

@@ -19,7 +19,7 @@ typedef enum TileForm { IN_PLACE, PLANES, LINES } TileForm;
 typedef struct Tiles {
     const Convolution *common;
     const TileKernels *kernel;
-    ConvolutionStep step;
+    ConvolutionTask task;
     TileForm form;
     int64_t inner;                   /* channels of a group */
     int64_t taps, chunks;            /* pixels, or lines, of the kernel; rows of each */

@@ -11,12 +11,12 @@
 #include "run/conv_tiles.h"
 #include <string.h>
 
-static int64_t reach(const ConvolutionStep *s, int d) {
+static int64_t reach(const ConvolutionTask *s, int d) {
     return (s->kernel[d] - 1) * s->dilation[d];
 }
 
 int64_t tile_plane_lines(const Tiles *t, int64_t band) {
-    return t->form == IN_PLACE ? 0 : band + reach(&t->step, 1) / t->phase[0];
+    return t->form == IN_PLACE ? 0 : band + reach(&t->task, 1) / t->phase[0];
 }
 
 static int64_t plane_bytes(const Tiles *t) { return t->plane_lines * t->pitch * TILE_ROW_BYTES; }
@@ -27,12 +27,12 @@ int64_t tile_copy_bytes(const Tiles *t, int64_t band) {
 }
 
 static int64_t padded_pixels(const Tiles *t) { /* of a line of x, for LINES */
-    return (t->step.out_size[2] - 1) * t->step.stride[2] + t->step.kernel[2];
+    return (t->task.out_size[2] - 1) * t->task.stride[2] + t->task.kernel[2];
 }
 
 int64_t tile_scratch_bytes(const Tiles *t) {
     if (t->form == LINES) return t->phases[0] * padded_pixels(t) * t->inner * 2;
-    return t->form == PLANES && t->step.x_channel != 1 ? t->step.in_size[2] * t->inner * 2 : 0;
+    return t->form == PLANES && t->task.x_channel != 1 ? t->task.in_size[2] * t->inner * 2 : 0;
 }
 
 static int64_t tail_start(const Tiles *t) { return t->planes * t->chunks * plane_bytes(t); }
@@ -40,7 +40,7 @@ static int64_t tail_start(const Tiles *t) { return t->planes * t->chunks * plane
 static int64_t tail_bytes(const Tiles *t) { return t->band * t->pitch * TILE_ROW_BYTES; }
 
 void tile_offsets(const Tiles *t, int64_t *offset) {
-    const ConvolutionStep *s = &t->step;
+    const ConvolutionTask *s = &t->task;
     int64_t columns = t->form == LINES ? 1 : s->kernel[2], q[3];
     for (int64_t chunk = 0; chunk < t->chunks; chunk++)
         for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)
@@ -66,7 +66,7 @@ typedef struct Line { /* of a plane */
 
 /* Pixels that follow each other, with their channels side by side. */
 static void gather_pixels(const Tiles *t, const char *x, int64_t count, char *to) {
-    const ConvolutionStep *s = &t->step;
+    const ConvolutionTask *s = &t->task;
     int64_t step = s->x_spatial[2], bytes = t->inner * 2;
     if (t->inner == 3 && step == 1 && s->x_channel != 1) {
         const char *plane[3] = {x, x + 2 * s->x_channel, x + 4 * s->x_channel};
@@ -81,7 +81,7 @@ static void gather_pixels(const Tiles *t, const char *x, int64_t count, char *to
 
 /* PLANES: the pixels remainder, remainder + phase ... of the padded line. */
 static void copy_pixels(const Tiles *t, const Line *l, int64_t remainder, char *to, char *scratch) {
-    const ConvolutionStep *s = &t->step;
+    const ConvolutionTask *s = &t->task;
     int64_t phase = t->phase[1], before = s->padding[2] - remainder;
     int64_t low = least(t->pitch, before > 0 ? divide_up(before, phase) : 0), high = low;
     int64_t first = low * phase - before, step = phase * s->x_spatial[2] * 2;
@@ -106,7 +106,7 @@ static void copy_pixels(const Tiles *t, const Line *l, int64_t remainder, char *
 
 /* The last elements of a line, as the lines of positions below and above it see them. */
 static void copy_tail(const Tiles *t, const Line *l, const char *scratch) {
-    const ConvolutionStep *s = &t->step;
+    const ConvolutionTask *s = &t->task;
     int64_t step = s->stride[2] * t->inner * 2;
     char *tail = l->slab->copy + tail_start(t);
     for (int64_t q = 0; q < s->kernel[1]; q++) {
@@ -124,7 +124,7 @@ static void copy_tail(const Tiles *t, const Line *l, const char *scratch) {
 }
 
 static void pad_line(const Tiles *t, const Line *l, char *scratch) {
-    const ConvolutionStep *s = &t->step;
+    const ConvolutionTask *s = &t->task;
     int64_t bytes = t->inner * 2, all = padded_pixels(t);
     int64_t low = least(all, s->padding[2]), high = least(all, low + s->in_size[2]);
     if (!l->x) low = high = 0;
@@ -135,7 +135,7 @@ static void pad_line(const Tiles *t, const Line *l, char *scratch) {
 
 /* LINES: for each position the run of elements that a line of the kernel reads. */
 static void copy_runs(const Tiles *t, const Line *l, char *to, const char *scratch) {
-    const ConvolutionStep *s = &t->step;
+    const ConvolutionTask *s = &t->task;
     int64_t bytes = t->inner * 2, run = t->inner * s->kernel[2];
     for (int64_t c = 0; c < t->chunks; c++)
         t->kernel->rows(scratch + c * TILE_ROW_BYTES, s->stride[2] * bytes, t->pitch,
@@ -146,7 +146,7 @@ static void copy_runs(const Tiles *t, const Line *l, char *to, const char *scrat
 /* ---- slabs -------------------------------------------------------------------------------- */
 
 static void find_line(const Tiles *t, Line *l, int64_t group, int64_t at) {
-    const ConvolutionStep *s = &t->step;
+    const ConvolutionTask *s = &t->task;
     int64_t z = l->slab->z * s->stride[0] - s->padding[0] + l->z * s->dilation[0];
     int64_t y = l->slab->first * s->stride[1] + at * t->phase[0] + l->remainder - s->padding[1];
     int64_t from = s->x_offset + l->slab->image * s->x_batch + group * t->inner * s->x_channel;
@@ -188,9 +188,9 @@ void tile_clear(const Tiles *t, char *copy) {
 void tile_copy(const Tiles *t, const TileSlab *slab, int64_t group, char *scratch) {
     if (t->form == IN_PLACE) return;
     int64_t lines = tile_plane_lines(t, slab->lines);
-    for (int64_t z = 0; z < t->step.kernel[0]; z++)
+    for (int64_t z = 0; z < t->task.kernel[0]; z++)
         for (int64_t at = 0; at < lines; at++) copy_lines(t, slab, group, z, at, scratch);
     char *after = slab->copy + lines * t->pitch * TILE_ROW_BYTES;
     for (int64_t i = 0; i < t->planes * t->chunks && t->shares; i++) /* ends the last line */
-        memset(after + i * plane_bytes(t), 0, (size_t)(t->step.padding[2] * TILE_ROW_BYTES));
+        memset(after + i * plane_bytes(t), 0, (size_t)(t->task.padding[2] * TILE_ROW_BYTES));
 }

@@ -52,7 +52,7 @@ typedef struct Cover { /* tiles along a line or a column: `full` ones, then thos
 
 typedef struct Winograd {
     const Convolution *common;
-    const ConvolutionStep *step;
+    const ConvolutionTask *task;
     const WinogradType *type;
     WinogradElement element;
     int64_t x_bytes; /* of an element of x and the result */
@@ -69,30 +69,30 @@ typedef struct Winograd {
 static const WinogradType *type_of(const Convolution *c) {
     static const WinogradKernels *const of_level[] = CPU_LEVELS(&winograd_kernels_);
     const WinogradType *type = of_level[cpu_level()]->type;
-    while (type->tile != c->method->tile || type->kernel != c->step.kernel[1]) type++;
+    while (type->tile != c->method->tile || type->kernel != c->task.kernel[1]) type++;
     return type;
 }
 
 /* ---- what fits ---------------------------------------------------------------------------- */
 
-static bool is_square(const ConvolutionStep *s, int64_t kernel) {
+static bool is_square(const ConvolutionTask *s, int64_t kernel) {
     return s->kernel[0] == 1 && s->kernel[1] == kernel && s->kernel[2] == kernel;
 }
 
-static bool fits(const ConvolutionStep *s) {
+static bool fits(const ConvolutionTask *s) {
     bool flat = s->in_size[0] == 1 && s->out_size[0] == 1 && s->padding[0] == 0;
     for (int d = 1; d < 3; d++) flat &= s->stride[d] == 1 && s->dilation[d] == 1;
     return flat && s->dtype != CB_F64 && !s->wide && s->groups == 1 && s->channels_last &&
            s->x_channel == 1;
 }
 
-bool conv_fits_winograd_4(const ConvolutionStep *s) { return fits(s) && is_square(s, 3); }
+bool conv_fits_winograd_4(const ConvolutionTask *s) { return fits(s) && is_square(s, 3); }
 
-bool conv_fits_winograd_67(const ConvolutionStep *s) {
+bool conv_fits_winograd_67(const ConvolutionTask *s) {
     return fits(s) && (is_square(s, 3) || is_square(s, 5));
 }
 
-bool conv_fits_winograd_9(const ConvolutionStep *s) {
+bool conv_fits_winograd_9(const ConvolutionTask *s) {
     return conv_fits_winograd_67(s) && (s->dtype != CB_F32 || s->reduced);
 }
 
@@ -119,7 +119,7 @@ static int64_t points_of(int64_t size, int64_t tile, int64_t kernel) {
     return cover.full * tile + (cover.tiles - cover.full) * (tile - 1);
 }
 
-int64_t conv_winograd_points(const ConvolutionStep *s, int64_t tile) {
+int64_t conv_winograd_points(const ConvolutionTask *s, int64_t tile) {
     return s->batch * points_of(s->out_size[1], tile, s->kernel[1]) *
            points_of(s->out_size[2], tile, s->kernel[2]);
 }
@@ -130,9 +130,9 @@ static WinogradElement element_of(cb_dtype dtype) {
 }
 
 static Winograd winograd_of(const Convolution *common) {
-    const ConvolutionStep *s = &common->step;
+    const ConvolutionTask *s = &common->task;
     const WinogradType *type = type_of(common);
-    Winograd w = {.common = common, .step = s, .type = type, .points = type->tile * type->tile};
+    Winograd w = {.common = common, .task = s, .type = type, .points = type->tile * type->tile};
     w.element = element_of((cb_dtype)s->dtype);
     w.x_bytes = common->out_bytes;
     w.down = cover_of(s->out_size[1], type->output);
@@ -151,7 +151,7 @@ static Winograd winograd_of(const Convolution *common) {
 
 /* The kernels from one channel to WINOGRAD_PANEL out channels: [position][lane]. */
 static void gather_weights(const Winograd *w, int64_t output, int64_t channel, float *to) {
-    const ConvolutionStep *s = w->step;
+    const ConvolutionTask *s = w->task;
     int kernel = w->type->kernel, lanes = (int)least(WINOGRAD_PANEL, s->out_channels - output);
     const float *from = (const float *)w->common->weight + s->weight_offset +
                         output * s->weight_out + channel * s->weight_in;
@@ -177,7 +177,7 @@ static void pack_weights(void *user, int64_t low, int64_t high) {
     for (int64_t item = low; item < high; item++) {
         int64_t first = item * WINOGRAD_PANEL / columns;
         int64_t count = least(WINOGRAD_PANEL / columns, w->panels - first);
-        for (int64_t channel = 0; channel < w->step->channels; channel++) {
+        for (int64_t channel = 0; channel < w->task->channels; channel++) {
             gather_weights(w, item * WINOGRAD_PANEL, channel, kernels);
             w->type->weight(kernels, points, WINOGRAD_PANEL);
             for (int point = 0; point < w->points; point++)
@@ -194,8 +194,8 @@ Storage *conv_winograd_pack(Convolution *common) {
     Storage *storage = storage_new((size_t)(w.points * w.panels * w.panel_floats) * sizeof(float));
     if (!storage) return NULL;
     w.packed = storage->data;
-    parallel_for(divide_up(w.step->out_channels, WINOGRAD_PANEL),
-                 divide_up(CONV_TASK_PRODUCTS, 1000 * w.step->channels), pack_weights, &w);
+    parallel_for(divide_up(w.task->out_channels, WINOGRAD_PANEL),
+                 divide_up(CONV_TASK_PRODUCTS, 1000 * w.task->channels), pack_weights, &w);
     return storage;
 }
 
@@ -251,7 +251,7 @@ static void find_tiles(const Winograd *w, int64_t first, int64_t count, Block *b
 /* Where the channels of each position of a tile begin; zeros outside of x, and where the tile needs
  * nothing. */
 static void find_rows(const Winograd *w, const Tile *tile, const void **row) {
-    const ConvolutionStep *s = w->step;
+    const ConvolutionTask *s = w->task;
     int side = w->type->tile;
     int64_t y = tile->y - s->padding[1], x = tile->x - s->padding[2];
     const char *image = w->common->x + (s->x_offset + tile->image * s->x_batch) * w->x_bytes;
@@ -269,8 +269,8 @@ static void find_rows(const Winograd *w, const Tile *tile, const void **row) {
 static void read_tile(const Winograd *w, const Tile *tile, float *to) {
     const void *row[POINTS];
     find_rows(w, tile, row);
-    for (int64_t c = 0; c < w->step->channels; c += READ_CHANNELS) {
-        w->type->read[w->element](row, to + c, w->row, least(READ_CHANNELS, w->step->channels - c),
+    for (int64_t c = 0; c < w->task->channels; c += READ_CHANNELS) {
+        w->type->read[w->element](row, to + c, w->row, least(READ_CHANNELS, w->task->channels - c),
                                   tile->down, tile->across);
         for (int i = 0; i < w->points; i++)
             if (row[i] != zeros) row[i] = (const char *)row[i] + READ_CHANNELS * w->x_bytes;
@@ -290,17 +290,17 @@ static void read_shared(void *user, int64_t low, int64_t high) {
 
 /* ---- tasks -------------------------------------------------------------------------------- */
 
-typedef struct Task {
+typedef struct WinogradPart {
     int64_t first, count;  /* tiles */
     int64_t panel, panels; /* panels */
     const float *read;     /* [tile][point][channel] */
     float *sum;            /* [point of a column][tile][lane of a panel] */
     float *half;           /* of each tile what fold makes */
     Block block;
-} Task;
+} WinogradPart;
 
 /* The tiles of a task that have a point. */
-static void tiles_of(const Winograd *w, const Task *t, int row, int column, int64_t *low,
+static void tiles_of(const Winograd *w, const WinogradPart *t, int row, int column, int64_t *low,
                      int64_t *high) {
     int last = w->type->tile - 1;
     *low = column == last ? t->block.end[0] : 0;
@@ -308,10 +308,10 @@ static void tiles_of(const Winograd *w, const Task *t, int row, int column, int6
 }
 
 /* One panel at one point, for all tiles of the task. */
-static void multiply(const Winograd *w, const Task *t, int row, int column, int64_t panel) {
+static void multiply(const Winograd *w, const WinogradPart *t, int row, int column, int64_t panel) {
     const GemmType *type = w->common->type;
     const void *from[GEMM_MAX_WIDTH];
-    int64_t channels = w->step->channels, first, end;
+    int64_t channels = w->task->channels, first, end;
     tiles_of(w, t, row, column, &first, &end);
     int64_t count = end - first, groups = divide_up(count, type->rows);
     int64_t block = divide_up(channels, divide_up(channels, SUM_CHANNELS));
@@ -330,7 +330,7 @@ static void multiply(const Winograd *w, const Task *t, int row, int column, int6
         }
 }
 
-static void run_column(const Winograd *w, const Task *t, int column) {
+static void run_column(const Winograd *w, const WinogradPart *t, int column) {
     int64_t columns = w->common->type->columns, low, high;
     tiles_of(w, t, 0, column, &low, &high);
     for (int64_t panel = 0; panel < t->panels; panel++) {
@@ -343,8 +343,8 @@ static void run_column(const Winograd *w, const Task *t, int column) {
     }
 }
 
-static void write_tiles(const Winograd *w, const Task *t) {
-    const ConvolutionStep *s = w->step;
+static void write_tiles(const Winograd *w, const WinogradPart *t) {
+    const ConvolutionTask *s = w->task;
     int64_t columns = w->common->type->columns, output = t->panel * columns;
     int64_t channels = least(t->panels * columns, s->out_channels - output);
     for (int64_t i = 0; i < t->count; i++) {
@@ -361,8 +361,8 @@ static void write_tiles(const Winograd *w, const Task *t) {
 
 /* The epilogue on the tiles of a task that wrote all of their channels: tiles side by side are runs
  * of memory. */
-static void finish_tiles(const Winograd *w, const Task *t) {
-    const ConvolutionStep *s = w->step;
+static void finish_tiles(const Winograd *w, const WinogradPart *t) {
+    const ConvolutionTask *s = w->task;
     for (int64_t i = 0; i < t->count;) {
         Tile at = tile_at(w, t->first + i);
         int64_t x = (t->first + i) % w->across.tiles,
@@ -378,11 +378,11 @@ static void finish_tiles(const Winograd *w, const Task *t) {
 
 static void finish_positions(void *user, int64_t low, int64_t high) {
     const Winograd *w = user;
-    int64_t channels = w->step->out_channels;
+    int64_t channels = w->task->out_channels;
     conv_epilogue(w->common, low * channels, channels, high - low, channels);
 }
 
-static void run_task(const Winograd *w, Task *t, float *read) {
+static void run_task(const Winograd *w, WinogradPart *t, float *read) {
     find_tiles(w, t->first, t->count, &t->block);
     for (int64_t i = 0; i < t->count && !w->shared; i++)
         read_tile(w, &t->block.tile[i], read + i * w->points * w->row);
@@ -403,7 +403,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         return;
     }
     float *own = storage->data;
-    Task t = {.sum = own + read, .half = own + read + sum};
+    WinogradPart t = {.sum = own + read, .half = own + read + sum};
     for (int64_t i = low; i < high; i++) {
         t.first = i / parts * w->block, t.panel = i % parts * w->task_panels;
         t.count = least(w->block, w->total - t.first);
@@ -426,14 +426,14 @@ void conv_winograd_run(Convolution *common) {
             return;
         }
         w.shared = shared->data;
-        parallel_for(w.total, divide_up(CONV_TASK_PRODUCTS, 100 * w.points * w.step->channels),
+        parallel_for(w.total, divide_up(CONV_TASK_PRODUCTS, 100 * w.points * w.task->channels),
                      read_shared, &w);
     }
     int64_t products = w.points * w.block * w.task_panels * w.panel_floats;
     parallel_for(blocks * parts, divide_up(CONV_TASK_PRODUCTS, products), run_tasks, &w);
     if (!shared) return;
     storage_release(shared);
-    int64_t positions = w.step->batch * common->positions;
+    int64_t positions = w.task->batch * common->positions;
     if (common->epilogue)
-        parallel_for(positions, divide_up(32 * 1024, w.step->out_channels), finish_positions, &w);
+        parallel_for(positions, divide_up(32 * 1024, w.task->out_channels), finish_positions, &w);
 }

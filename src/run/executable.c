@@ -10,8 +10,6 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/round.h"
-#include "run/conv.h"
-#include "run/gemm.h"
 #include <stdatomic.h>
 
 enum { BLOCK_ALIGNMENT = 64 };
@@ -32,9 +30,8 @@ static bool kernel_writes(const Kernel *kernel, int value) {
 }
 
 static bool step_writes(const Plan *plan, const Step *step, int value) {
-    StepUse use = step_use(step);
-    return use.out == value ||
-           (use.epilogue >= 0 && kernel_writes(plan->kernel[use.epilogue], value));
+    return step->out == value ||
+           (step->kernel >= 0 && kernel_writes(plan->kernel[step->kernel], value));
 }
 
 /* ---- in place or aside ---- */
@@ -146,71 +143,63 @@ static void judge_mutations(Executable *executable) {
 
 /* The second operand of a product or a convolution, when it never changes; else -1. */
 static int constant_operand(const Plan *plan, const Step *step) {
-    if (step->kind != STEP_MATMUL && step->kind != STEP_CONVOLUTION) return -1;
-    int value = step_use(step).in[1];
+    bool weighs = step->kind == STEP_TASK && step->task.kind <= TASK_CONVOLUTION;
+    if (!weighs) return -1;
+    int value = step->in[TASK_WEIGHT];
     return plan->value[value].place == VALUE_CONSTANT ? value : -1;
 }
 
-/* The weight as our own engine wants it; *packed stays NULL when packing wins nothing. A constant
- * that is another tensor in another dtype need not be made for it. false: memory ran out. */
-static bool pack_step(Step *step, Constants *constants, int number, Storage **packed) {
+/* The weight as our own engine wants it. A constant that is another tensor in another dtype need
+ * not be made for it. false: memory ran out. */
+static bool pack(Work *work, Constants *constants, int number, cb_dtype dtype) {
     const Tensor *source = constant_source(constants, number);
-    bool product = step->kind == STEP_MATMUL;
-    bool converts = product && source && gemm_packs_from(&step->matmul, (cb_dtype)source->dtype);
+    bool converts = source && work_packs_from(work, (cb_dtype)source->dtype);
     const void *data = converts ? tensor_data(source) : constant_data(constants, number);
-    cb_dtype dtype = (cb_dtype)(converts ? source->dtype : step->matmul.dtype);
-    if (!data) return false;
-    if (product ? !gemm_pack(&step->matmul, data, dtype, packed)
-                : !convolution_pack(&step->convolution, data, packed))
-        return false;
-    *(product ? &step->matmul.packed : &step->convolution.packed) =
-        *packed ? (*packed)->data : NULL;
-    return true;
+    return data && work_pack(work, data, converts ? (cb_dtype)source->dtype : dtype);
 }
 
 /* By value: how many places of the plan read it. */
 static int *count_readers(const Plan *plan) {
     int *readers = arena_new_array(plan->arena, int, length(plan->value) + 1);
     for (int s = 0; s < length(plan->step); s++) {
-        StepUse use = step_use(&plan->step[s]);
-        for (int i = 0; i < use.in_count; i++) readers[use.in[i]]++;
-        if (use.epilogue < 0) continue;
-        const KernelBuffer *buffer = plan->kernel[use.epilogue]->buffer;
+        const Step *step = &plan->step[s];
+        for (int i = 0; i < step->in_count; i++) readers[step->in[i]]++;
+        if (step->kernel < 0) continue;
+        const KernelBuffer *buffer = plan->kernel[step->kernel]->buffer;
         for (int i = 0; i < length(buffer); i++) readers[buffer[i].value]++;
     }
     return readers;
 }
 
 /* Who computes the step, and its weight as that method wants it. */
-static bool prepare_step(Executable *executable, ExecutableOptions options, int s, int *readers) {
+static bool prepare_task(Executable *executable, ExecutableOptions options, int s, int *readers) {
     const Plan *plan = executable->plan;
-    Step *step = &executable->plan->step[s];
-    StepMethod *method = &executable->method[s];
-    int weight = constant_operand(plan, step), epilogue = step_use(step).epilogue;
+    const Step *step = &plan->step[s];
+    Work *work = &executable->work[s];
+    int weight = constant_operand(plan, step);
     int number = weight < 0 ? -1 : plan->value[weight].number;
     Constants *constants = &executable->constants;
+    work->task = &step->task;
     if (options.choose)
         method_choose(plan, step, constants, number,
-                      epilogue < 0 ? NULL : &executable->launch[epilogue], options.tune, method,
-                      &executable->refusal);
+                      step->kernel < 0 ? NULL : &executable->launch[step->kernel], options.tune,
+                      work, &executable->refusal);
     if (number < 0) return true;
-    if (!method->provided && !pack_step(step, constants, number, &executable->packed[s]))
+    if (!work->provided && !pack(work, constants, number, (cb_dtype)plan->value[weight].dtype))
         return false;
-    bool packed =
-        method->provided ? provided_packs(method->provided) : executable->packed[s] != NULL;
-    if (packed && --readers[weight] == 0) constant_drop(constants, number);
+    if (work_packs(work) && --readers[weight] == 0) constant_drop(constants, number);
     return true;
 }
 
 /* Constants that nobody reads but in packed form are let go. */
-static bool prepare_steps(Executable *executable, ExecutableOptions options) {
-    Plan *plan = executable->plan;
+static bool prepare_tasks(Executable *executable, ExecutableOptions options) {
+    const Plan *plan = executable->plan;
     int *readers = count_readers(plan);
-    executable->method = arena_new_array(plan->arena, StepMethod, length(plan->step) + 1);
-    executable->packed = arena_new_array(plan->arena, Storage *, length(plan->step) + 1);
-    executable->method_count = length(plan->step);
-    for (int s = 0; s < length(plan->step); s++)
-        if (!prepare_step(executable, options, s, readers)) return false;
+    executable->work = arena_new_array(plan->arena, Work, length(plan->step) + 1);
+    executable->work_count = length(plan->step);
+    for (int s = 0; s < executable->work_count; s++)
+        if (plan->step[s].kind == STEP_TASK && !prepare_task(executable, options, s, readers))
+            return false;
     for (int v = 0; v < length(plan->value); v++) {
         if (plan->value[v].place != VALUE_CONSTANT) continue;
         if (!readers[v])
@@ -238,7 +227,7 @@ static void resolve_buffers(Executable *executable) {
 }
 
 static bool prepare(Executable *executable, ExecutableOptions options) {
-    Plan *plan = executable->plan;
+    const Plan *plan = executable->plan;
     resolve_buffers(executable);
     find_stages(executable);
     judge_mutations(executable);
@@ -254,7 +243,7 @@ static bool prepare(Executable *executable, ExecutableOptions options) {
             return false;
         executable->launch_count++;
     }
-    return prepare_steps(executable, options);
+    return prepare_tasks(executable, options);
 }
 
 static Executable *give_up(Executable *executable) {
@@ -284,10 +273,7 @@ void executable_free(Executable *executable) {
     for (int k = 0; k < executable->launch_count; k++) launch_free(&executable->launch[k]);
     generated_release(&executable->generated);
     memory_free(executable->generated.message);
-    for (int s = 0; s < executable->method_count; s++) {
-        if (executable->packed[s]) storage_release(executable->packed[s]);
-        provided_free(executable->method[s].provided);
-    }
+    for (int s = 0; s < executable->work_count; s++) work_free(&executable->work[s]);
     constants_free(&executable->constants);
     arena_free(executable->plan->arena);
     memory_free(executable);
@@ -303,7 +289,9 @@ ExecutableInfo executable_info(const Executable *executable) {
                             .source = generated->source,
                             .functions = generated->functions,
                             .from_disk = generated->from_disk,
-                            .method = executable->method,
+                            .source_ms = generated->source_ms,
+                            .compiler_ms = generated->compiler_ms,
+                            .work = executable->work,
                             .refusal = executable->refusal};
 }
 

@@ -13,8 +13,8 @@ typedef struct Stage {
 } Stage;
 
 struct Executable {
-    Plan *plan; /* owns the arena that all of this lives in */
-    Launch *launch; /* by kernel */
+    const Plan *plan; /* owns the arena that all of this lives in */
+    Launch *launch;   /* by kernel */
     int launch_count;
     Generated generated;
     int *slot_value; /* plan values of all kernels' buffers, kernel after kernel */
@@ -23,12 +23,11 @@ struct Executable {
     Stage *stage;        /* vec */
     int64_t block_bytes; /* of one run: the plan's arena, then the stages */
     Constants constants; /* dropped where packed copies have taken over */
-    Storage **packed;    /* by step: what it refers to as packed, or NULL */
-    StepMethod *method;  /* by step */
-    int method_count;
+    Work *work;          /* by step: who computes it, and what was made for that */
+    int work_count;
     MethodRefusal refusal;
     _Atomic int64_t *step_ns; /* by step: its shortest time so far; NULL: nobody asked */
-    bool *in_place;      /* by plan output: a mutation that may be computed right in its input */
+    bool *in_place; /* by plan output: a mutation that may be computed right in its input */
 };
 
 const Stage *stage_of(const Executable *executable, int input); /* NULL: not staged */

@@ -4,12 +4,9 @@
  * written to an input. The heap is touched for outputs, the arena block and large packings only;
  * all three come from the storage cache. */
 #include "base/clock.h"
-#include "run/attention.h"
 #include "run/check_indices.h"
-#include "run/conv.h"
 #include "run/copy.h"
 #include "run/executable.h"
-#include "run/gemm.h"
 #include "tensor/apply.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -123,49 +120,27 @@ static void bind(Run *run) {
 
 /* ---- steps ---- */
 
-static bool check_step(const Run *run, const CheckStep *step) {
-    const PlanValue *value = &run->plan->value[step->value];
+static bool run_check(const Run *run, const Step *step) {
+    const PlanValue *value = &run->plan->value[step->in[0]];
     const Tensor *input = NULL;
     if (value->place == VALUE_INPUT) input = run->inputs[value->number];
     if (value->place == VALUE_CONSTANT) input = run->executable->constants.tensor[value->number];
     check(value->dtype == CB_I64, "indices of %s", cb_dtype_name((cb_dtype)value->dtype));
-    return check_indices(step, value->numel, run->base[step->value], input);
+    return check_indices(&step->check, value->numel, run->base[step->in[0]], input);
 }
 
 static bool run_step(const Run *run, const Step *step) {
     const Executable *executable = run->executable;
-    const ConvolutionStep *c = &step->convolution;
-    const MatmulStep *m = &step->matmul;
-    const AttentionStep *a = &step->attention;
-    const OpaqueStep *o = &step->opaque;
-    int kernel = step_use(step).epilogue;
-    const Launch *launch = kernel < 0 ? NULL : &executable->launch[kernel];
-    void **buffer = kernel < 0 ? NULL : run->slot + executable->first_slot[kernel];
-    Provided *provided = executable->method[step - run->plan->step].provided;
-    if (provided) {
-        StepUse use = step_use(step);
-        return provided_run(provided, run->base[use.in[0]], run->base[use.in[1]],
-                            run->base[use.out], launch, buffer);
+    if (step->kind == STEP_CHECK) return run_check(run, step);
+    Operands operands = {0};
+    if (step->kernel >= 0) {
+        operands.epilogue = &executable->launch[step->kernel];
+        operands.epilogue_buffer = run->slot + executable->first_slot[step->kernel];
     }
-    switch (step->kind) {
-    case STEP_KERNEL:
-        return launch_run(launch, buffer);
-    case STEP_MATMUL:
-        return gemm_run(m, run->base[m->a], run->base[m->b], run->base[m->out], launch, buffer);
-    case STEP_CONVOLUTION:
-        return convolution_run(c, run->base[c->x], run->base[c->weight], run->base[c->out], launch,
-                               buffer);
-    case STEP_ATTENTION:
-        return attention_run(
-            a, run->base[a->query.value], run->base[a->key.value], run->base[a->values.value],
-            a->mask.value < 0 ? NULL : run->base[a->mask.value], run->base[a->out.value]);
-    case STEP_OPAQUE:
-        return sort_run(o, run->base[o->in], (cb_dtype)run->plan->value[o->in].dtype,
-                        run->base[o->out]);
-    case STEP_CHECK:
-        return check_step(run, &step->check);
-    }
-    return false;
+    if (step->kind == STEP_KERNEL) return launch_run(operands.epilogue, operands.epilogue_buffer);
+    for (int i = 0; i < step->in_count; i++) operands.in[i] = run->base[step->in[i]];
+    operands.out = run->base[step->out];
+    return work_run(&executable->work[step - run->plan->step], operands);
 }
 
 static bool run_timed(const Run *run, const Step *step, _Atomic int64_t *least) {

@@ -9,22 +9,23 @@
 #include "tensor/tensor.h"
 
 typedef struct ExecutableOptions {
-    bool generate; /* C code through the compiler; false: the VM */
-    bool oracle;   /* VM in f64: for checks */
-    bool choose; /* providers and methods by option provider; false: our own engine alone */
-    bool tune;   /* and by measurement */
+    bool generate;       /* C code through the compiler; false: the VM */
+    bool oracle;         /* VM in f64: for checks */
+    bool choose;         /* providers and methods by option provider; false: our own engine alone */
+    bool tune;           /* and by measurement */
     Constants constants; /* of the plan: taken over */
 } ExecutableOptions;
 
 typedef struct ExecutableInfo {
-    Reason reason;    /* why the VM runs although code was asked for, or REASON_NONE */
+    Reason reason;       /* why the VM runs although code was asked for, or REASON_NONE */
     const char *message; /* the compiler's words, or NULL */
     Reason cache;        /* why the disk cache did not serve, or REASON_NONE */
     const char *source;  /* generated C, or NULL */
     int functions;       /* in the source, for kernels that may be many more */
     bool from_disk;
-    const StepMethod *method; /* by step: who computes it */
-    MethodRefusal refusal;    /* why a provider that was wanted does not */
+    double source_ms, compiler_ms;
+    const Work *work;      /* by step: who computes it */
+    MethodRefusal refusal; /* why a provider that was wanted does not */
 } ExecutableInfo;
 
 /* Takes the arena over, also on failure (NULL with an error: out of memory). A compiler that fails

@@ -1,4 +1,4 @@
-/* MatmulStep -> the product, blocked and threaded, with the epilogue run on each finished piece.
+/* MatmulTask -> the product, blocked and threaded, with the epilogue run on each finished piece.
  *
  * The work is cut into tasks (batch, row block, column block); a task computes its piece of the
  * result over the whole of k, KC at a time:
@@ -51,18 +51,18 @@ typedef struct Own { /* space of one thread */
     char *sum;       /* of the piece, where sums are narrowed */
 } Own;
 
-void gemm_batch_offsets(const MatmulStep *step, int64_t batch, int64_t *a, int64_t *b) {
-    *a = step->a_offset, *b = step->b_offset;
-    for (int d = step->batch_rank - 1; d >= 0; d--) {
-        int64_t at = batch % step->batch_size[d];
-        batch /= step->batch_size[d];
-        *a += at * step->a_batch[d], *b += at * step->b_batch[d];
+void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64_t *b) {
+    *a = task->a_offset, *b = task->b_offset;
+    for (int d = task->batch_rank - 1; d >= 0; d--) {
+        int64_t at = batch % task->batch_size[d];
+        batch /= task->batch_size[d];
+        *a += at * task->a_batch[d], *b += at * task->b_batch[d];
     }
 }
 
 void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     if (!gemm->epilogue) return;
-    int64_t n = gemm->step.n;
+    int64_t n = gemm->task.n;
     bool whole = columns == n;
     for (int64_t r = row; r < row + rows; r += whole ? rows : 1) {
         int64_t low = r * n + column, high = low + (whole ? rows * n : columns);
@@ -149,17 +149,17 @@ static void pack_shared_range(void *user, int64_t low, int64_t high) {
 
 static void pack_shared(const Job *job, bool of_a) {
     const Gemm *gemm = job->gemm;
-    const MatmulStep *step = &gemm->step;
+    const MatmulTask *task = &gemm->task;
     int64_t a_offset, b_offset, blocks = divide_up(job->k_high - job->k_low, job->k_block);
-    gemm_batch_offsets(step, job->batch_low, &a_offset, &b_offset);
+    gemm_batch_offsets(task, job->batch_low, &a_offset, &b_offset);
     SharedPack pack = {.job = job};
     if (of_a) {
         pack.all =
-            (Lanes){true, gemm->a + a_offset * gemm->input_bytes, step->a_m, step->a_k, 0, 0};
-        pack.lanes = step->m, pack.to = job->packed_a;
+            (Lanes){true, gemm->a + a_offset * gemm->input_bytes, task->a_m, task->a_k, 0, 0};
+        pack.lanes = task->m, pack.to = job->packed_a;
     } else {
-        const char *from = gemm->b + (b_offset + job->n_low * step->b_n) * gemm->input_bytes;
-        pack.all = (Lanes){false, from, step->b_n, step->b_k, 0, 0};
+        const char *from = gemm->b + (b_offset + job->n_low * task->b_n) * gemm->input_bytes;
+        pack.all = (Lanes){false, from, task->b_n, task->b_k, 0, 0};
         pack.lanes = job->n_high - job->n_low, pack.to = job->packed_b;
     }
     int width = width_of(gemm, of_a);
@@ -177,13 +177,13 @@ typedef struct Piece { /* rows and columns of one task */
 
 /* From row to row, where the sums of a piece are. */
 static int64_t sum_stride(const Gemm *gemm, const Piece *piece) {
-    return gemm->narrow ? piece->columns + GEMM_SUM_GAP : gemm->step.n;
+    return gemm->narrow ? piece->columns + GEMM_SUM_GAP : gemm->task.n;
 }
 
 /* Where the sums of a piece are: in the result, or in the thread's scratch. */
 static char *sum_at(const Gemm *gemm, const Piece *piece, const Own *own, int64_t row,
                     int64_t column) {
-    int64_t first = (piece->batch * gemm->step.m + piece->row) * gemm->step.n + piece->column;
+    int64_t first = (piece->batch * gemm->task.m + piece->row) * gemm->task.n + piece->column;
     char *sum = gemm->narrow ? own->sum : gemm->out + first * (int64_t)gemm->element;
     int64_t stride = sum_stride(gemm, piece);
     return sum + (row * stride + column - piece->column) * (int64_t)gemm->element;
@@ -193,7 +193,7 @@ static char *sum_at(const Gemm *gemm, const Piece *piece, const Own *own, int64_
  * at a time: the epilogue finds what was narrowed in L1. */
 static void finish(const Gemm *gemm, const Piece *piece, const Own *own, int64_t low,
                    int64_t high) {
-    int64_t row = piece->batch * gemm->step.m + piece->row, n = gemm->step.n;
+    int64_t row = piece->batch * gemm->task.m + piece->row, n = gemm->task.n;
     int64_t few = gemm->narrow ? divide_up(FINISH_ELEMENTS, high - low) : piece->rows;
     for (int64_t r = 0; r < piece->rows; r += few) {
         int64_t rows = least(few, piece->rows - r);
@@ -208,17 +208,17 @@ static void finish(const Gemm *gemm, const Piece *piece, const Own *own, int64_t
 static const char *rows_of_a(const Job *job, const Piece *piece, const Own *own, int64_t k,
                              int64_t count) {
     const Gemm *gemm = job->gemm;
-    const MatmulStep *step = &gemm->step;
+    const MatmulTask *task = &gemm->task;
     int width = gemm->type->rows;
     int64_t each = job->panel_rows;
     if (job->packed_a)
-        return shared_panel(job, job->packed_a, divide_up(step->m, each), width,
+        return shared_panel(job, job->packed_a, divide_up(task->m, each), width,
                             (k - job->k_low) / job->k_block, piece->row / each);
     char *panel = own->a;
     for (int64_t r = 0; r < piece->rows; r += each, panel += width * lane_bytes(job)) {
-        int64_t from = piece->a_offset + (piece->row + r) * step->a_m + k * step->a_k;
-        Lanes l = {true,      gemm->a + from * gemm->input_bytes, step->a_m,
-                   step->a_k, (int)least(each, piece->rows - r),  count};
+        int64_t from = piece->a_offset + (piece->row + r) * task->a_m + k * task->a_k;
+        Lanes l = {true,      gemm->a + from * gemm->input_bytes, task->a_m,
+                   task->a_k, (int)least(each, piece->rows - r),  count};
         pack_panel(gemm, panel, &l, own->converted);
     }
     return own->a;
@@ -227,14 +227,14 @@ static const char *rows_of_a(const Job *job, const Piece *piece, const Own *own,
 static const char *panel_of_b(const Job *job, const Piece *piece, const Own *own, int64_t column,
                               int64_t k, int64_t count) {
     const Gemm *gemm = job->gemm;
-    const MatmulStep *step = &gemm->step;
+    const MatmulTask *task = &gemm->task;
     int width = gemm->type->columns;
     if (job->packed_b)
         return shared_panel(job, job->packed_b, divide_up(job->n_high - job->n_low, width), width,
                             (k - job->k_low) / job->k_block, (column - job->n_low) / width);
-    int64_t from = piece->b_offset + column * step->b_n + k * step->b_k;
-    Lanes l = {false,     gemm->b + from * gemm->input_bytes,      step->b_n,
-               step->b_k, (int)least(width, job->n_high - column), count};
+    int64_t from = piece->b_offset + column * task->b_n + k * task->b_k;
+    Lanes l = {false,     gemm->b + from * gemm->input_bytes,      task->b_n,
+               task->b_k, (int)least(width, job->n_high - column), count};
     pack_panel(gemm, own->b, &l, own->converted);
     return own->b;
 }
@@ -282,7 +282,7 @@ static void run_piece(const Job *job, const Piece *piece, const Own *own) {
     if (gemm->narrow) piece_columns = piece->columns; /* long runs of a row, from the scratch */
     for (int64_t k = job->k_low; k < job->k_high; k += job->k_block) {
         int64_t count = least(job->k_block, job->k_high - k);
-        bool last = k + count == gemm->step.k;
+        bool last = k + count == gemm->task.k;
         const char *a = rows_of_a(job, piece, own, k, count);
         int64_t done = piece->column;
         for (int64_t j = piece->column; j < high; j += type->columns) {
@@ -332,9 +332,9 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
         Piece piece = {.batch = job->batch_low + rest / job->row_blocks,
                        .row = rest % job->row_blocks * job->row_block,
                        .column = job->n_low + column * job->column_block};
-        piece.rows = least(job->row_block, gemm->step.m - piece.row);
+        piece.rows = least(job->row_block, gemm->task.m - piece.row);
         piece.columns = least(job->column_block, job->n_high - piece.column);
-        gemm_batch_offsets(&gemm->step, piece.batch, &piece.a_offset, &piece.b_offset);
+        gemm_batch_offsets(&gemm->task, piece.batch, &piece.a_offset, &piece.b_offset);
         run_piece(job, &piece, &own);
     }
     if (gemm->type->end) gemm->type->end();
@@ -364,7 +364,7 @@ static int64_t rows_of_panel(const GemmType *type, int64_t block) {
  * only. */
 static void cut(Job *job, int64_t threads) {
     const Gemm *gemm = job->gemm;
-    int64_t m = gemm->step.m, n = job->n_high - job->n_low;
+    int64_t m = gemm->task.m, n = job->n_high - job->n_low;
     int64_t rows = gemm->type->rows, columns = gemm->type->columns;
     int64_t most = BLOCK_BYTES / lane_bytes(job) / rows * rows;
     if (most < rows) most = rows;
@@ -385,17 +385,17 @@ static void cut(Job *job, int64_t threads) {
 /* One round: shared packing if asked for, then the tasks. */
 static bool run_round(Job *job, bool share) {
     const Gemm *gemm = job->gemm;
-    const MatmulStep *step = &gemm->step;
+    const MatmulTask *task = &gemm->task;
     int64_t k = job->k_high - job->k_low, n = job->n_high - job->n_low;
     cut(job, gemm->threads);
     Storage *shared = NULL;
     job->packed_a = NULL;
-    job->packed_b = (void *)step->packed;
-    bool share_b = share && !step->packed && job->row_blocks > 1,
+    job->packed_b = (void *)(uintptr_t)gemm->packed;
+    bool share_b = share && !gemm->packed && job->row_blocks > 1,
          share_a = share && !share_b && job->column_blocks > 1;
     if (share_a || share_b) {
         int64_t panels =
-            share_a ? divide_up(step->m, job->panel_rows) : divide_up(n, gemm->type->columns);
+            share_a ? divide_up(task->m, job->panel_rows) : divide_up(n, gemm->type->columns);
         int64_t lanes = panels * width_of(gemm, share_a);
         shared = storage_new((size_t)(lanes * divide_up(k, job->k_block) * lane_bytes(job)));
         if (!shared) return false;
@@ -411,29 +411,29 @@ static bool run_round(Job *job, bool share) {
 
 static int64_t k_block_of(const Gemm *gemm) {
     const GemmType *type = gemm->type;
-    int64_t k = gemm->step.k, limit = type->k_bytes / (int64_t)gemm->element * type->together;
+    int64_t k = gemm->task.k, limit = type->k_bytes / (int64_t)gemm->element * type->together;
     return round_up(divide_up(k, divide_up(k, limit)), type->k_unit < 4 ? 4 : type->k_unit);
 }
 
 /* Rounds over columns and k, so that shared packs stay within SHARED_BYTES. */
 static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) {
-    const MatmulStep *step = &gemm->step;
+    const MatmulTask *task = &gemm->task;
     Job job = {.gemm = gemm, .batch_low = low, .batch_count = count};
     job.k_block = k_block_of(gemm);
-    int64_t k_most = step->k, n_most = step->n;
-    if (share && !step->packed) {
+    int64_t k_most = task->k, n_most = task->n;
+    if (share && !gemm->packed) {
         int64_t columns = gemm->type->columns;
         int64_t elements = SHARED_BYTES / (int64_t)gemm->element * gemm->type->together;
         int64_t n_least = gemm->narrow ? columns : 1024; /* a scratch does not outlive its round */
-        n_most = elements / step->k / columns * columns;
+        n_most = elements / task->k / columns * columns;
         if (n_most < n_least) n_most = n_least;
-        if (!gemm->narrow) k_most = elements / least(n_most, step->n) / job.k_block * job.k_block;
+        if (!gemm->narrow) k_most = elements / least(n_most, task->n) / job.k_block * job.k_block;
         if (k_most < job.k_block) k_most = job.k_block;
     }
-    for (job.n_low = 0; job.n_low < step->n; job.n_low = job.n_high) {
-        job.n_high = least(step->n, job.n_low + n_most);
-        for (job.k_low = 0; job.k_low < step->k; job.k_low = job.k_high) {
-            job.k_high = least(step->k, job.k_low + k_most);
+    for (job.n_low = 0; job.n_low < task->n; job.n_low = job.n_high) {
+        job.n_high = least(task->n, job.n_low + n_most);
+        for (job.k_low = 0; job.k_low < task->k; job.k_low = job.k_high) {
+            job.k_high = least(task->k, job.k_low + k_most);
             if (!run_round(&job, share)) return false;
         }
     }
@@ -441,60 +441,60 @@ static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) 
 }
 
 static bool run_blocked(Gemm *gemm) {
-    const MatmulStep *step = &gemm->step;
-    if (step->batch > 1 && (double)step->m * (double)step->n * (double)step->k < BATCH_PRODUCTS)
-        return run_batch(gemm, 0, step->batch, false);
+    const MatmulTask *task = &gemm->task;
+    if (task->batch > 1 && (double)task->m * (double)task->n * (double)task->k < BATCH_PRODUCTS)
+        return run_batch(gemm, 0, task->batch, false);
     bool ok = true;
-    for (int64_t b = 0; ok && b < step->batch; b++) ok = run_batch(gemm, b, 1, true);
+    for (int64_t b = 0; ok && b < task->batch; b++) ok = run_batch(gemm, b, 1, true);
     return ok;
 }
 
 /* ---- entry ---- */
 
-void gemm_fold(MatmulStep *step) {
-    int64_t rows = step->m, stride = step->a_m;
-    for (int d = step->batch_rank - 1; d >= 0; d--) {
-        if (step->batch_size[d] == 1) continue;
-        if (step->b_batch[d] != 0) return;
+void gemm_fold(MatmulTask *task) {
+    int64_t rows = task->m, stride = task->a_m;
+    for (int d = task->batch_rank - 1; d >= 0; d--) {
+        if (task->batch_size[d] == 1) continue;
+        if (task->b_batch[d] != 0) return;
         if (rows == 1)
-            stride = step->a_batch[d];
-        else if (step->a_batch[d] != rows * stride)
+            stride = task->a_batch[d];
+        else if (task->a_batch[d] != rows * stride)
             return;
-        rows *= step->batch_size[d];
+        rows *= task->batch_size[d];
     }
-    step->m = rows, step->a_m = stride, step->batch = 1, step->batch_rank = 0;
+    task->m = rows, task->a_m = stride, task->batch = 1, task->batch_rank = 0;
 }
 
 static bool run_empty_sum(const Gemm *gemm) {
-    const MatmulStep *step = &gemm->step;
-    int64_t rows = step->batch * step->m;
-    cb_dtype dtype = step->wide ? CB_F32 : (cb_dtype)step->dtype;
-    memset(gemm->out, 0, (size_t)(rows * step->n) * cb_dtype_size(dtype));
-    gemm_epilogue(gemm, 0, rows, 0, step->n);
+    const MatmulTask *task = &gemm->task;
+    int64_t rows = task->batch * task->m;
+    cb_dtype dtype = task->wide ? CB_F32 : (cb_dtype)task->dtype;
+    memset(gemm->out, 0, (size_t)(rows * task->n) * cb_dtype_size(dtype));
+    gemm_epilogue(gemm, 0, rows, 0, task->n);
     return true;
 }
 
-static Gemm gemm_of(const MatmulStep *step, const void *a, const void *b, void *out) {
-    Gemm gemm = {.step = *step, .a = a, .b = b, .out = out};
-    gemm_fold(&gemm.step);
-    bool reduced = step->reduced && !gemm_is_vector(&gemm, false); /* those wait for memory */
-    GemmChoice choice = gemm_choose((cb_dtype)step->dtype, reduced, true);
+static Gemm gemm_of(const MatmulTask *task, const void *a, const void *b, void *out) {
+    Gemm gemm = {.task = *task, .a = a, .b = b, .out = out};
+    gemm_fold(&gemm.task);
+    bool reduced = task->reduced && !gemm_is_vector(&gemm, false); /* those wait for memory */
+    GemmChoice choice = gemm_choose((cb_dtype)task->dtype, reduced, true);
     gemm.type = choice.type, gemm.convert = choice.convert,
-    gemm.narrow = step->wide ? NULL : choice.narrow;
-    gemm.element = step->dtype == CB_F64 ? sizeof(double) : sizeof(float);
-    gemm.input_bytes = (int64_t)cb_dtype_size(step->dtype);
+    gemm.narrow = task->wide ? NULL : choice.narrow;
+    gemm.element = task->dtype == CB_F64 ? sizeof(double) : sizeof(float);
+    gemm.input_bytes = (int64_t)cb_dtype_size(task->dtype);
     gemm.threads = parallel_threads();
     return gemm;
 }
 
-bool gemm_copies(const MatmulStep *step) {
-    int64_t bytes = step->n * step->k * (int64_t)cb_dtype_size((cb_dtype)step->dtype);
-    return bytes <= LARGE_BYTES || step->batch * step->m <= FEW_ROWS || step->dtype == CB_BF16;
+bool gemm_copies(const MatmulTask *task) {
+    int64_t bytes = task->n * task->k * (int64_t)cb_dtype_size((cb_dtype)task->dtype);
+    return bytes <= LARGE_BYTES || task->batch * task->m <= FEW_ROWS || task->dtype == CB_BF16;
 }
 
 /* Whether a packed copy of a constant B wins time. */
 static bool packing_wins(const Gemm *gemm) {
-    const MatmulStep *s = &gemm->step;
+    const MatmulTask *s = &gemm->task;
     bool widens = gemm->convert && gemm->type->together == 1, bf16 = gemm->type == gemm_bf16();
     if (!dtype_is_float(s->dtype) || widens || s->batch != 1 || s->m * s->n * s->k == 0)
         return false;
@@ -502,18 +502,18 @@ static bool packing_wins(const Gemm *gemm) {
     return gemm_copies(s);
 }
 
-bool gemm_packs_from(const MatmulStep *step, cb_dtype dtype) {
-    Gemm gemm = gemm_of(step, NULL, NULL, NULL);
-    return step->dtype == CB_BF16 && dtype == CB_F32 && gemm.type == gemm_bf16() &&
+bool gemm_packs_from(const MatmulTask *task, cb_dtype dtype) {
+    Gemm gemm = gemm_of(task, NULL, NULL, NULL);
+    return task->dtype == CB_BF16 && dtype == CB_F32 && gemm.type == gemm_bf16() &&
            packing_wins(&gemm);
 }
 
-bool gemm_pack(const MatmulStep *step, const void *b, cb_dtype dtype, Storage **packed) {
+bool gemm_pack(const MatmulTask *task, const void *b, cb_dtype dtype, Storage **packed) {
     *packed = NULL;
-    Gemm gemm = gemm_of(step, NULL, b, NULL);
-    const MatmulStep *s = &gemm.step;
+    Gemm gemm = gemm_of(task, NULL, b, NULL);
+    const MatmulTask *s = &gemm.task;
     if (!packing_wins(&gemm)) return true;
-    if (dtype != (cb_dtype)step->dtype) {
+    if (dtype != (cb_dtype)task->dtype) {
         gemm.convert = gemm_choose(dtype, true, true).convert;
         gemm.input_bytes = (int64_t)cb_dtype_size(dtype);
     }
@@ -527,19 +527,19 @@ bool gemm_pack(const MatmulStep *step, const void *b, cb_dtype dtype, Storage **
     return true;
 }
 
-bool gemm_run(const MatmulStep *step, const void *a, const void *b, void *out,
-              const Launch *epilogue, void *const *epilogue_buffer) {
-    if (step->batch * step->m * step->n == 0) return true;
+bool gemm_run(const MatmulTask *task, const Operands *operands) {
+    if (task->batch * task->m * task->n == 0) return true;
     _Atomic bool failed = false;
-    Gemm gemm = gemm_of(step, a, b, out);
-    gemm.epilogue = epilogue;
-    gemm.epilogue_buffer = epilogue_buffer;
+    Gemm gemm = gemm_of(task, operands->in[0], operands->in[1], operands->out);
+    gemm.packed = operands->packed;
+    gemm.epilogue = operands->epilogue;
+    gemm.epilogue_buffer = operands->epilogue_buffer;
     gemm.failed = &failed;
-    int64_t bytes = step->batch * step->m * step->n * gemm.input_bytes;
-    if (gemm.narrow && gemm.type->stream && !epilogue && bytes >= STREAM_BYTES)
+    int64_t bytes = task->batch * task->m * task->n * gemm.input_bytes;
+    if (gemm.narrow && gemm.type->stream && !gemm.epilogue && bytes >= STREAM_BYTES)
         gemm.narrow = gemm.type->stream;
-    if (step->k == 0) return run_empty_sum(&gemm);
-    if (!dtype_is_float(step->dtype)) return gemm_integer(&gemm);
-    if (gemm_is_vector(&gemm, step->packed != NULL)) return gemm_vector(&gemm);
+    if (task->k == 0) return run_empty_sum(&gemm);
+    if (!dtype_is_float(task->dtype)) return gemm_integer(&gemm);
+    if (gemm_is_vector(&gemm, gemm.packed != NULL)) return gemm_vector(&gemm);
     return run_blocked(&gemm);
 }

@@ -14,8 +14,9 @@ enum {
 };
 
 typedef struct Gemm { /* one call of gemm_run */
-    MatmulStep step;  /* the batch folded into rows where that is possible */
+    MatmulTask task;  /* the batch folded into rows where that is possible */
     const char *a, *b;
+    const char *packed; /* b in panels, when it never changes; or NULL */
     char *out;
     const Launch *epilogue;
     void *const *epilogue_buffer;
@@ -23,7 +24,7 @@ typedef struct Gemm { /* one call of gemm_run */
     GemmConvert *convert; /* of a and b, before packing; or NULL */
     GemmConvert *narrow;  /* of sums that wait in a scratch, to out; or NULL */
     size_t element;       /* bytes of one summed element, and of `together` packed ones */
-    int64_t input_bytes;  /* bytes of one element of a, b, and of out unless the step is wide */
+    int64_t input_bytes;  /* bytes of one element of a, b, and of out unless the task is wide */
     int threads;
     _Atomic bool *failed; /* a thread found no memory */
 } Gemm;
@@ -39,7 +40,7 @@ typedef struct GemmChoice {
 } GemmChoice;
 GemmChoice gemm_choose(cb_dtype dtype, bool reduced, bool bf16);
 /* Offsets of a batch item in elements, a_offset and b_offset included. */
-void gemm_batch_offsets(const MatmulStep *step, int64_t batch, int64_t *a, int64_t *b);
+void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64_t *b);
 /* Runs the epilogue on rows [row, row + rows) of the batch*m rows, columns [column, column +
  * columns). */
 void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns);

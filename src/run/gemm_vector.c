@@ -24,15 +24,15 @@ typedef struct VectorJob {
 } VectorJob;
 
 /* The matrix is the larger factor, or the one whose sums lie in a row. */
-static bool matrix_is_a(const MatmulStep *step) {
-    if (step->m == 1 || step->n == 1) return step->m != 1;
-    bool b_is_dot = step->b_k == 1 && step->m <= MOST_VECTORS;
-    bool a_is_dot = step->a_k == 1 && step->n <= MOST_VECTORS;
-    return a_is_dot && (step->n < step->m || !b_is_dot);
+static bool matrix_is_a(const MatmulTask *task) {
+    if (task->m == 1 || task->n == 1) return task->m != 1;
+    bool b_is_dot = task->b_k == 1 && task->m <= MOST_VECTORS;
+    bool a_is_dot = task->a_k == 1 && task->n <= MOST_VECTORS;
+    return a_is_dot && (task->n < task->m || !b_is_dot);
 }
 
 static VectorJob describe(const Gemm *gemm) {
-    const MatmulStep *s = &gemm->step;
+    const MatmulTask *s = &gemm->task;
     VectorJob job = {.gemm = gemm, .swapped = matrix_is_a(s), .k = s->k};
     if (job.swapped) {
         job.vectors = s->n, job.columns = s->m, job.w_k = s->a_k, job.w_j = s->a_m;
@@ -47,11 +47,11 @@ static VectorJob describe(const Gemm *gemm) {
 }
 
 bool gemm_is_vector(const Gemm *gemm, bool packed) {
-    const MatmulStep *step = &gemm->step;
-    if (step->dtype != CB_F32 && step->dtype != CB_F64) return false;
+    const MatmulTask *task = &gemm->task;
+    if (task->dtype != CB_F32 && task->dtype != CB_F64) return false;
     VectorJob job = describe(gemm);
     if (job.vectors == 1) return job.w_k == 1 || job.w_j == 1;
-    if (step->reduced || (packed && !job.swapped)) return false;
+    if (task->reduced || (packed && !job.swapped)) return false;
     return job.vectors <= MOST_VECTORS && job.w_k == 1 && job.k >= LEAST_K;
 }
 
@@ -87,12 +87,12 @@ static void dots(const VectorJob *job, const char *x, int64_t x_step, const char
 }
 
 static void finish(const VectorJob *job, int64_t batch, int64_t j, int64_t count) {
-    const MatmulStep *step = &job->gemm->step;
+    const MatmulTask *task = &job->gemm->task;
     if (job->swapped)
-        gemm_epilogue(job->gemm, batch * step->m + j, count, 0, step->n);
+        gemm_epilogue(job->gemm, batch * task->m + j, count, 0, task->n);
     else
         for (int64_t v = 0; v < job->vectors; v++)
-            gemm_epilogue(job->gemm, batch * step->m + v, 1, j, count);
+            gemm_epilogue(job->gemm, batch * task->m + v, 1, j, count);
 }
 
 static void run_task(const VectorJob *job, int64_t task, const char *x, int64_t x_step) {
@@ -100,10 +100,10 @@ static void run_task(const VectorJob *job, int64_t task, const char *x, int64_t 
     int64_t batch = task / job->blocks, j = task % job->blocks * job->block;
     int64_t count = least(job->block, job->columns - j);
     int64_t a_offset, b_offset, element = gemm->input_bytes;
-    gemm_batch_offsets(&gemm->step, batch, &a_offset, &b_offset);
+    gemm_batch_offsets(&gemm->task, batch, &a_offset, &b_offset);
     const char *w = job->swapped ? gemm->a + a_offset * element : gemm->b + b_offset * element;
     w += j * job->w_j * element;
-    char *y = gemm->out + (batch * gemm->step.m * gemm->step.n + j * job->y_stride) * element;
+    char *y = gemm->out + (batch * gemm->task.m * gemm->task.n + j * job->y_stride) * element;
     if (job->vectors > 1)
         dots(job, x, x_step, w, count, y);
     else if (job->w_k == 1)
@@ -117,7 +117,7 @@ static void run_task(const VectorJob *job, int64_t task, const char *x, int64_t 
 static const char *vectors_of(const VectorJob *job, int64_t batch, char *gathered) {
     const Gemm *gemm = job->gemm;
     int64_t a_offset, b_offset, element = gemm->input_bytes;
-    gemm_batch_offsets(&gemm->step, batch, &a_offset, &b_offset);
+    gemm_batch_offsets(&gemm->task, batch, &a_offset, &b_offset);
     const char *x = job->swapped ? gemm->b + b_offset * element : gemm->a + a_offset * element;
     if (!gathered) return x;
     for (int64_t v = 0; v < job->vectors; v++)
@@ -152,6 +152,6 @@ bool gemm_vector(Gemm *gemm) {
     VectorJob job = describe(gemm);
     int64_t bytes = job.k * least(job.block, job.columns) * gemm->input_bytes;
     int64_t grain = TASK_BYTES / bytes + 1;
-    parallel_for(gemm->step.batch * job.blocks, grain, run_tasks, &job);
+    parallel_for(gemm->task.batch * job.blocks, grain, run_tasks, &job);
     return !atomic_load_explicit(gemm->failed, memory_order_relaxed);
 }

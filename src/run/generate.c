@@ -21,11 +21,11 @@ typedef struct File {
     CodeResult result;
 } File;
 
-typedef struct Work {
+typedef struct Compilation {
     File *file; /* vec */
     _Atomic int next;
     _Atomic bool failed;
-} Work;
+} Compilation;
 
 /* same[k]: the first kernel that differs from k in its name alone. Two texts are equal when the
  * hashes of what follows the name are. */
@@ -70,7 +70,7 @@ static File *make_files(const Plan *plan, const int *same, int *file_of, int *fu
 }
 
 static void *compile_files(void *user) {
-    Work *work = user;
+    Compilation *work = user;
     for (;;) {
         int i = atomic_fetch_add(&work->next, 1);
         if (i >= length(work->file) || atomic_load(&work->failed)) return NULL;
@@ -82,7 +82,7 @@ static void *compile_files(void *user) {
 }
 
 static bool compile_all(File *file) {
-    Work work = {.file = file};
+    Compilation work = {.file = file};
     pthread_t helper[COMPILERS - 1];
     int helpers = 0, wanted = length(file) < COMPILERS ? length(file) - 1 : COMPILERS - 1;
     while (helpers < wanted && pthread_create(&helper[helpers], NULL, compile_files, &work) == 0)
@@ -120,7 +120,7 @@ static void find_functions(const Plan *plan, const int *same, const int *file_of
     }
 }
 
-void generate(Plan *plan, Generated *out) {
+void generate(const Plan *plan, Generated *out) {
     *out = (Generated){.from_disk = true};
     int count = length(plan->kernel);
     if (count == 0) return;
@@ -128,7 +128,7 @@ void generate(Plan *plan, Generated *out) {
     int *same = find_same(plan), *file_of = arena_new_array(plan->arena, int, count);
     File *file = make_files(plan, same, file_of, &out->functions);
     out->source = join_sources(plan, file);
-    plan->time.source_ms = clock_ms() - start;
+    out->source_ms = clock_ms() - start;
     start = clock_ms();
     KernelFunction **function = arena_new_array(plan->arena, KernelFunction *, count);
     out->code = arena_new_array(plan->arena, Code *, length(file));
@@ -145,7 +145,7 @@ void generate(Plan *plan, Generated *out) {
     } else {
         generated_release(out);
     }
-    plan->time.compiler_ms = clock_ms() - start;
+    out->compiler_ms = clock_ms() - start;
 }
 
 void generated_release(Generated *generated) {

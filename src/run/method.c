@@ -39,42 +39,42 @@
  * held to AVX512_CORE, we to f32) GPT-2 took 203 ms with it and 90 with our own engine, ResNet-50
  * 40 where these rules chose and 21. In other cases mode=max-autotune finds out. */
 typedef struct Rule {
-    StepKind kind;
+    TaskKind kind;
     cb_dtype dtype;
     bool channels_last;                   /* a convolution whose result is so */
     double least_products, most_products; /* multiplications of the step */
-    bool (*unless)(const Step *step, bool constant);
+    bool (*unless)(const Task *task, bool constant);
 } Rule;
 
-static bool own_multiplies_bf16(const Step *step, bool constant) {
-    (void)step, (void)constant;
+static bool own_multiplies_bf16(const Task *task, bool constant) {
+    (void)task, (void)constant;
     return gemm_bf16() != NULL;
 }
 
-static bool own_method_is_better(const Step *step, bool constant) {
-    int method = convolution_choose(&step->convolution, constant);
+static bool own_method_is_better(const Task *task, bool constant) {
+    int method = convolution_choose(&task->convolution, constant);
     return method == CONV_TILES || (method >= CONV_WINOGRAD_4 && method <= CONV_WINOGRAD_9);
 }
 
 static const Rule rules[] = {
-    {STEP_MATMUL, CB_BF16, false, 5e5, INFINITY, own_multiplies_bf16},
-    {STEP_CONVOLUTION, CB_F32, false, 2e6, INFINITY, own_method_is_better},
-    {STEP_CONVOLUTION, CB_BF16, false, 3e5, INFINITY, own_method_is_better},
-    {STEP_CONVOLUTION, CB_BF16, true, 3e5, 1e9, own_multiplies_bf16},
+    {TASK_MATMUL, CB_BF16, false, 5e5, INFINITY, own_multiplies_bf16},
+    {TASK_CONVOLUTION, CB_F32, false, 2e6, INFINITY, own_method_is_better},
+    {TASK_CONVOLUTION, CB_BF16, false, 3e5, INFINITY, own_method_is_better},
+    {TASK_CONVOLUTION, CB_BF16, true, 3e5, 1e9, own_multiplies_bf16},
 };
 
-static bool model_prefers(const Step *step, cb_dtype dtype, bool constant) {
-    bool product = step->kind == STEP_MATMUL;
-    bool channels_last = !product && step->convolution.channels_last;
-    double products = (double)step_flops(step) / 2;
-    if (product ? step->matmul.reduced : step->convolution.reduced) return false; /* not measured */
+static bool model_prefers(const Task *task, cb_dtype dtype, bool constant) {
+    bool product = task->kind == TASK_MATMUL;
+    bool channels_last = !product && task->convolution.channels_last;
+    double products = (double)task_flops(task) / 2;
+    if (product ? task->matmul.reduced : task->convolution.reduced) return false; /* not measured */
     if (dtype == CB_BF16 ? !cpu_has_bf16() : cpu_level() < CPU_V4) return false;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const Rule *r = &rules[i];
-        if (r->kind != step->kind || r->dtype != dtype || r->channels_last != channels_last)
+        if (r->kind != task->kind || r->dtype != dtype || r->channels_last != channels_last)
             continue;
         if (products >= r->least_products && products <= r->most_products)
-            return !r->unless(step, constant);
+            return !r->unless(task, constant);
     }
     return false;
 }
@@ -91,7 +91,8 @@ static Provided *provide(const char *name, const Plan *plan, const Step *step, c
                          MethodRefusal *refusal) {
     StepTask task;
     char why[128], text[256];
-    bool packs = weight && (step->kind != STEP_MATMUL || gemm_copies(&step->matmul));
+    const Task *own = &step->task;
+    bool packs = weight && (own->kind != TASK_MATMUL || gemm_copies(&own->matmul));
     if (!task_of(plan, step, packs, &task)) {
         refuse(refusal, REASON_provider_refused, "only f32 and bf16 steps are offered");
         return NULL;
@@ -101,7 +102,7 @@ static Provided *provide(const char *name, const Plan *plan, const Step *step, c
         refuse(refusal, plugin->reason, plugin->detail);
         return NULL;
     }
-    Provided *provided = provided_new(plugin->provider, &task, step, weight, why, sizeof why);
+    Provided *provided = provided_new(plugin->provider, &task, own, weight, why, sizeof why);
     if (!provided) {
         snprintf(text, sizeof text, "%s %s: %s", plugin->provider->name, plugin->provider->version,
                  why);
@@ -116,12 +117,8 @@ static void describe_provided(const char *name, const Provided *provided, bool e
     snprintf(out, bytes, "%s (%s%s)", name, provided_method(provided), fused);
 }
 
-static void describe_own(const Step *step, bool constant, char *out, size_t bytes) {
-    const ConvolutionStep *c = &step->convolution;
-    const char *name = "own";
-    if (step->kind == STEP_CONVOLUTION)
-        name = convolution_method_name(c->method ? c->method : convolution_choose(c, constant));
-    snprintf(out, bytes, "%s", name);
+static const char *own_name(const Task *task, int method) {
+    return task->kind == TASK_CONVOLUTION ? convolution_method_name(method) : "own";
 }
 
 _Static_assert((int)CONV_METHODS <= (int)MOST_CANDIDATES,
@@ -130,10 +127,11 @@ _Static_assert((int)CONV_METHODS <= (int)MOST_CANDIDATES,
 static int list_candidates(const Plan *plan, const Step *step, const void *weight,
                            Candidate *candidate) {
     int count = 0;
-    if (step->kind == STEP_MATMUL) candidate[count++] = (Candidate){.name = "own"};
-    for (int m = CONV_AUTO + 1; step->kind == STEP_CONVOLUTION && m < CONV_METHODS; m++)
-        if (convolution_fits(&step->convolution, m))
-            candidate[count++] = (Candidate){.name = convolution_method_name(m), .method = m};
+    const Task *task = &step->task;
+    if (task->kind == TASK_MATMUL) candidate[count++] = (Candidate){.name = "own"};
+    for (int m = CONV_AUTO + 1; task->kind == TASK_CONVOLUTION && m < CONV_METHODS; m++)
+        if (convolution_fits(&task->convolution, m))
+            candidate[count++] = (Candidate){.name = own_name(task, m), .method = m};
     MethodRefusal ignored = {0}; /* it is not asked for by name */
     Provided *provided = provide("onednn", plan, step, weight, &ignored);
     if (provided) candidate[count++] = (Candidate){.name = "onednn", .provided = provided};
@@ -141,8 +139,8 @@ static int list_candidates(const Plan *plan, const Step *step, const void *weigh
 }
 
 /* False: there is nothing to choose between, or no memory to measure with. */
-static bool tune_step(const Plan *plan, Step *step, const void *weight, const Launch *epilogue,
-                      StepMethod *out) {
+static bool tune_step(const Plan *plan, const Step *step, const void *weight,
+                      const Launch *epilogue, Work *out) {
     Candidate candidate[MOST_CANDIDATES];
     bool from_disk;
     int count = list_candidates(plan, step, weight, candidate);
@@ -151,8 +149,7 @@ static bool tune_step(const Plan *plan, Step *step, const void *weight, const La
         if (i != best) provided_free(candidate[i].provided);
     if (best < 0) return false;
     out->provided = candidate[best].provided;
-    if (!out->provided && step->kind == STEP_CONVOLUTION)
-        step->convolution.method = (int8_t)candidate[best].method;
+    out->method = candidate[best].method;
     size_t room = sizeof out->text, used;
     if (out->provided)
         describe_provided("onednn", out->provided, epilogue != NULL, out->text, room);
@@ -172,34 +169,37 @@ static bool tune_step(const Plan *plan, Step *step, const void *weight, const La
 
 /* What a convolution's epilogue amounts to, for the methods of our own that can do it on the
  * way. */
-static void find_end(const Plan *plan, Step *step) {
+static KnownEnd find_end(const Plan *plan, const Step *step) {
     StepTask task;
-    if (step->convolution.epilogue < 0 || !task_of(plan, step, false, &task)) return;
-    if (!task.fused) return;
-    step->convolution.end = (ConvolutionEnd){.fused = true,
-                                             .relu = task.task.relu,
-                                             .bias_dtype = (int8_t)task.task.bias_dtype,
-                                             .scale = task.scale,
-                                             .bias = task.bias,
-                                             .residual = task.residual};
+    if (step->kernel < 0 || !task_of(plan, step, false, &task)) return (KnownEnd){0};
+    return (KnownEnd){.fused = task.fused,
+                      .relu = task.task.relu,
+                      .bias_dtype = (int8_t)task.task.bias_dtype,
+                      .scale = task.scale,
+                      .bias = task.bias,
+                      .residual = task.residual};
 }
 
 /* By the option and the recorded model, without measuring: "own", or whom to ask. */
-static const char *provider_for(const Step *step, cb_dtype dtype, bool constant) {
+static const char *provider_for(const Task *task, cb_dtype dtype, bool constant) {
     const char *name = option_text(OPTION_provider);
     if (strcmp(name, "auto") != 0) return name;
-    return model_prefers(step, dtype, constant) ? "onednn" : "own";
+    return model_prefers(task, dtype, constant) ? "onednn" : "own";
 }
 
-void method_choose(const Plan *plan, Step *step, Constants *constants, int weight,
-                   const Launch *epilogue, bool measure, StepMethod *out, MethodRefusal *refusal) {
-    *out = (StepMethod){0};
-    if (step->kind != STEP_MATMUL && step->kind != STEP_CONVOLUTION) return;
-    if (step->kind == STEP_CONVOLUTION) find_end(plan, step);
-    cb_dtype dtype = (cb_dtype)plan->value[step_use(step).out].dtype;
-    bool constant = weight >= 0;
+void method_choose(const Plan *plan, const Step *step, Constants *constants, int weight,
+                   const Launch *epilogue, bool measure, Work *out, MethodRefusal *refusal) {
+    const Task *task = &step->task;
+    bool convolution = task->kind == TASK_CONVOLUTION, constant = weight >= 0;
+    *out = (Work){.task = task};
+    if (task->kind != TASK_MATMUL && !convolution) return;
+    if (convolution) {
+        out->end = find_end(plan, step);
+        out->method = convolution_choose(&task->convolution, constant);
+    }
+    cb_dtype dtype = (cb_dtype)plan->value[step->out].dtype;
     bool measures = measure && !strcmp(option_text(OPTION_provider), "auto");
-    const char *name = provider_for(step, dtype, constant);
+    const char *name = provider_for(task, dtype, constant);
     bool asks = measures || strcmp(name, "own") != 0;
     const void *data = asks && constant ? constant_data(constants, weight) : NULL;
     if (constant && !data) asks = false; /* no memory: the step that needs it fails by itself */
@@ -208,5 +208,5 @@ void method_choose(const Plan *plan, Step *step, Constants *constants, int weigh
     if (out->provided)
         describe_provided(name, out->provided, epilogue != NULL, out->text, sizeof out->text);
     else
-        describe_own(step, constant, out->text, sizeof out->text);
+        snprintf(out->text, sizeof out->text, "%s", own_name(task, out->method));
 }

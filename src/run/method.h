@@ -4,12 +4,7 @@
 
 #include "base/reason.h"
 #include "run/constant.h"
-#include "run/provided.h"
-
-typedef struct StepMethod {
-    Provided *provided; /* owned; NULL: our own engine computes the step */
-    char text[256];     /* for explain: the choice and what it rests on; "" for kernels */
-} StepMethod;
+#include "run/work.h"
 
 typedef struct MethodRefusal { /* why a provider that was wanted does not run; the first one */
     Reason reason;
@@ -17,10 +12,10 @@ typedef struct MethodRefusal { /* why a provider that was wanted does not run; t
 } MethodRefusal;
 
 /* By option provider: our own, the named provider where it can, or, when it is auto, the faster
- * one by a recorded model, or by measurement (tune). A convolution's method is set in the step.
+ * one by a recorded model, or by measurement (tune). Sets *out but for what is packed.
  * weight: the number of the constant that it is, made only for a method that reads it here;
  * negative when it may change. epilogue: NULL, or made runnable. */
-void method_choose(const Plan *plan, Step *step, Constants *constants, int weight,
-                   const Launch *epilogue, bool tune, StepMethod *out, MethodRefusal *refusal);
+void method_choose(const Plan *plan, const Step *step, Constants *constants, int weight,
+                   const Launch *epilogue, bool tune, Work *out, MethodRefusal *refusal);
 
 #endif

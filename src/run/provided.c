@@ -29,7 +29,7 @@ struct Version {
 struct Provided {
     const Provider *provider;
     StepTask task;
-    Step step; /* for our own engine: the weight at offset 0, nothing packed */
+    Task own; /* for our own engine: the weight at offset 0 */
     int64_t element;
     Version first;
     _Atomic bool failed;
@@ -123,17 +123,15 @@ static const void *plain_weight(Provided *p, const void *weight) {
     return plain ? plain->data : NULL;
 }
 
-static bool run_own(Provided *p, const void *x, const void *weight, void *out,
-                    const Launch *epilogue, void *const *epilogue_buffer) {
-    weight = plain_weight(p, weight);
-    if (!weight) {
+static bool run_own(Provided *p, const void *weight, Operands operands) {
+    operands.in[TASK_WEIGHT] = plain_weight(p, weight);
+    if (!operands.in[TASK_WEIGHT]) {
         fail(CB_ERR_COMPILE, "%s failed, and its packed weight cannot be unpacked",
              p->provider->name);
         return false;
     }
-    if (p->step.kind == STEP_MATMUL)
-        return gemm_run(&p->step.matmul, x, weight, out, epilogue, epilogue_buffer);
-    return convolution_run(&p->step.convolution, x, weight, out, epilogue, epilogue_buffer);
+    if (p->own.kind == TASK_MATMUL) return gemm_run(&p->own.matmul, &operands);
+    return convolution_run(&p->own.convolution, CONV_AUTO, &operands);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -153,11 +151,13 @@ static Outcome run_version(const Provided *p, const Version *version, ProviderOp
     return ok ? DONE : FAILED;
 }
 
-bool provided_run(Provided *p, const void *x, const void *weight, void *out, const Launch *epilogue,
-                  void *const *epilogue_buffer) {
+bool provided_run(Provided *p, const Operands *given) {
     const StepTask *task = &p->task;
+    const void *weight = given->in[TASK_WEIGHT];
+    void *const *epilogue_buffer = given->epilogue_buffer;
     const void *first = weight ? at(p, weight, task->weight_offset) : NULL;
-    ProviderOperands operands = {.x = at(p, x, task->x_offset), .weight = first, .out = out};
+    ProviderOperands operands = {
+        .x = at(p, given->in[0], task->x_offset), .weight = first, .out = given->out};
     if (task->scale >= 0) operands.scale = epilogue_buffer[task->scale];
     if (task->bias >= 0) operands.bias = epilogue_buffer[task->bias];
     if (task->residual >= 0) operands.residual = epilogue_buffer[task->residual];
@@ -165,21 +165,21 @@ bool provided_run(Provided *p, const void *x, const void *weight, void *out, con
     Outcome outcome = version ? run_version(p, version, operands) : FAILED;
     if (outcome == FAILED) {
         if (version) p->failed = true;
-        return run_own(p, x, first, out, epilogue, epilogue_buffer);
+        return run_own(p, first, *given);
     }
-    if (outcome == DONE && epilogue && !task->fused) return launch_run(epilogue, epilogue_buffer);
+    if (outcome == DONE && given->epilogue && !task->fused)
+        return launch_run(given->epilogue, epilogue_buffer);
     return outcome == DONE;
 }
 
 /* ---- entry -------------------------------------------------------------------------------- */
 
-static void set_own_step(Provided *p, const Step *step) {
-    p->step = *step;
-    if (step->kind == STEP_MATMUL) {
-        p->step.matmul.b_offset = 0, p->step.matmul.packed = NULL;
-    } else {
-        p->step.convolution.weight_offset = 0, p->step.convolution.packed = NULL;
-    }
+static void set_own(Provided *p, const Task *own) {
+    p->own = *own;
+    if (own->kind == TASK_MATMUL)
+        p->own.matmul.b_offset = 0;
+    else
+        p->own.convolution.weight_offset = 0;
 }
 
 /* The version that all others are made from. The caller holds the lock: a provider may have locks
@@ -199,7 +199,7 @@ static bool create_first(Provided *p, const void *weight, char *why, size_t why_
     return created;
 }
 
-Provided *provided_new(const Provider *provider, const StepTask *task, const Step *step,
+Provided *provided_new(const Provider *provider, const StepTask *task, const Task *own,
                        const void *weight, char *why, size_t why_bytes) {
     Provided *p = memory_zalloc(sizeof *p);
     snprintf(why, why_bytes, "out of memory");
@@ -208,7 +208,7 @@ Provided *provided_new(const Provider *provider, const StepTask *task, const Ste
     p->task = *task;
     p->element = (int64_t)cb_dtype_size(task->task.dtype);
     p->first.threads = parallel_threads();
-    set_own_step(p, step);
+    set_own(p, own);
     lock_take(LOCK_provided);
     bool created = create_first(p, weight, why, why_bytes);
     lock_give(LOCK_provided);

@@ -21,7 +21,7 @@ typedef struct Item {
 } Item;
 
 typedef struct Sort {
-    const OpaqueStep *step;
+    const SortTask *task;
     const char *in;
     cb_dtype dtype;
     int64_t *out;
@@ -168,41 +168,42 @@ static void select_first(Item *item, Item *other, int64_t count, int64_t keep) {
 /* ---- entry ---- */
 
 /* In elements. */
-static int64_t row_start(const OpaqueStep *step, int64_t row) {
-    int64_t start = step->offset;
-    for (int d = step->row_rank - 1; d >= 0; d--) {
-        start += row % step->row_size[d] * step->row_stride[d];
-        row /= step->row_size[d];
+static int64_t row_start(const SortTask *task, int64_t row) {
+    int64_t start = task->offset;
+    for (int d = task->row_rank - 1; d >= 0; d--) {
+        start += row % task->row_size[d] * task->row_stride[d];
+        row /= task->row_size[d];
     }
     return start;
 }
 
 static void sort_rows(void *user, int64_t low, int64_t high) {
     Sort *sort = user;
-    const OpaqueStep *step = sort->step;
-    Storage *storage = storage_new(2 * (size_t)step->length * sizeof(Item));
+    const SortTask *task = sort->task;
+    Storage *storage = storage_new(2 * (size_t)task->length * sizeof(Item));
     if (!storage) {
         atomic_store_explicit(&sort->failed, true, memory_order_relaxed);
         return;
     }
-    Item *item = storage->data, *other = item + step->length;
+    Item *item = storage->data, *other = item + task->length;
     for (int64_t row = low; row < high; row++) {
-        const char *in = sort->in + row_start(step, row) * (int64_t)cb_dtype_size(sort->dtype);
-        make_keys(in, sort->dtype, step->element, step->length, step->descending, item);
-        if (step->keep > 0 && step->keep <= step->length / HEAP_SHARE)
-            select_first(item, other, step->length, step->keep);
-        else if (step->length >= RADIX_FROM)
-            radix_sort(item, other, step->length);
+        const char *in = sort->in + row_start(task, row) * (int64_t)cb_dtype_size(sort->dtype);
+        make_keys(in, sort->dtype, task->element, task->length, task->descending, item);
+        if (task->keep > 0 && task->keep <= task->length / HEAP_SHARE)
+            select_first(item, other, task->length, task->keep);
+        else if (task->length >= RADIX_FROM)
+            radix_sort(item, other, task->length);
         else
-            merge_sort(item, other, step->length);
-        int64_t *out = sort->out + row * step->keep;
-        for (int64_t i = 0; i < step->keep; i++) out[i] = item[i].index;
+            merge_sort(item, other, task->length);
+        int64_t *out = sort->out + row * task->keep;
+        for (int64_t i = 0; i < task->keep; i++) out[i] = item[i].index;
     }
     storage_release(storage);
 }
 
-bool sort_run(const OpaqueStep *step, const void *in, cb_dtype dtype, int64_t *out) {
-    Sort sort = {.step = step, .in = in, .dtype = dtype, .out = out};
-    parallel_for(step->rows, GRAIN_ELEMENTS / step->length + 1, sort_rows, &sort);
+bool sort_run(const SortTask *task, const Operands *operands) {
+    Sort sort = {
+        .task = task, .in = operands->in[0], .dtype = (cb_dtype)task->dtype, .out = operands->out};
+    parallel_for(task->rows, GRAIN_ELEMENTS / task->length + 1, sort_rows, &sort);
     return !atomic_load_explicit(&sort.failed, memory_order_relaxed);
 }

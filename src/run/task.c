@@ -125,16 +125,15 @@ static bool match(Pattern *p, ProviderTask *task) {
 
 static void take_epilogue(const Plan *plan, const Step *step, int64_t channels, int64_t stride,
                           StepTask *out) {
-    StepUse use = step_use(step);
     out->scale = out->bias = out->residual = -1;
-    out->fused = use.epilogue < 0;
+    out->fused = step->kernel < 0;
     if (out->fused) return;
-    Pattern p = {.kernel = plan->kernel[use.epilogue],
-                 .out = use.out,
+    Pattern p = {.kernel = plan->kernel[step->kernel],
+                 .out = step->out,
                  .scale = -1,
                  .bias = -1,
                  .residual = -1};
-    p.dtype = plan->value[use.out].dtype, p.channels = channels, p.stride = stride;
+    p.dtype = plan->value[step->out].dtype, p.channels = channels, p.stride = stride;
     out->fused = match(&p, &out->task);
     if (out->fused)
         out->scale = p.scale, out->bias = p.bias, out->residual = p.residual;
@@ -155,8 +154,8 @@ static void add_dim(ProviderTensor *x, int64_t size, int64_t stride) {
     x->stride[x->rank++] = stride;
 }
 
-static bool set_matmul(const MatmulStep *given, StepTask *out) {
-    MatmulStep step = *given;
+static bool set_matmul(const MatmulTask *given, StepTask *out) {
+    MatmulTask step = *given;
     ProviderTask *task = &out->task;
     gemm_fold(&step);
     task->kind = PROVIDER_MATMUL;
@@ -176,7 +175,7 @@ static bool set_matmul(const MatmulStep *given, StepTask *out) {
     return true;
 }
 
-static void set_convolution(const ConvolutionStep *step, StepTask *out) {
+static void set_convolution(const ConvolutionTask *step, StepTask *out) {
     ProviderTask *task = &out->task;
     int64_t inner = step->channels / step->groups, positions = 1;
     task->kind = PROVIDER_CONVOLUTION;
@@ -218,14 +217,16 @@ static bool is_empty(const ProviderTensor *x) {
 bool task_of(const Plan *plan, const Step *step, bool packs, StepTask *out) {
     *out = (StepTask){0};
     ProviderTask *task = &out->task;
-    bool product = step->kind == STEP_MATMUL;
-    task->dtype = (cb_dtype)(product ? step->matmul.dtype : step->convolution.dtype);
+    const MatmulTask *matmul = &step->task.matmul;
+    const ConvolutionTask *convolution = &step->task.convolution;
+    bool product = step->task.kind == TASK_MATMUL;
+    task->dtype = (cb_dtype)(product ? matmul->dtype : convolution->dtype);
     if (task->dtype != CB_F32 && task->dtype != CB_BF16) return false;
-    if (product ? step->matmul.wide : step->convolution.wide) return false;
+    if (product ? matmul->wide : convolution->wide) return false;
     task->pack = packs;
-    task->reduced = product ? step->matmul.reduced : step->convolution.reduced;
-    if (!product) set_convolution(&step->convolution, out);
-    if (product && !set_matmul(&step->matmul, out)) return false;
+    task->reduced = product ? matmul->reduced : convolution->reduced;
+    if (!product) set_convolution(convolution, out);
+    if (product && !set_matmul(matmul, out)) return false;
     if (is_empty(&task->x) || is_empty(&task->weight)) return false;
     out->weight_span = span_of(&task->weight);
     int channel = product ? task->out.rank - 1 : 1;

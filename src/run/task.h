@@ -6,8 +6,8 @@
 #include "sched/plan.h"
 
 typedef struct StepTask {
-    ProviderTask task; /* as the step runs without its epilogue, or with it */
-    bool fused;        /* the task does the epilogue, too */
+    ProviderTask task;         /* as the step runs without its epilogue, or with it */
+    bool fused;                /* the task does the epilogue, too */
     int scale, bias, residual; /* buffers of the epilogue kernel that hold them, or -1 */
     int64_t x_offset, weight_offset, weight_span; /* elements; span: that the weight lies in */
 } StepTask;

@@ -17,8 +17,6 @@
 #include "base/parallel.h"
 #include "run/cache.h"
 #include "run/compiler.h"
-#include "run/conv.h"
-#include "run/gemm.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +28,6 @@ static const double enough_ms = 4; /* of runs of the fastest candidate */
 enum { MOST_BUFFERS = 32, MOST_STORAGES = MOST_BUFFERS + 3 + MOST_CANDIDATES };
 
 typedef struct Bench {
-    Step step;
     const Launch *epilogue;
     const void *x, *weight;
     void *out, *buffer[MOST_BUFFERS];
@@ -57,20 +54,20 @@ static int64_t span(int64_t offset, int rank, const int64_t *size, const int64_t
     return last + 1;
 }
 
-static int64_t span_of_x(const Step *step) {
-    const MatmulStep *m = &step->matmul;
-    const ConvolutionStep *c = &step->convolution;
-    if (step->kind == STEP_MATMUL)
+static int64_t span_of_x(const Task *task) {
+    const MatmulTask *m = &task->matmul;
+    const ConvolutionTask *c = &task->convolution;
+    if (task->kind == TASK_MATMUL)
         return span(m->a_offset, m->batch_rank, m->batch_size, m->a_batch) +
                span(0, 2, (int64_t[]){m->m, m->k}, (int64_t[]){m->a_m, m->a_k});
     return span(c->x_offset, 3, c->in_size, c->x_spatial) +
            span(0, 2, (int64_t[]){c->batch, c->channels}, (int64_t[]){c->x_batch, c->x_channel});
 }
 
-static int64_t span_of_weight(const Step *step) {
-    const MatmulStep *m = &step->matmul;
-    const ConvolutionStep *c = &step->convolution;
-    if (step->kind == STEP_MATMUL)
+static int64_t span_of_weight(const Task *task) {
+    const MatmulTask *m = &task->matmul;
+    const ConvolutionTask *c = &task->convolution;
+    if (task->kind == TASK_MATMUL)
         return span(m->b_offset, m->batch_rank, m->batch_size, m->b_batch) +
                span(0, 2, (int64_t[]){m->k, m->n}, (int64_t[]){m->b_k, m->b_n});
     return span(c->weight_offset, 3, c->kernel, c->weight_spatial) +
@@ -89,13 +86,12 @@ static void take_buffers(Bench *b, const Plan *plan, int epilogue, int out) {
 
 static void open_bench(Bench *b, const Plan *plan, const Step *step, const void *weight,
                        const Launch *epilogue) {
-    StepUse use = step_use(step);
-    int64_t element = (int64_t)cb_dtype_size((cb_dtype)plan->value[use.out].dtype);
-    *b = (Bench){.step = *step, .epilogue = epilogue, .weight = weight};
-    b->x = take(b, span_of_x(step), element);
-    if (!weight) b->weight = take(b, span_of_weight(step), element);
-    b->out = take(b, plan->value[use.out].numel, element);
-    if (epilogue) take_buffers(b, plan, use.epilogue, use.out);
+    int64_t element = (int64_t)cb_dtype_size((cb_dtype)plan->value[step->out].dtype);
+    *b = (Bench){.epilogue = epilogue, .weight = weight};
+    b->x = take(b, span_of_x(&step->task), element);
+    if (!weight) b->weight = take(b, span_of_weight(&step->task), element);
+    b->out = take(b, plan->value[step->out].numel, element);
+    if (epilogue) take_buffers(b, plan, step->kernel, step->out);
 }
 
 static void close_bench(Bench *b) {
@@ -104,32 +100,27 @@ static void close_bench(Bench *b) {
 
 /* ---- timing ------------------------------------------------------------------------------- */
 
-/* The candidate's own form of the step. */
-static bool prepare(Bench *b, const Candidate *candidate, bool constant, Step *step) {
-    Storage *packed = NULL;
-    *step = b->step;
-    if (candidate->provided) return true;
-    if (step->kind == STEP_CONVOLUTION) step->convolution.method = (int8_t)candidate->method;
-    if (!constant) return true;
-    bool product = step->kind == STEP_MATMUL;
-    if (product ? !gemm_pack(&step->matmul, b->weight, (cb_dtype)step->matmul.dtype, &packed)
-                : !convolution_pack(&step->convolution, b->weight, &packed))
-        return false;
-    if (!packed) return true;
-    b->storage[b->storages++] = packed;
-    *(product ? &step->matmul.packed : &step->convolution.packed) = packed->data;
+/* The task made ready for the candidate, whose weight is released with the bench's storages. */
+static bool prepare(Bench *b, const Task *task, const Candidate *candidate, bool constant,
+                    Work *work) {
+    *work = (Work){.task = task, .method = candidate->method, .provided = candidate->provided};
+    if (work->provided || !constant) return true;
+    cb_dtype dtype =
+        (cb_dtype)(task->kind == TASK_MATMUL ? task->matmul.dtype : task->convolution.dtype);
+    if (!work_pack(work, b->weight, dtype)) return false;
+    if (work->packed) b->storage[b->storages++] = work->packed;
     return true;
 }
 
-static bool run_once(Bench *b, const Candidate *candidate, const Step *step) {
-    if (candidate->provided)
-        return provided_run(candidate->provided, b->x, b->weight, b->out, b->epilogue, b->buffer);
-    if (step->kind == STEP_MATMUL)
-        return gemm_run(&step->matmul, b->x, b->weight, b->out, b->epilogue, b->buffer);
-    return convolution_run(&step->convolution, b->x, b->weight, b->out, b->epilogue, b->buffer);
+static bool run_once(const Bench *b, const Work *work) {
+    Operands operands = {.in = {b->x, b->weight},
+                         .out = b->out,
+                         .epilogue = b->epilogue,
+                         .epilogue_buffer = b->buffer};
+    return work_run(work, operands);
 }
 
-static bool run_rounds(Bench *b, Candidate *candidate, const Step *step, int count) {
+static bool run_rounds(Bench *b, Candidate *candidate, const Work *work, int count) {
     double spent = 0;
     for (int round = -1; round < MOST_ROUNDS; round++) { /* the first one warms up */
         double fastest = 1e30, best = 1e30;
@@ -138,7 +129,7 @@ static bool run_rounds(Bench *b, Candidate *candidate, const Step *step, int cou
         for (int i = 0; i < count; i++) {
             if (round > 0 && candidate[i].ms > 1.5 * best) continue; /* it has lost */
             double start = clock_ms();
-            if (!run_once(b, &candidate[i], &step[i])) return false;
+            if (!run_once(b, &work[i])) return false;
             double ms = clock_ms() - start;
             if (round < 0 || ms < candidate[i].ms) candidate[i].ms = ms;
             if (ms < fastest) fastest = ms;
@@ -154,11 +145,11 @@ static bool run_rounds(Bench *b, Candidate *candidate, const Step *step, int cou
 static bool measure(const Plan *plan, const Step *given, const void *weight, const Launch *epilogue,
                     Candidate *candidate, int count) {
     Bench b;
-    Step step[MOST_CANDIDATES];
+    Work work[MOST_CANDIDATES];
     open_bench(&b, plan, given, weight, epilogue);
     for (int i = 0; !b.failed && i < count; i++)
-        b.failed = !prepare(&b, &candidate[i], weight != NULL, &step[i]);
-    bool ok = !b.failed && run_rounds(&b, candidate, step, count);
+        b.failed = !prepare(&b, &given->task, &candidate[i], weight != NULL, &work[i]);
+    bool ok = !b.failed && run_rounds(&b, candidate, work, count);
     close_bench(&b);
     return ok;
 }
@@ -170,7 +161,7 @@ static void put_numbers(Buffer *out, const char *name, const int64_t *size, int 
     for (int i = 0; i < count; i++) putf(out, "%s%lld", i ? "x" : " ", (long long)size[i]);
 }
 
-static void put_matmul(Buffer *out, const MatmulStep *m) {
+static void put_matmul(Buffer *out, const MatmulTask *m) {
     put_numbers(out, "of", (int64_t[]){m->m, m->n, m->k}, 3);
     put_numbers(out, "strides", (int64_t[]){m->a_m, m->a_k, m->b_k, m->b_n}, 4);
     put_numbers(out, "batch", m->batch_size, m->batch_rank);
@@ -178,7 +169,7 @@ static void put_matmul(Buffer *out, const MatmulStep *m) {
     put_numbers(out, "and", m->b_batch, m->batch_rank);
 }
 
-static void put_convolution(Buffer *out, const ConvolutionStep *c) {
+static void put_convolution(Buffer *out, const ConvolutionTask *c) {
     put_numbers(out, "of", (int64_t[]){c->batch, c->channels, c->out_channels, c->groups}, 4);
     put_numbers(out, "in", c->in_size, 3), put_numbers(out, "kernel", c->kernel, 3);
     put_numbers(out, "stride", c->stride, 3), put_numbers(out, "padding", c->padding, 3);
@@ -193,21 +184,22 @@ static void put_convolution(Buffer *out, const ConvolutionStep *c) {
 /* All that the times depend on. Of the epilogue its arithmetic and traffic stand for the rest. */
 static void describe(const Plan *plan, const Step *step, bool constant, const Candidate *candidate,
                      int count, Buffer *out) {
-    StepUse use = step_use(step);
-    bool product = step->kind == STEP_MATMUL;
-    int8_t dtype = product ? step->matmul.dtype : step->convolution.dtype;
+    const MatmulTask *matmul = &step->task.matmul;
+    const ConvolutionTask *convolution = &step->task.convolution;
+    bool product = step->task.kind == TASK_MATMUL;
+    int8_t dtype = product ? matmul->dtype : convolution->dtype;
     putf(out, "carbide %s\ntuned %s %s to %s", CB_VERSION, product ? "matmul" : "convolution",
-         cb_dtype_name((cb_dtype)dtype), cb_dtype_name((cb_dtype)plan->value[use.out].dtype));
+         cb_dtype_name((cb_dtype)dtype), cb_dtype_name((cb_dtype)plan->value[step->out].dtype));
     if (product)
-        put_matmul(out, &step->matmul);
+        put_matmul(out, matmul);
     else
-        put_convolution(out, &step->convolution);
-    if (use.epilogue >= 0) {
-        const Kernel *kernel = plan->kernel[use.epilogue];
+        put_convolution(out, convolution);
+    if (step->kernel >= 0) {
+        const Kernel *kernel = plan->kernel[step->kernel];
         putf(out, " then %s %lld %lld", kernel->origin ? kernel->origin : "",
              (long long)kernel->operations, (long long)kernel->bytes);
     }
-    bool reduced = product ? step->matmul.reduced : step->convolution.reduced;
+    bool reduced = product ? matmul->reduced : convolution->reduced;
     putf(out, "%s%s\ncandidates", constant ? " constant" : "", reduced ? " reduced" : "");
     for (int i = 0; i < count; i++) {
         putf(out, " %s", candidate[i].name);

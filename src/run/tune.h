@@ -2,7 +2,7 @@
 #ifndef CARBIDE_RUN_TUNE_H
 #define CARBIDE_RUN_TUNE_H
 
-#include "run/provided.h"
+#include "run/work.h"
 
 enum { MOST_CANDIDATES = 11 };
 

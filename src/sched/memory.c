@@ -52,10 +52,9 @@ static void touch_kernel(Planner *planner, int kernel, int step) {
 }
 
 static void touch_step(Planner *planner, const Step *step, int number) {
-    StepUse use = step_use(step);
-    for (int i = 0; i < use.in_count; i++) touch(planner, use.in[i], number);
-    if (use.out >= 0) touch(planner, use.out, number);
-    if (use.epilogue >= 0) touch_kernel(planner, use.epilogue, number);
+    for (int i = 0; i < step->in_count; i++) touch(planner, step->in[i], number);
+    if (step->out >= 0) touch(planner, step->out, number);
+    if (step->kernel >= 0) touch_kernel(planner, step->kernel, number);
 }
 
 static void find_lives(Planner *planner) {

@@ -126,14 +126,19 @@ static void add_checks(Schedule *s, const Group *group) {
     for (int i = 0; i < length(s->check); i++) {
         const IndexCheck *check = &s->check[i];
         if (group_find(s->group[check->base->id]) != group) continue;
-        CheckStep step = {node_value(s, check->base), check->bound, check->node};
-        add_step(
-            s, (Step){.kind = STEP_CHECK, .check = step, .origin = op_info(check->node->op)->name});
+        add_step(s, (Step){.kind = STEP_CHECK,
+                           .in = {node_value(s, check->base)},
+                           .in_count = 1,
+                           .out = -1,
+                           .kernel = -1,
+                           .check = {check->bound, check->node},
+                           .origin = op_info(check->node->op)->name});
     }
 }
 
-/* Value and element strides of an operand of a library step. */
-static int strided_operand(Schedule *s, const Node *operand, int64_t *stride, int64_t *offset) {
+/* Element strides of an operand of a task, whose value the step reads next. */
+static void strided_operand(Schedule *s, const Node *operand, Step *step, int64_t *stride,
+                            int64_t *offset) {
     const Node *buffer = buffer_below(s, operand);
     *offset = 0;
     if (buffer == operand) {
@@ -142,7 +147,7 @@ static int strided_operand(Schedule *s, const Node *operand, int64_t *stride, in
         bool affine = operand_affine(s, operand, buffer, stride, offset);
         check(affine, "settle_strided left an operand without strides");
     }
-    return node_value(s, buffer);
+    step->in[step->in_count++] = node_value(s, buffer);
 }
 
 static void batch_strides(const Node *node, const Node *operand, const int64_t *stride,
@@ -154,25 +159,24 @@ static void batch_strides(const Node *node, const Node *operand, const int64_t *
     }
 }
 
-static MatmulStep matmul_step(Schedule *s, const Node *node) {
+static void matmul_task(Schedule *s, const Node *node, Step *step) {
     const Node *a = node->input[0], *b = node->input[1];
     int64_t sa[DOMAIN_AXES] = {0}, sb[DOMAIN_AXES] = {0};
-    MatmulStep step = {.dtype = node->dtype, .epilogue = -1, .batch = 1};
-    step.reduced = node->dtype == CB_F32 && s->graph->reduced;
-    step.wide = s->wide[node->id];
-    step.a = strided_operand(s, a, sa, &step.a_offset);
-    step.b = strided_operand(s, b, sb, &step.b_offset);
-    step.out = node_value(s, node);
-    step.m = node->size[node->rank - 2];
-    step.n = node->size[node->rank - 1];
-    step.k = a->size[a->rank - 1];
-    step.batch_rank = node->rank - 2;
-    for (int i = 0; i < step.batch_rank; i++) step.batch *= step.batch_size[i] = node->size[i];
-    batch_strides(node, a, sa, step.a_batch);
-    batch_strides(node, b, sb, step.b_batch);
-    step.a_m = sa[a->rank - 2], step.a_k = sa[a->rank - 1];
-    step.b_k = sb[b->rank - 2], step.b_n = sb[b->rank - 1];
-    return step;
+    MatmulTask task = {.dtype = node->dtype, .batch = 1};
+    task.reduced = node->dtype == CB_F32 && s->graph->reduced;
+    task.wide = s->wide[node->id];
+    strided_operand(s, a, step, sa, &task.a_offset);
+    strided_operand(s, b, step, sb, &task.b_offset);
+    task.m = node->size[node->rank - 2];
+    task.n = node->size[node->rank - 1];
+    task.k = a->size[a->rank - 1];
+    task.batch_rank = node->rank - 2;
+    for (int i = 0; i < task.batch_rank; i++) task.batch *= task.batch_size[i] = node->size[i];
+    batch_strides(node, a, sa, task.a_batch);
+    batch_strides(node, b, sb, task.b_batch);
+    task.a_m = sa[a->rank - 2], task.a_k = sa[a->rank - 1];
+    task.b_k = sb[b->rank - 2], task.b_n = sb[b->rank - 1];
+    step->task = (Task){.kind = TASK_MATMUL, .matmul = task};
 }
 
 /* Spatial dims of the op, written behind sizes of 1 so that there are three. */
@@ -180,95 +184,92 @@ static void spatial_sizes(int rank, const int64_t *from, int64_t *out, int64_t n
     for (int i = 0; i < 3; i++) out[i] = i < 3 - rank ? none : from[i - (3 - rank)];
 }
 
-static ConvolutionStep convolution_step(Schedule *s, const Node *node) {
+static void convolution_task(Schedule *s, const Node *node, Step *step) {
     const Node *x = node->input[0], *weight = node->input[1];
     const int64_t *word = node->attrs->word;
     int64_t sx[DOMAIN_AXES] = {0}, sw[DOMAIN_AXES] = {0};
     bool last = word[ATTR_convolution_channels_last];
     int rank = node->rank - 2, spatial = last ? 1 : 2, channel = last ? rank + 1 : 1;
-    ConvolutionStep step = {
-        .dtype = node->dtype, .channels_last = last, .rank = rank, .epilogue = -1};
-    step.reduced = node->dtype == CB_F32 && s->graph->reduced;
-    step.wide = s->wide[node->id];
-    step.x = strided_operand(s, x, sx, &step.x_offset);
-    step.weight = strided_operand(s, weight, sw, &step.weight_offset);
-    step.out = node_value(s, node);
-    step.batch = node->size[0];
-    step.channels = x->size[channel];
-    step.out_channels = weight->size[0];
-    step.groups = word[ATTR_convolution_groups];
-    step.x_batch = sx[0], step.x_channel = sx[channel];
-    step.weight_out = sw[0], step.weight_in = sw[channel];
-    spatial_sizes(rank, x->size + spatial, step.in_size, 1);
-    spatial_sizes(rank, node->size + spatial, step.out_size, 1);
-    spatial_sizes(rank, weight->size + spatial, step.kernel, 1);
-    spatial_sizes(rank, sx + spatial, step.x_spatial, 0);
-    spatial_sizes(rank, sw + spatial, step.weight_spatial, 0);
-    spatial_sizes(rank, word + ATTR_convolution_stride + 1, step.stride, 1);
-    spatial_sizes(rank, word + ATTR_convolution_padding + 1, step.padding, 0);
-    spatial_sizes(rank, word + ATTR_convolution_dilation + 1, step.dilation, 1);
-    return step;
+    ConvolutionTask task = {.dtype = node->dtype, .channels_last = last, .rank = rank};
+    task.reduced = node->dtype == CB_F32 && s->graph->reduced;
+    task.wide = s->wide[node->id];
+    strided_operand(s, x, step, sx, &task.x_offset);
+    strided_operand(s, weight, step, sw, &task.weight_offset);
+    task.batch = node->size[0];
+    task.channels = x->size[channel];
+    task.out_channels = weight->size[0];
+    task.groups = word[ATTR_convolution_groups];
+    task.x_batch = sx[0], task.x_channel = sx[channel];
+    task.weight_out = sw[0], task.weight_in = sw[channel];
+    spatial_sizes(rank, x->size + spatial, task.in_size, 1);
+    spatial_sizes(rank, node->size + spatial, task.out_size, 1);
+    spatial_sizes(rank, weight->size + spatial, task.kernel, 1);
+    spatial_sizes(rank, sx + spatial, task.x_spatial, 0);
+    spatial_sizes(rank, sw + spatial, task.weight_spatial, 0);
+    spatial_sizes(rank, word + ATTR_convolution_stride + 1, task.stride, 1);
+    spatial_sizes(rank, word + ATTR_convolution_padding + 1, task.padding, 0);
+    spatial_sizes(rank, word + ATTR_convolution_dilation + 1, task.dilation, 1);
+    step->task = (Task){.kind = TASK_CONVOLUTION, .convolution = task};
 }
 
-static void attention_operand(Schedule *s, const Node *node, const Node *operand,
+static void attention_operand(Schedule *s, const Node *node, const Node *operand, Step *step,
                               AttentionOperand *out) {
     int64_t stride[DOMAIN_AXES] = {0};
     int last = operand->rank - 1;
-    out->value = strided_operand(s, operand, stride, &out->offset);
+    strided_operand(s, operand, step, stride, &out->offset);
     batch_strides(node, operand, stride, out->batch);
     if (last >= 1 && operand->size[last - 1] > 1) out->row = stride[last - 1];
     if (last >= 0 && operand->size[last] > 1) out->column = stride[last];
 }
 
 /* Strides of the result, whose last `behind` batch dims stand behind the rows. */
-static void attention_result(const Node *node, AttentionStep *step) {
+static void attention_result(const Node *node, AttentionTask *task) {
     int64_t at[CB_MAX_RANK] = {0}, behind = node->attrs->word[ATTR_attention_behind];
     int row = node->rank - 2 - (int)behind;
     contiguous_strides(node->rank, node->size, at);
-    step->out.row = at[row];
-    step->out.column = 1;
-    for (int i = 0; i < step->batch_rank; i++) {
+    task->out.row = at[row];
+    task->out.column = 1;
+    for (int i = 0; i < task->batch_rank; i++) {
         int dim = i < row ? i : i + 1;
-        step->batch *= step->batch_size[i] = node->size[dim];
-        step->out.batch[i] = at[dim];
+        task->batch *= task->batch_size[i] = node->size[dim];
+        task->out.batch[i] = at[dim];
     }
 }
 
-static AttentionStep attention_step(Schedule *s, const Node *node) {
+static void attention_task(Schedule *s, const Node *node, Step *step) {
     const Node *query = node->input[0], *key = node->input[1], *mask = node->input[3];
-    AttentionStep step = {.dtype = node->dtype, .mask_dtype = mask->dtype, .batch = 1};
-    step.causal = node->attrs->word[ATTR_attention_is_causal];
-    step.scale = attr_float(node->attrs, ATTR_attention_scale);
-    step.rows = query->size[query->rank - 2];
-    step.columns = key->size[key->rank - 2];
-    step.depth = query->size[query->rank - 1];
-    step.width = node->size[node->rank - 1];
-    step.batch_rank = node->rank - 2;
-    attention_operand(s, node, query, &step.query);
-    attention_operand(s, node, key, &step.key);
-    attention_operand(s, node, node->input[2], &step.values);
-    step.mask.value = -1;
-    if (mask->op != OP_constant) attention_operand(s, node, mask, &step.mask);
-    step.out.value = node_value(s, node);
-    attention_result(node, &step);
-    return step;
+    AttentionTask task = {.dtype = node->dtype, .mask_dtype = mask->dtype, .batch = 1};
+    task.causal = node->attrs->word[ATTR_attention_is_causal];
+    task.scale = attr_float(node->attrs, ATTR_attention_scale);
+    task.rows = query->size[query->rank - 2];
+    task.columns = key->size[key->rank - 2];
+    task.depth = query->size[query->rank - 1];
+    task.width = node->size[node->rank - 1];
+    task.batch_rank = node->rank - 2;
+    task.masked = mask->op != OP_constant;
+    attention_operand(s, node, query, step, &task.query);
+    attention_operand(s, node, key, step, &task.key);
+    attention_operand(s, node, node->input[2], step, &task.values);
+    if (task.masked) attention_operand(s, node, mask, step, &task.mask);
+    attention_result(node, &task);
+    step->task = (Task){.kind = TASK_ATTENTION, .attention = task};
 }
 
-static OpaqueStep opaque_step(Schedule *s, const Node *node) {
+static void sort_task(Schedule *s, const Node *node, Step *step) {
     const Node *in = node->input[0];
     bool topk = node->op == OP_argtopk;
     int64_t stride[DOMAIN_AXES] = {0};
-    OpaqueStep step = {.op = node->op, .out = node_value(s, node)};
-    step.in = strided_operand(s, in, stride, &step.offset);
-    step.row_rank = in->rank ? in->rank - 1 : 0;
-    memcpy(step.row_size, in->size, sizeof *in->size * (size_t)step.row_rank);
-    memcpy(step.row_stride, stride, sizeof *stride * (size_t)step.row_rank);
-    step.element = stride[step.row_rank];
-    step.length = in->rank ? in->size[in->rank - 1] : 1;
-    step.keep = node->rank ? node->size[node->rank - 1] : 1;
-    step.rows = step.length ? node_numel(in) / step.length : 0;
-    step.descending = node->attrs->word[topk ? ATTR_argtopk_largest : ATTR_argsort_descending] != 0;
-    return step;
+    SortTask task = {.dtype = in->dtype};
+    strided_operand(s, in, step, stride, &task.offset);
+    task.row_rank = in->rank ? in->rank - 1 : 0;
+    memcpy(task.row_size, in->size, sizeof *in->size * (size_t)task.row_rank);
+    memcpy(task.row_stride, stride, sizeof *stride * (size_t)task.row_rank);
+    task.element = stride[task.row_rank];
+    task.length = in->rank ? in->size[in->rank - 1] : 1;
+    task.keep = node->rank ? node->size[node->rank - 1] : 1;
+    task.rows = task.length ? node_numel(in) / task.length : 0;
+    task.descending = node->attrs->word[topk ? ATTR_argtopk_largest : ATTR_argsort_descending] != 0;
+    step->task = (Task){.kind = TASK_SORT, .sort = task};
 }
 
 /* An epilogue whose only result replaces the product itself writes over it. */
@@ -289,16 +290,18 @@ static int kernel_of(Schedule *s, Group *group, const bool *needed) {
     return finish_group(s, group, stored);
 }
 
-/* The product and its epilogue; returns where the step keeps the epilogue's number. */
-static int *product_step(Schedule *s, const Node *node, Step *step) {
-    if (node->op == OP_convolution) {
-        step->kind = STEP_CONVOLUTION;
-        step->convolution = convolution_step(s, node);
-        return &step->convolution.epilogue;
-    }
-    step->kind = STEP_MATMUL;
-    step->matmul = matmul_step(s, node);
-    return &step->matmul.epilogue;
+static Step task_step(Schedule *s, const Node *node) {
+    Step step = {.kind = STEP_TASK, .kernel = -1};
+    if (node->op == OP_matmul)
+        matmul_task(s, node, &step);
+    else if (node->op == OP_convolution)
+        convolution_task(s, node, &step);
+    else if (node->op == OP_attention)
+        attention_task(s, node, &step);
+    else
+        sort_task(s, node, &step);
+    step.out = node_value(s, node);
+    return step;
 }
 
 /* What has no elements needs no step. */
@@ -310,28 +313,24 @@ static bool is_empty(const Group *group) {
 
 static void add_group(Schedule *s, Group *group, const bool *needed) {
     if (is_empty(group)) return;
-    Step step = {.kind = STEP_KERNEL, .kernel = -1};
-    int scatter[2], *epilogue;
+    Step step = {.kind = STEP_KERNEL, .out = -1, .kernel = -1};
+    int scatter[2];
     switch (group->kind) {
     case GROUP_LOOP:
         step.kernel = kernel_of(s, group, needed);
         break;
     case GROUP_OPAQUE:
-        step.kind = group->anchor->op == OP_attention ? STEP_ATTENTION : STEP_OPAQUE;
-        if (step.kind == STEP_ATTENTION)
-            step.attention = attention_step(s, group->anchor);
-        else
-            step.opaque = opaque_step(s, group->anchor);
+        step = task_step(s, group->anchor);
         break;
     case GROUP_PRODUCT:
-        epilogue = product_step(s, group->anchor, &step);
+        step = task_step(s, group->anchor);
         if (!length(group->member)) break;
         reuse_product(s, group, needed);
-        *epilogue = kernel_of(s, group, needed);
+        step.kernel = kernel_of(s, group, needed);
         break;
     case GROUP_SCATTER:
         finish_scatter(s, group, scatter);
-        add_step(s, (Step){.kind = STEP_KERNEL, .kernel = scatter[0], .origin = "copy"});
+        add_step(s, (Step){.kind = STEP_KERNEL, .out = -1, .kernel = scatter[0], .origin = "copy"});
         step.kernel = scatter[1];
         break;
     }

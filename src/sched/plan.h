@@ -8,9 +8,14 @@
 #include "base/reason.h"
 #include "graph/graph.h"
 #include "lower/loop.h"
+#include "task/task.h"
 
 typedef enum ValuePlace {
-    VALUE_INPUT, VALUE_OUTPUT, VALUE_TEMPORARY, VALUE_CONSTANT, VALUE_RANDOM
+    VALUE_INPUT,
+    VALUE_OUTPUT,
+    VALUE_TEMPORARY,
+    VALUE_CONSTANT,
+    VALUE_RANDOM
 } ValuePlace;
 
 typedef struct PlanValue {
@@ -21,123 +26,28 @@ typedef struct PlanValue {
     int64_t numel, offset; /* offset: bytes into the arena block, 64-byte aligned */
 } PlanValue;
 
-/* C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], strides in elements. The result goes to value
- * `out`, contiguous [batch, m, n]; then, while a block of it is in cache, the epilogue kernel runs
- * on it: a TILE kernel over outer axes (batch*m, n), which reads `out` and writes where it likes
- * (often `out` itself). */
-typedef struct MatmulStep {
-    int a, b, out; /* plan values */
-    int8_t dtype;  /* of a, b and, unless it is wide, of out */
-    bool wide;     /* a and b are f16 or bf16, out is their sums in f32 */
-    bool reduced;  /* f32 a and b may be rounded to bf16, where that is faster */
-    int64_t batch, m, n, k;
-    int batch_rank; /* batch dims, broadcast by stride 0 */
-    int64_t batch_size[CB_MAX_RANK], a_batch[CB_MAX_RANK], b_batch[CB_MAX_RANK];
-    int64_t a_m, a_k, b_k, b_n; /* strides */
-    int64_t a_offset, b_offset;
-    int epilogue;       /* kernel number, or -1 */
-    const void *packed; /* b as gemm_pack left it, when b is constant; NULL: b is packed as it is
-                         * needed */
-} MatmulStep;
-
-/* An epilogue that is max(result * scale + bias + residual, 0), or less than that. */
-typedef struct ConvolutionEnd {
-    bool fused, relu;
-    int8_t bias_dtype;         /* f32 or the step's; of the scale f32 */
-    int scale, bias, residual; /* buffers of the epilogue kernel, or -1 */
-} ConvolutionEnd;
-
-/* out[n][o][p] = sum over the channels i of o's group and the kernel positions q of
- * x[n][i][p * stride + q * dilation - padding] * weight[o][i][q], where x outside of its sizes is
- * 0. Spatial positions p and q have three dims; a convolution of fewer has sizes of 1 in front.
- * Strides (x_batch...) are in elements. The result is contiguous: [batch, out_channels, spatial],
- * or with channels_last [batch, spatial, out_channels]; the epilogue runs over its elements in that
- * order, as for a product. */
-typedef struct ConvolutionStep {
-    int x, weight, out; /* plan values */
-    int8_t dtype;       /* of x, weight and, unless it is wide, of out */
-    bool wide;          /* x and weight are f16 or bf16, out is their sums in f32 */
-    bool reduced;       /* f32 x and weight may be rounded to bf16, where that is faster */
-    bool channels_last; /* of out */
-    int rank;           /* spatial dims that the op has, 1 to 3 */
-    int64_t batch, channels, out_channels, groups;
-    int64_t in_size[3], out_size[3], kernel[3], stride[3], padding[3], dilation[3];
-    int64_t x_offset, x_batch, x_channel, x_spatial[3];
-    int64_t weight_offset, weight_out, weight_in, weight_spatial[3];
-    int epilogue;       /* kernel number, or -1 */
-    ConvolutionEnd end; /* what the epilogue amounts to, where run/method.c knows it */
-    int8_t method;      /* of run/conv.h; 0: the one that its model chooses */
-    const void *packed; /* the weight as convolution_pack left it, when it is constant; or NULL */
-} ConvolutionStep;
-
-/* out[b][r] = sum over the columns c of w[c] * value[b][c], where w = softmax over c of
- * scale * query[b][r] . key[b][c] + mask[b][r][c]. A bool mask keeps the columns where it is true;
- * a causal step keeps c <= r; where nothing is kept the result is 0. Strides are in elements, and 0
- * where an operand broadcasts. */
-typedef struct AttentionOperand {
-    int value; /* plan value; of the mask -1: none */
-    int64_t offset, batch[CB_MAX_RANK], row, column;
-} AttentionOperand;
-
-typedef struct AttentionStep {
-    AttentionOperand query, key, values, mask, out;
-    int8_t dtype, mask_dtype; /* mask: bool, or what is computed in: f32, f64 */
-    bool causal;
-    double scale;
-    int64_t rows, columns, depth, width; /* depth: of a query and a key; width: of a value */
-    int batch_rank;
-    int64_t batch, batch_size[CB_MAX_RANK];
-} AttentionStep;
-
-/* argsort, argtopk along the last axis: row r of out, contiguous, takes the first `keep` positions
- * of row r of in, in order. Where in lies is told by strides in elements: row_size and row_stride
- * are the dims of its rows, element the step along one. */
-typedef struct OpaqueStep {
-    Op op;
-    int in, out;
-    int64_t rows, length, keep;
-    bool descending;
-    int64_t offset, element;
-    int row_rank;
-    int64_t row_size[CB_MAX_RANK], row_stride[CB_MAX_RANK];
-} OpaqueStep;
-
 /* Every element of an index value lies in [0, bound): checked before the kernel that reads through
  * it, so that kernels need no checks of their own. The first one outside is an error that names the
- * op. */
-typedef struct CheckStep {
-    int value; /* plan value, an integer dtype, all of its elements */
+ * op. The value is of an integer dtype, all of its elements count. */
+typedef struct IndexBound {
     int64_t bound;
     const Node *node; /* the gather, index_select or scatter */
-} CheckStep;
+} IndexBound;
 
-typedef enum StepKind {
-    STEP_KERNEL, STEP_MATMUL, STEP_CONVOLUTION, STEP_ATTENTION, STEP_OPAQUE, STEP_CHECK
-} StepKind;
+typedef enum StepKind { STEP_KERNEL, STEP_TASK, STEP_CHECK } StepKind;
 
+/* A step reads and writes plan values. Those of kernels are told by their buffers. */
 typedef struct Step {
     StepKind kind;
-    int kernel; /* STEP_KERNEL */
+    int in[TASK_OPERANDS], in_count;
+    int out;    /* -1: none */
+    int kernel; /* of STEP_KERNEL itself; of a task its epilogue, or -1 */
     union {
-        MatmulStep matmul;
-        ConvolutionStep convolution;
-        AttentionStep attention;
-        OpaqueStep opaque;
-        CheckStep check;
+        Task task;
+        IndexBound check;
     };
     const char *origin;
 } Step;
-
-/* What a step that is no kernel reads and writes, for whoever does not care what it computes. */
-typedef struct StepUse {
-    int in[4], in_count;
-    int out;      /* -1: none */
-    int epilogue; /* kernel, or -1; of STEP_KERNEL the kernel itself */
-} StepUse;
-StepUse step_use(const Step *step);
-int64_t step_flops(const Step *step); /* of products, convolutions and attention; else 0 */
-/* Bytes of scores and weights that the same attention in single ops writes and reads again. */
-int64_t attention_saved_bytes(const AttentionStep *step);
 
 typedef struct PlanOutput {
     int value;
@@ -151,8 +61,8 @@ typedef struct Refusal { /* why two nodes stayed apart */
     const Node *producer, *consumer;
 } Refusal;
 
-typedef struct PlanTime { /* of making it, and its engine */
-    double passes_ms, schedule_ms, source_ms, compiler_ms;
+typedef struct PlanTime { /* of making it */
+    double passes_ms, schedule_ms;
 } PlanTime;
 
 typedef struct Plan {
@@ -173,6 +83,7 @@ typedef struct Plan {
     PlanTime time;
 } Plan;
 
+int64_t step_flops(const Step *step);                   /* of its task; else 0 */
 int64_t step_bytes(const Plan *plan, const Step *step); /* that it moves, with its epilogue */
 
 /* What eager does for a graph as the user wrote it: launches (views cost nothing) and bytes. */

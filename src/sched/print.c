@@ -38,8 +38,9 @@ static void put_unless(const char *name, int rank, const int64_t *size, int64_t 
 
 /* convolution v2 = v0 * v1 [8 x 3 of 224x224 -> 64 of 112x112, kernel 7x7, stride 2x2, padding
  * 3x3] */
-static void put_convolution(const ConvolutionStep *c, Buffer *out) {
-    putf(out, "convolution v%d = v%d * v%d [%lld x %lld of ", c->out, c->x, c->weight,
+static void put_convolution(const Step *step, Buffer *out) {
+    const ConvolutionTask *c = &step->task.convolution;
+    putf(out, "convolution v%d = v%d * v%d [%lld x %lld of ", step->out, step->in[0], step->in[1],
          (long long)c->batch, (long long)c->channels);
     put_sizes_by(c->rank, c->in_size, out);
     putf(out, " -> %lld of ", (long long)c->out_channels);
@@ -56,49 +57,51 @@ static void put_convolution(const ConvolutionStep *c, Buffer *out) {
 }
 
 /* attention v3 = v0, v1, v2 [12 x 128 rows of 64 over 128, causal] */
-static void put_attention(const AttentionStep *a, Buffer *out) {
-    putf(out, "attention v%d = v%d, v%d, v%d", a->out.value, a->query.value, a->key.value,
-         a->values.value);
-    if (a->mask.value >= 0) putf(out, ", mask v%d", a->mask.value);
+static void put_attention(const Step *step, Buffer *out) {
+    const AttentionTask *a = &step->task.attention;
+    putf(out, "attention v%d = v%d, v%d, v%d", step->out, step->in[0], step->in[1], step->in[2]);
+    if (a->masked) putf(out, ", mask v%d", step->in[3]);
     putf(out, " [%lld x %lld rows of %lld over %lld", (long long)a->batch, (long long)a->rows,
          (long long)a->depth, (long long)a->columns);
     if (a->width != a->depth) putf(out, " of %lld", (long long)a->width);
     put(out, a->causal ? ", causal]" : "]");
 }
 
+static void put_matmul(const Step *step, Buffer *out) {
+    const MatmulTask *m = &step->task.matmul;
+    putf(out, "matmul v%d = v%d @ v%d [%lld x %lld x %lld x %lld%s]", step->out, step->in[0],
+         step->in[1], (long long)m->batch, (long long)m->m, (long long)m->n, (long long)m->k,
+         m->reduced ? ", may round to bf16"
+         : m->wide  ? ", sums in f32"
+                    : "");
+}
+
+/* argsort v1 = v0 [12 rows of 100] */
+static void put_sort(const Step *step, Buffer *out) {
+    putf(out, "%s v%d = v%d [%lld rows of %lld]", step->origin, step->out, step->in[0],
+         (long long)step->task.sort.rows, (long long)step->task.sort.length);
+}
+
 static void put_step(const Plan *plan, const Step *step, Buffer *out) {
-    const MatmulStep *m = &step->matmul;
-    int epilogue = step_use(step).epilogue;
+    static void (*const put_task[])(const Step *, Buffer *) = {[TASK_MATMUL] = put_matmul,
+                                                               [TASK_CONVOLUTION] = put_convolution,
+                                                               [TASK_ATTENTION] = put_attention,
+                                                               [TASK_SORT] = put_sort};
     switch (step->kind) {
     case STEP_KERNEL:
         put_kernel_step(plan->kernel[step->kernel], out);
-        break;
-    case STEP_MATMUL:
-        putf(out, "matmul v%d = v%d @ v%d [%lld x %lld x %lld x %lld%s]", m->out, m->a, m->b,
-             (long long)m->batch, (long long)m->m, (long long)m->n, (long long)m->k,
-             m->reduced ? ", may round to bf16"
-             : m->wide  ? ", sums in f32"
-                        : "");
-        break;
-    case STEP_CONVOLUTION:
-        put_convolution(&step->convolution, out);
-        break;
-    case STEP_ATTENTION:
-        put_attention(&step->attention, out);
-        break;
-    case STEP_OPAQUE:
-        putf(out, "%s v%d = v%d [%lld rows of %lld]", op_info(step->opaque.op)->name,
-             step->opaque.out, step->opaque.in, (long long)step->opaque.rows,
-             (long long)step->opaque.length);
+        return;
+    case STEP_TASK:
+        put_task[step->task.kind](step, out);
         break;
     case STEP_CHECK:
-        putf(out, "check v%d in [0, %lld) for %s", step->check.value, (long long)step->check.bound,
-             op_info(step->check.node->op)->name);
+        putf(out, "check v%d in [0, %lld) for %s", step->in[0], (long long)step->check.bound,
+             step->origin);
         break;
     }
-    if (step->kind != STEP_KERNEL && epilogue >= 0) {
+    if (step->kernel >= 0) {
         put(out, " then ");
-        put_kernel_step(plan->kernel[epilogue], out);
+        put_kernel_step(plan->kernel[step->kernel], out);
     }
 }
 

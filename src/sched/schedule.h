@@ -53,7 +53,7 @@ struct Group {
     bool emitted;
 };
 
-typedef struct IndexCheck { /* see CheckStep */
+typedef struct IndexCheck { /* see IndexBound */
     const Node *base, *node;
     int64_t bound;
 } IndexCheck;

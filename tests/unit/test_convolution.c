@@ -41,11 +41,11 @@ static const Case cases[] = {
 /* Layouts: of x and weight, and of the result; turned: channels first by way of channels last. */
 enum { X_LAST = 1, TURNED = 2, OUT_LAST = 4, LAYOUTS = 6 };
 
-static ConvolutionStep step_of(const Case *c, int layout, cb_dtype dtype, bool reduced) {
-    ConvolutionStep s = {.dtype = (int8_t)dtype, .channels_last = layout & OUT_LAST, .rank = 3};
+static ConvolutionTask task_of(const Case *c, int layout, cb_dtype dtype, bool reduced) {
+    ConvolutionTask s = {.dtype = (int8_t)dtype, .channels_last = layout & OUT_LAST, .rank = 3};
     s.reduced = reduced;
     s.batch = c->batch, s.channels = c->channels, s.out_channels = c->out_channels;
-    s.groups = c->groups, s.epilogue = -1;
+    s.groups = c->groups;
     int64_t inner = c->channels / c->groups, x_step = layout & X_LAST ? c->channels : 1;
     int64_t w_step = layout & X_LAST ? inner : 1, x_all = 1, w_all = 1;
     for (int d = 2; d >= 0; d--) {
@@ -62,20 +62,24 @@ static ConvolutionStep step_of(const Case *c, int layout, cb_dtype dtype, bool r
     s.weight_in = layout & X_LAST ? 1 : w_all;
     s.x_batch = x_all * c->channels, s.weight_out = w_all * inner;
     s.x_offset = 2, s.weight_offset = 1;
-    s.method = CONV_DIRECT;
-    while (!convolution_fits(&s, s.method)) s.method++;
-    if (convolution_fits(&s, CONV_TILES)) s.method = CONV_TILES;
-    if (layout & TURNED && convolution_fits(&s, CONV_TURNED)) s.method = CONV_TURNED;
-    if (!(layout & TURNED) && convolution_fits(&s, CONV_MATRIX)) s.method = CONV_MATRIX;
     return s;
 }
 
-static int64_t positions(const ConvolutionStep *s) {
+static int method_of(const ConvolutionTask *s, int layout) {
+    int method = CONV_DIRECT;
+    while (!convolution_fits(s, method)) method++;
+    if (convolution_fits(s, CONV_TILES)) method = CONV_TILES;
+    if (layout & TURNED && convolution_fits(s, CONV_TURNED)) method = CONV_TURNED;
+    if (!(layout & TURNED) && convolution_fits(s, CONV_MATRIX)) method = CONV_MATRIX;
+    return method;
+}
+
+static int64_t positions(const ConvolutionTask *s) {
     return s->out_size[0] * s->out_size[1] * s->out_size[2];
 }
 
 /* The sum for one element, read through the step's strides. */
-static double expected(const ConvolutionStep *s, const double *x, const double *weight, int64_t n,
+static double expected(const ConvolutionTask *s, const double *x, const double *weight, int64_t n,
                        int64_t o, int64_t p) {
     int64_t inner = s->channels / s->groups, group = o / (s->out_channels / s->groups), q[3];
     int64_t out[3] = {p / s->out_size[2] / s->out_size[1], p / s->out_size[2] % s->out_size[1],
@@ -112,7 +116,7 @@ static void *in_dtype(const double *from, int64_t count, cb_dtype dtype) {
     return data;
 }
 
-static void expect_result(const ConvolutionStep *s, const double *x, const double *weight,
+static void expect_result(const ConvolutionTask *s, const double *x, const double *weight,
                           const char *out, const Case *c, int layout) {
     for (int64_t n = 0; n < s->batch; n++)
         for (int64_t o = 0; o < s->out_channels; o++)
@@ -132,19 +136,22 @@ static void expect_result(const ConvolutionStep *s, const double *x, const doubl
 }
 
 static void expect_case(const Case *c, int layout, cb_dtype dtype, bool reduced) {
-    ConvolutionStep s = step_of(c, layout, dtype, reduced);
+    ConvolutionTask s = task_of(c, layout, dtype, reduced);
+    int method = method_of(&s, layout);
     int64_t xs = s.x_offset + s.batch * s.x_batch;
     int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
     size_t bytes = (size_t)(s.batch * s.out_channels * positions(&s)) * cb_dtype_size(dtype);
     double *x = small_integers(xs + 1), *weight = small_integers(ws + 1);
     void *own_x = in_dtype(x, xs, dtype), *own_weight = in_dtype(weight, ws, dtype);
     char *out = malloc(bytes + 1), *again = malloc(bytes + 1);
-    assert_true(convolution_run(&s, own_x, own_weight, out, NULL, NULL));
+    Operands operands = {.in = {own_x, own_weight}, .out = out};
+    assert_true(convolution_run(&s, method, &operands));
     expect_result(&s, x, weight, out, c, layout);
     Storage *packed;
-    assert_true(convolution_pack(&s, own_weight, &packed));
-    s.packed = packed ? packed->data : NULL;
-    assert_true(convolution_run(&s, own_x, packed ? NULL : own_weight, again, NULL, NULL));
+    assert_true(convolution_pack(&s, method, own_weight, &packed));
+    operands.out = again;
+    if (packed) operands.in[TASK_WEIGHT] = NULL, operands.packed = packed->data;
+    assert_true(convolution_run(&s, method, &operands));
     assert_memory_equal(out, again, bytes);
     if (packed) storage_release(packed);
     free(x), free(weight), free(own_x), free(own_weight), free(out), free(again);
@@ -180,7 +187,7 @@ static void every_layout_in_bf16(void **state) {
 static void epilogue_visits_each_element_once(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int layout = 0; layout < LAYOUTS; layout++) {
-            ConvolutionStep s = step_of(&cases[i], layout, CB_F32, *state != NULL);
+            ConvolutionTask s = task_of(&cases[i], layout, CB_F32, *state != NULL);
             int64_t count = s.batch * s.out_channels * positions(&s);
             double *x = small_integers(s.x_offset + s.batch * s.x_batch + 1);
             double *weight = small_integers(s.weight_offset + s.out_channels * s.weight_out + 1);
@@ -191,8 +198,12 @@ static void epilogue_visits_each_element_once(void **state) {
             uint8_t *visits = calloc((size_t)count + 1, 1);
             Launch launch = {
                 .function = twice_plus_one, .form = FORM_TILE, .outer_size = count, .split = 1};
-            assert_true(convolution_run(&s, own_x, own_w, plain, NULL, NULL));
-            assert_true(convolution_run(&s, own_x, own_w, out, &launch, (void *[]){out, visits}));
+            int method = method_of(&s, layout);
+            Operands operands = {.in = {own_x, own_w}, .out = plain};
+            assert_true(convolution_run(&s, method, &operands));
+            operands.out = out;
+            operands.epilogue = &launch, operands.epilogue_buffer = (void *[]){out, visits};
+            assert_true(convolution_run(&s, method, &operands));
             for (int64_t k = 0; k < count; k++) {
                 assert_int_equal(visits[k], 1);
                 assert_true(out[k] == plain[k] * 2 + 1);
@@ -233,7 +244,7 @@ static void scale_bias_residual_relu(void *const *buffer, int64_t low, int64_t h
 
 static void known_epilogue(const Case *c, Ending ending) {
     cb_dtype dtype = ending.dtype;
-    ConvolutionStep s = step_of(c, X_LAST | OUT_LAST, dtype, dtype == CB_F32);
+    ConvolutionTask s = task_of(c, X_LAST | OUT_LAST, dtype, dtype == CB_F32);
     int64_t count = s.batch * s.out_channels * positions(&s);
     int64_t xs = s.x_offset + s.batch * s.x_batch;
     int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
@@ -251,14 +262,18 @@ static void known_epilogue(const Case *c, Ending ending) {
     ending.channels = s.out_channels;
     void *buffer[] = {residual, scale, bias, residual, &ending};
     buffer[ending.result] = out;
-    assert_true(convolution_run(&s, own_x, own_w, out, &launch, buffer));
-    s.end = (ConvolutionEnd){.fused = true, .bias_dtype = (int8_t)ending.bias_dtype};
-    s.end.relu = ending.parts & RELU;
-    s.end.scale = ending.parts & SCALE ? 1 : -1;
-    s.end.bias = ending.parts & BIAS ? 2 : -1;
-    s.end.residual = ending.parts & RESIDUAL ? 3 - ending.result : -1;
-    buffer[ending.result] = again;
-    assert_true(convolution_run(&s, own_x, own_w, again, &launch, buffer));
+    int method = method_of(&s, X_LAST | OUT_LAST);
+    Operands operands = {.in = {own_x, own_w}, .out = out};
+    operands.epilogue = &launch, operands.epilogue_buffer = buffer;
+    assert_true(convolution_run(&s, method, &operands));
+    KnownEnd end = {.fused = true, .bias_dtype = (int8_t)ending.bias_dtype};
+    end.relu = ending.parts & RELU;
+    end.scale = ending.parts & SCALE ? 1 : -1;
+    end.bias = ending.parts & BIAS ? 2 : -1;
+    end.residual = ending.parts & RESIDUAL ? 3 - ending.result : -1;
+    operands.out = buffer[ending.result] = again;
+    operands.end = &end;
+    assert_true(convolution_run(&s, method, &operands));
     for (int64_t i = 0; i < count; i++) /* a zero may have either sign */
         assert_true(element(out, i, dtype) == element(again, i, dtype));
     free(x), free(w), free(factor), free(b), free(more), free(own_x), free(own_w);
@@ -280,7 +295,7 @@ static void known_epilogues(void **state) {
 static void threads_do_not_change_a_bit(void **state) {
     for (size_t i = 1; i < 12; i++)
         for (int layout = 0; layout < LAYOUTS; layout += LAYOUTS - 1) {
-            ConvolutionStep s = step_of(&cases[i], layout, CB_F32, *state != NULL);
+            ConvolutionTask s = task_of(&cases[i], layout, CB_F32, *state != NULL);
             int64_t xs = s.x_offset + s.batch * s.x_batch;
             int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
             size_t bytes = (size_t)(s.batch * s.out_channels * positions(&s)) * sizeof(float);
@@ -290,9 +305,10 @@ static void threads_do_not_change_a_bit(void **state) {
             for (int64_t k = 0; k < ws; k++) w[k] = (float)rand() / 1e9f - 1;
             int threads = cb_threads();
             cb_set_threads(1);
-            assert_true(convolution_run(&s, x, w, one, NULL, NULL));
+            int method = method_of(&s, layout);
+            assert_true(convolution_run(&s, method, &(Operands){.in = {x, w}, .out = one}));
             cb_set_threads(5);
-            assert_true(convolution_run(&s, x, w, many, NULL, NULL));
+            assert_true(convolution_run(&s, method, &(Operands){.in = {x, w}, .out = many}));
             cb_set_threads(threads);
             assert_memory_equal(one, many, bytes);
             free(x), free(w), free(one), free(many);
@@ -312,14 +328,14 @@ static void small_kernels_are_products(void **state) {
         {{1, 64, 16, 1, {1, 15, 15}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}}, false},
     };
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
-        ConvolutionStep s = step_of(&chosen[i].c, 0, CB_F32, false);
+        ConvolutionTask s = task_of(&chosen[i].c, 0, CB_F32, false);
         assert_int_equal(convolution_choose(&s, false) == CONV_MATRIX, chosen[i].product);
         s.reduced = true;
         assert_int_not_equal(convolution_choose(&s, false), CONV_MATRIX);
-        s = step_of(&chosen[i].c, OUT_LAST, CB_F32, false);
+        s = task_of(&chosen[i].c, OUT_LAST, CB_F32, false);
         assert_int_not_equal(convolution_choose(&s, false), CONV_MATRIX);
     }
-    ConvolutionStep apart = step_of(&chosen[0].c, 0, CB_F32, false); /* lines that do not follow */
+    ConvolutionTask apart = task_of(&chosen[0].c, 0, CB_F32, false); /* lines that do not follow */
     apart.x_spatial[1]++;
     assert_false(convolution_fits(&apart, CONV_MATRIX));
 }
@@ -327,22 +343,20 @@ static void small_kernels_are_products(void **state) {
 /* ---- memory that runs out ------------------------------------------------------------------- */
 
 typedef struct Run {
-    ConvolutionStep step;
-    const void *x, *weight;
-    char *out;
-    const Launch *epilogue;
-    void *const *buffer;
+    ConvolutionTask task;
+    int method;
+    Operands operands;
 } Run;
 
-static bool run_step(void *user) {
+static bool run_task(void *user) {
     const Run *r = user;
-    return convolution_run(&r->step, r->x, r->weight, r->out, r->epilogue, r->buffer);
+    return convolution_run(&r->task, r->method, &r->operands);
 }
 
-static bool pack_step(void *user) {
+static bool pack_task(void *user) {
     const Run *r = user;
     Storage *packed;
-    bool done = convolution_pack(&r->step, r->weight, &packed);
+    bool done = convolution_pack(&r->task, r->method, r->operands.in[TASK_WEIGHT], &packed);
     assert_true(done || !packed);
     if (packed) storage_release(packed);
     return done;
@@ -350,7 +364,7 @@ static bool pack_step(void *user) {
 
 /* By each method that can, in f32 and converted; with an epilogue that the method ends with. */
 static void every_method_without_memory(const Case *c, int layout, cb_dtype dtype) {
-    ConvolutionStep s = step_of(c, layout, dtype, false);
+    ConvolutionTask s = task_of(c, layout, dtype, false);
     int64_t xs = s.x_offset + s.batch * s.x_batch;
     int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
     int64_t count = s.batch * s.out_channels * positions(&s);
@@ -358,7 +372,6 @@ static void every_method_without_memory(const Case *c, int layout, cb_dtype dtyp
     void *own_x = in_dtype(x, xs, dtype), *own_w = in_dtype(weight, ws, dtype);
     Ending ending = {RELU, dtype, dtype, 0, s.out_channels};
     for (int method = CONV_DIRECT; method < CONV_METHODS; method++) {
-        s.method = (int8_t)method;
         if (!convolution_fits(&s, method)) continue;
         for (int ends = 0; ends < 2; ends++) {
             char *out = calloc((size_t)count, cb_dtype_size(dtype));
@@ -366,15 +379,16 @@ static void every_method_without_memory(const Case *c, int layout, cb_dtype dtyp
             Launch launch = {.function = scale_bias_residual_relu, .form = FORM_TILE};
             launch.outer_size = count, launch.split = 1;
             void *buffer[] = {out, NULL, NULL, NULL, &ending};
-            Run r = {s, own_x, own_w, wanted, ends ? &launch : NULL, buffer};
-            r.step.end = (ConvolutionEnd){.fused = ends, .relu = true};
-            r.step.end.scale = r.step.end.bias = r.step.end.residual = -1;
+            KnownEnd end = {.fused = ends, .relu = true, .scale = -1, .bias = -1, .residual = -1};
+            Run r = {s, method, {.in = {own_x, own_w}, .out = wanted}};
+            r.operands.epilogue = ends ? &launch : NULL, r.operands.epilogue_buffer = buffer;
+            r.operands.end = &end;
             buffer[0] = wanted;
-            assert_true(run_step(&r));
-            r.out = buffer[0] = out;
-            each_allocation_fails(run_step, &r);
+            assert_true(run_task(&r));
+            r.operands.out = buffer[0] = out;
+            each_allocation_fails(run_task, &r);
             assert_memory_equal(out, wanted, (size_t)count * cb_dtype_size(dtype));
-            each_allocation_fails(pack_step, &r);
+            each_allocation_fails(pack_task, &r);
             free(out), free(wanted);
         }
     }

@@ -36,23 +36,22 @@ static void *random_matrix(cb_dtype dtype, int64_t count) {
     return data;
 }
 
-static MatmulStep step_of(const Case *c) {
-    MatmulStep step = {.dtype = (int8_t)c->dtype,
+static MatmulTask task_of(const Case *c) {
+    MatmulTask task = {.dtype = (int8_t)c->dtype,
                        .batch = c->batch,
                        .m = c->m,
                        .n = c->n,
                        .k = c->k,
                        .batch_rank = 1,
-                       .batch_size = {c->batch},
-                       .epilogue = -1};
-    step.a_m = c->spread * (c->a_turned ? 1 : c->k),
-    step.a_k = c->spread * (c->a_turned ? c->m : 1);
-    step.b_k = c->spread * (c->b_turned ? 1 : c->n),
-    step.b_n = c->spread * (c->b_turned ? c->k : 1);
-    step.a_batch[0] = c->a_shared ? 0 : c->spread * c->m * c->k;
-    step.b_batch[0] = c->b_shared ? 0 : c->spread * c->k * c->n;
-    step.a_offset = 3, step.b_offset = 5;
-    return step;
+                       .batch_size = {c->batch}};
+    task.a_m = c->spread * (c->a_turned ? 1 : c->k),
+    task.a_k = c->spread * (c->a_turned ? c->m : 1);
+    task.b_k = c->spread * (c->b_turned ? 1 : c->n),
+    task.b_n = c->spread * (c->b_turned ? c->k : 1);
+    task.a_batch[0] = c->a_shared ? 0 : c->spread * c->m * c->k;
+    task.b_batch[0] = c->b_shared ? 0 : c->spread * c->k * c->n;
+    task.a_offset = 3, task.b_offset = 5;
+    return task;
 }
 
 static double value_at(const void *data, cb_dtype dtype, int64_t i) {
@@ -61,32 +60,32 @@ static double value_at(const void *data, cb_dtype dtype, int64_t i) {
 }
 
 /* The element by definition, wrapped or rounded to the dtype. */
-static double expected_at(const MatmulStep *step, const void *a, const void *b, int64_t batch,
+static double expected_at(const MatmulTask *task, const void *a, const void *b, int64_t batch,
                           int64_t row, int64_t column) {
     double sum = 0;
-    for (int64_t k = 0; k < step->k; k++) {
-        int64_t at = step->a_offset + batch * step->a_batch[0] + row * step->a_m + k * step->a_k;
-        int64_t bt = step->b_offset + batch * step->b_batch[0] + k * step->b_k + column * step->b_n;
-        sum += value_at(a, step->dtype, at) * value_at(b, step->dtype, bt);
+    for (int64_t k = 0; k < task->k; k++) {
+        int64_t at = task->a_offset + batch * task->a_batch[0] + row * task->a_m + k * task->a_k;
+        int64_t bt = task->b_offset + batch * task->b_batch[0] + k * task->b_k + column * task->b_n;
+        sum += value_at(a, task->dtype, at) * value_at(b, task->dtype, bt);
     }
-    if (step->dtype == CB_BOOL) return sum != 0;
-    if (step->dtype == CB_I8) return (int8_t)(int64_t)sum;
-    if (step->dtype == CB_U8) return (uint8_t)(int64_t)sum;
-    if (step->dtype == CB_F16) return f16_to_f32(f16_from_f32((float)sum));
-    if (step->dtype == CB_BF16) return bf16_to_f32(bf16_from_f32((float)sum));
+    if (task->dtype == CB_BOOL) return sum != 0;
+    if (task->dtype == CB_I8) return (int8_t)(int64_t)sum;
+    if (task->dtype == CB_U8) return (uint8_t)(int64_t)sum;
+    if (task->dtype == CB_F16) return f16_to_f32(f16_from_f32((float)sum));
+    if (task->dtype == CB_BF16) return bf16_to_f32(bf16_from_f32((float)sum));
     return sum;
 }
 
-static void expect_product(const MatmulStep *step, const void *a, const void *b, const void *out) {
-    for (int64_t batch = 0; batch < step->batch; batch++)
-        for (int64_t r = 0; r < step->m; r++)
-            for (int64_t j = 0; j < step->n; j++) {
-                double expected = expected_at(step, a, b, batch, r, j);
-                double got = value_at(out, step->dtype, (batch * step->m + r) * step->n + j);
+static void expect_product(const MatmulTask *task, const void *a, const void *b, const void *out) {
+    for (int64_t batch = 0; batch < task->batch; batch++)
+        for (int64_t r = 0; r < task->m; r++)
+            for (int64_t j = 0; j < task->n; j++) {
+                double expected = expected_at(task, a, b, batch, r, j);
+                double got = value_at(out, task->dtype, (batch * task->m + r) * task->n + j);
                 if (got == expected) continue;
                 print_error("%s [%ld, %ld, %ld, %ld]: [%ld][%ld][%ld] is %g, not %g\n",
-                            cb_dtype_name(step->dtype), (long)step->batch, (long)step->m,
-                            (long)step->n, (long)step->k, (long)batch, (long)r, (long)j, got,
+                            cb_dtype_name(task->dtype), (long)task->batch, (long)task->m,
+                            (long)task->n, (long)task->k, (long)batch, (long)r, (long)j, got,
                             expected);
                 assert_true(got == expected);
             }
@@ -94,20 +93,20 @@ static void expect_product(const MatmulStep *step, const void *a, const void *b,
 
 /* reduced: f32 as bf16 */
 static void run_product(const Case *c, bool reduced) {
-    MatmulStep step = step_of(c);
-    step.reduced = reduced;
+    MatmulTask task = task_of(c);
+    task.reduced = reduced;
     void *a = random_matrix(c->dtype, c->spread * c->batch * c->m * c->k + 8);
     void *b = random_matrix(c->dtype, c->spread * c->batch * c->k * c->n + 8);
     void *out = random_matrix(c->dtype, c->batch * c->m * c->n);
-    assert_true(gemm_run(&step, a, b, out, NULL, NULL));
-    expect_product(&step, a, b, out);
+    assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = out}));
+    expect_product(&task, a, b, out);
     Storage *packed;
-    assert_true(gemm_pack(&step, b, c->dtype, &packed));
+    assert_true(gemm_pack(&task, b, c->dtype, &packed));
     if (packed) {
-        step.packed = packed->data;
         memset(out, 1, (size_t)(c->batch * c->m * c->n) * cb_dtype_size(c->dtype));
-        assert_true(gemm_run(&step, a, NULL, out, NULL, NULL));
-        expect_product(&step, a, b, out);
+        Operands operands = {.in = {a}, .packed = packed->data, .out = out};
+        assert_true(gemm_run(&task, &operands));
+        expect_product(&task, a, b, out);
         storage_release(packed);
     }
     free(a), free(b), free(out);
@@ -133,20 +132,20 @@ static void every_dtype_in_odd_sizes(void **state) {
 }
 
 typedef struct Run {
-    MatmulStep step;
+    MatmulTask task;
     const void *a, *b;
     void *out;
 } Run;
 
-static bool run_step(void *user) {
+static bool run_task(void *user) {
     const Run *r = user;
-    return gemm_run(&r->step, r->a, r->b, r->out, NULL, NULL);
+    return gemm_run(&r->task, &(Operands){.in = {r->a, r->b}, .out = r->out});
 }
 
-static bool pack_step(void *user) {
+static bool pack_task(void *user) {
     const Run *r = user;
     Storage *packed;
-    bool done = gemm_pack(&r->step, r->b, (cb_dtype)r->step.dtype, &packed);
+    bool done = gemm_pack(&r->task, r->b, (cb_dtype)r->task.dtype, &packed);
     assert_true(done || !packed);
     if (packed) storage_release(packed);
     return done;
@@ -169,10 +168,10 @@ static void each_allocation_of_a_product_fails(void **state) {
         void *a = random_matrix(c->dtype, c->spread * c->batch * c->m * c->k + 8);
         void *b = random_matrix(c->dtype, c->spread * c->batch * c->k * c->n + 8);
         void *out = random_matrix(c->dtype, c->batch * c->m * c->n);
-        Run r = {step_of(c), a, b, out};
-        each_allocation_fails(run_step, &r);
-        expect_product(&r.step, a, b, out);
-        each_allocation_fails(pack_step, &r);
+        Run r = {task_of(c), a, b, out};
+        each_allocation_fails(run_task, &r);
+        expect_product(&r.task, a, b, out);
+        each_allocation_fails(pack_task, &r);
         free(a), free(b), free(out);
     }
 }
@@ -191,11 +190,11 @@ static void many_rows_of_halves(void **state) {
     cb_set_threads(threads);
 }
 
-/* A weight in f32 that a step in bf16 packs is what its conversion would have been. */
+/* A weight in f32 that a task in bf16 packs is what its conversion would have been. */
 static void run_packing_from_f32(Case c) {
-    MatmulStep step = step_of(&c);
-    assert_true(gemm_packs_from(&step, CB_F32));
-    assert_false(gemm_packs_from(&step, CB_F64));
+    MatmulTask task = task_of(&c);
+    assert_true(gemm_packs_from(&task, CB_F32));
+    assert_false(gemm_packs_from(&task, CB_F64));
     int64_t count = c.spread * c.k * c.n + 8;
     float *wide = malloc((size_t)count * sizeof *wide);
     uint16_t *narrow = malloc((size_t)count * sizeof *narrow);
@@ -209,9 +208,9 @@ static void run_packing_from_f32(Case c) {
     }
     for (int i = 0; i < 2; i++) {
         Storage *packed;
-        assert_true(gemm_pack(&step, i ? (void *)wide : narrow, i ? CB_F32 : CB_BF16, &packed));
-        step.packed = packed->data;
-        assert_true(gemm_run(&step, a, NULL, out[i], NULL, NULL));
+        assert_true(gemm_pack(&task, i ? (void *)wide : narrow, i ? CB_F32 : CB_BF16, &packed));
+        Operands operands = {.in = {a}, .packed = packed->data, .out = out[i]};
+        assert_true(gemm_run(&task, &operands));
         storage_release(packed);
     }
     assert_memory_equal(out[0], out[1], (size_t)(c.m * c.n) * sizeof(uint16_t));
@@ -233,8 +232,8 @@ static void bf16_is_packed_from_f32(void **state) {
                                             .b_turned = turned,
                                             .spread = spread});
     Case f16 = {.dtype = CB_F16, .batch = 1, .m = 20, .n = 20, .k = 20, .spread = 1};
-    MatmulStep step = step_of(&f16);
-    assert_false(gemm_packs_from(&step, CB_F32));
+    MatmulTask task = task_of(&f16);
+    assert_false(gemm_packs_from(&task, CB_F32));
 }
 
 static void every_layout(void **state) {
@@ -290,13 +289,13 @@ static void a_few_vectors_take_no_memory(void **state) {
     (void)state;
     Case c = {CB_F32, 1, 3, 500, 1000, false, true, 1, false, false};
     for (int turned = 0; turned < 2; turned++) {
-        MatmulStep step = step_of(&c);
+        MatmulTask task = task_of(&c);
         float *a = random_matrix(CB_F32, c.m * c.k + 8), *b = random_matrix(CB_F32, c.k * c.n + 8);
         float *out = random_matrix(CB_F32, c.m * c.n);
         cb_memory_stats before = cb_memory();
-        assert_true(gemm_run(&step, a, b, out, NULL, NULL));
+        assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = out}));
         assert_int_equal(cb_memory().cached_bytes, before.cached_bytes);
-        expect_product(&step, a, b, out);
+        expect_product(&task, a, b, out);
         free(a), free(b), free(out);
         c.m = 500, c.n = 3;
     }
@@ -342,12 +341,12 @@ static void tall_wide_and_batched(void **state) {
 static void columns_in_rounds(void **state) {
     (void)state;
     Case c = {CB_F64, 1, 280, 1100, 4200, false, false, 1, false, false};
-    MatmulStep step = step_of(&c);
+    MatmulTask task = task_of(&c);
     void *a = random_matrix(c.dtype, c.m * c.k + 8), *b = random_matrix(c.dtype, c.k * c.n + 8);
     double *out = random_matrix(c.dtype, c.m * c.n);
-    assert_true(gemm_run(&step, a, b, out, NULL, NULL));
+    assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = out}));
     for (int64_t at = 0; at < c.m * c.n; at += 997)
-        assert_true(out[at] == expected_at(&step, a, b, 0, at / c.n, at % c.n));
+        assert_true(out[at] == expected_at(&task, a, b, 0, at / c.n, at % c.n));
     free(a), free(b), free(out);
 }
 
@@ -369,7 +368,7 @@ static void epilogue_visits_each_element_once(void **state) {
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
         Case c = {CB_F32, size[s][0],      size[s][1], size[s][2], size[s][3],
                   false,  size[s][1] == 3, 1,          false,      false};
-        MatmulStep step = step_of(&c);
+        MatmulTask task = task_of(&c);
         int64_t count = c.batch * c.m * c.n;
         float *a = random_matrix(CB_F32, c.batch * c.m * c.k + 8);
         float *b = random_matrix(CB_F32, c.batch * c.k * c.n + 8);
@@ -378,8 +377,10 @@ static void epilogue_visits_each_element_once(void **state) {
         void *buffer[] = {out, visits};
         Launch launch = {
             .function = twice_plus_one, .form = FORM_TILE, .outer_size = count, .split = 1};
-        assert_true(gemm_run(&step, a, b, plain, NULL, NULL));
-        assert_true(gemm_run(&step, a, b, out, &launch, buffer));
+        assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = plain}));
+        Operands operands = {.in = {a, b}, .out = out};
+        operands.epilogue = &launch, operands.epilogue_buffer = buffer;
+        assert_true(gemm_run(&task, &operands));
         for (int64_t i = 0; i < count; i++) {
             assert_int_equal(visits[i], 1);
             assert_true(out[i] == plain[i] * 2 + 1);
@@ -401,15 +402,15 @@ static void threads_do_not_change_a_bit(void **state) {
         {150, 170, 1100}, {1, 3000, 300}, {40, 700, 600}, {700, 40, 600}};
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
         Case c = {CB_F32, 1, size[s][0], size[s][1], size[s][2], false, false, 1, false, false};
-        MatmulStep step = step_of(&c);
-        step.reduced = *state != NULL;
+        MatmulTask task = task_of(&c);
+        task.reduced = *state != NULL;
         float *a = random_floats(c.m * c.k + 8), *b = random_floats(c.k * c.n + 8);
         size_t bytes = (size_t)(c.m * c.n) * sizeof(float);
         float *one = malloc(bytes), *three = malloc(bytes);
         cb_set_threads(1);
-        assert_true(gemm_run(&step, a, b, one, NULL, NULL));
+        assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = one}));
         cb_set_threads(3);
-        assert_true(gemm_run(&step, a, b, three, NULL, NULL));
+        assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = three}));
         cb_set_threads(0);
         assert_memory_equal(one, three, bytes);
         free(a), free(b), free(one), free(three);
@@ -420,17 +421,17 @@ static void threads_do_not_change_a_bit(void **state) {
 static void reduced_products_round_their_factors_alone(void **state) {
     (void)state;
     Case c = {CB_F32, 1, 37, 45, 300, false, true, 1, false, false};
-    MatmulStep step = step_of(&c);
-    step.reduced = true;
+    MatmulTask task = task_of(&c);
+    task.reduced = true;
     float *a = random_floats(c.m * c.k + 8), *b = random_floats(c.k * c.n + 8);
     float *out = malloc((size_t)(c.m * c.n) * sizeof *out);
-    assert_true(gemm_run(&step, a, b, out, NULL, NULL));
+    assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = out}));
     for (int64_t i = 0; i < c.m * c.k + 8 && gemm_bf16(); i++)
         a[i] = bf16_to_f32(bf16_from_f32(a[i]));
     for (int64_t i = 0; i < c.k * c.n + 8 && gemm_bf16(); i++)
         b[i] = bf16_to_f32(bf16_from_f32(b[i]));
     for (int64_t i = 0; i < c.m * c.n; i++) {
-        double sum = expected_at(&step, a, b, 0, i / c.n, i % c.n);
+        double sum = expected_at(&task, a, b, 0, i / c.n, i % c.n);
         assert_true(fabs(out[i] - sum) <= 2e-4 * (1 + fabs(sum)));
     }
     free(a), free(b), free(out);
@@ -441,9 +442,9 @@ static void nan_and_infinity_pass(void **state) {
     float b[4 * 20 + 5], out[2 * 20];
     for (int i = 0; i < 85; i++) b[i] = 1;
     Case c = {CB_F32, 1, 2, 20, 4, false, false, 1, false, false};
-    MatmulStep step = step_of(&c);
-    step.reduced = *state != NULL;
-    assert_true(gemm_run(&step, a, b, out, NULL, NULL));
+    MatmulTask task = task_of(&c);
+    task.reduced = *state != NULL;
+    assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = out}));
     for (int j = 0; j < 20; j++) {
         assert_true(isinf(out[j]));
         assert_true(isnan(out[20 + j]));

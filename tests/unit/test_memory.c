@@ -21,7 +21,8 @@ static void new_step(Plan *plan, int a, int b, int out) {
     if (b >= 0) kernel_buffer(kernel, CB_F32, BUFFER_IN, plan->value[b].numel, b);
     kernel_buffer(kernel, CB_F32, BUFFER_OUT, plan->value[out].numel, out);
     push(plan->arena, plan->kernel, kernel);
-    push(plan->arena, plan->step, (Step){.kind = STEP_KERNEL, .kernel = length(plan->kernel) - 1});
+    push(plan->arena, plan->step,
+         (Step){.kind = STEP_KERNEL, .out = -1, .kernel = length(plan->kernel) - 1});
 }
 
 static int64_t end_of(const PlanValue *value) { return value->offset + value->numel * 4; }
@@ -164,10 +165,11 @@ static void products_and_their_epilogues_count(void **state) {
     new_step(&plan, -1, -1, b);
     new_step(&plan, -1, -1, bias);
     new_step(&plan, out, bias, result); /* gives the kernel; the step becomes the product */
-    plan.step[3] =
-        (Step){.kind = STEP_MATMUL, .matmul = {.a = a, .b = b, .out = out, .epilogue = 3}};
-    push(plan.arena, plan.step, (Step){.kind = STEP_CHECK, .check = {.value = check}});
-    push(plan.arena, plan.step, (Step){.kind = STEP_OPAQUE, .opaque = {.in = result, .out = a}});
+    plan.step[3] = (Step){.kind = STEP_TASK, .in = {a, b}, .in_count = 2, .out = out, .kernel = 3};
+    Step reads = {.kind = STEP_CHECK, .in = {check}, .in_count = 1, .out = -1, .kernel = -1};
+    push(plan.arena, plan.step, reads);
+    reads = (Step){.kind = STEP_TASK, .in = {result}, .in_count = 1, .out = a, .kernel = -1};
+    push(plan.arena, plan.step, reads);
     plan_memory(&plan);
     const int together[] = {a, b, out, bias, result};
     for (int i = 0; i < 5; i++)

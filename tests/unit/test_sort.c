@@ -9,11 +9,12 @@
 
 static void expect_order(cb_dtype dtype, const void *in, int64_t length, int64_t keep,
                          bool descending, const int64_t *expected) {
-    OpaqueStep step = {
-        .rows = 1, .length = length, .keep = keep, .descending = descending, .element = 1};
+    SortTask task = {
+        .dtype = (int8_t)dtype, .rows = 1, .length = length, .keep = keep, .element = 1};
+    task.descending = descending;
     int64_t *out = malloc(sizeof *out * (size_t)(keep + 1));
     out[keep] = -7;
-    assert_true(sort_run(&step, in, dtype, out));
+    assert_true(sort_run(&task, &(Operands){.in = {in}, .out = out}));
     for (int64_t i = 0; i < keep; i++) assert_int_equal(out[i], expected[i]);
     assert_int_equal(out[keep], -7);
     free(out);
@@ -89,9 +90,9 @@ static void expect_like_qsort(int64_t rows, int64_t length, int64_t keep, int di
         seed = seed * 1664525 + 1013904223;
         x[i] = (float)((int)(seed >> 8) % distinct - distinct / 2) * 0.37f;
     }
-    OpaqueStep step = {.rows = rows, .length = length, .keep = keep, .element = 1};
-    step.row_rank = 1, step.row_size[0] = rows, step.row_stride[0] = length;
-    assert_true(sort_run(&step, x, CB_F32, out));
+    SortTask task = {.dtype = CB_F32, .rows = rows, .length = length, .keep = keep, .element = 1};
+    task.row_rank = 1, task.row_size[0] = rows, task.row_stride[0] = length;
+    assert_true(sort_run(&task, &(Operands){.in = {x}, .out = out}));
     for (int64_t r = 0; r < rows; r++) {
         sorted_values = x + r * length;
         for (int64_t i = 0; i < length; i++) expected[i] = i;
@@ -116,20 +117,20 @@ static void every_length_agrees_with_qsort(void **state) {
 }
 
 typedef struct Run {
-    OpaqueStep step;
+    SortTask task;
     const int32_t *in;
     int64_t out[4];
 } Run;
 
 static bool run_sort(void *user) {
     Run *r = user;
-    return sort_run(&r->step, r->in, CB_I32, r->out);
+    return sort_run(&r->task, &(Operands){.in = {r->in}, .out = r->out});
 }
 
 static void no_memory_is_an_error(void **state) {
     (void)state;
     const int32_t x[] = {3, 1, 2, 0};
-    Run r = {.step = {.rows = 1, .length = 4, .keep = 4, .element = 1}, .in = x};
+    Run r = {.task = {.dtype = CB_I32, .rows = 1, .length = 4, .keep = 4, .element = 1}, .in = x};
     each_allocation_fails(run_sort, &r);
     assert_memory_equal(r.out, ((int64_t[]){3, 1, 2, 0}), sizeof r.out);
 }

@@ -30,14 +30,14 @@ enum { CASES = sizeof cases / sizeof *cases };
 /* One convolution, its inputs, and the result in f64 with the sum of the magnitudes of its
  * terms. */
 typedef struct Problem {
-    ConvolutionStep step;
+    ConvolutionTask step;
     float *x, *weight, *out;
     double *exact;
     int64_t count; /* elements of the result */
 } Problem;
 
-static void set_step(ConvolutionStep *s, const Case *c) {
-    *s = (ConvolutionStep){.dtype = CB_F32, .channels_last = true, .rank = 2, .epilogue = -1};
+static void set_step(ConvolutionTask *s, const Case *c) {
+    *s = (ConvolutionTask){.dtype = CB_F32, .channels_last = true, .rank = 2};
     s->batch = c->batch, s->channels = c->channels, s->out_channels = c->out_channels;
     s->groups = 1;
     int64_t size[3] = {1, c->height, c->width}, x_step = c->channels, w_step = c->channels;
@@ -59,7 +59,7 @@ static float *random_floats(int64_t count) {
 }
 
 static double exact_at(const Problem *p, int64_t n, int64_t y, int64_t x, int64_t o) {
-    const ConvolutionStep *s = &p->step;
+    const ConvolutionTask *s = &p->step;
     double sum = 0;
     for (int64_t i = 0; i < s->kernel[1]; i++)
         for (int64_t j = 0; j < s->kernel[2]; j++) {
@@ -76,7 +76,7 @@ static double exact_at(const Problem *p, int64_t n, int64_t y, int64_t x, int64_
 
 static Problem problem_new(const Case *c) {
     Problem p = {0};
-    ConvolutionStep *s = &p.step;
+    ConvolutionTask *s = &p.step;
     set_step(s, c);
     p.x = random_floats(s->x_offset + s->batch * s->x_batch);
     p.weight = random_floats(s->weight_offset + s->out_channels * s->weight_out);
@@ -105,27 +105,26 @@ static double error_of(const Problem *p) {
 }
 
 /* Tiles of 9 take f32 where it may be reduced alone; they compute in f32 there, too. */
-static ConvolutionStep with_method(const Problem *p, int method) {
-    ConvolutionStep s = p->step;
-    s.method = (int8_t)method;
+static ConvolutionTask with_method(const Problem *p, int method) {
+    ConvolutionTask s = p->step;
     s.reduced = method == CONV_WINOGRAD_9;
     return s;
 }
 
 static void run(Problem *p, int method, bool pack, const Launch *launch, void *const *buffer) {
-    ConvolutionStep s = with_method(p, method);
+    ConvolutionTask s = with_method(p, method);
     Storage *packed = NULL;
     assert_true(convolution_fits(&s, method));
-    if (pack) {
-        assert_true(convolution_pack(&s, p->weight, &packed));
-        s.packed = packed ? packed->data : NULL;
-    }
-    assert_true(convolution_run(&s, p->x, packed ? NULL : p->weight, p->out, launch, buffer));
+    Operands operands = {.in = {p->x, p->weight}, .out = p->out};
+    operands.epilogue = launch, operands.epilogue_buffer = buffer;
+    if (pack) assert_true(convolution_pack(&s, method, p->weight, &packed));
+    if (packed) operands.in[TASK_WEIGHT] = NULL, operands.packed = packed->data;
+    assert_true(convolution_run(&s, method, &operands));
     if (packed) storage_release(packed);
 }
 
 static bool fits(const Problem *p, int method) {
-    ConvolutionStep s = with_method(p, method);
+    ConvolutionTask s = with_method(p, method);
     return convolution_fits(&s, method);
 }
 
@@ -151,7 +150,7 @@ static void results_are_right(void **state) {
 
 static void what_does_not_fit_is_refused(void **state) {
     (void)state;
-    ConvolutionStep good, s;
+    ConvolutionTask good, s;
     set_step(&good, &cases[3]);
     assert_true(convolution_fits(&good, CONV_WINOGRAD_4));
     assert_true(convolution_fits(&good, CONV_WINOGRAD_6));
@@ -206,7 +205,7 @@ static void rounding_is_near_that_of_the_direct_method(void **state) {
 static int chosen_of(cb_dtype dtype, int64_t batch, int64_t channels, int64_t size, int64_t kernel,
                      int64_t stride) {
     Case c = {batch, channels, channels, size, size, kernel, {kernel / 2, kernel / 2}};
-    ConvolutionStep s;
+    ConvolutionTask s;
     set_step(&s, &c);
     s.dtype = (int8_t)dtype;
     for (int d = 1; d < 3; d++) {
@@ -290,7 +289,7 @@ static void half_precision_rounds_once(void **state) {
         cb_dtype dtype = dtypes[i % 2];
         static const float scales[] = {1, 3e4f, 1e-6f};
         Problem p = problem_new(&cases[i / 2]);
-        ConvolutionStep s = p.step;
+        ConvolutionTask s = p.step;
         s.dtype = (int8_t)dtype;
         int64_t xs = s.x_offset + s.batch * s.x_batch;
         int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
@@ -304,10 +303,10 @@ static void half_precision_rounds_once(void **state) {
             scalar_store(&w[k], dtype, (Scalar){.f = p.weight[k]});
             p.weight[k] = (float)scalar_load(&w[k], dtype).f;
         }
-        for (s.method = CONV_WINOGRAD_4; s.method <= CONV_WINOGRAD_9; s.method++) {
-            if (!convolution_fits(&s, s.method)) continue;
-            run(&p, s.method, false, NULL, NULL);
-            assert_true(convolution_run(&s, x, w, out, NULL, NULL));
+        for (int method = CONV_WINOGRAD_4; method <= CONV_WINOGRAD_9; method++) {
+            if (!convolution_fits(&s, method)) continue;
+            run(&p, method, false, NULL, NULL);
+            assert_true(convolution_run(&s, method, &(Operands){.in = {x, w}, .out = out}));
             for (int64_t k = 0; k < p.count; k++) {
                 Scalar rounded = scalar_convert((Scalar){.f = p.out[k]}, CB_F64, dtype);
                 assert_true(scalar_load(&out[k], dtype).f == rounded.f);

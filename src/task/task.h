@@ -1,0 +1,91 @@
+/* Tasks: what a library computes between two kernels, told by sizes, strides and dtypes alone.
+ * Whose values they are, and which kernel runs on the result, is the plan's (sched/plan.h); who
+ * computes them is chosen later (run/method.h). */
+#ifndef CARBIDE_TASK_TASK_H
+#define CARBIDE_TASK_TASK_H
+
+#include "carbide.h"
+
+/* C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], strides in elements. The result is contiguous
+ * [batch, m, n]; then, while a block of it is in cache, the epilogue kernel runs on it: a TILE
+ * kernel over outer axes (batch*m, n), which reads it and writes where it likes (often there). */
+typedef struct MatmulTask {
+    int8_t dtype; /* of a, b and, unless it is wide, of the result */
+    bool wide;    /* a and b are f16 or bf16, the result is their sums in f32 */
+    bool reduced; /* f32 a and b may be rounded to bf16, where that is faster */
+    int64_t batch, m, n, k;
+    int batch_rank; /* batch dims, broadcast by stride 0 */
+    int64_t batch_size[CB_MAX_RANK], a_batch[CB_MAX_RANK], b_batch[CB_MAX_RANK];
+    int64_t a_m, a_k, b_k, b_n; /* strides */
+    int64_t a_offset, b_offset;
+} MatmulTask;
+
+/* out[n][o][p] = sum over the channels i of o's group and the kernel positions q of
+ * x[n][i][p * stride + q * dilation - padding] * weight[o][i][q], where x outside of its sizes is
+ * 0. Spatial positions p and q have three dims; a convolution of fewer has sizes of 1 in front.
+ * Strides (x_batch...) are in elements. The result is contiguous: [batch, out_channels, spatial],
+ * or with channels_last [batch, spatial, out_channels]; the epilogue runs over its elements in that
+ * order, as for a product. */
+typedef struct ConvolutionTask {
+    int8_t dtype;       /* of x, weight and, unless it is wide, of out */
+    bool wide;          /* x and weight are f16 or bf16, out is their sums in f32 */
+    bool reduced;       /* f32 x and weight may be rounded to bf16, where that is faster */
+    bool channels_last; /* of out */
+    int rank;           /* spatial dims that the op has, 1 to 3 */
+    int64_t batch, channels, out_channels, groups;
+    int64_t in_size[3], out_size[3], kernel[3], stride[3], padding[3], dilation[3];
+    int64_t x_offset, x_batch, x_channel, x_spatial[3];
+    int64_t weight_offset, weight_out, weight_in, weight_spatial[3];
+} ConvolutionTask;
+
+/* out[b][r] = sum over the columns c of w[c] * value[b][c], where w = softmax over c of
+ * scale * query[b][r] . key[b][c] + mask[b][r][c]. A bool mask keeps the columns where it is true;
+ * a causal one keeps c <= r; where nothing is kept the result is 0. Strides are in elements, and 0
+ * where an operand broadcasts. */
+typedef struct AttentionOperand {
+    int64_t offset, batch[CB_MAX_RANK], row, column;
+} AttentionOperand;
+
+typedef struct AttentionTask {
+    AttentionOperand query, key, values, mask, out;
+    int8_t dtype, mask_dtype; /* mask: bool, or what is computed in: f32, f64 */
+    bool masked, causal;
+    double scale;
+    int64_t rows, columns, depth, width; /* depth: of a query and a key; width: of a value */
+    int batch_rank;
+    int64_t batch, batch_size[CB_MAX_RANK];
+} AttentionTask;
+
+/* argsort, argtopk along the last axis: row r of out, contiguous, takes the first `keep` positions
+ * of row r of in, in order. Where in lies is told by strides in elements: row_size and row_stride
+ * are the dims of its rows, element the step along one. */
+typedef struct SortTask {
+    int8_t dtype; /* of in */
+    int64_t rows, length, keep;
+    bool descending;
+    int64_t offset, element;
+    int row_rank;
+    int64_t row_size[CB_MAX_RANK], row_stride[CB_MAX_RANK];
+} SortTask;
+
+typedef enum TaskKind { TASK_MATMUL, TASK_CONVOLUTION, TASK_ATTENTION, TASK_SORT } TaskKind;
+
+/* Operands in the order that run functions take them: a, b; x, weight; query, key, values, mask;
+ * what is sorted. */
+enum { TASK_OPERANDS = 4, TASK_WEIGHT = 1 /* of the first two kinds: what may be packed once */ };
+
+typedef struct Task {
+    TaskKind kind;
+    union {
+        MatmulTask matmul;
+        ConvolutionTask convolution;
+        AttentionTask attention;
+        SortTask sort;
+    };
+} Task;
+
+int64_t task_flops(const Task *task); /* of products, convolutions and attention; else 0 */
+/* Bytes of scores and weights that the same attention in single ops writes and reads again. */
+int64_t attention_saved_bytes(const AttentionTask *task);
+
+#endif
