@@ -181,32 +181,41 @@ MATH float m_exp_nonpositive_f32(float a) {
     return m_exp_poly_f32(r) * m_float_f32(m_bits_f32(t) << 23) * 0x1p-64f;
 }
 
-//@ one_over_f32: bits_f32 float_f32
-/* 1 / d for d in [1, 2^126], 0 above. Intel's cores take 16 cycles to divide 16 floats, as long as
- * for 32 multiply-adds: there Newton's iteration from a guess in the bits, 3.5 to 24 bits in 3
- * steps. Sapphire Rapids divides: gelu waits for its chain of results, which Newton's steps make
- * longer (GPT-2's product with gelu in bf16: 0.323 ms, and 0.339 by Newton's). */
+//@ scaled_inverse_f32: bits_f32 float_f32
+/* 2^-30 / d for d in [2^-30, 2^126], 0 above. Intel's cores take 16 cycles to divide 16 floats, as
+ * long as for 32 multiply-adds: there Newton's iteration from a guess in the bits, 3.5 to 24 bits
+ * in 3 steps. Sapphire Rapids divides: gelu waits for its chain of results, which Newton's steps
+ * make longer (GPT-2's product with gelu in bf16: 0.323 ms, and 0.339 by Newton's). */
 #if defined(SLOW_DIVISION) /* run/compiler.c: these processors */
-MATH float m_one_over_f32(float d) {
+MATH float m_scaled_inverse_f32(float d) {
     float y = m_float_f32(0x7ef311c7u - m_bits_f32(d));
     y = M_FMA_F32(y, M_FMA_F32(-d, y, 1.0f), y);
     y = M_FMA_F32(y, M_FMA_F32(-d, y, 1.0f), y);
     y = M_FMA_F32(y, M_FMA_F32(-d, y, 1.0f), y);
-    return d > 0x1p126f ? 0.0f : y;
+    return d > 0x1p126f ? 0.0f : y * 0x1p-30f;
 }
 #else
-MATH float m_one_over_f32(float d) { return 1.0f / d; }
+MATH float m_scaled_inverse_f32(float d) { return 0x1p-30f / d; }
 #endif
 
-//@ sigmoid_f32: bits_f32 float_f32 exp_poly_f32 abs_f32 copysign_f32 one_over_f32
-/* 1 / (1 + exp(-a)). One scale is enough: 2^-126 does not count beside 1, and 2^128 is infinite:
- * below -87.3, where the quotient would be denormal, it is 0. */
+//@ sigmoid_f32: bits_f32 float_f32 exp_poly_f32 scaled_inverse_f32
+/* 1 / (1 + exp(-a)), of which both sides are scaled by 2^-30: exp(-a) stays finite down to the
+ * least denormal quotient, where a is -104. Above 66 the result is 1. Below -104, where n is held,
+ * r is large and the divisor with it. */
 MATH float m_sigmoid_f32(float a) {
-    float c = m_abs_f32(a) > 87.3365402f ? m_copysign_f32(88.0f, a) - 0.9f : a;
-    float t = M_FMA_F32(c, -1.44269502f, 12583039.0f); /* n + 127 in the low bits */
-    float n = t - 12583039.0f;
-    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, -c));
-    return m_one_over_f32(M_FMA_F32(m_float_f32(m_bits_f32(t) << 23), m_exp_poly_f32(r), 1.0f));
+    float c = -a;
+    c = c < -66.0f ? -66.0f : c;
+    unsigned u = m_bits_f32(M_FMA_F32(c, 1.44269502f, 12583009.0f)); /* n + 97 in the low bits */
+#ifdef __SSE4_1__
+    u = u < 0x4b4000f7u ? u : 0x4b4000f7u; /* n <= 150 */
+#else
+    int left = (int)(0x4b4000f7u - u);
+    u += (unsigned)(left & left >> 31);
+#endif
+    float n = m_float_f32(u) - 12583009.0f;
+    float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
+    float d = M_FMA_F32(m_float_f32(u << 23), m_exp_poly_f32(r), 0x1p-30f);
+    return m_scaled_inverse_f32(d);
 }
 
 //@ exp2_f32: bits_f32 float_f32 exp_poly_f32

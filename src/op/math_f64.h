@@ -157,8 +157,12 @@ MATH double m_exp_f64(double a) { return m_exp_sum_f64(a, 0.0); }
 //@ exp_nonpositive_f64: exp_f64
 MATH double m_exp_nonpositive_f64(double a) { return m_exp_f64(a); }
 
-//@ sigmoid_f64: exp_f64
-MATH double m_sigmoid_f64(double a) { return 1.0 / (1.0 + m_exp_f64(-a)); }
+//@ sigmoid_f64: exp_f64 abs_f64
+/* Below 0 from exp(a), which is denormal where exp(-a) would be infinite. */
+MATH double m_sigmoid_f64(double a) {
+    double e = m_exp_f64(-m_abs_f64(a));
+    return (a < 0.0 ? e : 1.0) / (1.0 + e);
+}
 
 //@ exp2_f64: bits_f64 float_f64 exp_tail_f64
 MATH double m_exp2_f64(double a) {

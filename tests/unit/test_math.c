@@ -133,6 +133,8 @@ static const Function functions[] = {
     ROW(log1p, log1p, 0, 1e30, 1, 1),
     ROW(sigmoid, sigmoid, -5, 5, 2, 2),
     ROW(sigmoid, sigmoid, -87, 87, 2, 2.2),
+    ROW(sigmoid, sigmoid, -110, -87, 2, 2.2),
+    ROW(sigmoid, sigmoid, -750, 750, 2, 2.2),
     ROW(sin, sin, -10, 10, 1.6, 1),
     ROW(sin, sin, -1e5, 1e5, 1.6, 1),
     ROW(cos, cos, -10, 10, 1.6, 1),
@@ -165,11 +167,9 @@ static void same_sign(const char *name, double x, double got, double wanted) {
 
 static void check_function(const Function *f) {
     double worst = 0, worst_wide = 0, at = 0, at_wide = 0;
-    bool flushes = !strcmp(f->name, "sigmoid");
     for (int i = 0; i < POINTS; i++) {
         double x = point(i, f->low, f->high);
         float narrow_x = (float)x;
-        if (flushes && x < -87.3) continue; /* denormal quotients are 0 */
         float narrow = f->narrow(narrow_x);
         double wide = f->wide(x), wanted = f->narrow_reference(narrow_x);
         long double wide_wanted = f->wide_reference(x);
