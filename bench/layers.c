@@ -11,8 +11,8 @@
  * the multiplications and additions of the definition, whatever the method does; 100 % is a matrix
  * product of 1024 x 1024 x 1024 in the same run. */
 #include "base/clock.h"
-#include "run/conv.h"
-#include "run/gemm.h"
+#include "cpu/conv.h"
+#include "cpu/gemm.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

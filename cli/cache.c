@@ -4,10 +4,11 @@
  *     carbide cache list          key, size, last use, and what the object was built from
  *     carbide cache why CASE      the entry that the case would use, or how the nearest one differs
  *     carbide cache clear */
-#include "run/cache.h"
+#include "jit/cache.h"
 #include "capture/function.h"
 #include "cases.h"
 #include "commands.h"
+#include "jit/code.h"
 
 #include <stdlib.h>
 #include <string.h>

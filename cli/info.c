@@ -1,12 +1,12 @@
 /* `carbide info`: what Carbide finds on this machine, and the process options with their values. */
 #define _GNU_SOURCE
+#include "base/cpu.h"
 #include "base/option.h"
 #include "capture/function.h"
 #include "commands.h"
-#include "run/cache.h"
-#include "run/compiler.h"
-#include "run/cpu.h"
-#include "run/plugin.h"
+#include "jit/cache.h"
+#include "jit/compiler.h"
+#include "method/plugin.h"
 
 #include <dlfcn.h>
 #include <link.h>

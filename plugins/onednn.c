@@ -1,4 +1,4 @@
-/* oneDNN as a provider (run/provider.h): libcarbide_onednn.so.
+/* oneDNN as a provider (method/provider.h): libcarbide_onednn.so.
  *
  * A task becomes one primitive with the weight in oneDNN's own format (when it never changes), bias
  * as its bias, scale, residual and relu as post-ops (with a scale the bias, too, since it comes
@@ -9,7 +9,7 @@
  * Work is immutable once made, and scratch memory is the caller's, so any number of threads may run
  * it. oneDNN takes as many OpenMP threads as the calling thread's setting says, both when a
  * primitive is made and when it runs: the task's number is set around every call. */
-#include "run/provider.h"
+#include "method/provider.h"
 
 #include "onednn_api.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/option.h"
+#include "jit/code.h"
 #include "nn/module.h"
 #include "run/eager.h"
 #include <stdarg.h>

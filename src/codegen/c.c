@@ -375,7 +375,7 @@ static void item(CKernel *c) {
 
 /* ---- split kernels ----------------------------------------------------------------------- */
 
-/* Accumulators that the pass completes -> the caller's slots (run/engine.h). */
+/* Accumulators that the pass completes -> the caller's slots (lower/function.h). */
 static void write_slots(CKernel *c, int pass) {
     Emit *e = &c->e;
     bool array = c->shape == SHAPE_ARRAY, any = false;

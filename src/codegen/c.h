@@ -1,12 +1,12 @@
 /* Loop IR -> C text: one file per plan, one function per kernel (KernelFunction of
- * run/engine.h). */
+ * lower/function.h). */
 #ifndef CARBIDE_CODEGEN_C_H
 #define CARBIDE_CODEGEN_C_H
 
 #include "lower/loop.h"
 
 /* A file that opens with this line has a kernel with so much arithmetic that vector code for the
- * ends of its loops would double its compile time; run/code.c then leaves that to scalar code. */
+ * ends of its loops would double its compile time; jit/code.c then leaves that to scalar code. */
 #define C_HEAVY "/* heavy */\n"
 
 /* The whole file: the scalar functions that the kernels use, then the kernels. No #include;

@@ -122,7 +122,7 @@ void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *gu
  * point before, and a store may write where that did. No lanes along inner axes. */
 bool kernel_in_order(const Kernel *kernel);
 /* Whether chunks of the inner range may be walked at the same time: not those of a scan, nor where
- * the last point stays. Where points add, every chunk adds to zeros of its own (run/bins.c). */
+ * the last point stays. Where points add, every chunk adds to zeros of its own (vm/bins.c). */
 bool kernel_may_split(const Kernel *kernel);
 bool kernel_has_scan(const Kernel *kernel);
 

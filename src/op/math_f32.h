@@ -186,7 +186,7 @@ MATH float m_exp_nonpositive_f32(float a) {
  * long as for 32 multiply-adds: there Newton's iteration from a guess in the bits, 3.5 to 24 bits
  * in 3 steps. Sapphire Rapids divides: gelu waits for its chain of results, which Newton's steps
  * make longer (GPT-2's product with gelu in bf16: 0.323 ms, and 0.339 by Newton's). */
-#if defined(SLOW_DIVISION) /* run/compiler.c: these processors */
+#if defined(SLOW_DIVISION) /* jit/compiler.c: these processors */
 MATH float m_scaled_inverse_f32(float d) {
     float y = m_float_f32(0x7ef311c7u - m_bits_f32(d));
     y = M_FMA_F32(y, M_FMA_F32(-d, y, 1.0f), y);

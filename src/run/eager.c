@@ -11,7 +11,7 @@
 #include "base/map.h"
 #include "base/option.h"
 #include "base/precision.h"
-#include "run/copy.h"
+#include "cpu/copy.h"
 #include "tensor/apply.h"
 #include <string.h>
 

@@ -171,6 +171,10 @@ static int *count_readers(const Plan *plan) {
     return readers;
 }
 
+static const void *make_constant(void *constants, int number) {
+    return constant_data(constants, number);
+}
+
 /* Who computes the step, and its weight as that method wants it. */
 static bool prepare_task(Executable *executable, ExecutableOptions options, int s, int *readers) {
     const Plan *plan = executable->plan;
@@ -181,7 +185,7 @@ static bool prepare_task(Executable *executable, ExecutableOptions options, int 
     Constants *constants = &executable->constants;
     work->task = &step->task;
     if (options.choose)
-        method_choose(plan, step, constants, number,
+        method_choose(plan, step, (ConstantWeight){make_constant, constants, number},
                       step->kernel < 0 ? NULL : &executable->launch[step->kernel], options.tune,
                       work, &executable->refusal);
     if (number < 0) return true;

@@ -3,7 +3,7 @@
 #define CARBIDE_RUN_EXECUTABLE_H
 
 #include "run/execute.h"
-#include "run/generate.h"
+#include "jit/generate.h"
 
 /* An input whose old elements are still wanted after the run wrote to it: copied to the block
  * before. */

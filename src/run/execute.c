@@ -4,8 +4,8 @@
  * written to an input. The heap is touched for outputs, the arena block and large packings only;
  * all three come from the storage cache. */
 #include "base/clock.h"
+#include "cpu/copy.h"
 #include "run/check_indices.h"
-#include "run/copy.h"
 #include "run/executable.h"
 #include "tensor/apply.h"
 #include <stdatomic.h>

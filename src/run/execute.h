@@ -3,8 +3,8 @@
 #define CARBIDE_RUN_EXECUTE_H
 
 #include "run/constant.h"
-#include "run/engine.h"
-#include "run/method.h"
+#include "vm/launch.h"
+#include "method/method.h"
 #include "sched/plan.h"
 #include "tensor/tensor.h"
 

@@ -13,7 +13,7 @@
 enum {
     MATMUL_ELEMENTS = 1 << 16, /* of a result whose f32 stays in L2 */
     /* Above, an epilogue that is scale, bias, residual and relu rounds once by itself in bf16, in
-     * the pass that narrows the sums (run/end_kernel.c); that is faster. */
+     * the pass that narrows the sums (cpu/end_kernel.c); that is faster. */
     CONVOLUTION_ELEMENTS = 1 << 14
 };
 

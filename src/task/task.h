@@ -1,6 +1,6 @@
 /* Tasks: what a library computes between two kernels, told by sizes, strides and dtypes alone.
  * Whose values they are, and which kernel runs on the result, is the plan's (sched/plan.h); who
- * computes them is chosen later (run/method.h). */
+ * computes them is chosen later (method/method.h). */
 #ifndef CARBIDE_TASK_TASK_H
 #define CARBIDE_TASK_TASK_H
 

@@ -50,5 +50,5 @@ static inline void tile_multiply(int sum, int a, int b) {
 #define _tile_zero(to) memset(tile_data[to], 0, sizeof tile_data[to])
 #define _tile_dpbf16ps(sum, a, b) tile_multiply(sum, a, b)
 
-#include "run/conv_amx.c"
-#include "run/gemm_amx.c"
+#include "cpu/conv_amx.c"
+#include "cpu/gemm_amx.c"

@@ -2,7 +2,7 @@
  * it keeps the weight as a copy. SLOW does not fail: it multiplies matrices, takes its time to be
  * made while the environment has CARBIDE_TEST_SLOW, and counts its runs in CARBIDE_TEST_RUNS. */
 #define _GNU_SOURCE
-#include "run/provider.h"
+#include "method/provider.h"
 
 #include <stdio.h>
 #include <stdlib.h>

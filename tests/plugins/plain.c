@@ -2,7 +2,7 @@
  * asked for last stands in CARBIDE_TEST_TASK: "matmul f32 scale bias f32 residual relu"; it refuses
  * what CARBIDE_TEST_REFUSED names: "create", "pack", "open" (unpack), "run". */
 #define _GNU_SOURCE
-#include "run/provider.h"
+#include "method/provider.h"
 
 #include <stdio.h>
 #include <stdlib.h>

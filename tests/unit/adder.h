@@ -5,8 +5,8 @@
 
 #include "test_support.h"
 
-#include "run/cache.h"
-#include "run/engine.h"
+#include "jit/cache.h"
+#include "jit/code.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,8 @@
 
 #include "codegen/c.h"
 #include "kernel_reference.h"
-#include "run/engine.h"
+#include "jit/code.h"
+#include "vm/launch.h"
 #include "test_support.h"
 
 #include <math.h>
@@ -66,7 +67,7 @@ static void release(const Kernel *kernel, Data *data) {
     }
 }
 
-/* As run/launch.c does it. */
+/* As vm/launch.c does it. */
 static void combine(const Kernel *kernel, const KernelInfo *info, int pass, int64_t *slot) {
     int64_t stride = kernel->outer_size * kernel->split;
     for (int r = 0; r < length(info->reduce); r++) {

@@ -1,8 +1,8 @@
 /* The attention step against sums in double, over odd sizes, strides, masks, dtypes and layouts;
  * claimed attention against the same graph in single ops; what is declined and why. */
+#include "base/cpu.h"
 #include "carbide.h"
-#include "run/attention_kernel.h"
-#include "run/cpu.h"
+#include "cpu/attention_kernel.h"
 
 #include <math.h>
 #include <setjmp.h>

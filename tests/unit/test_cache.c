@@ -5,7 +5,7 @@
 #include "children.h"
 
 #include "base/memory.h"
-#include "run/compiler.h"
+#include "jit/compiler.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,10 +4,10 @@
 #define _GNU_SOURCE
 #include "adder.h"
 
+#include "base/cpu.h"
 #include "base/map.h"
 #include "carbide.h"
-#include "run/compiler.h"
-#include "run/cpu.h"
+#include "jit/compiler.h"
 
 #include <fcntl.h>
 #include <time.h>
@@ -16,7 +16,7 @@
 static const char description[] = "carbide\ntuned for a test\n";
 static char key[CACHE_KEY], path[CACHE_PATH];
 
-/* As run/cache.c writes it. */
+/* As jit/cache.c writes it. */
 typedef struct Footer {
     char magic[8];
     uint64_t object_bytes, text_bytes, hash;

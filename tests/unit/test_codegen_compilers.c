@@ -2,8 +2,8 @@
  * right. The compiler and the processor of this machine need not be among those concerned. */
 #include "test_support.h"
 
+#include "jit/compiler.h"
 #include "kernel_run.h"
-#include "run/compiler.h"
 
 /* Two sums of a short row, one wider than the other: the arrays of lanes that gcc 13, tuning for
  * Sapphire Rapids with AVX2 or AVX-512, leaves on the stack were set to 0 beside a boundary of 16

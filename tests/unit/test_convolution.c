@@ -2,8 +2,8 @@
  * padding and dilation, ranks 1 to 3, sizes that end in the middle of a tile, packed weights,
  * epilogues, threads. Elements are small integers, so that every sum is exact; test_winograd.c has
  * the methods that round in between. */
+#include "cpu/conv.h"
 #include "epilogue.h"
-#include "run/conv.h"
 
 #include "each_fails.h"
 

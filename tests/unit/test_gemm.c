@@ -3,9 +3,9 @@
  * numbers. */
 #include "each_fails.h"
 
+#include "base/cpu.h"
+#include "cpu/gemm_internal.h"
 #include "epilogue.h"
-#include "run/cpu.h"
-#include "run/gemm_internal.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "failing_calls.h"
 
 #include "carbide.h"
-#include "run/plugin.h"
+#include "method/plugin.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

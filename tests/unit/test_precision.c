@@ -2,7 +2,7 @@
  * is built anew. Where no instruction multiplies bf16, medium gives what highest does. */
 #include "test_support.h"
 
-#include "run/gemm_internal.h"
+#include "cpu/gemm_internal.h"
 #include <math.h>
 #include <string.h>
 

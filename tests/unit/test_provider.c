@@ -5,11 +5,11 @@
 #include "children.h"
 #include "test_support.h"
 
+#include "base/cpu.h"
 #include "base/option.h"
 #include "failing_once.h"
-#include "run/cache.h"
-#include "run/cpu.h"
-#include "run/plugin.h"
+#include "jit/cache.h"
+#include "method/plugin.h"
 
 #include <math.h>
 #include <pthread.h>

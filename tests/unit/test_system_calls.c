@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "carbide.h"
-#include "run/plugin.h"
+#include "method/plugin.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

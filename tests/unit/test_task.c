@@ -6,7 +6,7 @@
 
 #include "carbide.h"
 #include "failing_once.h"
-#include "run/cache.h"
+#include "jit/cache.h"
 #include "tensor/tensor.h"
 
 #include <limits.h>

@@ -6,7 +6,7 @@
 
 #include "base/environment.h"
 #include "base/memory.h"
-#include "run/plugin.h"
+#include "method/plugin.h"
 
 #include <fcntl.h>
 #include <grp.h>

@@ -3,8 +3,8 @@
  * runs out. */
 #include "test_support.h"
 
+#include "base/cpu.h"
 #include "kernel_vm.h"
-#include "run/cpu.h"
 
 /* ---- kernels as text ------------------------------------------------------------------------- */
 

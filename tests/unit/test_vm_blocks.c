@@ -3,9 +3,9 @@
  * processor has, against the scalar definitions. */
 #include "test_support.h"
 
+#include "base/cpu.h"
 #include "op/op.h"
-#include "run/cpu.h"
-#include "run/vm.h"
+#include "vm/vm.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* Winograd convolutions against plain loops in f64: kernels of 3 and 5, sizes that end in the
  * middle of a tile, paddings, batches, channels that are no whole vector, epilogues, threads; and
  * their rounding beside that of the direct method. */
+#include "cpu/conv.h"
 #include "epilogue.h"
-#include "run/conv.h"
 
 #include <math.h>
 #include <setjmp.h>

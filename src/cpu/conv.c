@@ -1,0 +1,322 @@
+/* ConvolutionTask -> the result: what is common to the methods, and the choice between them.
+ *
+ * x and the weight of f16, and of bf16 where the processor or the method does not multiply that,
+ * are widened to f32 as a whole before (gemm_type.c), x by Winograd on the way; sums are narrowed
+ * piece by piece. Whatever the method and the number of threads, an element is one sum in one
+ * order. */
+#include "cpu/conv.h"
+#include "base/cpu.h"
+#include "base/parallel.h"
+#include "cpu/conv_internal.h"
+#include <string.h>
+
+/* ---- the end of a piece ------------------------------------------------------------------- */
+
+static void run_epilogue(const Convolution *c, int64_t low, int64_t count) {
+    launch_part(c->epilogue, c->epilogue_buffer, low, low + count, 0, NULL);
+}
+
+void conv_epilogue(const Convolution *c, int64_t first, int64_t step, int64_t rows,
+                   int64_t columns) {
+    if (!c->epilogue) return;
+    if (step == columns) {
+        run_epilogue(c, first, rows * columns);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++) run_epilogue(c, first + r * step, columns);
+}
+
+static EndRow *end_row(void) {
+    static EndRow *const of_level[] = CPU_LEVELS(end_row_);
+#if defined(CARBIDE_HAVE_BF16)
+    if (gemm_bf16()) return end_row_bf16;
+#endif
+    return of_level[cpu_level()];
+}
+
+void conv_finish(const Convolution *c, int64_t first, int64_t step, int64_t rows, int64_t columns,
+                 const float *sum, int64_t sum_stride) {
+    if (c->end) {
+        EndRow *end = end_row();
+        int64_t channel = first % c->task.out_channels;
+        for (int64_t r = 0; r < rows; r++)
+            end(c->end, sum + r * sum_stride, channel, first + r * step, columns);
+        return;
+    }
+    bool together = sum_stride == columns && step == columns;
+    int64_t runs = together ? 1 : rows, run = together ? rows * columns : columns;
+    for (int64_t r = 0; r < runs && c->narrow; r++)
+        c->narrow(sum + r * sum_stride, c->out + (first + r * step) * c->out_bytes, run);
+    conv_epilogue(c, first, step, rows, columns);
+}
+
+/* By channel, in f32. */
+static void read_channels(const void *from, cb_dtype dtype, int64_t count, float *to) {
+    GemmConvert *widen = gemm_choose(dtype, false, false).convert;
+    if (widen)
+        widen(from, to, count);
+    else
+        memcpy(to, from, (size_t)count * sizeof *to);
+}
+
+/* Sets c->end, which takes the place of the epilogue where that is a known one. The block that
+ * scale and bias lie in; NULL: no memory. */
+static Storage *set_end(Convolution *c, End *end) {
+    int64_t count = c->task.out_channels + END_PADDING;
+    Storage *storage = storage_new((size_t)(2 * count) * sizeof(float));
+    if (!storage) return NULL;
+    const KnownEnd *e = c->known_end;
+    float *scale = storage->data, *bias = scale + count;
+    *end = (End){.f32 = c->out_bytes == 4, .out = c->out, .scale = scale, .bias = bias};
+    for (int64_t i = 0; i < count; i++) scale[i] = 1, bias[i] = 0;
+    c->end = end;
+    if (!c->epilogue || !e) return storage;
+    c->epilogue = NULL;
+    end->relu = e->relu;
+    if (e->residual >= 0) end->residual = c->epilogue_buffer[e->residual];
+    if (e->scale >= 0)
+        read_channels(c->epilogue_buffer[e->scale], CB_F32, c->task.out_channels, scale);
+    if (e->bias >= 0)
+        read_channels(c->epilogue_buffer[e->bias], (cb_dtype)e->bias_dtype, c->task.out_channels,
+                      bias);
+    return storage;
+}
+
+/* ---- methods ------------------------------------------------------------------------------ */
+
+static bool always(const ConvolutionTask *task) {
+    (void)task;
+    return true;
+}
+
+static bool fits_turned(const ConvolutionTask *task) {
+    if (task->channels_last) return false;
+    ConvolutionTask last = conv_turned(task);
+    return conv_fits_depthwise(&last) || conv_is_direct(&last);
+}
+
+static const ConvMethod methods[CONV_METHODS] = {
+    [CONV_AUTO] = {.name = "auto"},
+    [CONV_DIRECT] = {"direct", conv_is_direct, conv_direct_is_bf16, conv_direct_pack,
+                     conv_direct_run, 0, false},
+    [CONV_DEPTHWISE] = {"depthwise", conv_fits_depthwise, NULL, conv_depthwise_pack,
+                        conv_depthwise_run, 0, false},
+    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, 0, false},
+    [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_pack,
+                         conv_winograd_run, 4, false},
+    [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_67, NULL, conv_winograd_pack,
+                         conv_winograd_run, 6, false},
+    [CONV_WINOGRAD_7] = {"winograd 7", conv_fits_winograd_67, NULL, conv_winograd_pack,
+                         conv_winograd_run, 7, false},
+    [CONV_WINOGRAD_9] = {"winograd 9", conv_fits_winograd_9, NULL, conv_winograd_pack,
+                         conv_winograd_run, 9, false},
+    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, 0, true},
+    [CONV_TURNED] = {.name = "channels last", .fits = fits_turned},
+    [CONV_MATRIX] = {"matrix", conv_is_matrix, NULL, conv_matrix_pack, conv_matrix_run, 0, false},
+};
+
+const char *convolution_method_name(int method) { return methods[method].name; }
+
+bool convolution_fits(const ConvolutionTask *task, int method) {
+    return methods[method].fits && methods[method].fits(task);
+}
+
+/* ---- the recorded model ------------------------------------------------------------------- */
+
+/* Nanoseconds, of two cores of an AMD EPYC 9005 (Zen 5, AVX-512) together; bench/layers.c measures
+ * them. What counts is how they compare. */
+static const double product_ns = 0.0042; /* a multiplication in a register tile */
+static const double gather_ns = 0.0055;  /* the same, where windows are gathered first */
+static const double dot_share = 0.5;     /* of those two, in bf16 where it is multiplied as such */
+static const double amx_share = 0.2;     /* the same on AMX tiles */
+static const double weight_ns = 0.07;    /* a packed weight: read from memory once a call */
+static const double pack_ns = 0.3;       /* a weight to pack */
+static const double transform_ns = 0.12; /* a point read or written by Winograd's transforms */
+static const double turn_ns = 0.25;      /* an element of x or the result, in another order */
+/* Larger tiles round more: they have to need no more than this share of the next smaller's time;
+ * rough: F(5x5, 3x3) in f32. Next to the rounding of f16 or bf16 all are small. */
+static const double large_share = 0.93, rough_share = 0.85;
+
+static double weights_ns(double weights, bool constant) {
+    return weights * (constant ? weight_ns : weight_ns + pack_ns);
+}
+
+static double plain_ns(const ConvolutionTask *s, bool constant, double each) {
+    double weights = (double)(s->out_channels * (s->channels / s->groups));
+    double positions = (double)s->batch;
+    for (int d = 0; d < 3; d++) {
+        weights *= (double)s->kernel[d];
+        positions *= (double)s->out_size[d];
+    }
+    return weights * positions * each + weights_ns(weights, constant);
+}
+
+static double winograd_ns(const ConvolutionTask *s, bool constant, int64_t tile) {
+    enum { LANES = 16 }; /* channels are transformed by whole vectors */
+    double weights = (double)(s->channels * s->out_channels), each = weights * product_ns;
+    each +=
+        (double)(round_up(s->channels, LANES) + round_up(s->out_channels, LANES)) * transform_ns;
+    return (double)conv_winograd_points(s, tile) * each +
+           weights_ns((double)(tile * tile) * weights, constant);
+}
+
+/* Elements of x and the result. */
+static double elements(const ConvolutionTask *s) {
+    double x = (double)(s->channels * s->in_size[0] * s->in_size[1] * s->in_size[2]);
+    double out = (double)(s->out_channels * s->out_size[0] * s->out_size[1] * s->out_size[2]);
+    return (double)s->batch * (x + out);
+}
+
+/* Of a multiplication in the dtype of the step, which takes `each` in f32. */
+static double product_of(const ConvolutionTask *task, double each) {
+    if ((!task->reduced && task->dtype != CB_BF16) || !gemm_bf16()) return each;
+    return each * (gemm_bf16()->k_unit == 2 ? dot_share : amx_share);
+}
+
+static bool turned_is_faster(const ConvolutionTask *task, bool constant) {
+    ConvolutionTask last = conv_turned(task);
+    if (conv_fits_depthwise(&last)) return true;
+    double direct = plain_ns(task, constant, product_of(task, product_ns));
+    double gathered = plain_ns(task, constant, product_of(task, gather_ns));
+    return direct + elements(task) * turn_ns < gathered;
+}
+
+/* The product packs both factors; with more out channels than positions that costs more than
+ * turning x and the result. */
+static bool matrix_is_faster(const ConvolutionTask *s) {
+    int64_t positions = s->out_size[0] * s->out_size[1] * s->out_size[2];
+    return conv_is_matrix(s) && positions >= s->out_channels;
+}
+
+int convolution_choose(const ConvolutionTask *task, bool constant) {
+    if (conv_fits_depthwise(task)) return CONV_DEPTHWISE;
+    if (conv_fits_tiles(task)) return CONV_TILES;
+    if (matrix_is_faster(task)) return CONV_MATRIX;
+    if (fits_turned(task) && turned_is_faster(task, constant)) return CONV_TURNED;
+    bool direct = conv_is_direct(task);
+    int method = direct ? CONV_DIRECT : CONV_GATHER;
+    bool half = task->dtype == CB_BF16 || task->dtype == CB_F16;
+    double least_ns = plain_ns(task, constant, product_of(task, direct ? product_ns : gather_ns));
+    for (int other = CONV_WINOGRAD_4; other <= CONV_WINOGRAD_9; other++) {
+        if (!convolution_fits(task, other)) continue;
+        int tile = methods[other].tile;
+        double ns = winograd_ns(task, constant, tile);
+        double share = tile == 7 && task->kernel[1] == 3 && !half ? rough_share : large_share;
+        if (ns < (tile == 4 ? 1 : share) * least_ns) method = other, least_ns = ns;
+    }
+    return method;
+}
+
+static const ConvMethod *method_of(const ConvolutionTask *task, int method, bool constant) {
+    return &methods[method ? method : convolution_choose(task, constant)];
+}
+
+/* The method of a task with channels last that stands for a turned one: one that sums as the
+ * definition does. Eager takes this way, and eager is what other results are measured against. */
+static int exact_method(const ConvolutionTask *last) {
+    static const int8_t exact[] = {CONV_DEPTHWISE, CONV_TILES, CONV_DIRECT};
+    for (size_t i = 0; i < sizeof exact; i++)
+        if (convolution_fits(last, exact[i])) return exact[i];
+    return CONV_AUTO;
+}
+
+/* ---- entry -------------------------------------------------------------------------------- */
+
+static Storage *pack(Convolution *c) {
+    Storage *converted = c->convert ? conv_convert_weight(c) : NULL;
+    if (c->convert && !converted) return NULL;
+    Storage *packed = c->method->pack(c);
+    if (converted) storage_release(converted);
+    return packed;
+}
+
+/* Whether sums come to an End. Those of bf16 do in the pass that narrows them anyway; of f32 the
+ * epilogue is as fast. */
+static bool has_end(const Convolution *c) {
+    const ConvolutionTask *s = &c->task;
+    bool known = c->epilogue && c->known_end && s->channels_last;
+    return c->method->ends || (known && s->dtype == CB_BF16 && !c->method->tile);
+}
+
+static bool run(Convolution *c) {
+    bool converts = c->convert && !c->method->tile, ends = has_end(c);
+    End end;
+    Storage *x = converts ? conv_convert_x(c) : NULL, *packed = NULL;
+    Storage *channels = ends ? set_end(c, &end) : NULL;
+    bool ready = (x || !converts) && (channels || !ends);
+    if (ready && !c->packed && (packed = pack(c))) c->packed = packed->data;
+    ready = ready && c->packed;
+    if (ready) c->method->run(c);
+    if (packed) storage_release(packed);
+    if (channels) storage_release(channels);
+    if (x) storage_release(x);
+    return ready && !atomic_load_explicit(c->failed, memory_order_relaxed);
+}
+
+static bool run_empty_sum(const Convolution *c) {
+    int64_t numel = c->task.batch * c->task.out_channels * c->positions;
+    memset(c->out, 0, (size_t)(numel * c->out_bytes));
+    if (c->epilogue) run_epilogue(c, 0, numel);
+    return true;
+}
+
+static Convolution convolution_of(const ConvolutionTask *task, const ConvMethod *method,
+                                  const Operands *operands) {
+    Convolution c = {.task = *task, .method = method, .epilogue = operands->epilogue};
+    c.x = operands->in[0], c.weight = operands->in[1], c.out = operands->out;
+    c.packed = operands->packed;
+    c.epilogue_buffer = operands->epilogue_buffer;
+    if (operands->end && operands->end->fused) c.known_end = operands->end;
+    bool bf16 = c.method->fits_bf16 && c.method->fits_bf16(task);
+    GemmChoice choice = gemm_choose((cb_dtype)task->dtype, task->reduced, bf16);
+    c.type = choice.type, c.convert = choice.convert, c.narrow = task->wide ? NULL : choice.narrow;
+    c.element = task->dtype == CB_F64 ? sizeof(double) : sizeof(float);
+    c.x_bytes = c.element / c.type->together;
+    c.out_bytes = (int64_t)cb_dtype_size(task->wide ? CB_F32 : (cb_dtype)task->dtype);
+    c.positions = task->out_size[0] * task->out_size[1] * task->out_size[2];
+    c.outputs = task->out_channels / task->groups;
+    return c;
+}
+
+static void run_epilogues(void *user, int64_t low, int64_t high) {
+    run_epilogue(user, low, high - low);
+}
+
+static bool run_turned(Convolution *c) {
+    ConvolutionTask last = conv_turned(&c->task);
+    if (!conv_turned_run(c, &last, exact_method(&last))) return false;
+    int64_t numel = last.batch * last.out_channels * c->positions;
+    if (c->epilogue) parallel_for(numel, 16 * 1024, run_epilogues, c);
+    return true;
+}
+
+static bool is_empty(const Convolution *c) {
+    return c->task.batch == 0 || c->outputs == 0 || c->positions == 0;
+}
+
+bool convolution_pack(const ConvolutionTask *task, int method, const void *weight,
+                      Storage **packed) {
+    const ConvMethod *by = method_of(task, method, true);
+    ConvolutionTask last;
+    if (!by->run) { /* over a copy with channels last */
+        last = conv_turned(task);
+        by = method_of(&last, exact_method(&last), true);
+        task = &last;
+    }
+    Convolution c = convolution_of(task, by, &(Operands){.in = {NULL, weight}});
+    *packed = NULL;
+    if (is_empty(&c) || task->channels == 0) return true;
+    if (c.convert && !c.method->tile) conv_converted_x(&c.task);
+    *packed = pack(&c);
+    return *packed != NULL;
+}
+
+bool convolution_run(const ConvolutionTask *task, int method, const Operands *operands) {
+    _Atomic bool failed = false;
+    const ConvMethod *by = method_of(task, method, operands->packed != NULL);
+    Convolution c = convolution_of(task, by, operands);
+    c.failed = &failed;
+    if (is_empty(&c)) return true;
+    if (task->channels == 0) return run_empty_sum(&c);
+    return c.method->run ? run(&c) : run_turned(&c);
+}

@@ -1,0 +1,31 @@
+/* Matrix multiplication on the CPU: packed, register-tiled, multi-threaded, with the epilogue
+ * kernel run on each finished block of rows while it is in cache. */
+#ifndef CARBIDE_CPU_GEMM_H
+#define CARBIDE_CPU_GEMM_H
+
+#include "cpu/operands.h"
+#include "tensor/tensor.h"
+
+/* f32, f64, f16, bf16 (f32 accumulation) and integers; operands a, b. The epilogue is a launch over
+ * outer points (batch*m rows, n columns). Results do not depend on the number of threads. false: no
+ * memory for packing. */
+bool gemm_run(const MatmulTask *task, const Operands *operands);
+
+/* Whether a packed copy of a constant b is worth its memory, whoever computes the product. */
+bool gemm_copies(const MatmulTask *task);
+/* Packs a b that never changes, for Operands.packed: gemm_run does not read b itself then. *packed
+ * is NULL when that would win nothing. dtype: of b, the task's or one that gemm_packs_from tells.
+ * false: no memory. */
+bool gemm_pack(const MatmulTask *task, const void *b, cb_dtype dtype, Storage **packed);
+/* Whether gemm_pack converts b from another dtype on the way: what is packed is the same. */
+bool gemm_packs_from(const MatmulTask *task, cb_dtype dtype);
+
+/* A batch that shares its B is one tall matrix when the rows of A follow each other evenly: then
+ * the task becomes that. */
+void gemm_fold(MatmulTask *task);
+
+/* argsort and argtopk along rows (cpu/sort.c): stable merge sort; NaN is the greatest, as in
+ * PyTorch. Of at least one element. */
+bool sort_run(const SortTask *task, const Operands *operands);
+
+#endif

@@ -1,0 +1,53 @@
+/* What the files of gemm share. */
+#ifndef CARBIDE_CPU_GEMM_INTERNAL_H
+#define CARBIDE_CPU_GEMM_INTERNAL_H
+
+#include "cpu/gemm.h"
+#include "cpu/gemm_kernel.h"
+#include "tensor/tensor.h"
+#include <stdatomic.h>
+
+enum {
+    GEMM_MAX_WIDTH = 32, /* rows or columns of the largest register tile */
+    GEMM_SUM_GAP = 16    /* between rows of sums in a scratch: at a stride of a power of two they
+                          * would fall into few sets of the cache */
+};
+
+typedef struct Gemm { /* one call of gemm_run */
+    MatmulTask task;  /* the batch folded into rows where that is possible */
+    const char *a, *b;
+    const char *packed; /* b in panels, when it never changes; or NULL */
+    char *out;
+    const Launch *epilogue;
+    void *const *epilogue_buffer;
+    const GemmType *type;
+    GemmConvert *convert; /* of a and b, before packing; or NULL */
+    GemmConvert *narrow;  /* of sums that wait in a scratch, to out; or NULL */
+    size_t element;       /* bytes of one summed element, and of `together` packed ones */
+    int64_t input_bytes;  /* bytes of one element of a, b, and of out unless the task is wide */
+    int threads;
+    _Atomic bool *failed; /* a thread found no memory */
+} Gemm;
+
+/* What multiplies bf16 itself, or NULL: then it is widened to f32. Chosen at the first call;
+ * CARBIDE_SKIP=bf16 leaves all of it out, amx the tiles. */
+const GemmType *gemm_bf16(void);
+/* The type that computes a dtype, and the conversions around it. reduced: f32 may be rounded to
+ * bf16; bf16: the caller can use gemm_bf16. */
+typedef struct GemmChoice {
+    const GemmType *type;
+    GemmConvert *convert, *narrow;
+} GemmChoice;
+GemmChoice gemm_choose(cb_dtype dtype, bool reduced, bool bf16);
+/* Offsets of a batch item in elements, a_offset and b_offset included. */
+void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64_t *b);
+/* Runs the epilogue on rows [row, row + rows) of the batch*m rows, columns [column, column +
+ * columns). */
+void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns);
+
+/* Whether gemm_vector computes it; packed: where a B of several columns is there in panels. */
+bool gemm_is_vector(const Gemm *gemm, bool packed);
+bool gemm_vector(Gemm *gemm);
+bool gemm_integer(Gemm *gemm);
+
+#endif

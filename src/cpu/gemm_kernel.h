@@ -1,0 +1,73 @@
+/* The part of gemm that is compiled once per instruction set: register tiles and packing, for f32
+ * and f64 with the matrix-vector loops (gemm_kernel.c), for bf16 where the processor has
+ * instructions for it (gemm_bf16.c, gemm_amx.c). gemm.c drives them. */
+#ifndef CARBIDE_CPU_GEMM_KERNEL_H
+#define CARBIDE_CPU_GEMM_KERNEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { GEMM_K_BYTES = 2048 }; /* the most that k_bytes is */
+
+typedef struct GemmAhead { /* part `part` of `parts` of the bytes at panel */
+    const char *panel;
+    int64_t bytes;
+    int64_t part, parts;
+} GemmAhead;
+
+typedef void GemmConvert(const void *in, void *out, int64_t count);
+typedef void GemmPack(void *panel, const void *in, int64_t lane_stride, int64_t k_stride, int lanes,
+                      int width, int64_t k);
+
+/* One element type on one instruction set. A panel is `rows` rows of A or `columns` columns of B,
+ * stored k-major: element (k, lane) at k * width + lane. In panels of bf16 `together` elements of a
+ * lane that follow each other along k stand side by side, as one element of f32's size; k is filled
+ * up with zeros to a multiple of k_unit. Sums run over k in order, so the value of an element does
+ * not depend on the tile that it falls into. */
+typedef struct GemmType {
+    int rows, columns; /* register tile */
+    int together, k_unit;
+    int k_bytes; /* of one lane in a block of k, whose panel of columns serves many rows */
+    void (*begin)(void), (*end)(void); /* around the tiles of a thread; or NULL */
+    /* c[r * stride + j] (+)= sum over k of a(k, r) * b(k, j); r < rows, j < columns, at most one
+     * tile. */
+    void (*tile)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
+                 int columns, bool add);
+    /* The same, k > 0, and meanwhile asks for a part of a panel that is read soon; or NULL. */
+    void (*tile_ahead)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
+                       int columns, bool add, GemmAhead ahead);
+    /* The same for rows of A where they lie, in `taps` pieces of k elements each: row[t * rows of
+     * the tile + r] is piece t of row r; b is one panel of taps * k. NULL on AMX. */
+    void (*rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
+                      int64_t stride, int rows, int columns, bool add);
+    /* The same, as tile_ahead does; of f32 and f64. */
+    void (*rows_tile_ahead)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
+                            int64_t stride, int rows, int columns, bool add, GemmAhead ahead);
+    /* Of sums to what is multiplied; or NULL. stream: past the caches, to be ended by end. */
+    GemmConvert *narrow, *stream;
+    /* out[p * pixel + c] = sum over t of row[t][p * jump + c] * weight[t][c]; p < count */
+    void (*depthwise)(int64_t taps, const void *const *row, const void *const *weight,
+                      int64_t count, int64_t jump, void *out, int64_t pixel, int64_t channels);
+    /* Makes a panel of columns: element (k, lane) from in[lane * lane_stride + k * k_stride]; lanes
+     * up to width are 0. pack_f32: from f32 that is rounded on the way; or NULL. pack_rows: a panel
+     * of rows, for tile alone. */
+    GemmPack *pack, *pack_f32, *pack_rows;
+    /* y[j] = sum over k of x[k] * w[j * stride + k] */
+    void (*dot)(int64_t k, int64_t columns, const void *x, const void *w, int64_t stride, void *y);
+    /* y[j] = sum over k of x[k] * w[k * stride + j] */
+    void (*sweep)(int64_t k, int64_t columns, const void *x, const void *w, int64_t stride,
+                  void *y);
+} GemmType;
+
+typedef struct GemmKernels {
+    GemmType f32, f64;
+    GemmConvert *widen_f16, *widen_bf16; /* uint16_t to float */
+    GemmConvert *narrow_f16, *narrow_bf16;
+} GemmKernels;
+
+extern const GemmKernels gemm_kernels_base;
+#if defined(__x86_64__)
+extern const GemmKernels gemm_kernels_v3, gemm_kernels_v4;
+#endif
+
+#endif

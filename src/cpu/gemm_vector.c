@@ -1,0 +1,157 @@
+/* One row times a matrix, or a matrix times one column, and a few of them: bound by reading the
+ * matrix, so nothing is packed. y[j] = sum over k of x[k] * w(k, j) for each vector x, where w has
+ * a unit stride along k (dot products) or, for one vector, along j (sums of rows). f32 and f64. */
+#include "base/parallel.h"
+#include "base/round.h"
+#include "cpu/gemm_internal.h"
+
+enum {
+    DOT_COLUMNS = 64,
+    DOT_TOGETHER = 4, /* columns that share a vector's elements, and stay in L1 for the next one */
+    SWEEP_COLUMNS = 1024,
+    MOST_VECTORS = 6,      /* more take less time from a packed matrix */
+    LEAST_K = 64,          /* of several vectors: shorter sums spend their time on their ends */
+    TASK_BYTES = 64 * 1024 /* of the matrix: what is worth waking a thread for */
+};
+
+typedef struct VectorJob {
+    const Gemm *gemm;
+    bool swapped; /* the matrix is A */
+    int64_t vectors, columns, k, w_k, w_j;
+    int64_t x_stride, x_step; /* of a vector: from k to k; from one to the next */
+    int64_t y_stride, y_step; /* the same of the results */
+    int64_t block, blocks;    /* columns of a task, tasks of a batch item */
+} VectorJob;
+
+/* The matrix is the larger factor, or the one whose sums lie in a row. */
+static bool matrix_is_a(const MatmulTask *task) {
+    if (task->m == 1 || task->n == 1) return task->m != 1;
+    bool b_is_dot = task->b_k == 1 && task->m <= MOST_VECTORS;
+    bool a_is_dot = task->a_k == 1 && task->n <= MOST_VECTORS;
+    return a_is_dot && (task->n < task->m || !b_is_dot);
+}
+
+static VectorJob describe(const Gemm *gemm) {
+    const MatmulTask *s = &gemm->task;
+    VectorJob job = {.gemm = gemm, .swapped = matrix_is_a(s), .k = s->k};
+    if (job.swapped) {
+        job.vectors = s->n, job.columns = s->m, job.w_k = s->a_k, job.w_j = s->a_m;
+        job.x_stride = s->b_k, job.x_step = s->b_n, job.y_stride = s->n, job.y_step = 1;
+    } else {
+        job.vectors = s->m, job.columns = s->n, job.w_k = s->b_k, job.w_j = s->b_n;
+        job.x_stride = s->a_k, job.x_step = s->a_m, job.y_stride = 1, job.y_step = s->n;
+    }
+    job.block = job.w_k == 1 ? DOT_COLUMNS : SWEEP_COLUMNS;
+    job.blocks = divide_up(job.columns, job.block);
+    return job;
+}
+
+bool gemm_is_vector(const Gemm *gemm, bool packed) {
+    const MatmulTask *task = &gemm->task;
+    if (task->dtype != CB_F32 && task->dtype != CB_F64) return false;
+    VectorJob job = describe(gemm);
+    if (job.vectors == 1) return job.w_k == 1 || job.w_j == 1;
+    if (task->reduced || (packed && !job.swapped)) return false;
+    return job.vectors <= MOST_VECTORS && job.w_k == 1 && job.k >= LEAST_K;
+}
+
+static void copy_vector(void *out, const char *in, int64_t stride, int64_t count, size_t element) {
+    if (element == sizeof(float))
+        for (int64_t i = 0; i < count; i++) ((float *)out)[i] = ((const float *)in)[i * stride];
+    else
+        for (int64_t i = 0; i < count; i++) ((double *)out)[i] = ((const double *)in)[i * stride];
+}
+
+static void copy_result(void *out, const void *in, int64_t stride, int64_t count, size_t element) {
+    if (element == sizeof(float))
+        for (int64_t i = 0; i < count; i++) ((float *)out)[i * stride] = ((const float *)in)[i];
+    else
+        for (int64_t i = 0; i < count; i++) ((double *)out)[i * stride] = ((const double *)in)[i];
+}
+
+/* Several vectors: a few columns at a time, which come from memory once. */
+static void dots(const VectorJob *job, const char *x, int64_t x_step, const char *w, int64_t count,
+                 char *y) {
+    const Gemm *gemm = job->gemm;
+    int64_t element = gemm->input_bytes;
+    double result[DOT_TOGETHER];
+    for (int64_t j = 0; j < count; j += DOT_TOGETHER) {
+        int64_t columns = least(DOT_TOGETHER, count - j);
+        for (int64_t v = 0; v < job->vectors; v++) {
+            gemm->type->dot(job->k, columns, x + v * x_step * element, w + j * job->w_j * element,
+                            job->w_j, result);
+            copy_result(y + (j * job->y_stride + v * job->y_step) * element, result, job->y_stride,
+                        columns, gemm->element);
+        }
+    }
+}
+
+static void finish(const VectorJob *job, int64_t batch, int64_t j, int64_t count) {
+    const MatmulTask *task = &job->gemm->task;
+    if (job->swapped)
+        gemm_epilogue(job->gemm, batch * task->m + j, count, 0, task->n);
+    else
+        for (int64_t v = 0; v < job->vectors; v++)
+            gemm_epilogue(job->gemm, batch * task->m + v, 1, j, count);
+}
+
+static void run_task(const VectorJob *job, int64_t task, const char *x, int64_t x_step) {
+    const Gemm *gemm = job->gemm;
+    int64_t batch = task / job->blocks, j = task % job->blocks * job->block;
+    int64_t count = least(job->block, job->columns - j);
+    int64_t a_offset, b_offset, element = gemm->input_bytes;
+    gemm_batch_offsets(&gemm->task, batch, &a_offset, &b_offset);
+    const char *w = job->swapped ? gemm->a + a_offset * element : gemm->b + b_offset * element;
+    w += j * job->w_j * element;
+    char *y = gemm->out + (batch * gemm->task.m * gemm->task.n + j * job->y_stride) * element;
+    if (job->vectors > 1)
+        dots(job, x, x_step, w, count, y);
+    else if (job->w_k == 1)
+        gemm->type->dot(job->k, count, x, w, job->w_j, y);
+    else
+        gemm->type->sweep(job->k, count, x, w, job->w_k, y);
+    finish(job, batch, j, count);
+}
+
+/* The vectors of a batch item: where they are, or gathered. */
+static const char *vectors_of(const VectorJob *job, int64_t batch, char *gathered) {
+    const Gemm *gemm = job->gemm;
+    int64_t a_offset, b_offset, element = gemm->input_bytes;
+    gemm_batch_offsets(&gemm->task, batch, &a_offset, &b_offset);
+    const char *x = job->swapped ? gemm->b + b_offset * element : gemm->a + a_offset * element;
+    if (!gathered) return x;
+    for (int64_t v = 0; v < job->vectors; v++)
+        copy_vector(gathered + v * job->k * element, x + v * job->x_step * element, job->x_stride,
+                    job->k, gemm->element);
+    return gathered;
+}
+
+static void run_tasks(void *user, int64_t low, int64_t high) {
+    const VectorJob *job = user;
+    Storage *storage = NULL;
+    int64_t x_step = job->x_stride == 1 ? job->x_step : job->k, batch = -1;
+    if (job->x_stride != 1) {
+        storage = storage_new((size_t)(job->vectors * job->k) * job->gemm->element);
+        if (!storage) {
+            atomic_store_explicit(job->gemm->failed, true, memory_order_relaxed);
+            return;
+        }
+    }
+    const char *x = NULL;
+    for (int64_t task = low; task < high; task++) {
+        if (task / job->blocks != batch) {
+            batch = task / job->blocks;
+            x = vectors_of(job, batch, storage ? storage->data : NULL);
+        }
+        run_task(job, task, x, x_step);
+    }
+    if (storage) storage_release(storage);
+}
+
+bool gemm_vector(Gemm *gemm) {
+    VectorJob job = describe(gemm);
+    int64_t bytes = job.k * least(job.block, job.columns) * gemm->input_bytes;
+    int64_t grain = TASK_BYTES / bytes + 1;
+    parallel_for(gemm->task.batch * job.blocks, grain, run_tasks, &job);
+    return !atomic_load_explicit(gemm->failed, memory_order_relaxed);
+}

@@ -1,0 +1,254 @@
+/* Generated C -> functions in this process: memory table, disk cache, compiler (code.h).
+ *
+ * In: a C file as text. Out: a loaded shared object. The key is a hash of everything that the
+ * object depends on (code_describe); one object is loaded once per process, however many plans use
+ * it. Two threads that want the same new object may both compile it; the second one to finish takes
+ * the first one's.
+ *
+ * The table is a process singleton: a shared object is loaded into a process, not into a context.
+ * It holds no references, so the last release unloads. */
+#include "jit/code.h"
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/lock.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "base/option.h"
+#include "codegen/c.h"
+#include "jit/cache.h"
+#include "jit/compiler.h"
+#include "jit/object.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct Code {
+    Code *next;
+    void *object;
+    int references;
+    char key[CACHE_KEY];
+};
+
+static Code *all_loaded; /* under the lock */
+
+/* ---- the key ----------------------------------------------------------------------------- */
+
+static bool describe(const Compiler *compiler, const char *source, size_t length, char *out,
+                     size_t bytes) {
+    int used = snprintf(out, bytes,
+                        "carbide %s\nsource %016" PRIx64 "%016" PRIx64 " %zu\n"
+                        "compiler %s %" PRId64 " %" PRId64 "\nflags %s\ncpu %s\n",
+                        CB_VERSION, hash_bytes(source, length, 1), hash_bytes(source, length, 2),
+                        length, compiler->real, compiler->bytes, compiler->changed,
+                        compiler_flags(), compiler_cpu());
+    return used > 0 && (size_t)used < bytes;
+}
+
+bool code_describe(const char *source, size_t length, char *description, size_t bytes) {
+    Compiler compiler;
+    return compiler_find(&compiler) && describe(&compiler, source, length, description, bytes);
+}
+
+/* ---- loaded code ------------------------------------------------------------------------- */
+
+/* The caller holds the lock. */
+static Code *find_loaded(const char *key) {
+    for (Code *code = all_loaded; code; code = code->next)
+        if (!strcmp(code->key, key)) {
+            code->references++;
+            return code;
+        }
+    return NULL;
+}
+
+static Code *take_loaded(const char *key) {
+    lock_take(LOCK_code);
+    Code *code = find_loaded(key);
+    lock_give(LOCK_code);
+    return code;
+}
+
+/* One attempt to get code, step by step. */
+typedef struct Attempt {
+    const char *source;
+    size_t length;
+    const char *const *name; /* of the functions that the object must have */
+    int names;
+    Compiler compiler;
+    char description[CACHE_TEXT], key[CACHE_KEY];
+    char directory[CACHE_PATH]; /* of the cache; "" when there is none */
+    CodeResult result;
+} Attempt;
+
+static void *load_whole(const Attempt *a, int file, char why[OBJECT_WHY]) {
+    void *object = object_load(file, why);
+    for (int i = 0; object && i < a->names; i++) {
+        if (dlsym(object, a->name[i])) continue;
+        snprintf(why, OBJECT_WHY, "it lacks %.200s", a->name[i]);
+        dlclose(object);
+        object = NULL;
+    }
+    return object;
+}
+
+/* The caller holds the lock. NULL: out of memory or not usable (then why says more). */
+static Code *load_new(const Attempt *a, int file, char why[OBJECT_WHY]) {
+    void *object = load_whole(a, file, why);
+    Code *code = object ? memory_zalloc(sizeof *code) : NULL;
+    if (code) {
+        *code = (Code){.next = all_loaded, .object = object, .references = 1};
+        memcpy(code->key, a->key, CACHE_KEY);
+        all_loaded = code;
+    } else if (object) {
+        dlclose(object);
+    }
+    return code;
+}
+
+/* Loads the object that is open under its key, unless another thread did meanwhile. Under the lock:
+ * a child forked while the dynamic linker works could never use it. */
+static Code *load(const Attempt *a, int file, char why[OBJECT_WHY]) {
+    *why = '\0';
+    lock_take(LOCK_code);
+    Code *code = find_loaded(a->key);
+    if (!code) code = load_new(a, file, why);
+    lock_give(LOCK_code);
+    return code;
+}
+
+KernelFunction *code_function(const Code *code, const char *name) {
+    union {
+        void *object;
+        KernelFunction *function;
+    } symbol = {dlsym(code->object, name)};
+    return symbol.function;
+}
+
+void code_release(Code *code) {
+    if (!code) return;
+    lock_take(LOCK_code);
+    bool last = --code->references == 0;
+    Code **at = &all_loaded;
+    while (last && *at != code) at = &(*at)->next;
+    if (last) *at = code->next, dlclose(code->object);
+    lock_give(LOCK_code);
+    if (last) memory_free(code);
+}
+
+void code_cleanup(void) { compiler_forget(); }
+
+/* ---- compiling --------------------------------------------------------------------------- */
+
+static void give_up(Attempt *a, Reason reason, const char *words) {
+    a->result.reason = reason;
+    if (words && !a->result.message) a->result.message = memory_copy_text(words);
+}
+
+/* What the compiler left at path is loaded and, if it is to be kept, becomes an entry. */
+static Reason take_object(Attempt *a, const char *path, bool keep, char why[OBJECT_WHY]) {
+    int file = object_take(path);
+    if (file < 0) {
+        snprintf(why, OBJECT_WHY, "the compiler left no object: %.300s: %s", path, strerror(errno));
+        return REASON_compiler_failed;
+    }
+    a->result.code = load(a, file, why);
+    bool loaded = a->result.code != NULL;
+    if (loaded && keep && !cache_put(a->directory, a->key, a->description, file, path))
+        a->result.cache = REASON_cache_unusable;
+    close(file);
+    if (loaded) return REASON_NONE;
+    if (!*why) return REASON_out_of_memory;
+    char said[OBJECT_WHY];
+    memcpy(said, why, sizeof said);
+    snprintf(why, OBJECT_WHY, "%.200s: %.300s", path, said);
+    return REASON_compiler_failed;
+}
+
+/* Compiles in a folder that is there for this alone. */
+static void compile_in(Attempt *a, const char *folder, bool keep) {
+    char path[OBJECT_PATH], why[OBJECT_WHY] = "";
+    snprintf(path, sizeof path, "%.4000s/kernel.so", folder);
+    bool heavy = a->length >= strlen(C_HEAVY) && !memcmp(a->source, C_HEAVY, strlen(C_HEAVY));
+    Reason reason =
+        compiler_run(&a->compiler, a->source, a->length, heavy, path, &a->result.message);
+    if (reason == REASON_NONE) reason = take_object(a, path, keep, why);
+    if (reason != REASON_NONE) give_up(a, reason, *why ? why : NULL);
+    if (a->result.code && keep) cache_trim(a->directory);
+}
+
+static void compile(Attempt *a) {
+    char folder[OBJECT_PATH];
+    bool more = true, found = false;
+    for (int place = 0; more && !found; place++) {
+        found = object_folder(place, a->directory, folder, &more);
+        if (!found && place == 0 && a->directory[0]) a->result.cache = REASON_cache_unusable;
+        if (!found) continue;
+        compile_in(a, folder, place == 0);
+        object_remove_folder(folder);
+    }
+    if (!found) give_up(a, REASON_compiler_failed, "no folder takes temporary files");
+}
+
+static bool load_from_disk(Attempt *a) {
+    char why[OBJECT_WHY];
+    int file = -1;
+    CacheLookup found = cache_open(a->directory, a->key, a->description, &file);
+    if (found == CACHE_HIT) {
+        a->result.code = load(a, file, why);
+        if (!a->result.code) found = CACHE_DAMAGED;
+        close(file);
+    }
+    if (found == CACHE_DAMAGED) a->result.cache = REASON_cache_damaged;
+    a->result.from_disk = a->result.code != NULL;
+    return a->result.from_disk;
+}
+
+static void attempt(Attempt *a) {
+    if (environment_is_foreign()) {
+        give_up(a, REASON_foreign_caller, NULL);
+        return;
+    }
+    if (!compiler_find(&a->compiler)) {
+        give_up(a, REASON_no_compiler, NULL);
+        return;
+    }
+    if (!describe(&a->compiler, a->source, a->length, a->description, sizeof a->description)) {
+        give_up(a, REASON_compiler_failed, "the compiler's path is too long");
+        return;
+    }
+    cache_key(a->description, a->key);
+    a->result.code = take_loaded(a->key);
+    if (a->result.code) return;
+    if (option_int(OPTION_cache)) {
+        a->result.cache = cache_directory(a->directory);
+        if (a->result.cache != REASON_NONE)
+            a->directory[0] = '\0';
+        else if (load_from_disk(a))
+            return;
+    }
+    compile(a);
+}
+
+CodeResult code_load(const char *source, size_t length, const char *const *name, int names) {
+    double start = clock_ms();
+    Attempt *a = memory_zalloc(sizeof *a); /* too large for a small stack */
+    if (!a) return (CodeResult){.reason = REASON_out_of_memory};
+    a->source = source;
+    a->length = length;
+    a->name = name;
+    a->names = names;
+    attempt(a);
+    CodeResult result = a->result;
+    memory_free(a);
+    if (result.code && result.message) {
+        memory_free(result.message);
+        result.message = NULL;
+    }
+    result.milliseconds = clock_ms() - start;
+    return result;
+}

@@ -1,0 +1,32 @@
+/* Kernels as C text through the C compiler, or as the shared object that the disk cache has of it
+ * (code.c). */
+#ifndef CARBIDE_JIT_CODE_H
+#define CARBIDE_JIT_CODE_H
+
+#include "base/reason.h"
+#include "lower/function.h"
+
+#include <stddef.h>
+
+typedef struct Code Code; /* one loaded shared object, reference-counted; dlclose'd with the last */
+typedef struct CodeResult {
+    Code *code;       /* NULL: reason and message say why */
+    Reason reason;
+    char *message;    /* the compiler's own words, heap text, or NULL */
+    Reason cache;     /* why the disk cache was not used, or replaced an entry; REASON_NONE: all
+                       * well */
+    bool from_disk;
+    double milliseconds;
+} CodeResult;
+/* source: a whole C file (codegen/c.h) with the named functions; an object that lacks one is not
+ * taken, be it the compiler's or the cache's. Same source, compiler, flags and CPU: same key. */
+CodeResult code_load(const char *source, size_t length, const char *const *name, int names);
+KernelFunction *code_function(const Code *code, const char *name);
+void code_release(Code *code);
+/* All that the object of a source depends on, as lines (jit/cache.h); false: there is no
+ * compiler. */
+bool code_describe(const char *source, size_t length, char *description, size_t bytes);
+void code_cleanup(void); /* forgets what is known of the compiler; loaded code stays with its
+                          * owners */
+
+#endif

@@ -1,0 +1,31 @@
+/* The C compiler as a program: found in PATH, run with a time limit, its words captured. */
+#ifndef CARBIDE_JIT_COMPILER_H
+#define CARBIDE_JIT_COMPILER_H
+
+#include "base/reason.h"
+
+enum { COMPILER_PATH = 4096 };
+
+typedef struct Compiler {
+    char path[COMPILER_PATH];
+    char real[COMPILER_PATH]; /* with every symbolic link resolved: it tends to name the version */
+    int64_t bytes, changed;   /* of the file: an upgrade changes them */
+} Compiler;
+
+/* Option cc. False: there is none; the answer is remembered for a second. */
+bool compiler_find(Compiler *compiler);
+void compiler_forget(void);
+
+/* Compiles C source to a shared object at output, whose folder takes its temporary files,
+ * too. REASON_NONE, compiler_failed or compiler_timeout; *message is then the compiler's words
+ * (heap text, or NULL). The compiler and all that it started are gone on return.
+ * heavy: prefers short compile times (codegen/c.h: C_HEAVY). */
+Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
+                    const char *output, char **message);
+
+const char *compiler_flags(void); /* all that may be used on this level, as one line */
+/* The level in use and the processor, as one line: what -mtune=native and measured times depend
+ * on. */
+const char *compiler_cpu(void);
+
+#endif

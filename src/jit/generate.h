@@ -1,0 +1,26 @@
+/* The kernels of a plan as loaded functions (jit/generate.c). */
+#ifndef CARBIDE_JIT_GENERATE_H
+#define CARBIDE_JIT_GENERATE_H
+
+#include "jit/code.h"
+#include "sched/plan.h"
+
+typedef struct Generated {
+    KernelFunction **function; /* by kernel, in the plan's arena; NULL: nothing was loaded */
+    int functions;             /* that were compiled: kernels with the same text share one */
+    Code **code;               /* to release; in the plan's arena */
+    int code_count;
+    const char *source;            /* every file, one after the other */
+    char *message;                 /* the compiler's own words, heap text to free, or NULL */
+    Reason reason;                 /* REASON_NONE, or why nothing was loaded */
+    Reason cache;                  /* why the disk cache did not serve, or REASON_NONE */
+    bool from_disk;                /* every file */
+    double source_ms, compiler_ms; /* of writing it; of compiling and loading */
+} Generated;
+
+/* Writes, compiles and loads the C of all kernels. Works in the plan's arena, whose escape leaves
+ * nothing behind that is not in *out. */
+void generate(const Plan *plan, Generated *out);
+void generated_release(Generated *generated); /* the code; message stays the caller's */
+
+#endif

@@ -1,0 +1,26 @@
+/* Who computes a product or a convolution: our own engine, in one of its methods, or a provider. */
+#ifndef CARBIDE_METHOD_METHOD_H
+#define CARBIDE_METHOD_METHOD_H
+
+#include "base/reason.h"
+#include "method/work.h"
+
+typedef struct MethodRefusal { /* why a provider that was wanted does not run; the first one */
+    Reason reason;
+    char detail[768];
+} MethodRefusal;
+
+/* The weight of a task, when it never changes. */
+typedef struct ConstantWeight {
+    const void *(*make)(void *owner, int number); /* element 0; NULL: memory ran out */
+    void *owner;
+    int number; /* negative: it may change */
+} ConstantWeight;
+
+/* By option provider: our own, the named provider where it can, or, when it is auto, the faster
+ * one by a recorded model, or by measurement (tune). Sets *out but for what is packed.
+ * The weight is made only for a method that reads it here. epilogue: NULL, or made runnable. */
+void method_choose(const Plan *plan, const Step *step, ConstantWeight weight,
+                   const Launch *epilogue, bool tune, Work *out, MethodRefusal *refusal);
+
+#endif

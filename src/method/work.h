@@ -1,0 +1,28 @@
+/* A task made ready to run: who computes it, and what was made for that once. It lies beside the
+ * plan, which nothing writes to: an executable has one for each step. */
+#ifndef CARBIDE_METHOD_WORK_H
+#define CARBIDE_METHOD_WORK_H
+
+#include "method/provided.h"
+
+typedef struct Work {
+    const Task *task;   /* NULL: the step is no task */
+    int method;         /* of our own: cpu/conv.h */
+    Provided *provided; /* owned; NULL: our own engine computes it */
+    Storage *packed;    /* owned; the weight as our own engine wants it, or NULL */
+    KnownEnd end;
+    char text[256]; /* for explain: the choice and what it rests on */
+} Work;
+
+/* The weight, element 0 of a value of dtype, as our own method wants it: work->packed stays NULL
+ * when packing wins nothing. false: memory ran out. */
+bool work_pack(Work *work, const void *weight, cb_dtype dtype);
+/* Whether work_pack takes a weight of this dtype; that of the task it takes always. */
+bool work_packs_from(const Work *work, cb_dtype dtype);
+/* Whether the weight itself is not read by work_run. */
+bool work_packs(const Work *work);
+/* operands without packed and end, which the work knows. false: no memory, or an error is set. */
+bool work_run(const Work *work, Operands operands);
+void work_free(Work *work);
+
+#endif

@@ -1,0 +1,116 @@
+/* scatter_add over chunks: every chunk adds to bins of its own, which start as zeros; the bins of
+ * all chunks are then added to the result, in chunk order. The number of chunks is the kernel's, so
+ * results do not depend on the number of threads.
+ *
+ *     2^22 elements into 1024 bins, split 64: 64 x 1024 private bins, then 64 additions each */
+#include "vm/bins.h"
+#include "base/parallel.h"
+#include "base/round.h"
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+enum { GRAIN_ADDITIONS = 16 * 1024, LINE_BYTES = 64 };
+
+typedef struct Bins {
+    const Launch *launch;
+    void *const *buffer;
+    char *own;     /* of all chunks */
+    int64_t bytes; /* of one chunk's, whole cache lines: no two chunks share one */
+} Bins;
+
+static void fill_chunks(void *user, int64_t low, int64_t high) {
+    const Bins *bins = user;
+    const Launch *launch = bins->launch;
+    void *buffer[launch->buffer_count];
+    memcpy(buffer, bins->buffer, sizeof buffer);
+    for (int64_t chunk = low; chunk < high; chunk++) {
+        char *own = bins->own + chunk * bins->bytes;
+        memset(own, 0, (size_t)bins->bytes);
+        buffer[launch->bins.buffer] = own;
+        launch_part(launch, buffer, chunk * launch->outer_size, (chunk + 1) * launch->outer_size, 0,
+                    NULL);
+    }
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* A few elements of every chunk at a time, so that sums stay in L1. */
+enum { BLOCK = 512 };
+
+#define EACH _Pragma("omp simd") for (int i = 0; i < count; i++)
+#define ADD_OF(name, type, sum_type, from, to)                                                     \
+    static void add_##name(const Bins *bins, int64_t low, int64_t high) {                          \
+        type *out = bins->buffer[bins->launch->bins.buffer];                                       \
+        sum_type sum[BLOCK];                                                                       \
+        for (int64_t at = low; at < high; at += BLOCK) {                                           \
+            int count = (int)(high - at < BLOCK ? high - at : BLOCK);                              \
+            EACH sum[i] = from(out[at + i]);                                                       \
+            for (int64_t chunk = 0; chunk < bins->launch->split; chunk++) {                        \
+                const type *own = (const type *)(const void *)(bins->own + chunk * bins->bytes);   \
+                EACH sum[i] = (sum_type)(sum[i] + from(own[at + i]));                              \
+            }                                                                                      \
+            EACH out[at + i] = (type)to(sum[i]);                                                   \
+        }                                                                                          \
+    }
+#define SAME(value) (value)
+#define TRUTH(value) ((value) != 0)
+
+ADD_OF(bool, uint8_t, uint32_t, SAME, TRUTH)
+ADD_OF(u8, uint8_t, uint8_t, SAME, SAME)
+ADD_OF(u16, uint16_t, uint16_t, SAME, SAME)
+ADD_OF(u32, uint32_t, uint32_t, SAME, SAME)
+ADD_OF(u64, uint64_t, uint64_t, SAME, SAME)
+ADD_OF(f16, uint16_t, float, f16_to_f32, f16_from_f32)
+ADD_OF(bf16, uint16_t, float, bf16_to_f32, bf16_from_f32)
+ADD_OF(f32, float, float, SAME, SAME)
+ADD_OF(f64, double, double, SAME, SAME)
+
+static void add_range(void *user, int64_t low, int64_t high) {
+    const Bins *bins = user;
+    switch ((cb_dtype)bins->launch->bins.dtype) {
+    case CB_BOOL:
+        add_bool(bins, low, high);
+        break;
+    case CB_U8:
+    case CB_I8:
+        add_u8(bins, low, high);
+        break;
+    case CB_I16:
+        add_u16(bins, low, high);
+        break;
+    case CB_I32:
+        add_u32(bins, low, high);
+        break;
+    case CB_I64:
+        add_u64(bins, low, high);
+        break;
+    case CB_F16:
+        add_f16(bins, low, high);
+        break;
+    case CB_BF16:
+        add_bf16(bins, low, high);
+        break;
+    case CB_F32:
+        add_f32(bins, low, high);
+        break;
+    default:
+        add_f64(bins, low, high);
+        break;
+    }
+}
+
+/* ---- entry ----------------------------------------------------------------------------------- */
+
+bool bins_run(const Launch *launch, void *const *buffer) {
+    int64_t numel = launch->bins.numel;
+    int64_t bytes = numel * (int64_t)cb_dtype_size((cb_dtype)launch->bins.dtype);
+    Bins bins = {.launch = launch, .buffer = buffer, .bytes = round_up(bytes, LINE_BYTES)};
+    Storage *storage = storage_new((size_t)(launch->split * bins.bytes));
+    if (!storage) return false;
+    bins.own = storage->data;
+    parallel_for(launch->split, 1, fill_chunks, &bins);
+    parallel_for(numel, GRAIN_ADDITIONS / launch->split + 1, add_range, &bins);
+    storage_release(storage);
+    return true;
+}

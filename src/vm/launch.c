@@ -1,0 +1,216 @@
+/* A kernel made runnable, and its work spread over threads.
+ *
+ * Not split: one parallel loop over the outer points. Split (few outer points, a long inner range):
+ * one parallel loop per pass over (chunk, outer point), after each of which the accumulators of
+ * each outer point are combined in chunk order; the number of chunks is the kernel's, so results do
+ * not depend on the number of threads.
+ *
+ *     sum of 2^22 numbers: outer_size 1, split 64: 64 items, 64 slots, then 63 additions */
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "op/math.h"
+#include "tensor/tensor.h"
+#include "vm/bins.h"
+
+enum {
+    GRAIN_BYTES = 64 * 1024,      /* memory traffic that is worth waking a thread for */
+    GRAIN_OPERATIONS = 32 * 1024, /* the same in additions */
+    STACK_SLOTS = 256
+};
+
+static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Items that make a piece of work worth a thread. */
+static int64_t grain_of(const Kernel *kernel, int64_t items) {
+    if (items == 0) return 1;
+    double share = 1e30;
+    if (kernel->bytes > 0) share = (double)GRAIN_BYTES / (double)kernel->bytes;
+    if (kernel->operations > 0) {
+        double of_operations = (double)GRAIN_OPERATIONS / (double)kernel->operations;
+        if (of_operations < share) share = of_operations;
+    }
+    double grain = share * (double)items;
+    return grain >= (double)items ? items : largest(1, (int64_t)grain);
+}
+
+/* By slot, what launch_run must know of each reduction; the arena of the analysis goes at once. */
+static bool copy_reduces(Launch *launch, const Kernel *kernel, Arena *arena) {
+    if (arena_guard(arena)) return false;
+    KernelInfo info = kernel_analyze(kernel, arena);
+    launch->pass_count = info.pass_count;
+    launch->reduce_count = length(info.reduce);
+    if (launch->reduce_count == 0) return true;
+    launch->reduce = memory_alloc(sizeof *launch->reduce * (size_t)launch->reduce_count);
+    if (!launch->reduce) return false;
+    for (int r = 0; r < launch->reduce_count; r++) {
+        const Expr *expr = info.reduce[r];
+        launch->reduce[r].dtype = expr->dtype;
+        launch->reduce[r].op = (uint16_t)expr->imm.i;
+        launch->reduce[r].pass = info.expr[expr->id].pass;
+    }
+    return true;
+}
+
+/* What the chunks of a split kernel add to. */
+static void find_bins(Launch *launch, const Kernel *kernel) {
+    launch->bins.buffer = -1;
+    for (int s = 0; s < length(kernel->store) && launch->split > 1; s++) {
+        if (kernel->store[s].mode != STORE_ADD) continue;
+        launch->bins.buffer = kernel->store[s].buffer;
+        launch->bins.dtype = kernel->buffer[launch->bins.buffer].dtype;
+        launch->bins.numel = kernel->buffer[launch->bins.buffer].numel;
+    }
+}
+
+bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function, bool oracle) {
+    *launch = (Launch){.function = function,
+                       .form = kernel->form,
+                       .outer_size = kernel->outer_size,
+                       .split = kernel->split > 1 ? kernel->split : 1,
+                       .pass_count = 1,
+                       .buffer_count = length(kernel->buffer)};
+    find_bins(launch, kernel);
+    launch->grain = grain_of(kernel, launch->outer_size * launch->split);
+    if (launch->split > 1) {
+        Arena *arena = arena_new();
+        bool ok = arena && copy_reduces(launch, kernel, arena);
+        arena_free(arena);
+        if (!ok) goto failed;
+    }
+    if (!function) {
+        launch->program = program_build(kernel, oracle);
+        if (!launch->program) goto failed;
+    }
+    return true;
+failed:
+    launch_free(launch);
+    return false;
+}
+
+void launch_free(Launch *launch) {
+    program_free(launch->program);
+    memory_free(launch->reduce);
+    *launch = (Launch){0};
+}
+
+/* ---- running ---- */
+
+void launch_part(const Launch *launch, void *const *buffer, int64_t low, int64_t high, int pass,
+                 void *slot) {
+    if (launch->function)
+        launch->function(buffer, low, high, pass, slot);
+    else
+        program_run(launch->program, buffer, low, high, pass, slot);
+}
+
+typedef struct Range { /* what one parallel loop hands to its threads */
+    const Launch *launch;
+    void *const *buffer;
+    int pass;
+    void *slot;
+} Range;
+
+static void run_range(void *user, int64_t low, int64_t high) {
+    const Range *range = user;
+    launch_part(range->launch, range->buffer, low, high, range->pass, range->slot);
+}
+
+/* total op= part, point by point. One loop per op: chosen inside, the switch would cost more than
+ * the arithmetic. */
+#define EACH_POINT(field, value)                                                                   \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        __typeof__(total[i].field) a = total[i].field, b = part[i].field;                          \
+        total[i].field = value;                                                                    \
+    }                                                                                              \
+    return
+
+static void fold_floats(Op op, Scalar *restrict total, const Scalar *restrict part, int64_t count) {
+    switch (op) {
+    case OP_sum:
+        EACH_POINT(f, a + b);
+    case OP_prod:
+        EACH_POINT(f, a * b);
+    case OP_amax:
+        EACH_POINT(f, m_maximum_f64(a, b));
+    case OP_amin:
+        EACH_POINT(f, m_minimum_f64(a, b));
+    default:
+        check(false, "reduce %d does not combine", op);
+    }
+}
+
+static void fold_ints(Op op, Scalar *restrict total, const Scalar *restrict part, int64_t count) {
+    switch (op) {
+    case OP_sum:
+        EACH_POINT(i, (int64_t)((uint64_t)a + (uint64_t)b));
+    case OP_prod:
+        EACH_POINT(i, (int64_t)((uint64_t)a * (uint64_t)b));
+    case OP_amax:
+        EACH_POINT(i, b > a ? b : a);
+    case OP_amin:
+        EACH_POINT(i, b < a ? b : a);
+    case OP_any:
+        EACH_POINT(i, a | b);
+    case OP_all:
+        EACH_POINT(i, a & b);
+    default:
+        check(false, "reduce %d does not combine", op);
+    }
+}
+
+typedef struct Combine { /* the chunks of one reduction */
+    Op op;
+    bool floating;
+    Scalar *slot; /* of chunk 0; those of the next chunk are outer_size further */
+    int64_t outer_size, split;
+} Combine;
+
+/* Folds the chunks of outer points [low, high), in order, into the slots of chunk 0. */
+static void combine_range(void *user, int64_t low, int64_t high) {
+    const Combine *c = user;
+    for (int64_t chunk = 1; chunk < c->split; chunk++) {
+        const Scalar *part = c->slot + chunk * c->outer_size + low;
+        (c->floating ? fold_floats : fold_ints)(c->op, c->slot + low, part, high - low);
+    }
+}
+
+static void combine(const Launch *launch, int reduce, Scalar *slot) {
+    Combine c = {.op = (Op)launch->reduce[reduce].op,
+                 .floating = dtype_is_float((cb_dtype)launch->reduce[reduce].dtype),
+                 .slot = slot + reduce * launch->outer_size * launch->split,
+                 .outer_size = launch->outer_size,
+                 .split = launch->split};
+    int64_t grain = GRAIN_BYTES / (launch->split * (int64_t)sizeof(Scalar));
+    parallel_for(launch->outer_size, largest(grain, 1), combine_range, &c);
+}
+
+static void run_split(const Launch *launch, void *const *buffer, Scalar *slot) {
+    Range range = {.launch = launch, .buffer = buffer, .slot = slot};
+    int64_t items = launch->outer_size * launch->split;
+    for (range.pass = 0; range.pass < launch->pass_count; range.pass++) {
+        parallel_for(items, launch->grain, run_range, &range);
+        for (int r = 0; r < launch->reduce_count; r++)
+            if (launch->reduce[r].pass == range.pass) combine(launch, r, slot);
+    }
+    run_range(&range, 0, launch->outer_size);
+}
+
+bool launch_run(const Launch *launch, void *const *buffer) {
+    if (launch->split == 1) {
+        Range range = {.launch = launch, .buffer = buffer};
+        parallel_for(launch->outer_size, launch->grain, run_range, &range);
+        return true;
+    }
+    if (launch->bins.buffer >= 0) return bins_run(launch, buffer);
+    int64_t slots = launch->outer_size * launch->split * launch->reduce_count;
+    Scalar stack[STACK_SLOTS];
+    if (slots <= STACK_SLOTS) {
+        run_split(launch, buffer, stack);
+        return true;
+    }
+    Storage *storage = storage_new((size_t)slots * sizeof(Scalar));
+    if (!storage) return false;
+    run_split(launch, buffer, storage->data);
+    storage_release(storage);
+    return true;
+}

@@ -1,0 +1,28 @@
+/* A kernel made runnable, and its work spread over threads (launch.c). */
+#ifndef CARBIDE_VM_LAUNCH_H
+#define CARBIDE_VM_LAUNCH_H
+
+#include "lower/function.h"
+#include "vm/program.h"
+
+typedef struct Launch {
+    KernelFunction *function; /* generated code, or NULL: program on the VM */
+    Program *program;         /* owned; NULL when function is set */
+    Form form;
+    int64_t outer_size, split, grain; /* grain: items that are worth waking a thread for */
+    int pass_count, reduce_count, buffer_count;
+    /* Of a split kernel that adds to elements (STORE_ADD): these; buffer -1: it does not. */
+    struct { int buffer; int8_t dtype; int64_t numel; } bins;
+    /* owned, by slot: how chunks combine */
+    struct { int8_t dtype; uint16_t op; int pass; } *reduce;
+} Launch;
+/* function NULL: the VM, in f64 when oracle is set. false: out of memory, nothing to free. */
+bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function, bool oracle);
+void launch_free(Launch *launch);
+/* spreads over threads; false: no memory */
+bool launch_run(const Launch *launch, void *const *buffer);
+/* A part of the work on this thread, with the arguments of a KernelFunction. */
+void launch_part(const Launch *launch, void *const *buffer, int64_t low, int64_t high, int pass,
+                 void *slot);
+
+#endif

@@ -1,0 +1,220 @@
+/* Where the VM computes what: index expressions taken apart, expressions with and without lanes,
+ * and the expressions that each pass needs. */
+#include "vm/vm_build.h"
+
+VmType vm_type(cb_dtype dtype, bool oracle) {
+    switch (dtype) {
+    case CB_BOOL:
+        return VM_BOOL;
+    case CB_I64:
+        return VM_I64;
+    case CB_F64:
+        return VM_F64;
+    case CB_F16:
+    case CB_BF16:
+    case CB_F32:
+        return oracle ? VM_F64 : VM_F32;
+    default:
+        return VM_I32;
+    }
+}
+
+int vm_type_size(VmType type) {
+    static const int size[VM_TYPES] = {1, 4, 8, 4, 8};
+    return size[type];
+}
+
+VmType vm_type_of(const Builder *b, const Expr *x) {
+    return vm_type((cb_dtype)x->dtype, b->oracle);
+}
+
+bool vm_is_narrow(cb_dtype dtype) { return dtype == CB_U8 || dtype == CB_I8 || dtype == CB_I16; }
+
+bool vm_is_inner(const Builder *b, const Expr *x) { return b->info.expr[x->id].inner; }
+
+/* ---- conversions that change nothing --------------------------------------------------------- */
+
+static bool holds_all(cb_dtype from, cb_dtype to) {
+    if (to == CB_I32) return true;
+    return to == CB_I16 && (from == CB_U8 || from == CB_I8);
+}
+
+static bool is_copy(const Builder *b, const Expr *x) {
+    if (x->op != OP_to) return false;
+    cb_dtype from = (cb_dtype)x->input[0]->dtype, to = (cb_dtype)x->imm.i;
+    VmType type = vm_type(from, b->oracle);
+    if (type != vm_type(to, b->oracle)) return false;
+    return type == VM_I32 ? holds_all(from, to) : b->oracle; /* else a rounding to halves */
+}
+
+Expr *vm_real(const Builder *b, Expr *x) {
+    while (is_copy(b, x)) x = x->input[0];
+    return x;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+bool vm_is_dense(const VmIndex *place) {
+    return place->linear && place->levels.count == 1 && place->levels.stride[0] == 1;
+}
+
+/* Neighbouring axes along which the elements go on as within the inner one are one level. */
+static VmLevels lane_levels(const Builder *b, const VmIndex *place) {
+    VmLevels levels = {.count = 0};
+    for (int axis = b->lane_axis; axis >= 0 && axis >= b->first_lane_axis; axis--) {
+        int64_t size = b->kernel->axis[axis].size, stride = place->axis_stride[axis];
+        int last = levels.count - 1;
+        if (last >= 0 && stride == levels.size[last] * levels.stride[last]) {
+            levels.size[last] *= size;
+        } else {
+            levels.size[levels.count] = size;
+            levels.stride[levels.count++] = stride;
+        }
+    }
+    if (levels.count == 0) levels = (VmLevels){1, {1}, {0}};
+    return levels;
+}
+
+static VmIndex take_apart(Builder *b, Expr *index) {
+    VmIndex place = {.index = index};
+    place.axis_stride = arena_new_array(b->arena, int64_t, length(b->kernel->axis) + 1);
+    place.linear = index_affine(b->kernel, index, place.axis_stride, &place.rest);
+    if (!place.linear) {
+        for (int i = 0; i < length(b->kernel->axis); i++) place.axis_stride[i] = 0;
+        place.rest = index;
+        place.linear = b->lane_axis < 0;
+        if (b->lane_axis >= 0)
+            place.linear = index_linear(b->kernel, index, b->lane_axis,
+                                        &place.axis_stride[b->lane_axis], &place.rest);
+    }
+    if (place.rest->op == OP_constant) {
+        place.constant = place.rest->imm.i;
+        place.rest = NULL;
+    }
+    return place;
+}
+
+/* A rest with lanes (by way of a reduction in a TILE kernel) is no block's start. */
+static void settle(Builder *b, VmIndex *place) {
+    if (place->linear && place->rest && b->node[place->rest->id].lanes) place->linear = false;
+    if (!place->linear) {
+        place->constant = 0;
+        place->rest = NULL;
+        for (int i = 0; i < length(b->kernel->axis); i++) place->axis_stride[i] = 0;
+    }
+    place->levels = lane_levels(b, place);
+}
+
+static bool has_lanes(const Builder *b, const Expr *x) {
+    if (x->op == EX_axis)
+        return (int)x->imm.i >= b->first_lane_axis && (int)x->imm.i <= b->lane_axis;
+    if (x->op == EX_reduce) return !b->row && b->lane_axis >= 0;
+    if (x->op == EX_scan) return b->lane_axis >= 0;
+    for (int i = 0; i < x->input_count; i++)
+        if (b->node[x->input[i]->id].lanes) return true;
+    return false;
+}
+
+void vm_place_all(Builder *b) {
+    Kernel *kernel = b->kernel;
+    int loads = length(kernel->expr), stores = length(kernel->store);
+    b->load = arena_new_array(b->arena, VmIndex, loads + 1);
+    b->store = arena_new_array(b->arena, VmIndex, stores + 1);
+    for (int id = 0; id < loads; id++)
+        if (kernel->expr[id]->op == EX_load)
+            b->load[id] = take_apart(b, kernel->expr[id]->input[0]);
+    for (int s = 0; s < stores; s++) b->store[s] = take_apart(b, kernel->store[s].index);
+    b->info = kernel_analyze(kernel, b->arena);
+    b->node = arena_new_array(b->arena, VmNode, length(kernel->expr) + 1);
+    for (int id = 0; id < length(kernel->expr); id++) {
+        VmNode none = {.value = -1,
+                       .splat = -1,
+                       .made = -1,
+                       .splat_made = -1,
+                       .needed = -1,
+                       .row = -1,
+                       .slot = -1};
+        b->node[id] = none;
+        b->node[id].lanes = has_lanes(b, kernel->expr[id]);
+    }
+    for (int id = 0; id < loads; id++)
+        if (kernel->expr[id]->op == EX_load) settle(b, &b->load[id]);
+    for (int s = 0; s < stores; s++) settle(b, &b->store[s]);
+}
+
+/* ---- needs ----------------------------------------------------------------------------------- */
+
+bool vm_is_kept(const Builder *b, const Expr *x) {
+    return b->info.expr[x->id].cached && b->row && b->node[x->id].lanes;
+}
+
+static bool lasts(const Builder *b, const Expr *x) {
+    return !vm_is_inner(b, x) && b->kernel->split == 1;
+}
+
+bool vm_is_ready(const Builder *b, const Expr *x) {
+    const VmNode *node = &b->node[x->id];
+    return node->value >= 0 && (lasts(b, x) || node->made == b->pass || x->op == OP_constant);
+}
+
+bool vm_store_is_inner(const Builder *b, int store) {
+    return b->info.store_pass[store] < b->info.pass_count;
+}
+
+/* An addition happens at every point, even where nothing varies with the lane. */
+bool vm_store_has_lanes(const Builder *b, int s) {
+    const Store *store = &b->kernel->store[s];
+    const VmIndex *place = &b->store[s];
+    if (b->lane_axis < 0) return false;
+    if (store->mode == STORE_ADD) return true;
+    bool varies = place->levels.count > 1 || place->levels.stride[0];
+    bool lanes = b->node[store->value->id].lanes || varies || !place->linear;
+    return lanes || (store->guard && b->node[store->guard->id].lanes);
+}
+
+static void need(Builder *b, Expr *x) {
+    x = vm_real(b, x);
+    VmNode *node = &b->node[x->id];
+    if (x->op == OP_constant) return;
+    if (node->needed == b->pass) {
+        node->uses++;
+        return;
+    }
+    node->needed = b->pass;
+    node->uses = 1;
+    push(b->arena, b->queue, x);
+}
+
+static void need_place(Builder *b, const VmIndex *place) {
+    if (!place->linear)
+        need(b, place->index);
+    else if (place->rest)
+        need(b, place->rest);
+}
+
+static void need_inputs(Builder *b, Expr *x) {
+    if (vm_is_ready(b, x) || x->op == EX_reduce) return;
+    if (vm_is_kept(b, x) && b->node[x->id].row >= 0) return;
+    if (x->op == EX_load) {
+        need_place(b, &b->load[x->id]);
+        if (x->input_count == 2) need(b, x->input[1]);
+        return;
+    }
+    for (int i = 0; i < x->input_count; i++) need(b, x->input[i]);
+}
+
+void vm_need_all(Builder *b) {
+    truncate_to(b->queue, 0);
+    for (int r = 0; r < length(b->info.reduce); r++) {
+        Expr *reduce = b->info.reduce[r];
+        if (b->info.expr[reduce->id].pass == b->pass) need(b, reduce->input[0]);
+    }
+    for (int s = 0; s < length(b->kernel->store); s++) {
+        const Store *store = &b->kernel->store[s];
+        if (b->info.store_pass[s] != b->pass) continue;
+        need(b, store->value);
+        need_place(b, &b->store[s]);
+        if (store->guard) need(b, store->guard);
+    }
+    while (length(b->queue)) need_inputs(b, pop(b->queue));
+}

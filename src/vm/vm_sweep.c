@@ -1,0 +1,238 @@
+/* What goes across the lanes or the inner points: reductions, scans, slots, stores.
+ *
+ * ROW: an accumulator is one number, f64 or i64; each block of lanes is folded into it.
+ * TILE: it is a vector of the lanes; sums and products of f32 over long ranges are held in f64. */
+#include "vm/vm_build.h"
+
+enum {
+    SHORT_SWEEP = 32,           /* additions in f32 that lose nothing worth having */
+    STREAM_BYTES_MIN = 4 << 20, /* outputs of ROW programs above this go past the caches */
+    STREAM_RUN_MIN = 512        /* in runs of at least so many lanes */
+};
+
+static int section(const Builder *b, int which) { return SECTIONS_PER_PASS * b->pass + which; }
+
+static VmInstr instr_of(VmKind kind, VmMode mode, int y, int a, const char *name) {
+    return (VmInstr){.kind = (uint8_t)kind,
+                     .mode = (uint8_t)mode,
+                     .y = y,
+                     .a = a,
+                     .b = -1,
+                     .c = -1,
+                     .name = name};
+}
+
+/* any and all stand for the extremes of bool. */
+static Op reduce_op(const Expr *x) {
+    Op op = (Op)x->imm.i;
+    if (x->dtype != CB_BOOL) return op;
+    if (op == OP_amax || op == OP_sum) return OP_any;
+    return op == OP_amin || op == OP_prod ? OP_all : op;
+}
+
+static bool is_float_type(VmType type) { return type == VM_F32 || type == VM_F64; }
+
+static VmType scalar_type(VmType type) { return is_float_type(type) ? VM_F64 : VM_I64; }
+
+static int64_t sweep_length(const Builder *b) {
+    const Kernel *kernel = b->kernel;
+    return kernel->split > 1 ? (kernel->inner_size + kernel->split - 1) / kernel->split
+                             : kernel->inner_size;
+}
+
+static bool is_wide(const Builder *b, const Expr *x, bool scan) {
+    Op op = reduce_op(x);
+    bool adds = op == OP_sum || op == OP_prod;
+    return adds && vm_type_of(b, x) == VM_F32 && (scan || sweep_length(b) > SHORT_SWEEP);
+}
+
+/* The accumulator, set to the identity before the sweep. */
+static int start(Builder *b, const Expr *x, VmType type, bool lanes) {
+    int y = vm_new_value(b, type, lanes ? VALUE_VECTOR : VALUE_UNIFORM);
+    int identity = vm_number(b, type, scalar_identity(reduce_op(x), (cb_dtype)x->dtype));
+    VmInstr fill = instr_of(VM_OP, vm_mode(lanes), y, identity, "start");
+    fill.function = b->ops->splat[type];
+    vm_add(b, section(b, SECTION_POINT), fill);
+    return y;
+}
+
+/* TILE: accumulator = accumulator op operand, lane by lane. */
+static void fold_lanes(Builder *b, const Expr *x, int accumulator, int operand, bool lanes) {
+    Op op = reduce_op(x);
+    VmType type = vm_type_of(b, x);
+    bool wide = (VmType)b->value[accumulator].type != type;
+    VmInstr fold = instr_of(VM_OP, vm_mode(lanes), accumulator, accumulator, op_info(op)->name);
+    fold.b = operand;
+    fold.function = wide ? b->ops->wide[op - OP_sum] : b->ops->rows[type][op][0];
+    check(fold.function, "%s: the VM cannot reduce %s", b->kernel->name,
+          cb_dtype_name((cb_dtype)x->dtype));
+    vm_add(b, section(b, SECTION_STEP), fold);
+}
+
+void vm_accumulate(Builder *b, Expr *x) {
+    VmNode *node = &b->node[x->id];
+    VmType type = vm_type_of(b, x);
+    Op op = reduce_op(x);
+    if (!b->row) {
+        node->slot = start(b, x, is_wide(b, x, false) ? VM_F64 : type, node->lanes);
+        fold_lanes(b, x, node->slot, vm_operand(b, x->input[0], node->lanes), node->lanes);
+        return;
+    }
+    node->slot = start(b, x, scalar_type(type), false);
+    VmInstr fold =
+        instr_of(VM_REDUCE, VM_LANES, node->slot, vm_vector(b, x->input[0]), op_info(op)->name);
+    fold.reduce = b->ops->reduce[type][op - OP_sum];
+    check(fold.reduce, "%s: the VM cannot reduce %s", b->kernel->name,
+          cb_dtype_name((cb_dtype)x->dtype));
+    vm_add(b, section(b, SECTION_BLOCK), fold);
+}
+
+/* The accumulator as a value of x. */
+static int narrow(Builder *b, const Expr *x, int home, bool lanes, int value) {
+    value = vm_convert(b, home, vm_mode(lanes), vm_type_of(b, x), value, -1);
+    cb_dtype dtype = (cb_dtype)x->dtype;
+    return vm_is_narrow(dtype) ? vm_wrap(b, home, vm_mode(lanes), dtype, value, -1) : value;
+}
+
+static int position_of(const Builder *b, const Expr *x) {
+    int position = 0;
+    while (b->info.reduce[position] != x) position++;
+    return position;
+}
+
+void vm_finish(Builder *b, Expr *x) {
+    VmNode *node = &b->node[x->id];
+    int home = section(b, SECTION_AFTER);
+    if (b->kernel->split == 1) {
+        node->value = narrow(b, x, home, node->lanes, node->slot);
+        node->made = b->pass;
+        return;
+    }
+    VmType type = (VmType)b->value[node->slot].type;
+    VmInstr write = instr_of(VM_SLOT_WRITE, vm_mode(node->lanes), -1, node->slot, "write slot");
+    write.number = position_of(b, x);
+    write.function = b->ops->convert[type][scalar_type(type)];
+    vm_add(b, home, write);
+}
+
+void vm_read_slot(Builder *b, Expr *x) {
+    VmNode *node = &b->node[x->id];
+    check(b->kernel->split > 1, "%s: a reduce is used before its sweep", b->kernel->name);
+    VmType type = vm_type_of(b, x);
+    int home = section(b, SECTION_POINT);
+    int y = vm_new_value(b, type, node->lanes ? VALUE_VECTOR : VALUE_UNIFORM);
+    VmInstr read = instr_of(VM_SLOT_READ, vm_mode(node->lanes), y, -1, "read slot");
+    read.number = position_of(b, x);
+    read.function = b->ops->convert[scalar_type(type)][type];
+    vm_add(b, home, read);
+    node->value = vm_is_narrow((cb_dtype)x->dtype)
+                      ? vm_wrap(b, home, vm_mode(node->lanes), (cb_dtype)x->dtype, y, -1)
+                      : y;
+}
+
+/* ---- scans ----------------------------------------------------------------------------------- */
+
+void vm_emit_scan(Builder *b, Expr *x, int target) {
+    VmNode *node = &b->node[x->id];
+    Op op = reduce_op(x);
+    VmType type = vm_type_of(b, x);
+    int home = vm_section_of(b, x);
+    if (!b->row) {
+        int sum = start(b, x, is_wide(b, x, true) ? VM_F64 : type, node->lanes);
+        fold_lanes(b, x, sum, vm_operand(b, x->input[0], node->lanes), node->lanes);
+        node->value = vm_convert(b, home, vm_mode(node->lanes), type, sum, target);
+    } else {
+        int sum = start(b, x, scalar_type(type), false);
+        bool direct = target >= 0 && !vm_is_narrow((cb_dtype)x->dtype);
+        node->value = direct ? target : vm_new_value(b, type, VALUE_VECTOR);
+        VmInstr scan =
+            instr_of(VM_SCAN, VM_LANES, node->value, vm_vector(b, x->input[0]), op_info(op)->name);
+        scan.b = sum;
+        scan.scan = b->ops->scan[type][op - OP_sum];
+        check(scan.scan, "%s: the VM cannot scan %s", b->kernel->name,
+              cb_dtype_name((cb_dtype)x->dtype));
+        vm_add(b, home, scan);
+    }
+    if (vm_is_narrow((cb_dtype)x->dtype))
+        node->value =
+            vm_wrap(b, home, vm_mode(node->lanes), (cb_dtype)x->dtype, node->value, target);
+}
+
+/* ---- stores ---------------------------------------------------------------------------------- */
+
+static int store_section(const Builder *b, int s) {
+    if (!vm_store_is_inner(b, s)) return section(b, SECTION_POINT);
+    return section(b, b->row && vm_store_has_lanes(b, s) ? SECTION_BLOCK : SECTION_STEP);
+}
+
+/* The rows of a ROW program are written in bursts, which would wait for the lines of a large output
+ * to come in first. */
+static bool store_streams(const Builder *b, int s) {
+    const Kernel *kernel = b->kernel;
+    const Store *store = &kernel->store[s];
+    const KernelBuffer *buffer = &kernel->buffer[store->buffer];
+    const VmIndex *place = &b->store[s];
+    VmType type = vm_type((cb_dtype)buffer->dtype, b->oracle);
+    int64_t size = (int64_t)cb_dtype_size((cb_dtype)buffer->dtype);
+    if (!b->row || store->mode != STORE_SET || store->guard || buffer->role != BUFFER_OUT)
+        return false;
+    if (!vm_store_has_lanes(b, s) || !vm_is_dense(place)) return false;
+    if (buffer->numel * size < STREAM_BYTES_MIN || kernel->axis[b->lane_axis].size < STREAM_RUN_MIN)
+        return false;
+    return b->ops->stream[type] && vm_type_size(type) == size;
+}
+
+/* The operation that gives the value may write into the output itself: then it comes last of all,
+ * so that no other instruction reads what it overwrites when the output shares its memory with an
+ * input. */
+bool vm_store_is_direct(const Builder *b, int s) {
+    const Store *store = &b->kernel->store[s];
+    const KernelBuffer *buffer = &b->kernel->buffer[store->buffer];
+    const VmIndex *place = &b->store[s];
+    Expr *value = vm_real(b, store->value);
+    for (int other = 0; other < length(b->kernel->store); other++)
+        if (other != s && b->info.store_pass[other] == b->pass) return false;
+    if (store->mode == STORE_ADD || store->guard || buffer->role == BUFFER_INOUT) return false;
+    if (store_streams(b, s)) return false;
+    if (!vm_is_dense(place) || !b->node[value->id].lanes) return false;
+    if (vm_is_ready(b, value) || b->node[value->id].uses != 1 || vm_is_kept(b, value)) return false;
+    if (value->op >= EX_axis && value->op != EX_load) return false;
+    if (vm_section_of(b, value) != store_section(b, s)) return false;
+    VmType type = vm_type((cb_dtype)buffer->dtype, b->oracle);
+    int size = (int)cb_dtype_size((cb_dtype)buffer->dtype);
+    return vm_type_size(type) == size;
+}
+
+static VmStore *store_function(const Builder *b, const Store *store, VmType type) {
+    cb_dtype dtype = (cb_dtype)b->kernel->buffer[store->buffer].dtype;
+    bool wide = type == VM_F64 && dtype != CB_F64;
+    return store->mode == STORE_ADD ? b->ops->add[dtype][wide] : b->ops->store[dtype][wide];
+}
+
+void vm_emit_store(Builder *b, int s) {
+    const Store *store = &b->kernel->store[s];
+    const VmIndex *place = &b->store[s];
+    bool lanes = vm_store_has_lanes(b, s);
+    int home = store_section(b, s);
+    Expr *value = vm_real(b, store->value);
+    if (vm_store_is_direct(b, s)) {
+        VmInstr point = instr_of(VM_POINT, VM_LANES,
+                                 vm_new_value(b, vm_type_of(b, value), VALUE_POINTER), -1, "point");
+        int size = vm_type_size(vm_type_of(b, value));
+        point.number = vm_access(b, store->buffer, place, lanes, size, NULL);
+        vm_add(b, home, point);
+        vm_emit(b, value, point.y);
+        return;
+    }
+    VmType type = vm_type((cb_dtype)b->kernel->buffer[store->buffer].dtype, b->oracle);
+    int a = vm_operand(b, value, lanes);
+    VmInstr instr =
+        instr_of(VM_STORE, vm_mode(lanes), -1, a, store->mode == STORE_ADD ? "add" : "store");
+    instr.number = vm_access(b, store->buffer, place, lanes, vm_type_size(type), store->guard);
+    instr.store = store_function(b, store, type);
+    if (store_streams(b, s)) {
+        instr.store = b->ops->stream[type];
+        b->streams = true;
+    }
+    vm_add(b, home, instr);
+}
