@@ -60,11 +60,40 @@ static int64_t choice_of(const char *type, const char *word) {
     }
 }
 
+/* What stands in parentheses behind the word that the type begins with; NULL: another type. */
+static const char *inside(const char *type, const char *word) {
+    size_t length = strlen(word);
+    return !strncmp(type, word, length) && type[length] == '(' ? type + length + 1 : NULL;
+}
+
+static bool has_letters(const char *known, const char *text) {
+    for (; *text; text++)
+        if (!memchr(known, *text, strcspn(known, ")"))) return false;
+    return true;
+}
+
+/* Whether every name of the list stands in known, "one other)". */
+static bool has_names(const char *known, const char *text) {
+    while (*(text += strspn(text, ", "))) {
+        size_t length = strcspn(text, ", ");
+        const char *at = known;
+        while (strcspn(at, " )") != length || memcmp(at, text, length) != 0) {
+            at += strcspn(at, " )");
+            if (*at++ == ')') return false;
+        }
+        text += length;
+    }
+    return true;
+}
+
 /* NULL: fits the option's type, *number is its value; else what was expected. */
 static const char *parse(Option option, const char *text, int64_t *number) {
     const char *type = infos[option].type;
     *number = 0;
     if (!strcmp(type, "text")) return NULL;
+    const char *letters = inside(type, "letters"), *names = inside(type, "names");
+    if (letters) return has_letters(letters, text) ? NULL : type;
+    if (names) return has_names(names, text) ? NULL : type;
     if (strchr(type, '|')) {
         *number = choice_of(type, text);
         return *number >= 0 ? NULL : type;

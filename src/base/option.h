@@ -15,7 +15,8 @@ typedef enum Option {
 
 typedef struct OptionInfo {
     const char *name;
-    const char *type; /* "int", "bool", "text", or the words to choose from: "auto|base|v3" */
+    const char *type; /* "int", "bool", "text"; the words to choose from: "auto|base|v3"; any
+                       * letters of "letters(abc)"; any of "names(one other)", comma-separated */
     const char *value /* default */, *help;
 } OptionInfo;
 

@@ -111,10 +111,36 @@ static void options_of_nothing(void **state) {
     cb_clear_error();
     assert_null(cb_get_option("nothing"));
     cb_clear_error();
-    assert_int_equal(cb_set_option("skip", "fuse, simplify"), CB_OK);
-    assert_true(option_lists(OPTION_skip, "fuse") && option_lists(OPTION_skip, "simplify"));
+    assert_int_equal(cb_set_option("skip", "fuse, fold"), CB_OK);
+    assert_true(option_lists(OPTION_skip, "fuse") && option_lists(OPTION_skip, "fold"));
     assert_false(option_lists(OPTION_skip, "fus") || option_lists(OPTION_skip, "fuses"));
     assert_int_equal(cb_set_option("skip", ""), CB_OK);
+}
+
+static void names_and_letters_are_checked(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"simplify", "fold,simplify",   "fol", "folds", "fold)", ")",
+                                        "names",    "attention claim)"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(cb_set_option("skip", wrong[i]), CB_ERR_OPTION);
+        assert_non_null(strstr(error_text(), "expected names(attention claim fold"));
+        cb_clear_error();
+    }
+    static const char *const right[] = {"amx", "attention", "fold,,fuse ,", " ", "amx,bf16", ""};
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++)
+        assert_int_equal(cb_set_option("skip", right[i]), CB_OK);
+#define PASS(name, letter, needs, gives, breaks, skippable)                                        \
+    assert_int_equal(cb_set_option("skip", #name), skippable ? CB_OK : CB_ERR_OPTION);
+#include "graph/pass.def"
+#undef PASS
+    cb_clear_error();
+    assert_int_equal(cb_set_option("skip", ""), CB_OK);
+    assert_int_equal(cb_set_option("dump", "gz"), CB_ERR_OPTION);
+    assert_string_equal(error_text(), "option dump: expected letters(cglskr), got 'gz'");
+    cb_clear_error();
+    assert_int_equal(cb_set_option("dump", ")"), CB_ERR_OPTION);
+    cb_clear_error();
+    assert_int_equal(cb_set_option("dump", ""), CB_OK);
 }
 
 static void errors_of_nothing(void **state) {
@@ -139,6 +165,7 @@ int main(void) {
         cmocka_unit_test(advice_about_less_than_a_page),
         cmocka_unit_test(grains_and_threads),
         cmocka_unit_test(options_of_nothing),
+        cmocka_unit_test(names_and_letters_are_checked),
         cmocka_unit_test(errors_of_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
