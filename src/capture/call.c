@@ -44,7 +44,7 @@ static void run_trace(Call *call) {
 }
 
 static void go_eager(Call *call) {
-    tracer_set(NULL);
+    frames_drop_tracer(&call->tracer);
     call->mode = CALL_IS_EAGER;
     run_trace(call);
 }

@@ -99,6 +99,13 @@ bool frame_close(Frame *frame) {
     return frame->kind == FRAME_OF_FORWARD || restore(t, frame);
 }
 
+void frames_drop_tracer(const Tracer *tracer) {
+    ThreadState *t = &thread_state;
+    if (t->tracer == tracer) t->tracer = NULL;
+    for (Frame *frame = t->frame; frame; frame = frame->outer)
+        if (frame->tracer == tracer) frame->tracer = NULL;
+}
+
 /* ---- abandoning ---------------------------------------------------------------------------- */
 
 /* Frames from the innermost to last, which are no more the thread's; so that what abandon does

@@ -74,6 +74,8 @@ bool frame_take(const Frame *frame, Tensor *x);
  * scopes were left open, which are closed now. */
 bool frame_close(Frame *frame);
 void frame_free(Frame *frame);
+/* The thread goes on without this tracer: frames that are open inside of it do not put it back. */
+void frames_drop_tracer(const Tracer *tracer);
 void frame_unwind(Frame **frame); /* NULL: it has been closed */
 
 #define UNWINDS_FRAME __attribute__((cleanup(frame_unwind)))
