@@ -45,8 +45,8 @@ enum {
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
     NARROW_LANES = 64,      /* of a vector of bytes: all wider values take several vectors then */
-    PIECES_MAX = 8,         /* loops of their own for ranges with other conditions */
-    PIECE_LANES = 32        /* of a range, on average */
+    PIECES_MAX = 128,       /* loops of their own for ranges with other conditions */
+    PIECE_LANES = 32        /* of a range along the lanes, on average */
 };
 
 /* ---- choices ----------------------------------------------------------------------------- */
@@ -304,13 +304,11 @@ static void count_lanes(CKernel *c, bool chunked) {
         long long size = (long long)axis_size(e->kernel, axis);
         emit_line(e, "if (run > %lld - a%d) run = %lld - a%d;", size, axis, size, axis);
     }
-    for (int i = 0; i < length(c->edge); i++) {
-        long long edge = (long long)c->edge[i];
-        emit_line(e, "if (a%d < %lld && run > %lld - a%d) run = %lld - a%d;", axis, edge, edge,
-                  axis, edge, axis);
-    }
-    emit_line(e, "const int n = run < %lld ? (int)run : %lld;", (long long)c->lanes,
-              (long long)c->lanes);
+    if (c->edge && c->piece_axis == axis)
+        emit_line(e, "int n;"); /* known within a piece */
+    else
+        emit_line(e, "const int n = run < %lld ? (int)run : %lld;", (long long)c->lanes,
+                  (long long)c->lanes);
 }
 
 static bool tiled(const CKernel *c) { return c->shape == SHAPE_NESTED || c->shape == SHAPE_ARRAY; }
@@ -514,34 +512,46 @@ static CKernel *prepare(Kernel *kernel, Usage *usage, Buffer *out) {
 }
 
 /* A condition on the lane's coordinate is a mask over every vector, and a masked load far outside
- * of its buffer traps in the processor. Pieces that are long enough become loops of their own:
- * those of a concatenation, laid out flat, are copies then. */
+ * of its buffer traps in the processor; one on another coordinate is asked for every block of
+ * lanes, and all that it chooses from is loaded. Pieces become loops of their own: those of a
+ * concatenation are copies then. */
 static void choose_pieces(CKernel *c) {
-    Kernel *kernel = c->e.kernel;
-    int lane = c->e.lane_axis;
     if (c->shape != SHAPE_NESTED || c->inner_count || c->turns) return;
-    int64_t *edge = kernel_edges(kernel, lane, c->e.arena);
-    int pieces = length(edge) + 1;
-    if (pieces <= PIECES_MAX && axis_size(kernel, lane) >= pieces * PIECE_LANES) c->edge = edge;
+    for (int axis = c->e.lane_axis; axis >= 0 && !c->edge; axis--) {
+        int64_t *edge = kernel_edges(c->e.kernel, axis, c->e.arena);
+        int64_t pieces = length(edge) + 1, lanes = axis == c->e.lane_axis ? PIECE_LANES : 1;
+        bool long_enough = axis_size(c->e.kernel, axis) >= pieces * lanes;
+        if (pieces > 1 && pieces <= PIECES_MAX && long_enough) c->edge = edge, c->piece_axis = axis;
+    }
 }
 
-static void item_in_pieces(CKernel *c) {
+static void one_piece(CKernel *c, int64_t low, int64_t high) {
     Emit *e = &c->e;
-    int64_t low = 0, size = axis_size(e->kernel, e->lane_axis);
-    for (int i = 0; i <= length(c->edge); i++) {
-        int64_t high = i < length(c->edge) ? c->edge[i] : size;
-        Kernel *kernel = kernel_piece(e->kernel, e->lane_axis, low, high);
-        CKernel *piece = prepare(kernel, e->usage, e->out);
-        piece->e.indent = e->indent;
-        if (i < length(c->edge))
-            emit_open(&piece->e, "%sif (a%d < %lld)", i ? "else " : "", e->lane_axis,
-                      (long long)high);
-        else
-            emit_open(&piece->e, "else");
-        item(piece);
-        emit_close(&piece->e);
-        low = high;
+    CKernel *piece = prepare(kernel_piece(e->kernel, c->piece_axis, low, high), e->usage, e->out);
+    piece->e.indent = e->indent;
+    if (c->piece_axis == e->lane_axis) {
+        emit_line(e, "if (run > %lld - a%d) run = %lld - a%d;", (long long)high, e->lane_axis,
+                  (long long)high, e->lane_axis);
+        emit_line(e, "n = run < %lld ? (int)run : %lld;", (long long)c->lanes, (long long)c->lanes);
     }
+    item(piece);
+}
+
+/* Pieces first .. last, found by halving. */
+static void item_in_pieces(CKernel *c, int first, int last) {
+    Emit *e = &c->e;
+    if (first == last) {
+        int64_t size = axis_size(e->kernel, c->piece_axis);
+        one_piece(c, first ? c->edge[first - 1] : 0, last < length(c->edge) ? c->edge[last] : size);
+        return;
+    }
+    int middle = first + (last - first) / 2;
+    emit_open(e, "if (a%d < %lld)", c->piece_axis, (long long)c->edge[middle]);
+    item_in_pieces(c, first, middle);
+    emit_close(e);
+    emit_open(e, "else");
+    item_in_pieces(c, middle + 1, last);
+    emit_close(e);
 }
 
 /* True when the kernel is heavy. */
@@ -560,7 +570,7 @@ static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
     } else {
         Mark mark = open_items(c, false);
         if (c->edge)
-            item_in_pieces(c);
+            item_in_pieces(c, 0, length(c->edge));
         else
             item(c);
         close_items(c, mark);

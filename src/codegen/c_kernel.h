@@ -25,8 +25,9 @@ typedef struct CKernel {
     bool in_tail;      /* the same, behind the last strip */
     bool split;
     bool turns; /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
-    int64_t *edge; /* vec: coordinates along the lanes where another piece begins (pieces.c) */
-    bool *streams; /* by store: goes past the caches */
+    int64_t *edge;  /* vec: coordinates along piece_axis where another piece begins (pieces.c) */
+    int piece_axis; /* the lanes' or another outer one */
+    bool *streams;  /* by store: goes past the caches */
     bool any_stream;
     bool written_out;        /* NESTED: the inner range is text, point by point */
     const char **point_name; /* written-out inner points: names by point and expression */
@@ -38,8 +39,8 @@ enum {
 };
 
 /* ---- accumulators of a sweep (c_accumulate.c) ---- */
-bool c_reduces_in(const CKernel *c, int reduce, int pass); /* whether the pass completes it */
-bool c_sums_in_blocks(const CKernel *c, int pass);         /* ARRAY: float sums of a long range */
+bool c_reduces_in(const CKernel *c, int reduce, int pass);  /* whether the pass completes it */
+bool c_sums_in_blocks(const CKernel *c, int pass);          /* ARRAY: float sums of a long range */
 void c_declare_array(CKernel *c, const char *type, const char *name, uint32_t id);
 void c_begin_accumulators(CKernel *c, int pass);
 void c_begin_partials(CKernel *c, int pass);

@@ -66,8 +66,8 @@ static void test_padding_is_left_out(void **state) {
     arena_free(arena);
 }
 
-/* Long pieces are loops of their own, without conditions and masks; short ones are not, nor is what
- * depends on another axis. */
+/* Long pieces along the lanes are loops of their own, without conditions and masks, and those along
+ * another axis; short ones are not, nor is what depends on two axes. */
 static void test_pieces(void **state) {
     (void)state;
     static const char *const text[] = {
@@ -88,6 +88,10 @@ static void test_pieces(void **state) {
         " b2: out f64[180] t0 = f64 load b0[a0] t1 = bool lt [a0], 120:i64"
         " t2 = bool ge [a0], 120:i64 t3 = f64 neg t0 store b1[a0] = t0 if t1"
         " store b2[(a0+-120)] = t3 if t2 }",
+        "kernel rows(outer a0:8, outer a1:20) tile split 1 { b0: in f32[100] b1: in f32[60]"
+        " b2: out f32[160] t0 = bool lt [a0], 5:i64 t1 = bool ge [a0], 5:i64"
+        " t2 = f32 load b0[((a0*20)+a1)] if t0 t3 = f32 load b1[(((a0*20)+a1)+-100)] if t1"
+        " t4 = f32 where t0, t2, t3 store b2[((a0*20)+a1)] = t4 }",
         "kernel short_pieces(outer a0:40, outer a1:30) tile split 1 { b0: in f32[400] b1: in "
         "f32[800] b2: out f32[1200] t0 = bool lt [a1], 10:i64 t1 = bool ge [a1], 10:i64"
         " t2 = f32 load b0[((a0*10)+a1)] if t0 t3 = f32 load b1[(((a0*20)+a1)+-10)] if t1"
@@ -96,7 +100,7 @@ static void test_pieces(void **state) {
         " b1: out f32[4900] t0 = bool ge [(a0+(a1*-1))], 0:i64"
         " t1 = f32 load b0[((a0*70)+a1)] if t0 store b1[((a0*70)+a1)] = t1 }",
     };
-    static const int loops[] = {3, 3, 2, 2, 1, 1};
+    static const int loops[] = {3, 3, 2, 2, 2, 1, 1};
     int count = (int)(sizeof text / sizeof *text);
     check_all(text, count);
     Arena *arena = arena_new();
@@ -109,12 +113,39 @@ static void test_pieces(void **state) {
     arena_free(arena);
 }
 
+/* cb_stack of what a loop made: where(a0 < 32, x[a0], where(a0 < 64, ...)), or the same by rows. */
+static const char *many_pieces(Arena *arena, const char *name, const char *axes, int step) {
+    Buffer text = buffer_new(arena);
+    putf(&text, "kernel %s(%s) tile split 1 { b0: in f32[640] b1: out f32[640]", name, axes);
+    bool rows = step == 1;
+    const char *at = rows ? "((a0*32)+a1)" : "a0";
+    putf(&text, " t0 = f32 load b0[%s]", at);
+    for (int i = 1; i < 20; i++)
+        putf(&text, " t%d = bool lt [a0], %d:i64 t%d = f32 where t%d, t%d, %d:f32", 2 * i - 1,
+             step * i, 2 * i, 2 * i - 1, 2 * i - 2, i);
+    putf(&text, " store b1[%s] = t38 }", at);
+    return buffer_text(&text);
+}
+
+static void test_many_pieces(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    const char *const text[] = {many_pieces(arena, "flat", "outer a0:640", 32),
+                                many_pieces(arena, "rows", "outer a0:20, outer a1:32", 1)};
+    check_all(text, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(occurrences(source(arena, text[i]), "#pragma omp simd"), 20);
+        assert_int_equal(occurrences(source(arena, text[i]), "op_where"), 0);
+    }
+    arena_free(arena);
+}
+
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_padding_is_left_out),
-        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_windows),         cmocka_unit_test(test_padding_is_left_out),
+        cmocka_unit_test(test_pieces),          cmocka_unit_test(test_many_pieces),
     };
     int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
     cb_cleanup();
