@@ -33,8 +33,15 @@ bool c_reduces_in(const CKernel *c, int r, int pass) {
     return c->e.info.expr[x->id].pass == pass;
 }
 
+/* gcc does not vectorize what stores a _Bool. */
+const char *c_array_type(const CKernel *c, cb_dtype dtype) {
+    return c->e.target->type[dtype == CB_BOOL ? CB_U8 : dtype];
+}
+
 /* Of terms. Vector reductions take int where the value type is narrower. */
 static const char *term_type(CKernel *c, const Expr *x) {
+    if (c->shape == SHAPE_ARRAY || (c->strip && x->dtype == CB_BOOL))
+        return c_array_type(c, x->dtype);
     if (by_order(c, x)) return x->dtype == CB_F64 ? "int64_t" : "int32_t";
     bool narrow = !is_float(x) && x->dtype != CB_I32 && x->dtype != CB_I64;
     if (c->shape == SHAPE_ROW && narrow) return "int32_t";
@@ -178,7 +185,7 @@ static void begin_array_accumulators(CKernel *c, int pass) {
         }
     for (int id = 0; id < e->count; id++)
         if (needed_scan(c, id)) {
-            const char *type = e->target->type[e->kernel->expr[id]->dtype];
+            const char *type = c_array_type(c, e->kernel->expr[id]->dtype);
             if (!e->local[id].started) c_declare_array(c, type, "c", (uint32_t)id);
             any = true;
         }

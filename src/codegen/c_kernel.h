@@ -41,6 +41,7 @@ enum {
 /* ---- accumulators of a sweep (c_accumulate.c) ---- */
 bool c_reduces_in(const CKernel *c, int reduce, int pass);  /* whether the pass completes it */
 bool c_sums_in_blocks(const CKernel *c, int pass);          /* ARRAY: float sums of a long range */
+const char *c_array_type(const CKernel *c, cb_dtype dtype); /* of what arrays keep of a dtype */
 void c_declare_array(CKernel *c, const char *type, const char *name, uint32_t id);
 void c_begin_accumulators(CKernel *c, int pass);
 void c_begin_partials(CKernel *c, int pass);

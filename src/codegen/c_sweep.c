@@ -368,7 +368,7 @@ static void make_arrays(CKernel *c) {
     emit_collect(e);
     emit_declare(e, 0);
     for (int i = 0; i < length(queue); i++)
-        c_declare_array(c, e->target->type[queue[i]->dtype], "v", queue[i]->id);
+        c_declare_array(c, c_array_type(c, queue[i]->dtype), "v", queue[i]->id);
     c_open_lanes(c, "");
     Mark mark = emit_mark(e);
     emit_declare(e, e->lane_level);

@@ -1,5 +1,5 @@
 /* Generated C of pools: windows in loops or written out, with and without padding; of what differs
- * from range to range: concatenations, padding of long rows. */
+ * from range to range: concatenations, padding of long rows; of folds over bools. */
 #include "test_support.h"
 
 #include "kernel_run.h"
@@ -141,11 +141,33 @@ static void test_many_pieces(void **state) {
     arena_free(arena);
 }
 
+/* Arrays of bools are bytes: gcc does not vectorize what stores a _Bool. */
+static void test_arrays_of_bools(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        "kernel columns(outer a0:100, inner a1:50) tile split 1 { b0: in bool[5000] b1: out "
+        "bool[100] t0 = bool load b0[((a1*100)+a0)] t1 = bool reduce any t0 store b1[a0] = t1 }",
+        "kernel rows(outer a0:20, inner a1:300) row split 1 { b0: in bool[6000] b1: out bool[20]"
+        " b2: out bool[20] t0 = bool load b0[((a0*300)+a1)] t1 = bool reduce any t0"
+        " t2 = bool reduce all t0 store b1[a0] = t1 store b2[a0] = t2 }",
+    };
+    check_all(text, 2);
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < 2; i++) {
+        const char *code = source(arena, text[i]);
+        assert_int_equal(occurrences(code, i ? "    uint8_t q" : "    uint8_t r"), i ? 2 : 1);
+        assert_int_equal(occurrences(code, "_Bool r") + occurrences(code, "int32_t q"), 0);
+    }
+    arena_free(arena);
+}
+
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows),         cmocka_unit_test(test_padding_is_left_out),
         cmocka_unit_test(test_pieces),          cmocka_unit_test(test_many_pieces),
+        cmocka_unit_test(test_arrays_of_bools),
     };
     int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
     cb_cleanup();
