@@ -108,8 +108,8 @@ CB_API void cb_set_allocator(cb_allocator allocator);
 /* Scopes are the thread's own. What is made while none is open lives until the thread ends. */
 CB_API void cb_scope_open(void);
 CB_API void cb_scope_close(void); /* an error when none is open */
-CB_API cb_tensor *cb_keep(cb_tensor *x);    /* out of every scope; the same pointer comes back */
-CB_API cb_tensor *cb_release(cb_tensor *x); /* the opposite: into the innermost open scope */
+CB_API cb_tensor *cb_keep(cb_tensor *x);      /* out of every scope; the same pointer comes back */
+CB_API cb_tensor *cb_scope_add(cb_tensor *x); /* the opposite: into the innermost open scope */
 /* Now, whether a scope has it or it was kept; NULL is nothing. Parameters of modules are
  * refused. */
 CB_API void cb_free(cb_tensor *x);

@@ -130,7 +130,7 @@ bool check_run(const Entry *entry, Tensor *const *input, Tensor **output) {
         check_tensor(entry, "mutated input", k, input[k], shadow[k]);
     }
     cb_scope_close();
-    for (int k = 0; done && k < entry->graph_output_count; k++) cb_release(output[k]);
+    for (int k = 0; done && k < entry->graph_output_count; k++) cb_scope_add(output[k]);
     memory_free(shadow);
     return done;
 }

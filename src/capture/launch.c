@@ -129,7 +129,7 @@ static int take_results(const Entry *entry, Tensor **value, Tensor **output) {
         if (first < k) {
             output[k] = output[first];
         } else if (v >= 0 && trace->value[v].kind == VALUE_IS_RESULT) {
-            output[k] = cb_release(value[v]);
+            output[k] = cb_scope_add(value[v]);
             value[v] = NULL;
         } else {
             output[k] = make_result(entry, &entry->result[k], value, NULL);

@@ -111,7 +111,7 @@ static bool refuse_owned(const Tensor *x, const char *what) {
     return true;
 }
 
-cb_tensor *cb_release(cb_tensor *handle) {
+cb_tensor *cb_scope_add(cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "release");
     if (!x || refuse_owned(x, "release")) return NULL;
     ThreadState *t = thread_now();

@@ -55,7 +55,7 @@ static cb_tensor *opens_and_throws(cb_tensor *x) {
     cb_tensor *z = cb_keep(cb_mul(y, 3.0));
     cb_autocast_close();
     cb_scope_close();
-    return cb_release(z);
+    return cb_scope_add(z);
 }
 
 static cb_tensor *calls_inner(cb_tensor *x) { return cb_add(cb_call(inner, cb_mul(x, 1.0)), 0.0); }

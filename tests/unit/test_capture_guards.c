@@ -166,7 +166,7 @@ static void kept_values_are_computed(void **state) {
         expect_equal(z, cb_mul(cb_exp(x), 2.0));
         cb_scope_close();
         if (kept) expect_equal(kept, cb_exp(x));
-        if (kept) cb_release(kept);
+        if (kept) cb_scope_add(kept);
     }
     cb_function_free(fast);
     cb_scope_close();

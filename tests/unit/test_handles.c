@@ -82,7 +82,7 @@ static void owners(void **state) {
     cb_tensor *x = dead_tensor();
     EXPECT_GONE((cb_free(x), 0));
     EXPECT_GONE(cb_keep(x));
-    EXPECT_GONE(cb_release(x));
+    EXPECT_GONE(cb_scope_add(x));
     cb_module *module = cb_module_new("M", NULL, NULL);
     EXPECT_GONE(cb_module_parameter(module, "a", x));
     EXPECT_GONE(cb_module_buffer(module, "a", x));
@@ -412,7 +412,7 @@ static void parameters(void **state) {
     assert_ptr_equal(cb_keep(weight), weight);
     cb_free(weight);
     expect_error("free: the tensor is a parameter or buffer of a module, which frees it");
-    assert_null(cb_release(weight));
+    assert_null(cb_scope_add(weight));
     expect_error("release: the tensor is a parameter or buffer of a module");
     assert_null(cb_module_parameter(other, "stolen", weight));
     expect_error("cb_module_share ties it");
@@ -487,10 +487,10 @@ static void nothing_is_nothing(void **state) {
     (void)state;
     cb_free(NULL);
     assert_null(cb_keep(NULL));
-    assert_null(cb_release(NULL));
+    assert_null(cb_scope_add(NULL));
     assert_null(cb_error());
     cb_tensor *x = cb_ones(2);
-    assert_ptr_equal(cb_release(cb_keep(x)), x);
+    assert_ptr_equal(cb_scope_add(cb_keep(x)), x);
     assert_ptr_equal(cb_fill_(x, 2), x);
     assert_ptr_equal(cb_add_(x, 2), x);
     cb_function *fast = cb_compile(same, "backend=vm");

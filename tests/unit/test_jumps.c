@@ -25,7 +25,7 @@ static cb_tensor *opens_and_jumps(cb_tensor *x) {
     cb_tensor *y = cb_keep(cb_mul(x, 3.0));
     cb_autocast_close();
     cb_scope_close();
-    return cb_release(y);
+    return cb_scope_add(y);
 }
 
 static cb_tensor *adds_and_jumps(cb_tensor *x) {

@@ -21,14 +21,14 @@ static void test_scopes(void **state) {
     cb_empty(cb_dims(10), CB_F32);
     cb_scope_open();
     cb_tensor *inner = cb_empty(cb_dims(10), CB_F32);
-    cb_release(kept); /* into the inner scope, and out again */
+    cb_scope_add(kept); /* into the inner scope, and out again */
     cb_keep(kept);
-    cb_tensor *moved = cb_release(cb_empty(cb_dims(3), CB_F32));
+    cb_tensor *moved = cb_scope_add(cb_empty(cb_dims(3), CB_F32));
     assert_ptr_equal(cb_keep(moved), moved);
     cb_free(inner);
     cb_scope_close();
     assert_int_equal(cb_memory().live_tensors, before + 3);
-    cb_release(moved); /* dies with the outer scope */
+    cb_scope_add(moved); /* dies with the outer scope */
     cb_scope_close();
     assert_int_equal(cb_memory().live_tensors, before + 1);
     assert_int_equal(cb_numel(kept), 10);

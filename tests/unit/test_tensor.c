@@ -113,7 +113,7 @@ static void test_null_arguments(void **state) {
     assert_int_equal(cb_read(NULL, &out, CB_F32), CB_ERR_ARGUMENT);
     expect_status(CB_ERR_ARGUMENT, "read: x is NULL");
     assert_null(cb_keep(NULL));
-    assert_null(cb_release(NULL));
+    assert_null(cb_scope_add(NULL));
     cb_free(NULL);
     assert_null(cb_error());
     cb_tensor *x = cb_empty(cb_dims(2, 3), CB_F32);
