@@ -112,8 +112,8 @@ static bool refuse_owned(const Tensor *x, const char *what) {
 }
 
 cb_tensor *cb_scope_add(cb_tensor *handle) {
-    Tensor *x = tensor_in(handle, "release");
-    if (!x || refuse_owned(x, "release")) return NULL;
+    Tensor *x = tensor_in(handle, "scope_add");
+    if (!x || refuse_owned(x, "scope_add")) return NULL;
     ThreadState *t = thread_now();
     if (x->scope) unlink_tensor(x);
     x->kept = false;

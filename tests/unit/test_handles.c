@@ -413,7 +413,7 @@ static void parameters(void **state) {
     cb_free(weight);
     expect_error("free: the tensor is a parameter or buffer of a module, which frees it");
     assert_null(cb_scope_add(weight));
-    expect_error("release: the tensor is a parameter or buffer of a module");
+    expect_error("scope_add: the tensor is a parameter or buffer of a module");
     assert_null(cb_module_parameter(other, "stolen", weight));
     expect_error("cb_module_share ties it");
     assert_ptr_equal(cb_module_parameter(module, "weight", weight), weight);
