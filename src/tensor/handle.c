@@ -44,8 +44,9 @@ enum { SLAB_BYTES = sizeof(Slab) + (SLAB_SLOTS + 1) * SLOT_BYTES };
 static struct {
     Slab *slabs;
     Tensor *free;
-    uintptr_t first_number; /* of new slots: highest bits */
-} pool = {.first_number = HANDLE_FIRST};
+    uintptr_t first_number;            /* of new slots: highest bits */
+    _Atomic uintptr_t lowest, highest; /* addresses that slots have had, without the lock */
+} pool = {.first_number = HANDLE_FIRST, .lowest = UINTPTR_MAX};
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
@@ -77,8 +78,11 @@ static void give(Tensor *x) {
 }
 
 static void make_slots(Slab *slab) {
+    uintptr_t first = (uintptr_t)slab->first, last = first + (SLAB_SLOTS - 1) * SLOT_BYTES;
     slab->next = pool.slabs;
     pool.slabs = slab;
+    if (first < atomic_load(&pool.lowest)) atomic_store(&pool.lowest, first);
+    if (last > atomic_load(&pool.highest)) atomic_store(&pool.highest, last);
     for (int i = SLAB_SLOTS - 1; i >= 0; i--) {
         Tensor *x = (Tensor *)(slab->first + i * SLOT_BYTES);
         atomic_store_explicit(&x->handle, (uintptr_t)x | pool.first_number, memory_order_relaxed);
@@ -267,10 +271,20 @@ void tensors_out(Tensor *const *x, int count, cb_tensor **out) {
     for (int i = 0; i < count; i++) out[i] = tensor_out(x[i]);
 }
 
+/* A slot opens with a handle of its own; nothing else holds its own address with such a number. */
+static bool is_slot(uintptr_t bits) {
+    if (bits != (bits & HANDLE_ADDRESS)) return false;
+    if (bits < atomic_load_explicit(&pool.lowest, memory_order_relaxed)) return false;
+    if (bits > atomic_load_explicit(&pool.highest, memory_order_relaxed)) return false;
+    const Tensor *x = (const Tensor *)bits; // NOLINT(performance-no-int-to-ptr)
+    uintptr_t own = atomic_load_explicit(&x->handle, memory_order_relaxed);
+    return handle_is_one(own) && (own & HANDLE_ADDRESS) == bits;
+}
+
 Tensor *handle_other(const cb_tensor *handle, const char *what) {
     uintptr_t bits = (uintptr_t)handle;
     if (!bits) return NULL;
-    if (bits == (bits & HANDLE_ADDRESS) && bits >= LOWEST_ADDRESS) return (Tensor *)bits;
+    if (is_slot(bits)) return (Tensor *)bits;
     uint64_t made, freed;
     if (!handle_is_one(bits)) {
         fail(CB_ERR_ARGUMENT, "%s: %#llx is no tensor, but a number or another pointer", what,

@@ -49,7 +49,7 @@ struct cb_tensor {
     struct Slab *slab; /* of the slot, for good */
 };
 
-enum { SLOT_BYTES = 256, LOWEST_ADDRESS = 1 << 16 /* no process maps memory below */ };
+enum { SLOT_BYTES = 256 };
 #define HANDLE_ADDRESS ((uintptr_t)0x0000FFFFFFFFFF00)
 /* In their highest bits, 0 is for other pointers and integers, 0xFFFF for negative ones. */
 #define HANDLE_FIRST ((uintptr_t)0x0001000000000000)
@@ -69,8 +69,8 @@ static inline bool handle_lives(const cb_tensor *handle, Tensor **x) {
 }
 /* The tensor of what is no living handle: of an address. NULL for NULL, and, with an error that
  * names what, where it was made and where it was freed, for the handle of a tensor that is gone. C
- * lets a number or another pointer stand for a tensor with a warning: those are refused, too, and
- * nothing is read there. */
+ * lets a number or another pointer stand for a tensor with a warning: those are refused, too. Of a
+ * pointer between slots that is a multiple of 256 the first word is read for it, else nothing. */
 Tensor *handle_other(const cb_tensor *handle, const char *what) __attribute__((cold));
 static inline Tensor *tensor_in(const cb_tensor *handle, const char *what) {
     Tensor *x;

@@ -253,7 +253,7 @@ static void every_handle_is_new(void **state) {
 /* C takes a number, or another pointer, where a tensor belongs, with a warning at the most. */
 static void no_tensors(void **state) {
     (void)state;
-    static float numbers[64];
+    static _Alignas(256) float numbers[128];
     const uintptr_t no_tensor[] = {1,
                                    5,
                                    255,
@@ -261,11 +261,14 @@ static void no_tensors(void **state) {
                                    65280,
                                    100,
                                    1000001,
+                                   0x100000,
+                                   0x7654321000,
                                    0xFFFFFFFF,
                                    (uintptr_t)-1,
                                    (uintptr_t)-256,
                                    (uintptr_t)INT32_MIN,
-                                   (uintptr_t)(numbers + 1)};
+                                   (uintptr_t)(numbers + 1),
+                                   (uintptr_t)numbers};
     cb_tensor *x = cb_ones(cb_dims(2, 3)), *index = cb_zeros(cb_dims(2, 1), CB_I64);
     for (size_t i = 0; i < sizeof no_tensor / sizeof *no_tensor; i++) {
         cb_tensor *y = (cb_tensor *)no_tensor[i]; // NOLINT(performance-no-int-to-ptr)
@@ -275,6 +278,25 @@ static void no_tensors(void **state) {
         expect_error("is no tensor, but a number or another pointer");
         cb_free(y);
         expect_error("free: ");
+    }
+}
+
+/* Every sixteenth pointer of malloc could be a slot's; these lie between slots. */
+static void aligned_pointers(void **state) {
+    (void)state;
+    enum { COUNT = 100, BYTES = 4096 };
+    void *aligned[COUNT];
+    cb_tensor *x = cb_ones(2);
+    for (int i = 0; i < COUNT; i++) {
+        aligned[i] = aligned_alloc(256, BYTES);
+        assert_non_null(aligned[i]);
+        memset(aligned[i], 0x11, BYTES);
+        for (int k = 0; k < 1000; k++) cb_t(x);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        assert_null(cb_neg(aligned[i]));
+        expect_error("is no tensor, but a number or another pointer");
+        free(aligned[i]);
     }
 }
 
@@ -512,6 +534,7 @@ int main(void) {
         TEST(numbers_run_out),
         TEST(every_handle_is_new),
         TEST(no_tensors),
+        TEST(aligned_pointers),
         TEST(long_ago),
         TEST(other_threads),
         TEST(with_the_option_check),
