@@ -144,7 +144,8 @@ static bool tune_step(const Plan *plan, const Step *step, const void *weight,
     Candidate candidate[MOST_CANDIDATES];
     bool from_disk;
     int count = list_candidates(plan, step, weight, candidate);
-    int best = count > 1 ? tune(plan, step, weight, epilogue, candidate, count, &from_disk) : -1;
+    int best =
+        count > 1 ? tune(plan, step, weight, epilogue, out, candidate, count, &from_disk) : -1;
     for (int i = 0; i < count; i++)
         if (i != best) provided_free(candidate[i].provided);
     if (best < 0) return false;

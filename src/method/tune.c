@@ -100,10 +100,13 @@ static void close_bench(Bench *b) {
 
 /* ---- timing ------------------------------------------------------------------------------- */
 
-/* The task made ready for the candidate, whose weight is released with the bench's storages. */
-static bool prepare(Bench *b, const Task *task, const Candidate *candidate, bool constant,
+/* The work made ready for the candidate, whose weight is released with the bench's storages. */
+static bool prepare(Bench *b, const Work *given, const Candidate *candidate, bool constant,
                     Work *work) {
-    *work = (Work){.task = task, .method = candidate->method, .provided = candidate->provided};
+    const Task *task = given->task;
+    *work = *given;
+    work->method = candidate->method;
+    work->provided = candidate->provided;
     if (work->provided || !constant) return true;
     cb_dtype dtype =
         (cb_dtype)(task->kind == TASK_MATMUL ? task->matmul.dtype : task->convolution.dtype);
@@ -142,13 +145,13 @@ static bool run_rounds(Bench *b, Candidate *candidate, const Work *work, int cou
     return true;
 }
 
-static bool measure(const Plan *plan, const Step *given, const void *weight, const Launch *epilogue,
-                    Candidate *candidate, int count) {
+static bool measure(const Plan *plan, const Step *step, const void *weight, const Launch *epilogue,
+                    const Work *given, Candidate *candidate, int count) {
     Bench b;
     Work work[MOST_CANDIDATES];
-    open_bench(&b, plan, given, weight, epilogue);
+    open_bench(&b, plan, step, weight, epilogue);
     for (int i = 0; !b.failed && i < count; i++)
-        b.failed = !prepare(&b, &given->task, &candidate[i], weight != NULL, &work[i]);
+        b.failed = !prepare(&b, given, &candidate[i], weight != NULL, &work[i]);
     bool ok = !b.failed && run_rounds(&b, candidate, work, count);
     close_bench(&b);
     return ok;
@@ -200,7 +203,8 @@ static void describe(const Plan *plan, const Step *step, bool constant, const Ca
              (long long)kernel->operations, (long long)kernel->bytes);
     }
     bool reduced = product ? matmul->reduced : convolution->reduced;
-    putf(out, "%s%s\ncandidates", constant ? " constant" : "", reduced ? " reduced" : "");
+    putf(out, "%s%s%s\ncandidates", constant ? " constant" : "", reduced ? " reduced" : "",
+         option_int(OPTION_precise) ? " precise" : "");
     for (int i = 0; i < count; i++) {
         putf(out, " %s", candidate[i].name);
         if (candidate[i].provided) putf(out, " %s", provided_version(candidate[i].provided));
@@ -253,7 +257,7 @@ static int fastest_of(const Candidate *candidate, int count) {
 }
 
 static int find(const Plan *plan, const Step *step, const void *weight, const Launch *epilogue,
-                Candidate *candidate, int count, bool *from_disk, Arena *arena) {
+                const Work *given, Candidate *candidate, int count, bool *from_disk, Arena *arena) {
     char directory[CACHE_PATH];
     if (arena_guard(arena)) return -1;
     Buffer description = buffer_new(arena);
@@ -261,15 +265,16 @@ static int find(const Plan *plan, const Step *step, const void *weight, const La
     bool cached = option_int(OPTION_cache) && cache_directory(directory) == REASON_NONE;
     *from_disk = cached && load(directory, buffer_text(&description), candidate, count);
     if (*from_disk) return fastest_of(candidate, count);
-    if (!measure(plan, step, weight, epilogue, candidate, count)) return -1;
+    if (!measure(plan, step, weight, epilogue, given, candidate, count)) return -1;
     if (cached) save(directory, buffer_text(&description), candidate, count);
     return fastest_of(candidate, count);
 }
 
 int tune(const Plan *plan, const Step *step, const void *weight, const Launch *epilogue,
-         Candidate *candidate, int count, bool *from_disk) {
+         const Work *given, Candidate *candidate, int count, bool *from_disk) {
     Arena *arena = arena_new();
-    int best = arena ? find(plan, step, weight, epilogue, candidate, count, from_disk, arena) : -1;
+    int best =
+        !arena ? -1 : find(plan, step, weight, epilogue, given, candidate, count, from_disk, arena);
     arena_free(arena);
     return best;
 }

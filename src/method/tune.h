@@ -15,8 +15,8 @@ typedef struct Candidate {
 
 /* Times the step with each candidate, on memory of the real sizes, or finds what was measured
  * before in the disk cache. The fastest one; -1: memory ran out. weight, epilogue: as for
- * method_choose. */
+ * method_choose; given: all of the work but the candidates' own. */
 int tune(const Plan *plan, const Step *step, const void *weight, const Launch *epilogue,
-         Candidate *candidate, int count, bool *from_disk);
+         const Work *given, Candidate *candidate, int count, bool *from_disk);
 
 #endif

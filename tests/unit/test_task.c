@@ -7,6 +7,7 @@
 #include "carbide.h"
 #include "failing_once.h"
 #include "jit/cache.h"
+#include "run/execute.h"
 #include "tensor/tensor.h"
 
 #include <limits.h>
@@ -322,15 +323,65 @@ static void test_measuring(void **state) {
     rmdir(directory);
 }
 
+/* ---- what is measured is what runs ------------------------------------------------------- */
+
+static _Atomic int epilogues;
+
+static void count_epilogue(void *const *buffer, int64_t low, int64_t high, int pass, void *slot) {
+    (void)buffer, (void)low, (void)high, (void)pass, (void)slot;
+    epilogues++;
+}
+
+/* The step of a convolution of bf16 with a bias and relu, too large for sums in f32. */
+static const char half_image[] =
+    "graph(x: bf16[2, 28, 28, 16], w: bf16[16, 3, 3, 16], b: bf16[16]) {\n"
+    "  y = convolution(x, w, stride=[1, 1], padding=[0, 0], dilation=[2, 2], channels_last=true)\n"
+    "  return relu(y + b)\n}";
+
+/* An epilogue that the methods do on the way is no kernel, for the tuner as when it runs. */
+static void test_measured_ends(void **state) {
+    (void)state;
+    cb_set_option("plugin_dir", "/nonexistent"); /* our own methods alone */
+    cb_set_option("cache", "0");
+    for (int precise = 0; precise < 2; precise++) {
+        cb_set_option("precise", precise ? "1" : "0");
+        Arena *arena = arena_new();
+        if (!arena || arena_guard(arena)) abort();
+        Graph *graph = graph_parse(arena, half_image);
+        if (!graph) FAIL("%s", cb_error());
+        graph_optimize(graph, NULL);
+        const int64_t *strides[CB_MAX_ARGS] = {NULL};
+        Plan *plan = plan_build(graph, arena, strides, true);
+        const Step *step = &plan->step[0];
+        assert_int_equal(length(plan->step), 1);
+        assert_int_equal(step->task.kind, TASK_CONVOLUTION);
+        Launch launch;
+        Work work;
+        MethodRefusal refusal = {0};
+        assert_true(launch_init(&launch, plan->kernel[step->kernel], count_epilogue, false));
+        epilogues = 0;
+        method_choose(plan, step, (ConstantWeight){.number = -1}, &launch, true, &work, &refusal);
+        assert_non_null(strstr(work.text, " measured: "));
+        assert_int_equal(work.end.fused, !precise);
+        assert_int_equal(epilogues == 0, !precise);
+        work_free(&work);
+        launch_free(&launch);
+        arena_free(arena);
+    }
+    cb_set_option("precise", "0");
+    cb_set_option("cache", "1");
+    cb_set_option("plugin_dir", CARBIDE_TEST_PLUGINS);
+}
+
 /* ---- a provider that fails later --------------------------------------------------------- */
 
-typedef struct Refusal {
+typedef struct LateRefusal {
     const char *what; /* refused behind the first call */
     int threads;      /* of the calls then; 2: those it was made for */
     int eager;        /* calls that nobody has a weight for, where it was captured */
-} Refusal;
+} LateRefusal;
 
-static const Refusal refusals[] = {
+static const LateRefusal refusals[] = {
     {"create", 3, 0}, {"pack", 3, 0},     {"open", 3, 2},
     {"run", 2, 0},    {"run open", 2, 2}, {"create", 2, 0}, /* it is not asked again */
 };
@@ -341,7 +392,7 @@ static cb_tensor *call(cb_function *fast) {
     return y;
 }
 
-static void refuse(const Refusal *r, const Case *c) {
+static void refuse(const LateRefusal *r, const Case *c) {
     char eager[32];
     cb_scope_open();
     make_inputs(c->dtype);
@@ -449,8 +500,8 @@ int main(void) {
     cb_set_option("plugin_dir", CARBIDE_TEST_PLUGINS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tasks),     cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_measuring), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_measuring), cmocka_unit_test(test_measured_ends),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests_name("tasks", tests, NULL, NULL);
 }
