@@ -127,13 +127,18 @@ static void store(Option option, const char *text, int64_t number) {
     atomic_store(&option_numbers[option], number);
 }
 
+enum { VARIABLE_BYTES = 64 };
+
+/* "CARBIDE_LEVEL" */
+static void variable_of(Option option, char name[VARIABLE_BYTES]) {
+    size_t length = (size_t)snprintf(name, VARIABLE_BYTES, "CARBIDE_%s", infos[option].name);
+    for (size_t i = 0; i < length; i++) name[i] = (char)toupper((unsigned char)name[i]);
+}
+
 /* A bad variable is reported once and left out: there is no call that could fail with it. */
 static void read_environment(Option option) {
-    char name[64] = "CARBIDE_";
-    size_t length = strlen(name);
-    for (const char *c = infos[option].name; *c && length + 1 < sizeof name; c++)
-        name[length++] = (char)toupper((unsigned char)*c);
-    name[length] = '\0';
+    char name[VARIABLE_BYTES];
+    variable_of(option, name);
     const char *text = environment(name);
     if (!text) return;
     int64_t number;
@@ -236,12 +241,14 @@ cb_status cb_set_option(const char *name, const char *value) {
     const char *kept = fixed ? NULL : keep(value);
     if (kept) store(option, kept, number);
     lock_give(LOCK_option);
-    if (fixed)
-        return same ? CB_OK
-                    : fail(CB_ERR_OPTION,
-                           "option %s is in use and stays %s: set it before the first "
-                           "op, or CARBIDE_%s",
-                           name, option_text(option), name);
+    if (fixed && !same) {
+        char variable[VARIABLE_BYTES];
+        variable_of(option, variable);
+        return fail(CB_ERR_OPTION,
+                    "option %s is in use and stays %s: set it before the first op, or %s", name,
+                    option_text(option), variable);
+    }
+    if (fixed) return CB_OK;
     return kept ? CB_OK : fail_memory(strlen(value) + 1);
 }
 
