@@ -511,7 +511,7 @@ typedef struct cb_function_stats {
     int64_t kernels;         /* of the newest entry: kernels, library calls, plain copies */
     int64_t kernels_eager;   /* what eager would launch for the same graph */
     int64_t bytes, bytes_eager; /* memory traffic of the newest entry, and of eager */
-    int64_t flops;              /* of its matrix products and convolutions */
+    int64_t flops;              /* of its matrix products, convolutions and attention */
     int64_t cache_hits;      /* kernels that came from the disk */
     double trace_ms, compile_ms; /* of the newest entry; compile_ms holds the next four */
     double passes_ms, schedule_ms, source_ms; /* graph passes, fusion, writing the C */

@@ -112,6 +112,26 @@ static void expect_refused(const char *options, const char *named) {
 static cb_tensor *turned_sum(cb_tensor *x) { return cb_t(cb_add(x, 1.0)); }
 
 /* A view of all of a result lies in memory as it does in eager. */
+static cb_tensor *attends(cb_tensor *x) {
+    return cb_relu(cb_scaled_dot_product_attention(x, x, x));
+}
+
+static cb_tensor *multiplies(cb_tensor *x) { return cb_matmul(cb_exp(x), cb_t(x)); }
+
+/* Multiplications and additions of products and attention; what kernels compute is not counted. */
+static void test_flops(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *attention = cb_compile(attends, VM), *product = cb_compile(multiplies, VM);
+    cb_call(attention, cb_ones(cb_dims(2, 3, 128, 64)));
+    cb_call(product, cb_ones(cb_dims(6, 5)));
+    assert_int_equal(cb_stats(attention).flops, 2 * 2 * 2 * 3 * 128 * 128 * 64);
+    assert_int_equal(cb_stats(product).flops, 2 * 6 * 6 * 5);
+    cb_function_free(attention);
+    cb_function_free(product);
+    cb_scope_close();
+}
+
 static void test_views_of_everything(void **state) {
     (void)state;
     cb_scope_open();
@@ -399,6 +419,7 @@ int main(void) {
         cmocka_unit_test(test_module),
         cmocka_unit_test(test_replaced_parameter),
         cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_flops),
         cmocka_unit_test(test_views_of_everything),
         cmocka_unit_test(test_long_rows),
         cmocka_unit_test(test_options),
