@@ -1,4 +1,4 @@
-/* The end of sums, where a convolution's epilogue is one that is known (ConvolutionEnd), compiled
+/* The end of sums, where a convolution's epilogue is one that is known (KnownEnd), compiled
  * once per instruction set (end_kernel.c). */
 #ifndef CARBIDE_CPU_END_KERNEL_H
 #define CARBIDE_CPU_END_KERNEL_H

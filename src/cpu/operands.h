@@ -19,7 +19,7 @@ typedef struct Operands {
     void *out;
     const Launch *epilogue; /* over the elements of the result, in order; or NULL */
     void *const *epilogue_buffer;
-    const KnownEnd *end; /* what the epilogue amounts to, where that is known; or NULL */
+    const KnownEnd *end; /* what the epilogue amounts to; NULL or not fused: that is not known */
 } Operands;
 
 #endif

@@ -28,7 +28,7 @@ typedef struct PlanValue {
 
 /* Every element of an index value lies in [0, bound): checked before the kernel that reads through
  * it, so that kernels need no checks of their own. The first one outside is an error that names the
- * op. The value is of an integer dtype, all of its elements count. */
+ * op. The value is i64, all of its elements count. */
 typedef struct IndexBound {
     int64_t bound;
     const Node *node; /* the gather, index_select or scatter */
@@ -77,7 +77,7 @@ typedef struct Plan {
     int64_t arena_bytes;
     int draws;                  /* random draws of one run */
     int64_t bytes, bytes_eager; /* memory traffic of one run; of eager, op by op */
-    int64_t flops; /* multiplications and additions of products and convolutions in one run */
+    int64_t flops;              /* of its tasks, as task_flops counts them */
     int kernels_eager;
     int copies; /* outputs and mutated inputs that take an input as it is: no step makes them */
     PlanTime time;
