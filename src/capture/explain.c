@@ -97,6 +97,7 @@ static void print_task(const Plan *plan, const Step *step, const Work *work, Buf
                                                             [TASK_CONVOLUTION] = print_convolution,
                                                             [TASK_ATTENTION] = print_attention,
                                                             [TASK_SORT] = print_sort};
+    _Static_assert(sizeof print / sizeof *print == TASK_KINDS, "a task that nothing is said of");
     print[step->task.kind](step, out);
     if (*work->text) putf(out, "; %s", work->text);
     put(out, step->kernel < 0                 ? "\n"

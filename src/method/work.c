@@ -44,8 +44,11 @@ static const Kind kinds[] = {
     [TASK_ATTENTION] = {run_attention, NULL},
     [TASK_SORT] = {run_sort, NULL},
 };
+_Static_assert(sizeof kinds / sizeof *kinds == TASK_KINDS, "a kind of task that nobody runs");
 
 /* ---- entry ---- */
+
+bool work_may_pack(const Task *task) { return kinds[task->kind].pack; }
 
 bool work_packs_from(const Work *work, cb_dtype dtype) {
     const Task *task = work->task;

@@ -14,6 +14,8 @@ typedef struct Work {
     char text[256]; /* for explain: the choice and what it rests on */
 } Work;
 
+/* Whether the operand TASK_WEIGHT is a weight, which work_pack takes where it never changes. */
+bool work_may_pack(const Task *task);
 /* The weight, element 0 of a value of dtype, as our own method wants it: work->packed stays NULL
  * when packing wins nothing. false: memory ran out. */
 bool work_pack(Work *work, const void *weight, cb_dtype dtype);

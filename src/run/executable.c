@@ -141,10 +141,9 @@ static void judge_mutations(Executable *executable) {
 
 /* ---- methods and packed constants ---- */
 
-/* The second operand of a product or a convolution, when it never changes; else -1. */
-static int constant_operand(const Plan *plan, const Step *step) {
-    bool weighs = step->kind == STEP_TASK && step->task.kind <= TASK_CONVOLUTION;
-    if (!weighs) return -1;
+/* The weight of a task, when it never changes; else -1. */
+static int constant_weight(const Plan *plan, const Step *step) {
+    if (!work_may_pack(&step->task)) return -1;
     int value = step->in[TASK_WEIGHT];
     return plan->value[value].place == VALUE_CONSTANT ? value : -1;
 }
@@ -180,7 +179,7 @@ static bool prepare_task(Executable *executable, ExecutableOptions options, int 
     const Plan *plan = executable->plan;
     const Step *step = &plan->step[s];
     Work *work = &executable->work[s];
-    int weight = constant_operand(plan, step);
+    int weight = constant_weight(plan, step);
     int number = weight < 0 ? -1 : plan->value[weight].number;
     Constants *constants = &executable->constants;
     work->task = &step->task;

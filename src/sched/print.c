@@ -87,6 +87,7 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
                                                                [TASK_CONVOLUTION] = put_convolution,
                                                                [TASK_ATTENTION] = put_attention,
                                                                [TASK_SORT] = put_sort};
+    _Static_assert(sizeof put_task / sizeof *put_task == TASK_KINDS, "a task without a text");
     switch (step->kind) {
     case STEP_KERNEL:
         put_kernel_step(plan->kernel[step->kernel], out);

@@ -68,11 +68,17 @@ typedef struct SortTask {
     int64_t row_size[CB_MAX_RANK], row_stride[CB_MAX_RANK];
 } SortTask;
 
-typedef enum TaskKind { TASK_MATMUL, TASK_CONVOLUTION, TASK_ATTENTION, TASK_SORT } TaskKind;
+typedef enum TaskKind {
+    TASK_MATMUL,
+    TASK_CONVOLUTION,
+    TASK_ATTENTION,
+    TASK_SORT,
+    TASK_KINDS
+} TaskKind;
 
 /* Operands in the order that run functions take them: a, b; x, weight; query, key, values, mask;
  * what is sorted. */
-enum { TASK_OPERANDS = 4, TASK_WEIGHT = 1 /* of the first two kinds: what may be packed once */ };
+enum { TASK_OPERANDS = 4, TASK_WEIGHT = 1 /* of what method/work.h may pack once */ };
 
 typedef struct Task {
     TaskKind kind;
