@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/option.h"
+#include "fx/fx.h"
 #include "jit/code.h"
 #include "nn/module.h"
 #include "run/eager.h"
@@ -186,12 +187,14 @@ cb_function *cb_compile_n(cb_function_n *target, void *user, const char *options
 }
 
 cb_function *cb_compile_module(cb_module *target, const char *options) {
+    if (target && !module_lives(target, "compile: the module")) return NULL;
     Function *function = make(CALL_MODULE, options, target);
     if (function) function->target.module = target;
     return function;
 }
 
 cb_function *cb_compile_graph(cb_graph *target, const char *options) {
+    if (target && !fx_lives(target, "compile: the graph")) return NULL;
     Function *function = make(CALL_GRAPH, options, target);
     if (function) function->target.graph = target;
     return function;

@@ -67,7 +67,10 @@ bool cb_node_meta(const cb_node *node, cb_dtype *dtype, cb_dim_list *sizes) {
 
 /* ---- new nodes ------------------------------------------------------------------------------ */
 
-cb_graph *cb_graph_new(cb_module *module) { return fx_graph_new(module); }
+cb_graph *cb_graph_new(cb_module *module) {
+    if (module && !module_lives(module, "cb_graph_new: the module")) return NULL;
+    return fx_graph_new(module);
+}
 
 /* The first foreign node in a list of arguments is named. */
 static bool args_belong(const FxGraph *graph, const char *target, const cb_arg *args, int count) {

@@ -64,6 +64,11 @@ static inline bool fx_lives(const FxGraph *graph, const char *what) {
     return graph && tomb_lives(&graph->tomb, what);
 }
 
+/* True without a module, or a graph; false with an error when the module was freed. */
+static inline bool fx_module_lives(const FxGraph *graph, const char *what) {
+    return !graph || !graph->root || module_lives(graph->root, what);
+}
+
 /* ---- graph.c ---- */
 #define FX_GUARD(graph, failure)                                                                   \
     do {                                                                                           \
@@ -77,8 +82,8 @@ FxGraph *fx_graph_new(Module *root); /* NULL with an error */
 /* A node that is in no list yet. name NULL: a free one made from the target. */
 FxNode *fx_node_new(FxGraph *graph, cb_opcode opcode, const char *target, const char *name);
 void fx_link_before(FxGraph *graph, FxNode *node, FxNode *where); /* where NULL: at the end */
-void fx_unlink(FxNode *node); /* takes no memory */
-FxNode *fx_output_node(const FxGraph *graph); /* NULL when there is none */
+void fx_unlink(FxNode *node);                                     /* takes no memory */
+FxNode *fx_output_node(const FxGraph *graph);                     /* NULL when there is none */
 /* A new node before where, args copied. */
 FxNode *fx_create(FxGraph *graph, FxNode *where, cb_opcode opcode, const char *target,
                   const cb_arg *args, int count);

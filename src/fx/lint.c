@@ -93,5 +93,6 @@ cb_status fx_check_order(const FxGraph *graph) { return lint_graph(graph, true);
 cb_status cb_graph_lint(const cb_graph *graph) {
     if (!graph) return fail(CB_ERR_ARGUMENT, "cb_graph_lint: NULL");
     if (!fx_lives(graph, "cb_graph_lint: the graph")) return CB_ERR_ARGUMENT;
+    if (!fx_module_lives(graph, "cb_graph_lint: the graph's module")) return CB_ERR_ARGUMENT;
     return lint_graph(graph, false);
 }

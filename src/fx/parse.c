@@ -282,7 +282,7 @@ cb_graph *cb_graph_parse(const char *text, cb_module *module) {
         fail(CB_ERR_ARGUMENT, "cb_graph_parse: the text is NULL");
         return NULL;
     }
-    FxGraph *graph = fx_graph_new(module);
+    FxGraph *graph = cb_graph_new(module);
     if (!graph || parse_text(graph, text)) return graph;
     cb_graph_free(graph);
     return NULL;

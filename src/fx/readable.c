@@ -146,6 +146,7 @@ static bool print_readable(const FxGraph *graph, Buffer *out, const void *option
 }
 
 char *cb_graph_readable(const cb_graph *graph, int flags) {
+    if (!fx_module_lives(graph, "cb_graph_readable: the graph's module")) return NULL;
     return fx_render(graph, print_readable, &flags);
 }
 
@@ -247,4 +248,7 @@ static bool print_dot(const FxGraph *graph, Buffer *out, const void *options) {
     return true;
 }
 
-char *cb_graph_dot(const cb_graph *graph) { return fx_render(graph, print_dot, NULL); }
+char *cb_graph_dot(const cb_graph *graph) {
+    if (!fx_module_lives(graph, "cb_graph_dot: the graph's module")) return NULL;
+    return fx_render(graph, print_dot, NULL);
+}

@@ -277,6 +277,7 @@ static int check_call(const FxGraph *graph, cb_tensor *const *inputs, int count)
     if (!graph || count < 0 || (count > 0 && !inputs))
         return fail(CB_ERR_ARGUMENT, "cb_graph_run: the graph or the inputs are NULL");
     if (!fx_lives(graph, "cb_graph_run: the graph")) return cb_error_status();
+    if (!fx_module_lives(graph, "cb_graph_run: the graph's module")) return CB_ERR_ARGUMENT;
     int wanted = count_placeholders(graph);
     if (count <= wanted) return CB_OK;
     return fail(CB_ERR_ARGUMENT, "cb_graph_run: the graph takes %d inputs, not %d", wanted, count);

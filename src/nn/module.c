@@ -238,16 +238,18 @@ void module_init(Module **module, const char *name, Tensor *value, bool buffer) 
 
 cb_status cb_module_inputs(cb_module *module, const char *names) {
     if (!module || !names) return fail(CB_ERR_ARGUMENT, "cb_module_inputs: NULL");
+    if (!module_lives(module, "cb_module_inputs: the module")) return CB_ERR_ARGUMENT;
     return set_text(&module->inputs, names) ? CB_OK : CB_ERR_MEMORY;
 }
 
 cb_status cb_module_extra(cb_module *module, const char *text) {
     if (!module || !text) return fail(CB_ERR_ARGUMENT, "cb_module_extra: NULL");
+    if (!module_lives(module, "cb_module_extra: the module")) return CB_ERR_ARGUMENT;
     return set_text(&module->extra, text) ? CB_OK : CB_ERR_MEMORY;
 }
 
 void cb_module_on_free(cb_module *module, void (*destroy)(void *user)) {
-    if (module) module->destroy = destroy;
+    if (module_lives(module, "cb_module_on_free: the module")) module->destroy = destroy;
 }
 
 /* ---- lookup --------------------------------------------------------------------------------- */

@@ -175,6 +175,7 @@ static cb_status load(State *state, const Module *module, const cb_safetensors *
 cb_status cb_module_load_state_keys(cb_module *module, const char *path, bool strict, char **keys) {
     if (keys) *keys = NULL;
     if (!module || !path) return fail(CB_ERR_ARGUMENT, "cb_module_load_state: NULL");
+    if (!module_lives(module, "cb_module_load_state: the module")) return CB_ERR_ARGUMENT;
     cb_safetensors *file = cb_safetensors_open(path);
     if (!file) return cb_error_status();
     State state = {.arena = arena_new(), .type = module->type};
@@ -212,6 +213,7 @@ static cb_status save(State *state, const Module *module, const char *path) {
 
 cb_status cb_module_save_state(cb_module *module, const char *path) {
     if (!module || !path) return fail(CB_ERR_ARGUMENT, "cb_module_save_state: NULL");
+    if (!module_lives(module, "cb_module_save_state: the module")) return CB_ERR_ARGUMENT;
     State state = {.arena = arena_new(), .type = module->type};
     cb_status status = save(&state, module, path);
     arena_free(state.arena);

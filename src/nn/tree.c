@@ -135,18 +135,33 @@ cb_status cb_module_to(cb_module *module, cb_dtype dtype) {
     return convert(module, module, dtype);
 }
 
-void *cb_module_user(const cb_module *module) { return module ? module->user : NULL; }
-const char *cb_module_type(const cb_module *module) { return module ? module->type : NULL; }
-bool cb_module_training(const cb_module *module) { return module && module->training; }
-bool cb_module_is_leaf(const cb_module *module) { return module && module->leaf; }
-int cb_module_child_count(const cb_module *module) { return module ? module->child_count : 0; }
+void *cb_module_user(const cb_module *module) {
+    return module_lives(module, "cb_module_user: the module") ? module->user : NULL;
+}
+
+const char *cb_module_type(const cb_module *module) {
+    return module_lives(module, "cb_module_type: the module") ? module->type : NULL;
+}
+
+bool cb_module_training(const cb_module *module) {
+    return module_lives(module, "cb_module_training: the module") && module->training;
+}
+
+bool cb_module_is_leaf(const cb_module *module) {
+    return module_lives(module, "cb_module_is_leaf: the module") && module->leaf;
+}
+
+int cb_module_child_count(const cb_module *module) {
+    return module_lives(module, "cb_module_child_count: the module") ? module->child_count : 0;
+}
 
 void cb_module_set_leaf(cb_module *module, bool leaf) {
-    if (module) module->leaf = leaf;
+    if (module_lives(module, "cb_module_set_leaf: the module")) module->leaf = leaf;
 }
 
 cb_module *cb_module_child_at(const cb_module *module, int index, const char **name) {
-    if (!module || index < 0 || index >= module->child_count) return NULL;
+    if (!module_lives(module, "cb_module_child_at: the module")) return NULL;
+    if (index < 0 || index >= module->child_count) return NULL;
     if (name) *name = module->child[index].name;
     return module->child[index].module;
 }

@@ -458,6 +458,45 @@ static void parameters(void **state) {
         expect_error(said);                                                                        \
     } while (0)
 
+/* Nothing reads or changes a module that was freed, and no file is written for it. */
+static void freed_modules(void **state) {
+    (void)state;
+    char said[128], path[] = "/tmp/carbide-freed-XXXXXX";
+    const char *name;
+    cb_tensor *x = cb_ones(cb_dims(2, 3)), *out[1];
+    close(mkstemp(path));
+    cb_module *module = cb_nn_sequential(cb_nn_linear(3, 3));
+    cb_graph *graph = cb_symbolic_trace(module);
+    assert_int_equal(cb_module_save_state(module, path), CB_OK);
+    freed_at = __LINE__ + 1;
+    cb_module_free(module);
+    EXPECT_FREED(cb_module_save_state(module, path), "cb_module_save_state: the module");
+    EXPECT_FREED(cb_module_load_state(module, path, false), "cb_module_load_state: the module");
+    cb_safetensors *file = cb_safetensors_open(path);
+    assert_int_equal(cb_safetensors_count(file), 2);
+    cb_safetensors_close(file);
+    EXPECT_FREED(cb_module_inputs(module, "x"), "cb_module_inputs: the module");
+    EXPECT_FREED(cb_module_extra(module, "x"), "cb_module_extra: the module");
+    EXPECT_FREED((cb_module_on_free(module, NULL), 0), "cb_module_on_free: the module");
+    EXPECT_FREED(cb_module_user(module), "cb_module_user: the module");
+    EXPECT_FREED(cb_module_type(module), "cb_module_type: the module");
+    EXPECT_FREED(cb_module_training(module), "cb_module_training: the module");
+    EXPECT_FREED(cb_module_is_leaf(module), "cb_module_is_leaf: the module");
+    EXPECT_FREED((cb_module_set_leaf(module, true), 0), "cb_module_set_leaf: the module");
+    EXPECT_FREED(cb_module_child_count(module), "cb_module_child_count: the module");
+    EXPECT_FREED(cb_module_child_at(module, 0, &name), "cb_module_child_at: the module");
+    EXPECT_FREED(cb_graph_new(module), "cb_graph_new: the module");
+    EXPECT_FREED(cb_graph_parse("graph():", module), "cb_graph_new: the module");
+    EXPECT_FREED(cb_graph_lint(graph), "cb_graph_lint: the graph's module");
+    EXPECT_FREED(cb_graph_run(graph, &x, 1, out, 1), "cb_graph_run: the graph's module");
+    EXPECT_FREED(cb_graph_readable(graph, 0), "cb_graph_readable: the graph's module");
+    EXPECT_FREED(cb_graph_dot(graph), "cb_graph_dot: the graph's module");
+    cb_free_text(cb_graph_text(graph));
+    cb_graph_free(graph);
+    assert_null(cb_error());
+    unlink(path);
+}
+
 /* The last ones that were freed are known. */
 static void other_objects(void **state) {
     (void)state;
@@ -485,6 +524,8 @@ static void other_objects(void **state) {
     EXPECT_FREED(cb_module_to(module, CB_F64), "cb_module_to: the module");
     EXPECT_FREED(cb_module_parameter(module, "a", x), "cb_module_parameter: the module");
     EXPECT_FREED(cb_nn_sequential(module), "cb_module_add: the child");
+    EXPECT_FREED(cb_compile(module), "compile: the module");
+    EXPECT_FREED(cb_compile(graph), "compile: the graph");
     for (int i = 0; i < 60; i++) cb_module_free(cb_nn_relu());
     EXPECT_FREED(cb_forward(module, x), "forward: the module");
     cb_function_free(of_module);
@@ -542,6 +583,7 @@ int main(void) {
         TEST(parameters),
         TEST(after_a_clean_up),
         TEST(nothing_is_nothing),
+        TEST(freed_modules),
         TEST(other_objects),
     };
     return cmocka_run_group_tests_name("handles", tests, NULL, clean_up);
