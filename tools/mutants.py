@@ -158,6 +158,16 @@ def check(mutants):
         found = find(mutant, read(mutant.file))
         if isinstance(found, str):
             yield where + found
+    yield from check_example()
+
+
+def check_example():
+    """docs/testing.md shows a section with a row: both are taken from a table."""
+    tables = "".join(read(path) for path in sorted(glob.glob(TABLES)))
+    for section in re.findall(r"```\n(== .*?)```", read("docs/testing.md"), re.S):
+        for part in section.strip().split("\n\n"):
+            if part + "\n" not in tables:
+                yield "docs/testing.md: no table has " + part.split("\n")[0]
 
 
 # ---- a copy of the tree -------------------------------------------------------------------------
