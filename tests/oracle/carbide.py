@@ -58,7 +58,7 @@ for name, result, *arguments in [
         ('dtype_name', c_char_p, c_int), ('dtype_size', c_size_t, c_int), ('promote', c_int, c_int, c_int),
         ('error', c_char_p), ('error_status', c_int), ('clear_error', None), ('fail', c_int, c_int, c_char_p),
         ('site', None, c_char_p, c_int), ('scope_open', None), ('scope_close', None),
-        ('keep', T, T), ('release', T, T), ('free', None, T), ('cleanup', None), ('memory', Memory),
+        ('keep', T, T), ('scope_add', T, T), ('free', None, T), ('cleanup', None), ('memory', Memory),
         ('from_data', T, c_void_p, c_int, DimList), ('empty', T, DimList, c_int),
         ('rank', c_int, T), ('size', c_int64, T, c_int), ('stride', c_int64, T, c_int),
         ('numel', c_int64, T), ('dtype_of', c_int, T), ('is_contiguous', c_bool, T),
