@@ -255,7 +255,7 @@ static Executable *give_up(Executable *executable) {
     return NULL;
 }
 
-Executable *executable_new(Plan *plan, ExecutableOptions options) {
+Executable *executable_new(const Plan *plan, ExecutableOptions options) {
     Executable *executable = memory_zalloc(sizeof *executable);
     if (!executable) {
         arena_free(plan->arena);

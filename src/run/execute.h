@@ -30,7 +30,7 @@ typedef struct ExecutableInfo {
 
 /* Takes the arena over, also on failure (NULL with an error: out of memory). A compiler that fails
  * is no failure: the VM runs, and info says why. */
-Executable *executable_new(Plan *plan, ExecutableOptions options);
+Executable *executable_new(const Plan *plan, ExecutableOptions options);
 void executable_free(Executable *executable);
 const Plan *executable_plan(const Executable *executable);
 ExecutableInfo executable_info(const Executable *executable);
