@@ -31,7 +31,7 @@ static bool count_batch(Module *self, Tensor *x) {
     Tensor *batches = layer_own(self, BATCHES), *batch_mean, *batch_var;
     if (self->op == OP_instance_norm) return true;
     Tensor *next = op_add(cb_operand_tensor(batches), cb_operand_int(1));
-    bool moves = attr_float(&self->attrs, ATTR_batch_norm_momentum) < 0;
+    bool moves = attr_float(&self->attrs, ATTR_batch_norm_momentum) < 0 && cb_numel(x) > 0;
     if (moves && !(norm_statistics(self->op, x, &batch_mean, &batch_var) &&
                    average(mean, batch_mean, next) && average(var, batch_var, next)))
         return false;

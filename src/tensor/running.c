@@ -4,7 +4,8 @@
  *         ->  the op, then mean = lerp(mean, mean of x, 0.1), var = lerp(var, variance of x, 0.1)
  *
  * The op itself writes nothing: traces hold it and the two assignments one by one. The variance is
- * that over n - 1, as in PyTorch; of an instance norm, both are means over the instances. */
+ * that over n - 1, as in PyTorch; of an instance norm, both are means over the instances. An x
+ * without elements moves nothing. */
 #include "op_calls.h"
 #include "tensor/apply.h"
 
@@ -39,6 +40,7 @@ Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs
     const Tracer *tracer = tracer_current();
     bool moves = attrs->word[ATTR_batch_norm_training] && running_mean; /* both, or none */
     if (!y || !moves || (tracer && tracer->whole_calls)) return y;
+    if (cb_numel(input[0].tensor) == 0) return y;
     double momentum = attr_float(attrs, ATTR_batch_norm_momentum);
     cb_scope_open();
     bool moved = norm_statistics(op, input[0].tensor, &mean, &var) &&

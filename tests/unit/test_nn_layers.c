@@ -164,6 +164,22 @@ static void initialization_is_pytorchs(void **state) {
     cb_module_free(attention);
 }
 
+/* As PyTorch, which counts the batch, too. */
+static void empty_batches_move_no_statistics(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        cb_module *norm = i < 2 ? cb_nn_batch_norm1d(2, 1e-5, i ? -1 : 0.1)
+                                : cb_nn_instance_norm1d(2, 1e-5, 0.1, false, true);
+        cb_tensor *y = cb_forward(norm, cb_ones(i < 2 ? cb_dims(0, 2, 3) : cb_dims(2, 2, 0)));
+        assert_null(cb_error());
+        assert_int_equal(cb_numel(y), 0);
+        expect_near(cb_item(cb_select(cb_module_get(norm, "running_mean"), 0, 0)), 0);
+        expect_near(cb_item(cb_select(cb_module_get(norm, "running_var"), 0, 0)), 1);
+        assert_int_equal(cb_item_int(cb_module_get(norm, "num_batches_tracked")), i < 2);
+        cb_module_free(norm);
+    }
+}
+
 static void batch_norm_tracks_in_training(void **state) {
     (void)state;
     cb_module *norm = cb_nn_batch_norm1d(2, 1e-5, 0.1);
@@ -308,6 +324,7 @@ int main(void) {
         ONE(dropout_drops_whole_channels),
         ONE(keys_are_pytorchs),
         ONE(initialization_is_pytorchs),
+        ONE(empty_batches_move_no_statistics),
         ONE(batch_norm_tracks_in_training),
         ONE(batch_norm_tracks_when_compiled),
         ONE(attention_attends),
