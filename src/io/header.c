@@ -2,24 +2,22 @@
  *
  * In:  bytes: u64 length N (little endian), N bytes of JSON, then data.
  * Out: a table of entries in the order of their data, each inside the file.
- * Invariants checked: the header fits, is UTF-8 without NUL, and is a JSON object; every tensor has
- * exactly dtype, shape and data_offsets; sizes are the product of the shape; no name comes twice;
- * the data lies without holes, without overlaps, from the header's end to the file's.
+ * Invariants checked: the header fits, is a JSON object (in UTF-8: yyjson sees to that) and names
+ * no NUL; every tensor has exactly dtype, shape and data_offsets; sizes are the product of the
+ * shape; no name comes twice; the data lies without holes, without overlaps, from the header's end
+ * to the file's.
  *
  *     {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}} */
 #include "io/safetensors.h"
 
 #include "base/error.h"
-#include "base/lock.h"
 #include "base/memory.h"
 #include "base/vec.h"
-#include <cJSON.h>
 #include <inttypes.h>
-#include <math.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <yyjson.h>
 
 enum { LENGTH_BYTES = 8, HEADER_LIMIT = 100 * 1000 * 1000 };
 
@@ -41,111 +39,94 @@ static bool refuse(const cb_safetensors *file, const char *format, ...) {
     return false;
 }
 
-/* ---- text ----------------------------------------------------------------------------------- */
-
-/* Bytes of the character at text, 0 when they are not the shortest form of a Unicode scalar. */
-static size_t character(const uint8_t *text, size_t length) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    uint8_t first = text[0];
-    if (first < 0x80) return 1;
-    size_t count = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4 || count > length) return 0;
-    uint32_t code = first & (0x7fu >> count);
-    for (size_t i = 1; i < count; i++) {
-        if ((text[i] & 0xc0) != 0x80) return 0;
-        code = code << 6 | (text[i] & 0x3fu);
-    }
-    bool surrogate = code >= 0xd800 && code < 0xe000;
-    return code < least[count] || code > 0x10ffff || surrogate ? 0 : count;
-}
-
-bool safetensors_utf8(const char *text, size_t length) {
-    for (size_t at = 0, step; at < length; at += step) {
-        step = character((const uint8_t *)text + at, length - at);
-        if (!step) return false;
-    }
-    return true;
-}
-
-/* What the JSON parser would let pass: control characters, and \u0000, which would end a name. */
-static bool check_text(const cb_safetensors *file, const char *text, size_t length) {
-    if (!safetensors_utf8(text, length)) return refuse(file, "the header is not UTF-8");
-    for (size_t i = 0; i < length; i++) {
-        if ((uint8_t)text[i] < ' ' && !strchr("\t\n\r", text[i]))
-            return refuse(file, "a control character at byte %zu of the header", i);
-        if (!text[i]) return refuse(file, "a NUL at byte %zu of the header", i);
-        if (text[i] != '\\') continue;
-        if (length - i > 6 && memcmp(text + i, "\\u0000", 6) == 0)
-            return refuse(file, "a NUL at byte %zu of the header", i);
-        i++;
-    }
-    return true;
-}
-
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-/* cJSON keeps its allocator and the place of its last error in globals. */
-static pthread_once_t hooked = PTHREAD_ONCE_INIT;
-static bool ran_out; /* of memory, while parsing */
-
-static void *json_alloc(size_t bytes) {
-    void *out = memory_alloc(bytes);
-    ran_out |= !out;
-    return out;
+static void *json_alloc(void *user, size_t bytes) {
+    (void)user;
+    return memory_alloc(bytes);
 }
 
-static void hook(void) {
-    cJSON_Hooks hooks = {json_alloc, memory_free};
-    cJSON_InitHooks(&hooks);
+static void *json_resize(void *user, void *pointer, size_t before, size_t bytes) {
+    (void)user;
+    (void)before;
+    return memory_resize(pointer, bytes);
+}
+
+static void json_free(void *user, void *pointer) {
+    (void)user;
+    memory_free(pointer);
+}
+
+static yyjson_doc *read_json(const char *text, size_t length, yyjson_read_err *error) {
+    yyjson_alc allocator = {json_alloc, json_resize, json_free, NULL};
+    return yyjson_read_opts((char *)text, length, YYJSON_READ_NOFLAG, &allocator, error);
+}
+
+cb_status safetensors_check_name(const char *name, const char *quoted, size_t length) {
+    yyjson_read_err error;
+    yyjson_doc *json = read_json(quoted, length, &error);
+    yyjson_doc_free(json);
+    if (json) return CB_OK;
+    if (error.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) return fail_memory(0);
+    return fail(CB_ERR_ARGUMENT, "safetensors_save: '%.80s' is not a name: %s", name, error.msg);
+}
+
+static bool not_json(const cb_safetensors *file, size_t place, const char *why) {
+    return refuse(file, "the header is not JSON, from byte %zu on: %s", place, why);
+}
+
+/* Where \u0000 stands, which is JSON but would end a name; length when nowhere. */
+static size_t find_nul(const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] != '\\') continue;
+        if (length - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0) return i;
+        i++;
+    }
+    return length;
 }
 
 /* One value of the header at a time, so that a hostile one of 100 MB takes no gigabytes. */
 static bool parse_json(cb_safetensors *file, const char *text, size_t length, size_t place) {
-    const char *end = text;
-    pthread_once(&hooked, hook);
-    lock_take(LOCK_json);
-    ran_out = false;
-    file->json = cJSON_ParseWithLengthOpts(text, length, &end, false);
-    bool memory = !ran_out;
-    lock_give(LOCK_json);
-    if (!memory) return fail_memory(0), false;
-    size_t used = (size_t)(end - text);
-    if (file->json && used == length) return true;
-    return refuse(file, "the header is not JSON, from byte %zu on", place + used);
+    yyjson_read_err error;
+    size_t nul = find_nul(text, length);
+    if (nul < length) return refuse(file, "a NUL at byte %zu of the header", place + nul);
+    file->json = read_json(text, length, &error);
+    if (file->json) return true;
+    if (error.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) return fail_memory(0), false;
+    return not_json(file, place + error.pos, error.msg);
 }
 
 static void release_json(cb_safetensors *file) {
-    cJSON_Delete(file->json);
+    yyjson_doc_free(file->json);
     file->json = NULL;
 }
 
-static bool parse_integer(const cJSON *item, int64_t *out) {
-    const double most = 9007199254740992.0; /* 2^53: up to here doubles are exact */
-    if (!cJSON_IsNumber(item)) return false;
-    double value = item->valuedouble;
-    if (!(value >= 0 && value <= most) || value != floor(value)) return false;
-    *out = (int64_t)value;
+static bool parse_integer(yyjson_val *item, int64_t *out) {
+    if (!yyjson_is_uint(item) || yyjson_get_uint(item) > INT64_MAX) return false;
+    *out = (int64_t)yyjson_get_uint(item);
     return true;
 }
 
-static bool parse_dtype(const cb_safetensors *file, SafeEntry *entry, const cJSON *item) {
-    if (!cJSON_IsString(item)) return refuse(file, "'%.80s': dtype is not a text", entry->name);
+static bool parse_dtype(const cb_safetensors *file, SafeEntry *entry, yyjson_val *item) {
+    if (!yyjson_is_str(item)) return refuse(file, "'%.80s': dtype is not a text", entry->name);
     for (int i = 0; i < CB_DTYPE_COUNT; i++) {
-        if (strcmp(item->valuestring, safetensors_dtypes[i])) continue;
+        if (!yyjson_equals_str(item, safetensors_dtypes[i])) continue;
         entry->meta.dtype = (int8_t)i;
         return true;
     }
     fail(CB_ERR_DTYPE,
          "safetensors: %s: '%.80s': dtype '%.40s' is not supported; there are F64 F32 F16 BF16 I64 "
          "I32 I16 I8 U8 BOOL",
-         file->path, entry->name, item->valuestring);
+         file->path, entry->name, yyjson_get_str(item));
     return false;
 }
 
-static bool parse_shape(const cb_safetensors *file, SafeEntry *entry, const cJSON *item) {
-    if (!cJSON_IsArray(item)) return refuse(file, "'%.80s': shape is not a list", entry->name);
+static bool parse_shape(const cb_safetensors *file, SafeEntry *entry, yyjson_val *item) {
+    if (!yyjson_is_arr(item)) return refuse(file, "'%.80s': shape is not a list", entry->name);
     int rank = 0;
-    for (const cJSON *size = item->child; size; size = size->next) {
+    size_t i, count;
+    yyjson_val *size;
+    yyjson_arr_foreach(item, i, count, size) {
         if (rank == CB_MAX_RANK)
             return refuse(file, "'%.80s': more than %d dimensions", entry->name, CB_MAX_RANK);
         if (!parse_integer(size, &entry->meta.size[rank++]))
@@ -155,26 +136,26 @@ static bool parse_shape(const cb_safetensors *file, SafeEntry *entry, const cJSO
     return true;
 }
 
-static bool parse_offsets(const cb_safetensors *file, SafeEntry *entry, const cJSON *item) {
-    const cJSON *begin = cJSON_IsArray(item) ? item->child : NULL;
-    const cJSON *end = begin ? begin->next : NULL;
-    if (!end || end->next || !parse_integer(begin, &entry->begin) ||
-        !parse_integer(end, &entry->end))
+static bool parse_offsets(const cb_safetensors *file, SafeEntry *entry, yyjson_val *item) {
+    if (yyjson_arr_size(item) != 2 || !parse_integer(yyjson_arr_get(item, 0), &entry->begin) ||
+        !parse_integer(yyjson_arr_get(item, 1), &entry->end))
         return refuse(file, "'%.80s': data_offsets is not a pair of offsets", entry->name);
     if (entry->begin <= entry->end) return true;
     return refuse(file, "'%.80s': data_offsets end before they begin", entry->name);
 }
 
-static bool parse_entry(const cb_safetensors *file, SafeEntry *entry, const cJSON *item) {
+static bool parse_entry(const cb_safetensors *file, SafeEntry *entry, yyjson_val *item) {
     static const char *const key[] = {"dtype", "shape", "data_offsets"};
     int seen = 0;
-    if (!cJSON_IsObject(item)) return refuse(file, "'%.80s' is not an object", entry->name);
-    for (const cJSON *field = item->child; field; field = field->next) {
+    size_t number, count;
+    yyjson_val *name, *field;
+    if (!yyjson_is_obj(item)) return refuse(file, "'%.80s' is not an object", entry->name);
+    yyjson_obj_foreach(item, number, count, name, field) {
         int i = 0;
-        while (i < 3 && strcmp(field->string, key[i])) i++;
+        while (i < 3 && !yyjson_equals_str(name, key[i])) i++;
         if (i == 3 || seen & (1 << i))
             return refuse(file, "'%.80s': %s key '%.40s'", entry->name,
-                          i == 3 ? "unexpected" : "repeated", field->string);
+                          i == 3 ? "unexpected" : "repeated", yyjson_get_str(name));
         seen |= 1 << i;
         if (i == 0 && !parse_dtype(file, entry, field)) return false;
         if (i == 1 && !parse_shape(file, entry, field)) return false;
@@ -185,23 +166,24 @@ static bool parse_entry(const cb_safetensors *file, SafeEntry *entry, const cJSO
     return true;
 }
 
-static bool parse_metadata(cb_safetensors *file, const cJSON *item) {
+static bool parse_metadata(cb_safetensors *file, yyjson_val *item) {
     if (file->metadata) return refuse(file, "repeated key '__metadata__'");
-    if (!cJSON_IsObject(item)) return refuse(file, "__metadata__ is not an object");
-    int count = cJSON_GetArraySize(item);
-    file->metadata = arena_zalloc(file->arena, sizeof *file->metadata * ((size_t)count + 1));
+    if (!yyjson_is_obj(item)) return refuse(file, "__metadata__ is not an object");
+    size_t number, count = yyjson_obj_size(item);
+    yyjson_val *name, *field;
+    file->metadata = arena_zalloc(file->arena, sizeof *file->metadata * (count + 1));
     Map known = map_new(file->arena);
-    for (const cJSON *field = item->child; field; field = field->next) {
-        if (!cJSON_IsString(field))
-            return refuse(file, "__metadata__: '%.40s' is not a text", field->string);
-        uint64_t hash = hash_text(field->string);
+    yyjson_obj_foreach(item, number, count, name, field) {
+        const char *key = yyjson_get_str(name);
+        if (!yyjson_is_str(field)) return refuse(file, "__metadata__: '%.40s' is not a text", key);
+        uint64_t hash = hash_text(key);
         for (MapEntry *e = map_first(&known, hash); e; e = map_next(e))
-            if (strcmp(e->value, field->string) == 0) /* untested: other names have other hashes */
-                return refuse(file, "__metadata__: repeated key '%.40s'", field->string);
-        map_put(&known, hash, field->string);
+            if (strcmp(e->value, key) == 0) /* untested: other names have other hashes */
+                return refuse(file, "__metadata__: repeated key '%.40s'", key);
+        map_put(&known, hash, (void *)key);
         const char **pair = file->metadata[file->metadata_count++];
-        pair[0] = arena_text(file->arena, field->string);
-        pair[1] = arena_text(file->arena, field->valuestring);
+        pair[0] = arena_text(file->arena, key);
+        pair[1] = arena_text(file->arena, yyjson_get_str(field));
     }
     return true;
 }
@@ -217,13 +199,13 @@ typedef struct Reader {
 
 /* The next character that is no space; NUL at the end. */
 static char peek(Reader *r) {
-    while (r->at < r->length && strchr(" \t\n\r", r->text[r->at])) r->at++;
+    while (r->at < r->length && memchr(" \t\n\r", r->text[r->at], 4)) r->at++;
     return r->at < r->length ? r->text[r->at] : '\0';
 }
 
 static bool expect(Reader *r, char wanted) {
     if (peek(r) != wanted)
-        return refuse(r->file, "the header is not JSON, from byte %zu on", r->at);
+        return refuse(r->file, "the header is not JSON, from byte %zu on: no '%c'", r->at, wanted);
     r->at++;
     return true;
 }
@@ -249,7 +231,7 @@ static size_t value_end(const Reader *r) {
         } else if (c == ',' && depth == 0) {
             return at;
         }
-        if (depth == 0 && strchr("\"}]", c)) return at + 1;
+        if (depth == 0 && memchr("\"}]", c, 3)) return at + 1;
     }
     return r->length;
 }
@@ -257,7 +239,8 @@ static size_t value_end(const Reader *r) {
 static bool parse_value(Reader *r, size_t end, size_t most, const char *what) {
     size_t place = r->at;
     r->at = end;
-    if (end > r->length) return refuse(r->file, "the header is not JSON: it ends within a text");
+    if (end > r->length) return not_json(r->file, place, "it ends within a text");
+    if (end == place) return not_json(r->file, place, "a value is missing");
     if (end - place > most)
         return refuse(r->file, "%.40s has a description of %zu bytes", what, end - place);
     return parse_json(r->file, r->text + place, end - place, place);
@@ -269,14 +252,16 @@ static bool parse_member(Reader *r) {
     cb_safetensors *file = r->file;
     if (peek(r) != '"') return expect(r, '"');
     if (!parse_value(r, string_end(r, r->at), r->length, "a name")) return false;
-    SafeEntry entry = {.name = arena_text(file->arena, cJSON_GetStringValue(file->json))};
+    SafeEntry entry = {
+        .name = arena_text(file->arena, yyjson_get_str(yyjson_doc_get_root(file->json)))};
     release_json(file);
     bool metadata = strcmp(entry.name, "__metadata__") == 0;
     if (!expect(r, ':')) return false;
     peek(r);
     if (!parse_value(r, value_end(r), metadata ? METADATA_LIMIT : TENSOR_LIMIT, entry.name))
         return false;
-    bool fine = metadata ? parse_metadata(file, file->json) : parse_entry(file, &entry, file->json);
+    bool fine = metadata ? parse_metadata(file, yyjson_doc_get_root(file->json))
+                         : parse_entry(file, &entry, yyjson_doc_get_root(file->json));
     release_json(file);
     if (fine && !metadata) push(file->arena, file->entry, entry);
     return fine;
@@ -363,7 +348,6 @@ static bool read_header(cb_safetensors *file) {
                       file->size, length);
     const char *text = (const char *)file->bytes + LENGTH_BYTES;
     if (!length || *text != '{') return refuse(file, "the header does not start with '{'");
-    if (!check_text(file, text, (size_t)length)) return false;
     if (!parse_entries(file, text, (size_t)length)) return false;
     if (file->count) qsort(file->entry, (size_t)file->count, sizeof *file->entry, by_place);
     size_t start = LENGTH_BYTES + (size_t)length;

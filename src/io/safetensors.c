@@ -208,9 +208,12 @@ static cb_status check_items(const Item *item, int count, Arena *arena) {
     Map known = map_new(arena);
     for (int i = 0; i < count; i++) {
         const char *name = item[i].name;
-        if (!name || strcmp(name, "__metadata__") == 0 || !safetensors_utf8(name, strlen(name)))
+        if (!name || strcmp(name, "__metadata__") == 0)
             return fail(CB_ERR_ARGUMENT, "safetensors_save: tensor %d: not a name: %s", i,
                         name ? name : "NULL");
+        Buffer quoted = buffer_new(arena);
+        put_quoted(&quoted, name);
+        if (safetensors_check_name(name, quoted.text, quoted.length)) return cb_error_status();
         uint64_t hash = hash_text(name);
         for (MapEntry *e = map_first(&known, hash); e; e = map_next(e))
             if (strcmp(e->value, name) == 0) /* untested: other names have other hashes */

@@ -22,7 +22,7 @@ struct cb_safetensors {
     SafeEntry *entry; /* in the order of their data */
     Map names;        /* hash of a name -> SafeEntry */
     const char *(*metadata)[2];
-    void *json; /* the part of the header that is read */
+    struct yyjson_doc *json; /* the part of the header that is read */
 };
 
 /* Checks a file that stands in memory. path names it in errors; the bytes must outlive the
@@ -33,7 +33,8 @@ const SafeEntry *safetensors_find(const cb_safetensors *file, const char *name);
 void safetensors_read(const SafeEntry *entry, int64_t first, int64_t count, void *out,
                       cb_dtype dtype);
 
-bool safetensors_utf8(const char *text, size_t length);
+/* Whether a name, which stands in quotes for the header, can be read back: an error if not. */
+cb_status safetensors_check_name(const char *name, const char *quoted, size_t length);
 /* "F32"; the format's name of each dtype. */
 extern const char *const safetensors_dtypes[CB_DTYPE_COUNT];
 

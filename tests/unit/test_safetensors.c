@@ -159,12 +159,12 @@ static void liars_are_refused(void **state) {
     (void)state;
     expect_refused("", 0, "does not start with '{'");
     expect_refused("[1]", 0, "does not start with '{'");
-    expect_refused("{\"a\":", 0, "not JSON");
+    expect_refused("{\"a\":", 0, "not JSON, from byte 5 on: a value is missing");
     expect_refused("{}{}", 0, "goes on after its object");
-    expect_refused("{,}", 0, "not JSON, from byte 1 on");
-    expect_refused("{\"a\":1 2}", 0, "not JSON, from byte 6 on");
-    expect_refused("{\"a\" {}}", 0, "not JSON, from byte 5 on");
-    expect_refused("{\"a", 0, "ends within a text");
+    expect_refused("{,}", 0, "not JSON, from byte 1 on: no '\"'");
+    expect_refused("{\"a\":1 2}", 0, "not JSON, from byte 7 on");
+    expect_refused("{\"a\" {}}", 0, "not JSON, from byte 5 on: no ':'");
+    expect_refused("{\"a", 0, "from byte 1 on: it ends within a text");
     expect_refused("{" TENSOR("a", "U8", "[1]", "[0,1]") ",}", 1, "not JSON");
     expect_refused("{" TENSOR("a", "U8", "[1]", "[0,1]") TENSOR("b", "U8", "[1]", "[1,2]") "}", 2,
                    "not JSON");
@@ -189,6 +189,15 @@ static void liars_are_refused(void **state) {
     expect_refused("{\"a\":{\"dtype\":[\"U8\"]}}", 2, "dtype is not a text");
     expect_refused("{" TENSOR("a", "U8", "[2]", "[0,1e300]") "}", 2, "not a pair");
     expect_refused("{" TENSOR("a", "U8", "[1.5]", "[0,2]") "}", 2, "a bad size");
+    expect_refused("{" TENSOR("a", "U8", "[2.0]", "[0,2]") "}", 2, "a bad size");
+    expect_refused("{" TENSOR("a", "U8", "[-2]", "[0,2]") "}", 2, "a bad size");
+    expect_refused("{" TENSOR("a", "U8", "[9223372036854775808]", "[0,2]") "}", 2, "a bad size");
+    expect_refused("{" TENSOR("a", "U8", "[18446744073709551618]", "[0,2]") "}", 2, "a bad size");
+    /* Sizes above 2^53, where doubles have gaps: each is the number that was written. */
+    expect_refused("{" TENSOR("a", "U8", "[9007199254740993]", "[0,9007199254740993]") "}", 2,
+                   "'a' ends at byte 9007199254740993 of 2 bytes");
+    expect_refused("{" TENSOR("a", "U8", "[9223372036854775807]", "[0,2]") "}", 2,
+                   "2 bytes of data for a shape of 9223372036854775807 bytes");
     expect_refused("{" TENSOR("a", "U8", "[true]", "[0,2]") "}", 2, "a bad size");
     expect_refused("{" TENSOR("a", "U8", "3", "[0,2]") "}", 2, "shape is not a list");
     expect_refused("{" TENSOR("a", "U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1, "8 dimensions");
@@ -208,13 +217,16 @@ static void liars_are_refused(void **state) {
 
 static void bad_text_is_refused(void **state) {
     (void)state;
-    expect_refused("{" TENSOR("\xff", "U8", "[1]", "[0,1]") "}", 1, "not UTF-8");
-    expect_refused("{" TENSOR("\xc0\x80", "U8", "[1]", "[0,1]") "}", 1, "not UTF-8");
-    expect_refused("{" TENSOR("\xed\xa0\x80", "U8", "[1]", "[0,1]") "}", 1, "not UTF-8");
-    expect_refused("{" TENSOR("\xf4\x90\x80\x80", "U8", "[1]", "[0,1]") "}", 1, "not UTF-8");
-    expect_refused("{" TENSOR("\xe2\x82", "U8", "[1]", "[0,1]") "}", 1, "not UTF-8");
-    expect_refused("{" TENSOR("a\\u0000b", "U8", "[1]", "[0,1]") "}", 1, "a NUL");
-    expect_refused("{" TENSOR("a\001b", "U8", "[1]", "[0,1]") "}", 1, "control character");
+    expect_refused("{" TENSOR("\xff", "U8", "[1]", "[0,1]") "}", 1, "byte 2 on: invalid UTF-8");
+    expect_refused("{" TENSOR("\xc0\x80", "U8", "[1]", "[0,1]") "}", 1, "invalid UTF-8");
+    expect_refused("{" TENSOR("\xed\xa0\x80", "U8", "[1]", "[0,1]") "}", 1, "invalid UTF-8");
+    expect_refused("{" TENSOR("\xf4\x90\x80\x80", "U8", "[1]", "[0,1]") "}", 1, "invalid UTF-8");
+    expect_refused("{" TENSOR("\xe2\x82", "U8", "[1]", "[0,1]") "}", 1, "invalid UTF-8");
+    expect_refused("{" TENSOR("a\\u0000b", "U8", "[1]", "[0,1]") "}", 1, "a NUL at byte 3");
+    expect_refused("{" TENSOR("a", "U8\\u0000", "[1]", "[0,1]") "}", 1, "a NUL at byte 17");
+    expect_refused("{" TENSOR("a\001b", "U8", "[1]", "[0,1]") "}", 1,
+                   "byte 3 on: unexpected control character");
+    expect_refused("{\001}", 0, "from byte 1 on: no '\"'");
     expect_refused("{" TENSOR("\\ud800", "U8", "[1]", "[0,1]") "}", 1, "not JSON");
     expect_count("{" TENSOR("a\\\\u0000", "U8", "[1]", "[0,1]") "}", 1, 1);
     expect_count("{" TENSOR("\xf0\x9f\x94\xa5\xe2\x82\xac", "U8", "[1]", "[0,1]") "}", 1, 1);
@@ -247,7 +259,7 @@ static void broken_files_are_refused(void **state) {
     write_file(in_folder("large"), "\xe0\x90\xf5\x05\x00\x00\x00\x00{\"a\"", 12);
     assert_int_equal(truncate(in_folder("large"), 100 << 20), 0); /* zeros follow, on no disk */
     assert_null(cb_safetensors_open(in_folder("large")));
-    expect_error("at byte 4 of the header");
+    expect_error("not JSON, from byte 4 on: no ':'");
     assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
     assert_null(cb_safetensors_open(in_folder("pipe")));
     expect_error("not a regular file");
