@@ -45,6 +45,8 @@ static bool freeze(Graph *graph, const int64_t *const **stride, CompileOptions o
     return true;
 }
 
+static bool generates(CompileOptions options) { return options.generate && !options.oracle; }
+
 static Plan *build(Graph *graph, const int64_t *const *input_stride, CompileOptions options,
                    Constants *constants) {
     Arena *arena = graph->arena;
@@ -59,7 +61,8 @@ static Plan *build(Graph *graph, const int64_t *const *input_stride, CompileOpti
     if (dumps(options, 'g')) dump("graph", &text);
     if (!freeze(graph, &input_stride, options, constants)) return NULL;
     double scheduling = clock_ms();
-    Plan *plan = plan_build(graph, arena, input_stride, options.fuse);
+    Plan *plan =
+        plan_build(graph, arena, input_stride, (PlanOptions){options.fuse, generates(options)});
     plan->time =
         (PlanTime){.passes_ms = scheduling - start, .schedule_ms = clock_ms() - scheduling};
     plan->kernels_eager = kernels_eager;
@@ -78,7 +81,7 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
         arena_free(arena);
         return NULL;
     }
-    ExecutableOptions how = {.generate = options.generate && !options.oracle,
+    ExecutableOptions how = {.generate = generates(options),
                              .oracle = options.oracle,
                              .choose = !options.oracle,
                              .tune = options.tune,

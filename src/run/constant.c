@@ -39,7 +39,7 @@ static Plan *plan_conversion(Arena *arena, const Recipe *recipe) {
     Meta meta = tensor_meta(recipe->input[0]);
     Node *input = graph_input(graph, &meta);
     push(arena, graph->output, node_convert(graph, input, recipe->dtype));
-    return plan_build(graph, arena, NULL, true);
+    return plan_build(graph, arena, NULL, (PlanOptions){.fuse = true});
 }
 
 static bool make_runnable(Recipe *recipe) {

@@ -169,7 +169,8 @@ static Executable *build(const Call *call) {
     const int64_t *stride[MOST_OPERANDS];
     for (int i = 0; i < call->input_count; i++)
         stride[i] = tensor_contiguous(call->input[i]) ? NULL : call->input[i]->stride;
-    return executable_new(plan_build(graph, arena, stride, true), (ExecutableOptions){0});
+    return executable_new(plan_build(graph, arena, stride, (PlanOptions){.fuse = true}),
+                          (ExecutableOptions){0});
 }
 
 /* ---- copies, which need no engine ---- */

@@ -151,7 +151,7 @@ static Plan *plan_results(Results *r, const int64_t *const *stride, Arena *arena
     Graph *copy = copy_results(r, arena);
     const int64_t **used = arena_new_array(arena, const int64_t *, length(r->input) + 1);
     for (int i = 0; i < length(r->input) && stride; i++) used[i] = stride[r->input[i]];
-    return plan_build(copy, arena, used, true);
+    return plan_build(copy, arena, used, (PlanOptions){.fuse = true});
 }
 
 static Recipe *recipe_new(Results r, Tensor *const *value, const int64_t *const *stride) {

@@ -145,6 +145,36 @@ static bool split_axes(Schedule *s, Group *group) {
     return false;
 }
 
+/* No load has a condition, or a place that was itself loaded. */
+static bool is_plain_walk(Kernel *kernel) {
+    int64_t stride[2 * DOMAIN_AXES];
+    Expr *rest;
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        if (e->op != EX_load) continue;
+        if (e->input_count > 1 || !index_affine(kernel, e->input[0], stride, &rest)) return false;
+        if (rest->op != OP_constant) return false;
+    }
+    return true;
+}
+
+/* A last axis that is short and could not be merged would be the lanes' own: made inner, it becomes
+ * a loop within lanes along the axis before it, as the three coordinates of every pair of points
+ * do. */
+static void lay_short_axis(Schedule *s, Group *group) {
+    const Domain before = group->domain;
+    const Node **member = group->member;
+    int last = before.count - 1;
+    bool is_short = last > 0 && before.size[last] < SHORT_AXIS && before.size[last] > 1;
+    if (!s->options.generate || !is_short || group->anchor || domain_has_inner(&before)) return;
+    if (before.size[last - 1] < SHORT_AXIS || !is_plain_walk(group->trial)) return;
+    Domain laid = before;
+    laid.inner[last] = true;
+    if (group_lower(s, group, &laid)) return;
+    group->member = member;
+    check(group_lower(s, group, &before), "a group that was lowered before");
+}
+
 /* ---- names and values ------------------------------------------------------------------------ */
 
 int node_value(Schedule *s, const Node *node) {
@@ -233,6 +263,7 @@ static int out_buffer(Schedule *s, Kernel *kernel, const Node *node) {
 
 int finish_group(Schedule *s, Group *group, const bool *stored) {
     if (!split_axes(s, group)) merge_axes(s, group);
+    lay_short_axis(s, group);
     Kernel *kernel = group->trial;
     int64_t total = domain_total(&group->domain);
     bind_buffers(s, kernel);

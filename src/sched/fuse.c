@@ -215,10 +215,10 @@ void fuse_groups(Schedule *s) {
         const Node *node = s->order[i];
         if (node->op == OP_input || !s->real[node->id]) continue;
         Group *group = group_new(s, kind_of(node), node);
-        if (s->fuse && group->kind == GROUP_LOOP)
+        if (s->options.fuse && group->kind == GROUP_LOOP)
             fuse_node(s, node);
         else
-            keep_apart(s, group, s->fuse ? REASON_library_step : REASON_fusion_off);
+            keep_apart(s, group, s->options.fuse ? REASON_library_step : REASON_fusion_off);
         group = group_find(group);
         for (int r = 0; r < length(group->read); r++) {
             Group ***reader = &s->reader[group->read[r]->id];

@@ -387,9 +387,9 @@ static void add_outputs(Schedule *s) {
 }
 
 static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *input_stride,
-                             bool fuse) {
+                             PlanOptions options) {
     int count = length(graph->node) + 1;
-    Schedule s = {.graph = graph, .arena = plan->arena, .plan = plan, .fuse = fuse};
+    Schedule s = {.graph = graph, .arena = plan->arena, .plan = plan, .options = options};
     s.order = graph_order(graph);
     s.input_stride = input_stride;
     s.position = arena_new_array(s.arena, int, count);
@@ -403,14 +403,15 @@ static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *inp
     return s;
 }
 
-Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride, bool fuse) {
+Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
+                 PlanOptions options) {
     Plan *plan = arena_zalloc(arena, sizeof *plan);
     plan->arena = arena;
     plan->draws = graph->random_count;
     for (int i = 0; i < length(graph->input) - graph->constant_count; i++)
         push(arena, plan->input, node_meta(graph->input[i]));
     graph_rewrite(graph, normalize, NULL);
-    Schedule schedule = schedule_new(graph, plan, input_stride, fuse);
+    Schedule schedule = schedule_new(graph, plan, input_stride, options);
     mark_real(&schedule);
     fuse_groups(&schedule);
     mark_wide(&schedule);

@@ -83,6 +83,11 @@ typedef struct Plan {
     PlanTime time;
 } Plan;
 
+typedef struct PlanOptions {
+    bool fuse;     /* false: one kernel per node */
+    bool generate; /* C code walks the kernels, not the VM */
+} PlanOptions;
+
 int64_t step_flops(const Step *step);                   /* of its task; else 0 */
 int64_t step_bytes(const Plan *plan, const Step *step); /* that it moves, with its epilogue */
 
@@ -91,8 +96,9 @@ void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes);
 
 /* The whole middle of the pipeline: decomposed, optimized graph -> plan.
  * input_stride[k], NULL for contiguous: strides of input k (constants included) in elements, baked
- * into the kernels. fuse false: one kernel per node. */
-Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride, bool fuse);
+ * into the kernels. */
+Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
+                 PlanOptions options);
 void plan_print(const Plan *plan, Buffer *out);
 void plan_print_steps(const Plan *plan, Buffer *out); /* steps, outputs and mutations alone */
 

@@ -261,7 +261,7 @@ void mark_real(Schedule *s) {
     for (int i = 0; i < length(s->order); i++) {
         const Node *node = s->order[i];
         if (node->op == OP_input) continue;
-        if (!lower_expands(node) || (!s->fuse && is_step(node))) make_real(s, node);
+        if (!lower_expands(node) || (!s->options.fuse && is_step(node))) make_real(s, node);
         mark_dear_inputs(s, tree, node);
         mark_epilogues(s, after_product, node);
         Tree t = tree[node->id] = tree_of(s, tree, node);

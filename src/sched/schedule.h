@@ -75,7 +75,7 @@ typedef struct Schedule {
     const int64_t *const *input_stride;
     Group **all; /* vec; merged ones have a forward */
     int search;  /* number of the last reachability search */
-    bool fuse;
+    PlanOptions options;
 } Schedule;
 
 /* The node whose buffer an output is: reshapes keep the flat order, so they share it. */

@@ -25,7 +25,7 @@ static bool is_small_half(const Node *product) {
 
 void mark_wide(Schedule *s) {
     s->wide = arena_new_array(s->arena, bool, length(s->graph->node) + 1);
-    if (!s->fuse || option_int(OPTION_precise)) return;
+    if (!s->options.fuse || option_int(OPTION_precise)) return;
     for (int g = 0; g < length(s->all); g++) {
         const Group *group = s->all[g];
         if (group->forward || group->kind != GROUP_PRODUCT) continue;

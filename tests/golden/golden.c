@@ -99,7 +99,7 @@ static bool build(Golden *g) {
     stride = NULL;
     Graph *copy = g->graph ? prepare(g, source, &stride) : NULL; /* planning rewrites its graph */
     if (!copy) return false;
-    g->plan = plan_build(copy, g->arena, stride, true);
+    g->plan = plan_build(copy, g->arena, stride, (PlanOptions){.fuse = true});
     Buffer why = buffer_new(g->arena);
     for (int i = 0; i < length(g->plan->kernel); i++)
         if (!kernel_verify(g->plan->kernel[i], &why)) {

@@ -4,8 +4,8 @@
 #define CARBIDE_TEST_EXPRESSION_H
 
 #include "graph/graph.h"
-#include "run/execute.h"
 #include "inside.h"
+#include "run/execute.h"
 
 enum { COUNT = 1024 };
 
@@ -34,8 +34,8 @@ static inline cb_tensor *evaluate(const char *call, cb_dtype dtype) {
         return NULL;
     }
     graph_optimize(graph, NULL);
-    Executable *executable =
-        executable_new(plan_build(graph, arena, NULL, true), (ExecutableOptions){0});
+    Executable *executable = executable_new(
+        plan_build(graph, arena, NULL, (PlanOptions){.fuse = true}), (ExecutableOptions){0});
     check(executable, "no memory");
     cb_tensor *inputs[3] = {input(0, dtype), input(1, dtype), input(2, dtype)}, *output = NULL;
     bool done = run_executable(executable, inputs, &output);

@@ -144,8 +144,8 @@ static cb_tensor *evaluate(const char *body, bool recognise) {
     cb_set_option("skip", recognise ? "" : "attention");
     Graph *graph = parse(arena, body);
     graph_optimize(graph, NULL);
-    Executable *executable =
-        executable_new(plan_build(graph, arena, NULL, true), (ExecutableOptions){0});
+    Executable *executable = executable_new(
+        plan_build(graph, arena, NULL, (PlanOptions){.fuse = true}), (ExecutableOptions){0});
     cb_manual_seed(3);
     cb_tensor *input[] = {cb_randn(cb_dims(2, 3, 8, 4)), cb_randn(cb_dims(2, 3, 8, 4)),
                           cb_randn(cb_dims(2, 3, 8, 5)), cb_ones(cb_dims(8, 8), CB_BOOL)};

@@ -134,7 +134,7 @@ static Plan *plan_of(const Row *row, Arena *own) {
         return NULL;
     }
     graph_optimize(graph, NULL);
-    return plan_build(graph, own, NULL, true);
+    return plan_build(graph, own, NULL, (PlanOptions){.fuse = true});
 }
 
 static void check_row(const Row *row, bool generate, const char *how) {

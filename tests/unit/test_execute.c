@@ -23,7 +23,7 @@ static Executable *executable_of(void **state, const char *text, const int64_t *
     assert_non_null(graph);
     graph_optimize(graph, NULL);
     const int64_t *strides[CB_MAX_ARGS] = {stride};
-    Plan *plan = plan_build(graph, arena, strides, true);
+    Plan *plan = plan_build(graph, arena, strides, (PlanOptions){true, generate});
     Executable *executable = executable_new(plan, (ExecutableOptions){.generate = generate});
     assert_non_null(executable);
     if (executable_info(executable).message)
@@ -477,6 +477,39 @@ static void several_threads_share_one(void **state) {
     executable_free(e);
 }
 
+/* Every pair of points: generated code has its lanes along the second point, and the coordinates
+ * within them; the VM walks several short axes at once by itself. Positions that were loaded stay
+ * as they are. */
+static void short_last_axes(void **state) {
+    enum { N = 100, COORDINATES = 3 };
+    Executable *e = executable_of(
+        state,
+        "graph(x: f32[100, 1, 3], y: f32[1, 100, 3], i: i64[100]) {\n  d = sub(x, y)\n"
+        "  f = reshape(x, sizes=[100, 3])\n  r = index_select(f, dim=0, index=i)\n  return d, r\n}",
+        NULL);
+    cb_tensor *x = ramp(cb_dims(N, 1, COORDINATES), 0, 100), *out[2];
+    cb_tensor *y = ramp(cb_dims(1, N, COORDINATES), 0, 1);
+    cb_tensor *in[] = {x, y, cb_sub(N - 1, cb_arange(0, N))};
+    assert_true(run_executable(e, in, out));
+    const float *d = cb_data(out[0]), *r = cb_data(out[1]);
+    for (int at = 0; at < N * N * COORDINATES; at++) {
+        int k = at % COORDINATES, b = at / COORDINATES % N, a = at / COORDINATES / N;
+        expect_near(d[at], 100 * (COORDINATES * a + k) - (COORDINATES * b + k), 0);
+        expect_near(r[COORDINATES * b + k], 100 * (COORDINATES * (N - 1 - b) + k), 0);
+    }
+    const Plan *plan = executable_plan(e);
+    assert_int_equal(length(plan->kernel), 2);
+    bool lanes_before = *(const bool *)*state;
+    for (int i = 0; i < 2; i++) {
+        const Kernel *kernel = plan->kernel[i];
+        bool pairs = length(kernel->axis) == 3;
+        assert_int_equal(kernel->outer_size, pairs && lanes_before ? N * N
+                                             : pairs               ? N * N * COORDINATES
+                                                                   : N * COORDINATES);
+    }
+    executable_free(e);
+}
+
 #define ONE(test)                                                                                  \
     cmocka_unit_test_prestate_setup_teardown(test, open_scope, close_scope_without_error, state)
 
@@ -502,6 +535,7 @@ static int run_engine(bool generate) {
         ONE(columns_do_not_depend_on_threads),
         ONE(long_reductions_of_integers),
         ONE(long_scans_run_in_order),
+        ONE(short_last_axes),
         ONE(nothing_to_do),
         ONE(equal_seeds_draw_equal_numbers),
         ONE(several_threads_share_one),

@@ -37,8 +37,8 @@ static Executable *executable_of(const char *text, bool fuse) {
     Graph *graph = graph_parse(arena, text);
     if (!graph) fail_msg("%s\n%s", cb_error(), text);
     graph_optimize(graph, NULL);
-    Executable *executable =
-        executable_new(plan_build(graph, arena, NULL, fuse), (ExecutableOptions){0});
+    Executable *executable = executable_new(
+        plan_build(graph, arena, NULL, (PlanOptions){.fuse = fuse}), (ExecutableOptions){0});
     assert_non_null(executable);
     return executable;
 }

@@ -260,7 +260,7 @@ static Executable *build(const Row *row, cb_tensor *const *in, bool generate) {
     const int64_t *stride[MOST_INPUTS];
     for (int i = 0; i < length(graph->input); i++)
         stride[i] = cb_is_contiguous(in[i]) ? NULL : tensor_at(in[i])->stride;
-    return executable_new(plan_build(graph, own, stride, true),
+    return executable_new(plan_build(graph, own, stride, (PlanOptions){.fuse = true}),
                           (ExecutableOptions){.generate = generate});
 }
 

@@ -19,8 +19,9 @@ static cb_tensor *result_of(const char *body, bool generate) {
     Graph *graph = graph_parse(arena, text);
     if (!graph) fail_msg("%s\n%s", cb_error(), text);
     graph_optimize(graph, NULL);
-    Executable *executable = executable_new(plan_build(graph, arena, NULL, true),
-                                            (ExecutableOptions){.generate = generate});
+    Executable *executable =
+        executable_new(plan_build(graph, arena, NULL, (PlanOptions){true, generate}),
+                       (ExecutableOptions){.generate = generate});
     assert_non_null(executable);
     float value[12];
     for (int i = 0; i < 12; i++) value[i] = (float)(i - 6);

@@ -351,7 +351,7 @@ static void test_measured_ends(void **state) {
         if (!graph) FAIL("%s", cb_error());
         graph_optimize(graph, NULL);
         const int64_t *strides[CB_MAX_ARGS] = {NULL};
-        Plan *plan = plan_build(graph, arena, strides, true);
+        Plan *plan = plan_build(graph, arena, strides, (PlanOptions){.fuse = true});
         const Step *step = &plan->step[0];
         assert_int_equal(length(plan->step), 1);
         assert_int_equal(step->task.kind, TASK_CONVOLUTION);
