@@ -84,12 +84,12 @@ static Storage *set_end(Convolution *c, End *end) {
 
 /* ---- methods ------------------------------------------------------------------------------ */
 
-static bool always(const ConvolutionTask *task) {
+static bool conv_fits_always(const ConvolutionTask *task) {
     (void)task;
     return true;
 }
 
-static bool fits_turned(const ConvolutionTask *task) {
+static bool conv_fits_turned(const ConvolutionTask *task) {
     if (task->channels_last) return false;
     ConvolutionTask last = conv_turned(task);
     return conv_fits_depthwise(&last) || conv_is_direct(&last);
@@ -97,22 +97,10 @@ static bool fits_turned(const ConvolutionTask *task) {
 
 static const ConvMethod methods[CONV_METHODS] = {
     [CONV_AUTO] = {.name = "auto"},
-    [CONV_DIRECT] = {"direct", conv_is_direct, conv_direct_is_bf16, conv_direct_pack,
-                     conv_direct_run, 0, false},
-    [CONV_DEPTHWISE] = {"depthwise", conv_fits_depthwise, NULL, conv_depthwise_pack,
-                        conv_depthwise_run, 0, false},
-    [CONV_GATHER] = {"gather", always, always, conv_gather_pack, conv_gather_run, 0, false},
-    [CONV_WINOGRAD_4] = {"winograd 4", conv_fits_winograd_4, NULL, conv_winograd_pack,
-                         conv_winograd_run, 4, false},
-    [CONV_WINOGRAD_6] = {"winograd 6", conv_fits_winograd_67, NULL, conv_winograd_pack,
-                         conv_winograd_run, 6, false},
-    [CONV_WINOGRAD_7] = {"winograd 7", conv_fits_winograd_67, NULL, conv_winograd_pack,
-                         conv_winograd_run, 7, false},
-    [CONV_WINOGRAD_9] = {"winograd 9", conv_fits_winograd_9, NULL, conv_winograd_pack,
-                         conv_winograd_run, 9, false},
-    [CONV_TILES] = {"tiles", conv_fits_tiles, always, conv_tiles_pack, conv_tiles_run, 0, true},
-    [CONV_TURNED] = {.name = "channels last", .fits = fits_turned},
-    [CONV_MATRIX] = {"matrix", conv_is_matrix, NULL, conv_matrix_pack, conv_matrix_run, 0, false},
+#define CONV_METHOD(id, name, fits, fits_bf16, pack, run, tile, ends, leads)                       \
+    [CONV_##id] = {name, fits, fits_bf16, pack, run, tile, ends},
+#include "cpu/conv_methods.def"
+#undef CONV_METHOD
 };
 
 const char *convolution_method_name(int method) { return methods[method].name; }
@@ -192,7 +180,7 @@ int convolution_choose(const ConvolutionTask *task, bool constant) {
     if (conv_fits_depthwise(task)) return CONV_DEPTHWISE;
     if (conv_fits_tiles(task)) return CONV_TILES;
     if (matrix_is_faster(task)) return CONV_MATRIX;
-    if (fits_turned(task) && turned_is_faster(task, constant)) return CONV_TURNED;
+    if (conv_fits_turned(task) && turned_is_faster(task, constant)) return CONV_TURNED;
     bool direct = conv_is_direct(task);
     int method = direct ? CONV_DIRECT : CONV_GATHER;
     bool half = task->dtype == CB_BF16 || task->dtype == CB_F16;

@@ -6,20 +6,11 @@
 #include "cpu/operands.h"
 #include "tensor/tensor.h"
 
-/* How a convolution can be computed. Every method that fits gives the
- * result, within the rounding of its own order of sums; conv.c says which is which. */
 typedef enum ConvolutionMethod {
     CONV_AUTO, /* what convolution_choose says */
-    CONV_DIRECT,
-    CONV_DEPTHWISE,
-    CONV_GATHER,
-    CONV_WINOGRAD_4, /* tiles of 4 x 4: F(2x2, 3x3) */
-    CONV_WINOGRAD_6, /* tiles of 6 x 6: F(4x4, 3x3), F(2x2, 5x5) */
-    CONV_WINOGRAD_7, /* tiles of 7 x 7: F(5x5, 3x3), F(3x3, 5x5) */
-    CONV_WINOGRAD_9, /* tiles of 9 x 9: F(7x7, 3x3), F(5x5, 5x5); not where f32 has to be exact */
-    CONV_TILES,      /* bf16 on AMX */
-    CONV_TURNED,     /* channels first: another method, over copies with channels last */
-    CONV_MATRIX,     /* channels first, a kernel of 1: a matrix product */
+#define CONV_METHOD(id, ...) CONV_##id,
+#include "cpu/conv_methods.def"
+#undef CONV_METHOD
     CONV_METHODS
 } ConvolutionMethod;
 

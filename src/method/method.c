@@ -3,7 +3,6 @@
 
 #include "base/cpu.h"
 #include "base/option.h"
-#include "cpu/conv.h"
 #include "cpu/gemm_internal.h"
 #include "method/plugin.h"
 #include "method/tune.h"
@@ -51,15 +50,14 @@ static bool own_multiplies_bf16(const Task *task, bool constant) {
     return gemm_bf16() != NULL;
 }
 
-static bool own_method_is_better(const Task *task, bool constant) {
-    int method = convolution_choose(&task->convolution, constant);
-    return method == CONV_TILES || (method >= CONV_WINOGRAD_4 && method <= CONV_WINOGRAD_9);
+static bool own_method_leads(const Task *task, bool constant) {
+    return method_own(task, constant)->leads;
 }
 
 static const Rule rules[] = {
     {TASK_MATMUL, CB_BF16, false, 5e5, INFINITY, own_multiplies_bf16},
-    {TASK_CONVOLUTION, CB_F32, false, 2e6, INFINITY, own_method_is_better},
-    {TASK_CONVOLUTION, CB_BF16, false, 3e5, INFINITY, own_method_is_better},
+    {TASK_CONVOLUTION, CB_F32, false, 2e6, INFINITY, own_method_leads},
+    {TASK_CONVOLUTION, CB_BF16, false, 3e5, INFINITY, own_method_leads},
     {TASK_CONVOLUTION, CB_BF16, true, 3e5, 1e9, own_multiplies_bf16},
 };
 
@@ -117,24 +115,18 @@ static void describe_provided(const char *name, const Provided *provided, bool e
     snprintf(out, bytes, "%s (%s%s)", name, provided_method(provided), fused);
 }
 
-static const char *own_name(const Task *task, int method) {
-    return task->kind == TASK_CONVOLUTION ? convolution_method_name(method) : "own";
-}
-
-_Static_assert((int)CONV_METHODS <= (int)MOST_CANDIDATES,
-               "a candidate for each method, one for oneDNN");
-
 static int list_candidates(const Plan *plan, const Step *step, const void *weight,
                            Candidate *candidate) {
-    int count = 0;
-    const Task *task = &step->task;
-    if (task->kind == TASK_MATMUL) candidate[count++] = (Candidate){.name = "own"};
-    for (int m = CONV_AUTO + 1; task->kind == TASK_CONVOLUTION && m < CONV_METHODS; m++)
-        if (convolution_fits(&task->convolution, m))
-            candidate[count++] = (Candidate){.name = own_name(task, m), .method = m};
-    MethodRefusal ignored = {0}; /* it is not asked for by name */
-    Provided *provided = provide("onednn", plan, step, weight, &ignored);
-    if (provided) candidate[count++] = (Candidate){.name = "onednn", .provided = provided};
+    int count = 0, number = 0;
+    MethodRefusal ignored = {0}; /* no provider is asked for by name */
+    for (const Method *m; (m = method_row(step->task.kind, number)); number++) {
+        if (!method_fits(m, &step->task)) continue;
+        Candidate c = {.method = m};
+        if (m->provider) c.provided = provide(m->name, plan, step, weight, &ignored);
+        if (m->provider && !c.provided) continue;
+        check(count < MOST_CANDIDATES, "more than %d methods of a kind", MOST_CANDIDATES);
+        candidate[count++] = c;
+    }
     return count;
 }
 
@@ -150,18 +142,20 @@ static bool tune_step(const Plan *plan, const Step *step, const void *weight,
         if (i != best) provided_free(candidate[i].provided);
     if (best < 0) return false;
     out->provided = candidate[best].provided;
-    out->method = candidate[best].method;
+    const Method *method = candidate[best].method;
     size_t room = sizeof out->text, used;
-    if (out->provided)
-        describe_provided("onednn", out->provided, epilogue != NULL, out->text, room);
-    else
-        snprintf(out->text, room, "%s", candidate[best].name);
+    if (out->provided) {
+        describe_provided(method->name, out->provided, epilogue != NULL, out->text, room);
+    } else {
+        out->method = method;
+        snprintf(out->text, room, "%s", method->name);
+    }
     used = strlen(out->text);
     snprintf(out->text + used, room - used, ", %s:", from_disk ? "measured before" : "measured");
     for (int i = 0; i < count; i++) {
         used = strlen(out->text);
-        snprintf(out->text + used, room - used, "%s %s %.3f ms", i ? "," : "", candidate[i].name,
-                 candidate[i].ms);
+        snprintf(out->text + used, room - used, "%s %s %.3f ms", i ? "," : "",
+                 candidate[i].method->name, candidate[i].ms);
     }
     return true;
 }
@@ -191,13 +185,10 @@ static const char *provider_for(const Task *task, cb_dtype dtype, bool constant)
 void method_choose(const Plan *plan, const Step *step, ConstantWeight weight,
                    const Launch *epilogue, bool measure, Work *out, MethodRefusal *refusal) {
     const Task *task = &step->task;
-    bool convolution = task->kind == TASK_CONVOLUTION, constant = weight.number >= 0;
-    *out = (Work){.task = task};
-    if (task->kind != TASK_MATMUL && !convolution) return;
-    if (convolution) {
-        out->end = find_end(plan, step);
-        out->method = convolution_choose(&task->convolution, constant);
-    }
+    bool constant = weight.number >= 0;
+    *out = (Work){.task = task, .method = method_own(task, constant)};
+    if (!out->method->pack) return; /* nobody else computes such tasks */
+    if (task->kind == TASK_CONVOLUTION) out->end = find_end(plan, step);
     cb_dtype dtype = (cb_dtype)plan->value[step->out].dtype;
     bool measures = measure && !strcmp(option_text(OPTION_provider), "auto");
     const char *name = provider_for(task, dtype, constant);
@@ -209,5 +200,5 @@ void method_choose(const Plan *plan, const Step *step, ConstantWeight weight,
     if (out->provided)
         describe_provided(name, out->provided, epilogue != NULL, out->text, sizeof out->text);
     else
-        snprintf(out->text, sizeof out->text, "%s", own_name(task, out->method));
+        snprintf(out->text, sizeof out->text, "%s", out->method->name);
 }

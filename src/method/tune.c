@@ -105,8 +105,8 @@ static bool prepare(Bench *b, const Work *given, const Candidate *candidate, boo
                     Work *work) {
     const Task *task = given->task;
     *work = *given;
-    work->method = candidate->method;
     work->provided = candidate->provided;
+    if (!work->provided) work->method = candidate->method;
     if (work->provided || !constant) return true;
     cb_dtype dtype =
         (cb_dtype)(task->kind == TASK_MATMUL ? task->matmul.dtype : task->convolution.dtype);
@@ -206,7 +206,7 @@ static void describe(const Plan *plan, const Step *step, bool constant, const Ca
     putf(out, "%s%s%s\ncandidates", constant ? " constant" : "", reduced ? " reduced" : "",
          option_int(OPTION_precise) ? " precise" : "");
     for (int i = 0; i < count; i++) {
-        putf(out, " %s", candidate[i].name);
+        putf(out, " %s", candidate[i].method->name);
         if (candidate[i].provided) putf(out, " %s", provided_version(candidate[i].provided));
     }
     putf(out, "\nthreads %d\ncpu %s\nskip %s\n", parallel_threads(), compiler_cpu(),
@@ -217,8 +217,9 @@ static void describe(const Plan *plan, const Step *step, bool constant, const Ca
 static bool parse(const char *text, Candidate *candidate, int count) {
     for (int i = 0; i < count; i++) {
         const char *line = text;
-        size_t name = strlen(candidate[i].name);
-        while (*line && (strncmp(line, candidate[i].name, name) != 0 || line[name] != ' ')) {
+        size_t name = strlen(candidate[i].method->name);
+        while (*line &&
+               (strncmp(line, candidate[i].method->name, name) != 0 || line[name] != ' ')) {
             line += strcspn(line, "\n");
             line += *line == '\n';
         }
@@ -241,7 +242,8 @@ static void save(const char *directory, const char *description, const Candidate
     snprintf(text, sizeof text, "milliseconds of the best run\n");
     for (int i = 0; i < count; i++) {
         size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s %.6f\n", candidate[i].name, candidate[i].ms);
+        snprintf(text + used, sizeof text - used, "%s %.6f\n", candidate[i].method->name,
+                 candidate[i].ms);
     }
     cache_key(description, key);
     (void)cache_set(directory, key, description, text); /* else it is measured again next time */

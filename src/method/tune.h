@@ -4,12 +4,11 @@
 
 #include "method/work.h"
 
-enum { MOST_CANDIDATES = 11 };
+enum { MOST_CANDIDATES = 16 };
 
 typedef struct Candidate {
-    const char *name;
-    int method;         /* of our own convolution */
-    Provided *provided; /* or a provider */
+    const Method *method; /* of a provider: with */
+    Provided *provided;
     double ms;          /* out: its best run */
 } Candidate;
 

@@ -4,20 +4,19 @@
 #define CARBIDE_METHOD_WORK_H
 
 #include "method/provided.h"
+#include "method/table.h"
 
 typedef struct Work {
-    const Task *task;   /* NULL: the step is no task */
-    int method;         /* of our own: cpu/conv.h */
-    Provided *provided; /* owned; NULL: our own engine computes it */
-    Storage *packed;    /* owned; the weight as our own engine wants it, or NULL */
+    const Task *task;     /* NULL: the step is no task */
+    const Method *method; /* of our own */
+    Provided *provided;   /* owned; it computes the task; NULL: the method does */
+    Storage *packed;      /* owned; the weight as the method wants it, or NULL */
     KnownEnd end;
     char text[256]; /* for explain: the choice and what it rests on */
 } Work;
 
-/* Whether the operand TASK_WEIGHT is a weight, which work_pack takes where it never changes. */
-bool work_may_pack(const Task *task);
-/* The weight, element 0 of a value of dtype, as our own method wants it: work->packed stays NULL
- * when packing wins nothing. false: memory ran out. */
+/* The weight, element 0 of a value of dtype, as the method wants it: work->packed stays NULL when
+ * packing wins nothing. false: memory ran out. */
 bool work_pack(Work *work, const void *weight, cb_dtype dtype);
 /* Whether work_pack takes a weight of this dtype; that of the task it takes always. */
 bool work_packs_from(const Work *work, cb_dtype dtype);

@@ -143,7 +143,7 @@ static void judge_mutations(Executable *executable) {
 
 /* The weight of a task, when it never changes; else -1. */
 static int constant_weight(const Plan *plan, const Step *step) {
-    if (!work_may_pack(&step->task)) return -1;
+    if (!method_row(step->task.kind, 0)->pack) return -1; /* no operand is a weight */
     int value = step->in[TASK_WEIGHT];
     return plan->value[value].place == VALUE_CONSTANT ? value : -1;
 }
@@ -182,7 +182,7 @@ static bool prepare_task(Executable *executable, ExecutableOptions options, int 
     int weight = constant_weight(plan, step);
     int number = weight < 0 ? -1 : plan->value[weight].number;
     Constants *constants = &executable->constants;
-    work->task = &step->task;
+    *work = (Work){.task = &step->task, .method = method_own(&step->task, number >= 0)};
     if (options.choose)
         method_choose(plan, step, (ConstantWeight){make_constant, constants, number},
                       step->kernel < 0 ? NULL : &executable->launch[step->kernel], options.tune,
