@@ -114,8 +114,7 @@ int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, 
         return fail(CB_ERR_ARGUMENT, "call: the function or an array is NULL");
     if (!tomb_lives(&function->tomb, "call: the compiled function")) return cb_error_status();
     bool good = input_count_valid(function, input_count) &&
-                tensors_in(inputs, input_count, "call: an input", input) &&
-                inputs_valid(input, input_count);
+                tensors_in(inputs, input_count, "call", input) && inputs_valid(input, input_count);
     if (!good) return cb_error_status();
     int count = call_into(function, input, input_count, output);
     if (count > capacity)

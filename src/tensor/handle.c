@@ -258,15 +258,6 @@ static bool find_death(const Tensor *x, uintptr_t handle, uint64_t *made, uint64
            threads_find(find_in, handle, made, freed);
 }
 
-bool tensors_in(cb_tensor *const *handle, int count, const char *what, Tensor **out) {
-    for (int i = 0; i < count; i++) {
-        const cb_tensor *given = handle[i];
-        out[i] = tensor_in(given, what);
-        if (given && !out[i]) return false;
-    }
-    return true;
-}
-
 void tensors_out(Tensor *const *x, int count, cb_tensor **out) {
     for (int i = 0; i < count; i++) out[i] = tensor_out(x[i]);
 }
@@ -281,15 +272,12 @@ static bool is_slot(uintptr_t bits) {
     return handle_is_one(own) && (own & HANDLE_ADDRESS) == bits;
 }
 
-Tensor *handle_other(const cb_tensor *handle, const char *what) {
-    uintptr_t bits = (uintptr_t)handle;
-    if (!bits) return NULL;
-    if (is_slot(bits)) return (Tensor *)bits;
+static void refuse(uintptr_t bits, const char *what) {
     uint64_t made, freed;
     if (!handle_is_one(bits)) {
         fail(CB_ERR_ARGUMENT, "%s: %#llx is no tensor, but a number or another pointer", what,
              (unsigned long long)bits);
-        return NULL;
+        return;
     }
     char text[2][160] = {"before the last tensors of its thread", ""};
     if (find_death((const Tensor *)(bits & HANDLE_ADDRESS), bits, &made, &freed)) {
@@ -300,5 +288,25 @@ Tensor *handle_other(const cb_tensor *handle, const char *what) {
     } else {
         fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was freed long ago", what);
     }
+}
+
+Tensor *handle_other(const cb_tensor *handle, const char *what) {
+    uintptr_t bits = (uintptr_t)handle;
+    if (is_slot(bits)) return (Tensor *)bits;
+    if (bits) refuse(bits, what);
     return NULL;
+}
+
+bool tensors_in(cb_tensor *const *handle, int count, const char *what, Tensor **out) {
+    for (int i = 0; i < count; i++) {
+        uintptr_t bits = (uintptr_t)handle[i];
+        if (handle_lives(handle[i], &out[i])) continue;
+        out[i] = is_slot(bits) ? (Tensor *)bits : NULL;
+        if (out[i] || !bits) continue;
+        char input[96];
+        snprintf(input, sizeof input, "%s: input %d", what, i);
+        refuse(bits, input);
+        return false;
+    }
+    return true;
 }

@@ -79,7 +79,7 @@ static inline Tensor *tensor_in(const cb_tensor *handle, const char *what) {
 static inline cb_tensor *tensor_out(const Tensor *x) {
     return x ? (cb_tensor *)atomic_load_explicit(&x->handle, memory_order_relaxed) : NULL;
 }
-/* The same for an array, into another one or in place; false with an error. */
+/* The same for an array, into another one or in place; false with an error that says which. */
 bool tensors_in(cb_tensor *const *handle, int count, const char *what, Tensor **out);
 void tensors_out(Tensor *const *x, int count, cb_tensor **out);
 

@@ -106,6 +106,9 @@ static void ops(void **state) {
     EXPECT_GONE(cb_topk(x, 1, 0, true, out));
     EXPECT_GONE(cb_cat(((cb_tensor *[]){y, x}), 2, 0));
     EXPECT_GONE(cb_stack(((cb_tensor *[]){x, y}), 2, 0));
+    assert_null(cb_cat(((cb_tensor *[]){y, y, x}), 3, 0));
+    assert_non_null(strstr(cb_error(), ": cat: input 2: the tensor is gone"));
+    expect_gone();
     EXPECT_GONE(cb_assign(x, y));
     EXPECT_GONE(cb_assign(y, x));
     EXPECT_GONE(cb_fill_(x, 1));
