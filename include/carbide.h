@@ -376,10 +376,10 @@ CB_API cb_tensor *cb_fill_(cb_tensor *x, cb_operand value);
 /* ---- autocast -----------------------------------------------------------------------------
  * As torch.autocast("cpu", dtype): between open and close, in this thread, products, convolutions
  * and attention convert their floating point tensors (f64 excepted) to dtype, CB_BF16 or CB_F16;
- * most losses, prod and 3d pools convert them to f32; every other op takes them as they are. The
- * column autocast of the op table says which (docs/ops.md). Scopes nest; CB_SAME switches autocast
- * off inside. A parameter of a module is converted once until the outermost scope closes or
- * cb_changed or an op tells that it was written to. A compiled function guards on the dtype in
+ * most losses, prod, 3d pools and padding by an edge convert them to f32; others take them as they
+ * are. The column autocast of the op table says which (docs/ops.md). Scopes nest; CB_SAME switches
+ * autocast off inside. A parameter of a module is converted once until the outermost scope closes
+ * or cb_changed or an op tells that it was written to. A compiled function guards on the dtype in
  * force. */
 CB_API void cb_autocast_open(cb_dtype dtype);
 CB_API void cb_autocast_close(void);
@@ -440,7 +440,7 @@ CB_API cb_function *cb_compile_4(cb_function_4 *function, const char *options);
 CB_API cb_function *cb_compile_n(cb_function_n *function, void *user, const char *options);
 CB_API cb_function *cb_compile_module(cb_module *module, const char *options);
 CB_API cb_function *cb_compile_graph(cb_graph *graph, const char *options);
-/* What was freed last, of functions, modules and graphs together 64, is known: to call it, or to
+/* What was freed last, of functions, modules and graphs together 64, is known: to use it, or to
  * free it again, is an error. */
 CB_API void cb_function_free(cb_function *function);
 
