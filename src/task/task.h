@@ -78,7 +78,7 @@ typedef enum TaskKind {
 
 /* Operands in the order that run functions take them: a, b; x, weight; query, key, values, mask;
  * what is sorted. */
-enum { TASK_OPERANDS = 4, TASK_WEIGHT = 1 /* of what method/work.h may pack once */ };
+enum { TASK_OPERANDS = 4, TASK_WEIGHT = 1 /* where a method packs one: method/table.h */ };
 
 typedef struct Task {
     TaskKind kind;
