@@ -121,10 +121,7 @@ static void put_given(Buffer *out, cb_operand number) {
 }
 
 static const char *dtype_name(cb_dtype dtype) {
-    static const char *const name[CB_DTYPE_COUNT] = {"CB_BOOL", "CB_U8",  "CB_I8",  "CB_I16",
-                                                     "CB_I32",  "CB_I64", "CB_F16", "CB_BF16",
-                                                     "CB_F32",  "CB_F64"};
-    return dtype >= 0 ? name[dtype] : "CB_SAME";
+    return dtype >= 0 ? dtype_info(dtype)->symbol : "CB_SAME";
 }
 
 static void put_attribute(Buffer *out, const Param *param, const Attrs *attrs) {
@@ -295,16 +292,13 @@ static void put_module(Coder *coder, const FxNode *node) {
 /* ---- constants ------------------------------------------------------------------------------ */
 
 static const char *element_type(cb_dtype dtype) {
-    static const char *const name[CB_DTYPE_COUNT] = {"bool",    "uint8_t", "int8_t",   "int16_t",
-                                                     "int32_t", "int64_t", "uint16_t", "uint16_t",
-                                                     "float",   "double"};
-    return name[dtype];
+    return dtype == CB_BOOL ? "bool" : dtype_info(dtype)->storage;
 }
 
 /* Halves are written as their bits, floats in hexadecimal: the data is exact. */
 static void put_element(Buffer *out, const char *data, cb_dtype dtype) {
     Scalar value = scalar_load(data, dtype);
-    if (dtype == CB_F16 || dtype == CB_BF16) {
+    if (dtype_is_half(dtype)) {
         uint16_t bits;
         memcpy(&bits, data, sizeof bits);
         putf(out, "0x%04x", bits);

@@ -17,12 +17,7 @@ const char *cb_opcode_name(cb_opcode opcode) {
 }
 
 const char *fx_dtype_text(cb_dtype dtype) {
-    static const char *const name[CB_DTYPE_COUNT] = {
-        [CB_BOOL] = "torch.bool",   [CB_U8] = "torch.uint8",      [CB_I8] = "torch.int8",
-        [CB_I16] = "torch.int16",   [CB_I32] = "torch.int32",     [CB_I64] = "torch.int64",
-        [CB_F16] = "torch.float16", [CB_BF16] = "torch.bfloat16", [CB_F32] = "torch.float32",
-        [CB_F64] = "torch.float64"};
-    return dtype >= 0 && dtype < CB_DTYPE_COUNT ? name[dtype] : "None";
+    return dtype >= 0 && dtype < CB_DTYPE_COUNT ? dtype_info(dtype)->torch : "None";
 }
 
 /* 'text' with Python's choice of quotes and its escapes. */

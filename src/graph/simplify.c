@@ -12,32 +12,9 @@
 
 /* ---- conversions -------------------------------------------------------------------------- */
 
-/* Bits of integers that a dtype holds exactly, and its range as a power of two. */
-typedef struct Precision {
-    int bits, range;
-    bool is_signed;
-} Precision;
-
-static Precision precision(cb_dtype dtype) {
-    static const Precision table[CB_DTYPE_COUNT] = {
-        [CB_BOOL] = {1, 1, false},   [CB_U8] = {8, 8, false},    [CB_I8] = {7, 7, true},
-        [CB_I16] = {15, 15, true},   [CB_I32] = {31, 31, true},  [CB_I64] = {63, 63, true},
-        [CB_F16] = {11, 15, true},   [CB_BF16] = {8, 127, true}, [CB_F32] = {24, 127, true},
-        [CB_F64] = {53, 1023, true},
-    };
-    return table[dtype];
-}
-
-/* True when every value of from is a value of to. */
-static bool lossless(cb_dtype from, cb_dtype to) {
-    Precision a = precision(from), b = precision(to);
-    if (dtype_is_float(from) && !dtype_is_float(to)) return false;
-    return a.bits <= b.bits && a.range <= b.range && (!a.is_signed || b.is_signed);
-}
-
 static Node *simplify_to(Graph *graph, Node *node) {
     Node *inner = node->input[0], *x = inner->input[0];
-    if (!lossless((cb_dtype)x->dtype, (cb_dtype)inner->dtype)) return node;
+    if (!dtype_holds((cb_dtype)inner->dtype, (cb_dtype)x->dtype)) return node;
     return node_convert(graph, x, (cb_dtype)node->dtype);
 }
 

@@ -21,11 +21,6 @@
 
 enum { LENGTH_BYTES = 8, HEADER_LIMIT = 100 * 1000 * 1000 };
 
-const char *const safetensors_dtypes[CB_DTYPE_COUNT] = {
-    [CB_BOOL] = "BOOL", [CB_U8] = "U8",   [CB_I8] = "I8",     [CB_I16] = "I16", [CB_I32] = "I32",
-    [CB_I64] = "I64",   [CB_F16] = "F16", [CB_BF16] = "BF16", [CB_F32] = "F32", [CB_F64] = "F64",
-};
-
 static bool refuse(const cb_safetensors *file, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -110,14 +105,17 @@ static bool parse_integer(yyjson_val *item, int64_t *out) {
 static bool parse_dtype(const cb_safetensors *file, SafeEntry *entry, yyjson_val *item) {
     if (!yyjson_is_str(item)) return refuse(file, "'%.80s': dtype is not a text", entry->name);
     for (int i = 0; i < CB_DTYPE_COUNT; i++) {
-        if (!yyjson_equals_str(item, safetensors_dtypes[i])) continue;
+        if (!yyjson_equals_str(item, dtype_info((cb_dtype)i)->safetensors)) continue;
         entry->meta.dtype = (int8_t)i;
         return true;
     }
-    fail(CB_ERR_DTYPE,
-         "safetensors: %s: '%.80s': dtype '%.40s' is not supported; there are F64 F32 F16 BF16 I64 "
-         "I32 I16 I8 U8 BOOL",
-         file->path, entry->name, yyjson_get_str(item));
+    char known[128] = "";
+    for (int i = CB_DTYPE_COUNT - 1; i >= 0; i--) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, " %s", dtype_info((cb_dtype)i)->safetensors);
+    }
+    fail(CB_ERR_DTYPE, "safetensors: %s: '%.80s': dtype '%.40s' is not supported; there are%s",
+         file->path, entry->name, yyjson_get_str(item), known);
     return false;
 }
 

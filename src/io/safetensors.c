@@ -169,7 +169,7 @@ static void put_header(Buffer *out, const Item *item, int count) {
         int64_t end = at + cb_numel(x) * (int64_t)cb_dtype_size((cb_dtype)x->dtype);
         put(out, ",");
         put_quoted(out, item[i].name);
-        putf(out, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtypes[x->dtype]);
+        putf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype_info((cb_dtype)x->dtype)->safetensors);
         for (int d = 0; d < x->rank; d++) putf(out, "%s%" PRId64, d ? "," : "", x->size[d]);
         putf(out, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", at, end);
         at = end;

@@ -35,7 +35,5 @@ void safetensors_read(const SafeEntry *entry, int64_t first, int64_t count, void
 
 /* Whether a name, which stands in quotes for the header, can be read back: an error if not. */
 cb_status safetensors_check_name(const char *name, const char *quoted, size_t length);
-/* "F32"; the format's name of each dtype. */
-extern const char *const safetensors_dtypes[CB_DTYPE_COUNT];
 
 #endif

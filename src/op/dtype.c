@@ -1,40 +1,83 @@
-/* Element types: names, sizes, the promotion lattice, and the 16-bit floats.
+/* Element types: what dtype.def says of each, their promotion, and the 16-bit floats.
  *
  * cb_promote(CB_U8, CB_I8) == CB_I16; cb_promote(CB_I64, CB_F16) == CB_F16. */
 #include "op/op.h"
 
 #include <string.h>
 
-static const struct {
-    const char *name;
-    size_t size;
-} table[CB_DTYPE_COUNT] = {
-    [CB_BOOL] = {"bool", 1}, [CB_U8] = {"u8", 1},   [CB_I8] = {"i8", 1},   [CB_I16] = {"i16", 2},
-    [CB_I32] = {"i32", 4},   [CB_I64] = {"i64", 8}, [CB_F16] = {"f16", 2}, [CB_BF16] = {"bf16", 2},
-    [CB_F32] = {"f32", 4},   [CB_F64] = {"f64", 8},
+/* The rows stand in the order of the public enum. */
+enum {
+#define DTYPE(id, ...) ROW_##id,
+#include "op/dtype_rows.h"
+    ROW_COUNT
+};
+_Static_assert((int)ROW_COUNT == (int)CB_DTYPE_COUNT, "a row for each dtype of carbide.h");
+#define DTYPE(id, ...) _Static_assert((int)ROW_##id == (int)CB_##id, "CB_" #id " is row " #id);
+#include "op/dtype_rows.h"
+
+static const DtypeInfo infos[CB_DTYPE_COUNT] = {
+#define INFO(id, text, of_kind, stored, computed, bits, range, npy_name, io_name, torch_name)      \
+    [CB_##id] = {.kind = of_kind,                                                                  \
+                 .size = sizeof(stored),                                                           \
+                 .digits = bits,                                                                   \
+                 .exponent = range,                                                                \
+                 .is_signed = (stored)-1 < 1,                                                      \
+                 .name = text,                                                                     \
+                 .symbol = "CB_" #id,                                                              \
+                 .storage = #stored,                                                               \
+                 .npy = npy_name,                                                                  \
+                 .safetensors = io_name,                                                           \
+                 .torch = "torch." torch_name},
+#define BOOL_ROW(id, name, ...) INFO(id, #name, KIND_BOOL, __VA_ARGS__)
+#define NARROW_ROW(id, name, ...) INFO(id, #name, KIND_NARROW, __VA_ARGS__)
+#define INTEGER_ROW(id, name, ...) INFO(id, #name, KIND_INTEGER, __VA_ARGS__)
+#define HALF_ROW(id, name, ...) INFO(id, #name, KIND_HALF, __VA_ARGS__)
+#define FLOAT_ROW(id, name, ...) INFO(id, #name, KIND_FLOAT, __VA_ARGS__)
+#include "op/dtype_rows.h"
 };
 
 static bool known(cb_dtype dtype) { return (int)dtype >= 0 && dtype < CB_DTYPE_COUNT; }
 
-const char *cb_dtype_name(cb_dtype dtype) { return known(dtype) ? table[dtype].name : "?"; }
-
-size_t cb_dtype_size(cb_dtype dtype) { return known(dtype) ? table[dtype].size : 0; }
-
-bool dtype_is_float(cb_dtype dtype) { return dtype >= CB_F16 && dtype <= CB_F64; }
-
-cb_dtype compute_dtype(cb_dtype dtype) {
-    return dtype == CB_F16 || dtype == CB_BF16 ? CB_F32 : dtype;
+const DtypeInfo *dtype_info(cb_dtype dtype) {
+    check(known(dtype), "dtype %d", (int)dtype);
+    return &infos[dtype];
 }
 
-bool dtype_is_int(cb_dtype dtype) { return dtype >= CB_U8 && dtype <= CB_I64; }
+const char *cb_dtype_name(cb_dtype dtype) { return known(dtype) ? infos[dtype].name : "?"; }
+
+size_t cb_dtype_size(cb_dtype dtype) { return known(dtype) ? infos[dtype].size : 0; }
+
+bool dtype_is_half(cb_dtype dtype) { return known(dtype) && infos[dtype].kind == KIND_HALF; }
+
+bool dtype_is_float(cb_dtype dtype) { return known(dtype) && infos[dtype].kind >= KIND_HALF; }
+
+cb_dtype compute_dtype(cb_dtype dtype) { return dtype_is_half(dtype) ? CB_F32 : dtype; }
+
+bool dtype_is_int(cb_dtype dtype) {
+    return known(dtype) && infos[dtype].kind != KIND_BOOL && !dtype_is_float(dtype);
+}
 
 int dtype_kind(cb_dtype dtype) { return dtype_is_float(dtype) ? 2 : dtype != CB_BOOL; }
 
+bool dtype_holds(cb_dtype to, cb_dtype from) {
+    const DtypeInfo *a = dtype_info(from), *b = dtype_info(to);
+    if (dtype_is_float(from) && !dtype_is_float(to)) return false;
+    return a->digits <= b->digits && a->exponent <= b->exponent && (!a->is_signed || b->is_signed);
+}
+
+/* The narrowest of their kind that holds both: i16 for u8 and i8, f32 for f16 and bf16. */
 cb_dtype cb_promote(cb_dtype a, cb_dtype b) {
-    cb_dtype low = a < b ? a : b, high = a < b ? b : a;
-    if (low == CB_U8 && high == CB_I8) return CB_I16; /* neither holds the other's range */
-    if (low == CB_F16 && high == CB_BF16) return CB_F32;
-    return high; /* the enum lists the rest in lattice order: bool, integers, floats */
+    cb_dtype best = a > b ? a : b;
+    if (a == b || !known(a) || !known(b)) return best;
+    int kind = dtype_kind(a);
+    if (kind != dtype_kind(b)) return kind > dtype_kind(b) ? a : b;
+    size_t size = SIZE_MAX;
+    for (int i = 0; i < CB_DTYPE_COUNT; i++) {
+        cb_dtype d = (cb_dtype)i;
+        if (dtype_kind(d) != kind || !dtype_holds(d, a) || !dtype_holds(d, b)) continue;
+        if (infos[i].size < size) size = infos[best = d].size;
+    }
+    return best;
 }
 
 static uint32_t float_bits(float value) {

@@ -210,6 +210,22 @@ void scalar_store(void *element, cb_dtype dtype, Scalar value);
 Scalar scalar_identity(Op reduce, cb_dtype dtype);
 
 /* dtypes (op/dtype.c) */
+typedef enum DtypeKind { KIND_BOOL, KIND_NARROW, KIND_INTEGER, KIND_HALF, KIND_FLOAT } DtypeKind;
+
+/* A row of dtype.def, which says what the columns are. */
+typedef struct DtypeInfo {
+    DtypeKind kind;
+    uint8_t size; /* bytes of an element */
+    int16_t digits, exponent;
+    bool is_signed;
+    const char *name, *symbol; /* "f32", "CB_F32" */
+    const char *storage;       /* "float" */
+    const char *npy, *safetensors, *torch; /* "<f4" or NULL, "F32", "torch.float32" */
+} DtypeInfo;
+
+const DtypeInfo *dtype_info(cb_dtype dtype);
+bool dtype_holds(cb_dtype to, cb_dtype from); /* every value of from is a value of to */
+bool dtype_is_half(cb_dtype dtype);           /* computed in f32 and rounded */
 bool dtype_is_float(cb_dtype dtype);
 bool dtype_is_int(cb_dtype dtype); /* not bool */
 int dtype_kind(cb_dtype dtype);    /* 0 bool, 1 integer, 2 floating point: PyTorch's categories */

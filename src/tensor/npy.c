@@ -22,15 +22,6 @@ enum { MAGIC = 8 /* with the version */, HEADER_LIMIT = 65536, CHUNK = 1 << 16 }
 
 static const char magic[] = "\x93NUMPY";
 
-static const struct {
-    char descr[4];
-    cb_dtype dtype;
-} descriptions[] = {
-    {"<f8", CB_F64}, {"<f4", CB_F32}, {"<f2", CB_F16}, {"<i8", CB_I64},  {"<i4", CB_I32},
-    {"<i2", CB_I16}, {"|i1", CB_I8},  {"|u1", CB_U8},  {"|b1", CB_BOOL},
-};
-enum { DESCRIPTIONS = sizeof descriptions / sizeof *descriptions };
-
 /* ---- the header: a dict literal -------------------------------------------------------------- */
 
 typedef struct Header {
@@ -72,20 +63,22 @@ static bool parse_descr(Header *h) {
     char descr[16];
     if (!parse_quoted(h, descr, sizeof descr))
         return refuse(h->path, "'descr' is not a simple dtype (records are not supported)");
-    for (int i = 0; i < DESCRIPTIONS; i++) {
-        const char *known = descriptions[i].descr;
+    char names[64] = "";
+    for (int i = CB_DTYPE_COUNT - 1; i >= 0; i--) {
+        const char *known = dtype_info((cb_dtype)i)->npy;
+        if (!known) continue;
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, " %s", known);
         if (strcmp(known + 1, descr + (descr[0] != '\0'))) continue;
         /* The order of one byte does not matter; '=' is the writer's own, taken for ours. */
         if (descr[0] != known[0] && descr[0] != '=' &&
             (known[0] == '<' || !strchr("<>|", descr[0])))
-            break;
-        h->meta.dtype = (int8_t)descriptions[i].dtype;
+            continue;
+        h->meta.dtype = (int8_t)i;
         return true;
     }
-    fail(CB_ERR_DTYPE,
-         "npy_load: %s: dtype '%s' is not supported; there are <f8 <f4 <f2 <i8 <i4 <i2 "
-         "|i1 |u1 |b1",
-         h->path, descr);
+    fail(CB_ERR_DTYPE, "npy_load: %s: dtype '%s' is not supported; there are%s", h->path, descr,
+         names);
     return false;
 }
 
@@ -262,9 +255,7 @@ cb_tensor *cb_npy_load(const char *path) {
 
 /* The text that NumPy writes, with the element data starting at a multiple of 64. */
 static size_t format_header(const Tensor *x, char *out, size_t bytes) {
-    const char *descr = NULL;
-    for (int i = 0; i < DESCRIPTIONS; i++)
-        if ((int8_t)descriptions[i].dtype == x->dtype) descr = descriptions[i].descr;
+    const char *descr = dtype_info((cb_dtype)x->dtype)->npy;
     char shape[CB_MAX_RANK * 24] = "";
     size_t used = 0;
     for (int i = 0; i < x->rank; i++)
@@ -295,9 +286,10 @@ cb_status cb_npy_save(const char *path, cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "npy_save");
     if (!path) return fail(CB_ERR_ARGUMENT, "npy_save: path is NULL");
     if (!tensor_request(x, "npy_save")) return cb_error_status();
-    if (x->dtype == CB_BF16)
-        return fail(CB_ERR_DTYPE, "npy_save: the npy format has no bf16: convert with "
-                                  "cb_to(x, CB_F32) first");
+    if (!dtype_info((cb_dtype)x->dtype)->npy)
+        return fail(CB_ERR_DTYPE,
+                    "npy_save: the npy format has no %s: convert with cb_to(x, CB_F32) first",
+                    cb_dtype_name((cb_dtype)x->dtype));
     if (file_save(path, write_content, x)) return CB_OK;
     return fail_file("npy_save", path);
 }

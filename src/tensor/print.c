@@ -33,15 +33,6 @@ typedef struct Layout {
 
 typedef void Visit(Layout *layout, Scalar element);
 
-static const char *torch_name(cb_dtype dtype) {
-    static const char *const name[CB_DTYPE_COUNT] = {
-        [CB_BOOL] = "bool",   [CB_U8] = "uint8",    [CB_I8] = "int8",     [CB_I16] = "int16",
-        [CB_I32] = "int32",   [CB_I64] = "int64",   [CB_F16] = "float16", [CB_BF16] = "bfloat16",
-        [CB_F32] = "float32", [CB_F64] = "float64",
-    };
-    return name[dtype];
-}
-
 /* ---- which elements are shown ---------------------------------------------------------------- */
 
 static bool cut(const Layout *layout, int dim) {
@@ -226,7 +217,7 @@ static void put_tensor(const Tensor *x, Buffer *out) {
     bool implied = x->dtype == CB_F32 || (!empty && (x->dtype == CB_I64 || x->dtype == CB_BOOL));
     if (!implied) {
         char dtype[40];
-        snprintf(dtype, sizeof dtype, "dtype=torch.%s", torch_name((cb_dtype)x->dtype));
+        snprintf(dtype, sizeof dtype, "dtype=%s", dtype_info((cb_dtype)x->dtype)->torch);
         put_suffix(out, dtype, &line);
     }
     put(out, ")");
