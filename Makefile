@@ -46,8 +46,10 @@ bench: all
 docs: all
 	@$(BUILD)/carbide ops --markdown >docs/ops.md
 
+# Random graphs, then the parsers, SECONDS each (docs/testing.md).
 fuzz: all
 	@$(BUILD)/fuzz $$(date +%s) 20000 20
+	@tests/fuzz/parsers.sh $(BUILD)/fuzzers seconds=$(or $(SECONDS),120)
 
 # Random programs beside NumPy: half an hour on two cores.
 oracle: all

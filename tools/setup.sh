@@ -23,6 +23,9 @@ need python3 python3
 [ -e /usr/include/oneapi/dnnl/dnnl.h ] || [ -e /usr/local/include/oneapi/dnnl/dnnl.h ] || optional="libdnnl-dev"
 # Tests beside NumPy are skipped without it.
 [ -e /usr/lib/python3/dist-packages/numpy ] || python3 -c 'import numpy' 2>/dev/null || optional="$optional python3-numpy"
+# The parsers' fuzz targets are skipped without clang's libFuzzer, which comes by clang's version.
+ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 ||
+    optional="$optional $(apt-cache depends clang 2>/dev/null | sed -n 's/^ *Depends: clang-\([0-9]*\)$/clang libclang-rt-\1-dev/p')"
 [ -z "$missing$optional" ] && exit 0
 
 install() {
