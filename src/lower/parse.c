@@ -15,7 +15,7 @@ typedef struct Parser {
     bool failed;
 } Parser;
 
-enum { MOST_DEPTH = 200 };
+enum { MOST_DEPTH = 200, MOST_AXES = 31 /* a bit each in Expr.axes */ };
 
 static void *stop(Parser *p, const char *expected) {
     int line = 1;
@@ -171,12 +171,20 @@ static Op op_word(Parser *p) {
     return op;
 }
 
-/* Whether the op can be this kind of expression, with so many operands. */
-static bool op_fits(Op op, bool reduce, bool scan, int count) {
+/* As op/scalar.c has it: some ops have a value on floats alone, others on integers alone. */
+static bool has_value(const OpInfo *info, cb_dtype type) {
+    bool integers =
+        info->dtype == DTYPE_INT || info->dtype == DTYPE_SHIFT || info->dtype == DTYPE_I64;
+    return dtype_is_float(type) ? !integers : info->dtype != DTYPE_FLOAT;
+}
+
+/* Whether the op can be this kind of expression, with these operands. */
+static bool op_fits(Op op, bool reduce, bool scan, Expr *const *input, int count) {
     const OpInfo *info = op_info(op);
     if (reduce || scan) return info->kind == KIND_REDUCE && count == 1;
     if (op == OP_to) return count == 1;
     if (op == OP_clone || op == OP_contiguous) return false; /* their operand stands for them */
+    if (!has_value(info, input[op == OP_where && count > 1]->dtype)) return false;
     bool combines = info->kind == KIND_REDUCE && count == 2;
     return (info->kind == KIND_POINTWISE && count == info->arity) || combines;
 }
@@ -200,7 +208,7 @@ static Expr *expression(Parser *p, cb_dtype type) {
         input[count] = p->failed ? NULL : operand(p);
         if (!input[count++]) return NULL;
     } while (count < 3 && accept(p, ","));
-    if (!op_fits(op, reduce, scan, count)) return stop(p, "another op, or other operands");
+    if (!op_fits(op, reduce, scan, input, count)) return stop(p, "another op, or other operands");
     if (reduce) return expr_reduce(p->kernel, op, input[0]);
     if (scan) return expr_scan(p->kernel, op, input[0]);
     return op == OP_to ? expr_to(p->kernel, input[0], to)
@@ -257,7 +265,9 @@ static void header(Parser *p) {
     expect(p, "(");
     while (!p->failed && !accept(p, ")")) {
         bool inner = accept(p, "inner");
+        if (!inner && p->kernel->outer_count < length(p->kernel->axis)) stop(p, "an inner axis");
         if (!inner) expect(p, "outer");
+        if (length(p->kernel->axis) == MOST_AXES) stop(p, "fewer axes");
         expect(p, "a");
         (void)integer(p);
         expect(p, ":");

@@ -44,6 +44,7 @@ static const struct {
     {"kernel k(outer b0:4) tile split 1 {\n}", "expected a at"},
     {"kernel k(outer a:4) tile split 1 {\n}", "expected a number"},
     {"kernel k(outer a0 4) tile split 1 {\n}", "expected :"},
+    {"kernel k(inner a0:4, outer a1:4) tile split 1 {\n}", "expected an inner axis"},
     {"kernel k(outer a0:-4) tile split 1 {\n}", "expected a size"},
     {"kernel k(outer a0:1125899906842625) tile split 1 {\n}", "expected a number"},
     {"kernel k(outer a0:-1125899906842625) tile split 1 {\n}", "expected a number"},
@@ -72,6 +73,8 @@ static const struct {
     {HEAD " t0 = f32 add 1:f32\n}", "another op, or other operands"},
     {HEAD " t0 = f32 where true:bool, 1:f32\n}", "another op, or other operands"},
     {HEAD " t0 = f32 sum 1:f32\n}", "another op, or other operands"},
+    {HEAD " t0 = i64 log 0:i64\n}", "another op, or other operands"},
+    {HEAD " t0 = f32 bitwise_and 1:f32, 2:f32\n}", "another op, or other operands"},
     {HEAD " t0 = f32 reduce exp 1:f32\n}", "another op, or other operands"},
     {HEAD " t0 = f32 reduce sum 1:f32, 2:f32\n}", "another op, or other operands"},
     {HEAD " t0 = f32 scan exp 1:f32\n}", "another op, or other operands"},
@@ -122,6 +125,17 @@ static void texts_are_refused_by_place(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         expect_refused(refused[i].text, refused[i].error);
+}
+
+static void axes_beyond_the_bits_are_refused(void **state) {
+    (void)state;
+    char text[600] = "kernel k(";
+    for (int i = 0; i < 31; i++) sprintf(text + strlen(text), "outer a%d:1, ", i);
+    size_t fine = strlen(text);
+    strcpy(text + fine, ") tile split 1 {\n}");
+    assert_non_null(kernel_parse(arena, text));
+    strcpy(text + fine, "outer a31:1) tile split 1 {\n}");
+    expect_refused(text, "expected fewer axes");
 }
 
 static void deep_parentheses_are_refused(void **state) {
@@ -282,6 +296,7 @@ static void findings_in_kernels_made_by_hand(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ONE(texts_are_refused_by_place),
+        ONE(axes_beyond_the_bits_are_refused),
         ONE(deep_parentheses_are_refused),
         ONE(every_form_prints_and_reads_back),
         ONE(integers_that_are_no_positions_print_by_name),
