@@ -170,12 +170,12 @@ static const char *const helper_text[HELPER_COUNT] = {
 };
 
 const Target c_target = {
-    .type = {"_Bool", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t", "float", "float",
-             "float", "double"},
-    .storage = {"uint8_t", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t", "uint16_t",
-                "uint16_t", "float", "double"},
-    .load = {[CB_F16] = "f16_load", [CB_BF16] = "bf16_load"},
-    .store = {[CB_F16] = "f16_store", [CB_BF16] = "bf16_store"},
+#define DTYPE(id, name, stored, computed, ...)                                                     \
+    .type[CB_##id] = #computed, .storage[CB_##id] = #stored,
+#define HALF_ROW(id, name, stored, computed, ...)                                                  \
+    .type[CB_##id] = #computed, .storage[CB_##id] = #stored, .load[CB_##id] = #name "_load",       \
+    .store[CB_##id] = #name "_store",
+#include "op/dtype_rows.h"
 };
 
 void c_text_prelude(const Usage *usage, Buffer *out) {

@@ -168,7 +168,7 @@ static const char *from_float(Emit *e, cb_dtype from, cb_dtype to, const char *t
 /* What scalar_convert does, for one value. */
 static const char *to_text(Emit *e, cb_dtype from, cb_dtype to, const char *text) {
     if (to == CB_BOOL) return arena_format(e->arena, "(%s != 0)", text);
-    if (to == CB_F16 || to == CB_BF16) {
+    if (dtype_is_half(to)) {
         if (from != CB_F32) text = cast(e, CB_F32, text);
         return text_call(e, e->target->load[to], text_call(e, e->target->store[to], text));
     }
@@ -272,8 +272,8 @@ const char *text_op(Emit *e, Op op, cb_dtype compute, cb_dtype result, const cha
     Buffer text = buffer_new(e->arena);
     e->usage->math[op][compute] = true;
     op_text_expand(&text, op_text_tokens(op, compute), compute, argument);
-    bool wraps = result != CB_F32 && result != CB_F64 && result != CB_I32 && result != CB_I64 &&
-                 result == compute;
+    DtypeKind kind = dtype_info(result)->kind;
+    bool wraps = kind != KIND_INTEGER && kind != KIND_FLOAT && result == compute;
     const char *cast_to = wraps ? arena_format(e->arena, "(%s)", e->target->type[result]) : "";
     const char *plain = buffer_text(&text);
     bool is_call = !wraps && plain[0] != '-' && strchr(plain, '(') && !strchr(plain, ' ');

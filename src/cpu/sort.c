@@ -54,37 +54,27 @@ static uint64_t key_of_narrow(float value) {
     return bits >> 31 ? ~bits : bits | (uint32_t)1 << 31;
 }
 
-#define KEYS(type, expression)                                                                     \
-    for (int64_t i = 0; i < count; i++) {                                                          \
-        type x = ((const type *)row)[i * stride];                                                  \
-        item[i] = (Item){(expression) ^ turn, i};                                                  \
-    }                                                                                              \
-    break
+#define KEYS(id, type, expression)                                                                 \
+    case CB_##id:                                                                                  \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            type x = ((const type *)row)[i * stride];                                              \
+            item[i] = (Item){(expression) ^ turn, i};                                              \
+        }                                                                                          \
+        break;
+/* The least integer of a type, which becomes key 0: keys of narrow ones have few bytes. */
+#define LEAST(type) ((type)-1 < 1 ? UINT64_MAX << (8 * sizeof(type) - 1) : 0)
 
 static void make_keys(const void *row, cb_dtype dtype, int64_t stride, int64_t count,
                       bool descending, Item *item) {
     uint64_t turn = descending ? UINT64_MAX : 0;
     switch (dtype) {
-    case CB_BOOL:
-        KEYS(uint8_t, (uint64_t)(x != 0));
-    case CB_U8:
-        KEYS(uint8_t, (uint64_t)x);
-    case CB_I8:
-        KEYS(int8_t, (uint64_t)(x + 0x80));
-    case CB_I16:
-        KEYS(int16_t, (uint64_t)(x + 0x8000));
-    case CB_I32:
-        KEYS(int32_t, (uint64_t)((int64_t)x + INT64_C(0x80000000)));
-    case CB_I64:
-        KEYS(int64_t, (uint64_t)x ^ (uint64_t)1 << 63);
-    case CB_F16:
-        KEYS(uint16_t, key_of_narrow(f16_to_f32(x)));
-    case CB_BF16:
-        KEYS(uint16_t, key_of_narrow(bf16_to_f32(x)));
-    case CB_F32:
-        KEYS(float, key_of_narrow(x));
-    case CB_F64:
-        KEYS(double, key_of_float(x));
+#define BOOL_ROW(id, name, storage, ...) KEYS(id, storage, (uint64_t)(x != 0))
+#define NARROW_ROW(id, name, storage, ...) KEYS(id, storage, (uint64_t)x - LEAST(storage))
+#define INTEGER_ROW NARROW_ROW
+#define HALF_ROW(id, name, storage, ...) KEYS(id, storage, key_of_narrow(name##_to_f32(x)))
+#define FLOAT_ROW(id, name, storage, ...)                                                          \
+    KEYS(id, storage, sizeof x == sizeof(float) ? key_of_narrow((float)x) : key_of_float(x))
+#include "op/dtype_rows.h"
     default:
         check(false, "sort of dtype %d", (int)dtype);
     }

@@ -102,7 +102,7 @@ Node *call_random(Graph *graph, Op op, const Node *like, cb_dtype dtype, int64_t
 }
 
 Node *node_widen(Graph *graph, Node *x) {
-    bool half = x && (x->dtype == CB_F16 || x->dtype == CB_BF16);
+    bool half = x && dtype_is_half((cb_dtype)x->dtype);
     return half ? node_convert(graph, x, CB_F32) : x;
 }
 

@@ -149,7 +149,7 @@ static bool match_node(const Syntax *pattern, Node *node, Match *match) {
 /* With the option precise halves are rounded after every op: of the steps of another form, too. */
 static bool in_domain(int domain, const Node *node) {
     cb_dtype dtype = (cb_dtype)node->dtype;
-    bool half = dtype == CB_F16 || dtype == CB_BF16;
+    bool half = dtype_is_half(dtype);
     if (half && domain & (ROUNDS | CANCELS) && option_int(OPTION_precise)) return false;
     int kind = dtype_is_float(dtype) ? DOMAIN_FLOAT : dtype == CB_BOOL ? DOMAIN_BOOL : DOMAIN_INT;
     return domain & kind;

@@ -51,17 +51,17 @@ cb_operand number_from(cb_dtype dtype, Scalar value) {
 }
 
 static bool float_fits(double value, cb_dtype dtype) {
-    static const double most[CB_DTYPE_COUNT] = {
-        [CB_F16] = 65504, [CB_BF16] = 0x1.fep127, [CB_F32] = 0x1.fffffep127, [CB_F64] = INFINITY};
-    return !isfinite(value) || fabs(value) <= most[dtype];
+    const DtypeInfo *info = dtype_info(dtype);
+    double most = ldexp(2 - ldexp(1, 1 - info->digits), info->exponent);
+    return !isfinite(value) || fabs(value) <= most;
 }
 
-/* A negative integer wraps around in u8, and a float does not, as in PyTorch. */
+/* A negative integer wraps around in what has no sign, and a float does not, as in PyTorch. */
 bool number_fits(cb_dtype from, Scalar value, cb_dtype to) {
     bool is_float = dtype_is_float(from);
     if (from == CB_BOOL || to == CB_BOOL) return true;
     if (dtype_is_float(to)) return float_fits(is_float ? value.f : (double)value.i, to);
     int64_t least = scalar_identity(OP_amax, to).i, most = scalar_identity(OP_amin, to).i;
     if (is_float) return value.f >= (double)least && value.f <= (double)most;
-    return value.i >= (to == CB_U8 ? -most : least) && value.i <= most;
+    return value.i >= (dtype_info(to)->is_signed ? least : -most) && value.i <= most;
 }

@@ -75,32 +75,25 @@ eval_i64(Op op, int64_t a, int64_t b, int64_t c) {
 
 static double round_float(double value, cb_dtype dtype) {
     switch (dtype) {
-    case CB_F16:
-        return f16_to_f32(f16_from_f32((float)value));
-    case CB_BF16:
-        return bf16_to_f32(bf16_from_f32((float)value));
-    case CB_F32:
-        return (float)value;
+#define HALF_ROW(id, name, ...)                                                                    \
+    case CB_##id:                                                                                  \
+        return name##_to_f32(name##_from_f32((float)value));
+#define FLOAT_ROW(id, name, storage, ...)                                                          \
+    case CB_##id:                                                                                  \
+        return (storage)value;
+#include "op/dtype_rows.h"
     default:
         return value;
     }
 }
 
+/* The low bits of the value, with the sign of the highest of them where the dtype is signed. */
 static int64_t wrap_int(int64_t value, cb_dtype dtype) {
-    switch (dtype) {
-    case CB_BOOL:
-        return value != 0;
-    case CB_U8:
-        return (uint8_t)value;
-    case CB_I8:
-        return (int8_t)(uint8_t)value;
-    case CB_I16:
-        return (int16_t)(uint16_t)value;
-    case CB_I32:
-        return (int32_t)(uint32_t)value;
-    default:
-        return value;
-    }
+    const DtypeInfo *info = dtype_info(dtype);
+    if (info->kind == KIND_BOOL) return value != 0;
+    int shift = 64 - 8 * info->size;
+    uint64_t high = (uint64_t)value << shift;
+    return info->is_signed ? (int64_t)high >> shift : (int64_t)(high >> shift);
 }
 
 static int64_t truncate_float(double value) {
@@ -138,82 +131,48 @@ Scalar scalar_eval(Op op, cb_dtype dtype, const Scalar *input) {
 }
 
 Scalar scalar_load(const void *element, cb_dtype dtype) {
-    union {
-        uint8_t u8;
-        int8_t i8;
-        int16_t i16;
-        uint16_t u16;
-        int32_t i32;
-        int64_t i64;
-        float f32;
-        double f64;
-    } bits;
-    memcpy(&bits, element, cb_dtype_size(dtype));
     switch (dtype) {
-    case CB_BOOL:
-        return (Scalar){.i = bits.u8 != 0};
-    case CB_U8:
-        return (Scalar){.i = bits.u8};
-    case CB_I8:
-        return (Scalar){.i = bits.i8};
-    case CB_I16:
-        return (Scalar){.i = bits.i16};
-    case CB_I32:
-        return (Scalar){.i = bits.i32};
-    case CB_F16:
-        return (Scalar){.f = f16_to_f32(bits.u16)};
-    case CB_BF16:
-        return (Scalar){.f = bf16_to_f32(bits.u16)};
-    case CB_F32:
-        return (Scalar){.f = bits.f32};
-    case CB_F64:
-        return (Scalar){.f = bits.f64};
+#define LOADED(id, storage, field, value)                                                          \
+    case CB_##id: {                                                                                \
+        storage stored;                                                                            \
+        memcpy(&stored, element, sizeof stored);                                                   \
+        return (Scalar){.field = (value)};                                                         \
+    }
+#define BOOL_ROW(id, name, storage, ...) LOADED(id, storage, i, stored != 0)
+#define NARROW_ROW(id, name, storage, ...) LOADED(id, storage, i, stored)
+#define INTEGER_ROW NARROW_ROW
+#define HALF_ROW(id, name, storage, ...) LOADED(id, storage, f, name##_to_f32(stored))
+#define FLOAT_ROW(id, name, storage, ...) LOADED(id, storage, f, stored)
+#include "op/dtype_rows.h"
     default:
-        return (Scalar){.i = bits.i64};
+        return (Scalar){.i = 0};
     }
 }
 
 void scalar_store(void *element, cb_dtype dtype, Scalar value) {
-    uint16_t half;
-    float single;
     switch (dtype) {
-    case CB_F16:
-        half = f16_from_f32((float)value.f);
-        break;
-    case CB_BF16:
-        half = bf16_from_f32((float)value.f);
-        break;
-    case CB_F32:
-        single = (float)value.f;
-        memcpy(element, &single, sizeof single);
-        return;
-    case CB_F64:
-        memcpy(element, &value.f, sizeof value.f);
-        return;
-    default: /* the low bytes of a little-endian integer are the wrapped one */
-        if (dtype == CB_BOOL) value.i = value.i != 0;
-        memcpy(element, &value.i, cb_dtype_size(dtype));
+#define STORED(id, storage, value)                                                                 \
+    case CB_##id: {                                                                                \
+        storage stored = (storage)(value);                                                         \
+        memcpy(element, &stored, sizeof stored);                                                   \
+        return;                                                                                    \
+    }
+#define BOOL_ROW(id, name, storage, ...) STORED(id, storage, value.i != 0)
+#define NARROW_ROW(id, name, storage, ...) STORED(id, storage, value.i)
+#define INTEGER_ROW NARROW_ROW
+#define HALF_ROW(id, name, storage, ...) STORED(id, storage, name##_from_f32((float)value.f))
+#define FLOAT_ROW(id, name, storage, ...) STORED(id, storage, value.f)
+#include "op/dtype_rows.h"
+    default:
         return;
     }
-    memcpy(element, &half, sizeof half);
 }
 
 static Scalar extreme(cb_dtype dtype, bool highest) {
     if (dtype_is_float(dtype)) return (Scalar){.f = highest ? (double)INFINITY : -(double)INFINITY};
-    switch (dtype) {
-    case CB_BOOL:
-        return (Scalar){.i = highest};
-    case CB_U8:
-        return (Scalar){.i = highest ? UINT8_MAX : 0};
-    case CB_I8:
-        return (Scalar){.i = highest ? INT8_MAX : INT8_MIN};
-    case CB_I16:
-        return (Scalar){.i = highest ? INT16_MAX : INT16_MIN};
-    case CB_I32:
-        return (Scalar){.i = highest ? INT32_MAX : INT32_MIN};
-    default:
-        return (Scalar){.i = highest ? INT64_MAX : INT64_MIN};
-    }
+    const DtypeInfo *info = dtype_info(dtype);
+    int64_t most = (int64_t)(UINT64_MAX >> (64 - info->digits));
+    return (Scalar){.i = highest ? most : info->is_signed ? -most - 1 : 0};
 }
 
 static Scalar of_number(cb_dtype dtype, int64_t number) {

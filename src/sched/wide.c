@@ -18,7 +18,7 @@ enum {
 };
 
 static bool is_small_half(const Node *product) {
-    bool half = product->dtype == CB_BF16 || product->dtype == CB_F16;
+    bool half = dtype_is_half((cb_dtype)product->dtype);
     int64_t most = product->op == OP_matmul ? MATMUL_ELEMENTS : CONVOLUTION_ELEMENTS;
     return half && node_numel(product) <= most;
 }

@@ -51,82 +51,60 @@ bool tensor_request(Tensor *x, const char *what) { return request(x, ACCESS_NOW,
 
 /* ---- runs: count elements, stride elements apart on the side of the tensor ------------------ */
 
-#define LOAD_LOOP(type, expression)                                                                \
-    for (int i = 0; i < count; i++) {                                                              \
-        type v = ((const type *)from)[i * stride];                                                 \
-        to[i] = (expression);                                                                      \
-    }                                                                                              \
-    break
+#define LOAD_LOOP(id, type, expression)                                                            \
+    case CB_##id:                                                                                  \
+        for (int i = 0; i < count; i++) {                                                          \
+            type v = ((const type *)from)[i * stride];                                             \
+            to[i] = (expression);                                                                  \
+        }                                                                                          \
+        break;
 
 static void load_floats(const void *from, cb_dtype dtype, int64_t stride, int count, double *to) {
     switch (dtype) {
-    case CB_F16:
-        LOAD_LOOP(uint16_t, (double)f16_to_f32(v));
-    case CB_BF16:
-        LOAD_LOOP(uint16_t, (double)bf16_to_f32(v));
-    case CB_F32:
-        LOAD_LOOP(float, (double)v);
+#define HALF_ROW(id, name, storage, ...) LOAD_LOOP(id, storage, (double)name##_to_f32(v))
+#define FLOAT_ROW(id, name, storage, ...) LOAD_LOOP(id, storage, (double)v)
+#include "op/dtype_rows.h"
     default:
-        LOAD_LOOP(double, v);
+        break;
     }
 }
 
 static void load_ints(const void *from, cb_dtype dtype, int64_t stride, int count, int64_t *to) {
     switch (dtype) {
-    case CB_BOOL:
-        LOAD_LOOP(uint8_t, v != 0);
-    case CB_U8:
-        LOAD_LOOP(uint8_t, v);
-    case CB_I8:
-        LOAD_LOOP(int8_t, v);
-    case CB_I16:
-        LOAD_LOOP(int16_t, v);
-    case CB_I32:
-        LOAD_LOOP(int32_t, v);
+#define BOOL_ROW(id, name, storage, ...) LOAD_LOOP(id, storage, v != 0)
+#define NARROW_ROW(id, name, storage, ...) LOAD_LOOP(id, storage, v)
+#define INTEGER_ROW NARROW_ROW
+#include "op/dtype_rows.h"
     default:
-        LOAD_LOOP(int64_t, v);
+        break;
     }
 }
 
-#define STORE_LOOP(type, expression)                                                               \
-    for (int i = 0; i < count; i++) ((type *)to)[i] = (expression);                                \
-    break
+#define STORE_LOOP(id, type, expression)                                                           \
+    case CB_##id:                                                                                  \
+        for (int i = 0; i < count; i++) ((type *)to)[i] = (expression);                            \
+        break;
 
 static void store_floats(const double *from, int count, void *to, cb_dtype dtype) {
     switch (dtype) {
-    case CB_F16:
-        STORE_LOOP(uint16_t, f16_from_f32((float)from[i]));
-    case CB_BF16:
-        STORE_LOOP(uint16_t, bf16_from_f32((float)from[i]));
-    case CB_F32:
-        STORE_LOOP(float, (float)from[i]);
+#define HALF_ROW(id, name, storage, ...) STORE_LOOP(id, storage, name##_from_f32((float)from[i]))
+#define FLOAT_ROW(id, name, storage, ...) STORE_LOOP(id, storage, (storage)from[i])
+#include "op/dtype_rows.h"
     default:
-        STORE_LOOP(double, from[i]);
+        break;
     }
 }
 
 static void store_ints(const int64_t *from, int count, void *to, cb_dtype dtype) {
     switch (dtype) {
-    case CB_BOOL:
-        STORE_LOOP(uint8_t, from[i] != 0);
-    case CB_U8:
-        STORE_LOOP(uint8_t, (uint8_t)from[i]);
-    case CB_I8:
-        STORE_LOOP(int8_t, (int8_t)from[i]);
-    case CB_I16:
-        STORE_LOOP(int16_t, (int16_t)from[i]);
-    case CB_I32:
-        STORE_LOOP(int32_t, (int32_t)from[i]);
-    case CB_I64:
-        STORE_LOOP(int64_t, from[i]);
-    case CB_F16:
-        STORE_LOOP(uint16_t, f16_from_f32((float)from[i]));
-    case CB_BF16:
-        STORE_LOOP(uint16_t, bf16_from_f32((float)from[i]));
-    case CB_F32:
-        STORE_LOOP(float, (float)from[i]);
+#define BOOL_ROW(id, name, storage, ...) STORE_LOOP(id, storage, from[i] != 0)
+#define NARROW_ROW(id, name, storage, ...) STORE_LOOP(id, storage, (storage)from[i])
+#define INTEGER_ROW NARROW_ROW
+#define HALF_ROW(id, name, storage, ...) STORE_LOOP(id, storage, name##_from_f32((float)from[i]))
+#define FLOAT_ROW NARROW_ROW
+#include "op/dtype_rows.h"
     default:
-        STORE_LOOP(double, (double)from[i]);
+        break;
     }
 }
 

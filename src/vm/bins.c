@@ -61,43 +61,36 @@ ADD_OF(u8, uint8_t, uint8_t, SAME, SAME)
 ADD_OF(u16, uint16_t, uint16_t, SAME, SAME)
 ADD_OF(u32, uint32_t, uint32_t, SAME, SAME)
 ADD_OF(u64, uint64_t, uint64_t, SAME, SAME)
-ADD_OF(f16, uint16_t, float, f16_to_f32, f16_from_f32)
-ADD_OF(bf16, uint16_t, float, bf16_to_f32, bf16_from_f32)
-ADD_OF(f32, float, float, SAME, SAME)
-ADD_OF(f64, double, double, SAME, SAME)
+#define HALF_ROW(id, name, storage, ...)                                                           \
+    ADD_OF(name, storage, float, name##_to_f32, name##_from_f32)
+#define FLOAT_ROW(id, name, storage, ...) ADD_OF(name, storage, storage, SAME, SAME)
+#include "op/dtype_rows.h"
+
+typedef void Add(const Bins *bins, int64_t low, int64_t high);
+
+static Add *add_of(cb_dtype dtype) {
+    static Add *const floats[CB_DTYPE_COUNT] = {
+#define HALF_ROW(id, name, ...) [CB_##id] = add_##name,
+#define FLOAT_ROW HALF_ROW
+#include "op/dtype_rows.h"
+    };
+    if (dtype == CB_BOOL) return add_bool;
+    if (floats[dtype]) return floats[dtype];
+    switch (cb_dtype_size(dtype)) { /* integers: sums that wrap are those without sign */
+    case 1:
+        return add_u8;
+    case 2:
+        return add_u16;
+    case 4:
+        return add_u32;
+    default:
+        return add_u64;
+    }
+}
 
 static void add_range(void *user, int64_t low, int64_t high) {
     const Bins *bins = user;
-    switch ((cb_dtype)bins->launch->bins.dtype) {
-    case CB_BOOL:
-        add_bool(bins, low, high);
-        break;
-    case CB_U8:
-    case CB_I8:
-        add_u8(bins, low, high);
-        break;
-    case CB_I16:
-        add_u16(bins, low, high);
-        break;
-    case CB_I32:
-        add_u32(bins, low, high);
-        break;
-    case CB_I64:
-        add_u64(bins, low, high);
-        break;
-    case CB_F16:
-        add_f16(bins, low, high);
-        break;
-    case CB_BF16:
-        add_bf16(bins, low, high);
-        break;
-    case CB_F32:
-        add_f32(bins, low, high);
-        break;
-    default:
-        add_f64(bins, low, high);
-        break;
-    }
+    add_of((cb_dtype)bins->launch->bins.dtype)(bins, low, high);
 }
 
 /* ---- entry ----------------------------------------------------------------------------------- */

@@ -34,20 +34,24 @@ typedef void VmReduce(int64_t n, Scalar *accumulator, const void *x);
 /* y[i] = the fold up to and including x[i], going on from the accumulator. */
 typedef void VmScan(int64_t n, void *y, const void *x, Scalar *accumulator);
 
+typedef struct VmElement {
+    VmLoad *load;
+    VmStore *store;
+    VmStore *add; /* base[...] += x[i], in order */
+} VmElement;
+
 /* The block functions of one instruction set (vm_ops.c, compiled once for each). */
 typedef struct VmOps {
     /* rows[type][op < VM_ROWS][shape], by the type of the operands; NULL: no such function */
     VmFunction *const (*rows[VM_TYPES])[VM_SHAPES];
     VmFunction *convert[VM_TYPES][VM_TYPES]; /* [from][to]; to itself: of i64 and f64 alone */
     VmFunction
-        *wrap[CB_DTYPE_COUNT];       /* i32 to the range of u8, i8, i16; f32 rounded to f16, bf16 */
+        *wrap[CB_DTYPE_COUNT];       /* i32 wrapped to narrow integers, f32 rounded to halves */
     VmFunction *splat[VM_TYPES];     /* y[i] = a[0] */
     VmFunction *count;               /* i64: y[i] = a[0] + i */
     VmFunction *divide, *remainder;  /* i64 by b[0] > 0, 0 <= a[i] < 2^50 */
     VmFunction *wide[2];             /* sum, prod: f64 y[i] = a[i] + f32 b[i] */
-    VmLoad *load[CB_DTYPE_COUNT][2]; /* [1]: floats as f64 */
-    VmStore *store[CB_DTYPE_COUNT][2]; /* [1]: from f64 */
-    VmStore *add[CB_DTYPE_COUNT][2];   /* base[...] += x[i], in order */
+    VmElement element[CB_DTYPE_COUNT][2]; /* [1]: floats as f64 */
     VmStore *stream[VM_TYPES];         /* base[i] = x[i] past the caches; NULL: no such function */
     VmReduce *const *reduce[VM_TYPES]; /* [type][op - OP_sum] */
     VmScan *const *scan[VM_TYPES];

@@ -114,17 +114,8 @@ int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, int lane
 
 /* Whether a register can point at elements of the buffer. */
 static bool is_same_type(const Builder *b, int buffer) {
-    switch (b->kernel->buffer[buffer].dtype) {
-    case CB_BOOL:
-    case CB_I32:
-    case CB_I64:
-    case CB_F64:
-        return true;
-    case CB_F32:
-        return !b->oracle;
-    default:
-        return false;
-    }
+    cb_dtype dtype = (cb_dtype)b->kernel->buffer[buffer].dtype;
+    return vm_type_size(vm_type(dtype, b->oracle)) == (int)cb_dtype_size(dtype);
 }
 
 static void emit_load(Builder *b, Expr *x, int target) {
@@ -161,7 +152,7 @@ static void emit_load(Builder *b, Expr *x, int target) {
                      .b = -1,
                      .c = -1,
                      .number = access,
-                     .load = b->ops->load[dtype][wide],
+                     .load = b->ops->element[dtype][wide].load,
                      .name = cb_dtype_name(dtype)});
     b->node[x->id].value = y;
 }

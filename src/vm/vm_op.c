@@ -33,7 +33,7 @@ int vm_wrap(Builder *b, int section, VmMode mode, cb_dtype dtype, int value, int
 }
 
 static bool wraps(const Builder *b, cb_dtype dtype) {
-    if (dtype == CB_F16 || dtype == CB_BF16) return !b->oracle;
+    if (dtype_is_half(dtype)) return !b->oracle;
     return vm_is_narrow(dtype);
 }
 

@@ -166,11 +166,10 @@ MAP(f64_to_i64, int64_t, double, m_to_i64_f64(a))
 MAP(f64_to_f32, float, double, a)
 MAP(f64_to_f64, double, double, a)
 
-MAP(wrap_u8, int32_t, int32_t, (uint8_t)a)
-MAP(wrap_i8, int32_t, int32_t, (int8_t)(uint8_t)a)
-MAP(wrap_i16, int32_t, int32_t, (int16_t)(uint16_t)a)
-MAP(wrap_f16, float, float, m_from_f16_f32(m_to_f16_f32(a)))
-MAP(wrap_bf16, float, float, m_from_bf16_f32(m_to_bf16_f32(a)))
+#define NARROW_ROW(id, name, storage, ...) MAP(wrap_##name, int32_t, int32_t, (storage)a)
+#define HALF_ROW(id, name, ...)                                                                    \
+    MAP(wrap_##name, float, float, m_from_##name##_f32(m_to_##name##_f32(a)))
+#include "op/dtype_rows.h"
 
 FILL(splat_1, uint8_t)
 FILL(splat_i32, int32_t)
@@ -310,52 +309,53 @@ WIDEN(wide_product, *)
     STORE(name, S, T, store_value)                                                                 \
     ADD(name, S, T, sum)
 
-#define F16_BITS(value) m_to_f16_f32(value)
-#define BF16_BITS(value) m_to_bf16_f32(value)
+/* What loads and stores eight halves at a time takes the rest to this one. */
+#ifdef __F16C__
+#define load_f16 load_f16_each
+#define store_f16 store_f16_each
+#endif
+
+#define SUM_OF(name, a, b) m_to_##name##_f32((float)(m_from_##name##_f32(a) + (b)))
 
 ACCESS(truth, uint8_t, uint8_t, a, a, old | a)
-ACCESS(u8, uint8_t, int32_t, a, a, old + a)
-ACCESS(i8, int8_t, int32_t, a, (uint8_t)a, (uint8_t)(old + a))
-ACCESS(i16, int16_t, int32_t, a, (uint16_t)a, (uint16_t)(old + a))
-ACCESS(i32, int32_t, int32_t, a, a, (uint32_t)old + (uint32_t)a)
-ACCESS(i64, int64_t, int64_t, a, a, (uint64_t)old + (uint64_t)a)
-ACCESS(f16, uint16_t, float, m_from_f16_f32(a), F16_BITS(a), F16_BITS(m_from_f16_f32(old) + a))
-ACCESS(bf16, uint16_t, float, m_from_bf16_f32(a), BF16_BITS(a), BF16_BITS(m_from_bf16_f32(old) + a))
-ACCESS(f32, float, float, a, a, old + a)
-ACCESS(f64, double, double, a, a, old + a)
-ACCESS(wide_f16, uint16_t, double, (double)m_from_f16_f32(a), F16_BITS((float)a),
-       F16_BITS((float)((double)m_from_f16_f32(old) + a)))
-ACCESS(wide_bf16, uint16_t, double, (double)m_from_bf16_f32(a), BF16_BITS((float)a),
-       BF16_BITS((float)((double)m_from_bf16_f32(old) + a)))
-ACCESS(wide_f32, float, double, a, a, old + a)
+#define NARROW_ROW(id, name, storage, ...) ACCESS(name, storage, int32_t, a, a, old + a)
+#define INTEGER_ROW(id, name, storage, ...)                                                        \
+    ACCESS(name, storage, storage, a, a, (uint64_t)old + (uint64_t)a)
+#define HALF_ROW(id, name, storage, ...)                                                           \
+    ACCESS(name, storage, float, m_from_##name##_f32(a), m_to_##name##_f32(a),                     \
+           SUM_OF(name, old, a))                                                                   \
+    ACCESS(wide_##name, storage, double, m_from_##name##_f32(a), m_to_##name##_f32((float)a),      \
+           SUM_OF(name, old, a))
+#define FLOAT_ROW(id, name, storage, ...)                                                          \
+    ACCESS(name, storage, storage, a, a, old + a)                                                  \
+    ACCESS(wide_##name, storage, double, a, a, old + a)
+#include "op/dtype_rows.h"
 
 #ifdef __F16C__ /* contiguous halves, eight at a time */
-static void load_half(int64_t n, void *py, const void *base, int64_t stride, const int64_t *index,
-                      const uint8_t *guard) {
+#undef load_f16
+#undef store_f16
+static void load_f16(int64_t n, void *py, const void *base, int64_t stride, const int64_t *index,
+                     const uint8_t *guard) {
     const uint16_t *x = base;
     float *y = py;
     int64_t i = 0;
     if (stride == 1 && !index && !guard)
         for (; i + 8 <= n; i += 8)
             _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(x + i))));
-    load_f16(n - i, y + i, x + i, stride, index, guard);
+    load_f16_each(n - i, y + i, x + i, stride, index, guard);
 }
 
-static void store_half(int64_t n, void *base, int64_t stride, const int64_t *index,
-                       const uint8_t *guard, const void *px) {
+static void store_f16(int64_t n, void *base, int64_t stride, const int64_t *index,
+                      const uint8_t *guard, const void *px) {
     const float *x = px;
     uint16_t *y = base;
     int64_t i = 0;
     if (stride == 1 && !index && !guard)
         for (; i + 8 <= n; i += 8)
             _mm_storeu_si128((void *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), 0));
-    store_f16(n - i, y + i, stride, index, guard, x + i);
+    store_f16_each(n - i, y + i, stride, index, guard, x + i);
 }
-#else
-#define load_half load_f16
-#define store_half store_f16
 #endif
-#define add_half add_f16
 
 /* ---- past the caches ------------------------------------------------------------------------- */
 
@@ -408,30 +408,26 @@ const VmOps JOIN3(vm_ops_, CB_LEVEL, ) = {
                 [VM_I64] = {i64_to_bool, i64_to_i32, i64_to_i64, i64_to_f32, i64_to_f64},
                 [VM_F32] = {f32_to_bool, f32_to_i32, f32_to_i64, NULL, f32_to_f64},
                 [VM_F64] = {f64_to_bool, f64_to_i32, f64_to_i64, f64_to_f32, f64_to_f64}},
-    .wrap = {[CB_U8] = wrap_u8,
-             [CB_I8] = wrap_i8,
-             [CB_I16] = wrap_i16,
-             [CB_F16] = wrap_f16,
-             [CB_BF16] = wrap_bf16},
+    .wrap = {
+#define NARROW_ROW(id, name, ...) [CB_##id] = wrap_##name,
+#define HALF_ROW NARROW_ROW
+#include "op/dtype_rows.h"
+    },
     .splat = {splat_1, splat_i32, splat_i64, splat_f32, splat_f64},
     .count = count_up,
     .divide = divide,
     .remainder = leave,
     .wide = {wide_sum, wide_product},
-#define BOTH(name, wide_name)                                                                      \
-    { name, wide_name }
-#define TABLE(kind)                                                                                \
-    {                                                                                              \
-        [CB_BOOL] = BOTH(kind##_truth, kind##_truth), [CB_U8] = BOTH(kind##_u8, kind##_u8),        \
-        [CB_I8] = BOTH(kind##_i8, kind##_i8), [CB_I16] = BOTH(kind##_i16, kind##_i16),             \
-        [CB_I32] = BOTH(kind##_i32, kind##_i32), [CB_I64] = BOTH(kind##_i64, kind##_i64),          \
-        [CB_F16] = BOTH(kind##_half, kind##_wide_f16),                                             \
-        [CB_BF16] = BOTH(kind##_bf16, kind##_wide_bf16),                                           \
-        [CB_F32] = BOTH(kind##_f32, kind##_wide_f32), [CB_F64] = BOTH(kind##_f64, kind##_f64)      \
-    }
-    .load = TABLE(load),
-    .store = TABLE(store),
-    .add = TABLE(add),
+    .element = {
+#define ELEMENT(id, one, other)                                                                    \
+    [CB_##id] = {{load_##one, store_##one, add_##one}, {load_##other, store_##other, add_##other}},
+#define BOOL_ROW(id, ...) ELEMENT(id, truth, truth)
+#define NARROW_ROW(id, name, ...) ELEMENT(id, name, name)
+#define INTEGER_ROW NARROW_ROW
+#define HALF_ROW(id, name, ...) ELEMENT(id, name, wide_##name)
+#define FLOAT_ROW HALF_ROW
+#include "op/dtype_rows.h"
+    },
     .stream = {[VM_F32] = stream_f32, [VM_F64] = stream_f64},
     .reduce = {reduction_truth, reduction_i32, reduction_i64, reduction_f32, reduction_f64},
     .scan = {scanning_truth, scanning_i32, scanning_i64, scanning_f32, scanning_f64},

@@ -3,20 +3,9 @@
 #include "vm/vm_build.h"
 
 VmType vm_type(cb_dtype dtype, bool oracle) {
-    switch (dtype) {
-    case CB_BOOL:
-        return VM_BOOL;
-    case CB_I64:
-        return VM_I64;
-    case CB_F64:
-        return VM_F64;
-    case CB_F16:
-    case CB_BF16:
-    case CB_F32:
-        return oracle ? VM_F64 : VM_F32;
-    default:
-        return VM_I32;
-    }
+    if (dtype_is_float(dtype)) return dtype == CB_F64 || oracle ? VM_F64 : VM_F32;
+    if (dtype == CB_BOOL) return VM_BOOL;
+    return dtype_info(dtype)->kind == KIND_INTEGER && cb_dtype_size(dtype) == 8 ? VM_I64 : VM_I32;
 }
 
 int vm_type_size(VmType type) {
@@ -28,23 +17,18 @@ VmType vm_type_of(const Builder *b, const Expr *x) {
     return vm_type((cb_dtype)x->dtype, b->oracle);
 }
 
-bool vm_is_narrow(cb_dtype dtype) { return dtype == CB_U8 || dtype == CB_I8 || dtype == CB_I16; }
+bool vm_is_narrow(cb_dtype dtype) { return dtype_info(dtype)->kind == KIND_NARROW; }
 
 bool vm_is_inner(const Builder *b, const Expr *x) { return b->info.expr[x->id].inner; }
 
 /* ---- conversions that change nothing --------------------------------------------------------- */
-
-static bool holds_all(cb_dtype from, cb_dtype to) {
-    if (to == CB_I32) return true;
-    return to == CB_I16 && (from == CB_U8 || from == CB_I8);
-}
 
 static bool is_copy(const Builder *b, const Expr *x) {
     if (x->op != OP_to) return false;
     cb_dtype from = (cb_dtype)x->input[0]->dtype, to = (cb_dtype)x->imm.i;
     VmType type = vm_type(from, b->oracle);
     if (type != vm_type(to, b->oracle)) return false;
-    return type == VM_I32 ? holds_all(from, to) : b->oracle; /* else a rounding to halves */
+    return type == VM_I32 ? dtype_holds(to, from) : b->oracle; /* else a rounding to halves */
 }
 
 Expr *vm_real(const Builder *b, Expr *x) {

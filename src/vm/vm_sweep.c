@@ -206,7 +206,8 @@ bool vm_store_is_direct(const Builder *b, int s) {
 static VmStore *store_function(const Builder *b, const Store *store, VmType type) {
     cb_dtype dtype = (cb_dtype)b->kernel->buffer[store->buffer].dtype;
     bool wide = type == VM_F64 && dtype != CB_F64;
-    return store->mode == STORE_ADD ? b->ops->add[dtype][wide] : b->ops->store[dtype][wide];
+    const VmElement *element = &b->ops->element[dtype][wide];
+    return store->mode == STORE_ADD ? element->add : element->store;
 }
 
 void vm_emit_store(Builder *b, int s) {

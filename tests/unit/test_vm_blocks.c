@@ -168,9 +168,9 @@ static void test_memory(void **state) {
                     const VmOps *ops = levels[level];
                     Case c;
                     fill_case(&c, (cb_dtype)dtype, wide, form);
-                    check_load(ops->load[dtype][wide], &c);
-                    check_store(ops->store[dtype][wide], &c, false);
-                    check_store(ops->add[dtype][wide], &c, true);
+                    check_load(ops->element[dtype][wide].load, &c);
+                    check_store(ops->element[dtype][wide].store, &c, false);
+                    check_store(ops->element[dtype][wide].add, &c, true);
                 }
 }
 
