@@ -22,7 +22,7 @@ typedef struct Method {
     bool (*run)(const Task *task, int variant, const Operands *operands); /* false: no memory */
 } Method;
 
-/* Row `number` of those that can be asked for the task's kind; NULL: behind the last. */
+/* The kind's rows, from 0 on, our own first; NULL: behind the last. */
 const Method *method_row(TaskKind kind, int number);
 bool method_fits(const Method *method, const Task *task);
 /* The row of our own that the recorded model chooses; constant: the weight is packed once. */

@@ -182,8 +182,9 @@ static bool prepare_task(Executable *executable, ExecutableOptions options, int 
     int weight = constant_weight(plan, step);
     int number = weight < 0 ? -1 : plan->value[weight].number;
     Constants *constants = &executable->constants;
-    *work = (Work){.task = &step->task, .method = method_own(&step->task, number >= 0)};
-    if (options.choose)
+    if (!options.choose)
+        *work = (Work){.task = &step->task, .method = method_own(&step->task, number >= 0)};
+    else
         method_choose(plan, step, (ConstantWeight){make_constant, constants, number},
                       step->kernel < 0 ? NULL : &executable->launch[step->kernel], options.tune,
                       work, &executable->refusal);
