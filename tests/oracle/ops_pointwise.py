@@ -1,4 +1,4 @@
-"""Pointwise ops: exact where one rounding decides; the functions of docs/architecture.md within 3 ulp."""
+"""Pointwise ops: exact where one rounding decides; the functions of docs/numerics.md within 3 ulp."""
 import math
 import numpy as np
 from values import *
