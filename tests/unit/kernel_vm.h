@@ -4,7 +4,7 @@
 #define CARBIDE_TEST_KERNEL_VM_H
 
 #include "kernel_run.h"
-#include "vm/vm.h"
+#include "vm/instruction.h"
 
 static Program *current;
 

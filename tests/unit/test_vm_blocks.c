@@ -5,7 +5,7 @@
 
 #include "base/cpu.h"
 #include "op/op.h"
-#include "vm/vm.h"
+#include "vm/instruction.h"
 
 #include <math.h>
 #include <stdio.h>

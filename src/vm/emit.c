@@ -1,5 +1,5 @@
 /* Expression -> instructions: registers, splats, loads, coordinates, kept rows. */
-#include "vm/vm_build.h"
+#include "vm/build.h"
 
 VmMode vm_mode(bool lanes) { return lanes ? VM_LANES : VM_ONE; }
 

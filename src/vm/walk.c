@@ -4,7 +4,7 @@
  *
  * A load packs the elements of a block side by side, as they are, and hands them to the block
  * function in one piece. With a guard, and for stores, it is one call for each row. */
-#include "vm/vm.h"
+#include "vm/instruction.h"
 
 #define SIMD _Pragma("omp simd")
 

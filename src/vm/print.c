@@ -4,7 +4,7 @@
  *     last point
  *       v0 = point b0[a0]
  *       v1 = exp v0            (lanes) */
-#include "vm/vm.h"
+#include "vm/instruction.h"
 
 static void print_access(const Program *p, const VmAccess *access, Buffer *out) {
     putf(out, " b%d[%lld", access->buffer, (long long)access->constant);

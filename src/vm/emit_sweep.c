@@ -2,7 +2,7 @@
  *
  * ROW: an accumulator is one number, f64 or i64; each block of lanes is folded into it.
  * TILE: it is a vector of the lanes; sums and products of f32 over long ranges are held in f64. */
-#include "vm/vm_build.h"
+#include "vm/build.h"
 
 enum {
     SHORT_SWEEP = 32,           /* additions in f32 that lose nothing worth having */

@@ -1,13 +1,13 @@
-/* The VM's program builder: what vm.c (order of the work), vm_place.c (accesses, needs) and
- * vm_emit.c (instructions) share.
+/* The VM's program builder: what build.c (order of the work), place.c (accesses, needs) and
+ * emit.c (instructions) share.
  *
  * Values are virtual registers; instructions go to the lists of sections. At the end the lists are
  * joined, lifetimes follow from the positions, and vectors whose lives do not meet share a block.
  * */
-#ifndef CARBIDE_VM_VM_BUILD_H
-#define CARBIDE_VM_VM_BUILD_H
+#ifndef CARBIDE_VM_BUILD_H
+#define CARBIDE_VM_BUILD_H
 
-#include "vm/vm.h"
+#include "vm/instruction.h"
 
 /* Sections in program order: entry, then point, step, block, after of each pass, then the last
  * point. */
@@ -64,7 +64,7 @@ typedef struct Builder {
     int64_t lane_bytes; /* of all vectors, per lane */
 } Builder;
 
-/* vm_place.c */
+/* place.c */
 Expr *vm_real(const Builder *b, Expr *x); /* without conversions that change nothing */
 void vm_place_all(Builder *b);            /* places, analysis, nodes */
 void vm_need_all(Builder *b); /* what the pass at hand computes: node.needed, node.uses */
@@ -77,7 +77,7 @@ bool vm_store_is_inner(const Builder *b, int store);
 bool vm_is_kept(const Builder *b, const Expr *x);
 VmType vm_type_of(const Builder *b, const Expr *x);
 
-/* vm_emit.c */
+/* emit.c */
 VmInstr *vm_add(Builder *b, int section, VmInstr instr);
 int vm_new_value(Builder *b, VmType type, VmValueKind kind);
 int vm_number(Builder *b, VmType type, Scalar value); /* a constant */
@@ -90,12 +90,12 @@ int vm_operand(Builder *b, Expr *x, bool lanes);
 int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, int lane_size, Expr *guard);
 void vm_emit(Builder *b, Expr *x, int target); /* target: register to write, -1: a new one */
 
-/* vm_op.c */
+/* emit_op.c */
 void vm_emit_op(Builder *b, Expr *x, int target);
 int vm_wrap(Builder *b, int section, VmMode mode, cb_dtype dtype, int value, int target);
 int vm_convert(Builder *b, int section, VmMode mode, VmType to, int value, int target);
 
-/* vm_sweep.c: reductions, scans, stores */
+/* emit_sweep.c: reductions, scans, stores */
 void vm_emit_scan(Builder *b, Expr *x, int target);
 void vm_accumulate(Builder *b, Expr *reduce);
 void vm_finish(Builder *b, Expr *reduce);

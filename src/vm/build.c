@@ -5,10 +5,10 @@
  *     point v0 = b0[a0]      point v1 = b1[a0]      exp v2 = v0      point v3 = b2[a0]      add v3
  * = v2 v1
  *
- * Pass by pass: what the sweep needs is found (vm_place.c), emitted in the order of the
- * expressions into the sections point, step, block, after (vm_emit.c, vm_op.c, vm_sweep.c), and
+ * Pass by pass: what the sweep needs is found (place.c), emitted in the order of the
+ * expressions into the sections point, step, block, after (emit.c, emit_op.c, emit_sweep.c), and
  * the whole is packed into one allocation. */
-#include "vm/vm_build.h"
+#include "vm/build.h"
 
 #include "base/cpu.h"
 #include "base/memory.h"

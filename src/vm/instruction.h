@@ -8,8 +8,8 @@
  * Registers have five element types: bool is a byte 0 or 1; u8, i8, i16 and i32 live in i32 lanes,
  * wrapped after each operation that may leave their range; f16 and bf16 live in f32. In the oracle
  * every float is f64. */
-#ifndef CARBIDE_VM_VM_H
-#define CARBIDE_VM_VM_H
+#ifndef CARBIDE_VM_INSTRUCTION_H
+#define CARBIDE_VM_INSTRUCTION_H
 
 #include "vm/program.h"
 
@@ -40,7 +40,7 @@ typedef struct VmElement {
     VmStore *add; /* base[...] += x[i], in order */
 } VmElement;
 
-/* The block functions of one instruction set (vm_ops.c, compiled once for each). */
+/* The block functions of one instruction set (blocks.c, compiled once for each). */
 typedef struct VmOps {
     /* rows[type][op < VM_ROWS][shape], by the type of the operands; NULL: no such function */
     VmFunction *const (*rows[VM_TYPES])[VM_SHAPES];
@@ -170,7 +170,7 @@ struct Program {
     Scalar *constant;
 };
 
-/* vm_walk.c: what VM_LOAD and VM_STORE do where lanes have levels, from the lane at `place` on. */
+/* walk.c: what VM_LOAD and VM_STORE do where lanes have levels, from the lane at `place` on. */
 void vm_walk_load(const VmInstr *in, const VmAccess *access, int64_t n, int64_t place, char *y,
                   const char *from, char *staging, const uint8_t *guard);
 void vm_walk_store(const VmInstr *in, const VmAccess *access, int64_t n, int64_t place, char *to,

@@ -1,5 +1,5 @@
 /* Block functions of the op table's rows for one register type, and their table. Included by
- * vm_ops.c with T (the element), TYPE (f32, i64, ...), MATH_TYPE (whose scalar functions it uses),
+ * blocks.c with T (the element), TYPE (f32, i64, ...), MATH_TYPE (whose scalar functions it uses),
  * WIDE and FIELD (how an accumulator holds it), and RULE_x(...), REDUCE_x(...) for each DtypeRule
  * x, which keep or drop the rows of that rule. Forgets what it was given but the rules. */
 

@@ -4,7 +4,7 @@
  * each block the passes follow, each a loop over the inner points. ROW: one outer point at a time;
  * each pass loops over the inner axes, the last in blocks of lanes. Everything lives in a frame on
  * the stack. */
-#include "vm/vm.h"
+#include "vm/instruction.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Where the VM computes what: index expressions taken apart, expressions with and without lanes,
  * and the expressions that each pass needs. */
-#include "vm/vm_build.h"
+#include "vm/build.h"
 
 VmType vm_type(cb_dtype dtype, bool oracle) {
     if (dtype_is_float(dtype)) return dtype == CB_F64 || oracle ? VM_F64 : VM_F32;

@@ -1,6 +1,6 @@
 /* Rows of the op table -> instructions: which block function on which registers, what is converted
  * and wrapped. */
-#include "vm/vm_build.h"
+#include "vm/build.h"
 
 static VmInstr call(VmMode mode, VmFunction *function, const char *name, int y, int a) {
     return (VmInstr){.kind = VM_OP,

@@ -5,7 +5,7 @@
  *
  *     exp, f32  ->  void block_exp_f32(n, y, a, ...) { for (i < n) y[i] = m_exp_f32(a[i]); } */
 #include "op/math.h"
-#include "vm/vm.h"
+#include "vm/instruction.h"
 
 #ifdef __clang__ /* a few rows hold loops and stay scalar: no reason to warn */
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -64,14 +64,14 @@ enum { PARTS = 64 };
 #define MATH_TYPE f32
 #define WIDE double
 #define FIELD f
-#include "vm/vm_rows.h"
+#include "vm/block_rows.h"
 
 #define T double
 #define TYPE f64
 #define MATH_TYPE f64
 #define WIDE double
 #define FIELD f
-#include "vm/vm_rows.h"
+#include "vm/block_rows.h"
 
 #undef RULE_FLOAT
 #undef RULE_INT
@@ -85,7 +85,7 @@ enum { PARTS = 64 };
 #define MATH_TYPE i32
 #define WIDE int64_t
 #define FIELD i
-#include "vm/vm_rows.h"
+#include "vm/block_rows.h"
 
 #undef RULE_I64
 #define RULE_I64 KEEP
@@ -95,7 +95,7 @@ enum { PARTS = 64 };
 #define MATH_TYPE i64
 #define WIDE int64_t
 #define FIELD i
-#include "vm/vm_rows.h"
+#include "vm/block_rows.h"
 
 #undef RULE_SAME
 #undef RULE_NUMERIC
@@ -121,7 +121,7 @@ enum { PARTS = 64 };
 #define MATH_TYPE i32
 #define WIDE int64_t
 #define FIELD i
-#include "vm/vm_rows.h"
+#include "vm/block_rows.h"
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
