@@ -34,7 +34,7 @@ static const struct {
     {KIND_OPAQUE, "Sorting and attention", "Library steps."},
     {KIND_COMPOSITE, "Composites",
      "Written in terms of the others, and fused with their neighbours; the meaning is the "
-     "formula, or stands in src/graph/expand*.c."},
+     "formula, or stands in src/graph/expand/."},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 

@@ -6,7 +6,7 @@
  * conversion to the same dtype and a view of the same shape are their input, shorthand views
  * (transpose, squeeze, select...) become one of the six that lowering knows. Everything else is
  * left to the passes, so that a graph shows the ops that were called. */
-#include "graph/call.h"
+#include "graph/expand/expand.h"
 
 #include <string.h>
 
@@ -205,19 +205,6 @@ static bool composite_dtypes(Graph *graph, Op op, Node **input) {
     for (int i = 0; i < info->arity && converts; i++)
         if (input[i]) input[i] = node_convert(graph, input[i], promoted);
     return true;
-}
-
-/* Of nothing, nothing: the formula would ask for its greatest element. */
-static Node *softmax_of_nothing(Graph *graph, Op op, Node *x, int64_t dim) {
-    return checked_dim(op, dim, x->rank) < 0 ? NULL : graph_op(graph, OP_exp, &x, 1, NULL, NULL);
-}
-
-/* A formula or a coded expansion; NULL with an error. */
-static Node *expand_composite(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
-    if ((op == OP_softmax || op == OP_log_softmax) && node_numel(input[0]) == 0)
-        return softmax_of_nothing(graph, op, input[0], attrs->word[ATTR_softmax_dim]);
-    return op_info(op)->formula ? formula_expand(graph, op, input, attrs)
-                                : coded_expand(graph, op, input, attrs);
 }
 
 void graph_name_error(const CompositeCall *call) {

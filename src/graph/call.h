@@ -37,20 +37,4 @@ bool spatial_numbers(Op op, const Attrs *attrs, int word, const char *name, int 
 /* A dimension counted from the front; -1 with an error naming the op. */
 int checked_dim(Op op, int64_t dim, int rank);
 
-/* Expansions by family. */
-Node *expand_shape(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
-Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
-Node *expand_norm(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
-Node *expand_pool(Graph *graph, Op op, Node *x, const Attrs *attrs);
-Node *expand_channel(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
-Node *expand_convolution(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
-Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs);
-Node *expand_resize(Graph *graph, Node *x, const Attrs *attrs);
-
-/* scaled_dot_product_attention's, for queries of this width. */
-double attention_scale(const Attrs *attrs, int64_t width);
-/* enable_gqa: operands whose heads broadcast or are equal, with the heads of query split in two
- * dims where they broadcast. mask may be NULL. False with an error when the heads do not divide. */
-bool attention_share_heads(Graph *graph, Node **query, Node **key, Node **value, Node **mask);
-
 #endif

@@ -7,7 +7,7 @@
  * before an output projection, the heads stand behind the rows and the exchange undoes itself. What
  * is not claimed leaves a reason in graph->declined, and is expanded by pass decompose. */
 #include "base/round.h"
-#include "graph/call.h"
+#include "graph/expand/expand.h"
 #include "graph/node.h"
 #include "graph/rewrite.h"
 

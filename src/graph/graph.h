@@ -116,11 +116,6 @@ void graph_print(const Graph *graph, Buffer *out);
 Graph *graph_parse(Arena *arena, const char *text); /* NULL, error with line and column */
 bool graph_equal(Graph *a, Graph *b);
 
-/* Formulas (graph/formula.c): the text of a composite, over its inputs and attributes. */
-Node *formula_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
-/* Expansions that are not formulas (graph/expand.c): cross_entropy, argmax, tril... */
-Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
-
 /* Passes (graph/pass.def lists them in order; graph/pass.c runs them): each maps the graph to an
  * equal one. A pass is skipped by name with CARBIDE_SKIP. */
 void graph_optimize(Graph *graph, Buffer *dump /* text after each pass, or NULL */);

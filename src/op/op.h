@@ -93,7 +93,7 @@ typedef struct OpInfo {
     const char *name, *fx, *schema;
     const char *value;    /* pointwise and reductions: C tokens (combine step) */
     const char *identity; /* reductions: C tokens */
-    const char *formula;  /* composites; NULL: graph/expand.c */
+    const char *formula;  /* composites; NULL: graph/expand */
     OpKind kind;
     DtypeRule dtype;
     Autocast autocast;

@@ -10,7 +10,7 @@
  *              (u8 as PyTorch: weights of 16 bits, each dim rounded)
  *     cubic    y[o] = the sum over k = -1..2 of x[i + k] * c(t - k), i at most and at least at the
  *              edges; i + t as above, without the maximum; c is Keys' kernel with a = -0.75 */
-#include "graph/call.h"
+#include "graph/expand/expand.h"
 
 #include <math.h>
 

@@ -1,168 +1,15 @@
-/* Expansions of the composites that are no formulas: what needs sizes, a loop or an optional input.
+/* Composites as other ops: by the formula of their row or, for what needs sizes, a loop or an
+ * optional input, by code.
  *
  *     linear(x, weight, bias)  ->  add(matmul(x, permute(weight, [1, 0])), bias)
  *     argmax(x, dim=1)         ->  amin(where(x == amax(x, 1, true), position, n), 1)
  *
  * In: the inputs and attributes of a call, both checked no further than their number. Out: a node,
- * or NULL with an error. This file has reductions and the small builders; expand_shape.c has
- * creation and rearrangement, expand_loss.c the losses, expand_norm.c, expand_pool.c,
- * expand_convolution.c, expand_attention.c, expand_channel.c and expand_resize.c the layers of
- * networks. */
-#include "graph/call.h"
+ * or NULL with an error. This file has reductions, limits and the smallest layers; the others of
+ * the folder have a family of ops each, and formula.c the formulas. */
+#include "graph/expand/expand.h"
 
 #include <math.h>
-#include <string.h>
-
-/* ---- builders ----------------------------------------------------------------------------- */
-
-Node *call1(Graph *graph, Op op, Node *x) { return graph_op(graph, op, &x, 1, NULL, NULL); }
-
-Node *call2(Graph *graph, Op op, Node *x, Node *y) {
-    return graph_op(graph, op, (Node *[]){x, y}, 2, NULL, NULL);
-}
-
-Node *call3(Graph *graph, Op op, Node *x, Node *y, Node *z) {
-    return graph_op(graph, op, (Node *[]){x, y, z}, 3, NULL, NULL);
-}
-
-Node *call_number(Graph *graph, Op op, Node *x, double number) {
-    bool integral = fabs(number) < 0x1p53 && number == floor(number);
-    Node *constant = integral ? graph_constant(graph, CB_I64, (Scalar){.i = (int64_t)number})
-                              : graph_constant(graph, CB_F64, (Scalar){.f = number});
-    return graph_op(graph, op, (Node *[]){x, constant}, 2, NULL, (bool[]){false, true});
-}
-
-_Static_assert(ATTR_sum_dim == ATTR_mean_dim && ATTR_sum_keepdim == ATTR_mean_keepdim,
-               "mean is called like a reduction");
-
-Node *call_reduce(Graph *graph, Op op, Node *x, cb_dim_list dims, bool keepdim) {
-    Attrs attrs = attrs_default(op);
-    attr_set_dims(&attrs, ATTR_sum_dim, dims);
-    attrs.word[ATTR_sum_keepdim] = keepdim;
-    return graph_op(graph, op, &x, 1, &attrs, NULL);
-}
-
-Node *call_slice(Graph *graph, Node *x, int dim, int64_t start, int64_t end) {
-    Attrs attrs = attrs_default(OP_slice);
-    attrs.word[ATTR_slice_dim] = dim;
-    attrs.word[ATTR_slice_start] = start;
-    attrs.word[ATTR_slice_end] = end;
-    return graph_op(graph, OP_slice, &x, 1, &attrs, NULL);
-}
-
-Node *call_concat(Graph *graph, Node *x, Node *y, int dim) {
-    Attrs attrs = attrs_default(OP_concat);
-    attrs.word[ATTR_concat_dim] = dim;
-    return graph_op(graph, OP_concat, (Node *[]){x, y}, 2, &attrs, NULL);
-}
-
-Node *call_permute(Graph *graph, Node *x, cb_dim_list dims) {
-    Attrs attrs = {{0}};
-    attr_set_dims(&attrs, ATTR_permute_dims, dims);
-    return graph_op(graph, OP_permute, &x, 1, &attrs, NULL);
-}
-
-Node *call_arange(Graph *graph, int64_t count, cb_dtype dtype) {
-    Attrs attrs = attrs_default(OP_arange);
-    attrs.word[ATTR_arange_end] = count;
-    attrs.word[ATTR_arange_dtype] = dtype;
-    return graph_op(graph, OP_arange, NULL, 0, &attrs, NULL);
-}
-
-static cb_dim_list dims_of(int rank, const int64_t *size) {
-    cb_dim_list dims = {rank, {0}};
-    if (rank) memcpy(dims.at, size, sizeof *size * (size_t)rank);
-    return dims;
-}
-
-Node *call_full(Graph *graph, int rank, const int64_t *size, cb_operand value, cb_dtype dtype) {
-    Attrs attrs = attrs_default(OP_full);
-    attr_set_dims(&attrs, ATTR_full_sizes, dims_of(rank, size));
-    attr_set_number(&attrs, ATTR_full_value, value);
-    attrs.word[ATTR_full_dtype] = dtype;
-    return graph_op(graph, OP_full, NULL, 0, &attrs, NULL);
-}
-
-Node *call_constant(Graph *graph, cb_dtype dtype, double value) {
-    Scalar scalar = scalar_convert((Scalar){.f = value}, CB_F64, compute_dtype(dtype));
-    return graph_constant(graph, dtype, scalar);
-}
-
-_Static_assert(ATTR_rand_sizes == ATTR_randn_sizes && ATTR_rand_dtype == ATTR_randn_dtype,
-               "rand and randn are called alike");
-
-Node *call_random(Graph *graph, Op op, const Node *like, cb_dtype dtype, int64_t draw) {
-    Attrs attrs = attrs_default(op);
-    attr_set_dims(&attrs, ATTR_rand_sizes, dims_of(like->rank, like->size));
-    attrs.word[ATTR_rand_dtype] = dtype;
-    Inferred inferred;
-    if (!op_infer(op, NULL, 0, &attrs, &inferred)) return NULL;
-    attrs.word[op_info(op)->word_count] = draw;
-    return graph_intern(graph, op, &inferred.result, NULL, 0, &attrs);
-}
-
-Node *node_widen(Graph *graph, Node *x) {
-    bool half = x && dtype_is_half((cb_dtype)x->dtype);
-    return half ? node_convert(graph, x, CB_F32) : x;
-}
-
-Node *node_narrow(Graph *graph, Node *x, const Node *as) {
-    bool is_float = x && dtype_is_float((cb_dtype)as->dtype);
-    return is_float ? node_convert(graph, x, (cb_dtype)as->dtype) : x;
-}
-
-cb_dim_list dims_one(int64_t dim) { return (cb_dim_list){1, {dim}}; }
-
-int checked_dim(Op op, int64_t dim, int rank) {
-    if (dim >= -rank && dim < rank) return (int)(dim < 0 ? dim + rank : dim);
-    fail(CB_ERR_INDEX, "%s: dim %lld is outside of a tensor of %d dimensions", op_info(op)->name,
-         (long long)dim, rank);
-    return -1;
-}
-
-/* ---- spatial dims ------------------------------------------------------------------------- */
-
-Node *call_pad(Graph *graph, Node *x, int n, const int64_t *left, const int64_t *right,
-               cb_operand value) {
-    Attrs attrs = attrs_default(OP_pad);
-    cb_dim_list padding = {2 * n, {0}};
-    bool pads = false;
-    for (int i = 0; i < n; i++) {
-        int last_first = 2 * (n - 1 - i);
-        padding.at[last_first] = left[i];
-        padding.at[last_first + 1] = right[i];
-        pads |= left[i] || right[i];
-    }
-    attr_set_dims(&attrs, ATTR_pad_padding, padding);
-    attr_set_number(&attrs, ATTR_pad_value, value);
-    return pads ? graph_op(graph, OP_pad, &x, 1, &attrs, NULL) : x;
-}
-
-Node *call_window(Graph *graph, Node *x, int dim, int64_t size, int64_t step, int64_t dilation) {
-    Attrs attrs = attrs_default(OP_window);
-    attrs.word[ATTR_window_dim] = dim;
-    attrs.word[ATTR_window_size] = size;
-    attrs.word[ATTR_window_step] = step;
-    attrs.word[ATTR_window_dilation] = dilation;
-    return graph_op(graph, OP_window, &x, 1, &attrs, NULL);
-}
-
-bool spatial_numbers(Op op, const Attrs *attrs, int word, const char *name, int n, int64_t low,
-                     int64_t *out) {
-    cb_dim_list dims = attr_dims(attrs, word);
-    if (dims.count != 1 && dims.count != n) {
-        fail(CB_ERR_ARGUMENT, "%s: %s needs one number or %d, not %d", op_info(op)->name, name, n,
-             dims.count);
-        return false;
-    }
-    for (int i = 0; i < n; i++) {
-        out[i] = dims.at[dims.count == 1 ? 0 : i];
-        if (out[i] >= low && out[i] <= INT32_MAX) continue;
-        fail(CB_ERR_ARGUMENT, "%s: %s cannot be %lld", op_info(op)->name, name, (long long)out[i]);
-        return false;
-    }
-    return true;
-}
 
 /* ---- reductions --------------------------------------------------------------------------- */
 
@@ -214,6 +61,11 @@ static Node *logsumexp(Graph *graph, Node *x, cb_dim_list dims, bool keepdim) {
     Node *sum = call_reduce(graph, OP_sum, exponentials, dims, keepdim);
     Node *shift = node_reshape(graph, most, sum->rank, sum->size);
     return call2(graph, OP_add, call1(graph, OP_log, sum), shift);
+}
+
+/* Of nothing, nothing: the formula would ask for its greatest element. */
+static Node *softmax_of_nothing(Graph *graph, Op op, Node *x, int64_t dim) {
+    return checked_dim(op, dim, x->rank) < 0 ? NULL : graph_op(graph, OP_exp, &x, 1, NULL, NULL);
 }
 
 /* ---- limits ------------------------------------------------------------------------------- */
@@ -305,7 +157,7 @@ static Node *dropout(Graph *graph, Node *x, const Attrs *attrs) {
 
 /* ---- entry -------------------------------------------------------------------------------- */
 
-Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+static Node *expand_by_code(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     switch (op) {
     case OP_argmax:
     case OP_argmin: /* the schemas are equal */
@@ -356,4 +208,11 @@ Node *coded_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) 
     if (op >= OP_max_pool1d && op <= OP_max_pool3d_indices)
         return expand_pool(graph, op, input[0], attrs);
     return expand_shape(graph, op, input, attrs);
+}
+
+Node *expand_composite(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+    if ((op == OP_softmax || op == OP_log_softmax) && node_numel(input[0]) == 0)
+        return softmax_of_nothing(graph, op, input[0], attrs->word[ATTR_softmax_dim]);
+    return op_info(op)->formula ? expand_formula(graph, op, input, attrs)
+                                : expand_by_code(graph, op, input, attrs);
 }

@@ -2,7 +2,7 @@
  *
  *     tril(x: f32[4, 4])     ->  where(columns <= rows, x, 0)
  *     roll(x, shift=1, dim)  ->  concat(last one, the others before it) */
-#include "graph/call.h"
+#include "graph/expand/expand.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  *     glu(x)                   ->  first half * sigmoid(second half)
  *     pixel_shuffle(x, 2)      ->  [N, C * 4, H, W] as [N, C, H * 2, W * 2]
  *     reflection_pad(x, [1, 2]) ->  concat(flip(x[1:2]), x, flip(x[-3:-1])) along the last dim */
-#include "graph/call.h"
+#include "graph/expand/expand.h"
 
 static Node *refused(Op op, const char *needs) {
     fail(CB_ERR_SHAPE, "%s: needs %s", op_info(op)->name, needs);

@@ -3,7 +3,7 @@
  *
  *     conv2d(x, weight, bias)         ->  convolution(x, weight) + reshape(bias, [out, 1, 1])
  *     conv_transpose2d(x, w, stride=2) -> convolution(pad(x with zeros between), flip(w)) */
-#include "graph/call.h"
+#include "graph/expand/expand.h"
 
 #include <string.h>
 

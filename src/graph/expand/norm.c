@@ -7,7 +7,7 @@
  * Half precision is normalized in f32 and rounded once, at the end. What a batch norm does to x in
  * eval is one multiplication and one addition by channel, both of which fold into a convolution
  * before it when the statistics are frozen. */
-#include "graph/call.h"
+#include "graph/expand/expand.h"
 
 #include <float.h>
 

@@ -6,7 +6,7 @@
  *
  * Adaptive windows that do not divide their dim have different lengths: they are gathered as rows
  * of the longest one, with a mask. Half precision is summed in f32 and rounded once. */
-#include "graph/call.h"
+#include "graph/expand/expand.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * and key and value broadcast; where they have different numbers of heads, both are repeated. The
  * softmax of half precision is taken in f32; over few keys and values its weights stay so and the
  * result alone is rounded, as f16 has few digits for small weights. */
-#include "graph/call.h"
+#include "graph/expand/expand.h"
 
 #include <string.h>
 

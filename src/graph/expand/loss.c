@@ -8,7 +8,7 @@
  *
  * Targets of a floating dtype are probabilities of the classes. Half precision is computed in
  * f32. */
-#include "graph/call.h"
+#include "graph/expand/expand.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * In: the inputs and attributes of a call. Out: the node of the last statement, built through
  * graph_op. Names are the op's parameters and earlier statements. */
 #include "graph/evaluate.h"
-#include "graph/node.h"
+#include "graph/expand/expand.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -108,7 +108,7 @@ static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
     return false;
 }
 
-Node *formula_expand(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
+Node *expand_formula(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     pthread_once(&once, parse_all);
     Scope scope = {.info = op_info(op), .input = input, .attrs = attrs};
     Evaluator evaluator = {

@@ -1,0 +1,29 @@
+/* The expansions of composites. graph/build.c asks for one when it makes a composite's node. */
+#ifndef CARBIDE_GRAPH_EXPAND_EXPAND_H
+#define CARBIDE_GRAPH_EXPAND_EXPAND_H
+
+#include "graph/call.h"
+
+/* The same value from other ops; NULL with an error. */
+Node *expand_composite(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+
+/* By the formula of its row: text over the op's parameters (formula.c). */
+Node *expand_formula(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+
+/* By family, one file each. */
+Node *expand_shape(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+Node *expand_norm(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+Node *expand_pool(Graph *graph, Op op, Node *x, const Attrs *attrs);
+Node *expand_channel(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+Node *expand_convolution(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs);
+Node *expand_resize(Graph *graph, Node *x, const Attrs *attrs);
+
+/* scaled_dot_product_attention's, for queries of this width. */
+double attention_scale(const Attrs *attrs, int64_t width);
+/* enable_gqa: operands whose heads broadcast or are equal, with the heads of query split in two
+ * dims where they broadcast. mask may be NULL. False with an error when the heads do not divide. */
+bool attention_share_heads(Graph *graph, Node **query, Node **key, Node **value, Node **mask);
+
+#endif
