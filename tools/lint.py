@@ -8,12 +8,16 @@
     lint.py exports     every extern function of src is used outside its file   (lint.py exports BUILD)
     lint.py reasons     every row of reasons.def is used
     lint.py calls       every public function that may fail records the caller's line
+    lint.py docs        every path and name that README and docs/*.md name exists (lint_docs.py)
 """
 import glob
 import os
 import re
 import subprocess
 import sys
+
+sys.dont_write_bytecode = True  # no folder beside this file
+from lint_docs import check_docs
 
 MOST_COLUMNS, MOST_FUNCTION_LINES, MOST_FILE_LINES = 100, 60, 600
 
@@ -179,10 +183,10 @@ def check_locks():
 
 def main():
     checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons, "environment": check_environment, "locks": check_locks,
-              "calls": check_calls, "exports": lambda: check_exports(sys.argv[2])}
+              "calls": check_calls, "docs": check_docs, "exports": lambda: check_exports(sys.argv[2])}
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in checks or (name == "exports" and len(sys.argv) < 3):
-        print("usage: lint.py layers|lengths|environment|locks|reasons|calls|exports BUILD      (tools/lint.sh runs them all)")
+        print("usage: lint.py layers|lengths|environment|locks|reasons|calls|docs|exports BUILD      (tools/lint.sh runs them all)")
         return 2
     problems = list(checks[name]())
     for problem in problems:
