@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef int Build(cb_tensor *const *x, int nodes, cb_tensor **out);
+typedef int BuildGraph(cb_tensor *const *x, int nodes, cb_tensor **out);
 
 static const struct cb_dim_list shape = {2, {32, 32}};
 
@@ -66,7 +66,7 @@ static int views(cb_tensor *const *x, int nodes, cb_tensor **out) {
 
 typedef struct Case {
     const char *name;
-    Build *build;
+    BuildGraph *build;
     int nodes;
 } Case;
 

@@ -45,11 +45,11 @@ enum { TEXT_BYTES = 256, CELL_BYTES = 48 };
 
 /* ---- output -------------------------------------------------------------------------------- */
 
-typedef struct Row { /* one measured case */
+typedef struct BenchRow { /* one measured case */
     const Subject *subject;
     const BenchOptions *options;
     const Measured *measured;
-} Row;
+} BenchRow;
 
 static double rate(const Measured *m) { /* GB/s of compiled calls */
     return (double)m->stats.bytes / m->compiled_ms * 1e-6;
@@ -62,7 +62,7 @@ static void put_number(const char *name, double value) {
         printf(", \"%s\": null", name);
 }
 
-static void print_json(const Row *row) {
+static void print_json(const BenchRow *row) {
     const Measured *m = row->measured;
     const Subject *subject = row->subject;
     printf("{\"case\": \"%s\", \"device\": \"%s\", \"mode\": \"%s\", \"dtype\": \"%s\", "
@@ -120,7 +120,7 @@ static void print_header(void) {
            "eager", "compiled", "speed-up", "GB/s", "compile / disk", "max error");
 }
 
-static void print_row(const Row *row) {
+static void print_row(const BenchRow *row) {
     const Measured *m = row->measured;
     char cell[8][CELL_BYTES], kernels[CELL_BYTES], bytes[2 * CELL_BYTES + 8];
     char compile[2 * CELL_BYTES + 8];
@@ -169,7 +169,7 @@ static int run_case(const Subject *subject, const BenchOptions *options,
     bool done = measure_case(subject, how, &measured);
     progress_clear(how->progress);
     if (!done) return report(name);
-    Row line = {subject, options, &measured};
+    BenchRow line = {subject, options, &measured};
     options->json ? print_json(&line) : print_row(&line);
     if (measured.accuracy.agree) return STATUS_OK;
     fprintf(stderr, "carbide bench: %s: eager and compiled results differ\n", name);
@@ -183,11 +183,12 @@ static int run_script(const Subject *subject, const MeasureOptions *how) {
     return done ? STATUS_OK : STATUS_FAILED;
 }
 
-static bool is_script(const Case *row, const BenchOptions *options, const MeasureOptions *how) {
+static bool is_script(const BenchCase *row, const BenchOptions *options,
+                      const MeasureOptions *how) {
     return row->network && options->named && !options->json && how->side == SIDE_BOTH;
 }
 
-static int run_cases(const Case *const *chosen, int count, const BenchOptions *options,
+static int run_cases(const BenchCase *const *chosen, int count, const BenchOptions *options,
                      const MeasureOptions *how) {
     int status = STATUS_OK, rows = 0;
     for (int i = 0; i < count; i++) {
@@ -207,7 +208,7 @@ static int run_cases(const Case *const *chosen, int count, const BenchOptions *o
 
 /* The named cases, or all of them (those of the demo); the count, or -1 after a message. */
 static int choose(const BenchOptions *options, const char *const *word, int words,
-                  const Case *chosen[MAX_WORDS]) {
+                  const BenchCase *chosen[MAX_WORDS]) {
     int count = 0;
     for (int i = 0; i < words; i++) {
         chosen[count] = case_find(word[i]);
@@ -243,7 +244,7 @@ int command_bench(int argc, char **argv) {
     MeasureOptions how = {0};
     Progress progress;
     const char *word[MAX_WORDS];
-    const Case *chosen[MAX_WORDS];
+    const BenchCase *chosen[MAX_WORDS];
     char compile[TEXT_BYTES];
     int words = arguments_parse("bench", bench_rows, argc, argv, &options, word);
     if (words < 0) return STATUS_USAGE;

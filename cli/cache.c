@@ -106,7 +106,7 @@ static bool explain_source(const char *directory, const char *source) {
 }
 
 static int run_why(const char *directory, const char *name, SubjectOptions options) {
-    const Case *row = case_find(name);
+    const BenchCase *row = case_find(name);
     Subject subject;
     cb_function *fast = NULL;
     if (!row) return STATUS_USAGE;

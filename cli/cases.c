@@ -50,7 +50,7 @@ static cb_module *alexnet(void) { return cb_model_alexnet(cb_alexnet_config_defa
 static cb_module *resnet50(void) { return cb_model_resnet(cb_resnet50_config()); }
 static cb_module *gpt2(void) { return cb_model_gpt2(cb_gpt2_124m_config()); }
 
-const Case cases[] = {
+const BenchCase cases[] = {
     {.name = "copy",
      .help = "-x, one read and one write: the rate of memory",
      .body = copy,
@@ -200,7 +200,7 @@ const Case cases[] = {
 };
 const int case_count = sizeof cases / sizeof *cases;
 
-const Case *case_find(const char *name) {
+const BenchCase *case_find(const char *name) {
     for (int i = 0; i < case_count; i++)
         if (!strcmp(cases[i].name, name)) return &cases[i];
     fprintf(stderr, "carbide: there is no case '%s'; there are", name);

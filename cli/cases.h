@@ -16,24 +16,24 @@ typedef struct CaseInput {
     double scale;    /* of normal random numbers; 0: whole ones, i64, below the case's `below` */
 } CaseInput;
 
-typedef struct Case {
+typedef struct BenchCase {
     const char *name, *help;
     cb_function_n *body; /* one result; a direct call is eager, cb_compile_n compiles it */
     /* Instead of body: a module with one input, compiled by cb_compile_module. */
     cb_module *(*network)(void);
-    cb_dtype dtype;      /* unless --dtype says another */
-    int64_t batch;       /* unless --batch says another: what BATCH stands for; 0: it has none */
-    bool whole;          /* the result is a sum over the batch, so it cannot be checked in parts */
-    bool demo;           /* stands in the table of `make demo` */
+    cb_dtype dtype; /* unless --dtype says another */
+    int64_t batch;  /* unless --batch says another: what BATCH stands for; 0: it has none */
+    bool whole;     /* the result is a sum over the batch, so it cannot be checked in parts */
+    bool demo;      /* stands in the table of `make demo` */
     CaseInput input[CASE_INPUTS];
     int64_t below; /* inputs of scale 0 are from 0 to below - 1 */
     /* Instead of random inputs: fills input, returns how many. */
     int (*make)(cb_dtype dtype, cb_tensor **input);
-} Case;
+} BenchCase;
 
 /* A case with its inputs, which live until subject_close. */
 typedef struct Subject {
-    const Case *row;
+    const BenchCase *row;
     cb_dtype dtype;
     cb_dtype autocast; /* in force around every call; CB_SAME: none */
     int64_t batch;
@@ -42,13 +42,13 @@ typedef struct Subject {
     cb_module *module; /* of a network, in eval mode; or NULL */
 } Subject;
 
-extern const Case cases[];
+extern const BenchCase cases[];
 extern const int case_count;
 
 /* Options text of cb_compile; more may be NULL. False after a message: something in it is
  * unknown. */
 bool case_options(char *out, size_t bytes, const char *device, const char *mode, const char *more);
-const Case *case_find(const char *name); /* NULL after a message that lists the cases */
+const BenchCase *case_find(const char *name); /* NULL after a message that lists the cases */
 /* What the command line says of a case; a zero, CB_SAME: as the case itself says. */
 typedef struct SubjectOptions {
     cb_dtype dtype;    /* of weights and inputs */
@@ -56,19 +56,22 @@ typedef struct SubjectOptions {
     int64_t batch;
 } SubjectOptions;
 
-#define SUBJECT_OPTIONS_DEFAULT {CB_SAME, CB_SAME, 0}
+#define SUBJECT_OPTIONS_DEFAULT                                                                    \
+    { CB_SAME, CB_SAME, 0 }
 /* Their rows of a command's table; at: where the SubjectOptions are in its struct. */
 #define SUBJECT_ROWS(at)                                                                           \
     {"dtype", ARGUMENT_DTYPE, (at) + offsetof(SubjectOptions, dtype), "NAME",                      \
      "of weights and inputs: f32, f64, bf16, f16; the default is the case's own"},                 \
         {"autocast", ARGUMENT_DTYPE, (at) + offsetof(SubjectOptions, autocast), "NAME",            \
          "bf16 or f16: every call runs inside cb_autocast_open"},                                  \
-        {"batch", ARGUMENT_COUNT, (at) + offsetof(SubjectOptions, batch), "N",                     \
-         "elements, rows or samples instead of the case's own"}
+    {                                                                                              \
+        "batch", ARGUMENT_COUNT, (at) + offsetof(SubjectOptions, batch), "N",                      \
+            "elements, rows or samples instead of the case's own"                                  \
+    }
 
 /* Opens a scope and makes the inputs in it, the same ones for the same seed. False, after a
  * message, with nothing open. */
-bool subject_open(Subject *subject, const Case *row, SubjectOptions options);
+bool subject_open(Subject *subject, const BenchCase *row, SubjectOptions options);
 void subject_close(Subject *subject);
 const char *subject_autocast(const Subject *subject); /* the dtype's name; "": none */
 cb_function *subject_compile(const Subject *subject, const char *options);

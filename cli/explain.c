@@ -56,7 +56,7 @@ int command_explain(int argc, char **argv) {
         fputs("carbide explain: name one case; `carbide bench list` shows them\n", stderr);
         return STATUS_USAGE;
     }
-    const Case *row = case_find(word[0]);
+    const BenchCase *row = case_find(word[0]);
     if (!row) return STATUS_USAGE;
     if (options.subject.batch && !row->batch) {
         fprintf(stderr, "carbide explain: the case %s has no batch\n", row->name);

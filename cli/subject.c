@@ -11,7 +11,7 @@ static cb_tensor *make_input(const Subject *subject, const CaseInput *input) {
 }
 
 static bool make_inputs(Subject *subject) {
-    const Case *row = subject->row;
+    const BenchCase *row = subject->row;
     if (row->make) {
         subject->input_count = row->make(subject->dtype, subject->input);
     } else {
@@ -38,7 +38,7 @@ static bool can_autocast(cb_dtype dtype) {
     return !cb_error();
 }
 
-bool subject_open(Subject *subject, const Case *row, SubjectOptions options) {
+bool subject_open(Subject *subject, const BenchCase *row, SubjectOptions options) {
     *subject = (Subject){.row = row,
                          .dtype = options.dtype == CB_SAME ? row->dtype : options.dtype,
                          .autocast = options.autocast,

@@ -21,13 +21,13 @@
 
 enum { ALIGNMENT = 64, MOST_ARGUMENTS = 8 };
 
-typedef struct Work {
+typedef struct OnednnWork {
     ProviderTask task;
     dnnl_primitive_desc_t describe;
     dnnl_primitive_t primitive, to_x, from_out; /* the last two: NULL, or reorders */
-    Layout x, weight, scale, bias, out;         /* as the task has them */
+    MemoryLayout x, weight, scale, bias, out;   /* as the task has them */
     size_t scratch, x_at, out_at;               /* in the scratch: oneDNN's, x and out reordered */
-} Work;
+} OnednnWork;
 
 static struct {
     pthread_once_t once;
@@ -56,8 +56,8 @@ static dnnl_data_type_t type_of(const ProviderTask *task) {
 
 /* Dims of size 1 get the stride that a contiguous tensor would have: oneDNN recognises formats by
  * strides. */
-static dnnl_status_t strided(Layout *out, int rank, const int64_t *size, const int64_t *stride,
-                             dnnl_data_type_t type) {
+static dnnl_status_t strided(MemoryLayout *out, int rank, const int64_t *size,
+                             const int64_t *stride, dnnl_data_type_t type) {
     dnnl_dims_t sizes = {0}, strides = {0};
     for (int d = rank - 1; d >= 0; d--) {
         sizes[d] = size[d], strides[d] = stride[d];
@@ -70,7 +70,8 @@ static dnnl_status_t strided(Layout *out, int rank, const int64_t *size, const i
     return layout_strided(out, rank, sizes, type, strides);
 }
 
-static dnnl_status_t layout_of(Layout *out, const ProviderTask *task, const ProviderTensor *x) {
+static dnnl_status_t layout_of(MemoryLayout *out, const ProviderTask *task,
+                               const ProviderTensor *x) {
     return strided(out, x->rank, x->size, x->stride, type_of(task));
 }
 
@@ -87,7 +88,7 @@ static ProviderTensor weight_of(const ProviderTask *task) {
 }
 
 /* The bias of a convolution has one dim; all others have those of the result. */
-static dnnl_status_t channel_layout(Layout *out, const ProviderTask *task, bool one_dim,
+static dnnl_status_t channel_layout(MemoryLayout *out, const ProviderTask *task, bool one_dim,
                                     cb_dtype dtype) {
     dnnl_dims_t size = {0}, stride = {0};
     int channel = task->kind == PROVIDER_MATMUL ? task->out.rank - 1 : 1;
@@ -102,7 +103,7 @@ static dnnl_status_t channel_layout(Layout *out, const ProviderTask *task, bool 
 /* oneDNN's own bias comes before its post-ops. */
 static bool is_own_bias(const ProviderTask *task) { return task->bias && !task->scale; }
 
-static bool make_layouts(Work *w) {
+static bool make_layouts(OnednnWork *w) {
     const ProviderTask *task = &w->task;
     ProviderTensor weight = weight_of(task);
     return !layout_of(&w->x, task, &task->x) && !layout_of(&w->weight, task, &weight) &&
@@ -115,7 +116,7 @@ static bool make_layouts(Work *w) {
 
 /* ---- primitives --------------------------------------------------------------------------- */
 
-static bool make_attributes(const Work *w, dnnl_primitive_attr_t *attr) {
+static bool make_attributes(const OnednnWork *w, dnnl_primitive_attr_t *attr) {
     dnnl_post_ops_t ops = NULL;
     *attr = NULL;
     bool ok = !dnnl_primitive_attr_create(attr) &&
@@ -140,11 +141,11 @@ typedef struct Freedom {
     bool x, out;
 } Freedom;
 
-static dnnl_status_t describe(const Work *w, Freedom freedom, const_dnnl_primitive_attr_t attr,
-                              dnnl_primitive_desc_t *out) {
+static dnnl_status_t describe(const OnednnWork *w, Freedom freedom,
+                              const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out) {
     const ProviderTask *task = &w->task;
     ProviderTensor weight = weight_of(task);
-    Layout any_x = {0}, any_out = {0}, any_weight = {0};
+    MemoryLayout any_x = {0}, any_out = {0}, any_weight = {0};
     ConvolutionDims dims = {0};
     for (int d = 0; d < task->x.rank - 2 && d < 3; d++) {
         dims.stride[d] = task->stride[d], dims.padding[d] = task->padding[d];
@@ -175,14 +176,14 @@ static const char *method_of(const_dnnl_primitive_desc_t describe) {
 /* A convolution through a matrix of windows is slower than reorders around a direct one. */
 typedef enum Quality { REFERENCE, INDIRECT, DIRECT } Quality;
 
-static Quality quality_of(const Work *w, const_dnnl_primitive_desc_t describe) {
+static Quality quality_of(const OnednnWork *w, const_dnnl_primitive_desc_t describe) {
     const char *name = method_of(describe);
     if (strstr(name, "ref")) return REFERENCE;
     return w->task.kind == PROVIDER_CONVOLUTION && strstr(name, "gemm") ? INDIRECT : DIRECT;
 }
 
 /* The best code; with layouts as they are, if oneDNN has it for these. */
-static bool search(Work *w, const_dnnl_primitive_attr_t attr, char *why, size_t why_bytes) {
+static bool search(OnednnWork *w, const_dnnl_primitive_attr_t attr, char *why, size_t why_bytes) {
     static const Freedom freedoms[] = {{false, false}, {true, false}, {true, true}};
     Quality best = REFERENCE;
     for (int i = 0; best < DIRECT && i < 3; i++) {
@@ -206,7 +207,7 @@ static bool search(Work *w, const_dnnl_primitive_attr_t attr, char *why, size_t 
     return best > REFERENCE;
 }
 
-static bool find_implementation(Work *w, char *why, size_t why_bytes) {
+static bool find_implementation(OnednnWork *w, char *why, size_t why_bytes) {
     dnnl_primitive_attr_t attr;
     snprintf(why, why_bytes, "its attributes cannot be made");
     bool found = make_attributes(w, &attr) && search(w, attr, why, why_bytes);
@@ -214,7 +215,7 @@ static bool find_implementation(Work *w, char *why, size_t why_bytes) {
     return found;
 }
 
-static LayoutView wanted(const Work *w, dnnl_query_t what) {
+static LayoutView wanted(const OnednnWork *w, dnnl_query_t what) {
     return dnnl_primitive_desc_query_md(w->describe, what, 0);
 }
 
@@ -237,7 +238,7 @@ static size_t add_scratch(size_t *total, size_t bytes) {
     return at;
 }
 
-static bool make_primitives(Work *w, ProviderSizes *sizes) {
+static bool make_primitives(OnednnWork *w, ProviderSizes *sizes) {
     LayoutView x = wanted(w, dnnl_query_src_md), out = wanted(w, dnnl_query_dst_md);
     LayoutView weight = wanted(w, dnnl_query_weights_md);
     if (dnnl_primitive_create(&w->primitive, w->describe) ||
@@ -257,20 +258,20 @@ static bool make_primitives(Work *w, ProviderSizes *sizes) {
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-typedef struct Call { /* one primitive with its arguments */
+typedef struct Execution { /* one primitive with its arguments */
     dnnl_exec_arg_t argument[MOST_ARGUMENTS];
     int count;
     bool ok;
-} Call;
+} Execution;
 
-static void add(Call *call, int name, LayoutView layout, const void *data) {
+static void add(Execution *call, int name, LayoutView layout, const void *data) {
     dnnl_memory_t memory = NULL;
     if (dnnl_memory_create(&memory, layout, library.engine, (void *)data)) call->ok = false;
     call->argument[call->count++] = (dnnl_exec_arg_t){name, memory};
 }
 
 /* Runs the primitive and frees the arguments. */
-static bool finish(Call *call, const_dnnl_primitive_t primitive) {
+static bool finish(Execution *call, const_dnnl_primitive_t primitive) {
     dnnl_stream_t stream = NULL;
     call->ok = call->ok && !dnnl_stream_create(&stream, library.engine, dnnl_stream_in_order) &&
                !dnnl_primitive_execute(primitive, stream, call->count, call->argument) &&
@@ -283,18 +284,19 @@ static bool finish(Call *call, const_dnnl_primitive_t primitive) {
 
 static bool run_reorder(const_dnnl_primitive_t reorder, LayoutView from_layout, const void *from,
                         LayoutView to_layout, void *to) {
-    Call call = {.ok = true};
+    Execution call = {.ok = true};
     add(&call, DNNL_ARG_FROM, from_layout, from);
     add(&call, DNNL_ARG_TO, to_layout, to);
     return finish(&call, reorder);
 }
 
-static void add_operand(Call *call, int *number, LayoutView layout, const void *data) {
+static void add_operand(Execution *call, int *number, LayoutView layout, const void *data) {
     add(call, DNNL_ARG_ATTR_MULTIPLE_POST_OP((*number)++) | DNNL_ARG_SRC_1, layout, data);
 }
 
-static bool run_primitive(const Work *w, const ProviderOperands *o, const void *x, void *out) {
-    Call call = {.ok = true};
+static bool run_primitive(const OnednnWork *w, const ProviderOperands *o, const void *x,
+                          void *out) {
+    Execution call = {.ok = true};
     int post_op = 0;
     add(&call, DNNL_ARG_SRC, wanted(w, dnnl_query_src_md), x);
     add(&call, DNNL_ARG_WEIGHTS, wanted(w, dnnl_query_weights_md),
@@ -310,7 +312,7 @@ static bool run_primitive(const Work *w, const ProviderOperands *o, const void *
 }
 
 static bool work_run(const void *user, const ProviderOperands *o) {
-    const Work *w = user;
+    const OnednnWork *w = user;
     const void *x = w->to_x ? (char *)o->scratch + w->x_at : o->x;
     void *out = w->from_out ? (char *)o->scratch + w->out_at : o->out;
     int before = enter(&w->task);
@@ -328,7 +330,7 @@ static bool work_run(const void *user, const ProviderOperands *o) {
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-static bool reorder_once(const Work *w, LayoutView from_layout, const void *from,
+static bool reorder_once(const OnednnWork *w, LayoutView from_layout, const void *from,
                          LayoutView to_layout, void *to) {
     dnnl_primitive_t reorder = NULL;
     int before = enter(&w->task);
@@ -340,13 +342,13 @@ static bool reorder_once(const Work *w, LayoutView from_layout, const void *from
 }
 
 static bool work_pack(const void *user, const void *weight, void *packed) {
-    const Work *w = user;
+    const OnednnWork *w = user;
     return reorder_once(w, layout_view(&w->weight), weight, wanted(w, dnnl_query_weights_md),
                         packed);
 }
 
 static bool work_unpack(const void *user, const void *packed, void *weight) {
-    const Work *w = user;
+    const OnednnWork *w = user;
     return reorder_once(w, wanted(w, dnnl_query_weights_md), packed, layout_view(&w->weight),
                         weight);
 }
@@ -354,7 +356,7 @@ static bool work_unpack(const void *user, const void *packed, void *weight) {
 /* ---- entry -------------------------------------------------------------------------------- */
 
 static void work_free(void *user) {
-    Work *w = user;
+    OnednnWork *w = user;
     if (!w) return;
     if (w->primitive) dnnl_primitive_destroy(w->primitive);
     if (w->to_x) dnnl_primitive_destroy(w->to_x);
@@ -371,7 +373,7 @@ static void *work_create(const ProviderTask *task, ProviderSizes *sizes, char *w
         snprintf(why, why_bytes, "it computes f32 and bf16 alone");
         return NULL;
     }
-    Work *w = calloc(1, sizeof *w);
+    OnednnWork *w = calloc(1, sizeof *w);
     int before = enter(task);
     *sizes = (ProviderSizes){0};
     snprintf(why, why_bytes, "a primitive cannot be made");

@@ -23,22 +23,22 @@ typedef struct ConvolutionDims {
 
 #if DNNL_VERSION_MAJOR >= 3
 
-typedef dnnl_memory_desc_t Layout;
+typedef dnnl_memory_desc_t MemoryLayout;
 typedef const_dnnl_memory_desc_t LayoutView; /* belongs to a primitive descriptor */
 
-static inline LayoutView layout_view(const Layout *layout) { return *layout; }
+static inline LayoutView layout_view(const MemoryLayout *layout) { return *layout; }
 
-static inline dnnl_status_t layout_strided(Layout *out, int rank, const dnnl_dims_t size,
+static inline dnnl_status_t layout_strided(MemoryLayout *out, int rank, const dnnl_dims_t size,
                                            dnnl_data_type_t type, const dnnl_dims_t stride) {
     return dnnl_memory_desc_create_with_strides(out, rank, size, type, stride);
 }
 
-static inline dnnl_status_t layout_any(Layout *out, int rank, const dnnl_dims_t size,
+static inline dnnl_status_t layout_any(MemoryLayout *out, int rank, const dnnl_dims_t size,
                                        dnnl_data_type_t type) {
     return dnnl_memory_desc_create_with_tag(out, rank, size, type, dnnl_format_tag_any);
 }
 
-static inline void layout_free(Layout *layout) {
+static inline void layout_free(MemoryLayout *layout) {
     if (*layout) dnnl_memory_desc_destroy(*layout);
     *layout = NULL;
 }
@@ -64,22 +64,22 @@ static inline dnnl_status_t product_describe(dnnl_primitive_desc_t *out, dnnl_en
 
 #else
 
-typedef dnnl_memory_desc_t Layout;
+typedef dnnl_memory_desc_t MemoryLayout;
 typedef const dnnl_memory_desc_t *LayoutView;
 
-static inline LayoutView layout_view(const Layout *layout) { return layout; }
+static inline LayoutView layout_view(const MemoryLayout *layout) { return layout; }
 
-static inline dnnl_status_t layout_strided(Layout *out, int rank, const dnnl_dims_t size,
+static inline dnnl_status_t layout_strided(MemoryLayout *out, int rank, const dnnl_dims_t size,
                                            dnnl_data_type_t type, const dnnl_dims_t stride) {
     return dnnl_memory_desc_init_by_strides(out, rank, size, type, stride);
 }
 
-static inline dnnl_status_t layout_any(Layout *out, int rank, const dnnl_dims_t size,
+static inline dnnl_status_t layout_any(MemoryLayout *out, int rank, const dnnl_dims_t size,
                                        dnnl_data_type_t type) {
     return dnnl_memory_desc_init_by_tag(out, rank, size, type, dnnl_format_tag_any);
 }
 
-static inline void layout_free(Layout *layout) { memset(layout, 0, sizeof *layout); }
+static inline void layout_free(MemoryLayout *layout) { memset(layout, 0, sizeof *layout); }
 
 static inline dnnl_status_t relu_append(dnnl_post_ops_t ops) {
     return dnnl_post_ops_append_eltwise(ops, 1.0f, RELU);

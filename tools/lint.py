@@ -9,6 +9,7 @@
     lint.py reasons     every row of reasons.def is used
     lint.py calls       every public function that may fail records the caller's line
     lint.py docs        every path and name that README and docs/*.md name exists (lint_docs.py)
+    lint.py names       a type of the library or the command has a name that no other type of the tree has
 """
 import glob
 import os
@@ -181,12 +182,43 @@ def check_locks():
                 yield f"{path}:{number}: fork() knows the locks of base/locks.def alone"
 
 
+def without_comments(path):
+    """The text with comments and the literals' contents blank, line for line."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match.group())
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, "\n".join(lines_of(path)), flags=re.S)
+
+
+def type_names(text):
+    """(name, line) of the types that a file defines: tags with a body, and typedefs that are more than a tag's name."""
+    for match in re.finditer(r"\b(?:struct|enum|union)\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?(\w+)\s*\{", text):
+        yield match.group(1), text.count("\n", 0, match.start()) + 1
+    for match in re.finditer(r"^[ \t]*typedef\s([^;{}]*);", text, re.M):
+        words = re.sub(r"__attribute__\s*\(\(.*\)\)", "", match.group(1), flags=re.S)
+        name = re.search(r"\(\s*\*\s*(\w+)\s*\)\s*\(|(\w+)\s*\(|(\w+)\s*(?:\[\w*\]\s*)*$", words)
+        name = name and (name.group(1) or name.group(2) or name.group(3))
+        if name and name != "NAME" and not re.match(rf"(struct|enum|union)\s+{name}\s+{name}$", words):
+            yield name, text.count("\n", 0, match.start()) + 1
+
+
+def check_names():
+    """Programs - tests, benchmarks, tools - may repeat names of each other's, but none of the library's."""
+    library = sources("src/**/*.[ch]", "include/*.h", "plugins/*.[ch]", "models/*.[ch]", "cli/*.[ch]")
+    owner = {}
+    for path in library + sources("tests/**/*.[ch]", "bench/*.[ch]", "tools/*.[ch]", "examples/*.c"):
+        for name, line in type_names(without_comments(path)):
+            if name not in owner and path in library:
+                owner[name] = path
+            elif owner.get(name, path) != path:
+                yield f"{path}:{line}: {owner[name]} has a {name}, too: name it by what it is"
+
+
 def main():
     checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons, "environment": check_environment, "locks": check_locks,
-              "calls": check_calls, "docs": check_docs, "exports": lambda: check_exports(sys.argv[2])}
+              "calls": check_calls, "names": check_names, "docs": check_docs, "exports": lambda: check_exports(sys.argv[2])}
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in checks or (name == "exports" and len(sys.argv) < 3):
-        print("usage: lint.py layers|lengths|environment|locks|reasons|calls|docs|exports BUILD      (tools/lint.sh runs them all)")
+        print("usage: lint.py layers|lengths|environment|locks|reasons|calls|names|docs|exports BUILD      (tools/lint.sh runs them all)")
         return 2
     problems = list(checks[name]())
     for problem in problems:

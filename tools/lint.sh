@@ -46,7 +46,7 @@ cpp() {
         -Iinclude -Isrc -I"$build/gen" src cli plugins
 }
 
-for part in layers lengths environment locks reasons calls docs; do python3 tools/lint.py $part || failed=1; done
+for part in layers lengths environment locks reasons calls names docs; do python3 tools/lint.py $part || failed=1; done
 python3 tools/lint.py exports "$build" || failed=1
 python3 tools/mutants.py --check || failed=1
 have clang-format && check format format

@@ -88,7 +88,7 @@ static void parse_attributes(Schema *schema) {
     if (schema->count > MAX_OP_PARAMS)
         schema_refuse(schema, "more than %d parameters", MAX_OP_PARAMS);
     for (int i = 0; i < schema->count; i++) {
-        const Param *param = &schema->param[i];
+        const SchemaParam *param = &schema->param[i];
         if (param->type == TEXT || param->same_as >= 0)
             schema_refuse(schema, "%s: only layers have texts, and lists like others", param->name);
     }
@@ -181,7 +181,7 @@ static void write_attrs(FILE *out) {
                  "#ifndef CARBIDE_OP_ATTRS_H\n#define CARBIDE_OP_ATTRS_H\n\nenum {\n");
     for (int i = 0; i < ROW_COUNT; i++)
         for (int k = 0; k < schemas[i].count; k++) {
-            const Param *param = &schemas[i].param[k];
+            const SchemaParam *param = &schemas[i].param[k];
             if (param->word >= 0)
                 fprintf(out, "    ATTR_%s_%s = %d,\n", rows[i].name, param->name, param->word);
         }
@@ -201,7 +201,7 @@ static void write_function(FILE *out, const Row *row, const Schema *schema, bool
     if (schema->tensors) {
         fprintf(out, "    cb_operand input[] = {");
         for (int i = 0, put = 0; i < schema->count; i++) {
-            const Param *param = &schema->param[i];
+            const SchemaParam *param = &schema->param[i];
             if (!param_is_tensor(param)) continue;
             if (put++) fprintf(out, ", ");
             fprintf(out, row->api == ROW_OPERAND ? "%s" : "cb_operand_tensor(%s)", param->name);
@@ -253,7 +253,7 @@ static void write_string(FILE *out, const char *text) {
     fputc('"', out);
 }
 
-static void write_param(FILE *out, const Param *param) {
+static void write_param(FILE *out, const SchemaParam *param) {
     fprintf(out, "    {.name = \"%s\", .type = %s, .word = %d", param->name,
             type_info[param->type].param, param->word);
     if (param->macro[0]) {

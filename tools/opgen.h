@@ -16,7 +16,7 @@ typedef struct TypeInfo {
 } TypeInfo;
 extern const TypeInfo type_info[TYPE_COUNT];
 
-typedef struct Param {
+typedef struct SchemaParam {
     char name[NAME_SIZE];
     Type type;
     char text[NAME_SIZE]; /* default as the schema has it, "" for none */
@@ -25,11 +25,11 @@ typedef struct Param {
     int count;            /* dims: of the default list */
     const char *number;   /* numbers: the kind of the default, CB_OPERAND_INT */
     int same_as;          /* dims: the parameter that stands in when the list is empty, or -1 */
-} Param;
+} SchemaParam;
 
 typedef struct Schema {
     const char *file, *kind, *name, *text; /* "src/op/ops.def", "op", "sum", "x, dim:dims=all" */
-    Param param[MAX_PARAMS];
+    SchemaParam param[MAX_PARAMS];
     int count, tensors, words, required; /* required: parameters before the first default */
 } Schema;
 
@@ -37,7 +37,7 @@ typedef struct Schema {
 void schema_parse(Schema *schema);
 void __attribute__((noreturn, format(printf, 2, 3)))
 schema_refuse(const Schema *schema, const char *format, ...);
-bool param_is_tensor(const Param *param);
+bool param_is_tensor(const SchemaParam *param);
 bool one_of(const char *text, const char *list); /* a word of a list with spaces between */
 
 /* The declaration "result *prefix_name(parameters)" and its macros, which fill in defaults. */
@@ -48,7 +48,7 @@ typedef struct Api {
 void api_signature(FILE *out, Api api, const Schema *schema, bool in_parentheses);
 void api_declare(FILE *out, Api api, const Schema *schema);
 /* Statements that pack a parameter into attrs, under the name of an op's attribute. */
-void api_pack(FILE *out, const char *op, const char *attribute, const Param *param);
+void api_pack(FILE *out, const char *op, const char *attribute, const SchemaParam *param);
 
 /* tools/opgen_layers.c */
 const Schema *op_schema(const char *name); /* NULL: there is no such op */

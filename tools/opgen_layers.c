@@ -26,7 +26,7 @@ static Schema schemas[LAYER_COUNT];
 static const Api api = {"cb_module *", "cb_nn_", false};
 
 /* The k-th attribute of an op. */
-static const Param *attribute(const Schema *op, int k) {
+static const SchemaParam *attribute(const Schema *op, int k) {
     for (int i = 0; i < op->count; i++)
         if (!param_is_tensor(&op->param[i]) && k-- == 0) return &op->param[i];
     return NULL;
@@ -36,7 +36,7 @@ static void check_op(const Layer *layer, const Schema *schema) {
     const Schema *op = op_schema(layer->op);
     if (!op) schema_refuse(schema, "there is no op %s", layer->op);
     for (int i = 0; i < schema->count; i++) {
-        const Param *own = attribute(op, i);
+        const SchemaParam *own = attribute(op, i);
         if (!own || own->type != schema->param[i].type)
             schema_refuse(schema, "%s is no attribute %d of op %s", schema->param[i].name, i,
                           layer->op);
@@ -109,7 +109,7 @@ void layers_write_api(FILE *out) {
         write_shown(out, layer, schema);
         fprintf(out, "    Attrs attrs = attrs_default(OP_%s);\n", layer->op);
         for (int k = 0; k < schema->count; k++) {
-            const Param *param = &schema->param[k];
+            const SchemaParam *param = &schema->param[k];
             if (param->same_as >= 0)
                 fprintf(out, "    if (!%s.count) %s = %s;\n", param->name, param->name,
                         schema->param[param->same_as].name);

@@ -34,7 +34,7 @@ void schema_refuse(const Schema *schema, const char *format, ...) {
     exit(1);
 }
 
-bool param_is_tensor(const Param *param) {
+bool param_is_tensor(const SchemaParam *param) {
     return param->type == TENSOR || param->type == OPTIONAL;
 }
 
@@ -62,7 +62,7 @@ static Type parse_type(const Schema *schema, const char *text) {
                   text);
 }
 
-static void default_float(const Schema *schema, Param *param) {
+static void default_float(const Schema *schema, SchemaParam *param) {
     if (!strcmp(param->text, "inf") || !strcmp(param->text, "-inf")) {
         bool negative = param->text[0] == '-';
         snprintf(param->macro, sizeof param->macro, "%s__builtin_inf()", negative ? "-" : "");
@@ -76,7 +76,7 @@ static void default_float(const Schema *schema, Param *param) {
 }
 
 /* "none", an integer or a float: it is what it is written as. */
-static void default_number(const Schema *schema, Param *param) {
+static void default_number(const Schema *schema, SchemaParam *param) {
     if (!strcmp(param->text, "none")) {
         param->number = "CB_OPERAND_TENSOR";
         strcpy(param->macro, "cb_operand_tensor(NULL)");
@@ -92,7 +92,7 @@ static void default_number(const Schema *schema, Param *param) {
 
 /* "all", "none", a list before it, or one integer: a list of it, which the op repeats for each of
  * its dimensions. */
-static void default_dims(const Schema *schema, Param *param) {
+static void default_dims(const Schema *schema, SchemaParam *param) {
     const char *text = param->text;
     char *end;
     for (int i = 0; i < schema->count - 1; i++)
@@ -111,7 +111,7 @@ static void default_dims(const Schema *schema, Param *param) {
 }
 
 /* The default as C, checked against the type. */
-static void parse_default(const Schema *schema, Param *param) {
+static void parse_default(const Schema *schema, SchemaParam *param) {
     const char *text = param->text;
     char *end;
     switch (param->type) {
@@ -156,8 +156,8 @@ static void parse_default(const Schema *schema, Param *param) {
 /* One parameter, in place: "name", "name?", "name:type" or "name:type=default". */
 static void parse_param(Schema *schema, char *text) {
     if (schema->count == MAX_PARAMS) schema_refuse(schema, "more than %d parameters", MAX_PARAMS);
-    Param *param = &schema->param[schema->count++];
-    *param = (Param){.word = -1, .same_as = -1};
+    SchemaParam *param = &schema->param[schema->count++];
+    *param = (SchemaParam){.word = -1, .same_as = -1};
     char *colon = strchr(text, ':'), *equals = strchr(text, '=');
     if (equals) *equals++ = '\0';
     if (colon) *colon++ = '\0';
@@ -214,7 +214,7 @@ void schema_parse(Schema *schema) {
 void api_signature(FILE *out, Api api, const Schema *schema, bool in_parentheses) {
     fprintf(out, in_parentheses ? "%s(%s%s)(" : "%s%s%s(", api.result, api.prefix, schema->name);
     for (int i = 0; i < schema->count; i++) {
-        const Param *param = &schema->param[i];
+        const SchemaParam *param = &schema->param[i];
         bool operand = api.operands && param_is_tensor(param);
         fprintf(out, "%s%s%s", i ? ", " : "",
                 operand ? "cb_operand " : type_info[param->type].c_type, param->name);
@@ -226,7 +226,7 @@ void api_signature(FILE *out, Api api, const Schema *schema, bool in_parentheses
 static void write_call(FILE *out, Api api, const Schema *schema, int given) {
     fprintf(out, "(CB_HERE, (%s%s)(", api.prefix, schema->name);
     for (int i = 0; i < schema->count; i++) {
-        const Param *param = &schema->param[i];
+        const SchemaParam *param = &schema->param[i];
         bool operand = param->type == NUMBER || (api.operands && param_is_tensor(param));
         const char *wrap = operand                 ? "cb_operand_of"
                            : param->type == DIMS   ? "cb_dims_of"
@@ -284,7 +284,7 @@ void api_declare(FILE *out, Api api, const Schema *schema) {
     fprintf(out, ")(__VA_ARGS__)\n");
 }
 
-void api_pack(FILE *out, const char *op, const char *attribute, const Param *param) {
+void api_pack(FILE *out, const char *op, const char *attribute, const SchemaParam *param) {
     if (param->type == DIMS)
         fprintf(out, "    attr_set_dims(&attrs, ATTR_%s_%s, %s);\n", op, attribute, param->name);
     else if (param->type == FLOATS)

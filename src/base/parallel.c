@@ -16,14 +16,14 @@
 
 enum { MOST_THREADS = 1024 };
 
-typedef struct Work {
+typedef struct ParallelWork {
     ParallelBody *body;
     void *user;
     int64_t count, grain, grains;
-} Work;
+} ParallelWork;
 
 /* The run of whole grains of one member of a team. */
-static void run_share(const Work *work, int64_t member, int64_t team) {
+static void run_share(const ParallelWork *work, int64_t member, int64_t team) {
     int64_t share = work->grains / team, rest = work->grains % team;
     int64_t low = member * share + (member < rest ? member : rest);
     int64_t high = low + share + (member < rest);
@@ -36,7 +36,7 @@ static void run_share(const Work *work, int64_t member, int64_t team) {
 
 /* ThreadSanitizer does not see how OpenMP's threads wait for each other; it knows pthreads. */
 typedef struct Member {
-    const Work *work;
+    const ParallelWork *work;
     int64_t number, team;
     pthread_t thread;
 } Member;
@@ -54,7 +54,7 @@ static void *run_member(void *user) {
     return NULL;
 }
 
-static void run_team(const Work *work, int threads) {
+static void run_team(const ParallelWork *work, int threads) {
     Member member[MOST_THREADS];
     for (int i = 0; i < threads; i++) {
         member[i] = (Member){.work = work, .number = i, .team = threads};
@@ -75,7 +75,7 @@ static bool may_split(void) {
 
 static int default_threads(void) { return omp_get_max_threads(); }
 
-static void run_team(const Work *work, int threads) {
+static void run_team(const ParallelWork *work, int threads) {
     if (!atomic_load_explicit(&threads_of, memory_order_relaxed))
         atomic_store(&threads_of, process_number());
 #pragma omp parallel num_threads(threads)
@@ -88,7 +88,7 @@ static bool may_split(void) { return false; }
 
 static int default_threads(void) { return 1; }
 
-static void run_team(const Work *work, int threads) {
+static void run_team(const ParallelWork *work, int threads) {
     for (int i = 0; i < threads; i++) run_share(work, i, threads);
 }
 
@@ -104,7 +104,7 @@ int parallel_threads(void) {
 void parallel_for(int64_t count, int64_t grain, ParallelBody *body, void *user) {
     if (count <= 0) return;
     if (grain < 1) grain = 1;
-    Work work = {body, user, count, grain, (count - 1) / grain + 1};
+    ParallelWork work = {body, user, count, grain, (count - 1) / grain + 1};
     int64_t threads = work.grains > 1 ? parallel_threads() : 1;
     if (threads > work.grains) threads = work.grains;
     if (threads <= 1)

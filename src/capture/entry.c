@@ -35,11 +35,11 @@ static int output_of(Recording *recording, int **computed, int v) {
 static void choose_results(Entry *entry, Recording *recording) {
     const Trace *trace = recording->trace;
     int count = trace_result_count(trace), *computed = NULL;
-    entry->result = arena_new_array(trace->arena, Result, count + 1);
+    entry->result = arena_new_array(trace->arena, EntryResult, count + 1);
     for (int k = 0; k < count; k++) {
-        Result *result = &entry->result[k];
+        EntryResult *result = &entry->result[k];
         int v = trace_result(trace, k);
-        *result = (Result){RESULT_NULL, v, -1};
+        *result = (EntryResult){RESULT_NULL, v, -1};
         if (v < 0) continue;
         const TraceValue *value = &trace->value[v];
         if (trace->value[value->root].kind != VALUE_IS_RESULT) {

@@ -76,11 +76,11 @@ typedef enum ResultSource {
     RESULT_VALUE  /* a graph output of its own, contiguous, although it was a view in the trace */
 } ResultSource;
 
-typedef struct Result {
+typedef struct EntryResult {
     ResultSource source;
     int value;  /* of the trace */
     int output; /* RESULT_GRAPH, RESULT_VALUE: graph output */
-} Result;
+} EntryResult;
 
 typedef struct Frozen { /* what a frozen tensor was when the entry was compiled */
     uint64_t serial, version; /* of its storage; 0: not frozen */
@@ -95,7 +95,7 @@ struct Entry {
     Guard *guard;   /* per input */
     int *first;     /* per input: the first one that was the same tensor, in whose name ops are */
     Trace *trace;   /* owned */
-    Result *result; /* per output of the trace, then per escaped value */
+    EntryResult *result; /* per output of the trace, then per escaped value */
     int *captured;  /* value numbers, in order: graph inputs after the call's own */
     int captured_count;
     Tensor **held; /* fullgraph: the captured tensors themselves; otherwise NULL */

@@ -64,7 +64,7 @@ bool entry_run(const Entry *entry, Tensor *const *value, Tensor **graph_output) 
 
 void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output) {
     for (int k = 0; k < trace_result_count(entry->trace); k++) {
-        const Result *result = &entry->result[k];
+        const EntryResult *result = &entry->result[k];
         if (result->source == RESULT_NULL || result->source == RESULT_REAL) continue;
         Tensor *x = value[result->value];
         if (!x || x->storage) continue; /* returned twice */
@@ -81,7 +81,7 @@ void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph
 
 /* ---- fullgraph: without the function -------------------------------------------------------- */
 
-static Tensor *make_result(const Entry *entry, const Result *result, Tensor *const *value,
+static Tensor *make_result(const Entry *entry, const EntryResult *result, Tensor *const *value,
                            Tensor *const *graph_output) {
     if (result->source == RESULT_NULL) return NULL;
     const TraceValue *traced = &entry->trace->value[result->value];

@@ -37,24 +37,24 @@ static const struct {
 };
 enum { OPTIONS = sizeof table / sizeof *table };
 
-typedef struct Word {
+typedef struct OptionWord {
     const char *text;
     int length;
-} Word;
+} OptionWord;
 
-static bool is(Word word, const char *text) {
+static bool is(OptionWord word, const char *text) {
     return (int)strlen(text) == word.length && !memcmp(text, word.text, (size_t)word.length);
 }
 
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n'; }
 
-static Word trim(const char *start, const char *end) {
+static OptionWord trim(const char *start, const char *end) {
     while (start < end && is_space(*start)) start++;
     while (end > start && is_space(end[-1])) end--;
-    return (Word){start, (int)(end - start)};
+    return (OptionWord){start, (int)(end - start)};
 }
 
-static bool refuse_name(Word name) {
+static bool refuse_name(OptionWord name) {
     char known[256] = "";
     for (int i = 0; i < OPTIONS; i++) {
         size_t used = strlen(known);
@@ -65,7 +65,7 @@ static bool refuse_name(Word name) {
     return false;
 }
 
-static bool refuse_value(int option, Word value) {
+static bool refuse_value(int option, OptionWord value) {
     char known[256] = "";
     for (int i = 0; i < MAX_VALUES && table[option].value[i]; i++) {
         size_t used = strlen(known);
@@ -77,13 +77,13 @@ static bool refuse_value(int option, Word value) {
 }
 
 /* A word of a switch is the digit that the table has. */
-static Word digit(Word value) {
+static OptionWord digit(OptionWord value) {
     int on = option_switch(value.text, (size_t)value.length);
-    return on < 0 ? value : (Word){on ? "1" : "0", 1};
+    return on < 0 ? value : (OptionWord){on ? "1" : "0", 1};
 }
 
-static bool set(FunctionOptions *out, Word name, Word given) {
-    Word value = digit(given);
+static bool set(FunctionOptions *out, OptionWord name, OptionWord given) {
+    OptionWord value = digit(given);
     for (int i = 0; i < OPTIONS; i++) {
         if (!is(name, table[i].name)) continue;
         for (int k = 0; k < MAX_VALUES && table[i].value[k]; k++) {
@@ -101,7 +101,7 @@ bool options_parse(const char *text, FunctionOptions *out) {
     for (const char *at = text ? text : ""; *at;) {
         const char *end = at + strcspn(at, ",");
         const char *equals = memchr(at, '=', (size_t)(end - at));
-        Word item = trim(at, end);
+        OptionWord item = trim(at, end);
         if (item.length && !equals) {
             fail(CB_ERR_OPTION, "compile: '%.*s' is no 'name=value'", item.length, item.text);
             return false;

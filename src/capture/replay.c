@@ -291,7 +291,7 @@ static bool touched(const Call *call, const Tensor *x) {
 
 /* A pointer ends all recording: ops that were recorded before or after would run when the function
  * has long written through it. */
-static bool trace_materialize(Tracer *tracer, Tensor *x, Access access) {
+static bool trace_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
     Call *call = call_of(tracer);
     bool real = call_traced(call, x) == NO_VALUE && access != ACCESS_POINTER;
     if (real && !call->function->options.fullgraph && (!x->storage || !touched(call, x)))

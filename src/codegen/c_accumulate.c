@@ -15,8 +15,6 @@
 
 #include <string.h>
 
-typedef Emit *E;
-
 /* ---- names and types ---------------------------------------------------------------------- */
 
 static bool is_extreme(const Expr *x) { return x->imm.i == OP_amax || x->imm.i == OP_amin; }
@@ -128,7 +126,7 @@ static const char *combined(CKernel *c, const Expr *x, const char *a, const char
 }
 
 void c_accumulate(CKernel *c, const Expr *x, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     const char *name = target_name(c, x, pass), *value = text_value(e, x->input[0]);
     if (c->shape != SHAPE_ROW || !is_extreme(x)) {
         emit_line(e, "%s = %s;", name, combined(c, x, name, value));
@@ -174,7 +172,7 @@ void c_declare_array(CKernel *c, const char *type, const char *name, uint32_t id
 }
 
 static void begin_array_accumulators(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     bool any = false;
     for (int r = 0; r < c->reduce_count; r++)
         if (c_reduces_in(c, r, pass)) {
@@ -193,7 +191,7 @@ static void begin_array_accumulators(CKernel *c, int pass) {
 }
 
 void c_begin_accumulators(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     bool array = c->shape == SHAPE_ARRAY, any = false;
     if (array) begin_array_accumulators(c, pass);
     for (int r = 0; r < c->reduce_count; r++) {
@@ -289,7 +287,7 @@ void c_array_partials(CKernel *c, int pass, bool begin) {
 
 /* The value of a completed reduce under a name that users can read. */
 void c_end_accumulators(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     for (int r = 0; r < c->reduce_count; r++) {
         if (!c_reduces_in(c, r, pass)) continue;
         const Expr *x = e->info.reduce[r];

@@ -20,12 +20,10 @@
 
 enum { PREFETCH_BYTES_MIN = 1 << 20 /* a smaller buffer is in a cache already */ };
 
-typedef Emit *E;
-
 /* ---- body -------------------------------------------------------------------------------- */
 
 static void store(CKernel *c, int s) {
-    E e = &c->e;
+    Emit *e = &c->e;
     const Store *store = &e->kernel->store[s];
     cb_dtype dtype = e->kernel->buffer[store->buffer].dtype;
     const char *value = text_value(e, store->value);
@@ -62,7 +60,7 @@ void c_open_lanes(CKernel *c, const char *reductions) {
 }
 
 static void declare_streams(CKernel *c, int pass, int64_t lanes) {
-    E e = &c->e;
+    Emit *e = &c->e;
     for (int s = 0; s < c->store_count; s++)
         if (c->streams[s] && stores_in(c, s, pass))
             emit_line(e, "%s out%d[%lld] __attribute__((aligned(64)));",
@@ -79,7 +77,7 @@ void c_flush_streams(CKernel *c, int pass) {
 
 /* While this row is worked on, the next one comes into the cache. */
 static void prefetch(CKernel *c) {
-    E e = &c->e;
+    Emit *e = &c->e;
     const Kernel *kernel = e->kernel;
     for (int id = 0; id < length(kernel->expr) && kernel->outer_count; id++) {
         const Expr *x = kernel->expr[id];
@@ -100,7 +98,7 @@ static void prefetch(CKernel *c) {
 
 /* What is left of a run behind its last whole strip. */
 static void tail_loop(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     Mark mark = emit_mark(e);
     emit_line(e, "#pragma omp simd");
     emit_open(e, "for (int j = 0; j < n - whole; j++)");
@@ -113,7 +111,7 @@ static void tail_loop(CKernel *c, int pass) {
 }
 
 static void one_strip(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     if (pass == 1 && !c->split) prefetch(c);
     declare_streams(c, pass, c->strip);
     emit_line(e, "#pragma omp simd");
@@ -129,7 +127,7 @@ static void one_strip(CKernel *c, int pass) {
 }
 
 static void strip_loop(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     Mark mark = emit_mark(e);
     long long strip = (long long)c->strip, terms = STRIP_TERMS * strip;
     const char *end = c->tail ? "whole" : "n", *start = "0";
@@ -154,7 +152,7 @@ static void strip_loop(CKernel *c, int pass) {
 }
 
 static void lane_loop(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     if (c->strip) {
         strip_loop(c, pass);
         return;
@@ -178,7 +176,7 @@ static const char *bound(CKernel *c, int axis, bool high) {
 
 /* Opens the loops over inner axes [first, last); their number is how many blocks to close. */
 static int open_inner(CKernel *c, int first, int last, int level) {
-    E e = &c->e;
+    Emit *e = &c->e;
     for (int i = first; i < last; i++) {
         int axis = e->kernel->outer_count + i;
         const char *low = bound(c, axis, false), *high = bound(c, axis, true);
@@ -191,7 +189,7 @@ static int open_inner(CKernel *c, int first, int last, int level) {
 }
 
 static void row_lanes(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     int axis = e->lane_axis;
     const char *low = bound(c, axis, false), *high = bound(c, axis, true);
     if (c->lanes) {
@@ -240,7 +238,7 @@ static const Expr *lanes_condition(const CKernel *c, int pass) {
 }
 
 static void array_loops(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     int first = e->kernel->outer_count, opened = 0;
     bool blocks = c_sums_in_blocks(c, pass);
     if (blocks) {
@@ -270,7 +268,7 @@ static void array_loops(CKernel *c, int pass) {
 
 /* Sets the region of one sweep; false: the sweep has nothing to do. */
 static bool collect(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     bool any = false;
     emit_begin(e);
     for (int r = 0; r < c->reduce_count; r++)
@@ -289,7 +287,7 @@ static bool collect(CKernel *c, int pass) {
 
 /* Coordinates and names of one point of a written-out inner range. */
 static Mark open_point(CKernel *c, int64_t point) {
-    E e = &c->e;
+    Emit *e = &c->e;
     const Kernel *kernel = e->kernel;
     const char **name = c->point_name + point * e->count;
     Mark mark = emit_mark(e);
@@ -305,7 +303,7 @@ static Mark open_point(CKernel *c, int64_t point) {
 }
 
 static void close_point(CKernel *c, int64_t point, Mark mark) {
-    E e = &c->e;
+    Emit *e = &c->e;
     const char **name = c->point_name + point * e->count;
     for (int id = 0; id < e->count; id++) name[id] = e->local[id].inner ? e->local[id].name : NULL;
     emit_forget(e, mark);
@@ -316,7 +314,7 @@ static void close_point(CKernel *c, int64_t point, Mark mark) {
 /* The inner range of a NESTED kernel, written out: compilers vectorize the lanes around straight
  * code. A scan has to go through all of its values again, so nothing is remembered beside one. */
 static void written_out(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     e->names_last = e->written_out;
     e->pass = pass;
     if (!e->names_last) emit_block(e);
@@ -332,7 +330,7 @@ static void written_out(CKernel *c, int pass) {
 }
 
 static void loops(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     Mark mark = emit_mark(e);
     if (c->written_out) {
         written_out(c, pass);
@@ -359,7 +357,7 @@ static void loops(CKernel *c, int pass) {
 /* Values of an ARRAY kernel that its inner loops read but that do not change in them: one lane loop
  * before. */
 static void make_arrays(CKernel *c) {
-    E e = &c->e;
+    Emit *e = &c->e;
     Expr **queue = NULL;
     for (int i = 0; i < length(e->queue); i++) push(e->arena, queue, e->queue[i]);
     e->boundary = false;
@@ -381,7 +379,7 @@ static void make_arrays(CKernel *c) {
 }
 
 void c_sweep(CKernel *c, int pass) {
-    E e = &c->e;
+    Emit *e = &c->e;
     e->boundary = c->shape == SHAPE_ARRAY;
     if (!collect(c, pass)) return;
     if (length(e->queue)) {
@@ -403,7 +401,7 @@ void c_sweep(CKernel *c, int pass) {
 }
 
 static void collect_all(CKernel *c) {
-    E e = &c->e;
+    Emit *e = &c->e;
     emit_begin(e);
     for (int r = 0; r < c->reduce_count; r++)
         emit_root(e, e->info.reduce[r]->input[0], e->body_level);
@@ -412,7 +410,7 @@ static void collect_all(CKernel *c) {
 }
 
 void c_before_lanes(CKernel *c) {
-    E e = &c->e;
+    Emit *e = &c->e;
     bool leaves = e->reduce_leaves;
     e->reduce_leaves = true; /* nothing at level 0 depends on a reduce */
     collect_all(c);
@@ -433,7 +431,7 @@ void c_before_lanes(CKernel *c) {
 }
 
 void c_finish(CKernel *c) {
-    E e = &c->e;
+    Emit *e = &c->e;
     int pass = e->info.pass_count;
     bool any = false;
     emit_begin(e);

@@ -34,7 +34,7 @@ enum {
 };
 #define LOG2_E 1.4426950408889634
 
-typedef struct Job {
+typedef struct AttentionJob {
     AttentionTask task;
     const char *query, *key, *values, *mask;
     char *out;
@@ -48,14 +48,14 @@ typedef struct Job {
     int64_t batch_tasks, tasks;
     _Atomic int64_t next; /* task that nobody has taken */
     _Atomic bool failed;
-} Job;
+} AttentionJob;
 
-typedef struct Own {                           /* space of one thread */
+typedef struct AttentionSpace {                /* space of one thread */
     char *query, *sum, *most, *total, *shrink; /* of each panel of the task */
     char *key, *values;                        /* a packed block */
     char *score, *weights, *mask, *wide;       /* weights: of bf16, else they lie in score */
     Storage *storage;
-} Own;
+} AttentionSpace;
 
 typedef struct AttentionPart {
     int64_t query, key, values, mask, out; /* elements to the batch item's first one */
@@ -76,12 +76,12 @@ static char *carve(char **at, int64_t bytes) {
 }
 
 /* Bytes of one lane of a panel of k. */
-static int64_t lane_bytes(const Job *job, int64_t k) {
+static int64_t lane_bytes(const AttentionJob *job, int64_t k) {
     return round_up(k, job->type->k_unit) * job->factor_bytes;
 }
 
 /* The parts of a thread's space from base on; their bytes together. */
-static int64_t lay_out(const Job *job, Own *own, char *base) {
+static int64_t lay_out(const AttentionJob *job, AttentionSpace *own, char *base) {
     const AttentionTask *s = &job->task;
     char *at = base;
     int64_t e = job->element, lanes = job->type->columns, panels = job->task_panels;
@@ -102,7 +102,7 @@ static int64_t lay_out(const Job *job, Own *own, char *base) {
     return at - base;
 }
 
-static bool open_space(const Job *job, Own *own) {
+static bool open_space(const AttentionJob *job, AttentionSpace *own) {
     int64_t bytes = lay_out(job, own, NULL);
     own->storage = storage_new((size_t)bytes);
     if (!own->storage) return false;
@@ -118,8 +118,9 @@ typedef struct Matrix { /* of what is computed with */
 } Matrix;
 
 /* Rows of an operand: where they lie, or widened to f32. */
-static Matrix rows_of(const Job *job, const Own *own, const char *base, int64_t offset,
-                      const AttentionOperand *operand, int64_t rows, int64_t columns) {
+static Matrix rows_of(const AttentionJob *job, const AttentionSpace *own, const char *base,
+                      int64_t offset, const AttentionOperand *operand, int64_t rows,
+                      int64_t columns) {
     const char *at = base + offset * job->input_bytes;
     if (!job->widen) return (Matrix){at, operand->row, operand->column};
     for (int64_t r = 0; r < rows; r++) {
@@ -134,7 +135,8 @@ static Matrix rows_of(const Job *job, const Own *own, const char *base, int64_t 
 }
 
 /* The task's queries, scaled unless that would round them, as panels; their softmax begins. */
-static void open_task(const Job *job, const Own *own, const AttentionPart *task) {
+static void open_task(const AttentionJob *job, const AttentionSpace *own,
+                      const AttentionPart *task) {
     const AttentionTask *s = &job->task;
     int64_t lanes = job->type->columns, e = job->element, row = task->panel * lanes;
     double low = -(double)INFINITY;
@@ -156,8 +158,8 @@ static void open_task(const Job *job, const Own *own, const AttentionPart *task)
 }
 
 /* Keys [first, first + keys) and their values, as rows of tiles. */
-static void pack_block(const Job *job, const Own *own, const AttentionPart *task, int64_t first,
-                       int64_t keys) {
+static void pack_block(const AttentionJob *job, const AttentionSpace *own,
+                       const AttentionPart *task, int64_t first, int64_t keys) {
     const AttentionTask *s = &job->task;
     int rows = job->type->rows;
     int64_t bytes = job->factor_bytes, at = task->key + first * s->key.row;
@@ -177,8 +179,8 @@ static void pack_block(const Job *job, const Own *own, const AttentionPart *task
 /* ---- one panel of queries against one block of keys ------------------------------------------ */
 
 /* The mask as numbers, laid like the scores; one lane where all queries share it. */
-static void add_mask(const Job *job, const Own *own, const AttentionPart *task, int64_t row,
-                     int64_t first, int64_t keys) {
+static void add_mask(const AttentionJob *job, const AttentionSpace *own, const AttentionPart *task,
+                     int64_t row, int64_t first, int64_t keys) {
     const AttentionTask *s = &job->task;
     int lanes = job->type->columns, rows = (int)least(lanes, s->rows - row);
     int64_t at = task->mask + row * s->mask.row + first * s->mask.column;
@@ -196,7 +198,7 @@ static void add_mask(const Job *job, const Own *own, const AttentionPart *task, 
 }
 
 /* The panel of weights that the second product takes: `keys` of it, zeros up to a whole step. */
-static const char *weights_of(const Job *job, const Own *own, int64_t keys) {
+static const char *weights_of(const AttentionJob *job, const AttentionSpace *own, int64_t keys) {
     int64_t lanes = job->type->columns, pairs = round_up(keys, 2) / 2;
     int64_t all = round_up(keys, job->type->k_unit) / 2, pair_row = lanes * 2 * job->factor_bytes;
     if (!job->half) return own->score;
@@ -205,8 +207,8 @@ static const char *weights_of(const Job *job, const Own *own, int64_t keys) {
     return own->weights;
 }
 
-static void attend(const Job *job, const Own *own, const AttentionPart *task, int64_t p,
-                   int64_t first, int64_t keys) {
+static void attend(const AttentionJob *job, const AttentionSpace *own, const AttentionPart *task,
+                   int64_t p, int64_t first, int64_t keys) {
     const AttentionTask *s = &job->task;
     const GemmType *type = job->type;
     int64_t lanes = type->columns, e = job->element, row = (task->panel + p) * lanes;
@@ -235,7 +237,7 @@ static void attend(const Job *job, const Own *own, const AttentionPart *task, in
 
 /* The result's lines of panel p, which were another core's or in memory, are asked for before they
  * are written. */
-static void ask_for_result(const Job *job, const AttentionPart *task, int64_t p) {
+static void ask_for_result(const AttentionJob *job, const AttentionPart *task, int64_t p) {
     const AttentionTask *s = &job->task;
     int64_t lanes = job->type->columns, row = (task->panel + p) * lanes;
     for (int64_t q = row; q < least(row + lanes, s->rows); q++) {
@@ -246,7 +248,8 @@ static void ask_for_result(const Job *job, const AttentionPart *task, int64_t p)
 }
 
 /* sum / total, a query a row, into the result. */
-static void close_panel(const Job *job, const Own *own, const AttentionPart *task, int64_t p) {
+static void close_panel(const AttentionJob *job, const AttentionSpace *own,
+                        const AttentionPart *task, int64_t p) {
     const AttentionTask *s = &job->task;
     int64_t lanes = job->type->columns, e = job->element, row = (task->panel + p) * lanes;
     char *sum = own->sum + p * s->width * lanes * e, *total = own->total + p * lanes * e;
@@ -266,7 +269,7 @@ static void close_panel(const Job *job, const Own *own, const AttentionPart *tas
 
 /* ---- tasks ---------------------------------------------------------------------------------- */
 
-static AttentionPart task_at(const Job *job, int64_t number) {
+static AttentionPart task_at(const AttentionJob *job, int64_t number) {
     const AttentionTask *s = &job->task;
     /* The last queries first: under a causal mask they take longest. */
     int64_t batch = number % s->batch, chunk = job->batch_tasks - 1 - number / s->batch;
@@ -284,7 +287,7 @@ static AttentionPart task_at(const Job *job, int64_t number) {
     return task;
 }
 
-static void run_task(const Job *job, const Own *own, int64_t number) {
+static void run_task(const AttentionJob *job, const AttentionSpace *own, int64_t number) {
     const AttentionTask *s = &job->task;
     AttentionPart task = task_at(job, number);
     int64_t end = s->columns;
@@ -302,8 +305,8 @@ static void run_task(const Job *job, const Own *own, int64_t number) {
 }
 
 static void run_tasks(void *user, int64_t low, int64_t high) {
-    Job *job = user;
-    Own own;
+    AttentionJob *job = user;
+    AttentionSpace own;
     (void)low, (void)high; /* tasks are taken one by one */
     if (!open_space(job, &own)) {
         atomic_store_explicit(&job->failed, true, memory_order_relaxed);
@@ -320,7 +323,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 }
 
 /* Large tasks share what they pack; smaller ones are cut where threads would be idle. */
-static int64_t cut(Job *job) {
+static int64_t cut(AttentionJob *job) {
     const AttentionTask *s = &job->task;
     double products =
         (double)s->batch * (double)s->rows * (double)s->columns * (double)(s->depth + s->width);
@@ -336,7 +339,7 @@ static int64_t cut(Job *job) {
     return least(threads, job->tasks);
 }
 
-static void choose(Job *job) {
+static void choose(AttentionJob *job) {
     cb_dtype dtype = (cb_dtype)job->task.dtype, wide = dtype == CB_F64 ? CB_F64 : CB_F32;
     GemmChoice choice = gemm_choose(dtype, false, true);
     job->type = choice.type, job->widen = choice.convert, job->narrow = choice.narrow;
@@ -356,7 +359,8 @@ static void choose(Job *job) {
 
 bool attention_run(const AttentionTask *task, const Operands *operands) {
     const void *const *in = operands->in;
-    Job job = {.task = *task, .query = in[0], .key = in[1], .values = in[2], .out = operands->out};
+    AttentionJob job = {
+        .task = *task, .query = in[0], .key = in[1], .values = in[2], .out = operands->out};
     if (task->masked) job.mask = in[3];
     choose(&job);
     int64_t threads = cut(&job);

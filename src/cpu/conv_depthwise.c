@@ -19,12 +19,12 @@ typedef struct Depthwise {
     int64_t pixel, jump; /* elements from position to position: of the result; of x */
 } Depthwise;
 
-typedef struct Line {
+typedef struct DepthwiseLine {
     int64_t out[3], image;
     const char **row, **weight; /* taps: x for the first position of a run, and its weights */
     int64_t taps;
     char *sum;
-} Line;
+} DepthwiseLine;
 
 bool conv_fits_depthwise(const ConvolutionTask *s) {
     return s->channels_last && s->groups == s->channels && s->groups == s->out_channels &&
@@ -66,7 +66,7 @@ Storage *conv_depthwise_pack(Convolution *c) {
 /* ---- lines -------------------------------------------------------------------------------- */
 
 /* The taps that lie inside of x at position `column` of the line. */
-static void list_taps(const Depthwise *d, Line *line, int64_t column) {
+static void list_taps(const Depthwise *d, DepthwiseLine *line, int64_t column) {
     const Convolution *c = d->common;
     const ConvolutionTask *s = d->task;
     int64_t q[3], at[3], number = 0;
@@ -88,7 +88,7 @@ static void list_taps(const Depthwise *d, Line *line, int64_t column) {
             }
 }
 
-static void run_line(const Depthwise *d, Line *line) {
+static void run_line(const Depthwise *d, DepthwiseLine *line) {
     const Convolution *c = d->common;
     for (int64_t x = 0; x < d->task->out_size[2];) {
         int64_t count = x >= d->first && x < d->last ? d->last - x : 1;
@@ -111,7 +111,7 @@ static void run_lines(void *user, int64_t low, int64_t high) {
         atomic_store_explicit(c->failed, true, memory_order_relaxed);
         return;
     }
-    Line line = {.row = storage->data};
+    DepthwiseLine line = {.row = storage->data};
     line.weight = line.row + d->kernel;
     for (int64_t i = low; i < high; i++) {
         line.out[1] = i % s->out_size[1];

@@ -232,16 +232,17 @@ typedef struct DirectPart {
     int64_t stride;   /* of sum, from position to position */
 } DirectPart;
 
-typedef struct Line {  /* positions of one task that follow each other along the last spatial dim */
+typedef struct
+    DirectLine {       /* positions of one task that follow each other along the last spatial dim */
     int64_t at, count; /* number in the task */
     int64_t out[3];    /* of the first */
     const char *x;     /* the image, at the group's first channel */
-} Line;
+} DirectLine;
 
-static Line line_at(const Direct *d, const DirectPart *t, int64_t at) {
+static DirectLine line_at(const Direct *d, const DirectPart *t, int64_t at) {
     const ConvolutionTask *s = d->task;
     int64_t p = t->first + at, image = p / d->common->positions, rest = p % d->common->positions;
-    Line line = {.at = at};
+    DirectLine line = {.at = at};
     line.out[0] = rest / s->out_size[2] / s->out_size[1];
     line.out[1] = rest / s->out_size[2] % s->out_size[1];
     line.out[2] = rest % s->out_size[2];
@@ -266,8 +267,8 @@ static void set_rows(const Direct *d, const DirectPart *t, int64_t at, int64_t c
 
 /* The rows that a line's positions need at kernel position q, whose first unit is u; zeros outside
  * of x. */
-static void line_rows(const Direct *d, const DirectPart *t, const Line *line, const int64_t *q,
-                      int64_t u) {
+static void line_rows(const Direct *d, const DirectPart *t, const DirectLine *line,
+                      const int64_t *q, int64_t u) {
     const ConvolutionTask *s = d->task;
     int64_t at[3], from = 0, step = s->stride[2] * s->x_spatial[2];
     bool inside = true;
@@ -291,7 +292,7 @@ static void line_rows(const Direct *d, const DirectPart *t, const Line *line, co
 static void find_rows(const Direct *d, const DirectPart *t) {
     const ConvolutionTask *s = d->task;
     for (int64_t at = 0; at < t->count;) {
-        Line line = line_at(d, t, at);
+        DirectLine line = line_at(d, t, at);
         int64_t q[3], u = 0;
         for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)
             for (q[1] = 0; q[1] < s->kernel[1]; q[1]++)
@@ -376,10 +377,10 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 
 /* ---- few channels ------------------------------------------------------------------------- */
 
-typedef struct Copy { /* of x, channels last, with padded lines */
+typedef struct LineCopy { /* of x, channels last, with padded lines */
     const Convolution *from;
     char *to;
-} Copy;
+} LineCopy;
 
 #define COPY_LINES(name, type)                                                                     \
     static void name##_line(type *to, const type *from, int64_t count, int64_t step,               \
@@ -391,7 +392,7 @@ typedef struct Copy { /* of x, channels last, with padded lines */
             for (int64_t i = 0; i < count; i++) to[i * channels + c] = from[i * step];             \
     }                                                                                              \
     static void name(void *user, int64_t low, int64_t high) {                                      \
-        const Copy *copy = user;                                                                   \
+        const LineCopy *copy = user;                                                               \
         const ConvolutionTask *s = &copy->from->task;                                              \
         int64_t pad = s->padding[2] * s->channels, width = s->in_size[2] * s->channels;            \
         for (int64_t line = low; line < high; line++) {                                            \
@@ -415,7 +416,7 @@ static Storage *copy_narrow(Convolution *c) {
     int64_t width = (s->in_size[2] + 2 * s->padding[2]) * s->channels;
     Storage *storage = storage_new((size_t)(lines * width * c->x_bytes));
     if (!storage) return NULL;
-    Copy copy = {c, storage->data};
+    LineCopy copy = {c, storage->data};
     ParallelBody *copy_lines = c->x_bytes == 2   ? copy_lines_2
                                : c->x_bytes == 4 ? copy_lines_4
                                                  : copy_lines_8;

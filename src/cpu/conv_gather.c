@@ -20,16 +20,16 @@ enum {
     ALIGNMENT = 64
 };
 
-typedef struct Tap { /* one k: an input channel at one kernel position */
+typedef struct GatherTap { /* one k: an input channel at one kernel position */
     int64_t x,
         weight;    /* element offsets from the window's origin, from the out channel's weights */
     int64_t at[3]; /* the position, times the dilation */
-} Tap;
+} GatherTap;
 
 typedef struct Gather {
     const Convolution *common;
     const ConvolutionTask *task;
-    const Tap *tap;
+    const GatherTap *tap;
     int64_t element, x_bytes, outputs; /* those of common */
     int64_t taps, tap_block, tap_blocks;
     int64_t block; /* positions of one task */
@@ -42,7 +42,7 @@ typedef struct Gather {
 
 /* Channels innermost where they are contiguous in x, else kernel positions: neighbouring k then
  * read neighbouring memory. */
-static void list_taps(const ConvolutionTask *s, Tap *tap) {
+static void list_taps(const ConvolutionTask *s, GatherTap *tap) {
     int64_t channels = s->channels / s->groups, q[3];
     bool inner_channels = s->x_channel == 1;
     int64_t positions = s->kernel[0] * s->kernel[1] * s->kernel[2];
@@ -52,7 +52,7 @@ static void list_taps(const ConvolutionTask *s, Tap *tap) {
         q[2] = position % s->kernel[2];
         q[1] = position / s->kernel[2] % s->kernel[1];
         q[0] = position / s->kernel[2] / s->kernel[1];
-        tap[k] = (Tap){.x = channel * s->x_channel, .weight = channel * s->weight_in};
+        tap[k] = (GatherTap){.x = channel * s->x_channel, .weight = channel * s->weight_in};
         for (int d = 0; d < 3; d++) {
             tap[k].at[d] = q[d] * s->dilation[d];
             tap[k].x += tap[k].at[d] * s->x_spatial[d];
@@ -114,22 +114,22 @@ static void pack_weights(void *user, int64_t low, int64_t high) {
 
 /* ---- windows ------------------------------------------------------------------------------ */
 
-typedef struct Run { /* lanes of a panel that lie in one row of positions */
+typedef struct LaneRun { /* lanes of a panel that lie in one row of positions */
     int lane, count;
     int64_t at[3]; /* of the first lane's window origin in x, padding counted off */
     int64_t from;  /* element offset of that origin */
-} Run;
+} LaneRun;
 
 /* Cuts positions [first, first + lanes) at the ends of rows. */
-static int find_runs(const Gather *c, int64_t image, int64_t first, int lanes, Run *run) {
+static int find_runs(const Gather *c, int64_t image, int64_t first, int lanes, LaneRun *run) {
     const ConvolutionTask *s = c->task;
     int count = 0;
     for (int lane = 0; lane < lanes;) {
         int64_t p = first + lane, column = p % s->out_size[2];
-        Run *r = &run[count++];
+        LaneRun *r = &run[count++];
         int64_t position[3] = {p / s->out_size[2] / s->out_size[1],
                                p / s->out_size[2] % s->out_size[1], column};
-        *r = (Run){.lane = lane, .count = (int)least(lanes - lane, s->out_size[2] - column)};
+        *r = (LaneRun){.lane = lane, .count = (int)least(lanes - lane, s->out_size[2] - column)};
         r->from = image;
         for (int d = 0; d < 3; d++) {
             r->at[d] = position[d] * s->stride[d] - s->padding[d];
@@ -141,7 +141,8 @@ static int find_runs(const Gather *c, int64_t image, int64_t first, int lanes, R
 }
 
 /* The lanes [*low, *high) of a run whose element for this tap lies inside of x. */
-static void inside(const ConvolutionTask *s, const Run *run, const Tap *tap, int *low, int *high) {
+static void inside(const ConvolutionTask *s, const LaneRun *run, const GatherTap *tap, int *low,
+                   int *high) {
     *low = *high = 0;
     for (int d = 0; d < 2; d++)
         if ((uint64_t)(run->at[d] + tap->at[d]) >= (uint64_t)s->in_size[d]) return;
@@ -154,13 +155,13 @@ static void inside(const ConvolutionTask *s, const Run *run, const Tap *tap, int
 }
 
 #define GATHER(name, type)                                                                         \
-    static void name(const Gather *c, type *panel, const Run *run, int runs, int64_t k,            \
+    static void name(const Gather *c, type *panel, const LaneRun *run, int runs, int64_t k,        \
                      int64_t count, int lanes) {                                                   \
         const ConvolutionTask *s = c->task;                                                        \
         int64_t step = s->stride[2] * s->x_spatial[2];                                             \
         int width = c->window_width;                                                               \
         for (int64_t i = 0; i < count; i++, panel += width) {                                      \
-            const Tap *tap = &c->tap[k + i];                                                       \
+            const GatherTap *tap = &c->tap[k + i];                                                 \
             for (int r = 0; r < runs; r++) {                                                       \
                 int low, high;                                                                     \
                 inside(s, &run[r], tap, &low, &high);                                              \
@@ -183,7 +184,7 @@ GATHER(gather_8, uint64_t)
 /* The windows of positions [first, first + lanes) of an image and group for taps [k, k + count). */
 static void gather(const Gather *c, char *panel, int64_t image, int64_t first, int lanes, int64_t k,
                    int64_t count) {
-    Run run[GEMM_MAX_WIDTH];
+    LaneRun run[GEMM_MAX_WIDTH];
     int runs = find_runs(c, image, first, lanes, run);
     uint16_t rows[GEMM_MAX_WIDTH * GEMM_K_BYTES / 2];
     if (c->x_bytes == 2) {
@@ -198,15 +199,15 @@ static void gather(const Gather *c, char *panel, int64_t image, int64_t first, i
 
 /* ---- one task ----------------------------------------------------------------------------- */
 
-typedef struct Piece {
+typedef struct GatherPart {
     int64_t image, group, first, count; /* positions */
     char *windows;
     char *sum; /* element (output 0, position first) */
     int64_t
         stride; /* of sum: from output to output, or with channels_last from position to position */
-} Piece;
+} GatherPart;
 
-static int64_t out_index(const Gather *c, const Piece *p, int64_t output, int64_t position) {
+static int64_t out_index(const Gather *c, const GatherPart *p, int64_t output, int64_t position) {
     const ConvolutionTask *s = c->task;
     int64_t channel = p->group * c->outputs + output;
     if (s->channels_last)
@@ -214,7 +215,7 @@ static int64_t out_index(const Gather *c, const Piece *p, int64_t output, int64_
     return (p->image * s->out_channels + channel) * c->common->positions + position;
 }
 
-static void multiply_block(const Gather *c, const Piece *p, int64_t tap_block) {
+static void multiply_block(const Gather *c, const GatherPart *p, int64_t tap_block) {
     int64_t k = tap_block * c->tap_block, count = least(c->tap_block, c->taps - k);
     int64_t packed = round_up(count, c->common->type->k_unit);
     int64_t window_bytes = c->window_width * packed * c->x_bytes;
@@ -243,7 +244,7 @@ static void multiply_block(const Gather *c, const Piece *p, int64_t tap_block) {
 }
 
 /* With channels_last the rows of the piece are positions, else channels. */
-static void finish(const Gather *c, const Piece *p) {
+static void finish(const Gather *c, const GatherPart *p) {
     bool last = c->task->channels_last;
     int64_t first = out_index(c, p, 0, p->first), rows = last ? p->count : c->outputs;
     int64_t step = last ? c->task->out_channels : c->common->positions;
@@ -251,7 +252,7 @@ static void finish(const Gather *c, const Piece *p) {
                 p->stride);
 }
 
-static Storage *own_open(const Gather *c, Piece *p) {
+static Storage *own_open(const Gather *c, GatherPart *p) {
     int64_t windows = round_up(c->block, c->window_width) * c->tap_block * c->x_bytes;
     int64_t sums = c->common->narrow ? c->outputs * c->block * c->element : 0;
     Storage *storage = storage_new((size_t)(round_up(windows, ALIGNMENT) + sums));
@@ -264,7 +265,7 @@ static Storage *own_open(const Gather *c, Piece *p) {
 static void run_tasks(void *user, int64_t low, int64_t high) {
     const Gather *c = user;
     int64_t blocks = divide_up(c->common->positions, c->block);
-    Piece p;
+    GatherPart p;
     Storage *storage = own_open(c, &p);
     if (!storage) {
         atomic_store_explicit(c->common->failed, true, memory_order_relaxed);
@@ -319,7 +320,7 @@ static Gather gather_of(const Convolution *common) {
 }
 
 static int64_t tap_bytes(const Gather *c) {
-    return round_up(c->taps * (int64_t)sizeof(Tap), ALIGNMENT);
+    return round_up(c->taps * (int64_t)sizeof(GatherTap), ALIGNMENT);
 }
 
 /* Taps and packed weights in one block of memory. */
@@ -338,7 +339,7 @@ Storage *conv_gather_pack(Convolution *common) {
 
 void conv_gather_run(Convolution *common) {
     Gather c = gather_of(common);
-    c.tap = (const Tap *)common->packed;
+    c.tap = (const GatherTap *)common->packed;
     c.packed = (char *)common->packed + tap_bytes(&c);
     int64_t tasks = c.task->batch * c.task->groups * divide_up(common->positions, c.block);
     int64_t products = c.outputs * c.block * c.taps;

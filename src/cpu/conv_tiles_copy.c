@@ -58,11 +58,11 @@ void tile_offsets(const Tiles *t, int64_t *offset) {
 
 /* ---- lines of x --------------------------------------------------------------------------- */
 
-typedef struct Line { /* of a plane */
+typedef struct TileLine { /* of a plane */
     const TileSlab *slab;
     const char *x;            /* the line of x that it comes from; NULL: outside */
     int64_t z, remainder, at; /* of the kernel; of y; number in the plane */
-} Line;
+} TileLine;
 
 /* Pixels that follow each other, with their channels side by side. */
 static void gather_pixels(const Tiles *t, const char *x, int64_t count, char *to) {
@@ -80,7 +80,8 @@ static void gather_pixels(const Tiles *t, const char *x, int64_t count, char *to
 }
 
 /* PLANES: the pixels remainder, remainder + phase ... of the padded line. */
-static void copy_pixels(const Tiles *t, const Line *l, int64_t remainder, char *to, char *scratch) {
+static void copy_pixels(const Tiles *t, const TileLine *l, int64_t remainder, char *to,
+                        char *scratch) {
     const ConvolutionTask *s = &t->task;
     int64_t phase = t->phase[1], before = s->padding[2] - remainder;
     int64_t low = least(t->pitch, before > 0 ? divide_up(before, phase) : 0), high = low;
@@ -105,7 +106,7 @@ static void copy_pixels(const Tiles *t, const Line *l, int64_t remainder, char *
 }
 
 /* The last elements of a line, as the lines of positions below and above it see them. */
-static void copy_tail(const Tiles *t, const Line *l, const char *scratch) {
+static void copy_tail(const Tiles *t, const TileLine *l, const char *scratch) {
     const ConvolutionTask *s = &t->task;
     int64_t step = s->stride[2] * t->inner * 2;
     char *tail = l->slab->copy + tail_start(t);
@@ -123,7 +124,7 @@ static void copy_tail(const Tiles *t, const Line *l, const char *scratch) {
     }
 }
 
-static void pad_line(const Tiles *t, const Line *l, char *scratch) {
+static void pad_line(const Tiles *t, const TileLine *l, char *scratch) {
     const ConvolutionTask *s = &t->task;
     int64_t bytes = t->inner * 2, all = padded_pixels(t);
     int64_t low = least(all, s->padding[2]), high = least(all, low + s->in_size[2]);
@@ -134,7 +135,7 @@ static void pad_line(const Tiles *t, const Line *l, char *scratch) {
 }
 
 /* LINES: for each position the run of elements that a line of the kernel reads. */
-static void copy_runs(const Tiles *t, const Line *l, char *to, const char *scratch) {
+static void copy_runs(const Tiles *t, const TileLine *l, char *to, const char *scratch) {
     const ConvolutionTask *s = &t->task;
     int64_t bytes = t->inner * 2, run = t->inner * s->kernel[2];
     for (int64_t c = 0; c < t->chunks; c++)
@@ -145,7 +146,7 @@ static void copy_runs(const Tiles *t, const Line *l, char *to, const char *scrat
 
 /* ---- slabs -------------------------------------------------------------------------------- */
 
-static void find_line(const Tiles *t, Line *l, int64_t group, int64_t at) {
+static void find_line(const Tiles *t, TileLine *l, int64_t group, int64_t at) {
     const ConvolutionTask *s = &t->task;
     int64_t z = l->slab->z * s->stride[0] - s->padding[0] + l->z * s->dilation[0];
     int64_t y = l->slab->first * s->stride[1] + at * t->phase[0] + l->remainder - s->padding[1];
@@ -160,7 +161,7 @@ static void find_line(const Tiles *t, Line *l, int64_t group, int64_t at) {
  * cannot be loaded at other offsets without waiting. */
 static void copy_lines(const Tiles *t, const TileSlab *slab, int64_t group, int64_t z, int64_t at,
                        char *scratch) {
-    Line line = {.slab = slab, .z = z};
+    TileLine line = {.slab = slab, .z = z};
     int64_t padded = padded_pixels(t) * t->inner * 2;
     for (line.remainder = 0; line.remainder < t->phases[0] && t->form == LINES; line.remainder++) {
         find_line(t, &line, group, at);

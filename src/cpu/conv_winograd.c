@@ -201,41 +201,41 @@ Storage *conv_winograd_pack(Convolution *common) {
 
 /* ---- tiles -------------------------------------------------------------------------------- */
 
-typedef struct Tile {
+typedef struct WinogradTile {
     int64_t image, y, x; /* of its first position */
     int down, across;    /* points of a column, of a line */
-} Tile;
+} WinogradTile;
 
 /* The tiles of a block, those with points at infinity in their columns alone first, then those with
  * them in lines and columns, then in lines alone, then without: where each kind ends. */
-typedef struct Block {
-    Tile tile[BLOCK_TILES];
+typedef struct WinogradBlock {
+    WinogradTile tile[BLOCK_TILES];
     int64_t end[4];
-} Block;
+} WinogradBlock;
 
 /* Where tile `at` of an axis begins. */
 static int64_t cover_start(Cover cover, int64_t output, int64_t at) {
     return at * output - (at > cover.full ? at - cover.full : 0);
 }
 
-static Tile tile_at(const Winograd *w, int64_t at) {
+static WinogradTile tile_at(const Winograd *w, int64_t at) {
     int side = w->type->tile, output = w->type->output;
     int64_t rest = at % (w->down.tiles * w->across.tiles);
     int64_t y = rest / w->across.tiles, x = rest % w->across.tiles;
-    return (Tile){at / (w->down.tiles * w->across.tiles), cover_start(w->down, output, y),
-                  cover_start(w->across, output, x), y < w->down.full ? side : side - 1,
-                  x < w->across.full ? side : side - 1};
+    return (WinogradTile){at / (w->down.tiles * w->across.tiles), cover_start(w->down, output, y),
+                          cover_start(w->across, output, x), y < w->down.full ? side : side - 1,
+                          x < w->across.full ? side : side - 1};
 }
 
-static int kind_of(const Winograd *w, const Tile *tile) {
+static int kind_of(const Winograd *w, const WinogradTile *tile) {
     bool down = tile->down == w->type->tile, across = tile->across == w->type->tile;
     return down ? across : across ? 2 : 3;
 }
 
-static void find_tiles(const Winograd *w, int64_t first, int64_t count, Block *block) {
+static void find_tiles(const Winograd *w, int64_t first, int64_t count, WinogradBlock *block) {
     int64_t next[4] = {0}, end = 0;
     for (int64_t i = 0; i < count; i++) {
-        Tile tile = tile_at(w, first + i);
+        WinogradTile tile = tile_at(w, first + i);
         next[kind_of(w, &tile)]++;
     }
     for (int kind = 0; kind < 4; kind++) {
@@ -243,14 +243,14 @@ static void find_tiles(const Winograd *w, int64_t first, int64_t count, Block *b
         next[kind] = end, end = block->end[kind];
     }
     for (int64_t i = 0; i < count; i++) {
-        Tile tile = tile_at(w, first + i);
+        WinogradTile tile = tile_at(w, first + i);
         block->tile[next[kind_of(w, &tile)]++] = tile;
     }
 }
 
 /* Where the channels of each position of a tile begin; zeros outside of x, and where the tile needs
  * nothing. */
-static void find_rows(const Winograd *w, const Tile *tile, const void **row) {
+static void find_rows(const Winograd *w, const WinogradTile *tile, const void **row) {
     const ConvolutionTask *s = w->task;
     int side = w->type->tile;
     int64_t y = tile->y - s->padding[1], x = tile->x - s->padding[2];
@@ -266,7 +266,7 @@ static void find_rows(const Winograd *w, const Tile *tile, const void **row) {
     }
 }
 
-static void read_tile(const Winograd *w, const Tile *tile, float *to) {
+static void read_tile(const Winograd *w, const WinogradTile *tile, float *to) {
     const void *row[POINTS];
     find_rows(w, tile, row);
     for (int64_t c = 0; c < w->task->channels; c += READ_CHANNELS) {
@@ -279,7 +279,7 @@ static void read_tile(const Winograd *w, const Tile *tile, float *to) {
 
 static void read_shared(void *user, int64_t low, int64_t high) {
     const Winograd *w = user;
-    Block block;
+    WinogradBlock block;
     for (int64_t i = low; i < high; i++) {
         int64_t slot = i % w->block;
         if (i == low || slot == 0)
@@ -296,7 +296,7 @@ typedef struct WinogradPart {
     const float *read;     /* [tile][point][channel] */
     float *sum;            /* [point of a column][tile][lane of a panel] */
     float *half;           /* of each tile what fold makes */
-    Block block;
+    WinogradBlock block;
 } WinogradPart;
 
 /* The tiles of a task that have a point. */
@@ -348,7 +348,7 @@ static void write_tiles(const Winograd *w, const WinogradPart *t) {
     int64_t columns = w->common->type->columns, output = t->panel * columns;
     int64_t channels = least(t->panels * columns, s->out_channels - output);
     for (int64_t i = 0; i < t->count; i++) {
-        const Tile *at = &t->block.tile[i];
+        const WinogradTile *at = &t->block.tile[i];
         int64_t position = (at->image * s->out_size[1] + at->y) * s->out_size[2] + at->x;
         w->type->write[w->element](
             t->half + i * w->half_row,
@@ -364,7 +364,7 @@ static void write_tiles(const Winograd *w, const WinogradPart *t) {
 static void finish_tiles(const Winograd *w, const WinogradPart *t) {
     const ConvolutionTask *s = w->task;
     for (int64_t i = 0; i < t->count;) {
-        Tile at = tile_at(w, t->first + i);
+        WinogradTile at = tile_at(w, t->first + i);
         int64_t x = (t->first + i) % w->across.tiles,
                 tiles = least(t->count - i, w->across.tiles - x);
         int64_t position = (at.image * s->out_size[1] + at.y) * s->out_size[2] + at.x;

@@ -35,21 +35,21 @@ enum {
     LARGE_BYTES = 64 << 20 /* of B: a second copy costs more (10 % of the time at 128 rows) */
 };
 
-typedef struct Job {
+typedef struct GemmJob {
     const Gemm *gemm;
     int64_t k_block, row_block, column_block, row_blocks, column_blocks;
     int64_t panel_rows; /* in each panel of A, of the type's rows that it has room for */
     int64_t batch_low, batch_count;
     int64_t k_low, k_high, n_low, n_high; /* what this round of tasks covers */
     void *packed_a, *packed_b;            /* shared, or NULL: each task packs its own */
-} Job;
+} GemmJob;
 
-typedef struct Own { /* space of one thread */
+typedef struct GemmSpace { /* space of one thread */
     Storage *storage;
     void *a, *b;
     char *converted; /* one panel in its memory order */
     char *sum;       /* of the piece, where sums are narrowed */
-} Own;
+} GemmSpace;
 
 void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64_t *b) {
     *a = task->a_offset, *b = task->b_offset;
@@ -111,19 +111,19 @@ static void pack_panel(const Gemm *gemm, void *out, const Lanes *l, char *conver
 }
 
 /* Bytes of one lane of a panel of a whole k block. */
-static int64_t lane_bytes(const Job *job) {
+static int64_t lane_bytes(const GemmJob *job) {
     const Gemm *gemm = job->gemm;
     return job->k_block / gemm->type->together * (int64_t)gemm->element;
 }
 
 /* Where a panel of a shared pack begins: k blocks outside, panels inside, all of full width. */
-static char *shared_panel(const Job *job, void *packed, int64_t panels, int width, int64_t k_index,
-                          int64_t panel) {
+static char *shared_panel(const GemmJob *job, void *packed, int64_t panels, int width,
+                          int64_t k_index, int64_t panel) {
     return (char *)packed + (k_index * panels + panel) * width * lane_bytes(job);
 }
 
 typedef struct SharedPack {
-    const Job *job;
+    const GemmJob *job;
     Lanes all;                   /* of the matrix; each panel takes its own part of them */
     int64_t lanes, each, panels; /* each: lanes of a panel */
     void *to;
@@ -131,7 +131,7 @@ typedef struct SharedPack {
 
 static void pack_shared_range(void *user, int64_t low, int64_t high) {
     const SharedPack *pack = user;
-    const Job *job = pack->job;
+    const GemmJob *job = pack->job;
     const Gemm *gemm = job->gemm;
     int width = width_of(gemm, pack->all.of_a);
     _Alignas(64) char converted[GEMM_MAX_WIDTH * GEMM_K_BYTES];
@@ -147,7 +147,7 @@ static void pack_shared_range(void *user, int64_t low, int64_t high) {
     }
 }
 
-static void pack_shared(const Job *job, bool of_a) {
+static void pack_shared(const GemmJob *job, bool of_a) {
     const Gemm *gemm = job->gemm;
     const MatmulTask *task = &gemm->task;
     int64_t a_offset, b_offset, blocks = divide_up(job->k_high - job->k_low, job->k_block);
@@ -171,17 +171,17 @@ static void pack_shared(const Job *job, bool of_a) {
 
 /* ---- one task ---- */
 
-typedef struct Piece { /* rows and columns of one task */
+typedef struct GemmPart { /* rows and columns of one task */
     int64_t batch, row, rows, column, columns, a_offset, b_offset;
-} Piece;
+} GemmPart;
 
 /* From row to row, where the sums of a piece are. */
-static int64_t sum_stride(const Gemm *gemm, const Piece *piece) {
+static int64_t sum_stride(const Gemm *gemm, const GemmPart *piece) {
     return gemm->narrow ? piece->columns + GEMM_SUM_GAP : gemm->task.n;
 }
 
 /* Where the sums of a piece are: in the result, or in the thread's scratch. */
-static char *sum_at(const Gemm *gemm, const Piece *piece, const Own *own, int64_t row,
+static char *sum_at(const Gemm *gemm, const GemmPart *piece, const GemmSpace *own, int64_t row,
                     int64_t column) {
     int64_t first = (piece->batch * gemm->task.m + piece->row) * gemm->task.n + piece->column;
     char *sum = gemm->narrow ? own->sum : gemm->out + first * (int64_t)gemm->element;
@@ -191,7 +191,7 @@ static char *sum_at(const Gemm *gemm, const Piece *piece, const Own *own, int64_
 
 /* Rows of the piece are done in columns [low, high): narrow them, run the epilogue, on a few rows
  * at a time: the epilogue finds what was narrowed in L1. */
-static void finish(const Gemm *gemm, const Piece *piece, const Own *own, int64_t low,
+static void finish(const Gemm *gemm, const GemmPart *piece, const GemmSpace *own, int64_t low,
                    int64_t high) {
     int64_t row = piece->batch * gemm->task.m + piece->row, n = gemm->task.n;
     int64_t few = gemm->narrow ? divide_up(FINISH_ELEMENTS, high - low) : piece->rows;
@@ -205,8 +205,8 @@ static void finish(const Gemm *gemm, const Piece *piece, const Own *own, int64_t
 }
 
 /* The packed rows of the piece for k block [k, k + count): element 0 of its first panel. */
-static const char *rows_of_a(const Job *job, const Piece *piece, const Own *own, int64_t k,
-                             int64_t count) {
+static const char *rows_of_a(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
+                             int64_t k, int64_t count) {
     const Gemm *gemm = job->gemm;
     const MatmulTask *task = &gemm->task;
     int width = gemm->type->rows;
@@ -224,8 +224,8 @@ static const char *rows_of_a(const Job *job, const Piece *piece, const Own *own,
     return own->a;
 }
 
-static const char *panel_of_b(const Job *job, const Piece *piece, const Own *own, int64_t column,
-                              int64_t k, int64_t count) {
+static const char *panel_of_b(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
+                              int64_t column, int64_t k, int64_t count) {
     const Gemm *gemm = job->gemm;
     const MatmulTask *task = &gemm->task;
     int width = gemm->type->columns;
@@ -246,7 +246,8 @@ typedef struct Panel { /* of B, and the rows of A that it meets */
 } Panel;
 
 /* The panel of a packed B that comes after p, which is read soon; or NULL. */
-static const char *panel_after(const Job *job, const Piece *piece, const Own *own, const Panel *p) {
+static const char *panel_after(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
+                               const Panel *p) {
     int64_t column = p->column + p->columns, k = p->k;
     if (!job->packed_b || !job->gemm->type->tile_ahead) return NULL;
     if (column >= piece->column + piece->columns) column = piece->column, k += p->count;
@@ -256,7 +257,8 @@ static const char *panel_after(const Job *job, const Piece *piece, const Own *ow
 
 /* The panel times all rows of the piece. A packed B comes from memory; while the rows are at this
  * panel the processor is asked for the next one, an equal share with each tile. */
-static void multiply_panel(const Job *job, const Piece *piece, const Own *own, Panel p) {
+static void multiply_panel(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
+                           Panel p) {
     const Gemm *gemm = job->gemm;
     const GemmType *type = gemm->type;
     int64_t stride = sum_stride(gemm, piece);
@@ -274,7 +276,7 @@ static void multiply_panel(const Job *job, const Piece *piece, const Own *own, P
     }
 }
 
-static void run_piece(const Job *job, const Piece *piece, const Own *own) {
+static void run_piece(const GemmJob *job, const GemmPart *piece, const GemmSpace *own) {
     const Gemm *gemm = job->gemm;
     const GemmType *type = gemm->type;
     int64_t high = piece->column + piece->columns;
@@ -297,7 +299,7 @@ static void run_piece(const Job *job, const Piece *piece, const Own *own) {
     }
 }
 
-static bool own_open(const Job *job, Own *own) {
+static bool own_open(const GemmJob *job, GemmSpace *own) {
     const Gemm *gemm = job->gemm;
     int64_t lane = lane_bytes(job), element = (int64_t)gemm->element;
     int64_t panels = divide_up(job->row_block, job->panel_rows);
@@ -306,7 +308,7 @@ static bool own_open(const Job *job, Own *own) {
     int64_t sum = gemm->narrow ? job->row_block * (job->column_block + GEMM_SUM_GAP) * element : 0;
     int64_t converted =
         gemm->convert ? GEMM_MAX_WIDTH * job->k_block * element / gemm->type->together : 0;
-    *own = (Own){0};
+    *own = (GemmSpace){0};
     if (a + b + sum + converted == 0) return true;
     a = round_up(a, 64), b = round_up(b, 64), sum = round_up(sum, 64);
     own->storage = storage_new((size_t)(a + b + sum + converted));
@@ -319,9 +321,9 @@ static bool own_open(const Job *job, Own *own) {
 }
 
 static void run_tasks(void *user, int64_t low, int64_t high) {
-    const Job *job = user;
+    const GemmJob *job = user;
     const Gemm *gemm = job->gemm;
-    Own own;
+    GemmSpace own;
     if (!own_open(job, &own)) {
         atomic_store_explicit(gemm->failed, true, memory_order_relaxed);
         return;
@@ -329,9 +331,9 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     if (gemm->type->begin) gemm->type->begin();
     for (int64_t task = low; task < high; task++) {
         int64_t column = task % job->column_blocks, rest = task / job->column_blocks;
-        Piece piece = {.batch = job->batch_low + rest / job->row_blocks,
-                       .row = rest % job->row_blocks * job->row_block,
-                       .column = job->n_low + column * job->column_block};
+        GemmPart piece = {.batch = job->batch_low + rest / job->row_blocks,
+                          .row = rest % job->row_blocks * job->row_block,
+                          .column = job->n_low + column * job->column_block};
         piece.rows = least(job->row_block, gemm->task.m - piece.row);
         piece.columns = least(job->column_block, job->n_high - piece.column);
         gemm_batch_offsets(&gemm->task, piece.batch, &piece.a_offset, &piece.b_offset);
@@ -345,7 +347,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 
 /* Panels of a task whose sums the scratch holds: a thread's `panels` in equal strips, if there are
  * such. */
-static int64_t strip(const Job *job, int64_t panels) {
+static int64_t strip(const GemmJob *job, int64_t panels) {
     int64_t panel_bytes = job->row_block * job->gemm->type->columns * (int64_t)job->gemm->element;
     int64_t strips = divide_up(panels * panel_bytes, SCRATCH_BYTES);
     if (strips > panels) return 1;
@@ -362,7 +364,7 @@ static int64_t rows_of_panel(const GemmType *type, int64_t block) {
 
 /* Cuts rows, then columns, so that each thread has work; narrow matrices are cut along columns
  * only. */
-static void cut(Job *job, int64_t threads) {
+static void cut(GemmJob *job, int64_t threads) {
     const Gemm *gemm = job->gemm;
     int64_t m = gemm->task.m, n = job->n_high - job->n_low;
     int64_t rows = gemm->type->rows, columns = gemm->type->columns;
@@ -383,7 +385,7 @@ static void cut(Job *job, int64_t threads) {
 }
 
 /* One round: shared packing if asked for, then the tasks. */
-static bool run_round(Job *job, bool share) {
+static bool run_round(GemmJob *job, bool share) {
     const Gemm *gemm = job->gemm;
     const MatmulTask *task = &gemm->task;
     int64_t k = job->k_high - job->k_low, n = job->n_high - job->n_low;
@@ -418,7 +420,7 @@ static int64_t k_block_of(const Gemm *gemm) {
 /* Rounds over columns and k, so that shared packs stay within SHARED_BYTES. */
 static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) {
     const MatmulTask *task = &gemm->task;
-    Job job = {.gemm = gemm, .batch_low = low, .batch_count = count};
+    GemmJob job = {.gemm = gemm, .batch_low = low, .batch_count = count};
     job.k_block = k_block_of(gemm);
     int64_t k_most = task->k, n_most = task->n;
     if (share && !gemm->packed) {
@@ -517,7 +519,7 @@ bool gemm_pack(const MatmulTask *task, const void *b, cb_dtype dtype, Storage **
         gemm.convert = gemm_choose(dtype, true, true).convert;
         gemm.input_bytes = (int64_t)cb_dtype_size(dtype);
     }
-    Job job = {.gemm = &gemm, .batch_count = 1, .k_high = s->k, .n_high = s->n};
+    GemmJob job = {.gemm = &gemm, .batch_count = 1, .k_high = s->k, .n_high = s->n};
     job.k_block = k_block_of(&gemm);
     int64_t lanes = round_up(s->n, gemm.type->columns), blocks = divide_up(s->k, job.k_block);
     *packed = storage_new((size_t)(lanes * blocks * lane_bytes(&job)));

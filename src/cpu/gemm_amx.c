@@ -117,21 +117,21 @@ static inline void sum_steps(int64_t steps, Half low, Half high, const char *b, 
 }
 
 /* Where a tile is not full, its sums go through a full one on the stack. */
-typedef struct Target {
+typedef struct SumTarget {
     float *c, *given;
     int64_t stride, given_stride;
     int rows, columns;
     bool two, add, partial;
-} Target;
+} SumTarget;
 
-static Target target_of(void *c, int64_t stride, int rows, int columns, bool add, float *full) {
-    Target t = {c, c, stride, stride, rows, columns, rows > HALF, add, false};
+static SumTarget target_of(void *c, int64_t stride, int rows, int columns, bool add, float *full) {
+    SumTarget t = {c, c, stride, stride, rows, columns, rows > HALF, add, false};
     t.partial = columns < SPAN || (rows != HALF && rows != SPAN);
     if (t.partial) t.c = full, t.stride = SPAN, t.add = false;
     return t;
 }
 
-static inline void close_target(const Target *t, bool add) {
+static inline void close_target(const SumTarget *t, bool add) {
     close_sums(t->c, t->stride, t->two);
     if (t->partial) gemm_bf16_move(t->c, SPAN, t->given, t->given_stride, t->rows, t->columns, add);
 }
@@ -140,7 +140,7 @@ static void tile_ahead(int64_t k, const void *a, const void *b, void *c, int64_t
                        int columns, bool add, GemmAhead ahead) {
     float full[SPAN * SPAN];
     int64_t steps = (k + K_STEP - 1) / K_STEP;
-    Target t = target_of(c, stride, rows, columns, add, full);
+    SumTarget t = target_of(c, stride, rows, columns, add, full);
     Half low = {a, STEP_BYTES, ROW_BYTES};
     Half high = {(const char *)a + HALF * ROW_BYTES, STEP_BYTES, ROW_BYTES};
     open_sums(t.c, t.stride, t.two, t.add);
@@ -174,14 +174,15 @@ static void pack_f32(void *panel, const void *matrix, int64_t lane_stride, int64
 }
 
 typedef uint32_t Pairs __attribute__((vector_size(ROW_BYTES), aligned(2), may_alias));
-typedef uint16_t Lanes __attribute__((vector_size(ROW_BYTES / 2), aligned(2), may_alias));
+typedef uint16_t LaneElements __attribute__((vector_size(ROW_BYTES / 2), aligned(2), may_alias));
 
 /* 32 of k of 16 lanes that lie side by side: pairs along k, then 16 x 16 pairs turned about. */
 static void turn(uint16_t *out, const uint16_t *in, int64_t k_stride) {
     Pairs row[HALF];
     for (int i = 0; i < HALF; i++, in += 2 * k_stride) {
-        Pairs first = __builtin_convertvector(*(const Lanes *)in, Pairs);
-        row[i] = first | __builtin_convertvector(*(const Lanes *)(in + k_stride), Pairs) << 16;
+        Pairs first = __builtin_convertvector(*(const LaneElements *)in, Pairs);
+        row[i] = first | __builtin_convertvector(*(const LaneElements *)(in + k_stride), Pairs)
+                             << 16;
     }
     TRANSPOSE(Pairs, row, HALF, LOW_16, HIGH_16);
     for (int r = 0; r < HALF; r++) *(Pairs *)(out + r * K_STEP) = row[r];

@@ -23,7 +23,7 @@ enum {
     AHEAD = 8192     /* bytes between what a tile reads of b and what it asks for */
 };
 
-typedef uint32_t Pair __attribute__((aligned(2), may_alias));
+typedef uint32_t Bf16Pair __attribute__((aligned(2), may_alias));
 
 #define EACH_COUNT UP_TO_14
 
@@ -51,8 +51,8 @@ typedef uint32_t Pair __attribute__((aligned(2), may_alias));
 
 #define STEP(r) STEP_BY(r, a[r])
 #define TILE(count)                                                                                \
-    static void tile_##count(int64_t k, const Pair *a, const Pair *b, float *c, int64_t stride,    \
-                             bool add, const char *next, int64_t step) {                           \
+    static void tile_##count(int64_t k, const Bf16Pair *a, const Bf16Pair *b, float *c,            \
+                             int64_t stride, bool add, const char *next, int64_t step) {           \
         EACH_##count(OPEN);                                                                        \
         for (; k > 0; k -= 2, a += ROWS, b += COLUMNS, next += step) {                             \
             __builtin_prefetch(next), __builtin_prefetch(next + LINE);                             \
@@ -63,12 +63,12 @@ typedef uint32_t Pair __attribute__((aligned(2), may_alias));
     }
 EACH_COUNT(TILE)
 
-#define ROW(r) const Pair *a##r = row[r];
+#define ROW(r) const Bf16Pair *a##r = row[r];
 #define ROW_STEP(r) STEP_BY(r, a##r[i])
 #define ROW_LAST(r) STEP_BY(r, *(const uint16_t *)(a##r + pairs))
 #define ROWS_TILE(count)                                                                           \
-    static void rows_tile_##count(int64_t taps, int64_t k, const Pair *const *row, const Pair *b,  \
-                                  float *c, int64_t stride, bool add) {                            \
+    static void rows_tile_##count(int64_t taps, int64_t k, const Bf16Pair *const *row,             \
+                                  const Bf16Pair *b, float *c, int64_t stride, bool add) {         \
         int64_t pairs = k / 2;                                                                     \
         EACH_##count(OPEN);                                                                        \
         for (; taps > 0; taps--, row += ROWS) {                                                    \
@@ -87,14 +87,14 @@ EACH_COUNT(TILE)
     }
 EACH_COUNT(ROWS_TILE)
 
-typedef void Tile(int64_t k, const Pair *a, const Pair *b, float *c, int64_t stride, bool add,
-                  const char *next, int64_t step);
-typedef void RowsTile(int64_t taps, int64_t k, const Pair *const *row, const Pair *b, float *c,
-                      int64_t stride, bool add);
+typedef void Bf16Tile(int64_t k, const Bf16Pair *a, const Bf16Pair *b, float *c, int64_t stride,
+                      bool add, const char *next, int64_t step);
+typedef void Bf16RowsTile(int64_t taps, int64_t k, const Bf16Pair *const *row, const Bf16Pair *b,
+                          float *c, int64_t stride, bool add);
 #define TILE_NAME(count) tile_##count,
 #define ROWS_TILE_NAME(count) rows_tile_##count,
-static Tile *const tiles[ROWS] = {EACH_COUNT(TILE_NAME)};
-static RowsTile *const rows_tiles[ROWS] = {EACH_COUNT(ROWS_TILE_NAME)};
+static Bf16Tile *const tiles[ROWS] = {EACH_COUNT(TILE_NAME)};
+static Bf16RowsTile *const rows_tiles[ROWS] = {EACH_COUNT(ROWS_TILE_NAME)};
 
 static inline void any_tile(int64_t k, const void *a, const void *b, void *c, int64_t stride,
                             int rows, int columns, bool add, const char *next, int64_t step) {
@@ -117,12 +117,12 @@ static void tile_ahead(int64_t k, const void *a, const void *b, void *c, int64_t
 static void tile(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
                  int columns, bool add) {
     any_tile(k, a, b, c, stride, rows, columns, add, (const char *)b + AHEAD,
-             COLUMNS * (int64_t)sizeof(Pair));
+             COLUMNS * (int64_t)sizeof(Bf16Pair));
 }
 
 static void rows_tile(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
                       int64_t stride, int rows, int columns, bool add) {
-    const Pair *const *from = (const Pair *const *)row;
+    const Bf16Pair *const *from = (const Bf16Pair *const *)row;
     if (columns == COLUMNS) {
         rows_tiles[rows - 1](taps, k, from, b, c, stride, add);
         return;
@@ -183,7 +183,7 @@ typedef struct Source {
     int64_t lane_stride, k_stride, bytes; /* strides in elements of `bytes` bytes */
 } Source;
 
-typedef uint32_t PairVector __attribute__((vector_size(LANES * sizeof(Pair)), may_alias));
+typedef uint32_t PairVector __attribute__((vector_size(LANES * sizeof(Bf16Pair)), may_alias));
 
 /* 16 elements at a and 16 at b as bf16, those outside of the masks 0. */
 ALWAYS_INLINE __m512i halves(const char *at_a, __mmask16 mask_a, const char *at_b, __mmask16 mask_b,
@@ -198,7 +198,8 @@ ALWAYS_INLINE __m512i halves(const char *at_a, __mmask16 mask_a, const char *at_
 }
 
 /* Lanes side by side: k = 2i and 2i + 1 of 16 lanes, element by element in turn. */
-ALWAYS_INLINE void pack_adjacent(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
+ALWAYS_INLINE void pack_adjacent(Bf16Pair *out, Source s, int lanes, int width, int64_t k,
+                                 bool wide) {
     static const uint16_t turns[2 * LANES] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                               21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                               11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -218,7 +219,7 @@ ALWAYS_INLINE void pack_adjacent(Pair *out, Source s, int lanes, int width, int6
 }
 
 /* Lanes that are contiguous along k: 16 lanes of 16 pairs are transposed in registers. */
-ALWAYS_INLINE void pack_contiguous(Pair *out, Source s, int lanes, int width, int64_t k,
+ALWAYS_INLINE void pack_contiguous(Bf16Pair *out, Source s, int lanes, int width, int64_t k,
                                    __mmask16 written, bool wide) {
     int64_t step = s.lane_stride * s.bytes;
     for (int64_t i = 0; i < k; i += 2 * LANES) {
@@ -239,7 +240,8 @@ ALWAYS_INLINE void pack_contiguous(Pair *out, Source s, int lanes, int width, in
 }
 
 /* Neither: one element after the other. */
-ALWAYS_INLINE void pack_scattered(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
+ALWAYS_INLINE void pack_scattered(Bf16Pair *out, Source s, int lanes, int width, int64_t k,
+                                  bool wide) {
     for (int64_t i = 0; i < k; i += 2, out += width)
         for (int lane = 0; lane < width; lane++) {
             const char *from = s.at + (lane * s.lane_stride + i * s.k_stride) * s.bytes;
@@ -251,7 +253,7 @@ ALWAYS_INLINE void pack_scattered(Pair *out, Source s, int lanes, int width, int
         }
 }
 
-ALWAYS_INLINE void pack_panel(Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
+ALWAYS_INLINE void pack_panel(Bf16Pair *out, Source s, int lanes, int width, int64_t k, bool wide) {
     if (s.lane_stride == 1) {
         pack_adjacent(out, s, lanes, width, k, wide);
         return;

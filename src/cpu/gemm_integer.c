@@ -39,9 +39,9 @@ static void row_bool(const MatmulTask *task, const void *left, const void *right
             for (int64_t j = 0; j < task->n; j++) out[j] |= b[k * task->b_k + j * task->b_n];
 }
 
-typedef void Row(const MatmulTask *task, const void *a, const void *b, void *out);
+typedef void IntegerProduct(const MatmulTask *task, const void *a, const void *b, void *out);
 
-static Row *row_of(cb_dtype dtype) {
+static IntegerProduct *row_of(cb_dtype dtype) {
     if (dtype == CB_BOOL) return row_bool;
     switch (cb_dtype_size(dtype)) {
     case 1:
@@ -58,7 +58,7 @@ static Row *row_of(cb_dtype dtype) {
 static void run_rows(void *user, int64_t low, int64_t high) {
     const Gemm *gemm = user;
     const MatmulTask *task = &gemm->task;
-    Row *row = row_of(task->dtype);
+    IntegerProduct *row = row_of(task->dtype);
     int64_t size = gemm->input_bytes;
     for (int64_t r = low; r < high; r++) {
         int64_t a_offset, b_offset;

@@ -15,10 +15,10 @@
 
 enum { RUN = 16, RADIX_FROM = 256, GRAIN_ELEMENTS = 4096, HEAP_SHARE = 16 };
 
-typedef struct Item {
+typedef struct SortItem {
     uint64_t key;
     int64_t index;
-} Item;
+} SortItem;
 
 typedef struct Sort {
     const SortTask *task;
@@ -30,7 +30,7 @@ typedef struct Sort {
 
 /* Equal keys never meet twice with the same index, so this order is total and every sort by it is
  * stable. */
-static bool before(Item a, Item b) {
+static bool before(SortItem a, SortItem b) {
     return a.key < b.key || (a.key == b.key && a.index < b.index);
 }
 
@@ -58,14 +58,14 @@ static uint64_t key_of_narrow(float value) {
     case CB_##id:                                                                                  \
         for (int64_t i = 0; i < count; i++) {                                                      \
             type x = ((const type *)row)[i * stride];                                              \
-            item[i] = (Item){(expression) ^ turn, i};                                              \
+            item[i] = (SortItem){(expression) ^ turn, i};                                          \
         }                                                                                          \
         break;
 /* The least integer of a type, which becomes key 0: keys of narrow ones have few bytes. */
 #define LEAST(type) ((type)-1 < 1 ? UINT64_MAX << (8 * sizeof(type) - 1) : 0)
 
 static void make_keys(const void *row, cb_dtype dtype, int64_t stride, int64_t count,
-                      bool descending, Item *item) {
+                      bool descending, SortItem *item) {
     uint64_t turn = descending ? UINT64_MAX : 0;
     switch (dtype) {
 #define BOOL_ROW(id, name, storage, ...) KEYS(id, storage, (uint64_t)(x != 0))
@@ -82,43 +82,43 @@ static void make_keys(const void *row, cb_dtype dtype, int64_t stride, int64_t c
 
 /* ---- three ways to sort; each leaves the result in item ---- */
 
-static void insertion_sort(Item *item, int64_t count) {
+static void insertion_sort(SortItem *item, int64_t count) {
     for (int64_t i = 1; i < count; i++) {
-        Item moving = item[i];
+        SortItem moving = item[i];
         int64_t at = i;
         for (; at > 0 && before(moving, item[at - 1]); at--) item[at] = item[at - 1];
         item[at] = moving;
     }
 }
 
-static void merge(const Item *low, const Item *high, const Item *end, Item *out) {
-    const Item *a = low, *b = high;
+static void merge(const SortItem *low, const SortItem *high, const SortItem *end, SortItem *out) {
+    const SortItem *a = low, *b = high;
     while (a < high && b < end) *out++ = before(*b, *a) ? *b++ : *a++;
     while (a < high) *out++ = *a++;
     while (b < end) *out++ = *b++;
 }
 
-static void merge_sort(Item *item, Item *other, int64_t count) {
+static void merge_sort(SortItem *item, SortItem *other, int64_t count) {
     for (int64_t i = 0; i < count; i += RUN)
         insertion_sort(item + i, count - i < RUN ? count - i : RUN);
-    Item *from = item, *to = other;
+    SortItem *from = item, *to = other;
     for (int64_t width = RUN; width < count; width *= 2) {
         for (int64_t i = 0; i < count; i += 2 * width) {
             int64_t middle = i + width < count ? i + width : count;
             int64_t end = i + 2 * width < count ? i + 2 * width : count;
             merge(from + i, from + middle, from + end, to + i);
         }
-        Item *swapped = from;
+        SortItem *swapped = from;
         from = to, to = swapped;
     }
     if (from != item) memcpy(item, from, (size_t)count * sizeof *item);
 }
 
-static void radix_sort(Item *item, Item *other, int64_t count) {
+static void radix_sort(SortItem *item, SortItem *other, int64_t count) {
     int64_t histogram[8][256] = {0};
     for (int64_t i = 0; i < count; i++)
         for (int byte = 0; byte < 8; byte++) histogram[byte][item[i].key >> 8 * byte & 255]++;
-    Item *from = item, *to = other;
+    SortItem *from = item, *to = other;
     for (int byte = 0; byte < 8; byte++) {
         int64_t *start = histogram[byte], sum = 0;
         if (start[item[0].key >> 8 * byte & 255] == count) continue;
@@ -127,15 +127,15 @@ static void radix_sort(Item *item, Item *other, int64_t count) {
             start[value] = sum, sum += here;
         }
         for (int64_t i = 0; i < count; i++) to[start[from[i].key >> 8 * byte & 255]++] = from[i];
-        Item *swapped = from;
+        SortItem *swapped = from;
         from = to, to = swapped;
     }
     if (from != item) memcpy(item, from, (size_t)count * sizeof *item);
 }
 
 /* Restores the heap below `at`: the parent is the last in order of its family. */
-static void sift(Item *heap, int64_t count, int64_t at) {
-    Item moving = heap[at];
+static void sift(SortItem *heap, int64_t count, int64_t at) {
+    SortItem moving = heap[at];
     for (int64_t child; (child = 2 * at + 1) < count; at = child) {
         if (child + 1 < count && before(heap[child], heap[child + 1])) child++;
         if (!before(moving, heap[child])) break;
@@ -145,7 +145,7 @@ static void sift(Item *heap, int64_t count, int64_t at) {
 }
 
 /* The first `keep` of the order, sorted, at the front of item. */
-static void select_first(Item *item, Item *other, int64_t count, int64_t keep) {
+static void select_first(SortItem *item, SortItem *other, int64_t count, int64_t keep) {
     for (int64_t i = keep / 2 - 1; i >= 0; i--) sift(item, keep, i);
     for (int64_t i = keep; i < count; i++)
         if (before(item[i], item[0])) {
@@ -170,12 +170,12 @@ static int64_t row_start(const SortTask *task, int64_t row) {
 static void sort_rows(void *user, int64_t low, int64_t high) {
     Sort *sort = user;
     const SortTask *task = sort->task;
-    Storage *storage = storage_new(2 * (size_t)task->length * sizeof(Item));
+    Storage *storage = storage_new(2 * (size_t)task->length * sizeof(SortItem));
     if (!storage) {
         atomic_store_explicit(&sort->failed, true, memory_order_relaxed);
         return;
     }
-    Item *item = storage->data, *other = item + task->length;
+    SortItem *item = storage->data, *other = item + task->length;
     for (int64_t row = low; row < high; row++) {
         const char *in = sort->in + row_start(task, row) * (int64_t)cb_dtype_size(sort->dtype);
         make_keys(in, sort->dtype, task->element, task->length, task->descending, item);

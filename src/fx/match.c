@@ -10,15 +10,15 @@
 #include "fx/fx.h"
 #include <string.h>
 
-typedef struct Match {
+typedef struct FxMatch {
     const FxGraph *pattern;
     FxNode **node; /* by pattern node id: what it stands for here; NULL: not yet */
     cb_arg *wild;  /* by pattern node id: what a placeholder stands for */
     bool *bound;
-} Match;
+} FxMatch;
 
-static bool match_node(Match *match, const FxNode *pattern, FxNode *node);
-static bool match_arg(Match *match, const cb_arg *pattern, const cb_arg *arg);
+static bool match_node(FxMatch *match, const FxNode *pattern, FxNode *node);
+static bool match_arg(FxMatch *match, const cb_arg *pattern, const cb_arg *arg);
 
 static bool same_literal(const cb_arg *a, const cb_arg *b) {
     if (fx_is_number(a) && fx_is_number(b)) return fx_number(a) == fx_number(b);
@@ -28,7 +28,7 @@ static bool same_literal(const cb_arg *a, const cb_arg *b) {
     return a->kind != CB_ARG_DTYPE || a->i == b->i;
 }
 
-static bool match_wild(Match *match, const FxNode *placeholder, const cb_arg *arg) {
+static bool match_wild(FxMatch *match, const FxNode *placeholder, const cb_arg *arg) {
     if (arg->kind != CB_ARG_NODE && !fx_is_number(arg)) return false;
     if (match->bound[placeholder->id]) return same_literal(&match->wild[placeholder->id], arg);
     match->bound[placeholder->id] = true;
@@ -36,7 +36,7 @@ static bool match_wild(Match *match, const FxNode *placeholder, const cb_arg *ar
     return true;
 }
 
-static bool match_arg(Match *match, const cb_arg *pattern, const cb_arg *arg) {
+static bool match_arg(FxMatch *match, const cb_arg *pattern, const cb_arg *arg) {
     if (pattern->kind == CB_ARG_NODE) {
         if (pattern->node->opcode == CB_PLACEHOLDER) return match_wild(match, pattern->node, arg);
         return arg->kind == CB_ARG_NODE && match_node(match, pattern->node, arg->node);
@@ -51,7 +51,7 @@ static bool match_arg(Match *match, const cb_arg *pattern, const cb_arg *arg) {
 }
 
 /* The same op, bound to its schema, so that softmax(x, 1) is softmax(x, dim=1). */
-static bool match_call(Match *match, const FxNode *pattern, const FxNode *node) {
+static bool match_call(FxMatch *match, const FxNode *pattern, const FxNode *node) {
     FxCall a, b;
     check(fx_bind(pattern, &a), "a node of a pattern that was looked through does not bind");
     check(fx_bind(node, &b), "a node of a graph that was looked through does not bind");
@@ -62,7 +62,7 @@ static bool match_call(Match *match, const FxNode *pattern, const FxNode *node) 
     return true;
 }
 
-static bool match_raw(Match *match, const FxNode *pattern, const FxNode *node) {
+static bool match_raw(FxMatch *match, const FxNode *pattern, const FxNode *node) {
     if (strcmp(pattern->target, node->target) != 0) return false;
     cb_arg a = cb_arg_tuple(pattern->args, length(pattern->args));
     cb_arg b = cb_arg_tuple(node->args, length(node->args));
@@ -74,7 +74,7 @@ static bool match_raw(Match *match, const FxNode *pattern, const FxNode *node) {
     return true;
 }
 
-static bool match_node(Match *match, const FxNode *pattern, FxNode *node) {
+static bool match_node(FxMatch *match, const FxNode *pattern, FxNode *node) {
     if (match->node[pattern->id]) return match->node[pattern->id] == node;
     if (node->inplace || pattern->inplace || fx_random(node)) return false;
     bool ops = pattern->op != OP_none && pattern->op == node->op &&
@@ -85,14 +85,14 @@ static bool match_node(Match *match, const FxNode *pattern, FxNode *node) {
     return ops ? match_call(match, pattern, node) : match_raw(match, pattern, node);
 }
 
-static bool among(const Match *match, const FxNode *node) {
+static bool among(const FxMatch *match, const FxNode *node) {
     for (int id = 0; id < match->pattern->next_id; id++)
         if (match->node[id] == node) return true;
     return false;
 }
 
 /* Everything inside the place, but its result, is used only inside. */
-static bool is_closed(const Match *match, const FxNode *result) {
+static bool is_closed(const FxMatch *match, const FxNode *result) {
     for (int id = 0; id < match->pattern->next_id; id++) {
         const FxNode *node = match->node[id];
         if (!node || node == result || node->opcode == CB_GET_ATTR) continue;
@@ -103,7 +103,7 @@ static bool is_closed(const Match *match, const FxNode *result) {
 }
 
 /* The replacement reads, at the result's place, what the place read at its first node. */
-static bool is_unwritten(const Match *match, const FxNode *result) {
+static bool is_unwritten(const FxMatch *match, const FxNode *result) {
     const FxNode *first = result;
     for (const FxNode *node = result; node; node = node->previous)
         if (node->opcode != CB_GET_ATTR && among(match, node)) first = node;
@@ -112,11 +112,13 @@ static bool is_unwritten(const Match *match, const FxNode *result) {
 
 /* ---- rewriting ------------------------------------------------------------------------------ */
 
-typedef struct Copy {
+typedef struct ReplacementCopy {
     const cb_arg *value; /* by node id of the replacement */
-} Copy;
+} ReplacementCopy;
 
-static cb_arg copied(void *user, FxNode *node) { return ((const Copy *)user)->value[node->id]; }
+static cb_arg copied(void *user, FxNode *node) {
+    return ((const ReplacementCopy *)user)->value[node->id];
+}
 
 static const FxNode *nth_placeholder(const FxGraph *graph, int index) {
     for (const FxNode *node = graph->first; node; node = node->next)
@@ -124,7 +126,7 @@ static const FxNode *nth_placeholder(const FxGraph *graph, int index) {
     return NULL;
 }
 
-static FxNode *copy_node(FxGraph *graph, const FxNode *node, FxNode *where, Copy *copy) {
+static FxNode *copy_node(FxGraph *graph, const FxNode *node, FxNode *where, ReplacementCopy *copy) {
     FxNode *made = fx_node_new(graph, node->opcode, node->target, NULL);
     for (int i = 0; i < length(node->args); i++)
         push(graph->arena, made->args, fx_copy_arg(graph, &node->args[i], copied, copy));
@@ -139,10 +141,10 @@ static FxNode *copy_node(FxGraph *graph, const FxNode *node, FxNode *where, Copy
 
 /* Copies the replacement before result, sends result's users there, and drops what nobody uses
  * now. */
-static void rewrite(FxGraph *graph, const Match *match, const FxGraph *replacement,
+static void rewrite(FxGraph *graph, const FxMatch *match, const FxGraph *replacement,
                     FxNode *result) {
     cb_arg *value = arena_new_array(graph->arena, cb_arg, replacement->next_id + 1);
-    Copy copy = {value};
+    ReplacementCopy copy = {value};
     int input = 0;
     for (const FxNode *node = replacement->first; node; node = node->next) {
         if (node->opcode == CB_OUTPUT) continue;
@@ -200,7 +202,7 @@ static bool all_bind(const FxGraph *graph) {
 }
 
 /* Every input of the replacement was seen in the place, and a returned number has nowhere to go. */
-static bool is_complete(const Match *match, const FxGraph *replacement) {
+static bool is_complete(const FxMatch *match, const FxGraph *replacement) {
     const FxNode *result = returned(replacement, "replacement", false);
     for (int i = 0; nth_placeholder(replacement, i); i++) {
         int id = nth_placeholder(match->pattern, i)->id;
@@ -215,9 +217,9 @@ static int replace(FxGraph *graph, const FxGraph *pattern, const FxGraph *replac
     FX_GUARD(graph, CB_ERR_MEMORY);
     const FxNode *wanted = returned(pattern, "pattern", true);
     int places = 0, size = pattern->next_id + 1;
-    Match match = {pattern, arena_new_array(graph->arena, FxNode *, size),
-                   arena_new_array(graph->arena, cb_arg, size),
-                   arena_new_array(graph->arena, bool, size)};
+    FxMatch match = {pattern, arena_new_array(graph->arena, FxNode *, size),
+                     arena_new_array(graph->arena, cb_arg, size),
+                     arena_new_array(graph->arena, bool, size)};
     for (FxNode *node = graph->first, *next; node; node = next) {
         next = node->next;
         memset(match.node, 0, sizeof *match.node * (size_t)size);

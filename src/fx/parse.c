@@ -14,16 +14,16 @@
 
 enum { MAX_DEPTH = 64 }; /* nesting of values in hostile text */
 
-typedef struct Parser {
+typedef struct FxParser {
     FxGraph *graph;
     const char *at;
     int line, depth;
     bool good;
-} Parser;
+} FxParser;
 
-static cb_arg parse_value(Parser *parser, bool bare_nodes);
+static cb_arg parse_value(FxParser *parser, bool bare_nodes);
 
-static void error(Parser *parser, const char *message, const char *start, size_t size) {
+static void error(FxParser *parser, const char *message, const char *start, size_t size) {
     if (!parser->good) return;
     parser->good = false;
     if (size > 60) size = 60;
@@ -31,21 +31,21 @@ static void error(Parser *parser, const char *message, const char *start, size_t
          (int)size, start, size ? "'" : "");
 }
 
-static bool accept(Parser *parser, const char *text) {
+static bool accept(FxParser *parser, const char *text) {
     size_t size = strlen(text);
     if (strncmp(parser->at, text, size) != 0) return false;
     parser->at += size;
     return true;
 }
 
-static void expect(Parser *parser, const char *text) {
+static void expect(FxParser *parser, const char *text) {
     if (!parser->good || accept(parser, text)) return;
     char message[64];
     snprintf(message, sizeof message, "expected '%s'", text);
     error(parser, message, parser->at, strcspn(parser->at, "\n"));
 }
 
-static void skip_spaces(Parser *parser) { parser->at += strspn(parser->at, " \r"); }
+static void skip_spaces(FxParser *parser) { parser->at += strspn(parser->at, " \r"); }
 
 static size_t name_size(const char *text) {
     size_t size = 0;
@@ -53,13 +53,13 @@ static size_t name_size(const char *text) {
     return size;
 }
 
-static FxNode *find_node(const Parser *parser, const char *name, size_t size) {
+static FxNode *find_node(const FxParser *parser, const char *name, size_t size) {
     for (FxNode *node = parser->graph->last; node; node = node->previous)
         if (strncmp(node->name, name, size) == 0 && !node->name[size]) return node;
     return NULL;
 }
 
-static cb_arg parse_node(Parser *parser) {
+static cb_arg parse_node(FxParser *parser) {
     size_t size = name_size(parser->at);
     FxNode *node = find_node(parser, parser->at, size);
     if (!node) error(parser, "this node is not defined before it is used", parser->at, size);
@@ -67,7 +67,7 @@ static cb_arg parse_node(Parser *parser) {
     return node ? cb_arg_node(node) : cb_arg_none();
 }
 
-static cb_arg parse_quoted(Parser *parser) {
+static cb_arg parse_quoted(FxParser *parser) {
     char quote = *parser->at++;
     char *text = arena_alloc(parser->graph->arena, strcspn(parser->at, "\n") + 1);
     size_t n = 0;
@@ -86,7 +86,7 @@ static cb_arg parse_quoted(Parser *parser) {
 }
 
 /* Of a dict: a word, or quoted. */
-static const char *parse_key(Parser *parser) {
+static const char *parse_key(FxParser *parser) {
     if (*parser->at == '\'' || *parser->at == '"') return parse_quoted(parser).text;
     size_t size = strcspn(parser->at, ":\n");
     const char *key = arena_format(parser->graph->arena, "%.*s", (int)size, parser->at);
@@ -95,7 +95,7 @@ static const char *parse_key(Parser *parser) {
 }
 
 /* Items up to the closing character. */
-static cb_arg parse_group(Parser *parser, cb_arg_kind kind, char close, bool bare_nodes) {
+static cb_arg parse_group(FxParser *parser, cb_arg_kind kind, char close, bool bare_nodes) {
     cb_arg *items = NULL, group = cb_arg_none();
     const char **keys = NULL;
     Arena *arena = parser->graph->arena;
@@ -125,7 +125,7 @@ static cb_arg parse_group(Parser *parser, cb_arg_kind kind, char close, bool bar
     return group;
 }
 
-static bool parse_number(Parser *parser, cb_arg *value) {
+static bool parse_number(FxParser *parser, cb_arg *value) {
     const char *text = parser->at + (*parser->at == '-');
     bool special = strncmp(text, "inf", 3) == 0 || strncmp(text, "nan", 3) == 0;
     size_t size = strspn(text, "0123456789.eE+-");
@@ -144,7 +144,7 @@ static bool parse_number(Parser *parser, cb_arg *value) {
 }
 
 /* None, True, a dtype, an unquoted string, and after return the names of nodes. */
-static cb_arg parse_word(Parser *parser, bool bare_nodes) {
+static cb_arg parse_word(FxParser *parser, bool bare_nodes) {
     const char *word = parser->at;
     size_t size = strcspn(word, ",)]}\r\n");
     while (size && word[size - 1] == ' ') size--;
@@ -166,7 +166,7 @@ static cb_arg parse_word(Parser *parser, bool bare_nodes) {
     return node ? cb_arg_node(node) : value;
 }
 
-static cb_arg parse_value(Parser *parser, bool bare_nodes) {
+static cb_arg parse_value(FxParser *parser, bool bare_nodes) {
     cb_arg number;
     skip_spaces(parser);
     if (accept(parser, "%")) return parse_node(parser);
@@ -181,7 +181,7 @@ static cb_arg parse_value(Parser *parser, bool bare_nodes) {
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
-static cb_opcode parse_opcode(Parser *parser) {
+static cb_opcode parse_opcode(FxParser *parser) {
     for (int op = 0; op < CB_OUTPUT; op++) {
         const char *name = cb_opcode_name((cb_opcode)op);
         size_t size = strlen(name);
@@ -193,7 +193,7 @@ static cb_opcode parse_opcode(Parser *parser) {
     return CB_OPCODE_COUNT;
 }
 
-static void parse_arguments(Parser *parser, FxNode *node) {
+static void parse_arguments(FxParser *parser, FxNode *node) {
     FxGraph *graph = parser->graph;
     expect(parser, "(args = (");
     if (!parser->good) return;
@@ -207,7 +207,7 @@ static void parse_arguments(Parser *parser, FxNode *node) {
 }
 
 /* "relu : [num_users=1] = call_method[target=relu](...)", the % already read */
-static void parse_node_line(Parser *parser) {
+static void parse_node_line(FxParser *parser) {
     FxGraph *graph = parser->graph;
     size_t size = name_size(parser->at), type_size;
     const char *name = arena_format(graph->arena, "%.*s", (int)size, parser->at);
@@ -244,7 +244,7 @@ static void parse_node_line(Parser *parser) {
     fx_refresh(node);
 }
 
-static void parse_line(Parser *parser) {
+static void parse_line(FxParser *parser) {
     if (fx_output_node(parser->graph)) error(parser, "nodes follow the return", "", 0);
     if (accept(parser, "%")) {
         parse_node_line(parser);
@@ -261,7 +261,7 @@ static void parse_line(Parser *parser) {
 
 static bool parse_text(FxGraph *graph, const char *text) {
     FX_GUARD(graph, false);
-    Parser parser = {graph, text, 1, 0, true};
+    FxParser parser = {graph, text, 1, 0, true};
     while (isspace((unsigned char)*parser.at)) parser.line += *parser.at++ == '\n';
     expect(&parser, "graph():");
     while (parser.good && *parser.at) {

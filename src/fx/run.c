@@ -10,16 +10,16 @@
 #include "tensor/frame.h"
 #include <string.h>
 
-typedef struct Request {
+typedef struct RunRequest {
     const FxGraph *graph;
     cb_tensor *const *inputs;
     int input_count;
     cb_tensor **outputs; /* NULL: no room */
     int capacity;
     bool notes; /* metas are written into the nodes, which then keep their values until the end */
-} Request;
+} RunRequest;
 
-typedef struct Run {
+typedef struct FxRun {
     Frame frame; /* first: around modules of the user's */
     ModuleFrame around;
     const FxGraph *graph;
@@ -30,9 +30,9 @@ typedef struct Run {
     bool notes;
     cb_operand *value; /* by node id */
     int *remaining; /* uses that are still to come, by node id; only for values that may be freed */
-} Run;
+} FxRun;
 
-static cb_operand operand_of(const Run *run, const cb_arg *arg) {
+static cb_operand operand_of(const FxRun *run, const cb_arg *arg) {
     switch (arg->kind) {
     case CB_ARG_NODE:
         return run->value[arg->node->id];
@@ -47,14 +47,14 @@ static cb_operand operand_of(const Run *run, const cb_arg *arg) {
     }
 }
 
-static Tensor *tensor_of(const Run *run, const FxNode *user, const cb_arg *arg) {
+static Tensor *tensor_of(const FxRun *run, const FxNode *user, const cb_arg *arg) {
     cb_operand operand = operand_of(run, arg);
     if (operand.kind == CB_OPERAND_TENSOR && operand.tensor) return operand.tensor;
     fx_fail(CB_ERR_GRAPH, user, "a tensor is needed here");
     return NULL;
 }
 
-static bool run_placeholder(Run *run, const FxNode *node) {
+static bool run_placeholder(FxRun *run, const FxNode *node) {
     int index = run->next_input++;
     cb_operand *value = &run->value[node->id];
     if (index < run->input_count && run->inputs[index]) {
@@ -70,7 +70,7 @@ static bool run_placeholder(Run *run, const FxNode *node) {
     return false;
 }
 
-static bool run_get_attr(Run *run, const FxNode *node) {
+static bool run_get_attr(FxRun *run, const FxNode *node) {
     const FxGraph *graph = run->graph;
     Tensor *tensor = fx_constant(graph, node->target);
     if (!tensor && graph->root) {
@@ -82,7 +82,7 @@ static bool run_get_attr(Run *run, const FxNode *node) {
     return tensor != NULL;
 }
 
-static Tensor *run_module(Run *run, const FxNode *node) {
+static Tensor *run_module(FxRun *run, const FxNode *node) {
     Module *root = run->graph->root;
     Module *module = root ? module_find_child(root, node->target) : NULL;
     Tensor *inputs[CB_MAX_ARGS];
@@ -96,7 +96,7 @@ static Tensor *run_module(Run *run, const FxNode *node) {
     return module_forward(module, inputs, count);
 }
 
-static Tensor *run_list(Run *run, const FxNode *node, const FxCall *call) {
+static Tensor *run_list(FxRun *run, const FxNode *node, const FxCall *call) {
     int count = call->list->count;
     Tensor **parts = memory_alloc(sizeof *parts * (size_t)count);
     if (!parts) {
@@ -117,7 +117,7 @@ static Tensor *index_once(Tensor *x, const FxIndex *step) {
     return op_slice(x, step->dim, step->start, step->end, step->step);
 }
 
-static Tensor *run_index(Run *run, const FxNode *node, const FxCall *call) {
+static Tensor *run_index(FxRun *run, const FxNode *node, const FxCall *call) {
     Tensor *x = tensor_of(run, node, &call->operand[0]);
     if (!x) return NULL;
     if (call->step_count == 0) return op_slice(x, 0, 0, INT64_MAX, 1);
@@ -130,7 +130,7 @@ static Tensor *run_index(Run *run, const FxNode *node, const FxCall *call) {
     return result;
 }
 
-static Tensor *run_op(Run *run, const FxNode *node) {
+static Tensor *run_op(FxRun *run, const FxNode *node) {
     FxCall call;
     if (!fx_bind(node, &call)) return NULL;
     if (node->site.file) cb_site(node->site.file, node->site.line);
@@ -149,7 +149,7 @@ static Tensor *run_op(Run *run, const FxNode *node) {
     return result;
 }
 
-static bool collect(Run *run, const FxNode *node, const cb_arg *arg) {
+static bool collect(FxRun *run, const FxNode *node, const cb_arg *arg) {
     bool group = arg->kind == CB_ARG_TUPLE || arg->kind == CB_ARG_LIST || arg->kind == CB_ARG_DICT;
     for (int i = 0; group && i < arg->count; i++)
         if (!collect(run, node, &arg->items[i])) return false;
@@ -165,7 +165,7 @@ static bool collect(Run *run, const FxNode *node, const cb_arg *arg) {
     return true;
 }
 
-static void release_inputs(Run *run, const FxNode *node) {
+static void release_inputs(FxRun *run, const FxNode *node) {
     for (int i = 0; i < length(node->inputs); i++) {
         int id = node->inputs[i]->id;
         if (run->remaining[id] == 0 || --run->remaining[id] > 0) continue;
@@ -174,7 +174,7 @@ static void release_inputs(Run *run, const FxNode *node) {
     }
 }
 
-static bool run_node(Run *run, FxNode *node) {
+static bool run_node(FxRun *run, FxNode *node) {
     Tensor *result = NULL;
     switch (node->opcode) {
     case CB_PLACEHOLDER:
@@ -209,7 +209,7 @@ static void note_meta(FxNode *node, const cb_operand *value) {
     node->has_meta = true;
 }
 
-static int run_nodes(Run *run) {
+static int run_nodes(FxRun *run) {
     const FxGraph *graph = run->graph;
     for (FxNode *node = graph->first; node; node = node->next) {
         if (!run_node(run, node)) return (int)cb_error_status();
@@ -219,7 +219,7 @@ static int run_nodes(Run *run) {
     return run->output_count;
 }
 
-static bool begin(Run *run, const Request *request) {
+static bool begin(FxRun *run, const RunRequest *request) {
     size_t count = (size_t)request->graph->next_id + 1;
     run->graph = request->graph;
     run->inputs = request->inputs;
@@ -236,13 +236,13 @@ static bool begin(Run *run, const Request *request) {
 }
 
 static void end(Frame *frame) {
-    Run *run = (Run *)frame;
+    FxRun *run = (FxRun *)frame;
     memory_free(run->value);
     memory_free(run->remaining);
 }
 
 /* Its modules are found, in errors, where they stand below the graph's own. */
-static int run_below_root(Run *run) {
+static int run_below_root(FxRun *run) {
     if (!run->graph->root) return run_nodes(run);
     module_enter(&run->around, run->graph->root);
     int count = run_nodes(run);
@@ -250,11 +250,11 @@ static int run_below_root(Run *run) {
     return count;
 }
 
-static OPENS_FRAME int run_request(const Request *request) {
+static OPENS_FRAME int run_request(const RunRequest *request) {
     FRAME_MARK(mark);
     frames_check();
     FrameKind kind = request->notes ? FRAME_OF_FUNCTION : FRAME_OF_FORWARD;
-    Run *run = (Run *)frame_open(sizeof *run, end, kind, mark);
+    FxRun *run = (FxRun *)frame_open(sizeof *run, end, kind, mark);
     if (!run) return CB_ERR_MEMORY;
     Frame *left UNWINDS_FRAME = &run->frame;
     int count = begin(run, request) ? run_below_root(run) : CB_ERR_MEMORY;
@@ -286,7 +286,7 @@ static int check_call(const FxGraph *graph, cb_tensor *const *inputs, int count)
 int fx_run(const FxGraph *graph, Tensor *const *inputs, int count, Tensor **outputs, int capacity) {
     int status = check_call(graph, inputs, count);
     if (status) return status;
-    const Request request = {graph, inputs, count, outputs, capacity, false};
+    const RunRequest request = {graph, inputs, count, outputs, capacity, false};
     return run_request(&request);
 }
 
@@ -301,7 +301,7 @@ cb_status cb_graph_propagate_shapes(cb_graph *graph, cb_tensor *const *inputs, i
     int status = check_call(graph, inputs, count);
     if (status) return (cb_status)status;
     Tensor *outputs[CB_MAX_ARGS];
-    const Request request = {graph, inputs, count, outputs, CB_MAX_ARGS, true};
+    const RunRequest request = {graph, inputs, count, outputs, CB_MAX_ARGS, true};
     int result = run_request(&request);
     return result < 0 ? (cb_status)result : CB_OK;
 }

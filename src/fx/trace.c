@@ -13,7 +13,7 @@
 #include "tensor/frame.h"
 #include <string.h>
 
-typedef struct Trace {
+typedef struct FxTrace {
     Frame frame; /* first: around the user's function */
     Tracer tracer;
     ModuleTracer modules, *before; /* before: of the thread */
@@ -23,38 +23,38 @@ typedef struct Trace {
     Tensor *pending; /* the shadow of a node that is not made yet; kept */
     bool examples;
     bool running; /* the user's function is on the stack */
-} Trace;
+} FxTrace;
 
-typedef struct Request { /* what is traced */
+typedef struct TraceRequest { /* what is traced */
     Module *module;
     cb_function_n *function;
     void *user;
     const char *names; /* of the inputs; NULL: x, y, z, input_3... */
     int count;
     Tensor *const *examples; /* NULL: none */
-} Request;
+} TraceRequest;
 
-static Trace *trace_of(Tracer *tracer) {
-    return (Trace *)(void *)((char *)tracer - offsetof(Trace, tracer));
+static FxTrace *trace_of(Tracer *tracer) {
+    return (FxTrace *)(void *)((char *)tracer - offsetof(FxTrace, tracer));
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
 
 /* Kept, and destroyed with the trace when memory ends before its node has it. */
-static void set_pending(Trace *trace, Tensor *value) {
+static void set_pending(FxTrace *trace, Tensor *value) {
     tensor_destroy(trace->pending);
     trace->pending = value;
 }
 
 /* The pending one. */
-static void set_shadow(Trace *trace, const FxNode *node) {
+static void set_shadow(FxTrace *trace, const FxNode *node) {
     while (length(trace->shadow) <= node->id) push(trace->graph->arena, trace->shadow, NULL);
     trace->shadow[node->id] = trace->pending;
     trace->pending = NULL;
 }
 
 /* An alias of a real tensor becomes the node's shadow. */
-static bool shadow_as(Trace *trace, const FxNode *node, Tensor *tensor) {
+static bool shadow_as(FxTrace *trace, const FxNode *node, Tensor *tensor) {
     Meta meta = tensor_meta(tensor);
     Tensor *alias = tensor_view_of(tensor, &meta, tensor->stride, tensor->offset);
     if (!alias) return false;
@@ -63,12 +63,12 @@ static bool shadow_as(Trace *trace, const FxNode *node, Tensor *tensor) {
     return true;
 }
 
-static Tensor *shadow_of(const Trace *trace, const FxNode *node) {
+static Tensor *shadow_of(const FxTrace *trace, const FxNode *node) {
     return node->id < length(trace->shadow) ? trace->shadow[node->id] : NULL;
 }
 
 /* The stand-in of a node's value. */
-static Tensor *stand_in(Trace *trace, FxNode *node) {
+static Tensor *stand_in(FxTrace *trace, FxNode *node) {
     const Tensor *shadow = shadow_of(trace, node);
     Meta unknown = {.dtype = CB_SAME};
     if (shadow) {
@@ -84,7 +84,7 @@ static Tensor *stand_in(Trace *trace, FxNode *node) {
 }
 
 /* The get_attr node of a tensor from outside. */
-static FxNode *attribute(Trace *trace, Tensor *tensor) {
+static FxNode *attribute(FxTrace *trace, Tensor *tensor) {
     FxGraph *graph = trace->graph;
     uint64_t key = (uint64_t)(uintptr_t)tensor;
     FxNode *node = map_get(&trace->attributes, key);
@@ -110,12 +110,12 @@ static FxNode *attribute(Trace *trace, Tensor *tensor) {
     return node;
 }
 
-static FxNode *node_of(Trace *trace, Tensor *tensor) {
+static FxNode *node_of(FxTrace *trace, Tensor *tensor) {
     if (tensor->trace == trace->tracer.serial) return tensor->value;
     return attribute(trace, tensor);
 }
 
-static bool arg_of(Trace *trace, const cb_operand *operand, cb_arg *arg) {
+static bool arg_of(FxTrace *trace, const cb_operand *operand, cb_arg *arg) {
     switch (operand->kind) {
     case CB_OPERAND_FLOAT:
         *arg = cb_arg_float(operand->f);
@@ -159,7 +159,7 @@ static OPENS_FRAME Tensor *run_aside(Op op, const cb_operand *operand, Tensor *c
 }
 
 /* The value of the node to be made is pending; false with an error. */
-static bool compute(Trace *trace, Op op, const cb_arg *arg, int count, const Attrs *attrs,
+static bool compute(FxTrace *trace, Op op, const cb_arg *arg, int count, const Attrs *attrs,
                     Module *module) {
     cb_operand operand[OP_MAX_PARAMS];
     Tensor *inputs[CB_MAX_ARGS];
@@ -180,7 +180,7 @@ static bool compute(Trace *trace, Op op, const cb_arg *arg, int count, const Att
 
 static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int count,
                            const Attrs *attrs) {
-    Trace *trace = trace_of(tracer);
+    FxTrace *trace = trace_of(tracer);
     FX_GUARD(trace->graph, NULL);
     cb_arg arg[OP_MAX_PARAMS];
     for (int i = 0; i < count; i++)
@@ -192,7 +192,7 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int c
 }
 
 static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {
-    Trace *trace = trace_of(tracer);
+    FxTrace *trace = trace_of(tracer);
     FX_GUARD(trace->graph, NULL);
     cb_operand self = cb_operand_tensor(target);
     cb_arg arg[2];
@@ -202,8 +202,8 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
     return target;
 }
 
-static bool trace_materialize(Tracer *tracer, Tensor *x, Access access) {
-    Trace *trace = trace_of(tracer);
+static bool trace_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
+    FxTrace *trace = trace_of(tracer);
     (void)access;
     const FxNode *node = x->trace == trace->tracer.serial ? x->value : NULL;
     if (!node) return x->storage != NULL;
@@ -247,7 +247,7 @@ static bool splice_guarded(FxGraph *graph, FxNode *half) {
 }
 
 static void trace_destroy(Tracer *tracer, Tensor *x) {
-    Trace *trace = trace_of(tracer);
+    FxTrace *trace = trace_of(tracer);
     if (x->trace != trace->tracer.serial) { /* the next tensor may get its address */
         MapEntry *known = map_first(&trace->attributes, (uint64_t)(uintptr_t)x);
         if (known) known->value = NULL;
@@ -260,7 +260,7 @@ static void trace_destroy(Tracer *tracer, Tensor *x) {
 
 static Tensor *trace_module(ModuleTracer *modules, Module *module, Tensor *const *inputs,
                             int count) {
-    Trace *trace = (Trace *)((char *)modules - offsetof(Trace, modules));
+    FxTrace *trace = (FxTrace *)((char *)modules - offsetof(FxTrace, modules));
     FxGraph *graph = trace->graph;
     FX_GUARD(graph, NULL);
     Buffer path = buffer_new(graph->arena);
@@ -302,7 +302,7 @@ static const char *input_name(FxGraph *graph, const char *names, int index) {
     return arena_format(graph->arena, "%.*s", (int)size, names);
 }
 
-static bool add_inputs(Trace *trace, const Request *request, Tensor **inputs) {
+static bool add_inputs(FxTrace *trace, const TraceRequest *request, Tensor **inputs) {
     FX_GUARD(trace->graph, false);
     trace->attributes = map_new(trace->graph->arena);
     for (int i = 0; i < request->count; i++) {
@@ -322,7 +322,7 @@ static bool add_inputs(Trace *trace, const Request *request, Tensor **inputs) {
     return true;
 }
 
-static bool add_output(Trace *trace, Tensor *const *outputs, int count) {
+static bool add_output(FxTrace *trace, Tensor *const *outputs, int count) {
     FX_GUARD(trace->graph, false);
     cb_arg value[CB_MAX_ARGS];
     for (int i = 0; i < count; i++) {
@@ -338,7 +338,7 @@ static bool add_output(Trace *trace, Tensor *const *outputs, int count) {
     return true;
 }
 
-static bool trace_body(Trace *trace, const Request *request) {
+static bool trace_body(FxTrace *trace, const TraceRequest *request) {
     Tensor *inputs[CB_MAX_ARGS], *outputs[OUTPUT_ROOM];
     if (!add_inputs(trace, request, inputs)) return false;
     int count = 1;
@@ -356,7 +356,7 @@ static bool trace_body(Trace *trace, const Request *request) {
     return false;
 }
 
-static bool request_good(const Request *request) {
+static bool request_good(const TraceRequest *request) {
     if (request->count < 0 || request->count > CB_MAX_ARGS) {
         fail(CB_ERR_ARGUMENT, "symbolic trace: %d inputs; 0 to %d are possible", request->count,
              CB_MAX_ARGS);
@@ -369,7 +369,7 @@ static bool request_good(const Request *request) {
     return true;
 }
 
-static void begin(Trace *trace, const Request *request, FxGraph *graph) {
+static void begin(FxTrace *trace, const TraceRequest *request, FxGraph *graph) {
     trace->tracer = (Tracer){.apply = trace_apply,
                              .assign = trace_assign,
                              .materialize = trace_materialize,
@@ -389,7 +389,7 @@ static void begin(Trace *trace, const Request *request, FxGraph *graph) {
 }
 
 /* The graph when it is good. */
-static FxGraph *end(Trace *trace, bool good) {
+static FxGraph *end(FxTrace *trace, bool good) {
     set_pending(trace, NULL);
     for (int i = 0; i < length(trace->shadow); i++) tensor_destroy(trace->shadow[i]);
     if (good) return trace->graph;
@@ -398,18 +398,18 @@ static FxGraph *end(Trace *trace, bool good) {
 }
 
 static void abandon(Frame *frame) {
-    Trace *trace = (Trace *)frame;
+    FxTrace *trace = (FxTrace *)frame;
     tracer_set(NULL);
     module_tracer_set(trace->before);
     end(trace, false);
 }
 
-static OPENS_FRAME FxGraph *trace_request(const Request *request) {
+static OPENS_FRAME FxGraph *trace_request(const TraceRequest *request) {
     FRAME_MARK(mark);
     frames_check();
     FxGraph *graph = request_good(request) ? fx_graph_new(request->module) : NULL;
     if (!graph) return NULL;
-    Trace *trace = (Trace *)frame_open(sizeof *trace, abandon, FRAME_OF_FUNCTION, mark);
+    FxTrace *trace = (FxTrace *)frame_open(sizeof *trace, abandon, FRAME_OF_FUNCTION, mark);
     if (!trace) {
         cb_graph_free(graph);
         return NULL;
@@ -441,14 +441,14 @@ static int count_names(const char *names) {
 
 cb_graph *cb_symbolic_trace(cb_module *module) {
     if (!module_lives(module, "symbolic trace: the module")) return NULL;
-    Request request = {
+    TraceRequest request = {
         .module = module, .names = module->inputs, .count = count_names(module->inputs)};
     return trace_request(&request);
 }
 
 cb_graph *cb_symbolic_trace_with(cb_module *module, cb_tensor *const *examples, int count) {
     if (!module_lives(module, "symbolic trace: the module")) return NULL;
-    Request request = {
+    TraceRequest request = {
         .module = module, .names = module->inputs, .count = count, .examples = examples};
     return trace_request(&request);
 }
@@ -456,14 +456,15 @@ cb_graph *cb_symbolic_trace_with(cb_module *module, cb_tensor *const *examples, 
 cb_graph *cb_symbolic_trace_function(cb_function_n *function, void *user, int input_count,
                                      const char *names) {
     if (!function) return NULL;
-    Request request = {.function = function, .user = user, .names = names, .count = input_count};
+    TraceRequest request = {
+        .function = function, .user = user, .names = names, .count = input_count};
     return trace_request(&request);
 }
 
 cb_graph *cb_symbolic_trace_function_with(cb_function_n *function, void *user, const char *names,
                                           cb_tensor *const *examples, int count) {
     if (!function) return NULL;
-    Request request = {
+    TraceRequest request = {
         .function = function, .user = user, .names = names, .count = count, .examples = examples};
     return trace_request(&request);
 }

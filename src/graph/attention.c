@@ -133,16 +133,16 @@ static MaskKind mask_kind(const Node *mask, int64_t rows, int64_t columns, bool 
 
 /* ---- the pattern -------------------------------------------------------------------------- */
 
-typedef struct Pattern {
+typedef struct AttentionPattern {
     Graph *graph;
     const int *users; /* by id of the old node */
     Node *query, *key, *mask;
     double scale;
     bool causal, keep; /* keep: the mask's value that keeps a score */
-} Pattern;
+} AttentionPattern;
 
 /* What copies and dropout that does nothing are copies of. */
-static Node *through(const Pattern *p, Node *node) {
+static Node *through(const AttentionPattern *p, Node *node) {
     for (;;) {
         bool copy = node->op == OP_contiguous || node->op == OP_clone ||
                     (node->op == OP_dropout && !op_draws(OP_dropout, node->attrs) &&
@@ -158,7 +158,7 @@ static bool minus_infinity(Node *node) {
 }
 
 /* where(mask, scores, -inf), or the other way round, or masked_fill(scores, mask, -inf). */
-static Node *take_mask(Pattern *p, Node *node) {
+static Node *take_mask(AttentionPattern *p, Node *node) {
     if (node->op == OP_masked_fill) {
         cb_operand value = attr_number(node->attrs, ATTR_masked_fill_value);
         if (value.kind != CB_OPERAND_FLOAT || value.f != -(double)INFINITY) return node;
@@ -173,7 +173,7 @@ static Node *take_mask(Pattern *p, Node *node) {
     return through(p, node->input[p->keep ? 1 : 2]);
 }
 
-static Node *take_scale(Pattern *p, Node *node) {
+static Node *take_scale(AttentionPattern *p, Node *node) {
     while ((node->op == OP_mul || node->op == OP_div) && p->users[node->id] == 1) {
         Node *number = node_uniform(node->input[1]);
         if (!number) return node;
@@ -195,7 +195,7 @@ static bool softmax_over_last(const Node *node) {
 }
 
 /* Is old a product of attention weights with values? Fills the pattern. */
-static bool match(Pattern *p, const Node *old) {
+static bool match(AttentionPattern *p, const Node *old) {
     if (old->op != OP_matmul || old->rank < 2 || !dtype_is_float((cb_dtype)old->dtype))
         return false;
     Node *weights = through(p, old->input[0]);
@@ -228,7 +228,7 @@ static Node *transposed(Graph *graph, Node *x) {
     return node->op == OP_permute ? simplify_node(graph, node) : node;
 }
 
-static Node *attend(const Pattern *p, Node *const *now, const Node *old) {
+static Node *attend(const AttentionPattern *p, Node *const *now, const Node *old) {
     const int scale = ATTR_scaled_dot_product_attention_scale;
     Attrs attrs = attrs_default(OP_scaled_dot_product_attention);
     Node *mask = p->mask && !p->causal ? now[p->mask->id] : NULL;
@@ -282,7 +282,7 @@ void pass_attention(Graph *graph, Budget *budget) {
     for (int i = 0; i < length(graph->mutation); i++) users[graph->mutation[i].value->id]++;
     Origin origin = graph->origin;
     Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
-    Pattern pattern = {.graph = graph, .users = users};
+    AttentionPattern pattern = {.graph = graph, .users = users};
     for (int i = 0; i < length(order); i++) {
         Node *node = order[i], *input[NODE_MAX_INPUTS];
         graph->origin = node->origin;

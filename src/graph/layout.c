@@ -19,15 +19,15 @@
 
 enum { LEAST = 3 };
 
-typedef struct Form { /* the last spelling; node NULL: there is none */
+typedef struct Spelling { /* the last spelling; node NULL: there is none */
     Node *node;
     int perm[CB_MAX_RANK];
-} Form;
+} Spelling;
 
 typedef struct Layout {
     Graph *graph;
-    Node **plain; /* by id of the old node; NULL: not needed so far */
-    Form *form;   /* the same */
+    Node **plain;   /* by id of the old node; NULL: not needed so far */
+    Spelling *form; /* the same */
 } Layout;
 
 /* ---- permutations ------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ static Node *plain(Layout *l, const Node *old) {
 
 /* The node's last spelling under perm, made from the plain one when it has another. */
 static Node *last(Layout *l, const Node *old, const int *perm) {
-    const Form *form = &l->form[old->id];
+    const Spelling *form = &l->form[old->id];
     int inverse[CB_MAX_RANK];
     if (form->node && !memcmp(form->perm, perm, sizeof *perm * old->rank)) return form->node;
     invert(perm, old->rank, inverse);
@@ -131,7 +131,7 @@ static bool pointwise(Layout *l, const Node *old) {
 
 static bool reduce(Layout *l, const Node *old) {
     const Node *x = old->input[0];
-    const Form *form = &l->form[x->id];
+    const Spelling *form = &l->form[x->id];
     cb_dim_list dims = attr_dims(old->attrs, ATTR_sum_dim);
     bool keep = old->attrs->word[ATTR_sum_keepdim], gone[CB_MAX_RANK] = {false};
     int perm[CB_MAX_RANK], rank = 0;
@@ -150,7 +150,7 @@ static bool reduce(Layout *l, const Node *old) {
 }
 
 static bool pad(Layout *l, const Node *old) {
-    const Form *form = &l->form[old->input[0]->id];
+    const Spelling *form = &l->form[old->input[0]->id];
     cb_dim_list given = attr_dims(old->attrs, ATTR_pad_padding), padding = {0, {0}};
     for (int i = 0; i < given.count; i += 2) {
         int from_last = 2 * (old->rank - 1 - form->perm[old->rank - 1 - i / 2]);
@@ -168,7 +168,7 @@ static bool pad(Layout *l, const Node *old) {
 
 /* Views, joins and picks along one dim, whose number stands in the given word. */
 static bool along_dim(Layout *l, const Node *old, int word) {
-    const Form *form = &l->form[old->input[0]->id];
+    const Spelling *form = &l->form[old->input[0]->id];
     int perm[CB_MAX_RANK];
     Attrs attrs = *old->attrs;
     memcpy(perm, form->perm, sizeof perm);
@@ -182,7 +182,7 @@ static bool along_dim(Layout *l, const Node *old, int word) {
 }
 
 static bool flip(Layout *l, const Node *old) {
-    const Form *form = &l->form[old->input[0]->id];
+    const Spelling *form = &l->form[old->input[0]->id];
     cb_dim_list dims = attr_dims(old->attrs, ATTR_flip_dims);
     for (int i = 0; i < dims.count; i++) dims.at[i] = form->perm[dims.at[i]];
     Attrs attrs = {{0}};
@@ -194,7 +194,7 @@ static bool flip(Layout *l, const Node *old) {
 
 /* The user's own transpose costs nothing: only the order of plain changes. */
 static bool permute(Layout *l, const Node *old) {
-    const Form *form = &l->form[old->input[0]->id];
+    const Spelling *form = &l->form[old->input[0]->id];
     cb_dim_list dims = attr_dims(old->attrs, ATTR_permute_dims);
     int perm[CB_MAX_RANK];
     for (int i = 0; i < old->rank; i++) perm[i] = form->perm[dims.at[i]];
@@ -245,7 +245,7 @@ void pass_layout(Graph *graph, Budget *budget) {
     Origin origin = graph->origin;
     Layout l = {.graph = graph};
     l.plain = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
-    l.form = arena_new_array(graph->arena, Form, length(graph->node) + 1);
+    l.form = arena_new_array(graph->arena, Spelling, length(graph->node) + 1);
     for (int i = 0; i < length(order); i++) {
         graph->origin = order[i]->origin;
         rebuild(&l, order[i]);

@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-typedef struct Visit {
+typedef struct NodeVisit {
     Node *node;
     int next; /* input to look at */
-} Visit;
+} NodeVisit;
 
 static Node *child(const Node *node, int i, bool through) {
     return through && node->expansion ? node->expansion : node->input[i];
@@ -22,13 +22,13 @@ static int child_count(const Node *node, bool through) {
 }
 
 /* Inputs before users: the post-order of a depth-first walk from the root. */
-static void visit(Arena *arena, Node *root, bool through, bool *seen, Visit **stack,
+static void visit(Arena *arena, Node *root, bool through, bool *seen, NodeVisit **stack,
                   Node ***order) {
     if (seen[root->id]) return;
     seen[root->id] = true;
-    push(arena, *stack, (Visit){root, 0});
+    push(arena, *stack, (NodeVisit){root, 0});
     while (length(*stack)) {
-        Visit *top = &(*stack)[length(*stack) - 1];
+        NodeVisit *top = &(*stack)[length(*stack) - 1];
         if (top->next == child_count(top->node, through)) {
             push(arena, *order, top->node);
             (void)pop(*stack);
@@ -37,13 +37,13 @@ static void visit(Arena *arena, Node *root, bool through, bool *seen, Visit **st
         Node *input = child(top->node, top->next++, through);
         if (!input || seen[input->id]) continue;
         seen[input->id] = true;
-        push(arena, *stack, (Visit){input, 0});
+        push(arena, *stack, (NodeVisit){input, 0});
     }
 }
 
 Node **graph_walk(const Graph *graph, Arena *arena, bool through) {
     bool *seen = arena_new_array(arena, bool, length(graph->node) + 1);
-    Visit *stack = NULL;
+    NodeVisit *stack = NULL;
     Node **order = NULL;
     for (int i = 0; i < length(graph->input); i++)
         visit(arena, graph->input[i], through, seen, &stack, &order);

@@ -19,19 +19,19 @@ typedef struct Named {
     Term term;
 } Named;
 
-typedef struct Parser {
+typedef struct GraphParser {
     Graph *graph;
     Reader reader;
     Evaluator evaluator;
     Map names;
     const char *line_at; /* up to here, lines are counted */
     int line;
-} Parser;
+} GraphParser;
 
 enum { STATEMENT_POOL = 512 };
 
 static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
-    const Parser *parser = evaluator->user;
+    const GraphParser *parser = evaluator->user;
     uint64_t hash = hash_bytes(name.text, (size_t)name.length, 0);
     for (MapEntry *e = map_first(&parser->names, hash); e; e = map_next(e)) {
         const Named *named = e->value;
@@ -42,7 +42,7 @@ static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
     return false;
 }
 
-static bool define(Parser *parser, Word name, const Term *term) {
+static bool define(GraphParser *parser, Word name, const Term *term) {
     Term before;
     if (lookup(&parser->evaluator, name, &before)) {
         parser->reader.at = name.text;
@@ -56,14 +56,14 @@ static bool define(Parser *parser, Word name, const Term *term) {
 }
 
 /* Errors of inference come without a position: the site says the line. */
-static void set_site(Parser *parser) {
+static void set_site(GraphParser *parser) {
     for (; parser->line_at < parser->reader.at; parser->line_at++)
         parser->line += *parser->line_at == '\n';
     cb_site("graph text", parser->line);
     parser->graph->origin.site = site_current();
 }
 
-static bool read_value(Parser *parser, Term *term) {
+static bool read_value(GraphParser *parser, Term *term) {
     parser->reader.used = 0;
     (void)read_at_end(&parser->reader); /* to the first token, for its line */
     set_site(parser);
@@ -71,7 +71,7 @@ static bool read_value(Parser *parser, Term *term) {
     return syntax && evaluate(&parser->evaluator, syntax, term);
 }
 
-static Node *read_node(Parser *parser) {
+static Node *read_node(GraphParser *parser) {
     Term term;
     if (!read_value(parser, &term)) return NULL;
     Node *node = term_node(parser->graph, &term);
@@ -115,7 +115,7 @@ static bool read_meta(Reader *reader, Meta *meta) {
     }
 }
 
-static bool read_inputs(Parser *parser) {
+static bool read_inputs(GraphParser *parser) {
     Reader *reader = &parser->reader;
     if (!read_expect(reader, "graph") || !read_expect(reader, "(")) return false;
     if (read_token(reader, ")")) return true;
@@ -137,7 +137,7 @@ static bool read_inputs(Parser *parser) {
 
 /* ---- statements --------------------------------------------------------------------------- */
 
-static bool read_mutation(Parser *parser) {
+static bool read_mutation(GraphParser *parser) {
     Reader *reader = &parser->reader;
     Word name;
     Term target;
@@ -160,7 +160,7 @@ static bool read_mutation(Parser *parser) {
     return true;
 }
 
-static bool read_draws(Parser *parser) {
+static bool read_draws(GraphParser *parser) {
     int64_t draws;
     if (!read_int(&parser->reader, &draws) || draws < parser->graph->random_count ||
         draws > INT32_MAX) {
@@ -171,7 +171,7 @@ static bool read_draws(Parser *parser) {
     return true;
 }
 
-static bool read_outputs(Parser *parser) {
+static bool read_outputs(GraphParser *parser) {
     if (read_token(&parser->reader, "}")) return true;
     do {
         Node *node = read_node(parser);
@@ -181,7 +181,7 @@ static bool read_outputs(Parser *parser) {
     return read_expect(&parser->reader, "}");
 }
 
-static bool read_assignment(Parser *parser) {
+static bool read_assignment(GraphParser *parser) {
     Word name;
     Term term;
     if (!read_name(&parser->reader, &name)) {
@@ -192,7 +192,7 @@ static bool read_assignment(Parser *parser) {
            define(parser, name, &term);
 }
 
-static bool read_graph(Parser *parser) {
+static bool read_graph(GraphParser *parser) {
     Reader *reader = &parser->reader;
     if (!read_inputs(parser) || !read_expect(reader, "{")) return false;
     while (!read_token(reader, "return")) {
@@ -210,7 +210,7 @@ static bool read_graph(Parser *parser) {
 
 Graph *graph_parse(Arena *arena, const char *text) {
     Site caller = site_current();
-    Parser parser = {
+    GraphParser parser = {
         .graph = graph_new(arena), .names = map_new(arena), .line_at = text, .line = 1};
     parser.reader = (Reader){.text = text,
                              .at = text,

@@ -92,9 +92,9 @@ static void parse_rules(void) {
 /* ---- matching ----------------------------------------------------------------------------- */
 
 enum { X, Y, Z, C, K, L, VARIABLES };
-typedef struct Match {
+typedef struct RuleMatch {
     Node *bound[VARIABLES];
-} Match;
+} RuleMatch;
 
 static int variable(const Syntax *name) {
     static const char letters[] = "xyzckl";
@@ -104,7 +104,7 @@ static int variable(const Syntax *name) {
     return (int)(found - letters);
 }
 
-static bool match_variable(const Syntax *pattern, Node *node, Match *match) {
+static bool match_variable(const Syntax *pattern, Node *node, RuleMatch *match) {
     int which = variable(pattern);
     if (which == K || which == L) node = node_uniform(node);
     if (!node || (which == C && node->dtype != CB_BOOL)) return false;
@@ -125,20 +125,20 @@ static bool match_number(const Syntax *pattern, Node *node) {
     return value.f == wanted && signbit(value.f) == signbit(wanted);
 }
 
-static bool match_node(const Syntax *pattern, Node *node, Match *match);
+static bool match_node(const Syntax *pattern, Node *node, RuleMatch *match);
 
-static bool match_inputs(const Syntax *pattern, Node *node, Match *match) {
+static bool match_inputs(const Syntax *pattern, Node *node, RuleMatch *match) {
     const Syntax *operand = pattern->child;
     for (int i = 0; i < node->input_count; i++, operand = operand->next)
         if (!match_node(operand, node->input[i], match)) return false;
     return true;
 }
 
-static bool match_node(const Syntax *pattern, Node *node, Match *match) {
+static bool match_node(const Syntax *pattern, Node *node, RuleMatch *match) {
     if (pattern->kind == SYNTAX_NAME) return match_variable(pattern, node, match);
     if (pattern->kind != SYNTAX_CALL) return match_number(pattern, node);
     if (pattern->op != (Op)node->op) return false;
-    Match before = *match;
+    RuleMatch before = *match;
     if (match_inputs(pattern, node, match)) return true;
     *match = before;
     if (!(op_info(pattern->op)->flags & COMMUTES)) return false;
@@ -155,8 +155,8 @@ static bool in_domain(int domain, const Node *node) {
     return domain & kind;
 }
 
-static bool match_rule(int number, Node *node, Match *match) {
-    *match = (Match){{NULL}};
+static bool match_rule(int number, Node *node, RuleMatch *match) {
+    *match = (RuleMatch){{NULL}};
     if (!match_node(parsed[number].left, node, match)) return false;
     const Node *x = match->bound[X] ? match->bound[X] : match->bound[Y];
     const Rule *rule = &rules[number];
@@ -181,7 +181,7 @@ static Node *literal(Graph *graph, const Syntax *number) {
     return graph_constant(graph, dtype, number->value);
 }
 
-static Node *build(Rewriter *rewriter, const Syntax *right, const Match *match) {
+static Node *build(Rewriter *rewriter, const Syntax *right, const RuleMatch *match) {
     Graph *graph = rewriter->graph;
     if (right->kind == SYNTAX_NAME) return match->bound[variable(right)];
     if (right->kind != SYNTAX_CALL) return literal(graph, right);
@@ -199,7 +199,7 @@ static Node *build(Rewriter *rewriter, const Syntax *right, const Match *match) 
 }
 
 static Node *apply_rules(Rewriter *rewriter, Node *node) {
-    Match match;
+    RuleMatch match;
     for (int i = bucket[node->op]; i >= 0; i = parsed[i].next) {
         if (!match_rule(i, node, &match)) continue;
         if (!budget_spend(rewriter->budget)) return node;

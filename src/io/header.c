@@ -189,33 +189,33 @@ static bool parse_metadata(cb_safetensors *file, yyjson_val *item) {
 /* ---- the object ----------------------------------------------------------------------------- */
 
 /* Where in the header's text. */
-typedef struct Reader {
+typedef struct HeaderReader {
     cb_safetensors *file;
     const char *text;
     size_t at, length;
-} Reader;
+} HeaderReader;
 
 /* The next character that is no space; NUL at the end. */
-static char peek(Reader *r) {
+static char peek(HeaderReader *r) {
     while (r->at < r->length && memchr(" \t\n\r", r->text[r->at], 4)) r->at++;
     return r->at < r->length ? r->text[r->at] : '\0';
 }
 
-static bool expect(Reader *r, char wanted) {
+static bool expect(HeaderReader *r, char wanted) {
     if (peek(r) != wanted)
         return refuse(r->file, "the header is not JSON, from byte %zu on: no '%c'", r->at, wanted);
     r->at++;
     return true;
 }
 
-static size_t string_end(const Reader *r, size_t at) {
+static size_t string_end(const HeaderReader *r, size_t at) {
     for (at++; at < r->length && r->text[at] != '"'; at++)
         if (r->text[at] == '\\') at++;
     return at + 1;
 }
 
 /* The end of the value that begins here, as far as brackets and quotes tell. */
-static size_t value_end(const Reader *r) {
+static size_t value_end(const HeaderReader *r) {
     int depth = 0;
     for (size_t at = r->at; at < r->length; at++) {
         char c = r->text[at];
@@ -234,7 +234,7 @@ static size_t value_end(const Reader *r) {
     return r->length;
 }
 
-static bool parse_value(Reader *r, size_t end, size_t most, const char *what) {
+static bool parse_value(HeaderReader *r, size_t end, size_t most, const char *what) {
     size_t place = r->at;
     r->at = end;
     if (end > r->length) return not_json(r->file, place, "it ends within a text");
@@ -245,7 +245,7 @@ static bool parse_value(Reader *r, size_t end, size_t most, const char *what) {
 }
 
 /* "name": {...}; a tensor takes some hundred bytes. */
-static bool parse_member(Reader *r) {
+static bool parse_member(HeaderReader *r) {
     enum { TENSOR_LIMIT = 1 << 12, METADATA_LIMIT = 1 << 24 };
     cb_safetensors *file = r->file;
     if (peek(r) != '"') return expect(r, '"');
@@ -266,7 +266,7 @@ static bool parse_member(Reader *r) {
 }
 
 static bool parse_entries(cb_safetensors *file, const char *text, size_t bytes) {
-    Reader r = {file, text, 1, bytes};
+    HeaderReader r = {file, text, 1, bytes};
     bool more = peek(&r) != '}';
     while (more) {
         if (!parse_member(&r)) return false;

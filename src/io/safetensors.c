@@ -130,13 +130,13 @@ cb_tensor *cb_safetensors_get(const cb_safetensors *file, const char *name) {
 
 /* ---- save ------------------------------------------------------------------------------------ */
 
-typedef struct Item {
+typedef struct SavedTensor {
     const char *name;
     const Tensor *tensor;
-} Item;
+} SavedTensor;
 
 static int by_width_then_name(const void *a, const void *b) {
-    const Item *x = a, *y = b;
+    const SavedTensor *x = a, *y = b;
     if (x->tensor->dtype != y->tensor->dtype) {
         size_t p = cb_dtype_size((cb_dtype)x->tensor->dtype);
         size_t q = cb_dtype_size((cb_dtype)y->tensor->dtype);
@@ -160,7 +160,7 @@ static void put_quoted(Buffer *out, const char *text) {
 }
 
 /* The header with its length before it, padded so that the data starts at a multiple of 8. */
-static void put_header(Buffer *out, const Item *item, int count) {
+static void put_header(Buffer *out, const SavedTensor *item, int count) {
     int64_t at = 0;
     put_bytes(out, "\0\0\0\0\0\0\0\0", 8);
     put(out, "{\"__metadata__\":{\"format\":\"pt\"}");
@@ -182,7 +182,7 @@ static void put_header(Buffer *out, const Item *item, int count) {
 
 typedef struct Content {
     Buffer header;
-    const Item *item;
+    const SavedTensor *item;
     int count;
 } Content;
 
@@ -194,7 +194,7 @@ static bool write_content(int file, void *user) {
     return written;
 }
 
-static cb_status save(Arena *arena, const char *path, Item *item, int count) {
+static cb_status save(Arena *arena, const char *path, SavedTensor *item, int count) {
     if (arena_guard(arena)) return fail_memory(0);
     qsort(item, (size_t)count, sizeof *item, by_width_then_name);
     Content content = {buffer_new(arena), item, count};
@@ -203,7 +203,7 @@ static cb_status save(Arena *arena, const char *path, Item *item, int count) {
     return fail_file("safetensors_save", path);
 }
 
-static cb_status check_items(const Item *item, int count, Arena *arena) {
+static cb_status check_items(const SavedTensor *item, int count, Arena *arena) {
     if (arena_guard(arena)) return fail_memory(0);
     Map known = map_new(arena);
     for (int i = 0; i < count; i++) {
@@ -228,12 +228,12 @@ cb_status cb_safetensors_save(const char *path, const char *const *names, cb_ten
                               int count) {
     if (!path || count < 0 || (count && (!names || !tensors)))
         return fail(CB_ERR_ARGUMENT, "safetensors_save: NULL");
-    size_t bytes = sizeof(Item) * ((size_t)count + 1);
-    Item *item = memory_zalloc(bytes);
+    size_t bytes = sizeof(SavedTensor) * ((size_t)count + 1);
+    SavedTensor *item = memory_zalloc(bytes);
     Arena *arena = arena_new();
     cb_status status = item && arena ? CB_OK : fail_memory(bytes);
     for (int i = 0; i < count && !status; i++) {
-        item[i] = (Item){names[i], tensor_in(tensors[i], "safetensors_save")};
+        item[i] = (SavedTensor){names[i], tensor_in(tensors[i], "safetensors_save")};
         if (tensors[i] && !item[i].tensor) status = cb_error_status();
     }
     if (!status) status = check_items(item, count, arena);

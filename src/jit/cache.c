@@ -125,19 +125,19 @@ static const char *check_entry(const char *content, size_t bytes, size_t *text_b
 }
 
 /* One entry, open and checked as a whole. */
-typedef struct Entry {
+typedef struct OpenEntry {
     CacheLookup found;
     int file; /* with a hit */
     char *content;
     const char *text; /* its description, in the content */
     size_t text_bytes;
-} Entry;
+} OpenEntry;
 
-static Entry open_entry(const char *directory, const char *key) {
+static OpenEntry open_entry(const char *directory, const char *key) {
     char path[CACHE_PATH];
     size_t bytes = 0;
     cache_path(directory, key, path);
-    Entry e = {.found = CACHE_DAMAGED, .file = object_open(path)};
+    OpenEntry e = {.found = CACHE_DAMAGED, .file = object_open(path)};
     if (e.file < 0) {
         struct stat info;
         if (lstat(path, &info) && errno == ENOENT) e.found = CACHE_MISS;
@@ -149,14 +149,14 @@ static Entry open_entry(const char *directory, const char *key) {
     return e;
 }
 
-static void close_entry(Entry *e) {
+static void close_entry(OpenEntry *e) {
     memory_free(e->content);
     if (e->file >= 0) close(e->file);
 }
 
 /* The entry that has this description, marked as just used. */
-static Entry find_entry(const char *directory, const char *key, const char *description) {
-    Entry e = open_entry(directory, key);
+static OpenEntry find_entry(const char *directory, const char *key, const char *description) {
+    OpenEntry e = open_entry(directory, key);
     if (e.found != CACHE_HIT) return e;
     if (e.text_bytes != strlen(description) || memcmp(e.text, description, e.text_bytes) != 0)
         e.found = CACHE_DAMAGED;
@@ -166,7 +166,7 @@ static Entry find_entry(const char *directory, const char *key, const char *desc
 }
 
 CacheLookup cache_open(const char *directory, const char *key, const char *description, int *file) {
-    Entry e = find_entry(directory, key, description);
+    OpenEntry e = find_entry(directory, key, description);
     if (e.found == CACHE_HIT) {
         *file = e.file;
         e.file = -1;
@@ -204,7 +204,7 @@ bool cache_put(const char *directory, const char *key, const char *description, 
 
 CacheLookup cache_get(const char *directory, const char *key, const char *description, char *out,
                       size_t bytes) {
-    Entry e = find_entry(directory, key, description);
+    OpenEntry e = find_entry(directory, key, description);
     size_t object_bytes = e.found == CACHE_HIT ? (size_t)(e.text - e.content) : 0;
     if (object_bytes >= bytes) e.found = CACHE_DAMAGED;
     if (e.found == CACHE_HIT) {
@@ -328,7 +328,7 @@ int cache_clear(const char *directory) {
 /* ---- explaining -------------------------------------------------------------------------- */
 
 bool cache_describe(const char *directory, const char *key, char description[CACHE_TEXT]) {
-    Entry e = open_entry(directory, key);
+    OpenEntry e = open_entry(directory, key);
     bool found = e.found == CACHE_HIT && e.text_bytes < CACHE_TEXT;
     if (found) {
         memcpy(description, e.text, e.text_bytes);

@@ -208,7 +208,7 @@ void compiler_forget(void) {
 
 /* ---- running ----------------------------------------------------------------------------- */
 
-typedef struct Run {
+typedef struct CompilerRun {
     pid_t child;
     int pipe; /* what it prints */
     double deadline;
@@ -216,11 +216,11 @@ typedef struct Run {
     size_t count;
     int status;
     bool exited, timed_out;
-} Run;
+} CompilerRun;
 
-typedef struct Command {
+typedef struct CommandLine {
     const char *const *arguments, *const *environment;
-} Command;
+} CommandLine;
 
 static int source_file(const char *source, size_t length) {
     int file = memfd_create("kernel.c", MFD_CLOEXEC);
@@ -254,7 +254,8 @@ static char *const *words_for_spawn(const char *const *words) {
     return (char *const *)(uintptr_t)words;
 }
 
-static int spawn(Run *run, const char *path, int input, int output, const Command *command) {
+static int spawn(CompilerRun *run, const char *path, int input, int output,
+                 const CommandLine *command) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
@@ -279,7 +280,7 @@ static int spawn(Run *run, const char *path, int input, int output, const Comman
 }
 
 /* False at the end of what there is to read. */
-static bool listen(Run *run, int wait_ms) {
+static bool listen(CompilerRun *run, int wait_ms) {
     struct pollfd event = {.fd = run->pipe, .events = POLLIN};
     char beyond[512];
     int ready = poll(&event, 1, wait_ms);
@@ -295,14 +296,14 @@ static bool listen(Run *run, int wait_ms) {
 
 /* Notes that the child is done, without reaping it. A host that ignores SIGCHLD leaves nothing to
  * wait for: then its output must speak. */
-static void look(Run *run) {
+static void look(CompilerRun *run) {
     siginfo_t info = {0};
     int result = waitid(P_PID, (id_t)run->child, &info, WEXITED | WNOHANG | WNOWAIT);
     if (result < 0 && errno == ECHILD) run->exited = true;
     if (result == 0 && info.si_pid == run->child) run->exited = true;
 }
 
-static void wait_for(Run *run) {
+static void wait_for(CompilerRun *run) {
     bool open = true;
     while (!run->exited && !run->timed_out) {
         double left = run->deadline - clock_ms();
@@ -324,7 +325,7 @@ static void wait_for(Run *run) {
     run->status = reaped == run->child ? status : 0;
 }
 
-static char *words_of(const Run *run, const char *path) {
+static char *words_of(const CompilerRun *run, const char *path) {
     char note[256] = "";
     if (run->timed_out)
         snprintf(note, sizeof note, "%.160s did not finish within %lld ms\n", path,
@@ -352,9 +353,10 @@ static Reason refuse(const char *path, int error, char **message) {
     return REASON_compiler_failed;
 }
 
-static Reason run_compiler(const char *path, int input, const Command *command, char **message) {
+static Reason run_compiler(const char *path, int input, const CommandLine *command,
+                           char **message) {
     int ends[2];
-    Run run = {.deadline = clock_ms() + (double)option_int(OPTION_cc_timeout_ms)};
+    CompilerRun run = {.deadline = clock_ms() + (double)option_int(OPTION_cc_timeout_ms)};
     if (pipe2(ends, O_CLOEXEC)) return refuse(path, errno, message);
     run.pipe = ends[0];
     int error = spawn(&run, path, input, ends[1], command);
@@ -382,7 +384,7 @@ Reason compiler_run(const Compiler *compiler, const char *source, size_t length,
     snprintf(temporary, sizeof temporary, "TMPDIR=%.*s", folder, output);
     const char **variables = environment_with(temporary);
     if (!variables) return REASON_out_of_memory;
-    Command command = {words, variables};
+    CommandLine command = {words, variables};
     int input = source_file(source, length);
     Reason reason = input < 0 ? refuse(compiler->path, errno, message)
                               : run_compiler(compiler->path, input, &command, message);

@@ -6,15 +6,15 @@
 
 enum { MAX_TERMS = 48 };
 
-typedef struct Term {
+typedef struct IndexTerm {
     Expr *atom;
     int64_t factor;
-} Term;
+} IndexTerm;
 
 typedef struct Sum {
     int count;
     int64_t constant;
-    Term term[MAX_TERMS];
+    IndexTerm term[MAX_TERMS];
 } Sum;
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
@@ -37,13 +37,14 @@ static void sum_term(Sum *sum, Expr *atom, int64_t factor) {
     if (at < sum->count && sum->term[at].atom == atom) {
         sum->term[at].factor += factor;
         if (sum->term[at].factor) return;
-        memmove(sum->term + at, sum->term + at + 1, sizeof(Term) * (size_t)(--sum->count - at));
+        memmove(sum->term + at, sum->term + at + 1,
+                sizeof(IndexTerm) * (size_t)(--sum->count - at));
         return;
     }
     if (!factor) return;
     check(sum->count < MAX_TERMS, "index expression with more than %d terms", MAX_TERMS);
-    memmove(sum->term + at + 1, sum->term + at, sizeof(Term) * (size_t)(sum->count++ - at));
-    sum->term[at] = (Term){atom, factor};
+    memmove(sum->term + at + 1, sum->term + at, sizeof(IndexTerm) * (size_t)(sum->count++ - at));
+    sum->term[at] = (IndexTerm){atom, factor};
 }
 
 static void sum_expr(Sum *sum, Expr *e, int64_t factor) {
@@ -67,7 +68,7 @@ static Expr *pair(Kernel *kernel, Op op, Expr *a, int64_t b) {
 static Expr *sum_build(Kernel *kernel, const Sum *sum) {
     Expr *result = NULL;
     for (int i = 0; i < sum->count; i++) {
-        const Term *t = &sum->term[i];
+        const IndexTerm *t = &sum->term[i];
         Expr *term = t->factor == 1 ? t->atom : pair(kernel, OP_mul, t->atom, t->factor);
         Expr *both[2] = {result, term};
         result = result ? expr_op(kernel, OP_add, CB_I64, both, 2) : term;
@@ -84,7 +85,7 @@ static int64_t factor_of(const Sum *sum, const Expr *atom) {
 
 /* c * (q % k) + c * k * (q / k)  ->  c * q, for one remainder term; the quotient is itself a normal
  * form, of which every term must be there. */
-static bool recombine_term(Kernel *kernel, Sum *sum, const Term *term) {
+static bool recombine_term(Kernel *kernel, Sum *sum, const IndexTerm *term) {
     Expr *remainder = term->atom;
     int64_t c = term->factor, k = remainder->input[1]->imm.i;
     Sum quotient = {0};
@@ -102,7 +103,7 @@ static bool recombine_term(Kernel *kernel, Sum *sum, const Term *term) {
 
 static void recombine(Kernel *kernel, Sum *sum) {
     for (int i = 0; i < sum->count; i++) {
-        Term term = sum->term[i];
+        IndexTerm term = sum->term[i];
         if (index_divides(term.atom, OP_remainder) && recombine_term(kernel, sum, &term)) i = -1;
     }
 }
@@ -133,9 +134,9 @@ static void part(Expr *a, int64_t divisor, Sum *whole, Sum *rest) {
     Sum sum = {0};
     sum_expr(&sum, a, 1);
     for (int i = 0; i < sum.count; i++) {
-        Term t = sum.term[i];
+        IndexTerm t = sum.term[i];
         if (t.factor % divisor == 0)
-            whole->term[whole->count++] = (Term){t.atom, t.factor / divisor};
+            whole->term[whole->count++] = (IndexTerm){t.atom, t.factor / divisor};
         else
             rest->term[rest->count++] = t;
     }

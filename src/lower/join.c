@@ -49,11 +49,11 @@ static void read_joins(void) {
 static const char letters[] = "xyz";
 enum { VARIABLES = sizeof letters - 1 };
 
-typedef struct Match {
+typedef struct JoinMatch {
     Expr *bound[VARIABLES];
-} Match;
+} JoinMatch;
 
-static bool match_name(const Syntax *name, Expr *e, Match *match) {
+static bool match_name(const Syntax *name, Expr *e, JoinMatch *match) {
     Expr **bound = &match->bound[strchr(letters, name->name.text[0]) - letters];
     if (*bound) return *bound == e;
     *bound = e;
@@ -66,25 +66,25 @@ static bool match_number(const Syntax *number, const Expr *e) {
     return e->imm.f == (e->dtype == CB_F64 ? wanted : (double)(float)wanted);
 }
 
-static bool match_expr(const Syntax *tree, Expr *e, Match *match);
+static bool match_expr(const Syntax *tree, Expr *e, JoinMatch *match);
 
-static bool match_inputs(const Syntax *first, Expr *const *input, int count, Match *match) {
+static bool match_inputs(const Syntax *first, Expr *const *input, int count, JoinMatch *match) {
     for (int i = 0; i < count; i++, first = first->next)
         if (!match_expr(first, input[i], match)) return false;
     return true;
 }
 
 /* e: op over input, which need not be interned. */
-static bool match_call(const Syntax *tree, Op op, Expr *const *input, int count, Match *match) {
+static bool match_call(const Syntax *tree, Op op, Expr *const *input, int count, JoinMatch *match) {
     if (tree->op != op) return false;
-    Match before = *match;
+    JoinMatch before = *match;
     if (match_inputs(tree->child, input, count, match)) return true;
     *match = before;
     Expr *const turned[] = {input[1], input[0]};
     return op_info(op)->flags & COMMUTES && match_inputs(tree->child, turned, 2, match);
 }
 
-static bool match_expr(const Syntax *tree, Expr *e, Match *match) {
+static bool match_expr(const Syntax *tree, Expr *e, JoinMatch *match) {
     if (tree->kind == SYNTAX_NAME) return match_name(tree, e, match);
     if (tree->kind != SYNTAX_CALL) return match_number(tree, e);
     return e->op < OP_COUNT && match_call(tree, (Op)e->op, e->input, e->input_count, match);
@@ -94,7 +94,7 @@ Op expr_join(Op op, cb_dtype dtype, Expr *const *input, int input_count, Expr **
     if (!dtype_is_float(dtype)) return OP_none;
     pthread_once(&once, read_joins);
     for (int i = 0; i < JOIN_COUNT; i++) {
-        Match match = {{NULL}};
+        JoinMatch match = {{NULL}};
         if (!match_call(joins[i].left, op, input, input_count, &match)) continue;
         const Syntax *operand = joins[i].right->child;
         for (int k = 0; operand; k++, operand = operand->next)

@@ -6,18 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Parser {
+typedef struct KernelParser {
     Arena *arena;
     Kernel *kernel;
     const char *text, *at;
     Map name;  /* number of a t -> expression */
     int depth; /* of parentheses */
     bool failed;
-} Parser;
+} KernelParser;
 
 enum { MOST_DEPTH = 200, MOST_AXES = 31 /* a bit each in Expr.axes */ };
 
-static void *stop(Parser *p, const char *expected) {
+static void *stop(KernelParser *p, const char *expected) {
     int line = 1;
     for (const char *c = p->text; c < p->at; c++) line += *c == '\n';
     if (!p->failed)
@@ -26,11 +26,11 @@ static void *stop(Parser *p, const char *expected) {
     return NULL;
 }
 
-static void blank(Parser *p) {
+static void blank(KernelParser *p) {
     while (isspace((unsigned char)*p->at)) p->at++;
 }
 
-static bool accept(Parser *p, const char *token) {
+static bool accept(KernelParser *p, const char *token) {
     blank(p);
     size_t n = strlen(token);
     if (strncmp(p->at, token, n)) return false;
@@ -41,11 +41,11 @@ static bool accept(Parser *p, const char *token) {
     return true;
 }
 
-static void expect(Parser *p, const char *token) {
+static void expect(KernelParser *p, const char *token) {
     if (!p->failed && !accept(p, token)) stop(p, token);
 }
 
-static int64_t integer(Parser *p) {
+static int64_t integer(KernelParser *p) {
     char *end;
     blank(p);
     int64_t value = strtoll(p->at, &end, 10);
@@ -57,18 +57,18 @@ static int64_t integer(Parser *p) {
     return value;
 }
 
-static int below(Parser *p, int limit, const char *expected) {
+static int below(KernelParser *p, int limit, const char *expected) {
     int64_t value = integer(p);
     if (value >= 0 && value < limit) return (int)value;
     stop(p, expected);
     return -1;
 }
 
-static int buffer_number(Parser *p) {
+static int buffer_number(KernelParser *p) {
     return below(p, length(p->kernel->buffer), "the number of a buffer");
 }
 
-static const char *word(Parser *p, size_t *count) {
+static const char *word(KernelParser *p, size_t *count) {
     blank(p);
     const char *start = p->at;
     while (isalnum((unsigned char)*p->at) || *p->at == '_') p->at++;
@@ -77,7 +77,7 @@ static const char *word(Parser *p, size_t *count) {
     return start;
 }
 
-static cb_dtype dtype(Parser *p) {
+static cb_dtype dtype(KernelParser *p) {
     size_t count;
     const char *name = word(p, &count);
     for (int d = 0; d < CB_DTYPE_COUNT; d++)
@@ -86,14 +86,14 @@ static cb_dtype dtype(Parser *p) {
     return CB_F32;
 }
 
-static Expr *named(Parser *p) {
+static Expr *named(KernelParser *p) {
     Expr *e = map_get(&p->name, (uint64_t)integer(p));
     return e ? e : stop(p, "an earlier expression");
 }
 
-static Expr *index_text(Parser *p);
+static Expr *index_text(KernelParser *p);
 
-static Expr *index_pair(Parser *p) {
+static Expr *index_pair(KernelParser *p) {
     expect(p, "(");
     Expr *a = p->failed ? NULL : index_text(p);
     blank(p);
@@ -110,7 +110,7 @@ static Expr *index_pair(Parser *p) {
     return stop(p, "one of + * / %");
 }
 
-static Expr *index_text(Parser *p) {
+static Expr *index_text(KernelParser *p) {
     blank(p);
     if (isdigit((unsigned char)*p->at) || *p->at == '-') {
         int64_t value = integer(p);
@@ -133,7 +133,7 @@ static Expr *index_text(Parser *p) {
     return pair;
 }
 
-static Expr *literal(Parser *p) {
+static Expr *literal(KernelParser *p) {
     char *end;
     Scalar value = {.i = 0};
     double number = 0;
@@ -154,7 +154,7 @@ static Expr *literal(Parser *p) {
     return p->failed ? NULL : expr_constant(p->kernel, d, value);
 }
 
-static Expr *operand(Parser *p) {
+static Expr *operand(KernelParser *p) {
     blank(p);
     if (*p->at == 't' && isdigit((unsigned char)p->at[1])) return p->at++, named(p);
     if (!accept(p, "[")) return literal(p);
@@ -163,7 +163,7 @@ static Expr *operand(Parser *p) {
     return e;
 }
 
-static Op op_word(Parser *p) {
+static Op op_word(KernelParser *p) {
     size_t count;
     const char *name = word(p, &count);
     Op op = op_find(name, count);
@@ -189,7 +189,7 @@ static bool op_fits(Op op, bool reduce, bool scan, Expr *const *input, int count
     return (info->kind == KIND_POINTWISE && count == info->arity) || combines;
 }
 
-static Expr *expression(Parser *p, cb_dtype type) {
+static Expr *expression(KernelParser *p, cb_dtype type) {
     if (accept(p, "load")) {
         expect(p, "b");
         int buffer = buffer_number(p);
@@ -215,7 +215,7 @@ static Expr *expression(Parser *p, cb_dtype type) {
                        : expr_op(p->kernel, op, type, input, count);
 }
 
-static void statement(Parser *p) {
+static void statement(KernelParser *p) {
     bool add = accept(p, "add"), last = !add && accept(p, "last");
     if (add || last || accept(p, "store")) {
         expect(p, "b");
@@ -240,7 +240,7 @@ static void statement(Parser *p) {
     if (e) map_put(&p->name, number, e);
 }
 
-static void buffer_line(Parser *p) {
+static void buffer_line(KernelParser *p) {
     (void)integer(p);
     expect(p, ":");
     bool inout = accept(p, "inout"), in = !inout && accept(p, "in");
@@ -257,7 +257,7 @@ static void buffer_line(Parser *p) {
                   numel, length(p->kernel->buffer));
 }
 
-static void header(Parser *p) {
+static void header(KernelParser *p) {
     size_t count;
     expect(p, "kernel");
     const char *name = word(p, &count);
@@ -283,7 +283,7 @@ static void header(Parser *p) {
 }
 
 Kernel *kernel_parse(Arena *arena, const char *text) {
-    Parser p = {.arena = arena, .kernel = kernel_new(arena), .text = text, .at = text};
+    KernelParser p = {.arena = arena, .kernel = kernel_new(arena), .text = text, .at = text};
     p.name = map_new(arena);
     header(&p);
     while (!p.failed && !accept(&p, "}")) {

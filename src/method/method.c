@@ -37,13 +37,13 @@
  * oneDNN emulates bf16 on processors without instructions for it: there (the same machine, oneDNN
  * held to AVX512_CORE, we to f32) GPT-2 took 203 ms with it and 90 with our own engine, ResNet-50
  * 40 where these rules chose and 21. In other cases mode=max-autotune finds out. */
-typedef struct Rule {
+typedef struct ProviderRule {
     TaskKind kind;
     cb_dtype dtype;
     bool channels_last;                   /* a convolution whose result is so */
     double least_products, most_products; /* multiplications of the step */
     bool (*unless)(const Task *task, bool constant);
-} Rule;
+} ProviderRule;
 
 static bool own_multiplies_bf16(const Task *task, bool constant) {
     (void)task, (void)constant;
@@ -54,7 +54,7 @@ static bool own_method_leads(const Task *task, bool constant) {
     return method_own(task, constant)->leads;
 }
 
-static const Rule rules[] = {
+static const ProviderRule rules[] = {
     {TASK_MATMUL, CB_BF16, false, 5e5, INFINITY, own_multiplies_bf16},
     {TASK_CONVOLUTION, CB_F32, false, 2e6, INFINITY, own_method_leads},
     {TASK_CONVOLUTION, CB_BF16, false, 3e5, INFINITY, own_method_leads},
@@ -68,7 +68,7 @@ static bool model_prefers(const Task *task, cb_dtype dtype, bool constant) {
     if (product ? task->matmul.reduced : task->convolution.reduced) return false; /* not measured */
     if (dtype == CB_BF16 ? !cpu_has_bf16() : cpu_level() < CPU_V4) return false;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        const Rule *r = &rules[i];
+        const ProviderRule *r = &rules[i];
         if (r->kind != task->kind || r->dtype != dtype || r->channels_last != channels_last)
             continue;
         if (products >= r->least_products && products <= r->most_products)

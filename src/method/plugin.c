@@ -23,13 +23,13 @@ enum { MOST_PLUGINS = 16, PATH_BYTES = 512 };
 #define CARBIDE_LIBRARY_FOLDER "../lib" /* as seen from the folder of programs */
 #endif
 
-typedef struct Row {
+typedef struct PluginRow {
     char name[64], directory[PATH_BYTES];
     Plugin plugin;
-} Row;
+} PluginRow;
 
 static struct {
-    Row row[MOST_PLUGINS];
+    PluginRow row[MOST_PLUGINS];
     int count;
 } table; /* under the lock */
 
@@ -186,7 +186,7 @@ const Plugin *plugin_find(const char *name) {
         if (!strcmp(table.row[i].name, name) && !strcmp(table.row[i].directory, directory))
             found = &table.row[i].plugin;
     if (!found && table.count < MOST_PLUGINS) {
-        Row *row = &table.row[table.count++];
+        PluginRow *row = &table.row[table.count++];
         memcpy(row->name, name, strlen(name) + 1);
         memcpy(row->directory, directory, strlen(directory) + 1);
         load(&row->plugin, name, directory);

@@ -21,14 +21,14 @@
 
 /* ---- the epilogue ------------------------------------------------------------------------- */
 
-typedef struct Pattern {
+typedef struct EndPattern {
     const Kernel *kernel;
     const Store *store;
     int out; /* plan value of the result */
     int8_t dtype;
     int64_t channels, stride; /* of the channel dim in the result */
     int scale, bias, residual;
-} Pattern;
+} EndPattern;
 
 /* Of an axis in an index that is a sum of products with constants; else NAN, as of any sum with
  * it. */
@@ -46,12 +46,12 @@ static double coefficient(const Expr *e, int64_t axis) {
     }
 }
 
-static bool is_result(const Pattern *p, const Expr *e) {
+static bool is_result(const EndPattern *p, const Expr *e) {
     return e->op == EX_load && e->imm.i == p->store->buffer && e->input[0] == p->store->index;
 }
 
 /* A load along the channels. */
-static bool is_by_channel(const Pattern *p, const Expr *e) {
+static bool is_by_channel(const EndPattern *p, const Expr *e) {
     if (e->op != EX_load || e->input_count != 1 || e->input[0]->op != EX_axis) return false;
     int64_t axis = e->input[0]->imm.i;
     return p->kernel->axis[axis].size == p->channels &&
@@ -59,7 +59,7 @@ static bool is_by_channel(const Pattern *p, const Expr *e) {
 }
 
 /* A load of the bias or of the residual; each may occur once, the bias first. */
-static bool take_operand(Pattern *p, const Expr *e) {
+static bool take_operand(EndPattern *p, const Expr *e) {
     if (e->op != EX_load || e->input_count != 1) return false;
     const Expr *index = e->input[0];
     int buffer = (int)e->imm.i;
@@ -75,7 +75,7 @@ static bool take_operand(Pattern *p, const Expr *e) {
     return true;
 }
 
-static bool match_product(Pattern *p, const Expr *e) {
+static bool match_product(EndPattern *p, const Expr *e) {
     for (int k = 0; e->op == OP_mul && e->dtype == CB_F32 && k < 2; k++) {
         const Expr *scale = e->input[1 - k];
         if (!is_result(p, e->input[k]) || !is_by_channel(p, scale)) continue;
@@ -87,25 +87,25 @@ static bool match_product(Pattern *p, const Expr *e) {
 }
 
 /* The result is rounded once, when it is stored. */
-static const Expr *without_rounding(const Pattern *p, const Expr *e) {
+static const Expr *without_rounding(const EndPattern *p, const Expr *e) {
     bool rounds = e->op == OP_to && e->imm.i == p->dtype && p->dtype == CB_BF16;
     return rounds && !option_int(OPTION_precise) ? e->input[0] : e;
 }
 
 /* result * scale + bias + residual, where any may be missing. */
-static bool match_sum(Pattern *p, const Expr *e) {
+static bool match_sum(EndPattern *p, const Expr *e) {
     e = without_rounding(p, e);
     if (is_result(p, e) || match_product(p, e)) return true;
     if (e->op != OP_add || e->dtype != CB_F32) return false;
     for (int k = 0; k < 2; k++) {
-        Pattern before = *p;
+        EndPattern before = *p;
         if (match_sum(p, e->input[k]) && take_operand(p, e->input[1 - k])) return true;
         *p = before;
     }
     return false;
 }
 
-static bool match(Pattern *p, ProviderTask *task) {
+static bool match(EndPattern *p, ProviderTask *task) {
     const Kernel *kernel = p->kernel;
     if (length(kernel->store) != 1) return false;
     p->store = &kernel->store[0];
@@ -128,11 +128,11 @@ static void take_epilogue(const Plan *plan, const Step *step, int64_t channels, 
     out->scale = out->bias = out->residual = -1;
     out->fused = step->kernel < 0;
     if (out->fused) return;
-    Pattern p = {.kernel = plan->kernel[step->kernel],
-                 .out = step->out,
-                 .scale = -1,
-                 .bias = -1,
-                 .residual = -1};
+    EndPattern p = {.kernel = plan->kernel[step->kernel],
+                    .out = step->out,
+                    .scale = -1,
+                    .bias = -1,
+                    .residual = -1};
     p.dtype = plan->value[step->out].dtype, p.channels = channels, p.stride = stride;
     out->fused = match(&p, &out->task);
     if (out->fused)

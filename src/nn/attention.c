@@ -17,7 +17,7 @@
 /* The places of the parameters, absent ones too. */
 enum { PACKED, SEPARATE, BIAS = SEPARATE + 3, BIAS_K, BIAS_V };
 
-typedef struct Attention {
+typedef struct MultiheadCall {
     Module *self;
     Tensor *x[3]; /* query, key, value, with a batch */
     int64_t batch, length, source;
@@ -25,7 +25,7 @@ typedef struct Attention {
     Tensor *scores; /* the same, [length, source] or [batch, heads, length, source] */
     bool causal;    /* scores is NULL, and a query sees the keys up to its own place */
     bool flat;      /* given without a batch */
-} Attention;
+} MultiheadCall;
 
 static int64_t heads_of(const Module *self) { return self->config.first; }
 static int64_t width_of(const Module *self) { return self->config.second; }
@@ -64,7 +64,7 @@ static Tensor *project(const Module *self, Tensor *x, int first, int count) {
 }
 
 /* Inputs that are one tensor share a product. */
-static void project_all(const Attention *a, Tensor **part) {
+static void project_all(const MultiheadCall *a, Tensor **part) {
     int64_t embed = width_of(a->self);
     bool packed = layer_own(a->self, PACKED);
     for (int first = 0, count; first < 3; first += count) {
@@ -77,13 +77,13 @@ static void project_all(const Attention *a, Tensor **part) {
 }
 
 /* One more row behind x [batch, source, embed]: row is [1, 1, embed]. */
-static Tensor *with_row(const Attention *a, Tensor *x, Tensor *row) {
+static Tensor *with_row(const MultiheadCall *a, Tensor *x, Tensor *row) {
     row = op_expand(row, cb_dims(a->batch, 1, width_of(a->self)));
     return x && row ? tensors_cat((Tensor *[]){x, row}, 2, 1) : NULL;
 }
 
 /* Query, key and value of each head, with what is added to key and value. */
-static bool open_heads(const Attention *a, Tensor **part) {
+static bool open_heads(const MultiheadCall *a, Tensor **part) {
     project_all(a, part);
     for (int i = 0; i < 3; i++) {
         Tensor *added = i ? layer_own(a->self, BIAS_K + i - 1) : NULL;
@@ -127,7 +127,7 @@ static int64_t added_keys(const Module *self) {
 
 /* All masks as one that broadcasts to [batch, heads, length, source and what is added]; NULL
  * without any, and with an error. */
-static Tensor *whole_mask(const Attention *a) {
+static Tensor *whole_mask(const MultiheadCall *a) {
     int64_t added = added_keys(a->self);
     Tensor *scores = a->causal ? causal_mask(a->length, a->source) : a->scores;
     if (a->causal && !scores) return NULL;
@@ -146,7 +146,7 @@ static bool mask_dtype(const Tensor *mask) {
 }
 
 /* [batch, source], or [source] without a batch -> [batch, 1, 1, source] */
-static bool take_keys(Attention *a, Tensor *mask) {
+static bool take_keys(MultiheadCall *a, Tensor *mask) {
     if (!mask) return true;
     char wanted[96];
     bool fits = mask_dtype(mask) && cb_rank(mask) == (a->flat ? 1 : 2) &&
@@ -160,7 +160,7 @@ static bool take_keys(Attention *a, Tensor *mask) {
 }
 
 /* [length, source], or [batch * heads, length, source] -> [batch, heads, length, source] */
-static bool take_scores(Attention *a, Tensor *mask) {
+static bool take_scores(MultiheadCall *a, Tensor *mask) {
     if (!mask) return true;
     char wanted[160];
     int rank = cb_rank(mask);
@@ -185,7 +185,7 @@ static Tensor *finish(Module *self, Tensor *y) {
 }
 
 /* scaled_dot_product_attention says with true what is allowed. */
-static Tensor *attend(const Attention *a) {
+static Tensor *attend(const MultiheadCall *a) {
     Tensor *part[3], *mask = NULL;
     bool causal = a->causal && !a->keys && !added_keys(a->self);
     bool masked = (a->causal && !causal) || a->keys || a->scores;
@@ -200,7 +200,7 @@ static Tensor *attend(const Attention *a) {
 }
 
 /* The same with its weights, after dropout, as PyTorch gives them. */
-static Tensor *attend_with_weights(const Attention *a, bool average, Tensor **weights) {
+static Tensor *attend_with_weights(const MultiheadCall *a, bool average, Tensor **weights) {
     Tensor *part[3], *mask = NULL;
     const Module *self = a->self;
     bool masked = a->causal || a->keys || a->scores;
@@ -220,7 +220,7 @@ static Tensor *attend_with_weights(const Attention *a, bool average, Tensor **we
 
 static const char *const input_names[] = {"query", "key", "value"};
 
-static bool check_input(const Attention *a, int i) {
+static bool check_input(const MultiheadCall *a, int i) {
     const Module *self = a->self;
     const Tensor *x = a->x[i];
     int64_t width = i ? self->config.dims.at[i - 1] : width_of(self);
@@ -230,7 +230,7 @@ static bool check_input(const Attention *a, int i) {
     return false;
 }
 
-static bool check_lengths(const Attention *a) {
+static bool check_lengths(const MultiheadCall *a) {
     const Tensor *q = a->x[0], *k = a->x[1], *v = a->x[2];
     bool fits =
         cb_size(k, 0) == a->batch && cb_size(v, 0) == a->batch && cb_size(v, 1) == a->source;
@@ -243,8 +243,8 @@ static bool check_lengths(const Attention *a) {
 }
 
 /* The inputs as [batch, length, width]; equal ones stay one tensor. */
-static bool open_attention(Attention *a, Module *self, Tensor *const *x) {
-    *a = (Attention){.self = self};
+static bool open_attention(MultiheadCall *a, Module *self, Tensor *const *x) {
+    *a = (MultiheadCall){.self = self};
     a->flat = x[0] && cb_rank(x[0]) == 2;
     for (int i = 0; i < 3; i++) {
         if (!x[i]) return false;
@@ -264,7 +264,7 @@ static bool open_attention(Attention *a, Module *self, Tensor *const *x) {
 }
 
 /* The result as the inputs were given. */
-static Tensor *as_given(const Attention *a, Tensor *y) {
+static Tensor *as_given(const MultiheadCall *a, Tensor *y) {
     if (a->flat) return op_squeeze(y, cb_dims_one(0));
     return a->self->config.flag ? y : op_transpose(y, 0, 1);
 }
@@ -275,7 +275,7 @@ static Tensor *attention(Module *self, Tensor *const *inputs, int count) {
              self->type, count);
         return NULL;
     }
-    Attention a;
+    MultiheadCall a;
     Tensor *const all[] = {inputs[0], inputs[count == 1 ? 0 : 1], inputs[count == 1 ? 0 : 2]};
     if (!open_attention(&a, self, all)) return NULL;
     if (count == 4 && (!inputs[3] || !take_scores(&a, inputs[3]))) return NULL;
@@ -286,7 +286,7 @@ cb_tensor *(cb_multihead_attention)(cb_module *attention_module, cb_tensor *quer
                                     cb_tensor *value, cb_tensor *key_padding_mask,
                                     cb_tensor *attn_mask, bool average_attn_weights,
                                     cb_tensor **weights, bool is_causal) {
-    Attention a;
+    MultiheadCall a;
     Module *self = attention_module;
     cb_tensor *const given[] = {query, key, value, key_padding_mask, attn_mask};
     Tensor *x[5], *matrix = NULL;

@@ -383,10 +383,10 @@ ModuleMode module_mode(void) {
 
 void module_mode_forget(void) { last_mode = MODE_UNKNOWN; }
 
-typedef struct Run {
+typedef struct ForwardRun {
     Frame frame; /* first */
     ModuleFrame around;
-} Run;
+} ForwardRun;
 
 static Tensor *run_forward(Module *module, Tensor *const *inputs, int count) {
     if (module->ours) return module->forward(module, inputs, count);
@@ -398,7 +398,7 @@ static Tensor *run_forward(Module *module, Tensor *const *inputs, int count) {
 OPENS_FRAME Tensor *module_run(Module *module, Tensor *const *inputs, int count) {
     FRAME_MARK(mark);
     frames_check();
-    Run *run = (Run *)frame_open(sizeof *run, NULL, FRAME_OF_FORWARD, mark);
+    ForwardRun *run = (ForwardRun *)frame_open(sizeof *run, NULL, FRAME_OF_FORWARD, mark);
     if (!run) return NULL;
     Frame *left UNWINDS_FRAME = &run->frame;
     module_enter(&run->around, module);

@@ -19,18 +19,18 @@ typedef struct Slot {
     const SafeEntry *entry; /* NULL: the file has none */
 } Slot;
 
-typedef struct State {
+typedef struct StateSlots {
     Arena *arena;
     const char *type; /* of the module */
     Slot *slot;       /* vec */
-} State;
+} StateSlots;
 
 static const char *join(Arena *arena, const char *path, const char *name) {
     return arena_format(arena, "%s%s%s", path, *path ? "." : "", name);
 }
 
 /* In the order of the state dict: a module's own tensors, then its children's. */
-static void collect_slots(State *state, const Module *module, const char *path) {
+static void collect_slots(StateSlots *state, const Module *module, const char *path) {
     for (int i = 0; i < module->tensor_count; i++) {
         const ModuleTensor *own = &module->tensor[i];
         if (!own->tensor) continue;
@@ -54,7 +54,7 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 /* A tied tensor comes under its other name; the counter of a batch norm is older files' gap. */
-static bool may_lack(const State *state, const Slot *slot) {
+static bool may_lack(const StateSlots *state, const Slot *slot) {
     for (int i = 0; i < length(state->slot); i++)
         if (state->slot[i].entry && same_tensor(state->slot[i].tensor, slot->tensor)) return true;
     return ends_with(slot->name, "num_batches_tracked");
@@ -65,7 +65,7 @@ typedef struct Names {
     const char **missing, **unexpected;
 } Names;
 
-static Names compare_names(const State *state, const cb_safetensors *file) {
+static Names compare_names(const StateSlots *state, const cb_safetensors *file) {
     Arena *arena = state->arena;
     Names names = {NULL, NULL};
     Map known = map_new(arena);
@@ -108,7 +108,7 @@ static const char *incompatible_keys(Arena *arena, Names names) {
     return buffer_text(&out);
 }
 
-static void put_shapes(Buffer *out, const State *state) {
+static void put_shapes(Buffer *out, const StateSlots *state) {
     for (int i = 0; i < length(state->slot); i++) {
         const Slot *slot = &state->slot[i];
         if (!slot->entry || same_shape(slot->tensor, &slot->entry->meta)) continue;
@@ -120,7 +120,7 @@ static void put_shapes(Buffer *out, const State *state) {
     }
 }
 
-static cb_status compare(State *state, const cb_safetensors *file, bool strict, char **keys) {
+static cb_status compare(StateSlots *state, const cb_safetensors *file, bool strict, char **keys) {
     Arena *arena = state->arena;
     for (int i = 0; i < length(state->slot); i++) {
         Slot *slot = &state->slot[i];
@@ -162,8 +162,8 @@ static void copy(const SafeEntry *entry, Tensor *x) {
     storage_written(x->storage); /* what was compiled with the old values frozen is stale */
 }
 
-static cb_status load(State *state, const Module *module, const cb_safetensors *file, bool strict,
-                      char **keys) {
+static cb_status load(StateSlots *state, const Module *module, const cb_safetensors *file,
+                      bool strict, char **keys) {
     if (!state->arena || arena_guard(state->arena)) return fail_memory(0);
     collect_slots(state, module, "");
     cb_status status = compare(state, file, strict, keys);
@@ -178,7 +178,7 @@ cb_status cb_module_load_state_keys(cb_module *module, const char *path, bool st
     if (!module_lives(module, "cb_module_load_state: the module")) return CB_ERR_ARGUMENT;
     cb_safetensors *file = cb_safetensors_open(path);
     if (!file) return cb_error_status();
-    State state = {.arena = arena_new(), .type = module->type};
+    StateSlots state = {.arena = arena_new(), .type = module->type};
     cb_status status = load(&state, module, file, strict, keys);
     arena_free(state.arena);
     cb_safetensors_close(file);
@@ -192,7 +192,7 @@ cb_status cb_module_load_state(cb_module *module, const char *path, bool strict)
 /* ---- save ----------------------------------------------------------------------------------- */
 
 /* Tied tensors are written once, under their first name. */
-static cb_status save(State *state, const Module *module, const char *path) {
+static cb_status save(StateSlots *state, const Module *module, const char *path) {
     Arena *arena = state->arena;
     if (!arena || arena_guard(arena)) return fail_memory(0);
     collect_slots(state, module, "");
@@ -214,7 +214,7 @@ static cb_status save(State *state, const Module *module, const char *path) {
 cb_status cb_module_save_state(cb_module *module, const char *path) {
     if (!module || !path) return fail(CB_ERR_ARGUMENT, "cb_module_save_state: NULL");
     if (!module_lives(module, "cb_module_save_state: the module")) return CB_ERR_ARGUMENT;
-    State state = {.arena = arena_new(), .type = module->type};
+    StateSlots state = {.arena = arena_new(), .type = module->type};
     cb_status status = save(&state, module, path);
     arena_free(state.arena);
     return status;

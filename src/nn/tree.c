@@ -13,15 +13,15 @@
 #include "tensor/frame.h"
 #include <string.h>
 
-typedef struct Visit {
+typedef struct TensorVisit {
     Frame frame; /* first: around the visitor */
     Arena *arena;
     cb_tensor_visitor *visitor;
     void *user;
     Buffer path;
-} Visit;
+} TensorVisit;
 
-static void visit_tensors(const Module *module, Visit *visit) {
+static void visit_tensors(const Module *module, TensorVisit *visit) {
     size_t here = visit->path.length;
     for (int i = 0; i < module->tensor_count; i++) {
         const ModuleTensor *slot = &module->tensor[i];
@@ -37,9 +37,9 @@ static void visit_tensors(const Module *module, Visit *visit) {
     }
 }
 
-static void end(Frame *frame) { arena_free(((Visit *)frame)->arena); }
+static void end(Frame *frame) { arena_free(((TensorVisit *)frame)->arena); }
 
-static void visit_all(const Module *module, Visit *visit) {
+static void visit_all(const Module *module, TensorVisit *visit) {
     if (!visit->arena || arena_guard(visit->arena)) {
         fail_memory(0);
         return;
@@ -52,7 +52,7 @@ static OPENS_FRAME void visit_in_frame(const Module *module, cb_tensor_visitor *
                                        void *user) {
     FRAME_MARK(mark);
     frames_check();
-    Visit *visit = (Visit *)frame_open(sizeof *visit, end, FRAME_OF_FORWARD, mark);
+    TensorVisit *visit = (TensorVisit *)frame_open(sizeof *visit, end, FRAME_OF_FORWARD, mark);
     if (!visit) return;
     Frame *left UNWINDS_FRAME = &visit->frame;
     visit->arena = arena_new();

@@ -36,7 +36,7 @@ static cb_dtype promote_inputs(const Meta *input, int first, int count) {
 }
 
 /* What the op chooses by itself; full goes by its value. */
-static cb_dtype own_dtype(const Call *call, const Param *param) {
+static cb_dtype own_dtype(const InferCall *call, const Param *param) {
     if (call->op != OP_full)
         return param->has_default ? (cb_dtype)param->default_int : (cb_dtype)call->input[0].dtype;
     cb_operand value = attr_number(call->attrs, ATTR_full_value);
@@ -44,7 +44,7 @@ static cb_dtype own_dtype(const Call *call, const Param *param) {
 }
 
 /* The dtype attribute, CB_SAME replaced by its default; CB_DTYPE_COUNT with an error. */
-static cb_dtype attribute_dtype(Call *call) {
+static cb_dtype attribute_dtype(InferCall *call) {
     for (int i = 0; i < call->info->param_count; i++) {
         const Param *param = &call->info->param[i];
         if (param->type != PARAM_DTYPE) continue;
@@ -58,23 +58,23 @@ static cb_dtype attribute_dtype(Call *call) {
     return CB_DTYPE_COUNT;
 }
 
-static bool refuse(const Call *call, cb_dtype dtype, const char *wanted) {
+static bool refuse(const InferCall *call, cb_dtype dtype, const char *wanted) {
     return infer_fail(call, CB_ERR_DTYPE, "%s is not %s dtype", cb_dtype_name(dtype), wanted);
 }
 
-static void convert(Call *call, cb_dtype dtype) {
+static void convert(InferCall *call, cb_dtype dtype) {
     for (int i = 0; i < call->input_count; i++) call->out->input_dtype[i] = (int8_t)dtype;
     call->out->result.dtype = (int8_t)dtype;
 }
 
 /* Without elements an index of gather and scatter may have any dtype, as in PyTorch. */
-static bool is_index(const Call *call, const Meta *index) {
+static bool is_index(const InferCall *call, const Meta *index) {
     bool free = call->op != OP_index_select && meta_numel(index) == 0;
     return free || dtype_is_int((cb_dtype)index->dtype);
 }
 
 /* x keeps its dtype; index inputs are read as i64; a source is converted to x's dtype. */
-static bool keep_rule(Call *call) {
+static bool keep_rule(InferCall *call) {
     cb_dtype dtype = (cb_dtype)call->input[0].dtype;
     convert(call, dtype);
     if (call->op == OP_attention) /* the mask: a bool, or in what scores are computed in */
@@ -92,7 +92,7 @@ static bool keep_rule(Call *call) {
     return true;
 }
 
-static bool rule_takes(const Call *call, cb_dtype dtype) {
+static bool rule_takes(const InferCall *call, cb_dtype dtype) {
     bool is_float = dtype_is_float(dtype), is_bool = dtype == CB_BOOL;
     DtypeRule rule = call->info->dtype;
     if (rule == DTYPE_NUMERIC && is_bool) return refuse(call, dtype, "a number");
@@ -106,14 +106,14 @@ static bool rule_takes(const Call *call, cb_dtype dtype) {
 }
 
 bool op_takes(Op op, const Meta *input, int input_count, cb_dtype *promoted) {
-    Call call = {op, op_info(op), input, input_count, NULL, NULL};
+    InferCall call = {op, op_info(op), input, input_count, NULL, NULL};
     *promoted = promote_inputs(input, 0, input_count);
     if (op == OP_addcdiv && !dtype_is_float(promote_inputs(input, 1, input_count)))
         return infer_fail(&call, CB_ERR_DTYPE, "integers are not divided");
     return input_count == 0 || rule_takes(&call, *promoted);
 }
 
-static bool promoting_rule(Call *call) {
+static bool promoting_rule(InferCall *call) {
     cb_dtype dtype = promote_inputs(call->input, 0, call->input_count);
     DtypeRule rule = call->info->dtype;
     if (!rule_takes(call, dtype)) return false;
@@ -125,7 +125,7 @@ static bool promoting_rule(Call *call) {
     return true;
 }
 
-static bool where_rule(Call *call) {
+static bool where_rule(InferCall *call) {
     if (call->input[0].dtype != CB_BOOL && call->input[0].dtype != CB_U8)
         return infer_fail(call, CB_ERR_DTYPE, "the condition is not a bool tensor");
     convert(call, promote_inputs(call->input, 1, call->input_count));
@@ -133,7 +133,7 @@ static bool where_rule(Call *call) {
     return true;
 }
 
-static bool attribute_rule(Call *call) {
+static bool attribute_rule(InferCall *call) {
     cb_dtype dtype = attribute_dtype(call);
     if (dtype == CB_DTYPE_COUNT) return false;
     if ((call->op == OP_rand || call->op == OP_randn) && !dtype_is_float(dtype))
@@ -145,7 +145,7 @@ static bool attribute_rule(Call *call) {
     return true;
 }
 
-bool infer_dtypes(Call *call) {
+bool infer_dtypes(InferCall *call) {
     switch (call->info->dtype) {
     case DTYPE_LOGICAL:
         convert(call, CB_BOOL);

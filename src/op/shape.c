@@ -11,7 +11,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-bool infer_fail(const Call *call, cb_status status, const char *format, ...) {
+bool infer_fail(const InferCall *call, cb_status status, const char *format, ...) {
     char text[256], metas[384] = "";
     va_list arguments;
     va_start(arguments, format);
@@ -28,7 +28,7 @@ bool infer_fail(const Call *call, cb_status status, const char *format, ...) {
     return false;
 }
 
-bool infer_dim(const Call *call, int64_t *dim, int rank) {
+bool infer_dim(const InferCall *call, int64_t *dim, int rank) {
     int64_t given = *dim;
     if (given < -rank || given >= rank) {
         if (rank == 0) return infer_fail(call, CB_ERR_INDEX, "it has no dimension");
@@ -48,7 +48,7 @@ static void sort_dims(cb_dim_list *dims) {
         }
 }
 
-bool infer_dims(const Call *call, cb_dim_list *dims, int rank, bool sorted) {
+bool infer_dims(const InferCall *call, cb_dim_list *dims, int rank, bool sorted) {
     if (dims->count < 0) {
         dims->count = rank;
         for (int i = 0; i < rank; i++) dims->at[i] = i;
@@ -70,7 +70,8 @@ bool infer_dims(const Call *call, cb_dim_list *dims, int rank, bool sorted) {
     return true;
 }
 
-int64_t infer_slice(const Call *call, int64_t size, int64_t *start, int64_t *end, int64_t step) {
+int64_t infer_slice(const InferCall *call, int64_t size, int64_t *start, int64_t *end,
+                    int64_t step) {
     if (step <= 0) {
         infer_fail(call, CB_ERR_ARGUMENT, "step %lld is not positive", (long long)step);
         return -1;
@@ -84,7 +85,7 @@ int64_t infer_slice(const Call *call, int64_t size, int64_t *start, int64_t *end
     return length / step + (length % step != 0);
 }
 
-bool infer_broadcast(const Call *call, Meta *result, const int64_t *size, int rank) {
+bool infer_broadcast(const InferCall *call, Meta *result, const int64_t *size, int rank) {
     int shift = rank - result->rank;
     if (shift > 0) {
         memmove(result->size + shift, result->size, sizeof(int64_t) * result->rank);
@@ -103,7 +104,7 @@ bool infer_broadcast(const Call *call, Meta *result, const int64_t *size, int ra
     return true;
 }
 
-static bool infer_pointwise(Call *call) {
+static bool infer_pointwise(InferCall *call) {
     call->out->result.rank = 0;
     for (int i = 0; i < call->input_count; i++)
         if (!infer_broadcast(call, &call->out->result, call->input[i].size, call->input[i].rank))
@@ -112,7 +113,7 @@ static bool infer_pointwise(Call *call) {
 }
 
 /* No dims, like CB_ALL, means all of them, as in PyTorch. */
-static bool infer_reduce(Call *call) {
+static bool infer_reduce(InferCall *call) {
     const Meta *x = &call->input[0];
     Meta *result = &call->out->result;
     cb_dim_list dims = attr_dims(call->attrs, ATTR_sum_dim);
@@ -134,7 +135,7 @@ static bool infer_reduce(Call *call) {
     return true;
 }
 
-static bool infer_scan(Call *call) {
+static bool infer_scan(InferCall *call) {
     const Meta *x = &call->input[0];
     if (!infer_dim(call, &call->attrs->word[ATTR_cumsum_dim], x->rank)) return false;
     call->out->result.rank = x->rank;
@@ -142,7 +143,7 @@ static bool infer_scan(Call *call) {
     return true;
 }
 
-bool infer_number(const Call *call, int word) {
+bool infer_number(const InferCall *call, int word) {
     cb_operand number = attr_number(call->attrs, word);
     cb_dtype dtype = (cb_dtype)call->out->result.dtype, own = number_dtype(&number);
     Scalar value = number_scalar(&number);
@@ -154,7 +155,7 @@ bool infer_number(const Call *call, int word) {
                       cb_dtype_name(dtype));
 }
 
-static bool infer_sizes(Call *call, int word) {
+static bool infer_sizes(InferCall *call, int word) {
     cb_dim_list sizes = attr_dims(call->attrs, word);
     if (sizes.count < 0 || sizes.count > CB_MAX_RANK)
         return infer_fail(call, CB_ERR_SHAPE, "sizes must be a list of at most %d", CB_MAX_RANK);
@@ -168,7 +169,7 @@ static bool infer_sizes(Call *call, int word) {
     return true;
 }
 
-static bool infer_arange(Call *call) {
+static bool infer_arange(InferCall *call) {
     int64_t start = call->attrs->word[ATTR_arange_start], end = call->attrs->word[ATTR_arange_end];
     int64_t step = call->attrs->word[ATTR_arange_step], length;
     if (step == 0) return infer_fail(call, CB_ERR_ARGUMENT, "step is 0");
@@ -182,7 +183,7 @@ static bool infer_arange(Call *call) {
     return true;
 }
 
-static bool infer_source(Call *call) {
+static bool infer_source(InferCall *call) {
     switch (call->op) {
     case OP_full:
         return infer_number(call, ATTR_full_value) && infer_sizes(call, ATTR_full_sizes);
@@ -207,7 +208,7 @@ static bool infer_source(Call *call) {
 }
 
 /* Strides and byte counts of the result must fit, also around dimensions of size 0. */
-static bool fits(const Call *call) {
+static bool fits(const InferCall *call) {
     int64_t bytes = (int64_t)cb_dtype_size((cb_dtype)call->out->result.dtype);
     for (int i = 0; i < call->out->result.rank; i++) {
         int64_t size = call->out->result.size[i];
@@ -217,7 +218,7 @@ static bool fits(const Call *call) {
     return true;
 }
 
-static bool inputs_valid(const Call *call) {
+static bool inputs_valid(const InferCall *call) {
     if (call->input_count != call->info->arity)
         return infer_fail(call, CB_ERR_ARGUMENT, "takes %d tensors, not %d", call->info->arity,
                           call->input_count);
@@ -231,7 +232,7 @@ static bool inputs_valid(const Call *call) {
 
 bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred *out) {
     memset(out, 0, sizeof *out);
-    Call call = {op, op_info(op), input, input_count, attrs, out};
+    InferCall call = {op, op_info(op), input, input_count, attrs, out};
     if (!inputs_valid(&call) || !infer_dtypes(&call)) return false;
     bool inferred = false;
     switch (call.info->kind) {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static bool operands_fit(const Call *call) {
+static bool operands_fit(const InferCall *call) {
     const Meta *q = &call->input[0], *k = &call->input[1], *v = &call->input[2];
     if (!dtype_is_float((cb_dtype)q->dtype))
         return infer_fail(call, CB_ERR_DTYPE, "%s is not a floating point dtype",
@@ -23,7 +23,7 @@ static bool operands_fit(const Call *call) {
     return true;
 }
 
-static bool mask_fits(const Call *call, int64_t rows, int64_t columns) {
+static bool mask_fits(const InferCall *call, int64_t rows, int64_t columns) {
     const Meta *mask = &call->input[3];
     if (mask->dtype != CB_BOOL && !dtype_is_float((cb_dtype)mask->dtype))
         return infer_fail(call, CB_ERR_DTYPE, "a mask of %s is neither bool nor floating point",
@@ -38,7 +38,7 @@ static bool mask_fits(const Call *call, int64_t rows, int64_t columns) {
     return true;
 }
 
-bool infer_attention(Call *call) {
+bool infer_attention(InferCall *call) {
     const Meta *q = &call->input[0], *v = &call->input[2];
     Meta *result = &call->out->result;
     int64_t *causal = &call->attrs->word[ATTR_attention_is_causal];

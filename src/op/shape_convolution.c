@@ -8,7 +8,7 @@
 #include "op/infer.h"
 
 /* One number for each of n spatial dims, at least low; a single one is repeated. */
-static bool spatial(Call *call, int word, const char *name, int n, int64_t low) {
+static bool spatial(InferCall *call, int word, const char *name, int n, int64_t low) {
     cb_dim_list dims = attr_dims(call->attrs, word);
     if (dims.count == 1)
         for (int i = 1; i < n; i++) dims.at[dims.count++] = dims.at[0];
@@ -23,7 +23,7 @@ static bool spatial(Call *call, int word, const char *name, int n, int64_t low) 
     return true;
 }
 
-static bool channels_fit(const Call *call, int64_t channels, int64_t outputs, int64_t inner) {
+static bool channels_fit(const InferCall *call, int64_t channels, int64_t outputs, int64_t inner) {
     int64_t groups = call->attrs->word[ATTR_convolution_groups];
     if (groups < 1 || channels % groups || outputs % groups)
         return infer_fail(call, CB_ERR_ARGUMENT,
@@ -36,7 +36,7 @@ static bool channels_fit(const Call *call, int64_t channels, int64_t outputs, in
     return true;
 }
 
-static bool result_sizes(Call *call, int n, int first) {
+static bool result_sizes(InferCall *call, int n, int first) {
     const Meta *x = &call->input[0], *weight = &call->input[1];
     const int64_t *word = call->attrs->word;
     for (int i = 0; i < n; i++) {
@@ -57,7 +57,7 @@ static bool result_sizes(Call *call, int n, int first) {
     return true;
 }
 
-bool infer_convolution(Call *call) {
+bool infer_convolution(InferCall *call) {
     const Meta *x = &call->input[0], *weight = &call->input[1];
     int64_t *last = &call->attrs->word[ATTR_convolution_channels_last];
     int n = x->rank - 2;

@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-static void same_size(Call *call, const Meta *as) {
+static void same_size(InferCall *call, const Meta *as) {
     call->out->result.rank = as->rank;
     memcpy(call->out->result.size, as->size, sizeof as->size);
 }
 
-static bool infer_concat(Call *call) {
+static bool infer_concat(InferCall *call) {
     const Meta *a = &call->input[0], *b = &call->input[1];
     int64_t *dim = &call->attrs->word[ATTR_concat_dim];
     if (a->rank != b->rank) return infer_fail(call, CB_ERR_SHAPE, "ranks differ");
@@ -26,7 +26,7 @@ static bool infer_concat(Call *call) {
     return true;
 }
 
-static bool infer_pad(Call *call) {
+static bool infer_pad(InferCall *call) {
     const Meta *x = &call->input[0];
     cb_dim_list padding = attr_dims(call->attrs, ATTR_pad_padding);
     if (padding.count < 0 || padding.count % 2 || padding.count / 2 > x->rank)
@@ -48,7 +48,7 @@ static bool infer_pad(Call *call) {
     return true;
 }
 
-static bool infer_slice_scatter(Call *call) {
+static bool infer_slice_scatter(InferCall *call) {
     const Meta *x = &call->input[0], *source = &call->input[1];
     int64_t *word = call->attrs->word, *dim = &word[ATTR_slice_scatter_dim];
     if (!infer_dim(call, dim, x->rank)) return false;
@@ -68,7 +68,7 @@ static bool infer_slice_scatter(Call *call) {
 
 /* index may be smaller than x except along dim, and than the source everywhere; without elements it
  * may have any shape. */
-static bool index_fits(Call *call, int64_t dim, const Meta *source) {
+static bool index_fits(InferCall *call, int64_t dim, const Meta *source) {
     const Meta *x = &call->input[0], *index = &call->input[1];
     if (meta_numel(index) == 0) return true;
     if (index->rank != x->rank || (source && source->rank != x->rank))
@@ -84,14 +84,14 @@ static bool index_fits(Call *call, int64_t dim, const Meta *source) {
     return true;
 }
 
-static bool infer_gather(Call *call) {
+static bool infer_gather(InferCall *call) {
     int64_t *dim = &call->attrs->word[ATTR_gather_dim];
     if (!infer_dim(call, dim, call->input[0].rank) || !index_fits(call, *dim, NULL)) return false;
     same_size(call, &call->input[1]);
     return true;
 }
 
-static bool infer_index_select(Call *call) {
+static bool infer_index_select(InferCall *call) {
     const Meta *x = &call->input[0], *index = &call->input[1];
     int64_t *dim = &call->attrs->word[ATTR_index_select_dim];
     if (!infer_dim(call, dim, x->rank)) return false;
@@ -101,7 +101,7 @@ static bool infer_index_select(Call *call) {
     return true;
 }
 
-static bool infer_scatter(Call *call, int word) {
+static bool infer_scatter(InferCall *call, int word) {
     int64_t *dim = &call->attrs->word[word];
     if (!infer_dim(call, dim, call->input[0].rank)) return false;
     if (!index_fits(call, *dim, &call->input[2])) return false;
@@ -110,7 +110,7 @@ static bool infer_scatter(Call *call, int word) {
 }
 
 /* A vector counts as a row on the left and as a column on the right; that dimension goes again. */
-static bool infer_matmul(Call *call) {
+static bool infer_matmul(InferCall *call) {
     const Meta *a = &call->input[0], *b = &call->input[1];
     Meta *result = &call->out->result;
     if (!a->rank || !b->rank)
@@ -127,7 +127,7 @@ static bool infer_matmul(Call *call) {
     return true;
 }
 
-static bool infer_argsort(Call *call) {
+static bool infer_argsort(InferCall *call) {
     if (!infer_dim(call, &call->attrs->word[ATTR_argsort_dim], call->input[0].rank)) return false;
     int64_t *descending = &call->attrs->word[ATTR_argsort_descending];
     *descending = *descending != 0;
@@ -135,7 +135,7 @@ static bool infer_argsort(Call *call) {
     return true;
 }
 
-static bool infer_argtopk(Call *call) {
+static bool infer_argtopk(InferCall *call) {
     const Meta *x = &call->input[0];
     int64_t *dim = &call->attrs->word[ATTR_argtopk_dim], k = call->attrs->word[ATTR_argtopk_k];
     int64_t *largest = &call->attrs->word[ATTR_argtopk_largest];
@@ -149,7 +149,7 @@ static bool infer_argtopk(Call *call) {
     return true;
 }
 
-bool infer_index(Call *call) {
+bool infer_index(InferCall *call) {
     switch (call->op) {
     case OP_concat:
         return infer_concat(call);

@@ -15,7 +15,7 @@ static void set_size(Meta *result, const int64_t *size, int rank) {
 static void append(Meta *result, int64_t size) { result->size[result->rank++] = size; }
 
 /* Finds the one -1 among sizes so that the product is numel; refuses what does not fit. */
-static bool resolve_sizes(const Call *call, cb_dim_list *sizes, int64_t numel) {
+static bool resolve_sizes(const InferCall *call, cb_dim_list *sizes, int64_t numel) {
     int unknown = -1;
     int64_t product = 1;
     if (sizes->count < 0 || sizes->count > CB_MAX_RANK)
@@ -42,7 +42,7 @@ static bool resolve_sizes(const Call *call, cb_dim_list *sizes, int64_t numel) {
     return true;
 }
 
-static bool infer_reshape(Call *call, int word) {
+static bool infer_reshape(InferCall *call, int word) {
     cb_dim_list sizes = attr_dims(call->attrs, word);
     if (!resolve_sizes(call, &sizes, meta_numel(&call->input[0]))) return false;
     set_size(&call->out->result, sizes.at, sizes.count);
@@ -50,7 +50,7 @@ static bool infer_reshape(Call *call, int word) {
     return true;
 }
 
-static bool infer_permute(Call *call) {
+static bool infer_permute(InferCall *call) {
     const Meta *x = &call->input[0];
     cb_dim_list dims = attr_dims(call->attrs, ATTR_permute_dims);
     if (dims.count != x->rank)
@@ -62,7 +62,7 @@ static bool infer_permute(Call *call) {
     return true;
 }
 
-static bool infer_expand(Call *call, int word) {
+static bool infer_expand(InferCall *call, int word) {
     const Meta *x = &call->input[0];
     cb_dim_list sizes = attr_dims(call->attrs, word);
     if (sizes.count < x->rank || sizes.count > CB_MAX_RANK)
@@ -85,7 +85,7 @@ static bool infer_expand(Call *call, int word) {
     return true;
 }
 
-static bool infer_slice_view(Call *call) {
+static bool infer_slice_view(InferCall *call) {
     const Meta *x = &call->input[0];
     int64_t *word = call->attrs->word, *dim = &word[ATTR_slice_dim];
     if (!infer_dim(call, dim, x->rank)) return false;
@@ -97,7 +97,7 @@ static bool infer_slice_view(Call *call) {
     return true;
 }
 
-static bool infer_flip(Call *call) {
+static bool infer_flip(InferCall *call) {
     const Meta *x = &call->input[0];
     cb_dim_list dims = attr_dims(call->attrs, ATTR_flip_dims);
     if (!infer_dims(call, &dims, x->rank, true)) return false;
@@ -106,7 +106,7 @@ static bool infer_flip(Call *call) {
     return true;
 }
 
-static bool infer_flatten(Call *call) {
+static bool infer_flatten(InferCall *call) {
     const Meta *x = &call->input[0];
     int64_t *first = &call->attrs->word[ATTR_flatten_start_dim];
     int64_t *last = &call->attrs->word[ATTR_flatten_end_dim];
@@ -124,7 +124,7 @@ static bool infer_flatten(Call *call) {
     return true;
 }
 
-static bool infer_unflatten(Call *call) {
+static bool infer_unflatten(InferCall *call) {
     const Meta *x = &call->input[0];
     int64_t *dim = &call->attrs->word[ATTR_unflatten_dim];
     cb_dim_list sizes = attr_dims(call->attrs, ATTR_unflatten_sizes);
@@ -140,7 +140,7 @@ static bool infer_unflatten(Call *call) {
 }
 
 /* The canonical dims are those that go: of size 1. */
-static bool infer_squeeze(Call *call) {
+static bool infer_squeeze(InferCall *call) {
     const Meta *x = &call->input[0];
     cb_dim_list dims = attr_dims(call->attrs, ATTR_squeeze_dim), gone = {0, {0}};
     if (!infer_dims(call, &dims, x->rank, true)) return false;
@@ -157,7 +157,7 @@ static bool infer_squeeze(Call *call) {
     return true;
 }
 
-static bool infer_unsqueeze(Call *call) {
+static bool infer_unsqueeze(InferCall *call) {
     const Meta *x = &call->input[0];
     int64_t *dim = &call->attrs->word[ATTR_unsqueeze_dim];
     if (x->rank == CB_MAX_RANK)
@@ -169,7 +169,7 @@ static bool infer_unsqueeze(Call *call) {
     return true;
 }
 
-static bool infer_transpose(Call *call) {
+static bool infer_transpose(InferCall *call) {
     const Meta *x = &call->input[0];
     int64_t *a = &call->attrs->word[ATTR_transpose_dim0];
     int64_t *b = &call->attrs->word[ATTR_transpose_dim1];
@@ -182,14 +182,14 @@ static bool infer_transpose(Call *call) {
     return true;
 }
 
-static bool infer_t(Call *call) {
+static bool infer_t(InferCall *call) {
     const Meta *x = &call->input[0];
     if (x->rank > 2) return infer_fail(call, CB_ERR_SHAPE, "more than two dimensions");
     for (int i = x->rank - 1; i >= 0; i--) append(&call->out->result, x->size[i]);
     return true;
 }
 
-static bool infer_select(Call *call) {
+static bool infer_select(InferCall *call) {
     const Meta *x = &call->input[0];
     int64_t *dim = &call->attrs->word[ATTR_select_dim];
     int64_t *index = &call->attrs->word[ATTR_select_index];
@@ -204,7 +204,7 @@ static bool infer_select(Call *call) {
     return true;
 }
 
-static bool infer_narrow(Call *call) {
+static bool infer_narrow(InferCall *call) {
     const Meta *x = &call->input[0];
     int64_t *dim = &call->attrs->word[ATTR_narrow_dim];
     int64_t *start = &call->attrs->word[ATTR_narrow_start];
@@ -221,7 +221,7 @@ static bool infer_narrow(Call *call) {
     return true;
 }
 
-static bool infer_window(Call *call) {
+static bool infer_window(InferCall *call) {
     const Meta *x = &call->input[0];
     const int64_t *word = call->attrs->word;
     int64_t *dim = &call->attrs->word[ATTR_window_dim], extent;
@@ -251,7 +251,7 @@ static bool infer_window(Call *call) {
     return true;
 }
 
-bool infer_view(Call *call) {
+bool infer_view(InferCall *call) {
     switch (call->op) {
     case OP_reshape:
         return infer_reshape(call, ATTR_reshape_sizes);

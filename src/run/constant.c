@@ -19,7 +19,7 @@ bool constants_new(Constants *out, int count) {
 }
 
 static void forget_recipe(Constants *constants, int number) {
-    Recipe *recipe = constants->recipe[number];
+    ConstantRecipe *recipe = constants->recipe[number];
     if (recipe) executable_free(recipe->executable);
     memory_free(recipe);
     constants->recipe[number] = NULL;
@@ -33,7 +33,7 @@ void constants_free(Constants *constants) {
     *constants = (Constants){0};
 }
 
-static Plan *plan_conversion(Arena *arena, const Recipe *recipe) {
+static Plan *plan_conversion(Arena *arena, const ConstantRecipe *recipe) {
     if (arena_guard(arena)) return NULL;
     Graph *graph = graph_new(arena);
     Meta meta = tensor_meta(recipe->input[0]);
@@ -42,7 +42,7 @@ static Plan *plan_conversion(Arena *arena, const Recipe *recipe) {
     return plan_build(graph, arena, NULL, (PlanOptions){.fuse = true});
 }
 
-static bool make_runnable(Recipe *recipe) {
+static bool make_runnable(ConstantRecipe *recipe) {
     if (recipe->executable) return true;
     Arena *arena = arena_new();
     Plan *plan = arena ? plan_conversion(arena, recipe) : NULL;
@@ -54,7 +54,7 @@ static bool make_runnable(Recipe *recipe) {
 }
 
 bool constant_make(Constants *constants, int number) {
-    Recipe *recipe = constants->recipe[number];
+    ConstantRecipe *recipe = constants->recipe[number];
     if (!recipe) return true;
     Tensor **tensor = &constants->tensor[number];
     bool done = make_runnable(recipe) && executable_run(recipe->executable, recipe->input, tensor);
@@ -65,7 +65,7 @@ bool constant_make(Constants *constants, int number) {
 }
 
 const Tensor *constant_source(const Constants *constants, int number) {
-    const Recipe *recipe = constants->recipe[number];
+    const ConstantRecipe *recipe = constants->recipe[number];
     return recipe && !recipe->executable ? recipe->input[0] : NULL;
 }
 

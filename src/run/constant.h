@@ -8,15 +8,15 @@ typedef struct Executable Executable;
 
 /* Computes one constant. Most large ones are conversions, which products do by themselves when they
  * pack: those are planned when they are asked for after all. */
-typedef struct Recipe {
+typedef struct ConstantRecipe {
     Executable *executable; /* with one output; owned; NULL: input[0], contiguous, in `dtype` */
     cb_dtype dtype;
     Tensor *input[]; /* not kept: they outlive the compilation */
-} Recipe;
+} ConstantRecipe;
 
 typedef struct Constants {
     Tensor **tensor; /* heap array of kept tensors; NULL: not made yet, or dropped */
-    Recipe **recipe; /* heap array; NULL: there is none, or it was used */
+    ConstantRecipe **recipe; /* heap array; NULL: there is none, or it was used */
     int count;
 } Constants;
 

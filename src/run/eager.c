@@ -27,7 +27,7 @@ typedef struct Number {
     Tensor tensor;
 } Number;
 
-typedef struct Call {
+typedef struct EagerCall {
     Op op;
     const cb_operand *operand;
     int count;
@@ -39,7 +39,7 @@ typedef struct Call {
     int input_count; /* of the executable: tensors and numbers that are not in the key */
     Tensor *input[MOST_OPERANDS];
     Number number[MOST_OPERANDS];
-} Call;
+} EagerCall;
 
 /* ---- numbers ---- */
 
@@ -61,7 +61,7 @@ static bool may_be_refused(Op op, const cb_operand *number) {
 }
 
 /* A WIDE_NUMBER beside f16 or bf16 is no value of that dtype, so it cannot be an input. */
-static bool in_key(const Call *call, const cb_operand *number) {
+static bool in_key(const EagerCall *call, const cb_operand *number) {
     const OpInfo *info = op_info(call->op);
     if (call->op == OP_pow || info->kind != KIND_POINTWISE) return true;
     if (may_be_refused(call->op, number)) return true;
@@ -82,7 +82,7 @@ static Tensor *wrap_number(Number *number, const cb_operand *operand) {
 
 /* ---- the key ---- */
 
-static void add_tensor(Call *call, Tensor *x) {
+static void add_tensor(EagerCall *call, Tensor *x) {
     bool dense = tensor_contiguous(x);
     int64_t *word = call->key + call->words;
     *word++ = 1 | x->dtype << 8 | x->rank << 16 | (int64_t)dense << 24;
@@ -93,7 +93,7 @@ static void add_tensor(Call *call, Tensor *x) {
     call->input[call->input_count++] = x;
 }
 
-static void add_number(Call *call, int position) {
+static void add_number(EagerCall *call, int position) {
     const cb_operand *operand = &call->operand[position];
     call->key[call->words++] = 2 | operand->kind << 8;
     if (in_key(call, operand))
@@ -102,7 +102,7 @@ static void add_number(Call *call, int position) {
         call->input[call->input_count++] = wrap_number(&call->number[position], operand);
 }
 
-static void describe(Call *call) {
+static void describe(EagerCall *call) {
     int attributes = op_info(call->op)->word_count;
     call->key[0] = (int64_t)call->op | (int64_t)call->count << 32 | (int64_t)call->reduced << 40 |
                    (int64_t)call->precise << 41;
@@ -121,7 +121,7 @@ static void describe(Call *call) {
 
 /* ---- a key that is not in the cache ---- */
 
-static Node *operand_node(Graph *graph, const Call *call, int position) {
+static Node *operand_node(Graph *graph, const EagerCall *call, int position) {
     const cb_operand *operand = &call->operand[position];
     if (operand->kind == CB_OPERAND_TENSOR) {
         if (!operand->tensor) return NULL;
@@ -134,7 +134,7 @@ static Node *operand_node(Graph *graph, const Call *call, int position) {
     return graph_input(graph, &meta);
 }
 
-static Graph *one_node(Arena *arena, const Call *call) {
+static Graph *one_node(Arena *arena, const EagerCall *call) {
     Graph *graph = graph_new(arena);
     graph->reduced = call->reduced;
     Node *input[MOST_OPERANDS];
@@ -149,7 +149,7 @@ static Graph *one_node(Arena *arena, const Call *call) {
     return graph;
 }
 
-static Executable *build(const Call *call) {
+static Executable *build(const EagerCall *call) {
     Arena *arena = arena_new();
     if (!arena) {
         fail_memory(0);
@@ -207,7 +207,7 @@ static bool is_copy(Op op) {
 /* ---- entry ---- */
 
 /* An op that turns out to be its input (x ** 1) gives a tensor of its own all the same. */
-static Tensor *run(const Call *call, const Executable *executable) {
+static Tensor *run(const EagerCall *call, const Executable *executable) {
     const PlanOutput *output = &executable_plan(executable)->output[0];
     if (output->alias_input >= 0) return copy_of(call->input[output->alias_input]);
     Tensor *result;
@@ -216,7 +216,7 @@ static Tensor *run(const Call *call, const Executable *executable) {
 
 Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
     check(input_count <= MOST_OPERANDS, "%s with %d operands", op_info(op)->name, input_count);
-    Call call;
+    EagerCall call;
     call.op = op, call.operand = input, call.count = input_count, call.attrs = attrs;
     call.reduced = precision_reduced();
     call.precise = option_int(OPTION_precise);

@@ -13,7 +13,7 @@
 
 enum { STACK_POINTERS = 128 };
 
-typedef struct Run {
+typedef struct PlanRun {
     const Executable *executable;
     const Plan *plan;
     Tensor *const *inputs;
@@ -22,7 +22,7 @@ typedef struct Run {
     void **base; /* by plan value */
     void **slot; /* by slot: the buffers of all kernels */
     RandomState random;
-} Run;
+} PlanRun;
 
 static size_t element_bytes(const PlanValue *value) {
     return cb_dtype_size((cb_dtype)value->dtype);
@@ -44,7 +44,7 @@ static void copy_out(const Tensor *from, void *to) {
 }
 
 /* An output is an input, what an earlier output is, or new. */
-static Tensor *make_output(const Run *run, int number) {
+static Tensor *make_output(const PlanRun *run, int number) {
     const PlanOutput *output = &run->plan->output[number];
     const PlanValue *value = &run->plan->value[output->value];
     if (value->place == VALUE_OUTPUT && value->number < number)
@@ -58,7 +58,7 @@ static Tensor *make_output(const Run *run, int number) {
     return copy;
 }
 
-static bool make_outputs(const Run *run) {
+static bool make_outputs(const PlanRun *run) {
     int count = run->plan->output_count;
     for (int i = 0; i < count; i++) {
         run->outputs[i] = make_output(run, i);
@@ -72,14 +72,14 @@ static bool make_outputs(const Run *run) {
 
 /* ---- pointers ---- */
 
-static bool shares_storage(const Run *run, int input) {
+static bool shares_storage(const PlanRun *run, int input) {
     const Storage *storage = run->inputs[input]->storage;
     for (int i = 0; i < length(run->plan->input); i++)
         if (i != input && run->inputs[i]->storage == storage) return true;
     return false;
 }
 
-static void bind_mutations(const Run *run) {
+static void bind_mutations(const PlanRun *run) {
     const Plan *plan = run->plan;
     for (int i = plan->output_count; i < length(plan->output); i++) {
         if (!run->executable->in_place[i]) continue;
@@ -89,7 +89,7 @@ static void bind_mutations(const Run *run) {
     }
 }
 
-static void bind(Run *run) {
+static void bind(PlanRun *run) {
     const Plan *plan = run->plan;
     const Tensor *constant;
     for (int v = 0; v < length(plan->value); v++) {
@@ -120,7 +120,7 @@ static void bind(Run *run) {
 
 /* ---- steps ---- */
 
-static bool run_check(const Run *run, const Step *step) {
+static bool run_check(const PlanRun *run, const Step *step) {
     const PlanValue *value = &run->plan->value[step->in[0]];
     const Tensor *input = NULL;
     if (value->place == VALUE_INPUT) input = run->inputs[value->number];
@@ -129,7 +129,7 @@ static bool run_check(const Run *run, const Step *step) {
     return check_indices(&step->check, value->numel, run->base[step->in[0]], input);
 }
 
-static bool run_step(const Run *run, const Step *step) {
+static bool run_step(const PlanRun *run, const Step *step) {
     const Executable *executable = run->executable;
     if (step->kind == STEP_CHECK) return run_check(run, step);
     Operands operands = {0};
@@ -143,7 +143,7 @@ static bool run_step(const Run *run, const Step *step) {
     return work_run(&executable->work[step - run->plan->step], operands);
 }
 
-static bool run_timed(const Run *run, const Step *step, _Atomic int64_t *least) {
+static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *least) {
     int64_t start = clock_ns();
     bool done = run_step(run, step);
     int64_t taken = clock_ns() - start, known = atomic_load_explicit(least, memory_order_relaxed);
@@ -155,7 +155,7 @@ static bool run_timed(const Run *run, const Step *step, _Atomic int64_t *least) 
 }
 
 /* Mutated inputs take their values, unless they were computed there. */
-static void write_mutations(const Run *run) {
+static void write_mutations(const PlanRun *run) {
     const Plan *plan = run->plan;
     for (int i = plan->output_count; i < length(plan->output); i++) {
         const PlanOutput *output = &plan->output[i];
@@ -176,7 +176,7 @@ static void write_mutations(const Run *run) {
     }
 }
 
-static bool run_all(Run *run) {
+static bool run_all(PlanRun *run) {
     const Executable *executable = run->executable;
     if (!make_outputs(run)) return false;
     bind(run);
@@ -201,7 +201,7 @@ static bool run_all(Run *run) {
 
 bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs) {
     const Plan *plan = executable->plan;
-    Run run = {.executable = executable, .plan = plan, .inputs = inputs, .outputs = outputs};
+    PlanRun run = {.executable = executable, .plan = plan, .inputs = inputs, .outputs = outputs};
     void *stack[STACK_POINTERS];
     int64_t values = length(plan->value), pointers = values + executable->slot_count;
     int64_t bytes = executable->block_bytes;

@@ -105,14 +105,15 @@ static Part choose(Graph *graph) {
 
 /* ---- computing ---------------------------------------------------------------------------- */
 
-typedef struct Results { /* of one plan: computed parts, and the frozen inputs that they need */
+typedef struct
+    FrozenResults { /* of one plan: computed parts, and the frozen inputs that they need */
     const Part *part;
     Node **node; /* vec */
     int *input;  /* vec: their numbers in the whole graph */
-} Results;
+} FrozenResults;
 
 /* By node id: the results and all that they come from. */
-static bool *find_needed(const Results *r, Arena *arena) {
+static bool *find_needed(const FrozenResults *r, Arena *arena) {
     const Part *p = r->part;
     bool *needed = arena_new_array(arena, bool, length(p->graph->node) + 1);
     for (int i = 0; i < length(r->node); i++) needed[r->node[i]->id] = true;
@@ -125,7 +126,7 @@ static bool *find_needed(const Results *r, Arena *arena) {
 }
 
 /* The results as a graph of their own, over the frozen inputs that it needs. */
-static Graph *copy_results(Results *r, Arena *arena) {
+static Graph *copy_results(FrozenResults *r, Arena *arena) {
     const Part *p = r->part;
     const bool *needed = find_needed(r, arena);
     Graph *copy = graph_new(arena);
@@ -146,7 +147,7 @@ static Graph *copy_results(Results *r, Arena *arena) {
     return copy;
 }
 
-static Plan *plan_results(Results *r, const int64_t *const *stride, Arena *arena) {
+static Plan *plan_results(FrozenResults *r, const int64_t *const *stride, Arena *arena) {
     if (arena_guard(arena)) return NULL;
     Graph *copy = copy_results(r, arena);
     const int64_t **used = arena_new_array(arena, const int64_t *, length(r->input) + 1);
@@ -154,11 +155,12 @@ static Plan *plan_results(Results *r, const int64_t *const *stride, Arena *arena
     return plan_build(copy, arena, used, (PlanOptions){.fuse = true});
 }
 
-static Recipe *recipe_new(Results r, Tensor *const *value, const int64_t *const *stride) {
+static ConstantRecipe *recipe_new(FrozenResults r, Tensor *const *value,
+                                  const int64_t *const *stride) {
     Arena *arena = arena_new();
     Plan *plan = arena ? plan_results(&r, stride, arena) : NULL;
     int inputs = plan ? length(r.input) : 0;
-    Recipe *recipe =
+    ConstantRecipe *recipe =
         plan ? memory_zalloc(sizeof *recipe + sizeof *recipe->input * (size_t)inputs) : NULL;
     if (!recipe) {
         arena_free(arena);
@@ -172,12 +174,12 @@ static Recipe *recipe_new(Results r, Tensor *const *value, const int64_t *const 
 }
 
 /* Results that are computed now, by one plan; at[i]: the number of the constant that it is. */
-static bool compute(Results r, const int *at, Tensor *const *value, const int64_t *const *stride,
-                    Constants *out) {
+static bool compute(FrozenResults r, const int *at, Tensor *const *value,
+                    const int64_t *const *stride, Constants *out) {
     int count = length(r.node);
     if (!count) return true;
     Tensor **tensor = memory_zalloc(sizeof *tensor * (size_t)count);
-    Recipe *recipe = tensor ? recipe_new(r, value, stride) : NULL;
+    ConstantRecipe *recipe = tensor ? recipe_new(r, value, stride) : NULL;
     bool done = recipe && executable_run(recipe->executable, recipe->input, tensor);
     for (int i = 0; done && i < count; i++) out->tensor[at[i]] = cb_keep(tensor[i]);
     if (recipe) executable_free(recipe->executable);
@@ -191,14 +193,14 @@ static bool is_conversion(const Node *node, Tensor *const *value) {
     return tensor_contiguous(value[node->input[0]->attrs->word[0]]);
 }
 
-static Recipe *recipe_for(const Part *p, Node *node, Tensor *const *value,
-                          const int64_t *const *stride) {
+static ConstantRecipe *recipe_for(const Part *p, Node *node, Tensor *const *value,
+                                  const int64_t *const *stride) {
     if (!is_conversion(node, value)) {
-        Results one = {.part = p};
+        FrozenResults one = {.part = p};
         push(p->graph->arena, one.node, node);
         return recipe_new(one, value, stride);
     }
-    Recipe *recipe = memory_zalloc(sizeof *recipe + sizeof *recipe->input);
+    ConstantRecipe *recipe = memory_zalloc(sizeof *recipe + sizeof *recipe->input);
     if (!recipe) return NULL;
     recipe->dtype = (cb_dtype)node->dtype;
     recipe->input[0] = value[node->input[0]->attrs->word[0]];
@@ -209,7 +211,7 @@ static bool make_constants(const Part *p, Tensor *const *value, const int64_t *c
                            Constants *out) {
     Arena *arena = p->graph->arena;
     int computed = length(p->computed), *at = NULL;
-    Results together = {.part = p};
+    FrozenResults together = {.part = p};
     for (int i = 0; i < computed; i++) {
         if (node_numel(p->computed[i]) < OWN_RECIPE) {
             push(arena, together.node, p->computed[i]);

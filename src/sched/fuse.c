@@ -126,17 +126,17 @@ static bool try_merge(Schedule *s, Group *a, Group *b) {
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-typedef struct Candidate {
+typedef struct MergeCandidate {
     Group *group;
     int64_t bytes;
-} Candidate;
+} MergeCandidate;
 
 static int64_t bytes_of(const Node *node) {
     return node_numel(node) * (int64_t)cb_dtype_size(node->dtype);
 }
 
 /* Keeps the largest ones, sorted; the same group once. */
-static void add_candidate(Candidate *candidate, int *count, Group *group, int64_t bytes) {
+static void add_candidate(MergeCandidate *candidate, int *count, Group *group, int64_t bytes) {
     for (int i = 0; i < *count; i++)
         if (candidate[i].group == group) return;
     int at = *count < CANDIDATES ? (*count)++ : CANDIDATES;
@@ -144,10 +144,10 @@ static void add_candidate(Candidate *candidate, int *count, Group *group, int64_
         if (at < CANDIDATES) candidate[at] = candidate[at - 1];
         at--;
     }
-    if (at < CANDIDATES) candidate[at] = (Candidate){group, bytes};
+    if (at < CANDIDATES) candidate[at] = (MergeCandidate){group, bytes};
 }
 
-static int producers(Schedule *s, const Group *group, Candidate *candidate) {
+static int producers(Schedule *s, const Group *group, MergeCandidate *candidate) {
     int count = 0;
     for (int i = 0; i < length(group->read); i++) {
         Group *producer = group_find(s->group[group->read[i]->id]);
@@ -157,7 +157,7 @@ static int producers(Schedule *s, const Group *group, Candidate *candidate) {
     return count;
 }
 
-static int siblings(Schedule *s, const Group *group, Candidate *candidate) {
+static int siblings(Schedule *s, const Group *group, MergeCandidate *candidate) {
     int count = 0;
     for (int i = 0; i < length(group->read); i++) {
         Group **reader = s->reader[group->read[i]->id];
@@ -172,7 +172,7 @@ static int siblings(Schedule *s, const Group *group, Candidate *candidate) {
 }
 
 static void fuse_node(Schedule *s, const Node *node) {
-    Candidate candidate[CANDIDATES];
+    MergeCandidate candidate[CANDIDATES];
     Group *group = group_find(s->group[node->id]);
     int count = producers(s, group, candidate);
     for (int i = 0; i < count; i++) {
@@ -188,7 +188,7 @@ static void fuse_node(Schedule *s, const Node *node) {
 
 /* The node stays alone: says so for each group that it reads. */
 static void keep_apart(Schedule *s, const Group *group, Reason reason) {
-    Candidate candidate[CANDIDATES];
+    MergeCandidate candidate[CANDIDATES];
     int count = producers(s, group, candidate);
     for (int i = 0; i < count; i++) refuse(s, reason, candidate[i].group, group);
 }

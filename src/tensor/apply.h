@@ -29,11 +29,11 @@ cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs 
 Tensor *tensors_cat(Tensor *const *x, int count, int dim); /* cb_cat, inside */
 
 /* What stands in for eager while a thread records: capture (graph) or symbolic trace (FX). */
-typedef enum Access {
+typedef enum TensorAccess {
     ACCESS_NOW,     /* its elements are read or written before the call returns */
     ACCESS_POINTER, /* a pointer to them leaves: nobody sees when they are read or written */
     ACCESS_CHANGE   /* the caller says that it writes them through such a pointer */
-} Access;
+} TensorAccess;
 
 typedef struct Tracer Tracer;
 struct Tracer {
@@ -43,7 +43,7 @@ struct Tracer {
     /* A value request; false with an error. Also asked for a tensor that has storage, since what
      * was recorded may be due to write it, or to read what the caller is about to change: true
      * when nothing is. */
-    bool (*materialize)(Tracer *tracer, Tensor *x, Access access);
+    bool (*materialize)(Tracer *tracer, Tensor *x, TensorAccess access);
     /* Any tensor of the thread is about to die, traced or not. May be NULL. */
     void (*destroy_tensor)(Tracer *tracer, Tensor *x);
     bool whole_calls; /* records calls, with all that they write to */

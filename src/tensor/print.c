@@ -22,39 +22,39 @@ enum {
     INDENT = 7 /* "tensor(" */
 };
 
-typedef struct Layout {
+typedef struct PrintFormat {
     const Tensor *x;
     bool summarize, floating;
     bool whole; /* every finite element is an integer */
     bool scientific;
     int width;
     double low, high; /* magnitudes of the finite nonzero elements; low > high: there are none */
-} Layout;
+} PrintFormat;
 
-typedef void Visit(Layout *layout, Scalar element);
+typedef void VisitElement(PrintFormat *layout, Scalar element);
 
 /* ---- which elements are shown ---------------------------------------------------------------- */
 
-static bool cut(const Layout *layout, int dim) {
+static bool cut(const PrintFormat *layout, int dim) {
     return layout->summarize && layout->x->size[dim] > 2 * EDGE;
 }
 
-static int64_t shown(const Layout *layout, int dim) {
+static int64_t shown(const PrintFormat *layout, int dim) {
     return cut(layout, dim) ? 2 * EDGE : layout->x->size[dim];
 }
 
 /* The index of the k-th shown one. */
-static int64_t shown_index(const Layout *layout, int dim, int64_t k) {
+static int64_t shown_index(const PrintFormat *layout, int dim, int64_t k) {
     return cut(layout, dim) && k >= EDGE ? layout->x->size[dim] - 2 * EDGE + k : k;
 }
 
-static Scalar element(const Layout *layout, int64_t position) {
+static Scalar element(const PrintFormat *layout, int64_t position) {
     cb_dtype dtype = (cb_dtype)layout->x->dtype;
     const char *data = tensor_data(layout->x);
     return scalar_load(data + position * (int64_t)cb_dtype_size(dtype), dtype);
 }
 
-static void visit_shown(Layout *layout, int dim, int64_t position, Visit *visit) {
+static void visit_shown(PrintFormat *layout, int dim, int64_t position, VisitElement *visit) {
     const Tensor *x = layout->x;
     if (dim == x->rank) {
         visit(layout, element(layout, position));
@@ -75,7 +75,7 @@ static void normalize_point(char *text) {
     memmove(point + 1, point + length, strlen(point + length) + 1);
 }
 
-static void format_double(const Layout *layout, double value, char *text, size_t bytes) {
+static void format_double(const PrintFormat *layout, double value, char *text, size_t bytes) {
     if (isnan(value))
         snprintf(text, bytes, "nan"); /* C may say -nan */
     else if (isinf(value))
@@ -89,7 +89,7 @@ static void format_double(const Layout *layout, double value, char *text, size_t
     if (isfinite(value)) normalize_point(text);
 }
 
-static void format_element(const Layout *layout, Scalar value, char *text, size_t bytes) {
+static void format_element(const PrintFormat *layout, Scalar value, char *text, size_t bytes) {
     if (layout->floating)
         format_double(layout, value.f, text, bytes);
     else if (layout->x->dtype == CB_BOOL)
@@ -98,7 +98,7 @@ static void format_element(const Layout *layout, Scalar value, char *text, size_
         snprintf(text, bytes, "%" PRId64, value.i);
 }
 
-static void put_element(const Layout *layout, int64_t position, Buffer *out) {
+static void put_element(const PrintFormat *layout, int64_t position, Buffer *out) {
     char text[ELEMENT_TEXT];
     format_element(layout, element(layout, position), text, sizeof text);
     putf(out, "%*s", layout->width, text);
@@ -106,7 +106,7 @@ static void put_element(const Layout *layout, int64_t position, Buffer *out) {
 
 /* ---- the layout ------------------------------------------------------------------------------ */
 
-static void note_range(Layout *layout, Scalar value) {
+static void note_range(PrintFormat *layout, Scalar value) {
     double magnitude = fabs(value.f);
     if (!isfinite(magnitude) || magnitude == 0.0) return;
     if (magnitude < layout->low) layout->low = magnitude;
@@ -115,7 +115,7 @@ static void note_range(Layout *layout, Scalar value) {
 }
 
 /* Zeros, infinities and NaN have no say in the width of floats, as in PyTorch. */
-static void note_width(Layout *layout, Scalar value) {
+static void note_width(PrintFormat *layout, Scalar value) {
     if (layout->floating && (!isfinite(value.f) || value.f == 0.0)) return;
     char text[ELEMENT_TEXT];
     format_element(layout, value, text, sizeof text);
@@ -123,8 +123,8 @@ static void note_width(Layout *layout, Scalar value) {
     if (width > layout->width) layout->width = width;
 }
 
-static Layout choose_layout(const Tensor *x) {
-    Layout layout = {.x = x, .whole = true, .width = 1, .low = INFINITY};
+static PrintFormat choose_layout(const Tensor *x) {
+    PrintFormat layout = {.x = x, .whole = true, .width = 1, .low = INFINITY};
     layout.summarize = cb_numel(x) > THRESHOLD;
     layout.floating = dtype_is_float((cb_dtype)x->dtype);
     if (layout.floating) visit_shown(&layout, 0, 0, note_range);
@@ -137,7 +137,7 @@ static Layout choose_layout(const Tensor *x) {
 
 /* ---- brackets -------------------------------------------------------------------------------- */
 
-static void put_row(const Layout *layout, int64_t position, int indent, Buffer *out) {
+static void put_row(const PrintFormat *layout, int64_t position, int indent, Buffer *out) {
     int dim = layout->x->rank - 1;
     int64_t count = shown(layout, dim), stride = layout->x->stride[dim];
     int per_line = (LINE_WIDTH - indent) / (layout->width + 2); /* at least 2: width is below 22 */
@@ -161,7 +161,8 @@ static void put_row(const Layout *layout, int64_t position, int indent, Buffer *
     put(out, "]");
 }
 
-static void put_nested(const Layout *layout, int dim, int64_t position, int indent, Buffer *out) {
+static void put_nested(const PrintFormat *layout, int dim, int64_t position, int indent,
+                       Buffer *out) {
     int left = layout->x->rank - dim;
     if (left == 0) put_element(layout, position, out);
     if (left == 1) put_row(layout, position, indent, out);
@@ -202,7 +203,7 @@ static void put_tensor(const Tensor *x, Buffer *out) {
     if (empty) {
         put(out, "[]");
     } else {
-        Layout layout = choose_layout(x);
+        PrintFormat layout = choose_layout(x);
         put_nested(&layout, 0, 0, INDENT, out);
     }
     const char *newline = strrchr(buffer_text(out), '\n');

@@ -14,7 +14,7 @@
 
 enum { BLOCK = 256 };
 
-static bool materialize(Tensor *x, Access access) {
+static bool materialize(Tensor *x, TensorAccess access) {
     Tracer *tracer = tracer_current();
     if (tracer && !tracer->materialize(tracer, x, access)) return false;
     if (x->storage) return true;
@@ -41,7 +41,7 @@ bool tensor_write(int file, const Tensor *x) {
     return true;
 }
 
-static bool request(Tensor *x, Access access, const char *what) {
+static bool request(Tensor *x, TensorAccess access, const char *what) {
     if (x) return materialize(x, access);
     fail(CB_ERR_ARGUMENT, "%s: x is NULL", what);
     return false;
@@ -166,14 +166,14 @@ static void convert_run(const char *from, cb_dtype source, int64_t stride, int64
 
 /* ---- the walk over all dimensions ------------------------------------------------------------ */
 
-typedef struct Walk {
+typedef struct ElementWalk {
     int rank; /* at least 1 */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK];
-} Walk;
+} ElementWalk;
 
 /* Without dimensions of one element, and with neighbours merged where one stride reaches both. */
-static Walk collapse(const Tensor *x) {
-    Walk w = {.rank = 0};
+static ElementWalk collapse(const Tensor *x) {
+    ElementWalk w = {.rank = 0};
     for (int i = 0; i < x->rank; i++) {
         if (x->size[i] == 1) continue;
         int last = w.rank - 1;
@@ -185,13 +185,13 @@ static Walk collapse(const Tensor *x) {
             w.stride[w.rank++] = x->stride[i];
         }
     }
-    if (!w.rank) w = (Walk){.rank = 1, .size = {1}, .stride = {1}};
+    if (!w.rank) w = (ElementWalk){.rank = 1, .size = {1}, .stride = {1}};
     return w;
 }
 
 void tensor_read_range(const Tensor *x, int64_t first, int64_t count, void *out, cb_dtype dtype) {
     if (count <= 0) return;
-    Walk w = collapse(x);
+    ElementWalk w = collapse(x);
     cb_dtype source = (cb_dtype)x->dtype;
     int64_t width = (int64_t)cb_dtype_size(source), to_width = (int64_t)cb_dtype_size(dtype);
     int64_t index[CB_MAX_RANK], rest = first, position = 0;

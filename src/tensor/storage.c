@@ -27,18 +27,18 @@ enum {
 };
 #define LARGEST_BLOCK ((size_t)1 << 46)
 
-typedef struct Block Block;
-struct Block {
-    Storage storage; /* first: a Storage is its Block */
-    Block *next;     /* in the cache */
+typedef struct StorageBlock StorageBlock;
+struct StorageBlock {
+    Storage storage;    /* first: a Storage is its StorageBlock */
+    StorageBlock *next; /* in the cache */
     int slot;
     bool paged; /* from pages_alloc, not from the heap */
 };
 
 /* The process's storage cache: a documented singleton. */
 static struct {
-    Block *free[CLASS_COUNT]; /* each under its lock */
-    _Atomic int64_t held;     /* live + cached */
+    StorageBlock *free[CLASS_COUNT]; /* each under its lock */
+    _Atomic int64_t held;            /* live + cached */
     _Atomic int64_t live, peak;
 } cache;
 
@@ -57,15 +57,15 @@ static int size_class(size_t bytes, size_t *capacity) {
 
 static int lock_of(int slot) { return LOCK_storage + slot % LOCKS_storage; }
 
-static Block *take(int slot) {
+static StorageBlock *take(int slot) {
     lock_take(lock_of(slot));
-    Block *block = cache.free[slot];
+    StorageBlock *block = cache.free[slot];
     if (block) cache.free[slot] = block->next;
     lock_give(lock_of(slot));
     return block;
 }
 
-static void give(Block *block) {
+static void give(StorageBlock *block) {
     lock_take(lock_of(block->slot));
     block->next = cache.free[block->slot];
     cache.free[block->slot] = block;
@@ -73,26 +73,26 @@ static void give(Block *block) {
 }
 
 /* In memory: the block before its elements, which begin at a multiple of ALIGNMENT. */
-static size_t bytes_of(size_t capacity) { return sizeof(Block) + ALIGNMENT - 1 + capacity; }
+static size_t bytes_of(size_t capacity) { return sizeof(StorageBlock) + ALIGNMENT - 1 + capacity; }
 
-static Block *take_memory(size_t capacity) {
+static StorageBlock *take_memory(size_t capacity) {
     size_t bytes = bytes_of(capacity);
     bool large = capacity >= PAGED_BLOCK, paged = large && !memory_of_host();
-    Block *block = paged ? pages_alloc(bytes) : memory_alloc(bytes);
+    StorageBlock *block = paged ? pages_alloc(bytes) : memory_alloc(bytes);
     if (block) block->paged = paged;
     if (block && large && !paged) pages_advise(block, bytes);
     return block;
 }
 
-static void give_memory(Block *block) {
+static void give_memory(StorageBlock *block) {
     if (block->paged)
         pages_free(block, bytes_of(block->storage.bytes));
     else
         memory_free(block);
 }
 
-static Block *allocate(int slot, size_t capacity) {
-    Block *block = take_memory(capacity);
+static StorageBlock *allocate(int slot, size_t capacity) {
+    StorageBlock *block = take_memory(capacity);
     if (!block) {
         storage_trim();
         block = take_memory(capacity);
@@ -109,7 +109,7 @@ static Block *allocate(int slot, size_t capacity) {
     return block;
 }
 
-static void drop(Block *block) {
+static void drop(StorageBlock *block) {
     memory_unpoison(block->storage.data, block->storage.bytes);
     atomic_fetch_sub_explicit(&cache.held, (int64_t)block->storage.bytes, memory_order_relaxed);
     give_memory(block);
@@ -125,7 +125,7 @@ static void raise_peak(int64_t live) {
 
 /* Who reads through a pointer into it sees NaN with the option check, and is stopped by
  * AddressSanitizer. */
-static void recycle(Block *block) {
+static void recycle(StorageBlock *block) {
     int64_t bytes = (int64_t)block->storage.bytes;
     if (option_now(OPTION_check)) memset(block->storage.data, 0xFF, block->storage.bytes);
     memory_poison(block->storage.data, block->storage.bytes);
@@ -152,7 +152,7 @@ Storage *storage_new(size_t bytes) {
     }
     size_t capacity;
     int slot = size_class(bytes, &capacity);
-    Block *block = take(slot);
+    StorageBlock *block = take(slot);
     if (!block) block = allocate(slot, capacity);
     if (!block) return NULL;
     memory_unpoison(block->storage.data, capacity);
@@ -175,17 +175,17 @@ void storage_release(Storage *storage) {
     if (atomic_load_explicit(&storage->references, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&storage->references, 1, memory_order_acq_rel) != 1)
         return;
-    recycle((Block *)storage);
+    recycle((StorageBlock *)storage);
 }
 
 void storage_trim(void) {
     for (int slot = 0; slot < CLASS_COUNT; slot++) {
         lock_take(lock_of(slot));
-        Block *block = cache.free[slot];
+        StorageBlock *block = cache.free[slot];
         cache.free[slot] = NULL;
         lock_give(lock_of(slot));
         while (block) {
-            Block *next = block->next;
+            StorageBlock *next = block->next;
             drop(block);
             block = next;
         }

@@ -66,7 +66,7 @@ static void build_passes(Builder *b) {
 
 /* ---- lifetimes and blocks -------------------------------------------------------------------- */
 
-typedef struct Layout {
+typedef struct BlockPlaces {
     Builder *b;
     VmInstr *instr; /* joined */
     int *section;   /* of each instruction */
@@ -74,9 +74,9 @@ typedef struct Layout {
     int count;
     int *dying, *next; /* lists of vectors by the position of their last use */
     int *free[3];      /* vecs of freed blocks by element size: 1, 4, 8 */
-} Layout;
+} BlockPlaces;
 
-static void join(Layout *l) {
+static void join(BlockPlaces *l) {
     Builder *b = l->b;
     for (int s = 0; s < b->section_count; s++) l->count += length(b->list[s]);
     l->instr = arena_new_array(b->arena, VmInstr, l->count + 1);
@@ -99,7 +99,7 @@ static int part_of(int section) {
 
 /* A value from outside a sweep is needed until the sweep's last round; one of the entry for ever.
  * */
-static void touch(Layout *l, int value, int at) {
+static void touch(BlockPlaces *l, int value, int at) {
     if (value < 0) return;
     VmValue *v = &l->b->value[value];
     int section = l->section[at], part = part_of(section), end = at;
@@ -110,7 +110,7 @@ static void touch(Layout *l, int value, int at) {
     if (end > v->last) v->last = end;
 }
 
-static void find_lifetimes(Layout *l) {
+static void find_lifetimes(BlockPlaces *l) {
     for (int at = 0; at < l->count; at++) {
         const VmInstr *in = &l->instr[at];
         touch(l, in->y, at);
@@ -140,7 +140,7 @@ static int size_class(const VmValue *v) {
     return size == 1 ? 0 : size == 4 ? 1 : 2;
 }
 
-static void take_block(Layout *l, VmValue *v) {
+static void take_block(BlockPlaces *l, VmValue *v) {
     int **list = &l->free[size_class(v)];
     if (length(*list)) {
         v->offset = pop(*list);
@@ -151,7 +151,7 @@ static void take_block(Layout *l, VmValue *v) {
 }
 
 /* Frees what dies at this position: of one type, or of all the others. */
-static void free_blocks(Layout *l, int at, int type, bool others) {
+static void free_blocks(BlockPlaces *l, int at, int type, bool others) {
     for (int v = l->dying[at]; v >= 0; v = l->next[v]) {
         VmValue *value = &l->b->value[v];
         bool same = value->type == type && value->first != at;
@@ -160,7 +160,7 @@ static void free_blocks(Layout *l, int at, int type, bool others) {
 }
 
 /* An operation may write over an operand of its own type that dies with it. */
-static void assign_blocks(Layout *l) {
+static void assign_blocks(BlockPlaces *l) {
     for (int at = 0; at < l->count; at++) {
         const VmInstr *in = &l->instr[at];
         VmValue *y = in->y >= 0 ? &l->b->value[in->y] : NULL;
@@ -252,7 +252,7 @@ static void put_array(void *to, const void *from, size_t size, int count) {
     if (count) memcpy(to, from, size * (size_t)count);
 }
 
-static void put_sections(const Builder *b, const Layout *l, Program *p) {
+static void put_sections(const Builder *b, const BlockPlaces *l, Program *p) {
     p->streams = b->streams;
     const int *first = l->first;
     p->entry = (VmSection){first[0], first[1]};
@@ -314,7 +314,7 @@ static void *carve(void *base, size_t *at, size_t bytes) {
     return base ? (char *)base + start : NULL;
 }
 
-static size_t carve_arrays(const Builder *b, const Layout *l, void *base, Program *p) {
+static size_t carve_arrays(const Builder *b, const BlockPlaces *l, void *base, Program *p) {
     size_t at = 0;
     carve(base, &at, sizeof *p);
     p->pass = carve(base, &at, sizeof *p->pass * (size_t)(b->info.pass_count + 1));
@@ -327,7 +327,7 @@ static size_t carve_arrays(const Builder *b, const Layout *l, void *base, Progra
     return at;
 }
 
-static Program *pack(Builder *b, const Layout *l) {
+static Program *pack(Builder *b, const BlockPlaces *l) {
     Program count;
     Program *p = memory_zalloc(carve_arrays(b, l, NULL, &count));
     if (!p) return NULL;
@@ -379,7 +379,7 @@ static Program *build(Builder *b) {
     b->first_lane_axis = first_lane_axis(b);
     vm_place_all(b);
     build_passes(b);
-    Layout layout = {.b = b};
+    BlockPlaces layout = {.b = b};
     join(&layout);
     find_lifetimes(&layout);
     assign_blocks(&layout);

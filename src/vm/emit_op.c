@@ -51,12 +51,12 @@ static void emit_to(Builder *b, Expr *x, int target) {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-typedef struct Call {
+typedef struct OpCall {
     Op op;
     VmType compute, result;
     bool lanes;
     int section, operand[3];
-} Call;
+} OpCall;
 
 static Op row_of(const Expr *x) {
     bool truth = x->input[0]->dtype == CB_BOOL;
@@ -82,7 +82,7 @@ static bool small_divisor(const Expr *x) {
            a->high < (int64_t)1 << 50;
 }
 
-static VmFunction *choose(Builder *b, Expr *x, Call *c) {
+static VmFunction *choose(Builder *b, Expr *x, OpCall *c) {
     VmFunction *const *shape = b->ops->rows[c->compute][c->op];
     check(shape[0], "%s: the VM has no %s on %s", b->kernel->name, op_info(c->op)->name,
           cb_dtype_name((cb_dtype)x->input[0]->dtype));
@@ -97,7 +97,7 @@ static VmFunction *choose(Builder *b, Expr *x, Call *c) {
 }
 
 /* Uniform operands of a binary row that has shapes for them stay uniform. */
-static void fetch_operands(Builder *b, Expr *x, Call *c, VmFunction *function) {
+static void fetch_operands(Builder *b, Expr *x, OpCall *c, VmFunction *function) {
     bool plain = c->lanes && function == b->ops->rows[c->compute][c->op][0];
     for (int i = 0; i < x->input_count; i++) {
         bool is_condition = c->op == OP_where && i == 0;
@@ -129,7 +129,7 @@ void vm_emit_op(Builder *b, Expr *x, int target) {
         emit_to(b, x, target);
         return;
     }
-    Call c = {.op = row_of(x), .lanes = b->node[x->id].lanes, .operand = {-1, -1, -1}};
+    OpCall c = {.op = row_of(x), .lanes = b->node[x->id].lanes, .operand = {-1, -1, -1}};
     c.compute = compute_type(b, c.op, x);
     c.result = gives_bool(c.op) ? VM_BOOL : c.compute;
     c.section = vm_section_of(b, x);

@@ -14,7 +14,7 @@
 
 enum { TURN_POINTS = 64 };
 
-typedef struct Frame {
+typedef struct VmFrame {
     const Program *program;
     void *const *buffer;
     char *memory, **reg;
@@ -24,11 +24,11 @@ typedef struct Frame {
     int64_t outer, chunk;          /* number of the outer point (its first lane), of the chunk */
     int64_t at[VM_MAX_AXES];       /* coordinates */
     int64_t low[VM_MAX_AXES], high[VM_MAX_AXES]; /* ranges of the inner axes */
-} Frame;
+} VmFrame;
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-static char *address(const Frame *f, const VmAccess *access) {
+static char *address(const VmFrame *f, const VmAccess *access) {
     const VmTerm *term = f->program->term + access->first_term;
     int64_t element = access->constant;
     if (access->rest >= 0) element += *(const int64_t *)(const void *)f->reg[access->rest];
@@ -37,7 +37,7 @@ static char *address(const Frame *f, const VmAccess *access) {
 }
 
 /* Of the block's first lane, among all along the lane axes. */
-static int64_t lane_place(const Frame *f) {
+static int64_t lane_place(const VmFrame *f) {
     const Program *p = f->program;
     int64_t place = 0;
     for (int axis = p->first_lane_axis; axis <= p->lane_axis; axis++)
@@ -45,7 +45,7 @@ static int64_t lane_place(const Frame *f) {
     return place;
 }
 
-static void set_lane_place(Frame *f, int64_t place) {
+static void set_lane_place(VmFrame *f, int64_t place) {
     const Program *p = f->program;
     int axis = p->lane_axis;
     for (; axis > p->first_lane_axis; axis--) {
@@ -55,11 +55,11 @@ static void set_lane_place(Frame *f, int64_t place) {
     f->at[axis] = place;
 }
 
-static void *operand(const Frame *f, int number) { return number >= 0 ? f->reg[number] : NULL; }
+static void *operand(const VmFrame *f, int number) { return number >= 0 ? f->reg[number] : NULL; }
 
 /* A transposed input, a few elements of each lane at a time, side by side where the strides are
  * short. */
-static void load_staged(const Frame *f, const VmInstr *in, int64_t n) {
+static void load_staged(const VmFrame *f, const VmInstr *in, int64_t n) {
     const VmAccess *access = &f->program->access[in->number];
     char *staging = f->memory + access->staging;
     int64_t step = f->turn_step % VM_TURN_LINE, line = VM_TURN_LINE * access->size;
@@ -78,7 +78,7 @@ static void load_staged(const Frame *f, const VmInstr *in, int64_t n) {
         in->load(n, f->reg[in->y], staging + step * access->size, VM_TURN_LINE, NULL, NULL);
 }
 
-static void load(const Frame *f, const VmInstr *in, int64_t n) {
+static void load(const VmFrame *f, const VmInstr *in, int64_t n) {
     const VmAccess *access = &f->program->access[in->number];
     char *staging = access->staging >= 0 ? f->memory + access->staging : NULL;
     if (access->levels.count > 1)
@@ -91,7 +91,7 @@ static void load(const Frame *f, const VmInstr *in, int64_t n) {
                  operand(f, access->index), operand(f, access->guard));
 }
 
-static void store(const Frame *f, const VmInstr *in, int64_t n) {
+static void store(const VmFrame *f, const VmInstr *in, int64_t n) {
     const VmAccess *access = &f->program->access[in->number];
     if (access->levels.count > 1)
         vm_walk_store(in, access, n, lane_place(f), address(f, access), f->reg[in->a],
@@ -101,7 +101,7 @@ static void store(const Frame *f, const VmInstr *in, int64_t n) {
                   operand(f, access->guard), f->reg[in->a]);
 }
 
-static char *row(const Frame *f, const VmInstr *in) {
+static char *row(const VmFrame *f, const VmInstr *in) {
     const Program *p = f->program;
     int64_t position = 0;
     for (int axis = p->outer_count; axis < p->axis_count; axis++)
@@ -110,12 +110,12 @@ static char *row(const Frame *f, const VmInstr *in) {
 }
 
 /* Slots of a reduce: one per chunk and outer point. */
-static Scalar *slots(const Frame *f, const VmInstr *in, int64_t chunk) {
+static Scalar *slots(const VmFrame *f, const VmInstr *in, int64_t chunk) {
     const Program *p = f->program;
     return f->slot + (in->number * p->split + chunk) * p->outer_size + f->outer;
 }
 
-static void run(Frame *f, VmSection section) {
+static void run(VmFrame *f, VmSection section) {
     const Program *p = f->program;
     char **reg = f->reg;
     for (const VmInstr *in = p->instr + section.first; in < p->instr + section.end; in++) {
@@ -157,7 +157,7 @@ static void run(Frame *f, VmSection section) {
 
 /* ---- sweeps ---------------------------------------------------------------------------------- */
 
-static void run_lanes(Frame *f, VmSection block) {
+static void run_lanes(VmFrame *f, VmSection block) {
     const Program *p = f->program;
     int axis = p->lane_axis;
     if (axis < 0) {
@@ -174,7 +174,7 @@ static void run_lanes(Frame *f, VmSection block) {
 }
 
 /* The next combination of axes [first, end); false after the last. */
-static bool advance(Frame *f, int first, int end) {
+static bool advance(VmFrame *f, int first, int end) {
     for (int axis = end - 1; axis >= first; axis--) {
         if (++f->at[axis] < f->high[axis]) return true;
         f->at[axis] = f->low[axis];
@@ -182,7 +182,7 @@ static bool advance(Frame *f, int first, int end) {
     return false;
 }
 
-static void sweep(Frame *f, const VmPass *pass) {
+static void sweep(VmFrame *f, const VmPass *pass) {
     const Program *p = f->program;
     if (pass->step.first == pass->step.end && pass->block.first == pass->block.end) return;
     int first = p->outer_count, end = p->row && p->lane_axis >= 0 ? p->lane_axis : p->axis_count;
@@ -196,7 +196,7 @@ static void sweep(Frame *f, const VmPass *pass) {
     } while (advance(f, first, end));
 }
 
-static void run_pass(Frame *f, const VmPass *pass) {
+static void run_pass(VmFrame *f, const VmPass *pass) {
     run(f, pass->point);
     sweep(f, pass);
     run(f, pass->after);
@@ -204,7 +204,7 @@ static void run_pass(Frame *f, const VmPass *pass) {
 
 /* ---- outer points ---------------------------------------------------------------------------- */
 
-static void run_point(Frame *f, int pass) {
+static void run_point(VmFrame *f, int pass) {
     const Program *p = f->program;
     if (p->split == 1)
         for (int i = 0; i < p->pass_count; i++) run_pass(f, &p->pass[i]);
@@ -213,7 +213,7 @@ static void run_point(Frame *f, int pass) {
     if (p->split == 1 || pass == p->pass_count) run(f, p->pass[p->pass_count].point);
 }
 
-static void set_outer(Frame *f, int64_t outer) {
+static void set_outer(VmFrame *f, int64_t outer) {
     const Program *p = f->program;
     for (int axis = p->outer_count - 1; axis >= 0; axis--) {
         f->at[axis] = outer % p->size[axis];
@@ -223,7 +223,7 @@ static void set_outer(Frame *f, int64_t outer) {
 
 /* [low, high) of the outer points, of one chunk. Outer axes start at 0, so advance serves them
  * too. */
-static void run_rows(Frame *f, int64_t low, int64_t high, int pass) {
+static void run_rows(VmFrame *f, int64_t low, int64_t high, int pass) {
     set_outer(f, low);
     f->lanes = 1;
     for (f->outer = low; f->outer < high; f->outer++) {
@@ -232,7 +232,7 @@ static void run_rows(Frame *f, int64_t low, int64_t high, int pass) {
     }
 }
 
-static void run_runs(Frame *f, int64_t low, int64_t high, int pass) {
+static void run_runs(VmFrame *f, int64_t low, int64_t high, int pass) {
     const Program *p = f->program;
     set_outer(f, low);
     for (int64_t outer = low; outer < high;) {
@@ -253,7 +253,7 @@ static void run_runs(Frame *f, int64_t low, int64_t high, int pass) {
 /* Few lanes, and many points along the turn axis for each: the cache lines of a transposed input
  * are used up while they are there. count: points along the turn axis; all axes inside it are
  * whole. */
-static void run_turned_block(Frame *f, int64_t count) {
+static void run_turned_block(VmFrame *f, int64_t count) {
     const Program *p = f->program;
     int lane = p->lane_axis, turn = p->turn_axis;
     int64_t first = f->at[turn], size = p->size[lane];
@@ -273,7 +273,7 @@ static void run_turned_block(Frame *f, int64_t count) {
     } while (advance(f, turn + 1, lane));
 }
 
-static void run_turned(Frame *f, int64_t low, int64_t high) {
+static void run_turned(VmFrame *f, int64_t low, int64_t high) {
     const Program *p = f->program;
     int64_t below = 1; /* outer points of one step along the turn axis */
     for (int axis = p->turn_axis + 1; axis < p->outer_count; axis++) below *= p->size[axis];
@@ -291,7 +291,7 @@ static void run_turned(Frame *f, int64_t low, int64_t high) {
     run_runs(f, whole, high, 0);
 }
 
-static void run_tiles(Frame *f, int64_t low, int64_t high, int pass) {
+static void run_tiles(VmFrame *f, int64_t low, int64_t high, int pass) {
     const Program *p = f->program;
     if (p->lane_axis < 0)
         run_rows(f, low, high, pass); /* no outer axis: one point */
@@ -301,7 +301,7 @@ static void run_tiles(Frame *f, int64_t low, int64_t high, int pass) {
         run_runs(f, low, high, pass);
 }
 
-static void run_outer(Frame *f, int64_t low, int64_t high, int pass) {
+static void run_outer(VmFrame *f, int64_t low, int64_t high, int pass) {
     if (f->program->row)
         run_rows(f, low, high, pass);
     else
@@ -309,7 +309,7 @@ static void run_outer(Frame *f, int64_t low, int64_t high, int pass) {
 }
 
 /* Work item = chunk * outer_size + outer point. */
-static void run_chunks(Frame *f, int64_t low, int64_t high, int pass) {
+static void run_chunks(VmFrame *f, int64_t low, int64_t high, int pass) {
     const Program *p = f->program;
     int axis = p->outer_count;
     int64_t length = (p->size[axis] + p->split - 1) / p->split;
@@ -327,7 +327,7 @@ static void run_chunks(Frame *f, int64_t low, int64_t high, int pass) {
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
-static void set_registers(Frame *f) {
+static void set_registers(VmFrame *f) {
     const Program *p = f->program;
     for (int i = 0; i < p->register_count; i++) {
         const VmRegister *r = &p->registers[i];
@@ -341,7 +341,7 @@ void program_run(const Program *program, void *const *buffer, int64_t low, int64
     if (low >= high) return;
     char memory[program->frame_bytes + VM_PAGE];
     char *reg[program->register_count + 1];
-    Frame f = {.program = program, .buffer = buffer, .reg = reg, .slot = slot};
+    VmFrame f = {.program = program, .buffer = buffer, .reg = reg, .slot = slot};
     f.memory = memory + (-(uintptr_t)memory & (VM_PAGE - 1));
     for (int axis = 0; axis < program->axis_count; axis++) f.high[axis] = program->size[axis];
     set_registers(&f);

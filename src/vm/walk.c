@@ -10,14 +10,14 @@
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-typedef struct Walk {
+typedef struct LaneWalk {
     const VmLevels *levels;
     int64_t at[VM_LANE_AXES]; /* place of the next lane, innermost first */
     int64_t element;          /* its distance from the first lane's */
-} Walk;
+} LaneWalk;
 
-static Walk begin(const VmLevels *levels, int64_t place) {
-    Walk walk = {.levels = levels};
+static LaneWalk begin(const VmLevels *levels, int64_t place) {
+    LaneWalk walk = {.levels = levels};
     for (int i = 0; i < levels->count; i++) {
         walk.at[i] = place % levels->size[i];
         place /= levels->size[i];
@@ -26,13 +26,13 @@ static Walk begin(const VmLevels *levels, int64_t place) {
 }
 
 /* Lanes to the end of the row at hand. */
-static int64_t left_in_row(const Walk *walk, int64_t n) {
+static int64_t left_in_row(const LaneWalk *walk, int64_t n) {
     int64_t left = walk->levels->size[0] - walk->at[0];
     return left < n ? left : n;
 }
 
 /* Moves on by `count` units of a level, which do not pass its end. */
-static void move(Walk *walk, int level, int64_t count) {
+static void move(LaneWalk *walk, int level, int64_t count) {
     const VmLevels *levels = walk->levels;
     walk->at[level] += count;
     walk->element += count * levels->stride[level];
@@ -92,7 +92,7 @@ static Pack *pack_of(int size) {
 static void pack(const VmAccess *access, int64_t n, int64_t place, char *to, const char *from) {
     const VmLevels *levels = &access->levels;
     Pack *pack_rows = pack_of(access->size);
-    Walk walk = begin(levels, place);
+    LaneWalk walk = begin(levels, place);
     while (n > 0) {
         int64_t length = left_in_row(&walk, n), rows = 1;
         if (walk.at[0] == 0 && length == levels->size[0]) {
@@ -120,7 +120,7 @@ void vm_walk_load(const VmInstr *in, const VmAccess *access, int64_t n, int64_t 
         if (!same) in->load(n, y, staging, 1, NULL, NULL);
         return;
     }
-    Walk walk = begin(&access->levels, place);
+    LaneWalk walk = begin(&access->levels, place);
     for (int64_t length; n > 0; n -= length) {
         length = left_in_row(&walk, n);
         in->load(length, y, from + walk.element * access->size, access->levels.stride[0], NULL,
@@ -133,7 +133,7 @@ void vm_walk_load(const VmInstr *in, const VmAccess *access, int64_t n, int64_t 
 
 void vm_walk_store(const VmInstr *in, const VmAccess *access, int64_t n, int64_t place, char *to,
                    const char *x, const uint8_t *guard) {
-    Walk walk = begin(&access->levels, place);
+    LaneWalk walk = begin(&access->levels, place);
     for (int64_t length; n > 0; n -= length) {
         length = left_in_row(&walk, n);
         in->store(length, to + walk.element * access->size, access->levels.stride[0], NULL, guard,

@@ -21,10 +21,10 @@ enum {
     WRONG_TASK
 };
 
-typedef struct Work {
+typedef struct FaultyWork {
     size_t bytes;
     ProviderTask task;
-} Work;
+} FaultyWork;
 
 static size_t span(const ProviderTask *task) {
     int64_t last = 0;
@@ -37,7 +37,7 @@ static void *create(const ProviderTask *task, ProviderSizes *sizes, char *why, s
     snprintf(why, why_bytes, "it is not in the mood");
     if (FAULT == CREATE_FAILS || (FAULT == SLOW && task->kind != PROVIDER_MATMUL)) return NULL;
     if (FAULT == SLOW && getenv("CARBIDE_TEST_SLOW")) usleep(500 * 1000);
-    Work *work = malloc(sizeof *work);
+    FaultyWork *work = malloc(sizeof *work);
     if (!work) return NULL;
     work->bytes = span(task);
     work->task = *task;
@@ -46,12 +46,12 @@ static void *create(const ProviderTask *task, ProviderSizes *sizes, char *why, s
 }
 
 static bool pack(const void *work, const void *weight, void *packed) {
-    memcpy(packed, weight, ((const Work *)work)->bytes);
+    memcpy(packed, weight, ((const FaultyWork *)work)->bytes);
     return FAULT != PACK_FAILS;
 }
 
 static bool unpack(const void *work, const void *packed, void *weight) {
-    memcpy(weight, packed, ((const Work *)work)->bytes);
+    memcpy(weight, packed, ((const FaultyWork *)work)->bytes);
     return true;
 }
 
@@ -73,7 +73,7 @@ static bool run(const void *work, const ProviderOperands *operands) {
     static int runs;
     char text[16];
     if (FAULT == SLOW) {
-        multiply(&((const Work *)work)->task, operands);
+        multiply(&((const FaultyWork *)work)->task, operands);
         snprintf(text, sizeof text, "%d", ++runs);
         return setenv("CARBIDE_TEST_RUNS", text, 1) == 0;
     }

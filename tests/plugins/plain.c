@@ -10,10 +10,10 @@
 
 enum { SCRATCH = 100 };
 
-typedef struct Work {
+typedef struct PlainWork {
     ProviderTask task;
     size_t bytes; /* that the weight lies in */
-} Work;
+} PlainWork;
 
 static bool refuses(const char *what) {
     const char *text = getenv("CARBIDE_TEST_REFUSED");
@@ -91,7 +91,7 @@ static float end(const ProviderTask *t, const ProviderOperands *o, int64_t chann
 
 static bool run(const void *work, const ProviderOperands *o) {
     if (refuses("run")) return false;
-    const ProviderTask *t = &((const Work *)work)->task;
+    const ProviderTask *t = &((const PlainWork *)work)->task;
     const void *weight = t->pack ? o->packed : o->weight;
     bool matmul = t->kind == PROVIDER_MATMUL;
     int64_t count = 1;
@@ -123,13 +123,13 @@ static void tell(const ProviderTask *t) {
 }
 
 static void *create(const ProviderTask *task, ProviderSizes *sizes, char *why, size_t why_bytes) {
-    Work *work = refuses("create") ? NULL : malloc(sizeof *work);
+    PlainWork *work = refuses("create") ? NULL : malloc(sizeof *work);
     snprintf(why, why_bytes, "it is told to refuse");
     if (!work) return NULL;
     int64_t last = 0;
     for (int d = 0; d < task->weight.rank; d++)
         last += (task->weight.size[d] - 1) * task->weight.stride[d];
-    *work = (Work){*task, (size_t)(last + 1) * (task->dtype == CB_F32 ? 4 : 2)};
+    *work = (PlainWork){*task, (size_t)(last + 1) * (task->dtype == CB_F32 ? 4 : 2)};
     *sizes = (ProviderSizes){
         .packed = task->pack ? work->bytes : 0, .scratch = SCRATCH, .method = "by definition"};
     tell(task);
@@ -137,12 +137,12 @@ static void *create(const ProviderTask *task, ProviderSizes *sizes, char *why, s
 }
 
 static bool pack(const void *work, const void *weight, void *packed) {
-    memcpy(packed, weight, ((const Work *)work)->bytes);
+    memcpy(packed, weight, ((const PlainWork *)work)->bytes);
     return !refuses("pack");
 }
 
 static bool unpack(const void *work, const void *packed, void *weight) {
-    memcpy(weight, packed, ((const Work *)work)->bytes);
+    memcpy(weight, packed, ((const PlainWork *)work)->bytes);
     return !refuses("open");
 }
 

@@ -36,7 +36,7 @@ static int pixels(cb_tensor *const *x, int count, cb_tensor **output, void *user
     return 1;
 }
 
-static Accuracy judge(const Case *row, cb_tensor *x, cb_function_n *compiled, double *shift) {
+static Accuracy judge(const BenchCase *row, cb_tensor *x, cb_function_n *compiled, double *shift) {
     Subject subject = {
         .row = row, .autocast = CB_SAME, .batch = row->batch, .input_count = 1, .input = {x}};
     Accuracy accuracy = {.agree = false};
@@ -49,7 +49,7 @@ static Accuracy judge(const Case *row, cb_tensor *x, cb_function_n *compiled, do
 }
 
 enum { ROWS = 3, LONG_ROW = 1 << 19 }; /* more than one part, of rows that do not fill it */
-static const Case rows = {
+static const BenchCase rows = {
     .name = "rows", .body = identity, .batch = ROWS, .input = {{{BATCH, LONG_ROW}, 1}}};
 
 static void test_equal_results_agree(void **state) {
@@ -79,7 +79,7 @@ static void test_one_wrong_element_is_found(void **state) {
     (void)state;
     cb_scope_open();
     double value[4] = {0, 1, 2, NAN}, none = 0;
-    const Case four = {.name = "four", .body = identity, .batch = 4, .input = {{{BATCH}, 1}}};
+    const BenchCase four = {.name = "four", .body = identity, .batch = 4, .input = {{{BATCH}, 1}}};
     cb_tensor *x = cb_from_data(value, CB_F64, cb_dims(4));
     assert_true(judge(&four, x, shifted, &none).agree); /* NaN equals NaN */
     none = NAN;
@@ -92,7 +92,7 @@ static void test_one_wrong_element_is_found(void **state) {
 static void test_sums_are_whole(void **state) {
     (void)state;
     cb_scope_open();
-    const Case sum = {
+    const BenchCase sum = {
         .name = "sum", .body = total, .batch = 1000, .whole = true, .input = {{{BATCH}, 1}}};
     Accuracy accuracy = judge(&sum, cb_randn(cb_dims(1000)), total, NULL);
     assert_true(accuracy.agree && accuracy.max_error < 1e-3);
@@ -102,7 +102,8 @@ static void test_sums_are_whole(void **state) {
 static void test_pixels_may_differ_by_one(void **state) {
     (void)state;
     cb_scope_open();
-    const Case picture = {.name = "picture", .body = pixels, .batch = 200, .input = {{{BATCH}, 1}}};
+    const BenchCase picture = {
+        .name = "picture", .body = pixels, .batch = 200, .input = {{{BATCH}, 1}}};
     double one = 1, two = 2;
     cb_tensor *x = cb_to(cb_arange(0, 200), CB_U8);
     assert_true(judge(&picture, x, pixels, &one).agree);

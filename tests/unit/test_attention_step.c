@@ -14,12 +14,12 @@
 
 enum { MOST = 1 << 17 };
 
-typedef enum MaskKind { NO_MASK, BOOL_MASK, FLOAT_MASK, ROW_MASK, KEY_MASK } MaskKind;
+typedef enum GivenMask { NO_MASK, BOOL_MASK, FLOAT_MASK, ROW_MASK, KEY_MASK } GivenMask;
 
 typedef struct Case {
     int64_t batch, heads, rows, columns, depth, width;
     bool causal;
-    MaskKind mask;
+    GivenMask mask;
     cb_dtype dtype;
 } Case;
 

@@ -17,10 +17,10 @@ static const char description[] = "carbide\ntuned for a test\n";
 static char key[CACHE_KEY], path[CACHE_PATH];
 
 /* As jit/cache.c writes it. */
-typedef struct Footer {
+typedef struct FooterBytes {
     char magic[8];
     uint64_t object_bytes, text_bytes, hash;
-} Footer;
+} FooterBytes;
 
 static int make_cache(void **state) {
     if (set_up(state)) return -1;
@@ -50,9 +50,9 @@ static void store(void) { assert_true(cache_set(cache, key, description, "fast 1
 static void forge(const char *magic, int64_t more_object, int64_t more_text, const char *text) {
     char body[256];
     int bytes = snprintf(body, sizeof body, "fast 1.5\n%s", text);
-    Footer footer = {.object_bytes = 9 + (uint64_t)more_object,
-                     .text_bytes = strlen(text) + (uint64_t)more_text,
-                     .hash = hash_bytes(body, (size_t)bytes, 0)};
+    FooterBytes footer = {.object_bytes = 9 + (uint64_t)more_object,
+                          .text_bytes = strlen(text) + (uint64_t)more_text,
+                          .hash = hash_bytes(body, (size_t)bytes, 0)};
     memcpy(footer.magic, magic, sizeof footer.magic);
     FILE *file = fopen(path, "w");
     assert_non_null(file);

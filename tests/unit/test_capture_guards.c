@@ -3,10 +3,10 @@
  * order it gives them back. Every call is compared with the function run eagerly. */
 #include "capture_support.h"
 
-typedef cb_tensor *Function(cb_tensor *x);
+typedef cb_tensor *GuardedFunction(cb_tensor *x);
 
 /* Calls with each x in turn, twice over, against eager; the number of entries at the end. */
-static void expect_calls(Function *function, cb_tensor *const *x, int count, int graphs) {
+static void expect_calls(GuardedFunction *function, cb_tensor *const *x, int count, int graphs) {
     cb_function *fast = cb_compile(function, VM);
     for (int i = 0; i < 2 * count; i++)
         expect_equal(cb_call(fast, x[i % count]), function(x[i % count]));
@@ -97,7 +97,7 @@ static cb_tensor *with_bias(cb_tensor *x) {
     return turn ? cb_linear(x, w, cb_select(x, 0, 0)) : cb_linear(x, w, NULL);
 }
 
-static void expect_turns(Function *function, int turns, int graphs) {
+static void expect_turns(GuardedFunction *function, int turns, int graphs) {
     cb_scope_open();
     cb_function *fast = cb_compile(function, VM);
     cb_tensor *x = ramp(4, 4);

@@ -439,14 +439,14 @@ static void equal_seeds_draw_equal_numbers(void **state) {
 
 /* ---- threads ---- */
 
-typedef struct Caller {
+typedef struct RunCaller {
     const Executable *executable;
     float first;
     bool ok;
-} Caller;
+} RunCaller;
 
 static void *call_often(void *user) {
-    Caller *caller = user;
+    RunCaller *caller = user;
     caller->ok = true;
     for (int i = 0; i < 200; i++) {
         cb_scope_open();
@@ -464,10 +464,10 @@ static void several_threads_share_one(void **state) {
                       "graph(x: f32[64, 16]) {\n  r = add(x, 1.0)\n  c = cumsum(r, dim=1)\n"
                       "  s = slice(c, dim=1, start=15)\n  t = sum(s)\n  return t\n}",
                       NULL);
-    Caller caller[4];
+    RunCaller caller[4];
     pthread_t thread[4];
     for (int i = 0; i < 4; i++) {
-        caller[i] = (Caller){e, (float)i, false};
+        caller[i] = (RunCaller){e, (float)i, false};
         assert_int_equal(pthread_create(&thread[i], NULL, call_often, &caller[i]), 0);
     }
     for (int i = 0; i < 4; i++) {

@@ -36,14 +36,14 @@ static void test_leaves_nothing(void **state) {
 /* From the first entry on: the numbers before count calls. */
 static const char *entries(const char *text) { return strstr(text, "\nentry 0"); }
 
-typedef struct Reader {
+typedef struct LineReader {
     cb_function *fast;
     const char *expected;
     int equal;
-} Reader;
+} LineReader;
 
 static void *read_often(void *user) {
-    Reader *reader = user;
+    LineReader *reader = user;
     for (int i = 0; i < ROUNDS; i++) {
         char *text = cb_explain(reader->fast);
         reader->equal += text && !strcmp(entries(text), reader->expected);
@@ -59,9 +59,9 @@ static void test_threads(void **state) {
     cb_function *fast = compiled(x);
     char *text = cb_explain(fast);
     pthread_t thread[READERS];
-    Reader reader[READERS];
+    LineReader reader[READERS];
     for (int i = 0; i < READERS; i++) {
-        reader[i] = (Reader){fast, entries(text), 0};
+        reader[i] = (LineReader){fast, entries(text), 0};
         assert_int_equal(pthread_create(&thread[i], NULL, read_often, &reader[i]), 0);
     }
     for (int i = 0; i < ROUNDS; i++) assert_non_null(cb_call(fast, x));

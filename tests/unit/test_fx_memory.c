@@ -58,10 +58,10 @@ static void edits_without_memory(void **state) {
 }
 
 /* What is done when memory ends: in a forward, with everything that the trace knows of it. */
-typedef enum { OP, ASSIGN, MODULE, SPLICE, OUTPUT, ENDS } End;
+typedef enum { OP, ASSIGN, MODULE, SPLICE, OUTPUT, ENDS } FxEnd;
 
 static struct {
-    End end;
+    FxEnd end;
     cb_module *leaf;
 } current;
 
@@ -93,7 +93,7 @@ static void traces_without_memory(void **state) {
     cb_tensor *x = cb_ones(cb_dims(2));
     int64_t before = cb_memory().live_tensors;
     for (int k = 0; k < 2 * ENDS; k++) {
-        current.end = (End)(k / 2);
+        current.end = (FxEnd)(k / 2);
         cb_graph *graph = k % 2 ? cb_symbolic_trace_with(net, &x, 1) : cb_symbolic_trace(net);
         expect_out_of_memory();
         assert_null(graph);

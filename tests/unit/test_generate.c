@@ -64,14 +64,14 @@ static void expect(const char *words) {
     cb_scope_close();
 }
 
-typedef struct Compiler {
+typedef struct FakeCompiler {
     const char *first, *filter; /* what it does before, and to the source */
     const char *words;          /* of explain */
-} Compiler;
+} FakeCompiler;
 
 static void test_several_files(void **state) {
     (void)state;
-    static const Compiler compilers[] = {
+    static const FakeCompiler compilers[] = {
         {"", "", "engine: C, compiled now; "},
         {"grep -q k0_ $copy && { echo out of luck >&2; exit 1; }", "", "out of luck"},
         {"grep -q k15_ $copy && { echo out of luck >&2; exit 1; }", "", "out of luck"},
@@ -80,7 +80,7 @@ static void test_several_files(void **state) {
     };
     cb_set_option("cache", "0");
     for (int i = 0; i < 10; i++) {
-        const Compiler *c = &compilers[i / 2];
+        const FakeCompiler *c = &compilers[i / 2];
         no_threads = i % 2;
         use_compiler(c->first, c->filter);
         expect(c->words);

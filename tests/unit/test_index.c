@@ -21,14 +21,14 @@ static int64_t evaluate(const Expr *e, const int64_t *axis) {
 }
 
 /* A random tree of index operations, and its value at one point without any simplification. */
-typedef struct Tree {
+typedef struct IndexTree {
     Expr *expr;
     int op; /* 0 axis, 1 constant, 2 add, 3 scale, 4 divide, 5 remainder */
     int64_t number;
-    struct Tree *left, *right;
-} Tree;
+    struct IndexTree *left, *right;
+} IndexTree;
 
-static int64_t direct(const Tree *t, const int64_t *axis) {
+static int64_t direct(const IndexTree *t, const int64_t *axis) {
     switch (t->op) {
     case 0:
         return axis[t->number];
@@ -48,8 +48,8 @@ static int64_t direct(const Tree *t, const int64_t *axis) {
 }
 
 /* Constants and scales may be negative, as those of flips, pads and concatenations are. */
-static Tree *grow(Kernel *k, int depth, int64_t largest) {
-    Tree *t = arena_zalloc(k->arena, sizeof *t);
+static IndexTree *grow(Kernel *k, int depth, int64_t largest) {
+    IndexTree *t = arena_zalloc(k->arena, sizeof *t);
     t->op = depth == 0 ? rand() % 2 : 2 + rand() % 4;
     t->number = t->op == 0 ? rand() % AXES : 1 + rand() % largest;
     if ((t->op == 1 || t->op == 3) && rand() % 3 == 0) t->number = -t->number;
@@ -78,7 +78,7 @@ static Tree *grow(Kernel *k, int depth, int64_t largest) {
     return t;
 }
 
-static void check_tree(const Tree *t, const int64_t *axis) {
+static void check_tree(const IndexTree *t, const int64_t *axis) {
     int64_t want = direct(t, axis), got = evaluate(t->expr, axis);
     if (want != got)
         print_error("axes %lld %lld %lld: %lld instead of %lld\n", (long long)axis[0],
@@ -96,7 +96,7 @@ static void small_boxes_exhaustively(void **state) {
         int64_t size[AXES], axis[AXES];
         for (int i = 0; i < AXES; i++) kernel_axis(k, size[i] = 1 + rand() % 7, false);
         for (int n = 0; n < 100; n++) {
-            Tree *t = grow(k, 1 + rand() % 4, 12);
+            IndexTree *t = grow(k, 1 + rand() % 4, 12);
             for (axis[0] = 0; axis[0] < size[0]; axis[0]++)
                 for (axis[1] = 0; axis[1] < size[1]; axis[1]++)
                     for (axis[2] = 0; axis[2] < size[2]; axis[2]++) check_tree(t, axis);
@@ -113,7 +113,7 @@ static void large_boxes_at_random(void **state) {
     int64_t size[AXES] = {70000, 1024, 9973}, axis[AXES];
     for (int i = 0; i < AXES; i++) kernel_axis(k, size[i], false);
     for (int n = 0; n < TREES; n++) {
-        Tree *t = grow(k, 1 + rand() % 4, 5000);
+        IndexTree *t = grow(k, 1 + rand() % 4, 5000);
         for (int point = 0; point < 20; point++) {
             for (int i = 0; i < AXES; i++) axis[i] = rand() % size[i];
             check_tree(t, axis);

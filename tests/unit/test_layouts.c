@@ -175,7 +175,7 @@ enum { ROWS = sizeof rows / sizeof *rows, MOST_INPUTS = 8 };
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-typedef enum Layout { PLAIN, TURNED, SPARSE, INSIDE, REPEATED, SPREAD, LAYOUTS } Layout;
+typedef enum InputLayout { PLAIN, TURNED, SPARSE, INSIDE, REPEATED, SPREAD, LAYOUTS } InputLayout;
 
 static const char *const layout_name[LAYOUTS] = {"side by side",        "turned around",
                                                  "every other element", "inside of a larger one",
@@ -214,7 +214,7 @@ static cb_tensor *inside(cb_tensor *x) {
     return cb_assign(part, x);
 }
 
-static cb_tensor *laid(cb_tensor *x, Layout layout) {
+static cb_tensor *laid(cb_tensor *x, InputLayout layout) {
     int dim = layout == SPREAD ? -1 : 0;
     if (cb_rank(x) == 0) return x;
     switch (layout) {
@@ -302,7 +302,7 @@ static void compare(const Row *row, const char *how, cb_tensor *got, cb_tensor *
     free(a), free(b);
 }
 
-static void check_layout(const Row *row, Layout layout, int inputs, cb_tensor *const *plain) {
+static void check_layout(const Row *row, InputLayout layout, int inputs, cb_tensor *const *plain) {
     cb_tensor *in[MOST_INPUTS], *same[MOST_INPUTS];
     for (int i = 0; i < inputs; i++) {
         in[i] = laid(plain[i], layout);
@@ -328,7 +328,7 @@ static void check_row(const Row *row) {
     }
     arena_free(own);
     for (int layout = TURNED; inputs && layout < LAYOUTS; layout++)
-        check_layout(row, (Layout)layout, inputs, plain);
+        check_layout(row, (InputLayout)layout, inputs, plain);
     cb_scope_close();
 }
 

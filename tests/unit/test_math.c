@@ -61,14 +61,14 @@ static double point(int i, double low, double high) {
 
 /* ---- one argument ---------------------------------------------------------------------------- */
 
-typedef struct Function {
+typedef struct MathFunction {
     const char *name;
     float (*narrow)(float);
     double (*wide)(double);
     double (*narrow_reference)(double);
     long double (*wide_reference)(long double);
     double low, high, narrow_bound, wide_bound;
-} Function;
+} MathFunction;
 
 #define WRAP(name)                                                                                 \
     static float narrow_##name(float a) { return m_##name##_f32(a); }                              \
@@ -110,7 +110,7 @@ WRAP(abs)
 static double sigmoid(double x) { return (double)(1 / (1 + expl(-(long double)x))); }
 static long double sigmoidl(long double x) { return 1 / (1 + expl(-x)); }
 
-static const Function functions[] = {
+static const MathFunction functions[] = {
     ROW(abs, fabs, -5, 5, 0, 0),
     ROW(floor, floor, -9, 9, 0, 0),
     ROW(ceil, ceil, -9, 9, 0, 0),
@@ -165,7 +165,7 @@ static void same_sign(const char *name, double x, double got, double wanted) {
     FAIL("%s(%g) = %g: its sign is wrong", name, x, got);
 }
 
-static void check_function(const Function *f) {
+static void check_function(const MathFunction *f) {
     double worst = 0, worst_wide = 0, at = 0, at_wide = 0;
     for (int i = 0; i < POINTS; i++) {
         double x = point(i, f->low, f->high);

@@ -80,20 +80,20 @@ static void expect(const char *what, int k, cb_tensor *x, const double *expected
         fail_msg("case %d, %s: the sum is %.9g, not %.9g", k, what, sum, expected[0]);
 }
 
-typedef struct Call {
+typedef struct Multihead {
     cb_module *module;
     cb_tensor *query, *key, *value, *padding, *mask;
-} Call;
+} Multihead;
 
-static Call call_of(int k) {
+static Multihead call_of(int k) {
     int64_t kdim = cases[k].kdim ? cases[k].kdim : EMBED;
     int64_t vdim = cases[k].vdim ? cases[k].vdim : EMBED;
-    Call call = {module_new(k),
-                 part(10, cb_dims(BATCH, QUERIES, EMBED)),
-                 part(11, cb_dims(BATCH, KEYS, kdim)),
-                 part(12, cb_dims(BATCH, KEYS, vdim)),
-                 padding_of(cases[k].padding),
-                 mask_of(cases[k].mask)};
+    Multihead call = {module_new(k),
+                      part(10, cb_dims(BATCH, QUERIES, EMBED)),
+                      part(11, cb_dims(BATCH, KEYS, kdim)),
+                      part(12, cb_dims(BATCH, KEYS, vdim)),
+                      padding_of(cases[k].padding),
+                      mask_of(cases[k].mask)};
     cb_tensor **x[] = {&call.query, &call.key, &call.value};
     for (int i = 0; i < 3; i++) {
         if (has(k, 'f'))
@@ -108,7 +108,7 @@ static Call call_of(int k) {
     return call;
 }
 
-static cb_tensor *attend(const Call *c, bool average, cb_tensor **weights) {
+static cb_tensor *attend(const Multihead *c, bool average, cb_tensor **weights) {
     return cb_multihead_attention(c->module, c->query, c->key, c->value, c->padding, c->mask,
                                   average, weights);
 }
@@ -117,7 +117,7 @@ static void values_are_pytorchs(void **state) {
     (void)state;
     for (int k = 0; k < CASES; k++) {
         cb_scope_open();
-        Call call = call_of(k);
+        Multihead call = call_of(k);
         cb_tensor *weights, *each;
         expect("output", k, attend(&call, true, &weights), cases[k].sum);
         expect("weights", k, weights, cases[k].sum + 2);
@@ -139,7 +139,7 @@ static void causal_needs_no_mask(void **state) {
     for (int k = 0; k < CASES; k++) {
         if (cases[k].mask != CAUSAL) continue;
         cb_scope_open();
-        Call c = call_of(k);
+        Multihead c = call_of(k);
         cb_tensor *weights;
         expect("output", k,
                cb_multihead_attention(c.module, c.query, c.key, c.value, c.padding, NULL, true,
@@ -169,7 +169,7 @@ static void compiled_is_eager(void **state) {
     for (int k = 0; k < CASES; k++) {
         if (cases[k].padding != PADDING || cases[k].mask != CAUSAL) continue;
         cb_scope_open();
-        Call c = call_of(k);
+        Multihead c = call_of(k);
         cb_function *compiled = cb_compile_n(forward_padded, c.module, "backend=vm");
         cb_tensor *x[] = {c.query, c.key, c.value, c.padding}, *y;
         for (int round = 0; round < 2; round++) {

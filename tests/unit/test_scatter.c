@@ -36,10 +36,10 @@ static const Case cases[CASES] = {
 
 /* ---- operands as they lie -------------------------------------------------------------------- */
 
-typedef enum Layout { PLAIN, TURNED, SPARSE, CONSTANT, LAYOUTS } Layout;
+typedef enum IndexLayout { PLAIN, TURNED, SPARSE, CONSTANT, LAYOUTS } IndexLayout;
 
 /* The same elements in memory that is turned around or has gaps. */
-static cb_tensor *laid(cb_tensor *x, Layout layout) {
+static cb_tensor *laid(cb_tensor *x, IndexLayout layout) {
     cb_dim_list turn = {cb_rank(x), {0}};
     for (int i = 0; i < turn.count; i++) turn.at[i] = turn.count - 1 - i;
     if (layout == TURNED) return cb_permute(cb_contiguous(cb_permute(x, turn)), turn);
@@ -68,7 +68,7 @@ static cb_tensor *numbers(cb_dim_list sizes, cb_dtype dtype) {
                  dtype);
 }
 
-static void make_operands(const Case *c, Layout layout, cb_dtype dtype, cb_tensor **in) {
+static void make_operands(const Case *c, IndexLayout layout, cb_dtype dtype, cb_tensor **in) {
     int64_t bins = size_along(c, c->x), count = size_along(c, c->index);
     in[0] = laid(numbers(c->x, dtype), layout);
     in[1] = laid(cb_randint(0, bins, c->index), layout);
@@ -134,7 +134,7 @@ static int body(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
 }
 
 static void expect_elements(cb_tensor *got, const double *wanted, const char *what, int number,
-                            Layout layout, int threads) {
+                            IndexLayout layout, int threads) {
     if (!got) fail_msg("case %d: %s", number, cb_error());
     double *data = read_all(got, CB_F64);
     for (int64_t i = 0, count = cb_numel(got); i < count; i++)
@@ -144,7 +144,7 @@ static void expect_elements(cb_tensor *got, const double *wanted, const char *wh
     free(data);
 }
 
-static void check_case(int number, Layout layout, bool add, cb_dtype dtype) {
+static void check_case(int number, IndexLayout layout, bool add, cb_dtype dtype) {
     static const char *const engine[ENGINES] = {"eager", "backend=vm", ""};
     const Case *c = &cases[number];
     Job job = {c->dim, add};
@@ -179,14 +179,14 @@ static void additions_meet(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++)
         for (int layout = 0; layout < LAYOUTS; layout++)
-            check_case(i, (Layout)layout, true, CB_F32);
+            check_case(i, (IndexLayout)layout, true, CB_F32);
 }
 
 static void the_last_write_wins(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++)
         for (int layout = 0; layout < LAYOUTS; layout++)
-            check_case(i, (Layout)layout, false, CB_F32);
+            check_case(i, (IndexLayout)layout, false, CB_F32);
 }
 
 static void every_dtype(void **state) {

@@ -7,12 +7,12 @@ enum { MOST = 300000, OUTPUTS = 3 };
 static double number[MOST], mean[MOST], variance[MOST], standard[MOST];
 
 /* Statistics along dim 1 of [rows, columns], or along dim 0. */
-typedef struct Shape {
+typedef struct Sizes {
     int64_t rows, columns;
     int dim;
-} Shape;
+} Sizes;
 
-static const Shape shapes[] = {
+static const Sizes shapes[] = {
     {3, 7, 1},    {40, 32, 1},    {16, 100, 1}, {20, 1000, 1}, {16, 1024, 1}, {4, 5000, 1},
     {5, 8192, 1}, {2, 140000, 1}, {7, 64, 0},   {1000, 33, 0}, {100, 64, 0},  {70000, 4, 0},
 };
@@ -38,7 +38,7 @@ static int along_columns(cb_tensor *const *inputs, int count, cb_tensor **output
 }
 
 /* The statistics of `number`, as f64 knows them. */
-static void take(const Shape *s) {
+static void take(const Sizes *s) {
     int64_t lines = s->dim ? s->rows : s->columns, length = s->dim ? s->columns : s->rows;
     int64_t across = s->dim ? s->columns : 1, step = s->dim ? 1 : s->columns;
     for (int64_t l = 0; l < lines; l++) {
@@ -59,7 +59,7 @@ static void take(const Shape *s) {
 static void check(cb_dtype dtype, double base, double step, double tolerance, double relative) {
     double *const expected[] = {mean, variance, standard};
     for (int k = 0; k < SHAPES; k++) {
-        const Shape *s = &shapes[k];
+        const Sizes *s = &shapes[k];
         for (int64_t i = 0; i < s->rows * s->columns; i++)
             number[i] = base + (i * i % 7 < 3 || i % s->columns == 1 ? step : 0);
         cb_scope_open();

@@ -145,11 +145,11 @@ enum { NUMBER = 7 };
 static const char kept[] = "fast 1.5\n", of[] = "carbide\ntuned for a test\n";
 
 /* How it may end, from good to bad. */
-typedef enum Outcome { WORKS, NOT_KEPT, REFUSED } Outcome;
+typedef enum CallOutcome { WORKS, NOT_KEPT, REFUSED } CallOutcome;
 static const char letters[] = "wnr";
 static char said[400]; /* of the last that was refused */
 
-static Outcome load(void) {
+static CallOutcome load(void) {
     long value = 1;
     code_cleanup(); /* the compiler is looked for again */
     CodeResult result = load_adder(NUMBER);
@@ -173,7 +173,7 @@ static void empty_cache(void) { cache_clear(cache); }
 static void fill_cache(void) { assert_int_equal(load(), WORKS); }
 
 /* Kept under its description, and found again; or not kept, and not found. */
-static Outcome keep_text(void) {
+static CallOutcome keep_text(void) {
     char key[CACHE_KEY], text[64] = "";
     cache_key(of, key);
     bool set = cache_set(cache, key, of, kept);
@@ -193,7 +193,7 @@ static void leave_work(void) {
     assert_int_equal(load(), WORKS);
 }
 
-static Outcome trim(void) {
+static CallOutcome trim(void) {
     char path[400];
     snprintf(path, sizeof path, "%s/work-old", cache);
     cache_trim(cache);
@@ -203,15 +203,15 @@ static Outcome trim(void) {
     return there ? NOT_KEPT : WORKS;
 }
 
-typedef struct Work {
+typedef struct ThreadWork {
     const char *name;
     void (*prepare)(void);
-    Outcome (*run)(void);
+    CallOutcome (*run)(void);
     bool without_proc;
-} Work;
+} ThreadWork;
 
 enum { COLD, WARM, BARE, TEXT, TRIM, WORK_COUNT };
-static const Work works[WORK_COUNT] = {
+static const ThreadWork works[WORK_COUNT] = {
     [COLD] = {"compiling", empty_cache, load},
     [WARM] = {"loading from disk", fill_cache, load},
     [BARE] = {"loading without /proc", fill_cache, load, .without_proc = true},
@@ -268,7 +268,7 @@ static const Row rows[] = {
 enum { ALL = 1000 };
 
 /* The n-th call, and with ALL those behind it; what came of it, or -1: it is not made so often. */
-static int fail_at(const Row *row, const Work *work, int n, int times) {
+static int fail_at(const Row *row, const ThreadWork *work, int n, int times) {
     fault.call = NULL;
     without_proc = false;
     work->prepare();
@@ -276,14 +276,14 @@ static int fail_at(const Row *row, const Work *work, int n, int times) {
     Left before = look();
     fault = (typeof(fault)){row->call, n, times, row->error};
     reached = false;
-    Outcome outcome = work->run();
+    CallOutcome outcome = work->run();
     fault.call = NULL;
     assert_nothing_left(before, row->call, n);
     return reached ? (int)outcome : -1;
 }
 
 static void fail_each(const Row *row, int number) {
-    const Work *work = &works[number];
+    const ThreadWork *work = &works[number];
     int found = -1;
     bool told = false;
     for (int times = 1; times <= ALL; times += ALL - 1) {

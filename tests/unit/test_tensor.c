@@ -286,7 +286,7 @@ static Tensor *record_assign(Tracer *tracer, Tensor *target, const cb_operand *v
     return target;
 }
 
-static bool record_materialize(Tracer *tracer, Tensor *x, Access access) {
+static bool record_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
     (void)access;
     ((Recorder *)tracer)->requested++;
     if (x->storage) return true;

@@ -12,17 +12,17 @@
 
 #include <string.h>
 
-typedef struct Attention {
+typedef struct AttentionNodes {
     Graph *graph;
     Node *query, *key, *value, *mask;
-} Attention;
+} AttentionNodes;
 
 static bool refuse(cb_status status, const char *why) {
     fail(status, "scaled_dot_product_attention: %s", why);
     return false;
 }
 
-static bool operands_fit(const Attention *a) {
+static bool operands_fit(const AttentionNodes *a) {
     const Node *q = a->query, *k = a->key, *v = a->value;
     if (q->rank < 2 || k->rank != q->rank || v->rank != q->rank)
         return refuse(CB_ERR_SHAPE, "all need one rank of at least 2");
@@ -135,7 +135,7 @@ static Node *transposed(Graph *graph, Node *x) {
 /* Values of so many elements are worth a copy in f32. */
 enum { WIDENED_ELEMENTS = 1 << 14 };
 
-static Node *weigh(const Attention *a, Node *weights) {
+static Node *weigh(const AttentionNodes *a, Node *weights) {
     Graph *graph = a->graph;
     if (node_numel(a->value) > WIDENED_ELEMENTS)
         return call2(graph, OP_matmul, node_narrow(graph, weights, a->query), a->value);
@@ -143,7 +143,7 @@ static Node *weigh(const Attention *a, Node *weights) {
     return node_narrow(graph, y, a->query);
 }
 
-static Node *attend(const Attention *a, double scale, bool causal, double p, int64_t draw) {
+static Node *attend(const AttentionNodes *a, double scale, bool causal, double p, int64_t draw) {
     Graph *graph = a->graph;
     Node *scores = call2(graph, OP_matmul, a->query, transposed(graph, a->key));
     if (!scores) return NULL;
@@ -158,7 +158,7 @@ static Node *attend(const Attention *a, double scale, bool causal, double p, int
 }
 
 /* Without keys every query sees nothing. */
-static Node *nothing_seen(const Attention *a) {
+static Node *nothing_seen(const AttentionNodes *a) {
     const Node *q = a->query;
     int64_t size[CB_MAX_RANK];
     memcpy(size, q->size, sizeof *size * q->rank);
@@ -175,7 +175,7 @@ double attention_scale(const Attrs *attrs, int64_t width) {
 
 Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
     const int64_t *word = attrs->word;
-    Attention a = {graph, input[0], input[1], input[2], input[3]};
+    AttentionNodes a = {graph, input[0], input[1], input[2], input[3]};
     double p = attr_float(attrs, ATTR_scaled_dot_product_attention_dropout_p);
     bool causal = word[ATTR_scaled_dot_product_attention_is_causal];
     if (!operands_fit(&a)) return NULL;

@@ -48,14 +48,14 @@ static void parse_all(void) {
     }
 }
 
-typedef struct Scope {
+typedef struct FormulaScope {
     const OpInfo *info;
     Node *const *input;
     const Attrs *attrs;
     Word name[MAX_STATEMENTS];
     Term value[MAX_STATEMENTS];
     int statements;
-} Scope;
+} FormulaScope;
 
 static Term number_term(cb_operand number) {
     static const TermKind kinds[] = {[CB_OPERAND_TENSOR] = TERM_NONE,
@@ -87,7 +87,7 @@ static Term attribute_term(const Param *param, const Attrs *attrs) {
 }
 
 static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
-    const Scope *scope = evaluator->user;
+    const FormulaScope *scope = evaluator->user;
     for (int i = scope->statements - 1; i >= 0; i--)
         if (word_same(scope->name[i], name)) {
             *out = scope->value[i];
@@ -110,7 +110,7 @@ static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
 
 Node *expand_formula(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     pthread_once(&once, parse_all);
-    Scope scope = {.info = op_info(op), .input = input, .attrs = attrs};
+    FormulaScope scope = {.info = op_info(op), .input = input, .attrs = attrs};
     Evaluator evaluator = {
         .graph = graph, .lookup = lookup, .user = &scope, .formula = op_info(op)->name};
     Term term = {.kind = TERM_NONE};

@@ -67,9 +67,9 @@ static Node *nearest(const Resize *r, Node *x) {
 
 /* Elements that one of the result is made of: where they are along the dim, i64, and what each
  * counts for, both [out]. */
-typedef struct Tap {
+typedef struct ResizeTap {
     Node *index, *weight;
-} Tap;
+} ResizeTap;
 enum { MOST_TAPS = 4 };
 
 static Node *within(const Resize *r, Node *index) {
@@ -89,7 +89,7 @@ static Node *places(const Resize *r, cb_dtype dtype) {
     return call_number(graph, OP_sub, place, 0.5);
 }
 
-static int linear_taps(const Resize *r, cb_dtype dtype, Tap *tap) {
+static int linear_taps(const Resize *r, cb_dtype dtype, ResizeTap *tap) {
     Graph *graph = r->graph;
     Node *place = call_number(graph, OP_maximum, places(r, dtype), 0);
     Node *below =
@@ -97,8 +97,8 @@ static int linear_taps(const Resize *r, cb_dtype dtype, Tap *tap) {
     Node *share = call2(graph, OP_sub, place, below);
     Node *left = node_convert(graph, below, CB_I64);
     Node *right = call_number(graph, OP_add, left, 1);
-    tap[0] = (Tap){left, call2(graph, OP_sub, call_constant(graph, dtype, 1), share)};
-    tap[1] = (Tap){call_number(graph, OP_minimum, right, (double)(r->in - 1)), share};
+    tap[0] = (ResizeTap){left, call2(graph, OP_sub, call_constant(graph, dtype, 1), share)};
+    tap[1] = (ResizeTap){call_number(graph, OP_minimum, right, (double)(r->in - 1)), share};
     return 2;
 }
 
@@ -117,7 +117,7 @@ static Node *cubic_weight(Graph *graph, Node *distance, bool near) {
     return polynomial(graph, distance, near ? inner : outer, 3);
 }
 
-static int cubic_taps(const Resize *r, cb_dtype dtype, Tap *tap) {
+static int cubic_taps(const Resize *r, cb_dtype dtype, ResizeTap *tap) {
     Graph *graph = r->graph;
     Node *place = places(r, dtype), *below = call1(graph, OP_floor, place);
     Node *share = call2(graph, OP_sub, place, below);
@@ -125,8 +125,8 @@ static int cubic_taps(const Resize *r, cb_dtype dtype, Tap *tap) {
     for (int k = -1; k <= 2; k++) {
         Node *distance = k <= 0 ? call_number(graph, OP_sub, share, k)
                                 : call_number(graph, OP_add, call1(graph, OP_neg, share), k);
-        tap[k + 1] = (Tap){within(r, call_number(graph, OP_add, first, k)),
-                           cubic_weight(graph, distance, k == 0 || k == 1)};
+        tap[k + 1] = (ResizeTap){within(r, call_number(graph, OP_add, first, k)),
+                                 cubic_weight(graph, distance, k == 0 || k == 1)};
     }
     return MOST_TAPS;
 }
@@ -137,7 +137,7 @@ static Node *along(const Resize *r, const Node *x, Node *weight) {
     return node_reshape(r->graph, weight, x->rank - r->dim, shape);
 }
 
-static Node *weighted(const Resize *r, Node *x, const Tap *tap, int count) {
+static Node *weighted(const Resize *r, Node *x, const ResizeTap *tap, int count) {
     Node *sum = NULL;
     for (int i = 0; i < count; i++) {
         Node *weight = along(r, x, tap[i].weight);
@@ -150,7 +150,7 @@ static Node *weighted(const Resize *r, Node *x, const Tap *tap, int count) {
 /* ---- bytes: as PyTorch, with weights of 16 bits, and rounded after each dim ----------------- */
 
 /* What falls on the same element at an edge counts as one. */
-static void join_taps(Graph *graph, Tap *tap, int count) {
+static void join_taps(Graph *graph, ResizeTap *tap, int count) {
     Node *none = call_constant(graph, CB_F64, 0), *carried = NULL;
     for (int i = 0;; i++) {
         Node *whole = carried ? call2(graph, OP_add, tap[i].weight, carried) : tap[i].weight;
@@ -188,7 +188,7 @@ static Node *whole_weight(Graph *graph, Node *weight, double unit) {
 }
 
 /* Products and sums of bytes and such weights are exact in f32. */
-static Node *resize_bytes(const Resize *r, Node *x, Tap *tap, int count) {
+static Node *resize_bytes(const Resize *r, Node *x, ResizeTap *tap, int count) {
     Graph *graph = r->graph;
     double unit = (double)(1 << weight_digits(r));
     join_taps(graph, tap, count);
@@ -200,7 +200,7 @@ static Node *resize_bytes(const Resize *r, Node *x, Tap *tap, int count) {
 }
 
 static Node *smooth(const Resize *r, Node *x) {
-    Tap tap[MOST_TAPS];
+    ResizeTap tap[MOST_TAPS];
     bool bytes = x->dtype == CB_U8;
     cb_dtype dtype = bytes ? CB_F64 : (cb_dtype)x->dtype;
     int count = r->mode == LINEAR ? linear_taps(r, dtype, tap) : cubic_taps(r, dtype, tap);
