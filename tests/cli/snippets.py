@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 """Every C snippet of README, docs and the headers' opening comments compiles and runs as written.
 
-    tests/cli/snippets.py BUILD     BUILD: a build folder, with the library and opgen
+    tests/cli/snippets.py BUILD [PAGE...]     BUILD: a build folder, with the library and opgen
 
 A block with main stands for itself. Of other blocks and of a header's opening comment, functions
 stay and statements go into main, behind what GIVEN declares. Rows of tables go through opgen.
+
+A block of text right behind a block of C is what that prints. A block "console" is a session of a
+shell: each command behind "$ " prints what follows it, on both of its outputs. C whose first line is
+/* NAME.c */ lies in the session's folder; programs compile and link as with an installed library. In
+what is printed "..." stands for any text of a line, and on a line of its own for any lines.
 """
 import os
 import re
@@ -15,8 +20,9 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(sys.argv[1])
+INCLUDE = [ROOT + "/include", ROOT + "/models", BUILD + "/gen"]
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-Wno-unused-function",
-         "-Wno-unused-parameter",          "-I" + ROOT + "/include", "-I" + ROOT + "/models", "-I" + BUILD + "/gen", "-L" + BUILD,
+         "-Wno-unused-parameter", *("-I" + folder for folder in INCLUDE), "-L" + BUILD,
          "-Wl,-rpath," + BUILD]
 LINK = ["-lcarbide_models", "-lcarbide", "-lm"]
 X = "cb_tensor *x = cb_randn(cb_dims(3, 4));"
@@ -37,8 +43,36 @@ def report(where, message):
 
 
 def fenced(text):
-    for match in re.finditer(r"^```c\n(.*?)^```", text, re.M | re.S):
-        yield text.count("\n", 0, match.start()) + 2, match.group(1)
+    """(line, language, block, what it prints or None)."""
+    blocks = [(m.start(), m.end(), m.group(1), m.group(2))
+              for m in re.finditer(r"^```(\w*)\n(.*?)^```", text, re.M | re.S)]
+    for block, after in zip(blocks, blocks[1:] + [None]):
+        start, end, language, code = block
+        prints = after and after[2] == "text" and not text[end : after[0]].strip()
+        yield text.count("\n", 0, start) + 2, language, code, after[3] if prints else None
+
+
+def compare(where, expected, printed):
+    def pattern(line):
+        return r"(?:.*\n)*?" if line == "..." else ".*".join(map(re.escape, line.split("..."))) + r"\n"
+
+    def plain(text):
+        return "".join(line.rstrip() + "\n" for line in text.rstrip().split("\n"))
+
+    if not re.fullmatch("".join(map(pattern, plain(expected).split("\n")[:-1])), plain(printed)):
+        report(where, "prints something else:\n" + printed)
+
+
+def session(where, text, folder):
+    """Commands, each behind "$ "; lines that end with a backslash go on."""
+    path = {"PATH": BUILD, "CPATH": ":".join(INCLUDE), "LIBRARY_PATH": BUILD, "LD_LIBRARY_PATH": BUILD}
+    environment = dict(os.environ)
+    for name, value in path.items():
+        environment[name] = ":".join(filter(None, [value, os.environ.get(name)]))
+    for command, printed in re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", text, re.M):
+        result = subprocess.run(["sh", "-c", command], cwd=folder, env=environment, text=True, timeout=120,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        compare(f"{where}: {command}", printed, result.stdout)
 
 
 def opening(text):
@@ -61,7 +95,7 @@ def whole(code, given):
             "return cb_error() != NULL;\n}\n")
 
 
-def run(where, code, folder):
+def run(where, code, folder, printed=None):
     path = os.path.join(folder, "snippet")
     with open(path + ".c", "w") as file:
         file.write(code)
@@ -72,6 +106,31 @@ def run(where, code, folder):
     result = subprocess.run([path], cwd=folder, capture_output=True, text=True, timeout=60)
     if result.returncode:
         report(where, f"ends with {result.returncode}: {result.stdout}{result.stderr}")
+    elif printed is not None:
+        compare(where, printed, result.stdout)
+
+
+def page(name, text, folder):
+    """How many snippets of C and sessions it has, and its rows of tables."""
+    rows, count, own = [], 0, tempfile.mkdtemp(dir=folder)
+    blocks = fenced(text) if name.endswith(".md") else [(1, "c", opening(text), None)]
+    for line, language, code, printed in blocks:
+        where = f"{name}:{line}"
+        if language == "console":
+            session(where, code, own)
+        elif language != "c":
+            continue
+        elif re.match("[A-Z]+\\(", code):
+            rows.append((where, code))
+            continue
+        else:
+            file = re.match(r"/\* (\w+\.c) \*/", code)
+            if file:
+                with open(os.path.join(own, file.group(1)), "w") as out:
+                    out.write(code)
+            run(where, code if "int main(" in code else whole(code, GIVEN.get(name, "")), own, printed)
+        count += 1
+    return count, rows
 
 
 def table_rows(rows, folder):
@@ -98,17 +157,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         files = ["README.md"] + ["docs/" + name for name in sorted(os.listdir(ROOT + "/docs"))]
         files += ["include/" + name for name in sorted(os.listdir(ROOT + "/include"))]
-        for name in files:
+        for name in sys.argv[2:] or files:
             with open(os.path.join(ROOT, name)) as file:
-                text = file.read()
-            blocks = fenced(text) if name.endswith(".md") else [(1, opening(text))]
-            for line, code in blocks:
-                where = f"{name}:{line}"
-                if re.match("[A-Z]+\\(", code):
-                    rows.append((where, code))
-                    continue
-                count += 1
-                run(where, code if "int main(" in code else whole(code, GIVEN.get(name, "")), folder)
+                found, more = page(name, file.read(), folder)
+            count, rows = count + found, rows + more
         table_rows(rows, folder)
     print(f"snippets: {count + len(rows)}, {failures} failed")
     return failures != 0
