@@ -119,6 +119,8 @@ bool graph_equal(Graph *a, Graph *b);
 /* Passes (graph/pass.def lists them in order; graph/pass.c runs them): each maps the graph to an
  * equal one. A pass is skipped by name with CARBIDE_SKIP. */
 void graph_optimize(Graph *graph, Buffer *dump /* text after each pass, or NULL */);
+/* Only those that scheduling needs: for parts of an optimized graph. */
+void graph_prepare(Graph *graph);
 bool graph_verify(Graph *graph, Buffer *why); /* false: why names the broken node */
 
 /* Applies replace to every node bottom-up, once; replace sees a node whose inputs are already new

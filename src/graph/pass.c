@@ -10,7 +10,7 @@
 #include "graph/node.h"
 #include "graph/rewrite.h"
 
-enum { PRIMITIVE = 1 };
+enum { PRIMITIVE = 1, NORMAL = 2 };
 
 typedef struct Pass {
     const char *name;
@@ -27,18 +27,22 @@ static const Pass passes[] = {
 #undef PASS
 };
 
-static bool is_primitive(Graph *graph) {
+static void verify_properties(Graph *graph, const char *after, int properties) {
     Node **order = graph_order(graph);
-    for (int i = 0; i < length(order); i++)
-        if (order[i]->expansion) return false;
-    return true;
+    for (int i = 0; i < length(order); i++) {
+        const char *name = op_info((Op)order[i]->op)->name;
+        check(!(properties & PRIMITIVE) || !order[i]->expansion, "%s is left after %s", name,
+              after);
+        check(!(properties & NORMAL) || node_is_normal(graph, order[i]),
+              "%s is not normal after %s", name, after);
+    }
 }
 
 static void verify(Graph *graph, const char *after, int properties) {
     Buffer why = buffer_new(graph->arena);
     bool fine = graph_verify(graph, &why);
     check(fine, "the graph is broken after %s: %s", after, buffer_text(&why));
-    if (properties & PRIMITIVE) check(is_primitive(graph), "a composite is left after %s", after);
+    verify_properties(graph, after, properties);
 }
 
 static void dump_text(Graph *graph, const Pass *pass, Buffer *dump) {
@@ -49,7 +53,7 @@ static void dump_text(Graph *graph, const Pass *pass, Buffer *dump) {
     graph_print(graph, dump);
 }
 
-void graph_optimize(Graph *graph, Buffer *dump) {
+static void run_passes(Graph *graph, bool all, Buffer *dump) {
     Budget budget = {option_int(OPTION_passes)};
     bool verified = option_int(OPTION_verify);
     int properties = 0;
@@ -57,7 +61,7 @@ void graph_optimize(Graph *graph, Buffer *dump) {
     if (dump) dump_text(graph, NULL, dump);
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         const Pass *pass = &passes[i];
-        if (pass->skippable && option_lists(OPTION_skip, pass->name)) continue;
+        if (pass->skippable && (!all || option_lists(OPTION_skip, pass->name))) continue;
         check((properties & pass->needs) == pass->needs, "%s runs too early", pass->name);
         pass->run(graph, &budget);
         properties = (properties | pass->gives) & ~pass->breaks;
@@ -65,3 +69,7 @@ void graph_optimize(Graph *graph, Buffer *dump) {
         if (dump) dump_text(graph, pass, dump);
     }
 }
+
+void graph_optimize(Graph *graph, Buffer *dump) { run_passes(graph, true, dump); }
+
+void graph_prepare(Graph *graph) { run_passes(graph, false, NULL); }

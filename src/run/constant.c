@@ -39,6 +39,7 @@ static Plan *plan_conversion(Arena *arena, const ConstantRecipe *recipe) {
     Meta meta = tensor_meta(recipe->input[0]);
     Node *input = graph_input(graph, &meta);
     push(arena, graph->output, node_convert(graph, input, recipe->dtype));
+    graph_prepare(graph);
     return plan_build(graph, arena, NULL, (PlanOptions){.fuse = true});
 }
 

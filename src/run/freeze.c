@@ -152,6 +152,7 @@ static Plan *plan_results(FrozenResults *r, const int64_t *const *stride, Arena 
     Graph *copy = copy_results(r, arena);
     const int64_t **used = arena_new_array(arena, const int64_t *, length(r->input) + 1);
     for (int i = 0; i < length(r->input) && stride; i++) used[i] = stride[r->input[i]];
+    graph_prepare(copy);
     return plan_build(copy, arena, used, (PlanOptions){.fuse = true});
 }
 

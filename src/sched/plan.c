@@ -5,102 +5,6 @@
 
 #include <string.h>
 
-/* ---- before scheduling: shapes that the steps do not know ------------------------------------ */
-
-static Node *reshape_to(Graph *graph, Node *node, cb_dim_list sizes) {
-    Attrs attrs = attrs_default(OP_reshape);
-    attr_set_dims(&attrs, ATTR_reshape_sizes, sizes);
-    return graph_op(graph, OP_reshape, &node, 1, &attrs, NULL);
-}
-
-static Node *swap_last(Graph *graph, Node *node, int dim) {
-    Attrs attrs = attrs_default(OP_permute);
-    cb_dim_list dims = {node->rank, {0}};
-    for (int i = 0; i < node->rank; i++) dims.at[i] = i;
-    dims.at[dim] = node->rank - 1;
-    dims.at[node->rank - 1] = dim;
-    attr_set_dims(&attrs, ATTR_permute_dims, dims);
-    return graph_op(graph, OP_permute, &node, 1, &attrs, NULL);
-}
-
-/* Sorts run along the last dimension. */
-static Node *sort_last(Graph *graph, Node *node, int word) {
-    int dim = (int)node->attrs->word[word];
-    if (node->rank == 0 || dim == node->rank - 1) return node;
-    Attrs attrs = *node->attrs;
-    attrs.word[word] = node->rank - 1;
-    Node *input = swap_last(graph, node->input[0], dim);
-    return swap_last(graph, graph_op(graph, node->op, &input, 1, &attrs, NULL), dim);
-}
-
-static cb_dim_list sizes_of(const Node *node) {
-    cb_dim_list sizes = {node->rank, {0}};
-    for (int i = 0; i < node->rank; i++) sizes.at[i] = node->size[i];
-    return sizes;
-}
-
-/* Vectors in a matmul are matrices of one row or column. */
-static Node *matmul_matrices(Graph *graph, Node *node) {
-    Node *operand[2] = {node->input[0], node->input[1]};
-    if (operand[0]->rank > 1 && operand[1]->rank > 1) return node;
-    if (operand[0]->rank == 1)
-        operand[0] = reshape_to(graph, operand[0], cb_dims(1, operand[0]->size[0]));
-    if (operand[1]->rank == 1)
-        operand[1] = reshape_to(graph, operand[1], cb_dims(operand[1]->size[0], 1));
-    return reshape_to(graph, graph_op(graph, OP_matmul, operand, 2, NULL, NULL), sizes_of(node));
-}
-
-/* A fold over one element is that element. */
-static Node *fold_of_one(Graph *graph, Node *node) {
-    if (node_numel(node) != node_numel(node->input[0]) || node_numel(node) == 0) return node;
-    Attrs attrs = attrs_default(OP_to);
-    attrs.word[ATTR_to_dtype] = node->dtype;
-    Node *same = graph_op(graph, OP_to, &node->input[0], 1, &attrs, NULL);
-    return reshape_to(graph, same, sizes_of(node));
-}
-
-static Node *splat(Graph *graph, const Node *like, Scalar value) {
-    Node *constant = graph_constant(graph, (cb_dtype)like->dtype, value);
-    Attrs attrs = attrs_default(OP_expand);
-    attr_set_dims(&attrs, ATTR_expand_sizes, sizes_of(like));
-    return graph_op(graph, OP_expand, &constant, 1, &attrs, NULL);
-}
-
-/* Nothing to compute. An index_select still has an index to check. */
-static bool makes_nothing(const Node *node) {
-    bool checks = node->op == OP_index_select && node_numel(node->input[1]) > 0;
-    return node_numel(node) == 0 && !checks;
-}
-
-static bool takes_nothing(const Node *node) {
-    if (node->op == OP_scatter || node->op == OP_scatter_add)
-        return node_numel(node->input[1]) == 0;
-    return op_info(node->op)->kind == KIND_REDUCE && node_numel(node->input[0]) == 0;
-}
-
-/* A fold over no elements is its identity, a base into which nothing is scattered stays. So every
- * loop has something to walk over, and code outside of it reads only what is there. */
-static Node *of_nothing(Graph *graph, Node *node) {
-    if (op_info(node->op)->kind == KIND_REDUCE)
-        return splat(graph, node, scalar_identity((Op)node->op, (cb_dtype)node->dtype));
-    return graph_op(graph, OP_clone, &node->input[0], 1, NULL, NULL);
-}
-
-static Node *normalize(Graph *graph, Node *node, void *user) {
-    (void)user;
-    OpKind kind = op_info(node->op)->kind;
-    if (kind == KIND_VIEW || kind == KIND_SPECIAL) return node;
-    if (makes_nothing(node)) return splat(graph, node, (Scalar){.i = 0});
-    if (takes_nothing(node)) return of_nothing(graph, node);
-    if (node->op == OP_matmul) return matmul_matrices(graph, node);
-    if (node->op == OP_argsort) return sort_last(graph, node, ATTR_argsort_dim);
-    if (node->op == OP_argtopk) return sort_last(graph, node, ATTR_argtopk_dim);
-    bool one = kind == KIND_REDUCE || (kind == KIND_SCAN && node->rank > 0 &&
-                                       node->size[node->attrs->word[ATTR_cumsum_dim]] == 1);
-    if (kind == KIND_SCAN && node->rank == 0) one = true;
-    return one ? fold_of_one(graph, node) : node;
-}
-
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Real nodes that somebody outside of their kernel needs in memory. */
@@ -410,7 +314,6 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
     plan->draws = graph->random_count;
     for (int i = 0; i < length(graph->input) - graph->constant_count; i++)
         push(arena, plan->input, node_meta(graph->input[i]));
-    graph_rewrite(graph, normalize, NULL);
     Schedule schedule = schedule_new(graph, plan, input_stride, options);
     mark_real(&schedule);
     fuse_groups(&schedule);

@@ -94,7 +94,7 @@ int64_t step_bytes(const Plan *plan, const Step *step); /* that it moves, with i
 /* What eager does for a graph as the user wrote it: launches (views cost nothing) and bytes. */
 void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes);
 
-/* The whole middle of the pipeline: decomposed, optimized graph -> plan.
+/* The whole middle of the pipeline: a graph that has been through the passes -> plan.
  * input_stride[k], NULL for contiguous: strides of input k (constants included) in elements, baked
  * into the kernels. */
 Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,

@@ -342,6 +342,34 @@ static void test_structure(void **state) {
     }
 }
 
+static void test_normalize(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"matmul(b, m)", "reshape(matmul(reshape(b, [1, 8]), m), [3])"},
+        {"matmul(b, b)", "reshape(matmul(reshape(b, [1, 8]), reshape(b, [8, 1])), [])"},
+        {"argsort(m, dim=0)", "permute(argsort(permute(m, [1, 0]), dim=1), [1, 0])"},
+        {"argtopk(m, 2, dim=0)", "permute(argtopk(permute(m, [1, 0]), 2, dim=1), [1, 0])"},
+        {"argsort(m, dim=1)", NULL},
+        {"sum(one, 1)", "reshape(one, [4])"},
+        {"sum(to(one, bool), 1)", "reshape(to(to(one, bool), i64), [4])"},
+        {"cumsum(one, 1)", "one"},
+        {"cumsum(one, 0)", NULL},
+        {"sum(none, 0)", "expand(constant(0, f32), [4])"},
+        {"exp(none)", "expand(constant(0, f32), [0, 4])"},
+        {"scatter(one, 0, to(slice(one, 0, 0, 0), i64), slice(one, 0, 0, 0))", "clone(one)"},
+        {"exp(one * 1)", NULL}, /* no other pass runs */
+    };
+    static const char *const format =
+        "graph(b: f32[8], m: f32[8, 3], one: f32[4, 1], none: f32[0, 4]) {\n return %s\n}\n";
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        Graph *left = parse(arena_format(arena, format, cases[k][0]));
+        Graph *right = parse(arena_format(arena, format, cases[k][cases[k][1] ? 1 : 0]));
+        graph_prepare(left);
+        expect_verified(left);
+        if (!graph_equal(left, right)) fail_msg("%s becomes\n%s", cases[k][0], print(left));
+    }
+}
+
 static void test_options(void **state) {
     (void)state;
     static const char text[] = "graph(x: f32[2]) { return relu(relu(x * 1)) * 1 }";
@@ -370,6 +398,7 @@ static void test_options(void **state) {
         strstr(buffer_text(&dump), "# as captured\ngraph(arg0: f32[2]) {\n  mean = mean(arg0)\n"));
     assert_non_null(strstr(buffer_text(&dump), "# d: after decompose\n"));
     assert_non_null(strstr(buffer_text(&dump), "# r: after rewrite\n"));
+    assert_non_null(strstr(buffer_text(&dump), "# n: after normalize\n"));
 }
 
 /* A pass that may do nothing changes nothing. */
@@ -464,11 +493,14 @@ static void test_verifier(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_intern),       TEST(test_build),           TEST(test_random_nodes),
-        TEST(test_text),         TEST(test_typed_constants), TEST(test_attributes),
-        TEST(test_parse_errors), TEST(test_order),           TEST(test_users),
-        TEST(test_linear_time),  TEST(test_passes),          TEST(test_structure),
-        TEST(test_options),      TEST(test_no_budget),       TEST(test_mutations_survive),
+        TEST(test_intern),          TEST(test_build),
+        TEST(test_random_nodes),    TEST(test_text),
+        TEST(test_typed_constants), TEST(test_attributes),
+        TEST(test_parse_errors),    TEST(test_order),
+        TEST(test_users),           TEST(test_linear_time),
+        TEST(test_passes),          TEST(test_structure),
+        TEST(test_normalize),       TEST(test_options),
+        TEST(test_no_budget),       TEST(test_mutations_survive),
         TEST(test_verifier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
