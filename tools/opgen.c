@@ -117,6 +117,10 @@ static void parse_rows(void) {
             schema_refuse(&schemas[i], "unknown dtype rule %s", row->dtype);
         if (row->autocast && *row->autocast && !one_of(row->autocast, "NONE LOWER F32"))
             schema_refuse(&schemas[i], "autocast is NONE, LOWER or F32, not %s", row->autocast);
+        bool reduces = !strcmp(row->kind, "REDUCE");
+        if (reduces && strncmp(row->value, "M(", 2) &&
+            !(strlen(row->value) == 5 && row->value[0] == 'a' && row->value[4] == 'b'))
+            schema_refuse(&schemas[i], "combine is one operator or an M(...), not %s", row->value);
         if (row->scan_of) {
             bool found = false;
             for (int k = 0; k < ROW_COUNT; k++)

@@ -187,8 +187,8 @@ static int array_count(const Kernel *kernel) {
 static bool has_float_sum(const Kernel *kernel) {
     for (int id = 0; id < length(kernel->expr); id++) {
         const Expr *x = kernel->expr[id];
-        bool sums = x->op == EX_reduce && (x->imm.i == OP_sum || x->imm.i == OP_prod);
-        if (sums && dtype_is_float(x->dtype)) return true;
+        if (x->op == EX_reduce && reduce_adds((Op)x->imm.i) && dtype_is_float(x->dtype))
+            return true;
     }
     return false;
 }

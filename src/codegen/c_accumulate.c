@@ -17,8 +17,10 @@
 
 /* ---- names and types ---------------------------------------------------------------------- */
 
-static bool is_extreme(const Expr *x) { return x->imm.i == OP_amax || x->imm.i == OP_amin; }
-static bool is_sum(const Expr *x) { return x->imm.i == OP_sum || x->imm.i == OP_prod; }
+static bool is_extreme(const Expr *x) { return reduce_chooses((Op)x->imm.i); }
+static bool is_sum(const Expr *x) { return reduce_adds((Op)x->imm.i); }
+/* Of extremes: the greatest. */
+static bool is_high(const Expr *x) { return scalar_identity((Op)x->imm.i, CB_F64).f < 0; }
 static bool is_float(const Expr *x) { return dtype_is_float(x->dtype); }
 static bool sums_single(const Expr *x) { return is_sum(x) && x->dtype == CB_F32; }
 
@@ -47,7 +49,7 @@ static const char *term_type(CKernel *c, const Expr *x) {
 }
 
 static const char *ordered(CKernel *c, const Expr *x, const char *value) {
-    bool wide = x->dtype == CB_F64, high = x->imm.i == OP_amax;
+    bool wide = x->dtype == CB_F64, high = is_high(x);
     const char *nan = wide ? (high ? "0x7ff8000000000000L" : "-0x8000000000000L")
                            : (high ? "0x7fc00000" : "-0x400000");
     c->e.usage->helper[wide ? HELPER_order_f64 : HELPER_order_f32] = true;
@@ -119,8 +121,7 @@ static const char *target_name(CKernel *c, const Expr *x, int pass) {
 /* Extremes of a ROW compare: of floats, the ordered integers are compared. */
 static const char *combined(CKernel *c, const Expr *x, const char *a, const char *b) {
     if (c->shape == SHAPE_ROW && is_extreme(x))
-        return arena_format(c->e.arena, "%s %c %s ? %s : %s", b, x->imm.i == OP_amax ? '>' : '<', a,
-                            b, a);
+        return arena_format(c->e.arena, "%s %c %s ? %s : %s", b, is_high(x) ? '>' : '<', a, b, a);
     const char *argument[2] = {a, b};
     return text_bare(&c->e, text_op(&c->e, (Op)x->imm.i, x->dtype, x->dtype, argument, 2));
 }
@@ -137,15 +138,11 @@ void c_accumulate(CKernel *c, const Expr *x, int pass) {
     emit_line(e, "%s = %s;", name, combined(c, x, name, arena_format(e->arena, "x%u", x->id)));
 }
 
+/* The row that combines says "a + b": OpenMP says "+". */
 static const char *clause(CKernel *c, const Expr *x, int pass) {
-    static const struct {
-        Op op;
-        const char *text;
-    } word[] = {{OP_sum, "+"},    {OP_prod, "*"}, {OP_amax, "max"},
-                {OP_amin, "min"}, {OP_any, "|"},  {OP_all, "&"}};
-    int i = 0;
-    while (word[i].op != (Op)x->imm.i) i++;
-    return arena_format(c->e.arena, " reduction(%s:%s)", word[i].text, target_name(c, x, pass));
+    char operator[2] = {op_info((Op)x->imm.i)->value[2]};
+    const char *word = is_extreme(x) ? is_high(x) ? "max" : "min" : operator;
+    return arena_format(c->e.arena, " reduction(%s:%s)", word, target_name(c, x, pass));
 }
 
 const char *c_reductions(CKernel *c, int pass) {

@@ -207,7 +207,14 @@ Scalar scalar_eval(Op op, cb_dtype dtype, const Scalar *input);
 Scalar scalar_convert(Scalar value, cb_dtype from, cb_dtype to);
 Scalar scalar_load(const void *element, cb_dtype dtype);
 void scalar_store(void *element, cb_dtype dtype, Scalar value);
+/* Reductions: their identity; total[i] = total[i] combined with part[i], in f64 or i64. */
 Scalar scalar_identity(Op reduce, cb_dtype dtype);
+void scalar_fold(Op reduce, cb_dtype dtype, Scalar *restrict total, const Scalar *restrict part,
+                 int64_t count);
+/* By their dtype rule reductions add up (or multiply: floats round), choose an operand, or are
+ * truths. */
+static inline bool reduce_adds(Op reduce) { return op_info(reduce)->dtype == DTYPE_SUM; }
+static inline bool reduce_chooses(Op reduce) { return op_info(reduce)->dtype == DTYPE_SAME; }
 
 /* dtypes (op/dtype.c) */
 typedef enum DtypeKind { KIND_BOOL, KIND_NARROW, KIND_INTEGER, KIND_HALF, KIND_FLOAT } DtypeKind;

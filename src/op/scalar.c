@@ -168,31 +168,95 @@ void scalar_store(void *element, cb_dtype dtype, Scalar value) {
     }
 }
 
-static Scalar extreme(cb_dtype dtype, bool highest) {
-    if (dtype_is_float(dtype)) return (Scalar){.f = highest ? (double)INFINITY : -(double)INFINITY};
-    const DtypeInfo *info = dtype_info(dtype);
-    int64_t most = (int64_t)(UINT64_MAX >> (64 - info->digits));
-    return (Scalar){.i = highest ? most : info->is_signed ? -most - 1 : 0};
+/* ---- folds: the identity and combine columns of reductions --------------------------------- */
+
+static double identity_f64(Op reduce) {
+    switch (reduce) {
+#define M(name) m_##name##_f64
+#define K(literal) ((double)(literal))
+#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
+    case OP_##name:                                                                                \
+        return identity;
+#include "op/op_rows.h"
+#undef M
+#undef K
+    default:
+        check(false, "%s is no reduction", op_info(reduce)->name);
+        return 0;
+    }
 }
 
-static Scalar of_number(cb_dtype dtype, int64_t number) {
-    return dtype_is_float(dtype) ? (Scalar){.f = (double)number} : (Scalar){.i = number};
+static int64_t highest(cb_dtype dtype) {
+    return (int64_t)(UINT64_MAX >> (64 - dtype_info(dtype)->digits));
+}
+
+static int64_t lowest(cb_dtype dtype) {
+    return dtype_info(dtype)->is_signed ? -highest(dtype) - 1 : 0;
+}
+
+static int64_t identity_i64(Op reduce, cb_dtype dtype) {
+    switch (reduce) {
+#define M(name) name(dtype)
+#define K(literal) literal
+#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
+    case OP_##name:                                                                                \
+        return identity;
+#include "op/op_rows.h"
+#undef M
+#undef K
+    default:
+        check(false, "%s is no reduction", op_info(reduce)->name);
+        return 0;
+    }
 }
 
 Scalar scalar_identity(Op reduce, cb_dtype dtype) {
-    switch (reduce) {
-    case OP_sum:
-    case OP_any:
-        return of_number(dtype, 0);
-    case OP_prod:
-    case OP_all:
-        return of_number(dtype, 1);
-    case OP_amax:
-        return extreme(dtype, false);
-    case OP_amin:
-        return extreme(dtype, true);
+    if (dtype_is_float(dtype)) return (Scalar){.f = identity_f64(reduce)};
+    return (Scalar){.i = identity_i64(reduce, dtype)};
+}
+
+/* One loop per op: chosen inside, the switch would cost more than the arithmetic. */
+#undef COMPILED
+#define COMPILED(op, value)                                                                        \
+    case op:                                                                                       \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const NUMBER a = total[i].FIELD, b = part[i].FIELD;                                    \
+            total[i].FIELD = value;                                                                \
+        }                                                                                          \
+        return;
+
+static void fold_f64(Op op, Scalar *restrict total, const Scalar *restrict part, int64_t count) {
+    switch (op) {
+#define NUMBER double
+#define FIELD f
+#define M(name) m_##name##_f64
+#define REDUCE(name, fx, rule, cast, identity, combine) F64_##rule(OP_##name, combine)
+#include "op/op_rows.h"
+#undef NUMBER
+#undef FIELD
+#undef M
     default:
-        check(false, "%s is no reduction", op_info(reduce)->name);
-        return of_number(dtype, 0);
+        check(false, "%s does not fold floats", op_info(op)->name);
     }
+}
+
+__attribute__((no_sanitize("signed-integer-overflow"))) static void
+fold_i64(Op op, Scalar *restrict total, const Scalar *restrict part, int64_t count) {
+    switch (op) {
+#define NUMBER int64_t
+#define FIELD i
+#define M(name) m_##name##_i64
+#define REDUCE(name, fx, rule, cast, identity, combine) I64_##rule(OP_##name, combine)
+#include "op/op_rows.h"
+#undef NUMBER
+#undef FIELD
+#undef M
+    default:
+        check(false, "%s does not fold integers", op_info(op)->name);
+    }
+}
+
+void scalar_fold(Op reduce, cb_dtype dtype, Scalar *restrict total, const Scalar *restrict part,
+                 int64_t count) {
+    (dtype_is_float(dtype) ? fold_f64 : fold_i64)(reduce, total, part, count);
 }

@@ -209,16 +209,23 @@ static void leave(int64_t n, void *py, const void *pa, const void *pb, const voi
     SIMD for (int64_t i = 0; i < n; i++) y[i] = a[i] - quotient(a[i], inverse) * b;
 }
 
-#define WIDEN(name, operation)                                                                     \
-    static void name(int64_t n, void *py, const void *pa, const void *pb, const void *pc) {        \
+#undef REDUCE_SUM
+#undef REDUCE_LOGICAL
+#define REDUCE_SUM KEEP
+#define REDUCE_LOGICAL DROP
+#define WIDEN(name, combine)                                                                       \
+    static void wide_##name(int64_t n, void *py, const void *pa, const void *pb, const void *pc) { \
         double *y = py;                                                                            \
-        const double *a = pa;                                                                      \
-        const float *b = pb;                                                                       \
+        const double *x = pa;                                                                      \
+        const float *terms = pb;                                                                   \
         (void)pc;                                                                                  \
-        SIMD for (int64_t i = 0; i < n; i++) y[i] = a[i] operation(double) b[i];                   \
+        SIMD for (int64_t i = 0; i < n; i++) {                                                     \
+            const double a = x[i], b = terms[i];                                                   \
+            y[i] = combine;                                                                        \
+        }                                                                                          \
     }
-WIDEN(wide_sum, +)
-WIDEN(wide_product, *)
+#define REDUCE(name, fx, rule, cast, identity, combine) REDUCE_##rule(WIDEN(name, combine))
+#include "op/op_rows.h"
 
 /* ---- loads and stores ------------------------------------------------------------------------ */
 
@@ -417,7 +424,10 @@ const VmOps JOIN3(vm_ops_, CB_LEVEL, ) = {
     .count = count_up,
     .divide = divide,
     .remainder = leave,
-    .wide = {wide_sum, wide_product},
+    .wide = {
+#define REDUCE(name, fx, rule, ...) REDUCE_##rule([OP_##name - OP_sum] = wide_##name, )
+#include "op/op_rows.h"
+    },
     .element = {
 #define ELEMENT(id, one, other)                                                                    \
     [CB_##id] = {{load_##one, store_##one, add_##one}, {load_##other, store_##other, add_##other}},

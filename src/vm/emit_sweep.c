@@ -22,12 +22,11 @@ static VmInstr instr_of(VmKind kind, VmMode mode, int y, int a, const char *name
                      .name = name};
 }
 
-/* any and all stand for the extremes of bool. */
+/* On bool, any and all stand for sums, products and extremes. */
 static Op reduce_op(const Expr *x) {
     Op op = (Op)x->imm.i;
-    if (x->dtype != CB_BOOL) return op;
-    if (op == OP_amax || op == OP_sum) return OP_any;
-    return op == OP_amin || op == OP_prod ? OP_all : op;
+    if (x->dtype != CB_BOOL || !(reduce_adds(op) || reduce_chooses(op))) return op;
+    return scalar_identity(op, CB_BOOL).i ? OP_all : OP_any;
 }
 
 static bool is_float_type(VmType type) { return type == VM_F32 || type == VM_F64; }
@@ -41,8 +40,7 @@ static int64_t sweep_length(const Builder *b) {
 }
 
 static bool is_wide(const Builder *b, const Expr *x, bool scan) {
-    Op op = reduce_op(x);
-    bool adds = op == OP_sum || op == OP_prod;
+    bool adds = reduce_adds(reduce_op(x));
     return adds && vm_type_of(b, x) == VM_F32 && (scan || sweep_length(b) > SHORT_SWEEP);
 }
 

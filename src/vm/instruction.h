@@ -20,7 +20,13 @@ typedef enum VmShape { VM_VECTORS, VM_SCALAR_B, VM_SCALAR_A, VM_SHAPES } VmShape
 
 /* The table lists the rows that have block functions first, and the reductions, from OP_sum on,
  * last among them. */
-enum { VM_REDUCES = OP_all - OP_sum + 1, VM_ROWS = OP_all + 1 };
+enum {
+    VM_REDUCES = 0
+#define REDUCE(...) +1
+#include "op/op_rows.h"
+    ,
+    VM_ROWS = OP_sum + VM_REDUCES
+};
 
 /* y[i] = f(a[i], b[i], c[i]); y may be one of the operands. */
 typedef void VmFunction(int64_t n, void *y, const void *a, const void *b, const void *c);
@@ -50,7 +56,7 @@ typedef struct VmOps {
     VmFunction *splat[VM_TYPES];     /* y[i] = a[0] */
     VmFunction *count;               /* i64: y[i] = a[0] + i */
     VmFunction *divide, *remainder;  /* i64 by b[0] > 0, 0 <= a[i] < 2^50 */
-    VmFunction *wide[2];             /* sum, prod: f64 y[i] = a[i] + f32 b[i] */
+    VmFunction *wide[VM_REDUCES];    /* that add: f64 y[i] = a[i] + f32 b[i]; or NULL */
     VmElement element[CB_DTYPE_COUNT][2]; /* [1]: floats as f64 */
     VmStore *stream[VM_TYPES];         /* base[i] = x[i] past the caches; NULL: no such function */
     VmReduce *const *reduce[VM_TYPES]; /* [type][op - OP_sum] */

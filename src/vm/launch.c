@@ -8,7 +8,6 @@
  *     sum of 2^22 numbers: outer_size 1, split 64: 64 items, 64 slots, then 63 additions */
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "op/math.h"
 #include "tensor/tensor.h"
 #include "vm/bins.h"
 
@@ -115,52 +114,9 @@ static void run_range(void *user, int64_t low, int64_t high) {
     launch_part(range->launch, range->buffer, low, high, range->pass, range->slot);
 }
 
-/* total op= part, point by point. One loop per op: chosen inside, the switch would cost more than
- * the arithmetic. */
-#define EACH_POINT(field, value)                                                                   \
-    for (int64_t i = 0; i < count; i++) {                                                          \
-        __typeof__(total[i].field) a = total[i].field, b = part[i].field;                          \
-        total[i].field = value;                                                                    \
-    }                                                                                              \
-    return
-
-static void fold_floats(Op op, Scalar *restrict total, const Scalar *restrict part, int64_t count) {
-    switch (op) {
-    case OP_sum:
-        EACH_POINT(f, a + b);
-    case OP_prod:
-        EACH_POINT(f, a * b);
-    case OP_amax:
-        EACH_POINT(f, m_maximum_f64(a, b));
-    case OP_amin:
-        EACH_POINT(f, m_minimum_f64(a, b));
-    default:
-        check(false, "reduce %d does not combine", op);
-    }
-}
-
-static void fold_ints(Op op, Scalar *restrict total, const Scalar *restrict part, int64_t count) {
-    switch (op) {
-    case OP_sum:
-        EACH_POINT(i, (int64_t)((uint64_t)a + (uint64_t)b));
-    case OP_prod:
-        EACH_POINT(i, (int64_t)((uint64_t)a * (uint64_t)b));
-    case OP_amax:
-        EACH_POINT(i, b > a ? b : a);
-    case OP_amin:
-        EACH_POINT(i, b < a ? b : a);
-    case OP_any:
-        EACH_POINT(i, a | b);
-    case OP_all:
-        EACH_POINT(i, a & b);
-    default:
-        check(false, "reduce %d does not combine", op);
-    }
-}
-
 typedef struct Combine { /* the chunks of one reduction */
     Op op;
-    bool floating;
+    cb_dtype dtype;
     Scalar *slot; /* of chunk 0; those of the next chunk are outer_size further */
     int64_t outer_size, split;
 } Combine;
@@ -170,13 +126,13 @@ static void combine_range(void *user, int64_t low, int64_t high) {
     const Combine *c = user;
     for (int64_t chunk = 1; chunk < c->split; chunk++) {
         const Scalar *part = c->slot + chunk * c->outer_size + low;
-        (c->floating ? fold_floats : fold_ints)(c->op, c->slot + low, part, high - low);
+        scalar_fold(c->op, c->dtype, c->slot + low, part, high - low);
     }
 }
 
 static void combine(const Launch *launch, int reduce, Scalar *slot) {
     Combine c = {.op = (Op)launch->reduce[reduce].op,
-                 .floating = dtype_is_float((cb_dtype)launch->reduce[reduce].dtype),
+                 .dtype = (cb_dtype)launch->reduce[reduce].dtype,
                  .slot = slot + reduce * launch->outer_size * launch->split,
                  .outer_size = launch->outer_size,
                  .split = launch->split};
