@@ -117,7 +117,7 @@ static int check_result(const Function *function, Tensor **output, int count) {
  * done. */
 static int invoke(const Function *function, Tensor *const *x, int input_count, Tensor **output) {
     Site site = site_current();
-    autocast_set(function_autocast(function));
+    autocast_set(function_ambient(function).autocast);
     int count = invoke_target(function, x, input_count, output);
     site_set(site);
     return check_result(function, output, count);

@@ -1,11 +1,10 @@
-/* What a call finds around its inputs, and an entry holds for alone: autocast, the precision of
- * products, and under fullgraph the module as it is, since its forward does not run again.
+/* What a call finds around its inputs, and an entry holds for alone: the ambient state
+ * (tensor/ambient.h), and under fullgraph the module as it is, whose forward does not run again.
  *
  *     an entry compiled under "medium", a call under "highest"
- *         ->  input_changed, "float32 matmul precision is highest, for entry 0 it was medium" */
+ *         ->  input_changed, "float32 matmul precision is not medium, for entry 0 it was medium" */
 #include "capture/function.h"
 
-#include "base/precision.h"
 #include "nn/module.h"
 
 static uint64_t modes_of(const cb_module *module) {
@@ -25,15 +24,17 @@ static uint64_t tensors_of(const cb_module *module) {
     return hash;
 }
 
-cb_dtype function_autocast(const Function *function) {
+Ambient function_ambient(const Function *function) {
     static const cb_dtype named[] = {
         [CAST_BF16] = CB_BF16, [CAST_F16] = CB_F16, [CAST_OFF] = CB_SAME};
+    Ambient now = ambient_now();
     int autocast = function->options.autocast;
-    return autocast == CAST_AS_THREAD ? cb_autocast_dtype() : named[autocast];
+    if (autocast != CAST_AS_THREAD) now.autocast = named[autocast];
+    return now;
 }
 
 Conditions conditions_now(const Function *function) {
-    Conditions now = {.autocast = function_autocast(function), .reduced = precision_reduced()};
+    Conditions now = {.ambient = function_ambient(function)};
     if (function->options.fullgraph && function->callee == CALL_MODULE) {
         now.modes = modes_of(function->target.module);
         now.tensors = tensors_of(function->target.module);
@@ -42,23 +43,17 @@ Conditions conditions_now(const Function *function) {
 }
 
 bool conditions_equal(const Conditions *a, const Conditions *b) {
-    return a->autocast == b->autocast && a->reduced == b->reduced && a->modes == b->modes &&
+    return ambient_equal(a->ambient, b->ambient) && a->modes == b->modes &&
            a->tensors == b->tensors;
-}
-
-static const char *autocast_name(cb_dtype dtype) {
-    return dtype == CB_SAME ? "off" : cb_dtype_name(dtype);
 }
 
 Reason conditions_differ(const Entry *entry, const Conditions *now, char *out, size_t bytes) {
     const Conditions *then = &entry->conditions;
     if (conditions_equal(then, now)) return REASON_NONE;
-    if (then->autocast != now->autocast) {
-        snprintf(out, bytes, "autocast is %s, for entry %d it was %s", autocast_name(now->autocast),
-                 entry->number, autocast_name(then->autocast));
-    } else if (then->reduced != now->reduced) {
-        snprintf(out, bytes, "float32 matmul precision is %s, for entry %d it was %smedium",
-                 cb_get_float32_matmul_precision(), entry->number, then->reduced ? "" : "not ");
+    if (!ambient_equal(then->ambient, now->ambient)) {
+        char whose[32];
+        snprintf(whose, sizeof whose, "entry %d", entry->number);
+        ambient_print_change(now->ambient, then->ambient, whose, out, bytes);
     } else if (then->modes != now->modes) {
         snprintf(out, bytes, "entry %d was compiled before", entry->number);
         return REASON_mode_changed;

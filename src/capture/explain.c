@@ -36,9 +36,7 @@ static void print_guards(const Entry *entry, Buffer *out) {
         if (entry->first[i] != i) putf(out, ", the same tensor as input %d", entry->first[i]);
         put(out, "\n");
     }
-    cb_dtype autocast = entry->conditions.autocast;
-    if (autocast != CB_SAME) putf(out, "  autocast: %s\n", cb_dtype_name(autocast));
-    if (entry->conditions.reduced) put(out, "  float32 matmul precision: medium\n");
+    ambient_print(entry->conditions.ambient, out);
     for (int k = 0; k < entry->captured_count; k++) {
         char meta[128];
         meta_format(&entry->trace->value[entry->captured[k]].meta, meta, sizeof meta);

@@ -55,12 +55,11 @@ int input_first(Tensor *const *input, int i); /* the first input that is the sam
 /* ---- conditions ---------------------------------------------------------------------------- */
 
 typedef struct Conditions { /* conditions.c: what a call finds around its inputs */
-    cb_dtype autocast; /* in force when the function begins; CB_SAME: none */
-    bool reduced;      /* the precision of f32 products (base/precision.h) */
+    Ambient ambient; /* when the function begins */
     uint64_t modes, tensors; /* fullgraph does not run a module's forward again: which of its
                               * modules train, and which tensors they hold; otherwise 0 */
 } Conditions;
-cb_dtype function_autocast(const Function *function); /* that a call from here begins with */
+Ambient function_ambient(const Function *function); /* that a call from here begins with */
 Conditions conditions_now(const Function *function);
 bool conditions_equal(const Conditions *a, const Conditions *b);
 /* What of them the entry does not hold for, into out; REASON_NONE: it holds. */

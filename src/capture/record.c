@@ -23,7 +23,7 @@ static Recording *recording_new(const Call *call) {
     Arena *arena = recording ? arena_new() : NULL;
     if (arena) {
         recording->graph = graph_new(arena); /* the first chunk has room for it */
-        recording->graph->reduced = call->conditions.reduced;
+        recording->graph->ambient = call->conditions.ambient;
         recording->trace = trace_new();
         if (recording->trace) return recording;
     }

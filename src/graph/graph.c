@@ -14,6 +14,7 @@
 Graph *graph_new(Arena *arena) {
     Graph *graph = arena_zalloc(arena, sizeof *graph);
     graph->arena = arena;
+    graph->ambient = ambient_of_op();
     graph->table = map_new(arena);
     return graph;
 }

@@ -20,6 +20,7 @@
 #include "base/reason.h"
 #include "base/vec.h"
 #include "op/op.h"
+#include "tensor/ambient.h"
 
 typedef struct Node Node;
 
@@ -71,7 +72,7 @@ typedef struct Graph {
     bool expanding;     /* a composite is being built */
     Declined *declined; /* vec, filled by the passes */
     const bool *frozen; /* by input: its elements never change; NULL: none is known to */
-    bool reduced;       /* f32 factors of products and convolutions may be rounded to bf16 */
+    Ambient ambient;    /* of the calls that it is made of */
     int constant_count; /* the last inputs are no arguments: the executable holds their values */
     Origin origin;      /* given to new nodes */
 } Graph;

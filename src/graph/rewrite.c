@@ -147,20 +147,20 @@ static bool match_node(const Syntax *pattern, Node *node, RuleMatch *match) {
 }
 
 /* With the option precise halves are rounded after every op: of the steps of another form, too. */
-static bool in_domain(int domain, const Node *node) {
+static bool in_domain(int domain, const Node *node, bool precise) {
     cb_dtype dtype = (cb_dtype)node->dtype;
     bool half = dtype_is_half(dtype);
-    if (half && domain & (ROUNDS | CANCELS) && option_int(OPTION_precise)) return false;
+    if (half && domain & (ROUNDS | CANCELS) && precise) return false;
     int kind = dtype_is_float(dtype) ? DOMAIN_FLOAT : dtype == CB_BOOL ? DOMAIN_BOOL : DOMAIN_INT;
     return domain & kind;
 }
 
-static bool match_rule(int number, Node *node, RuleMatch *match) {
+static bool match_rule(int number, Node *node, bool precise, RuleMatch *match) {
     *match = (RuleMatch){{NULL}};
     if (!match_node(parsed[number].left, node, match)) return false;
     const Node *x = match->bound[X] ? match->bound[X] : match->bound[Y];
     const Rule *rule = &rules[number];
-    return in_domain(rule->domain, x) && (!rule->guard || rule->guard(match->bound[K]));
+    return in_domain(rule->domain, x, precise) && (!rule->guard || rule->guard(match->bound[K]));
 }
 
 /* ---- building ----------------------------------------------------------------------------- */
@@ -201,7 +201,7 @@ static Node *build(Rewriter *rewriter, const Syntax *right, const RuleMatch *mat
 static Node *apply_rules(Rewriter *rewriter, Node *node) {
     RuleMatch match;
     for (int i = bucket[node->op]; i >= 0; i = parsed[i].next) {
-        if (!match_rule(i, node, &match)) continue;
+        if (!match_rule(i, node, rewriter->graph->ambient.precise, &match)) continue;
         if (!budget_spend(rewriter->budget)) return node;
         Node *built = build(rewriter, parsed[i].right, &match);
         if (built->op == OP_constant)

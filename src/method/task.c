@@ -14,7 +14,6 @@
  * round otherwise, so only result * scale + bias + residual counts. */
 #include "method/task.h"
 
-#include "base/option.h"
 #include "cpu/gemm.h"
 #include <math.h>
 #include <string.h>
@@ -26,6 +25,7 @@ typedef struct EndPattern {
     const Store *store;
     int out; /* plan value of the result */
     int8_t dtype;
+    bool precise;             /* the option */
     int64_t channels, stride; /* of the channel dim in the result */
     int scale, bias, residual;
 } EndPattern;
@@ -89,7 +89,7 @@ static bool match_product(EndPattern *p, const Expr *e) {
 /* The result is rounded once, when it is stored. */
 static const Expr *without_rounding(const EndPattern *p, const Expr *e) {
     bool rounds = e->op == OP_to && e->imm.i == p->dtype && p->dtype == CB_BF16;
-    return rounds && !option_int(OPTION_precise) ? e->input[0] : e;
+    return rounds && !p->precise ? e->input[0] : e;
 }
 
 /* result * scale + bias + residual, where any may be missing. */
@@ -129,6 +129,7 @@ static void take_epilogue(const Plan *plan, const Step *step, int64_t channels, 
     out->fused = step->kernel < 0;
     if (out->fused) return;
     EndPattern p = {.kernel = plan->kernel[step->kernel],
+                    .precise = plan->ambient.precise,
                     .out = step->out,
                     .scale = -1,
                     .bias = -1,

@@ -204,7 +204,7 @@ static void describe(const Plan *plan, const Step *step, bool constant, const Ca
     }
     bool reduced = product ? matmul->reduced : convolution->reduced;
     putf(out, "%s%s%s\ncandidates", constant ? " constant" : "", reduced ? " reduced" : "",
-         option_int(OPTION_precise) ? " precise" : "");
+         plan->ambient.precise ? " precise" : "");
     for (int i = 0; i < count; i++) {
         putf(out, " %s", candidate[i].method->name);
         if (candidate[i].provided) putf(out, " %s", provided_version(candidate[i].provided));

@@ -1,7 +1,7 @@
 /* One op at once: the compiler applied to a graph of one node, on the vector VM.
  *
- * The key is everything that the built op depends on: op, attributes, the precision of products,
- * the option precise, and per operand dtype, sizes and strides. Built ops are cached, so that a
+ * The key is everything that the built op depends on: op, attributes, the ambient state, and per
+ * operand dtype, sizes and strides. Built ops are cached, so that a
  * repeated call is a look-up and a run. A plain number of a pointwise op is an input without
  * dimensions, so that a changing number builds nothing; elsewhere, for pow, which is much cheaper
  * with a known exponent, and for WIDE_NUMBER ops on f16 and bf16, its value is part of the key.
@@ -9,8 +9,6 @@
  *     cb_add(x: f32[4096], 1.5) -> key {add, f32[4096], float} -> kernel b2[a0] = b0[a0] + b1[0] */
 #include "run/eager.h"
 #include "base/map.h"
-#include "base/option.h"
-#include "base/precision.h"
 #include "cpu/copy.h"
 #include "tensor/apply.h"
 #include <string.h>
@@ -32,8 +30,7 @@ typedef struct EagerCall {
     const cb_operand *operand;
     int count;
     const Attrs *attrs;
-    bool reduced; /* f32 products may be rounded to bf16 */
-    bool precise; /* f16 and bf16 are rounded inside composites, too */
+    Ambient ambient;
     int64_t key[KEY_WORDS];
     int words;
     int input_count; /* of the executable: tensors and numbers that are not in the key */
@@ -104,8 +101,7 @@ static void add_number(EagerCall *call, int position) {
 
 static void describe(EagerCall *call) {
     int attributes = op_info(call->op)->word_count;
-    call->key[0] = (int64_t)call->op | (int64_t)call->count << 32 | (int64_t)call->reduced << 40 |
-                   (int64_t)call->precise << 41;
+    call->key[0] = call->op | call->count << 16 | (int64_t)ambient_word(call->ambient) << 32;
     memcpy(call->key + 1, call->attrs->word, sizeof(int64_t) * (size_t)attributes);
     call->words = 1 + attributes;
     for (int i = 0; i < call->count; i++) {
@@ -136,7 +132,7 @@ static Node *operand_node(Graph *graph, const EagerCall *call, int position) {
 
 static Graph *one_node(Arena *arena, const EagerCall *call) {
     Graph *graph = graph_new(arena);
-    graph->reduced = call->reduced;
+    graph->ambient = call->ambient;
     Node *input[MOST_OPERANDS];
     bool number[MOST_OPERANDS];
     for (int i = 0; i < call->count; i++) {
@@ -218,8 +214,7 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
     check(input_count <= MOST_OPERANDS, "%s with %d operands", op_info(op)->name, input_count);
     EagerCall call;
     call.op = op, call.operand = input, call.count = input_count, call.attrs = attrs;
-    call.reduced = precision_reduced();
-    call.precise = option_int(OPTION_precise);
+    call.ambient = ambient_of_op();
     call.input_count = 0;
     Attrs defaults;
     if (!attrs) {

@@ -130,7 +130,7 @@ static Graph *copy_results(FrozenResults *r, Arena *arena) {
     const Part *p = r->part;
     const bool *needed = find_needed(r, arena);
     Graph *copy = graph_new(arena);
-    copy->reduced = p->graph->reduced;
+    copy->ambient = p->graph->ambient;
     Node **now = arena_new_array(arena, Node *, length(p->graph->node) + 1);
     for (int i = 0; i < length(p->order); i++) {
         const Node *node = p->order[i];

@@ -6,8 +6,6 @@
  * by themselves. */
 #include "sched/schedule.h"
 
-#include "base/option.h"
-
 static int member_number(const Group *group, const Node *node) {
     for (int i = length(group->member) - 1; i >= 0; i--)
         if (group->member[i] == node) return i;
@@ -172,7 +170,7 @@ void group_open(Schedule *s, Group *group, const Domain *domain) {
     group->lowering.is_leaf = trial_is_leaf;
     group->lowering.leaf = trial_leaf;
     group->lowering.random_state = trial_random_state;
-    group->lowering.precise = option_int(OPTION_precise) != 0;
+    group->lowering.precise = s->graph->ambient.precise;
     group->member = NULL;
     group->value = NULL;
     group->read = NULL;

@@ -67,7 +67,7 @@ static void matmul_task(Schedule *s, const Node *node, Step *step) {
     const Node *a = node->input[0], *b = node->input[1];
     int64_t sa[DOMAIN_AXES] = {0}, sb[DOMAIN_AXES] = {0};
     MatmulTask task = {.dtype = node->dtype, .batch = 1};
-    task.reduced = node->dtype == CB_F32 && s->graph->reduced;
+    task.reduced = node->dtype == CB_F32 && s->graph->ambient.reduced;
     task.wide = s->wide[node->id];
     strided_operand(s, a, step, sa, &task.a_offset);
     strided_operand(s, b, step, sb, &task.b_offset);
@@ -95,7 +95,7 @@ static void convolution_task(Schedule *s, const Node *node, Step *step) {
     bool last = word[ATTR_convolution_channels_last];
     int rank = node->rank - 2, spatial = last ? 1 : 2, channel = last ? rank + 1 : 1;
     ConvolutionTask task = {.dtype = node->dtype, .channels_last = last, .rank = rank};
-    task.reduced = node->dtype == CB_F32 && s->graph->reduced;
+    task.reduced = node->dtype == CB_F32 && s->graph->ambient.reduced;
     task.wide = s->wide[node->id];
     strided_operand(s, x, step, sx, &task.x_offset);
     strided_operand(s, weight, step, sw, &task.weight_offset);
@@ -311,6 +311,7 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
                  PlanOptions options) {
     Plan *plan = arena_zalloc(arena, sizeof *plan);
     plan->arena = arena;
+    plan->ambient = graph->ambient;
     plan->draws = graph->random_count;
     for (int i = 0; i < length(graph->input) - graph->constant_count; i++)
         push(arena, plan->input, node_meta(graph->input[i]));

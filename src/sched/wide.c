@@ -7,7 +7,6 @@
  * is an output, or an operand of another library step, has its dtype in memory. A large value costs
  * time in f32, and is rounded. So is every value where each op rounds (option precise), or is a
  * step of its own. */
-#include "base/option.h"
 #include "sched/schedule.h"
 
 enum {
@@ -25,7 +24,7 @@ static bool is_small_half(const Node *product) {
 
 void mark_wide(Schedule *s) {
     s->wide = arena_new_array(s->arena, bool, length(s->graph->node) + 1);
-    if (!s->options.fuse || option_int(OPTION_precise)) return;
+    if (!s->options.fuse || s->graph->ambient.precise) return;
     for (int g = 0; g < length(s->all); g++) {
         const Group *group = s->all[g];
         if (group->forward || group->kind != GROUP_PRODUCT) continue;

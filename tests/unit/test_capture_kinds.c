@@ -48,7 +48,7 @@ static void test_contexts(void **state) {
     assert_int_equal(cb_set_float32_matmul_precision("highest"), CB_OK);
     assert_int_equal(cb_call_n(fast, x, 2, out, 1), 1);
     assert_int_equal(cb_set_float32_matmul_precision(before), CB_OK);
-    expect_words(fast, "float32 matmul precision is highest, for entry 0 it was medium");
+    expect_words(fast, "float32 matmul precision is not medium, for entry 0 it was medium");
     cb_function_free(fast);
 }
 
@@ -65,6 +65,38 @@ static void test_autocast_of_one_trace(void **state) {
     }
     assert_int_equal(cb_stats(fast).graphs, 2);
     expect_words(fast, "autocast is bf16, for entry 0 it was off");
+    cb_function_free(fast);
+}
+
+/* 1 + 2^-11, which is no f16, minus 1. */
+static cb_tensor *loses_a_bit(cb_tensor *x) { return cb_sub(cb_add(x, 1), 1); }
+
+static void test_rounding_of_one_trace(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(loses_a_bit, VM);
+    cb_tensor *x = cb_to(cb_full(cb_dims(3), 0x1p-11), CB_F16);
+    for (int i = 0; i < 4; i++) {
+        cb_set_option("precise", i % 2 ? "1" : "0");
+        assert_true(cb_item(cb_sum(cb_call(fast, x))) == (i % 2 ? 0 : 3 * 0x1p-11));
+    }
+    cb_set_option("precise", "0");
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    expect_words(fast, "option precise is 1, for entry 0 it was 0");
+    expect_words(fast, "  option precise: 1\n");
+    cb_function_free(fast);
+}
+
+/* Of several things that differ, each is named. */
+static void test_two_contexts_at_once(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(negates, VM);
+    cb_call(fast, ramp(2, 3));
+    cb_autocast_open(CB_F16);
+    cb_set_option("precise", "1");
+    cb_call(fast, ramp(2, 3));
+    cb_set_option("precise", "0");
+    cb_autocast_close();
+    expect_words(fast, "autocast is f16, for entry 0 it was off; option precise is 1, for entry 0");
     cb_function_free(fast);
 }
 
@@ -285,6 +317,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_contexts, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_autocast_of_one_trace, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(test_rounding_of_one_trace, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(test_two_contexts_at_once, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_inputs, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_tensors_from_outside, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_many_notes, open_scope, close_scope),
