@@ -163,19 +163,28 @@ Tensor *apply_result(Tensor *target, Tensor *result) {
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-static bool operands_in(Op op, cb_operand *input, int count) {
-    for (int i = 0; i < count; i++) {
-        const cb_tensor *handle = input[i].tensor;
-        if (input[i].kind != CB_OPERAND_TENSOR || !handle) continue;
-        if (handle_lives(handle, &input[i].tensor)) continue;
-        input[i].tensor = operand_other(op, i, handle);
-        if (!input[i].tensor) return false;
-    }
+static bool operand_lives(cb_operand *input) {
+    Tensor *x;
+    if (input->kind != CB_OPERAND_TENSOR || !input->tensor) return true;
+    if (!handle_lives(input->tensor, &x)) return false;
+    input->tensor = x;
     return true;
 }
 
+/* The call from input i on, whose handle does not live. */
+static __attribute__((noinline, cold)) cb_tensor *
+apply_others(Op op, cb_operand *input, int input_count, const Attrs *attrs, int i) {
+    for (; i < input_count; i++) {
+        if (operand_lives(&input[i])) continue;
+        input[i].tensor = operand_other(op, i, input[i].tensor);
+        if (!input[i].tensor) return NULL;
+    }
+    return tensor_out(apply_call(op, input, input_count, attrs));
+}
+
 cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs) {
-    if (!operands_in(op, input, input_count)) return NULL;
+    for (int i = 0; i < input_count; i++)
+        if (!operand_lives(&input[i])) return apply_others(op, input, input_count, attrs, i);
     return tensor_out(apply_call(op, input, input_count, attrs));
 }
 

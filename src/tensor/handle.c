@@ -116,7 +116,7 @@ bool slots_refill(ThreadState *t) {
     return true;
 }
 
-static void give_back(ThreadState *t, int kept) {
+static __attribute__((noinline, cold)) void give_back(ThreadState *t, int kept) {
     lock_take(LOCK_slot);
     while (t->slot_count > kept) {
         Tensor *x = t->slots;
@@ -206,19 +206,20 @@ static void wait(ThreadState *t, Tensor *x) {
 }
 
 /* The line behind this one is fetched: the list is longer than the first cache. */
-static void remember(Deaths *deaths, uint64_t handle, uint64_t made, uint64_t freed) {
-    Death *death = &deaths->last[deaths->count++ % LAST_DEATHS];
+static inline void remember(ThreadState *t, uint64_t handle, uint64_t made, uint64_t freed) {
+    Death *death = t->oldest_death;
     atomic_store_explicit(&death->handle, handle, memory_order_relaxed);
     atomic_store_explicit(&death->made, made, memory_order_relaxed);
     atomic_store_explicit(&death->freed, freed, memory_order_relaxed);
-    __builtin_prefetch(&deaths->last[(deaths->count + 2) % LAST_DEATHS], 1);
+    t->oldest_death = death == &t->deaths[LAST_DEATHS - 1] ? t->deaths : death + 1;
+    __builtin_prefetch(death + 3, 1);
 }
 
 void slot_free(ThreadState *t, Tensor *x, bool checks) {
     uintptr_t handle = atomic_load_explicit(&x->handle, memory_order_relaxed);
     uintptr_t next = next_handle(handle);
     uint64_t freed = site_pack();
-    if (t->deaths) remember(t->deaths, handle, x->made, freed);
+    if (t->deaths) remember(t, handle, x->made, freed);
     atomic_store_explicit(&x->handle, next, memory_order_relaxed);
     x->storage = NULL;
     x->dtype = SLOT_IS_FREE;
@@ -238,9 +239,9 @@ void slot_free(ThreadState *t, Tensor *x, bool checks) {
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static bool find_in(const Deaths *deaths, uintptr_t handle, uint64_t *made, uint64_t *freed) {
+static bool find_in(const Death *deaths, uintptr_t handle, uint64_t *made, uint64_t *freed) {
     for (int i = 0; deaths && i < LAST_DEATHS; i++) {
-        const Death *death = &deaths->last[i];
+        const Death *death = &deaths[i];
         if (atomic_load_explicit(&death->handle, memory_order_relaxed) != handle) continue;
         *made = atomic_load_explicit(&death->made, memory_order_relaxed);
         *freed = atomic_load_explicit(&death->freed, memory_order_relaxed);

@@ -84,7 +84,7 @@ void thread_start(void) {
     ThreadState *t = &thread_state;
     pthread_once(&registry.once, start_process);
     t->scope = &t->outermost;
-    t->deaths = memory_zalloc(sizeof *t->deaths);
+    t->deaths = t->oldest_death = memory_zalloc(LAST_DEATHS * sizeof *t->deaths);
     register_thread(t);
     /* Without memory for the key's slot the thread's leftovers stay until the process ends. */
     (void)pthread_setspecific(registry.key, t);

@@ -26,10 +26,6 @@ typedef struct Death {
     _Atomic uint64_t handle, made, freed;
 } Death;
 enum { LAST_DEATHS = 4096 };
-typedef struct Deaths {
-    unsigned count;
-    Death last[LAST_DEATHS];
-} Deaths;
 
 typedef struct ThreadState ThreadState;
 struct ThreadState {
@@ -41,7 +37,8 @@ struct ThreadState {
     int slot_count;
     Tensor *waiting, *last_waiting; /* free ones that are not to be used yet (handle.c) */
     int waiting_count;
-    Deaths *deaths; /* NULL: no memory for it */
+    Death *deaths;      /* a ring of LAST_DEATHS; NULL: no memory for it */
+    Death *oldest_death; /* of deaths */
     AutocastState autocast;
     int unopened;               /* scopes that cb_scope_open had no memory for */
     uint64_t serial, serial_end; /* numbers that this thread may hand out */
@@ -92,7 +89,7 @@ static inline ThreadState *thread_now(void) {
 }
 Tensor *tensor_alloc(void); /* in the current scope, only the scope and trace fields set; or NULL */
 int64_t thread_live_tensors(void); /* of all threads */
-typedef bool DeathFinder(const Deaths *deaths, uintptr_t handle, uint64_t *made, uint64_t *freed);
+typedef bool DeathFinder(const Death *deaths, uintptr_t handle, uint64_t *made, uint64_t *freed);
 /* Asks all threads' lists until one of them has it. */
 bool threads_find(DeathFinder *find, uintptr_t handle, uint64_t *made, uint64_t *freed);
 
