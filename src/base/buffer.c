@@ -104,4 +104,13 @@ void put_sizes(Buffer *out, int rank, const int64_t *sizes) {
     put(out, "]");
 }
 
+void put_byte_count(Buffer *out, int64_t bytes) {
+    if (bytes < 10000)
+        putf(out, "%lld bytes", (long long)bytes);
+    else if (bytes < 10000000)
+        putf(out, "%.1f KB", (double)bytes / 1e3);
+    else
+        putf(out, "%.1f MB", (double)bytes / 1e6);
+}
+
 const char *buffer_text(const Buffer *out) { return out->text ? out->text : ""; }

@@ -9,15 +9,6 @@
 #include "base/memory.h"
 #include <string.h>
 
-static void put_bytes_count(Buffer *out, int64_t bytes) {
-    if (bytes < 10000)
-        putf(out, "%lld bytes", (long long)bytes);
-    else if (bytes < 10000000)
-        putf(out, "%.1f KB", (double)bytes / 1e3);
-    else
-        putf(out, "%.1f MB", (double)bytes / 1e6);
-}
-
 /* Text of several lines, each behind an indent. */
 static void put_indented(Buffer *out, const char *text) {
     while (*text) {
@@ -55,48 +46,13 @@ static void print_kernel(const Kernel *kernel, Buffer *out) {
     put(out, " points");
     if (kernel->split > 1) putf(out, ", %lld chunks", (long long)kernel->split);
     put(out, ", ");
-    put_bytes_count(out, kernel->bytes);
+    put_byte_count(out, kernel->bytes);
     put(out, "\n");
 }
 
-static void print_matmul(const Step *step, Buffer *out) {
-    const MatmulTask *m = &step->task.matmul;
-    putf(out, "    matmul %s: %lld x [%lld, %lld] x [%lld, %lld]",
-         cb_dtype_name((cb_dtype)m->dtype), (long long)m->batch, (long long)m->m, (long long)m->k,
-         (long long)m->k, (long long)m->n);
-}
-
-static void print_convolution(const Step *step, Buffer *out) {
-    const ConvolutionTask *c = &step->task.convolution;
-    putf(out, "    convolution %s: %lld x %lld channels into %lld, kernel",
-         cb_dtype_name((cb_dtype)c->dtype), (long long)c->batch, (long long)c->channels,
-         (long long)c->out_channels);
-    for (int i = 3 - c->rank; i < 3; i++)
-        putf(out, "%s%lld", i > 3 - c->rank ? " x " : " ", (long long)c->kernel[i]);
-    if (c->groups > 1) putf(out, ", %lld groups", (long long)c->groups);
-}
-
-static void print_attention(const Step *step, Buffer *out) {
-    const AttentionTask *a = &step->task.attention;
-    putf(out, "    attention %s: %lld heads, %lld queries over %lld keys of %lld%s, keeps ",
-         cb_dtype_name((cb_dtype)a->dtype), (long long)a->batch, (long long)a->rows,
-         (long long)a->columns, (long long)a->depth, a->causal ? ", causal" : "");
-    put_bytes_count(out, attention_saved_bytes(a));
-    put(out, " of scores out of memory");
-}
-
-static void print_sort(const Step *step, Buffer *out) {
-    putf(out, "    %s: %lld rows of %lld", step->origin, (long long)step->task.sort.rows,
-         (long long)step->task.sort.length);
-}
-
 static void print_task(const Plan *plan, const Step *step, const Work *work, Buffer *out) {
-    static void (*const print[])(const Step *, Buffer *) = {[TASK_MATMUL] = print_matmul,
-                                                            [TASK_CONVOLUTION] = print_convolution,
-                                                            [TASK_ATTENTION] = print_attention,
-                                                            [TASK_SORT] = print_sort};
-    _Static_assert(sizeof print / sizeof *print == TASK_KINDS, "a task that nothing is said of");
-    print[step->task.kind](step, out);
+    putf(out, "    %s", step->origin);
+    task_info(step->task.kind)->explain(&step->task, out);
     if (*work->text) putf(out, "; %s", work->text);
     put(out, step->kernel < 0                 ? "\n"
              : !work->provided                ? ", then on each block:\n"
@@ -187,12 +143,12 @@ static void print_plan(const Entry *entry, Buffer *out) {
     print_declined(entry->graph, out);
     print_refusals(plan, out);
     put(out, "  memory traffic: ");
-    put_bytes_count(out, plan->bytes);
+    put_byte_count(out, plan->bytes);
     put(out, ", eager ");
-    put_bytes_count(out, plan->bytes_eager);
+    put_byte_count(out, plan->bytes_eager);
     if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
     put(out, "; temporaries: ");
-    put_bytes_count(out, plan->arena_bytes);
+    put_byte_count(out, plan->arena_bytes);
     putf(out, "\n  engine: %s",
          !info.source || info.reason != REASON_NONE ? "vector VM"
          : info.from_disk                           ? "C, from the disk cache"

@@ -25,19 +25,20 @@ static const double enough_ms = 4; /* of runs of the fastest candidate */
 
 /* ---- scratch memory ----------------------------------------------------------------------- */
 
-enum { MOST_BUFFERS = 32, MOST_STORAGES = MOST_BUFFERS + 3 + MOST_CANDIDATES };
+enum { MOST_BUFFERS = 32, MOST_STORAGES = MOST_BUFFERS + TASK_OPERANDS + 1 + MOST_CANDIDATES };
 
 typedef struct Bench {
     const Launch *epilogue;
-    const void *x, *weight;
+    const void *in[TASK_OPERANDS];
+    cb_dtype weight_dtype;
     void *out, *buffer[MOST_BUFFERS];
     Storage *storage[MOST_STORAGES]; /* all that is to be released */
     int storages;
     bool failed;
 } Bench;
 
-static void *take(Bench *b, int64_t elements, int64_t element) {
-    size_t bytes = (size_t)(elements * element) + 64;
+static void *take(Bench *b, int64_t elements, int dtype) {
+    size_t bytes = (size_t)elements * cb_dtype_size((cb_dtype)dtype) + 64;
     Storage *storage = storage_new(bytes);
     if (!storage) {
         b->failed = true;
@@ -48,49 +49,27 @@ static void *take(Bench *b, int64_t elements, int64_t element) {
     return storage->data;
 }
 
-static int64_t span(int64_t offset, int rank, const int64_t *size, const int64_t *stride) {
-    int64_t last = offset;
-    for (int d = 0; d < rank; d++) last += (size[d] - 1) * stride[d];
-    return last + 1;
-}
-
-static int64_t span_of_x(const Task *task) {
-    const MatmulTask *m = &task->matmul;
-    const ConvolutionTask *c = &task->convolution;
-    if (task->kind == TASK_MATMUL)
-        return span(m->a_offset, m->batch_rank, m->batch_size, m->a_batch) +
-               span(0, 2, (int64_t[]){m->m, m->k}, (int64_t[]){m->a_m, m->a_k});
-    return span(c->x_offset, 3, c->in_size, c->x_spatial) +
-           span(0, 2, (int64_t[]){c->batch, c->channels}, (int64_t[]){c->x_batch, c->x_channel});
-}
-
-static int64_t span_of_weight(const Task *task) {
-    const MatmulTask *m = &task->matmul;
-    const ConvolutionTask *c = &task->convolution;
-    if (task->kind == TASK_MATMUL)
-        return span(m->b_offset, m->batch_rank, m->batch_size, m->b_batch) +
-               span(0, 2, (int64_t[]){m->k, m->n}, (int64_t[]){m->b_k, m->b_n});
-    return span(c->weight_offset, 3, c->kernel, c->weight_spatial) +
-           span(0, 2, (int64_t[]){c->out_channels, c->channels / c->groups},
-                (int64_t[]){c->weight_out, c->weight_in});
-}
-
 static void take_buffers(Bench *b, const Plan *plan, int epilogue, int out) {
     const KernelBuffer *buffer = plan->kernel[epilogue]->buffer;
     if (length(buffer) > MOST_BUFFERS) b->failed = true;
     for (int i = 0; !b->failed && i < length(buffer); i++) {
-        int64_t element = (int64_t)cb_dtype_size((cb_dtype)buffer[i].dtype);
-        b->buffer[i] = buffer[i].value == out ? b->out : take(b, buffer[i].numel, element);
+        bool result = buffer[i].value == out;
+        b->buffer[i] = result ? b->out : take(b, buffer[i].numel, buffer[i].dtype);
     }
 }
 
 static void open_bench(Bench *b, const Plan *plan, const Step *step, const void *weight,
                        const Launch *epilogue) {
-    int64_t element = (int64_t)cb_dtype_size((cb_dtype)plan->value[step->out].dtype);
-    *b = (Bench){.epilogue = epilogue, .weight = weight};
-    b->x = take(b, span_of_x(&step->task), element);
-    if (!weight) b->weight = take(b, span_of_weight(&step->task), element);
-    b->out = take(b, plan->value[step->out].numel, element);
+    const TaskInfo *info = task_info(step->task.kind);
+    *b = (Bench){.epilogue = epilogue};
+    for (int i = 0; i < step->in_count; i++) {
+        b->in[i] = i == TASK_WEIGHT ? weight : NULL;
+        if (!b->in[i])
+            b->in[i] = take(b, info->span(&step->task, i), plan->value[step->in[i]].dtype);
+    }
+    b->weight_dtype = (cb_dtype)plan->value[step->in[TASK_WEIGHT]].dtype;
+    const PlanValue *out = &plan->value[step->out];
+    b->out = take(b, out->numel, out->dtype);
     if (epilogue) take_buffers(b, plan, step->kernel, step->out);
 }
 
@@ -103,23 +82,18 @@ static void close_bench(Bench *b) {
 /* The work made ready for the candidate, whose weight is released with the bench's storages. */
 static bool prepare(Bench *b, const Work *given, const Candidate *candidate, bool constant,
                     Work *work) {
-    const Task *task = given->task;
     *work = *given;
     work->provided = candidate->provided;
     if (!work->provided) work->method = candidate->method;
     if (work->provided || !constant) return true;
-    cb_dtype dtype =
-        (cb_dtype)(task->kind == TASK_MATMUL ? task->matmul.dtype : task->convolution.dtype);
-    if (!work_pack(work, b->weight, dtype)) return false;
+    if (!work_pack(work, b->in[TASK_WEIGHT], b->weight_dtype)) return false;
     if (work->packed) b->storage[b->storages++] = work->packed;
     return true;
 }
 
 static bool run_once(const Bench *b, const Work *work) {
-    Operands operands = {.in = {b->x, b->weight},
-                         .out = b->out,
-                         .epilogue = b->epilogue,
-                         .epilogue_buffer = b->buffer};
+    Operands operands = {.out = b->out, .epilogue = b->epilogue, .epilogue_buffer = b->buffer};
+    memcpy(operands.in, b->in, sizeof b->in);
     return work_run(work, operands);
 }
 
@@ -159,51 +133,20 @@ static bool measure(const Plan *plan, const Step *step, const void *weight, cons
 
 /* ---- the disk cache ----------------------------------------------------------------------- */
 
-static void put_numbers(Buffer *out, const char *name, const int64_t *size, int count) {
-    putf(out, " %s", name);
-    for (int i = 0; i < count; i++) putf(out, "%s%lld", i ? "x" : " ", (long long)size[i]);
-}
-
-static void put_matmul(Buffer *out, const MatmulTask *m) {
-    put_numbers(out, "of", (int64_t[]){m->m, m->n, m->k}, 3);
-    put_numbers(out, "strides", (int64_t[]){m->a_m, m->a_k, m->b_k, m->b_n}, 4);
-    put_numbers(out, "batch", m->batch_size, m->batch_rank);
-    put_numbers(out, "by", m->a_batch, m->batch_rank);
-    put_numbers(out, "and", m->b_batch, m->batch_rank);
-}
-
-static void put_convolution(Buffer *out, const ConvolutionTask *c) {
-    put_numbers(out, "of", (int64_t[]){c->batch, c->channels, c->out_channels, c->groups}, 4);
-    put_numbers(out, "in", c->in_size, 3), put_numbers(out, "kernel", c->kernel, 3);
-    put_numbers(out, "stride", c->stride, 3), put_numbers(out, "padding", c->padding, 3);
-    put_numbers(out, "dilation", c->dilation, 3);
-    put_numbers(out, "x", (int64_t[]){c->x_batch, c->x_channel}, 2);
-    put_numbers(out, "and", c->x_spatial, 3);
-    put_numbers(out, "weight", (int64_t[]){c->weight_out, c->weight_in}, 2);
-    put_numbers(out, "and", c->weight_spatial, 3);
-    put(out, c->channels_last ? " channels last" : " channels first");
-}
-
 /* All that the times depend on. Of the epilogue its arithmetic and traffic stand for the rest. */
 static void describe(const Plan *plan, const Step *step, bool constant, const Candidate *candidate,
                      int count, Buffer *out) {
-    const MatmulTask *matmul = &step->task.matmul;
-    const ConvolutionTask *convolution = &step->task.convolution;
-    bool product = step->task.kind == TASK_MATMUL;
-    int8_t dtype = product ? matmul->dtype : convolution->dtype;
-    putf(out, "carbide %s\ntuned %s %s to %s", CB_VERSION, product ? "matmul" : "convolution",
-         cb_dtype_name((cb_dtype)dtype), cb_dtype_name((cb_dtype)plan->value[step->out].dtype));
-    if (product)
-        put_matmul(out, matmul);
-    else
-        put_convolution(out, convolution);
+    const TaskInfo *info = task_info(step->task.kind);
+    putf(out, "carbide %s\ntuned %s %s to %s", CB_VERSION, op_info(info->op[0])->name,
+         cb_dtype_name((cb_dtype)plan->value[step->in[0]].dtype),
+         cb_dtype_name((cb_dtype)plan->value[step->out].dtype));
+    info->describe(&step->task, out);
     if (step->kernel >= 0) {
         const Kernel *kernel = plan->kernel[step->kernel];
         putf(out, " then %s %lld %lld", kernel->origin ? kernel->origin : "",
              (long long)kernel->operations, (long long)kernel->bytes);
     }
-    bool reduced = product ? matmul->reduced : convolution->reduced;
-    putf(out, "%s%s%s\ncandidates", constant ? " constant" : "", reduced ? " reduced" : "",
+    putf(out, "%s%s\ncandidates", constant ? " constant" : "",
          plan->ambient.precise ? " precise" : "");
     for (int i = 0; i < count; i++) {
         putf(out, " %s", candidate[i].method->name);

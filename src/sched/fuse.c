@@ -194,20 +194,9 @@ static void keep_apart(Schedule *s, const Group *group, Reason reason) {
 }
 
 static GroupKind kind_of(const Node *node) {
-    switch (node->op) {
-    case OP_matmul:
-    case OP_convolution:
-        return GROUP_PRODUCT;
-    case OP_argsort:
-    case OP_argtopk:
-    case OP_attention:
-        return GROUP_OPAQUE;
-    case OP_scatter:
-    case OP_scatter_add:
-        return GROUP_SCATTER;
-    default:
-        return GROUP_LOOP;
-    }
+    if (node->op == OP_scatter || node->op == OP_scatter_add) return GROUP_SCATTER;
+    OpKind kind = op_info(node->op)->kind;
+    return kind == KIND_CONTRACT ? GROUP_PRODUCT : kind == KIND_OPAQUE ? GROUP_OPAQUE : GROUP_LOOP;
 }
 
 void fuse_groups(Schedule *s) {

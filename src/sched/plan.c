@@ -54,126 +54,20 @@ static void strided_operand(Schedule *s, const Node *operand, Step *step, int64_
     step->in[step->in_count++] = node_value(s, buffer);
 }
 
-static void batch_strides(const Node *node, const Node *operand, const int64_t *stride,
-                          int64_t *out) {
-    int shift = node->rank - operand->rank;
-    for (int i = 0; i < node->rank - 2; i++) {
-        bool spread = i < shift || operand->size[i - shift] == 1;
-        out[i] = spread ? 0 : stride[i - shift];
+static void fill_task(Schedule *s, const Node *node, Step *step) {
+    TaskCall call = {.op = node->op, .attrs = node->attrs, .result = node_meta(node)};
+    call.wide = s->wide[node->id];
+    call.reduced = node->dtype == CB_F32 && s->graph->ambient.reduced;
+    call.count = strided_operands(node);
+    for (int i = 0; i < node->input_count; i++) {
+        TaskOperand *operand = &call.operand[i];
+        int64_t stride[DOMAIN_AXES] = {0};
+        operand->meta = node_meta(node->input[i]);
+        if (i < call.count) strided_operand(s, node->input[i], step, stride, &operand->offset);
+        memcpy(operand->stride, stride, sizeof operand->stride);
     }
-}
-
-static void matmul_task(Schedule *s, const Node *node, Step *step) {
-    const Node *a = node->input[0], *b = node->input[1];
-    int64_t sa[DOMAIN_AXES] = {0}, sb[DOMAIN_AXES] = {0};
-    MatmulTask task = {.dtype = node->dtype, .batch = 1};
-    task.reduced = node->dtype == CB_F32 && s->graph->ambient.reduced;
-    task.wide = s->wide[node->id];
-    strided_operand(s, a, step, sa, &task.a_offset);
-    strided_operand(s, b, step, sb, &task.b_offset);
-    task.m = node->size[node->rank - 2];
-    task.n = node->size[node->rank - 1];
-    task.k = a->size[a->rank - 1];
-    task.batch_rank = node->rank - 2;
-    for (int i = 0; i < task.batch_rank; i++) task.batch *= task.batch_size[i] = node->size[i];
-    batch_strides(node, a, sa, task.a_batch);
-    batch_strides(node, b, sb, task.b_batch);
-    task.a_m = sa[a->rank - 2], task.a_k = sa[a->rank - 1];
-    task.b_k = sb[b->rank - 2], task.b_n = sb[b->rank - 1];
-    step->task = (Task){.kind = TASK_MATMUL, .matmul = task};
-}
-
-/* Spatial dims of the op, written behind sizes of 1 so that there are three. */
-static void spatial_sizes(int rank, const int64_t *from, int64_t *out, int64_t none) {
-    for (int i = 0; i < 3; i++) out[i] = i < 3 - rank ? none : from[i - (3 - rank)];
-}
-
-static void convolution_task(Schedule *s, const Node *node, Step *step) {
-    const Node *x = node->input[0], *weight = node->input[1];
-    const int64_t *word = node->attrs->word;
-    int64_t sx[DOMAIN_AXES] = {0}, sw[DOMAIN_AXES] = {0};
-    bool last = word[ATTR_convolution_channels_last];
-    int rank = node->rank - 2, spatial = last ? 1 : 2, channel = last ? rank + 1 : 1;
-    ConvolutionTask task = {.dtype = node->dtype, .channels_last = last, .rank = rank};
-    task.reduced = node->dtype == CB_F32 && s->graph->ambient.reduced;
-    task.wide = s->wide[node->id];
-    strided_operand(s, x, step, sx, &task.x_offset);
-    strided_operand(s, weight, step, sw, &task.weight_offset);
-    task.batch = node->size[0];
-    task.channels = x->size[channel];
-    task.out_channels = weight->size[0];
-    task.groups = word[ATTR_convolution_groups];
-    task.x_batch = sx[0], task.x_channel = sx[channel];
-    task.weight_out = sw[0], task.weight_in = sw[channel];
-    spatial_sizes(rank, x->size + spatial, task.in_size, 1);
-    spatial_sizes(rank, node->size + spatial, task.out_size, 1);
-    spatial_sizes(rank, weight->size + spatial, task.kernel, 1);
-    spatial_sizes(rank, sx + spatial, task.x_spatial, 0);
-    spatial_sizes(rank, sw + spatial, task.weight_spatial, 0);
-    spatial_sizes(rank, word + ATTR_convolution_stride + 1, task.stride, 1);
-    spatial_sizes(rank, word + ATTR_convolution_padding + 1, task.padding, 0);
-    spatial_sizes(rank, word + ATTR_convolution_dilation + 1, task.dilation, 1);
-    step->task = (Task){.kind = TASK_CONVOLUTION, .convolution = task};
-}
-
-static void attention_operand(Schedule *s, const Node *node, const Node *operand, Step *step,
-                              AttentionOperand *out) {
-    int64_t stride[DOMAIN_AXES] = {0};
-    int last = operand->rank - 1;
-    strided_operand(s, operand, step, stride, &out->offset);
-    batch_strides(node, operand, stride, out->batch);
-    if (last >= 1 && operand->size[last - 1] > 1) out->row = stride[last - 1];
-    if (last >= 0 && operand->size[last] > 1) out->column = stride[last];
-}
-
-/* Strides of the result, whose last `behind` batch dims stand behind the rows. */
-static void attention_result(const Node *node, AttentionTask *task) {
-    int64_t at[CB_MAX_RANK] = {0}, behind = node->attrs->word[ATTR_attention_behind];
-    int row = node->rank - 2 - (int)behind;
-    contiguous_strides(node->rank, node->size, at);
-    task->out.row = at[row];
-    task->out.column = 1;
-    for (int i = 0; i < task->batch_rank; i++) {
-        int dim = i < row ? i : i + 1;
-        task->batch *= task->batch_size[i] = node->size[dim];
-        task->out.batch[i] = at[dim];
-    }
-}
-
-static void attention_task(Schedule *s, const Node *node, Step *step) {
-    const Node *query = node->input[0], *key = node->input[1], *mask = node->input[3];
-    AttentionTask task = {.dtype = node->dtype, .mask_dtype = mask->dtype, .batch = 1};
-    task.causal = node->attrs->word[ATTR_attention_is_causal];
-    task.scale = attr_float(node->attrs, ATTR_attention_scale);
-    task.rows = query->size[query->rank - 2];
-    task.columns = key->size[key->rank - 2];
-    task.depth = query->size[query->rank - 1];
-    task.width = node->size[node->rank - 1];
-    task.batch_rank = node->rank - 2;
-    task.masked = mask->op != OP_constant;
-    attention_operand(s, node, query, step, &task.query);
-    attention_operand(s, node, key, step, &task.key);
-    attention_operand(s, node, node->input[2], step, &task.values);
-    if (task.masked) attention_operand(s, node, mask, step, &task.mask);
-    attention_result(node, &task);
-    step->task = (Task){.kind = TASK_ATTENTION, .attention = task};
-}
-
-static void sort_task(Schedule *s, const Node *node, Step *step) {
-    const Node *in = node->input[0];
-    bool topk = node->op == OP_argtopk;
-    int64_t stride[DOMAIN_AXES] = {0};
-    SortTask task = {.dtype = in->dtype};
-    strided_operand(s, in, step, stride, &task.offset);
-    task.row_rank = in->rank ? in->rank - 1 : 0;
-    memcpy(task.row_size, in->size, sizeof *in->size * (size_t)task.row_rank);
-    memcpy(task.row_stride, stride, sizeof *stride * (size_t)task.row_rank);
-    task.element = stride[task.row_rank];
-    task.length = in->rank ? in->size[in->rank - 1] : 1;
-    task.keep = node->rank ? node->size[node->rank - 1] : 1;
-    task.rows = task.length ? node_numel(in) / task.length : 0;
-    task.descending = node->attrs->word[topk ? ATTR_argtopk_largest : ATTR_argsort_descending] != 0;
-    step->task = (Task){.kind = TASK_SORT, .sort = task};
+    task_of_op(node->op, &step->task.kind);
+    task_info(step->task.kind)->make(&call, &step->task);
 }
 
 /* An epilogue whose only result replaces the product itself writes over it. */
@@ -196,14 +90,7 @@ static int kernel_of(Schedule *s, Group *group, const bool *needed) {
 
 static Step task_step(Schedule *s, const Node *node) {
     Step step = {.kind = STEP_TASK, .kernel = -1};
-    if (node->op == OP_matmul)
-        matmul_task(s, node, &step);
-    else if (node->op == OP_convolution)
-        convolution_task(s, node, &step);
-    else if (node->op == OP_attention)
-        attention_task(s, node, &step);
-    else
-        sort_task(s, node, &step);
+    fill_task(s, node, &step);
     step.out = node_value(s, node);
     return step;
 }

@@ -123,12 +123,11 @@ static void mark_strided(Schedule *s, const Node *operand) {
     make_real(s, affine ? below : operand);
 }
 
-/* How many operands of a library step are read by strides: the first ones. */
-static int strided_operands(const Node *node) {
-    if (node->op == OP_argsort || node->op == OP_argtopk) return 1;
-    if (node->op == OP_matmul || node->op == OP_convolution) return 2;
-    if (node->op == OP_attention) return node->input[3]->op == OP_constant ? 3 : 4;
-    return 0;
+int strided_operands(const Node *node) {
+    TaskKind kind;
+    if (!task_of_op(node->op, &kind)) return 0;
+    const Node *last = node->input[node->input_count - 1];
+    return node->input_count - (task_info(kind)->optional && last->op == OP_constant);
 }
 
 /* A view between an operand and what it is a view of may have become real, as an output does: then

@@ -30,8 +30,8 @@ bool domain_equal(const Domain *a, const Domain *b);
 /* The domain in which both can run. */
 Reason domain_join(const Domain *a, const Domain *b, Domain *out);
 
-/* GROUP_PRODUCT: matmul and convolution, library steps that take pointwise work as their
- * epilogue. */
+/* GROUP_PRODUCT: tasks that take pointwise work as their epilogue (ops of kind CONTRACT);
+ * GROUP_OPAQUE: tasks that take none. */
 typedef enum GroupKind { GROUP_LOOP, GROUP_PRODUCT, GROUP_OPAQUE, GROUP_SCATTER } GroupKind;
 
 typedef struct Group Group;
@@ -81,6 +81,8 @@ typedef struct Schedule {
 /* The node whose buffer an output is: reshapes keep the flat order, so they share it. */
 const Node *output_base(const Node *output);
 void mark_real(Schedule *schedule);
+/* How many operands of a node a task reads by strides: the first ones; 0: it is no task. */
+int strided_operands(const Node *node);
 /* The real node or input that an operand of views is a view of. */
 const Node *buffer_below(const Schedule *schedule, const Node *operand);
 /* Is the operand of a library step a strided view of the buffer? Strides and offset in elements. */

@@ -9,17 +9,10 @@
  * step of its own. */
 #include "sched/schedule.h"
 
-enum {
-    MATMUL_ELEMENTS = 1 << 16, /* of a result whose f32 stays in L2 */
-    /* Above, an epilogue that is scale, bias, residual and relu rounds once by itself in bf16, in
-     * the pass that narrows the sums (cpu/end_kernel.c); that is faster. */
-    CONVOLUTION_ELEMENTS = 1 << 14
-};
-
 static bool is_small_half(const Node *product) {
-    bool half = dtype_is_half((cb_dtype)product->dtype);
-    int64_t most = product->op == OP_matmul ? MATMUL_ELEMENTS : CONVOLUTION_ELEMENTS;
-    return half && node_numel(product) <= most;
+    TaskKind kind;
+    return dtype_is_half((cb_dtype)product->dtype) && task_of_op(product->op, &kind) &&
+           node_numel(product) <= task_info(kind)->wide_elements;
 }
 
 void mark_wide(Schedule *s) {

@@ -4,7 +4,8 @@
 #ifndef CARBIDE_TASK_TASK_H
 #define CARBIDE_TASK_TASK_H
 
-#include "carbide.h"
+#include "base/buffer.h"
+#include "op/op.h"
 
 /* C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n], strides in elements. The result is contiguous
  * [batch, m, n]; then, while a block of it is in cache, the epilogue kernel runs on it: a TILE
@@ -68,30 +69,73 @@ typedef struct SortTask {
     int64_t row_size[CB_MAX_RANK], row_stride[CB_MAX_RANK];
 } SortTask;
 
-typedef enum TaskKind {
-    TASK_MATMUL,
-    TASK_CONVOLUTION,
-    TASK_ATTENTION,
-    TASK_SORT,
-    TASK_KINDS
-} TaskKind;
+/* TASK(ID, name, description): a row for each kind of task; src/task/name.c says what the rest of
+ * the library has to know of it (TaskInfo). */
+#define TASKS(TASK)                                                                                \
+    TASK(MATMUL, matmul, MatmulTask)                                                               \
+    TASK(CONVOLUTION, convolution, ConvolutionTask)                                                \
+    TASK(ATTENTION, attention, AttentionTask)                                                      \
+    TASK(SORT, sort, SortTask)
+
+#define TASK_ID(id, name, description) TASK_##id,
+typedef enum TaskKind { TASKS(TASK_ID) TASK_KINDS } TaskKind;
+#undef TASK_ID
 
 /* Operands in the order that run functions take them: a, b; x, weight; query, key, values, mask;
  * what is sorted. */
 enum { TASK_OPERANDS = 4, TASK_WEIGHT = 1 /* where a method packs one: method/table.h */ };
 
+#define TASK_MEMBER(id, name, description) description name;
 typedef struct Task {
     TaskKind kind;
     union {
-        MatmulTask matmul;
-        ConvolutionTask convolution;
-        AttentionTask attention;
-        SortTask sort;
+        TASKS(TASK_MEMBER)
     };
 } Task;
+#undef TASK_MEMBER
 
+/* What a task is made from: a call of one of its kind's ops, and where the operands lie. */
+typedef struct TaskOperand {
+    Meta meta;
+    int64_t stride[CB_MAX_RANK], offset; /* in elements */
+} TaskOperand;
+
+typedef struct TaskCall {
+    Op op;
+    const Attrs *attrs;
+    Meta result;
+    TaskOperand operand[TASK_OPERANDS];
+    int count;          /* of those that are there; of a literal behind them the meta counts */
+    bool wide, reduced; /* as in MatmulTask */
+} TaskCall;
+
+typedef struct TaskInfo {
+    Op op[2];              /* that such tasks compute, of kind CONTRACT or OPAQUE; or OP_none */
+    const char *between;   /* operands, in the text of a plan: v0 @ v1 */
+    const char *optional;  /* the name of the last operand, where a literal stands for none; or
+                           * NULL */
+    int64_t wide_elements; /* halves: up to so many sums are handed on in f32 (sched/wide.c) */
+    void (*make)(const TaskCall *call, Task *task);
+    int64_t (*flops)(const Task *task);             /* NULL: it multiplies nothing */
+    void (*print)(const Task *task, Buffer *out);   /* sizes, in the text of a plan */
+    void (*explain)(const Task *task, Buffer *out); /* the same for people, behind the op's name */
+    /* Of kinds that several methods compute, for those who measure them (method/tune.c): all that
+     * times depend on, as a line of text; elements from element 0 of an operand to its last. */
+    void (*describe)(const Task *task, Buffer *out);
+    int64_t (*span)(const Task *task, int operand);
+    /* Of kinds with an epilogue: the dim of the result that biases lie along. */
+    void (*channels)(const Task *task, int64_t *count, int64_t *stride);
+} TaskInfo;
+
+const TaskInfo *task_info(TaskKind kind);
+/* Whether an op is a task, and of which kind. */
+bool task_of_op(Op op, TaskKind *kind);
 int64_t task_flops(const Task *task); /* of products, convolutions and attention; else 0 */
-/* Bytes of scores and weights that the same attention in single ops writes and reads again. */
-int64_t attention_saved_bytes(const AttentionTask *task);
+
+/* For src/task: strides along the batch dims of a result whose last two dims are none; 0 where the
+ * operand broadcasts. */
+void task_batch_strides(const TaskCall *call, const TaskOperand *operand, int64_t *out);
+int64_t task_span(int64_t offset, int rank, const int64_t *size, const int64_t *stride);
+void put_numbers(Buffer *out, const char *name, const int64_t *number, int count); /* " name 2x3" */
 
 #endif
