@@ -22,14 +22,13 @@ from lint_docs import check_docs
 
 MOST_COLUMNS, MOST_FUNCTION_LINES, MOST_FILE_LINES = 100, 60, 600
 
-# A layer and what it may include besides itself. "main" is src/*.c, the pipeline.
+# A layer and what it may include besides itself.
 CHAIN = ["base", "op", "tensor", "task", "graph", "lower", "vm", "cpu", "sched", "codegen", "jit", "method", "run", "capture"]
 SIDE = ["io", "nn", "fx"]  # the API's other half: over tensor, beside the compiler
 ALLOWED = {layer: set(CHAIN[: i + 1]) for i, layer in enumerate(CHAIN)}
 ALLOWED.update({layer: set(CHAIN[:3] + SIDE[: i + 1]) for i, layer in enumerate(SIDE)})
 ALLOWED["capture"] |= set(SIDE)  # it compiles modules and FX graphs
-ALLOWED["main"] = set(CHAIN + SIDE + ["main"])
-ALLOWED["cli"] = ALLOWED["main"] | {"cli"}
+ALLOWED["cli"] = set(CHAIN + SIDE + ["cli"])
 
 
 def sources(*patterns):
@@ -46,7 +45,7 @@ def layer_of(path):
     parts = path.split("/")
     if parts[0] == "cli":
         return "cli"
-    return parts[1] if len(parts) > 2 else "main"
+    return parts[1]
 
 
 def check_layers():

@@ -18,29 +18,12 @@
  *   frozen.c     parameters that count as constants, until they are written to
  *   check.c      CARBIDE_CHECK: the same call on the float64 VM, compared
  *   option.c     options text
- *   explain.c    what cb_explain prints
- *
- * Above it stands compile.c, which this layer declares: graph in, executable out. */
+ *   explain.c    what cb_explain prints */
 #ifndef CARBIDE_CAPTURE_CAPTURE_H
 #define CARBIDE_CAPTURE_CAPTURE_H
 
 #include "graph/graph.h"
-#include "run/execute.h"
+#include "run/compile.h"
 #include "tensor/apply.h"
-
-typedef struct CompileOptions {
-    bool generate; /* C code; false: the vector VM */
-    bool tune;     /* measures who computes products and convolutions */
-    bool fuse;     /* false: one kernel per op */
-    bool oracle;   /* the vector VM in f64, whatever generate says; leaves no dumps */
-    const bool *frozen;   /* by input: its elements never change, now or later; NULL: none is known
-                           * to */
-    Tensor *const *value; /* with frozen: the inputs */
-} CompileOptions;
-
-/* src/compile.c: the whole pipeline. Takes over the graph's arena, also on failure, which is NULL
- * and means that memory ran out. input_stride[k]: strides of input k, NULL when it is
- * contiguous. */
-Executable *compile_graph(Graph *graph, const int64_t *const *input_stride, CompileOptions options);
 
 #endif

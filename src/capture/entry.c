@@ -139,8 +139,11 @@ static bool compile(Entry *entry, Call *call) {
     const int64_t *const *stride = entry_strides(recording, entry);
     if (!stride) return false;
     bool tunes = options->mode == MODE_MAX_AUTOTUNE || options->mode == MODE_MAX_AUTOTUNE_NO_GRAPHS;
-    CompileOptions how = {.generate = options->backend == BACKEND_C,
+    CompileOptions how = {.optimize = true,
+                          .generate = options->backend == BACKEND_C,
+                          .choose = true,
                           .tune = tunes,
+                          .report = true,
                           .fuse = options->fuse == FUSE_ON && !option_lists(OPTION_skip, "fuse")};
     if (!choose_frozen(entry, call, &how)) return false;
     Graph *graph = recording->graph;

@@ -71,7 +71,7 @@ int *graph_users(Graph *graph, Node *const *order) {
 
 static Fixed fixed_input(const Graph *graph, const Node *node) {
     int number = (int)node->attrs->word[0];
-    bool constant = number >= length(graph->input) - graph->constant_count;
+    bool constant = number >= length(graph->input) - length(graph->constant);
     return constant || (graph->frozen && graph->frozen[number]) ? FIXED_FROZEN : FIXED_NOT;
 }
 

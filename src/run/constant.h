@@ -2,6 +2,7 @@
 #ifndef CARBIDE_RUN_CONSTANT_H
 #define CARBIDE_RUN_CONSTANT_H
 
+#include "graph/graph.h"
 #include "tensor/tensor.h"
 
 typedef struct Executable Executable;
@@ -20,7 +21,11 @@ typedef struct Constants {
     int count;
 } Constants;
 
-bool constants_new(Constants *out, int count); /* all NULL; false: memory ran out */
+/* Those of a graph that went through the passes (graph->constant). value, stride: by argument, as
+ * for compile_graph; the large ones are recipes, which read the arguments. False: memory ran out,
+ * and what was made so far is for constants_free. */
+bool constants_make(Constants *out, const Graph *graph, Tensor *const *value,
+                    const int64_t *const *stride);
 void constants_free(Constants *constants);
 /* Makes constant `number` if its recipe is still there; false: memory ran out. */
 bool constant_make(Constants *constants, int number);

@@ -10,6 +10,7 @@
 #include "run/eager.h"
 #include "base/map.h"
 #include "cpu/copy.h"
+#include "run/compile.h"
 #include "tensor/apply.h"
 #include <string.h>
 
@@ -131,6 +132,10 @@ static Node *operand_node(Graph *graph, const EagerCall *call, int position) {
 }
 
 static Graph *one_node(Arena *arena, const EagerCall *call) {
+    if (!arena || arena_guard(arena)) {
+        fail_memory(0);
+        return NULL;
+    }
     Graph *graph = graph_new(arena);
     graph->ambient = call->ambient;
     Node *input[MOST_OPERANDS];
@@ -147,26 +152,18 @@ static Graph *one_node(Arena *arena, const EagerCall *call) {
 
 static Executable *build(const EagerCall *call) {
     Arena *arena = arena_new();
-    if (!arena) {
-        fail_memory(0);
-        return NULL;
-    }
-    if (arena_guard(arena)) {
-        arena_free(arena);
-        fail_memory(0);
-        return NULL;
-    }
     Graph *graph = one_node(arena, call);
     if (!graph) {
         arena_free(arena);
         return NULL;
     }
-    graph_optimize(graph, NULL);
     const int64_t *stride[MOST_OPERANDS];
     for (int i = 0; i < call->input_count; i++)
         stride[i] = tensor_contiguous(call->input[i]) ? NULL : call->input[i]->stride;
-    return executable_new(plan_build(graph, arena, stride, (PlanOptions){.fuse = true}),
-                          (ExecutableOptions){0});
+    CompileOptions how = {.optimize = true, .fuse = true};
+    Executable *executable = compile_graph(graph, stride, how);
+    if (!executable) fail_memory(0); /* unless that is said already */
+    return executable;
 }
 
 /* ---- copies, which need no engine ---- */

@@ -200,7 +200,7 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
     plan->arena = arena;
     plan->ambient = graph->ambient;
     plan->draws = graph->random_count;
-    for (int i = 0; i < length(graph->input) - graph->constant_count; i++)
+    for (int i = 0; i < length(graph->input) - length(graph->constant); i++)
         push(arena, plan->input, node_meta(graph->input[i]));
     Schedule schedule = schedule_new(graph, plan, input_stride, options);
     mark_real(&schedule);

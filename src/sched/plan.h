@@ -96,8 +96,8 @@ int64_t step_bytes(const Plan *plan, const Step *step); /* that it moves, with i
 void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes);
 
 /* The whole middle of the pipeline: a graph that has been through the passes -> plan.
- * input_stride[k], NULL for contiguous: strides of input k (constants included) in elements, baked
- * into the kernels. */
+ * input_stride[k], NULL for contiguous: strides of argument k in elements, baked into the kernels.
+ * A constant that is an argument lies as that does. */
 Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
                  PlanOptions options);
 void plan_print(const Plan *plan, Buffer *out);

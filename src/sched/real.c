@@ -6,6 +6,8 @@
  * reaches memory. */
 #include "sched/schedule.h"
 
+#include <string.h>
+
 enum {
     SHARED_COST = 4,  /* a node with several users may cost this much to compute again */
     SHARED_LOADS = 2, /* ... and read this much */
@@ -107,13 +109,21 @@ bool operand_affine(const Schedule *s, const Node *operand, const Node *buffer, 
     return affine && rest->op == OP_constant;
 }
 
+/* Of an argument, or of a constant that is one; NULL: contiguous. */
+static const int64_t *given_strides(const Schedule *s, const Node *node) {
+    int arguments = length(s->graph->input) - length(s->graph->constant);
+    if (node->op != OP_input || !s->input_stride) return NULL;
+    int number = (int)node->attrs->word[0];
+    if (number < arguments) return s->input_stride[number];
+    return given_strides(s, s->graph->constant[number - arguments]);
+}
+
 void buffer_strides(const Schedule *s, const Node *node, int64_t *stride) {
-    if (node->op == OP_input && s->input_stride) {
-        const int64_t *given = s->input_stride[node->attrs->word[0]];
-        for (int i = 0; given && i < node->rank; i++) stride[i] = given[i];
-        if (given) return;
-    }
-    contiguous_strides(node->rank, node->size, stride);
+    const int64_t *given = given_strides(s, node);
+    if (given)
+        memcpy(stride, given, sizeof *stride * node->rank);
+    else
+        contiguous_strides(node->rank, node->size, stride);
 }
 
 static void mark_strided(Schedule *s, const Node *operand) {

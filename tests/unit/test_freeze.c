@@ -71,6 +71,37 @@ static void fullgraph(void **state) {
     run("backend=vm, fullgraph=1");
 }
 
+static int kernels_of(cb_module *module, cb_tensor *x) {
+    cb_function *fast = cb_compile(module, "backend=vm");
+    expect_near(cb_call(fast, x), cb_forward(module, x));
+    int kernels = (int)cb_stats(fast).kernels;
+    cb_function_free(fast);
+    return kernels;
+}
+
+/* Freezing is verified, left out and cut short by name and number, as every pass is. */
+static void freezing_is_a_pass(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_module *module = network();
+    cb_tensor *x = cb_randn(cb_dims(2, 3, 8, 8));
+    assert_int_equal(cb_set_option("verify", "1"), CB_OK);
+    int frozen = kernels_of(module, x);
+    assert_int_equal(cb_set_option("skip", "freeze"), CB_OK);
+    int skipped = kernels_of(module, x);
+    assert_int_equal(cb_set_option("skip", "attention,claim,fold,rewrite,absorb,layout"), CB_OK);
+    int alone = kernels_of(module, x);
+    assert_int_equal(cb_set_option("passes", "0"), CB_OK);
+    int none = kernels_of(module, x);
+    assert_int_equal(cb_set_option("passes", "-1"), CB_OK);
+    assert_int_equal(cb_set_option("skip", ""), CB_OK);
+    assert_int_equal(cb_set_option("verify", "0"), CB_OK);
+    assert_true(frozen < skipped && alone < none);
+    cb_module_free(module);
+    assert_null(cb_error());
+    cb_scope_close();
+}
+
 static void not_frozen(void **state) {
     (void)state;
     cb_scope_open();
@@ -238,10 +269,15 @@ static void every_allocation_may_fail(void **state) {
 int main(void) {
     cb_set_allocator((cb_allocator){fail_once, NULL});
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_module_in_eval), cmocka_unit_test(fullgraph),
-        cmocka_unit_test(not_frozen),       cmocka_unit_test(a_replaced_parameter),
-        cmocka_unit_test(captured_tensors), cmocka_unit_test(another_way_with_the_first_table),
-        cmocka_unit_test(large_constants),  cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_module_in_eval),
+        cmocka_unit_test(fullgraph),
+        cmocka_unit_test(freezing_is_a_pass),
+        cmocka_unit_test(not_frozen),
+        cmocka_unit_test(a_replaced_parameter),
+        cmocka_unit_test(captured_tensors),
+        cmocka_unit_test(another_way_with_the_first_table),
+        cmocka_unit_test(large_constants),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();

@@ -1,0 +1,89 @@
+/* The pipeline: a graph becomes an executable.
+ *
+ *     graph_optimize   the passes of graph/pass.def                     graph -> graph
+ *     constants_make   compute what frozen arguments alone determine    graph -> constants
+ *     plan_build       fuse, lower to loops, place temporaries          graph -> plan
+ *     executable_new   C code through the compiler, or the vector VM    plan -> executable
+ *
+ * Everything lives in the graph's arena, which the executable takes over. The only failure is
+ * memory that runs out: it comes back here through the arena's guard. */
+#include "run/compile.h"
+
+#include "base/clock.h"
+#include "base/option.h"
+#include <string.h>
+
+static bool dumps(CompileOptions options, char letter) {
+    return options.report && strchr(option_text(OPTION_dump), letter);
+}
+
+static void dump(const char *title, const char *text) {
+    fprintf(stderr, "---- %s\n%s\n", title, text);
+}
+
+static void run_passes(Graph *graph, CompileOptions options) {
+    Buffer text = buffer_new(graph->arena);
+    bool dumped = dumps(options, 'g');
+    if (options.optimize)
+        graph_optimize(graph, dumped ? &text : NULL);
+    else
+        graph_prepare(graph);
+    if (dumped) dump("graph", buffer_text(&text));
+}
+
+static void dump_plan(const Plan *plan, CompileOptions options) {
+    if (!options.report) return;
+    Buffer loops = buffer_new(plan->arena), schedule = buffer_new(plan->arena);
+    for (int i = 0; dumps(options, 'l') && i < length(plan->kernel); i++)
+        kernel_print(plan->kernel[i], &loops);
+    if (dumps(options, 'l')) dump("loops", buffer_text(&loops));
+    if (dumps(options, 's')) plan_print(plan, &schedule);
+    if (dumps(options, 's')) dump("schedule", buffer_text(&schedule));
+}
+
+static void dump_source(const Executable *executable, CompileOptions options) {
+    if (!executable || !dumps(options, 'k')) return;
+    const char *source = executable_info(executable).source;
+    dump("kernels", source ? source : "(on the vector VM)");
+}
+
+static Plan *plan_graph(Graph *graph, const int64_t *const *input_stride, CompileOptions options,
+                        Constants *constants) {
+    if (arena_guard(graph->arena)) return NULL;
+    int kernels_eager = 0;
+    int64_t bytes_eager = 0;
+    if (options.report) graph_eager_cost(graph, &kernels_eager, &bytes_eager);
+    double start = clock_ms();
+    graph->frozen = options.frozen;
+    run_passes(graph, options);
+    if (!constants_make(constants, graph, options.value, input_stride)) return NULL;
+    double scheduling = clock_ms();
+    PlanOptions how = {.fuse = options.fuse, .generate = options.generate};
+    Plan *plan = plan_build(graph, graph->arena, input_stride, how);
+    plan->time =
+        (PlanTime){.passes_ms = scheduling - start, .schedule_ms = clock_ms() - scheduling};
+    plan->kernels_eager = kernels_eager;
+    plan->bytes_eager = bytes_eager;
+    dump_plan(plan, options);
+    return plan;
+}
+
+Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
+                          CompileOptions options) {
+    Arena *arena = graph->arena;
+    Constants constants = {0};
+    Plan *plan = plan_graph(graph, input_stride, options, &constants);
+    if (!plan) {
+        constants_free(&constants);
+        arena_free(arena);
+        return NULL;
+    }
+    ExecutableOptions how = {.generate = options.generate,
+                             .oracle = options.oracle,
+                             .choose = options.choose,
+                             .tune = options.tune,
+                             .constants = constants};
+    Executable *executable = executable_new(plan, how);
+    dump_source(executable, options);
+    return executable;
+}
