@@ -6,6 +6,7 @@
     lint.py environment base/environment.c alone reads the environment
     lint.py locks       base/lock.c alone has locks, which fork() therefore knows
     lint.py exports     every extern function of src is used outside its file   (lint.py exports BUILD)
+    lint.py objects     every object of the process is a row of docs/lifetimes.md   (lint.py objects BUILD)
     lint.py reasons     every row of reasons.def is used
     lint.py calls       every public function that may fail records the caller's line
     lint.py docs        every path and name that README and docs/*.md name exists (lint_docs.py)
@@ -125,16 +126,34 @@ def symbols(object_path):
     return defined, needed
 
 
+def compiled(build):
+    """(source, object file) of what was built of the tree as it is."""
+    for path in sources(build + "/CMakeFiles/**/*.o"):
+        source = re.sub(r".*?\.dir/(.*)\.o$", r"\1", path)
+        if source.startswith("/") or os.path.exists(source) or "gen/" in source:
+            yield source, path
+
+
+def check_objects(build):
+    """Writable sections, thread-local ones aside; a static of a function has a number behind its name."""
+    if not list(compiled(build)):
+        yield f"{build} holds no objects: build first"
+    rows = [line for line in lines_of("docs/lifetimes.md") if line.startswith("| `")]
+    for source, path in compiled(build):
+        if not source.startswith("src/"):
+            continue
+        text = subprocess.run(["objdump", "-t", path], capture_output=True, text=True).stdout
+        for name in re.findall(r" O \.(?:data|bss|data\.rel|data\.rel\.local)\t\S+ (?:\.hidden )?(\w+)", text):
+            if not any(f"`{source[4:]}`" in row and f"`{name}`" in row for row in rows):
+                yield f"{source}: {name} lives as long as the process: docs/lifetimes.md has no row of it"
+
+
 def check_exports(build):
-    objects = sources(build + "/CMakeFiles/**/*.o")
+    objects = list(compiled(build))
     if not objects:
         yield f"{build} holds no objects: build first"
-        return
     owner, needed_by = {}, {}
-    for path in objects:
-        source = re.sub(r".*?\.dir/(.*)\.o$", r"\1", path)
-        if not (source.startswith("/") or os.path.exists(source) or "gen/" in source):
-            continue  # the object of a file that is gone
+    for source, path in objects:
         defined, needed = symbols(path)
         for name in needed:
             needed_by.setdefault(name, set()).add(source)
@@ -214,10 +233,10 @@ def check_names():
 
 def main():
     checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons, "environment": check_environment, "locks": check_locks,
-              "calls": check_calls, "names": check_names, "docs": check_docs, "exports": lambda: check_exports(sys.argv[2])}
+              "calls": check_calls, "names": check_names, "docs": check_docs, "exports": lambda: check_exports(sys.argv[2]), "objects": lambda: check_objects(sys.argv[2])}
     name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name not in checks or (name == "exports" and len(sys.argv) < 3):
-        print("usage: lint.py layers|lengths|environment|locks|reasons|calls|names|docs|exports BUILD      (tools/lint.sh runs them all)")
+    if name not in checks or (name in ("exports", "objects") and len(sys.argv) < 3):
+        print("usage: lint.py layers|lengths|environment|locks|reasons|calls|names|docs|exports BUILD|objects BUILD      (tools/lint.sh runs them all)")
         return 2
     problems = list(checks[name]())
     for problem in problems:

@@ -47,7 +47,7 @@ cpp() {
 }
 
 for part in layers lengths environment locks reasons calls names docs; do python3 tools/lint.py $part || failed=1; done
-python3 tools/lint.py exports "$build" || failed=1
+for part in exports objects; do python3 tools/lint.py $part "$build" || failed=1; done
 python3 tools/mutants.py --check || failed=1
 have clang-format && check format format
 if have cppcheck; then
