@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "cpu/conv.h"
 #include "cpu/gemm.h"
+#include "method/table.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +93,7 @@ typedef struct Instance {
     const Layer *layer;
     ConvolutionTask convolution;
     MatmulTask matmul;
-    int method;              /* of the convolution */
+    int method;
     float *x, *weight, *out; /* weight: NULL once it is packed */
     Storage *packed;
     double flops, *sample; /* milliseconds, by round */
@@ -163,6 +164,18 @@ static void make_instances(void) {
         }
 }
 
+enum { OWN = -1 }; /* what the recorded model chooses */
+
+static int chosen_for(const Instance *it) {
+    Task task = {.kind = TASK_MATMUL, .matmul = it->matmul};
+    if (it->layer->size) task = (Task){.kind = TASK_CONVOLUTION, .convolution = it->convolution};
+    return method_own(&task, true)->variant;
+}
+
+static bool fits(const Instance *it, int method) {
+    return method != OWN && it->layer->size && convolution_fits(&it->convolution, method);
+}
+
 /* Weights packed for the method; a method that does not fit leaves the layer to its own choice. */
 static void pack(Instance *it, int method) {
     if (it->packed) storage_release(it->packed);
@@ -171,13 +184,13 @@ static void pack(Instance *it, int method) {
     ConvolutionTask *c = &it->convolution;
     MatmulTask *m = &it->matmul;
     bool ok;
+    it->method = fits(it, method) ? method : chosen_for(it);
     if (it->layer->size) {
         it->weight = random_floats(c->out_channels * c->weight_out);
-        it->method = method && convolution_fits(c, method) ? method : CONV_AUTO;
         ok = convolution_pack(c, it->method, it->weight, &it->packed);
     } else {
         it->weight = random_floats(m->k * m->n);
-        ok = gemm_pack(m, it->weight, (cb_dtype)m->dtype, &it->packed);
+        ok = gemm_pack(m, it->method, it->weight, (cb_dtype)m->dtype, &it->packed);
     }
     if (!ok) exit(1);
     if (it->packed) free(it->weight), it->weight = NULL;
@@ -188,7 +201,7 @@ static double run_once(const Instance *it) {
     if (it->packed) operands.packed = it->packed->data;
     double start = clock_ms();
     bool ok = it->layer->size ? convolution_run(&it->convolution, it->method, &operands)
-                              : gemm_run(&it->matmul, &operands);
+                              : gemm_run(&it->matmul, it->method, &operands);
     if (!ok) exit(1);
     return clock_ms() - start;
 }
@@ -211,7 +224,7 @@ static void measure_peak(void) {
     double sample[TIMES];
     for (int i = 0; i < TIMES; i++) {
         double start = clock_ms();
-        if (!gemm_run(&s, &(Operands){.in = {a, b}, .out = out})) exit(1);
+        if (!gemm_run(&s, GEMM_PANELS, &(Operands){.in = {a, b}, .out = out})) exit(1);
         sample[i] = clock_ms() - start;
     }
     bench.peak = 2. * SIZE * SIZE * SIZE / median(sample, TIMES);
@@ -235,7 +248,7 @@ static void report(int method) {
         double ms = 0, flops = it->flops * l->count;
         for (int k = 0; k < l->count; k++) ms += median(it[k].sample, bench.rounds);
         total_ms += ms, total_flops += flops;
-        if (method && (!l->size || !convolution_fits(&it->convolution, method))) continue;
+        if (method != OWN && !fits(it, method)) continue;
         char shape[64];
         if (l->size)
             snprintf(shape, sizeof shape, "%d x %d x %dx%d -> %d, %dx%d/%d%s", l->count,
@@ -244,10 +257,10 @@ static void report(int method) {
         else
             snprintf(shape, sizeof shape, "%d x %d -> %d", l->count, (int)l->channels,
                      (int)l->outputs);
-        int used = method || !l->size ? method : convolution_choose(&it->convolution, true);
-        put_row(l->name, shape, l->size ? convolution_method_name(used) : "product", flops, ms);
+        put_row(l->name, shape, l->size ? convolution_method_name(it->method) : "product", flops,
+                ms);
     }
-    if (!method) put_row("total", "", "", total_flops, total_ms);
+    if (method == OWN) put_row("total", "", "", total_flops, total_ms);
     printf("\n");
 }
 
@@ -295,7 +308,7 @@ int main(int count, char **word) {
     make_instances();
     printf("%-14s %-38s %-10s %8s %9s %8s %5s\n", "layer", "shape", "method", "GFLOP", "ms",
            "GFLOP/s", "%");
-    run_method(CONV_AUTO);
-    for (int method = 1; bench.methods && method < CONV_METHODS; method++) run_method(method);
+    run_method(OWN);
+    for (int method = 0; bench.methods && method < CONV_METHODS; method++) run_method(method);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* ConvolutionTask -> the result: what is common to the methods, and the choice between them.
+/* ConvolutionTask -> the result: what is common to the methods.
  *
  * x and the weight of f16, and of bf16 where the processor or the method does not multiply that,
  * are widened to f32 as a whole before (gemm_type.c), x by Winograd on the way; sums are narrowed
@@ -96,9 +96,8 @@ static bool conv_fits_turned(const ConvolutionTask *task) {
 }
 
 static const ConvMethod methods[CONV_METHODS] = {
-    [CONV_AUTO] = {.name = "auto"},
-#define CONV_METHOD(id, name, fits, fits_bf16, pack, run, tile, ends, leads)                       \
-    [CONV_##id] = {name, fits, fits_bf16, pack, run, tile, ends},
+#define CONV_METHOD(id, name, fits, cost, fits_bf16, pack, run, tile, ends)                        \
+    [CONV_##id] = {name, fits, cost, fits_bf16, pack, run, tile, ends},
 #include "cpu/conv_methods.def"
 #undef CONV_METHOD
 };
@@ -106,97 +105,12 @@ static const ConvMethod methods[CONV_METHODS] = {
 const char *convolution_method_name(int method) { return methods[method].name; }
 
 bool convolution_fits(const ConvolutionTask *task, int method) {
-    return methods[method].fits && methods[method].fits(task);
+    return methods[method].fits(task);
 }
 
-/* ---- the recorded model ------------------------------------------------------------------- */
-
-/* Nanoseconds, of two cores of an AMD EPYC 9005 (Zen 5, AVX-512) together; bench/layers.c measures
- * them. What counts is how they compare. */
-static const double product_ns = 0.0042; /* a multiplication in a register tile */
-static const double gather_ns = 0.0055;  /* the same, where windows are gathered first */
-static const double dot_share = 0.5;     /* of those two, in bf16 where it is multiplied as such */
-static const double amx_share = 0.2;     /* the same on AMX tiles */
-static const double weight_ns = 0.07;    /* a packed weight: read from memory once a call */
-static const double pack_ns = 0.3;       /* a weight to pack */
-static const double transform_ns = 0.12; /* a point read or written by Winograd's transforms */
-static const double turn_ns = 0.25;      /* an element of x or the result, in another order */
-/* Larger tiles round more: they have to need no more than this share of the next smaller's time;
- * rough: F(5x5, 3x3) in f32. Next to the rounding of f16 or bf16 all are small. */
-static const double large_share = 0.93, rough_share = 0.85;
-
-static double weights_ns(double weights, bool constant) {
-    return weights * (constant ? weight_ns : weight_ns + pack_ns);
-}
-
-static double plain_ns(const ConvolutionTask *s, bool constant, double each) {
-    double weights = (double)(s->out_channels * (s->channels / s->groups));
-    double positions = (double)s->batch;
-    for (int d = 0; d < 3; d++) {
-        weights *= (double)s->kernel[d];
-        positions *= (double)s->out_size[d];
-    }
-    return weights * positions * each + weights_ns(weights, constant);
-}
-
-static double winograd_ns(const ConvolutionTask *s, bool constant, int64_t tile) {
-    enum { LANES = 16 }; /* channels are transformed by whole vectors */
-    double weights = (double)(s->channels * s->out_channels), each = weights * product_ns;
-    each +=
-        (double)(round_up(s->channels, LANES) + round_up(s->out_channels, LANES)) * transform_ns;
-    return (double)conv_winograd_points(s, tile) * each +
-           weights_ns((double)(tile * tile) * weights, constant);
-}
-
-/* Elements of x and the result. */
-static double elements(const ConvolutionTask *s) {
-    double x = (double)(s->channels * s->in_size[0] * s->in_size[1] * s->in_size[2]);
-    double out = (double)(s->out_channels * s->out_size[0] * s->out_size[1] * s->out_size[2]);
-    return (double)s->batch * (x + out);
-}
-
-/* Of a multiplication in the dtype of the step, which takes `each` in f32. */
-static double product_of(const ConvolutionTask *task, double each) {
-    if ((!task->reduced && task->dtype != CB_BF16) || !gemm_bf16()) return each;
-    return each * (gemm_bf16()->k_unit == 2 ? dot_share : amx_share);
-}
-
-static bool turned_is_faster(const ConvolutionTask *task, bool constant) {
-    ConvolutionTask last = conv_turned(task);
-    if (conv_fits_depthwise(&last)) return true;
-    double direct = plain_ns(task, constant, product_of(task, product_ns));
-    double gathered = plain_ns(task, constant, product_of(task, gather_ns));
-    return direct + elements(task) * turn_ns < gathered;
-}
-
-/* The product packs both factors; with more out channels than positions that costs more than
- * turning x and the result. */
-static bool matrix_is_faster(const ConvolutionTask *s) {
-    int64_t positions = s->out_size[0] * s->out_size[1] * s->out_size[2];
-    return conv_is_matrix(s) && positions >= s->out_channels;
-}
-
-int convolution_choose(const ConvolutionTask *task, bool constant) {
-    if (conv_fits_depthwise(task)) return CONV_DEPTHWISE;
-    if (conv_fits_tiles(task)) return CONV_TILES;
-    if (matrix_is_faster(task)) return CONV_MATRIX;
-    if (conv_fits_turned(task) && turned_is_faster(task, constant)) return CONV_TURNED;
-    bool direct = conv_is_direct(task);
-    int method = direct ? CONV_DIRECT : CONV_GATHER;
-    bool half = task->dtype == CB_BF16 || task->dtype == CB_F16;
-    double least_ns = plain_ns(task, constant, product_of(task, direct ? product_ns : gather_ns));
-    for (int other = CONV_WINOGRAD_4; other <= CONV_WINOGRAD_9; other++) {
-        if (!convolution_fits(task, other)) continue;
-        int tile = methods[other].tile;
-        double ns = winograd_ns(task, constant, tile);
-        double share = tile == 7 && task->kernel[1] == 3 && !half ? rough_share : large_share;
-        if (ns < (tile == 4 ? 1 : share) * least_ns) method = other, least_ns = ns;
-    }
-    return method;
-}
-
-static const ConvMethod *method_of(const ConvolutionTask *task, int method, bool constant) {
-    return &methods[method ? method : convolution_choose(task, constant)];
+MethodCost convolution_cost(const ConvolutionTask *task, int method, bool constant) {
+    const ConvMethod *by = &methods[method];
+    return by->cost ? by->cost(task, by->tile, constant) : (MethodCost){0, 1};
 }
 
 /* The method of a task with channels last that stands for a turned one: one that sums as the
@@ -205,7 +119,8 @@ static int exact_method(const ConvolutionTask *last) {
     static const int8_t exact[] = {CONV_DEPTHWISE, CONV_TILES, CONV_DIRECT};
     for (size_t i = 0; i < sizeof exact; i++)
         if (convolution_fits(last, exact[i])) return exact[i];
-    return CONV_AUTO;
+    check(false, "a turned convolution that nobody computes");
+    return -1;
 }
 
 /* ---- entry -------------------------------------------------------------------------------- */
@@ -284,11 +199,11 @@ static bool is_empty(const Convolution *c) {
 
 bool convolution_pack(const ConvolutionTask *task, int method, const void *weight,
                       Storage **packed) {
-    const ConvMethod *by = method_of(task, method, true);
+    const ConvMethod *by = &methods[method];
     ConvolutionTask last;
     if (!by->run) { /* over a copy with channels last */
         last = conv_turned(task);
-        by = method_of(&last, exact_method(&last), true);
+        by = &methods[exact_method(&last)];
         task = &last;
     }
     Convolution c = convolution_of(task, by, &(Operands){.in = {NULL, weight}});
@@ -301,7 +216,7 @@ bool convolution_pack(const ConvolutionTask *task, int method, const void *weigh
 
 bool convolution_run(const ConvolutionTask *task, int method, const Operands *operands) {
     _Atomic bool failed = false;
-    const ConvMethod *by = method_of(task, method, operands->packed != NULL);
+    const ConvMethod *by = &methods[method];
     Convolution c = convolution_of(task, by, operands);
     c.failed = &failed;
     if (is_empty(&c)) return true;

@@ -7,7 +7,6 @@
 #include "tensor/tensor.h"
 
 typedef enum ConvolutionMethod {
-    CONV_AUTO, /* what convolution_choose says */
 #define CONV_METHOD(id, ...) CONV_##id,
 #include "cpu/conv_methods.def"
 #undef CONV_METHOD
@@ -15,14 +14,14 @@ typedef enum ConvolutionMethod {
 } ConvolutionMethod;
 
 const char *convolution_method_name(int method);
-/* Whether a method other than CONV_AUTO can compute the task. */
+/* Whether the method can compute the task, and its time by the recorded model (bench/layers.c
+ * measures): by sizes alone, so that the number of threads changes no result. constant: the weight
+ * is packed once. */
 bool convolution_fits(const ConvolutionTask *task, int method);
-/* The recorded model: the method that was fastest where it was measured (bench/layers.c), by sizes
- * alone, so that the number of threads changes no result. constant: the weight is packed once. */
-int convolution_choose(const ConvolutionTask *task, bool constant);
+MethodCost convolution_cost(const ConvolutionTask *task, int method, bool constant);
 
-/* f32, f64, f16 and bf16 (f32 accumulation); operands x, weight. method: one that fits, or
- * CONV_AUTO. Results do not depend on the number of threads. false: no memory for packing. */
+/* f32, f64, f16 and bf16 (f32 accumulation); operands x, weight. method: one that fits. Results do
+ * not depend on the number of threads. false: no memory for packing. */
 bool convolution_run(const ConvolutionTask *task, int method, const Operands *operands);
 
 /* Packs a weight that never changes, for Operands.packed of runs with the same method: they do not

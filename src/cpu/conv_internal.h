@@ -1,6 +1,7 @@
 /* What the files of convolution share.
  *
- *   conv.c           entry: chooses a method, converts what it cannot multiply as it is
+ *   conv.c           entry: converts what the method cannot multiply as it is
+ *   conv_cost.c      what the methods take, by the recorded model
  *   conv_direct.c    channels last in x and out: register tiles over x where it lies
  *   conv_winograd.c  the same for 3x3 and 5x5 kernels: fewer multiplications
  *   conv_depthwise.c the same for one channel to a group: no products over channels
@@ -48,6 +49,7 @@ enum { CONV_TASK_PRODUCTS = 250 * 1000 }; /* multiplications that are worth waki
 struct ConvMethod {
     const char *name;
     bool (*fits)(const ConvolutionTask *task);
+    MethodCost (*cost)(const ConvolutionTask *task, int tile, bool constant); /* NULL: 0 */
     bool (*fits_bf16)(const ConvolutionTask *task); /* as gemm_bf16 takes it; NULL: never */
     Storage *(*pack)(Convolution *c);
     void (*run)(Convolution *c);
@@ -78,6 +80,12 @@ int64_t conv_winograd_points(const ConvolutionTask *s, int64_t tile);
 bool conv_fits_tiles(const ConvolutionTask *task);
 Storage *conv_tiles_pack(Convolution *c);
 void conv_tiles_run(Convolution *common);
+
+MethodCost conv_direct_cost(const ConvolutionTask *task, int tile, bool constant);
+MethodCost conv_gather_cost(const ConvolutionTask *task, int tile, bool constant);
+MethodCost conv_winograd_cost(const ConvolutionTask *task, int tile, bool constant);
+MethodCost conv_matrix_cost(const ConvolutionTask *task, int tile, bool constant);
+MethodCost conv_turned_cost(const ConvolutionTask *task, int tile, bool constant);
 
 /* x, the weight: converted and contiguous, with c->task's strides. NULL: no memory. */
 Storage *conv_convert_x(Convolution *c);

@@ -59,6 +59,7 @@ void conv_matrix_run(Convolution *c) {
                          .out = c->out,
                          .epilogue = c->epilogue,
                          .epilogue_buffer = c->epilogue_buffer};
-    if (!gemm_run(&product, &operands))
+    GemmMethod method = gemm_fits(&product, GEMM_VECTOR) ? GEMM_VECTOR : GEMM_PANELS;
+    if (!gemm_run(&product, method, &operands))
         atomic_store_explicit(c->failed, true, memory_order_relaxed);
 }

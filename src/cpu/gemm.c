@@ -12,11 +12,13 @@
  * by all threads, before the tasks. Where k is cut depends on k alone and every element sums in
  * order of k, so that neither the number of threads nor the cut into tasks changes a result.
  * f16, and bf16 where the processor does not multiply it, are widened while packing (gemm_type.c);
- * both are summed in an f32 scratch of the task. One row or one column, and a few of them, are
- * matrix-vector products (gemm_vector.c), integers are gemm_integer.c. */
+ * both are summed in an f32 scratch of the task. The rows of gemm_methods.def say which of the
+ * kernels computes a task: these panels, matrix-vector products (gemm_vector.c), or integers
+ * (gemm_integer.c). */
 #include "base/parallel.h"
 #include "base/round.h"
 #include "cpu/gemm_internal.h"
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -442,7 +444,7 @@ static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) 
     return true;
 }
 
-static bool run_blocked(Gemm *gemm) {
+static bool run_panels(const Gemm *gemm) {
     const MatmulTask *task = &gemm->task;
     if (task->batch > 1 && (double)task->m * (double)task->n * (double)task->k < BATCH_PRODUCTS)
         return run_batch(gemm, 0, task->batch, false);
@@ -476,11 +478,42 @@ static bool run_empty_sum(const Gemm *gemm) {
     return true;
 }
 
-static Gemm gemm_of(const MatmulTask *task, const void *a, const void *b, void *out) {
-    Gemm gemm = {.task = *task, .a = a, .b = b, .out = out};
+/* ---- methods ---- */
+
+static bool fits_integer(const MatmulTask *task) { return !dtype_is_float(task->dtype); }
+
+static bool fits_panels(const MatmulTask *task) { return dtype_is_float(task->dtype); }
+
+static bool may_be_bf16(const MatmulTask *task) {
+    bool rounds = task->dtype == CB_BF16 || (task->dtype == CB_F32 && task->reduced);
+    return rounds && gemm_bf16();
+}
+
+static bool fits_amx(const MatmulTask *task) {
+    return may_be_bf16(task) && !gemm_bf16()->rows_tile;
+}
+
+static bool fits_bf16(const MatmulTask *task) {
+    return may_be_bf16(task) && gemm_bf16()->rows_tile;
+}
+
+static MethodCost cost_of_vector(const MatmulTask *task, bool constant);
+
+static const struct {
+    bool (*fits)(const MatmulTask *folded);
+    MethodCost (*cost)(const MatmulTask *folded, bool constant);
+    bool (*run)(const Gemm *gemm);
+} methods[] = {
+#define GEMM_METHOD(id, name, fits, cost, run) [GEMM_##id] = {fits, cost, run},
+#include "cpu/gemm_methods.def"
+#undef GEMM_METHOD
+};
+
+static Gemm gemm_of(const MatmulTask *task, GemmMethod method, const Operands *operands) {
+    Gemm gemm = {.task = *task, .a = operands->in[0], .b = operands->in[1], .out = operands->out};
     gemm_fold(&gemm.task);
-    bool reduced = task->reduced && !gemm_is_vector(&gemm, false); /* those wait for memory */
-    GemmChoice choice = gemm_choose((cb_dtype)task->dtype, reduced, true);
+    bool bf16 = method == GEMM_AMX || method == GEMM_BF16;
+    GemmChoice choice = gemm_choose((cb_dtype)task->dtype, bf16, bf16);
     gemm.type = choice.type, gemm.convert = choice.convert,
     gemm.narrow = task->wide ? NULL : choice.narrow;
     gemm.element = task->dtype == CB_F64 ? sizeof(double) : sizeof(float);
@@ -494,27 +527,44 @@ bool gemm_copies(const MatmulTask *task) {
     return bytes <= LARGE_BYTES || task->batch * task->m <= FEW_ROWS || task->dtype == CB_BF16;
 }
 
-/* Whether a packed copy of a constant B wins time. */
+/* Whether panels of a constant B, made once, win time. */
 static bool packing_wins(const Gemm *gemm) {
     const MatmulTask *s = &gemm->task;
     bool widens = gemm->convert && gemm->type->together == 1, bf16 = gemm->type == gemm_bf16();
-    if (!dtype_is_float(s->dtype) || widens || s->batch != 1 || s->m * s->n * s->k == 0)
-        return false;
-    if ((s->m > PACKED_ROWS && !bf16) || gemm_is_vector(gemm, true)) return false;
-    return gemm_copies(s);
+    if (widens || s->batch != 1 || s->m * s->n * s->k == 0) return false;
+    return (s->m <= PACKED_ROWS || bf16) && gemm_copies(s);
 }
 
-bool gemm_packs_from(const MatmulTask *task, cb_dtype dtype) {
-    Gemm gemm = gemm_of(task, NULL, NULL, NULL);
+static MethodCost cost_of_vector(const MatmulTask *task, bool constant) {
+    Gemm gemm = gemm_of(task, GEMM_PANELS, &(Operands){0});
+    bool panels = constant && gemm_vector_wants_panels(task) && packing_wins(&gemm);
+    return (MethodCost){panels ? INFINITY : 0, 1};
+}
+
+bool gemm_fits(const MatmulTask *task, GemmMethod method) {
+    MatmulTask folded = *task;
+    gemm_fold(&folded);
+    return methods[method].fits(&folded);
+}
+
+MethodCost gemm_cost(const MatmulTask *task, GemmMethod method, bool constant) {
+    MatmulTask folded = *task;
+    gemm_fold(&folded);
+    return methods[method].cost ? methods[method].cost(&folded, constant) : (MethodCost){0, 1};
+}
+
+bool gemm_packs_from(const MatmulTask *task, GemmMethod method, cb_dtype dtype) {
+    Gemm gemm = gemm_of(task, method, &(Operands){0});
     return task->dtype == CB_BF16 && dtype == CB_F32 && gemm.type == gemm_bf16() &&
            packing_wins(&gemm);
 }
 
-bool gemm_pack(const MatmulTask *task, const void *b, cb_dtype dtype, Storage **packed) {
+bool gemm_pack(const MatmulTask *task, GemmMethod method, const void *b, cb_dtype dtype,
+               Storage **packed) {
     *packed = NULL;
-    Gemm gemm = gemm_of(task, NULL, b, NULL);
+    Gemm gemm = gemm_of(task, method, &(Operands){.in = {NULL, b}});
     const MatmulTask *s = &gemm.task;
-    if (!packing_wins(&gemm)) return true;
+    if (methods[method].run != run_panels || !packing_wins(&gemm)) return true;
     if (dtype != (cb_dtype)task->dtype) {
         gemm.convert = gemm_choose(dtype, true, true).convert;
         gemm.input_bytes = (int64_t)cb_dtype_size(dtype);
@@ -529,10 +579,10 @@ bool gemm_pack(const MatmulTask *task, const void *b, cb_dtype dtype, Storage **
     return true;
 }
 
-bool gemm_run(const MatmulTask *task, const Operands *operands) {
+bool gemm_run(const MatmulTask *task, GemmMethod method, const Operands *operands) {
     if (task->batch * task->m * task->n == 0) return true;
     _Atomic bool failed = false;
-    Gemm gemm = gemm_of(task, operands->in[0], operands->in[1], operands->out);
+    Gemm gemm = gemm_of(task, method, operands);
     gemm.packed = operands->packed;
     gemm.epilogue = operands->epilogue;
     gemm.epilogue_buffer = operands->epilogue_buffer;
@@ -540,8 +590,5 @@ bool gemm_run(const MatmulTask *task, const Operands *operands) {
     int64_t bytes = task->batch * task->m * task->n * gemm.input_bytes;
     if (gemm.narrow && gemm.type->stream && !gemm.epilogue && bytes >= STREAM_BYTES)
         gemm.narrow = gemm.type->stream;
-    if (task->k == 0) return run_empty_sum(&gemm);
-    if (!dtype_is_float(task->dtype)) return gemm_integer(&gemm);
-    if (gemm_is_vector(&gemm, gemm.packed != NULL)) return gemm_vector(&gemm);
-    return run_blocked(&gemm);
+    return task->k == 0 ? run_empty_sum(&gemm) : methods[method].run(&gemm);
 }

@@ -71,9 +71,9 @@ static void run_rows(void *user, int64_t low, int64_t high) {
     }
 }
 
-bool gemm_integer(Gemm *gemm) {
+bool gemm_integer(const Gemm *gemm) {
     const MatmulTask *task = &gemm->task;
     int64_t grain = TASK_PRODUCTS / (task->n * task->k) + 1;
-    parallel_for(task->batch * task->m, grain, run_rows, gemm);
+    parallel_for(task->batch * task->m, grain, run_rows, (void *)(uintptr_t)gemm);
     return true;
 }

@@ -45,9 +45,11 @@ void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64
  * columns). */
 void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns);
 
-/* Whether gemm_vector computes it; packed: where a B of several columns is there in panels. */
-bool gemm_is_vector(const Gemm *gemm, bool packed);
-bool gemm_vector(Gemm *gemm);
-bool gemm_integer(Gemm *gemm);
+/* Whether gemm_vector computes a folded task, and whether panels of a b that is packed once would
+ * serve it better. */
+bool gemm_fits_vector(const MatmulTask *task);
+bool gemm_vector_wants_panels(const MatmulTask *task);
+bool gemm_vector(const Gemm *gemm);
+bool gemm_integer(const Gemm *gemm);
 
 #endif

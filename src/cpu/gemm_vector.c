@@ -46,13 +46,16 @@ static VectorJob describe(const Gemm *gemm) {
     return job;
 }
 
-bool gemm_is_vector(const Gemm *gemm, bool packed) {
-    const MatmulTask *task = &gemm->task;
+bool gemm_fits_vector(const MatmulTask *task) {
     if (task->dtype != CB_F32 && task->dtype != CB_F64) return false;
-    VectorJob job = describe(gemm);
+    VectorJob job = describe(&(Gemm){.task = *task});
     if (job.vectors == 1) return job.w_k == 1 || job.w_j == 1;
-    if (task->reduced || (packed && !job.swapped)) return false;
-    return job.vectors <= MOST_VECTORS && job.w_k == 1 && job.k >= LEAST_K;
+    return !task->reduced && job.vectors <= MOST_VECTORS && job.w_k == 1 && job.k >= LEAST_K;
+}
+
+bool gemm_vector_wants_panels(const MatmulTask *task) {
+    VectorJob job = describe(&(Gemm){.task = *task});
+    return job.vectors > 1 && !job.swapped;
 }
 
 static void copy_vector(void *out, const char *in, int64_t stride, int64_t count, size_t element) {
@@ -148,7 +151,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     if (storage) storage_release(storage);
 }
 
-bool gemm_vector(Gemm *gemm) {
+bool gemm_vector(const Gemm *gemm) {
     VectorJob job = describe(gemm);
     int64_t bytes = job.k * least(job.block, job.columns) * gemm->input_bytes;
     int64_t grain = TASK_BYTES / bytes + 1;

@@ -2,8 +2,8 @@
 #ifndef CARBIDE_CPU_OPERANDS_H
 #define CARBIDE_CPU_OPERANDS_H
 
-#include "vm/launch.h"
 #include "task/task.h"
+#include "vm/launch.h"
 
 /* An epilogue that is max(result * scale + bias + residual, 0), or less than that. */
 typedef struct KnownEnd {
@@ -21,5 +21,13 @@ typedef struct Operands {
     void *const *epilogue_buffer;
     const KnownEnd *end; /* what the epilogue amounts to; NULL or not fused: that is not known */
 } Operands;
+
+/* What a method takes by the recorded model, of which the least is chosen: nanoseconds, of which
+ * only counts how they compare; 0: no other was measured to be faster; INFINITY: others were. */
+typedef struct MethodCost {
+    double ns;
+    double share; /* it has to need less than this share of the best method above it: less than 1
+                   * for one that rounds more */
+} MethodCost;
 
 #endif

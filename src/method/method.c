@@ -1,81 +1,11 @@
-/* The choice for one step (method.h), and the recorded model that it follows without measuring. */
+/* The choice for one step (method.h). */
 #include "method/method.h"
 
-#include "base/cpu.h"
 #include "base/option.h"
-#include "cpu/gemm_internal.h"
+#include "cpu/gemm.h"
 #include "method/plugin.h"
 #include "method/tune.h"
-#include <math.h>
 #include <string.h>
-
-/* ---- the recorded model ------------------------------------------------------------------- */
-
-/* Steps that oneDNN computes faster than our engine, as measured on 2026-11-21 with oneDNN 2.6.3 on
- * an AMD Zen 5 with AVX-512 and 2 threads. Single steps by the tuner, constant weights, fused
- * epilogues: products of 1 to 4096 rows, convolutions of 8 to 384 channels; below these sizes its
- * calls cost more than its code wins. Whole networks, ms of provider=own and of provider=onednn:
- *
- *                      f32            bf16
- *     AlexNet   B32    51.7   94.6    32.1   51.3
- *     ResNet-50 B1     16.9   19.3    10.6   10.9
- *     GPT-2     T128   76.4   73.9    37.3   38.4
- *
- * f32 products are our own: in GPT-2 all layers are faster so, the head, whose weight is too large
- * to pack a second time, is slower (25.6 ms against 23.2), and to load and prepare oneDNN takes 20
- * ms of the first call.
- *
- * bf16 products are our own where the processor multiplies bf16: single ones are 3 to 8 % slower
- * than oneDNN's at GPT-2's layers there, 4 to 23 % faster at its head and AlexNet's, and the
- * network is no slower; on a Xeon with AMX (2 threads) it took 17.6 ms, with oneDNN 19.4.
- *
- * Convolutions with channels last are our own: Winograd's method where it fits (it multiplies
- * less), and no slower in the network elsewhere (bf16, where the processor multiplies it: 8 %
- * faster to 3 % slower with an epilogue, up to 25 % slower without one). On AMX tiles, on a Xeon
- * with 2 threads, AlexNet took 17.9 ms and ResNet-50 5.4, with oneDNN 20.7 and 6.7.
- *
- * oneDNN emulates bf16 on processors without instructions for it: there (the same machine, oneDNN
- * held to AVX512_CORE, we to f32) GPT-2 took 203 ms with it and 90 with our own engine, ResNet-50
- * 40 where these rules chose and 21. In other cases mode=max-autotune finds out. */
-typedef struct ProviderRule {
-    TaskKind kind;
-    cb_dtype dtype;
-    bool channels_last;                   /* a convolution whose result is so */
-    double least_products, most_products; /* multiplications of the step */
-    bool (*unless)(const Task *task, bool constant);
-} ProviderRule;
-
-static bool own_multiplies_bf16(const Task *task, bool constant) {
-    (void)task, (void)constant;
-    return gemm_bf16() != NULL;
-}
-
-static bool own_method_leads(const Task *task, bool constant) {
-    return method_own(task, constant)->leads;
-}
-
-static const ProviderRule rules[] = {
-    {TASK_MATMUL, CB_BF16, false, 5e5, INFINITY, own_multiplies_bf16},
-    {TASK_CONVOLUTION, CB_F32, false, 2e6, INFINITY, own_method_leads},
-    {TASK_CONVOLUTION, CB_BF16, false, 3e5, INFINITY, own_method_leads},
-    {TASK_CONVOLUTION, CB_BF16, true, 3e5, 1e9, own_multiplies_bf16},
-};
-
-static bool model_prefers(const Task *task, cb_dtype dtype, bool constant) {
-    bool product = task->kind == TASK_MATMUL;
-    bool channels_last = !product && task->convolution.channels_last;
-    double products = (double)task_flops(task) / 2;
-    if (product ? task->matmul.reduced : task->convolution.reduced) return false; /* not measured */
-    if (dtype == CB_BF16 ? !cpu_has_bf16() : cpu_level() < CPU_V4) return false;
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        const ProviderRule *r = &rules[i];
-        if (r->kind != task->kind || r->dtype != dtype || r->channels_last != channels_last)
-            continue;
-        if (products >= r->least_products && products <= r->most_products)
-            return !r->unless(task, constant);
-    }
-    return false;
-}
 
 /* ---- candidates --------------------------------------------------------------------------- */
 
@@ -175,13 +105,6 @@ static KnownEnd find_end(const Plan *plan, const Step *step) {
                       .residual = task.residual};
 }
 
-/* By the option and the recorded model, without measuring: "own", or whom to ask. */
-static const char *provider_for(const Task *task, cb_dtype dtype, bool constant) {
-    const char *name = option_text(OPTION_provider);
-    if (strcmp(name, "auto") != 0) return name;
-    return model_prefers(task, dtype, constant) ? "onednn" : "own";
-}
-
 void method_choose(const Plan *plan, const Step *step, ConstantWeight weight,
                    const Launch *epilogue, bool measure, Work *out, MethodRefusal *refusal) {
     const Task *task = &step->task;
@@ -189,10 +112,9 @@ void method_choose(const Plan *plan, const Step *step, ConstantWeight weight,
     *out = (Work){.task = task, .method = method_own(task, constant)};
     if (!out->method->pack) return; /* nobody else computes such tasks */
     if (task->kind == TASK_CONVOLUTION) out->end = find_end(plan, step);
-    cb_dtype dtype = (cb_dtype)plan->value[step->out].dtype;
-    bool measures = measure && !strcmp(option_text(OPTION_provider), "auto");
-    const char *name = provider_for(task, dtype, constant);
-    bool asks = measures || strcmp(name, "own") != 0;
+    const char *name = option_text(OPTION_provider);
+    bool automatic = !strcmp(name, "auto"), measures = measure && automatic;
+    bool asks = measures || (!automatic && strcmp(name, "own") != 0);
     const void *data = asks && constant ? weight.make(weight.owner, weight.number) : NULL;
     if (constant && !data) asks = false; /* no memory: the step that needs it fails by itself */
     if (asks && measures && tune_step(plan, step, data, epilogue, out)) return;

@@ -17,8 +17,8 @@ typedef struct ConstantWeight {
     int number; /* negative: it may change */
 } ConstantWeight;
 
-/* By option provider: our own, the named provider where it can, or, when it is auto, the faster
- * one by a recorded model, or by measurement (tune). Sets *out but for what is packed.
+/* By option provider: our own by the recorded model, the named provider where it can, or, when it
+ * is auto, by measuring (tune) or the model. Sets *out but for what is packed.
  * The weight is made only for a method that reads it here. epilogue: NULL, or made runnable. */
 void method_choose(const Plan *plan, const Step *step, ConstantWeight weight,
                    const Launch *epilogue, bool tune, Work *out, MethodRefusal *refusal);

@@ -13,8 +13,7 @@
 #include "base/lock.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "cpu/conv.h"
-#include "cpu/gemm.h"
+#include "method/table.h"
 #include <string.h>
 
 typedef struct Version Version;
@@ -130,8 +129,8 @@ static bool run_own(Provided *p, const void *weight, Operands operands) {
              p->provider->name);
         return false;
     }
-    if (p->own.kind == TASK_MATMUL) return gemm_run(&p->own.matmul, &operands);
-    return convolution_run(&p->own.convolution, CONV_AUTO, &operands);
+    const Method *own = method_own(&p->own, false);
+    return own->run(&p->own, own->variant, &operands);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */

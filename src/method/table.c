@@ -7,25 +7,33 @@
 
 /* ---- products ---- */
 
+static bool fits_matmul(const Task *task, int variant) { return gemm_fits(&task->matmul, variant); }
+
+static MethodCost cost_of_matmul(const Task *task, int variant, bool constant) {
+    return gemm_cost(&task->matmul, variant, constant);
+}
+
 static bool run_matmul(const Task *task, int variant, const Operands *operands) {
-    (void)variant;
-    return gemm_run(&task->matmul, operands);
+    return gemm_run(&task->matmul, variant, operands);
 }
 
 static bool pack_matmul(const Task *task, int variant, const void *weight, cb_dtype dtype,
                         Storage **packed) {
-    (void)variant;
-    return gemm_pack(&task->matmul, weight, dtype, packed);
+    return gemm_pack(&task->matmul, variant, weight, dtype, packed);
 }
 
-static bool matmul_packs_from(const Task *task, cb_dtype dtype) {
-    return gemm_packs_from(&task->matmul, dtype);
+static bool matmul_packs_from(const Task *task, int variant, cb_dtype dtype) {
+    return gemm_packs_from(&task->matmul, variant, dtype);
 }
 
 /* ---- convolutions ---- */
 
 static bool fits_convolution(const Task *task, int variant) {
     return convolution_fits(&task->convolution, variant);
+}
+
+static MethodCost cost_of_convolution(const Task *task, int variant, bool constant) {
+    return convolution_cost(&task->convolution, variant, constant);
 }
 
 static bool run_convolution(const Task *task, int variant, const Operands *operands) {
@@ -53,17 +61,23 @@ static bool run_sort(const Task *task, int variant, const Operands *operands) {
 /* ---- the table ---- */
 
 static const Method rows[] = {
-    {.kind = TASK_MATMUL,
-     .name = "own",
-     .pack = pack_matmul,
-     .packs_from = matmul_packs_from,
+#define GEMM_METHOD(id, text, ...)                                                                 \
+    {.kind = TASK_MATMUL,                                                                          \
+     .name = text,                                                                                 \
+     .variant = GEMM_##id,                                                                         \
+     .fits = fits_matmul,                                                                          \
+     .cost = cost_of_matmul,                                                                       \
+     .pack = pack_matmul,                                                                          \
+     .packs_from = matmul_packs_from,                                                              \
      .run = run_matmul},
-#define CONV_METHOD(id, text, fits_, fits_bf16, pack_, run_, tile, ends, leads_)                   \
+#include "cpu/gemm_methods.def"
+#undef GEMM_METHOD
+#define CONV_METHOD(id, text, ...)                                                                 \
     {.kind = TASK_CONVOLUTION,                                                                     \
      .name = text,                                                                                 \
      .variant = CONV_##id,                                                                         \
-     .leads = leads_,                                                                              \
      .fits = fits_convolution,                                                                     \
+     .cost = cost_of_convolution,                                                                  \
      .pack = pack_convolution,                                                                     \
      .run = run_convolution},
 #include "cpu/conv_methods.def"
@@ -85,11 +99,14 @@ bool method_fits(const Method *method, const Task *task) {
 }
 
 const Method *method_own(const Task *task, bool constant) {
-    int variant = 0, number = 0;
-    if (task->kind == TASK_CONVOLUTION) variant = convolution_choose(&task->convolution, constant);
-    const Method *method = method_row(task->kind, number);
-    while (method && (method->provider || method->variant != variant))
-        method = method_row(task->kind, ++number);
-    check(method, "no method of our own for a task of kind %d", task->kind);
-    return method;
+    const Method *best = NULL;
+    double least_ns = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const Method *m = &rows[i];
+        if (m->kind != task->kind || m->provider || !method_fits(m, task)) continue;
+        MethodCost cost = m->cost ? m->cost(task, m->variant, constant) : (MethodCost){0, 1};
+        if (!best || cost.ns < cost.share * least_ns) best = m, least_ns = cost.ns;
+    }
+    check(best, "no method of our own for a %s", op_info(task_info(task->kind)->op[0])->name);
+    return best;
 }

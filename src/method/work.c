@@ -2,7 +2,8 @@
 #include "method/work.h"
 
 bool work_packs_from(const Work *work, cb_dtype dtype) {
-    return work->method->packs_from && work->method->packs_from(work->task, dtype);
+    const Method *method = work->method;
+    return method->packs_from && method->packs_from(work->task, method->variant, dtype);
 }
 
 bool work_pack(Work *work, const void *weight, cb_dtype dtype) {

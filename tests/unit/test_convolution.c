@@ -4,6 +4,7 @@
  * the methods that round in between. */
 #include "cpu/conv.h"
 #include "epilogue.h"
+#include "method/table.h"
 
 #include "each_fails.h"
 
@@ -315,6 +316,10 @@ static void threads_do_not_change_a_bit(void **state) {
         }
 }
 
+static int chosen_for(const ConvolutionTask *s) {
+    return method_own(&(Task){.kind = TASK_CONVOLUTION, .convolution = *s}, false)->variant;
+}
+
 /* The result of a kernel of 1 with few out channels is a product over x where it lies. */
 static void small_kernels_are_products(void **state) {
     (void)state;
@@ -329,11 +334,11 @@ static void small_kernels_are_products(void **state) {
     };
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
         ConvolutionTask s = task_of(&chosen[i].c, 0, CB_F32, false);
-        assert_int_equal(convolution_choose(&s, false) == CONV_MATRIX, chosen[i].product);
+        assert_int_equal(chosen_for(&s) == CONV_MATRIX, chosen[i].product);
         s.reduced = true;
-        assert_int_not_equal(convolution_choose(&s, false), CONV_MATRIX);
+        assert_int_not_equal(chosen_for(&s), CONV_MATRIX);
         s = task_of(&chosen[i].c, OUT_LAST, CB_F32, false);
-        assert_int_not_equal(convolution_choose(&s, false), CONV_MATRIX);
+        assert_int_not_equal(chosen_for(&s), CONV_MATRIX);
     }
     ConvolutionTask apart = task_of(&chosen[0].c, 0, CB_F32, false); /* lines that do not follow */
     apart.x_spatial[1]++;

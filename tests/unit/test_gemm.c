@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "cpu/gemm_internal.h"
 #include "epilogue.h"
+#include "method/table.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,19 @@ static void expect_product(const MatmulTask *task, const void *a, const void *b,
             }
 }
 
+/* By the method that the table chooses. */
+static GemmMethod method_of(const MatmulTask *task, bool constant) {
+    return method_own(&(Task){.kind = TASK_MATMUL, .matmul = *task}, constant)->variant;
+}
+
+static bool run_own(const MatmulTask *task, const Operands *operands) {
+    return gemm_run(task, method_of(task, operands->packed != NULL), operands);
+}
+
+static bool pack_own(const MatmulTask *task, const void *b, cb_dtype dtype, Storage **packed) {
+    return gemm_pack(task, method_of(task, true), b, dtype, packed);
+}
+
 /* reduced: f32 as bf16 */
 static void run_product(const Case *c, bool reduced) {
     MatmulTask task = task_of(c);
@@ -98,17 +112,24 @@ static void run_product(const Case *c, bool reduced) {
     void *a = random_matrix(c->dtype, c->spread * c->batch * c->m * c->k + 8);
     void *b = random_matrix(c->dtype, c->spread * c->batch * c->k * c->n + 8);
     void *out = random_matrix(c->dtype, c->batch * c->m * c->n);
-    assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = out}));
-    expect_product(&task, a, b, out);
-    Storage *packed;
-    assert_true(gemm_pack(&task, b, c->dtype, &packed));
-    if (packed) {
-        memset(out, 1, (size_t)(c->batch * c->m * c->n) * cb_dtype_size(c->dtype));
+    size_t bytes = (size_t)(c->batch * c->m * c->n) * cb_dtype_size(c->dtype);
+    int fitting = 0;
+    for (GemmMethod method = 0; method <= GEMM_PANELS; method++) {
+        if (!gemm_fits(&task, method)) continue;
+        fitting++;
+        memset(out, 1, bytes);
+        assert_true(gemm_run(&task, method, &(Operands){.in = {a, b}, .out = out}));
+        expect_product(&task, a, b, out);
+        Storage *packed;
+        assert_true(gemm_pack(&task, method, b, c->dtype, &packed));
+        if (!packed) continue;
+        memset(out, 1, bytes);
         Operands operands = {.in = {a}, .packed = packed->data, .out = out};
-        assert_true(gemm_run(&task, &operands));
+        assert_true(gemm_run(&task, method, &operands));
         expect_product(&task, a, b, out);
         storage_release(packed);
     }
+    assert_true(fitting > 0);
     free(a), free(b), free(out);
 }
 
@@ -139,13 +160,13 @@ typedef struct Run {
 
 static bool run_task(void *user) {
     const Run *r = user;
-    return gemm_run(&r->task, &(Operands){.in = {r->a, r->b}, .out = r->out});
+    return run_own(&r->task, &(Operands){.in = {r->a, r->b}, .out = r->out});
 }
 
 static bool pack_task(void *user) {
     const Run *r = user;
     Storage *packed;
-    bool done = gemm_pack(&r->task, r->b, (cb_dtype)r->task.dtype, &packed);
+    bool done = pack_own(&r->task, r->b, (cb_dtype)r->task.dtype, &packed);
     assert_true(done || !packed);
     if (packed) storage_release(packed);
     return done;
@@ -193,8 +214,8 @@ static void many_rows_of_halves(void **state) {
 /* A weight in f32 that a task in bf16 packs is what its conversion would have been. */
 static void run_packing_from_f32(Case c) {
     MatmulTask task = task_of(&c);
-    assert_true(gemm_packs_from(&task, CB_F32));
-    assert_false(gemm_packs_from(&task, CB_F64));
+    assert_true(gemm_packs_from(&task, method_of(&task, true), CB_F32));
+    assert_false(gemm_packs_from(&task, method_of(&task, true), CB_F64));
     int64_t count = c.spread * c.k * c.n + 8;
     float *wide = malloc((size_t)count * sizeof *wide);
     uint16_t *narrow = malloc((size_t)count * sizeof *narrow);
@@ -208,9 +229,9 @@ static void run_packing_from_f32(Case c) {
     }
     for (int i = 0; i < 2; i++) {
         Storage *packed;
-        assert_true(gemm_pack(&task, i ? (void *)wide : narrow, i ? CB_F32 : CB_BF16, &packed));
+        assert_true(pack_own(&task, i ? (void *)wide : narrow, i ? CB_F32 : CB_BF16, &packed));
         Operands operands = {.in = {a}, .packed = packed->data, .out = out[i]};
-        assert_true(gemm_run(&task, &operands));
+        assert_true(run_own(&task, &operands));
         storage_release(packed);
     }
     assert_memory_equal(out[0], out[1], (size_t)(c.m * c.n) * sizeof(uint16_t));
@@ -233,7 +254,7 @@ static void bf16_is_packed_from_f32(void **state) {
                                             .spread = spread});
     Case f16 = {.dtype = CB_F16, .batch = 1, .m = 20, .n = 20, .k = 20, .spread = 1};
     MatmulTask task = task_of(&f16);
-    assert_false(gemm_packs_from(&task, CB_F32));
+    assert_false(gemm_packs_from(&task, method_of(&task, true), CB_F32));
 }
 
 static void every_layout(void **state) {
@@ -293,7 +314,7 @@ static void a_few_vectors_take_no_memory(void **state) {
         float *a = random_matrix(CB_F32, c.m * c.k + 8), *b = random_matrix(CB_F32, c.k * c.n + 8);
         float *out = random_matrix(CB_F32, c.m * c.n);
         cb_memory_stats before = cb_memory();
-        assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = out}));
+        assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = out}));
         assert_int_equal(cb_memory().cached_bytes, before.cached_bytes);
         expect_product(&task, a, b, out);
         free(a), free(b), free(out);
@@ -344,7 +365,7 @@ static void columns_in_rounds(void **state) {
     MatmulTask task = task_of(&c);
     void *a = random_matrix(c.dtype, c.m * c.k + 8), *b = random_matrix(c.dtype, c.k * c.n + 8);
     double *out = random_matrix(c.dtype, c.m * c.n);
-    assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = out}));
+    assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = out}));
     for (int64_t at = 0; at < c.m * c.n; at += 997)
         assert_true(out[at] == expected_at(&task, a, b, 0, at / c.n, at % c.n));
     free(a), free(b), free(out);
@@ -377,10 +398,10 @@ static void epilogue_visits_each_element_once(void **state) {
         void *buffer[] = {out, visits};
         Launch launch = {
             .function = twice_plus_one, .form = FORM_TILE, .outer_size = count, .split = 1};
-        assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = plain}));
+        assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = plain}));
         Operands operands = {.in = {a, b}, .out = out};
         operands.epilogue = &launch, operands.epilogue_buffer = buffer;
-        assert_true(gemm_run(&task, &operands));
+        assert_true(run_own(&task, &operands));
         for (int64_t i = 0; i < count; i++) {
             assert_int_equal(visits[i], 1);
             assert_true(out[i] == plain[i] * 2 + 1);
@@ -408,9 +429,9 @@ static void threads_do_not_change_a_bit(void **state) {
         size_t bytes = (size_t)(c.m * c.n) * sizeof(float);
         float *one = malloc(bytes), *three = malloc(bytes);
         cb_set_threads(1);
-        assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = one}));
+        assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = one}));
         cb_set_threads(3);
-        assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = three}));
+        assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = three}));
         cb_set_threads(0);
         assert_memory_equal(one, three, bytes);
         free(a), free(b), free(one), free(three);
@@ -425,7 +446,7 @@ static void reduced_products_round_their_factors_alone(void **state) {
     task.reduced = true;
     float *a = random_floats(c.m * c.k + 8), *b = random_floats(c.k * c.n + 8);
     float *out = malloc((size_t)(c.m * c.n) * sizeof *out);
-    assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = out}));
+    assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = out}));
     for (int64_t i = 0; i < c.m * c.k + 8 && gemm_bf16(); i++)
         a[i] = bf16_to_f32(bf16_from_f32(a[i]));
     for (int64_t i = 0; i < c.k * c.n + 8 && gemm_bf16(); i++)
@@ -444,7 +465,7 @@ static void nan_and_infinity_pass(void **state) {
     Case c = {CB_F32, 1, 2, 20, 4, false, false, 1, false, false};
     MatmulTask task = task_of(&c);
     task.reduced = *state != NULL;
-    assert_true(gemm_run(&task, &(Operands){.in = {a, b}, .out = out}));
+    assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = out}));
     for (int j = 0; j < 20; j++) {
         assert_true(isinf(out[j]));
         assert_true(isnan(out[20 + j]));

@@ -3,6 +3,7 @@
  * their rounding beside that of the direct method. */
 #include "cpu/conv.h"
 #include "epilogue.h"
+#include "method/table.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -212,7 +213,7 @@ static int chosen_of(cb_dtype dtype, int64_t batch, int64_t channels, int64_t si
         s.stride[d] = stride;
         s.out_size[d] = (size - 1) / stride + 1;
     }
-    return convolution_choose(&s, true);
+    return method_own(&(Task){.kind = TASK_CONVOLUTION, .convolution = s}, true)->variant;
 }
 
 static int chosen(int64_t batch, int64_t channels, int64_t size, int64_t kernel, int64_t stride) {
