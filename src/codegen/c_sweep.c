@@ -31,12 +31,10 @@ static void store(CKernel *c, int s) {
         text_element(e, store->buffer, &e->store[s], store->index, store->guard != NULL);
     if (c->streams[s]) element = arena_format(e->arena, c->in_strip ? "out%d[j]" : "out%d[l]", s);
     if (store->mode == STORE_ADD) {
-        const char *old = element;
-        if (e->target->load[dtype]) old = text_call(e, e->target->load[dtype], element);
-        const char *argument[2] = {old, value};
+        const char *argument[2] = {text_widen(e, dtype, element), value};
         value = text_op(e, OP_add, store->value->dtype, store->value->dtype, argument, 2);
     }
-    if (e->target->store[dtype]) value = text_call(e, e->target->store[dtype], value);
+    value = text_narrow(e, dtype, value);
     const char *guard = store->guard ? text_bare(e, text_value(e, store->guard)) : NULL;
     if (guard)
         emit_line(e, "if (%s) %s = %s;", guard, element, text_bare(e, value));

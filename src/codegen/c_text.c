@@ -30,41 +30,7 @@ static const char types[] = "typedef __INT64_TYPE__ int64_t;\n"
                             "typedef __UINT16_TYPE__ uint16_t;\n"
                             "typedef __UINT32_TYPE__ uint32_t;\n";
 
-static const char bits[] = "static inline uint32_t f32_bits(float a) {\n"
-                           "    union { float f; uint32_t u; } both = {a};\n"
-                           "    return both.u;\n"
-                           "}\n"
-                           "static inline float f32_of_bits(uint32_t u) {\n"
-                           "    union { uint32_t u; float f; } both = {u};\n"
-                           "    return both.f;\n"
-                           "}\n";
-
 static const char *const helper_text[HELPER_COUNT] = {
-    /* The exponent is moved by a multiplication, which normalizes denormals on the way. */
-    [HELPER_f16_load] =
-        "static inline float f16_load(uint16_t h) {\n"
-        "    uint32_t top = (uint32_t)h >> 10 & 31;\n"
-        "    uint32_t u = f32_bits(f32_of_bits(((uint32_t)h & 0x7fff) << 13) * 0x1p112f);\n"
-        "    u = top == 31 ? u | 0x7f800000 : u;\n"
-        "    return f32_of_bits(u | ((uint32_t)h & 0x8000) << 16);\n"
-        "}\n",
-    /* To nearest even. Below 2^-14 an addition rounds at the right bit. */
-    [HELPER_f16_store] = "static inline uint16_t f16_store(float a) {\n"
-                         "    uint32_t u = f32_bits(a), sign = u >> 16 & 0x8000;\n"
-                         "    u &= 0x7fffffff;\n"
-                         "    uint32_t normal = (u + 0xc8000fff + (u >> 13 & 1)) >> 13;\n"
-                         "    uint32_t small = f32_bits(f32_of_bits(u) + 0.5f) - 0x3f000000;\n"
-                         "    uint32_t special = u > 0x7f800000 ? 0x7e00 : 0x7c00;\n"
-                         "    uint32_t h = u < 0x38800000 ? small : normal;\n"
-                         "    return (uint16_t)((u >= 0x47800000 ? special : h) | sign);\n"
-                         "}\n",
-    [HELPER_bf16_load] =
-        "static inline float bf16_load(uint16_t h) { return f32_of_bits((uint32_t)h << 16); }\n",
-    [HELPER_bf16_store] =
-        "static inline uint16_t bf16_store(float a) {\n"
-        "    uint32_t u = f32_bits(a), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;\n"
-        "    return (uint16_t)(a != a ? u >> 16 | 0x40 : rounded);\n"
-        "}\n",
     /* Integers in the order of the floats, NaN where the caller wants it: their extremes
      * vectorize. */
     [HELPER_order_f32] = "static inline int32_t order_f32(float a, int32_t nan) {\n"
@@ -172,18 +138,12 @@ static const char *const helper_text[HELPER_COUNT] = {
 const Target c_target = {
 #define DTYPE(id, name, stored, computed, ...)                                                     \
     .type[CB_##id] = #computed, .storage[CB_##id] = #stored,
-#define HALF_ROW(id, name, stored, computed, ...)                                                  \
-    .type[CB_##id] = #computed, .storage[CB_##id] = #stored, .load[CB_##id] = #name "_load",       \
-    .store[CB_##id] = #name "_store",
 #include "op/dtype_rows.h"
 };
 
 void c_text_prelude(const Usage *usage, Buffer *out) {
     put(out, pragmas);
     put(out, types);
-    bool wants_bits = false;
-    for (int h = HELPER_f16_load; h <= HELPER_bf16_store; h++) wants_bits |= usage->helper[h];
-    if (wants_bits) put(out, bits);
     for (int h = 0; h < HELPER_COUNT; h++)
         if (usage->helper[h]) put(out, helper_text[h]);
     bool calls = false;

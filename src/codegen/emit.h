@@ -26,16 +26,10 @@ enum { NO_LANE = -1, NO_LEVEL = -1 };
 typedef struct Target {
     const char *type[CB_DTYPE_COUNT];    /* of a value */
     const char *storage[CB_DTYPE_COUNT]; /* of an element in memory */
-    const char *load[CB_DTYPE_COUNT];    /* conversion from memory: "f16_load", or NULL */
-    const char *store[CB_DTYPE_COUNT];
 } Target;
 
 /* Scalar functions that the text calls: a file defines these and no others. */
 typedef enum Helper {
-    HELPER_f16_load,
-    HELPER_f16_store,
-    HELPER_bf16_load,
-    HELPER_bf16_store,
     HELPER_order_f32,
     HELPER_order_f64,
     HELPER_to_i32_f32,
@@ -48,6 +42,7 @@ typedef enum Helper {
 
 typedef struct Usage {
     bool helper[HELPER_COUNT];
+    bool widens[CB_DTYPE_COUNT], narrows[CB_DTYPE_COUNT]; /* halves: from memory, and to it */
     bool function[OP_COUNT][CB_DTYPE_COUNT]; /* op_exp_f32: the op as a function */
     bool math[OP_COUNT][CB_DTYPE_COUNT];     /* the op's text itself, with the m_ functions in it */
     bool apart[OP_COUNT][CB_DTYPE_COUNT];    /* apart_exp_f32: the op as a function never inlined */
@@ -145,8 +140,9 @@ const char *text_index(Emit *e, const Expr *index, bool narrow);
 const char *text_literal(Emit *e, cb_dtype dtype, Scalar value);
 const char *text_op(Emit *e, Op op, cb_dtype compute, cb_dtype result, const char *const *argument,
                     int count);
-/* function(argument), for the helpers of memory conversion */
-const char *text_call(Emit *e, const char *function, const char *argument);
+/* What memory has of a dtype as a value, and a value as memory has it: halves are converted. */
+const char *text_widen(Emit *e, cb_dtype stored, const char *text);
+const char *text_narrow(Emit *e, cb_dtype stored, const char *text);
 const char *text_element(Emit *e, int buffer, const Access *access, const Expr *index,
                          bool guarded); /* b0[...], p3[l] */
 const char *text_row_position(Emit *e); /* flat inner position, for cached rows */

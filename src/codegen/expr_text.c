@@ -123,16 +123,21 @@ const char *text_element(Emit *e, int buffer, const Access *access, const Expr *
     return arena_format(e->arena, "b%d[%s + %s]", buffer, access->name, step);
 }
 
-static void use_helper(Emit *e, const char *name) {
-    if (!strcmp(name, "f16_load")) e->usage->helper[HELPER_f16_load] = true;
-    if (!strcmp(name, "bf16_load")) e->usage->helper[HELPER_bf16_load] = true;
-    if (!strcmp(name, "f16_store")) e->usage->helper[HELPER_f16_store] = true;
-    if (!strcmp(name, "bf16_store")) e->usage->helper[HELPER_bf16_store] = true;
+/* function(argument) */
+static const char *call(Emit *e, const char *function, const char *argument) {
+    return arena_format(e->arena, "%s(%s)", function, text_bare(e, argument));
 }
 
-const char *text_call(Emit *e, const char *function, const char *argument) {
-    use_helper(e, function);
-    return arena_format(e->arena, "%s(%s)", function, text_bare(e, argument));
+const char *text_widen(Emit *e, cb_dtype stored, const char *text) {
+    if (!dtype_is_half(stored)) return text;
+    e->usage->widens[stored] = true;
+    return call(e, arena_format(e->arena, "m_from_%s_f32", cb_dtype_name(stored)), text);
+}
+
+const char *text_narrow(Emit *e, cb_dtype stored, const char *text) {
+    if (!dtype_is_half(stored)) return text;
+    e->usage->narrows[stored] = true;
+    return call(e, arena_format(e->arena, "m_to_%s_f32", cb_dtype_name(stored)), text);
 }
 
 static const char *load_text(Emit *e, const Expr *x) {
@@ -140,7 +145,7 @@ static const char *load_text(Emit *e, const Expr *x) {
     cb_dtype dtype = e->kernel->buffer[buffer].dtype;
     bool guarded = x->input_count == 2;
     const char *text = text_element(e, buffer, &e->load[x->id], x->input[0], guarded);
-    if (e->target->load[dtype]) text = text_call(e, e->target->load[dtype], text);
+    text = text_widen(e, dtype, text);
     if (!guarded) return text;
     Scalar zero = {.i = 0}; /* 0.0 has the same bits */
     return arena_format(e->arena, "(%s ? %s : %s)", text_value(e, x->input[1]), text,
@@ -156,12 +161,12 @@ static const char *cast(Emit *e, cb_dtype dtype, const char *text) {
 static const char *from_float(Emit *e, cb_dtype from, cb_dtype to, const char *text) {
     if (from == CB_F64) {
         e->usage->helper[HELPER_to_i64_f64] = true;
-        text = text_call(e, "to_i64_f64", text);
+        text = call(e, "to_i64_f64", text);
         return to == CB_I64 ? text : cast(e, to, text);
     }
     bool wide = to == CB_I64;
     e->usage->helper[wide ? HELPER_to_i64_f32 : HELPER_to_i32_f32] = true;
-    text = text_call(e, wide ? "to_i64_f32" : "to_i32_f32", text);
+    text = call(e, wide ? "to_i64_f32" : "to_i32_f32", text);
     return wide || to == CB_I32 ? text : cast(e, to, text);
 }
 
@@ -170,7 +175,7 @@ static const char *to_text(Emit *e, cb_dtype from, cb_dtype to, const char *text
     if (to == CB_BOOL) return arena_format(e->arena, "(%s != 0)", text);
     if (dtype_is_half(to)) {
         if (from != CB_F32) text = cast(e, CB_F32, text);
-        return text_call(e, e->target->load[to], text_call(e, e->target->store[to], text));
+        return text_widen(e, to, text_narrow(e, to, text));
     }
     bool down = dtype_is_float(from) && !dtype_is_float(to);
     return down ? from_float(e, from, to, text) : arena_format(e->arena, "(%s)", cast(e, to, text));

@@ -159,6 +159,12 @@ static void want_tokens(Library *library, const char *tokens, cb_dtype dtype) {
     }
 }
 
+static void want_half(Library *library, const char *direction, cb_dtype half) {
+    char name[64];
+    int bytes = snprintf(name, sizeof name, "%s_%s_f32", direction, cb_dtype_name(half));
+    want(library, name, (size_t)bytes);
+}
+
 static void put_math(const Usage *usage, Buffer *out) {
     Library library = {0};
     read_sections(&library, math_text_int);
@@ -174,6 +180,10 @@ static void put_math(const Usage *usage, Buffer *out) {
             if (used)
                 want_tokens(&library, op_text_tokens((Op)op, (cb_dtype)dtype), (cb_dtype)dtype);
         }
+    for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
+        if (usage->widens[dtype]) want_half(&library, "from", (cb_dtype)dtype);
+        if (usage->narrows[dtype]) want_half(&library, "to", (cb_dtype)dtype);
+    }
     for (int i = 0; i < library.count; i++) any |= library.section[i].wanted;
     if (any) want(&library, "prelude", strlen("prelude"));
     for (int i = 0; i < library.count; i++) {

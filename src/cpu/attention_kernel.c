@@ -36,20 +36,13 @@ static inline float exp2_below_0_f32(float x) {
 #undef EXP2
 #undef LEAST
 
-/* To nearest even; NaN stays NaN. */
-static inline uint32_t bf16_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return value != value ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
-
 static void pair(int64_t keys, const void *weights, void *panel) {
     const float *x = weights;
     uint32_t *out = panel;
     for (int64_t key = 0; key + 2 <= keys; key += 2, x += 2 * LANES_f32, out += LANES_f32)
-        SIMD for (int i = 0; i < LANES_f32; i++) out[i] = bf16_of(x[i]) | bf16_of(x[LANES_f32 + i])
-                                                                              << 16;
-    for (int i = 0; i < LANES_f32 && keys % 2; i++) out[i] = bf16_of(x[i]);
+        SIMD for (int i = 0; i < LANES_f32; i++) out[i] =
+            m_to_bf16_f32(x[i]) | (uint32_t)m_to_bf16_f32(x[LANES_f32 + i]) << 16;
+    for (int i = 0; i < LANES_f32 && keys % 2; i++) out[i] = m_to_bf16_f32(x[i]);
 }
 
 const AttentionKernels LEVEL_TABLE(attention_kernels_) = {

@@ -29,7 +29,7 @@ static inline void store_halves(void *to, Bits bits) {
 
 static inline Bits pick(Bits mask, Bits yes, Bits no) { return (mask & yes) | (~mask & no); }
 
-/* As in gemm_kernel.c, which says why. */
+/* The conversions of op/math_f32.h, a vector at a time. */
 
 static inline Vector load_bf16(const void *from) { return (Vector)(load_halves(from) << 16); }
 
@@ -47,8 +47,8 @@ static inline void store_bf16(void *to, Vector v) {
 
 static inline Vector load_f16(const void *from) {
     Bits half = load_halves(from), magnitude = (half & 0x7fff) << 13;
-    Bits finite = (Bits)((Vector)magnitude * 0x1p112f), special = magnitude | 0x7f800000;
-    Bits bits = pick((Bits)((half & 0x7c00) == 0x7c00), special, finite);
+    Bits special = (Bits)((half & 0x7c00) == 0x7c00) & 0x7f800000;
+    Bits bits = (Bits)((Vector)(magnitude | special) * 0x1p112f);
     return (Vector)(bits | (half & 0x8000) << 16);
 }
 
@@ -59,7 +59,7 @@ static inline void store_f16(void *to, Vector v) {
     Bits half = pick((Bits)(magnitude < 0x38800000), small, normal);
     Bits infinite = (Bits)(magnitude >= 0x47800000), nan = (Bits)(magnitude > 0x7f800000);
     half = pick(infinite, (Bits){0} + 0x7c00, half);
-    store_halves(to, pick(nan, (Bits){0} + 0x7e00, half) | sign);
+    store_halves(to, pick(nan, 0x7e00 | (magnitude >> 13 & 0x1ff), half) | sign);
 }
 
 #endif

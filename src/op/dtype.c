@@ -1,9 +1,8 @@
 /* Element types: what dtype.def says of each, their promotion, and the 16-bit floats.
  *
  * cb_promote(CB_U8, CB_I8) == CB_I16; cb_promote(CB_I64, CB_F16) == CB_F16. */
+#include "op/math.h"
 #include "op/op.h"
-
-#include <string.h>
 
 /* The rows stand in the order of the public enum. */
 enum {
@@ -80,42 +79,8 @@ cb_dtype cb_promote(cb_dtype a, cb_dtype b) {
     return best;
 }
 
-static uint32_t float_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static float bits_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-float f16_to_f32(uint16_t bits) {
-    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, magnitude = bits & 0x7fff;
-    if (magnitude >= 0x7c00) return bits_float(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
-    if (magnitude >= 0x400) return bits_float(sign | ((magnitude << 13) + 0x38000000));
-    float denormal = (float)magnitude * 0x1p-24f;
-    return bits_float(sign | float_bits(denormal));
-}
-
-uint16_t f16_from_f32(float value) {
-    uint32_t bits = float_bits(value), magnitude = bits & 0x7fffffff;
-    uint32_t sign = bits >> 16 & 0x8000;
-    if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00); /* as all engines do */
-    if (magnitude >= 0x47800000) return (uint16_t)(sign | 0x7c00);
-    if (magnitude < 0x38800000) /* the sum's unit in the last place is f16's denormal step */
-        return (uint16_t)(sign | (float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000));
-    uint32_t odd =
-        magnitude >> 13 & 1; /* to even: 0xfff below an even digit, 0x1000 below an odd */
-    return (uint16_t)(sign | (magnitude - 0x38000000 + 0xfff + odd) >> 13);
-}
-
-float bf16_to_f32(uint16_t bits) { return bits_float((uint32_t)bits << 16); }
-
-uint16_t bf16_from_f32(float value) {
-    uint32_t bits = float_bits(value);
-    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
+/* The text of all engines, compiled once. */
+#define HALF_ROW(id, name, ...)                                                                    \
+    float name##_to_f32(uint16_t bits) { return m_from_##name##_f32(bits); }                       \
+    uint16_t name##_from_f32(float value) { return m_to_##name##_f32(value); }
+#include "op/dtype_rows.h"

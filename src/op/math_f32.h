@@ -5,6 +5,10 @@
  * 2.2 where there is no FMA). pow, hypot, erfc compute in f64. fmod, remainder and floor_divide are
  * exact for every quotient. math_f32_angles.h goes on.
  *
+ * f16 and bf16 are converted here for every engine. F16C and AVX512-BF16 give the same bits, those
+ * of a NaN too: it is quiet, with as much of its payload as fits. (AVX512-BF16 takes f32 denormals
+ * for 0, in products as well.) test_half_bits.c holds all of them together.
+ *
  * Polynomials: tools/minimax.py. */
 
 //@ bits_f32:
@@ -107,22 +111,22 @@ MATH long m_to_i64_f32(float a) {
 MATH int m_to_i32_f32(float a) { return (int)(unsigned)(unsigned long)m_to_i64_f32(a); }
 
 //@ from_f16_f32: bits_f32 float_f32
-/* The multiplication rescales the exponent, denormals included. */
+/* The multiplication moves the exponent, makes denormals right, and NaN quiet. */
 MATH float m_from_f16_f32(unsigned short h) {
     unsigned body = (unsigned)(h & 0x7fff) << 13, sign = (unsigned)(h & 0x8000) << 16;
-    unsigned bits = m_bits_f32(m_float_f32(body) * 0x1p112f);
-    bits = body >= 0x0f800000u ? body | 0x7f800000u : bits; /* inf, NaN */
-    return m_float_f32(bits | sign);
+    body = body >= 0x0f800000u ? body | 0x7f800000u : body; /* inf, NaN */
+    return m_float_f32(m_bits_f32(m_float_f32(body) * 0x1p112f) | sign);
 }
 
 //@ to_f16_f32: bits_f32 float_f32
 /* To nearest even. Denormals: adding 1/2 leaves the rounded mantissa in the low bits. */
 MATH unsigned short m_to_f16_f32(float x) {
     unsigned bits = m_bits_f32(x), sign = bits >> 16 & 0x8000u, body = bits & 0x7fffffffu;
-    unsigned normal = (body + 0xc8000fffu + (body >> 13 & 1u)) >> 13;
+    unsigned finite = body < 0x47800000u ? body : 0x47800000u; /* 2^16 becomes inf */
+    unsigned normal = (finite + 0xc8000fffu + (body >> 13 & 1u)) >> 13;
     unsigned small = m_bits_f32(m_float_f32(body) + 0.5f) - 0x3f000000u;
     unsigned h = body < 0x38800000u ? small : normal;
-    h = body >= 0x47800000u ? (body > 0x7f800000u ? 0x7e00u : 0x7c00u) : h;
+    h = x == x ? h : 0x7e00u | (body >> 13 & 0x1ffu);
     return (unsigned short)(h | sign);
 }
 

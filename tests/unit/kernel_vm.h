@@ -20,7 +20,7 @@ static Kernel *parse(Arena *arena, const char *text) {
     return kernel;
 }
 
-static void check_text(const char *text) {
+static inline void check_text(const char *text) {
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
     Kernel *kernel = parse(arena, text);

@@ -348,56 +348,6 @@ static Code *compile_text(Arena *arena, const char *text, KernelFunction **funct
     return code;
 }
 
-static void test_half_precision(void **state) {
-    (void)state;
-    enum { COUNT = 65536 };
-    static uint16_t half[COUNT], half_back[COUNT], brain_back[COUNT];
-    static float wide[COUNT];
-    Arena *arena = arena_new();
-    KernelFunction *load, *store;
-    Code *first = compile_text(
-        arena,
-        "kernel from_half(outer a0:65536) tile split 1 { b0: in f16[65536] b1: out f32[65536]"
-        " t0 = f32 load b0[a0] store b1[a0] = t0 }",
-        &load);
-    Code *second = compile_text(
-        arena,
-        "kernel to_half(outer a0:65536) tile split 1 { b0: in f32[65536] b1: out f16[65536]"
-        " b2: out bf16[65536] t0 = f32 load b0[a0] store b1[a0] = t0 store b2[a0] = t0 }",
-        &store);
-    for (int i = 0; i < COUNT; i++) half[i] = (uint16_t)i;
-    load((void *[]){half, wide}, 0, COUNT, 0, NULL);
-    for (int i = 0; i < COUNT; i++) {
-        float wanted = f16_to_f32((uint16_t)i);
-        if (isnan(wanted))
-            assert_true(isnan(wide[i]));
-        else
-            assert_memory_equal(&wide[i], &wanted, 4);
-    }
-    for (int round = 0; round < 8; round++) {
-        for (int i = 0; i < COUNT; i++) {
-            uint32_t bits = (uint32_t)i << 16 | (next_random() & 0xffff);
-            if (round == 0) bits = (uint32_t)i << 16 | 0x8000; /* ties of bf16 */
-            if (round == 1)
-                bits = (uint32_t)i << 16 | (next_random() & 0xe000) | 0x1000; /* of f16 */
-            memcpy(&wide[i], &bits, 4);
-        }
-        store((void *[]){wide, half_back, brain_back}, 0, COUNT, 0, NULL);
-        for (int i = 0; i < COUNT; i++) {
-            float half_value = f16_to_f32(half_back[i]), brain_value = bf16_to_f32(brain_back[i]);
-            if (isnan(wide[i])) {
-                assert_true(isnan(half_value) && isnan(brain_value));
-                continue;
-            }
-            assert_int_equal(half_back[i], f16_from_f32(wide[i]));
-            assert_int_equal(brain_back[i], bf16_from_f32(wide[i]));
-        }
-    }
-    code_release(first);
-    code_release(second);
-    arena_free(arena);
-}
-
 /* NaN wins over everything, wherever it stands, of whichever sign; infinities are ordinary. */
 static void test_extremes(void **state) {
     (void)state;
@@ -568,7 +518,6 @@ int main(void) {
         cmocka_unit_test(test_dtypes),
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_every_op),
-        cmocka_unit_test(test_half_precision),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_guards_do_not_touch),
         cmocka_unit_test(test_many_costly_ops),

@@ -472,52 +472,6 @@ static void nan_and_infinity_pass(void **state) {
     }
 }
 
-/* Every half: widening agrees with the scalar conversion, and narrowing gives the half back. */
-static void half_conversions_are_exact(void **state) {
-    const GemmKernels *kernels = *state;
-    enum { ALL = 1 << 16 };
-    uint16_t *half = malloc(ALL * sizeof *half), *back = malloc(ALL * sizeof *back);
-    float *wide = malloc(ALL * sizeof *wide);
-    for (int i = 0; i < ALL; i++) half[i] = (uint16_t)i;
-    kernels->widen_f16(half, wide, ALL);
-    kernels->narrow_f16(wide, back, ALL);
-    for (int i = 0; i < ALL; i++) {
-        float expected = f16_to_f32(half[i]);
-        if (isnan(expected))
-            assert_true(isnan(wide[i]) && isnan(f16_to_f32(back[i])));
-        else
-            assert_true(wide[i] == expected && signbit(wide[i]) == signbit(expected) &&
-                        back[i] == half[i]);
-    }
-    kernels->widen_bf16(half, wide, ALL);
-    kernels->narrow_bf16(wide, back, ALL);
-    for (int i = 0; i < ALL; i++) {
-        float expected = bf16_to_f32(half[i]);
-        if (isnan(expected))
-            assert_true(isnan(wide[i]) && isnan(bf16_to_f32(back[i])));
-        else
-            assert_true(wide[i] == expected && back[i] == half[i]);
-    }
-    free(half), free(back), free(wide);
-}
-
-static void narrowing_rounds_to_even(void **state) {
-    const GemmKernels *kernels = *state;
-    for (uint32_t bits = 0; bits < 0x7f900000; bits += 77777) {
-        float in, minus;
-        memcpy(&in, &bits, sizeof in);
-        minus = -in;
-        uint16_t got[2];
-        kernels->narrow_f16(&in, &got[0], 1);
-        kernels->narrow_f16(&minus, &got[1], 1);
-        if (isnan(in)) continue;
-        assert_int_equal(got[0], f16_from_f32(in));
-        assert_int_equal(got[1], f16_from_f32(minus));
-        kernels->narrow_bf16(&in, &got[0], 1);
-        assert_int_equal(got[0], bf16_from_f32(in));
-    }
-}
-
 /* Runs of any length, from any place, and nothing behind them. */
 static void native_narrowing_rounds_to_even(void **state) {
     (void)state;
@@ -617,8 +571,6 @@ static void every_tile_of_bf16(void **state) {
 static void test_level(const GemmKernels *kernels, int *failed) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(every_tile, (void *)kernels),
-        cmocka_unit_test_prestate(half_conversions_are_exact, (void *)kernels),
-        cmocka_unit_test_prestate(narrowing_rounds_to_even, (void *)kernels),
     };
     *failed += cmocka_run_group_tests(tests, NULL, NULL);
 }
