@@ -161,8 +161,23 @@ CB_API double cb_item(cb_tensor *x);
 CB_API int64_t cb_item_int(cb_tensor *x); /* floats are truncated */
 /* Pointer to the first element, strides as cb_stride says. Valid while x lives. Inside a compiled
  * function this is a value request whatever x is: the rest of the call runs eagerly, so what is
- * read and written through the pointer comes in the order of the source. */
+ * read and written through the pointer comes in the order of the source. An error, and NULL, for
+ * what does not lie on the host (cb_device). */
 CB_API void *cb_data(cb_tensor *x);
+/* Where x lies: "cpu", or a device whose memory the host cannot touch, and whose kernels run later:
+ * ops return when they are launched. Who asks for a value waits, and gets the error of what failed
+ * meanwhile (an index out of range). An op runs where its operands lie, all on one device but for
+ * tensors of the host without dimensions, which any device takes as numbers. What comes from no
+ * other tensor (cb_from_data, cb_zeros, files, parameters) lies where the option device says when
+ * it is made. "guarded" is a device for tests inside of the process: to touch its memory ends the
+ * program. */
+CB_API const char *cb_device(const cb_tensor *x);
+/* A copy on the device, or, when x is there already, a view of it. NULL with an error. */
+CB_API cb_tensor *cb_to_device(cb_tensor *x, const char *device);
+/* Waits until all devices have done what was launched; the error of what failed since the last
+ * time. */
+CB_API cb_status cb_synchronize(void);
+
 /* Tells that x was, or is about to be, written to through such a pointer. A module that is compiled
  * in eval mode computes what follows from its parameters alone once; without this call it would
  * not see that they changed. Ops and cb_assign tell by themselves.
@@ -400,7 +415,9 @@ CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
  *   dynamic    auto | 0 | 1
  *              sizes are constants of a graph, inputs of other sizes are compiled anew; 1 changes
  *              nothing, and cb_explain says so
- *   device     cpu
+ *   device     auto | cpu | guarded
+ *              where the inputs must lie (cb_device); auto: on any device, and for each one it is
+ *              compiled anew
  *   backend    c | vm
  *              c: the system's C compiler makes the kernels; vm: an interpreter of vectors, which
  *              also stands in where there is no compiler

@@ -83,6 +83,13 @@ cb_status fail(cb_status status, const char *format, ...) {
     return status;
 }
 
+void fail_again(cb_status status, const char *text) {
+    if (first != CB_OK) return;
+    first = status;
+    text_start = 0;
+    snprintf(message, MESSAGE_BYTES, "%s", text);
+}
+
 void fail_also(const char *format, ...) {
     if (first == CB_OK) return;
     va_list arguments;

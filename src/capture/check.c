@@ -79,12 +79,12 @@ static void check_tensor(const Entry *entry, const char *what, int number, Tenso
 static Tensor *copy_storage(const Tensor *x) {
     Meta meta = tensor_meta(x);
     Tensor *copy = tensor_shell(&meta);
-    Storage *storage = copy ? storage_new(x->storage->bytes) : NULL;
-    if (!storage) {
+    const Storage *from = x->storage;
+    Storage *storage = copy ? storage_new_on(x->device, from->bytes) : NULL;
+    if (!storage || !devices[x->device]->copy(storage->data, from->data, from->bytes)) {
         tensor_destroy(copy);
         return NULL;
     }
-    memcpy(storage->data, x->storage->data, x->storage->bytes);
     copy->storage = storage;
     copy->offset = x->offset;
     memcpy(copy->stride, x->stride, sizeof x->stride);

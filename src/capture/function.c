@@ -82,8 +82,19 @@ static bool input_count_valid(const Function *function, int count) {
     return false;
 }
 
-static bool inputs_valid(Tensor *const *input, int input_count) {
+/* As the option device wants it. Tensors without dimensions may lie on the host. */
+static bool input_placed(const Function *function, const Tensor *x, int i) {
+    int device = function->options.device - 1 - DEVICE_OF_INPUTS;
+    bool placed = x->device == device || (x->rank == 0 && device_is_host(x->device));
+    if (function->options.device == DEVICE_OF_INPUTS || placed) return true;
+    fail(CB_ERR_ARGUMENT, "call: input %d lies on %s, and the function was compiled for %s", i,
+         devices[x->device]->name, devices[device]->name);
+    return false;
+}
+
+static bool inputs_valid(const Function *function, Tensor *const *input, int input_count) {
     for (int i = 0; i < input_count; i++) {
+        if (input[i] && !input_placed(function, input[i], i)) return false;
         if (input[i] && (input[i]->storage || tracer_current())) continue;
         fail(CB_ERR_ARGUMENT, "call: input %d %s", i, input[i] ? "has no value" : "is NULL");
         return false;
@@ -114,7 +125,8 @@ int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, 
         return fail(CB_ERR_ARGUMENT, "call: the function or an array is NULL");
     if (!tomb_lives(&function->tomb, "call: the compiled function")) return cb_error_status();
     bool good = input_count_valid(function, input_count) &&
-                tensors_in(inputs, input_count, "call", input) && inputs_valid(input, input_count);
+                tensors_in(inputs, input_count, "call", input) &&
+                inputs_valid(function, input, input_count);
     if (!good) return cb_error_status();
     int count = call_into(function, input, input_count, output);
     if (count > capacity)
@@ -215,5 +227,6 @@ void cb_cleanup(void) {
     code_cleanup();
     tensor_cleanup();
     tombs_cleanup();
+    devices_close();
     option_reset();
 }

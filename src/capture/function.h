@@ -25,6 +25,7 @@ typedef struct Recording Recording; /* functional.h */
 /* The values of each, the default first (option.c has their words). */
 enum { MODE_DEFAULT, MODE_REDUCE_OVERHEAD, MODE_MAX_AUTOTUNE, MODE_MAX_AUTOTUNE_NO_GRAPHS };
 enum { DYNAMIC_AUTO, DYNAMIC_OFF, DYNAMIC_ASKED };
+enum { DEVICE_OF_INPUTS }; /* then each device */
 enum { BACKEND_C, BACKEND_VM };
 enum { FUSE_ON, FUSE_OFF };
 enum { CAST_AS_THREAD, CAST_BF16, CAST_F16, CAST_OFF };
@@ -40,7 +41,7 @@ void options_print(const FunctionOptions *options, Buffer *out);
 
 typedef struct Guard { /* of one input */
     int8_t dtype;
-    uint8_t rank;
+    uint8_t rank, device;
     bool contiguous; /* strides are not compared then */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK];
 } Guard;

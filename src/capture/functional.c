@@ -29,6 +29,7 @@ int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
 /* A result with a storage of its own. */
 static int add_result(Recording *recording, Node *node) {
     TraceValue value = {.kind = VALUE_IS_RESULT, .meta = node_meta(node)};
+    value.meta.device = (uint8_t)recording->graph->device;
     contiguous_strides(value.meta.rank, value.meta.size, value.stride);
     FunctionalValue functional = {.parent = NO_VALUE, .node = node, .input = -1};
     return add_value(recording, value, functional);
@@ -69,6 +70,7 @@ static bool add_view(Recording *recording, Op op, int parent, const Attrs *attrs
     *result = NO_VALUE;
     if (!op_infer(op, &base->meta, 1, &functional.attrs, &inferred)) return false;
     value.meta = inferred.result;
+    value.meta.device = base->meta.device;
     if (view_strides(op, &functional.attrs, &base->meta, &value.meta, base->stride, base->offset,
                      value.stride, &value.offset)) {
         *result = add_value(recording, value, functional);

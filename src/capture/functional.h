@@ -27,6 +27,7 @@ struct Recording {
     Trace *trace;           /* owned, until an entry takes it */
     Graph *graph;           /* its arena is owned, until it is compiled */
     FunctionalValue *value; /* vec, by value number, in the graph's arena */
+    int place;              /* of its ops so far (tensor/place.h) */
     int *captured;          /* vec: the captured tensors' numbers, in the graph's arena */
 };
 

@@ -1,8 +1,8 @@
 /* Guards: what an entry was compiled for, and whether a call's inputs are that.
  *
- * dtype, rank and sizes must be equal; so must strides, unless both are contiguous. Inputs that
- * were one tensor, and have one name in the trace, must be one again. Inputs that were two may be
- * one, unless the entry writes to it. Tensors that overlap without being one are like any others
+ * dtype, device, rank and sizes must be equal; so must strides, unless both are contiguous. Inputs
+ * that were one tensor, and have one name in the trace, must be one again. Inputs that were two may
+ * be one, unless the entry writes to it. Tensors that overlap without being one are like any others
  * until one of them is written to: which of them eager would have written first, no graph of values
  * can say, so such a call runs eagerly (entry_writes_apart).
  *
@@ -15,13 +15,15 @@ void guard_make(Guard *guard, const Tensor *x) {
     memset(guard, 0, sizeof *guard);
     guard->dtype = x->dtype;
     guard->rank = x->rank;
+    guard->device = x->device;
     guard->contiguous = tensor_contiguous(x);
     memcpy(guard->size, x->size, sizeof(int64_t) * x->rank);
     if (!guard->contiguous) memcpy(guard->stride, x->stride, sizeof(int64_t) * x->rank);
 }
 
 bool guard_fits(const Guard *guard, const Tensor *x) {
-    if (guard->dtype != x->dtype || guard->rank != x->rank) return false;
+    if (guard->dtype != x->dtype || guard->rank != x->rank || guard->device != x->device)
+        return false;
     for (int i = 0; i < guard->rank; i++)
         if (guard->size[i] != x->size[i]) return false;
     return true;
@@ -38,6 +40,7 @@ bool guard_holds(const Guard *guard, const Tensor *x) {
 void guard_print(const Guard *guard, Buffer *out) {
     put(out, cb_dtype_name((cb_dtype)guard->dtype));
     put_sizes(out, guard->rank, guard->size);
+    if (!device_is_host(guard->device)) putf(out, " on %s", devices[guard->device]->name);
     if (guard->contiguous) return;
     put(out, " strides ");
     put_sizes(out, guard->rank, guard->stride);

@@ -15,9 +15,11 @@ Reason miss_describe(const Function *function, const Conditions *now, Tensor *co
         char found[128], expected[128];
         meta_format(&meta, found, sizeof found);
         meta_format(&known, expected, sizeof expected);
-        snprintf(out, bytes, "input %d is %s%s, entry %d has %s", i, found,
-                 guard_fits(&last->guard[i], input[i]) ? " of other strides" : "", last->number,
-                 expected);
+        bool moved = meta.device != known.device;
+        const char *strides = guard_fits(&last->guard[i], input[i]) ? " of other strides" : "";
+        snprintf(out, bytes, "input %d is %s%s%s, entry %d has %s%s%s", i, found,
+                 moved ? " on " : strides, moved ? devices[meta.device]->name : "", last->number,
+                 expected, moved ? " on " : "", moved ? devices[known.device]->name : "");
         return REASON_input_changed;
     }
     if (input_count == last->input_count && entry_describe_aliases(last, input, out, bytes))

@@ -25,7 +25,14 @@ static const struct {
     {"dynamic",
      offsetof(FunctionOptions, dynamic),
      {[DYNAMIC_AUTO] = "auto", [DYNAMIC_OFF] = "0", [DYNAMIC_ASKED] = "1"}},
-    {"device", offsetof(FunctionOptions, device), {"cpu"}},
+    {"device",
+     offsetof(FunctionOptions, device),
+     {
+         [DEVICE_OF_INPUTS] = "auto",
+#define DEVICE(id) [DEVICE_OF_INPUTS + 1 + DEVICE_##id] = #id,
+#include "device/devices.def"
+#undef DEVICE
+     }},
     {"backend", offsetof(FunctionOptions, backend), {[BACKEND_C] = "c", [BACKEND_VM] = "vm"}},
     {"fuse", offsetof(FunctionOptions, fuse), {[FUSE_ON] = "1", [FUSE_OFF] = "0"}},
     {"autocast",

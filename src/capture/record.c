@@ -7,9 +7,10 @@
 
 #include "base/memory.h"
 #include "nn/module.h"
+#include "tensor/place.h"
 #include <string.h>
 
-enum { OUT_OF_MEMORY = -2, WRITES_REPEATED = -3 };
+enum { OUT_OF_MEMORY = -2, WRITES_REPEATED = -3, LIES_ELSEWHERE = -4 };
 
 void record_free(Recording *recording) {
     if (!recording) return;
@@ -24,6 +25,7 @@ static Recording *recording_new(const Call *call) {
     if (arena) {
         recording->graph = graph_new(arena); /* the first chunk has room for it */
         recording->graph->ambient = call->conditions.ambient;
+        recording->place = PLACE_NOWHERE;
         recording->trace = trace_new();
         if (recording->trace) return recording;
     }
@@ -112,9 +114,24 @@ static void append(Recording *recording, TraceOp op, const TraceOperand *input,
     push(arena, recording->trace->op, op);
 }
 
+/* A graph runs on one device, that of its first op. NO_VALUE with an error: an op of several. */
+static int find_place(Recording *recording, const char *name, const TraceOperand *input,
+                      int input_count) {
+    int place = PLACE_NOWHERE;
+    for (int i = 0; i < input_count; i++)
+        if (input[i].kind == OPERAND_VALUE &&
+            !place_operand(&place, name, &recording->trace->value[input[i].value].meta))
+            return NO_VALUE;
+    place = place_device(place);
+    if (recording->place == PLACE_NOWHERE) recording->place = recording->graph->device = place;
+    return recording->place == place ? place : LIES_ELSEWHERE;
+}
+
 static int apply_values(Recording *recording, Op op, const TraceOperand *input, int input_count,
                         const Attrs *attrs, int first_value, Site site, ModuleMode mode) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
+    int place = find_place(recording, op_info(op)->name, input, input_count);
+    if (place < 0) return place;
     recording->graph->origin.site = keep_site(recording->trace, site);
     int result = functional_apply(recording, op, input, input_count, attrs);
     if (result == NO_VALUE) return NO_VALUE;
@@ -129,9 +146,22 @@ static int apply_values(Recording *recording, Op op, const TraceOperand *input, 
     return result;
 }
 
+/* A value from another device is moved: in eager. */
+static int assign_place(Recording *recording, const TraceOperand input[2]) {
+    const TraceValue *value = recording->trace->value;
+    const Meta *target = &value[input[0].value].meta;
+    bool tensor = input[1].kind == OPERAND_VALUE;
+    if (tensor && value[input[1].value].meta.device != target->device) return LIES_ELSEWHERE;
+    if (recording->place == PLACE_NOWHERE)
+        recording->place = recording->graph->device = target->device;
+    return recording->place == target->device ? target->device : LIES_ELSEWHERE;
+}
+
 static int assign_values(Recording *recording, const TraceOperand input[2], int first_value,
                          Site site, ModuleMode mode) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
+    int place = assign_place(recording, input);
+    if (place < 0) return place;
     recording->graph->origin.site = keep_site(recording->trace, site);
     functional_assign(recording, input[0].value, &input[1]);
     TraceOp done = {.op = OP_assign,
@@ -150,6 +180,7 @@ static bool goes_eager(Call *call, int why) {
         call->failed = true;
         return false;
     }
+    if (why == LIES_ELSEWHERE) return call_break(call, REASON_other_device, "");
     if (why == WRITES_REPEATED) return call_break(call, REASON_written_repeat, "");
     return call_break(call, REASON_out_of_memory, "while recording");
 }

@@ -103,7 +103,9 @@ static void unbind_from(Call *call, int first) {
 /* ---- matching ------------------------------------------------------------------------------ */
 
 static bool same_value(const TraceValue *value, const Tensor *x) {
-    if (value->meta.dtype != x->dtype || value->meta.rank != x->rank) return false;
+    if (value->meta.dtype != x->dtype || value->meta.rank != x->rank ||
+        value->meta.device != x->device)
+        return false;
     size_t bytes = sizeof(int64_t) * x->rank;
     if (memcmp(value->meta.size, x->size, bytes)) return false;
     return value->contiguous ? tensor_contiguous(x) : !memcmp(value->stride, x->stride, bytes);

@@ -47,8 +47,9 @@ static bool same_op(const TraceOp *a, const TraceOp *b) {
 static bool same_value(const TraceValue *a, const TraceValue *b) {
     size_t bytes = sizeof(int64_t) * a->meta.rank;
     return a->kind == b->kind && a->root == b->root && a->meta.dtype == b->meta.dtype &&
-           a->meta.rank == b->meta.rank && !memcmp(a->meta.size, b->meta.size, bytes) &&
-           !memcmp(a->stride, b->stride, bytes) && a->offset == b->offset;
+           a->meta.rank == b->meta.rank && a->meta.device == b->meta.device &&
+           !memcmp(a->meta.size, b->meta.size, bytes) && !memcmp(a->stride, b->stride, bytes) &&
+           a->offset == b->offset;
 }
 
 int trace_values_after(const Trace *trace, int count) {

@@ -73,6 +73,7 @@ typedef struct Graph {
     Declined *declined; /* vec, filled by the passes */
     const bool *frozen; /* by input: its elements never change; NULL: none is known to */
     Ambient ambient;    /* of the calls that it is made of */
+    int device;         /* DeviceId: where it runs */
     Node **constant;    /* vec: what the last inputs are, which are no arguments (freeze.c) */
     Origin origin;      /* given to new nodes */
 } Graph;

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "tensor/apply.h"
+#include "tensor/place.h"
 #include "tensor/read.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -125,7 +126,7 @@ cb_tensor *cb_safetensors_get(const cb_safetensors *file, const char *name) {
     }
     Tensor *x = tensor_new(&entry->meta);
     if (x) safetensors_read(entry, 0, cb_numel(x), tensor_data(x), (cb_dtype)x->dtype);
-    return tensor_out(x);
+    return tensor_out(tensor_placed(x));
 }
 
 /* ---- save ------------------------------------------------------------------------------------ */

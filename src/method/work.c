@@ -17,7 +17,6 @@ bool work_packs(const Work *work) {
 
 bool work_run(const Work *work, Operands operands) {
     if (work->provided) return provided_run(work->provided, &operands);
-    operands.packed = work->packed ? work->packed->data : NULL;
     operands.end = &work->end;
     return work->method->run(work->task, work->method->variant, &operands);
 }

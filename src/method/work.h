@@ -22,7 +22,11 @@ bool work_pack(Work *work, const void *weight, cb_dtype dtype);
 bool work_packs_from(const Work *work, cb_dtype dtype);
 /* Whether the weight itself is not read by work_run. */
 bool work_packs(const Work *work);
-/* operands without packed and end, which the work knows. false: no memory, or an error is set. */
+/* Where the packed weight lies; NULL: there is none. */
+static inline const void *work_packed(const Work *work) {
+    return work->packed ? work->packed->data : NULL;
+}
+/* operands without end, which the work knows. false: no memory, or an error is set. */
 bool work_run(const Work *work, Operands operands);
 void work_free(Work *work);
 

@@ -11,6 +11,7 @@
 #include "base/vec.h"
 #include "io/safetensors.h"
 #include "nn/module.h"
+#include "tensor/place.h"
 #include <string.h>
 
 typedef struct Slot {
@@ -150,16 +151,21 @@ static int64_t place(const Tensor *x, int64_t n) {
     return at;
 }
 
-static void copy(const SafeEntry *entry, Tensor *x) {
+static bool copy(const SafeEntry *entry, Tensor *x) {
+    const Tensor *local = tensor_local(x);
+    if (!local) return false;
     int64_t total = cb_numel(x);
     cb_dtype dtype = (cb_dtype)x->dtype;
     size_t width = cb_dtype_size(dtype);
-    uint8_t *data = tensor_data(x);
+    uint8_t *data = tensor_data(local);
     bool contiguous = tensor_contiguous(x);
     if (contiguous) safetensors_read(entry, 0, total, data, dtype);
     for (int64_t n = 0; n < total && !contiguous; n++)
         safetensors_read(entry, n, 1, data + place(x, n) * (int64_t)width, dtype);
+    bool written = tensor_write_back(local, x);
+    tensor_local_end(local, x);
     storage_written(x->storage); /* what was compiled with the old values frozen is stale */
+    return written;
 }
 
 static cb_status load(StateSlots *state, const Module *module, const cb_safetensors *file,
@@ -168,7 +174,8 @@ static cb_status load(StateSlots *state, const Module *module, const cb_safetens
     collect_slots(state, module, "");
     cb_status status = compare(state, file, strict, keys);
     for (int i = 0; i < length(state->slot) && !status; i++)
-        if (state->slot[i].entry) copy(state->slot[i].entry, state->slot[i].tensor);
+        if (state->slot[i].entry && !copy(state->slot[i].entry, state->slot[i].tensor))
+            status = cb_error_status();
     return status;
 }
 

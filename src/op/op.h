@@ -166,6 +166,7 @@ typedef struct Meta {
     int8_t dtype;
     uint8_t rank;
     bool number; /* a plain number in the call: weak in promotion */
+    uint8_t device; /* of a tensor: DeviceId, of a layer above this one */
     int64_t size[CB_MAX_RANK];
 } Meta;
 

@@ -61,6 +61,7 @@ static Graph *copy_results(FrozenResults *r, const int64_t *const *stride, Arena
     const bool *needed = find_needed(r, arena);
     Graph *copy = graph_new(arena);
     copy->ambient = r->graph->ambient;
+    copy->device = r->graph->device;
     Node **now = arena_new_array(arena, Node *, length(r->graph->node) + 1);
     for (int id = 0; id < length(r->graph->node); id++) {
         const Node *node = r->graph->node[id];
@@ -121,6 +122,7 @@ static Graph *conversion(Arena *arena, const ConstantRecipe *recipe) {
     if (!arena || arena_guard(arena)) return NULL;
     Graph *graph = graph_new(arena);
     Meta meta = tensor_meta(recipe->input[0]);
+    graph->device = meta.device;
     Node *input = graph_input(graph, &meta);
     push(arena, graph->output, node_convert(graph, input, recipe->dtype));
     return graph;

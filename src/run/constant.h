@@ -16,7 +16,7 @@ typedef struct ConstantRecipe {
 } ConstantRecipe;
 
 typedef struct Constants {
-    Tensor **tensor; /* heap array of kept tensors; NULL: not made yet, or dropped */
+    Tensor **tensor;         /* heap array of kept tensors; NULL: not made yet, or dropped */
     ConstantRecipe **recipe; /* heap array; NULL: there is none, or it was used */
     int count;
 } Constants;

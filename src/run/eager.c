@@ -9,9 +9,9 @@
  *     cb_add(x: f32[4096], 1.5) -> key {add, f32[4096], float} -> kernel b2[a0] = b0[a0] + b1[0] */
 #include "run/eager.h"
 #include "base/map.h"
-#include "cpu/copy.h"
 #include "run/compile.h"
-#include "tensor/apply.h"
+#include "run/enqueue.h"
+#include "tensor/place.h"
 #include <string.h>
 
 enum {
@@ -75,6 +75,7 @@ static Tensor *wrap_number(Number *number, const cb_operand *operand) {
     number->tensor.offset = 0;
     number->tensor.dtype = (int8_t)number_dtype(operand);
     number->tensor.rank = 0;
+    number->tensor.device = DEVICE_cpu;
     return &number->tensor;
 }
 
@@ -83,7 +84,7 @@ static Tensor *wrap_number(Number *number, const cb_operand *operand) {
 static void add_tensor(EagerCall *call, Tensor *x) {
     bool dense = tensor_contiguous(x);
     int64_t *word = call->key + call->words;
-    *word++ = 1 | x->dtype << 8 | x->rank << 16 | (int64_t)dense << 24;
+    *word++ = 1 | x->dtype << 8 | x->rank << 16 | (int64_t)dense << 24 | (int64_t)x->device << 32;
     for (int i = 0; i < x->rank; i++) *word++ = x->size[i];
     if (!dense)
         for (int i = 0; i < x->rank; i++) *word++ = x->size[i] == 1 ? 0 : x->stride[i];
@@ -150,13 +151,28 @@ static Graph *one_node(Arena *arena, const EagerCall *call) {
     return graph;
 }
 
+static bool find_place(const EagerCall *call, int *device) {
+    int place = PLACE_NOWHERE;
+    for (int i = 0; i < call->count; i++) {
+        const cb_operand *operand = &call->operand[i];
+        if (operand->kind != CB_OPERAND_TENSOR || !operand->tensor) continue;
+        Meta meta = tensor_meta(operand->tensor);
+        if (!place_operand(&place, op_info(call->op)->name, &meta)) return false;
+    }
+    *device = place_device(place);
+    return true;
+}
+
 static Executable *build(const EagerCall *call) {
+    int device;
+    if (!find_place(call, &device)) return NULL;
     Arena *arena = arena_new();
     Graph *graph = one_node(arena, call);
     if (!graph) {
         arena_free(arena);
         return NULL;
     }
+    graph->device = device;
     const int64_t *stride[MOST_OPERANDS];
     for (int i = 0; i < call->input_count; i++)
         stride[i] = tensor_contiguous(call->input[i]) ? NULL : call->input[i]->stride;
@@ -171,10 +187,10 @@ static Executable *build(const EagerCall *call) {
 static Tensor *copy_of(const Tensor *x) {
     Meta meta = tensor_meta(x);
     Tensor *copy = tensor_new(&meta);
-    if (copy)
-        copy_strided(tensor_data(copy), copy->stride, tensor_data(x), x->stride, x->rank, x->size,
-                     cb_dtype_size((cb_dtype)x->dtype));
-    return copy;
+    bool copied =
+        copy && elements_copy(x->device, tensor_data(copy), copy->stride, tensor_data(x), x->stride,
+                              x->rank, x->size, cb_dtype_size((cb_dtype)x->dtype));
+    return copied ? copy : NULL;
 }
 
 /* A new shape that strides do not express: the elements in order, under that shape. */
@@ -235,13 +251,12 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
 
 /* ---- assignment ---- */
 
-static void fill(Tensor *target, const cb_operand *value) {
+static bool fill(Tensor *target, const cb_operand *value) {
     cb_dtype dtype = (cb_dtype)target->dtype;
-    const int64_t none[CB_MAX_RANK] = {0};
     Scalar element;
     scalar_store(&element, dtype, scalar_convert(number_scalar(value), number_dtype(value), dtype));
-    copy_strided(tensor_data(target), target->stride, &element, none, target->rank, target->size,
-                 cb_dtype_size(dtype));
+    return elements_fill(target->device, tensor_data(target), target->stride, &element,
+                         target->rank, target->size, cb_dtype_size(dtype));
 }
 
 /* Do the two share a byte? Compares the spans of memory that they lie in. */
@@ -260,17 +275,30 @@ static bool same_elements(const Tensor *a, const Tensor *b) {
     return true;
 }
 
-static void copy_broadcast(Tensor *target, const Tensor *value) {
+static bool copy_broadcast(Tensor *target, const Tensor *value) {
     int64_t stride[CB_MAX_RANK] = {0};
     int shift = target->rank - value->rank;
     for (int i = 0; i < value->rank; i++)
         stride[i + shift] = value->size[i] == 1 ? 0 : value->stride[i];
-    copy_strided(tensor_data(target), target->stride, tensor_data(value), stride, target->rank,
-                 target->size, cb_dtype_size((cb_dtype)target->dtype));
+    return elements_copy(target->device, tensor_data(target), target->stride, tensor_data(value),
+                         stride, target->rank, target->size,
+                         cb_dtype_size((cb_dtype)target->dtype));
 }
 
-/* The value in the target's dtype and in memory of its own: value itself, or a new tensor. */
+static Tensor *separate_value(const Tensor *target, Tensor *value);
+
+/* The move comes first. */
+static Tensor *value_from_elsewhere(const Tensor *target, Tensor *value) {
+    Tensor *there = tensor_to(value, target->device);
+    Tensor *separate = there ? separate_value(target, there) : NULL;
+    if (separate != there) tensor_destroy(there);
+    return separate;
+}
+
+/* The value in the target's dtype, on its device and in memory of its own: value itself, or a new
+ * tensor. */
 static Tensor *separate_value(const Tensor *target, Tensor *value) {
+    if (value->device != target->device) return value_from_elsewhere(target, value);
     if (value->dtype != target->dtype) {
         Attrs attrs = attrs_default(OP_to);
         attrs.word[ATTR_to_dtype] = target->dtype;
@@ -281,14 +309,11 @@ static Tensor *separate_value(const Tensor *target, Tensor *value) {
 }
 
 bool eager_assign(Tensor *target, const cb_operand *value) {
-    if (value->kind != CB_OPERAND_TENSOR) {
-        fill(target, value);
-        return true;
-    }
+    if (value->kind != CB_OPERAND_TENSOR) return fill(target, value);
     if (same_elements(target, value->tensor)) return true;
     Tensor *source = separate_value(target, value->tensor);
     if (!source) return false;
-    copy_broadcast(target, source);
+    bool copied = copy_broadcast(target, source);
     if (source != value->tensor) tensor_destroy(source);
-    return true;
+    return copied;
 }

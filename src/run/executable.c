@@ -6,10 +6,10 @@
  * and copied at the end.
  *
  *     w <- w - g * 0.1: one kernel that loads w[a0] and stores value[a0]: in place */
-#include "run/executable.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/round.h"
+#include "run/enqueue.h"
 #include <stdatomic.h>
 
 enum { BLOCK_ALIGNMENT = 64 };
@@ -150,11 +150,14 @@ static int constant_weight(const Plan *plan, const Step *step) {
 
 /* The weight as our own engine wants it. A constant that is another tensor in another dtype need
  * not be made for it. false: memory ran out. */
-static bool pack(Work *work, Constants *constants, int number, cb_dtype dtype) {
+static bool pack(int device, Work *work, Constants *constants, int number, cb_dtype dtype) {
     const Tensor *source = constant_source(constants, number);
     bool converts = source && work_packs_from(work, (cb_dtype)source->dtype);
     const void *data = converts ? tensor_data(source) : constant_data(constants, number);
-    return data && work_pack(work, data, converts ? (cb_dtype)source->dtype : dtype);
+    if (!data) return false;
+    if (converts) dtype = (cb_dtype)source->dtype;
+    return device_is_host(device) ? work_pack(work, data, dtype)
+                                  : enqueue_pack(device, work, data, dtype);
 }
 
 /* By value: how many places of the plan read it. */
@@ -182,14 +185,15 @@ static bool prepare_task(Executable *executable, ExecutableOptions options, int 
     int weight = constant_weight(plan, step);
     int number = weight < 0 ? -1 : plan->value[weight].number;
     Constants *constants = &executable->constants;
-    if (!options.choose)
+    if (!options.choose || !device_is_host(plan->device)) /* others call with host pointers */
         *work = (Work){.task = &step->task, .method = method_own(&step->task, number >= 0)};
     else
         method_choose(plan, step, (ConstantWeight){make_constant, constants, number},
                       step->kernel < 0 ? NULL : &executable->launch[step->kernel], options.tune,
                       work, &executable->refusal);
     if (number < 0) return true;
-    if (!work->provided && !pack(work, constants, number, (cb_dtype)plan->value[weight].dtype))
+    if (!work->provided &&
+        !pack(executable->device, work, constants, number, (cb_dtype)plan->value[weight].dtype))
         return false;
     if (work_packs(work) && --readers[weight] == 0) constant_drop(constants, number);
     return true;
@@ -265,6 +269,7 @@ Executable *executable_new(const Plan *plan, ExecutableOptions options) {
         return NULL;
     }
     executable->plan = plan;
+    executable->device = plan->device;
     executable->constants = options.constants;
     if (arena_guard(plan->arena)) return give_up(executable);
     if (!prepare(executable, options)) return give_up(executable);
@@ -274,6 +279,7 @@ Executable *executable_new(const Plan *plan, ExecutableOptions options) {
 
 void executable_free(Executable *executable) {
     if (!executable) return;
+    devices[executable->device]->drain(); /* for what was launched and reads all this */
     for (int k = 0; k < executable->launch_count; k++) launch_free(&executable->launch[k]);
     generated_release(&executable->generated);
     memory_free(executable->generated.message);

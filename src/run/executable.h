@@ -2,8 +2,8 @@
 #ifndef CARBIDE_RUN_EXECUTABLE_H
 #define CARBIDE_RUN_EXECUTABLE_H
 
-#include "run/execute.h"
 #include "jit/generate.h"
+#include "run/execute.h"
 
 /* An input whose old elements are still wanted after the run wrote to it: copied to the block
  * before. */
@@ -14,7 +14,8 @@ typedef struct Stage {
 
 struct Executable {
     const Plan *plan; /* owns the arena that all of this lives in */
-    Launch *launch;   /* by kernel */
+    int device;
+    Launch *launch; /* by kernel */
     int launch_count;
     Generated generated;
     int *slot_value; /* plan values of all kernels' buffers, kernel after kernel */

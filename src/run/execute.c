@@ -1,13 +1,13 @@
 /* One run of an executable: memory, pointers, steps, then what the run leaves in its inputs.
  *
+ * On the host steps run here, one by one; on another device they are launched (enqueue.h).
  * Everything that can fail for want of memory, and every index check, comes before anything is
  * written to an input. The heap is touched for outputs, the arena block and large packings only;
  * all three come from the storage cache. */
 #include "base/clock.h"
-#include "cpu/copy.h"
+#include "base/memory.h"
 #include "run/check_indices.h"
-#include "run/executable.h"
-#include "tensor/apply.h"
+#include "run/enqueue.h"
 #include <stdatomic.h>
 #include <string.h>
 
@@ -18,10 +18,13 @@ typedef struct PlanRun {
     const Plan *plan;
     Tensor *const *inputs;
     Tensor **outputs;
-    char *block; /* temporaries and stages; NULL where all of them are empty */
-    void **base; /* by plan value */
-    void **slot; /* by slot: the buffers of all kernels */
-    RandomState random;
+    char *block;     /* temporaries and stages; NULL where all of them are empty */
+    void **base;     /* by plan value */
+    void **slot;     /* by slot: the buffers of all kernels */
+    Storage *memory; /* that the block lies in */
+    void *heap;      /* NULL, or that base lies in */
+    RunArgument *argument;
+    DeviceRun device; /* on the host nobody reads it */
 } PlanRun;
 
 static size_t element_bytes(const PlanValue *value) {
@@ -36,11 +39,11 @@ static Tensor *contiguous_view(Tensor *base, const Meta *meta) {
     return tensor_view_of(base, meta, stride, base->offset);
 }
 
-static void copy_out(const Tensor *from, void *to) {
+static bool copy_out(const PlanRun *run, const Tensor *from, void *to) {
     int64_t stride[CB_MAX_RANK];
     contiguous_strides(from->rank, from->size, stride);
-    copy_strided(to, stride, tensor_data(from), from->stride, from->rank, from->size,
-                 cb_dtype_size((cb_dtype)from->dtype));
+    return enqueue_copy(&run->device, to, stride, tensor_data(from), from->stride, from->rank,
+                        from->size, cb_dtype_size((cb_dtype)from->dtype));
 }
 
 /* An output is an input, what an earlier output is, or new. */
@@ -54,8 +57,7 @@ static Tensor *make_output(const PlanRun *run, int number) {
     if (!stage_of(run->executable, value->number))
         return tensor_view_of(input, &output->meta, input->stride, input->offset);
     Tensor *copy = tensor_new(&output->meta);
-    if (copy) copy_out(input, tensor_data(copy));
-    return copy;
+    return copy && copy_out(run, input, tensor_data(copy)) ? copy : NULL;
 }
 
 static bool make_outputs(const PlanRun *run) {
@@ -89,27 +91,41 @@ static void bind_mutations(const PlanRun *run) {
     }
 }
 
-static void bind(PlanRun *run) {
+/* A tensor of the host is a number, for kernels of another device. */
+static __attribute__((noinline, cold)) void *number_of(const PlanRun *run, const Tensor *x) {
+    check(x->rank == 0, "an input of the host has %d dimensions", x->rank);
+    Scalar *number = &run->argument->number[run->argument->count++];
+    memcpy(number, tensor_data(x), cb_dtype_size((cb_dtype)x->dtype));
+    return number;
+}
+
+/* Where kernels find x. */
+static inline void *place_of(const PlanRun *run, const Tensor *x) {
+    return x->device == run->executable->device ? tensor_data(x) : number_of(run, x);
+}
+
+static void bind(const PlanRun *run) {
     const Plan *plan = run->plan;
     const Tensor *constant;
     for (int v = 0; v < length(plan->value); v++) {
         const PlanValue *value = &plan->value[v];
         switch ((ValuePlace)value->place) {
         case VALUE_INPUT:
-            run->base[v] = tensor_data(run->inputs[value->number]);
+            run->base[v] = place_of(run, run->inputs[value->number]);
             break;
         case VALUE_OUTPUT:
             run->base[v] = tensor_data(run->outputs[value->number]);
             break;
         case VALUE_CONSTANT:
             constant = run->executable->constants.tensor[value->number];
-            run->base[v] = constant ? tensor_data(constant) : NULL; /* read in packed form alone */
+            run->base[v] =
+                constant ? place_of(run, constant) : NULL; /* read in packed form alone */
             break;
         case VALUE_TEMPORARY:
             run->base[v] = run->block + value->offset;
             break;
         case VALUE_RANDOM:
-            run->base[v] = &run->random;
+            run->base[v] = &run->argument->random;
             break;
         }
     }
@@ -123,31 +139,50 @@ static void bind(PlanRun *run) {
 static bool run_check(const PlanRun *run, const Step *step) {
     const PlanValue *value = &run->plan->value[step->in[0]];
     const Tensor *input = NULL;
+    const void *data = run->base[step->in[0]];
     if (value->place == VALUE_INPUT) input = run->inputs[value->number];
     if (value->place == VALUE_CONSTANT) input = run->executable->constants.tensor[value->number];
     check(value->dtype == CB_I64, "indices of %s", cb_dtype_name((cb_dtype)value->dtype));
-    return check_indices(&step->check, value->numel, run->base[step->in[0]], input);
+    if (device_is_host(run->executable->device))
+        return check_indices(&step->check, value->numel, data, input);
+    return enqueue_check(&run->device, (int)(step - run->plan->step), value->numel, data, input);
+}
+
+static bool run_task(const PlanRun *run, const Step *step, Operands operands) {
+    const Executable *executable = run->executable;
+    int number = (int)(step - run->plan->step);
+    if (step->kind == STEP_TASK) {
+        for (int i = 0; i < step->in_count; i++) operands.in[i] = run->base[step->in[i]];
+        operands.out = run->base[step->out];
+        operands.packed = work_packed(&executable->work[number]);
+    }
+    if (!device_is_host(executable->device)) return enqueue_step(&run->device, number, &operands);
+    return work_run(&executable->work[number], operands);
 }
 
 static bool run_step(const PlanRun *run, const Step *step) {
     const Executable *executable = run->executable;
     if (step->kind == STEP_CHECK) return run_check(run, step);
-    Operands operands = {0};
+    const Launch *launch = NULL;
+    void *const *buffer = NULL;
     if (step->kernel >= 0) {
-        operands.epilogue = &executable->launch[step->kernel];
-        operands.epilogue_buffer = run->slot + executable->first_slot[step->kernel];
+        launch = &executable->launch[step->kernel];
+        buffer = run->slot + executable->first_slot[step->kernel];
     }
-    if (step->kind == STEP_KERNEL) return launch_run(operands.epilogue, operands.epilogue_buffer);
-    for (int i = 0; i < step->in_count; i++) operands.in[i] = run->base[step->in[i]];
-    operands.out = run->base[step->out];
-    return work_run(&executable->work[step - run->plan->step], operands);
+    if (step->kind == STEP_KERNEL && device_is_host(executable->device))
+        return launch_run(launch, buffer);
+    return run_task(run, step, (Operands){.epilogue = launch, .epilogue_buffer = buffer});
 }
 
+/* By the device's clock, which waits for nobody; the host does. */
 static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *least) {
-    int64_t start = clock_ns();
+    const Device *device = devices[run->executable->device];
+    _Atomic int64_t start = 0, end = 0;
+    if (!device->record(&(DeviceEvent){.ns = &start})) return false;
     bool done = run_step(run, step);
-    int64_t taken = clock_ns() - start, known = atomic_load_explicit(least, memory_order_relaxed);
-    while ((known == 0 || taken < known) &&
+    done = device->record(&(DeviceEvent){.ns = &end}) && device->wait() && done;
+    int64_t taken = end - start, known = atomic_load_explicit(least, memory_order_relaxed);
+    while (done && (known == 0 || taken < known) &&
            !atomic_compare_exchange_weak_explicit(least, &known, taken, memory_order_relaxed,
                                                   memory_order_relaxed)) {
     }
@@ -155,7 +190,7 @@ static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *lea
 }
 
 /* Mutated inputs take their values, unless they were computed there. */
-static void write_mutations(const PlanRun *run) {
+static bool write_mutations(const PlanRun *run) {
     const Plan *plan = run->plan;
     for (int i = plan->output_count; i < length(plan->output); i++) {
         const PlanOutput *output = &plan->output[i];
@@ -171,53 +206,95 @@ static void write_mutations(const PlanRun *run) {
         contiguous_strides(to->rank, to->size, stride);
         if (value->place == VALUE_INPUT && !stage)
             memcpy(stride, run->inputs[value->number]->stride, sizeof stride);
-        copy_strided(tensor_data(to), to->stride, from, stride, to->rank, to->size,
-                     element_bytes(value));
+        if (!enqueue_copy(&run->device, tensor_data(to), to->stride, from, stride, to->rank,
+                          to->size, element_bytes(value)))
+            return false;
     }
+    return true;
 }
 
-static bool run_all(PlanRun *run) {
+static bool run_steps(const PlanRun *run) {
     const Executable *executable = run->executable;
-    if (!make_outputs(run)) return false;
-    bind(run);
     for (int i = 0; i < length(executable->stage); i++) {
         const Stage *stage = &executable->stage[i];
-        copy_out(run->inputs[stage->input], run->block + stage->offset);
+        if (!copy_out(run, run->inputs[stage->input], run->block + stage->offset)) return false;
     }
     const Step *step = run->plan->step;
     _Atomic int64_t *timed = executable->step_ns;
-    for (int i = 0, count = length(step); i < count; i++) {
-        if (timed ? run_timed(run, &step[i], &timed[i]) : run_step(run, &step[i])) continue;
-        if (!error_text()) fail_memory(0); /* what failed on another thread was said there */
-        for (int k = 0; k < run->plan->output_count; k++) {
-            tensor_destroy(run->outputs[k]);
-            run->outputs[k] = NULL;
-        }
+    for (int i = 0, count = length(step); i < count; i++)
+        if (!(timed ? run_timed(run, &step[i], &timed[i]) : run_step(run, &step[i]))) return false;
+    return write_mutations(run);
+}
+
+static bool run_all(const PlanRun *run) {
+    if (!make_outputs(run)) return false;
+    bind(run);
+    if (run_steps(run)) return true;
+    if (!error_text()) fail_memory(0); /* what failed on another thread was said there */
+    for (int k = 0; k < run->plan->output_count; k++) {
+        tensor_destroy(run->outputs[k]);
+        run->outputs[k] = NULL;
+    }
+    return false;
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static bool take_block(PlanRun *run, int64_t bytes) {
+    if (bytes == 0) return true;
+    run->memory = storage_new_on(run->executable->device, (size_t)bytes);
+    if (run->memory) run->block = run->memory->data;
+    return run->memory;
+}
+
+/* Pointers that the stack has no room for lie behind the block. */
+static bool take_on_host(PlanRun *run, void **stack, int64_t pointers) {
+    int64_t bytes = run->executable->block_bytes;
+    bool fits = pointers <= STACK_POINTERS;
+    if (!take_block(run, fits ? bytes : bytes + pointers * (int64_t)sizeof(void *))) return false;
+    run->base = fits ? stack : (void **)(void *)(run->block + bytes);
+    return true;
+}
+
+/* Pointers and argument are on the heap until all is launched. Where a step may follow one that
+ * fails, the block has the word `failed` behind what the host's has. */
+static __attribute__((noinline)) bool take_on_device(PlanRun *run, int64_t pointers) {
+    const Executable *executable = run->executable;
+    size_t bytes = sizeof(void *) * (size_t)pointers + sizeof(RunArgument) +
+                   sizeof(Scalar) * (size_t)length(run->plan->value);
+    run->base = run->heap = memory_zalloc(bytes);
+    if (!run->heap) {
+        fail_memory(bytes);
         return false;
     }
-    write_mutations(run);
-    return true;
+    run->argument = (RunArgument *)(void *)(run->base + pointers);
+    run->device.argument = run->argument;
+    if (length(run->plan->step) < 2) return take_block(run, executable->block_bytes);
+    if (!take_block(run, executable->block_bytes + (int64_t)sizeof(int64_t))) return false;
+    run->device.failed = run->block + executable->block_bytes;
+    return devices[executable->device]->fill(run->device.failed, 0, sizeof(int64_t));
 }
 
 bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs) {
     const Plan *plan = executable->plan;
-    PlanRun run = {.executable = executable, .plan = plan, .inputs = inputs, .outputs = outputs};
     void *stack[STACK_POINTERS];
+    RunArgument argument;
+    PlanRun run = {.executable = executable,
+                   .plan = plan,
+                   .inputs = inputs,
+                   .outputs = outputs,
+                   .argument = &argument,
+                   .device = {.executable = executable}};
     int64_t values = length(plan->value), pointers = values + executable->slot_count;
-    int64_t bytes = executable->block_bytes;
-    bool on_stack = pointers <= STACK_POINTERS;
-    if (!on_stack) bytes += pointers * (int64_t)sizeof(void *);
-    Storage *block = NULL;
-    if (bytes > 0) {
-        block = storage_new((size_t)bytes);
-        if (!block) return false;
-        run.block = block->data;
+    bool host = device_is_host(executable->device);
+    bool ok = host ? take_on_host(&run, stack, pointers) : take_on_device(&run, pointers);
+    if (ok) {
+        run.slot = run.base + values;
+        if (plan->draws > 0) run.argument->random = random_take(plan->draws);
+        ok = run_all(&run);
+        if (!ok) random_take(-plan->draws); /* as if it had not been called */
     }
-    run.base = on_stack ? stack : (void **)(void *)(run.block + executable->block_bytes);
-    run.slot = run.base + values;
-    if (plan->draws > 0) run.random = random_take(plan->draws);
-    bool ok = run_all(&run);
-    if (!ok) random_take(-plan->draws); /* as if it had not been called */
-    if (block) storage_release(block);
+    if (run.memory) storage_release(run.memory);
+    if (run.heap) memory_free(run.heap);
     return ok;
 }

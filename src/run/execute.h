@@ -2,11 +2,11 @@
 #ifndef CARBIDE_RUN_EXECUTE_H
 #define CARBIDE_RUN_EXECUTE_H
 
-#include "run/constant.h"
-#include "vm/launch.h"
 #include "method/method.h"
+#include "run/constant.h"
 #include "sched/plan.h"
 #include "tensor/tensor.h"
+#include "vm/launch.h"
 
 typedef struct ExecutableOptions {
     bool generate;       /* C code through the compiler; false: the VM */
@@ -38,8 +38,10 @@ ExecutableInfo executable_info(const Executable *executable);
 double executable_step_ms(const Executable *executable, int step);
 
 /* Any number of threads may run one executable. inputs: tensors with the metas (and strides) of the
- * plan. outputs[0 .. plan->output_count-1] get new tensors in the caller's scope; mutated inputs
- * are written in place. false with an error when memory runs out; nothing is half-written then. */
+ * plan, on its device or, without dimensions, on the host. outputs[0 .. plan->output_count-1] get
+ * new tensors in the caller's scope; mutated inputs are written in place. false with an error when
+ * memory runs out; nothing is half-written then. On a device with a queue all of it is launched,
+ * and what fails then is a fault (device/device.h). */
 bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs);
 
 #endif

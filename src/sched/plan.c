@@ -156,6 +156,7 @@ static void add_output(Schedule *s, const Node *node, int mutated_input) {
     const Node *base = output_base(node);
     PlanOutput output = {
         .meta = node_meta(node), .mutated_input = mutated_input, .alias_input = -1};
+    output.meta.device = (uint8_t)s->graph->device;
     output.value = node_value(s, base);
     PlanValue *value = &s->plan->value[output.value];
     if (node->op == OP_input && mutated_input < 0) output.alias_input = value->number;
@@ -199,6 +200,7 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
     Plan *plan = arena_zalloc(arena, sizeof *plan);
     plan->arena = arena;
     plan->ambient = graph->ambient;
+    plan->device = graph->device;
     plan->draws = graph->random_count;
     for (int i = 0; i < length(graph->input) - length(graph->constant); i++)
         push(arena, plan->input, node_meta(graph->input[i]));

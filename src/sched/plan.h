@@ -68,6 +68,7 @@ typedef struct PlanTime { /* of making it */
 typedef struct Plan {
     Arena *arena;
     Ambient ambient;    /* the graph's */
+    int device;         /* the graph's */
     PlanValue *value;   /* vec */
     Kernel **kernel;    /* vec */
     Step *step;         /* vec, in order */

@@ -2,7 +2,7 @@
 #include "tensor/ambient.h"
 
 #include "base/error.h"
-#include "base/option.h"
+#include "device/device.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -33,9 +33,11 @@ const char *cb_get_float32_matmul_precision(void) {
 /* ---- taking ---------------------------------------------------------------------------------- */
 
 Ambient ambient_of_op(void) {
+    bool precise = option_int(OPTION_precise); /* from then on options are read */
     return (Ambient){.autocast = CB_SAME,
                      .reduced = atomic_load_explicit(&level, memory_order_relaxed) == MEDIUM,
-                     .precise = option_int(OPTION_precise)};
+                     .precise = precise,
+                     .device = (uint8_t)option_now(OPTION_device)};
 }
 
 Ambient ambient_now(void) {
@@ -51,13 +53,15 @@ static const char *print_autocast(Ambient a) {
 }
 static const char *print_reduced(Ambient a) { return a.reduced ? "medium" : "not medium"; }
 static const char *print_precise(Ambient a) { return a.precise ? "1" : "0"; }
+static const char *print_device(Ambient a) { return devices[a.device]->name; }
 
 static const struct {
     const char *name;
     const char *(*print)(Ambient a);
 } fields[] = {{"autocast", print_autocast},
               {"float32 matmul precision", print_reduced},
-              {"option precise", print_precise}};
+              {"option precise", print_precise},
+              {"option device", print_device}};
 enum { FIELDS = sizeof fields / sizeof *fields };
 
 static bool differs(int field, Ambient a, Ambient b) {

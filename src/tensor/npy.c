@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "tensor/apply.h"
+#include "tensor/place.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -203,7 +204,7 @@ static Tensor *read_tensor(int file, Header *h) {
             h->meta.size[i] = h->meta.size[j];
             h->meta.size[j] = size;
         }
-    Tensor *x = tensor_new(&h->meta);
+    Tensor *x = tensor_new(&h->meta); /* of the host */
     if (!x) return NULL;
     size_t bytes = tensor_span_bytes(x);
     uint8_t *data = tensor_data(x);
@@ -248,7 +249,7 @@ cb_tensor *cb_npy_load(const char *path) {
     }
     memory_free(text);
     close(file);
-    return tensor_out(x);
+    return tensor_out(tensor_placed(x));
 }
 
 /* ---- save ------------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 #include "tensor/read.h"
 
 #include "base/buffer.h"
+#include "tensor/place.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -197,7 +198,9 @@ static void put_suffix(Buffer *out, const char *suffix, size_t *line) {
     }
 }
 
-static void put_tensor(const Tensor *x, Buffer *out) {
+/* device: where the tensor lies that x is, or is a copy of. PyTorch names it where it is not the
+ * default. */
+static void put_tensor(const Tensor *x, int device, Buffer *out) {
     bool empty = cb_numel(x) == 0;
     put(out, "tensor(");
     if (empty) {
@@ -208,6 +211,11 @@ static void put_tensor(const Tensor *x, Buffer *out) {
     }
     const char *newline = strrchr(buffer_text(out), '\n');
     size_t line = newline ? strlen(newline) + 1 : out->length + 2;
+    if (device != device_default()) {
+        char text[40];
+        snprintf(text, sizeof text, "device='%s'", devices[device]->name);
+        put_suffix(out, text, &line);
+    }
     if (empty && x->rank != 1) {
         Buffer sizes = buffer_new(out->arena);
         put(&sizes, "size=(");
@@ -225,14 +233,21 @@ static void put_tensor(const Tensor *x, Buffer *out) {
 }
 
 /* The text, or NULL: out of memory. */
-static const char *format_tensor(const Tensor *x, Arena *arena) {
+static const char *format_local(const Tensor *x, int device, Arena *arena) {
     if (!arena || arena_guard(arena)) {
         fail_memory(0);
         return NULL;
     }
     Buffer out = buffer_new(arena);
-    put_tensor(x, &out);
+    put_tensor(x, device, &out);
     return buffer_text(&out);
+}
+
+static const char *format_tensor(const Tensor *x, Arena *arena) {
+    const Tensor *local = tensor_local(x);
+    const char *text = local ? format_local(local, x->device, arena) : NULL;
+    if (local) tensor_local_end(local, x);
+    return text;
 }
 
 size_t cb_format(cb_tensor *handle, char *out, size_t bytes) {

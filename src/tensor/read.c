@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "tensor/apply.h"
+#include "tensor/place.h"
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ static bool materialize(Tensor *x, TensorAccess access) {
 
 bool tensor_materialize(Tensor *x) { return materialize(x, ACCESS_NOW); }
 
-bool tensor_write(int file, const Tensor *x) {
+static bool write_local(int file, const Tensor *x) {
     if (tensor_contiguous(x)) return file_write(file, tensor_data(x), tensor_span_bytes(x));
     enum { CHUNK = 1 << 14 };
     _Alignas(16) char chunk[CHUNK];
@@ -39,6 +40,13 @@ bool tensor_write(int file, const Tensor *x) {
         if (!file_write(file, chunk, (size_t)count * width)) return false;
     }
     return true;
+}
+
+bool tensor_write(int file, const Tensor *x) {
+    const Tensor *local = tensor_local(x);
+    bool written = local && write_local(file, local);
+    if (local) tensor_local_end(local, x);
+    return written;
 }
 
 static bool request(Tensor *x, TensorAccess access, const char *what) {
@@ -235,22 +243,43 @@ static bool request_item(Tensor *x, const char *what) {
     return false;
 }
 
+/* The element of a tensor that has one. */
+static bool read_item(cb_tensor *handle, const char *what, Scalar *value, cb_dtype *dtype) {
+    Scalar local;
+    const Tensor *x = tensor_in(handle, what);
+    if (!request_item((Tensor *)x, what)) return false;
+    *dtype = (cb_dtype)x->dtype;
+    const void *element = tensor_data(x);
+    if (!device_is_host(x->device)) {
+        if (!devices[x->device]->download(&local, element, cb_dtype_size(*dtype))) return false;
+        element = &local;
+    }
+    *value = scalar_load(element, *dtype);
+    return true;
+}
+
 double cb_item(cb_tensor *handle) {
-    Tensor *x = tensor_in(handle, "item");
-    if (!request_item(x, "item")) return NAN;
-    Scalar value = scalar_load(tensor_data(x), (cb_dtype)x->dtype);
-    return dtype_is_float((cb_dtype)x->dtype) ? value.f : (double)value.i;
+    Scalar value;
+    cb_dtype dtype;
+    if (!read_item(handle, "item", &value, &dtype)) return NAN;
+    return dtype_is_float(dtype) ? value.f : (double)value.i;
 }
 
 int64_t cb_item_int(cb_tensor *handle) {
-    Tensor *x = tensor_in(handle, "item_int");
-    if (!request_item(x, "item_int")) return 0;
-    Scalar value = scalar_load(tensor_data(x), (cb_dtype)x->dtype);
-    return scalar_convert(value, (cb_dtype)x->dtype, CB_I64).i;
+    Scalar value;
+    cb_dtype dtype;
+    if (!read_item(handle, "item_int", &value, &dtype)) return 0;
+    return scalar_convert(value, dtype, CB_I64).i;
 }
 
 void *cb_data(cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "data");
+    if (x && !device_is_host(x->device)) {
+        fail(CB_ERR_ARGUMENT,
+             "data: x lies on %s, whose memory the host cannot touch; cb_read copies its elements",
+             devices[x->device]->name);
+        return NULL;
+    }
     return request(x, ACCESS_POINTER, "data") ? tensor_data(x) : NULL;
 }
 
@@ -268,6 +297,9 @@ cb_status cb_read(cb_tensor *handle, void *out, cb_dtype dtype) {
     int64_t count = cb_numel(x);
     if (!out && count) return fail(CB_ERR_ARGUMENT, "read: out is NULL");
     if (!tensor_materialize(x)) return cb_error_status();
-    tensor_read_range(x, 0, count, out, dtype);
+    const Tensor *local = tensor_local(x);
+    if (!local) return cb_error_status();
+    tensor_read_range(local, 0, count, out, dtype);
+    tensor_local_end(local, x);
     return CB_OK;
 }

@@ -7,6 +7,7 @@
 #include "tensor/apply.h"
 
 #include "base/memory.h"
+#include "tensor/place.h"
 #include <string.h>
 
 /* dim counted from the front, for a tensor of this rank; -1 with an error. */
@@ -148,7 +149,12 @@ static Tensor *join_tree(Tensor *const *x, int count, int dim) {
 
 /* The meta of the joined tensor, by concat's own rule. */
 static bool joined_meta(Tensor *const *x, int count, int dim, Meta *joined) {
+    int place = PLACE_NOWHERE;
     *joined = tensor_meta(x[0]);
+    for (int i = 0; i < count; i++) {
+        Meta meta = tensor_meta(x[i]);
+        if (!place_operand(&place, "cat", &meta)) return false;
+    }
     for (int i = 1; i < count; i++) {
         const Meta input[] = {*joined, tensor_meta(x[i])};
         Attrs attrs = attrs_default(OP_concat);
@@ -157,6 +163,7 @@ static bool joined_meta(Tensor *const *x, int count, int dim, Meta *joined) {
         if (!op_infer(OP_concat, input, 2, &attrs, &inferred)) return false;
         *joined = inferred.result;
     }
+    joined->device = (uint8_t)place_device(place);
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* Storages: reference-counted blocks from a cache by size class.
+/* Storages: reference-counted blocks of a device's memory, from a cache by device and size class.
  *
  * storage_new(bytes) -> a block of the smallest class that holds them, 64-byte aligned, contents
  * undefined. The last storage_release puts the block into the cache of its class, from where the
@@ -6,9 +6,9 @@
  * bytes up to 512, then eight steps to each doubling, so at most an eighth of a block is unused.
  *
  * Invariants: cached bytes stay under the option storage_limit_mb; when they would pass it, or
- * when no memory is left, the whole cache goes back to where it came from: the heap, for large
- * blocks the system (base/pages.h). One lock per class group; nothing is allocated or freed under a
- * lock.
+ * when no memory is left, the whole cache goes back to where it came from (device/device.h). The
+ * block of the host's memory lies in front of its elements, any other one on the heap. One lock per
+ * class group; nothing is allocated or freed under a lock.
  *
  *     storage_new(1000) -> class of 1024 bytes: 960 < 1000 <= 1024 */
 #include "tensor/thread.h"
@@ -16,29 +16,24 @@
 #include "base/lock.h"
 #include "base/memory.h"
 #include "base/option.h"
-#include "base/pages.h"
 #include "base/poison.h"
-#include <string.h>
 
-enum {
-    ALIGNMENT = 64,
-    CLASS_COUNT = 320,
-    PAGED_BLOCK = 128 << 10 /* from here on blocks have pages of their own */
-};
+enum { ALIGNMENT = 64, CLASS_COUNT = 320 };
 #define LARGEST_BLOCK ((size_t)1 << 46)
 
 typedef struct StorageBlock StorageBlock;
 struct StorageBlock {
-    Storage storage;    /* first: a Storage is its StorageBlock */
-    StorageBlock *next; /* in the cache */
+    Storage storage;     /* first: a Storage is its StorageBlock */
+    StorageBlock *next;  /* in the cache */
+    StorageBlock **list; /* of the cache, which it goes back to */
     int slot;
-    bool paged; /* from pages_alloc, not from the heap */
+    uint8_t kind; /* of its memory, as its device calls it */
 };
 
 /* The process's storage cache: a documented singleton. */
 static struct {
-    StorageBlock *free[CLASS_COUNT]; /* each under its lock */
-    _Atomic int64_t held;            /* live + cached */
+    StorageBlock *free[DEVICE_COUNT][CLASS_COUNT]; /* each under its lock */
+    _Atomic int64_t held;                          /* live + cached */
     _Atomic int64_t live, peak;
 } cache;
 
@@ -57,60 +52,70 @@ static int size_class(size_t bytes, size_t *capacity) {
 
 static int lock_of(int slot) { return LOCK_storage + slot % LOCKS_storage; }
 
-static StorageBlock *take(int slot) {
+static StorageBlock *take(int device, int slot) {
     lock_take(lock_of(slot));
-    StorageBlock *block = cache.free[slot];
-    if (block) cache.free[slot] = block->next;
+    StorageBlock *block = cache.free[device][slot];
+    if (block) cache.free[device][slot] = block->next;
     lock_give(lock_of(slot));
     return block;
 }
 
 static void give(StorageBlock *block) {
     lock_take(lock_of(block->slot));
-    block->next = cache.free[block->slot];
-    cache.free[block->slot] = block;
+    block->next = *block->list;
+    *block->list = block;
     lock_give(lock_of(block->slot));
 }
 
-/* In memory: the block before its elements, which begin at a multiple of ALIGNMENT. */
+/* In the host's memory: the block before its elements, which begin at a multiple of ALIGNMENT. */
 static size_t bytes_of(size_t capacity) { return sizeof(StorageBlock) + ALIGNMENT - 1 + capacity; }
 
-static StorageBlock *take_memory(size_t capacity) {
-    size_t bytes = bytes_of(capacity);
-    bool large = capacity >= PAGED_BLOCK, paged = large && !memory_of_host();
-    StorageBlock *block = paged ? pages_alloc(bytes) : memory_alloc(bytes);
-    if (block) block->paged = paged;
-    if (block && large && !paged) pages_advise(block, bytes);
+static StorageBlock *take_memory(int device, size_t capacity) {
+    uint8_t kind;
+    bool host = device_is_host(device);
+    void *memory = devices[device]->allocate(host ? bytes_of(capacity) : capacity, &kind);
+    if (!memory) return NULL;
+    StorageBlock *block = host ? memory : memory_alloc(sizeof *block);
+    if (!block) {
+        devices[device]->release(memory, capacity, kind);
+        return NULL;
+    }
+    uintptr_t after = ((uintptr_t)(block + 1) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    block->storage.data = host ? (void *)after : memory;
+    block->storage.device = (uint8_t)device;
+    block->kind = kind;
     return block;
 }
 
 static void give_memory(StorageBlock *block) {
-    if (block->paged)
-        pages_free(block, bytes_of(block->storage.bytes));
-    else
-        memory_free(block);
+    const Device *device = devices[block->storage.device];
+    size_t capacity = block->storage.bytes;
+    device->release(device->host ? block : block->storage.data,
+                    device->host ? bytes_of(capacity) : capacity, block->kind);
+    if (!device->host) memory_free(block);
 }
 
-static StorageBlock *allocate(int slot, size_t capacity) {
-    StorageBlock *block = take_memory(capacity);
+static StorageBlock *allocate(int device, int slot, size_t capacity) {
+    StorageBlock *block = take_memory(device, capacity);
     if (!block) {
         storage_trim();
-        block = take_memory(capacity);
+        block = take_memory(device, capacity);
     }
     if (!block) {
         fail_memory(capacity);
+        if (!device_is_host(device)) fail_also(" on device %s", devices[device]->name);
         return NULL;
     }
-    uintptr_t data = ((uintptr_t)(block + 1) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     block->storage.bytes = capacity;
-    block->storage.data = (void *)data;
     block->slot = slot;
+    block->list = &cache.free[device][slot];
     atomic_fetch_add_explicit(&cache.held, (int64_t)capacity, memory_order_relaxed);
     return block;
 }
 
 static void drop(StorageBlock *block) {
-    memory_unpoison(block->storage.data, block->storage.bytes);
+    if (device_is_host(block->storage.device))
+        memory_unpoison(block->storage.data, block->storage.bytes);
     atomic_fetch_sub_explicit(&cache.held, (int64_t)block->storage.bytes, memory_order_relaxed);
     give_memory(block);
 }
@@ -127,8 +132,10 @@ static void raise_peak(int64_t live) {
  * AddressSanitizer. */
 static void recycle(StorageBlock *block) {
     int64_t bytes = (int64_t)block->storage.bytes;
-    if (option_now(OPTION_check)) memset(block->storage.data, 0xFF, block->storage.bytes);
-    memory_poison(block->storage.data, block->storage.bytes);
+    int device = block->storage.device;
+    if (option_now(OPTION_check))
+        (void)devices[device]->fill(block->storage.data, 0xFF, block->storage.bytes);
+    if (device_is_host(device)) memory_poison(block->storage.data, block->storage.bytes);
     int64_t live = atomic_fetch_sub_explicit(&cache.live, bytes, memory_order_relaxed) - bytes;
     int64_t cached =
         atomic_load_explicit(&cache.held, memory_order_relaxed) - live; /* with block */
@@ -145,17 +152,17 @@ void storage_written(Storage *storage) {
     atomic_fetch_add_explicit(&storage->version, 1, memory_order_relaxed);
 }
 
-Storage *storage_new(size_t bytes) {
+Storage *storage_new_on(int device, size_t bytes) {
     if (bytes > LARGEST_BLOCK) {
         fail_memory(bytes);
         return NULL;
     }
     size_t capacity;
     int slot = size_class(bytes, &capacity);
-    StorageBlock *block = take(slot);
-    if (!block) block = allocate(slot, capacity);
+    StorageBlock *block = take(device, slot);
+    if (!block) block = allocate(device, slot, capacity);
     if (!block) return NULL;
-    memory_unpoison(block->storage.data, capacity);
+    if (device_is_host(device)) memory_unpoison(block->storage.data, capacity);
     atomic_store_explicit(&block->storage.references, 1, memory_order_relaxed);
     block->storage.parameter = false;
     block->storage.serial = serial_next();
@@ -164,6 +171,8 @@ Storage *storage_new(size_t bytes) {
     raise_peak(atomic_fetch_add_explicit(&cache.live, added, memory_order_relaxed) + added);
     return &block->storage;
 }
+
+Storage *storage_new(size_t bytes) { return storage_new_on(DEVICE_cpu, bytes); }
 
 Storage *storage_retain(Storage *storage) {
     atomic_fetch_add_explicit(&storage->references, 1, memory_order_relaxed);
@@ -178,18 +187,22 @@ void storage_release(Storage *storage) {
     recycle((StorageBlock *)storage);
 }
 
-void storage_trim(void) {
-    for (int slot = 0; slot < CLASS_COUNT; slot++) {
-        lock_take(lock_of(slot));
-        StorageBlock *block = cache.free[slot];
-        cache.free[slot] = NULL;
-        lock_give(lock_of(slot));
-        while (block) {
-            StorageBlock *next = block->next;
-            drop(block);
-            block = next;
-        }
+static void trim(StorageBlock **first, int lock) {
+    lock_take(lock);
+    StorageBlock *block = *first;
+    *first = NULL;
+    lock_give(lock);
+    while (block) {
+        StorageBlock *next = block->next;
+        drop(block);
+        block = next;
     }
+}
+
+void storage_trim(void) {
+    for (int device = 0; device < DEVICE_COUNT; device++)
+        for (int slot = 0; slot < CLASS_COUNT; slot++)
+            trim(&cache.free[device][slot], lock_of(slot));
 }
 
 cb_memory_stats storage_stats(void) {

@@ -28,6 +28,7 @@ Tensor *tensor_shell(const Meta *meta) {
     x->offset = 0;
     x->dtype = meta->dtype;
     x->rank = meta->rank;
+    x->device = meta->device;
     for (int i = 0; i < meta->rank; i++) x->size[i] = meta->size[i];
     contiguous_strides(x->rank, x->size, x->stride);
     return x;
@@ -39,7 +40,7 @@ Tensor *tensor_new(const Meta *meta) {
         fail_memory(SIZE_MAX);
         return NULL;
     }
-    Storage *storage = storage_new(bytes);
+    Storage *storage = storage_new_on(meta->device, bytes);
     if (!storage) return NULL;
     Tensor *x = tensor_shell(meta);
     if (!x) {
@@ -55,6 +56,7 @@ Tensor *tensor_view_of(Tensor *base, const Meta *meta, const int64_t *stride, in
     if (!x) return NULL;
     x->storage = base->storage ? storage_retain(base->storage) : NULL;
     x->offset = offset;
+    x->device = base->device;
     x->dtype = meta->dtype;
     x->rank = meta->rank;
     for (int i = 0; i < meta->rank; i++) {
@@ -65,7 +67,7 @@ Tensor *tensor_view_of(Tensor *base, const Meta *meta, const int64_t *stride, in
 }
 
 Meta tensor_meta(const Tensor *x) {
-    Meta meta = {.dtype = x->dtype, .rank = x->rank};
+    Meta meta = {.dtype = x->dtype, .rank = x->rank, .device = x->device};
     for (int i = 0; i < x->rank; i++) meta.size[i] = x->size[i];
     return meta;
 }
@@ -109,7 +111,8 @@ static bool check_sizes(const char *what, cb_dim_list sizes, cb_dtype dtype, Met
              CB_MAX_RANK);
         return false;
     }
-    *meta = (Meta){.dtype = (int8_t)dtype, .rank = (uint8_t)sizes.count};
+    *meta = (Meta){
+        .dtype = (int8_t)dtype, .rank = (uint8_t)sizes.count, .device = (uint8_t)device_default()};
     for (int i = 0; i < sizes.count; i++) {
         if (sizes.at[i] < 0) {
             fail(CB_ERR_SHAPE, "%s: size %lld of dimension %d is negative", what,
@@ -140,7 +143,7 @@ cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes) {
         return NULL;
     }
     Tensor *x = tensor_new(&meta);
-    if (x && bytes) memcpy(x->storage->data, data, bytes);
+    if (x && !devices[x->device]->upload(x->storage->data, data, bytes)) return NULL;
     return tensor_out(x);
 }
 

@@ -3,6 +3,7 @@
 #ifndef CARBIDE_TENSOR_TENSOR_H
 #define CARBIDE_TENSOR_TENSOR_H
 
+#include "device/device.h"
 #include "op/op.h"
 #include <stdatomic.h>
 
@@ -14,14 +15,16 @@ typedef struct Scope Scope;
 typedef struct Storage {
     _Atomic int references;
     size_t bytes; /* capacity, a size class */
-    void *data;
+    void *data;     /* on the device: the host may touch it where that is the host's */
+    uint8_t device; /* DeviceId */
     bool parameter; /* of a module: what is computed from it may be kept, by version */
     uint64_t serial; /* unique in the process: alias guards and traces name storages by it */
     _Atomic uint64_t version; /* in-place writes so far: what was computed from frozen elements is
                                * stale after one */
 } Storage;
 
-Storage *storage_new(size_t bytes); /* NULL and an error when out of memory */
+Storage *storage_new(size_t bytes); /* of the host; NULL and an error when out of memory */
+Storage *storage_new_on(int device, size_t bytes);
 Storage *storage_retain(Storage *storage);
 void storage_release(Storage *storage);
 void storage_written(Storage *storage); /* after every in-place write: raises the version */
@@ -41,6 +44,7 @@ struct cb_tensor {
     uint8_t rank;
     bool kept;        /* out of every scope */
     bool owned;       /* by a module, which alone frees it */
+    uint8_t device;   /* DeviceId: of its storage, or where that will be */
     Scope *scope;
     Tensor *previous, *next; /* in the scope; next also among the free slots */
     void *value;      /* traced: what the tracer knows it by */
@@ -92,7 +96,8 @@ Meta tensor_meta(const Tensor *x);
 bool tensor_known(const Tensor *x, const char *what);
 bool tensor_contiguous(const Tensor *x);
 bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides and place are equal */
-void *tensor_data(const Tensor *x);      /* no value request: NULL for a traced tensor */
+void *tensor_data(const Tensor *x);      /* no value request: NULL for a traced tensor. On its
+                                          * device, which may be none of the host's */
 size_t tensor_span_bytes(const Tensor *x);
 /* A tensor dies: leaves its scope, drops its storage. */
 void tensor_destroy(Tensor *x);

@@ -176,8 +176,9 @@ static void expect_fires(const Rule *rule, cb_dtype dtype) {
     for (int s = 0; s < 2; s++) {
         Values values = {graph[s], {NULL}};
         for (int v = 0; v < VARIABLES; v++) {
-            Meta meta = {
-                (int8_t)(letters[v] == 'c' ? CB_BOOL : dtype), (uint8_t)(2 - v % 2), false, {3, 3}};
+            Meta meta = {.dtype = (int8_t)(letters[v] == 'c' ? CB_BOOL : dtype),
+                         .rank = (uint8_t)(2 - v % 2),
+                         .size = {3, 3}};
             bool constant = letters[v] == 'k' || letters[v] == 'l';
             values.value[v] = constant ? value_at(graph[s], dtype, letters[v] == 'k' ? 5 : 7)
                                        : graph_input(graph[s], &meta);

@@ -1,0 +1,30 @@
+/* The table of devices (device.h). */
+#include "device/device.h"
+
+#include "base/error.h"
+
+#include <string.h>
+
+const Device *const devices[DEVICE_COUNT] = {
+    [DEVICE_cpu] = &device_host, [DEVICE_guarded] = &device_guarded};
+
+int device_find(const char *name) {
+    char known[64] = "";
+    for (int id = 0; id < DEVICE_COUNT; id++) {
+        if (name && !strcmp(name, devices[id]->name)) return id;
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", id ? ", " : "", devices[id]->name);
+    }
+    fail(CB_ERR_ARGUMENT, "there is no device '%s'; there are %s", name ? name : "NULL", known);
+    return -1;
+}
+
+bool devices_wait(void) {
+    bool good = true;
+    for (int id = 0; id < DEVICE_COUNT; id++) good &= devices[id]->wait();
+    return good;
+}
+
+void devices_close(void) {
+    for (int id = 0; id < DEVICE_COUNT; id++) devices[id]->close();
+}

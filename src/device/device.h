@@ -1,0 +1,83 @@
+/* Devices: whoever has memory and runs kernels. A row of devices.def, a struct of hooks.
+ *
+ *     storage, tensor, graph, executable     each belongs to one device, known by its number
+ *     allocate, release                      its memory, which the host need not be able to touch
+ *     upload, download, copy                 the ways there, out, and within
+ *     launch                                 a kernel, with its arguments and pointers, in a queue
+ *     wait                                   the host waits, and hears what went wrong meanwhile
+ *
+ * The rules, which the device guarded holds everybody to:
+ *   1. Nothing above this folder dereferences memory of a device that is not the host's. Values
+ *      leave it by download, which waits for the queue.
+ *   2. A launch says all that its kernel gets: pointers into memory of the device, and arguments,
+ *      which are copied, so scalars and the random state of a call are arguments. A pointer into
+ *      the arguments becomes one into their copy. A host pointer is a bug that stops the program.
+ *   3. A device has one queue, in whose order everything runs: memory that is released may be given
+ *      out again at once, since whoever gets it comes later.
+ *   4. What fails in a kernel (an index out of range) is a fault of the device: its results mean
+ *      nothing, and who waits next gets the error, which names the line of the call. Until then
+ *      calls go on.
+ * The host's kernels run in the caller, at once, without a launch. */
+#ifndef CARBIDE_DEVICE_DEVICE_H
+#define CARBIDE_DEVICE_DEVICE_H
+
+#include "base/option.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum DeviceId {
+#define DEVICE(id) DEVICE_##id,
+#include "device/devices.def"
+#undef DEVICE
+    DEVICE_COUNT
+} DeviceId;
+
+/* argument: the copy. false with the thread's error: a fault of the device. */
+typedef bool DeviceKernel(const void *argument, void *const *pointer);
+
+typedef struct DeviceLaunch {
+    DeviceKernel *kernel;
+    const void *argument;
+    size_t argument_bytes;
+    void *const *pointer; /* NULL, into memory of the device, or into the argument */
+    int pointer_count;
+} DeviceLaunch;
+
+/* A moment in the queue. */
+typedef struct DeviceEvent {
+    uint64_t ticket;     /* of the last launch before it */
+    _Atomic int64_t *ns; /* NULL, or where the device notes its clock */
+} DeviceEvent;
+
+typedef struct Device {
+    const char *name;
+    bool host; /* its memory is the host's, and kernels run in the caller */
+    /* NULL with an error: out of memory, or the device cannot be used. kind: for release. */
+    void *(*allocate)(size_t bytes, uint8_t *kind);
+    void (*release)(void *memory, size_t bytes, uint8_t kind);
+    /* false with an error. What upload reads may change when it returns. */
+    bool (*upload)(void *to, const void *from, size_t bytes);
+    bool (*download)(void *to, const void *from, size_t bytes); /* waits, and reports a fault */
+    bool (*copy)(void *to, const void *from, size_t bytes);
+    bool (*fill)(void *to, int byte, size_t bytes);
+    bool (*launch)(const DeviceLaunch *launch);
+    bool (*record)(DeviceEvent *event); /* after what was launched so far */
+    bool (*reached)(const DeviceEvent *event);
+    void (*drain)(void); /* waits for everything */
+    bool (*wait)(void);  /* the same; false with an error: a fault, which is over then */
+    void (*close)(void); /* gives back what it holds; no storage of it lives */
+} Device;
+
+extern const Device device_host, device_guarded;
+extern const Device *const devices[DEVICE_COUNT];
+
+static inline bool device_is_host(int id) { return id == DEVICE_cpu; }
+/* Where tensors are made that come from no other tensor. */
+static inline int device_default(void) { return (int)option_int(OPTION_device); }
+int device_find(const char *name); /* -1 with an error that names all */
+bool devices_wait(void);           /* false with an error: a fault of one */
+void devices_close(void);
+
+#endif

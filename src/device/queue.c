@@ -1,0 +1,203 @@
+/* One queue, and the thread that runs what is launched into it, in order (queue.h).
+ *
+ *     queue_launch(kernel, {argument}, {p, &argument.seed})
+ *         ->  | next | kernel | window of p, copy's seed | copy of argument |  ->  the thread
+ *
+ * What is launched waits as one block of the heap. The queue holds so many at the most: who
+ * launches more waits. A kernel that fails leaves the queue's fault, the first one, with the line
+ * of the call that launched it; the next one who waits takes it. The thread is started by the first
+ * launch. A forked child has no such thread, and is refused. */
+#include "device/queue.h"
+
+#include "base/error.h"
+#include "base/lock.h"
+#include "base/memory.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+enum { MOST_WAITING = 4096, FAULT_BYTES = 1024, ARGUMENT_ALIGNMENT = 16 };
+
+typedef struct QueueItem QueueItem;
+struct QueueItem {
+    QueueItem *next;
+    DeviceKernel *kernel;
+    Site site; /* of the call, without its path, which may be gone by then */
+    void *argument;
+    void *pointer[];
+};
+
+/* Under LOCK_queue, but for the fault's text between wait and take, which nobody else has. */
+static struct {
+    QueueItem *first, *last;
+    uint64_t launched, done;
+    pthread_t thread;
+    uint32_t process; /* that the thread is of; 0: there is none */
+    bool ends;
+    cb_status fault; /* CB_OK: none */
+    char fault_text[FAULT_BYTES];
+} queue;
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void note_fault(void) {
+    lock_take(LOCK_queue);
+    if (queue.fault == CB_OK) {
+        const char *text = cb_error();
+        queue.fault = text ? cb_error_status() : CB_ERR_MEMORY;
+        snprintf(queue.fault_text, FAULT_BYTES, "%s", text ? text : "a kernel has no memory left");
+    }
+    lock_give(LOCK_queue);
+    cb_clear_error();
+}
+
+static void run(QueueItem *item) {
+    site_set(item->site);
+    if (!item->kernel(item->argument, item->pointer)) note_fault();
+    memory_free(item);
+}
+
+static void *serve(void *user) {
+    (void)user;
+    lock_take(LOCK_queue);
+    while (queue.first || !queue.ends) {
+        QueueItem *item = queue.first;
+        if (!item) {
+            lock_wait(LOCK_queue);
+            continue;
+        }
+        queue.first = item->next;
+        lock_give(LOCK_queue);
+        run(item);
+        lock_take(LOCK_queue);
+        queue.done++;
+        lock_wake(LOCK_queue);
+    }
+    lock_give(LOCK_queue);
+    return NULL;
+}
+
+/* Under the lock. Signals of the program are not for this thread. */
+static bool start(void) {
+    if (queue.process == process_number()) return true;
+    if (queue.process) {
+        fail(CB_ERR_ARGUMENT, "a device cannot be used in a forked child of who used it");
+        return false;
+    }
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    queue.ends = false;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = pthread_create(&queue.thread, NULL, serve, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status == 0)
+        queue.process = process_number();
+    else
+        fail(CB_ERR_MEMORY, "a device has no thread: %s", strerror(status));
+    return status == 0;
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+static void bind(QueueItem *item, const DeviceLaunch *launch, QueueMap *map) {
+    const char *argument = launch->argument;
+    for (int i = 0; i < launch->pointer_count; i++) {
+        char *pointer = launch->pointer[i];
+        bool inside = pointer >= argument && pointer < argument + launch->argument_bytes;
+        item->pointer[i] = !pointer ? NULL
+                           : inside ? (char *)item->argument + (pointer - argument)
+                                    : map(pointer);
+        check(!pointer || item->pointer[i], "pointer %d of a launch is no memory of its device", i);
+    }
+}
+
+static QueueItem *item_new(const DeviceLaunch *launch, QueueMap *map) {
+    size_t head = sizeof(QueueItem) + sizeof(void *) * (size_t)launch->pointer_count;
+    head = (head + ARGUMENT_ALIGNMENT - 1) / ARGUMENT_ALIGNMENT * ARGUMENT_ALIGNMENT;
+    QueueItem *item = memory_alloc(head + launch->argument_bytes);
+    if (!item) {
+        fail_memory(head + launch->argument_bytes);
+        return NULL;
+    }
+    *item = (QueueItem){.kernel = launch->kernel,
+                        .site = {site_current().file, site_current().line, NULL},
+                        .argument = (char *)item + head};
+    if (launch->argument_bytes) memcpy(item->argument, launch->argument, launch->argument_bytes);
+    bind(item, launch, map);
+    return item;
+}
+
+bool queue_launch(const DeviceLaunch *launch, QueueMap *map) {
+    QueueItem *item = item_new(launch, map);
+    if (!item) return false;
+    lock_take(LOCK_queue);
+    bool started = start();
+    while (started && queue.launched - queue.done >= MOST_WAITING) lock_wait(LOCK_queue);
+    if (started) {
+        *(queue.first ? &queue.last->next : &queue.first) = item;
+        queue.last = item;
+        queue.launched++;
+        lock_wake(LOCK_queue);
+    }
+    lock_give(LOCK_queue);
+    if (!started) memory_free(item);
+    return started;
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+uint64_t queue_ticket(void) {
+    lock_take(LOCK_queue);
+    uint64_t ticket = queue.launched;
+    lock_give(LOCK_queue);
+    return ticket;
+}
+
+bool queue_reached(uint64_t ticket) {
+    lock_take(LOCK_queue);
+    bool reached = queue.done >= ticket;
+    lock_give(LOCK_queue);
+    return reached;
+}
+
+/* Under the lock. In a forked child, what the parent launched is the parent's. */
+static void drain(void) {
+    uint64_t last = queue.launched;
+    while (queue.process == process_number() && queue.done < last) lock_wait(LOCK_queue);
+}
+
+void queue_drain(void) {
+    lock_take(LOCK_queue);
+    drain();
+    lock_give(LOCK_queue);
+}
+
+bool queue_wait(const char *device) {
+    char text[FAULT_BYTES];
+    lock_take(LOCK_queue);
+    drain();
+    cb_status fault = queue.fault;
+    memcpy(text, queue.fault_text, sizeof text);
+    queue.fault = CB_OK;
+    lock_give(LOCK_queue);
+    if (fault == CB_OK) return true;
+    fail_again(fault, text);
+    fail_also(" (on device %s)", device);
+    return false;
+}
+
+void queue_close(void) {
+    lock_take(LOCK_queue);
+    drain();
+    bool mine = queue.process == process_number();
+    queue.ends = true;
+    lock_wake(LOCK_queue);
+    lock_give(LOCK_queue);
+    if (mine) pthread_join(queue.thread, NULL);
+    queue.process = 0;
+    queue.fault = CB_OK;
+}
