@@ -179,7 +179,7 @@ def check_calls():
 
 
 def check_reasons():
-    text = "".join("\n".join(lines_of(p)) for p in sources("src/**/*.[ch]"))
+    text = "".join("\n".join(lines_of(p)) for p in sources("src/**/*.[ch]", "src/**/*.def"))
     for row in re.findall(r"^REASON\((\w+)", "\n".join(lines_of("src/base/reasons.def")), re.M):
         if not re.search(rf"\bREASON_{row}\b", text):
             yield f"src/base/reasons.def: nothing gives the reason {row}"

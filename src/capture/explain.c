@@ -108,8 +108,9 @@ static void print_refusals(const Plan *plan, Buffer *out) {
     if (length(plan->refusal)) put(out, "  not fused:\n");
     for (int i = 0; i < length(plan->refusal); i++) {
         const Refusal *refusal = &plan->refusal[i];
-        putf(out, "    %s -> %s: %s\n", op_info((Op)refusal->producer->op)->name,
-             op_info((Op)refusal->consumer->op)->name, reason_info(refusal->reason)->text);
+        putf(out, "    %s -> %s: %s (%s)\n", op_info((Op)refusal->producer->op)->name,
+             op_info((Op)refusal->consumer->op)->name, reason_info(refusal->rule->reason)->text,
+             refusal->rule->name);
     }
 }
 

@@ -74,23 +74,23 @@ static void refine(const Domain *a, const Domain *b, Domain *out) {
     }
 }
 
-/* Both with inner axes: the same elements must be inner. */
-static bool same_split(const Domain *a, const Domain *b) {
+bool domain_same_split(const Domain *a, const Domain *b) {
     Domain ab, ba;
+    if (!domain_has_inner(a) || !domain_has_inner(b)) return true;
+    if (domain_total(a) != domain_total(b)) return false;
     refine(a, b, &ab);
     refine(b, a, &ba);
     return domain_equal(&ab, &ba);
 }
 
-Reason domain_join(const Domain *a, const Domain *b, Domain *out) {
+bool domain_join(const Domain *a, const Domain *b, Domain *out) {
     bool inner_a = domain_has_inner(a), inner_b = domain_has_inner(b);
     if (inner_b && !inner_a) return domain_join(b, a, out);
     int64_t total_a = domain_total(a), total_b = domain_total(b);
-    if (inner_b && (total_a != total_b || !same_split(a, b))) return REASON_other_split;
     if (total_a == total_b) {
         refine(a, b, out);
-        return REASON_NONE;
+        return true;
     }
     *out = *a; /* b may be row-level beside a */
-    return inner_a && domain_outer(a) == total_b ? REASON_NONE : REASON_other_size;
+    return inner_a && domain_outer(a) == total_b;
 }

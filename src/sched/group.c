@@ -40,7 +40,6 @@ static Expr *trial_leaf(Lowering *l, const Node *node, Expr *const *position, Ex
     int64_t stride[CB_MAX_RANK];
     int member = member_number(group, node);
     bool inside = member >= 0 && member < length(group->value);
-    if (member >= 0 && trial->schedule->checked[node->id]) return NULL;
     if (inside || node == group->anchor) {
         Expr *flat = index_flatten(l->kernel, node->rank, node->size, position);
         Expr *home = inside && is_row_level(group, node) ? group->row : group->element;

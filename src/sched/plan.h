@@ -56,8 +56,13 @@ typedef struct PlanOutput {
     int alias_input;   /* -1, or the input that this output simply is */
 } PlanOutput;
 
+typedef struct FusionRule { /* a row of fusion.def */
+    const char *name;
+    Reason reason; /* of kind fusion */
+} FusionRule;
+
 typedef struct Refusal { /* why two nodes stayed apart */
-    Reason reason;       /* a row of reasons.def of kind fusion */
+    const FusionRule *rule;
     const Node *producer, *consumer;
 } Refusal;
 

@@ -3,7 +3,8 @@
  *   real.c    which nodes get a value of their own (real); the others expand into their users
  *   domain.c  the iteration space of a group: dimensions in row-major order, outer or inner
  *   group.c   a group lowered over its domain: which positions it reads and computes
- *   fuse.c    merges groups, driven by the bytes that stay in registers; every refusal has a reason
+ *   fuse.c    merges groups, driven by the bytes that stay in registers
+ *   legal.c   which merges are legal: the rules of fusion.def, each with its reason
  *   wide.c    products of half precision that stay f32 until a kernel has read them
  *   finish.c  a finished group -> kernel: axes merged, values bound
  *   form.c    how engines walk a kernel: tile or row, split
@@ -27,8 +28,10 @@ int64_t domain_total(const Domain *domain);
 int64_t domain_outer(const Domain *domain);
 bool domain_has_inner(const Domain *domain);
 bool domain_equal(const Domain *a, const Domain *b);
-/* The domain in which both can run. */
-Reason domain_join(const Domain *a, const Domain *b, Domain *out);
+/* Where both have inner axes, the same elements are inner. */
+bool domain_same_split(const Domain *a, const Domain *b);
+/* The domain in which both can run, where their splits are the same; false: of other sizes. */
+bool domain_join(const Domain *a, const Domain *b, Domain *out);
 
 /* GROUP_PRODUCT: tasks that take pointwise work as their epilogue (ops of kind CONTRACT);
  * GROUP_OPAQUE: tasks that take none. */

@@ -1,0 +1,153 @@
+/* May two groups be one? The rules of fusion.def, in order.
+ *
+ *     a = sum(x, dim=1), b = sum(x, dim=0)   same_split does not hold: they fold other dimensions
+ *
+ * The last rule is tried by doing it: when it holds, the first group computes both. */
+#include "sched/legal.h"
+
+enum { SEARCH_LIMIT = 256 };
+
+/* ---- of one group ---------------------------------------------------------------------------- */
+
+static bool holds_fusion_is_on(Merge *m) { return m->schedule->options.fuse; }
+
+static bool holds_is_a_loop(Merge *m) { return m->a->kind == GROUP_LOOP; }
+
+/* ---- domains --------------------------------------------------------------------------------- */
+
+static const Group *step_of(const Merge *m) { return m->a->anchor ? m->a : m->b; }
+static const Group *loop_of(const Merge *m) { return m->a->anchor ? m->b : m->a; }
+static bool has_step(const Merge *m) { return m->a->anchor || m->b->anchor; }
+
+static bool holds_epilogue(Merge *m) {
+    const Group *step = step_of(m), *loop = loop_of(m);
+    if (!has_step(m)) return true;
+    return step->kind == GROUP_PRODUCT && !loop->anchor && !domain_has_inner(&loop->domain);
+}
+
+static bool holds_same_split(Merge *m) {
+    return has_step(m) || domain_same_split(&m->a->domain, &m->b->domain);
+}
+
+static bool holds_same_size(Merge *m) {
+    if (!has_step(m)) return domain_join(&m->a->domain, &m->b->domain, &m->domain);
+    Domain flat = {.count = 1, .size = {node_numel(step_of(m)->anchor)}};
+    return domain_join(&loop_of(m)->domain, &flat, &m->domain);
+}
+
+static int size_of(const Group *group) { return group->trial ? length(group->trial->expr) : 0; }
+
+static bool holds_small_enough(Merge *m) {
+    return length(m->a->member) + length(m->b->member) <= GROUP_MEMBERS &&
+           size_of(m->a) + size_of(m->b) <= GROUP_NODES;
+}
+
+/* ---- cycles ---------------------------------------------------------------------------------- */
+
+static bool computes(const Schedule *s, const Group *group, const Node *node) {
+    return group_find(s->group[node->id]) == group;
+}
+
+static bool feeds_step(const Schedule *s, const Group *loop, const Group *step) {
+    for (int i = 0; i < length(step->operand); i++)
+        if (computes(s, loop, step->operand[i])) return true;
+    return false;
+}
+
+static bool holds_operands_complete(Merge *m) {
+    return !feeds_step(m->schedule, m->a, m->b) && !feeds_step(m->schedule, m->b, m->a);
+}
+
+/* Does group need goal through a third group? Groups that end before goal begins cannot. Gives up,
+ * with true, after SEARCH_LIMIT groups. */
+static bool needs(Schedule *s, Group *group, const Group *goal, bool direct, int *budget) {
+    group->mark = s->search;
+    if (--*budget < 0) return true;
+    for (int i = 0; i < length(group->read); i++) {
+        Group *producer = group_find(s->group[group->read[i]->id]);
+        if (!producer || producer == group || (producer == goal && direct)) continue;
+        if (producer == goal) return true;
+        if (producer->mark == s->search || producer->last < goal->first) continue;
+        if (needs(s, producer, goal, false, budget)) return true;
+    }
+    return false;
+}
+
+static bool holds_nothing_between(Merge *m) {
+    Schedule *s = m->schedule;
+    int budget = SEARCH_LIMIT;
+    s->search++;
+    if (needs(s, m->b, m->a, true, &budget)) return false;
+    s->search++;
+    return !needs(s, m->a, m->b, true, &budget);
+}
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+static bool reads_index(const Schedule *s, const Group *reader, const Group *of) {
+    for (int i = 0; i < length(reader->read); i++)
+        if (s->checked[reader->read[i]->id] && computes(s, of, reader->read[i])) return true;
+    return false;
+}
+
+static bool holds_index_complete(Merge *m) {
+    const Schedule *s = m->schedule;
+    if (!length(s->check)) return true;
+    return !reads_index(s, m->a, m->b) && !reads_index(s, m->b, m->a);
+}
+
+static const Node **joined_members(Schedule *s, const Group *a, const Group *b) {
+    const Node **joined = NULL;
+    int i = 0, j = 0, in_a = length(a->member), in_b = length(b->member);
+    while (i < in_a || j < in_b) {
+        bool from_a = j == in_b ||
+                      (i < in_a && s->position[a->member[i]->id] < s->position[b->member[j]->id]);
+        push(s->arena, joined, from_a ? a->member[i++] : b->member[j++]);
+    }
+    return joined;
+}
+
+/* The quick way, when the domain stays and b comes after a: b is lowered into a's trial. */
+static bool extend(Schedule *s, Group *a, Group *b) {
+    Domain domain = a->domain;
+    int members = length(a->member);
+    if (group_extend(s, a, b->member, length(b->member))) return true;
+    truncate_to(a->member, members);
+    check(group_lower(s, a, &domain), "a group that was lowered before");
+    return false;
+}
+
+static bool lower_joined(Schedule *s, Group *a, Group *b, const Domain *domain) {
+    bool after = !b->anchor && length(a->member) && a->last < b->first;
+    if (after && domain_equal(domain, &a->domain)) return extend(s, a, b);
+    Group saved = *a;
+    a->member = joined_members(s, a, b);
+    a->anchor = saved.anchor ? saved.anchor : b->anchor;
+    a->operand = saved.anchor ? saved.operand : b->operand;
+    a->kind = saved.anchor ? saved.kind : b->kind;
+    if (group_lower(s, a, domain)) return true;
+    *a = saved;
+    return false;
+}
+
+static bool holds_same_position(Merge *m) {
+    return lower_joined(m->schedule, m->a, m->b, &m->domain);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static const struct {
+    FusionRule rule;
+    FusionAsked asked;
+    bool (*holds)(Merge *merge);
+} rules[] = {
+#define FUSION(rule, asked, reason) {{#rule, reason}, FUSION_##asked, holds_##rule},
+#include "sched/fusion.def"
+#undef FUSION
+};
+
+const FusionRule *merge_refused(Merge *merge, FusionAsked asked) {
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].asked == asked && !rules[i].holds(merge)) return &rules[i].rule;
+    return NULL;
+}
