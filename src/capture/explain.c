@@ -54,10 +54,10 @@ static void print_task(const Plan *plan, const Step *step, const Work *work, Buf
     putf(out, "    %s", step->origin);
     task_info(step->task.kind)->explain(&step->task, out);
     if (*work->text) putf(out, "; %s", work->text);
-    put(out, step->kernel < 0                 ? "\n"
-             : !work->provided                ? ", then on each block:\n"
-             : provided_fuses(work->provided) ? ", with:\n"
-                                              : ", then:\n");
+    static const char *const then[] = {[EPILOGUE_ON_BLOCKS] = ", then on each block:\n",
+                                       [EPILOGUE_FUSED] = ", with:\n",
+                                       [EPILOGUE_AFTER] = ", then:\n"};
+    put(out, step->kernel < 0 ? "\n" : then[work->epilogue]);
     if (step->kernel >= 0) print_kernel(plan->kernel[step->kernel], out);
 }
 

@@ -2,13 +2,7 @@
 #ifndef CARBIDE_METHOD_METHOD_H
 #define CARBIDE_METHOD_METHOD_H
 
-#include "base/reason.h"
 #include "method/work.h"
-
-typedef struct MethodRefusal { /* why a provider that was wanted does not run; the first one */
-    Reason reason;
-    char detail[768];
-} MethodRefusal;
 
 /* The weight of a task, when it never changes. */
 typedef struct ConstantWeight {

@@ -13,7 +13,9 @@
 #include "base/lock.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "method/table.h"
+#include "method/offer.h"
+#include "method/plugin.h"
+#include "method/work.h"
 #include <string.h>
 
 typedef struct Version Version;
@@ -25,15 +27,15 @@ struct Version {
     Storage *packed; /* NULL: runs read the weight itself */
 };
 
-struct Provided {
+typedef struct Provided {
     const Provider *provider;
-    StepTask task;
-    Task own; /* for our own engine: the weight at offset 0 */
+    Offer offer;
+    KnownEnd end; /* that the provider computes; not fused: none */
     int64_t element;
     Version first;
     _Atomic bool failed;
     Storage *_Atomic plain; /* the weight, for our own engine */
-};
+} Provided;
 
 static const void *at(const Provided *p, const void *base, int64_t offset) {
     return (const char *)base + offset * p->element;
@@ -42,7 +44,7 @@ static const void *at(const Provided *p, const void *base, int64_t offset) {
 /* ---- versions ----------------------------------------------------------------------------- */
 
 static bool create(Provided *p, Version *version, char *why, size_t why_bytes) {
-    ProviderTask task = p->task.task;
+    ProviderTask task = p->offer.task;
     task.threads = version->threads;
     version->work = p->provider->create(&task, &version->sizes, why, why_bytes);
     return version->work != NULL;
@@ -62,11 +64,13 @@ static void clear(const Provided *p, Version *version) {
     version->packed = NULL;
 }
 
-/* The weight as the task describes it, or NULL. */
+/* The weight where the task has it, or NULL. */
 static Storage *unpack(const Provided *p) {
     const Version *first = &p->first;
-    Storage *plain = storage_new((size_t)(p->task.weight_span * p->element));
-    if (plain && p->provider->unpack(first->work, first->packed->data, plain->data)) return plain;
+    int64_t offset = p->offer.weight_offset, count = offset + p->offer.weight_span;
+    Storage *plain = storage_new((size_t)(count * p->element));
+    void *to = plain ? (char *)plain->data + offset * p->element : NULL;
+    if (plain && p->provider->unpack(first->work, first->packed->data, to)) return plain;
     if (plain) storage_release(plain);
     return NULL;
 }
@@ -80,7 +84,8 @@ static Version *add_version(Provided *p, int threads, const void *weight) {
     Storage *plain = p->first.packed ? unpack(p) : NULL;
     bool has_weight = plain || !p->first.packed;
     bool created = has_weight && create(p, version, why, sizeof why);
-    bool ready = created && pack(p, version, plain ? plain->data : weight);
+    if (plain) weight = at(p, plain->data, p->offer.weight_offset);
+    bool ready = created && pack(p, version, weight);
     if (has_weight && !created) p->failed = true; /* for good: memory that lacks may come back */
     if (plain) storage_release(plain);
     if (!ready) {
@@ -111,6 +116,7 @@ static Version *version_for(Provided *p, int threads, const void *weight) {
 
 /* ---- our own engine instead --------------------------------------------------------------- */
 
+/* Element 0 of the weight's value, or NULL. */
 static const void *plain_weight(Provided *p, const void *weight) {
     if (!p->first.packed) return weight;
     Storage *plain = p->plain;
@@ -122,15 +128,16 @@ static const void *plain_weight(Provided *p, const void *weight) {
     return plain ? plain->data : NULL;
 }
 
-static bool run_own(Provided *p, const void *weight, Operands operands) {
-    operands.in[TASK_WEIGHT] = plain_weight(p, weight);
+static bool run_own(const Work *work, Operands operands) {
+    Provided *p = work->state;
+    operands.in[TASK_WEIGHT] = plain_weight(p, operands.in[TASK_WEIGHT]);
     if (!operands.in[TASK_WEIGHT]) {
         fail(CB_ERR_COMPILE, "%s failed, and its packed weight cannot be unpacked",
              p->provider->name);
         return false;
     }
-    const Method *own = method_own(&p->own, false);
-    return own->run(&p->own, own->variant, &operands);
+    Work own = {.task = work->task, .method = method_own(work->task, false), .end = work->end};
+    return work_run(&own, operands);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -150,73 +157,101 @@ static Outcome run_version(const Provided *p, const Version *version, ProviderOp
     return ok ? DONE : FAILED;
 }
 
-bool provided_run(Provided *p, const Operands *given) {
-    const StepTask *task = &p->task;
+bool provided_run(const Work *work, const Operands *given) {
+    Provided *p = work->state;
+    const Offer *offer = &p->offer;
+    const KnownEnd *end = &p->end;
     const void *weight = given->in[TASK_WEIGHT];
-    void *const *epilogue_buffer = given->epilogue_buffer;
-    const void *first = weight ? at(p, weight, task->weight_offset) : NULL;
+    void *const *buffer = given->epilogue_buffer;
+    const void *first = weight ? at(p, weight, offer->weight_offset) : NULL;
     ProviderOperands operands = {
-        .x = at(p, given->in[0], task->x_offset), .weight = first, .out = given->out};
-    if (task->scale >= 0) operands.scale = epilogue_buffer[task->scale];
-    if (task->bias >= 0) operands.bias = epilogue_buffer[task->bias];
-    if (task->residual >= 0) operands.residual = epilogue_buffer[task->residual];
+        .x = at(p, given->in[0], offer->x_offset), .weight = first, .out = given->out};
+    if (end->scale >= 0) operands.scale = buffer[end->scale];
+    if (end->bias >= 0) operands.bias = buffer[end->bias];
+    if (end->residual >= 0) operands.residual = buffer[end->residual];
     Version *version = p->failed ? NULL : version_for(p, parallel_threads(), first);
     Outcome outcome = version ? run_version(p, version, operands) : FAILED;
     if (outcome == FAILED) {
         if (version) p->failed = true;
-        return run_own(p, first, *given);
+        return run_own(work, *given);
     }
-    if (outcome == DONE && given->epilogue && !task->fused)
-        return launch_run(given->epilogue, epilogue_buffer);
+    if (outcome == DONE && given->epilogue && !end->fused)
+        return launch_run(given->epilogue, buffer);
     return outcome == DONE;
 }
 
 /* ---- entry -------------------------------------------------------------------------------- */
 
-static void set_own(Provided *p, const Task *own) {
-    p->own = *own;
-    if (own->kind == TASK_MATMUL)
-        p->own.matmul.b_offset = 0;
-    else
-        p->own.convolution.weight_offset = 0;
+static void set_end(Provided *p, KnownEnd end) {
+    ProviderTask *task = &p->offer.task;
+    p->end = end;
+    task->scale = end.scale >= 0, task->bias = end.bias >= 0, task->residual = end.residual >= 0;
+    task->relu = end.relu;
+    task->bias_dtype = task->bias ? (cb_dtype)end.bias_dtype : task->dtype;
 }
 
 /* The version that all others are made from. The caller holds the lock: a provider may have locks
  * of its own, which a fork meanwhile would leave taken. */
 static bool create_first(Provided *p, const void *weight, char *why, size_t why_bytes) {
-    const ProviderTask *task = &p->task.task;
     bool created = create(p, &p->first, why, why_bytes);
-    bool with_epilogue = task->scale || task->bias || task->residual || task->relu;
-    if (!created && with_epilogue) {
-        task_unfuse(&p->task);
+    if (!created && p->end.fused) {
+        set_end(p, (KnownEnd){.scale = -1, .bias = -1, .residual = -1});
         created = create(p, &p->first, why, why_bytes);
     }
-    if (created && weight && !pack(p, &p->first, at(p, weight, p->task.weight_offset))) {
+    if (created && weight && !pack(p, &p->first, at(p, weight, p->offer.weight_offset))) {
         snprintf(why, why_bytes, "the weight cannot be packed");
         created = false;
     }
     return created;
 }
 
-Provided *provided_new(const Provider *provider, const StepTask *task, const Task *own,
-                       const void *weight, char *why, size_t why_bytes) {
-    Provided *p = memory_zalloc(sizeof *p);
-    snprintf(why, why_bytes, "out of memory");
-    if (!p) return NULL;
-    p->provider = provider;
-    p->task = *task;
-    p->element = (int64_t)cb_dtype_size(task->task.dtype);
-    p->first.threads = parallel_threads();
-    set_own(p, own);
-    lock_take(LOCK_provided);
-    bool created = create_first(p, weight, why, why_bytes);
-    lock_give(LOCK_provided);
-    if (created) return p;
-    provided_free(p);
-    return NULL;
+static bool refuse(MethodRefusal *refusal, Reason reason, const char *detail) {
+    if (refusal->reason != REASON_NONE) return false;
+    refusal->reason = reason;
+    snprintf(refusal->detail, sizeof refusal->detail, "%s", detail);
+    return false;
 }
 
-void provided_free(Provided *p) {
+/* For explain: "onednn (brgemm:avx512_core, fused)" */
+static void describe(Work *work, const char *name, bool epilogue) {
+    const Provided *p = work->state;
+    const char *fused = !epilogue ? "" : p->end.fused ? ", fused" : ", epilogue after";
+    work->epilogue = p->end.fused ? EPILOGUE_FUSED : EPILOGUE_AFTER;
+    work->packs = p->first.packed != NULL;
+    work->version = p->provider->version;
+    snprintf(work->text, sizeof work->text, "%s (%s%s)", name, p->first.sizes.method, fused);
+}
+
+bool provided_create(Work *work, const MethodCall *call, MethodRefusal *refusal) {
+    char why[128] = "out of memory", text[256];
+    Offer offer;
+    if (!offer_of(work->task, work->method->variant, call->weight != NULL, &offer))
+        return refuse(refusal, REASON_provider_refused, "only f32 and bf16 steps are offered");
+    const Plugin *plugin = plugin_find(call->name);
+    const Provider *provider = plugin->provider;
+    if (!provider) return refuse(refusal, plugin->reason, plugin->detail);
+    Provided *p = work->state = memory_zalloc(sizeof *p);
+    bool created = p != NULL;
+    if (created) {
+        *p = (Provided){.provider = provider, .offer = offer};
+        p->element = (int64_t)cb_dtype_size(offer.task.dtype);
+        p->first.threads = parallel_threads();
+        set_end(p, work->end);
+        lock_take(LOCK_provided);
+        created = create_first(p, call->weight, why, sizeof why);
+        lock_give(LOCK_provided);
+    }
+    if (created) {
+        describe(work, call->name, call->step->kernel >= 0);
+        return true;
+    }
+    provided_free(work);
+    snprintf(text, sizeof text, "%s %s: %s", provider->name, provider->version, why);
+    return refuse(refusal, REASON_provider_refused, text);
+}
+
+void provided_free(Work *work) {
+    Provided *p = work->state;
     if (!p) return;
     lock_take(LOCK_provided);
     for (Version *v = p->first.next, *next; v; v = next) {
@@ -228,12 +263,5 @@ void provided_free(Provided *p) {
     lock_give(LOCK_provided);
     if (p->plain) storage_release(p->plain);
     memory_free(p);
+    work->state = NULL;
 }
-
-bool provided_packs(const Provided *p) { return p->first.packed != NULL; }
-
-bool provided_fuses(const Provided *p) { return p->task.fused; }
-
-const char *provided_method(const Provided *p) { return p->first.sizes.method; }
-
-const char *provided_version(const Provided *p) { return p->provider->version; }

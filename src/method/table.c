@@ -4,6 +4,9 @@
 #include "cpu/attention.h"
 #include "cpu/conv.h"
 #include "cpu/gemm.h"
+#include "method/provided.h"
+#include "method/provider.h"
+#include <math.h>
 
 /* ---- products ---- */
 
@@ -13,8 +16,8 @@ static MethodCost cost_of_matmul(const Task *task, int variant, bool constant) {
     return gemm_cost(&task->matmul, variant, constant);
 }
 
-static bool run_matmul(const Task *task, int variant, const Operands *operands) {
-    return gemm_run(&task->matmul, variant, operands);
+static bool run_matmul(const Work *work, const Operands *operands) {
+    return gemm_run(&work->task->matmul, work->method->variant, operands);
 }
 
 static bool pack_matmul(const Task *task, int variant, const void *weight, cb_dtype dtype,
@@ -36,8 +39,8 @@ static MethodCost cost_of_convolution(const Task *task, int variant, bool consta
     return convolution_cost(&task->convolution, variant, constant);
 }
 
-static bool run_convolution(const Task *task, int variant, const Operands *operands) {
-    return convolution_run(&task->convolution, variant, operands);
+static bool run_convolution(const Work *work, const Operands *operands) {
+    return convolution_run(&work->task->convolution, work->method->variant, operands);
 }
 
 static bool pack_convolution(const Task *task, int variant, const void *weight, cb_dtype dtype,
@@ -48,14 +51,20 @@ static bool pack_convolution(const Task *task, int variant, const void *weight, 
 
 /* ---- others ---- */
 
-static bool run_attention(const Task *task, int variant, const Operands *operands) {
-    (void)variant;
-    return attention_run(&task->attention, operands);
+static bool run_attention(const Work *work, const Operands *operands) {
+    return attention_run(&work->task->attention, operands);
 }
 
-static bool run_sort(const Task *task, int variant, const Operands *operands) {
-    (void)variant;
-    return sort_run(&task->sort, operands);
+static bool run_sort(const Work *work, const Operands *operands) {
+    return sort_run(&work->task->sort, operands);
+}
+
+/* ---- providers ---- */
+
+/* They are asked by name or by measuring alone: no published benchmark was faster with one. */
+static MethodCost cost_of_provider(const Task *task, int variant, bool constant) {
+    (void)task, (void)variant, (void)constant;
+    return (MethodCost){INFINITY, 1};
 }
 
 /* ---- the table ---- */
@@ -84,14 +93,27 @@ static const Method rows[] = {
 #undef CONV_METHOD
     {.kind = TASK_ATTENTION, .name = "own", .run = run_attention},
     {.kind = TASK_SORT, .name = "own", .run = run_sort},
-    {.kind = TASK_MATMUL, .name = "onednn", .provider = true},
-    {.kind = TASK_CONVOLUTION, .name = "onednn", .provider = true},
+#define PROVIDER(id)                                                                               \
+    {                                                                                              \
+        .kind = TASK_##id, .name = "onednn", .variant = PROVIDER_##id, .provider = true,           \
+        .cost = cost_of_provider, .create = provided_create, .run = provided_run,                  \
+        .free = provided_free                                                                      \
+    }
+    PROVIDER(MATMUL),
+    PROVIDER(CONVOLUTION),
+#undef PROVIDER
 };
 
 const Method *method_row(TaskKind kind, int number) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].kind == kind && number-- == 0) return &rows[i];
     return NULL;
+}
+
+const Method *method_provider(TaskKind kind) {
+    const Method *method;
+    for (int i = 0; (method = method_row(kind, i)) && !method->provider;) i++;
+    return method;
 }
 
 bool method_fits(const Method *method, const Task *task) {
@@ -103,7 +125,7 @@ const Method *method_own(const Task *task, bool constant) {
     double least_ns = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const Method *m = &rows[i];
-        if (m->kind != task->kind || m->provider || !method_fits(m, task)) continue;
+        if (m->kind != task->kind || !method_fits(m, task)) continue;
         MethodCost cost = m->cost ? m->cost(task, m->variant, constant) : (MethodCost){0, 1};
         if (!best || cost.ns < cost.share * least_ns) best = m, least_ns = cost.ns;
     }

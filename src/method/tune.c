@@ -79,13 +79,10 @@ static void close_bench(Bench *b) {
 
 /* ---- timing ------------------------------------------------------------------------------- */
 
-/* The work made ready for the candidate, whose weight is released with the bench's storages. */
-static bool prepare(Bench *b, const Work *given, const Candidate *candidate, bool constant,
-                    Work *work) {
+/* The work with its weight, which is released with the bench's storages. */
+static bool prepare(Bench *b, const Work *given, bool constant, Work *work) {
     *work = *given;
-    work->provided = candidate->provided;
-    if (!work->provided) work->method = candidate->method;
-    if (work->provided || !constant) return true;
+    if (!constant) return true;
     if (!work_pack(work, b->in[TASK_WEIGHT], b->weight_dtype)) return false;
     if (work->packed) b->storage[b->storages++] = work->packed;
     return true;
@@ -120,12 +117,12 @@ static bool run_rounds(Bench *b, Candidate *candidate, const Work *work, int cou
 }
 
 static bool measure(const Plan *plan, const Step *step, const void *weight, const Launch *epilogue,
-                    const Work *given, Candidate *candidate, int count) {
+                    Candidate *candidate, int count) {
     Bench b;
     Work work[MOST_CANDIDATES];
     open_bench(&b, plan, step, weight, epilogue);
     for (int i = 0; !b.failed && i < count; i++)
-        b.failed = !prepare(&b, given, &candidate[i], weight != NULL, &work[i]);
+        b.failed = !prepare(&b, &candidate[i].work, weight != NULL, &work[i]);
     bool ok = !b.failed && run_rounds(&b, candidate, work, count);
     close_bench(&b);
     return ok;
@@ -149,8 +146,9 @@ static void describe(const Plan *plan, const Step *step, bool constant, const Ca
     putf(out, "%s%s\ncandidates", constant ? " constant" : "",
          plan->ambient.precise ? " precise" : "");
     for (int i = 0; i < count; i++) {
-        putf(out, " %s", candidate[i].method->name);
-        if (candidate[i].provided) putf(out, " %s", provided_version(candidate[i].provided));
+        const Work *work = &candidate[i].work;
+        putf(out, " %s", work->method->name);
+        if (work->version) putf(out, " %s", work->version);
     }
     putf(out, "\nthreads %d\ncpu %s\nskip %s\n", parallel_threads(), compiler_cpu(),
          option_text(OPTION_skip));
@@ -160,9 +158,9 @@ static void describe(const Plan *plan, const Step *step, bool constant, const Ca
 static bool parse(const char *text, Candidate *candidate, int count) {
     for (int i = 0; i < count; i++) {
         const char *line = text;
-        size_t name = strlen(candidate[i].method->name);
+        size_t name = strlen(candidate[i].work.method->name);
         while (*line &&
-               (strncmp(line, candidate[i].method->name, name) != 0 || line[name] != ' ')) {
+               (strncmp(line, candidate[i].work.method->name, name) != 0 || line[name] != ' ')) {
             line += strcspn(line, "\n");
             line += *line == '\n';
         }
@@ -185,7 +183,7 @@ static void save(const char *directory, const char *description, const Candidate
     snprintf(text, sizeof text, "milliseconds of the best run\n");
     for (int i = 0; i < count; i++) {
         size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s %.6f\n", candidate[i].method->name,
+        snprintf(text + used, sizeof text - used, "%s %.6f\n", candidate[i].work.method->name,
                  candidate[i].ms);
     }
     cache_key(description, key);
@@ -202,7 +200,7 @@ static int fastest_of(const Candidate *candidate, int count) {
 }
 
 static int find(const Plan *plan, const Step *step, const void *weight, const Launch *epilogue,
-                const Work *given, Candidate *candidate, int count, bool *from_disk, Arena *arena) {
+                Candidate *candidate, int count, bool *from_disk, Arena *arena) {
     char directory[CACHE_PATH];
     if (arena_guard(arena)) return -1;
     Buffer description = buffer_new(arena);
@@ -210,16 +208,15 @@ static int find(const Plan *plan, const Step *step, const void *weight, const La
     bool cached = option_int(OPTION_cache) && cache_directory(directory) == REASON_NONE;
     *from_disk = cached && load(directory, buffer_text(&description), candidate, count);
     if (*from_disk) return fastest_of(candidate, count);
-    if (!measure(plan, step, weight, epilogue, given, candidate, count)) return -1;
+    if (!measure(plan, step, weight, epilogue, candidate, count)) return -1;
     if (cached) save(directory, buffer_text(&description), candidate, count);
     return fastest_of(candidate, count);
 }
 
 int tune(const Plan *plan, const Step *step, const void *weight, const Launch *epilogue,
-         const Work *given, Candidate *candidate, int count, bool *from_disk) {
+         Candidate *candidate, int count, bool *from_disk) {
     Arena *arena = arena_new();
-    int best =
-        !arena ? -1 : find(plan, step, weight, epilogue, given, candidate, count, from_disk, arena);
+    int best = !arena ? -1 : find(plan, step, weight, epilogue, candidate, count, from_disk, arena);
     arena_free(arena);
     return best;
 }

@@ -7,15 +7,14 @@
 enum { MOST_CANDIDATES = 16 };
 
 typedef struct Candidate {
-    const Method *method; /* of a provider: with */
-    Provided *provided;
-    double ms;          /* out: its best run */
+    Work work; /* but for the packed weight */
+    double ms; /* out: its best run */
 } Candidate;
 
 /* Times the step with each candidate, on memory of the real sizes, or finds what was measured
  * before in the disk cache. The fastest one; -1: memory ran out. weight, epilogue: as for
- * method_choose; given: all of the work but the candidates' own. */
+ * method_choose. */
 int tune(const Plan *plan, const Step *step, const void *weight, const Launch *epilogue,
-         const Work *given, Candidate *candidate, int count, bool *from_disk);
+         Candidate *candidate, int count, bool *from_disk);
 
 #endif

@@ -192,10 +192,10 @@ static bool prepare_task(Executable *executable, ExecutableOptions options, int 
                       step->kernel < 0 ? NULL : &executable->launch[step->kernel], options.tune,
                       work, &executable->refusal);
     if (number < 0) return true;
-    if (!work->provided &&
+    if (work->method->pack &&
         !pack(executable->device, work, constants, number, (cb_dtype)plan->value[weight].dtype))
         return false;
-    if (work_packs(work) && --readers[weight] == 0) constant_drop(constants, number);
+    if (work->packs && --readers[weight] == 0) constant_drop(constants, number);
     return true;
 }
 
