@@ -134,11 +134,20 @@ def references():
                     yield f"{path}:{number}: there is no {page}"
 
 
+def locks():
+    """docs/lifetimes.md has a row for every lock."""
+    page = read("docs/lifetimes.md")
+    for row in re.findall(r"^LOCK\((\w+)", read("src/base/locks.def"), re.M):
+        if f"\n| `{row}` | " not in page:
+            yield f"docs/lifetimes.md: the lock {row} has no row"
+
+
 def check_docs():
     tree = Tree()
     found = len(list(problems_of("WRONG", WRONG, tree)))
     if found != 9:
         yield f"tools/lint_docs.py: {found} of 9 wrong names are found"
     yield from references()
+    yield from locks()
     for page in ["README.md"] + sorted(glob.glob("docs/*.md")):
         yield from problems_of(page, read(page), tree)
