@@ -18,8 +18,8 @@ def a_float(): return R(FLOATS) if not chance(12) else R(['i64', 'bool', 'u8'])
 def transposed(name):
     n = int(name[-2]); dtype = any_dtype(); groups = I(1, 2); c = groups * I(1, 2); o = I(1, 2)
     x = T([2] * I(0, 1) + [c] + [I(1, 4) for _ in range(n)], dtype, True)
-    w = T([c, o] + [I(1, 3) for _ in range(n)], dtype, True)
-    a = dict(stride=each(n, 1, 3), padding=each(n, 0, 1), output_padding=each(n, 0, R([0, 1, 2])), groups=groups,
+    w = T([c, o] + [I(1, 5) for _ in range(n)], dtype, True)
+    a = dict(stride=each(n, 1, 4), padding=each(n, 0, 1), output_padding=each(n, 0, R([0, 1, 2])), groups=groups,
              dilation=each(n, 1, 2))
     return Case(name, getattr(F, name), x, w, maybe(lambda: T([o * groups], dtype, True)), **a)
 

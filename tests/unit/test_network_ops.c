@@ -113,6 +113,38 @@ static void channels_last_changes_nothing(void **state) {
     }
 }
 
+/* Transposed convolutions whose weight, or one element of x, is inf: a product with a zero that
+ * stands between elements, or behind the kernel, would be NaN. */
+#define INF_AT "reshape(where(eq(arange(0, 16), 5), inf, 1.0), "
+static const struct {
+    const char *call;
+    int64_t infinite;
+} no_zeros[] = {
+    {"conv_transpose1d(reshape(abs(slice(x, 0, 0, 3)) + 1, [1, 1, 3]), full([1, 1, 2], inf), "
+     "stride=2)",
+     6},
+    {"conv_transpose2d(reshape(abs(slice(x, 0, 0, 6)) + 1, [1, 1, 2, 3]), full([1, 1, 2, 3], inf), "
+     "stride=[3, 4])",
+     36},
+    {"conv_transpose1d(" INF_AT "[1, 1, 16]), full([1, 1, 3], 1.0), stride=2)", 3},
+    {"conv_transpose2d(" INF_AT "[1, 1, 4, 4]), full([1, 1, 3, 5], 1.0), stride=[2, 4])", 15},
+    {"conv_transpose2d(" INF_AT "[1, 2, 2, 4]), full([2, 1, 1, 4], 1.0), stride=3, groups=2)", 4},
+};
+
+static void transposed_convolutions_multiply_no_zeros(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof no_zeros / sizeof *no_zeros; k++) {
+        cb_scope_open();
+        cb_tensor *y = evaluate(no_zeros[k].call, CB_F32);
+        if (!y) fail_msg("%s: %s", no_zeros[k].call, cb_error());
+        double infinite = cb_item(cb_count_nonzero(cb_eq(y, INFINITY)));
+        if (cb_item(cb_any(cb_isnan(y))) != 0) fail_msg("%s has a NaN", no_zeros[k].call);
+        if (infinite != (double)no_zeros[k].infinite)
+            fail_msg("%s has %g infinities", no_zeros[k].call, infinite);
+        cb_scope_close();
+    }
+}
+
 /* A call with an error, and words that its message has. */
 static const char *const refused[][2] = {
     {"conv2d(reshape(x, [2, 8, 8, 8]), reshape(w, [16, 4, 4, 4]))", "takes 4 channels"},
@@ -244,6 +276,7 @@ int main(void) {
         cmocka_unit_test(values_in_bf16),
         cmocka_unit_test(errors_in_words),
         cmocka_unit_test(channels_last_changes_nothing),
+        cmocka_unit_test(transposed_convolutions_multiply_no_zeros),
         cmocka_unit_test(the_api),
         cmocka_unit_test(written_windows_compile),
         cmocka_unit_test(kernels_of_one_over_turned_images),

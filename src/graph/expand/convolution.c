@@ -1,8 +1,9 @@
 /* Expansions of convolutions: conv1d to conv3d become the primitive and an addition, transposed
- * ones a convolution of x with zeros between its elements; unfold and fold move windows.
+ * ones a convolution per phase of the stride; unfold and fold move windows.
  *
- *     conv2d(x, weight, bias)         ->  convolution(x, weight) + reshape(bias, [out, 1, 1])
- *     conv_transpose2d(x, w, stride=2) -> convolution(pad(x with zeros between), flip(w)) */
+ *     conv2d(x, weight, bias)          -> convolution(x, weight) + reshape(bias, [out, 1, 1])
+ *     conv_transpose2d(x, w, stride=2) -> convolution(x, all phases of flip(w)), interleaved */
+#include "base/round.h"
 #include "graph/expand/expand.h"
 
 #include <string.h>
@@ -98,7 +99,7 @@ static Node *convolve_integers(Graph *graph, Node *x, Node *weight, const Attrs 
 /* The primitive, which is floating point's alone. */
 static Node *convolve(Graph *graph, Node *x, Node *weight, Attrs *attrs) {
     Node *input[] = {x, weight};
-    if (!x) return NULL;
+    if (!x || !weight) return NULL;
     cb_dtype dtype = cb_promote((cb_dtype)x->dtype, (cb_dtype)weight->dtype);
     if (!dtype_is_int(dtype)) return graph_op(graph, OP_convolution, input, 2, attrs, NULL);
     Meta meta[] = {node_meta(x), node_meta(weight)};
@@ -124,15 +125,32 @@ static Node *convolution(Graph *graph, Op op, Node *const *input, const Attrs *a
     return without_batch(graph, add_bias(graph, op, y, input[2]), input[0]->rank == n + 2);
 }
 
-/* ---- transposed --------------------------------------------------------------------------- */
+/* ---- transposed ---------------------------------------------------------------------------
+
+ * Along one dim element i and tap k meet in the result at o = i * stride + k - padding. With
+ * o + padding = q * stride + r, only the taps k = r + j * stride count for phase r:
+ *
+ *     y[q * stride + r - padding] = sum over j of x[q - j] * weight[r + j * stride]
+ *
+ * a convolution over q without a stride. Phases with equally many taps are out channels of one
+ * convolution; there are two such parts of the stride where it does not divide the kernel. The
+ * phases then stand beside each other: [..., Q, stride] is the result with both dims joined. */
 
 typedef struct Transposed {
+    int n; /* spatial dims */
     int64_t stride[3], padding[3], output_padding[3], dilation[3];
     int64_t groups;
+    int64_t size[3];          /* of the result */
+    int64_t first[3], row[3]; /* q of the first element, how many q there are */
 } Transposed;
+
+typedef struct Phases { /* of one dim: `count` of them from `first` on, all of so many taps */
+    int64_t first, count, taps;
+} Phases;
 
 static bool open_transposed(Op op, const Attrs *attrs, int n, Transposed *t) {
     const int word = ATTR_conv_transpose1d_output_padding;
+    t->n = n;
     t->groups = attrs->word[ATTR_conv_transpose1d_groups];
     if (!spatial_numbers(op, attrs, ATTR_conv_transpose1d_stride, "stride", n, 1, t->stride) ||
         !spatial_numbers(op, attrs, ATTR_conv_transpose1d_padding, "padding", n, 0, t->padding) ||
@@ -148,8 +166,25 @@ static bool open_transposed(Op op, const Attrs *attrs, int n, Transposed *t) {
     return true;
 }
 
+/* (size - 1) * stride - 2 * padding + the kernel's reach + output_padding + 1. */
+static bool result_size(Op op, const Node *x, const Node *weight, int i, Transposed *t) {
+    int64_t span, taken, *size = &t->size[i];
+    if (!reach(op, t->dilation[i], weight->size[2 + i], &taken)) return false;
+    if (__builtin_mul_overflow(x->size[2 + i] - 1, t->stride[i], &span) ||
+        __builtin_sub_overflow(span, t->padding[i], &span) ||
+        __builtin_sub_overflow(span, t->padding[i], &span) ||
+        __builtin_add_overflow(span, taken + t->output_padding[i] + 1, size)) {
+        fail(CB_ERR_SHAPE, "%s: the result has too many elements", op_info(op)->name);
+        return false;
+    }
+    if (*size > 0) return true;
+    fail(CB_ERR_SHAPE, "%s: a result of %lld elements", op_info(op)->name, (long long)*size);
+    return false;
+}
+
 /* [I, O / g, kernel...] -> [O, I / g, flipped kernel...] */
 static Node *transposed_weight(Graph *graph, Node *weight, int n, int64_t groups) {
+    if (!weight) return NULL;
     int64_t inputs = weight->size[0] / groups, outputs = weight->size[1];
     int64_t apart[CB_MAX_RANK] = {groups, inputs, outputs};
     int64_t joined[CB_MAX_RANK] = {groups * outputs, inputs};
@@ -162,35 +197,122 @@ static Node *transposed_weight(Graph *graph, Node *weight, int n, int64_t groups
     return graph_op(graph, OP_flip, &weight, 1, &attrs, NULL);
 }
 
-/* stride - 1 zeros behind each element of the dim. */
-static Node *put_zeros(Graph *graph, Node *x, int dim, int64_t stride) {
+/* [I, O / g, kernel...] -> [I, O / g * phases, taps...] of the phases p */
+static Node *phase_weight(Graph *graph, Node *weight, const Transposed *t, const Phases *p) {
+    int64_t size[CB_MAX_RANK] = {weight->size[0], weight->size[1]};
+    int64_t none[3] = {0}, fill[3], outputs = weight->size[1];
+    cb_dim_list order = {2 + 2 * t->n, {0, 1}};
+    for (int i = 0; i < t->n; i++) {
+        int64_t kernel = weight->size[2 + i], row = least(t->stride[i], kernel);
+        size[2 + 2 * i] = row ? divide_up(kernel, row) : 0;
+        size[3 + 2 * i] = row;
+        fill[i] = size[2 + 2 * i] * row - kernel;
+        order.at[2 + i] = 3 + 2 * i, order.at[2 + t->n + i] = 2 + 2 * i;
+    }
+    weight = call_pad(graph, weight, t->n, none, fill, cb_operand_int(0));
+    weight = node_reshape(graph, weight, 2 + 2 * t->n, size);
+    for (int i = 0; i < t->n; i++) {
+        weight = call_slice(graph, weight, 2 + 2 * i, 0, p[i].taps);
+        weight = call_slice(graph, weight, 3 + 2 * i, p[i].first, p[i].first + p[i].count);
+        outputs *= p[i].count;
+        size[2 + i] = p[i].taps;
+    }
+    size[1] = outputs;
+    return node_reshape(graph, call_permute(graph, weight, order), 2 + t->n, size);
+}
+
+/* One convolution: [N, O, phases..., q...]. */
+static Node *convolve_phases(Graph *graph, Node *x, Node *weight, const Transposed *t,
+                             const Phases *p) {
+    int n = t->n;
+    Attrs own = attrs_default(OP_convolution);
+    cb_dim_list dilation = {n, {0}}, padding = {n, {0}};
+    int64_t size[CB_MAX_RANK] = {x->size[0], weight->size[1] * t->groups}, start[3];
+    for (int i = 0; i < n; i++) {
+        int64_t left = (p[i].taps - 1) * t->dilation[i] - t->first[i];
+        int64_t right = t->first[i] + t->row[i] - x->size[2 + i];
+        padding.at[i] = left > right ? left : right;
+        if (padding.at[i] < 0) padding.at[i] = 0;
+        start[i] = padding.at[i] - left;
+        dilation.at[i] = t->dilation[i];
+        size[2 + i] = p[i].count, size[2 + n + i] = t->row[i];
+    }
+    attr_set_dims(&own, ATTR_convolution_dilation, dilation);
+    attr_set_dims(&own, ATTR_convolution_padding, padding);
+    own.word[ATTR_convolution_groups] = t->groups;
+    weight = transposed_weight(graph, phase_weight(graph, weight, t, p), n, t->groups);
+    Node *y = convolve(graph, x, weight, &own);
+    for (int i = 0; i < n; i++) y = call_slice(graph, y, 2 + i, start[i], start[i] + t->row[i]);
+    return node_reshape(graph, y, 2 + 2 * n, size);
+}
+
+/* `count` zeros behind the last element of the dim. */
+static Node *pad_behind(Graph *graph, Node *x, int dim, int64_t count) {
     int64_t before = 1, rest = 1, size[CB_MAX_RANK];
+    if (!x || !count) return x;
     for (int d = 0; d < x->rank; d++) {
-        size[d] = x->size[d] * (d == dim ? stride : 1);
+        size[d] = x->size[d] + (d == dim ? count : 0);
         if (d != dim) *(d < dim ? &before : &rest) *= x->size[d];
     }
     int rank = x->rank;
-    x = node_reshape(graph, x, 4, (int64_t[]){before, x->size[dim], 1, rest});
-    x = call_pad(graph, x, 2, (int64_t[]){0, 0}, (int64_t[]){stride - 1, 0}, cb_operand_int(0));
+    x = node_reshape(graph, x, 3, (int64_t[]){before, x->size[dim], rest});
+    x = call_pad(graph, x, 2, (int64_t[]){0, 0}, (int64_t[]){count, 0}, cb_operand_int(0));
     return node_reshape(graph, x, rank, size);
 }
 
-/* Zeros between the elements, then the padding that makes it an ordinary convolution. */
-static Node *spread(Graph *graph, Op op, Node *x, const Node *weight, int n, const Transposed *t) {
-    int64_t left[3], right[3];
-    for (int i = 0; i < n; i++) {
-        if (!reach(op, t->dilation[i], weight->size[2 + i], &left[i])) return NULL;
-        left[i] -= t->padding[i];
-        right[i] = left[i] + t->output_padding[i] - (t->stride[i] - 1);
-        if (x && t->stride[i] > 1) x = put_zeros(graph, x, 2 + i, t->stride[i]);
+/* stride - 1 zeros behind each element of the dim. */
+static Node *put_zeros(Graph *graph, Node *x, int dim, int64_t stride) {
+    int64_t apart[CB_MAX_RANK] = {1}, joined[CB_MAX_RANK];
+    for (int d = 0, to = 0; d < x->rank; d++) {
+        joined[d] = x->size[d] * (d == dim ? stride : 1);
+        apart[to++] = x->size[d];
+        if (d == dim) apart[to++] = 1;
     }
-    return call_pad(graph, x, n, left, right, cb_operand_int(0));
+    int rank = x->rank;
+    x = pad_behind(graph, node_reshape(graph, x, rank + 1, apart), dim + 1, stride - 1);
+    return node_reshape(graph, x, rank, joined);
+}
+
+/* The phases of dim i and those behind it; chosen: of the dims before it. */
+static Node *join_phases(Graph *graph, Node *x, Node *weight, const Transposed *t, Phases *chosen,
+                         int i) {
+    if (i == t->n) return convolve_phases(graph, x, weight, t, chosen);
+    int64_t kernel = weight->size[2 + i], stride = t->stride[i], more = kernel % stride;
+    Phases part[] = {{0, more, kernel / stride + 1}, {more, stride - more, kernel / stride}};
+    Node *joined = NULL;
+    for (int k = 0; k < 2; k++) {
+        if (!part[k].count || (kernel && !part[k].taps)) continue;
+        chosen[i] = part[k];
+        Node *y = join_phases(graph, x, weight, t, chosen, i + 1);
+        if (!y) return NULL;
+        joined = joined ? call_concat(graph, joined, y, 2 + i) : y;
+    }
+    return pad_behind(graph, joined, 2 + i, kernel < stride ? stride - kernel : 0);
+}
+
+/* [N, O, stride..., q...] -> [N, O, size...] */
+static Node *interleave(Graph *graph, Node *y, const Transposed *t) {
+    int n = t->n;
+    if (!y) return NULL;
+    int64_t size[CB_MAX_RANK] = {y->size[0], y->size[1]};
+    cb_dim_list order = {2 + 2 * n, {0, 1}};
+    for (int i = 0; i < n; i++) {
+        order.at[2 + 2 * i] = 2 + n + i, order.at[3 + 2 * i] = 2 + i;
+        size[2 + i] = t->row[i] * t->stride[i];
+    }
+    y = node_reshape(graph, call_permute(graph, y, order), 2 + n, size);
+    for (int i = 0; i < n; i++) {
+        int64_t start = t->padding[i] - t->first[i] * t->stride[i];
+        y = call_slice(graph, y, 2 + i, start, start + t->size[i]);
+    }
+    return y;
 }
 
 static Node *conv_transpose(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     int n = (int)op - OP_conv_transpose1d + 1;
     Node *weight = input[1];
     Transposed t;
+    Phases chosen[3];
     if (!ranks_fit(op, input[0], weight, n) || !open_transposed(op, attrs, n, &t)) return NULL;
     Node *x = with_batch(graph, input[0], n);
     if (t.groups < 1 || weight->size[0] % t.groups || weight->size[0] != x->size[1]) {
@@ -199,13 +321,17 @@ static Node *conv_transpose(Graph *graph, Op op, Node *const *input, const Attrs
              (long long)x->size[1]);
         return NULL;
     }
-    Attrs own = attrs_default(OP_convolution);
-    cb_dim_list dilation = {n, {0}};
-    memcpy(dilation.at, t.dilation, sizeof *t.dilation * (size_t)n);
-    attr_set_dims(&own, ATTR_convolution_dilation, dilation);
-    own.word[ATTR_convolution_groups] = t.groups;
-    Node *flipped = transposed_weight(graph, weight, n, t.groups);
-    Node *y = convolve(graph, spread(graph, op, x, weight, n, &t), flipped, &own);
+    for (int i = 0; i < n; i++) {
+        if (!result_size(op, x, weight, i, &t)) return NULL;
+        if (t.dilation[i] > 1 && t.stride[i] > 1) { /* the taps of a phase lie anywhere */
+            x = put_zeros(graph, x, 2 + i, t.stride[i]);
+            if (!x) return NULL;
+            t.stride[i] = 1;
+        }
+        t.first[i] = t.padding[i] / t.stride[i];
+        t.row[i] = (t.padding[i] + t.size[i] - 1) / t.stride[i] - t.first[i] + 1;
+    }
+    Node *y = interleave(graph, join_phases(graph, x, weight, &t, chosen, 0), &t);
     return without_batch(graph, add_bias(graph, op, y, input[2]), input[0]->rank == n + 2);
 }
 
