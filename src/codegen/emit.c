@@ -1,302 +1,66 @@
-/* Which expressions a stretch of code needs and where each is declared (emit.h).
- *
- * Expression ids are topological (inputs before users), so a region is collected in one walk over
- * descending ids and declared in walks over ascending ids, without recursion. */
+/* Declarations of values, level by level, stores, and lines (emit.h). */
 #include "codegen/emit.h"
-#include "lower/index.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
-enum {
-    INLINE_SIZE = 8, /* nodes of text in one expression */
-    APART_COST = 10  /* from which on an op is costly */
-};
+/* ---- names --------------------------------------------------------------------------------- */
 
-/* ---- preparation ------------------------------------------------------------------------- */
-
-static bool is_index_op(const Expr *x) {
-    bool divides = index_divides(x, OP_floor_divide) || index_divides(x, OP_remainder);
-    return x->dtype == CB_I64 && (x->op == OP_add || x->op == OP_mul || divides);
-}
-
-static bool varies_with_lanes(const Emit *e, const Expr *x) {
-    if (x->op == EX_reduce || x->op == EX_scan || expr_uses_axis(x, e->lane_axis)) return true;
-    for (int i = 0; i < x->input_count; i++) {
-        const Local *input = &e->local[x->input[i]->id];
-        bool reduced = input->inner ? !input->per_point && !input->plain : input->level > 0;
-        if (reduced) return true;
-    }
-    return false;
-}
-
-static int max_int(int a, int b) { return a > b ? a : b; }
-
-static void prepare_local(Emit *e, const Expr *x) {
-    Local *local = &e->local[x->id];
-    local->plain =
-        x->dtype == CB_I64 && (x->op == EX_axis || x->op == OP_constant || is_index_op(x));
-    local->inner = x->op == EX_scan;
-    if (x->op == EX_axis) {
-        local->level = e->axis_level[x->imm.i];
-        local->inner = e->kernel->axis[x->imm.i].inner;
-    }
-    for (int i = 0; i < x->input_count; i++) {
-        const Local *input = &e->local[x->input[i]->id];
-        local->level = max_int(local->level, input->level);
-        local->inner |= input->inner && x->op != EX_reduce;
-        local->plain &= input->plain;
-    }
-    if (x->op == EX_reduce) local->level = e->row_level;
-    if (x->op == EX_scan) local->level = e->body_level;
-    if (e->written_out && local->inner && !local->plain && !varies_with_lanes(e, x)) {
-        local->per_point = true;
-        local->level = 0;
-    } else if (e->written_out && local->inner) {
-        local->level = e->body_level;
-    }
-    local->cached = e->info.expr[x->id].cached && local->level == e->body_level;
-}
-
-static void note_use(Emit *e, const Expr *x, int pass) {
-    Local *local = &e->local[x->id];
-    local->last_use = max_int(local->last_use, pass);
-}
-
-static void prepare_uses(Emit *e) {
-    for (int id = 0; id < e->count; id++) {
-        const Expr *x = e->kernel->expr[id];
-        if (!e->info.expr[id].users) continue;
-        for (int i = 0; i < x->input_count; i++) note_use(e, x->input[i], e->info.expr[id].pass);
-    }
-    for (int s = 0; s < length(e->kernel->store); s++) {
-        const Store *store = &e->kernel->store[s];
-        note_use(e, store->value, e->info.store_pass[s]);
-        if (store->guard) note_use(e, store->guard, e->info.store_pass[s]);
-    }
-}
-
-static Access access_of(Emit *e, Expr *index) {
-    Access access = {.rest = index, .level = NO_LEVEL};
-    if (e->lane_axis != NO_LANE)
-        access.linear = index_linear(e->kernel, index, e->lane_axis, &access.stride, &access.rest);
-    return access;
-}
-
-/* A pointer pays when it can be set up outside of the vector loop. */
-static void place_access(const Emit *e, Access *access) {
-    if (!access->linear || access->stride == 0) return;
-    int level = max_int(e->local[access->rest->id].level, e->origin_level);
-    bool changes = e->written_out && e->local[access->rest->id].inner; /* from point to point */
-    if (level < e->lane_level && !changes) access->level = level;
-}
-
-static void prepare_accesses(Emit *e) {
-    Kernel *kernel = e->kernel;
-    int before = length(kernel->expr), stores = length(kernel->store);
-    Access *load = arena_new_array(e->arena, Access, before + 1);
-    e->store = arena_new_array(e->arena, Access, stores + 1);
-    for (int id = 0; id < before; id++) {
-        Expr *x = kernel->expr[id];
-        if (x->op != EX_load) continue;
-        load[id] = access_of(e, x->input[0]);
-        e->has_inout |= kernel->buffer[x->imm.i].role != BUFFER_IN;
-    }
-    for (int s = 0; s < stores; s++) {
-        e->store[s] = access_of(e, kernel->store[s].index);
-        e->has_inout |= kernel->buffer[kernel->store[s].buffer].role == BUFFER_INOUT;
-    }
-    e->count = length(kernel->expr);
-    e->load = arena_new_array(e->arena, Access, e->count + 1);
-    for (int id = 0; id < before; id++) e->load[id] = load[id];
-}
-
-void emit_prepare(Emit *e) {
-    e->suffix = "";
-    e->axis_value = arena_new_array(e->arena, int64_t, length(e->kernel->axis) + 1);
-    for (int axis = 0; axis < length(e->kernel->axis); axis++) e->axis_value[axis] = -1;
-    prepare_accesses(e);
-    e->info = kernel_analyze(e->kernel, e->arena);
-    e->local = arena_new_array(e->arena, Local, e->count + 1);
-    for (int id = 0; id < e->count; id++) prepare_local(e, e->kernel->expr[id]);
-    prepare_uses(e);
-    for (int id = 0; id < e->count; id++)
-        if (e->kernel->expr[id]->op == EX_load) place_access(e, &e->load[id]);
-    for (int s = 0; s < length(e->kernel->store); s++) place_access(e, &e->store[s]);
-}
-
-/* ---- collecting a region -------------------------------------------------------------------- */
-
-void emit_begin(Emit *e) {
-    for (int id = 0; id < e->count; id++) {
-        Local *local = &e->local[id];
-        local->uses = 0;
-        local->needed = false;
-    }
-    truncate_to(e->queue, 0);
-    truncate_to(e->rooted, 0);
-}
-
-void emit_root(Emit *e, Expr *x, int user_level) {
-    Local *local = &e->local[x->id];
-    if (x->op == OP_constant || local->plain || local->name) return;
-    local->uses++;
-    local->user_level = user_level;
-    if (local->needed) return;
-    local->needed = true;
-    if (e->boundary && local->level == e->lane_level && !local->inner) push(e->arena, e->queue, x);
-}
-
-static void root_index(Emit *e, Expr *index, int user_level) {
-    if (e->local[index->id].plain) return;
-    if (!is_index_op(index) || e->info.expr[index->id].users) {
-        emit_root(e, index, user_level);
-        return;
-    }
-    for (int i = 0; i < index->input_count; i++) root_index(e, index->input[i], user_level);
-}
-
-static void root_access(Emit *e, const Access *access, Expr *index, int user_level) {
-    if (access->level == NO_LEVEL)
-        root_index(e, index, user_level);
-    else if (!access->name)
-        root_index(e, access->rest, access->level);
-}
-
-void emit_root_store(Emit *e, int s, int user_level) {
-    const Store *store = &e->kernel->store[s];
-    emit_root(e, store->value, user_level);
-    if (store->guard) emit_root(e, store->guard, user_level);
-    root_access(e, &e->store[s], store->index, user_level);
-    push(e->arena, e->rooted, s);
-}
-
-/* A value that is only read here: a kept row, a slot of a split kernel, an array to be. */
-static bool is_leaf(const Emit *e, const Expr *x) {
-    const Local *local = &e->local[x->id];
-    if (e->boundary && local->level == e->lane_level && !local->inner) return true;
-    check(x->op != EX_reduce || e->reduce_leaves, "kernel %s: a reduce is used before its sweep",
-          e->kernel->name);
-    return local->kept || x->op == EX_reduce;
-}
-
-void emit_collect(Emit *e) {
-    for (int id = e->count - 1; id >= 0; id--) {
-        Expr *x = e->kernel->expr[id];
-        const Local *local = &e->local[id];
-        if (!local->needed || is_leaf(e, x)) continue;
-        if (x->op == EX_load) root_access(e, &e->load[id], x->input[0], local->level);
-        for (int i = x->op == EX_load; i < x->input_count; i++)
-            emit_root(e, x->input[i], local->level);
-    }
-}
-
-/* ---- declaring --------------------------------------------------------------------------- */
-
-void emit_name(Emit *e, const Expr *expr, const char *name) {
+void emit_name(Emit *e, const Expr *expr, Phrase name) {
     e->local[expr->id].name = name;
     push(e->arena, e->declared, e->kernel->expr[expr->id]);
 }
 
-Mark emit_mark(const Emit *e) { return (Mark){length(e->declared), length(e->pointers)}; }
+Mark emit_mark(const Emit *e) { return (Mark){length(e->declared), length(e->addresses)}; }
 
 void emit_forget(Emit *e, Mark mark) {
-    while (length(e->declared) > mark.declared) e->local[pop(e->declared)->id].name = NULL;
-    while (length(e->pointers) > mark.pointers) pop(e->pointers)->name = NULL;
+    while (length(e->declared) > mark.declared) e->local[pop(e->declared)->id].name = (Phrase){0};
+    while (length(e->addresses) > mark.addresses) pop(e->addresses)->name = NULL;
 }
 
-static const char *start_text(Emit *e, const Access *access) {
-    const char *rest = text_bare(e, text_index(e, access->rest, false));
-    bool zero = access->rest->op == OP_constant && access->rest->imm.i == 0;
-    if (!e->origin) return rest;
-    const char *step = access->stride == 1 ? e->origin
-                                           : arena_format(e->arena, "%s * %lldL", e->origin,
-                                                          (long long)access->stride);
-    return zero ? step : arena_format(e->arena, "%s + %s", rest, step);
-}
+/* ---- declarations -------------------------------------------------------------------------- */
 
-static void declare_pointer(Emit *e, Access *access, int buffer, const char *name, bool guarded,
+static void declare_address(Emit *e, Access *access, int buffer, const char *name, bool guarded,
                             bool constant) {
-    const char *start = start_text(e, access);
-    const char *type = e->target->storage[e->kernel->buffer[buffer].dtype];
-    if (guarded)
-        emit_line(e, "const int64_t %s = %s;", name, start);
-    else
-        emit_line(e, strchr(start, ' ') ? "%s%s *%s = b%d + (%s);" : "%s%s *%s = b%d + %s;",
-                  constant ? "const " : "", type, name, buffer, start);
     access->name = name;
-    push(e->arena, e->pointers, access);
+    e->target->address(e, access, buffer, guarded, constant);
+    push(e->arena, e->addresses, access);
 }
 
-static void declare_store_pointer(Emit *e, int s) {
+static void declare_store_address(Emit *e, int s) {
     const Store *store = &e->kernel->store[s];
-    declare_pointer(e, &e->store[s], store->buffer, arena_format(e->arena, "s%d", s),
+    declare_address(e, &e->store[s], store->buffer, arena_format(e->arena, "s%d", s),
                     store->guard != NULL, false);
-}
-
-static int inline_size(const Emit *e, const Expr *x) {
-    int size = 1;
-    for (int i = 0; i < x->input_count; i++) {
-        const Local *input = &e->local[x->input[i]->id];
-        if (input->needed && !input->name) size += input->size;
-    }
-    return size;
-}
-
-/* With a literal operand the compiler drops most of the text (pow), which a function cannot. */
-bool emit_calls_apart(const Emit *e, const Expr *x) {
-    if (!e->apart || x->op >= OP_COUNT || x->op == OP_constant) return false;
-    const OpInfo *info = op_info((Op)x->op);
-    bool same = dtype_is_float(x->dtype) && info->kind == KIND_POINTWISE;
-    for (int i = 0; i < x->input_count; i++)
-        same &= x->input[i]->dtype == x->dtype && x->input[i]->op != OP_constant;
-    return same && info->cost >= APART_COST;
-}
-
-static bool inlines(Emit *e, const Expr *x) {
-    Local *local = &e->local[x->id];
-    if (emit_calls_apart(e, x)) return false;
-    bool keep = local->cached && !local->kept;
-    local->size = inline_size(e, x);
-    bool wanted_again =
-        e->names_last && x->op != EX_load && local->inner && local->last_use > e->pass;
-    if (x->op == EX_scan || keep || wanted_again || (x->op == EX_load && e->has_inout))
-        return false;
-    return local->uses == 1 && local->user_level == local->level && local->size <= INLINE_SIZE;
 }
 
 /* c5 = c5 + t4: the running value itself is the scan's name. */
 static void declare_scan(Emit *e, const Expr *x) {
-    bool lanes = e->arrays;
-    const char *name = arena_format(e->arena, lanes ? "c%u[l]" : "c%u", x->id);
-    const char *argument[2] = {name, text_value(e, x->input[0])};
-    const char *step = text_op(e, (Op)x->imm.i, x->dtype, x->dtype, argument, 2);
-    emit_line(e, "%s = %s;", name, text_bare(e, step));
+    Phrase name = e->target->scan(e, x);
+    Phrase step = text_combine(e, x, name, text_value(e, x->input[0]));
+    emit_line(e, "%s = %s;", name.text, step.text);
     emit_name(e, x, name);
 }
 
 static void declare_value(Emit *e, const Expr *x) {
-    Local *local = &e->local[x->id];
+    const Local *local = &e->local[x->id];
     const char *name = arena_format(e->arena, "t%u%s", x->id, e->suffix);
-    emit_line(e, "const %s %s = %s;", e->target->type[x->dtype], name,
-              text_bare(e, text_value(e, x)));
-    if (local->cached && !local->kept)
-        emit_line(e, "row%u[%s] = %s;", x->id, text_row_position(e), name);
-    emit_name(e, x, name);
+    emit_line(e, "const %s %s = %s;", e->target->type[x->dtype], name, text_value(e, x).text);
+    if (local->cached && !local->kept) emit_line(e, "%s = %s;", e->target->row(e, x).text, name);
+    emit_name(e, x, text_name(name));
 }
 
 void emit_declare(Emit *e, int level) {
     for (int id = 0; id < e->count; id++) {
         const Expr *x = e->kernel->expr[id];
         const Local *local = &e->local[id];
-        if (!local->needed || local->name) continue;
+        if (!local->needed || local->name.text) continue;
         Access *access = &e->load[id];
-        bool pointed = x->op == EX_load && !local->kept && access->level == level && !access->name;
-        if (pointed)
-            declare_pointer(e, access, (int)x->imm.i, arena_format(e->arena, "p%d", id),
+        bool addressed = x->op == EX_load && !local->kept && access->level == level;
+        if (addressed && !access->name)
+            declare_address(e, access, (int)x->imm.i, arena_format(e->arena, "p%d", id),
                             x->input_count == 2, true);
-        if (local->level != level || (local->per_point && !e->at_point) || inlines(e, x)) continue;
+        if (local->level != level || (local->per_point && !e->at_point) || emit_inlines(e, x))
+            continue;
         if (x->op == EX_scan)
             declare_scan(e, x);
         else
@@ -304,8 +68,37 @@ void emit_declare(Emit *e, int level) {
     }
     for (int i = 0; i < length(e->rooted); i++) {
         const Access *access = &e->store[e->rooted[i]];
-        if (access->level == level && !access->name) declare_store_pointer(e, e->rooted[i]);
+        if (access->level == level && !access->name) declare_store_address(e, e->rooted[i]);
     }
+}
+
+void emit_coordinates(Emit *e, const char *point) {
+    const Kernel *kernel = e->kernel;
+    int64_t stride = kernel->outer_size;
+    for (int axis = 0; axis < kernel->outer_count; axis++) {
+        int64_t size = kernel->axis[axis].size;
+        stride /= size ? size : 1;
+        Buffer text = buffer_new(e->arena);
+        putf(&text, "const int64_t a%d = %s", axis, point);
+        if (stride > 1) putf(&text, " / %lld", (long long)stride);
+        if (axis > 0) putf(&text, " %% %lld", (long long)size);
+        emit_line(e, "%s;", buffer_text(&text));
+    }
+}
+
+void emit_store(Emit *e, int s, Phrase element) {
+    const Store *store = &e->kernel->store[s];
+    cb_dtype dtype = e->kernel->buffer[store->buffer].dtype, computed = store->value->dtype;
+    Phrase value = text_value(e, store->value);
+    if (store->mode == STORE_ADD)
+        value = text_op(e, OP_add, computed, computed,
+                        (Phrase[]){text_widen(e, dtype, element), value}, 2);
+    value = text_narrow(e, dtype, value);
+    if (store->guard)
+        emit_line(e, "if (%s) %s = %s;", text_value(e, store->guard).text, element.text,
+                  value.text);
+    else
+        emit_line(e, "%s = %s;", element.text, value.text);
 }
 
 /* ---- lines ------------------------------------------------------------------------------- */
@@ -317,12 +110,23 @@ static void line(Emit *e, const char *format, va_list arguments) {
     va_end(again);
     char *text = arena_alloc(e->arena, (size_t)bytes + 1);
     vsnprintf(text, (size_t)bytes + 1, format, arguments);
-    if (text[0] != '#')
-        for (int i = 0; i < e->indent; i++) put(e->out, "    ");
     put_bytes(e->out, text, (size_t)bytes);
 }
 
+static void indent(Emit *e) {
+    for (int i = 0; i < e->indent; i++) put(e->out, "    ");
+}
+
 void emit_line(Emit *e, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    indent(e);
+    line(e, format, arguments);
+    va_end(arguments);
+    put(e->out, "\n");
+}
+
+void emit_directive(Emit *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     line(e, format, arguments);
@@ -333,6 +137,7 @@ void emit_line(Emit *e, const char *format, ...) {
 void emit_open(Emit *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
+    indent(e);
     line(e, format, arguments);
     va_end(arguments);
     put(e->out, " {\n");

@@ -29,6 +29,8 @@ static const char *math_suffix(cb_dtype dtype) {
     return cb_dtype_name(narrow ? CB_I32 : dtype);
 }
 
+/* ---- rows ------------------------------------------------------------------------------------ */
+
 static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 static bool is_argument(const char *start, const char *at) {
@@ -44,52 +46,60 @@ static void put_literal(Buffer *out, const char *text, size_t bytes, cb_dtype dt
     if (dtype == CB_F32) put(out, "f");
 }
 
-/* Whether the text is one pair of parentheses around all of it. */
-static bool is_enclosed(const char *text) {
-    size_t bytes = strlen(text);
+/* The loosest operator of the row that stands in no parentheses. */
+static Precedence row_precedence(const char *tokens) {
+    static const struct {
+        const char *signs;
+        Precedence precedence;
+    } binary[] = {
+        {"?<>=!&|^", TEXT_SELECT}, {"+-", TEXT_ADD}, {"/%", TEXT_DIVIDE}, {"*", TEXT_MULTIPLY}};
+    Precedence loosest = TEXT_ATOM;
     int depth = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        depth += (text[i] == '(') - (text[i] == ')');
-        if (depth == 0 && i + 1 < bytes) return false;
+    for (const char *at = tokens; *at; at++) {
+        depth += (*at == '(') - (*at == ')');
+        if (depth) continue;
+        if (at == tokens && strchr("-!~", *at)) loosest = TEXT_SIGN;
+        for (size_t i = 0; i < sizeof binary / sizeof *binary && at > tokens; i++)
+            if (strchr(binary[i].signs, *at) && binary[i].precedence < loosest)
+                loosest = binary[i].precedence;
     }
-    return text[0] == '(';
+    return loosest;
 }
 
-/* "(x + y)" loses its parentheses where the row's text has some of its own: M(exp)(a). */
-static void put_argument(Buffer *out, const char *text, bool alone) {
-    bool strip = alone && is_enclosed(text);
-    put_bytes(out, text + strip, strlen(text) - 2 * strip);
-}
-
-void op_text_expand(Buffer *out, const char *tokens, cb_dtype dtype, const char *const *argument) {
+Phrase op_text_expand(Arena *arena, const char *tokens, cb_dtype dtype, const Phrase *argument) {
+    Buffer out = buffer_new(arena);
     for (const char *at = tokens; *at; at++) {
         bool macro =
             (*at == 'M' || *at == 'K') && at[1] == '(' && (at == tokens || !is_name(at[-1]));
         if (macro) {
             const char *open = at + 2, *close = strchr(open, ')');
             if (*at == 'M') {
-                putf(out, "m_%.*s_%s", (int)(close - open), open, math_suffix(dtype));
+                putf(&out, "m_%.*s_%s", (int)(close - open), open, math_suffix(dtype));
             } else {
-                put_literal(out, open, (size_t)(close - open), dtype);
+                put_literal(&out, open, (size_t)(close - open), dtype);
             }
             at = close;
         } else if (is_argument(tokens, at)) {
             bool opens = at > tokens && (at[-1] == '(' || (at[-1] == ' ' && at[-2] == ','));
-            put_argument(out, argument[*at - 'a'], opens && (at[1] == ')' || at[1] == ','));
+            bool alone = opens && (at[1] == ')' || at[1] == ','); /* within the row's own ( ) */
+            Phrase text = argument[*at - 'a'];
+            put(&out, alone ? text.text : text_operand(arena, text));
         } else {
-            put_bytes(out, at, 1);
+            put_bytes(&out, at, 1);
         }
     }
+    return text_of(row_precedence(tokens), buffer_text(&out));
 }
 
-bool op_text_inlines(Op op, cb_dtype compute, bool clean) {
+bool op_text_inlines(Op op, cb_dtype compute, bool simple) {
     const char *tokens = op_text_tokens(op, compute);
     int uses[3] = {0};
     if (strlen(tokens) > INLINE_TOKENS) return false;
-    if (!clean && (strchr(tokens, '?') || strchr(tokens, '|') || strchr(tokens, '&'))) return false;
+    if (!simple && (strchr(tokens, '?') || strchr(tokens, '|') || strchr(tokens, '&')))
+        return false;
     for (const char *at = tokens; *at; at++)
         if (is_argument(tokens, at)) uses[*at - 'a']++;
-    return clean || (uses[0] <= 1 && uses[1] <= 1 && uses[2] <= 1);
+    return simple || (uses[0] <= 1 && uses[1] <= 1 && uses[2] <= 1);
 }
 
 /* ---- sections of the math text -------------------------------------------------------------- */
@@ -196,7 +206,7 @@ static void put_math(const Usage *usage, Buffer *out) {
 
 static void put_function(Op op, cb_dtype dtype, const Target *target, const char *qualifier,
                          const char *prefix, Buffer *out) {
-    static const char *const names[3] = {"a", "b", "c"};
+    const Phrase names[3] = {text_name("a"), text_name("b"), text_name("c")};
     const OpInfo *info = op_info(op);
     bool is_bool = info->dtype == DTYPE_BOOL || info->dtype == DTYPE_LOGICAL;
     int arity = info->kind == KIND_REDUCE ? 2 : info->arity;
@@ -204,21 +214,19 @@ static void put_function(Op op, cb_dtype dtype, const Target *target, const char
          info->name, cb_dtype_name(dtype));
     for (int i = 0; i < arity; i++) {
         const char *type = target->type[op == OP_where && i == 0 ? CB_BOOL : dtype];
-        putf(out, i ? ", %s %s" : "%s %s", type, names[i]);
+        putf(out, i ? ", %s %s" : "%s %s", type, names[i].text);
     }
-    put(out, ") { return ");
-    op_text_expand(out, op_text_tokens(op, dtype), dtype, names);
-    put(out, "; }\n");
+    const char *tokens = op_text_tokens(op, dtype);
+    putf(out, ") { return %s; }\n", op_text_expand(out->arena, tokens, dtype, names).text);
 }
 
-void op_text_functions(const Usage *usage, const Target *target, const char *qualifier,
-                       const char *apart, Buffer *out) {
+void op_text_functions(const Usage *usage, const Target *target, Buffer *out) {
     put_math(usage, out);
     for (int op = 0; op < OP_COUNT; op++)
         for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
             if (usage->function[op][dtype])
-                put_function((Op)op, (cb_dtype)dtype, target, qualifier, "op", out);
+                put_function((Op)op, (cb_dtype)dtype, target, target->function, "op", out);
             if (usage->apart[op][dtype])
-                put_function((Op)op, (cb_dtype)dtype, target, apart, "apart", out);
+                put_function((Op)op, (cb_dtype)dtype, target, target->apart, "apart", out);
         }
 }

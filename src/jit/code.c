@@ -14,7 +14,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/option.h"
-#include "codegen/c.h"
+#include "codegen/c/c.h"
 #include "jit/cache.h"
 #include "jit/compiler.h"
 #include "jit/object.h"

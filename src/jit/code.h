@@ -18,7 +18,7 @@ typedef struct CodeResult {
     bool from_disk;
     double milliseconds;
 } CodeResult;
-/* source: a whole C file (codegen/c.h) with the named functions; an object that lacks one is not
+/* source: a whole C file (codegen/c/c.h) with the named functions; an object that lacks one is not
  * taken, be it the compiler's or the cache's. Same source, compiler, flags and CPU: same key. */
 CodeResult code_load(const char *source, size_t length, const char *const *name, int names);
 KernelFunction *code_function(const Code *code, const char *name);

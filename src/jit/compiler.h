@@ -19,7 +19,7 @@ void compiler_forget(void);
 /* Compiles C source to a shared object at output, whose folder takes its temporary files,
  * too. REASON_NONE, compiler_failed or compiler_timeout; *message is then the compiler's words
  * (heap text, or NULL). The compiler and all that it started are gone on return.
- * heavy: prefers short compile times (codegen/c.h: C_HEAVY). */
+ * heavy: prefers short compile times (codegen/c/c.h: C_HEAVY). */
 Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
                     const char *output, char **message);
 

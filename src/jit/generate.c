@@ -7,7 +7,7 @@
 #include "jit/generate.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "codegen/c.h"
+#include "codegen/c/c.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>

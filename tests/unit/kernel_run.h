@@ -2,11 +2,12 @@
 #ifndef CARBIDE_TEST_KERNEL_RUN_H
 #define CARBIDE_TEST_KERNEL_RUN_H
 
-#include "codegen/c.h"
-#include "kernel_reference.h"
+#include "codegen/c/c.h"
+#include "codegen/target.h"
 #include "jit/code.h"
-#include "vm/launch.h"
+#include "kernel_reference.h"
 #include "test_support.h"
+#include "vm/launch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -160,9 +161,14 @@ static bool check_kernel(const Kernel *kernel, const Code *code) {
     return same;
 }
 
+static const Target *written_for; /* NULL: C for CPUs */
+
 static Code *compile(Kernel **kernel, int count, Arena *arena) {
     Buffer source = buffer_new(arena);
-    c_render(kernel, count, &source);
+    if (written_for)
+        target_render(written_for, kernel, count, &source);
+    else
+        c_render(kernel, count, &source);
     const char **name = arena_new_array(arena, const char *, count);
     for (int i = 0; i < count; i++) name[i] = kernel[i]->name;
     CodeResult result = code_load(buffer_text(&source), source.length, name, count);

@@ -74,6 +74,9 @@ static void test_places(void **state) {
             "kernel chosen(outer a0:60, inner a1:4) tile split 1 { b0: in i64[4] b1: in f32[70]"
             " b2: out f32[60] t0 = i64 load b0[a1] t1 = i64 reduce amax t0"
             " t2 = f32 load b1[(t1+a0)] store b2[a0] = t2 }",
+            "kernel two_guarded(outer a0:6) tile split 1 { b0: in i64[6] b1: in f32[13]"
+            " b2: out f32[6] t0 = bool lt [a0], 3:i64 t1 = i64 load b0[a0] if t0"
+            " t2 = i64 load b0[((a0*-1)+5)] if t0 t3 = f32 load b1[(t1+t2)] store b2[a0] = t3 }",
             "kernel flags(outer a0:5, inner a1:70) row split 1 { b0: in bool[350] b1: inout i32[5]"
             " t0 = bool load b0[((a0*70)+a1)] last b1[a0] = 7:i32 if t0 }",
             "kernel row_flags(outer a0:5, inner a1:70) row split 1 { b0: in bool[350]"

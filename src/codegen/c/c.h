@@ -1,7 +1,7 @@
 /* Loop IR -> C text: one file per plan, one function per kernel (KernelFunction of
  * lower/function.h). */
-#ifndef CARBIDE_CODEGEN_C_H
-#define CARBIDE_CODEGEN_C_H
+#ifndef CARBIDE_CODEGEN_C_C_H
+#define CARBIDE_CODEGEN_C_C_H
 
 #include "lower/loop.h"
 

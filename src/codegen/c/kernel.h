@@ -1,9 +1,10 @@
-/* Shared by the two halves of the C target: c.c (frames: items, passes, splits) and c_sweep.c (one
- * sweep over the inner axes). */
+/* Shared by the files of the C target: c.c (frames: items, passes, splits), sweep.c (one sweep over
+ * the inner axes), accumulate.c, lanes.c (where things are in the loops), prelude.c (the rest of a
+ * file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
-#include "codegen/c_text.h"
+#include "codegen/emit.h"
 
 /* How the loops of a kernel stand.
  * SERIAL  items | inner loops, one element at a time (scans, adding stores, nothing to vectorize)
@@ -14,8 +15,12 @@
 typedef enum Shape { SHAPE_SERIAL, SHAPE_ROW, SHAPE_NESTED, SHAPE_ARRAY } Shape;
 
 typedef struct CKernel {
-    Emit e;
+    Emit e; /* first: the target's functions get it */
     Shape shape;
+    const char *origin;    /* lane coordinate of l = 0; NULL: 0 */
+    int64_t *axis_value;   /* by axis: a fixed coordinate, or -1: the variable a0, a1 ... */
+    int64_t row_stride;    /* ARRAY: lanes between two inner points of a kept row */
+    const char *slot_item; /* of a split kernel: outer point of l = 0 */
     int inner_count, reduce_count, store_count;
     int64_t lanes;     /* of a block; ROW: of a block of the row, 0 when it is not cut */
     int64_t out_lanes; /* size of the arrays that streams go through */
@@ -29,16 +34,27 @@ typedef struct CKernel {
     int piece_axis; /* the lanes' or another outer one */
     bool *streams;  /* by store: goes past the caches */
     bool any_stream;
-    bool written_out;        /* NESTED: the inner range is text, point by point */
-    const char **point_name; /* written-out inner points: names by point and expression */
+    bool written_out;   /* NESTED: the inner range is text, point by point */
+    Phrase *point_name; /* written-out inner points: names by point and expression */
 } CKernel;
+
+/* ---- the target (prelude.c), and its texts (lanes.c) ---- */
+extern const Target c_target;
+bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out); /* true: heavy */
+Phrase c_axis(Emit *e, int axis, bool narrow);
+Phrase c_element(Emit *e, int buffer, const Access *access, const Expr *index, bool guarded);
+void c_address(Emit *e, const Access *access, int buffer, bool guarded, bool constant);
+Phrase c_row(Emit *e, const Expr *value);
+Phrase c_scan(Emit *e, const Expr *scan);
+Phrase c_slot(Emit *e, const Expr *reduce);
+Phrase c_array_element(const CKernel *c, char letter, uint32_t id); /* r4, or r4[l] in an ARRAY */
 
 enum {
     ARRAY_SUM_BLOCK = 64, /* terms that one lane of an ARRAY kernel adds up in a row */
     STRIP_TERMS = 16      /* the same of a ROW kernel in strips */
 };
 
-/* ---- accumulators of a sweep (c_accumulate.c) ---- */
+/* ---- accumulators of a sweep (accumulate.c) ---- */
 bool c_reduces_in(const CKernel *c, int reduce, int pass);  /* whether the pass completes it */
 bool c_sums_in_blocks(const CKernel *c, int pass);          /* ARRAY: float sums of a long range */
 const char *c_array_type(const CKernel *c, cb_dtype dtype); /* of what arrays keep of a dtype */
@@ -53,7 +69,7 @@ void c_strip_sums(CKernel *c, int pass, bool begin);     /* both ends of such */
 void c_array_partials(CKernel *c, int pass, bool begin); /* both ends of a block */
 void c_end_accumulators(CKernel *c, int pass);
 
-/* ---- sweeps (c_sweep.c) ---- */
+/* ---- sweeps (sweep.c) ---- */
 /* Sweep of one pass over the inner axes, with everything that has to be computed before it. */
 void c_sweep(CKernel *c, int pass);
 /* Row-level stores, after the last sweep. */

@@ -15,11 +15,11 @@
  *         }
  *     }
  *
- * c_kernel.h tells the shapes of loop nests apart; c_sweep.c writes what stands inside of an
+ * kernel.h tells the shapes of loop nests apart; sweep.c writes what stands inside of an
  * item. */
-#include "codegen/c.h"
+#include "codegen/c/c.h"
 
-#include "codegen/c_kernel.h"
+#include "codegen/c/kernel.h"
 
 enum {
     WRITTEN_OUT = 400,           /* terms of a NESTED kernel times its inner points */
@@ -115,7 +115,6 @@ static void choose_levels(CKernel *c) {
     e->axis_level = arena_new_array(e->arena, int, outer + m + 1);
     bool nested = c->shape == SHAPE_NESTED, array = c->shape == SHAPE_ARRAY;
     for (int j = 0; j < m; j++) e->axis_level[outer + j] = j + (nested ? 2 : 1);
-    e->arrays = array;
     e->row_level = nested ? 1 : array ? m + 1 : 0;
     e->lane_level = nested ? 1 : m + 1;
     e->body_level = c->shape == SHAPE_SERIAL ? m : m + 1;
@@ -266,7 +265,7 @@ static void bind_buffers(CKernel *c) {
     }
 }
 
-/* a0, a1 ... from a point in row-major order; a split kernel's chunk is the slowest digit. */
+/* a0, a1 ...; a split kernel's chunk is the slowest digit. */
 static void decompose(CKernel *c, bool chunked) {
     Emit *e = &c->e;
     const Kernel *kernel = e->kernel;
@@ -283,16 +282,7 @@ static void decompose(CKernel *c, bool chunked) {
     } else if (c->split) {
         emit_line(e, "const int64_t outer = item;");
     }
-    int64_t stride = kernel->outer_size;
-    for (int axis = 0; axis < kernel->outer_count; axis++) {
-        int64_t size = axis_size(kernel, axis);
-        stride /= size ? size : 1;
-        Buffer text = buffer_new(e->arena);
-        putf(&text, "const int64_t a%d = %s", axis, point);
-        if (stride > 1) putf(&text, " / %lld", (long long)stride);
-        if (axis > 0) putf(&text, " %% %lld", (long long)size);
-        emit_line(e, "%s;", buffer_text(&text));
-    }
+    emit_coordinates(e, point);
 }
 
 /* n: lanes of this block, within its run along the last outer axis, and within one piece. */
@@ -384,7 +374,7 @@ static void write_slots(CKernel *c, int pass) {
         any = true;
         int64_t first = r * e->kernel->outer_size * e->kernel->split;
         emit_line(e, "%s[%lldL + item%s] = %s;", dtype_is_float(x->dtype) ? "slot_f" : "slot_i",
-                  (long long)first, array ? " + l" : "", e->local[x->id].name);
+                  (long long)first, array ? " + l" : "", e->local[x->id].name.text);
     }
     if (array && any) emit_close(e);
 }
@@ -394,7 +384,7 @@ static void split_passes(CKernel *c) {
     emit_line(e, "double *slot_f = slot;");
     emit_line(e, "int64_t *slot_i = slot;");
     e->reduce_leaves = true;
-    e->slot_item = "outer";
+    c->slot_item = "outer";
     for (int pass = 0; pass <= e->info.pass_count; pass++) {
         bool last = pass == e->info.pass_count;
         emit_open(e, "if (pass == %d)", pass);
@@ -436,7 +426,7 @@ static void keep_columns(CKernel *c) {
     int64_t lanes = bytes ? KEEP_BYTES / bytes / 64 * 64 : c->lanes;
     if (lanes >= 64 && lanes < c->lanes) c->lanes = c->out_lanes = lanes;
     for (int id = 0; id < e->count && lanes < 64; id++) e->local[id].cached = false;
-    e->row_stride = c->lanes;
+    c->row_stride = c->lanes;
 }
 
 static void keep_rows(CKernel *c) {
@@ -490,8 +480,15 @@ static void choose_calls(CKernel *c) {
 static CKernel *prepare(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
-    *e = (Emit){
-        .target = &c_target, .kernel = kernel, .arena = out->arena, .out = out, .usage = usage};
+    *e = (Emit){.target = &c_target,
+                .kernel = kernel,
+                .arena = out->arena,
+                .out = out,
+                .usage = usage,
+                .suffix = "",
+                .keeps_rows = true};
+    c->axis_value = arena_new_array(e->arena, int64_t, length(kernel->axis) + 1);
+    for (int axis = 0; axis < length(kernel->axis); axis++) c->axis_value[axis] = -1;
     c->split = kernel->split > 1;
     c->inner_count = length(kernel->axis) - kernel->outer_count;
     c->store_count = length(kernel->store);
@@ -503,7 +500,7 @@ static CKernel *prepare(Kernel *kernel, Usage *usage, Buffer *out) {
     choose_streams(c);
     choose_strip(c);
     choose_lanes(c);
-    e->origin = origin(c);
+    c->origin = origin(c);
     emit_prepare(e);
     choose_calls(c);
     c->reduce_count = length(e->info.reduce);
@@ -554,8 +551,7 @@ static void item_in_pieces(CKernel *c, int first, int last) {
     emit_close(e);
 }
 
-/* True when the kernel is heavy. */
-static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
+bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = prepare(kernel, usage, out);
     Emit *e = &c->e;
     choose_pieces(c);
@@ -582,17 +578,13 @@ static bool render(Kernel *kernel, Usage *usage, Buffer *out) {
 }
 
 void c_render(Kernel *const *kernel, int count, Buffer *out) {
-    Usage *usage = arena_zalloc(out->arena, sizeof *usage);
-    Buffer kernels = buffer_new(out->arena);
-    bool heavy = false;
-    for (int i = 0; i < count; i++) heavy |= render(kernel[i], usage, &kernels);
-    if (heavy) put(out, C_HEAVY);
-    c_text_prelude(usage, out);
-    put(out, buffer_text(&kernels));
+    Buffer file = buffer_new(out->arena);
+    if (target_render(&c_target, kernel, count, &file)) put(out, C_HEAVY);
+    put_bytes(out, file.text, file.length);
 }
 
 void c_render_kernel(const Kernel *kernel, Buffer *out) {
     Usage *usage = arena_zalloc(out->arena, sizeof *usage);
     /* Index arithmetic interns expressions in the kernel; what it computes stays the same. */
-    render((Kernel *)(uintptr_t)kernel, usage, out);
+    c_kernel((Kernel *)(uintptr_t)kernel, usage, out);
 }

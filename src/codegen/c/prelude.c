@@ -1,18 +1,24 @@
-/* The fixed C that opens a generated file: types, conversions between memory and values, streaming
- * copies. Only what the kernels use is put. Everything is branch-free where it stands in a vector
- * loop. */
-#include "codegen/c_text.h"
-
-#include "codegen/c.h"
+/* C for CPUs as a target, with the fixed text of its files: types, conversions, streaming copies.
+ * Everything is branch-free where it stands in a vector loop. */
+#include "codegen/c/kernel.h"
 
 /* gcc makes branches of selects. no-tree-pre: of chains of them, which then do not vectorize (pow
  * after clamp was 19 times slower). no-thread-jumps, no-tree-sink: with loads inside, which become
  * masked ones; neighbouring loads whose masks differ then share the first one's (gcc 12 and 13,
  * with masks of another width than the elements): wrong values, test_codegen_compilers.c. */
-static const char pragmas[] =
-    "#if defined __GNUC__ && !defined __clang__\n"
-    "#pragma GCC optimize(\"no-tree-pre\", \"no-thread-jumps\", \"no-tree-sink\")\n"
-    "#endif\n";
+#define PRAGMAS                                                                                    \
+    "#if defined __GNUC__ && !defined __clang__\n"                                                 \
+    "#pragma GCC optimize(\"no-tree-pre\", \"no-thread-jumps\", \"no-tree-sink\")\n"               \
+    "#endif\n"
+
+#define TYPES                                                                                      \
+    "typedef __INT64_TYPE__ int64_t;\n"                                                            \
+    "typedef __INT32_TYPE__ int32_t;\n"                                                            \
+    "typedef __INT16_TYPE__ int16_t;\n"                                                            \
+    "typedef __INT8_TYPE__ int8_t;\n"                                                              \
+    "typedef __UINT8_TYPE__ uint8_t;\n"                                                            \
+    "typedef __UINT16_TYPE__ uint16_t;\n"                                                          \
+    "typedef __UINT32_TYPE__ uint32_t;\n"
 
 /* gcc makes vector versions of such functions; clang does not, and inlines. */
 static const char apart_macro[] =
@@ -22,27 +28,37 @@ static const char apart_macro[] =
     "#define APART static inline\n"
     "#endif\n";
 
-static const char types[] = "typedef __INT64_TYPE__ int64_t;\n"
-                            "typedef __INT32_TYPE__ int32_t;\n"
-                            "typedef __INT16_TYPE__ int16_t;\n"
-                            "typedef __INT8_TYPE__ int8_t;\n"
-                            "typedef __UINT8_TYPE__ uint8_t;\n"
-                            "typedef __UINT16_TYPE__ uint16_t;\n"
-                            "typedef __UINT32_TYPE__ uint32_t;\n";
-
-static const char *const helper_text[HELPER_COUNT] = {
+const Target c_target = {
+#define DTYPE(id, name, stored, computed, ...)                                                     \
+    .type[CB_##id] = #computed, .storage[CB_##id] = #stored,
+#include "op/dtype_rows.h"
+    .infinity = {"__builtin_inff()", "__builtin_inf()"},
+    .nan = {"__builtin_nanf(\"\")", "__builtin_nan(\"\")"},
+    .opening = PRAGMAS TYPES,
+    .function = "static inline",
+    .apart = "APART",
+    .apart_opening = apart_macro,
+    .hides_sums = true,
+    .kernel = c_kernel,
+    .axis = c_axis,
+    .element = c_element,
+    .scan = c_scan,
+    .slot = c_slot,
+    .row = c_row,
+    .address = c_address,
     /* Integers in the order of the floats, NaN where the caller wants it: their extremes
      * vectorize. */
-    [HELPER_order_f32] = "static inline int32_t order_f32(float a, int32_t nan) {\n"
-                         "    union { float f; int32_t i; } both = {a};\n"
-                         "    int32_t i = a != a ? nan : both.i;\n"
-                         "    return i ^ (i >> 31 & 0x7fffffff);\n"
-                         "}\n"
-                         "static inline float unorder_f32(int32_t k) {\n"
-                         "    union { int32_t i; float f; } both = {k ^ (k >> 31 & 0x7fffffff)};\n"
-                         "    return both.f;\n"
-                         "}\n",
-    [HELPER_order_f64] =
+    .helper[HELPER_order_f32] =
+        "static inline int32_t order_f32(float a, int32_t nan) {\n"
+        "    union { float f; int32_t i; } both = {a};\n"
+        "    int32_t i = a != a ? nan : both.i;\n"
+        "    return i ^ (i >> 31 & 0x7fffffff);\n"
+        "}\n"
+        "static inline float unorder_f32(int32_t k) {\n"
+        "    union { int32_t i; float f; } both = {k ^ (k >> 31 & 0x7fffffff)};\n"
+        "    return both.f;\n"
+        "}\n",
+    .helper[HELPER_order_f64] =
         "static inline int64_t order_f64(double a, int64_t nan) {\n"
         "    union { double f; int64_t i; } both = {a};\n"
         "    int64_t i = a != a ? nan : both.i;\n"
@@ -54,34 +70,36 @@ static const char *const helper_text[HELPER_COUNT] = {
         "}\n",
     /* The low half of to_i64_f32 by float arithmetic alone: multiples of 2^32 are taken off
      * exactly. */
-    [HELPER_to_i32_f32] = "static inline int32_t to_i32_f32(float a) {\n"
-                          "    float r = a - __builtin_truncf(a * 0x1p-32f) * 0x1p32f;\n"
-                          "    r = r >= 0x1p31f ? r - 0x1p32f : r;\n"
-                          "    r = r < -0x1p31f ? r + 0x1p32f : r;\n"
-                          "    return (r <= -1.0f) | (r >= 1.0f) ? (int32_t)r : 0;\n"
-                          "}\n",
+    .helper[HELPER_to_i32_f32] = "static inline int32_t to_i32_f32(float a) {\n"
+                                 "    float r = a - __builtin_truncf(a * 0x1p-32f) * 0x1p32f;\n"
+                                 "    r = r >= 0x1p31f ? r - 0x1p32f : r;\n"
+                                 "    r = r < -0x1p31f ? r + 0x1p32f : r;\n"
+                                 "    return (r <= -1.0f) | (r >= 1.0f) ? (int32_t)r : 0;\n"
+                                 "}\n",
     /* gcc 12 takes (float)(int64_t)a for trunc(a), which is -0 where the integer is 0: what is
      * truncated to 0, and NaN, is not left to the conversion. */
-    [HELPER_to_i64_f32] = "static inline int64_t to_i64_f32(float a) {\n"
-                          "    int64_t low = -9223372036854775807L - 1;\n"
-                          "    int64_t i = (a >= -0x1p63f) & (a < 0x1p63f) ? (int64_t)a : low;\n"
-                          "    return (a <= -1.0f) | (a >= 1.0f) ? i : 0;\n"
-                          "}\n",
-    [HELPER_to_i64_f64] = "static inline int64_t to_i64_f64(double a) {\n"
-                          "    int64_t low = -9223372036854775807L - 1;\n"
-                          "    int64_t i = (a >= -0x1p63) & (a < 0x1p63) ? (int64_t)a : low;\n"
-                          "    return (a <= -1.0) | (a >= 1.0) ? i : 0;\n"
-                          "}\n",
-    [HELPER_floor] = "static inline int64_t floor_quotient(int64_t a, int64_t b) {\n"
-                     "    int64_t q = a / b;\n"
-                     "    return q - ((a - q * b != 0) & ((a < 0) != (b < 0)));\n"
-                     "}\n"
-                     "static inline int64_t floor_remainder(int64_t a, int64_t b) {\n"
-                     "    return a - floor_quotient(a, b) * b;\n"
-                     "}\n",
+    .helper[HELPER_to_i64_f32] =
+        "static inline int64_t to_i64_f32(float a) {\n"
+        "    int64_t low = -9223372036854775807L - 1;\n"
+        "    int64_t i = (a >= -0x1p63f) & (a < 0x1p63f) ? (int64_t)a : low;\n"
+        "    return (a <= -1.0f) | (a >= 1.0f) ? i : 0;\n"
+        "}\n",
+    .helper[HELPER_to_i64_f64] =
+        "static inline int64_t to_i64_f64(double a) {\n"
+        "    int64_t low = -9223372036854775807L - 1;\n"
+        "    int64_t i = (a >= -0x1p63) & (a < 0x1p63) ? (int64_t)a : low;\n"
+        "    return (a <= -1.0) | (a >= 1.0) ? i : 0;\n"
+        "}\n",
+    .helper[HELPER_floor] = "static inline int64_t floor_quotient(int64_t a, int64_t b) {\n"
+                            "    int64_t q = a / b;\n"
+                            "    return q - ((a - q * b != 0) & ((a < 0) != (b < 0)));\n"
+                            "}\n"
+                            "static inline int64_t floor_remainder(int64_t a, int64_t b) {\n"
+                            "    return a - floor_quotient(a, b) * b;\n"
+                            "}\n",
     /* Past the caches, a line at a time; the ends of the run, which share lines with others, go
      * through them. */
-    [HELPER_stream] =
+    .helper[HELPER_stream] =
         "#ifdef __AVX512F__\n"
         "#define STREAM_BYTES 64\n"
         "#define stream_vector __builtin_ia32_movntps512\n"
@@ -134,21 +152,3 @@ static const char *const helper_text[HELPER_COUNT] = {
         "+ i));\n"
         "}\n",
 };
-
-const Target c_target = {
-#define DTYPE(id, name, stored, computed, ...)                                                     \
-    .type[CB_##id] = #computed, .storage[CB_##id] = #stored,
-#include "op/dtype_rows.h"
-};
-
-void c_text_prelude(const Usage *usage, Buffer *out) {
-    put(out, pragmas);
-    put(out, types);
-    for (int h = 0; h < HELPER_COUNT; h++)
-        if (usage->helper[h]) put(out, helper_text[h]);
-    bool calls = false;
-    for (int op = 0; op < OP_COUNT; op++)
-        for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) calls |= usage->apart[op][dtype];
-    if (calls) put(out, apart_macro);
-    op_text_functions(usage, &c_target, "static inline", "APART", out);
-}

@@ -1,4 +1,4 @@
-/* Accumulators of a sweep, as C (c_kernel.h): declared before its loops, updated in their body,
+/* Accumulators of a sweep, as C (kernel.h): declared before its loops, updated in their body,
  * folded after them.
  *
  *     double r4 = 0.0f;                                 begin_accumulators
@@ -11,9 +11,7 @@
  * Sums of f32 are taken in blocks, since a sum rounds at its own size: a block, or one run of the
  * innermost loop, has its own partial sum, and the sum of those is an f64. Float maxima of a ROW
  * run on ordered integers (order_f32), which any compiler turns into vector code that keeps NaN. */
-#include "codegen/c_kernel.h"
-
-#include <string.h>
+#include "codegen/c/kernel.h"
 
 /* ---- names and types ---------------------------------------------------------------------- */
 
@@ -45,28 +43,25 @@ static const char *term_type(CKernel *c, const Expr *x) {
     if (by_order(c, x)) return x->dtype == CB_F64 ? "int64_t" : "int32_t";
     bool narrow = !is_float(x) && x->dtype != CB_I32 && x->dtype != CB_I64;
     if (c->shape == SHAPE_ROW && narrow) return "int32_t";
-    return c_target.type[x->dtype];
+    return c->e.target->type[x->dtype];
 }
 
-static const char *ordered(CKernel *c, const Expr *x, const char *value) {
+static Phrase ordered(CKernel *c, const Expr *x, Phrase value) {
     bool wide = x->dtype == CB_F64, high = is_high(x);
     const char *nan = wide ? (high ? "0x7ff8000000000000L" : "-0x8000000000000L")
                            : (high ? "0x7fc00000" : "-0x400000");
     c->e.usage->helper[wide ? HELPER_order_f64 : HELPER_order_f32] = true;
-    return arena_format(c->e.arena, "order_%s(%s, %s)", wide ? "f64" : "f32",
-                        text_bare(&c->e, value), nan);
+    return text_atom(
+        arena_format(c->e.arena, "order_%s(%s, %s)", wide ? "f64" : "f32", value.text, nan));
 }
 
-static const char *identity(CKernel *c, const Expr *x) {
-    Scalar value = scalar_identity((Op)x->imm.i, x->dtype);
-    const char *text = text_literal(&c->e, x->dtype, value);
+static Phrase identity(CKernel *c, const Expr *x) {
+    Phrase text = text_identity(&c->e, x);
     return by_order(c, x) ? ordered(c, x, text) : text;
 }
 
-/* The accumulator of a reduction: r4, r4[l] */
-static const char *reduce_name(CKernel *c, const Expr *x) {
-    return arena_format(c->e.arena, c->shape == SHAPE_ARRAY ? "r%u[l]" : "r%u", x->id);
-}
+/* The accumulator of a reduction. */
+static Phrase reduce_name(CKernel *c, const Expr *x) { return c_array_element(c, 'r', x->id); }
 
 /* A float sum inside of further loops has a partial sum of its own; strips have one by lane. */
 static bool has_partial(const CKernel *c, const Expr *x) {
@@ -83,10 +78,11 @@ static bool any_single(const CKernel *c, int pass) {
     return false;
 }
 
-/* Of the whole sweep. */
+/* Whether the accumulator of the whole sweep is an f64, and its terms are not. */
+static bool is_wide(const CKernel *c, const Expr *x) { return has_partial(c, x) && sums_single(x); }
+
 static const char *accumulator_type(CKernel *c, const Expr *x) {
-    bool wide = has_partial(c, x) && sums_single(x);
-    return wide ? "double" : term_type(c, x);
+    return is_wide(c, x) ? "double" : term_type(c, x);
 }
 
 /* Whether the lanes of a strip add up so many terms that these have partial sums themselves. */
@@ -111,38 +107,39 @@ static bool array_partial(const CKernel *c, const Expr *x, int pass) {
 }
 
 /* Where a term goes: r4, or the partial sum q4 or w4. */
-static const char *target_name(CKernel *c, const Expr *x, int pass) {
+static Phrase target_name(CKernel *c, const Expr *x, int pass) {
     bool partial = has_partial(c, x) || array_partial(c, x, pass);
-    const char *lane = c->strip ? "[j]" : c->shape == SHAPE_ARRAY ? "[l]" : "";
     char letter = strip_partial(c, x, pass) && !c->in_tail ? 'w' : partial ? 'q' : 'r';
-    return arena_format(c->e.arena, "%c%u%s", letter, x->id, lane);
+    if (c->strip) return text_atom(arena_format(c->e.arena, "%c%u[j]", letter, x->id));
+    return c_array_element(c, letter, x->id);
 }
 
 /* Extremes of a ROW compare: of floats, the ordered integers are compared. */
-static const char *combined(CKernel *c, const Expr *x, const char *a, const char *b) {
+static const char *combined(CKernel *c, const Expr *x, Phrase a, Phrase b) {
     if (c->shape == SHAPE_ROW && is_extreme(x))
-        return arena_format(c->e.arena, "%s %c %s ? %s : %s", b, is_high(x) ? '>' : '<', a, b, a);
-    const char *argument[2] = {a, b};
-    return text_bare(&c->e, text_op(&c->e, (Op)x->imm.i, x->dtype, x->dtype, argument, 2));
+        return arena_format(c->e.arena, "%s %c %s ? %s : %s", b.text, is_high(x) ? '>' : '<',
+                            a.text, b.text, a.text);
+    return text_combine(&c->e, x, a, b).text;
 }
 
 void c_accumulate(CKernel *c, const Expr *x, int pass) {
     Emit *e = &c->e;
-    const char *name = target_name(c, x, pass), *value = text_value(e, x->input[0]);
+    Phrase name = target_name(c, x, pass), value = text_value(e, x->input[0]);
     if (c->shape != SHAPE_ROW || !is_extreme(x)) {
-        emit_line(e, "%s = %s;", name, combined(c, x, name, value));
+        emit_line(e, "%s = %s;", name.text, combined(c, x, name, value));
         return;
     }
     if (by_order(c, x)) value = ordered(c, x, value);
-    emit_line(e, "const %s x%u = %s;", term_type(c, x), x->id, text_bare(e, value));
-    emit_line(e, "%s = %s;", name, combined(c, x, name, arena_format(e->arena, "x%u", x->id)));
+    Phrase term = text_name(arena_format(e->arena, "x%u", x->id));
+    emit_line(e, "const %s %s = %s;", term_type(c, x), term.text, value.text);
+    emit_line(e, "%s = %s;", name.text, combined(c, x, name, term));
 }
 
 /* The row that combines says "a + b": OpenMP says "+". */
 static const char *clause(CKernel *c, const Expr *x, int pass) {
     char operator[2] = {op_info((Op)x->imm.i)->value[2]};
     const char *word = is_extreme(x) ? is_high(x) ? "max" : "min" : operator;
-    return arena_format(c->e.arena, " reduction(%s:%s)", word, target_name(c, x, pass));
+    return arena_format(c->e.arena, " reduction(%s:%s)", word, target_name(c, x, pass).text);
 }
 
 const char *c_reductions(CKernel *c, int pass) {
@@ -154,10 +151,6 @@ const char *c_reductions(CKernel *c, int pass) {
 }
 
 /* ---- around the loops ---------------------------------------------------------------------- */
-
-static const char *scan_name(CKernel *c, const Expr *x) {
-    return arena_format(c->e.arena, c->shape == SHAPE_ARRAY ? "c%u[l]" : "c%u", x->id);
-}
 
 static bool needed_scan(const CKernel *c, int id) {
     return c->e.kernel->expr[id]->op == EX_scan && c->e.local[id].needed;
@@ -195,7 +188,7 @@ void c_begin_accumulators(CKernel *c, int pass) {
         if (!c_reduces_in(c, r, pass)) continue;
         const Expr *x = e->info.reduce[r];
         emit_line(e, "%s%s%s = %s;", array ? "" : accumulator_type(c, x), array ? "" : " ",
-                  reduce_name(c, x), text_bare(e, identity(c, x)));
+                  reduce_name(c, x).text, identity(c, x).text);
         any = true;
     }
     for (int id = 0; id < e->count; id++) {
@@ -203,7 +196,7 @@ void c_begin_accumulators(CKernel *c, int pass) {
         const Expr *x = e->kernel->expr[id];
         bool declared = array || e->local[id].started;
         emit_line(e, "%s%s%s = %s;", declared ? "" : e->target->type[x->dtype], declared ? "" : " ",
-                  scan_name(c, x), text_bare(e, identity(c, x)));
+                  c_scan(e, x).text, identity(c, x).text);
         any = e->local[id].started = true;
     }
     if (array && any) emit_close(e);
@@ -214,7 +207,7 @@ static void begin_strip(CKernel *c, const Expr *x, char letter) {
     emit_line(&c->e, "%s %c%u[%lld] __attribute__((aligned(64)));", term_type(c, x), letter, x->id,
               strip);
     emit_line(&c->e, "for (int l = 0; l < %lld; l++) %c%u[l] = %s;", strip, letter, x->id,
-              text_bare(&c->e, identity(c, x)));
+              identity(c, x).text);
 }
 
 void c_begin_partials(CKernel *c, int pass) {
@@ -224,8 +217,7 @@ void c_begin_partials(CKernel *c, int pass) {
         if (c->strip)
             begin_strip(c, x, 'q');
         else
-            emit_line(&c->e, "%s q%u = %s;", term_type(c, x), x->id,
-                      text_bare(&c->e, identity(c, x)));
+            emit_line(&c->e, "%s q%u = %s;", term_type(c, x), x->id, identity(c, x).text);
     }
 }
 
@@ -238,20 +230,21 @@ void c_strip_sums(CKernel *c, int pass, bool begin) {
             begin_strip(c, x, 'w');
             continue;
         }
-        const char *all = arena_format(c->e.arena, "q%u[l]", x->id);
-        emit_line(&c->e, "#pragma omp simd");
-        emit_line(&c->e, "for (int l = 0; l < %lld; l++) %s = %s;", (long long)c->strip, all,
-                  combined(c, x, all, arena_format(c->e.arena, "w%u[l]", x->id)));
+        Phrase all = text_atom(arena_format(c->e.arena, "q%u[l]", x->id));
+        Phrase few = text_atom(arena_format(c->e.arena, "w%u[l]", x->id));
+        emit_directive(&c->e, "#pragma omp simd");
+        emit_line(&c->e, "for (int l = 0; l < %lld; l++) %s = %s;", (long long)c->strip, all.text,
+                  combined(c, x, all, few));
     }
 }
 
 /* The lanes of a partial result become one, in halves. */
 static void fold_lanes(CKernel *c, const Expr *x) {
-    const char *low = arena_format(c->e.arena, "q%u[l]", x->id);
+    Phrase low = text_atom(arena_format(c->e.arena, "q%u[l]", x->id));
     for (int64_t half = c->strip / 2; half; half /= 2) {
-        const char *high = arena_format(c->e.arena, "q%u[l + %lld]", x->id, (long long)half);
-        if (half > 1) emit_line(&c->e, "#pragma omp simd");
-        emit_line(&c->e, "for (int l = 0; l < %lld; l++) %s = %s;", (long long)half, low,
+        Phrase high = text_atom(arena_format(c->e.arena, "q%u[l + %lld]", x->id, (long long)half));
+        if (half > 1) emit_directive(&c->e, "#pragma omp simd");
+        emit_line(&c->e, "for (int l = 0; l < %lld; l++) %s = %s;", (long long)half, low.text,
                   combined(c, x, low, high));
     }
 }
@@ -260,10 +253,10 @@ void c_end_partials(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++) {
         const Expr *x = c->e.info.reduce[r];
         if (!c_reduces_in(c, r, pass) || !has_partial(c, x)) continue;
-        const char *partial = arena_format(c->e.arena, c->strip ? "q%u[0]" : "q%u", x->id);
-        const char *name = reduce_name(c, x);
+        Phrase partial = text_atom(arena_format(c->e.arena, c->strip ? "q%u[0]" : "q%u", x->id));
+        Phrase name = reduce_name(c, x);
         if (c->strip) fold_lanes(c, x);
-        emit_line(&c->e, "%s = %s;", name, combined(c, x, name, partial));
+        emit_line(&c->e, "%s = %s;", name.text, combined(c, x, name, partial));
     }
 }
 
@@ -273,11 +266,11 @@ void c_array_partials(CKernel *c, int pass, bool begin) {
     for (int r = 0; r < c->reduce_count; r++) {
         const Expr *x = c->e.info.reduce[r];
         if (!c_reduces_in(c, r, pass) || !array_partial(c, x, pass)) continue;
-        const char *partial = arena_format(c->e.arena, "q%u[l]", x->id), *name = reduce_name(c, x);
+        Phrase partial = c_array_element(c, 'q', x->id), name = reduce_name(c, x);
         if (begin)
-            emit_line(&c->e, "%s = %s;", partial, identity(c, x));
+            emit_line(&c->e, "%s = %s;", partial.text, identity(c, x).text);
         else
-            emit_line(&c->e, "%s = %s;", name, combined(c, x, name, partial));
+            emit_line(&c->e, "%s = %s;", name.text, combined(c, x, name, partial));
     }
     emit_close(&c->e);
 }
@@ -288,16 +281,15 @@ void c_end_accumulators(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++) {
         if (!c_reduces_in(c, r, pass)) continue;
         const Expr *x = e->info.reduce[r];
-        const char *name = reduce_name(c, x);
-        if (strcmp(accumulator_type(c, x), term_type(c, x))) {
-            const char *value = arena_format(e->arena, "t%u", x->id);
-            emit_line(e, "const %s %s = (%s)%s;", term_type(c, x), value, term_type(c, x), name);
+        Phrase name = reduce_name(c, x), value = text_name(arena_format(e->arena, "t%u", x->id));
+        if (is_wide(c, x)) {
+            const char *type = term_type(c, x);
+            emit_line(e, "const %s %s = (%s)%s;", type, value.text, type, name.text);
             name = value;
         }
         if (by_order(c, x)) {
-            const char *value = arena_format(e->arena, "t%u", x->id);
-            emit_line(e, "const %s %s = unorder_%s(%s);", e->target->type[x->dtype], value,
-                      x->dtype == CB_F64 ? "f64" : "f32", name);
+            emit_line(e, "const %s %s = unorder_%s(%s);", e->target->type[x->dtype], value.text,
+                      x->dtype == CB_F64 ? "f64" : "f32", name.text);
             name = value;
         }
         emit_name(e, x, name);

@@ -1,4 +1,4 @@
-/* One sweep over the inner axes, as C (c_kernel.h): loops and stores.
+/* One sweep over the inner axes, as C (kernel.h): loops and stores.
  *
  *     float r4 = 0.0f;
  *     float q4[32] = {0};
@@ -15,8 +15,8 @@
  *
  * A run that is no multiple of a strip has a vector loop for its tail; one that is shorter than a
  * strip is a single vector loop with a reduction clause.
- * c_accumulate.c writes the accumulators. */
-#include "codegen/c_kernel.h"
+ * accumulate.c writes the accumulators. */
+#include "codegen/c/kernel.h"
 
 enum { PREFETCH_BYTES_MIN = 1 << 20 /* a smaller buffer is in a cache already */ };
 
@@ -25,21 +25,10 @@ enum { PREFETCH_BYTES_MIN = 1 << 20 /* a smaller buffer is in a cache already */
 static void store(CKernel *c, int s) {
     Emit *e = &c->e;
     const Store *store = &e->kernel->store[s];
-    cb_dtype dtype = e->kernel->buffer[store->buffer].dtype;
-    const char *value = text_value(e, store->value);
-    const char *element =
-        text_element(e, store->buffer, &e->store[s], store->index, store->guard != NULL);
-    if (c->streams[s]) element = arena_format(e->arena, c->in_strip ? "out%d[j]" : "out%d[l]", s);
-    if (store->mode == STORE_ADD) {
-        const char *argument[2] = {text_widen(e, dtype, element), value};
-        value = text_op(e, OP_add, store->value->dtype, store->value->dtype, argument, 2);
-    }
-    value = text_narrow(e, dtype, value);
-    const char *guard = store->guard ? text_bare(e, text_value(e, store->guard)) : NULL;
-    if (guard)
-        emit_line(e, "if (%s) %s = %s;", guard, element, text_bare(e, value));
-    else
-        emit_line(e, "%s = %s;", element, text_bare(e, value));
+    Phrase element = c_element(e, store->buffer, &e->store[s], store->index, store->guard != NULL);
+    if (c->streams[s])
+        element = text_atom(arena_format(e->arena, c->in_strip ? "out%d[j]" : "out%d[l]", s));
+    emit_store(e, s, element);
 }
 
 static bool stores_in(const CKernel *c, int s, int pass) { return c->e.info.store_pass[s] == pass; }
@@ -53,7 +42,7 @@ static void body(CKernel *c, int pass) {
 }
 
 void c_open_lanes(CKernel *c, const char *reductions) {
-    emit_line(&c->e, "#pragma omp simd%s", reductions);
+    emit_directive(&c->e, "#pragma omp simd%s", reductions);
     emit_open(&c->e, "for (int l = 0; l < n; l++)");
 }
 
@@ -98,7 +87,7 @@ static void prefetch(CKernel *c) {
 static void tail_loop(CKernel *c, int pass) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
-    emit_line(e, "#pragma omp simd");
+    emit_directive(e, "#pragma omp simd");
     emit_open(e, "for (int j = 0; j < n - whole; j++)");
     emit_line(e, "const int64_t l = whole + j;");
     c->in_tail = true;
@@ -112,7 +101,7 @@ static void one_strip(CKernel *c, int pass) {
     Emit *e = &c->e;
     if (pass == 1 && !c->split) prefetch(c);
     declare_streams(c, pass, c->strip);
-    emit_line(e, "#pragma omp simd");
+    emit_directive(e, "#pragma omp simd");
     emit_open(e, "for (int j = 0; j < %lld; j++)", (long long)c->strip);
     emit_line(e, "const int64_t l = k + j;");
     c->in_strip = true;
@@ -179,7 +168,7 @@ static int open_inner(CKernel *c, int first, int last, int level) {
         int axis = e->kernel->outer_count + i;
         const char *low = bound(c, axis, false), *high = bound(c, axis, true);
         if (c->shape == SHAPE_NESTED)
-            emit_line(e, "#pragma GCC unroll %lld", (long long)e->kernel->axis[axis].size);
+            emit_directive(e, "#pragma GCC unroll %lld", (long long)e->kernel->axis[axis].size);
         emit_open(e, "for (int64_t a%d = %s; a%d < %s; a%d++)", axis, low, axis, high, axis);
         emit_declare(e, level + i);
     }
@@ -255,7 +244,7 @@ static void array_loops(CKernel *c, int pass) {
         opened = open_inner(c, 0, c->inner_count, 1);
     }
     const Expr *condition = lanes_condition(c, pass);
-    if (condition) emit_open(e, "if (%s)", text_bare(e, text_value(e, condition)));
+    if (condition) emit_open(e, "if (%s)", text_value(e, condition).text);
     opened += condition != NULL;
     lane_loop(c, pass);
     while (opened--) emit_close(e);
@@ -287,26 +276,27 @@ static bool collect(CKernel *c, int pass) {
 static Mark open_point(CKernel *c, int64_t point) {
     Emit *e = &c->e;
     const Kernel *kernel = e->kernel;
-    const char **name = c->point_name + point * e->count;
+    const Phrase *name = c->point_name + point * e->count;
     Mark mark = emit_mark(e);
     int64_t rest = point;
     e->suffix = arena_format(e->arena, "_%lld", (long long)point);
     for (int axis = length(kernel->axis) - 1; axis >= kernel->outer_count; axis--) {
-        e->axis_value[axis] = rest % kernel->axis[axis].size;
+        c->axis_value[axis] = rest % kernel->axis[axis].size;
         rest /= kernel->axis[axis].size;
     }
     for (int id = 0; id < e->count && e->names_last; id++)
-        if (name[id]) emit_name(e, kernel->expr[id], name[id]);
+        if (name[id].text) emit_name(e, kernel->expr[id], name[id]);
     return mark;
 }
 
 static void close_point(CKernel *c, int64_t point, Mark mark) {
     Emit *e = &c->e;
-    const char **name = c->point_name + point * e->count;
-    for (int id = 0; id < e->count; id++) name[id] = e->local[id].inner ? e->local[id].name : NULL;
+    Phrase *name = c->point_name + point * e->count;
+    for (int id = 0; id < e->count; id++)
+        name[id] = e->local[id].inner ? e->local[id].name : (Phrase){0};
     emit_forget(e, mark);
     e->suffix = "";
-    for (int axis = 0; axis < length(e->kernel->axis); axis++) e->axis_value[axis] = -1;
+    for (int axis = 0; axis < length(e->kernel->axis); axis++) c->axis_value[axis] = -1;
 }
 
 /* The inner range of a NESTED kernel, written out: compilers vectorize the lanes around straight
@@ -369,11 +359,11 @@ static void make_arrays(CKernel *c) {
     Mark mark = emit_mark(e);
     emit_declare(e, e->lane_level);
     for (int i = 0; i < length(queue); i++)
-        emit_line(e, "v%u[l] = %s;", queue[i]->id, text_bare(e, text_value(e, queue[i])));
+        emit_line(e, "v%u[l] = %s;", queue[i]->id, text_value(e, queue[i]).text);
     emit_close(e);
     emit_forget(e, mark);
     for (int i = 0; i < length(queue); i++)
-        emit_name(e, queue[i], arena_format(e->arena, "v%u[l]", queue[i]->id));
+        emit_name(e, queue[i], c_array_element(c, 'v', queue[i]->id));
 }
 
 void c_sweep(CKernel *c, int pass) {
@@ -414,8 +404,7 @@ void c_before_lanes(CKernel *c) {
     collect_all(c);
     emit_declare(e, 0);
     if (c->written_out)
-        c->point_name =
-            arena_new_array(e->arena, const char *, e->kernel->inner_size * e->count + 1);
+        c->point_name = arena_new_array(e->arena, Phrase, e->kernel->inner_size * e->count + 1);
     e->at_point = true;
     for (int64_t point = 0; e->written_out && point < e->kernel->inner_size; point++) {
         Mark mark = open_point(c, point);

@@ -1,0 +1,92 @@
+/* Where coordinates, elements and kept values are in the loops of a C kernel (kernel.h). The lane
+ * axis runs in the vector loop `for (int l = 0; l < n; l++)`: its coordinate is origin + l. What is
+ * linear in it is read through a pointer that is set up outside of the loop: p12[l], p12[l * 4]. */
+#include "codegen/c/kernel.h"
+
+static const CKernel *kernel_of(const Emit *e) { return (const CKernel *)e; }
+
+Phrase c_axis(Emit *e, int axis, bool narrow) {
+    const CKernel *c = kernel_of(e);
+    if (c->axis_value[axis] >= 0)
+        return text_name(arena_format(e->arena, "%lld", (long long)c->axis_value[axis]));
+    bool lane = axis == e->lane_axis;
+    if (lane && !c->origin) return text_name("l");
+    if (!lane && !narrow) return text_name(arena_format(e->arena, "a%d", axis));
+    if (!lane) return text_of(TEXT_CAST, arena_format(e->arena, "(int)a%d", axis));
+    const char *sum = arena_format(e->arena, narrow ? "(int)(%s + l)" : "%s + l", c->origin);
+    return text_of(narrow ? TEXT_CAST : TEXT_ADD, sum);
+}
+
+Phrase c_element(Emit *e, int buffer, const Access *access, const Expr *index, bool guarded) {
+    bool narrow = e->lane_axis != NO_LANE && !access->linear; /* int wraps, which hides strides */
+    const char *at = access->name;
+    if (!at)
+        return text_atom(
+            arena_format(e->arena, "b%d[%s]", buffer, text_index(e, index, narrow).text));
+    const char *step =
+        access->stride == 1 ? "l" : arena_format(e->arena, "l * %lldL", (long long)access->stride);
+    if (!guarded) return text_atom(arena_format(e->arena, "%s[%s]", at, step));
+    return text_atom(arena_format(e->arena, "b%d[%s + %s]", buffer, at, step));
+}
+
+/* Of the first lane. */
+static Phrase start_text(Emit *e, const Access *access) {
+    const char *origin = kernel_of(e)->origin;
+    Phrase rest = text_index(e, access->rest, false);
+    if (!origin) return rest;
+    Phrase step = text_name(origin);
+    if (access->stride != 1)
+        step = text_of(TEXT_MULTIPLY,
+                       arena_format(e->arena, "%s * %lldL", origin, (long long)access->stride));
+    if (access->rest->op == OP_constant && access->rest->imm.i == 0) return step;
+    const char *sum =
+        arena_format(e->arena, "%s + %s", text_in(e->arena, rest, TEXT_ADD), step.text);
+    return text_of(TEXT_ADD, sum);
+}
+
+void c_address(Emit *e, const Access *access, int buffer, bool guarded, bool constant) {
+    Phrase start = start_text(e, access);
+    const char *type = e->target->storage[e->kernel->buffer[buffer].dtype];
+    if (guarded)
+        emit_line(e, "const int64_t %s = %s;", access->name, start.text);
+    else
+        emit_line(e, "%s%s *%s = b%d + %s;", constant ? "const " : "", type, access->name, buffer,
+                  text_operand(e->arena, start));
+}
+
+/* By the position among the inner axes; in an ARRAY the lanes of a point are neighbours. */
+Phrase c_row(Emit *e, const Expr *x) {
+    const CKernel *c = kernel_of(e);
+    bool array = c->shape == SHAPE_ARRAY;
+    const char *text = array ? "l" : NULL;
+    int64_t stride = array ? c->row_stride : 1;
+    for (int axis = length(e->kernel->axis) - 1; axis >= e->kernel->outer_count; axis--) {
+        Phrase coordinate = c_axis(e, axis, false);
+        const char *at = coordinate.text;
+        if (stride > 1)
+            at = arena_format(e->arena, "%s * %lldL", text_operand(e->arena, coordinate),
+                              (long long)stride);
+        text = text ? arena_format(e->arena, "%s + %s", at, text) : at;
+        stride *= e->kernel->axis[axis].size;
+    }
+    return text_atom(arena_format(e->arena, "row%u[%s]", x->id, text ? text : "0"));
+}
+
+Phrase c_array_element(const CKernel *c, char letter, uint32_t id) {
+    if (c->shape == SHAPE_ARRAY) return text_atom(arena_format(c->e.arena, "%c%u[l]", letter, id));
+    return text_name(arena_format(c->e.arena, "%c%u", letter, id));
+}
+
+Phrase c_scan(Emit *e, const Expr *x) { return c_array_element(kernel_of(e), 'c', x->id); }
+
+Phrase c_slot(Emit *e, const Expr *x) {
+    const CKernel *c = kernel_of(e);
+    int position = 0;
+    while (e->info.reduce[position] != x) position++;
+    const char *slot = dtype_is_float((cb_dtype)x->dtype) ? "slot_f" : "slot_i";
+    const char *lane = c->shape == SHAPE_ARRAY ? " + l" : "";
+    int64_t first = position * e->kernel->outer_size * e->kernel->split;
+    const char *text = arena_format(e->arena, "(%s)%s[%lldL + %s%s]", e->target->type[x->dtype],
+                                    slot, (long long)first, c->slot_item, lane);
+    return text_of(TEXT_CAST, text);
+}

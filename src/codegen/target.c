@@ -1,0 +1,18 @@
+/* A file for a target: its opening, the functions that its kernels use, the kernels (target.h). */
+#include "codegen/emit.h"
+
+bool target_render(const Target *target, Kernel *const *kernel, int count, Buffer *out) {
+    Usage *usage = arena_zalloc(out->arena, sizeof *usage);
+    Buffer kernels = buffer_new(out->arena);
+    bool heavy = false, apart = false;
+    for (int i = 0; i < count; i++) heavy |= target->kernel(kernel[i], usage, &kernels);
+    put(out, target->opening);
+    for (int h = 0; h < HELPER_COUNT; h++)
+        if (usage->helper[h]) put(out, target->helper[h]);
+    for (int op = 0; op < OP_COUNT; op++)
+        for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) apart |= usage->apart[op][dtype];
+    if (apart) put(out, target->apart_opening);
+    op_text_functions(usage, target, out);
+    put(out, buffer_text(&kernels));
+    return heavy;
+}

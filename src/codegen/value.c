@@ -1,0 +1,249 @@
+/* The text of one expression, given the names of what is declared (emit.h).
+ *
+ *     mul(t3, exp(load b0[...]))   ->   t3 * m_exp_f32(p2[l])
+ *
+ * Where things lie (coordinates, elements, what a loop has accumulated) is the target's text. */
+#include "codegen/emit.h"
+#include "lower/index.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- literals ---------------------------------------------------------------------------- */
+
+/* printf writes the decimal point of the host's locale. */
+static void put_point(char *text) {
+    for (char *c = text; *c; c++)
+        if (!strchr("0123456789+-e", *c)) *c = '.';
+}
+
+static Phrase float_literal(Emit *e, double value, bool single) {
+    const Target *target = e->target;
+    if (value != value) return text_atom(target->nan[!single]);
+    if (isinf(value) && value > 0) return text_atom(target->infinity[!single]);
+    if (isinf(value))
+        return text_of(TEXT_SIGN, arena_format(e->arena, "-%s", target->infinity[!single]));
+    char text[40];
+    for (int digits = single ? 6 : 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value) break;
+    }
+    put_point(text);
+    const char *point = strpbrk(text, ".e") ? "" : ".0";
+    const char *literal = arena_format(e->arena, "%s%s%s", text, point, single ? "f" : "");
+    return signbit(value) ? text_of(TEXT_SIGN, literal) : text_name(literal);
+}
+
+static Phrase literal_of(Emit *e, cb_dtype dtype, Scalar value) {
+    if (dtype_is_float(dtype)) return float_literal(e, value.f, dtype != CB_F64);
+    if (value.i == INT64_MIN) return text_of(TEXT_ADD, "-9223372036854775807L - 1");
+    const char *wide = value.i > INT32_MAX || value.i < -INT32_MAX ? "L" : "";
+    const char *literal = arena_format(e->arena, "%lld%s", (long long)value.i, wide);
+    return value.i < 0 ? text_of(TEXT_SIGN, literal) : text_name(literal);
+}
+
+/* ---- indices -------------------------------------------------------------------------------- */
+
+static Phrase text_number(Emit *e, const Expr *x, bool narrow);
+
+static bool fits_int(const Emit *e, const Expr *x) {
+    if (!e->local[x->id].plain || x->low < -INT32_MAX || x->high > INT32_MAX) return false;
+    for (int i = 0; i < x->input_count; i++)
+        if (!fits_int(e, x->input[i])) return false;
+    return true;
+}
+
+static Phrase quotient(Emit *e, const Expr *x, bool narrow) {
+    bool divides = x->op == OP_floor_divide;
+    Phrase number = text_number(e, x->input[0], narrow), by = text_number(e, x->input[1], narrow);
+    if (x->input[0]->low < 0) {
+        e->usage->helper[HELPER_floor] = true;
+        const char *function = divides ? "floor_quotient" : "floor_remainder";
+        return text_atom(arena_format(e->arena, "%s(%s, %s)", function, number.text, by.text));
+    }
+    const char *a = text_in(e->arena, number, TEXT_MULTIPLY), *b = text_operand(e->arena, by);
+    char sign = divides ? '/' : '%';
+    if (!narrow) return text_of(TEXT_DIVIDE, arena_format(e->arena, "%s %c %s", a, sign, b));
+    const char *text = arena_format(e->arena, "(int)((unsigned)%s %c %su)", a, sign, b);
+    return text_of(TEXT_CAST, text);
+}
+
+static Phrase text_number(Emit *e, const Expr *x, bool narrow) {
+    if (x->op == EX_axis) return e->target->axis(e, (int)x->imm.i, narrow);
+    if (x->op == OP_constant) return literal_of(e, CB_I64, x->imm);
+    bool seen_through = e->local[x->id].plain || !e->info.expr[x->id].users;
+    if (x->dtype != CB_I64 || !seen_through) return text_value(e, x);
+    if (index_divides(x, OP_floor_divide) || index_divides(x, OP_remainder))
+        return quotient(e, x, narrow);
+    if (x->op != OP_add && x->op != OP_mul) return text_value(e, x);
+    Phrase a = text_number(e, x->input[0], narrow), b = text_number(e, x->input[1], narrow);
+    Precedence own = x->op == OP_add ? TEXT_ADD : TEXT_MULTIPLY;
+    const char *left = text_in(e->arena, a, own), *right = text_in(e->arena, b, TEXT_MULTIPLY);
+    return text_of(own,
+                   arena_format(e->arena, own == TEXT_ADD ? "%s + %s" : "%s * %s", left, right));
+}
+
+Phrase text_index(Emit *e, const Expr *index, bool narrow) {
+    return text_number(e, index, narrow && fits_int(e, index));
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* function(argument) */
+static Phrase call(Emit *e, const char *function, Phrase argument) {
+    return text_atom(arena_format(e->arena, "%s(%s)", function, argument.text));
+}
+
+Phrase text_widen(Emit *e, cb_dtype stored, Phrase text) {
+    if (!dtype_is_half(stored)) return text;
+    e->usage->widens[stored] = true;
+    return call(e, arena_format(e->arena, "m_from_%s_f32", cb_dtype_name(stored)), text);
+}
+
+Phrase text_narrow(Emit *e, cb_dtype stored, Phrase text) {
+    if (!dtype_is_half(stored)) return text;
+    e->usage->narrows[stored] = true;
+    return call(e, arena_format(e->arena, "m_to_%s_f32", cb_dtype_name(stored)), text);
+}
+
+static Phrase load_text(Emit *e, const Expr *x) {
+    int buffer = (int)x->imm.i;
+    bool guarded = x->input_count == 2;
+    Phrase text = e->target->element(e, buffer, &e->load[x->id], x->input[0], guarded);
+    text = text_widen(e, e->kernel->buffer[buffer].dtype, text);
+    if (!guarded) return text;
+    Scalar zero = {.i = 0}; /* 0.0 has the same bits */
+    const char *guard = text_operand(e->arena, text_value(e, x->input[1]));
+    return text_of(TEXT_SELECT, arena_format(e->arena, "%s ? %s : %s", guard, text.text,
+                                             literal_of(e, x->dtype, zero).text));
+}
+
+/* ---- conversions ------------------------------------------------------------------------- */
+
+static Phrase cast(Emit *e, cb_dtype dtype, Phrase text) {
+    const char *operand = text_operand(e->arena, text);
+    return text_of(TEXT_CAST, arena_format(e->arena, "(%s)%s", e->target->type[dtype], operand));
+}
+
+static Phrase from_float(Emit *e, cb_dtype from, cb_dtype to, Phrase text) {
+    if (from == CB_F64) {
+        e->usage->helper[HELPER_to_i64_f64] = true;
+        text = call(e, "to_i64_f64", text);
+        return to == CB_I64 ? text : cast(e, to, text);
+    }
+    bool wide = to == CB_I64;
+    e->usage->helper[wide ? HELPER_to_i64_f32 : HELPER_to_i32_f32] = true;
+    text = call(e, wide ? "to_i64_f32" : "to_i32_f32", text);
+    return wide || to == CB_I32 ? text : cast(e, to, text);
+}
+
+/* What scalar_convert does, for one value. */
+static Phrase to_text(Emit *e, cb_dtype from, cb_dtype to, Phrase text) {
+    if (to == CB_BOOL)
+        return text_of(TEXT_SELECT,
+                       arena_format(e->arena, "%s != 0", text_operand(e->arena, text)));
+    if (dtype_is_half(to))
+        return text_widen(e, to, text_narrow(e, to, from == CB_F32 ? text : cast(e, CB_F32, text)));
+    bool down = dtype_is_float(from) && !dtype_is_float(to);
+    return down ? from_float(e, from, to, text) : cast(e, to, text);
+}
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+static bool compares(Op op) {
+    return op == OP_eq || op == OP_ne || op == OP_lt || op == OP_le || op == OP_gt || op == OP_ge;
+}
+
+/* An operand: numbers of index arithmetic stay int where the user is indifferent to the width. */
+static Phrase operand(Emit *e, const Expr *user, const Expr *x) {
+    if (!e->local[x->id].plain || e->local[x->id].name.text) return text_value(e, x);
+    bool narrow =
+        compares((Op)user->op) && fits_int(e, user->input[0]) && fits_int(e, user->input[1]);
+    narrow |= user->op == OP_to;
+    return text_index(e, x, narrow);
+}
+
+/* op_sub_f32(t3, 1.0f) */
+static Phrase call_function(Emit *e, const char *prefix, Op op, cb_dtype dtype,
+                            const Phrase *argument, int count) {
+    Buffer text = buffer_new(e->arena);
+    putf(&text, "%s_%s_%s(", prefix, op_info(op)->name, cb_dtype_name(dtype));
+    for (int i = 0; i < count; i++) putf(&text, i ? ", %s" : "%s", argument[i].text);
+    put(&text, ")");
+    return text_atom(buffer_text(&text));
+}
+
+static Phrase call_apart(Emit *e, const Expr *x, const Phrase *argument) {
+    e->usage->apart[x->op][x->dtype] = true;
+    return call_function(e, "apart", (Op)x->op, (cb_dtype)x->dtype, argument, x->input_count);
+}
+
+static Phrase call_op(Emit *e, Op op, cb_dtype compute, const Phrase *argument, int count) {
+    e->usage->function[op][compute] = true;
+    return call_function(e, "op", op, compute, argument, count);
+}
+
+/* Whether the text of x tells the compiler that x is no -0, or is the negative of such a number. */
+static bool shows_sign(const Emit *e, const Expr *x) {
+    const Expr *const *in = (const Expr *const *)x->input;
+    if (e->local[x->id].name.text) return false;
+    if (x->op == OP_to) return !dtype_is_float(in[0]->dtype);
+    if (x->op == OP_where) return in[1]->op == OP_constant && in[2]->op == OP_constant;
+    if (x->op == OP_neg) return shows_sign(e, in[0]);
+    bool product = x->op == OP_mul || x->op == OP_div;
+    return product && (shows_sign(e, in[0]) || shows_sign(e, in[1]));
+}
+
+/* gcc 12 and 13 take 0 - x and -x + 0 for -x where they read in the same expression that x is no
+ * -0: of an integer 0 that was converted this makes -0. The 0 may be one that they found
+ * themselves. Of the parameters of a function they read nothing, and inline it all the same. */
+static bool hides_sum(const Emit *e, const Expr *x) {
+    bool sum = dtype_is_float(x->dtype) && (x->op == OP_add || x->op == OP_sub);
+    return sum && (shows_sign(e, x->input[0]) || shows_sign(e, x->input[1]));
+}
+
+static Phrase op_value(Emit *e, const Expr *x) {
+    Phrase argument[3];
+    for (int i = 0; i < x->input_count; i++) argument[i] = operand(e, x, x->input[i]);
+    if (x->op == OP_to) return to_text(e, x->input[0]->dtype, (cb_dtype)x->imm.i, argument[0]);
+    cb_dtype compute = x->op == OP_where ? x->input[1]->dtype : x->input[0]->dtype;
+    if (emit_calls_apart(e, x)) return call_apart(e, x, argument);
+    if (e->target->hides_sums && hides_sum(e, x))
+        return call_op(e, (Op)x->op, compute, argument, x->input_count);
+    return text_op(e, (Op)x->op, compute, x->dtype, argument, x->input_count);
+}
+
+Phrase text_value(Emit *e, const Expr *x) {
+    const Local *local = &e->local[x->id];
+    if (x->op == OP_constant) return literal_of(e, x->dtype, x->imm);
+    if (local->name.text) return local->name;
+    if (local->plain) return text_index(e, x, false);
+    if (local->kept) return e->target->row(e, x);
+    if (x->op == EX_load) return load_text(e, x);
+    if (x->op == EX_reduce) return e->target->slot(e, x);
+    return op_value(e, x);
+}
+
+Phrase text_op(Emit *e, Op op, cb_dtype compute, cb_dtype result, const Phrase *argument,
+               int count) {
+    bool simple = true;
+    for (int i = 0; i < count; i++) simple &= argument[i].simple;
+    if (!op_text_inlines(op, compute, simple)) return call_op(e, op, compute, argument, count);
+    e->usage->math[op][compute] = true;
+    Phrase text = op_text_expand(e->arena, op_text_tokens(op, compute), compute, argument);
+    DtypeKind kind = dtype_info(result)->kind;
+    bool wraps = kind != KIND_INTEGER && kind != KIND_FLOAT && result == compute;
+    return wraps ? cast(e, result, text) : text;
+}
+
+Phrase text_combine(Emit *e, const Expr *fold, Phrase total, Phrase term) {
+    cb_dtype dtype = (cb_dtype)fold->dtype;
+    return text_op(e, (Op)fold->imm.i, dtype, dtype, (Phrase[]){total, term}, 2);
+}
+
+Phrase text_identity(Emit *e, const Expr *fold) {
+    cb_dtype dtype = (cb_dtype)fold->dtype;
+    return literal_of(e, dtype, scalar_identity((Op)fold->imm.i, dtype));
+}
