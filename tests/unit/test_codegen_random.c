@@ -6,6 +6,7 @@
 
 #include "kernel_run.h"
 #include "lower/index.h"
+#include "plain_target.h"
 
 enum { PER_FILE = 16, MAX_VALUES = 24 };
 
@@ -168,13 +169,17 @@ static void round_of(uint32_t seed) {
     Kernel *kernel[PER_FILE];
     random_state = seed * 2654435761u;
     for (int i = 0; i < PER_FILE; i++) kernel[i] = make_kernel(arena, i);
-    Code *code = compile(kernel, PER_FILE, arena);
-    for (int i = 0; i < PER_FILE; i++)
-        if (!check_kernel(kernel[i], code)) {
-            print_kernel(kernel[i], seed);
-            FAIL("seed %u", seed);
-        }
-    code_release(code);
+    const Target *const targets[] = {NULL, &plain_target};
+    for (int t = 0; t < 2; t++) {
+        written_for = targets[t];
+        Code *code = compile(kernel, PER_FILE, arena);
+        for (int i = 0; i < PER_FILE; i++)
+            if (!check_kernel(kernel[i], code)) {
+                print_kernel(kernel[i], seed);
+                FAIL("seed %u, target %d", seed, t);
+            }
+        code_release(code);
+    }
     arena_free(arena);
 }
 
