@@ -132,7 +132,7 @@ def compiled(build):
     """(source, object file) of what was built of the tree as it is."""
     for path in sources(build + "/CMakeFiles/**/*.o"):
         source = re.sub(r".*?\.dir/(.*)\.o$", r"\1", path)
-        if source.startswith("/") or os.path.exists(source) or "gen/" in source:
+        if source.startswith("/") or os.path.exists(source) or "/gen/" in "/" + source:
             yield source, path
 
 
