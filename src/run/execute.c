@@ -223,7 +223,9 @@ static bool run_steps(const PlanRun *run) {
     _Atomic int64_t *timed = executable->step_ns;
     for (int i = 0, count = length(step); i < count; i++)
         if (!(timed ? run_timed(run, &step[i], &timed[i]) : run_step(run, &step[i]))) return false;
-    return write_mutations(run);
+    if (!write_mutations(run)) return false;
+    return device_is_host(executable->device) || !option_int(OPTION_blocking) ||
+           devices[executable->device]->wait();
 }
 
 static bool run_all(const PlanRun *run) {

@@ -33,6 +33,7 @@ static inline cb_tensor *evaluate(const char *call, cb_dtype dtype) {
         arena_free(arena);
         return NULL;
     }
+    graph->device = device_default();
     graph_optimize(graph, NULL);
     Executable *executable = executable_new(
         plan_build(graph, arena, NULL, (PlanOptions){.fuse = true}), (ExecutableOptions){0});

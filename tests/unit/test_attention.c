@@ -143,6 +143,7 @@ static cb_tensor *evaluate(const char *body, bool recognise) {
     cb_tensor *output[4];
     cb_set_option("skip", recognise ? "" : "attention");
     Graph *graph = parse(arena, body);
+    graph->device = device_default();
     graph_optimize(graph, NULL);
     Executable *executable = executable_new(
         plan_build(graph, arena, NULL, (PlanOptions){.fuse = true}), (ExecutableOptions){0});

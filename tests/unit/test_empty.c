@@ -133,6 +133,7 @@ static Plan *plan_of(const Row *row, Arena *own) {
         arena_free(own);
         return NULL;
     }
+    graph->device = device_default();
     graph_optimize(graph, NULL);
     return plan_build(graph, own, NULL, (PlanOptions){.fuse = true});
 }

@@ -36,6 +36,7 @@ static Executable *executable_of(const char *text, bool fuse) {
     Arena *arena = arena_new();
     Graph *graph = graph_parse(arena, text);
     if (!graph) fail_msg("%s\n%s", cb_error(), text);
+    graph->device = device_default();
     graph_optimize(graph, NULL);
     Executable *executable = executable_new(
         plan_build(graph, arena, NULL, (PlanOptions){.fuse = fuse}), (ExecutableOptions){0});

@@ -54,18 +54,18 @@ typedef struct Case {
 /* Whole numbers from -3 to 3, in the weight from -1 to 1. Channel 0 of dim 1 is 1 in x; in the
  * weight it is 0 but for the first element, which is large. */
 static cb_tensor *whole(cb_dim_list sizes, bool weight) {
-    cb_tensor *y = cb_empty(sizes, CB_F32);
-    float *value = cb_data(y);
-    int64_t inner = 1;
+    int64_t inner = 1, count = sizes.at[0] * sizes.at[1];
     for (int d = 2; d < sizes.count; d++) inner *= sizes.at[d];
-    for (int64_t i = 0; i < cb_numel(y); i++) {
+    float *value = malloc(sizeof *value * (size_t)(count *= inner));
+    for (int64_t i = 0; i < count; i++) {
         bool channel = sizes.at[1] == 1 || i / inner % sizes.at[1] > 0;
         value[i] = (float)(weight ? i * 7919 % 1013 % 3 - 1 : i * 7919 % 1013 % 7 - 3);
         if (!weight && (!channel || i % 5 == 0)) value[i] = 1;
         if (weight && !channel) value[i] = 0;
         if (weight && i % (inner * sizes.at[1]) == 0) value[i] = LARGE;
     }
-    cb_changed(y);
+    cb_tensor *y = cb_from_data(value, CB_F32, sizes);
+    free(value);
     return y;
 }
 

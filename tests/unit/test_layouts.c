@@ -257,6 +257,7 @@ static Executable *build(const Row *row, cb_tensor *const *in, bool generate) {
         arena_free(own);
         return NULL;
     }
+    graph->device = device_default();
     const int64_t *stride[MOST_INPUTS];
     for (int i = 0; i < length(graph->input); i++)
         stride[i] = cb_is_contiguous(in[i]) ? NULL : tensor_at(in[i])->stride;

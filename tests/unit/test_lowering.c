@@ -18,6 +18,7 @@ static cb_tensor *result_of(const char *body, bool generate) {
     const char *text = arena_format(arena, "graph(x: f32[12], n: f32[12]) { %s\n return y }", body);
     Graph *graph = graph_parse(arena, text);
     if (!graph) fail_msg("%s\n%s", cb_error(), text);
+    graph->device = device_default();
     graph_optimize(graph, NULL);
     Executable *executable =
         executable_new(plan_build(graph, arena, NULL, (PlanOptions){true, generate}),
