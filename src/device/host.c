@@ -7,15 +7,17 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/pages.h"
+#include "base/poison.h"
 
 #include <string.h>
 
 enum { PAGED_BYTES = 128 << 10 };
 enum { FROM_HEAP, FROM_PAGES };
 
+/* AddressSanitizer gives blocks of the heap red zones, and refuses what is too large. */
 static void *allocate(size_t bytes, uint8_t *kind) {
     bool large = bytes >= PAGED_BYTES;
-    *kind = large && !memory_of_host() ? FROM_PAGES : FROM_HEAP;
+    *kind = large && !memory_of_host() && !POISONS ? FROM_PAGES : FROM_HEAP;
     if (*kind == FROM_PAGES) return pages_alloc(bytes);
     void *memory = memory_alloc(bytes);
     if (memory && large) pages_advise(memory, bytes);
