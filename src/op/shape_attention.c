@@ -45,7 +45,7 @@ bool infer_attention(InferCall *call) {
     if (!operands_fit(call)) return false;
     int64_t rows = q->size[q->rank - 2];
     if (!mask_fits(call, rows, v->size[v->rank - 2])) return false;
-    result->rank = 0;
+    *result = (Meta){.dtype = result->dtype};
     for (int i = 0; i < 4; i++) {
         const Meta *input = &call->input[i];
         int rank = input->rank < 2 ? 0 : input->rank - 2;

@@ -1,4 +1,5 @@
-/* Shape rules of concat, pad, slice_scatter, gather and scatter, matmul, argsort and argtopk.
+/* Shape rules of concat, pad, slice_scatter, gather and scatter, matmul, argsort and argtopk. The
+ * result of an op without a rule is of the shape of its first operand.
  *
  *     matmul  f32[5, 4, 3] x f32[3, 2]            -> f32[5, 4, 2]
  *     pad     f32[2, 3] padding=[1, 0, 2, 2]      -> f32[6, 4]   last dimension first, as PyTorch
@@ -12,6 +13,8 @@ static void same_size(InferCall *call, const Meta *as) {
     memcpy(call->out->result.size, as->size, sizeof as->size);
 }
 
+/* ---- rules: of what differs from the first operand ---- */
+
 static bool infer_concat(InferCall *call) {
     const Meta *a = &call->input[0], *b = &call->input[1];
     int64_t *dim = &call->attrs->word[ATTR_concat_dim];
@@ -20,7 +23,6 @@ static bool infer_concat(InferCall *call) {
     for (int i = 0; i < a->rank; i++)
         if (i != *dim && a->size[i] != b->size[i])
             return infer_fail(call, CB_ERR_SHAPE, "sizes of dim %d differ", i);
-    same_size(call, a);
     if (__builtin_add_overflow(a->size[*dim], b->size[*dim], &call->out->result.size[*dim]))
         return infer_fail(call, CB_ERR_SHAPE, "the result has too many elements");
     return true;
@@ -31,7 +33,6 @@ static bool infer_pad(InferCall *call) {
     cb_dim_list padding = attr_dims(call->attrs, ATTR_pad_padding);
     if (padding.count < 0 || padding.count % 2 || padding.count / 2 > x->rank)
         return infer_fail(call, CB_ERR_ARGUMENT, "padding needs pairs, at most one per dimension");
-    same_size(call, x);
     bool pads = false;
     for (int i = 0; i < padding.count; i++) pads |= padding.at[i] > 0;
     if (pads && !infer_number(call, ATTR_pad_value)) return false;
@@ -62,7 +63,6 @@ static bool infer_slice_scatter(InferCall *call) {
                               "the source does not have the slice's size (dim "
                               "%d: %lld)",
                               i, (long long)(i == *dim ? count : x->size[i]));
-    same_size(call, x);
     return true;
 }
 
@@ -96,17 +96,15 @@ static bool infer_index_select(InferCall *call) {
     int64_t *dim = &call->attrs->word[ATTR_index_select_dim];
     if (!infer_dim(call, dim, x->rank)) return false;
     if (index->rank > 1) return infer_fail(call, CB_ERR_SHAPE, "the index is not a vector");
-    same_size(call, x);
     call->out->result.size[*dim] = meta_numel(index);
     return true;
 }
 
-static bool infer_scatter(InferCall *call, int word) {
-    int64_t *dim = &call->attrs->word[word];
-    if (!infer_dim(call, dim, call->input[0].rank)) return false;
-    if (!index_fits(call, *dim, &call->input[2])) return false;
-    same_size(call, &call->input[0]);
-    return true;
+/* scatter and scatter_add */
+static bool infer_scatter(InferCall *call) {
+    _Static_assert(ATTR_scatter_dim == ATTR_scatter_add_dim, "one rule for both");
+    int64_t *dim = &call->attrs->word[ATTR_scatter_dim];
+    return infer_dim(call, dim, call->input[0].rank) && index_fits(call, *dim, &call->input[2]);
 }
 
 /* A vector counts as a row on the left and as a column on the right; that dimension goes again. */
@@ -119,7 +117,7 @@ static bool infer_matmul(InferCall *call) {
     int64_t inner_b = b->rank == 1 ? b->size[0] : b->size[b->rank - 2];
     if (inner_a != inner_b) return infer_fail(call, CB_ERR_SHAPE, "inner sizes differ");
     int batch_a = a->rank > 2 ? a->rank - 2 : 0, batch_b = b->rank > 2 ? b->rank - 2 : 0;
-    result->rank = 0;
+    *result = (Meta){.dtype = result->dtype};
     if (!infer_broadcast(call, result, a->size, batch_a)) return false;
     if (!infer_broadcast(call, result, b->size, batch_b)) return false;
     if (a->rank > 1) result->size[result->rank++] = a->size[a->rank - 2];
@@ -131,7 +129,6 @@ static bool infer_argsort(InferCall *call) {
     if (!infer_dim(call, &call->attrs->word[ATTR_argsort_dim], call->input[0].rank)) return false;
     int64_t *descending = &call->attrs->word[ATTR_argsort_descending];
     *descending = *descending != 0;
-    same_size(call, &call->input[0]);
     return true;
 }
 
@@ -144,39 +141,32 @@ static bool infer_argtopk(InferCall *call) {
         return infer_fail(call, CB_ERR_ARGUMENT, "k %lld is outside of dim %lld of size %lld",
                           (long long)k, (long long)*dim, (long long)x->size[*dim]);
     *largest = *largest != 0;
-    same_size(call, x);
     call->out->result.size[*dim] = k;
     return true;
 }
 
+/* ---- entry ---- */
+
 bool infer_index(InferCall *call) {
-    switch (call->op) {
-    case OP_concat:
-        return infer_concat(call);
-    case OP_pad:
-        return infer_pad(call);
-    case OP_slice_scatter:
-        return infer_slice_scatter(call);
-    case OP_gather:
-        return infer_gather(call);
-    case OP_index_select:
-        return infer_index_select(call);
-    case OP_scatter:
-        return infer_scatter(call, ATTR_scatter_dim);
-    case OP_scatter_add:
-        return infer_scatter(call, ATTR_scatter_add_dim);
-    case OP_matmul:
-        return infer_matmul(call);
-    case OP_convolution:
-        return infer_convolution(call);
-    case OP_attention:
-        return infer_attention(call);
-    case OP_argsort:
-        return infer_argsort(call);
-    case OP_argtopk:
-        return infer_argtopk(call);
-    default:
-        check(false, "%s: no shape rule", call->info->name);
-        return false;
-    }
+    static const struct {
+        Op op;
+        bool (*infer)(InferCall *call);
+    } rules[] = {
+        {OP_matmul, infer_matmul},
+        {OP_concat, infer_concat},
+        {OP_pad, infer_pad},
+        {OP_slice_scatter, infer_slice_scatter},
+        {OP_gather, infer_gather},
+        {OP_index_select, infer_index_select},
+        {OP_scatter, infer_scatter},
+        {OP_scatter_add, infer_scatter},
+        {OP_convolution, infer_convolution},
+        {OP_attention, infer_attention},
+        {OP_argsort, infer_argsort},
+        {OP_argtopk, infer_argtopk},
+    };
+    same_size(call, &call->input[0]);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].op == call->op) return rules[i].infer(call);
+    return true;
 }
