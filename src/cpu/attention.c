@@ -16,12 +16,12 @@
  * f16, and bf16 where the processor does not multiply it, are widened on the way in. Where it does,
  * the tiles are those of bf16 and the weights are rounded to it, two keys side by side; scores,
  * softmax and sums are f32 all the same. */
-#include "cpu/attention.h"
 #include "base/cpu.h"
 #include "base/parallel.h"
 #include "base/round.h"
 #include "cpu/attention_kernel.h"
 #include "cpu/gemm_internal.h"
+#include "cpu/own.h"
 #include <math.h>
 #include <string.h>
 

@@ -35,8 +35,4 @@ bool gemm_packs_from(const MatmulTask *task, GemmMethod method, cb_dtype dtype);
  * the task becomes that. */
 void gemm_fold(MatmulTask *task);
 
-/* argsort and argtopk along rows (cpu/sort.c): stable merge sort; NaN is the greatest, as in
- * PyTorch. Of at least one element. */
-bool sort_run(const SortTask *task, const Operands *operands);
-
 #endif

@@ -8,7 +8,7 @@
  *
  *     [2, NaN, -1] -> keys in order -1, 2, NaN -> [2, 0, 1] */
 #include "base/parallel.h"
-#include "cpu/gemm.h"
+#include "cpu/own.h"
 #include "tensor/tensor.h"
 #include <stdatomic.h>
 #include <string.h>

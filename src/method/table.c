@@ -1,9 +1,9 @@
 /* The rows (table.h). A kind of task has a row of our own at least. */
 #include "method/table.h"
 
-#include "cpu/attention.h"
 #include "cpu/conv.h"
 #include "cpu/gemm.h"
+#include "cpu/own.h"
 #include "method/provided.h"
 #include "method/provider.h"
 #include <math.h>
@@ -51,13 +51,12 @@ static bool pack_convolution(const Task *task, int variant, const void *weight, 
 
 /* ---- others ---- */
 
-static bool run_attention(const Work *work, const Operands *operands) {
-    return attention_run(&work->task->attention, operands);
-}
-
-static bool run_sort(const Work *work, const Operands *operands) {
-    return sort_run(&work->task->sort, operands);
-}
+#define OWN_METHOD(id, name, description)                                                          \
+    static bool run_##name(const Work *work, const Operands *operands) {                           \
+        return name##_run(&work->task->name, operands);                                            \
+    }
+#include "cpu/own_methods.def"
+#undef OWN_METHOD
 
 /* ---- providers ---- */
 
@@ -91,8 +90,9 @@ static const Method rows[] = {
      .run = run_convolution},
 #include "cpu/conv_methods.def"
 #undef CONV_METHOD
-    {.kind = TASK_ATTENTION, .name = "own", .run = run_attention},
-    {.kind = TASK_SORT, .name = "own", .run = run_sort},
+#define OWN_METHOD(id, text, ...) {.kind = TASK_##id, .name = "own", .run = run_##text},
+#include "cpu/own_methods.def"
+#undef OWN_METHOD
 #define PROVIDER(id)                                                                               \
     {                                                                                              \
         .kind = TASK_##id, .name = "onednn", .variant = PROVIDER_##id, .provider = true,           \

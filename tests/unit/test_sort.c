@@ -2,7 +2,7 @@
  * sort. */
 #include "each_fails.h"
 
-#include "cpu/gemm.h"
+#include "cpu/own.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
