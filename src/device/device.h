@@ -51,8 +51,22 @@ typedef struct DeviceEvent {
     _Atomic int64_t *ns; /* NULL, or where the device notes its clock */
 } DeviceEvent;
 
+/* What scheduling knows of a machine. It is of a kind of machines: the order in which sums are
+ * added follows from it, and must not differ between two processors. In points and elements. */
+typedef struct DeviceMachine {
+    int64_t short_row; /* lanes along fewer make poor vectors */
+    int64_t many_rows; /* ... where there are this many rows to walk across instead */
+    int64_t small; /* a buffer of so many stays in the nearest cache, wherever it is read from */
+    int64_t rows_busy;  /* so many outer points keep it busy, lanes along the rows; with fewer, the
+                         * rows are split */
+    int64_t tiles_busy; /* the same with lanes across the rows */
+    int64_t chunk;      /* of a split row at least: more pays for adding up its parts */
+    int64_t most_chunks;
+} DeviceMachine;
+
 typedef struct Device {
     const char *name;
+    const DeviceMachine *machine;
     bool host; /* its memory is the host's, and kernels run in the caller */
     /* NULL with an error: out of memory, or the device cannot be used. kind: for release. */
     void *(*allocate)(size_t bytes, uint8_t *kind);
@@ -70,6 +84,7 @@ typedef struct Device {
     void (*close)(void); /* gives back what it holds; no storage of it lives */
 } Device;
 
+extern const DeviceMachine machine_cpu; /* of host.c: code of the host runs on all devices so far */
 extern const Device device_host, device_guarded;
 extern const Device *const devices[DEVICE_COUNT];
 

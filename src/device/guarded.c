@@ -257,6 +257,7 @@ static void shut(void) {
 }
 
 const Device device_guarded = {.name = "guarded",
+                               .machine = &machine_cpu,
                                .allocate = allocate,
                                .release = release,
                                .upload = upload,

@@ -59,7 +59,17 @@ static void drain(void) {}
 static bool wait_all(void) { return true; }
 static void shut(void) {}
 
+/* Vectors of 4 to 16 floats, a few dozen cores, blocks of 64 KB that are worth a thread. */
+const DeviceMachine machine_cpu = {.short_row = 16,
+                                   .many_rows = 64,
+                                   .small = 256,
+                                   .rows_busy = 16,
+                                   .tiles_busy = 4096,
+                                   .chunk = 1 << 14,
+                                   .most_chunks = 256};
+
 const Device device_host = {.name = "cpu",
+                            .machine = &machine_cpu,
                             .host = true,
                             .allocate = allocate,
                             .release = release,

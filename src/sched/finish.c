@@ -6,11 +6,6 @@
 
 /* ---- merging axes ---------------------------------------------------------------------------- */
 
-enum {
-    SHORT_AXIS = 16,   /* a last axis below this makes poor vectors: it is merged, and what does */
-    SMALL_BUFFER = 256 /* not continue is gathered, if it has no more elements than this */
-};
-
 static bool is_index_arithmetic(const Expr *e) {
     return e->dtype == CB_I64 && (e->op == OP_add || e->op == OP_mul || e->op == EX_axis ||
                                   e->op == OP_floor_divide || e->op == OP_remainder);
@@ -26,19 +21,20 @@ static bool continues(Kernel *kernel, Expr *index, int axis, int next) {
 }
 
 /* A few elements that stay in cache wherever they are read from. */
-static bool is_small_load(const Kernel *kernel, const Expr *e) {
+static bool is_small_load(const Kernel *kernel, const Expr *e, const DeviceMachine *machine) {
     return e->op == EX_load && e->input_count == 1 &&
-           kernel->buffer[e->imm.i].numel <= SMALL_BUFFER;
+           kernel->buffer[e->imm.i].numel <= machine->small;
 }
 
-static bool may_merge(const Group *group, int axis, int next) {
+/* A last axis that is short is merged, and a small operand that does not continue is gathered. */
+static bool may_merge(const Group *group, int axis, int next, const DeviceMachine *machine) {
     Kernel *kernel = group->trial;
     bool last = next == kernel->outer_count - 1 && next == length(kernel->axis) - 1;
-    bool is_short = last && !group->anchor && kernel->axis[next].size < SHORT_AXIS;
+    bool is_short = last && !group->anchor && kernel->axis[next].size < machine->short_row;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
         if (is_index_arithmetic(e)) continue; /* judged as a whole, where it is used */
-        if (is_short && is_small_load(kernel, e)) continue;
+        if (is_short && is_small_load(kernel, e, machine)) continue;
         for (int k = 0; k < e->input_count; k++)
             if (is_index_arithmetic(e->input[k]) && !continues(kernel, e->input[k], axis, next))
                 return false;
@@ -54,12 +50,12 @@ static int axis_number(const Domain *domain, int at) {
     return number;
 }
 
-static Domain merged_domain(Group *group) {
+static Domain merged_domain(Group *group, const DeviceMachine *machine) {
     const Domain *domain = &group->domain;
     Domain merged = {0};
     for (int i = 0; i < domain->count; i++) {
         bool join = i > 0 && domain->inner[i] == domain->inner[i - 1] &&
-                    may_merge(group, axis_number(domain, i - 1), axis_number(domain, i));
+                    may_merge(group, axis_number(domain, i - 1), axis_number(domain, i), machine);
         if (join) {
             merged.size[merged.count - 1] *= domain->size[i];
         } else {
@@ -71,7 +67,7 @@ static Domain merged_domain(Group *group) {
 }
 
 static void merge_axes(Schedule *s, Group *group) {
-    Domain before = group->domain, merged = merged_domain(group);
+    Domain before = group->domain, merged = merged_domain(group, s->machine);
     if (merged.count == before.count) return;
     const Node **member = group->member;
     if (group_lower(s, group, &merged)) return;
@@ -106,7 +102,7 @@ static int64_t find_cut(const Kernel *kernel, int *axis) {
 }
 
 /* Every operand is reached without divisions, and the last axis makes good vectors. */
-static bool is_plain(Kernel *kernel) {
+static bool is_plain(Kernel *kernel, const DeviceMachine *machine) {
     int64_t stride[2 * DOMAIN_AXES];
     Expr *rest;
     for (int i = 0; i < length(kernel->expr); i++) {
@@ -116,7 +112,7 @@ static bool is_plain(Kernel *kernel) {
                 !index_affine(kernel, e->input[k], stride, &rest))
                 return false;
     }
-    return kernel->axis[length(kernel->axis) - 1].size >= SHORT_AXIS;
+    return kernel->axis[length(kernel->axis) - 1].size >= machine->short_row;
 }
 
 /* A value that is flattened after a transposition has axes that the domain cuts across:
@@ -139,7 +135,7 @@ static bool split_axes(Schedule *s, Group *group) {
     }
     if (!cuts) return false;
     if (lowered) merge_axes(s, group);
-    if (lowered && is_plain(group->trial)) return true;
+    if (lowered && is_plain(group->trial, s->machine)) return true;
     group->member = member;
     check(group_lower(s, group, &before), "a group that was lowered before");
     return false;
@@ -165,9 +161,9 @@ static void lay_short_axis(Schedule *s, Group *group) {
     const Domain before = group->domain;
     const Node **member = group->member;
     int last = before.count - 1;
-    bool is_short = last > 0 && before.size[last] < SHORT_AXIS && before.size[last] > 1;
+    bool is_short = last > 0 && before.size[last] < s->machine->short_row && before.size[last] > 1;
     if (!s->options.generate || !is_short || group->anchor || domain_has_inner(&before)) return;
-    if (before.size[last - 1] < SHORT_AXIS || !is_plain_walk(group->trial)) return;
+    if (before.size[last - 1] < s->machine->short_row || !is_plain_walk(group->trial)) return;
     Domain laid = before;
     laid.inner[last] = true;
     if (group_lower(s, group, &laid)) return;
@@ -244,7 +240,7 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
 
 static int add_kernel(Schedule *s, Kernel *kernel) {
     name_kernel(s, kernel);
-    choose_form(kernel);
+    choose_form(kernel, s->machine);
     push(s->arena, s->plan->kernel, kernel);
     return length(s->plan->kernel) - 1;
 }

@@ -7,12 +7,6 @@
 #include "sched/schedule.h"
 
 enum {
-    SHORT_ROW = 16,           /* inner extents below this make poor vectors */
-    MANY_POINTS = 64,         /* ... when there are this many outer points to use instead */
-    ROW_POINTS = 16,          /* ROW: fewer outer points than this are split */
-    TILE_POINTS = 4096,       /* the same for TILE, whose lanes eat outer points */
-    CHUNK_ELEMENTS = 1 << 14, /* elements of one chunk at least */
-    MAX_SPLIT = 256,
     BIN_SHARE = 4,  /* points for each bin of each chunk that adds to bins, at least */
     BIN_CHUNKS = 64 /* and no more chunks than this */
 };
@@ -28,24 +22,24 @@ static void vote(Kernel *kernel, Expr *index, int axis, int *votes) {
         *votes -= 1;
 }
 
-static Form form_of(Kernel *kernel) {
+static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
     int inner = length(kernel->axis) > kernel->outer_count ? length(kernel->axis) - 1 : -1;
     int outer = kernel->outer_count - 1, along_inner = 0, along_outer = 0;
     if (inner < 0 || kernel_has_scan(kernel)) return FORM_TILE;
-    if (kernel->inner_size < SHORT_ROW && kernel->outer_size >= MANY_POINTS) return FORM_TILE;
+    if (kernel->inner_size < machine->short_row && kernel->outer_size >= machine->many_rows)
+        return FORM_TILE;
     for (int i = 0; i < length(kernel->expr); i++) {
         if (kernel->expr[i]->op != EX_load) continue;
         vote(kernel, kernel->expr[i]->input[0], inner, &along_inner);
         vote(kernel, kernel->expr[i]->input[0], outer, &along_outer);
     }
-    bool lanes = kernel->outer_count > 0 && kernel->axis[outer].size >= SHORT_ROW;
+    bool lanes = kernel->outer_count > 0 && kernel->axis[outer].size >= machine->short_row;
     return lanes && along_outer > along_inner ? FORM_TILE : FORM_ROW;
 }
 
 /* Chunks that may have bins of their own to add to: all of their bins together stay well below the
  * points, so that filling and adding them costs little beside these. */
-static int64_t most_bins(const Kernel *kernel) {
-    int64_t most = MAX_SPLIT;
+static int64_t most_bins(const Kernel *kernel, int64_t most) {
     for (int i = 0; i < length(kernel->store); i++) {
         const Store *store = &kernel->store[i];
         int64_t bins = kernel->buffer[store->buffer].numel + 1;
@@ -56,15 +50,14 @@ static int64_t most_bins(const Kernel *kernel) {
     return most;
 }
 
-static int64_t split_of(const Kernel *kernel) {
+static int64_t split_of(const Kernel *kernel, const DeviceMachine *machine) {
     bool inner = length(kernel->axis) > kernel->outer_count;
-    int64_t enough = kernel->form == FORM_ROW ? ROW_POINTS : TILE_POINTS;
+    int64_t enough = kernel->form == FORM_ROW ? machine->rows_busy : machine->tiles_busy;
     if (!inner || kernel->outer_size >= enough || kernel->outer_size == 0) return 1;
     if (!kernel_may_split(kernel)) return 1;
     int64_t first = kernel->axis[kernel->outer_count].size;
-    int64_t split = kernel->outer_size * kernel->inner_size / CHUNK_ELEMENTS;
-    if (split > MAX_SPLIT) split = MAX_SPLIT;
-    if (split > most_bins(kernel)) split = most_bins(kernel);
+    int64_t split = kernel->outer_size * kernel->inner_size / machine->chunk;
+    split = least(split, most_bins(kernel, machine->most_chunks));
     if (split > first) split = first;
     if (split < 2) return 1;
     int64_t chunk = divide_up(first, split);
@@ -89,8 +82,8 @@ static void count_costs(Kernel *kernel) {
     }
 }
 
-void choose_form(Kernel *kernel) {
-    kernel->form = form_of(kernel);
-    kernel->split = split_of(kernel);
+void choose_form(Kernel *kernel, const DeviceMachine *machine) {
+    kernel->form = form_of(kernel, machine);
+    kernel->split = split_of(kernel, machine);
     count_costs(kernel);
 }

@@ -182,6 +182,7 @@ static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *inp
                              PlanOptions options) {
     int count = length(graph->node) + 1;
     Schedule s = {.graph = graph, .arena = plan->arena, .plan = plan, .options = options};
+    s.machine = devices[graph->device]->machine;
     s.order = graph_order(graph);
     s.input_stride = input_stride;
     s.position = arena_new_array(s.arena, int, count);

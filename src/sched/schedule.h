@@ -12,6 +12,7 @@
 #ifndef CARBIDE_SCHED_SCHEDULE_H
 #define CARBIDE_SCHED_SCHEDULE_H
 
+#include "device/device.h"
 #include "lower/lower.h"
 #include "sched/plan.h"
 
@@ -63,6 +64,7 @@ typedef struct IndexCheck { /* see IndexBound */
 
 typedef struct Schedule {
     Graph *graph;
+    const DeviceMachine *machine; /* that the graph is to run on */
     Arena *arena;
     Plan *plan;
     Node **order;       /* vec */
@@ -112,7 +114,7 @@ int finish_group(Schedule *schedule, Group *group, const bool *stored);
 /* The two kernels of a scatter: the base copied, then the updates in index order. */
 void finish_scatter(Schedule *schedule, Group *group, int kernel[2]);
 /* Form, split and costs of a complete kernel (form.c). */
-void choose_form(Kernel *kernel);
+void choose_form(Kernel *kernel, const DeviceMachine *machine);
 int node_value(Schedule *schedule, const Node *node); /* its plan value, made when it has none */
 
 #endif
