@@ -7,6 +7,7 @@
  *   conv_depthwise.c the same for one channel to a group: no products over channels
  *   conv_tiles.c     the same for bf16 on AMX tiles
  *   conv_matrix.c    channels first and a kernel of 1: a matrix product
+ *   conv_planes.c    channels first and few of them to a group: positions as lanes
  *   conv_order.c     x, weight and result in another dtype or order of dims
  *   conv_gather.c    everything else: windows gathered into panels */
 #ifndef CARBIDE_CPU_CONV_INTERNAL_H
@@ -68,6 +69,9 @@ void conv_matrix_run(Convolution *c);
 bool conv_fits_depthwise(const ConvolutionTask *task);
 Storage *conv_depthwise_pack(Convolution *c);
 void conv_depthwise_run(Convolution *c);
+bool conv_fits_planes(const ConvolutionTask *task);
+Storage *conv_planes_pack(Convolution *c);
+void conv_planes_run(Convolution *c);
 Storage *conv_gather_pack(Convolution *c);
 void conv_gather_run(Convolution *c);
 bool conv_fits_winograd_4(const ConvolutionTask *task);

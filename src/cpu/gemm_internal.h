@@ -45,6 +45,9 @@ void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64
  * columns). */
 void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns);
 
+/* Whether gemm_small computes a folded task. */
+bool gemm_fits_small(const MatmulTask *task);
+bool gemm_small(const Gemm *gemm);
 /* Whether gemm_vector computes a folded task, and whether panels of a b that is packed once would
  * serve it better. */
 bool gemm_fits_vector(const MatmulTask *task);

@@ -4,6 +4,8 @@
 #ifndef CARBIDE_CPU_GEMM_KERNEL_H
 #define CARBIDE_CPU_GEMM_KERNEL_H
 
+#include "task/task.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -52,6 +54,13 @@ typedef struct GemmType {
      * up to width are 0. pack_f32: from f32 that is rounded on the way; or NULL. pack_rows: a panel
      * of rows, for tile alone. */
     GemmPack *pack, *pack_f32, *pack_rows;
+    /* One item of a small product (gemm_small.c) of four columns at least, which lie side by side;
+     * its elements begin at a, b and out. */
+    void (*small)(const MatmulTask *task, const void *a, const void *b, void *out);
+    /* out[x] = sum over t of from[offset[t] + x] * weight[t]; x < count, rounded up to four
+     * vectors: so much is read and written. */
+    void (*planes)(int64_t taps, const int64_t *offset, const void *weight, const void *from,
+                   int64_t count, void *out);
     /* y[j] = sum over k of x[k] * w[j * stride + k] */
     void (*dot)(int64_t k, int64_t columns, const void *x, const void *w, int64_t stride, void *y);
     /* y[j] = sum over k of x[k] * w[k * stride + j] */

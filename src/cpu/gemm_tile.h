@@ -187,6 +187,51 @@ static void NAME(depthwise)(int64_t taps, const void *const *row, const void *co
         NAME(depthwise_1)(taps, r, w, i * jump, jump, y + i * pixel, pixel, channels);
 }
 
+/* ---- positions as lanes ---- */
+
+#define PLANES_STEP(r) c##r += w * ((const Loose *)x)[r];
+#define PLANES_CLOSE(r) ((Loose *)y)[r] = c##r;
+static void NAME(planes)(int64_t taps, const int64_t *offset, const void *weight, const void *from,
+                         int64_t count, void *out) {
+    const ELEMENT *in = from, *each = weight;
+    for (ELEMENT *y = out; count > 0; count -= 4 * LANES, in += 4 * LANES, y += 4 * LANES) {
+        EACH_4(CHAIN);
+        for (int64_t t = 0; t < taps; t++) {
+            const ELEMENT *x = in + offset[t], w = each[t];
+            EACH_4(PLANES_STEP);
+        }
+        EACH_4(PLANES_CLOSE);
+    }
+}
+
+/* ---- products of a few elements ---- */
+
+/* Columns as lanes; the last lanes may be columns for the second time. */
+#define SMALL(name, type, loose, lanes)                                                            \
+    static void NAME(name)(const MatmulTask *s, const ELEMENT *a, const ELEMENT *b,                \
+                           ELEMENT *out) {                                                         \
+        for (int64_t next = 0; next < s->n; next += lanes) {                                       \
+            int64_t j = next + lanes <= s->n ? next : s->n - lanes;                                \
+            for (int64_t i = 0; i < s->m; i++) {                                                   \
+                type sum = {0};                                                                    \
+                const ELEMENT *x = a + i * s->a_m, *w = b + j;                                     \
+                for (int64_t k = 0; k < s->k; k++, x += s->a_k, w += s->b_k)                       \
+                    sum += *(const loose *)w * *x;                                                 \
+                *(loose *)(out + i * s->n + j) = sum;                                              \
+            }                                                                                      \
+        }                                                                                          \
+    }
+SMALL(small_lanes, Vector, Loose, LANES)
+SMALL(small_four, Four, LooseFour, 4)
+
+static void NAME(small)(const MatmulTask *task, const void *a, const void *b, void *out) {
+    MatmulTask s = *task;
+    if (s.n >= LANES)
+        NAME(small_lanes)(&s, a, b, out);
+    else
+        NAME(small_four)(&s, a, b, out);
+}
+
 /* ---- packing ---- */
 
 /* As many lanes as a vector has, each contiguous along k. A block of as many k is transposed in
@@ -355,6 +400,9 @@ static void NAME(sweep)(int64_t k, int64_t columns, const void *vector, const vo
 #undef CHAIN_STEP
 #undef CHAIN_CLOSE
 #undef DEPTHWISE
+#undef PLANES_STEP
+#undef PLANES_CLOSE
+#undef SMALL
 #undef DOT_OPEN
 #undef DOT_STEP
 #undef DOT_CLOSE

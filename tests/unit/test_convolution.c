@@ -35,6 +35,9 @@ static const Case cases[] = {
     {1, 40, 33, 1, {1, 70, 50}, {1, 2, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 2}},
     {1, 3, 34, 1, {1, 60, 50}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}, {1, 1, 1}},
     {1, 16, 20, 1, {2, 12, 12}, {2, 3, 5}, {1, 1, 1}, {0, 1, 2}, {1, 1, 1}},
+    {2, 6, 6, 6, {1, 1, 300}, {1, 1, 4}, {1, 1, 1}, {0, 0, 3}, {1, 1, 1}},
+    {1, 8, 12, 4, {1, 300, 90}, {1, 3, 2}, {1, 1, 1}, {0, 2, 1}, {1, 2, 3}},
+    {2, 14, 2, 2, {1, 5, 4}, {1, 5, 4}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
     {0, 3, 4, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
     {2, 0, 5, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
 };
@@ -70,6 +73,7 @@ static int method_of(const ConvolutionTask *s, int layout) {
     int method = CONV_DIRECT;
     while (!convolution_fits(s, method)) method++;
     if (convolution_fits(s, CONV_TILES)) method = CONV_TILES;
+    if (!(layout & TURNED) && convolution_fits(s, CONV_PLANES)) method = CONV_PLANES;
     if (layout & TURNED && convolution_fits(s, CONV_TURNED)) method = CONV_TURNED;
     if (!(layout & TURNED) && convolution_fits(s, CONV_MATRIX)) method = CONV_MATRIX;
     return method;
@@ -345,6 +349,21 @@ static void small_kernels_are_products(void **state) {
     assert_false(convolution_fits(&apart, CONV_MATRIX));
 }
 
+/* Few channels to a group are not turned; a stride takes the lanes apart. */
+static void few_channels_to_a_group_stay(void **state) {
+    (void)state;
+    Case c = {2, 96, 96, 96, {1, 56, 56}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}};
+    ConvolutionTask s = task_of(&c, 0, CB_F32, false);
+    assert_int_equal(chosen_for(&s), CONV_PLANES);
+    s.groups = 32;
+    assert_int_equal(chosen_for(&s), CONV_PLANES);
+    s.groups = 8;
+    assert_int_not_equal(chosen_for(&s), CONV_PLANES);
+    c.stride[2] = 2;
+    s = task_of(&c, 0, CB_F32, false);
+    assert_int_not_equal(chosen_for(&s), CONV_PLANES);
+}
+
 /* ---- memory that runs out ------------------------------------------------------------------- */
 
 typedef struct Run {
@@ -402,7 +421,7 @@ static void every_method_without_memory(const Case *c, int layout, cb_dtype dtyp
 
 static void each_allocation_of_each_method_fails(void **state) {
     (void)state;
-    static const int number[] = {0, 1, 4, 14};
+    static const int number[] = {0, 1, 4, 12, 14};
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         for (int layout = 0; layout < LAYOUTS; layout++) {
             if (layout & TURNED) continue;
@@ -423,6 +442,7 @@ int main(void) {
         cmocka_unit_test(known_epilogues),
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, "reduced"),
+        cmocka_unit_test(few_channels_to_a_group_stay),
         cmocka_unit_test(each_allocation_of_each_method_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -305,6 +305,27 @@ static void a_few_vectors(void **state) {
         }
 }
 
+/* Items of a few elements, by way of their own method; the last block of items is not full. */
+static void small_items(void **state) {
+    (void)state;
+    static const int64_t size[][3] = {{3, 3, 3},   {4, 1, 4},   {1, 4, 4},  {12, 12, 12},
+                                      {2, 5, 7},   {5, 17, 9},  {3, 33, 4}, {4, 2, 5},
+                                      {40, 4, 16}, {1, 1, 300}, {7, 3, 1}};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++)
+        for (int i = 0; i < 16; i++) {
+            Case c = {.dtype = i & 1 ? CB_F32 : CB_F64, .batch = i & 2 ? 2 : 301};
+            c.m = size[s][0], c.n = size[s][1], c.k = size[s][2];
+            c.a_turned = (i & 4) != 0, c.b_turned = c.n < 4 && (i & 4),
+            c.spread = c.n < 4 && (i & 8) ? 2 : 1;
+            MatmulTask task = task_of(&c);
+            assert_int_equal(method_of(&task, false), GEMM_SMALL);
+            run_case(&c);
+        }
+    Case large = {.dtype = CB_F32, .batch = 9, .m = 17, .n = 16, .k = 16, .spread = 1};
+    MatmulTask task = task_of(&large);
+    assert_int_not_equal(method_of(&task, false), GEMM_SMALL);
+}
+
 /* Three rows times W as it lies: nothing is packed, nor is memory taken for it. */
 static void a_few_vectors_take_no_memory(void **state) {
     (void)state;
@@ -583,6 +604,7 @@ int main(void) {
         cmocka_unit_test(bf16_is_packed_from_f32),
         cmocka_unit_test(every_layout),
         cmocka_unit_test(vectors),
+        cmocka_unit_test(small_items),
         cmocka_unit_test(a_few_vectors_take_no_memory),
         cmocka_unit_test(a_few_vectors),
         cmocka_unit_test(several_blocks_of_k),
