@@ -1,5 +1,6 @@
-/* Integer and bool products: row by row, out[j] += a * b[j], which the compiler vectorizes where
- * B's rows are contiguous. Sums wrap to the dtype; bool is "any of both". */
+/* Integer and bool products: row by row, out[j] += a * b[j] for four k at a time, which the
+ * compiler vectorizes where B's rows are contiguous. Sums wrap to the dtype; bool is "any of
+ * both". */
 #include "base/parallel.h"
 #include "cpu/gemm_internal.h"
 #include <string.h>
@@ -13,7 +14,16 @@ enum { TASK_PRODUCTS = 32 * 1000 };
                            void *restrict to) {                                                    \
         const type##_t *a = left, *b = right;                                                      \
         type##_t *restrict out = to;                                                               \
-        for (int64_t k = 0; k < task->k; k++) {                                                    \
+        int64_t k = 0, a_k = task->a_k;                                                            \
+        for (; k + 4 <= task->k && task->b_n == 1; k += 4) { /* out is read and written once */    \
+            const type##_t *from = b + k * task->b_k, *second = from + task->b_k;                  \
+            const type##_t *third = second + task->b_k, *fourth = third + task->b_k;               \
+            const type##_t *x = a + k * a_k;                                                       \
+            wide##_t s0 = x[0], s1 = x[a_k], s2 = x[2 * a_k], s3 = x[3 * a_k];                     \
+            _Pragma("omp simd") for (int64_t j = 0; j < task->n; j++) out[j] = (type##_t)(         \
+                out[j] + s0 * from[j] + s1 * second[j] + s2 * third[j] + s3 * fourth[j]);          \
+        }                                                                                          \
+        for (; k < task->k; k++) {                                                                 \
             wide##_t scale = a[k * task->a_k];                                                     \
             const type##_t *from = b + k * task->b_k;                                              \
             int64_t n = task->n, stride = task->b_n;                                               \

@@ -10,6 +10,8 @@ enum {
     DOT_TOGETHER = 4, /* columns that share a vector's elements, and stay in L1 for the next one */
     SWEEP_COLUMNS = 1024,
     MOST_VECTORS = 6,      /* more take less time from a packed matrix */
+    PIECE = 32 * 1024,     /* elements of a long sum that a thread takes */
+    FEW_SUMS = 8,          /* more are tasks enough by themselves */
     LEAST_K = 64,          /* of several vectors: shorter sums spend their time on their ends */
     TASK_BYTES = 64 * 1024 /* of the matrix: what is worth waking a thread for */
 };
@@ -151,8 +153,63 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     if (storage) storage_release(storage);
 }
 
+/* ---- few long sums ---- */
+
+typedef struct LongSums {
+    const VectorJob *job;
+    const char *x, *w;
+    char *partial; /* [piece][column] */
+} LongSums;
+
+static bool is_long(const VectorJob *job) {
+    return job->gemm->task.batch == 1 && job->vectors == 1 && job->w_k == 1 && job->x_stride == 1 &&
+           job->columns <= FEW_SUMS && job->k >= 2 * PIECE;
+}
+
+static void sum_pieces(void *user, int64_t low, int64_t high) {
+    const LongSums *l = user;
+    const VectorJob *job = l->job;
+    int64_t element = job->gemm->input_bytes;
+    for (int64_t piece = low; piece < high; piece++) {
+        int64_t from = piece * PIECE, k = least(PIECE, job->k - from);
+        job->gemm->type->dot(k, job->columns, l->x + from * element, l->w + from * element,
+                             job->w_j, l->partial + piece * job->columns * element);
+    }
+}
+
+static double element_at(const char *data, int64_t i, int64_t element) {
+    if (element == sizeof(float)) return (double)((const float *)data)[i];
+    return ((const double *)data)[i];
+}
+
+/* By pieces of one size, added in their order: the number of threads changes no bit. */
+static bool long_sums(const VectorJob *job) {
+    const Gemm *gemm = job->gemm;
+    const MatmulTask *task = &gemm->task;
+    int64_t pieces = divide_up(job->k, PIECE), element = gemm->input_bytes, a, b;
+    Storage *storage = storage_new((size_t)(pieces * job->columns * element));
+    if (!storage) return false;
+    gemm_batch_offsets(task, 0, &a, &b);
+    LongSums l = {job, gemm->a + a * element, gemm->b + b * element, storage->data};
+    if (job->swapped) l.x = gemm->b + b * element, l.w = gemm->a + a * element;
+    parallel_for(pieces, 1, sum_pieces, &l);
+    for (int64_t j = 0; j < job->columns; j++) {
+        double sum = 0;
+        for (int64_t p = 0; p < pieces; p++)
+            sum += element_at(l.partial, p * job->columns + j, element);
+        if (element == sizeof(float))
+            ((float *)gemm->out)[j * job->y_stride] = (float)sum;
+        else
+            ((double *)gemm->out)[j * job->y_stride] = sum;
+    }
+    storage_release(storage);
+    finish(job, 0, 0, job->columns);
+    return true;
+}
+
 bool gemm_vector(const Gemm *gemm) {
     VectorJob job = describe(gemm);
+    if (is_long(&job)) return long_sums(&job);
     int64_t bytes = job.k * least(job.block, job.columns) * gemm->input_bytes;
     int64_t grain = TASK_BYTES / bytes + 1;
     parallel_for(gemm->task.batch * job.blocks, grain, run_tasks, &job);

@@ -181,6 +181,7 @@ static void each_allocation_of_a_product_fails(void **state) {
         {CB_F32, 1, 30, 2000, 300, true, true, 1, false, false},
         {CB_F32, 2, 1, 70, 50, false, false, 2, false, false},
         {CB_F64, 1, 70, 1, 50, true, false, 1, false, false},
+        {CB_F32, 1, 1, 2, 70000, false, true, 1, false, false},
         {CB_BF16, 1, 40, 70, 30, false, true, 1, false, false},
         {CB_F16, 1, 1, 70, 50, false, false, 1, false, false},
     };
@@ -303,6 +304,19 @@ static void a_few_vectors(void **state) {
             run_case(&c);
             if (c.dtype == CB_F32) run_product(&c, true);
         }
+}
+
+/* A few sums of several pieces, the last one short. */
+static void long_sums(void **state) {
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        int64_t columns = i & 1 ? 1 : 5;
+        Case c = {.dtype = i & 2 ? CB_F32 : CB_F64, .batch = 1, .k = 100003, .spread = 1};
+        c.m = i & 4 ? columns : 1, c.n = i & 4 ? 1 : columns, c.b_turned = !(i & 4);
+        run_case(&c);
+        c.k = i & 8 ? 65536 : 65535;
+        run_case(&c);
+    }
 }
 
 /* Items of a few elements, by way of their own method; the last block of items is not full. */
@@ -604,6 +618,7 @@ int main(void) {
         cmocka_unit_test(bf16_is_packed_from_f32),
         cmocka_unit_test(every_layout),
         cmocka_unit_test(vectors),
+        cmocka_unit_test(long_sums),
         cmocka_unit_test(small_items),
         cmocka_unit_test(a_few_vectors_take_no_memory),
         cmocka_unit_test(a_few_vectors),
