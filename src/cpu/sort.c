@@ -64,6 +64,11 @@ static uint64_t key_of_narrow(float value) {
 /* The least integer of a type, which becomes key 0: keys of narrow ones have few bytes. */
 #define LEAST(type) ((type)-1 < 1 ? UINT64_MAX << (8 * sizeof(type) - 1) : 0)
 
+/* All that are not the same in every key. */
+static int key_bytes(cb_dtype dtype) {
+    return dtype_is_half(dtype) ? (int)sizeof(float) : (int)cb_dtype_size(dtype);
+}
+
 static void make_keys(const void *row, cb_dtype dtype, int64_t stride, int64_t count,
                       bool descending, SortItem *item) {
     uint64_t turn = descending ? UINT64_MAX : 0;
@@ -114,12 +119,13 @@ static void merge_sort(SortItem *item, SortItem *other, int64_t count) {
     if (from != item) memcpy(item, from, (size_t)count * sizeof *item);
 }
 
-static void radix_sort(SortItem *item, SortItem *other, int64_t count) {
+/* Keys have so many bytes that may differ. Where the sorted items are: in either block. */
+static const SortItem *radix_sort(SortItem *item, SortItem *other, int64_t count, int bytes) {
     int64_t histogram[8][256] = {0};
     for (int64_t i = 0; i < count; i++)
-        for (int byte = 0; byte < 8; byte++) histogram[byte][item[i].key >> 8 * byte & 255]++;
+        for (int byte = 0; byte < bytes; byte++) histogram[byte][item[i].key >> 8 * byte & 255]++;
     SortItem *from = item, *to = other;
-    for (int byte = 0; byte < 8; byte++) {
+    for (int byte = 0; byte < bytes; byte++) {
         int64_t *start = histogram[byte], sum = 0;
         if (start[item[0].key >> 8 * byte & 255] == count) continue;
         for (int value = 0; value < 256; value++) {
@@ -130,7 +136,7 @@ static void radix_sort(SortItem *item, SortItem *other, int64_t count) {
         SortItem *swapped = from;
         from = to, to = swapped;
     }
-    if (from != item) memcpy(item, from, (size_t)count * sizeof *item);
+    return from;
 }
 
 /* Restores the heap below `at`: the parent is the last in order of its family. */
@@ -176,17 +182,19 @@ static void sort_rows(void *user, int64_t low, int64_t high) {
         return;
     }
     SortItem *item = storage->data, *other = item + task->length;
+    int bytes = key_bytes(sort->dtype);
     for (int64_t row = low; row < high; row++) {
         const char *in = sort->in + row_start(task, row) * (int64_t)cb_dtype_size(sort->dtype);
         make_keys(in, sort->dtype, task->element, task->length, task->descending, item);
+        const SortItem *sorted = item;
         if (task->keep > 0 && task->keep <= task->length / HEAP_SHARE)
             select_first(item, other, task->length, task->keep);
         else if (task->length >= RADIX_FROM)
-            radix_sort(item, other, task->length);
+            sorted = radix_sort(item, other, task->length, bytes);
         else
             merge_sort(item, other, task->length);
         int64_t *out = sort->out + row * task->keep;
-        for (int64_t i = 0; i < task->keep; i++) out[i] = item[i].index;
+        for (int64_t i = 0; i < task->keep; i++) out[i] = sorted[i].index;
     }
     storage_release(storage);
 }

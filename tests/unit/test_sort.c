@@ -56,6 +56,28 @@ static void extreme_integers(void **state) {
     expect_order(CB_U8, w, 3, 3, true, (int64_t[]){1, 2, 0});
 }
 
+/* Long rows whose order stands in the highest bytes of their elements. */
+static void high_bytes_count(void **state) {
+    (void)state;
+    enum { N = 300 };
+    int16_t i16[N];
+    int32_t i32[N];
+    int64_t i64[N], order[N];
+    float f32[N];
+    double f64[N];
+    for (int i = 0; i < N; i++) {
+        int rank = i * 7 % N - N / 2;
+        i16[i] = (int16_t)(rank * (1 << 7)), i32[i] = rank * (1 << 23);
+        i64[i] = rank * ((int64_t)1 << 55), f32[i] = (float)rank, f64[i] = rank;
+        order[i] = i * 43 % N; /* 7 * 43 is 1 modulo N */
+    }
+    expect_order(CB_I16, i16, N, N, false, order);
+    expect_order(CB_I32, i32, N, N, false, order);
+    expect_order(CB_I64, i64, N, N, false, order);
+    expect_order(CB_F32, f32, N, N, false, order);
+    expect_order(CB_F64, f64, N, N, false, order);
+}
+
 static void halves(void **state) {
     (void)state;
     const uint16_t f16[] = {f16_from_f32(1.5f), f16_from_f32(-2), 0x7e00, 0x8000, 0};
@@ -137,9 +159,13 @@ static void no_memory_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nan_is_the_greatest),   cmocka_unit_test(equal_elements_keep_their_order),
-        cmocka_unit_test(extreme_integers),      cmocka_unit_test(halves),
-        cmocka_unit_test(nothing_to_sort),       cmocka_unit_test(every_length_agrees_with_qsort),
+        cmocka_unit_test(nan_is_the_greatest),
+        cmocka_unit_test(equal_elements_keep_their_order),
+        cmocka_unit_test(extreme_integers),
+        cmocka_unit_test(halves),
+        cmocka_unit_test(high_bytes_count),
+        cmocka_unit_test(nothing_to_sort),
+        cmocka_unit_test(every_length_agrees_with_qsort),
         cmocka_unit_test(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
