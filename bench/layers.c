@@ -190,7 +190,7 @@ static void pack(Instance *it, int method) {
         ok = convolution_pack(c, it->method, it->weight, &it->packed);
     } else {
         it->weight = random_floats(m->k * m->n);
-        ok = gemm_pack(m, it->method, it->weight, (cb_dtype)m->dtype, &it->packed);
+        ok = gemm_pack(m, it->method, it->weight, m->dtype, &it->packed);
     }
     if (!ok) exit(1);
     if (it->packed) free(it->weight), it->weight = NULL;

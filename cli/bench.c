@@ -226,8 +226,8 @@ static int choose(const BenchOptions *options, const char *const *word, int word
 
 static bool find_side(const char *name, Side *side) {
     static const char *const names[] = {"both", "eager", "compiled"};
-    for (int i = SIDE_BOTH; i <= SIDE_COMPILED; i++) {
-        *side = (Side)i;
+    for (Side i = SIDE_BOTH; i <= SIDE_COMPILED; i++) {
+        *side = i;
         if (!strcmp(name, names[i])) return true;
     }
     fprintf(stderr, "carbide bench: --only cannot be '%s'; it can be eager, compiled\n", name);

@@ -52,7 +52,7 @@ static CpuLevel detect(void) {
     int v3 = (__builtin_cpu_supports("avx2") != 0) & has(of_v3, sizeof of_v3);
     int v4 = v3 & (__builtin_cpu_supports("avx512f") != 0) & has(of_v4, sizeof of_v4);
     int bf16 = v4 & has(of_bf16, sizeof of_bf16), amx = bf16 & has(of_amx, sizeof of_amx);
-    return (CpuLevel)(CPU_BASE + v3 + v4 + bf16 + amx);
+    return CPU_BASE + v3 + v4 + bf16 + amx;
 }
 
 bool cpu_is_amd(void) { return __builtin_cpu_is("amd"); }
@@ -80,7 +80,7 @@ static CpuLevel level(void) {
         known = 1 + (limit >= 0 && limit < found ? limit : found);
         atomic_store_explicit(&chosen, known, memory_order_relaxed);
     }
-    return (CpuLevel)(known - 1);
+    return known - 1;
 }
 
 int cpu_level(void) {

@@ -61,7 +61,7 @@ static void check_tensor(const Entry *entry, const char *what, int number, Tenso
     if (!got) return;
     expected = got + count + 1;
     bool read = cb_read(x, got, CB_F64) == CB_OK && cb_read(oracle, expected, CB_F64) == CB_OK;
-    int64_t i = read ? compare(got, expected, count, tolerance((cb_dtype)x->dtype)) : -1;
+    int64_t i = read ? compare(got, expected, count, tolerance(x->dtype)) : -1;
     if (i >= 0) {
         char text[160];
         snprintf(text, sizeof text, "entry %d, %s %d, element %lld: %.9g, the float64 VM says %.9g",

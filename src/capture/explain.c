@@ -108,8 +108,8 @@ static void print_refusals(const Plan *plan, Buffer *out) {
     if (length(plan->refusal)) put(out, "  not fused:\n");
     for (int i = 0; i < length(plan->refusal); i++) {
         const Refusal *refusal = &plan->refusal[i];
-        putf(out, "    %s -> %s: %s (%s)\n", op_info((Op)refusal->producer->op)->name,
-             op_info((Op)refusal->consumer->op)->name, reason_info(refusal->rule->reason)->text,
+        putf(out, "    %s -> %s: %s (%s)\n", op_info(refusal->producer->op)->name,
+             op_info(refusal->consumer->op)->name, reason_info(refusal->rule->reason)->text,
              refusal->rule->name);
     }
 }
@@ -118,7 +118,7 @@ static void print_declined(const Graph *graph, Buffer *out) {
     if (length(graph->declined)) put(out, "  not claimed by a template:\n");
     for (int i = 0; i < length(graph->declined); i++) {
         const Declined *declined = &graph->declined[i];
-        putf(out, "    %s: %s\n", op_info((Op)declined->node->op)->name,
+        putf(out, "    %s: %s\n", op_info(declined->node->op)->name,
              reason_info(declined->reason)->text);
     }
 }

@@ -40,7 +40,7 @@ void options_print(const FunctionOptions *options, Buffer *out);
 /* ---- guards -------------------------------------------------------------------------------- */
 
 typedef struct Guard { /* of one input */
-    int8_t dtype;
+    cb_dtype dtype;
     uint8_t rank, device;
     bool contiguous; /* strides are not compared then */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK];

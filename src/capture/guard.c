@@ -38,7 +38,7 @@ bool guard_holds(const Guard *guard, const Tensor *x) {
 }
 
 void guard_print(const Guard *guard, Buffer *out) {
-    put(out, cb_dtype_name((cb_dtype)guard->dtype));
+    put(out, cb_dtype_name(guard->dtype));
     put_sizes(out, guard->rank, guard->size);
     if (!device_is_host(guard->device)) putf(out, " on %s", devices[guard->device]->name);
     if (guard->contiguous) return;
@@ -100,8 +100,8 @@ bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out,
 
 bool tensors_overlap(const Tensor *x, const Tensor *y) {
     if (x->storage != y->storage) return false;
-    int64_t x_start = x->offset * (int64_t)cb_dtype_size((cb_dtype)x->dtype);
-    int64_t y_start = y->offset * (int64_t)cb_dtype_size((cb_dtype)y->dtype);
+    int64_t x_start = x->offset * (int64_t)cb_dtype_size(x->dtype);
+    int64_t y_start = y->offset * (int64_t)cb_dtype_size(y->dtype);
     return x_start < y_start + (int64_t)tensor_span_bytes(y) &&
            y_start < x_start + (int64_t)tensor_span_bytes(x);
 }

@@ -135,12 +135,12 @@ static int apply_values(Recording *recording, Op op, const TraceOperand *input, 
     recording->graph->origin.site = keep_site(recording->trace, site);
     int result = functional_apply(recording, op, input, input_count, attrs);
     if (result == NO_VALUE) return NO_VALUE;
-    TraceOp done = {.op = (uint16_t)op,
+    TraceOp done = {.op = op,
                     .input_count = (uint8_t)input_count,
                     .word_count = op_info(op)->word_count,
                     .result = result,
                     .first_value = first_value,
-                    .mode = (uint8_t)mode,
+                    .mode = mode,
                     .site = recording->graph->origin.site};
     append(recording, done, input, attrs);
     return result;
@@ -168,7 +168,7 @@ static int assign_values(Recording *recording, const TraceOperand input[2], int 
                     .input_count = 2,
                     .result = NO_VALUE,
                     .first_value = first_value,
-                    .mode = (uint8_t)mode,
+                    .mode = mode,
                     .site = recording->graph->origin.site};
     append(recording, done, input, NULL);
     return input[0].value;
@@ -264,11 +264,10 @@ static bool repeat(Call *call, Recording *recording, const Trace *trace, int cou
         if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
         if (!add_captured(call, recording, trace, op)) return false;
         site_set(op->site);
-        int result =
-            op->op == OP_assign
-                ? assign_values(recording, operand, op->first_value, op->site, (ModuleMode)op->mode)
-                : apply_values(recording, (Op)op->op, operand, op->input_count, &attrs,
-                               op->first_value, op->site, (ModuleMode)op->mode);
+        int result = op->op == OP_assign
+                         ? assign_values(recording, operand, op->first_value, op->site, op->mode)
+                         : apply_values(recording, op->op, operand, op->input_count, &attrs,
+                                        op->first_value, op->site, op->mode);
         if (result < 0) return false;
         check(op->op == OP_assign || result == op->result, "a trace repeats with other numbers");
     }

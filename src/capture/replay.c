@@ -147,7 +147,7 @@ static bool match_operand(Call *call, const TraceOperand *operand, const cb_oper
         return operand->kind == OPERAND_FLOAT &&
                !memcmp(&operand->bits, &given->f, sizeof given->f);
     default:
-        return (int)operand->kind == given->kind && operand->bits == given->i;
+        return operand->kind == given->kind && operand->bits == given->i;
     }
 }
 
@@ -227,7 +227,7 @@ static Reason departure(const Call *call, int op, const cb_operand *input, int i
     for (int i = 0; i < input_count; i++) {
         const TraceOperand *known = &next->input[i];
         if (other_tensor(call, known, &input[i])) return REASON_tensor_changed;
-        if (!is_number(known->kind) || (int)known->kind != input[i].kind) continue;
+        if (!is_number(known->kind) || known->kind != input[i].kind) continue;
         if (trace_number(&input[i]).bits != known->bits) return REASON_scalar_changed;
     }
     return REASON_path_changed;

@@ -28,7 +28,7 @@ int trace_result(const Trace *trace, int k) {
 }
 
 TraceOperand trace_number(const cb_operand *operand) {
-    TraceOperand number = {(OperandKind)operand->kind, 0, operand->i};
+    TraceOperand number = {operand->kind, 0, operand->i};
     if (operand->kind == CB_OPERAND_FLOAT) memcpy(&number.bits, &operand->f, sizeof number.bits);
     return number;
 }
@@ -121,7 +121,7 @@ static void print_attribute(const TraceOp *op, const Param *param, Buffer *out) 
         put_double(out, number);
         break;
     case PARAM_NUMBER: {
-        TraceOperand given = {word == CB_OPERAND_TENSOR ? OPERAND_ABSENT : (OperandKind)word, 0,
+        TraceOperand given = {word == CB_OPERAND_TENSOR ? OPERAND_ABSENT : word, 0,
                               op->word[param->word + 1]};
         print_operand(&given, out);
         break;
@@ -139,7 +139,7 @@ static void print_attribute(const TraceOp *op, const Param *param, Buffer *out) 
         put(out, word ? "true" : "false");
         break;
     case PARAM_DTYPE:
-        put(out, word < 0 ? "same" : cb_dtype_name((cb_dtype)word));
+        put(out, word < 0 ? "same" : cb_dtype_name(word));
         break;
     case PARAM_DIMS:
         if (word < 0)
@@ -154,7 +154,7 @@ static void print_attribute(const TraceOp *op, const Param *param, Buffer *out) 
 
 static void print_op(const Trace *trace, const TraceOp *op, Buffer *out) {
     char meta[128];
-    const OpInfo *info = op->op == OP_assign ? NULL : op_info((Op)op->op);
+    const OpInfo *info = op->op == OP_assign ? NULL : op_info(op->op);
     if (op->result >= 0) {
         meta_format(&trace->value[op->result].meta, meta, sizeof meta);
         putf(out, "%%%d: %s = ", op->result, meta);
@@ -222,7 +222,7 @@ static bool run_op(const TraceOp *op, Tensor **real) {
     if (op->op == OP_assign) return apply_assign(input[0].tensor, &input[1]) != NULL;
     Attrs attrs = {{0}};
     if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
-    real[op->result] = cb_keep(apply((Op)op->op, input, op->input_count, &attrs));
+    real[op->result] = cb_keep(apply(op->op, input, op->input_count, &attrs));
     return real[op->result] != NULL;
 }
 

@@ -13,11 +13,11 @@
 
 #include "base/buffer.h"
 #include "base/vec.h"
-#include "tensor/apply.h"
+#include "nn/module.h"
 
 enum { TRACE_OPERANDS = OP_MAX_INPUTS };
 
-typedef enum OperandKind { /* the first four as in cb_operand */
+typedef enum __attribute__((packed)) OperandKind { /* the first four as in cb_operand */
                            OPERAND_VALUE = CB_OPERAND_TENSOR,
                            OPERAND_FLOAT = CB_OPERAND_FLOAT,
                            OPERAND_INT = CB_OPERAND_INT,
@@ -31,14 +31,12 @@ typedef struct TraceOperand {
     int64_t bits; /* of the number */
 } TraceOperand;
 
-enum { OP_assign = OP_none }; /* in a trace: operand 0 takes operand 1's elements */
-
 typedef struct TraceOp {
-    uint16_t op;
+    Op op;
     uint8_t input_count, word_count;
     int result;      /* value; of an assignment: -1 */
     int first_value; /* values that existed before this op */
-    uint8_t mode; /* ModuleMode as the op was recorded */
+    ModuleMode mode; /* ModuleMode as the op was recorded */
     Site site;    /* its path, if any, lives in the trace's arena */
     const int64_t *word; /* attributes as the call gave them */
     TraceOperand input[TRACE_OPERANDS];

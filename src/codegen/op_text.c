@@ -183,16 +183,15 @@ static void put_math(const Usage *usage, Buffer *out) {
     read_sections(&library, math_text_f32);
     read_sections(&library, math_text_f32_angles);
     bool any = false;
-    for (int op = 0; op < OP_COUNT; op++)
-        for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
+    for (Op op = 0; op < OP_COUNT; op++)
+        for (cb_dtype dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
             bool used =
                 usage->function[op][dtype] || usage->math[op][dtype] || usage->apart[op][dtype];
-            if (used)
-                want_tokens(&library, op_text_tokens((Op)op, (cb_dtype)dtype), (cb_dtype)dtype);
+            if (used) want_tokens(&library, op_text_tokens(op, dtype), dtype);
         }
-    for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
-        if (usage->widens[dtype]) want_half(&library, "from", (cb_dtype)dtype);
-        if (usage->narrows[dtype]) want_half(&library, "to", (cb_dtype)dtype);
+    for (cb_dtype dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
+        if (usage->widens[dtype]) want_half(&library, "from", dtype);
+        if (usage->narrows[dtype]) want_half(&library, "to", dtype);
     }
     for (int i = 0; i < library.count; i++) any |= library.section[i].wanted;
     if (any) want(&library, "prelude", strlen("prelude"));
@@ -222,11 +221,11 @@ static void put_function(Op op, cb_dtype dtype, const Target *target, const char
 
 void op_text_functions(const Usage *usage, const Target *target, Buffer *out) {
     put_math(usage, out);
-    for (int op = 0; op < OP_COUNT; op++)
-        for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
+    for (Op op = 0; op < OP_COUNT; op++)
+        for (cb_dtype dtype = 0; dtype < CB_DTYPE_COUNT; dtype++) {
             if (usage->function[op][dtype])
-                put_function((Op)op, (cb_dtype)dtype, target, target->function, "op", out);
+                put_function(op, dtype, target, target->function, "op", out);
             if (usage->apart[op][dtype])
-                put_function((Op)op, (cb_dtype)dtype, target, target->apart, "apart", out);
+                put_function(op, dtype, target, target->apart, "apart", out);
         }
 }

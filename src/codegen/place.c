@@ -200,7 +200,7 @@ static int inline_size(const Emit *e, const Expr *x) {
 /* With a literal operand the compiler drops most of the text (pow), which a function cannot. */
 bool emit_calls_apart(const Emit *e, const Expr *x) {
     if (!e->apart || x->op >= OP_COUNT || x->op == OP_constant) return false;
-    const OpInfo *info = op_info((Op)x->op);
+    const OpInfo *info = op_info(x->op);
     bool same = dtype_is_float(x->dtype) && info->kind == KIND_POINTWISE;
     for (int i = 0; i < x->input_count; i++)
         same &= x->input[i]->dtype == x->dtype && x->input[i]->op != OP_constant;

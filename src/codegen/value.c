@@ -159,8 +159,7 @@ static bool compares(Op op) {
 /* An operand: numbers of index arithmetic stay int where the user is indifferent to the width. */
 static Phrase operand(Emit *e, const Expr *user, const Expr *x) {
     if (!e->local[x->id].plain || e->local[x->id].name.text) return text_value(e, x);
-    bool narrow =
-        compares((Op)user->op) && fits_int(e, user->input[0]) && fits_int(e, user->input[1]);
+    bool narrow = compares(user->op) && fits_int(e, user->input[0]) && fits_int(e, user->input[1]);
     narrow |= user->op == OP_to;
     return text_index(e, x, narrow);
 }
@@ -177,7 +176,7 @@ static Phrase call_function(Emit *e, const char *prefix, Op op, cb_dtype dtype,
 
 static Phrase call_apart(Emit *e, const Expr *x, const Phrase *argument) {
     e->usage->apart[x->op][x->dtype] = true;
-    return call_function(e, "apart", (Op)x->op, (cb_dtype)x->dtype, argument, x->input_count);
+    return call_function(e, "apart", x->op, x->dtype, argument, x->input_count);
 }
 
 static Phrase call_op(Emit *e, Op op, cb_dtype compute, const Phrase *argument, int count) {
@@ -207,12 +206,12 @@ static bool hides_sum(const Emit *e, const Expr *x) {
 static Phrase op_value(Emit *e, const Expr *x) {
     Phrase argument[3];
     for (int i = 0; i < x->input_count; i++) argument[i] = operand(e, x, x->input[i]);
-    if (x->op == OP_to) return to_text(e, x->input[0]->dtype, (cb_dtype)x->imm.i, argument[0]);
+    if (x->op == OP_to) return to_text(e, x->input[0]->dtype, x->imm.i, argument[0]);
     cb_dtype compute = x->op == OP_where ? x->input[1]->dtype : x->input[0]->dtype;
     if (emit_calls_apart(e, x)) return call_apart(e, x, argument);
     if (e->target->hides_sums && hides_sum(e, x))
-        return call_op(e, (Op)x->op, compute, argument, x->input_count);
-    return text_op(e, (Op)x->op, compute, x->dtype, argument, x->input_count);
+        return call_op(e, x->op, compute, argument, x->input_count);
+    return text_op(e, x->op, compute, x->dtype, argument, x->input_count);
 }
 
 Phrase text_value(Emit *e, const Expr *x) {
@@ -239,11 +238,11 @@ Phrase text_op(Emit *e, Op op, cb_dtype compute, cb_dtype result, const Phrase *
 }
 
 Phrase text_combine(Emit *e, const Expr *fold, Phrase total, Phrase term) {
-    cb_dtype dtype = (cb_dtype)fold->dtype;
-    return text_op(e, (Op)fold->imm.i, dtype, dtype, (Phrase[]){total, term}, 2);
+    cb_dtype dtype = fold->dtype;
+    return text_op(e, fold->imm.i, dtype, dtype, (Phrase[]){total, term}, 2);
 }
 
 Phrase text_identity(Emit *e, const Expr *fold) {
-    cb_dtype dtype = (cb_dtype)fold->dtype;
-    return literal_of(e, dtype, scalar_identity((Op)fold->imm.i, dtype));
+    cb_dtype dtype = fold->dtype;
+    return literal_of(e, dtype, scalar_identity(fold->imm.i, dtype));
 }

@@ -340,7 +340,7 @@ static int64_t cut(AttentionJob *job) {
 }
 
 static void choose(AttentionJob *job) {
-    cb_dtype dtype = (cb_dtype)job->task.dtype, wide = dtype == CB_F64 ? CB_F64 : CB_F32;
+    cb_dtype dtype = job->task.dtype, wide = dtype == CB_F64 ? CB_F64 : CB_F32;
     GemmChoice choice = gemm_choose(dtype, false, true);
     job->type = choice.type, job->widen = choice.convert, job->narrow = choice.narrow;
     job->plain = gemm_choose(wide, false, false).type;

@@ -77,8 +77,7 @@ static Storage *set_end(Convolution *c, End *end) {
     if (e->scale >= 0)
         read_channels(c->epilogue_buffer[e->scale], CB_F32, c->task.out_channels, scale);
     if (e->bias >= 0)
-        read_channels(c->epilogue_buffer[e->bias], (cb_dtype)e->bias_dtype, c->task.out_channels,
-                      bias);
+        read_channels(c->epilogue_buffer[e->bias], e->bias_dtype, c->task.out_channels, bias);
     return storage;
 }
 
@@ -171,11 +170,11 @@ static Convolution convolution_of(const ConvolutionTask *task, const ConvMethod 
     c.epilogue_buffer = operands->epilogue_buffer;
     if (operands->end && operands->end->fused) c.known_end = operands->end;
     bool bf16 = c.method->fits_bf16 && c.method->fits_bf16(task);
-    GemmChoice choice = gemm_choose((cb_dtype)task->dtype, task->reduced, bf16);
+    GemmChoice choice = gemm_choose(task->dtype, task->reduced, bf16);
     c.type = choice.type, c.convert = choice.convert, c.narrow = task->wide ? NULL : choice.narrow;
     c.element = task->dtype == CB_F64 ? sizeof(double) : sizeof(float);
     c.x_bytes = c.element / c.type->together;
-    c.out_bytes = (int64_t)cb_dtype_size(task->wide ? CB_F32 : (cb_dtype)task->dtype);
+    c.out_bytes = (int64_t)cb_dtype_size(task->wide ? CB_F32 : task->dtype);
     c.positions = task->out_size[0] * task->out_size[1] * task->out_size[2];
     c.outputs = task->out_channels / task->groups;
     return c;

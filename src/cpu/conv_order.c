@@ -54,7 +54,7 @@ static void set_contiguous(Five five, const int *order) {
 /* The tensor converted, contiguous; its strides are those of the copy afterwards. */
 static Storage *convert_all(const Convolution *c, const char *from, int64_t offset, Five five) {
     const int *order = dim_order(&five);
-    int64_t bytes = (int64_t)cb_dtype_size((cb_dtype)c->task.dtype), rows = 1;
+    int64_t bytes = (int64_t)cb_dtype_size(c->task.dtype), rows = 1;
     Conversion w = {.convert = c->convert, .from_bytes = bytes, .to_bytes = c->x_bytes};
     w.from = from + offset * bytes;
     for (int d = 0; d < 4; d++) {
@@ -135,7 +135,7 @@ bool conv_turned_run(Convolution *c, const ConvolutionTask *last, int method) {
     ConvolutionTask s = *last;
     int64_t outs = s.batch * s.out_channels * c->positions;
     int64_t ins = s.batch * s.channels * s.in_size[0] * s.in_size[1] * s.in_size[2];
-    size_t bytes = cb_dtype_size((cb_dtype)s.dtype);
+    size_t bytes = cb_dtype_size(s.dtype);
     Storage *x = storage_new((size_t)ins * bytes);
     Storage *out = x ? storage_new((size_t)(outs * c->out_bytes)) : NULL;
     if (out) {

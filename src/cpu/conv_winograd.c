@@ -133,7 +133,7 @@ static Winograd winograd_of(const Convolution *common) {
     const ConvolutionTask *s = &common->task;
     const WinogradType *type = type_of(common);
     Winograd w = {.common = common, .task = s, .type = type, .points = type->tile * type->tile};
-    w.element = element_of((cb_dtype)s->dtype);
+    w.element = element_of(s->dtype);
     w.x_bytes = common->out_bytes;
     w.down = cover_of(s->out_size[1], type->output);
     w.across = cover_of(s->out_size[2], type->output);

@@ -472,7 +472,7 @@ void gemm_fold(MatmulTask *task) {
 static bool run_empty_sum(const Gemm *gemm) {
     const MatmulTask *task = &gemm->task;
     int64_t rows = task->batch * task->m;
-    cb_dtype dtype = task->wide ? CB_F32 : (cb_dtype)task->dtype;
+    cb_dtype dtype = task->wide ? CB_F32 : task->dtype;
     memset(gemm->out, 0, (size_t)(rows * task->n) * cb_dtype_size(dtype));
     gemm_epilogue(gemm, 0, rows, 0, task->n);
     return true;
@@ -513,7 +513,7 @@ static Gemm gemm_of(const MatmulTask *task, GemmMethod method, const Operands *o
     Gemm gemm = {.task = *task, .a = operands->in[0], .b = operands->in[1], .out = operands->out};
     gemm_fold(&gemm.task);
     bool bf16 = method == GEMM_AMX || method == GEMM_BF16;
-    GemmChoice choice = gemm_choose((cb_dtype)task->dtype, bf16, bf16);
+    GemmChoice choice = gemm_choose(task->dtype, bf16, bf16);
     gemm.type = choice.type, gemm.convert = choice.convert,
     gemm.narrow = task->wide ? NULL : choice.narrow;
     gemm.element = task->dtype == CB_F64 ? sizeof(double) : sizeof(float);
@@ -523,7 +523,7 @@ static Gemm gemm_of(const MatmulTask *task, GemmMethod method, const Operands *o
 }
 
 bool gemm_copies(const MatmulTask *task) {
-    int64_t bytes = task->n * task->k * (int64_t)cb_dtype_size((cb_dtype)task->dtype);
+    int64_t bytes = task->n * task->k * (int64_t)cb_dtype_size(task->dtype);
     return bytes <= LARGE_BYTES || task->batch * task->m <= FEW_ROWS || task->dtype == CB_BF16;
 }
 
@@ -565,7 +565,7 @@ bool gemm_pack(const MatmulTask *task, GemmMethod method, const void *b, cb_dtyp
     Gemm gemm = gemm_of(task, method, &(Operands){.in = {NULL, b}});
     const MatmulTask *s = &gemm.task;
     if (methods[method].run != run_panels || !packing_wins(&gemm)) return true;
-    if (dtype != (cb_dtype)task->dtype) {
+    if (dtype != task->dtype) {
         gemm.convert = gemm_choose(dtype, true, true).convert;
         gemm.input_bytes = (int64_t)cb_dtype_size(dtype);
     }

@@ -8,7 +8,7 @@
 /* An epilogue that is max(result * scale + bias + residual, 0), or less than that. */
 typedef struct KnownEnd {
     bool fused, relu;
-    int8_t bias_dtype;         /* f32 or the task's; of the scale f32 */
+    cb_dtype bias_dtype;         /* f32 or the task's; of the scale f32 */
     int scale, bias, residual; /* buffers of the epilogue kernel, or -1 */
 } KnownEnd;
 

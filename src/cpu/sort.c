@@ -200,8 +200,7 @@ static void sort_rows(void *user, int64_t low, int64_t high) {
 }
 
 bool sort_run(const SortTask *task, const Operands *operands) {
-    Sort sort = {
-        .task = task, .in = operands->in[0], .dtype = (cb_dtype)task->dtype, .out = operands->out};
+    Sort sort = {.task = task, .in = operands->in[0], .dtype = task->dtype, .out = operands->out};
     parallel_for(task->rows, GRAIN_ELEMENTS / task->length + 1, sort_rows, &sort);
     return !atomic_load_explicit(&sort.failed, memory_order_relaxed);
 }

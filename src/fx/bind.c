@@ -301,7 +301,7 @@ static bool bind_pad_mode(Binder *binder) {
 
 bool fx_bind(const FxNode *node, FxCall *call) {
     memset(call, 0, sizeof *call);
-    call->op = (Op)node->op;
+    call->op = node->op;
     call->inplace = node->inplace;
     if (node->op == OP_none) {
         fx_fail(CB_ERR_GRAPH, node, "no op has this name");

@@ -137,7 +137,7 @@ static void put_attribute(Buffer *out, const Param *param, const Attrs *attrs) {
         put(out, word ? "true" : "false");
         break;
     case PARAM_DTYPE:
-        put(out, dtype_name((cb_dtype)word));
+        put(out, dtype_name(word));
         break;
     case PARAM_FLOATS:
         put_floats(out, attr_floats(attrs, param->word));
@@ -313,7 +313,7 @@ static void put_element(Buffer *out, const char *data, cb_dtype dtype) {
 
 static bool put_data(const Coder *coder, const FxNode *node, Tensor *constant) {
     Buffer *out = coder->out;
-    cb_dtype dtype = (cb_dtype)constant->dtype;
+    cb_dtype dtype = constant->dtype;
     Meta meta = tensor_meta(constant);
     int64_t count = meta_numel(&meta);
     if (count > MAX_CONSTANT) {
@@ -343,8 +343,7 @@ static void put_attr(const Coder *coder, const FxNode *node) {
     }
     cb_dim_list sizes = {.count = constant->rank};
     memcpy(sizes.at, constant->size, sizeof sizes.at);
-    putf(coder->out, "cb_from_data(data%s, %s, ", node->target,
-         dtype_name((cb_dtype)constant->dtype));
+    putf(coder->out, "cb_from_data(data%s, %s, ", node->target, dtype_name(constant->dtype));
     put_dims(coder->out, sizes);
     put(coder->out, ")");
 }

@@ -57,7 +57,7 @@ cb_node *cb_node_user(const cb_node *node, int index) {
 
 bool cb_node_meta(const cb_node *node, cb_dtype *dtype, cb_dim_list *sizes) {
     if (!node || !node->has_meta) return false;
-    if (dtype) *dtype = (cb_dtype)node->meta.dtype;
+    if (dtype) *dtype = node->meta.dtype;
     if (sizes) {
         *sizes = (cb_dim_list){.count = node->meta.rank};
         for (int i = 0; i < node->meta.rank; i++) sizes->at[i] = node->meta.size[i];

@@ -28,7 +28,7 @@ struct cb_node {
     FxGraph *graph; /* NULL: erased */
     FxNode *previous, *next;
     cb_opcode opcode;
-    uint16_t op;  /* what target means, OP_none when it is no op */
+    Op op;  /* what target means, OP_none when it is no op */
     bool inplace; /* the method writes its result into its first argument (relu_, copy_) */
     bool has_meta;
     int id; /* unique in the graph, never used again: index of side arrays */

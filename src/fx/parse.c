@@ -158,8 +158,8 @@ static cb_arg parse_word(FxParser *parser, bool bare_nodes) {
         value.kind = CB_ARG_ELLIPSIS;
         return value;
     }
-    for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
-        if (strcmp(text, fx_dtype_text((cb_dtype)dtype)) == 0) return cb_arg_dtype((cb_dtype)dtype);
+    for (cb_dtype dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
+        if (strcmp(text, fx_dtype_text(dtype)) == 0) return cb_arg_dtype(dtype);
     if (!bare_nodes) return cb_arg_string(text);
     FxNode *node = find_node(parser, text, size);
     if (!node) error(parser, "this node is not defined", word, size);
@@ -182,12 +182,12 @@ static cb_arg parse_value(FxParser *parser, bool bare_nodes) {
 /* ---- lines ---------------------------------------------------------------------------------- */
 
 static cb_opcode parse_opcode(FxParser *parser) {
-    for (int op = 0; op < CB_OUTPUT; op++) {
-        const char *name = cb_opcode_name((cb_opcode)op);
+    for (cb_opcode op = 0; op < CB_OUTPUT; op++) {
+        const char *name = cb_opcode_name(op);
         size_t size = strlen(name);
         if (strncmp(parser->at, name, size) != 0 || parser->at[size] != '[') continue;
         parser->at += size;
-        return (cb_opcode)op;
+        return op;
     }
     error(parser, "unknown opcode", parser->at, strcspn(parser->at, "[\n"));
     return CB_OPCODE_COUNT;

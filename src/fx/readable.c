@@ -86,7 +86,7 @@ static void put_annotation(Buffer *out, const FxNode *node, int flags) {
         return;
     }
     bool truth = node->meta.dtype == CB_BOOL; /* FX's abbreviation of bool is b8 */
-    putf(out, ": \"%s", truth ? "b8" : cb_dtype_name((cb_dtype)node->meta.dtype));
+    putf(out, ": \"%s", truth ? "b8" : cb_dtype_name(node->meta.dtype));
     put_sizes(out, node->meta.rank, node->meta.size);
     if (flags & CB_READABLE_STRIDE) put_sizes(out, node->meta.rank, node->stride);
     if (flags & CB_READABLE_DEVICE) put(out, "cpu");

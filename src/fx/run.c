@@ -299,9 +299,9 @@ int cb_graph_run(const cb_graph *graph, cb_tensor *const *inputs, int input_coun
 
 cb_status cb_graph_propagate_shapes(cb_graph *graph, cb_tensor *const *inputs, int count) {
     int status = check_call(graph, inputs, count);
-    if (status) return (cb_status)status;
+    if (status) return status;
     Tensor *outputs[CB_MAX_ARGS];
     const RunRequest request = {graph, inputs, count, outputs, CB_MAX_ARGS, true};
     int result = run_request(&request);
-    return result < 0 ? (cb_status)result : CB_OK;
+    return result < 0 ? result : CB_OK;
 }

@@ -70,9 +70,9 @@ static bool spreads(const OpInfo *info, const Param *param) {
 /* ---- targets -------------------------------------------------------------------------------- */
 
 static Op find_fx(const char *fx) {
-    for (int op = OP_constant + 1; op < OP_COUNT; op++) {
-        const char *known = op_info((Op)op)->fx;
-        if (known && strcmp(known, fx) == 0) return (Op)op;
+    for (Op op = OP_constant + 1; op < OP_COUNT; op++) {
+        const char *known = op_info(op)->fx;
+        if (known && strcmp(known, fx) == 0) return op;
     }
     return OP_none;
 }
@@ -119,7 +119,7 @@ static bool drops_out(const FxNode *attention) {
 bool fx_random(const FxNode *node) {
     if (node->op == OP_none) return false;
     if (node->op == OP_scaled_dot_product_attention) return drops_out(node);
-    return op_info((Op)node->op)->kind == KIND_RANDOM || node->op == OP_rand_like ||
+    return op_info(node->op)->kind == KIND_RANDOM || node->op == OP_rand_like ||
            node->op == OP_randn_like || node->op == OP_dropout;
 }
 
@@ -188,7 +188,7 @@ static cb_arg attribute_arg(FxGraph *graph, const OpInfo *info, const Param *par
     case PARAM_FLOATS:
         return floats_arg(graph, attr_floats(attrs, param->word));
     case PARAM_DTYPE:
-        return word < 0 ? cb_arg_none() : cb_arg_dtype((cb_dtype)word);
+        return word < 0 ? cb_arg_none() : cb_arg_dtype(word);
     default:
         break;
     }
@@ -232,25 +232,25 @@ static cb_arg slice_arg(FxGraph *graph, const Attrs *attrs) {
 static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
                           const Attrs *attrs) {
     FxGraph *graph = node->graph;
-    if (at_default((Op)node->op, param, attrs)) return;
+    if (at_default(node->op, param, attrs)) return;
     if (spreads(info, param) && node->opcode == CB_CALL_METHOD) {
         cb_dim_list dims = attr_dims(attrs, param->word);
         for (int i = 0; i < dims.count; i++) push(graph->arena, node->args, cb_arg_int(dims.at[i]));
         return;
     }
     cb_arg value = attribute_arg(graph, info, param, attrs);
-    const char *text = text_of_flag((Op)node->op, param->word);
+    const char *text = text_of_flag(node->op, param->word);
     if (text) value = cb_arg_string(text);
     if (param->type == PARAM_DIMS && dims_are_same(attr_dims(attrs, param->word)))
         value = cb_arg_string("same");
     if (param->has_default)
-        fx_add_kwarg(node, fx_keyword((Op)node->op, param), value);
+        fx_add_kwarg(node, fx_keyword(node->op, param), value);
     else
         push(graph->arena, node->args, value);
 }
 
 static void add_arguments(FxNode *node, const cb_arg *operand, int count, const Attrs *attrs) {
-    const OpInfo *info = op_info((Op)node->op);
+    const OpInfo *info = op_info(node->op);
     FxGraph *graph = node->graph;
     int next = 0, needed = 0;
     if (node->op == OP_concat) {
@@ -280,7 +280,7 @@ FxNode *fx_record(FxGraph *graph, Op op, const cb_arg *operand, int count, const
         target = arena_format(graph->arena, "torch%s", info->fx);
     }
     FxNode *node = fx_node_new(graph, opcode, target, NULL);
-    node->op = (uint16_t)op;
+    node->op = op;
     if (op == OP_slice) {
         push(graph->arena, node->args, operand[0]);
         push(graph->arena, node->args, slice_arg(graph, attrs));

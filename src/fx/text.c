@@ -85,7 +85,7 @@ void fx_put_arg(Buffer *out, const cb_arg *arg, FxStyle style) {
             put(out, arg->text);
         break;
     case CB_ARG_DTYPE:
-        put(out, fx_dtype_text((cb_dtype)arg->i));
+        put(out, fx_dtype_text(arg->i));
         break;
     case CB_ARG_ELLIPSIS:
         put(out, "Ellipsis");

@@ -14,8 +14,8 @@
 
 typedef struct Absorb {
     Graph *graph;
-    uint8_t *fixed; /* vec: graph_fixed */
-    int *uses;      /* vec by node id: users in the new graph; 1 for what this pass makes inside */
+    Fixed *fixed; /* vec: graph_fixed */
+    int *uses;    /* vec by node id: users in the new graph; 1 for what this pass makes inside */
 } Absorb;
 
 static bool frozen(Absorb *a, const Node *node) {
@@ -97,7 +97,7 @@ static Node *absorb(Absorb *a, Node *node) {
             Node *product = scaled(a, layer, s);
             return addend ? binary(a, OP_add, product, binary(a, OP_mul, addend, s)) : product;
         }
-        return addend ? binary(a, OP_add, layer, binary(a, (Op)node->op, addend, s)) : node;
+        return addend ? binary(a, OP_add, layer, binary(a, node->op, addend, s)) : node;
     }
     return node;
 }

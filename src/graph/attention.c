@@ -63,14 +63,14 @@ static bool literal_pointwise(const Node *node, const int64_t *position, int dep
         for (int i = 0; i < input->rank; i++)
             at[i] = input->size[i] == 1 ? 0 : position[i + node->rank - input->rank];
         if (!literal(input, at, depth, &value[k])) return false;
-        dtype = (cb_dtype)input->dtype;
+        dtype = input->dtype;
     }
     if (node->op == OP_contiguous || node->op == OP_clone)
         *out = value[0];
     else if (node->op == OP_to)
-        *out = scalar_convert(value[0], dtype, (cb_dtype)node->dtype);
+        *out = scalar_convert(value[0], dtype, node->dtype);
     else
-        *out = scalar_eval((Op)node->op, compute_dtype(dtype), value);
+        *out = scalar_eval(node->op, compute_dtype(dtype), value);
     return true;
 }
 
@@ -85,17 +85,17 @@ static bool literal(const Node *node, const int64_t *position, int depth, Scalar
         return true;
     case OP_full:
         number = attr_number(node->attrs, ATTR_full_value);
-        *out = scalar_convert(number_scalar(&number), number_dtype(&number), (cb_dtype)node->dtype);
+        *out = scalar_convert(number_scalar(&number), number_dtype(&number), node->dtype);
         return true;
     case OP_arange:
         *out = scalar_convert((Scalar){.i = node->attrs->word[ATTR_arange_start] +
                                             position[0] * node->attrs->word[ATTR_arange_step]},
-                              CB_I64, (cb_dtype)node->dtype);
+                              CB_I64, node->dtype);
         return true;
     default:
         break;
     }
-    switch (op_info((Op)node->op)->kind) {
+    switch (op_info(node->op)->kind) {
     case KIND_VIEW:
         return literal_view(node, position, depth - 1, out);
     case KIND_POINTWISE:
@@ -196,8 +196,7 @@ static bool softmax_over_last(const Node *node) {
 
 /* Is old a product of attention weights with values? Fills the pattern. */
 static bool match(AttentionPattern *p, const Node *old) {
-    if (old->op != OP_matmul || old->rank < 2 || !dtype_is_float((cb_dtype)old->dtype))
-        return false;
+    if (old->op != OP_matmul || old->rank < 2 || !dtype_is_float(old->dtype)) return false;
     Node *weights = through(p, old->input[0]);
     const Node *value = old->input[1];
     p->mask = NULL;

@@ -11,13 +11,13 @@
 #include <string.h>
 
 Node *node_convert(Graph *graph, Node *node, cb_dtype dtype) {
-    cb_dtype from = node ? (cb_dtype)node->dtype : dtype;
+    cb_dtype from = node ? node->dtype : dtype;
     if (from == dtype) return node;
     if (node->op == OP_constant)
         return graph_constant(graph, dtype,
                               scalar_convert(node_constant(node), from, compute_dtype(dtype)));
     Meta meta = node_meta(node);
-    meta.dtype = (int8_t)dtype;
+    meta.dtype = dtype;
     Attrs attrs = {{0}};
     attrs.word[ATTR_to_dtype] = dtype;
     return graph_intern(graph, OP_to, &meta, &node, 1, &attrs);
@@ -126,10 +126,10 @@ static Node *build_view(Graph *graph, Op op, Node *input, Attrs *attrs, const Me
 static void convert_numbers(Graph *graph, Node **input, int count, const bool *numbers) {
     cb_dtype tensors = CB_BOOL;
     for (int i = 0; i < count; i++)
-        if (input[i] && !numbers[i]) tensors = cb_promote(tensors, (cb_dtype)input[i]->dtype);
+        if (input[i] && !numbers[i]) tensors = cb_promote(tensors, input[i]->dtype);
     for (int i = 0; i < count; i++) {
         if (!input[i] || !numbers[i]) continue;
-        cb_dtype own = (cb_dtype)input[i]->dtype;
+        cb_dtype own = input[i]->dtype;
         bool above = dtype_kind(own) > dtype_kind(tensors);
         cb_dtype weak = dtype_is_float(own) ? CB_F32 : own;
         input[i] = node_convert(graph, input[i], above ? weak : tensors);
@@ -262,7 +262,7 @@ static Node *build_composite(Graph *graph, Op op, Node *const *given, int count,
 /* A constant of f16 or bf16 with a value that the dtype has; other nodes as they are. */
 static Node *rounded(Graph *graph, Node *node) {
     if (!node || node->op != OP_constant) return node;
-    cb_dtype dtype = (cb_dtype)node->dtype;
+    cb_dtype dtype = node->dtype;
     Scalar value = node_constant(node);
     return graph_constant(graph, dtype, scalar_convert(value, compute_dtype(dtype), dtype));
 }
@@ -280,7 +280,7 @@ static Node *convert_operand(Graph *graph, Op op, Node *node, cb_dtype dtype, bo
  * 0. */
 static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, cb_dtype dtype) {
     Scalar value = node_constant(number);
-    cb_dtype own = (cb_dtype)number->dtype;
+    cb_dtype own = number->dtype;
     bool fits = op_info(op)->flags & FITS_NUMBER && (last || op != OP_pow);
     bool whole = last && !dtype_is_float(dtype) && !dtype_is_float(own);
     bool divides = op == OP_floor_divide || op == OP_remainder || op == OP_fmod;
@@ -356,16 +356,14 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     bool truth = op == OP_any || op == OP_all;
     if (truth && own.word[ATTR_any_dim] == 0) return truths(graph, input[0]);
     if (!op_infer(op, meta, input_count, &own, &inferred)) return NULL;
-    if (op == OP_to)
-        return rounded(graph, node_convert(graph, input[0], (cb_dtype)inferred.result.dtype));
+    if (op == OP_to) return rounded(graph, node_convert(graph, input[0], inferred.result.dtype));
     for (int i = 0; i < input_count; i++) {
         bool last = i == input_count - 1; /* the exponent, or divisor */
         bool checked = numbers && numbers[i] && input[i]->op == OP_constant;
-        if (checked &&
-            !number_allowed(graph, op, input[i], last, (cb_dtype)inferred.input_dtype[i]))
+        if (checked && !number_allowed(graph, op, input[i], last, inferred.input_dtype[i]))
             return NULL;
-        converted[i] = convert_operand(graph, op, input[i], (cb_dtype)inferred.input_dtype[i],
-                                       numbers && numbers[i]);
+        converted[i] =
+            convert_operand(graph, op, input[i], inferred.input_dtype[i], numbers && numbers[i]);
     }
     inferred.result.number = false;
     if (info->kind == KIND_VIEW) return build_view(graph, op, converted[0], &own, &inferred.result);
@@ -376,7 +374,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
 }
 
 Node *graph_with_inputs(Graph *graph, const Node *node, Node *const *input) {
-    Op op = (Op)node->op;
+    Op op = node->op;
     bool same = true;
     for (int i = 0; i < node->input_count; i++) same &= input[i] == node->input[i];
     if (same) return graph->node[node->id];

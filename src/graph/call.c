@@ -93,13 +93,13 @@ Node *call_random(Graph *graph, Op op, const Node *like, cb_dtype dtype, int64_t
 }
 
 Node *node_widen(Graph *graph, Node *x) {
-    bool half = x && dtype_is_half((cb_dtype)x->dtype);
+    bool half = x && dtype_is_half(x->dtype);
     return half ? node_convert(graph, x, CB_F32) : x;
 }
 
 Node *node_narrow(Graph *graph, Node *x, const Node *as) {
-    bool is_float = x && dtype_is_float((cb_dtype)as->dtype);
-    return is_float ? node_convert(graph, x, (cb_dtype)as->dtype) : x;
+    bool is_float = x && dtype_is_float(as->dtype);
+    return is_float ? node_convert(graph, x, as->dtype) : x;
 }
 
 cb_dim_list dims_one(int64_t dim) { return (cb_dim_list){1, {dim}}; }

@@ -54,8 +54,8 @@ refuse(const Evaluator *evaluator, const Syntax *syntax, const char *format, ...
 /* ---- arguments ---------------------------------------------------------------------------- */
 
 static bool find_dtype(Word name, Term *out) {
-    for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
-        if (word_is(name, cb_dtype_name((cb_dtype)dtype))) {
+    for (cb_dtype dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
+        if (word_is(name, cb_dtype_name(dtype))) {
             *out = (Term){.kind = TERM_DTYPE, .number.i = dtype};
             return true;
         }
@@ -327,8 +327,7 @@ static bool evaluate_constant(const Evaluator *evaluator, const Syntax *call, Te
     if (!is_plain(&value) || dtype.kind != TERM_DTYPE)
         return refuse(evaluator, call, "constant takes a number and a dtype");
     Node *node = term_node(evaluator->graph, &value);
-    *out = (Term){.kind = TERM_NODE,
-                  .node = node_convert(evaluator->graph, node, (cb_dtype)dtype.number.i)};
+    *out = (Term){.kind = TERM_NODE, .node = node_convert(evaluator->graph, node, dtype.number.i)};
     return true;
 }
 
@@ -342,7 +341,7 @@ static bool evaluate_as_dtype(const Evaluator *evaluator, const Syntax *call, Te
           evaluator->formula);
     cb_operand number = number_from(plain_dtype(&value), value.number);
     *out = (Term){.kind = TERM_NODE};
-    out->node = node_number(evaluator->graph, evaluator->formula, number, (cb_dtype)x.node->dtype);
+    out->node = node_number(evaluator->graph, evaluator->formula, number, x.node->dtype);
     return out->node != NULL;
 }
 

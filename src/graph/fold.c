@@ -16,15 +16,14 @@ Node *node_uniform(Node *node) {
 }
 
 static Node *splat(Graph *graph, const Node *like, Scalar value) {
-    Node *constant = graph_constant(graph, (cb_dtype)like->dtype, value);
+    Node *constant = graph_constant(graph, like->dtype, value);
     return node_expand_to(graph, constant, like->rank, like->size);
 }
 
 static Node *fold_full(Graph *graph, Node *node) {
     cb_operand value = attr_number(node->attrs, ATTR_full_value);
-    return splat(
-        graph, node,
-        scalar_convert(number_scalar(&value), number_dtype(&value), (cb_dtype)node->dtype));
+    return splat(graph, node,
+                 scalar_convert(number_scalar(&value), number_dtype(&value), node->dtype));
 }
 
 static Node *fold_pointwise(Graph *graph, Node *node) {
@@ -34,11 +33,10 @@ static Node *fold_pointwise(Graph *graph, Node *node) {
         const Node *constant = node_uniform(node->input[i]);
         if (!constant) return node;
         value[i] = node_constant(constant);
-        dtype = (cb_dtype)constant->dtype;
+        dtype = constant->dtype;
     }
-    if (node->op == OP_to)
-        return splat(graph, node, scalar_convert(value[0], dtype, (cb_dtype)node->dtype));
-    return splat(graph, node, scalar_eval((Op)node->op, compute_dtype(dtype), value));
+    if (node->op == OP_to) return splat(graph, node, scalar_convert(value[0], dtype, node->dtype));
+    return splat(graph, node, scalar_eval(node->op, compute_dtype(dtype), value));
 }
 
 /* Where the order and number of additions cannot show: not in sums and products of floats. */
@@ -46,11 +44,11 @@ static Node *fold_reduce(Graph *graph, Node *node) {
     const Node *constant = node_uniform(node->input[0]);
     int64_t count = node_numel(node->input[0]), results = node_numel(node);
     if (count == 0 && results > 0)
-        return splat(graph, node, scalar_identity((Op)node->op, (cb_dtype)node->dtype));
+        return splat(graph, node, scalar_identity(node->op, node->dtype));
     if (!constant || count == 0 || node->op == OP_prod) return node;
     Scalar value = node_constant(constant);
     if (node->op == OP_sum) {
-        if (dtype_is_float((cb_dtype)node->dtype)) return node;
+        if (dtype_is_float(node->dtype)) return node;
         value.i = (int64_t)((uint64_t)value.i * (uint64_t)(count / results));
     }
     return splat(graph, node, value);
@@ -59,7 +57,7 @@ static Node *fold_reduce(Graph *graph, Node *node) {
 Node *fold_node(Graph *graph, Node *node) {
     if (node->op == OP_full) return fold_full(graph, node);
     Node *uniform;
-    switch (op_info((Op)node->op)->kind) {
+    switch (op_info(node->op)->kind) {
     case KIND_POINTWISE:
         return fold_pointwise(graph, node);
     case KIND_REDUCE:

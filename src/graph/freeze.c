@@ -34,7 +34,7 @@ static const Node **bases(const FrozenPart *p) {
     const Node **base = arena_new_array(p->graph->arena, const Node *, length(p->graph->node) + 1);
     for (int i = 0; i < length(p->order); i++) {
         const Node *node = p->order[i];
-        bool view = op_info((Op)node->op)->kind == KIND_VIEW;
+        bool view = op_info(node->op)->kind == KIND_VIEW;
         base[node->id] = view ? base[node->input[0]->id] : node;
     }
     return base;
@@ -65,7 +65,7 @@ static void exclude(FrozenPart *p) {
     }
     for (int i = 0; i < length(p->order); i++) {
         const Node *node = p->order[i];
-        bool view = op_info((Op)node->op)->kind == KIND_VIEW, lost = output[node->id];
+        bool view = op_info(node->op)->kind == KIND_VIEW, lost = output[node->id];
         int64_t numel = node_numel(node);
         lost |= !view && numel > ALWAYS_KEPT && numel > GROWTH * largest[node->id];
         for (int k = 0; k < node->input_count; k++) {
@@ -90,7 +90,7 @@ static void list(FrozenPart *p, const Node *user_input) {
 
 static void choose(FrozenPart *p) {
     Graph *graph = p->graph;
-    const uint8_t *fixed = graph_fixed(graph, NULL);
+    const Fixed *fixed = graph_fixed(graph, NULL);
     p->order = graph_order(graph);
     p->frozen = arena_new_array(graph->arena, bool, length(graph->node) + 1);
     for (int id = 0; id < length(graph->node); id++) p->frozen[id] = fixed[id] == FIXED_FROZEN;

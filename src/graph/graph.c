@@ -125,7 +125,7 @@ Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int
     Node *node = find(graph, &key, hash);
     if (node) return node;
     node = arena_alloc(graph->arena, sizeof *node + sizeof(Node *) * (size_t)input_count);
-    *node = (Node){.op = (uint16_t)op,
+    *node = (Node){.op = op,
                    .dtype = meta->dtype,
                    .rank = meta->rank,
                    .input_count = (uint8_t)input_count,
@@ -142,7 +142,7 @@ Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int
 }
 
 Node *node_lookup(const Graph *graph, const Node *node) {
-    Op op = (Op)node->op;
+    Op op = node->op;
     Key key = {op,
                node->dtype,
                node->input_count,
@@ -172,7 +172,7 @@ Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value) {
     bool is_float = dtype_is_float(dtype);
     value = scalar_convert(value, is_float ? CB_F64 : CB_I64, compute_dtype(dtype));
     if (is_float && value.f != value.f) value.f = (double)NAN;
-    Meta meta = {.dtype = (int8_t)dtype};
+    Meta meta = {.dtype = dtype};
     Attrs attrs = {{value.i}};
     return graph_intern(graph, OP_constant, &meta, NULL, 0, &attrs);
 }
@@ -182,7 +182,7 @@ Scalar node_constant(const Node *node) { return (Scalar){.i = node->attrs->word[
 bool node_is_number(const Node *node, double value) {
     if (node->op != OP_constant) return false;
     Scalar scalar = node_constant(node);
-    return dtype_is_float((cb_dtype)node->dtype) ? scalar.f == value : (double)scalar.i == value;
+    return dtype_is_float(node->dtype) ? scalar.f == value : (double)scalar.i == value;
 }
 
 Meta node_meta(const Node *node) {

@@ -38,8 +38,8 @@ typedef struct Origin {
 } Origin;
 
 struct Node {
-    uint16_t op;
-    int8_t dtype;
+    Op op;
+    cb_dtype dtype;
     uint8_t rank, input_count;
     uint32_t id; /* dense in its graph: index of side arrays */
     uint64_t hash;
@@ -109,8 +109,8 @@ int *graph_users(Graph *graph, Node *const *order);
 
 /* What the inputs of a call cannot change: a literal needs no input at all, a frozen node frozen
  * ones. Extends known, a vec of Fixed by node id (or NULL), to all nodes. */
-typedef enum Fixed { FIXED_NOT, FIXED_LITERAL, FIXED_FROZEN } Fixed;
-uint8_t *graph_fixed(Graph *graph, uint8_t *known);
+typedef enum __attribute__((packed)) Fixed { FIXED_NOT, FIXED_LITERAL, FIXED_FROZEN } Fixed;
+Fixed *graph_fixed(Graph *graph, Fixed *known);
 
 /* Text (graph/print.c, graph/parse.c): prints, parses back, and is equal. Printing takes memory
  * from out alone: threads may print a finished graph at once. */

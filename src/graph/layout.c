@@ -122,8 +122,8 @@ static bool pointwise(Layout *l, const Node *old) {
         input[k] = operand(l, old->input[k], old->rank, perm);
     Meta meta = {.dtype = old->dtype, .rank = old->rank};
     reorder(old->size, perm, old->rank, meta.size);
-    set_form(l, old,
-             graph_intern(l->graph, (Op)old->op, &meta, input, old->input_count, old->attrs), perm);
+    set_form(l, old, graph_intern(l->graph, old->op, &meta, input, old->input_count, old->attrs),
+             perm);
     return true;
 }
 
@@ -145,7 +145,7 @@ static bool reduce(Layout *l, const Node *old) {
     Attrs attrs = *old->attrs;
     attr_set_dims(&attrs, ATTR_sum_dim, dims);
     Node *input = form->node;
-    set_form(l, old, graph_op(l->graph, (Op)old->op, &input, 1, &attrs, NULL), perm);
+    set_form(l, old, graph_op(l->graph, old->op, &input, 1, &attrs, NULL), perm);
     return true;
 }
 
@@ -177,7 +177,7 @@ static bool along_dim(Layout *l, const Node *old, int word) {
     Node *input[] = {form->node, NULL};
     if (old->op == OP_concat) input[1] = last(l, old->input[1], form->perm);
     if (old->op == OP_index_select) input[1] = plain(l, old->input[1]);
-    set_form(l, old, graph_op(l->graph, (Op)old->op, input, old->input_count, &attrs, NULL), perm);
+    set_form(l, old, graph_op(l->graph, old->op, input, old->input_count, &attrs, NULL), perm);
     return true;
 }
 
@@ -205,7 +205,7 @@ static bool permute(Layout *l, const Node *old) {
 /* ---- the walk ----------------------------------------------------------------------------- */
 
 static bool keeps_form(Layout *l, const Node *old) {
-    OpKind kind = op_info((Op)old->op)->kind;
+    OpKind kind = op_info(old->op)->kind;
     if (old->op == OP_convolution) return convolution(l, old);
     if (kind == KIND_POINTWISE) return pointwise(l, old);
     if (!old->input_count || !l->form[old->input[0]->id].node) return false;

@@ -38,12 +38,12 @@ static Node *matmul_matrices(Graph *graph, Node *node) {
 /* A fold over one element is that element. */
 static Node *fold_of_one(Graph *graph, Node *node) {
     if (node_numel(node) != node_numel(node->input[0]) || node_numel(node) == 0) return node;
-    Node *same = node_convert(graph, node->input[0], (cb_dtype)node->dtype);
+    Node *same = node_convert(graph, node->input[0], node->dtype);
     return node_reshape(graph, same, node->rank, node->size);
 }
 
 static Node *splat(Graph *graph, const Node *like, Scalar value) {
-    Node *constant = graph_constant(graph, (cb_dtype)like->dtype, value);
+    Node *constant = graph_constant(graph, like->dtype, value);
     return node_expand_to(graph, constant, like->rank, like->size);
 }
 
@@ -63,7 +63,7 @@ static bool takes_nothing(const Node *node) {
  * loop has something to walk over, and code outside of it reads only what is there. */
 static Node *of_nothing(Graph *graph, Node *node) {
     if (op_info(node->op)->kind == KIND_REDUCE)
-        return splat(graph, node, scalar_identity((Op)node->op, (cb_dtype)node->dtype));
+        return splat(graph, node, scalar_identity(node->op, node->dtype));
     return call1(graph, OP_clone, node->input[0]);
 }
 

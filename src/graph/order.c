@@ -75,19 +75,19 @@ static Fixed fixed_input(const Graph *graph, const Node *node) {
     return constant || (graph->frozen && graph->frozen[number]) ? FIXED_FROZEN : FIXED_NOT;
 }
 
-uint8_t *graph_fixed(Graph *graph, uint8_t *known) {
+Fixed *graph_fixed(Graph *graph, Fixed *known) {
     for (int id = length(known); id < length(graph->node); id++) {
         const Node *node = graph->node[id];
-        Fixed fixed = op_may_draw((Op)node->op) ? FIXED_NOT : FIXED_LITERAL;
+        Fixed fixed = op_may_draw(node->op) ? FIXED_NOT : FIXED_LITERAL;
         for (int k = 0; k < node->input_count; k++) {
-            Fixed input = node->input[k] ? (Fixed)known[node->input[k]->id] : FIXED_LITERAL;
+            Fixed input = node->input[k] ? known[node->input[k]->id] : FIXED_LITERAL;
             if (input == FIXED_NOT || fixed == FIXED_NOT)
                 fixed = FIXED_NOT;
             else if (input == FIXED_FROZEN)
                 fixed = FIXED_FROZEN;
         }
         if (node->op == OP_input) fixed = fixed_input(graph, node);
-        push(graph->arena, known, (uint8_t)fixed);
+        push(graph->arena, known, fixed);
     }
     return known;
 }
@@ -113,7 +113,7 @@ void graph_rewrite(Graph *graph, NodeReplace *replace, void *user) {
         node_inputs_now(node, now, input);
         Node *replaced = replace(graph, graph_with_inputs(graph, node, input), user);
         check(node_same_meta(node, replaced), "a rewrite of %s changed its type",
-              op_info((Op)node->op)->name);
+              op_info(node->op)->name);
         now[node->id] = replaced;
     }
     graph_replace_results(graph, now);
@@ -130,7 +130,7 @@ static int *positions(Graph *graph, Node *const *order) {
 
 static bool same_node(const Node *a, const Node *b, const int *in_a, const int *in_b) {
     if (a->op != b->op || !node_same_meta(a, b) || a->input_count != b->input_count) return false;
-    size_t bytes = sizeof(int64_t) * (size_t)op_attr_words((Op)a->op);
+    size_t bytes = sizeof(int64_t) * (size_t)op_attr_words(a->op);
     if (bytes && memcmp(a->attrs->word, b->attrs->word, bytes)) return false;
     for (int i = 0; i < a->input_count; i++) {
         if (!a->input[i] != !b->input[i]) return false;

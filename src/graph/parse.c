@@ -81,13 +81,13 @@ static Node *read_node(GraphParser *parser) {
 
 /* ---- header ------------------------------------------------------------------------------- */
 
-static bool read_dtype(Reader *reader, int8_t *dtype) {
+static bool read_dtype(Reader *reader, cb_dtype *dtype) {
     Word name = {"", 0};
     const char *start = reader->at;
     if (read_name(reader, &name))
-        for (int i = 0; i < CB_DTYPE_COUNT; i++)
-            if (word_is(name, cb_dtype_name((cb_dtype)i))) {
-                *dtype = (int8_t)i;
+        for (cb_dtype i = 0; i < CB_DTYPE_COUNT; i++)
+            if (word_is(name, cb_dtype_name(i))) {
+                *dtype = i;
                 return true;
             }
     reader->at = name.length ? name.text : start;

@@ -30,7 +30,7 @@ static const Pass passes[] = {
 static void verify_properties(Graph *graph, const char *after, int properties) {
     Node **order = graph_order(graph);
     for (int i = 0; i < length(order); i++) {
-        const char *name = op_info((Op)order[i]->op)->name;
+        const char *name = op_info(order[i]->op)->name;
         check(!(properties & PRIMITIVE) || !order[i]->expansion, "%s is left after %s", name,
               after);
         check(!(properties & NORMAL) || node_is_normal(graph, order[i]),

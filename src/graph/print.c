@@ -27,7 +27,7 @@ const char **text_names(const Graph *graph, Node *const *order, Arena *arena) {
     for (int i = 0; i < length(order); i++) {
         const Node *node = order[i];
         if (node->op == OP_constant) continue;
-        const char *name = node->op == OP_input ? "arg" : op_info((Op)node->op)->name;
+        const char *name = node->op == OP_input ? "arg" : op_info(node->op)->name;
         int number = node->op == OP_input ? (int)node->attrs->word[0] : used[node->op]++;
         bool numbered = number || node->op == OP_input;
         const char *separator = node->op == OP_input ? "" : "_";
@@ -60,7 +60,7 @@ static void put_scalar(Buffer *out, Scalar value, cb_dtype dtype) {
 
 /* True when numbers in place of the constants give the same node. */
 static bool numbers_suffice(const Node *node) {
-    const OpInfo *info = op_info((Op)node->op);
+    const OpInfo *info = op_info(node->op);
     if (info->kind != KIND_POINTWISE || info->word_count) return false;
     Meta meta[NODE_MAX_INPUTS];
     int constants = 0;
@@ -68,7 +68,7 @@ static bool numbers_suffice(const Node *node) {
         const Node *input = node->input[i];
         meta[i] = node_meta(input);
         if (input->op != OP_constant) continue;
-        bool is_float = dtype_is_float((cb_dtype)input->dtype);
+        bool is_float = dtype_is_float(input->dtype);
         meta[i].number = true;
         if (input->dtype != CB_BOOL) meta[i].dtype = is_float ? CB_F64 : CB_I64;
         constants++;
@@ -76,7 +76,7 @@ static bool numbers_suffice(const Node *node) {
     if (!constants || constants == node->input_count) return false;
     Inferred inferred;
     Attrs none = {{0}};
-    if (!op_infer((Op)node->op, meta, node->input_count, &none, &inferred)) return false;
+    if (!op_infer(node->op, meta, node->input_count, &none, &inferred)) return false;
     for (int i = 0; i < node->input_count; i++)
         if (inferred.input_dtype[i] != node->input[i]->dtype) return false;
     return inferred.result.dtype == node->dtype;
@@ -89,7 +89,7 @@ static void put_operand(const char *const *names, const Node *operand, bool as_n
     } else if (operand->op != OP_constant) {
         put(out, names[operand->id]);
     } else {
-        cb_dtype dtype = (cb_dtype)operand->dtype;
+        cb_dtype dtype = operand->dtype;
         if (!as_number) put(out, "constant(");
         put_scalar(out, node_constant(operand), dtype);
         if (!as_number) putf(out, ", %s)", cb_dtype_name(dtype));
@@ -142,7 +142,7 @@ static void put_attribute(const Param *param, const Attrs *attrs, Buffer *out) {
         put(out, word ? "true" : "false");
         return;
     case PARAM_DTYPE:
-        put(out, cb_dtype_name((cb_dtype)word));
+        put(out, cb_dtype_name(word));
         return;
     case PARAM_DIMS:
         dims = attr_dims(attrs, param->word);
@@ -159,7 +159,7 @@ static void put_attribute(const Param *param, const Attrs *attrs, Buffer *out) {
 }
 
 static void put_arguments(const char *const *names, const Node *node, Buffer *out) {
-    const OpInfo *info = op_info((Op)node->op);
+    const OpInfo *info = op_info(node->op);
     bool as_numbers = numbers_suffice(node), named = false;
     const char *separator = "";
     for (int i = 0, tensor = 0; i < info->param_count; i++) {
@@ -179,7 +179,7 @@ static void put_arguments(const char *const *names, const Node *node, Buffer *ou
         else
             put_attribute(param, node->attrs, out);
     }
-    if (op_may_draw((Op)node->op) && op_draws((Op)node->op, node->attrs))
+    if (op_may_draw(node->op) && op_draws(node->op, node->attrs))
         putf(out, "%sdraw=%" PRId64, separator, node->attrs->word[info->word_count]);
 }
 
@@ -188,7 +188,7 @@ void text_node(const char *const *names, const Node *node, Buffer *out) {
         put_operand(names, node, false, out);
         return;
     }
-    putf(out, "%s = %s(", names[node->id], op_info((Op)node->op)->name);
+    putf(out, "%s = %s(", names[node->id], op_info(node->op)->name);
     put_arguments(names, node, out);
     put(out, ")");
 }
@@ -197,8 +197,7 @@ static void put_header(const Graph *graph, const char *const *names, Buffer *out
     put(out, "graph(");
     for (int i = 0; i < length(graph->input); i++) {
         const Node *input = graph->input[i];
-        putf(out, "%s%s: %s", i ? ", " : "", names[input->id],
-             cb_dtype_name((cb_dtype)input->dtype));
+        putf(out, "%s%s: %s", i ? ", " : "", names[input->id], cb_dtype_name(input->dtype));
         put_sizes(out, input->rank, input->size);
     }
     put(out, ") {\n");
@@ -208,7 +207,7 @@ static void put_header(const Graph *graph, const char *const *names, Buffer *out
 static int visible_draws(Node *const *order) {
     int draws = 0;
     for (int i = 0; i < length(order); i++) {
-        Op op = (Op)order[i]->op;
+        Op op = order[i]->op;
         if (!op_may_draw(op) || !op_draws(op, order[i]->attrs)) continue;
         int64_t draw = order[i]->attrs->word[op_info(op)->word_count];
         if (draw >= draws) draws = (int)draw + 1;

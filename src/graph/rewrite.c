@@ -25,14 +25,13 @@ static bool power_of_two(const Node *k) {
     if (!isfinite(value) || value == 0) return false;
     int exponent;
     if (fabs(frexp(value, &exponent)) != 0.5) return false;
-    Scalar inverse = scalar_convert((Scalar){.f = 1 / value}, CB_F64, (cb_dtype)k->dtype);
+    Scalar inverse = scalar_convert((Scalar){.f = 1 / value}, CB_F64, k->dtype);
     return inverse.f == 1 / value;
 }
 
 /* Twice k is a number of its dtype. */
 static bool doubles(const Node *k) {
-    Scalar twice =
-        scalar_convert((Scalar){.f = 2 * node_constant(k).f}, CB_F64, (cb_dtype)k->dtype);
+    Scalar twice = scalar_convert((Scalar){.f = 2 * node_constant(k).f}, CB_F64, k->dtype);
     return isfinite(twice.f);
 }
 
@@ -121,7 +120,7 @@ static bool match_number(const Syntax *pattern, Node *node) {
     if (pattern->kind == SYNTAX_BOOL)
         return constant->dtype == CB_BOOL && value.i == pattern->value.i;
     double wanted = pattern->kind == SYNTAX_FLOAT ? pattern->value.f : (double)pattern->value.i;
-    if (!dtype_is_float((cb_dtype)constant->dtype)) return (double)value.i == wanted;
+    if (!dtype_is_float(constant->dtype)) return (double)value.i == wanted;
     return value.f == wanted && signbit(value.f) == signbit(wanted);
 }
 
@@ -137,7 +136,7 @@ static bool match_inputs(const Syntax *pattern, Node *node, RuleMatch *match) {
 static bool match_node(const Syntax *pattern, Node *node, RuleMatch *match) {
     if (pattern->kind == SYNTAX_NAME) return match_variable(pattern, node, match);
     if (pattern->kind != SYNTAX_CALL) return match_number(pattern, node);
-    if (pattern->op != (Op)node->op) return false;
+    if (pattern->op != node->op) return false;
     RuleMatch before = *match;
     if (match_inputs(pattern, node, match)) return true;
     *match = before;
@@ -148,7 +147,7 @@ static bool match_node(const Syntax *pattern, Node *node, RuleMatch *match) {
 
 /* With the option precise halves are rounded after every op: of the steps of another form, too. */
 static bool in_domain(int domain, const Node *node, bool precise) {
-    cb_dtype dtype = (cb_dtype)node->dtype;
+    cb_dtype dtype = node->dtype;
     bool half = dtype_is_half(dtype);
     if (half && domain & (ROUNDS | CANCELS) && precise) return false;
     int kind = dtype_is_float(dtype) ? DOMAIN_FLOAT : dtype == CB_BOOL ? DOMAIN_BOOL : DOMAIN_INT;
@@ -204,8 +203,7 @@ static Node *apply_rules(Rewriter *rewriter, Node *node) {
         if (!match_rule(i, node, rewriter->graph->ambient.precise, &match)) continue;
         if (!budget_spend(rewriter->budget)) return node;
         Node *built = build(rewriter, parsed[i].right, &match);
-        if (built->op == OP_constant)
-            built = node_convert(rewriter->graph, built, (cb_dtype)node->dtype);
+        if (built->op == OP_constant) built = node_convert(rewriter->graph, built, node->dtype);
         check(built->dtype == node->dtype, "the rule '%s' changes the dtype", rules[i].text);
         return node_expand_to(rewriter->graph, built, node->rank, node->size);
     }

@@ -14,8 +14,8 @@
 
 static Node *simplify_to(Graph *graph, Node *node) {
     Node *inner = node->input[0], *x = inner->input[0];
-    if (!dtype_holds((cb_dtype)inner->dtype, (cb_dtype)x->dtype)) return node;
-    return node_convert(graph, x, (cb_dtype)node->dtype);
+    if (!dtype_holds(inner->dtype, x->dtype)) return node;
+    return node_convert(graph, x, node->dtype);
 }
 
 /* ---- views -------------------------------------------------------------------------------- */
@@ -85,8 +85,8 @@ static Node *simplify_flip(Graph *graph, Node *node) {
 static Node *simplify_reduce(Graph *graph, Node *node) {
     Node *x = node->input[0];
     if (node_numel(x) == 0) {
-        Scalar identity = scalar_identity((Op)node->op, (cb_dtype)node->dtype);
-        Node *constant = graph_constant(graph, (cb_dtype)node->dtype, identity);
+        Scalar identity = scalar_identity(node->op, node->dtype);
+        Node *constant = graph_constant(graph, node->dtype, identity);
         return node_expand_to(graph, constant, node->rank, node->size);
     }
     cb_dim_list dims = attr_dims(node->attrs, ATTR_sum_dim);
@@ -121,7 +121,7 @@ static Node *simplify_pointwise(Graph *graph, Node *node) {
     if (!expanded) return node;
     Meta meta = {.dtype = node->dtype};
     broadcast(input, node->input_count, &meta);
-    Node *small = graph_intern(graph, (Op)node->op, &meta, input, node->input_count, node->attrs);
+    Node *small = graph_intern(graph, node->op, &meta, input, node->input_count, node->attrs);
     return node_expand_to(graph, small, node->rank, node->size);
 }
 
@@ -173,7 +173,7 @@ Node *simplify_node(Graph *graph, Node *node) {
     default:
         break;
     }
-    switch (op_info((Op)node->op)->kind) {
+    switch (op_info(node->op)->kind) {
     case KIND_POINTWISE:
         return simplify_pointwise(graph, node);
     case KIND_REDUCE:

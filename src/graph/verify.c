@@ -26,10 +26,10 @@ static bool belongs(const Graph *graph, const Node *node) {
 /* Can it be written? Its inputs are all there, and have names. */
 static bool is_whole(const Check *c, const char *const *names, const Node *node) {
     bool leaf = node->op == OP_input || node->op == OP_constant;
-    if (node->input_count != (leaf ? 0 : op_info((Op)node->op)->arity)) return false;
+    if (node->input_count != (leaf ? 0 : op_info(node->op)->arity)) return false;
     for (int i = 0; i < node->input_count; i++) {
         const Node *input = node->input[i];
-        if (!input && op_info((Op)node->op)->kind == KIND_COMPOSITE) continue;
+        if (!input && op_info(node->op)->kind == KIND_COMPOSITE) continue;
         if (!input || !belongs(c->graph, input) || (input->op != OP_constant && !names[input->id]))
             return false;
     }
@@ -48,12 +48,12 @@ __attribute__((format(printf, 3, 4))) static bool broken(const Check *c, const N
     if (is_whole(c, names, node))
         text_node(names, node, c->why);
     else
-        put(c->why, op_info((Op)node->op)->name);
+        put(c->why, op_info(node->op)->name);
     return false;
 }
 
 static bool inputs_fine(const Check *c, const Node *node) {
-    const OpInfo *info = op_info((Op)node->op);
+    const OpInfo *info = op_info(node->op);
     bool leaf = node->op == OP_input || node->op == OP_constant;
     if (node->input_count != (leaf ? 0 : info->arity))
         return broken(c, node, "it has %d inputs", node->input_count);
@@ -83,7 +83,7 @@ static bool meta_fine(const Check *c, const Node *node) {
     if (node->attrs) attrs = *node->attrs;
     canonical = attrs;
     for (int i = 0; i < node->input_count; i++) meta[i] = node_meta(node->input[i]);
-    if (!op_infer((Op)node->op, meta, node->input_count, &canonical, &inferred))
+    if (!op_infer(node->op, meta, node->input_count, &canonical, &inferred))
         return broken(c, node, "it cannot be inferred (%s)", cb_error());
     const Meta *result = &inferred.result;
     if (result->dtype != own.dtype || result->rank != own.rank ||
@@ -96,15 +96,15 @@ static bool meta_fine(const Check *c, const Node *node) {
     for (int i = 0; i < node->input_count; i++)
         if (inferred.input_dtype[i] != meta[i].dtype)
             return broken(c, node, "input %d should be %s", i,
-                          cb_dtype_name((cb_dtype)inferred.input_dtype[i]));
-    size_t words = (size_t)op_info((Op)node->op)->word_count;
+                          cb_dtype_name(inferred.input_dtype[i]));
+    size_t words = (size_t)op_info(node->op)->word_count;
     if (memcmp(canonical.word, attrs.word, sizeof(int64_t) * words))
         return broken(c, node, "its attributes are not canonical");
     return true;
 }
 
 static bool draw_fine(const Check *c, const Node *node) {
-    Op op = (Op)node->op;
+    Op op = node->op;
     if (!op_may_draw(op) || !op_draws(op, node->attrs)) return true;
     int64_t draw = node->attrs->word[op_info(op)->word_count];
     if (draw < 0 || draw >= c->graph->random_count)
@@ -117,7 +117,7 @@ static bool node_fine(const Check *c, const Node *node) {
     if (node_lookup(c->graph, node) != node) return broken(c, node, "it is not interned");
     if (!draw_fine(c, node)) return false;
     if (node->op == OP_input || node->op == OP_constant) return true;
-    if (op_info((Op)node->op)->kind == KIND_COMPOSITE) return composite_fine(c, node);
+    if (op_info(node->op)->kind == KIND_COMPOSITE) return composite_fine(c, node);
     return meta_fine(c, node);
 }
 

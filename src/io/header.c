@@ -104,15 +104,15 @@ static bool parse_integer(yyjson_val *item, int64_t *out) {
 
 static bool parse_dtype(const cb_safetensors *file, SafeEntry *entry, yyjson_val *item) {
     if (!yyjson_is_str(item)) return refuse(file, "'%.80s': dtype is not a text", entry->name);
-    for (int i = 0; i < CB_DTYPE_COUNT; i++) {
-        if (!yyjson_equals_str(item, dtype_info((cb_dtype)i)->safetensors)) continue;
-        entry->meta.dtype = (int8_t)i;
+    for (cb_dtype i = 0; i < CB_DTYPE_COUNT; i++) {
+        if (!yyjson_equals_str(item, dtype_info(i)->safetensors)) continue;
+        entry->meta.dtype = i;
         return true;
     }
     char known[128] = "";
-    for (int i = CB_DTYPE_COUNT - 1; i >= 0; i--) {
+    for (cb_dtype i = CB_DTYPE_COUNT - 1; i >= 0; i--) {
         size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, " %s", dtype_info((cb_dtype)i)->safetensors);
+        snprintf(known + used, sizeof known - used, " %s", dtype_info(i)->safetensors);
     }
     fail(CB_ERR_DTYPE, "safetensors: %s: '%.80s': dtype '%.40s' is not supported; there are%s",
          file->path, entry->name, yyjson_get_str(item), known);
@@ -290,7 +290,7 @@ static int by_place(const void *a, const void *b) {
 }
 
 static bool check_size(const cb_safetensors *file, const SafeEntry *entry) {
-    int64_t bytes = (int64_t)cb_dtype_size((cb_dtype)entry->meta.dtype);
+    int64_t bytes = (int64_t)cb_dtype_size(entry->meta.dtype);
     bool empty = false;
     for (int i = 0; i < entry->meta.rank; i++) empty = empty || entry->meta.size[i] == 0;
     for (int i = 0; i < entry->meta.rank && !empty; i++)

@@ -94,7 +94,7 @@ const SafeEntry *safetensors_find(const cb_safetensors *file, const char *name) 
 
 void safetensors_read(const SafeEntry *entry, int64_t first, int64_t count, void *out,
                       cb_dtype dtype) {
-    cb_dtype from = (cb_dtype)entry->meta.dtype;
+    cb_dtype from = entry->meta.dtype;
     size_t width = cb_dtype_size(from), out_width = cb_dtype_size(dtype);
     const uint8_t *data = entry->data + (size_t)first * width;
     if (from == dtype && from != CB_BOOL) { /* a bool may hold more than 0 and 1 */
@@ -103,7 +103,7 @@ void safetensors_read(const SafeEntry *entry, int64_t first, int64_t count, void
     }
     _Alignas(16) uint8_t aligned[CHUNK];
     Storage storage = {.data = aligned};
-    Tensor x = {.storage = &storage, .dtype = (int8_t)from, .rank = 1, .stride = {1}};
+    Tensor x = {.storage = &storage, .dtype = from, .rank = 1, .stride = {1}};
     int64_t step = CHUNK / (int64_t)width;
     for (int64_t done = 0; done < count; done += x.size[0]) {
         x.size[0] = count - done < step ? count - done : step;
@@ -125,7 +125,7 @@ cb_tensor *cb_safetensors_get(const cb_safetensors *file, const char *name) {
         return NULL;
     }
     Tensor *x = tensor_new(&entry->meta);
-    if (x) safetensors_read(entry, 0, cb_numel(x), tensor_data(x), (cb_dtype)x->dtype);
+    if (x) safetensors_read(entry, 0, cb_numel(x), tensor_data(x), x->dtype);
     return tensor_out(tensor_placed(x));
 }
 
@@ -139,8 +139,8 @@ typedef struct SavedTensor {
 static int by_width_then_name(const void *a, const void *b) {
     const SavedTensor *x = a, *y = b;
     if (x->tensor->dtype != y->tensor->dtype) {
-        size_t p = cb_dtype_size((cb_dtype)x->tensor->dtype);
-        size_t q = cb_dtype_size((cb_dtype)y->tensor->dtype);
+        size_t p = cb_dtype_size(x->tensor->dtype);
+        size_t q = cb_dtype_size(y->tensor->dtype);
         if (p != q) return p > q ? -1 : 1;
         return x->tensor->dtype > y->tensor->dtype ? -1 : 1;
     }
@@ -167,10 +167,10 @@ static void put_header(Buffer *out, const SavedTensor *item, int count) {
     put(out, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (int i = 0; i < count; i++) {
         const Tensor *x = item[i].tensor;
-        int64_t end = at + cb_numel(x) * (int64_t)cb_dtype_size((cb_dtype)x->dtype);
+        int64_t end = at + cb_numel(x) * (int64_t)cb_dtype_size(x->dtype);
         put(out, ",");
         put_quoted(out, item[i].name);
-        putf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype_info((cb_dtype)x->dtype)->safetensors);
+        putf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype_info(x->dtype)->safetensors);
         for (int d = 0; d < x->rank; d++) putf(out, "%s%" PRId64, d ? "," : "", x->size[d]);
         putf(out, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", at, end);
         at = end;

@@ -61,7 +61,7 @@ static bool match_name(const Syntax *name, Expr *e, JoinMatch *match) {
 }
 
 static bool match_number(const Syntax *number, const Expr *e) {
-    if (e->op != OP_constant || !dtype_is_float((cb_dtype)e->dtype)) return false;
+    if (e->op != OP_constant || !dtype_is_float(e->dtype)) return false;
     double wanted = number->kind == SYNTAX_INT ? (double)number->value.i : number->value.f;
     return e->imm.f == (e->dtype == CB_F64 ? wanted : (double)(float)wanted);
 }
@@ -87,7 +87,7 @@ static bool match_call(const Syntax *tree, Op op, Expr *const *input, int count,
 static bool match_expr(const Syntax *tree, Expr *e, JoinMatch *match) {
     if (tree->kind == SYNTAX_NAME) return match_name(tree, e, match);
     if (tree->kind != SYNTAX_CALL) return match_number(tree, e);
-    return e->op < OP_COUNT && match_call(tree, (Op)e->op, e->input, e->input_count, match);
+    return e->op < OP_COUNT && match_call(tree, e->op, e->input, e->input_count, match);
 }
 
 Op expr_join(Op op, cb_dtype dtype, Expr *const *input, int input_count, Expr **joined) {

@@ -29,7 +29,7 @@ int kernel_axis(Kernel *kernel, int64_t size, bool inner) {
 }
 
 int kernel_buffer(Kernel *kernel, cb_dtype dtype, BufferRole role, int64_t numel, int value) {
-    KernelBuffer buffer = {(int8_t)dtype, (uint8_t)role, numel, value};
+    KernelBuffer buffer = {dtype, role, numel, value};
     push(kernel->arena, kernel->buffer, buffer);
     return length(kernel->buffer) - 1;
 }
@@ -137,7 +137,7 @@ static uint32_t axes_of(const Kernel *kernel, const Expr *e) {
 
 static Expr *intern(Kernel *kernel, int op, cb_dtype dtype, Scalar imm, Expr *const *input,
                     int input_count) {
-    Expr key = {.op = (uint16_t)op, .dtype = (int8_t)dtype, .input_count = (uint8_t)input_count};
+    Expr key = {.op = op, .dtype = dtype, .input_count = (uint8_t)input_count};
     key.imm = imm;
     uint64_t hash = hash_mix((uint64_t)op << 8 | (uint8_t)dtype, (uint64_t)imm.i);
     for (int i = 0; i < input_count; i++) {
@@ -227,7 +227,7 @@ Expr *expr_op(Kernel *kernel, Op op, cb_dtype dtype, Expr *const *input, int inp
 
 Expr *expr_to(Kernel *kernel, Expr *input, cb_dtype dtype) {
     cb_dtype compute = compute_dtype(dtype);
-    if (input->dtype == (int8_t)dtype) return input;
+    if (input->dtype == dtype) return input;
     if (input->op == OP_constant)
         return expr_constant(kernel, compute, scalar_convert(input->imm, input->dtype, dtype));
     return intern(kernel, OP_to, compute, (Scalar){.i = dtype}, &input, 1);

@@ -35,15 +35,15 @@
 #include "base/vec.h"
 #include "op/op.h"
 
-/* Expr.op is an Op of the table (pointwise, OP_to, OP_constant, LOWERED rows) or one of these.
+/* Expr.op is an Op of the table (pointwise, OP_to, OP_constant, LOWERED rows) or one of the
+ * last: EX_axis, EX_load, EX_reduce, EX_scan.
  * Index arithmetic uses OP_add, OP_mul, OP_floor_divide, OP_remainder on i64 with non-negative
  * operands. */
-enum { EX_axis = OP_COUNT, EX_load, EX_reduce, EX_scan };
 
 typedef struct Expr Expr;
 struct Expr {
-    uint16_t op;
-    int8_t dtype;
+    Op op;
+    cb_dtype dtype;
     uint8_t input_count;
     uint32_t id;       /* dense in its kernel, inputs before users */
     uint32_t axes;     /* bit per kernel axis that the value varies with */
@@ -59,11 +59,11 @@ typedef struct Axis {
     bool inner;
 } Axis;
 
-typedef enum BufferRole { BUFFER_IN, BUFFER_OUT, BUFFER_INOUT } BufferRole;
+typedef enum __attribute__((packed)) BufferRole { BUFFER_IN, BUFFER_OUT, BUFFER_INOUT } BufferRole;
 
 typedef struct KernelBuffer {
-    int8_t dtype;
-    uint8_t role;
+    cb_dtype dtype;
+    BufferRole role;
     int64_t numel; /* elements that the kernel may touch, from the pointer on */
     int value;     /* plan value that it is bound to (sched/plan.h) */
 } KernelBuffer;

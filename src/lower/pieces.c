@@ -39,7 +39,7 @@ int64_t *kernel_edges(Kernel *kernel, int axis, Arena *arena) {
 static Expr *rebuild(Kernel *piece, const Expr *e, Expr *const *made) {
     Expr *input[3] = {NULL};
     for (int i = 0; i < e->input_count; i++) input[i] = made[e->input[i]->id];
-    cb_dtype dtype = (cb_dtype)e->dtype;
+    cb_dtype dtype = e->dtype;
     switch (e->op) {
     case OP_constant:
         return expr_constant(piece, dtype, e->imm);
@@ -48,13 +48,13 @@ static Expr *rebuild(Kernel *piece, const Expr *e, Expr *const *made) {
     case EX_load:
         return expr_load(piece, (int)e->imm.i, dtype, input[0], input[1]);
     case EX_reduce:
-        return expr_reduce(piece, (Op)e->imm.i, input[0]);
+        return expr_reduce(piece, e->imm.i, input[0]);
     case EX_scan:
-        return expr_scan(piece, (Op)e->imm.i, input[0]);
+        return expr_scan(piece, e->imm.i, input[0]);
     case OP_to:
-        return expr_to(piece, input[0], (cb_dtype)e->imm.i);
+        return expr_to(piece, input[0], e->imm.i);
     default:
-        return expr_op(piece, (Op)e->op, dtype, input, e->input_count);
+        return expr_op(piece, e->op, dtype, input, e->input_count);
     }
 }
 

@@ -77,8 +77,8 @@ static void put_expr(const Expr *e, Buffer *out) {
         if (e->input_count == 2) put(out, " if "), put_operand(e->input[1], out);
     } else {
         putf(out, " %s", name_of(e));
-        if (e->op == EX_reduce || e->op == EX_scan) putf(out, " %s", op_info((Op)e->imm.i)->name);
-        if (e->op == OP_to) putf(out, " %s", cb_dtype_name((cb_dtype)e->imm.i));
+        if (e->op == EX_reduce || e->op == EX_scan) putf(out, " %s", op_info(e->imm.i)->name);
+        if (e->op == OP_to) putf(out, " %s", cb_dtype_name(e->imm.i));
         for (int i = 0; i < e->input_count; i++)
             put(out, i ? ", " : " "), put_operand(e->input[i], out);
     }

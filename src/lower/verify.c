@@ -16,7 +16,7 @@ static bool load_ok(const Kernel *kernel, const Expr *e, Buffer *why) {
         return false;
     }
     const KernelBuffer *b = &kernel->buffer[e->imm.i];
-    if (e->dtype != (int8_t)compute_dtype(b->dtype)) {
+    if (e->dtype != compute_dtype(b->dtype)) {
         putf(why, "t%u loads %s from a buffer of %s", e->id, cb_dtype_name(e->dtype),
              cb_dtype_name(b->dtype));
         return false;
@@ -39,7 +39,7 @@ static bool store_ok(const Kernel *kernel, int number, Buffer *why) {
         return false;
     }
     const KernelBuffer *b = &kernel->buffer[store->buffer];
-    if (store->value->dtype != (int8_t)compute_dtype(b->dtype)) {
+    if (store->value->dtype != compute_dtype(b->dtype)) {
         putf(why, "store %d puts %s into a buffer of %s", number,
              cb_dtype_name(store->value->dtype), cb_dtype_name(b->dtype));
         return false;

@@ -20,7 +20,7 @@ typedef struct EndPattern {
     const Kernel *kernel;
     const Store *store;
     int out; /* plan value of the result */
-    int8_t dtype;
+    cb_dtype dtype;
     bool precise;             /* the option */
     int64_t channels, stride; /* of the channel dim in the result */
     int scale, bias, residual;
@@ -60,7 +60,7 @@ static bool take_operand(EndPattern *p, const Expr *e) {
     if (e->op != EX_load || e->input_count != 1) return false;
     const Expr *index = e->input[0];
     int buffer = (int)e->imm.i;
-    int8_t dtype = p->kernel->buffer[buffer].dtype;
+    cb_dtype dtype = p->kernel->buffer[buffer].dtype;
     if (index == p->store->index && buffer != p->store->buffer) {
         if (p->residual >= 0 || dtype != p->dtype) return false;
         p->residual = buffer;
@@ -118,7 +118,7 @@ static bool match(EndPattern *p) {
 KnownEnd known_end(const Plan *plan, const Step *step) {
     const TaskInfo *info = task_info(step->task.kind);
     KnownEnd none = {.scale = -1, .bias = -1, .residual = -1};
-    int8_t dtype = plan->value[step->out].dtype;
+    cb_dtype dtype = plan->value[step->out].dtype;
     bool same = plan->value[step->in[0]].dtype == dtype; /* sums of halves may be wide */
     if (step->kernel < 0 || !info->channels || !same) return none;
     if (dtype != CB_F32 && dtype != CB_BF16) return none;

@@ -16,7 +16,7 @@ static bool set_matmul(const Task *given, Offer *out) {
     MatmulTask step = given->matmul;
     ProviderTask *task = &out->task;
     if (!is_offered(step.dtype, step.wide)) return false;
-    task->dtype = (cb_dtype)step.dtype, task->reduced = step.reduced;
+    task->dtype = step.dtype, task->reduced = step.reduced;
     task->pack &= gemm_copies(&step);
     gemm_fold(&step);
     task->groups = 1;
@@ -39,7 +39,7 @@ static bool set_convolution(const Task *given, Offer *out) {
     const ConvolutionTask *step = &given->convolution;
     ProviderTask *task = &out->task;
     if (!is_offered(step->dtype, step->wide)) return false;
-    task->dtype = (cb_dtype)step->dtype, task->reduced = step->reduced;
+    task->dtype = step->dtype, task->reduced = step->reduced;
     int64_t inner = step->channels / step->groups, positions = 1;
     task->groups = step->groups;
     add_dim(&task->x, step->batch, step->x_batch);

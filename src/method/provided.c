@@ -187,7 +187,7 @@ static void set_end(Provided *p, KnownEnd end) {
     p->end = end;
     task->scale = end.scale >= 0, task->bias = end.bias >= 0, task->residual = end.residual >= 0;
     task->relu = end.relu;
-    task->bias_dtype = task->bias ? (cb_dtype)end.bias_dtype : task->dtype;
+    task->bias_dtype = task->bias ? end.bias_dtype : task->dtype;
 }
 
 /* The version that all others are made from. The caller holds the lock: a provider may have locks

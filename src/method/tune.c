@@ -37,8 +37,8 @@ typedef struct Bench {
     bool failed;
 } Bench;
 
-static void *take(Bench *b, int64_t elements, int dtype) {
-    size_t bytes = (size_t)elements * cb_dtype_size((cb_dtype)dtype) + 64;
+static void *take(Bench *b, int64_t elements, cb_dtype dtype) {
+    size_t bytes = (size_t)elements * cb_dtype_size(dtype) + 64;
     Storage *storage = storage_new(bytes);
     if (!storage) {
         b->failed = true;
@@ -67,7 +67,7 @@ static void open_bench(Bench *b, const Plan *plan, const Step *step, const void 
         if (!b->in[i])
             b->in[i] = take(b, info->span(&step->task, i), plan->value[step->in[i]].dtype);
     }
-    b->weight_dtype = (cb_dtype)plan->value[step->in[TASK_WEIGHT]].dtype;
+    b->weight_dtype = plan->value[step->in[TASK_WEIGHT]].dtype;
     const PlanValue *out = &plan->value[step->out];
     b->out = take(b, out->numel, out->dtype);
     if (epilogue) take_buffers(b, plan, step->kernel, step->out);
@@ -135,8 +135,8 @@ static void describe(const Plan *plan, const Step *step, bool constant, const Ca
                      int count, Buffer *out) {
     const TaskInfo *info = task_info(step->task.kind);
     putf(out, "carbide %s\ntuned %s %s to %s", CB_VERSION, op_info(info->op[0])->name,
-         cb_dtype_name((cb_dtype)plan->value[step->in[0]].dtype),
-         cb_dtype_name((cb_dtype)plan->value[step->out].dtype));
+         cb_dtype_name(plan->value[step->in[0]].dtype),
+         cb_dtype_name(plan->value[step->out].dtype));
     info->describe(&step->task, out);
     if (step->kernel >= 0) {
         const Kernel *kernel = plan->kernel[step->kernel];

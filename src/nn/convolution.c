@@ -128,7 +128,7 @@ static Tensor *padded_forward(Module *self, Tensor *const *inputs, int count) {
     if (!layer_one_input(self, count)) return NULL;
     cb_operand x = cb_operand_tensor(inputs[0]);
     attr_set_dims(&attrs, ATTR_reflection_pad_padding, self->config.dims);
-    return layer_apply(self, apply((Op)self->config.first, &x, 1, &attrs));
+    return layer_apply(self, apply(self->config.first, &x, 1, &attrs));
 }
 
 static Module *convolution(Window w) {

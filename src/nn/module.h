@@ -88,7 +88,11 @@ void module_leave(const ModuleFrame *frame);
 /* Runs forward in a frame of its own. NULL comes with an error. */
 Tensor *module_run(Module *module, Tensor *const *inputs, int count);
 /* How the innermost module that runs is set, or the one that ran last since module_mode_forget. */
-typedef enum ModuleMode { MODE_UNKNOWN, MODE_EVALUATES, MODE_TRAINS } ModuleMode;
+typedef enum __attribute__((packed)) ModuleMode {
+    MODE_UNKNOWN,
+    MODE_EVALUATES,
+    MODE_TRAINS
+} ModuleMode;
 ModuleMode module_mode(void);
 void module_mode_forget(void);
 

@@ -155,7 +155,7 @@ static bool copy(const SafeEntry *entry, Tensor *x) {
     const Tensor *local = tensor_local(x);
     if (!local) return false;
     int64_t total = cb_numel(x);
-    cb_dtype dtype = (cb_dtype)x->dtype;
+    cb_dtype dtype = x->dtype;
     size_t width = cb_dtype_size(dtype);
     uint8_t *data = tensor_data(local);
     bool contiguous = tensor_contiguous(x);

@@ -115,7 +115,7 @@ static cb_status convert(Module *root, Module *module, cb_dtype dtype) {
     for (int i = 0; i < module->tensor_count; i++) {
         ModuleTensor *slot = &module->tensor[i];
         if (!slot->tensor || slot->tensor->dtype == dtype) continue;
-        if (!dtype_is_float((cb_dtype)slot->tensor->dtype)) continue;
+        if (!dtype_is_float(slot->tensor->dtype)) continue;
         Tensor *converted = op_to(slot->tensor, dtype);
         if (!converted || !replace(root, slot->tensor, converted)) return cb_error_status();
         module_hold(slot, converted);

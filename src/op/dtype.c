@@ -35,7 +35,7 @@ static const DtypeInfo infos[CB_DTYPE_COUNT] = {
 #include "op/dtype_rows.h"
 };
 
-static bool known(cb_dtype dtype) { return (int)dtype >= 0 && dtype < CB_DTYPE_COUNT; }
+static bool known(cb_dtype dtype) { return dtype >= 0 && dtype < CB_DTYPE_COUNT; }
 
 const DtypeInfo *dtype_info(cb_dtype dtype) {
     check(known(dtype), "dtype %d", (int)dtype);
@@ -71,10 +71,9 @@ cb_dtype cb_promote(cb_dtype a, cb_dtype b) {
     int kind = dtype_kind(a);
     if (kind != dtype_kind(b)) return kind > dtype_kind(b) ? a : b;
     size_t size = SIZE_MAX;
-    for (int i = 0; i < CB_DTYPE_COUNT; i++) {
-        cb_dtype d = (cb_dtype)i;
+    for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++) {
         if (dtype_kind(d) != kind || !dtype_holds(d, a) || !dtype_holds(d, b)) continue;
-        if (infos[i].size < size) size = infos[best = d].size;
+        if (infos[d].size < size) size = infos[best = d].size;
     }
     return best;
 }

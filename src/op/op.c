@@ -9,7 +9,7 @@
 
 enum { NAME_SLOTS = 1024 }; /* a power of two, several times OP_COUNT */
 
-static uint16_t name_slot[NAME_SLOTS]; /* op + 1; written once, under name_once */
+static Op name_slot[NAME_SLOTS]; /* OP_none: free; written once, under name_once */
 static pthread_once_t name_once = PTHREAD_ONCE_INIT;
 
 static uint32_t name_hash(const char *name, size_t length) {
@@ -19,22 +19,22 @@ static uint32_t name_hash(const char *name, size_t length) {
 }
 
 static void fill_names(void) {
-    for (int op = OP_none + 1; op < OP_COUNT; op++) {
-        const char *name = op_info((Op)op)->name;
+    for (Op op = OP_none + 1; op < OP_COUNT; op++) {
+        const char *name = op_info(op)->name;
         if (!name) continue;
         uint32_t slot = name_hash(name, strlen(name));
         while (name_slot[slot % NAME_SLOTS]) slot++;
-        name_slot[slot % NAME_SLOTS] = (uint16_t)(op + 1);
+        name_slot[slot % NAME_SLOTS] = op;
     }
 }
 
 Op op_find(const char *name, size_t length) {
     pthread_once(&name_once, fill_names);
     for (uint32_t slot = name_hash(name, length);; slot++) {
-        int found = name_slot[slot % NAME_SLOTS];
-        if (!found) return OP_none;
-        const char *candidate = op_info((Op)(found - 1))->name;
-        if (strlen(candidate) == length && !memcmp(candidate, name, length)) return (Op)(found - 1);
+        Op found = name_slot[slot % NAME_SLOTS];
+        if (found == OP_none) return OP_none;
+        const char *candidate = op_info(found)->name;
+        if (strlen(candidate) == length && !memcmp(candidate, name, length)) return found;
     }
 }
 
@@ -101,12 +101,12 @@ int64_t meta_numel(const Meta *meta) { return sizes_numel(meta->rank, meta->size
 
 void meta_format(const Meta *meta, char *out, size_t bytes) {
     if (meta->number) {
-        cb_dtype dtype = (cb_dtype)meta->dtype;
+        cb_dtype dtype = meta->dtype;
         const char *kind = dtype_is_float(dtype) ? "float" : dtype == CB_BOOL ? "bool" : "int";
         snprintf(out, bytes, "%s", kind);
         return;
     }
-    size_t used = (size_t)snprintf(out, bytes, "%s[", cb_dtype_name((cb_dtype)meta->dtype));
+    size_t used = (size_t)snprintf(out, bytes, "%s[", cb_dtype_name(meta->dtype));
     for (int i = 0; i < meta->rank && used < bytes; i++)
         used += (size_t)snprintf(out + used, bytes - used, i ? ", %lld" : "%lld",
                                  (long long)meta->size[i]);

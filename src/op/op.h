@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-typedef enum Op {
+typedef enum __attribute__((packed)) Op {
     OP_none,
     OP_input,    /* graph only: the k-th argument */
     OP_constant, /* graph only: a zero-dimensional literal; attributes dtype, bits */
@@ -20,7 +20,9 @@ typedef enum Op {
 #define STRUCTURED(name, ...) OP_##name,
 #define COMPOSITE(name, ...) OP_##name,
 #include "op/op_rows.h"
-    OP_COUNT
+    OP_COUNT, /* of rows and graph nodes; from here on expressions of loops (lower/loop.h) */
+    EX_axis = OP_COUNT, EX_load, EX_reduce, EX_scan,
+    OP_assign = OP_none /* traces only: operand 0 takes operand 1's elements */
 } Op;
 
 typedef enum OpKind {
@@ -163,7 +165,7 @@ const char *text_of_flag(Op op, int word);
 
 /* What is known of a value before it is computed. */
 typedef struct Meta {
-    int8_t dtype;
+    cb_dtype dtype;
     uint8_t rank;
     bool number; /* a plain number in the call: weak in promotion */
     uint8_t device; /* of a tensor: DeviceId, of a layer above this one */
@@ -178,7 +180,7 @@ void meta_format(const Meta *meta, char *out, size_t bytes); /* "f32[2, 3]" */
  * returns false. Not for composites: their meta is that of their expansion. */
 typedef struct Inferred {
     Meta result;
-    int8_t input_dtype[OP_MAX_INPUTS]; /* what each input is converted to first */
+    cb_dtype input_dtype[OP_MAX_INPUTS]; /* what each input is converted to first */
 } Inferred;
 bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred *out);
 /* Whether a composite takes these inputs, by its dtype rule; false with an error. *promoted: their

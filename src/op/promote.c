@@ -24,7 +24,7 @@ static cb_dtype combine(cb_dtype strong, cb_dtype weak) {
 static cb_dtype promote_inputs(const Meta *input, int first, int count) {
     cb_dtype dimensioned = CB_SAME, zero_dimensional = CB_SAME, number = CB_SAME;
     for (int i = first; i < count; i++) {
-        cb_dtype dtype = (cb_dtype)input[i].dtype;
+        cb_dtype dtype = input[i].dtype;
         if (input[i].number)
             number = join(number, dtype_is_float(dtype) ? CB_F32 : dtype);
         else if (input[i].rank == 0)
@@ -37,8 +37,7 @@ static cb_dtype promote_inputs(const Meta *input, int first, int count) {
 
 /* What the op chooses by itself; full goes by its value. */
 static cb_dtype own_dtype(const InferCall *call, const Param *param) {
-    if (call->op != OP_full)
-        return param->has_default ? (cb_dtype)param->default_int : (cb_dtype)call->input[0].dtype;
+    if (call->op != OP_full) return param->has_default ? param->default_int : call->input[0].dtype;
     cb_operand value = attr_number(call->attrs, ATTR_full_value);
     return value.kind == CB_OPERAND_FLOAT ? CB_F32 : number_dtype(&value);
 }
@@ -50,7 +49,7 @@ static cb_dtype attribute_dtype(InferCall *call) {
         if (param->type != PARAM_DTYPE) continue;
         int64_t *word = &call->attrs->word[param->word];
         if (*word == CB_SAME) *word = own_dtype(call, param);
-        if (*word >= 0 && *word < CB_DTYPE_COUNT) return (cb_dtype)*word;
+        if (*word >= 0 && *word < CB_DTYPE_COUNT) return *word;
         infer_fail(call, CB_ERR_DTYPE, "%lld is not a dtype", (long long)*word);
         return CB_DTYPE_COUNT;
     }
@@ -63,29 +62,29 @@ static bool refuse(const InferCall *call, cb_dtype dtype, const char *wanted) {
 }
 
 static void convert(InferCall *call, cb_dtype dtype) {
-    for (int i = 0; i < call->input_count; i++) call->out->input_dtype[i] = (int8_t)dtype;
-    call->out->result.dtype = (int8_t)dtype;
+    for (int i = 0; i < call->input_count; i++) call->out->input_dtype[i] = dtype;
+    call->out->result.dtype = dtype;
 }
 
 /* Without elements an index of gather and scatter may have any dtype, as in PyTorch. */
 static bool is_index(const InferCall *call, const Meta *index) {
     bool free = call->op != OP_index_select && meta_numel(index) == 0;
-    return free || dtype_is_int((cb_dtype)index->dtype);
+    return free || dtype_is_int(index->dtype);
 }
 
 /* x keeps its dtype; index inputs are read as i64; a source is converted to x's dtype. */
 static bool keep_rule(InferCall *call) {
-    cb_dtype dtype = (cb_dtype)call->input[0].dtype;
+    cb_dtype dtype = call->input[0].dtype;
     convert(call, dtype);
     if (call->op == OP_attention) /* the mask: a bool, or in what scores are computed in */
-        call->out->input_dtype[3] = (int8_t)(call->input[3].dtype == CB_BOOL ? CB_BOOL
-                                             : dtype == CB_F64               ? CB_F64
-                                                                             : CB_F32);
+        call->out->input_dtype[3] = call->input[3].dtype == CB_BOOL ? CB_BOOL
+                                    : dtype == CB_F64               ? CB_F64
+                                                                    : CB_F32;
     bool indexes = call->op == OP_gather || call->op == OP_index_select || call->op == OP_scatter ||
                    call->op == OP_scatter_add;
     if (!indexes) return true;
     const Meta *index = &call->input[1];
-    if (!is_index(call, index)) return refuse(call, (cb_dtype)index->dtype, "an index");
+    if (!is_index(call, index)) return refuse(call, index->dtype, "an index");
     if (call->input_count > 2 && call->input[2].dtype != call->input[0].dtype)
         return infer_fail(call, CB_ERR_DTYPE, "the source must have the dtype of the target");
     call->out->input_dtype[1] = CB_I64;
@@ -141,7 +140,7 @@ static bool attribute_rule(InferCall *call) {
     if ((call->op == OP_arange || call->op == OP_randint) && dtype == CB_BOOL)
         return refuse(call, dtype, "a number");
     for (int i = 0; i < call->input_count; i++) call->out->input_dtype[i] = call->input[i].dtype;
-    call->out->result.dtype = (int8_t)dtype;
+    call->out->result.dtype = dtype;
     return true;
 }
 
@@ -154,7 +153,7 @@ bool infer_dtypes(InferCall *call) {
         convert(call, CB_I64);
         return true;
     case DTYPE_INDEX:
-        convert(call, (cb_dtype)call->input[0].dtype);
+        convert(call, call->input[0].dtype);
         call->out->result.dtype = CB_I64;
         return true;
     case DTYPE_WHERE:

@@ -145,7 +145,7 @@ static bool infer_scan(InferCall *call) {
 
 bool infer_number(const InferCall *call, int word) {
     cb_operand number = attr_number(call->attrs, word);
-    cb_dtype dtype = (cb_dtype)call->out->result.dtype, own = number_dtype(&number);
+    cb_dtype dtype = call->out->result.dtype, own = number_dtype(&number);
     Scalar value = number_scalar(&number);
     if (number_fits(own, value, dtype)) return true;
     if (own == CB_F64)
@@ -209,7 +209,7 @@ static bool infer_source(InferCall *call) {
 
 /* Strides and byte counts of the result must fit, also around dimensions of size 0. */
 static bool fits(const InferCall *call) {
-    int64_t bytes = (int64_t)cb_dtype_size((cb_dtype)call->out->result.dtype);
+    int64_t bytes = (int64_t)cb_dtype_size(call->out->result.dtype);
     for (int i = 0; i < call->out->result.rank; i++) {
         int64_t size = call->out->result.size[i];
         if (__builtin_mul_overflow(bytes, size ? size : 1, &bytes))

@@ -11,9 +11,9 @@
 
 static bool operands_fit(const InferCall *call) {
     const Meta *q = &call->input[0], *k = &call->input[1], *v = &call->input[2];
-    if (!dtype_is_float((cb_dtype)q->dtype))
+    if (!dtype_is_float(q->dtype))
         return infer_fail(call, CB_ERR_DTYPE, "%s is not a floating point dtype",
-                          cb_dtype_name((cb_dtype)q->dtype));
+                          cb_dtype_name(q->dtype));
     if (q->rank < 2 || k->rank < 2 || v->rank < 2)
         return infer_fail(call, CB_ERR_SHAPE, "query, key and value have at least 2 dims");
     if (q->size[q->rank - 1] != k->size[k->rank - 1])
@@ -25,9 +25,9 @@ static bool operands_fit(const InferCall *call) {
 
 static bool mask_fits(const InferCall *call, int64_t rows, int64_t columns) {
     const Meta *mask = &call->input[3];
-    if (mask->dtype != CB_BOOL && !dtype_is_float((cb_dtype)mask->dtype))
+    if (mask->dtype != CB_BOOL && !dtype_is_float(mask->dtype))
         return infer_fail(call, CB_ERR_DTYPE, "a mask of %s is neither bool nor floating point",
-                          cb_dtype_name((cb_dtype)mask->dtype));
+                          cb_dtype_name(mask->dtype));
     int64_t wanted[] = {columns, rows};
     for (int i = 0; i < 2 && i < mask->rank; i++) {
         int64_t size = mask->size[mask->rank - 1 - i];

@@ -64,9 +64,9 @@ bool infer_convolution(InferCall *call) {
     if (n < 1 || n > 3 || weight->rank != x->rank)
         return infer_fail(call, CB_ERR_SHAPE,
                           "both need a batch or output dim, channels and 1 to 3 spatial dims");
-    if (!dtype_is_float((cb_dtype)call->out->result.dtype))
+    if (!dtype_is_float(call->out->result.dtype))
         return infer_fail(call, CB_ERR_DTYPE, "%s is not a floating point dtype",
-                          cb_dtype_name((cb_dtype)call->out->result.dtype));
+                          cb_dtype_name(call->out->result.dtype));
     if (!spatial(call, ATTR_convolution_stride, "stride", n, 1) ||
         !spatial(call, ATTR_convolution_padding, "padding", n, 0) ||
         !spatial(call, ATTR_convolution_dilation, "dilation", n, 1))

@@ -84,7 +84,7 @@ bool check_indices(const IndexBound *check, int64_t count, const int64_t *data,
     bool failed_before = cb_error() != NULL;
     if (own.file) site_set(own);
     fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld",
-         op_info((Op)check->node->op)->name, (long long)index[i], (long long)check->bound);
+         op_info(check->node->op)->name, (long long)index[i], (long long)check->bound);
     if (!failed_before) graph_name_error(check->node->origin.call);
     site_set(caller);
     return false;

@@ -69,9 +69,9 @@ static Graph *copy_results(FrozenResults *r, const int64_t *const *stride, Arena
         Meta meta = node_meta(node);
         if (!needed[id]) continue;
         node_inputs_now(node, now, input);
-        now[id] = node->op == OP_input ? graph_input(copy, &meta)
-                                       : graph_intern(copy, (Op)node->op, &meta, input,
-                                                      node->input_count, node->attrs);
+        now[id] = node->op == OP_input
+                      ? graph_input(copy, &meta)
+                      : graph_intern(copy, node->op, &meta, input, node->input_count, node->attrs);
         if (node->op != OP_input) continue;
         int number = (int)node->attrs->word[0];
         push(arena, r->input, number);
@@ -113,7 +113,7 @@ static ConstantRecipe *recipe_for(const Graph *graph, Node *node, Tensor *const 
     }
     ConstantRecipe *recipe = memory_zalloc(sizeof *recipe + sizeof *recipe->input);
     if (!recipe) return NULL;
-    recipe->dtype = (cb_dtype)node->dtype;
+    recipe->dtype = node->dtype;
     recipe->input[0] = value[node->input[0]->attrs->word[0]];
     return recipe;
 }

@@ -43,7 +43,7 @@ typedef struct EagerCall {
 
 static bool is_half(const cb_operand *operand) {
     if (operand->kind != CB_OPERAND_TENSOR || !operand->tensor) return false;
-    cb_dtype dtype = (cb_dtype)operand->tensor->dtype;
+    cb_dtype dtype = operand->tensor->dtype;
     return compute_dtype(dtype) != dtype;
 }
 
@@ -73,7 +73,7 @@ static Tensor *wrap_number(Number *number, const cb_operand *operand) {
     number->storage.data = &number->value;
     number->tensor.storage = &number->storage;
     number->tensor.offset = 0;
-    number->tensor.dtype = (int8_t)number_dtype(operand);
+    number->tensor.dtype = number_dtype(operand);
     number->tensor.rank = 0;
     number->tensor.device = DEVICE_cpu;
     return &number->tensor;
@@ -128,7 +128,7 @@ static Node *operand_node(Graph *graph, const EagerCall *call, int position) {
     }
     cb_dtype dtype = number_dtype(operand);
     if (in_key(call, operand)) return graph_constant(graph, dtype, number_scalar(operand));
-    Meta meta = {.dtype = (int8_t)dtype};
+    Meta meta = {.dtype = dtype};
     return graph_input(graph, &meta);
 }
 
@@ -187,9 +187,8 @@ static Executable *build(const EagerCall *call) {
 static Tensor *copy_of(const Tensor *x) {
     Meta meta = tensor_meta(x);
     Tensor *copy = tensor_new(&meta);
-    bool copied =
-        copy && elements_copy(x->device, tensor_data(copy), copy->stride, tensor_data(x), x->stride,
-                              x->rank, x->size, cb_dtype_size((cb_dtype)x->dtype));
+    bool copied = copy && elements_copy(x->device, tensor_data(copy), copy->stride, tensor_data(x),
+                                        x->stride, x->rank, x->size, cb_dtype_size(x->dtype));
     return copied ? copy : NULL;
 }
 
@@ -252,7 +251,7 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
 /* ---- assignment ---- */
 
 static bool fill(Tensor *target, const cb_operand *value) {
-    cb_dtype dtype = (cb_dtype)target->dtype;
+    cb_dtype dtype = target->dtype;
     Scalar element;
     scalar_store(&element, dtype, scalar_convert(number_scalar(value), number_dtype(value), dtype));
     return elements_fill(target->device, tensor_data(target), target->stride, &element,
@@ -281,8 +280,7 @@ static bool copy_broadcast(Tensor *target, const Tensor *value) {
     for (int i = 0; i < value->rank; i++)
         stride[i + shift] = value->size[i] == 1 ? 0 : value->stride[i];
     return elements_copy(target->device, tensor_data(target), target->stride, tensor_data(value),
-                         stride, target->rank, target->size,
-                         cb_dtype_size((cb_dtype)target->dtype));
+                         stride, target->rank, target->size, cb_dtype_size(target->dtype));
 }
 
 static Tensor *separate_value(const Tensor *target, Tensor *value);

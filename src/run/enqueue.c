@@ -204,7 +204,7 @@ typedef struct PackArgument {
 
 static bool pack_kernel(const void *argument, void *const *pointer) {
     const PackArgument *a = argument;
-    return work_pack(a->work, pointer[0], (cb_dtype)a->dtype);
+    return work_pack(a->work, pointer[0], a->dtype);
 }
 
 /* The kernel's own memory is the host's: what it packed goes over to the device. */

@@ -152,10 +152,10 @@ static int constant_weight(const Plan *plan, const Step *step) {
  * not be made for it. false: memory ran out. */
 static bool pack(int device, Work *work, Constants *constants, int number, cb_dtype dtype) {
     const Tensor *source = constant_source(constants, number);
-    bool converts = source && work_packs_from(work, (cb_dtype)source->dtype);
+    bool converts = source && work_packs_from(work, source->dtype);
     const void *data = converts ? tensor_data(source) : constant_data(constants, number);
     if (!data) return false;
-    if (converts) dtype = (cb_dtype)source->dtype;
+    if (converts) dtype = source->dtype;
     return device_is_host(device) ? work_pack(work, data, dtype)
                                   : enqueue_pack(device, work, data, dtype);
 }
@@ -193,7 +193,7 @@ static bool prepare_task(Executable *executable, ExecutableOptions options, int 
                       work, &executable->refusal);
     if (number < 0) return true;
     if (work->method->pack &&
-        !pack(executable->device, work, constants, number, (cb_dtype)plan->value[weight].dtype))
+        !pack(executable->device, work, constants, number, plan->value[weight].dtype))
         return false;
     if (work->packs && --readers[weight] == 0) constant_drop(constants, number);
     return true;

@@ -27,9 +27,7 @@ typedef struct PlanRun {
     DeviceRun device; /* on the host nobody reads it */
 } PlanRun;
 
-static size_t element_bytes(const PlanValue *value) {
-    return cb_dtype_size((cb_dtype)value->dtype);
-}
+static size_t element_bytes(const PlanValue *value) { return cb_dtype_size(value->dtype); }
 
 /* ---- outputs ---- */
 
@@ -43,7 +41,7 @@ static bool copy_out(const PlanRun *run, const Tensor *from, void *to) {
     int64_t stride[CB_MAX_RANK];
     contiguous_strides(from->rank, from->size, stride);
     return enqueue_copy(&run->device, to, stride, tensor_data(from), from->stride, from->rank,
-                        from->size, cb_dtype_size((cb_dtype)from->dtype));
+                        from->size, cb_dtype_size(from->dtype));
 }
 
 /* An output is an input, what an earlier output is, or new. */
@@ -95,7 +93,7 @@ static void bind_mutations(const PlanRun *run) {
 static __attribute__((noinline, cold)) void *number_of(const PlanRun *run, const Tensor *x) {
     check(x->rank == 0, "an input of the host has %d dimensions", x->rank);
     Scalar *number = &run->argument->number[run->argument->count++];
-    memcpy(number, tensor_data(x), cb_dtype_size((cb_dtype)x->dtype));
+    memcpy(number, tensor_data(x), cb_dtype_size(x->dtype));
     return number;
 }
 
@@ -109,7 +107,7 @@ static void bind(const PlanRun *run) {
     const Tensor *constant;
     for (int v = 0; v < length(plan->value); v++) {
         const PlanValue *value = &plan->value[v];
-        switch ((ValuePlace)value->place) {
+        switch (value->place) {
         case VALUE_INPUT:
             run->base[v] = place_of(run, run->inputs[value->number]);
             break;
@@ -142,7 +140,7 @@ static bool run_check(const PlanRun *run, const Step *step) {
     const void *data = run->base[step->in[0]];
     if (value->place == VALUE_INPUT) input = run->inputs[value->number];
     if (value->place == VALUE_CONSTANT) input = run->executable->constants.tensor[value->number];
-    check(value->dtype == CB_I64, "indices of %s", cb_dtype_name((cb_dtype)value->dtype));
+    check(value->dtype == CB_I64, "indices of %s", cb_dtype_name(value->dtype));
     if (device_is_host(run->executable->device))
         return check_indices(&step->check, value->numel, data, input);
     return enqueue_check(&run->device, (int)(step - run->plan->step), value->numel, data, input);

@@ -177,7 +177,7 @@ int node_value(Schedule *s, const Node *node) {
     int *value = &s->value[node->id];
     if (*value >= 0) return *value;
     bool input = node->op == OP_input;
-    int8_t dtype = s->wide[node->id] ? CB_F32 : node->dtype;
+    cb_dtype dtype = s->wide[node->id] ? CB_F32 : node->dtype;
     PlanValue v = {.dtype = dtype, .place = VALUE_TEMPORARY, .numel = node_numel(node)};
     if (input) {
         v.place = VALUE_INPUT, v.number = (int)node->attrs->word[0];
@@ -218,7 +218,7 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
         if (!live[i]) continue;
         bool fold = e->op == EX_reduce || e->op == EX_scan;
         if (is_index_arithmetic(e) || e->op == OP_constant || e->op == EX_load) continue;
-        const char *op = op_info(fold ? (Op)e->imm.i : (Op)e->op)->name;
+        const char *op = op_info(fold ? e->imm.i : e->op)->name;
         if (strcmp(op, last) == 0) continue;
         if (count < NAME_OPS) putf(&name, "_%s", op);
         if (count < ORIGIN_OPS) putf(&origin, "%s%s", count ? ", " : "", op);

@@ -34,7 +34,7 @@ typedef struct Planner {
 } Planner;
 
 static int64_t bytes_of(const PlanValue *value) {
-    int64_t bytes = value->numel * (int64_t)cb_dtype_size((cb_dtype)value->dtype);
+    int64_t bytes = value->numel * (int64_t)cb_dtype_size(value->dtype);
     return round_up(bytes, ALIGNMENT);
 }
 

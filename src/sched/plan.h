@@ -10,7 +10,7 @@
 #include "lower/loop.h"
 #include "task/task.h"
 
-typedef enum ValuePlace {
+typedef enum __attribute__((packed)) ValuePlace {
     VALUE_INPUT,
     VALUE_OUTPUT,
     VALUE_TEMPORARY,
@@ -19,8 +19,8 @@ typedef enum ValuePlace {
 } ValuePlace;
 
 typedef struct PlanValue {
-    int8_t dtype;
-    uint8_t place;
+    cb_dtype dtype;
+    ValuePlace place;
     int number; /* VALUE_INPUT, VALUE_OUTPUT, VALUE_CONSTANT: which. VALUE_RANDOM: the RandomState
                  * as i64[2] */
     int64_t numel, offset; /* offset: bytes into the arena block, 64-byte aligned */

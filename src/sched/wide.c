@@ -11,7 +11,7 @@
 
 static bool is_small_half(const Node *product) {
     TaskKind kind;
-    return dtype_is_half((cb_dtype)product->dtype) && task_of_op(product->op, &kind) &&
+    return dtype_is_half(product->dtype) && task_of_op(product->op, &kind) &&
            node_numel(product) <= task_info(kind)->wide_elements;
 }
 

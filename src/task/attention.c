@@ -65,14 +65,14 @@ static void print(const Task *task, Buffer *out) {
  * first product writes the scores, softmax reads them and writes weights, which the second one
  * reads. */
 static int64_t saved_bytes(const AttentionTask *a) {
-    return 4 * a->batch * a->rows * a->columns * (int64_t)cb_dtype_size((cb_dtype)a->dtype);
+    return 4 * a->batch * a->rows * a->columns * (int64_t)cb_dtype_size(a->dtype);
 }
 
 static void explain(const Task *task, Buffer *out) {
     const AttentionTask *a = &task->attention;
     putf(out, " %s: %lld heads, %lld queries over %lld keys of %lld%s, keeps ",
-         cb_dtype_name((cb_dtype)a->dtype), (long long)a->batch, (long long)a->rows,
-         (long long)a->columns, (long long)a->depth, a->causal ? ", causal" : "");
+         cb_dtype_name(a->dtype), (long long)a->batch, (long long)a->rows, (long long)a->columns,
+         (long long)a->depth, a->causal ? ", causal" : "");
     put_byte_count(out, saved_bytes(a));
     put(out, " of scores out of memory");
 }

@@ -72,7 +72,7 @@ static void print(const Task *task, Buffer *out) {
 
 static void explain(const Task *task, Buffer *out) {
     const ConvolutionTask *c = &task->convolution;
-    putf(out, " %s: %lld x %lld channels into %lld, kernel ", cb_dtype_name((cb_dtype)c->dtype),
+    putf(out, " %s: %lld x %lld channels into %lld, kernel ", cb_dtype_name(c->dtype),
          (long long)c->batch, (long long)c->channels, (long long)c->out_channels);
     put_sizes_by(c->rank, c->kernel, " x ", out);
     if (c->groups > 1) putf(out, ", %lld groups", (long long)c->groups);

@@ -34,7 +34,7 @@ static void print(const Task *task, Buffer *out) {
 
 static void explain(const Task *task, Buffer *out) {
     const MatmulTask *m = &task->matmul;
-    putf(out, " %s: %lld x [%lld, %lld] x [%lld, %lld]", cb_dtype_name((cb_dtype)m->dtype),
+    putf(out, " %s: %lld x [%lld, %lld] x [%lld, %lld]", cb_dtype_name(m->dtype),
          (long long)m->batch, (long long)m->m, (long long)m->k, (long long)m->k, (long long)m->n);
 }
 

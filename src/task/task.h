@@ -11,7 +11,7 @@
  * [batch, m, n]; then, while a block of it is in cache, the epilogue kernel runs on it: a TILE
  * kernel over outer axes (batch*m, n), which reads it and writes where it likes (often there). */
 typedef struct MatmulTask {
-    int8_t dtype; /* of a, b and, unless it is wide, of the result */
+    cb_dtype dtype; /* of a, b and, unless it is wide, of the result */
     bool wide;    /* a and b are f16 or bf16, the result is their sums in f32 */
     bool reduced; /* f32 a and b may be rounded to bf16, where that is faster */
     int64_t batch, m, n, k;
@@ -28,7 +28,7 @@ typedef struct MatmulTask {
  * or with channels_last [batch, spatial, out_channels]; the epilogue runs over its elements in that
  * order, as for a product. */
 typedef struct ConvolutionTask {
-    int8_t dtype;       /* of x, weight and, unless it is wide, of out */
+    cb_dtype dtype;       /* of x, weight and, unless it is wide, of out */
     bool wide;          /* x and weight are f16 or bf16, out is their sums in f32 */
     bool reduced;       /* f32 x and weight may be rounded to bf16, where that is faster */
     bool channels_last; /* of out */
@@ -49,7 +49,7 @@ typedef struct AttentionOperand {
 
 typedef struct AttentionTask {
     AttentionOperand query, key, values, mask, out;
-    int8_t dtype, mask_dtype; /* mask: bool, or what is computed in: f32, f64 */
+    cb_dtype dtype, mask_dtype; /* mask: bool, or what is computed in: f32, f64 */
     bool masked, causal;
     double scale;
     int64_t rows, columns, depth, width; /* depth: of a query and a key; width: of a value */
@@ -61,7 +61,7 @@ typedef struct AttentionTask {
  * of row r of in, in order. Where in lies is told by strides in elements: row_size and row_stride
  * are the dims of its rows, element the step along one. */
 typedef struct SortTask {
-    int8_t dtype; /* of in */
+    cb_dtype dtype; /* of in */
     int64_t rows, length, keep;
     bool descending;
     int64_t offset, element;

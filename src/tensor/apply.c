@@ -154,10 +154,10 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
 Tensor *apply_result(Tensor *target, Tensor *result) {
     bool known = target && result && target->dtype >= 0 && result->dtype >= 0;
     cb_operand operand = cb_operand_tensor(result);
-    if (!known || dtype_kind((cb_dtype)result->dtype) <= dtype_kind((cb_dtype)target->dtype))
+    if (!known || dtype_kind(result->dtype) <= dtype_kind(target->dtype))
         return apply_assign(target, &operand);
     fail(CB_ERR_DTYPE, "assign: a result of %s does not fit %s in place",
-         cb_dtype_name((cb_dtype)result->dtype), cb_dtype_name((cb_dtype)target->dtype));
+         cb_dtype_name(result->dtype), cb_dtype_name(target->dtype));
     return NULL;
 }
 

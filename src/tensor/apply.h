@@ -60,7 +60,7 @@ cb_dtype autocast_set(cb_dtype dtype);
  * which are closed then. */
 typedef struct AutocastFrame {
     int depth, base;
-    int8_t lower;
+    cb_dtype lower;
 } AutocastFrame;
 AutocastFrame autocast_enter(void);
 AutocastFrame autocast_frame(void); /* as it is now, to leave to it from further inside */

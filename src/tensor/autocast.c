@@ -37,7 +37,7 @@ void cb_autocast_open(cb_dtype dtype) {
     }
     state->outer[depth] = state->lower;
     if (can_compute_in(dtype)) {
-        state->lower = dtype == CB_SAME ? AUTOCAST_OFF : (int8_t)dtype;
+        state->lower = dtype == CB_SAME ? AUTOCAST_OFF : dtype;
         return;
     }
     const char *name = (unsigned)dtype < CB_DTYPE_COUNT ? cb_dtype_name(dtype) : "this";
@@ -59,8 +59,8 @@ void cb_autocast_close(void) {
 }
 
 cb_dtype cb_autocast_dtype(void) {
-    int8_t lower = thread_now()->autocast.lower;
-    return lower == AUTOCAST_OFF ? CB_SAME : (cb_dtype)lower;
+    cb_dtype lower = thread_now()->autocast.lower;
+    return lower == AUTOCAST_OFF ? CB_SAME : lower;
 }
 
 AutocastFrame autocast_frame(void) {
@@ -85,7 +85,7 @@ bool autocast_leave(AutocastFrame frame) {
 
 cb_dtype autocast_set(cb_dtype dtype) {
     cb_dtype before = cb_autocast_dtype();
-    thread_state.autocast.lower = dtype == CB_SAME ? AUTOCAST_OFF : (int8_t)dtype;
+    thread_state.autocast.lower = dtype == CB_SAME ? AUTOCAST_OFF : dtype;
     return before;
 }
 
@@ -112,7 +112,7 @@ static Tensor *find_cached(const AutocastState *state, const Tensor *x, cb_dtype
     for (int i = 0; i < state->cached_count; i++) {
         const CachedCast *cast = &state->cached[i];
         if (cast->source->storage == x->storage && same_tensor(cast->source, x) &&
-            cast->result->dtype == (int)dtype && cast->version == storage_version(x->storage))
+            cast->result->dtype == dtype && cast->version == storage_version(x->storage))
             return cast->result;
     }
     return NULL;
@@ -152,8 +152,8 @@ static Tensor *converted(Tensor *x, cb_dtype dtype, Tensor **temporary) {
 
 static bool is_converted(const cb_operand *operand, cb_dtype dtype) {
     if (operand->kind != CB_OPERAND_TENSOR || !operand->tensor) return false;
-    int given = operand->tensor->dtype;
-    return given >= 0 && given != (int)dtype && given != CB_F64 && dtype_is_float((cb_dtype)given);
+    cb_dtype given = operand->tensor->dtype;
+    return given >= 0 && given != dtype && given != CB_F64 && dtype_is_float(given);
 }
 
 Tensor *autocast_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {

@@ -25,9 +25,9 @@ enum {
     SPARE_SLOTS = 4096,      /* that a thread keeps to itself */
     WAITING_SLOTS = 1 << 14, /* with the option check: that wait in a thread */
     HEAD_BYTES = 64,         /* of a slot, which can be read when it is free */
-    OVERWRITE = 0xA5,
-    SLOT_IS_FREE = INT8_MIN /* as a dtype */
+    OVERWRITE = 0xA5
 };
+#define SLOT_IS_FREE ((cb_dtype)INT8_MIN) /* no dtype */
 
 typedef struct Slab Slab;
 struct Slab {

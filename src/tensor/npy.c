@@ -65,8 +65,8 @@ static bool parse_descr(Header *h) {
     if (!parse_quoted(h, descr, sizeof descr))
         return refuse(h->path, "'descr' is not a simple dtype (records are not supported)");
     char names[64] = "";
-    for (int i = CB_DTYPE_COUNT - 1; i >= 0; i--) {
-        const char *known = dtype_info((cb_dtype)i)->npy;
+    for (cb_dtype i = CB_DTYPE_COUNT - 1; i >= 0; i--) {
+        const char *known = dtype_info(i)->npy;
         if (!known) continue;
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, " %s", known);
@@ -75,7 +75,7 @@ static bool parse_descr(Header *h) {
         if (descr[0] != known[0] && descr[0] != '=' &&
             (known[0] == '<' || !strchr("<>|", descr[0])))
             continue;
-        h->meta.dtype = (int8_t)i;
+        h->meta.dtype = i;
         return true;
     }
     fail(CB_ERR_DTYPE, "npy_load: %s: dtype '%s' is not supported; there are%s", h->path, descr,
@@ -178,7 +178,7 @@ static size_t read_header(int file, Header *h, char *text) {
 
 /* The file is as long as its header says. */
 static bool check_length(int file, const Header *h, size_t start) {
-    int64_t bytes = (int64_t)cb_dtype_size((cb_dtype)h->meta.dtype);
+    int64_t bytes = (int64_t)cb_dtype_size(h->meta.dtype);
     bool empty = false;
     for (int i = 0; i < h->meta.rank; i++) {
         if (h->meta.size[i] == 0)
@@ -256,7 +256,7 @@ cb_tensor *cb_npy_load(const char *path) {
 
 /* The text that NumPy writes, with the element data starting at a multiple of 64. */
 static size_t format_header(const Tensor *x, char *out, size_t bytes) {
-    const char *descr = dtype_info((cb_dtype)x->dtype)->npy;
+    const char *descr = dtype_info(x->dtype)->npy;
     char shape[CB_MAX_RANK * 24] = "";
     size_t used = 0;
     for (int i = 0; i < x->rank; i++)
@@ -287,10 +287,10 @@ cb_status cb_npy_save(const char *path, cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "npy_save");
     if (!path) return fail(CB_ERR_ARGUMENT, "npy_save: path is NULL");
     if (!tensor_request(x, "npy_save")) return cb_error_status();
-    if (!dtype_info((cb_dtype)x->dtype)->npy)
+    if (!dtype_info(x->dtype)->npy)
         return fail(CB_ERR_DTYPE,
                     "npy_save: the npy format has no %s: convert with cb_to(x, CB_F32) first",
-                    cb_dtype_name((cb_dtype)x->dtype));
+                    cb_dtype_name(x->dtype));
     if (file_save(path, write_content, x)) return CB_OK;
     return fail_file("npy_save", path);
 }

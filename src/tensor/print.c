@@ -50,7 +50,7 @@ static int64_t shown_index(const PrintFormat *layout, int dim, int64_t k) {
 }
 
 static Scalar element(const PrintFormat *layout, int64_t position) {
-    cb_dtype dtype = (cb_dtype)layout->x->dtype;
+    cb_dtype dtype = layout->x->dtype;
     const char *data = tensor_data(layout->x);
     return scalar_load(data + position * (int64_t)cb_dtype_size(dtype), dtype);
 }
@@ -127,7 +127,7 @@ static void note_width(PrintFormat *layout, Scalar value) {
 static PrintFormat choose_layout(const Tensor *x) {
     PrintFormat layout = {.x = x, .whole = true, .width = 1, .low = INFINITY};
     layout.summarize = cb_numel(x) > THRESHOLD;
-    layout.floating = dtype_is_float((cb_dtype)x->dtype);
+    layout.floating = dtype_is_float(x->dtype);
     if (layout.floating) visit_shown(&layout, 0, 0, note_range);
     if (layout.low <= layout.high)
         layout.scientific =
@@ -226,7 +226,7 @@ static void put_tensor(const Tensor *x, int device, Buffer *out) {
     bool implied = x->dtype == CB_F32 || (!empty && (x->dtype == CB_I64 || x->dtype == CB_BOOL));
     if (!implied) {
         char dtype[40];
-        snprintf(dtype, sizeof dtype, "dtype=%s", dtype_info((cb_dtype)x->dtype)->torch);
+        snprintf(dtype, sizeof dtype, "dtype=%s", dtype_info(x->dtype)->torch);
         put_suffix(out, dtype, &line);
     }
     put(out, ")");

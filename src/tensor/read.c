@@ -32,11 +32,11 @@ static bool write_local(int file, const Tensor *x) {
     if (tensor_contiguous(x)) return file_write(file, tensor_data(x), tensor_span_bytes(x));
     enum { CHUNK = 1 << 14 };
     _Alignas(16) char chunk[CHUNK];
-    size_t width = cb_dtype_size((cb_dtype)x->dtype);
+    size_t width = cb_dtype_size(x->dtype);
     int64_t step = CHUNK / (int64_t)width, total = cb_numel(x);
     for (int64_t done = 0; done < total; done += step) {
         int64_t count = total - done < step ? total - done : step;
-        tensor_read_range(x, done, count, chunk, (cb_dtype)x->dtype);
+        tensor_read_range(x, done, count, chunk, x->dtype);
         if (!file_write(file, chunk, (size_t)count * width)) return false;
     }
     return true;
@@ -200,7 +200,7 @@ static ElementWalk collapse(const Tensor *x) {
 void tensor_read_range(const Tensor *x, int64_t first, int64_t count, void *out, cb_dtype dtype) {
     if (count <= 0) return;
     ElementWalk w = collapse(x);
-    cb_dtype source = (cb_dtype)x->dtype;
+    cb_dtype source = x->dtype;
     int64_t width = (int64_t)cb_dtype_size(source), to_width = (int64_t)cb_dtype_size(dtype);
     int64_t index[CB_MAX_RANK], rest = first, position = 0;
     int inner = w.rank - 1;
@@ -248,7 +248,7 @@ static bool read_item(cb_tensor *handle, const char *what, Scalar *value, cb_dty
     Scalar local;
     const Tensor *x = tensor_in(handle, what);
     if (!request_item((Tensor *)x, what)) return false;
-    *dtype = (cb_dtype)x->dtype;
+    *dtype = x->dtype;
     const void *element = tensor_data(x);
     if (!device_is_host(x->device)) {
         if (!devices[x->device]->download(&local, element, cb_dtype_size(*dtype))) return false;
@@ -292,7 +292,7 @@ void cb_changed(cb_tensor *handle) {
 cb_status cb_read(cb_tensor *handle, void *out, cb_dtype dtype) {
     Tensor *x = tensor_in(handle, "read");
     if (!x) return fail(CB_ERR_ARGUMENT, "read: x is NULL");
-    if ((int)dtype < 0 || dtype >= CB_DTYPE_COUNT)
+    if (dtype < 0 || dtype >= CB_DTYPE_COUNT)
         return fail(CB_ERR_DTYPE, "read: %d is not a dtype", (int)dtype);
     int64_t count = cb_numel(x);
     if (!out && count) return fail(CB_ERR_ARGUMENT, "read: out is NULL");

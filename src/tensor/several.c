@@ -221,9 +221,9 @@ static Tensor **alloc_list(int count) {
 
 /* y in the dtype of all of x: those of shape [0] are promoted with the others. y dies. */
 static Tensor *in_dtype_of_all(Tensor *y, Tensor *const *x, int count) {
-    int dtype = x[0]->dtype;
+    cb_dtype dtype = x[0]->dtype;
     for (int i = 1; i < count && dtype >= 0; i++)
-        dtype = x[i]->dtype < 0 ? CB_SAME : (int)cb_promote((cb_dtype)dtype, (cb_dtype)x[i]->dtype);
+        dtype = x[i]->dtype < 0 ? CB_SAME : cb_promote(dtype, x[i]->dtype);
     if (!y || dtype < 0 || y->dtype == dtype) return y;
     Attrs attrs = attrs_default(OP_to);
     attrs.word[ATTR_to_dtype] = dtype;

@@ -10,7 +10,7 @@
 
 /* Bytes of a contiguous value; false when they do not fit. */
 static bool byte_count(const Meta *meta, size_t *bytes) {
-    int64_t extent = (int64_t)cb_dtype_size((cb_dtype)meta->dtype);
+    int64_t extent = (int64_t)cb_dtype_size(meta->dtype);
     bool empty = false;
     for (int i = 0; i < meta->rank; i++) {
         if (meta->size[i] == 0) empty = true;
@@ -86,7 +86,7 @@ bool same_tensor(const Tensor *x, const Tensor *y) {
 
 void *tensor_data(const Tensor *x) {
     if (!x->storage) return NULL;
-    return (char *)x->storage->data + x->offset * (int64_t)cb_dtype_size((cb_dtype)x->dtype);
+    return (char *)x->storage->data + x->offset * (int64_t)cb_dtype_size(x->dtype);
 }
 
 size_t tensor_span_bytes(const Tensor *x) {
@@ -95,14 +95,14 @@ size_t tensor_span_bytes(const Tensor *x) {
         if (x->size[i] == 0) return 0;
         last += (x->size[i] - 1) * x->stride[i];
     }
-    return (size_t)(last + 1) * cb_dtype_size((cb_dtype)x->dtype);
+    return (size_t)(last + 1) * cb_dtype_size(x->dtype);
 }
 
 /* ---- the public API ------------------------------------------------------------------------ */
 
 static bool check_sizes(const char *what, cb_dim_list sizes, cb_dtype dtype, Meta *meta,
                         size_t *bytes) {
-    if ((int)dtype < 0 || dtype >= CB_DTYPE_COUNT) {
+    if (dtype < 0 || dtype >= CB_DTYPE_COUNT) {
         fail(CB_ERR_DTYPE, "%s: %d is not a dtype", what, (int)dtype);
         return false;
     }
@@ -111,8 +111,8 @@ static bool check_sizes(const char *what, cb_dim_list sizes, cb_dtype dtype, Met
              CB_MAX_RANK);
         return false;
     }
-    *meta = (Meta){
-        .dtype = (int8_t)dtype, .rank = (uint8_t)sizes.count, .device = (uint8_t)device_default()};
+    *meta =
+        (Meta){.dtype = dtype, .rank = (uint8_t)sizes.count, .device = (uint8_t)device_default()};
     for (int i = 0; i < sizes.count; i++) {
         if (sizes.at[i] < 0) {
             fail(CB_ERR_SHAPE, "%s: size %lld of dimension %d is negative", what,
@@ -208,7 +208,7 @@ int64_t cb_numel(const cb_tensor *handle) {
 
 cb_dtype cb_dtype_of(const cb_tensor *handle) {
     const Tensor *x = present(handle, "dtype_of");
-    return x ? (cb_dtype)x->dtype : CB_SAME;
+    return x ? x->dtype : CB_SAME;
 }
 
 bool cb_is_contiguous(const cb_tensor *handle) {

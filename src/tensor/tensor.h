@@ -40,7 +40,7 @@ struct cb_tensor {
     uint64_t made;    /* where: site_pack */
     Storage *storage; /* NULL: traced, has no value yet */
     int64_t offset;   /* elements */
-    int8_t dtype;     /* CB_SAME: a stand-in of a symbolic trace, dtype and shape unknown */
+    cb_dtype dtype;     /* CB_SAME: a stand-in of a symbolic trace, dtype and shape unknown */
     uint8_t rank;
     bool kept;        /* out of every scope */
     bool owned;       /* by a module, which alone frees it */

@@ -9,13 +9,14 @@
 #include "base/poison.h"
 #include "tensor/frame.h"
 
-enum { AUTOCAST_DEPTH = 32, AUTOCAST_OFF = 0 /* no dtype that anybody computes in: bool */ };
+enum { AUTOCAST_DEPTH = 32 };
+#define AUTOCAST_OFF CB_BOOL /* 0, in which nobody computes */
 
 typedef struct CachedCast CachedCast; /* a parameter and what it was converted to */
 
 typedef struct AutocastState {
-    int8_t lower; /* dtype to compute in */
-    int8_t outer[AUTOCAST_DEPTH]; /* lower as it was before each open scope */
+    cb_dtype lower; /* dtype to compute in */
+    cb_dtype outer[AUTOCAST_DEPTH]; /* lower as it was before each open scope */
     int depth, base; /* scopes; below base they belong to a caller of this compiled function */
     CachedCast *cached;
     int cached_count, cached_capacity;

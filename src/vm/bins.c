@@ -90,14 +90,14 @@ static Add *add_of(cb_dtype dtype) {
 
 static void add_range(void *user, int64_t low, int64_t high) {
     const Bins *bins = user;
-    add_of((cb_dtype)bins->launch->bins.dtype)(bins, low, high);
+    add_of(bins->launch->bins.dtype)(bins, low, high);
 }
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
 bool bins_run(const Launch *launch, void *const *buffer) {
     int64_t numel = launch->bins.numel;
-    int64_t bytes = numel * (int64_t)cb_dtype_size((cb_dtype)launch->bins.dtype);
+    int64_t bytes = numel * (int64_t)cb_dtype_size(launch->bins.dtype);
     Bins bins = {.launch = launch, .buffer = buffer, .bytes = round_up(bytes, LINE_BYTES)};
     Storage *storage = storage_new((size_t)(launch->split * bins.bytes));
     if (!storage) return false;

@@ -136,7 +136,7 @@ static void find_lifetimes(BlockPlaces *l) {
 }
 
 static int size_class(const VmValue *v) {
-    int size = vm_type_size((VmType)v->type);
+    int size = vm_type_size(v->type);
     return size == 1 ? 0 : size == 4 ? 1 : 2;
 }
 
@@ -147,7 +147,7 @@ static void take_block(BlockPlaces *l, VmValue *v) {
         return;
     }
     v->offset = (int)l->b->lane_bytes;
-    l->b->lane_bytes += vm_type_size((VmType)v->type);
+    l->b->lane_bytes += vm_type_size(v->type);
 }
 
 /* Frees what dies at this position: of one type, or of all the others. */
@@ -203,7 +203,7 @@ static void put_registers(const Builder *b, Program *p) {
         const VmValue *value = &b->value[v];
         VmRegister *r = &p->registers[v];
         r->place = VM_FRAME;
-        switch ((VmValueKind)value->kind) {
+        switch (value->kind) {
         case VALUE_VECTOR:
             r->offset = (int)(value->offset * p->capacity);
             break;

@@ -14,10 +14,16 @@
 enum { SECTION_ENTRY, SECTION_POINT = 1, SECTION_STEP, SECTION_BLOCK, SECTION_AFTER };
 enum { SECTIONS_PER_PASS = 4 };
 
-typedef enum VmValueKind { VALUE_VECTOR, VALUE_UNIFORM, VALUE_CONSTANT, VALUE_POINTER } VmValueKind;
+typedef enum __attribute__((packed)) VmValueKind {
+    VALUE_VECTOR,
+    VALUE_UNIFORM,
+    VALUE_CONSTANT,
+    VALUE_POINTER
+} VmValueKind;
 
 typedef struct VmValue { /* a virtual register */
-    uint8_t type, kind;
+    VmType type;
+    VmValueKind kind;
     int section;     /* of its first instruction; -1: none yet */
     int first, last; /* positions in the joined program */
     int offset;      /* vectors: bytes per lane before it; uniforms: number; constants: position */

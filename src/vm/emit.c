@@ -10,8 +10,7 @@ VmInstr *vm_add(Builder *b, int section, VmInstr instr) {
 }
 
 int vm_new_value(Builder *b, VmType type, VmValueKind kind) {
-    VmValue value = {
-        .type = (uint8_t)type, .kind = (uint8_t)kind, .section = -1, .first = -1, .last = -1};
+    VmValue value = {.type = type, .kind = kind, .section = -1, .first = -1, .last = -1};
     if (kind == VALUE_UNIFORM) value.offset = b->uniform_count++;
     push(b->arena, b->value, value);
     return length(b->value) - 1;
@@ -70,7 +69,7 @@ int vm_vector(Builder *b, Expr *x) {
     if (node->lanes) return value;
     bool lasting = x->op == OP_constant || (!vm_is_inner(b, x) && b->kernel->split == 1);
     if (node->splat >= 0 && (lasting || node->splat_made == b->pass)) return node->splat;
-    VmType type = (VmType)b->value[value].type;
+    VmType type = b->value[value].type;
     bool whole = b->row || x->op == OP_constant;
     node->splat = vm_new_value(b, type, VALUE_VECTOR);
     node->splat_made = b->pass;
@@ -114,7 +113,7 @@ int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, int lane
 
 /* Whether a register can point at elements of the buffer. */
 static bool is_same_type(const Builder *b, int buffer) {
-    cb_dtype dtype = (cb_dtype)b->kernel->buffer[buffer].dtype;
+    cb_dtype dtype = b->kernel->buffer[buffer].dtype;
     return vm_type_size(vm_type(dtype, b->oracle)) == (int)cb_dtype_size(dtype);
 }
 
@@ -122,7 +121,7 @@ static void emit_load(Builder *b, Expr *x, int target) {
     int buffer = (int)x->imm.i;
     bool lanes = b->node[x->id].lanes, guarded = x->input_count == 2;
     const VmIndex *place = &b->load[x->id];
-    cb_dtype dtype = (cb_dtype)b->kernel->buffer[buffer].dtype;
+    cb_dtype dtype = b->kernel->buffer[buffer].dtype;
     VmType type = vm_type(dtype, b->oracle);
     int home = vm_section_of(b, x);
     int access =

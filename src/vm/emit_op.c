@@ -4,7 +4,7 @@
 
 static VmInstr call(VmMode mode, VmFunction *function, const char *name, int y, int a) {
     return (VmInstr){.kind = VM_OP,
-                     .mode = (uint8_t)mode,
+                     .mode = mode,
                      .y = y,
                      .a = a,
                      .b = -1,
@@ -19,7 +19,7 @@ static int fresh(Builder *b, VmType type, VmMode mode, int target) {
 }
 
 int vm_convert(Builder *b, int section, VmMode mode, VmType to, int value, int target) {
-    VmType from = (VmType)b->value[value].type;
+    VmType from = b->value[value].type;
     if (from == to) return value;
     int y = fresh(b, to, mode, target);
     vm_add(b, section, call(mode, b->ops->convert[from][to], "convert", y, value));
@@ -27,7 +27,7 @@ int vm_convert(Builder *b, int section, VmMode mode, VmType to, int value, int t
 }
 
 int vm_wrap(Builder *b, int section, VmMode mode, cb_dtype dtype, int value, int target) {
-    int y = fresh(b, (VmType)b->value[value].type, mode, target);
+    int y = fresh(b, b->value[value].type, mode, target);
     vm_add(b, section, call(mode, b->ops->wrap[dtype], "wrap", y, value));
     return y;
 }
@@ -39,11 +39,11 @@ static bool wraps(const Builder *b, cb_dtype dtype) {
 
 /* Converts to the type of dtype and into its range. */
 static void emit_to(Builder *b, Expr *x, int target) {
-    cb_dtype dtype = (cb_dtype)x->imm.i;
+    cb_dtype dtype = x->imm.i;
     VmType to = vm_type(dtype, b->oracle);
     bool lanes = b->node[x->id].lanes, wrap = wraps(b, dtype);
     int section = vm_section_of(b, x), value = vm_get(b, x->input[0]);
-    if ((VmType)b->value[value].type != to)
+    if (b->value[value].type != to)
         value = vm_convert(b, section, vm_mode(lanes), to, value, wrap ? -1 : target);
     if (wrap) value = vm_wrap(b, section, vm_mode(lanes), dtype, value, target);
     b->node[x->id].value = value;
@@ -60,7 +60,7 @@ typedef struct OpCall {
 
 static Op row_of(const Expr *x) {
     bool truth = x->input[0]->dtype == CB_BOOL;
-    return x->op == OP_bitwise_not && truth ? OP_logical_not : (Op)x->op;
+    return x->op == OP_bitwise_not && truth ? OP_logical_not : x->op;
 }
 
 static bool gives_bool(Op op) {
@@ -85,7 +85,7 @@ static bool small_divisor(const Expr *x) {
 static VmFunction *choose(Builder *b, Expr *x, OpCall *c) {
     VmFunction *const *shape = b->ops->rows[c->compute][c->op];
     check(shape[0], "%s: the VM has no %s on %s", b->kernel->name, op_info(c->op)->name,
-          cb_dtype_name((cb_dtype)x->input[0]->dtype));
+          cb_dtype_name(x->input[0]->dtype));
     bool divides = c->lanes && b->node[vm_real(b, x->input[0])->id].lanes && small_divisor(x);
     if (divides) return c->op == OP_floor_divide ? b->ops->divide : b->ops->remainder;
     if (!c->lanes || x->input_count != 2) return shape[0];
@@ -137,7 +137,7 @@ void vm_emit_op(Builder *b, Expr *x, int target) {
     fetch_operands(b, x, &c, function);
     VmType wanted = vm_type_of(b, x);
     VmMode mode = vm_mode(c.lanes);
-    bool wrap = vm_is_narrow((cb_dtype)x->dtype) && !stays_in_range(c.op);
+    bool wrap = vm_is_narrow(x->dtype) && !stays_in_range(c.op);
     bool direct = c.result == wanted && !wrap;
     int y = fresh(b, c.result, mode, direct ? target : -1);
     VmInstr instr = call(mode, function, op_info(c.op)->name, y, c.operand[0]);
@@ -145,6 +145,6 @@ void vm_emit_op(Builder *b, Expr *x, int target) {
     instr.c = c.operand[2];
     vm_add(b, c.section, instr);
     if (c.result != wanted) y = vm_convert(b, c.section, mode, wanted, y, target);
-    if (wrap) y = vm_wrap(b, c.section, mode, (cb_dtype)x->dtype, y, target);
+    if (wrap) y = vm_wrap(b, c.section, mode, x->dtype, y, target);
     b->node[x->id].value = y;
 }

@@ -13,18 +13,12 @@ enum {
 static int section(const Builder *b, int which) { return SECTIONS_PER_PASS * b->pass + which; }
 
 static VmInstr instr_of(VmKind kind, VmMode mode, int y, int a, const char *name) {
-    return (VmInstr){.kind = (uint8_t)kind,
-                     .mode = (uint8_t)mode,
-                     .y = y,
-                     .a = a,
-                     .b = -1,
-                     .c = -1,
-                     .name = name};
+    return (VmInstr){.kind = kind, .mode = mode, .y = y, .a = a, .b = -1, .c = -1, .name = name};
 }
 
 /* On bool, any and all stand for sums, products and extremes. */
 static Op reduce_op(const Expr *x) {
-    Op op = (Op)x->imm.i;
+    Op op = x->imm.i;
     if (x->dtype != CB_BOOL || !(reduce_adds(op) || reduce_chooses(op))) return op;
     return scalar_identity(op, CB_BOOL).i ? OP_all : OP_any;
 }
@@ -47,7 +41,7 @@ static bool is_wide(const Builder *b, const Expr *x, bool scan) {
 /* The accumulator, set to the identity before the sweep. */
 static int start(Builder *b, const Expr *x, VmType type, bool lanes) {
     int y = vm_new_value(b, type, lanes ? VALUE_VECTOR : VALUE_UNIFORM);
-    int identity = vm_number(b, type, scalar_identity(reduce_op(x), (cb_dtype)x->dtype));
+    int identity = vm_number(b, type, scalar_identity(reduce_op(x), x->dtype));
     VmInstr fill = instr_of(VM_OP, vm_mode(lanes), y, identity, "start");
     fill.function = b->ops->splat[type];
     vm_add(b, section(b, SECTION_POINT), fill);
@@ -58,12 +52,11 @@ static int start(Builder *b, const Expr *x, VmType type, bool lanes) {
 static void fold_lanes(Builder *b, const Expr *x, int accumulator, int operand, bool lanes) {
     Op op = reduce_op(x);
     VmType type = vm_type_of(b, x);
-    bool wide = (VmType)b->value[accumulator].type != type;
+    bool wide = b->value[accumulator].type != type;
     VmInstr fold = instr_of(VM_OP, vm_mode(lanes), accumulator, accumulator, op_info(op)->name);
     fold.b = operand;
     fold.function = wide ? b->ops->wide[op - OP_sum] : b->ops->rows[type][op][0];
-    check(fold.function, "%s: the VM cannot reduce %s", b->kernel->name,
-          cb_dtype_name((cb_dtype)x->dtype));
+    check(fold.function, "%s: the VM cannot reduce %s", b->kernel->name, cb_dtype_name(x->dtype));
     vm_add(b, section(b, SECTION_STEP), fold);
 }
 
@@ -80,15 +73,14 @@ void vm_accumulate(Builder *b, Expr *x) {
     VmInstr fold =
         instr_of(VM_REDUCE, VM_LANES, node->slot, vm_vector(b, x->input[0]), op_info(op)->name);
     fold.reduce = b->ops->reduce[type][op - OP_sum];
-    check(fold.reduce, "%s: the VM cannot reduce %s", b->kernel->name,
-          cb_dtype_name((cb_dtype)x->dtype));
+    check(fold.reduce, "%s: the VM cannot reduce %s", b->kernel->name, cb_dtype_name(x->dtype));
     vm_add(b, section(b, SECTION_BLOCK), fold);
 }
 
 /* The accumulator as a value of x. */
 static int narrow(Builder *b, const Expr *x, int home, bool lanes, int value) {
     value = vm_convert(b, home, vm_mode(lanes), vm_type_of(b, x), value, -1);
-    cb_dtype dtype = (cb_dtype)x->dtype;
+    cb_dtype dtype = x->dtype;
     return vm_is_narrow(dtype) ? vm_wrap(b, home, vm_mode(lanes), dtype, value, -1) : value;
 }
 
@@ -106,7 +98,7 @@ void vm_finish(Builder *b, Expr *x) {
         node->made = b->pass;
         return;
     }
-    VmType type = (VmType)b->value[node->slot].type;
+    VmType type = b->value[node->slot].type;
     VmInstr write = instr_of(VM_SLOT_WRITE, vm_mode(node->lanes), -1, node->slot, "write slot");
     write.number = position_of(b, x);
     write.function = b->ops->convert[type][scalar_type(type)];
@@ -123,9 +115,8 @@ void vm_read_slot(Builder *b, Expr *x) {
     read.number = position_of(b, x);
     read.function = b->ops->convert[scalar_type(type)][type];
     vm_add(b, home, read);
-    node->value = vm_is_narrow((cb_dtype)x->dtype)
-                      ? vm_wrap(b, home, vm_mode(node->lanes), (cb_dtype)x->dtype, y, -1)
-                      : y;
+    node->value =
+        vm_is_narrow(x->dtype) ? vm_wrap(b, home, vm_mode(node->lanes), x->dtype, y, -1) : y;
 }
 
 /* ---- scans ----------------------------------------------------------------------------------- */
@@ -141,19 +132,17 @@ void vm_emit_scan(Builder *b, Expr *x, int target) {
         node->value = vm_convert(b, home, vm_mode(node->lanes), type, sum, target);
     } else {
         int sum = start(b, x, scalar_type(type), false);
-        bool direct = target >= 0 && !vm_is_narrow((cb_dtype)x->dtype);
+        bool direct = target >= 0 && !vm_is_narrow(x->dtype);
         node->value = direct ? target : vm_new_value(b, type, VALUE_VECTOR);
         VmInstr scan =
             instr_of(VM_SCAN, VM_LANES, node->value, vm_vector(b, x->input[0]), op_info(op)->name);
         scan.b = sum;
         scan.scan = b->ops->scan[type][op - OP_sum];
-        check(scan.scan, "%s: the VM cannot scan %s", b->kernel->name,
-              cb_dtype_name((cb_dtype)x->dtype));
+        check(scan.scan, "%s: the VM cannot scan %s", b->kernel->name, cb_dtype_name(x->dtype));
         vm_add(b, home, scan);
     }
-    if (vm_is_narrow((cb_dtype)x->dtype))
-        node->value =
-            vm_wrap(b, home, vm_mode(node->lanes), (cb_dtype)x->dtype, node->value, target);
+    if (vm_is_narrow(x->dtype))
+        node->value = vm_wrap(b, home, vm_mode(node->lanes), x->dtype, node->value, target);
 }
 
 /* ---- stores ---------------------------------------------------------------------------------- */
@@ -170,8 +159,8 @@ static bool store_streams(const Builder *b, int s) {
     const Store *store = &kernel->store[s];
     const KernelBuffer *buffer = &kernel->buffer[store->buffer];
     const VmIndex *place = &b->store[s];
-    VmType type = vm_type((cb_dtype)buffer->dtype, b->oracle);
-    int64_t size = (int64_t)cb_dtype_size((cb_dtype)buffer->dtype);
+    VmType type = vm_type(buffer->dtype, b->oracle);
+    int64_t size = (int64_t)cb_dtype_size(buffer->dtype);
     if (!b->row || store->mode != STORE_SET || store->guard || buffer->role != BUFFER_OUT)
         return false;
     if (!vm_store_has_lanes(b, s) || !vm_is_dense(place)) return false;
@@ -196,13 +185,13 @@ bool vm_store_is_direct(const Builder *b, int s) {
     if (vm_is_ready(b, value) || b->node[value->id].uses != 1 || vm_is_kept(b, value)) return false;
     if (value->op >= EX_axis && value->op != EX_load) return false;
     if (vm_section_of(b, value) != store_section(b, s)) return false;
-    VmType type = vm_type((cb_dtype)buffer->dtype, b->oracle);
-    int size = (int)cb_dtype_size((cb_dtype)buffer->dtype);
+    VmType type = vm_type(buffer->dtype, b->oracle);
+    int size = (int)cb_dtype_size(buffer->dtype);
     return vm_type_size(type) == size;
 }
 
 static VmStore *store_function(const Builder *b, const Store *store, VmType type) {
-    cb_dtype dtype = (cb_dtype)b->kernel->buffer[store->buffer].dtype;
+    cb_dtype dtype = b->kernel->buffer[store->buffer].dtype;
     bool wide = type == VM_F64 && dtype != CB_F64;
     const VmElement *element = &b->ops->element[dtype][wide];
     return store->mode == STORE_ADD ? element->add : element->store;
@@ -223,7 +212,7 @@ void vm_emit_store(Builder *b, int s) {
         vm_emit(b, value, point.y);
         return;
     }
-    VmType type = vm_type((cb_dtype)b->kernel->buffer[store->buffer].dtype, b->oracle);
+    VmType type = vm_type(b->kernel->buffer[store->buffer].dtype, b->oracle);
     int a = vm_operand(b, value, lanes);
     VmInstr instr =
         instr_of(VM_STORE, vm_mode(lanes), -1, a, store->mode == STORE_ADD ? "add" : "store");

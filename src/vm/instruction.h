@@ -13,7 +13,9 @@
 
 #include "vm/program.h"
 
-typedef enum VmType { VM_BOOL, VM_I32, VM_I64, VM_F32, VM_F64, VM_TYPES } VmType;
+typedef enum __attribute__((packed)) VmType {
+    VM_BOOL, VM_I32, VM_I64, VM_F32, VM_F64, VM_TYPES
+} VmType;
 
 /* Operands of a binary block function: both vectors, the second or the first uniform. */
 typedef enum VmShape { VM_VECTORS, VM_SCALAR_B, VM_SCALAR_A, VM_SHAPES } VmShape;
@@ -65,7 +67,7 @@ typedef struct VmOps {
 
 extern const VmOps vm_ops_base, vm_ops_v3, vm_ops_v4;
 
-typedef enum VmKind {
+typedef enum __attribute__((packed)) VmKind {
     VM_OP,         /* function(n, y, a, b, c) */
     VM_LOAD,       /* y = load(access) */
     VM_POINT,      /* y points at access */
@@ -79,10 +81,15 @@ typedef enum VmKind {
 } VmKind;
 
 /* How many lanes an instruction runs over. */
-typedef enum VmMode { VM_ONE, VM_LANES, VM_FULL /* a whole block, whatever comes */ } VmMode;
+typedef enum __attribute__((packed)) VmMode {
+    VM_ONE,
+    VM_LANES,
+    VM_FULL /* a whole block, whatever comes */
+} VmMode;
 
 typedef struct VmInstr {
-    uint8_t kind, mode;
+    VmKind kind;
+    VmMode mode;
     int y, a, b, c; /* registers, -1: none */
     int number;     /* access, axis, row or reduce */
     union {
@@ -120,10 +127,10 @@ typedef struct VmAccess {
                              * transposed, or packed before it is converted; -1: none */
 } VmAccess;
 
-typedef enum VmPlace { VM_FRAME, VM_CONSTANT, VM_DYNAMIC } VmPlace;
+typedef enum __attribute__((packed)) VmPlace { VM_FRAME, VM_CONSTANT, VM_DYNAMIC } VmPlace;
 
 typedef struct VmRegister {
-    uint8_t place;
+    VmPlace place;
     int offset; /* bytes into the frame or the constants */
 } VmRegister;
 

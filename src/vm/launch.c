@@ -44,7 +44,7 @@ static bool copy_reduces(Launch *launch, const Kernel *kernel, Arena *arena) {
     for (int r = 0; r < launch->reduce_count; r++) {
         const Expr *expr = info.reduce[r];
         launch->reduce[r].dtype = expr->dtype;
-        launch->reduce[r].op = (uint16_t)expr->imm.i;
+        launch->reduce[r].op = expr->imm.i;
         launch->reduce[r].pass = info.expr[expr->id].pass;
     }
     return true;
@@ -131,8 +131,8 @@ static void combine_range(void *user, int64_t low, int64_t high) {
 }
 
 static void combine(const Launch *launch, int reduce, Scalar *slot) {
-    Combine c = {.op = (Op)launch->reduce[reduce].op,
-                 .dtype = (cb_dtype)launch->reduce[reduce].dtype,
+    Combine c = {.op = launch->reduce[reduce].op,
+                 .dtype = launch->reduce[reduce].dtype,
                  .slot = slot + reduce * launch->outer_size * launch->split,
                  .outer_size = launch->outer_size,
                  .split = launch->split};

@@ -12,9 +12,9 @@ typedef struct Launch {
     int64_t outer_size, split, grain; /* grain: items that are worth waking a thread for */
     int pass_count, reduce_count, buffer_count;
     /* Of a split kernel that adds to elements (STORE_ADD): these; buffer -1: it does not. */
-    struct { int buffer; int8_t dtype; int64_t numel; } bins;
+    struct { int buffer; cb_dtype dtype; int64_t numel; } bins;
     /* owned, by slot: how chunks combine */
-    struct { int8_t dtype; uint16_t op; int pass; } *reduce;
+    struct { cb_dtype dtype; Op op; int pass; } *reduce;
 } Launch;
 /* function NULL: the VM, in f64 when oracle is set. false: out of memory, nothing to free. */
 bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function, bool oracle);

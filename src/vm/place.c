@@ -13,9 +13,7 @@ int vm_type_size(VmType type) {
     return size[type];
 }
 
-VmType vm_type_of(const Builder *b, const Expr *x) {
-    return vm_type((cb_dtype)x->dtype, b->oracle);
-}
+VmType vm_type_of(const Builder *b, const Expr *x) { return vm_type(x->dtype, b->oracle); }
 
 bool vm_is_narrow(cb_dtype dtype) { return dtype_info(dtype)->kind == KIND_NARROW; }
 
@@ -25,7 +23,7 @@ bool vm_is_inner(const Builder *b, const Expr *x) { return b->info.expr[x->id].i
 
 static bool is_copy(const Builder *b, const Expr *x) {
     if (x->op != OP_to) return false;
-    cb_dtype from = (cb_dtype)x->input[0]->dtype, to = (cb_dtype)x->imm.i;
+    cb_dtype from = x->input[0]->dtype, to = x->imm.i;
     VmType type = vm_type(from, b->oracle);
     if (type != vm_type(to, b->oracle)) return false;
     return type == VM_I32 ? dtype_holds(to, from) : b->oracle; /* else a rounding to halves */

@@ -26,7 +26,7 @@ static void print_instr(const Program *p, const VmInstr *in, Buffer *out) {
     if (in->a >= 0) putf(out, " v%d", in->a);
     if (in->b >= 0) putf(out, " v%d", in->b);
     if (in->c >= 0) putf(out, " v%d", in->c);
-    switch ((VmKind)in->kind) {
+    switch (in->kind) {
     case VM_LOAD:
     case VM_POINT:
     case VM_STORE:

@@ -120,7 +120,7 @@ static void run(VmFrame *f, VmSection section) {
     char **reg = f->reg;
     for (const VmInstr *in = p->instr + section.first; in < p->instr + section.end; in++) {
         int64_t n = in->mode == VM_LANES ? f->lanes : in->mode == VM_ONE ? 1 : p->full;
-        switch ((VmKind)in->kind) {
+        switch (in->kind) {
         case VM_OP:
             in->function(n, reg[in->y], reg[in->a], operand(f, in->b), operand(f, in->c));
             break;

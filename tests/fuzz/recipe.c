@@ -268,7 +268,7 @@ void recipe_inputs(const Recipe *r, cb_tensor **out) {
                                 : (float)((double)(next(&state) >> 11) * 0x1p-53 * 4.0 - 2.0);
         bool wide = r->widened && m->dtype == CB_F32;
         cb_tensor *x = cb_from_data(block, CB_F64, sizes);
-        out[i] = wide || m->dtype == CB_F64 ? x : cb_to(x, (cb_dtype)m->dtype);
+        out[i] = wide || m->dtype == CB_F64 ? x : cb_to(x, m->dtype);
     }
 }
 

@@ -73,7 +73,7 @@ static Scalar reference_value(Reference *r, const Expr *e) {
     Scalar input[3];
     for (int i = 0; i < e->input_count; i++) input[i] = reference_value(r, e->input[i]);
     if (e->op == OP_to) return scalar_convert(input[0], e->input[0]->dtype, (cb_dtype)e->imm.i);
-    return scalar_eval((Op)e->op, e->op == OP_where ? e->dtype : e->input[0]->dtype, input);
+    return scalar_eval(e->op, e->op == OP_where ? e->dtype : e->input[0]->dtype, input);
 }
 
 static void reference_store(Reference *r, const Store *store) {

@@ -33,7 +33,7 @@ static Phrase plain_scan(Emit *e, const Expr *x) {
 static Phrase plain_slot_at(Emit *e, const Expr *x, const char *item) {
     int position = 0;
     while (e->info.reduce[position] != x) position++;
-    const char *type = dtype_is_float((cb_dtype)x->dtype) ? "f64" : "i64";
+    const char *type = dtype_is_float(x->dtype) ? "f64" : "i64";
     int64_t first = position * e->kernel->outer_size * e->kernel->split;
     return text_atom(
         arena_format(e->arena, "((%s *)slot)[%lldL + %s]", type, (long long)first, item));

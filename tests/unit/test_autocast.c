@@ -20,14 +20,14 @@
 static cb_operand evaluate(const Node *node, Tensor *const *argument) {
     cb_operand input[OP_MAX_INPUTS];
     if (node->op == OP_input) return cb_operand_tensor(argument[node->attrs->word[0]]);
-    if (node->op == OP_constant && dtype_is_float((cb_dtype)node->dtype))
+    if (node->op == OP_constant && dtype_is_float(node->dtype))
         return cb_operand_float(node_constant(node).f);
     if (node->op == OP_constant) return cb_operand_int(node_constant(node).i);
     for (int i = 0; i < node->input_count; i++)
         input[i] = node->input[i] ? evaluate(node->input[i], argument) : cb_operand_tensor(NULL);
     static const Attrs none;
-    Tensor *y = apply_op((Op)node->op, input, node->input_count, node->attrs ? node->attrs : &none);
-    if (!y) fail_msg("%s: %s", op_info((Op)node->op)->name, cb_error());
+    Tensor *y = apply_op(node->op, input, node->input_count, node->attrs ? node->attrs : &none);
+    if (!y) fail_msg("%s: %s", op_info(node->op)->name, cb_error());
     return cb_operand_tensor(y);
 }
 

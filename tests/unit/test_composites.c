@@ -127,8 +127,8 @@ static void expect_composite(Op op, const char *text, const char *type) {
     expect_verified(graph);
     Node **order = graph_order(graph);
     for (int k = 0; k < length(order); k++) {
-        OpKind kind = op_info((Op)order[k]->op)->kind;
-        if (kind == KIND_COMPOSITE) fail_msg("%s leaves %s", text, op_info((Op)order[k]->op)->name);
+        OpKind kind = op_info(order[k]->op)->kind;
+        if (kind == KIND_COMPOSITE) fail_msg("%s leaves %s", text, op_info(order[k]->op)->name);
     }
     assert_true(graph_equal(graph, parse(print(graph))));
 }

@@ -46,7 +46,7 @@ static const Case cases[] = {
 enum { X_LAST = 1, TURNED = 2, OUT_LAST = 4, LAYOUTS = 6 };
 
 static ConvolutionTask task_of(const Case *c, int layout, cb_dtype dtype, bool reduced) {
-    ConvolutionTask s = {.dtype = (int8_t)dtype, .channels_last = layout & OUT_LAST, .rank = 3};
+    ConvolutionTask s = {.dtype = dtype, .channels_last = layout & OUT_LAST, .rank = 3};
     s.reduced = reduced;
     s.batch = c->batch, s.channels = c->channels, s.out_channels = c->out_channels;
     s.groups = c->groups;
@@ -128,15 +128,12 @@ static void expect_result(const ConvolutionTask *s, const double *x, const doubl
             for (int64_t p = 0; p < positions(s); p++) {
                 int64_t at = s->channels_last ? (n * positions(s) + p) * s->out_channels + o
                                               : (n * s->out_channels + o) * positions(s) + p;
-                double found = scalar_load(out + at * (int64_t)cb_dtype_size((cb_dtype)s->dtype),
-                                           (cb_dtype)s->dtype)
-                                   .f;
+                double found = scalar_load(out + at * (int64_t)cb_dtype_size(s->dtype), s->dtype).f;
                 double sum = expected(s, x, weight, n, o, p);
-                Scalar rounded = scalar_convert((Scalar){.f = sum}, CB_F64, (cb_dtype)s->dtype);
+                Scalar rounded = scalar_convert((Scalar){.f = sum}, CB_F64, s->dtype);
                 if (found != rounded.f)
                     fail_msg("case %d, layout %d, %s [%d, %d, %d] is %g, not %g", (int)(c - cases),
-                             layout, cb_dtype_name((cb_dtype)s->dtype), (int)n, (int)o, (int)p,
-                             found, sum);
+                             layout, cb_dtype_name(s->dtype), (int)n, (int)o, (int)p, found, sum);
             }
 }
 

@@ -151,7 +151,7 @@ static void check_row(const Row *row, bool generate, const char *how) {
             const Meta *meta = &plan->input[i];
             cb_dim_list sizes = {meta->rank, {0}};
             memcpy(sizes.at, meta->size, sizeof meta->size);
-            in[i] = cb_ones(sizes, (cb_dtype)meta->dtype);
+            in[i] = cb_ones(sizes, meta->dtype);
         }
         Executable *executable = executable_new(plan, (ExecutableOptions){.generate = generate});
         assert_non_null(executable);

@@ -71,16 +71,15 @@ static double pointwise(const Machine *m, const Node *node, const int64_t *index
         input[k] = scalar_of(broadcast(m, node->input[k], node->rank, index), dtype);
     }
     if (node->op == OP_to)
-        return double_of(scalar_convert(input[0], (cb_dtype)dtype, (cb_dtype)node->dtype),
-                         node->dtype);
-    return double_of(scalar_eval((Op)node->op, (cb_dtype)dtype, input), node->dtype);
+        return double_of(scalar_convert(input[0], (cb_dtype)dtype, node->dtype), node->dtype);
+    return double_of(scalar_eval(node->op, (cb_dtype)dtype, input), node->dtype);
 }
 
 static void reduce(const Machine *m, const Node *node, Value *out) {
     const Node *x = node->input[0];
     cb_dim_list dims = attr_dims(node->attrs, ATTR_sum_dim);
     bool keep = node->attrs->word[ATTR_sum_keepdim];
-    Scalar identity = scalar_identity((Op)node->op, (cb_dtype)node->dtype);
+    Scalar identity = scalar_identity(node->op, node->dtype);
     for (int64_t e = 0; e < node_numel(node); e++) out->at[e] = double_of(identity, node->dtype);
     for (int64_t e = 0; e < node_numel(x); e++) {
         int64_t index[CB_MAX_RANK], kept[CB_MAX_RANK];
@@ -94,7 +93,7 @@ static void reduce(const Machine *m, const Node *node, Value *out) {
         double *slot = &out->at[ravel(node, kept)];
         Scalar pair[2] = {scalar_of(*slot, node->dtype),
                           scalar_of(m->value[x->id]->at[e], node->dtype)};
-        *slot = double_of(scalar_eval((Op)node->op, (cb_dtype)node->dtype, pair), node->dtype);
+        *slot = double_of(scalar_eval(node->op, node->dtype, pair), node->dtype);
     }
 }
 
@@ -120,7 +119,7 @@ static void source_index(const Machine *m, const Node *node, int64_t *index) {
             (int64_t)m->value[node->input[1]->id]->at[own[word[ATTR_index_select_dim]]];
         return;
     default:
-        fail_msg("the interpreter lacks %s", op_info((Op)node->op)->name);
+        fail_msg("the interpreter lacks %s", op_info(node->op)->name);
     }
 }
 
@@ -148,7 +147,7 @@ static double element(const Machine *m, const Node *node, int64_t e) {
     int64_t index[CB_MAX_RANK] = {0};
     unravel(node, e, index);
     const Node *x = node->input_count ? node->input[0] : NULL;
-    if (op_info((Op)node->op)->kind == KIND_POINTWISE) return pointwise(m, node, index);
+    if (op_info(node->op)->kind == KIND_POINTWISE) return pointwise(m, node, index);
     switch (node->op) {
     case OP_input:
         return inputs[node->attrs->word[0]][e];
@@ -178,7 +177,7 @@ static Value *run(Machine *m, const Node *output) {
         const Node *node = order[k];
         assert_true(node_numel(node) <= MOST);
         Value *value = m->value[node->id] = arena_new_array(m->graph->arena, Value, 1);
-        if (op_info((Op)node->op)->kind == KIND_REDUCE)
+        if (op_info(node->op)->kind == KIND_REDUCE)
             reduce(m, node, value);
         else
             for (int64_t e = 0; e < node_numel(node); e++) value->at[e] = element(m, node, e);

@@ -29,7 +29,7 @@ static cb_tensor *input_of(Meta meta, int number) {
     for (int64_t i = 0; i < count; i++)
         value[i] = (double)((i * 7 + i / 5 + number) % (index ? 3 : 11)) - (index ? 0 : 5);
     cb_tensor *x = cb_from_data(value, CB_F64, cb_dims(count));
-    return cb_reshape(cb_to(x, (cb_dtype)meta.dtype), sizes);
+    return cb_reshape(cb_to(x, meta.dtype), sizes);
 }
 
 static Executable *executable_of(const char *text, bool fuse) {

@@ -166,7 +166,7 @@ static bool run_task(void *user) {
 static bool pack_task(void *user) {
     const Run *r = user;
     Storage *packed;
-    bool done = pack_own(&r->task, r->b, (cb_dtype)r->task.dtype, &packed);
+    bool done = pack_own(&r->task, r->b, r->task.dtype, &packed);
     assert_true(done || !packed);
     if (packed) storage_release(packed);
     return done;

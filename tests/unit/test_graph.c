@@ -26,7 +26,7 @@ static void expect_optimized(const char *text, const char *expected) {
 }
 
 static Meta meta_of(cb_dtype dtype, cb_dim_list sizes) {
-    Meta meta = {.dtype = (int8_t)dtype, .rank = (uint8_t)sizes.count};
+    Meta meta = {.dtype = dtype, .rank = (uint8_t)sizes.count};
     memcpy(meta.size, sizes.at, sizeof meta.size);
     return meta;
 }

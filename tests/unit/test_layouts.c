@@ -237,7 +237,7 @@ static cb_tensor *laid(cb_tensor *x, InputLayout layout) {
 static cb_tensor *input_of(const Meta *meta) {
     cb_dim_list sizes = {meta->rank, {0}};
     memcpy(sizes.at, meta->size, sizeof meta->size);
-    cb_dtype dtype = (cb_dtype)meta->dtype;
+    cb_dtype dtype = meta->dtype;
     if (dtype == CB_BOOL) return cb_to(cb_randint(0, 2, sizes), dtype);
     return cb_to(dtype_is_float(dtype) ? cb_randn(sizes) : cb_randint(0, 7, sizes), dtype);
 }

@@ -10,12 +10,12 @@
 #include <cmocka.h>
 
 static Meta meta_of(cb_dtype dtype, cb_dim_list sizes) {
-    Meta meta = {.dtype = (int8_t)dtype, .rank = (uint8_t)sizes.count};
+    Meta meta = {.dtype = dtype, .rank = (uint8_t)sizes.count};
     memcpy(meta.size, sizes.at, sizeof meta.size);
     return meta;
 }
 
-static Meta number_of(cb_dtype dtype) { return (Meta){.dtype = (int8_t)dtype, .number = true}; }
+static Meta number_of(cb_dtype dtype) { return (Meta){.dtype = dtype, .number = true}; }
 
 #define TENSOR(dtype, ...) meta_of(CB_##dtype, cb_dims(__VA_ARGS__))
 #define ZERO_DIM(dtype) meta_of(CB_##dtype, CB_NO_DIMS)

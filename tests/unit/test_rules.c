@@ -49,7 +49,7 @@ static Node *fold_tree(Graph *graph, Node *node) {
     Node *input[NODE_MAX_INPUTS];
     for (int i = 0; i < node->input_count; i++) input[i] = fold_tree(graph, node->input[i]);
     Node *folded = fold_node(graph, graph_with_inputs(graph, node, input));
-    if (folded->op != OP_constant) fail_msg("%s does not fold", op_info((Op)node->op)->name);
+    if (folded->op != OP_constant) fail_msg("%s does not fold", op_info(node->op)->name);
     return folded;
 }
 
@@ -104,21 +104,21 @@ static bool equal(Scalar a, Scalar b, cb_dtype dtype, const Rule *rule) {
 static void compare(Values *values, const Sides *sides, const Rule *rule) {
     Node *left = fold_tree(values->graph, side(values, sides->left));
     Node *right = fold_tree(values->graph, side(values, sides->right));
-    cb_dtype dtype = (cb_dtype)left->dtype;
+    cb_dtype dtype = left->dtype;
     Scalar a = node_constant(left);
-    Scalar b = scalar_convert(node_constant(right), (cb_dtype)right->dtype, compute_dtype(dtype));
+    Scalar b = scalar_convert(node_constant(right), right->dtype, compute_dtype(dtype));
     if (equal(a, b, dtype, rule)) return;
     char text[256] = "";
     for (int v = 0; v < VARIABLES; v++) {
         if (!values->value[v]) continue;
         Scalar s = node_constant(values->value[v]);
-        bool is_float = dtype_is_float((cb_dtype)values->value[v]->dtype);
+        bool is_float = dtype_is_float(values->value[v]->dtype);
         snprintf(text + strlen(text), sizeof text - strlen(text), " %c=%g", letters[v],
                  is_float ? s.f : (double)s.i);
     }
     bool is_float = dtype_is_float(dtype);
     fail_msg("%s in %s:%s gives %.17g and %.17g", rule->text,
-             cb_dtype_name((cb_dtype)values->value[0]->dtype), text, is_float ? a.f : (double)a.i,
+             cb_dtype_name(values->value[0]->dtype), text, is_float ? a.f : (double)a.i,
              is_float ? b.f : (double)b.i);
 }
 
@@ -184,8 +184,7 @@ static void expect_fires(const Rule *rule, cb_dtype dtype) {
                                        : graph_input(graph[s], &meta);
         }
         Node *left = side(&values, sides.left);
-        Node *node =
-            s ? node_convert(graph[s], side(&values, sides.right), (cb_dtype)left->dtype) : left;
+        Node *node = s ? node_convert(graph[s], side(&values, sides.right), left->dtype) : left;
         push(arena, graph[s]->output, node_expand_to(graph[s], node, left->rank, left->size));
         graph_optimize(graph[s], NULL);
     }

@@ -9,8 +9,7 @@
 
 static void expect_order(cb_dtype dtype, const void *in, int64_t length, int64_t keep,
                          bool descending, const int64_t *expected) {
-    SortTask task = {
-        .dtype = (int8_t)dtype, .rows = 1, .length = length, .keep = keep, .element = 1};
+    SortTask task = {.dtype = dtype, .rows = 1, .length = length, .keep = keep, .element = 1};
     task.descending = descending;
     int64_t *out = malloc(sizeof *out * (size_t)(keep + 1));
     out[keep] = -7;

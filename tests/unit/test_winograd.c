@@ -208,7 +208,7 @@ static int chosen_of(cb_dtype dtype, int64_t batch, int64_t channels, int64_t si
     Case c = {batch, channels, channels, size, size, kernel, {kernel / 2, kernel / 2}};
     ConvolutionTask s;
     set_step(&s, &c);
-    s.dtype = (int8_t)dtype;
+    s.dtype = dtype;
     for (int d = 1; d < 3; d++) {
         s.stride[d] = stride;
         s.out_size[d] = (size - 1) / stride + 1;
@@ -291,7 +291,7 @@ static void half_precision_rounds_once(void **state) {
         static const float scales[] = {1, 3e4f, 1e-6f};
         Problem p = problem_new(&cases[i / 2]);
         ConvolutionTask s = p.step;
-        s.dtype = (int8_t)dtype;
+        s.dtype = dtype;
         int64_t xs = s.x_offset + s.batch * s.x_batch;
         int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
         uint16_t *x = malloc(2 * (size_t)(xs + 1)), *w = malloc(2 * (size_t)(ws + 1));

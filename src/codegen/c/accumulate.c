@@ -15,10 +15,10 @@
 
 /* ---- names and types ---------------------------------------------------------------------- */
 
-static bool is_extreme(const Expr *x) { return reduce_chooses((Op)x->imm.i); }
-static bool is_sum(const Expr *x) { return reduce_adds((Op)x->imm.i); }
+static bool is_extreme(const Expr *x) { return reduce_chooses(x->imm.i); }
+static bool is_sum(const Expr *x) { return reduce_adds(x->imm.i); }
 /* Of extremes: the greatest. */
-static bool is_high(const Expr *x) { return scalar_identity((Op)x->imm.i, CB_F64).f < 0; }
+static bool is_high(const Expr *x) { return scalar_identity(x->imm.i, CB_F64).f < 0; }
 static bool is_float(const Expr *x) { return dtype_is_float(x->dtype); }
 static bool sums_single(const Expr *x) { return is_sum(x) && x->dtype == CB_F32; }
 
@@ -137,7 +137,7 @@ void c_accumulate(CKernel *c, const Expr *x, int pass) {
 
 /* The row that combines says "a + b": OpenMP says "+". */
 static const char *clause(CKernel *c, const Expr *x, int pass) {
-    char operator[2] = {op_info((Op)x->imm.i)->value[2]};
+    char operator[2] = {op_info(x->imm.i)->value[2]};
     const char *word = is_extreme(x) ? is_high(x) ? "max" : "min" : operator;
     return arena_format(c->e.arena, " reduction(%s:%s)", word, target_name(c, x, pass).text);
 }

@@ -55,7 +55,7 @@ static int64_t axis_size(const Kernel *kernel, int axis) { return kernel->axis[a
 
 static int own_cost(const Expr *x) {
     if (x->op == EX_load) return 1;
-    return x->op < OP_COUNT && x->op != OP_constant ? op_info((Op)x->op)->cost : 0;
+    return x->op < OP_COUNT && x->op != OP_constant ? op_info(x->op)->cost : 0;
 }
 
 /* A load with a condition, at the border of a padded window. ARRAY kernels test it once for all
@@ -186,8 +186,7 @@ static int array_count(const Kernel *kernel) {
 static bool has_float_sum(const Kernel *kernel) {
     for (int id = 0; id < length(kernel->expr); id++) {
         const Expr *x = kernel->expr[id];
-        if (x->op == EX_reduce && reduce_adds((Op)x->imm.i) && dtype_is_float(x->dtype))
-            return true;
+        if (x->op == EX_reduce && reduce_adds(x->imm.i) && dtype_is_float(x->dtype)) return true;
     }
     return false;
 }
@@ -446,7 +445,7 @@ static int64_t arithmetic(const CKernel *c) {
         const Expr *x = c->e.kernel->expr[id];
         bool counts = c->e.info.expr[id].users && x->op < OP_COUNT && x->op != OP_constant;
         int64_t copies = c->written_out && c->e.local[id].inner ? c->e.kernel->inner_size : 1;
-        if (counts) cost += copies * op_info((Op)x->op)->cost;
+        if (counts) cost += copies * op_info(x->op)->cost;
     }
     return cost;
 }
@@ -460,7 +459,7 @@ static int64_t vectors_at_once(const CKernel *c) {
     int64_t lanes = axis_size(kernel, axis);
     if (lanes % NARROW_LANES && lanes < 16 * NARROW_LANES) return 1;
     for (int b = 0; b < length(kernel->buffer); b++)
-        if (cb_dtype_size((cb_dtype)kernel->buffer[b].dtype) == 1) return 4;
+        if (cb_dtype_size(kernel->buffer[b].dtype) == 1) return 4;
     return 1;
 }
 
@@ -472,7 +471,7 @@ static void choose_calls(CKernel *c) {
     for (int id = 0; id < e->count; id++) {
         const Expr *x = e->kernel->expr[id];
         if (!e->info.expr[id].users || !emit_calls_apart(e, x)) continue;
-        cost += op_info((Op)x->op)->cost * (e->local[id].inner ? copies : 1);
+        cost += op_info(x->op)->cost * (e->local[id].inner ? copies : 1);
     }
     e->apart &= cost > APART_ARITHMETIC;
 }

@@ -83,7 +83,7 @@ Phrase c_slot(Emit *e, const Expr *x) {
     const CKernel *c = kernel_of(e);
     int position = 0;
     while (e->info.reduce[position] != x) position++;
-    const char *slot = dtype_is_float((cb_dtype)x->dtype) ? "slot_f" : "slot_i";
+    const char *slot = dtype_is_float(x->dtype) ? "slot_f" : "slot_i";
     const char *lane = c->shape == SHAPE_ARRAY ? " + l" : "";
     int64_t first = position * e->kernel->outer_size * e->kernel->split;
     const char *text = arena_format(e->arena, "(%s)%s[%lldL + %s%s]", e->target->type[x->dtype],

@@ -200,7 +200,7 @@ static void row_lanes(CKernel *c, int pass) {
 static const Expr *term_condition(const Expr *reduce) {
     const Expr *term = reduce->input[0];
     if (term->op != OP_where || term->input[2]->op != OP_constant) return NULL;
-    Scalar other = term->input[2]->imm, none = scalar_identity((Op)reduce->imm.i, reduce->dtype);
+    Scalar other = term->input[2]->imm, none = scalar_identity(reduce->imm.i, reduce->dtype);
     bool same = dtype_is_float(reduce->dtype) ? other.f == none.f : other.i == none.i;
     return same ? term->input[0] : NULL;
 }

@@ -32,8 +32,7 @@ static bool operands_fit(const AttentionNodes *a) {
         return refuse(CB_ERR_SHAPE, "the last sizes of query and key differ");
     if (k->size[k->rank - 2] != v->size[v->rank - 2])
         return refuse(CB_ERR_SHAPE, "key and value have different lengths");
-    bool mask_fits =
-        !a->mask || a->mask->dtype == CB_BOOL || dtype_is_float((cb_dtype)a->mask->dtype);
+    bool mask_fits = !a->mask || a->mask->dtype == CB_BOOL || dtype_is_float(a->mask->dtype);
     if (!mask_fits) return refuse(CB_ERR_DTYPE, "the mask must be bool or floating point");
     return true;
 }
@@ -95,8 +94,8 @@ static Node *causal_mask(Graph *graph, int64_t rows, int64_t columns) {
 
 static Node *masked(Graph *graph, Node *scores, Node *mask) {
     if (mask->dtype != CB_BOOL)
-        return call2(graph, OP_add, scores, node_convert(graph, mask, (cb_dtype)scores->dtype));
-    Node *never = call_constant(graph, (cb_dtype)scores->dtype, -__builtin_inf());
+        return call2(graph, OP_add, scores, node_convert(graph, mask, scores->dtype));
+    Node *never = call_constant(graph, scores->dtype, -__builtin_inf());
     return call3(graph, OP_where, mask, scores, never);
 }
 
@@ -106,7 +105,7 @@ static Node *safe_softmax(Graph *graph, Node *scores) {
     Node *most = call_reduce(graph, OP_amax, scores, last, true);
     if (!most) return NULL;
     Node *none = call_number(graph, OP_eq, most, -__builtin_inf());
-    most = call3(graph, OP_where, none, call_constant(graph, (cb_dtype)most->dtype, 0), most);
+    most = call3(graph, OP_where, none, call_constant(graph, most->dtype, 0), most);
     Node *weight = call1(graph, OP_exp, call2(graph, OP_sub, scores, most));
     Node *sum = call_reduce(graph, OP_sum, weight, last, true); /* at least 1, or exactly 0 */
     return call2(graph, OP_div, weight, call_number(graph, OP_maximum, sum, 1));
@@ -120,7 +119,7 @@ static Node *softmax(Graph *graph, Node *scores) {
 
 static Node *drop(Graph *graph, Node *weights, double p, int64_t draw) {
     if (p == 0 || !weights) return weights;
-    Node *zero = call_constant(graph, (cb_dtype)weights->dtype, 0);
+    Node *zero = call_constant(graph, weights->dtype, 0);
     Node *keep = call_number(graph, OP_ge, call_random(graph, OP_rand, weights, CB_F32, draw), p);
     return call3(graph, OP_where, keep, call_number(graph, OP_mul, weights, 1 / (1 - p)), zero);
 }
@@ -163,7 +162,7 @@ static Node *nothing_seen(const AttentionNodes *a) {
     int64_t size[CB_MAX_RANK];
     memcpy(size, q->size, sizeof *size * q->rank);
     size[q->rank - 1] = a->value->size[q->rank - 1];
-    return call_full(a->graph, q->rank, size, cb_operand_int(0), (cb_dtype)q->dtype);
+    return call_full(a->graph, q->rank, size, cb_operand_int(0), q->dtype);
 }
 
 double attention_scale(const Attrs *attrs, int64_t width) {

@@ -100,7 +100,7 @@ static Node *convolve_integers(Graph *graph, Node *x, Node *weight, const Attrs 
 static Node *convolve(Graph *graph, Node *x, Node *weight, Attrs *attrs) {
     Node *input[] = {x, weight};
     if (!x || !weight) return NULL;
-    cb_dtype dtype = cb_promote((cb_dtype)x->dtype, (cb_dtype)weight->dtype);
+    cb_dtype dtype = cb_promote(x->dtype, weight->dtype);
     if (!dtype_is_int(dtype)) return graph_op(graph, OP_convolution, input, 2, attrs, NULL);
     Meta meta[] = {node_meta(x), node_meta(weight)};
     Inferred inferred;
@@ -110,7 +110,7 @@ static Node *convolve(Graph *graph, Node *x, Node *weight, Attrs *attrs) {
 }
 
 static Node *convolution(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
-    int n = (int)op - OP_conv1d + 1;
+    int n = op - OP_conv1d + 1;
     cb_dim_list padding = attr_dims(attrs, ATTR_conv1d_padding);
     if (!ranks_fit(op, input[0], input[1], n)) return NULL;
     Node *x = with_batch(graph, input[0], n);
@@ -309,7 +309,7 @@ static Node *interleave(Graph *graph, Node *y, const Transposed *t) {
 }
 
 static Node *conv_transpose(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
-    int n = (int)op - OP_conv_transpose1d + 1;
+    int n = op - OP_conv_transpose1d + 1;
     Node *weight = input[1];
     Transposed t;
     Phases chosen[3];
@@ -410,7 +410,7 @@ static Node *fold(Graph *graph, Node *given, const Attrs *attrs) {
     place = node_reshape(graph, place, 1, (int64_t[]){kernel * count});
     place = node_expand_to(graph, place, 2, (int64_t[]){planes, kernel * count});
     Node *zeros = call_full(graph, 2, (int64_t[]){planes, padded[0] * padded[1]}, cb_operand_int(0),
-                            (cb_dtype)x->dtype);
+                            x->dtype);
     x = node_reshape(graph, x, 2, (int64_t[]){planes, kernel * count});
     Attrs scatter = attrs_default(OP_scatter_add);
     scatter.word[ATTR_scatter_add_dim] = 1;

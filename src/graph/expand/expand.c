@@ -39,7 +39,7 @@ static Node *argument_extreme(Graph *graph, Op op, Node *x, cb_dim_list dims, bo
     if (!most) return NULL;
     Node *position = node_reshape(graph, call_arange(graph, count, CB_I64), rank - dim, along);
     Node *found = call2(graph, OP_eq, x, most);
-    if (dtype_is_float((cb_dtype)x->dtype))
+    if (dtype_is_float(x->dtype))
         found = call2(graph, OP_logical_or, found, call1(graph, OP_isnan, x));
     Node *none = graph_constant(graph, CB_I64, (Scalar){.i = count});
     Node *candidates = call3(graph, OP_where, found, position, none);
@@ -55,8 +55,8 @@ static Node *logsumexp(Graph *graph, Node *x, cb_dim_list dims, bool keepdim) {
     }
     Node *most = call_reduce(graph, OP_amax, x, dims, true);
     if (!most) return NULL;
-    most = call3(graph, OP_where, call1(graph, OP_isinf, most),
-                 call_constant(graph, (cb_dtype)x->dtype, 0), most);
+    most = call3(graph, OP_where, call1(graph, OP_isinf, most), call_constant(graph, x->dtype, 0),
+                 most);
     Node *exponentials = call1(graph, OP_exp, call2(graph, OP_sub, x, most));
     Node *sum = call_reduce(graph, OP_sum, exponentials, dims, keepdim);
     Node *shift = node_reshape(graph, most, sum->rank, sum->size);
@@ -75,9 +75,9 @@ static Node *softmax_of_nothing(Graph *graph, Op op, Node *x, int64_t dim) {
  * NULL. */
 static Node *limited(Graph *graph, Op beyond, Node *x, Node *limit, bool weak) {
     if (!x) return NULL;
-    bool wins = dtype_is_float((cb_dtype)limit->dtype) && isnan(node_constant(limit).f);
+    bool wins = dtype_is_float(limit->dtype) && isnan(node_constant(limit).f);
     bool numbers[] = {false, weak, false};
-    if (wins || !dtype_is_float((cb_dtype)x->dtype)) {
+    if (wins || !dtype_is_float(x->dtype)) {
         Op op = beyond == OP_lt ? OP_maximum : OP_minimum;
         return graph_op(graph, op, (Node *[]){x, limit}, 2, NULL, numbers);
     }
@@ -94,7 +94,7 @@ static Node *limited_by(Graph *graph, Op beyond, Node *x, cb_operand limit) {
 /* In the dtype that x and both limits have in common. */
 static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
     cb_operand low = attr_number(attrs, ATTR_clamp_low), high = attr_number(attrs, ATTR_clamp_high);
-    int kind = dtype_kind((cb_dtype)x->dtype), above = kind;
+    int kind = dtype_kind(x->dtype), above = kind;
     if (number_given(&low)) above = dtype_kind(number_dtype(&low));
     if (number_given(&high) && dtype_kind(number_dtype(&high)) > above)
         above = dtype_kind(number_dtype(&high));
@@ -108,7 +108,7 @@ static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
 /* Unlike clamp's, its limits become values of the dtype of x; of integers, they are truncated
  * first. */
 static Node *hardtanh_limit(Graph *graph, const Node *x, cb_operand limit) {
-    cb_dtype dtype = (cb_dtype)x->dtype, own = number_dtype(&limit);
+    cb_dtype dtype = x->dtype, own = number_dtype(&limit);
     if (!dtype_is_float(dtype))
         limit = cb_operand_int(scalar_convert(number_scalar(&limit), own, CB_I64).i);
     if (dtype != CB_U8 || limit.i >= 0) return node_number(graph, "hardtanh", limit, dtype);
@@ -117,7 +117,7 @@ static Node *hardtanh_limit(Graph *graph, const Node *x, cb_operand limit) {
 }
 
 static Node *hardtanh(Graph *graph, Node *x, const Attrs *attrs) {
-    cb_dtype dtype = (cb_dtype)x->dtype;
+    cb_dtype dtype = x->dtype;
     Node *low = hardtanh_limit(graph, x, attr_number(attrs, ATTR_hardtanh_low));
     Node *high = hardtanh_limit(graph, x, attr_number(attrs, ATTR_hardtanh_high));
     if (!low || !high) return NULL;
@@ -147,7 +147,7 @@ static Node *dropout(Graph *graph, Node *x, const Attrs *attrs) {
         return NULL;
     }
     if (!attrs->word[ATTR_dropout_training] || p == 0) return x;
-    cb_dtype dtype = (cb_dtype)x->dtype;
+    cb_dtype dtype = x->dtype;
     Node *zero = call_constant(graph, dtype, 0);
     if (p == 1) return node_expand_to(graph, zero, x->rank, x->size);
     int64_t draw = attrs->word[op_info(OP_dropout)->word_count];

@@ -28,8 +28,8 @@ static Syntax *parse_statement(Reader *reader) {
 
 static void parse_all(void) {
     int used = 0;
-    for (int op = 0; op < OP_COUNT; op++) {
-        const char *text = op_info((Op)op)->formula;
+    for (Op op = 0; op < OP_COUNT; op++) {
+        const char *text = op_info(op)->formula;
         if (!text) continue;
         Reader reader = {
             .text = text, .at = text, .pool = pool, .used = used, .capacity = POOL_SIZE};
@@ -37,13 +37,12 @@ static void parse_all(void) {
         Syntax *statement;
         do {
             statement = parse_statement(&reader);
-            check(statement, "formula of %s: %s at '%s'", op_info((Op)op)->name, reader.error,
+            check(statement, "formula of %s: %s at '%s'", op_info(op)->name, reader.error,
                   reader.error_at);
             *tail = statement;
             tail = (const Syntax **)&statement->next;
         } while (read_token(&reader, ";"));
-        check(read_at_end(&reader), "formula of %s: what is '%s'?", op_info((Op)op)->name,
-              reader.at);
+        check(read_at_end(&reader), "formula of %s: what is '%s'?", op_info(op)->name, reader.at);
         used = reader.used;
     }
 }

@@ -37,7 +37,7 @@ static bool target_fits(const Classes *c, const Node *target) {
     bool fits = target->rank == c->x->rank - 1;
     for (int i = 0, k = 0; fits && i < c->x->rank; i++)
         if (i != c->dim) fits = target->size[k++] == c->x->size[i];
-    if (fits && dtype_is_int((cb_dtype)target->dtype)) return true;
+    if (fits && dtype_is_int(target->dtype)) return true;
     fail(CB_ERR_SHAPE, "%s: the target must be integers with the sizes of x without dim %d",
          op_info(c->op)->name, c->dim);
     return false;
@@ -58,7 +58,7 @@ static Node *pick(const Classes *c, Node *target, Node *valid) {
 static Node *mean_valid(const Classes *c, Node *loss, Node *valid) {
     Graph *graph = c->graph;
     cb_dim_list all = {-1, {0}};
-    Node *zero = call_constant(graph, (cb_dtype)c->x->dtype, 0);
+    Node *zero = call_constant(graph, c->x->dtype, 0);
     Node *kept = call3(graph, OP_where, valid, loss, zero);
     Node *sum = call_reduce(graph, OP_sum, kept, all, false);
     Node *count = call_reduce(graph, OP_sum, valid, all, false);
@@ -113,7 +113,7 @@ static bool same_sizes(const Node *a, const Node *b) {
 
 Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     Node *x = input[0], *target = input[1], *loss;
-    cb_dtype dtype = (cb_dtype)x->dtype;
+    cb_dtype dtype = x->dtype;
     if (!x->rank || !dtype_is_float(dtype)) {
         fail(CB_ERR_DTYPE, "%s: needs floating point scores with a dimension of classes",
              op_info(op)->name);
@@ -127,7 +127,7 @@ Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     } else {
         double smoothing = attr_float(attrs, ATTR_cross_entropy_label_smoothing);
         int64_t ignore = attrs->word[ATTR_cross_entropy_ignore_index];
-        bool probabilities = dtype_is_float((cb_dtype)target->dtype) && same_sizes(x, target);
+        bool probabilities = dtype_is_float(target->dtype) && same_sizes(x, target);
         loss = probabilities ? probability_entropy(&classes, target, smoothing)
                              : class_entropy(&classes, target, ignore, smoothing);
     }

@@ -106,7 +106,7 @@ static Node *by_channel(const Channels *c, Node *vector, const char *name, bool 
 
 static bool open_channels(Channels *c, Graph *graph, Op op, Node *x, int least_rank) {
     *c = (Channels){graph, op, x, node_widen(graph, x)};
-    if (x->rank >= least_rank && dtype_is_float((cb_dtype)x->dtype)) return true;
+    if (x->rank >= least_rank && dtype_is_float(x->dtype)) return true;
     fail(CB_ERR_SHAPE, "%s: needs floating point channels in dim 1 of at least %d dims",
          op_info(op)->name, least_rank);
     return false;
@@ -215,7 +215,7 @@ static Node *cosine_similarity(Graph *graph, Node *a, Node *b, const Attrs *attr
     cb_dim_list dim = dims_one(attrs->word[ATTR_cosine_similarity_dim]);
     double eps = attr_float(attrs, ATTR_cosine_similarity_eps);
     for (int i = 0; i < 2; i++) {
-        Node *x = node_convert(graph, unit[i], (cb_dtype)both->dtype);
+        Node *x = node_convert(graph, unit[i], both->dtype);
         x = node_widen(graph, node_expand_to(graph, x, both->rank, both->size));
         Node *length =
             call_number(graph, OP_maximum, call_reduce(graph, OP_norm, x, dim, true), eps);

@@ -93,9 +93,9 @@ static cb_operand lowest(cb_dtype dtype) {
 }
 
 static Node *max_pool(Graph *graph, Op op, Node *x, const Attrs *attrs) {
-    Pool pool = {.graph = graph, .op = op, .n = (int)op - OP_max_pool1d + 1};
+    Pool pool = {.graph = graph, .op = op, .n = op - OP_max_pool1d + 1};
     if (!open_pool(&pool, x, attrs, true, attrs->word[ATTR_max_pool1d_ceil_mode])) return NULL;
-    Node *seen = windows(&pool, x, lowest((cb_dtype)x->dtype));
+    Node *seen = windows(&pool, x, lowest(x->dtype));
     return fold_windows(graph, OP_amax, seen, pool.n);
 }
 
@@ -112,8 +112,8 @@ static Node *window_places(const Pool *pool, const Node *x) {
 /* The first place of the greatest element, or the last NaN, as PyTorch; never in padding, unless
  * a dilated window holds nothing else: then 0. */
 static Node *max_pool_indices(Graph *graph, Op op, Node *x, const Attrs *attrs) {
-    Pool pool = {.graph = graph, .op = op, .n = (int)op - OP_max_pool1d_indices + 1};
-    cb_dtype dtype = (cb_dtype)x->dtype;
+    Pool pool = {.graph = graph, .op = op, .n = op - OP_max_pool1d_indices + 1};
+    cb_dtype dtype = x->dtype;
     if (!open_pool(&pool, x, attrs, true, attrs->word[ATTR_max_pool1d_ceil_mode])) return NULL;
     Node *seen = windows(&pool, x, lowest(dtype)), *place = window_places(&pool, x);
     Node *most = fold_windows(graph, OP_amax, seen, pool.n);
@@ -147,12 +147,12 @@ static Node *window_counts(const Pool *pool, int i, const Node *sum, int64_t siz
     Node *counts = call2(graph, OP_sub, end, start);
     for (int d = 0; d < pool->n - i; d++) shape[d] = d ? 1 : count;
     counts = node_reshape(graph, counts, pool->n - i, shape);
-    return node_convert(graph, counts, (cb_dtype)sum->dtype);
+    return node_convert(graph, counts, sum->dtype);
 }
 
 /* Integers are divided as in C, towards 0. */
 static Node *divided(Graph *graph, Node *sum, Node *count) {
-    if (dtype_is_float((cb_dtype)sum->dtype)) return call2(graph, OP_div, sum, count);
+    if (dtype_is_float(sum->dtype)) return call2(graph, OP_div, sum, count);
     Node *below =
         call2(graph, OP_ne, call_number(graph, OP_lt, sum, 0), call_number(graph, OP_lt, count, 0));
     Node *size =
@@ -174,22 +174,22 @@ static Node *divide_by_counts(const Pool *pool, Node *sum, const Node *x, bool i
         counts = counts ? call2(pool->graph, OP_mul, counts, own) : own;
     }
     if (!counts && fixed == 1) return sum;
-    Node *rest = call_constant(pool->graph, (cb_dtype)sum->dtype, (double)fixed);
+    Node *rest = call_constant(pool->graph, sum->dtype, (double)fixed);
     if (counts) rest = fixed > 1 ? call2(pool->graph, OP_mul, counts, rest) : counts;
     return divided(pool->graph, sum, rest);
 }
 
 static Node *avg_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
-    Pool pool = {.graph = graph, .op = op, .n = (int)op - OP_avg_pool1d + 1};
+    Pool pool = {.graph = graph, .op = op, .n = op - OP_avg_pool1d + 1};
     if (!open_pool(&pool, given, attrs, false, attrs->word[ATTR_avg_pool1d_ceil_mode])) return NULL;
     int64_t divisor = pool.n > 1 ? attrs->word[ATTR_avg_pool2d_divisor_override] : 0;
     Node *x = node_widen(graph, given);
     Node *sum = fold_windows(graph, OP_sum, windows(&pool, x, cb_operand_int(0)), pool.n);
     if (sum && divisor)
-        sum = divided(graph, sum, call_constant(graph, (cb_dtype)sum->dtype, (double)divisor));
+        sum = divided(graph, sum, call_constant(graph, sum->dtype, (double)divisor));
     else
         sum = divide_by_counts(&pool, sum, x, attrs->word[ATTR_avg_pool1d_count_include_pad]);
-    return node_convert(graph, sum, (cb_dtype)given->dtype);
+    return node_convert(graph, sum, given->dtype);
 }
 
 /* ---- adaptive windows --------------------------------------------------------------------- */
@@ -231,25 +231,25 @@ static Node *fold_ragged(Graph *graph, Op reduce, Node *x, int dim, int64_t coun
     Node *valid =
         call2(graph, OP_lt, inside, node_reshape(graph, lengths, 2, (int64_t[]){count, 1}));
     valid = node_reshape(graph, valid, x->rank - dim, tail);
-    Scalar neutral = scalar_identity(reduce, (cb_dtype)x->dtype);
-    x = call3(graph, OP_where, valid, x, graph_constant(graph, (cb_dtype)x->dtype, neutral));
+    Scalar neutral = scalar_identity(reduce, x->dtype);
+    x = call3(graph, OP_where, valid, x, graph_constant(graph, x->dtype, neutral));
     x = call_reduce(graph, reduce, x, dims_one(dim + 1), false);
     if (reduce == OP_amax) return x;
     tail[1] = 1;
     lengths = node_reshape(graph, lengths, x->rank - dim, tail);
-    return call2(graph, OP_div, x, node_convert(graph, lengths, (cb_dtype)x->dtype));
+    return call2(graph, OP_div, x, node_convert(graph, lengths, x->dtype));
 }
 
 static Node *no_windows(Graph *graph, const Node *x, int n, const int64_t *output) {
     int64_t size[CB_MAX_RANK];
     for (int i = 0; i < x->rank; i++)
         size[i] = i < x->rank - n ? x->size[i] : output[i - (x->rank - n)];
-    return call_full(graph, x->rank, size, cb_operand_int(0), (cb_dtype)x->dtype);
+    return call_full(graph, x->rank, size, cb_operand_int(0), x->dtype);
 }
 
 static Node *adaptive_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
     bool mean = op <= OP_adaptive_avg_pool3d;
-    int n = (int)op - (mean ? OP_adaptive_avg_pool1d : OP_adaptive_max_pool1d) + 1, even = 0;
+    int n = op - (mean ? OP_adaptive_avg_pool1d : OP_adaptive_max_pool1d) + 1, even = 0;
     int first = given->rank - n;
     int64_t output[3], elements = 1;
     if (!takes(op, given, n) || !spatial_numbers(op, attrs, ATTR_adaptive_avg_pool1d_output_size,

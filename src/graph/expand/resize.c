@@ -202,7 +202,7 @@ static Node *resize_bytes(const Resize *r, Node *x, ResizeTap *tap, int count) {
 static Node *smooth(const Resize *r, Node *x) {
     ResizeTap tap[MOST_TAPS];
     bool bytes = x->dtype == CB_U8;
-    cb_dtype dtype = bytes ? CB_F64 : (cb_dtype)x->dtype;
+    cb_dtype dtype = bytes ? CB_F64 : x->dtype;
     int count = r->mode == LINEAR ? linear_taps(r, dtype, tap) : cubic_taps(r, dtype, tap);
     return bytes ? resize_bytes(r, x, tap, count) : weighted(r, x, tap, count);
 }
@@ -314,9 +314,9 @@ Node *expand_resize(Graph *graph, Node *given, const Attrs *attrs) {
     if (!mode_of(given, attrs, &mode) || !measure(given, attrs, mode, out, scale)) return NULL;
     if (mode == AREA) return area(graph, given, out);
     bool is_smooth = mode == LINEAR || mode == CUBIC, bytes = is_smooth && given->dtype == CB_U8;
-    if (is_smooth && !bytes && !dtype_is_float((cb_dtype)given->dtype)) {
+    if (is_smooth && !bytes && !dtype_is_float(given->dtype)) {
         fail(CB_ERR_DTYPE, "interpolate: %s is neither u8 nor a floating point dtype",
-             cb_dtype_name((cb_dtype)given->dtype));
+             cb_dtype_name(given->dtype));
         return NULL;
     }
     Node *x = is_smooth ? node_widen(graph, given) : given;

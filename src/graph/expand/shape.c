@@ -15,7 +15,7 @@ static Node *eye(Graph *graph, const Attrs *attrs) {
     }
     Node *row = node_reshape(graph, call_arange(graph, rows, CB_I64), 2, (int64_t[]){rows, 1});
     Node *diagonal = call2(graph, OP_eq, row, call_arange(graph, columns, CB_I64));
-    return node_convert(graph, diagonal, (cb_dtype)attrs->word[ATTR_eye_dtype]);
+    return node_convert(graph, diagonal, attrs->word[ATTR_eye_dtype]);
 }
 
 /* Counted from the nearer end, so that both ends are exact. For integers the ends become integers
@@ -24,7 +24,7 @@ static Node *linspace(Graph *graph, const Attrs *attrs) {
     cb_operand start = attr_number(attrs, ATTR_linspace_start);
     cb_operand end = attr_number(attrs, ATTR_linspace_end);
     int64_t steps = attrs->word[ATTR_linspace_steps];
-    cb_dtype dtype = (cb_dtype)attrs->word[ATTR_linspace_dtype];
+    cb_dtype dtype = attrs->word[ATTR_linspace_dtype];
     if (steps < 0 || (dtype == CB_BOOL && steps > 1)) {
         fail(CB_ERR_ARGUMENT, "linspace: %lld steps of %s", (long long)steps, cb_dtype_name(dtype));
         return NULL;
@@ -55,7 +55,7 @@ static Node *triangle(Graph *graph, Op op, Node *x, int64_t diagonal) {
     Node *column = call_arange(graph, columns, CB_I64);
     Node *limit = diagonal ? call_number(graph, OP_add, row, (double)diagonal) : row;
     Node *keep = call2(graph, op == OP_tril ? OP_le : OP_ge, column, limit);
-    return call3(graph, OP_where, keep, x, call_constant(graph, (cb_dtype)x->dtype, 0));
+    return call3(graph, OP_where, keep, x, call_constant(graph, x->dtype, 0));
 }
 
 /* One dimension at a time, seen as [before, 1, rest], so that the rank never grows beyond 3. */
@@ -140,10 +140,10 @@ Node *expand_shape(Graph *graph, Op op, Node *const *input, const Attrs *attrs) 
     switch (op) {
     case OP_full_like:
         return call_full(graph, x->rank, x->size, attr_number(attrs, ATTR_full_like_value),
-                         (cb_dtype)x->dtype);
+                         x->dtype);
     case OP_rand_like:
     case OP_randn_like: /* no parameters: the draw is the first word */
-        return call_random(graph, op == OP_rand_like ? OP_rand : OP_randn, x, (cb_dtype)x->dtype,
+        return call_random(graph, op == OP_rand_like ? OP_rand : OP_randn, x, x->dtype,
                            attrs->word[0]);
     case OP_eye:
         return eye(graph, attrs);
