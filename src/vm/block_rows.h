@@ -41,11 +41,14 @@
     BLOCK_PAIR(FUNCTION_B(name), R, ra[i], b0, value)                                              \
     BLOCK_PAIR(FUNCTION_A(name), R, a0, rb[i], value)
 
-#define BLOCK_PLAIN(name, R, value) BLOCK_PAIR(FUNCTION(name), R, ra[i], rb[i], value)
 #define ALL_SHAPES(name)                                                                           \
     { FUNCTION(name), FUNCTION_B(name), FUNCTION_A(name) }
 #define ONE_SHAPE(name)                                                                            \
     { FUNCTION(name) }
+/* The compiler leaves out functions that no table names. */
+#define SHAPES_BY_COST(name, cost)                                                                 \
+    { FUNCTION(name), (cost) > CHEAP ? NULL : FUNCTION_B(name),                                    \
+      (cost) > CHEAP ? NULL : FUNCTION_A(name) }
 
 #define BLOCK_TERNARY(name, C, value)                                                              \
     static void FUNCTION(name)(int64_t n, void *py, const void *pa, const void *pb,                \
@@ -112,7 +115,7 @@
 #define SHAPES_3 ONE_SHAPE
 #define UNARY(name, fx, rule, cost, value) RULE_##rule(BLOCK_UNARY(name, RESULT_##rule, value))
 #define BINARY(name, fx, flags, rule, cost, value)                                                 \
-    RULE_##rule(COST_##cost(BLOCK_BINARY, BLOCK_PLAIN)(name, RESULT_##rule, value))
+    RULE_##rule(BLOCK_BINARY(name, RESULT_##rule, value))
 #define TERNARY(name, fx, flags, rule, cost, value) BLOCK_TERNARY(name, uint8_t, value)
 #define INTERNAL(name, arity, rule, cost, value) RULE_##rule(ARITY_##arity(name, T, value))
 #define REDUCE(name, fx, rule, cast, identity, combine)                                            \
@@ -122,7 +125,7 @@
 static VmFunction *const JOIN3(row, _, TYPE)[VM_ROWS][VM_SHAPES] = {
 #define UNARY(name, fx, rule, cost, value) RULE_##rule([OP_##name] = {FUNCTION(name)}, )
 #define BINARY(name, fx, flags, rule, cost, value)                                                 \
-    RULE_##rule([OP_##name] = COST_##cost(ALL_SHAPES, ONE_SHAPE)(name), )
+    RULE_##rule([OP_##name] = SHAPES_BY_COST(name, cost), )
 #define TERNARY(name, fx, flags, rule, cost, value) [OP_##name] = {FUNCTION(name)},
 #define INTERNAL(name, arity, rule, cost, value) RULE_##rule([OP_##name] = SHAPES_##arity(name), )
 #define REDUCE(name, fx, rule, cast, identity, combine)                                            \
@@ -152,7 +155,7 @@ static VmScan *const JOIN3(scanning, _, TYPE)[VM_REDUCES] = {
 #undef BLOCK_UNARY
 #undef BLOCK_PAIR
 #undef BLOCK_BINARY
-#undef BLOCK_PLAIN
+#undef SHAPES_BY_COST
 #undef ALL_SHAPES
 #undef ONE_SHAPE
 #undef BLOCK_TERNARY

@@ -22,18 +22,11 @@
 #define KEEP(...) __VA_ARGS__
 #define DROP(...)
 
-enum { PARTS = 64 };
-
-/* Cheap binary rows exist in three shapes; for a dear one, filling a vector with its number is
- * nothing. */
-#define COST_1(all, one) all
-#define COST_2(all, one) all
-#define COST_4(all, one) all
-#define COST_6(all, one) one
-#define COST_8(all, one) one
-#define COST_12(all, one) one
-#define COST_28(all, one) one
-#define COST_40(all, one) one
+enum {
+    PARTS = 64,
+    CHEAP = 4 /* binary rows up to this cost exist in three shapes; for a dearer one, filling a
+               * vector with its number is nothing */
+};
 
 /* What a row's function gives, T being what it takes. */
 #define RESULT_SAME T
