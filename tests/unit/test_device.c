@@ -232,6 +232,22 @@ static void test_later(void **state) {
 
 static cb_tensor *rows(cb_tensor *x, cb_tensor *at) { return cb_add(cb_index_select(x, 0, at), 1); }
 
+static cb_tensor *adds_rows(cb_tensor *x, cb_tensor *at) {
+    return cb_add_(x, cb_index_select(x, 0, at));
+}
+
+static void test_nothing_follows_a_fault(void **state) {
+    (void)state;
+    cb_tensor *x = GUARDED(1, 2, 3);
+    cb_tensor *at = cb_to_device(cb_from_data((int64_t[]){0, 3, 1}, CB_I64, cb_dims(3)), "guarded");
+    cb_function *f = cb_compile(adds_rows, "backend=vm");
+    assert_non_null(cb_call(f, x, at));
+    assert_int_equal(cb_synchronize(), CB_ERR_INDEX);
+    expect_error("index 3 is out of range");
+    expect_floats(x, (float[]){1, 2, 3}, 3);
+    cb_function_free(f);
+}
+
 static void test_faults(void **state) {
     (void)state;
     cb_tensor *x = GUARDED(1, 2, 3);
@@ -290,6 +306,8 @@ int main(int count, char **argument) {
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_out_of_reach, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_later, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(test_nothing_follows_a_fault, open_scope,
+                                        close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_faults, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_memory_runs_out, NULL, NULL),
     };
