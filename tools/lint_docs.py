@@ -134,6 +134,16 @@ def references():
                     yield f"{path}:{number}: there is no {page}"
 
 
+def house():
+    """docs/architecture.md is short, and has a row for every folder of src."""
+    page = read("docs/architecture.md")
+    if page.count("\n") > 120:
+        yield f"docs/architecture.md: {page.count(chr(10))} lines; the other pages have room"
+    for folder in sorted({os.path.dirname(path) for path in files_of(["src/**/*.[ch]"])}):
+        if f"\n| `{folder}` | " not in page:
+            yield f"docs/architecture.md: {folder} has no row"
+
+
 def locks():
     """docs/lifetimes.md has a row for every lock."""
     page = read("docs/lifetimes.md")
@@ -149,5 +159,6 @@ def check_docs():
         yield f"tools/lint_docs.py: {found} of 9 wrong names are found"
     yield from references()
     yield from locks()
+    yield from house()
     for page in ["README.md"] + sorted(glob.glob("docs/*.md")):
         yield from problems_of(page, read(page), tree)
