@@ -23,17 +23,11 @@ enum { TASK_PRODUCTS = 32 * 1000 };
             _Pragma("omp simd") for (int64_t j = 0; j < task->n; j++) out[j] = (type##_t)(         \
                 out[j] + s0 * from[j] + s1 * second[j] + s2 * third[j] + s3 * fourth[j]);          \
         }                                                                                          \
-        for (; k < task->k; k++) {                                                                 \
+        for (; k < task->k; k++) { /* few, or columns that lie apart */                            \
             wide##_t scale = a[k * task->a_k];                                                     \
             const type##_t *from = b + k * task->b_k;                                              \
-            int64_t n = task->n, stride = task->b_n;                                               \
-            if (stride == 1) {                                                                     \
-                _Pragma("omp simd") for (int64_t j = 0; j < n; j++) out[j] =                       \
-                    (type##_t)(out[j] + scale * from[j]);                                          \
-            } else {                                                                               \
-                for (int64_t j = 0; j < n; j++)                                                    \
-                    out[j] = (type##_t)(out[j] + scale * from[j * stride]);                        \
-            }                                                                                      \
+            for (int64_t j = 0; j < task->n; j++)                                                  \
+                out[j] = (type##_t)(out[j] + scale * from[j * task->b_n]);                         \
         }                                                                                          \
     }
 ROW(uint8, uint32)
