@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks of the house rules that no compiler makes. Prints one line per check, or the places that break it.
 
-    lint.py layers      includes point down: a file sees only headers of its own or lower layers
+    lint.py layers      includes and declarations point down: a file sees only headers of its own or lower layers, and a
+                        header declares what its own layer defines; a folder holds at most 15 % of the code
     lint.py lengths     lines of 100 columns, functions of 60 lines, files of 600 (a remark)
     lint.py environment base/environment.c alone reads the environment
     lint.py locks       base/lock.c alone has locks, which fork() therefore knows
@@ -22,12 +23,13 @@ sys.dont_write_bytecode = True  # no folder beside this file
 from lint_docs import check_docs
 
 MOST_COLUMNS, MOST_FUNCTION_LINES, MOST_FILE_LINES = 100, 60, 600
+MOST_SHARE = 0.15  # of the code, in one folder
 
 # A layer and what it may include besides itself.
-CHAIN = ["base", "op", "device", "tensor", "task", "graph", "lower", "vm", "cpu", "sched", "codegen", "jit", "method", "run", "capture"]
-SIDE = ["io", "nn", "fx"]  # the API's other half: over tensor, beside the compiler
+CHAIN = ["base", "op", "device", "tensor", "task", "graph", "lower", "vm", "cpu", "sched", "codegen", "jit", "method", "run", "eager", "capture"]
+SIDE = ["io", "nn", "fx"]  # the API's other half: over tensor and the door of op calls (eager), beside the compiler
 ALLOWED = {layer: set(CHAIN[: i + 1]) for i, layer in enumerate(CHAIN)}
-ALLOWED.update({layer: set(CHAIN[:4] + SIDE[: i + 1]) for i, layer in enumerate(SIDE)})
+ALLOWED.update({layer: set(CHAIN[:4] + ["eager"] + SIDE[: i + 1]) for i, layer in enumerate(SIDE)})
 ALLOWED["capture"] |= set(SIDE)  # it compiles modules and FX graphs
 ALLOWED["cli"] = set(CHAIN + SIDE + ["cli"])
 
@@ -71,6 +73,32 @@ def check_layers():
                 yield f"{path}:{number}: {layer} includes {target}, of a higher layer"
             elif os.path.dirname(path) == "src/codegen" and target.startswith("codegen/c/"):
                 yield f"{path}:{number}: what is for every target includes {target}"
+    yield from check_declarations()
+    yield from check_shares()
+
+
+def check_declarations():
+    """A header declares what its own layer defines: a declaration that points up is an include that nobody sees."""
+    function = r"^(?!static\b|typedef\b)[A-Za-z_][\w *]*?\b(\w+)\([^;{}]*\)[^;{}()]*"
+    owner = {}
+    for path in sources("src/**/*.c"):
+        for name in re.findall(function + r"\{", "\n".join(lines_of(path)), re.M):
+            owner[name] = path
+    for path in sources("src/**/*.h"):
+        for name in re.findall(function + ";", "\n".join(lines_of(path)), re.M):
+            if layer_of(owner.get(name, path)) != layer_of(path):
+                yield f"{path}: {name} is declared here and defined in another layer, {owner[name]}"
+
+
+def check_shares():
+    """No folder is more than a reader can hold."""
+    lines = {}
+    for path in sources("src/**/*.[ch]", "src/**/*.def"):
+        folder = os.path.dirname(path)
+        lines[folder] = lines.get(folder, 0) + len(lines_of(path))
+    for folder, count in lines.items():
+        if count > MOST_SHARE * sum(lines.values()):
+            yield f"{folder} has {count} lines of {sum(lines.values())}, more than {MOST_SHARE:.0%}: two folders"
 
 
 def function_lengths(lines):

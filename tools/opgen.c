@@ -225,7 +225,7 @@ static void write_functions(FILE *out, bool inside) {
 
 static void write_api(FILE *out) {
     fprintf(out, "/* Generated from src/op/ops.def: the public op functions pack and apply. */\n"
-                 "#include \"tensor/apply.h\"\n");
+                 "#include \"eager/apply.h\"\n");
     write_functions(out, false);
 }
 
@@ -233,7 +233,7 @@ static void write_calls(FILE *out) {
     fprintf(out, "/* Generated from src/op/ops.def: the same for the library's own calls, with\n"
                  " * tensors in place of handles. */\n"
                  "#ifndef CARBIDE_OP_CALLS_H\n#define CARBIDE_OP_CALLS_H\n\n"
-                 "#include \"tensor/apply.h\"\n");
+                 "#include \"eager/apply.h\"\n");
     write_functions(out, true);
     fprintf(out, "\n#endif\n");
 }

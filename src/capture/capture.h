@@ -24,6 +24,6 @@
 
 #include "graph/graph.h"
 #include "run/compile.h"
-#include "tensor/apply.h"
+#include "eager/apply.h"
 
 #endif

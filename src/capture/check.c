@@ -8,6 +8,7 @@
 #include "capture/functional.h"
 
 #include "base/memory.h"
+#include "tensor/random.h"
 #include <math.h>
 #include <string.h>
 

@@ -9,10 +9,10 @@
 
 #include "base/memory.h"
 #include "base/option.h"
+#include "eager/eager.h"
 #include "fx/fx.h"
 #include "jit/code.h"
 #include "nn/module.h"
-#include "run/eager.h"
 #include <stdarg.h>
 #include <string.h>
 

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/option.h"
+#include "eager/eager.h"
 #include <string.h>
 
 enum { LOCAL_TENSORS = 128 };

@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/vec.h"
+#include "eager/apply.h"
 #include "nn/module.h"
 
 enum { TRACE_OPERANDS = OP_MAX_INPUTS };

@@ -11,9 +11,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "tensor/apply.h"
 #include "tensor/place.h"
 #include "tensor/read.h"
+#include "tensor/tracer.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/tomb.h"
-#include "tensor/apply.h"
+#include "eager/apply.h"
 
 typedef struct cb_module Module;
 

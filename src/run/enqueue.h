@@ -3,7 +3,7 @@
 #define CARBIDE_RUN_ENQUEUE_H
 
 #include "run/executable.h"
-#include "tensor/apply.h"
+#include "tensor/random.h"
 
 /* What a run hands to its kernels besides memory: numbers, and the random state. */
 typedef struct RunArgument {

@@ -1,11 +1,5 @@
-/* Autocast: inside its scopes, ops that gain from it compute in a lower precision, and ops that
- * would lose by it in f32. The op table's column autocast says which.
+/* The scopes of autocast, and the conversions that they keep (eager/autocast.c makes them).
  *
- * In:  an op call with its operands. Out: the op on operands converted before.
- *      linear(x: f32, w: f32), under bf16 -> linear(to(x, bf16), to(w, bf16)): bf16
- *
- * The conversions are op calls like any other, so a tracer records them, and what it recorded does
- * not depend on the scopes that are open when it repeats. Converting twice changes nothing.
  * Conversions of module parameters are kept until the outermost scope closes, or the parameter is
  * written to. */
 #include "tensor/thread.h"
@@ -101,14 +95,8 @@ void autocast_forget(AutocastState *state) {
     state->cached_count = state->cached_capacity = 0;
 }
 
-static Tensor *convert(Tensor *x, cb_dtype dtype) {
-    Attrs attrs = attrs_default(OP_to);
-    attrs.word[ATTR_to_dtype] = dtype;
-    cb_operand input = cb_operand_tensor(x);
-    return apply(OP_to, &input, 1, &attrs);
-}
-
-static Tensor *find_cached(const AutocastState *state, const Tensor *x, cb_dtype dtype) {
+Tensor *autocast_known(const Tensor *x, cb_dtype dtype) {
+    const AutocastState *state = &thread_state.autocast;
     for (int i = 0; i < state->cached_count; i++) {
         const CachedCast *cast = &state->cached[i];
         if (cast->source->storage == x->storage && same_tensor(cast->source, x) &&
@@ -119,7 +107,8 @@ static Tensor *find_cached(const AutocastState *state, const Tensor *x, cb_dtype
 }
 
 /* Without memory to remember it, the conversion is the caller's alone. */
-static void remember(AutocastState *state, Tensor *x, Tensor *result) {
+void autocast_remember(Tensor *x, Tensor *result) {
+    AutocastState *state = &thread_state.autocast;
     if (state->cached_count == state->cached_capacity) {
         int capacity = state->cached_capacity ? state->cached_capacity * 2 : 32;
         CachedCast *grown = memory_resize(state->cached, sizeof *grown * (size_t)capacity);
@@ -137,39 +126,4 @@ static void remember(AutocastState *state, Tensor *x, Tensor *result) {
     }
     tensor_destroy(cast.source);
     tensor_destroy(cast.result);
-}
-
-/* x in dtype: a tensor to destroy after use (*temporary), a kept one, or NULL with an error. */
-static Tensor *converted(Tensor *x, cb_dtype dtype, Tensor **temporary) {
-    AutocastState *state = &thread_state.autocast;
-    bool keeps = !thread_state.tracer && x->storage && x->storage->parameter;
-    Tensor *known = keeps ? find_cached(state, x, dtype) : NULL;
-    if (known) return known;
-    *temporary = convert(x, dtype);
-    if (keeps && *temporary) remember(state, x, *temporary);
-    return *temporary;
-}
-
-static bool is_converted(const cb_operand *operand, cb_dtype dtype) {
-    if (operand->kind != CB_OPERAND_TENSOR || !operand->tensor) return false;
-    cb_dtype given = operand->tensor->dtype;
-    return given >= 0 && given != dtype && given != CB_F64 && dtype_is_float(given);
-}
-
-Tensor *autocast_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
-    cb_operand operand[OP_MAX_INPUTS];
-    Tensor *temporary[OP_MAX_INPUTS] = {NULL}, *result = NULL;
-    cb_dtype before = autocast_set(CB_SAME); /* the op itself, and the conversions, go as given */
-    cb_dtype dtype = op_info(op)->autocast == AUTOCAST_F32 ? CB_F32 : before;
-    bool done = true;
-    for (int i = 0; i < input_count && done; i++) {
-        operand[i] = input[i];
-        if (!is_converted(&input[i], dtype)) continue;
-        operand[i].tensor = converted(input[i].tensor, dtype, &temporary[i]);
-        done = operand[i].tensor != NULL;
-    }
-    if (done) result = apply(op, operand, input_count, attrs);
-    for (int i = 0; i < input_count; i++) tensor_destroy(temporary[i]);
-    autocast_set(before);
-    return result;
 }

@@ -20,7 +20,7 @@
 #ifndef CARBIDE_TENSOR_FRAME_H
 #define CARBIDE_TENSOR_FRAME_H
 
-#include "tensor/apply.h"
+#include "tensor/tracer.h"
 
 struct Scope {
     Scope *parent; /* NULL: the implicit outermost scope of the thread */
@@ -82,5 +82,22 @@ void frame_unwind(Frame **frame); /* NULL: it has been closed */
 /* The code of such cleanups names two functions of libgcc_s, which every process that throws has,
  * and which the library does not need otherwise. */
 __asm__(".weak _Unwind_Resume\n.weak __gcc_personality_v0");
+
+/* Calls a function of the user's with handles; its results, as many as come back, are tensors. It
+ * may fill CB_MAX_ARGS of them. It is given room for OUTPUT_ROOM, so that one which fills more, and
+ * says so, is an error and not a write to somebody else's memory. */
+enum { OUTPUT_ROOM = 16 * CB_MAX_ARGS };
+static inline int tensors_call(cb_function_n *function, Tensor *const *inputs, int count,
+                               Tensor **outputs, void *user) {
+    cb_tensor *handle[CB_MAX_ARGS];
+    tensors_out(inputs, count, handle);
+    for (int i = 0; i < CB_MAX_ARGS; i++) outputs[i] = NULL;
+    int given = function(handle, count, outputs, user);
+    if (given > CB_MAX_ARGS)
+        return fail(CB_ERR_ARGUMENT, "the function returned %d tensors, more than %d", given,
+                    CB_MAX_ARGS);
+    if (given <= 0 || tensors_in(outputs, given, "a result of the function", outputs)) return given;
+    return cb_error_status();
+}
 
 #endif

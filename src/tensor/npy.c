@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "tensor/apply.h"
 #include "tensor/place.h"
+#include "tensor/tracer.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
  * device takes; what is made of numbers alone lies on the default device. */
 #include "tensor/place.h"
 
-#include "tensor/apply.h"
+#include "tensor/tracer.h"
 
 /* ---- the device of an op --------------------------------------------------------------------- */
 

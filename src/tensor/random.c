@@ -3,7 +3,10 @@
  * Numbers come from Philox keyed by (seed, offset, element index), so the state is two integers,
  * and eager and compiled code that take the same offsets draw the same numbers. Draws of several
  * threads take disjoint offsets, in the order in which they happen. */
-#include "tensor/apply.h"
+#include "tensor/random.h"
+#include "carbide.h"
+
+#include <stdatomic.h>
 
 enum { DEFAULT_SEED = 42 };
 

@@ -8,8 +8,8 @@
 #include "tensor/read.h"
 
 #include "base/file.h"
-#include "tensor/apply.h"
 #include "tensor/place.h"
+#include "tensor/tracer.h"
 #include <math.h>
 #include <string.h>
 

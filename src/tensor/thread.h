@@ -1,7 +1,8 @@
 /* The thread's state of the tensor layer: its scopes, its tracer, its free slots.
  *
  * A thread that makes its first tensor is registered (thread_start); when it ends, its open scopes
- * are closed and its slots are given back. Only this folder includes this header. */
+ * are closed and its slots are given back. Only this folder and
+ * the door (eager/apply.c, autocast.c) include this header. */
 #ifndef CARBIDE_TENSOR_THREAD_H
 #define CARBIDE_TENSOR_THREAD_H
 
@@ -111,8 +112,10 @@ static inline Tensor *slot_take(ThreadState *t) {
     return x;
 }
 
-/* autocast.c: the op on converted operands; the conversions of parameters are let go. */
-Tensor *autocast_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
+/* autocast.c: what a parameter was converted to in the scopes that are open, or NULL; keeps one;
+ * lets all go. */
+Tensor *autocast_known(const Tensor *x, cb_dtype dtype);
+void autocast_remember(Tensor *x, Tensor *result);
 void autocast_forget(AutocastState *state);
 
 cb_memory_stats storage_stats(void); /* all but live_tensors */

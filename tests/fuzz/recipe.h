@@ -3,7 +3,7 @@
 #define CARBIDE_FUZZ_RECIPE_H
 
 #include "op/op.h"
-#include "tensor/apply.h"
+#include "eager/apply.h"
 
 enum { MAX_INPUTS = 3, MAX_STEPS = 24, MAX_VALUES = MAX_INPUTS + MAX_STEPS };
 

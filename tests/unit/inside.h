@@ -4,7 +4,7 @@
 #define CARBIDE_TEST_INSIDE_H
 
 #include "run/execute.h"
-#include "tensor/apply.h"
+#include "eager/apply.h"
 #include <string.h>
 
 static inline Tensor *tensor_at(const cb_tensor *x) { return tensor_in(x, "test"); }

@@ -4,8 +4,8 @@
  * which. Nothing crashes, hangs or asks for absurd memory. */
 #include "test_support.h"
 
+#include "eager/apply.h"
 #include "inside.h"
-#include "tensor/apply.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Autocast against PyTorch's result dtypes, op by op; scopes and their misuse; compiled functions:
  * guards, options, one conversion of each parameter. */
+#include "eager/apply.h"
 #include "graph/graph.h"
-#include "tensor/apply.h"
 
 #include <math.h>
 #include <pthread.h>

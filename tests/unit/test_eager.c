@@ -3,9 +3,9 @@
 #include "failing_once.h"
 #include "fixture.h"
 
+#include "eager/apply.h"
+#include "eager/eager.h"
 #include "inside.h"
-#include "run/eager.h"
-#include "tensor/apply.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

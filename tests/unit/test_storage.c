@@ -4,7 +4,7 @@
 #include "fixture.h"
 
 #include "base/memory.h"
-#include "tensor/apply.h"
+#include "eager/apply.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

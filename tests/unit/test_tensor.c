@@ -1,8 +1,9 @@
 /* Tensors: construction, metadata, views, reads, dispatch, many tensors, random state. */
 #include "fixture.h"
 
+#include "eager/apply.h"
 #include "inside.h"
-#include "tensor/apply.h"
+#include "tensor/random.h"
 #include <math.h>
 #include <string.h>
 

@@ -174,7 +174,7 @@ static bool running_fit(const Channels *c, Node *mean, Node *var) {
     return false;
 }
 
-/* Who calls the op moves the running statistics (tensor/running.c); here they only have to fit. */
+/* Who calls the op moves the running statistics (eager/running.c); here they only have to fit. */
 static Node *batch_norm(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     Channels c;
     bool instance = op == OP_instance_norm;

@@ -7,7 +7,7 @@
  * with a known exponent, and for WIDE_NUMBER ops on f16 and bf16, its value is part of the key.
  *
  *     cb_add(x: f32[4096], 1.5) -> key {add, f32[4096], float} -> kernel b2[a0] = b0[a0] + b1[0] */
-#include "run/eager.h"
+#include "eager/eager.h"
 #include "base/map.h"
 #include "run/compile.h"
 #include "run/enqueue.h"

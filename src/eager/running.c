@@ -6,8 +6,8 @@
  * The op itself writes nothing: traces hold it and the two assignments one by one. The variance is
  * that over n - 1, as in PyTorch; of an instance norm, both are means over the instances. An x
  * without elements moves nothing. */
+#include "eager/apply.h"
 #include "op_calls.h"
-#include "tensor/apply.h"
 
 _Static_assert(ATTR_batch_norm_training == ATTR_instance_norm_use_input_stats &&
                    ATTR_batch_norm_momentum == ATTR_instance_norm_momentum,

@@ -6,7 +6,7 @@
 #include "base/lock.h"
 #include "base/map.h"
 #include "base/memory.h"
-#include "run/eager.h"
+#include "eager/eager.h"
 #include <stdatomic.h>
 #include <string.h>
 

@@ -4,6 +4,8 @@
  * express (flip, the reshape of a transposed tensor) is copied by eager_apply.
  *
  *     apply(OP_transpose, {x: f32[2, 3]}, {0, 1}) -> f32[3, 2], strides [1, 3], x's storage */
+#include "eager/apply.h"
+#include "eager/eager.h"
 #include "tensor/thread.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
  * way die before the function returns; on failure none is left over.
  *
  *     traced, cb_cat({a, b, c, d}, 4, 0) -> concat(concat(a, b), concat(c, d)) */
-#include "tensor/apply.h"
+#include "eager/apply.h"
 
 #include "base/memory.h"
 #include "tensor/place.h"

@@ -1,13 +1,18 @@
-/* Eager: one op, run at once on the vector VM (run/eager.c). tensor/apply.h declares the
- * entries. */
-#ifndef CARBIDE_RUN_EAGER_H
-#define CARBIDE_RUN_EAGER_H
+/* Eager: one op, run at once on the vector VM (eager.c). */
+#ifndef CARBIDE_EAGER_EAGER_H
+#define CARBIDE_EAGER_EAGER_H
 
 #include "run/execute.h"
 
+/* An op on real tensors, where the door (apply.c) has done views already; attrs are not yet
+ * canonical. */
+Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
+/* Writes value, broadcast and converted, into target's elements. */
+bool eager_assign(Tensor *target, const cb_operand *value);
+
 void eager_cleanup(void); /* for cb_cleanup: frees the built ops; no op may run meanwhile */
 
-/* The cache (run/eager_cache.c): keys are words, compared exactly. A found or added entry is held
+/* The cache (cache.c): keys are words, compared exactly. A found or added entry is held
  * until it is released; an entry that is thrown out while held lives until then. */
 typedef struct EagerEntry EagerEntry;
 EagerEntry *eager_find(const int64_t *key, int words, uint64_t hash); /* NULL: not there */

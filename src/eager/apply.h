@@ -1,0 +1,34 @@
+/* The one door: every op call passes apply().
+ *     cb_add(x, 1.0) -> apply(OP_add, {x, 1.0}, attrs) -> the thread's tracer, or eager
+ * A NULL operand ends there: NULL comes back. */
+#ifndef CARBIDE_EAGER_APPLY_H
+#define CARBIDE_EAGER_APPLY_H
+
+#include "tensor/tracer.h"
+
+Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
+Tensor *apply_assign(Tensor *target, const cb_operand *value);
+/* The same for the result of an op in place, which must not be of a higher kind than the target:
+ * a float of an integer one. */
+Tensor *apply_result(Tensor *target, Tensor *result);
+
+/* A call as users make it: the op, and what it writes to besides (running.c). The statistics
+ * of x by channel that a norm moves its running ones towards; false with an error. */
+Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs);
+bool norm_statistics(Op op, Tensor *x, Tensor **mean, Tensor **var);
+static inline Tensor *apply_call(Op op, const cb_operand *input, int input_count,
+                                 const Attrs *attrs) {
+    Tensor *y = apply(op, input, input_count, attrs);
+    bool moves = op == OP_batch_norm || op == OP_instance_norm;
+    return moves ? norm_moved(y, op, input, attrs) : y;
+}
+
+/* A call of the user's, with handles in input, which become tensors, and for the result. */
+cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs);
+
+/* The op on operands that autocast has converted (autocast.c). */
+Tensor *autocast_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
+
+Tensor *tensors_cat(Tensor *const *x, int count, int dim); /* cb_cat, inside */
+
+#endif

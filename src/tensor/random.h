@@ -1,0 +1,13 @@
+/* The random state of the process (random.c). */
+#ifndef CARBIDE_TENSOR_RANDOM_H
+#define CARBIDE_TENSOR_RANDOM_H
+
+#include <stdint.h>
+
+/* One draw takes one offset. */
+typedef struct RandomState {
+    int64_t seed, offset;
+} RandomState;
+RandomState random_take(int draws); /* state for the first of them; advances by draws */
+
+#endif

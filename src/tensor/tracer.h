@@ -1,0 +1,45 @@
+/* Who sees a thread's op calls besides eager: tracers, and the scopes of autocast. */
+#ifndef CARBIDE_TENSOR_TRACER_H
+#define CARBIDE_TENSOR_TRACER_H
+
+#include "tensor/tensor.h"
+
+/* What stands in for eager while a thread records: capture (graph) or symbolic trace (FX). */
+typedef enum TensorAccess {
+    ACCESS_NOW,     /* its elements are read or written before the call returns */
+    ACCESS_POINTER, /* a pointer to them leaves: nobody sees when they are read or written */
+    ACCESS_CHANGE   /* the caller says that it writes them through such a pointer */
+} TensorAccess;
+
+typedef struct Tracer Tracer;
+struct Tracer {
+    Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
+                     const Attrs *attrs);
+    Tensor *(*assign)(Tracer *tracer, Tensor *target, const cb_operand *value);
+    /* A value request; false with an error. Also asked for a tensor that has storage, since what
+     * was recorded may be due to write it, or to read what the caller is about to change: true
+     * when nothing is. */
+    bool (*materialize)(Tracer *tracer, Tensor *x, TensorAccess access);
+    /* Any tensor of the thread is about to die, traced or not. May be NULL. */
+    void (*destroy_tensor)(Tracer *tracer, Tensor *x);
+    bool whole_calls; /* records calls, with all that they write to */
+    uint64_t serial;
+};
+Tracer *tracer_current(void);
+Tracer *tracer_set(Tracer *tracer); /* returns the one before */
+uint64_t serial_next(void);         /* unique numbers for traces and storages */
+
+/* The dtype that autocast computes in, CB_SAME: off. Sets it without a scope; returns the one
+ * before. For what works on op calls that are converted already. */
+cb_dtype autocast_set(cb_dtype dtype);
+/* Around a function of the user's: its autocast scopes are its own. False when it left some open,
+ * which are closed then. */
+typedef struct AutocastFrame {
+    int depth, base;
+    cb_dtype lower;
+} AutocastFrame;
+AutocastFrame autocast_enter(void);
+AutocastFrame autocast_frame(void); /* as it is now, to leave to it from further inside */
+bool autocast_leave(AutocastFrame frame);
+
+#endif
