@@ -146,14 +146,14 @@ def check_lengths():
         yield f"tools/long-functions.txt: {entry} is not long (any more)"
 
 
-def symbols(object_path):
-    """(defined, needed) extern names of an object file."""
-    text = subprocess.run(["nm", "-g", object_path], capture_output=True, text=True).stdout
-    defined, needed = set(), set()
+def symbols(paths):
+    """object file -> (defined, needed) extern names"""
+    found = {path: (set(), set()) for path in paths}
+    text = subprocess.run(["nm", "-g", "-A", *found], capture_output=True, text=True).stdout
     for line in text.splitlines():
         kind, name = line.split()[-2:]
-        (needed if kind in "Uw" else defined).add(name)
-    return defined, needed
+        found[line.split(":", 1)[0]][kind in "Uw"].add(name)
+    return found
 
 
 def compiled(build):
@@ -182,9 +182,9 @@ def check_exports(build):
     objects = list(compiled(build))
     if not objects:
         yield f"{build} holds no objects: build first"
-    owner, needed_by = {}, {}
+    owner, needed_by, found = {}, {}, symbols(path for _, path in objects)
     for source, path in objects:
-        defined, needed = symbols(path)
+        defined, needed = found[path]
         for name in needed:
             needed_by.setdefault(name, set()).add(source)
         if source.startswith("src/"):
