@@ -4,6 +4,7 @@
 #include "capture/function.h"
 
 #include "base/option.h"
+#include "device/device.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -27,11 +28,10 @@ static const struct {
      {[DYNAMIC_AUTO] = "auto", [DYNAMIC_OFF] = "0", [DYNAMIC_ASKED] = "1"}},
     {"device",
      offsetof(FunctionOptions, device),
-     {
-         [DEVICE_OF_INPUTS] = "auto",
-#define DEVICE(id) [DEVICE_OF_INPUTS + 1 + DEVICE_##id] = #id,
-#include "device/devices.def"
-#undef DEVICE
+     {[DEVICE_OF_INPUTS] = "auto",
+#define DEVICE_WORD(id, device) [DEVICE_OF_INPUTS + 1 + DEVICE_##id] = #id,
+      DEVICES(DEVICE_WORD)
+#undef DEVICE_WORD
      }},
     {"backend", offsetof(FunctionOptions, backend), {[BACKEND_C] = "c", [BACKEND_VM] = "vm"}},
     {"fuse", offsetof(FunctionOptions, fuse), {[FUSE_ON] = "1", [FUSE_OFF] = "0"}},

@@ -5,8 +5,9 @@
 
 #include <string.h>
 
-const Device *const devices[DEVICE_COUNT] = {
-    [DEVICE_cpu] = &device_host, [DEVICE_guarded] = &device_guarded};
+#define DEVICE_ROW(id, device) &device,
+const Device *const devices[DEVICE_COUNT] = {DEVICES(DEVICE_ROW)};
+#undef DEVICE_ROW
 
 int device_find(const char *name) {
     char known[64] = "";

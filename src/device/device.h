@@ -1,4 +1,4 @@
-/* Devices: whoever has memory and runs kernels. A row of devices.def, a struct of hooks.
+/* Devices: whoever has memory and runs kernels. A row of DEVICES, a struct of hooks.
  *
  *     storage, tensor, graph, executable     each belongs to one device, known by its number
  *     allocate, release                      its memory, which the host need not be able to touch
@@ -27,12 +27,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum DeviceId {
-#define DEVICE(id) DEVICE_##id,
-#include "device/devices.def"
-#undef DEVICE
-    DEVICE_COUNT
-} DeviceId;
+/* Its name, and its struct. A tensor knows its device by the position, by which the words of the
+ * option device stand, too. */
+#define DEVICES(DEVICE)                                                                            \
+    DEVICE(cpu, device_host)        /* the host itself */                                          \
+    DEVICE(guarded, device_guarded) /* a second machine inside the process, for tests */
+
+#define DEVICE_ID(id, device) DEVICE_##id,
+typedef enum DeviceId { DEVICES(DEVICE_ID) DEVICE_COUNT } DeviceId;
+#undef DEVICE_ID
 
 /* argument: the copy. false with the thread's error: a fault of the device. */
 typedef bool DeviceKernel(const void *argument, void *const *pointer);
@@ -85,7 +88,9 @@ typedef struct Device {
 } Device;
 
 extern const DeviceMachine machine_cpu; /* of host.c: code of the host runs on all devices so far */
-extern const Device device_host, device_guarded;
+#define DEVICE_ROW(id, device) extern const Device device;
+DEVICES(DEVICE_ROW)
+#undef DEVICE_ROW
 extern const Device *const devices[DEVICE_COUNT];
 
 static inline bool device_is_host(int id) { return id == DEVICE_cpu; }

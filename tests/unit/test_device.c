@@ -68,6 +68,17 @@ static void test_default(void **state) {
     expect_error("abacus");
 }
 
+/* A word of the option is the number of its device. */
+static void test_words_of_the_option(void **state) {
+    (void)state;
+    char words[80] = "";
+    for (DeviceId id = 0; id < DEVICE_COUNT; id++) {
+        size_t used = strlen(words);
+        snprintf(words + used, sizeof words - used, "%s%s", id ? "|" : "", devices[id]->name);
+    }
+    assert_string_equal(option_info(OPTION_device)->type, words);
+}
+
 static void test_operands_of_two_devices(void **state) {
     (void)state;
     cb_tensor *x = GUARDED(1, 2), *y = cb_ones(cb_dims(2));
@@ -299,6 +310,7 @@ int main(int count, char **argument) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_moves, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_default, open_scope, close_scope_without_error),
+        cmocka_unit_test(test_words_of_the_option),
         cmocka_unit_test_setup_teardown(test_operands_of_two_devices, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_guards, open_scope, close_scope_without_error),
