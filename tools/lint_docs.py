@@ -152,6 +152,19 @@ def locks():
             yield f"docs/lifetimes.md: the lock {row} has no row"
 
 
+def options():
+    """include/carbide.h has the words of every option of cb_compile, as their table has them."""
+    page = read("include/carbide.h")
+    devices = re.findall(r"^ +DEVICE\((\w+),", read("src/device/device.h"), re.M)
+    rows = re.findall(r"^OPTION\((\w+),(.*?\)\))$", read("src/capture/options.def"), re.M | re.S)
+    for name, row in rows:
+        words = re.findall(r'VALUE\(\w+, "([^"]+)"\)', row) + (devices if "DEVICES(" in row else [])
+        if f"\n *   {name:<10} {' | '.join(words)}\n" not in page:
+            yield f"include/carbide.h: option {name}: {' | '.join(words)}"
+    if len(rows) != read("src/capture/options.def").count("\nOPTION("):
+        yield "src/capture/options.def: a row is not understood"
+
+
 def check_docs():
     tree = Tree()
     found = len(list(problems_of("WRONG", WRONG, tree)))
@@ -160,5 +173,6 @@ def check_docs():
     yield from references()
     yield from locks()
     yield from house()
+    yield from options()
     for page in ["README.md"] + sorted(glob.glob("docs/*.md")):
         yield from problems_of(page, read(page), tree)

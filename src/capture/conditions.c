@@ -28,7 +28,7 @@ Ambient function_ambient(const Function *function) {
     static const cb_dtype named[] = {
         [CAST_BF16] = CB_BF16, [CAST_F16] = CB_F16, [CAST_OFF] = CB_SAME};
     Ambient now = ambient_now();
-    int autocast = function->options.autocast;
+    CastMode autocast = function->options.autocast;
     if (autocast != CAST_AS_THREAD) now.autocast = named[autocast];
     return now;
 }

@@ -84,9 +84,9 @@ static bool input_count_valid(const Function *function, int count) {
 
 /* As the option device wants it. Tensors without dimensions may lie on the host. */
 static bool input_placed(const Function *function, const Tensor *x, int i) {
-    int device = function->options.device - 1 - DEVICE_OF_INPUTS;
-    bool placed = x->device == device || (x->rank == 0 && device_is_host(x->device));
-    if (function->options.device == DEVICE_OF_INPUTS || placed) return true;
+    if (function->options.device == DEVICE_OF_INPUTS) return true;
+    int device = function->options.device - DEVICE_OF_INPUTS - 1; /* each of DEVICES, in order */
+    if (x->device == device || (x->rank == 0 && device_is_host(x->device))) return true;
     fail(CB_ERR_ARGUMENT, "call: input %d lies on %s, and the function was compiled for %s", i,
          devices[x->device]->name, devices[device]->name);
     return false;

@@ -11,8 +11,10 @@
 #include "base/tomb.h"
 #include "capture/capture.h"
 #include "capture/trace.h"
+#include "device/device.h"
 #include "tensor/frame.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 
 typedef struct cb_function Function;
@@ -22,18 +24,28 @@ typedef struct Recording Recording; /* functional.h */
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-/* The values of each, the default first (option.c has their words). */
-enum { MODE_DEFAULT, MODE_REDUCE_OVERHEAD, MODE_MAX_AUTOTUNE, MODE_MAX_AUTOTUNE_NO_GRAPHS };
-enum { DYNAMIC_AUTO, DYNAMIC_OFF, DYNAMIC_ASKED };
-enum { DEVICE_OF_INPUTS }; /* then each device */
-enum { BACKEND_C, BACKEND_VM };
-enum { FUSE_ON, FUSE_OFF };
-enum { CAST_AS_THREAD, CAST_BF16, CAST_F16, CAST_OFF };
-enum { FREEZE_AUTO, FREEZE_ALL, FREEZE_NONE };
+typedef enum FunctionOption { /* by position */
+#define OPTION(name, ...) FUNCTION_OPTION_##name,
+#include "capture/options.def"
+#undef OPTION
+    FUNCTION_OPTIONS
+} FunctionOption;
 
-typedef struct FunctionOptions {
-    int mode, fullgraph, dynamic, device, backend, fuse, freeze, autocast;
+#define OPTION(name, NAME, help, ...) typedef enum __attribute__((packed)) { __VA_ARGS__ } NAME;
+#define VALUE(enumerator, word) enumerator,
+#include "capture/options.def"
+#undef OPTION
+#undef VALUE
+
+typedef union FunctionOptions {
+    struct {
+#define OPTION(name, Type, ...) Type name;
+#include "capture/options.def"
+#undef OPTION
+    };
+    uint8_t value[FUNCTION_OPTIONS]; /* the same */
 } FunctionOptions;
+static_assert(sizeof(FunctionOptions) == FUNCTION_OPTIONS, "an option is a byte");
 bool options_parse(const char *text, FunctionOptions *out);
 void options_print(const FunctionOptions *options, Buffer *out);
 

@@ -1,48 +1,22 @@
-/* The options of a compiled function, as text: "mode=max-autotune, fullgraph=1".
- *
- * One table: a name, the field, and the words of the values that it may have. */
+/* The options of a compiled function (options.def), as text: "mode=max-autotune, fullgraph=1". */
 #include "capture/function.h"
 
 #include "base/option.h"
-#include "device/device.h"
 
-#include <stddef.h>
 #include <string.h>
 
 enum { MAX_VALUES = 4 };
 
 static const struct {
     const char *name;
-    size_t field;
-    const char *value[MAX_VALUES];
-} table[] = {
-    {"mode",
-     offsetof(FunctionOptions, mode),
-     {[MODE_DEFAULT] = "default",
-      [MODE_REDUCE_OVERHEAD] = "reduce-overhead",
-      [MODE_MAX_AUTOTUNE] = "max-autotune",
-      [MODE_MAX_AUTOTUNE_NO_GRAPHS] = "max-autotune-no-cudagraphs"}},
-    {"fullgraph", offsetof(FunctionOptions, fullgraph), {"0", "1"}},
-    {"dynamic",
-     offsetof(FunctionOptions, dynamic),
-     {[DYNAMIC_AUTO] = "auto", [DYNAMIC_OFF] = "0", [DYNAMIC_ASKED] = "1"}},
-    {"device",
-     offsetof(FunctionOptions, device),
-     {[DEVICE_OF_INPUTS] = "auto",
-#define DEVICE_WORD(id, device) [DEVICE_OF_INPUTS + 1 + DEVICE_##id] = #id,
-      DEVICES(DEVICE_WORD)
-#undef DEVICE_WORD
-     }},
-    {"backend", offsetof(FunctionOptions, backend), {[BACKEND_C] = "c", [BACKEND_VM] = "vm"}},
-    {"fuse", offsetof(FunctionOptions, fuse), {[FUSE_ON] = "1", [FUSE_OFF] = "0"}},
-    {"autocast",
-     offsetof(FunctionOptions, autocast),
-     {[CAST_AS_THREAD] = "auto", [CAST_BF16] = "bf16", [CAST_F16] = "f16", [CAST_OFF] = "0"}},
-    {"freeze",
-     offsetof(FunctionOptions, freeze),
-     {[FREEZE_AUTO] = "auto", [FREEZE_ALL] = "1", [FREEZE_NONE] = "0"}},
+    const char *word[MAX_VALUES]; /* by value */
+} table[FUNCTION_OPTIONS] = {
+#define OPTION(id, Type, help, ...) [FUNCTION_OPTION_##id] = {#id, {__VA_ARGS__}},
+#define VALUE(enumerator, text) [enumerator] = text,
+#include "capture/options.def"
+#undef OPTION
+#undef VALUE
 };
-enum { OPTIONS = sizeof table / sizeof *table };
 
 typedef struct OptionWord {
     const char *text;
@@ -63,20 +37,20 @@ static OptionWord trim(const char *start, const char *end) {
 
 static bool refuse_name(OptionWord name) {
     char known[256] = "";
-    for (int i = 0; i < OPTIONS; i++) {
+    for (FunctionOption option = 0; option < FUNCTION_OPTIONS; option++) {
         size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i].name);
+        snprintf(known + used, sizeof known - used, "%s%s", option ? ", " : "", table[option].name);
     }
     fail(CB_ERR_OPTION, "compile: there is no option '%.*s'; there are %s", name.length, name.text,
          known);
     return false;
 }
 
-static bool refuse_value(int option, OptionWord value) {
+static bool refuse_value(FunctionOption option, OptionWord value) {
     char known[256] = "";
-    for (int i = 0; i < MAX_VALUES && table[option].value[i]; i++) {
+    for (int i = 0; i < MAX_VALUES && table[option].word[i]; i++) {
         size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[option].value[i]);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[option].word[i]);
     }
     fail(CB_ERR_OPTION, "compile: option %s cannot be '%.*s'; it can be %s", table[option].name,
          value.length, value.text, known);
@@ -91,14 +65,14 @@ static OptionWord digit(OptionWord value) {
 
 static bool set(FunctionOptions *out, OptionWord name, OptionWord given) {
     OptionWord value = digit(given);
-    for (int i = 0; i < OPTIONS; i++) {
-        if (!is(name, table[i].name)) continue;
-        for (int k = 0; k < MAX_VALUES && table[i].value[k]; k++) {
-            if (!is(value, table[i].value[k])) continue;
-            *(int *)((char *)out + table[i].field) = k;
+    for (FunctionOption option = 0; option < FUNCTION_OPTIONS; option++) {
+        if (!is(name, table[option].name)) continue;
+        for (uint8_t k = 0; k < MAX_VALUES && table[option].word[k]; k++) {
+            if (!is(value, table[option].word[k])) continue;
+            out->value[option] = k;
             return true;
         }
-        return refuse_value(i, given);
+        return refuse_value(option, given);
     }
     return refuse_name(name);
 }
@@ -120,8 +94,7 @@ bool options_parse(const char *text, FunctionOptions *out) {
 }
 
 void options_print(const FunctionOptions *options, Buffer *out) {
-    for (int i = 0; i < OPTIONS; i++) {
-        int value = *(const int *)((const char *)options + table[i].field);
-        putf(out, "%s%s=%s", i ? ", " : "", table[i].name, table[i].value[value]);
-    }
+    for (FunctionOption option = 0; option < FUNCTION_OPTIONS; option++)
+        putf(out, "%s%s=%s", option ? ", " : "", table[option].name,
+             table[option].word[options->value[option]]);
 }
