@@ -1,4 +1,5 @@
-/* `carbide info`: what Carbide finds on this machine, and the process options with their values. */
+/* `carbide info`: what Carbide finds on this machine, the process options with their values, and
+ * the options of compiled functions. */
 #define _GNU_SOURCE
 #include "base/cpu.h"
 #include "base/option.h"
@@ -137,16 +138,28 @@ static void print_provider(void) {
     print_line("provider", text);
 }
 
+/* " (auto|own)", " (one other)" of the type "names(one other)"; nothing where the help says it. */
+static void print_words(const char *type) {
+    if (strchr(type, '|')) printf(" (%s)", type);
+    if (!strncmp(type, "names", 5)) printf(" %s", type + 5);
+}
+
 static void print_options(void) {
     printf("\noptions, set by CARBIDE_NAME in the environment or cb_set_option\n");
     for (Option option = 0; option < OPTION_COUNT; option++) {
         const OptionInfo *info = option_info(option);
         const char *value = option_text(option);
-        printf("  %-17s %-8s %s%s%s%s\n", info->name, *value ? value : "-", info->help,
-               strcmp(value, info->value) ? " (default " : "",
-               strcmp(value, info->value) ? info->value : "",
-               strcmp(value, info->value) ? ")" : "");
+        printf("  %-17s %-8s %s", info->name, *value ? value : "-", info->help);
+        print_words(info->type);
+        if (strcmp(value, info->value) != 0) printf(" (default %s)", info->value);
+        putchar('\n');
     }
+    printf("\noptions of cb_compile, the default first\n");
+#define OPTION(name, Type, help, ...) printf("  %-17s %s (%s)\n", #name, help, &(__VA_ARGS__)[1]);
+#define VALUE(enumerator, word) "|" word
+#include "capture/options.def"
+#undef OPTION
+#undef VALUE
 }
 
 const ArgumentRow info_rows[] = {{NULL, ARGUMENT_FLAG, 0, NULL, NULL}};
