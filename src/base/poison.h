@@ -14,4 +14,11 @@ enum { POISONS = 0 };
 #define memory_unpoison(start, bytes) ((void)(start), (void)(bytes))
 #endif
 
+/* Sanitizers hold blocks of their heap to a limit, and write shadow for whatever else is mapped. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { HEAP_IS_WATCHED = 1 };
+#else
+enum { HEAP_IS_WATCHED = 0 };
+#endif
+
 #endif

@@ -14,10 +14,10 @@
 enum { PAGED_BYTES = 128 << 10 };
 enum { FROM_HEAP, FROM_PAGES };
 
-/* AddressSanitizer gives blocks of the heap red zones, and refuses what is too large. */
+/* Sanitizers see blocks of the heap: red zones around them, and an end to what is too large. */
 static void *allocate(size_t bytes, uint8_t *kind) {
     bool large = bytes >= PAGED_BYTES;
-    *kind = large && !memory_of_host() && !POISONS ? FROM_PAGES : FROM_HEAP;
+    *kind = large && !memory_of_host() && !HEAP_IS_WATCHED ? FROM_PAGES : FROM_HEAP;
     if (*kind == FROM_PAGES) return pages_alloc(bytes);
     void *memory = memory_alloc(bytes);
     if (memory && large) pages_advise(memory, bytes);
