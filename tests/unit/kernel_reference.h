@@ -29,7 +29,7 @@ static void reference_inner_point(Reference *r, int64_t position) {
 /* Folds the operand over inner points [0, count). */
 static Scalar reference_fold(Reference *r, const Expr *e, int64_t count) {
     int64_t saved[16];
-    Scalar value = scalar_identity((Op)e->imm.i, e->dtype);
+    Scalar value = scalar_identity(e->imm.i, e->dtype);
     memcpy(saved, r->at, sizeof saved);
     for (int64_t i = 0; i < count; i++) {
         reference_inner_point(r, i);
@@ -37,7 +37,7 @@ static Scalar reference_fold(Reference *r, const Expr *e, int64_t count) {
         if (dtype_is_float(e->dtype) && e->imm.i == OP_sum)
             value.f += pair[1].f;
         else
-            value = scalar_eval((Op)e->imm.i, e->dtype, pair);
+            value = scalar_eval(e->imm.i, e->dtype, pair);
     }
     memcpy(r->at, saved, sizeof saved);
     return dtype_is_float(e->dtype) ? scalar_convert(value, CB_F64, e->dtype) : value;
@@ -72,7 +72,7 @@ static Scalar reference_value(Reference *r, const Expr *e) {
     }
     Scalar input[3];
     for (int i = 0; i < e->input_count; i++) input[i] = reference_value(r, e->input[i]);
-    if (e->op == OP_to) return scalar_convert(input[0], e->input[0]->dtype, (cb_dtype)e->imm.i);
+    if (e->op == OP_to) return scalar_convert(input[0], e->input[0]->dtype, e->imm.i);
     return scalar_eval(e->op, e->op == OP_where ? e->dtype : e->input[0]->dtype, input);
 }
 

@@ -79,7 +79,7 @@ static void combine(const Kernel *kernel, const KernelInfo *info, int pass, int6
                 Scalar pair[2];
                 memcpy(&pair[0], &slot[r * stride + o], 8);
                 memcpy(&pair[1], &slot[r * stride + c * kernel->outer_size + o], 8);
-                Scalar value = scalar_eval((Op)e->imm.i, e->dtype, pair);
+                Scalar value = scalar_eval(e->imm.i, e->dtype, pair);
                 memcpy(&slot[r * stride + o], &value, 8);
             }
     }

@@ -53,7 +53,7 @@ static bool plain_reduces(const Emit *e, const Expr *x, int pass) {
 
 /* A long sum of f32 would lose digits. */
 static const char *plain_total_type(const Emit *e, const Expr *x) {
-    bool wide = x->dtype == CB_F32 && reduce_adds((Op)x->imm.i);
+    bool wide = x->dtype == CB_F32 && reduce_adds(x->imm.i);
     return e->target->type[wide ? CB_F64 : x->dtype];
 }
 

@@ -38,10 +38,10 @@ static void make_menu(void) {
         {2, {3, 3}}, {2, {0, 3}},    {3, {2, 3, 0}},
     };
     for (int s = 0; s < SHAPES; s++)
-        for (int d = 0; d < CB_DTYPE_COUNT; d++)
-            menu[s][d] = cb_to(cb_remainder(cb_arange(0, 1000), 3.0), (cb_dtype)d);
+        for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++)
+            menu[s][d] = cb_to(cb_remainder(cb_arange(0, 1000), 3.0), d);
     for (int s = 0; s < SHAPES; s++)
-        for (int d = 0; d < CB_DTYPE_COUNT; d++) {
+        for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++) {
             int64_t count = 1;
             for (int i = 0; i < shape[s].count; i++) count *= shape[s].at[i];
             menu[s][d] = cb_reshape(cb_narrow(menu[s][d], 0, 0, count), shape[s]);
@@ -80,7 +80,7 @@ static cb_operand odd_operand(bool optional) {
     if (kind == 1) return cb_operand_float(odd_float());
     if (kind == 2) return cb_operand_int(odd_integer());
     if (kind == 3) return cb_operand_bool(true);
-    cb_dtype dtype = pick(3) ? CB_F32 : (cb_dtype)pick(CB_DTYPE_COUNT);
+    cb_dtype dtype = pick(3) ? CB_F32 : pick(CB_DTYPE_COUNT);
     return cb_operand_tensor(menu[pick(2) ? 3 : pick(SHAPES)][dtype]);
 }
 
@@ -215,12 +215,12 @@ static void test_every_op(void **unused) {
     (void)unused;
     cb_scope_open();
     make_menu();
-    for (int op = OP_none + 1; op < OP_COUNT; op++) {
-        const OpInfo *info = op_info((Op)op);
+    for (Op op = OP_none + 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
         if (!info->name || info->kind == KIND_SPECIAL || info->flags & LOWERED) continue;
         for (int round = 0; round < rounds; round++) {
             Arguments a;
-            odd_arguments((Op)op, &a);
+            odd_arguments(op, &a);
             check_call(&a);
         }
     }

@@ -326,12 +326,12 @@ static void test_every_op(void **state) {
         Kernel *kernel[OP_COUNT];
         Op ops[OP_COUNT];
         int count = 0;
-        for (int op = OP_neg; op <= OP_right_shift; op++) {
-            const OpInfo *info = op_info((Op)op);
+        for (Op op = OP_neg; op <= OP_right_shift; op++) {
+            const OpInfo *info = op_info(op);
             if (info->kind != KIND_POINTWISE || !takes(info, dtypes[d])) continue;
             cb_dtype result = is_result_bool(info) ? CB_BOOL : dtypes[d];
-            ops[count] = (Op)op;
-            kernel[count++] = op_kernel(arena, (Op)op, dtypes[d], info->arity, result);
+            ops[count] = op;
+            kernel[count++] = op_kernel(arena, op, dtypes[d], info->arity, result);
         }
         Code *code = compile(kernel, count, arena);
         for (int i = 0; i < count; i++)

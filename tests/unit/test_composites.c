@@ -135,16 +135,16 @@ static void expect_composite(Op op, const char *text, const char *type) {
 
 static void test_composites(void **state) {
     (void)state;
-    for (int op = OP_none + 1; op < OP_COUNT; op++) {
-        if (op_info((Op)op)->kind != KIND_COMPOSITE) continue;
+    for (Op op = OP_none + 1; op < OP_COUNT; op++) {
+        if (op_info(op)->kind != KIND_COMPOSITE) continue;
         bool listed = false;
         for (size_t k = 0; k < sizeof composite_calls / sizeof *composite_calls; k++) {
-            if (composite_calls[k].op != (Op)op) continue;
+            if (composite_calls[k].op != op) continue;
             listed = true;
-            expect_composite((Op)op, composite_calls[k].call, composite_calls[k].type);
+            expect_composite(op, composite_calls[k].call, composite_calls[k].type);
         }
         if (listed) continue; /* the others are activations of one tensor */
-        expect_composite((Op)op, arena_format(arena, "%s(x)", op_info((Op)op)->name), "f32[4, 6]");
+        expect_composite(op, arena_format(arena, "%s(x)", op_info(op)->name), "f32[4, 6]");
     }
 }
 

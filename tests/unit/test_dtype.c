@@ -12,8 +12,8 @@
 /* Whether no row before this one has the name; NULL is none. */
 static bool is_new(const char *(*name_of)(const DtypeInfo *), cb_dtype dtype) {
     const char *name = name_of(dtype_info(dtype));
-    for (int i = 0; name && i < (int)dtype; i++) {
-        const char *other = name_of(dtype_info((cb_dtype)i));
+    for (cb_dtype i = 0; name && i < dtype; i++) {
+        const char *other = name_of(dtype_info(i));
         if (other && !strcmp(name, other)) return false;
     }
     return true;
@@ -29,14 +29,14 @@ NAME(torch)
 
 static void names_are_of_one_dtype(void **state) {
     (void)state;
-    for (int d = 0; d < CB_DTYPE_COUNT; d++) {
-        assert_true(is_new(name_of, (cb_dtype)d));
-        assert_true(is_new(symbol_of, (cb_dtype)d));
-        assert_true(is_new(npy_of, (cb_dtype)d));
-        assert_true(is_new(safetensors_of, (cb_dtype)d));
-        assert_true(is_new(torch_of, (cb_dtype)d));
+    for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++) {
+        assert_true(is_new(name_of, d));
+        assert_true(is_new(symbol_of, d));
+        assert_true(is_new(npy_of, d));
+        assert_true(is_new(safetensors_of, d));
+        assert_true(is_new(torch_of, d));
     }
-    assert_string_equal(cb_dtype_name((cb_dtype)CB_DTYPE_COUNT), "?");
+    assert_string_equal(cb_dtype_name(CB_DTYPE_COUNT), "?");
     assert_int_equal(cb_dtype_size(CB_SAME), 0);
     assert_false(dtype_is_float(CB_SAME) || dtype_is_int(CB_SAME) || dtype_is_half(CB_SAME));
 }
@@ -61,14 +61,14 @@ static void files_keep_dtypes(void **state) {
     int made = mkstemp(path);
     assert_true(made >= 0);
     close(made);
-    for (int d = 0; d < CB_DTYPE_COUNT; d++) {
-        cb_tensor *x = two_elements((cb_dtype)d);
+    for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++) {
+        cb_tensor *x = two_elements(d);
         const char *name = "x";
         assert_int_equal(cb_safetensors_save(path, &name, &x, 1), CB_OK);
         cb_safetensors *file = cb_safetensors_open(path);
         expect_same(cb_safetensors_get(file, name), x);
         cb_safetensors_close(file);
-        if (dtype_info((cb_dtype)d)->npy) {
+        if (dtype_info(d)->npy) {
             assert_int_equal(cb_npy_save(path, x), CB_OK);
             expect_same(cb_npy_load(path), x);
         } else {
@@ -81,8 +81,8 @@ static void files_keep_dtypes(void **state) {
 
 static void fx_keeps_dtypes(void **state) {
     (void)state;
-    for (int d = 0; d < CB_DTYPE_COUNT; d++) {
-        const DtypeInfo *info = dtype_info((cb_dtype)d);
+    for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++) {
+        const DtypeInfo *info = dtype_info(d);
         const char *text = arena_format(arena,
                                         "graph():\n    %%x : [num_users=1] = "
                                         "placeholder[target=x]\n    %%to : [num_users=1] = "
@@ -112,8 +112,8 @@ static void fx_keeps_dtypes(void **state) {
 
 static void irs_keep_dtypes(void **state) {
     (void)state;
-    for (int d = 0; d < CB_DTYPE_COUNT; d++) {
-        const char *name = cb_dtype_name((cb_dtype)d);
+    for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++) {
+        const char *name = cb_dtype_name(d);
         Graph *graph =
             parse(arena_format(arena, "graph(x: %s[2]) { return exp(to(x, f64)) }", name));
         Meta meta = node_meta(graph->input[0]);

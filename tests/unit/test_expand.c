@@ -54,25 +54,25 @@ static double broadcast(const Machine *m, const Node *operand, int rank, const i
     return m->value[operand->id]->at[ravel(operand, own)];
 }
 
-static Scalar scalar_of(double value, int dtype) {
-    if (dtype_is_float((cb_dtype)dtype)) return (Scalar){.f = value};
+static Scalar scalar_of(double value, cb_dtype dtype) {
+    if (dtype_is_float(dtype)) return (Scalar){.f = value};
     return (Scalar){.i = value >= 0x1p63 ? INT64_MAX : (int64_t)value};
 }
 
-static double double_of(Scalar value, int dtype) {
-    return dtype_is_float((cb_dtype)dtype) ? value.f : (double)value.i;
+static double double_of(Scalar value, cb_dtype dtype) {
+    return dtype_is_float(dtype) ? value.f : (double)value.i;
 }
 
 static double pointwise(const Machine *m, const Node *node, const int64_t *index) {
     Scalar input[3];
-    int dtype = node->dtype;
+    cb_dtype dtype = node->dtype;
     for (int k = 0; k < node->input_count; k++) {
         dtype = node->input[k]->dtype;
         input[k] = scalar_of(broadcast(m, node->input[k], node->rank, index), dtype);
     }
     if (node->op == OP_to)
-        return double_of(scalar_convert(input[0], (cb_dtype)dtype, node->dtype), node->dtype);
-    return double_of(scalar_eval(node->op, (cb_dtype)dtype, input), node->dtype);
+        return double_of(scalar_convert(input[0], dtype, node->dtype), node->dtype);
+    return double_of(scalar_eval(node->op, dtype, input), node->dtype);
 }
 
 static void reduce(const Machine *m, const Node *node, Value *out) {

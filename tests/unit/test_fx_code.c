@@ -60,25 +60,25 @@ static void expect_same_call(const FxNode *node, Op op, const Attrs *attrs, int 
 
 static void every_op_comes_back(void **state) {
     (void)state;
-    for (int op = OP_constant + 1; op < OP_COUNT; op++) {
-        const OpInfo *info = op_info((Op)op);
+    for (Op op = OP_constant + 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
         if (info->flags & LOWERED) continue;
         cb_graph *graph = cb_graph_new(NULL);
         cb_arg operand[OP_MAX_PARAMS];
         for (int i = 0; i < info->arity; i++)
             operand[i] = cb_arg_node(cb_graph_placeholder(graph, "x"));
         for (int unusual = 0; unusual < 2; unusual++) {
-            Attrs attrs = unusual ? unusual_attrs(info, (Op)op) : usual_attrs(info, (Op)op);
-            FxNode *node = fx_record(graph, (Op)op, operand, info->arity, &attrs);
+            Attrs attrs = unusual ? unusual_attrs(info, op) : usual_attrs(info, op);
+            FxNode *node = fx_record(graph, op, operand, info->arity, &attrs);
             if (!unusual && op == OP_slice) continue; /* all of x: no step at all */
-            expect_same_call(node, (Op)op, &attrs, info->arity);
+            expect_same_call(node, op, &attrs, info->arity);
         }
         char *text = cb_graph_text(graph);
         cb_graph *back = parse(text);
         expect_text(cb_graph_text(back), text);
         FxNode *node = back->last;
-        Attrs attrs = unusual_attrs(info, (Op)op);
-        expect_same_call(node, (Op)op, &attrs, info->arity);
+        Attrs attrs = unusual_attrs(info, op);
+        expect_same_call(node, op, &attrs, info->arity);
         cb_free_text(text);
         cb_graph_free(back);
         cb_graph_free(graph);

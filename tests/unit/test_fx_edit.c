@@ -136,7 +136,7 @@ static void foreign_nodes_are_refused(void **state) {
     expect_error("node %exp is not in this graph");
     assert_null(cb_graph_insert_before(graph, foreign, CB_CALL_METHOD, "exp", NULL, 0));
     expect_error("not in this graph");
-    assert_null(cb_graph_insert_before(graph, x, (cb_opcode)9, "exp", NULL, 0));
+    assert_null(cb_graph_insert_before(graph, x, 9, "exp", NULL, 0));
     expect_error("unknown opcode 9");
     assert_null(cb_graph_insert_before(graph, x, CB_OUTPUT, "output", NULL, 0));
     expect_error("an output node already");
@@ -172,7 +172,7 @@ static void lint_names_the_node(void **state) {
     assert_int_equal(cb_graph_lint(graph), CB_ERR_GRAPH);
     expect_error("node %x (call_function operator.add): its name is defined twice");
     add->name = name;
-    add->opcode = (cb_opcode)17;
+    add->opcode = 17;
     assert_int_equal(cb_graph_lint(graph), CB_ERR_GRAPH);
     expect_error("unknown opcode 17");
     add->opcode = CB_CALL_FUNCTION;

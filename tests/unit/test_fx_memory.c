@@ -93,7 +93,7 @@ static void traces_without_memory(void **state) {
     cb_tensor *x = cb_ones(cb_dims(2));
     int64_t before = cb_memory().live_tensors;
     for (int k = 0; k < 2 * ENDS; k++) {
-        current.end = (FxEnd)(k / 2);
+        current.end = k / 2;
         cb_graph *graph = k % 2 ? cb_symbolic_trace_with(net, &x, 1) : cb_symbolic_trace(net);
         expect_out_of_memory();
         assert_null(graph);

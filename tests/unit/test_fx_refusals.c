@@ -246,7 +246,7 @@ static void wrong_edits_change_nothing(void **state) {
     expect_error("operator.neg: argument 0 (%x) is no node of this graph");
     assert_null(cb_graph_call_function(graph, "torch.cat", deep, 1));
     expect_error("torch.cat: argument 0 (%?) is no node of this graph");
-    assert_null(cb_graph_insert_after(graph, out, (cb_opcode)17, "neg", NULL, 0));
+    assert_null(cb_graph_insert_after(graph, out, 17, "neg", NULL, 0));
     expect_error("unknown opcode 17");
     assert_null(cb_graph_insert_after(graph, out, CB_OUTPUT, "output", NULL, 0));
     expect_error("there is an output node already");

@@ -187,11 +187,11 @@ static void tables_name_functions_as_python(void **state) {
 static void arguments_without_a_value(void **state) {
     (void)state;
     cb_graph *graph = cb_graph_new(NULL);
-    cb_arg args[] = {cb_arg_dtype((cb_dtype)99), cb_arg_dtype((cb_dtype)-1), cb_arg_string(NULL)};
+    cb_arg args[] = {cb_arg_dtype(99), cb_arg_dtype(-1), cb_arg_string(NULL)};
     cb_graph_call_function(graph, "torch.f", args, 3);
     expect_text(cb_graph_text(graph), "graph():\n    %f : [num_users=0] = call_function[target="
                                       "torch.f](args = (None, None, ), kwargs = {})");
-    assert_string_equal(cb_opcode_name((cb_opcode)-1), "unknown");
+    assert_string_equal(cb_opcode_name(-1), "unknown");
     assert_string_equal(cb_opcode_name(CB_OPCODE_COUNT), "unknown");
     cb_graph_free(graph);
 }

@@ -328,8 +328,8 @@ static void check_row(const Row *row) {
         plain[i] = input_of(&meta);
     }
     arena_free(own);
-    for (int layout = TURNED; inputs && layout < LAYOUTS; layout++)
-        check_layout(row, (InputLayout)layout, inputs, plain);
+    for (InputLayout layout = TURNED; inputs && layout < LAYOUTS; layout++)
+        check_layout(row, layout, inputs, plain);
     cb_scope_close();
 }
 
@@ -393,10 +393,10 @@ static bool takes_one_alone(const OpInfo *info) {
 
 static void every_op(void **state) {
     (void)state;
-    for (int op = OP_none + 1; op < OP_COUNT; op++) {
-        const OpInfo *info = op_info((Op)op);
+    for (Op op = OP_none + 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
         if (!info->name || info->kind == KIND_SPECIAL || info->flags & LOWERED) continue;
-        if (has_row((Op)op) || !takes_tensors(info)) continue;
+        if (has_row(op) || !takes_tensors(info)) continue;
         if (info->kind == KIND_POINTWISE)
             check_pointwise(info);
         else if (info->kind == KIND_REDUCE || info->kind == KIND_SCAN)

@@ -86,8 +86,8 @@ static void every_dtype_returns(void **state) {
     char text[CB_DTYPE_COUNT + 3][8];
     const char *names[CB_DTYPE_COUNT + 3];
     cb_tensor *x = cb_mul(cb_randn(cb_dims(3, 5)), 3.0);
-    int count = 0;
-    for (; count < CB_DTYPE_COUNT; count++) tensors[count] = cb_to(x, (cb_dtype)count);
+    int count = CB_DTYPE_COUNT;
+    for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++) tensors[d] = cb_to(x, d);
     tensors[count++] = cb_transpose(x, 0, 1);
     tensors[count++] = cb_zeros(cb_dims(4, 0, 2));
     tensors[count++] = cb_sum(x);

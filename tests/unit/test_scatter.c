@@ -178,24 +178,24 @@ static void check_case(int number, IndexLayout layout, bool add, cb_dtype dtype)
 static void additions_meet(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++)
-        for (int layout = 0; layout < LAYOUTS; layout++)
-            check_case(i, (IndexLayout)layout, true, CB_F32);
+        for (IndexLayout layout = 0; layout < LAYOUTS; layout++)
+            check_case(i, layout, true, CB_F32);
 }
 
 static void the_last_write_wins(void **state) {
     (void)state;
     for (int i = 0; i < CASES; i++)
-        for (int layout = 0; layout < LAYOUTS; layout++)
-            check_case(i, (IndexLayout)layout, false, CB_F32);
+        for (IndexLayout layout = 0; layout < LAYOUTS; layout++)
+            check_case(i, layout, false, CB_F32);
 }
 
 static void every_dtype(void **state) {
     (void)state;
-    for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
+    for (cb_dtype dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
         for (int add = 0; add < 2; add++) {
-            check_case(SMALL, PLAIN, add, (cb_dtype)dtype);
-            check_case(SPLIT, PLAIN, add, (cb_dtype)dtype);
-            if (add) check_case(SPLIT_BINS, PLAIN, add, (cb_dtype)dtype);
+            check_case(SMALL, PLAIN, add, dtype);
+            check_case(SPLIT, PLAIN, add, dtype);
+            if (add) check_case(SPLIT_BINS, PLAIN, add, dtype);
         }
 }
 

@@ -25,9 +25,9 @@ static int make_samples(void **state) {
     static const int64_t first[] = {1, 2, 0}, second[] = {3, 1, 2};
     (void)state;
     cb_scope_open();
-    for (int d = 0; d < CB_DTYPE_COUNT; d++) {
-        sample[d] = cb_to(cb_from_data(first, CB_I64, cb_dims(3)), (cb_dtype)d);
-        other[d] = cb_to(cb_from_data(second, CB_I64, cb_dims(3)), (cb_dtype)d);
+    for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++) {
+        sample[d] = cb_to(cb_from_data(first, CB_I64, cb_dims(3)), d);
+        other[d] = cb_to(cb_from_data(second, CB_I64, cb_dims(3)), d);
     }
     return 0;
 }

@@ -351,15 +351,14 @@ static void check_op(Op op, cb_dtype dtype, int shape, int first) {
 static void test_every_op(void **state) {
     static const cb_dtype dtypes[] = {CB_F32, CB_F64, CB_I64, CB_I32, CB_U8, CB_BOOL};
     (void)state;
-    for (int op = OP_neg; op <= OP_right_shift; op++)
+    for (Op op = OP_neg; op <= OP_right_shift; op++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
-            if (op_info((Op)op)->kind != KIND_POINTWISE || !takes(op_info((Op)op), dtypes[d]))
-                continue;
-            check_op((Op)op, dtypes[d], 0, 0);
-            if (op_info((Op)op)->arity == 1) continue;
+            if (op_info(op)->kind != KIND_POINTWISE || !takes(op_info(op), dtypes[d])) continue;
+            check_op(op, dtypes[d], 0, 0);
+            if (op_info(op)->arity == 1) continue;
             for (int first = 0; first < GRID; first += 31) {
-                check_op((Op)op, dtypes[d], 1, first);
-                check_op((Op)op, dtypes[d], 2, first);
+                check_op(op, dtypes[d], 1, first);
+                check_op(op, dtypes[d], 2, first);
             }
         }
 }
@@ -400,19 +399,18 @@ static void compare_lanes(Op op, VmType type, bool truth, const void *one, const
 static void compare_levels(const VmOps *one, const VmOps *two) {
     static double a[LANES], b[LANES], c[LANES], y[LANES], z[LANES];
     for (int op = 0; op < VM_ROWS; op++)
-        for (int type = 0; type < VM_TYPES; type++)
+        for (VmType type = 0; type < VM_TYPES; type++)
             for (int shape = 0; shape < VM_SHAPES; shape++) {
                 VmFunction *f = one->rows[type][op][shape], *g = two->rows[type][op][shape];
                 assert_true(!f == !g);
                 if (!f) continue;
-                DtypeRule rule = op_info((Op)op)->dtype;
-                fill_lanes(op == OP_where ? VM_BOOL : (VmType)type, a);
-                fill_lanes((VmType)type, b);
-                fill_lanes((VmType)type, c);
+                DtypeRule rule = op_info(op)->dtype;
+                fill_lanes(op == OP_where ? VM_BOOL : type, a);
+                fill_lanes(type, b);
+                fill_lanes(type, c);
                 f(LANES, y, a, b, c);
                 g(LANES, z, a, b, c);
-                compare_lanes((Op)op, (VmType)type, rule == DTYPE_BOOL || rule == DTYPE_LOGICAL, y,
-                              z);
+                compare_lanes(op, type, rule == DTYPE_BOOL || rule == DTYPE_LOGICAL, y, z);
             }
 }
 

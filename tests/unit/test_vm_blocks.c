@@ -72,10 +72,9 @@ static void check_conversion(const VmOps *ops, VmType from, VmType to) {
 static void test_conversions(void **state) {
     (void)state;
     for (int level = 0; level <= cpu_level(); level++)
-        for (int from = 0; from < VM_TYPES; from++)
-            for (int to = 0; to < VM_TYPES; to++)
-                if (levels[level]->convert[from][to])
-                    check_conversion(levels[level], (VmType)from, (VmType)to);
+        for (VmType from = 0; from < VM_TYPES; from++)
+            for (VmType to = 0; to < VM_TYPES; to++)
+                if (levels[level]->convert[from][to]) check_conversion(levels[level], from, to);
 }
 
 /* Sums and products of f32 in f64. */
@@ -162,12 +161,12 @@ static void check_store(VmStore *store, const Case *c, bool adds) {
 static void test_memory(void **state) {
     (void)state;
     for (int level = 0; level <= cpu_level(); level++)
-        for (int dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
+        for (cb_dtype dtype = 0; dtype < CB_DTYPE_COUNT; dtype++)
             for (int wide = 0; wide < 2; wide++)
                 for (int form = 0; form < 8; form++) {
                     const VmOps *ops = levels[level];
                     Case c;
-                    fill_case(&c, (cb_dtype)dtype, wide, form);
+                    fill_case(&c, dtype, wide, form);
                     check_load(ops->element[dtype][wide].load, &c);
                     check_store(ops->element[dtype][wide].store, &c, false);
                     check_store(ops->element[dtype][wide].add, &c, true);
