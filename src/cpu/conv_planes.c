@@ -1,5 +1,5 @@
-/* Convolutions of few channels to a group, channels first and of stride 1 over one or two dims:
- * nothing is turned. Positions are the lanes.
+/* Convolutions of few channels to a group (a picture has one group of one to three), channels first
+ * and of stride 1 over one or two dims: nothing is turned. Positions are the lanes.
  *
  *     out[o][p] = sum over channels i of o's group, positions q of the kernel of
  *                     x[i][p + q] * weight[o][i][q]
@@ -12,7 +12,8 @@
 #include <string.h>
 
 enum {
-    MOST_CHANNELS = 7,      /* of a group, in and out: more make good tiles elsewhere */
+    MOST_CHANNELS = 7,      /* of a group: more make good tiles elsewhere, */
+    MOST_OUTPUTS = 8,       /* and so do more than half of the widest vector */
     BAND_BYTES = 64 * 1024, /* of the copy: a part of L2 */
     SLACK = 64,             /* elements that are read and written behind a run: four vectors */
     PRODUCT_COST = 2        /* of a multiplication here, in those of register tiles */
@@ -33,8 +34,8 @@ typedef struct Band {
 
 bool conv_fits_planes(const ConvolutionTask *s) {
     bool flat = s->in_size[0] == 1 && s->kernel[0] == 1 && s->padding[0] == 0;
-    return !s->channels_last && flat && s->groups > 1 && s->stride[1] == 1 && s->stride[2] == 1 &&
-           s->channels <= MOST_CHANNELS * s->groups && s->out_channels <= MOST_CHANNELS * s->groups;
+    return !s->channels_last && flat && s->stride[1] == 1 && s->stride[2] == 1 &&
+           s->channels <= MOST_CHANNELS * s->groups && s->out_channels <= MOST_OUTPUTS * s->groups;
 }
 
 static int64_t taps_of(const ConvolutionTask *s) {

@@ -37,6 +37,7 @@ static const Case cases[] = {
     {1, 16, 20, 1, {2, 12, 12}, {2, 3, 5}, {1, 1, 1}, {0, 1, 2}, {1, 1, 1}},
     {2, 6, 6, 6, {1, 1, 300}, {1, 1, 4}, {1, 1, 1}, {0, 0, 3}, {1, 1, 1}},
     {1, 8, 12, 4, {1, 300, 90}, {1, 3, 2}, {1, 1, 1}, {0, 2, 1}, {1, 2, 3}},
+    {1, 7, 8, 1, {1, 20, 31}, {1, 3, 5}, {1, 1, 1}, {0, 1, 2}, {1, 2, 1}},
     {2, 14, 2, 2, {1, 5, 4}, {1, 5, 4}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
     {0, 3, 4, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
     {2, 0, 5, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
@@ -358,6 +359,12 @@ static void few_channels_to_a_group_stay(void **state) {
     assert_int_not_equal(chosen_for(&s), CONV_PLANES);
     c.stride[2] = 2;
     s = task_of(&c, 0, CB_F32, false);
+    assert_int_not_equal(chosen_for(&s), CONV_PLANES);
+    Case picture = {1, 3, 8, 1, {1, 90, 120}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}};
+    s = task_of(&picture, 0, CB_F32, false);
+    assert_int_equal(chosen_for(&s), CONV_PLANES);
+    picture.out_channels++;
+    s = task_of(&picture, 0, CB_F32, false);
     assert_int_not_equal(chosen_for(&s), CONV_PLANES);
 }
 
