@@ -249,8 +249,16 @@ def type_names(text):
             yield name, text.count("\n", 0, match.start()) + 1
 
 
+def enumerators(text):
+    """(name, line) of what a file's enums list."""
+    for match in re.finditer(r"\benum\b[^;{}()]*(?:\(\(.*?\)\)[^;{}()]*)?\{([^}]*)\}", text):
+        for name in re.finditer(r"(?:^|,)\s*(\w+)\s*(?==|,|$)", match.group(1)):
+            yield name.group(1), text.count("\n", 0, match.start(1) + name.start(1)) + 1
+
+
 def check_names():
-    """Programs - tests, benchmarks, tools - may repeat names of each other's, but none of the library's."""
+    """Programs - tests, benchmarks, tools - may repeat names of each other's, but none of the library's. No two
+    headers of the library list one enumerator."""
     library = sources("src/**/*.[ch]", "include/*.h", "plugins/*.[ch]", "models/*.[ch]", "cli/*.[ch]")
     owner = {}
     for path in library + sources("tests/**/*.[ch]", "bench/*.[ch]", "tools/*.[ch]", "examples/*.c"):
@@ -259,6 +267,11 @@ def check_names():
                 owner[name] = path
             elif owner.get(name, path) != path:
                 yield f"{path}:{line}: {owner[name]} has a {name}, too: name it by what it is"
+    listed = {}
+    for path in (path for path in library if path.endswith(".h")):
+        for name, line in enumerators(without_comments(path)):
+            if listed.setdefault(name, path) != path:
+                yield f"{path}:{line}: {listed[name]} lists a {name}, too: name it by what it is"
 
 
 def main():

@@ -77,11 +77,11 @@ bool call_break(Call *call, Reason reason, const char *what) {
 
 static cb_tensor *call_one(const Function *function, Tensor *const *x) {
     switch (function->callee) {
-    case CALL_1:
+    case CALLEE_1:
         return function->target.one(tensor_out(x[0]));
-    case CALL_2:
+    case CALLEE_2:
         return function->target.two(tensor_out(x[0]), tensor_out(x[1]));
-    case CALL_3:
+    case CALLEE_3:
         return function->target.three(tensor_out(x[0]), tensor_out(x[1]), tensor_out(x[2]));
     default:
         return function->target.four(tensor_out(x[0]), tensor_out(x[1]), tensor_out(x[2]),
@@ -93,12 +93,12 @@ static cb_tensor *call_one(const Function *function, Tensor *const *x) {
 static int invoke_target(const Function *function, Tensor *const *x, int input_count,
                          Tensor **output) {
     switch (function->callee) {
-    case CALL_N:
+    case CALLEE_N:
         return tensors_call(function->target.any, x, input_count, output, function->user);
-    case CALL_MODULE:
+    case CALLEE_MODULE:
         output[0] = module_forward(function->target.module, x, input_count);
         return 1;
-    case CALL_GRAPH:
+    case CALLEE_GRAPH:
         return fx_run(function->target.graph, x, input_count, output, CB_MAX_ARGS);
     default:
         output[0] = tensor_in(call_one(function, x), "the result of the function");
@@ -108,7 +108,7 @@ static int invoke_target(const Function *function, Tensor *const *x, int input_c
 
 /* A NULL where the function gives one tensor is a failure, and has an error. */
 static int check_result(const Function *function, Tensor **output, int count) {
-    if (function->callee == CALL_N || function->callee == CALL_GRAPH || output[0]) return count;
+    if (function->callee == CALLEE_N || function->callee == CALLEE_GRAPH || output[0]) return count;
     if (cb_error_status() != CB_OK) return cb_error_status();
     return fail(CB_ERR_ARGUMENT, "call: the function gave NULL and recorded no error");
 }

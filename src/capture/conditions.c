@@ -35,7 +35,7 @@ Ambient function_ambient(const Function *function) {
 
 Conditions conditions_now(const Function *function) {
     Conditions now = {.ambient = function_ambient(function)};
-    if (function->options.fullgraph && function->callee == CALL_MODULE) {
+    if (function->options.fullgraph && function->callee == CALLEE_MODULE) {
         now.modes = modes_of(function->target.module);
         now.tensors = tensors_of(function->target.module);
     }

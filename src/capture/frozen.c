@@ -39,7 +39,7 @@ static int stale_entries(const Function *function, const Entry *made) {
 
 static bool freezes(const Function *function) {
     if (function->options.freeze != FREEZE_AUTO) return function->options.freeze == FREEZE_ALL;
-    return function->callee == CALL_MODULE && !cb_module_training(function->target.module);
+    return function->callee == CALLEE_MODULE && !cb_module_training(function->target.module);
 }
 
 /* Writes to x, or to other tensors that share memory with it: a constant would be stale after every

@@ -50,7 +50,7 @@ void function_note(Function *function, Reason reason, Site site, const char *for
 /* ---- choosing an entry ---------------------------------------------------------------------- */
 
 static int takes(const Function *function) {
-    return function->callee <= CALL_4 ? (int)function->callee + 1 : -1;
+    return function->callee <= CALLEE_4 ? (int)function->callee + 1 : -1;
 }
 
 static Entry *find_entry(Function *function, const Conditions *now, Tensor *const *input,
@@ -84,8 +84,8 @@ static bool input_count_valid(const Function *function, int count) {
 
 /* As the option device wants it. Tensors without dimensions may lie on the host. */
 static bool input_placed(const Function *function, const Tensor *x, int i) {
-    if (function->options.device == DEVICE_OF_INPUTS) return true;
-    int device = function->options.device - DEVICE_OF_INPUTS - 1; /* each of DEVICES, in order */
+    if (function->options.device == INPUTS_ANYWHERE) return true;
+    int device = function->options.device - INPUTS_ANYWHERE - 1; /* each of DEVICES, in order */
     if (x->device == device || (x->rank == 0 && device_is_host(x->device))) return true;
     fail(CB_ERR_ARGUMENT, "call: input %d lies on %s, and the function was compiled for %s", i,
          devices[x->device]->name, devices[device]->name);
@@ -166,31 +166,31 @@ static cb_function *make(Callee callee, const char *options, bool present) {
 }
 
 cb_function *cb_compile_1(cb_function_1 *target, const char *options) {
-    Function *function = make(CALL_1, options, target);
+    Function *function = make(CALLEE_1, options, target);
     if (function) function->target.one = target;
     return function;
 }
 
 cb_function *cb_compile_2(cb_function_2 *target, const char *options) {
-    Function *function = make(CALL_2, options, target);
+    Function *function = make(CALLEE_2, options, target);
     if (function) function->target.two = target;
     return function;
 }
 
 cb_function *cb_compile_3(cb_function_3 *target, const char *options) {
-    Function *function = make(CALL_3, options, target);
+    Function *function = make(CALLEE_3, options, target);
     if (function) function->target.three = target;
     return function;
 }
 
 cb_function *cb_compile_4(cb_function_4 *target, const char *options) {
-    Function *function = make(CALL_4, options, target);
+    Function *function = make(CALLEE_4, options, target);
     if (function) function->target.four = target;
     return function;
 }
 
 cb_function *cb_compile_n(cb_function_n *target, void *user, const char *options) {
-    Function *function = make(CALL_N, options, target);
+    Function *function = make(CALLEE_N, options, target);
     if (!function) return NULL;
     function->target.any = target;
     function->user = user;
@@ -199,14 +199,14 @@ cb_function *cb_compile_n(cb_function_n *target, void *user, const char *options
 
 cb_function *cb_compile_module(cb_module *target, const char *options) {
     if (target && !module_lives(target, "compile: the module")) return NULL;
-    Function *function = make(CALL_MODULE, options, target);
+    Function *function = make(CALLEE_MODULE, options, target);
     if (function) function->target.module = target;
     return function;
 }
 
 cb_function *cb_compile_graph(cb_graph *target, const char *options) {
     if (target && !fx_lives(target, "compile: the graph")) return NULL;
-    Function *function = make(CALL_GRAPH, options, target);
+    Function *function = make(CALLEE_GRAPH, options, target);
     if (function) function->target.graph = target;
     return function;
 }

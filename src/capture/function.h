@@ -159,7 +159,9 @@ void entry_dump(const Entry *entry); /* guards and captured ops, to stderr */
 
 /* ---- functions ----------------------------------------------------------------------------- */
 
-typedef enum Callee { CALL_1, CALL_2, CALL_3, CALL_4, CALL_N, CALL_MODULE, CALL_GRAPH } Callee;
+typedef enum Callee {
+    CALLEE_1, CALLEE_2, CALLEE_3, CALLEE_4, CALLEE_N, CALLEE_MODULE, CALLEE_GRAPH
+} Callee;
 
 typedef struct Note { /* a reason that was given */
     Reason reason;

@@ -214,8 +214,8 @@ static bool other_tensor(const Call *call, const TraceOperand *known, const cb_o
 /* True when the modules that have run so far were set otherwise as the trace was recorded. */
 static bool mode_changed(const Call *call) {
     int last = length(call->trace->op) - 1, at = call->at < last ? call->at : last;
-    int then = at < 0 ? MODE_UNKNOWN : call->trace->op[at].mode, now = module_mode();
-    return then != MODE_UNKNOWN && now != MODE_UNKNOWN && then != now;
+    ModuleMode then = at < 0 ? MODULE_UNKNOWN : call->trace->op[at].mode, now = module_mode();
+    return then != MODULE_UNKNOWN && now != MODULE_UNKNOWN && then != now;
 }
 
 /* Why the run leaves the trace: the same op with another number or tensor, or another op. */

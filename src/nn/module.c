@@ -367,7 +367,7 @@ void module_enter(ModuleFrame *frame, const Module *module) {
 }
 
 static ModuleMode mode_of(const Module *module) {
-    return module->training ? MODE_TRAINS : MODE_EVALUATES;
+    return module->training ? MODULE_TRAINS : MODULE_EVALUATES;
 }
 
 void module_leave(const ModuleFrame *frame) {
@@ -381,7 +381,7 @@ ModuleMode module_mode(void) {
     return frame ? mode_of(frame->module) : last_mode;
 }
 
-void module_mode_forget(void) { last_mode = MODE_UNKNOWN; }
+void module_mode_forget(void) { last_mode = MODULE_UNKNOWN; }
 
 typedef struct ForwardRun {
     Frame frame; /* first */

@@ -89,9 +89,9 @@ void module_leave(const ModuleFrame *frame);
 Tensor *module_run(Module *module, Tensor *const *inputs, int count);
 /* How the innermost module that runs is set, or the one that ran last since module_mode_forget. */
 typedef enum __attribute__((packed)) ModuleMode {
-    MODE_UNKNOWN,
-    MODE_EVALUATES,
-    MODE_TRAINS
+    MODULE_UNKNOWN,
+    MODULE_EVALUATES,
+    MODULE_TRAINS
 } ModuleMode;
 ModuleMode module_mode(void);
 void module_mode_forget(void);

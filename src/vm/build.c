@@ -128,7 +128,7 @@ static void find_lifetimes(BlockPlaces *l) {
     for (int at = 0; at < l->count; at++) l->dying[at] = -1;
     for (int v = 0; v < length(l->b->value); v++) {
         const VmValue *value = &l->b->value[v];
-        if (value->kind != VALUE_VECTOR) continue;
+        if (value->kind != VM_VALUE_VECTOR) continue;
         check(value->last >= 0, "%s: v%d is in no instruction", l->b->kernel->name, v);
         l->next[v] = l->dying[value->last];
         l->dying[value->last] = v;
@@ -164,7 +164,7 @@ static void assign_blocks(BlockPlaces *l) {
     for (int at = 0; at < l->count; at++) {
         const VmInstr *in = &l->instr[at];
         VmValue *y = in->y >= 0 ? &l->b->value[in->y] : NULL;
-        bool defines = y && y->first == at && y->kind == VALUE_VECTOR;
+        bool defines = y && y->first == at && y->kind == VM_VALUE_VECTOR;
         int type = defines && in->kind == VM_OP ? y->type : -1;
         if (type >= 0) free_blocks(l, at, type, false);
         if (defines) take_block(l, y);
@@ -204,16 +204,16 @@ static void put_registers(const Builder *b, Program *p) {
         VmRegister *r = &p->registers[v];
         r->place = VM_FRAME;
         switch (value->kind) {
-        case VALUE_VECTOR:
+        case VM_VALUE_VECTOR:
             r->offset = (int)(value->offset * p->capacity);
             break;
-        case VALUE_UNIFORM:
+        case VM_VALUE_UNIFORM:
             r->offset = (int)(uniforms + 8 * (int64_t)value->offset);
             break;
-        case VALUE_CONSTANT:
+        case VM_VALUE_CONSTANT:
             *r = (VmRegister){VM_CONSTANT, value->offset * (int)sizeof(Scalar)};
             break;
-        case VALUE_POINTER:
+        case VM_VALUE_POINTER:
             *r = (VmRegister){VM_DYNAMIC, 0};
             break;
         }

@@ -15,10 +15,10 @@ enum { SECTION_ENTRY, SECTION_POINT = 1, SECTION_STEP, SECTION_BLOCK, SECTION_AF
 enum { SECTIONS_PER_PASS = 4 };
 
 typedef enum __attribute__((packed)) VmValueKind {
-    VALUE_VECTOR,
-    VALUE_UNIFORM,
-    VALUE_CONSTANT,
-    VALUE_POINTER
+    VM_VALUE_VECTOR,
+    VM_VALUE_UNIFORM,
+    VM_VALUE_CONSTANT,
+    VM_VALUE_POINTER
 } VmValueKind;
 
 typedef struct VmValue { /* a virtual register */

@@ -11,7 +11,7 @@ VmInstr *vm_add(Builder *b, int section, VmInstr instr) {
 
 int vm_new_value(Builder *b, VmType type, VmValueKind kind) {
     VmValue value = {.type = type, .kind = kind, .section = -1, .first = -1, .last = -1};
-    if (kind == VALUE_UNIFORM) value.offset = b->uniform_count++;
+    if (kind == VM_VALUE_UNIFORM) value.offset = b->uniform_count++;
     push(b->arena, b->value, value);
     return length(b->value) - 1;
 }
@@ -33,7 +33,7 @@ static void put_number(Scalar *at, VmType type, Scalar value) {
 }
 
 int vm_number(Builder *b, VmType type, Scalar value) {
-    int register_ = vm_new_value(b, type, VALUE_CONSTANT);
+    int register_ = vm_new_value(b, type, VM_VALUE_CONSTANT);
     Scalar element = {.i = 0};
     put_number(&element, type, value);
     b->value[register_].offset = length(b->constant);
@@ -71,7 +71,7 @@ int vm_vector(Builder *b, Expr *x) {
     if (node->splat >= 0 && (lasting || node->splat_made == b->pass)) return node->splat;
     VmType type = b->value[value].type;
     bool whole = b->row || x->op == OP_constant;
-    node->splat = vm_new_value(b, type, VALUE_VECTOR);
+    node->splat = vm_new_value(b, type, VM_VALUE_VECTOR);
     node->splat_made = b->pass;
     vm_add(b, vm_section_of(b, x),
            (VmInstr){.kind = VM_OP,
@@ -129,7 +129,7 @@ static void emit_load(Builder *b, Expr *x, int target) {
     bool plain = lanes && !guarded && vm_is_dense(place);
     bool untouched = b->kernel->buffer[buffer].role == BUFFER_IN;
     if (plain && untouched && is_same_type(b, buffer) && target < 0) {
-        b->node[x->id].value = vm_new_value(b, type, VALUE_POINTER);
+        b->node[x->id].value = vm_new_value(b, type, VM_VALUE_POINTER);
         vm_add(b, home,
                (VmInstr){.kind = VM_POINT,
                          .mode = VM_LANES,
@@ -141,7 +141,8 @@ static void emit_load(Builder *b, Expr *x, int target) {
                          .name = "point"});
         return;
     }
-    int y = target >= 0 ? target : vm_new_value(b, type, lanes ? VALUE_VECTOR : VALUE_UNIFORM);
+    int y =
+        target >= 0 ? target : vm_new_value(b, type, lanes ? VM_VALUE_VECTOR : VM_VALUE_UNIFORM);
     bool wide = type == VM_F64 && dtype != CB_F64;
     vm_add(b, home,
            (VmInstr){.kind = VM_LOAD,
@@ -161,7 +162,7 @@ static int emit_count(Builder *b, int home, VmFunction *function, const char *na
                       int64_t number) {
     VmInstr in = {.kind = VM_OP,
                   .mode = VM_LANES,
-                  .y = vm_new_value(b, VM_I64, VALUE_VECTOR),
+                  .y = vm_new_value(b, VM_I64, VM_VALUE_VECTOR),
                   .a = a,
                   .b = vm_number(b, VM_I64, (Scalar){.i = number}),
                   .c = -1,
@@ -175,7 +176,7 @@ static int emit_count(Builder *b, int home, VmFunction *function, const char *na
 static void emit_axis(Builder *b, Expr *x) {
     int home = vm_section_of(b, x), axis = (int)x->imm.i;
     bool lanes = b->node[x->id].lanes, several = b->first_lane_axis < b->lane_axis;
-    int start = vm_new_value(b, VM_I64, VALUE_UNIFORM);
+    int start = vm_new_value(b, VM_I64, VM_VALUE_UNIFORM);
     vm_add(b, home,
            (VmInstr){.kind = VM_COORDINATE,
                      .mode = VM_ONE,
@@ -202,7 +203,7 @@ static void emit_axis(Builder *b, Expr *x) {
 
 static int point_at_row(Builder *b, Expr *x) {
     VmNode *node = &b->node[x->id];
-    int y = vm_new_value(b, vm_type_of(b, x), VALUE_POINTER);
+    int y = vm_new_value(b, vm_type_of(b, x), VM_VALUE_POINTER);
     vm_add(b, vm_section_of(b, x),
            (VmInstr){.kind = VM_ROW,
                      .mode = VM_LANES,

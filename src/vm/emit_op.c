@@ -15,7 +15,7 @@ static VmInstr call(VmMode mode, VmFunction *function, const char *name, int y, 
 
 static int fresh(Builder *b, VmType type, VmMode mode, int target) {
     return target >= 0 ? target
-                       : vm_new_value(b, type, mode == VM_ONE ? VALUE_UNIFORM : VALUE_VECTOR);
+                       : vm_new_value(b, type, mode == VM_ONE ? VM_VALUE_UNIFORM : VM_VALUE_VECTOR);
 }
 
 int vm_convert(Builder *b, int section, VmMode mode, VmType to, int value, int target) {

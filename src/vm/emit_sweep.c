@@ -40,7 +40,7 @@ static bool is_wide(const Builder *b, const Expr *x, bool scan) {
 
 /* The accumulator, set to the identity before the sweep. */
 static int start(Builder *b, const Expr *x, VmType type, bool lanes) {
-    int y = vm_new_value(b, type, lanes ? VALUE_VECTOR : VALUE_UNIFORM);
+    int y = vm_new_value(b, type, lanes ? VM_VALUE_VECTOR : VM_VALUE_UNIFORM);
     int identity = vm_number(b, type, scalar_identity(reduce_op(x), x->dtype));
     VmInstr fill = instr_of(VM_OP, vm_mode(lanes), y, identity, "start");
     fill.function = b->ops->splat[type];
@@ -110,7 +110,7 @@ void vm_read_slot(Builder *b, Expr *x) {
     check(b->kernel->split > 1, "%s: a reduce is used before its sweep", b->kernel->name);
     VmType type = vm_type_of(b, x);
     int home = section(b, SECTION_POINT);
-    int y = vm_new_value(b, type, node->lanes ? VALUE_VECTOR : VALUE_UNIFORM);
+    int y = vm_new_value(b, type, node->lanes ? VM_VALUE_VECTOR : VM_VALUE_UNIFORM);
     VmInstr read = instr_of(VM_SLOT_READ, vm_mode(node->lanes), y, -1, "read slot");
     read.number = position_of(b, x);
     read.function = b->ops->convert[scalar_type(type)][type];
@@ -133,7 +133,7 @@ void vm_emit_scan(Builder *b, Expr *x, int target) {
     } else {
         int sum = start(b, x, scalar_type(type), false);
         bool direct = target >= 0 && !vm_is_narrow(x->dtype);
-        node->value = direct ? target : vm_new_value(b, type, VALUE_VECTOR);
+        node->value = direct ? target : vm_new_value(b, type, VM_VALUE_VECTOR);
         VmInstr scan =
             instr_of(VM_SCAN, VM_LANES, node->value, vm_vector(b, x->input[0]), op_info(op)->name);
         scan.b = sum;
@@ -204,8 +204,9 @@ void vm_emit_store(Builder *b, int s) {
     int home = store_section(b, s);
     Expr *value = vm_real(b, store->value);
     if (vm_store_is_direct(b, s)) {
-        VmInstr point = instr_of(VM_POINT, VM_LANES,
-                                 vm_new_value(b, vm_type_of(b, value), VALUE_POINTER), -1, "point");
+        VmInstr point =
+            instr_of(VM_POINT, VM_LANES, vm_new_value(b, vm_type_of(b, value), VM_VALUE_POINTER),
+                     -1, "point");
         int size = vm_type_size(vm_type_of(b, value));
         point.number = vm_access(b, store->buffer, place, lanes, size, NULL);
         vm_add(b, home, point);
