@@ -34,6 +34,7 @@ static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
         vote(kernel, kernel->expr[i]->input[0], outer, &along_outer);
     }
     bool lanes = kernel->outer_count > 0 && kernel->axis[outer].size >= machine->short_row;
+    if (kernel->axis[inner].size < machine->short_row) along_outer++; /* a row of short pieces */
     return lanes && along_outer > along_inner ? FORM_TILE : FORM_ROW;
 }
 
