@@ -84,28 +84,35 @@ static int64_t positions(const ConvolutionTask *s) {
     return s->out_size[0] * s->out_size[1] * s->out_size[2];
 }
 
-/* The sum for one element, read through the step's strides. */
+/* Where element p under position q of the kernel lies, in a channel of x and of the weight; false:
+ * in the padding. */
+static bool under(const ConvolutionTask *s, const int64_t p[3], const int64_t q[3], int64_t *x,
+                  int64_t *weight) {
+    *x = s->x_offset, *weight = s->weight_offset;
+    for (int d = 0; d < 3; d++) {
+        int64_t k = p[d] * s->stride[d] + q[d] * s->dilation[d] - s->padding[d];
+        if (k < 0 || k >= s->in_size[d]) return false;
+        *x += k * s->x_spatial[d];
+        *weight += q[d] * s->weight_spatial[d];
+    }
+    return true;
+}
+
+/* The sum for one element, read through the step's strides. Of small integers: in any order. */
 static double expected(const ConvolutionTask *s, const double *x, const double *weight, int64_t n,
                        int64_t o, int64_t p) {
-    int64_t inner = s->channels / s->groups, group = o / (s->out_channels / s->groups), q[3];
+    int64_t inner = s->channels / s->groups, group = o / (s->out_channels / s->groups);
     int64_t out[3] = {p / s->out_size[2] / s->out_size[1], p / s->out_size[2] % s->out_size[1],
                       p % s->out_size[2]};
+    int64_t q[3], at, w;
+    x += n * s->x_batch + group * inner * s->x_channel, weight += o * s->weight_out;
     double sum = 0;
-    for (int64_t i = 0; i < inner; i++)
-        for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)
-            for (q[1] = 0; q[1] < s->kernel[1]; q[1]++)
-                for (q[2] = 0; q[2] < s->kernel[2]; q[2]++) {
-                    int64_t at = s->x_offset + n * s->x_batch + (group * inner + i) * s->x_channel;
-                    int64_t w = s->weight_offset + o * s->weight_out + i * s->weight_in;
-                    bool inside = true;
-                    for (int d = 0; d < 3; d++) {
-                        int64_t k = out[d] * s->stride[d] + q[d] * s->dilation[d] - s->padding[d];
-                        inside &= k >= 0 && k < s->in_size[d];
-                        at += k * s->x_spatial[d];
-                        w += q[d] * s->weight_spatial[d];
-                    }
-                    if (inside) sum += x[at] * weight[w];
-                }
+    for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)
+        for (q[1] = 0; q[1] < s->kernel[1]; q[1]++)
+            for (q[2] = 0; q[2] < s->kernel[2]; q[2]++)
+                if (under(s, out, q, &at, &w))
+                    for (int64_t i = 0; i < inner; i++)
+                        sum += x[at + i * s->x_channel] * weight[w + i * s->weight_in];
     return sum;
 }
 

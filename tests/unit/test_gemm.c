@@ -60,15 +60,25 @@ static double value_at(const void *data, cb_dtype dtype, int64_t i) {
     return dtype_is_float(dtype) ? value.f : (double)value.i;
 }
 
+/* k numbers, a step apart. */
+static void gather(const MatmulTask *task, const void *data, int64_t at, int64_t step, double *to) {
+    for (int64_t k = 0; k < task->k; k++) to[k] = value_at(data, task->dtype, at + k * step);
+}
+
+static void gather_row(const MatmulTask *task, const void *a, int64_t batch, int64_t row,
+                       double *to) {
+    gather(task, a, task->a_offset + batch * task->a_batch[0] + row * task->a_m, task->a_k, to);
+}
+
+static void gather_column(const MatmulTask *task, const void *b, int64_t batch, int64_t column,
+                          double *to) {
+    gather(task, b, task->b_offset + batch * task->b_batch[0] + column * task->b_n, task->b_k, to);
+}
+
 /* The element by definition, wrapped or rounded to the dtype. */
-static double expected_at(const MatmulTask *task, const void *a, const void *b, int64_t batch,
-                          int64_t row, int64_t column) {
+static double expected_of(const MatmulTask *task, const double *row, const double *column) {
     double sum = 0;
-    for (int64_t k = 0; k < task->k; k++) {
-        int64_t at = task->a_offset + batch * task->a_batch[0] + row * task->a_m + k * task->a_k;
-        int64_t bt = task->b_offset + batch * task->b_batch[0] + k * task->b_k + column * task->b_n;
-        sum += value_at(a, task->dtype, at) * value_at(b, task->dtype, bt);
-    }
+    for (int64_t k = 0; k < task->k; k++) sum += row[k] * column[k];
     if (task->dtype == CB_BOOL) return sum != 0;
     if (task->dtype == CB_I8) return (int8_t)(int64_t)sum;
     if (task->dtype == CB_U8) return (uint8_t)(int64_t)sum;
@@ -77,19 +87,42 @@ static double expected_at(const MatmulTask *task, const void *a, const void *b, 
     return sum;
 }
 
+static double expected_at(const MatmulTask *task, const void *a, const void *b, int64_t batch,
+                          int64_t row, int64_t column) {
+    double *of_a = malloc((size_t)(2 * task->k + 1) * sizeof *of_a), *of_b = of_a + task->k;
+    gather_row(task, a, batch, row, of_a);
+    gather_column(task, b, batch, column, of_b);
+    double expected = expected_of(task, of_a, of_b);
+    free(of_a);
+    return expected;
+}
+
+static void expect_element(const MatmulTask *task, int64_t at, double got, double expected) {
+    if (got == expected) return;
+    int64_t row = at / task->n;
+    print_error("%s [%ld, %ld, %ld, %ld]: [%ld][%ld][%ld] is %g, not %g\n",
+                cb_dtype_name(task->dtype), (long)task->batch, (long)task->m, (long)task->n,
+                (long)task->k, (long)(row / task->m), (long)(row % task->m), (long)(at % task->n),
+                got, expected);
+    assert_true(got == expected);
+}
+
 static void expect_product(const MatmulTask *task, const void *a, const void *b, const void *out) {
-    for (int64_t batch = 0; batch < task->batch; batch++)
-        for (int64_t r = 0; r < task->m; r++)
+    double *row = malloc((size_t)((task->n + 1) * task->k + 1) * sizeof *row);
+    double *column = row + task->k;
+    for (int64_t batch = 0; batch < task->batch; batch++) {
+        for (int64_t j = 0; j < task->n; j++)
+            gather_column(task, b, batch, j, column + j * task->k);
+        for (int64_t r = 0; r < task->m; r++) {
+            gather_row(task, a, batch, r, row);
             for (int64_t j = 0; j < task->n; j++) {
-                double expected = expected_at(task, a, b, batch, r, j);
-                double got = value_at(out, task->dtype, (batch * task->m + r) * task->n + j);
-                if (got == expected) continue;
-                print_error("%s [%ld, %ld, %ld, %ld]: [%ld][%ld][%ld] is %g, not %g\n",
-                            cb_dtype_name(task->dtype), (long)task->batch, (long)task->m,
-                            (long)task->n, (long)task->k, (long)batch, (long)r, (long)j, got,
-                            expected);
-                assert_true(got == expected);
+                int64_t at = (batch * task->m + r) * task->n + j;
+                expect_element(task, at, value_at(out, task->dtype, at),
+                               expected_of(task, row, column + j * task->k));
             }
+        }
+    }
+    free(row);
 }
 
 /* By the method that the table chooses. */
