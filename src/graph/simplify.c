@@ -5,6 +5,7 @@
  *     to(to(x: u8, f32), f64)               ->  to(x, f64)
  *     add(x: f32[4, 8], expand(b, [4, 8]))  ->  add(x, b)       broadcasting is implicit
  *     sum(x: f32[4, 1], dim=[1])            ->  reshape(x, [4])
+ *     amax(stack(x, y, z), dim=[0])         ->  maximum(maximum(x, y), z)
  *
  * In: a node whose inputs are simplified. Out: an equal node, or the node itself. */
 #include "graph/node.h"
@@ -81,14 +82,77 @@ static Node *simplify_flip(Graph *graph, Node *node) {
 
 /* ---- reductions and the rest -------------------------------------------------------------- */
 
+enum { MOST_PIECES = 32 }; /* more might not fit into one kernel */
+
+/* The pieces of a concatenation along dim, if each is one element long there; their number, 0 when
+ * one is longer or they are too many. */
+static int unit_pieces(Node *x, int dim, Node **piece, int count) {
+    if (x->size[dim] == 1) {
+        if (count == MOST_PIECES) return 0;
+        piece[count] = x;
+        return count + 1;
+    }
+    if (x->op != OP_concat || x->attrs->word[ATTR_concat_dim] != dim) return 0;
+    count = x->input[0]->size[dim] ? unit_pieces(x->input[0], dim, piece, count) : 0;
+    return count ? unit_pieces(x->input[1], dim, piece, count) : 0;
+}
+
+/* What joins two elements of the reduction. OP_COUNT: halves, whose sum rounds once at its end. */
+static Op joining(const Node *node) {
+    bool half = dtype_is_half(node->dtype);
+    switch (node->op) {
+    case OP_sum:
+        return half ? OP_COUNT : OP_add;
+    case OP_prod:
+        return half ? OP_COUNT : OP_mul;
+    case OP_amax:
+        return OP_maximum;
+    case OP_amin:
+        return OP_minimum;
+    case OP_any:
+        return OP_logical_or;
+    default:
+        return OP_logical_and;
+    }
+}
+
+static Node *shaped(Graph *graph, Node *x, const Node *like) {
+    Node *node = node_reshape(graph, x, like->rank, like->size);
+    if (node->op == OP_reshape) node = simplify_node(graph, node);
+    return node_convert(graph, node, like->dtype);
+}
+
+/* A reduction over a stack joins its pieces, in their order: a loop would ask for each element
+ * which piece it is of. NULL: it is none. */
+static Node *reduce_stack(Graph *graph, Node *node) {
+    Node *piece[MOST_PIECES], *x = node->input[0];
+    cb_dim_list dims = attr_dims(node->attrs, ATTR_sum_dim);
+    Op op = joining(node);
+    if (dims.count != 1 || op == OP_COUNT) return NULL;
+    if (x->op == OP_to && x->dtype == node->dtype) x = x->input[0];
+    int count = unit_pieces(x, (int)dims.at[0], piece, 0);
+    if (count < 2) return NULL;
+    Node *both[2] = {shaped(graph, piece[0], node)};
+    if (node->op == OP_sum) { /* which begins at 0, so that -0 becomes that */
+        both[1] = graph_constant(graph, node->dtype, scalar_identity(OP_sum, node->dtype));
+        both[0] = graph_op(graph, op, both, 2, NULL, NULL);
+    }
+    for (int i = 1; i < count; i++) {
+        both[1] = shaped(graph, piece[i], node);
+        both[0] = graph_op(graph, op, both, 2, NULL, NULL);
+    }
+    return both[0];
+}
+
 /* Of one element: the element. Of nothing: the identity. */
 static Node *simplify_reduce(Graph *graph, Node *node) {
-    Node *x = node->input[0];
+    Node *x = node->input[0], *joined;
     if (node_numel(x) == 0) {
         Scalar identity = scalar_identity(node->op, node->dtype);
         Node *constant = graph_constant(graph, node->dtype, identity);
         return node_expand_to(graph, constant, node->rank, node->size);
     }
+    if ((joined = reduce_stack(graph, node))) return joined;
     cb_dim_list dims = attr_dims(node->attrs, ATTR_sum_dim);
     for (int i = 0; i < dims.count; i++)
         if (x->size[dims.at[i]] != 1) return node;

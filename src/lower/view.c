@@ -48,14 +48,39 @@ static void window_position(Kernel *kernel, const Node *node, Expr *const *posit
     input_position[dim] = index_add(kernel, start, inside);
 }
 
+static int skip_ones(const Node *node, int dim) {
+    while (dim < node->rank && node->size[dim] == 1) dim++;
+    return dim;
+}
+
+/* Dims that hold the same elements on both sides, a few at a time: most often one, which keeps its
+ * position as it is. A division would bring a position back into its size, where it lies whenever
+ * the element is read. */
+static void reshape_position(Kernel *kernel, const Node *node, Expr *const *position,
+                             Expr **input_position) {
+    const Node *x = node->input[0];
+    int from = skip_ones(node, 0), to = skip_ones(x, 0);
+    for (int i = 0; i < x->rank; i++) input_position[i] = expr_int(kernel, 0);
+    while (node_numel(x) && from < node->rank && to < x->rank) {
+        int from_end = from + 1, to_end = to + 1;
+        int64_t have = node->size[from], want = x->size[to];
+        while (have != want)
+            if (have < want)
+                have *= node->size[from_end++];
+            else
+                want *= x->size[to_end++];
+        Expr *flat = index_flatten(kernel, from_end - from, node->size + from, position + from);
+        index_unflatten(kernel, to_end - to, x->size + to, flat, input_position + to);
+        from = skip_ones(node, from_end), to = skip_ones(x, to_end);
+    }
+}
+
 void view_position(Kernel *kernel, const Node *node, Expr *const *position, Expr **input_position) {
     const Node *input = node->input[0];
     switch (node->op) {
-    case OP_reshape: {
-        Expr *flat = index_flatten(kernel, node->rank, node->size, position);
-        index_unflatten(kernel, input->rank, input->size, flat, input_position);
+    case OP_reshape:
+        reshape_position(kernel, node, position, input_position);
         return;
-    }
     case OP_permute:
         permute_position(node, position, input_position);
         return;
