@@ -42,7 +42,8 @@ typedef struct Target {
     const char *function, *apart;        /* how functions are declared: "static inline" */
     const char *apart_opening;           /* what a file with functions apart opens with, too */
     bool hides_sums; /* the compiler drops the sign of a zero (value.c): such sums are calls */
-    /* the loops: one function, put at the end of out. True: it takes its compiler long */
+    /* the loops: one function, put at the end of out. The kernel is the target's own (kernel_over).
+     * True: it takes its compiler long */
     bool (*kernel)(Kernel *kernel, Usage *usage, Buffer *out);
     /* what the loops have made of things, for the text of values (emit.h) */
     Phrase (*axis)(Emit *e, int axis, bool narrow); /* its coordinate */
@@ -56,6 +57,6 @@ typedef struct Target {
 
 /* The whole file: what opens it, the scalar functions that the kernels use, then the kernels. True
  * when one of them takes its compiler long. No #include. */
-bool target_render(const Target *target, Kernel *const *kernel, int count, Buffer *out);
+bool target_render(const Target *target, const Kernel *const *kernel, int count, Buffer *out);
 
 #endif

@@ -15,8 +15,8 @@
 enum { FILE_WEIGHT = 1500, COMPILERS = 2 };
 
 typedef struct File {
-    Kernel **kernel;   /* vec */
-    const char **name; /* vec: theirs */
+    const Kernel **kernel; /* vec */
+    const char **name;     /* vec: theirs */
     Buffer source;
     CodeResult result;
 } File;

@@ -16,6 +16,18 @@ Kernel *kernel_new(Arena *arena) {
     return kernel;
 }
 
+Kernel *kernel_over(const Kernel *kernel, Arena *arena) {
+    Kernel *over = arena_alloc(arena, sizeof *over);
+    int count = length(kernel->expr);
+    *over = *kernel;
+    over->arena = arena;
+    over->below = kernel;
+    over->table = map_new(arena);
+    over->expr = vec_grow(arena, NULL, count, sizeof *over->expr);
+    for (int id = 0; id < count; id++) push(arena, over->expr, kernel->expr[id]);
+    return over;
+}
+
 int kernel_axis(Kernel *kernel, int64_t size, bool inner) {
     check(inner || kernel->outer_count == length(kernel->axis), "outer axes come first");
     push(kernel->arena, kernel->axis, (Axis){size, inner});
@@ -144,8 +156,9 @@ static Expr *intern(Kernel *kernel, int op, cb_dtype dtype, Scalar imm, Expr *co
         key.input[i] = input[i];
         hash = hash_mix(hash, input[i]->id);
     }
-    for (MapEntry *e = map_first(&kernel->table, hash); e; e = map_next(e))
-        if (same(e->value, &key)) return e->value; /* untested: equal hashes */
+    for (const Kernel *k = kernel; k; k = k->below)
+        for (MapEntry *e = map_first(&k->table, hash); e; e = map_next(e))
+            if (same(e->value, &key)) return e->value; /* untested: equal hashes */
     Expr *expr = arena_alloc(kernel->arena, sizeof *expr);
     *expr = key;
     expr->id = (uint32_t)length(kernel->expr);

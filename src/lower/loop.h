@@ -95,7 +95,8 @@ typedef struct Store {
  *       Row-level stores happen after the last pass. */
 typedef enum Form { FORM_TILE, FORM_ROW } Form;
 
-typedef struct Kernel {
+typedef struct Kernel Kernel;
+struct Kernel {
     Arena *arena;
     const char *name;     /* k0_exp_sum: unique in its plan */
     Axis *axis;           /* vec: outer axes first, then inner ones */
@@ -103,16 +104,21 @@ typedef struct Kernel {
     KernelBuffer *buffer; /* vec */
     Store *store;         /* vec, in program order */
     Expr **expr;          /* vec: every expression, by id */
-    Map table;
+    Map table;            /* of those that below does not have */
+    const Kernel *below;  /* kernel_over: that it began as; else NULL */
     Form form;
     int64_t split;                  /* chunks of the inner range; 1: not split */
     int64_t outer_size, inner_size; /* products of the axes */
     int64_t bytes, operations;      /* of one run: traffic at the least, arithmetic in additions */
     int node_count;                 /* graph nodes that it computes: what eager would launch */
     const char *origin;             /* their names: "exp, sum, div" */
-} Kernel;
+};
 
 Kernel *kernel_new(Arena *arena);
+/* The same kernel, for an engine: index arithmetic takes expressions that the kernel has not. They
+ * are added here, in the engine's own arena, and the kernel, which must outlive this, stays as it
+ * is. */
+Kernel *kernel_over(const Kernel *kernel, Arena *arena);
 int kernel_axis(Kernel *kernel, int64_t size, bool inner);
 int kernel_buffer(Kernel *kernel, cb_dtype dtype, BufferRole role, int64_t numel, int value);
 void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *guard,

@@ -75,7 +75,7 @@ typedef struct Plan {
     Ambient ambient;    /* the graph's */
     int device;         /* the graph's */
     PlanValue *value;   /* vec */
-    Kernel **kernel;    /* vec */
+    const Kernel **kernel; /* vec */
     Step *step;         /* vec, in order */
     PlanOutput *output; /* vec: outputs, then mutations */
     Refusal *refusal;   /* vec */

@@ -386,22 +386,18 @@ static Program *build(Builder *b) {
     return pack(b, &layout);
 }
 
-/* Index arithmetic interns new expressions in the kernel's arena: its escape is borrowed for the
- * time. */
+static Program *build_in(Arena *arena, const Kernel *kernel, bool oracle) {
+    if (arena_guard(arena)) return NULL;
+    Builder *b = arena_zalloc(arena, sizeof *b);
+    b->kernel = kernel_over(kernel, arena);
+    b->arena = arena;
+    b->oracle = oracle;
+    return build(b);
+}
+
 Program *program_build(const Kernel *kernel, bool oracle) {
     Arena *arena = arena_new();
-    if (!arena) return NULL;
-    Program *volatile program = NULL;
-    jmp_buf *owners = arena_escape_point(kernel->arena), saved;
-    memcpy(&saved, owners, sizeof saved);
-    if (!arena_guard(kernel->arena) && !arena_guard(arena)) {
-        Builder *b = arena_zalloc(arena, sizeof *b);
-        b->kernel = (Kernel *)(uintptr_t)kernel;
-        b->arena = arena;
-        b->oracle = oracle;
-        program = build(b);
-    }
-    memcpy(owners, &saved, sizeof saved);
+    Program *program = arena ? build_in(arena, kernel, oracle) : NULL;
     arena_free(arena);
     return program;
 }

@@ -163,12 +163,20 @@ static bool check_kernel(const Kernel *kernel, const Code *code) {
 
 static const Target *written_for; /* NULL: C for CPUs */
 
-static Code *compile(Kernel **kernel, int count, Arena *arena) {
+static int count_expressions(const Kernel *const *kernel, int count) {
+    int expressions = 0;
+    for (int k = 0; k < count; k++) expressions += length(kernel[k]->expr);
+    return expressions;
+}
+
+static Code *compile(const Kernel *const *kernel, int count, Arena *arena) {
     Buffer source = buffer_new(arena);
+    int expressions = count_expressions(kernel, count);
     if (written_for)
         target_render(written_for, kernel, count, &source);
     else
         c_render(kernel, count, &source);
+    assert_int_equal(count_expressions(kernel, count), expressions); /* they are left as they are */
     const char **name = arena_new_array(arena, const char *, count);
     for (int i = 0; i < count; i++) name[i] = kernel[i]->name;
     CodeResult result = code_load(buffer_text(&source), source.length, name, count);
@@ -207,7 +215,7 @@ enum { MAX_KERNELS = 64 };
 
 static inline void check_all(const char *const *text, int count) {
     Arena *arena = arena_new();
-    Kernel *kernel[MAX_KERNELS];
+    const Kernel *kernel[MAX_KERNELS];
     assert_int_equal(arena_guard(arena), 0);
     for (int i = 0; i < count; i++) {
         Buffer why = buffer_new(arena);

@@ -323,7 +323,7 @@ static void test_every_op(void **state) {
     (void)state;
     for (int d = 0; d < 4; d++) {
         Arena *arena = arena_new();
-        Kernel *kernel[OP_COUNT];
+        const Kernel *kernel[OP_COUNT];
         Op ops[OP_COUNT];
         int count = 0;
         for (Op op = OP_neg; op <= OP_right_shift; op++) {
@@ -342,7 +342,7 @@ static void test_every_op(void **state) {
 }
 
 static Code *compile_text(Arena *arena, const char *text, KernelFunction **function) {
-    Kernel *kernel = kernel_parse(arena, text);
+    const Kernel *kernel = kernel_parse(arena, text);
     Code *code = compile(&kernel, 1, arena);
     *function = code_function(code, kernel->name);
     return code;
@@ -420,7 +420,7 @@ static void test_many_costly_ops(void **state) {
     (void)state;
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
-    Kernel *kernel[] = {
+    const Kernel *kernel[] = {
         costly(arena,
                "kernel chain(outer a0:1000) tile split 1 { b0: in f32[1000] b1: out f32[1000]"
                " t0 = f32 load b0[a0]",
@@ -497,7 +497,7 @@ static void test_text_is_deterministic(void **state) {
         "}";
     Arena *arena = arena_new();
     Buffer a = buffer_new(arena), b = buffer_new(arena);
-    Kernel *kernel = kernel_parse(arena, text), *again = kernel_parse(arena, text);
+    const Kernel *kernel = kernel_parse(arena, text), *again = kernel_parse(arena, text);
     c_render(&kernel, 1, &a);
     c_render(&kernel, 1, &a); /* rendering changes nothing that rendering sees */
     c_render(&again, 1, &b);

@@ -166,7 +166,7 @@ static void print_kernel(const Kernel *kernel, uint32_t seed) {
 
 static void round_of(uint32_t seed) {
     Arena *arena = arena_new();
-    Kernel *kernel[PER_FILE];
+    const Kernel *kernel[PER_FILE];
     random_state = seed * 2654435761u;
     for (int i = 0; i < PER_FILE; i++) kernel[i] = make_kernel(arena, i);
     const Target *const targets[] = {NULL, &plain_target};

@@ -82,7 +82,7 @@ static void run_kernel(cb_dtype from_dtype, cb_dtype to_dtype, const void *from,
                        int64_t count) {
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
-    Kernel *kernel = parse(arena, kernel_text(arena, from_dtype, to_dtype, (int)count));
+    const Kernel *kernel = parse(arena, kernel_text(arena, from_dtype, to_dtype, (int)count));
     void *buffer[] = {(void *)(uintptr_t)from, to};
     if (generated) {
         Code *code = compile(&kernel, 1, arena);

@@ -576,7 +576,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     return arithmetic(c) * vectors_at_once(c) > HEAVY_ARITHMETIC;
 }
 
-void c_render(Kernel *const *kernel, int count, Buffer *out) {
+void c_render(const Kernel *const *kernel, int count, Buffer *out) {
     Buffer file = buffer_new(out->arena);
     if (target_render(&c_target, kernel, count, &file)) put(out, C_HEAVY);
     put_bytes(out, file.text, file.length);
@@ -584,6 +584,5 @@ void c_render(Kernel *const *kernel, int count, Buffer *out) {
 
 void c_render_kernel(const Kernel *kernel, Buffer *out) {
     Usage *usage = arena_zalloc(out->arena, sizeof *usage);
-    /* Index arithmetic interns expressions in the kernel; what it computes stays the same. */
-    c_kernel((Kernel *)(uintptr_t)kernel, usage, out);
+    c_kernel(kernel_over(kernel, out->arena), usage, out);
 }

@@ -11,8 +11,8 @@
 
 /* The whole file: the scalar functions that the kernels use, then the kernels. No #include;
  * compiles with gcc and clang. Every kernel is an extern function under its name. */
-void c_render(Kernel *const *kernel, int count, Buffer *out);
-/* The kernel's own function alone, for explain. */
+void c_render(const Kernel *const *kernel, int count, Buffer *out);
+/* The kernel's own function alone, for tests. */
 void c_render_kernel(const Kernel *kernel, Buffer *out);
 
 #endif
