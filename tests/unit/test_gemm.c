@@ -1,12 +1,12 @@
-/* Matrix products against plain loops. The elements are small integers, so every dtype gives an
- * exact answer and the comparison is for equality; thread counts are compared bit for bit on real
+/* Matrix products in every shape, layout and dtype against plain loops. The elements are small
+ * integers, so the comparison is for equality; thread counts are compared bit for bit on real
  * numbers. */
 #include "each_fails.h"
 
-#include "base/cpu.h"
 #include "cpu/gemm_internal.h"
 #include "epilogue.h"
 #include "method/table.h"
+#include "small_integers.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,24 +18,6 @@ typedef struct Case {
     int64_t spread;          /* elements between neighbours */
     bool a_shared, b_shared; /* one matrix for the whole batch */
 } Case;
-
-static uint32_t seed = 1;
-static int small(void) {
-    seed = seed * 1664525 + 1013904223;
-    return (int)(seed >> 24) % 9 - 4;
-}
-
-static void *random_matrix(cb_dtype dtype, int64_t count) {
-    size_t width = cb_dtype_size(dtype);
-    char *data = malloc((size_t)count * width + 1);
-    assert_non_null(data);
-    for (int64_t i = 0; i < count; i++) {
-        int value = dtype == CB_BOOL ? small() > 2 : small();
-        Scalar scalar = dtype_is_float(dtype) ? (Scalar){.f = value} : (Scalar){.i = value};
-        scalar_store(data + (size_t)i * width, dtype, scalar);
-    }
-    return data;
-}
 
 static MatmulTask task_of(const Case *c) {
     MatmulTask task = {.dtype = (int8_t)c->dtype,
@@ -53,11 +35,6 @@ static MatmulTask task_of(const Case *c) {
     task.b_batch[0] = c->b_shared ? 0 : c->spread * c->k * c->n;
     task.a_offset = 3, task.b_offset = 5;
     return task;
-}
-
-static double value_at(const void *data, cb_dtype dtype, int64_t i) {
-    Scalar value = scalar_load((const char *)data + (size_t)i * cb_dtype_size(dtype), dtype);
-    return dtype_is_float(dtype) ? value.f : (double)value.i;
 }
 
 /* k numbers, a step apart. */
@@ -540,109 +517,6 @@ static void nan_and_infinity_pass(void **state) {
     }
 }
 
-/* Runs of any length, from any place, and nothing behind them. */
-static void native_narrowing_rounds_to_even(void **state) {
-    (void)state;
-    enum { COUNT = 150 };
-    _Alignas(64) float in[COUNT];
-    _Alignas(64) uint16_t out[COUNT + 1];
-    const GemmType *type = gemm_bf16();
-    if (!type) return;
-    GemmConvert *const convert[] = {type->narrow, type->stream};
-    for (int i = 0; i < COUNT; i++) in[i] = (float)small() * 1.2345f + (float)small() * 0x1p-9f;
-    in[7] = INFINITY, in[40] = NAN, in[41] = 1 + 0x1p-8f, in[42] = 1 + 3 * 0x1p-8f;
-    if (type->begin) type->begin();
-    for (int way = 0; way < 2; way++)
-        for (int from = 0; from < 34; from++)
-            for (int count = 0; from + count <= COUNT; count++) {
-                memset(out, 0x55, sizeof out);
-                convert[way](in + from, out + from, count);
-                for (int i = 0; i <= COUNT; i++) {
-                    bool inside = i >= from && i < from + count;
-                    if (inside && isnan(in[i]))
-                        assert_true(isnan(bf16_to_f32(out[i])));
-                    else
-                        assert_int_equal(out[i], inside ? bf16_from_f32(in[i]) : 0x5555);
-                }
-            }
-    if (type->end) type->end();
-}
-
-enum { SPAN = 40, MOST_K = 77, TILE_ROWS = 32 };
-
-static void expect_tile(cb_dtype dtype, int k, const char *a, const char *b, const char *out,
-                        int rows, int columns) {
-    for (int r = 0; r < SPAN; r++)
-        for (int j = 0; j < SPAN; j++) {
-            double sum = 0;
-            for (int i = 0; i < k && r < rows && j < columns; i++)
-                sum += 2 * value_at(a, dtype, r * k + i) * value_at(b, dtype, i * SPAN + j);
-            assert_true(value_at(out, dtype == CB_F64 ? CB_F64 : CB_F32, r * SPAN + j) == sum);
-        }
-}
-
-/* The rows of A in two taps where they lie, the columns packed tap by tap. */
-static void rows_tile_of(const GemmType *type, cb_dtype dtype, int k, const char *a, const char *b,
-                         char *b_pack, char *out, int rows, int columns) {
-    size_t width = cb_dtype_size(dtype);
-    int tap = k / 2, padded = (tap + type->k_unit - 1) / type->k_unit * type->k_unit;
-    const void *row[2 * TILE_ROWS];
-    for (int t = 0; t < 2; t++) {
-        for (int r = 0; r < type->rows; r++)
-            row[t * type->rows + r] = a + (size_t)(r * k + t * tap) * width;
-        type->pack(b_pack + (size_t)(t * padded * type->columns) * width,
-                   b + (size_t)(t * tap * SPAN) * width, 1, SPAN, columns, type->columns, tap);
-    }
-    for (int again = 0; again < 2; again++)
-        type->rows_tile(2, tap, row, b_pack, out, SPAN, rows, columns, again);
-}
-
-/* One tile of every size, packed and added to what is there, on one instruction set. */
-static void tiles_of(const GemmType *type, cb_dtype dtype, int k) {
-    size_t width = cb_dtype_size(dtype), sums = SPAN * SPAN * sizeof(double);
-    char *a = random_matrix(dtype, SPAN * k), *b = random_matrix(dtype, SPAN * k);
-    char *a_pack = malloc(SPAN * (MOST_K + 32) * width), *out = malloc(sums);
-    char *b_pack = malloc(SPAN * (MOST_K + 64) * width);
-    if (type->begin) type->begin();
-    for (int rows = 1; rows <= type->rows; rows++)
-        for (int columns = 1; columns <= type->columns; columns++) {
-            memset(out, 0, sums);
-            type->pack_rows(a_pack, a, k, 1, rows, type->rows, k);
-            type->pack(b_pack, b, 1, SPAN, columns, type->columns, k);
-            for (int again = 0; again < 2; again++)
-                type->tile(k, a_pack, b_pack, out, SPAN, rows, columns, again);
-            expect_tile(dtype, k, a, b, out, rows, columns);
-            if (k % 2 || !type->rows_tile) continue;
-            memset(out, 0, sums);
-            rows_tile_of(type, dtype, k, a, b, b_pack, out, rows, columns);
-            expect_tile(dtype, k, a, b, out, rows, columns);
-        }
-    if (type->end) type->end();
-    free(a), free(b), free(a_pack), free(b_pack), free(out);
-}
-
-static void every_tile(void **state) {
-    const GemmKernels *kernels = *state;
-    for (int k = 9; k <= 10; k++) {
-        tiles_of(&kernels->f32, CB_F32, k);
-        tiles_of(&kernels->f64, CB_F64, k);
-    }
-}
-
-static void every_tile_of_bf16(void **state) {
-    (void)state;
-    static const int k[] = {1, 2, 9, 10, 64, 70, MOST_K};
-    if (!gemm_bf16()) skip_because("bf16 is widened: no instructions for it, or CARBIDE_SKIP");
-    for (size_t i = 0; i < sizeof k / sizeof *k; i++) tiles_of(gemm_bf16(), CB_BF16, k[i]);
-}
-
-static void test_level(const GemmKernels *kernels, int *failed) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(every_tile, (void *)kernels),
-    };
-    *failed += cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_allocation_of_a_product_fails),
@@ -665,14 +539,6 @@ int main(void) {
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, "reduced"),
         cmocka_unit_test_prestate(nan_and_infinity_pass, "reduced"),
         cmocka_unit_test(reduced_products_round_their_factors_alone),
-        cmocka_unit_test(every_tile_of_bf16),
-        cmocka_unit_test(native_narrowing_rounds_to_even),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    test_level(&gemm_kernels_base, &failed);
-#if defined(__x86_64__)
-    if (cpu_level() >= CPU_V3) test_level(&gemm_kernels_v3, &failed);
-    if (cpu_level() >= CPU_V4) test_level(&gemm_kernels_v4, &failed);
-#endif
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
