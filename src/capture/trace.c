@@ -111,10 +111,10 @@ static void print_operand(const TraceOperand *operand, Buffer *out) {
     }
 }
 
-static void print_attribute(const TraceOp *op, const Param *param, Buffer *out) {
+static void print_attribute(const TraceOp *op, const Param *param, bool first, Buffer *out) {
     int64_t word = op->word[param->word];
     double number;
-    putf(out, ", %s=", param->name);
+    putf(out, "%s%s=", first ? "" : ", ", param->name);
     switch (param->type) {
     case PARAM_FLOAT:
         memcpy(&number, &word, sizeof number);
@@ -160,12 +160,16 @@ static void print_op(const Trace *trace, const TraceOp *op, Buffer *out) {
         putf(out, "%%%d: %s = ", op->result, meta);
     }
     putf(out, "%s(", info ? info->name : "assign");
-    for (int i = 0; i < op->input_count; i++) {
+    bool first = true;
+    for (int i = 0; i < op->input_count; i++, first = false) {
         if (i) put(out, ", ");
         print_operand(&op->input[i], out);
     }
-    for (int i = 0; info && i < info->param_count; i++)
-        if (info->param[i].word >= 0) print_attribute(op, &info->param[i], out);
+    for (int i = 0; info && i < info->param_count; i++) {
+        if (info->param[i].word < 0) continue;
+        print_attribute(op, &info->param[i], first, out);
+        first = false;
+    }
     put(out, ")");
     if (op->site.file) putf(out, "    # %s:%d", op->site.file, op->site.line);
     put(out, "\n");

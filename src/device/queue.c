@@ -28,7 +28,7 @@ struct QueueItem {
     void *pointer[];
 };
 
-/* Under LOCK_queue, but for the fault's text between wait and take, which nobody else has. */
+/* Under LOCK_queue. */
 static struct {
     QueueItem *first, *last;
     uint64_t launched, done;

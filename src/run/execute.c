@@ -146,30 +146,42 @@ static bool run_check(const PlanRun *run, const Step *step) {
     return enqueue_check(&run->device, (int)(step - run->plan->step), value->numel, data, input);
 }
 
-static bool run_task(const PlanRun *run, const Step *step, Operands operands) {
+/* Its kernel, with what that reads and writes; of a step without one: nothing. */
+static Operands kernel_operands(const PlanRun *run, const Step *step) {
     const Executable *executable = run->executable;
+    if (step->kernel < 0) return (Operands){.epilogue = NULL};
+    return (Operands){.epilogue = &executable->launch[step->kernel],
+                      .epilogue_buffer = run->slot + executable->first_slot[step->kernel]};
+}
+
+static bool run_kernel(const PlanRun *run, const Step *step) {
+    Operands operands = kernel_operands(run, step);
+    if (device_is_host(run->executable->device))
+        return launch_run(operands.epilogue, operands.epilogue_buffer);
+    return enqueue_step(&run->device, (int)(step - run->plan->step), &operands);
+}
+
+static bool run_task(const PlanRun *run, const Step *step) {
     int number = (int)(step - run->plan->step);
-    if (step->kind == STEP_TASK) {
-        for (int i = 0; i < step->in_count; i++) operands.in[i] = run->base[step->in[i]];
-        operands.out = run->base[step->out];
-        operands.packed = work_packed(&executable->work[number]);
-    }
-    if (!device_is_host(executable->device)) return enqueue_step(&run->device, number, &operands);
-    return work_run(&executable->work[number], operands);
+    const Work *work = &run->executable->work[number];
+    Operands operands = kernel_operands(run, step);
+    for (int i = 0; i < step->in_count; i++) operands.in[i] = run->base[step->in[i]];
+    operands.out = run->base[step->out];
+    operands.packed = work_packed(work);
+    if (device_is_host(run->executable->device)) return work_run(work, operands);
+    return enqueue_step(&run->device, number, &operands);
 }
 
 static bool run_step(const PlanRun *run, const Step *step) {
-    const Executable *executable = run->executable;
-    if (step->kind == STEP_CHECK) return run_check(run, step);
-    const Launch *launch = NULL;
-    void *const *buffer = NULL;
-    if (step->kernel >= 0) {
-        launch = &executable->launch[step->kernel];
-        buffer = run->slot + executable->first_slot[step->kernel];
+    switch (step->kind) {
+    case STEP_KERNEL:
+        return run_kernel(run, step);
+    case STEP_TASK:
+        return run_task(run, step);
+    case STEP_CHECK:
+        return run_check(run, step);
     }
-    if (step->kind == STEP_KERNEL && device_is_host(executable->device))
-        return launch_run(launch, buffer);
-    return run_task(run, step, (Operands){.epilogue = launch, .epilogue_buffer = buffer});
+    check(false, "step of kind %d", (int)step->kind);
 }
 
 /* By the device's clock, which waits for nobody; the host does. */

@@ -56,4 +56,5 @@ with cb.scope():
 
 rows = open(os.path.join(cb.ROOT, 'docs', 'ops.md')).read() # written from the same table
 besides = {'assign', 'fill_', 'split', 'chunk', 'sort', 'topk', 'cat', 'stack'} # functions of their own
-assert set(re.findall(r'^\| `cb_(\w+)\(', rows, re.M)) == set(cb.ops) | besides
+differ = set(re.findall(r'^\| `cb_(\w+)\(', rows, re.M)) ^ (set(cb.ops) | besides)
+assert not differ, f'docs/ops.md is not that of the op table ({sorted(differ)}): make docs'

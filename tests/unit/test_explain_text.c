@@ -22,16 +22,17 @@ static int all_kinds(cb_tensor *const *x, int count, cb_tensor **out, void *user
     out[3] = cb_sum(x[0]);
     out[4] = cb_clamp(x[0], 0.0, 1.0);
     out[5] = cb_linear(x[0], x[0], NULL);
+    out[6] = cb_arange(0, 5);
     cb_site(NULL, 0);
-    out[6] = (cb_neg)(cb_operand_tensor(x[0]));
-    return 7;
+    out[7] = (cb_neg)(cb_operand_tensor(x[0]));
+    return 8;
 }
 
 static void captured_ops(void **state) {
     (void)state;
     cb_function *fast = cb_compile_n(all_kinds, NULL, VM);
-    cb_tensor *x = ramp(2, 3), *out[7];
-    assert_int_equal(cb_call_n(fast, &x, 1, out, 7), 7);
+    cb_tensor *x = ramp(2, 3), *out[8];
+    assert_int_equal(cb_call_n(fast, &x, 1, out, 8), 8);
     char *text = cb_explain(fast);
     expect_line(text, ", %0, true)");
     expect_line(text, ", 7)");
@@ -41,6 +42,7 @@ static void captured_ops(void **state) {
     expect_line(text, "dtype=i64");
     expect_line(text, "dtype=same");
     expect_line(text, "linear(%0, %0, none)");
+    expect_line(text, "arange(start=0, end=5, step=1, dtype=i64)");
     expect_line(text, "neg(%0)\n");
     cb_free_text(text);
     cb_function_free(fast);
