@@ -192,13 +192,14 @@ static void write_attrs(FILE *out) {
     fprintf(out, "};\n\n#endif\n");
 }
 
-/* The function that users call takes handles; op_NAME, which the library calls, tensors. */
+/* The function that users call takes handles; op_NAME, which the library calls, tensors. Each sets
+ * all words that its op has, and no other. */
 static void write_function(FILE *out, const Row *row, const Schema *schema, bool inside) {
     Api api = api_of(row);
     fprintf(out, inside ? "\nstatic inline " : "\n");
     if (inside) api.result = "Tensor *", api.prefix = "op_";
     api_signature(out, api, schema, !inside);
-    fprintf(out, schema->words ? " {\n    Attrs attrs = {{0}};\n" : " {\n");
+    fprintf(out, schema->words ? " {\n    Attrs attrs;\n" : " {\n");
     for (int i = 0; i < schema->count; i++)
         if (!param_is_tensor(&schema->param[i]))
             api_pack(out, row->name, schema->param[i].name, &schema->param[i]);

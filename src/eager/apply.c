@@ -60,8 +60,9 @@ static Tensor *same_view(Tensor *x) {
 static Tensor *apply_view(Op op, const cb_operand *input, const Attrs *attrs) {
     Tensor *x = input->tensor;
     Meta meta = tensor_meta(x);
-    Attrs canonical = *attrs;
+    Attrs canonical;
     Inferred inferred;
+    attrs_copy(&canonical, attrs, op);
     if (!op_infer(op, &meta, 1, &canonical, &inferred)) return NULL;
     int64_t stride[CB_MAX_RANK], offset;
     if (view_strides(op, &canonical, &meta, &inferred.result, x->stride, x->offset, stride,
@@ -85,7 +86,8 @@ static bool is_identity(Op op, const Tensor *x, const Attrs *attrs) {
 }
 
 Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
-    Tracer *tracer = tracer_current(); /* first: what a jump left behind is put back here */
+    if (thread_state.frame) thread_now(); /* first: what a jump left behind is put back here */
+    Tracer *tracer = thread_state.tracer;
     if (!operands_present(op, input, input_count)) return NULL;
     if (thread_state.autocast.lower != AUTOCAST_OFF && op_info(op)->autocast != AUTOCAST_NONE)
         return autocast_apply(op, input, input_count, attrs);

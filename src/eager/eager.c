@@ -195,8 +195,9 @@ static Tensor *copy_of(const Tensor *x) {
 /* A new shape that strides do not express: the elements in order, under that shape. */
 static Tensor *copy_reshaped(Op op, const Tensor *x, const Attrs *attrs) {
     Meta meta = tensor_meta(x);
-    Attrs canonical = *attrs;
+    Attrs canonical;
     Inferred inferred;
+    attrs_copy(&canonical, attrs, op);
     if (!op_infer(op, &meta, 1, &canonical, &inferred)) return NULL;
     Tensor *copy = copy_of(x);
     if (!copy) return NULL;

@@ -263,9 +263,8 @@ static bool *find_causal(Graph *graph, Node *const *order) {
 }
 
 static Node *attend_causally(Graph *graph, const Node *node, Node *const *input) {
-    const OpInfo *info = op_info(OP_scaled_dot_product_attention);
     Attrs attrs = attrs_default(OP_scaled_dot_product_attention);
-    memcpy(attrs.word, node->attrs->word, sizeof *attrs.word * info->word_count);
+    attrs_copy(&attrs, node->attrs, OP_scaled_dot_product_attention);
     attrs.word[ATTR_scaled_dot_product_attention_is_causal] = true;
     return graph_op(graph, OP_scaled_dot_product_attention, input, 3, &attrs, NULL);
 }

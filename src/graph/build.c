@@ -340,7 +340,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     check(input_count <= info->arity, "%s: takes %d tensors, not %d", info->name, info->arity,
           input_count);
     Attrs own = attrs_default(op);
-    if (attrs) memcpy(own.word, attrs->word, sizeof(int64_t) * info->word_count);
+    if (attrs) attrs_copy(&own, attrs, op);
     if (!numbers_given(info, &own)) return NULL;
     if (info->kind == KIND_COMPOSITE)
         return build_composite(graph, op, input, input_count, &own, numbers);

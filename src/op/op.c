@@ -80,6 +80,10 @@ void attr_set_floats(Attrs *attrs, int word, cb_float_list floats) {
         attr_set_float(attrs, word + 1 + i, i < floats.count ? floats.at[i] : 0);
 }
 
+void attrs_copy(Attrs *to, const Attrs *from, Op op) {
+    memcpy(to->word, from->word, sizeof *to->word * op_info(op)->word_count);
+}
+
 Attrs attrs_default(Op op) {
     Attrs attrs = {{0}};
     const OpInfo *info = op_info(op);

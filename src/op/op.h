@@ -106,7 +106,7 @@ typedef struct OpInfo {
     Op scan_of;           /* scans: the reduction */
 } OpInfo;
 
-const OpInfo *op_info(Op op);
+const OpInfo *op_info(Op op) __attribute__((const));
 Op op_find(const char *name, size_t length); /* OP_none when there is none */
 /* An error that opens with the name of another op opens with this one. */
 void op_rename_error(const char *name);
@@ -119,7 +119,8 @@ typedef union Scalar {
 
 /* Attributes, packed: an int, bool, dtype or float (its bits) is one word, dims and
  * floats are LIST_WORDS words (count, values, zeros), a number is NUMBER_WORDS (op/number.c). Equal
- * attributes are equal bytes. Offsets are the generated ATTR_op_param. */
+ * attributes are equal bytes. Offsets are the generated ATTR_op_param. Words that the op does not
+ * have may hold anything: nobody reads them. */
 typedef struct Attrs {
     int64_t word[ATTR_WORDS];
 } Attrs;
@@ -128,6 +129,7 @@ typedef struct Attrs {
 
 extern const Attrs attrs_none; /* of ops that have none */
 Attrs attrs_default(Op op);
+void attrs_copy(Attrs *to, const Attrs *from, Op op); /* the words that op has */
 double attr_float(const Attrs *attrs, int word);
 void attr_set_float(Attrs *attrs, int word, double value);
 cb_dim_list attr_dims(const Attrs *attrs, int word);
