@@ -23,12 +23,12 @@ enum { ALIGNMENT = 64, CLASS_COUNT = 320 };
 
 typedef struct StorageBlock StorageBlock;
 struct StorageBlock {
-    Storage storage;     /* first: a Storage is its StorageBlock */
-    StorageBlock *next;  /* in the cache */
-    StorageBlock **list; /* of the cache, which it goes back to */
+    Storage storage;    /* first: a Storage is its StorageBlock */
+    StorageBlock *next; /* in the cache */
     int slot;
     uint8_t kind; /* of its memory, as its device calls it */
 };
+_Static_assert(sizeof(StorageBlock) <= ALIGNMENT, "one cache line in front of the elements");
 
 /* The process's storage cache: a documented singleton. */
 static struct {
@@ -62,8 +62,9 @@ static StorageBlock *take(int device, int slot) {
 
 static void give(StorageBlock *block) {
     lock_take(lock_of(block->slot));
-    block->next = *block->list;
-    *block->list = block;
+    StorageBlock **list = &cache.free[block->storage.device][block->slot];
+    block->next = *list;
+    *list = block;
     lock_give(lock_of(block->slot));
 }
 
@@ -108,7 +109,6 @@ static StorageBlock *allocate(int device, int slot, size_t capacity) {
     }
     block->storage.bytes = capacity;
     block->slot = slot;
-    block->list = &cache.free[device][slot];
     atomic_fetch_add_explicit(&cache.held, (int64_t)capacity, memory_order_relaxed);
     return block;
 }
