@@ -30,13 +30,11 @@ bool call_reserve(Call *call, int count) {
 
 Tensor *call_shell(Call *call, int v) {
     const TraceValue *value = &call->trace->value[v];
-    Tensor *x = tensor_shell(&value->meta);
+    Tensor *x = tensor_shell_of(&value->meta, value->stride, value->offset);
     if (!x) {
         call->failed = true;
         return NULL;
     }
-    if (!value->contiguous) memcpy(x->stride, value->stride, sizeof(int64_t) * value->meta.rank);
-    x->offset = value->offset;
     if (call->trace->value[value->root].kind != VALUE_IS_RESULT)
         x->offset += call->value[value->root]->offset;
     x->value = (void *)(intptr_t)v;
@@ -47,7 +45,7 @@ Tensor *call_shell(Call *call, int v) {
 }
 
 /* The function frees one of its inputs, which ops that are still to run read. */
-static void lose_input(Call *call, const Tensor *x) {
+static __attribute__((noinline, cold)) void lose_input(Call *call, const Tensor *x) {
     for (int i = 0; i < call->input_count; i++) {
         if (call->value[i] != x) continue;
         Meta meta = tensor_meta(x);
@@ -249,18 +247,24 @@ static bool begin_recording(Call *call, Reason why) {
 
 /* ---- the tracer ---------------------------------------------------------------------------- */
 
+/* The op is not the next one of the trace. */
+static __attribute__((noinline, cold)) Tensor *
+leave_trace(Call *call, Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+    if (switch_entry(call, op, input, input_count, attrs))
+        return call_shell(call, call->trace->op[call->at - 1].result);
+    if (!begin_recording(call, departure(call, op, input, input_count)))
+        return call->failed ? NULL : apply(op, input, input_count, attrs);
+    return record_apply(call, op, input, input_count, attrs);
+}
+
 static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int input_count,
                            const Attrs *attrs) {
     Call *call = call_of(tracer);
     if (call->refused) return NULL; /* memory may have run out in the middle of a recording */
-    if (call->mode == CALL_REPLAYS) {
-        if (match(call, op, input, input_count, attrs) ||
-            switch_entry(call, op, input, input_count, attrs))
-            return call_shell(call, call->trace->op[call->at - 1].result);
-        if (!begin_recording(call, departure(call, op, input, input_count)))
-            return call->failed ? NULL : apply(op, input, input_count, attrs);
-    }
-    return record_apply(call, op, input, input_count, attrs);
+    if (call->mode != CALL_REPLAYS) return record_apply(call, op, input, input_count, attrs);
+    if (!match(call, op, input, input_count, attrs))
+        return leave_trace(call, op, input, input_count, attrs);
+    return call_shell(call, call->trace->op[call->at - 1].result);
 }
 
 static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {

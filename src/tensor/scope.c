@@ -24,11 +24,10 @@ static void link_tensor(Scope *scope, Tensor *x) {
     scope->first = x;
 }
 
-static void unlink_tensor(Tensor *x) {
+/* x goes on in another scope, or kept, or dies: its own links are left as they are. */
+static void leave_scope(Tensor *x) {
     *(x->previous ? &x->previous->next : &x->scope->first) = x->next;
     if (x->next) x->next->previous = x->previous;
-    x->scope = NULL;
-    x->previous = x->next = NULL;
 }
 
 Tensor *tensor_alloc(void) {
@@ -57,7 +56,7 @@ static void retire(ThreadState *t, Tensor *x) {
 void tensor_destroy(Tensor *x) {
     if (!x) return;
     ThreadState *t = thread_now();
-    if (x->scope) unlink_tensor(x);
+    if (x->scope) leave_scope(x);
     retire(t, x);
 }
 
@@ -78,7 +77,7 @@ void scope_close_innermost(ThreadState *t) {
     t->scope = scope->parent;
     while (scope->first) {
         Tensor *x = scope->first;
-        unlink_tensor(x);
+        leave_scope(x);
         retire(t, x);
     }
     if (!scope->in_frame) memory_free(scope);
@@ -99,7 +98,8 @@ cb_tensor *cb_keep(cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "keep");
     if (!x) return NULL;
     thread_now();
-    if (x->scope) unlink_tensor(x);
+    if (x->scope) leave_scope(x);
+    x->scope = NULL;
     x->kept = true;
     return handle;
 }
@@ -115,7 +115,7 @@ cb_tensor *cb_scope_add(cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "scope_add");
     if (!x || refuse_owned(x, "scope_add")) return NULL;
     ThreadState *t = thread_now();
-    if (x->scope) unlink_tensor(x);
+    if (x->scope) leave_scope(x);
     x->kept = false;
     link_tensor(t->scope, x);
     return handle;

@@ -21,17 +21,25 @@ static bool byte_count(const Meta *meta, size_t *bytes) {
     return true;
 }
 
-Tensor *tensor_shell(const Meta *meta) {
+Tensor *tensor_shell_of(const Meta *meta, const int64_t *stride, int64_t offset) {
     Tensor *x = tensor_alloc();
     if (!x) return NULL;
     x->storage = NULL;
-    x->offset = 0;
+    x->offset = offset;
     x->dtype = meta->dtype;
     x->rank = meta->rank;
     x->device = meta->device;
-    for (int i = 0; i < meta->rank; i++) x->size[i] = meta->size[i];
-    contiguous_strides(x->rank, x->size, x->stride);
+    for (int i = 0; i < meta->rank; i++) {
+        x->size[i] = meta->size[i];
+        x->stride[i] = stride[i];
+    }
     return x;
+}
+
+Tensor *tensor_shell(const Meta *meta) {
+    int64_t stride[CB_MAX_RANK];
+    contiguous_strides(meta->rank, meta->size, stride);
+    return tensor_shell_of(meta, stride, 0);
 }
 
 Tensor *tensor_new(const Meta *meta) {
@@ -52,17 +60,10 @@ Tensor *tensor_new(const Meta *meta) {
 }
 
 Tensor *tensor_view_of(Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset) {
-    Tensor *x = tensor_alloc();
+    Tensor *x = tensor_shell_of(meta, stride, offset);
     if (!x) return NULL;
-    x->storage = base->storage ? storage_retain(base->storage) : NULL;
-    x->offset = offset;
+    if (base->storage) x->storage = storage_retain(base->storage);
     x->device = base->device;
-    x->dtype = meta->dtype;
-    x->rank = meta->rank;
-    for (int i = 0; i < meta->rank; i++) {
-        x->size[i] = meta->size[i];
-        x->stride[i] = stride[i];
-    }
     return x;
 }
 

@@ -90,6 +90,7 @@ void tensors_out(Tensor *const *x, int count, cb_tensor **out);
 Tensor *tensor_new(const Meta *meta);    /* contiguous, uninitialized, in the current scope */
 Tensor *tensor_shell(const Meta *meta);  /* without storage: for tracers */
 /* offset: of the first element, in elements from the start of the storage */
+Tensor *tensor_shell_of(const Meta *meta, const int64_t *stride, int64_t offset);
 Tensor *tensor_view_of(Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset);
 Meta tensor_meta(const Tensor *x);
 /* False with an error when dtype and shape are unknown; what is the call that asks for them. */
