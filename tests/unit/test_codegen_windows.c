@@ -113,6 +113,27 @@ static void test_pieces(void **state) {
     arena_free(arena);
 }
 
+#define PICTURE(dtype)                                                                             \
+    "kernel picture_" dtype "(outer a0:40, outer a1:200) tile split 1 { b0: in " dtype "[7600]"    \
+    " b1: out " dtype "[8000] t0 = bool ge [(a0+-1)], 0:i64 t1 = bool lt [(a0+-1)], 38:i64"        \
+    " t2 = bool logical_and t0, t1 t3 = " dtype " load b0[(((a0*200)+a1)+-200)] if t2"             \
+    " t4 = bool lt [a1], 100:i64 t5 = " dtype " where t2, t3, 7:" dtype " t6 = " dtype             \
+    " where t4, t5, 9:" dtype " store b1[((a0*200)+a1)] = t6 }"
+
+/* Bytes are not loaded under a mask: their pieces are cut along another axis, too. */
+static void test_pieces_of_bytes(void **state) {
+    (void)state;
+    static const char *const text[] = {PICTURE("u8"), PICTURE("i32")};
+    check_all(text, 2);
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(occurrences(source(arena, text[i]), "#pragma omp simd"), i ? 2 : 4);
+        assert_int_equal(occurrences(source(arena, text[i]), " ? b"), i);
+    }
+    arena_free(arena);
+}
+
 /* cb_stack of what a loop made: where(a0 < 32, x[a0], where(a0 < 64, ...)), or the same by rows. */
 static const char *many_pieces(Arena *arena, const char *name, const char *axes, int step) {
     Buffer text = buffer_new(arena);
@@ -167,7 +188,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows),         cmocka_unit_test(test_padding_is_left_out),
         cmocka_unit_test(test_pieces),          cmocka_unit_test(test_many_pieces),
-        cmocka_unit_test(test_arrays_of_bools),
+        cmocka_unit_test(test_arrays_of_bools), cmocka_unit_test(test_pieces_of_bytes),
     };
     int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
     cb_cleanup();

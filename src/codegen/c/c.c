@@ -46,6 +46,7 @@ enum {
     APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
     NARROW_LANES = 64,      /* of a vector of bytes: all wider values take several vectors then */
     PIECES_MAX = 128,       /* loops of their own for ranges with other conditions */
+    PIECES_TWICE_MAX = 32,  /* the same of two coordinates */
     PIECE_LANES = 32        /* of a range along the lanes, on average */
 };
 
@@ -511,31 +512,39 @@ static CKernel *prepare(Kernel *kernel, Usage *usage, Buffer *out) {
  * of its buffer traps in the processor; one on another coordinate is asked for every block of
  * lanes, and all that it chooses from is loaded. Pieces become loops of their own: those of a
  * concatenation are copies then. */
-static void choose_pieces(CKernel *c) {
+static void choose_pieces(CKernel *c, int axis, int64_t most) {
     if (c->shape != SHAPE_NESTED || c->inner_count || c->turns) return;
-    for (int axis = c->e.lane_axis; axis >= 0 && !c->edge; axis--) {
+    for (; axis >= 0 && !c->edge; axis--) {
         int64_t *edge = kernel_edges(c->e.kernel, axis, c->e.arena);
         int64_t pieces = length(edge) + 1, lanes = axis == c->e.lane_axis ? PIECE_LANES : 1;
         bool long_enough = axis_size(c->e.kernel, axis) >= pieces * lanes;
-        if (pieces > 1 && pieces <= PIECES_MAX && long_enough) c->edge = edge, c->piece_axis = axis;
+        if (pieces > 1 && pieces <= most && long_enough) c->edge = edge, c->piece_axis = axis;
     }
 }
+
+static void item_in_pieces(CKernel *c, int first, int last);
 
 static void one_piece(CKernel *c, int64_t low, int64_t high) {
     Emit *e = &c->e;
     CKernel *piece = prepare(kernel_piece(e->kernel, c->piece_axis, low, high), e->usage, e->out);
+    int64_t most = PIECES_TWICE_MAX / (length(c->edge) + 1);
+    if (c_masks_narrow(&piece->e)) choose_pieces(piece, c->piece_axis - 1, most);
     piece->e.indent = e->indent;
     if (c->piece_axis == e->lane_axis) {
         emit_line(e, "if (run > %lld - a%d) run = %lld - a%d;", (long long)high, e->lane_axis,
                   (long long)high, e->lane_axis);
         emit_line(e, "n = run < %lld ? (int)run : %lld;", (long long)c->lanes, (long long)c->lanes);
     }
-    item(piece);
+    item_in_pieces(piece, 0, length(piece->edge));
 }
 
 /* Pieces first .. last, found by halving. */
 static void item_in_pieces(CKernel *c, int first, int last) {
     Emit *e = &c->e;
+    if (!c->edge) {
+        item(c);
+        return;
+    }
     if (first == last) {
         int64_t size = axis_size(e->kernel, c->piece_axis);
         one_piece(c, first ? c->edge[first - 1] : 0, last < length(c->edge) ? c->edge[last] : size);
@@ -553,7 +562,7 @@ static void item_in_pieces(CKernel *c, int first, int last) {
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = prepare(kernel, usage, out);
     Emit *e = &c->e;
-    choose_pieces(c);
+    choose_pieces(c, e->lane_axis, PIECES_MAX);
     put(out, "\n");
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
     emit_open(e, "void %s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",
@@ -564,10 +573,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
         split_passes(c);
     } else {
         Mark mark = open_items(c, false);
-        if (c->edge)
-            item_in_pieces(c, 0, length(c->edge));
-        else
-            item(c);
+        item_in_pieces(c, 0, length(c->edge));
         close_items(c, mark);
     }
     if (c->any_stream) emit_line(e, "stream_fence();");
