@@ -141,14 +141,15 @@ static bool split_axes(Schedule *s, Group *group) {
     return false;
 }
 
-/* No load has a condition, or a place that was itself loaded. */
-static bool is_plain_walk(Kernel *kernel) {
+/* No load has a place that was itself loaded, or a condition on another axis. */
+static bool is_plain_walk(Kernel *kernel, int axis) {
     int64_t stride[2 * DOMAIN_AXES];
     Expr *rest;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
         if (e->op != EX_load) continue;
-        if (e->input_count > 1 || !index_affine(kernel, e->input[0], stride, &rest)) return false;
+        bool elsewhere = e->input_count > 1 && e->input[1]->axes & ~(1u << axis);
+        if (elsewhere || !index_affine(kernel, e->input[0], stride, &rest)) return false;
         if (rest->op != OP_constant) return false;
     }
     return true;
@@ -156,14 +157,14 @@ static bool is_plain_walk(Kernel *kernel) {
 
 /* A last axis that is short and could not be merged would be the lanes' own: made inner, it becomes
  * a loop within lanes along the axis before it, as the three coordinates of every pair of points
- * do. */
+ * do, or the pieces of a stack along a new last dim. */
 static void lay_short_axis(Schedule *s, Group *group) {
     const Domain before = group->domain;
     const Node **member = group->member;
     int last = before.count - 1;
     bool is_short = last > 0 && before.size[last] < s->machine->short_row && before.size[last] > 1;
     if (!s->options.generate || !is_short || group->anchor || domain_has_inner(&before)) return;
-    if (before.size[last - 1] < s->machine->short_row || !is_plain_walk(group->trial)) return;
+    if (before.size[last - 1] < s->machine->short_row || !is_plain_walk(group->trial, last)) return;
     Domain laid = before;
     laid.inner[last] = true;
     if (group_lower(s, group, &laid)) return;

@@ -510,6 +510,29 @@ static void short_last_axes(void **state) {
     executable_free(e);
 }
 
+/* Products of complex numbers, whose parts lie side by side: generated code has its lanes along the
+ * numbers. */
+static void stacks_along_a_short_last_axis(void **state) {
+    enum { N = 500 };
+    Executable *e = executable_of(
+        state,
+        "graph(x: f32[500, 2], y: f32[500, 2]) {\n  a = select(x, 1, 0)\n  b = select(x, 1, 1)\n"
+        "  c = select(y, 1, 0)\n  d = select(y, 1, 1)\n"
+        "  return concat(unsqueeze(a * c - b * d, 1), unsqueeze(a * d + b * c, 1), dim=1)\n}",
+        NULL);
+    cb_tensor *in[] = {ramp(cb_dims(N, 2), 0, 1), ramp(cb_dims(N, 2), 3, 2)}, *out;
+    assert_true(run_executable(e, in, &out));
+    const float *x = cb_data(in[0]), *y = cb_data(in[1]), *z = cb_data(out);
+    for (int i = 0; i < 2 * N; i += 2) {
+        expect_near(z[i], x[i] * y[i] - x[i + 1] * y[i + 1], 0);
+        expect_near(z[i + 1], x[i] * y[i + 1] + x[i + 1] * y[i], 0);
+    }
+    const Plan *plan = executable_plan(e);
+    assert_int_equal(length(plan->kernel), 1);
+    assert_int_equal(plan->kernel[0]->outer_size, *(const bool *)*state ? N : 2 * N);
+    executable_free(e);
+}
+
 #define ONE(test)                                                                                  \
     cmocka_unit_test_prestate_setup_teardown(test, open_scope, close_scope_without_error, state)
 
@@ -536,6 +559,7 @@ static int run_engine(bool generate) {
         ONE(long_reductions_of_integers),
         ONE(long_scans_run_in_order),
         ONE(short_last_axes),
+        ONE(stacks_along_a_short_last_axis),
         ONE(nothing_to_do),
         ONE(equal_seeds_draw_equal_numbers),
         ONE(several_threads_share_one),
