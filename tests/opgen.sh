@@ -37,6 +37,8 @@ refuses 'VIEW(v, ".v", "")' "op v: '' is no name"
 refuses 'UNARY(u, ".u", FLOTA, 1, a)' 'op u: unknown dtype rule FLOTA'
 refuses 'COMPOSITE(c, ".c", REAL, "x", "x")' 'op c: unknown dtype rule REAL'
 refuses 'SCAN(s, ".s", "x, dim:int", SUM, sum)' 'op s: it scans sum, which is no reduction'
+refuses 'SCAN(s, ".s", "x, back:bool, dim:int", SUM, sum)' "op s: the schema of a SCAN begins with 'x, dim:int'"
+refuses 'STRUCTURED(g, ".g", GATHER, "x, index, dim:int", KEEP)' "op g: the schema of a GATHER begins with 'x, dim:int, index'"
 refuses 'REDUCE(r, ".r", SUM, NONE, K(0), a * a + b)' 'op r: combine is one operator or an M(...), not a * a + b'
 refuses 'COMPOSITE(c, ".c", SAME, "x", "x", BF17)' 'op c: autocast is NONE, LOWER or F32, not BF17'
 refuses 'VIEW(v, ".v", "x")

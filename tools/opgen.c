@@ -109,14 +109,19 @@ static void parse_rows(void) {
         for (int k = 0; k < i; k++)
             if (!strcmp(row->name, rows[k].name))
                 schema_refuse(&schemas[i], "the name is taken twice");
-        if (!one_of(row->kind, "SPECIAL POINTWISE REDUCE SCAN VIEW SOURCE RANDOM INDEX CONTRACT "
-                               "OPAQUE COMPOSITE"))
+        if (!one_of(row->kind, "SPECIAL POINTWISE REDUCE SCAN VIEW SOURCE RANDOM JOIN GATHER "
+                               "SCATTER CONTRACT OPAQUE COMPOSITE"))
             schema_refuse(&schemas[i], "unknown kind %s", row->kind);
         if (!one_of(row->dtype, "SAME NUMERIC FLOAT FLOATING BOOL LOGICAL INT SHIFT WHERE "
                                 "SUM KEEP INDEX ATTR I64"))
             schema_refuse(&schemas[i], "unknown dtype rule %s", row->dtype);
         if (row->autocast && *row->autocast && !one_of(row->autocast, "NONE LOWER F32"))
             schema_refuse(&schemas[i], "autocast is NONE, LOWER or F32, not %s", row->autocast);
+        bool indexes = one_of(row->kind, "GATHER SCATTER"); /* ATTR_along_dim of op/op.h */
+        const char *begins = indexes ? "x, dim:int, index" : "x, dim:int";
+        if ((indexes || !strcmp(row->kind, "SCAN")) &&
+            strncmp(row->schema, begins, strlen(begins)) != 0)
+            schema_refuse(&schemas[i], "the schema of a %s begins with '%s'", row->kind, begins);
         bool reduces = !strcmp(row->kind, "REDUCE");
         if (reduces && strncmp(row->value, "M(", 2) &&
             !(strlen(row->value) == 5 && row->value[0] == 'a' && row->value[4] == 'b'))

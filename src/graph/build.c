@@ -299,9 +299,8 @@ static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, c
 
 /* Ops along a dim that PyTorch computes on tensors of rank 0 as on vectors of one element. */
 static bool lifts(Op op, Node *const *input, int count) {
-    bool along = op_info(op)->kind == KIND_SCAN || op == OP_argsort || op == OP_argtopk ||
-                 op == OP_gather || op == OP_index_select || op == OP_scatter ||
-                 op == OP_scatter_add;
+    bool along =
+        op_info(op)->kind == KIND_SCAN || op == OP_argsort || op == OP_argtopk || op_has_index(op);
     bool any = false, all = along;
     for (int i = 0; i < count && all; i++) {
         any |= input[i] && input[i]->rank == 0;

@@ -54,9 +54,9 @@ static bool makes_nothing(const Node *node) {
 }
 
 static bool takes_nothing(const Node *node) {
-    if (node->op == OP_scatter || node->op == OP_scatter_add)
-        return node_numel(node->input[1]) == 0;
-    return op_info(node->op)->kind == KIND_REDUCE && node_numel(node->input[0]) == 0;
+    OpKind kind = op_info(node->op)->kind;
+    if (kind == KIND_SCATTER) return node_numel(node->input[1]) == 0;
+    return kind == KIND_REDUCE && node_numel(node->input[0]) == 0;
 }
 
 /* A fold over no elements is its identity, a base into which nothing is scattered stays. So every
@@ -78,7 +78,7 @@ static Node *normal(Graph *graph, Node *node, void *user) {
     if (node->op == OP_argtopk) return sort_last(graph, node, ATTR_argtopk_dim);
     bool one = kind == KIND_REDUCE;
     if (kind == KIND_SCAN)
-        one = node->rank == 0 || node->size[node->attrs->word[ATTR_cumsum_dim]] == 1;
+        one = node->rank == 0 || node->size[node->attrs->word[ATTR_along_dim]] == 1;
     return one ? fold_of_one(graph, node) : node;
 }
 

@@ -196,7 +196,7 @@ static bool pads_nothing(const Node *node) {
     return true;
 }
 
-static Node *simplify_index(Node *node) {
+static Node *simplify_join(Node *node) {
     Node *x = node->input[0];
     int64_t dim;
     switch (node->op) {
@@ -243,9 +243,9 @@ Node *simplify_node(Graph *graph, Node *node) {
     case KIND_REDUCE:
         return simplify_reduce(graph, node);
     case KIND_SCAN:
-        return x->size[node->attrs->word[ATTR_cumsum_dim]] <= 1 || !node_numel(x) ? x : node;
-    case KIND_INDEX:
-        return simplify_index(node);
+        return x->size[node->attrs->word[ATTR_along_dim]] <= 1 || !node_numel(x) ? x : node;
+    case KIND_JOIN:
+        return simplify_join(node);
     default:
         return node;
     }

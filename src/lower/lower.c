@@ -17,13 +17,13 @@ Lowering lowering_new(Kernel *kernel, void *user) {
 static bool is_copy(Op op) { return op == OP_contiguous || op == OP_clone; }
 
 bool lower_expands(const Node *node) {
-    if (node->op == OP_scatter || node->op == OP_scatter_add) return false;
     switch (op_info(node->op)->kind) {
     case KIND_POINTWISE:
     case KIND_VIEW:
     case KIND_SOURCE:
     case KIND_RANDOM:
-    case KIND_INDEX:
+    case KIND_JOIN:
+    case KIND_GATHER:
         return true;
     default:
         return node->op == OP_constant;
@@ -214,7 +214,7 @@ static Expr *lower_slice_scatter(Lowering *l, const Node *node, Expr *const *pos
 /* gather: the index has the output's shape; index_select: it is a vector along dim. */
 static Expr *lower_gather(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
     bool vector = node->op == OP_index_select;
-    int dim = (int)node->attrs->word[vector ? ATTR_index_select_dim : ATTR_gather_dim];
+    int dim = (int)node->attrs->word[ATTR_along_dim];
     Expr *at[CB_MAX_RANK];
     Expr *chosen = lower_at(l, node->input[1], vector ? &position[dim] : position, guard);
     if (!chosen) return NULL;
@@ -223,16 +223,14 @@ static Expr *lower_gather(Lowering *l, const Node *node, Expr *const *position, 
     return lower_at(l, node->input[0], at, guard);
 }
 
-static Expr *lower_index(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
+static Expr *lower_join(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
     switch (node->op) {
     case OP_concat:
         return lower_concat(l, node, position, guard);
     case OP_pad:
         return lower_pad(l, node, position, guard);
-    case OP_slice_scatter:
-        return lower_slice_scatter(l, node, position, guard);
     default:
-        return lower_gather(l, node, position, guard);
+        return lower_slice_scatter(l, node, position, guard);
     }
 }
 
@@ -248,8 +246,10 @@ static Expr *lower_kind(Lowering *l, const Node *node, Expr *const *position, Ex
         return lower_source(l, node, position);
     case KIND_RANDOM:
         return lower_random(l, node, position);
-    case KIND_INDEX:
-        return lower_index(l, node, position, guard);
+    case KIND_JOIN:
+        return lower_join(l, node, position, guard);
+    case KIND_GATHER:
+        return lower_gather(l, node, position, guard);
     default:
         check(false, "%s is not expanded in place", op_info(node->op)->name);
     }

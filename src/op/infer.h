@@ -17,7 +17,7 @@ typedef struct InferCall {
 
 bool infer_dtypes(InferCall *call);
 bool infer_view(InferCall *call);  /* KIND_VIEW */
-bool infer_index(InferCall *call); /* KIND_INDEX, KIND_CONTRACT, KIND_OPAQUE */
+bool infer_index(InferCall *call); /* joins, gathers, scatters, tasks */
 bool infer_convolution(InferCall *call); /* its part in op/shape_convolution.c */
 bool infer_attention(InferCall *call);   /* in op/shape_attention.c */
 

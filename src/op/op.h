@@ -27,7 +27,7 @@ typedef enum __attribute__((packed)) Op {
 
 typedef enum OpKind {
     KIND_SPECIAL, KIND_POINTWISE, KIND_REDUCE, KIND_SCAN, KIND_VIEW, KIND_SOURCE, KIND_RANDOM,
-    KIND_INDEX, KIND_CONTRACT, KIND_OPAQUE, KIND_COMPOSITE
+    KIND_JOIN, KIND_GATHER, KIND_SCATTER, KIND_CONTRACT, KIND_OPAQUE, KIND_COMPOSITE
 } OpKind;
 
 /* How compute and result dtype follow from the inputs. Numbers are weak: they take part only when
@@ -107,6 +107,11 @@ typedef struct OpInfo {
 } OpInfo;
 
 const OpInfo *op_info(Op op) __attribute__((const));
+/* Gathers and scatters: input 1 holds positions along a dim (ATTR_along_dim) of input 0. */
+static inline bool op_has_index(Op op) {
+    OpKind kind = op_info(op)->kind;
+    return kind == KIND_GATHER || kind == KIND_SCATTER;
+}
 Op op_find(const char *name, size_t length); /* OP_none when there is none */
 /* An error that opens with the name of another op opens with this one. */
 void op_rename_error(const char *name);
@@ -126,6 +131,10 @@ typedef struct Attrs {
 } Attrs;
 
 #include "op_attrs.h" /* generated: enum { ATTR_sum_dim = 0, ATTR_sum_keepdim = 9, ... } */
+
+/* The attribute dim of scans, gathers and scatters: tools/opgen.c refuses a row that has it
+ * elsewhere. */
+enum { ATTR_along_dim = ATTR_cumsum_dim };
 
 extern const Attrs attrs_none; /* of ops that have none */
 Attrs attrs_default(Op op);

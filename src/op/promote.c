@@ -80,9 +80,7 @@ static bool keep_rule(InferCall *call) {
         call->out->input_dtype[3] = call->input[3].dtype == CB_BOOL ? CB_BOOL
                                     : dtype == CB_F64               ? CB_F64
                                                                     : CB_F32;
-    bool indexes = call->op == OP_gather || call->op == OP_index_select || call->op == OP_scatter ||
-                   call->op == OP_scatter_add;
-    if (!indexes) return true;
+    if (!op_has_index(call->op)) return true;
     const Meta *index = &call->input[1];
     if (!is_index(call, index)) return refuse(call, index->dtype, "an index");
     if (call->input_count > 2 && call->input[2].dtype != call->input[0].dtype)

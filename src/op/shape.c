@@ -137,7 +137,7 @@ static bool infer_reduce(InferCall *call) {
 
 static bool infer_scan(InferCall *call) {
     const Meta *x = &call->input[0];
-    if (!infer_dim(call, &call->attrs->word[ATTR_cumsum_dim], x->rank)) return false;
+    if (!infer_dim(call, &call->attrs->word[ATTR_along_dim], x->rank)) return false;
     call->out->result.rank = x->rank;
     memcpy(call->out->result.size, x->size, sizeof x->size);
     return true;
@@ -252,7 +252,9 @@ bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred 
     case KIND_RANDOM:
         inferred = infer_source(&call);
         break;
-    case KIND_INDEX:
+    case KIND_JOIN:
+    case KIND_GATHER:
+    case KIND_SCATTER:
     case KIND_CONTRACT:
     case KIND_OPAQUE:
         inferred = infer_index(&call);

@@ -85,7 +85,7 @@ static bool index_fits(InferCall *call, int64_t dim, const Meta *source) {
 }
 
 static bool infer_gather(InferCall *call) {
-    int64_t *dim = &call->attrs->word[ATTR_gather_dim];
+    int64_t *dim = &call->attrs->word[ATTR_along_dim];
     if (!infer_dim(call, dim, call->input[0].rank) || !index_fits(call, *dim, NULL)) return false;
     same_size(call, &call->input[1]);
     return true;
@@ -93,7 +93,7 @@ static bool infer_gather(InferCall *call) {
 
 static bool infer_index_select(InferCall *call) {
     const Meta *x = &call->input[0], *index = &call->input[1];
-    int64_t *dim = &call->attrs->word[ATTR_index_select_dim];
+    int64_t *dim = &call->attrs->word[ATTR_along_dim];
     if (!infer_dim(call, dim, x->rank)) return false;
     if (index->rank > 1) return infer_fail(call, CB_ERR_SHAPE, "the index is not a vector");
     call->out->result.size[*dim] = meta_numel(index);
@@ -102,8 +102,7 @@ static bool infer_index_select(InferCall *call) {
 
 /* scatter and scatter_add */
 static bool infer_scatter(InferCall *call) {
-    _Static_assert(ATTR_scatter_dim == ATTR_scatter_add_dim, "one rule for both");
-    int64_t *dim = &call->attrs->word[ATTR_scatter_dim];
+    int64_t *dim = &call->attrs->word[ATTR_along_dim];
     return infer_dim(call, dim, call->input[0].rank) && index_fits(call, *dim, &call->input[2]);
 }
 

@@ -7,10 +7,6 @@ static int64_t node_bytes(const Node *node) {
     return node_numel(node) * (int64_t)cb_dtype_size(node->dtype);
 }
 
-static bool scatters(Op op) { return op == OP_scatter || op == OP_scatter_add; }
-
-static bool checks_index(Op op) { return op == OP_gather || op == OP_index_select || scatters(op); }
-
 void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes) {
     Node **order = graph_order(graph);
     *kernels = 0;
@@ -23,8 +19,8 @@ void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes) {
         *bytes += node_bytes(node);
         for (int k = 0; k < node->input_count; k++)
             if (node->input[k]) *bytes += node_bytes(node->input[k]);
-        if (checks_index(node->op)) *kernels += 1, *bytes += node_bytes(node->input[1]);
-        if (scatters(node->op)) *kernels += 1, *bytes += 2 * node_bytes(node);
+        if (op_has_index(node->op)) *kernels += 1, *bytes += node_bytes(node->input[1]);
+        if (kind == KIND_SCATTER) *kernels += 1, *bytes += 2 * node_bytes(node);
     }
     for (int i = 0; i < length(graph->mutation); i++)
         *kernels += 1, *bytes += 2 * node_bytes(graph->mutation[i].value);

@@ -11,7 +11,7 @@ static void add_axis(Domain *domain, int64_t size, bool inner) {
 
 static bool folds(const Node *node, int dim) {
     OpKind kind = op_info(node->op)->kind;
-    if (kind == KIND_SCAN) return node->attrs->word[ATTR_cumsum_dim] == dim;
+    if (kind == KIND_SCAN) return node->attrs->word[ATTR_along_dim] == dim;
     if (kind != KIND_REDUCE) return false;
     cb_dim_list dims = attr_dims(node->attrs, ATTR_sum_dim);
     for (int i = 0; i < dims.count; i++)

@@ -299,7 +299,7 @@ static int scatter_copy(Schedule *s, const Node *node) {
  * different rows never meet. */
 static int scatter_update(Schedule *s, const Node *node) {
     const Node *index = node->input[1];
-    int dim = (int)node->attrs->word[ATTR_scatter_dim];
+    int dim = (int)node->attrs->word[ATTR_along_dim];
     Domain domain = {0};
     for (int i = 0; i < index->rank; i++) {
         domain.size[domain.count] = index->size[i];

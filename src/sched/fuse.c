@@ -101,9 +101,16 @@ static void keep_apart(Schedule *s, const Group *group, const FusionRule *rule) 
 }
 
 static GroupKind kind_of(const Node *node) {
-    if (node->op == OP_scatter || node->op == OP_scatter_add) return GROUP_SCATTER;
-    OpKind kind = op_info(node->op)->kind;
-    return kind == KIND_CONTRACT ? GROUP_PRODUCT : kind == KIND_OPAQUE ? GROUP_OPAQUE : GROUP_LOOP;
+    switch (op_info(node->op)->kind) {
+    case KIND_SCATTER:
+        return GROUP_SCATTER;
+    case KIND_CONTRACT:
+        return GROUP_PRODUCT;
+    case KIND_OPAQUE:
+        return GROUP_OPAQUE;
+    default:
+        return GROUP_LOOP;
+    }
 }
 
 void fuse_groups(Schedule *s) {

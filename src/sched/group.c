@@ -68,7 +68,7 @@ static Expr *trial_random_state(Lowering *l, int word) {
 static Expr *kept_position(Kernel *kernel, const Node *node, Expr *const *position) {
     const Node *input = node->input[0];
     bool scan = op_info(node->op)->kind == KIND_SCAN;
-    cb_dim_list dims = scan ? (cb_dim_list){1, {node->attrs->word[ATTR_cumsum_dim]}}
+    cb_dim_list dims = scan ? (cb_dim_list){1, {node->attrs->word[ATTR_along_dim]}}
                             : attr_dims(node->attrs, ATTR_sum_dim);
     int64_t size[CB_MAX_RANK];
     Expr *kept[CB_MAX_RANK];

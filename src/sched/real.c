@@ -172,8 +172,9 @@ static bool in_range(const Node *index, int64_t bound) {
 
 /* Index values are checked as a whole before they are used, so they stand in memory; views that
  * leave elements out are copied first. Positions and sorts are in range by construction. */
-static void mark_index(Schedule *s, const Node *node, int64_t bound) {
+static void mark_index(Schedule *s, const Node *node) {
     const Node *index = node->input[1];
+    int64_t bound = node->input[0]->size[node->attrs->word[ATTR_along_dim]];
     while (index->op == OP_reshape || index->op == OP_permute || index->op == OP_expand)
         index = index->input[0];
     if (in_range(index, bound) || node_numel(index) == 0) return;
@@ -183,22 +184,8 @@ static void mark_index(Schedule *s, const Node *node, int64_t bound) {
 }
 
 static void mark_operands(Schedule *s, const Node *node) {
-    const int64_t *word = node->attrs ? node->attrs->word : NULL;
     for (int i = 0; i < strided_operands(node); i++) mark_strided(s, node->input[i]);
-    switch (node->op) {
-    case OP_gather:
-        mark_index(s, node, node->input[0]->size[word[ATTR_gather_dim]]);
-        return;
-    case OP_index_select:
-        mark_index(s, node, node->input[0]->size[word[ATTR_index_select_dim]]);
-        return;
-    case OP_scatter:
-    case OP_scatter_add:
-        mark_index(s, node, node->size[word[ATTR_scatter_dim]]);
-        return;
-    default:
-        return;
-    }
+    if (op_has_index(node->op)) mark_index(s, node);
 }
 
 /* ---- what would be computed too often ------------------------------------------------------- */
@@ -244,7 +231,7 @@ static bool is_epilogue(const bool *after_product, const Node *node) {
 static void mark_epilogues(Schedule *s, bool *after_product, const Node *node) {
     OpKind kind = op_info(node->op)->kind;
     after_product[node->id] = kind == KIND_CONTRACT || is_epilogue(after_product, node);
-    if (kind != KIND_VIEW && kind != KIND_INDEX) return;
+    if (kind != KIND_VIEW && kind != KIND_JOIN && !op_has_index(node->op)) return;
     for (int i = 0; i < node->input_count; i++) {
         const Node *input = node->input[i];
         if (after_product[input->id]) make_real(s, input);
