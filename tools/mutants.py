@@ -149,6 +149,9 @@ def check(mutants):
         if (mutant.file, mutant.name) in seen:
             yield where + "another row has this name"
         seen.add((mutant.file, mutant.name))
+        table = f"tests/mutants/{mutant.file.split('/')[1]}.txt"
+        if mutant.place.split(":")[0] != table:
+            yield where + f"rows of {mutant.file} stand in {table}"
         for test in mutant.tests:
             if test not in known:
                 yield where + f"there is no test {test}"
