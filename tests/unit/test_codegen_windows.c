@@ -134,6 +134,25 @@ static void test_pieces_of_bytes(void **state) {
     arena_free(arena);
 }
 
+#define SHORT_ROWS(columns, numel)                                                                 \
+    "kernel rows_" columns "(outer a0:100, inner a1:" columns ") tile split 1 { b0: in f32[" numel \
+    "]"                                                                                            \
+    " b1: out f32[100] t0 = f32 load b0[((a0*" columns ")+a1)] t1 = f32 reduce amax t0"            \
+    " store b1[a0] = t1 }"
+
+/* Rows as lanes: those that gcc takes apart are written out, the others a loop over points. */
+static void test_odd_rows(void **state) {
+    (void)state;
+    static const char *const text[] = {SHORT_ROWS("3", "300"), SHORT_ROWS("5", "500"),
+                                       SHORT_ROWS("7", "700"), SHORT_ROWS("8", "800")};
+    check_all(text, 4);
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(occurrences(source(arena, text[i]), "; a1++)"), i == 1 || i == 2);
+    arena_free(arena);
+}
+
 /* cb_stack of what a loop made: where(a0 < 32, x[a0], where(a0 < 64, ...)), or the same by rows. */
 static const char *many_pieces(Arena *arena, const char *name, const char *axes, int step) {
     Buffer text = buffer_new(arena);
@@ -189,6 +208,7 @@ int main(void) {
         cmocka_unit_test(test_windows),         cmocka_unit_test(test_padding_is_left_out),
         cmocka_unit_test(test_pieces),          cmocka_unit_test(test_many_pieces),
         cmocka_unit_test(test_arrays_of_bools), cmocka_unit_test(test_pieces_of_bytes),
+        cmocka_unit_test(test_odd_rows),
     };
     int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
     cb_cleanup();

@@ -89,7 +89,8 @@ static void choose_shape(CKernel *c) {
         bool run_is_short = axis_size(kernel, outer - 1) <= SHORT_RUN;
         int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
         bool heavy = kernel->inner_size * whole_cost(c) > HEAVY_ARITHMETIC;
-        bool arrays = c->inner_count > 0 && (c->split || kernel->inner_size > most || heavy);
+        bool long_or_odd = kernel->inner_size > most || c_lies_oddly(c->e.kernel);
+        bool arrays = c->inner_count > 0 && (c->split || long_or_odd || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;
     }

@@ -47,6 +47,7 @@ void c_address(Emit *e, const Access *access, int buffer, bool guarded, bool con
 Phrase c_row(Emit *e, const Expr *value);
 Phrase c_scan(Emit *e, const Expr *scan);
 Phrase c_slot(Emit *e, const Expr *reduce);
+bool c_lies_oddly(Kernel *kernel);  /* lanes are rows of 5, 6, 7, 9 ... elements */
 bool c_masks_narrow(const Emit *e); /* a load of one or two bytes is left with a condition */
 Phrase c_array_element(const CKernel *c, char letter, uint32_t id); /* r4, or r4[l] in an ARRAY */
 

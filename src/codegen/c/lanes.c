@@ -2,6 +2,7 @@
  * axis runs in the vector loop `for (int l = 0; l < n; l++)`: its coordinate is origin + l. What is
  * linear in it is read through a pointer that is set up outside of the loop: p12[l], p12[l * 4]. */
 #include "codegen/c/kernel.h"
+#include "lower/index.h"
 
 static const CKernel *kernel_of(const Emit *e) { return (const CKernel *)e; }
 
@@ -98,6 +99,25 @@ bool c_masks_narrow(const Emit *e) {
         const Expr *x = e->kernel->expr[id];
         bool masked = x->op == EX_load && x->input_count > 1 && e->info.expr[id].users;
         if (masked && cb_dtype_size(e->kernel->buffer[x->imm.i].dtype) < 4) return true;
+    }
+    return false;
+}
+
+/* gcc takes rows of two, three, four, eight ... elements apart for vectors whose lanes are rows. Of
+ * others it leaves what is written out one by one; point by point they are gathered. */
+bool c_lies_oddly(Kernel *kernel) {
+    int64_t lane, inner;
+    Expr *rest;
+    int last = length(kernel->axis) - 1;
+    if (last < kernel->outer_count || kernel_has_scan(kernel)) return false;
+    for (int id = 0, count = length(kernel->expr); id < count; id++) {
+        const Expr *x = kernel->expr[id];
+        if (x->op != EX_load) continue;
+        Expr *index = x->input[0];
+        if (!index_linear(kernel, index, kernel->outer_count - 1, &lane, &rest)) continue;
+        bool apart = lane < 5 || (lane & (lane - 1)) == 0;
+        if (apart || !index_linear(kernel, index, last, &inner, &rest)) continue;
+        if (inner > 0 && inner < lane) return true;
     }
     return false;
 }
