@@ -20,10 +20,13 @@ int device_find(const char *name) {
     return -1;
 }
 
-bool devices_wait(void) {
-    bool good = true;
-    for (int id = 0; id < DEVICE_COUNT; id++) good &= devices[id]->wait();
-    return good;
+cb_status devices_wait(void) {
+    cb_status first = CB_OK;
+    for (int id = 0; id < DEVICE_COUNT; id++) {
+        cb_status fault = devices[id]->wait();
+        if (first == CB_OK) first = fault;
+    }
+    return first;
 }
 
 void devices_close(void) {

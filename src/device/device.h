@@ -82,9 +82,9 @@ typedef struct Device {
     bool (*launch)(const DeviceLaunch *launch);
     bool (*record)(DeviceEvent *event); /* after what was launched so far */
     bool (*reached)(const DeviceEvent *event);
-    void (*drain)(void); /* waits for everything */
-    bool (*wait)(void);  /* the same; false with an error: a fault, which is over then */
-    void (*close)(void); /* gives back what it holds; no storage of it lives */
+    void (*drain)(void);     /* waits for everything */
+    cb_status (*wait)(void); /* the same; of a fault, with the error, which is over then */
+    void (*close)(void);     /* gives back what it holds; no storage of it lives */
 } Device;
 
 extern const DeviceMachine machine_cpu; /* of host.c: code of the host runs on all devices so far */
@@ -97,7 +97,7 @@ static inline bool device_is_host(int id) { return id == DEVICE_cpu; }
 /* Where tensors are made that come from no other tensor. */
 static inline int device_default(void) { return (int)option_int(OPTION_device); }
 int device_find(const char *name); /* -1 with an error that names all */
-bool devices_wait(void);           /* false with an error: a fault of one */
+cb_status devices_wait(void);      /* of the first fault, with an error */
 void devices_close(void);
 
 #endif

@@ -91,6 +91,26 @@ static char *reserve(size_t bytes, int protection) {
     return pages == MAP_FAILED ? NULL : pages;
 }
 
+static bool is_ours(const struct sigaction *action) {
+    return action->sa_flags & SA_SIGINFO && action->sa_sigaction == on_fault;
+}
+
+static void listen(void) {
+    struct sigaction now;
+    (void)sigaction(SIGSEGV, NULL, &now);
+    if (is_ours(&now)) return;
+    memory.before = now;
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    (void)sigaction(SIGSEGV, &action, NULL);
+}
+
+/* What the program has set since stays. */
+static void stop_listening(void) {
+    struct sigaction now;
+    (void)sigaction(SIGSEGV, NULL, &now);
+    if (is_ours(&now)) (void)sigaction(SIGSEGV, &memory.before, NULL);
+}
+
 static void forget(void) {
     if (memory.addresses) munmap(memory.addresses, memory.bytes);
     if (memory.window) munmap(memory.window, memory.bytes);
@@ -111,18 +131,19 @@ static bool open_memory(void) {
         return false;
     }
     memory.first->bytes = memory.bytes;
-    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    (void)sigaction(SIGSEGV, &action, &memory.before);
+    listen();
     return true;
 }
 
-/* The first free block that is large enough, cut to size; NULL: there is none. */
+/* The first free block that is large enough, cut to size; NULL: there is none, or no memory of the
+ * host for what is left of it. */
 static GuardedBlock *take(size_t bytes) {
     GuardedBlock *block = memory.first;
     while (block && (block->taken || block->bytes < bytes)) block = block->next;
     if (!block) return NULL;
-    GuardedBlock *rest = block->bytes > bytes ? memory_alloc(sizeof *rest) : NULL;
-    if (rest) {
+    if (block->bytes > bytes) {
+        GuardedBlock *rest = memory_alloc(sizeof *rest);
+        if (!rest) return NULL;
         *rest = (GuardedBlock){block->next, block->offset + bytes, block->bytes - bytes, false};
         block->next = rest;
         block->bytes = bytes;
@@ -171,7 +192,7 @@ static void *map(void *pointer) {
 
 static bool launch(const DeviceLaunch *launch) { return queue_launch(launch, map); }
 
-static bool wait_all(void) { return queue_wait("guarded"); }
+static cb_status wait_all(void) { return queue_wait("guarded"); }
 
 static bool copy_kernel(const void *argument, void *const *pointer) {
     const size_t *bytes = argument;
@@ -215,7 +236,7 @@ static bool download(void *to, const void *from, size_t bytes) {
     GuardedTransfer transfer = {to, bytes};
     void *pointer = (void *)(uintptr_t)from;
     DeviceLaunch copies = {download_kernel, &transfer, sizeof transfer, &pointer, 1};
-    return (bytes == 0 || launch(&copies)) && wait_all();
+    return (bytes == 0 || launch(&copies)) && wait_all() == CB_OK;
 }
 
 typedef struct GuardedFill {
@@ -249,10 +270,15 @@ static bool record(DeviceEvent *event) {
 
 static bool reached(const DeviceEvent *event) { return queue_reached(event->ticket); }
 
+/* What was launched since the queue was closed may use blocks that are free by now. */
 static void shut(void) {
     queue_close();
     lock_take(LOCK_device);
-    if (memory.first && !memory.first->next && !memory.first->taken) forget();
+    bool unused = memory.first && !memory.first->next && !memory.first->taken;
+    if (unused && queue_reached(queue_ticket())) {
+        stop_listening();
+        forget();
+    }
     lock_give(LOCK_device);
 }
 

@@ -56,7 +56,7 @@ static bool reached(const DeviceEvent *event) {
 }
 
 static void drain(void) {}
-static bool wait_all(void) { return true; }
+static cb_status wait_all(void) { return CB_OK; }
 static void shut(void) {}
 
 /* Vectors of 4 to 16 floats, a few dozen cores, blocks of 64 KB that are worth a thread. */

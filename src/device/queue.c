@@ -6,7 +6,8 @@
  * What is launched waits as one block of the heap. The queue holds so many at the most: who
  * launches more waits. A kernel that fails leaves the queue's fault, the first one, with the line
  * of the call that launched it; the next one who waits takes it. The thread is started by the first
- * launch. A forked child has no such thread, and is refused. */
+ * launch, and by the next one after queue_close. A forked child has no such thread, and is refused
+ * until it closes the queue, whose launches are the parent's. */
 #include "device/queue.h"
 
 #include "base/error.h"
@@ -34,8 +35,8 @@ static struct {
     uint64_t launched, done;
     pthread_t thread;
     uint32_t process; /* that the thread is of; 0: there is none */
-    bool ends;
-    cb_status fault; /* CB_OK: none */
+    bool ends;        /* somebody has it end, and waits for that */
+    cb_status fault;  /* CB_OK: none */
     char fault_text[FAULT_BYTES];
 } queue;
 
@@ -80,17 +81,17 @@ static void *serve(void *user) {
 
 /* Under the lock. Signals of the program are not for this thread. */
 static bool start(void) {
-    if (queue.process == process_number()) return true;
-    if (queue.process) {
+    if (queue.process && queue.process != process_number()) {
         fail(CB_ERR_ARGUMENT, "a device cannot be used in a forked child of who used it");
         return false;
     }
+    while (queue.ends) lock_wait(LOCK_queue);
+    if (queue.process) return true;
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGSEGV);
     sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGFPE);
-    queue.ends = false;
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int status = pthread_create(&queue.thread, NULL, serve, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -134,9 +135,10 @@ static QueueItem *item_new(const DeviceLaunch *launch, QueueMap *map) {
 bool queue_launch(const DeviceLaunch *launch, QueueMap *map) {
     QueueItem *item = item_new(launch, map);
     if (!item) return false;
+    bool started;
     lock_take(LOCK_queue);
-    bool started = start();
-    while (started && queue.launched - queue.done >= MOST_WAITING) lock_wait(LOCK_queue);
+    while ((started = start()) && queue.launched - queue.done >= MOST_WAITING)
+        lock_wait(LOCK_queue);
     if (started) {
         *(queue.first ? &queue.last->next : &queue.first) = item;
         queue.last = item;
@@ -176,28 +178,45 @@ void queue_drain(void) {
     lock_give(LOCK_queue);
 }
 
-bool queue_wait(const char *device) {
-    char text[FAULT_BYTES];
+cb_status queue_wait(const char *device) {
+    char text[FAULT_BYTES + 32];
     lock_take(LOCK_queue);
     drain();
     cb_status fault = queue.fault;
-    memcpy(text, queue.fault_text, sizeof text);
+    if (fault != CB_OK) snprintf(text, sizeof text, "%s (on device %s)", queue.fault_text, device);
     queue.fault = CB_OK;
     lock_give(LOCK_queue);
-    if (fault == CB_OK) return true;
-    fail_again(fault, text);
-    fail_also(" (on device %s)", device);
-    return false;
+    if (fault != CB_OK) fail_again(fault, text);
+    return fault;
 }
 
+/* In a forked child: what waited is forgotten. */
+static void forget(void) {
+    for (QueueItem *item = queue.first, *next; item; item = next) {
+        next = item->next;
+        memory_free(item);
+    }
+    queue.first = NULL;
+    queue.done = queue.launched;
+    queue.process = 0;
+    queue.ends = false;
+}
+
+/* The thread does what waits before it ends; who launches meanwhile has a new one started. */
 void queue_close(void) {
     lock_take(LOCK_queue);
-    drain();
-    bool mine = queue.process == process_number();
-    queue.ends = true;
-    lock_wake(LOCK_queue);
-    lock_give(LOCK_queue);
-    if (mine) pthread_join(queue.thread, NULL);
-    queue.process = 0;
+    if (queue.process != process_number()) forget();
+    while (queue.ends) lock_wait(LOCK_queue);
+    if (queue.process) {
+        queue.ends = true;
+        lock_wake(LOCK_queue);
+        lock_give(LOCK_queue);
+        pthread_join(queue.thread, NULL);
+        lock_take(LOCK_queue);
+        queue.process = 0;
+        queue.ends = false;
+        lock_wake(LOCK_queue);
+    }
     queue.fault = CB_OK;
+    lock_give(LOCK_queue);
 }

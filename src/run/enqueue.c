@@ -222,5 +222,6 @@ bool enqueue_pack(int device, Work *work, const void *weight, cb_dtype dtype) {
     PackArgument argument = {work, dtype};
     void *pointer = (void *)(uintptr_t)weight;
     DeviceLaunch packs = {pack_kernel, &argument, sizeof argument, &pointer, 1};
-    return devices[device]->launch(&packs) && devices[device]->wait() && move_packed(device, work);
+    return devices[device]->launch(&packs) && devices[device]->wait() == CB_OK &&
+           move_packed(device, work);
 }

@@ -190,7 +190,7 @@ static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *lea
     _Atomic int64_t start = 0, end = 0;
     if (!device->record(&(DeviceEvent){.ns = &start})) return false;
     bool done = run_step(run, step);
-    done = device->record(&(DeviceEvent){.ns = &end}) && device->wait() && done;
+    done = device->record(&(DeviceEvent){.ns = &end}) && device->wait() == CB_OK && done;
     int64_t taken = end - start, known = atomic_load_explicit(least, memory_order_relaxed);
     while (done && (known == 0 || taken < known) &&
            !atomic_compare_exchange_weak_explicit(least, &known, taken, memory_order_relaxed,
@@ -235,7 +235,7 @@ static bool run_steps(const PlanRun *run) {
         if (!(timed ? run_timed(run, &step[i], &timed[i]) : run_step(run, &step[i]))) return false;
     if (!write_mutations(run)) return false;
     return device_is_host(executable->device) || !option_int(OPTION_blocking) ||
-           devices[executable->device]->wait();
+           devices[executable->device]->wait() == CB_OK;
 }
 
 static bool run_all(const PlanRun *run) {

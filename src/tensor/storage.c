@@ -96,6 +96,14 @@ static void give_memory(StorageBlock *block) {
     if (!device->host) memory_free(block);
 }
 
+static void fail_no_memory(int device, size_t bytes) {
+    if (device_is_host(device))
+        fail_memory(bytes);
+    else
+        fail(CB_ERR_MEMORY, "out of memory: %zu bytes could not be allocated on device %s", bytes,
+             devices[device]->name);
+}
+
 static StorageBlock *allocate(int device, int slot, size_t capacity) {
     StorageBlock *block = take_memory(device, capacity);
     if (!block) {
@@ -103,8 +111,7 @@ static StorageBlock *allocate(int device, int slot, size_t capacity) {
         block = take_memory(device, capacity);
     }
     if (!block) {
-        fail_memory(capacity);
-        if (!device_is_host(device)) fail_also(" on device %s", devices[device]->name);
+        fail_no_memory(device, capacity);
         return NULL;
     }
     block->storage.bytes = capacity;
@@ -128,13 +135,19 @@ static void raise_peak(int64_t live) {
     }
 }
 
+/* With NaN; where a device cannot be used any more, nobody reads it. */
+static void overwrite(const Storage *storage) {
+    cb_status before = cb_error_status();
+    bool filled = devices[storage->device]->fill(storage->data, 0xFF, storage->bytes);
+    if (!filled && before == CB_OK) cb_clear_error();
+}
+
 /* Who reads through a pointer into it sees NaN with the option check, and is stopped by
  * AddressSanitizer. */
 static void recycle(StorageBlock *block) {
     int64_t bytes = (int64_t)block->storage.bytes;
     int device = block->storage.device;
-    if (option_now(OPTION_check))
-        (void)devices[device]->fill(block->storage.data, 0xFF, block->storage.bytes);
+    if (option_now(OPTION_check)) overwrite(&block->storage);
     if (device_is_host(device)) memory_poison(block->storage.data, block->storage.bytes);
     int64_t live = atomic_fetch_sub_explicit(&cache.live, bytes, memory_order_relaxed) - bytes;
     int64_t cached =

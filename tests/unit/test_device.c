@@ -1,12 +1,14 @@
 /* Devices: where tensors lie, what the device guarded refuses, and that it works behind the host's
  * back: its memory is out of reach, its kernels run later, its faults come to who waits. */
 #include "children.h"
+#include "failing_once.h"
 #include "fixture.h"
 
 #include "device/device.h"
 #include "tensor/tensor.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 
@@ -281,7 +283,129 @@ static void test_faults(void **state) {
     expect_status(CB_ERR_INDEX, "test_device.c:");
 }
 
+/* What failed before stays the first error, as it was said; a status is that of the fault. */
+static void test_faults_behind_errors(void **state) {
+    (void)state;
+    cb_tensor *x = GUARDED(1, 2, 3), *bad = cb_to_device(cb_full(cb_dims(1), 3), "guarded");
+    assert_non_null(cb_index_select(x, 0, bad));
+    assert_null(cb_add(cb_ones(cb_dims(3)), cb_ones(cb_dims(4))));
+    assert_int_equal(cb_synchronize(), CB_ERR_INDEX);
+    cb_set_option("device", "guarded");
+    assert_null(cb_empty(cb_dims(1 << 16, 1 << 16)));
+    cb_set_option("device", "cpu");
+    assert_null(strstr(cb_error(), "guarded"));
+    expect_status(CB_ERR_SHAPE, "sizes do not broadcast");
+}
+
+/* ---- the end, and a new beginning ------------------------------------------------------------ */
+
+static void test_handler_comes_and_goes(void **state) {
+    (void)state;
+    struct sigaction before, during, after;
+    cb_cleanup();
+    sigaction(SIGSEGV, NULL, &before);
+    for (int i = 0; i < 2; i++) {
+        cb_scope_open();
+        expect_floats(cb_add(GUARDED(1, 2), 1.0), (float[]){2, 3}, 2);
+        sigaction(SIGSEGV, NULL, &during);
+        assert_true(during.sa_handler != before.sa_handler);
+        cb_scope_close();
+        cb_cleanup();
+        sigaction(SIGSEGV, NULL, &after);
+        assert_true(after.sa_handler == before.sa_handler);
+    }
+}
+
+static void begin_anew(cb_tensor *x) {
+    alarm(60); /* the parent's launches are not waited for */
+    cb_free(x);
+    cb_scope_close();
+    cb_cleanup();
+    cb_scope_open();
+    expect_floats(cb_add(GUARDED(1, 2), 1.0), (float[]){2, 3}, 2);
+    cb_scope_close();
+    cb_cleanup();
+    fprintf(stderr, "%s", cb_error() ? cb_error() : "done");
+}
+
+static void test_child_begins_anew(void **state) {
+    (void)state;
+    char text[512];
+    cb_tensor *x = GUARDED(1, 2);
+    assert_int_equal(sem_init(&gate, 0, 0), 0);
+    assert_true(devices[DEVICE_guarded]->launch(&(DeviceLaunch){.kernel = wait_at_the_gate}));
+    cb_tensor *y = cb_add(x, 1.0);
+    int status = status_of(begin_anew, x, text, sizeof text);
+    sem_post(&gate);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_string_equal(text, "done");
+    expect_floats(y, (float[]){2, 3}, 2);
+    sem_destroy(&gate);
+}
+
+/* The option check fills freed memory, which no child can. */
+static void free_it(cb_tensor *x) {
+    cb_set_option("check", "1");
+    cb_free(x);
+    fprintf(stderr, "%s", cb_error() ? cb_error() : "freed");
+}
+
+static void test_child_frees(void **state) {
+    (void)state;
+    char text[512];
+    int status = status_of(free_it, GUARDED(1, 2), text, sizeof text);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_string_equal(text, "freed");
+}
+
+static void *use_and_close(void *failed) {
+    cb_scope_open();
+    for (int i = 0; i < 50; i++) {
+        cb_tensor *x = cb_add(GUARDED(1, 2), 1.0);
+        float got[2] = {0, 0};
+        if (cb_read(x, got, CB_F32) != CB_OK || got[1] != 3) *(bool *)failed = true;
+        devices_close();
+    }
+    cb_scope_close();
+    return NULL;
+}
+
+static void test_threads_close(void **state) {
+    (void)state;
+    enum { THREADS = 4 };
+    pthread_t thread[THREADS];
+    bool failed[THREADS] = {false};
+    alarm(100);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, use_and_close, &failed[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+        assert_false(failed[i]);
+    }
+    alarm(0);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Where the host lacks memory for the list of blocks, none gets more than it asked for. */
+static void test_blocks_are_cut(void **state) {
+    (void)state;
+    cb_cleanup();
+    cb_set_allocator((cb_allocator){fail_once, NULL});
+    for (int64_t n = 0, left = -1; left < 0; n++) {
+        cb_scope_open();
+        cb_tensor *here = cb_ones(cb_dims(2));
+        countdown = n;
+        cb_to_device(here, "guarded");
+        left = countdown;
+        countdown = -1;
+        cb_clear_error();
+        expect_floats(cb_to_device(here, "guarded"), (float[]){1, 1}, 2);
+        cb_scope_close();
+        cb_cleanup();
+    }
+    cb_set_allocator((cb_allocator){NULL, NULL});
+}
 
 static void test_memory_runs_out(void **state) {
     (void)state;
@@ -321,7 +445,15 @@ int main(int count, char **argument) {
         cmocka_unit_test_setup_teardown(test_nothing_follows_a_fault, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_faults, open_scope, close_scope_without_error),
-        cmocka_unit_test_setup_teardown(test_memory_runs_out, NULL, NULL),
+        cmocka_unit_test_setup_teardown(test_faults_behind_errors, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test(test_handler_comes_and_goes),
+        cmocka_unit_test_setup_teardown(test_child_begins_anew, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(test_child_frees, open_scope, close_scope_without_error),
+        cmocka_unit_test(test_threads_close),
+        cmocka_unit_test(test_blocks_are_cut),
+        cmocka_unit_test(test_memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
