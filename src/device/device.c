@@ -20,6 +20,14 @@ int device_find(const char *name) {
     return -1;
 }
 
+cb_status device_tell(int id, const DeviceFault *fault) {
+    char text[sizeof fault->text + 64];
+    if (fault->status == CB_OK) return CB_OK;
+    snprintf(text, sizeof text, "%s (on device %s)", fault->text, devices[id]->name);
+    fail_again(fault->status, text);
+    return fault->status;
+}
+
 cb_status devices_wait(void) {
     cb_status first = CB_OK;
     for (int id = 0; id < DEVICE_COUNT; id++) {

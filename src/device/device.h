@@ -16,7 +16,8 @@
  *      out again at once, since whoever gets it comes later.
  *   4. What fails in a kernel (an index out of range) is a fault of the device: its results mean
  *      nothing, and who waits next gets the error, which names the line of the call. Until then
- *      calls go on.
+ *      calls go on. Who waits for a launch of its own in any case gives it a fault of its own, so
+ *      that what others did is not taken for it.
  * The host's kernels run in the caller, at once, without a launch. */
 #ifndef CARBIDE_DEVICE_DEVICE_H
 #define CARBIDE_DEVICE_DEVICE_H
@@ -40,13 +41,23 @@ typedef enum DeviceId { DEVICES(DEVICE_ID) DEVICE_COUNT } DeviceId;
 /* argument: the copy. false with the thread's error: a fault of the device. */
 typedef bool DeviceKernel(const void *argument, void *const *pointer);
 
-typedef struct DeviceLaunch {
+/* What failed first. */
+typedef struct DeviceFault {
+    cb_status status; /* CB_OK: nothing has */
+    char text[1000];
+} DeviceFault;
+
+typedef struct DeviceLaunch DeviceLaunch;
+struct DeviceLaunch {
     DeviceKernel *kernel;
     const void *argument;
     size_t argument_bytes;
     void *const *pointer; /* NULL, into memory of the device, or into the argument */
     int pointer_count;
-} DeviceLaunch;
+    DeviceFault
+        *fault; /* the host's, of who drains the device before it goes; NULL: the device's */
+    const DeviceLaunch *next; /* NULL, or what is launched behind it: all of them, or none */
+};
 
 /* A moment in the queue. */
 typedef struct DeviceEvent {
@@ -97,7 +108,9 @@ static inline bool device_is_host(int id) { return id == DEVICE_cpu; }
 /* Where tensors are made that come from no other tensor. */
 static inline int device_default(void) { return (int)option_int(OPTION_device); }
 int device_find(const char *name); /* -1 with an error that names all */
-cb_status devices_wait(void);      /* of the first fault, with an error */
+/* Its status, with the thread's error. */
+cb_status device_tell(int id, const DeviceFault *fault);
+cb_status devices_wait(void); /* of the first fault, with an error */
 void devices_close(void);
 
 #endif

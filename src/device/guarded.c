@@ -192,7 +192,16 @@ static void *map(void *pointer) {
 
 static bool launch(const DeviceLaunch *launch) { return queue_launch(launch, map); }
 
-static cb_status wait_all(void) { return queue_wait("guarded"); }
+static bool run(DeviceKernel *kernel, const void *argument, size_t bytes, void *const *pointer,
+                int count) {
+    return launch(&(DeviceLaunch){.kernel = kernel,
+                                  .argument = argument,
+                                  .argument_bytes = bytes,
+                                  .pointer = pointer,
+                                  .pointer_count = count});
+}
+
+static cb_status wait_all(void) { return queue_wait(DEVICE_guarded); }
 
 static bool copy_kernel(const void *argument, void *const *pointer) {
     const size_t *bytes = argument;
@@ -202,7 +211,7 @@ static bool copy_kernel(const void *argument, void *const *pointer) {
 
 static bool copy(void *to, const void *from, size_t bytes) {
     void *pointer[] = {to, (void *)(uintptr_t)from};
-    return bytes == 0 || launch(&(DeviceLaunch){copy_kernel, &bytes, sizeof bytes, pointer, 2});
+    return bytes == 0 || run(copy_kernel, &bytes, sizeof bytes, pointer, 2);
 }
 
 /* Between host and device, of which one is a host pointer: an argument, not a pointer. */
@@ -227,7 +236,7 @@ static bool download_kernel(const void *argument, void *const *pointer) {
 static bool upload(void *to, const void *from, size_t bytes) {
     GuardedTransfer transfer = {(void *)(uintptr_t)from, bytes};
     if (bytes == 0) return true;
-    if (!launch(&(DeviceLaunch){upload_kernel, &transfer, sizeof transfer, &to, 1})) return false;
+    if (!run(upload_kernel, &transfer, sizeof transfer, &to, 1)) return false;
     queue_drain();
     return true;
 }
@@ -235,8 +244,8 @@ static bool upload(void *to, const void *from, size_t bytes) {
 static bool download(void *to, const void *from, size_t bytes) {
     GuardedTransfer transfer = {to, bytes};
     void *pointer = (void *)(uintptr_t)from;
-    DeviceLaunch copies = {download_kernel, &transfer, sizeof transfer, &pointer, 1};
-    return (bytes == 0 || launch(&copies)) && wait_all() == CB_OK;
+    if (bytes && !run(download_kernel, &transfer, sizeof transfer, &pointer, 1)) return false;
+    return wait_all() == CB_OK;
 }
 
 typedef struct GuardedFill {
@@ -252,7 +261,7 @@ static bool fill_kernel(const void *argument, void *const *pointer) {
 
 static bool fill(void *to, int byte, size_t bytes) {
     GuardedFill how = {bytes, byte};
-    return launch(&(DeviceLaunch){fill_kernel, &how, sizeof how, &to, 1});
+    return run(fill_kernel, &how, sizeof how, &to, 1);
 }
 
 static bool clock_kernel(const void *argument, void *const *pointer) {
@@ -262,8 +271,7 @@ static bool clock_kernel(const void *argument, void *const *pointer) {
 }
 
 static bool record(DeviceEvent *event) {
-    DeviceLaunch notes = {clock_kernel, &event->ns, sizeof event->ns, NULL, 0};
-    if (event->ns && !launch(&notes)) return false;
+    if (event->ns && !run(clock_kernel, &event->ns, sizeof event->ns, NULL, 0)) return false;
     event->ticket = queue_ticket();
     return true;
 }

@@ -4,10 +4,11 @@
  *         ->  | next | kernel | window of p, copy's seed | copy of argument |  ->  the thread
  *
  * What is launched waits as one block of the heap. The queue holds so many at the most: who
- * launches more waits. A kernel that fails leaves the queue's fault, the first one, with the line
- * of the call that launched it; the next one who waits takes it. The thread is started by the first
- * launch, and by the next one after queue_close. A forked child has no such thread, and is refused
- * until it closes the queue, whose launches are the parent's. */
+ * launches more waits. What is launched together comes in whole, or not at all. A kernel that fails
+ * leaves a fault, the first one, with the line of the call that launched it: the launch's own, or
+ * the queue's, which the next one who waits takes. The thread is started by the first launch, and
+ * by the next one after queue_close. A forked child has no such thread, and is refused until it
+ * closes the queue, whose launches are the parent's. */
 #include "device/queue.h"
 
 #include "base/error.h"
@@ -18,13 +19,14 @@
 #include <signal.h>
 #include <string.h>
 
-enum { MOST_WAITING = 4096, FAULT_BYTES = 1024, ARGUMENT_ALIGNMENT = 16 };
+enum { MOST_WAITING = 4096, ARGUMENT_ALIGNMENT = 16 };
 
 typedef struct QueueItem QueueItem;
 struct QueueItem {
     QueueItem *next;
     DeviceKernel *kernel;
     Site site; /* of the call, without its path, which may be gone by then */
+    DeviceFault *fault;
     void *argument;
     void *pointer[];
 };
@@ -36,18 +38,18 @@ static struct {
     pthread_t thread;
     uint32_t process; /* that the thread is of; 0: there is none */
     bool ends;        /* somebody has it end, and waits for that */
-    cb_status fault;  /* CB_OK: none */
-    char fault_text[FAULT_BYTES];
+    DeviceFault fault;
 } queue;
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-static void note_fault(void) {
+static void note(DeviceFault *fault) {
     lock_take(LOCK_queue);
-    if (queue.fault == CB_OK) {
+    if (fault->status == CB_OK) {
         const char *text = cb_error();
-        queue.fault = text ? cb_error_status() : CB_ERR_MEMORY;
-        snprintf(queue.fault_text, FAULT_BYTES, "%s", text ? text : "a kernel has no memory left");
+        fault->status = text ? cb_error_status() : CB_ERR_MEMORY;
+        snprintf(fault->text, sizeof fault->text, "%s",
+                 text ? text : "a kernel has no memory left");
     }
     lock_give(LOCK_queue);
     cb_clear_error();
@@ -55,7 +57,8 @@ static void note_fault(void) {
 
 static void run(QueueItem *item) {
     site_set(item->site);
-    if (!item->kernel(item->argument, item->pointer)) note_fault();
+    if (!item->kernel(item->argument, item->pointer))
+        note(item->fault ? item->fault : &queue.fault);
     memory_free(item);
 }
 
@@ -126,27 +129,50 @@ static QueueItem *item_new(const DeviceLaunch *launch, QueueMap *map) {
     }
     *item = (QueueItem){.kernel = launch->kernel,
                         .site = {site_current().file, site_current().line, NULL},
+                        .fault = launch->fault,
                         .argument = (char *)item + head};
     if (launch->argument_bytes) memcpy(item->argument, launch->argument, launch->argument_bytes);
     bind(item, launch, map);
     return item;
 }
 
+static void free_items(QueueItem *item) {
+    for (QueueItem *next; item; item = next) {
+        next = item->next;
+        memory_free(item);
+    }
+}
+
+/* A list of them all; *last is its end. */
+static QueueItem *items_new(const DeviceLaunch *launch, QueueMap *map, QueueItem **last) {
+    QueueItem *first = NULL;
+    for (*last = NULL; launch; launch = launch->next) {
+        QueueItem *item = item_new(launch, map);
+        if (!item) {
+            free_items(first);
+            return NULL;
+        }
+        *(first ? &(*last)->next : &first) = item;
+        *last = item;
+    }
+    return first;
+}
+
 bool queue_launch(const DeviceLaunch *launch, QueueMap *map) {
-    QueueItem *item = item_new(launch, map);
-    if (!item) return false;
+    QueueItem *last, *first = items_new(launch, map, &last);
+    if (!first) return false;
     bool started;
     lock_take(LOCK_queue);
     while ((started = start()) && queue.launched - queue.done >= MOST_WAITING)
         lock_wait(LOCK_queue);
     if (started) {
-        *(queue.first ? &queue.last->next : &queue.first) = item;
-        queue.last = item;
-        queue.launched++;
+        *(queue.first ? &queue.last->next : &queue.first) = first;
+        queue.last = last;
+        for (QueueItem *item = first; item; item = item->next) queue.launched++;
         lock_wake(LOCK_queue);
     }
     lock_give(LOCK_queue);
-    if (!started) memory_free(item);
+    if (!started) free_items(first);
     return started;
 }
 
@@ -178,24 +204,18 @@ void queue_drain(void) {
     lock_give(LOCK_queue);
 }
 
-cb_status queue_wait(const char *device) {
-    char text[FAULT_BYTES + 32];
+cb_status queue_wait(int device) {
     lock_take(LOCK_queue);
     drain();
-    cb_status fault = queue.fault;
-    if (fault != CB_OK) snprintf(text, sizeof text, "%s (on device %s)", queue.fault_text, device);
-    queue.fault = CB_OK;
+    DeviceFault fault = queue.fault;
+    queue.fault.status = CB_OK;
     lock_give(LOCK_queue);
-    if (fault != CB_OK) fail_again(fault, text);
-    return fault;
+    return device_tell(device, &fault);
 }
 
 /* In a forked child: what waited is forgotten. */
 static void forget(void) {
-    for (QueueItem *item = queue.first, *next; item; item = next) {
-        next = item->next;
-        memory_free(item);
-    }
+    free_items(queue.first);
     queue.first = NULL;
     queue.done = queue.launched;
     queue.process = 0;
@@ -217,6 +237,6 @@ void queue_close(void) {
         queue.ends = false;
         lock_wake(LOCK_queue);
     }
-    queue.fault = CB_OK;
+    queue.fault.status = CB_OK;
     lock_give(LOCK_queue);
 }

@@ -11,8 +11,8 @@ typedef void *QueueMap(void *pointer);
 bool queue_launch(const DeviceLaunch *launch, QueueMap *map);
 uint64_t queue_ticket(void); /* of the last launch so far */
 bool queue_reached(uint64_t ticket);
-void queue_drain(void);                   /* until what was launched so far is done */
-cb_status queue_wait(const char *device); /* the same; a fault, with the error, which is over */
+void queue_drain(void);           /* until what was launched so far is done */
+cb_status queue_wait(int device); /* the same; a fault, with the error, which is over */
 void queue_close(void); /* ends the thread; a forked child forgets its parent's launches */
 
 #endif

@@ -29,6 +29,53 @@ static bool note(bool done, void *const *pointer) {
     return done;
 }
 
+/* ---- the launches of a run ------------------------------------------------------------------- */
+
+struct Enqueued {
+    DeviceLaunch launch;
+    Enqueued *next;
+    void *pointer[]; /* and the argument behind them */
+};
+
+/* A launch behind those so far, whose pointers and argument are to be filled in. */
+static Enqueued *add(DeviceRun *run, DeviceKernel *kernel, int pointers, size_t argument_bytes) {
+    size_t head = sizeof(Enqueued) + sizeof(void *) * (size_t)pointers;
+    Enqueued *added = memory_alloc(head + argument_bytes);
+    if (!added) {
+        fail_memory(head + argument_bytes);
+        return NULL;
+    }
+    *added = (Enqueued){.launch = {.kernel = kernel,
+                                   .argument = (char *)added + head,
+                                   .argument_bytes = argument_bytes,
+                                   .pointer = added->pointer,
+                                   .pointer_count = pointers,
+                                   .fault = run->fault}};
+    if (run->first) {
+        run->last->next = added;
+        run->last->launch.next = &added->launch;
+    } else {
+        run->first = added;
+    }
+    run->last = added;
+    return added;
+}
+
+static void *argument_of(Enqueued *added) { return &added->pointer[added->launch.pointer_count]; }
+
+void enqueue_drop(DeviceRun *run) {
+    for (Enqueued *next; run->first; run->first = next) {
+        next = run->first->next;
+        memory_free(run->first);
+    }
+}
+
+bool enqueue_launch(DeviceRun *run) {
+    bool launched = !run->first || devices[run->executable->device]->launch(&run->first->launch);
+    enqueue_drop(run);
+    return launched;
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 typedef struct StepArgument {
@@ -67,19 +114,17 @@ static void *moved(const void *pointer, const RunArgument *from, const RunArgume
     return (void *)(inside ? (uintptr_t)to + (at - begin) : at);
 }
 
-bool enqueue_step(const DeviceRun *run, int step, const Operands *operands) {
+bool enqueue_step(DeviceRun *run, int step, const Operands *operands) {
     const Launch *launch = operands->epilogue;
     size_t bytes = sizeof(StepArgument) + sizeof(Scalar) * (size_t)run->argument->count;
     int buffers = launch ? launch->buffer_count : 0;
-    void **pointer = memory_alloc(sizeof *pointer * (size_t)(BUFFERS + buffers) + bytes);
-    if (!pointer) {
-        fail_memory(bytes);
-        return false;
-    }
-    StepArgument *argument = (StepArgument *)(pointer + BUFFERS + buffers);
+    Enqueued *added = add(run, step_kernel, BUFFERS + buffers, bytes);
+    if (!added) return false;
+    StepArgument *argument = argument_of(added);
     argument->executable = run->executable;
     argument->step = step;
     memcpy(&argument->run, run->argument, argument_bytes(run->argument));
+    void **pointer = added->pointer;
     pointer[FAILED] = run->failed;
     pointer[PACKED] = (void *)(uintptr_t)operands->packed;
     pointer[OUT] = operands->out;
@@ -87,10 +132,7 @@ bool enqueue_step(const DeviceRun *run, int step, const Operands *operands) {
         pointer[IN + i] = moved(operands->in[i], run->argument, &argument->run);
     for (int i = 0; i < buffers; i++)
         pointer[BUFFERS + i] = moved(operands->epilogue_buffer[i], run->argument, &argument->run);
-    bool launched = devices[run->executable->device]->launch(
-        &(DeviceLaunch){step_kernel, argument, bytes, pointer, BUFFERS + buffers});
-    memory_free(pointer);
-    return launched;
+    return true;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -100,6 +142,7 @@ typedef struct CheckArgument {
     int64_t count;
     bool is_strided;
     Tensor strided;
+    int64_t index; /* of a tensor on the host, which has one */
 } CheckArgument;
 
 static bool check_kernel(const void *argument, void *const *pointer) {
@@ -113,22 +156,21 @@ static bool check_kernel(const void *argument, void *const *pointer) {
                 pointer);
 }
 
-bool enqueue_check(const DeviceRun *run, int step, int64_t count, const void *data,
+bool enqueue_check(DeviceRun *run, int step, int64_t count, const void *data,
                    const Tensor *strided) {
-    const IndexBound *bound = &run->executable->plan->step[step].check;
-    struct {
-        CheckArgument check;
-        int64_t index; /* of a tensor on the host, which has one */
-    } argument = {.check = {.bound = bound, .count = count, .is_strided = strided != NULL}};
-    if (strided) argument.check.strided = *strided;
-    const void *at = moved(data, run->argument, run->argument);
-    const char *number = (const char *)run->argument;
-    bool inside =
-        (const char *)at >= number && (const char *)at < number + argument_bytes(run->argument);
-    if (inside) memcpy(&argument.index, data, sizeof argument.index);
-    void *pointer[] = {run->failed, inside ? &argument.index : (void *)(uintptr_t)data};
-    return devices[run->executable->device]->launch(
-        &(DeviceLaunch){check_kernel, &argument, sizeof argument, pointer, 2});
+    Enqueued *added = add(run, check_kernel, 2, sizeof(CheckArgument));
+    if (!added) return false;
+    CheckArgument *argument = argument_of(added);
+    *argument = (CheckArgument){.bound = &run->executable->plan->step[step].check,
+                                .count = count,
+                                .is_strided = strided != NULL};
+    if (strided) argument->strided = *strided;
+    uintptr_t at = (uintptr_t)data, begin = (uintptr_t)run->argument;
+    bool inside = at >= begin && at < begin + argument_bytes(run->argument);
+    if (inside) memcpy(&argument->index, data, sizeof argument->index);
+    added->pointer[FAILED] = run->failed;
+    added->pointer[FAILED + 1] = inside ? &argument->index : (void *)at;
+    return true;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -148,51 +190,61 @@ static bool copy_kernel(const void *argument, void *const *pointer) {
     return true;
 }
 
-static CopyArgument copy_of(const int64_t *to_stride, int rank, const int64_t *size, size_t width) {
+static CopyArgument copy_of(const int64_t *to_stride, const int64_t *from_stride, int rank,
+                            const int64_t *size, size_t width) {
     CopyArgument argument = {.rank = rank, .width = width};
     for (int i = 0; i < rank; i++) {
         argument.to_stride[i] = to_stride[i];
+        argument.from_stride[i] = from_stride[i];
         argument.size[i] = size[i];
     }
     return argument;
 }
 
-static bool launch_copy(int device, void *failed, void *to, const void *from,
-                        const CopyArgument *argument) {
-    void *pointer[] = {failed, to, (void *)(uintptr_t)from};
-    return devices[device]->launch(
-        &(DeviceLaunch){copy_kernel, argument, sizeof *argument, pointer, 3});
-}
-
-static bool copy_on(int device, void *failed, void *to, const int64_t *to_stride, const void *from,
-                    const int64_t *from_stride, int rank, const int64_t *size, size_t width) {
-    if (device_is_host(device)) {
-        copy_strided(to, to_stride, from, from_stride, rank, size, width);
-        return true;
-    }
-    CopyArgument argument = copy_of(to_stride, rank, size, width);
-    for (int i = 0; i < rank; i++) argument.from_stride[i] = from_stride[i];
-    return launch_copy(device, failed, to, from, &argument);
+static bool launch_copy(int device, void *to, const void *from, const CopyArgument *argument) {
+    void *pointer[] = {NULL, to, (void *)(uintptr_t)from};
+    return devices[device]->launch(&(DeviceLaunch){.kernel = copy_kernel,
+                                                   .argument = argument,
+                                                   .argument_bytes = sizeof *argument,
+                                                   .pointer = pointer,
+                                                   .pointer_count = 3});
 }
 
 bool elements_copy(int device, void *to, const int64_t *to_stride, const void *from,
                    const int64_t *from_stride, int rank, const int64_t *size, size_t width) {
-    return copy_on(device, NULL, to, to_stride, from, from_stride, rank, size, width);
+    if (device_is_host(device)) {
+        copy_strided(to, to_stride, from, from_stride, rank, size, width);
+        return true;
+    }
+    CopyArgument argument = copy_of(to_stride, from_stride, rank, size, width);
+    return launch_copy(device, to, from, &argument);
 }
 
-bool enqueue_copy(const DeviceRun *run, void *to, const int64_t *to_stride, const void *from,
+bool enqueue_copy(DeviceRun *run, void *to, const int64_t *to_stride, const void *from,
                   const int64_t *from_stride, int rank, const int64_t *size, size_t width) {
-    return copy_on(run->executable->device, run->failed, to, to_stride, from, from_stride, rank,
-                   size, width);
+    if (device_is_host(run->executable->device)) {
+        copy_strided(to, to_stride, from, from_stride, rank, size, width);
+        return true;
+    }
+    Enqueued *added = add(run, copy_kernel, 3, sizeof(CopyArgument));
+    if (!added) return false;
+    *(CopyArgument *)argument_of(added) = copy_of(to_stride, from_stride, rank, size, width);
+    added->pointer[FAILED] = run->failed;
+    added->pointer[FAILED + 1] = to;
+    added->pointer[FAILED + 2] = (void *)(uintptr_t)from;
+    return true;
 }
 
 bool elements_fill(int device, void *to, const int64_t *to_stride, const Scalar *number, int rank,
                    const int64_t *size, size_t width) {
-    CopyArgument argument = copy_of(to_stride, rank, size, width);
+    static const int64_t nowhere[CB_MAX_RANK] = {0};
+    if (device_is_host(device)) {
+        copy_strided(to, to_stride, number, nowhere, rank, size, width);
+        return true;
+    }
+    CopyArgument argument = copy_of(to_stride, nowhere, rank, size, width);
     argument.number = *number;
-    if (!device_is_host(device)) return launch_copy(device, NULL, to, &argument.number, &argument);
-    copy_strided(to, to_stride, number, argument.from_stride, rank, size, width);
-    return true;
+    return launch_copy(device, to, &argument.number, &argument);
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -220,8 +272,15 @@ static bool move_packed(int device, Work *work) {
 
 bool enqueue_pack(int device, Work *work, const void *weight, cb_dtype dtype) {
     PackArgument argument = {work, dtype};
+    DeviceFault fault = {.status = CB_OK};
     void *pointer = (void *)(uintptr_t)weight;
-    DeviceLaunch packs = {pack_kernel, &argument, sizeof argument, &pointer, 1};
-    return devices[device]->launch(&packs) && devices[device]->wait() == CB_OK &&
-           move_packed(device, work);
+    DeviceLaunch packs = {.kernel = pack_kernel,
+                          .argument = &argument,
+                          .argument_bytes = sizeof argument,
+                          .pointer = &pointer,
+                          .pointer_count = 1,
+                          .fault = &fault};
+    if (!devices[device]->launch(&packs)) return false;
+    devices[device]->drain();
+    return device_tell(device, &fault) == CB_OK && move_packed(device, work);
 }

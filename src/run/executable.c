@@ -3,7 +3,7 @@
  * A mutated input may take its new value while the run goes on (in_place) when nothing can fail
  * from the step on that writes the value, and nobody reads the input's old elements any more, but
  * for that step itself at the very element that it writes. Otherwise the value is computed aside
- * and copied at the end.
+ * and copied at the end. The launches of a device fail together, before any of them is made.
  *
  *     w <- w - g * 0.1: one kernel that loads w[a0] and stores value[a0]: in place */
 #include "base/memory.h"
@@ -131,11 +131,13 @@ static void find_stages(Executable *executable) {
     }
 }
 
+/* A device runs timed steps one by one, so that a launch may fail behind one that has run. */
 static void judge_mutations(Executable *executable) {
     const Plan *plan = executable->plan;
+    bool at_once = device_is_host(executable->device) || !executable->step_ns;
     executable->in_place = arena_new_array(plan->arena, bool, length(plan->output) + 1);
     for (int i = plan->output_count; i < length(plan->output); i++)
-        executable->in_place[i] = !stage_of(executable, plan->output[i].mutated_input) &&
+        executable->in_place[i] = at_once && !stage_of(executable, plan->output[i].mutated_input) &&
                                   may_be_in_place(plan, &plan->output[i]);
 }
 
@@ -237,10 +239,10 @@ static void resolve_buffers(Executable *executable) {
 static bool prepare(Executable *executable, ExecutableOptions options) {
     const Plan *plan = executable->plan;
     resolve_buffers(executable);
-    find_stages(executable);
-    judge_mutations(executable);
     if (option_int(OPTION_profile))
         executable->step_ns = arena_new_array(plan->arena, _Atomic int64_t, length(plan->step) + 1);
+    find_stages(executable);
+    judge_mutations(executable);
     int kernels = length(plan->kernel);
     executable->launch = arena_new_array(plan->arena, Launch, kernels + 1);
     if (options.generate && !options.oracle) generate(plan, &executable->generated);

@@ -24,7 +24,7 @@ typedef struct PlanRun {
     Storage *memory; /* that the block lies in */
     void *heap;      /* NULL, or that base lies in */
     RunArgument *argument;
-    DeviceRun device; /* on the host nobody reads it */
+    DeviceRun *device; /* on the host nobody reads it */
 } PlanRun;
 
 static size_t element_bytes(const PlanValue *value) { return cb_dtype_size(value->dtype); }
@@ -40,7 +40,7 @@ static Tensor *contiguous_view(Tensor *base, const Meta *meta) {
 static bool copy_out(const PlanRun *run, const Tensor *from, void *to) {
     int64_t stride[CB_MAX_RANK];
     contiguous_strides(from->rank, from->size, stride);
-    return enqueue_copy(&run->device, to, stride, tensor_data(from), from->stride, from->rank,
+    return enqueue_copy(run->device, to, stride, tensor_data(from), from->stride, from->rank,
                         from->size, cb_dtype_size(from->dtype));
 }
 
@@ -143,7 +143,7 @@ static bool run_check(const PlanRun *run, const Step *step) {
     check(value->dtype == CB_I64, "indices of %s", cb_dtype_name(value->dtype));
     if (device_is_host(run->executable->device))
         return check_indices(&step->check, value->numel, data, input);
-    return enqueue_check(&run->device, (int)(step - run->plan->step), value->numel, data, input);
+    return enqueue_check(run->device, (int)(step - run->plan->step), value->numel, data, input);
 }
 
 /* Its kernel, with what that reads and writes; of a step without one: nothing. */
@@ -158,7 +158,7 @@ static bool run_kernel(const PlanRun *run, const Step *step) {
     Operands operands = kernel_operands(run, step);
     if (device_is_host(run->executable->device))
         return launch_run(operands.epilogue, operands.epilogue_buffer);
-    return enqueue_step(&run->device, (int)(step - run->plan->step), &operands);
+    return enqueue_step(run->device, (int)(step - run->plan->step), &operands);
 }
 
 static bool run_task(const PlanRun *run, const Step *step) {
@@ -169,7 +169,7 @@ static bool run_task(const PlanRun *run, const Step *step) {
     operands.out = run->base[step->out];
     operands.packed = work_packed(work);
     if (device_is_host(run->executable->device)) return work_run(work, operands);
-    return enqueue_step(&run->device, number, &operands);
+    return enqueue_step(run->device, number, &operands);
 }
 
 static bool run_step(const PlanRun *run, const Step *step) {
@@ -184,19 +184,22 @@ static bool run_step(const PlanRun *run, const Step *step) {
     check(false, "step of kind %d", (int)step->kind);
 }
 
-/* By the device's clock, which waits for nobody; the host does. */
+/* By the device's clock; what is timed is waited for. */
 static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *least) {
     const Device *device = devices[run->executable->device];
+    const DeviceFault *fault = run->device->fault;
     _Atomic int64_t start = 0, end = 0;
-    if (!device->record(&(DeviceEvent){.ns = &start})) return false;
-    bool done = run_step(run, step);
-    done = device->record(&(DeviceEvent){.ns = &end}) && device->wait() == CB_OK && done;
+    bool done = enqueue_launch(run->device) && device->record(&(DeviceEvent){.ns = &start}) &&
+                run_step(run, step) && enqueue_launch(run->device) &&
+                device->record(&(DeviceEvent){.ns = &end});
+    device->drain();
+    if (!done || (fault && fault->status != CB_OK)) return done;
     int64_t taken = end - start, known = atomic_load_explicit(least, memory_order_relaxed);
-    while (done && (known == 0 || taken < known) &&
+    while ((known == 0 || taken < known) &&
            !atomic_compare_exchange_weak_explicit(least, &known, taken, memory_order_relaxed,
                                                   memory_order_relaxed)) {
     }
-    return done;
+    return true;
 }
 
 /* Mutated inputs take their values, unless they were computed there. */
@@ -216,11 +219,19 @@ static bool write_mutations(const PlanRun *run) {
         contiguous_strides(to->rank, to->size, stride);
         if (value->place == VALUE_INPUT && !stage)
             memcpy(stride, run->inputs[value->number]->stride, sizeof stride);
-        if (!enqueue_copy(&run->device, tensor_data(to), to->stride, from, stride, to->rank,
+        if (!enqueue_copy(run->device, tensor_data(to), to->stride, from, stride, to->rank,
                           to->size, element_bytes(value)))
             return false;
     }
     return true;
+}
+
+static bool launch_all(const PlanRun *run) {
+    int device = run->executable->device;
+    if (!enqueue_launch(run->device)) return false;
+    if (!run->device->fault) return true;
+    devices[device]->drain();
+    return device_tell(device, run->device->fault) == CB_OK;
 }
 
 static bool run_steps(const PlanRun *run) {
@@ -233,9 +244,7 @@ static bool run_steps(const PlanRun *run) {
     _Atomic int64_t *timed = executable->step_ns;
     for (int i = 0, count = length(step); i < count; i++)
         if (!(timed ? run_timed(run, &step[i], &timed[i]) : run_step(run, &step[i]))) return false;
-    if (!write_mutations(run)) return false;
-    return device_is_host(executable->device) || !option_int(OPTION_blocking) ||
-           devices[executable->device]->wait() == CB_OK;
+    return write_mutations(run) && (device_is_host(executable->device) || launch_all(run));
 }
 
 static bool run_all(const PlanRun *run) {
@@ -268,35 +277,39 @@ static bool take_on_host(PlanRun *run, void **stack, int64_t pointers) {
     return true;
 }
 
-/* Pointers and argument are on the heap until all is launched. Where a step may follow one that
- * fails, the block has the word `failed` behind what the host's has. */
+/* Pointers and argument are on the heap until all is launched, and the fault of a run that is waited
+ * for. Where a step may follow one that fails, the block has the word `failed` behind what the
+ * host's has. */
 static __attribute__((noinline)) bool take_on_device(PlanRun *run, int64_t pointers) {
     const Executable *executable = run->executable;
+    bool waits = option_int(OPTION_blocking) || executable->step_ns;
     size_t bytes = sizeof(void *) * (size_t)pointers + sizeof(RunArgument) +
                    sizeof(Scalar) * (size_t)length(run->plan->value);
-    run->base = run->heap = memory_zalloc(bytes);
+    run->base = run->heap = memory_zalloc(bytes + (waits ? sizeof(DeviceFault) : 0));
     if (!run->heap) {
         fail_memory(bytes);
         return false;
     }
     run->argument = (RunArgument *)(void *)(run->base + pointers);
-    run->device.argument = run->argument;
+    run->device->argument = run->argument;
+    if (waits) run->device->fault = (DeviceFault *)(void *)((char *)run->heap + bytes);
     if (length(run->plan->step) < 2) return take_block(run, executable->block_bytes);
     if (!take_block(run, executable->block_bytes + (int64_t)sizeof(int64_t))) return false;
-    run->device.failed = run->block + executable->block_bytes;
-    return devices[executable->device]->fill(run->device.failed, 0, sizeof(int64_t));
+    run->device->failed = run->block + executable->block_bytes;
+    return devices[executable->device]->fill(run->device->failed, 0, sizeof(int64_t));
 }
 
 bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs) {
     const Plan *plan = executable->plan;
     void *stack[STACK_POINTERS];
     RunArgument argument;
+    DeviceRun device = {.executable = executable};
     PlanRun run = {.executable = executable,
                    .plan = plan,
                    .inputs = inputs,
                    .outputs = outputs,
                    .argument = &argument,
-                   .device = {.executable = executable}};
+                   .device = &device};
     int64_t values = length(plan->value), pointers = values + executable->slot_count;
     bool host = device_is_host(executable->device);
     bool ok = host ? take_on_host(&run, stack, pointers) : take_on_device(&run, pointers);
@@ -306,6 +319,8 @@ bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor 
         ok = run_all(&run);
         if (!ok) random_take(-plan->draws); /* as if it had not been called */
     }
+    if (!host) enqueue_drop(&device);
+    if (device.fault) devices[executable->device]->drain(); /* for what was launched and has it */
     if (run.memory) storage_release(run.memory);
     if (run.heap) memory_free(run.heap);
     return ok;

@@ -186,7 +186,7 @@ static void launch_on_the_stack(cb_tensor *x) {
     int local = 0;
     void *pointer = &local;
     (void)x;
-    devices[DEVICE_guarded]->launch(&(DeviceLaunch){NULL, NULL, 0, &pointer, 1});
+    devices[DEVICE_guarded]->launch(&(DeviceLaunch){.pointer = &pointer, .pointer_count = 1});
 }
 
 static void add_in_a_child(cb_tensor *x) {
@@ -281,6 +281,40 @@ static void test_faults(void **state) {
     rows(x, bad);
     assert_true(isnan(cb_item(cb_sum(x))));
     expect_status(CB_ERR_INDEX, "test_device.c:");
+}
+
+static cb_tensor *adds_one(cb_tensor *x) { return cb_mul(cb_add_(x, 1.0), 2.0); }
+
+static cb_tensor *weight;
+static cb_tensor *times_weight(cb_tensor *x) { return cb_matmul(x, cb_mul(weight, 2.0)); }
+
+/* What others launched is no failure of who waits for a run of its own, and is not lost there. */
+static void test_faults_of_others(void **state) {
+    (void)state;
+    static const char *const waits[] = {"blocking", "profile"};
+    cb_tensor *x = GUARDED(1, 2, 3), *bad = cb_to_device(cb_full(cb_dims(1), 3), "guarded");
+    for (int i = 0; i < 2; i++) {
+        cb_function *f = cb_compile(adds_one, "backend=vm");
+        cb_tensor *y = cb_to_device(cb_zeros(cb_dims(2)), "guarded");
+        assert_non_null(cb_index_select(x, 0, bad));
+        cb_set_option(waits[i], "1");
+        for (int n = 0; n < 2; n++) assert_non_null(cb_call(f, y));
+        cb_set_option(waits[i], "0");
+        assert_int_equal(cb_synchronize(), CB_ERR_INDEX);
+        cb_clear_error();
+        expect_floats(y, (float[]){2, 2}, 2);
+        cb_function_free(f);
+    }
+    cb_function *f = cb_compile(times_weight, "backend=vm,freeze=1");
+    weight = cb_to_device(cb_ones(cb_dims(48, 48)), "guarded");
+    cb_tensor *ones = cb_to_device(cb_ones(cb_dims(40, 48)), "guarded");
+    assert_non_null(cb_index_select(x, 0, bad));
+    cb_tensor *y = cb_sum(cb_call(f, ones)); /* its weight is packed */
+    assert_int_equal(cb_synchronize(), CB_ERR_INDEX);
+    cb_clear_error();
+    assert_true(cb_item(y) == 2.0 * 40 * 48 * 48);
+    assert_int_equal(cb_stats(f).graphs, 1);
+    cb_function_free(f);
 }
 
 /* What failed before stays the first error, as it was said; a status is that of the fault. */
@@ -445,6 +479,8 @@ int main(int count, char **argument) {
         cmocka_unit_test_setup_teardown(test_nothing_follows_a_fault, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_faults, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(test_faults_of_others, open_scope,
+                                        close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_faults_behind_errors, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test(test_handler_comes_and_goes),

@@ -237,6 +237,30 @@ static void joined(void) {
     cb_function_free(fast);
 }
 
+/* Steps that write to inputs as they go, and others behind them. */
+static int writes_and_goes_on(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_add_(x[0], 1.0);
+    cb_mul_(x[1], cb_sum(x[0], 0));
+    out[0] = cb_matmul(cb_cumsum(x[1], 1), x[0]);
+    return out[0] ? 1 : -1;
+}
+
+/* Every launch asks for memory of the host. It is waited for: one allocation after the other. */
+static void call_on_a_device(const char *options) {
+    cb_set_option("device", "guarded");
+    cb_set_option("blocking", "1");
+    cb_tensor *x[] = {ramp(8, 8), ramp(8, 8)}, *out;
+    cb_function *fast = x[0] && x[1] ? cb_compile_n(writes_and_goes_on, NULL, options) : NULL;
+    for (int i = 0; i < 2 && fast; i++) {
+        if (cb_call_n(fast, x, 2, &out, 1) != 1) break;
+        take(out), take(x[0]), take(x[1]);
+    }
+    cb_function_free(fast);
+}
+static void on_a_device(void) { call_on_a_device("backend=vm"); }
+static void on_a_device_at_once(void) { call_on_a_device("backend=vm,fullgraph=1"); }
+
 static void shared_results(void) { call_sharing("backend=vm"); }
 static void shared_results_of_one_graph(void) { call_sharing("backend=vm,fullgraph=1"); }
 
@@ -251,6 +275,8 @@ int main(void) {
         SCENARIO(departing),
         SCENARIO(input_freed_by_the_function),
         SCENARIO(one_within_another),
+        SCENARIO(on_a_device),
+        SCENARIO(on_a_device_at_once),
         SCENARIO(shared_results),
         SCENARIO(shared_results_of_one_graph),
         FEW_TENSORS(recorded),
