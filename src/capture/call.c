@@ -195,7 +195,10 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
             return false;
         }
         call->entry = entry_make(call);
-        if (!call->entry) return call_break(call, REASON_out_of_memory, "while compiling");
+        if (!call->entry) {
+            if (before == CB_OK) cb_clear_error(); /* the ops do without what it lacked */
+            return call_break(call, REASON_out_of_memory, "while compiling");
+        }
         call->trace = call->entry->trace;
     }
     launch_or_run(call, before);
