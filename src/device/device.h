@@ -16,8 +16,10 @@
  *      out again at once, since whoever gets it comes later.
  *   4. What fails in a kernel (an index out of range) is a fault of the device: its results mean
  *      nothing, and who waits next gets the error, which names the line of the call. Until then
- *      calls go on. Who waits for a launch of its own in any case gives it a fault of its own, so
- *      that what others did is not taken for it.
+ *      calls go on. Who waits for its launches in any case gives them a fault of their own, so
+ *      that what others did is not taken for theirs.
+ *   5. What is launched together is launched whole or not at all: what was not has done nothing,
+ *      and may be computed another way.
  * The host's kernels run in the caller, at once, without a launch. */
 #ifndef CARBIDE_DEVICE_DEVICE_H
 #define CARBIDE_DEVICE_DEVICE_H
