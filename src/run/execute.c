@@ -277,9 +277,9 @@ static bool take_on_host(PlanRun *run, void **stack, int64_t pointers) {
     return true;
 }
 
-/* Pointers and argument are on the heap until all is launched, and the fault of a run that is waited
- * for. Where a step may follow one that fails, the block has the word `failed` behind what the
- * host's has. */
+/* Pointers and argument are on the heap until all is launched, and so is the fault of a run that is
+ * waited for. Where a step may follow one that fails, the block has the word `failed` behind what
+ * the host's has. */
 static __attribute__((noinline)) bool take_on_device(PlanRun *run, int64_t pointers) {
     const Executable *executable = run->executable;
     bool waits = option_int(OPTION_blocking) || executable->step_ns;
