@@ -3,8 +3,9 @@
  *
  * The oracle gets the same inputs (copies of those that are written to) and the same random
  * numbers. An output that is further from it than its dtype allows is reported on stderr and in
- * explain; the call goes on. Tolerances, relative to the largest magnitude of the output: f64 1e-9,
- * f32 1e-4, f16 2e-3, bf16 1.6e-2. */
+ * explain; the call goes on. Integers are equal. Tolerances of floats: f64 1e-9, f32 1e-4, f16
+ * 2e-3, bf16 1.6e-2, relative to the largest magnitude of the output, but not to less than 1: what
+ * cancels out of numbers around 1 leaves as much. So small outputs are judged less. */
 #include "capture/functional.h"
 
 #include "base/memory.h"
@@ -44,31 +45,50 @@ static double tolerance(cb_dtype dtype) {
 }
 
 /* The first element that is off, or -1. */
-static int64_t compare(const double *got, const double *expected, int64_t count, double allowed) {
+static int64_t compare(const Scalar *got, const Scalar *expected, int64_t count, cb_dtype dtype) {
+    bool whole = !dtype_is_float(dtype);
     double largest = 1;
-    for (int64_t i = 0; i < count; i++)
-        if (isfinite(expected[i]) && fabs(expected[i]) > largest) largest = fabs(expected[i]);
+    for (int64_t i = 0; i < count && !whole; i++)
+        if (isfinite(expected[i].f)) largest = fmax(largest, fabs(expected[i].f));
+    double allowed = tolerance(dtype) * largest;
     for (int64_t i = 0; i < count; i++) {
-        bool same = got[i] == expected[i] || (isnan(got[i]) && isnan(expected[i]));
-        if (!same && !(fabs(got[i] - expected[i]) <= allowed * largest)) return i;
+        double a = got[i].f, b = expected[i].f;
+        bool same = whole ? got[i].i == expected[i].i : a == b || (isnan(a) && isnan(b));
+        if (!same && (whole || !(fabs(a - b) <= allowed))) return i;
     }
     return -1;
+}
+
+static void print_element(Scalar value, cb_dtype dtype, char *out, size_t bytes) {
+    if (dtype_is_float(dtype))
+        snprintf(out, bytes, "%.9g", value.f);
+    else
+        snprintf(out, bytes, "%lld", (long long)value.i);
+}
+
+static void report(const Entry *entry, const char *what, int number, int64_t element,
+                   const char *got, const char *expected) {
+    char text[160];
+    snprintf(text, sizeof text, "entry %d, %s %d, element %lld: %s, the float64 VM says %s",
+             entry->number, what, number, (long long)element, got, expected);
+    fprintf(stderr, "carbide: check: %s\n", text);
+    function_note(entry->function, REASON_check_differs, (Site){0}, "%s", text);
 }
 
 static void check_tensor(const Entry *entry, const char *what, int number, Tensor *x,
                          Tensor *oracle) {
     int64_t count = cb_numel(x);
-    double *got = memory_alloc(sizeof *got * 2 * (size_t)(count + 1)), *expected;
+    cb_dtype as = dtype_is_float(x->dtype) ? CB_F64 : CB_I64; /* as a Scalar holds them */
+    Scalar *got = memory_alloc(sizeof *got * 2 * (size_t)(count + 1)), *expected;
     if (!got) return;
     expected = got + count + 1;
-    bool read = cb_read(x, got, CB_F64) == CB_OK && cb_read(oracle, expected, CB_F64) == CB_OK;
-    int64_t i = read ? compare(got, expected, count, tolerance(x->dtype)) : -1;
+    bool read = cb_read(x, got, as) == CB_OK && cb_read(oracle, expected, as) == CB_OK;
+    int64_t i = read ? compare(got, expected, count, x->dtype) : -1;
     if (i >= 0) {
-        char text[160];
-        snprintf(text, sizeof text, "entry %d, %s %d, element %lld: %.9g, the float64 VM says %.9g",
-                 entry->number, what, number, (long long)i, got[i], expected[i]);
-        fprintf(stderr, "carbide: check: %s\n", text);
-        function_note(entry->function, REASON_check_differs, (Site){0}, "%s", text);
+        char is[40], should[40];
+        print_element(got[i], x->dtype, is, sizeof is);
+        print_element(expected[i], x->dtype, should, sizeof should);
+        report(entry, what, number, i, is, should);
     }
     memory_free(got);
 }
@@ -81,11 +101,11 @@ static Tensor *copy_storage(const Tensor *x) {
     Tensor *copy = tensor_shell(&meta);
     const Storage *from = x->storage;
     Storage *storage = copy ? storage_new_on(x->device, from->bytes) : NULL;
+    if (storage) copy->storage = storage;
     if (!storage || !devices[x->device]->copy(storage->data, from->data, from->bytes)) {
         tensor_destroy(copy);
         return NULL;
     }
-    copy->storage = storage;
     copy->offset = x->offset;
     memcpy(copy->stride, x->stride, sizeof x->stride);
     return copy;

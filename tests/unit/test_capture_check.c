@@ -19,6 +19,9 @@ static cb_tensor *loses_infinity(cb_tensor *x) { return cb_sub(overflows(x), ove
 static cb_tensor *is_nan(cb_tensor *x) { return cb_log(cb_neg(x)); }
 static cb_tensor *is_infinite(cb_tensor *x) { return cb_div(x, 0.0); }
 static cb_tensor *compares(cb_tensor *x) { return cb_gt(x, 0.5); }
+static cb_tensor *counts_far(cb_tensor *x) {
+    return cb_add(cb_to(cb_mul(cancels(x), 4), CB_I64), INT64_C(1) << 60);
+}
 static cb_tensor *counts(cb_tensor *x) { return cb_to(x, CB_I64); }
 
 static const struct {
@@ -43,6 +46,7 @@ static const struct {
     {is_infinite, CB_F32, 0, NULL},
     {compares, CB_F32, 0, NULL},
     {counts, CB_F32, 0, NULL},
+    {counts_far, CB_F32, 1e8, "1152921504606846976, the float64 VM says 1152921504606846977"},
 };
 
 static void test_reports(void **state) {
