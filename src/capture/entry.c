@@ -97,9 +97,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
 static bool hold_captured(Entry *entry, const Call *call) {
     if (!call->function->options.fullgraph) return true;
     for (int i = 0; i < entry->captured_count; i++) {
-        Tensor *x = call->value[entry->captured[i]];
-        Meta meta = tensor_meta(x);
-        entry->held[i] = cb_keep(tensor_view_of(x, &meta, x->stride, x->offset));
+        entry->held[i] = cb_keep(tensor_alias(call->value[entry->captured[i]]));
         if (!entry->held[i]) return false;
     }
     return true;

@@ -48,8 +48,7 @@ Tensor *call_shell(Call *call, int v) {
 static __attribute__((noinline, cold)) void lose_input(Call *call, const Tensor *x) {
     for (int i = 0; i < call->input_count; i++) {
         if (call->value[i] != x) continue;
-        Meta meta = tensor_meta(x);
-        Tensor *own = cb_keep(tensor_view_of((Tensor *)x, &meta, x->stride, x->offset));
+        Tensor *own = cb_keep(tensor_alias(x));
         if (own) {
             call->value[i] = own;
             call->own_input |= UINT64_C(1) << i;
@@ -71,9 +70,7 @@ static void destroy_tensor(Tracer *tracer, Tensor *x) {
 
 bool call_stand_ins(Call *call, Tensor **stand_in) {
     for (int i = 0; i < call->input_count; i++) {
-        const Tensor *x = call->value[i];
-        Meta meta = tensor_meta(x);
-        stand_in[i] = tensor_view_of((Tensor *)x, &meta, x->stride, x->offset);
+        stand_in[i] = tensor_alias(call->value[i]);
         if (!stand_in[i]) return false;
         stand_in[i]->trace = call->tracer.serial;
         stand_in[i]->value = (void *)(intptr_t)i;
@@ -83,9 +80,8 @@ bool call_stand_ins(Call *call, Tensor **stand_in) {
 
 /* The call's own view of it, so that it outlives whatever the function does with its tensor. */
 bool call_bind(Call *call, int v, Tensor *x) {
-    Meta meta = tensor_meta(x);
     if (!call_reserve(call, v + 1)) return false;
-    call->value[v] = cb_keep(tensor_view_of(x, &meta, x->stride, x->offset));
+    call->value[v] = cb_keep(tensor_alias(x));
     return call->value[v] != NULL;
 }
 

@@ -52,11 +52,6 @@ static bool operands_real(Op op, const cb_operand *input, int input_count) {
     return true;
 }
 
-static Tensor *same_view(Tensor *x) {
-    Meta meta = tensor_meta(x);
-    return tensor_view_of(x, &meta, x->stride, x->offset);
-}
-
 static Tensor *apply_view(Op op, const cb_operand *input, const Attrs *attrs) {
     Tensor *x = input->tensor;
     Meta meta = tensor_meta(x);
@@ -95,7 +90,7 @@ Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attr
     if (!operands_real(op, input, input_count)) return NULL;
     if (input_count == 1 && input->kind == CB_OPERAND_TENSOR) {
         if (op_info(op)->kind == KIND_VIEW) return apply_view(op, input, attrs);
-        if (is_identity(op, input->tensor, attrs)) return same_view(input->tensor);
+        if (is_identity(op, input->tensor, attrs)) return tensor_alias(input->tensor);
     }
     return eager_apply(op, input, input_count, attrs);
 }

@@ -199,8 +199,7 @@ const char *fx_constant_add(FxGraph *graph, Tensor *tensor) {
     snprintf(name, sizeof name, "_tensor_constant%d", length(graph->constants));
     FxConstant constant = {arena_text(graph->arena, name), NULL};
     push(graph->arena, graph->constants, constant);
-    Meta meta = tensor_meta(tensor);
-    Tensor *alias = tensor_view_of(tensor, &meta, tensor->stride, tensor->offset);
+    Tensor *alias = tensor_alias(tensor);
     if (!alias) {
         truncate_to(graph->constants, length(graph->constants) - 1);
         return NULL;

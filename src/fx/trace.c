@@ -55,8 +55,7 @@ static void set_shadow(FxTrace *trace, const FxNode *node) {
 
 /* An alias of a real tensor becomes the node's shadow. */
 static bool shadow_as(FxTrace *trace, const FxNode *node, Tensor *tensor) {
-    Meta meta = tensor_meta(tensor);
-    Tensor *alias = tensor_view_of(tensor, &meta, tensor->stride, tensor->offset);
+    Tensor *alias = tensor_alias(tensor);
     if (!alias) return false;
     set_pending(trace, cb_keep(alias));
     set_shadow(trace, node);
@@ -147,10 +146,7 @@ static OPENS_FRAME Tensor *run_aside(Op op, const cb_operand *operand, Tensor *c
     Tensor *result = module ? module_run(module, inputs, count) : apply(op, operand, count, attrs);
     left = NULL;
     if (!frame_is_open(frame, mark)) return NULL;
-    if (result) { /* the module may have given back its input or a parameter */
-        Meta meta = tensor_meta(result);
-        result = tensor_view_of(result, &meta, result->stride, result->offset);
-    }
+    if (result) result = tensor_alias(result); /* perhaps of an input or a parameter */
     if (result) cb_keep(result);
     if (!frame_close(frame))
         fail(CB_ERR_ARGUMENT, "symbolic trace: a forward opened an autocast and did not close it");

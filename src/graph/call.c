@@ -102,6 +102,11 @@ Node *node_narrow(Graph *graph, Node *x, const Node *as) {
     return is_float ? node_convert(graph, x, as->dtype) : x;
 }
 
+Node *node_splat(Graph *graph, const Node *like, Scalar value) {
+    Node *constant = graph_constant(graph, like->dtype, value);
+    return node_expand_to(graph, constant, like->rank, like->size);
+}
+
 cb_dim_list dims_one(int64_t dim) { return (cb_dim_list){1, {dim}}; }
 
 int checked_dim(Op op, int64_t dim, int rank) {

@@ -29,6 +29,9 @@ Node *call_window(Graph *graph, Node *x, int dim, int64_t size, int64_t step, in
 Node *node_widen(Graph *graph, Node *x);
 Node *node_narrow(Graph *graph, Node *x, const Node *as);
 
+/* value everywhere, in the sizes and dtype of like */
+Node *node_splat(Graph *graph, const Node *like, Scalar value);
+
 cb_dim_list dims_one(int64_t dim);
 /* A list attribute for n spatial dims, a single number repeated, each at least low; false with an
  * error naming the op. */

@@ -7,8 +7,8 @@
  * before an output projection, the heads stand behind the rows and the exchange undoes itself. What
  * is not claimed leaves a reason in graph->declined, and is expanded by pass decompose. */
 #include "base/round.h"
+#include "graph/call.h"
 #include "graph/expand/expand.h"
-#include "graph/node.h"
 #include "graph/rewrite.h"
 
 #include <math.h>
@@ -25,11 +25,9 @@ enum { LANES = 32, MANY_QUERIES = 64 };
 /* ---- operands ------------------------------------------------------------------------------- */
 
 static Node *permuted(Graph *graph, Node *x, const int64_t *order) {
-    Attrs attrs = attrs_default(OP_permute);
     cb_dim_list dims = {x->rank, {0}};
     memcpy(dims.at, order, sizeof *order * x->rank);
-    attr_set_dims(&attrs, ATTR_permute_dims, dims);
-    return graph_op(graph, OP_permute, &x, 1, &attrs, NULL);
+    return call_permute(graph, x, dims);
 }
 
 /* [..., rows, heads, width] with its rows and heads exchanged. */

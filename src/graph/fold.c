@@ -7,7 +7,7 @@
  *
  * A tensor with one value everywhere is an expanded constant, so that no element of it is ever
  * stored or looked at. Values come from scalar_eval: the functions of the op table, in double. */
-#include "graph/node.h"
+#include "graph/call.h"
 #include "graph/rewrite.h"
 
 Node *node_uniform(Node *node) {
@@ -15,15 +15,10 @@ Node *node_uniform(Node *node) {
     return node->op == OP_constant ? node : NULL;
 }
 
-static Node *splat(Graph *graph, const Node *like, Scalar value) {
-    Node *constant = graph_constant(graph, like->dtype, value);
-    return node_expand_to(graph, constant, like->rank, like->size);
-}
-
 static Node *fold_full(Graph *graph, Node *node) {
     cb_operand value = attr_number(node->attrs, ATTR_full_value);
-    return splat(graph, node,
-                 scalar_convert(number_scalar(&value), number_dtype(&value), node->dtype));
+    return node_splat(graph, node,
+                      scalar_convert(number_scalar(&value), number_dtype(&value), node->dtype));
 }
 
 static Node *fold_pointwise(Graph *graph, Node *node) {
@@ -35,8 +30,9 @@ static Node *fold_pointwise(Graph *graph, Node *node) {
         value[i] = node_constant(constant);
         dtype = constant->dtype;
     }
-    if (node->op == OP_to) return splat(graph, node, scalar_convert(value[0], dtype, node->dtype));
-    return splat(graph, node, scalar_eval(node->op, compute_dtype(dtype), value));
+    if (node->op == OP_to)
+        return node_splat(graph, node, scalar_convert(value[0], dtype, node->dtype));
+    return node_splat(graph, node, scalar_eval(node->op, compute_dtype(dtype), value));
 }
 
 /* Where the order and number of additions cannot show: not in sums and products of floats. */
@@ -44,14 +40,14 @@ static Node *fold_reduce(Graph *graph, Node *node) {
     const Node *constant = node_uniform(node->input[0]);
     int64_t count = node_numel(node->input[0]), results = node_numel(node);
     if (count == 0 && results > 0)
-        return splat(graph, node, scalar_identity(node->op, node->dtype));
+        return node_splat(graph, node, scalar_identity(node->op, node->dtype));
     if (!constant || count == 0 || node->op == OP_prod) return node;
     Scalar value = node_constant(constant);
     if (node->op == OP_sum) {
         if (dtype_is_float(node->dtype)) return node;
         value.i = (int64_t)((uint64_t)value.i * (uint64_t)(count / results));
     }
-    return splat(graph, node, value);
+    return node_splat(graph, node, value);
 }
 
 Node *fold_node(Graph *graph, Node *node) {

@@ -193,6 +193,10 @@ Meta node_meta(const Node *node) {
 
 int64_t node_numel(const Node *node) { return sizes_numel(node->rank, node->size); }
 
+int64_t node_bytes(const Node *node) {
+    return node_numel(node) * (int64_t)cb_dtype_size(node->dtype);
+}
+
 bool node_same_meta(const Node *a, const Node *b) {
     if (a->dtype != b->dtype || a->rank != b->rank) return false;
     return a->size == b->size || !memcmp(a->size, b->size, sizeof(int64_t) * a->rank);

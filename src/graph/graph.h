@@ -87,6 +87,7 @@ Scalar node_constant(const Node *node);
 bool node_is_number(const Node *node, double value); /* a constant equal to value */
 Meta node_meta(const Node *node);
 int64_t node_numel(const Node *node);
+int64_t node_bytes(const Node *node); /* of its elements */
 
 /* The builder of everything: promotes, infers, converts inputs, expands composites, interns.
  * numbers[i] true marks input i as a plain number of the call (a weak constant); NULL: none are.

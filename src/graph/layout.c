@@ -12,7 +12,7 @@
  * its inputs.
  *
  * A graph with fewer than LEAST convolutions is left alone: the edges would cost more. */
-#include "graph/node.h"
+#include "graph/call.h"
 #include "graph/rewrite.h"
 
 #include <string.h>
@@ -33,11 +33,9 @@ typedef struct Layout {
 /* ---- permutations ------------------------------------------------------------------------- */
 
 static Node *permuted(Layout *l, Node *x, const int *dims) {
-    Attrs attrs = attrs_default(OP_permute);
     cb_dim_list list = {x->rank, {0}};
     for (int i = 0; i < x->rank; i++) list.at[i] = dims[i];
-    attr_set_dims(&attrs, ATTR_permute_dims, list);
-    Node *node = graph_op(l->graph, OP_permute, &x, 1, &attrs, NULL);
+    Node *node = call_permute(l->graph, x, list);
     if (node->op == OP_permute) node = simplify_node(l->graph, node);
     return node->op == OP_reshape ? simplify_node(l->graph, node) : node;
 }

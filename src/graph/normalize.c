@@ -42,11 +42,6 @@ static Node *fold_of_one(Graph *graph, Node *node) {
     return node_reshape(graph, same, node->rank, node->size);
 }
 
-static Node *splat(Graph *graph, const Node *like, Scalar value) {
-    Node *constant = graph_constant(graph, like->dtype, value);
-    return node_expand_to(graph, constant, like->rank, like->size);
-}
-
 /* Nothing to compute. An index_select still has an index to check. */
 static bool makes_nothing(const Node *node) {
     bool checks = node->op == OP_index_select && node_numel(node->input[1]) > 0;
@@ -63,7 +58,7 @@ static bool takes_nothing(const Node *node) {
  * loop has something to walk over, and code outside of it reads only what is there. */
 static Node *of_nothing(Graph *graph, Node *node) {
     if (op_info(node->op)->kind == KIND_REDUCE)
-        return splat(graph, node, scalar_identity(node->op, node->dtype));
+        return node_splat(graph, node, scalar_identity(node->op, node->dtype));
     return call1(graph, OP_clone, node->input[0]);
 }
 
@@ -71,7 +66,7 @@ static Node *normal(Graph *graph, Node *node, void *user) {
     (void)user;
     OpKind kind = op_info(node->op)->kind;
     if (kind == KIND_VIEW || kind == KIND_SPECIAL) return node;
-    if (makes_nothing(node)) return splat(graph, node, (Scalar){.i = 0});
+    if (makes_nothing(node)) return node_splat(graph, node, (Scalar){.i = 0});
     if (takes_nothing(node)) return of_nothing(graph, node);
     if (node->op == OP_matmul) return matmul_matrices(graph, node);
     if (node->op == OP_argsort) return sort_last(graph, node, ATTR_argsort_dim);

@@ -8,7 +8,7 @@
  *     amax(stack(x, y, z), dim=[0])         ->  maximum(maximum(x, y), z)
  *
  * In: a node whose inputs are simplified. Out: an equal node, or the node itself. */
-#include "graph/node.h"
+#include "graph/call.h"
 #include "graph/rewrite.h"
 
 /* ---- conversions -------------------------------------------------------------------------- */
@@ -21,12 +21,6 @@ static Node *simplify_to(Graph *graph, Node *node) {
 
 /* ---- views -------------------------------------------------------------------------------- */
 
-static Node *permuted(Graph *graph, Node *x, cb_dim_list dims) {
-    Attrs attrs = attrs_default(OP_permute);
-    attr_set_dims(&attrs, ATTR_permute_dims, dims);
-    return graph_op(graph, OP_permute, &x, 1, &attrs, NULL);
-}
-
 /* Two permutations are one; one that moves only dimensions of size 1 is a reshape. */
 static Node *simplify_permute(Graph *graph, Node *node) {
     Node *x = node->input[0];
@@ -34,7 +28,7 @@ static Node *simplify_permute(Graph *graph, Node *node) {
     if (x->op == OP_permute) {
         cb_dim_list inner = attr_dims(x->attrs, ATTR_permute_dims);
         for (int i = 0; i < dims.count; i++) dims.at[i] = inner.at[dims.at[i]];
-        return permuted(graph, x->input[0], dims);
+        return call_permute(graph, x->input[0], dims);
     }
     int64_t last = -1;
     for (int i = 0; i < dims.count; i++) {

@@ -224,8 +224,7 @@ cb_tensor *cb_module_buffer(cb_module *module, const char *name, cb_tensor *tens
 cb_tensor *cb_module_share(cb_module *module, const char *name, cb_tensor *handle) {
     Tensor *parameter = tensor_in(handle, "cb_module_share");
     if (!module || !parameter || !tensor_materialize(parameter)) return NULL;
-    Meta meta = tensor_meta(parameter);
-    Tensor *tied = tensor_view_of(parameter, &meta, parameter->stride, parameter->offset);
+    Tensor *tied = tensor_alias(parameter);
     return tied ? tensor_out(register_tensor(module, name, tied, false)) : NULL;
 }
 

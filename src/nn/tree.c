@@ -101,8 +101,7 @@ static bool replace(Module *module, const Tensor *old, Tensor *now) {
         ModuleTensor *slot = &module->tensor[i];
         Tensor *x = slot->tensor;
         if (!x || x == old || !same_tensor(x, old)) continue;
-        Meta meta = tensor_meta(now);
-        Tensor *tied = tensor_view_of(now, &meta, now->stride, now->offset);
+        Tensor *tied = tensor_alias(now);
         if (!tied) return false;
         module_hold(slot, tied);
     }

@@ -156,12 +156,6 @@ static bool compute(FrozenResults r, const int *at, Tensor *const *value,
     return done;
 }
 
-static Tensor *same_view(Tensor *x) {
-    Meta meta = tensor_meta(x);
-    Tensor *view = tensor_view_of(x, &meta, x->stride, x->offset);
-    return view ? cb_keep(view) : NULL;
-}
-
 bool constants_make(Constants *out, const Graph *graph, Tensor *const *value,
                     const int64_t *const *stride) {
     int count = length(graph->constant), *at = NULL;
@@ -171,7 +165,7 @@ bool constants_make(Constants *out, const Graph *graph, Tensor *const *value,
     for (int i = 0; i < count; i++) {
         Node *node = graph->constant[i];
         if (node->op == OP_input) {
-            out->tensor[i] = same_view(value[node->attrs->word[0]]);
+            out->tensor[i] = cb_keep(tensor_alias(value[node->attrs->word[0]]));
             if (!out->tensor[i]) return false;
         } else if (node_numel(node) < OWN_RECIPE) {
             push(graph->arena, together.node, node);

@@ -3,10 +3,6 @@
  * nothing. Indices are checked before they are used, and a scatter updates a copy. */
 #include "sched/plan.h"
 
-static int64_t node_bytes(const Node *node) {
-    return node_numel(node) * (int64_t)cb_dtype_size(node->dtype);
-}
-
 void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes) {
     Node **order = graph_order(graph);
     *kernels = 0;

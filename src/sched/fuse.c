@@ -38,10 +38,6 @@ typedef struct MergeCandidate {
     int64_t bytes;
 } MergeCandidate;
 
-static int64_t bytes_of(const Node *node) {
-    return node_numel(node) * (int64_t)cb_dtype_size(node->dtype);
-}
-
 /* Keeps the largest ones, sorted; the same group once. */
 static void add_candidate(MergeCandidate *candidate, int *count, Group *group, int64_t bytes) {
     for (int i = 0; i < *count; i++)
@@ -59,7 +55,7 @@ static int producers(Schedule *s, const Group *group, MergeCandidate *candidate)
     for (int i = 0; i < length(group->read); i++) {
         Group *producer = group_find(s->group[group->read[i]->id]);
         if (producer && producer != group)
-            add_candidate(candidate, &count, producer, bytes_of(group->read[i]));
+            add_candidate(candidate, &count, producer, node_bytes(group->read[i]));
     }
     return count;
 }
@@ -68,7 +64,7 @@ static int siblings(Schedule *s, const Group *group, MergeCandidate *candidate) 
     int count = 0;
     for (int i = 0; i < length(group->read); i++) {
         Group **reader = s->reader[group->read[i]->id];
-        int64_t bytes = bytes_of(group->read[i]);
+        int64_t bytes = node_bytes(group->read[i]);
         for (int j = length(reader) - 1, n = 0; j >= 0 && n < SIBLINGS; j--, n++) {
             Group *other = group_find(reader[j]);
             if (other != group && !other->anchor && bytes >= SIBLING_BYTES)

@@ -116,10 +116,9 @@ void autocast_remember(Tensor *x, Tensor *result) {
         state->cached = grown;
         state->cached_capacity = capacity;
     }
-    Meta meta = tensor_meta(x), converted = tensor_meta(result);
     CachedCast cast = {.version = storage_version(x->storage)};
-    cast.source = cb_keep(tensor_view_of(x, &meta, x->stride, x->offset));
-    cast.result = cb_keep(tensor_view_of(result, &converted, result->stride, result->offset));
+    cast.source = cb_keep(tensor_alias(x));
+    cast.result = cb_keep(tensor_alias(result));
     if (cast.source && cast.result) {
         state->cached[state->cached_count++] = cast;
         return;

@@ -87,9 +87,7 @@ cb_tensor *cb_to_device(cb_tensor *handle, const char *name) {
     Tensor *x = tensor_in(handle, "to_device");
     int device = x ? device_find(name) : -1;
     if (device < 0 || !tensor_materialize(x)) return NULL;
-    if (device != x->device) return tensor_out(tensor_to(x, device));
-    Meta meta = tensor_meta(x);
-    return tensor_out(tensor_view_of(x, &meta, x->stride, x->offset));
+    return tensor_out(device == x->device ? tensor_alias(x) : tensor_to(x, device));
 }
 
 const char *cb_device(const cb_tensor *handle) {

@@ -59,12 +59,18 @@ Tensor *tensor_new(const Meta *meta) {
     return x;
 }
 
-Tensor *tensor_view_of(Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset) {
+Tensor *tensor_view_of(const Tensor *base, const Meta *meta, const int64_t *stride,
+                       int64_t offset) {
     Tensor *x = tensor_shell_of(meta, stride, offset);
     if (!x) return NULL;
     if (base->storage) x->storage = storage_retain(base->storage);
     x->device = base->device;
     return x;
+}
+
+Tensor *tensor_alias(const Tensor *x) {
+    Meta meta = tensor_meta(x);
+    return tensor_view_of(x, &meta, x->stride, x->offset);
 }
 
 Meta tensor_meta(const Tensor *x) {

@@ -91,7 +91,8 @@ Tensor *tensor_new(const Meta *meta);    /* contiguous, uninitialized, in the cu
 Tensor *tensor_shell(const Meta *meta);  /* without storage: for tracers */
 /* offset: of the first element, in elements from the start of the storage */
 Tensor *tensor_shell_of(const Meta *meta, const int64_t *stride, int64_t offset);
-Tensor *tensor_view_of(Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset);
+Tensor *tensor_view_of(const Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset);
+Tensor *tensor_alias(const Tensor *x); /* another one over the same elements */
 Meta tensor_meta(const Tensor *x);
 /* False with an error when dtype and shape are unknown; what is the call that asks for them. */
 bool tensor_known(const Tensor *x, const char *what);
