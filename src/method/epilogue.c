@@ -131,7 +131,7 @@ KnownEnd known_end(const Plan *plan, const Step *step) {
                     .residual = -1};
     info->channels(&step->task, &p.channels, &p.stride);
     if (!match(&p)) return none;
-    int8_t bias_dtype = p.bias < 0 ? dtype : p.kernel->buffer[p.bias].dtype;
+    cb_dtype bias_dtype = p.bias < 0 ? dtype : p.kernel->buffer[p.bias].dtype;
     return (KnownEnd){.fused = true,
                       .relu = p.relu,
                       .bias_dtype = bias_dtype,

@@ -130,18 +130,20 @@ static bool measure(const Plan *plan, const Step *step, const void *weight, cons
 
 /* ---- the disk cache ----------------------------------------------------------------------- */
 
-/* All that the times depend on. Of the epilogue its arithmetic and traffic stand for the rest. */
-static void describe(const Plan *plan, const Step *step, bool constant, const Candidate *candidate,
-                     int count, Buffer *out) {
+/* All that the times depend on. Of the epilogue its arithmetic and traffic, and whose code it is,
+ * stand for the rest. */
+static void describe(const Plan *plan, const Step *step, bool constant, const Launch *epilogue,
+                     const Candidate *candidate, int count, Buffer *out) {
     const TaskInfo *info = task_info(step->task.kind);
     putf(out, "carbide %s\ntuned %s %s to %s", CB_VERSION, op_info(info->op[0])->name,
          cb_dtype_name(plan->value[step->in[0]].dtype),
          cb_dtype_name(plan->value[step->out].dtype));
     info->describe(&step->task, out);
-    if (step->kernel >= 0) {
+    if (epilogue) {
         const Kernel *kernel = plan->kernel[step->kernel];
-        putf(out, " then %s %lld %lld", kernel->origin ? kernel->origin : "",
-             (long long)kernel->operations, (long long)kernel->bytes);
+        putf(out, " then %s %lld %lld%s", kernel->origin ? kernel->origin : "",
+             (long long)kernel->operations, (long long)kernel->bytes,
+             epilogue->function ? "" : " on the vm");
     }
     putf(out, "%s%s\ncandidates", constant ? " constant" : "",
          plan->ambient.precise ? " precise" : "");
@@ -204,7 +206,7 @@ static int find(const Plan *plan, const Step *step, const void *weight, const La
     char directory[CACHE_PATH];
     if (arena_guard(arena)) return -1;
     Buffer description = buffer_new(arena);
-    describe(plan, step, weight != NULL, candidate, count, &description);
+    describe(plan, step, weight != NULL, epilogue, candidate, count, &description);
     bool cached = option_int(OPTION_cache) && cache_directory(directory) == REASON_NONE;
     *from_disk = cached && load(directory, buffer_text(&description), candidate, count);
     if (*from_disk) return fastest_of(candidate, count);

@@ -20,7 +20,7 @@ typedef struct Case {
 } Case;
 
 static MatmulTask task_of(const Case *c) {
-    MatmulTask task = {.dtype = (int8_t)c->dtype,
+    MatmulTask task = {.dtype = c->dtype,
                        .batch = c->batch,
                        .m = c->m,
                        .n = c->n,

@@ -301,6 +301,8 @@ static void measure(const Case *c) {
         if (!strstr(text, c->task)) FAIL("%s: no '%s' in %s", c->name, c->task, text);
         if ((strstr(text, " constant") != NULL) != (frozen && c->make != shared))
             FAIL("%s: constant?", text);
+        if (strstr(text, " then ") && !strstr(text, " on the vm"))
+            FAIL("%s: whose code is the epilogue?", text); /* backend=vm */
         tune(c, " measured before: ");
     }
     cache_clear(directory);
