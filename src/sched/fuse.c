@@ -18,6 +18,28 @@ static void refuse(Schedule *s, const FusionRule *rule, const Group *producer,
     push(s->arena, s->plan->refusal, (Refusal){rule, head(producer), head(consumer)});
 }
 
+/* What reads the group needs all that it needs. */
+static void raise_readers(Schedule *s, const Group *group, Group ***raised) {
+    for (int i = 0; i < length(group->member) + (group->anchor != NULL); i++) {
+        const Node *node = i < length(group->member) ? group->member[i] : group->anchor;
+        Group **readers = s->reader[node->id];
+        for (int j = 0; j < length(readers); j++) {
+            Group *reader = group_find(readers[j]);
+            if (reader == group || reader->reach >= group->reach) continue;
+            reader->reach = group->reach;
+            push(s->arena, *raised, reader);
+        }
+    }
+}
+
+/* A group that has grown reaches as far as its parts, and so does what reads it. */
+static void raise_reach(Schedule *s, Group *group, int reach) {
+    Group **raised = NULL;
+    group->reach = reach;
+    push(s->arena, raised, group);
+    while (length(raised)) raise_readers(s, pop(raised), &raised);
+}
+
 static bool try_merge(Schedule *s, Group *a, Group *b) {
     Merge merge = {.schedule = s, .a = a, .b = b};
     const FusionRule *rule = merge_refused(&merge, FUSION_PAIR);
@@ -28,6 +50,7 @@ static bool try_merge(Schedule *s, Group *a, Group *b) {
     a->first = a->first < b->first ? a->first : b->first;
     a->last = a->last > b->last ? a->last : b->last;
     b->forward = a;
+    raise_reach(s, a, a->reach > b->reach ? a->reach : b->reach);
     return true;
 }
 
@@ -96,6 +119,14 @@ static void keep_apart(Schedule *s, const Group *group, const FusionRule *rule) 
     for (int i = 0; i < count; i++) refuse(s, rule, candidate[i].group, group);
 }
 
+static void find_reach(const Schedule *s, Group *group) {
+    group->reach = group->last;
+    for (int i = 0; i < length(group->read); i++) {
+        const Group *producer = group_find(s->group[group->read[i]->id]);
+        if (producer && producer->reach > group->reach) group->reach = producer->reach;
+    }
+}
+
 static GroupKind kind_of(const Node *node) {
     switch (op_info(node->op)->kind) {
     case KIND_SCATTER:
@@ -114,6 +145,7 @@ void fuse_groups(Schedule *s) {
         const Node *node = s->order[i];
         if (node->op == OP_input || !s->real[node->id]) continue;
         Group *group = group_new(s, kind_of(node), node);
+        find_reach(s, group);
         const FusionRule *rule = merge_refused(&(Merge){.schedule = s, .a = group}, FUSION_ONE);
         if (rule)
             keep_apart(s, group, rule);

@@ -58,8 +58,8 @@ static bool holds_operands_complete(Merge *m) {
     return !feeds_step(m->schedule, m->a, m->b) && !feeds_step(m->schedule, m->b, m->a);
 }
 
-/* Does group need goal through a third group? Groups that end before goal begins cannot. Gives up,
- * with true, after SEARCH_LIMIT groups. */
+/* Does group need goal through a third group? Groups that need nothing as late as goal begins
+ * cannot. Gives up, with true, after SEARCH_LIMIT groups. */
 static bool needs(Schedule *s, Group *group, const Group *goal, bool direct, int *budget) {
     group->mark = s->search;
     if (--*budget < 0) return true;
@@ -67,7 +67,7 @@ static bool needs(Schedule *s, Group *group, const Group *goal, bool direct, int
         Group *producer = group_find(s->group[group->read[i]->id]);
         if (!producer || producer == group || (producer == goal && direct)) continue;
         if (producer == goal) return true;
-        if (producer->mark == s->search || producer->last < goal->first) continue;
+        if (producer->mark == s->search || producer->reach < goal->first) continue;
         if (needs(s, producer, goal, false, budget)) return true;
     }
     return false;

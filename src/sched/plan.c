@@ -143,6 +143,8 @@ static void emit(Schedule *s, Group *root, const bool *needed) {
             if (producer && producer != group && !producer->emitted)
                 push(s->arena, stack, producer);
         }
+        check(length(stack) == before || !group->opened, "groups that wait for each other");
+        group->opened = true;
         if (length(stack) > before) continue;
         (void)pop(stack);
         if (!group->emitted) add_group(s, group, needed);

@@ -52,9 +52,10 @@ struct Group {
     const Node **read;    /* vec: real nodes and inputs that it reads from outside */
     const Node **operand; /* vec: what the anchor's own step reads */
     int first, last;      /* graph positions of its first and last node */
+    int reach;            /* of the last node of what it needs, through all groups, and its own */
     int mark;             /* visited by search number */
     Group *forward;       /* the group that took it in */
-    bool emitted;
+    bool opened, emitted; /* its steps: what it reads is to come, then its own have */
 };
 
 typedef struct IndexCheck { /* see IndexBound */
