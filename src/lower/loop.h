@@ -185,7 +185,7 @@ bool expr_uses_axis(const Expr *expr, int axis);
 bool expr_uses_inner(const Kernel *kernel, const Expr *expr);
 
 /* Where conditions on the coordinate along axis change, ascending; and the kernel for points
- * low <= coordinate < high alone. pieces.c. */
+ * low <= coordinate < high alone; one point of an inner axis is a constant. pieces.c. */
 int64_t *kernel_edges(Kernel *kernel, int axis, Arena *arena);
 Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high);
 

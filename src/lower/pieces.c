@@ -63,13 +63,17 @@ Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high) 
     Kernel *piece = kernel_new(arena);
     Expr **made = arena_new_array(arena, Expr *, length(kernel->expr) + 1);
     const bool *live = kernel_live(kernel, arena);
+    bool point = kernel->axis[axis].inner && high - low == 1;
     for (int a = 0; a < length(kernel->axis); a++)
-        kernel_axis(piece, kernel->axis[a].size, kernel->axis[a].inner);
+        kernel_axis(piece, a == axis && point ? 1 : kernel->axis[a].size, kernel->axis[a].inner);
     for (int b = 0; b < length(kernel->buffer); b++) push(arena, piece->buffer, kernel->buffer[b]);
     Expr *coordinate = expr_axis(piece, axis); /* the bounds of what follows come from its own */
     coordinate->low = low, coordinate->high = high - 1;
-    for (int id = 0; id < length(kernel->expr); id++)
-        if (live[id]) made[id] = rebuild(piece, kernel->expr[id], made);
+    for (int id = 0; id < length(kernel->expr); id++) {
+        const Expr *e = kernel->expr[id];
+        bool fixed = point && e->op == EX_axis && e->imm.i == axis;
+        if (live[id]) made[id] = fixed ? expr_int(piece, low) : rebuild(piece, e, made);
+    }
     for (int s = 0; s < length(kernel->store); s++) {
         const Store *store = &kernel->store[s];
         Expr *guard = store->guard ? made[store->guard->id] : NULL;

@@ -181,6 +181,28 @@ static void test_many_pieces(void **state) {
     arena_free(arena);
 }
 
+/* cb_stack of nine along a new last dim, which lanes do not run along: a loop of lanes for each. */
+static void test_stack_of_points(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    Buffer text = buffer_new(arena);
+    put(&text, "kernel stack(outer a0:700, inner a1:9) tile split 1 { b0: in f32[1400]"
+               " b1: out f32[6300] t0 = f32 load b0[((a0*2)+1)] t1 = f32 neg t0");
+    for (int i = 0; i < 8; i++)
+        putf(&text,
+             " t%d = bool lt [a1], %d:i64 t%d = f32 load b0[((a0*2)+%d)] if t%d"
+             " t%d = f32 mul t%d, %d:f32 t%d = f32 where t%d, t%d, t%d",
+             4 * i + 2, 8 - i, 4 * i + 3, i % 2, 4 * i + 2, 4 * i + 4, 4 * i + 3, i + 2, 4 * i + 5,
+             4 * i + 2, 4 * i + 4, 4 * i + 1);
+    put(&text, " store b1[((a0*9)+a1)] = t33 }");
+    const char *const kernel = buffer_text(&text);
+    check_all(&kernel, 1);
+    assert_int_equal(occurrences(source(arena, kernel), "#pragma omp simd"), 9);
+    assert_int_equal(occurrences(source(arena, kernel), " ? b"), 0);
+    arena_free(arena);
+}
+
 /* Arrays of bools are bytes: gcc does not vectorize what stores a _Bool. */
 static void test_arrays_of_bools(void **state) {
     (void)state;
@@ -208,7 +230,7 @@ int main(void) {
         cmocka_unit_test(test_windows),         cmocka_unit_test(test_padding_is_left_out),
         cmocka_unit_test(test_pieces),          cmocka_unit_test(test_many_pieces),
         cmocka_unit_test(test_arrays_of_bools), cmocka_unit_test(test_pieces_of_bytes),
-        cmocka_unit_test(test_odd_rows),
+        cmocka_unit_test(test_odd_rows),        cmocka_unit_test(test_stack_of_points),
     };
     int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
     cb_cleanup();

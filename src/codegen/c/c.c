@@ -44,10 +44,7 @@ enum {
     LINE_BYTES = 64,
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
-    NARROW_LANES = 64,      /* of a vector of bytes: all wider values take several vectors then */
-    PIECES_MAX = 128,       /* loops of their own for ranges with other conditions */
-    PIECES_TWICE_MAX = 32,  /* the same of two coordinates */
-    PIECE_LANES = 32        /* of a range along the lanes, on average */
+    NARROW_LANES = 64       /* of a vector of bytes: all wider values take several vectors then */
 };
 
 /* ---- choices ----------------------------------------------------------------------------- */
@@ -346,7 +343,7 @@ static void close_items(CKernel *c, Mark mark) {
     emit_forget(e, mark);
 }
 
-static void item(CKernel *c) {
+void c_item(CKernel *c) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
     if (c->shape == SHAPE_NESTED) {
@@ -478,7 +475,7 @@ static void choose_calls(CKernel *c) {
     e->apart &= cost > APART_ARITHMETIC;
 }
 
-static CKernel *prepare(Kernel *kernel, Usage *usage, Buffer *out) {
+CKernel *c_prepare(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
     *e = (Emit){.target = &c_target,
@@ -509,61 +506,10 @@ static CKernel *prepare(Kernel *kernel, Usage *usage, Buffer *out) {
     return c;
 }
 
-/* A condition on the lane's coordinate is a mask over every vector, and a masked load far outside
- * of its buffer traps in the processor; one on another coordinate is asked for every block of
- * lanes, and all that it chooses from is loaded. Pieces become loops of their own: those of a
- * concatenation are copies then. */
-static void choose_pieces(CKernel *c, int axis, int64_t most) {
-    if (c->shape != SHAPE_NESTED || c->inner_count || c->turns) return;
-    for (; axis >= 0 && !c->edge; axis--) {
-        int64_t *edge = kernel_edges(c->e.kernel, axis, c->e.arena);
-        int64_t pieces = length(edge) + 1, lanes = axis == c->e.lane_axis ? PIECE_LANES : 1;
-        bool long_enough = axis_size(c->e.kernel, axis) >= pieces * lanes;
-        if (pieces > 1 && pieces <= most && long_enough) c->edge = edge, c->piece_axis = axis;
-    }
-}
-
-static void item_in_pieces(CKernel *c, int first, int last);
-
-static void one_piece(CKernel *c, int64_t low, int64_t high) {
-    Emit *e = &c->e;
-    CKernel *piece = prepare(kernel_piece(e->kernel, c->piece_axis, low, high), e->usage, e->out);
-    int64_t most = PIECES_TWICE_MAX / (length(c->edge) + 1);
-    if (c_masks_narrow(&piece->e)) choose_pieces(piece, c->piece_axis - 1, most);
-    piece->e.indent = e->indent;
-    if (c->piece_axis == e->lane_axis) {
-        emit_line(e, "if (run > %lld - a%d) run = %lld - a%d;", (long long)high, e->lane_axis,
-                  (long long)high, e->lane_axis);
-        emit_line(e, "n = run < %lld ? (int)run : %lld;", (long long)c->lanes, (long long)c->lanes);
-    }
-    item_in_pieces(piece, 0, length(piece->edge));
-}
-
-/* Pieces first .. last, found by halving. */
-static void item_in_pieces(CKernel *c, int first, int last) {
-    Emit *e = &c->e;
-    if (!c->edge) {
-        item(c);
-        return;
-    }
-    if (first == last) {
-        int64_t size = axis_size(e->kernel, c->piece_axis);
-        one_piece(c, first ? c->edge[first - 1] : 0, last < length(c->edge) ? c->edge[last] : size);
-        return;
-    }
-    int middle = first + (last - first) / 2;
-    emit_open(e, "if (a%d < %lld)", c->piece_axis, (long long)c->edge[middle]);
-    item_in_pieces(c, first, middle);
-    emit_close(e);
-    emit_open(e, "else");
-    item_in_pieces(c, middle + 1, last);
-    emit_close(e);
-}
-
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
-    CKernel *c = prepare(kernel, usage, out);
+    CKernel *c = c_prepare(kernel, usage, out);
     Emit *e = &c->e;
-    choose_pieces(c, e->lane_axis, PIECES_MAX);
+    c_choose_pieces(c);
     put(out, "\n");
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
     emit_open(e, "void %s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",
@@ -574,7 +520,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
         split_passes(c);
     } else {
         Mark mark = open_items(c, false);
-        item_in_pieces(c, 0, length(c->edge));
+        c_item_in_pieces(c);
         close_items(c, mark);
     }
     if (c->any_stream) emit_line(e, "stream_fence();");

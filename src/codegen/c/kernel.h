@@ -1,6 +1,6 @@
-/* Shared by the files of the C target: c.c (frames: items, passes, splits), sweep.c (one sweep over
- * the inner axes), accumulate.c, lanes.c (where things are in the loops), prelude.c (the rest of a
- * file). */
+/* Shared by the files of the C target: c.c (frames: items, passes, splits), pieces.c, sweep.c (one
+ * sweep over the inner axes), accumulate.c, lanes.c (where things are in the loops), prelude.c (the
+ * rest of a file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
@@ -48,7 +48,6 @@ Phrase c_row(Emit *e, const Expr *value);
 Phrase c_scan(Emit *e, const Expr *scan);
 Phrase c_slot(Emit *e, const Expr *reduce);
 bool c_lies_oddly(Kernel *kernel);  /* lanes are rows of 5, 6, 7, 9 ... elements */
-bool c_masks_narrow(const Emit *e); /* a load of one or two bytes is left with a condition */
 Phrase c_array_element(const CKernel *c, char letter, uint32_t id); /* r4, or r4[l] in an ARRAY */
 
 enum {
@@ -70,6 +69,12 @@ bool c_sums_in_strips(const CKernel *c, int pass);       /* ROW: partial sums by
 void c_strip_sums(CKernel *c, int pass, bool begin);     /* both ends of such */
 void c_array_partials(CKernel *c, int pass, bool begin); /* both ends of a block */
 void c_end_accumulators(CKernel *c, int pass);
+
+/* ---- frames (c.c), pieces (pieces.c) ---- */
+CKernel *c_prepare(Kernel *kernel, Usage *usage, Buffer *out);
+void c_item(CKernel *c); /* one item, or block of lanes */
+void c_choose_pieces(CKernel *c);
+void c_item_in_pieces(CKernel *c);
 
 /* ---- sweeps (sweep.c) ---- */
 /* Sweep of one pass over the inner axes, with everything that has to be computed before it. */

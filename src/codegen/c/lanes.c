@@ -92,17 +92,6 @@ Phrase c_slot(Emit *e, const Expr *x) {
     return text_of(TEXT_CAST, text);
 }
 
-/* AVX2 masks loads of four and eight bytes alone: a narrower one makes the loop one element at a
- * time, also when the mask is the same for all lanes. */
-bool c_masks_narrow(const Emit *e) {
-    for (int id = 0; id < e->count; id++) {
-        const Expr *x = e->kernel->expr[id];
-        bool masked = x->op == EX_load && x->input_count > 1 && e->info.expr[id].users;
-        if (masked && cb_dtype_size(e->kernel->buffer[x->imm.i].dtype) < 4) return true;
-    }
-    return false;
-}
-
 /* gcc takes rows of two, three, four, eight ... elements apart for vectors whose lanes are rows. Of
  * others it leaves what is written out one by one; point by point they are gathered. */
 bool c_lies_oddly(Kernel *kernel) {

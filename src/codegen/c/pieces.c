@@ -1,0 +1,102 @@
+/* A kernel in pieces (lower/pieces.c), each a loop of lanes without the conditions that its range
+ * decides: one after the other along the lanes or an axis before them, or, for the short last axis
+ * of a stack, all of them for each block of lanes. */
+#include "codegen/c/kernel.h"
+
+enum {
+    PIECES_MAX = 128,      /* loops of their own for ranges with other conditions */
+    PIECES_TWICE_MAX = 32, /* the same of two coordinates */
+    PIECE_LANES = 32       /* of a range along the lanes, on average */
+};
+
+/* A condition on the lane's coordinate is a mask over every vector, and a masked load far outside
+ * of its buffer traps in the processor; one on another coordinate is asked for every block of
+ * lanes, and all that it chooses from is loaded. Pieces become loops of their own: those of a
+ * concatenation are copies then. */
+static void choose_pieces(CKernel *c, int axis, int64_t most) {
+    if (c->shape != SHAPE_NESTED || c->inner_count || c->turns) return;
+    for (; axis >= 0 && !c->edge; axis--) {
+        int64_t *edge = kernel_edges(c->e.kernel, axis, c->e.arena);
+        int64_t pieces = length(edge) + 1, lanes = axis == c->e.lane_axis ? PIECE_LANES : 1;
+        bool long_enough = c->e.kernel->axis[axis].size >= pieces * lanes;
+        if (pieces > 1 && pieces <= most && long_enough) c->edge = edge, c->piece_axis = axis;
+    }
+}
+
+/* AVX2 masks loads of four and eight bytes alone: a narrower one makes the loop one element at a
+ * time, also when the mask is the same for all lanes. */
+static bool masks_narrow(const Emit *e) {
+    for (int id = 0; id < e->count; id++) {
+        const Expr *x = e->kernel->expr[id];
+        bool masked = x->op == EX_load && x->input_count > 1 && e->info.expr[id].users;
+        if (masked && cb_dtype_size(e->kernel->buffer[x->imm.i].dtype) < 4) return true;
+    }
+    return false;
+}
+
+static void item_in_pieces(CKernel *c, int first, int last);
+
+static void one_piece(CKernel *c, int64_t low, int64_t high) {
+    Emit *e = &c->e;
+    CKernel *piece = c_prepare(kernel_piece(e->kernel, c->piece_axis, low, high), e->usage, e->out);
+    int64_t most = PIECES_TWICE_MAX / (length(c->edge) + 1);
+    if (masks_narrow(&piece->e)) choose_pieces(piece, c->piece_axis - 1, most);
+    piece->e.indent = e->indent;
+    if (c->piece_axis == e->lane_axis) {
+        emit_line(e, "if (run > %lld - a%d) run = %lld - a%d;", (long long)high, e->lane_axis,
+                  (long long)high, e->lane_axis);
+        emit_line(e, "n = run < %lld ? (int)run : %lld;", (long long)c->lanes, (long long)c->lanes);
+    }
+    item_in_pieces(piece, 0, length(piece->edge));
+}
+
+/* Pieces first .. last, found by halving. */
+static void item_in_pieces(CKernel *c, int first, int last) {
+    Emit *e = &c->e;
+    if (!c->edge) {
+        c_item(c);
+        return;
+    }
+    if (first == last) {
+        int64_t size = e->kernel->axis[c->piece_axis].size;
+        one_piece(c, first ? c->edge[first - 1] : 0, last < length(c->edge) ? c->edge[last] : size);
+        return;
+    }
+    int middle = first + (last - first) / 2;
+    emit_open(e, "if (a%d < %lld)", c->piece_axis, (long long)c->edge[middle]);
+    item_in_pieces(c, first, middle);
+    emit_close(e);
+    emit_open(e, "else");
+    item_in_pieces(c, middle + 1, last);
+    emit_close(e);
+}
+
+/* The points of a stack along a short last axis, whose conditions ask for that alone. */
+static bool is_stack(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    bool plain = c->inner_count == 1 && !c->reduce_count && !c->split && !c->any_stream;
+    if (c->shape != SHAPE_ARRAY || !plain || kernel_has_scan(kernel)) return false;
+    return length(kernel_edges(c->e.kernel, kernel->outer_count, c->e.arena)) > 0;
+}
+
+static void item_by_points(CKernel *c) {
+    Emit *e = &c->e;
+    int axis = e->kernel->outer_count;
+    for (int64_t at = 0; at < e->kernel->axis[axis].size; at++) {
+        Kernel *point = kernel_piece(e->kernel, axis, at, at + 1);
+        CKernel *piece = c_prepare(point, e->usage, e->out);
+        piece->e.indent = e->indent;
+        emit_block(&piece->e);
+        c_item(piece);
+        emit_close(&piece->e);
+    }
+}
+
+void c_choose_pieces(CKernel *c) { choose_pieces(c, c->e.lane_axis, PIECES_MAX); }
+
+void c_item_in_pieces(CKernel *c) {
+    if (is_stack(c))
+        item_by_points(c);
+    else
+        item_in_pieces(c, 0, length(c->edge));
+}
