@@ -114,6 +114,18 @@ static void append(Recording *recording, TraceOp op, const TraceOperand *input,
     push(arena, recording->trace->op, op);
 }
 
+/* Is it made of no tensor? */
+static bool is_made(const TraceOperand *input, int input_count) {
+    for (int i = 0; i < input_count; i++)
+        if (input[i].kind == OPERAND_VALUE) return false;
+    return true;
+}
+
+/* The option device was set after the call began. */
+static bool is_made_elsewhere(const Recording *recording, const TraceOperand *input, int count) {
+    return is_made(input, count) && device_default() != recording->graph->ambient.device;
+}
+
 /* A graph runs on one device, that of its first op. NO_VALUE with an error: an op of several. */
 static int find_place(Recording *recording, const char *name, const TraceOperand *input,
                       int input_count) {
@@ -122,7 +134,7 @@ static int find_place(Recording *recording, const char *name, const TraceOperand
         if (input[i].kind == OPERAND_VALUE &&
             !place_operand(&place, name, &recording->trace->value[input[i].value].meta))
             return NO_VALUE;
-    place = place_device(place);
+    place = place_device(place, recording->graph->ambient.device);
     if (recording->place == PLACE_NOWHERE) recording->place = recording->graph->device = place;
     return recording->place == place ? place : LIES_ELSEWHERE;
 }
@@ -138,6 +150,7 @@ static int apply_values(Recording *recording, Op op, const TraceOperand *input, 
     TraceOp done = {.op = op,
                     .input_count = (uint8_t)input_count,
                     .word_count = op_info(op)->word_count,
+                    .makes = is_made(input, input_count),
                     .result = result,
                     .first_value = first_value,
                     .mode = mode,
@@ -196,7 +209,9 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
     find_where(&where);
     for (int i = 0; i < input_count && resolved; i++)
         resolved = resolve(call, &input[i], &operand[i], &result);
-    if (resolved)
+    if (resolved && is_made_elsewhere(recording, operand, input_count))
+        result = LIES_ELSEWHERE;
+    else if (resolved)
         result = apply_values(recording, op, operand, input_count, attrs, first_value, where.site,
                               where.mode);
     if (result >= 0 && resolved && !call_reserve(call, result + 1)) result = OUT_OF_MEMORY;

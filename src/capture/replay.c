@@ -154,6 +154,7 @@ static bool match(Call *call, int op, const cb_operand *input, int input_count,
         if (next->word[i] != attrs->word[i]) return false;
     for (int i = 0; i < input_count; i++)
         if (!match_operand(call, &next->input[i], &input[i])) return false;
+    if (next->makes && device_default() != call->conditions.ambient.device) return false;
     call->at++;
     return true;
 }

@@ -4,6 +4,7 @@
  * them. */
 #include "capture/trace.h"
 
+#include "tensor/place.h"
 #include <string.h>
 
 Trace *trace_new(void) {
@@ -219,14 +220,23 @@ static cb_operand operand_of(const TraceOperand *operand, Tensor *const *real) {
     return given;
 }
 
-static bool run_op(const TraceOp *op, Tensor **real) {
+/* x where the trace has it: the option device may have been set since. x dies if it moves. */
+static Tensor *on_device(Tensor *x, int device) {
+    if (!x || x->device == device) return x;
+    Tensor *there = tensor_to(x, device);
+    tensor_destroy(x);
+    return there;
+}
+
+static bool run_op(const Trace *trace, const TraceOp *op, Tensor **real) {
     cb_operand input[TRACE_OPERANDS];
     for (int i = 0; i < op->input_count; i++) input[i] = operand_of(&op->input[i], real);
     site_set(op->site);
     if (op->op == OP_assign) return apply_assign(input[0].tensor, &input[1]) != NULL;
     Attrs attrs = {{0}};
     if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
-    real[op->result] = cb_keep(apply(op->op, input, op->input_count, &attrs));
+    Tensor *result = apply(op->op, input, op->input_count, &attrs);
+    real[op->result] = cb_keep(on_device(result, trace->value[op->result].meta.device));
     return real[op->result] != NULL;
 }
 
@@ -234,7 +244,7 @@ bool trace_run(const Trace *trace, int count, Tensor **real) {
     Site site = site_current();
     bool done = true;
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
-    for (int i = 0; i < count; i++) done &= run_op(&trace->op[i], real);
+    for (int i = 0; i < count; i++) done &= run_op(trace, &trace->op[i], real);
     autocast_set(autocast);
     site_set(site);
     return done;

@@ -35,6 +35,7 @@ typedef struct TraceOperand {
 typedef struct TraceOp {
     Op op;
     uint8_t input_count, word_count;
+    bool makes;      /* of no tensor: where it lies was said by the option device */
     int result;      /* value; of an assignment: -1 */
     int first_value; /* values that existed before this op */
     ModuleMode mode; /* ModuleMode as the op was recorded */

@@ -159,7 +159,7 @@ static bool find_place(const EagerCall *call, int *device) {
         Meta meta = tensor_meta(operand->tensor);
         if (!place_operand(&place, op_info(call->op)->name, &meta)) return false;
     }
-    *device = place_device(place);
+    *device = place_device(place, call->ambient.device);
     return true;
 }
 

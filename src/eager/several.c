@@ -163,7 +163,7 @@ static bool joined_meta(Tensor *const *x, int count, int dim, Meta *joined) {
         if (!op_infer(OP_concat, input, 2, &attrs, &inferred)) return false;
         *joined = inferred.result;
     }
-    joined->device = (uint8_t)place_device(place);
+    joined->device = (uint8_t)place_device(place, DEVICE_cpu);
     return true;
 }
 

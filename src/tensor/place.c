@@ -4,7 +4,7 @@
  *                                                       strides
  *
  * An op runs where its operands lie. Tensors without dimensions on the host are numbers, which any
- * device takes; what is made of numbers alone lies on the default device. */
+ * device takes; what is made of nothing else lies on the default device. */
 #include "tensor/place.h"
 
 #include "tensor/tracer.h"
@@ -25,8 +25,8 @@ bool place_operand(int *place, const char *op, const Meta *x) {
     return true;
 }
 
-int place_device(int place) {
-    if (place == PLACE_NOWHERE) return device_default();
+int place_device(int place, int made_on) {
+    if (place == PLACE_NOWHERE) return made_on;
     return place == PLACE_NUMBERS ? DEVICE_cpu : place;
 }
 

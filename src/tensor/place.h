@@ -8,7 +8,7 @@
  * the op and both devices. */
 enum { PLACE_NOWHERE = -1, PLACE_NUMBERS = -2 };
 bool place_operand(int *place, const char *op, const Meta *x);
-int place_device(int place); /* DeviceId, when all operands are in */
+int place_device(int place, int made_on); /* DeviceId, when all operands are in; made_on: without */
 
 /* A copy on another device, under x's strides; NULL with an error. To the host it waits. */
 Tensor *tensor_to(const Tensor *x, int device);

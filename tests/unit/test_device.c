@@ -145,6 +145,39 @@ static void test_two_devices_in_a_function(void **state) {
     cb_function_free(f);
 }
 
+static const char *made_on;
+
+/* The option is set between ops that are made of nothing. */
+static int makes(cb_tensor *const *x, int count, cb_tensor **out, void *asks) {
+    (void)x, (void)count;
+    out[0] = cb_full(cb_dims(2), 1.0);
+    cb_set_option("device", made_on);
+    double sum = asks ? cb_item(cb_sum(out[0])) : 2; /* runs what was recorded */
+    out[1] = cb_full(cb_dims(2), 2.0);
+    cb_set_option("device", "cpu");
+    assert_true(sum == 2);
+    return 2;
+}
+
+/* Each op makes its tensor where the option says then, whenever it runs. */
+static void test_option_is_set_in_a_function(void **state) {
+    (void)state;
+    cb_tensor *x = cb_ones(cb_dims(2)), *out[2];
+    bool asks = true;
+    for (int way = 0; way < 2; way++) {
+        cb_function *f = cb_compile_n(makes, way ? &asks : NULL, "backend=vm");
+        for (int i = 0; i < 4; i++) { /* recorded, repeated, another way, and that once more */
+            made_on = i < 2 && !way ? "cpu" : "guarded";
+            assert_int_equal(cb_call_n(f, &x, 1, out, 2), 2);
+            assert_string_equal(cb_device(out[0]), "cpu");
+            assert_string_equal(cb_device(out[1]), made_on);
+            expect_floats(out[0], (float[]){1, 1}, 2);
+            expect_floats(out[1], (float[]){2, 2}, 2);
+        }
+        cb_function_free(f);
+    }
+}
+
 /* ---- out of reach ---------------------------------------------------------------------------- */
 
 typedef void Deed(cb_tensor *x);
@@ -473,6 +506,8 @@ int main(int count, char **argument) {
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_guards, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_two_devices_in_a_function, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(test_option_is_set_in_a_function, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_out_of_reach, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(test_later, open_scope, close_scope_without_error),
