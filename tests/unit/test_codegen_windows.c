@@ -134,22 +134,26 @@ static void test_pieces_of_bytes(void **state) {
     arena_free(arena);
 }
 
-#define SHORT_ROWS(columns, numel)                                                                 \
-    "kernel rows_" columns "(outer a0:100, inner a1:" columns ") tile split 1 { b0: in f32[" numel \
-    "]"                                                                                            \
-    " b1: out f32[100] t0 = f32 load b0[((a0*" columns ")+a1)] t1 = f32 reduce amax t0"            \
-    " store b1[a0] = t1 }"
+#define SHORT_ROWS(columns, numel, op)                                                             \
+    "kernel rows_" columns op "(outer a0:100, inner a1:" columns ") tile split 1 {"                \
+    " b0: in f32[" numel "] b1: out f32[100] t0 = f32 load b0[((a0*" columns ")+a1)]"              \
+    " t1 = f32 " op " t0 t2 = f32 reduce amax t1 store b1[a0] = t2 }"
 
-/* Rows as lanes: those that gcc takes apart are written out, the others a loop over points. */
-static void test_odd_rows(void **state) {
+/* Rows as lanes: short ones are written out, the others a loop over points, which are gathered. */
+static void test_rows_as_lanes(void **state) {
     (void)state;
-    static const char *const text[] = {SHORT_ROWS("3", "300"), SHORT_ROWS("5", "500"),
-                                       SHORT_ROWS("7", "700"), SHORT_ROWS("8", "800")};
-    check_all(text, 4);
+    static const char *const text[] = {SHORT_ROWS("4", "400", "tanh"),
+                                       SHORT_ROWS("5", "500", "neg"), SHORT_ROWS("7", "700", "neg"),
+                                       SHORT_ROWS("8", "800", "neg"),
+                                       SHORT_ROWS("8", "800", "tanh")};
+    static const bool by_point[] = {false, true, true, false, true};
+    check_all(text, 5);
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(occurrences(source(arena, text[i]), "; a1++)"), i == 1 || i == 2);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(occurrences(source(arena, text[i]), "; a1++)"), by_point[i]);
+        assert_int_equal(occurrences(source(arena, text[i]), "[l * by8]"), i == 4);
+    }
     arena_free(arena);
 }
 
@@ -230,7 +234,7 @@ int main(void) {
         cmocka_unit_test(test_windows),         cmocka_unit_test(test_padding_is_left_out),
         cmocka_unit_test(test_pieces),          cmocka_unit_test(test_many_pieces),
         cmocka_unit_test(test_arrays_of_bools), cmocka_unit_test(test_pieces_of_bytes),
-        cmocka_unit_test(test_odd_rows),        cmocka_unit_test(test_stack_of_points),
+        cmocka_unit_test(test_rows_as_lanes),   cmocka_unit_test(test_stack_of_points),
     };
     int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
     cb_cleanup();

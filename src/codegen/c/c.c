@@ -85,9 +85,10 @@ static void choose_shape(CKernel *c) {
     if (kernel->form == FORM_TILE && outer > 0 && axis_size(kernel, outer - 1) > 1) {
         bool run_is_short = axis_size(kernel, outer - 1) <= SHORT_RUN;
         int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
-        bool heavy = kernel->inner_size * whole_cost(c) > HEAVY_ARITHMETIC;
-        bool long_or_odd = kernel->inner_size > most || c_lies_oddly(c->e.kernel);
-        bool arrays = c->inner_count > 0 && (c->split || long_or_odd || heavy);
+        int64_t cost = kernel->inner_size * whole_cost(c);
+        bool heavy = cost > HEAVY_ARITHMETIC, dear = cost > HEAVY_ARITHMETIC / 2;
+        bool by_point = kernel->inner_size > most || c_gathers_rows(c->e.kernel, dear);
+        bool arrays = c->inner_count > 0 && (c->split || by_point || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;
     }
@@ -516,6 +517,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
               kernel->name);
     bind_buffers(c);
     keep_rows(c);
+    c_declare_strides(c);
     if (c->split) {
         split_passes(c);
     } else {

@@ -18,14 +18,21 @@ Phrase c_axis(Emit *e, int axis, bool narrow) {
     return text_of(narrow ? TEXT_CAST : TEXT_ADD, sum);
 }
 
+/* gcc reads lanes that lie a power of two apart, up to a vector of them, as whole vectors of which
+ * it picks one element each: eight times the work. Of a number that it does not know it gathers. */
+static bool hides_stride(const CKernel *c, int64_t stride) {
+    return c->shape == SHAPE_ARRAY && (stride == 4 || stride == 8 || stride == 16);
+}
+
 Phrase c_element(Emit *e, int buffer, const Access *access, const Expr *index, bool guarded) {
     bool narrow = e->lane_axis != NO_LANE && !access->linear; /* int wraps, which hides strides */
     const char *at = access->name;
     if (!at)
         return text_atom(
             arena_format(e->arena, "b%d[%s]", buffer, text_index(e, index, narrow).text));
+    const char *format = hides_stride(kernel_of(e), access->stride) ? "l * by%lld" : "l * %lldL";
     const char *step =
-        access->stride == 1 ? "l" : arena_format(e->arena, "l * %lldL", (long long)access->stride);
+        access->stride == 1 ? "l" : arena_format(e->arena, format, (long long)access->stride);
     if (!guarded) return text_atom(arena_format(e->arena, "%s[%s]", at, step));
     return text_atom(arena_format(e->arena, "b%d[%s + %s]", buffer, at, step));
 }
@@ -92,9 +99,10 @@ Phrase c_slot(Emit *e, const Expr *x) {
     return text_of(TEXT_CAST, text);
 }
 
-/* gcc takes rows of two, three, four, eight ... elements apart for vectors whose lanes are rows. Of
- * others it leaves what is written out one by one; point by point they are gathered. */
-bool c_lies_oddly(Kernel *kernel) {
+/* Rows of five and more elements, of which each lane has one: gcc takes none of them apart for
+ * vectors but those of eight, for whose elements it needs most registers, and leaves the others'
+ * written-out points one by one. Point by point they are gathered. dear: of eight, too. */
+bool c_gathers_rows(Kernel *kernel, bool dear) {
     int64_t lane, inner;
     Expr *rest;
     int last = length(kernel->axis) - 1;
@@ -104,9 +112,28 @@ bool c_lies_oddly(Kernel *kernel) {
         if (x->op != EX_load) continue;
         Expr *index = x->input[0];
         if (!index_linear(kernel, index, kernel->outer_count - 1, &lane, &rest)) continue;
-        bool apart = lane < 5 || (lane & (lane - 1)) == 0;
+        bool apart = lane < 5 || (lane == 8 && !dear);
         if (apart || !index_linear(kernel, index, last, &inner, &rest)) continue;
         if (inner > 0 && inner < lane) return true;
     }
     return false;
+}
+
+static bool steps_by(const CKernel *c, int64_t stride) {
+    const Emit *e = &c->e;
+    for (int id = 0; id < e->count; id++) {
+        bool loads = e->kernel->expr[id]->op == EX_load && e->info.expr[id].users;
+        if (loads && e->load[id].linear && e->load[id].stride == stride) return true;
+    }
+    for (int s = 0; s < c->store_count; s++)
+        if (e->store[s].linear && e->store[s].stride == stride) return true;
+    return false;
+}
+
+void c_declare_strides(CKernel *c) {
+    for (int stride = 4; stride <= 16; stride *= 2) {
+        if (!hides_stride(c, stride) || !steps_by(c, stride)) continue;
+        emit_line(&c->e, "int64_t by%d = %d;", stride, stride);
+        emit_line(&c->e, "__asm__(\"\" : \"+r\"(by%d));", stride);
+    }
 }
