@@ -151,9 +151,10 @@ static void print_plan(const Entry *entry, Buffer *out) {
     put(out, "; temporaries: ");
     put_byte_count(out, plan->arena_bytes);
     putf(out, "\n  engine: %s",
-         !info.source || info.reason != REASON_NONE ? "vector VM"
-         : info.from_disk                           ? "C, from the disk cache"
-                                                    : "C, compiled now");
+         !length(plan->kernel)                        ? "none, there are no kernels"
+         : !info.source || info.reason != REASON_NONE ? "vector VM"
+         : info.from_disk                             ? "C, from the disk cache"
+                                                      : "C, compiled now");
     if (info.source) putf(out, "; %d kernels, %d different", length(plan->kernel), info.functions);
     put(out, "\n");
     if (info.message && *info.message) {

@@ -5,9 +5,6 @@
  *     sweep 0: amax    sweep 1: e (kept for sweep 2), sum    sweep 2: the division and the store */
 #include "lower/loop.h"
 
-/* From this arithmetic on (in additions), keeping a row beats computing it again. */
-enum { KEEP_COST = 8 };
-
 typedef struct Analysis {
     const Kernel *kernel;
     Arena *arena;

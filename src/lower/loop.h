@@ -162,7 +162,10 @@ typedef struct ExprInfo {
     int users;       /* value uses by live expressions and stores */
 } ExprInfo;
 
-enum { ROW_CACHE_BYTES = 128 * 1024 };
+enum {
+    ROW_CACHE_BYTES = 128 * 1024,
+    KEEP_COST = 8 /* arithmetic (in additions) from which on keeping beats computing again */
+};
 
 typedef struct KernelInfo {
     ExprInfo *expr;

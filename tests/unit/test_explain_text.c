@@ -91,6 +91,19 @@ static void steps(void **state) {
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
 /* A compiler that fails is quoted; one that is not there is told of once. */
+static cb_tensor *product(cb_tensor *x) { return cb_matmul(x, x); }
+
+/* Nothing was generated, and nothing runs on the VM. */
+static void no_kernels(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(product, "backend=c");
+    assert_non_null(cb_call(fast, ramp(3, 3)));
+    char *text = cb_explain(fast);
+    expect_line(text, "engine: none, there are no kernels\n");
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
 static void compilers(void **state) {
     (void)state;
     char path[64], before[256];
@@ -129,6 +142,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(captured_ops, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(steps, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(compilers, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(no_kernels, open_scope, close_scope),
     };
     return run_counted(tests);
 }

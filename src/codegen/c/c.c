@@ -36,7 +36,6 @@ enum {
     TURN_ROWS = 128,        /* and so many rows */
     TURN_BYTES = 256 << 10, /* from this size of a buffer on */
     ARRAY_BYTES = 32 << 10, /* of all arrays of an ARRAY kernel: they stay in L1 */
-    KEEP_COST = 8,          /* arithmetic from which on keeping beats computing again */
     KEEP_BYTES = 64 << 10,  /* of what ARRAY kernels keep: half of an L2 at the least */
     ROW_SUM_BLOCK = 4096,   /* terms of one partial sum in strips */
     SUM_BLOCK = 1024,       /* the same without strips */
