@@ -310,6 +310,11 @@ static void test_faults(void **state) {
         expect_floats(y, (float[]){2, 4}, 2);
     }
     cb_function_free(f);
+    /* A run that is waited for fails itself. */
+    cb_set_option("blocking", "1");
+    REFUSED(rows(x, bad), "index_select: index 3 is out of range for size 3 (on device guarded)");
+    assert_int_equal(cb_synchronize(), CB_OK);
+    cb_set_option("blocking", "0");
     /* Who asks for a value hears of it, too. */
     rows(x, bad);
     assert_true(isnan(cb_item(cb_sum(x))));
@@ -384,7 +389,7 @@ static void test_handler_comes_and_goes(void **state) {
 }
 
 static void begin_anew(cb_tensor *x) {
-    alarm(60); /* the parent's launches are not waited for */
+    alarm(20); /* the parent's launches are not waited for */
     cb_free(x);
     cb_scope_close();
     cb_cleanup();
