@@ -23,16 +23,13 @@ static void adopt(Call *call, Tensor **real, int count) {
             shell->trace = 0;
             shell->value = NULL;
         }
-        if (shell && made) {
-            shell->storage = storage_retain(made->storage);
-            shell->offset = made->offset;
-            memcpy(shell->stride, made->stride, sizeof(int64_t) * made->rank);
-        }
+        if (shell && !shell->storage && made) shell_adopt(shell, made);
         tensor_destroy(made);
     }
 }
 
 static void run_trace(Call *call) {
+    if (!call->at) return;
     int count = trace_values_after(call->trace, call->at);
     Tensor **real = memory_zalloc(sizeof *real * (size_t)(count + 1));
     if (!real) fail_memory(sizeof *real * (size_t)(count + 1));
@@ -44,9 +41,11 @@ static void run_trace(Call *call) {
 }
 
 static void go_eager(Call *call) {
+    segment_compute_all(call);
     frames_drop_tracer(&call->tracer);
     call->mode = CALL_IS_EAGER;
     run_trace(call);
+    segment_finish(call, false);
 }
 
 static void refuse(Reason reason, const char *what) {
@@ -67,7 +66,7 @@ bool call_break(Call *call, Reason reason, const char *what) {
     int64_t breaks = atomic_fetch_add(&function->breaks, 1) + 1;
     bool again = reason == REASON_unsupported_call || reason == REASON_written_repeat;
     bool hopeless = again && breaks >= function_limit();
-    bool lasting = reason == REASON_value_requested || reason == REASON_pointer_write;
+    bool lasting = reason == REASON_pointer_given || reason == REASON_pointer_write;
     if (lasting || hopeless) atomic_store(&function->eager, (int)reason);
     go_eager(call);
     return true;
@@ -171,23 +170,44 @@ static bool launch(const Call *call) {
     return done;
 }
 
-/* What an entry cannot do, its ops can, one by one: where the order of writes matters, and after a
- * step that failed, before which ops may have written to inputs. */
-static void launch_or_run(Call *call, cb_status before) {
+/* False where the order of writes matters: the ops run one by one then. */
+static bool may_launch(const Call *call) {
     char detail[160];
-    if (!entry_writes_apart(call->entry, call->value, detail, sizeof detail)) {
-        function_note(call->function, REASON_written_overlap, site_current(), "%s", detail);
+    if (entry_writes_apart(call->entry, call->value, detail, sizeof detail)) return true;
+    function_note(call->function, REASON_written_overlap, site_current(), "%s", detail);
+    atomic_fetch_add(&call->function->breaks, 1);
+    return false;
+}
+
+/* So they do after a step that failed, before which ops may have written to inputs. */
+static void launch_or_run(Call *call, cb_status before) {
+    if (launch(call)) return;
+    if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
+    go_eager(call);
+}
+
+bool call_event(Call *call) {
+    if (!call->at) return true;
+    if (call->mode == CALL_REPLAYS && !call_at_event(call)) return !call->failed;
+    segment_before_writes(call, NULL);
+    cb_status before = cb_error_status();
+    bool launches = call->mode == CALL_REPLAYS && may_launch(call);
+    if (launches) {
+        launch_or_run(call, before);
+        if (call->mode == CALL_IS_EAGER) return true;
+    } else if (call->mode == CALL_RECORDS) {
+        function_note(call->function, REASON_value_requested, site_current(), "%s", "");
         atomic_fetch_add(&call->function->breaks, 1);
-        go_eager(call);
-    } else if (!launch(call)) {
-        if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
-        go_eager(call);
     }
+    if (segment_leave(call, launches)) return true;
+    if (before == CB_OK && !call->lost) cb_clear_error(); /* the ops do without what it lacked */
+    return call_break(call, REASON_out_of_memory, "while recording");
 }
 
 /* The function has returned: its trace is completed, compiled if it is new, and launched. */
 static bool complete(Call *call, Tensor **output, int count, cb_status before) {
     int value[CB_MAX_ARGS];
+    if (call->resumed && !call->at) return true;
     if (!call_end(call, output, count, value)) return call->mode == CALL_IS_EAGER;
     if (call->mode == CALL_RECORDS) {
         if (call->function->options.fullgraph && length(call->trace->escaped)) {
@@ -201,7 +221,12 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
         }
         call->trace = call->entry->trace;
     }
-    launch_or_run(call, before);
+    segment_note_next(call);
+    segment_before_writes(call, NULL);
+    if (may_launch(call))
+        launch_or_run(call, before);
+    else
+        go_eager(call);
     return true;
 }
 
@@ -221,6 +246,8 @@ static bool settle(Call *call, Tensor **output, int count, cb_status before) {
         refuse(call->refused, "");
         return false;
     }
+    for (int k = 0; k < count; k++) call_meet(call, output[k]);
+    segment_compute_all(call); /* for whom the function kept it */
     if (cb_error_status() == CB_OK) call->lost = false;
     if (call->mode == CALL_IS_EAGER) return good && !call->lost;
     if (!good)
@@ -239,6 +266,7 @@ static void abandon(Frame *frame) {
     Call *call = (Call *)frame;
     if (call->mode != CALL_IS_EAGER && !call->refused) go_eager(call);
     call_finish(call);
+    segment_finish(call, false);
 }
 
 /* The function under the tracer; fullgraph: on views that stand for its inputs. */
@@ -269,6 +297,7 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
         if (v >= 0 && v < call->input_count) output[k] = call->input[v]; /* for which it stood */
     }
     call_finish(call);
+    segment_finish(call, done);
     if (done || count < 0) return count;
     return cb_error_status(); /* whatever was not done has said so, or what failed before it */
 }

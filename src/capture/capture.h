@@ -9,6 +9,7 @@
  *   conditions.c what it expects around them: autocast, precision, under fullgraph the module
  *   miss.c       why no entry takes a call's inputs
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
+ *   segment.c    events: values are asked for in the middle, and the call goes on behind them
  *   record.c     the tracer while something new happens: trace and graph grow together
  *   functional.c in-place writes and views of the trace as pure graph nodes
  *   trace.c      the flat trace: storage, comparison, running it op by op (the fallback of

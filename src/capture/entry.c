@@ -46,7 +46,7 @@ static void choose_results(Entry *entry, Recording *recording) {
             result->source = value->kind == VALUE_IS_RESULT ? RESULT_VIEW : RESULT_REAL;
             continue;
         }
-        bool part = lone_part(trace, v);
+        bool part = !trace->goes_on && lone_part(trace, v);
         result->source = part ? RESULT_VALUE : RESULT_GRAPH;
         result->output = output_of(recording, &computed, part ? v : value->root);
     }
@@ -75,6 +75,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->function = call->function;
     entry->trace = trace;
     entry->graph = recording->graph;
+    entry->resumes = call->resumed;
     entry->input_count = call->input_count;
     entry->conditions = call->conditions;
     entry->guard = arena_new_array(trace->arena, Guard, call->input_count + 1);
@@ -156,7 +157,7 @@ static bool compile(Entry *entry, Call *call) {
 }
 
 bool entry_same(const Entry *a, const Entry *b) {
-    bool same = a->input_count == b->input_count &&
+    bool same = a->resumes == b->resumes && a->input_count == b->input_count &&
                 conditions_equal(&a->conditions, &b->conditions) && trace_same(a->trace, b->trace);
     for (int i = 0; same && i < b->input_count; i++)
         same = a->first[i] == b->first[i]; /* and what their guards say is in the traces */
@@ -169,9 +170,23 @@ static Entry *find_same(const Call *call, const Entry *made) {
     return NULL;
 }
 
+/* Whether it is one more way from where another one begins. */
+static bool is_alternative(const Function *function, const Entry *entry) {
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
+        if (e->resumes == entry->resumes &&
+            (!e->resumes || trace_same_prefix(e->trace, entry->trace, 1)))
+            return true;
+    return false;
+}
+
+Entry *entry_widest(Entry *entry) {
+    for (Entry *wider = entry; wider; wider = atomic_load(&entry->wider)) entry = wider;
+    return entry;
+}
+
 static void append(Function *function, Entry *entry) {
     entry->number = atomic_load(&function->entry_count);
-    if (entry->number > 0) atomic_fetch_add(&function->recompiles, 1);
+    if (is_alternative(function, entry)) atomic_fetch_add(&function->recompiles, 1);
     _Atomic(Entry *) *last = &function->first;
     for (Entry *e = atomic_load(last); e; e = atomic_load(last)) last = &e->next;
     atomic_store(last, entry);

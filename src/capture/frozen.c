@@ -1,5 +1,8 @@
 /* Frozen tensors: captured ones whose elements the compiler may compute with, and bake in.
  *
+ * Behind an event a captured tensor may be an input of the function, or made by it: there, none but
+ * parameters of modules.
+ *
  * With freeze=auto these are the parameters and buffers of a compiled module that is in eval mode;
  * with freeze=1 every captured tensor that the function does not write to; with freeze=0 none. The
  * entry remembers the storage of each and its version, which every in-place write raises; a call
@@ -67,6 +70,7 @@ void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
         Tensor *x = value[entry->input_count + k] = call->value[v];
         if (overlaps_written(entry, call, x)) continue;
         if (automatic && !has_storage(&module, x->storage)) continue;
+        if (entry->resumes && !x->storage->parameter) continue;
         frozen[entry->input_count + k] = any = true;
         guard[v] =
             (Frozen){x->storage->serial,

@@ -18,6 +18,13 @@
 
 int function_limit(void) { return (int)option_int(OPTION_recompile_limit); }
 
+int function_alternatives(const Function *function, bool resume) {
+    int count = 0;
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
+        count += e->resumes == resume && entry_widest(e) == e;
+    return count;
+}
+
 void function_note(Function *function, Reason reason, Site site, const char *format, ...) {
     char detail[sizeof function->note->detail];
     va_list arguments;
@@ -56,16 +63,16 @@ static int takes(const Function *function) {
 static Entry *find_entry(Function *function, const Conditions *now, Tensor *const *input,
                          int input_count) {
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (entry_holds(e, now, input, input_count) &&
+        if (!e->resumes && entry_holds(e, now, input, input_count) &&
             (!function->options.fullgraph || frozen_all_hold(e, NULL)))
-            return e;
+            return entry_widest(e);
     return NULL;
 }
 
 /* Without an entry: true when one more may be recorded. */
 static bool may_record(Function *function, const Conditions *now, Tensor *const *input,
                        int input_count) {
-    int count = atomic_load(&function->entry_count);
+    int count = function_alternatives(function, false);
     if (count == 0) return true;
     char miss[256];
     Reason why = miss_describe(function, now, input, input_count, miss, sizeof miss);

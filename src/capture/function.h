@@ -21,6 +21,7 @@ typedef struct cb_function Function;
 typedef struct Entry Entry;
 typedef struct Call Call;
 typedef struct Recording Recording; /* functional.h */
+typedef struct LeftSegment LeftSegment; /* segment.c: a segment that a call has left */
 
 /* ---- options ------------------------------------------------------------------------------- */
 
@@ -101,6 +102,9 @@ typedef struct Frozen { /* what a frozen tensor was when the entry was compiled 
 
 struct Entry {
     _Atomic(Entry *) next;
+    _Atomic(Entry *) then;  /* what followed last, where the trace goes on: a guess */
+    _Atomic(Entry *) wider; /* takes its place: the same, but more values cross */
+    bool resumes;           /* it begins after an event, not with the function */
     Function *function;
     int number;
     int input_count;
@@ -126,6 +130,7 @@ struct Entry {
 /* A finished recording becomes an entry: one is compiled at a time, others wait for it. NULL:
  * memory ran out; the recording still holds its trace then. */
 Entry *entry_make(Call *call);
+Entry *entry_widest(Entry *entry); /* what has taken its place, or itself; NULL for NULL */
 void entry_free(Entry *entry);
 bool entry_same(const Entry *a, const Entry *b); /* inputs, modules and ops are the same */
 /* entry_make's parts, which check.c does again: the entry of a recording, not yet compiled; strides
@@ -204,6 +209,9 @@ static inline int function_lock(const Function *function) {
 void function_note(Function *function, Reason reason, Site site, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int function_limit(void);
+/* Its entries that begin with it, or (resume) behind an event, without those that others
+ * replace. */
+int function_alternatives(const Function *function, bool resume);
 /* miss.c: why the newest entry does not take these inputs. */
 Reason miss_describe(const Function *function, const Conditions *now, Tensor *const *input,
                      int input_count, char *out, size_t bytes);
@@ -236,7 +244,13 @@ struct Call {
     bool lost;      /* after a break, what had been traced could not be computed */
     Tensor **value; /* by value number: input, bound captured tensor (kept), or live shell */
     int value_capacity, bound; /* bound: numbers above hold nothing */
-    int alive;                 /* shells of this call that live */
+    int alive;                 /* shells of this segment that live */
+    bool resumed;              /* after an event: the segment has no inputs of its own */
+    Entry *before;             /* the segment before it, when that has an entry */
+    LeftSegment *left;                /* segments that are needed still, newest first */
+    LeftSegment *due;                 /* one of them, which is to be compiled, or made wider,
+                                       * soon */
+    uint64_t left_serial;      /* trace of their shells */
     double start_ms;
     Tensor *local[LOCAL_VALUES];
 };
@@ -264,6 +278,9 @@ static inline int call_traced(const Call *call, const Tensor *x) {
 }
 /* A captured tensor becomes value number v. */
 bool call_bind(Call *call, int v, Tensor *x);
+/* Somebody asks for a value: what was traced so far is computed, and the call goes on behind it.
+ * False: an error. */
+bool call_event(Call *call);
 /* Runs what was traced so far eagerly, gives live shells their values and leaves the rest of the
  * call to eager. Under fullgraph: an error, and false, instead. */
 bool call_break(Call *call, Reason reason, const char *what);
@@ -278,7 +295,29 @@ bool call_start(Call *call, Function *function, const Conditions *now, Tensor *c
 bool call_end(Call *call, Tensor *const *output, int output_count, int *value);
 /* Values that live on without being returned. */
 bool call_escapes(const Call *call, int value, const int *output, int output_count);
-void call_finish(Call *call); /* releases what the call holds; its shells become ordinary tensors */
+void call_finish(Call *call); /* releases what the segment holds; its shells become ordinary */
+/* At an event: finds the entry that goes on here, or turns the run into a recording that does.
+ * False: the call has become eager. */
+bool call_at_event(Call *call);
+
+/* segment.c */
+bool segment_ends_here(const Call *call);    /* the replayed trace goes on from here */
+/* At an event the call goes over to what follows. A segment that has not run does so now, op by op.
+ * False: no memory; the call still stands where it stood, or at nothing. */
+bool segment_leave(Call *call, bool has_run);
+void segment_note_next(Call *call); /* the segment is known to have followed the one before */
+/* Before the trace, or (written not NULL) somebody outside, writes to memory that left segments
+ * read: what waits for it is computed. */
+void segment_before_writes(Call *call, const Tensor *written);
+void segment_compute_all(Call *call); /* nothing waits any more */
+void segment_met(Call *call, Tensor *x);  /* a shell of a left segment is used: it gets a value */
+void segment_lost(Call *call, Tensor *x); /* it dies */
+static inline void call_meet(Call *call, Tensor *x) {
+    if (x && x->trace == call->left_serial) segment_met(call, x);
+}
+/* After the call: what was recorded is compiled, if it compiles; the rest is forgotten. */
+void segment_finish(Call *call, bool compiles);
+void shell_adopt(Tensor *shell, const Tensor *made); /* takes its storage, strides and offset */
 
 /* record.c */
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,

@@ -7,7 +7,8 @@
 Reason miss_describe(const Function *function, const Conditions *now, Tensor *const *input,
                      int input_count, char *out, size_t bytes) {
     const Entry *last = NULL;
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) last = e;
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
+        if (!e->resumes) last = e;
     snprintf(out, bytes, "another number of inputs");
     for (int i = 0; i < input_count && input_count == last->input_count; i++) {
         if (guard_holds(&last->guard[i], input[i])) continue;

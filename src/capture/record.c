@@ -319,6 +319,7 @@ static bool copy_results(Call *call, Recording *recording, const Trace *from) {
         functional_add(recording, VALUE_IS_CAPTURED, call->value[v]);
     for (int i = 0; i < length(from->output); i++) push(to->arena, to->output, from->output[i]);
     for (int i = 0; i < length(from->escaped); i++) push(to->arena, to->escaped, from->escaped[i]);
+    to->goes_on = from->goes_on;
     return true;
 }
 

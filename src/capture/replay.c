@@ -60,7 +60,9 @@ static __attribute__((noinline, cold)) void lose_input(Call *call, const Tensor 
 
 static void destroy_tensor(Tracer *tracer, Tensor *x) {
     Call *call = call_of(tracer);
-    if (x->storage) {
+    if (x->trace == call->left_serial) {
+        segment_lost(call, x);
+    } else if (x->storage) {
         lose_input(call, x);
     } else if (x->trace == tracer->serial) {
         call->value[(intptr_t)x->value] = NULL;
@@ -175,8 +177,8 @@ static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
     Entry *e = atomic_load(behind ? &behind->next : &call->function->first);
     unbind_from(call, first);
     for (; e; e = atomic_load(&e->next)) {
-        if (e == left || !entry_holds(e, &call->conditions, call->value, call->input_count))
-            continue;
+        if (e == left || e->resumes != call->resumed || entry_widest(e) != e) continue;
+        if (!entry_holds(e, &call->conditions, call->value, call->input_count)) continue;
         if (!trace_same_prefix(left->trace, e->trace, call->at)) continue;
         if (!constants_hold(call, e, first)) continue;
         if (call_reserve(call, length(e->trace->value))) break;
@@ -228,14 +230,18 @@ static Reason departure(const Call *call, int op, const cb_operand *input, int i
     return REASON_path_changed;
 }
 
+enum { MOST_PLACES = 8 }; /* behind events: each may go on in as many ways as a function begins */
+
 /* From here on the run is new. False: the rest runs eagerly. */
 static bool begin_recording(Call *call, Reason why) {
     Function *function = call->function;
-    if (atomic_load(&function->entry_count) >= function_limit()) {
+    int limit = function_limit() * (call->resumed ? MOST_PLACES : 1);
+    if (function_alternatives(function, call->resumed) >= limit) {
         call_break(call, REASON_recompile_limit, "another path");
         return false;
     }
-    function_note(function, why, site_current(), "after %d ops", call->at);
+    if (call->at || !call->resumed)
+        function_note(function, why, site_current(), "after %d ops", call->at);
     call->start_ms = clock_ms();
     if (record_from(call, call->trace, call->at)) return true;
     call_break(call, REASON_out_of_memory, "while recording");
@@ -257,6 +263,8 @@ leave_trace(Call *call, Op op, const cb_operand *input, int input_count, const A
 static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int input_count,
                            const Attrs *attrs) {
     Call *call = call_of(tracer);
+    for (int i = 0; call->left && i < input_count; i++)
+        if (input[i].kind == CB_OPERAND_TENSOR) call_meet(call, input[i].tensor);
     if (call->refused) return NULL; /* memory may have run out in the middle of a recording */
     if (call->mode != CALL_REPLAYS) return record_apply(call, op, input, input_count, attrs);
     if (!match(call, op, input, input_count, attrs))
@@ -266,6 +274,8 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int i
 
 static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {
     Call *call = call_of(tracer);
+    call_meet(call, target);
+    if (value->kind == CB_OPERAND_TENSOR) call_meet(call, value->tensor);
     if (call->refused) return NULL;
     if (call->mode == CALL_REPLAYS) {
         const cb_operand input[2] = {cb_operand_tensor(target), *value};
@@ -292,15 +302,25 @@ static bool touched(const Call *call, const Tensor *x) {
     return false;
 }
 
-/* A pointer ends all recording: ops that were recorded before or after would run when the function
- * has long written through it. */
+/* A value is an event. A pointer ends all recording: ops that were recorded before or after would
+ * run when the function has long written through it. */
 static bool trace_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
     Call *call = call_of(tracer);
+    bool fullgraph = call->function->options.fullgraph;
+    call_meet(call, x);
+    if (access == ACCESS_WRITE) segment_before_writes(call, x);
     bool real = call_traced(call, x) == NO_VALUE && access != ACCESS_POINTER;
-    if (real && !call->function->options.fullgraph && (!x->storage || !touched(call, x)))
-        return true;
-    return call_break(call, access == ACCESS_CHANGE ? REASON_pointer_write : REASON_value_requested,
-                      "");
+    if (real && !fullgraph && (!x->storage || !touched(call, x))) return true;
+    if (!fullgraph && (access == ACCESS_NOW || access == ACCESS_WRITE)) {
+        bool done = call_event(call);
+        call_meet(call, x);
+        return done;
+    }
+    static const Reason why[] = {[ACCESS_NOW] = REASON_value_requested,
+                                 [ACCESS_WRITE] = REASON_value_requested,
+                                 [ACCESS_POINTER] = REASON_pointer_given,
+                                 [ACCESS_CHANGE] = REASON_pointer_write};
+    return call_break(call, why[access], "");
 }
 
 /* ---- beginning and end of a call ------------------------------------------------------------- */
@@ -329,6 +349,10 @@ bool call_start(Call *call, Function *function, const Conditions *now, Tensor *c
     call->value_capacity = LOCAL_VALUES;
     call->bound = 0;
     call->alive = 0;
+    call->resumed = false;
+    call->before = NULL;
+    call->left = call->due = NULL;
+    call->left_serial = serial_next();
     if (!call_reserve(call, entry ? length(entry->trace->value) : input_count)) return false;
     for (int i = 0; i < input_count; i++) call->value[i] = input[i];
     module_mode_forget();
@@ -381,7 +405,8 @@ static bool same_survivors(const Call *call, const Trace *trace) {
 
 static bool ends_here(Call *call, Tensor *const *output, int output_count, int *value) {
     const Trace *trace = call->trace;
-    if (length(trace->op) != call->at || length(trace->output) != output_count) return false;
+    if (trace->goes_on || length(trace->op) != call->at || length(trace->output) != output_count)
+        return false;
     if (!output_values(call, output, output_count, value)) return false;
     for (int i = 0; i < output_count; i++)
         if (trace->output[i] != value[i]) return false;
@@ -406,6 +431,13 @@ bool call_end(Call *call, Tensor *const *output, int output_count, int *value) {
         return true;
     call_break(call, REASON_out_of_memory, "while recording");
     return false;
+}
+
+bool call_at_event(Call *call) {
+    if (segment_ends_here(call)) return true;
+    for (Entry *left = call->entry, *e = NULL; (e = next_entry(call, left, e));)
+        if (segment_ends_here(call)) return true;
+    return begin_recording(call, REASON_path_changed);
 }
 
 void call_finish(Call *call) {

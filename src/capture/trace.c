@@ -83,9 +83,9 @@ static bool same_list(const int *a, const int *b) {
 }
 
 bool trace_same(const Trace *a, const Trace *b) {
-    return length(a->op) == length(b->op) && length(a->value) == length(b->value) &&
-           same_list(a->output, b->output) && same_list(a->escaped, b->escaped) &&
-           trace_same_prefix(a, b, length(a->op));
+    return a->goes_on == b->goes_on && length(a->op) == length(b->op) &&
+           length(a->value) == length(b->value) && same_list(a->output, b->output) &&
+           same_list(a->escaped, b->escaped) && trace_same_prefix(a, b, length(a->op));
 }
 
 /* ---- text ---------------------------------------------------------------------------------- */
@@ -187,7 +187,7 @@ void trace_print(const Trace *trace, Buffer *out) {
              value->contiguous ? "" : ", strided");
     }
     for (int i = 0; i < length(trace->op); i++) print_op(trace, &trace->op[i], out);
-    put(out, "return");
+    put(out, trace->goes_on ? "goes on" : "return");
     for (int i = 0; i < length(trace->output); i++) {
         put(out, i ? ", " : " ");
         if (trace->output[i] < 0)
@@ -196,7 +196,11 @@ void trace_print(const Trace *trace, Buffer *out) {
             putf(out, "%%%d", trace->output[i]);
     }
     for (int i = 0; i < length(trace->escaped); i++)
-        putf(out, "%s%%%d", i ? ", " : "; keeps ", trace->escaped[i]);
+        putf(out, "%s%%%d",
+             i                ? ", "
+             : trace->goes_on ? "; crosses "
+                              : "; keeps ",
+             trace->escaped[i]);
     put(out, "\n");
 }
 

@@ -16,6 +16,8 @@
 #include "eager/apply.h"
 #include "nn/module.h"
 
+#include <stdatomic.h>
+
 enum { TRACE_OPERANDS = OP_MAX_INPUTS };
 
 typedef enum __attribute__((packed)) OperandKind { /* the first four as in cb_operand */
@@ -59,7 +61,11 @@ typedef struct Trace {
     TraceOp *op;       /* vec */
     TraceValue *value; /* vec */
     int *output;       /* vec: values; -1 is NULL */
-    int *escaped;      /* vec: results that outlive the call without being returned */
+    int *escaped;      /* vec: results that outlive the call without being returned; of a segment
+                        * that goes on: those that cross */
+    bool goes_on;      /* it ends at an event, not with the function (segment.c) */
+    bool whole;        /* it goes on, and nothing of it may wait: it writes, or draws */
+    _Atomic(bool) *crosses; /* it goes on: by root, whether somebody used it after the event */
 } Trace;
 
 Trace *trace_new(void); /* NULL: out of memory */

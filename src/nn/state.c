@@ -126,7 +126,7 @@ static cb_status compare(StateSlots *state, const cb_safetensors *file, bool str
     for (int i = 0; i < length(state->slot); i++) {
         Slot *slot = &state->slot[i];
         slot->entry = safetensors_find(file, slot->name);
-        if (!tensor_materialize(slot->tensor)) return cb_error_status();
+        if (!tensor_overwritten(slot->tensor)) return cb_error_status();
     }
     Buffer report = buffer_new(arena);
     Names names = compare_names(state, file);

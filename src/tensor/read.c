@@ -27,6 +27,7 @@ static bool materialize(Tensor *x, TensorAccess access) {
 }
 
 bool tensor_materialize(Tensor *x) { return materialize(x, ACCESS_NOW); }
+bool tensor_overwritten(Tensor *x) { return materialize(x, ACCESS_WRITE); }
 
 static bool write_local(int file, const Tensor *x) {
     if (tensor_contiguous(x)) return file_write(file, tensor_data(x), tensor_span_bytes(x));

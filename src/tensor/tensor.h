@@ -109,5 +109,6 @@ void tensor_cleanup(void); /* for cb_cleanup: this thread's scopes and shells, t
 
 /* A traced or eager tensor is brought to a value: the public readers go through this. */
 bool tensor_materialize(Tensor *x);
+bool tensor_overwritten(Tensor *x); /* the same, before its elements are written at once */
 
 #endif

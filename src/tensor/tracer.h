@@ -6,7 +6,8 @@
 
 /* What stands in for eager while a thread records: capture (graph) or symbolic trace (FX). */
 typedef enum TensorAccess {
-    ACCESS_NOW,     /* its elements are read or written before the call returns */
+    ACCESS_NOW,     /* its elements are read before the call returns */
+    ACCESS_WRITE,   /* they are written before the call returns */
     ACCESS_POINTER, /* a pointer to them leaves: nobody sees when they are read or written */
     ACCESS_CHANGE   /* the caller says that it writes them through such a pointer */
 } TensorAccess;

@@ -237,6 +237,34 @@ static void joined(void) {
     cb_function_free(fast);
 }
 
+/* Values in the middle: what crosses, waits, is used after all, and is written to. */
+static bool uses_more;
+
+static cb_tensor *asks_and_goes_on(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0), *z = cb_exp(y), *row = cb_select(y, 0, 0);
+    double least = cb_item(cb_amin(y));
+    if (!(least < 1e3)) return NULL;
+    cb_mul_(x, 0.5);
+    for (int i = 0; i < 4; i++) {
+        cb_tensor *next = cb_add(y, 0.25);
+        if (!(cb_item(cb_amax(next)) < 1e3)) return NULL;
+        y = next;
+    }
+    cb_add_(row, 1.0);
+    return uses_more ? cb_add(cb_add(y, z), row) : cb_mul(y, x);
+}
+
+static void asked(void) {
+    cb_function *fast = cb_compile(asks_and_goes_on, "backend=vm");
+    for (int i = 0; i < 4 && fast; i++) {
+        uses_more = i > 1;
+        cb_tensor *x = ramp(2, 3);
+        if (x) take(cb_call(fast, x));
+        take(x);
+    }
+    cb_function_free(fast);
+}
+
 /* Steps that write to inputs as they go, and others behind them. */
 static int writes_and_goes_on(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
     (void)count, (void)user;
@@ -300,6 +328,7 @@ int main(void) {
         SCENARIO(departing),
         SCENARIO(input_freed_by_the_function),
         SCENARIO(one_within_another),
+        SCENARIO(asked),
         cmocka_unit_test(results_have_no_error),
         SCENARIO(on_a_device),
         SCENARIO(on_a_device_at_once),

@@ -1,0 +1,467 @@
+/* Segments: a call is cut where somebody asks for a value, and goes on behind it.
+ *
+ *     y = mul(x, x)               segment 0 ends at the event, and runs:
+ *     s = sum(y)                    s crosses, since it is asked for; y does too, since it is
+ *     if (cb_item(s) > 1)           used behind the event
+ *         return sqrt(y)          segment 1, one of those that may follow
+ *
+ * What stays alive without having crossed *waits*: its shell has no value, and the segment that was
+ * left (LeftSegment) knows how to compute it, op by op, should anybody use it after all. That is
+ * remembered in the trace (crosses), and at the end of the call the segment is compiled once more,
+ * wider.
+ *
+ * The first time, a segment runs op by op at its event, and is compiled when the call has ended, or
+ * when it has come by MANY_ROUNDS times: by then it is known what crosses.
+ *
+ * Nothing waits for what a later write would change: before a segment writes to memory that a left
+ * one reads, that one's waiting values are computed; and of a segment that itself writes, or draws
+ * random numbers, everything that lives crosses. */
+#include "capture/functional.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "tensor/random.h"
+#include <string.h>
+
+enum { MANY_ROUNDS = 3 };
+
+typedef struct LeftShell {
+    LeftSegment *left;
+    Tensor *x; /* NULL: it died */
+    int value;
+} LeftShell;
+
+struct LeftSegment {
+    LeftSegment *next, *previous; /* newest first */
+    LeftSegment *like;    /* an equal one that is still to be compiled, and remembers for this
+                                * one */
+    const Trace *trace;   /* of the entry, the recording, or the one that it is like */
+    Entry *entry;         /* NULL: not compiled yet */
+    Recording *recording; /* owned: to be compiled */
+    Tensor **value;       /* owned, by value: inputs and captured tensors as views of our own */
+    int values, input_count;
+    int rounds; /* of this one and those like it, until it is compiled; 0: it is like another */
+    int shells, alive;
+    bool leads; /* others are like it */
+    bool resumes;
+    bool missed;     /* somebody used what the executable does not compute */
+    double trace_ms; /* of recording */
+    LeftShell shell[];
+};
+
+/* ---- what crosses ---------------------------------------------------------------------------- */
+
+static int root_of(const Trace *trace, int v) { return trace->value[v].root; }
+
+static bool is_computed(const Trace *trace, int v) {
+    return trace->value[root_of(trace, v)].kind == VALUE_IS_RESULT;
+}
+
+/* Views of real tensors take no computing, so they always cross. */
+static bool crosses(const Trace *trace, int v) {
+    return !is_computed(trace, v) || atomic_load(&trace->crosses[root_of(trace, v)]);
+}
+
+/* All values on a storage cross, or none. */
+static void list_crossing(Trace *trace) {
+    trace->escaped = NULL;
+    for (int v = 0; v < length(trace->value); v++)
+        if (trace->value[v].kind == VALUE_IS_RESULT && crosses(trace, v))
+            push(trace->arena, trace->escaped, v);
+}
+
+/* The storage of its own tensors that an op writes, NO_VALUE: none, or what the trace made
+ * itself. */
+static int written_by(const Trace *trace, int op) {
+    if (trace->op[op].op != OP_assign) return NO_VALUE;
+    int root = root_of(trace, trace->op[op].input[0].value);
+    return trace->value[root].kind == VALUE_IS_RESULT ? NO_VALUE : root;
+}
+
+static bool writes(const Trace *trace) {
+    for (int i = 0; i < length(trace->op); i++)
+        if (written_by(trace, i) != NO_VALUE) return true;
+    return false;
+}
+
+/* The recording ends at an event. False: no memory. */
+static bool mark_end(Recording *recording) {
+    Trace *trace = recording->trace;
+    if (arena_guard(trace->arena)) return false;
+    trace->goes_on = true;
+    trace->crosses = arena_new_array(trace->arena, _Atomic(bool), length(trace->value) + 1);
+    return true;
+}
+
+/* False where what lives here would have to wait and may not. */
+static bool may_wait(const Call *call, const Trace *trace) {
+    for (int v = 0; trace->whole && v < call->bound; v++)
+        if (call->value[v] && trace->value[v].kind == VALUE_IS_RESULT && !crosses(trace, v))
+            return false;
+    return true;
+}
+
+bool segment_ends_here(const Call *call) {
+    const Trace *trace = call->trace;
+    return trace->goes_on && length(trace->op) == call->at && may_wait(call, trace);
+}
+
+/* ---- what was left --------------------------------------------------------------------------- */
+
+static void link_left(Call *call, LeftSegment *left) {
+    left->next = call->left;
+    if (call->left) call->left->previous = left;
+    call->left = left;
+}
+
+static void free_left(Call *call, LeftSegment *left) {
+    if (left->previous)
+        left->previous->next = left->next;
+    else
+        call->left = left->next;
+    if (left->next) left->next->previous = left->previous;
+    for (int k = 0; k < left->shells; k++) {
+        Tensor *x = left->shell[k].x;
+        if (x) x->trace = 0, x->value = NULL;
+    }
+    for (int v = 0; v < left->values; v++) tensor_destroy(left->value[v]);
+    record_free(left->recording);
+    memory_free(left->value);
+    memory_free(left);
+}
+
+/* The end of the call has nothing to do with it any more. */
+static bool is_over(const LeftSegment *left) {
+    return !left->alive && !left->recording && !left->missed && !left->leads;
+}
+
+static bool is_shell(const Call *call, int v) {
+    return call->value[v] && call->trace->value[v].kind == VALUE_IS_RESULT;
+}
+
+/* Shells without a value wait; those of a recording are all watched, to learn what crosses. */
+static bool stays(const Call *call, int v) {
+    return is_shell(call, v) && (call->recording || !call->value[v]->storage);
+}
+
+static void take_shells(Call *call, LeftSegment *left) {
+    for (int v = 0; v < left->values; v++) {
+        if (!stays(call, v)) continue;
+        LeftShell *shell = &left->shell[left->shells++];
+        *shell = (LeftShell){left, call->value[v], v};
+        shell->x->trace = call->left_serial;
+        shell->x->value = shell;
+        call->value[v] = NULL;
+    }
+    left->alive = left->shells;
+}
+
+/* The caller's tensors as views of our own. False: no memory. */
+static bool view_inputs(const Call *call, LeftSegment *left) {
+    for (int i = 0; i < call->input_count; i++) {
+        Tensor *x = call->value[i];
+        Meta meta = tensor_meta(x);
+        if (call->own_input >> i & 1) continue;
+        left->value[i] = cb_keep(tensor_view_of(x, &meta, x->stride, x->offset));
+        if (!left->value[i]) return false;
+    }
+    return true;
+}
+
+/* What the call has views of already. */
+static void take_operands(Call *call, LeftSegment *left) {
+    for (int v = 0; v < left->values; v++) {
+        if (left->value[v] || call->trace->value[v].kind == VALUE_IS_RESULT) continue;
+        left->value[v] = call->value[v];
+        call->value[v] = NULL;
+    }
+    call->own_input = 0;
+}
+
+/* What is needed still of the segment that the call is in moves out of it. NULL: no memory. */
+static LeftSegment *new_left(Call *call, int shells) {
+    int values = length(call->trace->value);
+    LeftSegment *left = memory_zalloc(sizeof *left + sizeof *left->shell * (size_t)shells);
+    Tensor **value = memory_zalloc(sizeof *value * (size_t)(values + 1));
+    if (!left || !value) {
+        memory_free(left), memory_free(value);
+        return NULL;
+    }
+    *left = (LeftSegment){.trace = call->trace,
+                          .entry = call->entry,
+                          .value = value,
+                          .values = values,
+                          .input_count = call->input_count,
+                          .resumes = call->resumed};
+    link_left(call, left);
+    if (!view_inputs(call, left)) {
+        free_left(call, left);
+        return NULL;
+    }
+    take_operands(call, left);
+    take_shells(call, left);
+    return left;
+}
+
+/* ---- what waits ------------------------------------------------------------------------------ */
+
+void shell_adopt(Tensor *shell, const Tensor *made) {
+    shell->storage = storage_retain(made->storage);
+    shell->offset = made->offset;
+    memcpy(shell->stride, made->stride, sizeof(int64_t) * made->rank);
+}
+
+static bool waits(const LeftSegment *left) {
+    for (int k = 0; k < left->shells; k++)
+        if (left->shell[k].x && !left->shell[k].x->storage) return true;
+    return false;
+}
+
+/* Its ops, one by one. False with an error: some shells have no value. */
+static bool compute(LeftSegment *left) {
+    Tensor **real = memory_alloc(sizeof *real * (size_t)(left->values + 1));
+    if (!real) {
+        fail_memory(sizeof *real * (size_t)(left->values + 1));
+        return false;
+    }
+    memcpy(real, left->value, sizeof *real * (size_t)left->values);
+    Tracer *tracer = tracer_set(NULL);
+    bool done = trace_run(left->trace, length(left->trace->op), real);
+    for (int k = 0; k < left->shells; k++) {
+        LeftShell *shell = &left->shell[k];
+        Tensor *made = real[shell->value];
+        if (shell->x && !shell->x->storage && made) shell_adopt(shell->x, made);
+    }
+    for (int v = 0; v < left->values; v++)
+        if (left->trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(real[v]);
+    tracer_set(tracer);
+    memory_free(real);
+    return done;
+}
+
+static void compute_waiting(Call *call, LeftSegment *left) {
+    if (waits(left) && !compute(left)) call->lost = true;
+}
+
+void segment_met(Call *call, Tensor *x) {
+    LeftShell *shell = x->value;
+    LeftSegment *left = shell->left, *leader = left->like ? left->like : left;
+    const Trace *trace = leader->trace;
+    bool known = !is_computed(trace, shell->value) ||
+                 atomic_exchange(&trace->crosses[root_of(trace, shell->value)], true);
+    if (!known && leader->entry) {
+        leader->missed = true;
+        call->due = leader;
+    }
+    if (!x->storage) compute_waiting(call, left);
+}
+
+void segment_lost(Call *call, Tensor *x) {
+    LeftShell *shell = x->value;
+    LeftSegment *left = shell->left;
+    shell->x = NULL;
+    left->alive--;
+    if (is_over(left)) free_left(call, left);
+}
+
+void segment_compute_all(Call *call) {
+    for (LeftSegment *left = call->left; left; left = left->next) compute_waiting(call, left);
+}
+
+static bool reads(const LeftSegment *left, const Storage *storage) {
+    for (int v = 0; v < left->values; v++)
+        if (left->value[v] && left->value[v]->storage == storage) return true;
+    return false;
+}
+
+static void before_write(Call *call, const Storage *storage) {
+    for (LeftSegment *left = call->left; left; left = left->next)
+        if (reads(left, storage)) compute_waiting(call, left);
+}
+
+void segment_before_writes(Call *call, const Tensor *written) {
+    const Trace *trace = call->trace;
+    if (written && written->storage) before_write(call, written->storage);
+    for (int i = 0; call->left && !written && i < call->at; i++) {
+        int root = written_by(trace, i);
+        if (root != NO_VALUE) before_write(call, call->value[root]->storage);
+    }
+}
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+/* The call stands where the segment ended, for what makes entries of calls. */
+static void stand_at(Call *call, const LeftSegment *left) {
+    call->value = left->value;
+    call->bound = call->value_capacity = left->values;
+    call->input_count = left->input_count;
+    call->resumed = left->resumes;
+    call->start_ms = clock_ms() - left->trace_ms;
+}
+
+static void stand_nowhere(Call *call) {
+    call->value = call->local;
+    call->bound = 0;
+    call->value_capacity = LOCAL_VALUES;
+    call->input_count = 0;
+    call->recording = NULL;
+}
+
+static bool choose_crossing(Trace *trace) {
+    if (arena_guard(trace->arena)) return false;
+    list_crossing(trace);
+    return true;
+}
+
+static Entry *make(Call *call, Recording *recording) {
+    cb_status before = cb_error_status();
+    call->recording = recording;
+    call->trace = recording->trace;
+    Entry *entry = choose_crossing(recording->trace) ? entry_make(call) : NULL;
+    if (entry) return entry;
+    if (before == CB_OK) cb_clear_error(); /* the call has its results without it */
+    function_note(call->function, REASON_out_of_memory, site_current(), "while compiling");
+    return NULL;
+}
+
+/* A segment that is still a recording becomes an entry, once. */
+static void compile(Call *call, LeftSegment *left) {
+    stand_at(call, left);
+    left->entry = make(call, left->recording);
+    stand_nowhere(call);
+    left->rounds = 0;
+    if (!left->entry) return;
+    left->trace = left->entry->trace;
+    record_free(left->recording);
+    left->recording = NULL;
+}
+
+/* What was missed crosses from now on. */
+static void widen(Call *call, LeftSegment *left) {
+    const Trace *trace = left->entry->trace;
+    stand_at(call, left);
+    Recording *again = record_again(call, trace);
+    Entry *wider = NULL;
+    if (again && mark_end(again)) {
+        again->trace->whole = trace->whole;
+        for (int v = 0; v < length(trace->value); v++)
+            atomic_store(&again->trace->crosses[v], atomic_load(&trace->crosses[v]));
+        wider = make(call, again);
+    }
+    record_free(again);
+    stand_nowhere(call);
+    if (wider && wider != left->entry) atomic_store(&left->entry->wider, wider);
+}
+
+/* Now that it is known what crosses. */
+static void catch_up(Call *call, LeftSegment *left) {
+    if (left->recording && left->recording->graph)
+        compile(call, left);
+    else if (left->missed && entry_widest(left->entry) == left->entry)
+        widen(call, left);
+    left->missed = false;
+}
+
+void segment_finish(Call *call, bool compiles) {
+    for (LeftSegment *left = call->left; left && compiles; left = left->next) catch_up(call, left);
+    while (call->left) free_left(call, call->left);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static LeftSegment *find_like(const LeftSegment *made) {
+    for (LeftSegment *left = made->next; left; left = left->next)
+        if (left->recording && left->resumes == made->resumes &&
+            trace_same(left->trace, made->trace))
+            return left;
+    return NULL;
+}
+
+/* Everything that lives crosses. */
+static void cross_whole(const LeftSegment *left, Trace *trace) {
+    trace->whole = true;
+    for (int k = 0; k < left->shells; k++)
+        atomic_store(&trace->crosses[root_of(trace, left->shell[k].value)], true);
+}
+
+static void follow(LeftSegment *left, LeftSegment *leader) {
+    left->like = leader;
+    left->trace = leader->trace;
+    record_free(left->recording);
+    left->recording = NULL;
+    leader->leads = true;
+}
+
+/* It runs, op by op; compiled it is when more is known of it. False: an op failed. */
+static bool run_recorded(Call *call, LeftSegment *left) {
+    left->trace_ms = clock_ms() - call->start_ms;
+    int64_t drawn = random_take(0).offset;
+    bool done = compute(left);
+    bool whole = writes(left->trace) || random_take(0).offset != drawn;
+    LeftSegment *like = find_like(left), *leader = like ? like : left;
+    if (whole) cross_whole(left, leader->recording->trace);
+    if (like) follow(left, like);
+    if (++leader->rounds == MANY_ROUNDS) call->due = leader;
+    return done;
+}
+
+static bool leave_recorded(Call *call) {
+    if (!mark_end(call->recording)) return false;
+    LeftSegment *left = new_left(call, call->alive);
+    if (!left) return false;
+    left->recording = call->recording;
+    call->recording = NULL;
+    if (!run_recorded(call, left)) call->lost = true;
+    return true;
+}
+
+static bool leave_replayed(Call *call, bool has_run) {
+    int waiting = 0;
+    for (int v = 0; v < length(call->trace->value); v++) waiting += stays(call, v);
+    LeftSegment *left = waiting || !has_run ? new_left(call, waiting) : NULL;
+    if (left && !has_run && !compute(left)) call->lost = true;
+    return left || (!waiting && has_run);
+}
+
+static Entry *find_next(const Call *call) {
+    Entry *guess = call->before ? entry_widest(atomic_load(&call->before->then)) : NULL;
+    if (guess && entry_holds(guess, &call->conditions, NULL, 0)) return guess;
+    for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next))
+        if (e->resumes && entry_widest(e) == e && entry_holds(e, &call->conditions, NULL, 0))
+            return e;
+    return NULL;
+}
+
+void segment_note_next(Call *call) {
+    if (call->before && atomic_load(&call->before->then) != call->entry)
+        atomic_store(&call->before->then, call->entry);
+}
+
+/* The call goes on with a segment that nothing is known of yet. False: no memory. */
+static bool begin_next(Call *call, Entry *left) {
+    call->resumed = true;
+    call->before = left;
+    call->input_count = call->at = call->alive = 0;
+    call->tracer.serial = serial_next();
+    call->mode = CALL_REPLAYS;
+    call->entry = find_next(call);
+    call->trace = NULL;
+    if (!call->entry) {
+        call->start_ms = clock_ms();
+        return record_from(call, NULL, 0);
+    }
+    call->trace = call->entry->trace;
+    return call_reserve(call, length(call->trace->value));
+}
+
+bool segment_leave(Call *call, bool has_run) {
+    Entry *entry = call->mode == CALL_REPLAYS ? call->entry : NULL;
+    if (entry) segment_note_next(call);
+    bool left = entry ? leave_replayed(call, has_run) : leave_recorded(call);
+    if (!left) return false;
+    call_finish(call);
+    LeftSegment *due = call->due;
+    call->due = NULL;
+    if (due) catch_up(call, due);
+    return begin_next(call, entry);
+}
