@@ -141,16 +141,24 @@ static bool split_axes(Schedule *s, Group *group) {
     return false;
 }
 
-/* No load has a place that was itself loaded, or a condition on another axis. */
+static bool is_computed(const Expr *index) {
+    for (int k = 0; k < index->input_count; k++)
+        if (!is_computed(index->input[k])) return false;
+    return is_index_arithmetic(index) || index->op == OP_constant;
+}
+
+/* No load has a place that was itself loaded, or that axis and the one before it do not walk
+ * through by strides, or a condition on another axis. */
 static bool is_plain_walk(Kernel *kernel, int axis) {
-    int64_t stride[2 * DOMAIN_AXES];
+    int64_t stride;
     Expr *rest;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
         if (e->op != EX_load) continue;
-        bool elsewhere = e->input_count > 1 && e->input[1]->axes & ~(1u << axis);
-        if (elsewhere || !index_affine(kernel, e->input[0], stride, &rest)) return false;
-        if (rest->op != OP_constant) return false;
+        if (e->input_count > 1 && e->input[1]->axes & ~(1u << axis)) return false;
+        if (!index_linear(kernel, e->input[0], axis, &stride, &rest)) return false;
+        if (!index_linear(kernel, rest, axis - 1, &stride, &rest) || !is_computed(rest))
+            return false;
     }
     return true;
 }

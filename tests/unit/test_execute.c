@@ -533,6 +533,26 @@ static void stacks_along_a_short_last_axis(void **state) {
     executable_free(e);
 }
 
+/* Nearest neighbours of twice the size: rows are found by a division, lanes go along what is
+ * doubled. */
+static void repeats_along_a_short_last_axis(void **state) {
+    enum { ROWS = 60, COLUMNS = 50 };
+    Executable *e = executable_of(state,
+                                  "graph(x: f32[60, 50]) {\n  a = expand(reshape(x, sizes=[60, 1, "
+                                  "50, 1]), sizes=[60, 2, 50, 2])\n"
+                                  "  return reshape(a, sizes=[120, 100])\n}",
+                                  NULL);
+    cb_tensor *x = ramp(cb_dims(ROWS, COLUMNS), 0, 1), *out;
+    assert_true(run_executable(e, &x, &out));
+    const float *from = cb_data(x), *to = cb_data(out);
+    for (int i = 0; i < 2 * ROWS; i++)
+        for (int k = 0; k < 2 * COLUMNS; k++)
+            expect_near(to[i * 2 * COLUMNS + k], from[i / 2 * COLUMNS + k / 2], 0);
+    int points = (*(const bool *)*state ? 2 : 4) * ROWS * COLUMNS;
+    assert_int_equal(executable_plan(e)->kernel[0]->outer_size, points);
+    executable_free(e);
+}
+
 #define ONE(test)                                                                                  \
     cmocka_unit_test_prestate_setup_teardown(test, open_scope, close_scope_without_error, state)
 
@@ -560,6 +580,7 @@ static int run_engine(bool generate) {
         ONE(long_scans_run_in_order),
         ONE(short_last_axes),
         ONE(stacks_along_a_short_last_axis),
+        ONE(repeats_along_a_short_last_axis),
         ONE(nothing_to_do),
         ONE(equal_seeds_draw_equal_numbers),
         ONE(several_threads_share_one),
