@@ -17,6 +17,7 @@ typedef enum Helper {
     HELPER_order_f32, /* order_f32, unorder_f32: integers in the order of floats */
     HELPER_order_f64,
     HELPER_stream, /* stores past the caches */
+    HELPER_halves, /* widen_f16, narrow_f16: several at once */
     HELPER_COUNT
 } Helper;
 

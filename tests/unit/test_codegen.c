@@ -454,6 +454,45 @@ static void test_many_costly_ops(void **state) {
     arena_free(arena);
 }
 
+/* f16 side by side, in each shape of loops: read and written by eight where there is an instruction
+ * for that. One that is also written stays where it is. */
+static void test_f16_by_eight(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    const Kernel *kernel[] = {
+        kernel_parse(arena,
+                     "kernel blocks(outer a0:2500) tile split 1 { b0: in f16[2500] b1: in f16[1]"
+                     " b2: out f16[2500] t0 = f32 load b0[a0] t1 = f32 load b1[0]"
+                     " t2 = f32 add t0, t1 store b2[a0] = t2 }"),
+        kernel_parse(arena,
+                     "kernel rows(outer a0:5, inner a1:77) row split 1 { b0: in f16[385]"
+                     " b1: out f16[385] t0 = f32 load b0[((a0*77)+a1)] t1 = f32 reduce sum t0"
+                     " t2 = f32 sub t0, t1 store b1[((a0*77)+a1)] = t2 }"),
+        kernel_parse(arena, "kernel short_rows(outer a0:5, inner a1:7) row split 1 { b0: in f16[35]"
+                            " b1: out f16[35] t0 = f32 load b0[((a0*7)+a1)] t1 = f32 reduce amax t0"
+                            " t2 = f32 sub t0, t1 store b1[((a0*7)+a1)] = t2 }"),
+        kernel_parse(arena,
+                     "kernel columns(outer a0:1100, inner a1:20) tile split 1 { b0: in f16[22000]"
+                     " b1: out f16[1100] t0 = f32 load b0[((a1*1100)+a0)]"
+                     " t1 = f32 reduce sum t0 store b1[a0] = t1 }"),
+        kernel_parse(arena, "kernel in_place(outer a0:70) tile split 1 { b0: inout f16[70]"
+                            " b1: in f16[70] t0 = f32 load b0[a0] t1 = f32 load b1[a0]"
+                            " t2 = f32 mul t0, t1 store b0[a0] = t2 }"),
+    };
+    enum { KERNELS = sizeof kernel / sizeof *kernel };
+    Code *code = compile(kernel, KERNELS, arena);
+    for (int i = 0; i < KERNELS; i++) {
+        assert_true(check_kernel(kernel[i], code));
+        Buffer text = buffer_new(arena);
+        c_render_kernel(kernel[i], &text);
+        assert_non_null(strstr(buffer_text(&text), "widen_f16("));
+        assert_true(i == KERNELS - 1 || strstr(buffer_text(&text), "narrow_f16("));
+    }
+    code_release(code);
+    arena_free(arena);
+}
+
 static bool parses(const char *text) {
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
@@ -510,19 +549,13 @@ static void test_text_is_deterministic(void **state) {
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pointwise),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_split),
-        cmocka_unit_test(test_dtypes),
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_every_op),
-        cmocka_unit_test(test_extremes),
-        cmocka_unit_test(test_guards_do_not_touch),
-        cmocka_unit_test(test_many_costly_ops),
-        cmocka_unit_test(test_malformed_text),
-        cmocka_unit_test(test_text_is_deterministic),
+        cmocka_unit_test(test_pointwise),       cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_tiles),           cmocka_unit_test(test_order),
+        cmocka_unit_test(test_split),           cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_streams),         cmocka_unit_test(test_every_op),
+        cmocka_unit_test(test_extremes),        cmocka_unit_test(test_guards_do_not_touch),
+        cmocka_unit_test(test_many_costly_ops), cmocka_unit_test(test_f16_by_eight),
+        cmocka_unit_test(test_malformed_text),  cmocka_unit_test(test_text_is_deterministic),
     };
     int failed = cmocka_run_group_tests_name("codegen", tests, NULL, NULL);
     cb_cleanup();

@@ -22,16 +22,11 @@
 #include "codegen/c/kernel.h"
 
 enum {
-    WRITTEN_OUT = 400,           /* terms of a NESTED kernel times its inner points */
-    NESTED_INNER = 8,            /* longest inner range that is unrolled inside of the lanes */
-    NESTED_SHORT = 16,           /* the same of a short run without conditions: a window of 4 x 4 */
-    SHORT_RUN = 128,             /* lanes whose loops cost as much as what they compute */
-    WHOLE_RUN = 1 << 30,         /* lanes of a kernel that keeps nothing in arrays */
-    STREAM_LANES = 1024,         /* block that is computed before it is copied out */
-    STREAM_BYTES_MIN = 32 << 20, /* outputs above this go past the caches: they would not fit */
-    STREAM_ROWS_MIN = 4 << 20,   /* rows, written in bursts that would wait for memory, earlier */
-    STREAM_RUN_MIN = 512,        /* and only in runs of at least so many elements */
-    STREAMS_MAX = 4,
+    WRITTEN_OUT = 400,      /* terms of a NESTED kernel times its inner points */
+    NESTED_INNER = 8,       /* longest inner range that is unrolled inside of the lanes */
+    NESTED_SHORT = 16,      /* the same of a short run without conditions: a window of 4 x 4 */
+    SHORT_RUN = 128,        /* lanes whose loops cost as much as what they compute */
+    WHOLE_RUN = 1 << 30,    /* lanes of a kernel that keeps nothing in arrays */
     TURN_LANES = 16,        /* a transposition goes by blocks of so many columns */
     TURN_ROWS = 128,        /* and so many rows */
     TURN_BYTES = 256 << 10, /* from this size of a buffer on */
@@ -120,20 +115,6 @@ static void choose_levels(CKernel *c) {
     if (e->lane_axis != NO_LANE) e->axis_level[e->lane_axis] = e->lane_level;
 }
 
-/* Whether a store writes long runs of a large buffer that nothing in the kernel reads. */
-static bool may_stream(const CKernel *c, int s) {
-    Kernel *kernel = c->e.kernel;
-    const Store *store = &kernel->store[s];
-    const KernelBuffer *buffer = &kernel->buffer[store->buffer];
-    int64_t bytes = buffer->numel * (int64_t)cb_dtype_size(buffer->dtype), stride;
-    Expr *rest;
-    if (c->e.lane_axis == NO_LANE || store->guard || store->mode != STORE_SET) return false;
-    int64_t least = c->shape == SHAPE_ROW ? STREAM_ROWS_MIN : STREAM_BYTES_MIN;
-    if (bytes < least || axis_size(kernel, c->e.lane_axis) < STREAM_RUN_MIN) return false;
-    if (buffer->role != BUFFER_OUT) return false;
-    return index_linear(kernel, store->index, c->e.lane_axis, &stride, &rest) && stride == 1;
-}
-
 static bool turns_at(CKernel *c, Expr *index, int buffer) {
     Kernel *kernel = c->e.kernel;
     int64_t *stride = arena_new_array(c->e.arena, int64_t, length(kernel->axis));
@@ -160,19 +141,10 @@ static void choose_turns(CKernel *c) {
         c->turns |= turns_at(c, kernel->store[s].index, kernel->store[s].buffer);
 }
 
-/* NESTED kernels can copy out after their lane loop only, ROW kernels within their sweeps only. */
-static void choose_streams(CKernel *c) {
-    Kernel *kernel = c->e.kernel;
-    int streams = 0;
-    c->streams = arena_new_array(c->e.arena, bool, c->store_count + 1);
-    for (int s = 0; s < c->store_count; s++) {
-        uint32_t axes = kernel->store[s].index->axes | kernel->store[s].value->axes;
-        bool inner = axes >> kernel->outer_count != 0;
-        bool place = c->shape == SHAPE_ARRAY || inner == (c->shape == SHAPE_ROW);
-        if (!place || c->turns || streams == STREAMS_MAX || !may_stream(c, s)) continue;
-        c->streams[s] = c->any_stream = true;
-        streams++;
-    }
+static bool has_f16(const Kernel *kernel) {
+    for (int b = 0; b < length(kernel->buffer); b++)
+        if (kernel->buffer[b].dtype == CB_F16) return true;
+    return false;
 }
 
 static int array_count(const Kernel *kernel) {
@@ -193,7 +165,8 @@ static bool has_float_sum(const Kernel *kernel) {
 static void choose_lanes(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     c->lanes = 0;
-    if (c->shape == SHAPE_NESTED) c->lanes = c->any_stream ? STREAM_LANES : WHOLE_RUN;
+    if (c->shape == SHAPE_NESTED)
+        c->lanes = c->any_stream || has_f16(kernel) ? STREAM_LANES : WHOLE_RUN;
     if (c->turns) c->lanes = TURN_LANES;
     if (c->shape == SHAPE_ARRAY) {
         int64_t lanes = ARRAY_BYTES / (8 * array_count(kernel)) / 64 * 64;
@@ -356,7 +329,7 @@ void c_item(CKernel *c) {
     if (c->shape != SHAPE_NESTED) return;
     emit_close(e);
     emit_forget(e, mark);
-    c_flush_streams(c, e->info.pass_count);
+    c_flush_outs(c, e->info.pass_count);
 }
 
 /* ---- split kernels ----------------------------------------------------------------------- */
@@ -495,7 +468,7 @@ CKernel *c_prepare(Kernel *kernel, Usage *usage, Buffer *out) {
     choose_text(c);
     choose_levels(c);
     choose_turns(c);
-    choose_streams(c);
+    c_choose_outs(c);
     choose_strip(c);
     choose_lanes(c);
     c->origin = origin(c);

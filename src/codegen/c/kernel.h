@@ -1,6 +1,6 @@
 /* Shared by the files of the C target: c.c (frames: items, passes, splits), pieces.c, sweep.c (one
- * sweep over the inner axes), accumulate.c, lanes.c (where things are in the loops), prelude.c (the
- * rest of a file). */
+ * sweep over the inner axes), accumulate.c, outs.c (what goes through arrays), lanes.c (where
+ * things are in the loops), prelude.c (the rest of a file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
@@ -34,6 +34,8 @@ typedef struct CKernel {
     int piece_axis; /* the lanes' or another outer one */
     bool *streams;  /* by store: goes past the caches */
     bool any_stream;
+    bool *narrows;      /* by store: f16 that are converted several at once, from an array */
+    int wide_count;     /* arrays of f16 that were converted several at once */
     bool written_out;   /* NESTED: the inner range is text, point by point */
     Phrase *point_name; /* written-out inner points: names by point and expression */
 } CKernel;
@@ -42,6 +44,7 @@ typedef struct CKernel {
 extern const Target c_target;
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out); /* true: heavy */
 Phrase c_axis(Emit *e, int axis, bool narrow);
+Phrase c_lane(const CKernel *c, const char *array); /* its element of the lane */
 Phrase c_element(Emit *e, int buffer, const Access *access, const Expr *index, bool guarded);
 void c_address(Emit *e, const Access *access, int buffer, bool guarded, bool constant);
 Phrase c_row(Emit *e, const Expr *value);
@@ -52,6 +55,8 @@ void c_declare_strides(CKernel *c);  /* by8 ... that element texts name */
 Phrase c_array_element(const CKernel *c, char letter, uint32_t id); /* r4, or r4[l] in an ARRAY */
 
 enum {
+    STREAM_LANES = 1024,  /* block that is computed before it is copied out */
+    WIDE_LANES = 4096,    /* most f16 that are converted at a time */
     ARRAY_SUM_BLOCK = 64, /* terms that one lane of an ARRAY kernel adds up in a row */
     STRIP_TERMS = 16      /* the same of a ROW kernel in strips */
 };
@@ -77,6 +82,20 @@ void c_item(CKernel *c); /* one item, or block of lanes */
 void c_choose_pieces(CKernel *c);
 void c_item_in_pieces(CKernel *c);
 
+static inline bool c_stores_in(const CKernel *c, int store, int pass) {
+    return c->e.info.store_pass[store] == pass;
+}
+
+/* ---- what goes through arrays (outs.c) ---- */
+void c_choose_outs(CKernel *c);
+/* Of the loop over so many lanes that is about to open; start: of its first one, behind a pointer's
+ * name. */
+void c_widen(CKernel *c, int64_t lanes, const char *start, const char *count);
+void c_declare_outs(CKernel *c, int pass, int64_t lanes);
+void c_narrow_outs(CKernel *c, int pass, const char *start, const char *count);
+void c_flush_strip(CKernel *c, int pass);
+void c_flush_outs(CKernel *c, int pass); /* after the lanes */
+
 /* ---- sweeps (sweep.c) ---- */
 /* Sweep of one pass over the inner axes, with everything that has to be computed before it. */
 void c_sweep(CKernel *c, int pass);
@@ -85,6 +104,6 @@ void c_finish(CKernel *c);
 /* Declares what does not vary with the lane, before the lane loop of a NESTED kernel opens. */
 void c_before_lanes(CKernel *c);
 void c_open_lanes(CKernel *c, const char *clauses); /* for (int l = 0; l < n; l++) */
-void c_flush_streams(CKernel *c, int pass);
+void c_flush_outs(CKernel *c, int pass);            /* after the lanes: what goes through arrays */
 
 #endif

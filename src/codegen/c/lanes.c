@@ -24,9 +24,15 @@ static bool hides_stride(const CKernel *c, int64_t stride) {
     return c->shape == SHAPE_ARRAY && (stride == 4 || stride == 8 || stride == 16);
 }
 
+Phrase c_lane(const CKernel *c, const char *array) {
+    char lane = c->in_strip || c->in_tail ? 'j' : 'l';
+    return text_atom(arena_format(c->e.arena, "%s[%c]", array, lane));
+}
+
 Phrase c_element(Emit *e, int buffer, const Access *access, const Expr *index, bool guarded) {
     bool narrow = e->lane_axis != NO_LANE && !access->linear; /* int wraps, which hides strides */
     const char *at = access->name;
+    if (access->wide) return c_lane(kernel_of(e), access->wide);
     if (!at)
         return text_atom(
             arena_format(e->arena, "b%d[%s]", buffer, text_index(e, index, narrow).text));

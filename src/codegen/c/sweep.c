@@ -26,40 +26,22 @@ static void store(CKernel *c, int s) {
     Emit *e = &c->e;
     const Store *store = &e->kernel->store[s];
     Phrase element = c_element(e, store->buffer, &e->store[s], store->index, store->guard != NULL);
-    if (c->streams[s])
-        element = text_atom(arena_format(e->arena, c->in_strip ? "out%d[j]" : "out%d[l]", s));
+    if (c->streams[s]) element = c_lane(c, arena_format(e->arena, "out%d", s));
     emit_store(e, s, element);
 }
-
-static bool stores_in(const CKernel *c, int s, int pass) { return c->e.info.store_pass[s] == pass; }
 
 static void body(CKernel *c, int pass) {
     emit_declare(&c->e, c->e.body_level);
     for (int r = 0; r < c->reduce_count; r++)
         if (c_reduces_in(c, r, pass)) c_accumulate(c, c->e.info.reduce[r], pass);
     for (int s = 0; s < c->store_count; s++)
-        if (stores_in(c, s, pass)) store(c, s);
+        if (c_stores_in(c, s, pass)) store(c, s);
 }
 
 void c_open_lanes(CKernel *c, const char *reductions) {
+    c_widen(c, c->out_lanes, "", "n");
     emit_directive(&c->e, "#pragma omp simd%s", reductions);
     emit_open(&c->e, "for (int l = 0; l < n; l++)");
-}
-
-static void declare_streams(CKernel *c, int pass, int64_t lanes) {
-    Emit *e = &c->e;
-    for (int s = 0; s < c->store_count; s++)
-        if (c->streams[s] && stores_in(c, s, pass))
-            emit_line(e, "%s out%d[%lld] __attribute__((aligned(64)));",
-                      e->target->storage[e->kernel->buffer[e->kernel->store[s].buffer].dtype], s,
-                      (long long)lanes);
-}
-
-void c_flush_streams(CKernel *c, int pass) {
-    for (int s = 0; s < c->store_count; s++)
-        if (c->streams[s] && stores_in(c, s, pass))
-            emit_line(&c->e, "stream(%s, out%d, n * (int64_t)sizeof *out%d);", c->e.store[s].name,
-                      s, s);
 }
 
 /* While this row is worked on, the next one comes into the cache. */
@@ -87,6 +69,9 @@ static void prefetch(CKernel *c) {
 static void tail_loop(CKernel *c, int pass) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
+    emit_block(e);
+    c_declare_outs(c, pass, c->strip);
+    c_widen(c, c->strip, " + whole", "n - whole");
     emit_directive(e, "#pragma omp simd");
     emit_open(e, "for (int j = 0; j < n - whole; j++)");
     emit_line(e, "const int64_t l = whole + j;");
@@ -94,23 +79,25 @@ static void tail_loop(CKernel *c, int pass) {
     body(c, pass);
     c->in_tail = false;
     emit_close(e);
+    c_narrow_outs(c, pass, " + whole", "n - whole");
+    emit_close(e);
     emit_forget(e, mark);
 }
 
 static void one_strip(CKernel *c, int pass) {
     Emit *e = &c->e;
     if (pass == 1 && !c->split) prefetch(c);
-    declare_streams(c, pass, c->strip);
+    const char *strip = arena_format(e->arena, "%lld", (long long)c->strip);
+    c_declare_outs(c, pass, c->strip);
+    c_widen(c, c->strip, " + k", strip);
     emit_directive(e, "#pragma omp simd");
-    emit_open(e, "for (int j = 0; j < %lld; j++)", (long long)c->strip);
+    emit_open(e, "for (int j = 0; j < %s; j++)", strip);
     emit_line(e, "const int64_t l = k + j;");
     c->in_strip = true;
     body(c, pass);
     c->in_strip = false;
     emit_close(e);
-    for (int s = 0; s < c->store_count; s++)
-        if (c->streams[s] && stores_in(c, s, pass))
-            emit_line(e, "stream_lines(%s + k, out%d, sizeof out%d);", e->store[s].name, s, s);
+    c_flush_strip(c, pass);
 }
 
 static void strip_loop(CKernel *c, int pass) {
@@ -145,11 +132,11 @@ static void lane_loop(CKernel *c, int pass) {
         return;
     }
     Mark mark = emit_mark(e);
-    declare_streams(c, pass, c->out_lanes);
+    c_declare_outs(c, pass, c->out_lanes);
     c_open_lanes(c, c_reductions(c, pass));
     body(c, pass);
     emit_close(e);
-    c_flush_streams(c, pass);
+    c_flush_outs(c, pass);
     emit_forget(e, mark);
 }
 
@@ -210,7 +197,7 @@ static const Expr *term_condition(const Expr *reduce) {
 static const Expr *lanes_condition(const CKernel *c, int pass) {
     const Expr *all = NULL;
     for (int s = 0; s < c->store_count; s++)
-        if (stores_in(c, s, pass)) return NULL;
+        if (c_stores_in(c, s, pass)) return NULL;
     for (int id = 0; id < c->e.count; id++) {
         const Local *local = &c->e.local[id];
         if (local->needed && (local->cached || c->e.kernel->expr[id]->op == EX_scan)) return NULL;
@@ -264,7 +251,7 @@ static bool collect(CKernel *c, int pass) {
             any = true;
         }
     for (int s = 0; s < c->store_count; s++)
-        if (stores_in(c, s, pass)) {
+        if (c_stores_in(c, s, pass)) {
             emit_root_store(e, s, e->body_level);
             any = true;
         }
@@ -413,7 +400,7 @@ void c_before_lanes(CKernel *c) {
         close_point(c, point, mark);
     }
     e->at_point = false;
-    declare_streams(c, e->info.pass_count, c->out_lanes);
+    c_declare_outs(c, e->info.pass_count, c->out_lanes);
     e->reduce_leaves = leaves;
 }
 
@@ -423,7 +410,7 @@ void c_finish(CKernel *c) {
     bool any = false;
     emit_begin(e);
     for (int s = 0; s < c->store_count; s++)
-        if (stores_in(c, s, pass)) {
+        if (c_stores_in(c, s, pass)) {
             emit_root_store(e, s, e->row_level);
             any = true;
         }
@@ -431,15 +418,15 @@ void c_finish(CKernel *c) {
     emit_collect(e);
     if (c->shape == SHAPE_ARRAY) {
         emit_declare(e, 0);
-        declare_streams(c, pass, c->out_lanes);
+        c_declare_outs(c, pass, c->out_lanes);
         c_open_lanes(c, "");
     }
     Mark mark = emit_mark(e);
     emit_declare(e, e->row_level);
     for (int s = 0; s < c->store_count; s++)
-        if (stores_in(c, s, pass)) store(c, s);
+        if (c_stores_in(c, s, pass)) store(c, s);
     if (c->shape != SHAPE_ARRAY) return;
     emit_close(e);
     emit_forget(e, mark);
-    c_flush_streams(c, pass);
+    c_flush_outs(c, pass);
 }

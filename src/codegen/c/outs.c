@@ -1,0 +1,119 @@
+/* Runs of elements that go through arrays on their way between memory and the lanes (kernel.h):
+ * stores that go past the caches, and f16, which are converted several at once.
+ *
+ *     float out0[1024], h0[1024];
+ *     widen_f16(h0, p4, n);
+ *     for (int l = 0; l < n; l++) out0[l] = h0[l] + t1;       the vector loop
+ *     narrow_f16(s0, out0, n); */
+#include "codegen/c/kernel.h"
+
+enum {
+    STREAM_BYTES_MIN = 32 << 20, /* outputs above this go past the caches: they would not fit */
+    STREAM_ROWS_MIN = 4 << 20,   /* rows, written in bursts that would wait for memory, earlier */
+    STREAM_RUN_MIN = 512,        /* and only in runs of at least so many elements */
+    STREAMS_MAX = 4
+};
+
+/* ---- choices ----------------------------------------------------------------------------- */
+
+/* Whether a store writes runs along the lanes that nothing in the kernel reads. */
+static bool writes_runs(const CKernel *c, const Store *store) {
+    Kernel *kernel = c->e.kernel;
+    int64_t stride;
+    Expr *rest;
+    if (c->e.lane_axis == NO_LANE || store->guard || store->mode != STORE_SET) return false;
+    if (kernel->buffer[store->buffer].role != BUFFER_OUT) return false;
+    return index_linear(kernel, store->index, c->e.lane_axis, &stride, &rest) && stride == 1;
+}
+
+/* Whether runs are long, and too much for the caches. */
+static bool may_stream(const CKernel *c, const Store *store) {
+    const KernelBuffer *buffer = &c->e.kernel->buffer[store->buffer];
+    int64_t bytes = buffer->numel * (int64_t)cb_dtype_size(buffer->dtype);
+    int64_t least = c->shape == SHAPE_ROW ? STREAM_ROWS_MIN : STREAM_BYTES_MIN;
+    return bytes >= least && c->e.kernel->axis[c->e.lane_axis].size >= STREAM_RUN_MIN;
+}
+
+/* NESTED kernels can copy out after their lane loop only, ROW kernels within their sweeps only. */
+void c_choose_outs(CKernel *c) {
+    Kernel *kernel = c->e.kernel;
+    int streams = 0;
+    c->streams = arena_new_array(c->e.arena, bool, c->store_count + 1);
+    c->narrows = arena_new_array(c->e.arena, bool, c->store_count + 1);
+    for (int s = 0; s < c->store_count; s++) {
+        const Store *store = &kernel->store[s];
+        uint32_t axes = store->index->axes | store->value->axes;
+        bool inner = axes >> kernel->outer_count != 0;
+        bool place = c->shape == SHAPE_ARRAY || inner == (c->shape == SHAPE_ROW);
+        if (!place || c->turns || !writes_runs(c, store)) continue;
+        c->streams[s] = streams < STREAMS_MAX && may_stream(c, store);
+        c->narrows[s] = !c->streams[s] && kernel->buffer[store->buffer].dtype == CB_F16;
+        c->any_stream |= c->streams[s];
+        streams += c->streams[s];
+    }
+}
+
+/* ---- into arrays ------------------------------------------------------------------------- */
+
+static void use_halves(Emit *e) {
+    e->usage->helper[HELPER_halves] = true;
+    e->usage->widens[CB_F16] = e->usage->narrows[CB_F16] = true;
+}
+
+/* f16 that lie side by side come through arrays into the loop that is about to open. */
+void c_widen(CKernel *c, int64_t lanes, const char *start, const char *count) {
+    Emit *e = &c->e;
+    for (int id = 0; id < e->count; id++) {
+        const Expr *x = e->kernel->expr[id];
+        Access *access = &e->load[id];
+        const Local *local = &e->local[id];
+        access->wide = NULL;
+        bool read = x->op == EX_load && local->needed && !local->kept && !local->name.text;
+        if (!read || !access->name || access->stride != 1 || x->input_count > 1) continue;
+        const KernelBuffer *buffer = &e->kernel->buffer[x->imm.i];
+        if (buffer->dtype != CB_F16 || buffer->role != BUFFER_IN || lanes > WIDE_LANES) continue;
+        access->wide = arena_format(e->arena, "h%d", c->wide_count++);
+        emit_line(e, "float %s[%lld] __attribute__((aligned(64)));", access->wide,
+                  (long long)lanes);
+        emit_line(e, "widen_f16(%s, %s%s, %s);", access->wide, access->name, start, count);
+        use_halves(e);
+    }
+}
+
+/* ---- out of arrays ----------------------------------------------------------------------- */
+
+/* The arrays of what is copied out after the lanes. */
+void c_declare_outs(CKernel *c, int pass, int64_t lanes) {
+    Emit *e = &c->e;
+    for (int s = 0; s < c->store_count; s++) {
+        if (!(c->streams[s] || c->narrows[s]) || !c_stores_in(c, s, pass)) continue;
+        cb_dtype dtype = e->kernel->buffer[e->kernel->store[s].buffer].dtype;
+        const char *type = c->narrows[s] ? "float" : e->target->storage[dtype];
+        emit_line(e, "%s out%d[%lld] __attribute__((aligned(64)));", type, s, (long long)lanes);
+        if (c->narrows[s]) e->store[s].wide = arena_format(e->arena, "out%d", s);
+    }
+}
+
+void c_narrow_outs(CKernel *c, int pass, const char *start, const char *count) {
+    for (int s = 0; s < c->store_count; s++) {
+        if (!c->narrows[s] || !c_stores_in(c, s, pass)) continue;
+        emit_line(&c->e, "narrow_f16(%s%s, out%d, %s);", c->e.store[s].name, start, s, count);
+        use_halves(&c->e);
+    }
+}
+
+void c_flush_outs(CKernel *c, int pass) {
+    c_narrow_outs(c, pass, "", "n");
+    for (int s = 0; s < c->store_count; s++)
+        if (c->streams[s] && c_stores_in(c, s, pass))
+            emit_line(&c->e, "stream(%s, out%d, n * (int64_t)sizeof *out%d);", c->e.store[s].name,
+                      s, s);
+}
+
+void c_flush_strip(CKernel *c, int pass) {
+    Emit *e = &c->e;
+    c_narrow_outs(c, pass, " + k", arena_format(e->arena, "%lld", (long long)c->strip));
+    for (int s = 0; s < c->store_count; s++)
+        if (c->streams[s] && c_stores_in(c, s, pass))
+            emit_line(e, "stream_lines(%s + k, out%d, sizeof out%d);", e->store[s].name, s, s);
+}
