@@ -191,6 +191,8 @@ bool expr_uses_inner(const Kernel *kernel, const Expr *expr);
  * low <= coordinate < high alone; one point of an inner axis is a constant. pieces.c. */
 int64_t *kernel_edges(Kernel *kernel, int axis, Arena *arena);
 Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high);
+/* The same, as a kernel that has no other points: its coordinate counts from 0. */
+Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high);
 
 void kernel_print(const Kernel *kernel, Buffer *out);
 Kernel *kernel_parse(Arena *arena, const char *text); /* NULL with an error; for tests */

@@ -3,7 +3,7 @@
  *     where(a0 < 1000003, b0[a0], b1[a0 - 1000003])     ->     b0[a0], and b1[a0 - 1000003] above
  *
  * A piece has no condition left that its range decides, and no load that is never done. */
-#include "lower/loop.h"
+#include "lower/index.h"
 
 /* The coordinate at which e = comparison(a, b) turns over; -1: it does not, or elsewhere too. */
 static int64_t edge_of(Kernel *kernel, const Expr *e, int axis) {
@@ -58,21 +58,23 @@ static Expr *rebuild(Kernel *piece, const Expr *e, Expr *const *made) {
     }
 }
 
-Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high) {
+/* The coordinate along axis, in a piece, of a kernel's points low .. high - 1. */
+typedef Expr *Coordinate(Kernel *piece, int axis, int64_t low, int64_t high);
+
+static Kernel *piece_of(const Kernel *kernel, int axis, int64_t size, Coordinate *coordinate_of,
+                        int64_t low, int64_t high) {
     Arena *arena = kernel->arena;
     Kernel *piece = kernel_new(arena);
     Expr **made = arena_new_array(arena, Expr *, length(kernel->expr) + 1);
     const bool *live = kernel_live(kernel, arena);
-    bool point = kernel->axis[axis].inner && high - low == 1;
     for (int a = 0; a < length(kernel->axis); a++)
-        kernel_axis(piece, a == axis && point ? 1 : kernel->axis[a].size, kernel->axis[a].inner);
+        kernel_axis(piece, a == axis ? size : kernel->axis[a].size, kernel->axis[a].inner);
     for (int b = 0; b < length(kernel->buffer); b++) push(arena, piece->buffer, kernel->buffer[b]);
-    Expr *coordinate = expr_axis(piece, axis); /* the bounds of what follows come from its own */
-    coordinate->low = low, coordinate->high = high - 1;
+    Expr *coordinate = coordinate_of(piece, axis, low, high);
     for (int id = 0; id < length(kernel->expr); id++) {
         const Expr *e = kernel->expr[id];
-        bool fixed = point && e->op == EX_axis && e->imm.i == axis;
-        if (live[id]) made[id] = fixed ? expr_int(piece, low) : rebuild(piece, e, made);
+        bool along = e->op == EX_axis && e->imm.i == axis;
+        if (live[id]) made[id] = along ? coordinate : rebuild(piece, e, made);
     }
     for (int s = 0; s < length(kernel->store); s++) {
         const Store *store = &kernel->store[s];
@@ -85,4 +87,31 @@ Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high) 
     piece->name = kernel->name, piece->origin = kernel->origin;
     piece->form = kernel->form, piece->split = kernel->split;
     return piece;
+}
+
+/* The bounds of what follows come from the coordinate's own. */
+static Expr *within(Kernel *piece, int axis, int64_t low, int64_t high) {
+    Expr *coordinate = expr_axis(piece, axis);
+    coordinate->low = low, coordinate->high = high - 1;
+    return coordinate;
+}
+
+static Expr *fixed(Kernel *piece, int axis, int64_t low, int64_t high) {
+    (void)axis, (void)high;
+    return expr_int(piece, low);
+}
+
+static Expr *moved(Kernel *piece, int axis, int64_t low, int64_t high) {
+    (void)high;
+    return index_add(piece, expr_axis(piece, axis), expr_int(piece, low));
+}
+
+Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high) {
+    bool point = kernel->axis[axis].inner && high - low == 1;
+    if (point) return piece_of(kernel, axis, 1, fixed, low, high);
+    return piece_of(kernel, axis, kernel->axis[axis].size, within, low, high);
+}
+
+Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high) {
+    return piece_of(kernel, axis, high - low, moved, low, high);
 }

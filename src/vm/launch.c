@@ -14,7 +14,9 @@
 enum {
     GRAIN_BYTES = 64 * 1024,      /* memory traffic that is worth waking a thread for */
     GRAIN_OPERATIONS = 32 * 1024, /* the same in additions */
-    STACK_SLOTS = 256
+    STACK_SLOTS = 256,
+    PIECES_POINTS = 1024, /* fewer take less time than several programs */
+    PIECE_LANES = 8       /* of a piece along the last axis, on average */
 };
 
 static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -61,6 +63,74 @@ static void find_bins(Launch *launch, const Kernel *kernel) {
     }
 }
 
+/* ---- pieces ---- */
+
+typedef struct Cutting {
+    Kernel *kernel[LAUNCH_PIECES];
+    int count; /* more than LAUNCH_PIECES: too many */
+} Cutting;
+
+/* NULL: none, or too close together along the lanes. */
+static int64_t *edges_along(Kernel *kernel, int axis) {
+    int64_t *edge = kernel_edges(kernel, axis, kernel->arena);
+    int64_t lanes = axis == kernel->outer_count - 1 ? PIECE_LANES : 1;
+    return kernel->axis[axis].size < lanes * (length(edge) + 1) ? NULL : edge;
+}
+
+static void cut(Cutting *cutting, Kernel *kernel, int axis) {
+    int64_t *edge = NULL;
+    while (axis >= 0 && !(edge = edges_along(kernel, axis))) axis--;
+    if (cutting->count >= LAUNCH_PIECES || !edge) {
+        if (cutting->count < LAUNCH_PIECES) cutting->kernel[cutting->count] = kernel;
+        cutting->count++;
+        return;
+    }
+    for (int i = 0; i <= length(edge); i++) {
+        int64_t low = i ? edge[i - 1] : 0;
+        int64_t high = i < length(edge) ? edge[i] : kernel->axis[axis].size;
+        cut(cutting, kernel_range(kernel, axis, low, high), axis - 1);
+    }
+}
+
+/* Conditions on coordinates are masks for every block of lanes, and what they choose from is
+ * gathered, an element at a time. Cut where they turn over, the pieces of a padding or a
+ * concatenation are copies. Nothing that a piece writes may be read by another one. */
+static bool may_cut(const Kernel *kernel) {
+    bool plain = length(kernel->axis) == kernel->outer_count && kernel->split <= 1;
+    if (!plain || kernel->outer_size < PIECES_POINTS) return false;
+    for (int s = 0; s < length(kernel->store); s++)
+        if (kernel->store[s].mode != STORE_SET) return false;
+    for (int b = 0; b < length(kernel->buffer); b++)
+        if (kernel->buffer[b].role == BUFFER_INOUT) return false;
+    return true;
+}
+
+static bool build_pieces(Launch *launch, const Kernel *kernel, bool oracle, Arena *arena) {
+    Cutting cutting = {.count = 0};
+    if (arena_guard(arena)) return false;
+    cut(&cutting, kernel_over(kernel, arena), kernel->outer_count - 1);
+    if (cutting.count < 2 || cutting.count > LAUNCH_PIECES) return true;
+    launch->piece = memory_zalloc(sizeof *launch->piece * (size_t)cutting.count);
+    if (!launch->piece) return false;
+    launch->piece_count = cutting.count;
+    for (int i = 0; i < cutting.count; i++) {
+        launch->piece[i].outer_size = cutting.kernel[i]->outer_size;
+        launch->piece[i].program = program_build(cutting.kernel[i], oracle);
+        if (!launch->piece[i].program) return false;
+    }
+    return true;
+}
+
+static bool take_pieces(Launch *launch, const Kernel *kernel, bool oracle) {
+    if (!may_cut(kernel)) return true;
+    Arena *arena = arena_new();
+    bool done = arena && build_pieces(launch, kernel, oracle, arena);
+    arena_free(arena);
+    return done;
+}
+
+/* ---- making ---- */
+
 bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function, bool oracle) {
     *launch = (Launch){.function = function,
                        .form = kernel->form,
@@ -78,7 +148,7 @@ bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function,
     }
     if (!function) {
         launch->program = program_build(kernel, oracle);
-        if (!launch->program) goto failed;
+        if (!launch->program || !take_pieces(launch, kernel, oracle)) goto failed;
     }
     return true;
 failed:
@@ -88,6 +158,8 @@ failed:
 
 void launch_free(Launch *launch) {
     program_free(launch->program);
+    for (int i = 0; i < launch->piece_count; i++) program_free(launch->piece[i].program);
+    memory_free(launch->piece);
     memory_free(launch->reduce);
     *launch = (Launch){0};
 }
@@ -104,6 +176,7 @@ void launch_part(const Launch *launch, void *const *buffer, int64_t low, int64_t
 
 typedef struct Range { /* what one parallel loop hands to its threads */
     const Launch *launch;
+    const LaunchPiece *piece; /* run_piece alone */
     void *const *buffer;
     int pass;
     void *slot;
@@ -112,6 +185,18 @@ typedef struct Range { /* what one parallel loop hands to its threads */
 static void run_range(void *user, int64_t low, int64_t high) {
     const Range *range = user;
     launch_part(range->launch, range->buffer, low, high, range->pass, range->slot);
+}
+
+static void run_piece(void *user, int64_t low, int64_t high) {
+    const Range *range = user;
+    program_run(range->piece->program, range->buffer, low, high, 0, NULL);
+}
+
+static void run_pieces(const Launch *launch, void *const *buffer) {
+    for (int i = 0; i < launch->piece_count; i++) {
+        Range range = {.piece = &launch->piece[i], .buffer = buffer};
+        parallel_for(range.piece->outer_size, launch->grain, run_piece, &range);
+    }
 }
 
 typedef struct Combine { /* the chunks of one reduction */
@@ -152,6 +237,10 @@ static void run_split(const Launch *launch, void *const *buffer, Scalar *slot) {
 }
 
 bool launch_run(const Launch *launch, void *const *buffer) {
+    if (launch->piece) {
+        run_pieces(launch, buffer);
+        return true;
+    }
     if (launch->split == 1) {
         Range range = {.launch = launch, .buffer = buffer};
         parallel_for(launch->outer_size, launch->grain, run_range, &range);

@@ -5,16 +5,33 @@
 #include "lower/function.h"
 #include "vm/program.h"
 
+/* Points in which the conditions of a pointwise kernel do not change: a program of their own. */
+typedef struct LaunchPiece {
+    Program *program; /* owned */
+    int64_t outer_size;
+} LaunchPiece;
+enum { LAUNCH_PIECES = 32 };
+
 typedef struct Launch {
     KernelFunction *function; /* generated code, or NULL: program on the VM */
     Program *program;         /* owned; NULL when function is set */
+    LaunchPiece *piece;       /* owned; NULL: the program runs by itself */
+    int piece_count;
     Form form;
     int64_t outer_size, split, grain; /* grain: items that are worth waking a thread for */
     int pass_count, reduce_count, buffer_count;
     /* Of a split kernel that adds to elements (STORE_ADD): these; buffer -1: it does not. */
-    struct { int buffer; cb_dtype dtype; int64_t numel; } bins;
+    struct {
+        int buffer;
+        cb_dtype dtype;
+        int64_t numel;
+    } bins;
     /* owned, by slot: how chunks combine */
-    struct { cb_dtype dtype; Op op; int pass; } *reduce;
+    struct {
+        cb_dtype dtype;
+        Op op;
+        int pass;
+    } * reduce;
 } Launch;
 /* function NULL: the VM, in f64 when oracle is set. false: out of memory, nothing to free. */
 bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function, bool oracle);

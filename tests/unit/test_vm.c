@@ -538,6 +538,31 @@ static void test_memory(void **state) {
     cb_set_allocator((cb_allocator){NULL, NULL});
 }
 
+/* A padding of both dimensions, 3 x 3 pieces, and the program that is not cut. */
+static void test_pieces(void **state) {
+    (void)state;
+    enum { ROWS = 30, COLUMNS = 70, FROM = 26 * 66 };
+    Arena *arena = arena_new();
+    const Kernel *kernel = kernel_parse(
+        arena, "kernel padded(outer a0:30, outer a1:70) tile split 1 { b0: in f32[1716]"
+               " b1: out f32[2100] t0 = bool lt [a0], 2:i64 t1 = bool ge [a0], 28:i64"
+               " t2 = bool lt [a1], 3:i64 t3 = bool ge [a1], 69:i64 t4 = bool logical_or t0, t1"
+               " t5 = bool logical_or t2, t3 t6 = bool logical_or t4, t5 t7 = bool logical_not t6"
+               " t8 = f32 load b0[((a0*66)+(a1+-135))] if t7 t9 = f32 where t6, 2.5:f32, t8"
+               " store b1[((a0*70)+a1)] = t9 }");
+    assert_non_null(kernel);
+    float from[FROM], whole[ROWS * COLUMNS], pieces[ROWS * COLUMNS] = {0};
+    for (int i = 0; i < FROM; i++) from[i] = (float)i;
+    Launch launch;
+    assert_true(launch_init(&launch, kernel, NULL, false));
+    assert_int_equal(launch.piece_count, 9);
+    launch_part(&launch, (void *[]){from, whole}, 0, kernel->outer_size, 0, NULL);
+    assert_true(launch_run(&launch, (void *[]){from, pieces}));
+    assert_memory_equal(whole, pieces, sizeof whole);
+    launch_free(&launch);
+    arena_free(arena);
+}
+
 int main(void) {
     (void)compile, (void)check_kernel; /* of kernel_run.h, for generated code */
     const struct CMUnitTest tests[] = {
@@ -547,7 +572,7 @@ int main(void) {
         cmocka_unit_test(test_rounding),   cmocka_unit_test(test_long_sums),
         cmocka_unit_test(test_in_place),   cmocka_unit_test(test_every_op),
         cmocka_unit_test(test_levels),     cmocka_unit_test(test_print),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory),     cmocka_unit_test(test_pieces),
     };
     return cmocka_run_group_tests_name("vm", tests, NULL, NULL);
 }
