@@ -7,6 +7,8 @@
  * them. What counts is how they compare. */
 static const double product_ns = 0.0042; /* a multiplication in a register tile */
 static const double gather_ns = 0.0055;  /* the same, where windows are gathered first */
+static const double window_ns = 0.17;    /* an element to gather: few out channels make up for it */
+enum { FEW_IN = 16 };                    /* channels in: a vector of AVX-512 */
 static const double dot_share = 0.5;     /* of those two, in bf16 where it is multiplied as such */
 static const double amx_share = 0.2;     /* the same on AMX tiles */
 static const double weight_ns = 0.07;    /* a packed weight: read from memory once a call */
@@ -60,7 +62,10 @@ MethodCost conv_direct_cost(const ConvolutionTask *task, int tile, bool constant
 
 MethodCost conv_gather_cost(const ConvolutionTask *task, int tile, bool constant) {
     (void)tile;
-    return (MethodCost){plain_ns(task, constant, product_of(task, gather_ns)), 1};
+    double many = plain_ns(task, constant, product_of(task, gather_ns));
+    double each = product_of(task, product_ns) + window_ns / (double)task->out_channels;
+    bool few = task->channels / task->groups >= FEW_IN; /* below, other ways lose as much */
+    return (MethodCost){few ? fmax(many, plain_ns(task, constant, each)) : many, 1};
 }
 
 MethodCost conv_winograd_cost(const ConvolutionTask *task, int tile, bool constant) {
