@@ -354,6 +354,18 @@ static void small_kernels_are_products(void **state) {
     assert_false(convolution_fits(&apart, CONV_MATRIX));
 }
 
+/* Beside few out channels windows cost more to gather than x to turn; few channels in gain nothing
+ * by that. */
+static void few_out_channels_are_turned(void **state) {
+    (void)state;
+    Case c = {8, 64, 3, 1, {1, 17, 17}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}};
+    ConvolutionTask s = task_of(&c, 0, CB_F32, false);
+    assert_int_equal(chosen_for(&s), CONV_TURNED);
+    Case stem = {1, 3, 64, 1, {1, 224, 224}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}, {1, 1, 1}};
+    s = task_of(&stem, 0, CB_F32, false);
+    assert_int_equal(chosen_for(&s), CONV_GATHER);
+}
+
 /* Few channels to a group are not turned; a stride takes the lanes apart. */
 static void few_channels_to_a_group_stay(void **state) {
     (void)state;
@@ -454,6 +466,7 @@ int main(void) {
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, "reduced"),
         cmocka_unit_test(few_channels_to_a_group_stay),
+        cmocka_unit_test(few_out_channels_are_turned),
         cmocka_unit_test(each_allocation_of_each_method_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
