@@ -204,6 +204,12 @@ static void test_stack_of_points(void **state) {
     check_all(&kernel, 1);
     assert_int_equal(occurrences(source(arena, kernel), "#pragma omp simd"), 9);
     assert_int_equal(occurrences(source(arena, kernel), " ? b"), 0);
+    static const char *const many = /* each loop is compiled: seventy take ten seconds */
+        "kernel many(outer a0:700, inner a1:70) tile split 1 { b0: in f32[1400] b1: out f32[49000]"
+        " t0 = bool lt [a1], 69:i64 t1 = f32 load b0[((a0*2)+1)] if t0"
+        " t2 = f32 where t0, t1, 0:f32 store b1[((a0*70)+a1)] = t2 }";
+    check_all(&many, 1);
+    assert_true(occurrences(source(arena, many), "#pragma omp simd") < 9);
     arena_free(arena);
 }
 

@@ -6,6 +6,7 @@
 enum {
     PIECES_MAX = 128,      /* loops of their own for ranges with other conditions */
     PIECES_TWICE_MAX = 32, /* the same of two coordinates */
+    POINTS_MAX = 16,       /* loops of their own for the points of a stack */
     PIECE_LANES = 32       /* of a range along the lanes, on average */
 };
 
@@ -76,6 +77,7 @@ static bool is_stack(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     bool plain = c->inner_count == 1 && !c->reduce_count && !c->split && !c->any_stream;
     if (c->shape != SHAPE_ARRAY || !plain || kernel_has_scan(kernel)) return false;
+    if (kernel->axis[kernel->outer_count].size > POINTS_MAX) return false; /* each is compiled */
     return length(kernel_edges(c->e.kernel, kernel->outer_count, c->e.arena)) > 0;
 }
 
