@@ -32,7 +32,10 @@ static Node *fold_pointwise(Graph *graph, Node *node) {
     }
     if (node->op == OP_to)
         return node_splat(graph, node, scalar_convert(value[0], dtype, node->dtype));
-    return node_splat(graph, node, scalar_eval(node->op, compute_dtype(dtype), value));
+    Scalar folded = scalar_eval(node->op, compute_dtype(dtype), value);
+    if (graph->ambient.precise && dtype_is_half(node->dtype))
+        folded = scalar_convert(folded, compute_dtype(node->dtype), node->dtype);
+    return node_splat(graph, node, folded);
 }
 
 /* Where the order and number of additions cannot show: not in sums and products of floats. */
