@@ -89,7 +89,7 @@ static bool mark_end(Recording *recording) {
     Trace *trace = recording->trace;
     if (arena_guard(trace->arena)) return false;
     trace->goes_on = true;
-    trace->crosses = arena_new_array(trace->arena, _Atomic(bool), length(trace->value) + 1);
+    trace->crosses = arena_new_array(trace->arena, atomic_bool, length(trace->value) + 1);
     return true;
 }
 

@@ -65,7 +65,7 @@ typedef struct Trace {
                         * that goes on: those that cross */
     bool goes_on;      /* it ends at an event, not with the function (segment.c) */
     bool whole;        /* it goes on, and nothing of it may wait: it writes, or draws */
-    _Atomic(bool) *crosses; /* it goes on: by root, whether somebody used it after the event */
+    atomic_bool *crosses; /* it goes on: by root, whether somebody used it after the event */
 } Trace;
 
 Trace *trace_new(void); /* NULL: out of memory */

@@ -127,8 +127,8 @@ void frame_unwind(Frame **frame) {
 }
 
 void frames_recover(ThreadState *t, const char *caller) {
-    const Frame *last = NULL;
-    for (const Frame *frame = t->frame; frame; frame = frame->outer)
+    const Frame *last = t->frame;
+    for (const Frame *frame = last->outer; frame; frame = frame->outer)
         if (!frame_lives(frame, caller)) last = frame;
     abandon_through(t, last);
     fail(CB_ERR_ARGUMENT, "a jump left a compiled function or a forward before it returned; what "
