@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Values in the middle of a compiled function, beside PyTorch: the same functions, in turn, least of the rounds.
+
+    python bench/compare_breaks.py build/bench_breaks [THREADS] [ROUNDS]      needs torch; prints a table"""
+import json, subprocess, sys, time
+import torch
+
+def activation(x): return x * 0.5 * (torch.tanh((x + x * x * x * 0.044715) * 0.79788456) + 1.0)
+
+def branch(x):
+    y = activation(x + 0.5)
+    if y.mean().item() > 0: return activation(y - 0.25)
+    return -y
+
+def newton(x):
+    goal = x.abs() + 1.0
+    root = goal
+    for i in range(50):
+        step = (root + goal / root) * 0.5
+        still = (step - root).abs().max().item() < 1e-5
+        root = step
+        if still: break
+    return root
+
+def least(function, x, runs):
+    best = 1e30
+    for run in range(-5, runs):
+        start = time.perf_counter()
+        function(x)
+        if run >= 0: best = min(best, time.perf_counter() - start)
+    return best * 1e6
+
+def main():
+    program, threads, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 2, int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    cases = [('branch', branch, 1024, 1024, 100), ('branch', branch, 16, 16, 1000), ('newton', newton, 256, 1024, 100), ('newton', newton, 4, 16, 1000)]
+    compiled = {name: torch.compile(function) for name, function in (('branch', branch), ('newton', newton))}
+    rows = {}
+    for _ in range(rounds):
+        for line in subprocess.run([program, str(threads)], check=True, capture_output=True, text=True).stdout.splitlines():
+            row = json.loads(line)
+            mine = rows.setdefault(row['case'], dict(row))
+            for key in ('eager_us', 'compiled_us'): mine[key] = min(mine[key], row[key])
+        for name, function, height, width, runs in cases:
+            x = torch.randn(height, width)
+            mine = rows[f'{name} {height}x{width}']
+            with torch.no_grad():
+                for key, f in (('torch_us', function), ('torch_compile_us', compiled[name])):
+                    mine[key] = min(mine.get(key, 1e30), least(f, x, runs))
+    print('| case | graphs | eager us | compiled us | torch eager us | torch.compile us |\n| --- | --- | --- | --- | --- | --- |')
+    for row in rows.values():
+        print(f"| {row['case']} | {row['graphs']} | {row['eager_us']:.1f} | {row['compiled_us']:.1f} | {row['torch_us']:.1f} | {row['torch_compile_us']:.1f} |")
+
+main()
