@@ -28,7 +28,6 @@ has "$work/script" "^alexnet, batch 1, f32, " "^Baseline time for 2 batches: [0-
     "^Compiled time for 2 batches: [0-9.]* seconds$" "^Speedup: [0-9.]*x$" "^Outputs agree: "
 [ "$(wc -l <"$work/script")" = 6 ] || { echo "not six lines:"; cat "$work/script"; failed=1; }
 
-run "$work/alexnet" bench alexnet --batch 1 --dtype bf16 --json --seconds 0.01
 run "$work/autocast" bench alexnet --batch 1 --autocast bf16 --json --seconds 0.01
 run "$work/resnet50" bench resnet50 --only compiled --json --seconds 0.01
 run "$work/gpt2" bench gpt2 --only compiled --json --seconds 0.01
@@ -38,14 +37,14 @@ has "$work/explain" "convolution f32: 1 x 3 channels into 64, kernel 11 x 11; [a
     "matmul f32" "steps: 1[0-9], eager would launch"
 
 command -v python3 >/dev/null 2>&1 || { echo "python3 is missing: JSON not checked"; exit $failed; }
-python3 - "$work/alexnet" "$work/autocast" "$work/resnet50" "$work/gpt2" <<'END' || failed=1
+python3 - "$work/autocast" "$work/resnet50" "$work/gpt2" <<'END' || failed=1
 import json, sys
-alexnet, autocast, resnet50, gpt2 = (json.loads(open(path).read()) for path in sys.argv[1:])
-assert alexnet["dtype"] == "bf16" and alexnet["eager_ms"] > 0 and alexnet["max_error"] < 1, alexnet
+autocast, resnet50, gpt2 = (json.loads(open(path).read()) for path in sys.argv[1:])
 assert autocast["dtype"] == "f32" and autocast["autocast"] == "bf16" and autocast["max_error"] < 1, autocast
-assert autocast["bytes_compiled"] < 1.1 * alexnet["bytes_compiled"], autocast # weights are converted once
+assert autocast["eager_ms"] > 0, autocast
+assert autocast["bytes_compiled"] < 1.1 * 2 * 62.4e6, autocast # weights, in bf16, are converted once
 assert gpt2["eager_ms"] is None and gpt2["max_error"] is None, gpt2
-for row, billions in ((alexnet, 1.43), (autocast, 1.43), (resnet50, 8.18), (gpt2, 31.6)):
+for row, billions in ((autocast, 1.43), (resnet50, 8.18), (gpt2, 31.6)):
     flops = row["gflops"] * row["compiled_ms"] * 1e-3
     assert abs(flops / billions - 1) < 0.03, (flops, row)
     assert row["kernels_compiled"] < row["kernels_eager"], row
