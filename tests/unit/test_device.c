@@ -403,8 +403,7 @@ static void begin_anew(cb_tensor *x) {
 static void test_child_begins_anew(void **state) {
     (void)state;
 #if defined(__SANITIZE_THREAD__)
-    print_message("a child of a process with threads may start none under ThreadSanitizer\n");
-    skip();
+    skip_because("under ThreadSanitizer a child of a process with threads may start none");
 #endif
     char text[512];
     cb_tensor *x = GUARDED(1, 2);
