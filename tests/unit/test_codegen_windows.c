@@ -139,18 +139,25 @@ static void test_pieces_of_bytes(void **state) {
     " b0: in f32[" numel "] b1: out f32[100] t0 = f32 load b0[((a0*" columns ")+a1)]"              \
     " t1 = f32 " op " t0 t2 = f32 reduce amax t1 store b1[a0] = t2 }"
 
+#define SCALED_ROWS(columns, numel, op)                                                            \
+    "kernel scaled_" columns op "(outer a0:100, inner a1:" columns ") tile split 1 {"              \
+    " b0: in f32[" numel "] b1: in f32[100] b2: out f32[" numel "]"                                \
+    " t0 = f32 load b0[((a0*" columns ")+a1)] t1 = f32 load b1[a0]"                                \
+    " t2 = f32 " op " t0, t1 store b2[((a0*" columns ")+a1)] = t2 }"
+
 /* Rows as lanes: short ones are written out, the others a loop over points, which are gathered. */
 static void test_rows_as_lanes(void **state) {
     (void)state;
-    static const char *const text[] = {SHORT_ROWS("4", "400", "tanh"),
-                                       SHORT_ROWS("5", "500", "neg"), SHORT_ROWS("7", "700", "neg"),
-                                       SHORT_ROWS("8", "800", "neg"),
-                                       SHORT_ROWS("8", "800", "tanh")};
-    static const bool by_point[] = {false, true, true, false, true};
-    check_all(text, 5);
+    static const char *const text[] = {
+        SHORT_ROWS("4", "400", "tanh"), SHORT_ROWS("5", "500", "neg"),
+        SHORT_ROWS("7", "700", "neg"),  SHORT_ROWS("8", "800", "neg"),
+        SHORT_ROWS("8", "800", "tanh"), SCALED_ROWS("5", "500", "mul"),
+        SCALED_ROWS("5", "500", "pow"), SCALED_ROWS("8", "800", "hypot")};
+    static const bool by_point[] = {false, true, true, false, true, false, true, false};
+    check_all(text, 8);
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 8; i++) {
         assert_int_equal(occurrences(source(arena, text[i]), "; a1++)"), by_point[i]);
         assert_int_equal(occurrences(source(arena, text[i]), "[l * by8]"), i == 4);
     }

@@ -79,9 +79,10 @@ static void choose_shape(CKernel *c) {
     if (kernel->form == FORM_TILE && outer > 0 && axis_size(kernel, outer - 1) > 1) {
         bool run_is_short = axis_size(kernel, outer - 1) <= SHORT_RUN;
         int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
-        int64_t cost = kernel->inner_size * whole_cost(c);
-        bool heavy = cost > HEAVY_ARITHMETIC, dear = cost > HEAVY_ARITHMETIC / 2;
-        bool by_point = kernel->inner_size > most || c_gathers_rows(c->e.kernel, dear);
+        int64_t cost = whole_cost(c);
+        bool heavy = kernel->inner_size * cost > HEAVY_ARITHMETIC;
+        bool gathers = c_gathers_rows(c->e.kernel, length(c->e.info.reduce) > 0, cost);
+        bool by_point = kernel->inner_size > most || gathers;
         bool arrays = c->inner_count > 0 && (c->split || by_point || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;

@@ -50,7 +50,8 @@ void c_address(Emit *e, const Access *access, int buffer, bool guarded, bool con
 Phrase c_row(Emit *e, const Expr *value);
 Phrase c_scan(Emit *e, const Expr *scan);
 Phrase c_slot(Emit *e, const Expr *reduce);
-bool c_gathers_rows(Kernel *kernel, bool dear); /* lanes are rows of five or more elements */
+/* Lanes are rows of five or more elements, which are folded or not. */
+bool c_gathers_rows(Kernel *kernel, bool folds, int64_t point_cost);
 void c_declare_strides(CKernel *c);  /* by8 ... that element texts name */
 Phrase c_array_element(const CKernel *c, char letter, uint32_t id); /* r4, or r4[l] in an ARRAY */
 

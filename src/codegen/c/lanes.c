@@ -4,6 +4,11 @@
 #include "codegen/c/kernel.h"
 #include "lower/index.h"
 
+enum {
+    CHEAP_POINT = 3, /* two loads and a product */
+    DEAR_ROW = 100   /* arithmetic of eight points */
+};
+
 static const CKernel *kernel_of(const Emit *e) { return (const CKernel *)e; }
 
 Phrase c_axis(Emit *e, int axis, bool narrow) {
@@ -107,11 +112,14 @@ Phrase c_slot(Emit *e, const Expr *x) {
 
 /* Rows of five and more elements, of which each lane has one: gcc takes none of them apart for
  * vectors but those of eight, for whose elements it needs most registers, and leaves the others'
- * written-out points one by one. Point by point they are gathered. dear: of eight, too. */
-bool c_gathers_rows(Kernel *kernel, bool dear) {
+ * written-out points one by one. Point by point they are gathered, unless their points cost next to
+ * nothing, each by itself; of eight where rows are folded at much cost. */
+bool c_gathers_rows(Kernel *kernel, bool folds, int64_t point_cost) {
     int64_t lane, inner;
     Expr *rest;
     int last = length(kernel->axis) - 1;
+    bool dear = folds && 8 * point_cost > DEAR_ROW;
+    if (!folds && point_cost <= CHEAP_POINT) return false;
     if (last < kernel->outer_count || kernel_has_scan(kernel)) return false;
     for (int id = 0, count = length(kernel->expr); id < count; id++) {
         const Expr *x = kernel->expr[id];
