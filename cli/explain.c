@@ -1,6 +1,6 @@
-/* `carbide explain CASE`: compiles a case, runs it once and prints what cb_explain says: guards,
- * graph, fusion decisions with their reasons, kernels with source, bytes moved; with --profile
- * the time of each step. */
+/* `carbide explain CASE`: compiles a case, runs it once and prints what became of it on a screen;
+ * with --full all that cb_explain says: guards, graph, fusion decisions with their reasons, kernels
+ * with source, bytes moved; with --profile the time of each step. */
 #include "base/clock.h"
 #include "cases.h"
 #include "commands.h"
@@ -10,7 +10,7 @@ typedef struct ExplainOptions {
     const char *device, *mode, *compile;
     SubjectOptions subject;
     int64_t threads;
-    bool profile;
+    bool profile, full;
 } ExplainOptions;
 
 enum { PROFILE_CALLS = 1000, PROFILE_MS = 1000 };
@@ -23,18 +23,20 @@ const ArgumentRow explain_rows[] = {
     {"options", ARGUMENT_TEXT, AT(compile), "TEXT",
      "more options of cb_compile: fuse=0,backend=vm"},
     {"threads", ARGUMENT_COUNT, AT(threads), "N", "threads of the kernels"},
+    {"full", ARGUMENT_FLAG, AT(full), "", "guards, captured ops, graph and source, too"},
     {"profile", ARGUMENT_FLAG, AT(profile), "", "time every step, for a second"},
     {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
 };
 
-static int explain(const Subject *subject, const char *compile, bool profile) {
+static int explain(const Subject *subject, const char *compile, const ExplainOptions *options) {
+    bool profile = options->profile;
     if (profile) cb_set_option("profile", "1");
     cb_function *fast = subject_compile(subject, compile);
     bool called = fast && subject_call(subject, fast);
     double end = clock_ms() + PROFILE_MS;
     for (int i = 0; i < PROFILE_CALLS && called && profile && clock_ms() < end; i++)
         called = subject_call(subject, fast);
-    char *text = called ? cb_explain(fast) : NULL;
+    char *text = !called ? NULL : options->full ? cb_explain(fast) : cb_explain_summary(fast);
     if (text)
         fputs(text, stdout);
     else
@@ -67,7 +69,7 @@ int command_explain(int argc, char **argv) {
     if (options.threads) cb_set_threads((int)options.threads);
     Subject subject;
     if (!subject_open(&subject, row, options.subject)) return STATUS_FAILED;
-    int status = explain(&subject, compile, options.profile);
+    int status = explain(&subject, compile, &options);
     subject_close(&subject);
     return status;
 }

@@ -521,6 +521,8 @@ extern "C" {
 /* What a compiled function has done so far: graphs, breaks with reasons, guards, kernels with their
  * source, bytes moved. Free the text with cb_free_text. */
 CB_API char *cb_explain(cb_function *function);
+/* The same on one screen: counts, reasons, and the dearest steps of each graph. */
+CB_API char *cb_explain_summary(cb_function *function);
 CB_API void cb_free_text(char *text);
 
 typedef struct cb_function_stats {

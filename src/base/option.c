@@ -201,6 +201,12 @@ const char *option_text(Option option) {
     return atomic_load(&options.text[option]);
 }
 
+const char *option_name(Option option) {
+    const char *text = option_text(option);
+    int on = option_switch(text, strlen(text));
+    return on < 0 ? text : on ? NULL : "";
+}
+
 bool option_lists(Option option, const char *name) {
     size_t length = strlen(name);
     for (const char *at = option_text(option); *at;) {

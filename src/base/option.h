@@ -36,6 +36,8 @@ int64_t option_fix(Option option);
 /* Back to defaults and environment, which are read again at the next use; frees the texts. No other
  * thread may use options meanwhile. For cb_cleanup. */
 void option_reset(void);
+/* A text that may be a switch: what it names; "" when it is off, NULL for a mere "on". */
+const char *option_name(Option option);
 /* True when name stands in a comma-separated list option, such as skip. */
 bool option_lists(Option option, const char *name);
 

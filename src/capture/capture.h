@@ -19,7 +19,9 @@
  *   frozen.c     parameters that count as constants, until they are written to
  *   check.c      CARBIDE_CHECK: the same call on the float64 VM, compared
  *   option.c     options text
- *   explain.c    what cb_explain prints */
+ *   explain.c    what cb_explain prints
+ *   summary.c    the same on one screen
+ *   watch.c      option explain: all of them at the end of the program */
 #ifndef CARBIDE_CAPTURE_CAPTURE_H
 #define CARBIDE_CAPTURE_CAPTURE_H
 

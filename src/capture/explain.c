@@ -7,6 +7,7 @@
 #include "capture/function.h"
 
 #include "base/memory.h"
+#include "report/report.h"
 #include <string.h>
 
 /* Text of several lines, each behind an indent. */
@@ -123,18 +124,9 @@ static void print_declined(const Graph *graph, Buffer *out) {
     }
 }
 
-/* The kernel's own function out of the whole source; nothing when an equal kernel stands for it. */
 static void print_source(const char *source, const Kernel *kernel, Buffer *out) {
-    size_t name = strlen(kernel->name);
-    const char *at = source;
-    while ((at = strstr(at, kernel->name)) && at[name] != '(') at += name;
-    if (!at) return;
-    while (at[-1] != '\n') at--; /* there are lines before it, and it ends as all functions do */
-    size_t bytes = (size_t)(strstr(at, "\n}\n") + 3 - at);
-    char *text = arena_alloc(out->arena, bytes + 1);
-    memcpy(text, at, bytes);
-    text[bytes] = '\0';
-    put_indented(out, text);
+    const char *text = report_source(source, kernel, out->arena);
+    if (text) put_indented(out, text);
 }
 
 static void print_plan(const Entry *entry, Buffer *out) {
@@ -150,11 +142,7 @@ static void print_plan(const Entry *entry, Buffer *out) {
     if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
     put(out, "; temporaries: ");
     put_byte_count(out, plan->arena_bytes);
-    putf(out, "\n  engine: %s",
-         !length(plan->kernel)                        ? "none, there are no kernels"
-         : !info.source || info.reason != REASON_NONE ? "vector VM"
-         : info.from_disk                             ? "C, from the disk cache"
-                                                      : "C, compiled now");
+    putf(out, "\n  engine: %s", report_engine(entry->executable));
     if (info.source) putf(out, "; %d kernels, %d different", length(plan->kernel), info.functions);
     put(out, "\n");
     if (info.message && *info.message) {
@@ -205,10 +193,7 @@ static void print_entry(const Entry *entry, Buffer *out) {
 
 static void print_notes(Function *function, Buffer *out) {
     Note note[MAX_NOTES];
-    lock_take(function_lock(function));
-    int count = function->note_count;
-    memcpy(note, function->note, sizeof *note * (size_t)count);
-    lock_give(function_lock(function));
+    int count = function_notes(function, note);
     for (int i = 0; i < count; i++) {
         const ReasonInfo *info = reason_info(note[i].reason);
         putf(out, "  %s: %s", info->kind, info->text);
@@ -220,34 +205,49 @@ static void print_notes(Function *function, Buffer *out) {
     }
 }
 
-static char *explain(Function *function, Arena *arena) {
-    if (arena_guard(arena)) return NULL;
-    Buffer out = buffer_new(arena);
-    cb_function_stats stats = cb_stats(function);
-    putf(&out,
+void explain_print(Function *function, Buffer *out) {
+    cb_function_stats stats = function_stats(function);
+    putf(out,
          "compiled function: %lld calls, %lld graphs, %lld breaks, %lld recompiles, %lld eager\n",
          (long long)stats.calls, (long long)stats.graphs, (long long)stats.breaks,
          (long long)stats.recompiles, (long long)stats.eager_calls);
-    put(&out, "  options: ");
-    options_print(&function->options, &out);
-    put(&out, "\n");
-    print_notes(function, &out);
+    put(out, "  options: ");
+    options_print(&function->options, out);
+    put(out, "\n");
+    print_notes(function, out);
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        print_entry(e, &out);
+        print_entry(e, out);
+}
+
+/* ---- the public API -------------------------------------------------------------------------- */
+
+static char *text_of(Function *function, FunctionPrint *print, Arena *arena) {
+    if (arena_guard(arena)) return NULL;
+    Buffer out = buffer_new(arena);
+    print(function, &out);
     return memory_copy_text(buffer_text(&out));
 }
 
-char *cb_explain(cb_function *function) {
-    if (!function) {
-        fail(CB_ERR_ARGUMENT, "explain: the function is NULL");
-        return NULL;
-    }
-    if (!tomb_lives(&function->tomb, "explain: the compiled function")) return NULL;
+char *function_text(Function *function, FunctionPrint *print) {
     Arena *arena = arena_new();
-    char *text = arena ? explain(function, arena) : NULL;
+    char *text = arena ? text_of(function, print, arena) : NULL;
     arena_free(arena);
     if (!text) fail_memory(0);
     return text;
+}
+
+static bool explains(const Function *function) {
+    if (function) return tomb_lives(&function->tomb, "explain: the compiled function");
+    fail(CB_ERR_ARGUMENT, "explain: the function is NULL");
+    return false;
+}
+
+char *cb_explain(cb_function *function) {
+    return explains(function) ? function_text(function, explain_print) : NULL;
+}
+
+char *cb_explain_summary(cb_function *function) {
+    return explains(function) ? function_text(function, summary_print) : NULL;
 }
 
 void cb_free_text(char *text) { memory_free(text); }
@@ -258,13 +258,8 @@ static const Entry *newest(const Function *function) {
     return last;
 }
 
-cb_function_stats cb_stats(cb_function *function) {
+cb_function_stats function_stats(const Function *function) {
     cb_function_stats stats = {0};
-    if (!function) {
-        fail(CB_ERR_ARGUMENT, "stats: the function is NULL");
-        return stats;
-    }
-    if (!tomb_lives(&function->tomb, "stats: the compiled function")) return stats;
     stats.calls = atomic_load(&function->calls);
     stats.graphs = atomic_load(&function->entry_count);
     stats.breaks = atomic_load(&function->breaks);
@@ -287,4 +282,12 @@ cb_function_stats cb_stats(cb_function *function) {
     stats.source_ms = info.source_ms;
     stats.compiler_ms = info.compiler_ms;
     return stats;
+}
+
+cb_function_stats cb_stats(cb_function *function) {
+    if (!function)
+        fail(CB_ERR_ARGUMENT, "stats: the function is NULL");
+    else if (tomb_lives(&function->tomb, "stats: the compiled function"))
+        return function_stats(function);
+    return (cb_function_stats){0};
 }

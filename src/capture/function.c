@@ -54,6 +54,14 @@ void function_note(Function *function, Reason reason, Site site, const char *for
                 detail);
 }
 
+int function_notes(Function *function, Note note[MAX_NOTES]) {
+    lock_take(function_lock(function));
+    int count = function->note_count;
+    memcpy(note, function->note, sizeof *note * (size_t)count);
+    lock_give(function_lock(function));
+    return count;
+}
+
 /* ---- choosing an entry ---------------------------------------------------------------------- */
 
 static int takes(const Function *function) {
@@ -165,10 +173,12 @@ static cb_function *make(Callee callee, const char *options, bool present) {
     }
     function->callee = callee;
     function->options = parsed;
+    function->made = site_current();
     if (parsed.mode == MODE_REDUCE_OVERHEAD || parsed.mode == MODE_MAX_AUTOTUNE)
         function_note(function, REASON_mode_cuda_graphs, (Site){0}, "%s", "");
     if (parsed.dynamic == DYNAMIC_ASKED)
         function_note(function, REASON_static_sizes, (Site){0}, "%s", "");
+    watch_begin(function);
     return function;
 }
 
@@ -207,7 +217,9 @@ cb_function *cb_compile_n(cb_function_n *target, void *user, const char *options
 cb_function *cb_compile_module(cb_module *target, const char *options) {
     if (target && !module_lives(target, "compile: the module")) return NULL;
     Function *function = make(CALLEE_MODULE, options, target);
-    if (function) function->target.module = target;
+    if (!function) return NULL;
+    function->target.module = target;
+    snprintf(function->name, sizeof function->name, "%s", target->type);
     return function;
 }
 
@@ -220,6 +232,7 @@ cb_function *cb_compile_graph(cb_graph *target, const char *options) {
 
 void cb_function_free(cb_function *function) {
     if (!function || !tomb_lives(&function->tomb, "free: the compiled function")) return;
+    watch_end(function);
     for (Entry *e = atomic_load(&function->first), *next; e; e = next) {
         next = atomic_load(&e->next);
         entry_free(e);

@@ -190,6 +190,10 @@ struct cb_function {
         cb_graph *graph;
     } target;
     void *user;
+    Site made;      /* where it was compiled */
+    char name[48];  /* of the module's type, which may be gone before it; "" */
+    Function *watched; /* watch.c: the one before it, when it is in that list */
+    bool is_watched;
     FunctionOptions options;
     uint32_t making; /* the process that compiles an entry for it; 0: none does */
     _Atomic(Entry *) first;
@@ -208,6 +212,7 @@ static inline int function_lock(const Function *function) {
 /* Remembers a reason once per site; the text of what happened is for explain. */
 void function_note(Function *function, Reason reason, Site site, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+int function_notes(Function *function, Note note[MAX_NOTES]); /* how many */
 int function_limit(void);
 /* Its entries that begin with it, or (resume) behind an event, without those that others
  * replace. */
@@ -215,6 +220,18 @@ int function_alternatives(const Function *function, bool resume);
 /* miss.c: why the newest entry does not take these inputs. */
 Reason miss_describe(const Function *function, const Conditions *now, Tensor *const *input,
                      int input_count, char *out, size_t bytes);
+
+/* ---- for people ---------------------------------------------------------------------------- */
+
+typedef void FunctionPrint(Function *function, Buffer *out); /* may escape through out's arena */
+void explain_print(Function *function, Buffer *out); /* explain.c: everything */
+void summary_print(Function *function, Buffer *out); /* summary.c: one screen */
+cb_function_stats function_stats(const Function *function);
+/* As text of the heap, for cb_free_text; NULL with an error: out of memory. */
+char *function_text(Function *function, FunctionPrint *print);
+/* watch.c: with option explain, what becomes of it is told at the end of the program. */
+void watch_begin(Function *function);
+void watch_end(Function *function); /* before it is freed */
 
 /* ---- one call ------------------------------------------------------------------------------ */
 

@@ -12,18 +12,29 @@ has() { # has WHAT TEXT PATTERN...
     done
 }
 
-text=$("$carbide" explain gelu --batch 4096) || { echo "explain gelu: exit status $?"; failed=1; }
+text=$("$carbide" explain gelu --batch 4096 --full) || { echo "explain gelu: exit status $?"; failed=1; }
 has "explain gelu" "$text" "^compiled function: 1 calls, 1 graphs, 0 breaks" "captured:" "cases.c:" "graph:" \
     "tanh" "steps: 1, eager would launch 8" "memory traffic: .* eager" "engine:"
-text=$("$carbide" explain mlp --batch 4) || { echo "explain mlp: exit status $?"; failed=1; }
+text=$("$carbide" explain mlp --batch 4 --full) || { echo "explain mlp: exit status $?"; failed=1; }
 has "explain mlp" "$text" "matmul f32" "not fused:" "a library step joins only" "(is_a_loop)"
 has "explain mlp" "$text" "3 kernels, 2 different" # relu after two layers is one function
-text=$("$carbide" explain mlp --batch 4 --profile --threads 1) || failed=1
+text=$("$carbide" explain mlp --batch 4 --full --profile --threads 1) || failed=1
 has "explain --profile" "$text" "[0-9] ms ([0-9.]*%), [0-9.]* GB/s, [0-9]* GFLOP/s" "shortest times, in all: [0-9.]* ms"
-text=$("$carbide" explain gelu --batch 4096 --options fuse=0) || failed=1
+text=$("$carbide" explain gelu --batch 4096 --options fuse=0 --full) || failed=1
 has "explain fuse=0" "$text" "fusion is switched off"
 text=$("$carbide" explain softmax --batch 8 --options backend=vm) || failed=1
 has "explain backend=vm" "$text" "engine: vector VM"
+
+
+text=$("$carbide" explain mlp --batch 4 --profile) || failed=1
+has "explain on a screen" "$text" "^function, compiled at .*subject.c" "^graph 0: 7 inputs f32.4, 784., " \
+    "3 steps, eager would launch 5" "a call takes [0-9.]* ms at its best" "%  *1628.4 KB matmul f32: 1 x" "not fused, 2 x: "
+text=$("$carbide" explain resnet50) || failed=1
+lines=$(echo "$text" | wc -l)
+{ [ "$lines" -ge 24 ] && [ "$lines" -le 50 ]; } || { echo "explain resnet50: $lines lines"; failed=1; }
+echo "$text" | grep -n '.\{81\}' && { echo "explain resnet50: lines of more than 80 columns"; failed=1; }
+text=$(CARBIDE_EXPLAIN=1 "$carbide" bench gelu --batch 64 --seconds 0.01 2>&1 >/dev/null) || failed=1
+has "CARBIDE_EXPLAIN" "$text" "^function, compiled at " "1 graph, 0 breaks"
 
 text=$("$carbide" ops) || failed=1
 has "ops" "$text" "^Pointwise" "^exp(x) " "^softmax(x, dim) " "^layer_norm(x, normalized, weight?, bias?, eps=1e-05)"

@@ -32,7 +32,7 @@ run "$work/autocast" bench alexnet --batch 1 --autocast bf16 --json --seconds 0.
 run "$work/resnet50" bench resnet50 --only compiled --json --seconds 0.01
 run "$work/gpt2" bench gpt2 --only compiled --json --seconds 0.01
 
-run "$work/explain" explain alexnet --batch 1
+run "$work/explain" explain alexnet --batch 1 --full
 has "$work/explain" "convolution f32: 1 x 3 channels into 64, kernel 11 x 11; [a-z]" \
     "matmul f32" "steps: 1[0-9], eager would launch"
 

@@ -1,0 +1,204 @@
+/* What a compiled function has done, on one screen: counts and reasons, then for each graph what it
+ * is of, what it launches and moves, its dearest steps and what keeps the others apart. Lines fit
+ * 80 columns; what is left out is counted. explain.c has all of it.
+ *
+ *     ResNet, compiled at net.c:12: 3 calls, 1 graph, 0 breaks, 0 recompiles, 0 eager
+ *     graph 0: 1 input, 267 tensors of its own, 267 of them constants; 175 ops
+ *       steps: 58, eager would launch 175; they move 215.7 MB, eager 426.0 MB (2.0x)
+ *       ... */
+#include "capture/function.h"
+
+#include "nn/module.h"
+#include "report/report.h"
+#include <string.h>
+
+enum { COLUMNS = 79, MOST_ROWS = 12, FEWEST_ROWS = 3, MOST_GRAPHS = 4, MOST_REASONS = 6 };
+enum { MOST_INPUTS = 3, MOST_REFUSALS = 4 };
+
+/* Where a line that is longer than the screen is cut: behind a word, or within a long one. */
+static size_t cut(const char *text, size_t columns) {
+    size_t end = columns;
+    while (end > columns / 2 && text[end] != ' ') end--;
+    if (text[end] == ' ') return end;
+    for (end = columns; ((unsigned char)text[end] & 0xC0) == 0x80;) end--; /* no half characters */
+    return end;
+}
+
+/* A line of its own, or two: the second one begins below column `indent`. Cut where that ends. */
+static void put_line(Buffer *out, const Buffer *line, int indent) {
+    const char *text = buffer_text(line);
+    if (line->length > COLUMNS) {
+        size_t end = cut(text, COLUMNS);
+        put_bytes(out, text, end);
+        text += end + (text[end] == ' ');
+        putf(out, "\n%*s", indent, "");
+    }
+    size_t rest = strlen(text), room = (size_t)(COLUMNS - indent);
+    bool fits = rest <= room || line->length <= COLUMNS;
+    put_bytes(out, text, fits ? rest : cut(text, room - 3));
+    put(out, fits ? "\n" : "...\n");
+}
+
+static void put_count(Buffer *out, int64_t count, const char *what) {
+    putf(out, "%lld %s%s", (long long)count, what, count == 1 ? "" : "s");
+}
+
+static void function_name(const Function *function, Buffer *out) {
+    bool module = function->callee == CALLEE_MODULE;
+    put(out, module ? function->name : function->callee == CALLEE_GRAPH ? "FX graph" : "function");
+    if (function->made.file)
+        putf(out, ", compiled at %s:%d", function->made.file, function->made.line);
+}
+
+/* ---- reasons --------------------------------------------------------------------------------- */
+
+static void put_note(const Note *note, Buffer *out) {
+    Buffer line = buffer_new(out->arena);
+    const ReasonInfo *info = reason_info(note->reason);
+    putf(&line, "  %s", info->kind);
+    if (note->site.file) putf(&line, " at %s:%d", note->site.file, note->site.line);
+    if (note->count > 1) putf(&line, ", %lld times", (long long)note->count);
+    putf(&line, ": %s", info->text);
+    put_line(out, &line, 4);
+    if (!*note->detail) return;
+    line = buffer_new(out->arena);
+    putf(&line, "    %.*s", (int)strcspn(note->detail, "\n"), note->detail);
+    put_line(out, &line, 6);
+}
+
+static void put_notes(Function *function, Buffer *out) {
+    Note note[MAX_NOTES];
+    int count = function_notes(function, note);
+    for (int i = 0; i < count && i < MOST_REASONS; i++) put_note(&note[i], out);
+    if (count > MOST_REASONS) putf(out, "  and %d more reasons\n", count - MOST_REASONS);
+}
+
+/* ---- a graph --------------------------------------------------------------------------------- */
+
+static void put_inputs(const Entry *entry, Buffer *out) {
+    Buffer line = buffer_new(out->arena);
+    int constants = 0;
+    for (int k = 0; k < entry->captured_count; k++)
+        constants += entry->frozen && entry->frozen[entry->captured[k]].serial;
+    putf(&line, "graph %d%s: ", entry->number, entry->resumes ? ", behind a value" : "");
+    put_count(&line, entry->input_count, "input");
+    for (int i = 0; i < entry->input_count && i < MOST_INPUTS; i++) {
+        put(&line, i ? ", " : " ");
+        guard_print(&entry->guard[i], &line);
+    }
+    if (entry->input_count > MOST_INPUTS) put(&line, ", ...");
+    put_line(out, &line, 4);
+    if (!entry->captured_count) return;
+    put(out, "  ");
+    put_count(out, entry->captured_count, "tensor");
+    putf(out, " found elsewhere, %d of them constants\n", constants);
+}
+
+static void put_times(const Entry *entry, Buffer *out) {
+    const PlanTime *time = &executable_plan(entry->executable)->time;
+    ExecutableInfo info = executable_info(entry->executable);
+    putf(out,
+         "  compiled in %.1f ms: tracing %.1f, passes %.1f, schedule %.1f, compiler or\n"
+         "    disk %.1f; engine: %s",
+         entry->trace_ms + entry->compile_ms, entry->trace_ms, time->passes_ms, time->schedule_ms,
+         info.compiler_ms, report_engine(entry->executable));
+    if (info.source) {
+        put(out, "; ");
+        put_count(out, length(executable_plan(entry->executable)->kernel), "kernel");
+        putf(out, ", %d different", info.functions);
+    }
+    put(out, "\n");
+}
+
+static void put_totals(const Entry *entry, Buffer *out) {
+    const Plan *plan = executable_plan(entry->executable);
+    put(out, "  ");
+    put_count(out, length(entry->trace->op), "op");
+    put(out, " recorded; ");
+    put_count(out, length(plan->step) + plan->copies, "step");
+    putf(out, ", eager would launch %d\n  a call moves ", plan->kernels_eager);
+    put_byte_count(out, plan->bytes);
+    put(out, ", eager ");
+    put_byte_count(out, plan->bytes_eager);
+    if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
+    put(out, "; temporaries: ");
+    put_byte_count(out, plan->arena_bytes);
+    put(out, "\n");
+    double ms = report_ms(entry->executable);
+    if (ms <= 0) return;
+    putf(out, "  a call takes %.3f ms at its best, %.1f GB/s", ms, (double)plan->bytes / ms * 1e-6);
+    if (plan->flops) putf(out, ", %.0f GFLOP/s", (double)plan->flops / ms * 1e-6);
+    put(out, "\n");
+}
+
+static void put_row(const StepRow *row, double all_ms, Buffer *out) {
+    Buffer line = buffer_new(out->arena), bytes = buffer_new(out->arena);
+    put_byte_count(&bytes, row->bytes);
+    if (row->ms > 0) putf(&line, " %9.3f %3.0f%%", row->ms, 100 * row->ms / all_ms);
+    putf(&line, " %10s ", buffer_text(&bytes));
+    int column = (int)line.length;
+    if (row->count > 1) putf(&line, "%d x ", row->count);
+    put(&line, row->text);
+    put_line(out, &line, column);
+}
+
+static void put_rows(const Entry *entry, int most, Buffer *out) {
+    StepRow *rows = report_rows(entry->executable, out->arena);
+    double all_ms = report_ms(entry->executable);
+    if (!rows) return;
+    put(out, all_ms > 0 ? "        ms           bytes steps, the dearest first\n"
+                        : "      bytes steps, the dearest first\n");
+    int shown = length(rows) > most + 1 ? most : length(rows), steps = 0;
+    int64_t bytes = 0;
+    for (int i = 0; i < shown; i++) put_row(&rows[i], all_ms, out);
+    for (int i = shown; i < length(rows); i++) steps += rows[i].count, bytes += rows[i].bytes;
+    if (!steps) return;
+    putf(out, "  and %d more steps, which move ", steps);
+    put_byte_count(out, bytes);
+    put(out, "\n");
+}
+
+static void put_refusals(const Entry *entry, Buffer *out) {
+    RefusalRow *rows = report_refusals(executable_plan(entry->executable), out->arena);
+    for (int i = 0; i < length(rows) && i < MOST_REFUSALS; i++) {
+        const Refusal *first = rows[i].first;
+        Buffer line = buffer_new(out->arena);
+        putf(&line, "  not fused, %d x: %s (%s)", rows[i].count,
+             reason_info(first->rule->reason)->text, first->rule->name);
+        put_line(out, &line, 4);
+        line = buffer_new(out->arena);
+        put(&line, rows[i].count > 1 ? "    first: " : "    ");
+        report_refusal(first, &line);
+        put_line(out, &line, 6);
+    }
+}
+
+static void put_graph(const Entry *entry, int rows, Buffer *out) {
+    put_inputs(entry, out);
+    put_totals(entry, out);
+    put_times(entry, out);
+    put_rows(entry, rows, out);
+    put_refusals(entry, out);
+}
+
+void summary_print(Function *function, Buffer *out) {
+    cb_function_stats stats = function_stats(function);
+    Buffer line = buffer_new(out->arena);
+    function_name(function, &line);
+    put_line(out, &line, 2);
+    put(out, "  ");
+    put_count(out, stats.calls, "call");
+    put(out, ", ");
+    put_count(out, stats.graphs, "graph");
+    put(out, ", ");
+    put_count(out, stats.breaks, "break");
+    put(out, ", ");
+    put_count(out, stats.recompiles, "recompile");
+    putf(out, ", %lld eager\n", (long long)stats.eager_calls);
+    put_notes(function, out);
+    int graphs = (int)stats.graphs, shown = graphs > MOST_GRAPHS ? MOST_GRAPHS : graphs, i = 0;
+    int rows = shown ? MOST_ROWS / shown : 0;
+    for (const Entry *e = atomic_load(&function->first); e && i < shown; e = atomic_load(&e->next))
+        put_graph(e, rows < FEWEST_ROWS ? FEWEST_ROWS : rows, out), i++;
+    if (graphs > shown) putf(out, "and %d more graphs\n", graphs - shown);
+}

@@ -1,0 +1,137 @@
+/* An executable -> rows that fit a screen: steps with the same text are one row.
+ *
+ *     58 steps of ResNet-50  ->  3 x convolution f32: 1 x 64 channels into 256, kernel 1 x 1;
+ *                                    direct, then add, relu     0.9 ms, 41.2 MB
+ *                                ... */
+#include "report/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void put_task(const Step *step, const Work *work, Buffer *out) {
+    put(out, step->origin);
+    task_info(step->task.kind)->explain(&step->task, out);
+    size_t choice = strcspn(work->text, ":,(;"); /* what it rests on is for the full text */
+    while (choice && work->text[choice - 1] == ' ') choice--;
+    if (choice) put(out, "; ");
+    put_bytes(out, work->text, choice);
+}
+
+static void put_step(const Executable *executable, int number, Buffer *out) {
+    const Plan *plan = executable_plan(executable);
+    const Step *step = &plan->step[number];
+    if (step->kind == STEP_CHECK) {
+        putf(out, "check of the indices of %s", step->origin);
+        return;
+    }
+    if (step->kind == STEP_TASK) put_task(step, &executable_info(executable).work[number], out);
+    if (step->kernel < 0) return;
+    const Kernel *kernel = plan->kernel[step->kernel];
+    putf(out, "%s%s", step->kind == STEP_TASK ? ", then " : "",
+         kernel->origin ? kernel->origin : kernel->name);
+    if (step->kind == STEP_KERNEL && kernel->inner_size > 1)
+        putf(out, ": %lld x %lld", (long long)kernel->outer_size, (long long)kernel->inner_size);
+    else if (step->kind == STEP_KERNEL)
+        putf(out, ": %lld", (long long)kernel->outer_size);
+}
+
+double report_ms(const Executable *executable) {
+    double all = 0;
+    for (int i = 0; i < length(executable_plan(executable)->step); i++) {
+        double ms = executable_step_ms(executable, i);
+        if (ms <= 0) return -1;
+        all += ms;
+    }
+    return all > 0 ? all : -1;
+}
+
+static StepRow *find(StepRow *rows, const char *text) {
+    for (int i = 0; i < length(rows); i++)
+        if (!strcmp(rows[i].text, text)) return &rows[i];
+    return NULL;
+}
+
+static int dearest_first(const void *a, const void *b) {
+    const StepRow *x = a, *y = b;
+    if (x->ms != y->ms) return x->ms < y->ms ? 1 : -1;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+    return x->first - y->first;
+}
+
+StepRow *report_rows(const Executable *executable, Arena *arena) {
+    const Plan *plan = executable_plan(executable);
+    bool timed = report_ms(executable) > 0;
+    StepRow *rows = NULL;
+    for (int i = 0; i < length(plan->step); i++) {
+        Buffer text = buffer_new(arena);
+        put_step(executable, i, &text);
+        StepRow *row = find(rows, buffer_text(&text));
+        if (!row) {
+            push(arena, rows, (StepRow){.text = buffer_text(&text), .first = i});
+            row = &rows[length(rows) - 1];
+        }
+        row->count++;
+        row->bytes += step_bytes(plan, &plan->step[i]);
+        row->flops += step_flops(&plan->step[i]);
+        row->ms = timed ? row->ms + executable_step_ms(executable, i) : -1;
+    }
+    if (rows) qsort(rows, (size_t)length(rows), sizeof *rows, dearest_first);
+    return rows;
+}
+
+/* ---- what was not fused ---------------------------------------------------------------------- */
+
+static int most_first(const void *a, const void *b) {
+    const RefusalRow *x = a, *y = b;
+    if (x->count != y->count) return y->count - x->count;
+    return x->first < y->first ? -1 : 1;
+}
+
+RefusalRow *report_refusals(const Plan *plan, Arena *arena) {
+    RefusalRow *rows = NULL;
+    for (int i = 0; i < length(plan->refusal); i++) {
+        int k = 0;
+        while (k < length(rows) && rows[k].first->rule != plan->refusal[i].rule) k++;
+        if (k == length(rows)) push(arena, rows, (RefusalRow){.first = &plan->refusal[i]});
+        rows[k].count++;
+    }
+    if (rows) qsort(rows, (size_t)length(rows), sizeof *rows, most_first);
+    return rows;
+}
+
+static void put_node(const Node *node, Buffer *out) {
+    Site site = node->origin.site;
+    put(out, op_info(node->op)->name);
+    if (site.path)
+        putf(out, " (%s)", site.path);
+    else if (site.file)
+        putf(out, " (%s:%d)", site.file, site.line);
+}
+
+void report_refusal(const Refusal *refusal, Buffer *out) {
+    put_node(refusal->producer, out);
+    put(out, " -> ");
+    put_node(refusal->consumer, out);
+}
+
+/* ---- code ------------------------------------------------------------------------------------ */
+
+const char *report_engine(const Executable *executable) {
+    ExecutableInfo info = executable_info(executable);
+    if (!length(executable_plan(executable)->kernel)) return "none, there are no kernels";
+    if (!info.source || info.reason != REASON_NONE) return "vector VM";
+    return info.from_disk ? "C, from the disk cache" : "C, compiled now";
+}
+
+const char *report_source(const char *source, const Kernel *kernel, Arena *arena) {
+    size_t name = strlen(kernel->name);
+    const char *at = source;
+    while ((at = strstr(at, kernel->name)) && at[name] != '(') at += name;
+    if (!at) return NULL;
+    while (at[-1] != '\n') at--; /* there are lines before it, and it ends as all functions do */
+    size_t bytes = (size_t)(strstr(at, "\n}\n") + 3 - at);
+    char *text = arena_alloc(arena, bytes + 1);
+    memcpy(text, at, bytes);
+    text[bytes] = '\0';
+    return text;
+}
