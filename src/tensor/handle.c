@@ -189,52 +189,74 @@ static uintptr_t next_handle(uintptr_t handle) {
     return (handle & 0xFF) == 0xFF ? handle - 0xFF + HANDLE_FIRST : handle + 1;
 }
 
-/* It is used again when WAITING_SLOTS others have died. */
-static void wait(ThreadState *t, Tensor *x) {
+/* The slot that has waited while WAITING_SLOTS others died; NULL: none has, yet. */
+static Tensor *wait(ThreadState *t, Tensor *x) {
     memset((char *)x + HEAD_BYTES, OVERWRITE, offsetof(Tensor, slab) - HEAD_BYTES);
     memory_poison((char *)x + HEAD_BYTES, SLOT_BYTES - HEAD_BYTES);
     x->next = NULL;
     *(t->waiting ? &t->last_waiting->next : &t->waiting) = x;
     t->last_waiting = x;
-    if (++t->waiting_count <= WAITING_SLOTS) return;
+    if (++t->waiting_count <= WAITING_SLOTS) return NULL;
     x = t->waiting;
     t->waiting = x->next;
     t->waiting_count--;
-    x->next = t->slots;
-    t->slots = x;
-    t->slot_count++;
+    return x;
 }
 
 /* The line behind this one is fetched: the list is longer than the first cache. */
-static inline void remember(ThreadState *t, uint64_t handle, uint64_t made, uint64_t freed) {
-    Death *death = t->oldest_death;
+static inline Death *remember(ThreadState *t, Death *death, const Tensor *x, uint64_t freed) {
+    if (!death) return NULL;
+    uintptr_t handle = atomic_load_explicit(&x->handle, memory_order_relaxed);
     atomic_store_explicit(&death->handle, handle, memory_order_relaxed);
-    atomic_store_explicit(&death->made, made, memory_order_relaxed);
+    atomic_store_explicit(&death->made, x->made, memory_order_relaxed);
     atomic_store_explicit(&death->freed, freed, memory_order_relaxed);
-    t->oldest_death = death == &t->deaths[LAST_DEATHS - 1] ? t->deaths : death + 1;
-    __builtin_prefetch(death + 3, 1);
+    __builtin_prefetch(death + 4, 1);
+    return death == &t->deaths[LAST_DEATHS - 1] ? t->deaths : death + 1;
 }
 
-void slot_free(ThreadState *t, Tensor *x, bool checks) {
-    uintptr_t handle = atomic_load_explicit(&x->handle, memory_order_relaxed);
-    uintptr_t next = next_handle(handle);
-    uint64_t freed = site_pack();
-    if (t->deaths) remember(t, handle, x->made, freed);
+/* A slot that may be used again, or NULL. */
+static inline Tensor *leave_slot(ThreadState *t, Tensor *x, uint64_t freed, bool checks) {
+    uintptr_t next = next_handle(atomic_load_explicit(&x->handle, memory_order_relaxed));
     atomic_store_explicit(&x->handle, next, memory_order_relaxed);
     x->storage = NULL;
     x->dtype = SLOT_IS_FREE;
     x->offset = (int64_t)freed; /* for errors, until the slot is used again */
     if (next > HANDLE_LAST) {
         atomic_fetch_add_explicit(&x->slab->retired, 1, memory_order_relaxed);
-        return;
+        return NULL;
     }
-    if (checks || POISONS) {
-        wait(t, x);
-        return;
-    }
-    x->next = t->slots;
-    t->slots = x;
+    return checks || POISONS ? wait(t, x) : x;
+}
+
+void slot_free(ThreadState *t, Tensor *x, bool checks) {
+    uint64_t freed = site_pack();
+    t->oldest_death = remember(t, t->oldest_death, x, freed);
+    Tensor *slot = leave_slot(t, x, freed, checks);
+    if (!slot) return;
+    slot->next = t->slots;
+    t->slots = slot;
     if (++t->slot_count > SPARE_SLOTS) give_back(t, SPARE_SLOTS / 2);
+}
+
+/* As slot_free of each, with what they share kept in registers. */
+void slots_free(ThreadState *t, Tensor *first, bool checks) {
+    uint64_t freed = site_pack();
+    Death *death = t->oldest_death;
+    Tensor *slots = t->slots;
+    int count = t->slot_count;
+    for (Tensor *x = first, *next; x; x = next) {
+        next = x->next;
+        death = remember(t, death, x, freed);
+        Tensor *slot = leave_slot(t, x, freed, checks);
+        if (!slot) continue;
+        slot->next = slots;
+        slots = slot;
+        count++;
+    }
+    t->oldest_death = death;
+    t->slots = slots;
+    t->slot_count = count;
+    if (count > SPARE_SLOTS) give_back(t, SPARE_SLOTS / 2);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */

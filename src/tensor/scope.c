@@ -45,19 +45,19 @@ Tensor *tensor_alloc(void) {
     return x;
 }
 
-/* The tensor is in no scope any more. */
-static void retire(ThreadState *t, Tensor *x) {
+/* What the tensor holds; its slot is still its own. */
+static void let_go(ThreadState *t, Tensor *x) {
     if (t->tracer) t->tracer->destroy_tensor(t->tracer, x);
     if (x->storage) storage_release(x->storage);
-    count_live(t, -1);
-    slot_free(t, x, option_now(OPTION_check));
 }
 
 void tensor_destroy(Tensor *x) {
     if (!x) return;
     ThreadState *t = thread_now();
     if (x->scope) leave_scope(x);
-    retire(t, x);
+    let_go(t, x);
+    count_live(t, -1);
+    slot_free(t, x, option_now(OPTION_check));
 }
 
 void cb_scope_open(void) {
@@ -75,11 +75,10 @@ void cb_scope_open(void) {
 void scope_close_innermost(ThreadState *t) {
     Scope *scope = t->scope;
     t->scope = scope->parent;
-    while (scope->first) {
-        Tensor *x = scope->first;
-        leave_scope(x);
-        retire(t, x);
-    }
+    int count = 0;
+    for (Tensor *x = scope->first; x; x = x->next, count++) let_go(t, x);
+    count_live(t, -count);
+    slots_free(t, scope->first, option_now(OPTION_check));
     if (!scope->in_frame) memory_free(scope);
 }
 

@@ -95,11 +95,12 @@ typedef bool DeathFinder(const Death *deaths, uintptr_t handle, uint64_t *made, 
 /* Asks all threads' lists until one of them has it. */
 bool threads_find(DeathFinder *find, uintptr_t handle, uint64_t *made, uint64_t *freed);
 
-/* handle.c: slots for tensors. Some free ones for the thread, false: no memory; a slot whose tensor
- * has died, checks: with the option check; all slots of a thread that ends; everything, for
- * cb_cleanup. */
+/* handle.c: slots for tensors. Some free ones for the thread, false: no memory; a slot whose
+ * tensor has died, those of a list of them, checks: with the option check; all slots of a thread
+ * that ends; everything, for cb_cleanup. */
 bool slots_refill(ThreadState *t);
 void slot_free(ThreadState *t, Tensor *x, bool checks);
+void slots_free(ThreadState *t, Tensor *first, bool checks);
 void slots_end(ThreadState *t);
 void slots_cleanup(void);
 static inline Tensor *slot_take(ThreadState *t) {
