@@ -142,7 +142,9 @@ static void print_plan(const Entry *entry, Buffer *out) {
     if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
     put(out, "; temporaries: ");
     put_byte_count(out, plan->arena_bytes);
-    putf(out, "\n  engine: %s", report_engine(entry->executable));
+    put(out, "\n");
+    report_packed(entry->executable, out);
+    putf(out, "  engine: %s", report_engine(entry->executable));
     if (info.source) putf(out, "; %d kernels, %d different", length(plan->kernel), info.functions);
     put(out, "\n");
     if (info.message && *info.message) {

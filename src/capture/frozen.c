@@ -45,6 +45,35 @@ static bool freezes(const Function *function) {
     return function->callee == CALLEE_MODULE && !cb_module_training(function->target.module);
 }
 
+static uint64_t version_of(const Tensor *x) {
+    return atomic_load_explicit(&x->storage->version, memory_order_relaxed);
+}
+
+/* Whether one of its frozen tensors, named by their storages, has been written to: versions only
+ * rise, so no call will find them again as they were. */
+static bool is_stale(const Entry *entry, const Map *now) {
+    for (int v = 0; entry->frozen && v < length(entry->trace->value); v++) {
+        const Frozen *frozen = &entry->frozen[v];
+        const Tensor *x = frozen->serial ? map_get(now, frozen->serial) : NULL;
+        if (x && version_of(x) != frozen->version) return true;
+    }
+    return false;
+}
+
+/* Entries for what the tensors of this call were before give back what follows from it. */
+static void retire_stale(const Entry *entry, const Call *call) {
+    Map now = map_new(entry->trace->arena);
+    for (int k = 0; k < entry->captured_count; k++) {
+        Tensor *x = call->value[entry->captured[k]];
+        map_put(&now, x->storage->serial, x);
+    }
+    for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next)) {
+        if (!is_stale(e, &now)) continue;
+        executable_retire(e->executable);
+        executable_retire(e->oracle);
+    }
+}
+
 /* Writes to x, or to other tensors that share memory with it: a constant would be stale after every
  * call. */
 static bool overlaps_written(const Entry *entry, const Call *call, const Tensor *x) {
@@ -56,6 +85,7 @@ static bool overlaps_written(const Entry *entry, const Call *call, const Tensor 
 void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
     const Function *function = call->function;
     Arena *arena = entry->trace->arena;
+    retire_stale(entry, call);
     if (!freezes(function) || stale_entries(function, entry) >= MOST_CHANGES) return;
     Storages module = {.arena = arena};
     bool automatic = function->options.freeze == FREEZE_AUTO;
@@ -72,9 +102,7 @@ void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
         if (automatic && !has_storage(&module, x->storage)) continue;
         if (entry->resumes && !x->storage->parameter) continue;
         frozen[entry->input_count + k] = any = true;
-        guard[v] =
-            (Frozen){x->storage->serial,
-                     atomic_load_explicit(&x->storage->version, memory_order_relaxed), x->offset};
+        guard[v] = (Frozen){x->storage->serial, version_of(x), x->offset};
     }
     if (!any) return;
     entry->frozen = guard;
@@ -86,7 +114,7 @@ bool frozen_holds(const Entry *entry, int v, const Tensor *x) {
     if (!entry->frozen || !entry->frozen[v].serial) return true;
     const Frozen *frozen = &entry->frozen[v];
     return frozen->serial == x->storage->serial && frozen->offset == x->offset &&
-           frozen->version == atomic_load_explicit(&x->storage->version, memory_order_relaxed);
+           frozen->version == version_of(x);
 }
 
 bool frozen_all_hold(const Entry *entry, const Call *call) {

@@ -124,6 +124,7 @@ static void put_totals(const Entry *entry, Buffer *out) {
     put(out, "; temporaries: ");
     put_byte_count(out, plan->arena_bytes);
     put(out, "\n");
+    report_packed(entry->executable, out);
     double ms = report_ms(entry->executable);
     if (ms <= 0) return;
     putf(out, "  a call takes %.3f ms at its best, %.1f GB/s", ms, (double)plan->bytes / ms * 1e-6);

@@ -95,8 +95,8 @@ static bool conv_fits_turned(const ConvolutionTask *task) {
 }
 
 static const ConvMethod methods[CONV_METHODS] = {
-#define CONV_METHOD(id, name, fits, cost, fits_bf16, pack, run, tile, ends)                        \
-    [CONV_##id] = {name, fits, cost, fits_bf16, pack, run, tile, ends},
+#define CONV_METHOD(id, name, fits, cost, fits_bf16, pack, run, tile, ends, places)                \
+    [CONV_##id] = {name, fits, cost, fits_bf16, pack, run, tile, ends, places},
 #include "cpu/conv_methods.def"
 #undef CONV_METHOD
 };
@@ -196,19 +196,43 @@ static bool is_empty(const Convolution *c) {
     return c->task.batch == 0 || c->outputs == 0 || c->positions == 0;
 }
 
-bool convolution_pack(const ConvolutionTask *task, int method, const void *weight,
-                      Storage **packed) {
+/* The convolution that packs: of a method over copies with channels last, the one over those. */
+static Convolution packing_of(const ConvolutionTask *task, int method, const void *weight) {
     const ConvMethod *by = &methods[method];
     ConvolutionTask last;
-    if (!by->run) { /* over a copy with channels last */
+    if (!by->run) {
         last = conv_turned(task);
         by = &methods[exact_method(&last)];
         task = &last;
     }
     Convolution c = convolution_of(task, by, &(Operands){.in = {NULL, weight}});
-    *packed = NULL;
-    if (is_empty(&c) || task->channels == 0) return true;
     if (c.convert && !c.method->tile) conv_converted_x(&c.task);
+    return c;
+}
+
+static bool packs(const Convolution *c) { return !is_empty(c) && c->task.channels > 0; }
+
+bool convolution_layout(const ConvolutionTask *task, int method, Buffer *out) {
+    Convolution c = packing_of(task, method, NULL);
+    const ConvolutionTask *s = &c.task;
+    if (!packs(&c)) return false;
+    putf(out, "%s %s %d %d", c.method->name, cb_dtype_name(s->dtype), s->reduced, s->channels_last);
+    put_numbers(out, "channels", (const int64_t[]){s->channels, s->out_channels, s->groups}, 3);
+    put_numbers(out, "kernel", s->kernel, 3);
+    put_numbers(out, "dilation", s->dilation, 3);
+    put_numbers(out, "weight", (const int64_t[]){s->weight_offset, s->weight_out, s->weight_in}, 3);
+    put_numbers(out, "spatial", s->weight_spatial, 3);
+    if (!c.method->packs_places) return true;
+    putf(out, " x %lld", (long long)s->x_channel);
+    put_numbers(out, "spatial", s->x_spatial, 3);
+    return true;
+}
+
+bool convolution_pack(const ConvolutionTask *task, int method, const void *weight,
+                      Storage **packed) {
+    Convolution c = packing_of(task, method, weight);
+    *packed = NULL;
+    if (!packs(&c)) return true;
     *packed = pack(&c);
     return *packed != NULL;
 }

@@ -28,5 +28,8 @@ bool convolution_run(const ConvolutionTask *task, int method, const Operands *op
  * read the weight itself. *packed is NULL when packing would win nothing. false: no memory. */
 bool convolution_pack(const ConvolutionTask *task, int method, const void *weight,
                       Storage **packed);
+/* What the packed form depends on besides the elements of the weight: not on the batch, and for
+ * most methods not on the sizes of x. false: packing would win nothing. */
+bool convolution_layout(const ConvolutionTask *task, int method, Buffer *out);
 
 #endif

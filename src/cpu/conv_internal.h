@@ -57,6 +57,7 @@ struct ConvMethod {
     int tile;  /* of Winograd's methods, or 0: run takes x as it is and writes the result in its
                * dtype; the weight is packed in f32 */
     bool ends; /* run wants c->end in any case */
+    bool packs_places; /* what is packed tells where the elements of x lie */
 };
 
 bool conv_is_direct(const ConvolutionTask *task);

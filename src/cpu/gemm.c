@@ -559,12 +559,25 @@ bool gemm_packs_from(const MatmulTask *task, GemmMethod method, cb_dtype dtype) 
            packing_wins(&gemm);
 }
 
+static bool packs(const Gemm *gemm, GemmMethod method) {
+    return methods[method].run == run_panels && packing_wins(gemm);
+}
+
+bool gemm_layout(const MatmulTask *task, GemmMethod method, Buffer *out) {
+    Gemm gemm = gemm_of(task, method, &(Operands){0});
+    const MatmulTask *s = &gemm.task;
+    if (!packs(&gemm, method)) return false;
+    putf(out, "%s %d", cb_dtype_name(s->dtype), gemm.type == gemm_bf16());
+    put_numbers(out, "b", (const int64_t[]){s->k, s->n, s->b_k, s->b_n, s->b_offset}, 5);
+    return true;
+}
+
 bool gemm_pack(const MatmulTask *task, GemmMethod method, const void *b, cb_dtype dtype,
                Storage **packed) {
     *packed = NULL;
     Gemm gemm = gemm_of(task, method, &(Operands){.in = {NULL, b}});
     const MatmulTask *s = &gemm.task;
-    if (methods[method].run != run_panels || !packing_wins(&gemm)) return true;
+    if (!packs(&gemm, method)) return true;
     if (dtype != task->dtype) {
         gemm.convert = gemm_choose(dtype, true, true).convert;
         gemm.input_bytes = (int64_t)cb_dtype_size(dtype);

@@ -28,6 +28,9 @@ bool gemm_copies(const MatmulTask *task);
  * gemm_packs_from tells. false: no memory. */
 bool gemm_pack(const MatmulTask *task, GemmMethod method, const void *b, cb_dtype dtype,
                Storage **packed);
+/* What the packed form depends on besides the elements of b: not on the rows of a. false: packing
+ * would win nothing. */
+bool gemm_layout(const MatmulTask *task, GemmMethod method, Buffer *out);
 /* Whether gemm_pack converts b from another dtype on the way: what is packed is the same. */
 bool gemm_packs_from(const MatmulTask *task, GemmMethod method, cb_dtype dtype);
 

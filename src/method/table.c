@@ -25,6 +25,10 @@ static bool pack_matmul(const Task *task, int variant, const void *weight, cb_dt
     return gemm_pack(&task->matmul, variant, weight, dtype, packed);
 }
 
+static bool layout_matmul(const Task *task, int variant, Buffer *out) {
+    return gemm_layout(&task->matmul, variant, out);
+}
+
 static bool matmul_packs_from(const Task *task, int variant, cb_dtype dtype) {
     return gemm_packs_from(&task->matmul, variant, dtype);
 }
@@ -47,6 +51,10 @@ static bool pack_convolution(const Task *task, int variant, const void *weight, 
                              Storage **packed) {
     (void)dtype;
     return convolution_pack(&task->convolution, variant, weight, packed);
+}
+
+static bool layout_convolution(const Task *task, int variant, Buffer *out) {
+    return convolution_layout(&task->convolution, variant, out);
 }
 
 /* ---- others ---- */
@@ -76,6 +84,7 @@ static const Method rows[] = {
      .fits = fits_matmul,                                                                          \
      .cost = cost_of_matmul,                                                                       \
      .pack = pack_matmul,                                                                          \
+     .layout = layout_matmul,                                                                      \
      .packs_from = matmul_packs_from,                                                              \
      .run = run_matmul},
 #include "cpu/gemm_methods.def"
@@ -87,6 +96,7 @@ static const Method rows[] = {
      .fits = fits_convolution,                                                                     \
      .cost = cost_of_convolution,                                                                  \
      .pack = pack_convolution,                                                                     \
+     .layout = layout_convolution,                                                                 \
      .run = run_convolution},
 #include "cpu/conv_methods.def"
 #undef CONV_METHOD

@@ -56,6 +56,9 @@ struct Method {
      * packing wins nothing; false: no memory. NULL: no operand is a weight, or create packed it. */
     bool (*pack)(const Task *task, int variant, const void *weight, cb_dtype dtype,
                  Storage **packed);
+    /* With pack: what that form depends on besides the weight's elements, so that tasks of equal
+     * layouts share one. false: packing wins nothing. */
+    bool (*layout)(const Task *task, int variant, Buffer *out);
     /* Whether pack takes a weight of another dtype than the task's; NULL: it does not. */
     bool (*packs_from)(const Task *task, int variant, cb_dtype dtype);
     /* operands with packed and end; false: no memory, or an error is set. */

@@ -14,6 +14,12 @@ bool work_pack(Work *work, const void *weight, cb_dtype dtype) {
     return done;
 }
 
+bool work_layout(const Work *work, Buffer *out) {
+    const Method *method = work->method;
+    putf(out, "%s ", method->name);
+    return method->pack && method->layout(work->task, method->variant, out);
+}
+
 bool work_run(const Work *work, Operands operands) {
     operands.end = &work->end;
     return work->method->run(work, &operands);

@@ -123,6 +123,16 @@ const char *report_engine(const Executable *executable) {
     return info.from_disk ? "C, from the disk cache" : "C, compiled now";
 }
 
+void report_packed(const Executable *executable, Buffer *out) {
+    int64_t bytes;
+    int users = executable_packed(executable, &bytes);
+    if (!users) return;
+    put(out, "  packed weights: ");
+    put_byte_count(out, bytes);
+    if (users > 1) putf(out, ", shared by %d entries", users);
+    put(out, "\n");
+}
+
 const char *report_source(const char *source, const Kernel *kernel, Arena *arena) {
     size_t name = strlen(kernel->name);
     const char *at = source;

@@ -3,36 +3,102 @@
  *     c0: recipe w * s  --constant_make-->  c0: f32[64, 3, 7, 7]  --pack, constant_drop-->  -
  *     c1: recipe to(w, bf16)                      --gemm_pack, from w-->                    -
  *
- * A large constant is made when its step is prepared and dropped once it is packed: the next one
- * finds its memory in the storage cache, and in the processor's. */
+ * A constant is made when its step is prepared and dropped once it is packed: the next one finds
+ * its memory in the storage cache, and in the processor's. What is made is derived (derived.h):
+ * plans that differ in the sizes of their inputs alone have the same constants, once. */
 #include "run/constant.h"
 
 #include "base/memory.h"
 #include "graph/node.h"
 #include "run/compile.h"
 
+#include <string.h>
+
 enum { OWN_RECIPE = 1 << 18 }; /* elements that are worth a recipe of their own */
 
 static bool constants_new(Constants *out, int count) {
-    *out = (Constants){.tensor = memory_zalloc(sizeof *out->tensor * (size_t)(count + 1)),
-                       .recipe = memory_zalloc(sizeof *out->recipe * (size_t)(count + 1)),
-                       .count = count};
-    return out->tensor && out->recipe;
+    size_t room = (size_t)(count + 1);
+    *out = (Constants){.at = memory_zalloc(sizeof *out->at * room),
+                       .count = count,
+                       .group.number = memory_zalloc(sizeof *out->group.number * room)};
+    return out->at && out->group.number;
 }
 
-static void forget_recipe(Constants *constants, int number) {
-    ConstantRecipe *recipe = constants->recipe[number];
-    if (recipe) executable_free(recipe->executable);
+static void recipe_free(ConstantRecipe *recipe) {
+    if (!recipe) return;
+    executable_free(recipe->executable);
+    if (recipe->graph) arena_free(recipe->graph->arena);
     memory_free(recipe);
-    constants->recipe[number] = NULL;
+}
+
+static void forget_ways(Constant *constant) {
+    recipe_free(constant->recipe);
+    tensor_destroy(constant->computed); /* NULL is allowed */
+    constant->recipe = NULL;
+    constant->computed = NULL;
 }
 
 void constants_free(Constants *constants) {
-    for (int i = 0; i < constants->count && constants->tensor && constants->recipe; i++)
-        constant_drop(constants, i);
-    memory_free(constants->tensor);
-    memory_free(constants->recipe);
+    for (int i = 0; i < constants->count && constants->at; i++) constant_drop(constants, i);
+    recipe_free(constants->group.recipe);
+    memory_free(constants->at);
+    memory_free(constants->group.number);
     *constants = (Constants){0};
+}
+
+/* ---- digests ------------------------------------------------------------------------------- */
+
+typedef struct DigestText { /* words that a digest is the hash of */
+    Arena *arena;
+    uint64_t *word; /* vec */
+} DigestText;
+
+static void put_word(DigestText *text, uint64_t word) { push(text->arena, text->word, word); }
+
+/* The elements of a frozen argument: no other write, storage or place leads to the same words. */
+static void put_argument(DigestText *text, const Tensor *x) {
+    put_word(text, x->storage->serial);
+    put_word(text, atomic_load_explicit(&x->storage->version, memory_order_relaxed));
+    put_word(text, (uint64_t)x->offset);
+    for (int d = 0; d < x->rank; d++) put_word(text, (uint64_t)x->stride[d]);
+}
+
+static void put_node(DigestText *text, const Node *node, const ConstantDigest *digest) {
+    put_word(text, (uint64_t)node->op << 16 | (uint64_t)node->dtype << 8 | node->rank);
+    for (int d = 0; d < node->rank; d++) put_word(text, (uint64_t)node->size[d]);
+    if (node->op == OP_input) return;
+    for (int w = 0; w < op_attr_words(node->op); w++)
+        put_word(text, (uint64_t)node->attrs->word[w]);
+    for (int k = 0; k < node->input_count; k++)
+        for (int half = 0; half < 2; half++)
+            put_word(text, node->input[k] ? digest[node->input[k]->id].word[half] : 0);
+}
+
+static ConstantDigest digest_of(const DigestText *text) {
+    ConstantDigest digest;
+    size_t bytes = sizeof *text->word * (size_t)length(text->word);
+    for (int half = 0; half < 2; half++)
+        digest.word[half] = hash_bytes(text->word, bytes, (uint64_t)half + 1);
+    return digest;
+}
+
+/* By node id: what follows from frozen arguments alone; of others, nothing to rely on. */
+static ConstantDigest *find_digests(const Graph *graph, Tensor *const *value) {
+    Arena *arena = graph->arena;
+    ConstantDigest *digest = arena_new_array(arena, ConstantDigest, length(graph->node) + 1);
+    int arguments = length(graph->input) - length(graph->constant);
+    DigestText text = {arena, NULL};
+    for (int id = 0; id < length(graph->node); id++) {
+        const Node *node = graph->node[id];
+        truncate_to(text.word, 0);
+        put_word(&text, ambient_word(graph->ambient));
+        put_word(&text, (uint64_t)graph->device);
+        put_node(&text, node, digest);
+        int64_t number = node->op == OP_input ? node->attrs->word[0] : arguments;
+        if (number < arguments && graph->frozen[number]) put_argument(&text, value[number]);
+        digest[id] = digest_of(&text);
+    }
+    return digest;
 }
 
 /* ---- recipes ------------------------------------------------------------------------------- */
@@ -93,10 +159,8 @@ static ConstantRecipe *recipe_new(FrozenResults r, Tensor *const *value,
         return NULL;
     }
     for (int i = 0; i < inputs; i++) recipe->input[i] = value[r.input[i]];
-    recipe->executable = compile_graph(copy, r.stride, (CompileOptions){.fuse = true});
-    if (recipe->executable) return recipe;
-    memory_free(recipe);
-    return NULL;
+    recipe->graph = copy, recipe->stride = r.stride;
+    return recipe;
 }
 
 static bool is_conversion(const Node *node, Tensor *const *value) {
@@ -113,7 +177,7 @@ static ConstantRecipe *recipe_for(const Graph *graph, Node *node, Tensor *const 
     }
     ConstantRecipe *recipe = memory_zalloc(sizeof *recipe + sizeof *recipe->input);
     if (!recipe) return NULL;
-    recipe->dtype = node->dtype;
+    recipe->converts = true, recipe->dtype = node->dtype;
     recipe->input[0] = value[node->input[0]->attrs->word[0]];
     return recipe;
 }
@@ -128,78 +192,127 @@ static Graph *conversion(Arena *arena, const ConstantRecipe *recipe) {
     return graph;
 }
 
+/* False: memory ran out, now or when it was tried before. */
 static bool make_runnable(ConstantRecipe *recipe) {
     if (recipe->executable) return true;
-    Arena *arena = arena_new();
-    Graph *graph = conversion(arena, recipe);
-    if (graph)
-        recipe->executable = compile_graph(graph, NULL, (CompileOptions){.fuse = true});
-    else
-        arena_free(arena);
+    Graph *graph = recipe->graph;
+    recipe->graph = NULL; /* compile_graph takes it over */
+    if (!graph && recipe->converts) {
+        Arena *arena = arena_new();
+        graph = conversion(arena, recipe);
+        if (!graph) arena_free(arena);
+    }
+    const int64_t *const *stride = (const int64_t *const *)recipe->stride;
+    if (graph) recipe->executable = compile_graph(graph, stride, (CompileOptions){.fuse = true});
     return recipe->executable != NULL;
+}
+
+static bool recipe_run(ConstantRecipe *recipe, Tensor **tensor) {
+    return make_runnable(recipe) && executable_run(recipe->executable, recipe->input, tensor);
 }
 
 /* ---- making -------------------------------------------------------------------------------- */
 
-/* Results that are computed now, by one plan; at[i]: the number of the constant that it is. */
-static bool compute(FrozenResults r, const int *at, Tensor *const *value,
-                    const int64_t *const *stride, Constants *out) {
-    int count = length(r.node);
-    if (!count) return true;
-    Tensor **tensor = memory_zalloc(sizeof *tensor * (size_t)count);
-    ConstantRecipe *recipe = tensor ? recipe_new(r, value, stride) : NULL;
-    bool done = recipe && executable_run(recipe->executable, recipe->input, tensor);
-    for (int i = 0; done && i < count; i++) out->tensor[at[i]] = cb_keep(tensor[i]);
-    if (recipe) executable_free(recipe->executable);
-    memory_free(recipe);
+/* A recipe stays where it failed: who asks again must not find nothing. */
+static bool compute_group(Constants *constants) {
+    ConstantGroup *group = &constants->group;
+    Tensor **tensor = memory_zalloc(sizeof *tensor * (size_t)group->count);
+    bool done = tensor && recipe_run(group->recipe, tensor);
+    for (int i = 0; done && i < group->count; i++) {
+        Constant *constant = &constants->at[group->number[i]];
+        if (constant->dropped)
+            tensor_destroy(tensor[i]);
+        else
+            constant->computed = cb_keep(tensor[i]);
+    }
     memory_free(tensor);
-    return done;
+    if (!done) return false;
+    recipe_free(group->recipe);
+    group->recipe = NULL;
+    return true;
+}
+
+typedef struct ConstantPlace {
+    Constants *constants;
+    int number;
+} ConstantPlace;
+
+/* A kept tensor. */
+static void *compute(void *user) {
+    const ConstantPlace *place = user;
+    Constant *constant = &place->constants->at[place->number];
+    Tensor *tensor = NULL;
+    if (constant->recipe) return recipe_run(constant->recipe, &tensor) ? cb_keep(tensor) : NULL;
+    if (!constant->computed && !compute_group(place->constants)) return NULL;
+    tensor = constant->computed;
+    constant->computed = NULL;
+    return tensor;
+}
+
+static void drop_tensor(void *tensor) { tensor_destroy(tensor); }
+
+/* How the constant will be made: by itself, or with others, which are pushed. False: no memory. */
+static bool plan_constant(Constants *out, int number, const Graph *graph, FrozenResults *together,
+                          Tensor *const *value, const int64_t *const *stride) {
+    Constant *constant = &out->at[number];
+    Node *node = graph->constant[number];
+    if (node->op == OP_input) {
+        constant->tensor = cb_keep(tensor_alias(value[node->attrs->word[0]]));
+        return constant->tensor;
+    }
+    if (node_numel(node) < OWN_RECIPE) {
+        push(graph->arena, together->node, node);
+        out->group.number[out->group.count++] = number;
+        return true;
+    }
+    constant->recipe = recipe_for(graph, node, value, stride);
+    return constant->recipe;
 }
 
 bool constants_make(Constants *out, const Graph *graph, Tensor *const *value,
                     const int64_t *const *stride) {
-    int count = length(graph->constant), *at = NULL;
+    int count = length(graph->constant);
     if (!count) return true;
     if (!constants_new(out, count)) return false;
+    const ConstantDigest *digest = find_digests(graph, value);
     FrozenResults together = {.graph = graph};
     for (int i = 0; i < count; i++) {
-        Node *node = graph->constant[i];
-        if (node->op == OP_input) {
-            out->tensor[i] = cb_keep(tensor_alias(value[node->attrs->word[0]]));
-            if (!out->tensor[i]) return false;
-        } else if (node_numel(node) < OWN_RECIPE) {
-            push(graph->arena, together.node, node);
-            push(graph->arena, at, i);
-        } else {
-            out->recipe[i] = recipe_for(graph, node, value, stride);
-            if (!out->recipe[i]) return false;
-        }
+        out->at[i].digest = digest[graph->constant[i]->id];
+        if (!plan_constant(out, i, graph, &together, value, stride)) return false;
     }
-    return compute(together, at, value, stride, out);
+    if (out->group.count) out->group.recipe = recipe_new(together, value, stride);
+    return !out->group.count || out->group.recipe;
 }
 
 bool constant_make(Constants *constants, int number) {
-    ConstantRecipe *recipe = constants->recipe[number];
-    if (!recipe) return true;
-    Tensor **tensor = &constants->tensor[number];
-    bool done = make_runnable(recipe) && executable_run(recipe->executable, recipe->input, tensor);
-    if (!done) return false; /* the recipe stays: who asks again must not find nothing */
-    cb_keep(*tensor);
-    forget_recipe(constants, number);
+    static const DerivedWay way = {compute, drop_tensor};
+    Constant *constant = &constants->at[number];
+    if (constant->tensor) return true;
+    const DerivedKey key = {(const char *)&constant->digest, sizeof constant->digest};
+    constant->derived = derived_take(&key, &way, &(ConstantPlace){constants, number});
+    if (!constant->derived) return false;
+    constant->tensor = derived_value(constant->derived);
+    forget_ways(constant);
     return true;
 }
 
 const Tensor *constant_source(const Constants *constants, int number) {
-    const ConstantRecipe *recipe = constants->recipe[number];
-    return recipe && !recipe->executable ? recipe->input[0] : NULL;
+    const ConstantRecipe *recipe = constants->at[number].recipe;
+    return recipe && recipe->converts && !recipe->executable ? recipe->input[0] : NULL;
 }
 
 const void *constant_data(Constants *constants, int number) {
-    return constant_make(constants, number) ? tensor_data(constants->tensor[number]) : NULL;
+    return constant_make(constants, number) ? tensor_data(constants->at[number].tensor) : NULL;
 }
 
 void constant_drop(Constants *constants, int number) {
-    forget_recipe(constants, number);
-    tensor_destroy(constants->tensor[number]); /* NULL is allowed */
-    constants->tensor[number] = NULL;
+    Constant *constant = &constants->at[number];
+    forget_ways(constant);
+    if (constant->derived)
+        derived_give(constant->derived);
+    else
+        tensor_destroy(constant->tensor); /* NULL is allowed */
+    constant->derived = NULL;
+    constant->tensor = NULL;
+    constant->dropped = true;
 }

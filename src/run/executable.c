@@ -150,16 +150,66 @@ static int constant_weight(const Plan *plan, const Step *step) {
     return plan->value[value].place == VALUE_CONSTANT ? value : -1;
 }
 
-/* The weight as our own engine wants it. A constant that is another tensor in another dtype need
- * not be made for it. false: memory ran out. */
-static bool pack(int device, Work *work, Constants *constants, int number, cb_dtype dtype) {
-    const Tensor *source = constant_source(constants, number);
-    bool converts = source && work_packs_from(work, source->dtype);
-    const void *data = converts ? tensor_data(source) : constant_data(constants, number);
-    if (!data) return false;
-    if (converts) dtype = source->dtype;
-    return device_is_host(device) ? work_pack(work, data, dtype)
-                                  : enqueue_pack(device, work, data, dtype);
+typedef struct WeightPacking { /* of a constant, for a step */
+    const Executable *executable;
+    Constants *constants;
+    int number;
+    cb_dtype dtype;
+    Work work; /* another one than the step's */
+} WeightPacking;
+
+/* The weight as our own engine wants it, a storage. A constant that is another tensor in another
+ * dtype need not be made for it. */
+static void *pack(void *user) {
+    WeightPacking *p = user;
+    int device = p->executable->device;
+    const Tensor *source = constant_source(p->constants, p->number);
+    bool converts = source && work_packs_from(&p->work, source->dtype);
+    const void *data = converts ? tensor_data(source) : constant_data(p->constants, p->number);
+    if (!data) return NULL;
+    cb_dtype dtype = converts ? source->dtype : p->dtype;
+    bool packed = device_is_host(device) ? work_pack(&p->work, data, dtype)
+                                         : enqueue_pack(device, &p->work, data, dtype);
+    if (packed) return p->work.packed;
+    work_free(&p->work);
+    return NULL;
+}
+
+static void drop_packed(void *storage) { storage_release(storage); }
+
+/* All that the packed weight follows from. */
+static DerivedKey packing_key(const WeightPacking *p, const Buffer *layout) {
+    Buffer key = buffer_new(p->executable->plan->arena);
+    put_bytes(&key, (const char *)&p->constants->at[p->number].digest, sizeof(ConstantDigest));
+    putf(&key, "on %d %s", p->executable->device, buffer_text(layout));
+    return (DerivedKey){key.text, key.length};
+}
+
+/* Remembers that the executable uses it. */
+static void hold(Executable *executable, Derived *packed) {
+    for (int i = 0; i < length(executable->packed); i++)
+        if (executable->packed[i] == packed) {
+            derived_give(packed);
+            return;
+        }
+    push(executable->plan->arena, executable->packed, packed);
+}
+
+/* The step's weight, packed by it or for any other one before. false: memory ran out. */
+static bool take_packed(Executable *executable, Work *work, int number, cb_dtype dtype) {
+    static const DerivedWay way = {pack, drop_packed};
+    Arena *arena = executable->plan->arena;
+    Buffer layout = buffer_new(arena);
+    if (!work_layout(work, &layout)) return true;
+    WeightPacking packing = {executable, &executable->constants, number, dtype, *work};
+    DerivedKey key = packing_key(&packing, &layout);
+    executable->packed = vec_grow(arena, executable->packed, 1, sizeof *executable->packed);
+    Derived *packed = derived_take(&key, &way, &packing);
+    if (!packed) return false;
+    hold(executable, packed);
+    work->packed = storage_retain(derived_value(packed));
+    work->packs = true;
+    return true;
 }
 
 /* By value: how many places of the plan read it. */
@@ -194,9 +244,7 @@ static bool prepare_task(Executable *executable, ExecutableOptions options, int 
                       step->kernel < 0 ? NULL : &executable->launch[step->kernel], options.tune,
                       work, &executable->refusal);
     if (number < 0) return true;
-    if (work->method->pack &&
-        !pack(executable->device, work, constants, number, plan->value[weight].dtype))
-        return false;
+    if (!take_packed(executable, work, number, plan->value[weight].dtype)) return false;
     if (work->packs && --readers[weight] == 0) constant_drop(constants, number);
     return true;
 }
@@ -218,6 +266,51 @@ static bool prepare_tasks(Executable *executable, ExecutableOptions options) {
             return false;
     }
     return true;
+}
+
+/* ---- what is shared ---- */
+
+bool executable_enter(const Executable *executable) {
+    SharedUse *use = executable->use;
+    if (!use) return true;
+    atomic_fetch_add(&use->readers, 1);
+    if (!atomic_load(&use->retired)) return true;
+    executable_leave(executable);
+    return false;
+}
+
+void executable_leave(const Executable *executable) {
+    if (executable->use) atomic_fetch_sub(&executable->use->readers, 1);
+}
+
+static void give_shared(Executable *executable) {
+    devices[executable->device]->drain(); /* for what was launched and reads all this */
+    for (int s = 0; s < executable->work_count; s++) work_free(&executable->work[s]);
+    for (int i = 0; i < length(executable->packed); i++) derived_give(executable->packed[i]);
+    constants_free(&executable->constants);
+    executable->work_count = 0;
+    executable->packed = NULL;
+}
+
+/* Whoever enters before `retired` is seen here, and whoever enters behind it leaves again. */
+void executable_retire(Executable *executable) {
+    if (!executable || !executable->use) return;
+    atomic_store(&executable->use->retired, true);
+    if (!atomic_load(&executable->use->readers)) give_shared(executable);
+}
+
+int executable_packed(const Executable *executable, int64_t *bytes) {
+    int most = 0;
+    *bytes = 0;
+    if (!executable_enter(executable)) return 0;
+    for (int i = 0; i < length(executable->packed); i++) {
+        const Storage *storage = derived_value(executable->packed[i]);
+        int users = derived_users(executable->packed[i]);
+        *bytes += (int64_t)storage->bytes;
+        if (users > most) most = users;
+    }
+    executable_leave(executable);
+    return most;
 }
 
 /* ---- entry ---- */
@@ -259,6 +352,7 @@ static bool prepare(Executable *executable, ExecutableOptions options) {
             return false;
         executable->launch_count++;
     }
+    if (executable->constants.count) executable->use = arena_new_array(plan->arena, SharedUse, 1);
     return prepare_tasks(executable, options);
 }
 
@@ -291,8 +385,7 @@ void executable_free(Executable *executable) {
     for (int k = 0; k < executable->launch_count; k++) launch_free(&executable->launch[k]);
     generated_release(&executable->generated);
     memory_free(executable->generated.message);
-    for (int s = 0; s < executable->work_count; s++) work_free(&executable->work[s]);
-    constants_free(&executable->constants);
+    give_shared(executable);
     arena_free(executable->plan->arena);
     memory_free(executable);
 }

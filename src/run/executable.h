@@ -4,6 +4,7 @@
 
 #include "jit/generate.h"
 #include "run/execute.h"
+#include <stdatomic.h>
 
 /* An input whose old elements are still wanted after the run wrote to it: copied to the block
  * before. */
@@ -11,6 +12,12 @@ typedef struct Stage {
     int input;
     int64_t offset; /* into the block */
 } Stage;
+
+/* Who reads what an executable shares with others, and whether that is still there. */
+typedef struct SharedUse {
+    _Atomic int readers;
+    _Atomic bool retired; /* for good: whoever comes now reads nothing */
+} SharedUse;
 
 struct Executable {
     const Plan *plan; /* owns the arena that all of this lives in */
@@ -26,11 +33,16 @@ struct Executable {
     Constants constants; /* dropped where packed copies have taken over */
     Work *work;          /* by step: who computes it, and what was made for that */
     int work_count;
+    SharedUse *use;   /* NULL: it shares nothing */
+    Derived **packed; /* vec: packed weights, each once, however many steps read it */
     MethodRefusal refusal;
     _Atomic int64_t *step_ns; /* by step: its shortest time so far; NULL: nobody asked */
     bool *in_place; /* by plan output: a mutation that may be computed right in its input */
 };
 
+/* Around whatever reads constants and packed weights; false: they are gone. */
+bool executable_enter(const Executable *executable);
+void executable_leave(const Executable *executable);
 const Stage *stage_of(const Executable *executable, int input); /* NULL: not staged */
 
 #endif

@@ -115,7 +115,7 @@ static void bind(const PlanRun *run) {
             run->base[v] = tensor_data(run->outputs[value->number]);
             break;
         case VALUE_CONSTANT:
-            constant = run->executable->constants.tensor[value->number];
+            constant = run->executable->constants.at[value->number].tensor;
             run->base[v] =
                 constant ? place_of(run, constant) : NULL; /* read in packed form alone */
             break;
@@ -139,7 +139,7 @@ static bool run_check(const PlanRun *run, const Step *step) {
     const Tensor *input = NULL;
     const void *data = run->base[step->in[0]];
     if (value->place == VALUE_INPUT) input = run->inputs[value->number];
-    if (value->place == VALUE_CONSTANT) input = run->executable->constants.tensor[value->number];
+    if (value->place == VALUE_CONSTANT) input = run->executable->constants.at[value->number].tensor;
     check(value->dtype == CB_I64, "indices of %s", cb_dtype_name(value->dtype));
     if (device_is_host(run->executable->device))
         return check_indices(&step->check, value->numel, data, input);
@@ -299,7 +299,7 @@ static __attribute__((noinline)) bool take_on_device(PlanRun *run, int64_t point
     return devices[executable->device]->fill(run->device->failed, 0, sizeof(int64_t));
 }
 
-bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs) {
+static bool run(const Executable *executable, Tensor *const *inputs, Tensor **outputs) {
     const Plan *plan = executable->plan;
     void *stack[STACK_POINTERS];
     RunArgument argument;
@@ -324,4 +324,11 @@ bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor 
     if (run.memory) storage_release(run.memory);
     if (run.heap) memory_free(run.heap);
     return ok;
+}
+
+bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs) {
+    if (!executable_enter(executable)) return false;
+    bool done = run(executable, inputs, outputs);
+    executable_leave(executable);
+    return done;
 }

@@ -32,16 +32,23 @@ typedef struct ExecutableInfo {
  * is no failure: the VM runs, and info says why. */
 Executable *executable_new(const Plan *plan, ExecutableOptions options);
 void executable_free(Executable *executable);
+/* What its constants follow from has changed for good: it will never be right again. Gives back
+ * what it shares with others, unless somebody runs it: then the next call does. One thread at a
+ * time. */
+void executable_retire(Executable *executable);
 const Plan *executable_plan(const Executable *executable);
 ExecutableInfo executable_info(const Executable *executable);
+/* Bytes of weights in the form that their methods read, and how many executables read the one that
+ * most do, this one among them; 0: there are none. */
+int executable_packed(const Executable *executable, int64_t *bytes);
 /* The shortest time of a step of the plan in milliseconds; negative without the option profile. */
 double executable_step_ms(const Executable *executable, int step);
 
 /* Any number of threads may run one executable. inputs: tensors with the metas (and strides) of the
  * plan, on its device or, without dimensions, on the host. outputs[0 .. plan->output_count-1] get
  * new tensors in the caller's scope; mutated inputs are written in place. false with an error when
- * memory runs out; nothing is half-written then. On a device with a queue all of it is launched,
- * and what fails then is a fault (device/device.h). */
+ * memory runs out, and without one when it is retired; nothing is half-written then. On a device
+ * with a queue all of it is launched, and what fails then is a fault (device/device.h). */
 bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs);
 
 #endif

@@ -12,7 +12,7 @@
  * that is expected. NaN is NaN. Read from memory: no op of the library decides. */
 static inline void expect_tensor(cb_tensor *found, cb_tensor *expected, double absolute,
                                  double relative) {
-    if (!found || !expected) fail_msg("no tensor: %s", cb_error() ? cb_error() : "NULL");
+    if (!found || !expected) FAIL("no tensor: %s", cb_error() ? cb_error() : "NULL");
     assert_string_equal(cb_dtype_name(cb_dtype_of(found)), cb_dtype_name(cb_dtype_of(expected)));
     assert_int_equal(cb_rank(found), cb_rank(expected));
     for (int d = 0; d < cb_rank(found); d++)
@@ -24,7 +24,7 @@ static inline void expect_tensor(cb_tensor *found, cb_tensor *expected, double a
     for (int64_t i = 0; i < count; i++) {
         bool same = x[i] == y[i] || (isnan(x[i]) && isnan(y[i]));
         if (!same && !(fabs(x[i] - y[i]) <= absolute + relative * fabs(y[i])))
-            fail_msg("element %lld is %.9g, not %.9g", (long long)i, x[i], y[i]);
+            FAIL("element %lld is %.9g, not %.9g", (long long)i, x[i], y[i]);
     }
     free(x);
 }

@@ -387,6 +387,49 @@ static void few_channels_to_a_group_stay(void **state) {
     assert_int_not_equal(chosen_for(&s), CONV_PLANES);
 }
 
+/* What one convolution packs serves every other one of its layout, whatever the batch and the
+ * sizes of x; the batch is in no layout. */
+static void packed_for_another(const Case *c, const Case *other, int layout, int method) {
+    ConvolutionTask s = task_of(c, layout, CB_F32, false);
+    ConvolutionTask o = task_of(other, layout, CB_F32, false);
+    if (!convolution_fits(&s, method) || !convolution_fits(&o, method)) return;
+    Arena *arena = arena_new();
+    Buffer text = buffer_new(arena), others = buffer_new(arena);
+    bool packs = convolution_layout(&s, method, &text); /* not of an empty batch */
+    packs &= convolution_layout(&o, method, &others);
+    bool same = !strcmp(buffer_text(&text), buffer_text(&others));
+    bool sizes = memcmp(c->size, other->size, sizeof c->size) != 0;
+    assert_true(same || !packs || (sizes && method == CONV_GATHER) || method == CONV_TURNED);
+    arena_free(arena);
+    if (!packs || !same) return;
+    int64_t xs = s.x_offset + s.batch * s.x_batch;
+    int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
+    double *x = small_integers(xs + 1), *weight = small_integers(ws + 1);
+    void *own_x = in_dtype(x, xs, CB_F32), *own_weight = in_dtype(weight, ws, CB_F32);
+    char *out = malloc((size_t)(s.batch * s.out_channels * positions(&s)) * sizeof(float) + 1);
+    Storage *packed;
+    assert_true(convolution_pack(&o, method, own_weight, &packed));
+    Operands operands = {.in = {own_x}, .packed = packed->data, .out = out};
+    assert_true(convolution_run(&s, method, &operands));
+    if (!strstr(convolution_method_name(method), "winograd")) /* which rounds */
+        expect_result(&s, x, weight, out, c, layout);
+    storage_release(packed);
+    free(x), free(weight), free(own_x), free(own_weight), free(out);
+}
+
+static void layouts_without_the_batch(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int layout = 0; layout < LAYOUTS; layout++)
+            for (int method = CONV_DIRECT; method < CONV_METHODS; method++) {
+                Case other = cases[i];
+                other.batch += 2;
+                packed_for_another(&cases[i], &other, layout, method);
+                other.size[2] += 5;
+                packed_for_another(&cases[i], &other, layout, method);
+            }
+}
+
 /* ---- memory that runs out ------------------------------------------------------------------- */
 
 typedef struct Run {
@@ -458,6 +501,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_kernels_are_products),
         cmocka_unit_test(every_layout),
+        cmocka_unit_test(layouts_without_the_batch),
         cmocka_unit_test(every_dtype),
         cmocka_unit_test(every_layout_in_bf16),
         cmocka_unit_test(epilogue_visits_each_element_once),

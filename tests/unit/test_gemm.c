@@ -145,6 +145,25 @@ static void run_product(const Case *c, bool reduced) {
 
 static void run_case(const Case *c) { run_product(c, false); }
 
+/* The same b, packed for products of few rows and of more, is one form; another k, n or place of b
+ * is another. */
+static void layouts_without_the_rows(void **state) {
+    (void)state;
+    const Case c = {CB_F32, 1, 8, 50, 70, false, true, 1, false, false};
+    Arena *arena = arena_new();
+    for (int i = 0; i < 6; i++) {
+        MatmulTask task = task_of(&c), other = task;
+        Buffer text = buffer_new(arena), others = buffer_new(arena);
+        int64_t *word[] = {&other.m, &other.n, &other.k, &other.b_n, &other.b_k, &other.b_offset};
+        *word[i] += 40;
+        assert_true(gemm_layout(&task, GEMM_PANELS, &text));
+        assert_true(gemm_layout(&other, GEMM_PANELS, &others));
+        assert_int_equal(strcmp(buffer_text(&text), buffer_text(&others)) == 0, i == 0);
+        assert_false(gemm_layout(&task, GEMM_VECTOR, &others)); /* reads b where it lies */
+    }
+    arena_free(arena);
+}
+
 static const cb_dtype dtypes[] = {CB_F32, CB_F64, CB_F16, CB_BF16, CB_I64,
                                   CB_I32, CB_I16, CB_I8,  CB_U8,   CB_BOOL};
 
@@ -519,6 +538,7 @@ static void nan_and_infinity_pass(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layouts_without_the_rows),
         cmocka_unit_test(each_allocation_of_a_product_fails),
         cmocka_unit_test(many_rows_of_halves),
         cmocka_unit_test(every_dtype_in_odd_sizes),
