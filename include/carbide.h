@@ -413,8 +413,9 @@ CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
  *              runs only when guards miss: on inputs, on a module's mode and tensors; tensors that
  *              the function finds elsewhere are held as they were
  *   dynamic    auto | 0 | 1
- *              sizes are constants of a graph, inputs of other sizes are compiled anew; 1 changes
- *              nothing, and cb_explain says so
+ *              sizes are constants of a graph: inputs of other sizes are compiled anew. Numbers
+ *              become arguments of it: auto, those that have changed; 0: none; 1: all, in the
+ *              first call. Under fullgraph none does
  *   device     auto | cpu | guarded
  *              where the inputs must lie (cb_device); auto: on any device, and for each one it is
  *              compiled anew

@@ -35,7 +35,7 @@ static void run_trace(Call *call) {
     if (!real) fail_memory(sizeof *real * (size_t)(count + 1));
     for (int v = 0; real && v < count; v++)
         if (call->trace->value[v].kind != VALUE_IS_RESULT) real[v] = call->value[v];
-    call->lost = !real || !trace_run(call->trace, call->at, real);
+    call->lost = !real || !trace_run(call->trace, call->at, call->argument, real);
     adopt(call, real, count);
     memory_free(real);
 }
@@ -161,7 +161,7 @@ static bool launch(const Call *call) {
     Tensor *local[LOCAL_VALUES], **graph_output = local;
     if (entry->graph_output_count > LOCAL_VALUES)
         graph_output = memory_alloc(sizeof *graph_output * (size_t)entry->graph_output_count);
-    bool done = graph_output && entry_run(entry, call->value, graph_output);
+    bool done = graph_output && entry_run(entry, call->value, call->argument, graph_output);
     if (done) {
         entry_settle(entry, call->value, graph_output);
         for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);

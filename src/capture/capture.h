@@ -11,6 +11,7 @@
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   segment.c    events: values are asked for in the middle, and the call goes on behind them
  *   record.c     the tracer while something new happens: trace and graph grow together
+ *   number.c     numbers that change become arguments of the graph
  *   functional.c in-place writes and views of the trace as pure graph nodes
  *   trace.c      the flat trace: storage, comparison, running it op by op (the fallback of
  *                everything)

@@ -120,8 +120,8 @@ const int64_t *const *entry_strides(Recording *recording, const Entry *entry) {
     const int64_t **stride = arena_new_array(arena, const int64_t *, count + 1);
     for (int k = 0; k < count; k++) {
         int v = k < entry->input_count ? k : entry->captured[k - entry->input_count];
-        const TraceValue *value = &entry->trace->value[v];
-        stride[k] = value->contiguous ? NULL : value->stride;
+        const TraceValue *value = v == NO_VALUE ? NULL : &entry->trace->value[v];
+        stride[k] = !value || value->contiguous ? NULL : value->stride;
     }
     return (const int64_t *const *)stride;
 }
@@ -173,8 +173,7 @@ static Entry *find_same(const Call *call, const Entry *made) {
 /* Whether it is one more way from where another one begins. */
 static bool is_alternative(const Function *function, const Entry *entry) {
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (e->resumes == entry->resumes &&
-            (!e->resumes || trace_same_prefix(e->trace, entry->trace, 1)))
+        if (e->resumes == entry->resumes && (!e->resumes || trace_alike(e->trace, entry->trace, 1)))
             return true;
     return false;
 }
@@ -184,12 +183,33 @@ Entry *entry_widest(Entry *entry) {
     return entry;
 }
 
+static bool frozen_alike(const Entry *a, const Entry *b) {
+    if (!a->frozen || !b->frozen) return a->frozen == b->frozen;
+    return !memcmp(a->frozen, b->frozen, sizeof *a->frozen * (size_t)length(a->trace->value));
+}
+
+/* True when every call that `other` takes is one for the entry, too. */
+static bool covers(const Entry *entry, const Entry *other) {
+    bool same = entry->resumes == other->resumes && entry->input_count == other->input_count &&
+                conditions_equal(&entry->conditions, &other->conditions);
+    for (int i = 0; same && i < entry->input_count; i++) same = entry->first[i] == other->first[i];
+    return same && frozen_alike(entry, other) && trace_covers(entry->trace, other->trace);
+}
+
+/* What it covers needs no place of its own any more. */
+static void replace_covered(const Function *function, Entry *entry) {
+    for (Entry *e = atomic_load(&function->first); entry->trace->argument_count && e != entry;
+         e = atomic_load(&e->next))
+        if (!atomic_load(&e->wider) && covers(entry, e)) atomic_store(&e->wider, entry);
+}
+
 static void append(Function *function, Entry *entry) {
     entry->number = atomic_load(&function->entry_count);
     if (is_alternative(function, entry)) atomic_fetch_add(&function->recompiles, 1);
     _Atomic(Entry *) *last = &function->first;
     for (Entry *e = atomic_load(last); e; e = atomic_load(last)) last = &e->next;
     atomic_store(last, entry);
+    replace_covered(function, entry);
     atomic_fetch_add(&function->entry_count, 1);
 }
 

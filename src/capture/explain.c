@@ -31,6 +31,7 @@ static void print_guards(const Entry *entry, Buffer *out) {
     ambient_print(entry->conditions.ambient, out);
     for (int k = 0; k < entry->captured_count; k++) {
         char meta[128];
+        if (entry->captured[k] == NO_VALUE) continue;
         meta_format(&entry->trace->value[entry->captured[k]].meta, meta, sizeof meta);
         putf(out, "  captured %%%d: %s%s\n", entry->captured[k], meta,
              entry->held[k] ? ", held" : "");

@@ -64,6 +64,7 @@ static bool is_stale(const Entry *entry, const Map *now) {
 static void retire_stale(const Entry *entry, const Call *call) {
     Map now = map_new(entry->trace->arena);
     for (int k = 0; k < entry->captured_count; k++) {
+        if (entry->captured[k] == NO_VALUE) continue;
         Tensor *x = call->value[entry->captured[k]];
         map_put(&now, x->storage->serial, x);
     }
@@ -97,6 +98,7 @@ void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
     for (int i = 0; i < entry->input_count; i++) value[i] = call->value[i];
     for (int k = 0; k < entry->captured_count; k++) {
         int v = entry->captured[k];
+        if (v == NO_VALUE) continue;
         Tensor *x = value[entry->input_count + k] = call->value[v];
         if (overlaps_written(entry, call, x)) continue;
         if (automatic && !has_storage(&module, x->storage)) continue;
@@ -120,6 +122,7 @@ bool frozen_holds(const Entry *entry, int v, const Tensor *x) {
 bool frozen_all_hold(const Entry *entry, const Call *call) {
     for (int k = 0; entry->frozen && k < entry->captured_count; k++) {
         int v = entry->captured[k];
+        if (v == NO_VALUE) continue;
         if (!frozen_holds(entry, v, call ? call->value[v] : entry->held[k])) return false;
     }
     return true;

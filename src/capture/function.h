@@ -103,7 +103,8 @@ typedef struct Frozen { /* what a frozen tensor was when the entry was compiled 
 struct Entry {
     _Atomic(Entry *) next;
     _Atomic(Entry *) then;  /* what followed last, where the trace goes on: a guess */
-    _Atomic(Entry *) wider; /* takes its place: the same, but more values cross */
+    _Atomic(Entry *) wider; /* takes its place: the same, but more values cross, or more numbers
+                             * are arguments */
     bool resumes;           /* it begins after an event, not with the function */
     Function *function;
     int number;
@@ -112,7 +113,8 @@ struct Entry {
     int *first;     /* per input: the first one that was the same tensor, in whose name ops are */
     Trace *trace;   /* owned */
     EntryResult *result; /* per output of the trace, then per escaped value */
-    int *captured;  /* value numbers, in order: graph inputs after the call's own */
+    int *captured;  /* value numbers, in order: graph inputs after the call's own. NO_VALUE: the
+                     * trace's next argument */
     int captured_count;
     Tensor **held; /* fullgraph: the captured tensors themselves; otherwise NULL */
     Frozen *frozen; /* by value; NULL: none is */
@@ -143,9 +145,10 @@ bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out,
 /* False when the entry writes to memory that another of its tensors shows, although they are not
  * one: then the order of ops matters, and out says who they are. */
 bool entry_writes_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes);
-/* Runs the executable. value[] gives inputs and captured tensors; graph_output gets new ones. False
- * with an error: nothing has happened. */
-bool entry_run(const Entry *entry, Tensor *const *value, Tensor **graph_output);
+/* Runs the executable. value[] gives inputs and captured tensors, argument[] the trace's; new ones
+ * come into graph_output. False with an error: nothing has happened. */
+bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,
+               Tensor **graph_output);
 /* Shells of the results get the storages of graph outputs and real tensors. */
 void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output);
 /* fullgraph: everything without the function. Fills output; count, or a negative status. */
@@ -241,7 +244,7 @@ typedef enum CallMode {
     CALL_IS_EAGER /* a break: what came before has been run, the rest runs eagerly */
 } CallMode;
 
-enum { LOCAL_VALUES = 128, NO_VALUE = -1 };
+enum { LOCAL_VALUES = 128, LOCAL_ARGUMENTS = 16, NO_VALUE = -1 };
 
 struct Call {
     Frame frame; /* first: around the user's function */
@@ -261,6 +264,8 @@ struct Call {
     bool lost;      /* after a break, what had been traced could not be computed */
     Tensor **value; /* by value number: input, bound captured tensor (kept), or live shell */
     int value_capacity, bound; /* bound: numbers above hold nothing */
+    int64_t *argument; /* of the trace, as bits */
+    int argument_capacity; /* there is as much room again behind it */
     int alive;                 /* shells of this segment that live */
     bool resumed;              /* after an event: the segment has no inputs of its own */
     Entry *before;             /* the segment before it, when that has an entry */
@@ -270,6 +275,7 @@ struct Call {
     uint64_t left_serial;      /* trace of their shells */
     double start_ms;
     Tensor *local[LOCAL_VALUES];
+    int64_t local_argument[2 * LOCAL_ARGUMENTS];
 };
 
 static inline Call *call_of(Tracer *tracer) {
@@ -283,6 +289,7 @@ int call_traced_function(Function *function, const Conditions *now, Tensor *cons
                          int input_count, Entry *entry, Tensor **output);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
+bool call_reserve_arguments(Call *call, int count);
 /* The value's shell, for a result that has just been matched or recorded. */
 Tensor *call_shell(Call *call, int value);
 /* Under fullgraph the function is recorded on views of its inputs: what it does with an argument is
@@ -335,6 +342,16 @@ static inline void call_meet(Call *call, Tensor *x) {
 /* After the call: what was recorded is compiled, if it compiles; the rest is forgotten. */
 void segment_finish(Call *call, bool compiles);
 void shell_adopt(Tensor *shell, const Tensor *made); /* takes its storage, strides and offset */
+
+/* What was recorded in this call and has no entry yet, newest first, and may be what the call
+ * begins to do again; behind NULL: the first one. */
+const Trace *segment_recorded(const Call *call, LeftSegment **behind);
+
+/* number.c: which numbers of an op that is about to be recorded are arguments. False: no memory. */
+bool number_choose(Call *call, TraceOp *op);
+/* Whether this one may be an argument there. */
+bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp *op,
+                            const cb_operand *number);
 
 /* record.c */
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,

@@ -95,8 +95,16 @@ static int add_identity(Recording *recording, int parent) {
                      (FunctionalValue){.parent = parent, .view = OP_none, .input = -1});
 }
 
+static Node *argument_node(Recording *recording, const TraceOperand *operand) {
+    cb_operand number = {.kind = operand->kind};
+    Meta meta = {.dtype = number_dtype(&number)};
+    push(recording->graph->arena, recording->captured, NO_VALUE);
+    return graph_input(recording->graph, &meta);
+}
+
 static Node *operand_node(Recording *recording, const TraceOperand *operand) {
     Scalar number = {.i = operand->bits};
+    if (operand_is_argument(operand)) return argument_node(recording, operand);
     switch (operand->kind) {
     case OPERAND_VALUE:
         return functional_node(recording, operand->value);

@@ -28,7 +28,9 @@ struct Recording {
     Graph *graph;           /* its arena is owned, until it is compiled */
     FunctionalValue *value; /* vec, by value number, in the graph's arena */
     int place;              /* of its ops so far (tensor/place.h) */
-    int *captured;          /* vec: the captured tensors' numbers, in the graph's arena */
+    int *captured;          /* vec, in the graph's arena: as an entry's */
+    const Trace *like;      /* what it repeats so far, but for numbers; NULL: nothing */
+    bool new_path;          /* there is nothing that it repeats */
 };
 
 /* A real tensor becomes the next value and the next graph input. */

@@ -122,8 +122,10 @@ static bool clashes(const Entry *entry, Tensor *const *value, int m, int v) {
 static int find_clash(const Entry *entry, Tensor *const *value, int m) {
     for (int v = 0; v < entry->input_count; v++)
         if (clashes(entry, value, m, v)) return v;
-    for (int k = 0; k < entry->captured_count; k++)
-        if (clashes(entry, value, m, entry->captured[k])) return entry->captured[k];
+    for (int k = 0; k < entry->captured_count; k++) {
+        int v = entry->captured[k];
+        if (v != NO_VALUE && clashes(entry, value, m, v)) return v;
+    }
     return NO_VALUE;
 }
 

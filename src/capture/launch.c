@@ -10,7 +10,7 @@
 #include "eager/eager.h"
 #include <string.h>
 
-enum { LOCAL_TENSORS = 128 };
+enum { LOCAL_TENSORS = 128, LOCAL_NUMBERS = 8 };
 
 /* Replaces an output that is no storage of its own by a copy. */
 static bool separate(const Entry *entry, Tensor *const *input, Tensor **output) {
@@ -30,10 +30,23 @@ static bool separate(const Entry *entry, Tensor *const *input, Tensor **output) 
     return true;
 }
 
-static bool run(const Entry *entry, Tensor *const *value, Tensor **input, Tensor **output) {
+/* The graph's inputs; arguments become tensors in number[]. */
+static void list_inputs(const Entry *entry, Tensor *const *value, const int64_t *argument,
+                        Number *number, Tensor **input) {
     memcpy(input, value, sizeof *input * (size_t)entry->input_count);
-    for (int k = 0; k < entry->captured_count; k++)
-        input[entry->input_count + k] = value[entry->captured[k]];
+    for (int k = 0, next = 0; k < entry->captured_count; k++) {
+        int i = entry->input_count + k, v = entry->captured[k];
+        if (v != NO_VALUE) {
+            input[i] = value[v];
+            continue;
+        }
+        cb_operand given =
+            number_from(entry->graph->input[i]->dtype, (Scalar){.i = argument[next]});
+        input[i] = number_wrap(&number[next++], &given);
+    }
+}
+
+static bool run(const Entry *entry, Tensor **input, Tensor **output) {
     bool done = entry->oracle ? check_run(entry, input, output)
                               : executable_run(entry->executable, input, output);
     if (!done) return false;
@@ -49,8 +62,8 @@ static void dump_run(const Entry *entry) {
             (long long)plan->arena_bytes);
 }
 
-bool entry_run(const Entry *entry, Tensor *const *value, Tensor **graph_output) {
-    if (strchr(option_text(OPTION_dump), 'r')) dump_run(entry);
+static bool run_with(const Entry *entry, Tensor *const *value, const int64_t *argument,
+                     Number *number, Tensor **graph_output) {
     int inputs = entry->input_count + entry->captured_count;
     Tensor *local[LOCAL_TENSORS], **input = local;
     if (inputs > LOCAL_TENSORS) input = memory_alloc(sizeof *input * (size_t)inputs);
@@ -58,8 +71,24 @@ bool entry_run(const Entry *entry, Tensor *const *value, Tensor **graph_output) 
         fail_memory(sizeof *input * (size_t)inputs);
         return false;
     }
-    bool done = run(entry, value, input, graph_output);
+    list_inputs(entry, value, argument, number, input);
+    bool done = run(entry, input, graph_output);
     if (input != local) memory_free(input);
+    return done;
+}
+
+bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,
+               Tensor **graph_output) {
+    if (strchr(option_text(OPTION_dump), 'r')) dump_run(entry);
+    Number local[LOCAL_NUMBERS], *number = local;
+    int count = entry->trace->argument_count;
+    if (count > LOCAL_NUMBERS) number = memory_alloc(sizeof *number * (size_t)count);
+    if (!number) {
+        fail_memory(sizeof *number * (size_t)count);
+        return false;
+    }
+    bool done = run_with(entry, value, argument, number, graph_output);
+    if (number != local) memory_free(number);
     return done;
 }
 
@@ -146,7 +175,7 @@ static int call_ops(const Entry *entry, Tensor **value, Tensor **output) {
     atomic_fetch_add_explicit(&entry->function->eager_calls, 1, memory_order_relaxed);
     for (int v = 0; v < length(trace->value); v++)
         if (trace->value[v].kind == VALUE_IS_RESULT) value[v] = NULL;
-    bool done = trace_run(trace, length(trace->op), value);
+    bool done = trace_run(trace, length(trace->op), NULL, value);
     int count = done ? take_results(entry, value, output) : (int)cb_error_status();
     for (int v = 0; v < length(trace->value); v++)
         if (trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(value[v]);
@@ -162,7 +191,7 @@ static int call_values(const Entry *entry, Tensor **value, Tensor **output) {
         return call_ops(entry, value, output);
     }
     cb_status before = cb_error_status();
-    if (!entry_run(entry, value, graph_output)) {
+    if (!entry_run(entry, value, NULL, graph_output)) {
         if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
         return call_ops(entry, value, output);
     }

@@ -44,8 +44,10 @@ static int real_value(Call *call, Tensor *x) {
     Recording *recording = call->recording;
     for (int i = 0; i < call->input_count && !call->function->options.fullgraph; i++)
         if (same_tensor(call->value[i], x)) return i;
-    for (int k = 0; k < length(recording->captured); k++)
-        if (same_tensor(call->value[recording->captured[k]], x)) return recording->captured[k];
+    for (int k = 0; k < length(recording->captured); k++) {
+        int known = recording->captured[k];
+        if (known != NO_VALUE && same_tensor(call->value[known], x)) return known;
+    }
     int v = length(recording->trace->value);
     if (!call_bind(call, v, x)) return OUT_OF_MEMORY;
     return functional_add(recording, VALUE_IS_CAPTURED, x);
@@ -102,13 +104,11 @@ static Site keep_site(Trace *trace, Site site) {
     return site;
 }
 
-static void append(Recording *recording, TraceOp op, const TraceOperand *input,
-                   const Attrs *attrs) {
+static void append(Recording *recording, TraceOp op) {
     Arena *arena = recording->trace->arena;
-    memcpy(op.input, input, sizeof *input * op.input_count);
     if (op.word_count) {
         int64_t *word = arena_new_array(arena, int64_t, op.word_count);
-        memcpy(word, attrs->word, sizeof *word * op.word_count);
+        memcpy(word, op.word, sizeof *word * op.word_count);
         op.word = word;
     }
     push(arena, recording->trace->op, op);
@@ -139,24 +139,16 @@ static int find_place(Recording *recording, const char *name, const TraceOperand
     return recording->place == place ? place : LIES_ELSEWHERE;
 }
 
-static int apply_values(Recording *recording, Op op, const TraceOperand *input, int input_count,
-                        const Attrs *attrs, int first_value, Site site, ModuleMode mode) {
+static int apply_values(Recording *recording, TraceOp op) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
-    int place = find_place(recording, op_info(op)->name, input, input_count);
+    int place = find_place(recording, op_info(op.op)->name, op.input, op.input_count);
     if (place < 0) return place;
-    recording->graph->origin.site = keep_site(recording->trace, site);
-    int result = functional_apply(recording, op, input, input_count, attrs);
-    if (result == NO_VALUE) return NO_VALUE;
-    TraceOp done = {.op = op,
-                    .input_count = (uint8_t)input_count,
-                    .word_count = op_info(op)->word_count,
-                    .makes = is_made(input, input_count),
-                    .result = result,
-                    .first_value = first_value,
-                    .mode = mode,
-                    .site = recording->graph->origin.site};
-    append(recording, done, input, attrs);
-    return result;
+    Attrs attrs = {{0}};
+    if (op.word_count) memcpy(attrs.word, op.word, sizeof(int64_t) * op.word_count);
+    op.site = recording->graph->origin.site = keep_site(recording->trace, op.site);
+    op.result = functional_apply(recording, op.op, op.input, op.input_count, &attrs);
+    if (op.result != NO_VALUE) append(recording, op);
+    return op.result;
 }
 
 /* A value from another device is moved: in eager. */
@@ -170,21 +162,24 @@ static int assign_place(Recording *recording, const TraceOperand input[2]) {
     return recording->place == target->device ? target->device : LIES_ELSEWHERE;
 }
 
-static int assign_values(Recording *recording, const TraceOperand input[2], int first_value,
-                         Site site, ModuleMode mode) {
+static int assign_values(Recording *recording, TraceOp op) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
-    int place = assign_place(recording, input);
+    int place = assign_place(recording, op.input);
     if (place < 0) return place;
-    recording->graph->origin.site = keep_site(recording->trace, site);
-    functional_assign(recording, input[0].value, &input[1]);
-    TraceOp done = {.op = OP_assign,
-                    .input_count = 2,
-                    .result = NO_VALUE,
-                    .first_value = first_value,
-                    .mode = mode,
-                    .site = recording->graph->origin.site};
-    append(recording, done, input, NULL);
-    return input[0].value;
+    op.site = recording->graph->origin.site = keep_site(recording->trace, op.site);
+    functional_assign(recording, op.input[0].value, &op.input[1]);
+    append(recording, op);
+    return op.input[0].value;
+}
+
+/* Where the op stands, and what it has besides operands. */
+static TraceOp op_here(const Recording *recording, int op, int input_count, Where *where) {
+    find_where(where);
+    return (TraceOp){.op = op,
+                     .input_count = (uint8_t)input_count,
+                     .first_value = length(recording->trace->value),
+                     .mode = where->mode,
+                     .site = where->site};
 }
 
 /* What comes back when an op could not be recorded: NULL with its error, or eager after a break. */
@@ -201,19 +196,21 @@ static bool goes_eager(Call *call, int why) {
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs) {
     Recording *recording = call->recording;
-    TraceOperand operand[TRACE_OPERANDS];
-    int first_value = length(recording->trace->value), result = NO_VALUE;
     check(input_count <= TRACE_OPERANDS, "%s: %d operands", op_info(op)->name, input_count);
+    int result = NO_VALUE;
     bool resolved = true;
     Where where;
-    find_where(&where);
+    TraceOp next = op_here(recording, op, input_count, &where);
+    next.word_count = op_info(op)->word_count;
+    next.word = attrs->word;
     for (int i = 0; i < input_count && resolved; i++)
-        resolved = resolve(call, &input[i], &operand[i], &result);
-    if (resolved && is_made_elsewhere(recording, operand, input_count))
+        resolved = resolve(call, &input[i], &next.input[i], &result);
+    next.makes = resolved && is_made(next.input, input_count);
+    next.result = length(recording->trace->value);
+    if (resolved && is_made_elsewhere(recording, next.input, input_count))
         result = LIES_ELSEWHERE;
     else if (resolved)
-        result = apply_values(recording, op, operand, input_count, attrs, first_value, where.site,
-                              where.mode);
+        result = number_choose(call, &next) ? apply_values(recording, next) : OUT_OF_MEMORY;
     if (result >= 0 && resolved && !call_reserve(call, result + 1)) result = OUT_OF_MEMORY;
     if (result < 0 || !resolved)
         return goes_eager(call, result) ? apply(op, input, input_count, attrs) : NULL;
@@ -224,16 +221,16 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
 Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
     Recording *recording = call->recording;
     cb_operand given = cb_operand_tensor(target);
-    TraceOperand operand[2];
-    int first_value = length(recording->trace->value), result = NO_VALUE;
+    int result = NO_VALUE;
     Where where;
-    find_where(&where);
-    bool resolved =
-        resolve(call, &given, &operand[0], &result) && resolve(call, value, &operand[1], &result);
-    if (resolved && !functional_writable(recording, operand[0].value))
+    TraceOp next = op_here(recording, OP_assign, 2, &where);
+    next.result = NO_VALUE;
+    bool resolved = resolve(call, &given, &next.input[0], &result) &&
+                    resolve(call, value, &next.input[1], &result);
+    if (resolved && !functional_writable(recording, next.input[0].value))
         result = WRITES_REPEATED;
     else if (resolved)
-        result = assign_values(recording, operand, first_value, where.site, where.mode);
+        result = number_choose(call, &next) ? assign_values(recording, next) : OUT_OF_MEMORY;
     if (result < 0 || !resolved)
         return goes_eager(call, result) ? apply_assign(target, value) : NULL;
     call->at++;
@@ -263,28 +260,26 @@ static bool add_captured(Call *call, Recording *recording, const Trace *trace, c
 }
 
 /* Inputs that were two when the trace was recorded may be one now, which has one name. */
-static void rename_inputs(const Call *call, const TraceOp *op, TraceOperand *operand) {
-    memcpy(operand, op->input, sizeof *operand * op->input_count);
-    for (int i = 0; i < op->input_count; i++)
-        if (operand[i].kind == OPERAND_VALUE && operand[i].value < call->input_count)
-            operand[i].value = input_first(call->value, operand[i].value);
+static void rename_inputs(const Call *call, TraceOp *op) {
+    for (int i = 0; i < op->input_count; i++) {
+        TraceOperand *operand = &op->input[i];
+        if (operand->kind == OPERAND_VALUE && operand->value < call->input_count)
+            operand->value = input_first(call->value, operand->value);
+    }
 }
 
 static bool repeat(Call *call, Recording *recording, const Trace *trace, int count) {
     for (int i = 0; i < count; i++) {
-        const TraceOp *op = &trace->op[i];
-        TraceOperand operand[TRACE_OPERANDS];
-        Attrs attrs = {{0}};
-        rename_inputs(call, op, operand);
-        if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
-        if (!add_captured(call, recording, trace, op)) return false;
-        site_set(op->site);
-        int result = op->op == OP_assign
-                         ? assign_values(recording, operand, op->first_value, op->site, op->mode)
-                         : apply_values(recording, op->op, operand, op->input_count, &attrs,
-                                        op->first_value, op->site, op->mode);
+        TraceOp op = trace->op[i];
+        rename_inputs(call, &op);
+        for (int k = 0; k < op.input_count; k++)
+            recording->trace->argument_count += operand_is_argument(&op.input[k]);
+        if (!add_captured(call, recording, trace, &trace->op[i])) return false;
+        site_set(op.site);
+        bool assigns = op.op == OP_assign;
+        int result = assigns ? assign_values(recording, op) : apply_values(recording, op);
         if (result < 0) return false;
-        check(op->op == OP_assign || result == op->result, "a trace repeats with other numbers");
+        check(assigns || result == op.result, "a trace repeats with other values");
     }
     return true;
 }

@@ -28,6 +28,26 @@ bool call_reserve(Call *call, int count) {
     return true;
 }
 
+bool call_reserve_arguments(Call *call, int count) {
+    if (count <= call->argument_capacity) return true;
+    int capacity = call->argument_capacity * 2;
+    while (capacity < count) capacity *= 2;
+    bool local = call->argument == call->local_argument;
+    int64_t *grown =
+        memory_resize(local ? NULL : call->argument, sizeof *grown * 2 * (size_t)capacity);
+    if (!grown) return false;
+    if (local) memcpy(grown, call->local_argument, sizeof *grown * LOCAL_ARGUMENTS);
+    call->argument = grown;
+    call->argument_capacity = capacity;
+    return true;
+}
+
+/* Room for all of both. */
+static bool reserve_trace(Call *call, const Trace *trace) {
+    return call_reserve(call, length(trace->value)) &&
+           call_reserve_arguments(call, trace->argument_count);
+}
+
 Tensor *call_shell(Call *call, int v) {
     const TraceValue *value = &call->trace->value[v];
     Tensor *x = tensor_shell_of(&value->meta, value->stride, value->offset);
@@ -130,7 +150,18 @@ static bool match_real(Call *call, int v, Tensor *x) {
     return value->kind == VALUE_IS_CAPTURED && same_value(value, x) && call_bind(call, v, x);
 }
 
-static bool match_operand(Call *call, const TraceOperand *operand, const cb_operand *given) {
+/* Any number of its kind that the op takes in every dtype. */
+static bool match_argument(Call *call, int op, const TraceOperand *operand,
+                           const cb_operand *given) {
+    if (op != OP_assign && !number_may_vary(op, given, false)) return false;
+    call->argument[operand->value] = trace_number(given).bits;
+    return true;
+}
+
+static bool match_operand(Call *call, int op, const TraceOperand *operand,
+                          const cb_operand *given) {
+    if (operand_is_argument(operand) && given->kind == (int)operand->kind)
+        return match_argument(call, op, operand, given);
     switch (given->kind) {
     case CB_OPERAND_TENSOR: {
         Tensor *x = given->tensor;
@@ -155,7 +186,7 @@ static bool match(Call *call, int op, const cb_operand *input, int input_count,
     for (int i = 0; i < next->word_count; i++)
         if (next->word[i] != attrs->word[i]) return false;
     for (int i = 0; i < input_count; i++)
-        if (!match_operand(call, &next->input[i], &input[i])) return false;
+        if (!match_operand(call, op, &next->input[i], &input[i])) return false;
     if (next->makes && device_default() != call->conditions.ambient.device) return false;
     call->at++;
     return true;
@@ -165,9 +196,19 @@ static bool match(Call *call, int op, const cb_operand *input, int input_count,
 static bool constants_hold(const Call *call, const Entry *e, int first) {
     for (int k = 0; k < e->captured_count; k++) {
         int v = e->captured[k];
-        if (v < first && !frozen_holds(e, v, call->value[v])) return false;
+        if (v != NO_VALUE && v < first && !frozen_holds(e, v, call->value[v])) return false;
     }
     return true;
+}
+
+/* The call stands in the entry's trace where it stood in another one; there is room for it. */
+static void go_over(Call *call, Entry *e) {
+    int64_t *argument = call->argument, *was = argument + call->argument_capacity;
+    if (call->trace->argument_count)
+        memcpy(was, argument, sizeof *was * (size_t)call->trace->argument_count);
+    trace_arguments(call->trace, was, call->at, e->trace, argument);
+    call->entry = e;
+    call->trace = e->trace;
 }
 
 /* Goes over to the next entry behind `behind` (NULL: the first one) that did the same as `left` so
@@ -179,12 +220,11 @@ static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
     for (; e; e = atomic_load(&e->next)) {
         if (e == left || e->resumes != call->resumed || entry_widest(e) != e) continue;
         if (!entry_holds(e, &call->conditions, call->value, call->input_count)) continue;
-        if (!trace_same_prefix(left->trace, e->trace, call->at)) continue;
+        if (!trace_repeats(call->trace, call->argument, call->at, e->trace)) continue;
         if (!constants_hold(call, e, first)) continue;
-        if (call_reserve(call, length(e->trace->value))) break;
+        if (reserve_trace(call, e->trace)) break;
     }
-    call->entry = e ? e : left;
-    call->trace = call->entry->trace;
+    go_over(call, e ? e : left);
     return e;
 }
 
@@ -196,8 +236,6 @@ static bool switch_entry(Call *call, int op, const cb_operand *input, int input_
         if (match(call, op, input, input_count, attrs)) return true;
     return false;
 }
-
-static bool is_number(int kind) { return kind != OPERAND_VALUE && kind != OPERAND_ABSENT; }
 
 /* A tensor from outside stands where the trace has another one from outside. */
 static bool other_tensor(const Call *call, const TraceOperand *known, const cb_operand *given) {
@@ -215,6 +253,12 @@ static bool mode_changed(const Call *call) {
     return then != MODULE_UNKNOWN && now != MODULE_UNKNOWN && then != now;
 }
 
+/* The op that is called stands at this line. */
+static bool is_here(Site site) {
+    Site now = site_current();
+    return now.file == site.file && now.line == site.line;
+}
+
 /* Why the run leaves the trace: the same op with another number or tensor, or another op. */
 static Reason departure(const Call *call, int op, const cb_operand *input, int input_count) {
     if (mode_changed(call)) return REASON_mode_changed;
@@ -224,8 +268,11 @@ static Reason departure(const Call *call, int op, const cb_operand *input, int i
     for (int i = 0; i < input_count; i++) {
         const TraceOperand *known = &next->input[i];
         if (other_tensor(call, known, &input[i])) return REASON_tensor_changed;
-        if (!is_number(known->kind) || known->kind != input[i].kind) continue;
-        if (trace_number(&input[i]).bits != known->bits) return REASON_scalar_changed;
+        if (!operand_is_number(known) || known->kind != (OperandKind)input[i].kind) continue;
+        if (operand_is_argument(known) || trace_number(&input[i]).bits != known->bits)
+            return is_here(next->site) && number_may_be_argument(call, call->trace, next, &input[i])
+                       ? REASON_number_argument
+                       : REASON_scalar_changed;
     }
     return REASON_path_changed;
 }
@@ -236,11 +283,12 @@ enum { MOST_PLACES = 8 }; /* behind events: each may go on in as many ways as a 
 static bool begin_recording(Call *call, Reason why) {
     Function *function = call->function;
     int limit = function_limit() * (call->resumed ? MOST_PLACES : 1);
+    if (why == REASON_number_argument) limit++; /* it takes the place of another one */
     if (function_alternatives(function, call->resumed) >= limit) {
         call_break(call, REASON_recompile_limit, "another path");
         return false;
     }
-    if (call->at || !call->resumed)
+    if (why != REASON_number_argument && (call->at || !call->resumed))
         function_note(function, why, site_current(), "after %d ops", call->at);
     call->start_ms = clock_ms();
     if (record_from(call, call->trace, call->at)) return true;
@@ -348,12 +396,15 @@ bool call_start(Call *call, Function *function, const Conditions *now, Tensor *c
     call->value = call->local;
     call->value_capacity = LOCAL_VALUES;
     call->bound = 0;
+    call->argument = call->local_argument;
+    call->argument_capacity = LOCAL_ARGUMENTS;
     call->alive = 0;
     call->resumed = false;
     call->before = NULL;
     call->left = call->due = NULL;
     call->left_serial = serial_next();
-    if (!call_reserve(call, entry ? length(entry->trace->value) : input_count)) return false;
+    if (!call_reserve(call, input_count) || (entry && !reserve_trace(call, entry->trace)))
+        return false;
     for (int i = 0; i < input_count; i++) call->value[i] = input[i];
     module_mode_forget();
     return entry || record_from(call, NULL, 0);
@@ -454,7 +505,11 @@ void call_finish(Call *call) {
         if (call->own_input >> i & 1) tensor_destroy(call->value[i]);
     record_free(call->recording);
     if (call->value != call->local) memory_free(call->value);
+    if (call->argument != call->local_argument) memory_free(call->argument);
     call->recording = NULL;
     call->value = call->local;
+    call->value_capacity = LOCAL_VALUES;
+    call->argument = call->local_argument;
+    call->argument_capacity = LOCAL_ARGUMENTS;
     call->bound = 0;
 }

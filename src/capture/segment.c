@@ -38,7 +38,8 @@ struct LeftSegment {
     const Trace *trace;   /* of the entry, the recording, or the one that it is like */
     Entry *entry;         /* NULL: not compiled yet */
     Recording *recording; /* owned: to be compiled */
-    Tensor **value;       /* owned, by value: inputs and captured tensors as views of our own */
+    Tensor **value;       /* owned, by value: inputs and captured tensors as views of our own;
+                           * behind them the trace's arguments */
     int values, input_count;
     int rounds; /* of this one and those like it, until it is compiled; 0: it is like another */
     int shells, alive;
@@ -82,6 +83,14 @@ static bool writes(const Trace *trace) {
     for (int i = 0; i < length(trace->op); i++)
         if (written_by(trace, i) != NO_VALUE) return true;
     return false;
+}
+
+static int64_t *arguments_of(const LeftSegment *left) {
+    return (int64_t *)(void *)(left->value + left->values);
+}
+
+static size_t value_bytes(int values, int arguments) {
+    return sizeof(Tensor *) * (size_t)(values + 1) + sizeof(int64_t) * (size_t)arguments;
 }
 
 /* The recording ends at an event. False: no memory. */
@@ -180,9 +189,9 @@ static void take_operands(Call *call, LeftSegment *left) {
 
 /* What is needed still of the segment that the call is in moves out of it. NULL: no memory. */
 static LeftSegment *new_left(Call *call, int shells) {
-    int values = length(call->trace->value);
+    int values = length(call->trace->value), arguments = call->trace->argument_count;
     LeftSegment *left = memory_zalloc(sizeof *left + sizeof *left->shell * (size_t)shells);
-    Tensor **value = memory_zalloc(sizeof *value * (size_t)(values + 1));
+    Tensor **value = memory_zalloc(value_bytes(values, arguments));
     if (!left || !value) {
         memory_free(left), memory_free(value);
         return NULL;
@@ -198,6 +207,7 @@ static LeftSegment *new_left(Call *call, int shells) {
         free_left(call, left);
         return NULL;
     }
+    if (arguments) memcpy(arguments_of(left), call->argument, sizeof(int64_t) * (size_t)arguments);
     take_operands(call, left);
     take_shells(call, left);
     return left;
@@ -226,7 +236,7 @@ static bool compute(LeftSegment *left) {
     }
     memcpy(real, left->value, sizeof *real * (size_t)left->values);
     Tracer *tracer = tracer_set(NULL);
-    bool done = trace_run(left->trace, length(left->trace->op), real);
+    bool done = trace_run(left->trace, length(left->trace->op), arguments_of(left), real);
     for (int k = 0; k < left->shells; k++) {
         LeftShell *shell = &left->shell[k];
         Tensor *made = real[shell->value];
@@ -294,6 +304,8 @@ void segment_before_writes(Call *call, const Tensor *written) {
 static void stand_at(Call *call, const LeftSegment *left) {
     call->value = left->value;
     call->bound = call->value_capacity = left->values;
+    call->argument = arguments_of(left);
+    call->argument_capacity = left->trace->argument_count;
     call->input_count = left->input_count;
     call->resumed = left->resumes;
     call->start_ms = clock_ms() - left->trace_ms;
@@ -303,12 +315,23 @@ static void stand_nowhere(Call *call) {
     call->value = call->local;
     call->bound = 0;
     call->value_capacity = LOCAL_VALUES;
+    call->argument = call->local_argument;
+    call->argument_capacity = LOCAL_ARGUMENTS;
     call->input_count = 0;
     call->recording = NULL;
 }
 
-static bool choose_crossing(Trace *trace) {
+/* What crossed before, where it differs in numbers alone, does so again. */
+static void inherit_crossing(const Call *call, Trace *trace) {
+    for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next))
+        if (trace_covers(trace, e->trace))
+            for (int v = 0; v < length(trace->value); v++)
+                if (atomic_load(&e->trace->crosses[v])) atomic_store(&trace->crosses[v], true);
+}
+
+static bool choose_crossing(const Call *call, Trace *trace) {
     if (arena_guard(trace->arena)) return false;
+    inherit_crossing(call, trace);
     list_crossing(trace);
     return true;
 }
@@ -317,7 +340,7 @@ static Entry *make(Call *call, Recording *recording) {
     cb_status before = cb_error_status();
     call->recording = recording;
     call->trace = recording->trace;
-    Entry *entry = choose_crossing(recording->trace) ? entry_make(call) : NULL;
+    Entry *entry = choose_crossing(call, recording->trace) ? entry_make(call) : NULL;
     if (entry) return entry;
     if (before == CB_OK) cb_clear_error(); /* the call has its results without it */
     function_note(call->function, REASON_out_of_memory, site_current(), "while compiling");
@@ -377,6 +400,13 @@ static LeftSegment *find_like(const LeftSegment *made) {
     return NULL;
 }
 
+const Trace *segment_recorded(const Call *call, LeftSegment **behind) {
+    LeftSegment *left = *behind ? (*behind)->next : call->left;
+    while (left && (!left->recording || left->resumes != call->resumed)) left = left->next;
+    *behind = left;
+    return left ? left->trace : NULL;
+}
+
 /* Everything that lives crosses. */
 static void cross_whole(const LeftSegment *left, Trace *trace) {
     trace->whole = true;
@@ -392,6 +422,54 @@ static void follow(LeftSegment *left, LeftSegment *leader) {
     leader->leads = true;
 }
 
+/* The segment has its arguments as the trace, which covers its own, has them. False: no memory; it
+ * is as it was. */
+static bool fit_arguments(LeftSegment *left, const Trace *trace) {
+    size_t bytes = sizeof(int64_t) * (size_t)left->trace->argument_count;
+    Tensor **value = memory_resize(left->value, value_bytes(left->values, trace->argument_count));
+    int64_t *was = memory_alloc(bytes + 1);
+    if (value) left->value = value;
+    bool room = value && was;
+    if (room) {
+        memcpy(was, arguments_of(left), bytes);
+        trace_arguments(left->trace, was, length(trace->op), trace, arguments_of(left));
+        left->trace = trace;
+    }
+    memory_free(was);
+    return room;
+}
+
+/* One that was to be compiled, and those like it, are like this one, of which more numbers are
+ * arguments. */
+static void absorb(Call *call, LeftSegment *made, LeftSegment *older) {
+    Trace *trace = made->recording->trace;
+    bool all = true;
+    for (LeftSegment *left = call->left; left; left = left->next) {
+        if (left->like != older) continue;
+        if (fit_arguments(left, trace))
+            left->like = made;
+        else
+            all = false;
+    }
+    made->leads = true;
+    const Trace *was = older->recording->trace;
+    for (int v = 0; v < length(was->value); v++)
+        if (atomic_load(&was->crosses[v])) atomic_store(&trace->crosses[v], true);
+    trace->whole |= was->whole;
+    if (!all || !fit_arguments(older, trace)) return;
+    older->leads = false;
+    made->rounds += older->rounds;
+    older->rounds = 0;
+    follow(older, made);
+}
+
+static void absorb_covered(Call *call, LeftSegment *made) {
+    for (LeftSegment *left = made->next; left; left = left->next)
+        if (left->recording && left->resumes == made->resumes &&
+            trace_covers(made->trace, left->trace))
+            absorb(call, made, left);
+}
+
 /* It runs, op by op; compiled it is when more is known of it. False: an op failed. */
 static bool run_recorded(Call *call, LeftSegment *left) {
     left->trace_ms = clock_ms() - call->start_ms;
@@ -400,7 +478,10 @@ static bool run_recorded(Call *call, LeftSegment *left) {
     bool whole = writes(left->trace) || random_take(0).offset != drawn;
     LeftSegment *like = find_like(left), *leader = like ? like : left;
     if (whole) cross_whole(left, leader->recording->trace);
-    if (like) follow(left, like);
+    if (like)
+        follow(left, like);
+    else
+        absorb_covered(call, left);
     if (++leader->rounds == MANY_ROUNDS) call->due = leader;
     return done;
 }

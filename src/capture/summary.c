@@ -77,9 +77,9 @@ static void put_notes(Function *function, Buffer *out) {
 
 static void put_inputs(const Entry *entry, Buffer *out) {
     Buffer line = buffer_new(out->arena);
-    int constants = 0;
-    for (int k = 0; k < entry->captured_count; k++)
-        constants += entry->frozen && entry->frozen[entry->captured[k]].serial;
+    int constants = 0, tensors = entry->captured_count - entry->trace->argument_count;
+    for (int v = 0; entry->frozen && v < length(entry->trace->value); v++)
+        constants += entry->frozen[v].serial != 0;
     putf(&line, "graph %d%s: ", entry->number, entry->resumes ? ", behind a value" : "");
     put_count(&line, entry->input_count, "input");
     for (int i = 0; i < entry->input_count && i < MOST_INPUTS; i++) {
@@ -88,10 +88,15 @@ static void put_inputs(const Entry *entry, Buffer *out) {
     }
     if (entry->input_count > MOST_INPUTS) put(&line, ", ...");
     put_line(out, &line, 4);
-    if (!entry->captured_count) return;
+    if (tensors) {
+        put(out, "  ");
+        put_count(out, tensors, "tensor");
+        putf(out, " found elsewhere, %d of them constants\n", constants);
+    }
+    if (!entry->trace->argument_count) return;
     put(out, "  ");
-    put_count(out, entry->captured_count, "tensor");
-    putf(out, " found elsewhere, %d of them constants\n", constants);
+    put_count(out, entry->trace->argument_count, "number");
+    put(out, ": any of the same kind\n");
 }
 
 static void put_times(const Entry *entry, Buffer *out) {

@@ -29,20 +29,63 @@ int trace_result(const Trace *trace, int k) {
 }
 
 TraceOperand trace_number(const cb_operand *operand) {
-    TraceOperand number = {operand->kind, 0, operand->i};
+    TraceOperand number = {operand->kind, NO_ARGUMENT, operand->i};
     if (operand->kind == CB_OPERAND_FLOAT) memcpy(&number.bits, &operand->f, sizeof number.bits);
+    return number;
+}
+
+static int64_t bits_of(const TraceOperand *number, const int64_t *argument) {
+    return operand_is_argument(number) ? argument[number->value] : number->bits;
+}
+
+cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argument) {
+    cb_operand number = {operand->kind, NULL, 0.0, bits_of(operand, argument)};
+    if (operand->kind == OPERAND_FLOAT) memcpy(&number.f, &number.i, sizeof number.f);
     return number;
 }
 
 /* ---- comparison ---------------------------------------------------------------------------- */
 
-static bool same_op(const TraceOp *a, const TraceOp *b) {
+bool trace_alike_op(const TraceOp *a, const TraceOp *b) {
     if (a->op != b->op || a->input_count != b->input_count || a->result != b->result) return false;
     for (int i = 0; i < a->input_count; i++) {
         const TraceOperand *p = &a->input[i], *q = &b->input[i];
-        if (p->kind != q->kind || p->value != q->value || p->bits != q->bits) return false;
+        if (p->kind != q->kind || (!operand_is_number(p) && p->value != q->value)) return false;
     }
     return !a->word_count || !memcmp(a->word, b->word, sizeof(int64_t) * a->word_count);
+}
+
+typedef bool SameNumber(const TraceOp *op, const TraceOperand *a, const TraceOperand *b,
+                        const int64_t *argument);
+
+static bool is_same(const TraceOp *op, const TraceOperand *a, const TraceOperand *b,
+                    const int64_t *argument) {
+    (void)op, (void)argument;
+    return a->value == b->value && a->bits == b->bits;
+}
+
+/* a with its argument may stand where b is. */
+static bool fits(const TraceOp *op, const TraceOperand *a, const TraceOperand *b,
+                 const int64_t *argument) {
+    if (!operand_is_argument(b)) return bits_of(a, argument) == b->bits;
+    cb_operand number = trace_operand_number(a, argument);
+    return operand_is_argument(a) || op->op == OP_assign || number_may_vary(op->op, &number, false);
+}
+
+/* Whatever a's argument is, it may stand where b is. */
+static bool is_covered(const TraceOp *op, const TraceOperand *a, const TraceOperand *b,
+                       const int64_t *argument) {
+    return operand_is_argument(a) ? operand_is_argument(b) : fits(op, a, b, argument);
+}
+
+static bool numbers_hold(const Trace *a, const Trace *b, int count, SameNumber *holds,
+                         const int64_t *argument) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < a->op[i].input_count; k++)
+            if (operand_is_number(&a->op[i].input[k]) &&
+                !holds(&a->op[i], &a->op[i].input[k], &b->op[i].input[k], argument))
+                return false;
+    return true;
 }
 
 static bool same_value(const TraceValue *a, const TraceValue *b) {
@@ -68,10 +111,10 @@ int trace_values_after(const Trace *trace, int count) {
     return values;
 }
 
-bool trace_same_prefix(const Trace *a, const Trace *b, int count) {
+bool trace_alike(const Trace *a, const Trace *b, int count) {
     if (length(a->op) < count || length(b->op) < count) return false;
     for (int i = 0; i < count; i++)
-        if (!same_op(&a->op[i], &b->op[i])) return false;
+        if (!trace_alike_op(&a->op[i], &b->op[i])) return false;
     for (int v = 0; v < trace_values_after(a, count); v++)
         if (!same_value(&a->value[v], &b->value[v])) return false;
     return true;
@@ -82,16 +125,44 @@ static bool same_list(const int *a, const int *b) {
     return !length(a) || !memcmp(a, b, sizeof *a * (size_t)length(a));
 }
 
-bool trace_same(const Trace *a, const Trace *b) {
+bool trace_repeats(const Trace *done, const int64_t *argument, int count, const Trace *as) {
+    return trace_alike(done, as, count) && numbers_hold(done, as, count, fits, argument);
+}
+
+void trace_arguments(const Trace *done, const int64_t *argument, int count, const Trace *as,
+                     int64_t *out) {
+    for (int i = 0; as->argument_count && i < count; i++)
+        for (int k = 0; k < as->op[i].input_count; k++)
+            if (operand_is_argument(&as->op[i].input[k]))
+                out[as->op[i].input[k].value] = bits_of(&done->op[i].input[k], argument);
+}
+
+/* From the first op to the end. */
+static bool alike_whole(const Trace *a, const Trace *b) {
     return a->goes_on == b->goes_on && length(a->op) == length(b->op) &&
            length(a->value) == length(b->value) && same_list(a->output, b->output) &&
-           same_list(a->escaped, b->escaped) && trace_same_prefix(a, b, length(a->op));
+           trace_alike(a, b, length(a->op));
+}
+
+bool trace_same(const Trace *a, const Trace *b) {
+    return alike_whole(a, b) && same_list(a->escaped, b->escaped) &&
+           numbers_hold(a, b, length(a->op), is_same, NULL);
+}
+
+bool trace_covers(const Trace *trace, const Trace *other) {
+    return alike_whole(other, trace) &&
+           (trace->goes_on || same_list(trace->escaped, other->escaped)) &&
+           numbers_hold(other, trace, length(trace->op), is_covered, NULL);
 }
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-static void print_operand(const TraceOperand *operand, Buffer *out) {
+void trace_print_operand(const TraceOperand *operand, Buffer *out) {
     double number;
+    if (operand_is_argument(operand)) {
+        putf(out, "argument %d", operand->value);
+        return;
+    }
     switch (operand->kind) {
     case OPERAND_VALUE:
         putf(out, "%%%d", operand->value);
@@ -122,9 +193,9 @@ static void print_attribute(const TraceOp *op, const Param *param, bool first, B
         put_double(out, number);
         break;
     case PARAM_NUMBER: {
-        TraceOperand given = {word == CB_OPERAND_TENSOR ? OPERAND_ABSENT : word, 0,
+        TraceOperand given = {word == CB_OPERAND_TENSOR ? OPERAND_ABSENT : word, NO_ARGUMENT,
                               op->word[param->word + 1]};
-        print_operand(&given, out);
+        trace_print_operand(&given, out);
         break;
     }
     case PARAM_FLOATS:
@@ -164,7 +235,7 @@ static void print_op(const Trace *trace, const TraceOp *op, Buffer *out) {
     bool first = true;
     for (int i = 0; i < op->input_count; i++, first = false) {
         if (i) put(out, ", ");
-        print_operand(&op->input[i], out);
+        trace_print_operand(&op->input[i], out);
     }
     for (int i = 0; info && i < info->param_count; i++) {
         if (info->param[i].word < 0) continue;
@@ -206,22 +277,10 @@ void trace_print(const Trace *trace, Buffer *out) {
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-static cb_operand operand_of(const TraceOperand *operand, Tensor *const *real) {
-    cb_operand given = {operand->kind, NULL, 0.0, 0};
-    switch (operand->kind) {
-    case OPERAND_VALUE:
-        given.tensor = real[operand->value];
-        break;
-    case OPERAND_FLOAT:
-        memcpy(&given.f, &operand->bits, sizeof given.f);
-        break;
-    case OPERAND_ABSENT:
-        given.kind = CB_OPERAND_TENSOR;
-        break;
-    default:
-        given.i = operand->bits;
-    }
-    return given;
+static cb_operand operand_of(const TraceOperand *operand, const int64_t *argument,
+                             Tensor *const *real) {
+    if (operand_is_number(operand)) return trace_operand_number(operand, argument);
+    return cb_operand_tensor(operand->kind == OPERAND_VALUE ? real[operand->value] : NULL);
 }
 
 /* x where the trace has it: the option device may have been set since. x dies if it moves. */
@@ -232,9 +291,9 @@ static Tensor *on_device(Tensor *x, int device) {
     return there;
 }
 
-static bool run_op(const Trace *trace, const TraceOp *op, Tensor **real) {
+static bool run_op(const Trace *trace, const TraceOp *op, const int64_t *argument, Tensor **real) {
     cb_operand input[TRACE_OPERANDS];
-    for (int i = 0; i < op->input_count; i++) input[i] = operand_of(&op->input[i], real);
+    for (int i = 0; i < op->input_count; i++) input[i] = operand_of(&op->input[i], argument, real);
     site_set(op->site);
     if (op->op == OP_assign) return apply_assign(input[0].tensor, &input[1]) != NULL;
     Attrs attrs = {{0}};
@@ -244,11 +303,11 @@ static bool run_op(const Trace *trace, const TraceOp *op, Tensor **real) {
     return real[op->result] != NULL;
 }
 
-bool trace_run(const Trace *trace, int count, Tensor **real) {
+bool trace_run(const Trace *trace, int count, const int64_t *argument, Tensor **real) {
     Site site = site_current();
     bool done = true;
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
-    for (int i = 0; i < count; i++) done &= run_op(trace, &trace->op[i], real);
+    for (int i = 0; i < count; i++) done &= run_op(trace, &trace->op[i], argument, real);
     autocast_set(autocast);
     site_set(site);
     return done;

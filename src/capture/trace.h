@@ -7,7 +7,11 @@
  * Values are numbered in order of appearance: inputs first, then captured tensors (real ones that
  * are no inputs, at their first use) and results as they come. A trace knows nothing of the graph
  * that was built beside it; it is enough to check a later run against, and to run the ops one by
- * one. */
+ * one.
+ *
+ * A number is part of the trace or, once it was found to change, an *argument* of it: any number of
+ * its kind fits there, and each run has its own. Arguments are counted in order of appearance,
+ * apart from values, so that traces of the same ops number their values alike. */
 #ifndef CARBIDE_CAPTURE_TRACE_H
 #define CARBIDE_CAPTURE_TRACE_H
 
@@ -28,11 +32,20 @@ typedef enum __attribute__((packed)) OperandKind { /* the first four as in cb_op
                            OPERAND_ABSENT
 } OperandKind;
 
+enum { NO_ARGUMENT = -1 };
+
 typedef struct TraceOperand {
     OperandKind kind;
-    int value;
-    int64_t bits; /* of the number */
+    int value;    /* of a number: which argument it is, or NO_ARGUMENT */
+    int64_t bits; /* of a number that is no argument */
 } TraceOperand;
+
+static inline bool operand_is_number(const TraceOperand *operand) {
+    return operand->kind != OPERAND_VALUE && operand->kind != OPERAND_ABSENT;
+}
+static inline bool operand_is_argument(const TraceOperand *operand) {
+    return operand_is_number(operand) && operand->value != NO_ARGUMENT;
+}
 
 typedef struct TraceOp {
     Op op;
@@ -60,6 +73,7 @@ typedef struct Trace {
     Arena *arena;      /* owned */
     TraceOp *op;       /* vec */
     TraceValue *value; /* vec */
+    int argument_count;
     int *output;       /* vec: values; -1 is NULL */
     int *escaped;      /* vec: results that outlive the call without being returned; of a segment
                         * that goes on: those that cross */
@@ -70,21 +84,31 @@ typedef struct Trace {
 
 Trace *trace_new(void); /* NULL: out of memory */
 void trace_free(Trace *trace);
-/* True when the first count ops, and the values that they use, are equal. */
-bool trace_same_prefix(const Trace *a, const Trace *b, int count);
 bool trace_same(const Trace *a, const Trace *b);
+/* True when the first count ops, and the values that they use, are equal but for numbers. */
+bool trace_alike(const Trace *a, const Trace *b, int count);
+bool trace_alike_op(const TraceOp *a, const TraceOp *b);
+/* True when a run that did the first count ops of `done`, with these arguments (as bits), did those
+ * of `as`, too. trace_arguments: the arguments that they are of `as`. */
+bool trace_repeats(const Trace *done, const int64_t *argument, int count, const Trace *as);
+void trace_arguments(const Trace *done, const int64_t *argument, int count, const Trace *as,
+                     int64_t *out);
+/* True when every run that is one of `other` is one of `trace`, too. */
+bool trace_covers(const Trace *trace, const Trace *other);
 /* Values that exist after the first count ops. */
 int trace_values_after(const Trace *trace, int count);
 /* Everything that outlives the call: outputs, then escaped values. */
 int trace_result_count(const Trace *trace);
 int trace_result(const Trace *trace, int k);
 TraceOperand trace_number(const cb_operand *operand);
+cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argument);
 void trace_print(const Trace *trace, Buffer *out);
+void trace_print_operand(const TraceOperand *operand, Buffer *out);
 
 /* Runs ops [0, count) one by one, eagerly: exactly what the function would have done without a
  * tracer. real has an entry per value: inputs and captured tensors are given, results are filled
  * with kept tensors. An op that fails gives NULL, which those after it meet as they would have in
  * eager; false, with an error, when one did. */
-bool trace_run(const Trace *trace, int count, Tensor **real);
+bool trace_run(const Trace *trace, int count, const int64_t *argument, Tensor **real);
 
 #endif

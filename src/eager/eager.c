@@ -19,13 +19,6 @@ enum {
     KEY_WORDS = 1 + ATTR_WORDS + MOST_OPERANDS * (1 + 2 * CB_MAX_RANK)
 };
 
-/* A number where an executable wants a tensor: lives on the stack of one call. */
-typedef struct Number {
-    Scalar value;
-    Storage storage;
-    Tensor tensor;
-} Number;
-
 typedef struct EagerCall {
     Op op;
     const cb_operand *operand;
@@ -47,29 +40,15 @@ static bool is_half(const cb_operand *operand) {
     return compute_dtype(dtype) != dtype;
 }
 
-/* A number that some dtype refuses is looked at when the op is built. */
-static bool may_be_refused(Op op, const cb_operand *number) {
-    Scalar value = number_scalar(number);
-    cb_dtype own = number_dtype(number);
-    if (op == OP_floor_divide || op == OP_remainder || op == OP_fmod)
-        return scalar_convert(value, own, CB_F64).f == 0;
-    bool fits = own == CB_F64 ? number_fits(own, value, CB_F16)
-                              : number_fits(own, value, CB_I8) && value.i >= 0;
-    return op_info(op)->flags & FITS_NUMBER && !fits;
-}
-
-/* A WIDE_NUMBER beside f16 or bf16 is no value of that dtype, so it cannot be an input. */
 static bool in_key(const EagerCall *call, const cb_operand *number) {
-    const OpInfo *info = op_info(call->op);
-    if (call->op == OP_pow || info->kind != KIND_POINTWISE) return true;
-    if (may_be_refused(call->op, number)) return true;
     bool half = false;
     for (int i = 0; i < call->count; i++) half |= is_half(&call->operand[i]);
-    return half && info->flags & WIDE_NUMBER;
+    return !number_may_vary(call->op, number, half);
 }
 
-static Tensor *wrap_number(Number *number, const cb_operand *operand) {
+Tensor *number_wrap(Number *number, const cb_operand *operand) {
     scalar_store(&number->value, number_dtype(operand), number_scalar(operand));
+    atomic_init(&number->storage.references, 1);
     number->storage.data = &number->value;
     number->tensor.storage = &number->storage;
     number->tensor.offset = 0;
@@ -98,7 +77,7 @@ static void add_number(EagerCall *call, int position) {
     if (in_key(call, operand))
         call->key[call->words++] = number_scalar(operand).i;
     else
-        call->input[call->input_count++] = wrap_number(&call->number[position], operand);
+        call->input[call->input_count++] = number_wrap(&call->number[position], operand);
 }
 
 static void describe(EagerCall *call) {

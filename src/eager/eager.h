@@ -4,6 +4,14 @@
 
 #include "run/execute.h"
 
+/* A number where an executable wants a tensor: lives as long as one call, in its caller's frame. */
+typedef struct Number {
+    Scalar value;
+    Storage storage;
+    Tensor tensor;
+} Number;
+Tensor *number_wrap(Number *number, const cb_operand *operand);
+
 /* An op on real tensors, where the door (apply.c) has done views already; attrs are not yet
  * canonical. */
 Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);

@@ -65,3 +65,22 @@ bool number_fits(cb_dtype from, Scalar value, cb_dtype to) {
     if (is_float) return value.f >= (double)least && value.f <= (double)most;
     return value.i >= (dtype_info(to)->is_signed ? least : -most) && value.i <= most;
 }
+
+/* A number that some dtype refuses is looked at when the op is built. */
+static bool may_be_refused(Op op, const cb_operand *number) {
+    Scalar value = number_scalar(number);
+    cb_dtype own = number_dtype(number);
+    if (op == OP_floor_divide || op == OP_remainder || op == OP_fmod)
+        return scalar_convert(value, own, CB_F64).f == 0;
+    bool fits = own == CB_F64 ? number_fits(own, value, CB_F16)
+                              : number_fits(own, value, CB_I8) && value.i >= 0;
+    return op_info(op)->flags & FITS_NUMBER && !fits;
+}
+
+/* pow is much cheaper with a known exponent. A WIDE_NUMBER beside f16 or bf16 is no value of that
+ * dtype, so it cannot be an input. */
+bool number_may_vary(Op op, const cb_operand *number, bool beside_half) {
+    const OpInfo *info = op_info(op);
+    if (op == OP_pow || info->kind != KIND_POINTWISE) return false;
+    return !may_be_refused(op, number) && !(beside_half && info->flags & WIDE_NUMBER);
+}

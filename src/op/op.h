@@ -157,6 +157,9 @@ cb_dtype number_dtype(const cb_operand *number);
 Scalar number_scalar(const cb_operand *number);
 cb_operand number_from(cb_dtype dtype, Scalar value);
 bool number_fits(cb_dtype from, Scalar value, cb_dtype to);
+/* True when the op computes the same with the number as an input without dimensions, whatever its
+ * value; beside_half: one of its tensors is f16 or bf16. */
+bool number_may_vary(Op op, const cb_operand *number, bool beside_half);
 
 /* A padding by name, cb_padding("same"): as much as keeps the sizes at stride 1. */
 #define PADDING_SAME INT64_MIN

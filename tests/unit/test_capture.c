@@ -98,7 +98,7 @@ static cb_tensor *scaled(cb_tensor *x) { return cb_mul(x, factor); }
 static void test_baked_number(void **state) {
     (void)state;
     cb_scope_open();
-    cb_function *fast = cb_compile(scaled, VM);
+    cb_function *fast = cb_compile(scaled, "backend=vm, dynamic=off");
     cb_tensor *x = ramp(2, 3);
     for (int i = 0; i < 4; i++) {
         factor = i % 2 ? 3.0 : -0.5;

@@ -265,6 +265,33 @@ static void asked(void) {
     cb_function_free(fast);
 }
 
+/* Numbers that become arguments: more than there is room for at first, before an event and in a
+ * loop behind it. */
+static double rate;
+
+static cb_tensor *with_numbers(cb_tensor *x) {
+    cb_tensor *y = x;
+    for (int i = 0; i < 20; i++) y = cb_mul(y, rate + i);
+    for (int i = 0; i < 4; i++) {
+        double size = cb_item(cb_amax(y));
+        cb_tensor *next = cb_mul(cb_add(y, size), rate);
+        if (!next) return NULL;
+        y = next;
+    }
+    return y;
+}
+
+static void numbers(void) {
+    cb_function *fast = cb_compile(with_numbers, "backend=vm");
+    for (int i = 0; i < 3 && fast; i++) {
+        rate = 0.5 + i;
+        cb_tensor *x = ramp(2, 3);
+        if (x) take(cb_call(fast, x));
+        take(x);
+    }
+    cb_function_free(fast);
+}
+
 /* Steps that write to inputs as they go, and others behind them. */
 static int writes_and_goes_on(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
     (void)count, (void)user;
@@ -329,6 +356,7 @@ int main(void) {
         SCENARIO(input_freed_by_the_function),
         SCENARIO(one_within_another),
         SCENARIO(asked),
+        SCENARIO(numbers),
         cmocka_unit_test(results_have_no_error),
         SCENARIO(on_a_device),
         SCENARIO(on_a_device_at_once),

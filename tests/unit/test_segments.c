@@ -310,9 +310,15 @@ static void say(double value) {
     if (program.answers < ANSWERS) program.answer[program.answers++] = value;
 }
 
-/* One step on a pool of tensors of [4, 4]; what it asks for decides over the next. */
+/* The last one, as a small number. */
+static double said_last(void) {
+    return program.answers ? cos(program.answer[program.answers - 1]) : 0.75;
+}
+
+/* One step on a pool of tensors of [4, 4]; what it asks for decides over the next, and comes back
+ * as a number. */
 static void do_step(cb_tensor **pool, uint32_t *seed) {
-    uint32_t what = pick(seed, 12), a = pick(seed, POOL), b = pick(seed, POOL),
+    uint32_t what = pick(seed, 15), a = pick(seed, POOL), b = pick(seed, POOL),
              to = pick(seed, POOL);
     cb_tensor *x = pool[a], *y = pool[b], *row = cb_select(x, 0, (int64_t)pick(seed, 4));
     if (what < 2) pool[to] = cb_add(cb_mul(x, 0.5), y);
@@ -326,6 +332,9 @@ static void do_step(cb_tensor **pool, uint32_t *seed) {
     if (what == 9 && cb_item(cb_sum(row)) > 0) pool[to] = cb_neg(y);
     if (what == 10) say(cb_item(cb_select(row, 0, 3)));
     if (what == 11) pool[to] = cb_clone(cb_t(x));
+    if (what == 12) pool[to] = cb_sub(y, cb_mul(x, said_last()));
+    if (what == 13) cb_mul_(x, said_last());
+    if (what == 14) cb_fill_(row, said_last());
 }
 
 static cb_tensor *runs_program(cb_tensor *x, cb_tensor *w) {

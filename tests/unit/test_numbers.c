@@ -1,0 +1,249 @@
+/* Numbers that change: at their second value they become arguments of the graph, and compile
+ * nothing any more. */
+#include "capture_support.h"
+
+static double rate, other_rate;
+static int64_t whole_number;
+
+static void expect_graphs(cb_function *fast, int64_t graphs) {
+    cb_function_stats stats = cb_stats(fast);
+    if (stats.graphs != graphs || stats.eager_calls) {
+        char *text = cb_explain(fast);
+        print_error("%s", text);
+        cb_free_text(text);
+    }
+    assert_int_equal(stats.graphs, graphs);
+    assert_int_equal(stats.eager_calls, 0);
+}
+
+/* The number is converted as it was while compiling. NaN is NaN. */
+static void expect_same_bits(cb_tensor *found, cb_tensor *expected) {
+    assert_non_null(found);
+    assert_int_equal(cb_dtype_of(found), cb_dtype_of(expected));
+    assert_int_equal(cb_numel(found), cb_numel(expected));
+    int64_t count = cb_numel(found);
+    double a[64], b[64];
+    assert_int_equal(cb_read(found, a, CB_F64), CB_OK);
+    assert_int_equal(cb_read(expected, b, CB_F64), CB_OK);
+    for (int64_t i = 0; i < count; i++)
+        if (!(isnan(a[i]) && isnan(b[i]))) assert_memory_equal(&a[i], &b[i], sizeof *a);
+}
+
+static cb_tensor *step(cb_tensor *x, cb_tensor *gradient) {
+    return cb_sub(x, cb_mul(gradient, rate));
+}
+
+/* A learning rate of 100 values: compiled once more, at the second one. */
+static void schedule(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(step, VM);
+    cb_tensor *x = ramp(3, 4), *gradient = ramp(3, 4);
+    for (int i = 0; i < 100; i++) {
+        rate = 0.1 / (1 + i);
+        expect_same_bits(cb_call(fast, x, gradient), step(x, gradient));
+    }
+    expect_graphs(fast, 2);
+    assert_int_equal(cb_stats(fast).recompiles, 1);
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "a number changed and became an argument of the graph "
+                                 "(0.1, then 0.05) at "));
+    assert_non_null(strstr(text, "mul(%1, argument 0)"));
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
+static cb_tensor *two_rates(cb_tensor *x) {
+    return cb_add(cb_mul(cb_mul(x, rate), other_rate), whole_number);
+}
+
+/* Each number for itself: the others stay part of the graph until they change, too. */
+static void one_by_one(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(two_rates, VM);
+    cb_tensor *x = ramp(3, 4);
+    rate = 0.5, other_rate = 2, whole_number = 1;
+    int graphs[] = {1, 2, 2, 3, 3, 4, 4, 4};
+    for (int i = 0; i < 8; i++) {
+        if (i == 1 || i == 2) rate += 0.25;
+        if (i == 3 || i == 4) other_rate += 0.25;
+        if (i == 5 || i == 6) whole_number++;
+        if (i == 7) rate = 0.5, other_rate = 2, whole_number = 1;
+        expect_same_bits(cb_call(fast, x), two_rates(x));
+        expect_graphs(fast, graphs[i]);
+    }
+    cb_function_free(fast);
+}
+
+static bool left_path;
+
+static cb_tensor *on_two_paths(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, rate);
+    return left_path ? cb_exp(cb_add(y, other_rate)) : cb_tanh(cb_sub(y, other_rate));
+}
+
+/* Paths behind an argument are found by what it is now; numbers on them change, too. */
+static void paths(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(on_two_paths, VM);
+    cb_tensor *x = ramp(3, 4);
+    for (int i = 0; i < 24; i++) {
+        rate = 1.0 / (1 + i / 2), other_rate = 0.5 * (i / 8), left_path = i % 2;
+        expect_same_bits(cb_call(fast, x), on_two_paths(x));
+    }
+    expect_graphs(fast, 6);
+    left_path = false;
+    rate = 1, other_rate = 0;
+    expect_same_bits(cb_call(fast, x), on_two_paths(x));
+    expect_graphs(fast, 6);
+    cb_function_free(fast);
+}
+
+/* As many kinds of calls as the limit allows, and again with other numbers: those that a graph with
+ * arguments stands in for do not count. */
+static void limit(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(step, VM);
+    for (int i = 0; i < 8; i++) {
+        cb_tensor *x = cb_ones(cb_dims(2, 2 + i)), *gradient = cb_ones(cb_dims(2, 2 + i));
+        for (int k = 0; k < 3; k++) {
+            rate = 1 + k;
+            expect_same_bits(cb_call(fast, x, gradient), step(x, gradient));
+        }
+    }
+    expect_graphs(fast, 16);
+    cb_function_free(fast);
+}
+
+/* An integer and a float are two paths, however they compare; -0.0, NaN and infinities are numbers
+ * as others. */
+static void kinds(void **state) {
+    (void)state;
+    cb_tensor *x = cb_to(ramp(3, 4), CB_I64);
+    cb_function *fast = cb_compile(two_rates, VM);
+    double values[] = {1.0, -0.0, 0.0, NAN, INFINITY, -INFINITY, 1e308, 5e-324, 2.0, 1.0};
+    cb_tensor *dtypes[] = {ramp(3, 4),
+                           cb_to(ramp(3, 4), CB_F64),
+                           cb_to(ramp(3, 4), CB_F16),
+                           cb_to(ramp(3, 4), CB_BF16),
+                           x,
+                           cb_to(x, CB_U8)};
+    other_rate = 1;
+    for (int d = 0; d < 6; d++)
+        for (int i = 0; i < 10; i++) {
+            rate = values[i], whole_number = i * 1000;
+            if (d == 2 || d == 3) rate = i % 2, whole_number = 3; /* part of the graph there */
+            expect_same_bits(cb_call(fast, dtypes[d]), two_rates(dtypes[d]));
+        }
+    cb_function_free(fast);
+}
+
+static cb_tensor *descend(cb_tensor *x) {
+    for (int i = 0; i < 10; i++) {
+        cb_tensor *gradient = cb_mul(x, 2.0);
+        double size = cb_item(cb_div(0.5, cb_add(cb_sum(cb_abs(gradient)), 1.0)));
+        x = cb_sub(x, cb_mul(gradient, size));
+    }
+    return x;
+}
+
+/* A step size that is asked for in each round is one graph, with that before the first. */
+static void loop(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(descend, VM);
+    for (int i = 0; i < 4; i++) {
+        cb_tensor *x = cb_add(ramp(3, 4), i);
+        expect_same_bits(cb_call(fast, x), descend(x));
+        assert_true(cb_stats(fast).graphs <= 3);
+    }
+    expect_graphs(fast, 3);
+    cb_function_free(fast);
+}
+
+static cb_tensor *fills(cb_tensor *x) {
+    cb_tensor *y = cb_clone(x);
+    cb_fill_(cb_select(y, 0, 1), rate);
+    cb_mul_(y, other_rate);
+    return y;
+}
+
+static void writes(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(fills, VM);
+    cb_tensor *x = ramp(3, 4);
+    for (int i = 0; i < 10; i++) {
+        rate = i + 0.1, other_rate = 1.0 / (i + 1);
+        expect_same_bits(cb_call(fast, x), fills(x));
+    }
+    expect_graphs(fast, 2);
+    cb_function_free(fast);
+}
+
+/* dynamic=0: each number is part of its graph; 1: none is, from the first one on. */
+static void asked(void **state) {
+    (void)state;
+    cb_tensor *x = ramp(3, 4), *gradient = ramp(3, 4);
+    cb_function *off = cb_compile(step, "backend=vm, dynamic=off");
+    cb_function *on = cb_compile(step, "backend=vm, dynamic=on");
+    for (int i = 0; i < 5; i++) {
+        rate = i;
+        expect_same_bits(cb_call(off, x, gradient), step(x, gradient));
+        expect_same_bits(cb_call(on, x, gradient), step(x, gradient));
+    }
+    expect_graphs(off, 5);
+    expect_graphs(on, 1);
+    cb_function_free(off);
+    cb_function_free(on);
+}
+
+static cb_tensor *halves_it(cb_tensor *x) { return cb_pow(cb_maximum(x, rate), other_rate); }
+
+/* What an op computes otherwise with another number, or refuses, stays part of the graph. */
+static void fixed(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(halves_it, VM);
+    cb_tensor *x = ramp(3, 4);
+    rate = 0.5, other_rate = 2;
+    for (int i = 0; i < 3; i++, other_rate++) expect_same_bits(cb_call(fast, x), halves_it(x));
+    expect_graphs(fast, 3);
+    cb_function_free(fast);
+    cb_function *limits = cb_compile(halves_it, VM);
+    cb_tensor *half = cb_to(x, CB_F16);
+    other_rate = 2;
+    for (rate = 0; rate < 3; rate++) expect_same_bits(cb_call(limits, half), halves_it(half));
+    rate = 1e6; /* no f16 */
+    assert_null(cb_call(limits, half));
+    assert_non_null(strstr(cb_error(), "1e+06"));
+    cb_clear_error();
+    cb_function_free(limits);
+}
+
+static cb_tensor *long_before_and_after(cb_tensor *x) {
+    cb_tensor *y = x;
+    for (int i = 0; i < 100; i++) y = cb_add(y, rate + i);
+    double sum = cb_item(cb_sum(y));
+    for (int i = 0; i < 150; i++) y = cb_mul(y, i % 2 ? 0.5 : 2.0);
+    return cb_add(y, sum);
+}
+
+/* More arguments, and more values behind an event, than a call has room for at first. */
+static void many(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(long_before_and_after, VM);
+    cb_tensor *x = ramp(3, 4);
+    for (int i = 0; i < 4; i++) {
+        rate = i;
+        expect_same_bits(cb_call(fast, x), long_before_and_after(x));
+    }
+    expect_graphs(fast, 4);
+    cb_function_free(fast);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schedule), cmocka_unit_test(one_by_one), cmocka_unit_test(paths),
+        cmocka_unit_test(limit),    cmocka_unit_test(kinds),      cmocka_unit_test(loop),
+        cmocka_unit_test(writes),   cmocka_unit_test(asked),      cmocka_unit_test(fixed),
+        cmocka_unit_test(many),
+    };
+    return run_counted(tests);
+}
