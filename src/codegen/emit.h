@@ -70,7 +70,8 @@ struct Emit {
     bool names_last;    /* when names outlive their sweep */
     bool at_point;      /* emit_declare is to declare what is per_point */
     bool reduce_leaves; /* completed reduces have no name: they are read from the caller's slots */
-    bool boundary;      /* in this region such a value must be an array already, or joins queue */
+    bool boundary;      /* in this region row-level values must be arrays already, or join queue */
+    bool flat;          /* the same of values that no lane changes: rows are one run of lanes */
     Expr **queue;       /* vec: values that must become arrays before this region */
     Expr **declared;    /* vec: named expressions, for emit_forget */
     Access **addresses; /* vec: named accesses */

@@ -132,6 +132,12 @@ void emit_begin(Emit *e) {
     truncate_to(e->rooted, 0);
 }
 
+/* A value that the loops of the region read from an array. */
+static bool is_array(const Emit *e, const Local *local) {
+    if (local->inner) return e->flat && local->level < e->lane_level;
+    return e->boundary && local->level == e->lane_level;
+}
+
 void emit_root(Emit *e, Expr *x, int user_level) {
     Local *local = &e->local[x->id];
     if (x->op == OP_constant || local->plain || local->name.text) return;
@@ -139,7 +145,7 @@ void emit_root(Emit *e, Expr *x, int user_level) {
     local->user_level = user_level;
     if (local->needed) return;
     local->needed = true;
-    if (e->boundary && local->level == e->lane_level && !local->inner) push(e->arena, e->queue, x);
+    if (is_array(e, local)) push(e->arena, e->queue, x);
 }
 
 static void root_index(Emit *e, Expr *index, int user_level) {
@@ -169,7 +175,7 @@ void emit_root_store(Emit *e, int s, int user_level) {
 /* A value that is only read here: a kept row, a slot of a split kernel, an array to be. */
 static bool is_leaf(const Emit *e, const Expr *x) {
     const Local *local = &e->local[x->id];
-    if (e->boundary && local->level == e->lane_level && !local->inner) return true;
+    if (is_array(e, local)) return true;
     check(x->op != EX_reduce || e->reduce_leaves, "kernel %s: a reduce is used before its sweep",
           e->kernel->name);
     return local->kept || x->op == EX_reduce;

@@ -71,6 +71,7 @@ typedef struct DeviceEvent {
  * added follows from it, and must not differ between two processors. In points and elements. */
 typedef struct DeviceMachine {
     int64_t short_row; /* lanes along fewer make poor vectors */
+    int64_t flat_row;  /* rows of so many at the most are walked together, where that can be done */
     int64_t many_rows; /* ... where there are this many rows to walk across instead */
     int64_t small; /* a buffer of so many stays in the nearest cache, wherever it is read from */
     int64_t rows_busy;  /* so many outer points keep it busy, lanes along the rows; with fewer, the

@@ -61,6 +61,7 @@ static void shut(void) {}
 
 /* Vectors of 4 to 16 floats, a few dozen cores, blocks of 64 KB that are worth a thread. */
 const DeviceMachine machine_cpu = {.short_row = 16,
+                                   .flat_row = 63,
                                    .many_rows = 64,
                                    .small = 256,
                                    .rows_busy = 16,

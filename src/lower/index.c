@@ -294,3 +294,22 @@ bool index_affine(Kernel *kernel, Expr *index, int64_t *stride, Expr **rest) {
     *rest = sum_build(kernel, &sum);
     return (*rest)->axes == 0;
 }
+
+bool index_is_arithmetic(const Expr *e) {
+    return e->dtype == CB_I64 && (e->op == OP_add || e->op == OP_mul || e->op == EX_axis ||
+                                  e->op == OP_floor_divide || e->op == OP_remainder);
+}
+
+bool index_is_computed(const Expr *e) {
+    for (int k = 0; k < e->input_count; k++)
+        if (!index_is_computed(e->input[k])) return false;
+    return index_is_arithmetic(e) || e->op == OP_constant;
+}
+
+bool index_continues(Kernel *kernel, Expr *index, int axis, int next) {
+    int64_t stride[32]; /* Expr.axes has no more bits */
+    Expr *rest;
+    if (!expr_uses_axis(index, axis) && !expr_uses_axis(index, next)) return true;
+    return index_affine(kernel, index, stride, &rest) &&
+           stride[axis] == stride[next] * kernel->axis[next].size;
+}

@@ -24,6 +24,12 @@ static inline bool index_divides(const Expr *e, Op op) {
     return e->op == op && e->input[1]->op == OP_constant && e->input[1]->imm.i > 0;
 }
 
+/* Numbers added, scaled and divided, or a coordinate; and whether there is nothing else below. */
+bool index_is_arithmetic(const Expr *e);
+bool index_is_computed(const Expr *e);
+/* Does walking axis `next` to its end and stepping `axis` once continue with the same stride? */
+bool index_continues(Kernel *kernel, Expr *index, int axis, int next);
+
 Expr *index_add(Kernel *kernel, Expr *a, Expr *b);
 Expr *index_scale(Kernel *kernel, Expr *a, int64_t factor);
 Expr *index_divide(Kernel *kernel, Expr *a, int64_t divisor);

@@ -194,6 +194,10 @@ Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high);
 /* The same, as a kernel that has no other points: its coordinate counts from 0. */
 Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high);
 
+/* Whether axis and the one before it can be walked as one run: every access that varies with both
+ * goes on at the end of a row, and nothing else asks for coordinates of both. flat.c. */
+bool kernel_runs_flat(Kernel *kernel, int axis);
+
 void kernel_print(const Kernel *kernel, Buffer *out);
 Kernel *kernel_parse(Arena *arena, const char *text); /* NULL with an error; for tests */
 bool kernel_verify(const Kernel *kernel, Buffer *why);

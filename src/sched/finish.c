@@ -6,37 +6,34 @@
 
 /* ---- merging axes ---------------------------------------------------------------------------- */
 
-static bool is_index_arithmetic(const Expr *e) {
-    return e->dtype == CB_I64 && (e->op == OP_add || e->op == OP_mul || e->op == EX_axis ||
-                                  e->op == OP_floor_divide || e->op == OP_remainder);
-}
-
-/* Does walking axis `next` to its end and stepping `axis` once continue with the same stride? */
-static bool continues(Kernel *kernel, Expr *index, int axis, int next) {
-    int64_t stride[2 * DOMAIN_AXES];
-    Expr *rest;
-    if (!expr_uses_axis(index, axis) && !expr_uses_axis(index, next)) return true;
-    return index_affine(kernel, index, stride, &rest) &&
-           stride[axis] == stride[next] * kernel->axis[next].size;
-}
-
 /* A few elements that stay in cache wherever they are read from. */
 static bool is_small_load(const Kernel *kernel, const Expr *e, const DeviceMachine *machine) {
     return e->op == EX_load && e->input_count == 1 &&
            kernel->buffer[e->imm.i].numel <= machine->small;
 }
 
+/* Rows of a few elements that generated code walks as one run, whatever has one value for each row
+ * or each column: their axis is made inner (lay_short_axis). */
+static bool may_run_flat(const Schedule *s, Kernel *kernel, int last) {
+    const DeviceMachine *machine = s->machine;
+    return s->options.generate && last > 0 && kernel->axis[last].size <= machine->flat_row &&
+           kernel->axis[last - 1].size >= machine->short_row && kernel_runs_flat(kernel, last);
+}
+
 /* A last axis that is short is merged, and a small operand that does not continue is gathered. */
-static bool may_merge(const Group *group, int axis, int next, const DeviceMachine *machine) {
+static bool may_merge(const Schedule *s, const Group *group, int axis, int next) {
+    const DeviceMachine *machine = s->machine;
     Kernel *kernel = group->trial;
     bool last = next == kernel->outer_count - 1 && next == length(kernel->axis) - 1;
-    bool is_short = last && !group->anchor && kernel->axis[next].size < machine->short_row;
+    bool is_short = last && !group->anchor && kernel->axis[next].size < machine->short_row &&
+                    !may_run_flat(s, kernel, next);
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
-        if (is_index_arithmetic(e)) continue; /* judged as a whole, where it is used */
+        if (index_is_arithmetic(e)) continue; /* judged as a whole, where it is used */
         if (is_short && is_small_load(kernel, e, machine)) continue;
         for (int k = 0; k < e->input_count; k++)
-            if (is_index_arithmetic(e->input[k]) && !continues(kernel, e->input[k], axis, next))
+            if (index_is_arithmetic(e->input[k]) &&
+                !index_continues(kernel, e->input[k], axis, next))
                 return false;
     }
     return true;
@@ -50,12 +47,12 @@ static int axis_number(const Domain *domain, int at) {
     return number;
 }
 
-static Domain merged_domain(Group *group, const DeviceMachine *machine) {
+static Domain merged_domain(const Schedule *s, const Group *group) {
     const Domain *domain = &group->domain;
     Domain merged = {0};
     for (int i = 0; i < domain->count; i++) {
         bool join = i > 0 && domain->inner[i] == domain->inner[i - 1] &&
-                    may_merge(group, axis_number(domain, i - 1), axis_number(domain, i), machine);
+                    may_merge(s, group, axis_number(domain, i - 1), axis_number(domain, i));
         if (join) {
             merged.size[merged.count - 1] *= domain->size[i];
         } else {
@@ -67,7 +64,7 @@ static Domain merged_domain(Group *group, const DeviceMachine *machine) {
 }
 
 static void merge_axes(Schedule *s, Group *group) {
-    Domain before = group->domain, merged = merged_domain(group, s->machine);
+    Domain before = group->domain, merged = merged_domain(s, group);
     if (merged.count == before.count) return;
     const Node **member = group->member;
     if (group_lower(s, group, &merged)) return;
@@ -85,7 +82,7 @@ static int64_t least_cut(const Kernel *kernel, const Expr *index, int64_t least,
         if ((!least || by < least) && kernel->axis[at].size % by == 0) *axis = (int)at, least = by;
     }
     for (int k = 0; k < index->input_count; k++)
-        if (is_index_arithmetic(index->input[k]))
+        if (index_is_arithmetic(index->input[k]))
             least = least_cut(kernel, index->input[k], least, axis);
     return least;
 }
@@ -94,8 +91,8 @@ static int64_t find_cut(const Kernel *kernel, int *axis) {
     int64_t least = 0;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
-        for (int k = 0; k < e->input_count && !is_index_arithmetic(e); k++)
-            if (is_index_arithmetic(e->input[k]))
+        for (int k = 0; k < e->input_count && !index_is_arithmetic(e); k++)
+            if (index_is_arithmetic(e->input[k]))
                 least = least_cut(kernel, e->input[k], least, axis);
     }
     return least;
@@ -107,8 +104,8 @@ static bool is_plain(Kernel *kernel, const DeviceMachine *machine) {
     Expr *rest;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
-        for (int k = 0; k < e->input_count && !is_index_arithmetic(e); k++)
-            if (is_index_arithmetic(e->input[k]) &&
+        for (int k = 0; k < e->input_count && !index_is_arithmetic(e); k++)
+            if (index_is_arithmetic(e->input[k]) &&
                 !index_affine(kernel, e->input[k], stride, &rest))
                 return false;
     }
@@ -141,12 +138,6 @@ static bool split_axes(Schedule *s, Group *group) {
     return false;
 }
 
-static bool is_computed(const Expr *index) {
-    for (int k = 0; k < index->input_count; k++)
-        if (!is_computed(index->input[k])) return false;
-    return is_index_arithmetic(index) || index->op == OP_constant;
-}
-
 /* No load has a place that was itself loaded, or that axis and the one before it do not walk
  * through by strides, or a condition on another axis. */
 static bool is_plain_walk(Kernel *kernel, int axis) {
@@ -157,7 +148,7 @@ static bool is_plain_walk(Kernel *kernel, int axis) {
         if (e->op != EX_load) continue;
         if (e->input_count > 1 && e->input[1]->axes & ~(1u << axis)) return false;
         if (!index_linear(kernel, e->input[0], axis, &stride, &rest)) return false;
-        if (!index_linear(kernel, rest, axis - 1, &stride, &rest) || !is_computed(rest))
+        if (!index_linear(kernel, rest, axis - 1, &stride, &rest) || !index_is_computed(rest))
             return false;
     }
     return true;
@@ -171,8 +162,10 @@ static void lay_short_axis(Schedule *s, Group *group) {
     const Node **member = group->member;
     int last = before.count - 1;
     bool is_short = last > 0 && before.size[last] < s->machine->short_row && before.size[last] > 1;
-    if (!s->options.generate || !is_short || group->anchor || domain_has_inner(&before)) return;
-    if (before.size[last - 1] < s->machine->short_row || !is_plain_walk(group->trial, last)) return;
+    if (!s->options.generate || last < 1 || group->anchor || domain_has_inner(&before)) return;
+    if (before.size[last - 1] < s->machine->short_row) return;
+    is_short = is_short && is_plain_walk(group->trial, last);
+    if (!is_short && !may_run_flat(s, group->trial, last)) return;
     Domain laid = before;
     laid.inner[last] = true;
     if (group_lower(s, group, &laid)) return;
@@ -226,7 +219,7 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
         const Expr *e = kernel->expr[i];
         if (!live[i]) continue;
         bool fold = e->op == EX_reduce || e->op == EX_scan;
-        if (is_index_arithmetic(e) || e->op == OP_constant || e->op == EX_load) continue;
+        if (index_is_arithmetic(e) || e->op == OP_constant || e->op == EX_load) continue;
         const char *op = op_info(fold ? e->imm.i : e->op)->name;
         if (strcmp(op, last) == 0) continue;
         if (count < NAME_OPS) putf(&name, "_%s", op);

@@ -51,11 +51,20 @@ static int64_t most_bins(const Kernel *kernel, int64_t most) {
     return most;
 }
 
+/* The rows of a pointwise kernel (lay_short_axis) are parts enough. */
+static bool folds(const Kernel *kernel) {
+    for (int s = 0; s < length(kernel->store); s++)
+        if (kernel->store[s].mode != STORE_SET) return true;
+    for (int i = 0; i < length(kernel->expr); i++)
+        if (kernel->expr[i]->op == EX_reduce) return true;
+    return false;
+}
+
 static int64_t split_of(const Kernel *kernel, const DeviceMachine *machine) {
     bool inner = length(kernel->axis) > kernel->outer_count;
     int64_t enough = kernel->form == FORM_ROW ? machine->rows_busy : machine->tiles_busy;
     if (!inner || kernel->outer_size >= enough || kernel->outer_size == 0) return 1;
-    if (!kernel_may_split(kernel)) return 1;
+    if (!kernel_may_split(kernel) || !folds(kernel)) return 1;
     int64_t first = kernel->axis[kernel->outer_count].size;
     int64_t split = kernel->outer_size * kernel->inner_size / machine->chunk;
     split = least(split, most_bins(kernel, machine->most_chunks));

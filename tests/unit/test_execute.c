@@ -553,6 +553,31 @@ static void repeats_along_a_short_last_axis(void **state) {
     executable_free(e);
 }
 
+/* Rows with a value for each row and each column: generated code walks them as one run where they
+ * are short, and so many that there are rows for every thread. */
+static void rows_of_a_few_elements(void **state) {
+    static const int rows[] = {500, 500, 1000, 500, 12}, columns[] = {3, 9, 63, 64, 9};
+    for (int i = 0; i < 5; i++) {
+        int n = rows[i], count = columns[i];
+        char text[200];
+        snprintf(text, sizeof text,
+                 "graph(x: f32[%d, %d], y: f32[%d, 1], z: f32[%d]) { return x * y + z }", n, count,
+                 n, count);
+        Executable *e = executable_of(state, text, NULL);
+        cb_tensor *in[] = {ramp(cb_dims(n, count), 0, 1), ramp(cb_dims(n, 1), -9, 1),
+                           ramp(cb_dims(count), 3, 5)};
+        cb_tensor *out;
+        assert_true(run_executable(e, in, &out));
+        const float *to = cb_data(out);
+        for (int at = 0; at < n * count; at++)
+            expect_near(to[at], at * (at / count - 9.0) + 3 + 5 * (at % count), 4); /* of 2^25 */
+        bool laid = *(const bool *)*state && i < 3;
+        assert_int_equal(executable_plan(e)->kernel[0]->outer_size, laid ? n : n * count);
+        assert_int_equal(executable_plan(e)->kernel[0]->split, 1);
+        executable_free(e);
+    }
+}
+
 #define ONE(test)                                                                                  \
     cmocka_unit_test_prestate_setup_teardown(test, open_scope, close_scope_without_error, state)
 
@@ -581,6 +606,7 @@ static int run_engine(bool generate) {
         ONE(short_last_axes),
         ONE(stacks_along_a_short_last_axis),
         ONE(repeats_along_a_short_last_axis),
+        ONE(rows_of_a_few_elements),
         ONE(nothing_to_do),
         ONE(equal_seeds_draw_equal_numbers),
         ONE(several_threads_share_one),

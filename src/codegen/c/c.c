@@ -19,6 +19,7 @@
  * item. */
 #include "codegen/c/c.h"
 
+#include "base/round.h"
 #include "codegen/c/kernel.h"
 
 enum {
@@ -74,20 +75,24 @@ static int64_t whole_cost(const CKernel *c) {
 static void choose_shape(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     int axes = length(kernel->axis), outer = kernel->outer_count;
+    bool folds = length(c->e.info.reduce) > 0;
     c->e.lane_axis = NO_LANE;
     c->shape = SHAPE_SERIAL;
-    if (kernel->form == FORM_TILE && outer > 0 && axis_size(kernel, outer - 1) > 1) {
+    int64_t cost = whole_cost(c);
+    bool heavy = kernel->inner_size * cost > HEAVY_ARITHMETIC;
+    if (!folds) c_choose_columns(c, heavy);
+    bool across = kernel->form == FORM_TILE || c->columns;
+    if (across && outer > 0 && axis_size(kernel, outer - 1) > 1) {
         bool run_is_short = axis_size(kernel, outer - 1) <= SHORT_RUN;
         int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
-        int64_t cost = whole_cost(c);
-        bool heavy = kernel->inner_size * cost > HEAVY_ARITHMETIC;
-        bool gathers = c_gathers_rows(c->e.kernel, length(c->e.info.reduce) > 0, cost);
-        bool by_point = kernel->inner_size > most || gathers;
+        bool by_point = kernel->inner_size > most || c->columns;
+        by_point |= c_gathers_rows(c->e.kernel, folds, cost);
         bool arrays = c->inner_count > 0 && (c->split || by_point || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;
     }
-    bool row = kernel->form == FORM_ROW && axes > outer && axis_size(kernel, axes - 1) > 1;
+    if (c->shape != SHAPE_ARRAY) c->columns = 0;
+    bool row = !across && axes > outer && axis_size(kernel, axes - 1) > 1;
     if (row && !kernel_in_order(kernel)) {
         c->shape = SHAPE_ROW;
         c->e.lane_axis = axes - 1;
@@ -172,6 +177,7 @@ static void choose_lanes(CKernel *c) {
     if (c->shape == SHAPE_ARRAY) {
         int64_t lanes = ARRAY_BYTES / (8 * array_count(kernel)) / 64 * 64;
         c->lanes = lanes < 64 ? 64 : lanes > STREAM_LANES ? STREAM_LANES : lanes;
+        if (c->columns) c->lanes = least(c->lanes, c_flat_lanes(c));
     }
     c->e.origin_level = 0;
     c->out_lanes = c->lanes;
@@ -473,6 +479,7 @@ CKernel *c_prepare(Kernel *kernel, Usage *usage, Buffer *out) {
     choose_strip(c);
     choose_lanes(c);
     c->origin = origin(c);
+    c_flat_accesses(c);
     emit_prepare(e);
     choose_calls(c);
     c->reduce_count = length(e->info.reduce);
@@ -491,6 +498,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     bind_buffers(c);
     keep_rows(c);
     c_declare_strides(c);
+    if (c->columns) c_repeat_columns(c);
     if (c->split) {
         split_passes(c);
     } else {

@@ -1,6 +1,7 @@
 /* Shared by the files of the C target: c.c (frames: items, passes, splits), pieces.c, sweep.c (one
- * sweep over the inner axes), accumulate.c, outs.c (what goes through arrays), lanes.c (where
- * things are in the loops), prelude.c (the rest of a file). */
+ * sweep over the inner axes), flat.c (the same over whole rows as one run), accumulate.c, outs.c
+ * (what goes through arrays), lanes.c (where things are in the loops), prelude.c (the rest of a
+ * file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
@@ -11,7 +12,7 @@
  * ROW     items | outer inner loops | blocks | lanes along the last inner axis
  * NESTED  blocks of items | lanes along the last outer axis | inner loops, if any, all short
  * ARRAY   blocks of items | inner loops | lanes along the last outer axis; what a lane keeps is in
- *         arrays */
+ *         arrays. Flat sweeps: blocks of items | lanes along rows and from row to row */
 typedef enum Shape { SHAPE_SERIAL, SHAPE_ROW, SHAPE_NESTED, SHAPE_ARRAY } Shape;
 
 typedef struct CKernel {
@@ -29,6 +30,10 @@ typedef struct CKernel {
     bool in_strip;     /* lane l of the run is lane j of its strip */
     bool in_tail;      /* the same, behind the last strip */
     bool split;
+    int64_t columns; /* of an ARRAY kernel with flat sweeps: elements of its rows; else 0 */
+    bool flat;       /* in such a sweep: lane l is element l of all rows */
+    Access *flat_load, *flat_store; /* along the run, by expression and by store */
+    bool *repeated;                 /* by expression: its array holds for all blocks */
     bool turns; /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
     int64_t *edge;  /* vec: coordinates along piece_axis where another piece begins (pieces.c) */
     int piece_axis; /* the lanes' or another outer one */
@@ -52,7 +57,7 @@ Phrase c_scan(Emit *e, const Expr *scan);
 Phrase c_slot(Emit *e, const Expr *reduce);
 /* Lanes are rows of five or more elements, which are folded or not. */
 bool c_gathers_rows(Kernel *kernel, bool folds, int64_t point_cost);
-void c_declare_strides(CKernel *c);  /* by8 ... that element texts name */
+void c_declare_strides(CKernel *c); /* by8 ... that element texts name */
 Phrase c_array_element(const CKernel *c, char letter, uint32_t id); /* r4, or r4[l] in an ARRAY */
 
 enum {
@@ -83,6 +88,8 @@ void c_item(CKernel *c); /* one item, or block of lanes */
 void c_choose_pieces(CKernel *c);
 void c_item_in_pieces(CKernel *c);
 
+static inline const char *c_count(const CKernel *c) { return c->flat ? "m" : "n"; } /* of lanes */
+
 static inline bool c_stores_in(const CKernel *c, int store, int pass) {
     return c->e.info.store_pass[store] == pass;
 }
@@ -97,7 +104,17 @@ void c_narrow_outs(CKernel *c, int pass, const char *start, const char *count);
 void c_flush_strip(CKernel *c, int pass);
 void c_flush_outs(CKernel *c, int pass); /* after the lanes */
 
+/* ---- flat sweeps (flat.c) ---- */
+void c_choose_columns(CKernel *c, bool heavy);
+int64_t c_flat_lanes(const CKernel *c);
+void c_flat_accesses(CKernel *c);
+bool c_is_flat(const CKernel *c, int pass);
+void c_repeat_columns(CKernel *c);       /* before the items */
+void c_flat_sweep(CKernel *c, int pass); /* row-level values are in arrays */
+
 /* ---- sweeps (sweep.c) ---- */
+bool c_collect(CKernel *c, int pass); /* the region of one sweep; false: it has nothing to do */
+void c_lane_loop(CKernel *c, int pass);
 /* Sweep of one pass over the inner axes, with everything that has to be computed before it. */
 void c_sweep(CKernel *c, int pass);
 /* Row-level stores, after the last sweep. */

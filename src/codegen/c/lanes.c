@@ -26,7 +26,12 @@ Phrase c_axis(Emit *e, int axis, bool narrow) {
 /* gcc reads lanes that lie a power of two apart, up to a vector of them, as whole vectors of which
  * it picks one element each: eight times the work. Of a number that it does not know it gathers. */
 static bool hides_stride(const CKernel *c, int64_t stride) {
-    return c->shape == SHAPE_ARRAY && (stride == 4 || stride == 8 || stride == 16);
+    return c->shape == SHAPE_ARRAY && !c->flat && (stride == 4 || stride == 8 || stride == 16);
+}
+
+static const char *lane_times(const CKernel *c, int64_t stride) {
+    const char *format = hides_stride(c, stride) ? "l * by%lld" : "l * %lldL";
+    return arena_format(c->e.arena, format, (long long)stride);
 }
 
 Phrase c_lane(const CKernel *c, const char *array) {
@@ -41,9 +46,7 @@ Phrase c_element(Emit *e, int buffer, const Access *access, const Expr *index, b
     if (!at)
         return text_atom(
             arena_format(e->arena, "b%d[%s]", buffer, text_index(e, index, narrow).text));
-    const char *format = hides_stride(kernel_of(e), access->stride) ? "l * by%lld" : "l * %lldL";
-    const char *step =
-        access->stride == 1 ? "l" : arena_format(e->arena, format, (long long)access->stride);
+    const char *step = access->stride == 1 ? "l" : lane_times(kernel_of(e), access->stride);
     if (!guarded) return text_atom(arena_format(e->arena, "%s[%s]", at, step));
     return text_atom(arena_format(e->arena, "b%d[%s + %s]", buffer, at, step));
 }

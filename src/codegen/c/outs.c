@@ -21,9 +21,10 @@ static bool writes_runs(const CKernel *c, const Store *store) {
     Kernel *kernel = c->e.kernel;
     int64_t stride;
     Expr *rest;
+    int along = c->columns ? kernel->outer_count : c->e.lane_axis;
     if (c->e.lane_axis == NO_LANE || store->guard || store->mode != STORE_SET) return false;
     if (kernel->buffer[store->buffer].role != BUFFER_OUT) return false;
-    return index_linear(kernel, store->index, c->e.lane_axis, &stride, &rest) && stride == 1;
+    return index_linear(kernel, store->index, along, &stride, &rest) && stride == 1;
 }
 
 /* Whether runs are long, and too much for the caches. */
@@ -31,7 +32,8 @@ static bool may_stream(const CKernel *c, const Store *store) {
     const KernelBuffer *buffer = &c->e.kernel->buffer[store->buffer];
     int64_t bytes = buffer->numel * (int64_t)cb_dtype_size(buffer->dtype);
     int64_t least = c->shape == SHAPE_ROW ? STREAM_ROWS_MIN : STREAM_BYTES_MIN;
-    return bytes >= least && c->e.kernel->axis[c->e.lane_axis].size >= STREAM_RUN_MIN;
+    int64_t run = c->e.kernel->axis[c->e.lane_axis].size * (c->columns ? c->columns : 1);
+    return bytes >= least && run >= STREAM_RUN_MIN;
 }
 
 /* NESTED kernels can copy out after their lane loop only, ROW kernels within their sweeps only. */
@@ -103,11 +105,11 @@ void c_narrow_outs(CKernel *c, int pass, const char *start, const char *count) {
 }
 
 void c_flush_outs(CKernel *c, int pass) {
-    c_narrow_outs(c, pass, "", "n");
+    c_narrow_outs(c, pass, "", c_count(c));
     for (int s = 0; s < c->store_count; s++)
         if (c->streams[s] && c_stores_in(c, s, pass))
-            emit_line(&c->e, "stream(%s, out%d, n * (int64_t)sizeof *out%d);", c->e.store[s].name,
-                      s, s);
+            emit_line(&c->e, "stream(%s, out%d, %s * (int64_t)sizeof *out%d);", c->e.store[s].name,
+                      s, c_count(c), s);
 }
 
 void c_flush_strip(CKernel *c, int pass) {

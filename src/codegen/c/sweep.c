@@ -39,9 +39,9 @@ static void body(CKernel *c, int pass) {
 }
 
 void c_open_lanes(CKernel *c, const char *reductions) {
-    c_widen(c, c->out_lanes, "", "n");
+    c_widen(c, c->out_lanes, "", c_count(c));
     emit_directive(&c->e, "#pragma omp simd%s", reductions);
-    emit_open(&c->e, "for (int l = 0; l < n; l++)");
+    emit_open(&c->e, "for (int l = 0; l < %s; l++)", c_count(c));
 }
 
 /* While this row is worked on, the next one comes into the cache. */
@@ -125,7 +125,7 @@ static void strip_loop(CKernel *c, int pass) {
     if (c->tail) tail_loop(c, pass);
 }
 
-static void lane_loop(CKernel *c, int pass) {
+void c_lane_loop(CKernel *c, int pass) {
     Emit *e = &c->e;
     if (c->strip) {
         strip_loop(c, pass);
@@ -178,7 +178,7 @@ static void row_lanes(CKernel *c, int pass) {
         emit_line(e, "const int n = %s;", high);
     }
     c_begin_partials(c, pass);
-    lane_loop(c, pass);
+    c_lane_loop(c, pass);
     c_end_partials(c, pass);
     if (c->lanes) emit_close(e);
 }
@@ -233,15 +233,14 @@ static void array_loops(CKernel *c, int pass) {
     const Expr *condition = lanes_condition(c, pass);
     if (condition) emit_open(e, "if (%s)", text_value(e, condition).text);
     opened += condition != NULL;
-    lane_loop(c, pass);
+    c_lane_loop(c, pass);
     while (opened--) emit_close(e);
     if (!blocks) return;
     c_array_partials(c, pass, false);
     emit_close(e);
 }
 
-/* Sets the region of one sweep; false: the sweep has nothing to do. */
-static bool collect(CKernel *c, int pass) {
+bool c_collect(CKernel *c, int pass) {
     Emit *e = &c->e;
     bool any = false;
     emit_begin(e);
@@ -295,7 +294,7 @@ static void written_out(CKernel *c, int pass) {
     if (!e->names_last) emit_block(e);
     for (int64_t point = 0; point < e->kernel->inner_size; point++) {
         Mark mark = open_point(c, point);
-        collect(c, pass);
+        c_collect(c, pass);
         for (int level = e->row_level + 1; level < e->body_level; level++) emit_declare(e, level);
         body(c, pass);
         close_point(c, point, mark);
@@ -356,19 +355,21 @@ static void make_arrays(CKernel *c) {
 void c_sweep(CKernel *c, int pass) {
     Emit *e = &c->e;
     e->boundary = c->shape == SHAPE_ARRAY;
-    if (!collect(c, pass)) return;
+    if (!c_collect(c, pass)) return;
     if (length(e->queue)) {
         make_arrays(c);
         e->boundary = true;
-        collect(c, pass);
+        c_collect(c, pass);
     }
-    bool runs = e->kernel->inner_size > 0;
-    if (runs && c->shape == SHAPE_ARRAY)
+    bool runs = e->kernel->inner_size > 0, flat = c_is_flat(c, pass);
+    if (runs && flat)
+        c_flat_sweep(c, pass);
+    else if (runs && c->shape == SHAPE_ARRAY)
         emit_declare(e, 0);
     else if (runs)
         emit_declare(e, e->row_level);
     c_begin_accumulators(c, pass);
-    if (runs) loops(c, pass);
+    if (runs && !flat) loops(c, pass);
     c_end_accumulators(c, pass);
     for (int id = 0; id < e->count; id++)
         e->local[id].kept |= e->local[id].needed && e->local[id].cached;

@@ -1,0 +1,274 @@
+/* Flat sweeps of ARRAY kernels: rows of a few elements that lie one behind the other are one run of
+ * lanes, a whole block of rows at a time. What is one value for each row is expanded before, by
+ * stores of whole vectors of which the next row overwrites the rest; what is one for each column is
+ * a pattern that is made once.
+ *
+ *     for (int l = 0; l < n; l++) {
+ *         const float x7 = v7[l];
+ *         for (int j = 0; j < 8; j++) u7[l * 5 + j] = x7;
+ *     }
+ *     const int m = n * 5;
+ *     for (int l = 0; l < m; l++) s0[l] = p6[l] * u7[l] + u9[l]; */
+#include "base/round.h"
+#include "codegen/c/kernel.h"
+#include "lower/index.h"
+
+enum {
+    FLAT_LEAST = 5,        /* columns; fewer are taken apart in registers */
+    FLAT_MOST = 64,        /* longer rows are runs themselves */
+    FLAT_ELEMENTS = 2048,  /* of a block: what is expanded stays in L1 */
+    FLAT_BYTES = 64 << 10, /* of all that is expanded */
+    FLAT_ROWS = 16,        /* a block is a multiple of so many rows, and whole vectors */
+    VECTOR_BYTES = 64,     /* at the most */
+    LEAST_VECTOR_BYTES = 16
+};
+
+/* ---- choices ----------------------------------------------------------------------------- */
+
+static int inner_axis(const CKernel *c) { return c->e.kernel->outer_count; }
+
+static bool any_flat(const CKernel *c) {
+    for (int pass = 0; pass < c->e.info.pass_count; pass++)
+        if (c_is_flat(c, pass)) return true;
+    return false;
+}
+
+bool c_is_flat(const CKernel *c, int pass) {
+    bool stores = false;
+    if (!c->columns) return false;
+    for (int r = 0; r < length(c->e.info.reduce); r++)
+        if (c_reduces_in(c, r, pass)) return false;
+    for (int s = 0; s < c->store_count; s++) stores |= c_stores_in(c, s, pass);
+    return stores;
+}
+
+/* Kernels with points of their own for some columns are cut there (pieces.c). */
+void c_choose_columns(CKernel *c, bool heavy) {
+    Kernel *kernel = c->e.kernel;
+    int axis = inner_axis(c);
+    if (c->inner_count != 1 || !axis || c->split || kernel->axis[axis - 1].size < 2) return;
+    int64_t columns = kernel->axis[axis].size;
+    bool registers = !heavy && (columns < FLAT_LEAST || columns == 8);
+    if (columns > FLAT_MOST || registers) return;
+    if (length(kernel_edges(kernel, axis, c->e.arena)) || !kernel_runs_flat(kernel, axis)) return;
+    c->columns = columns;
+    if (!any_flat(c)) c->columns = 0;
+}
+
+static bool is_along(const CKernel *c, const Expr *index) {
+    return expr_uses_axis(index, inner_axis(c) - 1) && expr_uses_axis(index, inner_axis(c));
+}
+
+int64_t c_flat_lanes(const CKernel *c) {
+    int64_t expanded = 1;
+    for (int id = 0; id < length(c->e.kernel->expr); id++) {
+        const Expr *x = c->e.kernel->expr[id];
+        expanded += x->op == EX_load && !is_along(c, x->input[0]);
+    }
+    int64_t elements = least(FLAT_ELEMENTS, FLAT_BYTES / (8 * expanded));
+    int64_t rows = elements / c->columns / FLAT_ROWS * FLAT_ROWS;
+    return rows < FLAT_ROWS ? FLAT_ROWS : rows;
+}
+
+/* ---- accesses ---------------------------------------------------------------------------- */
+
+/* Along the run, from the first element of the first row. */
+static Access flat_access(const CKernel *c, Expr *index) {
+    Access access = {.linear = true, .level = 0};
+    int64_t row;
+    index_linear(c->e.kernel, index, inner_axis(c), &access.stride, &access.rest);
+    index_linear(c->e.kernel, access.rest, c->e.lane_axis, &row, &access.rest);
+    return access;
+}
+
+/* Before expressions are numbered: these are new ones. */
+void c_flat_accesses(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int count = length(kernel->expr);
+    if (!c->columns) return;
+    c->flat_load = arena_new_array(c->e.arena, Access, count + 1);
+    c->flat_store = arena_new_array(c->e.arena, Access, c->store_count + 1);
+    for (int id = 0; id < count; id++) {
+        const Expr *x = kernel->expr[id];
+        if (x->op == EX_load && is_along(c, x->input[0]))
+            c->flat_load[id] = flat_access(c, x->input[0]);
+    }
+    for (int s = 0; s < c->store_count; s++)
+        if (is_along(c, kernel->store[s].index))
+            c->flat_store[s] = flat_access(c, kernel->store[s].index);
+}
+
+/* Accesses along the run and the others change places. */
+static void swap_accesses(CKernel *c) {
+    Emit *e = &c->e;
+    for (int id = 0; id < e->count; id++) {
+        Access other = e->load[id];
+        if (e->kernel->expr[id]->op != EX_load || !c->flat_load[id].linear) continue;
+        e->load[id] = c->flat_load[id];
+        c->flat_load[id] = other;
+    }
+    for (int s = 0; s < c->store_count; s++) {
+        Access other = e->store[s];
+        if (!c->flat_store[s].linear) continue;
+        e->store[s] = c->flat_store[s];
+        c->flat_store[s] = other;
+    }
+}
+
+/* ---- arrays ------------------------------------------------------------------------------ */
+
+static const char *expanded(const CKernel *c, const Expr *x) {
+    return arena_format(c->e.arena, "u%u", x->id);
+}
+
+/* Elements that one row stores: as few vectors as possible. */
+static int64_t stored_at_once(const CKernel *c, const Expr *x) {
+    int64_t size = (int64_t)cb_dtype_size(x->dtype), row = c->columns * size;
+    int64_t vector = LEAST_VECTOR_BYTES;
+    while (vector < row && vector < VECTOR_BYTES) vector *= 2;
+    return round_up(row, vector) / size;
+}
+
+static void declare_expanded(CKernel *c, const Expr *x) {
+    int64_t elements = c->lanes * c->columns + stored_at_once(c, x);
+    emit_line(&c->e, "%s %s[%lld] __attribute__((aligned(64)));", c_array_type(c, x->dtype),
+              expanded(c, x), (long long)elements);
+}
+
+static void store_row(CKernel *c, const Expr *x, const char *value) {
+    emit_directive(&c->e, "#pragma omp simd");
+    emit_line(&c->e, "for (int j = 0; j < %lld; j++) %s[l * %lld + j] = %s;",
+              (long long)stored_at_once(c, x), expanded(c, x), (long long)c->columns, value);
+}
+
+/* Row-level values under these names. */
+static void expand_rows(CKernel *c, Expr *const *row, const Phrase *name) {
+    Emit *e = &c->e;
+    for (int i = 0; i < length(row); i++) declare_expanded(c, row[i]);
+    if (!length(row)) return;
+    emit_open(e, "for (int l = 0; l < n; l++)");
+    for (int i = 0; i < length(row); i++) {
+        const Expr *x = row[i];
+        const char *value = arena_format(e->arena, "x%u", x->id);
+        emit_line(e, "const %s %s = %s;", c_array_type(c, x->dtype), value, name[x->id].text);
+        store_row(c, x, value);
+    }
+    emit_close(e);
+}
+
+/* The pattern of a value of each column, over so many rows. */
+static void repeat_column(CKernel *c, Expr *x, const char *rows) {
+    Emit *e = &c->e;
+    long long columns = (long long)c->columns, whole = (long long)stored_at_once(c, x);
+    const char *array = expanded(c, x);
+    int axis = inner_axis(c);
+    bool flat = e->flat, boundary = e->boundary;
+    declare_expanded(c, x);
+    e->flat = e->boundary = false;
+    emit_begin(e);
+    emit_root(e, x, 1);
+    emit_collect(e);
+    Mark mark = emit_mark(e);
+    emit_declare(e, 0);
+    emit_open(e, "for (int64_t a%d = 0; a%d < %lld; a%d++)", axis, axis, columns, axis);
+    emit_declare(e, 1);
+    emit_line(e, "%s[a%d] = %s;", array, axis, text_value(e, x).text);
+    emit_close(e);
+    emit_forget(e, mark);
+    if (whole > columns)
+        emit_line(e, "for (int j = %lld; j < %lld; j++) %s[j] = %s[j - %lld];", columns, whole,
+                  array, array, columns);
+    emit_open(e, "for (int l = 1; l < %s; l++)", rows);
+    store_row(c, x, arena_format(e->arena, "%s[j]", array));
+    emit_close(e);
+    e->flat = flat, e->boundary = boundary;
+}
+
+/* ---- sweeps ------------------------------------------------------------------------------ */
+
+/* What the sweep reads from arrays, the values of columns apart. */
+static void find_arrays(CKernel *c, int pass, Expr ***row, Expr ***column) {
+    Emit *e = &c->e;
+    e->flat = e->boundary = true;
+    c_collect(c, pass);
+    for (int i = 0; i < length(e->queue); i++) {
+        Expr *x = e->queue[i];
+        if (e->local[x->id].inner)
+            push(e->arena, *column, x);
+        else
+            push(e->arena, *row, x);
+    }
+}
+
+/* What is the same in every block of rows. */
+void c_repeat_columns(CKernel *c) {
+    Emit *e = &c->e;
+    c->repeated = arena_new_array(e->arena, bool, e->count + 1);
+    for (int pass = 0; pass < e->info.pass_count; pass++) {
+        Expr **row = NULL, **column = NULL;
+        if (!c_is_flat(c, pass)) continue;
+        find_arrays(c, pass, &row, &column);
+        for (int i = 0; i < length(column); i++) {
+            Expr *x = column[i];
+            if (x->axes != 1u << inner_axis(c) || c->repeated[x->id]) continue;
+            repeat_column(c, x,
+                          arena_format(e->arena, "%lld && l < high - low", (long long)c->lanes));
+            c->repeated[x->id] = true;
+        }
+    }
+    e->flat = e->boundary = false;
+}
+
+/* Row-level values have arrays already; here they are to be read from longer ones. */
+static Phrase *hide_rows(CKernel *c) {
+    Emit *e = &c->e;
+    Phrase *name = arena_new_array(e->arena, Phrase, e->count + 1);
+    for (int id = 0; id < e->count; id++) {
+        Local *local = &e->local[id];
+        if (local->inner || local->level != e->lane_level) continue;
+        name[id] = local->name;
+        local->name = (Phrase){0};
+    }
+    return name;
+}
+
+static void show_rows(CKernel *c, const Phrase *name) {
+    for (int id = 0; id < c->e.count; id++)
+        if (name[id].text) c->e.local[id].name = name[id];
+}
+
+static void name_arrays(CKernel *c, Expr *const *array) {
+    for (int i = 0; i < length(array); i++)
+        emit_name(&c->e, array[i], c_lane(c, expanded(c, array[i])));
+}
+
+void c_flat_sweep(CKernel *c, int pass) {
+    Emit *e = &c->e;
+    Expr **row = NULL, **column = NULL;
+    const char *origin = c->origin;
+    int64_t lanes = c->out_lanes;
+    Phrase *name = hide_rows(c);
+    Mark mark = emit_mark(e);
+    emit_block(e);
+    find_arrays(c, pass, &row, &column);
+    for (int i = 0; i < length(column); i++)
+        if (!c->repeated[column[i]->id]) repeat_column(c, column[i], "n");
+    expand_rows(c, row, name);
+    name_arrays(c, row);
+    name_arrays(c, column);
+    swap_accesses(c);
+    c->flat = true;
+    c->origin = arena_format(e->arena, "%s * %lldL", origin, (long long)c->columns);
+    c->out_lanes *= c->columns;
+    c_collect(c, pass);
+    emit_declare(e, 0);
+    emit_line(e, "const int m = n * %lld;", (long long)c->columns);
+    c_lane_loop(c, pass);
+    emit_close(e);
+    emit_forget(e, mark);
+    c->flat = e->flat = false;
+    c->origin = origin;
+    c->out_lanes = lanes;
+    swap_accesses(c);
+    show_rows(c, name);
+}
