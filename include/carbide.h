@@ -160,10 +160,14 @@ CB_API bool cb_shares_storage(const cb_tensor *x, const cb_tensor *y);
 CB_API double cb_item(cb_tensor *x);
 CB_API int64_t cb_item_int(cb_tensor *x); /* floats are truncated */
 /* Pointer to the first element, strides as cb_stride says. Valid while x lives. Inside a compiled
- * function this is a value request whatever x is: the rest of the call runs eagerly, so what is
- * read and written through the pointer comes in the order of the source. An error, and NULL, for
- * what does not lie on the host (cb_device). */
+ * function this is a value request whatever x is, and for the rest of the call ops on x, and on
+ * what shares memory with it, run at once, one by one: so what is read and written through the
+ * pointer comes in the order of the source. An error, and NULL, for what does not lie on the host
+ * (cb_device). */
 CB_API void *cb_data(cb_tensor *x);
+/* The same to read alone, and now: a value request after which ops on x are compiled as before, so
+ * what they write may show through the pointer before the function returns, or not. */
+CB_API const void *cb_data_const(cb_tensor *x);
 /* Where x lies: "cpu", or a device whose memory the host cannot touch, and whose kernels run later:
  * ops return when they are launched. Who asks for a value waits, and gets the error of what failed
  * meanwhile (an index out of range). An op runs where its operands lie, all on one device but for
@@ -184,8 +188,8 @@ CB_API cb_status cb_synchronize(void);
  *
  * Inside a compiled function ops run when it returns. A pointer that was taken before the call sees
  * that: what it reads are the elements before the ops, and ops that come before a write through it
- * would read what was written. cb_changed(x) before the write runs those that read x first; to
- * read, take the pointer anew. */
+ * would read what was written. cb_changed(x) before the write runs those that read x first, and
+ * from then on ops on x at once; to read, take the pointer anew. */
 CB_API void cb_changed(cb_tensor *x);
 /* Copies the elements in row-major order, converted to dtype, into out[0 .. numel-1]. */
 CB_API cb_status cb_read(cb_tensor *x, void *out, cb_dtype dtype);

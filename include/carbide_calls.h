@@ -39,6 +39,7 @@
 #define cb_item(...) (CB_HERE, (cb_item)(__VA_ARGS__))
 #define cb_item_int(...) (CB_HERE, (cb_item_int)(__VA_ARGS__))
 #define cb_data(...) (CB_HERE, (cb_data)(__VA_ARGS__))
+#define cb_data_const(...) (CB_HERE, (cb_data_const)(__VA_ARGS__))
 #define cb_device(...) (CB_HERE, (cb_device)(__VA_ARGS__))
 #define cb_to_device(...) (CB_HERE, (cb_to_device)(__VA_ARGS__))
 #define cb_synchronize() (CB_HERE, (cb_synchronize)())

@@ -46,6 +46,7 @@ static void go_eager(Call *call) {
     call->mode = CALL_IS_EAGER;
     run_trace(call);
     segment_finish(call, false);
+    expose_end(call);
 }
 
 static void refuse(Reason reason, const char *what) {
@@ -66,8 +67,7 @@ bool call_break(Call *call, Reason reason, const char *what) {
     int64_t breaks = atomic_fetch_add(&function->breaks, 1) + 1;
     bool again = reason == REASON_unsupported_call || reason == REASON_written_repeat;
     bool hopeless = again && breaks >= function_limit();
-    bool lasting = reason == REASON_pointer_given || reason == REASON_pointer_write;
-    if (lasting || hopeless) atomic_store(&function->eager, (int)reason);
+    if (hopeless) atomic_store(&function->eager, (int)reason);
     go_eager(call);
     return true;
 }
@@ -186,7 +186,7 @@ static void launch_or_run(Call *call, cb_status before) {
     go_eager(call);
 }
 
-bool call_event(Call *call) {
+bool call_event(Call *call, Reason reason) {
     if (!call->at) return true;
     if (call->mode == CALL_REPLAYS && !call_at_event(call)) return !call->failed;
     segment_before_writes(call, NULL);
@@ -196,7 +196,7 @@ bool call_event(Call *call) {
         launch_or_run(call, before);
         if (call->mode == CALL_IS_EAGER) return true;
     } else if (call->mode == CALL_RECORDS) {
-        function_note(call->function, REASON_value_requested, site_current(), "%s", "");
+        function_note(call->function, reason, site_current(), "%s", "");
         atomic_fetch_add(&call->function->breaks, 1);
     }
     if (segment_leave(call, launches)) return true;
@@ -267,6 +267,7 @@ static void abandon(Frame *frame) {
     if (call->mode != CALL_IS_EAGER && !call->refused) go_eager(call);
     call_finish(call);
     segment_finish(call, false);
+    expose_end(call);
 }
 
 /* The function under the tracer; fullgraph: on views that stand for its inputs. */
@@ -298,6 +299,7 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
     }
     call_finish(call);
     segment_finish(call, done);
+    expose_end(call);
     if (done || count < 0) return count;
     return cb_error_status(); /* whatever was not done has said so, or what failed before it */
 }

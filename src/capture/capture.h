@@ -10,6 +10,7 @@
  *   miss.c       why no entry takes a call's inputs
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   segment.c    events: values are asked for in the middle, and the call goes on behind them
+ *   expose.c     ops on memory that the function has a pointer into run at once
  *   record.c     the tracer while something new happens: trace and graph grow together
  *   number.c     numbers that change become arguments of the graph
  *   functional.c in-place writes and views of the trace as pure graph nodes

@@ -273,6 +273,8 @@ struct Call {
     LeftSegment *due;                 /* one of them, which is to be compiled, or made wider,
                                        * soon */
     uint64_t left_serial;      /* trace of their shells */
+    uint64_t *exposed; /* serials of storages that the function has pointers into (expose.c) */
+    int exposed_count;
     double start_ms;
     Tensor *local[LOCAL_VALUES];
     int64_t local_argument[2 * LOCAL_ARGUMENTS];
@@ -304,7 +306,7 @@ static inline int call_traced(const Call *call, const Tensor *x) {
 bool call_bind(Call *call, int v, Tensor *x);
 /* Somebody asks for a value: what was traced so far is computed, and the call goes on behind it.
  * False: an error. */
-bool call_event(Call *call);
+bool call_event(Call *call, Reason reason);
 /* Runs what was traced so far eagerly, gives live shells their values and leaves the rest of the
  * call to eager. Under fullgraph: an error, and false, instead. */
 bool call_break(Call *call, Reason reason, const char *what);
@@ -323,6 +325,19 @@ void call_finish(Call *call); /* releases what the segment holds; its shells bec
 /* At an event: finds the entry that goes on here, or turns the run into a recording that does.
  * False: the call has become eager. */
 bool call_at_event(Call *call);
+
+/* Recorded ops read or write memory that x shows: its elements may be stale, and what is about to
+ * be written to them would come too early. */
+bool call_touches(const Call *call, const Tensor *x);
+
+/* expose.c: a pointer to x leaves. What was recorded is computed, and ops on its storage are
+ * recorded no more: they run at once. False with an error. */
+bool expose(Call *call, Tensor *x, Reason reason);
+bool expose_meets(const Call *call, const cb_operand *input, int input_count);
+Tensor *expose_apply(Call *call, Op op, const cb_operand *input, int input_count,
+                     const Attrs *attrs);
+Tensor *expose_assign(Call *call, Tensor *target, const cb_operand *value);
+void expose_end(Call *call);
 
 /* segment.c */
 bool segment_ends_here(const Call *call);    /* the replayed trace goes on from here */

@@ -314,6 +314,8 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int i
     for (int i = 0; call->left && i < input_count; i++)
         if (input[i].kind == CB_OPERAND_TENSOR) call_meet(call, input[i].tensor);
     if (call->refused) return NULL; /* memory may have run out in the middle of a recording */
+    if (call->exposed_count && expose_meets(call, input, input_count))
+        return expose_apply(call, op, input, input_count, attrs);
     if (call->mode != CALL_REPLAYS) return record_apply(call, op, input, input_count, attrs);
     if (!match(call, op, input, input_count, attrs))
         return leave_trace(call, op, input, input_count, attrs);
@@ -325,8 +327,10 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
     call_meet(call, target);
     if (value->kind == CB_OPERAND_TENSOR) call_meet(call, value->tensor);
     if (call->refused) return NULL;
+    const cb_operand input[2] = {cb_operand_tensor(target), *value};
+    if (call->exposed_count && expose_meets(call, input, 2))
+        return expose_assign(call, target, value);
     if (call->mode == CALL_REPLAYS) {
-        const cb_operand input[2] = {cb_operand_tensor(target), *value};
         if (match(call, OP_assign, input, 2, NULL) || switch_entry(call, OP_assign, input, 2, NULL))
             return target;
         if (!begin_recording(call, departure(call, OP_assign, input, 2)))
@@ -335,9 +339,7 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
     return record_assign(call, target, value);
 }
 
-/* True when the trace reads or writes memory that x shows: its elements may be stale, and what is
- * about to be written to them would come too early. */
-static bool touched(const Call *call, const Tensor *x) {
+bool call_touches(const Call *call, const Tensor *x) {
     for (int i = 0; i < call->at; i++) {
         const TraceOp *op = &call->trace->op[i];
         for (int k = 0; k < op->input_count; k++) {
@@ -350,25 +352,22 @@ static bool touched(const Call *call, const Tensor *x) {
     return false;
 }
 
-/* A value is an event. A pointer ends all recording: ops that were recorded before or after would
- * run when the function has long written through it. */
+/* A value is an event; where a pointer leaves, the tensor is recorded no more. */
 static bool trace_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
-    Call *call = call_of(tracer);
-    bool fullgraph = call->function->options.fullgraph;
-    call_meet(call, x);
-    if (access == ACCESS_WRITE) segment_before_writes(call, x);
-    bool real = call_traced(call, x) == NO_VALUE && access != ACCESS_POINTER;
-    if (real && !fullgraph && (!x->storage || !touched(call, x))) return true;
-    if (!fullgraph && (access == ACCESS_NOW || access == ACCESS_WRITE)) {
-        bool done = call_event(call);
-        call_meet(call, x);
-        return done;
-    }
     static const Reason why[] = {[ACCESS_NOW] = REASON_value_requested,
                                  [ACCESS_WRITE] = REASON_value_requested,
                                  [ACCESS_POINTER] = REASON_pointer_given,
                                  [ACCESS_CHANGE] = REASON_pointer_write};
-    return call_break(call, why[access], "");
+    Call *call = call_of(tracer);
+    if (call->function->options.fullgraph) return call_break(call, why[access], "");
+    call_meet(call, x);
+    if (access == ACCESS_WRITE) segment_before_writes(call, x);
+    bool real = call_traced(call, x) == NO_VALUE && access != ACCESS_POINTER;
+    if (real && (!x->storage || !call_touches(call, x))) return true;
+    if (access == ACCESS_POINTER || access == ACCESS_CHANGE) return expose(call, x, why[access]);
+    bool done = call_event(call, why[access]);
+    call_meet(call, x);
+    return done;
 }
 
 /* ---- beginning and end of a call ------------------------------------------------------------- */
@@ -402,6 +401,8 @@ bool call_start(Call *call, Function *function, const Conditions *now, Tensor *c
     call->resumed = false;
     call->before = NULL;
     call->left = call->due = NULL;
+    call->exposed = NULL;
+    call->exposed_count = 0;
     call->left_serial = serial_next();
     if (!call_reserve(call, input_count) || (entry && !reserve_trace(call, entry->trace)))
         return false;

@@ -273,16 +273,19 @@ int64_t cb_item_int(cb_tensor *handle) {
     return scalar_convert(value, dtype, CB_I64).i;
 }
 
-void *cb_data(cb_tensor *handle) {
-    Tensor *x = tensor_in(handle, "data");
+static void *pointer_to(cb_tensor *handle, TensorAccess access, const char *what) {
+    Tensor *x = tensor_in(handle, what);
     if (x && !device_is_host(x->device)) {
         fail(CB_ERR_ARGUMENT,
-             "data: x lies on %s, whose memory the host cannot touch; cb_read copies its elements",
-             devices[x->device]->name);
+             "%s: x lies on %s, whose memory the host cannot touch; cb_read copies its elements",
+             what, devices[x->device]->name);
         return NULL;
     }
-    return request(x, ACCESS_POINTER, "data") ? tensor_data(x) : NULL;
+    return request(x, access, what) ? tensor_data(x) : NULL;
 }
+
+void *cb_data(cb_tensor *x) { return pointer_to(x, ACCESS_POINTER, "data"); }
+const void *cb_data_const(cb_tensor *x) { return pointer_to(x, ACCESS_NOW, "data_const"); }
 
 void cb_changed(cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "changed");

@@ -250,7 +250,12 @@ static cb_tensor *asks_and_goes_on(cb_tensor *x) {
         if (!(cb_item(cb_amax(next)) < 1e3)) return NULL;
         y = next;
     }
+    float *p = cb_data(x);
+    if (!p) return NULL;
     cb_add_(row, 1.0);
+    cb_tensor *at_once = cb_mul_(x, 1.0);
+    if (!at_once) return NULL;
+    p[0] += 1;
     return uses_more ? cb_add(cb_add(y, z), row) : cb_mul(y, x);
 }
 

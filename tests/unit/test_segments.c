@@ -315,10 +315,12 @@ static double said_last(void) {
     return program.answers ? cos(program.answer[program.answers - 1]) : 0.75;
 }
 
+static float *pointer; /* to an element of one of its tensors, perhaps of an earlier step */
+
 /* One step on a pool of tensors of [4, 4]; what it asks for decides over the next, and comes back
  * as a number. */
 static void do_step(cb_tensor **pool, uint32_t *seed) {
-    uint32_t what = pick(seed, 15), a = pick(seed, POOL), b = pick(seed, POOL),
+    uint32_t what = pick(seed, 17), a = pick(seed, POOL), b = pick(seed, POOL),
              to = pick(seed, POOL);
     cb_tensor *x = pool[a], *y = pool[b], *row = cb_select(x, 0, (int64_t)pick(seed, 4));
     if (what < 2) pool[to] = cb_add(cb_mul(x, 0.5), y);
@@ -335,12 +337,15 @@ static void do_step(cb_tensor **pool, uint32_t *seed) {
     if (what == 12) pool[to] = cb_sub(y, cb_mul(x, said_last()));
     if (what == 13) cb_mul_(x, said_last());
     if (what == 14) cb_fill_(row, said_last());
+    if (what == 15) pointer = cb_data(row);
+    if (what == 16 && pointer) say(*pointer), *pointer = (float)said_last();
 }
 
 static cb_tensor *runs_program(cb_tensor *x, cb_tensor *w) {
     uint32_t seed = program.seed;
     cb_tensor *pool[POOL] = {x, w, cb_mul(x, 2.0), cb_t(w), cb_sub(x, w), w};
     program.answers = 0;
+    pointer = NULL;
     for (int i = 0; i < program.steps; i++) do_step(pool, &seed);
     return cb_add(cb_add(pool[2], pool[3]), cb_mul(pool[4], pool[5]));
 }
