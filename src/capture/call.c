@@ -50,14 +50,15 @@ static void go_eager(Call *call) {
 }
 
 static void refuse(Reason reason, const char *what) {
-    fail(reason == REASON_out_of_memory ? CB_ERR_MEMORY : CB_ERR_COMPILE, "fullgraph: %s%s%s",
-         reason_info(reason)->text, *what ? ": " : "", what);
+    fail(reason == REASON_out_of_memory ? CB_ERR_MEMORY : CB_ERR_COMPILE, "%s: %s%s%s",
+         reason == REASON_stance ? "call" : "fullgraph", reason_info(reason)->text,
+         *what ? ": " : "", what);
 }
 
 bool call_break(Call *call, Reason reason, const char *what) {
     Function *function = call->function;
     if (call->mode == CALL_IS_EAGER) return true;
-    if (function->options.fullgraph) {
+    if (stance_refuses(function, reason)) {
         refuse(reason, what);
         call->failed = true;
         call->refused = reason;

@@ -216,7 +216,7 @@ static void append(Function *function, Entry *entry) {
 /* The notice that the process runs without a C compiler is given once. */
 static void notice_no_compiler(void) {
     static atomic_flag given = ATOMIC_FLAG_INIT;
-    if (atomic_flag_test_and_set(&given)) return;
+    if (!option_int(OPTION_notices) || atomic_flag_test_and_set(&given)) return;
     const ReasonInfo *info = reason_info(REASON_no_compiler);
     fprintf(stderr, "carbide: %s (%s)\n", info->text, info->hint);
 }

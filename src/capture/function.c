@@ -47,8 +47,7 @@ void function_note(Function *function, Reason reason, Site site, const char *for
     if (note) note->count++;
     bool first = note && note->count == 1;
     lock_give(function_lock(function));
-    if (first && reason == REASON_recompile_limit)
-        fprintf(stderr, "carbide: %s\n", reason_info(reason)->text);
+    if (first) stance_notice(function, reason, site, detail);
     if (first && strchr(option_text(OPTION_dump), 'c'))
         fprintf(stderr, "capture: %s%s%s\n", reason_info(reason)->text, *detail ? ": " : "",
                 detail);
@@ -77,16 +76,17 @@ static Entry *find_entry(Function *function, const Conditions *now, Tensor *cons
     return NULL;
 }
 
-/* Without an entry: true when one more may be recorded. */
-static bool may_record(Function *function, const Conditions *now, Tensor *const *input,
-                       int input_count) {
+/* Without an entry: what speaks against one more, or REASON_NONE; miss: why there is none. */
+static Reason find_obstacle(Function *function, const Conditions *now, Tensor *const *input,
+                            int input_count, char *miss, size_t bytes) {
     int count = function_alternatives(function, false);
-    if (count == 0) return true;
-    char miss[256];
-    Reason why = miss_describe(function, now, input, input_count, miss, sizeof miss);
-    bool more = count < function_limit();
-    function_note(function, more ? why : REASON_recompile_limit, site_current(), "%s", miss);
-    return more;
+    Reason obstacle = stance_find(count, function_limit()), why = obstacle;
+    snprintf(miss, bytes, "it is not compiled yet");
+    if (count) why = miss_describe(function, now, input, input_count, miss, bytes);
+    if (count || obstacle != REASON_NONE)
+        function_note(function, obstacle == REASON_NONE ? why : obstacle, site_current(), "%s",
+                      miss);
+    return obstacle;
 }
 
 static bool input_count_valid(const Function *function, int count) {
@@ -119,13 +119,16 @@ static bool inputs_valid(const Function *function, Tensor *const *input, int inp
 
 static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output) {
     if (tracer_current()) return call_plainly(function, input, input_count, output); /* inlined */
-    atomic_fetch_add_explicit(&function->calls, 1, memory_order_relaxed);
-    if (atomic_load_explicit(&function->eager, memory_order_relaxed))
-        return call_eagerly(function, input, input_count, output);
+    int64_t before = atomic_fetch_add_explicit(&function->calls, 1, memory_order_relaxed);
+    if (!stance_runs(function, before)) return call_eagerly(function, input, input_count, output);
     Conditions now = conditions_now(function);
     Entry *entry = find_entry(function, &now, input, input_count);
-    if (!entry && !may_record(function, &now, input, input_count))
-        return call_eagerly(function, input, input_count, output);
+    char miss[256];
+    Reason obstacle = REASON_NONE;
+    if (!entry) obstacle = find_obstacle(function, &now, input, input_count, miss, sizeof miss);
+    if (obstacle != REASON_NONE && stance_refuses(function, obstacle))
+        return fail(CB_ERR_COMPILE, "call: %s: %s", reason_info(obstacle)->text, miss);
+    if (obstacle != REASON_NONE) return call_eagerly(function, input, input_count, output);
     if (entry && function->options.fullgraph) return entry_call(entry, input, output);
     return call_traced_function(function, &now, input, input_count, entry, output);
 }

@@ -220,6 +220,14 @@ int function_limit(void);
 /* Its entries that begin with it, or (resume) behind an event, without those that others
  * replace. */
 int function_alternatives(const Function *function, bool resume);
+/* stance.c: false: the call runs eagerly, whatever is compiled. */
+bool stance_runs(const Function *function, int64_t calls_before);
+bool stance_compiles(void); /* what is not compiled yet may be */
+/* What speaks against one more entry, REASON_NONE: nothing. */
+Reason stance_find(int alternatives, int limit);
+/* Whether what speaks against it is an error; else the call is eager. */
+bool stance_refuses(const Function *function, Reason reason);
+void stance_notice(const Function *function, Reason reason, Site site, const char *detail);
 /* miss.c: why the newest entry does not take these inputs. */
 Reason miss_describe(const Function *function, const Conditions *now, Tensor *const *input,
                      int input_count, char *out, size_t bytes);

@@ -193,8 +193,17 @@ static bool goes_eager(Call *call, int why) {
     return call_break(call, REASON_out_of_memory, "while recording");
 }
 
+/* A segment that begins with this op, and that no entry is known for, may be compiled. False: it
+ * has been refused, or the call is eager. */
+static bool may_begin(Call *call) {
+    if (call->at || !call->resumed || stance_compiles()) return true;
+    call_break(call, REASON_stance, "another path");
+    return false;
+}
+
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs) {
+    if (!may_begin(call)) return call->refused ? NULL : apply(op, input, input_count, attrs);
     Recording *recording = call->recording;
     check(input_count <= TRACE_OPERANDS, "%s: %d operands", op_info(op)->name, input_count);
     int result = NO_VALUE;
@@ -219,6 +228,7 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
 }
 
 Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
+    if (!may_begin(call)) return call->refused ? NULL : apply_assign(target, value);
     Recording *recording = call->recording;
     cb_operand given = cb_operand_tensor(target);
     int result = NO_VALUE;

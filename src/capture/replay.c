@@ -284,8 +284,10 @@ static bool begin_recording(Call *call, Reason why) {
     Function *function = call->function;
     int limit = function_limit() * (call->resumed ? MOST_PLACES : 1);
     if (why == REASON_number_argument) limit++; /* it takes the place of another one */
-    if (function_alternatives(function, call->resumed) >= limit) {
-        call_break(call, REASON_recompile_limit, "another path");
+    int alternatives = function_alternatives(function, call->resumed);
+    Reason obstacle = stance_find(alternatives, limit);
+    if (obstacle != REASON_NONE) {
+        call_break(call, obstacle, reason_info(why)->text);
         return false;
     }
     if (why != REASON_number_argument && (call->at || !call->resumed))
