@@ -81,6 +81,32 @@ static void test_rows_are_one_run(void **state) {
     for (int i = 0; i < 2; i++) check_columns(dense, 8, few[i], false);
 }
 
+/* Rows are folded point by point; what each point is made into then is one run, unless it needs a
+ * value that was kept of the point. */
+static void test_folds(void **state) {
+    (void)state;
+    static const char *const folds[] = {
+        "kernel below_$" ROWS " b0: in f32[#] b1: in f32[$] b2: out f32[#] b3: out f32[300]"
+        " t0 = f32 load b0" AT " t1 = f32 load b1[a1] t2 = f32 mul t0, t1 t3 = f32 reduce amax t2"
+        " t4 = f32 sub t0, t3 store b2" AT " = t4 t5 = f32 neg t3 store b3[a0] = t5 }",
+        "kernel center_$" ROWS " b0: in bf16[#] b1: out bf16[#] t0 = f32 load b0" AT
+        " t1 = f32 reduce sum t0 t2 = f32 mul t1, 0.125:f32 t3 = f32 sub t0, t2"
+        " store b1" AT " = t3 }",
+        "kernel first_$" ROWS " b0: in i32[#] b1: out bool[#] t0 = i32 load b0" AT
+        " t1 = i32 reduce amin t0 t2 = bool eq t0, t1 store b1" AT " = t2 }",
+    };
+    static const char *const kept[] = {
+        "kernel kept_$" ROWS " b0: in f32[#] b1: out f32[#] t0 = f32 load b0" AT
+        " t1 = f32 exp t0 t2 = f32 reduce sum t1 t3 = f32 div t1, t2 store b1" AT " = t3 }",
+    };
+    static const int columns[] = {5, 9, 15};
+    for (int i = 0; i < 3; i++) {
+        check_columns(folds, 3, columns[i], true);
+        check_columns(kept, 1, columns[i], false);
+    }
+    check_columns(folds, 3, 4, false);
+}
+
 /* What is not one run: rows that lie apart or are turned, conditions on points, values that are
  * coordinates, positions that were loaded. */
 static const char *const apart[] = {
@@ -116,6 +142,7 @@ int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_one_run),
+        cmocka_unit_test(test_folds),
         cmocka_unit_test(test_what_is_not_one_run),
     };
     int failed = cmocka_run_group_tests_name("codegen of flat rows", tests, NULL, NULL);

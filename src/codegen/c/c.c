@@ -80,13 +80,13 @@ static void choose_shape(CKernel *c) {
     c->shape = SHAPE_SERIAL;
     int64_t cost = whole_cost(c);
     bool heavy = kernel->inner_size * cost > HEAVY_ARITHMETIC;
-    if (!folds) c_choose_columns(c, heavy);
+    bool gathers = c_gathers_rows(c->e.kernel, folds, cost);
+    if (kernel->form == FORM_TILE || !folds) c_choose_columns(c, heavy || (folds && gathers));
     bool across = kernel->form == FORM_TILE || c->columns;
     if (across && outer > 0 && axis_size(kernel, outer - 1) > 1) {
         bool run_is_short = axis_size(kernel, outer - 1) <= SHORT_RUN;
         int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
-        bool by_point = kernel->inner_size > most || c->columns;
-        by_point |= c_gathers_rows(c->e.kernel, folds, cost);
+        bool by_point = kernel->inner_size > most || gathers || c->columns;
         bool arrays = c->inner_count > 0 && (c->split || by_point || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;

@@ -33,9 +33,16 @@ static bool any_flat(const CKernel *c) {
     return false;
 }
 
+/* Kept rows lie point by point, as they are folded. */
+static bool keeps_any(const CKernel *c) {
+    for (int id = 0; id < c->e.count; id++)
+        if (c->e.local[id].cached) return true;
+    return false;
+}
+
 bool c_is_flat(const CKernel *c, int pass) {
     bool stores = false;
-    if (!c->columns) return false;
+    if (!c->columns || keeps_any(c)) return false;
     for (int r = 0; r < length(c->e.info.reduce); r++)
         if (c_reduces_in(c, r, pass)) return false;
     for (int s = 0; s < c->store_count; s++) stores |= c_stores_in(c, s, pass);
@@ -43,12 +50,12 @@ bool c_is_flat(const CKernel *c, int pass) {
 }
 
 /* Kernels with points of their own for some columns are cut there (pieces.c). */
-void c_choose_columns(CKernel *c, bool heavy) {
+void c_choose_columns(CKernel *c, bool by_point) {
     Kernel *kernel = c->e.kernel;
     int axis = inner_axis(c);
     if (c->inner_count != 1 || !axis || c->split || kernel->axis[axis - 1].size < 2) return;
     int64_t columns = kernel->axis[axis].size;
-    bool registers = !heavy && (columns < FLAT_LEAST || columns == 8);
+    bool registers = !by_point && (columns < FLAT_LEAST || columns == 8);
     if (columns > FLAT_MOST || registers) return;
     if (length(kernel_edges(kernel, axis, c->e.arena)) || !kernel_runs_flat(kernel, axis)) return;
     c->columns = columns;

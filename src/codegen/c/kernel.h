@@ -105,7 +105,8 @@ void c_flush_strip(CKernel *c, int pass);
 void c_flush_outs(CKernel *c, int pass); /* after the lanes */
 
 /* ---- flat sweeps (flat.c) ---- */
-void c_choose_columns(CKernel *c, bool heavy);
+/* by_point: all points of a row at once would cost too much. */
+void c_choose_columns(CKernel *c, bool by_point);
 int64_t c_flat_lanes(const CKernel *c);
 void c_flat_accesses(CKernel *c);
 bool c_is_flat(const CKernel *c, int pass);
