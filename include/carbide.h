@@ -417,9 +417,10 @@ CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
  *              runs only when guards miss: on inputs, on a module's mode and tensors; tensors that
  *              the function finds elsewhere are held as they were
  *   dynamic    auto | 0 | 1
- *              sizes are constants of a graph: inputs of other sizes are compiled anew. Numbers
- *              become arguments of it: auto, those that have changed; 0: none; 1: all, in the
- *              first call. Under fullgraph none does
+ *              sizes and numbers of the first call are constants of its graph and kernels; those
+ *              that are others in the next one become arguments of its kernels, so that further
+ *              ones compile nothing. 1: all of them, in the first call; 0: none. Under fullgraph
+ *              numbers stay constants
  *   device     auto | cpu | guarded
  *              where the inputs must lie (cb_device); auto: on any device, and for each one it is
  *              compiled anew
@@ -540,6 +541,8 @@ typedef struct cb_function_stats {
     double trace_ms, compile_ms; /* of the newest entry; compile_ms holds the next four */
     double passes_ms, schedule_ms, source_ms; /* graph passes, fusion, writing the C */
     double compiler_ms; /* running the C compiler, or loading from the disk */
+    int64_t compiled;   /* graphs that had to be compiled or loaded: the others run kernels that
+                         * the process has, of other sizes */
 } cb_function_stats;
 CB_API cb_function_stats cb_stats(cb_function *function);
 

@@ -132,6 +132,30 @@ static bool choose_frozen(Entry *entry, const Call *call, CompileOptions *option
     return true;
 }
 
+/* An entry of the same ops over other sizes; NULL: there is none, or one is over these. */
+static const Entry *find_resembling(const Function *function, const Entry *entry) {
+    const Entry *found = NULL;
+    for (const Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
+        if (!trace_resembles(e->trace, entry->trace)) continue;
+        if (trace_alike(e->trace, entry->trace, length(entry->trace->op))) return NULL;
+        if (!found) found = e;
+    }
+    return found;
+}
+
+static GenerateOptions choose_sizes(const Function *function, const Entry *entry) {
+    if (function->options.dynamic == DYNAMIC_OFF) return (GenerateOptions){.vary = false};
+    const Entry *known = find_resembling(function, entry);
+    return (GenerateOptions){.vary = known || function->options.dynamic == DYNAMIC_ASKED,
+                             .like = known ? executable_plan(known->executable) : NULL};
+}
+
+static bool needs_code(const Executable *executable) {
+    ExecutableInfo info = executable_info(executable);
+    bool generated = info.source && info.reason == REASON_NONE;
+    return length(executable_plan(executable)->kernel) && (info.files || !generated);
+}
+
 static bool compile(Entry *entry, Call *call) {
     const FunctionOptions *options = &call->function->options;
     Recording *recording = call->recording;
@@ -140,6 +164,7 @@ static bool compile(Entry *entry, Call *call) {
     bool tunes = options->mode == MODE_MAX_AUTOTUNE || options->mode == MODE_MAX_AUTOTUNE_NO_GRAPHS;
     CompileOptions how = {.optimize = true,
                           .generate = options->backend == BACKEND_C,
+                          .sizes = choose_sizes(call->function, entry),
                           .choose = true,
                           .tune = tunes,
                           .report = true,
@@ -152,6 +177,7 @@ static bool compile(Entry *entry, Call *call) {
     entry->executable = compile_graph(graph, stride, how);
     entry->compile_ms = clock_ms() - start;
     if (!entry->executable) return false;
+    entry->compiled = needs_code(entry->executable);
     find_copied(entry);
     return !option_int(OPTION_check) || check_build(entry, call);
 }
@@ -210,6 +236,7 @@ static void append(Function *function, Entry *entry) {
     for (Entry *e = atomic_load(last); e; e = atomic_load(last)) last = &e->next;
     atomic_store(last, entry);
     replace_covered(function, entry);
+    atomic_fetch_add(&function->compiled, entry->compiled);
     atomic_fetch_add(&function->entry_count, 1);
 }
 

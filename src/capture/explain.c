@@ -269,6 +269,7 @@ cb_function_stats function_stats(const Function *function) {
     stats.recompiles = atomic_load(&function->recompiles);
     stats.eager_calls = atomic_load(&function->eager_calls);
     stats.cache_hits = atomic_load(&function->cache_hits);
+    stats.compiled = atomic_load(&function->compiled);
     const Entry *entry = newest(function);
     if (!entry) return stats;
     const Plan *plan = executable_plan(entry->executable);

@@ -12,6 +12,7 @@
 #include "eager/eager.h"
 #include "fx/fx.h"
 #include "jit/code.h"
+#include "jit/family.h"
 #include "nn/module.h"
 #include <stdarg.h>
 #include <string.h>
@@ -179,8 +180,6 @@ static cb_function *make(Callee callee, const char *options, bool present) {
     function->made = site_current();
     if (parsed.mode == MODE_REDUCE_OVERHEAD || parsed.mode == MODE_MAX_AUTOTUNE)
         function_note(function, REASON_mode_cuda_graphs, (Site){0}, "%s", "");
-    if (parsed.dynamic == DYNAMIC_ASKED)
-        function_note(function, REASON_static_sizes, (Site){0}, "%s", "");
     watch_begin(function);
     return function;
 }
@@ -247,6 +246,7 @@ void cb_function_free(cb_function *function) {
 void cb_cleanup(void) {
     if (!tensor_may_cleanup()) return;
     eager_cleanup();
+    families_cleanup();
     code_cleanup();
     tensor_cleanup();
     tombs_cleanup();

@@ -127,6 +127,7 @@ struct Entry {
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
     Conditions conditions; /* when the function began */
     double trace_ms, compile_ms;
+    bool compiled; /* its kernels had to be: no code of other sizes did */
 };
 
 /* A finished recording becomes an entry: one is compiled at a time, others wait for it. NULL:
@@ -202,7 +203,7 @@ struct cb_function {
     _Atomic(Entry *) first;
     _Atomic int entry_count;
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
-    _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits;
+    _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled;
     int note_count;
     Note note[MAX_NOTES];
 };

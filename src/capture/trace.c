@@ -155,6 +155,23 @@ bool trace_covers(const Trace *trace, const Trace *other) {
            numbers_hold(other, trace, length(trace->op), is_covered, NULL);
 }
 
+static bool resembles(const TraceOp *a, const TraceOp *b) {
+    bool same = a->op == b->op && a->input_count == b->input_count && a->result == b->result;
+    for (int i = 0; same && i < a->input_count; i++) {
+        const TraceOperand *p = &a->input[i], *q = &b->input[i];
+        same = p->kind == q->kind && (operand_is_number(p) || p->value == q->value);
+    }
+    return same;
+}
+
+bool trace_resembles(const Trace *a, const Trace *b) {
+    bool same = length(a->op) == length(b->op) && length(a->value) == length(b->value);
+    for (int i = 0; same && i < length(a->op); i++) same = resembles(&a->op[i], &b->op[i]);
+    for (int v = 0; same && v < length(a->value); v++)
+        same = a->value[v].meta.dtype == b->value[v].meta.dtype;
+    return same;
+}
+
 /* ---- text ---------------------------------------------------------------------------------- */
 
 void trace_print_operand(const TraceOperand *operand, Buffer *out) {

@@ -95,6 +95,8 @@ void trace_arguments(const Trace *done, const int64_t *argument, int count, cons
                      int64_t *out);
 /* True when every run that is one of `other` is one of `trace`, too. */
 bool trace_covers(const Trace *trace, const Trace *other);
+/* True when the ops are, and are called with the same values, whatever their sizes and numbers. */
+bool trace_resembles(const Trace *a, const Trace *b);
 /* Values that exist after the first count ops. */
 int trace_values_after(const Trace *trace, int count);
 /* Everything that outlives the call: outputs, then escaped values. */

@@ -80,8 +80,8 @@ void emit_coordinates(Emit *e, const char *point) {
         stride /= size ? size : 1;
         Buffer text = buffer_new(e->arena);
         putf(&text, "const int64_t a%d = %s", axis, point);
-        if (stride > 1) putf(&text, " / %lld", (long long)stride);
-        if (axis > 0) putf(&text, " %% %lld", (long long)size);
+        if (stride > 1) putf(&text, " / %s", emit_size(e, stride));
+        if (axis > 0) putf(&text, " %% %s", emit_size(e, size));
         emit_line(e, "%s;", buffer_text(&text));
     }
 }

@@ -119,9 +119,14 @@ void emit_directive(Emit *e, const char *format, ...) __attribute__((format(prin
 void emit_block(Emit *e); /* a bare { */
 void emit_close(Emit *e);
 
+enum { APART_COST = 10 }; /* from which on an op is costly */
+
 /* ---- text of expressions (value.c); all results live in the arena ---- */
 
 Phrase text_value(Emit *e, const Expr *expr);
+/* A size, as text: literal, or a hole. */
+const char *emit_size(Emit *e, int64_t value);
+const char *emit_long(Emit *e, int64_t value); /* of type int64_t wherever it stands */
 /* A number. narrow: of type int where all of it fits, which vectorizes better; else int64_t. */
 Phrase text_index(Emit *e, const Expr *index, bool narrow);
 Phrase text_op(Emit *e, Op op, cb_dtype compute, cb_dtype result, const Phrase *argument,

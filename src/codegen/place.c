@@ -5,10 +5,7 @@
 #include "codegen/emit.h"
 #include "lower/index.h"
 
-enum {
-    INLINE_SIZE = 8, /* nodes of text in one expression */
-    APART_COST = 10  /* from which on an op is costly */
-};
+enum { INLINE_SIZE = 8 }; /* nodes of text in one expression */
 
 /* ---- preparation ------------------------------------------------------------------------- */
 

@@ -1,12 +1,16 @@
 /* A file for a target: its opening, the functions that its kernels use, the kernels (target.h). */
 #include "codegen/emit.h"
 
-bool target_render(const Target *target, const Kernel *const *kernel, int count, Buffer *out) {
+bool target_render(const Target *target, const Kernel *const *kernel, Holes *holes, int count,
+                   Buffer *out) {
     Usage *usage = arena_zalloc(out->arena, sizeof *usage);
     Buffer kernels = buffer_new(out->arena);
     bool heavy = false, apart = false;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        usage->holes = holes ? &holes[i] : NULL;
+        if (holes) holes[i].written = 0;
         heavy |= target->kernel(kernel_over(kernel[i], out->arena), usage, &kernels);
+    }
     put(out, target->opening);
     for (int h = 0; h < HELPER_COUNT; h++)
         if (usage->helper[h]) put(out, target->helper[h]);

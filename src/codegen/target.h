@@ -4,7 +4,7 @@
 #ifndef CARBIDE_CODEGEN_TARGET_H
 #define CARBIDE_CODEGEN_TARGET_H
 
-#include "codegen/text.h"
+#include "codegen/hole.h"
 #include "lower/loop.h"
 
 /* Functions that the text of values calls and no row of the op table has: a file defines these and
@@ -23,6 +23,7 @@ typedef enum Helper {
 
 /* What the kernels of a file use. */
 typedef struct Usage {
+    Holes *holes; /* of the kernel that is written, or NULL: its text is for its own sizes alone */
     bool helper[HELPER_COUNT];
     bool widens[CB_DTYPE_COUNT], narrows[CB_DTYPE_COUNT]; /* halves: from memory, and to it */
     bool function[OP_COUNT][CB_DTYPE_COUNT];              /* op_exp_f32: the op as a function */
@@ -57,7 +58,9 @@ typedef struct Target {
 } Target;
 
 /* The whole file: what opens it, the scalar functions that the kernels use, then the kernels. True
- * when one of them takes its compiler long. No #include. */
-bool target_render(const Target *target, const Kernel *const *kernel, int count, Buffer *out);
+ * when one of them takes its compiler long. No #include. holes: by kernel; NULL: numbers are
+ * literal. */
+bool target_render(const Target *target, const Kernel *const *kernel, Holes *holes, int count,
+                   Buffer *out);
 
 #endif

@@ -44,6 +44,25 @@ static Phrase literal_of(Emit *e, cb_dtype dtype, Scalar value) {
     return value.i < 0 ? text_of(TEXT_SIGN, literal) : text_name(literal);
 }
 
+/* A constant of the kernel. An op that costs much is another one where an operand is literal. */
+static Phrase constant_of(Emit *e, const Expr *x) {
+    Phrase literal = literal_of(e, x->dtype, x->imm);
+    if (!e->usage->holes || x->dtype == CB_BOOL) return literal;
+    cb_dtype dtype = dtype_is_float(x->dtype) && x->dtype != CB_F64 ? CB_F32 : x->dtype;
+    if (!dtype_is_float(dtype)) dtype = CB_I64;
+    if (dtype_is_float(dtype) && !isfinite(x->imm.f)) return literal;
+    return hole_value(e->usage->holes, (TextNumber){x->imm, dtype, false}, x->dtype != CB_I64,
+                      literal);
+}
+
+const char *emit_size(Emit *e, int64_t value) {
+    return hole_size(e->usage->holes, e->arena, value, "");
+}
+
+const char *emit_long(Emit *e, int64_t value) {
+    return hole_size(e->usage->holes, e->arena, value, "L");
+}
+
 /* ---- indices -------------------------------------------------------------------------------- */
 
 static Phrase text_number(Emit *e, const Expr *x, bool narrow);
@@ -53,6 +72,14 @@ static bool fits_int(const Emit *e, const Expr *x) {
     for (int i = 0; i < x->input_count; i++)
         if (!fits_int(e, x->input[i])) return false;
     return true;
+}
+
+/* 0 and 1 are no sizes: there is other text for them. */
+static Phrase number_of(Emit *e, Scalar value, bool narrow) {
+    Phrase literal = literal_of(e, CB_I64, value);
+    bool open = e->usage->holes && (value.i > 1 || value.i < -1);
+    if (!open) return literal;
+    return hole_value(e->usage->holes, (TextNumber){value, CB_I64, true}, narrow, literal);
 }
 
 static Phrase quotient(Emit *e, const Expr *x, bool narrow) {
@@ -66,13 +93,16 @@ static Phrase quotient(Emit *e, const Expr *x, bool narrow) {
     const char *a = text_in(e->arena, number, TEXT_MULTIPLY), *b = text_operand(e->arena, by);
     char sign = divides ? '/' : '%';
     if (!narrow) return text_of(TEXT_DIVIDE, arena_format(e->arena, "%s %c %s", a, sign, b));
-    const char *text = arena_format(e->arena, "(int)((unsigned)%s %c %su)", a, sign, b);
+    bool open = e->usage->holes;
+    const char *text = arena_format(
+        e->arena, open ? "(int)((unsigned)%s %c (unsigned)%s)" : "(int)((unsigned)%s %c %su)", a,
+        sign, b);
     return text_of(TEXT_CAST, text);
 }
 
 static Phrase text_number(Emit *e, const Expr *x, bool narrow) {
     if (x->op == EX_axis) return e->target->axis(e, (int)x->imm.i, narrow);
-    if (x->op == OP_constant) return literal_of(e, CB_I64, x->imm);
+    if (x->op == OP_constant) return number_of(e, x->imm, narrow);
     bool seen_through = e->local[x->id].plain || !e->info.expr[x->id].users;
     if (x->dtype != CB_I64 || !seen_through) return text_value(e, x);
     if (index_divides(x, OP_floor_divide) || index_divides(x, OP_remainder))
@@ -158,6 +188,9 @@ static bool compares(Op op) {
 
 /* An operand: numbers of index arithmetic stay int where the user is indifferent to the width. */
 static Phrase operand(Emit *e, const Expr *user, const Expr *x) {
+    bool stays =
+        x->op == OP_constant && user->op < OP_COUNT && op_info(user->op)->cost >= APART_COST;
+    if (stays) return literal_of(e, x->dtype, x->imm);
     if (!e->local[x->id].plain || e->local[x->id].name.text) return text_value(e, x);
     bool narrow = compares(user->op) && fits_int(e, user->input[0]) && fits_int(e, user->input[1]);
     narrow |= user->op == OP_to;
@@ -216,7 +249,7 @@ static Phrase op_value(Emit *e, const Expr *x) {
 
 Phrase text_value(Emit *e, const Expr *x) {
     const Local *local = &e->local[x->id];
-    if (x->op == OP_constant) return literal_of(e, x->dtype, x->imm);
+    if (x->op == OP_constant) return constant_of(e, x);
     if (local->name.text) return local->name;
     if (local->plain) return text_index(e, x, false);
     if (local->kept) return e->target->row(e, x);

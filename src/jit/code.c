@@ -6,7 +6,7 @@
  * the first one's.
  *
  * The table is a process singleton: a shared object is loaded into a process, not into a context.
- * It holds no references, so the last release unloads. */
+ * It holds no references (those of jit/family.c are its own), so the last release unloads. */
 #include "jit/code.h"
 #include "base/clock.h"
 #include "base/environment.h"
@@ -127,6 +127,13 @@ KernelFunction *code_function(const Code *code, const char *name) {
         KernelFunction *function;
     } symbol = {dlsym(code->object, name)};
     return symbol.function;
+}
+
+Code *code_retain(Code *code) {
+    lock_take(LOCK_code);
+    code->references++;
+    lock_give(LOCK_code);
+    return code;
 }
 
 void code_release(Code *code) {

@@ -22,6 +22,7 @@ typedef struct CodeResult {
  * taken, be it the compiler's or the cache's. Same source, compiler, flags and CPU: same key. */
 CodeResult code_load(const char *source, size_t length, const char *const *name, int names);
 KernelFunction *code_function(const Code *code, const char *name);
+Code *code_retain(Code *code);
 void code_release(Code *code);
 /* All that the object of a source depends on, as lines (jit/cache.h); false: there is no
  * compiler. */

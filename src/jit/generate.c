@@ -1,6 +1,8 @@
 /* Kernels -> C files -> shared objects -> functions.
  *
- * Kernels with the same text (the layers of a network) are written once. Big plans become several
+ * Kernels with the same text (the layers of a network) are written once. Where sizes vary, kernels
+ * of a family (jit/family.h) take what differs as arguments, and one that has code in this process
+ * is not written at all. Big plans become several
  * files of about FILE_WEIGHT expressions, compiled by two compiler processes at a time, so that
  * compile time stays linear in the plan. When one file fails, nothing is used and the reason is
  * kept. */
@@ -8,6 +10,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "codegen/c/c.h"
+#include "jit/family.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -17,6 +20,7 @@ enum { FILE_WEIGHT = 1500, COMPILERS = 2 };
 typedef struct File {
     const Kernel **kernel; /* vec */
     const char **name;     /* vec: theirs */
+    Holes *holes;          /* vec: theirs; NULL: all numbers are literal */
     Buffer source;
     CodeResult result;
 } File;
@@ -46,12 +50,66 @@ static int *find_same(const Plan *plan) {
     return same;
 }
 
-/* file_of[k]: where kernel k stands, when it is the first of its kind. */
-static File *make_files(const Plan *plan, const int *same, int *file_of, int *functions) {
+/* One generation of code. */
+typedef struct Kernels {
+    const Plan *plan;
+    int *same;            /* by kernel: the first one that shares its function */
+    int *file_of;         /* by kernel: where it is written, when it is the first of its kind */
+    FamilyKernel *family; /* by kernel; NULL: sizes do not vary */
+    KernelFunction **function;
+    File *file; /* vec */
+} Kernels;
+
+/* ---- kernels of varying sizes ---------------------------------------------------------------- */
+
+static FamilyKernel *read_families(const Plan *plan, Arena *arena) {
+    int count = length(plan->kernel);
+    FamilyKernel *family = arena_new_array(arena, FamilyKernel, count + 1);
+    for (int k = 0; k < count; k++) family[k] = family_kernel(plan->kernel[k], arena);
+    return family;
+}
+
+static int *find_same_numbers(const Plan *plan, const FamilyKernel *family) {
+    int count = length(plan->kernel);
+    int *same = arena_new_array(plan->arena, int, count + 1);
+    Map seen = map_new(plan->arena);
+    for (int k = 0; k < count; k++) {
+        uint64_t hash = family[k].key[0];
+        for (int h = 0; h < length(family[k].holes.hole); h++)
+            hash = hash_mix(hash, (uint64_t)family[k].holes.hole[h].value.i);
+        const int *first = map_get(&seen, hash);
+        same[k] = first ? *first : k;
+        if (!first) map_put(&seen, hash, &same[k]);
+    }
+    return same;
+}
+
+/* Code that this process has for kernels of other sizes, and what are arguments of the others. */
+static void find_code(Kernels *kernels, const Plan *like, Generated *out) {
+    int count = length(kernels->plan->kernel), missing = 0;
+    for (int k = 0; k < count; k++) {
+        if (kernels->same[k] != k) continue;
+        Code *code = family_find(&kernels->family[k], &kernels->function[k]);
+        if (code) out->code[out->code_count++] = code;
+        missing += !code;
+    }
+    if (!missing) return;
+    FamilyKernel *before = like ? read_families(like, kernels->plan->arena) : NULL;
+    int known = like ? length(like->kernel) : 0;
+    for (int k = 0; k < known; k++) family_note(&before[k]);
+    for (int k = 0; k < count; k++)
+        if (kernels->same[k] == k && !kernels->function[k])
+            family_choose(&kernels->family[k], before, known);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void make_files(Kernels *kernels) {
+    const Plan *plan = kernels->plan;
     File *file = NULL;
-    int weight = FILE_WEIGHT;
+    int weight = FILE_WEIGHT, *file_of = kernels->file_of;
     for (int k = 0; k < length(plan->kernel); k++) {
-        if (same[k] != k) continue;
+        if (kernels->same[k] != k || kernels->function[k]) continue;
         if (weight >= FILE_WEIGHT) {
             push(plan->arena, file, (File){0});
             weight = 0;
@@ -59,14 +117,14 @@ static File *make_files(const Plan *plan, const int *same, int *file_of, int *fu
         file_of[k] = length(file) - 1;
         push(plan->arena, file[file_of[k]].kernel, plan->kernel[k]);
         push(plan->arena, file[file_of[k]].name, plan->kernel[k]->name);
-        *functions += 1;
+        if (kernels->family) push(plan->arena, file[file_of[k]].holes, kernels->family[k].holes);
         weight += length(plan->kernel[k]->expr);
     }
     for (int i = 0; i < length(file); i++) {
         file[i].source = buffer_new(plan->arena);
-        c_render(file[i].kernel, length(file[i].kernel), &file[i].source);
+        c_render(file[i].kernel, file[i].holes, length(file[i].kernel), &file[i].source);
     }
-    return file;
+    kernels->file = file;
 }
 
 static void *compile_files(void *user) {
@@ -87,7 +145,7 @@ static bool compile_all(File *file) {
     int helpers = 0, wanted = length(file) < COMPILERS ? length(file) - 1 : COMPILERS - 1;
     while (helpers < wanted && pthread_create(&helper[helpers], NULL, compile_files, &work) == 0)
         helpers++;
-    compile_files(&work);
+    if (length(file)) compile_files(&work);
     for (int i = 0; i < helpers; i++) pthread_join(helper[i], NULL);
     return !atomic_load(&work.failed);
 }
@@ -112,26 +170,52 @@ static void keep_failure(Generated *out, File *file) {
     }
 }
 
-static void find_functions(const Plan *plan, const int *same, const int *file_of, const File *file,
-                           KernelFunction **function) {
+static void find_functions(const Kernels *kernels) {
+    const Plan *plan = kernels->plan;
+    KernelFunction **function = kernels->function;
     for (int k = 0; k < length(plan->kernel); k++) {
-        const Code *code = file[file_of[same[k]]].result.code;
-        function[k] = same[k] == k ? code_function(code, plan->kernel[k]->name) : function[same[k]];
+        if (kernels->same[k] != k) function[k] = function[kernels->same[k]];
+        if (function[k]) continue;
+        Code *code = kernels->file[kernels->file_of[k]].result.code;
+        function[k] = code_function(code, plan->kernel[k]->name);
+        if (kernels->family) family_add(&kernels->family[k], code, function[k]);
     }
 }
 
-void generate(const Plan *plan, Generated *out) {
-    *out = (Generated){.from_disk = true};
+static void find_arguments(const Kernels *kernels, Generated *out) {
+    Arena *arena = kernels->plan->arena;
+    int count = length(kernels->plan->kernel);
+    out->argument = arena_new_array(arena, void *, count);
+    for (int k = 0; k < count && kernels->family; k++)
+        out->argument[k] = family_arguments(&kernels->family[kernels->same[k]], arena);
+}
+
+static Kernels read_kernels(const Plan *plan, GenerateOptions options, Generated *out) {
     int count = length(plan->kernel);
-    if (count == 0) return;
+    Kernels kernels = {.plan = plan};
+    kernels.function = arena_new_array(plan->arena, KernelFunction *, count);
+    kernels.file_of = arena_new_array(plan->arena, int, count);
+    out->code = arena_new_array(plan->arena, Code *, 2 * count); /* found, or of a file */
+    if (options.vary) kernels.family = read_families(plan, plan->arena);
+    kernels.same = options.vary ? find_same_numbers(plan, kernels.family) : find_same(plan);
+    if (options.vary) find_code(&kernels, options.like, out);
+    for (int k = 0; k < count; k++) out->functions += kernels.same[k] == k;
+    return kernels;
+}
+
+void generate(const Plan *plan, GenerateOptions options, Generated *out) {
+    *out = (Generated){.functions = 0};
+    if (length(plan->kernel) == 0) return;
     double start = clock_ms();
-    int *same = find_same(plan), *file_of = arena_new_array(plan->arena, int, count);
-    File *file = make_files(plan, same, file_of, &out->functions);
+    Kernels kernels = read_kernels(plan, options, out);
+    make_files(&kernels);
+    File *file = kernels.file;
+    out->files = length(file);
+    out->from_disk = out->files > 0;
     out->source = join_sources(plan, file);
+    find_arguments(&kernels, out);
     out->source_ms = clock_ms() - start;
     start = clock_ms();
-    KernelFunction **function = arena_new_array(plan->arena, KernelFunction *, count);
-    out->code = arena_new_array(plan->arena, Code *, length(file));
     bool ok = compile_all(file); /* from here on nothing escapes: what is loaded is in out->code */
     for (int i = 0; i < length(file); i++) {
         out->from_disk &= file[i].result.from_disk;
@@ -140,8 +224,8 @@ void generate(const Plan *plan, Generated *out) {
     }
     keep_failure(out, file);
     if (ok) {
-        find_functions(plan, same, file_of, file, function);
-        out->function = function;
+        find_functions(&kernels);
+        out->function = kernels.function;
     } else {
         generated_release(out);
     }

@@ -5,12 +5,19 @@
 #include "jit/code.h"
 #include "sched/plan.h"
 
+typedef struct GenerateOptions {
+    bool vary;        /* sizes: what differs between kernels of a family are arguments */
+    const Plan *like; /* with vary: of the same ops, which was generated without; or NULL */
+} GenerateOptions;
+
 typedef struct Generated {
     KernelFunction **function; /* by kernel, in the plan's arena; NULL: nothing was loaded */
-    int functions;             /* that were compiled: kernels with the same text share one */
+    void **argument;           /* by kernel: what its function takes behind the buffers; or NULL */
+    int functions;             /* different ones: kernels with the same text share one */
+    int files;                 /* that were compiled, or loaded from disk */
     Code **code;               /* to release; in the plan's arena */
     int code_count;
-    const char *source;            /* every file, one after the other */
+    const char *source;            /* every file, one after the other; "": there is none */
     char *message;                 /* the compiler's own words, heap text to free, or NULL */
     Reason reason;                 /* REASON_NONE, or why nothing was loaded */
     Reason cache;                  /* why the disk cache did not serve, or REASON_NONE */
@@ -20,7 +27,7 @@ typedef struct Generated {
 
 /* Writes, compiles and loads the C of all kernels. Works in the plan's arena, whose escape leaves
  * nothing behind that is not in *out. */
-void generate(const Plan *plan, Generated *out);
+void generate(const Plan *plan, GenerateOptions options, Generated *out);
 void generated_release(Generated *generated); /* the code; message stays the caller's */
 
 #endif

@@ -31,7 +31,7 @@ typedef struct Bench {
     const Launch *epilogue;
     const void *in[TASK_OPERANDS];
     cb_dtype weight_dtype;
-    void *out, *buffer[MOST_BUFFERS];
+    void *out, *buffer[MOST_BUFFERS + 1];
     Storage *storage[MOST_STORAGES]; /* all that is to be released */
     int storages;
     bool failed;
@@ -56,6 +56,7 @@ static void take_buffers(Bench *b, const Plan *plan, int epilogue, int out) {
         bool result = buffer[i].value == out;
         b->buffer[i] = result ? b->out : take(b, buffer[i].numel, buffer[i].dtype);
     }
+    if (!b->failed) b->buffer[length(buffer)] = b->epilogue->argument;
 }
 
 static void open_bench(Bench *b, const Plan *plan, const Step *step, const void *weight,

@@ -120,6 +120,7 @@ const char *report_engine(const Executable *executable) {
     ExecutableInfo info = executable_info(executable);
     if (!length(executable_plan(executable)->kernel)) return "none, there are no kernels";
     if (!info.source || info.reason != REASON_NONE) return "vector VM";
+    if (!info.files) return "C, compiled for other sizes";
     return info.from_disk ? "C, from the disk cache" : "C, compiled now";
 }
 

@@ -79,6 +79,7 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
         return NULL;
     }
     ExecutableOptions how = {.generate = options.generate,
+                             .sizes = options.sizes,
                              .oracle = options.oracle,
                              .choose = options.choose,
                              .tune = options.tune,

@@ -318,7 +318,7 @@ int executable_packed(const Executable *executable, int64_t *bytes) {
 static void resolve_buffers(Executable *executable) {
     const Plan *plan = executable->plan;
     int kernels = length(plan->kernel), count = 0;
-    for (int k = 0; k < kernels; k++) count += length(plan->kernel[k]->buffer);
+    for (int k = 0; k < kernels; k++) count += length(plan->kernel[k]->buffer) + 1;
     executable->first_slot = arena_new_array(plan->arena, int, kernels + 1);
     executable->slot_value = arena_new_array(plan->arena, int, count + 1);
     for (int k = 0; k < kernels; k++) {
@@ -326,6 +326,10 @@ static void resolve_buffers(Executable *executable) {
         const KernelBuffer *buffer = plan->kernel[k]->buffer;
         for (int i = 0; i < length(buffer); i++)
             executable->slot_value[executable->slot_count++] = buffer[i].value;
+        void *argument = executable->generated.function ? executable->generated.argument[k] : NULL;
+        if (!argument) continue;
+        push(plan->arena, executable->bound, ((Bound){executable->slot_count, argument}));
+        executable->slot_value[executable->slot_count++] = 0;
     }
 }
 
@@ -337,6 +341,7 @@ static bool is_timed(void) {
 
 static bool prepare(Executable *executable, ExecutableOptions options) {
     const Plan *plan = executable->plan;
+    if (options.generate && !options.oracle) generate(plan, options.sizes, &executable->generated);
     resolve_buffers(executable);
     if (is_timed())
         executable->step_ns = arena_new_array(plan->arena, _Atomic int64_t, length(plan->step) + 1);
@@ -344,12 +349,13 @@ static bool prepare(Executable *executable, ExecutableOptions options) {
     judge_mutations(executable);
     int kernels = length(plan->kernel);
     executable->launch = arena_new_array(plan->arena, Launch, kernels + 1);
-    if (options.generate && !options.oracle) generate(plan, &executable->generated);
     KernelFunction **function = executable->generated.function;
     for (int k = 0; k < kernels; k++) {
         if (!launch_init(&executable->launch[k], plan->kernel[k], function ? function[k] : NULL,
                          options.oracle))
             return false;
+        executable->launch[k].argument = function ? executable->generated.argument[k] : NULL;
+        executable->launch[k].buffer_count += executable->launch[k].argument != NULL;
         executable->launch_count++;
     }
     if (executable->constants.count) executable->use = arena_new_array(plan->arena, SharedUse, 1);
@@ -399,6 +405,7 @@ ExecutableInfo executable_info(const Executable *executable) {
                             .cache = generated->cache,
                             .source = generated->source,
                             .functions = generated->functions,
+                            .files = generated->files,
                             .from_disk = generated->from_disk,
                             .source_ms = generated->source_ms,
                             .compiler_ms = generated->compiler_ms,

@@ -19,6 +19,12 @@ typedef struct SharedUse {
     _Atomic bool retired; /* for good: whoever comes now reads nothing */
 } SharedUse;
 
+/* What a kernel's function takes behind its buffers. */
+typedef struct Bound {
+    int slot;
+    void *argument;
+} Bound;
+
 struct Executable {
     const Plan *plan; /* owns the arena that all of this lives in */
     int device;
@@ -28,6 +34,7 @@ struct Executable {
     int *slot_value; /* plan values of all kernels' buffers, kernel after kernel */
     int *first_slot; /* by kernel: where its buffers begin */
     int slot_count;
+    Bound *bound; /* vec: slots that hold the same in every run */
     Stage *stage;        /* vec */
     int64_t block_bytes; /* of one run: the plan's arena, then the stages */
     Constants constants; /* dropped where packed copies have taken over */

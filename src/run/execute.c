@@ -130,6 +130,8 @@ static void bind(const PlanRun *run) {
     bind_mutations(run);
     const int *slot_value = run->executable->slot_value;
     for (int i = 0; i < run->executable->slot_count; i++) run->slot[i] = run->base[slot_value[i]];
+    const Bound *bound = run->executable->bound;
+    for (int i = 0; i < length(bound); i++) run->slot[bound[i].slot] = bound[i].argument;
 }
 
 /* ---- steps ---- */

@@ -2,6 +2,7 @@
 #ifndef CARBIDE_RUN_EXECUTE_H
 #define CARBIDE_RUN_EXECUTE_H
 
+#include "jit/generate.h"
 #include "method/method.h"
 #include "run/constant.h"
 #include "sched/plan.h"
@@ -10,6 +11,7 @@
 
 typedef struct ExecutableOptions {
     bool generate;       /* C code through the compiler; false: the VM */
+    GenerateOptions sizes;
     bool oracle;         /* VM in f64: for checks */
     bool choose;         /* providers and methods by option provider; false: our own engine alone */
     bool tune;           /* and by measurement */
@@ -21,7 +23,8 @@ typedef struct ExecutableInfo {
     const char *message; /* the compiler's words, or NULL */
     Reason cache;        /* why the disk cache did not serve, or REASON_NONE */
     const char *source;  /* generated C, or NULL */
-    int functions;       /* in the source, for kernels that may be many more */
+    int functions;       /* for kernels that may be many more */
+    int files;           /* that the compiler made, or that came from disk */
     bool from_disk;
     double source_ms, compiler_ms;
     const Work *work;      /* by step: who computes it */

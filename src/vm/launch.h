@@ -14,6 +14,7 @@ enum { LAUNCH_PIECES = 32 };
 
 typedef struct Launch {
     KernelFunction *function; /* generated code, or NULL: program on the VM */
+    void *argument;           /* of the function, behind the buffers; NULL: it takes none */
     Program *program;         /* owned; NULL when function is set */
     LaunchPiece *piece;       /* owned; NULL: the program runs by itself */
     int piece_count;

@@ -173,9 +173,9 @@ static Code *compile(const Kernel *const *kernel, int count, Arena *arena) {
     Buffer source = buffer_new(arena);
     int expressions = count_expressions(kernel, count);
     if (written_for)
-        target_render(written_for, kernel, count, &source);
+        target_render(written_for, kernel, NULL, count, &source);
     else
-        c_render(kernel, count, &source);
+        c_render(kernel, NULL, count, &source);
     assert_int_equal(count_expressions(kernel, count), expressions); /* they are left as they are */
     const char **name = arena_new_array(arena, const char *, count);
     for (int i = 0; i < count; i++) name[i] = kernel[i]->name;

@@ -447,7 +447,7 @@ static void test_many_costly_ops(void **state) {
     for (int i = 0; i < count; i++) {
         assert_true(check_kernel(kernel[i], code));
         Buffer text = buffer_new(arena);
-        c_render_kernel(kernel[i], &text);
+        c_render_kernel(kernel[i], NULL, &text);
         if (!strstr(buffer_text(&text), "apart_tanh_")) FAIL("%s calls nothing", kernel[i]->name);
     }
     code_release(code);
@@ -485,7 +485,7 @@ static void test_f16_by_eight(void **state) {
     for (int i = 0; i < KERNELS; i++) {
         assert_true(check_kernel(kernel[i], code));
         Buffer text = buffer_new(arena);
-        c_render_kernel(kernel[i], &text);
+        c_render_kernel(kernel[i], NULL, &text);
         assert_non_null(strstr(buffer_text(&text), "widen_f16("));
         assert_true(i == KERNELS - 1 || strstr(buffer_text(&text), "narrow_f16("));
     }
@@ -537,10 +537,10 @@ static void test_text_is_deterministic(void **state) {
     Arena *arena = arena_new();
     Buffer a = buffer_new(arena), b = buffer_new(arena);
     const Kernel *kernel = kernel_parse(arena, text), *again = kernel_parse(arena, text);
-    c_render(&kernel, 1, &a);
-    c_render(&kernel, 1, &a); /* rendering changes nothing that rendering sees */
-    c_render(&again, 1, &b);
-    c_render(&again, 1, &b);
+    c_render(&kernel, NULL, 1, &a);
+    c_render(&kernel, NULL, 1, &a); /* rendering changes nothing that rendering sees */
+    c_render(&again, NULL, 1, &b);
+    c_render(&again, NULL, 1, &b);
     assert_string_equal(buffer_text(&a), buffer_text(&b));
     assert_null(strstr(buffer_text(&a), "#include"));
     arena_free(arena);

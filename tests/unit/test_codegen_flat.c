@@ -6,7 +6,7 @@
 
 static const char *source(Arena *arena, const char *text) {
     Buffer code = buffer_new(arena);
-    c_render_kernel(kernel_parse(arena, text), &code);
+    c_render_kernel(kernel_parse(arena, text), NULL, &code);
     return buffer_text(&code);
 }
 

@@ -160,7 +160,7 @@ static Kernel *make_kernel(Arena *arena, int number) {
 static void print_kernel(const Kernel *kernel, uint32_t seed) {
     Buffer text = buffer_new(kernel->arena);
     kernel_print(kernel, &text);
-    c_render_kernel(kernel, &text);
+    c_render_kernel(kernel, NULL, &text);
     print_error("CARBIDE_TEST_SEED=%u\n%s\n", seed, buffer_text(&text));
 }
 

@@ -183,12 +183,6 @@ static void test_options(void **state) {
     char *text = cb_explain(fast);
     assert_non_null(strstr(text, "mode=max-autotune"));
     assert_non_null(strstr(text, "CUDA graphs"));
-    assert_null(strstr(text, "dynamic=1"));
-    cb_free_text(text);
-    cb_function_free(fast);
-    fast = cb_compile(gelu, "dynamic=1");
-    text = cb_explain(fast);
-    assert_non_null(strstr(text, "with dynamic=1, too, sizes are constants"));
     cb_free_text(text);
     cb_function_free(fast);
     assert_null(cb_compile_1(NULL, NULL));

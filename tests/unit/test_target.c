@@ -86,7 +86,7 @@ static void of_another_dialect(void **state) {
                      " t0 = f32 load b0[a0] t1 = f32 add t0, inf:f32"
                      " store b1[a0] = t1 }");
     Buffer text = buffer_new(arena);
-    target_render(&plain_target, &kernel, 1, &text);
+    target_render(&plain_target, &kernel, NULL, 1, &text);
     static const char *const foreign[] = {"omp", "restrict", "__builtin_inf", "_Bool *"};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (strstr(buffer_text(&text), foreign[i])) FAIL("%s: %s", foreign[i], buffer_text(&text));

@@ -39,6 +39,7 @@ enum {
     LINE_BYTES = 64,
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
+    LEAST_ROOM = 256,       /* of rows that may be longer */
     NARROW_LANES = 64       /* of a vector of bytes: all wider values take several vectors then */
 };
 
@@ -217,8 +218,9 @@ static void choose_strip(CKernel *c) {
         run = (run + kernel->split - 1) / kernel->split;
         whole &= run % strip == 0;
     }
-    c->tail = !whole;
-    c->strip = (whole || !c->any_stream) && run >= strip ? strip : 0;
+    bool open = c->e.usage->holes && !c->any_stream; /* other rows may be no multiple of it */
+    c->tail = !whole || open;
+    c->strip = open || ((whole || !c->any_stream) && run >= strip) ? strip : 0;
 }
 
 static const char *origin(const CKernel *c) {
@@ -249,13 +251,13 @@ static void decompose(CKernel *c, bool chunked) {
     const Kernel *kernel = e->kernel;
     const char *point = c->turns ? "point" : "item";
     if (chunked) {
-        long long points = (long long)kernel->outer_size,
-                  size = (long long)axis_size(kernel, kernel->outer_count);
-        long long step = (size + kernel->split - 1) / kernel->split;
-        emit_line(e, "const int64_t chunk = item / %lld, outer = item %% %lld;", points, points);
-        emit_line(e, "const int64_t begin = chunk * %lld;", step);
-        emit_line(e, "const int64_t end = begin + %lld < %lld ? begin + %lld : %lld;", step, size,
-                  step, size);
+        int64_t first = axis_size(kernel, kernel->outer_count);
+        const char *points = emit_size(e, kernel->outer_size), *size = emit_size(e, first);
+        const char *step = emit_size(e, divide_up(first, kernel->split));
+        emit_line(e, "const int64_t chunk = item / %s, outer = item %% %s;", points, points);
+        emit_line(e, "const int64_t begin = chunk * %s;", step);
+        emit_line(e, "const int64_t end = begin + %s < %s ? begin + %s : %s;", step, size, step,
+                  size);
         point = "outer";
     } else if (c->split) {
         emit_line(e, "const int64_t outer = item;");
@@ -269,8 +271,8 @@ static void count_lanes(CKernel *c, bool chunked) {
     int axis = e->lane_axis;
     emit_line(e, "int64_t run = high - item;");
     if (axis > 0 || chunked) {
-        long long size = (long long)axis_size(e->kernel, axis);
-        emit_line(e, "if (run > %lld - a%d) run = %lld - a%d;", size, axis, size, axis);
+        const char *size = emit_size(e, axis_size(e->kernel, axis));
+        emit_line(e, "if (run > %s - a%d) run = %s - a%d;", size, axis, size, axis);
     }
     if (c->edge && c->piece_axis == axis)
         emit_line(e, "int n;"); /* known within a piece */
@@ -284,19 +286,19 @@ static bool tiled(const CKernel *c) { return c->shape == SHAPE_NESTED || c->shap
 /* Blocks of TURN_LANES columns and up to TURN_ROWS rows; what is no whole row goes by itself. */
 static void open_turns(CKernel *c) {
     Emit *e = &c->e;
-    long long size = (long long)axis_size(e->kernel, e->lane_axis);
-    emit_line(e, "const int64_t column = item %% %lld;", size);
-    emit_line(e, "int64_t rows = column ? 0 : (high - item) / %lld, width = %lld;", size, size);
+    const char *size = emit_size(e, axis_size(e->kernel, e->lane_axis));
+    emit_line(e, "const int64_t column = item %% %s;", size);
+    emit_line(e, "int64_t rows = column ? 0 : (high - item) / %s, width = %s;", size, size);
     emit_line(e, "if (rows > %d) rows = %d;", TURN_ROWS, TURN_ROWS);
     emit_open(e, "if (!rows)");
     emit_line(e, "rows = 1;");
-    emit_line(e, "width = high - item < %lld - column ? high - item : %lld - column;", size, size);
+    emit_line(e, "width = high - item < %s - column ? high - item : %s - column;", size, size);
     emit_close(e);
     emit_open(e, "for (int64_t block = 0; block < width; block += %d)", TURN_LANES);
     emit_line(e, "const int n = width - block < %d ? (int)(width - block) : %d;", TURN_LANES,
               TURN_LANES);
     emit_open(e, "for (int64_t row = 0; row < rows; row++)");
-    emit_line(e, "const int64_t point = item + row * %lld + block;", size);
+    emit_line(e, "const int64_t point = item + row * %s + block;", size);
 }
 
 static Mark open_items(CKernel *c, bool chunked) {
@@ -314,8 +316,8 @@ static void close_items(CKernel *c, Mark mark) {
     if (c->turns) {
         emit_close(e);
         emit_close(e);
-        emit_line(e, "item += (rows - 1) * %lld + width;",
-                  (long long)axis_size(e->kernel, e->lane_axis));
+        emit_line(e, "item += (rows - 1) * %s + width;",
+                  emit_size(e, axis_size(e->kernel, e->lane_axis)));
     } else if (tiled(c)) {
         emit_line(e, "item += n;");
     }
@@ -341,6 +343,11 @@ void c_item(CKernel *c) {
 
 /* ---- split kernels ----------------------------------------------------------------------- */
 
+/* Where the slots of a reduction begin. */
+static const char *first_slot(Emit *e, int reduce) {
+    return emit_long(e, reduce * e->kernel->outer_size * e->kernel->split);
+}
+
 /* Accumulators that the pass completes -> the caller's slots (lower/function.h). */
 static void write_slots(CKernel *c, int pass) {
     Emit *e = &c->e;
@@ -350,9 +357,8 @@ static void write_slots(CKernel *c, int pass) {
         if (e->info.expr[x->id].pass != pass) continue;
         if (array && !any) c_open_lanes(c, "");
         any = true;
-        int64_t first = r * e->kernel->outer_size * e->kernel->split;
-        emit_line(e, "%s[%lldL + item%s] = %s;", dtype_is_float(x->dtype) ? "slot_f" : "slot_i",
-                  (long long)first, array ? " + l" : "", e->local[x->id].name.text);
+        emit_line(e, "%s[%s + item%s] = %s;", dtype_is_float(x->dtype) ? "slot_f" : "slot_i",
+                  first_slot(e, r), array ? " + l" : "", e->local[x->id].name.text);
     }
     if (array && any) emit_close(e);
 }
@@ -380,6 +386,14 @@ static void split_passes(CKernel *c) {
 
 /* ---- entry ------------------------------------------------------------------------------- */
 
+/* Inner points that arrays have room for: where sizes are open, those of the next power of two. */
+static int64_t room_of_rows(const CKernel *c) {
+    int64_t size = c->e.kernel->inner_size, room = size;
+    if (c->e.usage->holes)
+        for (room = LEAST_ROOM; room < size;) room *= 2;
+    return room;
+}
+
 /* ARRAY kernels keep the values that cost much and that a later sweep uses, for all lanes of a
  * block, if blocks need not become too small for it. */
 static void keep_columns(CKernel *c) {
@@ -399,7 +413,7 @@ static void keep_columns(CKernel *c) {
         bool again = e->info.expr[id].users && local->last_use > e->info.expr[id].pass;
         bool value = local->inner && local->level == e->body_level && x->op != EX_scan;
         local->cached = again && value && cost[id] >= KEEP_COST;
-        bytes += local->cached ? e->kernel->inner_size * 8 : 0;
+        bytes += local->cached ? room_of_rows(c) * 8 : 0;
     }
     int64_t lanes = bytes ? KEEP_BYTES / bytes / 64 * 64 : c->lanes;
     if (lanes >= 64 && lanes < c->lanes) c->lanes = c->out_lanes = lanes;
@@ -414,7 +428,7 @@ static void keep_rows(CKernel *c) {
         if (e->local[id].cached)
             emit_line(e, "%s row%d[%lld] __attribute__((aligned(64)));",
                       e->target->type[e->kernel->expr[id]->dtype], id,
-                      (long long)(e->kernel->inner_size * lanes));
+                      (long long)(room_of_rows(c) * lanes));
 }
 
 /* Additions in the text of the kernel's loops. */
@@ -495,6 +509,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
     emit_open(e, "void %s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",
               kernel->name);
+    hole_declare(usage->holes, length(kernel->buffer), out);
     bind_buffers(c);
     keep_rows(c);
     c_declare_strides(c);
@@ -512,13 +527,14 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     return arithmetic(c) * vectors_at_once(c) > HEAVY_ARITHMETIC;
 }
 
-void c_render(const Kernel *const *kernel, int count, Buffer *out) {
+void c_render(const Kernel *const *kernel, Holes *holes, int count, Buffer *out) {
     Buffer file = buffer_new(out->arena);
-    if (target_render(&c_target, kernel, count, &file)) put(out, C_HEAVY);
+    if (target_render(&c_target, kernel, holes, count, &file)) put(out, C_HEAVY);
     put_bytes(out, file.text, file.length);
 }
 
-void c_render_kernel(const Kernel *kernel, Buffer *out) {
+void c_render_kernel(const Kernel *kernel, Holes *holes, Buffer *out) {
     Usage *usage = arena_zalloc(out->arena, sizeof *usage);
+    usage->holes = holes;
     c_kernel(kernel_over(kernel, out->arena), usage, out);
 }

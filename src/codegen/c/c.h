@@ -3,6 +3,7 @@
 #ifndef CARBIDE_CODEGEN_C_C_H
 #define CARBIDE_CODEGEN_C_C_H
 
+#include "codegen/hole.h"
 #include "lower/loop.h"
 
 /* A file that opens with this line has a kernel with so much arithmetic that vector code for the
@@ -10,9 +11,10 @@
 #define C_HEAVY "/* heavy */\n"
 
 /* The whole file: the scalar functions that the kernels use, then the kernels. No #include;
- * compiles with gcc and clang. Every kernel is an extern function under its name. */
-void c_render(const Kernel *const *kernel, int count, Buffer *out);
-/* The kernel's own function alone, for tests. */
-void c_render_kernel(const Kernel *kernel, Buffer *out);
+ * compiles with gcc and clang. Every kernel is an extern function under its name. holes: by kernel,
+ * or NULL; one with arguments takes them behind its buffers. */
+void c_render(const Kernel *const *kernel, Holes *holes, int count, Buffer *out);
+/* The kernel's own function alone: what its holes are is known then. NULL: it has none. */
+void c_render_kernel(const Kernel *kernel, Holes *holes, Buffer *out);
 
 #endif

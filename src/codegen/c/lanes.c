@@ -29,9 +29,9 @@ static bool hides_stride(const CKernel *c, int64_t stride) {
     return c->shape == SHAPE_ARRAY && !c->flat && (stride == 4 || stride == 8 || stride == 16);
 }
 
-static const char *lane_times(const CKernel *c, int64_t stride) {
-    const char *format = hides_stride(c, stride) ? "l * by%lld" : "l * %lldL";
-    return arena_format(c->e.arena, format, (long long)stride);
+static const char *lane_times(CKernel *c, int64_t stride) {
+    if (hides_stride(c, stride)) return arena_format(c->e.arena, "l * by%lld", (long long)stride);
+    return arena_format(c->e.arena, "l * %s", emit_long(&c->e, stride));
 }
 
 Phrase c_lane(const CKernel *c, const char *array) {
@@ -46,7 +46,7 @@ Phrase c_element(Emit *e, int buffer, const Access *access, const Expr *index, b
     if (!at)
         return text_atom(
             arena_format(e->arena, "b%d[%s]", buffer, text_index(e, index, narrow).text));
-    const char *step = access->stride == 1 ? "l" : lane_times(kernel_of(e), access->stride);
+    const char *step = access->stride == 1 ? "l" : lane_times((CKernel *)e, access->stride);
     if (!guarded) return text_atom(arena_format(e->arena, "%s[%s]", at, step));
     return text_atom(arena_format(e->arena, "b%d[%s + %s]", buffer, at, step));
 }
@@ -59,7 +59,7 @@ static Phrase start_text(Emit *e, const Access *access) {
     Phrase step = text_name(origin);
     if (access->stride != 1)
         step = text_of(TEXT_MULTIPLY,
-                       arena_format(e->arena, "%s * %lldL", origin, (long long)access->stride));
+                       arena_format(e->arena, "%s * %s", origin, emit_long(e, access->stride)));
     if (access->rest->op == OP_constant && access->rest->imm.i == 0) return step;
     const char *sum =
         arena_format(e->arena, "%s + %s", text_in(e->arena, rest, TEXT_ADD), step.text);
@@ -86,8 +86,8 @@ Phrase c_row(Emit *e, const Expr *x) {
         Phrase coordinate = c_axis(e, axis, false);
         const char *at = coordinate.text;
         if (stride > 1)
-            at = arena_format(e->arena, "%s * %lldL", text_operand(e->arena, coordinate),
-                              (long long)stride);
+            at = arena_format(e->arena, "%s * %s", text_operand(e->arena, coordinate),
+                              emit_long(e, stride));
         text = text ? arena_format(e->arena, "%s + %s", at, text) : at;
         stride *= e->kernel->axis[axis].size;
     }
@@ -108,8 +108,8 @@ Phrase c_slot(Emit *e, const Expr *x) {
     const char *slot = dtype_is_float(x->dtype) ? "slot_f" : "slot_i";
     const char *lane = c->shape == SHAPE_ARRAY ? " + l" : "";
     int64_t first = position * e->kernel->outer_size * e->kernel->split;
-    const char *text = arena_format(e->arena, "(%s)%s[%lldL + %s%s]", e->target->type[x->dtype],
-                                    slot, (long long)first, c->slot_item, lane);
+    const char *text = arena_format(e->arena, "(%s)%s[%s + %s%s]", e->target->type[x->dtype], slot,
+                                    emit_long(e, first), c->slot_item, lane);
     return text_of(TEXT_CAST, text);
 }
 

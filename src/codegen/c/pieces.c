@@ -44,8 +44,8 @@ static void one_piece(CKernel *c, int64_t low, int64_t high) {
     if (masks_narrow(&piece->e)) choose_pieces(piece, c->piece_axis - 1, most);
     piece->e.indent = e->indent;
     if (c->piece_axis == e->lane_axis) {
-        emit_line(e, "if (run > %lld - a%d) run = %lld - a%d;", (long long)high, e->lane_axis,
-                  (long long)high, e->lane_axis);
+        const char *end = emit_size(e, high);
+        emit_line(e, "if (run > %s - a%d) run = %s - a%d;", end, e->lane_axis, end, e->lane_axis);
         emit_line(e, "n = run < %lld ? (int)run : %lld;", (long long)c->lanes, (long long)c->lanes);
     }
     item_in_pieces(piece, 0, length(piece->edge));
@@ -64,7 +64,7 @@ static void item_in_pieces(CKernel *c, int first, int last) {
         return;
     }
     int middle = first + (last - first) / 2;
-    emit_open(e, "if (a%d < %lld)", c->piece_axis, (long long)c->edge[middle]);
+    emit_open(e, "if (a%d < %s)", c->piece_axis, emit_size(e, c->edge[middle]));
     item_in_pieces(c, first, middle);
     emit_close(e);
     emit_open(e, "else");

@@ -57,11 +57,11 @@ static void prefetch(CKernel *c) {
             continue;
         const KernelBuffer *buffer = &kernel->buffer[x->imm.i];
         int64_t size = (int64_t)cb_dtype_size(buffer->dtype);
-        if (buffer->numel * size < PREFETCH_BYTES_MIN) continue;
+        if (!e->usage->holes && buffer->numel * size < PREFETCH_BYTES_MIN) continue;
         if (!index_linear(e->kernel, x->input[0], kernel->outer_count - 1, &next, &rest) || !next)
             continue;
         for (int64_t l = 0; l < c->strip; l += 64 / size)
-            emit_line(e, "__builtin_prefetch(%s + k + %lld);", access->name, (long long)(next + l));
+            emit_line(e, "__builtin_prefetch(%s + k + %s);", access->name, emit_size(e, next + l));
     }
 }
 
@@ -145,7 +145,10 @@ void c_lane_loop(CKernel *c, int pass) {
 /* Bounds of an inner axis; the first one of a split kernel is cut by the chunk. */
 static const char *bound(CKernel *c, int axis, bool high) {
     if (c->split && axis == c->e.kernel->outer_count) return high ? "end" : "begin";
-    return high ? arena_format(c->e.arena, "%lld", (long long)c->e.kernel->axis[axis].size) : "0";
+    int64_t size = c->e.kernel->axis[axis].size;
+    if (!high) return "0";
+    return c->shape == SHAPE_NESTED ? arena_format(c->e.arena, "%lld", (long long)size)
+                                    : emit_size(&c->e, size); /* NESTED: unrolled */
 }
 
 /* Opens the loops over inner axes [first, last); their number is how many blocks to close. */

@@ -1,0 +1,276 @@
+/* Families of kernels, and their code (family.h).
+ *
+ * In: kernels over some sizes. Out: which of their numbers are arguments, and code that takes
+ * these. What was the same in all kernels of the family so far is literal; numbers that were equal
+ * to each other in all of them are one argument:
+ *
+ *     the first   (1024, 16, 16, 768)    literal throughout
+ *     the second  (1024, 24, 24, 768)    (1024, n0, n0, 768)
+ *     a third     (1024, 30, 30, 768)    the same code
+ *     a fourth    (1024, 30, 30, 512)    (1024, n0, n0, n1): one more variant
+ *
+ * Each further variant takes more arguments; after MOST_VARIANTS everything is one. The table is a
+ * process singleton, as loaded code is. It holds a reference to the code of each variant; families
+ * that were not used for longest leave when there are too many. */
+#include "jit/family.h"
+#include "base/lock.h"
+#include "base/memory.h"
+#include "codegen/c/c.h"
+
+#include <string.h>
+
+enum { MOST_FAMILIES = 1024, BUCKETS = 256, MOST_VARIANTS = 6 };
+
+typedef struct Variant Variant;
+struct Variant {
+    Variant *next; /* older */
+    Code *code;
+    KernelFunction *function;
+    Scalar *value; /* by hole: of the kernel that it was compiled for */
+    int argument[];
+};
+
+typedef struct Family Family;
+struct Family {
+    Family *next; /* in its bucket */
+    uint64_t key[2], used;
+    int holes;
+    Variant *newest;
+    int variants;
+    Scalar noted[]; /* by hole: of a kernel that all was literal of */
+};
+
+static struct {
+    Family *bucket[BUCKETS];
+    int count;
+    uint64_t uses;
+} table; /* under the lock */
+
+/* ---- one kernel -------------------------------------------------------------------------- */
+
+FamilyKernel family_kernel(const Kernel *kernel, Arena *arena) {
+    FamilyKernel out = {.holes = {.arena = arena}};
+    Kernel nameless = *kernel;
+    Buffer text = buffer_new(arena);
+    nameless.name = "kernel";
+    c_render_kernel(&nameless, &out.holes, &text);
+    for (int i = 0; i < 2; i++) out.key[i] = hash_bytes(text.text, text.length, (uint64_t)i + 1);
+    return out;
+}
+
+static Family *find_family(const FamilyKernel *kernel) {
+    for (Family *f = table.bucket[kernel->key[0] % BUCKETS]; f; f = f->next) {
+        bool same = f->key[0] == kernel->key[0] && f->key[1] == kernel->key[1];
+        if (!same || f->holes != length(kernel->holes.hole)) continue;
+        f->used = ++table.uses;
+        return f;
+    }
+    return NULL;
+}
+
+static bool fits(const Variant *variant, const Holes *holes) {
+    int first[length(holes->hole) + 1]; /* by argument: a hole of it */
+    memset(first, -1, sizeof first);
+    for (int h = 0; h < length(holes->hole); h++) {
+        int argument = variant->argument[h];
+        int64_t value = holes->hole[h].value.i;
+        if (argument < 0 && variant->value[h].i != value) return false;
+        if (argument < 0) continue;
+        if (first[argument] < 0) first[argument] = h;
+        if (holes->hole[first[argument]].value.i != value) return false;
+    }
+    return true;
+}
+
+/* ---- choosing arguments ------------------------------------------------------------------ */
+
+/* What is known of a hole besides its number now: the argument that it was, or the number. */
+typedef struct Past {
+    int argument; /* -1: literal */
+    int64_t value;
+} Past;
+
+static bool is_usual(const TextNumber *hole, const FamilyKernel *usual, int count) {
+    if (!hole->size || hole->value.i < 2) return true;
+    for (int k = 0; k < count; k++)
+        for (int h = 0; h < length(usual[k].holes.hole); h++)
+            if (usual[k].holes.hole[h].value.i == hole->value.i) return true;
+    return false;
+}
+
+/* The first hole that was what h was, and is what h is. */
+static int first_like(const Holes *holes, const Past *past, int h) {
+    for (int k = 0; k < h; k++)
+        if (holes->hole[k].value.i == holes->hole[h].value.i &&
+            holes->hole[k].dtype == holes->hole[h].dtype && past[k].argument == past[h].argument &&
+            past[k].value == past[h].value)
+            return k;
+    return h;
+}
+
+/* all: every number is an argument of its own. */
+static void choose(Holes *holes, const Past *past, bool all, int *argument) {
+    holes->argument_count = 0;
+    for (int h = 0; h < length(holes->hole); h++) {
+        int like = all ? h : first_like(holes, past, h);
+        bool literal = past[h].argument < 0 && past[h].value == holes->hole[h].value.i;
+        if (literal && !all)
+            argument[h] = -1;
+        else
+            argument[h] = like < h ? argument[like] : holes->argument_count++;
+    }
+    holes->argument = argument;
+}
+
+/* What the newest variant, or else what was noted, says of the holes. The caller holds the lock. */
+static void recall(const Family *family, Past *past) {
+    const Variant *v = family->newest;
+    for (int h = 0; h < family->holes; h++) {
+        past[h] = (Past){-1, v ? v->value[h].i : family->noted[h].i};
+        if (v && v->argument[h] >= 0) past[h] = (Past){v->argument[h], 0};
+    }
+}
+
+void family_choose(FamilyKernel *kernel, const FamilyKernel *usual, int usual_count) {
+    Holes *holes = &kernel->holes;
+    int count = length(holes->hole);
+    Past *past = arena_new_array(holes->arena, Past, count + 1);
+    int *argument = arena_new_array(holes->arena, int, count + 1);
+    for (int h = 0; h < count; h++) {
+        int64_t value = holes->hole[h].value.i;
+        past[h] = (Past){-1, is_usual(&holes->hole[h], usual, usual_count) ? value : ~value};
+    }
+    lock_take(LOCK_family);
+    const Family *family = find_family(kernel);
+    if (family) recall(family, past);
+    bool all = family && family->variants >= MOST_VARIANTS;
+    lock_give(LOCK_family);
+    choose(holes, past, all, argument);
+}
+
+Code *family_find(FamilyKernel *kernel, KernelFunction **function) {
+    Holes *holes = &kernel->holes;
+    int count = length(holes->hole), *argument = arena_new_array(holes->arena, int, count + 1);
+    Code *code = NULL;
+    lock_take(LOCK_family);
+    const Family *family = find_family(kernel);
+    const Variant *v = family ? family->newest : NULL;
+    while (v && !fits(v, holes)) v = v->next;
+    if (v) {
+        memcpy(argument, v->argument, sizeof *argument * (size_t)count);
+        *function = v->function;
+        code = code_retain(v->code);
+    }
+    lock_give(LOCK_family);
+    if (!code) return NULL;
+    holes->argument = argument;
+    for (int h = 0; h < count; h++)
+        if (argument[h] >= holes->argument_count) holes->argument_count = argument[h] + 1;
+    return code;
+}
+
+void *family_arguments(const FamilyKernel *kernel, Arena *arena) {
+    const Holes *holes = &kernel->holes;
+    if (!holes->argument_count) return NULL;
+    Scalar *number = arena_new_array(arena, Scalar, holes->argument_count);
+    for (int h = 0; h < length(holes->hole); h++)
+        if (holes->argument[h] >= 0) number[holes->argument[h]] = holes->hole[h].value;
+    return number;
+}
+
+/* ---- the table --------------------------------------------------------------------------- */
+
+static void free_family(Family *family) {
+    for (Variant *v = family->newest, *next; v; v = next) {
+        next = v->next;
+        code_release(v->code);
+        memory_free(v);
+    }
+    memory_free(family);
+}
+
+/* The one that was not used for longest leaves its bucket. */
+static Family *take_oldest(void) {
+    Family **oldest = NULL;
+    for (int b = 0; b < BUCKETS; b++)
+        for (Family **at = &table.bucket[b]; *at; at = &(*at)->next)
+            if (!oldest || (*at)->used < (*oldest)->used) oldest = at;
+    Family *family = *oldest;
+    *oldest = family->next;
+    table.count--;
+    return family;
+}
+
+/* The family, which may be new; NULL: no memory. *left: one that leaves for it, to be freed. */
+static Family *make_family(const FamilyKernel *kernel, Family **left) {
+    int count = length(kernel->holes.hole);
+    Family *family = find_family(kernel);
+    if (family) return family;
+    family = memory_zalloc(sizeof *family + sizeof(Scalar) * (size_t)count);
+    if (!family) return NULL;
+    if (table.count >= MOST_FAMILIES) *left = take_oldest();
+    memcpy(family->key, kernel->key, sizeof family->key);
+    family->holes = count;
+    family->used = ++table.uses;
+    for (int h = 0; h < count; h++) family->noted[h] = kernel->holes.hole[h].value;
+    Family **bucket = &table.bucket[kernel->key[0] % BUCKETS];
+    family->next = *bucket;
+    *bucket = family;
+    table.count++;
+    return family;
+}
+
+void family_note(const FamilyKernel *kernel) {
+    Family *left = NULL;
+    lock_take(LOCK_family);
+    make_family(kernel, &left);
+    lock_give(LOCK_family);
+    if (left) free_family(left);
+}
+
+static Variant *new_variant(const FamilyKernel *kernel, Code *code, KernelFunction *function) {
+    int count = length(kernel->holes.hole);
+    size_t values = sizeof(Scalar) * (size_t)count, roles = sizeof(int) * (size_t)count;
+    Variant *v = memory_zalloc(sizeof *v + values + roles + sizeof(Scalar));
+    if (!v) return NULL;
+    v->function = function;
+    v->value = (Scalar *)(void *)((char *)v + (sizeof *v + roles + 7) / 8 * 8);
+    memcpy(v->argument, kernel->holes.argument, roles);
+    for (int h = 0; h < count; h++) v->value[h] = kernel->holes.hole[h].value;
+    v->code = code_retain(code);
+    return v;
+}
+
+void family_add(const FamilyKernel *kernel, Code *code, KernelFunction *function) {
+    Family *left = NULL;
+    Variant *variant = new_variant(kernel, code, function);
+    if (!variant) return;
+    lock_take(LOCK_family);
+    Family *family = make_family(kernel, &left);
+    if (family) {
+        variant->next = family->newest;
+        family->newest = variant;
+        family->variants++;
+    }
+    lock_give(LOCK_family);
+    if (left) free_family(left);
+    if (family) return;
+    code_release(variant->code);
+    memory_free(variant);
+}
+
+void families_cleanup(void) {
+    Family *all = NULL;
+    lock_take(LOCK_family);
+    while (table.count) {
+        Family *family = take_oldest();
+        family->next = all;
+        all = family;
+    }
+    lock_give(LOCK_family);
+    while (all) {
+        Family *next = all->next;
+        free_family(all);
+        all = next;
+    }
+}

@@ -1,0 +1,35 @@
+/* Families: kernels whose text differs in numbers alone (codegen/hole.h), and the code that was
+ * compiled for them in this process (family.c).
+ *
+ * A *variant* is code with some of the numbers as arguments, the others literal. It serves every
+ * kernel of the family whose literals are the same, and whose numbers are equal where one argument
+ * stands for several. */
+#ifndef CARBIDE_JIT_FAMILY_H
+#define CARBIDE_JIT_FAMILY_H
+
+#include "codegen/hole.h"
+#include "jit/code.h"
+#include "lower/loop.h"
+
+typedef struct FamilyKernel { /* a kernel of a family */
+    uint64_t key[2];          /* of its open text */
+    Holes holes;              /* its numbers; once chosen, which of them are arguments */
+} FamilyKernel;
+
+/* The kernel's family and numbers. Escapes through the arena, in which it all lives. */
+FamilyKernel family_kernel(const Kernel *kernel, Arena *arena);
+/* The numbers of a kernel that was compiled with all of them literal, of a family that nothing is
+ * known of yet: the next one shows which of them change. */
+void family_note(const FamilyKernel *kernel);
+/* Code that there is for it, which is the caller's to release; NULL: none. */
+Code *family_find(FamilyKernel *kernel, KernelFunction **function);
+/* Chooses the arguments of code that is to be compiled. usual: whose numbers are literal as long as
+ * nothing is known of the family. */
+void family_choose(FamilyKernel *kernel, const FamilyKernel *usual, int usual_count);
+/* Code with the kernel's arguments has been compiled. */
+void family_add(const FamilyKernel *kernel, Code *code, KernelFunction *function);
+/* What the function takes behind its buffers, by argument; NULL: nothing. */
+void *family_arguments(const FamilyKernel *kernel, Arena *arena);
+void families_cleanup(void); /* forgets all of them, for cb_cleanup */
+
+#endif
