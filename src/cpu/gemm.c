@@ -413,7 +413,7 @@ static bool run_round(GemmJob *job, bool share) {
     return !atomic_load_explicit(gemm->failed, memory_order_relaxed);
 }
 
-static int64_t k_block_of(const Gemm *gemm) {
+int64_t gemm_k_block(const Gemm *gemm) {
     const GemmType *type = gemm->type;
     int64_t k = gemm->task.k, limit = type->k_bytes / (int64_t)gemm->element * type->together;
     return round_up(divide_up(k, divide_up(k, limit)), type->k_unit < 4 ? 4 : type->k_unit);
@@ -423,7 +423,7 @@ static int64_t k_block_of(const Gemm *gemm) {
 static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) {
     const MatmulTask *task = &gemm->task;
     GemmJob job = {.gemm = gemm, .batch_low = low, .batch_count = count};
-    job.k_block = k_block_of(gemm);
+    job.k_block = gemm_k_block(gemm);
     int64_t k_most = task->k, n_most = task->n;
     if (share && !gemm->packed) {
         int64_t columns = gemm->type->columns;
@@ -583,7 +583,7 @@ bool gemm_pack(const MatmulTask *task, GemmMethod method, const void *b, cb_dtyp
         gemm.input_bytes = (int64_t)cb_dtype_size(dtype);
     }
     GemmJob job = {.gemm = &gemm, .batch_count = 1, .k_high = s->k, .n_high = s->n};
-    job.k_block = k_block_of(&gemm);
+    job.k_block = gemm_k_block(&gemm);
     int64_t lanes = round_up(s->n, gemm.type->columns), blocks = divide_up(s->k, job.k_block);
     *packed = storage_new((size_t)(lanes * blocks * lane_bytes(&job)));
     if (!*packed) return false;

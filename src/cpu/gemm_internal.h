@@ -39,6 +39,7 @@ typedef struct GemmChoice {
     GemmConvert *convert, *narrow;
 } GemmChoice;
 GemmChoice gemm_choose(cb_dtype dtype, bool reduced, bool bf16);
+int64_t gemm_k_block(const Gemm *gemm); /* of k, that is summed by itself */
 /* Offsets of a batch item in elements, a_offset and b_offset included. */
 void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64_t *b);
 /* Runs the epilogue on rows [row, row + rows) of the batch*m rows, columns [column, column +
@@ -54,5 +55,9 @@ bool gemm_fits_vector(const MatmulTask *task);
 bool gemm_vector_wants_panels(const MatmulTask *task);
 bool gemm_vector(const Gemm *gemm);
 bool gemm_integer(const Gemm *gemm);
+/* Whether gemm_turned computes a folded task, and whether panels packed once serve it better. */
+bool gemm_fits_turned(const MatmulTask *task);
+MethodCost gemm_turned_cost(const MatmulTask *task, bool constant);
+bool gemm_turned(const Gemm *gemm);
 
 #endif

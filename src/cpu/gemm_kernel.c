@@ -9,9 +9,11 @@
 #if VECTOR_BYTES == 64
 #define TILE_ROWS 14
 #define EACH_COUNT UP_TO_14
+#define EACH_ROW EACH_14
 #else
 #define TILE_ROWS 6
 #define EACH_COUNT UP_TO_6
+#define EACH_ROW EACH_6
 #endif
 
 enum { AHEAD = 4096 }; /* bytes between what a tile reads of b and what it asks for */
@@ -72,9 +74,9 @@ enum { AHEAD = 4096 }; /* bytes between what a tile reads of b and what it asks 
         .rows = TILE_ROWS, .columns = COLUMNS_##suffix, .together = 1, .k_unit = 1,                \
         .k_bytes = GEMM_K_BYTES, .tile = tile_##suffix, .tile_ahead = tile_ahead_##suffix,         \
         .rows_tile = rows_tile_##suffix, .rows_tile_ahead = rows_tile_ahead_##suffix,              \
-        .depthwise = depthwise_##suffix, .small = small_##suffix, .planes = planes_##suffix,       \
-        .pack = pack_##suffix, .pack_rows = pack_##suffix, .dot = dot_##suffix,                    \
-        .sweep = sweep_##suffix                                                                    \
+        .rows_half_tile = rows_half_tile_##suffix, .depthwise = depthwise_##suffix,                \
+        .small = small_##suffix, .planes = planes_##suffix, .pack = pack_##suffix,                 \
+        .pack_rows = pack_##suffix, .dot = dot_##suffix, .sweep = sweep_##suffix                   \
     }
 
 const GemmKernels LEVEL_TABLE(gemm_kernels_) = {

@@ -45,6 +45,10 @@ typedef struct GemmType {
     /* The same, as tile_ahead does; of f32 and f64. */
     void (*rows_tile_ahead)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
                             int64_t stride, int rows, int columns, bool add, GemmAhead ahead);
+    /* All rows of the tile where they lie, and half of its columns, which lie side by side in out:
+     * out[r * columns / 2 + j] (+)=. Asks for the bytes from `next` on, `step` for each k. */
+    void (*rows_half_tile)(int64_t k, const void *const *row, const void *b, void *out, bool add,
+                           const char *next, int64_t step);
     /* Of sums to what is multiplied; or NULL. stream: past the caches, to be ended by end. */
     GemmConvert *narrow, *stream;
     /* out[p * pixel + c] = sum over t of row[t][p * jump + c] * weight[t][c]; p < count */

@@ -2,7 +2,7 @@
  *   ELEMENT      float or double
  *   NAME(x)      x with the type's suffix
  *   TILE_ROWS    rows of the register tile; its columns are two vectors of VECTOR_BYTES
- *   EACH_COUNT   UP_TO_ the same number (cpu/tile.h)
+ *   EACH_COUNT   UP_TO_ the same number, EACH_ROW EACH_ it (cpu/tile.h)
  *   LOW, HIGH    of cpu/tile.h, for a vector of the type
  * The tile keeps its accumulators in named variables (c0_0, c0_1, c1_0 ...). There is one function
  * per number of rows, so an edge wastes no work. */
@@ -139,6 +139,30 @@ static void NAME(rows_tile)(int64_t taps, int64_t k, const void *const *row, con
                             int64_t stride, int rows, int columns, bool add) {
     NAME(any_rows_tile)(taps, k, row, b, c, stride, rows, columns, add, (const char *)b + AHEAD,
                         COLUMNS * (int64_t)sizeof(ELEMENT));
+}
+
+/* One vector of columns: half a tile, with all its rows. */
+#define HALF_OPEN(r) Vector c##r = {0};
+#define HALF_STEP(r) c##r += b0 * a##r[i];
+#define HALF_CLOSE(r)                                                                              \
+    {                                                                                              \
+        Loose *to = (Loose *)(c + r * LANES);                                                      \
+        if (add) c##r += *to;                                                                      \
+        *to = c##r;                                                                                \
+    }
+static void NAME(rows_half_tile)(int64_t k, const void *const *rows, const void *panel, void *out,
+                                 bool add, const char *next, int64_t step) {
+    const ELEMENT *const *row = (const ELEMENT *const *)rows;
+    const ELEMENT *b = panel;
+    ELEMENT *c = out;
+    EACH_ROW(HALF_OPEN);
+    EACH_ROW(ROW);
+    for (int64_t i = 0; i < k; i++, b += LANES, next += step) {
+        __builtin_prefetch(next);
+        Vector b0 = *(const Loose *)b;
+        EACH_ROW(HALF_STEP);
+    }
+    EACH_ROW(HALF_CLOSE);
 }
 
 /* ---- one channel at a time ---- */

@@ -447,12 +447,12 @@ static void nothing_to_sum(void **state) {
 
 static void epilogue_visits_each_element_once(void **state) {
     (void)state;
-    static const int64_t size[][4] = {{1, 5, 7, 3},       {1, 1, 2000, 9},   {1, 2000, 1, 9},
-                                      {3, 20, 50, 700},   {1, 300, 500, 64}, {1, 4, 4, 0},
-                                      {1, 16, 3000, 520}, {2, 300, 3, 64},   {2, 3, 300, 64}};
+    static const int64_t size[][4] = {
+        {1, 5, 7, 3}, {1, 1, 2000, 9},    {1, 2000, 1, 9}, {3, 20, 50, 700}, {1, 300, 500, 64},
+        {1, 4, 4, 0}, {1, 16, 3000, 520}, {2, 300, 3, 64}, {2, 3, 300, 64},  {1, 33, 500, 300}};
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
-        Case c = {CB_F32, size[s][0],      size[s][1], size[s][2], size[s][3],
-                  false,  size[s][1] == 3, 1,          false,      false};
+        Case c = {CB_F32, size[s][0],           size[s][1], size[s][2], size[s][3],
+                  false,  size[s][1] % 10 == 3, 1,          false,      false};
         MatmulTask task = task_of(&c);
         int64_t count = c.batch * c.m * c.n;
         float *a = random_matrix(CB_F32, c.batch * c.m * c.k + 8);
@@ -480,6 +480,45 @@ static float *random_floats(int64_t count) {
     float *data = malloc((size_t)count * sizeof *data);
     for (int64_t i = 0; i < count; i++) data[i] = (float)small() + (float)small() / 77.0f;
     return data;
+}
+
+/* B in rows of its sums: the same bits as from panels, by any number of threads; whole tiles of
+ * A's rows, half ones and both, blocks of columns that a tile does not divide, and an epilogue. */
+static void turned(void **state) {
+    (void)state;
+    static const int64_t size[][3] = {{1, 64, 64},    {16, 65, 64},   {17, 100, 257},
+                                      {48, 230, 300}, {33, 461, 512}, {65, 231, 513},
+                                      {9, 1000, 70}};
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
+        Case c = {.dtype = CB_F64, .batch = 1, .spread = 1, .b_turned = true};
+        c.m = size[i][0], c.n = size[i][1], c.k = size[i][2];
+        run_case(&c);
+        c.dtype = CB_F32;
+        run_case(&c);
+        MatmulTask task = task_of(&c);
+        assert_true(gemm_fits(&task, GEMM_TURNED));
+        size_t bytes = (size_t)(c.m * c.n) * sizeof(float);
+        float *a = random_floats(c.m * c.k + 8), *b = random_floats(c.n * c.k + 8);
+        float *panels = malloc(bytes), *out = malloc(bytes);
+        assert_true(gemm_run(&task, GEMM_PANELS, &(Operands){.in = {a, b}, .out = panels}));
+        for (int threads = 1; threads < 4; threads++) {
+            cb_set_threads(threads);
+            memset(out, 1, bytes);
+            assert_true(gemm_run(&task, GEMM_TURNED, &(Operands){.in = {a, b}, .out = out}));
+            assert_memory_equal(out, panels, bytes);
+        }
+        cb_set_threads(0);
+        free(a), free(b), free(panels), free(out);
+    }
+    MatmulTask task = {.dtype = CB_F32, .batch = 1, .m = 40, .n = 64, .k = 64, .b_k = 1};
+    assert_true(gemm_fits(&task, GEMM_TURNED));
+    assert_int_equal(method_of(&task, true), GEMM_TURNED);
+    task.m = 3;
+    assert_int_not_equal(method_of(&task, true), GEMM_TURNED); /* from panels */
+    task.m = 513;
+    assert_false(gemm_fits(&task, GEMM_TURNED));
+    task.m = 40, task.b_k = 2;
+    assert_false(gemm_fits(&task, GEMM_TURNED));
 }
 
 static void threads_do_not_change_a_bit(void **state) {
@@ -548,6 +587,7 @@ int main(void) {
         cmocka_unit_test(long_sums),
         cmocka_unit_test(small_items),
         cmocka_unit_test(a_few_vectors_take_no_memory),
+        cmocka_unit_test(turned),
         cmocka_unit_test(a_few_vectors),
         cmocka_unit_test(several_blocks_of_k),
         cmocka_unit_test(tall_wide_and_batched),
