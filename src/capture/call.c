@@ -205,6 +205,16 @@ bool call_event(Call *call, Reason reason) {
     return call_break(call, REASON_out_of_memory, "while recording");
 }
 
+/* For want of memory, which the ops do without; or a frozen index is out of range, and the op says
+ * it. */
+static bool not_compiled(Call *call, cb_status before) {
+    bool out_of_range = before == CB_OK && cb_error_status() == CB_ERR_INDEX;
+    if (before == CB_OK) cb_clear_error();
+    if (!out_of_range) return call_break(call, REASON_out_of_memory, "while compiling");
+    go_eager(call);
+    return true;
+}
+
 /* The function has returned: its trace is completed, compiled if it is new, and launched. */
 static bool complete(Call *call, Tensor **output, int count, cb_status before) {
     int value[CB_MAX_ARGS];
@@ -216,10 +226,7 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
             return false;
         }
         call->entry = entry_make(call);
-        if (!call->entry) {
-            if (before == CB_OK) cb_clear_error(); /* the ops do without what it lacked */
-            return call_break(call, REASON_out_of_memory, "while compiling");
-        }
+        if (!call->entry) return not_compiled(call, before);
         call->trace = call->entry->trace;
     }
     segment_note_next(call);

@@ -7,6 +7,7 @@
  * (transpose, squeeze, select...) become one of the six that lowering knows. Everything else is
  * left to the passes, so that a graph shows the ops that were called. */
 #include "graph/expand/expand.h"
+#include "graph/index_check.h"
 
 #include <string.h>
 
@@ -368,6 +369,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     if (info->kind == KIND_VIEW) return build_view(graph, op, converted[0], &own, &inferred.result);
     if (op_draws(op, &own)) own.word[info->word_count] = graph->random_count++;
     Node *node = graph_intern(graph, op, &inferred.result, converted, input_count, &own);
+    if (op_has_index(op)) index_check_called(graph, node);
     /* PyTorch's any and all of u8 are u8. */
     return truth && meta[0].dtype == CB_U8 ? node_convert(graph, node, CB_U8) : node;
 }

@@ -11,7 +11,7 @@
 void pass_decompose(Graph *graph, Budget *budget) {
     (void)budget; /* what comes later needs primitive ops: this pass is never cut short */
     Origin origin = graph->origin;
-    Node **order = graph_walk(graph, graph->arena, true);
+    Node **order = graph_walk(graph, graph->arena, graph->check, true);
     Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
     for (int i = 0; i < length(order); i++) {
         Node *node = order[i], *input[NODE_MAX_INPUTS];

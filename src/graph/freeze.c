@@ -8,7 +8,7 @@
  * graph->constant says what they are: w * s, and t itself. Whoever compiles the graph computes them
  * (run/constant.c). Views of frozen values stay views: they cost nothing, and a copy would take
  * memory. So does what would become much larger than the frozen values that it comes from, and what
- * is returned. */
+ * is returned. Checks of frozen indices go to graph->fixed. */
 #include "graph/node.h"
 #include "graph/rewrite.h"
 
@@ -88,9 +88,23 @@ static void list(FrozenPart *p, const Node *user_input) {
         push(p->graph->arena, p->computed, base);
 }
 
+/* An index that frozen inputs alone determine is checked once, with the constants. */
+static void settle_checks(Graph *graph, const Fixed *fixed) {
+    int left = 0;
+    for (int i = 0; i < length(graph->check); i++) {
+        IndexCheck check = graph->check[i];
+        if (fixed[check.index->id] == FIXED_FROZEN)
+            push(graph->arena, graph->fixed, check);
+        else
+            graph->check[left++] = check;
+    }
+    truncate_to(graph->check, left);
+}
+
 static void choose(FrozenPart *p) {
     Graph *graph = p->graph;
     const Fixed *fixed = graph_fixed(graph, NULL);
+    settle_checks(graph, fixed);
     p->order = graph_order(graph);
     p->frozen = arena_new_array(graph->arena, bool, length(graph->node) + 1);
     for (int id = 0; id < length(graph->node); id++) p->frozen[id] = fixed[id] == FIXED_FROZEN;

@@ -56,6 +56,18 @@ typedef struct Mutation { /* after the run, input number `input` holds value */
     Node *value;
 } Mutation;
 
+/* Every element of an index lies in [0, bound), or it is an error of the op. */
+typedef struct IndexBound {
+    int64_t bound;
+    Op op; /* a gather, index_select or scatter */
+    Origin origin;
+} IndexBound;
+
+typedef struct IndexCheck {
+    Node *index; /* i64 */
+    IndexBound in;
+} IndexCheck;
+
 typedef struct Declined { /* a composite that no template takes */
     const Node *node;
     Reason reason;
@@ -68,6 +80,9 @@ typedef struct Graph {
     Node **input;       /* vec: OP_input nodes, by number */
     Node **output;      /* vec */
     Mutation *mutation; /* vec */
+    IndexCheck *check;  /* vec: of the calls, whether or not the results need them */
+    IndexCheck *fixed;  /* vec: of frozen indices, which are checked with the constants */
+    bool optimizing;    /* passes build nodes, which are no calls */
     int random_count;   /* draws taken */
     bool expanding;     /* a composite is being built */
     Declined *declined; /* vec, filled by the passes */
@@ -103,7 +118,8 @@ Node *graph_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, in
 /* The same node over other inputs (same metas). */
 Node *graph_with_inputs(Graph *graph, const Node *node, Node *const *input);
 
-/* Nodes that the outputs and mutations need, inputs before users. All OP_input nodes come first. */
+/* Nodes that the outputs, mutations and checks need, inputs before users. All OP_input nodes come
+ * first. */
 Node **graph_order(Graph *graph);
 /* Distinct users of each node by id, outputs and mutations not counted, over graph_order. */
 int *graph_users(Graph *graph, Node *const *order);
@@ -127,11 +143,11 @@ void graph_prepare(Graph *graph);
 bool graph_verify(Graph *graph, Buffer *why); /* false: why names the broken node */
 
 /* Applies replace to every node bottom-up, once; replace sees a node whose inputs are already new
- * and returns it or an equal one. Outputs and mutations follow. */
+ * and returns it or an equal one. Outputs, mutations and checks follow. */
 typedef Node *NodeReplace(Graph *graph, Node *node, void *user);
 void graph_rewrite(Graph *graph, NodeReplace *replace, void *user);
 /* For passes that go over the nodes themselves. now[id]: what the node with that id has become. */
 void node_inputs_now(const Node *node, Node *const *now, Node **input);
-void graph_replace_results(Graph *graph, Node *const *now); /* outputs and mutations */
+void graph_replace_results(Graph *graph, Node *const *now); /* outputs, mutations, checks */
 
 #endif

@@ -251,5 +251,7 @@ void pass_layout(Graph *graph, Budget *budget) {
     for (int i = 0; i < length(graph->output); i++) graph->output[i] = plain(&l, graph->output[i]);
     for (int i = 0; i < length(graph->mutation); i++)
         graph->mutation[i].value = plain(&l, graph->mutation[i].value);
+    for (int i = 0; i < length(graph->check); i++)
+        graph->check[i].index = plain(&l, graph->check[i].index);
     graph->origin = origin;
 }

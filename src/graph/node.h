@@ -30,7 +30,8 @@ Node *node_number(Graph *graph, const char *op, cb_operand number, cb_dtype dtyp
 Node *node_expand_to(Graph *graph, Node *node, int rank, const int64_t *size);
 Node *node_reshape(Graph *graph, Node *node, int rank, const int64_t *size);
 
-/* graph_order, into any arena; through: a composite's only input is its expansion. */
-Node **graph_walk(const Graph *graph, Arena *arena, bool through);
+/* The order of what outputs, mutations and these checks need, into any arena; through: the only
+ * input of a composite is its expansion. */
+Node **graph_walk(const Graph *graph, Arena *arena, const IndexCheck *check, bool through);
 
 #endif

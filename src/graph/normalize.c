@@ -42,12 +42,6 @@ static Node *fold_of_one(Graph *graph, Node *node) {
     return node_reshape(graph, same, node->rank, node->size);
 }
 
-/* Nothing to compute. An index_select still has an index to check. */
-static bool makes_nothing(const Node *node) {
-    bool checks = node->op == OP_index_select && node_numel(node->input[1]) > 0;
-    return node_numel(node) == 0 && !checks;
-}
-
 static bool takes_nothing(const Node *node) {
     OpKind kind = op_info(node->op)->kind;
     if (kind == KIND_SCATTER) return node_numel(node->input[1]) == 0;
@@ -66,7 +60,7 @@ static Node *normal(Graph *graph, Node *node, void *user) {
     (void)user;
     OpKind kind = op_info(node->op)->kind;
     if (kind == KIND_VIEW || kind == KIND_SPECIAL) return node;
-    if (makes_nothing(node)) return node_splat(graph, node, (Scalar){.i = 0});
+    if (node_numel(node) == 0) return node_splat(graph, node, (Scalar){.i = 0});
     if (takes_nothing(node)) return of_nothing(graph, node);
     if (node->op == OP_matmul) return matmul_matrices(graph, node);
     if (node->op == OP_argsort) return sort_last(graph, node, ATTR_argsort_dim);

@@ -4,6 +4,7 @@
  * stack, so that a chain of any length is no problem.
  *
  *     return relu(add(x, w))    order: x, w, add, relu */
+#include "graph/index_check.h"
 #include "graph/node.h"
 
 #include <string.h>
@@ -41,7 +42,7 @@ static void visit(Arena *arena, Node *root, bool through, bool *seen, NodeVisit 
     }
 }
 
-Node **graph_walk(const Graph *graph, Arena *arena, bool through) {
+Node **graph_walk(const Graph *graph, Arena *arena, const IndexCheck *check, bool through) {
     bool *seen = arena_new_array(arena, bool, length(graph->node) + 1);
     NodeVisit *stack = NULL;
     Node **order = NULL;
@@ -51,10 +52,12 @@ Node **graph_walk(const Graph *graph, Arena *arena, bool through) {
         visit(arena, graph->output[i], through, seen, &stack, &order);
     for (int i = 0; i < length(graph->mutation); i++)
         visit(arena, graph->mutation[i].value, through, seen, &stack, &order);
+    for (int i = 0; i < length(check); i++)
+        visit(arena, check[i].index, through, seen, &stack, &order);
     return order;
 }
 
-Node **graph_order(Graph *graph) { return graph_walk(graph, graph->arena, false); }
+Node **graph_order(Graph *graph) { return graph_walk(graph, graph->arena, graph->check, false); }
 
 int *graph_users(Graph *graph, Node *const *order) {
     int *users = arena_new_array(graph->arena, int, length(graph->node) + 1);
@@ -101,6 +104,7 @@ void graph_replace_results(Graph *graph, Node *const *now) {
     for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
     for (int i = 0; i < length(graph->mutation); i++)
         graph->mutation[i].value = now[graph->mutation[i].value->id];
+    index_checks_replace(graph, now);
 }
 
 void graph_rewrite(Graph *graph, NodeReplace *replace, void *user) {
@@ -139,12 +143,19 @@ static bool same_node(const Node *a, const Node *b, const int *in_a, const int *
     return true;
 }
 
+static bool same_check(const IndexCheck *a, const IndexCheck *b, const int *in_a, const int *in_b) {
+    return in_a[a->index->id] == in_b[b->index->id] && a->in.bound == b->in.bound &&
+           a->in.op == b->in.op;
+}
+
 bool graph_equal(Graph *a, Graph *b) {
-    Node **order_a = graph_order(a), **order_b = graph_order(b);
+    IndexCheck *check_a = index_checks_left(a, a->arena), *check_b = index_checks_left(b, b->arena);
+    Node **order_a = graph_walk(a, a->arena, check_a, false),
+         **order_b = graph_walk(b, b->arena, check_b, false);
     int *in_a = positions(a, order_a), *in_b = positions(b, order_b);
     if (length(order_a) != length(order_b) || length(a->input) != length(b->input) ||
         length(a->output) != length(b->output) || length(a->mutation) != length(b->mutation) ||
-        a->random_count != b->random_count)
+        length(check_a) != length(check_b) || a->random_count != b->random_count)
         return false;
     for (int i = 0; i < length(order_a); i++)
         if (!same_node(order_a[i], order_b[i], in_a, in_b)) return false;
@@ -154,5 +165,7 @@ bool graph_equal(Graph *a, Graph *b) {
         if (a->mutation[i].input != b->mutation[i].input ||
             in_a[a->mutation[i].value->id] != in_b[b->mutation[i].value->id])
             return false;
+    for (int i = 0; i < length(check_a); i++)
+        if (!same_check(&check_a[i], &check_b[i], in_a, in_b)) return false;
     return true;
 }

@@ -5,6 +5,7 @@
  *       y = exp(x) * 2 + w
  *       draws 3                                # random draws taken, when the nodes do not show it
  *       mutate x = y
+ *       check i below 5 for gather             # whether or not an op that is needed reads i
  *       return softmax(y, dim=1), w
  *     }
  *
@@ -160,6 +161,35 @@ static bool read_mutation(GraphParser *parser) {
     return true;
 }
 
+/* below 5 for gather */
+static bool read_bound(Reader *reader, IndexBound *bound) {
+    Word name = {"", 0};
+    if (!read_expect(reader, "below")) return false;
+    if (!read_int(reader, &bound->bound) || bound->bound < 0) {
+        reader_error(reader, "expected a bound");
+        return false;
+    }
+    if (!read_expect(reader, "for")) return false;
+    const char *start = reader->at;
+    if (read_name(reader, &name)) bound->op = op_find(name.text, (size_t)name.length);
+    if (bound->op != OP_none && op_has_index(bound->op)) return true;
+    reader->at = name.length ? name.text : start;
+    reader_error(reader, "expected an op with an index");
+    return false;
+}
+
+static bool read_check(GraphParser *parser) {
+    IndexCheck check = {.index = read_node(parser)};
+    if (!check.index || !read_bound(&parser->reader, &check.in)) return false;
+    if (check.index->dtype != CB_I64) {
+        fail(CB_ERR_GRAPH, "an index is i64, not %s", cb_dtype_name(check.index->dtype));
+        return false;
+    }
+    check.in.origin = parser->graph->origin;
+    push(parser->graph->arena, parser->graph->check, check);
+    return true;
+}
+
 static bool read_draws(GraphParser *parser) {
     int64_t draws;
     if (!read_int(&parser->reader, &draws) || draws < parser->graph->random_count ||
@@ -197,6 +227,7 @@ static bool read_graph(GraphParser *parser) {
     if (!read_inputs(parser) || !read_expect(reader, "{")) return false;
     while (!read_token(reader, "return")) {
         bool fine = read_token(reader, "mutate")  ? read_mutation(parser)
+                    : read_token(reader, "check") ? read_check(parser)
                     : read_token(reader, "draws") ? read_draws(parser)
                                                   : read_assignment(parser);
         if (!fine) return false;

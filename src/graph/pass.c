@@ -5,7 +5,7 @@
  *     CARBIDE_VERIFY=1         checks the graph after every pass; a broken one is a bug and aborts
  *
  * In: any graph. Out: an equal one that has every property that lowering needs. Dead nodes need no
- * pass: what the outputs do not reach is in no order. */
+ * pass: what the outputs, mutations and checks do not reach is in no order. */
 #include "base/option.h"
 #include "graph/node.h"
 #include "graph/rewrite.h"
@@ -57,6 +57,7 @@ static void run_passes(Graph *graph, bool all, Buffer *dump) {
     Budget budget = {option_int(OPTION_passes)};
     bool verified = option_int(OPTION_verify);
     int properties = 0;
+    graph->optimizing = true;
     if (verified) verify(graph, "capture", properties);
     if (dump) dump_text(graph, NULL, dump);
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {

@@ -1,10 +1,11 @@
 /* The text form of a graph, which graph_parse reads back to an equal graph.
  *
- *     graph(arg0: f32[128, 512], arg1: f32[512]) {
+ *     graph(arg0: f32[128, 512], arg1: f32[512], arg2: i64[9]) {
  *       add = add(arg0, arg1)
  *       mul = mul(add, 2.0)
  *       softmax = softmax(mul, dim=1)
  *       mutate arg1 = mul
+ *       check arg2 below 512 for gather
  *       return softmax
  *     }
  *
@@ -15,6 +16,7 @@
  * nodes do not. */
 #include "graph/text.h"
 
+#include "graph/index_check.h"
 #include "graph/node.h"
 
 #include <inttypes.h>
@@ -216,7 +218,8 @@ static int visible_draws(Node *const *order) {
 }
 
 void graph_print(const Graph *graph, Buffer *out) {
-    Node **order = graph_walk(graph, out->arena, false);
+    const IndexCheck *check = index_checks_left(graph, out->arena);
+    Node **order = graph_walk(graph, out->arena, check, false);
     const char **names = text_names(graph, order, out->arena);
     put_header(graph, names, out);
     for (int i = 0; i < length(order); i++) {
@@ -231,6 +234,11 @@ void graph_print(const Graph *graph, Buffer *out) {
         putf(out, "  mutate %s = ", names[graph->input[mutation->input]->id]);
         put_operand(names, mutation->value, false, out);
         put(out, "\n");
+    }
+    for (int i = 0; i < length(check); i++) {
+        put(out, "  check ");
+        put_operand(names, check[i].index, false, out);
+        putf(out, " below %" PRId64 " for %s\n", check[i].in.bound, op_info(check[i].in.op)->name);
     }
     put(out, "  return");
     for (int i = 0; i < length(graph->output); i++) {

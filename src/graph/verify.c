@@ -1,6 +1,6 @@
 /* The verifier: what every graph must be between passes.
  *
- *     inputs and outputs belong to the graph, inputs come before users
+ *     inputs, outputs and indices belong to the graph, inputs come before users
  *     the metas are those that op_infer gives, and the inputs have the dtypes that it asks for
  *     attributes are canonical and each call has one node
  *     a composite is of the type of its expansion; draw numbers are below random_count
@@ -140,6 +140,12 @@ static bool roots_fine(Graph *graph, Buffer *why) {
                     node_same_meta(mutation->value, graph->input[mutation->input]);
         if (fine) continue;
         putf(why, "mutation %d is broken", i);
+        return false;
+    }
+    for (int i = 0; i < length(graph->check); i++) {
+        const IndexCheck *check = &graph->check[i];
+        if (check->index && belongs(graph, check->index) && check->index->dtype == CB_I64) continue;
+        putf(why, "check %d is broken", i);
         return false;
     }
     return true;

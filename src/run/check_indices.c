@@ -80,12 +80,12 @@ bool check_indices(const IndexBound *check, int64_t count, const int64_t *data,
     const int64_t *index = block_of(&search, block, room);
     while (index[i] >= 0 && index[i] < check->bound) i++;
     /* In a compiled function the caller's line is that of the call, and far from the op's own. */
-    Site caller = site_current(), own = check->node->origin.site;
+    Site caller = site_current(), own = check->origin.site;
     bool failed_before = cb_error() != NULL;
     if (own.file) site_set(own);
-    fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld",
-         op_info(check->node->op)->name, (long long)index[i], (long long)check->bound);
-    if (!failed_before) graph_name_error(check->node->origin.call);
+    fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld", op_info(check->op)->name,
+         (long long)index[i], (long long)check->bound);
+    if (!failed_before) graph_name_error(check->origin.call);
     site_set(caller);
     return false;
 }

@@ -105,23 +105,25 @@ static ConstantDigest *find_digests(const Graph *graph, Tensor *const *value) {
 
 typedef struct FrozenResults { /* of one executable, and the arguments that they need */
     const Graph *graph;
-    Node **node;            /* vec */
-    int *input;             /* vec: their numbers in the whole graph */
-    const int64_t **stride; /* by number there */
+    Node **node;             /* vec */
+    const IndexCheck *check; /* vec */
+    int *input;              /* vec: their numbers in the whole graph */
+    const int64_t **stride;  /* by number there */
 } FrozenResults;
 
-/* By node id: the results and all that they come from. */
+/* By node id: the results, the indices that are checked, and all that they come from. */
 static bool *find_needed(const FrozenResults *r, Arena *arena) {
     Node *const *node = r->graph->node;
     bool *needed = arena_new_array(arena, bool, length(node) + 1);
     for (int i = 0; i < length(r->node); i++) needed[r->node[i]->id] = true;
+    for (int i = 0; i < length(r->check); i++) needed[r->check[i].index->id] = true;
     for (int id = length(node) - 1; id >= 0; id--)
         for (int k = 0; k < node[id]->input_count && needed[id]; k++)
             needed[node[id]->input[k]->id] = true;
     return needed;
 }
 
-/* The results as a graph of their own, over the arguments that it needs; NULL: no memory. */
+/* Results and checks as a graph of their own, over the arguments that it needs; NULL: no memory. */
 static Graph *copy_results(FrozenResults *r, const int64_t *const *stride, Arena *arena) {
     if (!arena || arena_guard(arena)) return NULL;
     const bool *needed = find_needed(r, arena);
@@ -144,6 +146,11 @@ static Graph *copy_results(FrozenResults *r, const int64_t *const *stride, Arena
         push(arena, r->stride, stride ? stride[number] : NULL);
     }
     for (int i = 0; i < length(r->node); i++) push(arena, copy->output, now[r->node[i]->id]);
+    for (int i = 0; i < length(r->check); i++) {
+        IndexCheck check = r->check[i];
+        check.index = now[check.index->id];
+        push(arena, copy->check, check);
+    }
     return copy;
 }
 
@@ -269,9 +276,21 @@ static bool plan_constant(Constants *out, int number, const Graph *graph, Frozen
     return constant->recipe;
 }
 
+/* Now: who compiles wants to know. */
+static bool check_fixed(const Graph *graph, Tensor *const *value, const int64_t *const *stride) {
+    if (!length(graph->fixed)) return true;
+    FrozenResults none = {.graph = graph, .check = graph->fixed};
+    ConstantRecipe *recipe = recipe_new(none, value, stride);
+    Tensor *tensor;
+    bool fine = recipe && recipe_run(recipe, &tensor);
+    recipe_free(recipe);
+    return fine;
+}
+
 bool constants_make(Constants *out, const Graph *graph, Tensor *const *value,
                     const int64_t *const *stride) {
     int count = length(graph->constant);
+    if (!check_fixed(graph, value, stride)) return false;
     if (!count) return true;
     if (!constants_new(out, count)) return false;
     const ConstantDigest *digest = find_digests(graph, value);

@@ -1,10 +1,12 @@
 /* What eager does for a graph as the user wrote it, for comparison: one launch per op that
  * computes, each reading its inputs and writing its result; views, literals and inputs cost
- * nothing. Indices are checked before they are used, and a scatter updates a copy. */
+ * nothing. Indices are checked before they are used, and a scatter updates a copy. Ops that nothing
+ * needs are not counted. */
+#include "graph/node.h"
 #include "sched/plan.h"
 
 void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes) {
-    Node **order = graph_order(graph);
+    Node **order = graph_walk(graph, graph->arena, NULL, false);
     *kernels = 0;
     *bytes = 0;
     for (int i = 0; i < length(order); i++) {

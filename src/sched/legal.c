@@ -92,7 +92,7 @@ static bool reads_index(const Schedule *s, const Group *reader, const Group *of)
 
 static bool holds_index_complete(Merge *m) {
     const Schedule *s = m->schedule;
-    if (!length(s->check)) return true;
+    if (!length(s->check.check)) return true;
     return !reads_index(s, m->a, m->b) && !reads_index(s, m->b, m->a);
 }
 

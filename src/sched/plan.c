@@ -17,6 +17,7 @@ static bool *needed_nodes(Schedule *s) {
             if (group_find(s->group[group->read[r]->id]) != group)
                 needed[group->read[r]->id] = true;
     }
+    for (int i = 0; i < length(s->check.check); i++) needed[s->check.check[i].index->id] = true;
     for (int i = 0; i < length(s->graph->output); i++)
         needed[output_base(s->graph->output[i])->id] = true;
     for (int i = 0; i < length(s->graph->mutation); i++)
@@ -27,16 +28,16 @@ static bool *needed_nodes(Schedule *s) {
 static void add_step(Schedule *s, Step step) { push(s->arena, s->plan->step, step); }
 
 static void add_checks(Schedule *s, const Group *group) {
-    for (int i = 0; i < length(s->check); i++) {
-        const IndexCheck *check = &s->check[i];
-        if (group_find(s->group[check->base->id]) != group) continue;
+    for (int i = 0; i < length(s->check.check); i++) {
+        const IndexCheck *check = &s->check.check[i];
+        if (group_find(s->group[check->index->id]) != group) continue;
         add_step(s, (Step){.kind = STEP_CHECK,
-                           .in = {node_value(s, check->base)},
+                           .in = {node_value(s, check->index)},
                            .in_count = 1,
                            .out = -1,
                            .kernel = -1,
-                           .check = {check->bound, check->node},
-                           .origin = op_info(check->node->op)->name});
+                           .check = check->in,
+                           .origin = op_info(check->in.op)->name});
     }
 }
 
@@ -152,6 +153,20 @@ static void emit(Schedule *s, Group *root, const bool *needed) {
     }
 }
 
+/* First what is computed for its check alone: an error comes before work that it makes vain, and
+ * before inputs are written. */
+static void emit_all(Schedule *s) {
+    const bool *needed = needed_nodes(s);
+    add_checks(s, NULL); /* of inputs */
+    for (int i = 0; i < length(s->check.check); i++) {
+        const Node *index = s->check.check[i].index;
+        if (s->group[index->id] && !s->checked[index->id])
+            emit(s, group_find(s->group[index->id]), needed);
+    }
+    for (int g = 0; g < length(s->all); g++)
+        if (!s->all[g]->forward) emit(s, s->all[g], needed);
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static void add_output(Schedule *s, const Node *node, int mutated_input) {
@@ -190,6 +205,7 @@ static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *inp
     s.position = arena_new_array(s.arena, int, count);
     s.real = arena_new_array(s.arena, bool, count);
     s.checked = arena_new_array(s.arena, bool, count);
+    s.check = check_set_new(graph, s.arena);
     s.group = arena_new_array(s.arena, Group *, count);
     s.reader = arena_new_array(s.arena, Group **, count);
     s.value = arena_new_array(s.arena, int, count);
@@ -211,10 +227,7 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
     mark_real(&schedule);
     fuse_groups(&schedule);
     mark_wide(&schedule);
-    bool *needed = needed_nodes(&schedule);
-    add_checks(&schedule, NULL); /* of inputs */
-    for (int g = 0; g < length(schedule.all); g++)
-        if (!schedule.all[g]->forward) emit(&schedule, schedule.all[g], needed);
+    emit_all(&schedule);
     add_outputs(&schedule);
     for (int i = 0; i < length(plan->step); i++) {
         plan->bytes += step_bytes(plan, &plan->step[i]);

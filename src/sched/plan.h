@@ -26,14 +26,8 @@ typedef struct PlanValue {
     int64_t numel, offset; /* offset: bytes into the arena block, 64-byte aligned */
 } PlanValue;
 
-/* Every element of an index value lies in [0, bound): checked before the kernel that reads through
- * it, so that kernels need no checks of their own. The first one outside is an error that names the
- * op. The value is i64, all of its elements count. */
-typedef struct IndexBound {
-    int64_t bound;
-    const Node *node; /* the gather, index_select or scatter */
-} IndexBound;
-
+/* STEP_CHECK: all elements of an index value lie within its bound. It comes before the kernel that
+ * reads through them, so that kernels need no checks of their own. */
 typedef enum StepKind { STEP_KERNEL, STEP_TASK, STEP_CHECK } StepKind;
 
 /* A step reads and writes plan values. Those of kernels are told by their buffers. */

@@ -157,35 +157,27 @@ static void settle_strided(Schedule *s) {
     }
 }
 
-static bool in_range(const Node *index, int64_t bound) {
-    if (index->op == OP_argsort || index->op == OP_argtopk) {
-        int dim =
-            (int)index->attrs->word[index->op == OP_argsort ? ATTR_argsort_dim : ATTR_argtopk_dim];
-        return index->input[0]->size[dim] <= bound;
-    }
-    if (index->op != OP_arange) return false;
-    int64_t first = index->attrs->word[ATTR_arange_start],
-            step = index->attrs->word[ATTR_arange_step];
-    int64_t last = first + step * (index->size[0] - 1);
-    return first >= 0 && first < bound && last >= 0 && last < bound;
-}
-
 /* Index values are checked as a whole before they are used, so they stand in memory; views that
- * leave elements out are copied first. Positions and sorts are in range by construction. */
-static void mark_index(Schedule *s, const Node *node) {
-    const Node *index = node->input[1];
-    int64_t bound = node->input[0]->size[node->attrs->word[ATTR_along_dim]];
-    while (index->op == OP_reshape || index->op == OP_permute || index->op == OP_expand)
-        index = index->input[0];
-    if (in_range(index, bound) || node_numel(index) == 0) return;
-    make_real(s, index);
-    s->checked[index->id] = true;
-    push(s->arena, s->check, (IndexCheck){index, node, bound});
+ * leave elements out are copied first. False: they are in range by construction. */
+static bool mark_index(Schedule *s, Node *index, const IndexBound *bound) {
+    Node *base = index_base(index);
+    if (index_in_range(base, bound->bound)) return false;
+    make_real(s, base);
+    check_set_add(&s->check, base, bound);
+    return true;
 }
 
 static void mark_operands(Schedule *s, const Node *node) {
     for (int i = 0; i < strided_operands(node); i++) mark_strided(s, node->input[i]);
-    if (op_has_index(node->op)) mark_index(s, node);
+    if (!op_has_index(node->op)) return;
+    IndexBound bound = index_bound(node);
+    if (mark_index(s, node->input[1], &bound)) s->checked[index_base(node->input[1])->id] = true;
+}
+
+/* What ops check of which nothing else is left. */
+static void mark_checks(Schedule *s) {
+    for (int i = 0; i < length(s->graph->check); i++)
+        mark_index(s, s->graph->check[i].index, &s->graph->check[i].in);
 }
 
 /* ---- what would be computed too often ------------------------------------------------------- */
@@ -251,6 +243,7 @@ void mark_real(Schedule *s) {
     bool *after_product = arena_new_array(s->arena, bool, length(graph->node) + 1);
     find_bases(s);
     for (int i = 0; i < length(s->order); i++) mark_operands(s, s->order[i]);
+    mark_checks(s);
     for (int i = 0; i < length(graph->output); i++) make_real(s, output_base(graph->output[i]));
     for (int i = 0; i < length(graph->mutation); i++)
         make_real(s, output_base(graph->mutation[i].value));

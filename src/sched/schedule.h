@@ -13,6 +13,7 @@
 #define CARBIDE_SCHED_SCHEDULE_H
 
 #include "device/device.h"
+#include "graph/index_check.h"
 #include "lower/lower.h"
 #include "sched/plan.h"
 
@@ -58,11 +59,6 @@ struct Group {
     bool opened, emitted; /* its steps: what it reads is to come, then its own have */
 };
 
-typedef struct IndexCheck { /* see IndexBound */
-    const Node *base, *node;
-    int64_t bound;
-} IndexCheck;
-
 typedef struct Schedule {
     Graph *graph;
     const DeviceMachine *machine; /* that the graph is to run on */
@@ -74,8 +70,8 @@ typedef struct Schedule {
     Group **group;      /* by node id: the group that computes a real node; NULL for inputs */
     Group ***reader;    /* by node id: vec of groups that have read it */
     const Node **below; /* by node id: what its views are of; itself, when it is no view */
-    bool *checked;      /* by node id: index values, complete before anybody reads them */
-    IndexCheck *check;  /* vec */
+    bool *checked;      /* by node id: index values, complete before anybody reads through them */
+    CheckSet check;     /* of bases */
     int *value;         /* by node id: plan value, -1: none */
     bool *wide;         /* by node id: a product whose value is f32, whatever its dtype (wide.c) */
     const int64_t *const *input_stride;

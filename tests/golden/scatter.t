@@ -6,7 +6,6 @@ graph(x: f32[64], i: i64[200000], s: f32[200000], y: f32[64]) {
 }
 --- plan
   check v0 in [0, 64) for scatter_add
-  check v0 in [0, 64) for scatter
   k0_copy(v1, v2)
   k1_mul_scatter_add(v3, v0, v2)
   k2_copy(v4, v5)

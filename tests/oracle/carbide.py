@@ -76,7 +76,7 @@ for name, result, *arguments in [
         ('call_n', c_int, c_void_p, POINTER(T), c_int, POINTER(T), c_int),
         ('explain', c_void_p, c_void_p), ('free_text', None, c_void_p), ('stats', Stats, c_void_p),
         ('set_option', c_int, c_char_p, c_char_p), ('get_option', c_char_p, c_char_p),
-        ('set_threads', None, c_int), ('threads', c_int)]:
+        ('set_threads', None, c_int), ('threads', c_int), ('synchronize', c_int)]:
     declare(name, result, *arguments)
 
 DTYPES = ['bool', 'u8', 'i8', 'i16', 'i32', 'i64', 'f16', 'bf16', 'f32', 'f64']
@@ -324,6 +324,7 @@ def fill_(x, value):
     note_site()
     return wrap(lib.cb_fill_(x.handle, operand(value)))
 
+def synchronize(): checked(lib.cb_synchronize()) # what a device has found meanwhile is an error here
 def set_option(name, value): checked(lib.cb_set_option(name.encode(), str(value).encode()))
 
 # ---- compiled functions --------------------------------------------------------------------------

@@ -186,6 +186,11 @@ static void an_index_is_checked(void **state) {
         cb_index_select(cb_zeros(cb_dims(3, 0)), 0, cb_from_data(index, CB_I64, cb_dims(2))));
     assert_non_null(strstr(cb_error(), "index 7 is out of range"));
     cb_clear_error();
+    cb_tensor *first = cb_zeros(cb_dims(1), CB_I64), *none = cb_zeros(cb_dims(0));
+    assert_null(cb_scatter(none, 0, first, cb_ones(cb_dims(1))));
+    assert_non_null(strstr(cb_error(), "scatter: index 0 is out of range for size 0"));
+    cb_clear_error();
+    assert_non_null(cb_scatter(none, 0, cb_zeros(cb_dims(0), CB_I64), cb_ones(cb_dims(1))));
     cb_scope_close();
 }
 

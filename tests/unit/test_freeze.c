@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* conv + batch norm + relu, then linear: a small network with every kind of frozen part. */
 static cb_tensor *forward(cb_module *self, cb_tensor *const *inputs, int count) {
@@ -187,6 +188,64 @@ static void another_way_with_the_first_table(void **state) {
     cb_scope_close();
 }
 
+/* ---- indices --------------------------------------------------------------------------------- */
+
+static cb_tensor *place;
+
+static cb_tensor *find_in_vain(cb_tensor *x) {
+    cb_gather(x, 0, cb_add(place, 0));
+    return cb_add(x, 1.0);
+}
+
+static cb_tensor *find_a_constant(cb_tensor *x) {
+    return cb_add(x, cb_gather(cb_mul(table, 2.0), 0, place));
+}
+
+/* A frozen index is looked at once, with the constants; where it is out of range, by every call. */
+static void expect_settled(cb_function_1 *function, const char *options) {
+    cb_tensor *x = cb_ones(cb_dims(3));
+    cb_function *fast = cb_compile(function, options);
+    for (int value = 1; value < 5; value += 2)
+        for (int i = 0; i < 3; i++) {
+            char said[256] = "";
+            if (i == 0) cb_fill_(place, value);
+            cb_tensor *expected = function(x);
+            if (cb_error()) snprintf(said, sizeof said, "%s", cb_error());
+            cb_clear_error();
+            assert_int_equal(*said != 0, value == 3);
+            cb_tensor *got = cb_call(fast, x);
+            if (value == 1) {
+                expect_near(got, expected);
+                continue;
+            }
+            assert_null(got);
+            assert_non_null(cb_error());
+            assert_string_equal(cb_error(), said);
+            cb_clear_error();
+        }
+    assert_int_equal(cb_stats(fast).kernels, 1);
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    char *explained = cb_explain(fast);
+    if (strstr(explained, "while compiling")) fail_msg("%s", explained);
+    free(explained);
+    cb_function_free(fast);
+}
+
+static void frozen_indices_are_looked_at_once(void **state) {
+    (void)state;
+    cb_scope_open();
+    table = cb_randn(cb_dims(3));
+    place = cb_zeros(cb_dims(3), CB_I64);
+    static const char *const options[] = {"backend=vm, freeze=1",
+                                          "backend=vm, freeze=1, fullgraph=1"};
+    for (int o = 0; o < 2; o++) {
+        expect_settled(find_in_vain, options[o]);
+        expect_settled(find_a_constant, options[o]);
+    }
+    assert_null(cb_error());
+    cb_scope_close();
+}
+
 /* ---- large constants: made when they are wanted, one after the other ------------------------- */
 
 enum { WIDE = 768, LAYERS = 6, WEIGHT_BYTES = WIDE * WIDE * 2 };
@@ -275,6 +334,7 @@ int main(void) {
         cmocka_unit_test(not_frozen),
         cmocka_unit_test(a_replaced_parameter),
         cmocka_unit_test(captured_tensors),
+        cmocka_unit_test(frozen_indices_are_looked_at_once),
         cmocka_unit_test(another_way_with_the_first_table),
         cmocka_unit_test(large_constants),
         cmocka_unit_test(every_allocation_may_fail),

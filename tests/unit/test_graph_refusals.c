@@ -77,6 +77,16 @@ static const struct {
     {"graph(x: f32[2]) {\n return choose([1], x, x)\n}", "the flag must be true or false"},
     {"graph(x: f32[2]) {\n return interpolate(x, scale_factor=none)\n}", "expected a number"},
     {"graph(x: f32[2]) {\n y = 1\n mutate y = x\n return x\n}", "expected the name of an input"},
+    {"graph(i: i64[2]) {\n check i < 5 for gather\n return i\n}", "expected 'below'"},
+    {"graph(i: i64[2]) {\n check below 5 for gather\n return i\n}", "'below' is not defined"},
+    {"graph(i: i64[2]) {\n check i below i for gather\n return i\n}", "expected a bound"},
+    {"graph(i: i64[2]) {\n check i below -1 for gather\n return i\n}", "expected a bound"},
+    {"graph(i: i64[2]) {\n check i below 5\n return i\n}", "expected 'for'"},
+    {"graph(i: i64[2]) {\n check i below 5 for 5\n return i\n}", "expected an op with an index"},
+    {"graph(i: i64[2]) {\n check i below 5 for add\n return i\n}",
+     "line 2, column 22: expected an op with an index"},
+    {"graph(i: i64[2]) {\n check i below 5 for garter\n return i\n}", "an op with an index"},
+    {"graph(i: i32[2]) {\n check i below 5 for gather\n return i\n}", "an index is i64, not i32"},
     {"graph1(x: f32[2]) {\n return x\n}", "expected 'graph'"},
     {"graphs(x: f32[2]) {\n return x\n}", "expected 'graph'"},
     {"graph(x: f32[2]) {\n return sum(x, dim=)\n}", "expected an operand"},
@@ -127,6 +137,13 @@ static void every_form_prints_and_reads_back(void **state) {
         "constant(");
     expect_printed("graph(x: f32[2]) {\n return sum(x, all)\n}", "sum(arg0");
     expect_printed("graph(x: f32[2]) {\n draws 3\n return x\n}", "draws 3");
+    expect_printed("graph(i: i64[2]) {\n check i * 2 below 5 for scatter\n return\n}",
+                   "check mul below 5 for scatter");
+    expect_printed("graph(i: i64[2]) {\n check constant(7, i64) below 0 for gather\n return i\n}",
+                   "check constant(7, i64) below 0 for gather");
+    expect_printed("graph(x: f32[2], i: i32[2]) {\n y = embedding(i, reshape(x, [2, 1]))\n"
+                   " check to(i, i64) below 2 for gather\n return to(i, i64)\n}",
+                   "check to below 2 for index_select");
     expect_printed("graph(x: f32[2]) {\n return x * 0.1, x * 1e300, x * 3.0000001\n}", "0.1");
     expect_printed("graph(x: f64[2]) {\n return x * 0.30000000000000004\n}", "0.30000000000000004");
     expect_printed("graph(x: f32[2]) {\n return x + inf, x * -inf, x - nan\n}", "inf");
@@ -145,6 +162,30 @@ static void every_form_prints_and_reads_back(void **state) {
     expect_printed("graph(x: f32[2]) {\n a = rand([2], draw=3)\n b = rand([2], draw=1)\n"
                    " return a + b, rand([2])\n}",
                    "draw=4");
+}
+
+/* Those that an op makes which is needed are in no text, nor is one of them there twice. */
+static void needed_checks_are_not_printed(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "graph(x: f32[2], i: i64[2]) {\n return gather(x, 0, reshape(i, [2]))\n}",
+        "graph(i: i64[2]) {\n return one_hot(i, 5)\n}",
+        "graph(w: f32[5, 2], i: i32[2]) {\n return embedding(i, w)\n}",
+        "graph(x: f32[2, 5], i: i64[2]) {\n return cross_entropy(x, i)\n}",
+        "graph(x: f32[2]) {\n y = gather(x, 0, argsort(x, 0))\n return x\n}",
+        "graph(x: f32[2], i: i64[0]) {\n y = gather(x, 0, i)\n return x\n}",
+        "graph(x: f32[2], i: i64[1]) {\n y = gather(x, 0, expand(i, [0]))\n return x\n}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        Graph *graph = parse(texts[i]);
+        if (strstr(print(graph), "check")) fail_msg("%s", print(graph));
+        graph_optimize(graph, NULL);
+        if (strstr(print(graph), "check")) fail_msg("optimized: %s", print(graph));
+    }
+    const char *printed = print(parse("graph(x: f32[5, 5], i: i64[2, 2]) {\n a = gather(x, 0, i)\n"
+                                      " b = gather(x, 1, i)\n c = one_hot(i, 5)\n return x\n}"));
+    const char *first = strstr(printed, "check arg1 below 5 for gather");
+    assert_true(first && !strstr(first + 1, "check"));
 }
 
 static void graphs_differ_in_one_thing(void **state) {
@@ -170,6 +211,13 @@ static void graphs_differ_in_one_thing(void **state) {
         "graph(x: f32[2], y: f32[2], z: f32[2]) {\n return x + y\n}",
         "graph(x: f32[2], y: f32[2], z: f32[2]) {\n return x, y\n}",
         "graph(x: f32[2], y: f32[2]) {\n return exp(y), y\n}",
+        "graph(x: f32[2], i: i64[2]) {\n return x\n}",
+        "graph(x: f32[2], i: i64[2]) {\n y = gather(x, 0, i)\n return x\n}",
+        "graph(x: f32[2], i: i64[2]) {\n check i below 1 for gather\n return x\n}",
+        "graph(x: f32[2], i: i64[2]) {\n check i below 2 for scatter\n return x\n}",
+        "graph(x: f32[2], i: i64[2]) {\n check neg(i) below 2 for gather\n return x\n}",
+        "graph(x: f32[2], i: i64[2]) {\n return gather(x, 0, i)\n}",
+        "graph(x: f32[2], i: i64[2]) {\n check i below 1 for gather\n return gather(x, 0, i)\n}",
     };
     int count = sizeof different / sizeof *different;
     for (int i = 0; i < count; i++)
@@ -215,6 +263,14 @@ static void roots_are_checked(void **state) {
         if (kind == 4) mutation->value = parse(sums)->input[1];
         if (kind == 5) graph->mutation[0].value->dtype = CB_F64;
         expect_broken(graph, "mutation 0 is broken");
+    }
+    for (int kind = 0; kind < 3; kind++) {
+        graph = parse("graph(x: f32[2], i: i64[2]) {\n check i below 2 for gather\n return x\n}");
+        IndexCheck *check = &graph->check[0];
+        if (kind == 0) check->index = NULL;
+        if (kind == 1) check->index = parse(sums)->input[1];
+        if (kind == 2) check->index = graph->input[0];
+        expect_broken(graph, "check 0 is broken");
     }
 }
 
@@ -272,8 +328,11 @@ static void nodes_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(texts_are_refused_by_place), TEST(every_form_prints_and_reads_back),
-        TEST(graphs_differ_in_one_thing), TEST(roots_are_checked),
+        TEST(texts_are_refused_by_place),
+        TEST(every_form_prints_and_reads_back),
+        TEST(needed_checks_are_not_printed),
+        TEST(graphs_differ_in_one_thing),
+        TEST(roots_are_checked),
         TEST(nodes_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,90 @@
+/* Index checks: an index out of range is an error of the op that was called with it, whether or not
+ * anybody needs the result. So the checks are roots of the graph, as outputs are: what goes away is
+ * the op.
+ *
+ *     y = gather(x: f32[5], 0, i)             nobody reads y
+ *     z = isnan(scatter(x: i64[5], 0, i, s))  false, whatever was scattered
+ *     check i below 5 for gather
+ *     check i below 5 for scatter
+ *
+ * In: ops as they are called, before the passes. Out: graph->check, which the passes keep. An op
+ * that is still there when steps are made is checked because of that, and a check like it says
+ * nothing more; nor does the text of a graph repeat it. */
+#include "graph/index_check.h"
+
+#include "graph/node.h"
+
+IndexBound index_bound(const Node *node) {
+    int64_t bound = node->input[0]->size[node->attrs->word[ATTR_along_dim]];
+    return (IndexBound){bound, node->op, node->origin};
+}
+
+Node *index_base(Node *index) {
+    while (index->op == OP_reshape || index->op == OP_permute || index->op == OP_expand)
+        index = index->input[0];
+    return index;
+}
+
+/* Positions and sorts. */
+bool index_in_range(const Node *base, int64_t bound) {
+    if (node_numel(base) == 0) return true;
+    if (base->op == OP_argsort || base->op == OP_argtopk) {
+        int dim =
+            (int)base->attrs->word[base->op == OP_argsort ? ATTR_argsort_dim : ATTR_argtopk_dim];
+        return base->input[0]->size[dim] <= bound;
+    }
+    if (base->op != OP_arange) return false;
+    int64_t first = base->attrs->word[ATTR_arange_start],
+            step = base->attrs->word[ATTR_arange_step];
+    int64_t last = first + step * (base->size[0] - 1);
+    return first >= 0 && first < bound && last >= 0 && last < bound;
+}
+
+void index_check_called(Graph *graph, const Node *node) {
+    Node *index = node->input[1], *base = index_base(index);
+    IndexBound bound = index_bound(node);
+    if (graph->optimizing || node_numel(index) == 0 || index_in_range(base, bound.bound)) return;
+    push(graph->arena, graph->check, ((IndexCheck){base, bound}));
+}
+
+void index_checks_replace(Graph *graph, Node *const *now) {
+    int count = 0;
+    for (int i = 0; i < length(graph->check); i++) {
+        IndexCheck check = graph->check[i];
+        check.index = index_base(now[check.index->id]);
+        if (!index_in_range(check.index, check.in.bound)) graph->check[count++] = check;
+    }
+    truncate_to(graph->check, count);
+}
+
+/* ---- sets ---------------------------------------------------------------------------------- */
+
+CheckSet check_set_new(const Graph *graph, Arena *arena) {
+    return (CheckSet){.arena = arena, .last = arena_new_array(arena, int, length(graph->node) + 1)};
+}
+
+void check_set_add(CheckSet *set, Node *index, const IndexBound *bound) {
+    int *last = &set->last[index->id];
+    for (int i = *last; i; i = set->before[i - 1])
+        if (set->check[i - 1].in.bound == bound->bound) return;
+    push(set->arena, set->check, ((IndexCheck){index, *bound}));
+    push(set->arena, set->before, *last);
+    *last = length(set->check);
+}
+
+IndexCheck *index_checks_left(const Graph *graph, Arena *arena) {
+    CheckSet set = check_set_new(graph, arena);
+    if (!length(graph->check)) return NULL;
+    Node **order = graph_walk(graph, arena, NULL, true);
+    for (int i = 0; i < length(order); i++) {
+        if (!op_has_index(order[i]->op)) continue;
+        IndexBound bound = index_bound(order[i]);
+        check_set_add(&set, index_base(order[i]->input[1]), &bound);
+    }
+    int made = length(set.check);
+    for (int i = 0; i < length(graph->check); i++)
+        check_set_add(&set, graph->check[i].index, &graph->check[i].in);
+    IndexCheck *left = NULL;
+    for (int i = made; i < length(set.check); i++) push(arena, left, set.check[i]);
+    return left;
+}
