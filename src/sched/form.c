@@ -22,12 +22,21 @@ static void vote(Kernel *kernel, Expr *index, int axis, int *votes) {
         *votes -= 1;
 }
 
+/* Whether the points of rows are folded, and then made into something each. */
+static bool returns_to_points(const Kernel *kernel) {
+    bool stores = false, reduces = false;
+    for (int s = 0; s < length(kernel->store); s++)
+        stores |= expr_uses_inner(kernel, kernel->store[s].index);
+    for (int i = 0; i < length(kernel->expr); i++) reduces |= kernel->expr[i]->op == EX_reduce;
+    return stores && reduces;
+}
+
 static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
     int inner = length(kernel->axis) > kernel->outer_count ? length(kernel->axis) - 1 : -1;
     int outer = kernel->outer_count - 1, along_inner = 0, along_outer = 0;
     if (inner < 0 || kernel_has_scan(kernel)) return FORM_TILE;
-    if (kernel->inner_size < machine->short_row && kernel->outer_size >= machine->many_rows)
-        return FORM_TILE;
+    int64_t across = machine->short_row * (returns_to_points(kernel) ? 2 : 1);
+    if (kernel->inner_size < across && kernel->outer_size >= machine->many_rows) return FORM_TILE;
     for (int i = 0; i < length(kernel->expr); i++) {
         if (kernel->expr[i]->op != EX_load) continue;
         vote(kernel, kernel->expr[i]->input[0], inner, &along_inner);

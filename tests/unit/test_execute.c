@@ -578,6 +578,25 @@ static void rows_of_a_few_elements(void **state) {
     }
 }
 
+/* Lanes go across rows of up to 31 elements that are folded and then stored, of 15 that are folded
+ * alone. */
+static void lanes_across_folded_rows(void **state) {
+    static const char *const text[] = {"graph(x: f32[200, 31]) { return softmax(x, dim=1) }",
+                                       "graph(x: f32[200, 32]) { return softmax(x, dim=1) }",
+                                       "graph(x: f32[200, 15]) { return amax(x, dim=[1]) }",
+                                       "graph(x: f32[200, 16]) { return amax(x, dim=[1]) }"};
+    static const int columns[] = {31, 32, 15, 16};
+    for (int i = 0; i < 4; i++) {
+        Executable *e = executable_of(state, text[i], NULL);
+        cb_tensor *x = ramp(cb_dims(200, columns[i]), 0, 1), *out;
+        assert_true(run_executable(e, &x, &out));
+        double last = i < 2 ? 1 - exp(-1) : 200 * columns[i] - 1; /* 1 / (1 + 1/e + 1/e^2 ...) */
+        expect_near(((const float *)cb_data(out))[cb_numel(out) - 1], last, 1e-5);
+        assert_int_equal(executable_plan(e)->kernel[0]->form, i % 2 ? FORM_ROW : FORM_TILE);
+        executable_free(e);
+    }
+}
+
 #define ONE(test)                                                                                  \
     cmocka_unit_test_prestate_setup_teardown(test, open_scope, close_scope_without_error, state)
 
@@ -607,6 +626,7 @@ static int run_engine(bool generate) {
         ONE(stacks_along_a_short_last_axis),
         ONE(repeats_along_a_short_last_axis),
         ONE(rows_of_a_few_elements),
+        ONE(lanes_across_folded_rows),
         ONE(nothing_to_do),
         ONE(equal_seeds_draw_equal_numbers),
         ONE(several_threads_share_one),
