@@ -24,7 +24,7 @@ static struct {
 } answer;
 
 static bool after_it; /* all allocations behind the one that fails do, too */
-static int64_t taken, live;
+static _Atomic int64_t taken, live; /* a device frees what was launched in a thread of its own */
 static struct { int64_t first, end; /* of the allocations that are to fail; end 0: all */ } window;
 static struct {
     size_t bytes, last; /* of 64 slots; of the last allocation */
