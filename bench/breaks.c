@@ -31,6 +31,49 @@ static cb_tensor *newton(cb_tensor *x) {
     return root;
 }
 
+/* Sixteen centres, until none of them moves. */
+static cb_tensor *k_means(cb_tensor *x) {
+    cb_tensor *centre = cb_narrow(x, 0, 0, 16), *number = cb_arange(0, 16);
+    for (int i = 0; i < 30; i++) {
+        cb_tensor *squares = cb_sum(cb_square(centre), 1);
+        cb_tensor *far = cb_sub(squares, cb_mul(cb_matmul(x, cb_transpose(centre, 0, 1)), 2.0));
+        cb_tensor *nearest = cb_unsqueeze(cb_argmin(far, 1), 0);
+        cb_tensor *mine = cb_to(cb_eq(cb_unsqueeze(number, 1), nearest), CB_F32);
+        cb_tensor *count = cb_maximum(cb_sum(mine, 1), 1.0);
+        cb_tensor *next = cb_div(cb_matmul(mine, x), cb_unsqueeze(count, 1));
+        bool still = cb_item(cb_max(cb_abs(cb_sub(next, centre)))) < 1e-4;
+        centre = next;
+        if (still) break;
+    }
+    return centre;
+}
+
+static cb_tensor *loss(cb_tensor *w, cb_tensor *x) {
+    return cb_sum(
+        cb_add(cb_sqrt(cb_add(cb_square(cb_sub(w, x)), 0.01)), cb_mul(cb_square(w), 0.05)));
+}
+
+/* Newton's method on a smooth absolute value, each step halved until it helps enough. */
+static cb_tensor *line_search(cb_tensor *x) {
+    cb_tensor *w = cb_mul(x, 0.0);
+    double now = cb_item(loss(w, x));
+    for (int i = 0; i < 30; i++) {
+        cb_tensor *off = cb_sub(w, x), *root = cb_sqrt(cb_add(cb_square(off), 0.01));
+        cb_tensor *slope = cb_add(cb_div(off, root), cb_mul(w, 0.1));
+        cb_tensor *bend = cb_add(cb_div(0.01, cb_mul(root, cb_square(root))), 0.1);
+        cb_tensor *step = cb_div(slope, bend);
+        double gain = cb_item(cb_sum(cb_mul(slope, step))), rate = 1, next = now;
+        for (int halved = 0; halved < 12; halved++, rate *= 0.5) {
+            next = cb_item(loss(cb_sub(w, cb_mul(step, rate)), x));
+            if (next <= now - 1e-4 * rate * gain) break;
+        }
+        w = cb_sub(w, cb_mul(step, rate));
+        if (now - next < 1e-4 * now) break;
+        now = next;
+    }
+    return w;
+}
+
 static double now_us(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -70,6 +113,10 @@ int main(int argc, char **argv) {
     measure("branch", branch, 16, 16, 10 * runs);
     measure("newton", newton, 256, 1024, runs);
     measure("newton", newton, 4, 16, 10 * runs);
+    measure("k_means", k_means, 20000, 16, runs);
+    measure("k_means", k_means, 64, 16, runs);
+    measure("line_search", line_search, 256, 1024, runs / 5);
+    measure("line_search", line_search, 4, 16, runs);
     if (cb_error()) fprintf(stderr, "%s\n", cb_error());
     return cb_error() != NULL;
 }

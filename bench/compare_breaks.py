@@ -22,6 +22,37 @@ def newton(x):
         if still: break
     return root
 
+def k_means(x):
+    centre = x[:16]
+    number = torch.arange(16)
+    for i in range(30):
+        far = (centre * centre).sum(1) - x @ centre.t() * 2.0
+        mine = (number[:, None] == far.argmin(1)[None]).to(x.dtype)
+        step = mine @ x / mine.sum(1).clamp(min=1.0)[:, None]
+        still = (step - centre).abs().max().item() < 1e-4
+        centre = step
+        if still: break
+    return centre
+
+def loss(w, x): return (((w - x) * (w - x) + 0.01).sqrt() + w * w * 0.05).sum()
+
+def line_search(x):
+    w = x * 0.0
+    now = loss(w, x).item()
+    for i in range(30):
+        root = ((w - x) * (w - x) + 0.01).sqrt()
+        slope = (w - x) / root + w * 0.1
+        step = slope / (0.01 / (root * root * root) + 0.1)
+        gain, rate = (slope * step).sum().item(), 1.0
+        for halved in range(12):
+            after = loss(w - step * rate, x).item()
+            if after <= now - 1e-4 * rate * gain: break
+            rate *= 0.5
+        w = w - step * rate
+        if now - after < 1e-4 * now: break
+        now = after
+    return w
+
 def least(function, x, runs):
     best = 1e30
     for run in range(-5, runs):
@@ -34,8 +65,9 @@ def main():
     program, threads, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 2, int(sys.argv[3]) if len(sys.argv) > 3 else 3
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    cases = [('branch', branch, 1024, 1024, 100), ('branch', branch, 16, 16, 1000), ('newton', newton, 256, 1024, 100), ('newton', newton, 4, 16, 1000)]
-    compiled = {name: torch.compile(function) for name, function in (('branch', branch), ('newton', newton))}
+    cases = [('branch', branch, 1024, 1024, 100), ('branch', branch, 16, 16, 1000), ('newton', newton, 256, 1024, 100), ('newton', newton, 4, 16, 1000),
+             ('k_means', k_means, 20000, 16, 50), ('k_means', k_means, 64, 16, 300), ('line_search', line_search, 256, 1024, 20), ('line_search', line_search, 4, 16, 100)]
+    compiled = {name: torch.compile(function) for name, function, *_ in cases}
     rows = {}
     for _ in range(rounds):
         for line in subprocess.run([program, str(threads)], check=True, capture_output=True, text=True).stdout.splitlines():
