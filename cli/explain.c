@@ -7,7 +7,7 @@
 #include "progress.h"
 
 typedef struct ExplainOptions {
-    const char *device, *mode, *compile;
+    const char *device, *mode, *compile, *html;
     SubjectOptions subject;
     int64_t threads;
     bool profile, full;
@@ -23,28 +23,39 @@ const ArgumentRow explain_rows[] = {
     {"options", ARGUMENT_TEXT, AT(compile), "TEXT",
      "more options of cb_compile: fuse=0,backend=vm"},
     {"threads", ARGUMENT_COUNT, AT(threads), "N", "threads of the kernels"},
+    {"html", ARGUMENT_TEXT, AT(html), "FILE", "all of it as a page for a browser"},
     {"full", ARGUMENT_FLAG, AT(full), "", "guards, captured ops, graph and source, too"},
     {"profile", ARGUMENT_FLAG, AT(profile), "", "time every step, for a second"},
     {NULL, ARGUMENT_FLAG, 0, NULL, NULL},
 };
 
-static int explain(const Subject *subject, const char *compile, const ExplainOptions *options) {
-    bool profile = options->profile;
-    if (profile) cb_set_option("profile", "1");
-    cb_function *fast = subject_compile(subject, compile);
-    bool called = fast && subject_call(subject, fast);
+/* Calls it, with times of its steps for about a second. */
+static bool call(const Subject *subject, cb_function *fast, bool profile) {
+    bool called = subject_call(subject, fast);
     double end = clock_ms() + PROFILE_MS;
     for (int i = 0; i < PROFILE_CALLS && called && profile && clock_ms() < end; i++)
         called = subject_call(subject, fast);
-    char *text = !called ? NULL : options->full ? cb_explain(fast) : cb_explain_summary(fast);
-    if (text)
-        fputs(text, stdout);
-    else
+    return called;
+}
+
+static bool print(cb_function *fast, const ExplainOptions *options) {
+    if (options->html) return cb_explain_html(fast, options->html) == CB_OK;
+    char *text = options->full ? cb_explain(fast) : cb_explain_summary(fast);
+    if (text) fputs(text, stdout);
+    cb_free_text(text);
+    return text;
+}
+
+static int explain(const Subject *subject, const char *compile, const ExplainOptions *options) {
+    bool profile = options->profile || options->html;
+    if (profile) cb_set_option("profile", "1");
+    cb_function *fast = subject_compile(subject, compile);
+    bool done = fast && call(subject, fast, profile) && print(fast, options);
+    if (!done)
         fprintf(stderr, "carbide explain: %s: %s\n", subject->row->name,
                 cb_error() ? cb_error() : "failed");
-    cb_free_text(text);
     cb_function_free(fast);
-    return text ? STATUS_OK : STATUS_FAILED;
+    return done ? STATUS_OK : STATUS_FAILED;
 }
 
 int command_explain(int argc, char **argv) {

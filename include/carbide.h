@@ -529,6 +529,9 @@ extern "C" {
 CB_API char *cb_explain(cb_function *function);
 /* The same on one screen: counts, reasons, and the dearest steps of each graph. */
 CB_API char *cb_explain_summary(cb_function *function);
+/* Everything as a page for a browser, in one file: each graph drawn with what is fused, steps with
+ * their share of what the machine can do, kernels with their source, reasons. */
+CB_API cb_status cb_explain_html(cb_function *function, const char *path);
 CB_API void cb_free_text(char *text);
 
 typedef struct cb_function_stats {

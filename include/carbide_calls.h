@@ -73,6 +73,7 @@
 #define cb_call_1(...) (CB_HERE, (cb_call_1)(__VA_ARGS__))
 #define cb_explain(...) (CB_HERE, (cb_explain)(__VA_ARGS__))
 #define cb_explain_summary(...) (CB_HERE, (cb_explain_summary)(__VA_ARGS__))
+#define cb_explain_html(...) (CB_HERE, (cb_explain_html)(__VA_ARGS__))
 #define cb_stats(...) (CB_HERE, (cb_stats)(__VA_ARGS__))
 #define cb_set_option(...) (CB_HERE, (cb_set_option)(__VA_ARGS__))
 #define cb_get_option(...) (CB_HERE, (cb_get_option)(__VA_ARGS__))

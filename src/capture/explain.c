@@ -6,6 +6,7 @@
  * meanwhile. */
 #include "capture/function.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "report/report.h"
 #include <string.h>
@@ -21,7 +22,7 @@ static void put_indented(Buffer *out, const char *text) {
     }
 }
 
-static void print_guards(const Entry *entry, Buffer *out) {
+void entry_print_guards(const Entry *entry, Buffer *out) {
     for (int i = 0; i < entry->input_count; i++) {
         putf(out, "  input %d: ", i);
         guard_print(&entry->guard[i], out);
@@ -158,7 +159,7 @@ static void print_plan(const Entry *entry, Buffer *out) {
 }
 
 static void print_capture(const Entry *entry, Buffer *out) {
-    print_guards(entry, out);
+    entry_print_guards(entry, out);
     Buffer text = buffer_new(out->arena);
     trace_print(entry->trace, &text);
     put(out, "  captured:\n");
@@ -251,6 +252,18 @@ char *cb_explain(cb_function *function) {
 
 char *cb_explain_summary(cb_function *function) {
     return explains(function) ? function_text(function, summary_print) : NULL;
+}
+
+static bool save(int file, void *user) { return file_write(file, user, strlen(user)); }
+
+cb_status cb_explain_html(cb_function *function, const char *path) {
+    if (!explains(function)) return cb_error_status();
+    if (!path) return fail(CB_ERR_ARGUMENT, "explain: the path is NULL");
+    char *text = function_text(function, function_page);
+    if (!text) return cb_error_status();
+    bool saved = file_save(path, save, text);
+    memory_free(text);
+    return saved ? CB_OK : fail_file("explain", path);
 }
 
 void cb_free_text(char *text) { memory_free(text); }

@@ -198,6 +198,7 @@ struct cb_function {
     char name[48];  /* of the module's type, which may be gone before it; "" */
     Function *watched; /* watch.c: the one before it, when it is in that list */
     bool is_watched;
+    int number; /* of those that are watched */
     FunctionOptions options;
     uint32_t making; /* the process that compiles an entry for it; 0: none does */
     _Atomic(Entry *) first;
@@ -238,9 +239,21 @@ Reason miss_describe(const Function *function, const Conditions *now, Tensor *co
 typedef void FunctionPrint(Function *function, Buffer *out); /* may escape through out's arena */
 void explain_print(Function *function, Buffer *out); /* explain.c: everything */
 void summary_print(Function *function, Buffer *out); /* summary.c: one screen */
+void function_name(const Function *function, Buffer *out); /* "ResNet, compiled at net.c:7" */
+void entry_print_guards(const Entry *entry, Buffer *out);
 cb_function_stats function_stats(const Function *function);
 /* As text of the heap, for cb_free_text; NULL with an error: out of memory. */
 char *function_text(Function *function, FunctionPrint *print);
+/* page.c: the head of a summary, with the counts of all functions, a line of it, a section. */
+typedef struct Totals {
+    int64_t functions, calls, graphs, breaks, recompiles, eager_calls;
+    int64_t steps, steps_eager, bytes, bytes_eager; /* of one run of each graph */
+} Totals;
+void totals_add(Totals *totals, const Function *function);
+void totals_print(const Totals *totals, Buffer *out);
+void function_row(Function *function, Buffer *out);
+void function_section(Function *function, Buffer *out);
+void function_page(Function *function, Buffer *out); /* of one alone */
 /* watch.c: with option explain, what becomes of it is told at the end of the program. */
 void watch_begin(Function *function);
 void watch_end(Function *function); /* before it is freed */

@@ -43,7 +43,7 @@ static void put_count(Buffer *out, int64_t count, const char *what) {
     putf(out, "%lld %s%s", (long long)count, what, count == 1 ? "" : "s");
 }
 
-static void function_name(const Function *function, Buffer *out) {
+void function_name(const Function *function, Buffer *out) {
     bool module = function->callee == CALLEE_MODULE;
     put(out, module ? function->name : function->callee == CALLEE_GRAPH ? "FX graph" : "function");
     if (function->made.file)

@@ -3,25 +3,29 @@
  *
  *     1, on     the summary of each, to stderr
  *     full      all that cb_explain says of each, to stderr
- *     FILE      the summaries; %p in its name is the number of the process
+ *     FILE      the summaries, there; as a page where its name ends with .html (page.c).
+ *               %p in it is the number of the process
  *
  * Functions enter a list when they are compiled. One that is freed leaves its text behind, so that
  * it is told of, too. Without the option there is neither list nor text. A forked child tells of
  * nothing that its parent has watched: that would write over it.
  *
  * Invariant: the list holds functions that live, under the lock watch. */
+#define _GNU_SOURCE /* program_invocation_short_name */
 #include "capture/function.h"
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/option.h"
+#include "report/page.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 typedef struct Told { /* of a function that was freed */
     struct Told *next;
-    char *text;
+    char *text, *row; /* row: of the summary of a page, or NULL */
 } Told;
 
 enum { TARGET_BYTES = 4096 };
@@ -30,7 +34,9 @@ static struct {
     uint32_t process;    /* whose functions they are; 0: nothing is watched */
     Function *newest;    /* by watched: the one before */
     Told *first, **last; /* in the order of their end */
-    FunctionPrint *print;
+    FunctionPrint *print, *row;
+    Totals totals;
+    int count;
     char target[TARGET_BYTES]; /* a path; "": stderr */
 } watch;
 
@@ -48,14 +54,29 @@ static void deliver(Buffer *out) {
         fprintf(stderr, "carbide: the report cannot be written to %s\n", watch.target);
 }
 
-static void put_living(Buffer *out) { /* oldest first */
+/* Those that are gone, then those that live, the oldest first. */
+static void put_all(FunctionPrint *print, Buffer *out) {
     Function **all = NULL;
-    for (Function *f = watch.newest; f; f = f->watched) push(out->arena, all, f);
+    const char *between = watch.row ? "" : "\n";
+    for (const Told *told = watch.first; told; told = told->next)
+        putf(out, "%s%s", print == watch.row ? told->row : told->text, between);
+    for (Function *f = watch.newest; f; f = f->watched)
+        if (atomic_load(&f->calls)) push(out->arena, all, f);
     for (int i = length(all) - 1; i >= 0; i--) {
-        if (!atomic_load(&all[i]->calls)) continue;
-        watch.print(all[i], out);
-        put(out, "\n");
+        print(all[i], out);
+        put(out, between);
     }
+}
+
+static void put_page(Buffer *out) {
+    for (const Function *f = watch.newest; f; f = f->watched)
+        if (atomic_load(&f->calls)) totals_add(&watch.totals, f);
+    page_head(out, program_invocation_short_name);
+    totals_print(&watch.totals, out);
+    put_all(watch.row, out);
+    put(out, "</table></div>\n");
+    put_all(watch.print, out);
+    page_foot(out);
 }
 
 static void tell(Arena *arena) {
@@ -64,9 +85,17 @@ static void tell(Arena *arena) {
         return;
     }
     Buffer out = buffer_new(arena);
-    for (const Told *told = watch.first; told; told = told->next) putf(&out, "%s\n", told->text);
-    put_living(&out);
+    if (watch.row)
+        put_page(&out);
+    else
+        put_all(watch.print, &out);
     deliver(&out);
+}
+
+static void free_told(Told *told) {
+    memory_free(told->text);
+    memory_free(told->row);
+    memory_free(told);
 }
 
 static void tell_at_exit(void) {
@@ -78,8 +107,7 @@ static void tell_at_exit(void) {
     }
     while (watch.first) {
         Told *next = watch.first->next;
-        memory_free(watch.first->text);
-        memory_free(watch.first);
+        free_told(watch.first);
         watch.first = next;
     }
     watch.process = 0;
@@ -98,12 +126,20 @@ static void set_target(const char *name) {
         snprintf(watch.target, sizeof watch.target, "%s", name);
 }
 
+static bool ends_with(const char *name, const char *end) {
+    size_t length = strlen(name), ending = strlen(end);
+    return length >= ending && !strcmp(name + length - ending, end);
+}
+
 /* The first function of the process. What the option says then is so until the end. */
 static void start(const char *name) {
     static bool registered;
     if (!registered) registered = atexit(tell_at_exit) == 0;
-    bool full = name && !strcmp(name, "full");
-    watch.print = full ? explain_print : summary_print;
+    bool full = name && !strcmp(name, "full"), page = name && ends_with(name, ".html");
+    watch.print = full ? explain_print : page ? function_section : summary_print;
+    watch.row = page ? function_row : NULL;
+    watch.totals = (Totals){0};
+    watch.count = 0;
     watch.process = process_number();
     watch.newest = NULL; /* those of a parent are not ours to tell of */
     watch.first = NULL;
@@ -119,18 +155,21 @@ void watch_begin(Function *function) {
     function->watched = watch.newest;
     watch.newest = function;
     function->is_watched = true;
+    function->number = ++watch.count;
     lock_give(LOCK_watch);
 }
 
 /* What is told of it when it is gone; nothing, when memory ran out. */
 static void keep_text(Function *function) {
-    char *text = function_text(function, watch.print);
-    Told *told = text ? memory_zalloc(sizeof *told) : NULL;
-    if (!told) {
-        memory_free(text);
+    Told *told = memory_zalloc(sizeof *told);
+    if (!told) return;
+    told->text = function_text(function, watch.print);
+    if (told->text && watch.row) told->row = function_text(function, watch.row);
+    if (!told->text || (watch.row && !told->row)) {
+        free_told(told);
         return;
     }
-    told->text = text;
+    totals_add(&watch.totals, function);
     *watch.last = told;
     watch.last = &told->next;
 }

@@ -1,7 +1,8 @@
 /* Executables as people look at them. Knows graphs, plans and executables, nothing of functions
- * that were captured (capture/summary.c).
+ * that were captured (capture/summary.c, capture/page.c).
  *
- *   rows.c   an executable -> rows, equal steps in one, the dearest first */
+ *   rows.c   an executable -> rows, equal steps in one, the dearest first
+ *   page.h   and the pieces of a page about it */
 #ifndef CARBIDE_REPORT_REPORT_H
 #define CARBIDE_REPORT_REPORT_H
 
@@ -20,6 +21,8 @@ typedef struct StepRow { /* steps of the same text */
 StepRow *report_rows(const Executable *executable, Arena *arena);
 /* What one run takes at its best, in milliseconds; negative: unknown (option profile). */
 double report_ms(const Executable *executable);
+
+void report_step(const Executable *executable, int step, Buffer *out); /* a row's text */
 
 typedef struct RefusalRow { /* pairs of nodes that one rule kept apart */
     const Refusal *first;

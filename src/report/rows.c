@@ -17,7 +17,7 @@ static void put_task(const Step *step, const Work *work, Buffer *out) {
     put_bytes(out, work->text, choice);
 }
 
-static void put_step(const Executable *executable, int number, Buffer *out) {
+void report_step(const Executable *executable, int number, Buffer *out) {
     const Plan *plan = executable_plan(executable);
     const Step *step = &plan->step[number];
     if (step->kind == STEP_CHECK) {
@@ -64,7 +64,7 @@ StepRow *report_rows(const Executable *executable, Arena *arena) {
     StepRow *rows = NULL;
     for (int i = 0; i < length(plan->step); i++) {
         Buffer text = buffer_new(arena);
-        put_step(executable, i, &text);
+        report_step(executable, i, &text);
         StepRow *row = find(rows, buffer_text(&text));
         if (!row) {
             push(arena, rows, (StepRow){.text = buffer_text(&text), .first = i});

@@ -27,6 +27,14 @@ static bool *needed_nodes(Schedule *s) {
 
 static void add_step(Schedule *s, Step step) { push(s->arena, s->plan->step, step); }
 
+/* The step that comes next computes all of the group. */
+static void note_nodes(Schedule *s, const Group *group) {
+    int number = length(s->plan->step);
+    if (group->anchor) s->plan->node_step[group->anchor->id] = number;
+    for (int i = 0; i < length(group->member); i++)
+        s->plan->node_step[group->member[i]->id] = number;
+}
+
 static void add_checks(Schedule *s, const Group *group) {
     for (int i = 0; i < length(s->check.check); i++) {
         const IndexCheck *check = &s->check.check[i];
@@ -128,6 +136,7 @@ static void add_group(Schedule *s, Group *group, const bool *needed) {
     }
     step.origin =
         group->anchor ? op_info(group->anchor->op)->name : s->plan->kernel[step.kernel]->origin;
+    note_nodes(s, group);
     add_step(s, step);
     add_checks(s, group);
 }
@@ -210,7 +219,8 @@ static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *inp
     s.reader = arena_new_array(s.arena, Group **, count);
     s.value = arena_new_array(s.arena, int, count);
     for (int i = 0; i < length(s.order); i++) s.position[s.order[i]->id] = i;
-    for (int i = 0; i < count; i++) s.value[i] = -1;
+    plan->node_step = arena_new_array(s.arena, int, count);
+    for (int i = 0; i < count; i++) s.value[i] = plan->node_step[i] = -1;
     return s;
 }
 

@@ -73,6 +73,8 @@ typedef struct Plan {
     Step *step;         /* vec, in order */
     PlanOutput *output; /* vec: outputs, then mutations */
     Refusal *refusal;   /* vec */
+    int *node_step;     /* by id of the graph's nodes: the step that computes it; -1: an input, or
+                         * part of whatever reads it */
     Meta *input;        /* vec: metas of the graph's inputs; inputs are contiguous unless strided */
     int output_count;   /* without the mutations */
     int64_t arena_bytes;

@@ -1,0 +1,80 @@
+/* What the machine can do, and how near a step comes: the roofline.
+ *
+ *     a copy of 64 MB: 25 GB/s; a product of 1024 x 1024: 300 GFLOP/s
+ *     a step that moves 16 MB and took 0.8 ms: it needs 0.64 ms at least -> 80 % */
+#include "report/page.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "cpu/gemm.h"
+#include <stdatomic.h>
+#include <string.h>
+
+enum { COPY_BYTES = 1 << 26, GRAIN = 1 << 16, SIZE = 1024, TRIES = 8 };
+
+static struct { _Atomic double bytes, flops; /* 0: not measured yet */ } known;
+
+typedef struct Copied {
+    char *to;
+    const char *from;
+} Copied;
+
+static void copy_part(void *user, int64_t low, int64_t high) {
+    const Copied *copy = user;
+    memcpy(copy->to + low, copy->from + low, (size_t)(high - low));
+}
+
+/* The shortest of some tries; the first one meets memory that nobody has touched. */
+static double copy_ms(char *block) {
+    Copied copy = {block, block + COPY_BYTES};
+    double least = 0;
+    for (int i = 0; i < TRIES; i++) {
+        double start = clock_ms();
+        parallel_for(COPY_BYTES, GRAIN, copy_part, &copy);
+        double ms = clock_ms() - start;
+        if (i == 1 || (i > 1 && ms < least)) least = ms;
+    }
+    return least;
+}
+
+/* In the same block: three matrices of zeros. */
+static double product_ms(char *block) {
+    MatmulTask task = {.dtype = CB_F32, .batch = 1, .m = SIZE, .n = SIZE, .k = SIZE};
+    task.a_m = task.b_k = SIZE;
+    task.a_k = task.b_n = 1;
+    size_t bytes = sizeof(float) * SIZE * SIZE;
+    Operands operands = {.in = {block, block + bytes}, .out = block + 2 * bytes};
+    double least = 0;
+    for (int i = 0; i < TRIES; i++) {
+        double start = clock_ms();
+        if (!gemm_run(&task, GEMM_PANELS, &operands)) return 0;
+        double ms = clock_ms() - start;
+        if (i == 1 || (i > 1 && ms < least)) least = ms;
+    }
+    return least;
+}
+
+static void measure(void) {
+    char *block = memory_zalloc(2 * (size_t)COPY_BYTES);
+    if (!block) return;
+    double copy = copy_ms(block), product = product_ms(block);
+    memory_free(block);
+    if (copy > 0) atomic_store(&known.bytes, 2.0 * COPY_BYTES / copy);
+    if (product > 0) atomic_store(&known.flops, 2.0 * SIZE * SIZE * SIZE / product);
+}
+
+Roof roof_now(void) {
+    if (atomic_load(&known.bytes) == 0) measure();
+    return (Roof){atomic_load(&known.bytes), atomic_load(&known.flops)};
+}
+
+double roof_share(Roof roof, const Executable *executable, int number) {
+    const Plan *plan = executable_plan(executable);
+    const Step *step = &plan->step[number];
+    double ms = executable_step_ms(executable, number), flops = (double)step_flops(step);
+    bool other = flops > 0 && (plan->value[step->in[0]].dtype != CB_F32 || plan->ambient.reduced);
+    if (ms <= 0 || roof.bytes <= 0 || roof.flops <= 0 || other || plan->device) return 0;
+    double moving = (double)step_bytes(plan, step) / roof.bytes, computing = flops / roof.flops;
+    return 100 * (moving > computing ? moving : computing) / ms;
+}
