@@ -10,7 +10,8 @@ all: $(BUILD)/build.ninja
 
 $(BUILD)/build.ninja: tools/setup.sh
 	@tools/setup.sh
-	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS)
+	@mkdir -p $(BUILD)
+	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS) >$(BUILD)/configure.log || (cat $(BUILD)/configure.log; false)
 
 # The generated headers alone, without CMake: enough for an editor or to compile one file.
 gen: $(BUILD)/gen/carbide_ops.h
@@ -32,7 +33,7 @@ format:
 
 # What Carbide is for, on real input: under a minute after the build. The pictures lie in $(BUILD).
 demo: $(BUILD)/build.ninja
-	@cmake --build $(BUILD) --target carbide_cli hello photo
+	@cmake --build $(BUILD) --target shipped hello photo
 	@$(BUILD)/hello
 	@echo
 	@$(BUILD)/photo examples/data/astronaut.jpg $(BUILD)
@@ -80,7 +81,8 @@ coverage:
 	@ctest --test-dir build-coverage --output-on-failure
 	@tools/coverage.py build-coverage --least $(COVERAGE_LEAST)
 
-install: all
+install: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) --target shipped
 	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi # a folder that is new to the loader
 

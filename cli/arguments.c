@@ -3,6 +3,7 @@
  * In: {"threads", ARGUMENT_COUNT, offsetof(Options, threads), ...} and "--threads", "2".
  * Out: options.threads == 2. Whatever is not understood is refused by name. */
 #include "arguments.h"
+#include "screen.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,8 +77,13 @@ static int take(const char *command, const ArgumentRow *rows, int argc, char **a
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     const ArgumentRow *row = find(rows, name, length);
     if (!row) {
-        fprintf(stderr, "carbide %s: there is no option --%.*s; there are --help", command,
-                (int)length, name);
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)length, name);
+        Guess guess = guess_begin(word);
+        for (row = rows; row->name; row++) guess_try(&guess, row->name);
+        fprintf(stderr, "carbide %s: there is no option --%s", command, word);
+        guess_print(&guess, stderr);
+        fputs("\nthere are --help", stderr);
         for (row = rows; row->name; row++) fprintf(stderr, " --%s", row->name);
         fputc('\n', stderr);
         return -1;
@@ -120,6 +126,6 @@ void arguments_help(const ArgumentRow *row, FILE *out) {
     for (; row->name; row++) {
         char left[64];
         snprintf(left, sizeof left, "--%s%s%s", row->name, *row->value ? " " : "", row->value);
-        fprintf(out, "  %-22s %s\n", left, row->help);
+        screen_wrap(out, fprintf(out, "  %-22s ", left), 25, row->help);
     }
 }

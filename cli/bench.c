@@ -10,6 +10,7 @@
  * accuracy.c. */
 #include "commands.h"
 #include "measure.h"
+#include "screen.h"
 
 #include <math.h>
 #include <string.h>
@@ -116,43 +117,40 @@ static const char *time_text(char text[CELL_BYTES], double ms) {
 }
 
 static void print_header(void) {
-    printf("%-16s %9s  %20s  %10s %10s %8s %7s  %15s  %9s\n", "case", "kernels", "bytes moved",
-           "eager", "compiled", "speed-up", "GB/s", "compile / disk", "max error");
+    printf("%s%-15s %9s %8s %9s %9s %7s %5s %4s %6s%s\n", screen_bold(), "case", "kernels", "moved",
+           "eager", "compiled", "speedup", "GB/s", "cc", "error", screen_plain());
 }
 
 static void print_row(const BenchRow *row) {
     const Measured *m = row->measured;
-    char cell[8][CELL_BYTES], kernels[CELL_BYTES], bytes[2 * CELL_BYTES + 8];
-    char compile[2 * CELL_BYTES + 8];
+    char cell[7][CELL_BYTES], kernels[CELL_BYTES];
+    double speedup = m->eager_ms / m->compiled_ms;
     snprintf(kernels, sizeof kernels, "%d -> %d", (int)m->stats.kernels_eager,
              (int)m->stats.kernels);
-    snprintf(bytes, sizeof bytes, "%s -> %s", bytes_text(cell[0], m->stats.bytes_eager),
-             bytes_text(cell[1], m->stats.bytes));
-    snprintf(compile, sizeof compile, "%s / %s ms", figure(cell[2], "%.0f", m->cold_ms),
-             figure(cell[3], "%.1f", m->warm_ms));
-    printf("%-16s %9s  %20s  %10s %10s %8s %7s  %15s  %9s%s\n", row->subject->row->name, kernels,
-           bytes, time_text(cell[4], m->eager_ms), time_text(cell[5], m->compiled_ms),
-           figure(cell[6], "%.1fx", m->eager_ms / m->compiled_ms), figure(cell[7], "%.1f", rate(m)),
-           compile, figure(cell[0], "%.1e", m->accuracy.max_error),
-           m->accuracy.agree ? "" : "  DIFFERS");
+    printf("%-15s %9s %8s %9s %9s %s%7s%s %5s %4s %6s%s\n", row->subject->row->name, kernels,
+           bytes_text(cell[0], m->stats.bytes), time_text(cell[1], m->eager_ms),
+           time_text(cell[2], m->compiled_ms), speedup > 1 ? screen_green() : "",
+           figure(cell[3], "%.1fx", speedup), speedup > 1 ? screen_plain() : "",
+           figure(cell[4], "%.1f", rate(m)), figure(cell[5], "%.0f", m->cold_ms),
+           figure(cell[6], "%.0e", m->accuracy.max_error), m->accuracy.agree ? "" : " DIFFERS");
     fflush(stdout);
 }
 
 static void print_legend(const BenchOptions *options) {
-    printf(
-        "\n%s, %d threads; times are medians of calls in turn; GB/s: bytes moved by compiled calls "
-        "over "
-        "their time;\ncompile / disk: with an empty cache, and with the kernel on disk; max error: "
-        "against the same function in float64\n",
-        options->device, cb_threads());
+    printf("\n%s, %d threads; times are medians of calls in turn; moved, GB/s: by compiled\n"
+           "calls; cc: milliseconds to compile with an empty cache; error: the largest,\n"
+           "against the same function in float64; --json has more\n",
+           options->device, cb_threads());
 }
 
 /* ---- running ------------------------------------------------------------------------------- */
 
 static int list_cases(void) {
     for (int i = 0; i < case_count; i++)
-        printf("%-16s %-4s %10lld  %s\n", cases[i].name, cb_dtype_name(cases[i].dtype),
-               (long long)cases[i].batch, cases[i].help);
+        screen_wrap(stdout,
+                    printf("%-16s %-4s %9lld  ", cases[i].name, cb_dtype_name(cases[i].dtype),
+                           (long long)cases[i].batch),
+                    33, cases[i].help);
     return STATUS_OK;
 }
 

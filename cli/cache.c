@@ -1,7 +1,7 @@
 /* `carbide cache`: what the disk cache of compiled kernels holds, why a case is not served from it,
  * and how to empty it.
  *
- *     carbide cache list          key, size, last use, and what the object was built from
+ *     carbide cache list          key, size, last use, and the kernels in it
  *     carbide cache why CASE      the entry that the case would use, or how the nearest one differs
  *     carbide cache clear */
 #include "jit/cache.h"
@@ -34,13 +34,36 @@ typedef struct List {
     int64_t bytes;
 } List;
 
-/* The rest of the line of a description that begins with this word. */
-static int put_line(const char *description, const char *word) {
-    size_t length = strlen(word);
-    for (const char *line = description; *line; line += strcspn(line, "\n"), line += *line == '\n')
-        if (!strncmp(line, word, length) && line[length] == ' ')
-            return printf("  %.*s", (int)strcspn(line, "\n"), line);
-    return 0;
+enum { MOST_NAME = 40 };
+
+/* A name as kernels have them, k0_exp_sum, at this place; its length, 0: none. */
+static size_t kernel_name(const char *at, const char *end) {
+    const char *p = at;
+    if (end - p < 4 || *p++ != 'k' || *p < '0' || *p > '9') return 0;
+    while (p < end && *p >= '0' && *p <= '9') p++;
+    if (p == end || *p++ != '_') return 0;
+    while (p < end && ((*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') || *p == '_')) p++;
+    return p < end && !*p ? (size_t)(p - at) : 0;
+}
+
+/* The functions of an object are in its table of names, each behind a zero; the first one, and how
+ * many more. */
+static void print_kernels(const char *directory, const char *key) {
+    static char bytes[1 << 16];
+    char path[CACHE_PATH], first[MOST_NAME + 1] = "";
+    cache_path(directory, key, path);
+    FILE *file = fopen(path, "rb");
+    size_t count = file ? fread(bytes, 1, sizeof bytes, file) : 0;
+    int kernels = 0;
+    for (size_t i = 1; i < count; i++) {
+        size_t length = bytes[i - 1] ? 0 : kernel_name(bytes + i, bytes + count);
+        if (length && !kernels++) snprintf(first, sizeof first, "%.*s", (int)length, bytes + i);
+        i += length;
+    }
+    if (file) fclose(file);
+    if (kernels) printf("  %s", first);
+    if (kernels > 1) printf(" +%d", kernels - 1);
+    if (!kernels) printf("  measurements");
 }
 
 static void print_entry(void *user, const CacheEntry *entry) {
@@ -49,14 +72,12 @@ static void print_entry(void *user, const CacheEntry *entry) {
     char used[32] = "";
     time_t when = (time_t)entry->used;
     struct tm local;
-    if (localtime_r(&when, &local)) strftime(used, sizeof used, "%Y-%m-%d %H:%M", &local);
-    printf("%s %8.1f kB  %s", entry->key, (double)entry->bytes / 1e3, used);
-    if (cache_describe(list->directory, entry->key, description)) {
-        put_line(description, "source");
-        put_line(description, "compiler");
-    } else {
+    if (localtime_r(&when, &local)) strftime(used, sizeof used, "%m-%d %H:%M", &local);
+    printf("%.12s %7.1f kB  %s", entry->key, (double)entry->bytes / 1e3, used);
+    if (cache_describe(list->directory, entry->key, description))
+        print_kernels(list->directory, entry->key);
+    else
         printf("  damaged");
-    }
     fputc('\n', stdout);
     list->bytes += entry->bytes;
 }

@@ -4,6 +4,7 @@
  * the design page and as the PyTorch case does: the op cb_gelu would be one kernel in eager,
  * too. */
 #include "cases.h"
+#include "screen.h"
 
 #include <carbide_models.h>
 #include <string.h>
@@ -203,7 +204,11 @@ const int case_count = sizeof cases / sizeof *cases;
 const BenchCase *case_find(const char *name) {
     for (int i = 0; i < case_count; i++)
         if (!strcmp(cases[i].name, name)) return &cases[i];
-    fprintf(stderr, "carbide: there is no case '%s'; there are", name);
+    Guess guess = guess_begin(name);
+    for (int i = 0; i < case_count; i++) guess_try(&guess, cases[i].name);
+    fprintf(stderr, "carbide: there is no case '%s'", name);
+    guess_print(&guess, stderr);
+    fputs("\nthere are", stderr);
     for (int i = 0; i < case_count; i++) fprintf(stderr, " %s", cases[i].name);
     fputc('\n', stderr);
     return NULL;

@@ -8,6 +8,7 @@
 #include "jit/cache.h"
 #include "jit/compiler.h"
 #include "method/plugin.h"
+#include "screen.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -138,24 +139,51 @@ static void print_provider(void) {
     print_line("provider", text);
 }
 
-/* " (auto|own)", " (one other)" of the type "names(one other)"; nothing where the help says it. */
-static void print_words(const char *type) {
-    if (strchr(type, '|')) printf(" (%s)", type);
-    if (!strncmp(type, "names", 5)) printf(" %s", type + 5);
+/* "auto|own" -> "auto | own", which can be cut into lines. */
+static const char *spread(const char *words, char *out, size_t bytes) {
+    size_t used = 0;
+    for (; *words && used + 4 < bytes; words++)
+        used += (size_t)snprintf(out + used, bytes - used, *words == '|' ? " %c " : "%c", *words);
+    out[used] = '\0';
+    return out;
+}
+
+/* What to choose from: " (auto | own)", " (one other)" of the type "names(one other)"; "" where the
+ * help says it. */
+static void put_words(const char *type, char *out, size_t bytes) {
+    char words[256];
+    *out = '\0';
+    if (strchr(type, '|')) snprintf(out, bytes, " (%s)", spread(type, words, sizeof words));
+    if (!strncmp(type, "names", 5)) snprintf(out, bytes, " %s", type + 5);
+}
+
+static void print_heading(const char *text) {
+    printf("\n%s%s%s\n", screen_bold(), text, screen_plain());
+}
+
+enum { OPTION_COLUMN = 29, COMPILE_COLUMN = 20 };
+
+static void print_option(const char *name, const char *value, const char *help) {
+    int used = printf("  %-17s %-8s ", name, value);
+    screen_wrap(stdout, used, OPTION_COLUMN, help);
 }
 
 static void print_options(void) {
-    printf("\noptions, set by CARBIDE_NAME in the environment or cb_set_option\n");
+    char words[288], text[640];
+    print_heading("options, set by CARBIDE_NAME in the environment or cb_set_option");
     for (Option option = 0; option < OPTION_COUNT; option++) {
         const OptionInfo *info = option_info(option);
         const char *value = option_text(option);
-        printf("  %-17s %-8s %s", info->name, *value ? value : "-", info->help);
-        print_words(info->type);
-        if (strcmp(value, info->value) != 0) printf(" (default %s)", info->value);
-        putchar('\n');
+        bool changed = strcmp(value, info->value) != 0;
+        put_words(info->type, words, sizeof words);
+        snprintf(text, sizeof text, "%s%s%s%s%s", info->help, words, changed ? " (default " : "",
+                 changed ? info->value : "", changed ? ")" : "");
+        print_option(info->name, *value ? value : "-", text);
     }
-    printf("\noptions of cb_compile, the default first\n");
-#define OPTION(name, Type, help, ...) printf("  %-17s %s (%s)\n", #name, help, &(__VA_ARGS__)[1]);
+    print_heading("options of cb_compile, the default first");
+#define OPTION(name, Type, help, ...)                                                              \
+    snprintf(text, sizeof text, "%s (%s)", help, spread(&(__VA_ARGS__)[1], words, sizeof words));  \
+    screen_wrap(stdout, printf("  %-17s ", #name), COMPILE_COLUMN, text);
 #define VALUE(enumerator, word) "|" word
 #include "capture/options.def"
 #undef OPTION

@@ -4,31 +4,46 @@
  * understood. */
 #include "carbide.h"
 #include "commands.h"
+#include "screen.h"
 
 #include <string.h>
 
-typedef struct Command {
-    const char *name, *arguments, *help;
-    int (*run)(int argc, char **argv);
-    const ArgumentRow *rows; /* its options */
-} Command;
-
-static const Command commands[] = {
+const Command commands[] = {
     {"bench", "[CASE...]", "times cases, all when none is named; `bench list` shows them",
-     command_bench, bench_rows},
-    {"explain", "CASE", "shows how a case compiles: graph, fusion, kernels, bytes", command_explain,
-     explain_rows},
-    {"ops", "[--markdown]", "lists every op with its signature and meaning", command_ops, ops_rows},
+     command_bench, bench_rows, "list cases",
+     "carbide bench gelu softmax --threads 2\n"
+     "carbide bench alexnet --batch 32        # 100 batches eager, 100 compiled\n"
+     "carbide bench gpt2 --autocast bf16\n"
+     "carbide bench mlp --json                # one object a line\n"},
+    {"explain", "CASE", "shows how a case compiles: steps, bytes, times and reasons",
+     command_explain, explain_rows, "cases",
+     "carbide explain resnet50 --profile\n"
+     "carbide explain softmax --full          # guards, graph and source, too\n"
+     "carbide explain gpt2 --html gpt2.html   # drawn, for a browser\n"
+     "CARBIDE_EXPLAIN=report.html ./program   # of any program\n"},
+    {"ops", "[OP]", "lists every op, or documents one", command_ops, ops_rows, "ops",
+     "carbide ops relu\n"
+     "carbide ops | grep softmax\n"},
     {"cache", "list|why|clear", "looks into the cache of compiled kernels", command_cache,
-     cache_rows},
+     cache_rows, "list why clear cases",
+     "carbide cache list\n"
+     "carbide cache why gelu --dtype f64      # why a case is not served from it\n"
+     "carbide cache clear\n"},
     {"info", "", "shows processor, compilers, cache, libraries and options", command_info,
-     info_rows},
+     info_rows, "",
+     "carbide info\n"
+     "CARBIDE_LEVEL=v3 carbide info\n"},
+    {"completion", "bash|zsh|fish", "prints completions for a shell", command_completion,
+     completion_rows, "bash zsh fish",
+     "carbide completion bash >~/.local/share/bash-completion/completions/carbide\n"},
+    {"manual", "", "prints the manual page", command_manual, manual_rows, "",
+     "carbide manual | man -l -\n"},
+    {NULL, NULL, NULL, NULL, NULL, NULL, NULL},
 };
-enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *out) {
     fprintf(out, "carbide %s: torch.compile as a C library\n\n", CB_VERSION);
-    for (int i = 0; i < COMMANDS; i++) {
+    for (int i = 0; commands[i].name; i++) {
         char left[64];
         snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].arguments);
         fprintf(out, "  carbide %-23s %s\n", left, commands[i].help);
@@ -41,10 +56,21 @@ static int print_command_help(const Command *command) {
     printf("carbide %s %s\n%s\n", command->name, command->arguments, command->help);
     if (command->rows->name) fputc('\n', stdout);
     arguments_help(command->rows, stdout);
+    printf("\nexamples\n");
+    for (const char *line = command->examples; *line; line += strcspn(line, "\n") + 1)
+        printf("  %.*s\n", (int)strcspn(line, "\n"), line);
     return STATUS_OK;
 }
 
 static bool is_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
+
+static void print_unknown(const char *name) {
+    Guess guess = guess_begin(name);
+    for (int i = 0; commands[i].name; i++) guess_try(&guess, commands[i].name);
+    fprintf(stderr, "carbide: there is no command '%s'", name);
+    guess_print(&guess, stderr);
+    fputs("\n\n", stderr);
+}
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
@@ -56,7 +82,7 @@ int main(int argc, char **argv) {
         puts(CB_VERSION);
         return STATUS_OK;
     }
-    for (int i = 0; i < COMMANDS; i++) {
+    for (int i = 0; commands[i].name; i++) {
         if (strcmp(name, commands[i].name) != 0) continue;
         for (int k = 2; k < argc; k++)
             if (is_help(argv[k])) return print_command_help(&commands[i]);
@@ -64,7 +90,7 @@ int main(int argc, char **argv) {
         cb_cleanup();
         return status;
     }
-    if (*name) fprintf(stderr, "carbide: there is no command '%s'\n\n", name);
+    if (*name) print_unknown(name);
     print_help(stderr);
     return STATUS_USAGE;
 }

@@ -4,6 +4,7 @@
  * value or formula column, or what the kind says. */
 #include "commands.h"
 #include "op/op.h"
+#include "screen.h"
 
 #include <string.h>
 
@@ -144,12 +145,13 @@ static const char *words(Op op) {
 }
 
 static void print_text(OpKind kind) {
-    char signature[256];
+    char signature[256], line[1024];
     for (Op op = OP_none; op < OP_COUNT; op++) {
         const OpInfo *info = op_info(op);
         if (info->kind != kind || is_internal(op)) continue;
         format_signature(info, signature, sizeof signature);
-        printf("%-50s %s%s\n", signature, meaning(info), words(op));
+        snprintf(line, sizeof line, "%-34s %s%s", signature, meaning(info), words(op));
+        screen_line(line);
     }
 }
 
@@ -182,7 +184,7 @@ static void print_others(bool markdown) {
         if (markdown)
             printf("| `cb_%s` | %s |\n", others[i].signature, others[i].meaning);
         else
-            printf("%-50s %s\n", others[i].signature, others[i].meaning);
+            printf("%-40s %s\n", others[i].signature, others[i].meaning);
 }
 
 static void print_autocast(Autocast autocast, const char *title) {
@@ -225,18 +227,82 @@ static void print_page(void) {
     print_autocast(AUTOCAST_F32, "To f32");
 }
 
+static const char *type_name(const Param *param) {
+    static const char *const names[] = {
+        [PARAM_TENSOR] = "a tensor", [PARAM_OPTIONAL_TENSOR] = "a tensor, or NULL",
+        [PARAM_INT] = "an integer",  [PARAM_BOOL] = "true or false",
+        [PARAM_FLOAT] = "a number",  [PARAM_NUMBER] = "a number of either kind",
+        [PARAM_DTYPE] = "a dtype",   [PARAM_DIMS] = "dimensions, cb_dims(...) or a number"};
+    bool known = (size_t)param->type < sizeof names / sizeof *names && names[param->type];
+    return known ? names[param->type] : "a list of numbers";
+}
+
+static void print_arguments(const OpInfo *info) {
+    for (int i = 0; i < info->param_count; i++) {
+        const Param *param = &info->param[i];
+        char otherwise[64] = "";
+        if (param->has_default && param->type != PARAM_OPTIONAL_TENSOR)
+            put_default(otherwise, sizeof otherwise, param);
+        printf("  %-14s %s", param->name, type_name(param));
+        printf(*otherwise ? "; %s when left out\n" : "\n", otherwise + 1);
+    }
+}
+
+/* The required arguments by their names. */
+static void print_example(const OpInfo *info) {
+    printf("  cb_tensor *y = cb_%s(", info->name);
+    for (int i = 0; i < info->param_count; i++)
+        if (!info->param[i].has_default) printf("%s%s", i ? ", " : "", info->param[i].name);
+    printf(");\n");
+}
+
+static int print_op(const char *name) {
+    char signature[256];
+    Guess guess = guess_begin(name);
+    for (Op op = OP_none; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
+        if (info->kind == KIND_SPECIAL || is_internal(op)) continue;
+        guess_try(&guess, info->name);
+        if (strcmp(info->name, name) != 0) continue;
+        format_signature(info, signature, sizeof signature);
+        printf("%scb_%s%s\n", screen_bold(), signature, screen_plain());
+        for (int k = 0; k < KINDS; k++)
+            if (kinds[k].kind == info->kind)
+                screen_wrap(stdout, printf("  %s. ", kinds[k].title), 2, kinds[k].text);
+        printf("\nin PyTorch  %s\nresult      %s\n", info->fx,
+               info->kind == KIND_COMPOSITE && info->dtype == DTYPE_SAME
+                   ? "of its parts"
+                   : dtype_rules[info->dtype]);
+        if (*meaning(info) || *words(op))
+            screen_wrap(stdout, printf("meaning     "), 12,
+                        *meaning(info) ? meaning(info) : words(op));
+        if (info->autocast == AUTOCAST_LOWER) printf("autocast    to the dtype of the scope\n");
+        if (info->autocast == AUTOCAST_F32) printf("autocast    to f32\n");
+        printf("\narguments\n");
+        print_arguments(info);
+        printf("\nexample\n");
+        print_example(info);
+        return STATUS_OK;
+    }
+    fprintf(stderr, "carbide ops: there is no op '%s'", name);
+    guess_print(&guess, stderr);
+    fputc('\n', stderr);
+    return STATUS_USAGE;
+}
+
 int command_ops(int argc, char **argv) {
     OpsOptions options = {false};
     const char *word[MAX_WORDS];
     int words = arguments_parse("ops", ops_rows, argc, argv, &options, word);
-    if (words > 0) fprintf(stderr, "carbide ops: '%s' is not understood\n", word[0]);
-    if (words != 0) return STATUS_USAGE;
+    if (words > 1) fprintf(stderr, "carbide ops: '%s' is not understood\n", word[1]);
+    if (words < 0 || words > 1) return STATUS_USAGE;
+    if (words == 1) return print_op(word[0]);
     if (options.markdown) {
         print_page();
         return STATUS_OK;
     }
     for (int i = 0; i < KINDS; i++) {
-        printf("%s%s\n\n", i ? "\n" : "", kinds[i].title);
+        printf("%s%s%s%s\n\n", i ? "\n" : "", screen_bold(), kinds[i].title, screen_plain());
         print_text(kinds[i].kind);
     }
     printf("\nMore than one result, lists, in place\n\n");

@@ -19,7 +19,10 @@ refused() {
 
 refused 2 "bench"                        # no command: the help
 refused 2 "no command 'bnch'"            bnch
+refused 2 "did you mean 'bench'?"        bnch
 refused 2 "no case 'gleu'"               bench gleu
+refused 2 "did you mean 'gelu'?"         bench gleu
+refused 2 "did you mean 'threads'?"      bench gelu --thread 2
 refused 2 "muladd_relu_sum"              bench gleu
 refused 2 "no option --thread"           bench gelu --thread 2
 refused 2 "--threads cannot be 'two'"    bench gelu --threads two
@@ -44,7 +47,14 @@ refused 2 "mode cannot be 'fastest'"     explain gelu --mode fastest
 refused 2 "usage: carbide cache"         cache
 refused 2 "usage: carbide cache"         cache lst
 refused 2 "no case 'gleu'"               cache why gleu
-refused 2 "'x' is not understood"        ops x
+refused 2 "did you mean 'relu'?"         ops rleu
+refused 2 "'softmax' is not understood"  ops relu softmax
+refused 2 "there is no op 'xyzzyxyzzy'"  ops xyzzyxyzzy
+refused 2 "'x' is not understood"        manual x
+refused 2 "usage: carbide completion"    completion
+refused 2 "usage: carbide completion"    completion tcsh
+refused 0 "in PyTorch"                   ops relu
+refused 0 "1e-05 when left out"          ops layer_norm
 refused 2 "'x' is not understood"        info x
 refused 0 "bench"                        help
 refused 0 "--dtype"                      bench --help
@@ -55,4 +65,35 @@ refused 0 "list|why|clear"               cache --help
 refused 2 "no option --speed"            info --speed
 refused 0 "layernorm_gelu"               bench list
 refused 0 "0.1"                          --version
+
+for command in bench explain ops cache info completion manual; do refused 0 "examples" $command --help; done
+
+# Tables fit a screen; a pipe gets no colours.
+for words in "info" "bench list" "bench --help" "explain --help" "cache --help" "bench gelu mlp --batch 64 --seconds 0.01"; do
+    # shellcheck disable=SC2086
+    said=$("$carbide" $words 2>&1)
+    echo "$said" | grep -v '^provider\|^compiler\|^cache \|^library\|^processor' | grep '.\{81\}' &&
+        { echo "carbide $words: more than 80 columns"; failed=1; }
+    echo "$said" | grep -q "$(printf '\033')" && { echo "carbide $words: colours without a terminal"; failed=1; }
+done
+if command -v script >/dev/null 2>&1; then
+    TERM=xterm script -qec "$carbide bench list; $carbide info" /dev/null | grep -q "$(printf '\033')" ||
+        { echo "no colours on a terminal"; failed=1; }
+    TERM=xterm NO_COLOR=1 script -qec "$carbide info" /dev/null | grep -q "$(printf '\033')" &&
+        { echo "colours in spite of NO_COLOR"; failed=1; }
+else
+    echo "script is missing: colours are not checked"
+fi
+
+# The shells read their completions, and bash completes.
+"$carbide" manual | grep -q '^\.SS "carbide explain CASE"' || { echo "manual: no section of explain"; failed=1; }
+if command -v bash >/dev/null 2>&1; then
+    said=$("$carbide" completion bash | bash -c '. /dev/stdin; COMP_WORDS=(carbide ops rel); COMP_CWORD=2; _carbide; echo ${COMPREPLY[@]}')
+    case " $said " in *" relu "*) ;; *) echo "bash completes 'ops rel' to '$said'"; failed=1 ;; esac
+fi
+for shell in bash zsh fish; do
+    "$carbide" completion $shell | grep -q resnet50 || { echo "completion $shell: no cases"; failed=1; }
+    command -v $shell >/dev/null 2>&1 || { echo "$shell is missing: its completions are not read"; continue; }
+    "$carbide" completion $shell | $shell -n || { echo "completion $shell: not understood"; failed=1; }
+done
 exit $failed

@@ -14,6 +14,14 @@ export PKG_CONFIG_PATH="$pc" LD_LIBRARY_PATH="$(dirname "$pc")"
 cp "$source/examples/hello.c" "$work"
 cd "$work" || exit 1
 
+for file in share/man/man1/carbide.1 share/bash-completion/completions/carbide share/zsh/site-functions/_carbide \
+    share/fish/vendor_completions.d/carbide.fish; do
+    [ -s "$work/root/$file" ] || { echo "$file is not installed"; failed=1; }
+done
+for file in LICENSE NOTICE README.md docs/guide.md; do
+    find "$work/root/share/doc" -path "*/$file" | grep -q . || { echo "$file is not installed"; failed=1; }
+done
+
 runs() { # runs NAME PROGRAM...: its output holds a word of ours
     name=$1
     shift
