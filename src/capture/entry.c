@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/option.h"
+#include "base/timeline.h"
 #include <string.h>
 
 /* ---- results ------------------------------------------------------------------------------- */
@@ -176,6 +177,7 @@ static bool compile(Entry *entry, Call *call) {
     entry->trace_ms = start - call->start_ms;
     entry->executable = compile_graph(graph, stride, how);
     entry->compile_ms = clock_ms() - start;
+    timeline_add("capture", "recording", (int64_t)(call->start_ms * 1e6), (int64_t)(start * 1e6));
     if (!entry->executable) return false;
     entry->compiled = needs_code(entry->executable);
     find_copied(entry);

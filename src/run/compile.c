@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/option.h"
+#include "base/timeline.h"
 #include <string.h>
 
 static bool dumps(CompileOptions options, char letter) {
@@ -47,6 +48,13 @@ static void dump_source(const Executable *executable, CompileOptions options) {
     dump("kernels", source ? source : "(on the vector VM)");
 }
 
+/* For option trace: a stage that ends now; when that was. */
+static double end_stage(const char *name, double start, CompileOptions options) {
+    double now = clock_ms();
+    if (options.report) timeline_add("compile", name, (int64_t)(start * 1e6), (int64_t)(now * 1e6));
+    return now;
+}
+
 static Plan *plan_graph(Graph *graph, const int64_t *const *input_stride, CompileOptions options,
                         Constants *constants) {
     if (arena_guard(graph->arena)) return NULL;
@@ -57,11 +65,11 @@ static Plan *plan_graph(Graph *graph, const int64_t *const *input_stride, Compil
     graph->frozen = options.frozen;
     run_passes(graph, options);
     if (!constants_make(constants, graph, options.value, input_stride)) return NULL;
-    double scheduling = clock_ms();
+    double scheduling = end_stage("passes and constants", start, options);
     PlanOptions how = {.fuse = options.fuse, .generate = options.generate};
     Plan *plan = plan_build(graph, graph->arena, input_stride, how);
-    plan->time =
-        (PlanTime){.passes_ms = scheduling - start, .schedule_ms = clock_ms() - scheduling};
+    double end = end_stage("schedule", scheduling, options);
+    plan->time = (PlanTime){.passes_ms = scheduling - start, .schedule_ms = end - scheduling};
     plan->kernels_eager = kernels_eager;
     plan->bytes_eager = bytes_eager;
     dump_plan(plan, options);
@@ -84,7 +92,9 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
                              .choose = options.choose,
                              .tune = options.tune,
                              .constants = constants};
+    double start = clock_ms();
     Executable *executable = executable_new(plan, how);
+    end_stage("code and weights", start, options);
     dump_source(executable, options);
     return executable;
 }

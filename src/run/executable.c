@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/round.h"
+#include "base/timeline.h"
 #include "run/enqueue.h"
 #include <stdatomic.h>
 
@@ -336,7 +337,7 @@ static void resolve_buffers(Executable *executable) {
 /* Whoever wants to be told at exit wants to know the times, too. */
 static bool is_timed(void) {
     const char *explain = option_name(OPTION_explain);
-    return option_int(OPTION_profile) || !explain || *explain;
+    return option_int(OPTION_profile) || !explain || *explain || timeline_on();
 }
 
 static bool prepare(Executable *executable, ExecutableOptions options) {

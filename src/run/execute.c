@@ -6,6 +6,7 @@
  * all three come from the storage cache. */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/timeline.h"
 #include "run/check_indices.h"
 #include "run/enqueue.h"
 #include <stdatomic.h>
@@ -196,6 +197,9 @@ static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *lea
                 device->record(&(DeviceEvent){.ns = &end});
     device->drain();
     if (!done || (fault && fault->status != CB_OK)) return done;
+    const char *kernel = step->kernel < 0 ? NULL : run->plan->kernel[step->kernel]->name;
+    bool task = step->kind != STEP_KERNEL || !kernel;
+    timeline_add(task ? "task" : "kernel", task ? step->origin : kernel, start, end);
     int64_t taken = end - start, known = atomic_load_explicit(least, memory_order_relaxed);
     while ((known == 0 || taken < known) &&
            !atomic_compare_exchange_weak_explicit(least, &known, taken, memory_order_relaxed,

@@ -1,0 +1,23 @@
+#!/bin/sh
+# CARBIDE_TRACE writes the trace event format: every stage of compiling, and every step that ran.
+#   trace.sh CARBIDE
+carbide=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+CARBIDE_TRACE="$work/trace.json" "$carbide" explain mlp --batch 4 >/dev/null || { echo "explain: exit status $?"; exit 1; }
+CARBIDE_TRACE=/nonexistent/trace "$carbide" explain gelu --batch 4 2>&1 | grep -q "/nonexistent/trace cannot be written" ||
+    { echo "a trace that cannot be written is not told of"; exit 1; }
+command -v python3 >/dev/null 2>&1 || { echo "python3 is missing: JSON not checked"; exit 0; }
+python3 - "$work/trace.json" <<'END'
+import json, sys
+events = json.load(open(sys.argv[1]))
+assert events[-1]["ph"] == "M" and events[-1]["args"]["name"] == "carbide", events[-1]
+spans = events[:-1]
+assert all(e["ph"] == "X" and e["dur"] >= 0 and e["tid"] and e["pid"] for e in spans), spans
+names = [e["name"] for e in spans]
+for name in ("recording", "passes and constants", "schedule", "code and weights"):
+    assert names.count(name) == 1, (name, names)
+assert names.count("matmul") == 3, names
+at = {e["name"]: e for e in spans}
+assert at["recording"]["ts"] < at["schedule"]["ts"] < at["matmul"]["ts"], at
+END
