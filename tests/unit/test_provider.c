@@ -334,12 +334,13 @@ static char plugins_before[512];
 
 static cb_tensor *multiply(cb_tensor *x) { return cb_matmul(x, weight); }
 
-static int runs(void) {
-    const char *text = getenv("CARBIDE_TEST_RUNS");
-    return text ? atoi(text) : 0;
-}
+static _Atomic int runs;
 
 static cb_function *compile_slow(cb_tensor *x) {
+    char place[32];
+    snprintf(place, sizeof place, "%p", (void *)&runs);
+    setenv("CARBIDE_TEST_RUNS", place, 1);
+    runs = 0;
     weight = cb_mul(cb_ones(cb_dims(8, 8)), 2);
     snprintf(plugins_before, sizeof plugins_before, "%s", cb_get_option("plugin_dir"));
     assert_int_equal(cb_set_option("plugin_dir", CARBIDE_TEST_PLUGINS), CB_OK);
@@ -347,7 +348,7 @@ static cb_function *compile_slow(cb_tensor *x) {
     cb_set_threads(2);
     cb_function *fast = cb_compile(multiply, "backend=vm, freeze=1");
     assert_true(cb_item(cb_sum(cb_call(fast, x))) == 1024);
-    assert_true(runs() > 0);
+    assert_true(runs > 0);
     return fast;
 }
 
@@ -423,9 +424,9 @@ static void a_version_may_be_tried_again(void **state) {
         cb_call(fast, x);
         countdown = -1;
         cb_clear_error();
-        int before = runs();
+        int before = runs;
         assert_true(cb_item(cb_sum(cb_call(fast, x))) == 1024);
-        assert_int_equal(runs(), before + 1);
+        assert_int_equal(runs, before + 1);
     }
     close_slow(fast);
     cb_scope_close();
