@@ -1,5 +1,6 @@
-/* What a call costs besides its work: eager ops on four elements, views, queries, scopes, and an op
- * of a compiled function that is replayed. The least of many short runs, in nanoseconds.
+/* What a call costs besides its work: eager ops on four elements, views, queries, scopes, an op of
+ * a compiled function that is replayed, a number that is an argument of it, and an input more, with
+ * its guards. The least of many short runs, in nanoseconds.
  *
  *     bench_calls [RUNS]                  eager op 212.3, view 31.0, query 3.1, ... */
 #include <carbide.h>
@@ -41,6 +42,30 @@ static cb_function *fast_short, *fast_long;
 static void replay_short(void) { cb_free(cb_call(fast_short, x)); }
 static void replay_long(void) { cb_free(cb_call(fast_long, x)); }
 
+static double rate = 1;
+static cb_tensor *scaled(cb_tensor *y) {
+    for (int i = 0; i < SHORT; i++) y = cb_mul(y, rate);
+    return y;
+}
+static cb_function *fast_numbers, *fast_arguments;
+static void numbers(void) { cb_free(cb_call(fast_numbers, x)); }
+static void arguments(void) { cb_free(cb_call(fast_arguments, x)); }
+
+static int takes_inputs(cb_tensor *const *inputs, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    outputs[0] = cb_relu(inputs[0]);
+    return 1;
+}
+static cb_function *fast_inputs;
+static cb_tensor *inputs[CB_MAX_ARGS];
+static void call_inputs(int count) {
+    cb_tensor *y;
+    cb_call_n(fast_inputs, inputs, count, &y, 1);
+    cb_free(y);
+}
+static void one_input(void) { call_inputs(1); }
+static void all_inputs(void) { call_inputs(CB_MAX_ARGS); }
+
 static double least(void (*work)(void), int runs) {
     double best = 1e30;
     for (int i = 0; i < 100; i++) work();
@@ -59,13 +84,23 @@ int main(int argc, char **argv) {
     x = cb_ones(cb_dims(2, 2));
     fast_short = cb_compile(short_chain, "backend=vm");
     fast_long = cb_compile(long_chain, "backend=vm");
+    fast_numbers = cb_compile(scaled, "backend=vm, dynamic=0");
+    fast_arguments = cb_compile(scaled, "backend=vm, dynamic=1");
+    fast_inputs = cb_compile_n(takes_inputs, NULL, "backend=vm");
+    for (int i = 0; i < CB_MAX_ARGS; i++) inputs[i] = cb_ones(cb_dims(2, 2));
+    double per_input = (least(all_inputs, runs) - least(one_input, runs)) / (CB_MAX_ARGS - 1);
+    double per_argument = (least(arguments, runs) - least(numbers, runs)) / SHORT;
     double per_op = (least(replay_long, runs) - least(replay_short, runs)) / (LONG - SHORT);
-    printf("eager op %.1f, view %.1f, query %.1f, view in a scope %.1f, replayed op %.1f\n",
+    printf("eager op %.1f, view %.1f, query %.1f, view in a scope %.1f, replayed op %.1f, argument "
+           "%.1f, input %.1f\n",
            least(eager, runs), least(view, runs), least(query, runs), least(scope, runs) / 8,
-           per_op);
+           per_op, per_argument, per_input);
     if (cb_error()) fprintf(stderr, "%s\n", cb_error());
     cb_function_free(fast_short);
     cb_function_free(fast_long);
+    cb_function_free(fast_numbers);
+    cb_function_free(fast_arguments);
+    cb_function_free(fast_inputs);
     bool failed = cb_error() != NULL || sum == 0;
     cb_cleanup();
     return failed;

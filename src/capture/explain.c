@@ -22,6 +22,23 @@ static void put_indented(Buffer *out, const char *text) {
     }
 }
 
+static const char *kind_of(const Node *argument) {
+    static const char *const kinds[] = {"bool", "integer", "float"};
+    return kinds[dtype_kind(argument->dtype)];
+}
+
+static void print_captured(const Entry *entry, int k, Buffer *out) {
+    int v = entry->captured[k];
+    const TraceValue *value = &entry->trace->value[v];
+    char meta[128];
+    meta_format(&value->meta, meta, sizeof meta);
+    putf(out, "  captured %%%d: %s%s%s", v, meta, value->path ? ", " : "",
+         value->path ? value->path : "");
+    if (!value->contiguous) put(out, ", strided");
+    putf(out, "%s%s\n", entry->held[k] ? ", held" : "",
+         entry->frozen && entry->frozen[v].serial ? ", a constant" : "");
+}
+
 void entry_print_guards(const Entry *entry, Buffer *out) {
     for (int i = 0; i < entry->input_count; i++) {
         putf(out, "  input %d: ", i);
@@ -31,12 +48,12 @@ void entry_print_guards(const Entry *entry, Buffer *out) {
     }
     ambient_print(entry->conditions.ambient, out);
     for (int k = 0; k < entry->captured_count; k++) {
-        char meta[128];
-        if (entry->captured[k] == NO_VALUE) continue;
-        meta_format(&entry->trace->value[entry->captured[k]].meta, meta, sizeof meta);
-        putf(out, "  captured %%%d: %s%s\n", entry->captured[k], meta,
-             entry->held[k] ? ", held" : "");
+        if (entry->captured[k] != NO_VALUE) print_captured(entry, k, out);
     }
+    for (int k = 0, next = 0; k < entry->captured_count; k++)
+        if (entry->captured[k] == NO_VALUE)
+            putf(out, "  argument %d: any %s\n", next++,
+                 kind_of(entry->graph->input[entry->input_count + k]));
     for (int i = 0; i < entry->mutated_count; i++)
         putf(out, "  writes to %%%d in place, no other tensor may overlap it\n", entry->mutated[i]);
 }

@@ -59,7 +59,6 @@ typedef struct Guard { /* of one input */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK];
 } Guard;
 void guard_make(Guard *guard, const Tensor *x);
-bool guard_fits(const Guard *guard, const Tensor *x); /* whatever the strides */
 bool guard_holds(const Guard *guard, const Tensor *x);
 void guard_print(const Guard *guard, Buffer *out);
 /* True when the bytes that x and y span overlap: a write to one may show in the other. */
@@ -233,6 +232,9 @@ void stance_notice(const Function *function, Reason reason, Site site, const cha
 /* miss.c: why the newest entry does not take these inputs. */
 Reason miss_describe(const Function *function, const Conditions *now, Tensor *const *input,
                      int input_count, char *out, size_t bytes);
+/* How this op is another one than the trace's next. */
+void miss_describe_op(const Call *call, int op, const cb_operand *input, int input_count,
+                      const Attrs *attrs, char *out, size_t bytes);
 
 /* ---- for people ---------------------------------------------------------------------------- */
 

@@ -21,7 +21,7 @@ void guard_make(Guard *guard, const Tensor *x) {
     if (!guard->contiguous) memcpy(guard->stride, x->stride, sizeof(int64_t) * x->rank);
 }
 
-bool guard_fits(const Guard *guard, const Tensor *x) {
+static bool fits(const Guard *guard, const Tensor *x) {
     if (guard->dtype != x->dtype || guard->rank != x->rank || guard->device != x->device)
         return false;
     for (int i = 0; i < guard->rank; i++)
@@ -30,7 +30,7 @@ bool guard_fits(const Guard *guard, const Tensor *x) {
 }
 
 bool guard_holds(const Guard *guard, const Tensor *x) {
-    if (!guard_fits(guard, x)) return false;
+    if (!fits(guard, x)) return false;
     if (guard->contiguous) return tensor_contiguous(x);
     for (int i = 0; i < guard->rank; i++)
         if (guard->stride[i] != x->stride[i]) return false;

@@ -39,6 +39,15 @@ static Recording *recording_new(const Call *call) {
 
 /* ---- operands ------------------------------------------------------------------------------ */
 
+/* In the module that was compiled, in the trace's arena. */
+static const char *path_of(const Call *call, const Tensor *x) {
+    const Function *function = call->function;
+    if (function->callee != CALLEE_MODULE) return NULL;
+    Buffer path = buffer_new(call->recording->trace->arena);
+    bool found = module_path_of_tensor(function->target.module, x, &path);
+    return found ? buffer_text(&path) : NULL;
+}
+
 /* The number of a real tensor: an input, a captured tensor that was met before, or a new one. */
 static int real_value(Call *call, Tensor *x) {
     Recording *recording = call->recording;
@@ -50,7 +59,9 @@ static int real_value(Call *call, Tensor *x) {
     }
     int v = length(recording->trace->value);
     if (!call_bind(call, v, x)) return OUT_OF_MEMORY;
-    return functional_add(recording, VALUE_IS_CAPTURED, x);
+    functional_add(recording, VALUE_IS_CAPTURED, x);
+    recording->trace->value[v].path = path_of(call, x);
+    return v;
 }
 
 int record_value(Call *call, Tensor *x) {
@@ -256,6 +267,12 @@ static bool add_inputs(Call *call, Recording *recording) {
     return true;
 }
 
+static void repeat_captured(Call *call, Recording *recording, const Trace *trace, int v) {
+    const char *path = trace->value[v].path;
+    int again = functional_add(recording, VALUE_IS_CAPTURED, call->value[v]);
+    if (path) recording->trace->value[again].path = arena_text(recording->trace->arena, path);
+}
+
 /* Captured tensors that an op of a trace meets for the first time get the numbers that they had. */
 static bool add_captured(Call *call, Recording *recording, const Trace *trace, const TraceOp *op) {
     if (GUARD(recording)) return false;
@@ -264,7 +281,7 @@ static bool add_captured(Call *call, Recording *recording, const Trace *trace, c
         bool used = false;
         for (int i = 0; i < op->input_count; i++)
             used |= op->input[i].kind == OPERAND_VALUE && op->input[i].value == v;
-        if (used) functional_add(recording, VALUE_IS_CAPTURED, call->value[v]);
+        if (used) repeat_captured(call, recording, trace, v);
     }
     return true;
 }
@@ -321,7 +338,7 @@ static bool copy_results(Call *call, Recording *recording, const Trace *from) {
     if (GUARD(recording)) return false;
     Trace *to = recording->trace;
     for (int v = length(to->value); v < length(from->value); v++) /* captured, only returned */
-        functional_add(recording, VALUE_IS_CAPTURED, call->value[v]);
+        repeat_captured(call, recording, from, v);
     for (int i = 0; i < length(from->output); i++) push(to->arena, to->output, from->output[i]);
     for (int i = 0; i < length(from->escaped); i++) push(to->arena, to->escaped, from->escaped[i]);
     to->goes_on = from->goes_on;

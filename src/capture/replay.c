@@ -280,32 +280,54 @@ static Reason departure(const Call *call, int op, const cb_operand *input, int i
 enum { MOST_PLACES = 8 }; /* behind events: each may go on in as many ways as a function begins */
 
 /* From here on the run is new. False: the rest runs eagerly. */
-static bool begin_recording(Call *call, Reason why) {
+static bool begin_recording(Call *call, Reason why, const char *what) {
     Function *function = call->function;
     int limit = function_limit() * (call->resumed ? MOST_PLACES : 1);
     if (why == REASON_number_argument) limit++; /* it takes the place of another one */
     int alternatives = function_alternatives(function, call->resumed);
     Reason obstacle = stance_find(alternatives, limit);
     if (obstacle != REASON_NONE) {
-        call_break(call, obstacle, reason_info(why)->text);
+        char text[160];
+        snprintf(text, sizeof text, "%s, %s", reason_info(why)->text, what);
+        call_break(call, obstacle, text);
         return false;
     }
     if (why != REASON_number_argument && (call->at || !call->resumed))
-        function_note(function, why, site_current(), "after %d ops", call->at);
+        function_note(function, why, site_current(), "%s", what);
     call->start_ms = clock_ms();
     if (record_from(call, call->trace, call->at)) return true;
     call_break(call, REASON_out_of_memory, "while recording");
     return false;
 }
 
+/* It ends, where the trace goes on. */
+static bool record_end_of(Call *call, Reason why) {
+    char what[160];
+    int length_known = length(call->trace->op);
+    if (call->at < length_known)
+        snprintf(what, sizeof what, "after %d ops, entry %d has %d", call->at, call->entry->number,
+                 length_known);
+    else
+        snprintf(what, sizeof what, "after %d ops: other results", call->at);
+    return begin_recording(call, why, what);
+}
+
 /* ---- the tracer ---------------------------------------------------------------------------- */
+
+/* The op is another one than the trace has. */
+static bool record_departure(Call *call, Op op, const cb_operand *input, int input_count,
+                             const Attrs *attrs) {
+    char what[160];
+    miss_describe_op(call, op, input, input_count, attrs, what, sizeof what);
+    return begin_recording(call, departure(call, op, input, input_count), what);
+}
 
 /* The op is not the next one of the trace. */
 static __attribute__((noinline, cold)) Tensor *
 leave_trace(Call *call, Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
     if (switch_entry(call, op, input, input_count, attrs))
         return call_shell(call, call->trace->op[call->at - 1].result);
-    if (!begin_recording(call, departure(call, op, input, input_count)))
+    if (!record_departure(call, op, input, input_count, attrs))
         return call->failed ? NULL : apply(op, input, input_count, attrs);
     return record_apply(call, op, input, input_count, attrs);
 }
@@ -335,7 +357,7 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
     if (call->mode == CALL_REPLAYS) {
         if (match(call, OP_assign, input, 2, NULL) || switch_entry(call, OP_assign, input, 2, NULL))
             return target;
-        if (!begin_recording(call, departure(call, OP_assign, input, 2)))
+        if (!record_departure(call, OP_assign, input, 2, NULL))
             return call->failed ? NULL : apply_assign(target, value);
     }
     return record_assign(call, target, value);
@@ -479,7 +501,7 @@ bool call_end(Call *call, Tensor *const *output, int output_count, int *value) {
         if (ends_here(call, output, output_count, value)) return true;
         if (other_ends_here(call, output, output_count, value)) return true;
         Reason why = mode_changed(call) ? REASON_mode_changed : REASON_path_changed;
-        if (!begin_recording(call, why)) return false;
+        if (!record_end_of(call, why)) return false;
     }
     if (output_values(call, output, output_count, value) && record_end(call, value, output_count))
         return true;
@@ -491,7 +513,7 @@ bool call_at_event(Call *call) {
     if (segment_ends_here(call)) return true;
     for (Entry *left = call->entry, *e = NULL; (e = next_entry(call, left, e));)
         if (segment_ends_here(call)) return true;
-    return begin_recording(call, REASON_path_changed);
+    return record_end_of(call, REASON_path_changed);
 }
 
 void call_finish(Call *call) {

@@ -67,6 +67,7 @@ typedef struct TraceValue {
     Meta meta;
     int64_t stride[CB_MAX_RANK], offset; /* offset: relative to the root's */
     int root; /* the value whose storage it views; itself when it owns one */
+    const char *path; /* of a captured tensor of the module that was compiled, NULL: of none */
 } TraceValue;
 
 typedef struct Trace {

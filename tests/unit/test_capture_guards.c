@@ -15,7 +15,7 @@ static void expect_calls(GuardedFunction *function, cb_tensor *const *x, int cou
     char *text = cb_explain(fast);
     const char *miss = strstr(text, "an input differs from every compiled entry (input 0 is f32[");
     assert_int_equal(miss != NULL, graphs > 1);
-    if (miss) assert_non_null(strstr(miss, "] of other strides, entry 0 has f32["));
+    if (miss) assert_non_null(strstr(miss, "] of strides ["));
     cb_free_text(text);
     cb_function_free(fast);
     assert_null(cb_error());

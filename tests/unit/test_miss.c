@@ -1,0 +1,102 @@
+/* What explain says of guards, and of calls that no graph takes: both values, by name. */
+#include "capture_support.h"
+
+static int way;
+static cb_tensor *outside;
+static cb_module *module;
+
+static cb_tensor *many_ways(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, way == 1 ? 3.0 : 2.0);
+    y = way == 2 ? cb_sin(y) : cb_exp(y);
+    y = cb_leaky_relu(y, way == 3 ? 0.25 : 0.125);
+    y = cb_add(y, outside);
+    if (way == 4) y = cb_neg(y);
+    if (way == 5) return cb_add(y, 1);
+    return cb_sqrt(y);
+}
+
+static void expect_said(cb_function *fast, const char *text) {
+    char *said = cb_explain(fast);
+    if (!strstr(said, text)) print_error("%s\nis not in\n%s", text, said);
+    assert_non_null(strstr(said, text));
+    cb_free_text(said);
+}
+
+/* Another op, number, attribute or tensor. */
+static void ops(void **state) {
+    (void)state;
+    const char *said[] = {"after 0 ops: mul of 3 in place of 2", "after 1 ops: sin in place of exp",
+                          "after 2 ops: leaky_relu with slope=0.25 in place of 0.125",
+                          "after 4 ops: neg in place of sqrt"};
+    cb_scope_open();
+    cb_function *fast = cb_compile(many_ways, "backend=vm, dynamic=off");
+    cb_tensor *x = ramp(2, 3);
+    outside = ramp(2, 3);
+    for (way = 0; way < 5; way++) {
+        cb_call(fast, x);
+        if (way) expect_said(fast, said[way - 1]);
+    }
+    way = 0;
+    outside = ramp(1, 3);
+    cb_call(fast, x);
+    expect_said(fast, "after 3 ops: add of f32[1, 3] in place of f32[2, 3] as operand 1");
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+static int any_number(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)user;
+    out[0] = cb_mul(x[0], (double)count);
+    return 1;
+}
+
+/* Inputs: how many, of which sizes, strides. */
+static void inputs(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile_n(any_number, NULL, VM);
+    cb_tensor *x[] = {ramp(3, 3), ramp(3, 3)}, *out;
+    cb_call_n(fast, x, 1, &out, 1);
+    cb_call_n(fast, x, 2, &out, 1);
+    expect_said(fast, "(another number of inputs, 2: entry 0 has 1)");
+    x[1] = cb_transpose(x[1], 0, 1);
+    cb_call_n(fast, x, 2, &out, 1);
+    expect_said(fast, "(input 1 is f32[3, 3] of strides [1, 3], entry 1 has f32[3, 3] of strides "
+                      "[3, 1])");
+    expect_said(fast, "input 1: f32[3, 3] strides [1, 3]");
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+static double rate;
+
+static cb_tensor *forward(cb_module *self, cb_tensor *const *x, int count) {
+    (void)count;
+    return cb_mul(cb_add(x[0], cb_module_get(self, "layer.bias")), rate);
+}
+
+/* Parameters by their path, arguments by their kind. */
+static void names(void **state) {
+    (void)state;
+    cb_scope_open();
+    module = cb_module_new("Net", forward, NULL);
+    cb_module *layer = cb_module_add(module, "layer", cb_module_new("Layer", NULL, NULL));
+    cb_module_parameter(layer, "bias", ramp(2, 3));
+    cb_function *fast = cb_compile(module, VM);
+    for (rate = 1; rate < 4; rate++) cb_call(fast, ramp(2, 3));
+    expect_said(fast, "captured %1: f32[2, 3], layer.bias");
+    expect_said(fast, "argument 0: any float");
+    cb_function_free(fast);
+    cb_module_free(module);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ops),
+        cmocka_unit_test(inputs),
+        cmocka_unit_test(names),
+    };
+    return run_counted(tests);
+}
