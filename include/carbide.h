@@ -404,6 +404,18 @@ CB_API void cb_autocast_open(cb_dtype dtype);
 CB_API void cb_autocast_close(void);
 CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
 
+/* As torch.compiler.disable: between open and close, in this thread, ops run at once, one by one,
+ * and compiled functions that are called run eagerly. Inside a compiled function what comes before
+ * is compiled, and what comes behind, too; under fullgraph that is an error. Scopes nest, and end
+ * with the function that opened them at the latest. Symbolic traces take no notice. */
+CB_API void cb_disable_open(void);
+CB_API void cb_disable_close(void); /* an error when none is open */
+
+/* As torch.compiler.reset: every compiled function forgets, in its next call, what it has compiled;
+ * kernels stay in the cache on disk. No other thread may be in a call of one meanwhile; inside of
+ * one it is an error. */
+CB_API cb_status cb_reset(void);
+
 /* ---- compiling ---------------------------------------------------------------------------- */
 
 /* Options as text, "name=value" separated by commas; NULL or "" for the defaults, which stand

@@ -118,9 +118,45 @@ static bool inputs_valid(const Function *function, Tensor *const *input, int inp
     return true;
 }
 
+/* ---- forgetting ----------------------------------------------------------------------------- */
+
+static _Atomic uint64_t resets;
+
+static void free_entries(Entry *first) {
+    for (Entry *e = first, *next; e; e = next) {
+        next = atomic_load(&e->next);
+        entry_free(e);
+    }
+}
+
+/* No call of it is older than the reset. */
+static __attribute__((noinline, cold)) void forget(Function *function, uint64_t reset) {
+    Entry *first = NULL;
+    lock_take(function_lock(function));
+    if (atomic_load(&function->reset) != reset) {
+        first = atomic_exchange(&function->first, NULL);
+        atomic_store(&function->entry_count, 0);
+        atomic_store(&function->eager, REASON_NONE);
+        atomic_store(&function->reset, reset);
+    }
+    lock_give(function_lock(function));
+    free_entries(first);
+}
+
+cb_status cb_reset(void) {
+    if (!tensor_may_cleanup("reset")) return cb_error_status();
+    atomic_fetch_add(&resets, 1);
+    return CB_OK;
+}
+
+/* ---- calling -------------------------------------------------------------------------------- */
+
 static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output) {
     if (tracer_current()) return call_plainly(function, input, input_count, output); /* inlined */
     int64_t before = atomic_fetch_add_explicit(&function->calls, 1, memory_order_relaxed);
+    uint64_t reset = atomic_load_explicit(&resets, memory_order_relaxed);
+    if (atomic_load_explicit(&function->reset, memory_order_acquire) != reset)
+        forget(function, reset);
     if (!stance_runs(function, before)) return call_eagerly(function, input, input_count, output);
     Conditions now = conditions_now(function);
     Entry *entry = find_entry(function, &now, input, input_count);
@@ -177,6 +213,7 @@ static cb_function *make(Callee callee, const char *options, bool present) {
     }
     function->callee = callee;
     function->options = parsed;
+    atomic_init(&function->reset, atomic_load(&resets));
     function->made = site_current();
     if (parsed.mode == MODE_REDUCE_OVERHEAD || parsed.mode == MODE_MAX_AUTOTUNE)
         function_note(function, REASON_mode_cuda_graphs, (Site){0}, "%s", "");
@@ -235,16 +272,13 @@ cb_function *cb_compile_graph(cb_graph *target, const char *options) {
 void cb_function_free(cb_function *function) {
     if (!function || !tomb_lives(&function->tomb, "free: the compiled function")) return;
     watch_end(function);
-    for (Entry *e = atomic_load(&function->first), *next; e; e = next) {
-        next = atomic_load(&e->next);
-        entry_free(e);
-    }
+    free_entries(atomic_load(&function->first));
     atomic_store(&function->first, NULL);
     tomb_bury(&function->tomb);
 }
 
 void cb_cleanup(void) {
-    if (!tensor_may_cleanup()) return;
+    if (!tensor_may_cleanup("cleanup")) return;
     eager_cleanup();
     families_cleanup();
     code_cleanup();

@@ -202,6 +202,7 @@ struct cb_function {
     uint32_t making; /* the process that compiles an entry for it; 0: none does */
     _Atomic(Entry *) first;
     _Atomic int entry_count;
+    _Atomic uint64_t reset; /* the last cb_reset that it knows of */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled;
     int note_count;

@@ -338,7 +338,7 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int i
     for (int i = 0; call->left && i < input_count; i++)
         if (input[i].kind == CB_OPERAND_TENSOR) call_meet(call, input[i].tensor);
     if (call->refused) return NULL; /* memory may have run out in the middle of a recording */
-    if (call->exposed_count && expose_meets(call, input, input_count))
+    if (tracer->disabled || (call->exposed_count && expose_meets(call, input, input_count)))
         return expose_apply(call, op, input, input_count, attrs);
     if (call->mode != CALL_REPLAYS) return record_apply(call, op, input, input_count, attrs);
     if (!match(call, op, input, input_count, attrs))
@@ -352,7 +352,7 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
     if (value->kind == CB_OPERAND_TENSOR) call_meet(call, value->tensor);
     if (call->refused) return NULL;
     const cb_operand input[2] = {cb_operand_tensor(target), *value};
-    if (call->exposed_count && expose_meets(call, input, 2))
+    if (tracer->disabled || (call->exposed_count && expose_meets(call, input, 2)))
         return expose_assign(call, target, value);
     if (call->mode == CALL_REPLAYS) {
         if (match(call, OP_assign, input, 2, NULL) || switch_entry(call, OP_assign, input, 2, NULL))
@@ -394,6 +394,14 @@ static bool trace_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
     return done;
 }
 
+static bool trace_pause(Tracer *tracer) {
+    Call *call = call_of(tracer);
+    if (call->function->options.fullgraph) return call_break(call, REASON_disabled, "");
+    if (call->mode == CALL_RECORDS && !call->at)
+        function_note(call->function, REASON_disabled, site_current(), "%s", "");
+    return call_event(call, REASON_disabled);
+}
+
 /* ---- beginning and end of a call ------------------------------------------------------------- */
 
 bool call_start(Call *call, Function *function, const Conditions *now, Tensor *const *input,
@@ -402,6 +410,7 @@ bool call_start(Call *call, Function *function, const Conditions *now, Tensor *c
                             .assign = trace_assign,
                             .materialize = trace_materialize,
                             .destroy_tensor = destroy_tensor,
+                            .pause = trace_pause,
                             .serial = serial_next()};
     call->start_ms = entry ? 0 : clock_ms();
     call->function = function;

@@ -21,7 +21,8 @@ typedef enum Stance { /* the words of the option, in order */
 static Stance stance(void) { return (Stance)option_int(OPTION_stance); }
 
 bool stance_runs(const Function *function, int64_t calls_before) {
-    if (atomic_load_explicit(&function->eager, memory_order_relaxed)) return false;
+    if (atomic_load_explicit(&function->eager, memory_order_relaxed) || tracer_disabled())
+        return false;
     Stance now = stance();
     return now != STANCE_FORCE_EAGER && (now != STANCE_EAGER_THEN_COMPILE || calls_before);
 }

@@ -35,6 +35,7 @@ Frame *frame_open(size_t bytes, FrameAbandon *abandon, FrameKind kind, volatile 
     frame->tracer = t->tracer;
     frame->scope = t->scope;
     frame->unopened = t->unopened;
+    frame->disabled = t->disabled;
     frame->place = place_current();
     frame->kind = kind;
     frame->autocast = kind == FRAME_OF_FUNCTION ? autocast_enter() : autocast_frame();
@@ -85,6 +86,8 @@ static bool restore(ThreadState *t, const Frame *frame) {
         t->unopened = frame->unopened;
     }
     t->tracer = frame->tracer;
+    t->disabled = frame->disabled;
+    if (t->tracer) t->tracer->disabled = t->disabled;
     place_set(frame->place);
     return autocast_leave(frame->autocast);
 }

@@ -44,9 +44,9 @@ struct Frame {
     uint64_t serial;
     size_t bytes; /* of the whole block */
     FrameAbandon *abandon;
-    Tracer *tracer; /* as it was before; so are the next four */
+    Tracer *tracer; /* as it was before; so are the next five */
     Scope *scope;
-    int unopened;
+    int unopened, disabled;
     AutocastFrame autocast;
     const Place *place;
     FrameKind kind;

@@ -104,7 +104,8 @@ size_t tensor_span_bytes(const Tensor *x);
 /* A tensor dies: leaves its scope, drops its storage. */
 void tensor_destroy(Tensor *x);
 
-bool tensor_may_cleanup(void); /* false with an error: the thread is inside of a function */
+/* False with an error that begins with what: the thread is inside of a function. */
+bool tensor_may_cleanup(const char *what);
 void tensor_cleanup(void); /* for cb_cleanup: this thread's scopes and shells, then storage_trim */
 
 /* A traced or eager tensor is brought to a value: the public readers go through this. */

@@ -128,10 +128,31 @@ Tracer *tracer_set(Tracer *tracer) {
     return before;
 }
 
-bool tensor_may_cleanup(void) {
+static void set_disabled(ThreadState *t, int disabled) {
+    t->disabled = disabled;
+    if (t->tracer) t->tracer->disabled = disabled;
+}
+
+void cb_disable_open(void) {
+    ThreadState *t = thread_now();
+    if (t->tracer && t->tracer->pause && !t->disabled) t->tracer->pause(t->tracer);
+    set_disabled(t, t->disabled + 1);
+}
+
+void cb_disable_close(void) {
+    ThreadState *t = thread_now();
+    if (t->disabled)
+        set_disabled(t, t->disabled - 1);
+    else
+        fail(CB_ERR_ARGUMENT, "disable_close: none is open");
+}
+
+bool tracer_disabled(void) { return thread_state.disabled > 0; }
+
+bool tensor_may_cleanup(const char *what) {
     tracer_current(); /* what was left by a jump is closed */
     if (!thread_state.frame) return true;
-    fail(CB_ERR_ARGUMENT, "cleanup: a compiled function or a forward runs");
+    fail(CB_ERR_ARGUMENT, "%s: a compiled function or a forward runs", what);
     return false;
 }
 

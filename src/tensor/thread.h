@@ -42,6 +42,7 @@ struct ThreadState {
     Death *deaths;      /* a ring of LAST_DEATHS; NULL: no memory for it */
     Death *oldest_death; /* of deaths */
     AutocastState autocast;
+    int disabled;               /* scopes of cb_disable_open */
     int unopened;               /* scopes that cb_scope_open had no memory for */
     uint64_t serial, serial_end; /* numbers that this thread may hand out */
     _Atomic int64_t live;       /* tensors made minus tensors freed by this thread */

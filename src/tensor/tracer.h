@@ -23,11 +23,16 @@ struct Tracer {
     bool (*materialize)(Tracer *tracer, Tensor *x, TensorAccess access);
     /* Any tensor of the thread is about to die, traced or not. May be NULL. */
     void (*destroy_tensor)(Tracer *tracer, Tensor *x);
+    /* What was recorded is computed, since the ops that follow run at once (cb_disable_open); false
+     * with an error. May be NULL. */
+    bool (*pause)(Tracer *tracer);
+    int disabled; /* scopes of cb_disable_open that are open */
     bool whole_calls; /* records calls, with all that they write to */
     uint64_t serial;
 };
 Tracer *tracer_current(void);
 Tracer *tracer_set(Tracer *tracer); /* returns the one before */
+bool tracer_disabled(void); /* in a scope of cb_disable_open */
 uint64_t serial_next(void);         /* unique numbers for traces and storages */
 
 /* The dtype that autocast computes in, CB_SAME: off. Sets it without a scope; returns the one

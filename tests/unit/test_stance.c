@@ -188,10 +188,79 @@ static void nested(void **state) {
     cb_function_free(inner);
 }
 
+/* ---- off for a part, and anew ---------------------------------------------------------------- */
+
+static int ops_seen;
+
+static cb_tensor *partly(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0), *unused = cb_exp(y);
+    cb_disable_open();
+    cb_tensor *z = cb_add(y, 1.0);
+    cb_disable_open();
+    const float *after = cb_data_const(z), *before = cb_data_const(x);
+    if (!after || !before) return NULL;
+    ops_seen += after[0] == 2 * before[0] + 1;
+    z = cb_call(inner, z);
+    cb_add_(y, z);
+    cb_disable_close();
+    z = cb_mul(z, factor);
+    cb_disable_close();
+    return cb_sin(cb_add(cb_mul(y, z), unused));
+}
+
+/* What lies between runs at once, with what it needs; what is around it is compiled. */
+static void disabled(void **state) {
+    (void)state;
+    inner = cb_compile(scaled, VM);
+    cb_function *fast = cb_compile(partly, VM);
+    for (int i = 0; i < 4; i++) {
+        factor = 2 + i; /* part of no graph */
+        expect_equal(cb_call(fast, ramp(2, 3)), partly(ramp(2, 3)));
+    }
+    factor = 2;
+    assert_int_equal(ops_seen, 8);
+    assert_in_range(cb_stats(fast).graphs, 2, 3); /* perhaps the first one wider */
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    assert_int_equal(cb_stats(inner).graphs, 0);
+    cb_function_free(fast);
+    fast = cb_compile(partly, "fullgraph=1, " VM);
+    expect_refused(fast, ramp(2, 3), "cb_disable_open");
+    cb_function_free(fast);
+    cb_disable_close();
+    assert_int_equal(cb_error_status(), CB_ERR_ARGUMENT);
+    cb_clear_error();
+    cb_disable_open();
+    expect_equal(cb_call(inner, ramp(2, 3)), scaled(ramp(2, 3)));
+    cb_disable_close();
+    assert_int_equal(cb_stats(inner).graphs, 0);
+    cb_function_free(inner);
+}
+
+static cb_tensor *resets(cb_tensor *x) {
+    assert_int_equal((cb_reset)(), CB_ERR_ARGUMENT);
+    cb_clear_error();
+    return cb_neg(x);
+}
+
+static void reset(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(scaled, VM), *inside = cb_compile(resets, VM);
+    for (int i = 0; i < 3; i++) {
+        expect(fast, scaled, ramp(2, 3), 1, 0);
+        expect(fast, scaled, ramp(1, 3), 2, 0);
+        expect(fast, scaled, ramp(2, 3), 2, 0);
+        assert_int_equal(cb_reset(), CB_OK);
+    }
+    expect(fast, scaled, ramp(2, 3), 1, 0);
+    assert_non_null(cb_call(inside, ramp(2, 3)));
+    cb_function_free(fast), cb_function_free(inside);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stances), cmocka_unit_test(fails),  cmocka_unit_test(begins_a_segment),
-        cmocka_unit_test(limit),   cmocka_unit_test(nested),
+        cmocka_unit_test(limit),   cmocka_unit_test(nested), cmocka_unit_test(disabled),
+        cmocka_unit_test(reset),
     };
     return run_counted(tests);
 }
