@@ -3,16 +3,18 @@
 
 #include <string.h>
 
-static int add_value(Recording *recording, TraceValue value, FunctionalValue functional) {
+static int add_value(Recording *recording, const TraceValue *made,
+                     const FunctionalValue *functional) {
     Trace *trace = recording->trace;
+    TraceValue value = *made;
     int number = length(trace->value);
-    if (functional.parent == NO_VALUE) value.root = number;
+    if (functional->parent == NO_VALUE) value.root = number;
     const Meta *meta = &value.meta;
     value.contiguous = strides_contiguous(meta->rank, meta->size, value.stride);
     /* One of size 1, or of nothing, may have any strides; a trace compares them. */
     if (value.contiguous) contiguous_strides(meta->rank, meta->size, value.stride);
     push(trace->arena, trace->value, value);
-    push(recording->graph->arena, recording->value, functional);
+    push(recording->graph->arena, recording->value, *functional);
     return number;
 }
 
@@ -21,7 +23,7 @@ int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     memcpy(value.stride, x->stride, sizeof(int64_t) * x->rank);
     FunctionalValue functional = {.parent = NO_VALUE, .input = length(recording->graph->input)};
     functional.node = graph_input(recording->graph, &value.meta);
-    int number = add_value(recording, value, functional);
+    int number = add_value(recording, &value, &functional);
     if (kind == VALUE_IS_CAPTURED) push(recording->graph->arena, recording->captured, number);
     return number;
 }
@@ -32,7 +34,7 @@ static int add_result(Recording *recording, Node *node) {
     value.meta.device = (uint8_t)recording->graph->device;
     contiguous_strides(value.meta.rank, value.meta.size, value.stride);
     FunctionalValue functional = {.parent = NO_VALUE, .node = node, .input = -1};
-    return add_value(recording, value, functional);
+    return add_value(recording, &value, &functional);
 }
 
 Node *functional_node(Recording *recording, int value) {
@@ -73,7 +75,7 @@ static bool add_view(Recording *recording, Op op, int parent, const Attrs *attrs
     value.meta.device = base->meta.device;
     if (view_strides(op, &functional.attrs, &base->meta, &value.meta, base->stride, base->offset,
                      value.stride, &value.offset)) {
-        *result = add_value(recording, value, functional);
+        *result = add_value(recording, &value, &functional);
         return true;
     }
     if (op != OP_view) return true;
@@ -91,8 +93,8 @@ static bool is_identity(const TraceValue *value, Op op, const Attrs *attrs) {
 static int add_identity(Recording *recording, int parent) {
     TraceValue value = recording->trace->value[parent];
     value.kind = VALUE_IS_RESULT;
-    return add_value(recording, value,
-                     (FunctionalValue){.parent = parent, .view = OP_none, .input = -1});
+    FunctionalValue same = {.parent = parent, .view = OP_none, .input = -1};
+    return add_value(recording, &value, &same);
 }
 
 static Node *argument_node(Recording *recording, const TraceOperand *operand) {
