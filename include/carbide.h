@@ -444,6 +444,9 @@ CB_API cb_status cb_reset(void);
  *              cb_autocast_open; 0: without autocast
  *   fuse       1 | 0
  *              0: one kernel per op, for measurements
+ *   async      0 | 1
+ *              1: the C compiler works in the background: calls run on the vector VM, and in C
+ *              code once it is there (cb_function_wait)
  *   freeze     auto | 1 | 0
  *              auto: parameters and buffers of a module in eval mode count as constants, until
  *              they are written to; 1: so do all tensors that the function finds outside
@@ -478,6 +481,9 @@ CB_API cb_function *cb_compile_graph(cb_graph *graph, const char *options);
 /* What was freed last, of functions, modules and graphs together 64, is known: to use it, or to
  * free it again, is an error. */
 CB_API void cb_function_free(cb_function *function);
+/* Waits until nothing is compiled for the function in the background (option async). Neither
+ * cb_function_free, which has the compiler end, nor the end of the program waits for that. */
+CB_API cb_status cb_function_wait(cb_function *function);
 
 #ifdef __cplusplus
 }

@@ -72,6 +72,7 @@
 #define cb_compile_module(...) (CB_HERE, (cb_compile_module)(__VA_ARGS__))
 #define cb_compile_graph(...) (CB_HERE, (cb_compile_graph)(__VA_ARGS__))
 #define cb_function_free(...) (CB_HERE, (cb_function_free)(__VA_ARGS__))
+#define cb_function_wait(...) (CB_HERE, (cb_function_wait)(__VA_ARGS__))
 #define cb_call_n(...) (CB_HERE, (cb_call_n)(__VA_ARGS__))
 #define cb_call_1(...) (CB_HERE, (cb_call_1)(__VA_ARGS__))
 #define cb_explain(...) (CB_HERE, (cb_explain)(__VA_ARGS__))

@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <stdatomic.h>
+#include <time.h>
 
 LockCell lock_cells[LOCK_COUNT] = {[0 ... LOCK_COUNT - 1] = {PTHREAD_MUTEX_INITIALIZER}};
 
@@ -20,6 +21,15 @@ uint32_t process_number(void) {
 }
 
 void lock_wait(int lock) { pthread_cond_wait(&process.woken[lock], &lock_cells[lock].mutex); }
+
+void lock_wait_ms(int lock, int ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += ms % 1000 * 1000000L;
+    until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&process.woken[lock], &lock_cells[lock].mutex, &until);
+}
 
 void lock_wake(int lock) { pthread_cond_broadcast(&process.woken[lock]); }
 

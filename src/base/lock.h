@@ -38,6 +38,7 @@ static inline void lock_give(int lock) { pthread_mutex_unlock(&lock_cells[lock].
 
 /* Gives the lock, waits until another thread calls lock_wake, or for no reason, and takes it. */
 void lock_wait(int lock);
+void lock_wait_ms(int lock, int ms); /* no longer than that */
 void lock_wake(int lock);
 
 /* 1, in a forked child 2, in its child 3: whoever has another number has no thread here. */

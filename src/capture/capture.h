@@ -18,6 +18,7 @@
  *   trace.c      the flat trace: storage, comparison, running it op by op (the fallback of
  *                everything)
  *   entry.c      a finished recording becomes an executable
+ *   later.c      where its C code comes from, at once or in the background
  *   launch.c     running an entry and handing out its results
  *   frozen.c     parameters that count as constants, until they are written to
  *   check.c      CARBIDE_CHECK: the same call on the float64 VM, compared

@@ -151,12 +151,6 @@ static GenerateOptions choose_sizes(const Function *function, const Entry *entry
                              .like = known ? executable_plan(known->executable) : NULL};
 }
 
-static bool needs_code(const Executable *executable) {
-    ExecutableInfo info = executable_info(executable);
-    bool generated = info.source && info.reason == REASON_NONE;
-    return length(executable_plan(executable)->kernel) && (info.files || !generated);
-}
-
 static bool compile(Entry *entry, Call *call) {
     const FunctionOptions *options = &call->function->options;
     Recording *recording = call->recording;
@@ -166,6 +160,7 @@ static bool compile(Entry *entry, Call *call) {
     CompileOptions how = {.optimize = true,
                           .generate = options->backend == BACKEND_C,
                           .sizes = choose_sizes(call->function, entry),
+                          .later = options->async == CODE_LATER,
                           .choose = true,
                           .tune = tunes,
                           .report = true,
@@ -179,7 +174,6 @@ static bool compile(Entry *entry, Call *call) {
     entry->compile_ms = clock_ms() - start;
     timeline_add("capture", "recording", (int64_t)(call->start_ms * 1e6), (int64_t)(start * 1e6));
     if (!entry->executable) return false;
-    entry->compiled = needs_code(entry->executable);
     find_copied(entry);
     return !option_int(OPTION_check) || check_build(entry, call);
 }
@@ -238,28 +232,7 @@ static void append(Function *function, Entry *entry) {
     for (Entry *e = atomic_load(last); e; e = atomic_load(last)) last = &e->next;
     atomic_store(last, entry);
     replace_covered(function, entry);
-    atomic_fetch_add(&function->compiled, entry->compiled);
     atomic_fetch_add(&function->entry_count, 1);
-}
-
-/* The notice that the process runs without a C compiler is given once. */
-static void notice_no_compiler(void) {
-    static atomic_flag given = ATOMIC_FLAG_INIT;
-    if (!option_int(OPTION_notices) || atomic_flag_test_and_set(&given)) return;
-    const ReasonInfo *info = reason_info(REASON_no_compiler);
-    fprintf(stderr, "carbide: %s (%s)\n", info->text, info->hint);
-}
-
-static void note_engine(Function *function, const Entry *entry) {
-    ExecutableInfo info = executable_info(entry->executable);
-    if (info.reason == REASON_no_compiler) notice_no_compiler();
-    if (info.from_disk)
-        atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));
-    if (info.cache != REASON_NONE) function_note(function, info.cache, (Site){0}, "%s", "");
-    if (info.refusal.reason != REASON_NONE)
-        function_note(function, info.refusal.reason, (Site){0}, "%s", info.refusal.detail);
-    if (info.reason == REASON_NONE) return;
-    function_note(function, info.reason, (Site){0}, "%s", info.message ? info.message : "");
 }
 
 /* An entry that another thread has made meanwhile, or NULL: this one makes it. A compiler runs too
@@ -301,12 +274,13 @@ Entry *entry_make(Call *call) {
         return NULL;
     }
     recording->trace = NULL; /* the entry owns it now */
-    note_engine(function, entry);
+    entry_compile_later(entry);
     if (strchr(option_text(OPTION_dump), 'c')) entry_dump(entry);
     return entry;
 }
 
 void entry_free(Entry *entry) {
+    entry_drop_job(entry);
     executable_free(entry->executable);
     executable_free(entry->oracle);
     for (int i = 0; i < entry->captured_count; i++) tensor_destroy(entry->held[i]);

@@ -164,6 +164,7 @@ static void print_plan(const Entry *entry, Buffer *out) {
     put(out, "\n");
     report_packed(entry->executable, out);
     putf(out, "  engine: %s", report_engine(entry->executable));
+    if (info.pending_ms >= 0) putf(out, ", since %.0f ms", info.pending_ms);
     if (info.source) putf(out, "; %d kernels, %d different", length(plan->kernel), info.functions);
     put(out, "\n");
     if (info.message && *info.message) {

@@ -279,6 +279,7 @@ void cb_function_free(cb_function *function) {
 
 void cb_cleanup(void) {
     if (!tensor_may_cleanup("cleanup")) return;
+    worker_close();
     eager_cleanup();
     families_cleanup();
     code_cleanup();

@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "base/reason.h"
 #include "base/tomb.h"
+#include "base/worker.h"
 #include "capture/capture.h"
 #include "capture/trace.h"
 #include "device/device.h"
@@ -126,7 +127,7 @@ struct Entry {
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
     Conditions conditions; /* when the function began */
     double trace_ms, compile_ms;
-    bool compiled; /* its kernels had to be: no code of other sizes did */
+    WorkerJob job; /* later.c: its C code is made in the background */
 };
 
 /* A finished recording becomes an entry: one is compiled at a time, others wait for it. NULL:
@@ -153,6 +154,10 @@ bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument
 void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output);
 /* fullgraph: everything without the function. Fills output; count, or a negative status. */
 int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
+
+/* later.c: the C code of a new entry is there, or is made in the background. */
+void entry_compile_later(Entry *entry);
+void entry_drop_job(Entry *entry); /* before it is freed */
 
 /* frozen.c: which captured tensors count as constants, into the entry and the options; whether x,
  * and all captured tensors, still are what they were. Escapes through the trace's arena. */

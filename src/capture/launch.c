@@ -80,6 +80,7 @@ static bool run_with(const Entry *entry, Tensor *const *value, const int64_t *ar
 bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,
                Tensor **graph_output) {
     if (strchr(option_text(OPTION_dump), 'r')) dump_run(entry);
+    if (!job_is_idle(&entry->job)) worker_continue();
     Number local[LOCAL_NUMBERS], *number = local;
     int count = entry->trace->argument_count;
     if (count > LOCAL_NUMBERS) number = memory_alloc(sizeof *number * (size_t)count);

@@ -107,6 +107,7 @@ static void put_times(const Entry *entry, Buffer *out) {
          "    disk %.1f; engine: %s",
          entry->trace_ms + entry->compile_ms, entry->trace_ms, time->passes_ms, time->schedule_ms,
          info.compiler_ms, report_engine(entry->executable));
+    if (info.pending_ms >= 0) putf(out, ", since %.0f ms", info.pending_ms);
     if (info.source) {
         put(out, "; ");
         put_count(out, length(executable_plan(entry->executable)->kernel), "kernel");

@@ -14,9 +14,8 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/memory.h"
+#include "base/worker.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 enum { MOST_WAITING = 4096, ARGUMENT_ALIGNMENT = 16 };
@@ -82,7 +81,7 @@ static void *serve(void *user) {
     return NULL;
 }
 
-/* Under the lock. Signals of the program are not for this thread. */
+/* Under the lock. */
 static bool start(void) {
     if (queue.process && queue.process != process_number()) {
         fail(CB_ERR_ARGUMENT, "a device cannot be used in a forked child of who used it");
@@ -90,14 +89,7 @@ static bool start(void) {
     }
     while (queue.ends) lock_wait(LOCK_queue);
     if (queue.process) return true;
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGSEGV);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGFPE);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = pthread_create(&queue.thread, NULL, serve, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int status = worker_thread(&queue.thread, serve);
     if (status == 0)
         queue.process = process_number();
     else

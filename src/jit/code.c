@@ -1,9 +1,8 @@
 /* Generated C -> functions in this process: memory table, disk cache, compiler (code.h).
  *
  * In: a C file as text. Out: a loaded shared object. The key is a hash of everything that the
- * object depends on (code_describe); one object is loaded once per process, however many plans use
- * it. Two threads that want the same new object may both compile it; the second one to finish takes
- * the first one's.
+ * object depends on (code_describe); one object is compiled and loaded once per process, however
+ * many plans use it: a thread that wants what another one is at waits for what comes of it.
  *
  * The table is a process singleton: a shared object is loaded into a process, not into a context.
  * It holds no references (those of jit/family.c are its own), so the last release unloads. */
@@ -26,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { STOP_MS = 20 /* between two looks at whether it is stopped */ };
 
 struct Code {
     Code *next;
@@ -66,15 +67,13 @@ static Code *find_loaded(const char *key) {
     return NULL;
 }
 
-static Code *take_loaded(const char *key) {
-    lock_take(LOCK_code);
-    Code *code = find_loaded(key);
-    lock_give(LOCK_code);
-    return code;
-}
-
 /* One attempt to get code, step by step. */
 typedef struct Attempt {
+    struct Attempt *next; /* in attempts */
+    uint32_t process;     /* that makes it: in a forked child it is nobody's */
+    int users;            /* who makes it, and who waits for it */
+    bool done;
+    Stop *stop;
     const char *source;
     size_t length;
     const char *const *name; /* of the functions that the object must have */
@@ -83,7 +82,10 @@ typedef struct Attempt {
     char description[CACHE_TEXT], key[CACHE_KEY];
     char directory[CACHE_PATH]; /* of the cache; "" when there is none */
     CodeResult result;
+    char *said; /* once it is done: the result's message, for those who waited */
 } Attempt;
+
+static Attempt *attempts; /* of all threads, that come to compiling; under the lock */
 
 static void *load_whole(const Attempt *a, int file, char why[OBJECT_WHY]) {
     void *object = object_load(file, why);
@@ -182,7 +184,7 @@ static void compile_in(Attempt *a, const char *folder, bool keep) {
     snprintf(path, sizeof path, "%.4000s/kernel.so", folder);
     bool heavy = a->length >= strlen(C_HEAVY) && !memcmp(a->source, C_HEAVY, strlen(C_HEAVY));
     Reason reason =
-        compiler_run(&a->compiler, a->source, a->length, heavy, path, &a->result.message);
+        compiler_run(&a->compiler, a->source, a->length, heavy, path, a->stop, &a->result.message);
     if (reason == REASON_NONE) reason = take_object(a, path, keep, why);
     if (reason != REASON_NONE) give_up(a, reason, *why ? why : NULL);
     if (a->result.code && keep) cache_trim(a->directory);
@@ -215,6 +217,81 @@ static bool load_from_disk(Attempt *a) {
     return a->result.from_disk;
 }
 
+/* ---- one attempt for all ------------------------------------------------------------------ */
+
+/* Both with the lock. */
+static Attempt *find_attempt(const char *key) {
+    for (Attempt *a = attempts; a; a = a->next)
+        if (a->process == process_number() && !strcmp(a->key, key)) return a;
+    return NULL;
+}
+
+static void drop_attempt(Attempt *a) {
+    if (--a->users) return;
+    memory_free(a->said);
+    memory_free(a);
+}
+
+/* What another thread's attempt has come to is this one's result, too. Neither is one that was
+ * stopped, nor one whose code is gone already: true, it is to be made. With the lock. */
+static bool wait_for_other(Attempt *a, Attempt *other) {
+    other->users++;
+    while (!other->done && !is_stopped(a->stop))
+        if (a->stop)
+            lock_wait_ms(LOCK_code, STOP_MS);
+        else
+            lock_wait(LOCK_code);
+    bool failed = other->done && other->result.reason != REASON_NONE;
+    bool again = other->done && (!failed || other->result.reason == REASON_compile_stopped);
+    if (!other->done)
+        give_up(a, REASON_compile_stopped, NULL);
+    else if (!again)
+        give_up(a, other->result.reason, other->said);
+    drop_attempt(other);
+    return again;
+}
+
+/* True when it is for this thread to make the code, which end_attempt must then be told of. */
+static bool begin_attempt(Attempt *a) {
+    Attempt *other = NULL;
+    bool mine = false;
+    lock_take(LOCK_code);
+    do {
+        a->result.code = find_loaded(a->key);
+        other = a->result.code ? NULL : find_attempt(a->key);
+        mine = !a->result.code && !other;
+    } while (other && wait_for_other(a, other));
+    if (mine) {
+        a->process = process_number();
+        a->next = attempts;
+        attempts = a;
+    }
+    lock_give(LOCK_code);
+    return mine;
+}
+
+static void end_attempt(Attempt *a) {
+    lock_take(LOCK_code);
+    Attempt **at = &attempts;
+    while (*at != a) at = &(*at)->next;
+    *at = a->next;
+    a->done = true;
+    if (a->users > 1 && a->result.message) a->said = memory_copy_text(a->result.message);
+    lock_wake(LOCK_code);
+    lock_give(LOCK_code);
+}
+
+static void make(Attempt *a) {
+    if (option_int(OPTION_cache)) {
+        a->result.cache = cache_directory(a->directory);
+        if (a->result.cache != REASON_NONE)
+            a->directory[0] = '\0';
+        else if (load_from_disk(a))
+            return;
+    }
+    compile(a);
+}
+
 static void attempt(Attempt *a) {
     if (environment_is_foreign()) {
         give_up(a, REASON_foreign_caller, NULL);
@@ -229,19 +306,13 @@ static void attempt(Attempt *a) {
         return;
     }
     cache_key(a->description, a->key);
-    a->result.code = take_loaded(a->key);
-    if (a->result.code) return;
-    if (option_int(OPTION_cache)) {
-        a->result.cache = cache_directory(a->directory);
-        if (a->result.cache != REASON_NONE)
-            a->directory[0] = '\0';
-        else if (load_from_disk(a))
-            return;
-    }
-    compile(a);
+    if (!begin_attempt(a)) return;
+    make(a);
+    end_attempt(a);
 }
 
-CodeResult code_load(const char *source, size_t length, const char *const *name, int names) {
+CodeResult code_load(const char *source, size_t length, const char *const *name, int names,
+                     Stop *stop) {
     double start = clock_ms();
     Attempt *a = memory_zalloc(sizeof *a); /* too large for a small stack */
     if (!a) return (CodeResult){.reason = REASON_out_of_memory};
@@ -249,9 +320,13 @@ CodeResult code_load(const char *source, size_t length, const char *const *name,
     a->length = length;
     a->name = name;
     a->names = names;
+    a->stop = stop;
+    a->users = 1;
     attempt(a);
     CodeResult result = a->result;
-    memory_free(a);
+    lock_take(LOCK_code);
+    drop_attempt(a);
+    lock_give(LOCK_code);
     if (result.code && result.message) {
         memory_free(result.message);
         result.message = NULL;

@@ -4,23 +4,26 @@
 #define CARBIDE_JIT_CODE_H
 
 #include "base/reason.h"
+#include "base/worker.h"
 #include "lower/function.h"
 
 #include <stddef.h>
 
 typedef struct Code Code; /* one loaded shared object, reference-counted; dlclose'd with the last */
 typedef struct CodeResult {
-    Code *code;       /* NULL: reason and message say why */
+    Code *code; /* NULL: reason and message say why */
     Reason reason;
-    char *message;    /* the compiler's own words, heap text, or NULL */
-    Reason cache;     /* why the disk cache was not used, or replaced an entry; REASON_NONE: all
+    char *message; /* the compiler's own words, heap text, or NULL */
+    Reason cache;  /* why the disk cache was not used, or replaced an entry; REASON_NONE: all
                        * well */
     bool from_disk;
     double milliseconds;
 } CodeResult;
 /* source: a whole C file (codegen/c/c.h) with the named functions; an object that lacks one is not
- * taken, be it the compiler's or the cache's. Same source, compiler, flags and CPU: same key. */
-CodeResult code_load(const char *source, size_t length, const char *const *name, int names);
+ * taken, be it the compiler's or the cache's. Same source, compiler, flags and CPU: same key. When
+ * it is stopped, the compiler is killed: compile_stopped. */
+CodeResult code_load(const char *source, size_t length, const char *const *name, int names,
+                     Stop *stop);
 KernelFunction *code_function(const Code *code, const char *name);
 Code *code_retain(Code *code);
 void code_release(Code *code);

@@ -215,7 +215,7 @@ typedef struct CompilerRun {
     char words[MESSAGE_BYTES];
     size_t count;
     int status;
-    bool exited, timed_out;
+    bool exited, timed_out, stopped;
 } CompilerRun;
 
 typedef struct CommandLine {
@@ -303,9 +303,9 @@ static void look(CompilerRun *run) {
     if (result == 0 && info.si_pid == run->child) run->exited = true;
 }
 
-static void wait_for(CompilerRun *run) {
+static void wait_for(CompilerRun *run, Stop *stop) {
     bool open = true;
-    while (!run->exited && !run->timed_out) {
+    while (!run->exited && !run->timed_out && !run->stopped) {
         double left = run->deadline - clock_ms();
         if (left < 0) left = 0;
         if (open)
@@ -314,9 +314,10 @@ static void wait_for(CompilerRun *run) {
             usleep(200);
         look(run);
         run->timed_out = !run->exited && clock_ms() >= run->deadline;
+        run->stopped = !run->exited && is_stopped(stop);
     }
     kill(-run->child, SIGKILL);
-    if (!run->timed_out)
+    if (run->exited)
         for (double end = clock_ms() + POLL_MS; open && clock_ms() < end;) open = listen(run, 1);
     int status = 0;
     pid_t reaped;
@@ -353,7 +354,7 @@ static Reason refuse(const char *path, int error, char **message) {
     return REASON_compiler_failed;
 }
 
-static Reason run_compiler(const char *path, int input, const CommandLine *command,
+static Reason run_compiler(const char *path, int input, const CommandLine *command, Stop *stop,
                            char **message) {
     int ends[2];
     CompilerRun run = {.deadline = clock_ms() + (double)option_int(OPTION_cc_timeout_ms)};
@@ -361,16 +362,17 @@ static Reason run_compiler(const char *path, int input, const CommandLine *comma
     run.pipe = ends[0];
     int error = spawn(&run, path, input, ends[1], command);
     close(ends[1]);
-    if (!error) wait_for(&run);
+    if (!error) wait_for(&run, stop);
     close(ends[0]);
     if (error) return refuse(path, error, message);
+    if (run.stopped) return REASON_compile_stopped;
     if (!run.timed_out && run.status == 0) return REASON_NONE;
     *message = words_of(&run, path);
     return run.timed_out ? REASON_compiler_timeout : REASON_compiler_failed;
 }
 
 Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
-                    const char *output, char **message) {
+                    const char *output, Stop *stop, char **message) {
     static const char *const end[] = {"-x", "c", "-", "-o"};
     const char *words[MOST_FLAGS + 8];
     words[0] = compiler->path;
@@ -387,7 +389,7 @@ Reason compiler_run(const Compiler *compiler, const char *source, size_t length,
     CommandLine command = {words, variables};
     int input = source_file(source, length);
     Reason reason = input < 0 ? refuse(compiler->path, errno, message)
-                              : run_compiler(compiler->path, input, &command, message);
+                              : run_compiler(compiler->path, input, &command, stop, message);
     if (input >= 0) close(input);
     memory_free(variables);
     return reason;

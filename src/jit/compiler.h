@@ -3,6 +3,7 @@
 #define CARBIDE_JIT_COMPILER_H
 
 #include "base/reason.h"
+#include "base/worker.h"
 
 enum { COMPILER_PATH = 4096 };
 
@@ -17,11 +18,11 @@ bool compiler_find(Compiler *compiler);
 void compiler_forget(void);
 
 /* Compiles C source to a shared object at output, whose folder takes its temporary files,
- * too. REASON_NONE, compiler_failed or compiler_timeout; *message is then the compiler's words
- * (heap text, or NULL). The compiler and all that it started are gone on return.
+ * too. REASON_NONE, compiler_failed, compiler_timeout or compile_stopped; *message is then the
+ * compiler's words (heap text, or NULL). The compiler and all that it started are gone on return.
  * heavy: prefers short compile times (codegen/c/c.h: C_HEAVY). */
 Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
-                    const char *output, char **message);
+                    const char *output, Stop *stop, char **message);
 
 const char *compiler_flags(void); /* all that may be used on this level, as one line */
 /* The level in use and the processor, as one line: what -mtune=native and measured times depend

@@ -27,17 +27,18 @@ typedef struct File {
 
 typedef struct Compilation {
     File *file; /* vec */
+    Stop *stop;
     _Atomic int next;
     _Atomic bool failed;
 } Compilation;
 
 /* same[k]: the first kernel that differs from k in its name alone. Two texts are equal when the
  * hashes of what follows the name are. */
-static int *find_same(const Plan *plan) {
+static int *find_same(const Plan *plan, Arena *arena) {
     int count = length(plan->kernel);
-    int *same = arena_new_array(plan->arena, int, count + 1);
-    Map seen = map_new(plan->arena);
-    Buffer text = buffer_new(plan->arena);
+    int *same = arena_new_array(arena, int, count + 1);
+    Map seen = map_new(arena);
+    Buffer text = buffer_new(arena);
     for (int k = 0; k < count; k++) {
         text.length = 0;
         kernel_print(plan->kernel[k], &text);
@@ -53,6 +54,7 @@ static int *find_same(const Plan *plan) {
 /* One generation of code. */
 typedef struct Kernels {
     const Plan *plan;
+    Arena *arena;
     int *same;            /* by kernel: the first one that shares its function */
     int *file_of;         /* by kernel: where it is written, when it is the first of its kind */
     FamilyKernel *family; /* by kernel; NULL: sizes do not vary */
@@ -69,10 +71,10 @@ static FamilyKernel *read_families(const Plan *plan, Arena *arena) {
     return family;
 }
 
-static int *find_same_numbers(const Plan *plan, const FamilyKernel *family) {
+static int *find_same_numbers(const Plan *plan, const FamilyKernel *family, Arena *arena) {
     int count = length(plan->kernel);
-    int *same = arena_new_array(plan->arena, int, count + 1);
-    Map seen = map_new(plan->arena);
+    int *same = arena_new_array(arena, int, count + 1);
+    Map seen = map_new(arena);
     for (int k = 0; k < count; k++) {
         uint64_t hash = family[k].key[0];
         for (int h = 0; h < length(family[k].holes.hole); h++)
@@ -94,7 +96,7 @@ static void find_code(Kernels *kernels, const Plan *like, Generated *out) {
         missing += !code;
     }
     if (!missing) return;
-    FamilyKernel *before = like ? read_families(like, kernels->plan->arena) : NULL;
+    FamilyKernel *before = like ? read_families(like, kernels->arena) : NULL;
     int known = like ? length(like->kernel) : 0;
     for (int k = 0; k < known; k++) family_note(&before[k]);
     for (int k = 0; k < count; k++)
@@ -111,17 +113,17 @@ static void make_files(Kernels *kernels) {
     for (int k = 0; k < length(plan->kernel); k++) {
         if (kernels->same[k] != k || kernels->function[k]) continue;
         if (weight >= FILE_WEIGHT) {
-            push(plan->arena, file, (File){0});
+            push(kernels->arena, file, (File){0});
             weight = 0;
         }
         file_of[k] = length(file) - 1;
-        push(plan->arena, file[file_of[k]].kernel, plan->kernel[k]);
-        push(plan->arena, file[file_of[k]].name, plan->kernel[k]->name);
-        if (kernels->family) push(plan->arena, file[file_of[k]].holes, kernels->family[k].holes);
+        push(kernels->arena, file[file_of[k]].kernel, plan->kernel[k]);
+        push(kernels->arena, file[file_of[k]].name, plan->kernel[k]->name);
+        if (kernels->family) push(kernels->arena, file[file_of[k]].holes, kernels->family[k].holes);
         weight += length(plan->kernel[k]->expr);
     }
     for (int i = 0; i < length(file); i++) {
-        file[i].source = buffer_new(plan->arena);
+        file[i].source = buffer_new(kernels->arena);
         c_render(file[i].kernel, file[i].holes, length(file[i].kernel), &file[i].source);
     }
     kernels->file = file;
@@ -134,13 +136,13 @@ static void *compile_files(void *user) {
         if (i >= length(work->file) || atomic_load(&work->failed)) return NULL;
         File *file = &work->file[i];
         file->result = code_load(buffer_text(&file->source), file->source.length, file->name,
-                                 length(file->name));
+                                 length(file->name), work->stop);
         if (!file->result.code) atomic_store(&work->failed, true);
     }
 }
 
-static bool compile_all(File *file) {
-    Compilation work = {.file = file};
+static bool compile_all(File *file, Stop *stop) {
+    Compilation work = {.file = file, .stop = stop};
     pthread_t helper[COMPILERS - 1];
     int helpers = 0, wanted = length(file) < COMPILERS ? length(file) - 1 : COMPILERS - 1;
     while (helpers < wanted && pthread_create(&helper[helpers], NULL, compile_files, &work) == 0)
@@ -150,9 +152,9 @@ static bool compile_all(File *file) {
     return !atomic_load(&work.failed);
 }
 
-static const char *join_sources(const Plan *plan, const File *file) {
+static const char *join_sources(Arena *arena, const File *file) {
     if (length(file) == 1) return buffer_text(&file->source);
-    Buffer all = buffer_new(plan->arena);
+    Buffer all = buffer_new(arena);
     for (int i = 0; i < length(file); i++)
         put_bytes(&all, file[i].source.text, file[i].source.length);
     return buffer_text(&all);
@@ -183,40 +185,43 @@ static void find_functions(const Kernels *kernels) {
 }
 
 static void find_arguments(const Kernels *kernels, Generated *out) {
-    Arena *arena = kernels->plan->arena;
+    Arena *arena = kernels->arena;
     int count = length(kernels->plan->kernel);
     out->argument = arena_new_array(arena, void *, count);
     for (int k = 0; k < count && kernels->family; k++)
         out->argument[k] = family_arguments(&kernels->family[kernels->same[k]], arena);
 }
 
-static Kernels read_kernels(const Plan *plan, GenerateOptions options, Generated *out) {
+static Kernels read_kernels(const Plan *plan, GenerateOptions options, Arena *arena,
+                            Generated *out) {
     int count = length(plan->kernel);
-    Kernels kernels = {.plan = plan};
-    kernels.function = arena_new_array(plan->arena, KernelFunction *, count);
-    kernels.file_of = arena_new_array(plan->arena, int, count);
-    out->code = arena_new_array(plan->arena, Code *, 2 * count); /* found, or of a file */
-    if (options.vary) kernels.family = read_families(plan, plan->arena);
-    kernels.same = options.vary ? find_same_numbers(plan, kernels.family) : find_same(plan);
+    Kernels kernels = {.plan = plan, .arena = arena};
+    kernels.function = arena_new_array(arena, KernelFunction *, count);
+    kernels.file_of = arena_new_array(arena, int, count);
+    out->code = arena_new_array(arena, Code *, 2 * count); /* found, or of a file */
+    if (options.vary) kernels.family = read_families(plan, arena);
+    kernels.same =
+        options.vary ? find_same_numbers(plan, kernels.family, arena) : find_same(plan, arena);
     if (options.vary) find_code(&kernels, options.like, out);
     for (int k = 0; k < count; k++) out->functions += kernels.same[k] == k;
     return kernels;
 }
 
-void generate(const Plan *plan, GenerateOptions options, Generated *out) {
+void generate(const Plan *plan, GenerateOptions options, Arena *arena, Stop *stop, Generated *out) {
     *out = (Generated){.functions = 0};
     if (length(plan->kernel) == 0) return;
     double start = clock_ms();
-    Kernels kernels = read_kernels(plan, options, out);
+    Kernels kernels = read_kernels(plan, options, arena, out);
     make_files(&kernels);
     File *file = kernels.file;
     out->files = length(file);
     out->from_disk = out->files > 0;
-    out->source = join_sources(plan, file);
+    out->source = join_sources(arena, file);
     find_arguments(&kernels, out);
     out->source_ms = clock_ms() - start;
     start = clock_ms();
-    bool ok = compile_all(file); /* from here on nothing escapes: what is loaded is in out->code */
+    bool ok =
+        compile_all(file, stop); /* from here on nothing escapes: what is loaded is in out->code */
     for (int i = 0; i < length(file); i++) {
         out->from_disk &= file[i].result.from_disk;
         if (out->cache == REASON_NONE) out->cache = file[i].result.cache;

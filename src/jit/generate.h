@@ -11,11 +11,11 @@ typedef struct GenerateOptions {
 } GenerateOptions;
 
 typedef struct Generated {
-    KernelFunction **function; /* by kernel, in the plan's arena; NULL: nothing was loaded */
+    KernelFunction **function; /* by kernel, in the arena; NULL: nothing was loaded */
     void **argument;           /* by kernel: what its function takes behind the buffers; or NULL */
     int functions;             /* different ones: kernels with the same text share one */
     int files;                 /* that were compiled, or loaded from disk */
-    Code **code;               /* to release; in the plan's arena */
+    Code **code;               /* to release; in the arena */
     int code_count;
     const char *source;            /* every file, one after the other; "": there is none */
     char *message;                 /* the compiler's own words, heap text to free, or NULL */
@@ -25,9 +25,9 @@ typedef struct Generated {
     double source_ms, compiler_ms; /* of writing it; of compiling and loading */
 } Generated;
 
-/* Writes, compiles and loads the C of all kernels. Works in the plan's arena, whose escape leaves
- * nothing behind that is not in *out. */
-void generate(const Plan *plan, GenerateOptions options, Generated *out);
+/* Writes, compiles and loads the C of all kernels. Works in the arena, whose escape leaves nothing
+ * behind that is not in *out. */
+void generate(const Plan *plan, GenerateOptions options, Arena *arena, Stop *stop, Generated *out);
 void generated_release(Generated *generated); /* the code; message stays the caller's */
 
 #endif

@@ -119,6 +119,7 @@ void report_refusal(const Refusal *refusal, Buffer *out) {
 const char *report_engine(const Executable *executable) {
     ExecutableInfo info = executable_info(executable);
     if (!length(executable_plan(executable)->kernel)) return "none, there are no kernels";
+    if (info.pending_ms >= 0) return "vector VM, while C is compiled in the background";
     if (!info.source || info.reason != REASON_NONE) return "vector VM";
     if (!info.files) return "C, compiled for other sizes";
     return info.from_disk ? "C, from the disk cache" : "C, compiled now";

@@ -42,8 +42,7 @@ static void dump_plan(const Plan *plan, CompileOptions options) {
     if (dumps(options, 's')) dump("schedule", buffer_text(&schedule));
 }
 
-static void dump_source(const Executable *executable, CompileOptions options) {
-    if (!executable || !dumps(options, 'k')) return;
+static void dump_source(const Executable *executable) {
     const char *source = executable_info(executable).source;
     dump("kernels", source ? source : "(on the vector VM)");
 }
@@ -88,6 +87,7 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
     }
     ExecutableOptions how = {.generate = options.generate,
                              .sizes = options.sizes,
+                             .later = options.later,
                              .oracle = options.oracle,
                              .choose = options.choose,
                              .tune = options.tune,
@@ -95,6 +95,12 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
     double start = clock_ms();
     Executable *executable = executable_new(plan, how);
     end_stage("code and weights", start, options);
-    dump_source(executable, options);
+    if (executable && !options.later && dumps(options, 'k')) dump_source(executable);
     return executable;
+}
+
+bool compile_later(Executable *executable, Stop *stop) {
+    if (!executable_generate(executable, stop)) return false;
+    if (strchr(option_text(OPTION_dump), 'k')) dump_source(executable);
+    return true;
 }

@@ -11,6 +11,7 @@ typedef struct CompileOptions {
     bool fuse;     /* false: one kernel per op */
     bool generate; /* C code; false: the vector VM */
     GenerateOptions sizes; /* with generate */
+    bool later;    /* with generate: the code comes from compile_later; the VM runs until then */
     bool oracle;   /* the vector VM in f64 */
     bool choose;   /* providers and methods by option provider; false: our own engine alone */
     bool tune;     /* and by measurement */
@@ -23,5 +24,7 @@ typedef struct CompileOptions {
 /* Takes over the graph's arena, also on failure, which is NULL and means that memory ran out.
  * input_stride[k]: strides of argument k, NULL when it is contiguous; NULL: all are. */
 Executable *compile_graph(Graph *graph, const int64_t *const *input_stride, CompileOptions options);
+/* The C code that was left for later (executable_generate), on any thread. False: out of memory. */
+bool compile_later(Executable *executable, Stop *stop);
 
 #endif

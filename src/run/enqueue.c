@@ -80,6 +80,7 @@ bool enqueue_launch(DeviceRun *run) {
 
 typedef struct StepArgument {
     const Executable *executable;
+    const Launch *launch;
     int64_t step;
     RunArgument run; /* last: its numbers follow */
 } StepArgument;
@@ -97,7 +98,7 @@ static bool step_kernel(const void *argument, void *const *pointer) {
     Operands operands = {.packed = pointer[PACKED], .out = pointer[OUT]};
     for (int i = 0; i < TASK_OPERANDS; i++) operands.in[i] = pointer[IN + i];
     if (kernel >= 0) {
-        operands.epilogue = &a->executable->launch[kernel];
+        operands.epilogue = a->launch;
         operands.epilogue_buffer = pointer + BUFFERS;
     }
     return note(run(a->executable, a->step, &operands), pointer);
@@ -122,6 +123,7 @@ bool enqueue_step(DeviceRun *run, int step, const Operands *operands) {
     if (!added) return false;
     StepArgument *argument = argument_of(added);
     argument->executable = run->executable;
+    argument->launch = launch;
     argument->step = step;
     memcpy(&argument->run, run->argument, argument_bytes(run->argument));
     void **pointer = added->pointer;

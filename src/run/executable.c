@@ -6,12 +6,12 @@
  * and copied at the end. The launches of a device fail together, before any of them is made.
  *
  *     w <- w - g * 0.1: one kernel that loads w[a0] and stores value[a0]: in place */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/round.h"
 #include "base/timeline.h"
 #include "run/enqueue.h"
-#include <stdatomic.h>
 
 enum { BLOCK_ALIGNMENT = 64 };
 
@@ -242,8 +242,8 @@ static bool prepare_task(Executable *executable, ExecutableOptions options, int 
         *work = (Work){.task = &step->task, .method = method_own(&step->task, number >= 0)};
     else
         method_choose(plan, step, (ConstantWeight){make_constant, constants, number},
-                      step->kernel < 0 ? NULL : &executable->launch[step->kernel], options.tune,
-                      work, &executable->refusal);
+                      step->kernel < 0 ? NULL : &executable->first.launch[step->kernel],
+                      options.tune, work, &executable->refusal);
     if (number < 0) return true;
     if (!take_packed(executable, work, number, plan->value[weight].dtype)) return false;
     if (work->packs && --readers[weight] == 0) constant_drop(constants, number);
@@ -327,10 +327,7 @@ static void resolve_buffers(Executable *executable) {
         const KernelBuffer *buffer = plan->kernel[k]->buffer;
         for (int i = 0; i < length(buffer); i++)
             executable->slot_value[executable->slot_count++] = buffer[i].value;
-        void *argument = executable->generated.function ? executable->generated.argument[k] : NULL;
-        if (!argument) continue;
-        push(plan->arena, executable->bound, ((Bound){executable->slot_count, argument}));
-        executable->slot_value[executable->slot_count++] = 0;
+        if (executable->sizes.vary) executable->slot_count++; /* for the launch's argument */
     }
 }
 
@@ -342,23 +339,12 @@ static bool is_timed(void) {
 
 static bool prepare(Executable *executable, ExecutableOptions options) {
     const Plan *plan = executable->plan;
-    if (options.generate && !options.oracle) generate(plan, options.sizes, &executable->generated);
+    if (!engine_prepare(executable, options)) return false;
     resolve_buffers(executable);
     if (is_timed())
         executable->step_ns = arena_new_array(plan->arena, _Atomic int64_t, length(plan->step) + 1);
     find_stages(executable);
     judge_mutations(executable);
-    int kernels = length(plan->kernel);
-    executable->launch = arena_new_array(plan->arena, Launch, kernels + 1);
-    KernelFunction **function = executable->generated.function;
-    for (int k = 0; k < kernels; k++) {
-        if (!launch_init(&executable->launch[k], plan->kernel[k], function ? function[k] : NULL,
-                         options.oracle))
-            return false;
-        executable->launch[k].argument = function ? executable->generated.argument[k] : NULL;
-        executable->launch[k].buffer_count += executable->launch[k].argument != NULL;
-        executable->launch_count++;
-    }
     if (executable->constants.count) executable->use = arena_new_array(plan->arena, SharedUse, 1);
     return prepare_tasks(executable, options);
 }
@@ -379,7 +365,9 @@ Executable *executable_new(const Plan *plan, ExecutableOptions options) {
     }
     executable->plan = plan;
     executable->device = plan->device;
+    atomic_init(&executable->engine, &executable->first);
     executable->constants = options.constants;
+    executable->sizes = options.sizes;
     if (arena_guard(plan->arena)) return give_up(executable);
     if (!prepare(executable, options)) return give_up(executable);
     arena_seal(plan->arena);
@@ -389,9 +377,7 @@ Executable *executable_new(const Plan *plan, ExecutableOptions options) {
 void executable_free(Executable *executable) {
     if (!executable) return;
     devices[executable->device]->drain(); /* for what was launched and reads all this */
-    for (int k = 0; k < executable->launch_count; k++) launch_free(&executable->launch[k]);
-    generated_release(&executable->generated);
-    memory_free(executable->generated.message);
+    engine_free(executable);
     give_shared(executable);
     arena_free(executable->plan->arena);
     memory_free(executable);
@@ -400,7 +386,8 @@ void executable_free(Executable *executable) {
 const Plan *executable_plan(const Executable *executable) { return executable->plan; }
 
 ExecutableInfo executable_info(const Executable *executable) {
-    const Generated *generated = &executable->generated;
+    const Generated *generated = &atomic_load(&executable->engine)->generated;
+    bool pends = atomic_load(&executable->pends);
     return (ExecutableInfo){.reason = generated->reason,
                             .message = generated->message,
                             .cache = generated->cache,
@@ -408,6 +395,7 @@ ExecutableInfo executable_info(const Executable *executable) {
                             .functions = generated->functions,
                             .files = generated->files,
                             .from_disk = generated->from_disk,
+                            .pending_ms = pends ? clock_ms() - executable->pends_since : -1,
                             .source_ms = generated->source_ms,
                             .compiler_ms = generated->compiler_ms,
                             .work = executable->work,

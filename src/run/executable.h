@@ -4,6 +4,7 @@
 
 #include "jit/generate.h"
 #include "run/execute.h"
+
 #include <stdatomic.h>
 
 /* An input whose old elements are still wanted after the run wrote to it: copied to the block
@@ -19,22 +20,25 @@ typedef struct SharedUse {
     _Atomic bool retired; /* for good: whoever comes now reads nothing */
 } SharedUse;
 
-/* What a kernel's function takes behind its buffers. */
-typedef struct Bound {
-    int slot;
-    void *argument;
-} Bound;
+/* The kernels made runnable. */
+typedef struct Engine {
+    Launch *launch;   /* by kernel */
+    int launch_count; /* that are its own */
+    Generated generated;
+    Arena *arena; /* where it is not the plan's */
+} Engine;
 
 struct Executable {
     const Plan *plan; /* owns the arena that all of this lives in */
     int device;
-    Launch *launch; /* by kernel */
-    int launch_count;
-    Generated generated;
+    GenerateOptions sizes;
+    Engine first;
+    _Atomic(Engine *) engine; /* the first, until generated code takes over that was made later */
+    _Atomic bool pends;       /* that has not happened yet */
+    double pends_since;
     int *slot_value; /* plan values of all kernels' buffers, kernel after kernel */
     int *first_slot; /* by kernel: where its buffers begin */
     int slot_count;
-    Bound *bound; /* vec: slots that hold the same in every run */
     Stage *stage;        /* vec */
     int64_t block_bytes; /* of one run: the plan's arena, then the stages */
     Constants constants; /* dropped where packed copies have taken over */
@@ -50,6 +54,15 @@ struct Executable {
 /* Around whatever reads constants and packed weights; false: they are gone. */
 bool executable_enter(const Executable *executable);
 void executable_leave(const Executable *executable);
+/* At this moment: a run may begin on the VM and end in generated code. */
+static inline const Launch *executable_launch(const Executable *executable, int kernel) {
+    return &atomic_load_explicit(&executable->engine, memory_order_acquire)->launch[kernel];
+}
+
+/* engine.c: the first one, in the plan's arena; false: out of memory. */
+bool engine_prepare(Executable *executable, ExecutableOptions options);
+void engine_free(Executable *executable); /* all of them; what was prepared in part, too */
+
 const Stage *stage_of(const Executable *executable, int input); /* NULL: not staged */
 
 #endif

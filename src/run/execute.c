@@ -131,8 +131,6 @@ static void bind(const PlanRun *run) {
     bind_mutations(run);
     const int *slot_value = run->executable->slot_value;
     for (int i = 0; i < run->executable->slot_count; i++) run->slot[i] = run->base[slot_value[i]];
-    const Bound *bound = run->executable->bound;
-    for (int i = 0; i < length(bound); i++) run->slot[bound[i].slot] = bound[i].argument;
 }
 
 /* ---- steps ---- */
@@ -153,8 +151,10 @@ static bool run_check(const PlanRun *run, const Step *step) {
 static Operands kernel_operands(const PlanRun *run, const Step *step) {
     const Executable *executable = run->executable;
     if (step->kernel < 0) return (Operands){.epilogue = NULL};
-    return (Operands){.epilogue = &executable->launch[step->kernel],
-                      .epilogue_buffer = run->slot + executable->first_slot[step->kernel]};
+    const Launch *launch = executable_launch(executable, step->kernel);
+    void **buffer = run->slot + executable->first_slot[step->kernel];
+    if (launch->argument) buffer[launch->buffer_count - 1] = launch->argument;
+    return (Operands){.epilogue = launch, .epilogue_buffer = buffer};
 }
 
 static bool run_kernel(const PlanRun *run, const Step *step) {

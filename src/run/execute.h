@@ -2,6 +2,7 @@
 #ifndef CARBIDE_RUN_EXECUTE_H
 #define CARBIDE_RUN_EXECUTE_H
 
+#include "base/worker.h"
 #include "jit/generate.h"
 #include "method/method.h"
 #include "run/constant.h"
@@ -12,6 +13,7 @@
 typedef struct ExecutableOptions {
     bool generate;       /* C code through the compiler; false: the VM */
     GenerateOptions sizes;
+    bool later;          /* with generate: the VM runs until executable_generate */
     bool oracle;         /* VM in f64: for checks */
     bool choose;         /* providers and methods by option provider; false: our own engine alone */
     bool tune;           /* and by measurement */
@@ -26,6 +28,7 @@ typedef struct ExecutableInfo {
     int functions;       /* for kernels that may be many more */
     int files;           /* that the compiler made, or that came from disk */
     bool from_disk;
+    double pending_ms; /* since when the VM runs in place of code to come; < 0: it does not */
     double source_ms, compiler_ms;
     const Work *work;      /* by step: who computes it */
     MethodRefusal refusal; /* why a provider that was wanted does not */
@@ -44,6 +47,10 @@ ExecutableInfo executable_info(const Executable *executable);
 /* Bytes of weights in the form that their methods read, and how many executables read the one that
  * most do, this one among them; 0: there are none. */
 int executable_packed(const Executable *executable, int64_t *bytes);
+/* What it was made without (later): makes the C code, which runs then use, also those in progress.
+ * Once, on any thread. A compiler that fails, or is stopped, is no failure: see the info. False:
+ * out of memory, and nothing has changed. */
+bool executable_generate(Executable *executable, Stop *stop);
 /* The shortest time of a step of the plan in milliseconds; negative without the option profile. */
 double executable_step_ms(const Executable *executable, int step);
 

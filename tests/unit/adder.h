@@ -26,7 +26,7 @@ static inline void write_adder(int number, char source[256]) {
 static inline CodeResult load_adder(int number) {
     char source[256];
     write_adder(number, source);
-    return code_load(source, strlen(source), (const char *[]){"add"}, 1);
+    return code_load(source, strlen(source), (const char *[]){"add"}, 1, NULL);
 }
 
 static inline void assert_adds(CodeResult result, int number) {

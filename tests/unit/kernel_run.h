@@ -179,7 +179,7 @@ static Code *compile(const Kernel *const *kernel, int count, Arena *arena) {
     assert_int_equal(count_expressions(kernel, count), expressions); /* they are left as they are */
     const char **name = arena_new_array(arena, const char *, count);
     for (int i = 0; i < count; i++) name[i] = kernel[i]->name;
-    CodeResult result = code_load(buffer_text(&source), source.length, name, count);
+    CodeResult result = code_load(buffer_text(&source), source.length, name, count, NULL);
     if (!result.code) {
         fputs(buffer_text(&source), stderr); /* too long for print_error */
         FAIL("%s\n%s", reason_info(result.reason)->id, result.message ? result.message : "");

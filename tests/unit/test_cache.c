@@ -249,7 +249,7 @@ static void test_explaining(void **state) {
     const char *source = "void f(void) {}\n";
     Arena *arena = arena_new();
     Buffer why = buffer_new(arena);
-    CodeResult result = code_load(source, strlen(source), (const char *[]){"f"}, 1);
+    CodeResult result = code_load(source, strlen(source), (const char *[]){"f"}, 1, NULL);
     assert_true(code_describe(source, strlen(source), description, sizeof description));
     assert_int_equal(entries(key), 1);
     assert_true(cache_describe(cache, key, stored));
@@ -312,7 +312,7 @@ static void test_failing_compilers(void **state) {
         "i=0; while [ $i -lt 20000 ]; do echo a long line of words; i=$((i+1)); done; exit 1");
     assert_refused(load_adder(61), REASON_compiler_failed, "a long line");
     cb_set_option("cc", "cc");
-    CodeResult wrong = code_load("int f(", 6, NULL, 0);
+    CodeResult wrong = code_load("int f(", 6, NULL, 0, NULL);
     assert_refused(wrong, REASON_compiler_failed, "error");
     assert_adds(load_adder(61), 61);
 }
@@ -370,7 +370,7 @@ static void test_ignored_children(void **state) {
     (void)state;
     void (*before)(int) = signal(SIGCHLD, SIG_IGN);
     CodeResult good = load_adder(64);
-    CodeResult bad = code_load("int f(", 6, NULL, 0);
+    CodeResult bad = code_load("int f(", 6, NULL, 0, NULL);
     signal(SIGCHLD, before);
     assert_adds(good, 64);
     assert_null(bad.code);

@@ -1,0 +1,72 @@
+/* Where the C code of an entry comes from: it is there when the entry is, or, with option async, a
+ * job of the worker makes it while calls run on the vector VM.
+ *
+ *     entry_make -> an entry on the VM -> calls ...
+ *                   its job: generate, compile, load -> the executable's engine -> calls in C code
+ *
+ * What became of it is a note of the function in either case. */
+#include "capture/function.h"
+
+#include "base/option.h"
+
+#include <string.h>
+
+/* The notice that the process runs without a C compiler is given once. */
+static void notice_no_compiler(void) {
+    static atomic_flag given = ATOMIC_FLAG_INIT;
+    if (!option_int(OPTION_notices) || atomic_flag_test_and_set(&given)) return;
+    const ReasonInfo *info = reason_info(REASON_no_compiler);
+    fprintf(stderr, "carbide: %s (%s)\n", info->text, info->hint);
+}
+
+/* Its kernels had to be compiled: no code of other sizes did. */
+static bool needs_code(const Executable *executable) {
+    ExecutableInfo info = executable_info(executable);
+    bool generated = info.source && info.reason == REASON_NONE;
+    return length(executable_plan(executable)->kernel) && (info.files || !generated);
+}
+
+static void note_engine(Function *function, const Entry *entry) {
+    ExecutableInfo info = executable_info(entry->executable);
+    atomic_fetch_add(&function->compiled, needs_code(entry->executable));
+    if (info.reason == REASON_no_compiler) notice_no_compiler();
+    if (info.from_disk)
+        atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));
+    if (info.cache != REASON_NONE) function_note(function, info.cache, (Site){0}, "%s", "");
+    if (info.refusal.reason != REASON_NONE)
+        function_note(function, info.refusal.reason, (Site){0}, "%s", info.refusal.detail);
+    if (info.reason == REASON_NONE) return;
+    function_note(function, info.reason, (Site){0}, "%s", info.message ? info.message : "");
+}
+
+static Entry *entry_of(WorkerJob *job) {
+    return (Entry *)(void *)((char *)job - offsetof(Entry, job));
+}
+
+static void compile(WorkerJob *job) {
+    Entry *entry = entry_of(job);
+    if (compile_later(entry->executable, &job->stop))
+        note_engine(entry->function, entry);
+    else
+        function_note(entry->function, REASON_compile_memory, (Site){0}, "%s", "");
+}
+
+void entry_compile_later(Entry *entry) {
+    entry->job.run = compile;
+    if (executable_info(entry->executable).pending_ms < 0)
+        note_engine(entry->function, entry);
+    else if (!worker_add(&entry->job))
+        compile(&entry->job);
+}
+
+void entry_drop_job(Entry *entry) {
+    if (entry->job.run) worker_drop(&entry->job);
+}
+
+cb_status cb_function_wait(cb_function *function) {
+    if (!function) return fail(CB_ERR_ARGUMENT, "wait: the function is NULL");
+    if (!tomb_lives(&function->tomb, "wait: the compiled function")) return cb_error_status();
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
+        worker_wait(&e->job);
+    return CB_OK;
+}
