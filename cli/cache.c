@@ -3,11 +3,14 @@
  *
  *     carbide cache list          key, size, last use, and the kernels in it
  *     carbide cache why CASE      the entry that the case would use, or how the nearest one differs
- *     carbide cache clear */
+ *     carbide cache clear
+ *     carbide cache export FILE   everything that other machines like this one can use, as one file
+ *     carbide cache import FILE   what another machine has exported */
 #include "jit/cache.h"
 #include "capture/function.h"
 #include "cases.h"
 #include "commands.h"
+#include "jit/artifact.h"
 #include "jit/code.h"
 
 #include <stdlib.h>
@@ -145,6 +148,20 @@ static int run_clear(const char *directory) {
     return STATUS_OK;
 }
 
+static int run_file(const char *verb, const char *path) {
+    int count = 0;
+    bool saves = !strcmp(verb, "export");
+    cb_status status =
+        saves ? artifacts_save(path, ARTIFACT_ALL, &count) : artifacts_load(path, &count);
+    if (status != CB_OK) {
+        fprintf(stderr, "carbide cache: %s\n", cb_error());
+        return STATUS_FAILED;
+    }
+    printf("%d %s %s %s\n", count, count == 1 ? "entry" : "entries",
+           saves ? "saved to" : "taken from", path);
+    return STATUS_OK;
+}
+
 int command_cache(int argc, char **argv) {
     SubjectOptions options = SUBJECT_OPTIONS_DEFAULT;
     const char *word[MAX_WORDS];
@@ -154,10 +171,12 @@ int command_cache(int argc, char **argv) {
     bool list = words == 1 && !strcmp(word[0], "list");
     bool clear = words == 1 && !strcmp(word[0], "clear");
     bool why = words == 2 && !strcmp(word[0], "why");
-    if (!list && !clear && !why) {
-        fputs("usage: carbide cache list | why CASE | clear\n", stderr);
+    bool file = words == 2 && (!strcmp(word[0], "export") || !strcmp(word[0], "import"));
+    if (!list && !clear && !why && !file) {
+        fputs("usage: carbide cache list | why CASE | clear | export FILE | import FILE\n", stderr);
         return STATUS_USAGE;
     }
+    if (file) return run_file(word[0], word[1]);
     if (!find_directory(directory)) return STATUS_FAILED;
     if (list) return run_list(directory);
     return clear ? run_clear(directory) : run_why(directory, word[1], options);

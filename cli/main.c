@@ -24,11 +24,13 @@ const Command commands[] = {
     {"ops", "[OP]", "lists every op, or documents one", command_ops, ops_rows, "ops",
      "carbide ops relu\n"
      "carbide ops | grep softmax\n"},
-    {"cache", "list|why|clear", "looks into the cache of compiled kernels", command_cache,
-     cache_rows, "list why clear cases",
+    {"cache", "list|why|clear|...", "looks into the cache of compiled kernels", command_cache,
+     cache_rows, "list why clear export import cases",
      "carbide cache list\n"
      "carbide cache why gelu --dtype f64      # why a case is not served from it\n"
-     "carbide cache clear\n"},
+     "carbide cache clear\n"
+     "carbide cache export kernels.bin        # for machines like this one\n"
+     "carbide cache import kernels.bin\n"},
     {"info", "", "shows processor, compilers, cache, libraries and options", command_info,
      info_rows, "",
      "carbide info\n"

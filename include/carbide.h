@@ -542,6 +542,17 @@ extern "C" {
                           (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *))))
 #endif
 
+/* Kernels for other machines: the compiled kernels of all functions that live now, and what
+ * max-autotune has measured for this processor, in one file. Loaded where the library is of the
+ * same version and the processor has the same level of instructions, they lie in that machine's
+ * kernel cache: functions that need them run no compiler, and none need be installed. Both need the
+ * option cache and a directory for it; what compiles in the background is waited for first
+ * (cb_function_wait). A file that does not fit, or is damaged, is an error that says why, and
+ * nothing of it is taken. It holds code, which runs: load no file that somebody else may write
+ * (docs/security.md). */
+CB_API cb_status cb_save_artifacts(const char *path);
+CB_API cb_status cb_load_artifacts(const char *path);
+
 /* What a compiled function has done so far: graphs, breaks with reasons, guards, kernels with their
  * source, bytes moved. Free the text with cb_free_text. */
 CB_API char *cb_explain(cb_function *function);

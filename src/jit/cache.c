@@ -215,16 +215,32 @@ CacheLookup cache_get(const char *directory, const char *key, const char *descri
     return e.found;
 }
 
-bool cache_set(const char *directory, const char *key, const char *description, const char *text) {
+bool cache_read(const char *directory, const char *key, CacheContent *out) {
+    OpenEntry e = open_entry(directory, key);
+    bool found = e.found == CACHE_HIT;
+    if (found) {
+        *out = (CacheContent){e.content, (size_t)(e.text - e.content), e.text_bytes};
+        e.content = NULL;
+    }
+    close_entry(&e);
+    return found;
+}
+
+bool cache_write(const char *directory, const char *key, const char *description,
+                 const void *content, size_t bytes) {
     char path[CACHE_PATH];
     snprintf(path, sizeof path, "%.4000s/work-XXXXXX", directory);
     int file = mkostemp(path, O_CLOEXEC);
     if (file < 0) return false;
     bool ok =
-        file_write(file, text, strlen(text)) && cache_put(directory, key, description, file, path);
+        file_write(file, content, bytes) && cache_put(directory, key, description, file, path);
     close(file); /* what it fails to write is a damaged entry */
     if (!ok) unlink(path);
     return ok;
+}
+
+bool cache_set(const char *directory, const char *key, const char *description, const char *text) {
+    return cache_write(directory, key, description, text, strlen(text));
 }
 
 /* ---- walking the directory ---------------------------------------------------------------- */

@@ -43,6 +43,15 @@ bool cache_put(const char *directory, const char *key, const char *description, 
 CacheLookup cache_get(const char *directory, const char *key, const char *description, char *out,
                       size_t bytes);
 bool cache_set(const char *directory, const char *key, const char *description, const char *text);
+bool cache_write(const char *directory, const char *key, const char *description,
+                 const void *content, size_t bytes);
+/* A whole sound entry, as artifacts carry it (jit/artifact.c). False: missing or damaged, or out of
+ * memory; otherwise content is the caller's. */
+typedef struct CacheContent {
+    char *content; /* object, then description */
+    size_t object_bytes, text_bytes;
+} CacheContent;
+bool cache_read(const char *directory, const char *key, CacheContent *out);
 /* Removes entries, least recently used first, until they fit option cache_limit_mb, and what
  * crashed processes left. */
 void cache_trim(const char *directory);

@@ -33,6 +33,7 @@ struct Code {
     void *object;
     int references;
     char key[CACHE_KEY];
+    char stored[CACHE_KEY]; /* of its entry on the disk, if it has one */
 };
 
 static Code *all_loaded; /* under the lock */
@@ -47,6 +48,17 @@ static bool describe(const Compiler *compiler, const char *source, size_t length
                         CB_VERSION, hash_bytes(source, length, 1), hash_bytes(source, length, 2),
                         length, compiler->real, compiler->bytes, compiler->changed,
                         compiler_flags(), compiler_cpu());
+    return used > 0 && (size_t)used < bytes;
+}
+
+/* The same of an object that another machine has made (artifact.c): whichever compiler of its own
+ * did, and for whichever processor that has the instructions. */
+static bool describe_artifact(const char *source, size_t length, char *out, size_t bytes) {
+    int used = snprintf(out, bytes,
+                        "carbide %s\nsource %016" PRIx64 "%016" PRIx64 " %zu\n" CODE_ANY_COMPILER
+                        "flags %s\n",
+                        CB_VERSION, hash_bytes(source, length, 1), hash_bytes(source, length, 2),
+                        length, compiler_flags());
     return used > 0 && (size_t)used < bytes;
 }
 
@@ -99,12 +111,13 @@ static void *load_whole(const Attempt *a, int file, char why[OBJECT_WHY]) {
 }
 
 /* The caller holds the lock. NULL: out of memory or not usable (then why says more). */
-static Code *load_new(const Attempt *a, int file, char why[OBJECT_WHY]) {
+static Code *load_new(const Attempt *a, const char *stored, int file, char why[OBJECT_WHY]) {
     void *object = load_whole(a, file, why);
     Code *code = object ? memory_zalloc(sizeof *code) : NULL;
     if (code) {
         *code = (Code){.next = all_loaded, .object = object, .references = 1};
         memcpy(code->key, a->key, CACHE_KEY);
+        memcpy(code->stored, stored, CACHE_KEY);
         all_loaded = code;
     } else if (object) {
         dlclose(object);
@@ -114,11 +127,11 @@ static Code *load_new(const Attempt *a, int file, char why[OBJECT_WHY]) {
 
 /* Loads the object that is open under its key, unless another thread did meanwhile. Under the lock:
  * a child forked while the dynamic linker works could never use it. */
-static Code *load(const Attempt *a, int file, char why[OBJECT_WHY]) {
+static Code *load(const Attempt *a, const char *stored, int file, char why[OBJECT_WHY]) {
     *why = '\0';
     lock_take(LOCK_code);
     Code *code = find_loaded(a->key);
-    if (!code) code = load_new(a, file, why);
+    if (!code) code = load_new(a, stored, file, why);
     lock_give(LOCK_code);
     return code;
 }
@@ -149,6 +162,22 @@ void code_release(Code *code) {
     if (last) memory_free(code);
 }
 
+bool code_is_loaded(const char *key) {
+    lock_take(LOCK_code);
+    const Code *code = all_loaded;
+    while (code && strcmp(code->stored, key) != 0) code = code->next;
+    lock_give(LOCK_code);
+    return code;
+}
+
+int code_count(void) {
+    int count = 0;
+    lock_take(LOCK_code);
+    for (const Code *code = all_loaded; code; code = code->next) count++;
+    lock_give(LOCK_code);
+    return count;
+}
+
 void code_cleanup(void) { compiler_forget(); }
 
 /* ---- compiling --------------------------------------------------------------------------- */
@@ -165,7 +194,7 @@ static Reason take_object(Attempt *a, const char *path, bool keep, char why[OBJE
         snprintf(why, OBJECT_WHY, "the compiler left no object: %.300s: %s", path, strerror(errno));
         return REASON_compiler_failed;
     }
-    a->result.code = load(a, file, why);
+    a->result.code = load(a, a->key, file, why);
     bool loaded = a->result.code != NULL;
     if (loaded && keep && !cache_put(a->directory, a->key, a->description, file, path))
         a->result.cache = REASON_cache_unusable;
@@ -203,12 +232,12 @@ static void compile(Attempt *a) {
     if (!found) give_up(a, REASON_compiler_failed, "no folder takes temporary files");
 }
 
-static bool load_from_disk(Attempt *a) {
+static bool load_from_disk(Attempt *a, const char *key, const char *description) {
     char why[OBJECT_WHY];
     int file = -1;
-    CacheLookup found = cache_open(a->directory, a->key, a->description, &file);
+    CacheLookup found = cache_open(a->directory, key, description, &file);
     if (found == CACHE_HIT) {
-        a->result.code = load(a, file, why);
+        a->result.code = load(a, key, file, why);
         if (!a->result.code) found = CACHE_DAMAGED;
         close(file);
     }
@@ -281,15 +310,34 @@ static void end_attempt(Attempt *a) {
     lock_give(LOCK_code);
 }
 
-static void make(Attempt *a) {
+/* What an artifact brought from another machine. */
+static bool load_artifact(Attempt *a) {
+    char key[CACHE_KEY], description[CACHE_TEXT];
+    if (!describe_artifact(a->source, a->length, description, sizeof description))
+        return false; /* untested: the flags are some hundred bytes */
+    cache_key(description, key);
+    return load_from_disk(a, key, description);
+}
+
+static void make(Attempt *a, bool compiles) {
     if (option_int(OPTION_cache)) {
         a->result.cache = cache_directory(a->directory);
         if (a->result.cache != REASON_NONE)
             a->directory[0] = '\0';
-        else if (load_from_disk(a))
+        else if (load_from_disk(a, a->key, a->description) || load_artifact(a))
             return;
     }
-    compile(a);
+    if (compiles)
+        compile(a);
+    else
+        give_up(a, REASON_no_compiler, NULL);
+}
+
+/* Without a compiler, an object is known as what an artifact would bring. */
+static bool describe_attempt(Attempt *a, bool compiles) {
+    return compiles
+               ? describe(&a->compiler, a->source, a->length, a->description, sizeof a->description)
+               : describe_artifact(a->source, a->length, a->description, sizeof a->description);
 }
 
 static void attempt(Attempt *a) {
@@ -297,17 +345,14 @@ static void attempt(Attempt *a) {
         give_up(a, REASON_foreign_caller, NULL);
         return;
     }
-    if (!compiler_find(&a->compiler)) {
-        give_up(a, REASON_no_compiler, NULL);
-        return;
-    }
-    if (!describe(&a->compiler, a->source, a->length, a->description, sizeof a->description)) {
+    bool compiles = compiler_find(&a->compiler);
+    if (!describe_attempt(a, compiles)) {
         give_up(a, REASON_compiler_failed, "the compiler's path is too long");
         return;
     }
     cache_key(a->description, a->key);
     if (!begin_attempt(a)) return;
-    make(a);
+    make(a, compiles);
     end_attempt(a);
 }
 

@@ -30,6 +30,11 @@ void code_release(Code *code);
 /* All that the object of a source depends on, as lines (jit/cache.h); false: there is no
  * compiler. */
 bool code_describe(const char *source, size_t length, char *description, size_t bytes);
+/* In place of the compiler, of objects that artifacts brought (jit/artifact.c). */
+#define CODE_ANY_COMPILER "compiler any\n"
+/* Whether code is loaded that is kept under this key of the disk cache; how much code is. */
+bool code_is_loaded(const char *key);
+int code_count(void);
 void code_cleanup(void); /* forgets what is known of the compiler; loaded code stays with its
                           * owners */
 

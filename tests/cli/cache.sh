@@ -27,6 +27,12 @@ expect "is there" cache why gelu --batch 4096
 expect "is not there; the nearest entry is" cache why gelu --batch 4096 --dtype f64
 expect "wanted  source" cache why gelu --batch 4096 --dtype f64
 
+expect "^1 entry saved to" cache export "$work/kernels"
+CARBIDE_CACHE_DIR="$work/elsewhere" expect "^1 entry taken from" cache import "$work/kernels"
+CARBIDE_CACHE_DIR="$work/elsewhere" CARBIDE_CC=/bin/false expect "C, from the disk cache" explain gelu --batch 4096
+"$carbide" cache import "$0" >"$work/out" 2>&1 && { echo "a script is taken for artifacts"; failed=1; }
+grep -q "no artifacts" "$work/out" || { cat "$work/out"; failed=1; }
+
 for entry in "$work"/cache/*.so; do printf 'x' | dd of="$entry" bs=1 seek=100 conv=notrunc 2>/dev/null; done
 expect "damaged" cache list
 expect "C, compiled now" explain gelu --batch 4096
