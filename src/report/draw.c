@@ -440,7 +440,7 @@ void page_drawing(const Executable *executable, const Graph *graph, int inputs, 
     Drawing d = {.arena = arena, .executable = executable, .inputs = inputs, .out = out};
     d.plan = executable_plan(executable);
     d.layout.arena = arena;
-    d.order = graph_walk(graph, arena, false);
+    d.order = graph_walk(graph, arena, graph->check, false);
     d.names = text_names(graph, d.order, arena);
     d.first = arena_new_array(arena, int, length(graph->node) + 1);
     d.position = arena_new_array(arena, int, length(graph->node) + 1);

@@ -305,8 +305,11 @@ static void record_destroy(Tracer *tracer, Tensor *x) {
 
 static void test_tracer(void **state) {
     (void)state;
-    Recorder r = {
-        .tracer = {record_apply, record_assign, record_materialize, record_destroy, serial_next()}};
+    Recorder r = {.tracer = {.apply = record_apply,
+                             .assign = record_assign,
+                             .materialize = record_materialize,
+                             .destroy_tensor = record_destroy,
+                             .serial = serial_next()}};
     cb_tensor *x = count_up(cb_dims(2), CB_F32);
     assert_null(tracer_set(&r.tracer));
     assert_ptr_equal(tracer_current(), &r.tracer);
@@ -412,8 +415,11 @@ static void test_bad_lists(void **state) {
 /* Through a recording tracer: how many concats a list becomes, and that none is left over. */
 static void test_join(void **state) {
     (void)state;
-    Recorder r = {
-        .tracer = {record_apply, record_assign, record_materialize, record_destroy, serial_next()}};
+    Recorder r = {.tracer = {.apply = record_apply,
+                             .assign = record_assign,
+                             .materialize = record_materialize,
+                             .destroy_tensor = record_destroy,
+                             .serial = serial_next()}};
     cb_tensor *x[7];
     for (int i = 0; i < 7; i++) x[i] = cb_empty(cb_dims(1), CB_F32);
     int64_t live = cb_memory().live_tensors;
