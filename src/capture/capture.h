@@ -8,6 +8,7 @@
  *   guard.c      what an entry expects of its inputs
  *   conditions.c what it expects around them: autocast, precision, under fullgraph the module
  *   stance.c     what may be compiled: the option stance, the limit of entries
+ *   retire.c     entries of other sizes: which of them stay
  *   miss.c       why no entry takes a call's inputs
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   segment.c    events: values are asked for in the middle, and the call goes on behind them

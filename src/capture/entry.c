@@ -233,6 +233,8 @@ static void append(Function *function, Entry *entry) {
     atomic_store(last, entry);
     replace_covered(function, entry);
     atomic_fetch_add(&function->entry_count, 1);
+    atomic_store(&entry->used, atomic_load(&function->calls));
+    function_retire(function, entry);
 }
 
 /* An entry that another thread has made meanwhile, or NULL: this one makes it. A compiler runs too

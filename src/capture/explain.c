@@ -252,7 +252,9 @@ static char *text_of(Function *function, FunctionPrint *print, Arena *arena) {
 
 char *function_text(Function *function, FunctionPrint *print) {
     Arena *arena = arena_new();
+    function_enter(function);
     char *text = arena ? text_of(function, print, arena) : NULL;
+    function_leave(function);
     arena_free(arena);
     if (!text) fail_memory(0);
     return text;
@@ -320,9 +322,13 @@ cb_function_stats function_stats(const Function *function) {
 }
 
 cb_function_stats cb_stats(cb_function *function) {
-    if (!function)
+    cb_function_stats stats = {0};
+    if (!function) {
         fail(CB_ERR_ARGUMENT, "stats: the function is NULL");
-    else if (tomb_lives(&function->tomb, "stats: the compiled function"))
-        return function_stats(function);
-    return (cb_function_stats){0};
+    } else if (tomb_lives(&function->tomb, "stats: the compiled function")) {
+        function_enter(function);
+        stats = function_stats(function);
+        function_leave(function);
+    }
+    return stats;
 }

@@ -22,7 +22,7 @@ int function_limit(void) { return (int)option_int(OPTION_recompile_limit); }
 int function_alternatives(const Function *function, bool resume) {
     int count = 0;
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        count += e->resumes == resume && entry_widest(e) == e;
+        count += e->resumes == resume && entry_widest(e) == e && !entry_may_leave(e);
     return count;
 }
 
@@ -72,9 +72,19 @@ static Entry *find_entry(Function *function, const Conditions *now, Tensor *cons
                          int input_count) {
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
         if (!e->resumes && entry_holds(e, now, input, input_count) &&
-            (!function->options.fullgraph || frozen_all_hold(e, NULL)))
-            return entry_widest(e);
+            (!function->options.fullgraph || frozen_all_hold(e, NULL))) {
+            e = entry_widest(e);
+            atomic_store_explicit(&e->used, atomic_load(&function->calls), memory_order_relaxed);
+            return e;
+        }
     return NULL;
+}
+
+/* One that begins with the function. */
+static bool has_entry(const Function *function) {
+    const Entry *e = atomic_load(&function->first);
+    while (e && e->resumes) e = atomic_load(&e->next);
+    return e;
 }
 
 /* Without an entry: what speaks against one more, or REASON_NONE; miss: why there is none. */
@@ -83,8 +93,9 @@ static Reason find_obstacle(Function *function, const Conditions *now, Tensor *c
     int count = function_alternatives(function, false);
     Reason obstacle = stance_find(count, function_limit()), why = obstacle;
     snprintf(miss, bytes, "it is not compiled yet");
-    if (count) why = miss_describe(function, now, input, input_count, miss, bytes);
-    if (count || obstacle != REASON_NONE)
+    bool known = has_entry(function);
+    if (known) why = miss_describe(function, now, input, input_count, miss, bytes);
+    if (known || obstacle != REASON_NONE)
         function_note(function, obstacle == REASON_NONE ? why : obstacle, site_current(), "%s",
                       miss);
     return obstacle;
@@ -122,25 +133,15 @@ static bool inputs_valid(const Function *function, Tensor *const *input, int inp
 
 static _Atomic uint64_t resets;
 
-static void free_entries(Entry *first) {
-    for (Entry *e = first, *next; e; e = next) {
-        next = atomic_load(&e->next);
-        entry_free(e);
-    }
-}
-
-/* No call of it is older than the reset. */
 static __attribute__((noinline, cold)) void forget(Function *function, uint64_t reset) {
-    Entry *first = NULL;
     lock_take(function_lock(function));
     if (atomic_load(&function->reset) != reset) {
-        first = atomic_exchange(&function->first, NULL);
+        function_retire_all(function);
         atomic_store(&function->entry_count, 0);
         atomic_store(&function->eager, REASON_NONE);
         atomic_store(&function->reset, reset);
     }
     lock_give(function_lock(function));
-    free_entries(first);
 }
 
 cb_status cb_reset(void) {
@@ -151,13 +152,9 @@ cb_status cb_reset(void) {
 
 /* ---- calling -------------------------------------------------------------------------------- */
 
-static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output) {
-    if (tracer_current()) return call_plainly(function, input, input_count, output); /* inlined */
-    int64_t before = atomic_fetch_add_explicit(&function->calls, 1, memory_order_relaxed);
-    uint64_t reset = atomic_load_explicit(&resets, memory_order_relaxed);
-    if (atomic_load_explicit(&function->reset, memory_order_acquire) != reset)
-        forget(function, reset);
-    if (!stance_runs(function, before)) return call_eagerly(function, input, input_count, output);
+/* By an entry, or a new one. *eager: it is for the ops to run. */
+static int call_compiled(Function *function, Tensor *const *input, int input_count, Tensor **output,
+                         bool *eager) {
     Conditions now = conditions_now(function);
     Entry *entry = find_entry(function, &now, input, input_count);
     char miss[256];
@@ -165,9 +162,24 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
     if (!entry) obstacle = find_obstacle(function, &now, input, input_count, miss, sizeof miss);
     if (obstacle != REASON_NONE && stance_refuses(function, obstacle))
         return fail(CB_ERR_COMPILE, "call: %s: %s", reason_info(obstacle)->text, miss);
-    if (obstacle != REASON_NONE) return call_eagerly(function, input, input_count, output);
+    *eager = obstacle != REASON_NONE;
+    if (*eager) return 0;
     if (entry && function->options.fullgraph) return entry_call(entry, input, output);
     return call_traced_function(function, &now, input, input_count, entry, output);
+}
+
+static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output) {
+    if (tracer_current()) return call_plainly(function, input, input_count, output); /* inlined */
+    int64_t before = atomic_fetch_add_explicit(&function->calls, 1, memory_order_relaxed);
+    uint64_t reset = atomic_load_explicit(&resets, memory_order_relaxed);
+    if (atomic_load_explicit(&function->reset, memory_order_acquire) != reset)
+        forget(function, reset);
+    if (!stance_runs(function, before)) return call_eagerly(function, input, input_count, output);
+    bool eager = false;
+    function_enter(function);
+    int count = call_compiled(function, input, input_count, output, &eager);
+    function_leave(function);
+    return eager ? call_eagerly(function, input, input_count, output) : count;
 }
 
 /* ---- the public API ------------------------------------------------------------------------ */
@@ -272,8 +284,8 @@ cb_function *cb_compile_graph(cb_graph *target, const char *options) {
 void cb_function_free(cb_function *function) {
     if (!function || !tomb_lives(&function->tomb, "free: the compiled function")) return;
     watch_end(function);
-    free_entries(atomic_load(&function->first));
-    atomic_store(&function->first, NULL);
+    function_retire_all(function);
+    entries_free(atomic_load(&function->left));
     tomb_bury(&function->tomb);
 }
 

@@ -128,6 +128,9 @@ struct Entry {
     Conditions conditions; /* when the function began */
     double trace_ms, compile_ms;
     WorkerJob job; /* later.c: its C code is made in the background */
+    bool compiled; /* its kernels had to be: no code of other sizes did */
+    _Atomic int64_t used; /* in which call, last */
+    Entry *left;          /* it has left the list: the one that did before */
 };
 
 /* A finished recording becomes an entry: one is compiled at a time, others wait for it. NULL:
@@ -208,6 +211,8 @@ struct cb_function {
     _Atomic(Entry *) first;
     _Atomic int entry_count;
     _Atomic uint64_t reset; /* the last cb_reset that it knows of */
+    _Atomic int inside;    /* who may stand on an entry (retire.c) */
+    _Atomic(Entry *) left; /* entries that have left the list, and are not freed yet */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled;
     int note_count;
@@ -224,8 +229,16 @@ void function_note(Function *function, Reason reason, Site site, const char *for
     __attribute__((format(printf, 4, 5)));
 int function_notes(Function *function, Note note[MAX_NOTES]); /* how many */
 int function_limit(void);
-/* Its entries that begin with it, or (resume) behind an event, without those that others
- * replace. */
+/* retire.c: around whatever looks at entries. */
+void function_enter(Function *function);
+void function_leave(Function *function);
+/* After the newest entry has joined: one may leave. The caller holds the function's lock. */
+void function_retire(Function *function, const Entry *newest);
+void function_retire_all(Function *function);
+void entries_free(Entry *left);           /* that have left, one after the other */
+bool entry_may_leave(const Entry *entry); /* it counts for no limit */
+/* Its entries that begin with it, or (resume) behind an event, without those that others replace,
+ * or that may leave. */
 int function_alternatives(const Function *function, bool resume);
 /* stance.c: false: the call runs eagerly, whatever is compiled. */
 bool stance_runs(const Function *function, int64_t calls_before);

@@ -30,6 +30,9 @@ typedef struct Holes {
     int written; /* so far */
 } Holes;
 
+/* Strides and the like; 0 and 1 make other text anyway. */
+static inline bool hole_is_open(int64_t value) { return value > 8 || value < -8; }
+
 /* A size of the kernel, an int64_t; suffix: of the literal, "" or "L". holes NULL: a literal. */
 const char *hole_size(Holes *holes, Arena *arena, int64_t value, const char *suffix);
 /* A number whose literal text is given. is_int: as an int, not an int64_t. */

@@ -60,7 +60,7 @@ const char *emit_size(Emit *e, int64_t value) {
 }
 
 const char *emit_long(Emit *e, int64_t value) {
-    return hole_size(e->usage->holes, e->arena, value, "L");
+    return hole_size(hole_is_open(value) ? e->usage->holes : NULL, e->arena, value, "L");
 }
 
 /* ---- indices -------------------------------------------------------------------------------- */
@@ -74,10 +74,10 @@ static bool fits_int(const Emit *e, const Expr *x) {
     return true;
 }
 
-/* 0 and 1 are no sizes: there is other text for them. */
+/* Few elements side by side are what a compiler makes vectors of by their number. */
 static Phrase number_of(Emit *e, Scalar value, bool narrow) {
     Phrase literal = literal_of(e, CB_I64, value);
-    bool open = e->usage->holes && (value.i > 1 || value.i < -1);
+    bool open = e->usage->holes && hole_is_open(value.i);
     if (!open) return literal;
     return hole_value(e->usage->holes, (TextNumber){value, CB_I64, true}, narrow, literal);
 }

@@ -1,6 +1,7 @@
 /* Compiled functions over sizes that change: what they compute, beside eager, and how many
  * of them had to be compiled. */
 #include "capture_support.h"
+#include <pthread.h>
 
 enum { MOST = 131 };
 
@@ -54,18 +55,18 @@ static const struct {
 } functions[] = {
     {"pointwise", pointwise, false, 2},
     {"softmax", softmax, false, 2},
-    {"softmax by row", softmax, true, 3},
+    {"softmax by row", softmax, true, 9},
     {"normalized", normalized, false, 2},
-    {"normalized by row", normalized, true, 5},
+    {"normalized by row", normalized, true, 12},
     {"columns", columns, false, 20},
-    {"turned", turned, false, 4},
+    {"turned", turned, false, 10},
     {"running", running, false, 20},
 };
 
 /* From the first size to the last, all of them between. */
 static void test_every_size(void **state) {
     (void)state;
-    cb_set_option("recompile_limit", "1000");
+    cb_set_option("recompile_limit", "40");
     for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
         int64_t compiled = sweep(functions[k].function, "", functions[k].by_row, 0, MOST, 1);
         if (compiled > functions[k].most)
@@ -81,9 +82,66 @@ static void test_options(void **state) {
     assert_int_equal(sweep(normalized, "dynamic=1", false, 40, 60, 1), 1);
 }
 
+/* Sizes that no compiler ran for count for no limit, and the last 16 of them stay. */
+static void test_entries_leave(void **state) {
+    (void)state;
+    cb_set_option("recompile_limit", "3");
+    cb_function *fast = cb_compile(softmax, "");
+    for (int round = 0; round < 2; round++)
+        for (int n = 140; n < 180; n++) {
+            cb_scope_open();
+            cb_tensor *x = wave(n, 48);
+            expect_tensor(cb_call(fast, x), softmax(x), 2e-5, 2e-5);
+            cb_scope_close();
+        }
+    cb_function_stats stats = cb_stats(fast);
+    assert_int_equal(stats.eager_calls, 0);
+    assert_in_range(stats.graphs, 40 + 40 - 16 - 3, 80); /* most were recorded again */
+    assert_in_range(stats.compiled, 0, 2);
+    char *text = cb_explain(fast);
+    int entries = 0;
+    for (const char *at = text; (at = strstr(at, "C, compiled for other sizes")); at++) entries++;
+    assert_int_equal(entries, 16);
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
+typedef struct SizesThread {
+    cb_function *fast;
+    int first;
+} SizesThread;
+
+static void *call_sizes(void *user) {
+    const SizesThread *caller = user;
+    for (int k = 0; k < 60; k++) {
+        cb_scope_open();
+        cb_tensor *x = wave(100 + (caller->first + k) % 30, 48);
+        expect_tensor(cb_call(caller->fast, x), softmax(x), 2e-5, 2e-5);
+        cb_scope_close();
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    enum { THREADS = 4 };
+    pthread_t thread[THREADS];
+    SizesThread caller[THREADS];
+    cb_function *fast = cb_compile(softmax, "");
+    for (int t = 0; t < THREADS; t++) {
+        caller[t] = (SizesThread){fast, 7 * t};
+        assert_int_equal(pthread_create(&thread[t], NULL, call_sizes, &caller[t]), 0);
+    }
+    for (int t = 0; t < THREADS; t++) pthread_join(thread[t], NULL);
+    assert_in_range(cb_stats(fast).compiled, 0, 2);
+    cb_function_free(fast);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_entries_leave),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_every_size),
     };
     return run_counted(tests);
