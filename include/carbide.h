@@ -392,6 +392,9 @@ CB_API cb_tensor *cb_fill_(cb_tensor *x, cb_operand value);
 #define cb_div_(x, y) cb_assign_result((x), cb_div((x), (y)))
 #define cb_relu_(x) cb_assign_result((x), cb_relu(x))
 
+/* ---- operations of your own ---- */
+#include <carbide_custom.h>
+
 /* ---- autocast -----------------------------------------------------------------------------
  * As torch.autocast("cpu", dtype): between open and close, in this thread, products, convolutions
  * and attention convert their floating point tensors (f64 excepted) to dtype, CB_BF16 or CB_F16;

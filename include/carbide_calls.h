@@ -59,6 +59,12 @@
 #define cb_assign(...) (CB_HERE, (cb_assign)(__VA_ARGS__))
 #define cb_assign_result(...) (CB_HERE, (cb_assign_result)(__VA_ARGS__))
 #define cb_fill_(x, value) (CB_HERE, (cb_fill_)((x), cb_operand_of(value)))
+#define cb_register_op(...) (CB_HERE, (cb_register_op)(__VA_ARGS__))
+#define cb_call_op(name, inputs, count, integers, floats)                                          \
+    (CB_HERE, (cb_call_op)((name), (inputs), (count), cb_dims_of(integers), cb_floats_of(floats)))
+#define cb_call_op_n(name, inputs, count, integers, floats, outputs, capacity)                     \
+    (CB_HERE, (cb_call_op_n)((name), (inputs), (count), cb_dims_of(integers),                      \
+                             cb_floats_of(floats), (outputs), (capacity)))
 #define cb_autocast_open(dtype) (CB_HERE, (cb_autocast_open)(cb_only_dtype(dtype)))
 #define cb_autocast_close() (CB_HERE, (cb_autocast_close)())
 #define cb_disable_open() (CB_HERE, (cb_disable_open)())

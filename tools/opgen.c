@@ -63,6 +63,9 @@ typedef struct Row {
 #define COMPOSITE(n, f, d, s, t, ...)                                                              \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "COMPOSITE", .schema = s, .dtype = #d,              \
         .formula = t, .autocast = #__VA_ARGS__)
+#define CUSTOM(n, s)                                                                               \
+    ROW(n, .api = ROW_INTERNAL, .fx = "carbide." #n, .kind = "CUSTOM", .schema = s,                \
+        .dtype = "KEEP", .flags = "LOWERED")
 
 static const Row rows[] = {
     {.name = "input",
@@ -110,7 +113,7 @@ static void parse_rows(void) {
             if (!strcmp(row->name, rows[k].name))
                 schema_refuse(&schemas[i], "the name is taken twice");
         if (!one_of(row->kind, "SPECIAL POINTWISE REDUCE SCAN VIEW SOURCE RANDOM JOIN GATHER "
-                               "SCATTER CONTRACT OPAQUE COMPOSITE"))
+                               "SCATTER CONTRACT OPAQUE CUSTOM COMPOSITE"))
             schema_refuse(&schemas[i], "unknown kind %s", row->kind);
         if (!one_of(row->dtype, "SAME NUMERIC FLOAT FLOATING BOOL LOGICAL INT SHIFT WHERE "
                                 "SUM KEEP INDEX ATTR I64"))

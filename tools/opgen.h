@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { MAX_PARAMS = 10, MAX_OP_PARAMS = 9, MAX_TENSORS = 5, MAX_WORDS = 47 };
+enum { MAX_PARAMS = 11, MAX_OP_PARAMS = 11, MAX_TENSORS = 8, MAX_WORDS = 47 };
 enum { LIST_WORDS = 9, NUMBER_WORDS = 2, NAME_SIZE = 32 };
 
 /* TEXT: a C string; not an attribute, so layers alone have it. */

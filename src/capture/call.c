@@ -40,14 +40,16 @@ static void run_trace(Call *call) {
     memory_free(real);
 }
 
-static void go_eager(Call *call) {
+static void leave_trace(Call *call, bool runs) {
     segment_compute_all(call);
     frames_drop_tracer(&call->tracer);
     call->mode = CALL_IS_EAGER;
-    run_trace(call);
+    if (runs) run_trace(call);
     segment_finish(call, false);
     expose_end(call);
 }
+
+static void go_eager(Call *call) { leave_trace(call, true); }
 
 static void refuse(Reason reason, const char *what) {
     fail(reason == REASON_out_of_memory ? CB_ERR_MEMORY : CB_ERR_COMPILE, "%s: %s%s%s",
@@ -183,6 +185,10 @@ static bool may_launch(const Call *call) {
 /* So they do after a step that failed, before which ops may have written to inputs. */
 static void launch_or_run(Call *call, cb_status before) {
     if (launch(call)) return;
+    if (executable_plan(call->entry->executable)->effects) {
+        leave_trace(call, false); /* what it did is not done twice */
+        return;
+    }
     if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
     go_eager(call);
 }

@@ -93,6 +93,9 @@ static void print_step(const Plan *plan, const Step *step, const Work *work, Buf
         putf(out, "    check of the indices of %s: below %lld\n", step->origin,
              (long long)step->check.bound);
         break;
+    case STEP_CUSTOM:
+        putf(out, "    %s\n", step->origin);
+        break;
     }
 }
 

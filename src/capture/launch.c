@@ -193,6 +193,7 @@ static int call_values(const Entry *entry, Tensor **value, Tensor **output) {
     }
     cb_status before = cb_error_status();
     if (!entry_run(entry, value, NULL, graph_output)) {
+        if (executable_plan(entry->executable)->effects) return cb_error_status();
         if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
         return call_ops(entry, value, output);
     }

@@ -4,6 +4,7 @@
  * them. */
 #include "capture/trace.h"
 
+#include "op/custom.h"
 #include "tensor/place.h"
 #include <string.h>
 
@@ -248,7 +249,7 @@ static void print_op(const Trace *trace, const TraceOp *op, Buffer *out) {
         meta_format(&trace->value[op->result].meta, meta, sizeof meta);
         putf(out, "%%%d: %s = ", op->result, meta);
     }
-    putf(out, "%s(", info ? info->name : "assign");
+    putf(out, "%s(", info ? op_call_name(op->op, op->word) : "assign");
     bool first = true;
     for (int i = 0; i < op->input_count; i++, first = false) {
         if (i) put(out, ", ");
@@ -256,6 +257,7 @@ static void print_op(const Trace *trace, const TraceOp *op, Buffer *out) {
     }
     for (int i = 0; info && i < info->param_count; i++) {
         if (info->param[i].word < 0) continue;
+        if (op->op == OP_custom && info->param[i].word == ATTR_custom_operation) continue;
         print_attribute(op, &info->param[i], first, out);
         first = false;
     }

@@ -344,6 +344,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     if (!numbers_given(info, &own)) return NULL;
     if (info->kind == KIND_COMPOSITE)
         return build_composite(graph, op, input, input_count, &own, numbers);
+    while (op == OP_custom && input_count && !input[input_count - 1]) input_count--;
     if (lifts(op, input, input_count)) return lifted(graph, op, input, input_count, attrs);
     Meta meta[NODE_MAX_INPUTS];
     Node *converted[NODE_MAX_INPUTS];
@@ -370,6 +371,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     if (op_draws(op, &own)) own.word[info->word_count] = graph->random_count++;
     Node *node = graph_intern(graph, op, &inferred.result, converted, input_count, &own);
     if (op_has_index(op)) index_check_called(graph, node);
+    if (op == OP_custom && op_draws(op, &own)) push(graph->arena, graph->effect, node);
     /* PyTorch's any and all of u8 are u8. */
     return truth && meta[0].dtype == CB_U8 ? node_convert(graph, node, CB_U8) : node;
 }

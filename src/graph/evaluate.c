@@ -10,6 +10,7 @@
 #include "graph/evaluate.h"
 
 #include "graph/node.h"
+#include "op/custom.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -205,10 +206,17 @@ static bool bind_draw(const Evaluator *evaluator, const Syntax *argument, Bindin
     return true;
 }
 
+/* Its first parameter is said by the name of the call. Gives the position of the next one. */
+static int bind_custom(Word name, Binding *binding) {
+    binding->attrs.word[ATTR_custom_operation] = custom_find(name.text, (size_t)name.length);
+    binding->given |= 1;
+    return 1;
+}
+
 static bool bind(const Evaluator *evaluator, const Syntax *call, Binding *binding) {
     const OpInfo *info = op_info(call->op);
     *binding = (Binding){.info = info, .attrs = attrs_default(call->op), .draw = -1};
-    int position = 0;
+    int position = call->op == OP_custom ? bind_custom(call->name, binding) : 0;
     for (const Syntax *argument = call->child; argument; argument = argument->next) {
         int number = position;
         if (argument->keyword.length) {
@@ -368,7 +376,8 @@ static bool evaluate_call(const Evaluator *evaluator, const Syntax *call, Term *
     size_t known = sizeof special / sizeof *special - (evaluator->formula ? 0 : 2);
     for (size_t i = 0; i < known; i++)
         if (word_is(call->name, special[i].name)) return special[i].function(evaluator, call, out);
-    if (call->op == OP_none || call->op == OP_input)
+    bool unnamed = call->op == OP_custom && word_is(call->name, op_info(OP_custom)->name);
+    if (call->op == OP_none || call->op == OP_input || unnamed)
         return refuse(evaluator, call, "there is no op '%.*s'", call->name.length, call->name.text);
     return evaluate_op(evaluator, call, out);
 }

@@ -7,6 +7,7 @@
  *
  *     graph_intern(g, OP_add, f32[3], {x, y}) == graph_intern(g, OP_add, f32[3], {y, x}) */
 #include "graph/node.h"
+#include "op/custom.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,10 +22,11 @@ Graph *graph_new(Arena *arena) {
 
 bool op_may_draw(Op op) {
     return op_info(op)->kind == KIND_RANDOM || op == OP_rand_like || op == OP_randn_like ||
-           op == OP_dropout || op == OP_scaled_dot_product_attention;
+           op == OP_dropout || op == OP_scaled_dot_product_attention || op == OP_custom;
 }
 
 bool op_draws(Op op, const Attrs *attrs) {
+    if (op == OP_custom) return custom_of(attrs)->effects;
     if (op == OP_scaled_dot_product_attention)
         return attr_float(attrs, ATTR_scaled_dot_product_attention_dropout_p) > 0;
     if (op != OP_dropout) return op_may_draw(op);

@@ -83,6 +83,7 @@ typedef struct Graph {
     IndexCheck *check;  /* vec: of the calls, whether or not the results need them */
     IndexCheck *fixed;  /* vec: of frozen indices, which are checked with the constants */
     bool optimizing;    /* passes build nodes, which are no calls */
+    Node **effect;      /* vec: custom ops with effects, in the order of their calls: needed */
     int random_count;   /* draws taken */
     bool expanding;     /* a composite is being built */
     Declined *declined; /* vec, filled by the passes */
@@ -118,8 +119,8 @@ Node *graph_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, in
 /* The same node over other inputs (same metas). */
 Node *graph_with_inputs(Graph *graph, const Node *node, Node *const *input);
 
-/* Nodes that the outputs, mutations and checks need, inputs before users. All OP_input nodes come
- * first. */
+/* Nodes that effects, outputs, mutations and checks need, inputs before users. All OP_input nodes
+ * come first; effects are in order. */
 Node **graph_order(Graph *graph);
 /* Distinct users of each node by id, outputs and mutations not counted, over graph_order. */
 int *graph_users(Graph *graph, Node *const *order);

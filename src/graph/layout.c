@@ -248,6 +248,7 @@ void pass_layout(Graph *graph, Budget *budget) {
         graph->origin = order[i]->origin;
         rebuild(&l, order[i]);
     }
+    for (int i = 0; i < length(graph->effect); i++) graph->effect[i] = plain(&l, graph->effect[i]);
     for (int i = 0; i < length(graph->output); i++) graph->output[i] = plain(&l, graph->output[i]);
     for (int i = 0; i < length(graph->mutation); i++)
         graph->mutation[i].value = plain(&l, graph->mutation[i].value);

@@ -6,6 +6,7 @@
  *     sum(x: f32[4, 1], dim=[1])       ->  reshape(x, [4])
  *     sum(x: f32[0, 4], dim=[0])       ->  expand(0, [4]) */
 #include "graph/call.h"
+#include "graph/node.h"
 #include "graph/rewrite.h"
 
 static Node *swap_last(Graph *graph, Node *node, int dim) {
@@ -60,7 +61,8 @@ static Node *normal(Graph *graph, Node *node, void *user) {
     (void)user;
     OpKind kind = op_info(node->op)->kind;
     if (kind == KIND_VIEW || kind == KIND_SPECIAL) return node;
-    if (node_numel(node) == 0) return node_splat(graph, node, (Scalar){.i = 0});
+    bool acts = node->op == OP_custom && op_draws(OP_custom, node->attrs);
+    if (node_numel(node) == 0 && !acts) return node_splat(graph, node, (Scalar){.i = 0});
     if (takes_nothing(node)) return of_nothing(graph, node);
     if (node->op == OP_matmul) return matmul_matrices(graph, node);
     if (node->op == OP_argsort) return sort_last(graph, node, ATTR_argsort_dim);

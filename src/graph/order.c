@@ -48,6 +48,8 @@ Node **graph_walk(const Graph *graph, Arena *arena, const IndexCheck *check, boo
     Node **order = NULL;
     for (int i = 0; i < length(graph->input); i++)
         visit(arena, graph->input[i], through, seen, &stack, &order);
+    for (int i = 0; i < length(graph->effect); i++)
+        visit(arena, graph->effect[i], through, seen, &stack, &order);
     for (int i = 0; i < length(graph->output); i++)
         visit(arena, graph->output[i], through, seen, &stack, &order);
     for (int i = 0; i < length(graph->mutation); i++)
@@ -81,7 +83,8 @@ static Fixed fixed_input(const Graph *graph, const Node *node) {
 Fixed *graph_fixed(Graph *graph, Fixed *known) {
     for (int id = length(known); id < length(graph->node); id++) {
         const Node *node = graph->node[id];
-        Fixed fixed = op_may_draw(node->op) ? FIXED_NOT : FIXED_LITERAL;
+        Fixed fixed =
+            op_may_draw(node->op) || node->op == OP_custom_part ? FIXED_NOT : FIXED_LITERAL;
         for (int k = 0; k < node->input_count; k++) {
             Fixed input = node->input[k] ? known[node->input[k]->id] : FIXED_LITERAL;
             if (input == FIXED_NOT || fixed == FIXED_NOT)
@@ -101,6 +104,7 @@ void node_inputs_now(const Node *node, Node *const *now, Node **input) {
 }
 
 void graph_replace_results(Graph *graph, Node *const *now) {
+    for (int i = 0; i < length(graph->effect); i++) graph->effect[i] = now[graph->effect[i]->id];
     for (int i = 0; i < length(graph->output); i++) graph->output[i] = now[graph->output[i]->id];
     for (int i = 0; i < length(graph->mutation); i++)
         graph->mutation[i].value = now[graph->mutation[i].value->id];
@@ -155,7 +159,8 @@ bool graph_equal(Graph *a, Graph *b) {
     int *in_a = positions(a, order_a), *in_b = positions(b, order_b);
     if (length(order_a) != length(order_b) || length(a->input) != length(b->input) ||
         length(a->output) != length(b->output) || length(a->mutation) != length(b->mutation) ||
-        length(check_a) != length(check_b) || a->random_count != b->random_count)
+        length(check_a) != length(check_b) || length(a->effect) != length(b->effect) ||
+        a->random_count != b->random_count)
         return false;
     for (int i = 0; i < length(order_a); i++)
         if (!same_node(order_a[i], order_b[i], in_a, in_b)) return false;

@@ -18,6 +18,7 @@
 
 #include "graph/index_check.h"
 #include "graph/node.h"
+#include "op/custom.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -160,6 +161,9 @@ static void put_attribute(const Param *param, const Attrs *attrs, Buffer *out) {
     }
 }
 
+/* Which custom op it is stands in the place of the op's name. */
+static bool is_number_of(const Param *param) { return param->word == ATTR_custom_operation; }
+
 static void put_arguments(const char *const *names, const Node *node, Buffer *out) {
     const OpInfo *info = op_info(node->op);
     bool as_numbers = numbers_suffice(node), named = false;
@@ -167,6 +171,9 @@ static void put_arguments(const char *const *names, const Node *node, Buffer *ou
     for (int i = 0, tensor = 0; i < info->param_count; i++) {
         const Param *param = &info->param[i];
         bool is_tensor = param->word < 0;
+        if (node->op == OP_custom &&
+            (is_tensor ? tensor == node->input_count : is_number_of(param)))
+            continue;
         const Node *operand = is_tensor ? node->input[tensor++] : NULL;
         if (is_tensor ? named && !operand : has_default(param, node->attrs)) {
             named = true;
@@ -190,7 +197,8 @@ void text_node(const char *const *names, const Node *node, Buffer *out) {
         put_operand(names, node, false, out);
         return;
     }
-    putf(out, "%s = %s(", names[node->id], op_info(node->op)->name);
+    putf(out, "%s = %s(", names[node->id],
+         op_call_name(node->op, node->attrs ? node->attrs->word : NULL));
     put_arguments(names, node, out);
     put(out, ")");
 }

@@ -8,6 +8,7 @@
  *
  * Nesting is bounded, so no text can exhaust the stack. Numbers read the same in every locale. */
 #include "graph/syntax.h"
+#include "op/custom.h"
 
 #include <limits.h>
 #include <locale.h>
@@ -231,6 +232,19 @@ static Syntax *literal(Reader *reader, Word name) {
     return syntax;
 }
 
+/* "library.operation", of which a name is the beginning. */
+static void read_rest(Reader *reader, Word *name) {
+    while (reader->at[0] == '.' && is_letter(reader->at[1]))
+        for (reader->at++; is_letter(*reader->at) || is_digit(*reader->at);) reader->at++;
+    name->length = (int)(reader->at - name->text);
+}
+
+static Op find_op(Word name) {
+    size_t length = (size_t)name.length;
+    Op op = op_find(name.text, length);
+    return op == OP_none && custom_find(name.text, length) != CUSTOM_NONE ? OP_custom : op;
+}
+
 static Syntax *read_primary(Reader *reader) {
     Word name;
     skip_space(reader);
@@ -248,10 +262,11 @@ static Syntax *read_primary(Reader *reader) {
         reader_error(reader, "expected an operand");
         return NULL;
     }
+    read_rest(reader, &name);
     if (!read_token(reader, "(")) return literal(reader, name);
     Syntax *call = fresh(reader, SYNTAX_CALL, start);
     call->name = name;
-    call->op = op_find(name.text, (size_t)name.length);
+    call->op = find_op(name);
     return read_arguments(reader, call, ")") ? call : NULL;
 }
 

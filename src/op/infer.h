@@ -20,6 +20,7 @@ bool infer_view(InferCall *call);  /* KIND_VIEW */
 bool infer_index(InferCall *call); /* joins, gathers, scatters, tasks */
 bool infer_convolution(InferCall *call); /* its part in op/shape_convolution.c */
 bool infer_attention(InferCall *call);   /* in op/shape_attention.c */
+bool infer_custom(InferCall *call);      /* in op/custom.c */
 
 /* Records "op: text: f32[2, 3], f32[4]" and returns false. */
 bool infer_fail(const InferCall *call, cb_status status, const char *format, ...)

@@ -19,6 +19,7 @@ typedef enum __attribute__((packed)) Op {
 #define VIEW(name, ...) OP_##name,
 #define STRUCTURED(name, ...) OP_##name,
 #define COMPOSITE(name, ...) OP_##name,
+#define CUSTOM(name, ...) OP_##name,
 #include "op/op_rows.h"
     OP_COUNT, /* of rows and graph nodes; from here on expressions of loops (lower/loop.h) */
     EX_axis = OP_COUNT, EX_load, EX_reduce, EX_scan,
@@ -27,7 +28,8 @@ typedef enum __attribute__((packed)) Op {
 
 typedef enum OpKind {
     KIND_SPECIAL, KIND_POINTWISE, KIND_REDUCE, KIND_SCAN, KIND_VIEW, KIND_SOURCE, KIND_RANDOM,
-    KIND_JOIN, KIND_GATHER, KIND_SCATTER, KIND_CONTRACT, KIND_OPAQUE, KIND_COMPOSITE
+    KIND_JOIN, KIND_GATHER, KIND_SCATTER, KIND_CONTRACT, KIND_OPAQUE, KIND_CUSTOM,
+    KIND_COMPOSITE
 } OpKind;
 
 /* How compute and result dtype follow from the inputs. Numbers are weak: they take part only when
@@ -82,7 +84,7 @@ typedef struct Param {
     int word;              /* attributes: offset into Attrs.word; tensors: -1 */
 } Param;
 
-enum { OP_MAX_PARAMS = 9, OP_MAX_INPUTS = 5, ATTR_WORDS = 48 };
+enum { OP_MAX_PARAMS = 11, OP_MAX_INPUTS = 8, ATTR_WORDS = 48 };
 enum { LIST_WORDS = 1 + CB_MAX_RANK, NUMBER_WORDS = 2 };
 
 /* How many words of Attrs an attribute takes. */

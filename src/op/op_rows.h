@@ -27,6 +27,9 @@
 #ifndef COMPOSITE
 #define COMPOSITE(...)
 #endif
+#ifndef CUSTOM
+#define CUSTOM(...)
+#endif
 #include "op/ops.def"
 #undef UNARY
 #undef BINARY
@@ -37,3 +40,4 @@
 #undef VIEW
 #undef STRUCTURED
 #undef COMPOSITE
+#undef CUSTOM

@@ -219,7 +219,7 @@ static bool fits(const InferCall *call) {
 }
 
 static bool inputs_valid(const InferCall *call) {
-    if (call->input_count != call->info->arity)
+    if (call->info->kind != KIND_CUSTOM && call->input_count != call->info->arity)
         return infer_fail(call, CB_ERR_ARGUMENT, "takes %d tensors, not %d", call->info->arity,
                           call->input_count);
     for (int i = 0; i < call->input_count; i++) {
@@ -233,7 +233,9 @@ static bool inputs_valid(const InferCall *call) {
 bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred *out) {
     memset(out, 0, sizeof *out);
     InferCall call = {op, op_info(op), input, input_count, attrs, out};
-    if (!inputs_valid(&call) || !infer_dtypes(&call)) return false;
+    if (!inputs_valid(&call)) return false;
+    if (call.info->kind == KIND_CUSTOM) return infer_custom(&call) && fits(&call);
+    if (!infer_dtypes(&call)) return false;
     bool inferred = false;
     switch (call.info->kind) {
     case KIND_POINTWISE:

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/timeline.h"
 #include "run/check_indices.h"
+#include "run/custom.h"
 #include "run/enqueue.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -175,8 +176,26 @@ static bool run_task(const PlanRun *run, const Step *step) {
     return enqueue_step(run->device, number, &operands);
 }
 
+/* A value as it lies in memory: for a tensor of the call, its strides count. */
+static CustomOperand custom_operand(const PlanRun *run, int number) {
+    const PlanValue *value = &run->plan->value[number];
+    CustomOperand operand = {.data = run->base[number]};
+    if (value->place == VALUE_INPUT) operand.tensor = run->inputs[value->number];
+    if (value->place == VALUE_CONSTANT)
+        operand.tensor = run->executable->constants.at[value->number].tensor;
+    return operand;
+}
+
+static bool run_own(const PlanRun *run, const Step *step) {
+    CustomOperand operand[OP_MAX_INPUTS];
+    for (int i = 0; i < step->in_count; i++) operand[i] = custom_operand(run, step->in[i]);
+    return run_custom(step->custom, operand, run->base[step->out], &run->argument->random);
+}
+
 static bool run_step(const PlanRun *run, const Step *step) {
     switch (step->kind) {
+    case STEP_CUSTOM:
+        return run_own(run, step);
     case STEP_KERNEL:
         return run_kernel(run, step);
     case STEP_TASK:

@@ -134,6 +134,7 @@ static GroupKind kind_of(const Node *node) {
     case KIND_CONTRACT:
         return GROUP_PRODUCT;
     case KIND_OPAQUE:
+    case KIND_CUSTOM:
         return GROUP_OPAQUE;
     default:
         return GROUP_LOOP;

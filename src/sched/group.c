@@ -139,6 +139,8 @@ static void read_operands(Schedule *s, Group *group) {
     group->operand = NULL;
     for (int i = 0; i < group->anchor->input_count; i++)
         collect_reads(s, group, group->anchor->input[i], &seen);
+    const Node *before = s->effect[group->anchor->id];
+    if (before) push(s->arena, group->read, before);
 }
 
 /* Axes: the outer ones first. Flat positions at element level (every axis) and at row level (outer

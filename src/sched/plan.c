@@ -1,5 +1,6 @@
 /* Graph -> plan: the pipeline of scheduling on one screen is plan_build. Groups become steps, each
  * after those that it reads from; values get their places. */
+#include "op/custom.h"
 #include "sched/memory.h"
 #include "sched/schedule.h"
 
@@ -104,15 +105,28 @@ static Step task_step(Schedule *s, const Node *node) {
     return step;
 }
 
+/* Its operands are contiguous, or inputs of the call. */
+static Step custom_step(Schedule *s, const Node *node) {
+    Step step = {.kind = STEP_CUSTOM, .kernel = -1, .custom = node};
+    for (int i = 0; i < node->input_count; i++)
+        step.in[step.in_count++] = node_value(s, node->input[i]);
+    step.out = node_value(s, node);
+    return step;
+}
+
 /* What has no elements needs no step. */
-static bool is_empty(const Group *group) {
+static bool is_empty(const Schedule *s, const Group *group) {
+    for (int i = 0; i < length(s->graph->effect); i++)
+        if (s->graph->effect[i] == group->anchor) return false;
     bool empty = !group->anchor || node_numel(group->anchor) == 0;
     for (int i = 0; i < length(group->member); i++) empty &= node_numel(group->member[i]) == 0;
     return empty;
 }
 
+static const int64_t *words_of(const Node *node) { return node->attrs ? node->attrs->word : NULL; }
+
 static void add_group(Schedule *s, Group *group, const bool *needed) {
-    if (is_empty(group)) return;
+    if (is_empty(s, group)) return;
     Step step = {.kind = STEP_KERNEL, .out = -1, .kernel = -1};
     int scatter[2];
     switch (group->kind) {
@@ -120,7 +134,8 @@ static void add_group(Schedule *s, Group *group, const bool *needed) {
         step.kernel = kernel_of(s, group, needed);
         break;
     case GROUP_OPAQUE:
-        step = task_step(s, group->anchor);
+        step = op_info(group->anchor->op)->kind == KIND_CUSTOM ? custom_step(s, group->anchor)
+                                                               : task_step(s, group->anchor);
         break;
     case GROUP_PRODUCT:
         step = task_step(s, group->anchor);
@@ -134,8 +149,8 @@ static void add_group(Schedule *s, Group *group, const bool *needed) {
         step.kernel = scatter[1];
         break;
     }
-    step.origin =
-        group->anchor ? op_info(group->anchor->op)->name : s->plan->kernel[step.kernel]->origin;
+    step.origin = group->anchor ? op_call_name(group->anchor->op, words_of(group->anchor))
+                                : s->plan->kernel[step.kernel]->origin;
     note_nodes(s, group);
     add_step(s, step);
     add_checks(s, group);
@@ -218,6 +233,9 @@ static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *inp
     s.group = arena_new_array(s.arena, Group *, count);
     s.reader = arena_new_array(s.arena, Group **, count);
     s.value = arena_new_array(s.arena, int, count);
+    s.effect = arena_new_array(s.arena, const Node *, count);
+    for (int i = 1; i < length(graph->effect); i++)
+        s.effect[graph->effect[i]->id] = graph->effect[i - 1];
     for (int i = 0; i < length(s.order); i++) s.position[s.order[i]->id] = i;
     plan->node_step = arena_new_array(s.arena, int, count);
     for (int i = 0; i < count; i++) s.value[i] = plan->node_step[i] = -1;
@@ -231,6 +249,7 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
     plan->ambient = graph->ambient;
     plan->device = graph->device;
     plan->draws = graph->random_count;
+    plan->effects = length(graph->effect) > 0;
     for (int i = 0; i < length(graph->input) - length(graph->constant); i++)
         push(arena, plan->input, node_meta(graph->input[i]));
     Schedule schedule = schedule_new(graph, plan, input_stride, options);

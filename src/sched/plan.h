@@ -28,17 +28,18 @@ typedef struct PlanValue {
 
 /* STEP_CHECK: all elements of an index value lie within its bound. It comes before the kernel that
  * reads through them, so that kernels need no checks of their own. */
-typedef enum StepKind { STEP_KERNEL, STEP_TASK, STEP_CHECK } StepKind;
+typedef enum StepKind { STEP_KERNEL, STEP_TASK, STEP_CHECK, STEP_CUSTOM } StepKind;
 
 /* A step reads and writes plan values. Those of kernels are told by their buffers. */
 typedef struct Step {
     StepKind kind;
-    int in[TASK_OPERANDS], in_count;
+    int in[OP_MAX_INPUTS], in_count;
     int out;    /* -1: none */
     int kernel; /* of STEP_KERNEL itself; of a task its epilogue, or -1 */
     union {
         Task task;
         IndexBound check;
+        const Node *custom; /* an operation of the user's, or a part of what one gives */
     };
     const char *origin;
 } Step;
@@ -79,6 +80,7 @@ typedef struct Plan {
     int output_count;   /* without the mutations */
     int64_t arena_bytes;
     int draws;                  /* random draws of one run */
+    bool effects;               /* a run does what is not undone: it is not run again */
     int64_t bytes, bytes_eager; /* memory traffic of one run; of eager, op by op */
     int64_t flops;              /* of its tasks, as task_flops counts them */
     int kernels_eager;

@@ -49,6 +49,10 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
         putf(out, "check v%d in [0, %lld) for %s", step->in[0], (long long)step->check.bound,
              step->origin);
         break;
+    case STEP_CUSTOM:
+        putf(out, "%s v%d =", step->origin, step->out);
+        for (int i = 0; i < step->in_count; i++) putf(out, " v%d", step->in[i]);
+        break;
     }
     if (step->kernel >= 0) {
         put(out, " then ");

@@ -169,6 +169,8 @@ static bool mark_index(Schedule *s, Node *index, const IndexBound *bound) {
 
 static void mark_operands(Schedule *s, const Node *node) {
     for (int i = 0; i < strided_operands(node); i++) mark_strided(s, node->input[i]);
+    bool custom = op_info(node->op)->kind == KIND_CUSTOM; /* takes no views */
+    for (int i = 0; i < node->input_count && custom; i++) make_real(s, node->input[i]);
     if (!op_has_index(node->op)) return;
     IndexBound bound = index_bound(node);
     if (mark_index(s, node->input[1], &bound)) s->checked[index_base(node->input[1])->id] = true;

@@ -70,6 +70,7 @@ typedef struct Schedule {
     Group **group;      /* by node id: the group that computes a real node; NULL for inputs */
     Group ***reader;    /* by node id: vec of groups that have read it */
     const Node **below; /* by node id: what its views are of; itself, when it is no view */
+    const Node **effect; /* by node id: a custom op with effects, to come before this one */
     bool *checked;      /* by node id: index values, complete before anybody reads through them */
     CheckSet check;     /* of bases */
     int *value;         /* by node id: plan value, -1: none */
