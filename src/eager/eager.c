@@ -111,13 +111,14 @@ static Node *operand_node(Graph *graph, const EagerCall *call, int position) {
     return graph_input(graph, &meta);
 }
 
-static Graph *one_node(Arena *arena, const EagerCall *call) {
+static Graph *one_node(Arena *arena, const EagerCall *call, int device) {
     if (!arena || arena_guard(arena)) {
         fail_memory(0);
         return NULL;
     }
     Graph *graph = graph_new(arena);
     graph->ambient = call->ambient;
+    graph->device = device;
     Node *input[MOST_OPERANDS];
     bool number[MOST_OPERANDS];
     for (int i = 0; i < call->count; i++) {
@@ -146,12 +147,11 @@ static Executable *build(const EagerCall *call) {
     int device;
     if (!find_place(call, &device)) return NULL;
     Arena *arena = arena_new();
-    Graph *graph = one_node(arena, call);
+    Graph *graph = one_node(arena, call, device);
     if (!graph) {
         arena_free(arena);
         return NULL;
     }
-    graph->device = device;
     const int64_t *stride[MOST_OPERANDS];
     for (int i = 0; i < call->input_count; i++)
         stride[i] = tensor_contiguous(call->input[i]) ? NULL : call->input[i]->stride;

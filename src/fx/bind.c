@@ -308,6 +308,7 @@ bool fx_bind(const FxNode *node, FxCall *call) {
         return false;
     }
     call->attrs = attrs_default(call->op);
+    if (call->op == OP_custom) call->attrs.word[ATTR_custom_operation] = fx_custom(node);
     if (length(node->kwargs) > MOST_KWARGS) {
         fx_fail(CB_ERR_GRAPH, node, "%d keywords are too many", length(node->kwargs));
         return false;
@@ -328,6 +329,8 @@ bool fx_bind(const FxNode *node, FxCall *call) {
         return false;
     for (int i = 0; i < binder.info->param_count; i++) {
         const Param *param = &binder.info->param[i];
+        bool named = call->op == OP_custom && param->word == ATTR_custom_operation;
+        if (named) continue; /* by its target */
         if (param->word >= 0) {
             if (!bind_attribute(&binder, param)) return false;
         } else if (call->op != OP_concat && !bind_tensor(&binder, param)) {

@@ -157,6 +157,7 @@ bool fx_flag(Op op, const Param *param, const char *text, int64_t *value);
 bool fx_is_number(const cb_arg *arg);
 double fx_number(const cb_arg *arg);
 cb_operand fx_operand(const cb_arg *arg); /* of a number */
+int fx_custom(const FxNode *node); /* of an operation of the user's, OP_custom: its number */
 bool fx_random(const FxNode *node);       /* takes a draw from the generator */
 /* A call of a module that may do more than compute a result of its own: only our layers are known
  * not to. */

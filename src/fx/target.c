@@ -7,6 +7,7 @@
  * it. The fx column of ops.def names the target; a method whose first argument is a number is the
  * function of the torch module (torch.atan2(1.0, x)). */
 #include "fx/fx.h"
+#include "op/custom.h"
 #include <string.h>
 
 /* Attributes that PyTorch knows by another name. */
@@ -72,7 +73,7 @@ static bool spreads(const OpInfo *info, const Param *param) {
 static Op find_fx(const char *fx) {
     for (Op op = OP_constant + 1; op < OP_COUNT; op++) {
         const char *known = op_info(op)->fx;
-        if (known && strcmp(known, fx) == 0) return op;
+        if (known && op != OP_custom && strcmp(known, fx) == 0) return op;
     }
     return OP_none;
 }
@@ -89,6 +90,7 @@ static Op find_name(const char *name, size_t size) {
 static Op find_function(const char *target) {
     Op op = find_fx(target);
     if (op) return op;
+    if (custom_find(target, strlen(target)) != CUSTOM_NONE) return OP_custom;
     if (strncmp(target, "torch.ops.aten.", 15) == 0)
         return find_name(target + 15, strcspn(target + 15, "."));
     const char *dot = strrchr(target, '.');
@@ -116,9 +118,12 @@ static bool drops_out(const FxNode *attention) {
     return fx_number(&p) > 0; /* what is no number does not run */
 }
 
+int fx_custom(const FxNode *node) { return custom_find(node->target, strlen(node->target)); }
+
 bool fx_random(const FxNode *node) {
     if (node->op == OP_none) return false;
     if (node->op == OP_scaled_dot_product_attention) return drops_out(node);
+    if (node->op == OP_custom) return custom_given(fx_custom(node))->effects;
     return op_info(node->op)->kind == KIND_RANDOM || node->op == OP_rand_like ||
            node->op == OP_randn_like || node->op == OP_dropout;
 }
@@ -232,6 +237,7 @@ static cb_arg slice_arg(FxGraph *graph, const Attrs *attrs) {
 static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
                           const Attrs *attrs) {
     FxGraph *graph = node->graph;
+    if (node->op == OP_custom && param->word == ATTR_custom_operation) return; /* its target */
     if (at_default(node->op, param, attrs)) return;
     if (spreads(info, param) && node->opcode == CB_CALL_METHOD) {
         cb_dim_list dims = attr_dims(attrs, param->word);
@@ -279,6 +285,7 @@ FxNode *fx_record(FxGraph *graph, Op op, const cb_arg *operand, int count, const
         opcode = CB_CALL_FUNCTION;
         target = arena_format(graph->arena, "torch%s", info->fx);
     }
+    if (op == OP_custom) target = op_call_name(op, attrs->word);
     FxNode *node = fx_node_new(graph, opcode, target, NULL);
     node->op = op;
     if (op == OP_slice) {

@@ -6,8 +6,10 @@
  * conversion to the same dtype and a view of the same shape are their input, shorthand views
  * (transpose, squeeze, select...) become one of the six that lowering knows. Everything else is
  * left to the passes, so that a graph shows the ops that were called. */
+#include "device/device.h"
 #include "graph/expand/expand.h"
 #include "graph/index_check.h"
+#include "op/custom.h"
 
 #include <string.h>
 
@@ -332,6 +334,17 @@ static Node *truths(Graph *graph, Node *x) {
 
 _Static_assert(ATTR_any_dim == ATTR_all_dim, "any and all are called alike");
 
+/* ---- operations of the user's --------------------------------------------------------------- */
+
+static bool custom_runs_on(int device, const Attrs *attrs, Op op) {
+    if (device_is_host(device)) return true;
+    fail(CB_ERR_ARGUMENT,
+         "%s: its kernel runs on the host, and what it takes lies on another device: "
+         "cb_to_device(x, \"cpu\")",
+         op_call_name(op, attrs->word));
+    return false;
+}
+
 /* ---- entry -------------------------------------------------------------------------------- */
 
 Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const Attrs *attrs,
@@ -345,6 +358,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     if (info->kind == KIND_COMPOSITE)
         return build_composite(graph, op, input, input_count, &own, numbers);
     while (op == OP_custom && input_count && !input[input_count - 1]) input_count--;
+    if (info->kind == KIND_CUSTOM && !custom_runs_on(graph->device, &own, op)) return NULL;
     if (lifts(op, input, input_count)) return lifted(graph, op, input, input_count, attrs);
     Meta meta[NODE_MAX_INPUTS];
     Node *converted[NODE_MAX_INPUTS];

@@ -309,6 +309,51 @@ static void explained(void **state) {
     cb_function_free(fast);
 }
 
+/* ---- FX graphs and other devices ------------------------------------------------------------- */
+
+static int one_of_two(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_tensor *x = in[0];
+    call_note(x, 8);
+    out[0] = cb_relu(call_max(cb_call_op("test.noise", &x, 1, CB_NO_DIMS, CB_NO_FLOATS)));
+    return 1;
+}
+
+static void traced(void **state) {
+    (void)state;
+    cb_tensor *x = ramp(3, 4), *wanted, *got;
+    cb_graph *graph = cb_symbolic_trace_function(one_of_two, NULL, 1, NULL);
+    assert_non_null(graph);
+    char *text = cb_graph_text(graph);
+    assert_non_null(strstr(text, "call_function[target=test.running_max](args = (%noise,)"));
+    assert_non_null(strstr(text, "call_function[target=test.note](args = (%x,), kwargs = "));
+    assert_int_equal(cb_graph_dead_code(graph), 0); /* effects stay */
+    cb_manual_seed(2);
+    one_of_two(&x, 1, &wanted, NULL);
+    cb_graph *again = cb_graph_parse(text, NULL);
+    assert_non_null(again);
+    cb_manual_seed(2);
+    assert_int_equal(cb_graph_run(again, &x, 1, &got, 1), 1);
+    expect_tensor(got, wanted, 0, 0);
+    assert_string_equal(custom_log, "8:-1 8:-1 ");
+    cb_free_text(text);
+    cb_graph_free(again);
+    cb_graph_free(graph);
+    assert_null(cb_symbolic_trace_function(split_both, NULL, 1, NULL));
+    expect_error("traced with examples alone", CB_ERR_GRAPH);
+}
+
+static void other_devices(void **state) {
+    (void)state;
+    cb_tensor *x = cb_to_device(ramp(3, 4), "guarded"), *y = cb_to_device(ramp(3, 4), "guarded");
+    assert_null(call_max(x));
+    expect_error("test.running_max: its kernel runs on the host", CB_ERR_ARGUMENT);
+    cb_function *fast = cb_compile(between_kernels, VM);
+    assert_null(cb_call(fast, x, y));
+    expect_error("test.running_max: its kernel runs on the host", CB_ERR_ARGUMENT);
+    cb_function_free(fast);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(pure, begin, end),
@@ -321,6 +366,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(errors_of_kernels, begin, end),
         cmocka_unit_test_setup_teardown(errors_of_calls, begin, end),
         cmocka_unit_test_setup_teardown(refusals, begin, end),
+        cmocka_unit_test_setup_teardown(traced, begin, end),
+        cmocka_unit_test_setup_teardown(other_devices, begin, end),
         cmocka_unit_test_setup_teardown(explained, begin, end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Every allocation of what users do fails (faults.h). What they compile: test_faults_capture.c. */
+#include "custom_ops.h"
 #include "faults.h"
 
 #include <pthread.h>
@@ -53,6 +54,23 @@ static void breaks(void) {
     cb_tensor *x = ramp(6, 8);
     for (int i = 0; fast && x && i < 2; i++) take(cb_call(fast, x));
     if (fast) free_text(cb_explain(fast));
+    cb_function_free(fast);
+}
+
+static cb_tensor *own_ops(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *flat = cb_reshape(cb_mul(x, y), -1), *part[2] = {NULL, NULL}, *both[] = {x, y};
+    cb_call_op_n("test.split", &flat, 1, 8, CB_NO_FLOATS, part, 2);
+    cb_tensor *sum = cb_call_op("test.add_count", both, 2, CB_NO_DIMS, CB_NO_FLOATS);
+    return cb_add(cb_add(cb_sum(part[0]), cb_sum(part[1])), call_max(cb_transpose(sum, 0, 1)));
+}
+
+static void ops_of_the_program(void) {
+    register_test_ops();
+    cb_function *fast = cb_compile(own_ops, "backend=vm");
+    for (int i = 0; i < 3; i++) {
+        cb_tensor *x = ramp(6, 8), *y = x ? cb_exp(x) : NULL;
+        if (x && y) take(i && fast ? cb_call(fast, x, y) : own_ops(x, y));
+    }
     cb_function_free(fast);
 }
 
@@ -288,6 +306,7 @@ int main(void) {
         SCENARIO(compiled_as_c),
         SCENARIO(compiled_as_one_graph),
         SCENARIO(breaks),
+        SCENARIO(ops_of_the_program),
         SCENARIO(network_compiled),
         SCENARIO(autocast_and_attention),
         SCENARIO(graphs),
