@@ -1,12 +1,6 @@
 /* Operations of your own: a shape rule and a kernel in C, called, captured and scheduled like the
  * ops of Carbide. Included by carbide.h; include that.
  *
- *     static cb_status running_max(const cb_op_call *call) {      y[i] = max of x[0 .. i]
- *         const float *x = call->input[0].data;
- *         float *y = call->output[0].data;
- *         ...
- *         return CB_OK;
- *     }
  *     cb_register_op(&(cb_custom_op){.name = "signal.running_max", .inputs = 1, .outputs = 1,
  *                                    .kernel = running_max});
  *     cb_tensor *y = cb_call_op("signal.running_max", &x, 1, CB_NO_DIMS, CB_NO_FLOATS);

@@ -164,7 +164,9 @@ static void name_call(const CustomCall *call, const char *name, Site site) {
         meta_format(&meta, text, sizeof text);
         fail_also(i ? ", %s" : "%s", text);
     }
-    fail_also(site.file ? ") at %s:%d" : ")", site.file, site.line);
+    char line[128];
+    site_format(site, line, sizeof line);
+    fail_also(site.file ? ") at %s" : ")", line);
 }
 
 bool custom_invoke(cb_op_callback *callback, const CustomCall *call, const Attrs *attrs,
