@@ -174,6 +174,7 @@ static bool compile(Entry *entry, Call *call) {
     entry->compile_ms = clock_ms() - start;
     timeline_add("capture", "recording", (int64_t)(call->start_ms * 1e6), (int64_t)(start * 1e6));
     if (!entry->executable) return false;
+    entry->compiled = entry_needs_code(entry);
     find_copied(entry);
     return !option_int(OPTION_check) || check_build(entry, call);
 }

@@ -128,7 +128,7 @@ struct Entry {
     Conditions conditions; /* when the function began */
     double trace_ms, compile_ms;
     WorkerJob job; /* later.c: its C code is made in the background */
-    bool compiled; /* its kernels had to be: no code of other sizes did */
+    _Atomic bool compiled; /* entry_needs_code */
     _Atomic int64_t used; /* in which call, last */
     Entry *left;          /* it has left the list: the one that did before */
 };
@@ -160,6 +160,8 @@ int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
 
 /* later.c: the C code of a new entry is there, or is made in the background. */
 void entry_compile_later(Entry *entry);
+bool entry_needs_code(const Entry *entry); /* its kernels had to be compiled, or are to be: no code
+                                            * of other sizes did */
 void entry_drop_job(Entry *entry); /* before it is freed */
 
 /* frozen.c: which captured tensors count as constants, into the entry and the options; whether x,

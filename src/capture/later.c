@@ -19,16 +19,18 @@ static void notice_no_compiler(void) {
     fprintf(stderr, "carbide: %s (%s)\n", info->text, info->hint);
 }
 
-/* Its kernels had to be compiled: no code of other sizes did. */
-static bool needs_code(const Executable *executable) {
-    ExecutableInfo info = executable_info(executable);
+bool entry_needs_code(const Entry *entry) {
+    ExecutableInfo info = executable_info(entry->executable);
+    if (info.pending_ms >= 0) return true;
     bool generated = info.source && info.reason == REASON_NONE;
-    return length(executable_plan(executable)->kernel) && (info.files || !generated);
+    return length(executable_plan(entry->executable)->kernel) && (info.files || !generated);
 }
 
-static void note_engine(Function *function, const Entry *entry) {
+static void note_engine(Function *function, Entry *entry) {
     ExecutableInfo info = executable_info(entry->executable);
-    atomic_fetch_add(&function->compiled, needs_code(entry->executable));
+    bool compiled = entry_needs_code(entry);
+    atomic_store(&entry->compiled, compiled);
+    atomic_fetch_add(&function->compiled, compiled);
     if (info.reason == REASON_no_compiler) notice_no_compiler();
     if (info.from_disk)
         atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));
