@@ -512,9 +512,11 @@ static void turned(void **state) {
     }
     MatmulTask task = {.dtype = CB_F32, .batch = 1, .m = 40, .n = 64, .k = 64, .b_k = 1};
     assert_true(gemm_fits(&task, GEMM_TURNED));
-    assert_int_equal(method_of(&task, true), GEMM_TURNED);
-    task.m = 3;
+    assert_int_equal(method_of(&task, false), GEMM_TURNED);
     assert_int_not_equal(method_of(&task, true), GEMM_TURNED); /* from panels */
+    MatmulTask head = {.dtype = CB_F32, .batch = 1, .m = 128, .n = 50257, .k = 768, .b_k = 1};
+    head.b_n = 768; /* is not copied */
+    assert_int_equal(method_of(&head, true), GEMM_TURNED);
     task.m = 513;
     assert_false(gemm_fits(&task, GEMM_TURNED));
     task.m = 40, task.b_k = 2;
