@@ -43,6 +43,7 @@ Reason miss_describe(const Function *function, const Conditions *now, Tensor *co
     const Entry *last = NULL;
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
         if (!e->resumes) last = e;
+    if (!last) return REASON_input_changed; /* they have left meanwhile: another thread's reset */
     snprintf(out, bytes, "another number of inputs, %d: entry %d has %d", input_count, last->number,
              last->input_count);
     for (int i = 0; i < input_count && input_count == last->input_count; i++) {
