@@ -165,7 +165,7 @@ static bool read_mutation(GraphParser *parser) {
 static bool read_bound(Reader *reader, IndexBound *bound) {
     Word name = {"", 0};
     if (!read_expect(reader, "below")) return false;
-    if (!read_int(reader, &bound->bound) || bound->bound < 0) {
+    if (!read_int(reader, &bound->bound)) {
         reader_error(reader, "expected a bound");
         return false;
     }

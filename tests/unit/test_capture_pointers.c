@@ -46,6 +46,22 @@ static cb_tensor *takes_a_fresh_one(cb_tensor *x) {
     return cb_add(z, y);
 }
 
+static cb_tensor *reads_what_was_written(cb_tensor *x) {
+    float *p = cb_data(x);
+    cb_add_(table, 1.0);             /* recorded */
+    cb_tensor *y = cb_mul(x, table); /* at once, behind it */
+    p[0] = 5;
+    return cb_sub(y, table);
+}
+
+static cb_tensor *draws_in_turn(cb_tensor *x) {
+    cb_manual_seed(7);
+    float *p = cb_data(x);
+    cb_tensor *noise = cb_rand(cb_dims(2, 4), CB_F32), *dropped = cb_dropout(x, 0.5, true);
+    p[0] = 5;
+    return cb_add(cb_mul(noise, 100.0), dropped);
+}
+
 /* ---- pointers taken before ------------------------------------------------------------------ */
 
 static cb_tensor *announces(cb_tensor *x) {
@@ -126,6 +142,8 @@ static void test_pointers(void **state) {
         {takes_a_view, "asked for a pointer"},
         {takes_a_result, "asked for a pointer"},
         {takes_a_fresh_one, "asked for a pointer"},
+        {reads_what_was_written, "asked for a pointer"},
+        {draws_in_turn, "asked for a pointer"},
         {announces, "writes to a tensor through a pointer"},
         {announces_a_view, "writes to a tensor through a pointer"},
         {announces_early, NULL},
