@@ -216,6 +216,8 @@ static void graphs_differ_in_one_thing(void **state) {
         "graph(x: f32[2], i: i64[2]) {\n check i below 1 for gather\n return x\n}",
         "graph(x: f32[2], i: i64[2]) {\n check i below 2 for scatter\n return x\n}",
         "graph(x: f32[2], i: i64[2]) {\n check neg(i) below 2 for gather\n return x\n}",
+        "graph(x: f32[2], i: i64[2], j: i64[2]) {\n check i below 2 for gather\n return x\n}",
+        "graph(x: f32[2], i: i64[2], j: i64[2]) {\n check j below 2 for gather\n return x\n}",
         "graph(x: f32[2], i: i64[2]) {\n return gather(x, 0, i)\n}",
         "graph(x: f32[2], i: i64[2]) {\n check i below 1 for gather\n return gather(x, 0, i)\n}",
     };
@@ -265,10 +267,12 @@ static void roots_are_checked(void **state) {
         expect_broken(graph, "mutation 0 is broken");
     }
     for (int kind = 0; kind < 3; kind++) {
-        graph = parse("graph(x: f32[2], i: i64[2]) {\n check i below 2 for gather\n return x\n}");
+        static const char checked[] =
+            "graph(x: f32[2], i: i64[2]) {\n check i below 2 for gather\n return x\n}";
+        graph = parse(checked);
         IndexCheck *check = &graph->check[0];
         if (kind == 0) check->index = NULL;
-        if (kind == 1) check->index = parse(sums)->input[1];
+        if (kind == 1) check->index = parse(checked)->input[1];
         if (kind == 2) check->index = graph->input[0];
         expect_broken(graph, "check 0 is broken");
     }

@@ -64,6 +64,10 @@ static void inputs(void **state) {
     expect_said(fast, "(input 1 is f32[3, 3] of strides [1, 3], entry 1 has f32[3, 3] of strides "
                       "[3, 1])");
     expect_said(fast, "input 1: f32[3, 3] strides [1, 3]");
+    x[1] = cb_slice(ramp(3, 6), 1, 0, 6, 2);
+    cb_call_n(fast, x, 2, &out, 1);
+    expect_said(fast, "(input 1 is f32[3, 3] of strides [6, 2], entry 2 has f32[3, 3] of strides "
+                      "[1, 3])");
     cb_function_free(fast);
     cb_scope_close();
 }
