@@ -131,7 +131,7 @@ static void kinds(void **state) {
     for (int d = 0; d < 6; d++)
         for (int i = 0; i < 10; i++) {
             rate = values[i], whole_number = i * 1000;
-            if (d == 2 || d == 3) rate = i % 2, whole_number = 3; /* part of the graph there */
+            if (d == 2 || d == 3) rate = i % 2 ? 0.1 : 0.3, whole_number = 3; /* of the graph */
             expect_same_bits(cb_call(fast, dtypes[d]), two_rates(dtypes[d]));
         }
     cb_function_free(fast);
