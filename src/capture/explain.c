@@ -158,14 +158,7 @@ static void print_plan(const Entry *entry, Buffer *out) {
     print_declined(entry->graph, out);
     print_refusals(plan, out);
     put(out, "  memory traffic: ");
-    put_byte_count(out, plan->bytes);
-    put(out, ", eager ");
-    put_byte_count(out, plan->bytes_eager);
-    if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
-    put(out, "; temporaries: ");
-    put_byte_count(out, plan->arena_bytes);
-    put(out, "\n");
-    report_packed(entry->executable, out);
+    report_memory(entry->executable, out);
     putf(out, "  engine: %s", report_engine(entry->executable));
     if (info.pending_ms >= 0) putf(out, ", since %.0f ms", info.pending_ms);
     if (info.source) putf(out, "; %d kernels, %d different", length(plan->kernel), info.functions);

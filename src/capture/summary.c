@@ -123,14 +123,7 @@ static void put_totals(const Entry *entry, Buffer *out) {
     put(out, " recorded; ");
     put_count(out, length(plan->step) + plan->copies, "step");
     putf(out, ", eager would launch %d\n  a call moves ", plan->kernels_eager);
-    put_byte_count(out, plan->bytes);
-    put(out, ", eager ");
-    put_byte_count(out, plan->bytes_eager);
-    if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
-    put(out, "; temporaries: ");
-    put_byte_count(out, plan->arena_bytes);
-    put(out, "\n");
-    report_packed(entry->executable, out);
+    report_memory(entry->executable, out);
     double ms = report_ms(entry->executable);
     if (ms <= 0) return;
     putf(out, "  a call takes %.3f ms at its best, %.1f GB/s", ms, (double)plan->bytes / ms * 1e-6);

@@ -126,7 +126,7 @@ const char *report_engine(const Executable *executable) {
     return info.from_disk ? "C, from the disk cache" : "C, compiled now";
 }
 
-void report_packed(const Executable *executable, Buffer *out) {
+static void put_packed(const Executable *executable, Buffer *out) {
     int64_t bytes;
     int users = executable_packed(executable, &bytes);
     if (!users) return;
@@ -134,6 +134,18 @@ void report_packed(const Executable *executable, Buffer *out) {
     put_byte_count(out, bytes);
     if (users > 1) putf(out, ", shared by %d entries", users);
     put(out, "\n");
+}
+
+void report_memory(const Executable *executable, Buffer *out) {
+    const Plan *plan = executable_plan(executable);
+    put_byte_count(out, plan->bytes);
+    put(out, ", eager ");
+    put_byte_count(out, plan->bytes_eager);
+    if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
+    put(out, "; temporaries: ");
+    put_byte_count(out, plan->arena_bytes);
+    put(out, "\n");
+    put_packed(executable, out);
 }
 
 const char *report_source(const char *source, const Kernel *kernel, Arena *arena) {
