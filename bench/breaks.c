@@ -2,7 +2,10 @@
  * in microseconds, one JSON line a case. compare_breaks.py runs PyTorch's beside it.
  *
  *     bench_breaks [THREADS] [RUNS]       {"case": "branch", "eager_us": 2210.1, ...} */
-#include <carbide.h>
+#include "beam_search.h"
+
+#include <carbide_models.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -93,16 +96,54 @@ static double least(cb_function_1 *function, cb_function *fast, cb_tensor *x, in
     return best;
 }
 
+static void print_row(const char *name, double eager, double compiled, cb_function *fast) {
+    cb_function_stats stats = cb_stats(fast);
+    if (cb_error() || stats.eager_calls) exit(1);
+    printf("{\"case\": \"%s\", \"eager_us\": %.1f, \"compiled_us\": %.1f, \"graphs\": %lld}\n",
+           name, eager, compiled, (long long)stats.graphs);
+}
+
 static void measure(const char *name, cb_function_1 *function, int rows, int columns, int runs) {
     cb_scope_open();
     cb_manual_seed(1);
     cb_tensor *x = cb_randn(cb_dims(rows, columns));
     cb_function *fast = cb_compile(function);
     double eager = least(function, NULL, x, runs), compiled = least(NULL, fast, x, runs);
-    printf(
-        "{\"case\": \"%s %dx%d\", \"eager_us\": %.1f, \"compiled_us\": %.1f, \"graphs\": %lld}\n",
-        name, rows, columns, eager, compiled, (long long)cb_stats(fast).graphs);
+    char label[64];
+    snprintf(label, sizeof label, "%s %dx%d", name, rows, columns);
+    print_row(label, eager, compiled, fast);
     cb_function_free(fast);
+    cb_scope_close();
+}
+
+/* Of examples/beam_search.h, on GPT-2 with 124 million random weights: 4 texts from 8 tokens to
+ * `longest`, in turn eager and compiled. */
+static void measure_beam_search(int longest, int runs) {
+    cb_scope_open();
+    cb_manual_seed(1);
+    cb_gpt2_config config = cb_gpt2_124m_config();
+    Search search = {cb_model_gpt2(config), longest, sqrt((double)config.width)};
+    cb_module_train(search.net, false);
+    cb_tensor *prompt = cb_randint(1, config.vocabulary, cb_dims(1, 8)), *out[2];
+    cb_function *fast = cb_compile_n(beam_search, &search, NULL);
+    double best[2] = {1e30, 1e30};
+    for (int run = -2; run < 2 * runs; run++) {
+        bool compiled = run & 1;
+        cb_scope_open();
+        cb_manual_seed(2);
+        double start = now_us();
+        if (compiled)
+            cb_call_n(fast, &prompt, 1, out, 2);
+        else
+            beam_search(&prompt, 1, out, &search);
+        if (run >= 0) best[compiled] = fmin(best[compiled], now_us() - start);
+        cb_scope_close();
+    }
+    char label[64];
+    snprintf(label, sizeof label, "beam_search 4x%d", longest);
+    print_row(label, best[0], best[1], fast);
+    cb_function_free(fast);
+    cb_module_free(search.net);
     cb_scope_close();
 }
 
@@ -117,6 +158,7 @@ int main(int argc, char **argv) {
     measure("k_means", k_means, 64, 16, runs);
     measure("line_search", line_search, 256, 1024, runs / 5);
     measure("line_search", line_search, 4, 16, runs);
+    measure_beam_search(32, 3);
     if (cb_error()) fprintf(stderr, "%s\n", cb_error());
     return cb_error() != NULL;
 }
