@@ -123,7 +123,8 @@ bool c_gathers_rows(Kernel *kernel, bool folds, int64_t point_cost) {
     int last = length(kernel->axis) - 1;
     bool dear = folds && 8 * point_cost > DEAR_ROW;
     if (!folds && point_cost <= CHEAP_POINT) return false;
-    if (last < kernel->outer_count || kernel_has_scan(kernel)) return false;
+    bool by_lane = kernel->outer_count > 0 && last >= kernel->outer_count;
+    if (!by_lane || kernel_has_scan(kernel)) return false;
     for (int id = 0, count = length(kernel->expr); id < count; id++) {
         const Expr *x = kernel->expr[id];
         if (x->op != EX_load) continue;
