@@ -361,14 +361,33 @@ static char *read_text(const char *name) {
     return text;
 }
 
+/* What a compiler needs of a C text, in place: without comments, indentation and empty lines. */
+static void compact(char *text) {
+    char *to = text;
+    for (const char *at = text; *at;) {
+        if (!strncmp(at, "/*", 2)) {
+            at = strstr(at, "*/") + 2;
+        } else if ((to == text || to[-1] == '\n') && strchr(" \n", *at)) {
+            at++;
+        } else {
+            if (*at == '\n')
+                while (to > text && to[-1] == ' ') to--;
+            *to++ = *at++;
+        }
+    }
+    *to = '\0';
+}
+
 static void write_math(FILE *out) {
     const char *types[] = {"f32", "f32_angles", "f64", "f64_angles", "int"};
-    fprintf(out, "/* Generated: src/op/math_*.h as text, for generated code. */\n"
-                 "#include \"op/math_text.h\"\n");
+    fprintf(out,
+            "/* Generated: src/op/math_*.h as text, for generated code; comments stay there. */\n"
+            "#include \"op/math_text.h\"\n");
     for (int i = 0; i < 5; i++) {
         char name[32];
         snprintf(name, sizeof name, "math_%s.h", types[i]);
         char *text = read_text(name);
+        if (text) compact(text);
         fprintf(out, "\nconst char math_text_%s[] =\n    ", types[i]);
         write_string(out, text ? text : "");
         fprintf(out, ";\n");
