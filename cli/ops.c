@@ -205,6 +205,23 @@ static int count_ops(void) {
     return count;
 }
 
+/* By the reason; the table has each reason once. */
+static void print_without_gradient(void) {
+    printf("\n## Gradients\n\nEvery op has a gradient by its tensors of floating point, but for "
+           "these:\n");
+    for (Op first = OP_none + 1; first < OP_COUNT; first++) {
+        const char *why = op_gradient(first);
+        bool listed = *why != '!' || !op_info(first)->arity || op_info(first)->kind == KIND_VIEW;
+        for (Op op = OP_none + 1; op < first && !listed; op++)
+            listed = op_gradient(op) == why && !is_internal(op);
+        if (listed || is_internal(first)) continue;
+        printf("\n%s:", why + 1);
+        for (Op op = first; op < OP_COUNT; op++)
+            if (op_gradient(op) == why) printf(" `%s`", op_info(op)->name);
+        printf("\n");
+    }
+}
+
 static void print_page(void) {
     printf("# Ops\n\nWritten by `carbide ops --markdown` from `src/op/ops.def`: %d ops, with "
            "PyTorch's names, argument "
@@ -225,6 +242,7 @@ static void print_page(void) {
            "operands as they are.\n");
     print_autocast(AUTOCAST_LOWER, "To the dtype of the scope");
     print_autocast(AUTOCAST_F32, "To f32");
+    print_without_gradient();
 }
 
 static const char *type_name(const Param *param) {

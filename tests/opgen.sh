@@ -25,24 +25,28 @@ refuses() { # refuses ROW MESSAGE
     failed=$((failed + 1))
 }
 
-refuses 'VIEW(v, ".v", "x, dim:numeral")' "op v: unknown type 'numeral'"
-refuses 'VIEW(v, ".v", "x, value:number=one")' "op v: 'one' is no number"
-refuses 'VIEW(v, ".v", "x, dim:int=1, end:int")' 'op v: end stands behind a default and has none'
-refuses 'VIEW(v, ".v", "x, x:int")' 'op v: two parameters are named x'
-refuses 'VIEW(v, ".v", "x, dim:int=one")' "op v: 'one' is no integer"
-refuses 'VIEW(v, ".v", "x, dim:dims=some")' "op v: the default of dims is 'all', 'none' or an integer, not 'some'"
-refuses 'VIEW(v, ".v", "x, y:dtype=f31")' "op v: 'f31' is no dtype"
-refuses 'VIEW(v, ".v", "a:dims, b:dims, c:dims, d:dims, e:dims, f:dims")' 'op v: attributes take more than'
-refuses 'VIEW(v, ".v", "")' "op v: '' is no name"
-refuses 'UNARY(u, ".u", FLOTA, 1, a)' 'op u: unknown dtype rule FLOTA'
+refuses 'VIEW(v, ".v", "x, dim:numeral", CODE)' "op v: unknown type 'numeral'"
+refuses 'VIEW(v, ".v", "x, value:number=one", CODE)' "op v: 'one' is no number"
+refuses 'VIEW(v, ".v", "x, dim:int=1, end:int", CODE)' 'op v: end stands behind a default and has none'
+refuses 'VIEW(v, ".v", "x, x:int", CODE)' 'op v: two parameters are named x'
+refuses 'VIEW(v, ".v", "x, dim:int=one", CODE)' "op v: 'one' is no integer"
+refuses 'VIEW(v, ".v", "x, dim:dims=some", CODE)' "op v: the default of dims is 'all', 'none' or an integer, not 'some'"
+refuses 'VIEW(v, ".v", "x, y:dtype=f31", CODE)' "op v: 'f31' is no dtype"
+refuses 'VIEW(v, ".v", "a:dims, b:dims, c:dims, d:dims, e:dims, f:dims", CODE)' 'op v: attributes take more than'
+refuses 'VIEW(v, ".v", "", CODE)' "op v: '' is no name"
+refuses 'UNARY(u, ".u", FLOTA, 1, "g", a)' 'op u: unknown dtype rule FLOTA'
 refuses 'COMPOSITE(c, ".c", REAL, "x", "x")' 'op c: unknown dtype rule REAL'
-refuses 'SCAN(s, ".s", "x, dim:int", SUM, sum)' 'op s: it scans sum, which is no reduction'
-refuses 'SCAN(s, ".s", "x, back:bool, dim:int", SUM, sum)' "op s: the schema of a SCAN begins with 'x, dim:int'"
-refuses 'STRUCTURED(g, ".g", GATHER, "x, index, dim:int", KEEP)' "op g: the schema of a GATHER begins with 'x, dim:int, index'"
-refuses 'REDUCE(r, ".r", SUM, NONE, K(0), a * a + b)' 'op r: combine is one operator or an M(...), not a * a + b'
+refuses 'SCAN(s, ".s", "x, dim:int", SUM, sum, CODE)' 'op s: it scans sum, which is no reduction'
+refuses 'SCAN(s, ".s", "x, back:bool, dim:int", SUM, sum, CODE)' "op s: the schema of a SCAN begins with 'x, dim:int'"
+refuses 'STRUCTURED(g, ".g", GATHER, "x, index, dim:int", KEEP, CODE)' "op g: the schema of a GATHER begins with 'x, dim:int, index'"
+refuses 'REDUCE(r, ".r", SUM, NONE, K(0), CODE, a * a + b)' 'op r: combine is one operator or an M(...), not a * a + b'
 refuses 'COMPOSITE(c, ".c", SAME, "x", "x", BF17)' 'op c: autocast is NONE, LOWER or F32, not BF17'
-refuses 'VIEW(v, ".v", "x")
-VIEW(v, ".w", "x")' 'op v: the name is taken twice'
+refuses 'VIEW(v, ".v", "x", CODE)
+VIEW(v, ".w", "x", CODE)' 'op v: the name is taken twice'
+
+refuses 'VIEW(v, ".v", "x", "")' 'op v: a gradient, CODE or NONE("why") is missing'
+refuses 'UNARY(u, ".u", FLOAT, 1, "da = g", a)' 'op u: the gradient "da = g" is that of no input'
+refuses 'BINARY(b, ".b", 0, FLOAT, 1, "h = g; dc = h", a + b)' 'op b: the gradient "h = g; dc = h" is that of no input'
 
 # The same for layers, beside one op.
 refuses_layer() {

@@ -30,54 +30,64 @@ typedef struct Row {
     RowKind api; /* what the C function takes: operands, tensors, or there is none */
     const char *fx, *kind, *schema, *dtype, *flags, *cost, *value, *identity, *formula, *scan_of;
     const char *autocast; /* NULL or "": NONE */
+    const char *gradient; /* NULL or "": through the expansion */
 } Row;
 
+/* The gradient column as the library has it (op_gradient), but for its spaces. */
+#define CODE "@"
+#define NONE(reason) "!" reason
+#define ANOTHER_VIEW NONE("becomes another view")
+
 #define ROW(row_name, ...) {.name = #row_name, __VA_ARGS__},
-#define UNARY(n, f, d, c, ...)                                                                     \
+#define UNARY(n, f, d, c, g, ...)                                                                  \
     ROW(n, .api = ROW_OPERAND, .fx = f, .kind = "POINTWISE", .schema = "x", .dtype = #d,           \
-        .cost = #c, .value = #__VA_ARGS__)
-#define BINARY(n, f, g, d, c, ...)                                                                 \
+        .cost = #c, .gradient = g, .value = #__VA_ARGS__)
+#define BINARY(n, f, l, d, c, g, ...)                                                              \
     ROW(n, .api = ROW_OPERAND, .fx = f, .kind = "POINTWISE", .schema = "a, b", .dtype = #d,        \
-        .flags = #g, .cost = #c, .value = #__VA_ARGS__)
-#define TERNARY(n, f, g, d, c, ...)                                                                \
+        .flags = #l, .cost = #c, .gradient = g, .value = #__VA_ARGS__)
+#define TERNARY(n, f, l, d, c, g, ...)                                                             \
     ROW(n, .api = ROW_OPERAND, .fx = f, .kind = "POINTWISE", .schema = "a, b, c", .dtype = #d,     \
-        .flags = #g, .cost = #c, .value = #__VA_ARGS__)
+        .flags = #l, .cost = #c, .gradient = g, .value = #__VA_ARGS__)
 #define INTERNAL(n, arity, d, c, ...)                                                              \
     ROW(n, .api = ROW_INTERNAL, .fx = "carbide." #n, .kind = "POINTWISE",                          \
         .schema = (arity) == 1   ? "a"                                                             \
                   : (arity) == 2 ? "a, b"                                                          \
                                  : "a, b, c",                                                      \
-        .flags = "LOWERED", .dtype = #d, .cost = #c, .value = #__VA_ARGS__)
-#define REDUCE(n, f, d, a, i, ...)                                                                 \
+        .flags = "LOWERED", .dtype = #d, .cost = #c, .value = #__VA_ARGS__,                        \
+        .gradient = NONE("lowering makes it"))
+#define REDUCE(n, f, d, a, i, g, ...)                                                              \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "REDUCE",                                           \
         .schema = "x, dim:dims=all, keepdim:bool=false", .dtype = #d, .cost = "1",                 \
-        .value = #__VA_ARGS__, .identity = #i, .autocast = #a)
-#define SCAN(n, f, s, d, r)                                                                        \
+        .value = #__VA_ARGS__, .identity = #i, .autocast = #a, .gradient = g)
+#define SCAN(n, f, s, d, r, g)                                                                     \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "SCAN", .schema = s, .dtype = #d, .cost = "1",      \
-        .scan_of = #r)
-#define VIEW(n, f, s)                                                                              \
-    ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "VIEW", .schema = s, .dtype = "KEEP")
-#define STRUCTURED(n, f, k, s, d, ...)                                                             \
+        .scan_of = #r, .gradient = g)
+#define VIEW(n, f, s, g)                                                                           \
+    ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "VIEW", .schema = s, .dtype = "KEEP", .gradient = g)
+#define STRUCTURED(n, f, k, s, d, g, ...)                                                          \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = #k, .schema = s, .dtype = #d,                       \
-        .autocast = #__VA_ARGS__)
-#define COMPOSITE(n, f, d, s, t, ...)                                                              \
+        .autocast = #__VA_ARGS__, .gradient = g)
+#define COMPOSITE(n, f, d, s, ...)                                                                 \
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "COMPOSITE", .schema = s, .dtype = #d,              \
-        .formula = t, .autocast = #__VA_ARGS__)
+        COMPOSITE_TEXTS(__VA_ARGS__, , , ))
+#define COMPOSITE_TEXTS(t, a, g, ...) .formula = t, .autocast = #a, .gradient = "" g
 #define CUSTOM(n, s)                                                                               \
     ROW(n, .api = ROW_INTERNAL, .fx = "carbide." #n, .kind = "CUSTOM", .schema = s,                \
-        .dtype = "KEEP", .flags = "LOWERED")
+        .dtype = "KEEP", .flags = "LOWERED", .gradient = NONE("of a program's own"))
 
 static const Row rows[] = {
     {.name = "input",
      .fx = "placeholder",
      .kind = "SPECIAL",
      .schema = "number:int",
-     .dtype = "KEEP"},
+     .dtype = "KEEP",
+     .gradient = NONE("no input")},
     {.name = "constant",
      .fx = "constant",
      .kind = "SPECIAL",
      .schema = "bits:int",
-     .dtype = "KEEP"},
+     .dtype = "KEEP",
+     .gradient = NONE("no input")},
 #include "op/op_rows.h"
 };
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
@@ -103,6 +113,26 @@ const Schema *op_schema(const char *name) {
     return NULL;
 }
 
+/* A statement "dNAME = ..." per input that has a gradient, or none of them named; other names are
+ * used behind where they stand. */
+static void check_gradient(const Row *row, const Schema *schema) {
+    const char *text = row->gradient;
+    bool any = false, composite = !strcmp(row->kind, "COMPOSITE");
+    if (!text || !*text) {
+        if (!composite) schema_refuse(schema, "a gradient, CODE or NONE(\"why\") is missing");
+        return;
+    }
+    if (*text == '@' || *text == '!') return;
+    for (int i = 0; i < schema->count; i++) {
+        char name[NAME_SIZE + 8];
+        snprintf(name, sizeof name, "d%s = ", schema->param[i].name);
+        const char *at = strstr(text, name);
+        any |= at && (at == text || at[-1] == ' ') && param_is_tensor(&schema->param[i]);
+    }
+    if (!any && strstr(text, " = "))
+        schema_refuse(schema, "the gradient \"%s\" is that of no input", text);
+}
+
 /* Reads all rows; the columns that are tokens are checked here, so that errors name the row. */
 static void parse_rows(void) {
     for (int i = 0; i < ROW_COUNT; i++) {
@@ -120,6 +150,7 @@ static void parse_rows(void) {
             schema_refuse(&schemas[i], "unknown dtype rule %s", row->dtype);
         if (row->autocast && *row->autocast && !one_of(row->autocast, "NONE LOWER F32"))
             schema_refuse(&schemas[i], "autocast is NONE, LOWER or F32, not %s", row->autocast);
+        check_gradient(row, &schemas[i]);
         bool indexes = one_of(row->kind, "GATHER SCATTER"); /* ATTR_along_dim of op/op.h */
         const char *begins = indexes ? "x, dim:int, index" : "x, dim:int";
         if ((indexes || !strcmp(row->kind, "SCAN")) &&
@@ -325,6 +356,29 @@ static void write_table_row(FILE *out, const Row *row, const Schema *schema) {
     fprintf(out, "        .param = params_%s,\n    },\n", params_owner(row->schema));
 }
 
+/* One text of all gradients, each once and ended by NUL, and where each row's begins: pointers
+ * would take more room than the texts. */
+static void write_gradients(FILE *out) {
+    size_t start[ROW_COUNT], used = 1;
+    fprintf(out, "\nstatic const char gradients[] = \"\\0\"");
+    for (int i = 0; i < ROW_COUNT; i++) {
+        const char *text = rows[i].gradient ? rows[i].gradient : "";
+        start[i] = 0;
+        for (int k = 0; k < i && *text; k++)
+            if (rows[k].gradient && !strcmp(rows[k].gradient, text)) start[i] = start[k];
+        if (!*text || start[i]) continue;
+        start[i] = used;
+        fprintf(out, "\n    \"");
+        for (; *text; text++)
+            if (*text != ' ' || *rows[i].gradient == '!') fputc(*text, out), used++;
+        fprintf(out, "\\0\""), used++;
+    }
+    fprintf(out, ";\nstatic const uint16_t gradient_of[OP_COUNT] = {\n");
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (start[i]) fprintf(out, "    [OP_%s] = %zu,\n", rows[i].name, start[i]);
+    fprintf(out, "};\n\nconst char *op_gradient(Op op) { return gradients + gradient_of[op]; }\n");
+}
+
 static void write_table(FILE *out) {
     fprintf(out,
             "/* Generated from src/op/ops.def: the op table with parsed schemas. */\n"
@@ -340,6 +394,7 @@ static void write_table(FILE *out) {
     fprintf(out, "};\n\nconst OpInfo *op_info(Op op) {\n"
                  "    check((unsigned)op < OP_COUNT, \"op %%d\", (int)op);\n"
                  "    return &op_table[op];\n}\n");
+    write_gradients(out);
 }
 
 static const char *source_dir;

@@ -85,6 +85,7 @@ static bool add_view(Recording *recording, Op op, int parent, const Attrs *attrs
 /* contiguous() of a contiguous tensor and to() of the same dtype give back the same elements. */
 static bool is_identity(const TraceValue *value, Op op, const Attrs *attrs) {
     if (op == OP_contiguous) return value->contiguous;
+    if (op == OP_detach) return true;
     if (op != OP_to) return false;
     int64_t dtype = attrs->word[ATTR_to_dtype];
     return dtype == value->meta.dtype || dtype == CB_SAME;

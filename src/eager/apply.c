@@ -75,6 +75,7 @@ static Tensor *apply_view(Op op, const cb_operand *input, const Attrs *attrs) {
 /* True when the op gives back its input's elements as they are. */
 static bool is_identity(Op op, const Tensor *x, const Attrs *attrs) {
     if (op == OP_contiguous) return tensor_contiguous(x);
+    if (op == OP_detach) return true;
     if (op != OP_to) return false;
     int64_t dtype = attrs->word[ATTR_to_dtype];
     return dtype == x->dtype || dtype == CB_SAME;

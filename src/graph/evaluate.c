@@ -6,7 +6,7 @@
  * Arguments bind by position in schema order or by name. Functions that are no ops: count(x, dim),
  * the number of elements along dim; choose(flag, p, q), which looks at one branch only;
  * constant(value, dtype). In formulas also as(number, x), the number in the dtype of x, and
- * need(condition), which refuses the call. */
+ * need(condition), which refuses the call; keep, sizes, inverse and negative are for gradients. */
 #include "graph/evaluate.h"
 
 #include "graph/node.h"
@@ -294,24 +294,70 @@ static int argument_count(const Syntax *call) {
     return count;
 }
 
-static bool evaluate_count(const Evaluator *evaluator, const Syntax *call, Term *out) {
-    Term x, dims;
-    if (argument_count(call) != 2) return refuse(evaluator, call, "count takes a tensor and dims");
-    if (!evaluate(evaluator, call->child, &x)) return false;
-    if (!evaluate_as(evaluator, call->child->next, PARAM_DIMS, &dims)) return false;
-    if (x.kind != TERM_NODE || dims.kind != TERM_DIMS)
-        return refuse(evaluator, call, "count takes a tensor and dims");
-    int64_t count = 1;
-    if (dims.dims.count <= 0) count = node_numel(x.node);
+/* The dims of x that an argument names, as bits; all when it names none, as reductions have it. */
+static bool evaluate_dims(const Evaluator *evaluator, const Syntax *syntax, const Node *x,
+                          unsigned *bits) {
+    Term dims;
+    if (!evaluate_as(evaluator, syntax, PARAM_DIMS, &dims)) return false;
+    if (dims.kind != TERM_DIMS) return refuse(evaluator, syntax, "count takes a tensor and dims");
+    *bits = dims.dims.count <= 0 ? ~0u : 0;
     for (int i = 0; i < dims.dims.count; i++) {
-        int64_t dim = dims.dims.at[i], rank = x.node->rank ? x.node->rank : 1;
+        int64_t dim = dims.dims.at[i], rank = x->rank ? x->rank : 1;
         if (dim < 0) dim += rank;
         if (dim < 0 || dim >= rank)
-            return refuse(evaluator, call, "count: there is no dimension %lld",
+            return refuse(evaluator, syntax, "count: there is no dimension %lld",
                           (long long)dims.dims.at[i]);
-        if (x.node->rank) count *= x.node->size[dim];
+        *bits |= 1u << dim;
     }
-    *out = (Term){.kind = TERM_INT, .number.i = count};
+    return true;
+}
+
+static bool evaluate_count(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    Term x;
+    unsigned bits;
+    if (argument_count(call) != 2) return refuse(evaluator, call, "count takes a tensor and dims");
+    if (!evaluate(evaluator, call->child, &x)) return false;
+    if (x.kind != TERM_NODE) return refuse(evaluator, call, "count takes a tensor and dims");
+    if (!evaluate_dims(evaluator, call->child->next, x.node, &bits)) return false;
+    *out = (Term){.kind = TERM_INT, .number.i = 1};
+    for (int i = 0; i < x.node->rank; i++)
+        if (bits >> i & 1) out->number.i *= x.node->size[i];
+    return true;
+}
+
+/* keep(y, x, dim): y, a reduction of x along dim, with that dim kept. */
+static bool evaluate_keep(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    Term x;
+    unsigned bits;
+    const Syntax *second = call->child->next;
+    if (!evaluate(evaluator, call->child, out) || !evaluate(evaluator, second, &x)) return false;
+    if (!evaluate_dims(evaluator, second->next, x.node, &bits)) return false;
+    int64_t size[CB_MAX_RANK];
+    for (int i = 0; i < x.node->rank; i++) size[i] = bits >> i & 1 ? 1 : x.node->size[i];
+    out->node = node_reshape(evaluator->graph, out->node, x.node->rank, size);
+    return true;
+}
+
+static bool evaluate_sizes(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    Term x;
+    if (!evaluate(evaluator, call->child, &x)) return false;
+    *out = (Term){.kind = TERM_DIMS, .dims.count = x.node->rank};
+    for (int i = 0; i < x.node->rank; i++) out->dims.at[i] = x.node->size[i];
+    return true;
+}
+
+/* inverse(dims): the permutation that undoes dims. */
+static bool evaluate_inverse(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    Term dims;
+    if (!evaluate(evaluator, call->child, &dims)) return false;
+    *out = dims;
+    for (int i = 0; i < dims.dims.count; i++) out->dims.at[dims.dims.at[i]] = i;
+    return true;
+}
+
+static bool evaluate_negative(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    if (!evaluate(evaluator, call->child, out)) return false;
+    for (int i = 0; i < out->dims.count; i++) out->dims.at[i] = -out->dims.at[i];
     return true;
 }
 
@@ -368,12 +414,11 @@ static bool evaluate_call(const Evaluator *evaluator, const Syntax *call, Term *
     static const struct {
         const char *name;
         bool (*function)(const Evaluator *, const Syntax *, Term *);
-    } special[] = {{"count", evaluate_count},
-                   {"choose", evaluate_choose},
-                   {"constant", evaluate_constant},
-                   {"as", evaluate_as_dtype},
-                   {"need", evaluate_need}};
-    size_t known = sizeof special / sizeof *special - (evaluator->formula ? 0 : 2);
+    } special[] = {
+        {"count", evaluate_count}, {"choose", evaluate_choose},   {"constant", evaluate_constant},
+        {"as", evaluate_as_dtype}, {"need", evaluate_need},       {"keep", evaluate_keep},
+        {"sizes", evaluate_sizes}, {"inverse", evaluate_inverse}, {"negative", evaluate_negative}};
+    size_t known = evaluator->formula ? sizeof special / sizeof *special : 3;
     for (size_t i = 0; i < known; i++)
         if (word_is(call->name, special[i].name)) return special[i].function(evaluator, call, out);
     bool unnamed = call->op == OP_custom && word_is(call->name, op_info(OP_custom)->name);

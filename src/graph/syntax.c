@@ -346,3 +346,26 @@ Syntax *read_expression(Reader *reader) {
     Syntax *right = read_sum(reader);
     return right ? make_call(reader, op, start, left, right) : NULL;
 }
+
+/* ---- statements --------------------------------------------------------------------------- */
+
+static Syntax *read_statement(Reader *reader) {
+    Word name = {NULL, 0};
+    const char *start = reader->at;
+    bool named = read_name(reader, &name) && !read_token(reader, "==") && read_token(reader, "=");
+    if (!named) reader->at = start;
+    Syntax *value = read_expression(reader);
+    if (value) value->keyword = named ? name : (Word){NULL, 0};
+    return value;
+}
+
+Syntax *read_statements(Reader *reader) {
+    Syntax *first = NULL, **tail = &first;
+    do {
+        Syntax *statement = read_statement(reader);
+        if (!statement) return NULL;
+        *tail = statement;
+        tail = &statement->next;
+    } while (read_token(reader, ";"));
+    return first;
+}

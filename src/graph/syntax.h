@@ -51,6 +51,8 @@ bool word_same(Word a, Word b);
 
 /* NULL with reader->error set. */
 Syntax *read_expression(Reader *reader);
+/* "name = value; name = value; value": the first, the others by next, a name as keyword. */
+Syntax *read_statements(Reader *reader);
 /* Skips spaces and # comments; true when the next token is this one, which is then consumed. */
 bool read_token(Reader *reader, const char *token);
 bool read_expect(Reader *reader, const char *token); /* records an error when it is not there */

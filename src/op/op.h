@@ -109,6 +109,9 @@ typedef struct OpInfo {
 } OpInfo;
 
 const OpInfo *op_info(Op op) __attribute__((const));
+/* The gradient column: a text without spaces; "" for a composite whose expansion has it, "@" for
+ * one that is code, "!why" where there is none. */
+const char *op_gradient(Op op);
 /* Gathers and scatters: input 1 holds positions along a dim (ATTR_along_dim) of input 0. */
 static inline bool op_has_index(Op op) {
     OpKind kind = op_info(op)->kind;

@@ -41,10 +41,10 @@ static double eval_f64(Op op, double a, double b, double c) {
 #define M(name) m_##name##_f64
 #define K(literal) ((double)(literal))
     switch (op) {
-#define UNARY(name, fx, rule, cost, value) F64_##rule(OP_##name, value)
-#define BINARY(name, fx, flags, rule, cost, value) F64_##rule(OP_##name, value)
+#define UNARY(name, fx, rule, cost, gradient, value) F64_##rule(OP_##name, value)
+#define BINARY(name, fx, flags, rule, cost, gradient, value) F64_##rule(OP_##name, value)
 #define INTERNAL(name, arity, rule, cost, value) F64_##rule(OP_##name, value)
-#define REDUCE(name, fx, rule, cast, identity, combine) F64_##rule(OP_##name, combine)
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine) F64_##rule(OP_##name, combine)
 #include "op/op_rows.h"
     default:
         check(false, "%s has no value on floats", op_info(op)->name);
@@ -60,10 +60,10 @@ eval_i64(Op op, int64_t a, int64_t b, int64_t c) {
 #define M(name) m_##name##_i64
 #define K(literal) ((int64_t)(literal))
     switch (op) {
-#define UNARY(name, fx, rule, cost, value) I64_##rule(OP_##name, value)
-#define BINARY(name, fx, flags, rule, cost, value) I64_##rule(OP_##name, value)
+#define UNARY(name, fx, rule, cost, gradient, value) I64_##rule(OP_##name, value)
+#define BINARY(name, fx, flags, rule, cost, gradient, value) I64_##rule(OP_##name, value)
 #define INTERNAL(name, arity, rule, cost, value) I64_##rule(OP_##name, value)
-#define REDUCE(name, fx, rule, cast, identity, combine) I64_##rule(OP_##name, combine)
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine) I64_##rule(OP_##name, combine)
 #include "op/op_rows.h"
     default:
         check(false, "%s has no value on integers", op_info(op)->name);
@@ -174,7 +174,7 @@ static double identity_f64(Op reduce) {
     switch (reduce) {
 #define M(name) m_##name##_f64
 #define K(literal) ((double)(literal))
-#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine)                                  \
     case OP_##name:                                                                                \
         return identity;
 #include "op/op_rows.h"
@@ -198,7 +198,7 @@ static int64_t identity_i64(Op reduce, cb_dtype dtype) {
     switch (reduce) {
 #define M(name) name(dtype)
 #define K(literal) literal
-#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine)                                  \
     case OP_##name:                                                                                \
         return identity;
 #include "op/op_rows.h"
@@ -230,7 +230,7 @@ static void fold_f64(Op op, Scalar *restrict total, const Scalar *restrict part,
 #define NUMBER double
 #define FIELD f
 #define M(name) m_##name##_f64
-#define REDUCE(name, fx, rule, cast, identity, combine) F64_##rule(OP_##name, combine)
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine) F64_##rule(OP_##name, combine)
 #include "op/op_rows.h"
 #undef NUMBER
 #undef FIELD
@@ -246,7 +246,7 @@ fold_i64(Op op, Scalar *restrict total, const Scalar *restrict part, int64_t cou
 #define NUMBER int64_t
 #define FIELD i
 #define M(name) m_##name##_i64
-#define REDUCE(name, fx, rule, cast, identity, combine) I64_##rule(OP_##name, combine)
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine) I64_##rule(OP_##name, combine)
 #include "op/op_rows.h"
 #undef NUMBER
 #undef FIELD

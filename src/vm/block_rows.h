@@ -113,34 +113,35 @@
 #define SHAPES_1 ONE_SHAPE
 #define SHAPES_2 ALL_SHAPES
 #define SHAPES_3 ONE_SHAPE
-#define UNARY(name, fx, rule, cost, value) RULE_##rule(BLOCK_UNARY(name, RESULT_##rule, value))
-#define BINARY(name, fx, flags, rule, cost, value)                                                 \
+#define UNARY(name, fx, rule, cost, gradient, value)                                               \
+    RULE_##rule(BLOCK_UNARY(name, RESULT_##rule, value))
+#define BINARY(name, fx, flags, rule, cost, gradient, value)                                       \
     RULE_##rule(BLOCK_BINARY(name, RESULT_##rule, value))
-#define TERNARY(name, fx, flags, rule, cost, value) BLOCK_TERNARY(name, uint8_t, value)
+#define TERNARY(name, fx, flags, rule, cost, gradient, value) BLOCK_TERNARY(name, uint8_t, value)
 #define INTERNAL(name, arity, rule, cost, value) RULE_##rule(ARITY_##arity(name, T, value))
-#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine)                                  \
     REDUCE_##rule(BLOCK_BINARY(name, T, combine) BLOCK_REDUCE(name, identity, combine))
 #include "op/op_rows.h"
 
 static VmFunction *const JOIN3(row, _, TYPE)[VM_ROWS][VM_SHAPES] = {
-#define UNARY(name, fx, rule, cost, value) RULE_##rule([OP_##name] = {FUNCTION(name)}, )
-#define BINARY(name, fx, flags, rule, cost, value)                                                 \
+#define UNARY(name, fx, rule, cost, gradient, value) RULE_##rule([OP_##name] = {FUNCTION(name)}, )
+#define BINARY(name, fx, flags, rule, cost, gradient, value)                                       \
     RULE_##rule([OP_##name] = SHAPES_BY_COST(name, cost), )
-#define TERNARY(name, fx, flags, rule, cost, value) [OP_##name] = {FUNCTION(name)},
+#define TERNARY(name, fx, flags, rule, cost, gradient, value) [OP_##name] = {FUNCTION(name)},
 #define INTERNAL(name, arity, rule, cost, value) RULE_##rule([OP_##name] = SHAPES_##arity(name), )
-#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine)                                  \
     REDUCE_##rule([OP_##name] = {FUNCTION(name), FUNCTION_B(name), FUNCTION_A(name)}, )
 #include "op/op_rows.h"
 };
 
 static VmReduce *const JOIN3(reduction, _, TYPE)[VM_REDUCES] = {
-#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine)                                  \
     REDUCE_##rule([OP_##name - OP_sum] = REDUCTION(name), )
 #include "op/op_rows.h"
 };
 
 static VmScan *const JOIN3(scanning, _, TYPE)[VM_REDUCES] = {
-#define REDUCE(name, fx, rule, cast, identity, combine)                                            \
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine)                                  \
     REDUCE_##rule([OP_##name - OP_sum] = SCANNING(name), )
 #include "op/op_rows.h"
 };

@@ -217,7 +217,8 @@ static void leave(int64_t n, void *py, const void *pa, const void *pb, const voi
             y[i] = combine;                                                                        \
         }                                                                                          \
     }
-#define REDUCE(name, fx, rule, cast, identity, combine) REDUCE_##rule(WIDEN(name, combine))
+#define REDUCE(name, fx, rule, cast, identity, gradient, combine)                                  \
+    REDUCE_##rule(WIDEN(name, combine))
 #include "op/op_rows.h"
 
 /* ---- loads and stores ------------------------------------------------------------------------ */

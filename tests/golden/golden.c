@@ -9,11 +9,13 @@
  *     --- plan
  *       k0_amax_sub_exp_sum(v0, v1)
  *
- * Stages: graph (optimized), plan (steps), loops (kernels). A line "# arguments: 1" says that the
- * inputs behind the first are frozen, and constants of the plan. CARBIDE_GOLDEN_UPDATE=1 rewrites
- * the files: read the difference before you commit it. Usage: golden file.t... */
+ * Stages: graph (optimized), plan (steps), loops (kernels); grad, the graph with the gradients of
+ * its floating point inputs behind its results, and grad plan, the steps of that. A line
+ * "# arguments: 1" says that the inputs behind the first are frozen, and constants of the plan.
+ * CARBIDE_GOLDEN_UPDATE=1 rewrites the files: read the difference before you commit it. Usage:
+ * golden file.t... */
 #include "base/buffer.h"
-#include "graph/graph.h"
+#include "graph/grad/grad.h"
 #include "sched/plan.h"
 
 #include <stdlib.h>
@@ -21,7 +23,7 @@
 
 typedef struct Golden {
     Arena *arena;
-    const char *path, *text;
+    const char *path, *text, *source;
     Graph *graph;
     Plan *plan;
 } Golden;
@@ -36,6 +38,35 @@ static char *read_file(Arena *arena, const char *path) {
     return arena_text(arena, buffer_text(&out));
 }
 
+/* An input g of the size of each result, and the gradients that follow from those. */
+static Graph *differentiate(Golden *g) {
+    Graph *graph = graph_parse(g->arena, g->source);
+    int outputs = length(graph->output), inputs = length(graph->input);
+    Node **cotangent = arena_new_array(g->arena, Node *, outputs + 1);
+    Node **gradient = arena_new_array(g->arena, Node *, inputs + 1);
+    for (int i = 0; i < outputs; i++) {
+        Meta meta = node_meta(graph->output[i]);
+        cotangent[i] = graph_input(graph, &meta);
+    }
+    if (!graph_grad(graph, graph->output, cotangent, outputs, graph->input, inputs, gradient))
+        return NULL;
+    for (int i = 0; i < inputs; i++)
+        if (gradient[i]) push(graph->arena, graph->output, gradient[i]);
+    return graph;
+}
+
+static void put_gradients(Golden *g, bool plan, Buffer *out) {
+    Graph *graph = differentiate(g);
+    if (!graph) {
+        putf(out, "%s\n", cb_error());
+    } else if (plan) {
+        graph_optimize(graph, NULL);
+        plan_print_steps(plan_build(graph, g->arena, NULL, (PlanOptions){.fuse = true}), out);
+    } else {
+        graph_print(graph, out);
+    }
+}
+
 static void put_stage(Golden *g, const char *stage, Buffer *out) {
     if (strcmp(stage, "graph") == 0)
         graph_print(g->graph, out);
@@ -43,6 +74,8 @@ static void put_stage(Golden *g, const char *stage, Buffer *out) {
         plan_print_steps(g->plan, out);
     else if (strcmp(stage, "loops") == 0)
         for (int i = 0; i < length(g->plan->kernel); i++) kernel_print(g->plan->kernel[i], out);
+    else if (strncmp(stage, "grad", 4) == 0)
+        put_gradients(g, strcmp(stage, "grad plan") == 0, out);
     else
         putf(out, "unknown stage %s\n", stage);
 }
@@ -79,7 +112,8 @@ static bool build(Golden *g) {
     const char *start = strstr(g->text, "graph(");
     const char *stage = strstr(g->text, "\n--- ");
     if (!start || !stage) return false;
-    g->graph = prepare(g, arena_format(g->arena, "%.*s", (int)(stage + 1 - start), start));
+    g->source = arena_format(g->arena, "%.*s", (int)(stage + 1 - start), start);
+    g->graph = prepare(g, g->source);
     if (!g->graph) return false;
     g->plan = plan_build(g->graph, g->arena, NULL, (PlanOptions){.fuse = true});
     Buffer why = buffer_new(g->arena);

@@ -77,7 +77,7 @@ def view(name):
 def unflatten(name): return Case(name, torch.unflatten, a := T(shape(1)), dim_of(a), R([[-1, 1], [1, -1], [2, -1], [-1]]))
 @op('t')
 def t(name): return Case(name, torch.t, T(shape(0, 3)))
-@op('contiguous', 'clone')
+@op('contiguous', 'clone', 'detach')
 def copy(name): return Case(name, lambda x: getattr(x, name)(), T())
 @op('concat')
 def concat(name):

@@ -106,9 +106,11 @@ static Node *safe_softmax(Graph *graph, Node *scores) {
     if (!most) return NULL;
     Node *none = call_number(graph, OP_eq, most, -__builtin_inf());
     most = call3(graph, OP_where, none, call_constant(graph, most->dtype, 0), most);
+    most = call1(graph, OP_detach, most); /* any shift gives the same */
     Node *weight = call1(graph, OP_exp, call2(graph, OP_sub, scores, most));
-    Node *sum = call_reduce(graph, OP_sum, weight, last, true); /* at least 1, or exactly 0 */
-    return call2(graph, OP_div, weight, call_number(graph, OP_maximum, sum, 1));
+    Node *sum = call_reduce(graph, OP_sum, weight, last, true); /* 0 where there is nothing */
+    sum = call3(graph, OP_where, none, call_constant(graph, sum->dtype, 1), sum);
+    return call2(graph, OP_div, weight, sum);
 }
 
 static Node *softmax(Graph *graph, Node *scores) {

@@ -3,12 +3,17 @@
 #define CARBIDE_GRAPH_EXPAND_EXPAND_H
 
 #include "graph/call.h"
+#include "graph/evaluate.h"
 
 /* The same value from other ops; NULL with an error. */
 Node *expand_composite(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
 
 /* By the formula of its row: text over the op's parameters (formula.c). */
 Node *expand_formula(Graph *graph, Op op, Node *const *input, const Attrs *attrs);
+
+/* What a name means that is a parameter of the op: the input or the attribute of this call; false
+ * when it is none. */
+bool formula_parameter(Op op, Node *const *inputs, const Attrs *attrs, Word name, Term *out);
 
 /* By family, one file each. */
 Node *expand_shape(Graph *graph, Op op, Node *const *input, const Attrs *attrs);

@@ -4,7 +4,6 @@
  *
  * In: the inputs and attributes of a call. Out: the node of the last statement, built through
  * graph_op. Names are the op's parameters and earlier statements. */
-#include "graph/evaluate.h"
 #include "graph/expand/expand.h"
 
 #include <pthread.h>
@@ -16,16 +15,6 @@ static Syntax pool[POOL_SIZE];         /* constant after parse_all */
 static const Syntax *parsed[OP_COUNT]; /* first statement; the others follow by next */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static Syntax *parse_statement(Reader *reader) {
-    Word name = {NULL, 0};
-    const char *start = reader->at;
-    bool named = read_name(reader, &name) && !read_token(reader, "==") && read_token(reader, "=");
-    if (!named) reader->at = start;
-    Syntax *value = read_expression(reader);
-    if (value) value->keyword = named ? name : (Word){NULL, 0};
-    return value;
-}
-
 static void parse_all(void) {
     int used = 0;
     for (Op op = 0; op < OP_COUNT; op++) {
@@ -33,22 +22,16 @@ static void parse_all(void) {
         if (!text) continue;
         Reader reader = {
             .text = text, .at = text, .pool = pool, .used = used, .capacity = POOL_SIZE};
-        const Syntax **tail = &parsed[op];
-        Syntax *statement;
-        do {
-            statement = parse_statement(&reader);
-            check(statement, "formula of %s: %s at '%s'", op_info(op)->name, reader.error,
-                  reader.error_at);
-            *tail = statement;
-            tail = (const Syntax **)&statement->next;
-        } while (read_token(&reader, ";"));
+        parsed[op] = read_statements(&reader);
+        check(parsed[op], "formula of %s: %s at '%s'", op_info(op)->name, reader.error,
+              reader.error_at);
         check(read_at_end(&reader), "formula of %s: what is '%s'?", op_info(op)->name, reader.at);
         used = reader.used;
     }
 }
 
 typedef struct FormulaScope {
-    const OpInfo *info;
+    Op op;
     Node *const *input;
     const Attrs *attrs;
     Word name[MAX_STATEMENTS];
@@ -85,20 +68,15 @@ static Term attribute_term(const Param *param, const Attrs *attrs) {
     }
 }
 
-static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
-    const FormulaScope *scope = evaluator->user;
-    for (int i = scope->statements - 1; i >= 0; i--)
-        if (word_same(scope->name[i], name)) {
-            *out = scope->value[i];
-            return true;
-        }
+bool formula_parameter(Op op, Node *const *inputs, const Attrs *attrs, Word name, Term *out) {
+    const OpInfo *info = op_info(op);
     int input = 0;
-    for (int i = 0; i < scope->info->param_count; i++) {
-        const Param *param = &scope->info->param[i];
+    for (int i = 0; i < info->param_count; i++) {
+        const Param *param = &info->param[i];
         bool is_input = param->word < 0;
         if (word_is(name, param->name)) {
-            *out = is_input ? (Term){.kind = TERM_NODE, .node = scope->input[input]}
-                            : attribute_term(param, scope->attrs);
+            *out = is_input ? (Term){.kind = TERM_NODE, .node = inputs[input]}
+                            : attribute_term(param, attrs);
             if (is_input && !out->node) out->kind = TERM_NONE;
             return true;
         }
@@ -107,16 +85,26 @@ static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
     return false;
 }
 
+static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
+    const FormulaScope *scope = evaluator->user;
+    for (int i = scope->statements - 1; i >= 0; i--)
+        if (word_same(scope->name[i], name)) {
+            *out = scope->value[i];
+            return true;
+        }
+    return formula_parameter(scope->op, scope->input, scope->attrs, name, out);
+}
+
 Node *expand_formula(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
     pthread_once(&once, parse_all);
-    FormulaScope scope = {.info = op_info(op), .input = input, .attrs = attrs};
+    FormulaScope scope = {.op = op, .input = input, .attrs = attrs};
     Evaluator evaluator = {
         .graph = graph, .lookup = lookup, .user = &scope, .formula = op_info(op)->name};
     Term term = {.kind = TERM_NONE};
     for (const Syntax *statement = parsed[op];; statement = statement->next) {
         if (!evaluate(&evaluator, statement, &term)) return NULL;
         if (!statement->next) break;
-        check(scope.statements < MAX_STATEMENTS, "formula of %s is too long", scope.info->name);
+        check(scope.statements < MAX_STATEMENTS, "formula of %s is too long", op_info(op)->name);
         scope.name[scope.statements] = statement->keyword;
         scope.value[scope.statements++] = term;
     }

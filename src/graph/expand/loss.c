@@ -78,6 +78,7 @@ static Node *class_entropy(const Classes *c, Node *target, int64_t ignore, doubl
     if (!target_fits(c, target)) return NULL;
     target = node_convert(graph, target, CB_I64);
     Node *most = call_reduce(graph, OP_amax, c->x, dims_one(c->dim), true);
+    most = call1(graph, OP_detach, most); /* the loss is the same for any shift */
     Node *shifted = call2(graph, OP_sub, c->x, most);
     Node *sum = call_reduce(graph, OP_sum, call1(graph, OP_exp, shifted), dims_one(c->dim), false);
     Node *log_sum = call1(graph, OP_log, sum);

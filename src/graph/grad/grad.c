@@ -1,0 +1,108 @@
+/* The walk: from the outputs back to the inputs, each node once.
+ *
+ *     y = exp(x) * w,  cotangent g          nodes by falling id: mul, exp
+ *         mul   to exp(x): g * w            to w: sum(g * exp(x)) to the sizes of w
+ *         exp   to x: (g * w) * exp(x)      the forward pass's own exp: nodes are interned
+ *
+ * An input has a smaller id than its users, and an expansion than its composite, so a node's
+ * gradient is complete when the walk comes to it. Nothing is built for a node that does not lead
+ * from wrt to the outputs. */
+#include "graph/grad/grad.h"
+
+typedef struct Walk {
+    Graph *graph;
+    int count;             /* of nodes before the first gradient: the others are gradients */
+    bool *reached;         /* by id: it depends on wrt by floating point values alone */
+    Node **sum;            /* by id: its gradient so far, or NULL */
+    const Syntax **parsed; /* by op */
+    bool failed_before;
+} Walk;
+
+/* A composite without a gradient of its own. */
+static bool through_expansion(const Node *node) {
+    return node->expansion && !*op_gradient(node->op);
+}
+
+/* Marks what leads from wrt to the outputs. */
+static void reach(Walk *walk, Node *const *wrt, int count) {
+    for (int i = 0; i < count; i++) walk->reached[wrt[i]->id] = dtype_is_float(wrt[i]->dtype);
+    for (int id = 0; id < walk->count; id++) {
+        const Node *node = walk->graph->node[id];
+        if (!dtype_is_float(node->dtype) || *op_gradient(node->op) == '!') continue;
+        bool reached = walk->reached[id];
+        if (through_expansion(node))
+            reached |= walk->reached[node->expansion->id];
+        else
+            for (int k = 0; k < node->input_count; k++)
+                reached |= node->input[k] && walk->reached[node->input[k]->id];
+        walk->reached[id] = reached;
+    }
+}
+
+/* The gradient in the sizes and dtype of what it belongs to: summed over what was broadcast. */
+static Node *fitted(Graph *graph, Node *g, const Node *x) {
+    cb_dim_list dims = {0, {0}};
+    int64_t size[CB_MAX_RANK];
+    int lead = g->rank - x->rank;
+    for (int i = 0, kept = 0; i < g->rank; i++) {
+        bool broadcast = i < lead || (x->size[i - lead] == 1 && g->size[i] != 1);
+        if (broadcast) dims.at[dims.count++] = i;
+        if (i >= lead) size[kept++] = broadcast ? 1 : g->size[i];
+    }
+    if (dims.count) g = call_reduce(graph, OP_sum, g, dims, true);
+    if (lead > 0) g = node_reshape(graph, g, x->rank, size);
+    return node_expand_to(graph, node_convert(graph, g, x->dtype), x->rank, x->size);
+}
+
+static void add(Walk *walk, const Node *x, Node *g) {
+    if (!g || !walk->reached[x->id]) return;
+    Node **sum = &walk->sum[x->id];
+    g = fitted(walk->graph, g, x);
+    *sum = *sum ? call2(walk->graph, OP_add, *sum, g) : g;
+}
+
+static bool step(Walk *walk, Node *node, Node *given) {
+    bool wanted[NODE_MAX_INPUTS];
+    Node *result[NODE_MAX_INPUTS] = {NULL};
+    GradCall call = {walk->graph, node, given, wanted, result};
+    bool any = false;
+    for (int k = 0; k < node->input_count; k++)
+        any |= wanted[k] = node->input[k] && walk->reached[node->input[k]->id];
+    if (!any) return true; /* it is one of wrt, and depends on no other */
+    const Syntax **text = &walk->parsed[node->op];
+    if (*op_gradient(node->op) == '@')
+        grad_code(&call);
+    else if (!grad_text(&call, *text ? *text : (*text = grad_parse(walk->graph, node->op))))
+        return false;
+    for (int k = 0; k < node->input_count; k++)
+        if (wanted[k]) add(walk, node->input[k], result[k]);
+    return walk->failed_before || !cb_error();
+}
+
+bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int outputs,
+                Node *const *wrt, int count, Node **gradient) {
+    Arena *arena = graph->arena;
+    Walk walk = {.graph = graph, .count = length(graph->node), .failed_before = cb_error() != NULL};
+    Origin origin = graph->origin;
+    bool expanding = graph->expanding, fine = true;
+    walk.reached = arena_new_array(arena, bool, walk.count + 1);
+    walk.sum = arena_new_array(arena, Node *, walk.count + 1);
+    walk.parsed = arena_new_array(arena, const Syntax *, OP_COUNT);
+    reach(&walk, wrt, count);
+    graph->expanding = true; /* numbers of gradients are not rounded to f16, as those of formulas */
+    for (int i = 0; i < outputs; i++)
+        if (output[i]) add(&walk, output[i], cotangent[i]);
+    for (int id = walk.count - 1; id >= 0 && fine; id--) {
+        Node *node = graph->node[id];
+        if (!walk.sum[id] || !walk.reached[id]) continue;
+        graph->origin = node->origin;
+        if (through_expansion(node))
+            add(&walk, node->expansion, walk.sum[id]);
+        else
+            fine = step(&walk, node, walk.sum[id]);
+    }
+    for (int i = 0; i < count; i++) gradient[i] = walk.sum[wrt[i]->id];
+    graph->expanding = expanding;
+    graph->origin = origin;
+    return fine;
+}

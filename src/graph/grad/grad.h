@@ -1,0 +1,39 @@
+/* Gradients: a graph and the gradients of its outputs -> those of its inputs.
+ *
+ * grad.c walks the graph backwards; text.c has the gradients that are texts of the op table,
+ * code.c, index.c and convolution.c those that the table leaves to code. What is built are ordinary
+ * nodes of the same graph, so a gradient shares what the forward pass computes, and has a gradient
+ * itself. */
+#ifndef CARBIDE_GRAPH_GRAD_GRAD_H
+#define CARBIDE_GRAPH_GRAD_GRAD_H
+
+#include "graph/call.h"
+#include "graph/syntax.h"
+
+/* gradient[k]: of the sum of output[i] * cotangent[i] over all elements, by wrt[k]: a node with
+ * its dtype and sizes, or NULL where the outputs do not depend on it, as far as the op table knows.
+ * A cotangent has the dtype and sizes of its output; both may be NULL. Before any pass: composites
+ * are asked first, and their expansions where they have no gradient of their own. Where several
+ * users add to one gradient, the last one in the graph comes first. False with an error. */
+bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int outputs,
+                Node *const *wrt, int count, Node **gradient);
+
+/* One node: `given` is the gradient of its result, `result` takes those of its wanted inputs in any
+ * dtype that converts and any sizes that sum or broadcast to the input's; NULL: none. */
+typedef struct GradCall {
+    Graph *graph;
+    Node *node, *given;
+    const bool *wanted; /* by input */
+    Node **result;      /* by input */
+} GradCall;
+
+/* By its text, parsed before (grad_parse, which keeps it in the graph's arena). */
+const Syntax *grad_parse(Graph *graph, Op op);
+bool grad_text(const GradCall *call, const Syntax *text);
+
+/* By code. A part that fails leaves NULL and an error. */
+void grad_code(const GradCall *call);
+void grad_index(const GradCall *call);       /* gathers and scatters */
+void grad_convolution(const GradCall *call);
+
+#endif

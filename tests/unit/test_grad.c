@@ -1,0 +1,229 @@
+/* Gradients of every op of the table beside differences in f64, first and second order.
+ *
+ *     L(x) = sum(op(x) * c)      with a random cotangent c
+ *     M(x) = sum(dL/dx * e)      with a random direction e: its gradient is the second order
+ *
+ * For a random direction d, sum(dL/dx * d) is (L(x + h d) - L(x - h d)) / 2h up to h squared, and M
+ * likewise. All of it is one graph, run on the vector VM. */
+#include "graph_support.h"
+
+#include "gradients.h"
+#include "graph/grad/grad.h"
+#include "inside.h"
+#include "run/execute.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST = 8, TRIALS = 2 };
+#define STEP 1e-5
+
+#define COMPLAIN(...) (print_error(__VA_ARGS__), print_error("\n"), complaints++)
+static int complaints;
+
+typedef struct Case {
+    const char *text; /* for messages */
+    GradientDomain domain;
+    int given, count; /* inputs of the call, which come first, and all */
+    Executable *executable;
+    cb_tensor *in[2 * MOST + 1];
+    cb_tensor *out[2 + 2 * MOST]; /* L, M, dL/dx of the inputs, dM/dx */
+} Case;
+
+static Node *times_sum(Graph *graph, Node *x, Node *y) {
+    return call_reduce(graph, OP_sum, call2(graph, OP_mul, x, y), (cb_dim_list){-1, {0}}, false);
+}
+
+/* A gradient that is not there is 0. */
+static Node *or_zero(Graph *graph, Node *g, const Node *x) {
+    return g ? g : node_splat(graph, x, (Scalar){0});
+}
+
+/* Behind the inputs of the call: the cotangent, and a direction for each. */
+static bool differentiate(Graph *graph, int given) {
+    Node *x[MOST], *first[MOST], *second[MOST], *y = graph->output[0];
+    Meta meta = node_meta(y);
+    Node *c = graph_input(graph, &meta), *sum = NULL;
+    for (int i = 0; i < given; i++) x[i] = graph->input[i];
+    if (!graph_grad(graph, &y, &c, 1, x, given, first)) return false;
+    for (int i = 0; i < given; i++) {
+        meta = node_meta(x[i]);
+        Node *e = graph_input(graph, &meta);
+        if (!dtype_is_float(x[i]->dtype)) continue;
+        first[i] = or_zero(graph, first[i], x[i]);
+        if (!node_same_meta(first[i], x[i])) return false;
+        Node *part = times_sum(graph, first[i], e);
+        sum = sum ? call2(graph, OP_add, sum, part) : part;
+    }
+    Node *one = call_constant(graph, CB_F64, 1);
+    if (!graph_grad(graph, &sum, &one, 1, x, given, second)) return false;
+    graph->output[0] = times_sum(graph, y, c);
+    push(graph->arena, graph->output, sum);
+    for (int order = 0; order < 2; order++)
+        for (int i = 0; i < given; i++)
+            if (dtype_is_float(x[i]->dtype))
+                push(graph->arena, graph->output,
+                     or_zero(graph, (order ? second : first)[i], x[i]));
+    return true;
+}
+
+static cb_tensor *random_input(const Meta *meta, GradientDomain domain) {
+    cb_dim_list sizes = {meta->rank, {0}};
+    memcpy(sizes.at, meta->size, sizeof meta->size);
+    if (meta->dtype == CB_BOOL) return cb_to(cb_randint(0, 2, sizes), CB_BOOL);
+    if (!dtype_is_float(meta->dtype)) return cb_randint(0, 3, sizes);
+    cb_tensor *u = cb_rand(sizes, CB_F64);
+    if (domain == WIDE) return cb_mul(cb_sub(u, 0.5), 8);
+    if (domain == ABOVE_ONE) return cb_add(u, 1.2);
+    if (domain == POSITIVE) return cb_add(u, 0.3);
+    cb_tensor *size = cb_add(cb_mul(u, 0.6), 0.3);
+    return cb_where(cb_gt(cb_rand(sizes), 0.5), size, cb_neg(size));
+}
+
+static bool build(Case *c, const char *inputs, const char *call) {
+    Arena *own = arena_new();
+    Graph *graph =
+        graph_parse(own, arena_format(own, "graph(%s) { z = %s\nreturn z }", inputs, call));
+    c->given = graph ? length(graph->input) : 0;
+    if (graph && differentiate(graph, c->given)) {
+        Buffer why = buffer_new(own);
+        if (!graph_verify(graph, &why)) COMPLAIN("%s: %s", c->text, buffer_text(&why));
+        c->count = length(graph->input);
+        for (int i = 0; i < c->count; i++) {
+            Meta meta = node_meta(graph->input[i]);
+            c->in[i] = random_input(&meta, i < c->given ? c->domain : SIGNED);
+        }
+        graph_optimize(graph, NULL);
+        graph->device = device_default();
+        c->executable = executable_new(plan_build(graph, own, NULL, (PlanOptions){.fuse = true}),
+                                       (ExecutableOptions){0});
+        return true;
+    }
+    COMPLAIN("%s: %s", c->text, cb_error() ? cb_error() : "a gradient of another shape");
+    cb_clear_error();
+    arena_free(own);
+    return false;
+}
+
+static double item(cb_tensor *x) {
+    double value = NAN;
+    assert_int_equal(cb_read(x, &value, CB_F64), CB_OK);
+    return value;
+}
+
+static bool run(Case *c, cb_tensor **in, cb_tensor **out) {
+    cb_manual_seed(5); /* the same dropout every time */
+    if (run_executable(c->executable, in, out)) return true;
+    COMPLAIN("%s: %s", c->text, cb_error());
+    cb_clear_error();
+    return false;
+}
+
+/* L and M at x + h d for input i. */
+static bool at(Case *c, int i, cb_tensor *d, double h, double value[2]) {
+    cb_tensor *in[2 * MOST + 1], *out[2 + 2 * MOST];
+    memcpy(in, c->in, sizeof in);
+    in[i] = cb_add(c->in[i], cb_mul(d, h));
+    if (!run(c, in, out)) return false;
+    for (int order = 0; order < 2; order++) value[order] = item(out[order]);
+    return true;
+}
+
+static void check_direction(Case *c, int i, int place, int floats, int trial) {
+    cb_manual_seed(7 + trial);
+    Meta meta = meta_of(c->in[i]);
+    cb_tensor *d = random_input(&meta, SIGNED);
+    double low[2], high[2];
+    if (!at(c, i, d, -STEP, low) || !at(c, i, d, STEP, high)) return;
+    for (int order = 0; order < 2; order++) {
+        cb_tensor *products = cb_mul(c->out[2 + order * floats + place], d);
+        double got = item(cb_sum(products)), wanted = (high[order] - low[order]) / (2 * STEP);
+        double scale = item(cb_sum(cb_abs(products))) + fabs(high[order]) + 1;
+        if (fabs(got - wanted) <= 2e-7 * scale) continue;
+        COMPLAIN("%s: order %d to input %d: %.10g, and by differences %.10g", c->text, order + 1, i,
+                 got, wanted);
+    }
+}
+
+static void check_call(const char *inputs, const char *call, GradientDomain domain) {
+    char text[256];
+    snprintf(text, sizeof text, "%s of %s", call, inputs);
+    Case c = {.text = text, .domain = domain};
+    cb_scope_open();
+    int floats = 0;
+    if (build(&c, inputs, call) && run(&c, c.in, c.out)) {
+        for (int i = 0; i < c.given; i++) floats += dtype_is_float(cb_dtype_of(c.in[i]));
+        for (int i = 0, place = 0; i < c.given; i++) {
+            if (!dtype_is_float(cb_dtype_of(c.in[i]))) continue;
+            for (int trial = 0; trial < TRIALS; trial++)
+                check_direction(&c, i, place, floats, trial);
+            place++;
+        }
+    }
+    executable_free(c.executable);
+    cb_scope_close();
+}
+
+static bool has_row(Op op) {
+    for (int i = 0; i < GRADIENT_ROWS; i++)
+        if (gradient_rows[i].op == op) return true;
+    return false;
+}
+
+/* The tensors of a call, and whether nothing else must be given. */
+static bool tensors_alone(const OpInfo *info, int *tensors) {
+    *tensors = 0;
+    for (int p = 0; p < info->param_count; p++) {
+        *tensors += info->param[p].type == PARAM_TENSOR;
+        if (info->param[p].type != PARAM_TENSOR && !info->param[p].has_default) return false;
+    }
+    return true;
+}
+
+/* Results that are never floating point. */
+static bool has_no_gradient(const OpInfo *info, Op op) {
+    static const Op others[] = {OP_full_like, OP_zeros_like, OP_ones_like,
+                                OP_rand_like, OP_randn_like, OP_one_hot,
+                                OP_argmax,    OP_argmin,     OP_count_nonzero};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i] == op) return true;
+    bool indices = op >= OP_max_pool1d_indices && op <= OP_max_pool3d_indices;
+    return *op_gradient(op) == '!' ? info->kind != KIND_VIEW : indices;
+}
+
+static void every_op(void **state) {
+    static const char *const shapes[][2] = {{"x: f64[3, 4]", "y: f64[3, 4]"},
+                                            {"x: f64[3, 1]", "y: f64[2, 1, 4]"},
+                                            {"x: f64[]", "y: f64[2]"},
+                                            {"x: f64[0, 2]", "y: f64[2]"}};
+    (void)state;
+    for (Op op = OP_none + 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
+        int tensors;
+        bool alone = tensors_alone(info, &tensors);
+        if (info->kind == KIND_SPECIAL || info->flags & LOWERED || has_no_gradient(info, op))
+            continue;
+        if (!tensors || has_row(op)) continue;
+        if (!alone || tensors > 2) COMPLAIN("%s has no row", info->name);
+        for (int s = 0; s < 4 && alone && tensors <= 2; s++) {
+            char inputs[96], call[96];
+            snprintf(inputs, sizeof inputs, tensors > 1 ? "%s, %s" : "%s", shapes[s][0],
+                     shapes[s][1]);
+            snprintf(call, sizeof call, tensors > 1 ? "%s(x, y)" : "%s(x)", info->name);
+            check_call(inputs, call, domain_of(op));
+        }
+    }
+    assert_int_equal(complaints, 0);
+}
+
+static void every_row(void **state) {
+    (void)state;
+    for (int i = 0; i < GRADIENT_ROWS; i++)
+        check_call(gradient_rows[i].inputs, gradient_rows[i].call, gradient_rows[i].domain);
+    assert_int_equal(complaints, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {TEST(every_op), TEST(every_row)};
+    return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
+}
