@@ -213,27 +213,32 @@ CB_API cb_status cb_npy_save(const char *path, cb_tensor *x);
 
 enum { CB_OPERAND_TENSOR, CB_OPERAND_FLOAT, CB_OPERAND_INT, CB_OPERAND_BOOL };
 
-typedef struct cb_operand {
+typedef struct cb_operand { /* two words: calls pass it in registers */
     int kind;
-    cb_tensor *tensor; /* CB_OPERAND_TENSOR */
-    double f;          /* CB_OPERAND_FLOAT */
-    int64_t i;         /* CB_OPERAND_INT, CB_OPERAND_BOOL */
+    union {
+        cb_tensor *tensor; /* CB_OPERAND_TENSOR */
+        double f;          /* CB_OPERAND_FLOAT */
+        int64_t i;         /* CB_OPERAND_INT, CB_OPERAND_BOOL */
+    };
 } cb_operand;
 
 static inline cb_operand cb_operand_tensor(cb_tensor *x) {
-    cb_operand o = {CB_OPERAND_TENSOR, x, 0.0, 0};
-    return o;
-}
-static inline cb_operand cb_operand_float(double f) {
-    cb_operand o = {CB_OPERAND_FLOAT, NULL, f, 0};
+    cb_operand o = {CB_OPERAND_TENSOR, {x}};
     return o;
 }
 static inline cb_operand cb_operand_int(int64_t i) {
-    cb_operand o = {CB_OPERAND_INT, NULL, 0.0, i};
+    cb_operand o = {CB_OPERAND_INT, {NULL}};
+    o.i = i;
+    return o;
+}
+static inline cb_operand cb_operand_float(double f) {
+    cb_operand o = {CB_OPERAND_FLOAT, {NULL}};
+    o.f = f;
     return o;
 }
 static inline cb_operand cb_operand_bool(bool b) {
-    cb_operand o = {CB_OPERAND_BOOL, NULL, 0.0, b};
+    cb_operand o = {CB_OPERAND_BOOL, {NULL}};
+    o.i = b;
     return o;
 }
 static inline cb_operand cb_operand_same(cb_operand o) { return o; }

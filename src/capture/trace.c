@@ -30,9 +30,7 @@ int trace_result(const Trace *trace, int k) {
 }
 
 TraceOperand trace_number(const cb_operand *operand) {
-    TraceOperand number = {operand->kind, NO_ARGUMENT, operand->i};
-    if (operand->kind == CB_OPERAND_FLOAT) memcpy(&number.bits, &operand->f, sizeof number.bits);
-    return number;
+    return (TraceOperand){operand->kind, NO_ARGUMENT, operand->i};
 }
 
 static int64_t bits_of(const TraceOperand *number, const int64_t *argument) {
@@ -40,9 +38,7 @@ static int64_t bits_of(const TraceOperand *number, const int64_t *argument) {
 }
 
 cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argument) {
-    cb_operand number = {operand->kind, NULL, 0.0, bits_of(operand, argument)};
-    if (operand->kind == OPERAND_FLOAT) memcpy(&number.f, &number.i, sizeof number.f);
-    return number;
+    return (cb_operand){.kind = operand->kind, .i = bits_of(operand, argument)};
 }
 
 /* ---- comparison ---------------------------------------------------------------------------- */

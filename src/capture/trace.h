@@ -59,14 +59,17 @@ typedef struct TraceOp {
     TraceOperand input[TRACE_OPERANDS];
 } TraceOp;
 
-typedef enum ValueKind { VALUE_IS_INPUT, VALUE_IS_CAPTURED, VALUE_IS_RESULT } ValueKind;
+typedef enum __attribute__((packed)) ValueKind {
+    VALUE_IS_INPUT, VALUE_IS_CAPTURED, VALUE_IS_RESULT
+} ValueKind;
 
 typedef struct TraceValue {
     ValueKind kind;
     bool contiguous;
-    Meta meta;
-    int64_t stride[CB_MAX_RANK], offset; /* offset: relative to the root's */
     int root; /* the value whose storage it views; itself when it owns one */
+    int64_t offset; /* relative to the root's */
+    Meta meta;
+    int64_t stride[CB_MAX_RANK];
     const char *path; /* of a captured tensor of the module that was compiled, NULL: of none */
 } TraceValue;
 

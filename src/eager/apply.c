@@ -81,12 +81,12 @@ static bool is_identity(Op op, const Tensor *x, const Attrs *attrs) {
     return dtype == x->dtype || dtype == CB_SAME;
 }
 
-Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
-    if (thread_state.frame) thread_now(); /* first: what a jump left behind is put back here */
-    Tracer *tracer = thread_state.tracer;
-    if (!operands_present(op, input, input_count)) return NULL;
+/* The op runs at once: eager, or what autocast makes of it. */
+static __attribute__((noinline)) Tensor *apply_now(Op op, const cb_operand *input, int input_count,
+                                                   const Attrs *attrs) {
     if (thread_state.autocast.lower != AUTOCAST_OFF && op_info(op)->autocast != AUTOCAST_NONE)
         return autocast_apply(op, input, input_count, attrs);
+    Tracer *tracer = thread_state.tracer;
     if (tracer) return tracer->apply(tracer, op, input, input_count, attrs);
     if (!operands_real(op, input, input_count)) return NULL;
     if (input_count == 1 && input->kind == CB_OPERAND_TENSOR) {
@@ -94,6 +94,30 @@ Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attr
         if (is_identity(op, input->tensor, attrs)) return tensor_alias(input->tensor);
     }
     return eager_apply(op, input, input_count, attrs);
+}
+
+/* What a jump left behind is put back before anything else. */
+static __attribute__((noinline, cold)) Tensor *
+apply_after_jump(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+    thread_now();
+    return apply_now(op, input, input_count, attrs);
+}
+
+/* The operands are present. */
+static inline Tensor *apply_present(Op op, const cb_operand *input, int input_count,
+                                    const Attrs *attrs) {
+    const Frame *frame = thread_state.frame;
+    if (frame && !frame_lives(frame, stack_here()))
+        return apply_after_jump(op, input, input_count, attrs);
+    Tracer *tracer = thread_state.tracer;
+    if (!tracer || thread_state.autocast.lower != AUTOCAST_OFF)
+        return apply_now(op, input, input_count, attrs);
+    return tracer->apply(tracer, op, input, input_count, attrs);
+}
+
+Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+    if (!operands_present(op, input, input_count)) return NULL;
+    return apply_present(op, input, input_count, attrs);
 }
 
 /* ---- in-place -------------------------------------------------------------------------------- */
@@ -163,29 +187,43 @@ Tensor *apply_result(Tensor *target, Tensor *result) {
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-static bool operand_lives(cb_operand *input) {
-    Tensor *x;
-    if (input->kind != CB_OPERAND_TENSOR || !input->tensor) return true;
-    if (!handle_lives(input->tensor, &x)) return false;
-    input->tensor = x;
-    return true;
+static inline bool moves(Op op) { return op == OP_batch_norm || op == OP_instance_norm; }
+
+static __attribute__((noinline)) Tensor *apply_moving(Op op, const cb_operand *input,
+                                                      int input_count, const Attrs *attrs) {
+    Tensor *y = apply(op, input, input_count, attrs);
+    return norm_moved(y, op, input, attrs);
 }
 
-/* The call from input i on, whose handle does not live. */
+Tensor *apply_call(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+    return moves(op) ? apply_moving(op, input, input_count, attrs)
+                     : apply(op, input, input_count, attrs);
+}
+
+/* The call from input i on, whose handle does not live: NULL, or an address. */
 static __attribute__((noinline, cold)) cb_tensor *
 apply_others(Op op, cb_operand *input, int input_count, const Attrs *attrs, int i) {
     for (; i < input_count; i++) {
-        if (operand_lives(&input[i])) continue;
-        input[i].tensor = operand_other(op, i, input[i].tensor);
+        if (input[i].kind != CB_OPERAND_TENSOR || !input[i].tensor) continue;
+        cb_tensor *handle = input[i].tensor;
+        if (handle_lives(handle, &input[i].tensor)) continue;
+        input[i].tensor = operand_other(op, i, handle);
         if (!input[i].tensor) return NULL;
     }
     return tensor_out(apply_call(op, input, input_count, attrs));
 }
 
 cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs) {
-    for (int i = 0; i < input_count; i++)
-        if (!operand_lives(&input[i])) return apply_others(op, input, input_count, attrs, i);
-    return tensor_out(apply_call(op, input, input_count, attrs));
+    for (int i = 0; i < input_count; i++) {
+        Tensor *x;
+        if (input[i].kind != CB_OPERAND_TENSOR) continue;
+        if (!handle_lives(input[i].tensor, &x))
+            return apply_others(op, input, input_count, attrs, i);
+        input[i].tensor = x;
+    }
+    Tensor *y = moves(op) ? apply_moving(op, input, input_count, attrs)
+                          : apply_present(op, input, input_count, attrs);
+    return tensor_out(y);
 }
 
 typedef Tensor *Assigning(Tensor *target, const cb_operand *value);

@@ -16,12 +16,7 @@ Tensor *apply_result(Tensor *target, Tensor *result);
  * of x by channel that a norm moves its running ones towards; false with an error. */
 Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs);
 bool norm_statistics(Op op, Tensor *x, Tensor **mean, Tensor **var);
-static inline Tensor *apply_call(Op op, const cb_operand *input, int input_count,
-                                 const Attrs *attrs) {
-    Tensor *y = apply(op, input, input_count, attrs);
-    bool moves = op == OP_batch_norm || op == OP_instance_norm;
-    return moves ? norm_moved(y, op, input, attrs) : y;
-}
+Tensor *apply_call(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
 
 /* A call of the user's, with handles in input, which become tensors, and for the result. */
 cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 cb_operand attr_number(const Attrs *attrs, int word) {
-    cb_operand number = {(int)attrs->word[word], NULL, 0, 0};
+    cb_operand number = {.kind = (int)attrs->word[word]};
     if (number.kind == CB_OPERAND_FLOAT)
         number.f = attr_float(attrs, word + 1);
     else

@@ -203,15 +203,16 @@ static Tensor *wait(ThreadState *t, Tensor *x) {
     return x;
 }
 
-/* The line behind this one is fetched: the list is longer than the first cache. */
-static inline Death *remember(ThreadState *t, Death *death, const Tensor *x, uint64_t freed) {
+/* Where the next death comes. The line behind this one is fetched: the list is longer than the
+ * first cache. */
+static inline Death *remember(Death *deaths, Death *death, const Tensor *x, uint64_t freed) {
     if (!death) return NULL;
     uintptr_t handle = atomic_load_explicit(&x->handle, memory_order_relaxed);
     atomic_store_explicit(&death->handle, handle, memory_order_relaxed);
     atomic_store_explicit(&death->made, x->made, memory_order_relaxed);
     atomic_store_explicit(&death->freed, freed, memory_order_relaxed);
     __builtin_prefetch(death + 4, 1);
-    return death == &t->deaths[LAST_DEATHS - 1] ? t->deaths : death + 1;
+    return death == &deaths[LAST_DEATHS - 1] ? deaths : death + 1;
 }
 
 /* A slot that may be used again, or NULL. */
@@ -230,7 +231,7 @@ static inline Tensor *leave_slot(ThreadState *t, Tensor *x, uint64_t freed, bool
 
 void slot_free(ThreadState *t, Tensor *x, bool checks) {
     uint64_t freed = site_pack();
-    t->oldest_death = remember(t, t->oldest_death, x, freed);
+    t->oldest_death = remember(t->deaths, t->oldest_death, x, freed);
     Tensor *slot = leave_slot(t, x, freed, checks);
     if (!slot) return;
     slot->next = t->slots;
@@ -241,12 +242,12 @@ void slot_free(ThreadState *t, Tensor *x, bool checks) {
 /* As slot_free of each, with what they share kept in registers. */
 void slots_free(ThreadState *t, Tensor *first, bool checks) {
     uint64_t freed = site_pack();
-    Death *death = t->oldest_death;
+    Death *deaths = t->deaths, *death = t->oldest_death;
     Tensor *slots = t->slots;
     int count = t->slot_count;
     for (Tensor *x = first, *next; x; x = next) {
         next = x->next;
-        death = remember(t, death, x, freed);
+        death = remember(deaths, death, x, freed);
         Tensor *slot = leave_slot(t, x, freed, checks);
         if (!slot) continue;
         slot->next = slots;

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/option.h"
+#include <string.h>
 
 static void count_live(ThreadState *t, int change) {
     int64_t live = atomic_load_explicit(&t->live, memory_order_relaxed);
@@ -30,18 +31,56 @@ static void leave_scope(Tensor *x) {
     if (x->next) x->next->previous = x->previous;
 }
 
-Tensor *tensor_alloc(void) {
-    ThreadState *t = thread_now();
-    Tensor *x = slot_take(t);
-    if (!x) {
-        fail_memory(sizeof *x);
-        return NULL;
-    }
+/* slot is a free one. */
+static inline void begin(ThreadState *t, Tensor *x, int value, uint64_t trace) {
     x->kept = x->owned = false;
-    x->value = NULL;
-    x->trace = 0;
+    x->value = (void *)(intptr_t)value;
+    x->trace = trace;
     link_tensor(t->scope, x);
     count_live(t, 1);
+}
+
+static __attribute__((noinline, cold)) bool refill(ThreadState *t) {
+    if (slots_refill(t)) return true;
+    fail_memory(sizeof(Tensor));
+    return false;
+}
+
+Tensor *tensor_alloc(void) {
+    ThreadState *t = thread_now();
+    if (!t->slots && !refill(t)) return NULL;
+    Tensor *x = slot_take(t);
+    begin(t, x, 0, 0);
+    return x;
+}
+
+/* Most have few dimensions: a copy of so many is a few wide moves. */
+static inline void copy_dims(int64_t *to, const int64_t *from, int rank) {
+    enum { FEW = 4 };
+    memcpy(to, from, sizeof *to * FEW);
+    if (rank > FEW) memcpy(to + FEW, from + FEW, sizeof *to * (CB_MAX_RANK - FEW));
+}
+
+/* Again, with slots: no call is in the way of the one without. */
+static __attribute__((noinline, cold)) Tensor *
+shell_refilled(const Meta *meta, const int64_t *stride, int64_t offset, int value, uint64_t trace) {
+    if (!refill(&thread_state)) return NULL;
+    return tensor_shell_traced(meta, stride, offset, value, trace);
+}
+
+Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t offset, int value,
+                            uint64_t trace) {
+    ThreadState *t = &thread_state;
+    if (!t->slots) return shell_refilled(meta, stride, offset, value, trace);
+    Tensor *x = slot_take(t);
+    begin(t, x, value, trace);
+    x->storage = NULL;
+    x->offset = offset;
+    x->dtype = meta->dtype;
+    x->rank = meta->rank;
+    x->device = meta->device;
+    copy_dims(x->size, meta->size, meta->rank);
+    copy_dims(x->stride, stride, meta->rank);
     return x;
 }
 

@@ -21,7 +21,7 @@ static bool byte_count(const Meta *meta, size_t *bytes) {
     return true;
 }
 
-Tensor *tensor_shell_of(const Meta *meta, const int64_t *stride, int64_t offset) {
+static Tensor *shell_of(const Meta *meta, const int64_t *stride, int64_t offset) {
     Tensor *x = tensor_alloc();
     if (!x) return NULL;
     x->storage = NULL;
@@ -39,7 +39,7 @@ Tensor *tensor_shell_of(const Meta *meta, const int64_t *stride, int64_t offset)
 Tensor *tensor_shell(const Meta *meta) {
     int64_t stride[CB_MAX_RANK];
     contiguous_strides(meta->rank, meta->size, stride);
-    return tensor_shell_of(meta, stride, 0);
+    return shell_of(meta, stride, 0);
 }
 
 Tensor *tensor_new(const Meta *meta) {
@@ -61,7 +61,7 @@ Tensor *tensor_new(const Meta *meta) {
 
 Tensor *tensor_view_of(const Tensor *base, const Meta *meta, const int64_t *stride,
                        int64_t offset) {
-    Tensor *x = tensor_shell_of(meta, stride, offset);
+    Tensor *x = shell_of(meta, stride, offset);
     if (!x) return NULL;
     if (base->storage) x->storage = storage_retain(base->storage);
     x->device = base->device;

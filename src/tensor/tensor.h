@@ -89,8 +89,11 @@ void tensors_out(Tensor *const *x, int count, cb_tensor **out);
 
 Tensor *tensor_new(const Meta *meta);    /* contiguous, uninitialized, in the current scope */
 Tensor *tensor_shell(const Meta *meta);  /* without storage: for tracers */
-/* offset: of the first element, in elements from the start of the storage */
-Tensor *tensor_shell_of(const Meta *meta, const int64_t *stride, int64_t offset);
+/* The same for a value of a trace, in an op: the thread is as thread_now leaves it. meta and stride
+ * have room for CB_MAX_RANK. offset: of the first element, in elements from the start of the
+ * storage. */
+Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t offset, int value,
+                            uint64_t trace);
 Tensor *tensor_view_of(const Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset);
 Tensor *tensor_alias(const Tensor *x); /* another one over the same elements */
 Meta tensor_meta(const Tensor *x);

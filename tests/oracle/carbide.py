@@ -14,8 +14,8 @@ and the Python exception comes out of the call of the compiled function.
 NumPy has no bf16: its arrays are uint16 bits here, both ways (bf16_bits and bf16_values convert).
 """
 import contextlib, ctypes, os, re, sys
-from ctypes import (CDLL, CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int,
-                    c_int64, c_size_t, c_void_p)
+from ctypes import (CDLL, CFUNCTYPE, POINTER, Structure, Union, byref, c_bool, c_char_p, c_double,
+                    c_int, c_int64, c_size_t, c_void_p)
 import numpy as np
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
@@ -32,8 +32,12 @@ class DimList(Structure):
 class FloatList(Structure):
     _fields_ = [('count', c_int), ('at', c_double * MAX_RANK)]
 
+class OperandValue(Union):
+    _fields_ = [('tensor', c_void_p), ('f', c_double), ('i', c_int64)]
+
 class Operand(Structure):
-    _fields_ = [('kind', c_int), ('tensor', c_void_p), ('f', c_double), ('i', c_int64)]
+    _anonymous_ = ['value']
+    _fields_ = [('kind', c_int), ('value', OperandValue)]
 
 class Stats(Structure):
     _fields_ = [(n, c_int64) for n in ('calls graphs breaks recompiles eager_calls kernels kernels_eager '
@@ -265,10 +269,10 @@ def read_ops():
 ops = dict(read_ops())
 
 def operand(value):
-    if isinstance(value, Tensor): return Operand(OPERAND_TENSOR, value.handle, 0, 0)
-    if isinstance(value, (bool, np.bool_)): return Operand(OPERAND_BOOL, None, 0, int(value))
-    if isinstance(value, (int, np.integer)): return Operand(OPERAND_INT, None, 0, int(value))
-    return Operand(OPERAND_FLOAT, None, float(value), 0)
+    if isinstance(value, Tensor): return Operand(OPERAND_TENSOR, tensor=value.handle)
+    if isinstance(value, (bool, np.bool_)): return Operand(OPERAND_BOOL, i=int(value))
+    if isinstance(value, (int, np.integer)): return Operand(OPERAND_INT, i=int(value))
+    return Operand(OPERAND_FLOAT, f=float(value))
 
 CONVERT = {'operand': operand, 'cb_operand': lambda x: Operand() if x is None else operand(x),
            'tensor': lambda x: x.handle if x is not None else None, 'int64_t': int, 'double': float,

@@ -178,8 +178,8 @@ static inline void give_slots(int count) {
 }
 
 static inline bool hold_slot(void) {
+    if (!thread_state.slots && !slots_refill(&thread_state)) return false;
     Tensor *x = slot_take(&thread_state);
-    if (!x) return false;
     x->next = slots.ballast;
     slots.ballast = x;
     return true;

@@ -151,7 +151,7 @@ static void describe(const Arguments *a, char *out, size_t bytes) {
     for (int i = 0; i < a->count && used < bytes; i++) {
         char text[128] = "a number";
         if (a->operand[i].kind == CB_OPERAND_TENSOR) snprintf(text, sizeof text, "NULL");
-        if (a->operand[i].tensor) {
+        if (a->operand[i].kind == CB_OPERAND_TENSOR && a->operand[i].tensor) {
             Meta meta = meta_of(a->operand[i].tensor);
             meta_format(&meta, text, sizeof text);
         }

@@ -74,6 +74,36 @@ static void expect_free(const char *options) {
     cb_function_free(fast);
 }
 
+/* What a replay hands out looks as what was recorded, whatever its rank. */
+static int64_t seen[2][CB_MAX_RANK + 1][CB_MAX_RANK], (*seen_now)[CB_MAX_RANK];
+static cb_tensor *looks(cb_tensor *x) {
+    for (int rank = 1; rank <= CB_MAX_RANK; rank++) {
+        cb_tensor *y = cb_mul(x, 2.0);
+        for (int i = 1; i < rank; i++) y = cb_unsqueeze(y, -1);
+        y = cb_transpose(y, 0, -1);
+        for (int i = 0; i < cb_rank(y); i++)
+            seen_now[rank][i] = cb_size(y, i) * 1000 + cb_stride(y, i);
+    }
+    return cb_mul(x, 2.0);
+}
+
+static void test_shells_of_each_rank(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(looks, VM);
+    cb_scope_open();
+    cb_tensor *x = ramp(1, 7);
+    for (int round = 0; round < 2; round++) {
+        memset(seen_now = seen[round], 0, sizeof seen[round]);
+        cb_call(fast, cb_reshape(x, cb_dims(7)));
+    }
+    assert_memory_equal(seen[0], seen[1], sizeof seen[0]);
+    assert_int_equal(seen[1][CB_MAX_RANK][CB_MAX_RANK - 1] / 1000, 7);
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    cb_scope_close();
+    cb_function_free(fast);
+    assert_null(cb_error());
+}
+
 static void test_strides(void **state) {
     (void)state;
     cb_set_option("recompile_limit", "64");
@@ -393,11 +423,17 @@ static void test_tensors_of_others(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strides),         cmocka_unit_test(test_captured_strides),
-        cmocka_unit_test(test_numbers),         cmocka_unit_test(test_kinds_of_numbers),
-        cmocka_unit_test(test_keeping),         cmocka_unit_test(test_frozen),
-        cmocka_unit_test(test_frozen_identity), cmocka_unit_test(test_never_frozen),
-        cmocka_unit_test(test_written_empty),   cmocka_unit_test(test_tensors_of_others),
+        cmocka_unit_test(test_shells_of_each_rank),
+        cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_captured_strides),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_kinds_of_numbers),
+        cmocka_unit_test(test_keeping),
+        cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_frozen_identity),
+        cmocka_unit_test(test_never_frozen),
+        cmocka_unit_test(test_written_empty),
+        cmocka_unit_test(test_tensors_of_others),
     };
     return run_counted(tests);
 }
