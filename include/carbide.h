@@ -29,7 +29,7 @@ extern "C" {
 #define CB_API __attribute__((visibility("default")))
 #define CB_VERSION "0.1.0"
 #define CB_MAX_RANK 8  /* dimensions of a tensor */
-#define CB_MAX_ARGS 64 /* tensors that one compiled call takes, and returns, at the most */
+#define CB_MAX_ARGS 1024 /* tensors that one compiled call takes, and returns, at the most */
 
 /* A strided view of a storage, which it may share with others. The pointer is a handle: it may be
  * compared, copied and handed to other threads, and is no address. Every function that takes one

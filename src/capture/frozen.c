@@ -119,11 +119,28 @@ bool frozen_holds(const Entry *entry, int v, const Tensor *x) {
            frozen->version == version_of(x);
 }
 
-bool frozen_all_hold(const Entry *entry, const Call *call) {
+/* The position among what is captured; NO_VALUE: all hold. */
+static int find_changed(const Entry *entry, const Call *call) {
     for (int k = 0; entry->frozen && k < entry->captured_count; k++) {
         int v = entry->captured[k];
         if (v == NO_VALUE) continue;
-        if (!frozen_holds(entry, v, call ? call->value[v] : entry->held[k])) return false;
+        if (!frozen_holds(entry, v, call ? call->value[v] : entry->held[k])) return k;
     }
-    return true;
+    return NO_VALUE;
+}
+
+bool frozen_all_hold(const Entry *entry, const Call *call) {
+    return find_changed(entry, call) == NO_VALUE;
+}
+
+void frozen_describe(const Entry *entry, char *out, size_t bytes) {
+    int k = find_changed(entry, NULL);
+    if (k == NO_VALUE) return;
+    int v = entry->captured[k];
+    const char *path = entry->trace->value[v].path;
+    char name[32];
+    snprintf(name, sizeof name, "captured %%%d", v);
+    snprintf(out, bytes, "%s is of version %llu, entry %d was compiled for version %llu",
+             path ? path : name, (unsigned long long)version_of(entry->held[k]), entry->number,
+             (unsigned long long)entry->frozen[v].version);
 }

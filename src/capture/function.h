@@ -56,7 +56,7 @@ void options_print(const FunctionOptions *options, Buffer *out);
 typedef struct Guard { /* of one input */
     cb_dtype dtype;
     uint8_t rank, device;
-    bool contiguous; /* strides are not compared then */
+    bool contiguous; /* any strides are those that make it so */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK];
 } Guard;
 void guard_make(Guard *guard, const Tensor *x);
@@ -169,6 +169,7 @@ void entry_drop_job(Entry *entry); /* before it is freed */
 void frozen_choose(Entry *entry, const Call *call, CompileOptions *options);
 bool frozen_holds(const Entry *entry, int v, const Tensor *x);
 bool frozen_all_hold(const Entry *entry, const Call *call); /* call NULL: of the held tensors */
+void frozen_describe(const Entry *entry, char *out, size_t bytes); /* which held one does not */
 
 /* check.c: builds the oracle; false: no memory. Runs both and reports the outputs that differ. */
 bool check_build(Entry *entry, Call *call);
@@ -297,7 +298,8 @@ struct Call {
     Function *function;
     Conditions conditions; /* when it began */
     Tensor *const *input;  /* the caller's array; it is gone when the function has jumped out */
-    uint64_t own_input;    /* by bit: the function freed the input, value has a view of our own */
+    int own_inputs; /* that the function freed: value has views of our own of them */
+    uint64_t own_input[CB_MAX_ARGS / 64]; /* which, by bit, when there are some */
     int input_count;
     CallMode mode;
     Entry *entry;       /* replaying */
@@ -327,6 +329,9 @@ struct Call {
 
 static inline Call *call_of(Tracer *tracer) {
     return (Call *)(void *)((char *)tracer - offsetof(Call, tracer));
+}
+static inline bool call_owns_input(const Call *call, int i) {
+    return call->own_inputs && call->own_input[i / 64] >> i % 64 & 1;
 }
 /* call.c: the ways of a call. Fill output, which has OUTPUT_ROOM places; the count, or a negative
  * status. Plainly: as the thread's tracer is, without statistics. */

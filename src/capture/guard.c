@@ -18,23 +18,23 @@ void guard_make(Guard *guard, const Tensor *x) {
     guard->device = x->device;
     guard->contiguous = tensor_contiguous(x);
     memcpy(guard->size, x->size, sizeof(int64_t) * x->rank);
-    if (!guard->contiguous) memcpy(guard->stride, x->stride, sizeof(int64_t) * x->rank);
+    if (guard->contiguous)
+        contiguous_strides(guard->rank, guard->size, guard->stride);
+    else
+        memcpy(guard->stride, x->stride, sizeof(int64_t) * x->rank);
 }
 
-static bool fits(const Guard *guard, const Tensor *x) {
+/* A contiguous tensor mostly has the strides that follow from its sizes, but need not have those of
+ * dimensions with one element. */
+bool guard_holds(const Guard *guard, const Tensor *x) {
+    bool same = true;
     if (guard->dtype != x->dtype || guard->rank != x->rank || guard->device != x->device)
         return false;
-    for (int i = 0; i < guard->rank; i++)
+    for (int i = 0; i < guard->rank; i++) {
         if (guard->size[i] != x->size[i]) return false;
-    return true;
-}
-
-bool guard_holds(const Guard *guard, const Tensor *x) {
-    if (!fits(guard, x)) return false;
-    if (guard->contiguous) return tensor_contiguous(x);
-    for (int i = 0; i < guard->rank; i++)
-        if (guard->stride[i] != x->stride[i]) return false;
-    return true;
+        same &= guard->stride[i] == x->stride[i];
+    }
+    return same || (guard->contiguous && tensor_contiguous(x));
 }
 
 void guard_print(const Guard *guard, Buffer *out) {
@@ -54,6 +54,18 @@ int input_first(Tensor *const *input, int i) {
     return i;
 }
 
+/* No two of them lie in one storage. Asked first where each that is written is compared with all
+ * others. False, too, where they are so few that comparing them takes no longer. */
+static bool are_apart(const Entry *entry, Tensor *const *value, int captured) {
+    Tensor *x[MOST_APART];
+    int count = 0;
+    if (!entry->mutated_count || entry->input_count + captured > MOST_APART) return false;
+    for (int i = 0; i < entry->input_count; i++) x[count++] = value[i];
+    for (int k = 0; k < captured; k++)
+        if (entry->captured[k] != NO_VALUE) x[count++] = value[entry->captured[k]];
+    return tensors_apart(x, count, entry->mutated_count);
+}
+
 /* An input that was the same tensor as another one and is not any more; NO_VALUE: none. */
 static int find_parted(const Entry *entry, Tensor *const *input) {
     for (int i = 0; i < entry->input_count; i++)
@@ -63,6 +75,7 @@ static int find_parted(const Entry *entry, Tensor *const *input) {
 
 /* An input that is now the tensor of a written one; NO_VALUE: none. */
 static int find_joined(const Entry *entry, Tensor *const *input, int *written) {
+    if (are_apart(entry, input, 0)) return NO_VALUE;
     for (int k = 0; k < entry->mutated_count; k++) {
         int m = *written = entry->mutated[k];
         for (int i = 0; m < entry->input_count && i < entry->input_count; i++)
@@ -130,6 +143,7 @@ static int find_clash(const Entry *entry, Tensor *const *value, int m) {
 }
 
 bool entry_writes_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes) {
+    if (are_apart(entry, value, entry->captured_count)) return true;
     for (int i = 0; i < entry->mutated_count; i++) {
         int m = entry->mutated[i], v = find_clash(entry, value, m);
         if (v == NO_VALUE) continue;

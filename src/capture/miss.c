@@ -25,14 +25,11 @@ static GuardText describe_guard(const Guard *guard, const Guard *other) {
     if (guard->device != other->device) {
         snprintf(out.text + used, room, " on %s", devices[guard->device]->name);
     } else if (guard->contiguous != other->contiguous ||
-               memcmp(guard->stride, other->stride, sizeof guard->stride)) {
-        int64_t stride[CB_MAX_RANK];
-        memcpy(stride, guard->stride, sizeof stride);
-        if (guard->contiguous) contiguous_strides(guard->rank, guard->size, stride);
+               (!guard->contiguous && memcmp(guard->stride, other->stride, sizeof guard->stride))) {
         used += (size_t)snprintf(out.text + used, room, " of strides [");
         for (int i = 0; i < guard->rank && used < sizeof out.text; i++)
             used += (size_t)snprintf(out.text + used, sizeof out.text - used, "%s%lld",
-                                     i ? ", " : "", (long long)stride[i]);
+                                     i ? ", " : "", (long long)guard->stride[i]);
         if (used < sizeof out.text) snprintf(out.text + used, sizeof out.text - used, "]");
     }
     return out;
@@ -59,8 +56,7 @@ Reason miss_describe(const Function *function, const Conditions *now, Tensor *co
         return REASON_input_changed;
     Reason why = conditions_differ(last, now, out, bytes);
     if (why != REASON_NONE) return why;
-    if (function->options.fullgraph && !frozen_all_hold(last, NULL))
-        snprintf(out, bytes, "a parameter that was compiled as a constant has changed");
+    if (function->options.fullgraph) frozen_describe(last, out, bytes);
     return REASON_input_changed;
 }
 

@@ -70,7 +70,8 @@ static __attribute__((noinline, cold)) void lose_input(Call *call, const Tensor 
         Tensor *own = cb_keep(tensor_alias(x));
         if (own) {
             call->value[i] = own;
-            call->own_input |= UINT64_C(1) << i;
+            if (!call->own_inputs++) memset(call->own_input, 0, sizeof call->own_input);
+            call->own_input[i / 64] |= UINT64_C(1) << i % 64;
         } else {
             call_break(call, REASON_out_of_memory, "while recording");
         }
@@ -447,7 +448,7 @@ bool call_start(Call *call, Function *function, const Conditions *now, Tensor *c
     call->conditions = *now;
     call->input = input;
     call->input_count = input_count;
-    call->own_input = 0;
+    call->own_inputs = 0;
     call->mode = CALL_REPLAYS;
     call->entry = entry;
     call->trace = entry ? entry->trace : NULL;
@@ -566,7 +567,7 @@ void call_finish(Call *call) {
     }
     unbind_from(call, first);
     for (int i = 0; i < first; i++)
-        if (call->own_input >> i & 1) tensor_destroy(call->value[i]);
+        if (call_owns_input(call, i)) tensor_destroy(call->value[i]);
     record_free(call->recording);
     if (call->value != call->local) memory_free(call->value);
     if (call->argument != call->local_argument) memory_free(call->argument);

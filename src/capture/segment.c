@@ -170,7 +170,7 @@ static bool view_inputs(const Call *call, LeftSegment *left) {
     for (int i = 0; i < call->input_count; i++) {
         Tensor *x = call->value[i];
         Meta meta = tensor_meta(x);
-        if (call->own_input >> i & 1) continue;
+        if (call_owns_input(call, i)) continue;
         left->value[i] = cb_keep(tensor_view_of(x, &meta, x->stride, x->offset));
         if (!left->value[i]) return false;
     }
@@ -184,7 +184,7 @@ static void take_operands(Call *call, LeftSegment *left) {
         left->value[v] = call->value[v];
         call->value[v] = NULL;
     }
-    call->own_input = 0;
+    call->own_inputs = 0;
 }
 
 /* What is needed still of the segment that the call is in moves out of it. NULL: no memory. */

@@ -298,6 +298,7 @@ int cb_graph_run(const cb_graph *graph, cb_tensor *const *inputs, int input_coun
 }
 
 cb_status cb_graph_propagate_shapes(cb_graph *graph, cb_tensor *const *inputs, int count) {
+    frames_check();
     int status = check_call(graph, inputs, count);
     if (status) return status;
     Tensor *outputs[CB_MAX_ARGS];

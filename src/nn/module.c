@@ -428,6 +428,7 @@ Tensor *module_forward(Module *module, Tensor *const *inputs, int count) {
 
 cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int count) {
     Tensor *x[CB_MAX_ARGS];
+    frames_check();
     if (!module_lives(module, "forward: the module")) return NULL;
     if (count < 0 || count > CB_MAX_ARGS || (count > 0 && !inputs)) {
         fail(CB_ERR_ARGUMENT, "%s: %s", module->type,

@@ -83,10 +83,12 @@ static bool shares_storage(const PlanRun *run, int input) {
 
 static void bind_mutations(const PlanRun *run) {
     const Plan *plan = run->plan;
+    int mutations = length(plan->output) - plan->output_count;
+    bool apart = tensors_apart(run->inputs, length(plan->input), mutations);
     for (int i = plan->output_count; i < length(plan->output); i++) {
         if (!run->executable->in_place[i]) continue;
         int input = plan->output[i].mutated_input;
-        if (tensor_contiguous(run->inputs[input]) && !shares_storage(run, input))
+        if (tensor_contiguous(run->inputs[input]) && (apart || !shares_storage(run, input)))
             run->base[plan->output[i].value] = tensor_data(run->inputs[input]);
     }
 }

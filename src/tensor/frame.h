@@ -86,7 +86,7 @@ __asm__(".weak _Unwind_Resume\n.weak __gcc_personality_v0");
 /* Calls a function of the user's with handles; its results, as many as come back, are tensors. It
  * may fill CB_MAX_ARGS of them. It is given room for OUTPUT_ROOM, so that one which fills more, and
  * says so, is an error and not a write to somebody else's memory. */
-enum { OUTPUT_ROOM = 16 * CB_MAX_ARGS };
+enum { OUTPUT_ROOM = 4 * CB_MAX_ARGS };
 static inline int tensors_call(cb_function_n *function, Tensor *const *inputs, int count,
                                Tensor **outputs, void *user) {
     cb_tensor *handle[CB_MAX_ARGS];

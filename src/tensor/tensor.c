@@ -91,6 +91,23 @@ bool same_tensor(const Tensor *x, const Tensor *y) {
     return true;
 }
 
+bool tensors_apart(Tensor *const *x, int count, int some) {
+    enum { FEW_PAIRS = 64 };
+    const Storage *seen[2 * MOST_APART];
+    unsigned bits = 6;
+    if (count > MOST_APART || count * some <= FEW_PAIRS) return false;
+    while (1 << bits < 2 * count) bits++;
+    memset(seen, 0, sizeof *seen << bits);
+    for (int i = 0; i < count; i++) {
+        const Storage *storage = x[i]->storage;
+        uint64_t at = (uintptr_t)storage * UINT64_C(0x9E3779B97F4A7C15) >> (64 - bits);
+        for (; seen[at]; at = (at + 1) & ((UINT64_C(1) << bits) - 1))
+            if (seen[at] == storage) return false;
+        seen[at] = storage;
+    }
+    return true;
+}
+
 void *tensor_data(const Tensor *x) {
     if (!x->storage) return NULL;
     return (char *)x->storage->data + x->offset * (int64_t)cb_dtype_size(x->dtype);

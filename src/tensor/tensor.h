@@ -101,6 +101,10 @@ Meta tensor_meta(const Tensor *x);
 bool tensor_known(const Tensor *x, const char *what);
 bool tensor_contiguous(const Tensor *x);
 bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides and place are equal */
+/* True when no two of count lie in one storage: by a table, in place of comparing some of them with
+ * all. False, too, when that is cheap, or when they are more than MOST_APART. */
+enum { MOST_APART = 2 * CB_MAX_ARGS };
+bool tensors_apart(Tensor *const *x, int count, int some);
 void *tensor_data(const Tensor *x);      /* no value request: NULL for a traced tensor. On its
                                           * device, which may be none of the host's */
 size_t tensor_span_bytes(const Tensor *x);

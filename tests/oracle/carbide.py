@@ -20,7 +20,7 @@ import numpy as np
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 BUILD = os.environ.get('CARBIDE_BUILD', os.path.join(ROOT, 'build'))
-MAX_RANK, MAX_ARGS = 8, 64
+MAX_RANK, MAX_ARGS = 8, 1024
 
 lib = CDLL(os.path.join(BUILD, 'libcarbide.so'))
 

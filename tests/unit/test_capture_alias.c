@@ -321,11 +321,86 @@ static void test_same_results(void **state) {
     assert_null(cb_error());
 }
 
+/* ---- many inputs ----------------------------------------------------------------------------- */
+
+enum { MANY = 300, WRITTEN = 90, FREED = 200 };
+
+/* Adds to each of the first what the one behind it is, gives the sum of all. */
+static int writes_many(cb_tensor *const *x, int count, cb_tensor **out, void *frees) {
+    for (int i = 0; i < WRITTEN; i++) cb_add_(x[i], x[i + 1]);
+    out[0] = x[0];
+    for (int i = 1; i < count; i++) out[0] = cb_add(out[0], x[i]);
+    if (frees) cb_free(x[FREED]);
+    return 1;
+}
+
+static void make_many(cb_tensor **x) {
+    for (int i = 0; i < MANY; i++) x[i] = cb_full(cb_dims(2, 2), 0.01 * i);
+}
+
+/* Input `at` is another one, or a part of one, in both worlds. */
+static void join(cb_tensor **x, int at, int other, bool part) {
+    cb_tensor *whole = cb_full(cb_dims(3, 2), 0.5);
+    x[other] = part ? cb_narrow(whole, 0, 0, 2) : x[other];
+    x[at] = part ? cb_narrow(whole, 0, 1, 2) : x[other];
+}
+
+static void expect_same_many(cb_function *fast, int at, int other, bool part) {
+    cb_tensor *x[MANY], *y[MANY], *expected, *got;
+    cb_scope_open();
+    make_many(x), make_many(y);
+    if (at) join(x, at, other, part), join(y, at, other, part);
+    writes_many(x, MANY, &expected, NULL);
+    assert_int_equal(cb_call_n(fast, y, MANY, &got, 1), 1);
+    expect_equal(got, expected);
+    for (int i = 0; i < MANY; i++) expect_equal(y[i], x[i]);
+    cb_scope_close();
+}
+
+/* Which of hundreds are one, or overlap, is known as of two. */
+static void test_many_inputs(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile_n(writes_many, NULL, VM);
+    for (int round = 0; round < 2; round++) expect_same_many(fast, 0, 0, false);
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    expect_same_many(fast, 250, 280, false); /* none of them is written */
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    expect_same_many(fast, 250, 3, false);
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    assert_int_equal(cb_stats(fast).breaks, 0);
+    expect_same_many(fast, 280, 5, true);
+    assert_int_equal(cb_stats(fast).breaks, 1);
+    cb_function_free(fast);
+    assert_null(cb_error());
+}
+
+/* The function frees one that is none of the first 64, which its ops read. */
+static void test_many_inputs_one_freed(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile_n(writes_many, &fast, VM);
+    for (int round = 0; round < 3; round++) {
+        cb_tensor *x[MANY], *y[MANY], *expected, *got;
+        cb_scope_open();
+        make_many(x), make_many(y);
+        writes_many(x, MANY, &expected, NULL);
+        assert_int_equal(cb_call_n(fast, y, MANY, &got, 1), 1);
+        expect_equal(got, expected);
+        cb_scope_close();
+    }
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    cb_function_free(fast);
+    assert_null(cb_error());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_pairs),      cmocka_unit_test(test_guards),
-        cmocka_unit_test(test_found_argument), cmocka_unit_test(test_joined_on_the_way),
+        cmocka_unit_test(test_all_pairs),
+        cmocka_unit_test(test_guards),
+        cmocka_unit_test(test_found_argument),
+        cmocka_unit_test(test_joined_on_the_way),
         cmocka_unit_test(test_same_results),
+        cmocka_unit_test(test_many_inputs),
+        cmocka_unit_test(test_many_inputs_one_freed),
     };
     return run_counted(tests);
 }

@@ -96,11 +96,68 @@ static void names(void **state) {
     assert_null(cb_error());
 }
 
+static int two(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)user, (void)count;
+    out[0] = cb_add_(x[0], x[1]);
+    return 1;
+}
+
+/* Each kind of guard in turn, both values named. */
+static void kinds(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile_n(two, NULL, VM);
+    cb_tensor *x[] = {ramp(2, 3), ramp(2, 3)}, *out;
+    cb_call_n(fast, x, 2, &out, 1);
+    cb_tensor *joined[] = {x[0], x[0]};
+    cb_call_n(fast, joined, 2, &out, 1);
+    expect_said(fast, "(input 1 is the same tensor as input 0, which is written: not in entry 0)");
+    cb_tensor *wide[] = {cb_to(x[0], CB_F64), x[1]};
+    cb_call_n(fast, wide, 2, &out, 1);
+    expect_said(fast, "(input 0 is f64[2, 3], entry 1 has f32[2, 3])");
+    cb_tensor *longer[] = {ramp(2, 4), ramp(2, 4)};
+    cb_call_n(fast, longer, 2, &out, 1);
+    expect_said(fast, "(input 0 is f32[2, 4], entry 2 has f64[2, 3])");
+    cb_tensor *flat[] = {cb_reshape(longer[0], cb_dims(8)), cb_reshape(longer[1], cb_dims(8))};
+    cb_call_n(fast, flat, 2, &out, 1);
+    expect_said(fast, "(input 0 is f32[8], entry 3 has f32[2, 4])");
+    cb_autocast_open(CB_BF16);
+    cb_call_n(fast, flat, 2, &out, 1);
+    expect_said(fast, "autocast is bf16, for entry 4 it was off");
+    cb_autocast_close();
+    cb_set_option("precise", "1");
+    cb_call_n(fast, flat, 2, &out, 1);
+    expect_said(fast, "option precise is 1, for entry 5 it was 0");
+    cb_set_option("precise", "0");
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+/* A parameter that was a constant, where the function does not run to find it. */
+static void constants(void **state) {
+    (void)state;
+    cb_scope_open();
+    rate = 2;
+    module = cb_module_new("Net", forward, NULL);
+    cb_module *layer = cb_module_add(module, "layer", cb_module_new("Layer", NULL, NULL));
+    cb_module_parameter(layer, "bias", ramp(2, 3));
+    cb_module_train(module, false);
+    cb_function *fast = cb_compile(module, "backend=vm, fullgraph=1");
+    cb_call(fast, ramp(2, 3));
+    cb_fill_(cb_module_get(module, "layer.bias"), 1.5);
+    expect_equal(cb_call(fast, ramp(2, 3)), cb_forward(module, ramp(2, 3)));
+    expect_said(fast, "(layer.bias is of version 1, entry 0 was compiled for version 0)");
+    cb_function_free(fast);
+    cb_module_free(module);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ops),
-        cmocka_unit_test(inputs),
-        cmocka_unit_test(names),
+        cmocka_unit_test(ops),   cmocka_unit_test(inputs),    cmocka_unit_test(names),
+        cmocka_unit_test(kinds), cmocka_unit_test(constants),
     };
     return run_counted(tests);
 }

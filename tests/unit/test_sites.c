@@ -282,11 +282,11 @@ static void outputs_are_counted(void **state) {
     count_of_outputs = 3 * CB_MAX_ARGS;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(cb_call_n(fast, &x, 1, out, CB_MAX_ARGS), CB_ERR_ARGUMENT);
-        expect_error("returned 192 tensors, more than 64");
+        expect_error("returned 3072 tensors, more than 1024");
     }
     cb_function_free(fast);
     assert_null(cb_symbolic_trace_function(fills, NULL, 1, "x"));
-    expect_error("returned 192 tensors, more than 64");
+    expect_error("returned 3072 tensors, more than 1024");
     fast = cb_compile_n(fills_none, NULL, "backend=vm");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(cb_call_n(fast, &x, 1, out, CB_MAX_ARGS), 3);
