@@ -40,7 +40,7 @@ if(FUZZ_MISSING EQUAL 0 AND NOT CARBIDE_SANITIZE AND NOT CARBIDE_COVERAGE AND CM
         add_custom_command(
             OUTPUT ${object}
             COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${FUZZ_CLANG} ${PARSER_FLAGS} -MD -MF ${object}.d -MT
-                    ${object} -c ${CMAKE_SOURCE_DIR}/${source} -o ${object}
+                    fuzzers/${source}.o -c ${CMAKE_SOURCE_DIR}/${source} -o ${object}
             DEPENDS ${source} generated ${GENERATED}
             DEPFILE ${object}.d
             COMMENT "Instrumenting ${source}")
