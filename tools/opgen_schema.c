@@ -45,6 +45,11 @@ bool one_of(const char *text, const char *list) {
     return false;
 }
 
+static const char dtypes[] =
+#define DTYPE(id, name, ...) #name " "
+#include "op/dtype_rows.h"
+    "same";
+
 /* ---- reading ------------------------------------------------------------------------------ */
 
 static bool is_name(const char *text) {
@@ -132,8 +137,7 @@ static void parse_default(const Schema *schema, SchemaParam *param) {
         snprintf(param->macro, sizeof param->macro, "%s", text);
         return;
     case DTYPE:
-        if (!one_of(text, "bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 same"))
-            schema_refuse(schema, "'%s' is no dtype", text);
+        if (!one_of(text, dtypes)) schema_refuse(schema, "'%s' is no dtype", text);
         snprintf(param->macro, sizeof param->macro, "CB_%s", text);
         for (char *c = param->macro; *c; c++) *c = (char)toupper((unsigned char)*c);
         return;
