@@ -69,7 +69,7 @@ MethodCost conv_gather_cost(const ConvolutionTask *task, int tile, bool constant
 }
 
 MethodCost conv_winograd_cost(const ConvolutionTask *task, int tile, bool constant) {
-    bool half = task->dtype == CB_BF16 || task->dtype == CB_F16;
+    bool half = dtype_is_half(task->dtype);
     double share = tile == 7 && task->kernel[1] == 3 && !half ? rough_share : large_share;
     return (MethodCost){winograd_ns(task, constant, tile), tile == 4 ? 1 : share};
 }

@@ -79,10 +79,14 @@ static bool is_square(const ConvolutionTask *s, int64_t kernel) {
     return s->kernel[0] == 1 && s->kernel[1] == kernel && s->kernel[2] == kernel;
 }
 
+static bool is_read(cb_dtype dtype) {
+    return dtype == CB_F32 || dtype == CB_F16 || dtype == CB_BF16;
+}
+
 static bool fits(const ConvolutionTask *s) {
     bool flat = s->in_size[0] == 1 && s->out_size[0] == 1 && s->padding[0] == 0;
     for (int d = 1; d < 3; d++) flat &= s->stride[d] == 1 && s->dilation[d] == 1;
-    return flat && s->dtype != CB_F64 && !s->wide && s->groups == 1 && s->channels_last &&
+    return flat && is_read(s->dtype) && !s->wide && s->groups == 1 && s->channels_last &&
            s->x_channel == 1;
 }
 

@@ -56,15 +56,15 @@ enum { AHEAD = 4096 }; /* bytes between what a tile reads of b and what it asks 
 
 /* ---- half precision, a row at a time ---- */
 
-#define HALF_ROW(id, name, ...)                                                                    \
+#define HALF_ROW(id, name, storage, ...)                                                           \
     static void widen_##name(const void *from, void *to, int64_t count) {                          \
-        const uint16_t *in = from;                                                                 \
+        const storage *in = from;                                                                  \
         float *out = to;                                                                           \
         for (int64_t i = 0; i < count; i++) out[i] = m_from_##name##_f32(in[i]);                   \
     }                                                                                              \
     static void narrow_##name(const void *from, void *to, int64_t count) {                         \
         const float *in = from;                                                                    \
-        uint16_t *out = to;                                                                        \
+        storage *out = to;                                                                         \
         for (int64_t i = 0; i < count; i++) out[i] = m_to_##name##_f32(in[i]);                     \
     }
 #include "op/dtype_rows.h"
@@ -82,8 +82,6 @@ enum { AHEAD = 4096 }; /* bytes between what a tile reads of b and what it asks 
 const GemmKernels LEVEL_TABLE(gemm_kernels_) = {
     .f32 = TYPE(f32),
     .f64 = TYPE(f64),
-    .widen_f16 = widen_f16,
-    .widen_bf16 = widen_bf16,
-    .narrow_f16 = narrow_f16,
-    .narrow_bf16 = narrow_bf16,
+#define HALF_ROW(id, name, ...) .widen[CB_##id] = widen_##name, .narrow[CB_##id] = narrow_##name,
+#include "op/dtype_rows.h"
 };

@@ -74,8 +74,7 @@ typedef struct GemmType {
 
 typedef struct GemmKernels {
     GemmType f32, f64;
-    GemmConvert *widen_f16, *widen_bf16; /* uint16_t to float */
-    GemmConvert *narrow_f16, *narrow_bf16;
+    GemmConvert *widen[CB_DTYPE_COUNT], *narrow[CB_DTYPE_COUNT]; /* halves, to and from float */
 } GemmKernels;
 
 extern const GemmKernels gemm_kernels_base;

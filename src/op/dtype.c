@@ -20,7 +20,7 @@ static const DtypeInfo infos[CB_DTYPE_COUNT] = {
                  .size = sizeof(stored),                                                           \
                  .digits = bits,                                                                   \
                  .exponent = range,                                                                \
-                 .is_signed = (stored)-1 < 1,                                                      \
+                 .is_signed = (of_kind) == KIND_HALF || (stored)-1 < 1,                            \
                  .name = text,                                                                     \
                  .symbol = "CB_" #id,                                                              \
                  .storage = #stored,                                                               \
@@ -79,7 +79,7 @@ cb_dtype cb_promote(cb_dtype a, cb_dtype b) {
 }
 
 /* The text of all engines, compiled once. */
-#define HALF_ROW(id, name, ...)                                                                    \
-    float name##_to_f32(uint16_t bits) { return m_from_##name##_f32(bits); }                       \
-    uint16_t name##_from_f32(float value) { return m_to_##name##_f32(value); }
+#define HALF_ROW(id, name, storage, ...)                                                           \
+    float name##_to_f32(storage bits) { return m_from_##name##_f32(bits); }                        \
+    storage name##_from_f32(float value) { return m_to_##name##_f32(value); }
 #include "op/dtype_rows.h"

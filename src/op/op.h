@@ -259,9 +259,10 @@ bool dtype_is_float(cb_dtype dtype);
 bool dtype_is_int(cb_dtype dtype); /* not bool */
 int dtype_kind(cb_dtype dtype);    /* 0 bool, 1 integer, 2 floating point: PyTorch's categories */
 cb_dtype compute_dtype(cb_dtype dtype); /* f16, bf16 -> f32; the others themselves */
-float f16_to_f32(uint16_t bits);
-uint16_t f16_from_f32(float value); /* round to nearest even */
-float bf16_to_f32(uint16_t bits);
-uint16_t bf16_from_f32(float value);
+/* f16_to_f32(bits) and f16_from_f32(value), to nearest even; so for each dtype of that kind. */
+#define HALF_ROW(id, name, storage, ...)                                                           \
+    float name##_to_f32(storage bits);                                                             \
+    storage name##_from_f32(float value);
+#include "op/dtype_rows.h"
 
 #endif

@@ -79,6 +79,69 @@ static void files_keep_dtypes(void **state) {
     unlink(path);
 }
 
+/* ---- products and convolutions, of halves without kernels of their own, too ---- */
+
+static cb_tensor *product(cb_tensor *a, cb_tensor *b) { return cb_matmul(a, b); }
+
+static cb_tensor *convolve(cb_tensor *x, cb_tensor *weight) {
+    return cb_conv2d(x, weight, NULL, 1, 1, 1, 1);
+}
+
+/* The result of f eagerly and compiled, read as f64; whole numbers that every dtype holds. */
+static void expect_result(cb_function_2 *f, cb_tensor *a, cb_tensor *b, const double *wanted) {
+    cb_function *fast = cb_compile(f);
+    for (int compiled = 0; compiled < 2; compiled++) {
+        cb_tensor *y = compiled ? cb_call(fast, a, b) : f(a, b);
+        assert_null(cb_error());
+        assert_int_equal(cb_dtype_of(y), cb_dtype_of(a));
+        double *got = calloc((size_t)cb_numel(y), sizeof *got);
+        assert_int_equal(cb_read(y, got, CB_F64), CB_OK);
+        for (int64_t i = 0; i < cb_numel(y); i++)
+            if (got[i] != wanted[i])
+                fail_msg("%s, compiled %d: element %d is %g, not %g", cb_dtype_name(cb_dtype_of(a)),
+                         compiled, (int)i, got[i], wanted[i]);
+        free(got);
+    }
+    cb_function_free(fast);
+}
+
+static void every_dtype_is_multiplied(void **state) {
+    (void)state;
+    enum { M = 3, K = 5, N = 4 };
+    double a[M * K], b[K * N], wanted[M * N] = {0};
+    for (int i = 0; i < M * K; i++) a[i] = i % 3 != 0;
+    for (int i = 0; i < K * N; i++) b[i] = i % 4 != 1;
+    for (int i = 0; i < M * N * K; i++)
+        wanted[i / K] += a[i / (N * K) * K + i % K] * b[i % K * N + i / K % N];
+    for (cb_dtype d = CB_BOOL + 1; d < CB_DTYPE_COUNT; d++) /* bool is refused */
+        expect_result(product, cb_to(cb_from_data(a, CB_F64, cb_dims(M, K)), d),
+                      cb_to(cb_from_data(b, CB_F64, cb_dims(K, N)), d), wanted);
+}
+
+/* Every element sums the ones that its window of 3 by 3 has in 16 channels. */
+static void every_float_is_convolved(void **state) {
+    (void)state;
+    enum { CHANNELS = 16, SIDE = 8 };
+    static double wanted[CHANNELS * SIDE * SIDE];
+    for (int i = 0; i < CHANNELS * SIDE * SIDE; i++) {
+        int y = i / SIDE % SIDE, x = i % SIDE;
+        wanted[i] = CHANNELS * (y % (SIDE - 1) ? 3 : 2) * (x % (SIDE - 1) ? 3 : 2);
+    }
+    for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++)
+        if (dtype_is_float(d))
+            expect_result(convolve, cb_to(cb_ones(cb_dims(1, CHANNELS, SIDE, SIDE)), d),
+                          cb_to(cb_ones(cb_dims(CHANNELS, CHANNELS, 3, 3)), d), wanted);
+}
+
+/* An integer that a half holds passes through it: to(to(x, f16), f32) is to(x, f32). */
+static void halves_have_signs(void **state) {
+    (void)state;
+    assert_true(dtype_holds(CB_F16, CB_I8) && dtype_holds(CB_BF16, CB_I8));
+    assert_false(dtype_holds(CB_F16, CB_I16) || dtype_holds(CB_U8, CB_I8));
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
 static void fx_keeps_dtypes(void **state) {
     (void)state;
     for (cb_dtype d = 0; d < CB_DTYPE_COUNT; d++) {
@@ -134,6 +197,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_of_one_dtype),
         cmocka_unit_test_setup_teardown(files_keep_dtypes, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(every_dtype_is_multiplied, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(every_float_is_convolved, open_scope, close_scope),
+        cmocka_unit_test(halves_have_signs),
         TEST(irs_keep_dtypes),
         TEST(fx_keeps_dtypes),
     };

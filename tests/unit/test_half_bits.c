@@ -54,11 +54,11 @@ static void narrow_vector(cb_dtype half, const void *from, void *to, int64_t cou
 static const GemmKernels *gemm; /* of one level */
 
 static void widen_gemm(cb_dtype half, const void *from, void *to, int64_t count) {
-    (half == CB_F16 ? gemm->widen_f16 : gemm->widen_bf16)(from, to, count);
+    gemm->widen[half](from, to, count);
 }
 
 static void narrow_gemm(cb_dtype half, const void *from, void *to, int64_t count) {
-    (half == CB_F16 ? gemm->narrow_f16 : gemm->narrow_bf16)(from, to, count);
+    gemm->narrow[half](from, to, count);
 }
 
 /* Kernels: of neighbours, and in steps of two, which no instruction for eight at a time takes. */

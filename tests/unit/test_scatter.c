@@ -1,6 +1,8 @@
 /* scatter and scatter_add beside plain loops: duplicates along every dim, near each other and far
  * apart, operands as they lie, eager, on the VM and as generated C, for any number of threads the
  * same bits. Sizes stand on both sides of every threshold of form.c. */
+#include "op/op.h"
+
 #include "fixture.h"
 
 enum { ENGINES = 3, THREADS = 4, CASES = 18, SPLIT = 0, SMALL = 1, SPLIT_BINS = 5 };
@@ -64,8 +66,7 @@ static int64_t size_along(const Case *c, cb_dim_list sizes) {
  * hold the sums. */
 static cb_tensor *numbers(cb_dim_list sizes, cb_dtype dtype) {
     int64_t most = dtype == CB_BOOL ? 1 : cb_dtype_size(dtype) < 4 ? 1 : 4;
-    return cb_to(cb_randint(dtype == CB_BOOL || dtype == CB_U8 ? 0 : -most, most + 1, sizes),
-                 dtype);
+    return cb_to(cb_randint(dtype_info(dtype)->is_signed ? -most : 0, most + 1, sizes), dtype);
 }
 
 static void make_operands(const Case *c, IndexLayout layout, cb_dtype dtype, cb_tensor **in) {
@@ -99,6 +100,13 @@ static int64_t place(cb_dim_list sizes, const int64_t *at) {
     return flat;
 }
 
+/* In the bits that the integers of the dtype have. */
+static double wrapped(double value, const DtypeInfo *info) {
+    int spare = 64 - 8 * info->size;
+    int64_t high = (int64_t)((uint64_t)(int64_t)value << spare);
+    return (double)(info->is_signed ? high >> spare : (int64_t)((uint64_t)high >> spare));
+}
+
 static double *expected(const Case *c, cb_tensor *const *in, bool add, cb_dtype dtype) {
     double *out = read_all(in[0], CB_F64), *src = read_all(in[2], CB_F64);
     int64_t *index = read_all(in[1], CB_I64), at[CB_MAX_RANK] = {0};
@@ -110,8 +118,7 @@ static double *expected(const Case *c, cb_tensor *const *in, bool add, cb_dtype 
         double *bin = &out[place(c->x, to)], value = src[place(c->src, at)];
         *bin = add ? *bin + value : value;
         if (dtype == CB_BOOL) *bin = *bin != 0;
-        if (dtype == CB_U8) *bin = (double)((int64_t)*bin & 255);
-        if (dtype == CB_I8) *bin = (int8_t)(int64_t)*bin;
+        if (dtype_is_int(dtype)) *bin = wrapped(*bin, dtype_info(dtype));
         for (int d = c->index.count - 1; d >= 0 && ++at[d] == c->index.at[d]; d--) at[d] = 0;
     }
     free(src), free(index);
