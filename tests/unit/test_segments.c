@@ -17,62 +17,6 @@ static void expect_compiled(cb_function *fast, int64_t count) {
     assert_int_equal(stats.eager_calls, 0);
 }
 
-/* ---- everything at once ---------------------------------------------------------------------- */
-
-static char said[4096];
-static int counter;
-
-/* A line of a log, without buffers of stdio in the way. */
-#define SAY(...) snprintf(said + strlen(said), sizeof said - strlen(said), __VA_ARGS__)
-
-static cb_tensor *does_it_all(cb_tensor *x) {
-    char text[512];
-    cb_tensor *y = cb_tanh(cb_mul(x, 0.5));
-    SAY("%lld elements\n", (long long)cb_numel(y)); /* known while recording */
-    cb_format(cb_sum(y), text, sizeof text);
-    SAY("sum %s\n", text);
-    counter++;
-    if (cb_item(cb_sum(x)) > 0) y = cb_sub(y, cb_mean(y));
-    cb_tensor *root = cb_add(cb_abs(y), 1.0);
-    for (int i = 0; i < 50; i++) {
-        cb_tensor *next = cb_mul(cb_add(root, cb_div(cb_add(cb_abs(x), 1.0), root)), 0.5);
-        double change = cb_item(cb_amax(cb_abs(cb_sub(next, root))));
-        root = next;
-        SAY("%d: %.3f\n", i, change);
-        if (change < 1e-3) break;
-    }
-    return cb_mul(root, y);
-}
-
-/* The shape is no event. The sums, the step and the end are, with the two ways after the sum. */
-static void everything_at_once(void **state) {
-    (void)state;
-    cb_function *fast = cb_compile(does_it_all, VM);
-    char expected[sizeof said];
-    cb_manual_seed(11);
-    for (int i = 0; i < 1000; i++) {
-        cb_scope_open();
-        cb_tensor *x = cb_randn(cb_dims(3, 4), CB_F32);
-        *said = 0, counter = 0;
-        cb_tensor *wanted = does_it_all(x);
-        memcpy(expected, said, sizeof said);
-        assert_int_equal(counter, 1);
-        *said = 0;
-        cb_tensor *got = cb_call(fast, x);
-        assert_int_equal(counter, 2);
-        assert_string_equal(said, expected);
-        expect_equal(got, wanted);
-        cb_scope_close();
-        if (i == 99) assert_true(graphs(fast) <= 9);
-    }
-    int64_t made = graphs(fast);
-    cb_scope_open();
-    for (int i = 0; i < 10; i++) cb_call(fast, cb_randn(cb_dims(3, 4), CB_F32));
-    cb_scope_close();
-    expect_compiled(fast, made);
-    cb_function_free(fast);
-}
-
 /* ---- what waits ------------------------------------------------------------------------------ */
 
 static bool rarely;
@@ -426,7 +370,6 @@ static void threads_share_segments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_at_once),
         cmocka_unit_test(values_wait),
         cmocka_unit_test(values_wait_for_no_write),
         cmocka_unit_test(random_numbers_are_drawn_once),
