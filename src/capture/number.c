@@ -41,26 +41,43 @@ static bool goes_on_alike(const Call *call, const Trace *trace, const TraceOp *o
     return length(trace->op) > call->at && trace_alike_op(&trace->op[call->at], op);
 }
 
-static bool is_like(const Call *call, const Trace *trace, const TraceOp *op) {
-    return goes_on_alike(call, trace, op) && trace_alike(call->trace, trace, call->at);
+static bool same_line(Site a, Site b) { return a.file == b.file && a.line == b.line; }
+
+/* Numbers are compared with those of the same line: another loop may call the same ops so far. */
+static bool has_its_line(const Call *call, const Trace *trace, const TraceOp *op) {
+    bool numbers = false;
+    for (int i = 0; i < op->input_count; i++) numbers |= operand_is_number(&op->input[i]);
+    return !numbers || same_line(trace->op[call->at].site, op->site);
+}
+
+/* Into *found, unless there is a better one. True: there can be none. */
+static bool take_like(const Call *call, const Trace *trace, const TraceOp *op,
+                      const Trace **found) {
+    if (!goes_on_alike(call, trace, op) || !trace_alike(call->trace, trace, call->at)) return false;
+    bool here = has_its_line(call, trace, op);
+    if (here || !*found) *found = trace;
+    return here;
 }
 
 static const Trace *find_like(const Call *call, const TraceOp *op) {
+    const Trace *found = NULL;
     LeftSegment *left = NULL;
     for (const Trace *trace; (trace = segment_recorded(call, &left));)
-        if (is_like(call, trace, op)) return trace;
+        if (take_like(call, trace, op, &found)) return found;
     for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next))
-        if (e->resumes == call->resumed && entry_widest(e) == e && is_like(call, e->trace, op) &&
-            entry_holds(e, &call->conditions, call->value, call->input_count))
-            return e->trace;
-    return NULL;
+        if (e->resumes == call->resumed && entry_widest(e) == e &&
+            entry_holds(e, &call->conditions, call->value, call->input_count) &&
+            take_like(call, e->trace, op, &found))
+            return found;
+    return found;
 }
 
 /* The op that stands in this one's place in what is repeated; NULL: none does. */
 static const TraceOp *find_op(const Call *call, const TraceOp *op) {
     Recording *recording = call->recording;
     if (recording->new_path) return NULL;
-    if (!recording->like || !goes_on_alike(call, recording->like, op))
+    if (!recording->like || !goes_on_alike(call, recording->like, op) ||
+        !has_its_line(call, recording->like, op))
         recording->like = find_like(call, op);
     recording->new_path = !recording->like;
     return recording->like ? &recording->like->op[call->at] : NULL;
@@ -83,8 +100,7 @@ static void note_change(const Call *call, Site site, const TraceOperand *was,
 
 /* Is the number at the same line another one than it was? */
 static bool has_changed(const TraceOp *op, const TraceOp *like, int operand) {
-    return like && like->site.file == op->site.file && like->site.line == op->site.line &&
-           !operand_is_argument(&like->input[operand]) &&
+    return like && same_line(like->site, op->site) && !operand_is_argument(&like->input[operand]) &&
            like->input[operand].bits != op->input[operand].bits;
 }
 

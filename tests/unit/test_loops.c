@@ -47,6 +47,25 @@ static cb_tensor *line_search(cb_tensor *x) {
     return w;
 }
 
+/* Conjugate gradients, whose numbers come from values. Two of their segments begin alike, with a
+ * product by a number. */
+static cb_tensor *conjugate_gradients(cb_tensor *x) {
+    int64_t n = cb_size(x, 0);
+    cb_tensor *a = cb_add(cb_matmul(x, cb_transpose(x, 0, 1)), cb_mul(cb_eye(n), (double)n));
+    cb_tensor *b = cb_select(x, 1, 0), *y = cb_zeros(n), *rest = b, *along = b;
+    double size = cb_item(cb_sum(cb_square(rest)));
+    for (int i = 0; i < 40 && size > 1e-9; i++) {
+        cb_tensor *turned = cb_matmul(a, along);
+        double far = size / cb_item(cb_sum(cb_mul(along, turned)));
+        y = cb_add(y, cb_mul(along, far));
+        rest = cb_sub(rest, cb_mul(turned, far));
+        double now = cb_item(cb_sum(cb_square(rest)));
+        along = cb_add(rest, cb_mul(along, now / size));
+        size = now;
+    }
+    return y;
+}
+
 static void run(cb_function_1 *function, int graphs) {
     cb_manual_seed(3);
     cb_function *fast = cb_compile(function, "backend=vm");
@@ -72,10 +91,16 @@ static void newton_with_a_line_search(void **state) {
     run(line_search, 5);
 }
 
+static void conjugate_gradients_with_numbers(void **state) {
+    (void)state;
+    run(conjugate_gradients, 9);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(k_means_until_it_stands),
         cmocka_unit_test(newton_with_a_line_search),
+        cmocka_unit_test(conjugate_gradients_with_numbers),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();
