@@ -103,8 +103,8 @@ static void expect_same_doings(cb_function *fast, int call) {
     expect_equal(got, wanted);
 }
 
-/* The shape is no event. The printed values, the branch, the change of a round are: what lies between
- * them is a graph each, whichever way the values send it. */
+/* The shape is no event. The printed values, the branch, the change of a round are: what lies
+ * between them is a graph each, whichever way the values send it. */
 static void everything_at_once(const char *options, int graphs, int kernels) {
     logbook = tmpfile();
     assert_non_null(logbook);
