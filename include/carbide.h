@@ -444,9 +444,10 @@ CB_API cb_status cb_reset(void);
  *   device     auto | cpu | guarded
  *              where the inputs must lie (cb_device); auto: on any device, and for each one it is
  *              compiled anew
- *   backend    c | vm
+ *   backend    c | vm | eager
  *              c: the system's C compiler makes the kernels; vm: an interpreter of vectors, which
- *              also stands in where there is no compiler
+ *              also stands in where there is no compiler; eager: the graph runs op by op; any other
+ *              name: one of cb_register_backend
  *   autocast   auto | bf16 | f16 | 0
  *              auto: as in force where the function is called; bf16, f16: it runs inside
  *              cb_autocast_open; 0: without autocast
@@ -607,6 +608,7 @@ CB_API const char *cb_get_float32_matmul_precision(void);
 #include <carbide_nn.h>
 #include <carbide_io.h>
 #include <carbide_fx.h>
+#include <carbide_backend.h>
 
 #include <carbide_calls.h>
 

@@ -161,6 +161,9 @@ CB_API cb_node *cb_node_user(const cb_node *node, int index);
 /* dtype and shape; false when they are not known (see cb_symbolic_trace_with). */
 CB_API bool cb_node_meta(const cb_node *node, cb_dtype *dtype, cb_dim_list *sizes);
 
+/* where the meta is known */
+CB_API bool cb_node_strides(const cb_node *node, cb_dim_list *strides);
+
 /* ---- editing --------------------------------------------------------------------------------
  * New nodes get a free name made from their target. Arguments must be nodes of the same graph. */
 

@@ -185,8 +185,9 @@ static bool may_launch(const Call *call) {
 /* So they do after a step that failed, before which ops may have written to inputs. */
 static void launch_or_run(Call *call, cb_status before) {
     if (launch(call)) return;
-    if (executable_plan(call->entry->executable)->effects) {
+    if (entry_has_effects(call->entry)) {
         leave_trace(call, false); /* what it did is not done twice */
+        call->lost = true;
         return;
     }
     if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */

@@ -21,6 +21,8 @@
  *   entry.c      a finished recording becomes an executable
  *   later.c      where its C code comes from, at once or in the background
  *   launch.c     running an entry and handing out its results
+ *   backend.c    backends of the user's in the compiler's place; backend_graph.c: what they are
+ *                given; backend_inner.c: what they hand on to
  *   frozen.c     parameters that count as constants, until they are written to
  *   check.c      CARBIDE_CHECK: the same call on the float64 VM, compared
  *   option.c     options text

@@ -14,7 +14,7 @@
 #include <string.h>
 
 bool check_build(Entry *entry, Call *call) {
-    if (executable_plan(entry->executable)->effects) return true; /* they happen once */
+    if (entry_has_effects(entry)) return true; /* they happen once */
     Recording *again = record_again(call, entry->trace);
     Entry *scratch = again ? entry_prepare(call, again) : NULL;
     const int64_t *const *stride = scratch ? entry_strides(again, scratch) : NULL;
@@ -127,7 +127,7 @@ static bool run_both(const Entry *entry, Tensor *const *input, Tensor **shadow, 
     }
     if (!executable_run(entry->oracle, shadow, expected)) return false;
     random_take(-executable_plan(entry->oracle)->draws); /* the same numbers again */
-    return executable_run(entry->executable, input, output);
+    return entry_compute(entry, input, output);
 }
 
 bool check_run(const Entry *entry, Tensor *const *input, Tensor **output) {

@@ -4,11 +4,13 @@
  * view of an input comes back as a view of it; two views of one result share its storage. Only a
  * lone view that is smaller than its storage (the last row of a matrix) is computed by itself.
  * Invariant: an entry, its results and its lists live in its trace's arena. */
+#include "capture/backend.h"
 #include "capture/functional.h"
 
 #include "base/clock.h"
 #include "base/option.h"
 #include "base/timeline.h"
+#include "tensor/thread.h"
 #include <string.h>
 
 /* ---- results ------------------------------------------------------------------------------- */
@@ -105,6 +107,7 @@ static bool hold_captured(Entry *entry, const Call *call) {
     return true;
 }
 
+/* A backend's outputs have storages of their own. */
 static void find_copied(Entry *entry) {
     const Plan *plan = executable_plan(entry->executable);
     for (int k = 0; k < entry->graph_output_count; k++) {
@@ -137,7 +140,7 @@ static bool choose_frozen(Entry *entry, const Call *call, CompileOptions *option
 static const Entry *find_resembling(const Function *function, const Entry *entry) {
     const Entry *found = NULL;
     for (const Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
-        if (!trace_resembles(e->trace, entry->trace)) continue;
+        if (!e->executable || !trace_resembles(e->trace, entry->trace)) continue;
         if (trace_alike(e->trace, entry->trace, length(entry->trace->op))) return NULL;
         if (!found) found = e;
     }
@@ -151,31 +154,39 @@ static GenerateOptions choose_sizes(const Function *function, const Entry *entry
                              .like = known ? executable_plan(known->executable) : NULL};
 }
 
-static bool compile(Entry *entry, Call *call) {
-    const FunctionOptions *options = &call->function->options;
+CompileOptions entry_compile_options(const FunctionOptions *options) {
+    bool tunes = options->mode == MODE_MAX_AUTOTUNE || options->mode == MODE_MAX_AUTOTUNE_NO_GRAPHS;
+    return (CompileOptions){.optimize = true,
+                            .generate = options->backend != BACKEND_VM,
+                            .later = options->async == CODE_LATER,
+                            .choose = true,
+                            .tune = tunes,
+                            .report = true,
+                            .fuse = options->fuse == FUSE_ON && !option_lists(OPTION_skip, "fuse")};
+}
+
+static bool compile_own(Entry *entry, Call *call) {
     Recording *recording = call->recording;
     const int64_t *const *stride = entry_strides(recording, entry);
     if (!stride) return false;
-    bool tunes = options->mode == MODE_MAX_AUTOTUNE || options->mode == MODE_MAX_AUTOTUNE_NO_GRAPHS;
-    CompileOptions how = {.optimize = true,
-                          .generate = options->backend == BACKEND_C,
-                          .sizes = choose_sizes(call->function, entry),
-                          .later = options->async == CODE_LATER,
-                          .choose = true,
-                          .tune = tunes,
-                          .report = true,
-                          .fuse = options->fuse == FUSE_ON && !option_lists(OPTION_skip, "fuse")};
+    CompileOptions how = entry_compile_options(&call->function->options);
+    how.sizes = choose_sizes(call->function, entry);
     if (!choose_frozen(entry, call, &how)) return false;
     Graph *graph = recording->graph;
     recording->graph = NULL;
+    entry->executable = compile_graph(graph, stride, how);
+    if (entry->executable) find_copied(entry);
+    return entry->executable;
+}
+
+static bool compile(Entry *entry, Call *call) {
     double start = clock_ms();
     entry->trace_ms = start - call->start_ms;
-    entry->executable = compile_graph(graph, stride, how);
+    bool takes = backend_of(&call->function->options) && backend_take(entry, call);
+    if (!takes && !compile_own(entry, call)) return false;
     entry->compile_ms = clock_ms() - start;
     timeline_add("capture", "recording", (int64_t)(call->start_ms * 1e6), (int64_t)(start * 1e6));
-    if (!entry->executable) return false;
     entry->compiled = entry_needs_code(entry);
-    find_copied(entry);
     return !option_int(OPTION_check) || check_build(entry, call);
 }
 
@@ -248,6 +259,7 @@ static Entry *begin_making(const Call *call, const Entry *entry) {
     while (function->making == process_number()) lock_wait(lock);
     Entry *same = find_same(call, entry);
     if (!same) function->making = process_number();
+    if (!same) atomic_store(&function->maker, &thread_state);
     lock_give(lock);
     return same;
 }
@@ -257,6 +269,7 @@ static void end_making(Function *function, Entry *made) {
     lock_take(lock);
     if (made) append(function, made);
     function->making = 0;
+    atomic_store(&function->maker, NULL);
     lock_wake(lock);
     lock_give(lock);
 }
@@ -285,6 +298,7 @@ Entry *entry_make(Call *call) {
 void entry_free(Entry *entry) {
     entry_drop_job(entry);
     executable_free(entry->executable);
+    backend_free(entry->code);
     executable_free(entry->oracle);
     for (int i = 0; i < entry->captured_count; i++) tensor_destroy(entry->held[i]);
     trace_free(entry->trace);

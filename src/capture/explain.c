@@ -193,20 +193,27 @@ void entry_dump(const Entry *entry) {
     arena_free(arena);
 }
 
-static void print_entry(const Entry *entry, Buffer *out) {
+static void print_times(const Entry *entry, Buffer *out) {
+    putf(out, "\nentry %d (traced in %.2f ms, compiled in %.2f ms", entry->number, entry->trace_ms,
+         entry->compile_ms);
+    if (entry_backend(entry)) {
+        putf(out, " by backend %s)\n", entry_backend(entry));
+        return;
+    }
     const PlanTime *time = &executable_plan(entry->executable)->time;
     ExecutableInfo info = executable_info(entry->executable);
-    putf(out,
-         "\nentry %d (traced in %.2f ms, compiled in %.2f ms: passes %.2f, schedule %.2f, source "
-         "%.2f, compiler or disk %.2f)\n",
-         entry->number, entry->trace_ms, entry->compile_ms, time->passes_ms, time->schedule_ms,
-         info.source_ms, info.compiler_ms);
+    putf(out, ": passes %.2f, schedule %.2f, source %.2f, compiler or disk %.2f)\n",
+         time->passes_ms, time->schedule_ms, info.source_ms, info.compiler_ms);
+}
+
+static void print_entry(const Entry *entry, Buffer *out) {
+    print_times(entry, out);
     print_capture(entry, out);
     Buffer text = buffer_new(out->arena);
     graph_print(entry->graph, &text);
     put(out, "  graph:\n");
     put_indented(out, buffer_text(&text));
-    print_plan(entry, out);
+    if (entry->executable) print_plan(entry, out);
 }
 
 static void print_notes(Function *function, Buffer *out) {
@@ -301,14 +308,15 @@ cb_function_stats function_stats(const Function *function) {
     stats.compiled = atomic_load(&function->compiled);
     const Entry *entry = newest(function);
     if (!entry) return stats;
+    stats.trace_ms = entry->trace_ms;
+    stats.compile_ms = entry->compile_ms;
+    if (!entry->executable) return stats;
     const Plan *plan = executable_plan(entry->executable);
     stats.kernels = length(plan->step) + plan->copies;
     stats.kernels_eager = plan->kernels_eager;
     stats.bytes = plan->bytes;
     stats.bytes_eager = plan->bytes_eager;
     stats.flops = plan->flops;
-    stats.trace_ms = entry->trace_ms;
-    stats.compile_ms = entry->compile_ms;
     stats.passes_ms = plan->time.passes_ms;
     stats.schedule_ms = plan->time.schedule_ms;
     ExecutableInfo info = executable_info(entry->executable);

@@ -14,6 +14,7 @@
 #include "jit/code.h"
 #include "jit/family.h"
 #include "nn/module.h"
+#include "tensor/thread.h"
 #include <stdarg.h>
 #include <string.h>
 
@@ -174,7 +175,10 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
     uint64_t reset = atomic_load_explicit(&resets, memory_order_relaxed);
     if (atomic_load_explicit(&function->reset, memory_order_acquire) != reset)
         forget(function, reset);
-    if (!stance_runs(function, before)) return call_eagerly(function, input, input_count, output);
+    /* Its own backend calls it, which compiles for it. */
+    bool compiles = atomic_load_explicit(&function->maker, memory_order_relaxed) == &thread_state;
+    if (compiles || !stance_runs(function, before))
+        return call_eagerly(function, input, input_count, output);
     bool eager = false;
     function_enter(function);
     int count = call_compiled(function, input, input_count, output, &eager);

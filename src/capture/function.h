@@ -22,6 +22,7 @@ typedef struct cb_function Function;
 typedef struct Entry Entry;
 typedef struct Call Call;
 typedef struct Recording Recording; /* functional.h */
+typedef struct BackendCode BackendCode; /* backend.c */
 typedef struct LeftSegment LeftSegment; /* segment.c: a segment that a call has left */
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -122,8 +123,9 @@ struct Entry {
     int mutated_count;
     int graph_output_count;
     bool *copied;       /* per graph output: it may share storage with an input or another output */
-    const Graph *graph; /* in the executable's arena */
-    Executable *executable;
+    const Graph *graph; /* in the arena of the executable, or the code */
+    Executable *executable; /* NULL: a backend of the user's made code */
+    BackendCode *code;      /* NULL: the executable runs */
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
     Conditions conditions; /* when the function began */
     double trace_ms, compile_ms;
@@ -143,6 +145,7 @@ bool entry_same(const Entry *a, const Entry *b); /* inputs, modules and ops are 
  * of the graph's inputs. NULL: memory ran out. */
 Entry *entry_prepare(const Call *call, Recording *recording);
 const int64_t *const *entry_strides(Recording *recording, const Entry *entry);
+CompileOptions entry_compile_options(const FunctionOptions *options); /* what they say of it */
 bool entry_holds(const Entry *entry, const Conditions *now, Tensor *const *input, int input_count);
 /* What of the inputs' identity the entry does not hold for, into out; false: it holds. */
 bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
@@ -153,6 +156,12 @@ bool entry_writes_apart(const Entry *entry, Tensor *const *value, char *out, siz
  * come into graph_output. False with an error: nothing has happened. */
 bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,
                Tensor **graph_output);
+/* A part of it: who computes the graph, with inputs as the graph has them. */
+bool entry_compute(const Entry *entry, Tensor *const *input, Tensor **output);
+const char *entry_backend(const Entry *entry); /* the name of who made its code; NULL: Carbide */
+static inline bool entry_has_effects(const Entry *entry) { /* that a second run would do again */
+    return length(entry->graph->effect) > 0;
+}
 /* Shells of the results get the storages of graph outputs and real tensors. */
 void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output);
 /* fullgraph: everything without the function. Fills output; count, or a negative status. */
@@ -211,6 +220,7 @@ struct cb_function {
     int number; /* of those that are watched */
     FunctionOptions options;
     uint32_t making; /* the process that compiles an entry for it; 0: none does */
+    _Atomic(const void *) maker; /* and its thread: thread_state */
     _Atomic(Entry *) first;
     _Atomic int entry_count;
     _Atomic uint64_t reset; /* the last cb_reset that it knows of */

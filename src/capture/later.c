@@ -20,6 +20,7 @@ static void notice_no_compiler(void) {
 }
 
 bool entry_needs_code(const Entry *entry) {
+    if (entry->code) return true;
     ExecutableInfo info = executable_info(entry->executable);
     if (info.pending_ms >= 0) return true;
     bool generated = info.source && info.reason == REASON_NONE;
@@ -27,6 +28,10 @@ bool entry_needs_code(const Entry *entry) {
 }
 
 static void note_engine(Function *function, Entry *entry) {
+    if (entry->code) {
+        atomic_fetch_add(&function->compiled, 1);
+        return;
+    }
     ExecutableInfo info = executable_info(entry->executable);
     bool compiled = entry_needs_code(entry);
     atomic_store(&entry->compiled, compiled);
@@ -55,7 +60,7 @@ static void compile(WorkerJob *job) {
 
 void entry_compile_later(Entry *entry) {
     entry->job.run = compile;
-    if (executable_info(entry->executable).pending_ms < 0)
+    if (entry->code || executable_info(entry->executable).pending_ms < 0)
         note_engine(entry->function, entry);
     else if (!worker_add(&entry->job))
         compile(&entry->job);

@@ -3,6 +3,7 @@
  * In: the values that the trace names as inputs and captured tensors. Out: the storages of the
  * function's shells (entry_settle), or new tensors when the function itself did not run
  * (entry_call). */
+#include "capture/backend.h"
 #include "capture/functional.h"
 
 #include "base/memory.h"
@@ -46,9 +47,14 @@ static void list_inputs(const Entry *entry, Tensor *const *value, const int64_t 
     }
 }
 
+bool entry_compute(const Entry *entry, Tensor *const *input, Tensor **output) {
+    return entry->code ? backend_run(entry, input, output)
+                       : executable_run(entry->executable, input, output);
+}
+
 static bool run(const Entry *entry, Tensor **input, Tensor **output) {
-    bool done = entry->oracle ? check_run(entry, input, output)
-                              : executable_run(entry->executable, input, output);
+    bool done =
+        entry->oracle ? check_run(entry, input, output) : entry_compute(entry, input, output);
     if (!done) return false;
     if (separate(entry, input, output)) return true;
     for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(output[k]);
@@ -79,7 +85,7 @@ static bool run_with(const Entry *entry, Tensor *const *value, const int64_t *ar
 
 bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,
                Tensor **graph_output) {
-    if (strchr(option_text(OPTION_dump), 'r')) dump_run(entry);
+    if (entry->executable && strchr(option_text(OPTION_dump), 'r')) dump_run(entry);
     if (!job_is_idle(&entry->job)) worker_continue();
     Number local[LOCAL_NUMBERS], *number = local;
     int count = entry->trace->argument_count;
@@ -193,7 +199,7 @@ static int call_values(const Entry *entry, Tensor **value, Tensor **output) {
     }
     cb_status before = cb_error_status();
     if (!entry_run(entry, value, NULL, graph_output)) {
-        if (executable_plan(entry->executable)->effects) return cb_error_status();
+        if (entry_has_effects(entry)) return cb_error_status();
         if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
         return call_ops(entry, value, output);
     }

@@ -1,5 +1,5 @@
 /* The options of a compiled function (options.def), as text: "mode=max-autotune, fullgraph=1". */
-#include "capture/function.h"
+#include "capture/backend.h"
 
 #include "base/option.h"
 
@@ -72,7 +72,12 @@ static bool set(FunctionOptions *out, OptionWord name, OptionWord given) {
             out->value[option] = k;
             return true;
         }
-        return refuse_value(option, given);
+        int backend = NO_BACKEND;
+        if (option == FUNCTION_OPTION_backend)
+            backend = backend_find(value.text, (size_t)value.length);
+        if (backend == NO_BACKEND) return refuse_value(option, given);
+        out->value[option] = (uint8_t)(BACKEND_EAGER + backend);
+        return true;
     }
     return refuse_name(name);
 }
@@ -96,5 +101,7 @@ bool options_parse(const char *text, FunctionOptions *out) {
 void options_print(const FunctionOptions *options, Buffer *out) {
     for (FunctionOption option = 0; option < FUNCTION_OPTIONS; option++)
         putf(out, "%s%s=%s", option ? ", " : "", table[option].name,
-             table[option].word[options->value[option]]);
+             option == FUNCTION_OPTION_backend && backend_of(options)
+                 ? backend_of(options)->name
+                 : table[option].word[options->value[option]]);
 }

@@ -19,6 +19,7 @@ void totals_add(Totals *totals, const Function *function) {
     totals->recompiles += stats.recompiles;
     totals->eager_calls += stats.eager_calls;
     for (const Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
+        if (!e->executable) continue;
         const Plan *plan = executable_plan(e->executable);
         totals->steps += length(plan->step) + plan->copies;
         totals->steps_eager += plan->kernels_eager;
@@ -86,8 +87,10 @@ void function_row(Function *function, Buffer *out) {
     put(out, " \u2192 ");
     put_byte_count(out, totals.bytes);
     double ms = 0;
-    for (const Entry *e = atomic_load(&function->first); e && ms >= 0; e = atomic_load(&e->next))
-        ms = report_ms(e->executable) > 0 ? ms + report_ms(e->executable) : -1;
+    for (const Entry *e = atomic_load(&function->first); e && ms >= 0; e = atomic_load(&e->next)) {
+        double took = e->executable ? report_ms(e->executable) : 0;
+        ms = took > 0 ? ms + took : -1;
+    }
     putf(out, ms > 0 ? "</td><td class=\"number\">%.3f</td></tr>\n" : "</td><td></td></tr>\n", ms);
 }
 
@@ -146,13 +149,17 @@ static void put_graph(const Entry *entry, int function, Buffer *out) {
     snprintf(id, sizeof id, "f%dg%d", function, entry->number);
     putf(out, "<h3 id=\"%s\">Graph %d%s</h3>\n", id, entry->number,
          entry->resumes ? ", behind a value that the function asked for" : "");
-    put_facts(entry, out);
+    if (entry_backend(entry))
+        putf(out, "<p>%d ops, made and run by backend %s.</p>\n", length(entry->trace->op),
+             entry_backend(entry));
+    else
+        put_facts(entry, out);
     Buffer guards = buffer_new(out->arena), captured = buffer_new(out->arena);
     Buffer graph = buffer_new(out->arena);
     entry_print_guards(entry, &guards);
     trace_print(entry->trace, &captured);
     graph_print(entry->graph, &graph);
-    page_graph(entry->executable, entry->graph, entry->input_count, id, out);
+    if (entry->executable) page_graph(entry->executable, entry->graph, entry->input_count, id, out);
     put(out, "<h4>Text</h4>\n");
     page_fold(out, "guards: what a call must bring along", buffer_text(&guards));
     page_fold(out, "what the function called", buffer_text(&captured));

@@ -43,7 +43,9 @@ Reason stance_find(int alternatives, int limit) {
 }
 
 void stance_notice(const Function *function, Reason reason, Site site, const char *detail) {
-    if (reason != REASON_recompile_limit || !option_int(OPTION_notices)) return;
+    bool told = reason == REASON_recompile_limit || reason == REASON_backend_refused ||
+                reason == REASON_backend_failed;
+    if (!told || !option_int(OPTION_notices)) return;
     const char *made = function->made.file ? function->made.file : "?";
     fprintf(stderr, "carbide: %s:%d: %s%s%s (the function compiled at %s:%d)\n",
             site.file ? site.file : "?", site.line, reason_info(reason)->text, *detail ? ": " : "",

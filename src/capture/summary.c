@@ -175,6 +175,11 @@ static void put_refusals(const Entry *entry, Buffer *out) {
 
 static void put_graph(const Entry *entry, int rows, Buffer *out) {
     put_inputs(entry, out);
+    if (entry_backend(entry)) {
+        putf(out, "  %d ops recorded; made and run by backend %s\n", length(entry->trace->op),
+             entry_backend(entry));
+        return;
+    }
     put_totals(entry, out);
     put_times(entry, out);
     put_rows(entry, rows, out);

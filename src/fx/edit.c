@@ -65,6 +65,12 @@ bool cb_node_meta(const cb_node *node, cb_dtype *dtype, cb_dim_list *sizes) {
     return true;
 }
 
+bool cb_node_strides(const cb_node *node, cb_dim_list *strides) {
+    if (!cb_node_meta(node, NULL, strides)) return false;
+    for (int i = 0; strides && i < strides->count; i++) strides->at[i] = node->stride[i];
+    return true;
+}
+
 /* ---- new nodes ------------------------------------------------------------------------------ */
 
 cb_graph *cb_graph_new(cb_module *module) {

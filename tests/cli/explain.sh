@@ -43,7 +43,7 @@ has "ops --markdown" "$text" "^# Ops" "^| .cb_exp(x). |" "^## Composites" "a . b
 text=$("$carbide" info) || failed=1
 has "info" "$text" "^processor" "^cores" "^level" "^cache" "^provider *oneDNN" "recompile_limit"
 has "info" "$(echo "$text" | tr -s ' \n' ' ')" " skip .* (attention claim .* amx)" \
-    " level .* (auto | base | v3 | v4 | bf16 | amx)" " backend .* (c | vm)" " device .* (auto | cpu | guarded)"
+    " level .* (auto | base | v3 | v4 | bf16 | amx)" " backend .* (c | vm | eager)" " device .* (auto | cpu | guarded)"
 text=$(CARBIDE_PLUGIN_DIR=/nowhere "$carbide" info) || failed=1
 has "info without plugins" "$text" "^provider *oneDNN: none, no libcarbide_onednn.so"
 exit $failed

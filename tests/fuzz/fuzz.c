@@ -1,4 +1,4 @@
-/* Random graphs: eager, the VM and compiled C agree.
+/* Random graphs: eager, the VM, compiled C and backends of the user's agree.
  *
  *     fuzz [first_seed [count [c_every]]]     c_every: every n-th recipe also goes through the C
  *     compiler
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUNDLE = 20 };
+enum { BUNDLE = 20, OTHERS = 4 }; /* of OTHERS recipes, one goes through each backend */
 
 typedef struct Bundle {
     int count;
@@ -140,16 +140,24 @@ static void check_compiled(Bundle *bundle) {
     bundle->count = 0;
 }
 
+static cb_status compile_inner(cb_graph *graph, cb_backend_code *code, void *user) {
+    (void)user;
+    return cb_backend_inner(graph, "backend=vm", code);
+}
+
 int main(int argc, char **argv) {
     static Bundle bundle;
     static Recipe recipe;
     uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     int count = argc > 2 ? atoi(argv[2]) : 500, every = argc > 3 ? atoi(argv[3]) : 10;
+    cb_register_backend("inner", compile_inner, NULL);
     for (int i = 0; i < count && total.failed <= 20; i++) {
         cb_scope_open();
         recipe_random(&recipe, first + (uint64_t)i);
         cb_clear_error();
         check_one(&recipe, "backend=vm");
+        if (i % OTHERS == 0) check_one(&recipe, "backend=eager");
+        if (i % OTHERS == 1) check_one(&recipe, "backend=inner");
         if (every > 0 && i % every == 0) bundle.recipe[bundle.count++] = recipe;
         if (bundle.count == BUNDLE) check_compiled(&bundle);
         cb_scope_close();

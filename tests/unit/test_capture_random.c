@@ -1,6 +1,7 @@
 /* Random programs with views, writes and captured tensors: compiled (recorded, then replayed)
  * against eager. Results, written inputs and shared storage must agree. A program is its seed: the
  * function below draws its ops from it, the same ones every time that it runs. */
+#include "backends.h"
 #include "carbide.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { PROGRAMS = 2000, ROUNDS = 3, MAX_VALUES = 24, MAX_RESULTS = 4 };
+enum { PROGRAMS = 2000, OF_BACKENDS = 400, ROUNDS = 3, MAX_VALUES = 24, MAX_RESULTS = 4 };
 
 static uint64_t program, random_state;
 static cb_tensor *captured[2];
@@ -143,8 +144,8 @@ static void compare(int seed, const Run *got, const Run *eager) {
     }
 }
 
-static void run_programs(const char *options) {
-    for (int seed = 0; seed < PROGRAMS; seed++) {
+static void run_programs(const char *options, int programs) {
+    for (int seed = 0; seed < programs; seed++) {
         program = (uint64_t)seed * 2654435761u + 12345;
         cb_function *fast = cb_compile_n(run_program, NULL, options);
         for (int round = 0; round < ROUNDS; round++) {
@@ -165,16 +166,28 @@ static void run_programs(const char *options) {
 
 static void test_programs(void **state) {
     (void)state;
-    run_programs("backend=vm");
+    run_programs("backend=vm", PROGRAMS);
 }
 
 static void test_unfused_programs(void **state) {
     (void)state;
-    run_programs("backend=vm, fuse=0");
+    run_programs("backend=vm, fuse=0", PROGRAMS);
+}
+
+static void test_programs_of_backends(void **state) {
+    (void)state;
+    if (strcmp(cb_get_option("device"), "cpu"))
+        skip(); /* graphs with writes are not theirs there */
+    assert_int_equal(register_test_backends(), CB_OK);
+    run_programs("backend=counting", OF_BACKENDS);
+    run_programs("backend=inner", OF_BACKENDS);
+    assert_true(seen.freed == seen.compiled && seen.compiled > OF_BACKENDS);
+    cb_free_text(seen.text);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_programs),
-                                       cmocka_unit_test(test_unfused_programs)};
+                                       cmocka_unit_test(test_unfused_programs),
+                                       cmocka_unit_test(test_programs_of_backends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Memory that runs out while a function is recorded, repeated, compiled, checked and launched: at
  * every place of each (faults.h). */
+#include "backends.h"
 #include "faults.h"
 
 /* ---- a function of everything that a recording holds ----------------------------------------- */
@@ -321,6 +322,21 @@ static void call_on_a_device(const char *options) {
 static void on_a_device(void) { call_on_a_device("backend=vm"); }
 static void on_a_device_at_once(void) { call_on_a_device("backend=vm,fullgraph=1"); }
 
+/* Backends of the user's: the graph for them, their code, its outputs. */
+static void op_by_op(void) {
+    set_sizes(12, 16, 44);
+    call_twice("backend=eager");
+}
+static void handed_on(void) {
+    set_sizes(12, 16, 44);
+    call_twice("backend=inner");
+}
+static void handed_on_whole(void) {
+    set_sizes(6, 0, 20);
+    call_twice("backend=inner,fullgraph=1");
+}
+static void handed_on_on_a_device(void) { call_on_a_device("backend=inner"); }
+
 static void shared_results(void) { call_sharing("backend=vm"); }
 static void shared_results_of_one_graph(void) { call_sharing("backend=vm,fullgraph=1"); }
 
@@ -351,6 +367,7 @@ static void results_have_no_error(void **state) {
 
 int main(void) {
     cb_set_allocator((cb_allocator){faulty, NULL});
+    register_test_backends();
     const struct CMUnitTest tests[] = {
         SCENARIO(recorded),
         SCENARIO(wide),
@@ -365,6 +382,10 @@ int main(void) {
         cmocka_unit_test(results_have_no_error),
         SCENARIO(on_a_device),
         SCENARIO(on_a_device_at_once),
+        SCENARIO(op_by_op),
+        SCENARIO(handed_on),
+        SCENARIO(handed_on_whole),
+        SCENARIO(handed_on_on_a_device),
         SCENARIO(shared_results),
         SCENARIO(shared_results_of_one_graph),
         FEW_TENSORS(recorded),
@@ -375,6 +396,8 @@ int main(void) {
         FEW_TENSORS(one_within_another),
         FEW_TENSORS(joined),
         FEW_TENSORS(held),
+        FEW_TENSORS(op_by_op),
+        FEW_TENSORS(handed_on),
         FEW_TENSORS(shared_results),
         FEW_TENSORS(shared_results_of_one_graph),
         cmocka_unit_test(at_all_places_of_the_arenas),

@@ -1,0 +1,170 @@
+/* A recorded graph as an FX graph, for backends of the user's.
+ *
+ *     graph(arg0: f32[2], arg1: f32[2]) {      %arg0, %linear_bias = placeholder
+ *       mul = mul(arg0, 2.0)                   %mul = call_function[operator.mul](%arg0, 2.0)
+ *       return mul
+ *       arg1 := mul                            return (mul, mul)
+ *     }
+ *
+ * In: the graph as it was recorded: ops as they were called, converted to common dtypes, writes
+ * told as new values. Out: the same ops in the order of their calls, so that draws and effects are
+ * as in eager. Node ids grow from inputs to users, and from call to call. */
+#include "capture/backend.h"
+
+#include "graph/node.h"
+
+#include <string.h>
+
+typedef struct Writer {
+    FxGraph *fx;
+    Graph *graph;
+    bool *needed;  /* by node id */
+    FxNode **made; /* by node id */
+} Writer;
+
+/* ---- what is needed -------------------------------------------------------------------------- */
+
+/* A literal may stand where a number may, when the op would convert it to what it is. */
+static bool is_literal(const Node *node, int i) {
+    OpKind kind = op_info(node->op)->kind;
+    if (node->input[i]->op != OP_constant) return false;
+    if (kind != KIND_POINTWISE && kind != KIND_COMPOSITE) return false;
+    for (int k = 0; k < node->input_count; k++) {
+        const Node *other = node->input[k];
+        if (other && other->op != OP_constant && other->dtype == node->input[i]->dtype) return true;
+    }
+    return false;
+}
+
+/* Draws that nothing reads move the next ones; indices are looked at where nothing reads what they
+ * lead to. Of a composite, its own node is that of the call. */
+static bool happens(const Node *node) {
+    if (node->origin.call) return false;
+    return op_has_index(node->op) || (node->attrs && op_draws(node->op, node->attrs));
+}
+
+static void find_needed(Writer *writer) {
+    Graph *graph = writer->graph;
+    for (int i = 0; i < length(graph->output); i++) writer->needed[graph->output[i]->id] = true;
+    for (int i = 0; i < length(graph->mutation); i++)
+        writer->needed[graph->mutation[i].value->id] = true;
+    for (int id = length(graph->node) - 1; id >= 0; id--) {
+        const Node *node = graph->node[id];
+        if (happens(node)) writer->needed[id] = true;
+        for (int i = 0; writer->needed[id] && i < node->input_count; i++)
+            if (node->input[i] && !is_literal(node, i)) writer->needed[node->input[i]->id] = true;
+    }
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static void note_meta(FxNode *made, const Meta *meta, const int64_t *stride) {
+    made->meta = *meta;
+    made->has_meta = true;
+    if (stride)
+        memcpy(made->stride, stride, sizeof made->stride);
+    else
+        contiguous_strides(meta->rank, meta->size, made->stride);
+}
+
+static cb_operand number_of(const Node *constant) {
+    return number_from(dtype_is_float(constant->dtype) ? CB_F64 : constant->dtype,
+                       node_constant(constant));
+}
+
+/* torch.full((), value, dtype=dtype) */
+static FxNode *write_constant(Writer *writer, const Node *node) {
+    Attrs attrs = attrs_default(OP_full);
+    attr_set_dims(&attrs, ATTR_full_sizes, (cb_dim_list){0, {0}});
+    attr_set_number(&attrs, ATTR_full_value, number_of(node));
+    attrs.word[ATTR_full_dtype] = node->dtype;
+    return fx_record(writer->fx, OP_full, NULL, 0, &attrs);
+}
+
+static cb_arg operand_of(const Writer *writer, const Node *node, int i) {
+    const Node *input = node->input[i];
+    if (!input) return cb_arg_none();
+    if (!is_literal(node, i)) return cb_arg_node(writer->made[input->id]);
+    cb_operand number = number_of(input);
+    if (number.kind == CB_OPERAND_FLOAT) return cb_arg_float(number.f);
+    return number.kind == CB_OPERAND_INT ? cb_arg_int(number.i) : cb_arg_bool(number.i != 0);
+}
+
+static FxNode *write_op(Writer *writer, const Node *node) {
+    cb_arg operand[OP_MAX_INPUTS];
+    for (int i = 0; i < node->input_count; i++) operand[i] = operand_of(writer, node, i);
+    return fx_record(writer->fx, node->op, operand, node->input_count, node->attrs);
+}
+
+static void write_node(Writer *writer, const Node *node) {
+    if (node->op == OP_input || !writer->needed[node->id]) return;
+    FxNode *made = node->op == OP_constant ? write_constant(writer, node) : write_op(writer, node);
+    Meta meta = node_meta(node);
+    note_meta(made, &meta, NULL);
+    made->site = (Site){node->origin.site.file, node->origin.site.line, NULL};
+    writer->made[node->id] = made;
+}
+
+/* ---- inputs and outputs ---------------------------------------------------------------------- */
+
+/* The value behind the k-th input, NO_VALUE: an argument. */
+static int value_of(const Entry *entry, int k) {
+    return k < entry->input_count ? k : entry->captured[k - entry->input_count];
+}
+
+/* numbers: arguments before this one. */
+static const char *input_name(const Writer *writer, const Entry *entry, int k, int numbers) {
+    Arena *arena = writer->fx->arena;
+    int v = value_of(entry, k);
+    if (v == NO_VALUE) return arena_format(arena, "number%d", numbers);
+    if (k < entry->input_count) return arena_format(arena, "arg%d", k);
+    const char *path = entry->trace->value[v].path;
+    return path ? path : arena_format(arena, "captured%d", k - entry->input_count - numbers);
+}
+
+static void write_inputs(Writer *writer, const Entry *entry) {
+    for (int k = 0, numbers = 0; k < length(writer->graph->input); k++) {
+        const Node *node = writer->graph->input[k];
+        int v = value_of(entry, k);
+        const char *name = input_name(writer, entry, k, numbers);
+        FxNode *made = fx_create(writer->fx, NULL, CB_PLACEHOLDER, name, NULL, 0);
+        made->target = made->name;
+        Meta meta = node_meta(node);
+        if (v != NO_VALUE) meta.device = entry->trace->value[v].meta.device;
+        note_meta(made, &meta, v == NO_VALUE ? NULL : entry->trace->value[v].stride);
+        writer->made[node->id] = made;
+        numbers += v == NO_VALUE;
+    }
+}
+
+static void write_outputs(Writer *writer) {
+    const Graph *graph = writer->graph;
+    int outputs = length(graph->output), count = outputs + length(graph->mutation);
+    cb_arg *value = arena_new_array(writer->fx->arena, cb_arg, count + 1);
+    for (int i = 0; i < count; i++) {
+        const Node *node = i < outputs ? graph->output[i] : graph->mutation[i - outputs].value;
+        value[i] = cb_arg_node(writer->made[node->id]);
+    }
+    cb_arg all = cb_arg_tuple(value, count);
+    fx_create(writer->fx, NULL, CB_OUTPUT, "output", &all, 1);
+}
+
+static bool write(FxGraph *fx, const Entry *entry, Graph *graph) {
+    FX_GUARD(fx, false);
+    int count = length(graph->node);
+    Writer writer = {.fx = fx, .graph = graph};
+    writer.needed = arena_new_array(fx->arena, bool, count + 1);
+    writer.made = arena_new_array(fx->arena, FxNode *, count + 1);
+    find_needed(&writer);
+    write_inputs(&writer, entry);
+    for (int id = 0; id < count; id++) write_node(&writer, graph->node[id]);
+    write_outputs(&writer);
+    return true;
+}
+
+FxGraph *backend_graph(const Entry *entry, Graph *graph) {
+    FxGraph *fx = fx_graph_new(NULL);
+    if (!fx || write(fx, entry, graph)) return fx;
+    cb_graph_free(fx);
+    return NULL;
+}
