@@ -109,19 +109,22 @@ static void put_zsh(void) {
     printf(" help --version'\n    (( CURRENT > 2 )) && case $words[2] in\n");
     put_branches("words_now=");
     printf(
-        "    *) words_now='' ;;\n    esac\n    compadd -- ${=words_now}\n}\n"
+        "    *) words_now='' ;;\n    esac\n    compadd -- ${=words_now} || _files\n}\n"
         "if [ \"$funcstack[1]\" = _carbide ]; then _carbide; else compdef _carbide carbide; fi\n");
 }
 
 static void put_fish(void) {
     printf("# fish completion of carbide\ncomplete -c carbide -n __fish_use_subcommand -f -a '");
     put_names();
-    printf("'\n");
+    printf(" help'\ncomplete -c carbide -n __fish_use_subcommand -l version\n"
+           "complete -c carbide -l help\n");
     for (int i = 0; commands[i].name; i++) {
         const char *name = commands[i].name;
         printf("complete -c carbide -n '__fish_seen_subcommand_from %s' -f -a '", name);
         put_words(commands[i].words);
         printf("'\n");
+        if (strstr(commands[i].words, "export"))
+            printf("complete -c carbide -n '__fish_seen_subcommand_from export import' -F\n");
         for (const ArgumentRow *row = commands[i].rows; row->name; row++)
             printf("complete -c carbide -n '__fish_seen_subcommand_from %s' -l %s%s\n", name,
                    row->name, row->type == ARGUMENT_FLAG ? "" : " -r");

@@ -26,6 +26,9 @@ need python3 python3
 # The parsers' fuzz targets are skipped without clang's libFuzzer, which comes by clang's version.
 ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 ||
     optional="$optional $(apt-cache depends clang 2>/dev/null | sed -n 's/^ *Depends: clang-\([0-9]*\)$/clang libclang-rt-\1-dev/p')"
+# Completions are tried by the shells that are there.
+command -v zsh >/dev/null 2>&1 || optional="$optional zsh"
+command -v fish >/dev/null 2>&1 || optional="$optional fish"
 [ -z "$missing$optional" ] && exit 0
 
 install() {

@@ -17,8 +17,20 @@ enum { OWNER = 12345, CALLER = 23456 };
 
 /* ---- the copy ---------------------------------------------------------------------------- */
 
+static cb_tensor *doubled(cb_tensor *x) { return cb_mul(x, 2.0); }
+
+/* Something to explain and to trace. */
+static void call_compiled(void) {
+    cb_scope_open();
+    cb_function *fast = cb_compile(doubled, "backend=vm");
+    cb_call(fast, cb_ones(4));
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 /* One line of what the process would use. */
 static int report(const char *plugin_name) {
+    call_compiled();
     char directory[CACHE_PATH] = "";
     const Plugin *plugin = plugin_find(plugin_name);
     CodeResult result = load_adder(1);
@@ -88,6 +100,7 @@ int __lsan_is_turned_off(void) { return 1; }
 static void test_foreign_callers_choose_nothing(void **state) {
     (void)state;
     char program[400], marker[400], script[900], cc[450], home[450], plugins[450], path[450];
+    char explain[450], trace[450];
     if (geteuid() != 0) skip_because("a program of another user needs root");
     chmod(root, 0755);
     path_in(program, "program");
@@ -102,7 +115,10 @@ static void test_foreign_callers_choose_nothing(void **state) {
     snprintf(home, sizeof home, "HOME=%s/home", root);
     snprintf(plugins, sizeof plugins, "CARBIDE_PLUGIN_DIR=%s", CARBIDE_TEST_PLUGINS);
     snprintf(path, sizeof path, "PATH=%s", getenv("PATH"));
-    const char *variables[] = {cc, home, plugins, path, "CARBIDE_CACHE=0", NULL};
+    snprintf(explain, sizeof explain, "CARBIDE_EXPLAIN=%s/open/report.html", root);
+    snprintf(trace, sizeof trace, "CARBIDE_TRACE=%s/open/trace.json", root);
+    const char *report_file = strchr(explain, '/'), *trace_file = strchr(trace, '/');
+    const char *variables[] = {cc, home, plugins, path, explain, trace, "CARBIDE_CACHE=0", NULL};
     mkdir(home + strlen("HOME="), 0700);
     assert_int_equal(chown(home + strlen("HOME="), CALLER, CALLER), 0);
 
@@ -113,6 +129,8 @@ static void test_foreign_callers_choose_nothing(void **state) {
     assert_says(said, "plugin=none loaded=1");
     assert_int_equal(access(marker, F_OK), 0);
     unlink(marker);
+    assert_int_equal(unlink(report_file), 0); /* both were written */
+    assert_int_equal(unlink(trace_file), 0);
 
     assert_int_equal(chown(program, OWNER, OWNER), 0);
     const mode_t modes[] = {04755, 02755};
@@ -123,6 +141,8 @@ static void test_foreign_callers_choose_nothing(void **state) {
         assert_says(said, "foreign=1 code=foreign_caller cache=foreign_caller cc=cc dir= "
                           "plugin=foreign_caller loaded=0");
         assert_int_equal(access(marker, F_OK), -1);
+        assert_int_equal(access(report_file, F_OK), -1);
+        assert_int_equal(access(trace_file, F_OK), -1);
     }
 }
 
