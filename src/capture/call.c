@@ -283,6 +283,7 @@ static void abandon(Frame *frame) {
     call_finish(call);
     segment_finish(call, false);
     expose_end(call);
+    function_leave(call->function);
 }
 
 /* The function under the tracer; fullgraph: on views that stand for its inputs. */
@@ -325,7 +326,10 @@ OPENS_FRAME int call_traced_function(Function *function, const Conditions *now,
     FRAME_MARK(mark);
     cb_status before = cb_error_status();
     Call *call = (Call *)frame_open(sizeof *call, abandon, FRAME_OF_FUNCTION, mark);
-    if (!call) return CB_ERR_MEMORY;
+    if (!call) {
+        function_leave(function);
+        return CB_ERR_MEMORY;
+    }
     Frame *left UNWINDS_FRAME = &call->frame;
     bool started = call_start(call, function, now, input, input_count, entry);
     int count = started ? trace_function(call, output) : 0;
@@ -337,6 +341,7 @@ OPENS_FRAME int call_traced_function(Function *function, const Conditions *now,
     else
         call_finish(call);
     frame_free(&call->frame);
+    function_leave(function);
     if (started) return count;
     function_note(function, REASON_out_of_memory, site_current(), "before recording");
     return call_eagerly(function, input, input_count, output);

@@ -157,16 +157,23 @@ cb_status cb_reset(void) {
 static int call_compiled(Function *function, Tensor *const *input, int input_count, Tensor **output,
                          bool *eager) {
     Conditions now = conditions_now(function);
+    function_enter(function);
     Entry *entry = find_entry(function, &now, input, input_count);
     char miss[256];
     Reason obstacle = REASON_NONE;
     if (!entry) obstacle = find_obstacle(function, &now, input, input_count, miss, sizeof miss);
-    if (obstacle != REASON_NONE && stance_refuses(function, obstacle))
-        return fail(CB_ERR_COMPILE, "call: %s: %s", reason_info(obstacle)->text, miss);
-    *eager = obstacle != REASON_NONE;
-    if (*eager) return 0;
-    if (entry && function->options.fullgraph) return entry_call(entry, input, output);
-    return call_traced_function(function, &now, input, input_count, entry, output);
+    bool whole = entry && function->options.fullgraph;
+    if (obstacle == REASON_NONE && !whole) /* which leaves the function */
+        return call_traced_function(function, &now, input, input_count, entry, output);
+    int count = 0;
+    if (whole)
+        count = entry_call(entry, input, output);
+    else if (stance_refuses(function, obstacle))
+        count = fail(CB_ERR_COMPILE, "call: %s: %s", reason_info(obstacle)->text, miss);
+    else
+        *eager = true;
+    function_leave(function);
+    return count;
 }
 
 static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output) {
@@ -180,9 +187,7 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
     if (compiles || !stance_runs(function, before))
         return call_eagerly(function, input, input_count, output);
     bool eager = false;
-    function_enter(function);
     int count = call_compiled(function, input, input_count, output, &eager);
-    function_leave(function);
     return eager ? call_eagerly(function, input, input_count, output) : count;
 }
 
@@ -286,6 +291,7 @@ cb_function *cb_compile_graph(cb_graph *target, const char *options) {
 }
 
 void cb_function_free(cb_function *function) {
+    frames_check(); /* a call of it that was left by a jump stands on its entries */
     if (!function || !tomb_lives(&function->tomb, "free: the compiled function")) return;
     watch_end(function);
     function_retire_all(function);

@@ -347,6 +347,7 @@ static inline bool call_owns_input(const Call *call, int i) {
  * status. Plainly: as the thread's tracer is, without statistics. */
 int call_plainly(const Function *function, Tensor *const *input, int input_count, Tensor **output);
 int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output);
+/* The caller has entered the function (retire.c), which this leaves, however the call ends. */
 int call_traced_function(Function *function, const Conditions *now, Tensor *const *input,
                          int input_count, Entry *entry, Tensor **output);
 /* Makes room for value numbers below count. */

@@ -3,8 +3,8 @@
  *
  * No lock is on the way of a call, so another thread may stand on an entry that has left the list.
  * Function.inside counts who may: an entry is freed when it has left, and nobody has been inside
- * since. Whoever comes later cannot find it. A call that the user's code has left by a jump stays
- * inside for good: then nothing is freed before the function is.
+ * since. Whoever comes later cannot find it. A call that the user's code leaves by a jump stays
+ * inside until its frame is found abandoned (call.c).
  *
  *     function_enter(f);   find an entry, run it   function_leave(f);     frees what has left */
 #include "capture/function.h"

@@ -2,6 +2,9 @@
  * deep on the stack, finds what was left behind, puts the thread back and says so. What the
  * functions did before they jumped stays done. Exceptions are in tests/cpp/test_unwind.cc. */
 #include "capture_support.h"
+
+#include "capture/function.h"
+#define fail() _fail(__FILE__, __LINE__) /* cmocka's, for fail_msg */
 #include <pthread.h>
 
 static jmp_buf target;
@@ -209,6 +212,39 @@ static void test_leaves_nothing(void **state) {
     assert_int_equal(cb_memory().live_tensors, tensors);
     assert_int_equal(blocks, live);
     free_all();
+}
+
+static void call_with_sizes(cb_function *f, int from, int to) {
+    for (int n = from; n < to; n++) {
+        cb_scope_open();
+        cb_call(f, cb_ones(cb_dims(n)));
+        cb_scope_close();
+    }
+}
+
+/* Entries that make room for others go, although a call that stood on one never came back. */
+static void test_entries_leave(void **state) {
+    (void)state;
+    counter = cb_keep(cb_zeros(cb_dims(1)));
+    input = cb_keep(cb_ones(cb_dims(150)));
+    inner = cb_compile(adds_and_jumps, "");
+    call_with_sizes(inner, 141, 146);
+    for (int round = 0; round < 2; round++) {
+        jump_out(by_call);
+        cb_neg(input);
+        assert_non_null(strstr(cb_error(), "a jump left"));
+        cb_clear_error();
+    }
+    call_with_sizes(inner, 146, 190);
+    assert_true(cb_stats(inner).graphs > 30);
+    assert_null(atomic_load(&inner->left)); /* all that left the list are freed */
+    jump_out(by_call);
+    cb_function_free(inner); /* whose entry is the call's still */
+    assert_non_null(strstr(cb_error(), "a jump left"));
+    cb_clear_error();
+    assert_true(count() == 49 + 3);
+    cb_free(input), cb_free(counter);
+    assert_null(cb_error());
 }
 
 /* A function that does not become one graph is not done in part. */
@@ -512,17 +548,12 @@ static void test_cleanup_inside(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found),
-        cmocka_unit_test(test_leaves_nothing),
-        cmocka_unit_test(test_fullgraph),
-        cmocka_unit_test(test_inside),
-        cmocka_unit_test(test_unbalanced_scopes),
-        cmocka_unit_test(test_unopened_scopes),
-        cmocka_unit_test(test_forward_leaves_open),
-        cmocka_unit_test(test_thread_ends),
-        cmocka_unit_test(test_forward_closes),
-        cmocka_unit_test(test_caught_inside),
-        cmocka_unit_test(test_cleanup_inside),
+        cmocka_unit_test(test_found),           cmocka_unit_test(test_leaves_nothing),
+        cmocka_unit_test(test_entries_leave),   cmocka_unit_test(test_fullgraph),
+        cmocka_unit_test(test_inside),          cmocka_unit_test(test_unbalanced_scopes),
+        cmocka_unit_test(test_unopened_scopes), cmocka_unit_test(test_forward_leaves_open),
+        cmocka_unit_test(test_thread_ends),     cmocka_unit_test(test_forward_closes),
+        cmocka_unit_test(test_caught_inside),   cmocka_unit_test(test_cleanup_inside),
     };
     return run_counted(tests);
 }
