@@ -102,20 +102,13 @@ static Node *absorb(Absorb *a, Node *node) {
     return node;
 }
 
-static int *count_uses(Graph *graph, Node *const *order) {
-    int *uses = graph_users(graph, order);
-    for (int i = 0; i < length(graph->output); i++) uses[graph->output[i]->id]++;
-    for (int i = 0; i < length(graph->mutation); i++) uses[graph->mutation[i].value->id]++;
-    return uses;
-}
-
 void pass_absorb(Graph *graph, Budget *budget) {
     if (!graph->frozen) return;
     Absorb a = {.graph = graph};
     Origin origin = graph->origin;
     Node **order = graph_order(graph);
     Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
-    const int *uses = count_uses(graph, order);
+    const int *uses = graph_uses(graph, order);
     for (int i = 0; i < length(order); i++) {
         Node *node = order[i], *input[NODE_MAX_INPUTS];
         graph->origin = node->origin;

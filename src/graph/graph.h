@@ -124,6 +124,7 @@ Node *graph_with_inputs(Graph *graph, const Node *node, Node *const *input);
 Node **graph_order(Graph *graph);
 /* Distinct users of each node by id, outputs and mutations not counted, over graph_order. */
 int *graph_users(Graph *graph, Node *const *order);
+int *graph_uses(Graph *graph, Node *const *order); /* outputs and mutations counted */
 
 /* What the inputs of a call cannot change: a literal needs no input at all, a frozen node frozen
  * ones. Extends known, a vec of Fixed by node id (or NULL), to all nodes. */

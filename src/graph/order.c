@@ -74,6 +74,13 @@ int *graph_users(Graph *graph, Node *const *order) {
     return users;
 }
 
+int *graph_uses(Graph *graph, Node *const *order) {
+    int *uses = graph_users(graph, order);
+    for (int i = 0; i < length(graph->output); i++) uses[graph->output[i]->id]++;
+    for (int i = 0; i < length(graph->mutation); i++) uses[graph->mutation[i].value->id]++;
+    return uses;
+}
+
 static Fixed fixed_input(const Graph *graph, const Node *node) {
     int number = (int)node->attrs->word[0];
     bool constant = number >= length(graph->input) - length(graph->constant);

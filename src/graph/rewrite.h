@@ -34,6 +34,7 @@ void pass_claim(Graph *graph, Budget *budget);
 void pass_decompose(Graph *graph, Budget *budget);
 void pass_fold(Graph *graph, Budget *budget);
 void pass_rewrite(Graph *graph, Budget *budget);
+void pass_narrow(Graph *graph, Budget *budget);
 void pass_absorb(Graph *graph, Budget *budget);
 void pass_layout(Graph *graph, Budget *budget);
 void pass_freeze(Graph *graph, Budget *budget);

@@ -423,6 +423,8 @@ static void test_no_budget(void **state) {
          false},
         {pass_claim, "graph(q: f32[2, 64, 8]) {\n return scaled_dot_product_attention(q, q, q)\n}",
          false},
+        {pass_narrow,
+         "graph(x: f32[2, 4], w: f32[4, 3]) {\n return narrow(matmul(x, w), 0, 1, 1)\n}", false},
         {pass_absorb, "graph(x: f32[2, 4], w: f32[4, 3], s: f32[3]) {\n return matmul(x, w) * s\n}",
          true},
         {pass_freeze, "graph(x: f32[2, 4], w: f32[4, 3], s: f32[3]) {\n return matmul(x, w * s)\n}",
