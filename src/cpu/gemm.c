@@ -1,20 +1,7 @@
-/* MatmulTask -> the product, blocked and threaded, with the epilogue run on each finished piece.
- *
- * The work is cut into tasks (batch, row block, column block); a task computes its piece of the
- * result over the whole of k, KC at a time:
- *
- *     for each k block:       pack a row block of A (stays in L2)
- *       for each column panel:  pack the panel of B (stays in L1)
- *         for each row panel:     register tile
- *       after the last k block: narrow to f16, bf16; epilogue
- *
- * When several row blocks need the same B (or several column blocks the same A) it is packed once,
- * by all threads, before the tasks. Where k is cut depends on k alone and every element sums in
- * order of k, so that neither the number of threads nor the cut into tasks changes a result.
- * f16, and bf16 where the processor does not multiply it, are widened while packing (gemm_type.c);
- * both are summed in an f32 scratch of the task. The rows of gemm_methods.def say which of the
- * kernels computes a task: these panels, matrix-vector products (gemm_vector.c), or integers
- * (gemm_integer.c). */
+/* MatmulTask -> the product: which of the kernels computes it, whether a constant B is packed once,
+ * and its run. The rows of gemm_methods.def say who fits and what that costs: panels of packed
+ * operands (gemm_panels.c), matrix-vector products (gemm_vector.c), small items (gemm_small.c),
+ * turned ones (gemm_turned.c), or integers (gemm_integer.c). */
 #include "base/parallel.h"
 #include "base/round.h"
 #include "cpu/gemm_internal.h"
@@ -22,36 +9,27 @@
 #include <string.h>
 
 enum {
-    BLOCK_BYTES = 160 * 1024,   /* packed rows of A in one task: a part of L2 */
-    SINGLE_BYTES = 512 * 1024,  /* an A this small is one block: then B is packed on the fly */
-    SHARED_BYTES = 32 << 20,    /* packed A or B that tasks share */
-    FINISH_BYTES = 128 * 1024,  /* a piece of the result that the epilogue still finds in L2 */
-    FINISH_ELEMENTS = 1024,     /* narrowed before the epilogue takes them, or one row of the
-                                 * piece */
-    SCRATCH_BYTES = 256 * 1024, /* sums of one task, where they are narrowed at the end */
-    STREAM_BYTES = 8 << 20,     /* from here on a result is written past the caches */
-    TASK_PRODUCTS = 250 * 1000, /* multiplications that are worth waking a thread for */
-    BATCH_PRODUCTS = 4 * 1000 * 1000, /* from here on one batch item feeds all threads */
-    PACKED_ROWS = 512,                /* more rows than these hide the packing of B */
-    FEW_ROWS = 64,                    /* up to these, packing is a large part of the work */
-    LARGE_BYTES = 64 << 20 /* of B: a second copy costs more (10 % of the time at 128 rows) */
+    STREAM_BYTES = 8 << 20, /* from here on a result is written past the caches */
+    PACKED_ROWS = 512,      /* more rows than these hide the packing of B */
+    FEW_ROWS = 64,          /* up to these, packing is a large part of the work */
+    LARGE_BYTES = 64 << 20  /* of B: a second copy costs more (10 % of the time at 128 rows) */
 };
 
-typedef struct GemmJob {
-    const Gemm *gemm;
-    int64_t k_block, row_block, column_block, row_blocks, column_blocks;
-    int64_t panel_rows; /* in each panel of A, of the type's rows that it has room for */
-    int64_t batch_low, batch_count;
-    int64_t k_low, k_high, n_low, n_high; /* what this round of tasks covers */
-    void *packed_a, *packed_b;            /* shared, or NULL: each task packs its own */
-} GemmJob;
+/* ---- for every kernel ---- */
 
-typedef struct GemmSpace { /* space of one thread */
-    Storage *storage;
-    void *a, *b;
-    char *converted; /* one panel in its memory order */
-    char *sum;       /* of the piece, where sums are narrowed */
-} GemmSpace;
+void gemm_fold(MatmulTask *task) {
+    int64_t rows = task->m, stride = task->a_m;
+    for (int d = task->batch_rank - 1; d >= 0; d--) {
+        if (task->batch_size[d] == 1) continue;
+        if (task->b_batch[d] != 0) return;
+        if (rows == 1)
+            stride = task->a_batch[d];
+        else if (task->a_batch[d] != rows * stride)
+            return;
+        rows *= task->batch_size[d];
+    }
+    task->m = rows, task->a_m = stride, task->batch = 1, task->batch_rank = 0;
+}
 
 void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64_t *b) {
     *a = task->a_offset, *b = task->b_offset;
@@ -70,403 +48,6 @@ void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, 
         int64_t low = r * n + column, high = low + (whole ? rows * n : columns);
         launch_part(gemm->epilogue, gemm->epilogue_buffer, low, high, 0, NULL);
     }
-}
-
-/* ---- packing ---- */
-
-typedef struct Lanes { /* rows of A or columns of B as they lie, a panel of them at the most */
-    bool of_a;
-    const char *in;
-    int64_t lane_stride, k_stride;
-    int lanes;
-    int64_t k;
-} Lanes;
-
-static int width_of(const Gemm *gemm, bool of_a) {
-    return of_a ? gemm->type->rows : gemm->type->columns;
-}
-
-/* One panel; lanes that are converted pass through `converted` in their memory order. */
-static void pack_panel(const Gemm *gemm, void *out, const Lanes *l, char *converted) {
-    const GemmType *type = gemm->type;
-    bool rounds = gemm->convert && !l->of_a && type->pack_f32; /* while it packs */
-    GemmPack *pack = l->of_a ? type->pack_rows : rounds ? type->pack_f32 : type->pack;
-    int64_t from = gemm->input_bytes, to = (int64_t)gemm->element / type->together;
-    int width = width_of(gemm, l->of_a);
-    if (!gemm->convert || rounds) {
-        pack(out, l->in, l->lane_stride, l->k_stride, l->lanes, width, l->k);
-        return;
-    }
-    if (l->lane_stride == 1) {
-        for (int64_t i = 0; i < l->k; i++)
-            gemm->convert(l->in + i * l->k_stride * from, converted + i * l->lanes * to, l->lanes);
-        pack(out, converted, 1, l->lanes, l->lanes, width, l->k);
-        return;
-    }
-    for (int j = 0; j < l->lanes; j++) {
-        const char *lane = l->in + j * l->lane_stride * from;
-        int64_t run = l->k_stride == 1 ? l->k : 1;
-        for (int64_t i = 0; i < l->k; i += run)
-            gemm->convert(lane + i * l->k_stride * from, converted + (j * l->k + i) * to, run);
-    }
-    pack(out, converted, l->k, 1, l->lanes, width, l->k);
-}
-
-/* Bytes of one lane of a panel of a whole k block. */
-static int64_t lane_bytes(const GemmJob *job) {
-    const Gemm *gemm = job->gemm;
-    return job->k_block / gemm->type->together * (int64_t)gemm->element;
-}
-
-/* Where a panel of a shared pack begins: k blocks outside, panels inside, all of full width. */
-static char *shared_panel(const GemmJob *job, void *packed, int64_t panels, int width,
-                          int64_t k_index, int64_t panel) {
-    return (char *)packed + (k_index * panels + panel) * width * lane_bytes(job);
-}
-
-typedef struct SharedPack {
-    const GemmJob *job;
-    Lanes all;                   /* of the matrix; each panel takes its own part of them */
-    int64_t lanes, each, panels; /* each: lanes of a panel */
-    void *to;
-} SharedPack;
-
-static void pack_shared_range(void *user, int64_t low, int64_t high) {
-    const SharedPack *pack = user;
-    const GemmJob *job = pack->job;
-    const Gemm *gemm = job->gemm;
-    int width = width_of(gemm, pack->all.of_a);
-    _Alignas(64) char converted[GEMM_MAX_WIDTH * GEMM_K_BYTES];
-    for (int64_t i = low; i < high; i++) {
-        int64_t k_index = i / pack->panels, panel = i % pack->panels;
-        int64_t k = job->k_low + k_index * job->k_block, lane = panel * pack->each;
-        Lanes l = pack->all;
-        l.in += (lane * l.lane_stride + k * l.k_stride) * gemm->input_bytes;
-        l.lanes = (int)least(pack->each, pack->lanes - lane);
-        l.k = least(job->k_block, job->k_high - k);
-        pack_panel(gemm, shared_panel(job, pack->to, pack->panels, width, k_index, panel), &l,
-                   converted);
-    }
-}
-
-static void pack_shared(const GemmJob *job, bool of_a) {
-    const Gemm *gemm = job->gemm;
-    const MatmulTask *task = &gemm->task;
-    int64_t a_offset, b_offset, blocks = divide_up(job->k_high - job->k_low, job->k_block);
-    gemm_batch_offsets(task, job->batch_low, &a_offset, &b_offset);
-    SharedPack pack = {.job = job};
-    if (of_a) {
-        pack.all =
-            (Lanes){true, gemm->a + a_offset * gemm->input_bytes, task->a_m, task->a_k, 0, 0};
-        pack.lanes = task->m, pack.to = job->packed_a;
-    } else {
-        const char *from = gemm->b + (b_offset + job->n_low * task->b_n) * gemm->input_bytes;
-        pack.all = (Lanes){false, from, task->b_n, task->b_k, 0, 0};
-        pack.lanes = job->n_high - job->n_low, pack.to = job->packed_b;
-    }
-    int width = width_of(gemm, of_a);
-    pack.each = of_a ? job->panel_rows : width;
-    pack.panels = divide_up(pack.lanes, pack.each);
-    parallel_for(blocks * pack.panels, divide_up(128 * 1024, width * GEMM_K_BYTES),
-                 pack_shared_range, &pack);
-}
-
-/* ---- one task ---- */
-
-typedef struct GemmPart { /* rows and columns of one task */
-    int64_t batch, row, rows, column, columns, a_offset, b_offset;
-} GemmPart;
-
-/* From row to row, where the sums of a piece are. */
-static int64_t sum_stride(const Gemm *gemm, const GemmPart *piece) {
-    return gemm->narrow ? piece->columns + GEMM_SUM_GAP : gemm->task.n;
-}
-
-/* Where the sums of a piece are: in the result, or in the thread's scratch. */
-static char *sum_at(const Gemm *gemm, const GemmPart *piece, const GemmSpace *own, int64_t row,
-                    int64_t column) {
-    int64_t first = (piece->batch * gemm->task.m + piece->row) * gemm->task.n + piece->column;
-    char *sum = gemm->narrow ? own->sum : gemm->out + first * (int64_t)gemm->element;
-    int64_t stride = sum_stride(gemm, piece);
-    return sum + (row * stride + column - piece->column) * (int64_t)gemm->element;
-}
-
-/* Rows of the piece are done in columns [low, high): narrow them, run the epilogue, on a few rows
- * at a time: the epilogue finds what was narrowed in L1. */
-static void finish(const Gemm *gemm, const GemmPart *piece, const GemmSpace *own, int64_t low,
-                   int64_t high) {
-    int64_t row = piece->batch * gemm->task.m + piece->row, n = gemm->task.n;
-    int64_t few = gemm->narrow ? divide_up(FINISH_ELEMENTS, high - low) : piece->rows;
-    for (int64_t r = 0; r < piece->rows; r += few) {
-        int64_t rows = least(few, piece->rows - r);
-        for (int64_t i = r; i < r + rows && gemm->narrow; i++)
-            gemm->narrow(sum_at(gemm, piece, own, i, low),
-                         gemm->out + ((row + i) * n + low) * gemm->input_bytes, high - low);
-        gemm_epilogue(gemm, row + r, rows, low, high - low);
-    }
-}
-
-/* The packed rows of the piece for k block [k, k + count): element 0 of its first panel. */
-static const char *rows_of_a(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
-                             int64_t k, int64_t count) {
-    const Gemm *gemm = job->gemm;
-    const MatmulTask *task = &gemm->task;
-    int width = gemm->type->rows;
-    int64_t each = job->panel_rows;
-    if (job->packed_a)
-        return shared_panel(job, job->packed_a, divide_up(task->m, each), width,
-                            (k - job->k_low) / job->k_block, piece->row / each);
-    char *panel = own->a;
-    for (int64_t r = 0; r < piece->rows; r += each, panel += width * lane_bytes(job)) {
-        int64_t from = piece->a_offset + (piece->row + r) * task->a_m + k * task->a_k;
-        Lanes l = {true,      gemm->a + from * gemm->input_bytes, task->a_m,
-                   task->a_k, (int)least(each, piece->rows - r),  count};
-        pack_panel(gemm, panel, &l, own->converted);
-    }
-    return own->a;
-}
-
-static const char *panel_of_b(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
-                              int64_t column, int64_t k, int64_t count) {
-    const Gemm *gemm = job->gemm;
-    const MatmulTask *task = &gemm->task;
-    int width = gemm->type->columns;
-    if (job->packed_b)
-        return shared_panel(job, job->packed_b, divide_up(job->n_high - job->n_low, width), width,
-                            (k - job->k_low) / job->k_block, (column - job->n_low) / width);
-    int64_t from = piece->b_offset + column * task->b_n + k * task->b_k;
-    Lanes l = {false,     gemm->b + from * gemm->input_bytes,      task->b_n,
-               task->b_k, (int)least(width, job->n_high - column), count};
-    pack_panel(gemm, own->b, &l, own->converted);
-    return own->b;
-}
-
-typedef struct Panel { /* of B, and the rows of A that it meets */
-    const char *a, *b;
-    int64_t k, count, column;
-    int columns;
-} Panel;
-
-/* The panel of a packed B that comes after p, which is read soon; or NULL. */
-static const char *panel_after(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
-                               const Panel *p) {
-    int64_t column = p->column + p->columns, k = p->k;
-    if (!job->packed_b || !job->gemm->type->tile_ahead) return NULL;
-    if (column >= piece->column + piece->columns) column = piece->column, k += p->count;
-    if (k >= job->k_high) return NULL;
-    return panel_of_b(job, piece, own, column, k, least(job->k_block, job->k_high - k));
-}
-
-/* The panel times all rows of the piece. A packed B comes from memory; while the rows are at this
- * panel the processor is asked for the next one, an equal share with each tile. */
-static void multiply_panel(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
-                           Panel p) {
-    const Gemm *gemm = job->gemm;
-    const GemmType *type = gemm->type;
-    int64_t stride = sum_stride(gemm, piece);
-    GemmAhead ahead = {panel_after(job, piece, own, &p), type->columns * lane_bytes(job), 0,
-                       divide_up(piece->rows, job->panel_rows)};
-    const char *a = p.a;
-    for (int64_t r = 0; r < piece->rows; r += job->panel_rows) {
-        char *sum = sum_at(gemm, piece, own, r, p.column);
-        int rows = (int)least(job->panel_rows, piece->rows - r);
-        if (ahead.panel)
-            type->tile_ahead(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0, ahead);
-        else
-            type->tile(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0);
-        ahead.part++, a += type->rows * lane_bytes(job);
-    }
-}
-
-static void run_piece(const GemmJob *job, const GemmPart *piece, const GemmSpace *own) {
-    const Gemm *gemm = job->gemm;
-    const GemmType *type = gemm->type;
-    int64_t high = piece->column + piece->columns;
-    int64_t piece_columns = FINISH_BYTES / (int64_t)gemm->element / piece->rows;
-    if (gemm->narrow) piece_columns = piece->columns; /* long runs of a row, from the scratch */
-    for (int64_t k = job->k_low; k < job->k_high; k += job->k_block) {
-        int64_t count = least(job->k_block, job->k_high - k);
-        bool last = k + count == gemm->task.k;
-        const char *a = rows_of_a(job, piece, own, k, count);
-        int64_t done = piece->column;
-        for (int64_t j = piece->column; j < high; j += type->columns) {
-            const char *b = panel_of_b(job, piece, own, j, k, count);
-            int columns = (int)least(type->columns, high - j);
-            multiply_panel(job, piece, own, (Panel){a, b, k, count, j, columns});
-            if (last && (j + columns == high || j + columns - done >= piece_columns)) {
-                finish(gemm, piece, own, done, j + columns);
-                done = j + columns;
-            }
-        }
-    }
-}
-
-static bool own_open(const GemmJob *job, GemmSpace *own) {
-    const Gemm *gemm = job->gemm;
-    int64_t lane = lane_bytes(job), element = (int64_t)gemm->element;
-    int64_t panels = divide_up(job->row_block, job->panel_rows);
-    int64_t a = job->packed_a ? 0 : panels * gemm->type->rows * lane;
-    int64_t b = job->packed_b ? 0 : gemm->type->columns * lane;
-    int64_t sum = gemm->narrow ? job->row_block * (job->column_block + GEMM_SUM_GAP) * element : 0;
-    int64_t converted =
-        gemm->convert ? GEMM_MAX_WIDTH * job->k_block * element / gemm->type->together : 0;
-    *own = (GemmSpace){0};
-    if (a + b + sum + converted == 0) return true;
-    a = round_up(a, 64), b = round_up(b, 64), sum = round_up(sum, 64);
-    own->storage = storage_new((size_t)(a + b + sum + converted));
-    if (!own->storage) return false;
-    own->a = own->storage->data;
-    own->b = (char *)own->a + a;
-    own->sum = (char *)own->b + b;
-    own->converted = own->sum + sum;
-    return true;
-}
-
-static void run_tasks(void *user, int64_t low, int64_t high) {
-    const GemmJob *job = user;
-    const Gemm *gemm = job->gemm;
-    GemmSpace own;
-    if (!own_open(job, &own)) {
-        atomic_store_explicit(gemm->failed, true, memory_order_relaxed);
-        return;
-    }
-    if (gemm->type->begin) gemm->type->begin();
-    for (int64_t task = low; task < high; task++) {
-        int64_t column = task % job->column_blocks, rest = task / job->column_blocks;
-        GemmPart piece = {.batch = job->batch_low + rest / job->row_blocks,
-                          .row = rest % job->row_blocks * job->row_block,
-                          .column = job->n_low + column * job->column_block};
-        piece.rows = least(job->row_block, gemm->task.m - piece.row);
-        piece.columns = least(job->column_block, job->n_high - piece.column);
-        gemm_batch_offsets(&gemm->task, piece.batch, &piece.a_offset, &piece.b_offset);
-        run_piece(job, &piece, &own);
-    }
-    if (gemm->type->end) gemm->type->end();
-    if (own.storage) storage_release(own.storage);
-}
-
-/* ---- cutting the work ---- */
-
-/* Panels of a task whose sums the scratch holds: a thread's `panels` in equal strips, if there are
- * such. */
-static int64_t strip(const GemmJob *job, int64_t panels) {
-    int64_t panel_bytes = job->row_block * job->gemm->type->columns * (int64_t)job->gemm->element;
-    int64_t strips = divide_up(panels * panel_bytes, SCRATCH_BYTES);
-    if (strips > panels) return 1;
-    for (int64_t more = 0; more < 4 && strips + more <= panels; more++)
-        if (panels % (strips + more) == 0) return panels / (strips + more);
-    return divide_up(panels, strips);
-}
-
-/* A tile of few rows waits for its own sums, so a block of rows is cut into equal panels. AMX has
- * tiles of one height. */
-static int64_t rows_of_panel(const GemmType *type, int64_t block) {
-    return type->rows_tile ? divide_up(block, divide_up(block, type->rows)) : type->rows;
-}
-
-/* Cuts rows, then columns, so that each thread has work; narrow matrices are cut along columns
- * only. */
-static void cut(GemmJob *job, int64_t threads) {
-    const Gemm *gemm = job->gemm;
-    int64_t m = gemm->task.m, n = job->n_high - job->n_low;
-    int64_t rows = gemm->type->rows, columns = gemm->type->columns;
-    int64_t most = BLOCK_BYTES / lane_bytes(job) / rows * rows;
-    if (most < rows) most = rows;
-    int64_t blocks = m * lane_bytes(job) <= SINGLE_BYTES ? 1 : divide_up(m, most);
-    if (job->batch_count < threads && blocks > 1 && blocks % threads && m >= 4 * rows * threads)
-        blocks = round_up(blocks, threads);
-    job->panel_rows = rows_of_panel(gemm->type, divide_up(m, blocks));
-    job->row_block = round_up(divide_up(m, blocks), job->panel_rows);
-    job->row_blocks = divide_up(m, job->row_block);
-    int64_t tasks = job->row_blocks * job->batch_count, parts = 1;
-    if (tasks < threads || (tasks % threads && tasks < 4 * threads))
-        parts = gemm->narrow ? threads : 2 * threads;
-    job->column_block = round_up(divide_up(n, parts), columns);
-    if (gemm->narrow) job->column_block = columns * strip(job, job->column_block / columns);
-    job->column_blocks = divide_up(n, job->column_block);
-}
-
-/* One round: shared packing if asked for, then the tasks. */
-static bool run_round(GemmJob *job, bool share) {
-    const Gemm *gemm = job->gemm;
-    const MatmulTask *task = &gemm->task;
-    int64_t k = job->k_high - job->k_low, n = job->n_high - job->n_low;
-    cut(job, gemm->threads);
-    Storage *shared = NULL;
-    job->packed_a = NULL;
-    job->packed_b = (void *)(uintptr_t)gemm->packed;
-    bool share_b = share && !gemm->packed && job->row_blocks > 1,
-         share_a = share && !share_b && job->column_blocks > 1;
-    if (share_a || share_b) {
-        int64_t panels =
-            share_a ? divide_up(task->m, job->panel_rows) : divide_up(n, gemm->type->columns);
-        int64_t lanes = panels * width_of(gemm, share_a);
-        shared = storage_new((size_t)(lanes * divide_up(k, job->k_block) * lane_bytes(job)));
-        if (!shared) return false;
-        *(share_b ? &job->packed_b : &job->packed_a) = shared->data;
-        pack_shared(job, share_a);
-    }
-    int64_t tasks = job->batch_count * job->row_blocks * job->column_blocks;
-    int64_t products = job->row_block * job->column_block * k;
-    parallel_for(tasks, divide_up(TASK_PRODUCTS, products), run_tasks, job);
-    if (shared) storage_release(shared);
-    return !atomic_load_explicit(gemm->failed, memory_order_relaxed);
-}
-
-int64_t gemm_k_block(const Gemm *gemm) {
-    const GemmType *type = gemm->type;
-    int64_t k = gemm->task.k, limit = type->k_bytes / (int64_t)gemm->element * type->together;
-    return round_up(divide_up(k, divide_up(k, limit)), type->k_unit < 4 ? 4 : type->k_unit);
-}
-
-/* Rounds over columns and k, so that shared packs stay within SHARED_BYTES. */
-static bool run_batch(const Gemm *gemm, int64_t low, int64_t count, bool share) {
-    const MatmulTask *task = &gemm->task;
-    GemmJob job = {.gemm = gemm, .batch_low = low, .batch_count = count};
-    job.k_block = gemm_k_block(gemm);
-    int64_t k_most = task->k, n_most = task->n;
-    if (share && !gemm->packed) {
-        int64_t columns = gemm->type->columns;
-        int64_t elements = SHARED_BYTES / (int64_t)gemm->element * gemm->type->together;
-        int64_t n_least = gemm->narrow ? columns : 1024; /* a scratch does not outlive its round */
-        n_most = elements / task->k / columns * columns;
-        if (n_most < n_least) n_most = n_least;
-        if (!gemm->narrow) k_most = elements / least(n_most, task->n) / job.k_block * job.k_block;
-        if (k_most < job.k_block) k_most = job.k_block;
-    }
-    for (job.n_low = 0; job.n_low < task->n; job.n_low = job.n_high) {
-        job.n_high = least(task->n, job.n_low + n_most);
-        for (job.k_low = 0; job.k_low < task->k; job.k_low = job.k_high) {
-            job.k_high = least(task->k, job.k_low + k_most);
-            if (!run_round(&job, share)) return false;
-        }
-    }
-    return true;
-}
-
-static bool run_panels(const Gemm *gemm) {
-    const MatmulTask *task = &gemm->task;
-    if (task->batch > 1 && (double)task->m * (double)task->n * (double)task->k < BATCH_PRODUCTS)
-        return run_batch(gemm, 0, task->batch, false);
-    bool ok = true;
-    for (int64_t b = 0; ok && b < task->batch; b++) ok = run_batch(gemm, b, 1, true);
-    return ok;
-}
-
-/* ---- entry ---- */
-
-void gemm_fold(MatmulTask *task) {
-    int64_t rows = task->m, stride = task->a_m;
-    for (int d = task->batch_rank - 1; d >= 0; d--) {
-        if (task->batch_size[d] == 1) continue;
-        if (task->b_batch[d] != 0) return;
-        if (rows == 1)
-            stride = task->a_batch[d];
-        else if (task->a_batch[d] != rows * stride)
-            return;
-        rows *= task->batch_size[d];
-    }
-    task->m = rows, task->a_m = stride, task->batch = 1, task->batch_rank = 0;
 }
 
 static bool run_empty_sum(const Gemm *gemm) {
@@ -560,7 +141,7 @@ bool gemm_packs_from(const MatmulTask *task, GemmMethod method, cb_dtype dtype) 
 }
 
 static bool packs(const Gemm *gemm, GemmMethod method) {
-    return methods[method].run == run_panels && packing_wins(gemm);
+    return methods[method].run == gemm_panels && packing_wins(gemm);
 }
 
 bool gemm_layout(const MatmulTask *task, GemmMethod method, Buffer *out) {
@@ -576,20 +157,12 @@ bool gemm_pack(const MatmulTask *task, GemmMethod method, const void *b, cb_dtyp
                Storage **packed) {
     *packed = NULL;
     Gemm gemm = gemm_of(task, method, &(Operands){.in = {NULL, b}});
-    const MatmulTask *s = &gemm.task;
     if (!packs(&gemm, method)) return true;
     if (dtype != task->dtype) {
         gemm.convert = gemm_choose(dtype, true, true).convert;
         gemm.input_bytes = (int64_t)cb_dtype_size(dtype);
     }
-    GemmJob job = {.gemm = &gemm, .batch_count = 1, .k_high = s->k, .n_high = s->n};
-    job.k_block = gemm_k_block(&gemm);
-    int64_t lanes = round_up(s->n, gemm.type->columns), blocks = divide_up(s->k, job.k_block);
-    *packed = storage_new((size_t)(lanes * blocks * lane_bytes(&job)));
-    if (!*packed) return false;
-    job.packed_b = (*packed)->data;
-    pack_shared(&job, false);
-    return true;
+    return gemm_pack_panels(&gemm, packed);
 }
 
 bool gemm_run(const MatmulTask *task, GemmMethod method, const Operands *operands) {

@@ -46,6 +46,9 @@ void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64
  * columns). */
 void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns);
 
+/* Packed panels of both operands, and those of a b that never changes. false: no memory. */
+bool gemm_panels(const Gemm *gemm);
+bool gemm_pack_panels(const Gemm *gemm, Storage **packed);
 /* Whether gemm_small computes a folded task. */
 bool gemm_fits_small(const MatmulTask *task);
 bool gemm_small(const Gemm *gemm);

@@ -1,6 +1,6 @@
 /* The part of gemm that is compiled once per instruction set: register tiles and packing, for f32
  * and f64 with the matrix-vector loops (gemm_kernel.c), for bf16 where the processor has
- * instructions for it (gemm_bf16.c, gemm_amx.c). gemm.c drives them. */
+ * instructions for it (gemm_bf16.c, gemm_amx.c). gemm_panels.c drives them. */
 #ifndef CARBIDE_CPU_GEMM_KERNEL_H
 #define CARBIDE_CPU_GEMM_KERNEL_H
 

@@ -1,149 +1,10 @@
 /* Matrix products in every shape, layout and dtype against plain loops. The elements are small
- * integers, so the comparison is for equality; thread counts are compared bit for bit on real
- * numbers. */
+ * integers, so the comparison is for equality; test_gemm_numbers.c has real numbers. */
 #include "each_fails.h"
 
-#include "cpu/gemm_internal.h"
 #include "epilogue.h"
-#include "method/table.h"
-#include "small_integers.h"
+#include "products.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-typedef struct Case {
-    cb_dtype dtype;
-    int64_t batch, m, n, k;
-    bool a_turned, b_turned; /* stored transposed */
-    int64_t spread;          /* elements between neighbours */
-    bool a_shared, b_shared; /* one matrix for the whole batch */
-} Case;
-
-static MatmulTask task_of(const Case *c) {
-    MatmulTask task = {.dtype = c->dtype,
-                       .batch = c->batch,
-                       .m = c->m,
-                       .n = c->n,
-                       .k = c->k,
-                       .batch_rank = 1,
-                       .batch_size = {c->batch}};
-    task.a_m = c->spread * (c->a_turned ? 1 : c->k),
-    task.a_k = c->spread * (c->a_turned ? c->m : 1);
-    task.b_k = c->spread * (c->b_turned ? 1 : c->n),
-    task.b_n = c->spread * (c->b_turned ? c->k : 1);
-    task.a_batch[0] = c->a_shared ? 0 : c->spread * c->m * c->k;
-    task.b_batch[0] = c->b_shared ? 0 : c->spread * c->k * c->n;
-    task.a_offset = 3, task.b_offset = 5;
-    return task;
-}
-
-/* k numbers, a step apart. */
-static void gather(const MatmulTask *task, const void *data, int64_t at, int64_t step, double *to) {
-    for (int64_t k = 0; k < task->k; k++) to[k] = value_at(data, task->dtype, at + k * step);
-}
-
-static void gather_row(const MatmulTask *task, const void *a, int64_t batch, int64_t row,
-                       double *to) {
-    gather(task, a, task->a_offset + batch * task->a_batch[0] + row * task->a_m, task->a_k, to);
-}
-
-static void gather_column(const MatmulTask *task, const void *b, int64_t batch, int64_t column,
-                          double *to) {
-    gather(task, b, task->b_offset + batch * task->b_batch[0] + column * task->b_n, task->b_k, to);
-}
-
-/* The element by definition, wrapped or rounded to the dtype. */
-static double expected_of(const MatmulTask *task, const double *row, const double *column) {
-    double sum = 0;
-    for (int64_t k = 0; k < task->k; k++) sum += row[k] * column[k];
-    if (task->dtype == CB_BOOL) return sum != 0;
-    if (task->dtype == CB_I8) return (int8_t)(int64_t)sum;
-    if (task->dtype == CB_U8) return (uint8_t)(int64_t)sum;
-    if (task->dtype == CB_F16) return f16_to_f32(f16_from_f32((float)sum));
-    if (task->dtype == CB_BF16) return bf16_to_f32(bf16_from_f32((float)sum));
-    return sum;
-}
-
-static double expected_at(const MatmulTask *task, const void *a, const void *b, int64_t batch,
-                          int64_t row, int64_t column) {
-    double *of_a = malloc((size_t)(2 * task->k + 1) * sizeof *of_a), *of_b = of_a + task->k;
-    gather_row(task, a, batch, row, of_a);
-    gather_column(task, b, batch, column, of_b);
-    double expected = expected_of(task, of_a, of_b);
-    free(of_a);
-    return expected;
-}
-
-static void expect_element(const MatmulTask *task, int64_t at, double got, double expected) {
-    if (got == expected) return;
-    int64_t row = at / task->n;
-    print_error("%s [%ld, %ld, %ld, %ld]: [%ld][%ld][%ld] is %g, not %g\n",
-                cb_dtype_name(task->dtype), (long)task->batch, (long)task->m, (long)task->n,
-                (long)task->k, (long)(row / task->m), (long)(row % task->m), (long)(at % task->n),
-                got, expected);
-    assert_true(got == expected);
-}
-
-static void expect_product(const MatmulTask *task, const void *a, const void *b, const void *out) {
-    double *row = malloc((size_t)((task->n + 1) * task->k + 1) * sizeof *row);
-    double *column = row + task->k;
-    for (int64_t batch = 0; batch < task->batch; batch++) {
-        for (int64_t j = 0; j < task->n; j++)
-            gather_column(task, b, batch, j, column + j * task->k);
-        for (int64_t r = 0; r < task->m; r++) {
-            gather_row(task, a, batch, r, row);
-            for (int64_t j = 0; j < task->n; j++) {
-                int64_t at = (batch * task->m + r) * task->n + j;
-                expect_element(task, at, value_at(out, task->dtype, at),
-                               expected_of(task, row, column + j * task->k));
-            }
-        }
-    }
-    free(row);
-}
-
-/* By the method that the table chooses. */
-static GemmMethod method_of(const MatmulTask *task, bool constant) {
-    return method_own(&(Task){.kind = TASK_MATMUL, .matmul = *task}, constant)->variant;
-}
-
-static bool run_own(const MatmulTask *task, const Operands *operands) {
-    return gemm_run(task, method_of(task, operands->packed != NULL), operands);
-}
-
-static bool pack_own(const MatmulTask *task, const void *b, cb_dtype dtype, Storage **packed) {
-    return gemm_pack(task, method_of(task, true), b, dtype, packed);
-}
-
-/* reduced: f32 as bf16 */
-static void run_product(const Case *c, bool reduced) {
-    MatmulTask task = task_of(c);
-    task.reduced = reduced;
-    void *a = random_matrix(c->dtype, c->spread * c->batch * c->m * c->k + 8);
-    void *b = random_matrix(c->dtype, c->spread * c->batch * c->k * c->n + 8);
-    void *out = random_matrix(c->dtype, c->batch * c->m * c->n);
-    size_t bytes = (size_t)(c->batch * c->m * c->n) * cb_dtype_size(c->dtype);
-    int fitting = 0;
-    for (GemmMethod method = 0; method <= GEMM_PANELS; method++) {
-        if (!gemm_fits(&task, method)) continue;
-        fitting++;
-        memset(out, 1, bytes);
-        assert_true(gemm_run(&task, method, &(Operands){.in = {a, b}, .out = out}));
-        expect_product(&task, a, b, out);
-        Storage *packed;
-        assert_true(gemm_pack(&task, method, b, c->dtype, &packed));
-        if (!packed) continue;
-        memset(out, 1, bytes);
-        Operands operands = {.in = {a}, .packed = packed->data, .out = out};
-        assert_true(gemm_run(&task, method, &operands));
-        expect_product(&task, a, b, out);
-        storage_release(packed);
-    }
-    assert_true(fitting > 0);
-    free(a), free(b), free(out);
-}
-
-static void run_case(const Case *c) { run_product(c, false); }
 
 /* The same b, packed for products of few rows and of more, is one form; another k, n or place of b
  * is another. */
@@ -474,109 +335,6 @@ static void epilogue_visits_each_element_once(void **state) {
     }
 }
 
-/* ---- numbers ---- */
-
-static float *random_floats(int64_t count) {
-    float *data = malloc((size_t)count * sizeof *data);
-    for (int64_t i = 0; i < count; i++) data[i] = (float)small() + (float)small() / 77.0f;
-    return data;
-}
-
-/* B in rows of its sums: the same bits as from panels, by any number of threads; whole tiles of
- * A's rows, half ones and both, blocks of columns that a tile does not divide, and an epilogue. */
-static void turned(void **state) {
-    (void)state;
-    static const int64_t size[][3] = {{1, 64, 64},    {16, 65, 64},   {17, 100, 257},
-                                      {48, 230, 300}, {33, 461, 512}, {65, 231, 513},
-                                      {9, 1000, 70}};
-    for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
-        Case c = {.dtype = CB_F64, .batch = 1, .spread = 1, .b_turned = true};
-        c.m = size[i][0], c.n = size[i][1], c.k = size[i][2];
-        run_case(&c);
-        c.dtype = CB_F32;
-        run_case(&c);
-        MatmulTask task = task_of(&c);
-        assert_true(gemm_fits(&task, GEMM_TURNED));
-        size_t bytes = (size_t)(c.m * c.n) * sizeof(float);
-        float *a = random_floats(c.m * c.k + 8), *b = random_floats(c.n * c.k + 8);
-        float *panels = malloc(bytes), *out = malloc(bytes);
-        assert_true(gemm_run(&task, GEMM_PANELS, &(Operands){.in = {a, b}, .out = panels}));
-        for (int threads = 1; threads < 4; threads++) {
-            cb_set_threads(threads);
-            memset(out, 1, bytes);
-            assert_true(gemm_run(&task, GEMM_TURNED, &(Operands){.in = {a, b}, .out = out}));
-            assert_memory_equal(out, panels, bytes);
-        }
-        cb_set_threads(0);
-        free(a), free(b), free(panels), free(out);
-    }
-    MatmulTask task = {.dtype = CB_F32, .batch = 1, .m = 40, .n = 64, .k = 64, .b_k = 1};
-    assert_true(gemm_fits(&task, GEMM_TURNED));
-    assert_int_equal(method_of(&task, false), GEMM_TURNED);
-    assert_int_not_equal(method_of(&task, true), GEMM_TURNED); /* from panels */
-    MatmulTask head = {.dtype = CB_F32, .batch = 1, .m = 128, .n = 50257, .k = 768, .b_k = 1};
-    head.b_n = 768; /* is not copied */
-    assert_int_equal(method_of(&head, true), GEMM_TURNED);
-    task.m = 513;
-    assert_false(gemm_fits(&task, GEMM_TURNED));
-    task.m = 40, task.b_k = 2;
-    assert_false(gemm_fits(&task, GEMM_TURNED));
-}
-
-static void threads_do_not_change_a_bit(void **state) {
-    static const int64_t size[][3] = {
-        {150, 170, 1100}, {1, 3000, 300}, {40, 700, 600}, {700, 40, 600}};
-    for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
-        Case c = {CB_F32, 1, size[s][0], size[s][1], size[s][2], false, false, 1, false, false};
-        MatmulTask task = task_of(&c);
-        task.reduced = *state != NULL;
-        float *a = random_floats(c.m * c.k + 8), *b = random_floats(c.k * c.n + 8);
-        size_t bytes = (size_t)(c.m * c.n) * sizeof(float);
-        float *one = malloc(bytes), *three = malloc(bytes);
-        cb_set_threads(1);
-        assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = one}));
-        cb_set_threads(3);
-        assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = three}));
-        cb_set_threads(0);
-        assert_memory_equal(one, three, bytes);
-        free(a), free(b), free(one), free(three);
-    }
-}
-
-/* Rounding the factors to bf16 is all that reduced adds to the error; sums stay in f32. */
-static void reduced_products_round_their_factors_alone(void **state) {
-    (void)state;
-    Case c = {CB_F32, 1, 37, 45, 300, false, true, 1, false, false};
-    MatmulTask task = task_of(&c);
-    task.reduced = true;
-    float *a = random_floats(c.m * c.k + 8), *b = random_floats(c.k * c.n + 8);
-    float *out = malloc((size_t)(c.m * c.n) * sizeof *out);
-    assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = out}));
-    for (int64_t i = 0; i < c.m * c.k + 8 && gemm_bf16(); i++)
-        a[i] = bf16_to_f32(bf16_from_f32(a[i]));
-    for (int64_t i = 0; i < c.k * c.n + 8 && gemm_bf16(); i++)
-        b[i] = bf16_to_f32(bf16_from_f32(b[i]));
-    for (int64_t i = 0; i < c.m * c.n; i++) {
-        double sum = expected_at(&task, a, b, 0, i / c.n, i % c.n);
-        assert_true(fabs(out[i] - sum) <= 2e-4 * (1 + fabs(sum)));
-    }
-    free(a), free(b), free(out);
-}
-
-static void nan_and_infinity_pass(void **state) {
-    float a[8 + 3] = {[3] = INFINITY, 1, 0, 0, NAN, 1, 0, 0};
-    float b[4 * 20 + 5], out[2 * 20];
-    for (int i = 0; i < 85; i++) b[i] = 1;
-    Case c = {CB_F32, 1, 2, 20, 4, false, false, 1, false, false};
-    MatmulTask task = task_of(&c);
-    task.reduced = *state != NULL;
-    assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = out}));
-    for (int j = 0; j < 20; j++) {
-        assert_true(isinf(out[j]));
-        assert_true(isnan(out[20 + j]));
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_without_the_rows),
@@ -589,18 +347,12 @@ int main(void) {
         cmocka_unit_test(long_sums),
         cmocka_unit_test(small_items),
         cmocka_unit_test(a_few_vectors_take_no_memory),
-        cmocka_unit_test(turned),
         cmocka_unit_test(a_few_vectors),
         cmocka_unit_test(several_blocks_of_k),
         cmocka_unit_test(tall_wide_and_batched),
         cmocka_unit_test(columns_in_rounds),
         cmocka_unit_test(nothing_to_sum),
         cmocka_unit_test(epilogue_visits_each_element_once),
-        cmocka_unit_test(threads_do_not_change_a_bit),
-        cmocka_unit_test(nan_and_infinity_pass),
-        cmocka_unit_test_prestate(threads_do_not_change_a_bit, "reduced"),
-        cmocka_unit_test_prestate(nan_and_infinity_pass, "reduced"),
-        cmocka_unit_test(reduced_products_round_their_factors_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
