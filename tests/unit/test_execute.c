@@ -1,49 +1,12 @@
 /* Executables on both engines: outputs, strided and mutated inputs, aliases, checks, matmuls,
  * sorts, splits. */
-#include "fixture.h"
+#include "executable_of.h"
 
 #include "base/option.h"
-#include "graph/graph.h"
-#include "inside.h"
-#include "run/execute.h"
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The executable of a graph's text; stride: of input 0, or NULL. */
-static Executable *executable_of(void **state, const char *text, const int64_t *stride) {
-    bool generate = *(const bool *)*state;
-    Arena *arena = arena_new();
-    assert_non_null(arena);
-    if (arena_guard(arena)) abort();
-    Graph *graph = graph_parse(arena, text);
-    if (!graph) print_error("%s\n", cb_error());
-    assert_non_null(graph);
-    graph_optimize(graph, NULL);
-    const int64_t *strides[CB_MAX_ARGS] = {stride};
-    Plan *plan = plan_build(graph, arena, strides, (PlanOptions){true, generate});
-    Executable *executable = executable_new(plan, (ExecutableOptions){.generate = generate});
-    assert_non_null(executable);
-    if (executable_info(executable).message)
-        print_error("%s\n", executable_info(executable).message);
-    assert_int_equal(executable_info(executable).reason, REASON_NONE);
-    return executable;
-}
-
-/* first, first + step, first + 2 * step, ... */
-static cb_tensor *ramp(cb_dim_list sizes, float first, float step) {
-    cb_tensor *x = cb_empty(sizes, CB_F32);
-    float *data = cb_data(x);
-    for (int64_t i = 0; i < cb_numel(x); i++) data[i] = first + (float)i * step;
-    return x;
-}
-
-static void expect_near(double got, double expected, double tolerance) {
-    if (!(fabs(got - expected) <= tolerance)) print_error("%g is not %g\n", got, expected);
-    assert_true(fabs(got - expected) <= tolerance);
-}
 
 static void expect(cb_tensor *x, int count, const double *expected) {
     double got[64];
@@ -477,129 +440,6 @@ static void several_threads_share_one(void **state) {
     executable_free(e);
 }
 
-/* Every pair of points: generated code has its lanes along the second point, and the coordinates
- * within them; the VM walks several short axes at once by itself. Positions that were loaded stay
- * as they are. */
-static void short_last_axes(void **state) {
-    enum { N = 100, COORDINATES = 3 };
-    Executable *e = executable_of(
-        state,
-        "graph(x: f32[100, 1, 3], y: f32[1, 100, 3], i: i64[100]) {\n  d = sub(x, y)\n"
-        "  f = reshape(x, sizes=[100, 3])\n  r = index_select(f, dim=0, index=i)\n  return d, r\n}",
-        NULL);
-    cb_tensor *x = ramp(cb_dims(N, 1, COORDINATES), 0, 100), *out[2];
-    cb_tensor *y = ramp(cb_dims(1, N, COORDINATES), 0, 1);
-    cb_tensor *in[] = {x, y, cb_sub(N - 1, cb_arange(0, N))};
-    assert_true(run_executable(e, in, out));
-    const float *d = cb_data(out[0]), *r = cb_data(out[1]);
-    for (int at = 0; at < N * N * COORDINATES; at++) {
-        int k = at % COORDINATES, b = at / COORDINATES % N, a = at / COORDINATES / N;
-        expect_near(d[at], 100 * (COORDINATES * a + k) - (COORDINATES * b + k), 0);
-        expect_near(r[COORDINATES * b + k], 100 * (COORDINATES * (N - 1 - b) + k), 0);
-    }
-    const Plan *plan = executable_plan(e);
-    assert_int_equal(length(plan->kernel), 2);
-    bool lanes_before = *(const bool *)*state;
-    for (int i = 0; i < 2; i++) {
-        const Kernel *kernel = plan->kernel[i];
-        bool pairs = length(kernel->axis) == 3;
-        assert_int_equal(kernel->outer_size, pairs && lanes_before ? N * N
-                                             : pairs               ? N * N * COORDINATES
-                                                                   : N * COORDINATES);
-    }
-    executable_free(e);
-}
-
-/* Products of complex numbers, whose parts lie side by side: generated code has its lanes along the
- * numbers. */
-static void stacks_along_a_short_last_axis(void **state) {
-    enum { N = 500 };
-    Executable *e = executable_of(
-        state,
-        "graph(x: f32[500, 2], y: f32[500, 2]) {\n  a = select(x, 1, 0)\n  b = select(x, 1, 1)\n"
-        "  c = select(y, 1, 0)\n  d = select(y, 1, 1)\n"
-        "  return concat(unsqueeze(a * c - b * d, 1), unsqueeze(a * d + b * c, 1), dim=1)\n}",
-        NULL);
-    cb_tensor *in[] = {ramp(cb_dims(N, 2), 0, 1), ramp(cb_dims(N, 2), 3, 2)}, *out;
-    assert_true(run_executable(e, in, &out));
-    const float *x = cb_data(in[0]), *y = cb_data(in[1]), *z = cb_data(out);
-    for (int i = 0; i < 2 * N; i += 2) {
-        expect_near(z[i], x[i] * y[i] - x[i + 1] * y[i + 1], 0);
-        expect_near(z[i + 1], x[i] * y[i + 1] + x[i + 1] * y[i], 0);
-    }
-    const Plan *plan = executable_plan(e);
-    assert_int_equal(length(plan->kernel), 1);
-    assert_int_equal(plan->kernel[0]->outer_size, *(const bool *)*state ? N : 2 * N);
-    executable_free(e);
-}
-
-/* Nearest neighbours of twice the size: rows are found by a division, lanes go along what is
- * doubled. */
-static void repeats_along_a_short_last_axis(void **state) {
-    enum { ROWS = 60, COLUMNS = 50 };
-    Executable *e = executable_of(state,
-                                  "graph(x: f32[60, 50]) {\n  a = expand(reshape(x, sizes=[60, 1, "
-                                  "50, 1]), sizes=[60, 2, 50, 2])\n"
-                                  "  return reshape(a, sizes=[120, 100])\n}",
-                                  NULL);
-    cb_tensor *x = ramp(cb_dims(ROWS, COLUMNS), 0, 1), *out;
-    assert_true(run_executable(e, &x, &out));
-    const float *from = cb_data(x), *to = cb_data(out);
-    for (int i = 0; i < 2 * ROWS; i++)
-        for (int k = 0; k < 2 * COLUMNS; k++)
-            expect_near(to[i * 2 * COLUMNS + k], from[i / 2 * COLUMNS + k / 2], 0);
-    int points = (*(const bool *)*state ? 2 : 4) * ROWS * COLUMNS;
-    assert_int_equal(executable_plan(e)->kernel[0]->outer_size, points);
-    executable_free(e);
-}
-
-/* Rows with a value for each row and each column: generated code walks them as one run where they
- * are short, and so many that there are rows for every thread. */
-static void rows_of_a_few_elements(void **state) {
-    static const int rows[] = {500, 500, 1000, 500, 12}, columns[] = {3, 9, 63, 64, 9};
-    for (int i = 0; i < 5; i++) {
-        int n = rows[i], count = columns[i];
-        char text[200];
-        snprintf(text, sizeof text,
-                 "graph(x: f32[%d, %d], y: f32[%d, 1], z: f32[%d]) { return x * y + z }", n, count,
-                 n, count);
-        Executable *e = executable_of(state, text, NULL);
-        cb_tensor *in[] = {ramp(cb_dims(n, count), 0, 1), ramp(cb_dims(n, 1), -9, 1),
-                           ramp(cb_dims(count), 3, 5)};
-        cb_tensor *out;
-        assert_true(run_executable(e, in, &out));
-        const float *to = cb_data(out);
-        for (int at = 0; at < n * count; at++)
-            expect_near(to[at], at * (at / count - 9.0) + 3 + 5 * (at % count), 4); /* of 2^25 */
-        bool laid = *(const bool *)*state && i < 3;
-        assert_int_equal(executable_plan(e)->kernel[0]->outer_size, laid ? n : n * count);
-        assert_int_equal(executable_plan(e)->kernel[0]->split, 1);
-        executable_free(e);
-    }
-}
-
-/* Lanes go across rows of up to 31 elements that are folded and then stored, of 15 that are folded
- * alone. */
-static void lanes_across_folded_rows(void **state) {
-    static const char *const text[] = {"graph(x: f32[200, 31]) { return softmax(x, dim=1) }",
-                                       "graph(x: f32[200, 32]) { return softmax(x, dim=1) }",
-                                       "graph(x: f32[200, 15]) { return amax(x, dim=[1]) }",
-                                       "graph(x: f32[200, 16]) { return amax(x, dim=[1]) }"};
-    static const int columns[] = {31, 32, 15, 16};
-    for (int i = 0; i < 4; i++) {
-        Executable *e = executable_of(state, text[i], NULL);
-        cb_tensor *x = ramp(cb_dims(200, columns[i]), 0, 1), *out;
-        assert_true(run_executable(e, &x, &out));
-        double last = i < 2 ? 1 - exp(-1) : 200 * columns[i] - 1; /* 1 / (1 + 1/e + 1/e^2 ...) */
-        expect_near(((const float *)cb_data(out))[cb_numel(out) - 1], last, 1e-5);
-        assert_int_equal(executable_plan(e)->kernel[0]->form, i % 2 ? FORM_ROW : FORM_TILE);
-        executable_free(e);
-    }
-}
-
-#define ONE(test)                                                                                  \
-    cmocka_unit_test_prestate_setup_teardown(test, open_scope, close_scope_without_error, state)
-
 static int run_engine(bool generate) {
     void *state = &generate;
     const struct CMUnitTest tests[] = {
@@ -622,16 +462,10 @@ static int run_engine(bool generate) {
         ONE(columns_do_not_depend_on_threads),
         ONE(long_reductions_of_integers),
         ONE(long_scans_run_in_order),
-        ONE(short_last_axes),
-        ONE(stacks_along_a_short_last_axis),
-        ONE(repeats_along_a_short_last_axis),
-        ONE(rows_of_a_few_elements),
-        ONE(lanes_across_folded_rows),
         ONE(nothing_to_do),
         ONE(equal_seeds_draw_equal_numbers),
         ONE(several_threads_share_one),
     };
-    if (getenv("ONLY_C") && !generate) return 0;
     return cmocka_run_group_tests_name(generate ? "C" : "VM", tests, NULL, NULL);
 }
 

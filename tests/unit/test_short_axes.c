@@ -1,0 +1,153 @@
+/* Kernels whose last axis is short, on both engines: how they are walked, and what they compute. */
+#include "executable_of.h"
+
+#include <stdio.h>
+
+/* Every pair of points: generated code has its lanes along the second point, and the coordinates
+ * within them; the VM walks several short axes at once by itself. Positions that were loaded stay
+ * as they are. */
+static void short_last_axes(void **state) {
+    enum { N = 100, COORDINATES = 3 };
+    Executable *e = executable_of(
+        state,
+        "graph(x: f32[100, 1, 3], y: f32[1, 100, 3], i: i64[100]) {\n  d = sub(x, y)\n"
+        "  f = reshape(x, sizes=[100, 3])\n  r = index_select(f, dim=0, index=i)\n  return d, r\n}",
+        NULL);
+    cb_tensor *x = ramp(cb_dims(N, 1, COORDINATES), 0, 100), *out[2];
+    cb_tensor *y = ramp(cb_dims(1, N, COORDINATES), 0, 1);
+    cb_tensor *in[] = {x, y, cb_sub(N - 1, cb_arange(0, N))};
+    assert_true(run_executable(e, in, out));
+    const float *d = cb_data(out[0]), *r = cb_data(out[1]);
+    for (int at = 0; at < N * N * COORDINATES; at++) {
+        int k = at % COORDINATES, b = at / COORDINATES % N, a = at / COORDINATES / N;
+        expect_near(d[at], 100 * (COORDINATES * a + k) - (COORDINATES * b + k), 0);
+        expect_near(r[COORDINATES * b + k], 100 * (COORDINATES * (N - 1 - b) + k), 0);
+    }
+    const Plan *plan = executable_plan(e);
+    assert_int_equal(length(plan->kernel), 2);
+    bool lanes_before = *(const bool *)*state;
+    for (int i = 0; i < 2; i++) {
+        const Kernel *kernel = plan->kernel[i];
+        bool pairs = length(kernel->axis) == 3;
+        assert_int_equal(kernel->outer_size, pairs && lanes_before ? N * N
+                                             : pairs               ? N * N * COORDINATES
+                                                                   : N * COORDINATES);
+    }
+    executable_free(e);
+}
+
+/* Products of complex numbers, whose parts lie side by side: generated code has its lanes along the
+ * numbers. */
+static void stacks_along_a_short_last_axis(void **state) {
+    enum { N = 500 };
+    Executable *e = executable_of(
+        state,
+        "graph(x: f32[500, 2], y: f32[500, 2]) {\n  a = select(x, 1, 0)\n  b = select(x, 1, 1)\n"
+        "  c = select(y, 1, 0)\n  d = select(y, 1, 1)\n"
+        "  return concat(unsqueeze(a * c - b * d, 1), unsqueeze(a * d + b * c, 1), dim=1)\n}",
+        NULL);
+    cb_tensor *in[] = {ramp(cb_dims(N, 2), 0, 1), ramp(cb_dims(N, 2), 3, 2)}, *out;
+    assert_true(run_executable(e, in, &out));
+    const float *x = cb_data(in[0]), *y = cb_data(in[1]), *z = cb_data(out);
+    for (int i = 0; i < 2 * N; i += 2) {
+        expect_near(z[i], x[i] * y[i] - x[i + 1] * y[i + 1], 0);
+        expect_near(z[i + 1], x[i] * y[i + 1] + x[i + 1] * y[i], 0);
+    }
+    const Plan *plan = executable_plan(e);
+    assert_int_equal(length(plan->kernel), 1);
+    assert_int_equal(plan->kernel[0]->outer_size, *(const bool *)*state ? N : 2 * N);
+    executable_free(e);
+}
+
+/* Nearest neighbours of twice the size: rows are found by a division, lanes go along what is
+ * doubled. */
+static void repeats_along_a_short_last_axis(void **state) {
+    enum { ROWS = 60, COLUMNS = 50 };
+    Executable *e = executable_of(state,
+                                  "graph(x: f32[60, 50]) {\n  a = expand(reshape(x, sizes=[60, 1, "
+                                  "50, 1]), sizes=[60, 2, 50, 2])\n"
+                                  "  return reshape(a, sizes=[120, 100])\n}",
+                                  NULL);
+    cb_tensor *x = ramp(cb_dims(ROWS, COLUMNS), 0, 1), *out;
+    assert_true(run_executable(e, &x, &out));
+    const float *from = cb_data(x), *to = cb_data(out);
+    for (int i = 0; i < 2 * ROWS; i++)
+        for (int k = 0; k < 2 * COLUMNS; k++)
+            expect_near(to[i * 2 * COLUMNS + k], from[i / 2 * COLUMNS + k / 2], 0);
+    int points = (*(const bool *)*state ? 2 : 4) * ROWS * COLUMNS;
+    assert_int_equal(executable_plan(e)->kernel[0]->outer_size, points);
+    executable_free(e);
+}
+
+/* Rows with a value for each row and each column: generated code walks them as one run where they
+ * are short, and so many that there are rows for every thread. */
+static void rows_of_a_few_elements(void **state) {
+    static const int rows[] = {500, 500, 1000, 4000, 500, 12}, columns[] = {3, 9, 63, 15, 64, 9};
+    for (int i = 0; i < 6; i++) {
+        int n = rows[i], count = columns[i];
+        char text[200];
+        snprintf(text, sizeof text,
+                 "graph(x: f32[%d, %d], y: f32[%d, 1], z: f32[%d]) { return x * y + z }", n, count,
+                 n, count);
+        Executable *e = executable_of(state, text, NULL);
+        cb_tensor *in[] = {ramp(cb_dims(n, count), 0, 1), ramp(cb_dims(n, 1), -9, 1),
+                           ramp(cb_dims(count), 3, 5)};
+        cb_tensor *out;
+        assert_true(run_executable(e, in, &out));
+        const float *to = cb_data(out);
+        for (int at = 0; at < n * count; at++)
+            expect_near(to[at], at * (at / count - 9.0) + 3 + 5 * (at % count), 16); /* of 2^28 */
+        bool laid = *(const bool *)*state && i < 4;
+        assert_int_equal(executable_plan(e)->kernel[0]->outer_size, laid ? n : n * count);
+        assert_int_equal(executable_plan(e)->kernel[0]->split, 1);
+        executable_free(e);
+    }
+}
+
+/* A few columns' values would do as well from every point of one long row; the rows are walked as
+ * they are. */
+static void a_value_for_each_column(void **state) {
+    enum { N = 500, COLUMNS = 9 };
+    Executable *e = executable_of(state, "graph(x: f32[500, 9], z: f32[9]) { return x + z }", NULL);
+    cb_tensor *in[] = {ramp(cb_dims(N, COLUMNS), 0, 1), ramp(cb_dims(COLUMNS), 3, 5)}, *out;
+    assert_true(run_executable(e, in, &out));
+    const float *to = cb_data(out);
+    for (int at = 0; at < N * COLUMNS; at++) expect_near(to[at], at + 3 + 5 * (at % COLUMNS), 0);
+    int points = *(const bool *)*state ? N : N * COLUMNS;
+    assert_int_equal(executable_plan(e)->kernel[0]->outer_size, points);
+    executable_free(e);
+}
+
+/* Lanes go across rows of up to 31 elements that are folded and then stored, of 15 that are folded
+ * alone. */
+static void lanes_across_folded_rows(void **state) {
+    static const char *const text[] = {"graph(x: f32[200, 31]) { return softmax(x, dim=1) }",
+                                       "graph(x: f32[200, 32]) { return softmax(x, dim=1) }",
+                                       "graph(x: f32[200, 15]) { return amax(x, dim=[1]) }",
+                                       "graph(x: f32[200, 16]) { return amax(x, dim=[1]) }"};
+    static const int columns[] = {31, 32, 15, 16};
+    for (int i = 0; i < 4; i++) {
+        Executable *e = executable_of(state, text[i], NULL);
+        cb_tensor *x = ramp(cb_dims(200, columns[i]), 0, 1), *out;
+        assert_true(run_executable(e, &x, &out));
+        double last = i < 2 ? 1 - exp(-1) : 200 * columns[i] - 1; /* 1 / (1 + 1/e + 1/e^2 ...) */
+        expect_near(((const float *)cb_data(out))[cb_numel(out) - 1], last, 1e-5);
+        assert_int_equal(executable_plan(e)->kernel[0]->form, i % 2 ? FORM_ROW : FORM_TILE);
+        executable_free(e);
+    }
+}
+
+static int run_engine(bool generate) {
+    void *state = &generate;
+    const struct CMUnitTest tests[] = {
+        ONE(short_last_axes),
+        ONE(stacks_along_a_short_last_axis),
+        ONE(repeats_along_a_short_last_axis),
+        ONE(rows_of_a_few_elements),
+        ONE(a_value_for_each_column),
+        ONE(lanes_across_folded_rows),
+    };
+    return cmocka_run_group_tests_name(generate ? "C" : "VM", tests, NULL, NULL);
+}
+
+int main(void) { return run_engine(false) + run_engine(true); }
