@@ -54,6 +54,14 @@ static cb_tensor *reads_what_was_written(cb_tensor *x) {
     return cb_sub(y, table);
 }
 
+static cb_tensor *writes_into_a_result(cb_tensor *x) {
+    float *p = cb_data(x);
+    cb_tensor *y = cb_mul(table, 2.0); /* recorded */
+    cb_assign(y, x);                   /* at once, into what was recorded */
+    p[0] = 5;
+    return cb_add(y, 1.0);
+}
+
 static cb_tensor *draws_in_turn(cb_tensor *x) {
     cb_manual_seed(7);
     float *p = cb_data(x);
@@ -143,6 +151,7 @@ static void test_pointers(void **state) {
         {takes_a_result, "asked for a pointer"},
         {takes_a_fresh_one, "asked for a pointer"},
         {reads_what_was_written, "asked for a pointer"},
+        {writes_into_a_result, "asked for a pointer"},
         {draws_in_turn, "asked for a pointer"},
         {announces, "writes to a tensor through a pointer"},
         {announces_a_view, "writes to a tensor through a pointer"},

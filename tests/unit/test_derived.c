@@ -140,17 +140,19 @@ static void a_child_makes_it_anew(void **state) {
 
 /* ---- networks ------------------------------------------------------------------------------- */
 
-enum { WIDE = 256, WEIGHT_BYTES = WIDE * WIDE * 4, ROWS = 8 };
+enum { WIDE = 256, WEIGHT_BYTES = WIDE * WIDE * 4, ROWS = 8, MANY = 100 };
 
 static sem_t inside, outside;
 static _Thread_local bool pauses; /* after the last op, before they run */
 
-/* Products of a weight as it is and of one that is folded; both lie as panels want them. */
+/* Products of a weight as it is and of one that is folded; both lie as panels want them. Of many
+ * rows, one more constant. */
 static cb_tensor *forward(cb_module *self, cb_tensor *const *inputs, int count) {
     (void)count;
     cb_tensor *x = cb_matmul(inputs[0], cb_module_get(self, "plain"));
     x = cb_relu(cb_matmul(x, cb_mul(cb_module_get(self, "scaled"), 0.5)));
     x = cb_add(x, cb_square(cb_module_get(self, "shift")));
+    if (cb_size(inputs[0], 0) == MANY) x = cb_add(x, cb_exp(cb_module_get(self, "shift")));
     if (!pauses) return x;
     sem_post(&inside);
     sem_wait(&outside);
@@ -212,6 +214,22 @@ static void entries_share(void **state) {
     expect_held(live() - before, 1);
     assert_true(explains(other, "  packed weights: 524.3 KB\n"));
     cb_function_free(other);
+    assert_int_equal(live(), before);
+    cb_module_free(module);
+}
+
+/* Constants are computed together. One that another entry has packed is computed once more, for the
+ * sake of those that no entry has, and goes. */
+static void what_is_computed_for_nobody_goes(void **state) {
+    (void)state;
+    cb_module *module = network();
+    int64_t before = live();
+    cb_function *fast = cb_compile(module, "backend=vm");
+    expect_forward(fast, module, ROWS);
+    expect_forward(fast, module, MANY);
+    expect_held(live() - before, 1);
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    cb_function_free(fast);
     assert_int_equal(live(), before);
     cb_module_free(module);
 }
@@ -352,11 +370,17 @@ int main(void) {
     cb_set_option("provider", "own");
     for (int i = 0; i < 4; i++) sem_init((sem_t *[]){&begun, &goes_on, &inside, &outside}[i], 0, 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_for_equal_keys),   cmocka_unit_test(what_cannot_be_made_is_not_there),
-        cmocka_unit_test(threads_make_it_once), cmocka_unit_test(a_child_makes_it_anew),
-        cmocka_unit_test(entries_share),        cmocka_unit_test(changes),
-        cmocka_unit_test(a_call_in_progress),   cmocka_unit_test(a_run_in_progress),
-        cmocka_unit_test(threads_pack_once),    cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(one_for_equal_keys),
+        cmocka_unit_test(what_cannot_be_made_is_not_there),
+        cmocka_unit_test(threads_make_it_once),
+        cmocka_unit_test(a_child_makes_it_anew),
+        cmocka_unit_test(entries_share),
+        cmocka_unit_test(changes),
+        cmocka_unit_test(a_call_in_progress),
+        cmocka_unit_test(a_run_in_progress),
+        cmocka_unit_test(what_is_computed_for_nobody_goes),
+        cmocka_unit_test(threads_pack_once),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();

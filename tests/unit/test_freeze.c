@@ -246,6 +246,33 @@ static void frozen_indices_are_looked_at_once(void **state) {
     cb_scope_close();
 }
 
+static cb_tensor *find_what_is_asked(cb_tensor *index) {
+    cb_gather(table, 0, index); /* which nobody needs: its check is all that is left of it */
+    return cb_mul(table, 2.0);
+}
+
+/* An index that is no frozen one is looked at by every call. */
+static void other_indices_are_looked_at_always(void **state) {
+    (void)state;
+    cb_scope_open();
+    table = cb_randn(cb_dims(3));
+    cb_function *fast = cb_compile(find_what_is_asked, "backend=vm, freeze=1");
+    for (int i = 1; i < 6; i++) {
+        cb_tensor *index = cb_full(cb_dims(2), i % 2 ? i / 2 : 3, CB_I64);
+        cb_tensor *got = cb_call(fast, index);
+        if (i % 2) {
+            expect_near(got, find_what_is_asked(index));
+            continue;
+        }
+        assert_null(got);
+        assert_non_null(strstr(cb_error(), "index 3 is out of range"));
+        cb_clear_error();
+    }
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 /* ---- large constants: made when they are wanted, one after the other ------------------------- */
 
 enum { WIDE = 768, LAYERS = 6, WEIGHT_BYTES = WIDE * WIDE * 2 };
@@ -335,6 +362,7 @@ int main(void) {
         cmocka_unit_test(a_replaced_parameter),
         cmocka_unit_test(captured_tensors),
         cmocka_unit_test(frozen_indices_are_looked_at_once),
+        cmocka_unit_test(other_indices_are_looked_at_always),
         cmocka_unit_test(another_way_with_the_first_table),
         cmocka_unit_test(large_constants),
         cmocka_unit_test(every_allocation_may_fail),

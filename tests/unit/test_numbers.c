@@ -98,6 +98,27 @@ static void paths(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *ends_in_two_ways(cb_tensor *x) {
+    cb_tensor *y = cb_add(cb_mul(x, rate), other_rate);
+    return left_path ? cb_sin(y) : cb_cos(y);
+}
+
+/* What is part of one graph is an argument of another one that the call goes over to, and the other
+ * way around. */
+static void going_over(void **state) {
+    (void)state;
+    static const double rates[][3] = {{1, 2, 0}, {1, 3, 0}, {4, 2, 1},
+                                      {1, 5, 1}, {1, 6, 0}, {1, 7, 1}};
+    cb_function *fast = cb_compile(ends_in_two_ways, VM);
+    cb_tensor *x = ramp(3, 4);
+    for (int i = 0; i < 6; i++) {
+        rate = rates[i][0], other_rate = rates[i][1], left_path = rates[i][2] != 0;
+        expect_same_bits(cb_call(fast, x), ends_in_two_ways(x));
+    }
+    expect_graphs(fast, 3);
+    cb_function_free(fast);
+}
+
 /* As many kinds of calls as the limit allows, and again with other numbers: those that a graph with
  * arguments stands in for do not count. */
 static void limit(void **state) {
@@ -195,6 +216,8 @@ static void asked(void **state) {
     cb_function_free(on);
 }
 
+static cb_tensor *scales(cb_tensor *x) { return cb_mul(x, rate); }
+
 static cb_tensor *halves_it(cb_tensor *x) { return cb_pow(cb_maximum(x, rate), other_rate); }
 
 /* What an op computes otherwise with another number, or refuses, stays part of the graph. */
@@ -215,17 +238,22 @@ static void fixed(void **state) {
     assert_non_null(strstr(cb_error(), "1e+06"));
     cb_clear_error();
     cb_function_free(limits);
+    cb_function *scaled = cb_compile(scales, VM); /* by what is no f16 */
+    for (rate = 0.1; rate < 0.35; rate += 0.1)
+        expect_same_bits(cb_call(scaled, half), scales(half));
+    expect_graphs(scaled, 3);
+    cb_function_free(scaled);
 }
 
 static cb_tensor *long_before_and_after(cb_tensor *x) {
     cb_tensor *y = x;
-    for (int i = 0; i < 100; i++) y = cb_add(y, rate + i);
+    for (int i = 0; i < 150; i++) y = cb_add(y, rate + i);
     double sum = cb_item(cb_sum(y));
     for (int i = 0; i < 150; i++) y = cb_mul(y, i % 2 ? 0.5 : 2.0);
     return cb_add(y, sum);
 }
 
-/* More arguments, and more values behind an event, than a call has room for at first. */
+/* More arguments, and more values before and behind an event, than a call has room for at first. */
 static void many(void **state) {
     (void)state;
     cb_function *fast = cb_compile(long_before_and_after, VM);
@@ -243,7 +271,7 @@ int main(void) {
         cmocka_unit_test(schedule), cmocka_unit_test(one_by_one), cmocka_unit_test(paths),
         cmocka_unit_test(limit),    cmocka_unit_test(kinds),      cmocka_unit_test(loop),
         cmocka_unit_test(writes),   cmocka_unit_test(asked),      cmocka_unit_test(fixed),
-        cmocka_unit_test(many),
+        cmocka_unit_test(many),     cmocka_unit_test(going_over),
     };
     return run_counted(tests);
 }
