@@ -56,6 +56,10 @@ fuzz: all
 oracle: all
 	@tests/oracle/python.sh tests/oracle/programs.py run $$(date +%s) 20000 10 2
 
+# Gradients beside PyTorch's, where it is installed: ten minutes.
+gradients: all
+	@tests/oracle/python.sh tests/oracle/gradients.py 200000 $$(date +%s)
+
 # 100,000 compiled calls and 1,000 compilations leave memory flat: about a minute.
 soak: all
 	@$(BUILD)/soak 100000 1000
@@ -89,4 +93,4 @@ install: $(BUILD)/build.ninja
 clean:
 	@rm -rf $(BUILD) build-asan build-tsan build-coverage
 
-.PHONY: all gen test lint format demo bench docs fuzz oracle soak mutants asan tsan coverage install clean
+.PHONY: all gen test lint format demo bench docs fuzz oracle gradients soak mutants asan tsan coverage install clean

@@ -397,6 +397,9 @@ CB_API cb_tensor *cb_fill_(cb_tensor *x, cb_operand value);
 #define cb_div_(x, y) cb_assign_result((x), cb_div((x), (y)))
 #define cb_relu_(x) cb_assign_result((x), cb_relu(x))
 
+/* ---- gradients ---- */
+#include <carbide_grad.h>
+
 /* ---- operations of your own ---- */
 #include <carbide_custom.h>
 

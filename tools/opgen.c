@@ -334,7 +334,6 @@ static void write_table_row(FILE *out, const Row *row, const Schema *schema) {
     const struct {
         const char *field, *text;
     } texts[] = {{"fx", row->fx},
-                 {"schema", row->schema},
                  {"value", row->value},
                  {"formula", row->formula},
                  {"identity", row->identity}};
@@ -389,7 +388,7 @@ static void write_table(FILE *out) {
             MAX_OP_PARAMS, MAX_TENSORS, MAX_WORDS, LIST_WORDS, NUMBER_WORDS);
     for (int i = 0; i < ROW_COUNT; i++) write_params(out, &rows[i], &schemas[i]);
     fprintf(out, "\nstatic const OpInfo op_table[OP_COUNT] = {\n"
-                 "    [OP_none] = {.name = \"none\", .fx = \"none\", .schema = \"\"},\n");
+                 "    [OP_none] = {.name = \"none\", .fx = \"none\"},\n");
     for (int i = 0; i < ROW_COUNT; i++) write_table_row(out, &rows[i], &schemas[i]);
     fprintf(out, "};\n\nconst OpInfo *op_info(Op op) {\n"
                  "    check((unsigned)op < OP_COUNT, \"op %%d\", (int)op);\n"

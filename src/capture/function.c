@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "eager/eager.h"
+#include "eager/tape.h"
 #include "fx/fx.h"
 #include "jit/code.h"
 #include "jit/family.h"
@@ -176,12 +177,22 @@ static int call_compiled(Function *function, Tensor *const *input, int input_cou
     return count;
 }
 
+/* While gradients are recorded, op by op. */
+static int call_recorded(Function *function, Tensor *const *input, int input_count,
+                         Tensor **output) {
+    const char *why = reason_info(REASON_gradients)->text;
+    if (function->options.fullgraph) return fail(CB_ERR_COMPILE, "fullgraph: %s", why);
+    function_note(function, REASON_gradients, site_current(), "%s", "");
+    return call_eagerly(function, input, input_count, output);
+}
+
 static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output) {
     if (tracer_current()) return call_plainly(function, input, input_count, output); /* inlined */
     int64_t before = atomic_fetch_add_explicit(&function->calls, 1, memory_order_relaxed);
     uint64_t reset = atomic_load_explicit(&resets, memory_order_relaxed);
     if (atomic_load_explicit(&function->reset, memory_order_acquire) != reset)
         forget(function, reset);
+    if (tape_in_use()) return call_recorded(function, input, input_count, output);
     /* Its own backend calls it, which compiles for it. */
     bool compiles = atomic_load_explicit(&function->maker, memory_order_relaxed) == &thread_state;
     if (compiles || !stance_runs(function, before))

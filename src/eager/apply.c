@@ -6,6 +6,7 @@
  *     apply(OP_transpose, {x: f32[2, 3]}, {0, 1}) -> f32[3, 2], strides [1, 3], x's storage */
 #include "eager/apply.h"
 #include "eager/eager.h"
+#include "eager/tape.h"
 #include "tensor/thread.h"
 
 #include <string.h>
@@ -81,6 +82,28 @@ static bool is_identity(Op op, const Tensor *x, const Attrs *attrs) {
     return dtype == x->dtype || dtype == CB_SAME;
 }
 
+/* Dropout that draws. */
+static bool drops(const Attrs *attrs) {
+    double p = attr_float(attrs, ATTR_dropout_p);
+    return attrs->word[ATTR_dropout_training] && p > 0 && p < 1;
+}
+
+static Tensor *compute(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+    if (input_count == 1 && input->kind == CB_OPERAND_TENSOR) {
+        if (op_info(op)->kind == KIND_VIEW) return apply_view(op, input, attrs);
+        if (is_identity(op, input->tensor, attrs)) return tensor_alias(input->tensor);
+    }
+    return eager_apply(op, input, input_count, attrs);
+}
+
+/* With its history. */
+static __attribute__((noinline, cold)) Tensor *
+compute_recorded(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+    if (op == OP_dropout && drops(attrs)) return tape_dropout(input->tensor, attrs);
+    if (!tape_takes(op, attrs)) return NULL;
+    return tape_record(compute(op, input, input_count, attrs), op, input, input_count, attrs);
+}
+
 /* The op runs at once: eager, or what autocast makes of it. */
 static __attribute__((noinline)) Tensor *apply_now(Op op, const cb_operand *input, int input_count,
                                                    const Attrs *attrs) {
@@ -89,11 +112,8 @@ static __attribute__((noinline)) Tensor *apply_now(Op op, const cb_operand *inpu
     Tracer *tracer = thread_state.tracer;
     if (tracer) return tracer->apply(tracer, op, input, input_count, attrs);
     if (!operands_real(op, input, input_count)) return NULL;
-    if (input_count == 1 && input->kind == CB_OPERAND_TENSOR) {
-        if (op_info(op)->kind == KIND_VIEW) return apply_view(op, input, attrs);
-        if (is_identity(op, input->tensor, attrs)) return tensor_alias(input->tensor);
-    }
-    return eager_apply(op, input, input_count, attrs);
+    if (tape_follows(input, input_count)) return compute_recorded(op, input, input_count, attrs);
+    return compute(op, input, input_count, attrs);
 }
 
 /* What a jump left behind is put back before anything else. */
@@ -154,6 +174,17 @@ static bool check_broadcast(const Tensor *target, const Tensor *value) {
     return false;
 }
 
+/* A write that somebody's gradient would have to know of. */
+static bool write_recorded(Tensor *target, const cb_operand *value) {
+    const cb_operand both[] = {cb_operand_tensor(target), *value};
+    if (!tape_follows(both, 2)) return true;
+    fail(CB_ERR_ARGUMENT,
+         "assign: %s requires a gradient, and a write in place has none: compute a "
+         "new tensor, or write between cb_no_grad_open and cb_no_grad_close",
+         target->history ? "the target" : "the value");
+    return false;
+}
+
 Tensor *apply_assign(Tensor *target, const cb_operand *value) {
     Tensor *x = value->tensor;
     bool tensor = value->kind == CB_OPERAND_TENSOR;
@@ -170,7 +201,7 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
              target->storage ? "the value" : "the target");
         return NULL;
     }
-    if (!eager_assign(target, value)) return NULL;
+    if (!write_recorded(target, value) || !eager_assign(target, value)) return NULL;
     storage_written(target->storage);
     return target;
 }

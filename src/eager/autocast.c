@@ -18,7 +18,7 @@ static Tensor *convert(Tensor *x, cb_dtype dtype) {
 
 /* x in dtype: a tensor to destroy after use (*temporary), a kept one, or NULL with an error. */
 static Tensor *converted(Tensor *x, cb_dtype dtype, Tensor **temporary) {
-    bool keeps = !thread_state.tracer && x->storage && x->storage->parameter;
+    bool keeps = !thread_state.tracer && !x->history && x->storage && x->storage->parameter;
     Tensor *known = keeps ? autocast_known(x, dtype) : NULL;
     if (known) return known;
     *temporary = convert(x, dtype);

@@ -14,6 +14,7 @@ enum { SHARDS = LOCKS_eager, SHARD_LIMIT = 64, CHAINS = 64 };
 
 struct EagerEntry {
     Executable *executable;
+    GradientNeeds needs;
     _Atomic int references; /* the table's and those of running calls */
     EagerEntry *chain;      /* next in its hash chain */
     EagerEntry *newer, *older;
@@ -84,7 +85,8 @@ EagerEntry *eager_find(const int64_t *key, int words, uint64_t hash) {
     return entry;
 }
 
-EagerEntry *eager_add(const int64_t *key, int words, uint64_t hash, Executable *executable) {
+EagerEntry *eager_add(const int64_t *key, int words, uint64_t hash, Executable *executable,
+                      GradientNeeds needs) {
     size_t bytes = sizeof(EagerEntry) + sizeof *key * (size_t)words;
     EagerEntry *entry = memory_alloc(bytes);
     if (!entry) {
@@ -92,7 +94,8 @@ EagerEntry *eager_add(const int64_t *key, int words, uint64_t hash, Executable *
         fail_memory(bytes);
         return NULL;
     }
-    *entry = (EagerEntry){.executable = executable, .references = 2, .hash = hash, .words = words};
+    *entry = (EagerEntry){
+        .executable = executable, .needs = needs, .references = 2, .hash = hash, .words = words};
     memcpy(entry->key, key, sizeof *key * (size_t)words);
     Shard *shard = shard_of(hash);
     lock_take(lock_of(shard));
@@ -105,6 +108,8 @@ EagerEntry *eager_add(const int64_t *key, int words, uint64_t hash, Executable *
     if (out) eager_release(out);
     return entry;
 }
+
+GradientNeeds eager_needs(const EagerEntry *entry) { return entry->needs; }
 
 const Executable *eager_executable(const EagerEntry *entry) { return entry->executable; }
 

@@ -9,6 +9,7 @@
  *     cb_add(x: f32[4096], 1.5) -> key {add, f32[4096], float} -> kernel b2[a0] = b0[a0] + b1[0] */
 #include "eager/eager.h"
 #include "base/map.h"
+#include "graph/grad/grad.h"
 #include "run/compile.h"
 #include "run/enqueue.h"
 #include "tensor/place.h"
@@ -16,7 +17,7 @@
 
 enum {
     MOST_OPERANDS = OP_MAX_INPUTS,
-    KEY_WORDS = 1 + ATTR_WORDS + MOST_OPERANDS * (1 + 2 * CB_MAX_RANK)
+    KEY_WORDS = 2 + ATTR_WORDS + MOST_OPERANDS * (1 + 2 * CB_MAX_RANK)
 };
 
 typedef struct EagerCall {
@@ -30,6 +31,8 @@ typedef struct EagerCall {
     int input_count; /* of the executable: tensors and numbers that are not in the key */
     Tensor *input[MOST_OPERANDS];
     Number number[MOST_OPERANDS];
+    unsigned wanted;      /* of a gradient: operands, as bits */
+    GradientNeeds *needs; /* NULL: the op itself */
 } EagerCall;
 
 /* ---- numbers ---- */
@@ -111,6 +114,47 @@ static Node *operand_node(Graph *graph, const EagerCall *call, int position) {
     return graph_input(graph, &meta);
 }
 
+/* Inputs that the graph's results are computed from, as bits by number. */
+static unsigned inputs_read(Graph *graph) {
+    bool *read = arena_new_array(graph->arena, bool, length(graph->node) + 1);
+    unsigned bits = 0;
+    for (int i = 0; i < length(graph->output); i++) read[graph->output[i]->id] = true;
+    for (int id = length(graph->node) - 1; id >= 0; id--) {
+        const Node *node = graph->node[id];
+        if (!read[id]) continue;
+        if (node->op == OP_input) bits |= 1u << node->attrs->word[0];
+        if (node->expansion) read[node->expansion->id] = true;
+        for (int k = 0; k < node->input_count && !node->expansion; k++)
+            if (node->input[k]) read[node->input[k]->id] = true;
+    }
+    return bits;
+}
+
+/* The graph of one op becomes that of its gradients. */
+static bool differentiate(Graph *graph, Node *const *operand, const EagerCall *call) {
+    Node *y = pop(graph->output), *wrt[MOST_OPERANDS], *gradient[MOST_OPERANDS];
+    Meta meta = node_meta(y);
+    Node *g = graph_input(graph, &meta);
+    GradientNeeds *needs = call->needs;
+    int count = 0, which[MOST_OPERANDS];
+    for (int i = 0, input = 0; i < call->count; i++) {
+        if (!operand[i] || operand[i]->op != OP_input) continue;
+        needs->fed |= (uint16_t)(1u << i);
+        which[input++] = i;
+        if (call->wanted >> i & 1) wrt[count++] = operand[i];
+    }
+    if (!graph_grad(graph, &y, &g, 1, wrt, count, gradient)) return false;
+    for (int i = 0; i < count; i++) {
+        if (!gradient[i]) continue;
+        needs->produced |= (uint16_t)(1u << which[wrt[i]->attrs->word[0]]);
+        push(graph->arena, graph->output, gradient[i]);
+    }
+    unsigned read = inputs_read(graph);
+    for (int i = 0; i < call->input_count; i++)
+        if (read >> i & 1) needs->read |= (uint16_t)(1u << which[i]);
+    return true;
+}
+
 static Graph *one_node(Arena *arena, const EagerCall *call, int device) {
     if (!arena || arena_guard(arena)) {
         fail_memory(0);
@@ -128,7 +172,7 @@ static Graph *one_node(Arena *arena, const EagerCall *call, int device) {
     Node *node = graph_op(graph, call->op, input, call->count, call->attrs, number);
     if (!node) return NULL;
     push(arena, graph->output, node);
-    return graph;
+    return !call->needs || differentiate(graph, input, call) ? graph : NULL;
 }
 
 static bool find_place(const EagerCall *call, int *device) {
@@ -152,7 +196,8 @@ static Executable *build(const EagerCall *call) {
         arena_free(arena);
         return NULL;
     }
-    const int64_t *stride[MOST_OPERANDS];
+    const int64_t *stride[MOST_OPERANDS + 1];
+    stride[call->input_count] = NULL; /* a gradient's last input */
     for (int i = 0; i < call->input_count; i++)
         stride[i] = tensor_contiguous(call->input[i]) ? NULL : call->input[i]->stride;
     CompileOptions how = {.optimize = true, .fuse = true};
@@ -202,12 +247,42 @@ static Tensor *run(const EagerCall *call, const Executable *executable) {
     return executable_run(executable, call->input, &result) ? result : NULL;
 }
 
+/* Its entry in the cache, built if it is not there; NULL with an error. */
+static EagerEntry *entry_of(EagerCall *call) {
+    uint64_t hash = hash_bytes(call->key, sizeof *call->key * (size_t)call->words, 0);
+    EagerEntry *entry = eager_find(call->key, call->words, hash);
+    if (entry) return entry;
+    Executable *executable = build(call);
+    GradientNeeds needs = call->needs ? *call->needs : (GradientNeeds){0};
+    return executable ? eager_add(call->key, call->words, hash, executable, needs) : NULL;
+}
+
+static void open_call(EagerCall *call, Op op, const cb_operand *input, int input_count,
+                      const Attrs *attrs) {
+    call->op = op, call->operand = input, call->count = input_count, call->attrs = attrs;
+    call->ambient = ambient_of_op();
+    call->input_count = 0;
+    call->needs = NULL;
+}
+
+EagerEntry *eager_gradient(Op op, const cb_operand *input, int input_count, const Attrs *attrs,
+                           unsigned wanted, GradientNeeds *needs) {
+    EagerCall call;
+    Attrs defaults = attrs_default(op);
+    open_call(&call, op, input, input_count, attrs ? attrs : &defaults);
+    *needs = (GradientNeeds){0};
+    call.wanted = wanted, call.needs = needs;
+    describe(&call);
+    call.key[call.words++] = ~(int64_t)wanted; /* no other key ends with such a word */
+    EagerEntry *entry = entry_of(&call);
+    if (entry) *needs = eager_needs(entry);
+    return entry;
+}
+
 Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
     check(input_count <= MOST_OPERANDS, "%s with %d operands", op_info(op)->name, input_count);
     EagerCall call;
-    call.op = op, call.operand = input, call.count = input_count, call.attrs = attrs;
-    call.ambient = ambient_of_op();
-    call.input_count = 0;
+    open_call(&call, op, input, input_count, attrs);
     Attrs defaults;
     if (!attrs) {
         defaults = attrs_default(op);
@@ -216,13 +291,8 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
     bool tensor = input_count > 0 && input->kind == CB_OPERAND_TENSOR;
     if (tensor && is_copy(op)) return copy_reshaped(op, input->tensor, call.attrs);
     describe(&call);
-    uint64_t hash = hash_bytes(call.key, sizeof *call.key * (size_t)call.words, 0);
-    EagerEntry *entry = eager_find(call.key, call.words, hash);
-    if (!entry) {
-        Executable *executable = build(&call);
-        if (executable) entry = eager_add(call.key, call.words, hash, executable);
-        if (!entry) return NULL;
-    }
+    EagerEntry *entry = entry_of(&call);
+    if (!entry) return NULL;
     Tensor *result = run(&call, eager_executable(entry));
     eager_release(entry);
     return result;

@@ -20,12 +20,25 @@ bool eager_assign(Tensor *target, const cb_operand *value);
 
 void eager_cleanup(void); /* for cb_cleanup: frees the built ops; no op may run meanwhile */
 
+typedef struct EagerEntry EagerEntry;
+
+/* Of an op's operands, as bits: those that its gradient takes as inputs; reads, of these; and has
+ * results for, in their order. */
+typedef struct GradientNeeds {
+    uint16_t fed, read, produced;
+} GradientNeeds;
+/* The gradients of an op by its wanted operands (bits): held until it is released; NULL with an
+ * error. Its inputs are the operands that are fed, then the result's gradient. */
+EagerEntry *eager_gradient(Op op, const cb_operand *input, int input_count,
+                           const Attrs *attrs, unsigned wanted, GradientNeeds *needs);
+
 /* The cache (cache.c): keys are words, compared exactly. A found or added entry is held
  * until it is released; an entry that is thrown out while held lives until then. */
-typedef struct EagerEntry EagerEntry;
 EagerEntry *eager_find(const int64_t *key, int words, uint64_t hash); /* NULL: not there */
 /* Takes the executable over, also on failure, which is NULL with an error. */
-EagerEntry *eager_add(const int64_t *key, int words, uint64_t hash, Executable *executable);
+EagerEntry *eager_add(const int64_t *key, int words, uint64_t hash, Executable *executable,
+                      GradientNeeds needs);
+GradientNeeds eager_needs(const EagerEntry *entry); /* of a gradient */
 const Executable *eager_executable(const EagerEntry *entry);
 void eager_release(EagerEntry *entry);
 

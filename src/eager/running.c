@@ -43,8 +43,10 @@ Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs
     if (cb_numel(input[0].tensor) == 0) return y;
     double momentum = attr_float(attrs, ATTR_batch_norm_momentum);
     cb_scope_open();
+    cb_no_grad_open(); /* statistics are no part of what is differentiated */
     bool moved = norm_statistics(op, input[0].tensor, &mean, &var) &&
                  move(running_mean, mean, momentum) && move(running_var, var, momentum);
+    cb_no_grad_close();
     cb_scope_close();
     return moved ? y : NULL;
 }

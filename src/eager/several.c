@@ -5,6 +5,7 @@
  *
  *     traced, cb_cat({a, b, c, d}, 4, 0) -> concat(concat(a, b), concat(c, d)) */
 #include "eager/apply.h"
+#include "eager/tape.h"
 
 #include "base/memory.h"
 #include "tensor/place.h"
@@ -135,7 +136,7 @@ cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **i
 
 /* ---- cat and stack --------------------------------------------------------------------------- */
 
-/* For a tracer: a balanced tree, as deep as the logarithm of count. */
+/* For a tracer and the tape: a balanced tree, as deep as the logarithm of count. */
 static Tensor *join_tree(Tensor *const *x, int count, int dim) {
     if (count == 1) return x[0];
     int half = count / 2;
@@ -197,7 +198,12 @@ static Tensor *clone(Tensor *x) {
 
 static Tensor *join(Tensor *const *x, int count, int dim) {
     if (count == 1) return clone(x[0]);
-    return tracer_current() ? join_tree(x, count, dim) : join_parts(x, count, dim);
+    bool recorded = tracer_current();
+    for (int i = 0; i < count && !recorded; i++) {
+        cb_operand operand = cb_operand_tensor(x[i]);
+        recorded = tape_follows(&operand, 1);
+    }
+    return recorded ? join_tree(x, count, dim) : join_parts(x, count, dim);
 }
 
 static bool check_list(const char *op, Tensor *const *x, int count) {

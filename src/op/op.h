@@ -94,7 +94,7 @@ static inline int param_words(const Param *param) {
 }
 
 typedef struct OpInfo {
-    const char *name, *fx, *schema;
+    const char *name, *fx;
     const char *value;    /* pointwise and reductions: C tokens (combine step) */
     const char *identity; /* reductions: C tokens */
     const char *formula;  /* composites; NULL: graph/expand */

@@ -36,6 +36,7 @@ Frame *frame_open(size_t bytes, FrameAbandon *abandon, FrameKind kind, volatile 
     frame->scope = t->scope;
     frame->unopened = t->unopened;
     frame->disabled = t->disabled;
+    frame->no_grad = t->no_grad;
     frame->place = place_current();
     frame->kind = kind;
     frame->autocast = kind == FRAME_OF_FUNCTION ? autocast_enter() : autocast_frame();
@@ -87,6 +88,7 @@ static bool restore(ThreadState *t, const Frame *frame) {
     }
     t->tracer = frame->tracer;
     t->disabled = frame->disabled;
+    t->no_grad = frame->no_grad;
     if (t->tracer) t->tracer->disabled = t->disabled;
     place_set(frame->place);
     return autocast_leave(frame->autocast);

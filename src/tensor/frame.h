@@ -44,9 +44,9 @@ struct Frame {
     uint64_t serial;
     size_t bytes; /* of the whole block */
     FrameAbandon *abandon;
-    Tracer *tracer; /* as it was before; so are the next five */
+    Tracer *tracer; /* as it was before; so are the next six */
     Scope *scope;
-    int unopened, disabled;
+    int unopened, disabled, no_grad;
     AutocastFrame autocast;
     const Place *place;
     FrameKind kind;

@@ -87,6 +87,11 @@ cb_tensor *cb_to_device(cb_tensor *handle, const char *name) {
     Tensor *x = tensor_in(handle, "to_device");
     int device = x ? device_find(name) : -1;
     if (device < 0 || !tensor_materialize(x)) return NULL;
+    if (x->history && grad_mode()) {
+        fail(CB_ERR_ARGUMENT,
+             "to_device: x requires a gradient, and a move has none: cb_detach it");
+        return NULL;
+    }
     return tensor_out(device == x->device ? tensor_alias(x) : tensor_to(x, device));
 }
 

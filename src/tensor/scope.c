@@ -34,6 +34,7 @@ static void leave_scope(Tensor *x) {
 /* slot is a free one. */
 static inline void begin(ThreadState *t, Tensor *x, int value, uint64_t trace) {
     x->kept = x->owned = false;
+    x->history = NULL;
     x->value = (void *)(intptr_t)value;
     x->trace = trace;
     link_tensor(t->scope, x);
@@ -88,6 +89,7 @@ Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t off
 static void let_go(ThreadState *t, Tensor *x) {
     if (t->tracer) t->tracer->destroy_tensor(t->tracer, x);
     if (x->storage) storage_release(x->storage);
+    if (x->history) history_release(x->history);
 }
 
 void tensor_destroy(Tensor *x) {

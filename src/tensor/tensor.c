@@ -73,6 +73,11 @@ Tensor *tensor_alias(const Tensor *x) {
     return tensor_view_of(x, &meta, x->stride, x->offset);
 }
 
+void history_release(History *history) {
+    if (atomic_fetch_sub_explicit(&history->references, 1, memory_order_acq_rel) == 1)
+        history->free(history);
+}
+
 Meta tensor_meta(const Tensor *x) {
     Meta meta = {.dtype = x->dtype, .rank = x->rank, .device = x->device};
     for (int i = 0; i < x->rank; i++) meta.size[i] = x->size[i];

@@ -30,6 +30,14 @@ void storage_release(Storage *storage);
 void storage_written(Storage *storage); /* after every in-place write: raises the version */
 void storage_trim(void); /* gives the cached blocks back to the heap */
 
+/* What a tensor was computed from, when somebody wants its gradient (eager/tape.h). */
+typedef struct History History;
+struct History {
+    _Atomic int references;
+    void (*free)(History *history);
+};
+void history_release(History *history);
+
 /* What users hold is no address: it is the tensor's handle, its address with a number in the bits
  * that are free there (tensor/handle.c). Inside the library a Tensor * is the address. Public
  * functions let handles in with tensor_in() and out with tensor_out(), and so does what calls
@@ -47,6 +55,7 @@ struct cb_tensor {
     uint8_t device;   /* DeviceId: of its storage, or where that will be */
     Scope *scope;
     Tensor *previous, *next; /* in the scope; next also among the free slots */
+    History *history; /* NULL: it needs no gradient */
     void *value;      /* traced: what the tracer knows it by */
     uint64_t trace;   /* serial of the trace that value belongs to; 0: none */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK]; /* stride 0 where expanded */

@@ -147,6 +147,18 @@ void cb_disable_close(void) {
         fail(CB_ERR_ARGUMENT, "disable_close: none is open");
 }
 
+void cb_no_grad_open(void) { thread_now()->no_grad++; }
+
+void cb_no_grad_close(void) {
+    ThreadState *t = thread_now();
+    if (t->no_grad)
+        t->no_grad--;
+    else
+        fail(CB_ERR_ARGUMENT, "no_grad_close: none is open");
+}
+
+bool grad_mode(void) { return thread_state.no_grad == 0; }
+
 bool tracer_disabled(void) { return thread_state.disabled > 0; }
 
 bool tensor_may_cleanup(const char *what) {

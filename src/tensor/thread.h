@@ -43,6 +43,7 @@ struct ThreadState {
     Death *oldest_death; /* of deaths */
     AutocastState autocast;
     int disabled;               /* scopes of cb_disable_open */
+    int no_grad;                /* scopes of cb_no_grad_open */
     int unopened;               /* scopes that cb_scope_open had no memory for */
     uint64_t serial, serial_end; /* numbers that this thread may hand out */
     _Atomic int64_t live;       /* tensors made minus tensors freed by this thread */

@@ -33,6 +33,7 @@ struct Tracer {
 Tracer *tracer_current(void);
 Tracer *tracer_set(Tracer *tracer); /* returns the one before */
 bool tracer_disabled(void); /* in a scope of cb_disable_open */
+bool grad_mode(void);       /* outside of every cb_no_grad_open */
 uint64_t serial_next(void);         /* unique numbers for traces and storages */
 
 /* The dtype that autocast computes in, CB_SAME: off. Sets it without a scope; returns the one

@@ -34,6 +34,7 @@ GIVEN = {  # what the snippets of a file take for granted
     "include/carbide_custom.h": X + "cb_status running_max(const cb_op_call *call) {"
                                     "(void)call; return CB_OK; }",
     "include/carbide_backend.h": "cb_tensor *f(cb_tensor *x) { return cb_relu(x); }",
+    "include/carbide_grad.h": X + "cb_tensor *w = cb_randn(cb_dims(4, 2)), *y = cb_randn(cb_dims(3, 2));",
     "include/carbide_fx.h": "cb_module *module = cb_nn_linear(4, 2);",
 }
 failures = 0

@@ -75,7 +75,9 @@ for name, result, *arguments in [
         ('sort', T, T, c_int, c_bool, POINTER(T)), ('topk', T, T, c_int64, c_int, c_bool, POINTER(T)),
         ('cat', T, POINTER(T), c_int, c_int), ('stack', T, POINTER(T), c_int, c_int),
         ('assign', T, T, T), ('fill_', T, T, Operand),
-        ('autocast_open', None, c_int), ('autocast_close', None),
+        ('requires_grad_', T, T, c_bool), ('requires_grad', c_bool, T), ('backward', c_int, T, T),
+        ('grad', c_int, T, T, POINTER(T), c_int, POINTER(T)), ('tensor_grad', T, T), ('zero_grad', None, T),
+        ('no_grad_open', None), ('no_grad_close', None), ('autocast_open', None, c_int), ('autocast_close', None),
         ('compile_n', c_void_p, CALLBACK, c_void_p, c_char_p), ('function_free', None, c_void_p),
         ('call_n', c_int, c_void_p, POINTER(T), c_int, POINTER(T), c_int),
         ('explain', c_void_p, c_void_p), ('free_text', None, c_void_p), ('stats', Stats, c_void_p),
@@ -327,6 +329,23 @@ def assign(x, value):
 def fill_(x, value):
     note_site()
     return wrap(lib.cb_fill_(x.handle, operand(value)))
+
+# ---- gradients -----------------------------------------------------------------------------------
+
+def requires_grad_(x, on=True):
+    note_site()
+    return wrap(lib.cb_requires_grad_(x.handle, on))
+
+def backward(y, gradient=None):
+    note_site()
+    checked(lib.cb_backward(y.handle, gradient.handle if gradient else None))
+
+def grad(y, gradient, wrt):
+    """The gradients of y by each of wrt, None where there is none."""
+    out = (c_void_p * max(1, len(wrt)))()
+    note_site()
+    checked(lib.cb_grad(y.handle, gradient.handle, handles(wrt), len(wrt), out))
+    return [Tensor(h) if h else None for h in out[:len(wrt)]]
 
 def synchronize(): checked(lib.cb_synchronize()) # what a device has found meanwhile is an error here
 def set_option(name, value): checked(lib.cb_set_option(name.encode(), str(value).encode()))

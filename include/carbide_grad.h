@@ -1,0 +1,47 @@
+/* Gradients: ops on tensors that require one are remembered, and cb_backward goes back over them.
+ * Included by carbide.h; include that.
+ *
+ *     cb_requires_grad_(w, true);
+ *     cb_backward(cb_mse_loss(cb_matmul(x, w), y), NULL);
+ *     cb_no_grad_open();
+ *     cb_sub_(w, cb_mul(cb_tensor_grad(w), 0.1));
+ *     cb_no_grad_close();
+ *     cb_zero_grad(w);
+ *
+ * As PyTorch's autograd. What an op computed lives on, with the operands that its gradient reads,
+ * until its last result is freed; so going back twice over the same tensors is no error.
+ * docs/ops.md lists the ops without a gradient. Compiled functions run eagerly while something
+ * requires a gradient, except between cb_no_grad_open and cb_no_grad_close. */
+#ifndef CARBIDE_GRAD_H
+#define CARBIDE_GRAD_H
+
+/* Tensor.requires_grad_: x, of a floating point dtype, is one whose gradient is wanted (on), or no
+ * more (off, which frees its gradient, and is an error for the result of an op). x comes back; NULL
+ * with an error. */
+CB_API cb_tensor *cb_requires_grad_(cb_tensor *x, bool on);
+CB_API bool cb_requires_grad(const cb_tensor *x); /* true of what is computed from one, too */
+
+/* Tensor.backward: adds the gradient of y to that of every tensor that requires one and y was
+ * computed from. gradient: that of y itself, of its dtype and sizes; NULL: 1, and y has one
+ * element. An error names an operand that was written to since, where its elements are needed;
+ * gradients may have been added to by then. Not inside of what is compiled or traced. One thread at
+ * a time for the same tensors. */
+CB_API cb_status cb_backward(cb_tensor *y, cb_tensor *gradient);
+
+/* torch.autograd.grad: the gradients of y by count tensors, which may be results on the way, into
+ * out; NULL where y does not depend on one. Nothing is added to anything. They have no history: a
+ * gradient of theirs is not to be had this way. */
+CB_API cb_status cb_grad(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wrt, int count,
+                         cb_tensor **out);
+
+/* Tensor.grad: what cb_backward added up, which x owns; NULL when there is none. Setting it to
+ * None: it is freed, and the next cb_backward begins anew. */
+CB_API cb_tensor *cb_tensor_grad(const cb_tensor *x);
+CB_API void cb_zero_grad(cb_tensor *x);
+
+/* torch.no_grad: between open and close, in this thread, nothing is remembered, and tensors that
+ * require a gradient may be written to. Scopes nest, and end with the compiled function that opened
+ * them at the latest. */
+CB_API void cb_no_grad_open(void);
+CB_API void cb_no_grad_close(void); /* an error when none is open */
+#endif

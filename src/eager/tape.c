@@ -1,0 +1,465 @@
+/* Recording, and going back.
+ *
+ *     w requires a gradient      a leaf
+ *     y = x * w                  node mul: the leaf w; x is saved, w is not wanted by anybody
+ *     l = sum(y)                 node sum: node mul; nothing is saved
+ *     cb_backward(l)             sum: 1 spread over y, mul: x * that, to the leaf's gradient
+ *
+ * The gradient of an op is graph_grad of a graph of that one op, a cached executable as the op
+ * itself is one (eager.c). What it reads of the operands is saved: a storage with the version that
+ * it had. One that was written to since is an error, with the op and its line. Values that the op
+ * computed on the way, its result among them, are computed again. */
+#include "eager/tape.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "eager/apply.h"
+#include "eager/eager.h"
+
+#include <string.h>
+
+typedef struct Saved { /* an operand that the gradient reads */
+    Storage *storage;  /* NULL: it does not */
+    uint64_t version;
+    Meta meta;
+    int64_t offset, stride[CB_MAX_RANK];
+    cb_operand number;
+} Saved;
+
+typedef struct TapeNode TapeNode;
+struct TapeNode {
+    History history; /* first */
+    Op op;           /* OP_none: a leaf */
+    Site site;
+    EagerEntry *entry;
+    GradientNeeds needs;
+    Tensor *gradient; /* leaves: what was added up, or NULL */
+    Meta meta;        /* of the result, or the leaf */
+    int count;
+    TapeNode *producer[OP_MAX_INPUTS]; /* by operand: NULL: it needs no gradient */
+    TapeNode *next;                    /* among those that are being freed */
+    Saved saved[];                     /* by operand */
+};
+
+static _Atomic int64_t leaves; /* that live, in the process */
+
+static cb_dim_list sizes_of(const Tensor *x) {
+    cb_dim_list sizes = {x->rank, {0}};
+    memcpy(sizes.at, x->size, sizeof(int64_t) * x->rank);
+    return sizes;
+}
+
+static TapeNode *node_of(const Tensor *x) { return (TapeNode *)(void *)x->history; }
+
+/* ---- lifetime ------------------------------------------------------------------------------- */
+
+static TapeNode *retain(TapeNode *node) {
+    atomic_fetch_add_explicit(&node->history.references, 1, memory_order_relaxed);
+    return node;
+}
+
+static bool is_last(TapeNode *node) {
+    return atomic_fetch_sub_explicit(&node->history.references, 1, memory_order_acq_rel) == 1;
+}
+
+/* With a list in place of recursion: a chain may be of any length. */
+static void free_nodes(History *history) {
+    TapeNode *first = (TapeNode *)(void *)history;
+    first->next = NULL;
+    while (first) {
+        TapeNode *node = first;
+        first = node->next;
+        for (int i = 0; i < node->count; i++) {
+            TapeNode *producer = node->producer[i];
+            if (node->saved[i].storage) storage_release(node->saved[i].storage);
+            if (!producer || !is_last(producer)) continue;
+            producer->next = first;
+            first = producer;
+        }
+        if (node->op == OP_none) atomic_fetch_sub(&leaves, 1);
+        if (node->entry) eager_release(node->entry);
+        tensor_destroy(node->gradient);
+        memory_free(node);
+    }
+}
+
+static TapeNode *node_new(Op op, int count, const Tensor *x) {
+    size_t bytes = sizeof(TapeNode) + sizeof(Saved) * (size_t)count;
+    TapeNode *node = memory_zalloc(bytes);
+    if (!node) {
+        fail_memory(bytes);
+        return NULL;
+    }
+    atomic_init(&node->history.references, 1);
+    node->history.free = free_nodes;
+    node->op = op;
+    node->count = count;
+    node->site = site_current();
+    node->meta = tensor_meta(x);
+    return node;
+}
+
+/* ---- recording ------------------------------------------------------------------------------ */
+
+bool tape_follows(const cb_operand *input, int count) {
+    for (int i = 0; i < count; i++)
+        if (input[i].kind == CB_OPERAND_TENSOR && input[i].tensor && input[i].tensor->history)
+            return grad_mode();
+    return false;
+}
+
+bool tape_in_use(void) {
+    return atomic_load_explicit(&leaves, memory_order_relaxed) > 0 && grad_mode();
+}
+
+bool tape_takes(Op op, const Attrs *attrs) {
+    const OpInfo *info = op_info(op);
+    const char *why = op_gradient(op);
+    bool floating = info->dtype == DTYPE_KEEP || info->dtype == DTYPE_NUMERIC;
+    bool drops = op == OP_scaled_dot_product_attention && attrs &&
+                 attr_float(attrs, ATTR_scaled_dot_product_attention_dropout_p) > 0;
+    bool refuses = *why == '!' && floating && info->kind != KIND_VIEW;
+    if (!refuses && !drops) return true;
+    fail(CB_ERR_ARGUMENT,
+         "%s: there is no gradient for it (%s): cb_detach its inputs, or "
+         "open cb_no_grad_open",
+         info->name, drops ? "dropout inside of attention" : why + 1);
+    return false;
+}
+
+static void save(Saved *saved, const Tensor *x) {
+    saved->storage = storage_retain(x->storage);
+    saved->version = atomic_load_explicit(&x->storage->version, memory_order_relaxed);
+    saved->meta = tensor_meta(x);
+    saved->offset = x->offset;
+    memcpy(saved->stride, x->stride, sizeof saved->stride);
+}
+
+Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const Attrs *attrs) {
+    unsigned wanted = 0;
+    GradientNeeds needs;
+    if (!y || !dtype_is_float(y->dtype) || op == OP_detach) return y;
+    for (int i = 0; i < count; i++)
+        if (input[i].kind == CB_OPERAND_TENSOR && input[i].tensor && input[i].tensor->history)
+            wanted |= 1u << i;
+    EagerEntry *entry = eager_gradient(op, input, count, attrs, wanted, &needs);
+    if (entry && !needs.produced) { /* rand_like, and other results without a derivative */
+        eager_release(entry);
+        return y;
+    }
+    TapeNode *node = entry ? node_new(op, count, y) : NULL;
+    if (!node) {
+        if (entry) eager_release(entry);
+        tensor_destroy(y);
+        return NULL;
+    }
+    node->entry = entry;
+    node->needs = needs;
+    for (int i = 0; i < count; i++) {
+        Tensor *x = input[i].kind == CB_OPERAND_TENSOR ? input[i].tensor : NULL;
+        if (!x) node->saved[i].number = input[i];
+        if (x && needs.read >> i & 1) save(&node->saved[i], x);
+        if (needs.produced >> i & 1) node->producer[i] = retain(node_of(x));
+    }
+    y->history = &node->history;
+    return y;
+}
+
+/* As the expansion has it (graph/expand/expand.c), with the same numbers. */
+Tensor *tape_dropout(Tensor *x, const Attrs *attrs) {
+    double p = attr_float(attrs, ATTR_dropout_p);
+    Attrs sizes = attrs_default(OP_rand);
+    attr_set_dims(&sizes, ATTR_rand_sizes, sizes_of(x));
+    Tensor *drawn = apply(OP_rand, NULL, 0, &sizes), *keep = NULL, *scaled = NULL, *y = NULL;
+    if (drawn)
+        keep = apply(OP_ge, (cb_operand[]){cb_operand_tensor(drawn), cb_operand_float(p)}, 2, NULL);
+    if (keep)
+        scaled = apply(OP_mul, (cb_operand[]){cb_operand_tensor(x), cb_operand_float(1 / (1 - p))},
+                       2, NULL);
+    if (scaled)
+        y = apply(
+            OP_where,
+            (cb_operand[]){cb_operand_tensor(keep), cb_operand_tensor(scaled), cb_operand_int(0)},
+            3, NULL);
+    tensor_destroy(drawn);
+    tensor_destroy(keep);
+    tensor_destroy(scaled);
+    return y;
+}
+
+/* ---- the walk back -------------------------------------------------------------------------- */
+
+typedef struct TapeVisit {
+    TapeNode *node;
+    Tensor *gradient; /* so far, in the walk's scope */
+    int next;         /* operand to look at */
+} TapeVisit;
+
+typedef struct TapeWalk {
+    Arena *arena;
+    Map seen;                 /* node -> its number in order */
+    TapeVisit *order, *stack; /* vecs; order: operands before results */
+} TapeWalk;
+
+static int number_of(const TapeWalk *walk, const TapeNode *node) {
+    for (MapEntry *e = map_first(&walk->seen, hash_bytes(&node, sizeof node, 0)); e;
+         e = map_next(e)) {
+        const int *number = e->value;
+        if (walk->order[*number].node == node) return *number; /* untested: equal hashes */
+    }
+    return -1;
+}
+
+static void order_nodes(TapeWalk *walk, TapeNode *root) {
+    push(walk->arena, walk->stack, ((TapeVisit){root, NULL, 0}));
+    while (length(walk->stack)) {
+        TapeVisit *top = &walk->stack[length(walk->stack) - 1];
+        TapeNode *node = top->node, *producer = NULL;
+        while (top->next < node->count && !producer) producer = node->producer[top->next++];
+        if (producer) {
+            if (number_of(walk, producer) < 0)
+                push(walk->arena, walk->stack, ((TapeVisit){producer, NULL, 0}));
+            continue;
+        }
+        (void)pop(walk->stack);
+        int *number = arena_alloc(walk->arena, sizeof *number);
+        *number = length(walk->order);
+        map_put(&walk->seen, hash_bytes(&node, sizeof node, 0), number);
+        push(walk->arena, walk->order, ((TapeVisit){node, NULL, 0}));
+    }
+}
+
+static bool add(TapeVisit *visit, Tensor *g) {
+    if (visit->gradient) {
+        cb_operand pair[] = {cb_operand_tensor(visit->gradient), cb_operand_tensor(g)};
+        g = eager_apply(OP_add, pair, 2, NULL);
+    }
+    visit->gradient = g;
+    return g;
+}
+
+/* What is saved of operand i, as a tensor for one run; false with an error when it was written. */
+static bool restore(const TapeNode *node, int i, Number *number, Tensor **x) {
+    const Saved *saved = &node->saved[i];
+    if (saved->number.kind != CB_OPERAND_TENSOR) {
+        *x = number_wrap(number, &saved->number);
+        return true;
+    }
+    Tensor *shell = &number->tensor;
+    *shell = (Tensor){.device = node->meta.device};
+    *x = shell;
+    if (!saved->storage) return true; /* nobody reads it */
+    shell->storage = saved->storage;
+    shell->offset = saved->offset;
+    shell->dtype = saved->meta.dtype;
+    shell->rank = saved->meta.rank;
+    shell->device = saved->meta.device;
+    memcpy(shell->size, saved->meta.size, sizeof shell->size);
+    memcpy(shell->stride, saved->stride, sizeof shell->stride);
+    uint64_t version = atomic_load_explicit(&saved->storage->version, memory_order_relaxed);
+    if (version == saved->version) return true;
+    fail(CB_ERR_ARGUMENT,
+         "backward: operand %d of %s (%s:%d) was modified in place, %llu times since, and its "
+         "gradient needs the elements as they were",
+         i, op_info(node->op)->name, node->site.file ? node->site.file : "?", node->site.line,
+         (unsigned long long)(version - saved->version));
+    return false;
+}
+
+static bool step(TapeWalk *walk, const TapeVisit *visit) {
+    const TapeNode *node = visit->node;
+    Number number[OP_MAX_INPUTS];
+    Tensor *input[OP_MAX_INPUTS + 1], *output[OP_MAX_INPUTS];
+    int inputs = 0, outputs = 0;
+    for (int i = 0; i < node->count; i++)
+        if (node->needs.fed >> i & 1 && !restore(node, i, &number[i], &input[inputs++]))
+            return false;
+    Tensor *g = visit->gradient;
+    cb_operand operand = cb_operand_tensor(g);
+    input[inputs] = tensor_contiguous(g) ? g : eager_apply(OP_contiguous, &operand, 1, &attrs_none);
+    if (!input[inputs] || !executable_run(eager_executable(node->entry), input, output))
+        return false;
+    for (int i = 0; i < node->count; i++) {
+        if (!node->producer[i]) continue;
+        if (!add(&walk->order[number_of(walk, node->producer[i])], output[outputs++])) return false;
+    }
+    return true;
+}
+
+/* A tensor that outlives the walk, and shares its elements with nobody. */
+static Tensor *kept(Tensor *g) {
+    cb_operand operand = cb_operand_tensor(g);
+    bool own = atomic_load(&g->storage->references) == 1 && tensor_contiguous(g);
+    g = own ? tensor_alias(g) : eager_apply(OP_clone, &operand, 1, &attrs_none);
+    if (g) cb_keep(g);
+    return g;
+}
+
+static bool accumulate(TapeNode *leaf, Tensor *g) {
+    if (!leaf->gradient) {
+        leaf->gradient = kept(g);
+        if (leaf->gradient) leaf->gradient->owned = true;
+        return leaf->gradient;
+    }
+    cb_operand pair[] = {cb_operand_tensor(leaf->gradient), cb_operand_tensor(g)};
+    Tensor *sum = eager_apply(OP_add, pair, 2, NULL);
+    cb_operand value = cb_operand_tensor(sum);
+    if (!sum || !eager_assign(leaf->gradient, &value)) return false;
+    storage_written(leaf->gradient->storage);
+    return true;
+}
+
+/* From root with gradient g back to the leaves; wrt: to those alone, into out. */
+static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, Tensor *const *wrt, int count,
+                      Tensor **out) {
+    walk->seen = map_new(walk->arena);
+    order_nodes(walk, root);
+    int last = length(walk->order) - 1;
+    walk->order[last].gradient = g;
+    for (int i = last; i >= 0; i--) {
+        TapeVisit *visit = &walk->order[i];
+        if (!visit->gradient) continue; /* no gradient came this way: a 0 in the table */
+        if (visit->node->op != OP_none && !step(walk, visit)) return false;
+        if (visit->node->op == OP_none && !wrt && !accumulate(visit->node, visit->gradient))
+            return false;
+    }
+    for (int k = 0; k < count; k++) {
+        int number = wrt[k]->history ? number_of(walk, node_of(wrt[k])) : -1;
+        Tensor *gradient = number >= 0 ? walk->order[number].gradient : NULL;
+        out[k] = gradient ? kept(gradient) : NULL;
+        if (gradient && !out[k]) return false;
+    }
+    return true;
+}
+
+/* y's own gradient: that given, or 1 for one element. */
+static Tensor *seed(const char *what, Tensor *y, Tensor *given) {
+    char texts[2][128];
+    Meta meta = tensor_meta(y);
+    if (!y->history) {
+        fail(CB_ERR_ARGUMENT,
+             "%s: nothing that the tensor was computed from requires a gradient, "
+             "or it was computed without one (cb_no_grad_open, cb_detach)",
+             what);
+        return NULL;
+    }
+    meta_format(&meta, texts[0], sizeof texts[0]);
+    if (given) {
+        Meta own = tensor_meta(given);
+        meta_format(&own, texts[1], sizeof texts[1]);
+        if (!strcmp(texts[0], texts[1])) return tensor_alias(given);
+        fail(CB_ERR_SHAPE, "%s: a gradient of %s for a tensor of %s", what, texts[1], texts[0]);
+        return NULL;
+    }
+    if (meta_numel(&meta) != 1) {
+        fail(CB_ERR_SHAPE, "%s: %s is no single number: give the gradient to begin with", what,
+             texts[0]);
+        return NULL;
+    }
+    Attrs attrs = attrs_default(OP_full);
+    attr_set_dims(&attrs, ATTR_full_sizes, sizes_of(y));
+    attr_set_number(&attrs, ATTR_full_value, cb_operand_int(1));
+    attrs.word[ATTR_full_dtype] = y->dtype;
+    return eager_apply(OP_full, NULL, 0, &attrs);
+}
+
+static bool go_back(const char *what, Tensor *y, Tensor *given, Tensor *const *wrt, int count,
+                    Tensor **out) {
+    if (tracer_current()) {
+        fail(CB_ERR_GRAPH, "%s: not inside of what is being compiled or traced", what);
+        return false;
+    }
+    Arena *arena = arena_new();
+    if (!arena || arena_guard(arena)) {
+        fail_memory(0);
+        arena_free(arena);
+        return false;
+    }
+    Tensor *g = seed(what, y, given);
+    TapeWalk walk = {.arena = arena};
+    bool done = g && walk_back(&walk, node_of(y), g, wrt, count, out);
+    arena_free(arena);
+    return done;
+}
+
+/* ---- the public API ------------------------------------------------------------------------- */
+
+static bool leaf_begin(Tensor *x) {
+    if (!dtype_is_float(x->dtype)) {
+        fail(CB_ERR_DTYPE, "requires_grad: a tensor of %s has no gradient",
+             cb_dtype_name(x->dtype));
+        return false;
+    }
+    if (tracer_current() || !x->storage) {
+        fail(CB_ERR_GRAPH, "requires_grad: not inside of what is being compiled or traced");
+        return false;
+    }
+    TapeNode *leaf = node_new(OP_none, 0, x);
+    if (!leaf) return false;
+    atomic_fetch_add(&leaves, 1);
+    x->history = &leaf->history;
+    return true;
+}
+
+cb_tensor *(cb_requires_grad_)(cb_tensor *handle, bool on) {
+    Tensor *x = tensor_in(handle, "requires_grad");
+    if (!x) return NULL;
+    if (on) return x->history || leaf_begin(x) ? handle : NULL;
+    if (!x->history) return handle;
+    if (node_of(x)->op != OP_none) {
+        fail(CB_ERR_ARGUMENT,
+             "requires_grad: the tensor is the result of %s; cb_detach gives one "
+             "without a gradient",
+             op_info(node_of(x)->op)->name);
+        return NULL;
+    }
+    history_release(x->history);
+    x->history = NULL;
+    return handle;
+}
+
+bool cb_requires_grad(const cb_tensor *handle) {
+    const Tensor *x = tensor_in(handle, "requires_grad");
+    return x && x->history;
+}
+
+cb_tensor *cb_tensor_grad(const cb_tensor *handle) {
+    const Tensor *x = tensor_in(handle, "tensor_grad");
+    return x && x->history ? tensor_out(node_of(x)->gradient) : NULL;
+}
+
+void cb_zero_grad(cb_tensor *handle) {
+    const Tensor *x = tensor_in(handle, "zero_grad");
+    if (!x || !x->history) return;
+    tensor_destroy(node_of(x)->gradient);
+    node_of(x)->gradient = NULL;
+}
+
+cb_status(cb_backward)(cb_tensor *handle, cb_tensor *gradient) {
+    Tensor *y = tensor_in(handle, "backward"), *g = tensor_in(gradient, "backward: the gradient");
+    if (!y) return fail(CB_ERR_ARGUMENT, "backward: the tensor is NULL");
+    if (gradient && !g) return cb_error_status();
+    cb_scope_open();
+    bool done = go_back("backward", y, g, NULL, 0, NULL);
+    cb_scope_close();
+    return done ? CB_OK : cb_error_status();
+}
+
+cb_status(cb_grad)(cb_tensor *handle, cb_tensor *gradient, cb_tensor *const *wrt, int count,
+                   cb_tensor **out) {
+    Tensor *y = tensor_in(handle, "grad"), *g = tensor_in(gradient, "grad: the gradient");
+    Tensor *x[CB_MAX_ARGS], *result[CB_MAX_ARGS] = {NULL};
+    if (!y || !wrt || !out || count < 0 || count > CB_MAX_ARGS)
+        return fail(CB_ERR_ARGUMENT, "grad: NULL, or not 0 to %d tensors", CB_MAX_ARGS);
+    if ((gradient && !g) || !tensors_in(wrt, count, "grad", x)) return cb_error_status();
+    for (int k = 0; k < count; k++)
+        if (!x[k]) return fail(CB_ERR_ARGUMENT, "grad: tensor %d is NULL", k);
+    cb_scope_open();
+    bool done = go_back("grad", y, g, x, count, result);
+    cb_scope_close();
+    for (int k = 0; k < count; k++) {
+        if (result[k]) cb_scope_add(result[k]);
+        if (!done) tensor_destroy(result[k]), result[k] = NULL;
+        out[k] = tensor_out(result[k]);
+    }
+    return done ? CB_OK : cb_error_status();
+}

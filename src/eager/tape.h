@@ -1,0 +1,22 @@
+/* The tape: what eager ops computed from tensors that require a gradient, so that cb_backward can
+ * go back over it. A result holds its op, an op its operands' ops and the elements that its
+ * gradient reads: define by run, freed with the last result. */
+#ifndef CARBIDE_EAGER_TAPE_H
+#define CARBIDE_EAGER_TAPE_H
+
+#include "tensor/tensor.h"
+
+/* Does one of the operands have a history, in a thread that records? */
+bool tape_follows(const cb_operand *input, int count);
+/* Ops are being recorded, or may be: this thread records, and something requires a gradient. What
+ * is compiled has no tape. */
+bool tape_in_use(void);
+/* False with an error: the op has no gradient, and its result would. Asked before it runs. */
+bool tape_takes(Op op, const Attrs *attrs);
+/* Gives y, the result of the op, its history; y, or NULL with an error when there is no memory: y
+ * is freed then. */
+Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const Attrs *attrs);
+/* Dropout that draws, as ops that each have a gradient: the mask is one of them. */
+Tensor *tape_dropout(Tensor *x, const Attrs *attrs);
+
+#endif

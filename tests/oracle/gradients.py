@@ -1,0 +1,140 @@
+"""Gradients beside PyTorch's: the random calls of every_op.py whose tensors are f32 and f64, with a random
+cotangent, eagerly; and a small network trained by plain descent, whose losses must be PyTorch's.
+
+    python tests/oracle/gradients.py [COUNT [SEED [OP ...]]]        needs torch and NumPy
+
+Elements that are not finite in PyTorch are not compared, nor calls that it refuses. What may differ is listed in
+KNOWN, each with its reason. Prints each difference, ends with 1 when there were any, and with 77, which CTest
+counts as skipped, where there is no torch."""
+import random, sys, warnings
+import numpy as np
+try: import torch
+except ImportError:
+    print('skipped: no torch here')
+    sys.exit(77)
+import carbide as cb
+from cases import MAKE, NAME
+import cases_layers, cases_ops # their rows fill MAKE
+from every_op import attempt
+
+warnings.filterwarnings('ignore')
+torch.set_num_threads(2)
+RTOL = dict(f32=2e-4, f64=1e-9)
+KNOWN = [ # (what it is, test of (case), reason)
+    ('sixths', lambda c: c.name == 'hardsigmoid', 'PyTorch multiplies gradients of f64 by 1 / 6 rounded to f32'),
+    ('bytes negated', lambda c: c.name == 'atan2' and c.args[0].dtype == 'u8', 'PyTorch negates the u8, which wraps'),
+    ('products of NaN', lambda c: c.name in ('cumprod', 'prod') and not bool(c.args[0].t.isfinite().all()),
+     'PyTorch leaves out what stands behind a 0; here 0 times NaN or inf is NaN'),
+    ('extremes of NaN', lambda c: c.name in ('max', 'min') and bool(c.args[0].t.isnan().any()),
+     'PyTorch gives the gradient of a NaN to the NaN and 0 to the others, amax and we NaN to all'),
+]
+
+def float_case(name):
+    """A call with f32 or f64 tensors alone, but for those that hold integers; None: this one is none."""
+    case = MAKE[name](name)
+    kinds = {a.dtype for a in case.tensors()}
+    return case if kinds & {'f32', 'f64'} and not kinds & {'f16', 'bf16'} else None
+
+def theirs_of(case):
+    """(result, wanted arguments, cotangent, gradients) or None: nothing to compare."""
+    wanted = []
+    for a in case.tensors():
+        if a.dtype in RTOL:
+            a.t = a.t.clone().requires_grad_()
+            wanted.append(a)
+    y = attempt(case.torch)
+    if isinstance(y, str) or not y.requires_grad or NAME.get(y.dtype) not in RTOL: return None
+    g = torch.from_numpy(np.random.default_rng(random.getrandbits(32)).normal(0, 1, tuple(y.shape))).to(y.dtype)
+    try: grads = torch.autograd.grad(y, [a.t for a in wanted], g, allow_unused=True)
+    except RuntimeError: return None # a function without a derivative
+    return y, wanted, g, grads
+
+def difference(case, got, expected, wanted):
+    if expected is None: expected = torch.zeros_like(wanted.t)
+    e = expected.detach().numpy().astype(np.float64)
+    a = np.zeros_like(e) if got is None else got.numpy().astype(np.float64)
+    if got is not None and got.dtype != wanted.dtype: return f'{got.dtype}, not {wanted.dtype}'
+    if a.shape != e.shape: return f'{a.shape}, not {e.shape}'
+    scale = np.abs(e[np.isfinite(e)]).max(initial=0)
+    tolerance = RTOL['f32' if any(t.dtype == 'f32' for t in case.tensors()) else 'f64'] # sums of them, too
+    with np.errstate(all='ignore'): fine = ~np.isfinite(e) | (np.abs(a - e) <= tolerance * (0.1 + scale))
+    if fine.all(): return None
+    i = int(np.argmin(fine.reshape(-1)))
+    return f'[{i}] {a.reshape(-1)[i]!r}, not {e.reshape(-1)[i]!r}'
+
+def check(case):
+    """The differences of one call, or None when there was nothing to compare."""
+    theirs = theirs_of(case)
+    if not theirs: return None
+    _, wanted, g, grads = theirs
+    with cb.scope():
+        given = [a.carbide() for a in case.tensors()]
+        leaves = [cb.requires_grad_(x) for x, a in zip(given, case.tensors()) if a in wanted]
+        def ours():
+            y = attempt(lambda: case.run(given))
+            if isinstance(y, str): return None # every_op.py says which calls are refused
+            if not cb.lib.cb_requires_grad(y.handle): return [None] * len(leaves) # 0 in PyTorch: floor
+            return cb.grad(y, cb.tensor(g.numpy()), leaves)
+        got = attempt(ours)
+        if got is None: return None
+        if isinstance(got, str): return [f'Carbide: {got[:160]}']
+        found = [difference(case, x, e, a) for x, e, a in zip(got, grads, wanted)]
+        return [f'to argument {i}: {what}' for i, what in enumerate(found) if what]
+
+# ---- a network --------------------------------------------------------------------------------------
+
+def train(steps=20):
+    """Two layers with a layer norm between them, cross entropy, descent in place: the losses of both."""
+    some = np.random.default_rng(3)
+    data = [some.normal(0, 1, (64, 20)), some.integers(0, 5, 64)]
+    start = [some.normal(0, 0.3, s) for s in ((32, 20), (32,), (32,), (32,), (5, 32), (5,))]
+    x, t = torch.tensor(data[0], dtype=torch.float32), torch.tensor(data[1])
+    theirs, ours = [torch.tensor(p, dtype=torch.float32, requires_grad=True) for p in start], []
+    losses = [[], []]
+    F = torch.nn.functional
+    for _ in range(steps):
+        w1, b1, s, o, w2, b2 = theirs
+        loss = F.cross_entropy(F.linear(F.gelu(F.layer_norm(F.linear(x, w1, b1), [32], s, o)), w2, b2), t)
+        grads = torch.autograd.grad(loss, theirs)
+        with torch.no_grad():
+            for p, d in zip(theirs, grads): p -= 0.5 * d
+        losses[0].append(loss.item())
+    with cb.scope():
+        x, t = cb.tensor(data[0].astype(np.float32)), cb.tensor(data[1])
+        ours = [cb.requires_grad_(cb.tensor(p.astype(np.float32))) for p in start]
+        for _ in range(steps):
+            with cb.scope():
+                w1, b1, s, o, w2, b2 = ours
+                h = cb.call('layer_norm', cb.call('linear', x, w1, b1), [32], s, o)
+                loss = cb.call('cross_entropy', cb.call('linear', cb.call('gelu', h), w2, b2), t)
+                cb.backward(loss)
+                cb.lib.cb_no_grad_open()
+                for p in ours:
+                    d = cb.Tensor(cb.lib.cb_tensor_grad(p.handle))
+                    cb.assign(p, cb.call('sub', p, cb.call('mul', d, 0.5)))
+                    cb.lib.cb_zero_grad(p.handle)
+                cb.lib.cb_no_grad_close()
+                losses[1].append(loss.item())
+    worst = max(abs(a - b) / abs(b) for a, b in zip(losses[1], losses[0]))
+    print(f'{steps} steps, loss {losses[0][0]:.4f} to {losses[0][-1]:.4f}, furthest from PyTorch by {worst:.1e}')
+    return worst < 1e-5 and losses[0][-1] < 0.8 * losses[0][0]
+
+def main():
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    random.seed(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    names = sys.argv[3:] or sorted(MAKE)
+    compared, wrong, met = {}, 0, {}
+    for number in range(count):
+        name = names[number % len(names)]
+        case = float_case(name)
+        found = check(case) if case else None
+        if found is None: continue
+        compared[name] = compared.get(name, 0) + 1
+        known = [k[0] for k in KNOWN if found and k[1](case)]
+        if known: met[known[0]] = met.get(known[0], 0) + 1
+        for what in found if not known else []:
+            wrong += 1
+            print(f'{case}: {what}', flush=True)
+    print(f'{sum(compared.values())} gradients of {len(compared)} ops, {wrong} differences, besides: {met}')
+    sys.exit(1 if wrong or not train() else 0)
+if __name__ == '__main__': main()

@@ -1,0 +1,249 @@
+/* The tape: gradients of what ran eagerly, by cb_backward and cb_grad; what is refused. Every op's
+ * gradient by itself is test_grad's. */
+#include "fixture.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Leaves no tensor, and none of their memory. */
+#define TEST(function)                                                                             \
+    cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
+
+static cb_tensor *numbers(cb_dtype dtype, int count, const double *value) {
+    return cb_to(cb_from_data(value, CB_F64, cb_dims(count)), dtype);
+}
+#define VALUES(dtype, ...)                                                                         \
+    numbers((dtype), sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
+
+static cb_tensor *leaf(cb_tensor *x) {
+    assert_ptr_equal(cb_requires_grad_(x, true), x);
+    return x;
+}
+
+static void expect(cb_tensor *x, int count, const double *wanted) {
+    double value[16];
+    if (cb_error()) fail_msg("%s", cb_error());
+    assert_non_null(x);
+    assert_int_equal(cb_numel(x), count);
+    assert_int_equal(cb_read(x, value, CB_F64), CB_OK);
+    for (int i = 0; i < count; i++)
+        if (fabs(value[i] - wanted[i]) > 1e-12)
+            fail_msg("element %d is %.17g, not %.17g", i, value[i], wanted[i]);
+}
+#define EXPECT(x, ...)                                                                             \
+    expect((x), sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
+
+static void expect_refused(const char *part) {
+    assert_non_null(cb_error());
+    if (!strstr(cb_error(), part)) fail_msg("'%s' lacks '%s'", cb_error(), part);
+    cb_clear_error();
+}
+
+static void adds_up(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2, 3)), *x = VALUES(CB_F64, 4, 5, 6);
+    cb_tensor *y = cb_mul(w, x), *l = cb_sum(cb_mul(y, w)); /* w used twice */
+    assert_true(cb_requires_grad(w) && cb_requires_grad(l) && !cb_requires_grad(x));
+    assert_null(cb_tensor_grad(w));
+    assert_int_equal(cb_backward(l, NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 8, 20, 36);
+    assert_int_equal(cb_backward(l, NULL), CB_OK); /* what is saved is still there */
+    EXPECT(cb_tensor_grad(w), 16, 40, 72);
+    cb_zero_grad(w);
+    assert_null(cb_tensor_grad(w));
+    assert_int_equal(cb_backward(y, VALUES(CB_F64, 1, 0, -1)), CB_OK);
+    EXPECT(cb_tensor_grad(w), 4, 0, -6);
+    assert_null(cb_tensor_grad(x));
+}
+
+/* A gradient that is the cotangent itself, or shares its elements, has its own. */
+static void owns_its_gradient(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2)), *v = leaf(VALUES(CB_F64, 1, 2));
+    cb_tensor *g = VALUES(CB_F64, 1, 1);
+    assert_int_equal(cb_backward(cb_add(w, v), g), CB_OK);
+    assert_int_equal(cb_backward(w, g), CB_OK);
+    cb_fill_(g, 9);
+    EXPECT(cb_tensor_grad(w), 2, 2);
+    EXPECT(cb_tensor_grad(v), 1, 1);
+}
+
+static void broadcasts_views_and_dtypes(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F32, 1, 2, 3, 4, 5, 6)), *b = leaf(VALUES(CB_F64, 1, 2));
+    cb_tensor *m = cb_transpose(cb_reshape(w, cb_dims(2, 3)), 0, 1); /* [3, 2] */
+    cb_tensor *y = cb_add(cb_mul(m, 2.5), b);
+    assert_int_equal(cb_dtype_of(y), CB_F64);
+    assert_int_equal(cb_backward(cb_sum(cb_select(y, 0, 1)), NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 0, 2.5, 0, 0, 2.5, 0);
+    assert_int_equal(cb_dtype_of(cb_tensor_grad(w)), CB_F32);
+    EXPECT(cb_tensor_grad(b), 1, 1);
+    cb_tensor *both[] = {w, cb_exp(cb_to(b, CB_F32)), w};
+    cb_zero_grad(w);
+    assert_int_equal(cb_backward(cb_sum(cb_narrow(cb_cat(both, 3, 0), 0, 4, 5)), NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 1, 0, 0, 0, 1, 1);
+}
+
+static void gradients_of_results(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2)), *other = leaf(VALUES(CB_F64, 1));
+    cb_tensor *y = cb_mul(w, w), *l = cb_sum(cb_mul(y, y)), *got[3];
+    cb_tensor *wrt[] = {w, y, other};
+    assert_int_equal(cb_grad(l, NULL, wrt, 3, got), CB_OK);
+    EXPECT(got[0], 4, 32);
+    EXPECT(got[1], 2, 8);
+    assert_null(got[2]);
+    assert_null(cb_tensor_grad(w)); /* nothing was added */
+}
+
+static void no_grad_and_detach(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2));
+    cb_no_grad_open();
+    assert_false(cb_requires_grad(cb_mul(w, 2)));
+    cb_mul_(w, 3); /* a step of an optimizer */
+    cb_no_grad_close();
+    EXPECT(w, 3, 6);
+    cb_tensor *d = cb_detach(cb_mul(w, 2));
+    assert_false(cb_requires_grad(d));
+    assert_true(cb_shares_storage(cb_detach(w), w));
+    assert_int_equal(cb_backward(cb_sum(cb_mul(d, w)), NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 6, 12);
+    assert_false(cb_requires_grad(cb_gt(w, 0)));
+    cb_no_grad_close();
+    expect_refused("none is open");
+}
+
+/* The mask of the forward pass is that of the gradient, and the same as without a tape. */
+static void dropout_keeps_its_mask(void **state) {
+    (void)state;
+    cb_tensor *x = cb_ones(cb_dims(64), CB_F64), *w = leaf(cb_ones(cb_dims(64), CB_F64));
+    cb_manual_seed(3);
+    cb_tensor *plain = cb_dropout(x, 0.25, true);
+    cb_manual_seed(3);
+    cb_tensor *y = cb_dropout(w, 0.25, true);
+    assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+    cb_tensor *differences[] = {cb_sub(plain, cb_detach(y)), cb_sub(plain, cb_tensor_grad(w))};
+    for (int i = 0; i < 2; i++) EXPECT(cb_sum(cb_abs(differences[i])), 0);
+}
+
+static void norms_move_statistics(void **state) {
+    (void)state;
+    cb_tensor *x = leaf(cb_randn(cb_dims(6, 2), CB_F64));
+    cb_tensor *mean = cb_zeros(cb_dims(2), CB_F64), *var = cb_ones(cb_dims(2), CB_F64);
+    cb_tensor *y = cb_batch_norm(x, mean, var, NULL, NULL, true, 0.1);
+    assert_false(cb_requires_grad(mean));
+    assert_int_equal(cb_backward(cb_sum(cb_mul(y, y)), NULL), CB_OK);
+    assert_non_null(cb_tensor_grad(x));
+}
+
+static void writes_are_seen(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2)), *x = VALUES(CB_F64, 3, 4);
+    cb_tensor *product = cb_mul(w, x), *sum = cb_add(w, x);
+    cb_add_(x, 1);
+    assert_int_not_equal(cb_backward(cb_sum(product), NULL), CB_OK);
+    expect_refused("operand 1 of mul");
+    assert_null(cb_tensor_grad(w));
+    assert_int_equal(cb_backward(cb_sum(sum), NULL), CB_OK); /* which reads neither */
+    EXPECT(cb_tensor_grad(w), 1, 1);
+    assert_null(cb_add_(w, 1));
+    expect_refused("the target requires a gradient");
+    assert_null(cb_assign(x, w));
+    expect_refused("the value requires a gradient");
+    EXPECT(x, 4, 5);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2)), *x = VALUES(CB_F64, 3, 4);
+    cb_tensor *q = leaf(cb_ones(cb_dims(2, 3, 4))), *wrt[] = {w, NULL}, *got[2];
+    assert_null(cb_requires_grad_(cb_ones(cb_dims(2), CB_I64), true));
+    expect_refused("i64");
+    assert_null(cb_requires_grad_(cb_mul(w, 2), false));
+    expect_refused("the result of mul");
+    cb_backward(x, NULL);
+    expect_refused("requires a gradient");
+    cb_backward(NULL, NULL);
+    expect_refused("NULL");
+    cb_backward(cb_mul(w, x), NULL);
+    expect_refused("f64[2] is no single number");
+    cb_backward(cb_sum(w), x);
+    expect_refused("a gradient of f64[2] for a tensor of f64[]");
+    cb_grad(cb_sum(w), NULL, wrt, 2, got);
+    expect_refused("tensor 1 is NULL");
+    assert_null(cb_floor_divide(w, 2));
+    expect_refused("floor_divide: there is no gradient");
+    assert_null(cb_scaled_dot_product_attention(q, q, q, NULL, 0.5));
+    expect_refused("dropout inside of attention");
+    assert_null(cb_to_device(w, "cpu"));
+    expect_refused("to_device");
+    assert_ptr_equal(cb_requires_grad_(w, false), w);
+    assert_false(cb_requires_grad(w));
+}
+
+static cb_tensor *twice(cb_tensor *x) { return cb_mul(x, 2); }
+
+static cb_tensor *goes_back(cb_tensor *x) {
+    cb_requires_grad_(x, true);
+    return x;
+}
+
+/* Never a result without its history: what is compiled runs op by op, and says so. */
+static void compiled_functions_run_eagerly(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(twice, NULL), *whole = cb_compile(twice, "fullgraph=1");
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2)), *y = cb_call(fast, w);
+    assert_true(cb_requires_grad(y));
+    assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 2, 2);
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "gradients are recorded"));
+    cb_free_text(text);
+    assert_null(cb_call(whole, w));
+    expect_refused("fullgraph: gradients are recorded");
+    cb_no_grad_open();
+    EXPECT(cb_call(whole, w), 2, 4);
+    cb_no_grad_close();
+    cb_function_free(fast);
+    cb_function_free(whole);
+}
+
+static void refused_inside_of_a_trace(void **state) {
+    (void)state;
+    cb_function *inner = cb_compile(goes_back, NULL);
+    cb_call(inner, VALUES(CB_F64, 1));
+    expect_refused("not inside of what is being compiled");
+    cb_function_free(inner);
+}
+
+/* Recording, going back and freeing take no stack. */
+static void deep_chains(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1)), *y = w;
+    for (int i = 0; i < 50000; i++) {
+        cb_tensor *next = cb_add(y, 1);
+        if (y != w) cb_free(y);
+        y = next;
+    }
+    assert_int_equal(cb_backward(y, NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(adds_up),
+        TEST(owns_its_gradient),
+        TEST(broadcasts_views_and_dtypes),
+        TEST(gradients_of_results),
+        TEST(no_grad_and_detach),
+        TEST(dropout_keeps_its_mask),
+        TEST(norms_move_statistics),
+        TEST(writes_are_seen),
+        TEST(refusals),
+        TEST(compiled_functions_run_eagerly),
+        TEST(refused_inside_of_a_trace),
+        TEST(deep_chains),
+    };
+    return cmocka_run_group_tests_name("tape", tests, NULL, NULL);
+}
