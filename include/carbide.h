@@ -461,7 +461,7 @@ CB_API cb_status cb_reset(void);
  *              code once it is there (cb_function_wait)
  *   freeze     auto | 1 | 0
  *              auto: parameters and buffers of a module in eval mode count as constants, until
- *              they are written to; 1: so do all tensors that the function finds outside
+ *              written to, and small tensors of cb_from_data within; 1: all found outside, too
  *
  * An unknown name or value is refused by name: NULL with an error. Compiling happens in the first
  * call with inputs of their kind (dtypes, sizes, strides), which runs the function to see its ops;

@@ -217,17 +217,12 @@ Entry *entry_widest(Entry *entry) {
     return entry;
 }
 
-static bool frozen_alike(const Entry *a, const Entry *b) {
-    if (!a->frozen || !b->frozen) return a->frozen == b->frozen;
-    return !memcmp(a->frozen, b->frozen, sizeof *a->frozen * (size_t)length(a->trace->value));
-}
-
 /* True when every call that `other` takes is one for the entry, too. */
 static bool covers(const Entry *entry, const Entry *other) {
     bool same = entry->resumes == other->resumes && entry->input_count == other->input_count &&
                 conditions_equal(&entry->conditions, &other->conditions);
     for (int i = 0; same && i < entry->input_count; i++) same = entry->first[i] == other->first[i];
-    return same && frozen_alike(entry, other) && trace_covers(entry->trace, other->trace);
+    return same && trace_covers(entry->trace, other->trace) && frozen_alike(entry, other);
 }
 
 /* What it covers needs no place of its own any more. */

@@ -7,12 +7,17 @@
  * with freeze=1 every captured tensor that the function does not write to; with freeze=0 none. The
  * entry remembers the storage of each and its version, which every in-place write raises; a call
  * that finds another one there does not match, and records anew. After MOST_CHANGES entries for the
- * same ops and inputs, the tensors are taken to change all the time, and are frozen no more. */
+ * same ops and inputs, the tensors are taken to change all the time, and are frozen no more.
+ *
+ * Small tensors that the call itself has made of no op (cb_from_data) are constants but with
+ * freeze=0, wherever they lie in memory: the entry remembers their bytes. When those change once,
+ * the tensor is an input from then on. */
 #include "capture/functional.h"
 
 #include "nn/module.h"
+#include <string.h>
 
-enum { MOST_CHANGES = 3 };
+enum { MOST_CHANGES = 3, MOST_BYTES = 4096 };
 
 typedef struct Storages { /* of a module's tensors */
     Arena *arena;
@@ -32,12 +37,53 @@ static bool has_storage(const Storages *list, const Storage *storage) {
     return false;
 }
 
-/* Entries that differ from this one in nothing but what their frozen tensors were. */
+/* Entries that differ from this one in nothing but what their frozen tensors were: those of a
+ * storage, not those of bytes. */
 static int stale_entries(const Function *function, const Entry *made) {
     int count = 0;
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        count += e->frozen && entry_same(e, made);
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
+        bool of_storage = false;
+        for (int v = 0; e->frozen && v < length(e->trace->value); v++)
+            of_storage |= e->frozen[v].serial && !e->frozen[v].bytes;
+        count += of_storage && entry_same(e, made);
+    }
     return count;
+}
+
+/* ---- by their bytes -------------------------------------------------------------------------- */
+
+static size_t bytes_of(const Tensor *x) {
+    Meta meta = tensor_meta(x);
+    return (size_t)meta_numel(&meta) * cb_dtype_size(x->dtype);
+}
+
+static bool has_bytes(const Frozen *frozen, const Tensor *x) {
+    return !memcmp(frozen->bytes, tensor_data(x), bytes_of(x));
+}
+
+/* Made since the call began, and not by an op of its trace: those have no storage before its first
+ * event. */
+static bool is_own(const Call *call, const Tensor *x) {
+    size_t bytes = bytes_of(x);
+    return !call->resumed && x->storage->serial > call->tracer.serial && bytes &&
+           device_is_host(x->device) && tensor_contiguous(x) && bytes <= MOST_BYTES;
+}
+
+/* The same value had other bytes before. */
+static bool has_changed(const Entry *made, int v, const Tensor *x) {
+    const Function *function = made->function;
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
+        if (entry_same(e, made) &&
+            (!e->frozen || !e->frozen[v].bytes || !has_bytes(&e->frozen[v], x)))
+            return true;
+    return false;
+}
+
+static void keep_bytes(Frozen *frozen, const Tensor *x, Arena *arena) {
+    size_t bytes = bytes_of(x);
+    void *copy = arena_alloc(arena, bytes + 1);
+    memcpy(copy, tensor_data(x), bytes);
+    frozen->bytes = copy;
 }
 
 static bool freezes(const Function *function) {
@@ -87,10 +133,11 @@ void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
     const Function *function = call->function;
     Arena *arena = entry->trace->arena;
     retire_stale(entry, call);
-    if (!freezes(function) || stale_entries(function, entry) >= MOST_CHANGES) return;
+    if (function->options.freeze == FREEZE_NONE) return;
+    bool by_storage = freezes(function) && stale_entries(function, entry) < MOST_CHANGES;
     Storages module = {.arena = arena};
     bool automatic = function->options.freeze == FREEZE_AUTO;
-    if (automatic) cb_module_visit(function->target.module, add_storage, &module);
+    if (automatic && by_storage) cb_module_visit(function->target.module, add_storage, &module);
     int inputs = entry->input_count + entry->captured_count;
     bool *frozen = arena_new_array(arena, bool, inputs + 1), any = false;
     Tensor **value = arena_new_array(arena, Tensor *, inputs + 1);
@@ -101,10 +148,14 @@ void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
         if (v == NO_VALUE) continue;
         Tensor *x = value[entry->input_count + k] = call->value[v];
         if (overlaps_written(entry, call, x)) continue;
-        if (automatic && !has_storage(&module, x->storage)) continue;
-        if (entry->resumes && !x->storage->parameter) continue;
+        bool own = is_own(call, x);
+        if (own && has_changed(entry, v, x)) continue;
+        if (!own && !by_storage) continue;
+        if (!own && automatic && !has_storage(&module, x->storage)) continue;
+        if (!own && entry->resumes && !x->storage->parameter) continue;
         frozen[entry->input_count + k] = any = true;
-        guard[v] = (Frozen){x->storage->serial, version_of(x), x->offset};
+        guard[v] = (Frozen){x->storage->serial, version_of(x), x->offset, NULL};
+        if (own) keep_bytes(&guard[v], x, arena);
     }
     if (!any) return;
     entry->frozen = guard;
@@ -112,9 +163,32 @@ void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
     options->value = value;
 }
 
+/* Of dtype and sizes, which the trace has, too. */
+static bool holds_bytes(const Entry *entry, int v, const Tensor *x) {
+    const Meta *meta = &entry->trace->value[v].meta, now = tensor_meta(x);
+    return device_is_host(x->device) && tensor_contiguous(x) && now.dtype == meta->dtype &&
+           now.rank == meta->rank && !memcmp(now.size, meta->size, sizeof *now.size * now.rank) &&
+           has_bytes(&entry->frozen[v], x);
+}
+
+static bool same_frozen(const Frozen *a, const Frozen *b, const Meta *meta) {
+    if (!a->bytes || !b->bytes)
+        return a->serial == b->serial && a->version == b->version && a->offset == b->offset &&
+               a->bytes == b->bytes;
+    return !memcmp(a->bytes, b->bytes, (size_t)meta_numel(meta) * cb_dtype_size(meta->dtype));
+}
+
+bool frozen_alike(const Entry *a, const Entry *b) {
+    if (!a->frozen || !b->frozen) return a->frozen == b->frozen;
+    for (int v = 0; v < length(a->trace->value); v++)
+        if (!same_frozen(&a->frozen[v], &b->frozen[v], &a->trace->value[v].meta)) return false;
+    return true;
+}
+
 bool frozen_holds(const Entry *entry, int v, const Tensor *x) {
     if (!entry->frozen || !entry->frozen[v].serial) return true;
     const Frozen *frozen = &entry->frozen[v];
+    if (frozen->bytes) return holds_bytes(entry, v, x);
     return frozen->serial == x->storage->serial && frozen->offset == x->offset &&
            frozen->version == version_of(x);
 }

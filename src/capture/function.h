@@ -99,6 +99,7 @@ typedef struct EntryResult {
 typedef struct Frozen { /* what a frozen tensor was when the entry was compiled */
     uint64_t serial, version; /* of its storage; 0: not frozen */
     int64_t offset;
+    const void *bytes; /* its elements, where they count and not the storage; or NULL */
 } Frozen;
 
 struct Entry {
@@ -177,6 +178,8 @@ void entry_drop_job(Entry *entry); /* before it is freed */
  * and all captured tensors, still are what they were. Escapes through the trace's arena. */
 void frozen_choose(Entry *entry, const Call *call, CompileOptions *options);
 bool frozen_holds(const Entry *entry, int v, const Tensor *x);
+bool frozen_alike(const Entry *a, const Entry *b); /* of alike traces: the same are frozen, as the
+                                                    * same */
 bool frozen_all_hold(const Entry *entry, const Call *call); /* call NULL: of the held tensors */
 void frozen_describe(const Entry *entry, char *out, size_t bytes); /* which held one does not */
 
