@@ -156,7 +156,7 @@ CB_API bool cb_shares_storage(const cb_tensor *x, const cb_tensor *y);
 
 /* The value of a one-element tensor; NAN, or 0, with an error when it has more or none. Inside a
  * compiled function this is a value request: what was recorded so far runs, and the rest of the
- * call runs eagerly (with fullgraph it is an error). */
+ * call is recorded as a graph of its own (with fullgraph it is an error). */
 CB_API double cb_item(cb_tensor *x);
 CB_API int64_t cb_item_int(cb_tensor *x); /* floats are truncated */
 /* Pointer to the first element, strides as cb_stride says. Valid while x lives. Inside a compiled

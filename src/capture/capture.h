@@ -28,6 +28,7 @@
  *   option.c     options text
  *   explain.c    what cb_explain prints
  *   summary.c    the same on one screen
+ *   page.c       the same as a page, and counts of all functions
  *   watch.c      option explain: all of them at the end of the program */
 #ifndef CARBIDE_CAPTURE_CAPTURE_H
 #define CARBIDE_CAPTURE_CAPTURE_H

@@ -2,8 +2,8 @@
  * their source lines, the optimized graph, kernels with what they compute and move, refused
  * fusions, the generated source, and every reason that was given on the way.
  *
- * Invariant: reads only what never changes after an entry is appended, so calls may go on
- * meanwhile. */
+ * Calls may go on meanwhile: it enters the function as they do (retire.c), and what changes after
+ * an entry is appended, as its engine and times, is read as it is at that moment. */
 #include "capture/function.h"
 
 #include "base/file.h"

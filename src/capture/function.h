@@ -1,8 +1,9 @@
 /* The structs of a compiled function: entries, guards, and the state of one call.
  *
- * Lifetimes: an entry and all that hangs on it live as long as the function. Entries are appended
- * under the function's lock and never change or go, so calls read the list without one. A Call
- * lives in its frame (tensor/frame.h). */
+ * Lifetimes: entries are appended, and leave the list, under the function's lock; calls read it
+ * without one, between function_enter and function_leave, and none of what they find is freed
+ * before they leave (retire.c). Of an entry in the list only atomic members and its job change. A
+ * Call lives in its frame (tensor/frame.h). */
 #ifndef CARBIDE_CAPTURE_FUNCTION_H
 #define CARBIDE_CAPTURE_FUNCTION_H
 

@@ -6,6 +6,10 @@
  * since. Whoever comes later cannot find it. A call that the user's code leaves by a jump stays
  * inside until its frame is found abandoned (call.c).
  *
+ * Entries point at each other besides: `then` at one that resumes, `wider` at one that has numbers
+ * as arguments or goes on behind an event. Nobody clears these pointers, so none of what they may
+ * point at leaves: that is what entry_may_leave says. After cb_reset all of them leave together.
+ *
  *     function_enter(f);   find an entry, run it   function_leave(f);     frees what has left */
 #include "capture/function.h"
 
