@@ -40,6 +40,7 @@ static const GradientRow gradient_rows[] = {
     {OP_flip, "x: f64[3, 4]", "flip(x, [0, 1])", SIGNED},
     {OP_window, "x: f64[2, 11]", "window(x, 1, 3, 2, 2)", SIGNED},
     {OP_window, "x: f64[11, 3]", "window(x, 0, 3, 4)", SIGNED},
+    {OP_window, "x: f64[2, 11]", "window(x, 1, 2, 4, 3)", SIGNED},
     {OP_window, "x: f64[2, 60]", "window(x, 1, 20, 7)", SIGNED},
     {OP_window, "x: f64[5]", "window(x, 0, 1, 2)", SIGNED},
     {OP_view, "x: f64[3, 4]", "view(x, [12])", SIGNED},
@@ -53,6 +54,7 @@ static const GradientRow gradient_rows[] = {
     {OP_narrow, "x: f64[3, 4]", "narrow(x, 1, 1, 2)", SIGNED},
     {OP_broadcast_to, "x: f64[3, 1]", "broadcast_to(x, [3, 4])", SIGNED},
     {OP_to, "x: f64[3, 4]", "to(to(x, f64), f64)", SIGNED},
+    {OP_to, "x: f64[3, 4]", "x * to(to(x * 7, i64), f64)", SIGNED}, /* a step has none */
     {OP_contiguous, "x: f64[3, 4]", "contiguous(t(x))", SIGNED},
     {OP_clone, "x: f64[3, 4]", "clone(x)", SIGNED},
     {OP_concat, "x: f64[3, 4], y: f64[3, 2]", "concat(x, y, 1)", SIGNED},
