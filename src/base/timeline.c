@@ -5,21 +5,26 @@
  *     {"name":"process_name","ph":"M","pid":7,"args":{"name":"photo"}}
  *     ]
  *
- * The file is opened with the first event and ends with the process. A forked child adds nothing:
- * the file is its parent's. */
+ * The file is opened with the first event and ends with the process, which says so when some of it
+ * was not written. A FIFO that nobody reads is refused, since to open it would wait. A forked child
+ * adds nothing: the file is its parent's. */
 #define _GNU_SOURCE /* gettid, program_invocation_short_name */
 #include "base/timeline.h"
 #include "base/lock.h"
 #include "base/option.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+enum { PATH_BYTES = 4096 };
+
 static struct {
     FILE *file;
+    char path[PATH_BYTES];
     uint32_t process; /* whose it is; 0: nobody has tried to open it */
 } timeline;
 
@@ -46,16 +51,28 @@ static void finish(void) {
                 (int)getpid());
         put_text(program_invocation_short_name);
         fputs("}}\n]\n", timeline.file);
-        fclose(timeline.file);
+        bool failed = ferror(timeline.file); /* errno is of something else then */
+        errno = EIO;
+        failed |= fclose(timeline.file) != 0;
         timeline.file = NULL;
+        if (failed)
+            fprintf(stderr, "carbide: the trace %s is not whole: %s\n", timeline.path,
+                    strerror(errno));
     }
     lock_give(LOCK_timeline);
+}
+
+static FILE *open_file(const char *path) {
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (file >= 0) (void)fcntl(file, F_SETFL, 0); /* a reader that is there may take its time */
+    return file < 0 ? NULL : fdopen(file, "w");
 }
 
 static void begin(void) {
     const char *path = option_name(OPTION_trace);
     timeline.process = process_number();
-    timeline.file = fopen(path, "we");
+    snprintf(timeline.path, sizeof timeline.path, "%s", path);
+    timeline.file = open_file(path);
     if (!timeline.file)
         fprintf(stderr, "carbide: the trace %s cannot be written: %s\n", path, strerror(errno));
     else if (fputs("[\n", timeline.file) < 0 || atexit(finish) != 0)

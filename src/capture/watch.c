@@ -4,7 +4,8 @@
  *     1, on     the summary of each, to stderr
  *     full      all that cb_explain says of each, to stderr
  *     FILE      the summaries, there; as a page where its name ends with .html (page.c).
- *               %p in it is the number of the process
+ *               %p in it is the number of the process; a relative one is of the folder in
+ *               which the first function is compiled
  *
  * Functions enter a list when they are compiled. One that is freed leaves its text behind, so that
  * it is told of, too. Without the option there is neither list nor text. A forked child tells of
@@ -51,7 +52,8 @@ static void deliver(Buffer *out) {
     if (!*watch.target)
         write_all(STDERR_FILENO, out);
     else if (!file_save(watch.target, write_all, out))
-        fprintf(stderr, "carbide: the report cannot be written to %s\n", watch.target);
+        fprintf(stderr, "carbide: the report cannot be written to %s: %s\n", watch.target,
+                strerror(errno));
 }
 
 /* Those that are gone, then those that live, the oldest first. */
@@ -116,14 +118,20 @@ static void tell_at_exit(void) {
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* "report-%p.html" -> "report-1234.html" */
+/* "report-%p.html" -> "/where/it/starts/report-1234.html": a daemon goes elsewhere later. */
 static void set_target(const char *name) {
     const char *number = strstr(name, "%p");
+    size_t folder = 0;
+    *watch.target = '\0';
+    if (*name && *name != '/' && getcwd(watch.target, sizeof watch.target - 1)) {
+        folder = strlen(watch.target);
+        watch.target[folder++] = '/';
+    }
     if (number)
-        snprintf(watch.target, sizeof watch.target, "%.*s%d%s", (int)(number - name), name,
-                 (int)getpid(), number + 2);
+        snprintf(watch.target + folder, sizeof watch.target - folder, "%.*s%d%s",
+                 (int)(number - name), name, (int)getpid(), number + 2);
     else
-        snprintf(watch.target, sizeof watch.target, "%s", name);
+        snprintf(watch.target + folder, sizeof watch.target - folder, "%s", name);
 }
 
 static bool ends_with(const char *name, const char *end) {

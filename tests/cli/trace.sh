@@ -7,6 +7,11 @@ trap 'rm -rf "$work"' EXIT
 CARBIDE_TRACE="$work/trace.json" "$carbide" explain mlp --batch 4 >/dev/null || { echo "explain: exit status $?"; exit 1; }
 CARBIDE_TRACE=/nonexistent/trace "$carbide" explain gelu --batch 4 2>&1 | grep -q "/nonexistent/trace cannot be written" ||
     { echo "a trace that cannot be written is not told of"; exit 1; }
+CARBIDE_TRACE=/dev/full "$carbide" explain gelu --batch 4 2>&1 | grep -q "/dev/full is not whole: No space" ||
+    { echo "a trace that does not fit is not told of"; exit 1; }
+mkfifo "$work/fifo"
+CARBIDE_TRACE="$work/fifo" timeout 20 "$carbide" explain gelu --batch 4 2>&1 | grep -q "fifo cannot be written: " ||
+    { echo "a FIFO that nobody reads is waited for"; exit 1; }
 command -v python3 >/dev/null 2>&1 || { echo "python3 is missing: JSON not checked"; exit 0; }
 python3 - "$work/trace.json" <<'END'
 import json, sys

@@ -150,7 +150,24 @@ static void no_such_folder(void **state) {
     waitpid(child, &status, 0);
     assert_int_equal(status, 0);
     read_all(path);
-    assert_non_null(strstr(said, "cannot be written to /nonexistent/report.txt"));
+    assert_non_null(strstr(said, "cannot be written to /nonexistent/report.txt: No such file"));
+}
+
+static void goes_elsewhere(void) {
+    char name[200];
+    if (chdir("/tmp")) leave_child(8);
+    snprintf(name, sizeof name, "%s", strrchr(path, '/') + 1);
+    cb_set_option("explain", name);
+    two_functions();
+    if (chdir("/")) leave_child(8);
+}
+
+static void relative_file(void **state) {
+    (void)state;
+    run_program(goes_elsewhere, "");
+    assert_string_equal(said, "");
+    read_all(path);
+    assert_int_equal(counted("function, compiled at "), 2);
 }
 
 /* Many graphs, long lines: the rest is counted. */
@@ -178,7 +195,7 @@ int main(void) {
         cmocka_unit_test(summaries),           cmocka_unit_test(everything),
         cmocka_unit_test(into_a_file),         cmocka_unit_test(off),
         cmocka_unit_test(file_of_the_process), cmocka_unit_test(no_such_folder),
-        cmocka_unit_test(many_graphs),
+        cmocka_unit_test(many_graphs),         cmocka_unit_test(relative_file),
     };
     return run_counted(tests);
 }
