@@ -90,6 +90,14 @@ static void destroy_tensor(Tracer *tracer, Tensor *x) {
     }
 }
 
+/* Of a value that the call computes: the place of its root among the values. */
+static const void *storage_of(Tracer *tracer, const Tensor *x) {
+    const Call *call = call_of(tracer);
+    if (x->trace == call->left_serial) return segment_storage_of(x);
+    int v = call_traced(call, x);
+    return v == NO_VALUE ? NULL : value_storage(call->trace, call->value, v);
+}
+
 bool call_stand_ins(Call *call, Tensor **stand_in) {
     for (int i = 0; i < call->input_count; i++) {
         stand_in[i] = tensor_alias(call->value[i]);
@@ -441,6 +449,7 @@ bool call_start(Call *call, Function *function, const Conditions *now, Tensor *c
                             .assign = trace_assign,
                             .materialize = trace_materialize,
                             .destroy_tensor = destroy_tensor,
+                            .storage_of = storage_of,
                             .pause = trace_pause,
                             .serial = serial_next()};
     call->start_ms = entry ? 0 : clock_ms();

@@ -274,6 +274,11 @@ void segment_lost(Call *call, Tensor *x) {
     if (is_over(left)) free_left(call, left);
 }
 
+const void *segment_storage_of(const Tensor *x) {
+    const LeftShell *shell = x->value;
+    return value_storage(shell->left->trace, shell->left->value, shell->value);
+}
+
 void segment_compute_all(Call *call) {
     for (LeftSegment *left = call->left; left; left = left->next) compute_waiting(call, left);
 }

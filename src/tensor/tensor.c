@@ -245,7 +245,13 @@ bool cb_is_contiguous(const cb_tensor *handle) {
     return x && tensor_contiguous(x);
 }
 
+static const void *storage_of(const Tensor *x) {
+    Tracer *tracer = x->storage ? NULL : tracer_current();
+    return tracer && tracer->storage_of ? tracer->storage_of(tracer, x) : x->storage;
+}
+
 bool cb_shares_storage(const cb_tensor *a, const cb_tensor *b) {
     const Tensor *x = present(a, "shares_storage"), *y = present(b, "shares_storage");
-    return x && y && x->storage && x->storage == y->storage;
+    const void *storage = x && y ? storage_of(x) : NULL;
+    return storage && storage == storage_of(y);
 }

@@ -23,6 +23,9 @@ struct Tracer {
     bool (*materialize)(Tracer *tracer, Tensor *x, TensorAccess access);
     /* Any tensor of the thread is about to die, traced or not. May be NULL. */
     void (*destroy_tensor)(Tracer *tracer, Tensor *x);
+    /* What stands for the storage that x, which has none yet, will have: equal for tensors that
+     * will share it. NULL: it is not this tracer's. May be NULL. */
+    const void *(*storage_of)(Tracer *tracer, const Tensor *x);
     /* What was recorded is computed, since the ops that follow run at once (cb_disable_open); false
      * with an error. May be NULL. */
     bool (*pause)(Tracer *tracer);

@@ -284,6 +284,48 @@ static void test_guards(void **state) {
     assert_null(cb_error());
 }
 
+/* ---- asked inside of the function -------------------------------------------------------------- */
+
+static int answers[64], answer_count;
+
+static void ask(cb_tensor *x, cb_tensor *y) {
+    answers[answer_count++] = cb_shares_storage(x, y) | cb_shares_storage(y, x) << 1;
+}
+
+static cb_tensor *asks(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *turned = cb_transpose(x, 0, 1), *same = cb_contiguous(x), *sum = cb_add(x, y);
+    cb_tensor *row = cb_select(sum, 0, 1), *other = cb_mul(sum, 2.0);
+    ask(turned, turned), ask(turned, x), ask(turned, y), ask(same, x), ask(turned, same);
+    ask(sum, sum), ask(sum, x), ask(sum, row), ask(other, row);
+    double value = cb_item(cb_sum(other)); /* what lives now waits, or has a value */
+    cb_tensor *behind = cb_select(row, 0, 0), *late = cb_mul(row, value);
+    ask(turned, x), ask(sum, row), ask(other, row), ask(behind, row), ask(behind, sum);
+    ask(late, late), ask(late, row), ask(same, turned);
+    return cb_add(late, behind);
+}
+
+static void test_asked_inside(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(asks, VM);
+    cb_scope_open();
+    int expected[64];
+    for (int call = 0; call < 6; call++) {
+        cb_tensor *x = ramp(4, 4), *y = call % 2 ? x : ramp(4, 4);
+        answer_count = 0;
+        expect_equal(asks(x, y), cb_call(fast, x, y));
+        int count = answer_count / 2;
+        memcpy(expected, answers, sizeof expected);
+        for (int i = 0; i < count; i++)
+            if (answers[count + i] != expected[i]) fail_msg("call %d: answer %d", call, i);
+        assert_int_equal(expected[0] + expected[1] + expected[3] + expected[5] + expected[7], 15);
+        assert_int_equal(expected[6] + expected[8] + expected[15], 0);
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_scope_close();
+    cb_function_free(fast);
+    assert_null(cb_error());
+}
+
 /* ---- results that are one ------------------------------------------------------------------- */
 
 static int same_results(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
@@ -394,13 +436,10 @@ static void test_many_inputs_one_freed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_pairs),
-        cmocka_unit_test(test_guards),
-        cmocka_unit_test(test_found_argument),
-        cmocka_unit_test(test_joined_on_the_way),
-        cmocka_unit_test(test_same_results),
-        cmocka_unit_test(test_many_inputs),
-        cmocka_unit_test(test_many_inputs_one_freed),
+        cmocka_unit_test(test_all_pairs),      cmocka_unit_test(test_guards),
+        cmocka_unit_test(test_found_argument), cmocka_unit_test(test_joined_on_the_way),
+        cmocka_unit_test(test_asked_inside),   cmocka_unit_test(test_same_results),
+        cmocka_unit_test(test_many_inputs),    cmocka_unit_test(test_many_inputs_one_freed),
     };
     return run_counted(tests);
 }
