@@ -28,23 +28,27 @@ static void adopt(Call *call, Tensor **real, int count) {
     }
 }
 
-static void run_trace(Call *call) {
+static void run_trace(Call *call, bool effects) {
     if (!call->at) return;
     int count = trace_values_after(call->trace, call->at);
     Tensor **real = memory_zalloc(sizeof *real * (size_t)(count + 1));
     if (!real) fail_memory(sizeof *real * (size_t)(count + 1));
     for (int v = 0; real && v < count; v++)
         if (call->trace->value[v].kind != VALUE_IS_RESULT) real[v] = call->value[v];
-    call->lost = !real || !trace_run(call->trace, call->at, call->argument, real);
+    call->lost = !real || !effects;
+    if (real && effects)
+        call->lost = !trace_run(call->trace, call->at, call->argument, real);
+    else if (real)
+        trace_run_without_effects(call->trace, call->at, call->argument, real);
     adopt(call, real, count);
     memory_free(real);
 }
 
-static void leave_trace(Call *call, bool runs) {
+static void leave_trace(Call *call, bool effects) {
     segment_compute_all(call);
     frames_drop_tracer(&call->tracer);
     call->mode = CALL_IS_EAGER;
-    if (runs) run_trace(call);
+    run_trace(call, effects);
     segment_finish(call, false);
     expose_end(call);
 }
@@ -182,12 +186,12 @@ static bool may_launch(const Call *call) {
     return false;
 }
 
-/* So they do after a step that failed, before which ops may have written to inputs. */
+/* So they do after a step that failed, before which ops may have written to inputs. What has effects
+ * is not done twice. */
 static void launch_or_run(Call *call, cb_status before) {
     if (launch(call)) return;
     if (entry_has_effects(call->entry)) {
-        leave_trace(call, false); /* what it did is not done twice */
-        call->lost = true;
+        leave_trace(call, false);
         return;
     }
     if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */

@@ -177,12 +177,13 @@ static int take_results(const Entry *entry, Tensor **value, Tensor **output) {
 
 /* As eager would have gone on: where the order of writes matters, and after a step that failed,
  * before which ops may have written to inputs. */
-static int call_ops(const Entry *entry, Tensor **value, Tensor **output) {
+static int call_ops(const Entry *entry, Tensor **value, Tensor **output, bool effects) {
     const Trace *trace = entry->trace;
     atomic_fetch_add_explicit(&entry->function->eager_calls, 1, memory_order_relaxed);
     for (int v = 0; v < length(trace->value); v++)
         if (trace->value[v].kind == VALUE_IS_RESULT) value[v] = NULL;
-    bool done = trace_run(trace, length(trace->op), NULL, value);
+    bool done = effects && trace_run(trace, length(trace->op), NULL, value);
+    if (!effects) trace_run_without_effects(trace, length(trace->op), NULL, value);
     int count = done ? take_results(entry, value, output) : (int)cb_error_status();
     for (int v = 0; v < length(trace->value); v++)
         if (trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(value[v]);
@@ -195,13 +196,13 @@ static int call_values(const Entry *entry, Tensor **value, Tensor **output) {
     for (int k = 0; k < entry->captured_count; k++) value[entry->captured[k]] = entry->held[k];
     if (!entry_writes_apart(entry, value, detail, sizeof detail)) {
         function_note(entry->function, REASON_written_overlap, site_current(), "%s", detail);
-        return call_ops(entry, value, output);
+        return call_ops(entry, value, output, true);
     }
     cb_status before = cb_error_status();
     if (!entry_run(entry, value, NULL, graph_output)) {
-        if (entry_has_effects(entry)) return cb_error_status();
-        if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
-        return call_ops(entry, value, output);
+        bool effects = entry_has_effects(entry);           /* which are not done twice */
+        if (before == CB_OK && !effects) cb_clear_error(); /* the op says it, at its own line */
+        return call_ops(entry, value, output, !effects);
     }
     int made = make_results(entry, value, graph_output, output);
     for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);

@@ -318,12 +318,31 @@ static bool run_op(const Trace *trace, const TraceOp *op, const int64_t *argumen
     return real[op->result] != NULL;
 }
 
-bool trace_run(const Trace *trace, int count, const int64_t *argument, Tensor **real) {
+static bool has_effects(const TraceOp *op) {
+    Attrs attrs = {{0}};
+    if (op->op != OP_custom) return false;
+    memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
+    return custom_of(&attrs)->effects;
+}
+
+static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tensor **real,
+                    bool effects) {
     Site site = site_current();
     bool done = true;
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
-    for (int i = 0; i < count; i++) done &= run_op(trace, &trace->op[i], argument, real);
+    for (int i = 0; i < count; i++)
+        if (effects || !has_effects(&trace->op[i]))
+            done &= run_op(trace, &trace->op[i], argument, real);
     autocast_set(autocast);
     site_set(site);
     return done;
+}
+
+bool trace_run(const Trace *trace, int count, const int64_t *argument, Tensor **real) {
+    return run_ops(trace, count, argument, real, true);
+}
+
+void trace_run_without_effects(const Trace *trace, int count, const int64_t *argument,
+                               Tensor **real) {
+    run_ops(trace, count, argument, real, false);
 }

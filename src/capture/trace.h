@@ -116,5 +116,9 @@ void trace_print_operand(const TraceOperand *operand, Buffer *out);
  * with kept tensors. An op that fails gives NULL, which those after it meet as they would have in
  * eager; false, with an error, when one did. */
 bool trace_run(const Trace *trace, int count, const int64_t *argument, Tensor **real);
+/* The same after a run that failed, when it may have had effects (cb_custom_op): ops that have some
+ * are not run again and give NULL, which those after them meet as if they had failed. */
+void trace_run_without_effects(const Trace *trace, int count, const int64_t *argument,
+                               Tensor **real);
 
 #endif

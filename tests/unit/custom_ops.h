@@ -78,6 +78,12 @@ static cb_status fails(const cb_op_call *call) {
     return (cb_fail)(CB_ERR_IO, "the disk is full");
 }
 
+static cb_status tries(const cb_op_call *call) {
+    (void)call;
+    snprintf(custom_log + strlen(custom_log), sizeof custom_log - strlen(custom_log), "t ");
+    return (cb_fail)(CB_ERR_IO, "it was tried");
+}
+
 static cb_status fails_silently(const cb_op_call *call) {
     (void)call;
     return CB_ERR_IO;
@@ -97,6 +103,7 @@ static inline cb_status register_test_ops(void) {
         {.name = "test.note", .inputs = 1, .integers = 1, .effects = true, .kernel = note},
         {.name = "test.noise", .inputs = 1, .outputs = 1, .effects = true, .kernel = noise},
         {.name = "test.fails", .inputs = 1, .outputs = 1, .kernel = fails},
+        {.name = "test.tries", .inputs = 1, .outputs = 1, .effects = true, .kernel = tries},
         {.name = "test.fails_silently", .inputs = 1, .outputs = 1, .kernel = fails_silently}};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (cb_register_op(&ops[i]) != CB_OK) return cb_error_status();

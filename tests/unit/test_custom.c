@@ -216,6 +216,38 @@ static void same_random_numbers(void **state) {
     cb_function_free(fast);
 }
 
+/* Writes come before and behind the op that fails; one needs its result. */
+static cb_tensor *writes_and_tries(cb_tensor *x, cb_tensor *y) {
+    cb_assign(x, cb_mul(y, 2.0));
+    call_note(cb_sum(y), 1);
+    cb_tensor *tried = cb_call_op("test.tries", &y, 1, CB_NO_DIMS, CB_NO_FLOATS);
+    cb_assign(x, cb_add(x, 1.0));
+    return cb_assign(y, cb_add(tried, x));
+}
+
+/* What does not need it is written as in eager; what has happened does not happen twice. */
+static void effects_that_fail(void **state) {
+    (void)state;
+    const char *options[] = {VM, VM ",fullgraph=1"};
+    for (int i = 0; i < 2; i++) {
+        cb_function *fast = cb_compile(writes_and_tries, options[i]);
+        for (int call = 0; call < 3; call++) {
+            cb_tensor *x = ramp(3, 4), *y = ramp(3, 4), *u = ramp(3, 4), *v = ramp(3, 4);
+            *custom_log = 0;
+            assert_null(writes_and_tries(x, y));
+            expect_error("it was tried, in test.tries(f32[3, 4])", CB_ERR_IO);
+            assert_string_equal(custom_log, "1:4.5 t ");
+            *custom_log = 0;
+            assert_null(cb_call(fast, u, v));
+            expect_error("it was tried, in test.tries(f32[3, 4])", CB_ERR_IO);
+            assert_string_equal(custom_log, "1:4.5 t ");
+            expect_tensor(u, x, 0, 0);
+            expect_tensor(v, y, 0, 0);
+        }
+        cb_function_free(fast);
+    }
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static cb_tensor *failing(cb_tensor *x) {
@@ -363,6 +395,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(writes_inputs, begin, end),
         cmocka_unit_test_setup_teardown(effects_in_order, begin, end),
         cmocka_unit_test_setup_teardown(same_random_numbers, begin, end),
+        cmocka_unit_test_setup_teardown(effects_that_fail, begin, end),
         cmocka_unit_test_setup_teardown(errors_of_kernels, begin, end),
         cmocka_unit_test_setup_teardown(errors_of_calls, begin, end),
         cmocka_unit_test_setup_teardown(refusals, begin, end),
