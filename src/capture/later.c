@@ -11,11 +11,14 @@
 
 #include <string.h>
 
-/* The notice that the process runs without a C compiler is given once. */
-static void notice_no_compiler(void) {
+/* The notice that the process runs without a C compiler, or with one that fails, is given once. */
+static void notice_compiler(Reason reason) {
     static atomic_flag given = ATOMIC_FLAG_INIT;
+    if (reason != REASON_no_compiler && reason != REASON_compiler_failed &&
+        reason != REASON_compiler_timeout)
+        return;
     if (!option_int(OPTION_notices) || atomic_flag_test_and_set(&given)) return;
-    const ReasonInfo *info = reason_info(REASON_no_compiler);
+    const ReasonInfo *info = reason_info(reason);
     fprintf(stderr, "carbide: %s (%s)\n", info->text, info->hint);
 }
 
@@ -36,7 +39,7 @@ static void note_engine(Function *function, Entry *entry) {
     bool compiled = entry_needs_code(entry);
     atomic_store(&entry->compiled, compiled);
     atomic_fetch_add(&function->compiled, compiled);
-    if (info.reason == REASON_no_compiler) notice_no_compiler();
+    notice_compiler(info.reason);
     if (info.from_disk)
         atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));
     if (info.cache != REASON_NONE) function_note(function, info.cache, (Site){0}, "%s", "");

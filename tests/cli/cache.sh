@@ -29,6 +29,8 @@ expect "wanted  source" cache why gelu --batch 4096 --dtype f64
 
 expect "^1 entry saved to" cache export "$work/kernels"
 CARBIDE_CACHE_DIR="$work/elsewhere" expect "^1 entry taken from" cache import "$work/kernels"
+CARBIDE_CACHE_DIR="$work/failing" CARBIDE_CC=/bin/false "$carbide" explain mlp --batch 4 2>&1 >/dev/null | grep -c "C compiler failed: " | grep -qx 1 ||
+    { echo "a compiler that fails is not told of once"; exit 1; }
 CARBIDE_CACHE_DIR="$work/elsewhere" CARBIDE_CC=/bin/false expect "C, from the disk cache" explain gelu --batch 4096
 "$carbide" cache import "$0" >"$work/out" 2>&1 && { echo "a script is taken for artifacts"; failed=1; }
 grep -q "no artifacts" "$work/out" || { cat "$work/out"; failed=1; }
