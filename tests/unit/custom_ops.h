@@ -36,6 +36,11 @@ static cb_status split_shape(const cb_op_call *call) {
     return CB_OK;
 }
 
+static cb_status sets_nothing(const cb_op_call *call) {
+    (void)call;
+    return CB_OK;
+}
+
 static cb_status split(const cb_op_call *call) {
     const float *x = call->input[0].data;
     int64_t at = call->integers[0], *rest = call->output[1].data;
@@ -102,6 +107,11 @@ static inline cb_status register_test_ops(void) {
         {.name = "test.add_count", .inputs = 2, .outputs = 1, .mutates = 2, .kernel = add_count},
         {.name = "test.note", .inputs = 1, .integers = 1, .effects = true, .kernel = note},
         {.name = "test.noise", .inputs = 1, .outputs = 1, .effects = true, .kernel = noise},
+        {.name = "test.shapeless",
+         .inputs = 1,
+         .outputs = 1,
+         .shape = sets_nothing,
+         .kernel = fails},
         {.name = "test.fails", .inputs = 1, .outputs = 1, .kernel = fails},
         {.name = "test.tries", .inputs = 1, .outputs = 1, .effects = true, .kernel = tries},
         {.name = "test.fails_silently", .inputs = 1, .outputs = 1, .kernel = fails_silently}};

@@ -262,6 +262,8 @@ static void errors_of_kernels(void **state) {
     expect_error("the disk is full, in test.fails(f32[3, 4])", CB_ERR_IO);
     assert_null(cb_call_op("test.fails_silently", &x, 1, CB_NO_DIMS, CB_NO_FLOATS));
     expect_error("test_custom.c", CB_ERR_IO);
+    assert_null(cb_call_op("test.shapeless", &x, 1, CB_NO_DIMS, CB_NO_FLOATS));
+    expect_error("its shape rule gives output 0 no possible dtype and sizes", CB_ERR_SHAPE);
     cb_function *fast = cb_compile(failing, VM);
     for (int i = 0; i < 3; i++) {
         assert_null(cb_call(fast, x));
