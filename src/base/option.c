@@ -232,6 +232,10 @@ static Option find(const char *name) {
     return option;
 }
 
+static OptionAsk *_Atomic asked;
+
+void option_ask(OptionAsk *may_change) { atomic_store(&asked, may_change); }
+
 cb_status cb_set_option(const char *name, const char *value) {
     if (!name || !value) return fail(CB_ERR_OPTION, "cb_set_option: name or value is NULL");
     Option option = find(name);
@@ -240,7 +244,8 @@ cb_status cb_set_option(const char *name, const char *value) {
     const char *expected = parse(option, value, &number);
     if (expected)
         return fail(CB_ERR_OPTION, "option %s: expected %s, got '%s'", name, expected, value);
-    prepare();
+    OptionAsk *ask = atomic_load(&asked);
+    if (number != option_int(option) && ask && !ask(option)) return cb_error_status();
     lock_take(LOCK_option);
     bool fixed = options.fixed[option][0];
     bool same = fixed && number == atomic_load(&option_numbers[option]);

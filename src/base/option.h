@@ -33,6 +33,10 @@ const char *option_text(Option option); /* never NULL; stays valid until the opt
 /* The same, for good: from now on the option cannot be set to anything else, not even by
  * option_reset. For what lasts as long as the process. */
 int64_t option_fix(Option option);
+/* Whom cb_set_option asks when an option is about to get another value; false with an error: it
+ * stays. For tensor/ambient.c, which knows on which of them ops depend. */
+typedef bool OptionAsk(Option option);
+void option_ask(OptionAsk *may_change);
 /* Back to defaults and environment, which are read again at the next use; frees the texts. No other
  * thread may use options meanwhile. For cb_cleanup. */
 void option_reset(void);

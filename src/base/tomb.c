@@ -11,7 +11,7 @@ static struct {
 } buried;
 
 bool tomb_lives(const Tomb *tomb, const char *what) {
-    if (!atomic_load_explicit(&tomb->dead, memory_order_acquire)) return true;
+    if (!tomb_is_dead(tomb)) return true;
     char where[160];
     site_format(site_unpack(tomb->freed), where, sizeof where);
     fail(CB_ERR_ARGUMENT, "%s was freed at %s", what, where);
@@ -25,14 +25,32 @@ static Tomb *take_first(void) {
     return tomb;
 }
 
-void tomb_bury(Tomb *tomb) {
-    tomb->freed = site_pack();
+/* Into the queue; what falls out of it at the other end. */
+static Tomb *enqueue(Tomb *tomb) {
     tomb->next = NULL;
-    atomic_store_explicit(&tomb->dead, true, memory_order_release);
-    lock_take(LOCK_tomb);
     *(buried.first ? &buried.last->next : &buried.first) = tomb;
     buried.last = tomb;
-    Tomb *oldest = ++buried.count > MOST_TOMBS ? take_first() : NULL;
+    return ++buried.count > MOST_TOMBS ? take_first() : NULL;
+}
+
+void tomb_bury(Tomb *tomb) {
+    tomb->freed = site_pack();
+    lock_take(LOCK_tomb);
+    atomic_store_explicit(&tomb->dead, true, memory_order_release);
+    Tomb *oldest = tomb->holders ? NULL : enqueue(tomb);
+    lock_give(LOCK_tomb);
+    memory_free(oldest);
+}
+
+void tomb_hold(Tomb *tomb) {
+    lock_take(LOCK_tomb);
+    tomb->holders++;
+    lock_give(LOCK_tomb);
+}
+
+void tomb_drop(Tomb *tomb) {
+    lock_take(LOCK_tomb);
+    Tomb *oldest = --tomb->holders == 0 && tomb_is_dead(tomb) ? enqueue(tomb) : NULL;
     lock_give(LOCK_tomb);
     memory_free(oldest);
 }

@@ -17,13 +17,21 @@ typedef struct Tomb Tomb;
 struct Tomb {
     atomic_bool dead;
     uint64_t freed; /* where: site_pack */
+    int holders;    /* tomb_hold, less tomb_drop */
     Tomb *next;     /* buried after it */
 };
 
 /* False with an error, "what was freed at photo.c:31". */
 bool tomb_lives(const Tomb *tomb, const char *what);
-/* The object that begins with its tomb is freed when MOST_TOMBS others were buried. */
+/* The object that begins with its tomb is freed when MOST_TOMBS others were buried, and nobody
+ * holds it. */
 void tomb_bury(Tomb *tomb);
+/* Keeps the struct of an object allocated beyond its end, so that tomb_is_dead may be asked. */
+void tomb_hold(Tomb *tomb);
+void tomb_drop(Tomb *tomb);
+static inline bool tomb_is_dead(const Tomb *tomb) {
+    return atomic_load_explicit(&tomb->dead, memory_order_acquire);
+}
 void tombs_cleanup(void); /* frees them all, for cb_cleanup */
 
 #endif

@@ -324,9 +324,8 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
     return cb_error_status(); /* whatever was not done has said so, or what failed before it */
 }
 
-OPENS_FRAME int call_traced_function(Function *function, const Conditions *now,
-                                     Tensor *const *input, int input_count, Entry *entry,
-                                     Tensor **output) {
+OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *const *input,
+                                     int input_count, Entry *entry, Tensor **output) {
     FRAME_MARK(mark);
     cb_status before = cb_error_status();
     Call *call = (Call *)frame_open(sizeof *call, abandon, FRAME_OF_FUNCTION, mark);

@@ -77,10 +77,11 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     Entry *entry = arena_new_array(trace->arena, Entry, 1);
     entry->function = call->function;
     entry->trace = trace;
+    modules_forget_dead(trace);
     entry->graph = recording->graph;
     entry->resumes = call->resumed;
     entry->input_count = call->input_count;
-    entry->conditions = call->conditions;
+    entry->ambient = recording->graph->ambient;
     entry->guard = arena_new_array(trace->arena, Guard, call->input_count + 1);
     entry->first = arena_new_array(trace->arena, int, call->input_count + 1);
     for (int i = 0; i < call->input_count; i++) {
@@ -192,7 +193,8 @@ static bool compile(Entry *entry, Call *call) {
 
 bool entry_same(const Entry *a, const Entry *b) {
     bool same = a->resumes == b->resumes && a->input_count == b->input_count &&
-                conditions_equal(&a->conditions, &b->conditions) && trace_same(a->trace, b->trace);
+                ambient_equal(a->ambient, b->ambient) && trace_same(a->trace, b->trace) &&
+                modules_same(a->trace, b->trace);
     for (int i = 0; same && i < b->input_count; i++)
         same = a->first[i] == b->first[i]; /* and what their guards say is in the traces */
     return same;
@@ -220,7 +222,7 @@ Entry *entry_widest(Entry *entry) {
 /* True when every call that `other` takes is one for the entry, too. */
 static bool covers(const Entry *entry, const Entry *other) {
     bool same = entry->resumes == other->resumes && entry->input_count == other->input_count &&
-                conditions_equal(&entry->conditions, &other->conditions);
+                ambient_equal(entry->ambient, other->ambient);
     for (int i = 0; same && i < entry->input_count; i++) same = entry->first[i] == other->first[i];
     return same && trace_covers(entry->trace, other->trace) && frozen_alike(entry, other);
 }

@@ -46,7 +46,7 @@ void entry_print_guards(const Entry *entry, Buffer *out) {
         if (entry->first[i] != i) putf(out, ", the same tensor as input %d", entry->first[i]);
         put(out, "\n");
     }
-    ambient_print(entry->conditions.ambient, out);
+    ambient_print(entry->ambient, out);
     for (int k = 0; k < entry->captured_count; k++) {
         if (entry->captured[k] != NO_VALUE) print_captured(entry, k, out);
     }

@@ -70,8 +70,7 @@ static int takes(const Function *function) {
     return function->callee <= CALLEE_4 ? (int)function->callee + 1 : -1;
 }
 
-static Entry *find_entry(Function *function, const Conditions *now, Tensor *const *input,
-                         int input_count) {
+static Entry *find_entry(Function *function, Ambient now, Tensor *const *input, int input_count) {
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
         if (!e->resumes && entry_holds(e, now, input, input_count) &&
             (!function->options.fullgraph || frozen_all_hold(e, NULL))) {
@@ -90,8 +89,8 @@ static bool has_entry(const Function *function) {
 }
 
 /* Without an entry: what speaks against one more, or REASON_NONE; miss: why there is none. */
-static Reason find_obstacle(Function *function, const Conditions *now, Tensor *const *input,
-                            int input_count, char *miss, size_t bytes) {
+static Reason find_obstacle(Function *function, Ambient now, Tensor *const *input, int input_count,
+                            char *miss, size_t bytes) {
     int count = function_alternatives(function, false);
     Reason obstacle = stance_find(count, function_limit()), why = obstacle;
     snprintf(miss, bytes, "it is not compiled yet");
@@ -157,15 +156,15 @@ cb_status cb_reset(void) {
 /* By an entry, or a new one. *eager: it is for the ops to run. */
 static int call_compiled(Function *function, Tensor *const *input, int input_count, Tensor **output,
                          bool *eager) {
-    Conditions now = conditions_now(function);
+    Ambient now = function_ambient(function);
     function_enter(function);
-    Entry *entry = find_entry(function, &now, input, input_count);
+    Entry *entry = find_entry(function, now, input, input_count);
     char miss[256];
     Reason obstacle = REASON_NONE;
-    if (!entry) obstacle = find_obstacle(function, &now, input, input_count, miss, sizeof miss);
+    if (!entry) obstacle = find_obstacle(function, now, input, input_count, miss, sizeof miss);
     bool whole = entry && function->options.fullgraph;
     if (obstacle == REASON_NONE && !whole) /* which leaves the function */
-        return call_traced_function(function, &now, input, input_count, entry, output);
+        return call_traced_function(function, now, input, input_count, entry, output);
     int count = 0;
     if (whole)
         count = entry_call(entry, input, output);
@@ -249,6 +248,7 @@ static cb_function *make(Callee callee, const char *options, bool present) {
     function->made = site_current();
     if (parsed.mode == MODE_REDUCE_OVERHEAD || parsed.mode == MODE_MAX_AUTOTUNE)
         function_note(function, REASON_mode_cuda_graphs, (Site){0}, "%s", "");
+    ambient_watch();
     watch_begin(function);
     return function;
 }

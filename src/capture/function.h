@@ -68,18 +68,18 @@ void guard_print(const Guard *guard, Buffer *out);
 bool tensors_overlap(const Tensor *x, const Tensor *y);
 int input_first(Tensor *const *input, int i); /* the first input that is the same tensor */
 
-/* ---- conditions ---------------------------------------------------------------------------- */
+/* ---- conditions: conditions.c, what a call finds around its inputs ------------------------- */
 
-typedef struct Conditions { /* conditions.c: what a call finds around its inputs */
-    Ambient ambient; /* when the function begins */
-    uint64_t modes, tensors; /* fullgraph does not run a module's forward again: which of its
-                              * modules train, and which tensors they hold; otherwise 0 */
-} Conditions;
 Ambient function_ambient(const Function *function); /* that a call from here begins with */
-Conditions conditions_now(const Function *function);
-bool conditions_equal(const Conditions *a, const Conditions *b);
-/* What of them the entry does not hold for, into out; REASON_NONE: it holds. */
-Reason conditions_differ(const Entry *entry, const Conditions *now, char *out, size_t bytes);
+/* fullgraph, which does not run the function again: the modules that the trace depends on. */
+void modules_forget_dead(Trace *trace); /* the function made them for itself */
+bool modules_hold(const Trace *trace);  /* all are as they were */
+bool modules_same(const Trace *a, const Trace *b);
+/* Of the tracer (tensor/tracer.h). */
+bool call_changes_ambient(Tracer *tracer, const char *what);
+void call_meets_module(Tracer *tracer, const cb_module *module);
+/* What of all this the entry does not hold for, into out; REASON_NONE: it holds. */
+Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t bytes);
 
 /* ---- entries ------------------------------------------------------------------------------- */
 
@@ -129,7 +129,7 @@ struct Entry {
     Executable *executable; /* NULL: a backend of the user's made code */
     BackendCode *code;      /* NULL: the executable runs */
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
-    Conditions conditions; /* when the function began */
+    Ambient ambient; /* when it began */
     double trace_ms, compile_ms;
     WorkerJob job; /* later.c: its C code is made in the background */
     _Atomic bool compiled; /* entry_needs_code */
@@ -148,7 +148,7 @@ bool entry_same(const Entry *a, const Entry *b); /* inputs, modules and ops are 
 Entry *entry_prepare(const Call *call, Recording *recording);
 const int64_t *const *entry_strides(Recording *recording, const Entry *entry);
 CompileOptions entry_compile_options(const FunctionOptions *options); /* what they say of it */
-bool entry_holds(const Entry *entry, const Conditions *now, Tensor *const *input, int input_count);
+bool entry_holds(const Entry *entry, Ambient now, Tensor *const *input, int input_count);
 /* What of the inputs' identity the entry does not hold for, into out; false: it holds. */
 bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
 /* False when the entry writes to memory that another of its tensors shows, although they are not
@@ -266,7 +266,7 @@ Reason stance_find(int alternatives, int limit);
 bool stance_refuses(const Function *function, Reason reason);
 void stance_notice(const Function *function, Reason reason, Site site, const char *detail);
 /* miss.c: why the newest entry does not take these inputs. */
-Reason miss_describe(const Function *function, const Conditions *now, Tensor *const *input,
+Reason miss_describe(const Function *function, Ambient now, Tensor *const *input,
                      int input_count, char *out, size_t bytes);
 /* How this op is another one than the trace's next. */
 void miss_describe_op(const Call *call, int op, const cb_operand *input, int input_count,
@@ -310,7 +310,8 @@ struct Call {
     Frame frame; /* first: around the user's function */
     Tracer tracer;
     Function *function;
-    Conditions conditions; /* when it began */
+    Ambient ambient; /* when the segment began */
+    bool stale;      /* it has been set to something else since */
     Tensor *const *input;  /* the caller's array; it is gone when the function has jumped out */
     int own_inputs; /* that the function freed: value has views of our own of them */
     uint64_t own_input[CB_MAX_ARGS / 64]; /* which, by bit, when there are some */
@@ -352,7 +353,7 @@ static inline bool call_owns_input(const Call *call, int i) {
 int call_plainly(const Function *function, Tensor *const *input, int input_count, Tensor **output);
 int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output);
 /* The caller has entered the function (retire.c), which this leaves, however the call ends. */
-int call_traced_function(Function *function, const Conditions *now, Tensor *const *input,
+int call_traced_function(Function *function, Ambient now, Tensor *const *input,
                          int input_count, Entry *entry, Tensor **output);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
@@ -378,7 +379,7 @@ bool call_break(Call *call, Reason reason, const char *what);
 
 /* replay.c: a call begins with an entry to replay, or NULL to record; false: no memory to
  * record. */
-bool call_start(Call *call, Function *function, const Conditions *now, Tensor *const *input,
+bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input,
                 int input_count, Entry *entry);
 /* After the last op: finds the entry that ends here with these outputs, or turns the run into a
  * recording that does. value[k] is output k's number, NO_VALUE for NULL. False: the call has
@@ -409,6 +410,9 @@ bool segment_ends_here(const Call *call);    /* the replayed trace goes on from 
 /* At an event the call goes over to what follows. A segment that has not run does so now, op by op.
  * False: no memory; the call still stands where it stood, or at nothing. */
 bool segment_leave(Call *call, bool has_run);
+/* The ambient state was set to something else: what comes is of a segment that begins with it.
+ * False: the call is eager. */
+bool segment_renew(Call *call);
 void segment_note_next(Call *call); /* the segment is known to have followed the one before */
 /* Before the trace, or (written not NULL) somebody outside, writes to memory that left segments
  * read: what waits for it is computed. */

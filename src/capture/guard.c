@@ -84,9 +84,10 @@ static int find_joined(const Entry *entry, Tensor *const *input, int *written) {
     return NO_VALUE;
 }
 
-bool entry_holds(const Entry *entry, const Conditions *now, Tensor *const *input, int input_count) {
+bool entry_holds(const Entry *entry, Ambient now, Tensor *const *input, int input_count) {
     int written;
-    if (entry->input_count != input_count || !conditions_equal(&entry->conditions, now))
+    if (entry->input_count != input_count || !ambient_equal(entry->ambient, now) ||
+        !modules_hold(entry->trace))
         return false;
     for (int i = 0; i < input_count; i++)
         if (!guard_holds(&entry->guard[i], input[i])) return false;

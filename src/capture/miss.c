@@ -35,8 +35,8 @@ static GuardText describe_guard(const Guard *guard, const Guard *other) {
     return out;
 }
 
-Reason miss_describe(const Function *function, const Conditions *now, Tensor *const *input,
-                     int input_count, char *out, size_t bytes) {
+Reason miss_describe(const Function *function, Ambient now, Tensor *const *input, int input_count,
+                     char *out, size_t bytes) {
     const Entry *last = NULL;
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
         if (!e->resumes) last = e;

@@ -24,7 +24,7 @@ static Recording *recording_new(const Call *call) {
     Arena *arena = recording ? arena_new() : NULL;
     if (arena) {
         recording->graph = graph_new(arena); /* the first chunk has room for it */
-        recording->graph->ambient = call->conditions.ambient;
+        recording->graph->ambient = call->ambient;
         recording->place = PLACE_NOWHERE;
         recording->trace = trace_new();
         if (recording->trace) return recording;

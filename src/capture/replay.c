@@ -205,7 +205,7 @@ static bool match(Call *call, int op, const cb_operand *input, int input_count,
     if (!next) return false;
     for (int i = 0; i < input_count; i++)
         if (!match_operand(call, op, &next->input[i], &input[i])) return false;
-    if (next->makes && device_default() != call->conditions.ambient.device) return false;
+    if (next->makes && device_default() != call->ambient.device) return false;
     call->at++;
     return true;
 }
@@ -248,7 +248,7 @@ static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
     unbind_from(call, first);
     for (; e; e = atomic_load(&e->next)) {
         if (e == left || e->resumes != call->resumed || entry_widest(e) != e) continue;
-        if (!entry_holds(e, &call->conditions, call->value, call->input_count)) continue;
+        if (!entry_holds(e, call->ambient, call->value, call->input_count)) continue;
         if (!trace_repeats(call->trace, call->argument, call->at, e->trace)) continue;
         if (!constants_hold(call, e, first)) continue;
         if (reserve_trace(call, e->trace)) break;
@@ -365,6 +365,8 @@ static __attribute__((noinline)) Tensor *apply_any(Call *call, Op op, const cb_o
                                                    int input_count, const Attrs *attrs) {
     for (int i = 0; call->left && i < input_count; i++)
         if (input[i].kind == CB_OPERAND_TENSOR) call_meet(call, input[i].tensor);
+    if (call->stale && !call->tracer.disabled && !segment_renew(call))
+        return call->failed ? NULL : apply(op, input, input_count, attrs);
     if (call->refused) return NULL; /* memory may have run out in the middle of a recording */
     if (call->tracer.disabled || (call->exposed_count && expose_meets(call, input, input_count)))
         return expose_apply(call, op, input, input_count, attrs);
@@ -379,7 +381,7 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int i
                            const Attrs *attrs) {
     Call *call = call_of(tracer);
     bool only_matches = call->mode == CALL_REPLAYS && !call->left && !call->exposed_count &&
-                        !call->refused && !tracer->disabled;
+                        !call->refused && !tracer->disabled && !call->stale;
     const TraceOp *next = NULL;
     if (only_matches) next = match_met(call, op, input, input_count, attrs);
     return next ? call_shell(call, next->result) : apply_any(call, op, input, input_count, attrs);
@@ -389,6 +391,8 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
     Call *call = call_of(tracer);
     call_meet(call, target);
     if (value->kind == CB_OPERAND_TENSOR) call_meet(call, value->tensor);
+    if (call->stale && !tracer->disabled && !segment_renew(call))
+        return call->failed ? NULL : apply_assign(target, value);
     if (call->refused) return NULL;
     const cb_operand input[2] = {cb_operand_tensor(target), *value};
     if (tracer->disabled || (call->exposed_count && expose_meets(call, input, 2)))
@@ -443,18 +447,21 @@ static bool trace_pause(Tracer *tracer) {
 
 /* ---- beginning and end of a call ------------------------------------------------------------- */
 
-bool call_start(Call *call, Function *function, const Conditions *now, Tensor *const *input,
-                int input_count, Entry *entry) {
+bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input, int input_count,
+                Entry *entry) {
     call->tracer = (Tracer){.apply = trace_apply,
                             .assign = trace_assign,
                             .materialize = trace_materialize,
                             .destroy_tensor = destroy_tensor,
                             .storage_of = storage_of,
                             .pause = trace_pause,
+                            .change_ambient = call_changes_ambient,
+                            .meet_module = function->options.fullgraph ? call_meets_module : NULL,
                             .serial = serial_next()};
     call->start_ms = entry ? 0 : clock_ms();
     call->function = function;
-    call->conditions = *now;
+    call->ambient = now;
+    call->stale = false;
     call->input = input;
     call->input_count = input_count;
     call->own_inputs = 0;

@@ -14,13 +14,14 @@
  * when it has come by MANY_ROUNDS times: by then it is known what crosses.
  *
  * Nothing waits for what a later write would change: before a segment writes to memory that a left
- * one reads, that one's waiting values are computed; and of a segment that itself writes, or draws
- * random numbers, everything that lives crosses. */
+ * one reads, that one's waiting values are computed; and of a segment that itself writes, draws
+ * random numbers, or ends where the ambient state is set to something else, everything that lives
+ * crosses. */
 #include "capture/functional.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "tensor/random.h"
+#include "graph/node.h"
 #include <string.h>
 
 enum { MANY_ROUNDS = 3 };
@@ -37,6 +38,7 @@ struct LeftSegment {
                                 * one */
     const Trace *trace;   /* of the entry, the recording, or the one that it is like */
     Entry *entry;         /* NULL: not compiled yet */
+    Ambient ambient;      /* when it began */
     Recording *recording; /* owned: to be compiled */
     Tensor **value;       /* owned, by value: inputs and captured tensors as views of our own;
                            * behind them the trace's arguments */
@@ -83,6 +85,17 @@ static bool writes(const Trace *trace) {
     for (int i = 0; i < length(trace->op); i++)
         if (written_by(trace, i) != NO_VALUE) return true;
     return false;
+}
+
+static bool draws(const Trace *trace) {
+    bool found = false;
+    for (int i = 0; i < length(trace->op) && !found; i++) {
+        const TraceOp *op = &trace->op[i];
+        Attrs attrs = {{0}};
+        if (op->word_count) memcpy(attrs.word, op->word, sizeof *op->word * op->word_count);
+        found = op->op != OP_assign && op_draws(op->op, &attrs);
+    }
+    return found;
 }
 
 static int64_t *arguments_of(const LeftSegment *left) {
@@ -198,6 +211,7 @@ static LeftSegment *new_left(Call *call, int shells) {
     }
     *left = (LeftSegment){.trace = call->trace,
                           .entry = call->entry,
+                          .ambient = call->ambient,
                           .value = value,
                           .values = values,
                           .input_count = call->input_count,
@@ -307,6 +321,7 @@ void segment_before_writes(Call *call, const Tensor *written) {
 
 /* The call stands where the segment ended, for what makes entries of calls. */
 static void stand_at(Call *call, const LeftSegment *left) {
+    call->ambient = left->ambient;
     call->value = left->value;
     call->bound = call->value_capacity = left->values;
     call->argument = arguments_of(left);
@@ -400,14 +415,16 @@ void segment_finish(Call *call, bool compiles) {
 static LeftSegment *find_like(const LeftSegment *made) {
     for (LeftSegment *left = made->next; left; left = left->next)
         if (left->recording && left->resumes == made->resumes &&
-            trace_same(left->trace, made->trace))
+            ambient_equal(left->ambient, made->ambient) && trace_same(left->trace, made->trace))
             return left;
     return NULL;
 }
 
 const Trace *segment_recorded(const Call *call, LeftSegment **behind) {
     LeftSegment *left = *behind ? (*behind)->next : call->left;
-    while (left && (!left->recording || left->resumes != call->resumed)) left = left->next;
+    while (left && (!left->recording || left->resumes != call->resumed ||
+                    !ambient_equal(left->ambient, call->ambient)))
+        left = left->next;
     *behind = left;
     return left ? left->trace : NULL;
 }
@@ -471,16 +488,14 @@ static void absorb(Call *call, LeftSegment *made, LeftSegment *older) {
 static void absorb_covered(Call *call, LeftSegment *made) {
     for (LeftSegment *left = made->next; left; left = left->next)
         if (left->recording && left->resumes == made->resumes &&
-            trace_covers(made->trace, left->trace))
+            ambient_equal(left->ambient, made->ambient) && trace_covers(made->trace, left->trace))
             absorb(call, made, left);
 }
 
 /* It runs, op by op; compiled it is when more is known of it. False: an op failed. */
 static bool run_recorded(Call *call, LeftSegment *left) {
     left->trace_ms = clock_ms() - call->start_ms;
-    int64_t drawn = random_take(0).offset;
-    bool done = compute(left);
-    bool whole = writes(left->trace) || random_take(0).offset != drawn;
+    bool done = compute(left), whole = call->stale || writes(left->trace) || draws(left->trace);
     LeftSegment *like = find_like(left), *leader = like ? like : left;
     if (whole) cross_whole(left, leader->recording->trace);
     if (like)
@@ -511,10 +526,9 @@ static bool leave_replayed(Call *call, bool has_run) {
 
 static Entry *find_next(const Call *call) {
     Entry *guess = call->before ? entry_widest(atomic_load(&call->before->then)) : NULL;
-    if (guess && entry_holds(guess, &call->conditions, NULL, 0)) return guess;
+    if (guess && entry_holds(guess, call->ambient, NULL, 0)) return guess;
     for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next))
-        if (e->resumes && entry_widest(e) == e && entry_holds(e, &call->conditions, NULL, 0))
-            return e;
+        if (e->resumes && entry_widest(e) == e && entry_holds(e, call->ambient, NULL, 0)) return e;
     return NULL;
 }
 
@@ -525,6 +539,9 @@ void segment_note_next(Call *call) {
 
 /* The call goes on with a segment that nothing is known of yet. False: no memory. */
 static bool begin_next(Call *call, Entry *left) {
+    Ambient now = ambient_of_op();
+    now.autocast = call->ambient.autocast; /* ops come converted */
+    call->ambient = now;
     call->resumed = true;
     call->before = left;
     call->input_count = call->at = call->alive = 0;
@@ -538,6 +555,15 @@ static bool begin_next(Call *call, Entry *left) {
     }
     call->trace = call->entry->trace;
     return call_reserve(call, length(call->trace->value));
+}
+
+bool segment_renew(Call *call) {
+    call->stale = false;
+    if (call->mode == CALL_IS_EAGER) return false;
+    call_finish(call);
+    if (begin_next(call, call->before)) return true;
+    call_break(call, REASON_out_of_memory, "while recording");
+    return false;
 }
 
 bool segment_leave(Call *call, bool has_run) {

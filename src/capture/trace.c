@@ -17,7 +17,10 @@ Trace *trace_new(void) {
 }
 
 void trace_free(Trace *trace) {
-    if (trace) arena_free(trace->arena);
+    if (!trace) return;
+    for (int i = 0; i < length(trace->module); i++)
+        if (trace->module[i].module) tomb_drop(&trace->module[i].module->tomb);
+    arena_free(trace->arena);
 }
 
 int trace_result_count(const Trace *trace) {

@@ -73,8 +73,14 @@ typedef struct TraceValue {
     const char *path; /* of a captured tensor of the module that was compiled, NULL: of none */
 } TraceValue;
 
+typedef struct TraceModule { /* whose forward ran, or whose mode the function asked for */
+    cb_module *module;       /* held by its tomb; NULL: forgotten */
+    uint64_t modes, tensors; /* which of it and its descendants train; which tensors they hold */
+} TraceModule;
+
 typedef struct Trace {
     Arena *arena;      /* owned */
+    TraceModule *module; /* vec; under fullgraph, and without those that are below another one */
     TraceOp *op;       /* vec */
     TraceValue *value; /* vec */
     int argument_count;

@@ -73,10 +73,10 @@ static ModuleTensor *own_tensor(const Module *module, const char *name) {
     return NULL;
 }
 
-static bool contains(const Module *module, const Module *wanted) {
+bool module_contains(const Module *module, const Module *wanted) {
     if (module == wanted) return true;
     for (int i = 0; i < module->child_count; i++)
-        if (contains(module->child[i].module, wanted)) return true;
+        if (module_contains(module->child[i].module, wanted)) return true;
     return false;
 }
 
@@ -135,7 +135,7 @@ void cb_module_free(cb_module *module) {
     memory_free(module->type);
     memory_free(module->inputs);
     memory_free(module->extra);
-    *module = (Module){0};
+    *module = (Module){.tomb = module->tomb};
     tomb_bury(&module->tomb);
     if (destroy) destroy(user);
 }
@@ -147,7 +147,7 @@ Module *module_add(Module *module, const char *name, Module *child) {
         fail(CB_ERR_ARGUMENT, "%s: '%s' exists already", module->type, name);
         return NULL;
     }
-    if (contains(child, module)) {
+    if (module_contains(child, module)) {
         fail(CB_ERR_ARGUMENT, "%s: '%s' would make the module its own descendant", module->type,
              name);
         return NULL;
@@ -165,7 +165,7 @@ Module *module_add(Module *module, const char *name, Module *child) {
 cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child) {
     Module *added = module_add(module, name, child);
     if (added || !module_lives(child, "cb_module_add: the child")) return added;
-    if (child->parents == 0 && !contains(child, module)) cb_module_free(child);
+    if (child->parents == 0 && !module_contains(child, module)) cb_module_free(child);
     return NULL;
 }
 
@@ -363,6 +363,12 @@ static void write_place(const Place *place, char *out, size_t bytes) {
 void module_enter(ModuleFrame *frame, const Module *module) {
     *frame = (ModuleFrame){{place_current(), write_place}, module, site_current()};
     place_set(&frame->place);
+    module_met(module);
+}
+
+void module_met(const Module *module) {
+    Tracer *tracer = tracer_current();
+    if (tracer && tracer->meet_module) tracer->meet_module(tracer, module);
 }
 
 static ModuleMode mode_of(const Module *module) {

@@ -67,6 +67,9 @@ void module_hold(ModuleTensor *slot, Tensor *tensor);
 /* cb_module_forward, inside. */
 Tensor *module_forward(Module *module, Tensor *const *inputs, int count);
 
+/* Is it the module itself, or a descendant? */
+bool module_contains(const Module *module, const Module *wanted);
+
 /* The slot of a path, NULL without an error when there is none. */
 ModuleTensor *module_find_tensor(const Module *module, const char *path);
 Module *module_find_child(const Module *module, const char *path);
@@ -85,6 +88,8 @@ typedef struct ModuleFrame {
 } ModuleFrame;
 void module_enter(ModuleFrame *frame, const Module *module);
 void module_leave(const ModuleFrame *frame);
+/* How it is set decides what happens now: the thread's tracer hears of it. */
+void module_met(const Module *module);
 /* Runs forward in a frame of its own. NULL comes with an error. */
 Tensor *module_run(Module *module, Tensor *const *inputs, int count);
 /* How the innermost module that runs is set, or the one that ran last since module_mode_forget. */

@@ -143,7 +143,9 @@ const char *cb_module_type(const cb_module *module) {
 }
 
 bool cb_module_training(const cb_module *module) {
-    return module_lives(module, "cb_module_training: the module") && module->training;
+    if (!module_lives(module, "cb_module_training: the module")) return false;
+    module_met(module);
+    return module->training;
 }
 
 bool cb_module_is_leaf(const cb_module *module) {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "tensor/tracer.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,6 +18,9 @@ static _Atomic int level;
 cb_status cb_set_float32_matmul_precision(const char *precision) {
     for (int i = 0; precision && i < LEVELS; i++) {
         if (strcmp(precision, levels[i]) != 0) continue;
+        bool was = atomic_load_explicit(&level, memory_order_relaxed) == MEDIUM;
+        if (was != (i == MEDIUM) && !tracer_may_change("float32 matmul precision"))
+            return cb_error_status();
         atomic_store_explicit(&level, i, memory_order_relaxed);
         return CB_OK;
     }
@@ -45,6 +49,13 @@ Ambient ambient_now(void) {
     now.autocast = cb_autocast_dtype();
     return now;
 }
+
+static bool may_change(Option option) {
+    return (option != OPTION_precise && option != OPTION_device) ||
+           tracer_may_change(option_info(option)->name);
+}
+
+void ambient_watch(void) { option_ask(may_change); }
 
 /* ---- printing -------------------------------------------------------------------------------- */
 

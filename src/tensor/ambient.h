@@ -28,6 +28,8 @@ _Static_assert(sizeof(Ambient) == sizeof(uint32_t), "it is compared, and put int
 Ambient ambient_now(void);   /* of a call of a function */
 Ambient ambient_of_op(void); /* of an op behind the door, where autocast has been applied */
 
+void ambient_watch(void); /* from now on tracers hear of options that are set (change_ambient) */
+
 static inline uint32_t ambient_word(Ambient a) {
     uint32_t word;
     memcpy(&word, &a, sizeof word);

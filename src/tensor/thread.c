@@ -128,6 +128,11 @@ Tracer *tracer_set(Tracer *tracer) {
     return before;
 }
 
+bool tracer_may_change(const char *what) {
+    Tracer *tracer = thread_state.tracer;
+    return !tracer || !tracer->change_ambient || tracer->change_ambient(tracer, what);
+}
+
 static void set_disabled(ThreadState *t, int disabled) {
     t->disabled = disabled;
     if (t->tracer) t->tracer->disabled = disabled;

@@ -29,12 +29,19 @@ struct Tracer {
     /* What was recorded is computed, since the ops that follow run at once (cb_disable_open); false
      * with an error. May be NULL. */
     bool (*pause)(Tracer *tracer);
+    /* What surrounds ops (tensor/ambient.h), or the seed of random numbers, is about to be set to
+     * something else: what was recorded is computed first. False with an error: it stays. May be
+     * NULL. */
+    bool (*change_ambient)(Tracer *tracer, const char *what);
+    /* The module's forward runs, or its mode is asked for. May be NULL. */
+    void (*meet_module)(Tracer *tracer, const cb_module *module);
     int disabled; /* scopes of cb_disable_open that are open */
     bool whole_calls; /* records calls, with all that they write to */
     uint64_t serial;
 };
 Tracer *tracer_current(void);
 Tracer *tracer_set(Tracer *tracer); /* returns the one before */
+bool tracer_may_change(const char *what); /* asks the thread's tracer, change_ambient */
 bool tracer_disabled(void); /* in a scope of cb_disable_open */
 bool grad_mode(void);       /* outside of every cb_no_grad_open */
 uint64_t serial_next(void);         /* unique numbers for traces and storages */

@@ -100,6 +100,55 @@ static void test_two_contexts_at_once(void **state) {
     cb_function_free(fast);
 }
 
+static cb_module *net, *other;
+
+static cb_tensor *runs_a_net(cb_tensor *x) { return cb_forward(net, x); }
+static cb_tensor *runs_two(cb_tensor *x) { return cb_forward(other, cb_forward(net, x)); }
+static cb_tensor *asks_for_the_mode(cb_tensor *x) {
+    return cb_module_training(net) ? cb_neg(x) : cb_exp(x);
+}
+
+/* Made for itself, and freed: later calls depend on no such module. */
+static cb_tensor *makes_its_own(cb_tensor *x) {
+    cb_module *own = cb_nn_relu();
+    cb_tensor *y = cb_forward(own, x);
+    cb_module_free(own);
+    return cb_forward(net, y);
+}
+
+/* Under fullgraph the function does not run again, so which modules train, wherever they are run
+ * from, is asked before. */
+static void test_modes_of_what_ran(void **state) {
+    (void)state;
+    cb_function_1 *functions[] = {runs_a_net, runs_two, asks_for_the_mode, makes_its_own};
+    cb_tensor *x = ramp(4, 6);
+    for (int i = 0; i < 4; i++) {
+        net = i % 2 ? cb_nn_sequential(cb_nn_dropout(0.5)) : cb_nn_dropout(0.5);
+        other = cb_nn_dropout(0.25);
+        cb_function *fast = cb_compile(functions[i], "fullgraph=1," VM);
+        for (int call = 0; call < 6; call++) {
+            cb_module_train(net, call % 2 == 0);
+            cb_module_train(other, call % 2 == 0);
+            cb_manual_seed(7);
+            cb_tensor *got = cb_call(fast, x);
+            cb_manual_seed(7);
+            expect_equal(got, functions[i](x));
+        }
+        assert_int_equal(cb_stats(fast).graphs, 2);
+        expect_words(fast, "was switched between train and eval");
+        cb_module_train(other, true); /* of two that ran, one is enough */
+        cb_call(fast, x);
+        assert_int_equal(cb_stats(fast).graphs, i == 1 ? 3 : 2);
+        cb_module_free(net);
+        cb_module_free(other);
+        for (int k = 0; k < 80; k++) cb_module_free(cb_nn_relu()); /* its tomb is not asked */
+        assert_null(cb_call(fast, x));
+        assert_non_null(strstr(cb_error(), "was freed at"));
+        cb_clear_error();
+        cb_function_free(fast);
+    }
+}
+
 /* Inputs of other dtypes, ranks, sizes and strides: an entry each, which is found again. */
 static void test_inputs(void **state) {
     (void)state;
@@ -319,6 +368,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_autocast_of_one_trace, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_rounding_of_one_trace, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_two_contexts_at_once, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(test_modes_of_what_ran, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_inputs, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_tensors_from_outside, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_many_notes, open_scope, close_scope),

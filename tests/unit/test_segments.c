@@ -368,6 +368,132 @@ static void threads_share_segments(void **state) {
     cb_function_free(fast);
 }
 
+/* ---- the ambient state, set inside of the function ------------------------------------------- */
+
+/* 1 + 2^-11, which is no f16, minus 1: what precise rounds away. Before, between and behind ops;
+ * s is asked for behind the change, and of what came before it. */
+static const char *set_first, *set_then;
+static bool asks_late;
+
+static int sets_precise(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    if (set_first) cb_set_option("precise", set_first);
+    cb_tensor *y = cb_sub(cb_add(x[0], 1), 1), *waits = cb_sub(cb_add(x[0], 1), 1);
+    if (set_then) cb_set_option("precise", set_then);
+    out[0] = cb_sub(cb_add(y, 1), 1);
+    out[1] = asks_late ? cb_mul(waits, 2.0) : cb_neg(x[0]);
+    out[2] = y;
+    cb_set_option("precise", "0");
+    return 3;
+}
+
+static void the_precision_is_that_of_each_op(void **state) {
+    (void)state;
+    static const char *const sets[][2] = {{"1", NULL}, {NULL, "1"}, {"1", "0"}, {"0", "1"}};
+    for (int i = 0; i < 4; i++) {
+        set_first = sets[i][0], set_then = sets[i][1];
+        cb_function *fast = cb_compile_n(sets_precise, NULL, VM);
+        for (int call = 0; call < 8; call++) {
+            cb_tensor *x = cb_to(cb_full(cb_dims(3), 0x1p-11), CB_F16), *got[3], *expected[3];
+            asks_late = call >= 4;
+            sets_precise(&x, 1, expected, NULL);
+            assert_int_equal(cb_call_n(fast, &x, 1, got, 3), 3);
+            for (int k = 0; k < 3; k++) /* compiled, y keeps f32 within a graph, and no further */
+                if (k < 2 || set_first)
+                    expect_tensor(got[k], expected[k], k || i == 3 ? 1e-3 : 0, 0);
+        }
+        assert_int_equal(cb_stats(fast).eager_calls, 0);
+        cb_function_free(fast);
+    }
+    cb_function *whole = cb_compile_n(sets_precise, NULL, "fullgraph=1," VM);
+    cb_tensor *x = cb_to(ramp(2, 2), CB_F16), *got[3];
+    assert_true(cb_call_n(whole, &x, 1, got, 3) < 0);
+    assert_non_null(strstr(cb_error(), "precise"));
+    cb_clear_error();
+    cb_function_free(whole);
+}
+
+/* What waits since an earlier event is of the precision that it was recorded under. */
+static cb_tensor *waits_and_sets_precise(cb_tensor *x) {
+    cb_tensor *waits = cb_softmax(x, -1);
+    double sum = cb_item(cb_sum(x));
+    cb_set_option("precise", "1");
+    cb_tensor *y = asks_late ? cb_mul(waits, 2.0) : cb_neg(x);
+    cb_set_option("precise", "0");
+    return sum > 1e9 ? x : y;
+}
+
+static void what_waits_keeps_its_precision(void **state) {
+    (void)state;
+    cb_tensor *x = cb_to(cb_randn(cb_dims(16, 61)), CB_BF16), *loose = cb_softmax(x, -1);
+    cb_set_option("precise", "1");
+    assert_true(cb_item(cb_sum(cb_to(cb_ne(loose, cb_softmax(x, -1)), CB_F32))) > 0);
+    cb_set_option("precise", "0");
+    cb_function *fast = cb_compile(waits_and_sets_precise, VM);
+    for (int call = 0; call < 5; call++) {
+        asks_late = call >= 3;
+        cb_tensor *expected = waits_and_sets_precise(x);
+        expect_tensor(cb_call(fast, x), expected, 0, 0);
+    }
+    cb_function_free(fast);
+}
+
+/* What was drawn before the seed is set is of the seed before. */
+static cb_tensor *seeds_in_the_middle(cb_tensor *x) {
+    cb_tensor *before = cb_rand_like(x);
+    cb_manual_seed(5);
+    return cb_add(before, cb_mul(cb_rand_like(x), 2.0));
+}
+
+static void the_seed_is_that_of_each_draw(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(seeds_in_the_middle, VM);
+    cb_tensor *x = ramp(3, 4);
+    for (int call = 0; call < 4; call++) {
+        cb_manual_seed(9);
+        cb_tensor *expected = seeds_in_the_middle(x);
+        cb_manual_seed(9);
+        expect_equal(cb_call(fast, x), expected);
+    }
+    expect_compiled(fast, 2);
+    cb_function_free(fast);
+}
+
+/* Draws of another thread say nothing of this function: it draws none, so what nobody uses behind
+ * the event does not cross. */
+static _Atomic bool drawn_enough;
+
+static void *draws_always(void *unused) {
+    while (!drawn_enough) {
+        cb_scope_open();
+        cb_rand(cb_dims(4));
+        cb_scope_close();
+    }
+    return unused;
+}
+
+static cb_tensor *leaves_values(cb_tensor *x) {
+    cb_tensor *used = cb_mul(x, 2.0), *left = cb_exp(x);
+    (void)left;
+    return cb_add(used, cb_item(cb_sum(used)));
+}
+
+static void other_threads_draw(void **state) {
+    (void)state;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, draws_always, NULL), 0);
+    cb_function *fast = cb_compile(leaves_values, VM);
+    cb_tensor *x = cb_ones(cb_dims(200000));
+    for (int i = 0; i < 3; i++) cb_call(fast, x);
+    drawn_enough = true;
+    pthread_join(thread, NULL);
+    char *text = cb_explain(fast);
+    if (!strstr(text, "crosses %1, %3\n")) print_error("%s", text);
+    assert_non_null(strstr(text, "crosses %1, %3\n"));
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_wait),
@@ -380,6 +506,10 @@ int main(void) {
         cmocka_unit_test(failures_are_those_of_eager),
         cmocka_unit_test(random_functions),
         cmocka_unit_test(threads_share_segments),
+        cmocka_unit_test(the_precision_is_that_of_each_op),
+        cmocka_unit_test(what_waits_keeps_its_precision),
+        cmocka_unit_test(the_seed_is_that_of_each_draw),
+        cmocka_unit_test(other_threads_draw),
     };
     return run_counted(tests);
 }
