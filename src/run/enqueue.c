@@ -94,13 +94,14 @@ static bool run(const Executable *executable, int64_t step, const Operands *oper
 static bool step_kernel(const void *argument, void *const *pointer) {
     const StepArgument *a = argument;
     if (is_over(pointer)) return true;
-    int kernel = a->executable->plan->step[a->step].kernel;
+    int buffers = a->launch ? a->launch->buffer_count : 0;
+    void *buffer[buffers + 1];
+    for (int i = 0; i < buffers; i++) buffer[i] = pointer[BUFFERS + i];
+    if (buffers && a->launch->argument) buffer[buffers - 1] = a->launch->argument;
     Operands operands = {.packed = pointer[PACKED], .out = pointer[OUT]};
     for (int i = 0; i < TASK_OPERANDS; i++) operands.in[i] = pointer[IN + i];
-    if (kernel >= 0) {
-        operands.epilogue = a->launch;
-        operands.epilogue_buffer = pointer + BUFFERS;
-    }
+    operands.epilogue = a->launch;
+    operands.epilogue_buffer = a->launch ? buffer : NULL;
     return note(run(a->executable, a->step, &operands), pointer);
 }
 
@@ -134,6 +135,7 @@ bool enqueue_step(DeviceRun *run, int step, const Operands *operands) {
         pointer[IN + i] = moved(operands->in[i], run->argument, &argument->run);
     for (int i = 0; i < buffers; i++)
         pointer[BUFFERS + i] = moved(operands->epilogue_buffer[i], run->argument, &argument->run);
+    if (buffers && launch->argument) pointer[BUFFERS + buffers - 1] = NULL; /* the launch has it */
     return true;
 }
 
