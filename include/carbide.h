@@ -191,6 +191,12 @@ CB_API cb_status cb_synchronize(void);
  * would read what was written. cb_changed(x) before the write runs those that read x first, and
  * from then on ops on x at once; to read, take the pointer anew. */
 CB_API void cb_changed(cb_tensor *x);
+/* As torch._dynamo.mark_dynamic: a compiled function that gets x as an input will get others with
+ * another size along dim, which counts from the end where it is negative. Its first call with x
+ * then compiles code for all sizes from 2 on, as option dynamic=1 does for all dims of all inputs;
+ * else the second size shows that they change. A hint: no result depends on it. CB_ERR_SHAPE: x has
+ * no such dim. */
+CB_API cb_status cb_mark_dynamic(cb_tensor *x, int dim);
 /* Copies the elements in row-major order, converted to dtype, into out[0 .. numel-1]. */
 CB_API cb_status cb_read(cb_tensor *x, void *out, cb_dtype dtype);
 
@@ -442,8 +448,8 @@ CB_API cb_status cb_reset(void);
  *   dynamic    auto | 0 | 1
  *              sizes and numbers of the first call are constants of its graph and kernels; those
  *              that are others in the next one become arguments of its kernels, so that further
- *              ones compile nothing. 1: all of them, in the first call; 0: none. Under fullgraph
- *              numbers stay constants
+ *              ones compile nothing. 1: all numbers, and all sizes of inputs, in the first call
+ *              (cb_mark_dynamic); 0: none. Under fullgraph numbers stay constants
  *   device     auto | cpu | guarded
  *              where the inputs must lie (cb_device); auto: on any device, and for each one it is
  *              compiled anew

@@ -44,6 +44,7 @@
 #define cb_to_device(...) (CB_HERE, (cb_to_device)(__VA_ARGS__))
 #define cb_synchronize() (CB_HERE, (cb_synchronize)())
 #define cb_changed(...) (CB_HERE, (cb_changed)(__VA_ARGS__))
+#define cb_mark_dynamic(...) (CB_HERE, (cb_mark_dynamic)(__VA_ARGS__))
 #define cb_read(x, out, dtype) (CB_HERE, (cb_read)((x), (out), cb_only_dtype(dtype)))
 #define cb_print(...) (CB_HERE, (cb_print)(__VA_ARGS__))
 #define cb_format(...) (CB_HERE, (cb_format)(__VA_ARGS__))

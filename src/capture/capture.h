@@ -9,6 +9,7 @@
  *   conditions.c what it expects around them: autocast, precision, under fullgraph the module
  *   stance.c     what may be compiled: the option stance, the limit of entries
  *   retire.c     entries of other sizes: which of them stay
+ *   sizes.c      which sizes of an entry others will have
  *   miss.c       why no entry takes a call's inputs
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   segment.c    events: values are asked for in the middle, and the call goes on behind them

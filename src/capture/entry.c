@@ -131,28 +131,12 @@ const int64_t *const *entry_strides(Recording *recording, const Entry *entry) {
     return (const int64_t *const *)stride;
 }
 
-static bool choose_frozen(Entry *entry, const Call *call, CompileOptions *options) {
+/* What of the call's tensors the code may rely on, and what it may not. False: no memory. */
+static bool choose_assumed(Entry *entry, const Call *call, CompileOptions *options) {
     if (arena_guard(entry->trace->arena)) return false;
+    options->sizes = sizes_choose(entry, call->value);
     frozen_choose(entry, call, options);
     return true;
-}
-
-/* An entry of the same ops over other sizes; NULL: there is none, or one is over these. */
-static const Entry *find_resembling(const Function *function, const Entry *entry) {
-    const Entry *found = NULL;
-    for (const Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
-        if (!e->executable || !trace_resembles(e->trace, entry->trace)) continue;
-        if (trace_alike(e->trace, entry->trace, length(entry->trace->op))) return NULL;
-        if (!found) found = e;
-    }
-    return found;
-}
-
-static GenerateOptions choose_sizes(const Function *function, const Entry *entry) {
-    if (function->options.dynamic == DYNAMIC_OFF) return (GenerateOptions){.vary = false};
-    const Entry *known = find_resembling(function, entry);
-    return (GenerateOptions){.vary = known || function->options.dynamic == DYNAMIC_ASKED,
-                             .like = known ? executable_plan(known->executable) : NULL};
 }
 
 CompileOptions entry_compile_options(const FunctionOptions *options) {
@@ -171,8 +155,7 @@ static bool compile_own(Entry *entry, Call *call) {
     const int64_t *const *stride = entry_strides(recording, entry);
     if (!stride) return false;
     CompileOptions how = entry_compile_options(&call->function->options);
-    how.sizes = choose_sizes(call->function, entry);
-    if (!choose_frozen(entry, call, &how)) return false;
+    if (!choose_assumed(entry, call, &how)) return false;
     Graph *graph = recording->graph;
     recording->graph = NULL;
     entry->executable = compile_graph(graph, stride, how);

@@ -175,6 +175,10 @@ bool entry_needs_code(const Entry *entry); /* its kernels had to be compiled, or
                                             * of other sizes did */
 void entry_drop_job(Entry *entry); /* before it is freed */
 
+/* sizes.c: which sizes of an entry, over these values, others have. Escapes through the trace's
+ * arena. */
+PlanSizes sizes_choose(const Entry *entry, Tensor *const *value);
+
 /* frozen.c: which captured tensors count as constants, into the entry and the options; whether x,
  * and all captured tensors, still are what they were. Escapes through the trace's arena. */
 void frozen_choose(Entry *entry, const Call *call, CompileOptions *options);

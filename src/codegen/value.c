@@ -59,8 +59,14 @@ const char *emit_size(Emit *e, int64_t value) {
     return hole_size(e->usage->holes, e->arena, value, "");
 }
 
+/* Few elements side by side are what a compiler makes vectors of by their number. Where an axis
+ * varies they may be its size. */
+static bool opens(const Emit *e, int64_t value) {
+    return hole_is_open(value) || (value > 1 && kernel_varies(e->kernel));
+}
+
 const char *emit_long(Emit *e, int64_t value) {
-    return hole_size(hole_is_open(value) ? e->usage->holes : NULL, e->arena, value, "L");
+    return hole_size(opens(e, value) ? e->usage->holes : NULL, e->arena, value, "L");
 }
 
 /* ---- indices -------------------------------------------------------------------------------- */
@@ -74,11 +80,9 @@ static bool fits_int(const Emit *e, const Expr *x) {
     return true;
 }
 
-/* Few elements side by side are what a compiler makes vectors of by their number. */
 static Phrase number_of(Emit *e, Scalar value, bool narrow) {
     Phrase literal = literal_of(e, CB_I64, value);
-    bool open = e->usage->holes && hole_is_open(value.i);
-    if (!open) return literal;
+    if (!e->usage->holes || !opens(e, value.i)) return literal;
     return hole_value(e->usage->holes, (TextNumber){value, CB_I64, true}, narrow, literal);
 }
 

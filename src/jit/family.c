@@ -14,6 +14,7 @@
  * that were not used for longest leave when there are too many. */
 #include "jit/family.h"
 #include "base/lock.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "codegen/c/c.h"
 
@@ -48,12 +49,46 @@ static struct {
 
 /* ---- one kernel -------------------------------------------------------------------------- */
 
+/* Locals are named after expressions, whose numbers change where sizes are equal by chance: 12
+ * heads beside 12 tokens are one constant. Here they are numbered as they appear. Holes have
+ * numbers that stay. */
+static size_t local_name(const char *at) {
+    size_t letters = strspn(at, "abcdefghijklmnopqrstuvwxyz");
+    size_t digits = strspn(at + letters, "0123456789");
+    bool local =
+        (letters == 1 && strchr("tpxuvqwrc", *at)) || (letters == 3 && !memcmp(at, "row", 3));
+    return local && digits ? letters + digits : 0;
+}
+
+static void number_locals(const char *text, Arena *arena, Buffer *out) {
+    static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    Map seen = map_new(arena);
+    int count = 0;
+    while (*text) {
+        size_t length = strspn(text, word), name = length ? local_name(text) : 0;
+        if (name && (name == length || text[name] == '_')) {
+            uint64_t key = hash_bytes(text, name, 0);
+            const int *first = map_get(&seen, key);
+            int *number = arena_alloc(arena, sizeof *number);
+            *number = first ? *first : count++;
+            if (!first) map_put(&seen, key, number);
+            putf(out, "$%d", *number);
+            put_bytes(out, text + name, length - name);
+        } else {
+            length = length ? length : strcspn(text, word);
+            put_bytes(out, text, length);
+        }
+        text += length;
+    }
+}
+
 FamilyKernel family_kernel(const Kernel *kernel, Arena *arena) {
     FamilyKernel out = {.holes = {.arena = arena}};
     Kernel nameless = *kernel;
-    Buffer text = buffer_new(arena);
+    Buffer written = buffer_new(arena), text = buffer_new(arena);
     nameless.name = "kernel";
-    c_render_kernel(&nameless, &out.holes, &text);
+    c_render_kernel(&nameless, &out.holes, &written);
+    number_locals(buffer_text(&written), arena, &text);
     for (int i = 0; i < 2; i++) out.key[i] = hash_bytes(text.text, text.length, (uint64_t)i + 1);
     return out;
 }
@@ -90,12 +125,17 @@ typedef struct Past {
     int64_t value;
 } Past;
 
-static bool is_usual(const TextNumber *hole, const FamilyKernel *usual, int count) {
-    if (!hole->size || hole->value.i < 2) return true;
-    for (int k = 0; k < count; k++)
-        for (int h = 0; h < length(usual[k].holes.hole); h++)
-            if (usual[k].holes.hole[h].value.i == hole->value.i) return true;
-    return false;
+/* Nothing is known of the family. A number is literal that the other sizes' kernels have, too;
+ * where there are none, one that no size which varies divides. */
+static bool is_usual(const TextNumber *hole, const FamilyUsual *usual) {
+    if (hole->size && hole->value.i < 2) return true;
+    for (int k = 0; k < usual->count; k++)
+        for (int h = 0; h < length(usual->kernel[k].holes.hole); h++)
+            if (usual->kernel[k].holes.hole[h].value.i == hole->value.i) return true;
+    bool divides = false;
+    for (int i = 0; i < length(usual->varying); i++)
+        divides |= hole->value.i % usual->varying[i] == 0;
+    return !usual->count && (!hole->size || !divides);
 }
 
 /* The first hole that was what h was, and is what h is. */
@@ -131,14 +171,14 @@ static void recall(const Family *family, Past *past) {
     }
 }
 
-void family_choose(FamilyKernel *kernel, const FamilyKernel *usual, int usual_count) {
+void family_choose(FamilyKernel *kernel, const FamilyUsual *usual) {
     Holes *holes = &kernel->holes;
     int count = length(holes->hole);
     Past *past = arena_new_array(holes->arena, Past, count + 1);
     int *argument = arena_new_array(holes->arena, int, count + 1);
     for (int h = 0; h < count; h++) {
         int64_t value = holes->hole[h].value.i;
-        past[h] = (Past){-1, is_usual(&holes->hole[h], usual, usual_count) ? value : ~value};
+        past[h] = (Past){-1, is_usual(&holes->hole[h], usual) ? value : ~value};
     }
     lock_take(LOCK_family);
     const Family *family = find_family(kernel);

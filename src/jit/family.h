@@ -23,9 +23,14 @@ FamilyKernel family_kernel(const Kernel *kernel, Arena *arena);
 void family_note(const FamilyKernel *kernel);
 /* Code that there is for it, which is the caller's to release; NULL: none. */
 Code *family_find(FamilyKernel *kernel, KernelFunction **function);
-/* Chooses the arguments of code that is to be compiled. usual: whose numbers are literal as long as
- * nothing is known of the family. */
-void family_choose(FamilyKernel *kernel, const FamilyKernel *usual, int usual_count);
+/* What numbers are as long as nothing is known of the family. */
+typedef struct FamilyUsual {
+    const FamilyKernel *kernel; /* of other sizes: theirs are literal */
+    int count;
+    const int64_t *varying; /* vec: where there are none, multiples of these are not */
+} FamilyUsual;
+/* Chooses the arguments of code that is to be compiled. */
+void family_choose(FamilyKernel *kernel, const FamilyUsual *usual);
 /* Code with the kernel's arguments has been compiled. */
 void family_add(const FamilyKernel *kernel, Code *code, KernelFunction *function);
 /* What the function takes behind its buffers, by argument; NULL: nothing. */

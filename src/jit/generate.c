@@ -87,7 +87,8 @@ static int *find_same_numbers(const Plan *plan, const FamilyKernel *family, Aren
 }
 
 /* Code that this process has for kernels of other sizes, and what are arguments of the others. */
-static void find_code(Kernels *kernels, const Plan *like, Generated *out) {
+static void find_code(Kernels *kernels, PlanSizes sizes, Generated *out) {
+    const Plan *like = sizes.like;
     int count = length(kernels->plan->kernel), missing = 0;
     for (int k = 0; k < count; k++) {
         if (kernels->same[k] != k) continue;
@@ -96,12 +97,13 @@ static void find_code(Kernels *kernels, const Plan *like, Generated *out) {
         missing += !code;
     }
     if (!missing) return;
-    FamilyKernel *before = like ? read_families(like, kernels->arena) : NULL;
-    int known = like ? length(like->kernel) : 0;
-    for (int k = 0; k < known; k++) family_note(&before[k]);
+    FamilyUsual usual = {.varying = sizes.varying};
+    if (like)
+        usual.kernel = read_families(like, kernels->arena), usual.count = length(like->kernel);
+    for (int k = 0; k < usual.count; k++) family_note(&usual.kernel[k]);
     for (int k = 0; k < count; k++)
         if (kernels->same[k] == k && !kernels->function[k])
-            family_choose(&kernels->family[k], before, known);
+            family_choose(&kernels->family[k], &usual);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -192,26 +194,25 @@ static void find_arguments(const Kernels *kernels, Generated *out) {
         out->argument[k] = family_arguments(&kernels->family[kernels->same[k]], arena);
 }
 
-static Kernels read_kernels(const Plan *plan, GenerateOptions options, Arena *arena,
-                            Generated *out) {
+static Kernels read_kernels(const Plan *plan, PlanSizes sizes, Arena *arena, Generated *out) {
     int count = length(plan->kernel);
     Kernels kernels = {.plan = plan, .arena = arena};
     kernels.function = arena_new_array(arena, KernelFunction *, count);
     kernels.file_of = arena_new_array(arena, int, count);
     out->code = arena_new_array(arena, Code *, 2 * count); /* found, or of a file */
-    if (options.vary) kernels.family = read_families(plan, arena);
+    if (sizes.vary) kernels.family = read_families(plan, arena);
     kernels.same =
-        options.vary ? find_same_numbers(plan, kernels.family, arena) : find_same(plan, arena);
-    if (options.vary) find_code(&kernels, options.like, out);
+        sizes.vary ? find_same_numbers(plan, kernels.family, arena) : find_same(plan, arena);
+    if (sizes.vary) find_code(&kernels, sizes, out);
     for (int k = 0; k < count; k++) out->functions += kernels.same[k] == k;
     return kernels;
 }
 
-void generate(const Plan *plan, GenerateOptions options, Arena *arena, Stop *stop, Generated *out) {
+void generate(const Plan *plan, PlanSizes sizes, Arena *arena, Stop *stop, Generated *out) {
     *out = (Generated){.functions = 0};
     if (length(plan->kernel) == 0) return;
     double start = clock_ms();
-    Kernels kernels = read_kernels(plan, options, arena, out);
+    Kernels kernels = read_kernels(plan, sizes, arena, out);
     make_files(&kernels);
     File *file = kernels.file;
     out->files = length(file);

@@ -5,11 +5,6 @@
 #include "jit/code.h"
 #include "sched/plan.h"
 
-typedef struct GenerateOptions {
-    bool vary;        /* sizes: what differs between kernels of a family are arguments */
-    const Plan *like; /* with vary: of the same ops, which was generated without; or NULL */
-} GenerateOptions;
-
 typedef struct Generated {
     KernelFunction **function; /* by kernel, in the arena; NULL: nothing was loaded */
     void **argument;           /* by kernel: what its function takes behind the buffers; or NULL */
@@ -25,9 +20,10 @@ typedef struct Generated {
     double source_ms, compiler_ms; /* of writing it; of compiling and loading */
 } Generated;
 
-/* Writes, compiles and loads the C of all kernels. Works in the arena, whose escape leaves nothing
+/* Writes, compiles and loads the C of all kernels; where sizes vary, what differs between kernels
+ * of a family are arguments. Works in the arena, whose escape leaves nothing
  * behind that is not in *out. */
-void generate(const Plan *plan, GenerateOptions options, Arena *arena, Stop *stop, Generated *out);
+void generate(const Plan *plan, PlanSizes sizes, Arena *arena, Stop *stop, Generated *out);
 void generated_release(Generated *generated); /* the code; message stays the caller's */
 
 #endif

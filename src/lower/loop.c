@@ -30,7 +30,7 @@ Kernel *kernel_over(const Kernel *kernel, Arena *arena) {
 
 int kernel_axis(Kernel *kernel, int64_t size, bool inner) {
     check(inner || kernel->outer_count == length(kernel->axis), "outer axes come first");
-    push(kernel->arena, kernel->axis, (Axis){size, inner});
+    push(kernel->arena, kernel->axis, (Axis){.size = size, .inner = inner});
     if (inner) {
         kernel->inner_size *= size;
     } else {
@@ -38,6 +38,31 @@ int kernel_axis(Kernel *kernel, int64_t size, bool inner) {
         kernel->outer_size *= size;
     }
     return length(kernel->axis) - 1;
+}
+
+int64_t axis_typical(const Kernel *kernel, int axis) {
+    const Axis *a = &kernel->axis[axis];
+    return a->varies && a->size > 1 && a->size <= TYPICAL_MOST ? TYPICAL : a->size;
+}
+
+int64_t kernel_typical_row(const Kernel *kernel) {
+    int64_t row = 1;
+    for (int a = kernel->outer_count; a < length(kernel->axis); a++) row *= axis_typical(kernel, a);
+    return row;
+}
+
+bool kernel_varies(const Kernel *kernel) {
+    bool varies = false;
+    for (int a = 0; a < length(kernel->axis); a++) varies |= kernel->axis[a].varies;
+    return varies;
+}
+
+bool stride_varies(const Kernel *kernel, int64_t stride) {
+    for (int a = 0; a < length(kernel->axis); a++) {
+        const Axis *axis = &kernel->axis[a];
+        if (axis->varies && axis->size > 1 && stride && stride % axis->size == 0) return true;
+    }
+    return false;
 }
 
 int kernel_buffer(Kernel *kernel, cb_dtype dtype, BufferRole role, int64_t numel, int value) {

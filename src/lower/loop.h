@@ -57,6 +57,7 @@ struct Expr {
 typedef struct Axis {
     int64_t size;
     bool inner;
+    bool varies; /* other kernels that differ in sizes alone have another one (axis_typical) */
 } Axis;
 
 typedef enum __attribute__((packed)) BufferRole { BUFFER_IN, BUFFER_OUT, BUFFER_INOUT } BufferRole;
@@ -120,6 +121,14 @@ Kernel *kernel_new(Arena *arena);
  * is. */
 Kernel *kernel_over(const Kernel *kernel, Arena *arena);
 int kernel_axis(Kernel *kernel, int64_t size, bool inner);
+/* What choices of loops and forms go by: the size, and where it varies, up to TYPICAL_MOST, one for
+ * all of them, so that kernels over other sizes are chosen alike. */
+enum { TYPICAL = 256, TYPICAL_MOST = 512 };
+int64_t axis_typical(const Kernel *kernel, int axis);
+int64_t kernel_typical_row(const Kernel *kernel); /* the inner axes' product */
+bool kernel_varies(const Kernel *kernel);         /* any axis does */
+/* Whether a stride or the like is a multiple of a size that varies. */
+bool stride_varies(const Kernel *kernel, int64_t stride);
 int kernel_buffer(Kernel *kernel, cb_dtype dtype, BufferRole role, int64_t numel, int value);
 void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *guard,
                   StoreMode mode);

@@ -273,7 +273,9 @@ static void header(KernelParser *p) {
         expect(p, ":");
         int64_t size = integer(p);
         if (size < 0) stop(p, "a size");
+        bool varies = accept(p, "+");
         if (!p->failed) kernel_axis(p->kernel, size, inner);
+        if (!p->failed) p->kernel->axis[length(p->kernel->axis) - 1].varies = varies;
         (void)accept(p, ",");
     }
     p->kernel->form = accept(p, "row") ? FORM_ROW : FORM_TILE;

@@ -67,8 +67,10 @@ static Kernel *piece_of(const Kernel *kernel, int axis, int64_t size, Coordinate
     Kernel *piece = kernel_new(arena);
     Expr **made = arena_new_array(arena, Expr *, length(kernel->expr) + 1);
     const bool *live = kernel_live(kernel, arena);
-    for (int a = 0; a < length(kernel->axis); a++)
+    for (int a = 0; a < length(kernel->axis); a++) {
         kernel_axis(piece, a == axis ? size : kernel->axis[a].size, kernel->axis[a].inner);
+        piece->axis[a].varies = kernel->axis[a].varies;
+    }
     for (int b = 0; b < length(kernel->buffer); b++) push(arena, piece->buffer, kernel->buffer[b]);
     Expr *coordinate = coordinate_of(piece, axis, low, high);
     for (int id = 0; id < length(kernel->expr); id++) {

@@ -100,8 +100,8 @@ void kernel_print(const Kernel *kernel, Buffer *out) {
     const bool *live = kernel_live(kernel, out->arena);
     putf(out, "kernel %s(", kernel->name);
     for (int i = 0; i < length(kernel->axis); i++)
-        putf(out, "%s%s a%d:%lld", i ? ", " : "", kernel->axis[i].inner ? "inner" : "outer", i,
-             (long long)kernel->axis[i].size);
+        putf(out, "%s%s a%d:%lld%s", i ? ", " : "", kernel->axis[i].inner ? "inner" : "outer", i,
+             (long long)kernel->axis[i].size, kernel->axis[i].varies ? "+" : "");
     putf(out, ") %s split %lld {\n", kernel->form == FORM_TILE ? "tile" : "row",
          (long long)kernel->split);
     for (int i = 0; i < length(kernel->buffer); i++) {

@@ -65,7 +65,7 @@ static Plan *plan_graph(Graph *graph, const int64_t *const *input_stride, Compil
     run_passes(graph, options);
     if (!constants_make(constants, graph, options.value, input_stride)) return NULL;
     double scheduling = end_stage("passes and constants", start, options);
-    PlanOptions how = {.fuse = options.fuse, .generate = options.generate};
+    PlanOptions how = {.fuse = options.fuse, .generate = options.generate, .sizes = options.sizes};
     Plan *plan = plan_build(graph, graph->arena, input_stride, how);
     double end = end_stage("schedule", scheduling, options);
     plan->time = (PlanTime){.passes_ms = scheduling - start, .schedule_ms = end - scheduling};

@@ -10,7 +10,7 @@ typedef struct CompileOptions {
     bool optimize; /* false: a part of an optimized graph: only the passes that scheduling needs */
     bool fuse;     /* false: one kernel per op */
     bool generate; /* C code; false: the vector VM */
-    GenerateOptions sizes; /* with generate */
+    PlanSizes sizes; /* with generate */
     bool later;    /* with generate: the code comes from compile_later; the VM runs until then */
     bool oracle;   /* the vector VM in f64 */
     bool choose;   /* providers and methods by option provider; false: our own engine alone */

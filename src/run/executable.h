@@ -31,7 +31,7 @@ typedef struct Engine {
 struct Executable {
     const Plan *plan; /* owns the arena that all of this lives in */
     int device;
-    GenerateOptions sizes;
+    PlanSizes sizes;
     Engine first;
     _Atomic(Engine *) engine; /* the first, until generated code takes over that was made later */
     _Atomic bool pends;       /* that has not happened yet */

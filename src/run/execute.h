@@ -12,7 +12,7 @@
 
 typedef struct ExecutableOptions {
     bool generate;       /* C code through the compiler; false: the VM */
-    GenerateOptions sizes;
+    PlanSizes sizes;
     bool later;          /* with generate: the VM runs until executable_generate */
     bool oracle;         /* VM in f64: for checks */
     bool choose;         /* providers and methods by option provider; false: our own engine alone */

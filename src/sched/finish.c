@@ -16,8 +16,8 @@ static bool is_small_load(const Kernel *kernel, const Expr *e, const DeviceMachi
  * or each column: their axis is made inner (lay_short_axis). */
 static bool may_run_flat(const Schedule *s, Kernel *kernel, int last) {
     const DeviceMachine *machine = s->machine;
-    return s->options.generate && last > 0 && kernel->axis[last].size <= machine->flat_row &&
-           kernel->axis[last - 1].size >= machine->short_row && kernel_runs_flat(kernel, last);
+    return s->options.generate && last > 0 && axis_typical(kernel, last) <= machine->flat_row &&
+           axis_typical(kernel, last - 1) >= machine->short_row && kernel_runs_flat(kernel, last);
 }
 
 /* A last axis that is short is merged, and a small operand that does not continue is gathered. */
@@ -25,7 +25,7 @@ static bool may_merge(const Schedule *s, const Group *group, int axis, int next)
     const DeviceMachine *machine = s->machine;
     Kernel *kernel = group->trial;
     bool last = next == kernel->outer_count - 1 && next == length(kernel->axis) - 1;
-    bool is_short = last && !group->anchor && kernel->axis[next].size < machine->short_row &&
+    bool is_short = last && !group->anchor && axis_typical(kernel, next) < machine->short_row &&
                     !may_run_flat(s, kernel, next);
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
@@ -55,8 +55,10 @@ static Domain merged_domain(const Schedule *s, const Group *group) {
                     may_merge(s, group, axis_number(domain, i - 1), axis_number(domain, i));
         if (join) {
             merged.size[merged.count - 1] *= domain->size[i];
+            merged.varies[merged.count - 1] |= domain->varies[i];
         } else {
             merged.size[merged.count] = domain->size[i];
+            merged.varies[merged.count] = domain->varies[i];
             merged.inner[merged.count++] = domain->inner[i];
         }
     }
@@ -109,7 +111,7 @@ static bool is_plain(Kernel *kernel, const DeviceMachine *machine) {
                 !index_affine(kernel, e->input[k], stride, &rest))
                 return false;
     }
-    return kernel->axis[length(kernel->axis) - 1].size >= machine->short_row;
+    return axis_typical(kernel, length(kernel->axis) - 1) >= machine->short_row;
 }
 
 /* A value that is flattened after a transposition has axes that the domain cuts across:
@@ -126,8 +128,12 @@ static bool split_axes(Schedule *s, Group *group) {
     for (int64_t by; lowered && (by = find_cut(group->trial, &axis)) > 0; cuts++) {
         Domain finer = group->domain;
         if (finer.count == DOMAIN_AXES) break;
-        for (int i = finer.count++; i > axis; i--) finer.size[i] = finer.size[i - 1];
+        for (int i = finer.count++; i > axis; i--) {
+            finer.size[i] = finer.size[i - 1];
+            finer.varies[i] = finer.varies[i - 1];
+        }
         finer.size[axis] /= by, finer.size[axis + 1] = by;
+        finer.varies[axis] = finer.varies[axis + 1] = false;
         lowered = group_lower(s, group, &finer);
     }
     if (!cuts) return false;
@@ -161,9 +167,10 @@ static void lay_short_axis(Schedule *s, Group *group) {
     const Domain before = group->domain;
     const Node **member = group->member;
     int last = before.count - 1;
-    bool is_short = last > 0 && before.size[last] < s->machine->short_row && before.size[last] > 1;
     if (!s->options.generate || last < 1 || group->anchor || domain_has_inner(&before)) return;
-    if (before.size[last - 1] < s->machine->short_row) return;
+    int64_t size = axis_typical(group->trial, last);
+    if (axis_typical(group->trial, last - 1) < s->machine->short_row) return;
+    bool is_short = size < s->machine->short_row && size > 1;
     is_short = is_short && is_plain_walk(group->trial, last);
     if (!is_short && !may_run_flat(s, group->trial, last)) return;
     Domain laid = before;
@@ -240,8 +247,27 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
     kernel->origin = buffer_text(&origin);
 }
 
+static bool resembles(const Kernel *kernel, const Kernel *like) {
+    return kernel->outer_count == like->outer_count && length(kernel->axis) == length(like->axis) &&
+           strcmp(kernel->origin, like->origin) == 0;
+}
+
+/* The same kernel of the plan over other sizes tells which axes vary, where the sizes themselves
+ * may be equal by chance: 12 heads, and 12 tokens. */
+static void compare_axes(Schedule *s, Kernel *kernel) {
+    const Plan *like = s->options.sizes.like;
+    int count = like ? length(like->kernel) : 0, at = s->likened;
+    while (at < count && !resembles(kernel, like->kernel[at])) at++;
+    if (at == count) return;
+    const Axis *other = like->kernel[at]->axis;
+    s->likened = at + 1;
+    for (int a = 0; a < length(kernel->axis); a++)
+        kernel->axis[a].varies = kernel->axis[a].size != other[a].size || other[a].varies;
+}
+
 static int add_kernel(Schedule *s, Kernel *kernel) {
     name_kernel(s, kernel);
+    compare_axes(s, kernel);
     choose_form(kernel, s->machine);
     push(s->arena, s->plan->kernel, kernel);
     return length(s->plan->kernel) - 1;

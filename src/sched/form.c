@@ -7,8 +7,9 @@
 #include "sched/schedule.h"
 
 enum {
-    BIN_SHARE = 4,  /* points for each bin of each chunk that adds to bins, at least */
-    BIN_CHUNKS = 64 /* and no more chunks than this */
+    MOST_VARYING_ROWS = 1 << 12, /* a row that varies may be short in so many of them */
+    BIN_SHARE = 4,               /* points for each bin of each chunk that adds to bins, at least */
+    BIN_CHUNKS = 64              /* and no more chunks than this */
 };
 
 /* Elements that lie side by side along axis, counted over all accesses. */
@@ -31,19 +32,34 @@ static bool returns_to_points(const Kernel *kernel) {
     return stores && reduces;
 }
 
+static bool varies(const Kernel *kernel, bool inner) {
+    bool any = false;
+    for (int a = 0; a < length(kernel->axis); a++)
+        any |= kernel->axis[a].varies && kernel->axis[a].inner == inner;
+    return any;
+}
+
+/* Rows that are too short for lanes along them, of which there are many. Where their length varies,
+ * few rows are as good either way, and where their number does, it does not decide. */
+static bool has_short_rows(const Kernel *kernel, const DeviceMachine *machine) {
+    int64_t across = machine->short_row * (returns_to_points(kernel) ? 2 : 1);
+    if (kernel->inner_size >= across) return false;
+    if (varies(kernel, true)) return kernel->outer_size > MOST_VARYING_ROWS;
+    return kernel->outer_size >= machine->many_rows || varies(kernel, false);
+}
+
 static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
     int inner = length(kernel->axis) > kernel->outer_count ? length(kernel->axis) - 1 : -1;
     int outer = kernel->outer_count - 1, along_inner = 0, along_outer = 0;
     if (inner < 0 || kernel_has_scan(kernel)) return FORM_TILE;
-    int64_t across = machine->short_row * (returns_to_points(kernel) ? 2 : 1);
-    if (kernel->inner_size < across && kernel->outer_size >= machine->many_rows) return FORM_TILE;
+    if (has_short_rows(kernel, machine)) return FORM_TILE;
     for (int i = 0; i < length(kernel->expr); i++) {
         if (kernel->expr[i]->op != EX_load) continue;
         vote(kernel, kernel->expr[i]->input[0], inner, &along_inner);
         vote(kernel, kernel->expr[i]->input[0], outer, &along_outer);
     }
-    bool lanes = kernel->outer_count > 0 && kernel->axis[outer].size >= machine->short_row;
-    if (kernel->axis[inner].size < machine->short_row) along_outer++; /* a row of short pieces */
+    bool lanes = kernel->outer_count > 0 && axis_typical(kernel, outer) >= machine->short_row;
+    if (axis_typical(kernel, inner) < machine->short_row) along_outer++; /* a row of short pieces */
     return lanes && along_outer > along_inner ? FORM_TILE : FORM_ROW;
 }
 

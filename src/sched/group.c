@@ -143,15 +143,27 @@ static void read_operands(Schedule *s, Group *group) {
     if (before) push(s->arena, group->read, before);
 }
 
+/* Whether tensors of other calls have another size there. */
+static bool size_varies(const Schedule *s, int64_t size) {
+    const int64_t *varying = s->options.sizes.varying;
+    for (int i = 0; i < length(varying); i++)
+        if (varying[i] == size) return true;
+    return false;
+}
+
 /* Axes: the outer ones first. Flat positions at element level (every axis) and at row level (outer
  * ones). */
-static void make_axes(Group *group) {
+static void make_axes(const Schedule *s, Group *group) {
     Kernel *kernel = group->trial;
-    const Domain *domain = &group->domain;
+    Domain *domain = &group->domain;
     int axis[DOMAIN_AXES];
     for (int inner = 0; inner < 2; inner++)
-        for (int i = 0; i < domain->count; i++)
-            if (domain->inner[i] == inner) axis[i] = kernel_axis(kernel, domain->size[i], inner);
+        for (int i = 0; i < domain->count; i++) {
+            if (domain->inner[i] != inner) continue;
+            axis[i] = kernel_axis(kernel, domain->size[i], inner);
+            domain->varies[i] |= size_varies(s, domain->size[i]);
+            kernel->axis[axis[i]].varies = domain->varies[i];
+        }
     group->element = group->row = expr_int(kernel, 0);
     for (int i = 0; i < domain->count; i++) {
         Expr *along = expr_axis(kernel, axis[i]);
@@ -176,7 +188,7 @@ void group_open(Schedule *s, Group *group, const Domain *domain) {
     group->value = NULL;
     group->read = NULL;
     if (group->anchor) read_operands(s, group);
-    make_axes(group);
+    make_axes(s, group);
 }
 
 bool group_lower(Schedule *s, Group *group, const Domain *domain) {

@@ -88,9 +88,17 @@ typedef struct Plan {
     PlanTime time;
 } Plan;
 
+/* What is known of the sizes of other calls. It lives as long as the plan. */
+typedef struct PlanSizes {
+    bool vary;              /* kernels are to serve other sizes, too */
+    const Plan *like;       /* with vary: of the same ops over others; or NULL */
+    const int64_t *varying; /* vec: sizes of tensors that were others there, or are said to be */
+} PlanSizes;
+
 typedef struct PlanOptions {
-    bool fuse;     /* false: one kernel per node */
-    bool generate; /* C code walks the kernels, not the VM */
+    bool fuse;       /* false: one kernel per node */
+    bool generate;   /* C code walks the kernels, not the VM */
+    PlanSizes sizes; /* with generate */
 } PlanOptions;
 
 int64_t step_flops(const Step *step);                   /* of its task; else 0 */

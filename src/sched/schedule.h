@@ -23,6 +23,7 @@ typedef struct Domain {
     int count;
     int64_t size[DOMAIN_AXES]; /* row-major order of the element-level values; no 1 */
     bool inner[DOMAIN_AXES];
+    bool varies[DOMAIN_AXES]; /* made of a size that does; others are asked about by their size */
 } Domain;
 
 Domain domain_of(const Node *node); /* of a real node by itself */
@@ -78,6 +79,7 @@ typedef struct Schedule {
     const int64_t *const *input_stride;
     Group **all; /* vec; merged ones have a forward */
     int search;  /* number of the last reachability search */
+    int likened; /* kernels of the plan over other sizes that have their counterpart so far */
     PlanOptions options;
 } Schedule;
 

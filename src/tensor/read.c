@@ -293,6 +293,15 @@ void cb_changed(cb_tensor *handle) {
     if (materialize(x, ACCESS_CHANGE)) storage_written(x->storage);
 }
 
+cb_status cb_mark_dynamic(cb_tensor *handle, int dim) {
+    Tensor *x = tensor_in(handle, "mark_dynamic");
+    if (!x) return fail(CB_ERR_ARGUMENT, "mark_dynamic: x is NULL");
+    if (dim < -x->rank || dim >= x->rank)
+        return fail(CB_ERR_SHAPE, "mark_dynamic: dim %d of a tensor of rank %d", dim, x->rank);
+    x->dynamic |= (uint8_t)(1u << (dim < 0 ? dim + x->rank : dim));
+    return CB_OK;
+}
+
 cb_status cb_read(cb_tensor *handle, void *out, cb_dtype dtype) {
     Tensor *x = tensor_in(handle, "read");
     if (!x) return fail(CB_ERR_ARGUMENT, "read: x is NULL");

@@ -35,6 +35,7 @@ static void leave_scope(Tensor *x) {
 static inline void begin(ThreadState *t, Tensor *x, int value, uint64_t trace) {
     x->kept = x->owned = false;
     x->history = NULL;
+    x->dynamic = 0;
     x->value = (void *)(intptr_t)value;
     x->trace = trace;
     link_tensor(t->scope, x);

@@ -53,6 +53,7 @@ struct cb_tensor {
     bool kept;        /* out of every scope */
     bool owned;       /* by a module, which alone frees it */
     uint8_t device;   /* DeviceId: of its storage, or where that will be */
+    uint8_t dynamic;  /* bit per dim: cb_mark_dynamic */
     Scope *scope;
     Tensor *previous, *next; /* in the scope; next also among the free slots */
     History *history; /* NULL: it needs no gradient */

@@ -273,6 +273,33 @@ static void gpt2_is_pytorchs(void **state) {
                       DATA "gpt2_io.safetensors");
 }
 
+static cb_module *writer;
+
+static cb_tensor *write_on(cb_tensor *tokens) { return cb_forward(writer, tokens); }
+
+/* A text that grows, its number of tokens that of its heads, of their width and of the model's
+ * among them: the first length is compiled for itself, the second one for all that come. */
+static void growing_texts_compile_twice(void **state) {
+    (void)state;
+    int lengths = 0;
+    writer = cb_model_gpt2((cb_gpt2_config){64, 160, 96, 2, 6});
+    assert_non_null(writer);
+    cb_function *fast = cb_compile(write_on, "");
+    for (int n = 2; n <= 128; n += n < 40 ? 1 : 8, lengths++) {
+        cb_scope_open();
+        cb_tensor *token = cb_remainder(cb_mul(cb_arange(0, n), 37), 61);
+        token = cb_reshape(token, cb_dims(1, n));
+        expect_close("text", cb_call(fast, token), write_on(token));
+        cb_scope_close();
+    }
+    cb_function_stats stats = cb_stats(fast);
+    assert_int_equal(stats.eager_calls, 0);
+    assert_int_equal(stats.graphs, lengths);
+    assert_int_equal(stats.compiled, 2);
+    cb_function_free(fast);
+    cb_module_free(writer);
+}
+
 static void count_elements(const char *name, cb_tensor *tensor, bool buffer, void *user) {
     (void)name;
     if (!buffer) *(int64_t *)user += cb_numel(tensor);
@@ -330,9 +357,11 @@ static void failures_leave_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ONE(layers_are_pytorchs),          ONE(layers_compile),         ONE(alexnet_is_pytorchs),
-        ONE(resnet18_is_pytorchs),         ONE(resnet50_is_pytorchs),   ONE(gpt2_is_pytorchs),
+        ONE(layers_are_pytorchs),          ONE(layers_compile),
+        ONE(alexnet_is_pytorchs),          ONE(resnet18_is_pytorchs),
+        ONE(resnet50_is_pytorchs),         ONE(gpt2_is_pytorchs),
         ONE(full_sizes_are_the_originals), ONE(failures_leave_nothing),
+        ONE(growing_texts_compile_twice),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();

@@ -22,7 +22,8 @@ static inline Executable *executable_of(void **state, const char *text, const in
     assert_non_null(graph);
     graph_optimize(graph, NULL);
     const int64_t *strides[CB_MAX_ARGS] = {stride};
-    Plan *plan = plan_build(graph, arena, strides, (PlanOptions){true, generate});
+    Plan *plan =
+        plan_build(graph, arena, strides, (PlanOptions){.fuse = true, .generate = generate});
     Executable *executable = executable_new(plan, (ExecutableOptions){.generate = generate});
     assert_non_null(executable);
     if (executable_info(executable).message)

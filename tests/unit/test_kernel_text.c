@@ -138,6 +138,20 @@ static void axes_beyond_the_bits_are_refused(void **state) {
     expect_refused(text, "expected fewer axes");
 }
 
+/* A + stands behind the size of an axis that varies. */
+static void varying_axes_print_and_read_back(void **state) {
+    (void)state;
+    const char *text = "kernel k(outer a0:4+, inner a1:3, inner a2:600+) row split 1 {\n}\n";
+    const Kernel *kernel = kernel_parse(arena, text);
+    assert_non_null(kernel);
+    assert_string_equal(print(kernel), text);
+    assert_int_equal(axis_typical(kernel, 0), TYPICAL);
+    assert_int_equal(axis_typical(kernel, 1), 3);
+    assert_int_equal(axis_typical(kernel, 2), 600);
+    assert_int_equal(kernel_typical_row(kernel), 1800);
+    assert_true(stride_varies(kernel, 8) && !stride_varies(kernel, 3) && !stride_varies(kernel, 0));
+}
+
 static void deep_parentheses_are_refused(void **state) {
     (void)state;
     char text[600] = HEAD " t0 = f32 load b0[";
@@ -298,6 +312,7 @@ int main(void) {
         ONE(texts_are_refused_by_place),
         ONE(axes_beyond_the_bits_are_refused),
         ONE(deep_parentheses_are_refused),
+        ONE(varying_axes_print_and_read_back),
         ONE(every_form_prints_and_reads_back),
         ONE(integers_that_are_no_positions_print_by_name),
         ONE(positions_hold_what_negative_numbers_divide),

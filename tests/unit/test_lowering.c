@@ -20,9 +20,9 @@ static cb_tensor *result_of(const char *body, bool generate) {
     if (!graph) fail_msg("%s\n%s", cb_error(), text);
     graph->device = device_default();
     graph_optimize(graph, NULL);
-    Executable *executable =
-        executable_new(plan_build(graph, arena, NULL, (PlanOptions){true, generate}),
-                       (ExecutableOptions){.generate = generate});
+    Executable *executable = executable_new(
+        plan_build(graph, arena, NULL, (PlanOptions){.fuse = true, .generate = generate}),
+        (ExecutableOptions){.generate = generate});
     assert_non_null(executable);
     float value[12];
     for (int i = 0; i < 12; i++) value[i] = (float)(i - 6);

@@ -87,7 +87,7 @@ static const char *accumulator_type(CKernel *c, const Expr *x) {
 
 /* Whether the lanes of a strip add up so many terms that these have partial sums themselves. */
 bool c_sums_in_strips(const CKernel *c, int pass) {
-    int64_t run = c->lanes ? c->lanes : c->e.kernel->axis[c->e.lane_axis].size;
+    int64_t run = c->lanes ? c->lanes : axis_typical(c->e.kernel, c->e.lane_axis);
     return c->strip && run > STRIP_TERMS * c->strip && any_single(c, pass);
 }
 
@@ -96,7 +96,8 @@ static bool strip_partial(const CKernel *c, const Expr *x, int pass) {
 }
 
 bool c_sums_in_blocks(const CKernel *c, int pass) {
-    if (c->shape != SHAPE_ARRAY || c->e.kernel->inner_size <= 2 * ARRAY_SUM_BLOCK) return false;
+    if (c->shape != SHAPE_ARRAY || kernel_typical_row(c->e.kernel) <= 2 * ARRAY_SUM_BLOCK)
+        return false;
     for (int id = 0; id < c->e.count; id++)
         if (c->e.kernel->expr[id]->op == EX_scan && c->e.local[id].needed) return false;
     return any_single(c, pass);

@@ -39,13 +39,10 @@ enum {
     LINE_BYTES = 64,
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
-    LEAST_ROOM = 256,       /* of rows that may be longer */
     NARROW_LANES = 64       /* of a vector of bytes: all wider values take several vectors then */
 };
 
 /* ---- choices ----------------------------------------------------------------------------- */
-
-static int64_t axis_size(const Kernel *kernel, int axis) { return kernel->axis[axis].size; }
 
 static int own_cost(const Expr *x) {
     if (x->op == EX_load) return 1;
@@ -80,20 +77,21 @@ static void choose_shape(CKernel *c) {
     c->e.lane_axis = NO_LANE;
     c->shape = SHAPE_SERIAL;
     int64_t cost = whole_cost(c);
-    bool heavy = kernel->inner_size * cost > HEAVY_ARITHMETIC;
+    int64_t inner_size = kernel_typical_row(kernel);
+    bool heavy = inner_size * cost > HEAVY_ARITHMETIC;
     bool gathers = c_gathers_rows(c->e.kernel, folds, cost);
     if (kernel->form == FORM_TILE || !folds) c_choose_columns(c, heavy || (folds && gathers));
     bool across = kernel->form == FORM_TILE || c->columns;
-    if (across && outer > 0 && axis_size(kernel, outer - 1) > 1) {
-        bool run_is_short = axis_size(kernel, outer - 1) <= SHORT_RUN;
+    if (across && outer > 0 && axis_typical(kernel, outer - 1) > 1) {
+        bool run_is_short = axis_typical(kernel, outer - 1) <= SHORT_RUN;
         int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
-        bool by_point = kernel->inner_size > most || gathers || c->columns;
+        bool by_point = inner_size > most || gathers || c->columns;
         bool arrays = c->inner_count > 0 && (c->split || by_point || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;
     }
     if (c->shape != SHAPE_ARRAY) c->columns = 0;
-    bool row = !across && axes > outer && axis_size(kernel, axes - 1) > 1;
+    bool row = !across && axes > outer && axis_typical(kernel, axes - 1) > 1;
     if (row && !kernel_in_order(kernel)) {
         c->shape = SHAPE_ROW;
         c->e.lane_axis = axes - 1;
@@ -104,7 +102,8 @@ static void choose_shape(CKernel *c) {
 static void choose_text(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     int64_t size = 0;
-    for (int id = 0; id < length(kernel->expr); id++) size += is_term(c, id) * kernel->inner_size;
+    for (int id = 0; id < length(kernel->expr); id++)
+        size += is_term(c, id) * kernel_typical_row(kernel);
     c->written_out = c->shape == SHAPE_NESTED && c->inner_count && size <= WRITTEN_OUT;
     c->e.written_out = c->written_out && !kernel_has_scan(kernel);
 }
@@ -128,9 +127,12 @@ static bool turns_at(CKernel *c, Expr *index, int buffer) {
     Expr *rest;
     const KernelBuffer *b = &kernel->buffer[buffer];
     int lane = c->e.lane_axis;
-    if (b->numel * (int64_t)cb_dtype_size(b->dtype) < TURN_BYTES) return false;
+    bool varies = kernel->axis[lane].varies || kernel->axis[lane - 1].varies;
+    if (!varies && b->numel * (int64_t)cb_dtype_size(b->dtype) < TURN_BYTES) return false;
     if (!index_affine(kernel, index, stride, &rest)) return false;
-    return stride[lane] >= TURN_LANES && stride[lane - 1] > 0 && stride[lane - 1] < TURN_LANES;
+    bool apart = stride[lane] >= TURN_LANES || stride_varies(kernel, stride[lane]);
+    bool close = stride[lane - 1] < TURN_LANES && !stride_varies(kernel, stride[lane - 1]);
+    return apart && close && stride[lane - 1] > 0;
 }
 
 /* Whether walking along the lanes alone would touch a cache line for each element and come back for
@@ -139,7 +141,8 @@ static void choose_turns(CKernel *c) {
     Kernel *kernel = c->e.kernel;
     int lane = c->e.lane_axis, count = length(kernel->expr);
     if (c->shape != SHAPE_NESTED || lane < 1) return;
-    if (axis_size(kernel, lane) < TURN_LANES || axis_size(kernel, lane - 1) < TURN_LANES) return;
+    if (axis_typical(kernel, lane) < TURN_LANES || axis_typical(kernel, lane - 1) < TURN_LANES)
+        return;
     for (int id = 0; id < count; id++) {
         const Expr *x = kernel->expr[id];
         if (x->op == EX_load) c->turns |= turns_at(c, x->input[0], (int)x->imm.i);
@@ -183,7 +186,7 @@ static void choose_lanes(CKernel *c) {
     c->e.origin_level = 0;
     c->out_lanes = c->lanes;
     if (c->shape != SHAPE_ROW) return;
-    int64_t row = axis_size(kernel, c->e.lane_axis);
+    int64_t row = axis_typical(kernel, c->e.lane_axis);
     int64_t block = c->strip ? ROW_SUM_BLOCK : SUM_BLOCK;
     if (row > block + block / 2 && has_float_sum(kernel))
         c->lanes = block;
@@ -207,7 +210,7 @@ static int64_t widest(const Kernel *kernel) {
 static void choose_strip(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     if (c->shape != SHAPE_ROW) return;
-    int64_t strip = STRIP_BYTES / widest(kernel), run = axis_size(kernel, c->e.lane_axis);
+    int64_t strip = STRIP_BYTES / widest(kernel), run = axis_typical(kernel, c->e.lane_axis);
     for (int s = 0; s < c->store_count; s++) {
         int64_t line =
             LINE_BYTES / (int64_t)cb_dtype_size(kernel->buffer[kernel->store[s].buffer].dtype);
@@ -218,7 +221,7 @@ static void choose_strip(CKernel *c) {
         run = (run + kernel->split - 1) / kernel->split;
         whole &= run % strip == 0;
     }
-    bool open = c->e.usage->holes && !c->any_stream; /* other rows may be no multiple of it */
+    bool open = kernel->axis[c->e.lane_axis].varies && !c->any_stream; /* others are no multiple */
     c->tail = !whole || open;
     c->strip = open || ((whole || !c->any_stream) && run >= strip) ? strip : 0;
 }
@@ -251,7 +254,7 @@ static void decompose(CKernel *c, bool chunked) {
     const Kernel *kernel = e->kernel;
     const char *point = c->turns ? "point" : "item";
     if (chunked) {
-        int64_t first = axis_size(kernel, kernel->outer_count);
+        int64_t first = kernel->axis[kernel->outer_count].size;
         const char *points = emit_size(e, kernel->outer_size), *size = emit_size(e, first);
         const char *step = emit_size(e, divide_up(first, kernel->split));
         emit_line(e, "const int64_t chunk = item / %s, outer = item %% %s;", points, points);
@@ -271,7 +274,7 @@ static void count_lanes(CKernel *c, bool chunked) {
     int axis = e->lane_axis;
     emit_line(e, "int64_t run = high - item;");
     if (axis > 0 || chunked) {
-        const char *size = emit_size(e, axis_size(e->kernel, axis));
+        const char *size = emit_size(e, e->kernel->axis[axis].size);
         emit_line(e, "if (run > %s - a%d) run = %s - a%d;", size, axis, size, axis);
     }
     if (c->edge && c->piece_axis == axis)
@@ -286,7 +289,7 @@ static bool tiled(const CKernel *c) { return c->shape == SHAPE_NESTED || c->shap
 /* Blocks of TURN_LANES columns and up to TURN_ROWS rows; what is no whole row goes by itself. */
 static void open_turns(CKernel *c) {
     Emit *e = &c->e;
-    const char *size = emit_size(e, axis_size(e->kernel, e->lane_axis));
+    const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
     emit_line(e, "const int64_t column = item %% %s;", size);
     emit_line(e, "int64_t rows = column ? 0 : (high - item) / %s, width = %s;", size, size);
     emit_line(e, "if (rows > %d) rows = %d;", TURN_ROWS, TURN_ROWS);
@@ -317,7 +320,7 @@ static void close_items(CKernel *c, Mark mark) {
         emit_close(e);
         emit_close(e);
         emit_line(e, "item += (rows - 1) * %s + width;",
-                  emit_size(e, axis_size(e->kernel, e->lane_axis)));
+                  emit_size(e, e->kernel->axis[e->lane_axis].size));
     } else if (tiled(c)) {
         emit_line(e, "item += n;");
     }
@@ -386,11 +389,15 @@ static void split_passes(CKernel *c) {
 
 /* ---- entry ------------------------------------------------------------------------------- */
 
-/* Inner points that arrays have room for: where sizes are open, those of the next power of two. */
+/* Inner points that arrays have room for: where sizes vary, those of the next power of two. */
 static int64_t room_of_rows(const CKernel *c) {
-    int64_t size = c->e.kernel->inner_size, room = size;
-    if (c->e.usage->holes)
-        for (room = LEAST_ROOM; room < size;) room *= 2;
+    const Kernel *kernel = c->e.kernel;
+    bool varies = false;
+    for (int a = kernel->outer_count; a < length(kernel->axis); a++)
+        varies |= kernel->axis[a].varies;
+    if (!varies) return kernel->inner_size;
+    int64_t room = TYPICAL_MOST;
+    while (room < kernel->inner_size) room *= 2;
     return room;
 }
 
@@ -449,7 +456,7 @@ static int64_t vectors_at_once(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     int axis = c->e.lane_axis;
     if (axis == NO_LANE) return 1;
-    int64_t lanes = axis_size(kernel, axis);
+    int64_t lanes = axis_typical(kernel, axis);
     if (lanes % NARROW_LANES && lanes < 16 * NARROW_LANES) return 1;
     for (int b = 0; b < length(kernel->buffer); b++)
         if (cb_dtype_size(kernel->buffer[b].dtype) == 1) return 4;

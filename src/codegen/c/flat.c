@@ -53,8 +53,10 @@ bool c_is_flat(const CKernel *c, int pass) {
 void c_choose_columns(CKernel *c, bool by_point) {
     Kernel *kernel = c->e.kernel;
     int axis = inner_axis(c);
-    if (c->e.usage->holes) return; /* columns are literal here: code for each number of them */
-    if (c->inner_count != 1 || !axis || c->split || kernel->axis[axis - 1].size < 2) return;
+    if (c->inner_count != 1 || !axis || c->split || axis_typical(kernel, axis - 1) < 2) return;
+    if (kernel->axis[axis].varies)
+        return; /* columns are literal here: code for each number of
+                                            * them */
     int64_t columns = kernel->axis[axis].size;
     bool registers = !by_point && (columns < FLAT_LEAST || columns == 8);
     if (columns > FLAT_MOST || registers) return;

@@ -26,7 +26,8 @@ Phrase c_axis(Emit *e, int axis, bool narrow) {
 /* gcc reads lanes that lie a power of two apart, up to a vector of them, as whole vectors of which
  * it picks one element each: eight times the work. Of a number that it does not know it gathers. */
 static bool hides_stride(const CKernel *c, int64_t stride) {
-    return c->shape == SHAPE_ARRAY && !c->flat && (stride == 4 || stride == 8 || stride == 16);
+    bool whole = stride == 4 || stride == 8 || stride == 16;
+    return c->shape == SHAPE_ARRAY && !c->flat && whole && !stride_varies(c->e.kernel, stride);
 }
 
 static const char *lane_times(CKernel *c, int64_t stride) {

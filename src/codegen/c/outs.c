@@ -32,7 +32,7 @@ static bool may_stream(const CKernel *c, const Store *store) {
     const KernelBuffer *buffer = &c->e.kernel->buffer[store->buffer];
     int64_t bytes = buffer->numel * (int64_t)cb_dtype_size(buffer->dtype);
     int64_t least = c->shape == SHAPE_ROW ? STREAM_ROWS_MIN : STREAM_BYTES_MIN;
-    int64_t run = c->e.kernel->axis[c->e.lane_axis].size * (c->columns ? c->columns : 1);
+    int64_t run = axis_typical(c->e.kernel, c->e.lane_axis) * (c->columns ? c->columns : 1);
     return bytes >= least && run >= STREAM_RUN_MIN;
 }
 

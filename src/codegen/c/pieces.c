@@ -19,7 +19,7 @@ static void choose_pieces(CKernel *c, int axis, int64_t most) {
     for (; axis >= 0 && !c->edge; axis--) {
         int64_t *edge = kernel_edges(c->e.kernel, axis, c->e.arena);
         int64_t pieces = length(edge) + 1, lanes = axis == c->e.lane_axis ? PIECE_LANES : 1;
-        bool long_enough = c->e.kernel->axis[axis].size >= pieces * lanes;
+        bool long_enough = axis_typical(c->e.kernel, axis) >= pieces * lanes;
         if (pieces > 1 && pieces <= most && long_enough) c->edge = edge, c->piece_axis = axis;
     }
 }
@@ -77,7 +77,7 @@ static bool is_stack(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     bool plain = c->inner_count == 1 && !c->reduce_count && !c->split && !c->any_stream;
     if (c->shape != SHAPE_ARRAY || !plain || kernel_has_scan(kernel)) return false;
-    if (kernel->axis[kernel->outer_count].size > POINTS_MAX) return false; /* each is compiled */
+    if (axis_typical(kernel, kernel->outer_count) > POINTS_MAX) return false; /* each is compiled */
     return length(kernel_edges(c->e.kernel, kernel->outer_count, c->e.arena)) > 0;
 }
 

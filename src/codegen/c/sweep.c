@@ -61,7 +61,8 @@ static void prefetch(CKernel *c) {
         if (!index_linear(e->kernel, x->input[0], kernel->outer_count - 1, &next, &rest) || !next)
             continue;
         for (int64_t l = 0; l < c->strip; l += 64 / size)
-            emit_line(e, "__builtin_prefetch(%s + k + %s);", access->name, emit_size(e, next + l));
+            emit_line(e, "__builtin_prefetch(%s + k + %s + %lld);", access->name,
+                      emit_size(e, next), (long long)l);
     }
 }
 
@@ -220,7 +221,7 @@ static void array_loops(CKernel *c, int pass) {
     bool blocks = c_sums_in_blocks(c, pass);
     if (blocks) {
         const char *low = bound(c, first, false), *high = bound(c, first, true);
-        int64_t rest = e->kernel->inner_size / e->kernel->axis[first].size;
+        int64_t rest = kernel_typical_row(e->kernel) / axis_typical(e->kernel, first);
         int64_t step = rest < ARRAY_SUM_BLOCK ? ARRAY_SUM_BLOCK / rest : 1;
         emit_open(e, "for (int64_t block = %s; block < %s; block += %lld)", low, high,
                   (long long)step);
