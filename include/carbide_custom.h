@@ -24,7 +24,8 @@ typedef struct cb_array {
 typedef struct cb_op_call {
     const cb_array *input; /* their elements are read; of those that `mutates` names also written */
     int input_count;
-    cb_array *output; /* a shape rule sets dtype (or is refused), rank and sizes; a kernel writes all elements */
+    cb_array *output; /* a shape rule sets dtype, rank and sizes, or is refused; a kernel writes
+                       * all elements */
     int output_count;
     const int64_t *integers; /* as many as were registered */
     const double *floats;

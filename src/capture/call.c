@@ -186,8 +186,8 @@ static bool may_launch(const Call *call) {
     return false;
 }
 
-/* So they do after a step that failed, before which ops may have written to inputs. What has effects
- * is not done twice. */
+/* So they do after a step that failed, before which ops may have written to inputs. What has
+ * effects is not done twice. */
 static void launch_or_run(Call *call, cb_status before) {
     if (launch(call)) return;
     if (entry_has_effects(call->entry)) {

@@ -206,8 +206,10 @@ static bool find_outputs(const cb_custom_op *op, const Meta *input, int input_co
                          const Attrs *attrs, CustomResults *out) {
     CustomCall call;
     custom_prepare(&call, input, input_count, attrs);
-    for (int k = 0; k < op->outputs; k++) /* a rule sets all of it, or is refused */
-        call.output[k] = op->shape ? (cb_array){.dtype = CB_SAME} : call.input[0];
+    for (int k = 0; k < op->outputs; k++) {
+        if (!op->shape) call.output[k] = call.input[0];
+        if (op->shape) call.output[k].dtype = CB_SAME; /* a rule sets it, or is refused */
+    }
     if (op->shape && !custom_invoke(op->shape, &call, attrs, site_current())) return false;
     for (int k = 0; k < op->outputs; k++) {
         if (!take_output(op, k, &call.output[k], &out->meta[k])) return false;

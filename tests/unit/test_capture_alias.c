@@ -284,7 +284,7 @@ static void test_guards(void **state) {
     assert_null(cb_error());
 }
 
-/* ---- asked inside of the function -------------------------------------------------------------- */
+/* ---- asked inside of the function ------------------------------------------------------------ */
 
 static int answers[64], answer_count;
 
