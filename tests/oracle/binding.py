@@ -1,7 +1,8 @@
-"""The Python binding of the oracle's tests gives and takes what it says."""
+"""The Python binding of the oracle's tests gives and takes what it says, and the judge refuses what it cannot."""
 import os, re
 import numpy as np
 import carbide as cb
+import ops, values
 
 def same(a, b): return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
@@ -58,3 +59,17 @@ rows = open(os.path.join(cb.ROOT, 'docs', 'ops.md')).read() # written from the s
 besides = {'assign', 'fill_', 'split', 'chunk', 'sort', 'topk', 'cat', 'stack'} # functions of their own
 differ = set(re.findall(r'^\| `cb_(\w+)\(', rows, re.M)) ^ (set(cb.ops) | besides)
 assert not differ, f'docs/ops.md is not that of the op table ({sorted(differ)}): make docs'
+
+def refuses(why, call):
+    """The judge does, where it cannot say what is right, or would take gigabytes to."""
+    try: call()
+    except values.Refused as refused: assert why in str(refused), refused
+    else: raise AssertionError(f'the judge takes it: {why}')
+
+def between(low, high): return values.Value(values.record(np.array(low), np.array(high)), 'f64')
+long = values.Value(values.load(np.ones((65537, 1)), 'f64'), 'f64')
+for name in 'mul', 'matmul': refuses('too large', lambda: ops.OPS[name](long, values.Value(long.data.T, 'f64')))
+for low, high in (-2e31, 4.6e46), (-300.0, -44.0), (-2.0 ** 63, 1e30): # the ends give one i8, and what lies between others
+    refuses('exact elements', lambda: values.as_integer(between(low, high), 'i8'))
+refuses('exact elements', lambda: values.as_integer(between(-1.0, 1.0), 'bool'))
+assert values.as_integer(between(3.25, 3.5), 'i8') == 3 and values.as_integer(between(1e20, 1e40), 'i64') == -2 ** 63

@@ -162,7 +162,8 @@ def matmul(a, b):
     need(dtype != 'bool' and a.data.ndim > 0 and b.data.ndim > 0, 'no matrix')
     inner = b.shape[-2] if b.data.ndim > 1 else b.shape[0]
     need(a.shape[-1] == inner, 'inner sizes')
-    shapes(Value(np.empty(a.shape[:-2]), 'f64'), Value(np.empty(b.shape[:-2]), 'f64'))
+    batch = shapes(Value(np.empty(a.shape[:-2]), 'f64'), Value(np.empty(b.shape[:-2]), 'f64'))
+    need(math.prod([*batch, *a.shape[-2:-1], *b.shape[-1:][:b.data.ndim - 1]]) <= MOST, 'too large')
     if not is_float(dtype): return Value(np.asarray(np.matmul(as_integer(a, dtype), as_integer(b, dtype))), dtype)
     x, y = spans([a, b], dtype, True)
     need(not x.anything.any() and not y.anything.any(), 'needs numbers')

@@ -14,9 +14,13 @@ def op(function):
 
 # ---- pointwise -----------------------------------------------------------------------------------
 
+MOST = 1 << 22 # elements of a result: two long vectors may broadcast to gigabytes
+
 def shapes(*values):
-    try: return np.broadcast_shapes(*(v.shape for v in values))
+    try: shape = np.broadcast_shapes(*(v.shape for v in values))
     except ValueError: raise Refused('shapes do not broadcast')
+    need(math.prod(shape) <= MOST, 'too large')
+    return shape
 
 def spans(values, dtype, wide=False): return [as_span(v, dtype, wide) for v in values]
 
@@ -50,8 +54,8 @@ def pointwise(name, rule, on_floats, on_integers=None, contracts=False, unrounde
         dtype = result_dtype(values, rule)
         if is_float(dtype):
             operands = spans(values, dtype, contracts)
-            return store(corners(on_floats, operands, dtype), dtype,
-                         unrounded and unrounded(operands, dtype))
+            result = corners(on_floats, operands, dtype)
+            return store(result, dtype, unrounded and unrounded(operands, dtype, result))
         need(on_integers, f'{name} of integers')
         return Value(np.asarray(on_integers(*(as_integer(v, dtype) for v in values))).astype(NUMPY[dtype]), dtype)
     OPS[name] = call
@@ -66,13 +70,35 @@ def product(operands, dtype):
     s = hull(ends)
     return Span(np.where(small, s.lo, np.nextafter(s.lo, -np.inf)), np.where(small, s.hi, np.nextafter(s.hi, np.inf)))
 
+def chosen(mask, s, other):
+    """The elements of s where the mask is set, else those of the other span."""
+    return Span(np.where(mask, s.lo, other.lo), np.where(mask, s.hi, other.hi))
+
+def doubled(operands, dtype, result):
+    """C compilers take x + x for x * 2, and contract it: its sum with another may then be finite where x + x is not."""
+    a, b = operands
+    mask = same(a.lo, b.lo) & same(a.hi, b.hi)
+    return chosen(mask, product([a, Span(np.array(2.0))], dtype), result) if mask.any() else None
+
+def doubled_difference(operands, dtype, result):
+    """x - -x as well."""
+    a, b = operands
+    return doubled([a, Span(-b.lo) if b.exact else Span(-b.hi, -b.lo)], dtype, result)
+
+def quotient(operands, dtype, result):
+    """And x / 2^k for a product with 2^-k."""
+    x, y = operands
+    inverse = 1 / y.lo
+    mask = np.asarray((np.abs(np.frexp(y.lo)[0]) == 0.5) & np.isfinite(inverse) & (inverse != 0))
+    return chosen(mask, product([x, Span(np.where(mask, inverse, 1.0))], dtype), result) if y.exact and mask.any() else None
+
 def divide(*values):
     shapes(*values)
     dtype = result_dtype(values, 'float')
     x, y = wide_numbers(values, dtype)
     result = corners(np.divide, [x, y], dtype)
     if not y.exact: result = anything_where(result, (y.lo <= 0) & (y.hi >= 0) & np.ones(np.shape(x.lo), bool))
-    return store(result, dtype)
+    return store(result, dtype, quotient([x, y], dtype, result))
 
 def wide_numbers(values, dtype):
     """mul, div, floor_divide: a number beside f16 or bf16 counts as f32."""
@@ -95,8 +121,8 @@ def square(x):
     return store(corners(np.square, [s], x.dtype), x.dtype, product([s], x.dtype))
 
 OPS['mul'], OPS['div'] = multiply, divide
-pointwise('add', 'same', np.add, lambda a, b: a | b if a.dtype == bool else a + b, contracts=True)
-pointwise('sub', 'numeric', np.subtract, np.subtract, contracts=True)
+pointwise('add', 'same', np.add, lambda a, b: a | b if a.dtype == bool else a + b, contracts=True, unrounded=doubled)
+pointwise('sub', 'numeric', np.subtract, np.subtract, contracts=True, unrounded=doubled_difference)
 subtract_numbers = OPS['sub']
 def subtract(a, b):
     need(a.dtype != 'bool' and b.dtype != 'bool', 'a bool is no number')

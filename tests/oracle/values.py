@@ -229,11 +229,11 @@ def as_integer(value, dtype):
     s = span(value.data)
     need(not s.anything.any(), 'needs exact elements')
     convert = (lambda x: x != 0) if dtype == 'bool' else (lambda x: to_integer(x, dtype))
-    results = [convert(e) for e in s.ends()]
-    if dtype == 'bool' and not s.exact:
-        need(not ((s.lo < 0) & (s.hi > 0)).any(), 'needs exact elements')
-    need(all((r == results[0]).all() for r in results), 'needs exact elements')
-    return results[0]
+    if not s.exact: # what lies between the ends converts as they do
+        whole = [convert(e) if dtype == 'bool' else to_integer(e, 'i64') for e in s.ends()]
+        across = (s.lo < 0) & (s.hi > 0) & ((dtype == 'bool') | (np.fmax(-s.lo, s.hi) >= 2.0 ** 63))
+        need((whole[0] == whole[1]).all() and not across.any(), 'needs exact elements')
+    return convert(s.lo)
 
 def convert(value, dtype):
     """to(value, dtype): a new value."""
