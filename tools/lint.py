@@ -230,6 +230,17 @@ def check_locks():
                 yield f"{path}:{number}: fork() knows the locks of base/locks.def alone"
 
 
+def check_walks():
+    """Entries that leave a function are freed unless somebody is inside of it (src/capture/retire.c)."""
+    calls = "entry frozen function miss number replay retire segment sizes".split()
+    prints = "explain page summary".split()  # which function_text calls, or which enter
+    for path in sources("src/**/*.c"):
+        for number, line in enumerate(lines_of(path), 1):
+            known = path.startswith("src/capture/") and os.path.basename(path)[:-2] in calls + prints
+            if re.search(r"atomic_load\(&[\w>-]+->first\)", line) and not known:
+                yield f"{path}:{number}: outside of calls, function_text and function_stats enter the function whose entries they read"
+
+
 def without_comments(path):
     """The text with comments and the literals' contents blank, line for line."""
     def blank(match):
@@ -275,11 +286,11 @@ def check_names():
 
 
 def main():
-    checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons, "environment": check_environment, "locks": check_locks,
+    checks = {"layers": check_layers, "lengths": check_lengths, "reasons": check_reasons, "environment": check_environment, "locks": check_locks, "walks": check_walks,
               "calls": check_calls, "names": check_names, "docs": check_docs, "exports": lambda: check_exports(sys.argv[2]), "objects": lambda: check_objects(sys.argv[2])}
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in checks or (name in ("exports", "objects") and len(sys.argv) < 3):
-        print("usage: lint.py layers|lengths|environment|locks|reasons|calls|names|docs|exports BUILD|objects BUILD      (tools/lint.sh runs them all)")
+        print("usage: lint.py layers|lengths|environment|locks|walks|reasons|calls|names|docs|exports BUILD|objects BUILD      (tools/lint.sh runs them all)")
         return 2
     problems = list(checks[name]())
     for problem in problems:

@@ -53,7 +53,7 @@ cpp() {
 
 rules() {
     broken=0
-    for part in layers lengths environment locks reasons calls names docs; do python3 tools/lint.py $part || broken=1; done
+    for part in layers lengths environment locks walks reasons calls names docs; do python3 tools/lint.py $part || broken=1; done
     for part in exports objects; do python3 tools/lint.py $part "$build" || broken=1; done
     python3 tools/mutants.py --check || broken=1
     return $broken

@@ -17,6 +17,7 @@
 /* Under LOCK_worker, but for reading process. */
 static struct {
     WorkerJob *first, *running;
+    int64_t added;
     pthread_t thread;
     _Atomic uint32_t process; /* that the thread is of; 0: there is none */
     bool ends;                /* somebody has it end, and waits for that */
@@ -110,6 +111,7 @@ bool worker_add(WorkerJob *job) {
         while (*end) end = &(*end)->next;
         *end = job;
         job->next = NULL;
+        job->number = ++worker.added;
         atomic_store(&job->state, JOB_WAITS);
         lock_wake(LOCK_worker);
     }
@@ -117,14 +119,31 @@ bool worker_add(WorkerJob *job) {
     return started;
 }
 
-void worker_wait(WorkerJob *job) {
-    if (job_is_idle(job)) return;
+static bool is_of(const WorkerJob *job, const void *owner, int64_t last) {
+    return job && job->owner == owner && job->number <= last;
+}
+
+/* The first one that waits, or runs. */
+static WorkerJob *find_job(const void *owner, int64_t last) {
+    if (is_of(worker.running, owner, last)) return worker.running;
+    WorkerJob *job = worker.first;
+    while (job && !is_of(job, owner, last)) job = job->next;
+    return job;
+}
+
+/* It looks at jobs under the lock alone: what they lie in may be freed as soon as they are idle. */
+void worker_wait(const void *owner) {
     lock_take(LOCK_worker);
-    if (!start()) { /* a child without memory for a thread */
-        unlink_job(job);
-        run(job);
-    }
-    while (!job_is_idle(job)) lock_wait(LOCK_worker);
+    leave_parent();
+    int64_t last = worker.added;
+    bool started = find_job(owner, last) && start();
+    for (WorkerJob *job; (job = find_job(owner, last));)
+        if (started || worker.running) {
+            lock_wait(LOCK_worker);
+        } else { /* a child without memory for a thread */
+            unlink_job(job);
+            run(job);
+        }
     lock_give(LOCK_worker);
 }
 

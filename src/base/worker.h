@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef const _Atomic bool Stop; /* set: whoever works has it end soon; NULL: nobody asks */
 static inline bool is_stopped(Stop *stop) {
@@ -21,14 +22,16 @@ typedef struct WorkerJob WorkerJob;
 struct WorkerJob { /* zeroed but for run */
     WorkerJob *next;
     void (*run)(WorkerJob *); /* ends early when stop is set; a forked child runs it again */
+    const void *owner;        /* for whom it is, besides others */
+    int64_t number;           /* of those that were added */
     _Atomic JobState state;
     _Atomic bool stop;
 };
 
 /* False: there is no memory for a thread, and nothing has happened. */
 bool worker_add(WorkerJob *job);
-void worker_wait(WorkerJob *job); /* until it is idle */
-void worker_drop(WorkerJob *job); /* the same, and it does no more than it must */
+void worker_wait(const void *owner); /* until the jobs that it has now are idle, or gone */
+void worker_drop(WorkerJob *job);    /* until it is idle, and it does no more than it must */
 /* The thread ends. What waits or runs is stopped. Also when the process exits. */
 void worker_close(void);
 /* For a job that is not idle: a forked child has no thread that does it, and starts its own. */

@@ -262,6 +262,7 @@ Entry *entry_make(Call *call) {
     Entry *same = begin_making(call, entry);
     bool made = !same && hold_captured(entry, call) && compile(entry, call);
     if (made) arena_seal(entry->trace->arena);
+    if (made) entry_compile_later(entry); /* who finds the entry finds what is to be waited for */
     if (!same) end_making(function, made ? entry : NULL);
     if (same) return same;
     if (!made) {
@@ -270,7 +271,6 @@ Entry *entry_make(Call *call) {
         return NULL;
     }
     recording->trace = NULL; /* the entry owns it now */
-    entry_compile_later(entry);
     if (strchr(option_text(OPTION_dump), 'c')) entry_dump(entry);
     return entry;
 }

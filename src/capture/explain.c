@@ -297,7 +297,24 @@ static const Entry *newest(const Function *function) {
     return last;
 }
 
-cb_function_stats function_stats(const Function *function) {
+static void add_entry(cb_function_stats *stats, const Entry *entry) {
+    stats->trace_ms = entry->trace_ms;
+    stats->compile_ms = entry->compile_ms;
+    if (!entry->executable) return;
+    const Plan *plan = executable_plan(entry->executable);
+    stats->kernels = length(plan->step) + plan->copies;
+    stats->kernels_eager = plan->kernels_eager;
+    stats->bytes = plan->bytes;
+    stats->bytes_eager = plan->bytes_eager;
+    stats->flops = plan->flops;
+    stats->passes_ms = plan->time.passes_ms;
+    stats->schedule_ms = plan->time.schedule_ms;
+    ExecutableInfo info = executable_info(entry->executable);
+    stats->source_ms = info.source_ms;
+    stats->compiler_ms = info.compiler_ms;
+}
+
+cb_function_stats function_stats(Function *function) {
     cb_function_stats stats = {0};
     stats.calls = atomic_load(&function->calls);
     stats.graphs = atomic_load(&function->entry_count);
@@ -306,33 +323,15 @@ cb_function_stats function_stats(const Function *function) {
     stats.eager_calls = atomic_load(&function->eager_calls);
     stats.cache_hits = atomic_load(&function->cache_hits);
     stats.compiled = atomic_load(&function->compiled);
+    function_enter(function);
     const Entry *entry = newest(function);
-    if (!entry) return stats;
-    stats.trace_ms = entry->trace_ms;
-    stats.compile_ms = entry->compile_ms;
-    if (!entry->executable) return stats;
-    const Plan *plan = executable_plan(entry->executable);
-    stats.kernels = length(plan->step) + plan->copies;
-    stats.kernels_eager = plan->kernels_eager;
-    stats.bytes = plan->bytes;
-    stats.bytes_eager = plan->bytes_eager;
-    stats.flops = plan->flops;
-    stats.passes_ms = plan->time.passes_ms;
-    stats.schedule_ms = plan->time.schedule_ms;
-    ExecutableInfo info = executable_info(entry->executable);
-    stats.source_ms = info.source_ms;
-    stats.compiler_ms = info.compiler_ms;
+    if (entry) add_entry(&stats, entry);
+    function_leave(function);
     return stats;
 }
 
 cb_function_stats cb_stats(cb_function *function) {
-    cb_function_stats stats = {0};
-    if (!function) {
-        fail(CB_ERR_ARGUMENT, "stats: the function is NULL");
-    } else if (tomb_lives(&function->tomb, "stats: the compiled function")) {
-        function_enter(function);
-        stats = function_stats(function);
-        function_leave(function);
-    }
-    return stats;
+    bool lives = function && tomb_lives(&function->tomb, "stats: the compiled function");
+    if (!function) fail(CB_ERR_ARGUMENT, "stats: the function is NULL");
+    return lives ? function_stats(function) : (cb_function_stats){0};
 }

@@ -278,12 +278,13 @@ void miss_describe_op(const Call *call, int op, const cb_operand *input, int inp
 
 /* ---- for people ---------------------------------------------------------------------------- */
 
-typedef void FunctionPrint(Function *function, Buffer *out); /* may escape through out's arena */
+/* Called by function_text, which enters the function; may escape through out's arena. */
+typedef void FunctionPrint(Function *function, Buffer *out);
 void explain_print(Function *function, Buffer *out); /* explain.c: everything */
 void summary_print(Function *function, Buffer *out); /* summary.c: one screen */
 void function_name(const Function *function, Buffer *out); /* "ResNet, compiled at net.c:7" */
 void entry_print_guards(const Entry *entry, Buffer *out);
-cb_function_stats function_stats(const Function *function);
+cb_function_stats function_stats(Function *function);
 /* As text of the heap, for cb_free_text; NULL with an error: out of memory. */
 char *function_text(Function *function, FunctionPrint *print);
 /* page.c: the head of a summary, with the counts of all functions, a line of it, a section. */
@@ -291,7 +292,7 @@ typedef struct Totals {
     int64_t functions, calls, graphs, breaks, recompiles, eager_calls;
     int64_t steps, steps_eager, bytes, bytes_eager; /* of one run of each graph */
 } Totals;
-void totals_add(Totals *totals, const Function *function);
+void totals_add(Totals *totals, Function *function);
 void totals_print(const Totals *totals, Buffer *out);
 void function_row(Function *function, Buffer *out);
 void function_section(Function *function, Buffer *out);

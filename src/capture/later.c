@@ -63,6 +63,7 @@ static void compile(WorkerJob *job) {
 
 void entry_compile_later(Entry *entry) {
     entry->job.run = compile;
+    entry->job.owner = entry->function;
     if (entry->code || executable_info(entry->executable).pending_ms < 0)
         note_engine(entry->function, entry);
     else if (!worker_add(&entry->job))
@@ -76,7 +77,6 @@ void entry_drop_job(Entry *entry) {
 cb_status cb_function_wait(cb_function *function) {
     if (!function) return fail(CB_ERR_ARGUMENT, "wait: the function is NULL");
     if (!tomb_lives(&function->tomb, "wait: the compiled function")) return cb_error_status();
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        worker_wait(&e->job);
+    worker_wait(function);
     return CB_OK;
 }

@@ -10,7 +10,7 @@
 
 /* ---- the summary ----------------------------------------------------------------------------- */
 
-void totals_add(Totals *totals, const Function *function) {
+void totals_add(Totals *totals, Function *function) {
     cb_function_stats stats = function_stats(function);
     totals->functions++;
     totals->calls += stats.calls;
@@ -18,6 +18,7 @@ void totals_add(Totals *totals, const Function *function) {
     totals->breaks += stats.breaks;
     totals->recompiles += stats.recompiles;
     totals->eager_calls += stats.eager_calls;
+    function_enter(function);
     for (const Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
         if (!e->executable) continue;
         const Plan *plan = executable_plan(e->executable);
@@ -26,6 +27,7 @@ void totals_add(Totals *totals, const Function *function) {
         totals->bytes += plan->bytes;
         totals->bytes_eager += plan->bytes_eager;
     }
+    function_leave(function);
 }
 
 static void put_card(Buffer *out, const char *value, const char *what) {

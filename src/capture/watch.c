@@ -56,42 +56,23 @@ static void deliver(Buffer *out) {
                 strerror(errno));
 }
 
-/* Those that are gone, then those that live, the oldest first. */
-static void put_all(FunctionPrint *print, Buffer *out) {
-    Function **all = NULL;
-    const char *between = watch.row ? "" : "\n";
-    for (const Told *told = watch.first; told; told = told->next)
-        putf(out, "%s%s", print == watch.row ? told->row : told->text, between);
-    for (Function *f = watch.newest; f; f = f->watched)
-        if (atomic_load(&f->calls)) push(out->arena, all, f);
-    for (int i = length(all) - 1; i >= 0; i--) {
-        print(all[i], out);
-        put(out, between);
-    }
-}
-
 static void put_page(Buffer *out) {
-    for (const Function *f = watch.newest; f; f = f->watched)
-        if (atomic_load(&f->calls)) totals_add(&watch.totals, f);
     page_head(out, program_invocation_short_name);
     totals_print(&watch.totals, out);
-    put_all(watch.row, out);
+    for (const Told *told = watch.first; told; told = told->next) put(out, told->row);
     put(out, "</table></div>\n");
-    put_all(watch.print, out);
+    for (const Told *told = watch.first; told; told = told->next) put(out, told->text);
     page_foot(out);
 }
 
-static void tell(Arena *arena) {
-    if (arena_guard(arena)) {
-        fprintf(stderr, "carbide: no memory for the report\n");
-        return;
-    }
+static bool tell(Arena *arena) {
+    if (!arena || arena_guard(arena)) return false;
     Buffer out = buffer_new(arena);
-    if (watch.row)
-        put_page(&out);
-    else
-        put_all(watch.print, &out);
+    if (watch.row) put_page(&out);
+    for (const Told *told = watch.first; told && !watch.row; told = told->next)
+        putf(&out, "%s\n", told->text);
     deliver(&out);
+    return true;
 }
 
 static void free_told(Told *told) {
@@ -100,11 +81,43 @@ static void free_told(Told *told) {
     memory_free(told);
 }
 
+/* What is told of it; false: memory ran out. Other threads may be calling it. */
+static bool keep_text(Function *function) {
+    if (!atomic_load(&function->calls)) return true;
+    Told *told = memory_zalloc(sizeof *told);
+    if (!told) return false;
+    told->text = function_text(function, watch.print);
+    if (told->text && watch.row) told->row = function_text(function, watch.row);
+    if (!told->text || (watch.row && !told->row)) {
+        free_told(told);
+        return false;
+    }
+    totals_add(&watch.totals, function);
+    *watch.last = told;
+    watch.last = &told->next;
+    return true;
+}
+
+/* Those that live, the oldest first. */
+static bool keep_all(void) {
+    Function *oldest = NULL;
+    bool kept = true;
+    for (Function *f = watch.newest, *before; f; f = before) {
+        before = f->watched;
+        f->watched = oldest;
+        oldest = f;
+    }
+    watch.newest = NULL;
+    for (Function *f = oldest; f; f = f->watched) kept &= keep_text(f);
+    return kept;
+}
+
 static void tell_at_exit(void) {
     lock_take(LOCK_watch);
     if (watch.process == process_number()) {
+        bool kept = keep_all();
         Arena *arena = arena_new();
-        if (arena) tell(arena);
+        if (!tell(arena) || !kept) fprintf(stderr, "carbide: no memory for the report\n");
         arena_free(arena);
     }
     while (watch.first) {
@@ -167,30 +180,14 @@ void watch_begin(Function *function) {
     lock_give(LOCK_watch);
 }
 
-/* What is told of it when it is gone; nothing, when memory ran out. */
-static void keep_text(Function *function) {
-    Told *told = memory_zalloc(sizeof *told);
-    if (!told) return;
-    told->text = function_text(function, watch.print);
-    if (told->text && watch.row) told->row = function_text(function, watch.row);
-    if (!told->text || (watch.row && !told->row)) {
-        free_told(told);
-        return;
-    }
-    totals_add(&watch.totals, function);
-    *watch.last = told;
-    watch.last = &told->next;
-}
-
 void watch_end(Function *function) {
     if (!function->is_watched) return;
-    bool called = atomic_load(&function->calls) > 0;
     lock_take(LOCK_watch);
     Function **at = &watch.newest;
     while (*at && *at != function) at = &(*at)->watched;
     if (*at) {
         *at = function->watched;
-        if (called) keep_text(function);
+        keep_text(function);
     }
     lock_give(LOCK_watch);
 }

@@ -5,7 +5,9 @@
 #include "adder.h"
 #include "children.h"
 #include "failing_once.h"
+#include "poisoning.h"
 
+#include "base/lock.h"
 #include "carbide.h"
 
 #include <pthread.h>
@@ -274,6 +276,53 @@ static void test_threads_call_while_it_switches(void **state) {
     }
 }
 
+static void *wait_again(void *user) {
+    Callers *callers = user;
+    while (!atomic_load(&callers->ended))
+        if (cb_function_wait(callers->fast[0])) atomic_store(&callers->differs, true);
+    return NULL;
+}
+
+/* Entries leave while others wait for what is made of them. */
+static void test_waits_while_entries_leave(void **state) {
+    (void)state;
+    pthread_t thread[2];
+    cb_set_allocator((cb_allocator){poison_freed, NULL});
+    Callers callers = {.ended = false};
+    callers.fast[0] = cb_compile(ops, "async=1, backend=vm");
+    for (int i = 0; i < 2; i++) pthread_create(&thread[i], NULL, wait_again, &callers);
+    for (int i = 0; i < 300; i++) {
+        if (i % 3 == 0) cb_reset();
+        cb_scope_open();
+        assert_non_null(cb_call(callers.fast[0], cb_ones(cb_dims(i % 3 + 1, 4))));
+        cb_scope_close();
+    }
+    atomic_store(&callers.ended, true);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    assert_false(atomic_load(&callers.differs));
+    cb_function_free(callers.fast[0]);
+    cb_set_allocator((cb_allocator){fail_once, NULL});
+}
+
+static void *call_once(void *user) { return agrees(user) ? user : NULL; }
+
+/* Who sees an entry, and then waits, waits for its code: the job is the worker's before. */
+static void test_an_entry_comes_with_its_job(void **state) {
+    (void)state;
+    pthread_t thread;
+    void *done;
+    cb_function *fast = cb_compile(ops, "async=1");
+    lock_take(LOCK_worker);
+    pthread_create(&thread, NULL, call_once, fast);
+    for (int i = 0; i < 300; i++, usleep(1000)) assert_int_equal(cb_stats(fast).graphs, 0);
+    lock_give(LOCK_worker);
+    pthread_join(thread, &done);
+    assert_ptr_equal(done, fast);
+    cb_function_wait(fast);
+    assert_true(says(fast, COMPILED));
+    cb_function_free(fast);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static cb_tensor *few(cb_tensor *x) { return cb_sum(cb_tanh(cb_mul(x, 2.0))); }
@@ -323,6 +372,8 @@ int main(void) {
         CASE(test_a_child_that_calls_compiles),
         CASE(test_the_end_of_a_program_does_not_wait),
         CASE(test_threads_call_while_it_switches),
+        CASE(test_waits_while_entries_leave),
+        CASE(test_an_entry_comes_with_its_job),
         CASE(test_allocations_fail),
     };
     cb_set_allocator((cb_allocator){fail_once, NULL});

@@ -4,6 +4,8 @@
 
 #include "base/option.h"
 #include "children.h"
+#include "poisoning.h"
+#include <pthread.h>
 #include <sys/stat.h>
 
 enum { TEXT = 1 << 20 };
@@ -76,6 +78,29 @@ static void with_a_child(void) {
 static void cleaned_up(void) {
     two_functions();
     cb_cleanup();
+}
+
+static cb_function *called;
+
+static void *call_and_forget(void *user) {
+    for (int n = 0;; n++) {
+        cb_scope_open();
+        if (n % 8 == 0) cb_reset();
+        if (!cb_call(called, cb_ones(cb_dims(n % 8 + 1, 16)))) abort();
+        cb_scope_close();
+    }
+    return user;
+}
+
+/* A function is freed, and the program ends, while a thread calls another one, whose entries
+ * leave. */
+static void called_meanwhile(void) {
+    pthread_t thread;
+    cb_set_allocator((cb_allocator){poison_freed, NULL});
+    cb_set_threads(1);
+    called = cb_compile(normalized, VM);
+    pthread_create(&thread, NULL, call_and_forget, NULL);
+    while (cb_stats(called).calls < 100) usleep(1000);
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */
@@ -172,6 +197,19 @@ static void relative_file(void **state) {
     assert_int_equal(counted("function, compiled at "), 2);
 }
 
+static void calls_go_on_at_the_end(void **state) {
+    (void)state;
+#if defined(__SANITIZE_THREAD__)
+    skip_because("ThreadSanitizer lets no child of a process with threads start its own");
+#endif
+    char page[sizeof path + 8];
+    snprintf(page, sizeof page, "%s.html", path);
+    for (int i = 0; i < 12; i++) {
+        run_program(called_meanwhile, i % 2 ? page : path);
+        assert_non_null(strstr(said, "compiled at "));
+    }
+}
+
 /* Many graphs, long lines: the rest is counted. */
 static void many_graphs(void **state) {
     (void)state;
@@ -194,10 +232,15 @@ static void many_graphs(void **state) {
 int main(void) {
     snprintf(path, sizeof path, "/tmp/carbide-watch-%d.txt", (int)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(summaries),           cmocka_unit_test(everything),
-        cmocka_unit_test(into_a_file),         cmocka_unit_test(off),
-        cmocka_unit_test(file_of_the_process), cmocka_unit_test(no_such_folder),
-        cmocka_unit_test(many_graphs),         cmocka_unit_test(relative_file),
+        cmocka_unit_test(summaries),
+        cmocka_unit_test(everything),
+        cmocka_unit_test(into_a_file),
+        cmocka_unit_test(off),
+        cmocka_unit_test(file_of_the_process),
+        cmocka_unit_test(no_such_folder),
+        cmocka_unit_test(many_graphs),
+        cmocka_unit_test(relative_file),
+        cmocka_unit_test(calls_go_on_at_the_end),
     };
     return run_counted(tests);
 }
