@@ -72,10 +72,11 @@ void emit_declare(Emit *e, int level) {
     }
 }
 
-void emit_coordinates(Emit *e, const char *point) {
+void emit_coordinates(Emit *e, int count, const char *point) {
     const Kernel *kernel = e->kernel;
-    int64_t stride = kernel->outer_size;
-    for (int axis = 0; axis < kernel->outer_count; axis++) {
+    int64_t stride = 1;
+    for (int axis = 0; axis < count; axis++) stride *= kernel->axis[axis].size;
+    for (int axis = 0; axis < count; axis++) {
         int64_t size = kernel->axis[axis].size;
         stride /= size ? size : 1;
         Buffer text = buffer_new(e->arena);

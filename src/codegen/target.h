@@ -18,6 +18,7 @@ typedef enum Helper {
     HELPER_order_f64,
     HELPER_stream, /* stores past the caches */
     HELPER_halves, /* widen_f16, narrow_f16: several at once */
+    HELPER_masks,  /* MASKED(yes, no): whether lanes of four bytes can be left out */
     HELPER_COUNT
 } Helper;
 

@@ -252,7 +252,12 @@ static void bind_buffers(CKernel *c) {
 static void decompose(CKernel *c, bool chunked) {
     Emit *e = &c->e;
     const Kernel *kernel = e->kernel;
-    const char *point = c->turns ? "point" : "item";
+    const char *point = "item";
+    if (c->turns) {
+        emit_line(e, "const int64_t point = line + row, a%d = column + block;", e->lane_axis);
+        emit_coordinates(e, e->lane_axis, "point");
+        return;
+    }
     if (chunked) {
         int64_t first = kernel->axis[kernel->outer_count].size;
         const char *points = emit_size(e, kernel->outer_size), *size = emit_size(e, first);
@@ -265,7 +270,7 @@ static void decompose(CKernel *c, bool chunked) {
     } else if (c->split) {
         emit_line(e, "const int64_t outer = item;");
     }
-    emit_coordinates(e, point);
+    emit_coordinates(e, kernel->outer_count, point);
 }
 
 /* n: lanes of this block, within its run along the last outer axis, and within one piece. */
@@ -290,7 +295,7 @@ static bool tiled(const CKernel *c) { return c->shape == SHAPE_NESTED || c->shap
 static void open_turns(CKernel *c) {
     Emit *e = &c->e;
     const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
-    emit_line(e, "const int64_t column = item %% %s;", size);
+    emit_line(e, "const int64_t line = item / %s, column = item %% %s;", size, size);
     emit_line(e, "int64_t rows = column ? 0 : (high - item) / %s, width = %s;", size, size);
     emit_line(e, "if (rows > %d) rows = %d;", TURN_ROWS, TURN_ROWS);
     emit_open(e, "if (!rows)");
@@ -301,7 +306,6 @@ static void open_turns(CKernel *c) {
     emit_line(e, "const int n = width - block < %d ? (int)(width - block) : %d;", TURN_LANES,
               TURN_LANES);
     emit_open(e, "for (int64_t row = 0; row < rows; row++)");
-    emit_line(e, "const int64_t point = item + row * %s + block;", size);
 }
 
 static Mark open_items(CKernel *c, bool chunked) {
@@ -328,20 +332,33 @@ static void close_items(CKernel *c, Mark mark) {
     emit_forget(e, mark);
 }
 
-void c_item(CKernel *c) {
+static void lanes_of_item(CKernel *c) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
-    if (c->shape == SHAPE_NESTED) {
-        c_before_lanes(c);
-        mark = emit_mark(e);
-        c_open_lanes(c, "");
-    }
+    bool nested = c->shape == SHAPE_NESTED;
+    if (nested) c_open_lanes(c, "");
     for (int pass = 0; pass < e->info.pass_count; pass++) c_sweep(c, pass);
     c_finish(c);
-    if (c->shape != SHAPE_NESTED) return;
+    if (!nested) return;
     emit_close(e);
     emit_forget(e, mark);
     c_flush_outs(c, e->info.pass_count);
+}
+
+/* Of walks over blocks nearly all have TURN_LANES columns: so many are text, which spares the
+ * compiler's loop for others. */
+void c_item(CKernel *c) {
+    Emit *e = &c->e;
+    if (c->shape == SHAPE_NESTED) c_before_lanes(c);
+    if (c->turns) {
+        emit_open(e, "if (n == %d)", TURN_LANES);
+        emit_line(e, "enum { n = %d };", TURN_LANES);
+        lanes_of_item(c);
+        emit_close(e);
+        emit_open(e, "else");
+    }
+    lanes_of_item(c);
+    if (c->turns) emit_close(e);
 }
 
 /* ---- split kernels ----------------------------------------------------------------------- */

@@ -128,6 +128,11 @@ const Target c_target = {
         "    EIGHTS(NARROW)\n"
         "    for (int i = 0; i < n; i++) to[i] = m_to_f16_f32(from[i]);\n"
         "}\n",
+    .helper[HELPER_masks] = "#ifdef __AVX2__\n"
+                            "#define MASKED(yes, no) yes\n"
+                            "#else\n"
+                            "#define MASKED(yes, no) no\n"
+                            "#endif\n",
     /* Past the caches, a line at a time; the ends of the run, which share lines with others, go
      * through them. */
     .helper[HELPER_stream] =

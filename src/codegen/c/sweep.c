@@ -18,7 +18,10 @@
  * accumulate.c writes the accumulators. */
 #include "codegen/c/kernel.h"
 
-enum { PREFETCH_BYTES_MIN = 1 << 20 /* a smaller buffer is in a cache already */ };
+enum {
+    PREFETCH_BYTES_MIN = 1 << 20, /* a smaller buffer is in a cache already */
+    MASKED_BYTES = 4              /* AVX2 leaves out lanes of four and eight bytes alone */
+};
 
 /* ---- body -------------------------------------------------------------------------------- */
 
@@ -66,20 +69,62 @@ static void prefetch(CKernel *c) {
     }
 }
 
-/* What is left of a run behind its last whole strip. */
+/* Whether lanes of the tail are left out by a mask, where their number is not in the text (else the
+ * compiler has vectors of just so many). All elements have four bytes then, and nothing is there
+ * that gcc leaves scalar below a condition (calls), or compiles wrongly (loads that have one
+ * already: PRAGMAS). */
+static bool masks_lanes(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    if (!kernel->axis[c->e.lane_axis].varies) return false;
+    for (int b = 0; b < length(kernel->buffer); b++)
+        if (cb_dtype_size(kernel->buffer[b].dtype) != MASKED_BYTES) return false;
+    for (int s = 0; s < c->store_count; s++)
+        if (kernel->store[s].guard || kernel->store[s].mode != STORE_SET) return false;
+    for (int id = 0; id < c->e.count; id++) {
+        const Expr *x = kernel->expr[id];
+        if (!c->e.local[id].needed) continue;
+        bool guarded = x->op == EX_load && x->input_count > 1;
+        if (guarded || x->op == EX_scan || emit_calls_apart(&c->e, x)) return false;
+    }
+    return true;
+}
+
+/* What is left of a run behind its last whole strip: in two parts under masks, each a vector where
+ * these are the widest; else lane by lane, in so many as there are. */
 static void tail_loop(CKernel *c, int pass) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
+    bool masked = masks_lanes(c);
+    long long strip = (long long)c->strip, part = strip / 2;
     emit_block(e);
     c_declare_outs(c, pass, c->strip);
     c_widen(c, c->strip, " + whole", "n - whole");
-    emit_directive(e, "#pragma omp simd");
-    emit_open(e, "for (int j = 0; j < n - whole; j++)");
-    emit_line(e, "const int64_t l = whole + j;");
+    if (masked) {
+        e->usage->helper[HELPER_masks] = true;
+        emit_line(e, "int64_t rest = whole;");
+        emit_directive(e, "#pragma GCC unroll 2");
+        emit_open(e, "for (int part = 0; part < %lld; part += MASKED(%lld, %lld))", strip, part,
+                  strip);
+        emit_line(e, "if (part >= n - whole) break;");
+        emit_directive(e, "#pragma omp simd");
+        emit_open(e, "for (int i = 0; i < MASKED(%lld, n - whole); i++)", part);
+        emit_line(e, "const int j = part + i;");
+        emit_line(e, "const int64_t l = rest + i;");
+        emit_open(e, "if (MASKED(i < n - whole - part, 1))");
+    } else {
+        emit_directive(e, "#pragma omp simd");
+        emit_open(e, "for (int j = 0; j < n - whole; j++)");
+        emit_line(e, "const int64_t l = whole + j;");
+    }
     c->in_tail = true;
     body(c, pass);
     c->in_tail = false;
     emit_close(e);
+    if (masked) {
+        emit_close(e);
+        emit_line(e, "rest += %lld;", part);
+        emit_close(e);
+    }
     c_narrow_outs(c, pass, " + whole", "n - whole");
     emit_close(e);
     emit_forget(e, mark);
