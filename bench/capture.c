@@ -52,6 +52,7 @@ static int many_ops(cb_tensor *const *x, int count, cb_tensor **out, void *user)
 typedef struct Calls { /* of the same function, in turn */
     cb_function_n *function;
     cb_function *compiled; /* NULL: eagerly */
+    const char *options;
     cb_tensor *input[SIZES][INPUTS];
     int inputs, sizes, rates;
 } Calls;
@@ -85,7 +86,7 @@ static void measure(const char *name, Calls *calls, int runs) {
     int different = calls->sizes * calls->rates;
     calls->compiled = NULL;
     double eager = least(calls, runs);
-    calls->compiled = cb_compile_n(calls->function, NULL, NULL);
+    calls->compiled = cb_compile_n(calls->function, NULL, calls->options);
     double start = now_us();
     for (int k = 0; k < different; k++) call(calls, k);
     double first = now_us() - start;
@@ -123,6 +124,10 @@ int main(int argc, char **argv) {
     measure("100 learning rates", &steps, runs / 4);
     ops.input[0][0] = cb_randn(cb_dims(4)), ops.input[0][1] = cb_randn(cb_dims(4));
     measure("1000 ops", &ops, 5 * runs);
+    ops.options = adds.options = "fullgraph=1"; /* the function itself does not run again */
+    measure("1000 ops fullgraph", &ops, 5 * runs);
+    adds.inputs = 1;
+    measure("1 inputs fullgraph", &adds, 20 * runs);
     if (cb_error()) fprintf(stderr, "%s\n", cb_error());
     return cb_error() != NULL;
 }

@@ -28,7 +28,7 @@ def torch_rows(threads, runs):
         for _ in range(500): z = z * 0.5 + y
         return z
 
-    def measure(name, function, inputs, rates, runs):
+    def measure(name, function, inputs, rates, runs, whole=False):
         different = [(inputs[k % len(inputs)], 0.1 / (1 + k % rates)) for k in range(len(inputs) * rates)]
         def least(f):
             best = 1e30
@@ -38,7 +38,7 @@ def torch_rows(threads, runs):
                 if run >= 0: best = min(best, (time.perf_counter() - start) / len(different))
             return best * 1e6
         torch._dynamo.reset()
-        compiled = torch.compile(function)
+        compiled = torch.compile(function, fullgraph=whole)
         eager = least(function)
         start = time.perf_counter()
         for x, rate in different: compiled(rate, *x)
@@ -51,6 +51,8 @@ def torch_rows(threads, runs):
         measure('20 batch sizes', block, [(torch.randn(8 + 3 * k, 64), weight) for k in range(20)], 1, runs)
         measure('100 learning rates', step, [(torch.randn(10000), torch.randn(10000))], 100, runs // 4)
         measure('1000 ops', many_ops, [(torch.randn(4), torch.randn(4))], 1, 5 * runs)
+        measure('1000 ops fullgraph', many_ops, [(torch.randn(4), torch.randn(4))], 1, 5 * runs, whole=True)
+        measure('1 inputs fullgraph', adds_all, [ones[:1]], 1, 20 * runs, whole=True)
 
 def main():
     if sys.argv[1] == '--torch': return torch_rows(int(sys.argv[2]), int(sys.argv[3]))
