@@ -261,6 +261,10 @@ static inline cb_float_list cb_floats_same(cb_float_list l) { return l; }
 /* Where an integer belongs a float does not compile, which C would truncate: cb_slice(x, 0, 1.5).
  * cb_arange(0, 1, 0.25) neither: it counts in integers, cb_linspace and cb_mul give the rest. */
 static inline int64_t cb_integer_same(int64_t i) { return i; }
+/* How losses reduce what they compute for every element: PyTorch's reduction="none", "mean" and
+ * "sum", and "batchmean", which kl_div has alone: the sum, divided by the first size. */
+enum { CB_REDUCE_NONE, CB_REDUCE_MEAN, CB_REDUCE_SUM, CB_REDUCE_BATCHMEAN };
+
 /* The padding of a convolution by name: "same" or "valid". A name is taken where padding is. */
 CB_API cb_dim_list cb_padding(const char *name);
 

@@ -246,6 +246,8 @@ static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
     }
     cb_arg value = attribute_arg(graph, info, param, attrs);
     const char *text = text_of_flag(node->op, param->word);
+    if (!text && param->type == PARAM_INT)
+        text = text_of_reduction(param, attrs->word[param->word]);
     if (text) value = cb_arg_string(text);
     if (param->type == PARAM_DIMS && dims_are_same(attr_dims(attrs, param->word)))
         value = cb_arg_string("same");
@@ -259,6 +261,7 @@ static void add_arguments(FxNode *node, const cb_arg *operand, int count, const 
     const OpInfo *info = op_info(node->op);
     FxGraph *graph = node->graph;
     int next = 0, needed = 0;
+    bool keywords = false; /* behind an attribute that may be left out */
     if (node->op == OP_concat) {
         cb_arg list = cb_arg_list(operand, count);
         push(graph->arena, node->args, fx_copy_arg(graph, &list, NULL, NULL));
@@ -268,6 +271,10 @@ static void add_arguments(FxNode *node, const cb_arg *operand, int count, const 
         if (!is_tensor(param)) {
             add_attribute(node, info, param, attrs);
             if (!param->has_default) needed = length(node->args); /* to(x, None) */
+            keywords |= param->has_default;
+        } else if (keywords) {
+            if (next < count && operand[next].kind != CB_ARG_NONE)
+                fx_add_kwarg(node, param->name, operand[next]);
         } else if (node->op != OP_concat)
             push(graph->arena, node->args, next < count ? operand[next] : cb_arg_none());
         next += is_tensor(param);

@@ -33,6 +33,15 @@ Node *call_reduce(Graph *graph, Op op, Node *x, cb_dim_list dims, bool keepdim) 
     return graph_op(graph, op, &x, 1, &attrs, NULL);
 }
 
+Node *call_loss_reduced(Graph *graph, const char *op, Node *loss, int64_t reduction) {
+    cb_dim_list all = {-1, {0}};
+    if (reduction == CB_REDUCE_MEAN) return call_reduce(graph, OP_mean, loss, all, false);
+    if (reduction == CB_REDUCE_SUM) return call_reduce(graph, OP_sum, loss, all, false);
+    if (reduction == CB_REDUCE_NONE) return loss;
+    fail(CB_ERR_ARGUMENT, "%s: there is no reduction %lld", op, (long long)reduction);
+    return NULL;
+}
+
 Node *call_slice(Graph *graph, Node *x, int dim, int64_t start, int64_t end) {
     Attrs attrs = attrs_default(OP_slice);
     attrs.word[ATTR_slice_dim] = dim;

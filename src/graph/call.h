@@ -17,6 +17,9 @@ Node *call_arange(Graph *graph, int64_t count, cb_dtype dtype);
 Node *call_full(Graph *graph, int rank, const int64_t *size, cb_operand value, cb_dtype dtype);
 /* A constant that takes part in promotion: not weak. */
 Node *call_constant(Graph *graph, cb_dtype dtype, double value);
+/* A loss by its reduction, CB_REDUCE_NONE, _MEAN or _SUM; NULL with an error that names the op for
+ * another. */
+Node *call_loss_reduced(Graph *graph, const char *op, Node *loss, int64_t reduction);
 /* Random values that share the composite's draw number, the word behind its parameters. */
 Node *call_random(Graph *graph, Op op, const Node *like, cb_dtype dtype, int64_t draw);
 

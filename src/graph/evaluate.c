@@ -5,11 +5,12 @@
  *
  * Arguments bind by position in schema order or by name. Functions that are no ops: count(x, dim),
  * the number of elements along dim; choose(flag, p, q), which looks at one branch only;
- * constant(value, dtype). In formulas also as(number, x), the number in the dtype of x, and
- * need(condition), which refuses the call; keep, sizes, inverse and negative are for gradients. */
+ * constant(value, dtype). In formulas also as(number, x), the number in the dtype of x,
+ * need(condition), which refuses the call, reduce(loss, reduction), and choose(input, p, q) by
+ * whether an optional input is given; keep, sizes, inverse and negative are for gradients. */
 #include "graph/evaluate.h"
 
-#include "graph/node.h"
+#include "graph/call.h"
 #include "op/custom.h"
 
 #include <stdarg.h>
@@ -366,10 +367,12 @@ static bool evaluate_choose(const Evaluator *evaluator, const Syntax *call, Term
     if (argument_count(call) != 3)
         return refuse(evaluator, call, "choose takes a flag and two values");
     if (!evaluate(evaluator, call->child, &flag)) return false;
-    if (flag.kind != TERM_BOOL && flag.kind != TERM_INT)
+    bool given = flag.kind == TERM_NODE && evaluator->formula;
+    bool absent = flag.kind == TERM_NONE && evaluator->formula;
+    if (flag.kind != TERM_BOOL && flag.kind != TERM_INT && !given && !absent)
         return refuse(evaluator, call, "choose: the flag must be true or false");
     const Syntax *yes = call->child->next;
-    return evaluate(evaluator, flag.number.i ? yes : yes->next, out);
+    return evaluate(evaluator, given || (!absent && flag.number.i) ? yes : yes->next, out);
 }
 
 static bool evaluate_constant(const Evaluator *evaluator, const Syntax *call, Term *out) {
@@ -410,14 +413,25 @@ static bool evaluate_need(const Evaluator *evaluator, const Syntax *call, Term *
     return false;
 }
 
+static bool evaluate_reduce(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    Term reduction;
+    if (!evaluate(evaluator, call->child, out)) return false;
+    if (!evaluate(evaluator, call->child->next, &reduction)) return false;
+    Node *loss = term_node(evaluator->graph, out);
+    *out = (Term){.kind = TERM_NODE};
+    out->node = call_loss_reduced(evaluator->graph, evaluator->formula, loss, reduction.number.i);
+    return out->node != NULL;
+}
+
 static bool evaluate_call(const Evaluator *evaluator, const Syntax *call, Term *out) {
     static const struct {
         const char *name;
         bool (*function)(const Evaluator *, const Syntax *, Term *);
-    } special[] = {
-        {"count", evaluate_count}, {"choose", evaluate_choose},   {"constant", evaluate_constant},
-        {"as", evaluate_as_dtype}, {"need", evaluate_need},       {"keep", evaluate_keep},
-        {"sizes", evaluate_sizes}, {"inverse", evaluate_inverse}, {"negative", evaluate_negative}};
+    } special[] = {{"count", evaluate_count},       {"choose", evaluate_choose},
+                   {"constant", evaluate_constant}, {"as", evaluate_as_dtype},
+                   {"need", evaluate_need},         {"keep", evaluate_keep},
+                   {"sizes", evaluate_sizes},       {"inverse", evaluate_inverse},
+                   {"negative", evaluate_negative}, {"reduce", evaluate_reduce}};
     size_t known = evaluator->formula ? sizeof special / sizeof *special : 3;
     for (size_t i = 0; i < known; i++)
         if (word_is(call->name, special[i].name)) return special[i].function(evaluator, call, out);

@@ -3,7 +3,8 @@
  *
  *     pad(x, p, mode="reflect")            is  reflection_pad(x, p)
  *     interpolate(x, mode="bicubic")       is  interpolate(x, cubic=true)
- *     conv2d(x, w, padding="same")         is  conv2d(x, w, padding=[PADDING_SAME]) */
+ *     conv2d(x, w, padding="same")         is  conv2d(x, w, padding=[PADDING_SAME])
+ *     mse_loss(x, y, reduction="sum")      is  mse_loss(x, y, reduction=2) */
 #include "op/op.h"
 
 #include <string.h>
@@ -69,4 +70,20 @@ const char *text_of_flag(Op op, int word) {
     for (int i = 0; i < FLAG_COUNT && word != NO_FLAG; i++)
         if (flags[i].op == op && flags[i].word == word) return flags[i].text;
     return NULL;
+}
+
+/* ---- reductions --------------------------------------------------------------------------- */
+
+static const char *const reductions[] = {"none", "mean", "sum", "batchmean"};
+enum { REDUCTION_COUNT = sizeof reductions / sizeof *reductions };
+
+bool reduction_of_text(const char *text, int64_t *reduction) {
+    for (int i = 0; i < REDUCTION_COUNT; i++)
+        if (strcmp(reductions[i], text) == 0) return *reduction = i, true;
+    return false;
+}
+
+const char *text_of_reduction(const Param *param, int64_t reduction) {
+    bool known = reduction >= 0 && reduction < REDUCTION_COUNT;
+    return known && strcmp(param->name, "reduction") == 0 ? reductions[reduction] : NULL;
 }

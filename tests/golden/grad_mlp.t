@@ -7,7 +7,7 @@ graph(x: f32[64, 300], w: f32[10, 300], b: f32[10], t: i64[64]) {
 graph(arg0: f32[64, 300], arg1: f32[10, 300], arg2: f32[10], arg3: i64[64], arg4: f32[]) {
   linear = linear(arg0, arg1, arg2)
   relu = relu(linear)
-  cross_entropy = cross_entropy(relu, arg3)
+  cross_entropy = cross_entropy(relu, arg3, none)
   le = le(relu, 0.0)
   arange = arange(start=0, end=10)
   ne = ne(arg3, -100)

@@ -2,7 +2,7 @@
 have a row for each op, every_op.py runs them."""
 import random
 import numpy as np
-import torch
+import torch, torch.nn.functional as F
 import carbide as cb
 
 TORCH = dict(bool=torch.bool, u8=torch.uint8, i8=torch.int8, i16=torch.int16, i32=torch.int32, i64=torch.int64,
@@ -91,3 +91,15 @@ def op(*names):
         for n in names: MAKE[n] = make
         return make
     return add
+
+# ---- losses --------------------------------------------------------------------------------------
+
+REDUCTIONS = ['none', 'mean', 'sum', 'batchmean']
+def loss_case(name, *args, reduction=None, **attributes):
+    """With the reduction as a text for PyTorch and as a number for us; attributes are keywords of both."""
+    reduction = reduction or R(REDUCTIONS[:3])
+    def theirs(*args, reduction, **attributes):
+        return getattr(F, name)(*args, reduction=REDUCTIONS[reduction], **attributes)
+    return Case(name, theirs, *args, reduction=REDUCTIONS.index(reduction), **attributes)
+def probability(sizes, dtype):
+    return Arg(np.random.default_rng(random.getrandbits(32)).uniform(0.02, 0.98, sizes).astype(np.float32), dtype)

@@ -137,7 +137,10 @@ def class_loss(name):
     rest = [s for i, s in enumerate(sizes) if i != (1 if len(sizes) > 1 else 0)]
     a = dict(ignore_index=R([-100, -100, 1]))
     if name == 'cross_entropy': a['label_smoothing'] = R([0.0, 0.1])
-    return Case(name, getattr(F, name), T(sizes, R(FLOATS), True), index(rest, classes), **a)
+    x = T(sizes, R(FLOATS), True)
+    target = T(sizes, x.dtype, True) if name == 'cross_entropy' and chance(3) else index(rest, classes)
+    weight = [Arg(np.random.default_rng(random.getrandbits(32)).uniform(0.2, 2, classes).astype(np.float32), x.dtype)] if chance(2) else []
+    return loss_case(name, x, target, *weight, **a)
 @op('prelu')
 def prelu(name):
     x = T(shape(1, 3), a_float(), True)

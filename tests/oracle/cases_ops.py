@@ -214,10 +214,33 @@ def activation(name):
     some = dict(leaky_relu=[0.2], elu=[0.5], celu=[0.5], softplus=[2.0, 3.0], hardshrink=[0.25], softshrink=[R([0.25, -0.5])],
                 hardtanh=[R([-1, -0.5, 1.0]), R([2, 0.5])], threshold=[R([1, 0.5]), R([5, 5.5])])
     return Case(name, getattr(torch, name, None) if name == 'hardshrink' else getattr(F, name), T(dtype=kind, plain=True), *some.get(name, []))
-@op('mse_loss', 'l1_loss', 'smooth_l1_loss', 'binary_cross_entropy_with_logits')
+@op('mse_loss', 'l1_loss', 'smooth_l1_loss', 'huber_loss', 'binary_cross_entropy_with_logits', 'binary_cross_entropy', 'kl_div')
 def loss(name):
     a = X(shape(1)) if not chance(4) else T(shape(1), plain=True)
-    return Case(name, getattr(F, name), a, T(list(a.t.shape), a.dtype, True))
+    if name == 'binary_cross_entropy': a = probability(shape(1), R(FLOATS))
+    b = probability(list(a.t.shape), a.dtype) if name == 'binary_cross_entropy' else T(list(a.t.shape), a.dtype, True)
+    some = dict(smooth_l1_loss=dict(beta=R([1.0, 0.5, 2.0] + [0.0] * (a.dtype in FLOATS))), huber_loss=dict(delta=R([1.0, 0.5, 2.0])), kl_div=dict(log_target=chance(2)))
+    if name.startswith('binary') and chance(2):
+        weight, how = probability(R([list(a.t.shape), list(a.t.shape)[-1:]]), a.dtype), I(0, 2)
+        if name == 'binary_cross_entropy': return loss_case(name, a, b, weight)
+        return Case(name, lambda x, y, w, how, p: F.binary_cross_entropy_with_logits(x, y, w, reduction=REDUCTIONS[how], pos_weight=p),
+                    a, b, weight, how, T(list(a.t.shape)[-1:], a.dtype, True))
+    how = R(REDUCTIONS) if name == 'kl_div' else None
+    return loss_case(name, a, b, reduction=how, **(some.get(name, {}) if chance(2) else {}))
+@op('pairwise_distance')
+def pairwise_distance(name):
+    a = X(shape(1, 3, False))
+    return Case(name, F.pairwise_distance, a, T(list(a.t.shape), a.dtype, True), p=R([1.0, 2.0, 2.0, 3.0]), keepdim=chance(2))
+@op('cosine_embedding_loss')
+def cosine_embedding(name):
+    a = X([I(1, 5), I(1, 7)])
+    y = Arg(np.random.default_rng(random.getrandbits(32)).choice([-1, 1], a.t.shape[0]), R(['i64', a.dtype]))
+    return loss_case(name, a, T(list(a.t.shape), a.dtype, True), y, margin=R([0.0, 0.25, -0.5]))
+@op('triplet_margin_loss')
+def triplet(name):
+    a = X([I(1, 5), I(1, 7)])
+    b, c = (T(list(a.t.shape), a.dtype, True) for _ in range(2))
+    return loss_case(name, a, b, c, margin=R([1.0, 2.5]), p=R([1.0, 2.0, 3.0]), swap=chance(2))
 @op('layer_norm', 'rms_norm')
 def last_norm(name):
     a = X(shape(1, 3, False)) if not chance(8) else T(shape(1), plain=True)

@@ -76,7 +76,9 @@ def difference(case, theirs, ours):
     if wanted not in FLOATS: return None if (array == expected).all() else f'{array.flatten()[:6]}, not {expected.flatten()[:6]}'
     a, e = array.astype(np.float64), expected.astype(np.float64)
     scale = np.abs(e[np.isfinite(e)]).max(initial=0) if case.name in SUMS else np.abs(e)
-    if case.name in CANCEL: scale = 1 + max(float(np.abs(np.nan_to_num(a.array.astype(np.float64), posinf=0, neginf=0)).max(initial=0)) for a in case.tensors())
+    if case.name in CANCEL or case.name in LOSSES:
+        scale = 1 + max(float(np.abs(np.nan_to_num(a.array.astype(np.float64), posinf=0, neginf=0)).max(initial=0)) for a in case.tensors())
+    if case.name in LOSSES: scale = scale + np.abs(e) # sums of differences
     if case.name == 'linspace': scale = max(abs(case.args[0]), abs(case.args[1]))
     with np.errstate(all='ignore'):
         fine = (a == e) | (np.isnan(a) & np.isnan(e)) | (np.abs(a - e) <= RTOL[wanted] * (1e-3 + scale))
@@ -97,7 +99,9 @@ adaptive_avg_pool2d adaptive_avg_pool3d conv_transpose1d conv_transpose2d conv_t
 scaled_dot_product_attention'''.split())
 
 CANCEL = set('''gelu tanhshrink mish silu logsigmoid softplus var std log_softmax layer_norm rms_norm batch_norm
-instance_norm group_norm nll_loss cross_entropy cosine_similarity binary_cross_entropy_with_logits logsumexp'''.split())
+instance_norm group_norm cosine_similarity logsumexp'''.split())
+LOSSES = set('''nll_loss cross_entropy binary_cross_entropy_with_logits binary_cross_entropy kl_div mse_loss l1_loss smooth_l1_loss
+huber_loss pairwise_distance cosine_embedding_loss triplet_margin_loss'''.split())
 
 def attempt(call):
     try: return call()

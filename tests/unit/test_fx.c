@@ -297,6 +297,37 @@ static void modes_are_texts(void **state) {
     cb_graph_free(graph);
 }
 
+static cb_tensor *weighed(cb_module *self, cb_tensor *const *inputs, int count) {
+    (void)self, (void)count;
+    cb_tensor *x = inputs[0];
+    return cb_binary_cross_entropy_with_logits(x, x, NULL, CB_REDUCE_SUM, x);
+}
+
+static void reductions_are_texts(void **state) {
+    (void)state;
+    cb_tensor *x = cb_randn(cb_dims(3, 4)), *none;
+    cb_module *module = cb_module_new("Loss", weighed, NULL);
+    cb_graph *graph = cb_symbolic_trace(module);
+    expect_text(cb_graph_text(graph),
+                "graph():\n"
+                "    %x : [num_users=1] = placeholder[target=x]\n"
+                "    %binary_cross_entropy_with_logits : [num_users=1] = call_function[target="
+                "torch.nn.functional.binary_cross_entropy_with_logits](args = (%x, %x), kwargs = "
+                "{reduction: sum, pos_weight: %x})\n"
+                "    return binary_cross_entropy_with_logits");
+    expect_close(run_one(graph, x), cb_module_forward(module, &x, 1));
+    cb_graph_free(graph);
+    cb_module_free(module);
+    graph = parse("graph():\n"
+                  "    %x : [num_users=2] = placeholder[target=x]\n"
+                  "    %l : [num_users=1] = call_function[target=torch.nn.functional.mse_loss]("
+                  "args = (%x, %x), kwargs = {reduction: most})\n"
+                  "    return l");
+    assert_true(cb_graph_run(graph, &x, 1, &none, 1) < 0);
+    expect_error("reduction must be a reduction");
+    cb_graph_free(graph);
+}
+
 static void failed_runs_name_the_node(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -348,7 +379,7 @@ int main(void) {
         ONE(inputs_are_named),          ONE(tracing_leaves_nothing),
         ONE(running_equals_the_module), ONE(graphs_compile),
         ONE(python_spellings_run),      ONE(modes_are_texts),
-        ONE(failed_runs_name_the_node),
+        ONE(reductions_are_texts),      ONE(failed_runs_name_the_node),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();

@@ -8,7 +8,7 @@
 #include "graph/expand/expand.h"
 #include "graph/grad/grad.h"
 
-enum { MAX_STATEMENTS = 4 };
+enum { MAX_STATEMENTS = 8 };
 
 typedef struct TextScope {
     const GradCall *call;
