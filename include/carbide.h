@@ -596,7 +596,7 @@ typedef struct cb_function_stats {
     double passes_ms, schedule_ms, source_ms; /* graph passes, fusion, writing the C */
     double compiler_ms; /* running the C compiler, or loading from the disk */
     int64_t compiled;   /* graphs that had to be compiled or loaded: the others run kernels that
-                         * the process has, of other sizes */
+                         * the process has, of other sizes, or on the vector VM */
 } cb_function_stats;
 CB_API cb_function_stats cb_stats(cb_function *function);
 

@@ -164,7 +164,8 @@ int call_eagerly(Function *function, Tensor *const *input, int input_count, Tens
 
 /* The entry is known and its results are shells: launches it. False: nothing has happened. */
 static bool launch(const Call *call) {
-    const Entry *entry = call->entry;
+    Entry *entry = call->entry;
+    entry_use(entry);
     Tensor *local[LOCAL_VALUES], **graph_output = local;
     if (entry->graph_output_count > LOCAL_VALUES)
         graph_output = memory_alloc(sizeof *graph_output * (size_t)entry->graph_output_count);

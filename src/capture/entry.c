@@ -170,7 +170,6 @@ static bool compile(Entry *entry, Call *call) {
     if (!takes && !compile_own(entry, call)) return false;
     entry->compile_ms = clock_ms() - start;
     timeline_add("capture", "recording", (int64_t)(call->start_ms * 1e6), (int64_t)(start * 1e6));
-    entry->compiled = entry_needs_code(entry);
     return !option_int(OPTION_check) || check_build(entry, call);
 }
 
@@ -214,7 +213,7 @@ static bool covers(const Entry *entry, const Entry *other) {
 static void replace_covered(const Function *function, Entry *entry) {
     for (Entry *e = atomic_load(&function->first); entry->trace->argument_count && e != entry;
          e = atomic_load(&e->next))
-        if (!atomic_load(&e->wider) && covers(entry, e)) atomic_store(&e->wider, entry);
+        if (!atomic_load(&e->wider) && covers(entry, e)) entry_set_wider(e, entry);
 }
 
 static void append(Function *function, Entry *entry) {

@@ -73,11 +73,8 @@ static int takes(const Function *function) {
 static Entry *find_entry(Function *function, Ambient now, Tensor *const *input, int input_count) {
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
         if (!e->resumes && entry_holds(e, now, input, input_count) &&
-            (!function->options.fullgraph || frozen_all_hold(e, NULL))) {
-            e = entry_widest(e);
-            atomic_store_explicit(&e->used, atomic_load(&function->calls), memory_order_relaxed);
-            return e;
-        }
+            (!function->options.fullgraph || frozen_all_hold(e, NULL)))
+            return entry_widest(e);
     return NULL;
 }
 
@@ -166,12 +163,14 @@ static int call_compiled(Function *function, Tensor *const *input, int input_cou
     if (obstacle == REASON_NONE && !whole) /* which leaves the function */
         return call_traced_function(function, now, input, input_count, entry, output);
     int count = 0;
-    if (whole)
+    if (whole) {
+        entry_use(entry);
         count = entry_call(entry, input, output);
-    else if (stance_refuses(function, obstacle))
+    } else if (stance_refuses(function, obstacle)) {
         count = fail(CB_ERR_COMPILE, "call: %s: %s", reason_info(obstacle)->text, miss);
-    else
+    } else {
         *eager = true;
+    }
     function_leave(function);
     return count;
 }

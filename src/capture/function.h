@@ -132,9 +132,10 @@ struct Entry {
     Ambient ambient; /* when it began */
     double trace_ms, compile_ms;
     WorkerJob job; /* later.c: its C code is made in the background */
-    _Atomic bool compiled; /* entry_needs_code */
+    _Atomic bool counts;  /* for the limit, and it stays (retire.c) */
     _Atomic int64_t used; /* in which call, last */
-    Entry *left;          /* it has left the list: the one that did before */
+    _Atomic bool gone;    /* it leaves the list, or has: none may point at it any more */
+    Entry *left;          /* the one that left before */
 };
 
 /* A finished recording becomes an entry: one is compiled at a time, others wait for it. NULL:
@@ -171,8 +172,7 @@ int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
 
 /* later.c: the C code of a new entry is there, or is made in the background. */
 void entry_compile_later(Entry *entry);
-bool entry_needs_code(const Entry *entry); /* its kernels had to be compiled, or are to be: no code
-                                            * of other sizes did */
+bool entry_has_code(const Entry *entry, bool *compiled); /* compiled: none of other sizes did */
 void entry_drop_job(Entry *entry); /* before it is freed */
 
 /* sizes.c: which sizes of an entry, over these values, others have. Escapes through the trace's
@@ -240,6 +240,11 @@ struct cb_function {
     Note note[MAX_NOTES];
 };
 
+static inline void entry_use(Entry *entry) {
+    int64_t now = atomic_load_explicit(&entry->function->calls, memory_order_relaxed);
+    atomic_store_explicit(&entry->used, now, memory_order_relaxed);
+}
+
 /* Of its notes and of appending entries (base/lock.h). */
 static inline int function_lock(const Function *function) {
     return LOCK_function + (int)(((uintptr_t)function >> 6) % LOCKS_function);
@@ -253,11 +258,14 @@ int function_limit(void);
 /* retire.c: around whatever looks at entries. */
 void function_enter(Function *function);
 void function_leave(Function *function);
-/* After the newest entry has joined: one may leave. The caller holds the function's lock. */
-void function_retire(Function *function, const Entry *newest);
+/* After the newest entry has joined: it counts or not, and one may leave. The caller of this, and
+ * of the next two, holds the function's lock. */
+void function_retire(Function *function, Entry *newest);
 void function_retire_all(Function *function);
-void entries_free(Entry *left);           /* that have left, one after the other */
-bool entry_may_leave(const Entry *entry); /* it counts for no limit */
+void entry_set_wider(Entry *entry, Entry *wider); /* unless that one has left */
+void entry_set_then(Entry *entry, Entry *then);   /* the same, without the lock */
+void entries_free(Entry *left); /* that have left, one after the other */
+static inline bool entry_may_leave(const Entry *entry) { return !atomic_load(&entry->counts); }
 /* Its entries that begin with it, or (resume) behind an event, without those that others replace,
  * or that may leave. */
 int function_alternatives(const Function *function, bool resume);
@@ -448,6 +456,9 @@ bool number_choose(Call *call, TraceOp *op);
 /* Whether this one may be an argument there. */
 bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp *op,
                             const cb_operand *number);
+
+/* Whether the numbers in which traces that resemble each other differ may be. */
+bool numbers_may_differ(const Trace *a, const Trace *b);
 
 /* record.c */
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,

@@ -22,23 +22,22 @@ static void notice_compiler(Reason reason) {
     fprintf(stderr, "carbide: %s (%s)\n", info->text, info->hint);
 }
 
-bool entry_needs_code(const Entry *entry) {
+bool entry_has_code(const Entry *entry, bool *compiled) {
+    *compiled = entry->code != NULL;
     if (entry->code) return true;
     ExecutableInfo info = executable_info(entry->executable);
-    if (info.pending_ms >= 0) return true;
-    bool generated = info.source && info.reason == REASON_NONE;
-    return length(executable_plan(entry->executable)->kernel) && (info.files || !generated);
+    *compiled = info.files > 0;
+    if (!length(executable_plan(entry->executable)->kernel)) return true;
+    return info.source && info.reason == REASON_NONE && info.pending_ms < 0;
 }
 
 static void note_engine(Function *function, Entry *entry) {
-    if (entry->code) {
-        atomic_fetch_add(&function->compiled, 1);
-        return;
-    }
-    ExecutableInfo info = executable_info(entry->executable);
-    bool compiled = entry_needs_code(entry);
-    atomic_store(&entry->compiled, compiled);
+    bool compiled;
+    entry_has_code(entry, &compiled);
+    if (compiled) atomic_store(&entry->counts, true);
     atomic_fetch_add(&function->compiled, compiled);
+    if (entry->code) return;
+    ExecutableInfo info = executable_info(entry->executable);
     notice_compiler(info.reason);
     if (info.from_disk)
         atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));

@@ -25,14 +25,34 @@ static bool may_be_assigned(const Trace *trace, const TraceOp *op, const cb_oper
     return dtype_is_float(target) || !dtype_is_float(number_dtype(number));
 }
 
-bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp *op,
-                            const cb_operand *number) {
-    const FunctionOptions *options = &call->function->options;
-    if (options->dynamic == DYNAMIC_OFF || options->fullgraph) return false;
+static bool may_vary(const Trace *trace, const TraceOp *op, const cb_operand *number) {
     if (op->op == OP_assign) return may_be_assigned(trace, op, number);
     bool half = false;
     for (int i = 0; i < op->input_count; i++) half |= is_half(trace, &op->input[i]);
     return number_may_vary(op->op, number, half);
+}
+
+bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp *op,
+                            const cb_operand *number) {
+    const FunctionOptions *options = &call->function->options;
+    bool asked = options->dynamic != DYNAMIC_OFF && !options->fullgraph;
+    return asked && may_vary(trace, op, number);
+}
+
+static bool may_differ(const Trace *trace, const TraceOp *op, const TraceOperand *a,
+                       const TraceOperand *b) {
+    if (operand_is_argument(a) || operand_is_argument(b) || a->bits == b->bits) return true;
+    cb_operand number[2] = {trace_operand_number(a, NULL), trace_operand_number(b, NULL)};
+    return may_vary(trace, op, &number[0]) && may_vary(trace, op, &number[1]);
+}
+
+bool numbers_may_differ(const Trace *a, const Trace *b) {
+    bool may = true;
+    for (int i = 0; may && i < length(a->op); i++)
+        for (int k = 0; may && k < a->op[i].input_count; k++)
+            if (operand_is_number(&a->op[i].input[k]))
+                may = may_differ(a, &a->op[i], &a->op[i].input[k], &b->op[i].input[k]);
+    return may;
 }
 
 /* ---- what is repeated ------------------------------------------------------------------------ */

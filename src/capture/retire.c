@@ -1,5 +1,12 @@
-/* Entries that leave: of those that no compiler ran for, since there was code of other sizes, the
- * last MOST_SIZES that were used stay. A size that comes back is recorded again.
+/* Entries that leave, and those that count for the limit and stay.
+ *
+ * An entry counts that a compiler ran for, or a backend of the user's. Where none runs (backend vm,
+ * no compiler, or, with async, none so far) sizes are not what counts, nor are numbers that are to
+ * be arguments: one that is an entry which is known but for these does not. Nobody stops counting;
+ * whose compiler comes later may begin to.
+ *
+ * Of those that do not count, the MOST_SIZES that were used last stay of the same ops, and
+ * MOST_ENTRIES of all. What comes back is recorded again.
  *
  * No lock is on the way of a call, so another thread may stand on an entry that has left the list.
  * Function.inside counts who may: an entry is freed when it has left, and nobody has been inside
@@ -7,46 +14,104 @@
  * inside until its frame is found abandoned (call.c).
  *
  * Entries point at each other besides: `then` at one that resumes, `wider` at one that has numbers
- * as arguments or goes on behind an event. Nobody clears these pointers, so none of what they may
- * point at leaves: that is what entry_may_leave says. After cb_reset all of them leave together.
+ * as arguments or lets more values cross. No entry of the list points at one that has left it: that
+ * clears the first kind, and goes on with its own `wider` in place of the second, under the lock.
+ * Whoever sets `then` has no lock, so it looks afterwards whether the other one has gone meanwhile:
+ * either it sees that, or who leaves sees the pointer. What has left may point anywhere, since only
+ * those who have been inside since then stand on it.
  *
  *     function_enter(f);   find an entry, run it   function_leave(f);     frees what has left */
 #include "capture/function.h"
 
-enum { MOST_SIZES = 32 }; /* a sweep of 20 batch sizes comes back to all of them */
+enum { MOST_SIZES = 32, MOST_ENTRIES = 256 }; /* a sweep of 20 batch sizes comes back to all */
 
-bool entry_may_leave(const Entry *entry) {
-    return !entry->compiled && !entry->resumes && !entry->trace->goes_on &&
-           !entry->trace->argument_count && !atomic_load(&entry->wider);
+/* ---- counting -------------------------------------------------------------------------------- */
+
+static bool resembles(const Entry *a, const Entry *b) {
+    return a->resumes == b->resumes && trace_resembles(a->trace, b->trace);
 }
+
+/* It is another one of the list over other sizes. */
+static bool is_resized(const Function *function, const Entry *entry) {
+    bool found = false;
+    if (function->options.dynamic == DYNAMIC_OFF) return false;
+    for (Entry *e = atomic_load(&function->first); e && !found; e = atomic_load(&e->next))
+        found = e != entry && e->resumes == entry->resumes &&
+                ambient_equal(e->ambient, entry->ambient) &&
+                trace_resized(e->trace, entry->trace) && numbers_may_differ(e->trace, entry->trace);
+    return found;
+}
+
+static void choose_counts(const Function *function, Entry *entry) {
+    bool compiled;
+    bool has_code = entry_has_code(entry, &compiled);
+    if (compiled || (!has_code && !is_resized(function, entry))) atomic_store(&entry->counts, true);
+}
+
+/* ---- pointers -------------------------------------------------------------------------------- */
+
+void entry_set_then(Entry *entry, Entry *then) {
+    atomic_store(&entry->then, then);
+    if (atomic_load(&then->gone)) atomic_compare_exchange_strong(&entry->then, &then, NULL);
+}
+
+void entry_set_wider(Entry *entry, Entry *wider) {
+    if (!atomic_load(&wider->gone)) atomic_store(&entry->wider, wider);
+}
+
+static void forget_entry(const Function *function, Entry *gone) {
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
+        Entry *then = gone;
+        atomic_compare_exchange_strong(&e->then, &then, NULL);
+        if (atomic_load(&e->wider) == gone) atomic_store(&e->wider, atomic_load(&gone->wider));
+    }
+}
+
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 /* Its own next still leads on. */
 static void leave_list(Function *function, _Atomic(Entry *) *at) {
     Entry *left = atomic_load(at);
+    atomic_store(&left->gone, true);
     atomic_store(at, atomic_load(&left->next));
+    forget_entry(function, left);
     left->left = atomic_load(&function->left);
     atomic_store(&function->left, left);
 }
 
-void function_retire(Function *function, const Entry *newest) {
-    _Atomic(Entry *) *oldest = NULL;
-    int64_t used = INT64_MAX;
-    int count = 0;
+typedef struct Leavers { /* of some entries, those that may leave */
+    int count;
+    _Atomic(Entry *) *oldest; /* who points at the one that was not used for longest */
+} Leavers;
+
+static void add_leaver(Leavers *leavers, _Atomic(Entry *) *at, const Entry *newest) {
+    leavers->count++;
+    if (atomic_load(at) == newest) return;
+    if (!leavers->oldest ||
+        atomic_load(&atomic_load(at)->used) < atomic_load(&atomic_load(leavers->oldest)->used))
+        leavers->oldest = at;
+}
+
+void function_retire(Function *function, Entry *newest) {
+    Leavers all = {0, NULL}, alike = {0, NULL};
+    choose_counts(function, newest);
     for (_Atomic(Entry *) *at = &function->first; atomic_load(at); at = &atomic_load(at)->next) {
         const Entry *e = atomic_load(at);
         if (!entry_may_leave(e)) continue;
-        count++;
-        if (e == newest || atomic_load(&e->used) >= used) continue;
-        used = atomic_load(&e->used);
-        oldest = at;
+        add_leaver(&all, at, newest);
+        if (resembles(e, newest)) add_leaver(&alike, at, newest);
     }
-    if (count <= MOST_SIZES || !oldest) return;
-    leave_list(function, oldest);
+    if (alike.count > MOST_SIZES)
+        leave_list(function, alike.oldest);
+    else if (all.count > MOST_ENTRIES)
+        leave_list(function, all.oldest);
 }
 
 void function_retire_all(Function *function) {
     while (atomic_load(&function->first)) leave_list(function, &function->first);
 }
+
+/* ---- who is inside --------------------------------------------------------------------------- */
 
 void function_enter(Function *function) { atomic_fetch_add(&function->inside, 1); }
 

@@ -393,7 +393,10 @@ static void widen(Call *call, LeftSegment *left) {
     }
     record_free(again);
     stand_nowhere(call);
-    if (wider && wider != left->entry) atomic_store(&left->entry->wider, wider);
+    if (!wider || wider == left->entry) return;
+    lock_take(function_lock(call->function));
+    entry_set_wider(left->entry, wider);
+    lock_give(function_lock(call->function));
 }
 
 /* Now that it is known what crosses. */
@@ -534,7 +537,7 @@ static Entry *find_next(const Call *call) {
 
 void segment_note_next(Call *call) {
     if (call->before && atomic_load(&call->before->then) != call->entry)
-        atomic_store(&call->before->then, call->entry);
+        entry_set_then(call->before, call->entry);
 }
 
 /* The call goes on with a segment that nothing is known of yet. False: no memory. */

@@ -24,13 +24,15 @@ static int count_special(const Trace *a, const Trace *b) {
     return count;
 }
 
-/* An entry that stays, of the same ops over other sizes, best one that has 1 where this one does;
- * NULL: there is none, or one is over these. */
+/* An entry that stays, of the same ops and arguments over other sizes, best one that has 1 where
+ * this one does; NULL: there is none, or one is over these. */
 static const Entry *find_resembling(const Function *function, const Entry *entry) {
     const Entry *found = NULL;
     int least = 0;
     for (const Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
-        if (!e->executable || !trace_resembles(e->trace, entry->trace)) continue;
+        if (!e->executable || e->trace->argument_count != entry->trace->argument_count ||
+            !trace_resembles(e->trace, entry->trace))
+            continue;
         if (trace_alike(e->trace, entry->trace, length(entry->trace->op))) return NULL;
         if (entry_may_leave(e)) continue;
         int special = count_special(e->trace, entry->trace);

@@ -172,6 +172,27 @@ bool trace_resembles(const Trace *a, const Trace *b) {
     return same;
 }
 
+static bool same_floats(const TraceOp *a, const TraceOp *b) {
+    const OpInfo *info = op_info(a->op);
+    for (int i = 0; i < info->param_count && a->word_count; i++) {
+        int word = info->param[i].word;
+        if (info->param[i].type == PARAM_FLOAT && word >= 0 && a->word[word] != b->word[word])
+            return false;
+    }
+    return true;
+}
+
+bool trace_resized(const Trace *a, const Trace *b) {
+    bool same = trace_resembles(a, b), sizes = true;
+    for (int i = 0; same && i < length(a->op); i++) same = same_floats(&a->op[i], &b->op[i]);
+    for (int v = 0; same && v < length(a->value); v++) {
+        const Meta *p = &a->value[v].meta, *q = &b->value[v].meta;
+        same = p->rank == q->rank;
+        if (same) sizes &= !memcmp(p->size, q->size, sizeof *p->size * p->rank);
+    }
+    return same && !sizes;
+}
+
 /* ---- text ---------------------------------------------------------------------------------- */
 
 void trace_print_operand(const TraceOperand *operand, Buffer *out) {

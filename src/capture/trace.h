@@ -107,6 +107,8 @@ void trace_arguments(const Trace *done, const int64_t *argument, int count, cons
 bool trace_covers(const Trace *trace, const Trace *other);
 /* True when the ops are, and are called with the same values, whatever their sizes and numbers. */
 bool trace_resembles(const Trace *a, const Trace *b);
+/* True when they are besides of the same ranks and float attributes, and not of the same sizes. */
+bool trace_resized(const Trace *a, const Trace *b);
 /* Values that exist after the first count ops. */
 int trace_values_after(const Trace *trace, int count);
 /* Everything that outlives the call: outputs, then escaped values. */

@@ -48,7 +48,7 @@ static void test_recompile_limit(void **state) {
     (void)state;
     cb_scope_open();
     cb_set_option("recompile_limit", "2");
-    cb_function *fast = cb_compile(gelu, VM);
+    cb_function *fast = cb_compile(gelu, "dynamic=0, " VM);
     for (int n = 1; n <= 4; n++) {
         cb_tensor *x = ramp(1, n);
         expect_equal(cb_call(fast, x), gelu(x));

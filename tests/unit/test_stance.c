@@ -128,7 +128,7 @@ static void limit(void **state) {
     (void)state;
     char said[1024];
     cb_set_option("recompile_limit", "2");
-    cb_function *fast = cb_compile(scaled, VM);
+    cb_function *fast = cb_compile(scaled, "dynamic=0, " VM);
     calls_of_sizes(fast, 5, said, sizeof said);
     assert_non_null(strstr(said, "test_stance.c:"));
     assert_non_null(strstr(said, "the recompile limit was reached: the function runs eagerly: "
@@ -137,13 +137,13 @@ static void limit(void **state) {
     assert_null(strstr(strstr(said, "the recompile limit") + 1, "the recompile limit"));
     assert_int_equal(cb_stats(fast).eager_calls, 3);
     cb_function_free(fast);
-    fast = cb_compile(scaled, VM);
+    fast = cb_compile(scaled, "dynamic=0, " VM);
     cb_set_option("notices", "0");
     calls_of_sizes(fast, 5, said, sizeof said);
     assert_string_equal(said, "");
     cb_set_option("notices", "1");
     cb_function_free(fast);
-    fast = cb_compile(scaled, "fullgraph=1, " VM);
+    fast = cb_compile(scaled, "fullgraph=1, dynamic=0, " VM);
     for (int n = 1; n <= 2; n++) assert_non_null(cb_call(fast, ramp(1, n)));
     expect_refused(fast, ramp(1, 3), "the recompile limit was reached");
     assert_non_null(cb_call(fast, ramp(1, 2)));

@@ -1,0 +1,261 @@
+/* Entries that leave and entries that count for the limit: sizes that no compiler ran for are
+ * neither lost to eager nor kept for good, whatever else their entries are. */
+#include "capture/function.h"
+#include "capture_support.h"
+#include "fixture.h"
+#include "poisoning.h"
+
+#include <pthread.h>
+
+static cb_tensor *wave(int64_t rows, int64_t columns) {
+    cb_tensor *x = cb_to(cb_arange(0, rows * columns), CB_F32);
+    return cb_reshape(cb_sin(cb_mul(x, 0.37)), cb_dims(rows, columns));
+}
+
+static void expect_near(cb_tensor *x, cb_tensor *y) { expect_tensor(x, y, 2e-5, 2e-5); }
+
+static int entries_of(const cb_function *fast) {
+    int count = 0;
+    for (Entry *e = atomic_load(&fast->first); e; e = atomic_load(&e->next)) count++;
+    return count;
+}
+
+/* What an entry of the list points at is in the list. */
+static void expect_pointers(const cb_function *fast) {
+    for (Entry *e = atomic_load(&fast->first); e; e = atomic_load(&e->next)) {
+        const Entry *then = atomic_load(&e->then), *wider = atomic_load(&e->wider);
+        assert_false(atomic_load(&e->gone));
+        assert_false(then && atomic_load(&then->gone));
+        assert_false(wider && atomic_load(&wider->gone));
+    }
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+static cb_tensor *softmax(cb_tensor *x) { return cb_softmax(x, -1); }
+static cb_tensor *scaled(cb_tensor *x) { return cb_softmax(cb_mul(x, 2.0), -1); }
+
+static cb_tensor *asks(cb_tensor *x) {
+    cb_tensor *y = cb_softmax(cb_mul(x, 3.0), -1);
+    return cb_item(cb_sum(cb_select(y, 0, 0))) > 0.5 ? cb_add(y, 1.0) : cb_mul(y, 2.0);
+}
+
+static double rate;
+static cb_tensor *rated(cb_tensor *x) { return cb_softmax(cb_mul(cb_sin(x), rate), -1); }
+
+static const struct {
+    const char *name, *options;
+    cb_function_1 *function;
+    bool by_row; /* f32[4, n], not f32[n, 64] */
+    int most;    /* compilations */
+} sweeps[] = {
+    {"a short axis", "", softmax, true, 3},
+    {"a short axis, dynamic", "dynamic=1", softmax, true, 2},
+    {"a number, dynamic", "dynamic=1", scaled, false, 2},
+    {"a number and a short axis, dynamic", "dynamic=1", scaled, true, 3},
+    {"a value in the middle", "", asks, false, 4},
+    {"a value in the middle, dynamic", "dynamic=1", asks, false, 4},
+    {"without a compiler", VM, softmax, false, 0},
+    {"without a compiler, by row", VM, scaled, true, 0},
+    {"without a compiler, dynamic", "dynamic=1, " VM, scaled, true, 0},
+    {"without a compiler, a value in the middle", VM, asks, false, 0},
+    {"a rate that changes", "", rated, false, 4},
+    {"without a compiler, a rate that changes", VM, rated, false, 0},
+};
+
+/* Three times over 30 sizes: none is eager, and no more is compiled than that. */
+static void sizes_count_for_nothing(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof sweeps / sizeof *sweeps; k++) {
+        assert_int_equal(clean_up(NULL), 0); /* no code of the last one */
+        cb_function *fast = cb_compile(sweeps[k].function, sweeps[k].options);
+        for (int i = 0; i < 90; i++) {
+            int n = i % 30 + 1;
+            cb_scope_open();
+            rate = 1.0 / (i + 3);
+            cb_tensor *x = sweeps[k].by_row ? wave(4, n) : wave(n, 64);
+            expect_near(cb_call(fast, x), sweeps[k].function(x));
+            cb_scope_close();
+        }
+        cb_function_stats stats = cb_stats(fast);
+        if (stats.eager_calls || stats.compiled > sweeps[k].most)
+            FAIL("%s: %d compiled, %d eager", sweeps[k].name, (int)stats.compiled,
+                 (int)stats.eager_calls);
+        expect_pointers(fast);
+        cb_function_free(fast);
+    }
+}
+
+/* What is still to be compiled has not been, and then few of them were. */
+static void async_sizes(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(scaled, "async=1, fuse=0");
+    for (int round = 0; round < 2; round++) {
+        for (int n = 2; n < 40; n++) {
+            cb_scope_open();
+            expect_near(cb_call(fast, wave(n, 67)), scaled(wave(n, 67)));
+            cb_scope_close();
+        }
+        cb_function_wait(fast);
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    assert_in_range(cb_stats(fast).compiled, 1, 2);
+    cb_function_free(fast);
+}
+
+/* ---- what counts ----------------------------------------------------------------------------- */
+
+static double slope;
+static cb_tensor *leaky(cb_tensor *x) { return cb_sin(cb_leaky_relu(x, slope)); }
+static cb_tensor *powers(cb_tensor *x) { return cb_sin(cb_pow(x, slope)); }
+
+/* An attribute or an exponent that changes counts, however many sizes there are; sizes that come
+ * to the same ones again do not. */
+static void numbers_count(void **state) {
+    (void)state;
+    cb_function_1 *const functions[] = {leaky, powers};
+    cb_set_option("notices", "0");
+    for (int k = 0; k < 2; k++) {
+        cb_function *fast = cb_compile(functions[k], VM);
+        for (int i = 0; i < 12; i++)
+            for (int n = 2; n < 5; n++) {
+                slope = i + 2;
+                expect_near(cb_call(fast, wave(n, 3)), functions[k](wave(n, 3)));
+            }
+        assert_int_equal(cb_stats(fast).graphs,
+                         7 * 3 + 1); /* at the limit all that is new is eager */
+        assert_int_equal(cb_stats(fast).eager_calls, 12 * 3 - 22);
+        cb_function_free(fast);
+    }
+    cb_set_option("notices", "1");
+}
+
+static cb_tensor *flattened(cb_tensor *x) { return cb_sin(cb_exp(x)); }
+
+/* Ranks are kinds of calls, and so are sizes where they are said to be. */
+static void ranks_count(void **state) {
+    (void)state;
+    cb_set_option("notices", "0");
+    cb_set_option("recompile_limit", "3");
+    cb_function *fast = cb_compile(flattened, VM), *fixed = cb_compile(flattened, "dynamic=0, " VM);
+    for (int rank = 1; rank <= 5; rank++) {
+        const cb_dim_list size = {rank, {rank + 1, 1, 2, 1, 2}};
+        assert_non_null(cb_call(fast, cb_ones(size, CB_F32)));
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, 2);
+    for (int n = 2; n < 7; n++) assert_non_null(cb_call(fixed, cb_ones(cb_dims(n), CB_F32)));
+    assert_int_equal(cb_stats(fixed).eager_calls, 2);
+    cb_set_option("recompile_limit", "8");
+    cb_set_option("notices", "1");
+    cb_function_free(fast), cb_function_free(fixed);
+}
+
+/* ---- what leaves ----------------------------------------------------------------------------- */
+
+static int steps;
+static cb_tensor *stepped(cb_tensor *x) {
+    for (int i = 0; i < steps; i++) x = cb_sin(x);
+    return x;
+}
+
+/* 32 of the same ops, and 256 in all; what was used last stays. */
+static void so_many_stay(void **state) {
+    (void)state;
+    cb_set_option("recompile_limit", "16");
+    cb_function *fast = cb_compile(stepped, VM);
+    for (steps = 1; steps <= 10; steps++) {
+        for (int n = 1; n <= 40; n++) {
+            cb_scope_open();
+            cb_call(fast, cb_ones(cb_dims(n), CB_F32));
+            if (n > 2) cb_call(fast, cb_ones(cb_dims(2), CB_F32));
+            cb_scope_close();
+        }
+        assert_int_equal(entries_of(fast), steps < 8 ? 33 * steps : 256 + steps);
+        expect_pointers(fast);
+    }
+    steps = 10;
+    int64_t graphs = cb_stats(fast).graphs;
+    assert_int_equal(graphs, 10 * 40);
+    for (int n = 40; n > 10; n--) cb_call(fast, cb_ones(cb_dims(n), CB_F32));
+    cb_call(fast, cb_ones(cb_dims(2), CB_F32));
+    assert_int_equal(cb_stats(fast).graphs, graphs);
+    cb_call(fast, cb_ones(cb_dims(3), CB_F32));
+    assert_int_equal(cb_stats(fast).graphs, graphs + 1);
+    cb_set_option("recompile_limit", "8");
+    cb_function_free(fast);
+}
+
+static bool wide;
+static cb_tensor *sometimes_wide(cb_tensor *x) {
+    cb_tensor *y = cb_exp(x), *z = cb_mul(y, 3.0);
+    double sum = cb_item(cb_sum(z));
+    return wide ? cb_add(cb_add(y, z), sum) : cb_add(x, sum > 0 ? 1.0 : 2.0);
+}
+
+/* Chains of segments, some compiled twice: what follows a segment leaves, and so does what has
+ * taken its place. */
+static void chains_leave(void **state) {
+    (void)state;
+    cb_set_allocator((cb_allocator){poison_freed, NULL});
+    cb_function *fast = cb_compile(sometimes_wide, VM);
+    for (int i = 0; i < 600; i++) {
+        cb_scope_open();
+        int n = i < 300 && i % 2 ? 1 + i % 7 : 1 + i * 7 % 120;
+        if (i > 300 && n < 8) n += 8; /* the first ones stay, what has taken their place does not */
+        wide = i / 5 % 2;
+        expect_near(cb_call(fast, wave(n, 5)), sometimes_wide(wave(n, 5)));
+        expect_pointers(fast);
+        cb_scope_close();
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    assert_true(cb_stats(fast).graphs > entries_of(fast) + 100);
+    cb_function_free(fast);
+}
+
+typedef struct ChainCaller {
+    cb_function *fast;
+    int first;
+} ChainCaller;
+
+static void *call_chains(void *user) {
+    const ChainCaller *caller = user;
+    for (int i = 0; i < 300; i++) {
+        cb_scope_open();
+        int n = 1 + (caller->first + 7 * i) % 61;
+        cb_tensor *x = wave(n, 5), *y = cb_call(caller->fast, x);
+        expect_near(y, asks(x));
+        cb_scope_close();
+    }
+    return NULL;
+}
+
+static void chains_leave_beside_calls(void **state) {
+    (void)state;
+    enum { THREADS = 4 };
+    pthread_t thread[THREADS];
+    ChainCaller caller[THREADS];
+    cb_function *fast = cb_compile(asks, VM);
+    for (int t = 0; t < THREADS; t++) {
+        caller[t] = (ChainCaller){fast, 11 * t};
+        assert_int_equal(pthread_create(&thread[t], NULL, call_chains, &caller[t]), 0);
+    }
+    for (int t = 0; t < THREADS; t++) pthread_join(thread[t], NULL);
+    expect_pointers(fast);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+}
+
+#define IN_SCOPE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_SCOPE(sizes_count_for_nothing),
+        IN_SCOPE(async_sizes),
+        IN_SCOPE(numbers_count),
+        IN_SCOPE(ranks_count),
+        IN_SCOPE(so_many_stay),
+        IN_SCOPE(chains_leave),
+        IN_SCOPE(chains_leave_beside_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean_up);
+}
