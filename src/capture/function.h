@@ -371,6 +371,7 @@ int call_traced_function(Function *function, Ambient now, Tensor *const *input,
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
 bool call_reserve_arguments(Call *call, int count);
+bool call_reserve_trace(Call *call, const Trace *trace); /* for both, whatever it is entered by */
 /* The value's shell, for a result that has just been matched or recorded. */
 Tensor *call_shell(Call *call, int value);
 /* Under fullgraph the function is recorded on views of its inputs: what it does with an argument is

@@ -42,8 +42,7 @@ bool call_reserve_arguments(Call *call, int count) {
     return true;
 }
 
-/* Room for all of both. */
-static bool reserve_trace(Call *call, const Trace *trace) {
+bool call_reserve_trace(Call *call, const Trace *trace) {
     return call_reserve(call, length(trace->value)) &&
            call_reserve_arguments(call, trace->argument_count);
 }
@@ -251,7 +250,7 @@ static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
         if (!entry_holds(e, call->ambient, call->value, call->input_count)) continue;
         if (!trace_repeats(call->trace, call->argument, call->at, e->trace)) continue;
         if (!constants_hold(call, e, first)) continue;
-        if (reserve_trace(call, e->trace)) break;
+        if (call_reserve_trace(call, e->trace)) break;
     }
     go_over(call, e ? e : left);
     return e;
@@ -484,7 +483,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->exposed = NULL;
     call->exposed_count = 0;
     call->left_serial = serial_next();
-    if (!call_reserve(call, input_count) || (entry && !reserve_trace(call, entry->trace)))
+    if (!call_reserve(call, input_count) || (entry && !call_reserve_trace(call, entry->trace)))
         return false;
     for (int i = 0; i < input_count; i++) call->value[i] = input[i];
     module_mode_forget();

@@ -557,7 +557,7 @@ static bool begin_next(Call *call, Entry *left) {
         return record_from(call, NULL, 0);
     }
     call->trace = call->entry->trace;
-    return call_reserve(call, length(call->trace->value));
+    return call_reserve_trace(call, call->trace);
 }
 
 bool segment_renew(Call *call) {

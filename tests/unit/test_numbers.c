@@ -52,6 +52,26 @@ static void schedule(void **state) {
     cb_function_free(fast);
 }
 
+/* Behind a value, more of them than a call has room for at first, on either of two ways. */
+static cb_tensor *many_rates(cb_tensor *x) {
+    cb_tensor *y = cb_add(x, cb_item(cb_sum(x)) > 0 ? 1 : 2);
+    for (int i = 0; i < 40; i++) y = cb_add(cb_mul(y, 0.5), rate + i * i);
+    return whole_number ? cb_abs(y) : cb_neg(y);
+}
+
+static void many_behind_a_value(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(many_rates, VM);
+    for (int i = 0; i < 12; i++) {
+        cb_tensor *x = ramp(3, 4 + i % 2);
+        rate = 0.25 * i;
+        whole_number = i / 3 % 2;
+        expect_same_bits(cb_call(fast, x), many_rates(x));
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+}
+
 static cb_tensor *two_rates(cb_tensor *x) {
     return cb_add(cb_mul(cb_mul(x, rate), other_rate), whole_number);
 }
@@ -268,10 +288,12 @@ static void many(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedule), cmocka_unit_test(one_by_one), cmocka_unit_test(paths),
-        cmocka_unit_test(limit),    cmocka_unit_test(kinds),      cmocka_unit_test(loop),
-        cmocka_unit_test(writes),   cmocka_unit_test(asked),      cmocka_unit_test(fixed),
-        cmocka_unit_test(many),     cmocka_unit_test(going_over),
+        cmocka_unit_test(schedule),   cmocka_unit_test(many_behind_a_value),
+        cmocka_unit_test(one_by_one), cmocka_unit_test(paths),
+        cmocka_unit_test(limit),      cmocka_unit_test(kinds),
+        cmocka_unit_test(loop),       cmocka_unit_test(writes),
+        cmocka_unit_test(asked),      cmocka_unit_test(fixed),
+        cmocka_unit_test(many),       cmocka_unit_test(going_over),
     };
     return run_counted(tests);
 }
