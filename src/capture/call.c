@@ -334,6 +334,7 @@ OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *co
         function_leave(function);
         return CB_ERR_MEMORY;
     }
+    call->frame.inside = &function->inside;
     Frame *left UNWINDS_FRAME = &call->frame;
     bool started = call_start(call, function, now, input, input_count, entry);
     int count = started ? trace_function(call, output) : 0;

@@ -7,7 +7,7 @@
 #ifndef CARBIDE_CAPTURE_FUNCTION_H
 #define CARBIDE_CAPTURE_FUNCTION_H
 
-#include "base/lock.h"
+#include "base/inside.h"
 #include "base/reason.h"
 #include "base/tomb.h"
 #include "base/worker.h"
@@ -232,7 +232,7 @@ struct cb_function {
     _Atomic(Entry *) first;
     _Atomic int entry_count;
     _Atomic uint64_t reset; /* the last cb_reset that it knows of */
-    _Atomic int inside;    /* who may stand on an entry (retire.c) */
+    Inside inside;         /* who may stand on an entry (retire.c) */
     _Atomic(Entry *) left; /* entries that have left the list, and are not freed yet */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled;

@@ -113,7 +113,7 @@ void function_retire_all(Function *function) {
 
 /* ---- who is inside --------------------------------------------------------------------------- */
 
-void function_enter(Function *function) { atomic_fetch_add(&function->inside, 1); }
+void function_enter(Function *function) { inside_enter(&function->inside); }
 
 void entries_free(Entry *left) {
     for (Entry *next; left; left = next) {
@@ -138,8 +138,7 @@ void function_leave(Function *function) {
         left = atomic_exchange(&function->left, NULL);
         lock_give(function_lock(function));
     }
-    bool last = atomic_fetch_sub(&function->inside, 1) == 1;
-    if (last)
+    if (inside_leave(&function->inside))
         entries_free(left);
     else if (left)
         give_back(function, left);

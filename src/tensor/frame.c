@@ -32,6 +32,7 @@ Frame *frame_open(size_t bytes, FrameAbandon *abandon, FrameKind kind, volatile 
     frame->mark = mark;
     frame->serial = *mark = serial_next();
     frame->abandon = abandon;
+    frame->inside = NULL;
     frame->tracer = t->tracer;
     frame->scope = t->scope;
     frame->unopened = t->unopened;
@@ -102,6 +103,11 @@ bool frame_close(Frame *frame) {
     ThreadState *t = &thread_state;
     t->frame = frame->outer;
     return frame->kind == FRAME_OF_FORWARD || restore(t, frame);
+}
+
+void frames_begin_child(ThreadState *t) {
+    for (Frame *frame = t->frame; frame; frame = frame->outer)
+        if (frame->inside) inside_enter(frame->inside);
 }
 
 void frames_drop_tracer(const Tracer *tracer) {

@@ -20,6 +20,7 @@
 #ifndef CARBIDE_TENSOR_FRAME_H
 #define CARBIDE_TENSOR_FRAME_H
 
+#include "base/inside.h"
 #include "tensor/tracer.h"
 
 struct Scope {
@@ -44,6 +45,7 @@ struct Frame {
     uint64_t serial;
     size_t bytes; /* of the whole block */
     FrameAbandon *abandon;
+    Inside *inside;                /* of what it stands on, which a forked child enters anew */
     Tracer *tracer; /* as it was before; so are the next six */
     Scope *scope;
     int unopened, disabled, no_grad;

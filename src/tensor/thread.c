@@ -73,6 +73,7 @@ static void begin_child(void) {
     bool registered = thread_state.scope;
     registry.first = registered ? &thread_state : NULL;
     thread_state.previous = thread_state.next = NULL;
+    frames_begin_child(&thread_state);
 }
 
 static void start_process(void) {

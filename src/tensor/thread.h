@@ -57,6 +57,7 @@ void thread_start(void);
 /* frame.c: for thread_now, where the innermost frame does not live; the end of a thread, and its
  * spare memory. */
 void frames_recover(ThreadState *t, const char *caller);
+void frames_begin_child(ThreadState *t); /* a forked child has this thread alone */
 void frames_end(ThreadState *t);
 void frames_cleanup(ThreadState *t);
 void scope_close_innermost(ThreadState *t);

@@ -1,5 +1,6 @@
 /* fork() in one thread while others are anywhere in the library: the child can use all of it. */
 #define _GNU_SOURCE
+#include "capture/function.h"
 #include "children.h"
 #include "fixture.h"
 
@@ -237,6 +238,94 @@ static void test_one_thread_makes_an_entry(void **state) {
 
 /* ---- the locks --------------------------------------------------------------------------- */
 
+/* ---- who is inside of a function --------------------------------------------------------- */
+
+static cb_function *entered;
+static atomic_int stage; /* 1: a thread is inside; 2: it may leave */
+static pid_t forked = -1;
+static bool forks;
+
+static void *call_sizes(void *user) {
+    bool *right = user;
+    for (int n = 2; n < 102; n++) {
+        cb_scope_open();
+        cb_tensor *x = cb_ones(cb_dims(n, 4), CB_F32), *y = cb_call(entered, x);
+        *right &= y && cb_item(cb_sum(y)) == 8 * n;
+        cb_scope_close();
+    }
+    return NULL;
+}
+
+static cb_tensor *lingers(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    if (cb_size(x, 0) > 1) return y;
+    if (forks && forked < 0 && (forked = fork()) == 0) {
+        pthread_t thread; /* all that it calls leaves, and stays for whoever is inside */
+        bool right = true;
+        if (pthread_create(&thread, NULL, call_sizes, &right)) leave_child(1);
+        pthread_join(thread, NULL);
+        if (!right || !atomic_load(&entered->left)) leave_child(2);
+    }
+    if (forks) return y;
+    atomic_store(&stage, 1);
+    while (atomic_load(&stage) < 2) usleep(1000);
+    return y;
+}
+
+static void *call_one_row(void *user) {
+    cb_scope_open();
+    cb_tensor *y = cb_call(entered, cb_ones(cb_dims(1, 4), CB_F32));
+    *(bool *)user = y && cb_item(cb_sum(y)) == 8;
+    cb_scope_close();
+    return NULL;
+}
+
+static bool nobody_is_inside(void) {
+    return !atomic_load(&entered->left) && !(uint32_t)atomic_load(&entered->inside);
+}
+
+/* What leaves in a child is freed, although a thread of the parent was inside as it was forked. */
+static void test_a_thread_that_stays_inside(void **state) {
+    (void)state;
+    if (SANITIZED) skip_because("sanitizers keep locks of their own over fork, or allow no thread");
+    pthread_t thread;
+    bool right = false, good = true;
+    int status;
+    forks = false;
+    entered = cb_compile(lingers, "backend=vm");
+    pthread_create(&thread, NULL, call_one_row, &right);
+    while (atomic_load(&stage) < 1) usleep(1000);
+    pid_t child = fork();
+    if (child == 0) {
+        call_sizes(&good);
+        leave_child(!good ? 1 : !nobody_is_inside() ? 2 : 0);
+    }
+    assert_true(ends(child, &status));
+    assert_int_equal(status, 0);
+    call_sizes(&good);
+    assert_true(good && atomic_load(&entered->left)); /* here it may stand on any of them */
+    atomic_store(&stage, 2);
+    pthread_join(thread, NULL);
+    assert_true(right && nobody_is_inside());
+    cb_function_free(entered);
+}
+
+/* The thread that forks is inside in the child, too. */
+static void test_forked_inside(void **state) {
+    (void)state;
+    if (SANITIZED) skip_because("sanitizers keep locks of their own over fork, or allow no thread");
+    int status;
+    bool right = true;
+    forks = true;
+    entered = cb_compile(lingers, "backend=vm");
+    call_one_row(&right);
+    if (forked == 0) leave_child(!right ? 3 : !nobody_is_inside() ? 4 : 0);
+    assert_true(right && nobody_is_inside());
+    assert_true(ends(forked, &status));
+    assert_int_equal(status, 0);
+    cb_function_free(entered);
+}
+
 static void test_numbers_of_processes(void **state) {
     (void)state;
     uint32_t here = process_number();
@@ -271,6 +360,8 @@ int main(void) {
         cmocka_unit_test(test_a_child_can_use_everything),
         cmocka_unit_test(test_a_function_that_is_being_made),
         cmocka_unit_test(test_one_thread_makes_an_entry),
+        cmocka_unit_test(test_a_thread_that_stays_inside),
+        cmocka_unit_test(test_forked_inside),
         cmocka_unit_test(test_numbers_of_processes),
     };
     return cmocka_run_group_tests_name("fork", tests, make_folder, remove_folder);
