@@ -619,6 +619,9 @@ CB_API const char *cb_get_float32_matmul_precision(void);
 
 /* ---- modules and FX graphs ------------------------------------------------------------------ */
 #include <carbide_nn.h>
+
+/* ---- optimizers, schedules, checkpoints ---- */
+#include <carbide_train.h>
 #include <carbide_io.h>
 #include <carbide_fx.h>
 #include <carbide_backend.h>

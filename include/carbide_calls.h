@@ -131,6 +131,68 @@
 #define cb_module_text(...) (CB_HERE, (cb_module_text)(__VA_ARGS__))
 #define cb_nn_sequential_n(...) (CB_HERE, (cb_nn_sequential_n)(__VA_ARGS__))
 #define cb_nn_module_list_n(...) (CB_HERE, (cb_nn_module_list_n)(__VA_ARGS__))
+#define cb_init_constant_(...) (CB_HERE, (cb_init_constant_)(__VA_ARGS__))
+#define cb_calculate_gain(...) (CB_HERE, (cb_calculate_gain)(__VA_ARGS__))
+#define CB_init_uniform__1(x) (CB_HERE, (cb_init_uniform_)((x), 0.0, 1.0))
+#define CB_init_uniform__2(x, a) (CB_HERE, (cb_init_uniform_)((x), (a), 1.0))
+#define CB_init_uniform__3(x, a, b) (CB_HERE, (cb_init_uniform_)((x), (a), (b)))
+#define cb_init_uniform_(...)                                                                      \
+    CB_PICK_3(__VA_ARGS__, CB_init_uniform__3, CB_init_uniform__2, CB_init_uniform__1, )           \
+    (__VA_ARGS__)
+#define CB_init_normal__1(x) (CB_HERE, (cb_init_normal_)((x), 0.0, 1.0))
+#define CB_init_normal__2(x, mean) (CB_HERE, (cb_init_normal_)((x), (mean), 1.0))
+#define CB_init_normal__3(x, mean, std) (CB_HERE, (cb_init_normal_)((x), (mean), (std)))
+#define cb_init_normal_(...)                                                                       \
+    CB_PICK_3(__VA_ARGS__, CB_init_normal__3, CB_init_normal__2, CB_init_normal__1, )(__VA_ARGS__)
+#define CB_init_trunc_normal__1(x) (CB_HERE, (cb_init_trunc_normal_)((x), 0.0, 1.0, -2.0, 2.0))
+#define CB_init_trunc_normal__2(x, mean)                                                           \
+    (CB_HERE, (cb_init_trunc_normal_)((x), (mean), 1.0, -2.0, 2.0))
+#define CB_init_trunc_normal__3(x, mean, std)                                                      \
+    (CB_HERE, (cb_init_trunc_normal_)((x), (mean), (std), -2.0, 2.0))
+#define CB_init_trunc_normal__4(x, mean, std, a)                                                   \
+    (CB_HERE, (cb_init_trunc_normal_)((x), (mean), (std), (a), 2.0))
+#define CB_init_trunc_normal__5(x, mean, std, a, b)                                                \
+    (CB_HERE, (cb_init_trunc_normal_)((x), (mean), (std), (a), (b)))
+#define cb_init_trunc_normal_(...)                                                                 \
+    CB_PICK_5(__VA_ARGS__, CB_init_trunc_normal__5, CB_init_trunc_normal__4,                       \
+              CB_init_trunc_normal__3, CB_init_trunc_normal__2, CB_init_trunc_normal__1, )         \
+    (__VA_ARGS__)
+#define CB_init_xavier_uniform__1(x) (CB_HERE, (cb_init_xavier_uniform_)((x), 1.0))
+#define CB_init_xavier_uniform__2(x, gain) (CB_HERE, (cb_init_xavier_uniform_)((x), (gain)))
+#define cb_init_xavier_uniform_(...)                                                               \
+    CB_PICK_2(__VA_ARGS__, CB_init_xavier_uniform__2, CB_init_xavier_uniform__1, )(__VA_ARGS__)
+#define CB_init_xavier_normal__1(x) (CB_HERE, (cb_init_xavier_normal_)((x), 1.0))
+#define CB_init_xavier_normal__2(x, gain) (CB_HERE, (cb_init_xavier_normal_)((x), (gain)))
+#define cb_init_xavier_normal_(...)                                                                \
+    CB_PICK_2(__VA_ARGS__, CB_init_xavier_normal__2, CB_init_xavier_normal__1, )(__VA_ARGS__)
+#define CB_init_orthogonal__1(x) (CB_HERE, (cb_init_orthogonal_)((x), 1.0))
+#define CB_init_orthogonal__2(x, gain) (CB_HERE, (cb_init_orthogonal_)((x), (gain)))
+#define cb_init_orthogonal_(...)                                                                   \
+    CB_PICK_2(__VA_ARGS__, CB_init_orthogonal__2, CB_init_orthogonal__1, )(__VA_ARGS__)
+#define CB_init_kaiming_uniform__1(x)                                                              \
+    (CB_HERE, (cb_init_kaiming_uniform_)((x), 0.0, "fan_in", "leaky_relu"))
+#define CB_init_kaiming_uniform__2(x, a)                                                           \
+    (CB_HERE, (cb_init_kaiming_uniform_)((x), (a), "fan_in", "leaky_relu"))
+#define CB_init_kaiming_uniform__3(x, a, mode)                                                     \
+    (CB_HERE, (cb_init_kaiming_uniform_)((x), (a), (mode), "leaky_relu"))
+#define CB_init_kaiming_uniform__4(x, a, mode, nonlinearity)                                       \
+    (CB_HERE, (cb_init_kaiming_uniform_)((x), (a), (mode), (nonlinearity)))
+#define cb_init_kaiming_uniform_(...)                                                              \
+    CB_PICK_4(__VA_ARGS__, CB_init_kaiming_uniform__4, CB_init_kaiming_uniform__3,                 \
+              CB_init_kaiming_uniform__2, CB_init_kaiming_uniform__1, )                            \
+    (__VA_ARGS__)
+#define CB_init_kaiming_normal__1(x)                                                               \
+    (CB_HERE, (cb_init_kaiming_normal_)((x), 0.0, "fan_in", "leaky_relu"))
+#define CB_init_kaiming_normal__2(x, a)                                                            \
+    (CB_HERE, (cb_init_kaiming_normal_)((x), (a), "fan_in", "leaky_relu"))
+#define CB_init_kaiming_normal__3(x, a, mode)                                                      \
+    (CB_HERE, (cb_init_kaiming_normal_)((x), (a), (mode), "leaky_relu"))
+#define CB_init_kaiming_normal__4(x, a, mode, nonlinearity)                                        \
+    (CB_HERE, (cb_init_kaiming_normal_)((x), (a), (mode), (nonlinearity)))
+#define cb_init_kaiming_normal_(...)                                                               \
+    CB_PICK_4(__VA_ARGS__, CB_init_kaiming_normal__4, CB_init_kaiming_normal__3,                   \
+              CB_init_kaiming_normal__2, CB_init_kaiming_normal__1, )                              \
+    (__VA_ARGS__)
 #define cb_safetensors_open(...) (CB_HERE, (cb_safetensors_open)(__VA_ARGS__))
 #define cb_safetensors_close(...) (CB_HERE, (cb_safetensors_close)(__VA_ARGS__))
 #define cb_safetensors_count(...) (CB_HERE, (cb_safetensors_count)(__VA_ARGS__))
@@ -141,6 +203,27 @@
 #define cb_module_load_state(...) (CB_HERE, (cb_module_load_state)(__VA_ARGS__))
 #define cb_module_load_state_keys(...) (CB_HERE, (cb_module_load_state_keys)(__VA_ARGS__))
 #define cb_module_save_state(...) (CB_HERE, (cb_module_save_state)(__VA_ARGS__))
+
+/* ---- training ------------------------------------------------------------------------------- */
+
+#define cb_optimizer_new(...) (CB_HERE, (cb_optimizer_new)(__VA_ARGS__))
+#define cb_optimizer_free(...) (CB_HERE, (cb_optimizer_free)(__VA_ARGS__))
+#define cb_optimizer_add(...) (CB_HERE, (cb_optimizer_add)(__VA_ARGS__))
+#define cb_optimizer_add_module(...) (CB_HERE, (cb_optimizer_add_module)(__VA_ARGS__))
+#define cb_optimizer_step(...) (CB_HERE, (cb_optimizer_step)(__VA_ARGS__))
+#define cb_optimizer_zero_grad(...) (CB_HERE, (cb_optimizer_zero_grad)(__VA_ARGS__))
+#define cb_optimizer_lr(...) (CB_HERE, (cb_optimizer_lr)(__VA_ARGS__))
+#define cb_optimizer_set_lr(...) (CB_HERE, (cb_optimizer_set_lr)(__VA_ARGS__))
+#define cb_optimizer_state(...) (CB_HERE, (cb_optimizer_state)(__VA_ARGS__))
+#define cb_clip_grad_norm_(...) (CB_HERE, (cb_clip_grad_norm_)(__VA_ARGS__))
+#define cb_clip_grad_value_(...) (CB_HERE, (cb_clip_grad_value_)(__VA_ARGS__))
+#define cb_schedule_new(...) (CB_HERE, (cb_schedule_new)(__VA_ARGS__))
+#define cb_schedule_then(...) (CB_HERE, (cb_schedule_then)(__VA_ARGS__))
+#define cb_schedule_step(...) (CB_HERE, (cb_schedule_step)(__VA_ARGS__))
+#define cb_schedule_state(...) (CB_HERE, (cb_schedule_state)(__VA_ARGS__))
+#define cb_schedule_free(...) (CB_HERE, (cb_schedule_free)(__VA_ARGS__))
+#define cb_training_save(...) (CB_HERE, (cb_training_save)(__VA_ARGS__))
+#define cb_training_load(...) (CB_HERE, (cb_training_load)(__VA_ARGS__))
 
 /* ---- FX graphs ------------------------------------------------------------------------------ */
 

@@ -104,6 +104,33 @@ CB_API cb_status cb_module_to(cb_module *module, cb_dtype dtype);
 CB_API void cb_module_print(const cb_module *module); /* to stdout, in PyTorch's format */
 CB_API char *cb_module_text(const cb_module *module); /* the same text; free it with cb_free_text */
 
+/* ---- initial values --------------------------------------------------------------------------
+ * torch.nn.init: x is written in place, whatever requires a gradient, and comes back; NULL with an
+ * error. Random ones draw from cb_manual_seed's generator. Trailing arguments may be left out:
+ *
+ *     cb_init_uniform_(x, a=0, b=1)                 cb_init_normal_(x, mean=0, std=1)
+ *     cb_init_trunc_normal_(x, mean=0, std=1, a=-2, b=2)    normal, of a..b alone
+ *     cb_init_xavier_uniform_(x, gain=1)            cb_init_xavier_normal_(x, gain=1)
+ *     cb_init_kaiming_uniform_(x, a=0, mode="fan_in", nonlinearity="leaky_relu"), and
+ *     cb_init_kaiming_normal_; mode is "fan_in" or "fan_out", a the slope of leaky_relu
+ *     cb_init_orthogonal_(x, gain=1)     rows (or, of a tall matrix, columns) at right angles
+ *
+ * xavier, kaiming and orthogonal take [out, in, ...]: two dims at least. */
+CB_API cb_tensor *cb_init_constant_(cb_tensor *x, double value);
+CB_API cb_tensor *cb_init_uniform_(cb_tensor *x, double a, double b);
+CB_API cb_tensor *cb_init_normal_(cb_tensor *x, double mean, double std);
+CB_API cb_tensor *cb_init_trunc_normal_(cb_tensor *x, double mean, double std, double a, double b);
+CB_API cb_tensor *cb_init_xavier_uniform_(cb_tensor *x, double gain);
+CB_API cb_tensor *cb_init_xavier_normal_(cb_tensor *x, double gain);
+CB_API cb_tensor *cb_init_kaiming_uniform_(cb_tensor *x, double a, const char *mode,
+                                           const char *nonlinearity);
+CB_API cb_tensor *cb_init_kaiming_normal_(cb_tensor *x, double a, const char *mode,
+                                          const char *nonlinearity);
+CB_API cb_tensor *cb_init_orthogonal_(cb_tensor *x, double gain);
+/* torch.nn.init.calculate_gain: "linear", "conv1d" .. "conv_transpose3d", "sigmoid", "tanh",
+ * "relu", "selu", "leaky_relu" (with the slope param). NAN with an error for another. */
+CB_API double cb_calculate_gain(const char *nonlinearity, double param);
+
 /* ---- layers ---------------------------------------------------------------------------------
  * One constructor per row of src/nn/layers.def, with PyTorch's names in lower case, its parameters,
  * their order and defaults: cb_nn_conv2d(3, 64, 7, 2, 3), cb_nn_max_pool2d(3, 2), cb_nn_relu(),

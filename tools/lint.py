@@ -27,7 +27,7 @@ MOST_SHARE = 0.15  # of the code, in one folder
 
 # A layer and what it may include besides itself.
 CHAIN = ["base", "op", "device", "tensor", "task", "graph", "lower", "vm", "cpu", "sched", "codegen", "jit", "method", "run", "report", "eager", "capture"]
-SIDE = ["io", "nn", "fx"]  # the API's other half: over tensor and the door of op calls (eager), beside the compiler
+SIDE = ["io", "nn", "train", "fx"]  # the API's other half: over tensor and the door of op calls (eager), beside the compiler
 ALLOWED = {layer: set(CHAIN[: i + 1]) for i, layer in enumerate(CHAIN)}
 ALLOWED.update({layer: set(CHAIN[:4] + ["eager"] + SIDE[: i + 1]) for i, layer in enumerate(SIDE)})
 ALLOWED["capture"] |= set(SIDE)  # it compiles modules and FX graphs

@@ -20,6 +20,11 @@ void cb_manual_seed(uint64_t seed) {
     atomic_store(&state.offset, 0);
 }
 
+void random_set(RandomState next) {
+    atomic_store(&state.seed, next.seed);
+    atomic_store(&state.offset, next.offset);
+}
+
 RandomState random_take(int draws) {
     RandomState taken;
     taken.offset = atomic_fetch_add(&state.offset, draws);

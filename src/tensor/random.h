@@ -9,5 +9,6 @@ typedef struct RandomState {
     int64_t seed, offset;
 } RandomState;
 RandomState random_take(int draws); /* state for the first of them; advances by draws */
+void random_set(RandomState next); /* what random_take takes next */
 
 #endif

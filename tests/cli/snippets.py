@@ -35,6 +35,8 @@ GIVEN = {  # what the snippets of a file take for granted
                                     "(void)call; return CB_OK; }",
     "include/carbide_backend.h": "cb_tensor *f(cb_tensor *x) { return cb_relu(x); }",
     "include/carbide_grad.h": X + "cb_tensor *w = cb_randn(cb_dims(4, 2)), *y = cb_randn(cb_dims(3, 2));",
+    "include/carbide_train.h": X + "cb_module *net = cb_nn_linear(4, 2);"
+                               "int64_t classes[3] = {0, 1, 0}; cb_tensor *target = cb_from_data(classes, CB_I64, 3);",
     "include/carbide_fx.h": "cb_module *module = cb_nn_linear(4, 2);",
 }
 failures = 0

@@ -1,0 +1,113 @@
+/* Training: optimizers, schedules of the learning rate, clipping, and their state in files.
+ * Included by carbide.h; include that.
+ *
+ *     cb_optimizer *adam = cb_optimizer_new("AdamW", "lr=3e-4, weight_decay=0.1");
+ *     cb_optimizer_add_module(adam, net, NULL);
+ *     cb_schedule *schedule = cb_schedule_new(adam, "CosineAnnealingLR", "T_max=1000");
+ *     for (int step = 0; step < 1000; step++) {
+ *         cb_scope_open();
+ *         cb_optimizer_zero_grad(adam);
+ *         cb_backward(cb_cross_entropy(cb_forward(net, x), target), NULL);
+ *         cb_optimizer_step(adam);
+ *         cb_schedule_step(schedule, 0);
+ *         cb_scope_close();
+ *     }
+ *     cb_schedule_free(schedule);
+ *     cb_optimizer_free(adam);
+ *
+ * Names, arguments and defaults are torch.optim's, written as in a call there; what is refused
+ * names the argument. An update is made of ordinary ops that write in place. The learning rate and
+ * the number of steps are tensors without dims, so that other values compile nothing again. */
+#ifndef CARBIDE_TRAIN_H
+#define CARBIDE_TRAIN_H
+
+typedef struct cb_optimizer cb_optimizer;
+typedef struct cb_schedule cb_schedule;
+
+/* ---- optimizers -----------------------------------------------------------------------------
+ *
+ *   SGD       lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, maximize=False
+ *   Adam      lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, maximize=False
+ *   AdamW     the same with weight_decay=0.01, which shrinks parameters in place of gradients
+ *   Adagrad   lr=0.01, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10,
+ *             maximize=False
+ *   RMSprop   lr=0.01, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False,
+ *             maximize=False
+ *   Muon      lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, eps=1e-7, ns_steps=5; of
+ *             matrices alone. Five steps of Newton and Schulz in bf16, as torch.optim.Muon
+ *   Lion      lr=1e-4, betas=(0.9, 0.99), weight_decay=0, maximize=False (Chen et al. 2023)
+ *
+ * Unlike PyTorch, all parameters share one count of steps: one that had no gradient in some of them
+ * is left alone there, and corrected by the count of all. */
+
+/* NULL with an error for another name or argument. */
+CB_API cb_optimizer *cb_optimizer_new(const char *name, const char *arguments);
+/* Frees its state; the parameters stay who they belong to, and must not be stepped any more. */
+CB_API void cb_optimizer_free(cb_optimizer *optimizer);
+
+/* A parameter group: floating point tensors, which require a gradient from now on, with arguments
+ * of their own ("lr=1e-4, weight_decay=0"; NULL: the optimizer's). Its state begins with zeros. On
+ * an error the optimizer has no new group. */
+CB_API cb_status cb_optimizer_add(cb_optimizer *optimizer, cb_tensor *const *parameters, int count,
+                                  const char *arguments);
+/* All parameters of a module, tied ones once. */
+CB_API cb_status cb_optimizer_add_module(cb_optimizer *optimizer, cb_module *module,
+                                         const char *arguments);
+
+/* Writes to every parameter that has a gradient. An error leaves those before it written. */
+CB_API cb_status cb_optimizer_step(cb_optimizer *optimizer);
+CB_API void cb_optimizer_zero_grad(cb_optimizer *optimizer); /* of all its parameters: to None */
+
+/* The learning rate of a group; NAN with an error when there is no such group. */
+CB_API double cb_optimizer_lr(cb_optimizer *optimizer, int group);
+CB_API cb_status cb_optimizer_set_lr(cb_optimizer *optimizer, int group, double lr);
+
+/* The state dict, as a module that the optimizer owns: cb_module_save_state writes it to a file,
+ * cb_module_load_state reads one. Names are PyTorch's, joined by dots: state.0.exp_avg,
+ * state.0.step, param_groups.0.lr, param_groups.0.betas. */
+CB_API cb_module *cb_optimizer_state(cb_optimizer *optimizer);
+
+/* ---- gradients ------------------------------------------------------------------------------ */
+
+/* torch.nn.utils.clip_grad_norm_: scales the gradients of all tensors together so that their norm
+ * (norm_type 1, 2, ...; INFINITY: the greatest element) is at most max_norm. Gives the norm that
+ * they had, without dims, in the current scope; NULL with an error. */
+CB_API cb_tensor *cb_clip_grad_norm_(cb_tensor *const *tensors, int count, double max_norm,
+                                     double norm_type);
+/* torch.nn.utils.clip_grad_value_: every element of a gradient into -value..value. */
+CB_API cb_status cb_clip_grad_value_(cb_tensor *const *tensors, int count, double value);
+
+/* ---- schedules of the learning rate -----------------------------------------------------------
+ *
+ *   LinearLR            start_factor=1/3, end_factor=1, total_iters=5: the warm-up
+ *   StepLR              step_size, gamma=0.1
+ *   CosineAnnealingLR   T_max, eta_min=0
+ *   OneCycleLR          max_lr, total_steps, pct_start=0.3, anneal_linear=False, div_factor=25,
+ *                       final_div_factor=1e4, three_phase=False; momentum stays as it is
+ *   ReduceLROnPlateau   factor=0.1, patience=10, threshold=1e-4, cooldown=0, min_lr=0, eps=1e-8,
+ *                       maximize=False (mode="max"), absolute=False (threshold_mode="abs")
+ */
+
+/* Of the learning rates that the groups have now; the first value is set at once. The optimizer
+ * must live as long. NULL with an error. */
+CB_API cb_schedule *cb_schedule_new(cb_optimizer *optimizer, const char *name,
+                                    const char *arguments);
+/* SequentialLR: from step milestone on (after earlier ones), another schedule of the same rates,
+ * which counts from 0 there. Not for ReduceLROnPlateau. */
+CB_API cb_status cb_schedule_then(cb_schedule *schedule, int64_t milestone, const char *name,
+                                  const char *arguments);
+/* The rates of the next step. metric is read by ReduceLROnPlateau alone. */
+CB_API cb_status cb_schedule_step(cb_schedule *schedule, double metric);
+CB_API cb_module *cb_schedule_state(cb_schedule *schedule); /* as cb_optimizer_state */
+CB_API void cb_schedule_free(cb_schedule *schedule);
+
+/* ---- checkpoints ------------------------------------------------------------------------------
+ * A safetensors file of all that a run goes on from: model.*, optimizer.*, scheduler.* and the
+ * generator of random numbers. Any but path may be NULL. The file is replaced as a whole or not at
+ * all; what is loaded goes on to the same numbers, bit for bit. Loading wants what was saved, of
+ * the same names and sizes, and changes nothing otherwise. */
+CB_API cb_status cb_training_save(const char *path, cb_module *model, cb_optimizer *optimizer,
+                                  cb_schedule *schedule);
+CB_API cb_status cb_training_load(const char *path, cb_module *model, cb_optimizer *optimizer,
+                                  cb_schedule *schedule);
+#endif

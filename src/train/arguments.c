@@ -1,0 +1,130 @@
+/* Reads arguments: name=number, name=True, name=(number, number). */
+#include "train/arguments.h"
+#include "base/error.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static Argument *find(TrainArguments *arguments, const char *name, size_t length) {
+    for (int i = 0; i < arguments->count; i++) {
+        const char *known = arguments->argument[i].name;
+        if (strncmp(known, name, length) == 0 && !known[length]) return &arguments->argument[i];
+    }
+    return NULL;
+}
+
+static const char *skip(const char *at) { return at + strspn(at, " "); }
+
+/* A number or a bool; NULL when there is none. */
+static const char *read_value(const char *at, double *value) {
+    static const struct {
+        const char *text;
+        double value;
+    } words[] = {{"True", 1}, {"False", 0}, {"true", 1}, {"false", 0}};
+    at = skip(at);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t length = strlen(words[i].text);
+        if (strncmp(at, words[i].text, length)) continue;
+        *value = words[i].value;
+        return skip(at + length);
+    }
+    char number[40], *end; /* strtod takes the locale's point */
+    size_t length = strcspn(at, " ,)");
+    if (length >= sizeof number) return NULL;
+    memcpy(number, at, length);
+    number[length] = '\0';
+    char *point = strchr(number, '.');
+    if (point) *point = *localeconv()->decimal_point;
+    *value = strtod(number, &end);
+    return *end || !length || isnan(*value) ? NULL : skip(at + length);
+}
+
+static const char *read_values(const char *at, Argument *argument) {
+    bool pair = *skip(at) == '(';
+    if (pair) at = skip(at) + 1;
+    argument->count = 1 + pair;
+    for (int i = 0; i < argument->count; i++) {
+        at = read_value(at, &argument->value[i]);
+        if (!at || (pair && *at++ != (i ? ')' : ','))) return NULL;
+    }
+    return skip(at);
+}
+
+/* Reads one argument and the comma behind it; the position of the next, NULL with an error. */
+static const char *take_one(TrainArguments *arguments, const char *at, bool defaults) {
+    size_t length = strcspn(at, " =,");
+    Argument *to = find(arguments, at, length), read = {.count = 0};
+    if (defaults) {
+        to = &arguments->argument[arguments->count++];
+        memcpy(to->name, at, length);
+    } else if (!to) {
+        fail(CB_ERR_ARGUMENT, "%s has no argument '%.*s'", arguments->owner, (int)length, at);
+        return NULL;
+    }
+    const char *name = at;
+    at = skip(at + length);
+    bool given = *at == '=';
+    if (given) at = read_values(at + 1, &read);
+    bool fine = at && (*at == ',' || !*at) && (given || defaults) &&
+                (defaults || !to->count || to->count == read.count);
+    if (!fine) {
+        fail(CB_ERR_ARGUMENT,
+             "%s: '%.*s' needs a value: a number, True, False or, where the "
+             "default is one, a pair (0.9, 0.999)",
+             arguments->owner, (int)length, name);
+        return NULL;
+    }
+    to->count = read.count;
+    memcpy(to->value, read.value, sizeof to->value);
+    return *at ? skip(at + 1) : at;
+}
+
+TrainArguments arguments_of(const char *owner, const char *defaults) {
+    TrainArguments arguments = {.owner = owner};
+    while (*defaults) defaults = take_one(&arguments, defaults, true);
+    return arguments;
+}
+
+bool arguments_take(TrainArguments *arguments, const char *text) {
+    for (text = skip(text ? text : ""); *text;) {
+        text = take_one(arguments, text, false);
+        if (!text) return false;
+    }
+    return true;
+}
+
+bool arguments_complete(const TrainArguments *arguments) {
+    for (int i = 0; i < arguments->count; i++) {
+        if (arguments->argument[i].count) continue;
+        fail(CB_ERR_ARGUMENT, "%s needs %s", arguments->owner, arguments->argument[i].name);
+        return false;
+    }
+    return true;
+}
+
+double argument(const TrainArguments *arguments, const char *name) {
+    const Argument *found = find((TrainArguments *)arguments, name, strlen(name));
+    check(found, "%s has no %s", arguments->owner, name);
+    return found->value[0];
+}
+
+double argument_second(const TrainArguments *arguments, const char *name) {
+    return find((TrainArguments *)arguments, name, strlen(name))->value[1];
+}
+
+double argument_or_zero(const TrainArguments *arguments, const char *name) {
+    return find((TrainArguments *)arguments, name, strlen(name)) ? argument(arguments, name) : 0;
+}
+
+bool argument_within(const TrainArguments *arguments, const char *name, double low, double high) {
+    const Argument *found = find((TrainArguments *)arguments, name, strlen(name));
+    for (int i = 0; found && i < found->count; i++) {
+        if (found->value[i] >= low && found->value[i] < high) continue;
+        fail(CB_ERR_ARGUMENT, "%s: %s is %g, and has to be in %g..%g", arguments->owner, name,
+             found->value[i], low, high);
+        return false;
+    }
+    return true;
+}

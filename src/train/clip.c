@@ -1,0 +1,64 @@
+/* Clipping: gradients of several tensors, scaled together or limited one by one.
+ *
+ *     norm = sqrt(sum of all g * g);  g *= min(1, max_norm / (norm + 1e-6)) */
+#include "train/train.h"
+
+#include <math.h>
+
+static cb_tensor *norm_of(cb_tensor *x, double type) {
+    if (isinf(type)) return cb_amax(cb_abs(x));
+    if (type == 2) return cb_norm(x);
+    return cb_pow(cb_sum(cb_pow(cb_abs(x), type)), 1 / type);
+}
+
+/* The norm of all norms; NULL without a gradient or with an error. */
+static cb_tensor *total_norm(cb_tensor *const *tensors, int count, double type) {
+    cb_tensor *total = NULL;
+    for (int i = 0; i < count; i++) {
+        cb_tensor *gradient = cb_tensor_grad(tensors[i]);
+        if (!gradient) continue;
+        cb_tensor *norm = norm_of(gradient, type);
+        if (!isinf(type)) norm = cb_pow(norm, type);
+        if (total) norm = isinf(type) ? cb_maximum(total, norm) : cb_add(total, norm);
+        if (!norm) return NULL;
+        total = norm;
+    }
+    if (!total) return cb_zeros(CB_NO_DIMS);
+    return isinf(type) ? total : cb_pow(total, 1 / type);
+}
+
+static bool scale(cb_tensor *const *tensors, int count, cb_tensor *factor) {
+    for (int i = 0; i < count; i++) {
+        cb_tensor *gradient = cb_tensor_grad(tensors[i]);
+        if (gradient && !cb_mul_(gradient, factor)) return false;
+    }
+    return true;
+}
+
+cb_tensor *cb_clip_grad_norm_(cb_tensor *const *tensors, int count, double max_norm,
+                              double norm_type) {
+    if (!(norm_type > 0) || !(max_norm >= 0)) {
+        fail(CB_ERR_ARGUMENT, "cb_clip_grad_norm_: the norm %g of at most %g", norm_type, max_norm);
+        return NULL;
+    }
+    cb_no_grad_open();
+    cb_tensor *total = total_norm(tensors, count, norm_type);
+    cb_tensor *factor = cb_minimum(cb_div(max_norm, cb_add(total, 1e-6)), 1.0);
+    bool fine = factor && scale(tensors, count, factor);
+    cb_no_grad_close();
+    return fine ? total : NULL;
+}
+
+cb_status cb_clip_grad_value_(cb_tensor *const *tensors, int count, double value) {
+    if (!(value >= 0)) return fail(CB_ERR_ARGUMENT, "cb_clip_grad_value_: at most %g", value);
+    bool fine = true;
+    cb_scope_open();
+    cb_no_grad_open();
+    for (int i = 0; i < count && fine; i++) {
+        cb_tensor *gradient = cb_tensor_grad(tensors[i]);
+        if (gradient) fine = cb_assign(gradient, cb_clamp(gradient, -value, value)) != NULL;
+    }
+    cb_no_grad_close();
+    cb_scope_close();
+    return fine ? CB_OK : cb_error_status();
+}

@@ -1,0 +1,273 @@
+/* Optimizers: groups of parameters with their state, and a step over all of them.
+ *
+ * In:  cb_optimizer_new("SGD", "momentum=0.9"), cb_optimizer_add(optimizer, parameters, 2, NULL).
+ * Out: cb_optimizer_step has written to every parameter that has a gradient.
+ * Invariant: the state has a place in the tree of modules from the moment a parameter is added, so
+ *      that a step makes nothing that outlives it, and may be captured. */
+#include "base/memory.h"
+#include "train/train.h"
+
+#include <math.h>
+#include <string.h>
+
+bool optimizer_lives(const cb_optimizer *optimizer, const char *what) {
+    if (optimizer) return tomb_lives(&optimizer->tomb, what);
+    fail(CB_ERR_ARGUMENT, "%s: NULL", what);
+    return false;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static bool arguments_fit(const TrainArguments *arguments) {
+    static const char *const positive[] = {
+        "lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "initial_accumulator_value"};
+    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
+        if (!argument_within(arguments, positive[i], 0, INFINITY)) return false;
+    if (!argument_within(arguments, "betas", 0, 1)) return false;
+    if (!argument_within(arguments, "ns_steps", 0, 100)) return false;
+    bool nesterov = argument_or_zero(arguments, "nesterov") != 0;
+    if (!nesterov ||
+        (argument(arguments, "momentum") > 0 && argument_or_zero(arguments, "dampening") == 0))
+        return true;
+    fail(CB_ERR_ARGUMENT, "%s: nesterov needs a momentum, and no dampening", arguments->owner);
+    return false;
+}
+
+static Module *tree(void) {
+    Module *root = cb_module_new("Optimizer", NULL, NULL);
+    if (root && cb_module_add(root, "state", cb_module_new("State", NULL, NULL)) &&
+        cb_module_add(root, "param_groups", cb_module_new("Groups", NULL, NULL)))
+        return root;
+    cb_module_free(root);
+    return NULL;
+}
+
+cb_optimizer *cb_optimizer_new(const char *name, const char *arguments) {
+    const Kind *kind = kind_find(name);
+    if (!kind) return NULL;
+    TrainArguments taken = arguments_of(kind->name, kind->defaults);
+    if (!arguments_take(&taken, arguments) || !arguments_fit(&taken)) return NULL;
+    cb_optimizer *optimizer = memory_zalloc(sizeof *optimizer);
+    Module *root = optimizer ? tree() : NULL;
+    if (!root) {
+        if (!optimizer) fail_memory(sizeof *optimizer);
+        memory_free(optimizer);
+        return NULL;
+    }
+    optimizer->kind = kind;
+    optimizer->arguments = taken;
+    optimizer->root = root;
+    return optimizer;
+}
+
+void cb_optimizer_free(cb_optimizer *optimizer) {
+    if (!optimizer || !optimizer_lives(optimizer, "cb_optimizer_free: the optimizer")) return;
+    cb_module_free(optimizer->root);
+    memory_free(optimizer->group);
+    memory_free(optimizer->slot);
+    tomb_bury(&optimizer->tomb);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* Gives the module a tensor; NULL, and the tensor is gone, on an error. Never part of a trace. */
+static cb_tensor *own(Module *module, const char *name, cb_tensor *value) {
+    cb_tensor *owned = module && value ? cb_module_buffer(module, name, value) : NULL;
+    if (!owned && value) cb_free(value);
+    return owned;
+}
+
+cb_tensor *buffer_number(cb_module *module, const char *name, double value, cb_dtype dtype) {
+    return own(module, name, cb_full(CB_NO_DIMS, value, dtype));
+}
+
+static cb_tensor *zeros_like(cb_tensor *parameter, double value) {
+    return cb_mul(cb_ones_like(parameter), value);
+}
+
+static bool takes(const Kind *kind, cb_tensor *parameter) {
+    if (cb_dtype_of(parameter) == CB_SAME) return false; /* no tensor: the error is there */
+    if (kind->matrices && cb_rank(parameter) != 2) {
+        fail(CB_ERR_SHAPE,
+             "%s: a parameter has %d dimensions; it takes matrices, the others are "
+             "AdamW's",
+             kind->name, cb_rank(parameter));
+        return false;
+    }
+    return cb_requires_grad_(parameter, true) != NULL;
+}
+
+/* The state of one parameter, as child number of `state`. */
+static bool slot_make(cb_optimizer *optimizer, const TrainArguments *arguments, int number,
+                      ParameterState *slot) {
+    const Kind *kind = optimizer->kind;
+    char name[16];
+    snprintf(name, sizeof name, "%d", number);
+    Module *states = cb_module_child(optimizer->root, "state");
+    Module *module = cb_module_add(states, name, cb_module_new("State", NULL, NULL));
+    if (!module) return false;
+    if (!optimizer->step)
+        optimizer->step = buffer_number(module, "step", 0, CB_F64);
+    else
+        cb_module_share(module, "step", optimizer->step);
+    double first = argument_or_zero(arguments, "initial_accumulator_value");
+    for (int i = 0; i < MOST_STATES && kind->states[i]; i++) {
+        if (!kind->uses(arguments, i)) continue;
+        cb_tensor *zeros = zeros_like(slot->parameter, first);
+        slot->state[i] = own(module, kind->states[i], zeros);
+        if (!slot->state[i]) return false;
+    }
+    return optimizer->step != NULL;
+}
+
+/* Its arguments, as tensors of a child of `param_groups`. */
+static cb_tensor *group_make(cb_optimizer *optimizer, const TrainArguments *arguments) {
+    char name[16];
+    snprintf(name, sizeof name, "%d", optimizer->groups);
+    Module *groups = cb_module_child(optimizer->root, "param_groups"), *module;
+    module = cb_module_add(groups, name, cb_module_new("Group", NULL, NULL));
+    bool fine = module != NULL;
+    for (int i = 0; i < arguments->count && fine; i++) {
+        const Argument *a = &arguments->argument[i];
+        cb_dim_list sizes = a->count == 2 ? cb_dims_one(2) : CB_NO_DIMS;
+        fine = own(module, a->name, cb_from_data(a->value, CB_F64, sizes)) != NULL;
+    }
+    return fine ? cb_module_get(module, "lr") : NULL;
+}
+
+static bool grow(cb_optimizer *optimizer, int count) {
+    size_t slots = sizeof(ParameterState) * (size_t)(optimizer->slots + count);
+    size_t groups = sizeof(ParameterGroup) * (size_t)(optimizer->groups + 1);
+    ParameterState *slot = memory_resize(optimizer->slot, slots);
+    if (slot) optimizer->slot = slot;
+    ParameterGroup *group = slot ? memory_resize(optimizer->group, groups) : NULL;
+    if (group) optimizer->group = group;
+    if (!group) fail_memory(slots);
+    return group != NULL;
+}
+
+/* What a group that failed left in the tree. */
+static void drop_behind(Module *module, int count) {
+    while (module->child_count > count) {
+        ModuleChild *last = &module->child[--module->child_count];
+        last->module->parents = 0;
+        cb_module_free(last->module);
+        memory_free(last->name);
+    }
+}
+
+static bool add(cb_optimizer *optimizer, cb_tensor *const *parameters, int count,
+                const char *text) {
+    ParameterGroup group = {optimizer->arguments, NULL, optimizer->slots, count};
+    if (!arguments_take(&group.arguments, text) || !arguments_fit(&group.arguments)) return false;
+    if (!grow(optimizer, count)) return false;
+    for (int i = 0; i < count; i++) {
+        ParameterState *slot = &optimizer->slot[optimizer->slots + i];
+        *slot = (ParameterState){.parameter = parameters[i]};
+        for (int k = 0; k < optimizer->slots + i; k++)
+            if (optimizer->slot[k].parameter == parameters[i]) {
+                fail(CB_ERR_ARGUMENT, "cb_optimizer_add: parameter %d is there already", i);
+                return false;
+            }
+        if (!takes(optimizer->kind, parameters[i])) return false;
+        if (!slot_make(optimizer, &group.arguments, optimizer->slots + i, slot)) return false;
+    }
+    group.lr = group_make(optimizer, &group.arguments);
+    if (!group.lr) return false;
+    optimizer->group[optimizer->groups++] = group;
+    optimizer->slots += count;
+    return true;
+}
+
+cb_status cb_optimizer_add(cb_optimizer *optimizer, cb_tensor *const *parameters, int count,
+                           const char *arguments) {
+    if (!optimizer_lives(optimizer, "cb_optimizer_add: the optimizer")) return CB_ERR_ARGUMENT;
+    if (count < 1 || !parameters) return fail(CB_ERR_ARGUMENT, "cb_optimizer_add: no parameters");
+    bool first = !optimizer->step;
+    Tracer *tracer = tracer_set(NULL);
+    cb_scope_open();
+    cb_no_grad_open();
+    bool added = add(optimizer, parameters, count, arguments);
+    cb_no_grad_close();
+    cb_scope_close();
+    tracer_set(tracer);
+    if (added) return CB_OK;
+    drop_behind(cb_module_child(optimizer->root, "state"), optimizer->slots);
+    drop_behind(cb_module_child(optimizer->root, "param_groups"), optimizer->groups);
+    if (first) optimizer->step = NULL;
+    return cb_error_status();
+}
+
+cb_status cb_optimizer_add_module(cb_optimizer *optimizer, cb_module *module,
+                                  const char *arguments) {
+    int count = cb_module_parameters(module, NULL, 0), kept = 0;
+    cb_tensor **all = memory_alloc(sizeof *all * (size_t)(count > 0 ? count : 1));
+    if (!all) return fail_memory(sizeof *all * (size_t)count);
+    cb_module_parameters(module, all, count);
+    for (int i = 0; i < count; i++) {
+        bool tied = false;
+        for (int k = 0; k < kept; k++) tied |= cb_shares_storage(all[k], all[i]);
+        if (!tied) all[kept++] = all[i];
+    }
+    cb_status status = cb_optimizer_add(optimizer, all, kept, arguments);
+    memory_free(all);
+    return status;
+}
+
+/* ---- stepping -------------------------------------------------------------------------------- */
+
+static bool step_group(const cb_optimizer *optimizer, const ParameterGroup *group) {
+    Rates rates = {.lr = group->lr, .step = optimizer->step};
+    if (optimizer->kind->rates) optimizer->kind->rates(&group->arguments, &rates);
+    for (int i = group->first; i < group->first + group->count; i++) {
+        const ParameterState *slot = &optimizer->slot[i];
+        cb_tensor *gradient = cb_tensor_grad(slot->parameter);
+        if (!gradient) {
+            if (tensor_in(slot->parameter, "cb_optimizer_step: a parameter")) continue;
+            return false;
+        }
+        if (!optimizer->kind->update(&group->arguments, &rates, slot, gradient)) return false;
+    }
+    return true;
+}
+
+cb_status cb_optimizer_step(cb_optimizer *optimizer) {
+    if (!optimizer_lives(optimizer, "cb_optimizer_step: the optimizer")) return CB_ERR_ARGUMENT;
+    if (!optimizer->groups) return fail(CB_ERR_ARGUMENT, "cb_optimizer_step: no parameters yet");
+    cb_scope_open();
+    cb_no_grad_open();
+    bool fine = cb_add_(optimizer->step, 1.0) != NULL;
+    for (int i = 0; i < optimizer->groups && fine; i++)
+        fine = step_group(optimizer, &optimizer->group[i]);
+    cb_no_grad_close();
+    cb_scope_close();
+    return fine ? CB_OK : cb_error_status();
+}
+
+void cb_optimizer_zero_grad(cb_optimizer *optimizer) {
+    if (!optimizer_lives(optimizer, "cb_optimizer_zero_grad: the optimizer")) return;
+    for (int i = 0; i < optimizer->slots; i++) cb_zero_grad(optimizer->slot[i].parameter);
+}
+
+static const ParameterGroup *group_of(const cb_optimizer *optimizer, int number, const char *what) {
+    if (!optimizer_lives(optimizer, what)) return NULL;
+    if (number >= 0 && number < optimizer->groups) return &optimizer->group[number];
+    fail(CB_ERR_ARGUMENT, "%s: there is no group %d of %d", what, number, optimizer->groups);
+    return NULL;
+}
+
+double cb_optimizer_lr(cb_optimizer *optimizer, int number) {
+    const ParameterGroup *group = group_of(optimizer, number, "cb_optimizer_lr: the optimizer");
+    return group ? cb_item(group->lr) : NAN;
+}
+
+cb_status cb_optimizer_set_lr(cb_optimizer *optimizer, int number, double lr) {
+    const ParameterGroup *group = group_of(optimizer, number, "cb_optimizer_set_lr: the optimizer");
+    if (!group) return CB_ERR_ARGUMENT;
+    if (!(lr >= 0)) return fail(CB_ERR_ARGUMENT, "cb_optimizer_set_lr: a rate of %g", lr);
+    return cb_fill_(group->lr, cb_operand_float(lr)) ? CB_OK : cb_error_status();
+}
+
+cb_module *cb_optimizer_state(cb_optimizer *optimizer) {
+    return optimizer_lives(optimizer, "cb_optimizer_state: the optimizer") ? optimizer->root : NULL;
+}

@@ -1,0 +1,246 @@
+/* Schedules: the learning rates of an optimizer's groups as functions of the steps made.
+ *
+ *     CosineAnnealingLR   eta_min + (base - eta_min) * (1 + cos(pi * n / T_max)) / 2
+ *
+ * PyTorch computes some of them from the rate before; these are the closed forms, which differ from
+ * that by roundings in f64. A schedule is a row of `curves`; ReduceLROnPlateau, which looks at a
+ * metric, is the other sort. Counters are buffers of a module, and so in files. */
+#include "base/memory.h"
+#include "train/train.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ARG(name) argument(arguments, name)
+
+/* The rate after n steps. */
+typedef double Curve(const TrainArguments *arguments, double base, double n);
+
+static double linear_curve(const TrainArguments *arguments, double base, double n) {
+    double start = ARG("start_factor"), total = ARG("total_iters");
+    return base * (start + (ARG("end_factor") - start) * fmin(n, total) / total);
+}
+
+static double step_curve(const TrainArguments *arguments, double base, double n) {
+    return base * pow(ARG("gamma"), floor(n / ARG("step_size")));
+}
+
+static double cosine(double from, double to, double share) {
+    return to + (from - to) * (1 + cos(M_PI * share)) / 2;
+}
+
+static double cosine_curve(const TrainArguments *arguments, double base, double n) {
+    return cosine(base, ARG("eta_min"), n / ARG("T_max"));
+}
+
+/* From max_lr / div_factor up, down, and, in three phases, on from there. */
+static double one_cycle_curve(const TrainArguments *arguments, double base, double n) {
+    (void)base;
+    double total = ARG("total_steps"), top = ARG("max_lr");
+    double first = top / ARG("div_factor"), last = first / ARG("final_div_factor");
+    bool three = ARG("three_phase") != 0;
+    double up = ARG("pct_start") * total - 1;
+    double ends[] = {up, three ? 2 * up : total - 1, total - 1};
+    double rates[] = {first, top, three ? first : last, last};
+    double begin = 0;
+    for (int phase = 0; phase < 2 + three; phase++) {
+        double share = (n - begin) / (ends[phase] - begin), from = rates[phase];
+        if (n <= ends[phase] || phase == 1 + three)
+            return ARG("anneal_linear") != 0 ? from + (rates[phase + 1] - from) * share
+                                             : cosine(from, rates[phase + 1], share);
+        begin = ends[phase];
+    }
+    return last;
+}
+
+static const struct {
+    const char *name, *arguments, *positive; /* the argument that has to be above 0 */
+    Curve *curve;                            /* NULL: ReduceLROnPlateau */
+} curves[] = {
+    {"LinearLR", "start_factor=0.3333333333333333, end_factor=1, total_iters=5", "total_iters",
+     linear_curve},
+    {"StepLR", "step_size, gamma=0.1", "step_size", step_curve},
+    {"CosineAnnealingLR", "T_max, eta_min=0", "T_max", cosine_curve},
+    {"OneCycleLR",
+     "max_lr, total_steps, pct_start=0.3, anneal_linear=False, div_factor=25, "
+     "final_div_factor=1e4, "
+     "three_phase=False",
+     "total_steps", one_cycle_curve},
+    {"ReduceLROnPlateau",
+     "factor=0.1, patience=10, threshold=1e-4, cooldown=0, min_lr=0, eps=1e-8, maximize=False, "
+     "absolute=False",
+     "factor", NULL},
+};
+
+typedef struct ScheduleStage {
+    TrainArguments arguments;
+    Curve *curve;
+    int64_t begin;
+} ScheduleStage;
+
+enum { MOST_STAGES = 8 };
+struct cb_schedule {
+    Tomb tomb; /* first */
+    cb_optimizer *optimizer;
+    cb_module *root;
+    cb_tensor *steps, *base_lrs;                 /* i64, f64 by group; root owns them, as these: */
+    cb_tensor *best, *num_bad_epochs, *cooldown; /* of ReduceLROnPlateau, else NULL */
+    ScheduleStage stage[MOST_STAGES];
+    int stages;
+};
+
+static bool schedule_lives(const cb_schedule *schedule, const char *what) {
+    if (schedule) return tomb_lives(&schedule->tomb, what);
+    fail(CB_ERR_ARGUMENT, "%s: NULL", what);
+    return false;
+}
+
+static bool stage_make(ScheduleStage *stage, const char *name, const char *text) {
+    for (size_t i = 0; name && i < sizeof curves / sizeof *curves; i++) {
+        if (strcmp(curves[i].name, name)) continue;
+        *stage = (ScheduleStage){.arguments = arguments_of(curves[i].name, curves[i].arguments),
+                                 .curve = curves[i].curve};
+        return arguments_take(&stage->arguments, text) && arguments_complete(&stage->arguments) &&
+               argument_within(&stage->arguments, curves[i].positive, 1e-300, INFINITY);
+    }
+    fail(CB_ERR_ARGUMENT,
+         "there is no schedule '%s': LinearLR, StepLR, CosineAnnealingLR, "
+         "OneCycleLR, ReduceLROnPlateau",
+         name ? name : "NULL");
+    return false;
+}
+
+/* ---- stepping -------------------------------------------------------------------------------- */
+
+static cb_status apply_curve(cb_schedule *schedule) {
+    int64_t n = cb_item_int(schedule->steps);
+    const ScheduleStage *stage = schedule->stage;
+    for (int i = 1; i < schedule->stages && n >= schedule->stage[i].begin; i++) stage++;
+    const double *base = cb_data_const(schedule->base_lrs);
+    if (!base) return cb_error_status();
+    for (int g = 0; g < schedule->optimizer->groups; g++) {
+        double lr = stage->curve(&stage->arguments, base[g], (double)(n - stage->begin));
+        if ((cb_optimizer_set_lr)(schedule->optimizer, g, fmax(lr, 0))) return cb_error_status();
+    }
+    return CB_OK;
+}
+
+static bool better(const TrainArguments *arguments, double metric, double best) {
+    double threshold = ARG("threshold"), sign = ARG("maximize") != 0 ? -1 : 1;
+    double margin = ARG("absolute") != 0 ? threshold : threshold * sign * best;
+    if (isinf(best)) return sign * metric < sign * best;
+    return sign * metric < sign * best - margin;
+}
+
+static cb_status reduce(cb_schedule *schedule) {
+    const TrainArguments *arguments = &schedule->stage[0].arguments;
+    for (int g = 0; g < schedule->optimizer->groups; g++) {
+        double old = cb_optimizer_lr(schedule->optimizer, g);
+        double lr = fmax(old * ARG("factor"), ARG("min_lr"));
+        if (old - lr > ARG("eps") && cb_optimizer_set_lr(schedule->optimizer, g, lr))
+            return cb_error_status();
+    }
+    return CB_OK;
+}
+
+static cb_status apply_metric(cb_schedule *schedule, double metric) {
+    const TrainArguments *arguments = &schedule->stage[0].arguments;
+    int64_t bad = cb_item_int(schedule->num_bad_epochs), rest = cb_item_int(schedule->cooldown);
+    if (better(arguments, metric, cb_item(schedule->best))) {
+        if (!cb_fill_(schedule->best, cb_operand_float(metric))) return cb_error_status();
+        bad = 0;
+    } else {
+        bad++;
+    }
+    if (rest > 0) rest--, bad = 0;
+    if ((double)bad > ARG("patience")) {
+        if (reduce(schedule)) return cb_error_status();
+        rest = (int64_t)ARG("cooldown"), bad = 0;
+    }
+    bool fine = cb_fill_(schedule->num_bad_epochs, cb_operand_int(bad)) &&
+                cb_fill_(schedule->cooldown, cb_operand_int(rest));
+    return fine ? CB_OK : cb_error_status();
+}
+
+cb_status cb_schedule_step(cb_schedule *schedule, double metric) {
+    if (!schedule_lives(schedule, "cb_schedule_step: the schedule")) return CB_ERR_ARGUMENT;
+    if (!optimizer_lives(schedule->optimizer, "cb_schedule_step: the optimizer"))
+        return CB_ERR_ARGUMENT;
+    cb_scope_open();
+    bool counted = cb_add_(schedule->steps, 1) != NULL;
+    cb_scope_close();
+    if (!counted) return cb_error_status();
+    return schedule->best ? apply_metric(schedule, metric) : apply_curve(schedule);
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static cb_tensor *rates_now(cb_optimizer *optimizer) {
+    cb_tensor *rates = cb_empty(cb_dims_one(optimizer->groups), CB_F64);
+    double *rate = cb_data(rates);
+    for (int g = 0; rate && g < optimizer->groups; g++) rate[g] = cb_optimizer_lr(optimizer, g);
+    return rates;
+}
+
+static bool buffers_make(cb_schedule *schedule) {
+    Module *root = schedule->root;
+    const ScheduleStage *first = &schedule->stage[0];
+    schedule->steps = buffer_number(root, "last_epoch", 0, CB_I64);
+    cb_tensor *rates = rates_now(schedule->optimizer);
+    schedule->base_lrs = rates ? cb_module_buffer(root, "base_lrs", rates) : NULL;
+    if (!schedule->steps || !schedule->base_lrs) return false;
+    if (first->curve) return true;
+    double worst = argument(&first->arguments, "maximize") != 0 ? -INFINITY : INFINITY;
+    schedule->best = buffer_number(root, "best", worst, CB_F64);
+    schedule->num_bad_epochs = buffer_number(root, "num_bad_epochs", 0, CB_I64);
+    schedule->cooldown = buffer_number(root, "cooldown_counter", 0, CB_I64);
+    return schedule->best && schedule->num_bad_epochs && schedule->cooldown;
+}
+
+cb_schedule *cb_schedule_new(cb_optimizer *optimizer, const char *name, const char *arguments) {
+    ScheduleStage stage;
+    if (!optimizer_lives(optimizer, "cb_schedule_new: the optimizer")) return NULL;
+    if (!optimizer->groups)
+        return fail(CB_ERR_ARGUMENT, "cb_schedule_new: no parameters yet"), NULL;
+    if (!stage_make(&stage, name, arguments)) return NULL;
+    cb_schedule *schedule = memory_zalloc(sizeof *schedule);
+    if (!schedule) return fail_memory(sizeof *schedule), NULL;
+    schedule->optimizer = optimizer;
+    schedule->stage[schedule->stages++] = stage;
+    schedule->root = cb_module_new("Schedule", NULL, NULL);
+    Tracer *tracer = tracer_set(NULL);
+    cb_scope_open();
+    bool fine = schedule->root && buffers_make(schedule) &&
+                (schedule->best || apply_curve(schedule) == CB_OK);
+    cb_scope_close();
+    tracer_set(tracer);
+    if (fine) return schedule;
+    cb_schedule_free(schedule);
+    return NULL;
+}
+
+cb_status cb_schedule_then(cb_schedule *schedule, int64_t milestone, const char *name,
+                           const char *arguments) {
+    ScheduleStage stage;
+    if (!schedule_lives(schedule, "cb_schedule_then: the schedule")) return CB_ERR_ARGUMENT;
+    if (!stage_make(&stage, name, arguments)) return CB_ERR_ARGUMENT;
+    int64_t before = schedule->stage[schedule->stages - 1].begin;
+    if (!stage.curve || schedule->best || milestone <= before || schedule->stages == MOST_STAGES)
+        return fail(CB_ERR_ARGUMENT,
+                    "cb_schedule_then: %s at step %lld, after one at %lld; at most "
+                    "%d, none of them ReduceLROnPlateau",
+                    name, (long long)milestone, (long long)before, MOST_STAGES);
+    stage.begin = milestone;
+    schedule->stage[schedule->stages++] = stage;
+    return apply_curve(schedule);
+}
+
+cb_module *cb_schedule_state(cb_schedule *schedule) {
+    return schedule_lives(schedule, "cb_schedule_state: the schedule") ? schedule->root : NULL;
+}
+
+void cb_schedule_free(cb_schedule *schedule) {
+    if (!schedule || !schedule_lives(schedule, "cb_schedule_free: the schedule")) return;
+    cb_module_free(schedule->root);
+    tomb_bury(&schedule->tomb);
+}

@@ -1,0 +1,100 @@
+"""Twenty steps of each optimizer, schedules and clipping as PyTorch computes them: writes tests/unit/training_cases.h.
+The network is small and its numbers are formulas, so that test_train.c makes the same ones: x[i] = sin(i + 1), the
+target cos(2 * i), w[i] = sin(3 * i) / 2, b = 0, in f32; loss = mse(tanh(x @ w.T) + b, target).
+Usage: python tests/reference/training.py (needs torch)"""
+import math, os, subprocess
+import torch
+
+class Lion(torch.optim.Optimizer):
+    """Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", program 1 as in google/automl: not in torch."""
+    def __init__(self, params, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.0, maximize=False):
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay, maximize=maximize))
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group['params']:
+                grad = -p.grad if group['maximize'] else p.grad
+                m = self.state[p].setdefault('exp_avg', torch.zeros_like(p))
+                b1, b2 = group['betas']
+                p.mul_(1 - group['lr'] * group['weight_decay'])
+                p.add_((m * b1 + grad * (1 - b1)).sign(), alpha=-group['lr'])
+                m.mul_(b2).add_(grad, alpha=1 - b2)
+
+def numbers(f, *sizes): return torch.tensor([f(i) for i in range(math.prod(sizes))], dtype=torch.float64).reshape(sizes).float()
+
+def run(name, arguments, second, clip=0.0, value=0.0):
+    x, y = numbers(lambda i: math.sin(i + 1), 6, 4), numbers(lambda i: math.cos(2 * i), 6, 3)
+    w = numbers(lambda i: math.sin(3 * i) / 2, 3, 4).requires_grad_()
+    b = torch.zeros(3, requires_grad=True)
+    make = Lion if name == 'Lion' else getattr(torch.optim, name)
+    groups = [dict(params=[w])] + ([dict(params=[b], **eval(f'dict({second})'))] if second is not None else [])
+    optimizer = make(groups, **eval(f'dict({arguments})'))
+    norm = 0.0
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(torch.tanh(x @ w.T) + b, y)
+        loss.backward()
+        if clip: norm = torch.nn.utils.clip_grad_norm_([w, b], clip).item()
+        if value: torch.nn.utils.clip_grad_value_([w, b], value)
+        optimizer.step()
+    return [loss.item(), norm] + w.detach().flatten().tolist() + b.detach().tolist()
+
+OPTIMIZERS = [
+    ('SGD', 'lr=0.1', ''), ('SGD', 'lr=0.1, momentum=0.9', 'lr=0.05'), ('SGD', 'lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.1', ''),
+    ('SGD', 'lr=0.1, momentum=0.9, nesterov=True, maximize=True', 'momentum=0.5'),
+    ('Adam', 'lr=0.01', ''), ('Adam', 'lr=0.02, betas=(0.8, 0.9), eps=1e-4, weight_decay=0.1', 'weight_decay=0'), ('Adam', 'lr=0.05, betas=(0.5, 0.6), amsgrad=True, maximize=True', ''),
+    ('Adam', 'lr=0.05, betas=(0.3, 0.9)', ''),
+    ('AdamW', 'lr=0.01', 'weight_decay=0'), ('AdamW', 'lr=0.05, weight_decay=0.5, amsgrad=True', ''),
+    ('Adagrad', 'lr=0.1', ''), ('Adagrad', 'lr=0.1, lr_decay=0.1, weight_decay=0.05, initial_accumulator_value=0.1', 'lr=0.2'),
+    ('RMSprop', '', ''), ('RMSprop', 'alpha=0.9, momentum=0.5, weight_decay=0.1', ''), ('RMSprop', 'lr=0.02, centered=True, momentum=0.9', 'centered=False'),
+    ('Lion', 'lr=0.01, weight_decay=0.1', 'lr=0.02'), ('Muon', 'lr=0.05', None), ('Muon', 'lr=0.02, nesterov=False, weight_decay=0, momentum=0.8, ns_steps=3', None),
+]
+
+class Plateau:
+    def __init__(self, optimizer, maximize=False, absolute=False, **more):
+        more = dict(more, mode='max' if maximize else 'min', threshold_mode='abs' if absolute else 'rel')
+        self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **more)
+    def step(self, metric): self.schedule.step(metric)
+METRIC = [5, 4, 4.5, 4.2, 4.1, 3.9999, 4, 4, 4, 4, 3, 3, 3.5, 3.2, 3.1, 3, 3, 3, 3, 3, 3, 3, 3, 3]
+
+def schedule(stages):
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+    made = []
+    for _, name, arguments in stages:
+        given = eval(f'dict({arguments})')
+        if name == 'ReduceLROnPlateau': made.append(Plateau(optimizer, **given)); continue
+        if name == 'OneCycleLR': given = dict({k: v for k, v in given.items() if k != 'anneal_linear'}, cycle_momentum=False, anneal_strategy='linear' if given.get('anneal_linear') else 'cos')
+        made.append(getattr(torch.optim.lr_scheduler, name)(optimizer, **given))
+    one = made[0] if len(made) == 1 else torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=[m for m, _, _ in stages[1:]])
+    rates = []
+    for i in range(24):
+        rates.append(optimizer.param_groups[0]['lr'])
+        optimizer.step()
+        one.step(METRIC[i]) if isinstance(one, Plateau) else (i < 23 and one.step())
+    return rates
+
+SCHEDULES = [
+    [(0, 'LinearLR', '')], [(0, 'LinearLR', 'start_factor=0.1, end_factor=0.8, total_iters=10')], [(0, 'StepLR', 'step_size=7')], [(0, 'StepLR', 'step_size=5, gamma=0.5')],
+    [(0, 'CosineAnnealingLR', 'T_max=20')], [(0, 'CosineAnnealingLR', 'T_max=9, eta_min=0.1')],
+    [(0, 'OneCycleLR', 'max_lr=0.7, total_steps=24')], [(0, 'OneCycleLR', 'max_lr=0.7, total_steps=24, pct_start=0.4, anneal_linear=True, three_phase=True, div_factor=10')],
+    [(0, 'LinearLR', 'start_factor=0.01, total_iters=4'), (4, 'CosineAnnealingLR', 'T_max=20')],
+    [(0, 'ReduceLROnPlateau', 'patience=2, cooldown=1')], [(0, 'ReduceLROnPlateau', 'patience=1, factor=0.5, threshold=0.2, absolute=True, min_lr=0.1')],
+    [(0, 'ReduceLROnPlateau', 'maximize=True, patience=3')],
+]
+
+def row(values): return '{' + ', '.join(f'{v:.9g}' for v in values) + '}'
+def quoted(text): return 'NULL' if text is None else f'"{text}"'
+lines = [f'/* Written by tests/reference/training.py with torch {torch.__version__.split("+")[0]}. */', '#ifndef CARBIDE_TEST_TRAINING_CASES_H', '#define CARBIDE_TEST_TRAINING_CASES_H', '',
+         '/* loss, norm, w[12], b[3]; second: the arguments of the group of b, NULL: there is none */',
+         'static const struct OptimizerCase { const char *name, *arguments, *second; double clip, value, expected[17]; } optimizer_cases[] = {']
+for name, arguments, second in OPTIMIZERS: lines.append(f'{{"{name}", "{arguments}", {quoted(second)}, 0, 0, {row(run(name, arguments, second))}}},')
+for clip, value in [(0.1, 0), (0, 0.05)]: lines.append(f'{{"SGD", "lr=0.5", "", {clip}, {value}, {row(run("SGD", "lr=0.5", "", clip, value))}}},')
+lines += ['};', '', f'static const double schedule_metric[24] = {row(METRIC)};', '', '/* of a rate of 0.5; then: a second one from step milestone on */',
+          'static const struct ScheduleCase { const char *name, *arguments; int milestone; const char *then, *rest; double expected[24]; } schedule_cases[] = {']
+for stages in SCHEDULES:
+    m, n, a = stages[1] if len(stages) > 1 else (0, None, None)
+    lines.append(f'{{"{stages[0][1]}", "{stages[0][2]}", {m}, {quoted(n)}, {quoted(a)}, {row(schedule(stages))}}},')
+lines += ['};', '#endif', '']
+path = os.path.join(os.path.dirname(__file__), '../unit/training_cases.h')
+open(path, 'w').write('\n'.join(lines))
+subprocess.run(['clang-format', '-i', path], check=True)

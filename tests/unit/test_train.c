@@ -1,0 +1,371 @@
+/* Optimizers, schedules and clipping beside PyTorch's numbers (tests/reference/training.py); their
+ * state in files; what is refused. */
+#include "fixture.h"
+#include "training_cases.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEST(function)                                                                             \
+    cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static char folder[] = "/tmp/carbide_train_XXXXXX";
+
+static const char *file(const char *name) {
+    static char path[2][64];
+    static int turn;
+    turn = !turn;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static void fine(void) {
+    if (cb_error()) fail_msg("%s", cb_error());
+}
+
+/* ---- the network of training.py -------------------------------------------------------------- */
+
+static double input(int i) { return sin(i + 1.0); }
+static double target(int i) { return cos(2.0 * i); }
+static double weight(int i) { return sin(3.0 * i) / 2; }
+static double zero(int i) { return (void)i, 0; }
+
+static cb_tensor *numbers(double (*f)(int), int rows, int columns) {
+    double value[32];
+    for (int i = 0; i < rows * columns; i++) value[i] = f(i);
+    cb_tensor *x = cb_to(cb_from_data(value, CB_F64, cb_dims(rows, columns)), CB_F32);
+    return rows == 1 ? cb_reshape(x, columns) : x;
+}
+
+typedef struct Network {
+    cb_tensor *x, *y, *w, *b;
+} Network;
+
+static Network network(void) {
+    return (Network){numbers(input, 6, 4), numbers(target, 6, 3),
+                     cb_requires_grad_(numbers(weight, 3, 4), true),
+                     cb_requires_grad_(numbers(zero, 1, 3), true)};
+}
+
+static cb_tensor *loss_of(const Network *n) {
+    return cb_mse_loss(cb_add(cb_tanh(cb_matmul(n->x, cb_t(n->w))), n->b), n->y);
+}
+
+static double train(const Network *n, cb_optimizer *optimizer, int steps) {
+    double loss = 0;
+    for (int i = 0; i < steps; i++) {
+        cb_scope_open();
+        cb_optimizer_zero_grad(optimizer);
+        cb_tensor *y = loss_of(n);
+        loss = cb_item(y);
+        assert_int_equal(cb_backward(y, NULL), CB_OK);
+        assert_int_equal(cb_optimizer_step(optimizer), CB_OK);
+        cb_scope_close();
+    }
+    return loss;
+}
+
+static void expect_near(const char *what, double found, double expected, double tolerance) {
+    if (!(fabs(found - expected) <= tolerance * (1 + fabs(expected))))
+        fail_msg("%s: %.9g, PyTorch has %.9g", what, found, expected);
+}
+
+/* ---- beside PyTorch -------------------------------------------------------------------------- */
+
+static void expect_case(const struct OptimizerCase *c) {
+    char what[160];
+    double value[15], norm = 0, loss = 0;
+    snprintf(what, sizeof what, "%s(%s), (%s)", c->name, c->arguments, c->second ? c->second : "");
+    cb_scope_open();
+    Network n = network();
+    cb_optimizer *optimizer = cb_optimizer_new(c->name, c->arguments);
+    fine();
+    assert_int_equal(cb_optimizer_add(optimizer, &n.w, 1, NULL), CB_OK);
+    if (c->second) assert_int_equal(cb_optimizer_add(optimizer, &n.b, 1, c->second), CB_OK);
+    cb_tensor *both[] = {n.w, n.b};
+    for (int i = 0; i < 20; i++) {
+        cb_scope_open();
+        cb_optimizer_zero_grad(optimizer);
+        cb_tensor *y = loss_of(&n);
+        loss = cb_item(y);
+        cb_backward(y, NULL);
+        if (c->clip > 0) norm = cb_item(cb_clip_grad_norm_(both, 2, c->clip, 2));
+        if (c->value > 0) cb_clip_grad_value_(both, 2, c->value);
+        cb_optimizer_step(optimizer);
+        cb_scope_close();
+    }
+    fine();
+    cb_read(n.w, value, CB_F64);
+    cb_read(n.b, value + 12, CB_F64);
+    /* Muon rounds to bf16, where a last bit of a product is 2^-8 of it */
+    double tolerance = strcmp(c->name, "Muon") ? 3e-6 : 2e-3;
+    expect_near(what, loss, c->expected[0], tolerance);
+    if (c->clip > 0) expect_near(what, norm, c->expected[1], tolerance);
+    for (int i = 0; i < 15; i++) expect_near(what, value[i], c->expected[2 + i], tolerance);
+    cb_optimizer_free(optimizer);
+    cb_scope_close();
+}
+
+static void optimizers_as_pytorch(void **state) {
+    (void)state;
+    for (size_t i = 0; i < COUNT(optimizer_cases); i++) expect_case(&optimizer_cases[i]);
+}
+
+static void schedules_as_pytorch(void **state) {
+    (void)state;
+    cb_tensor *p = cb_zeros(1);
+    for (size_t i = 0; i < COUNT(schedule_cases); i++) {
+        const struct ScheduleCase *c = &schedule_cases[i];
+        cb_optimizer *optimizer = cb_optimizer_new("SGD", "lr=0.5");
+        cb_optimizer_add(optimizer, &p, 1, NULL);
+        cb_schedule *schedule = cb_schedule_new(optimizer, c->name, c->arguments);
+        fine();
+        if (c->then) cb_schedule_then(schedule, c->milestone, c->then, c->rest);
+        for (int n = 0; n < 24; n++) {
+            fine();
+            expect_near(c->name, cb_optimizer_lr(optimizer, 0), c->expected[n], 1e-9);
+            if (n < 23) cb_schedule_step(schedule, schedule_metric[n]);
+        }
+        cb_schedule_free(schedule);
+        cb_optimizer_free(optimizer);
+    }
+}
+
+static void norms_of_gradients(void **state) {
+    (void)state;
+    float values[] = {3, -4, 12};
+    cb_tensor *x[] = {cb_requires_grad_(cb_zeros(2), true), cb_requires_grad_(cb_zeros(1), true),
+                      cb_requires_grad_(cb_zeros(1), true)};
+    cb_backward(cb_sum(cb_mul(x[0], cb_from_data(values, CB_F32, 2))), NULL);
+    cb_backward(cb_mul(x[1], 12.0), NULL);
+    expect_near("norm", cb_item(cb_clip_grad_norm_(x, 3, 100, 2)), 13, 1e-5);
+    expect_near("greatest", cb_item(cb_clip_grad_norm_(x, 3, 100, INFINITY)), 12, 1e-5);
+    expect_near("sum", cb_item(cb_clip_grad_norm_(x, 3, 1.9, 1)), 19, 1e-5);
+    double value[2];
+    cb_read(cb_tensor_grad(x[0]), value, CB_F64);
+    expect_near("clipped", value[1], -0.4, 1e-6);
+    assert_int_equal(cb_clip_grad_value_(x, 3, 0.35), CB_OK);
+    cb_read(cb_tensor_grad(x[0]), value, CB_F64);
+    expect_near("limited", value[1], -0.35, 1e-7);
+    expect_near("not limited", value[0], 0.3, 1e-6);
+    assert_null(cb_tensor_grad(x[2]));
+    expect_near("of nothing", cb_item(cb_clip_grad_norm_(x + 2, 1, 1, 2)), 0, 0);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+typedef struct Run {
+    cb_module *net;
+    cb_optimizer *optimizer;
+    cb_schedule *schedule;
+} Run;
+
+static Run run_new(const char *name, const char *arguments) {
+    Run run = {.net = cb_nn_sequential(cb_nn_linear(4, 8, true), cb_nn_tanh(), cb_nn_dropout(0.3),
+                                       cb_nn_linear(8, 3, true))};
+    run.optimizer = cb_optimizer_new(name, arguments);
+    assert_int_equal(cb_optimizer_add_module(run.optimizer, run.net, NULL), CB_OK);
+    run.schedule = cb_schedule_new(run.optimizer, "OneCycleLR", "max_lr=0.05, total_steps=20");
+    fine();
+    return run;
+}
+
+static void run_free(Run *run) {
+    cb_schedule_free(run->schedule);
+    cb_optimizer_free(run->optimizer);
+    cb_module_free(run->net);
+}
+
+static void run_train(Run *run, int steps, double *losses) {
+    for (int i = 0; i < steps; i++) {
+        cb_scope_open();
+        cb_optimizer_zero_grad(run->optimizer);
+        cb_tensor *y = cb_mse_loss(cb_forward(run->net, numbers(input, 6, 4)),
+                                   cb_add(numbers(target, 6, 3), cb_mul(cb_rand(3), 0.1)));
+        losses[i] = cb_item(y);
+        cb_backward(y, NULL);
+        cb_optimizer_step(run->optimizer);
+        cb_schedule_step(run->schedule, 0);
+        cb_scope_close();
+    }
+    fine();
+}
+
+static void resumes_bit_for_bit(void **state) {
+    (void)state;
+    static const char *const made[][2] = {{"AdamW", "amsgrad=True"},
+                                          {"SGD", "momentum=0.9, dampening=0.1"},
+                                          {"RMSprop", "momentum=0.5, centered=True"},
+                                          {"Lion", NULL},
+                                          {"Adagrad", "lr_decay=0.1"}};
+    for (size_t k = 0; k < COUNT(made); k++) {
+        double whole[12], resumed[6];
+        cb_manual_seed(7);
+        Run run = run_new(made[k][0], made[k][1]);
+        run_train(&run, 6, whole);
+        assert_int_equal(
+            cb_training_save(file("run.safetensors"), run.net, run.optimizer, run.schedule), CB_OK);
+        run_train(&run, 6, whole + 6);
+        run_free(&run);
+        cb_manual_seed(99);
+        Run other = run_new(made[k][0], made[k][1]);
+        assert_int_equal(
+            cb_training_load(file("run.safetensors"), other.net, other.optimizer, other.schedule),
+            CB_OK);
+        run_train(&other, 6, resumed);
+        assert_memory_equal(whole + 6, resumed, sizeof resumed);
+        run_free(&other);
+    }
+}
+
+static void state_has_names_of_pytorch(void **state) {
+    (void)state;
+    static const char *const expected[] = {
+        "state.0.exp_avg",    "state.0.exp_avg_sq", "state.0.step",
+        "state.1.exp_avg",    "param_groups.0.lr",  "param_groups.0.betas",
+        "param_groups.0.eps", "param_groups.1.lr",  "param_groups.0.weight_decay"};
+    Network n = network();
+    cb_optimizer *optimizer = cb_optimizer_new("Adam", NULL);
+    cb_optimizer_add(optimizer, &n.w, 1, NULL);
+    cb_optimizer_add(optimizer, &n.b, 1, "lr=0.5");
+    train(&n, optimizer, 3);
+    assert_int_equal(cb_module_save_state(cb_optimizer_state(optimizer), file("adam")), CB_OK);
+    cb_safetensors *saved = cb_safetensors_open(file("adam"));
+    for (size_t i = 0; i < COUNT(expected); i++)
+        if (!cb_safetensors_get(saved, expected[i])) fail_msg("%s", cb_error());
+    expect_near("step", cb_item(cb_safetensors_get(saved, "state.0.step")), 3, 0);
+    expect_near("lr", cb_item(cb_safetensors_get(saved, "param_groups.1.lr")), 0.5, 0);
+    assert_int_equal(cb_numel(cb_safetensors_get(saved, "param_groups.0.betas")), 2);
+    cb_safetensors_close(saved);
+    cb_optimizer_free(optimizer);
+}
+
+/* Another optimizer's file changes nothing; the file of a failed save stays what it was. */
+static void files_that_do_not_fit(void **state) {
+    (void)state;
+    double losses[2];
+    Run run = run_new("AdamW", NULL), other = run_new("SGD", "momentum=0.9");
+    run_train(&run, 2, losses);
+    assert_int_equal(cb_training_save(file("a"), run.net, run.optimizer, run.schedule), CB_OK);
+    double before = cb_item(cb_sum(cb_module_get(other.net, "0.weight")));
+    assert_true(cb_training_load(file("a"), other.net, other.optimizer, other.schedule) != CB_OK);
+    assert_non_null(strstr(cb_error(), "optimizer.state.0.momentum_buffer"));
+    cb_clear_error();
+    assert_true(before == cb_item(cb_sum(cb_module_get(other.net, "0.weight"))));
+    assert_true(cb_training_save(file("none/a"), run.net, NULL, NULL) != CB_OK);
+    cb_clear_error();
+    run_train(&other, 2, losses);
+    run_free(&other);
+    run_free(&run);
+}
+
+/* ---- groups, refusals ------------------------------------------------------------------------ */
+
+static void parameters_without_gradient_stay(void **state) {
+    (void)state;
+    cb_tensor *p[] = {cb_ones(2), cb_ones(2)};
+    cb_optimizer *optimizer = cb_optimizer_new("AdamW", "lr=0.1");
+    cb_optimizer_add(optimizer, p, 2, NULL);
+    cb_backward(cb_sum(p[0]), NULL);
+    assert_int_equal(cb_optimizer_step(optimizer), CB_OK);
+    assert_true(cb_item(cb_sum(p[1])) == 2);
+    assert_true(cb_item(cb_sum(p[0])) < 1.9);
+    cb_optimizer_set_lr(optimizer, 0, 0);
+    double before = cb_item(cb_sum(p[0]));
+    cb_optimizer_step(optimizer);
+    assert_true(cb_item(cb_sum(p[0])) == before);
+    cb_optimizer_zero_grad(optimizer);
+    assert_null(cb_tensor_grad(p[0]));
+    cb_optimizer_free(optimizer);
+}
+
+static void tied_parameters_count_once(void **state) {
+    (void)state;
+    cb_module *net = cb_nn_sequential(cb_nn_linear(3, 3, false), cb_nn_linear(3, 3, false));
+    cb_module_share(cb_module_child(net, "1"), "weight", cb_module_get(net, "0.weight"));
+    cb_optimizer *optimizer = cb_optimizer_new("SGD", "momentum=0.9");
+    assert_int_equal(cb_optimizer_add_module(optimizer, net, NULL), CB_OK);
+    assert_int_equal(cb_module_child_count(cb_module_child(cb_optimizer_state(optimizer), "state")),
+                     1);
+    cb_optimizer_free(optimizer);
+    cb_module_free(net);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    static const char *const made[][3] = {
+        {"Adma", NULL, "there is no optimizer 'Adma'"},
+        {"SGD", "lr=", "SGD: 'lr' needs a value"},
+        {"SGD", "lr=1e-3x", "needs a value"},
+        {"SGD", "lr=0.1 momentum=0.9", "needs a value"},
+        {"SGD", "betas=(0.9, 0.99)", "SGD has no argument 'betas'"},
+        {"SGD", "lr=-1", "SGD: lr is -1"},
+        {"SGD", "nesterov=True", "nesterov needs a momentum"},
+        {"SGD", "momentum=0.9, nesterov=True, dampening=0.1", "and no dampening"},
+        {"Adam", "betas=0.9", "'betas' needs a value"},
+        {"Adam", "betas=(0.9, 1)", "betas is 1"},
+        {"Adam", "lr=(0.1, 0.2)", "'lr' needs a value"},
+        {"Muon", "ns_steps=100", "ns_steps is 100"},
+    };
+    for (size_t i = 0; i < COUNT(made); i++) {
+        assert_null(cb_optimizer_new(made[i][0], made[i][1]));
+        expect_error(made[i][2]);
+    }
+    cb_tensor *p[] = {cb_zeros(cb_dims(2, 2)), cb_zeros(2), cb_zeros(2, CB_I64)};
+    cb_optimizer *muon = cb_optimizer_new("Muon", NULL);
+    assert_true(cb_optimizer_step(muon) != CB_OK);
+    expect_error("no parameters yet");
+    assert_null(cb_schedule_new(muon, "StepLR", "step_size=1"));
+    expect_error("no parameters yet");
+    assert_true(cb_optimizer_add(muon, p, 2, NULL) != CB_OK); /* the matrix is not left in it */
+    expect_error("it takes matrices");
+    assert_int_equal(cb_optimizer_add(muon, p, 1, NULL), CB_OK);
+    assert_true(cb_optimizer_add(muon, p, 1, NULL) != CB_OK);
+    expect_error("parameter 0 is there already");
+    assert_true(isnan(cb_optimizer_lr(muon, 1)));
+    expect_error("there is no group 1 of 1");
+    static const char *const schedules[][3] = {
+        {"StepLR", NULL, "StepLR needs step_size"},
+        {"Cosine", NULL, "there is no schedule 'Cosine'"},
+        {"CosineAnnealingLR", "T_max=0", "T_max is 0"},
+    };
+    for (size_t i = 0; i < COUNT(schedules); i++) {
+        assert_null(cb_schedule_new(muon, schedules[i][0], schedules[i][1]));
+        expect_error(schedules[i][2]);
+    }
+    cb_schedule *schedule = cb_schedule_new(muon, "StepLR", "step_size=2");
+    assert_true(cb_schedule_then(schedule, 0, "StepLR", "step_size=2") != CB_OK);
+    expect_error("StepLR at step 0, after one at 0");
+    cb_schedule_free(schedule);
+    cb_optimizer_free(muon);
+    cb_optimizer *sgd = cb_optimizer_new("SGD", NULL);
+    assert_true(cb_optimizer_add(sgd, p + 2, 1, NULL) != CB_OK);
+    expect_error("i64");
+    cb_optimizer_free(sgd);
+    cb_optimizer_free(sgd);
+    expect_error("was freed at test_train.c");
+    assert_null(cb_clip_grad_norm_(p, 1, -1, 2));
+    expect_error("cb_clip_grad_norm_");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(optimizers_as_pytorch),
+        TEST(schedules_as_pytorch),
+        TEST(norms_of_gradients),
+        TEST(resumes_bit_for_bit),
+        TEST(state_has_names_of_pytorch),
+        TEST(files_that_do_not_fit),
+        TEST(parameters_without_gradient_stay),
+        TEST(tied_parameters_count_once),
+        TEST(refusals),
+    };
+    if (!mkdtemp(folder)) return 1;
+    int failed = cmocka_run_group_tests_name("train", tests, NULL, NULL);
+    char command[80];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return failed || system(command);
+}
