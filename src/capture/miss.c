@@ -6,7 +6,6 @@
  *         ->  path_changed, "after 2 ops: sin in place of exp" */
 #include "capture/function.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 /* ---- guards ---------------------------------------------------------------------------------- */
@@ -62,41 +61,7 @@ Reason miss_describe(const Function *function, Ambient now, Tensor *const *input
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-typedef struct Line {
-    char *out;
-    size_t bytes, used;
-} Line;
-
-static __attribute__((format(printf, 2, 3))) void say(Line *text, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    if (text->used < text->bytes) {
-        int put = vsnprintf(text->out + text->used, text->bytes - text->used, format, arguments);
-        text->used += put > 0 ? (size_t)put : 0;
-    }
-    va_end(arguments);
-}
-
-static void say_number(Line *text, const TraceOperand *number) {
-    cb_operand given = trace_operand_number(number, NULL);
-    if (given.kind == CB_OPERAND_FLOAT)
-        say(text, "%.15g", given.f);
-    else
-        say(text, "%lld", (long long)given.i);
-}
-
 static const char *name_of(int op) { return op == OP_assign ? "assign" : op_info(op)->name; }
-
-static void say_tensor(Line *text, const Meta *found, const Meta *known) {
-    char now[128], before[128];
-    meta_format(found, now, sizeof now);
-    meta_format(known, before, sizeof before);
-    bool same = !strcmp(now, before);
-    if (same)
-        say(text, "another %s", now);
-    else
-        say(text, "%s in place of %s", now, before);
-}
 
 /* x may be value v of the trace, as far as this call has met that. */
 static bool is_known(const Call *call, int v, const Tensor *x) {
@@ -107,62 +72,88 @@ static bool is_known(const Call *call, int v, const Tensor *x) {
            !memcmp(x->size, known->size, sizeof *x->size * x->rank);
 }
 
-/* An operand that is not what it was. False: it is, or is no tensor that is from outside. */
-static bool say_operand(const Call *call, Line *text, const TraceOperand *known,
-                        const cb_operand *given, int position) {
-    bool tensor = given->kind == CB_OPERAND_TENSOR;
-    if (operand_is_number(known) && !operand_is_argument(known) &&
-        given->kind == (int)known->kind) {
-        TraceOperand number = trace_number(given);
-        if (number.bits == known->bits) return false;
-        say(text, " of ");
-        say_number(text, &number);
-        say(text, " in place of ");
-        say_number(text, known);
-        return true;
-    }
-    if (!tensor || !given->tensor || known->kind != OPERAND_VALUE) return false;
-    if (is_known(call, known->value, given->tensor)) return false;
-    Meta now = tensor_meta(given->tensor);
-    const char *path = call->trace->value[known->value].path;
-    say(text, " of ");
-    say_tensor(text, &now, &call->trace->value[known->value].meta);
-    say(text, " as operand %d", position);
-    if (path) say(text, " (%s)", path);
-    return true;
+static OperandKind kind_given(const cb_operand *given) {
+    if (given->kind != CB_OPERAND_TENSOR) return (OperandKind)given->kind;
+    return given->tensor ? OPERAND_VALUE : OPERAND_ABSENT;
 }
 
-static void say_attribute(Line *text, const TraceOp *known, const Attrs *attrs) {
+static bool is_as_before(const Call *call, const TraceOperand *known, const cb_operand *given) {
+    OperandKind now = kind_given(given);
+    if (now != known->kind) return false;
+    if (now == OPERAND_VALUE) return is_known(call, known->value, given->tensor);
+    return now == OPERAND_ABSENT || operand_is_argument(known) ||
+           trace_number(given).bits == known->bits;
+}
+
+static void say_operand(const Call *call, const TraceOperand *known, const cb_operand *given,
+                        int position, Buffer *out) {
+    char now[128] = "", before[128] = "";
+    OperandKind kind = kind_given(given);
+    const TraceValue *value =
+        known->kind == OPERAND_VALUE ? &call->trace->value[known->value] : NULL;
+    if (value) meta_format(&value->meta, before, sizeof before);
+    put(out, " of ");
+    if (kind == OPERAND_VALUE) {
+        Meta meta = tensor_meta(given->tensor);
+        meta_format(&meta, now, sizeof now);
+        put(out, value && !strcmp(now, before) ? "another " : "");
+        put(out, now);
+    } else {
+        TraceOperand number =
+            kind == OPERAND_ABSENT ? (TraceOperand){.kind = kind} : trace_number(given);
+        trace_print_operand(&number, out);
+    }
+    if (!value || strcmp(now, before)) put(out, " in place of ");
+    if (!value)
+        trace_print_operand(known, out);
+    else if (strcmp(now, before))
+        put(out, before);
+    if (value || kind == OPERAND_VALUE) putf(out, " as operand %d", position);
+    if (value && value->path) putf(out, " (%s)", value->path);
+}
+
+static void say_attribute(const TraceOp *known, const Attrs *attrs, Buffer *out) {
     const OpInfo *info = op_info(known->op);
     for (int i = 0; i < info->param_count; i++) {
         const Param *param = &info->param[i];
-        if (param->word < 0 || known->word[param->word] == attrs->word[param->word]) continue;
-        say(text, " with %s=", param->name);
-        if (param->type == PARAM_FLOAT) {
-            Attrs before = {{known->word[param->word]}}, now = {{attrs->word[param->word]}};
-            say(text, "%.15g in place of %.15g", attr_float(&now, 0), attr_float(&before, 0));
-        } else {
-            say(text, "%lld in place of %lld", (long long)attrs->word[param->word],
-                (long long)known->word[param->word]);
-        }
+        if (param->word < 0 || !memcmp(&known->word[param->word], &attrs->word[param->word],
+                                       sizeof *known->word * (size_t)param_words(param)))
+            continue;
+        putf(out, " with %s=", param->name);
+        trace_print_attribute(param, attrs->word, out);
+        put(out, " in place of ");
+        trace_print_attribute(param, known->word, out);
         return;
     }
 }
 
-void miss_describe_op(const Call *call, int op, const cb_operand *input, int input_count,
-                      const Attrs *attrs, char *out, size_t bytes) {
-    Line text = {out, bytes, 0};
-    say(&text, "after %d ops: %s", call->at, name_of(op));
+static void say_op(const Call *call, int op, const cb_operand *input, int input_count,
+                   const Attrs *attrs, Buffer *out) {
     if (call->at >= length(call->trace->op)) {
-        say(&text, ", where entry %d ends", call->entry->number);
+        putf(out, ", where entry %d ends", call->entry->number);
         return;
     }
     const TraceOp *next = &call->trace->op[call->at];
     if ((int)next->op != op) {
-        say(&text, " in place of %s", name_of(next->op));
+        putf(out, " in place of %s", name_of(next->op));
         return;
     }
     for (int i = 0; i < input_count && i < next->input_count; i++)
-        if (say_operand(call, &text, &next->input[i], &input[i], i)) return;
-    if (attrs && next->word_count) say_attribute(&text, next, attrs);
+        if (!is_as_before(call, &next->input[i], &input[i])) {
+            say_operand(call, &next->input[i], &input[i], i, out);
+            return;
+        }
+    if (attrs && next->word_count) say_attribute(next, attrs, out);
+}
+
+void miss_describe_op(const Call *call, int op, const cb_operand *input, int input_count,
+                      const Attrs *attrs, char *out, size_t bytes) {
+    int used = snprintf(out, bytes, "after %d ops: %s", call->at, name_of(op));
+    Arena *arena = arena_new();
+    if (arena && !arena_guard(arena)) {
+        Buffer text = buffer_new(arena);
+        say_op(call, op, input, input_count, attrs, &text);
+        snprintf(out + used, bytes - (size_t)used, "%s", buffer_text(&text));
+    }
+    arena_free(arena);
 }

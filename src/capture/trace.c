@@ -221,44 +221,43 @@ void trace_print_operand(const TraceOperand *operand, Buffer *out) {
     }
 }
 
-static void print_attribute(const TraceOp *op, const Param *param, bool first, Buffer *out) {
-    int64_t word = op->word[param->word];
+void trace_print_attribute(const Param *param, const int64_t *word, Buffer *out) {
     double number;
-    putf(out, "%s%s=", first ? "" : ", ", param->name);
+    word += param->word;
     switch (param->type) {
     case PARAM_FLOAT:
-        memcpy(&number, &word, sizeof number);
+        memcpy(&number, word, sizeof number);
         put_double(out, number);
         break;
     case PARAM_NUMBER: {
-        TraceOperand given = {word == CB_OPERAND_TENSOR ? OPERAND_ABSENT : word, NO_ARGUMENT,
-                              op->word[param->word + 1]};
+        TraceOperand given = {*word == CB_OPERAND_TENSOR ? OPERAND_ABSENT : *word, NO_ARGUMENT,
+                              word[1]};
         trace_print_operand(&given, out);
         break;
     }
     case PARAM_FLOATS:
         put(out, "[");
-        for (int i = 0; i < word; i++) {
-            memcpy(&number, &op->word[param->word + 1 + i], sizeof number);
+        for (int i = 0; i < *word; i++) {
+            memcpy(&number, &word[1 + i], sizeof number);
             put(out, i ? ", " : "");
             put_double(out, number);
         }
         put(out, "]");
         break;
     case PARAM_BOOL:
-        put(out, word ? "true" : "false");
+        put(out, *word ? "true" : "false");
         break;
     case PARAM_DTYPE:
-        put(out, word < 0 ? "same" : cb_dtype_name(word));
+        put(out, *word < 0 ? "same" : cb_dtype_name(*word));
         break;
     case PARAM_DIMS:
-        if (word < 0)
+        if (*word < 0)
             put(out, "all");
         else
-            put_sizes(out, (int)word, &op->word[param->word + 1]);
+            put_sizes(out, (int)*word, &word[1]);
         break;
     default:
-        putf(out, "%lld", (long long)word);
+        putf(out, "%lld", (long long)*word);
     }
 }
 
@@ -278,7 +277,8 @@ static void print_op(const Trace *trace, const TraceOp *op, Buffer *out) {
     for (int i = 0; info && i < info->param_count; i++) {
         if (info->param[i].word < 0) continue;
         if (op->op == OP_custom && info->param[i].word == ATTR_custom_operation) continue;
-        print_attribute(op, &info->param[i], first, out);
+        putf(out, "%s%s=", first ? "" : ", ", info->param[i].name);
+        trace_print_attribute(&info->param[i], op->word, out);
         first = false;
     }
     put(out, ")");

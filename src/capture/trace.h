@@ -118,6 +118,8 @@ TraceOperand trace_number(const cb_operand *operand);
 cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argument);
 void trace_print(const Trace *trace, Buffer *out);
 void trace_print_operand(const TraceOperand *operand, Buffer *out);
+/* The value of one of the attributes that begin at word. */
+void trace_print_attribute(const Param *param, const int64_t *word, Buffer *out);
 
 /* Runs ops [0, count) one by one, eagerly: exactly what the function would have done without a
  * tracer. real has an entry per value: inputs and captured tensors are given, results are filled

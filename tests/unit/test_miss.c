@@ -25,7 +25,8 @@ static void expect_said(cb_function *fast, const char *text) {
 /* Another op, number, attribute or tensor. */
 static void ops(void **state) {
     (void)state;
-    const char *said[] = {"after 0 ops: mul of 3 in place of 2", "after 1 ops: sin in place of exp",
+    const char *said[] = {"after 0 ops: mul of 3.0 in place of 2.0",
+                          "after 1 ops: sin in place of exp",
                           "after 2 ops: leaky_relu with slope=0.25 in place of 0.125",
                           "after 4 ops: neg in place of sqrt"};
     cb_scope_open();
@@ -42,6 +43,37 @@ static void ops(void **state) {
     expect_said(fast, "after 3 ops: add of f32[1, 3] in place of f32[2, 3] as operand 1");
     cb_function_free(fast);
     cb_scope_close();
+}
+
+static cb_tensor *other_attributes(cb_tensor *x) {
+    cb_tensor *y = cb_reshape(x, way == 1 ? cb_dims(3, 2) : cb_dims(6));
+    y = way == 2 ? cb_add(y, outside) : cb_add(y, 2);
+    y = cb_to(y, (cb_dtype)(way == 3 ? CB_F64 : CB_F16));
+    y = cb_sum(y, way == 4 ? cb_dims(0) : cb_dims(-1));
+    y = cb_clamp(y, 0.5, way == 5 ? 1 : 2);
+    return cb_max_pool1d(cb_expand(cb_sum(y), cb_dims(2, 8)), way == 6 ? cb_dims(2) : cb_dims(4));
+}
+
+/* Lists, dtypes and numbers as they are written; a tensor where a number was. */
+static void attributes(void **state) {
+    (void)state;
+    const char *said[] = {"after 0 ops: reshape with sizes=[3, 2] in place of [6])",
+                          "after 1 ops: add of f32[6] in place of 2 as operand 1)",
+                          "after 2 ops: to with dtype=f64 in place of f16)",
+                          "after 3 ops: sum with dim=[0] in place of [-1])",
+                          "after 4 ops: clamp with high=1 in place of 2)",
+                          "with kernel_size=[2] in place of [4])"};
+    cb_scope_open();
+    cb_function *fast = cb_compile(other_attributes, "backend=vm, dynamic=off");
+    cb_tensor *x = ramp(2, 3);
+    outside = cb_reshape(ramp(2, 3), cb_dims(6));
+    for (way = 0; way < 7; way++) {
+        cb_call(fast, x);
+        if (way) expect_said(fast, said[way - 1]);
+    }
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_string_equal(cb_error() ? cb_error() : "", "");
 }
 
 static int any_number(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
@@ -156,8 +188,8 @@ static void constants(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ops),   cmocka_unit_test(inputs),    cmocka_unit_test(names),
-        cmocka_unit_test(kinds), cmocka_unit_test(constants),
+        cmocka_unit_test(ops),   cmocka_unit_test(attributes), cmocka_unit_test(inputs),
+        cmocka_unit_test(names), cmocka_unit_test(kinds),      cmocka_unit_test(constants),
     };
     return run_counted(tests);
 }
