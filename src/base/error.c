@@ -24,6 +24,11 @@ Site site_unpack(uint64_t packed) {
     return (Site){.file = (const char *)(uintptr_t)(packed >> 16), .line = packed & 0xFFFF};
 }
 
+bool site_same(Site a, Site b) {
+    if (a.line != b.line || a.file == b.file) return a.line == b.line;
+    return a.file && b.file && !strcmp(a.file, b.file);
+}
+
 void site_set(Site site) { thread_site = site; }
 
 const Place *place_current(void) { return place; }

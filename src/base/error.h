@@ -36,6 +36,7 @@ static inline uint64_t site_pack(void) {
     return (uint64_t)(uintptr_t)thread_site.file << 16 | ((uint64_t)thread_site.line & 0xFFFF);
 }
 Site site_unpack(uint64_t packed);
+bool site_same(Site a, Site b); /* one line of one file, whose name each library has a copy of */
 void site_format(Site site, char *out, size_t bytes); /* "photo.c:31" */
 void site_set(Site site);
 const Place *place_current(void); /* NULL: in no module */

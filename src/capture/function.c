@@ -28,6 +28,17 @@ int function_alternatives(const Function *function, bool resume) {
     return count;
 }
 
+/* The last one is of all for which there is no room. */
+static Note *note_of(Function *function, Reason reason, Site site) {
+    for (int i = 0; i < function->note_count; i++)
+        if (function->note[i].reason == reason && site_same(function->note[i].site, site))
+            return &function->note[i];
+    if (function->note_count >= MAX_NOTES - 1) reason = REASON_notes_full, site = (Site){0};
+    if (function->note_count < MAX_NOTES)
+        function->note[function->note_count++] = (Note){.reason = reason, .site = site};
+    return &function->note[function->note_count - 1];
+}
+
 void function_note(Function *function, Reason reason, Site site, const char *format, ...) {
     char detail[sizeof function->note->detail];
     va_list arguments;
@@ -35,22 +46,14 @@ void function_note(Function *function, Reason reason, Site site, const char *for
     vsnprintf(detail, sizeof detail, format, arguments);
     va_end(arguments);
     lock_take(function_lock(function));
-    Note *note = NULL;
-    for (int i = 0; i < function->note_count && !note; i++) {
-        Note *known = &function->note[i];
-        if (known->reason == reason && known->site.file == site.file &&
-            known->site.line == site.line)
-            note = known;
-    }
-    if (!note && function->note_count < MAX_NOTES) {
-        note = &function->note[function->note_count++];
-        *note = (Note){.reason = reason, .site = site};
-        memcpy(note->detail, detail, sizeof detail);
-    }
-    if (note) note->count++;
-    bool first = note && note->count == 1;
+    Note *note = note_of(function, reason, site);
+    if (!note->count++ && note->reason == reason)
+        snprintf(note->detail, sizeof note->detail, "%s", detail);
+    bool first = note->count == 1;
+    bool tells = stance_tells(reason) && (note->reason == reason ? first : !function->told);
+    function->told |= tells;
     lock_give(function_lock(function));
-    if (first) stance_notice(function, reason, site, detail);
+    if (tells) stance_notice(function, reason, site, detail);
     if (first && strchr(option_text(OPTION_dump), 'c'))
         fprintf(stderr, "capture: %s%s%s\n", reason_info(reason)->text, *detail ? ": " : "",
                 detail);

@@ -236,6 +236,7 @@ struct cb_function {
     _Atomic(Entry *) left; /* entries that have left the list, and are not freed yet */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled;
+    bool told; /* on stderr, why it is not compiled */
     int note_count;
     Note note[MAX_NOTES];
 };
@@ -276,6 +277,7 @@ bool stance_compiles(void); /* what is not compiled yet may be */
 Reason stance_find(int alternatives, int limit);
 /* Whether what speaks against it is an error; else the call is eager. */
 bool stance_refuses(const Function *function, Reason reason);
+bool stance_tells(Reason reason); /* on stderr */
 void stance_notice(const Function *function, Reason reason, Site site, const char *detail);
 /* miss.c: why the newest entry does not take these inputs. */
 Reason miss_describe(const Function *function, Ambient now, Tensor *const *input,

@@ -61,13 +61,11 @@ static bool goes_on_alike(const Call *call, const Trace *trace, const TraceOp *o
     return length(trace->op) > call->at && trace_alike_op(&trace->op[call->at], op);
 }
 
-static bool same_line(Site a, Site b) { return a.file == b.file && a.line == b.line; }
-
 /* Numbers are compared with those of the same line: another loop may call the same ops so far. */
 static bool has_its_line(const Call *call, const Trace *trace, const TraceOp *op) {
     bool numbers = false;
     for (int i = 0; i < op->input_count; i++) numbers |= operand_is_number(&op->input[i]);
-    return !numbers || same_line(trace->op[call->at].site, op->site);
+    return !numbers || site_same(trace->op[call->at].site, op->site);
 }
 
 /* Into *found, unless there is a better one. True: there can be none. */
@@ -120,7 +118,7 @@ static void note_change(const Call *call, Site site, const TraceOperand *was,
 
 /* Is the number at the same line another one than it was? */
 static bool has_changed(const TraceOp *op, const TraceOp *like, int operand) {
-    return like && same_line(like->site, op->site) && !operand_is_argument(&like->input[operand]) &&
+    return like && site_same(like->site, op->site) && !operand_is_argument(&like->input[operand]) &&
            like->input[operand].bits != op->input[operand].bits;
 }
 

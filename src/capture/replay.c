@@ -282,11 +282,6 @@ static bool mode_changed(const Call *call) {
 }
 
 /* The op that is called stands at this line. */
-static bool is_here(Site site) {
-    Site now = site_current();
-    return now.file == site.file && now.line == site.line;
-}
-
 /* Why the run leaves the trace: the same op with another number or tensor, or another op. */
 static Reason departure(const Call *call, int op, const cb_operand *input, int input_count) {
     if (mode_changed(call)) return REASON_mode_changed;
@@ -298,7 +293,8 @@ static Reason departure(const Call *call, int op, const cb_operand *input, int i
         if (other_tensor(call, known, &input[i])) return REASON_tensor_changed;
         if (!operand_is_number(known) || known->kind != (OperandKind)input[i].kind) continue;
         if (operand_is_argument(known) || trace_number(&input[i]).bits != known->bits)
-            return is_here(next->site) && number_may_be_argument(call, call->trace, next, &input[i])
+            return site_same(next->site, site_current()) &&
+                           number_may_be_argument(call, call->trace, next, &input[i])
                        ? REASON_number_argument
                        : REASON_scalar_changed;
     }

@@ -5,7 +5,7 @@
  *         eager_on_recompile   it runs eagerly; what is compiled already runs
  *         fail_on_recompile    it is an error, which says what the newest entry does not hold for
  *
- * Whoever runs eagerly for the limit is told once, on stderr (option notices). */
+ * Whoever runs eagerly for the limit is told once for each line, on stderr (option notices). */
 #include "capture/function.h"
 
 #include "base/option.h"
@@ -42,10 +42,13 @@ Reason stance_find(int alternatives, int limit) {
     return alternatives >= limit && alternatives ? REASON_recompile_limit : REASON_NONE;
 }
 
+bool stance_tells(Reason reason) {
+    return reason == REASON_recompile_limit || reason == REASON_backend_refused ||
+           reason == REASON_backend_failed;
+}
+
 void stance_notice(const Function *function, Reason reason, Site site, const char *detail) {
-    bool told = reason == REASON_recompile_limit || reason == REASON_backend_refused ||
-                reason == REASON_backend_failed;
-    if (!told || !option_int(OPTION_notices)) return;
+    if (!option_int(OPTION_notices)) return;
     const char *made = function->made.file ? function->made.file : "?";
     fprintf(stderr, "carbide: %s:%d: %s%s%s (the function compiled at %s:%d)\n",
             site.file ? site.file : "?", site.line, reason_info(reason)->text, *detail ? ": " : "",

@@ -1,5 +1,6 @@
 /* What may be compiled: stances, the limit of entries and what is said of it; compiled functions
  * within each other. */
+#include "capture/function.h"
 #include "capture_support.h"
 
 #include <unistd.h>
@@ -151,6 +152,30 @@ static void limit(void **state) {
     cb_function_free(fast);
 }
 
+/* A function that breaks at many lines: the notice comes, and what is not kept is counted. */
+static void many_notes(void **state) {
+    (void)state;
+    char said[1024], file[] = "net.c", again[] = "net.c";
+    cb_set_option("recompile_limit", "2");
+    cb_function *fast = cb_compile(scaled, VM);
+    for (int line = 1; line <= 40; line++) {
+        function_note(fast, REASON_value_requested, (Site){.file = file, .line = line}, "%s", "");
+        function_note(fast, REASON_value_requested, (Site){.file = again, .line = line}, "%s", "");
+    }
+    calls_of_sizes(fast, 5, said, sizeof said);
+    assert_non_null(strstr(said, "the recompile limit was reached"));
+    assert_null(strstr(strstr(said, "the recompile limit") + 1, "the recompile limit"));
+    char *text = cb_explain(fast);
+    assert_non_null(
+        strstr(text, "at net.c:31, 2 times")); /* one file, whichever copy of its name */
+    assert_null(strstr(text, "net.c:32"));
+    assert_non_null(
+        strstr(text, "note: reasons at further lines, which are counted and not kept, 22 times"));
+    cb_free_text(text);
+    cb_set_option("recompile_limit", "8");
+    cb_function_free(fast);
+}
+
 /* ---- within each other ----------------------------------------------------------------------- */
 
 static cb_function *inner;
@@ -258,9 +283,10 @@ static void reset(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stances), cmocka_unit_test(fails),  cmocka_unit_test(begins_a_segment),
-        cmocka_unit_test(limit),   cmocka_unit_test(nested), cmocka_unit_test(disabled),
-        cmocka_unit_test(reset),
+        cmocka_unit_test(stances),          cmocka_unit_test(fails),
+        cmocka_unit_test(begins_a_segment), cmocka_unit_test(limit),
+        cmocka_unit_test(many_notes),       cmocka_unit_test(nested),
+        cmocka_unit_test(disabled),         cmocka_unit_test(reset),
     };
     return run_counted(tests);
 }
