@@ -4,24 +4,25 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Of these, `make coverage` counts nothing: threads that raise one count wait for each other. */
+#define EMULATED static __attribute__((noinline, no_profile_instrument_function))
+
 static _Thread_local float tile_data[8][16][16];
 static _Thread_local int configured;
 
-static inline void tile_configure(const void *config) {
-    configured = ((const uint8_t *)config)[0] == 1;
-}
+EMULATED void tile_configure(const void *config) { configured = ((const uint8_t *)config)[0] == 1; }
 
-static inline void tile_load(int to, const void *from, int64_t stride) {
+EMULATED void tile_load(int to, const void *from, int64_t stride) {
     for (int r = 0; r < 16; r++)
         memcpy(tile_data[to][r], (const char *)from + r * stride, sizeof tile_data[to][r]);
 }
 
-static inline void tile_store(int from, void *to, int64_t stride) {
+EMULATED void tile_store(int from, void *to, int64_t stride) {
     for (int r = 0; r < 16; r++)
         memcpy((char *)to + r * stride, tile_data[from][r], sizeof tile_data[from][r]);
 }
 
-static inline float half_of_pair(float pair, int which) {
+static inline __attribute__((always_inline)) float half_of_pair(float pair, int which) {
     uint32_t bits;
     memcpy(&bits, &pair, sizeof bits);
     bits = which ? bits & 0xffff0000 : bits << 16;
@@ -29,7 +30,7 @@ static inline float half_of_pair(float pair, int which) {
     return pair;
 }
 
-static inline void tile_multiply(int sum, int a, int b) {
+EMULATED void tile_multiply(int sum, int a, int b) {
     if (!configured) __builtin_trap();
     for (int r = 0; r < 16; r++)
         for (int k = 0; k < 16; k++)

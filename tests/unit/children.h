@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,9 +16,15 @@
 void __gcov_dump(void);
 #endif
 
-/* _exit, which would forget what the child has reached. */
+/* _exit, which would forget what the child has reached; that goes to files, which a test may have
+ * limited. */
 static inline void leave_child(int status) {
 #ifdef CARBIDE_COVERAGE
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_FSIZE, &limit)) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_FSIZE, &limit);
+    }
     __gcov_dump();
 #endif
     _exit(status);
