@@ -297,9 +297,10 @@ static cb_tensor *asks(cb_tensor *x, cb_tensor *y) {
     cb_tensor *row = cb_select(sum, 0, 1), *other = cb_mul(sum, 2.0);
     ask(turned, turned), ask(turned, x), ask(turned, y), ask(same, x), ask(turned, same);
     ask(sum, sum), ask(sum, x), ask(sum, row), ask(other, row);
-    double value = cb_item(cb_sum(other)); /* what lives now waits, or has a value */
+    double value = cb_item(cb_sum(other)); /* what lives now waits, until an op uses it */
+    ask(turned, x), ask(sum, row), ask(other, row);
     cb_tensor *behind = cb_select(row, 0, 0), *late = cb_mul(row, value);
-    ask(turned, x), ask(sum, row), ask(other, row), ask(behind, row), ask(behind, sum);
+    ask(behind, row), ask(behind, sum);
     ask(late, late), ask(late, row), ask(same, turned);
     return cb_add(late, behind);
 }
