@@ -6,6 +6,7 @@
  * did before stays done, as it would be without a tracer, and the thread is as it was. */
 #include "capture/functional.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "fx/fx.h"
 #include <string.h>
@@ -237,6 +238,7 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
             fail(CB_ERR_COMPILE, "fullgraph: the function keeps a tensor that it does not return");
             return false;
         }
+        call->end_ms = clock_ms();
         call->entry = entry_make(call);
         if (!call->entry) return not_compiled(call, before);
         call->trace = call->entry->trace;

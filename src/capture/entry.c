@@ -165,11 +165,12 @@ static bool compile_own(Entry *entry, Call *call) {
 
 static bool compile(Entry *entry, Call *call) {
     double start = clock_ms();
-    entry->trace_ms = start - call->start_ms;
+    entry->trace_ms = call->end_ms - call->start_ms;
     bool takes = backend_of(&call->function->options) && backend_take(entry, call);
     if (!takes && !compile_own(entry, call)) return false;
     entry->compile_ms = clock_ms() - start;
-    timeline_add("capture", "recording", (int64_t)(call->start_ms * 1e6), (int64_t)(start * 1e6));
+    timeline_add("capture", "recording", (int64_t)(call->start_ms * 1e6),
+                 (int64_t)(call->end_ms * 1e6));
     return !option_int(OPTION_check) || check_build(entry, call);
 }
 

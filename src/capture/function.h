@@ -352,7 +352,7 @@ struct Call {
     uint64_t left_serial;      /* trace of their shells */
     uint64_t *exposed; /* serials of storages that the function has pointers into (expose.c) */
     int exposed_count;
-    double start_ms;
+    double start_ms, end_ms; /* of recording */
     Tensor *local[LOCAL_VALUES];
     int64_t local_argument[2 * LOCAL_ARGUMENTS];
 };

@@ -47,8 +47,8 @@ struct LeftSegment {
     int shells, alive;
     bool leads; /* others are like it */
     bool resumes;
-    bool missed;     /* somebody used what the executable does not compute */
-    double trace_ms; /* of recording */
+    bool missed;             /* somebody used what the executable does not compute */
+    double start_ms, end_ms; /* of recording */
     LeftShell shell[];
 };
 
@@ -328,7 +328,8 @@ static void stand_at(Call *call, const LeftSegment *left) {
     call->argument_capacity = left->trace->argument_count;
     call->input_count = left->input_count;
     call->resumed = left->resumes;
-    call->start_ms = clock_ms() - left->trace_ms;
+    call->start_ms = left->start_ms;
+    call->end_ms = left->end_ms;
 }
 
 static void stand_nowhere(Call *call) {
@@ -497,7 +498,8 @@ static void absorb_covered(Call *call, LeftSegment *made) {
 
 /* It runs, op by op; compiled it is when more is known of it. False: an op failed. */
 static bool run_recorded(Call *call, LeftSegment *left) {
-    left->trace_ms = clock_ms() - call->start_ms;
+    left->start_ms = call->start_ms;
+    left->end_ms = clock_ms();
     bool done = compute(left), whole = call->stale || writes(left->trace) || draws(left->trace);
     LeftSegment *like = find_like(left), *leader = like ? like : left;
     if (whole) cross_whole(left, leader->recording->trace);

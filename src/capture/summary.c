@@ -201,9 +201,14 @@ void summary_print(Function *function, Buffer *out) {
     put_count(out, stats.recompiles, "recompile");
     putf(out, ", %lld eager\n", (long long)stats.eager_calls);
     put_notes(function, out);
-    int graphs = (int)stats.graphs, shown = graphs > MOST_GRAPHS ? MOST_GRAPHS : graphs, i = 0;
-    int rows = shown ? MOST_ROWS / shown : 0;
+    int graphs = 0, i = 0;
+    for (const Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) graphs++;
+    int shown = graphs > MOST_GRAPHS ? MOST_GRAPHS : graphs, rows = shown ? MOST_ROWS / shown : 0;
     for (const Entry *e = atomic_load(&function->first); e && i < shown; e = atomic_load(&e->next))
         put_graph(e, rows < FEWEST_ROWS ? FEWEST_ROWS : rows, out), i++;
     if (graphs > shown) putf(out, "and %d more graphs\n", graphs - shown);
+    if (stats.graphs > graphs) {
+        put_count(out, stats.graphs - graphs, "earlier graph");
+        put(out, " left: later ones take their calls\n");
+    }
 }

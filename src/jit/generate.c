@@ -32,11 +32,11 @@ typedef struct Compilation {
     _Atomic bool failed;
 } Compilation;
 
-/* same[k]: the first kernel that differs from k in its name alone. Two texts are equal when the
- * hashes of what follows the name are. */
+/* same[k]: the first kernel that differs from k in its name alone. */
 static int *find_same(const Plan *plan, Arena *arena) {
     int count = length(plan->kernel);
     int *same = arena_new_array(arena, int, count + 1);
+    const char **body = arena_new_array(arena, const char *, count + 1);
     Map seen = map_new(arena);
     Buffer text = buffer_new(arena);
     for (int k = 0; k < count; k++) {
@@ -45,8 +45,10 @@ static int *find_same(const Plan *plan, Arena *arena) {
         size_t skip = strcspn(buffer_text(&text), "(");
         uint64_t hash = hash_bytes(text.text + skip, text.length - skip, 0);
         const int *first = map_get(&seen, hash);
-        same[k] = first ? *first : k;
-        if (!first) map_put(&seen, hash, &same[k]);
+        same[k] = first && !strcmp(body[*first], text.text + skip) ? *first : k;
+        if (first) continue;
+        body[k] = arena_text(arena, text.text + skip);
+        map_put(&seen, hash, &same[k]);
     }
     return same;
 }

@@ -2,8 +2,9 @@
  * whole process, whichever and however many executables use it.
  *
  * A key says all that it follows from: storages by serial number and version, so that a write to
- * one of them leads to another key, and what is done with them. What was made lives as long as an
- * executable uses it.
+ * one of them leads to another key, and what is done with them; of a folded constant, which a whole
+ * graph may lead to, a digest of 128 bits of that. What was made lives as long as an executable
+ * uses it.
  *
  *     const DerivedKey key = {bytes, count};
  *     Derived *packed = derived_take(&key, &by, user);   made by by.make, or found

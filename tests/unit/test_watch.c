@@ -114,7 +114,7 @@ static void summaries(void **state) {
     assert_non_null(strstr(said, "\n    input 0 is f32[2, 8], entry 0 has f32[4, 8]\n"));
     assert_non_null(strstr(said, "graph 0: 1 input f32[3, 3]\n"));
     assert_non_null(strstr(said, "; engine: vector VM"));
-    assert_non_null(strstr(said, "  not fused, 1 x: a library step joins"));
+    assert_non_null(strstr(said, "  not fused, 1 x: a library step reads"));
     assert_non_null(strstr(said, " a call takes "));
     assert_null(strstr(said, "captured:"));
     for (const char *line = said; *line; line += strcspn(line, "\n") + 1)
