@@ -120,7 +120,7 @@ bool worker_add(WorkerJob *job) {
 }
 
 static bool is_of(const WorkerJob *job, const void *owner, int64_t last) {
-    return job && job->owner == owner && job->number <= last;
+    return job && (!owner || job->owner == owner) && job->number <= last;
 }
 
 /* The first one that waits, or runs. */

@@ -30,7 +30,7 @@ struct WorkerJob { /* zeroed but for run */
 
 /* False: there is no memory for a thread, and nothing has happened. */
 bool worker_add(WorkerJob *job);
-void worker_wait(const void *owner); /* until the jobs that it has now are idle, or gone */
+void worker_wait(const void *owner); /* until its jobs of now are idle, or gone; NULL: all jobs */
 void worker_drop(WorkerJob *job);    /* until it is idle, and it does no more than it must */
 /* The thread ends. What waits or runs is stopped. Also when the process exits. */
 void worker_close(void);

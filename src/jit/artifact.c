@@ -1,7 +1,7 @@
 /* Saving and loading artifacts: kernels that were compiled here, for machines like this one.
  *
  * A file holds entries of the kernel cache: objects, each under a description that leaves out the
- * compiler and the processor that happened to make it (describe_artifact in code.c), and times of
+ * compiler and the processor that happened to make it (code_describe_for_others), and times of
  * the tuner, which are those of one processor and keep their description. What all have in common
  * is the fit: a machine that has another one takes nothing.
  *
@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "base/reason.h"
+#include "base/worker.h"
 #include "jit/cache.h"
 #include "jit/code.h"
 #include "jit/compiler.h"
@@ -51,39 +52,38 @@ static cb_status find_directory(const char *what, char directory[CACHE_PATH]) {
 typedef struct Saving {
     const char *directory;
     int which;
+    char (*loaded)[CACHE_KEY]; /* of the code that was loaded when it began */
+    int loaded_count;
     Buffer items;
     int count, kernels;
+    bool failed; /* out of memory */
 } Saving;
 
-/* The description under which others find an object; false: it is of another version, of other
- * flags, or cut short. */
-static bool describe_for_others(const char *description, char out[CACHE_TEXT]) {
-    char version[64], flags[FIT_BYTES];
-    snprintf(version, sizeof version, "carbide %s\nsource ", CB_VERSION);
-    snprintf(flags, sizeof flags, "\nflags %s\n", compiler_flags());
-    const char *compiler = strstr(description, "\ncompiler "), *at = strstr(description, flags);
-    if (strncmp(description, version, strlen(version)) != 0 || !compiler || !at) return false;
-    snprintf(out, CACHE_TEXT, "%.*s\n%s%s", (int)(compiler - description), description,
-             CODE_ANY_COMPILER, flags + 1);
-    return true;
+static bool is_loaded(const Saving *s, const char *key) {
+    for (int i = 0; i < s->loaded_count; i++)
+        if (!strcmp(s->loaded[i], key)) return true;
+    return false;
 }
 
 /* What the tuner measured here. */
 static bool is_tuned_here(const char *description, char out[CACHE_TEXT]) {
-    char version[64], cpu[FIT_BYTES];
-    snprintf(version, sizeof version, "carbide %s\ntuned ", CB_VERSION);
-    snprintf(cpu, sizeof cpu, "\ncpu %s\n", compiler_cpu());
-    bool here = !strncmp(description, version, strlen(version)) && strstr(description, cpu);
+    char tuned[FIT_BYTES];
+    int used = snprintf(tuned, sizeof tuned, TUNED_TEXT, CB_VERSION, compiler_cpu());
+    bool here = !strncmp(description, tuned, (size_t)used);
     if (here) snprintf(out, CACHE_TEXT, "%s", description);
     return here;
 }
 
-static void put_item(Saving *s, const char *description, const char *object, size_t bytes) {
+static void put_item(Saving *s, const char *description, const CacheContent *content) {
     size_t text_bytes = strlen(description);
-    ArtifactItem item = {.text_bytes = (uint32_t)text_bytes, .object_bytes = bytes};
+    ArtifactItem item = {.text_bytes = (uint32_t)text_bytes, .object_bytes = content->object_bytes};
+    if (arena_guard(s->items.arena)) { /* whoever calls has more to free */
+        s->failed = true;
+        return;
+    }
     put_bytes(&s->items, (const char *)&item, sizeof item);
     put_bytes(&s->items, description, text_bytes);
-    put_bytes(&s->items, object, bytes);
+    put_bytes(&s->items, content->content, content->object_bytes);
     s->count++;
 }
 
@@ -91,14 +91,17 @@ static void save_entry(void *user, const CacheEntry *entry) {
     Saving *s = user;
     char description[CACHE_TEXT], out[CACHE_TEXT];
     CacheContent content;
-    bool loaded = code_is_loaded(entry->key), wanted = loaded || s->which == ARTIFACT_ALL;
-    if (!wanted && entry->bytes > SMALL_BYTES) return;
-    if (!cache_read(s->directory, entry->key, &content)) return;
+    bool loaded = is_loaded(s, entry->key), wanted = loaded || s->which == ARTIFACT_ALL;
+    if (s->failed || (!wanted && entry->bytes > SMALL_BYTES)) return;
+    errno = 0;
+    if (!cache_read(s->directory, entry->key, &content)) {
+        s->failed = errno == ENOMEM;
+        return;
+    }
     snprintf(description, sizeof description, "%.*s", (int)content.text_bytes,
              content.content + content.object_bytes);
-    bool kernel = wanted && describe_for_others(description, out);
-    if (kernel || is_tuned_here(description, out))
-        put_item(s, out, content.content, content.object_bytes);
+    bool kernel = wanted && code_describe_for_others(description, out, sizeof out);
+    if (kernel || is_tuned_here(description, out)) put_item(s, out, &content);
     s->kernels += loaded && kernel;
     memory_free(content.content);
 }
@@ -121,23 +124,29 @@ static uint64_t hash_of(const ArtifactHeader *header, const char *rest) {
     return hash_bytes(rest, header->bytes, first);
 }
 
-static cb_status save(const char *path, Saving *s) {
-    if (arena_guard(s->items.arena)) return fail_memory(0);
+static bool put_fit(Saving *s) {
     char fit[FIT_BYTES];
     write_fit(fit);
+    if (arena_guard(s->items.arena)) return false;
     put(&s->items, fit);
+    return true;
+}
+
+static cb_status save(const char *path, Saving *s) {
+    if (!s->loaded || !put_fit(s)) return fail_memory(0);
     size_t fit_bytes = s->items.length;
     cache_visit(s->directory, save_entry, s);
-    if (s->which == ARTIFACT_LOADED && s->kernels < code_count())
+    if (s->failed) return fail_memory(0);
+    if (s->which == ARTIFACT_LOADED && s->kernels < s->loaded_count)
         return fail(CB_ERR_IO, "save_artifacts: of %d loaded files of kernels %d are in the cache",
-                    code_count(), s->kernels);
+                    s->loaded_count, s->kernels);
     ArtifactHeader header = {
         .bytes = s->items.length, .fit_bytes = (uint32_t)fit_bytes, .items = (uint32_t)s->count};
     memcpy(header.magic, ARTIFACT_MAGIC, sizeof header.magic);
     header.hash = hash_of(&header, buffer_text(&s->items));
     ArtifactFile file = {header, &s->items};
     if (file_save(path, write_file, &file)) return CB_OK;
-    return fail(CB_ERR_IO, "save_artifacts: %s: %s", path, strerror(errno));
+    return fail_file("save_artifacts", path);
 }
 
 cb_status artifacts_save(const char *path, int which, int *count) {
@@ -146,9 +155,12 @@ cb_status artifacts_save(const char *path, int which, int *count) {
     if (status != CB_OK) return status;
     Arena *arena = arena_new();
     if (!arena) return fail_memory(0);
+    worker_wait(NULL);
     Saving s = {.directory = directory, .which = which, .items = buffer_new(arena)};
+    s.loaded = code_keys(&s.loaded_count);
     status = save(path, &s);
     *count = s.count;
+    memory_free(s.loaded);
     arena_free(arena);
     return status;
 }

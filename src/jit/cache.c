@@ -99,6 +99,7 @@ static char *read_file(int file, size_t *bytes) {
     if (!object_is_ours(file, bytes)) return NULL;
     if (*bytes > ENTRY_LIMIT) return NULL;
     char *content = memory_alloc(*bytes);
+    if (!content) errno = ENOMEM;
     for (size_t at = 0; content && at < *bytes;) {
         ssize_t got = pread(file, content + at, *bytes - at, (off_t)at);
         if (got < 0 && errno == EINTR) continue;

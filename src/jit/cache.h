@@ -45,8 +45,8 @@ CacheLookup cache_get(const char *directory, const char *key, const char *descri
 bool cache_set(const char *directory, const char *key, const char *description, const char *text);
 bool cache_write(const char *directory, const char *key, const char *description,
                  const void *content, size_t bytes);
-/* A whole sound entry, as artifacts carry it (jit/artifact.c). False: missing or damaged, or out of
- * memory; otherwise content is the caller's. */
+/* A whole sound entry, as artifacts carry it (jit/artifact.c). False: missing or damaged, or, when
+ * errno is ENOMEM, out of memory; otherwise content is the caller's. */
 typedef struct CacheContent {
     char *content; /* object, then description */
     size_t object_bytes, text_bytes;

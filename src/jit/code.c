@@ -26,6 +26,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* In place of the compiler, of objects that artifacts brought (artifact.c): whichever compiler of
+ * its own another machine had, and whichever processor that has the instructions. */
+#define ANY_COMPILER "compiler any\n"
+
 enum { STOP_MS = 20 /* between two looks at whether it is stopped */ };
 
 struct Code {
@@ -40,26 +44,28 @@ static Code *all_loaded; /* under the lock */
 
 /* ---- the key ----------------------------------------------------------------------------- */
 
+/* What no machine changes comes first, as lines: artifacts keep that (code_describe_for_others). */
 static bool describe(const Compiler *compiler, const char *source, size_t length, char *out,
                      size_t bytes) {
-    int used = snprintf(out, bytes,
-                        "carbide %s\nsource %016" PRIx64 "%016" PRIx64 " %zu\n"
-                        "compiler %s %" PRId64 " %" PRId64 "\nflags %s\ncpu %s\n",
-                        CB_VERSION, hash_bytes(source, length, 1), hash_bytes(source, length, 2),
-                        length, compiler->real, compiler->bytes, compiler->changed,
-                        compiler_flags(), compiler_cpu());
+    int used = snprintf(
+        out, bytes, "carbide %s\nflags %s\nsource %016" PRIx64 "%016" PRIx64 " %zu\n", CB_VERSION,
+        compiler_flags(), hash_bytes(source, length, 1), hash_bytes(source, length, 2), length);
+    if (used < 0 || (size_t)used >= bytes) return false;
+    out += used, bytes -= (size_t)used;
+    used = !compiler ? snprintf(out, bytes, ANY_COMPILER)
+                     : snprintf(out, bytes, "compiler %s %" PRId64 " %" PRId64 "\ncpu %s\n",
+                                compiler->real, compiler->bytes, compiler->changed, compiler_cpu());
     return used > 0 && (size_t)used < bytes;
 }
 
-/* The same of an object that another machine has made (artifact.c): whichever compiler of its own
- * did, and for whichever processor that has the instructions. */
-static bool describe_artifact(const char *source, size_t length, char *out, size_t bytes) {
-    int used = snprintf(out, bytes,
-                        "carbide %s\nsource %016" PRIx64 "%016" PRIx64 " %zu\n" CODE_ANY_COMPILER
-                        "flags %s\n",
-                        CB_VERSION, hash_bytes(source, length, 1), hash_bytes(source, length, 2),
-                        length, compiler_flags());
-    return used > 0 && (size_t)used < bytes;
+bool code_describe_for_others(const char *description, char *out, size_t bytes) {
+    char same[CACHE_TEXT];
+    int used =
+        snprintf(same, sizeof same, "carbide %s\nflags %s\nsource ", CB_VERSION, compiler_flags());
+    if (used < 0 || strncmp(description, same, (size_t)used) != 0) return false;
+    used += (int)strcspn(description + used, "\n");
+    if (!description[used]) return false; /* cut short */
+    return snprintf(out, bytes, "%.*s\n" ANY_COMPILER, used, description) < (int)bytes;
 }
 
 bool code_describe(const char *source, size_t length, char *description, size_t bytes) {
@@ -162,20 +168,17 @@ void code_release(Code *code) {
     if (last) memory_free(code);
 }
 
-bool code_is_loaded(const char *key) {
+char (*code_keys(int *count))[CACHE_KEY] {
+    int found = 0;
     lock_take(LOCK_code);
-    const Code *code = all_loaded;
-    while (code && strcmp(code->stored, key) != 0) code = code->next;
+    for (const Code *code = all_loaded; code; code = code->next) found++;
+    char(*keys)[CACHE_KEY] = memory_alloc(sizeof *keys * (size_t)(found + 1));
+    found = 0;
+    for (const Code *code = all_loaded; keys && code; code = code->next)
+        memcpy(keys[found++], code->stored, CACHE_KEY);
     lock_give(LOCK_code);
-    return code;
-}
-
-int code_count(void) {
-    int count = 0;
-    lock_take(LOCK_code);
-    for (const Code *code = all_loaded; code; code = code->next) count++;
-    lock_give(LOCK_code);
-    return count;
+    *count = found;
+    return keys;
 }
 
 void code_cleanup(void) { compiler_forget(); }
@@ -313,7 +316,7 @@ static void end_attempt(Attempt *a) {
 /* What an artifact brought from another machine. */
 static bool load_artifact(Attempt *a) {
     char key[CACHE_KEY], description[CACHE_TEXT];
-    if (!describe_artifact(a->source, a->length, description, sizeof description))
+    if (!describe(NULL, a->source, a->length, description, sizeof description))
         return false; /* untested: the flags are some hundred bytes */
     cache_key(description, key);
     return load_from_disk(a, key, description);
@@ -333,20 +336,15 @@ static void make(Attempt *a, bool compiles) {
         give_up(a, REASON_no_compiler, NULL);
 }
 
-/* Without a compiler, an object is known as what an artifact would bring. */
-static bool describe_attempt(Attempt *a, bool compiles) {
-    return compiles
-               ? describe(&a->compiler, a->source, a->length, a->description, sizeof a->description)
-               : describe_artifact(a->source, a->length, a->description, sizeof a->description);
-}
-
 static void attempt(Attempt *a) {
     if (environment_is_foreign()) {
         give_up(a, REASON_foreign_caller, NULL);
         return;
     }
     bool compiles = compiler_find(&a->compiler);
-    if (!describe_attempt(a, compiles)) {
+    /* Without a compiler, an object is known as what an artifact would bring. */
+    const Compiler *compiler = compiles ? &a->compiler : NULL;
+    if (!describe(compiler, a->source, a->length, a->description, sizeof a->description)) {
         give_up(a, REASON_compiler_failed, "the compiler's path is too long");
         return;
     }

@@ -5,6 +5,7 @@
 
 #include "base/reason.h"
 #include "base/worker.h"
+#include "jit/cache.h"
 #include "lower/function.h"
 
 #include <stddef.h>
@@ -30,11 +31,12 @@ void code_release(Code *code);
 /* All that the object of a source depends on, as lines (jit/cache.h); false: there is no
  * compiler. */
 bool code_describe(const char *source, size_t length, char *description, size_t bytes);
-/* In place of the compiler, of objects that artifacts brought (jit/artifact.c). */
-#define CODE_ANY_COMPILER "compiler any\n"
-/* Whether code is loaded that is kept under this key of the disk cache; how much code is. */
-bool code_is_loaded(const char *key);
-int code_count(void);
+/* The description under which other machines find the object of such a description
+ * (jit/artifact.c); false: it is of another version, of other flags, or cut short. */
+bool code_describe_for_others(const char *description, char *out, size_t bytes);
+/* The keys of the disk cache that the loaded code has now, "" for what is not kept there; for
+ * memory_free. NULL: out of memory. */
+char (*code_keys(int *count))[CACHE_KEY];
 void code_cleanup(void); /* forgets what is known of the compiler; loaded code stays with its
                           * owners */
 

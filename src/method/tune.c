@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/option.h"
 #include "base/parallel.h"
+#include "jit/artifact.h"
 #include "jit/cache.h"
 #include "jit/compiler.h"
 #include <stdlib.h>
@@ -136,7 +137,8 @@ static bool measure(const Plan *plan, const Step *step, const void *weight, cons
 static void describe(const Plan *plan, const Step *step, bool constant, const Launch *epilogue,
                      const Candidate *candidate, int count, Buffer *out) {
     const TaskInfo *info = task_info(step->task.kind);
-    putf(out, "carbide %s\ntuned %s %s to %s", CB_VERSION, op_info(info->op[0])->name,
+    putf(out, TUNED_TEXT, CB_VERSION, compiler_cpu());
+    putf(out, "%s %s to %s", op_info(info->op[0])->name,
          cb_dtype_name(plan->value[step->in[0]].dtype),
          cb_dtype_name(plan->value[step->out].dtype));
     info->describe(&step->task, out);
@@ -153,8 +155,7 @@ static void describe(const Plan *plan, const Step *step, bool constant, const La
         putf(out, " %s", work->method->name);
         if (work->version) putf(out, " %s", work->version);
     }
-    putf(out, "\nthreads %d\ncpu %s\nskip %s\n", parallel_threads(), compiler_cpu(),
-         option_text(OPTION_skip));
+    putf(out, "\nthreads %d\nskip %s\n", parallel_threads(), option_text(OPTION_skip));
 }
 
 /* Every candidate must have a time. */

@@ -11,6 +11,7 @@
 #include "jit/compiler.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <unistd.h>
 
 static char path[400], other[400]; /* the file; the cache of the other machine */
@@ -100,7 +101,7 @@ static void test_tuned_times(void **state) {
     int count = 0;
     save_and_move("cc");
     for (int i = 0; i < 2; i++) {
-        snprintf(text, sizeof text, "carbide %s\ntuned matmul\ncpu %s%s\n", CB_VERSION,
+        snprintf(text, sizeof text, "carbide %s\ncpu %s%s\ntuned matmul\n", CB_VERSION,
                  compiler_cpu(), i ? " of another kind" : "");
         cache_key(text, key);
         assert_true(cache_set(cache, key, text, "fast 1.5\n"));
@@ -111,10 +112,64 @@ static void test_tuned_times(void **state) {
     cb_set_option("cache_dir", other);
     assert_int_equal(artifacts_load(path, &count), CB_OK);
     assert_int_equal(count, 3);
-    snprintf(text, sizeof text, "carbide %s\ntuned matmul\ncpu %s\n", CB_VERSION, compiler_cpu());
+    snprintf(text, sizeof text, TUNED_TEXT "matmul\n", CB_VERSION, compiler_cpu());
     cache_key(text, key);
     assert_int_equal(cache_get(other, key, text, found, sizeof found), CACHE_HIT);
     assert_string_equal(found, "fast 1.5\n");
+}
+
+/* Of a function that compiles in the background, too. */
+static void test_saving_waits(void **state) {
+    (void)state;
+    int count = 0;
+    path_in(path, "kernels");
+    use_script("slow", "sleep 0.2; exec cc \"$@\"");
+    cb_function *fast = cb_compile(layer, "async=1");
+    assert_true(agrees(fast, layer));
+    assert_int_equal(artifacts_save(path, ARTIFACT_LOADED, &count), CB_OK);
+    assert_int_equal(count, 1);
+    cb_function_free(fast);
+}
+
+static int heap_live, heap_left;
+
+static void *heap_resize(void *user, void *pointer, size_t bytes) {
+    (void)user;
+    heap_live -= pointer != NULL;
+    if (bytes && !heap_left) return heap_live += pointer != NULL, NULL;
+    heap_left -= bytes != 0;
+    if (bytes) return heap_live++, realloc(pointer, bytes);
+    free(pointer);
+    return NULL;
+}
+
+/* Whichever allocation fails: an error, no file, and nothing stays. */
+static void test_memory_runs_out(void **state) {
+    (void)state;
+    save_and_move("cc");
+    remove(path);
+    cb_cleanup();
+    heap_left = INT_MAX;
+    cb_set_allocator((cb_allocator){heap_resize, NULL});
+    assert_int_equal(cb_set_option("cache_dir", cache), CB_OK);
+    int count, lowest = dup(0), before = heap_live;
+    close(lowest);
+    for (int n = 0, done = 0; !done; n++) {
+        heap_left = n;
+        done = artifacts_save(path, ARTIFACT_ALL, &count) == CB_OK;
+        heap_left = INT_MAX;
+        if (!done && cb_error_status() != CB_ERR_MEMORY) FAIL("%d: %s", n, cb_error());
+        assert_true(done || access(path, F_OK));
+        cb_clear_error();
+        assert_int_equal(heap_live, before);
+        assert_true(n < 100);
+        int now = dup(0);
+        close(now);
+        assert_int_equal(now, lowest);
+    }
+    assert_int_equal(count, 2);
+    cb_cleanup();
+    cb_set_allocator((cb_allocator){NULL, NULL});
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -277,6 +332,8 @@ int main(void) {
         CASE(test_another_machine_starts_warm),
         CASE(test_passed_on),
         CASE(test_tuned_times),
+        CASE(test_saving_waits),
+        CASE(test_memory_runs_out),
         CASE(test_damage),
         CASE(test_forged),
         CASE(test_other_versions_and_processors),

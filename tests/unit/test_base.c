@@ -309,7 +309,7 @@ static void reasons_have_texts(void **state) {
     for (Reason reason = REASON_NONE + 1; reason < REASON_COUNT; reason++) {
         assert_true(strlen(reason_info(reason)->text) > 10);
         assert_non_null(
-            strstr("break recompile fallback fusion cache check", reason_info(reason)->kind));
+            strstr("break recompile fallback fusion cache check note", reason_info(reason)->kind));
     }
 }
 

@@ -250,7 +250,7 @@ static int differences(const char *a, const char *b) {
     return lines;
 }
 
-enum { SOURCE = 1 << 1, COMPILER = 1 << 2 };
+enum { SOURCE = 1 << 2, COMPILER = 1 << 3 };
 
 static void describe(const char *source, char out[CACHE_TEXT]) {
     code_cleanup(); /* what is known of the compiler */

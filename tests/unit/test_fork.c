@@ -6,7 +6,9 @@
 
 #include "base/lock.h"
 #include "base/option.h"
+#include "base/worker.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -355,6 +357,63 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
+/* ---- a child that gets no thread for what waits ------------------------------------------- */
+
+static _Atomic int jobs_run;
+static _Atomic bool may_end, no_threads;
+
+/* The linker hands the calls of the library to it (--wrap, CMakeLists.txt). */
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *user);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *user) {
+    return no_threads ? EAGAIN : __real_pthread_create(thread, attributes, run, user);
+}
+
+static void count_job(WorkerJob *job) {
+    (void)job;
+    atomic_fetch_add(&jobs_run, 1);
+    while (!may_end) usleep(1000);
+}
+
+static WorkerJob begun = {.run = count_job, .owner = &jobs_run};
+static WorkerJob waiting = {.run = count_job, .owner = &jobs_run};
+
+static void *wait_for_both(void *user) {
+    while (!no_threads) usleep(1000);
+    worker_wait(user);
+    return NULL;
+}
+
+/* Several threads wait: each job runs once, in one of them. */
+static int wait_in_child(void) {
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++)
+        pthread_create(&thread[i], NULL, wait_for_both, i ? &jobs_run : NULL);
+    jobs_run = 0;
+    no_threads = true;
+    usleep(50 * 1000); /* for all of them to wait */
+    may_end = true;
+    for (int i = 0; i < 3; i++) pthread_join(thread[i], NULL);
+    return jobs_run == 2 && job_is_idle(&begun) && job_is_idle(&waiting) ? 0 : 1;
+}
+
+static void test_jobs_in_a_child_without_threads(void **state) {
+    (void)state;
+    assert_true(worker_add(&begun) && worker_add(&waiting));
+    while (!jobs_run) usleep(1000);
+    pid_t child = fork();
+    if (child == 0) leave_child(wait_in_child());
+    int status;
+    waitpid(child, &status, 0);
+    may_end = true;
+    worker_wait(NULL);
+    assert_int_equal(status, 0);
+    assert_int_equal(jobs_run, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_child_can_use_everything),
@@ -363,6 +422,7 @@ int main(void) {
         cmocka_unit_test(test_a_thread_that_stays_inside),
         cmocka_unit_test(test_forked_inside),
         cmocka_unit_test(test_numbers_of_processes),
+        cmocka_unit_test(test_jobs_in_a_child_without_threads),
     };
     return cmocka_run_group_tests_name("fork", tests, make_folder, remove_folder);
 }
