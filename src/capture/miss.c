@@ -99,8 +99,8 @@ static void say_operand(const Call *call, const TraceOperand *known, const cb_op
         put(out, value && !strcmp(now, before) ? "another " : "");
         put(out, now);
     } else {
-        TraceOperand number =
-            kind == OPERAND_ABSENT ? (TraceOperand){.kind = kind} : trace_number(given);
+        TraceOperand number = trace_number(given);
+        number.kind = kind;
         trace_print_operand(&number, out);
     }
     if (!value || strcmp(now, before)) put(out, " in place of ");
