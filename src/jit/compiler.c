@@ -149,6 +149,12 @@ const char *compiler_cpu(void) {
 
 /* ---- finding ----------------------------------------------------------------------------- */
 
+/* A compiler that hangs costs its time once, not for every kernel. */
+static struct {
+    char real[COMPILER_PATH];
+    int64_t changed, limit_ms; /* 0: none has hung */
+} hung;                        /* under the lock */
+
 static struct {
     bool known, found;
     double until;
@@ -203,6 +209,7 @@ bool compiler_find(Compiler *compiler) {
 void compiler_forget(void) {
     lock_take(LOCK_compiler);
     memory.known = false;
+    hung.limit_ms = 0;
     lock_give(LOCK_compiler);
 }
 
@@ -371,10 +378,38 @@ static Reason run_compiler(const char *path, int input, const CommandLine *comma
     return run.timed_out ? REASON_compiler_timeout : REASON_compiler_failed;
 }
 
+/* The time that it did not finish in, until it is another file or has more time; 0: it may run. */
+static int64_t hung_for(const Compiler *compiler) {
+    lock_take(LOCK_compiler);
+    bool same = hung.changed == compiler->changed && !strcmp(hung.real, compiler->real);
+    int64_t limit = same && option_int(OPTION_cc_timeout_ms) <= hung.limit_ms ? hung.limit_ms : 0;
+    lock_give(LOCK_compiler);
+    return limit;
+}
+
+static void note_hung(const Compiler *compiler) {
+    lock_take(LOCK_compiler);
+    memcpy(hung.real, compiler->real, sizeof hung.real);
+    hung.changed = compiler->changed;
+    hung.limit_ms = option_int(OPTION_cc_timeout_ms);
+    lock_give(LOCK_compiler);
+}
+
+static Reason give_up_on(const Compiler *compiler, int64_t limit_ms, char **message) {
+    char words[COMPILER_PATH + 128];
+    snprintf(words, sizeof words,
+             "%s did not finish within %lld ms before, and is not run again until it changes\n",
+             compiler->path, (long long)limit_ms);
+    *message = memory_copy_text(words);
+    return REASON_compiler_timeout;
+}
+
 Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
                     const char *output, Stop *stop, char **message) {
     static const char *const end[] = {"-x", "c", "-", "-o"};
     const char *words[MOST_FLAGS + 8];
+    int64_t hung_ms = hung_for(compiler);
+    if (hung_ms) return give_up_on(compiler, hung_ms, message);
     words[0] = compiler->path;
     int count = 1 + flags_of_level(words + 1);
     if (heavy) words[count++] = NO_EPILOGUES;
@@ -392,5 +427,6 @@ Reason compiler_run(const Compiler *compiler, const char *source, size_t length,
                               : run_compiler(compiler->path, input, &command, stop, message);
     if (input >= 0) close(input);
     memory_free(variables);
+    if (reason == REASON_compiler_timeout) note_hung(compiler);
     return reason;
 }

@@ -20,6 +20,7 @@ void compiler_forget(void);
 /* Compiles C source to a shared object at output, whose folder takes its temporary files,
  * too. REASON_NONE, compiler_failed, compiler_timeout or compile_stopped; *message is then the
  * compiler's words (heap text, or NULL). The compiler and all that it started are gone on return.
+ * One that did not finish in time is not run again until its file or the time limit changes.
  * heavy: prefers short compile times (codegen/c/c.h: C_HEAVY). */
 Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
                     const char *output, Stop *stop, char **message);

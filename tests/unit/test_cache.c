@@ -352,6 +352,11 @@ static void test_hanging_compilers(void **state) {
     assert_refused(result, REASON_compiler_timeout, "waiting");
     assert_false(is_running("parent"));
     assert_false(is_running("child"));
+    result = load_adder(65); /* it is not waited for again, unless for longer */
+    assert_true(result.milliseconds < 200);
+    assert_refused(result, REASON_compiler_timeout, "before, and is not run again");
+    cb_set_option("cc_timeout_ms", "400");
+    assert_refused(load_adder(65), REASON_compiler_timeout, "waiting");
     cb_set_option("cc_timeout_ms", "20000"); /* done, but a child of it holds on to the pipe */
     snprintf(body, sizeof body, "sleep 1000 & echo $! > %s/child; exec cc \"$@\"", root);
     use_script("leaves", body);
