@@ -18,12 +18,7 @@
 static const int signals[] = {SIGXFSZ, SIGPIPE};
 enum { SIGNAL_COUNT = sizeof signals / sizeof *signals };
 
-typedef struct Quiet {
-    sigset_t before;  /* blocked by the thread */
-    sigset_t earlier; /* pending already: the host's own affair */
-} Quiet;
-
-static Quiet hold_signals(void) {
+Quiet signals_hold(void) {
     Quiet quiet;
     sigset_t held;
     sigemptyset(&held);
@@ -33,7 +28,7 @@ static Quiet hold_signals(void) {
     return quiet;
 }
 
-static void release_signals(const Quiet *quiet) {
+void signals_release(const Quiet *quiet) {
     const struct timespec at_once = {0};
     for (int i = 0; i < SIGNAL_COUNT; i++) {
         sigset_t one;
@@ -56,10 +51,10 @@ static bool write_all(int file, const char *from, size_t count) {
 }
 
 bool file_write(int file, const void *bytes, size_t count) {
-    Quiet quiet = hold_signals();
+    Quiet quiet = signals_hold();
     bool written = write_all(file, bytes, count);
     int error = errno;
-    release_signals(&quiet);
+    signals_release(&quiet);
     errno = error;
     return written;
 }

@@ -10,6 +10,7 @@
  * adds nothing: the file is its parent's. */
 #define _GNU_SOURCE /* gettid, program_invocation_short_name */
 #include "base/timeline.h"
+#include "base/file.h"
 #include "base/lock.h"
 #include "base/option.h"
 
@@ -44,6 +45,7 @@ static void put_text(const char *text) {
 }
 
 static void finish(void) {
+    Quiet quiet = signals_hold();
     lock_take(LOCK_timeline);
     if (timeline.file && timeline.process == process_number()) {
         fprintf(timeline.file,
@@ -60,6 +62,7 @@ static void finish(void) {
                     strerror(errno));
     }
     lock_give(LOCK_timeline);
+    signals_release(&quiet);
 }
 
 static FILE *open_file(const char *path) {
@@ -86,6 +89,7 @@ static void put_us(const char *name, int64_t ns) {
 
 void timeline_add(const char *category, const char *name, int64_t start_ns, int64_t end_ns) {
     if (!timeline_on()) return;
+    Quiet quiet = signals_hold(); /* of a pipe whose reader has left */
     lock_take(LOCK_timeline);
     if (!timeline.process) begin();
     if (timeline.file && timeline.process == process_number()) {
@@ -97,4 +101,5 @@ void timeline_add(const char *category, const char *name, int64_t start_ns, int6
         fprintf(timeline.file, ",\"pid\":%d,\"tid\":%d},\n", (int)getpid(), (int)gettid());
     }
     lock_give(LOCK_timeline);
+    signals_release(&quiet);
 }

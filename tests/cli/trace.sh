@@ -12,6 +12,13 @@ CARBIDE_TRACE=/dev/full "$carbide" explain gelu --batch 4 2>&1 | grep -q "/dev/f
 mkfifo "$work/fifo"
 CARBIDE_TRACE="$work/fifo" timeout 20 "$carbide" explain gelu --batch 4 2>&1 | grep -q "fifo cannot be written: " ||
     { echo "a FIFO that nobody reads is waited for"; exit 1; }
+: <"$work/fifo" & # it leaves as soon as somebody writes
+said="cannot be written"
+while case $said in *"cannot be written"*) true ;; *) false ;; esac; do # it is not there yet
+    said=$(CARBIDE_TRACE="$work/fifo" timeout 20 "$carbide" explain gelu --batch 4 2>&1) ||
+        { echo "a reader that leaves ends the program"; exit 1; }
+done
+case $said in *"is not whole: "*) ;; *) echo "nothing says that the trace is not whole"; exit 1 ;; esac
 command -v python3 >/dev/null 2>&1 || { echo "python3 is missing: JSON not checked"; exit 0; }
 python3 - "$work/trace.json" <<'END'
 import json, sys
