@@ -309,8 +309,7 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
     bool done = settle(call, output, count, before);
     int without = done ? find_without_value(call, output, count) : NO_VALUE;
     if (without != NO_VALUE) {
-        fail(CB_ERR_GRAPH, "call: result %d was traced, and never computed: it has no value",
-             without);
+        fail(CB_ERR_GRAPH, "call: result %d %s", without, never_computed);
         done = false;
     }
     if (call->mode == CALL_IS_EAGER)

@@ -46,8 +46,7 @@ static bool operands_real(Op op, const cb_operand *input, int input_count) {
     for (int i = 0; i < input_count; i++) {
         if (input[i].kind != CB_OPERAND_TENSOR || !input[i].tensor) continue;
         if (input[i].tensor->storage) continue;
-        fail(CB_ERR_GRAPH, "%s: input %d was traced, and never computed: it has no value",
-             op_info(op)->name, i);
+        fail(CB_ERR_GRAPH, "%s: input %d %s", op_info(op)->name, i, never_computed);
         return false;
     }
     return true;
@@ -197,8 +196,8 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
     Tracer *tracer = tracer_current();
     if (tracer) return tracer->assign(tracer, target, value);
     if (!target->storage || (tensor && !x->storage)) {
-        fail(CB_ERR_GRAPH, "assign: %s was traced, and never computed: it has no value",
-             target->storage ? "the value" : "the target");
+        fail(CB_ERR_GRAPH, "assign: %s %s", target->storage ? "the value" : "the target",
+             never_computed);
         return NULL;
     }
     if (!write_recorded(target, value) || !eager_assign(target, value)) return NULL;

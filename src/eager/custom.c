@@ -36,9 +36,7 @@ static bool take(CustomTry *try, cb_tensor *const *inputs, int count, cb_dim_lis
                  cb_float_list floats) {
     const cb_custom_op *op = try->op;
     if (count != op->inputs || integers.count != op->integers || floats.count != op->floats) {
-        fail(CB_ERR_ARGUMENT, "%s takes %d tensors, %d integers and %d floats, not %d, %d and %d",
-             op->name, op->inputs, op->integers, op->floats, count, integers.count, floats.count);
-        return false;
+        return custom_miscounted(op, count, integers.count, floats.count);
     }
     attr_set_dims(&try->attrs, ATTR_custom_integers, integers);
     attr_set_floats(&try->attrs, ATTR_custom_floats, floats);

@@ -278,6 +278,14 @@ static bool infer_part(InferCall *call) {
     return true;
 }
 
+bool custom_miscounted(const cb_custom_op *op, int inputs, int integers, int floats) {
+    const char *hint =
+        floats || !op->floats ? "" : "; a plain number that is 0 is none: write cb_floats(x)";
+    fail(CB_ERR_ARGUMENT, "%s takes %d tensors, %d integers and %d floats, not %d, %d and %d%s",
+         op->name, op->inputs, op->integers, op->floats, inputs, integers, floats, hint);
+    return false;
+}
+
 bool infer_custom(InferCall *call) {
     for (int i = 0; i < call->input_count; i++) call->out->input_dtype[i] = call->input[i].dtype;
     if (call->op == OP_custom_part) return infer_part(call);
@@ -286,10 +294,7 @@ bool infer_custom(InferCall *call) {
     cb_float_list floats = attr_floats(call->attrs, ATTR_custom_floats);
     if (call->input_count != op->inputs || integers.count != op->integers ||
         floats.count != op->floats) {
-        fail(CB_ERR_ARGUMENT, "%s takes %d tensors, %d integers and %d floats, not %d, %d and %d",
-             op->name, op->inputs, op->integers, op->floats, call->input_count, integers.count,
-             floats.count);
-        return false;
+        return custom_miscounted(op, call->input_count, integers.count, floats.count);
     }
     CustomResults results;
     if (!custom_results(call->input, call->input_count, call->attrs, &results)) return false;

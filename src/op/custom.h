@@ -9,6 +9,8 @@ enum { CUSTOM_NONE = -1, CUSTOM_RESULTS = CB_MAX_OP_OUTPUTS + CB_MAX_OP_INPUTS }
 /* The number of a name that was registered, or CUSTOM_NONE. */
 int custom_find(const char *name, size_t length);
 const cb_custom_op *custom_given(int64_t number);
+/* An error: false. */
+bool custom_miscounted(const cb_custom_op *op, int inputs, int integers, int floats);
 static inline const cb_custom_op *custom_of(const Attrs *attrs) {
     return custom_given(attrs->word[ATTR_custom_operation]);
 }

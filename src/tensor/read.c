@@ -15,6 +15,10 @@
 
 enum { BLOCK = 256 };
 
+const char never_computed[] =
+    "was traced, and never computed: it has no value. What another thread or the caller is to have"
+    " of it, read before (cb_item, cb_data_const), or compute behind cb_disable_open";
+
 static bool materialize(Tensor *x, TensorAccess access) {
     Tracer *tracer = tracer_current();
     if (tracer && !tracer->materialize(tracer, x, access)) return false;
@@ -22,7 +26,7 @@ static bool materialize(Tensor *x, TensorAccess access) {
     char text[128];
     Meta meta = tensor_meta(x);
     meta_format(&meta, text, sizeof text);
-    fail(CB_ERR_GRAPH, "a %s that was traced, and never computed, has no value", text);
+    fail(CB_ERR_GRAPH, "a %s %s", text, never_computed);
     return false;
 }
 

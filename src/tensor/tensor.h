@@ -127,6 +127,7 @@ void tensor_cleanup(void); /* for cb_cleanup: this thread's scopes and shells, t
 
 /* A traced or eager tensor is brought to a value: the public readers go through this. */
 bool tensor_materialize(Tensor *x);
+extern const char never_computed[]; /* of a tensor without a value, and what to do */
 bool tensor_overwritten(Tensor *x); /* the same, before its elements are written at once */
 
 #endif

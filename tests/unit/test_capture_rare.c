@@ -159,7 +159,7 @@ static cb_tensor *returns_left(cb_tensor *x) { return (void)x, left; }
 static void expect_useless(cb_tensor *none) {
     float data[6];
     cb_tensor *x = ramp(2, 3);
-    REFUSED(cb_neg(none), "was traced, and never computed: it has no value");
+    REFUSED(cb_neg(none), "was traced, and never computed: it has no value. What another thread");
     REFUSED(cb_t(none), "has no value");
     REFUSED(cb_assign(none, x), "assign: the target was traced");
     REFUSED(cb_assign(x, none), "assign: the value was traced");

@@ -283,6 +283,10 @@ static void errors_of_calls(void **state) {
     expect_error("test.running_max: input 0 is NULL", CB_ERR_ARGUMENT);
     assert_null(cb_call_op("test.running_max", &x, 1, 3, CB_NO_FLOATS));
     expect_error("takes 1 tensors, 0 integers and 0 floats, not 1, 1 and 0", CB_ERR_ARGUMENT);
+    double zero = 0;
+    assert_null(cb_call_op("test.scale_", &x, 1, CB_NO_DIMS, zero));
+    expect_error("1 floats, not 1, 0 and 0; a plain number that is 0 is none: write cb_floats(x)",
+                 CB_ERR_ARGUMENT);
     assert_true(cb_call_op_n("test.split", &x, 1, 3, CB_NO_FLOATS, part, 1) < 0);
     expect_error("2 outputs do not fit", CB_ERR_ARGUMENT);
     assert_true(cb_call_op_n("test.split", &x, 1, 3, CB_NO_FLOATS, part, 2) < 0);

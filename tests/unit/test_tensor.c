@@ -329,7 +329,7 @@ static void test_tracer(void **state) {
     assert_int_equal(r.requested, 1);
     assert_int_equal(r.applied, 3);
     assert_null(cb_data(late));
-    expect_status(CB_ERR_GRAPH, "f32[2] that was traced");
+    expect_status(CB_ERR_GRAPH, "f32[2] was traced");
     assert_null(cb_t(late));
     expect_status(CB_ERR_GRAPH, "t: input 0 was traced");
     assert_null(cb_assign(late, x));
