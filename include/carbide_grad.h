@@ -10,8 +10,12 @@
  *
  * As PyTorch's autograd. What an op computed lives on, with the operands that its gradient reads,
  * until its last result is freed; so going back twice over the same tensors is no error.
- * docs/ops.md lists the ops without a gradient. Compiled functions run eagerly while something
- * requires a gradient, except between cb_no_grad_open and cb_no_grad_close. */
+ * docs/ops.md lists the ops without a gradient.
+ *
+ * Inside of a compiled function, cb_backward is part of the graph, and so is what is done with the
+ * gradients. What it went back over has no history afterwards. A compiled function of which
+ * something with a history is left runs eagerly (docs/capture.md), and is an error under
+ * fullgraph. */
 #ifndef CARBIDE_GRAD_H
 #define CARBIDE_GRAD_H
 
@@ -24,8 +28,8 @@ CB_API bool cb_requires_grad(const cb_tensor *x); /* true of what is computed fr
 /* Tensor.backward: adds the gradient of y to that of every tensor that requires one and y was
  * computed from. gradient: that of y itself, of its dtype and sizes; NULL: 1, and y has one
  * element. An error names an operand that was written to since, where its elements are needed;
- * gradients may have been added to by then. Not inside of what is compiled or traced. One thread at
- * a time for the same tensors. */
+ * gradients may have been added to by then. Not inside of a symbolic trace. One thread at a time
+ * for the same tensors. */
 CB_API cb_status cb_backward(cb_tensor *y, cb_tensor *gradient);
 
 /* torch.autograd.grad: the gradients of y by count tensors, which may be results on the way, into

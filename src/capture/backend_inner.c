@@ -146,7 +146,7 @@ static const int64_t *const *read_graph(Graph *graph, const FxGraph *fx, Inner *
 /* ---- running --------------------------------------------------------------------------------- */
 
 static bool input_fits(const Inner *inner, Tensor *x, int i) {
-    if (x && tensor_materialize(x) && guard_holds(&inner->guard[i], x)) return true;
+    if (x && tensor_materialize(x) && guard_holds(&inner->guard[i], x, false)) return true;
     fail(CB_ERR_ARGUMENT, "backend_inner: input %d is not as its placeholder says", i);
     return false;
 }

@@ -24,7 +24,8 @@ static void adopt(Call *call, Tensor **real, int count) {
             shell->trace = 0;
             shell->value = NULL;
         }
-        if (shell && !shell->storage && made) shell_adopt(shell, made);
+        if (shell && !shell->storage && made)
+            shell_adopt(shell, made, trace_has_history(call->trace, v, call->at));
         tensor_destroy(made);
     }
 }
@@ -200,9 +201,18 @@ static void launch_or_run(Call *call, cb_status before) {
     go_eager(call);
 }
 
+/* What the call has recorded needs its history later, which no graph has: its ops run with the
+ * tape, now and the next time. */
+static bool call_needs_tape(Call *call) {
+    atomic_store(&call->function->keeps_history, true);
+    return call_break(call, REASON_gradients, "");
+}
+
 bool call_event(Call *call, Reason reason) {
     if (!call->at) return true;
     if (call->mode == CALL_REPLAYS && !call_at_event(call)) return !call->failed;
+    if (call->mode == CALL_RECORDS && call_keeps_history(call, call->at))
+        return call_needs_tape(call);
     segment_before_writes(call, NULL);
     cb_status before = cb_error_status();
     bool launches = call->mode == CALL_REPLAYS && may_launch(call);
@@ -234,7 +244,8 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
     if (call->resumed && !call->at) return true;
     if (!call_end(call, output, count, value)) return call->mode == CALL_IS_EAGER;
     if (call->mode == CALL_RECORDS) {
-        if (call->function->options.fullgraph && length(call->trace->escaped)) {
+        if (call_keeps_history(call, call->at)) return call_needs_tape(call);
+        if (call->function->options.fullgraph && !call_ends_leaves(call)) {
             fail(CB_ERR_COMPILE, "fullgraph: the function keeps a tensor that it does not return");
             return false;
         }

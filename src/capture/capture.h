@@ -14,6 +14,8 @@
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   segment.c    events: values are asked for in the middle, and the call goes on behind them
  *   expose.c     ops on memory that the function has a pointer into run at once
+ *   values.c     the values of a call: who outlives whom
+ *   gradient.c   cb_backward inside of a call: one op of the trace
  *   record.c     the tracer while something new happens: trace and graph grow together
  *   number.c     numbers that change become arguments of the graph
  *   functional.c in-place writes and views of the trace as pure graph nodes

@@ -85,7 +85,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->guard = arena_new_array(trace->arena, Guard, call->input_count + 1);
     entry->first = arena_new_array(trace->arena, int, call->input_count + 1);
     for (int i = 0; i < call->input_count; i++) {
-        guard_make(&entry->guard[i], call->value[i]);
+        guard_make(&entry->guard[i], call->value[i], call->grad);
         entry->first[i] = input_first(call->value, i);
     }
     for (int k = 0; k < length(recording->captured); k++)
@@ -98,11 +98,13 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     return entry;
 }
 
-/* fullgraph bakes captured tensors in, so it holds on to them. */
+/* fullgraph bakes captured tensors in, so it holds on to them: but to the gradients of leaves,
+ * which it finds there. */
 static bool hold_captured(Entry *entry, const Call *call) {
     if (!call->function->options.fullgraph) return true;
     for (int i = 0; i < entry->captured_count; i++) {
-        entry->held[i] = cb_keep(tensor_alias(call->value[entry->captured[i]]));
+        if (trace_is_gradient(entry->trace, entry->captured[i])) continue;
+        entry->held[i] = cb_keep(tensor_double(call->value[entry->captured[i]]));
         if (!entry->held[i]) return false;
     }
     return true;

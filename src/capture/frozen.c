@@ -147,6 +147,7 @@ void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
         int v = entry->captured[k];
         if (v == NO_VALUE) continue;
         Tensor *x = value[entry->input_count + k] = call->value[v];
+        if (entry->trace->value[v].tracked || trace_is_gradient(entry->trace, v)) continue;
         if (overlaps_written(entry, call, x)) continue;
         bool own = is_own(call, x);
         if (own && has_changed(entry, v, x)) continue;

@@ -75,8 +75,8 @@ static int takes(const Function *function) {
 
 static Entry *find_entry(Function *function, Ambient now, Tensor *const *input, int input_count) {
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (!e->resumes && entry_holds(e, now, input, input_count) &&
-            (!function->options.fullgraph || frozen_all_hold(e, NULL)))
+        if (!e->resumes && entry_holds(e, now, grad_mode(), input, input_count) &&
+            (!function->options.fullgraph || (frozen_all_hold(e, NULL) && leaves_hold(e, input))))
             return entry_widest(e);
     return NULL;
 }
@@ -178,6 +178,14 @@ static int call_compiled(Function *function, Tensor *const *input, int input_cou
     return count;
 }
 
+/* A call before ended with a result to go back from, or this one begins with one. */
+static bool needs_tape(const Function *function, Tensor *const *input, int input_count) {
+    if (atomic_load_explicit(&function->keeps_history, memory_order_relaxed)) return true;
+    for (int i = 0; i < input_count; i++)
+        if (input[i]->history && !tape_gradient(input[i])) return true;
+    return false;
+}
+
 /* While gradients are recorded, op by op. */
 static int call_recorded(Function *function, Tensor *const *input, int input_count,
                          Tensor **output) {
@@ -193,7 +201,8 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
     uint64_t reset = atomic_load_explicit(&resets, memory_order_relaxed);
     if (atomic_load_explicit(&function->reset, memory_order_acquire) != reset)
         forget(function, reset);
-    if (tape_in_use()) return call_recorded(function, input, input_count, output);
+    if (tape_in_use() && needs_tape(function, input, input_count))
+        return call_recorded(function, input, input_count, output);
     /* Its own backend calls it, which compiles for it. */
     bool compiles = atomic_load_explicit(&function->maker, memory_order_relaxed) == &thread_state;
     if (compiles || !stance_runs(function, before))

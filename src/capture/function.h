@@ -15,6 +15,7 @@
 #include "capture/trace.h"
 #include "device/device.h"
 #include "tensor/frame.h"
+#include "tensor/thread.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -58,11 +59,12 @@ void options_print(const FunctionOptions *options, Buffer *out);
 typedef struct Guard { /* of one input */
     cb_dtype dtype;
     uint8_t rank, device;
+    bool tracked;    /* it requires a gradient, where gradients are wanted */
     bool contiguous; /* any strides are those that make it so */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK];
 } Guard;
-void guard_make(Guard *guard, const Tensor *x);
-bool guard_holds(const Guard *guard, const Tensor *x);
+void guard_make(Guard *guard, const Tensor *x, bool grad);
+bool guard_holds(const Guard *guard, const Tensor *x, bool grad); /* grad: they are wanted */
 void guard_print(const Guard *guard, Buffer *out);
 /* True when the bytes that x and y span overlap: a write to one may show in the other. */
 bool tensors_overlap(const Tensor *x, const Tensor *y);
@@ -149,7 +151,8 @@ bool entry_same(const Entry *a, const Entry *b); /* inputs, modules and ops are 
 Entry *entry_prepare(const Call *call, Recording *recording);
 const int64_t *const *entry_strides(Recording *recording, const Entry *entry);
 CompileOptions entry_compile_options(const FunctionOptions *options); /* what they say of it */
-bool entry_holds(const Entry *entry, Ambient now, Tensor *const *input, int input_count);
+bool entry_holds(const Entry *entry, Ambient now, bool grad, Tensor *const *input,
+                 int input_count);
 /* What of the inputs' identity the entry does not hold for, into out; false: it holds. */
 bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
 /* False when the entry writes to memory that another of its tensors shows, although they are not
@@ -234,6 +237,7 @@ struct cb_function {
     _Atomic uint64_t reset; /* the last cb_reset that it knows of */
     Inside inside;         /* who may stand on an entry (retire.c) */
     _Atomic(Entry *) left; /* entries that have left the list, and are not freed yet */
+    _Atomic bool keeps_history; /* a call of it ended with something to go back from */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled;
     bool told; /* on stderr, why it is not compiled */
@@ -337,6 +341,9 @@ struct Call {
     int at;             /* ops done */
     Recording *recording;
     bool failed;    /* an op failed: the trace is not all that happened */
+    bool grad;      /* gradients are wanted where it began */
+    Tensor *const *wrt; /* during cb_grad: by these; NULL: by all leaves */
+    int wrt_count;
     Reason refused; /* fullgraph: the function cannot be one graph, so nothing of it happens */
     bool lost;      /* after a break, what had been traced could not be computed */
     Tensor **value; /* by value number: input, bound captured tensor (kept), or live shell */
@@ -393,7 +400,36 @@ bool call_event(Call *call, Reason reason);
  * call to eager. Under fullgraph: an error, and false, instead. */
 bool call_break(Call *call, Reason reason, const char *what);
 
-/* replay.c: a call begins with an entry to replay, or NULL to record; false: no memory to
+/* Between cb_no_grad_open and _close of its own. */
+static inline bool call_is_quiet(const Call *call) {
+    return thread_state.no_grad > call->frame.no_grad;
+}
+
+/* gradient.c: of the tracer (tensor/tracer.h). */
+bool call_goes_back(Tracer *tracer, const char *what, Tensor *y, Tensor *given,
+                    Tensor *const *wrt, int count, Tensor **out);
+bool call_requires_grad(Tracer *tracer, const Tensor *x);
+void call_meets_gradient(Tracer *tracer, Tensor *x, bool frees);
+/* fullgraph: the function has returned, and left these gradients. False: it keeps something
+ * else. */
+bool call_ends_leaves(const Call *call);
+bool leaves_hold(const Entry *entry, Tensor *const *input); /* they are what they were before */
+void leaves_find(const Entry *entry, Tensor **value); /* the gradients that there are */
+/* After a run without the function: they are what they were then, by their results. False with an
+ * error: one is missing. */
+typedef Tensor *LeafResult(const Entry *entry, int value, void *made);
+bool leaves_take(const Entry *entry, Tensor *const *value, LeafResult *result, void *made);
+/* Something with a history that nobody has gone back over lives, after the first count ops. */
+bool call_keeps_history(const Call *call, int count);
+
+/* values.c */
+void call_unbind_from(Call *call, int first); /* tensors from outside, from this number on */
+void call_loses_tensor(Tracer *tracer, Tensor *x);
+const void *call_storage_of(Tracer *tracer, const Tensor *x);
+/* replay.c: OP_backward of {y, its gradient or NULL} is what the trace goes on with, or another
+ * one does. False: the call records now, or is eager. */
+bool call_replays_backward(Call *call, const cb_operand *input);
+/* A call begins with an entry to replay, or NULL to record; false: no memory to
  * record. */
 bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input,
                 int input_count, Entry *entry);
@@ -435,6 +471,7 @@ void segment_note_next(Call *call); /* the segment is known to have followed the
 void segment_before_writes(Call *call, const Tensor *written);
 void segment_compute_all(Call *call); /* nothing waits any more */
 void segment_met(Call *call, Tensor *x);  /* a shell of a left segment is used: it gets a value */
+bool segment_requires_grad(const Tensor *x); /* a shell of a left segment */
 void segment_lost(Call *call, Tensor *x); /* it dies */
 const void *segment_storage_of(const Tensor *x); /* of a shell of a left segment */
 /* The storage of a trace's value v, or, before it is computed, what stands for it in value[]. */
@@ -448,7 +485,8 @@ static inline void call_meet(Call *call, Tensor *x) {
 }
 /* After the call: what was recorded is compiled, if it compiles; the rest is forgotten. */
 void segment_finish(Call *call, bool compiles);
-void shell_adopt(Tensor *shell, const Tensor *made); /* takes its storage, strides and offset */
+/* Takes its storage, strides and offset, and perhaps its history. */
+void shell_adopt(Tensor *shell, Tensor *made, bool history);
 
 /* What was recorded in this call and has no entry yet, newest first, and may be what the call
  * begins to do again; behind NULL: the first one. */
@@ -467,6 +505,9 @@ bool numbers_may_differ(const Trace *a, const Trace *b);
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs);
 Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value);
+/* OP_backward of {y, its gradient or NULL}. False: an error, or the call is eager. */
+bool record_backward(Call *call, const char *what, const cb_operand *input, Tensor *const *wrt,
+                     int count);
 int record_value(Call *call, Tensor *x); /* the number of an output; < 0: error or no memory */
 /* The outputs and escaped values are written into the trace; false: no memory. */
 bool record_end(Call *call, const int *output, int output_count);

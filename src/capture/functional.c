@@ -1,6 +1,8 @@
 /* In-place writes and views of a trace as pure graph nodes; functional.h has the model. */
 #include "capture/functional.h"
 
+#include "graph/call.h"
+#include "graph/grad/grad.h"
 #include <string.h>
 
 static int add_value(Recording *recording, const TraceValue *made,
@@ -18,18 +20,25 @@ static int add_value(Recording *recording, const TraceValue *made,
     return number;
 }
 
+/* Its node now is one that gradients come to. */
+static void add_leaf(Recording *recording, int value) {
+    LeafNode leaf = {value, recording->value[value].node};
+    push(recording->graph->arena, recording->leaf, leaf);
+}
+
 int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     TraceValue value = {.kind = kind, .meta = tensor_meta(x)};
+    value.tracked = recording->tracks && x->history;
     memcpy(value.stride, x->stride, sizeof(int64_t) * x->rank);
     FunctionalValue functional = {.parent = NO_VALUE, .input = length(recording->graph->input)};
     functional.node = graph_input(recording->graph, &value.meta);
     int number = add_value(recording, &value, &functional);
     if (kind == VALUE_IS_CAPTURED) push(recording->graph->arena, recording->captured, number);
+    if (value.tracked) add_leaf(recording, number);
     return number;
 }
 
-/* A result with a storage of its own. */
-static int add_result(Recording *recording, Node *node) {
+int functional_result(Recording *recording, Node *node) {
     TraceValue value = {.kind = VALUE_IS_RESULT, .meta = node_meta(node)};
     value.meta.device = (uint8_t)recording->graph->device;
     contiguous_strides(value.meta.rank, value.meta.size, value.stride);
@@ -48,6 +57,7 @@ Node *functional_node(Recording *recording, int value) {
         functional->node =
             graph_op(recording->graph, functional->view, &parent, 1, &functional->attrs, NULL);
     check(functional->node, "a recorded view of a value of the same meta was refused");
+    if (functional->cut) functional->node = call1(recording->graph, OP_detach, functional->node);
     functional->version = version;
     return functional->node;
 }
@@ -63,6 +73,12 @@ static bool refuse_view(const Meta *from, const Meta *to) {
     return false;
 }
 
+static void track_view(const Recording *recording, const TraceValue *base, TraceValue *view,
+                       FunctionalValue *functional) {
+    view->tracked = base->tracked && !recording->quiet;
+    functional->cut = base->tracked && recording->quiet;
+}
+
 /* The value as a view of parent. *result is NO_VALUE when a copy is needed; false with an error. */
 static bool add_view(Recording *recording, Op op, int parent, const Attrs *attrs, int *result) {
     const TraceValue *base = &recording->trace->value[parent];
@@ -73,6 +89,7 @@ static bool add_view(Recording *recording, Op op, int parent, const Attrs *attrs
     if (!op_infer(op, &base->meta, 1, &functional.attrs, &inferred)) return false;
     value.meta = inferred.result;
     value.meta.device = base->meta.device;
+    track_view(recording, base, &value, &functional);
     if (view_strides(op, &functional.attrs, &base->meta, &value.meta, base->stride, base->offset,
                      value.stride, &value.offset)) {
         *result = add_value(recording, &value, &functional);
@@ -91,10 +108,15 @@ static bool is_identity(const TraceValue *value, Op op, const Attrs *attrs) {
     return dtype == value->meta.dtype || dtype == CB_SAME;
 }
 
-static int add_identity(Recording *recording, int parent) {
-    TraceValue value = recording->trace->value[parent];
+static int add_identity(Recording *recording, int parent, bool detaches) {
+    const TraceValue *base = &recording->trace->value[parent];
+    TraceValue value = *base;
     value.kind = VALUE_IS_RESULT;
+    value.gone_back = 0;
     FunctionalValue same = {.parent = parent, .view = OP_none, .input = -1};
+    track_view(recording, base, &value, &same);
+    same.cut |= detaches && base->tracked;
+    value.tracked &= !detaches;
     return add_value(recording, &value, &same);
 }
 
@@ -122,17 +144,24 @@ static Node *operand_node(Recording *recording, const TraceOperand *operand) {
     }
 }
 
+static bool is_tracked(const Recording *recording, const TraceOperand *input, int count) {
+    for (int i = 0; i < count; i++)
+        if (input[i].kind == OPERAND_VALUE && recording->trace->value[input[i].value].tracked)
+            return true;
+    return false;
+}
+
 int functional_apply(Recording *recording, Op op, const TraceOperand *input, int input_count,
                      const Attrs *attrs) {
-    Node *node[TRACE_OPERANDS];
-    bool number[TRACE_OPERANDS];
+    Node *node[TRACE_OPERANDS] = {NULL};
+    bool number[TRACE_OPERANDS] = {false};
     if (input_count == 1 && input->kind == OPERAND_VALUE) {
         int result;
         if (op_info(op)->kind == KIND_VIEW) {
             if (!add_view(recording, op, input->value, attrs, &result)) return NO_VALUE;
             if (result != NO_VALUE) return result;
         } else if (is_identity(&recording->trace->value[input->value], op, attrs)) {
-            return add_identity(recording, input->value);
+            return add_identity(recording, input->value, op == OP_detach);
         }
     }
     for (int i = 0; i < input_count; i++) {
@@ -140,7 +169,45 @@ int functional_apply(Recording *recording, Op op, const TraceOperand *input, int
         number[i] = input[i].kind != OPERAND_VALUE && input[i].kind != OPERAND_ABSENT;
     }
     Node *result = graph_op(recording->graph, op, node, input_count, attrs, number);
-    return result ? add_result(recording, result) : NO_VALUE;
+    if (!result) return NO_VALUE;
+    bool tracked = is_tracked(recording, input, input_count);
+    if (tracked && recording->quiet) result = call1(recording->graph, OP_detach, result);
+    bool has_gradient = dtype_is_float(result->dtype) && *op_gradient(op) != '!';
+    int value = functional_result(recording, result);
+    recording->trace->value[value].tracked = tracked && !recording->quiet && has_gradient;
+    return value;
+}
+
+/* ---- gradients ----------------------------------------------------------------------------- */
+
+/* 1 for one element, or the seed. */
+static Node *cotangent(Recording *recording, const Node *root, const TraceOperand *seed) {
+    if (seed) return functional_node(recording, seed->value);
+    return call_full(recording->graph, root->rank, root->size, cb_operand_int(1), root->dtype);
+}
+
+bool functional_backward(Recording *recording, int root, const TraceOperand *seed, const int *value,
+                         int count, Node **gradient) {
+    Graph *graph = recording->graph;
+    Node *y = functional_node(recording, root), **by = NULL, *g = cotangent(recording, y, seed);
+    LeafNode *wrt = NULL;
+    for (int k = 0; k < count; k++) {
+        const TraceValue *traced = &recording->trace->value[value[k]];
+        if (traced->kind == VALUE_IS_RESULT)
+            push(graph->arena, wrt, ((LeafNode){k, functional_node(recording, value[k])}));
+        for (int i = 0; i < length(recording->leaf); i++)
+            if (recording->leaf[i].value == value[k])
+                push(graph->arena, wrt, ((LeafNode){k, recording->leaf[i].node}));
+        gradient[k] = NULL;
+    }
+    Node **got = arena_new_array(graph->arena, Node *, length(wrt) + 1);
+    for (int i = 0; i < length(wrt); i++) push(graph->arena, by, wrt[i].node);
+    if (!graph_grad(graph, &y, &g, 1, by, length(wrt), got)) return false;
+    for (int i = 0; i < length(wrt); i++) {
+        Node **sum = &gradient[wrt[i].value];
+        if (got[i]) *sum = *sum ? call2(graph, OP_add, *sum, got[i]) : got[i];
+    }
+    return true;
 }
 
 /* ---- writes -------------------------------------------------------------------------------- */
@@ -263,6 +330,8 @@ void functional_assign(Recording *recording, int target, const TraceOperand *ope
         at = view->parent;
         check(value, "a write to a recorded view was refused");
     }
-    recording->value[at].node = value;
+    bool leaf = recording->trace->value[at].tracked;
+    recording->value[at].node = leaf ? call1(recording->graph, OP_detach, value) : value;
     recording->value[at].version++;
+    if (leaf) add_leaf(recording, at);
 }

@@ -21,13 +21,22 @@ typedef struct FunctionalValue {
     Node *node;  /* of a root: its value now. Of a view: its value when the root's version was */
     int version; /* of a root: writes so far. Of a view: that of its node */
     int input;   /* graph input number, or -1 */
+    bool cut;    /* a view through which no gradient comes */
 } FunctionalValue;
+
+typedef struct LeafNode { /* one of the nodes that a tensor which requires a gradient has been */
+    int value;
+    Node *node;
+} LeafNode;
 
 struct Recording {
     Trace *trace;           /* owned, until an entry takes it */
     Graph *graph;           /* its arena is owned, until it is compiled */
     FunctionalValue *value; /* vec, by value number, in the graph's arena */
     int place;              /* of its ops so far (tensor/place.h) */
+    LeafNode *leaf;         /* vec, in the graph's arena */
+    bool tracks;            /* the call began where gradients are wanted */
+    bool quiet;             /* the op that is being recorded has none: TraceOp.quiet */
     int *captured;          /* vec, in the graph's arena: as an entry's */
     const Trace *like;      /* what it repeats so far, but for numbers; NULL: nothing */
     bool new_path;          /* there is nothing that it repeats */
@@ -39,6 +48,12 @@ Node *functional_node(Recording *recording, int value);
 /* The op's result as the next value; NO_VALUE with an error. */
 int functional_apply(Recording *recording, Op op, const TraceOperand *input, int input_count,
                      const Attrs *attrs);
+/* The gradients of a tracked root, which begin with seed (NULL: 1), by values: nodes, or NULL where
+ * there is none. False with an error. */
+bool functional_backward(Recording *recording, int root, const TraceOperand *seed,
+                         const int *value, int count, Node **gradient);
+/* A node's result as the next value. */
+int functional_result(Recording *recording, Node *node);
 /* False where it shows an element of what it is a view of at several places: a write to one of them
  * is one to all of them, which the views between cannot say. */
 bool functional_writable(const Recording *recording, int target);

@@ -2,20 +2,21 @@
  *
  * dtype, device, rank and sizes must be equal; so must strides, unless both are contiguous. Inputs
  * that were one tensor, and have one name in the trace, must be one again. Inputs that were two may
- * be one, unless the entry writes to it. Tensors that overlap without being one are like any others
- * until one of them is written to: which of them eager would have written first, no graph of values
- * can say, so such a call runs eagerly (entry_writes_apart).
+ * be one, unless the entry writes to it, or it requires a gradient. Tensors that overlap without
+ * being one are like any others until one of them is written to: which of them eager would have
+ * written first, no graph of values can say, so such a call runs eagerly (entry_writes_apart).
  *
  *     f(x, x) recorded as add(%0, %0): holds for f(y, y), not for f(x, y) */
 #include "capture/function.h"
 
 #include <string.h>
 
-void guard_make(Guard *guard, const Tensor *x) {
+void guard_make(Guard *guard, const Tensor *x, bool grad) {
     memset(guard, 0, sizeof *guard);
     guard->dtype = x->dtype;
     guard->rank = x->rank;
     guard->device = x->device;
+    guard->tracked = grad && x->history;
     guard->contiguous = tensor_contiguous(x);
     memcpy(guard->size, x->size, sizeof(int64_t) * x->rank);
     if (guard->contiguous)
@@ -26,9 +27,10 @@ void guard_make(Guard *guard, const Tensor *x) {
 
 /* A contiguous tensor mostly has the strides that follow from its sizes, but need not have those of
  * dimensions with one element. */
-bool guard_holds(const Guard *guard, const Tensor *x) {
+bool guard_holds(const Guard *guard, const Tensor *x, bool grad) {
     bool same = true;
-    if (guard->dtype != x->dtype || guard->rank != x->rank || guard->device != x->device)
+    if (guard->dtype != x->dtype || guard->rank != x->rank || guard->device != x->device ||
+        guard->tracked != (grad && x->history))
         return false;
     for (int i = 0; i < guard->rank; i++) {
         if (guard->size[i] != x->size[i]) return false;
@@ -41,6 +43,7 @@ void guard_print(const Guard *guard, Buffer *out) {
     put(out, cb_dtype_name(guard->dtype));
     put_sizes(out, guard->rank, guard->size);
     if (!device_is_host(guard->device)) putf(out, " on %s", devices[guard->device]->name);
+    if (guard->tracked) put(out, " requiring a gradient");
     if (guard->contiguous) return;
     put(out, " strides ");
     put_sizes(out, guard->rank, guard->stride);
@@ -73,8 +76,20 @@ static int find_parted(const Entry *entry, Tensor *const *input) {
     return NO_VALUE;
 }
 
-/* An input that is now the tensor of a written one; NO_VALUE: none. */
+/* An input that is now the tensor of another leaf, each of which is given its own gradient. */
+static int find_joined_leaf(const Entry *entry, Tensor *const *input, int *leaf) {
+    for (int i = 0; i < entry->input_count; i++) {
+        if (!entry->guard[i].tracked || entry->first[i] != i) continue;
+        *leaf = input_first(input, i);
+        if (*leaf != i) return i;
+    }
+    return NO_VALUE;
+}
+
+/* An input that is now the tensor of a written one, or of a leaf; NO_VALUE: none. */
 static int find_joined(const Entry *entry, Tensor *const *input, int *written) {
+    int joined = find_joined_leaf(entry, input, written);
+    if (joined != NO_VALUE) return joined;
     if (are_apart(entry, input, 0)) return NO_VALUE;
     for (int k = 0; k < entry->mutated_count; k++) {
         int m = *written = entry->mutated[k];
@@ -84,13 +99,14 @@ static int find_joined(const Entry *entry, Tensor *const *input, int *written) {
     return NO_VALUE;
 }
 
-bool entry_holds(const Entry *entry, Ambient now, Tensor *const *input, int input_count) {
+bool entry_holds(const Entry *entry, Ambient now, bool grad, Tensor *const *input,
+                 int input_count) {
     int written;
     if (entry->input_count != input_count || !ambient_equal(entry->ambient, now) ||
         !modules_hold(entry->trace))
         return false;
     for (int i = 0; i < input_count; i++)
-        if (!guard_holds(&entry->guard[i], input[i])) return false;
+        if (!guard_holds(&entry->guard[i], input[i], grad)) return false;
     return find_parted(entry, input) == NO_VALUE && find_joined(entry, input, &written) == NO_VALUE;
 }
 
@@ -104,9 +120,9 @@ bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out,
     }
     i = find_joined(entry, input, &written);
     if (i == NO_VALUE) return false;
-    snprintf(out, bytes,
-             "input %d is the same tensor as input %d, which is written: not in entry %d", i,
-             written, entry->number);
+    snprintf(out, bytes, "input %d is the same tensor as input %d, which %s: not in entry %d", i,
+             written, entry->guard[i].tracked ? "requires a gradient" : "is written",
+             entry->number);
     return true;
 }
 

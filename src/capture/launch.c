@@ -158,6 +158,28 @@ static int make_results(const Entry *entry, Tensor *const *value, Tensor *const 
     return count;
 }
 
+typedef struct Made {            /* by a run */
+    Tensor **value;              /* of a run op by op, which may be taken */
+    Tensor *const *graph_output; /* NULL: it was one op by op */
+    Tensor *const *output;
+} Made;
+
+/* What a leaf keeps: it may be an output, too. */
+static Tensor *leaf_result(const Entry *entry, int v, void *user) {
+    const Made *made = user;
+    const Trace *trace = entry->trace;
+    int outputs = length(trace->output);
+    for (int k = 0; k < trace_result_count(trace); k++) {
+        if (trace_result(trace, k) != v) continue;
+        if (k < outputs) return made->output[k];
+        if (made->graph_output)
+            return make_result(entry, &entry->result[k], made->value, made->graph_output);
+    }
+    Tensor *x = made->value[v];
+    made->value[v] = NULL;
+    return x;
+}
+
 /* The results of a run op by op: the tensors themselves, which leave value. */
 static int take_results(const Entry *entry, Tensor **value, Tensor **output) {
     const Trace *trace = entry->trace;
@@ -185,15 +207,17 @@ static int call_ops(const Entry *entry, Tensor **value, Tensor **output, bool ef
     bool done = effects && trace_run(trace, length(trace->op), NULL, value);
     if (!effects) trace_run_without_effects(trace, length(trace->op), NULL, value);
     int count = done ? take_results(entry, value, output) : (int)cb_error_status();
+    Made made = {value, NULL, output};
+    if (done && !leaves_take(entry, value, leaf_result, &made)) count = cb_error_status();
     for (int v = 0; v < length(trace->value); v++)
         if (trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(value[v]);
     return count;
 }
 
-static int call_values(const Entry *entry, Tensor **value, Tensor **output) {
-    Tensor *graph_output[CB_MAX_ARGS];
+static int call_values(const Entry *entry, Tensor **value, Tensor **graph_output, Tensor **output) {
     char detail[160];
     for (int k = 0; k < entry->captured_count; k++) value[entry->captured[k]] = entry->held[k];
+    leaves_find(entry, value);
     if (!entry_writes_apart(entry, value, detail, sizeof detail)) {
         function_note(entry->function, REASON_written_overlap, site_current(), "%s", detail);
         return call_ops(entry, value, output, true);
@@ -204,18 +228,20 @@ static int call_values(const Entry *entry, Tensor **value, Tensor **output) {
         if (before == CB_OK && !effects) cb_clear_error(); /* the op says it, at its own line */
         return call_ops(entry, value, output, !effects);
     }
-    int made = make_results(entry, value, graph_output, output);
+    int count = make_results(entry, value, graph_output, output);
+    Made made = {value, graph_output, output};
+    if (count >= 0 && !leaves_take(entry, value, leaf_result, &made)) count = cb_error_status();
     for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);
-    return made;
+    return count;
 }
 
 int entry_call(const Entry *entry, Tensor *const *input, Tensor **output) {
     Tensor *local[LOCAL_TENSORS], **value = local;
-    int count = length(entry->trace->value);
+    int values = length(entry->trace->value), count = values + entry->graph_output_count;
     if (count > LOCAL_TENSORS) value = memory_alloc(sizeof *value * (size_t)count);
     if (!value) return fail_memory(sizeof *value * (size_t)count);
     memcpy(value, input, sizeof *value * (size_t)entry->input_count);
-    int made = call_values(entry, value, output);
+    int made = call_values(entry, value, value + values, output);
     if (value != local) memory_free(value);
     return made;
 }

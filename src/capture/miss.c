@@ -23,6 +23,8 @@ static GuardText describe_guard(const Guard *guard, const Guard *other) {
     size_t used = strlen(out.text), room = sizeof out.text - used;
     if (guard->device != other->device) {
         snprintf(out.text + used, room, " on %s", devices[guard->device]->name);
+    } else if (guard->tracked != other->tracked) {
+        snprintf(out.text + used, room, " that requires %s gradient", guard->tracked ? "a" : "no");
     } else if (guard->contiguous != other->contiguous ||
                (!guard->contiguous && memcmp(guard->stride, other->stride, sizeof guard->stride))) {
         used += (size_t)snprintf(out.text + used, room, " of strides [");
@@ -43,9 +45,9 @@ Reason miss_describe(const Function *function, Ambient now, Tensor *const *input
     snprintf(out, bytes, "another number of inputs, %d: entry %d has %d", input_count, last->number,
              last->input_count);
     for (int i = 0; i < input_count && input_count == last->input_count; i++) {
-        if (guard_holds(&last->guard[i], input[i])) continue;
+        if (guard_holds(&last->guard[i], input[i], grad_mode())) continue;
         Guard found;
-        guard_make(&found, input[i]);
+        guard_make(&found, input[i], grad_mode());
         snprintf(out, bytes, "input %d is %s, entry %d has %s", i,
                  describe_guard(&found, &last->guard[i]).text, last->number,
                  describe_guard(&last->guard[i], &found).text);

@@ -84,7 +84,7 @@ static const Trace *find_like(const Call *call, const TraceOp *op) {
         if (take_like(call, trace, op, &found)) return found;
     for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next))
         if (e->resumes == call->resumed && entry_widest(e) == e &&
-            entry_holds(e, call->ambient, call->value, call->input_count) &&
+            entry_holds(e, call->ambient, call->grad, call->value, call->input_count) &&
             take_like(call, e->trace, op, &found))
             return found;
     return found;

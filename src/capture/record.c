@@ -6,11 +6,12 @@
 #include "capture/functional.h"
 
 #include "base/memory.h"
+#include "eager/tape.h"
 #include "nn/module.h"
 #include "tensor/place.h"
 #include <string.h>
 
-enum { OUT_OF_MEMORY = -2, WRITES_REPEATED = -3, LIES_ELSEWHERE = -4 };
+enum { OUT_OF_MEMORY = -2, WRITES_REPEATED = -3, LIES_ELSEWHERE = -4, HAS_HISTORY = -5 };
 
 void record_free(Recording *recording) {
     if (!recording) return;
@@ -26,6 +27,7 @@ static Recording *recording_new(const Call *call) {
         recording->graph = graph_new(arena); /* the first chunk has room for it */
         recording->graph->ambient = call->ambient;
         recording->place = PLACE_NOWHERE;
+        recording->tracks = call->grad;
         recording->trace = trace_new();
         if (recording->trace) return recording;
     }
@@ -58,6 +60,7 @@ static int real_value(Call *call, Tensor *x) {
         if (known != NO_VALUE && same_tensor(call->value[known], x)) return known;
     }
     int v = length(recording->trace->value);
+    if (call->grad && x->history && !tape_gradient(x)) return HAS_HISTORY;
     if (!call_bind(call, v, x)) return OUT_OF_MEMORY;
     functional_add(recording, VALUE_IS_CAPTURED, x);
     recording->trace->value[v].path = path_of(call, x);
@@ -156,6 +159,7 @@ static int apply_values(Recording *recording, TraceOp op) {
     if (place < 0) return place;
     Attrs attrs = {{0}};
     if (op.word_count) memcpy(attrs.word, op.word, sizeof(int64_t) * op.word_count);
+    recording->quiet = op.quiet;
     op.site = recording->graph->origin.site = keep_site(recording->trace, op.site);
     op.result = functional_apply(recording, op.op, op.input, op.input_count, &attrs);
     if (op.result != NO_VALUE) append(recording, op);
@@ -177,6 +181,7 @@ static int assign_values(Recording *recording, TraceOp op) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
     int place = assign_place(recording, op.input);
     if (place < 0) return place;
+    recording->quiet = op.quiet;
     op.site = recording->graph->origin.site = keep_site(recording->trace, op.site);
     functional_assign(recording, op.input[0].value, &op.input[1]);
     append(recording, op);
@@ -184,11 +189,12 @@ static int assign_values(Recording *recording, TraceOp op) {
 }
 
 /* Where the op stands, and what it has besides operands. */
-static TraceOp op_here(const Recording *recording, int op, int input_count, Where *where) {
+static TraceOp op_here(const Call *call, int op, int input_count, Where *where) {
     find_where(where);
     return (TraceOp){.op = op,
                      .input_count = (uint8_t)input_count,
-                     .first_value = length(recording->trace->value),
+                     .quiet = call_is_quiet(call),
+                     .first_value = length(call->recording->trace->value),
                      .mode = where->mode,
                      .site = where->site};
 }
@@ -200,6 +206,7 @@ static bool goes_eager(Call *call, int why) {
         return false;
     }
     if (why == LIES_ELSEWHERE) return call_break(call, REASON_other_device, "");
+    if (why == HAS_HISTORY) return call_break(call, REASON_gradients, "from outside");
     if (why == WRITES_REPEATED) return call_break(call, REASON_written_repeat, "");
     return call_break(call, REASON_out_of_memory, "while recording");
 }
@@ -212,6 +219,21 @@ static bool may_begin(Call *call) {
     return false;
 }
 
+/* It would be recorded by the tape. */
+static bool is_followed(const Recording *recording, const TraceOp *op) {
+    for (int i = 0; i < op->input_count && !op->quiet; i++)
+        if (op->input[i].kind == OPERAND_VALUE &&
+            recording->trace->value[op->input[i].value].tracked)
+            return true;
+    return false;
+}
+
+/* What has a history and is no leaf is written to, where nothing is followed. */
+static bool writes_result(const Recording *recording, int target) {
+    const TraceValue *value = recording->trace->value, *root = &value[value[target].root];
+    return root->tracked && root->kind == VALUE_IS_RESULT;
+}
+
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs) {
     if (!may_begin(call)) return call->refused ? NULL : apply(op, input, input_count, attrs);
@@ -220,12 +242,13 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
     int result = NO_VALUE;
     bool resolved = true;
     Where where;
-    TraceOp next = op_here(recording, op, input_count, &where);
+    TraceOp next = op_here(call, op, input_count, &where);
     next.word_count = op_info(op)->word_count;
     next.word = attrs->word;
     for (int i = 0; i < input_count && resolved; i++)
         resolved = resolve(call, &input[i], &next.input[i], &result);
     next.makes = resolved && is_made(next.input, input_count);
+    if (resolved && is_followed(recording, &next)) resolved = tape_takes(op, attrs);
     next.result = length(recording->trace->value);
     if (resolved && is_made_elsewhere(recording, next.input, input_count))
         result = LIES_ELSEWHERE;
@@ -244,11 +267,15 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
     cb_operand given = cb_operand_tensor(target);
     int result = NO_VALUE;
     Where where;
-    TraceOp next = op_here(recording, OP_assign, 2, &where);
+    TraceOp next = op_here(call, OP_assign, 2, &where);
     next.result = NO_VALUE;
     bool resolved = resolve(call, &given, &next.input[0], &result) &&
                     resolve(call, value, &next.input[1], &result);
-    if (resolved && !functional_writable(recording, next.input[0].value))
+    if (resolved && is_followed(recording, &next))
+        resolved = tape_refuses_write(recording->trace->value[next.input[0].value].tracked);
+    else if (resolved && writes_result(recording, next.input[0].value))
+        result = HAS_HISTORY;
+    else if (resolved && !functional_writable(recording, next.input[0].value))
         result = WRITES_REPEATED;
     else if (resolved)
         result = number_choose(call, &next) ? assign_values(recording, next) : OUT_OF_MEMORY;
@@ -256,6 +283,124 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
         return goes_eager(call, result) ? apply_assign(target, value) : NULL;
     call->at++;
     return target;
+}
+
+/* ---- gradients ----------------------------------------------------------------------------- */
+
+/* Another name of a leaf that is listed. */
+static bool is_listed(const Call *call, const int *list, int v) {
+    for (int k = 0; k < length(list); k++)
+        if (call->value[list[k]]->history == call->value[v]->history) return true;
+    return false;
+}
+
+/* The tensors from outside that require a gradient. */
+static int *list_leaves(const Call *call) {
+    const Trace *trace = call->recording->trace;
+    int *list = NULL;
+    for (int v = 0; v < length(trace->value); v++)
+        if (trace->value[v].kind != VALUE_IS_RESULT && trace->value[v].tracked &&
+            !is_listed(call, list, v))
+            push(trace->arena, list, v);
+    return list;
+}
+
+/* Those that root was computed from are gone back over. */
+static void mark_gone_back(Trace *trace, const bool *reached) {
+    int count = length(trace->op) + 1; /* this one is one of them */
+    for (int v = 0; v < length(trace->value); v++)
+        if (reached[v] && trace->value[v].tracked && !trace->value[v].gone_back)
+            trace->value[v].gone_back = count;
+}
+
+static bool *find_reached(const Trace *trace, int root) {
+    bool *reached = arena_new_array(trace->arena, bool, length(trace->value) + 1);
+    reached[root] = true;
+    for (int i = length(trace->op) - 1; i >= 0; i--) {
+        const TraceOp *op = &trace->op[i];
+        if (op->back || op->result < 0 || !reached[op->result]) continue;
+        for (int k = 0; k < op->input_count; k++)
+            if (op->input[k].kind == OPERAND_VALUE) reached[op->input[k].value] = true;
+    }
+    return reached;
+}
+
+/* The op with a result for each of the listed values that has a gradient. cb_backward lists no
+ * other ones. False with an error. */
+static bool back_values(Recording *recording, TraceOp op, bool leaves, const int *list, int count) {
+    Trace *trace = recording->trace;
+    Node **gradient = arena_new_array(recording->graph->arena, Node *, count + 1);
+    TraceBack *back = arena_new_array(trace->arena, TraceBack, 1);
+    int *wrt = arena_new_array(trace->arena, int, count + 1);
+    const TraceOperand *seed = op.input[1].kind == OPERAND_VALUE ? &op.input[1] : NULL;
+    recording->graph->origin.site = op.site = keep_site(trace, op.site);
+    *back = (TraceBack){leaves, 0, wrt};
+    op.back = back;
+    op.result = -1;
+    if (!functional_backward(recording, op.input[0].value, seed, list, count, gradient))
+        return false;
+    for (int k = 0; k < count; k++) {
+        int value = gradient[k] ? functional_result(recording, gradient[k]) : NO_VALUE;
+        if (value >= 0 && op.result < 0) op.result = value;
+        if (value >= 0 || !leaves) wrt[back->count++] = value >= 0 ? list[k] : ~list[k];
+    }
+    mark_gone_back(trace, find_reached(trace, op.input[0].value));
+    append(recording, op);
+    return true;
+}
+
+/* list NULL: of all leaves. */
+static int back_of(Call *call, const TraceOp *op, const char *what, const int *list, int count) {
+    Recording *recording = call->recording;
+    const TraceValue *value = recording->trace->value, *y = &value[op->input[0].value];
+    bool given = op->input[1].kind == OPERAND_VALUE;
+    if (!y->tracked && !tape_refuses_untracked(what)) return NO_VALUE;
+    if (!tape_fits(what, &y->meta, given ? &value[op->input[1].value].meta : NULL)) return NO_VALUE;
+    if (GUARD(recording)) return OUT_OF_MEMORY;
+    const int *leaves = list ? NULL : list_leaves(call);
+    bool done =
+        back_values(recording, *op, !list, list ? list : leaves, list ? count : length(leaves));
+    if (!done) return NO_VALUE;
+    return call_reserve(call, length(recording->trace->value)) ? 0 : OUT_OF_MEMORY;
+}
+
+static int record_back(Call *call, const char *what, const cb_operand *input, Tensor *const *wrt,
+                       int count) {
+    int why = NO_VALUE, list[CB_MAX_ARGS];
+    Where where;
+    TraceOp next = op_here(call, OP_backward, 2, &where);
+    for (int i = 0; i < 2; i++)
+        if (!resolve(call, &input[i], &next.input[i], &why)) return why;
+    for (int k = 0; k < count; k++) {
+        list[k] = record_value(call, wrt[k]);
+        if (list[k] < 0) return list[k];
+    }
+    return back_of(call, &next, what, wrt ? list : NULL, count);
+}
+
+bool record_backward(Call *call, const char *what, const cb_operand *input, Tensor *const *wrt,
+                     int count) {
+    if (!may_begin(call)) return false;
+    int why = record_back(call, what, input, wrt, count);
+    if (why < 0) {
+        goes_eager(call, why);
+        return false;
+    }
+    call->at++;
+    return true;
+}
+
+/* As it was, in another recording. */
+static bool repeat_back(Recording *recording, const TraceOp *op, Call *call) {
+    int count = op->back->count;
+    if (GUARD(recording)) return false;
+    int *list = arena_new_array(recording->trace->arena, int, count + 1);
+    for (int k = 0; k < count; k++) {
+        list[k] = trace_back_value(op->back, k);
+        if (list[k] < call->input_count) list[k] = input_first(call->value, list[k]);
+    }
+    recording->quiet = op->quiet;
+    return back_values(recording, *op, op->back->leaves, list, count);
 }
 
 /* ---- starting ------------------------------------------------------------------------------ */
@@ -281,6 +426,8 @@ static bool add_captured(Call *call, Recording *recording, const Trace *trace, c
         bool used = false;
         for (int i = 0; i < op->input_count; i++)
             used |= op->input[i].kind == OPERAND_VALUE && op->input[i].value == v;
+        for (int k = 0; op->back && k < op->back->count; k++)
+            used |= trace_back_value(op->back, k) == v;
         if (used) repeat_captured(call, recording, trace, v);
     }
     return true;
@@ -303,6 +450,8 @@ static bool repeat(Call *call, Recording *recording, const Trace *trace, int cou
             recording->trace->argument_count += operand_is_argument(&op.input[k]);
         if (!add_captured(call, recording, trace, &trace->op[i])) return false;
         site_set(op.site);
+        if (op.back && !repeat_back(recording, &op, call)) return false;
+        if (op.back) continue;
         bool assigns = op.op == OP_assign;
         int result = assigns ? assign_values(recording, op) : apply_values(recording, op);
         if (result < 0) return false;

@@ -7,125 +7,15 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "eager/tape.h"
 #include "nn/module.h"
 #include <string.h>
 
-/* ---- values of a call ---------------------------------------------------------------------- */
-
-bool call_reserve(Call *call, int count) {
-    if (count > call->value_capacity) {
-        int capacity = call->value_capacity * 2;
-        while (capacity < count) capacity *= 2;
-        bool local = call->value == call->local;
-        Tensor **grown =
-            memory_resize(local ? NULL : call->value, sizeof *grown * (size_t)capacity);
-        if (!grown) return false;
-        if (local) memcpy(grown, call->local, sizeof *grown * (size_t)call->bound);
-        call->value = grown;
-        call->value_capacity = capacity;
-    }
-    while (call->bound < count) call->value[call->bound++] = NULL;
-    return true;
-}
-
-bool call_reserve_arguments(Call *call, int count) {
-    if (count <= call->argument_capacity) return true;
-    int capacity = call->argument_capacity * 2;
-    while (capacity < count) capacity *= 2;
-    bool local = call->argument == call->local_argument;
-    int64_t *grown =
-        memory_resize(local ? NULL : call->argument, sizeof *grown * 2 * (size_t)capacity);
-    if (!grown) return false;
-    if (local) memcpy(grown, call->local_argument, sizeof *grown * LOCAL_ARGUMENTS);
-    call->argument = grown;
-    call->argument_capacity = capacity;
-    return true;
-}
-
-bool call_reserve_trace(Call *call, const Trace *trace) {
-    return call_reserve(call, length(trace->value)) &&
-           call_reserve_arguments(call, trace->argument_count);
-}
-
-Tensor *call_shell(Call *call, int v) {
-    const TraceValue *value = &call->trace->value[v];
-    int64_t offset = value->offset;
-    if (call->trace->value[value->root].kind != VALUE_IS_RESULT)
-        offset += call->value[value->root]->offset;
-    Tensor *x = tensor_shell_traced(&value->meta, value->stride, offset, v, call->tracer.serial);
-    if (!x) {
-        call->failed = true;
-        return NULL;
-    }
-    call->value[v] = x;
-    call->alive++;
-    return x;
-}
-
-/* The function frees one of its inputs, which ops that are still to run read. */
-static __attribute__((noinline, cold)) void lose_input(Call *call, const Tensor *x) {
-    for (int i = 0; i < call->input_count; i++) {
-        if (call->value[i] != x) continue;
-        Tensor *own = cb_keep(tensor_alias(x));
-        if (own) {
-            call->value[i] = own;
-            if (!call->own_inputs++) memset(call->own_input, 0, sizeof call->own_input);
-            call->own_input[i / 64] |= UINT64_C(1) << i % 64;
-        } else {
-            call_break(call, REASON_out_of_memory, "while recording");
-        }
-    }
-}
-
-static void destroy_tensor(Tracer *tracer, Tensor *x) {
-    Call *call = call_of(tracer);
-    if (x->trace == call->left_serial) {
-        segment_lost(call, x);
-    } else if (x->storage) {
-        lose_input(call, x);
-    } else if (x->trace == tracer->serial) {
-        call->value[(intptr_t)x->value] = NULL;
-        call->alive--;
-    }
-}
-
-/* Of a value that the call computes: the place of its root among the values. */
-static const void *storage_of(Tracer *tracer, const Tensor *x) {
-    const Call *call = call_of(tracer);
-    if (x->trace == call->left_serial) return segment_storage_of(x);
-    int v = call_traced(call, x);
-    return v == NO_VALUE ? NULL : value_storage(call->trace, call->value, v);
-}
-
-bool call_stand_ins(Call *call, Tensor **stand_in) {
-    for (int i = 0; i < call->input_count; i++) {
-        stand_in[i] = tensor_alias(call->value[i]);
-        if (!stand_in[i]) return false;
-        stand_in[i]->trace = call->tracer.serial;
-        stand_in[i]->value = (void *)(intptr_t)i;
-    }
-    return true;
-}
-
-/* The call's own view of it, so that it outlives whatever the function does with its tensor. */
-bool call_bind(Call *call, int v, Tensor *x) {
-    if (!call_reserve(call, v + 1)) return false;
-    call->value[v] = cb_keep(tensor_alias(x));
-    return call->value[v] != NULL;
-}
-
-static void unbind_from(Call *call, int first) {
-    for (int v = first; v < call->bound; v++) {
-        Tensor *x = call->value[v];
-        if (!x || call_traced(call, x) != NO_VALUE) continue;
-        call->value[v] = NULL;
-        tensor_destroy(x);
-    }
-}
-
 /* ---- matching ------------------------------------------------------------------------------ */
 
-static bool same_value(const TraceValue *value, const Tensor *x) {
+static bool same_value(const Call *call, const TraceValue *value, const Tensor *x) {
+    bool tracked = call->grad && x->history;
+    if (tracked != value->tracked || (tracked && !tape_gradient(x))) return false;
     if (value->meta.dtype != x->dtype || value->meta.rank != x->rank ||
         value->meta.device != x->device)
         return false;
@@ -154,7 +44,7 @@ static bool match_real(Call *call, int v, Tensor *x) {
     if (!x->storage || !is_value(call, v, x)) return false;
     if (call->value[v]) return true;
     const TraceValue *value = &call->trace->value[v];
-    return value->kind == VALUE_IS_CAPTURED && same_value(value, x) && call_bind(call, v, x);
+    return value->kind == VALUE_IS_CAPTURED && same_value(call, value, x) && call_bind(call, v, x);
 }
 
 /* Any number of its kind that the op takes in every dtype. */
@@ -192,16 +82,29 @@ static inline const TraceOp *match_op(const Call *call, int op, int input_count,
                                       const Attrs *attrs) {
     if (call->at >= length(call->trace->op)) return NULL;
     const TraceOp *next = &call->trace->op[call->at];
-    if (next->op != op || next->input_count != input_count) return NULL;
+    if (next->op != op || next->input_count != input_count || next->quiet != call_is_quiet(call))
+        return NULL;
     for (int i = 0; i < next->word_count; i++)
         if (next->word[i] != attrs->word[i]) return NULL;
     return next;
 }
 
+/* What gradients are taken by: which leaves there are follows from the ops before. */
+static bool match_wrt(Call *call, const TraceBack *back) {
+    if (back->leaves || !call->wrt) return back->leaves && !call->wrt;
+    bool same = back->count == call->wrt_count;
+    for (int k = 0; same && k < back->count; k++) {
+        Tensor *x = call->wrt[k];
+        int v = call_traced(call, x), wanted = trace_back_value(back, k);
+        same = v == NO_VALUE ? match_real(call, wanted, x) : v == wanted;
+    }
+    return same;
+}
+
 static bool match(Call *call, int op, const cb_operand *input, int input_count,
                   const Attrs *attrs) {
     const TraceOp *next = match_op(call, op, input_count, attrs);
-    if (!next) return false;
+    if (!next || (next->back && !match_wrt(call, next->back))) return false;
     for (int i = 0; i < input_count; i++)
         if (!match_operand(call, op, &next->input[i], &input[i])) return false;
     if (next->makes && device_default() != call->ambient.device) return false;
@@ -244,10 +147,10 @@ static void go_over(Call *call, Entry *e) {
 static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
     int first = trace_values_after(left->trace, call->at);
     Entry *e = atomic_load(behind ? &behind->next : &call->function->first);
-    unbind_from(call, first);
+    call_unbind_from(call, first);
     for (; e; e = atomic_load(&e->next)) {
         if (e == left || e->resumes != call->resumed || entry_widest(e) != e) continue;
-        if (!entry_holds(e, call->ambient, call->value, call->input_count)) continue;
+        if (!entry_holds(e, call->ambient, call->grad, call->value, call->input_count)) continue;
         if (!trace_repeats(call->trace, call->argument, call->at, e->trace)) continue;
         if (!constants_hold(call, e, first)) continue;
         if (call_reserve_trace(call, e->trace)) break;
@@ -401,6 +304,12 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
     return record_assign(call, target, value);
 }
 
+bool call_replays_backward(Call *call, const cb_operand *input) {
+    return match(call, OP_backward, input, 2, NULL) ||
+           switch_entry(call, OP_backward, input, 2, NULL) ||
+           (record_departure(call, OP_backward, input, 2, NULL) && false);
+}
+
 bool call_touches(const Call *call, const Tensor *x) {
     for (int i = 0; i < call->at; i++) {
         const TraceOp *op = &call->trace->op[i];
@@ -444,19 +353,25 @@ static bool trace_pause(Tracer *tracer) {
 
 bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input, int input_count,
                 Entry *entry) {
-    call->tracer = (Tracer){.apply = trace_apply,
-                            .assign = trace_assign,
-                            .materialize = trace_materialize,
-                            .destroy_tensor = destroy_tensor,
-                            .storage_of = storage_of,
-                            .pause = trace_pause,
-                            .change_ambient = call_changes_ambient,
-                            .meet_module = function->options.fullgraph ? call_meets_module : NULL,
-                            .serial = serial_next()};
+    call->tracer =
+        (Tracer){.apply = trace_apply,
+                 .assign = trace_assign,
+                 .materialize = trace_materialize,
+                 .destroy_tensor = call_loses_tensor,
+                 .storage_of = call_storage_of,
+                 .pause = trace_pause,
+                 .change_ambient = call_changes_ambient,
+                 .requires_grad = call_requires_grad,
+                 .go_back = call_goes_back,
+                 .meet_gradient = function->options.fullgraph ? call_meets_gradient : NULL,
+                 .meet_module = function->options.fullgraph ? call_meets_module : NULL,
+                 .serial = serial_next()};
     call->start_ms = entry ? 0 : clock_ms();
     call->function = function;
     call->ambient = now;
     call->stale = false;
+    call->grad = grad_mode();
+    call->wrt = NULL;
     call->input = input;
     call->input_count = input_count;
     call->own_inputs = 0;
@@ -576,7 +491,7 @@ void call_finish(Call *call) {
         x->value = NULL;
         call->value[v] = NULL;
     }
-    unbind_from(call, first);
+    call_unbind_from(call, first);
     for (int i = 0; i < first; i++)
         if (call_owns_input(call, i)) tensor_destroy(call->value[i]);
     record_free(call->recording);

@@ -181,10 +181,8 @@ static void take_shells(Call *call, LeftSegment *left) {
 /* The caller's tensors as views of our own. False: no memory. */
 static bool view_inputs(const Call *call, LeftSegment *left) {
     for (int i = 0; i < call->input_count; i++) {
-        Tensor *x = call->value[i];
-        Meta meta = tensor_meta(x);
         if (call_owns_input(call, i)) continue;
-        left->value[i] = cb_keep(tensor_view_of(x, &meta, x->stride, x->offset));
+        left->value[i] = cb_keep(tensor_double(call->value[i]));
         if (!left->value[i]) return false;
     }
     return true;
@@ -229,7 +227,8 @@ static LeftSegment *new_left(Call *call, int shells) {
 
 /* ---- what waits ------------------------------------------------------------------------------ */
 
-void shell_adopt(Tensor *shell, const Tensor *made) {
+void shell_adopt(Tensor *shell, Tensor *made, bool history) {
+    if (history) shell->history = made->history, made->history = NULL;
     shell->storage = storage_retain(made->storage);
     shell->offset = made->offset;
     memcpy(shell->stride, made->stride, sizeof(int64_t) * made->rank);
@@ -250,11 +249,13 @@ static bool compute(LeftSegment *left) {
     }
     memcpy(real, left->value, sizeof *real * (size_t)left->values);
     Tracer *tracer = tracer_set(NULL);
-    bool done = trace_run(left->trace, length(left->trace->op), arguments_of(left), real);
+    int count = length(left->trace->op);
+    bool done = trace_run(left->trace, count, arguments_of(left), real);
     for (int k = 0; k < left->shells; k++) {
         LeftShell *shell = &left->shell[k];
         Tensor *made = real[shell->value];
-        if (shell->x && !shell->x->storage && made) shell_adopt(shell->x, made);
+        if (shell->x && !shell->x->storage && made)
+            shell_adopt(shell->x, made, trace_has_history(left->trace, shell->value, count));
     }
     for (int v = 0; v < left->values; v++)
         if (left->trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(real[v]);
@@ -271,7 +272,7 @@ void segment_met(Call *call, Tensor *x) {
     LeftShell *shell = x->value;
     LeftSegment *left = shell->left, *leader = left->like ? left->like : left;
     const Trace *trace = leader->trace;
-    bool known = !is_computed(trace, shell->value) ||
+    bool known = !is_computed(trace, shell->value) || segment_requires_grad(x) ||
                  atomic_exchange(&trace->crosses[root_of(trace, shell->value)], true);
     if (!known && leader->entry) {
         leader->missed = true;
@@ -286,6 +287,12 @@ void segment_lost(Call *call, Tensor *x) {
     shell->x = NULL;
     left->alive--;
     if (is_over(left)) free_left(call, left);
+}
+
+bool segment_requires_grad(const Tensor *x) {
+    const LeftShell *shell = x->value;
+    const Trace *trace = shell->left->trace;
+    return trace_has_history(trace, shell->value, length(trace->op));
 }
 
 const void *segment_storage_of(const Tensor *x) {
@@ -531,9 +538,11 @@ static bool leave_replayed(Call *call, bool has_run) {
 
 static Entry *find_next(const Call *call) {
     Entry *guess = call->before ? entry_widest(atomic_load(&call->before->then)) : NULL;
-    if (guess && entry_holds(guess, call->ambient, NULL, 0)) return guess;
+    if (guess && entry_holds(guess, call->ambient, call->grad, NULL, 0)) return guess;
     for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next))
-        if (e->resumes && entry_widest(e) == e && entry_holds(e, call->ambient, NULL, 0)) return e;
+        if (e->resumes && entry_widest(e) == e &&
+            entry_holds(e, call->ambient, call->grad, NULL, 0))
+            return e;
     return NULL;
 }
 

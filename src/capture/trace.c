@@ -4,6 +4,8 @@
  * them. */
 #include "capture/trace.h"
 
+#include "base/memory.h"
+#include "eager/tape.h"
 #include "op/custom.h"
 #include "tensor/place.h"
 #include <string.h>
@@ -46,12 +48,19 @@ cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argu
 
 /* ---- comparison ---------------------------------------------------------------------------- */
 
+static bool same_back(const TraceBack *a, const TraceBack *b) {
+    if (!a || !b) return a == b;
+    return a->leaves == b->leaves && a->count == b->count &&
+           !memcmp(a->wrt, b->wrt, sizeof *a->wrt * (size_t)a->count);
+}
+
 bool trace_alike_op(const TraceOp *a, const TraceOp *b) {
     if (a->op != b->op || a->input_count != b->input_count || a->result != b->result) return false;
     for (int i = 0; i < a->input_count; i++) {
         const TraceOperand *p = &a->input[i], *q = &b->input[i];
         if (p->kind != q->kind || (!operand_is_number(p) && p->value != q->value)) return false;
     }
+    if (a->quiet != b->quiet || !same_back(a->back, b->back)) return false;
     return !a->word_count || !memcmp(a->word, b->word, sizeof(int64_t) * a->word_count);
 }
 
@@ -92,19 +101,41 @@ static bool same_value(const TraceValue *a, const TraceValue *b) {
     size_t bytes = sizeof(int64_t) * a->meta.rank;
     return a->kind == b->kind && a->root == b->root && a->meta.dtype == b->meta.dtype &&
            a->meta.rank == b->meta.rank && a->meta.device == b->meta.device &&
-           !memcmp(a->meta.size, b->meta.size, bytes) && !memcmp(a->stride, b->stride, bytes) &&
-           a->offset == b->offset;
+           a->tracked == b->tracked && !memcmp(a->meta.size, b->meta.size, bytes) &&
+           !memcmp(a->stride, b->stride, bytes) && a->offset == b->offset;
+}
+
+int trace_back_results(const TraceBack *back) {
+    int count = 0;
+    for (int k = 0; k < back->count; k++) count += back->wrt[k] >= 0;
+    return count;
+}
+
+bool trace_is_gradient(const Trace *trace, int v) {
+    for (int i = 0; i < length(trace->leaf); i++)
+        if (trace->leaf[i].before == v) return true;
+    return false;
+}
+
+bool trace_has_history(const Trace *trace, int v, int count) {
+    const TraceValue *value = &trace->value[v];
+    bool gone = value->gone_back && value->gone_back <= count;
+    return value->kind == VALUE_IS_RESULT && value->tracked && !gone;
 }
 
 int trace_values_after(const Trace *trace, int count) {
     int values = 0;
     if (count) {
         const TraceOp *last = &trace->op[count - 1];
-        if (last->result >= 0) return last->result + 1;
+        int results = last->back ? trace_back_results(last->back) : last->result >= 0;
+        if (results) return last->result + results;
         values = last->first_value;
         for (int i = 0; i < last->input_count; i++)
             if (last->input[i].kind == OPERAND_VALUE && last->input[i].value >= values)
                 values = last->input[i].value + 1;
+        for (int k = 0; last->back && k < last->back->count; k++)
+            if (trace_back_value(last->back, k) >= values)
+                values = trace_back_value(last->back, k) + 1;
         return values;
     }
     while (values < length(trace->value) && trace->value[values].kind == VALUE_IS_INPUT) values++;
@@ -144,9 +175,14 @@ static bool alike_whole(const Trace *a, const Trace *b) {
            trace_alike(a, b, length(a->op));
 }
 
+static bool same_leaves(const TraceLeaf *a, const TraceLeaf *b) {
+    size_t bytes = sizeof *a * (size_t)length(a);
+    return length(a) == length(b) && (!bytes || !memcmp(a, b, bytes));
+}
+
 bool trace_same(const Trace *a, const Trace *b) {
     return alike_whole(a, b) && same_list(a->escaped, b->escaped) &&
-           numbers_hold(a, b, length(a->op), is_same, NULL);
+           same_leaves(a->leaf, b->leaf) && numbers_hold(a, b, length(a->op), is_same, NULL);
 }
 
 bool trace_covers(const Trace *trace, const Trace *other) {
@@ -156,7 +192,8 @@ bool trace_covers(const Trace *trace, const Trace *other) {
 }
 
 static bool resembles(const TraceOp *a, const TraceOp *b) {
-    bool same = a->op == b->op && a->input_count == b->input_count && a->result == b->result;
+    bool same = a->op == b->op && a->input_count == b->input_count && a->result == b->result &&
+                same_back(a->back, b->back);
     for (int i = 0; same && i < a->input_count; i++) {
         const TraceOperand *p = &a->input[i], *q = &b->input[i];
         same = p->kind == q->kind && (operand_is_number(p) || p->value == q->value);
@@ -261,14 +298,24 @@ void trace_print_attribute(const Param *param, const int64_t *word, Buffer *out)
     }
 }
 
+/* %5 of %0, %6 of %2 = */
+static void put_results(const TraceOp *op, Buffer *out) {
+    for (int k = 0, result = op->result; k < op->back->count; k++)
+        if (op->back->wrt[k] >= 0)
+            putf(out, "%s%%%d of %%%d", result > op->result ? ", " : "", result, op->back->wrt[k]),
+                result++;
+    put(out, op->result < 0 ? "" : " = ");
+}
+
 static void print_op(const Trace *trace, const TraceOp *op, Buffer *out) {
     char meta[128];
-    const OpInfo *info = op->op == OP_assign ? NULL : op_info(op->op);
-    if (op->result >= 0) {
+    const OpInfo *info = op->op == OP_assign || op->back ? NULL : op_info(op->op);
+    if (op->back) put_results(op, out);
+    if (op->result >= 0 && !op->back) {
         meta_format(&trace->value[op->result].meta, meta, sizeof meta);
         putf(out, "%%%d: %s = ", op->result, meta);
     }
-    putf(out, "%s(", info ? op_call_name(op->op, op->word) : "assign");
+    putf(out, "%s(", info ? op_call_name(op->op, op->word) : op->back ? "backward" : "assign");
     bool first = true;
     for (int i = 0; i < op->input_count; i++, first = false) {
         if (i) put(out, ", ");
@@ -330,10 +377,34 @@ static Tensor *on_device(Tensor *x, int device) {
     return there;
 }
 
+/* The gradients by what the graph has them by; one that has none after all is 0. */
+static bool run_back(const TraceOp *op, Tensor *y, Tensor *given, Tensor **real) {
+    int count = trace_back_results(op->back), next = 0;
+    Tensor **wrt = memory_zalloc(sizeof *wrt * 2 * (size_t)(count + 1));
+    if (!wrt) {
+        fail_memory(sizeof *wrt * 2 * (size_t)(count + 1));
+        return false;
+    }
+    Tensor **got = wrt + count;
+    for (int k = 0; k < op->back->count; k++)
+        if (op->back->wrt[k] >= 0) wrt[next++] = real[op->back->wrt[k]];
+    bool done = tape_go_back("backward", y, given, wrt, count, got);
+    for (int k = 0; done && k < count; k++) {
+        cb_operand like = cb_operand_tensor(wrt[k]);
+        real[op->result + k] =
+            got[k] ? got[k] : cb_keep(apply(OP_zeros_like, &like, 1, &attrs_none));
+        done = real[op->result + k];
+    }
+    memory_free(wrt);
+    return done;
+}
+
 static bool run_op(const Trace *trace, const TraceOp *op, const int64_t *argument, Tensor **real) {
     cb_operand input[TRACE_OPERANDS];
     for (int i = 0; i < op->input_count; i++) input[i] = operand_of(&op->input[i], argument, real);
     site_set(op->site);
+    if (op->back) return run_back(op, input[0].tensor, input[1].tensor, real);
+    no_grad_set(op->result >= 0 && trace->value[op->result].tracked ? 0 : 1);
     if (op->op == OP_assign) return apply_assign(input[0].tensor, &input[1]) != NULL;
     Attrs attrs = {{0}};
     if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
@@ -353,11 +424,13 @@ static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tens
                     bool effects) {
     Site site = site_current();
     bool done = true;
+    int no_grad = no_grad_set(1);
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
     for (int i = 0; i < count; i++)
         if (effects || !has_effects(&trace->op[i]))
             done &= run_op(trace, &trace->op[i], argument, real);
     autocast_set(autocast);
+    no_grad_set(no_grad);
     site_set(site);
     return done;
 }

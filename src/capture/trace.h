@@ -47,15 +47,23 @@ static inline bool operand_is_argument(const TraceOperand *operand) {
     return operand_is_number(operand) && operand->value != NO_ARGUMENT;
 }
 
+typedef struct TraceBack { /* what OP_backward takes gradients by */
+    bool leaves;    /* all leaves that there are: cb_backward; else a list of the caller's */
+    int count;
+    const int *wrt; /* values, each with a result; ~value: it has no gradient */
+} TraceBack;
+
 typedef struct TraceOp {
     Op op;
     uint8_t input_count, word_count;
     bool makes;      /* of no tensor: where it lies was said by the option device */
-    int result;      /* value; of an assignment: -1 */
+    bool quiet;      /* between cb_no_grad_open and _close of the function's own */
+    int result;      /* value; of an assignment: -1. OP_backward: the first of them, or -1 */
     int first_value; /* values that existed before this op */
     ModuleMode mode; /* ModuleMode as the op was recorded */
     Site site;    /* its path, if any, lives in the trace's arena */
     const int64_t *word; /* attributes as the call gave them */
+    const TraceBack *back; /* of OP_backward alone */
     TraceOperand input[TRACE_OPERANDS];
 } TraceOp;
 
@@ -66,6 +74,8 @@ typedef enum __attribute__((packed)) ValueKind {
 typedef struct TraceValue {
     ValueKind kind;
     bool contiguous;
+    bool tracked;  /* it requires a gradient: a leaf from outside, or computed from one */
+    int gone_back; /* after so many ops cb_backward has gone over it; 0: never */
     int root; /* the value whose storage it views; itself when it owns one */
     int64_t offset; /* relative to the root's */
     Meta meta;
@@ -78,11 +88,19 @@ typedef struct TraceModule { /* whose forward ran, or whose mode the function as
     uint64_t modes, tensors; /* which of it and its descendants train; which tensors they hold */
 } TraceModule;
 
+enum { LEAF_ANY = -3, LEAF_SAME, LEAF_NONE }; /* or a value */
+typedef struct TraceLeaf { /* fullgraph: whose gradient the function looks at, or changes */
+    int value;
+    int before; /* LEAF_ANY, LEAF_NONE: its gradient when the function was called */
+    int after;  /* LEAF_SAME, LEAF_NONE: and when it returned */
+} TraceLeaf;
+
 typedef struct Trace {
     Arena *arena;      /* owned */
     TraceModule *module; /* vec; under fullgraph, and without those that are below another one */
     TraceOp *op;       /* vec */
     TraceValue *value; /* vec */
+    TraceLeaf *leaf;   /* vec */
     int argument_count;
     int *output;       /* vec: values; -1 is NULL */
     int *escaped;      /* vec: results that outlive the call without being returned; of a segment
@@ -111,6 +129,14 @@ bool trace_resembles(const Trace *a, const Trace *b);
 bool trace_resized(const Trace *a, const Trace *b);
 /* Values that exist after the first count ops. */
 int trace_values_after(const Trace *trace, int count);
+/* After the first count ops it has a history that is to be kept: what it is lives on. */
+bool trace_has_history(const Trace *trace, int value, int count);
+bool trace_is_gradient(const Trace *trace, int value); /* fullgraph: that a leaf had before */
+/* The elements of back->wrt that have a gradient. */
+int trace_back_results(const TraceBack *back);
+static inline int trace_back_value(const TraceBack *back, int k) {
+    return back->wrt[k] < 0 ? ~back->wrt[k] : back->wrt[k];
+}
 /* Everything that outlives the call: outputs, then escaped values. */
 int trace_result_count(const Trace *trace);
 int trace_result(const Trace *trace, int k);

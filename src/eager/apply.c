@@ -177,11 +177,7 @@ static bool check_broadcast(const Tensor *target, const Tensor *value) {
 static bool write_recorded(Tensor *target, const cb_operand *value) {
     const cb_operand both[] = {cb_operand_tensor(target), *value};
     if (!tape_follows(both, 2)) return true;
-    fail(CB_ERR_ARGUMENT,
-         "assign: %s requires a gradient, and a write in place has none: compute a "
-         "new tensor, or write between cb_no_grad_open and cb_no_grad_close",
-         target->history ? "the target" : "the value");
-    return false;
+    return tape_refuses_write(target->history);
 }
 
 Tensor *apply_assign(Tensor *target, const cb_operand *value) {

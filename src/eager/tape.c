@@ -34,6 +34,7 @@ struct TapeNode {
     GradientNeeds needs;
     Tensor *gradient; /* leaves: what was added up, or NULL */
     Meta meta;        /* of the result, or the leaf */
+    bool ended;       /* a leaf that is none any more */
     int count;
     TapeNode *producer[OP_MAX_INPUTS]; /* by operand: NULL: it needs no gradient */
     TapeNode *next;                    /* among those that are being freed */
@@ -331,30 +332,43 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, Tensor *const *
     return true;
 }
 
-/* y's own gradient: that given, or 1 for one element. */
-static Tensor *seed(const char *what, Tensor *y, Tensor *given) {
+bool tape_refuses_untracked(const char *what) {
+    fail(CB_ERR_ARGUMENT,
+         "%s: nothing that the tensor was computed from requires a gradient, "
+         "or it was computed without one (cb_no_grad_open, cb_detach)",
+         what);
+    return false;
+}
+
+bool tape_refuses_write(bool target) {
+    fail(CB_ERR_ARGUMENT,
+         "assign: %s requires a gradient, and a write in place has none: compute a "
+         "new tensor, or write between cb_no_grad_open and cb_no_grad_close",
+         target ? "the target" : "the value");
+    return false;
+}
+
+bool tape_fits(const char *what, const Meta *y, const Meta *given) {
     char texts[2][128];
-    Meta meta = tensor_meta(y);
-    if (!y->history) {
-        fail(CB_ERR_ARGUMENT,
-             "%s: nothing that the tensor was computed from requires a gradient, "
-             "or it was computed without one (cb_no_grad_open, cb_detach)",
-             what);
-        return NULL;
-    }
-    meta_format(&meta, texts[0], sizeof texts[0]);
-    if (given) {
-        Meta own = tensor_meta(given);
-        meta_format(&own, texts[1], sizeof texts[1]);
-        if (!strcmp(texts[0], texts[1])) return tensor_alias(given);
-        fail(CB_ERR_SHAPE, "%s: a gradient of %s for a tensor of %s", what, texts[1], texts[0]);
-        return NULL;
-    }
-    if (meta_numel(&meta) != 1) {
+    meta_format(y, texts[0], sizeof texts[0]);
+    if (!given) {
+        if (meta_numel(y) == 1) return true;
         fail(CB_ERR_SHAPE, "%s: %s is no single number: give the gradient to begin with", what,
              texts[0]);
-        return NULL;
+        return false;
     }
+    meta_format(given, texts[1], sizeof texts[1]);
+    if (!strcmp(texts[0], texts[1])) return true;
+    fail(CB_ERR_SHAPE, "%s: a gradient of %s for a tensor of %s", what, texts[1], texts[0]);
+    return false;
+}
+
+/* y's own gradient: that given, or 1 for one element. */
+static Tensor *seed(const char *what, Tensor *y, Tensor *given) {
+    Meta meta = tensor_meta(y), own = given ? tensor_meta(given) : meta;
+    if (!y->history && !tape_refuses_untracked(what)) return NULL;
+    if (!tape_fits(what, &meta, given ? &own : NULL)) return NULL;
+    if (given) return tensor_alias(given);
     Attrs attrs = attrs_default(OP_full);
     attr_set_dims(&attrs, ATTR_full_sizes, sizes_of(y));
     attr_set_number(&attrs, ATTR_full_value, cb_operand_int(1));
@@ -364,10 +378,6 @@ static Tensor *seed(const char *what, Tensor *y, Tensor *given) {
 
 static bool go_back(const char *what, Tensor *y, Tensor *given, Tensor *const *wrt, int count,
                     Tensor **out) {
-    if (tracer_current()) {
-        fail(CB_ERR_GRAPH, "%s: not inside of what is being compiled or traced", what);
-        return false;
-    }
     Arena *arena = arena_new();
     if (!arena || arena_guard(arena)) {
         fail_memory(0);
@@ -379,6 +389,31 @@ static bool go_back(const char *what, Tensor *y, Tensor *given, Tensor *const *w
     bool done = g && walk_back(&walk, node_of(y), g, wrt, count, out);
     arena_free(arena);
     return done;
+}
+
+bool tape_go_back(const char *what, Tensor *y, Tensor *given, Tensor *const *wrt, int count,
+                  Tensor **out) {
+    cb_scope_open();
+    bool done = go_back(what, y, given, wrt, count, out);
+    cb_scope_close();
+    for (int k = 0; !done && k < count; k++) tensor_destroy(out[k]), out[k] = NULL;
+    return done;
+}
+
+Tensor **tape_gradient(const Tensor *x) {
+    if (!x->history || node_of(x)->op != OP_none || node_of(x)->ended) return NULL;
+    return &node_of(x)->gradient;
+}
+
+/* By the thread's tracer, as long as there is one; then by the tape. */
+static bool go_back_here(const char *what, Tensor *y, Tensor *given, Tensor *const *wrt, int count,
+                         Tensor **out) {
+    Tracer *tracer = tracer_current();
+    bool traced = tracer && tracer->go_back;
+    if (traced && tracer->go_back(tracer, what, y, given, wrt, count, out)) return true;
+    if (!tracer_current()) return tape_go_back(what, y, given, wrt, count, out);
+    if (!traced) fail(CB_ERR_GRAPH, "%s: not inside of what is being traced", what);
+    return false;
 }
 
 /* ---- the public API ------------------------------------------------------------------------- */
@@ -412,6 +447,7 @@ cb_tensor *(cb_requires_grad_)(cb_tensor *handle, bool on) {
              op_info(node_of(x)->op)->name);
         return NULL;
     }
+    node_of(x)->ended = true;
     history_release(x->history);
     x->history = NULL;
     return handle;
@@ -419,29 +455,37 @@ cb_tensor *(cb_requires_grad_)(cb_tensor *handle, bool on) {
 
 bool cb_requires_grad(const cb_tensor *handle) {
     const Tensor *x = tensor_in(handle, "requires_grad");
+    const Tracer *tracer = tracer_current();
+    if (x && tracer && tracer->requires_grad && x->trace)
+        return x->history || tracer->requires_grad(tracer_current(), x);
     return x && x->history;
 }
 
+/* Where x's gradient is, for somebody who looks at it, or frees it. */
+static Tensor **meet_gradient(Tensor *x, bool frees) {
+    Tracer *tracer = tracer_current();
+    Tensor **gradient = x ? tape_gradient(x) : NULL;
+    if (gradient && tracer && tracer->meet_gradient) tracer->meet_gradient(tracer, x, frees);
+    return gradient;
+}
+
 cb_tensor *cb_tensor_grad(const cb_tensor *handle) {
-    const Tensor *x = tensor_in(handle, "tensor_grad");
-    return x && x->history ? tensor_out(node_of(x)->gradient) : NULL;
+    Tensor **gradient = meet_gradient(tensor_in(handle, "tensor_grad"), false);
+    return gradient ? tensor_out(*gradient) : NULL;
 }
 
 void cb_zero_grad(cb_tensor *handle) {
-    const Tensor *x = tensor_in(handle, "zero_grad");
-    if (!x || !x->history) return;
-    tensor_destroy(node_of(x)->gradient);
-    node_of(x)->gradient = NULL;
+    Tensor **gradient = meet_gradient(tensor_in(handle, "zero_grad"), true);
+    if (!gradient) return;
+    tensor_destroy(*gradient);
+    *gradient = NULL;
 }
 
 cb_status(cb_backward)(cb_tensor *handle, cb_tensor *gradient) {
     Tensor *y = tensor_in(handle, "backward"), *g = tensor_in(gradient, "backward: the gradient");
     if (!y) return fail(CB_ERR_ARGUMENT, "backward: the tensor is NULL");
     if (gradient && !g) return cb_error_status();
-    cb_scope_open();
-    bool done = go_back("backward", y, g, NULL, 0, NULL);
-    cb_scope_close();
-    return done ? CB_OK : cb_error_status();
+    return go_back_here("backward", y, g, NULL, 0, NULL) ? CB_OK : cb_error_status();
 }
 
 cb_status(cb_grad)(cb_tensor *handle, cb_tensor *gradient, cb_tensor *const *wrt, int count,
@@ -453,12 +497,9 @@ cb_status(cb_grad)(cb_tensor *handle, cb_tensor *gradient, cb_tensor *const *wrt
     if ((gradient && !g) || !tensors_in(wrt, count, "grad", x)) return cb_error_status();
     for (int k = 0; k < count; k++)
         if (!x[k]) return fail(CB_ERR_ARGUMENT, "grad: tensor %d is NULL", k);
-    cb_scope_open();
-    bool done = go_back("grad", y, g, x, count, result);
-    cb_scope_close();
+    bool done = go_back_here("grad", y, g, x, count, result);
     for (int k = 0; k < count; k++) {
-        if (result[k]) cb_scope_add(result[k]);
-        if (!done) tensor_destroy(result[k]), result[k] = NULL;
+        if (result[k] && result[k]->kept) cb_scope_add(result[k]);
         out[k] = tensor_out(result[k]);
     }
     return done ? CB_OK : cb_error_status();

@@ -19,4 +19,16 @@ Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const 
 /* Dropout that draws, as ops that each have a gradient: the mask is one of them. */
 Tensor *tape_dropout(Tensor *x, const Attrs *attrs);
 
+/* The same as cb_grad, for tensors of the library, none of which is NULL: what comes out is
+ * kept. */
+bool tape_go_back(const char *what, Tensor *y, Tensor *given, Tensor *const *wrt, int count,
+                  Tensor **out);
+/* False with an error: `given` (NULL: none) cannot be the gradient of something like y. */
+bool tape_fits(const char *what, const Meta *y, const Meta *given);
+/* A write in place that somebody's gradient would have to know of; false. */
+bool tape_refuses_write(bool target);
+bool tape_refuses_untracked(const char *what); /* what has no gradient to go back from; false */
+/* Where a leaf's gradient is kept, NULL for anything else. */
+Tensor **tape_gradient(const Tensor *x);
+
 #endif

@@ -23,7 +23,8 @@ typedef enum __attribute__((packed)) Op {
 #include "op/op_rows.h"
     OP_COUNT, /* of rows and graph nodes; from here on expressions of loops (lower/loop.h) */
     EX_axis = OP_COUNT, EX_load, EX_reduce, EX_scan,
-    OP_assign = OP_none /* traces only: operand 0 takes operand 1's elements */
+    OP_assign = OP_none,   /* traces only: operand 0 takes operand 1's elements */
+    OP_backward = OP_input /* traces only: gradients of operand 0, which begin with operand 1 */
 } Op;
 
 typedef enum OpKind {

@@ -73,6 +73,15 @@ Tensor *tensor_alias(const Tensor *x) {
     return tensor_view_of(x, &meta, x->stride, x->offset);
 }
 
+Tensor *tensor_double(const Tensor *x) {
+    Tensor *y = tensor_alias(x);
+    if (y && x->history) {
+        atomic_fetch_add_explicit(&x->history->references, 1, memory_order_relaxed);
+        y->history = x->history;
+    }
+    return y;
+}
+
 void history_release(History *history) {
     if (atomic_fetch_sub_explicit(&history->references, 1, memory_order_acq_rel) == 1)
         history->free(history);
@@ -89,7 +98,7 @@ bool tensor_contiguous(const Tensor *x) { return strides_contiguous(x->rank, x->
 bool same_tensor(const Tensor *x, const Tensor *y) {
     if (x == y) return true;
     if (x->storage != y->storage || x->offset != y->offset || x->dtype != y->dtype ||
-        x->rank != y->rank)
+        x->rank != y->rank || x->history != y->history)
         return false;
     for (int i = 0; i < x->rank; i++)
         if (x->size[i] != y->size[i] || x->stride[i] != y->stride[i]) return false;

@@ -105,12 +105,14 @@ Tensor *tensor_shell(const Meta *meta);  /* without storage: for tracers */
 Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t offset, int value,
                             uint64_t trace);
 Tensor *tensor_view_of(const Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset);
-Tensor *tensor_alias(const Tensor *x); /* another one over the same elements */
+Tensor *tensor_alias(const Tensor *x); /* another one over the same elements, without a history */
+Tensor *tensor_double(const Tensor *x); /* with its history */
 Meta tensor_meta(const Tensor *x);
 /* False with an error when dtype and shape are unknown; what is the call that asks for them. */
 bool tensor_known(const Tensor *x, const char *what);
 bool tensor_contiguous(const Tensor *x);
-bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides and place are equal */
+bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides, place and history
+                                                     * are */
 /* True when no two of count lie in one storage: by a table, in place of comparing some of them with
  * all. False, too, when that is cheap, or when they are more than MOST_APART. */
 enum { MOST_APART = 2 * CB_MAX_ARGS };

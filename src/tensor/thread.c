@@ -165,6 +165,12 @@ void cb_no_grad_close(void) {
 
 bool grad_mode(void) { return thread_state.no_grad == 0; }
 
+int no_grad_set(int scopes) {
+    int before = thread_state.no_grad;
+    thread_state.no_grad = scopes;
+    return before;
+}
+
 bool tracer_disabled(void) { return thread_state.disabled > 0; }
 
 bool tensor_may_cleanup(const char *what) {

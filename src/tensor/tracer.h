@@ -33,6 +33,14 @@ struct Tracer {
      * something else: what was recorded is computed first. False with an error: it stays. May be
      * NULL. */
     bool (*change_ambient)(Tracer *tracer, const char *what);
+    /* Does x, which the tracer has made, require a gradient? NULL: none does. */
+    bool (*requires_grad)(Tracer *tracer, const Tensor *x);
+    /* cb_grad, or (wrt NULL) cb_backward: false with an error, or when the thread is traced no more
+     * and goes back itself. NULL: refused. */
+    bool (*go_back)(Tracer *tracer, const char *what, Tensor *y, Tensor *given, Tensor *const *wrt,
+                    int count, Tensor **out);
+    /* The gradient of the leaf x is about to be looked at, or freed. May be NULL. */
+    void (*meet_gradient)(Tracer *tracer, Tensor *x, bool frees);
     /* The module's forward runs, or its mode is asked for. May be NULL. */
     void (*meet_module)(Tracer *tracer, const cb_module *module);
     int disabled; /* scopes of cb_disable_open that are open */
@@ -44,6 +52,7 @@ Tracer *tracer_set(Tracer *tracer); /* returns the one before */
 bool tracer_may_change(const char *what); /* asks the thread's tracer, change_ambient */
 bool tracer_disabled(void); /* in a scope of cb_disable_open */
 bool grad_mode(void);       /* outside of every cb_no_grad_open */
+int no_grad_set(int scopes); /* so many are open; returns how many were */
 uint64_t serial_next(void);         /* unique numbers for traces and storages */
 
 /* The dtype that autocast computes in, CB_SAME: off. Sets it without a scope; returns the one

@@ -1,0 +1,119 @@
+/* The values of a call: inputs, tensors from outside that it has met, and shells of what its trace
+ * computes; and who outlives whom among them.
+ *
+ * Invariant: call->value[v] is NULL, or a tensor that lives. */
+#include "capture/function.h"
+
+#include "base/memory.h"
+#include <string.h>
+
+bool call_reserve(Call *call, int count) {
+    if (count > call->value_capacity) {
+        int capacity = call->value_capacity * 2;
+        while (capacity < count) capacity *= 2;
+        bool local = call->value == call->local;
+        Tensor **grown =
+            memory_resize(local ? NULL : call->value, sizeof *grown * (size_t)capacity);
+        if (!grown) return false;
+        if (local) memcpy(grown, call->local, sizeof *grown * (size_t)call->bound);
+        call->value = grown;
+        call->value_capacity = capacity;
+    }
+    while (call->bound < count) call->value[call->bound++] = NULL;
+    return true;
+}
+
+bool call_reserve_arguments(Call *call, int count) {
+    if (count <= call->argument_capacity) return true;
+    int capacity = call->argument_capacity * 2;
+    while (capacity < count) capacity *= 2;
+    bool local = call->argument == call->local_argument;
+    int64_t *grown =
+        memory_resize(local ? NULL : call->argument, sizeof *grown * 2 * (size_t)capacity);
+    if (!grown) return false;
+    if (local) memcpy(grown, call->local_argument, sizeof *grown * LOCAL_ARGUMENTS);
+    call->argument = grown;
+    call->argument_capacity = capacity;
+    return true;
+}
+
+bool call_reserve_trace(Call *call, const Trace *trace) {
+    return call_reserve(call, length(trace->value)) &&
+           call_reserve_arguments(call, trace->argument_count);
+}
+
+Tensor *call_shell(Call *call, int v) {
+    const TraceValue *value = &call->trace->value[v];
+    int64_t offset = value->offset;
+    if (call->trace->value[value->root].kind != VALUE_IS_RESULT)
+        offset += call->value[value->root]->offset;
+    Tensor *x = tensor_shell_traced(&value->meta, value->stride, offset, v, call->tracer.serial);
+    if (!x) {
+        call->failed = true;
+        return NULL;
+    }
+    call->value[v] = x;
+    call->alive++;
+    return x;
+}
+
+/* The function frees one of its inputs, which ops that are still to run read. */
+static __attribute__((noinline, cold)) void lose_input(Call *call, const Tensor *x) {
+    for (int i = 0; i < call->input_count; i++) {
+        if (call->value[i] != x) continue;
+        Tensor *own = cb_keep(tensor_double(x));
+        if (own) {
+            call->value[i] = own;
+            if (!call->own_inputs++) memset(call->own_input, 0, sizeof call->own_input);
+            call->own_input[i / 64] |= UINT64_C(1) << i % 64;
+        } else {
+            call_break(call, REASON_out_of_memory, "while recording");
+        }
+    }
+}
+
+void call_loses_tensor(Tracer *tracer, Tensor *x) {
+    Call *call = call_of(tracer);
+    if (x->trace == call->left_serial) {
+        segment_lost(call, x);
+    } else if (x->storage) {
+        lose_input(call, x);
+    } else if (x->trace == tracer->serial) {
+        call->value[(intptr_t)x->value] = NULL;
+        call->alive--;
+    }
+}
+
+/* Of a value that the call computes: the place of its root among the values. */
+const void *call_storage_of(Tracer *tracer, const Tensor *x) {
+    const Call *call = call_of(tracer);
+    if (x->trace == call->left_serial) return segment_storage_of(x);
+    int v = call_traced(call, x);
+    return v == NO_VALUE ? NULL : value_storage(call->trace, call->value, v);
+}
+
+bool call_stand_ins(Call *call, Tensor **stand_in) {
+    for (int i = 0; i < call->input_count; i++) {
+        stand_in[i] = tensor_double(call->value[i]);
+        if (!stand_in[i]) return false;
+        stand_in[i]->trace = call->tracer.serial;
+        stand_in[i]->value = (void *)(intptr_t)i;
+    }
+    return true;
+}
+
+/* The call's own view of it, so that it outlives whatever the function does with its tensor. */
+bool call_bind(Call *call, int v, Tensor *x) {
+    if (!call_reserve(call, v + 1)) return false;
+    call->value[v] = cb_keep(tensor_double(x));
+    return call->value[v] != NULL;
+}
+
+void call_unbind_from(Call *call, int first) {
+    for (int v = first; v < call->bound; v++) {
+        Tensor *x = call->value[v];
+        if (!x || call_traced(call, x) != NO_VALUE) continue;
+        call->value[v] = NULL;
+        tensor_destroy(x);
+    }
+}
