@@ -9,7 +9,11 @@
  *     a third     (1024, 30, 30, 768)    the same code
  *     a fourth    (1024, 30, 30, 512)    (1024, n0, n0, n1): one more variant
  *
- * Each further variant takes more arguments; after MOST_VARIANTS everything is one. The table is a
+ * What a kernel's numbers were is known from the same kernel of the plan over other sizes, and
+ * which were arguments from the code that serves that one: another layer's width has not changed.
+ * Each further variant of it takes more arguments; after MOST_CHOICES of these everything is one,
+ * and so it is where a family has MOST_VARIANTS. Of two that compile for the same numbers at once
+ * the first one's code stays. The table is a
  * process singleton, as loaded code is. It holds a reference to the code of each variant; families
  * that were not used for longest leave when there are too many. */
 #include "jit/family.h"
@@ -20,7 +24,7 @@
 
 #include <string.h>
 
-enum { MOST_FAMILIES = 1024, BUCKETS = 256, MOST_VARIANTS = 6 };
+enum { MOST_FAMILIES = 1024, BUCKETS = 256, MOST_CHOICES = 6, MOST_VARIANTS = 64 };
 
 typedef struct Variant Variant;
 struct Variant {
@@ -37,8 +41,7 @@ struct Family {
     uint64_t key[2], used;
     int holes;
     Variant *newest;
-    int variants;
-    Scalar noted[]; /* by hole: of a kernel that all was literal of */
+    int variants, choices; /* choices: of which numbers are arguments */
 };
 
 static struct {
@@ -162,16 +165,23 @@ static void choose(Holes *holes, const Past *past, bool all, int *argument) {
     holes->argument = argument;
 }
 
-/* What the newest variant, or else what was noted, says of the holes. The caller holds the lock. */
-static void recall(const Family *family, Past *past) {
-    const Variant *v = family->newest;
-    for (int h = 0; h < family->holes; h++) {
-        past[h] = (Past){-1, v ? v->value[h].i : family->noted[h].i};
+static const Variant *find_variant(const Family *family, const Holes *holes) {
+    const Variant *v = family ? family->newest : NULL;
+    while (v && !fits(v, holes)) v = v->next;
+    return v;
+}
+
+/* What the holes of the kernel before were, and of the code that serves it, if any. The caller
+ * holds the lock. */
+static void recall(const Family *family, const Holes *before, Past *past) {
+    const Variant *v = find_variant(family, before);
+    for (int h = 0; h < length(before->hole); h++) {
+        past[h] = (Past){-1, before->hole[h].value.i};
         if (v && v->argument[h] >= 0) past[h] = (Past){v->argument[h], 0};
     }
 }
 
-void family_choose(FamilyKernel *kernel, const FamilyUsual *usual) {
+void family_choose(FamilyKernel *kernel, const FamilyKernel *before, const FamilyUsual *usual) {
     Holes *holes = &kernel->holes;
     int count = length(holes->hole);
     Past *past = arena_new_array(holes->arena, Past, count + 1);
@@ -182,8 +192,8 @@ void family_choose(FamilyKernel *kernel, const FamilyUsual *usual) {
     }
     lock_take(LOCK_family);
     const Family *family = find_family(kernel);
-    if (family) recall(family, past);
-    bool all = family && family->variants >= MOST_VARIANTS;
+    if (before && length(before->holes.hole) == count) recall(family, &before->holes, past);
+    bool all = family && (family->choices >= MOST_CHOICES || family->variants >= MOST_VARIANTS);
     lock_give(LOCK_family);
     choose(holes, past, all, argument);
 }
@@ -193,9 +203,7 @@ Code *family_find(FamilyKernel *kernel, KernelFunction **function) {
     int count = length(holes->hole), *argument = arena_new_array(holes->arena, int, count + 1);
     Code *code = NULL;
     lock_take(LOCK_family);
-    const Family *family = find_family(kernel);
-    const Variant *v = family ? family->newest : NULL;
-    while (v && !fits(v, holes)) v = v->next;
+    const Variant *v = find_variant(find_family(kernel), holes);
     if (v) {
         memcpy(argument, v->argument, sizeof *argument * (size_t)count);
         *function = v->function;
@@ -243,29 +251,19 @@ static Family *take_oldest(void) {
 
 /* The family, which may be new; NULL: no memory. *left: one that leaves for it, to be freed. */
 static Family *make_family(const FamilyKernel *kernel, Family **left) {
-    int count = length(kernel->holes.hole);
     Family *family = find_family(kernel);
     if (family) return family;
-    family = memory_zalloc(sizeof *family + sizeof(Scalar) * (size_t)count);
+    family = memory_zalloc(sizeof *family);
     if (!family) return NULL;
     if (table.count >= MOST_FAMILIES) *left = take_oldest();
     memcpy(family->key, kernel->key, sizeof family->key);
-    family->holes = count;
+    family->holes = length(kernel->holes.hole);
     family->used = ++table.uses;
-    for (int h = 0; h < count; h++) family->noted[h] = kernel->holes.hole[h].value;
     Family **bucket = &table.bucket[kernel->key[0] % BUCKETS];
     family->next = *bucket;
     *bucket = family;
     table.count++;
     return family;
-}
-
-void family_note(const FamilyKernel *kernel) {
-    Family *left = NULL;
-    lock_take(LOCK_family);
-    make_family(kernel, &left);
-    lock_give(LOCK_family);
-    if (left) free_family(left);
 }
 
 static Variant *new_variant(const FamilyKernel *kernel, Code *code, KernelFunction *function) {
@@ -281,20 +279,31 @@ static Variant *new_variant(const FamilyKernel *kernel, Code *code, KernelFuncti
     return v;
 }
 
+static bool is_chosen(const Family *family, const int *argument) {
+    const Variant *v = family->newest;
+    while (v && memcmp(v->argument, argument, sizeof *argument * (size_t)family->holes))
+        v = v->next;
+    return v;
+}
+
+static void add_variant(Family *family, Variant *variant) {
+    family->choices += !is_chosen(family, variant->argument);
+    family->variants++;
+    variant->next = family->newest;
+    family->newest = variant;
+}
+
 void family_add(const FamilyKernel *kernel, Code *code, KernelFunction *function) {
     Family *left = NULL;
     Variant *variant = new_variant(kernel, code, function);
     if (!variant) return;
     lock_take(LOCK_family);
     Family *family = make_family(kernel, &left);
-    if (family) {
-        variant->next = family->newest;
-        family->newest = variant;
-        family->variants++;
-    }
+    bool adds = family && !find_variant(family, &kernel->holes); /* or another thread was first */
+    if (adds) add_variant(family, variant);
     lock_give(LOCK_family);
     if (left) free_family(left);
-    if (family) return;
+    if (adds) return;
     code_release(variant->code);
     memory_free(variant);
 }

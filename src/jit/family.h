@@ -18,19 +18,17 @@ typedef struct FamilyKernel { /* a kernel of a family */
 
 /* The kernel's family and numbers. Escapes through the arena, in which it all lives. */
 FamilyKernel family_kernel(const Kernel *kernel, Arena *arena);
-/* The numbers of a kernel that was compiled with all of them literal, of a family that nothing is
- * known of yet: the next one shows which of them change. */
-void family_note(const FamilyKernel *kernel);
 /* Code that there is for it, which is the caller's to release; NULL: none. */
 Code *family_find(FamilyKernel *kernel, KernelFunction **function);
-/* What numbers are as long as nothing is known of the family. */
+/* What numbers are as long as nothing is known of the kernel. */
 typedef struct FamilyUsual {
     const FamilyKernel *kernel; /* of other sizes: theirs are literal */
     int count;
     const int64_t *varying; /* vec: where there are none, multiples of these are not */
 } FamilyUsual;
-/* Chooses the arguments of code that is to be compiled. */
-void family_choose(FamilyKernel *kernel, const FamilyUsual *usual);
+/* Chooses the arguments of code that is to be compiled: what differs from before, the same kernel
+ * of other sizes (NULL: there is none), and what was an argument there. */
+void family_choose(FamilyKernel *kernel, const FamilyKernel *before, const FamilyUsual *usual);
 /* Code with the kernel's arguments has been compiled. */
 void family_add(const FamilyKernel *kernel, Code *code, KernelFunction *function);
 /* What the function takes behind its buffers, by argument; NULL: nothing. */

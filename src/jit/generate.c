@@ -88,6 +88,17 @@ static int *find_same_numbers(const Plan *plan, const FamilyKernel *family, Aren
     return same;
 }
 
+/* The kernel that k was over other sizes: of its family, as many come before it. NULL: there is
+ * none. */
+static const FamilyKernel *find_before(const FamilyKernel *family, int k,
+                                       const FamilyUsual *usual) {
+    int place = 0;
+    for (int i = 0; i < k; i++) place += family[i].key[0] == family[k].key[0];
+    for (int i = 0; i < usual->count; i++)
+        if (usual->kernel[i].key[0] == family[k].key[0] && place-- == 0) return &usual->kernel[i];
+    return NULL;
+}
+
 /* Code that this process has for kernels of other sizes, and what are arguments of the others. */
 static void find_code(Kernels *kernels, PlanSizes sizes, Generated *out) {
     const Plan *like = sizes.like;
@@ -102,10 +113,9 @@ static void find_code(Kernels *kernels, PlanSizes sizes, Generated *out) {
     FamilyUsual usual = {.varying = sizes.varying};
     if (like)
         usual.kernel = read_families(like, kernels->arena), usual.count = length(like->kernel);
-    for (int k = 0; k < usual.count; k++) family_note(&usual.kernel[k]);
     for (int k = 0; k < count; k++)
         if (kernels->same[k] == k && !kernels->function[k])
-            family_choose(&kernels->family[k], &usual);
+            family_choose(&kernels->family[k], find_before(kernels->family, k, &usual), &usual);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

@@ -1,0 +1,127 @@
+/* Families of kernels that many layers and many threads share: a number is an argument where it has
+ * changed, and nowhere else. */
+#include "capture_support.h"
+#include "fixture.h"
+
+#include "jit/family.h"
+
+enum { LAYERS = 7 };
+
+static int counted(cb_function *fast, const char *words) {
+    int count = 0;
+    char *text = cb_explain(fast);
+    for (const char *at = text; (at = strstr(at, words)); at++) count++;
+    cb_free_text(text);
+    return count;
+}
+
+static int layers(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)user;
+    for (int i = 0; i < count; i++) out[i] = cb_sub(in[i], cb_amax(in[i], cb_dims(-1), true));
+    return count;
+}
+
+/* Layers of different widths, of which the first one is wider by more. */
+static void call_layers(cb_function *fast, int rows, int more) {
+    cb_tensor *in[LAYERS], *out[LAYERS];
+    cb_scope_open();
+    for (int i = 0; i < LAYERS; i++)
+        in[i] =
+            cb_sin(cb_to(cb_reshape(cb_arange(0, (int64_t)rows * (64 * i + 64 + (i ? 0 : more))),
+                                    cb_dims(rows, -1)),
+                         CB_F32));
+    assert_int_equal(cb_call_n(fast, in, LAYERS, out, LAYERS), LAYERS);
+    for (int i = 0; i < LAYERS; i++) {
+        cb_tensor *wanted;
+        layers(&in[i], 1, &wanted, NULL);
+        expect_equal(out[i], wanted);
+    }
+    cb_scope_close();
+}
+
+/* Rows change, widths do not: those stay literal, although each layer has another one. Then the
+ * first layer's changes, and is an argument of that one alone. */
+static void a_layer_has_its_own_numbers(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile_n(layers, NULL, "");
+    for (int rows = 10; rows < 14; rows++) call_layers(fast, rows, 0);
+    assert_in_range(cb_stats(fast).compiled, 1, 2);
+    assert_int_equal(counted(fast, "= number["), 0);
+    for (int more = 16; more < 128; more += 16) call_layers(fast, 10 + more, more);
+    assert_in_range(cb_stats(fast).compiled, 2, 3);
+    assert_int_equal(counted(fast, "n0 = number[0]"), 1);
+    assert_int_equal(counted(fast, "number[1]"), 0);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static FamilyKernel kernel_of(Arena *arena, const int64_t number[3]) {
+    FamilyKernel kernel = {.key = {17, 4}, .holes = {.arena = arena}};
+    for (int h = 0; h < 3; h++)
+        push(arena, kernel.holes.hole, ((TextNumber){{.i = number[h]}, CB_I64, true}));
+    return kernel;
+}
+
+/* Compiles it, as another one of the plan or another thread would, after one of other sizes. */
+static FamilyKernel compiled(Arena *arena, Code *code, const int64_t number[3],
+                             const int64_t before[3]) {
+    FamilyKernel kernel = kernel_of(arena, number), other = kernel_of(arena, before);
+    family_choose(&kernel, &other, &(FamilyUsual){.count = 0});
+    family_add(&kernel, code, NULL);
+    return kernel;
+}
+
+static void expect_arguments(const FamilyKernel *kernel, int a, int b, int c) {
+    const int *argument = kernel->holes.argument;
+    assert_true(argument[0] == a && argument[1] == b && argument[2] == c);
+}
+
+/* Ten layers of one kernel, each compiled by ten threads: it is one choice of arguments. After six
+ * of those, everything is one. */
+static void choices_are_counted(void **state) {
+    (void)state;
+    char source[] = "int nothing;\n";
+    CodeResult result = code_load(source, strlen(source), NULL, 0, NULL);
+    Arena *arena = arena_new();
+    assert_true(result.code && arena && !arena_guard(arena));
+    for (int64_t layer = 0; layer < 10; layer++)
+        for (int thread = 0; thread < 10; thread++) {
+            const int64_t number[] = {100 + layer, 50, 70}, before[] = {100 + layer, 40, 70};
+            FamilyKernel kernel = compiled(arena, result.code, number, before);
+            expect_arguments(&kernel, -1, 0, -1);
+        }
+    KernelFunction *function;
+    FamilyKernel found = kernel_of(arena, (int64_t[]){104, 60, 70});
+    Code *code = family_find(&found, &function);
+    assert_ptr_equal(code, result.code);
+    code_release(code);
+    expect_arguments(&found, -1, 0, -1);
+    found = kernel_of(arena, (int64_t[]){111, 60, 70});
+    assert_null(family_find(&found, &function));
+    /* The layer's own code says which were arguments. */
+    found = compiled(arena, result.code, (int64_t[]){103, 40, 90}, (int64_t[]){103, 40, 70});
+    expect_arguments(&found, -1, 0, 1);
+    found = compiled(arena, result.code, (int64_t[]){204, 40, 70}, (int64_t[]){104, 40, 70});
+    expect_arguments(&found, 0, 1, -1);
+    found = compiled(arena, result.code, (int64_t[]){300, 31, 71}, (int64_t[]){300, 31, 72});
+    expect_arguments(&found, -1, -1, 0);
+    found = compiled(arena, result.code, (int64_t[]){301, 31, 73}, (int64_t[]){302, 31, 73});
+    expect_arguments(&found, 0, -1, -1);
+    found = compiled(arena, result.code, (int64_t[]){401, 33, 33}, (int64_t[]){401, 34, 34});
+    expect_arguments(&found, -1, 0, 0);
+    found = compiled(arena, result.code, (int64_t[]){501, 35, 36}, (int64_t[]){501, 34, 36});
+    expect_arguments(&found, 0, 1, 2);
+    code_release(result.code);
+    arena_free(arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_layer_has_its_own_numbers, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(choices_are_counted, open_scope, close_scope_without_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean_up);
+}
