@@ -1,6 +1,7 @@
 /* Random programs with views, writes and captured tensors: compiled (recorded, then replayed)
  * against eager. Results, written inputs and shared storage must agree. A program is its seed: the
- * function below draws its ops from it, the same ones every time that it runs. */
+ * function below draws its ops from it, the same ones every time that it runs; over other sizes,
+ * with another number, where those change from call to call. */
 #include "backends.h"
 #include "carbide.h"
 
@@ -11,9 +12,14 @@
 
 #include <cmocka.h>
 
-enum { PROGRAMS = 2000, OF_BACKENDS = 400, ROUNDS = 3, MAX_VALUES = 24, MAX_RESULTS = 4 };
+enum { PROGRAMS = 2000, OF_BACKENDS = 400, OF_C = 4, ROUNDS = 3, MAX_VALUES = 24, MAX_RESULTS = 4 };
+
+static const int size_of_call[][2] = {{3, 4}, {5, 4}, {5, 6}, {7, 8},
+                                      {3, 4}, {1, 6}, {6, 3}, {5, 4}};
+enum { CALLS_OF_SIZES = sizeof size_of_call / sizeof *size_of_call };
 
 static uint64_t program, random_state;
+static double addend = 1.5;
 static cb_tensor *captured[2];
 
 static int draw(int64_t count) {
@@ -64,7 +70,7 @@ static void draw_write(cb_tensor *a, cb_tensor *b) {
 static cb_tensor *draw_op(cb_tensor *a, cb_tensor *b) {
     switch (draw(10)) {
     case 0:
-        return cb_add(a, 1.5);
+        return cb_add(a, addend);
     case 1:
         return cb_sin(a);
     case 2:
@@ -105,13 +111,15 @@ typedef struct Run {
 } Run;
 
 static cb_tensor *wave(int64_t rows, int64_t columns, double step) {
-    double data[16];
+    double data[64];
     for (int i = 0; i < rows * columns; i++) data[i] = sin(i * step) + step;
     return cb_from_data(data, CB_F64, cb_dims(rows, columns));
 }
 
-static Run make_run(int seed) {
-    Run run = {{wave(3, 4, 1), wave(3, 4, 2)}, {wave(3, 4, 3), wave(4, 3, 4)}, {NULL}, 0};
+static Run make_run(int seed, const int size[2]) {
+    int rows = size[0], columns = size[1];
+    Run run = {.input = {wave(rows, columns, 1), wave(rows, columns, 2)},
+               .captured = {wave(rows, columns, 3), wave(columns, rows, 4)}};
     if (seed % 5 == 4) run.input[1] = cb_transpose(run.input[1], 0, 1);
     if (seed % 7 == 6) run.input[1] = cb_slice(run.input[0], 1, 0, 2); /* shared memory */
     return run;
@@ -144,24 +152,53 @@ static void compare(int seed, const Run *got, const Run *eager) {
     }
 }
 
+static void call(cb_function *fast, int seed, const int size[2]) {
+    cb_scope_open();
+    Run eager = make_run(seed, size), got = make_run(seed, size);
+    memcpy(captured, eager.captured, sizeof captured);
+    eager.results = run_program(eager.input, 2, eager.output, NULL);
+    memcpy(captured, got.captured, sizeof captured);
+    got.results = cb_call_n(fast, got.input, 2, got.output, MAX_RESULTS);
+    compare(seed, &got, &eager);
+    cb_scope_close();
+}
+
 static void run_programs(const char *options, int programs) {
     for (int seed = 0; seed < programs; seed++) {
         program = (uint64_t)seed * 2654435761u + 12345;
         cb_function *fast = cb_compile_n(run_program, NULL, options);
-        for (int round = 0; round < ROUNDS; round++) {
-            cb_scope_open();
-            Run eager = make_run(seed), got = make_run(seed);
-            memcpy(captured, eager.captured, sizeof captured);
-            eager.results = run_program(eager.input, 2, eager.output, NULL);
-            memcpy(captured, got.captured, sizeof captured);
-            got.results = cb_call_n(fast, got.input, 2, got.output, MAX_RESULTS);
-            compare(seed, &got, &eager);
-            cb_scope_close();
-        }
+        for (int round = 0; round < ROUNDS; round++) call(fast, seed, size_of_call[0]);
         assert_int_equal(cb_stats(fast).calls, ROUNDS);
         assert_true(cb_stats(fast).graphs <= 1);
         cb_function_free(fast);
     }
+}
+
+/* With sizes and numbers that change from call to call; how many graphs the C compiler ran for. */
+static int64_t run_sizes(const char *options, int programs) {
+    int64_t compiled = 0;
+    for (int seed = 0; seed < programs; seed++) {
+        program = (uint64_t)seed * 2654435761u + 12345;
+        cb_function *fast = cb_compile_n(run_program, NULL, options);
+        for (int k = 0; k < CALLS_OF_SIZES; k++) {
+            addend = 1.5 + k;
+            call(fast, seed, size_of_call[k]);
+        }
+        compiled += cb_stats(fast).compiled;
+        assert_true(cb_stats(fast).graphs <= CALLS_OF_SIZES);
+        cb_function_free(fast);
+    }
+    addend = 1.5;
+    return compiled;
+}
+
+static void test_programs_of_sizes(void **state) {
+    (void)state;
+    assert_int_equal(run_sizes("backend=vm, dynamic=1", OF_BACKENDS), 0);
+    run_sizes("backend=vm", OF_BACKENDS);
+    if (strcmp(cb_get_option("device"), "cpu")) return;
+    assert_true(run_sizes("dynamic=1", OF_C) > 0);
+    run_sizes("", OF_C);
 }
 
 static void test_programs(void **state) {
@@ -186,8 +223,8 @@ static void test_programs_of_backends(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_programs),
-                                       cmocka_unit_test(test_unfused_programs),
-                                       cmocka_unit_test(test_programs_of_backends)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_programs), cmocka_unit_test(test_unfused_programs),
+        cmocka_unit_test(test_programs_of_sizes), cmocka_unit_test(test_programs_of_backends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
