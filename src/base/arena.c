@@ -24,6 +24,7 @@ struct Arena {
     Chunk *chunk;
     size_t bytes; /* of all chunks with their headers */
     bool guarded, sealed;
+    Arena *outer, *inner; /* arena_inner */
     jmp_buf escape;
 };
 
@@ -50,10 +51,22 @@ Arena *arena_new(void) {
     arena->chunk = chunk;
     arena->bytes = FIRST_CHUNK;
     arena->guarded = arena->sealed = false;
+    arena->outer = arena->inner = NULL;
+    return arena;
+}
+
+Arena *arena_inner(Arena *outer) {
+    check(!outer->inner, "an arena has two inner ones");
+    Arena *arena = arena_new();
+    if (!arena) arena_escape(outer);
+    arena->outer = outer;
+    outer->inner = arena;
     return arena;
 }
 
 void arena_free(Arena *arena) {
+    if (arena && arena->inner) arena_free(arena->inner);
+    if (arena && arena->outer) arena->outer->inner = NULL;
     Chunk *chunk = arena ? arena->chunk : NULL;
     while (chunk) { /* the arena dies with the last one, which is the oldest */
         Chunk *older = chunk->older;
@@ -74,6 +87,7 @@ jmp_buf *arena_escape_point(Arena *arena) {
 }
 
 void arena_escape(Arena *arena) {
+    if (arena->outer) arena_escape(arena->outer);
     check(arena->guarded, "out of memory in an arena that nobody guards");
     longjmp(arena->escape, 1);
 }

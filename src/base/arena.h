@@ -20,6 +20,9 @@
 typedef struct Arena Arena;
 
 Arena *arena_new(void); /* NULL when out of memory */
+/* One for work whose result goes to the outer one, to be freed before it is forgotten. Where memory
+ * runs out it jumps to the outer one's escape, and it is freed with that one. One at a time. */
+Arena *arena_inner(Arena *outer);
 void arena_free(Arena *arena); /* NULL is allowed */
 void *arena_alloc(Arena *arena, size_t bytes);  /* 16-byte aligned, uninitialized */
 void *arena_zalloc(Arena *arena, size_t bytes); /* zeroed */

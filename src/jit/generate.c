@@ -198,20 +198,20 @@ static void find_functions(const Kernels *kernels) {
     }
 }
 
-static void find_arguments(const Kernels *kernels, Generated *out) {
-    Arena *arena = kernels->arena;
+static void find_arguments(const Kernels *kernels, Arena *arena, Generated *out) {
     int count = length(kernels->plan->kernel);
     out->argument = arena_new_array(arena, void *, count);
     for (int k = 0; k < count && kernels->family; k++)
         out->argument[k] = family_arguments(&kernels->family[kernels->same[k]], arena);
 }
 
-static Kernels read_kernels(const Plan *plan, PlanSizes sizes, Arena *arena, Generated *out) {
+static Kernels read_kernels(const Plan *plan, PlanSizes sizes, Arena *kept, Generated *out) {
     int count = length(plan->kernel);
+    Arena *arena = arena_inner(kept); /* texts are many times as large as what stays */
     Kernels kernels = {.plan = plan, .arena = arena};
-    kernels.function = arena_new_array(arena, KernelFunction *, count);
+    kernels.function = arena_new_array(kept, KernelFunction *, count);
     kernels.file_of = arena_new_array(arena, int, count);
-    out->code = arena_new_array(arena, Code *, 2 * count); /* found, or of a file */
+    out->code = arena_new_array(kept, Code *, 2 * count); /* found, or of a file */
     if (sizes.vary) kernels.family = read_families(plan, arena);
     kernels.same =
         sizes.vary ? find_same_numbers(plan, kernels.family, arena) : find_same(plan, arena);
@@ -229,8 +229,8 @@ void generate(const Plan *plan, PlanSizes sizes, Arena *arena, Stop *stop, Gener
     File *file = kernels.file;
     out->files = length(file);
     out->from_disk = out->files > 0;
-    out->source = join_sources(arena, file);
-    find_arguments(&kernels, out);
+    out->source = arena_text(arena, join_sources(kernels.arena, file));
+    find_arguments(&kernels, arena, out);
     out->source_ms = clock_ms() - start;
     start = clock_ms();
     bool ok =
@@ -247,6 +247,7 @@ void generate(const Plan *plan, PlanSizes sizes, Arena *arena, Stop *stop, Gener
     } else {
         generated_release(out);
     }
+    arena_free(kernels.arena);
     out->compiler_ms = clock_ms() - start;
 }
 

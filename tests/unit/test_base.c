@@ -73,6 +73,39 @@ static void arena_escapes_when_memory_ends(void **state) {
     budget = -1;
 }
 
+static bool fill_inner_until_escape(Arena *outer) {
+    if (arena_guard(outer)) return true;
+    Arena *inner = arena_inner(outer);
+    for (int i = 0; i < 100000; i++) arena_alloc(inner, 100);
+    return false;
+}
+
+/* Its memory goes when it is freed, and with the outer one when it escapes. */
+static void inner_arenas_escape_by_the_outer_one(void **state) {
+    (void)state;
+    Arena *outer = arena_new();
+    char *text = arena_text(outer, "kept");
+    for (int round = 0; round < 3; round++) {
+        Arena *inner = arena_inner(outer);
+        arena_alloc(inner, 1 << 20);
+        text = arena_text(outer, text);
+        arena_free(inner);
+    }
+    assert_true(arena_bytes(outer) < 1 << 16);
+    assert_string_equal(text, "kept");
+    arena_free(outer);
+    assert_int_equal(live, 0);
+    for (int limit = 1; limit < 8; limit++) {
+        budget = -1;
+        outer = arena_new();
+        budget = limit - 1;
+        assert_true(fill_inner_until_escape(outer));
+        budget = -1;
+        arena_free(outer);
+        assert_int_equal(live, 0);
+    }
+}
+
 static void allocate(Arena *arena) { arena_alloc(arena, 1); }
 static void guard(Arena *arena) { (void)arena_escape_point(arena); }
 
@@ -431,6 +464,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_aligns_and_keeps),
         cmocka_unit_test(arena_escapes_when_memory_ends),
+        cmocka_unit_test(inner_arenas_escape_by_the_outer_one),
         cmocka_unit_test(arena_escapes_on_overflow),
         cmocka_unit_test(arena_is_finished),
         cmocka_unit_test(vec_grows),
