@@ -513,6 +513,28 @@ static void errors_are_those_of_eager(void **state) {
     }
 }
 
+static cb_tensor *found;
+
+static cb_tensor *goes_on_outside(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2);
+    cb_backward(cb_sum(cb_mul(y, found)), NULL);
+    return y;
+}
+
+/* What it finds was computed from a leaf: the tape alone knows how. */
+static void history_that_is_found(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(goes_on_outside, NULL);
+    cb_tensor *leaf = cb_requires_grad_(cb_ones(cb_dims(2), CB_F64), true);
+    for (int i = 1; i < 4; i++) {
+        found = cb_mul(leaf, 3);
+        cb_call(fast, cb_full(cb_dims(2), 5, CB_F64));
+        expect_gradient(leaf, 30 * i);
+    }
+    assert_int_equal(cb_stats(fast).graphs, 0);
+    cb_function_free(fast);
+}
+
 static cb_tensor *scaled(cb_tensor *x) { return cb_mul(cb_exp(x), 2); }
 
 /* A result with a history is never given without it. */
@@ -548,6 +570,7 @@ int main(void) {
         TEST(gradients_lie_apart),
         TEST(gradients_without_the_function),
         TEST(errors_are_those_of_eager),
+        TEST(history_that_is_found),
         TEST(what_is_gone_back_over_outside),
     };
     return cmocka_run_group_tests_name("grad_capture", tests, NULL, NULL);
