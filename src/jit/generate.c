@@ -66,10 +66,13 @@ typedef struct Kernels {
 
 /* ---- kernels of varying sizes ---------------------------------------------------------------- */
 
+/* Kernels of the same text, most of a network's, are read once. */
 static FamilyKernel *read_families(const Plan *plan, Arena *arena) {
     int count = length(plan->kernel);
+    const int *same = find_same(plan, arena);
     FamilyKernel *family = arena_new_array(arena, FamilyKernel, count + 1);
-    for (int k = 0; k < count; k++) family[k] = family_kernel(plan->kernel[k], arena);
+    for (int k = 0; k < count; k++)
+        family[k] = same[k] == k ? family_kernel(plan->kernel[k], arena) : family[same[k]];
     return family;
 }
 
