@@ -1,5 +1,7 @@
 """The Python binding of the oracle's tests gives and takes what it says, and the judge refuses what it cannot."""
 import os, re
+import needs
+needs.need('numpy')
 import numpy as np
 import carbide as cb
 import ops, values

@@ -6,6 +6,8 @@ split; eagerly and compiled. dtype, shape, values and refusals must be PyTorch's
 What may differ is listed in KNOWN, each with its reason; with COUNT of 1,000,000 or more, an entry that met no
 difference is an error, so that the list stays true. Prints each difference, ends with 1 when there were any."""
 import random, sys, warnings
+import needs
+needs.need('numpy', 'torch')
 import numpy as np
 import torch
 import carbide as cb

@@ -7,11 +7,10 @@ Elements that are not finite in PyTorch are not compared, nor calls that it refu
 KNOWN, each with its reason. Prints each difference, ends with 1 when there were any, and with 77, which CTest
 counts as skipped, where there is no torch."""
 import random, sys, warnings
+import needs
+needs.need('numpy', 'torch')
 import numpy as np
-try: import torch
-except ImportError:
-    print('skipped: no torch here')
-    sys.exit(77)
+import torch
 import carbide as cb
 from cases import MAKE, NAME
 import cases_layers, cases_ops # their rows fill MAKE

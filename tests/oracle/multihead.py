@@ -1,6 +1,9 @@
 """Random MultiheadAttentions with masks and weights in PyTorch: writes tests/unit/multihead_cases.h.
 Parameters and inputs are the vectors of tests/unit/expression.h. Usage: python multihead.py"""
-import random, subprocess, torch
+import random, subprocess
+import needs
+needs.need('torch')
+import torch
 
 N = 1024
 def values(seed):

@@ -6,6 +6,7 @@
 A program runs in a process of its own, so that one which crashes or hangs is a finding like any other.
 What fails is made smaller, and printed as a text for tests/oracle/found.txt. Ends with 1 when any does."""
 import json, os, select, subprocess, sys, time, traceback
+import needs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 60 # seconds for one program
@@ -126,6 +127,7 @@ def run_all(requests, workers):
     return not failures
 
 def main(arguments):
+    needs.need('numpy')
     if arguments[:1] == ['serve']: return serve()
     if arguments[:1] == ['show']:
         import generate

@@ -5,6 +5,8 @@ Each line of the file is one call in the text IR over x, w and v, the vectors of
 or  call | refused            where PyTorch refuses the arguments.
 Usage: /opt/peer/bin/python tests/oracle/random_calls.py COUNT SEED FILE [KIND ...], kinds as below"""
 import random, sys
+import needs
+needs.need('torch')
 import torch, torch.nn.functional as F
 
 N = 1024
