@@ -365,11 +365,11 @@ static bool same_line(const char *a, const char *b) {
     return line_bytes(a) == line_bytes(b) && !memcmp(a, b, line_bytes(a));
 }
 
-/* Equal lines of two descriptions; an equal source, the second line, outweighs all others. */
+/* Equal lines of two descriptions; an equal source outweighs all others. */
 static int likeness(const char *a, const char *b) {
     int like = 0;
-    for (int line = 0; *a && *b; a = next_line(a), b = next_line(b), line++)
-        if (same_line(a, b)) like += line == 1 ? 100 : 1;
+    for (; *a && *b; a = next_line(a), b = next_line(b))
+        if (same_line(a, b)) like += strncmp(a, "source ", strlen("source ")) ? 1 : 100;
     return like;
 }
 

@@ -5,9 +5,9 @@
  * The key is a hash of the description, a few lines that name all that the object depends on:
  *
  *     carbide 0.1.0
+ *     flags -O2 -march=x86-64 -mtune=native -mavx2 ...
  *     source 5f0c... 2210
  *     compiler /usr/bin/x86_64-linux-gnu-gcc-12 1092264 1672531200
- *     flags -O2 -march=x86-64 -mtune=native -mavx2 ...
  *     cpu v4 x86 00a20f10 7ed8320b ...
  *
  * Loaders ignore what follows the object, so an entry is checked as a whole and appears, by rename,

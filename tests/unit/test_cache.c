@@ -262,7 +262,17 @@ static void test_explaining(void **state) {
     cache_why(cache, description, &why);
     assert_non_null(strstr(buffer_text(&why), "wanted  cpu ?"));
     assert_null(strstr(buffer_text(&why), "flags"));
-    assert_int_equal(cache_clear(cache), 1);
+    /* Other code of the same compiler and processor is further off than this code of others. */
+    strstr(description, "\ncompiler ")[10] = '?';
+    strcpy(stored, description);
+    *strstr(stored, "source ") = 'S';
+    cache_key(stored, key);
+    assert_true(cache_set(cache, key, stored, "text"));
+    why = buffer_new(arena);
+    cache_why(cache, description, &why);
+    assert_non_null(strstr(buffer_text(&why), "wanted  compiler ?"));
+    assert_null(strstr(buffer_text(&why), "source"));
+    assert_int_equal(cache_clear(cache), 2);
     why = buffer_new(arena);
     cache_why(cache, description, &why);
     assert_non_null(strstr(buffer_text(&why), "no entry"));
