@@ -11,6 +11,7 @@
  *   retire.c     entries of other sizes: which of them stay
  *   sizes.c      which sizes of an entry others will have
  *   miss.c       why no entry takes a call's inputs
+ *   line.c       what most ops of a replay are compared with, and that comparison
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   segment.c    events: values are asked for in the middle, and the call goes on behind them
  *   expose.c     ops on memory that the function has a pointer into run at once

@@ -78,6 +78,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->function = call->function;
     entry->trace = trace;
     modules_forget_dead(trace);
+    trace_make_lines(trace);
     entry->graph = recording->graph;
     entry->resumes = call->resumed;
     entry->input_count = call->input_count;

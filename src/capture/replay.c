@@ -57,7 +57,7 @@ static bool match_argument(Call *call, int op, const TraceOperand *operand,
 }
 
 /* A tensor that this call has met as the value that the trace has there, or the trace's number. */
-static inline bool is_met(const Call *call, const TraceOperand *operand, const cb_operand *given) {
+static bool is_met(const Call *call, const TraceOperand *operand, const cb_operand *given) {
     if ((int)operand->kind != given->kind) return false;
     if (given->kind == CB_OPERAND_TENSOR)
         return given->tensor && call->value[operand->value] == given->tensor;
@@ -78,8 +78,7 @@ static bool match_operand(Call *call, int op, const TraceOperand *operand,
 }
 
 /* What the op is besides its operands is what the trace has next. */
-static inline const TraceOp *match_op(const Call *call, int op, int input_count,
-                                      const Attrs *attrs) {
+static const TraceOp *match_op(const Call *call, int op, int input_count, const Attrs *attrs) {
     if (call->at >= length(call->trace->op)) return NULL;
     const TraceOp *next = &call->trace->op[call->at];
     if (next->op != op || next->input_count != input_count || next->quiet != call_is_quiet(call))
@@ -110,17 +109,6 @@ static bool match(Call *call, int op, const cb_operand *input, int input_count,
     if (next->makes && device_default() != call->ambient.device) return false;
     call->at++;
     return true;
-}
-
-/* The same for most ops, without a call: all operands are met, or numbers of the trace. */
-static inline const TraceOp *match_met(Call *call, int op, const cb_operand *input, int input_count,
-                                       const Attrs *attrs) {
-    const TraceOp *next = match_op(call, op, input_count, attrs);
-    if (!next || next->makes) return NULL;
-    for (int i = 0; i < input_count; i++)
-        if (!is_met(call, &next->input[i], &input[i])) return NULL;
-    call->at++;
-    return next;
 }
 
 /* The tensors from outside that the run has met so far are constants of e, or none. */
@@ -278,11 +266,8 @@ static __attribute__((noinline)) Tensor *apply_any(Call *call, Op op, const cb_o
 static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int input_count,
                            const Attrs *attrs) {
     Call *call = call_of(tracer);
-    bool only_matches = call->mode == CALL_REPLAYS && !call->left && !call->exposed_count &&
-                        !call->refused && !tracer->disabled && !call->stale;
-    const TraceOp *next = NULL;
-    if (only_matches) next = match_met(call, op, input, input_count, attrs);
-    return next ? call_shell(call, next->result) : apply_any(call, op, input, input_count, attrs);
+    Tensor *y = call_meets_line(call, op, input, input_count, attrs);
+    return y ? y : apply_any(call, op, input, input_count, attrs);
 }
 
 static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {
@@ -355,6 +340,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
                 Entry *entry) {
     call->tracer =
         (Tracer){.apply = trace_apply,
+                 .expect = call_expects,
                  .assign = trace_assign,
                  .materialize = trace_materialize,
                  .destroy_tensor = call_loses_tensor,
@@ -486,12 +472,15 @@ void call_finish(Call *call) {
     int first = call->input_count;
     for (int v = first; v < call->bound; v++) {
         Tensor *x = call->value[v];
-        if (!x || call_traced(call, x) == NO_VALUE) continue;
-        x->trace = 0;
-        x->value = NULL;
+        if (!x) continue;
         call->value[v] = NULL;
+        if (call_traced(call, x) == NO_VALUE) { /* our view of one from outside */
+            tensor_destroy(x);
+        } else {
+            x->trace = 0;
+            x->value = NULL;
+        }
     }
-    call_unbind_from(call, first);
     for (int i = 0; i < first; i++)
         if (call_owns_input(call, i)) tensor_destroy(call->value[i]);
     record_free(call->recording);

@@ -95,8 +95,29 @@ typedef struct TraceLeaf { /* fullgraph: whose gradient the function looks at, o
     int after;  /* LEAF_SAME, LEAF_NONE: and when it returned */
 } TraceLeaf;
 
+/* What most ops of a replay are compared with (line.c): one line of the cache for an op and its
+ * result. */
+enum { LINE_OPERANDS = 3 };
+typedef struct TraceLine {
+    uint32_t what; /* line_key; LINE_IS_OTHER: such an op is compared as a TraceOp alone */
+    uint8_t kind[LINE_OPERANDS]; /* of the operands */
+    uint8_t word_count;
+    int result; /* value */
+    int root;   /* whose storage the result is a view of, where that is no result; or -1 */
+    const TraceValue *like; /* of these sizes and strides, dtype and device */
+    int64_t offset;
+    const int64_t *word;
+    int64_t operand[LINE_OPERANDS]; /* a value, or the number's bits */
+} TraceLine;
+_Static_assert(sizeof(TraceLine) == 64, "a line of the cache");
+#define LINE_IS_OTHER UINT32_MAX
+static inline uint32_t line_key(int op, int input_count, bool quiet) {
+    return (uint32_t)op | (uint32_t)input_count << 16 | (uint32_t)quiet << 24;
+}
+
 typedef struct Trace {
     Arena *arena;      /* owned */
+    const TraceLine *line; /* per op, and one more that is none; NULL: it is not complete */
     TraceModule *module; /* vec; under fullgraph, and without those that are below another one */
     TraceOp *op;       /* vec */
     TraceValue *value; /* vec */
@@ -113,6 +134,9 @@ typedef struct Trace {
 Trace *trace_new(void); /* NULL: out of memory */
 void trace_free(Trace *trace);
 bool trace_same(const Trace *a, const Trace *b);
+void trace_make_lines(Trace *trace); /* line.c: it is complete; may escape through its arena */
+/* Dtype, sizes, strides and device. */
+bool trace_same_layout(const TraceValue *a, const TraceValue *b);
 /* True when the first count ops, and the values that they use, are equal but for numbers. */
 bool trace_alike(const Trace *a, const Trace *b, int count);
 bool trace_alike_op(const TraceOp *a, const TraceOp *b);

@@ -239,7 +239,8 @@ apply_others(Op op, cb_operand *input, int input_count, const Attrs *attrs, int 
     return tensor_out(apply_call(op, input, input_count, attrs));
 }
 
-cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs) {
+static __attribute__((noinline)) cb_tensor *apply_each(Op op, cb_operand *input, int input_count,
+                                                       const Attrs *attrs) {
     for (int i = 0; i < input_count; i++) {
         Tensor *x;
         if (input[i].kind != CB_OPERAND_TENSOR) continue;
@@ -250,6 +251,15 @@ cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs 
     Tensor *y = moves(op) ? apply_moving(op, input, input_count, attrs)
                           : apply_present(op, input, input_count, attrs);
     return tensor_out(y);
+}
+
+cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs) {
+    Tracer *tracer = thread_state.tracer;
+    if (tracer && tracer->expect && !moves(op)) {
+        cb_tensor *y = tracer->expect(tracer, op, input, input_count, attrs);
+        if (y) return y;
+    }
+    return apply_each(op, input, input_count, attrs);
 }
 
 typedef Tensor *Assigning(Tensor *target, const cb_operand *value);

@@ -12,34 +12,12 @@
 #include "base/option.h"
 #include <string.h>
 
-static void count_live(ThreadState *t, int change) {
-    int64_t live = atomic_load_explicit(&t->live, memory_order_relaxed);
-    atomic_store_explicit(&t->live, live + change, memory_order_relaxed);
-}
-
-static void link_tensor(Scope *scope, Tensor *x) {
-    x->scope = scope;
-    x->previous = NULL;
-    x->next = scope->first;
-    if (x->next) x->next->previous = x;
-    scope->first = x;
-}
+enum { CLOSED_AT_ONCE = 64 };
 
 /* x goes on in another scope, or kept, or dies: its own links are left as they are. */
 static void leave_scope(Tensor *x) {
     *(x->previous ? &x->previous->next : &x->scope->first) = x->next;
     if (x->next) x->next->previous = x->previous;
-}
-
-/* slot is a free one. */
-static inline void begin(ThreadState *t, Tensor *x, int value, uint64_t trace) {
-    x->kept = x->owned = false;
-    x->history = NULL;
-    x->dynamic = 0;
-    x->value = (void *)(intptr_t)value;
-    x->trace = trace;
-    link_tensor(t->scope, x);
-    count_live(t, 1);
 }
 
 static __attribute__((noinline, cold)) bool refill(ThreadState *t) {
@@ -52,38 +30,20 @@ Tensor *tensor_alloc(void) {
     ThreadState *t = thread_now();
     if (!t->slots && !refill(t)) return NULL;
     Tensor *x = slot_take(t);
-    begin(t, x, 0, 0);
+    slot_begin(t, x, 0, 0);
     return x;
 }
 
-/* Most have few dimensions: a copy of so many is a few wide moves. */
-static inline void copy_dims(int64_t *to, const int64_t *from, int rank) {
-    enum { FEW = 4 };
-    memcpy(to, from, sizeof *to * FEW);
-    if (rank > FEW) memcpy(to + FEW, from + FEW, sizeof *to * (CB_MAX_RANK - FEW));
-}
-
 /* Again, with slots: no call is in the way of the one without. */
-static __attribute__((noinline, cold)) Tensor *
-shell_refilled(const Meta *meta, const int64_t *stride, int64_t offset, int value, uint64_t trace) {
+Tensor *shell_refilled(const Meta *meta, const int64_t *stride, int64_t offset, int value,
+                       uint64_t trace) {
     if (!refill(&thread_state)) return NULL;
     return tensor_shell_traced(meta, stride, offset, value, trace);
 }
 
 Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t offset, int value,
                             uint64_t trace) {
-    ThreadState *t = &thread_state;
-    if (!t->slots) return shell_refilled(meta, stride, offset, value, trace);
-    Tensor *x = slot_take(t);
-    begin(t, x, value, trace);
-    x->storage = NULL;
-    x->offset = offset;
-    x->dtype = meta->dtype;
-    x->rank = meta->rank;
-    x->device = meta->device;
-    copy_dims(x->size, meta->size, meta->rank);
-    copy_dims(x->stride, stride, meta->rank);
-    return x;
+    return shell_traced(&thread_state, meta, stride, offset, value, trace);
 }
 
 /* What the tensor holds; its slot is still its own. */
@@ -117,10 +77,17 @@ void cb_scope_open(void) {
 void scope_close_innermost(ThreadState *t) {
     Scope *scope = t->scope;
     t->scope = scope->parent;
+    bool checks = option_now(OPTION_check);
     int count = 0;
-    for (Tensor *x = scope->first; x; x = x->next, count++) let_go(t, x);
+    for (Tensor *first = scope->first;
+         first;) { /* a part at once, which stays in the first cache */
+        Tensor *last = first, *x = first;
+        for (int i = 0; x && i < CLOSED_AT_ONCE; x = x->next, i++, count++) let_go(t, last = x);
+        last->next = NULL;
+        slots_free(t, first, checks);
+        first = x;
+    }
     count_live(t, -count);
-    slots_free(t, scope->first, option_now(OPTION_check));
     if (!scope->in_frame) memory_free(scope);
 }
 

@@ -10,6 +10,8 @@
 #include "base/poison.h"
 #include "tensor/frame.h"
 
+#include <string.h>
+
 enum { AUTOCAST_DEPTH = 32 };
 #define AUTOCAST_OFF CB_BOOL /* 0, in which nobody computes */
 
@@ -112,6 +114,55 @@ static inline Tensor *slot_take(ThreadState *t) { /* there is one */
     t->slot_count--;
     memory_unpoison(x, SLOT_BYTES);
     x->made = site_pack();
+    return x;
+}
+
+static inline void count_live(ThreadState *t, int change) {
+    int64_t live = atomic_load_explicit(&t->live, memory_order_relaxed);
+    atomic_store_explicit(&t->live, live + change, memory_order_relaxed);
+}
+
+static inline void link_tensor(Scope *scope, Tensor *x) {
+    x->scope = scope;
+    x->previous = NULL;
+    x->next = scope->first;
+    if (x->next) x->next->previous = x;
+    scope->first = x;
+}
+
+/* slot is a free one. */
+static inline void slot_begin(ThreadState *t, Tensor *x, int value, uint64_t trace) {
+    x->kept = x->owned = false;
+    x->history = NULL;
+    x->dynamic = 0;
+    x->value = (void *)(intptr_t)value;
+    x->trace = trace;
+    link_tensor(t->scope, x);
+    count_live(t, 1);
+}
+
+/* Most have few dimensions: a copy of so many is a few wide moves. */
+static inline void copy_dims(int64_t *to, const int64_t *from, int rank) {
+    enum { FEW = 4 };
+    memcpy(to, from, sizeof *to * FEW);
+    if (rank > FEW) memcpy(to + FEW, from + FEW, sizeof *to * (CB_MAX_RANK - FEW));
+}
+
+/* tensor_shell_traced, which every op of a replay is. */
+Tensor *shell_refilled(const Meta *meta, const int64_t *stride, int64_t offset, int value,
+                       uint64_t trace) __attribute__((noinline, cold));
+static inline Tensor *shell_traced(ThreadState *t, const Meta *meta, const int64_t *stride,
+                                   int64_t offset, int value, uint64_t trace) {
+    if (!t->slots) return shell_refilled(meta, stride, offset, value, trace);
+    Tensor *x = slot_take(t);
+    slot_begin(t, x, value, trace);
+    x->storage = NULL;
+    x->offset = offset;
+    x->dtype = meta->dtype;
+    x->rank = meta->rank;
+    x->device = meta->device;
+    copy_dims(x->size, meta->size, meta->rank);
+    copy_dims(x->stride, stride, meta->rank);
     return x;
 }
 

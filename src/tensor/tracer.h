@@ -16,6 +16,11 @@ typedef struct Tracer Tracer;
 struct Tracer {
     Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs);
+    /* The same where the op is what the tracer expects next, with handles as the caller has them;
+     * NULL: it may be another one, and nothing has happened. May be NULL, and is not asked for
+     * norms that move statistics. */
+    cb_tensor *(*expect)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
+                         const Attrs *attrs);
     Tensor *(*assign)(Tracer *tracer, Tensor *target, const cb_operand *value);
     /* A value request; false with an error. Also asked for a tensor that has storage, since what
      * was recorded may be due to write it, or to read what the caller is about to change: true
