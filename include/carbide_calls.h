@@ -222,8 +222,14 @@
 #define cb_schedule_step(...) (CB_HERE, (cb_schedule_step)(__VA_ARGS__))
 #define cb_schedule_state(...) (CB_HERE, (cb_schedule_state)(__VA_ARGS__))
 #define cb_schedule_free(...) (CB_HERE, (cb_schedule_free)(__VA_ARGS__))
-#define cb_training_save(...) (CB_HERE, (cb_training_save)(__VA_ARGS__))
-#define cb_training_load(...) (CB_HERE, (cb_training_load)(__VA_ARGS__))
+#define CB_training_save_4(...) (CB_HERE, (cb_training_save)(__VA_ARGS__, NULL))
+#define CB_training_save_5(...) (CB_HERE, (cb_training_save)(__VA_ARGS__))
+#define cb_training_save(...)                                                                      \
+    CB_PICK_5(__VA_ARGS__, CB_training_save_5, CB_training_save_4, , , , )(__VA_ARGS__)
+#define CB_training_load_4(...) (CB_HERE, (cb_training_load)(__VA_ARGS__, NULL))
+#define CB_training_load_5(...) (CB_HERE, (cb_training_load)(__VA_ARGS__))
+#define cb_training_load(...)                                                                      \
+    CB_PICK_5(__VA_ARGS__, CB_training_load_5, CB_training_load_4, , , , )(__VA_ARGS__)
 
 /* ---- FX graphs ------------------------------------------------------------------------------ */
 

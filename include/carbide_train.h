@@ -102,12 +102,13 @@ CB_API cb_module *cb_schedule_state(cb_schedule *schedule); /* as cb_optimizer_s
 CB_API void cb_schedule_free(cb_schedule *schedule);
 
 /* ---- checkpoints ------------------------------------------------------------------------------
- * A safetensors file of all that a run goes on from: model.*, optimizer.*, scheduler.* and the
- * generator of random numbers. Any but path may be NULL. The file is replaced as a whole or not at
- * all; what is loaded goes on to the same numbers, bit for bit. Loading wants what was saved, of
- * the same names and sizes, and changes nothing otherwise. */
+ * A safetensors file of all that a run goes on from: model.*, optimizer.*, scheduler.*, data.* and
+ * the generator of random numbers. Any but path may be NULL; data, the state of what reads the data
+ * (cb_token_reader_state, or a module of your own with buffers), may be left out. The file is
+ * replaced as a whole or not at all; what is loaded goes on to the same numbers, bit for bit.
+ * Loading wants what was saved, of the same names and sizes, and changes nothing otherwise. */
 CB_API cb_status cb_training_save(const char *path, cb_module *model, cb_optimizer *optimizer,
-                                  cb_schedule *schedule);
+                                  cb_schedule *schedule, cb_module *data);
 CB_API cb_status cb_training_load(const char *path, cb_module *model, cb_optimizer *optimizer,
-                                  cb_schedule *schedule);
+                                  cb_schedule *schedule, cb_module *data);
 #endif

@@ -127,7 +127,7 @@ def check_lengths():
     if os.path.exists("tools/long-functions.txt"):
         allowed = {line.split("#")[0].strip() for line in lines_of("tools/long-functions.txt")}
     used = set()
-    for path in sources("src/**/*.[ch]", "plugins/*.[ch]", "include/*.h", "models/*.[ch]", "cli/*.[ch]", "tests/**/*.[ch]",
+    for path in sources("src/**/*.[ch]", "plugins/*.[ch]", "include/*.h", "models/*.[ch]", "data/*.[ch]", "cli/*.[ch]", "tests/**/*.[ch]",
                         "examples/*.c", "bench/*.c", "tools/*.c"):
         lines = lines_of(path)
         for number, line in enumerate(lines, 1):
@@ -216,7 +216,7 @@ def check_reasons():
 
 
 def check_environment():
-    for path in sources("src/**/*.[ch]", "plugins/*.[ch]", "models/*.[ch]", "cli/*.[ch]"):
+    for path in sources("src/**/*.[ch]", "plugins/*.[ch]", "models/*.[ch]", "data/*.[ch]", "cli/*.[ch]"):
         for number, line in enumerate(lines_of(path), 1):
             if re.search(r"getenv *\(", line) and path != "src/base/environment.c":
                 yield f"{path}:{number}: environment() knows when a caller is not to be trusted (base/environment.h)"
@@ -270,7 +270,7 @@ def enumerators(text):
 def check_names():
     """Programs - tests, benchmarks, tools - may repeat names of each other's, but none of the library's. No two
     headers of the library list one enumerator."""
-    library = sources("src/**/*.[ch]", "include/*.h", "plugins/*.[ch]", "models/*.[ch]", "cli/*.[ch]")
+    library = sources("src/**/*.[ch]", "include/*.h", "plugins/*.[ch]", "models/*.[ch]", "data/*.[ch]", "cli/*.[ch]")
     owner = {}
     for path in library + sources("tests/**/*.[ch]", "bench/*.[ch]", "tools/*.[ch]", "examples/*.c"):
         for name, line in type_names(without_comments(path)):

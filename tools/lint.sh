@@ -26,7 +26,7 @@ check() { # check NAME COMMAND...: quiet when it passes, else what it said
 }
 
 # Headers are laid out by hand: tables and aligned comments.
-c_files() { find src plugins models cli tests examples bench tools -name '*.c' | sort; }
+c_files() { find src plugins models data cli tests examples bench tools -name '*.c' | sort; }
 
 # Each file of the library and the command once, though some are compiled for several levels.
 tidy_files() {

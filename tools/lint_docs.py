@@ -11,10 +11,10 @@ import glob
 import os
 import re
 
-CODE = ["src/**/*.[ch]", "src/**/*.def", "include/*.h", "plugins/*.[ch]", "models/*.[ch]", "cli/*.[ch]", "examples/*.c*",
+CODE = ["src/**/*.[ch]", "src/**/*.def", "include/*.h", "plugins/*.[ch]", "models/*.[ch]", "data/*.[ch]", "cli/*.[ch]", "examples/*.c*",
         "bench/*.*", "tests/**/*.c*", "tests/**/*.h", "tests/**/*.py", "tests/**/*.sh", "tools/*.*", "CMakeLists.txt",
         "tests/**/*.cmake", "tools/cmake/*", "Makefile", "tests/golden/*.t"]
-FOLDERS = "src|include|plugins|models|cli|examples|bench|tests|tools|docs|third_party"
+FOLDERS = "src|include|plugins|models|data|cli|examples|bench|tests|tools|docs|third_party"
 ENDINGS = "c|h|cc|def|py|sh|md|txt|cmake|t"
 PATH = rf"(?:[\w.*-]+/)+[\w.*-]*|[\w*-]+\.(?:{ENDINGS})\b"
 FOREIGN = {"libgcc_s", "noexec", "pip", "taskset"}  # other people's names

@@ -24,7 +24,7 @@ INCLUDE = [ROOT + "/include", ROOT + "/models", BUILD + "/gen"]
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-Wno-unused-function",
          "-Wno-unused-parameter", *("-I" + folder for folder in INCLUDE), "-L" + BUILD,
          "-Wl,-rpath," + BUILD]
-LINK = ["-lcarbide_models", "-lcarbide", "-lm"]
+LINK = ["-lcarbide_models", "-lcarbide_data", "-lcarbide", "-lm"]
 X = "cb_tensor *x = cb_randn(cb_dims(3, 4));"
 GIVEN = {  # what the snippets of a file take for granted
     "include/carbide.h": X,
@@ -37,6 +37,8 @@ GIVEN = {  # what the snippets of a file take for granted
     "include/carbide_grad.h": X + "cb_tensor *w = cb_randn(cb_dims(4, 2)), *y = cb_randn(cb_dims(3, 2));",
     "include/carbide_train.h": X + "cb_module *net = cb_nn_linear(4, 2);"
                                "int64_t classes[3] = {0, 1, 0}; cb_tensor *target = cb_from_data(classes, CB_I64, 3);",
+    "include/carbide_data.h": 'FILE *text = fopen("shakespeare.txt", "w");'
+                              'for (int i = 0; i < 100; i++) fputc(65 + i % 26, text); fclose(text);',
     "include/carbide_fx.h": "cb_module *module = cb_nn_linear(4, 2);",
 }
 failures = 0
@@ -96,7 +98,7 @@ def whole(code, given):
     functions = re.findall(r"^ *static .*?\{(?:[^\n]*?\}$|\n.*?^ *\}$)", code, re.M | re.S)
     for function in functions:
         code = code.replace(function, "")
-    return ("#include <carbide.h>\n" + "\n".join(functions) + "\nint main(void) {\ncb_scope_open();\n"
+    return ("#include <carbide_data.h>\n" + "\n".join(functions) + "\nint main(void) {\ncb_scope_open();\n"
             + given + code + "\ncb_scope_close();\nif (cb_error()) puts(cb_error());\n"
             "return cb_error() != NULL;\n}\n")
 

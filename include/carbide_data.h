@@ -1,0 +1,115 @@
+/* Data for training, and its progress: a library of its own over carbide.h.
+ *
+ *     cb_tokens *play = cb_tokens_open("shakespeare.txt", 1, 256);
+ *     cb_token_reader *reader = cb_token_reader_new(play, 0, cb_tokens_count(play), 4, 32, 1);
+ *     cb_tensor *inputs, *targets;
+ *     cb_token_reader_next(reader, &inputs, &targets);
+ *     cb_token_reader_free(reader);
+ *     cb_tokens_close(play);
+ *
+ * Link with -lcarbide_data -lcarbide -lm -lpthread; CMake's Carbide::carbide_data brings
+ * carbide_static. Errors are carbide.h's: NULL or a status, and cb_error() has the caller's line,
+ * the file and what is wrong with it. */
+#ifndef CARBIDE_DATA_H
+#define CARBIDE_DATA_H
+
+#include <carbide.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- token files ------------------------------------------------------------------------------
+ * Unsigned integers of 1, 2 or 4 bytes, the least significant first, and nothing else: what
+ * numpy's tofile writes, and, with 1 byte, any text. */
+
+typedef struct cb_tokens cb_tokens; /* an open file; several threads may read it */
+
+/* Maps the file: it may be larger than memory, and nobody may shorten it meanwhile. Numbers of
+ * tokens are below vocabulary, which is checked where they are read. NULL with an error: there is
+ * no such file, it is empty, or its end is cut off within a token. */
+CB_API cb_tokens *cb_tokens_open(const char *path, int bytes, int64_t vocabulary);
+CB_API void cb_tokens_close(cb_tokens *tokens);
+CB_API int64_t cb_tokens_count(const cb_tokens *tokens);
+/* Reads count tokens from position first on. CB_ERR_INDEX: there are not so many, or one of them is
+ * no number of the vocabulary, which the error names with its position. */
+CB_API cb_status cb_tokens_read(const cb_tokens *tokens, int64_t first, int64_t count,
+                                int64_t *out);
+CB_API cb_status cb_tokens_check(const cb_tokens *tokens); /* reads all of them */
+/* Writes such a file, as a whole or not at all. CB_ERR_INDEX: a number has more bytes. */
+CB_API cb_status cb_tokens_save(const char *path, const int32_t *ids, int64_t count, int bytes);
+
+/* Batches of windows over tokens first .. end-1, drawn by seed and position: batch n is the same
+ * whatever was read before, so that seed and position are all of the reader's state. */
+typedef struct cb_token_reader cb_token_reader;
+/* The tokens must live as long. CB_ERR_SHAPE: no window of length + 1 tokens fits. */
+CB_API cb_token_reader *cb_token_reader_new(const cb_tokens *tokens, int64_t first, int64_t end,
+                                            int64_t batch, int64_t length, uint64_t seed);
+/* Both i64[batch, length], in the current scope; targets are the inputs one token later. Moves the
+ * position on by one. On an error neither is made, and the position stays. */
+CB_API cb_status cb_token_reader_next(cb_token_reader *reader, cb_tensor **inputs,
+                                      cb_tensor **targets);
+/* The state dict, as a module that the reader owns: position, i64[2] of seed and position. */
+CB_API cb_module *cb_token_reader_state(cb_token_reader *reader);
+CB_API void cb_token_reader_free(cb_token_reader *reader);
+
+/* ---- progress of a run ------------------------------------------------------------------------
+ * One live line on stderr, where that is a terminal:
+ *
+ *     step 210/480  loss 0.0831  lr 3.6e-03  41200 tokens/s  0:07 left
+ *
+ * a log of JSON lines, and the curve of the loss as SVG. */
+
+typedef struct cb_progress cb_progress;
+
+/* A run of steps, each of so many samples, called unit ("tokens"), that goes on behind step first
+ * (0: from the start). log: a file that every value gets a line in, or NULL; what it holds of steps
+ * up to first is kept, and drawn, the rest is dropped. NULL with an error. */
+CB_API cb_progress *cb_progress_new(int64_t first, int64_t steps, int64_t samples, const char *unit,
+                                    const char *log);
+/* Is the line due? Never without a terminal, else ten times a second: asked before a loss is read
+ * for the line alone, as reading it waits for it. */
+CB_API bool cb_progress_due(const cb_progress *progress);
+/* After a step, which counts from 1: shows the line when it is due, adds one to the log. CB_ERR_IO:
+ * the log cannot be written. A loss that is no number is null in the log. */
+CB_API cb_status cb_progress_step(cb_progress *progress, int64_t step, double loss, double lr);
+/* Another value of that step, such as "validation", which gets a line of the log and a curve of its
+ * own. CB_ERR_ARGUMENT: more than three names, or one with characters that JSON would escape. */
+CB_API cb_status cb_progress_value(cb_progress *progress, int64_t step, const char *name,
+                                   double value);
+CB_API double cb_progress_seconds(const cb_progress *progress); /* since cb_progress_new */
+/* Everything so far as a drawing, written as a whole or not at all. */
+CB_API cb_status cb_progress_curve(const cb_progress *progress, const char *path);
+CB_API void cb_progress_free(cb_progress *progress); /* takes the live line away */
+
+/* From now on the first SIGINT (Ctrl-C) or SIGTERM is only noted, so that a run can save and stop;
+ * the second one ends the program as ever. */
+CB_API void cb_interrupt_catch(void);
+CB_API bool cb_interrupted(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#ifndef CARBIDE_BUILD /* as in carbide_calls.h: errors name the caller's line */
+#define cb_tokens_open(...) (CB_HERE, (cb_tokens_open)(__VA_ARGS__))
+#define cb_tokens_close(...) (CB_HERE, (cb_tokens_close)(__VA_ARGS__))
+#define cb_tokens_count(...) (CB_HERE, (cb_tokens_count)(__VA_ARGS__))
+#define cb_tokens_read(...) (CB_HERE, (cb_tokens_read)(__VA_ARGS__))
+#define cb_tokens_check(...) (CB_HERE, (cb_tokens_check)(__VA_ARGS__))
+#define cb_tokens_save(...) (CB_HERE, (cb_tokens_save)(__VA_ARGS__))
+#define cb_token_reader_new(...) (CB_HERE, (cb_token_reader_new)(__VA_ARGS__))
+#define cb_token_reader_next(...) (CB_HERE, (cb_token_reader_next)(__VA_ARGS__))
+#define cb_token_reader_state(...) (CB_HERE, (cb_token_reader_state)(__VA_ARGS__))
+#define cb_token_reader_free(...) (CB_HERE, (cb_token_reader_free)(__VA_ARGS__))
+#define cb_progress_new(...) (CB_HERE, (cb_progress_new)(__VA_ARGS__))
+#define cb_progress_due(...) (CB_HERE, (cb_progress_due)(__VA_ARGS__))
+#define cb_progress_step(...) (CB_HERE, (cb_progress_step)(__VA_ARGS__))
+#define cb_progress_value(...) (CB_HERE, (cb_progress_value)(__VA_ARGS__))
+#define cb_progress_seconds(...) (CB_HERE, (cb_progress_seconds)(__VA_ARGS__))
+#define cb_progress_curve(...) (CB_HERE, (cb_progress_curve)(__VA_ARGS__))
+#define cb_progress_free(...) (CB_HERE, (cb_progress_free)(__VA_ARGS__))
+#define cb_interrupt_catch() (CB_HERE, (cb_interrupt_catch)())
+#define cb_interrupted() (CB_HERE, (cb_interrupted)())
+#endif
+#endif

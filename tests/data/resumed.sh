@@ -1,0 +1,41 @@
+#!/bin/sh
+# A run that stops twice, and once is killed behind its checkpoint, ends with the same checkpoint and
+# the same losses as one that never stopped. A damaged or missing checkpoint is refused by name.
+#   resumed.sh TRAIN_GPT
+train=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failed=0
+
+run() { # run NAME FLAGS...
+    name=$1
+    shift
+    "$train" --layers 1 --width 16 --heads 2 --length 8 --batch 2 --steps 9 --warmup 3 --save-every 2 \
+        --validate-every 3 --sample 0 --checkpoint "$name" --log "$name.jsonl" "$@" >out 2>err
+}
+losses() { sed -n 's/.*\("step": [0-9]*, "\(loss\|validation\)": [^,}]*\).*/\1/p' "$1"; }
+wrong() { echo "$1"; cat out err; failed=1; }
+
+run whole --curve curve.svg || wrong "the whole run fails"
+run parts --stop-after 3 || wrong "the first part fails"
+cmp -s whole parts && wrong "three steps give what nine do"
+echo '{"step": 4, "loss": 1, "lr": 1, "tok' >>parts.jsonl # of a run that was killed
+run parts --resume --stop-after 2 || wrong "the second part fails"
+run parts --resume || wrong "the third part fails"
+cmp whole parts || failed=1
+losses whole.jsonl >a
+losses parts.jsonl >b
+[ "$(wc -l <a)" = 12 ] || wrong "the log has not nine losses and three validations"
+cmp a b || failed=1
+grep -q "<polyline" curve.svg || wrong "there is no curve"
+
+head -c 300 whole >cut
+run cut --resume && wrong "takes a checkpoint that is cut off"
+grep -q "cut" err || wrong "does not name the checkpoint that is cut off"
+run missing --resume && wrong "goes on from nothing"
+run none/whole --log /dev/null && wrong "saves into a folder that is not there"
+run whole --log /dev/full && wrong "logs to a full disk"
+grep -q "No space left" err || wrong "does not say that the disk is full"
+cmp whole parts || wrong "a run that failed wrote its checkpoint"
+exit $failed
