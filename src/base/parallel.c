@@ -3,8 +3,13 @@
  * In: a count of items, a grain, a body. Out: the body ran once for every item.
  * Every thread takes one run of whole grains, the same one each time, so that what it touched in
  * the last kernel may still be in its cache. After fork the child stays on one thread: the OpenMP
- * library's threads did not come along, and waiting for them would hang. */
+ * library's threads did not come along, and waiting for them would hang.
+ *
+ * Where other programs have the processors, a thread of the team begins when the system lets it,
+ * milliseconds late, and those that are done wait for it. A caller whose team was late works alone
+ * for a time that is some times as long, so that waiting is a small part of the whole. */
 #include "base/parallel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/option.h"
@@ -15,15 +20,29 @@
 #endif
 
 enum { MOST_THREADS = 1024 };
+enum { ALONE_TIMES = 10 };        /* as long as it has waited */
+static const double late_ms = .3; /* who begins later than this has waited for a processor */
+
+static _Thread_local double alone_until; /* clock_ms */
+static _Thread_local bool inside; /* of a share that is not OpenMP's: loops in it are not split */
 
 typedef struct ParallelWork {
     ParallelBody *body;
     void *user;
     int64_t count, grain, grains;
+    double begun;          /* clock_ms */
+    _Atomic double latest; /* how much later a member began, when that was late; or 0 */
 } ParallelWork;
 
+static void note_late(ParallelWork *work) {
+    double late = clock_ms() - work->begun, latest = atomic_load(&work->latest);
+    while (late > late_ms && late > latest)
+        if (atomic_compare_exchange_weak(&work->latest, &latest, late)) return;
+}
+
 /* The run of whole grains of one member of a team. */
-static void run_share(const ParallelWork *work, int64_t member, int64_t team) {
+static void run_share(ParallelWork *work, int64_t member, int64_t team) {
+    note_late(work);
     int64_t share = work->grains / team, rest = work->grains % team;
     int64_t low = member * share + (member < rest ? member : rest);
     int64_t high = low + share + (member < rest);
@@ -36,14 +55,12 @@ static void run_share(const ParallelWork *work, int64_t member, int64_t team) {
 
 /* ThreadSanitizer does not see how OpenMP's threads wait for each other; it knows pthreads. */
 typedef struct Member {
-    const ParallelWork *work;
+    ParallelWork *work;
     int64_t number, team;
     pthread_t thread;
 } Member;
 
-static _Thread_local bool inside;
-
-static bool may_split(void) { return !inside; }
+static bool may_split(void) { return true; }
 
 static int default_threads(void) { return 4; }
 
@@ -54,7 +71,7 @@ static void *run_member(void *user) {
     return NULL;
 }
 
-static void run_team(const ParallelWork *work, int threads) {
+static void run_team(ParallelWork *work, int threads) {
     Member member[MOST_THREADS];
     for (int i = 0; i < threads; i++) {
         member[i] = (Member){.work = work, .number = i, .team = threads};
@@ -75,7 +92,7 @@ static bool may_split(void) {
 
 static int default_threads(void) { return omp_get_max_threads(); }
 
-static void run_team(const ParallelWork *work, int threads) {
+static void run_team(ParallelWork *work, int threads) {
     if (!atomic_load_explicit(&threads_of, memory_order_relaxed))
         atomic_store(&threads_of, process_number());
 #pragma omp parallel num_threads(threads)
@@ -88,14 +105,14 @@ static bool may_split(void) { return false; }
 
 static int default_threads(void) { return 1; }
 
-static void run_team(const ParallelWork *work, int threads) {
+static void run_team(ParallelWork *work, int threads) {
     for (int i = 0; i < threads; i++) run_share(work, i, threads);
 }
 
 #endif
 
 int parallel_threads(void) {
-    if (!may_split()) return 1;
+    if (inside || !may_split()) return 1;
     int64_t wanted = option_int(OPTION_threads);
     if (wanted <= 0) wanted = default_threads();
     return (int)(wanted < MOST_THREADS ? wanted : MOST_THREADS);
@@ -104,13 +121,20 @@ int parallel_threads(void) {
 void parallel_for(int64_t count, int64_t grain, ParallelBody *body, void *user) {
     if (count <= 0) return;
     if (grain < 1) grain = 1;
-    ParallelWork work = {body, user, count, grain, (count - 1) / grain + 1};
+    ParallelWork work = {body, user, count, grain, (count - 1) / grain + 1, 0, 0};
     int64_t threads = work.grains > 1 ? parallel_threads() : 1;
     if (threads > work.grains) threads = work.grains;
-    if (threads <= 1)
+    if (threads > 1) work.begun = clock_ms();
+    if (threads <= 1) {
         body(user, 0, count);
-    else
+    } else if (work.begun < alone_until) {
+        inside = true;
+        body(user, 0, count);
+        inside = false;
+    } else {
         run_team(&work, (int)threads);
+        if (work.latest > 0) alone_until = clock_ms() + ALONE_TIMES * work.latest;
+    }
 }
 
 void cb_set_threads(int threads) {

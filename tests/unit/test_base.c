@@ -1,9 +1,11 @@
+#define _GNU_SOURCE /* sched_setaffinity */
 /* The base layer: arena, vectors, maps, buffers, errors, threads, allocation failures. */
 #include "children.h"
 #include "counting_heap.h"
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -15,6 +17,7 @@
 #include <locale.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -405,6 +408,59 @@ static void inner_loops_stay_on_their_thread(void **state) {
     cb_set_threads(0);
 }
 
+static void stay_on(void *user, int64_t low, int64_t high) {
+    (void)low, (void)high;
+    sched_setaffinity(0, sizeof(cpu_set_t), user);
+}
+
+static atomic_bool others_wait;
+static void *keep_busy(void *user) {
+    (void)user;
+    while (!others_wait) continue;
+    return NULL;
+}
+
+static void note_whole(void *user, int64_t low, int64_t high) {
+    if (high - low == 2) atomic_store((atomic_bool *)user, true);
+}
+
+/* Whether a range comes in one piece, or in two, before long. */
+static bool sees(bool whole) {
+    for (double end = clock_ms() + 20000; clock_ms() < end;) {
+        atomic_bool came_whole = false;
+        parallel_for(2, 1, note_whole, &came_whole);
+        if (came_whole == whole) return true;
+    }
+    return false;
+}
+
+/* Two threads and a third one, which is always busy, on one processor. */
+static void a_late_team_is_left_for_a_while(void **state) {
+    (void)state;
+    cpu_set_t all, one;
+    pthread_t busy;
+    int first = 0;
+    cb_set_threads(2);
+    if (cb_threads() == 1) skip(); /* built without OpenMP */
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    while (!CPU_ISSET(first, &all)) first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    assert_true(sees(false));
+    parallel_for(2, 1, stay_on, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    assert_int_equal(pthread_create(&busy, NULL, keep_busy, NULL), 0);
+    assert_true(sees(true));
+    for (int i = 0; i < 100; i++) parallel_for(8, 1, nested, NULL);
+    assert_int_equal(bad_ranges, 0);
+    others_wait = true;
+    pthread_join(busy, NULL);
+    sched_setaffinity(0, sizeof all, &all);
+    assert_true(sees(false));
+    for (int i = 0; i < 1000; i++) parallel_for(2, 1, stay_on, &all);
+    cb_set_threads(0);
+}
+
 /* ---- pages ---- */
 
 enum { BLOCKS = 60, PAGE_THREADS = 4 };
@@ -481,6 +537,7 @@ int main(void) {
         cmocka_unit_test(hints_name_options_as_set),
         cmocka_unit_test(every_item_runs_once),
         cmocka_unit_test(inner_loops_stay_on_their_thread),
+        cmocka_unit_test(a_late_team_is_left_for_a_while),
         cmocka_unit_test(pages_belong_to_one_block),
         cmocka_unit_test(pages_go_back_to_the_system),
     };
