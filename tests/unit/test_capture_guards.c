@@ -66,6 +66,28 @@ static void zero_has_a_sign(void **state) {
 
 static cb_tensor *added(cb_tensor *x) { return as_float ? cb_add(x, number) : cb_add(x, whole); }
 
+static bool quietly;
+static cb_tensor *tripled(cb_tensor *x) {
+    if (quietly) cb_no_grad_open();
+    cb_tensor *y = cb_mul(x, 3.0);
+    if (quietly) cb_no_grad_close();
+    return cb_add(y, 1.0);
+}
+
+static void gradients_may_be_off_for_an_op(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = ramp(4, 4);
+    cb_function *fast = cb_compile(tripled, VM);
+    for (int i = 0; i < 6; i++) {
+        quietly = i % 2;
+        expect_equal(cb_call(fast, x), tripled(x));
+    }
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 /* 0 and 0.0 are the same bits, and not the same sum with an integer. */
 static void a_number_has_a_kind(void **state) {
     (void)state;
@@ -334,6 +356,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strides_are_a_guard),
         cmocka_unit_test(zero_has_a_sign),
+        cmocka_unit_test(gradients_may_be_off_for_an_op),
         cmocka_unit_test(a_number_has_a_kind),
         cmocka_unit_test(operands_keep_their_places),
         cmocka_unit_test(found_tensors_are_guarded),
