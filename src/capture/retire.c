@@ -5,8 +5,9 @@
  * be arguments: one that is an entry which is known but for these does not. Nobody stops counting;
  * whose compiler comes later may begin to.
  *
- * Of those that do not count, the MOST_SIZES that were used last stay of the same ops, and
- * MOST_ENTRIES of all. What comes back is recorded again.
+ * Those that do not count stay while they hold no more memory than the option entries_mb says,
+ * and in any case the MOST_SIZES of the same ops that were used last, up to MOST_ENTRIES of all.
+ * Beyond that the one leaves that was not used for longest. What comes back is recorded again.
  *
  * No lock is on the way of a call, so another thread may stand on an entry that has left the list.
  * Function.inside counts who may: an entry is freed when it has left, and nobody has been inside
@@ -23,7 +24,7 @@
  *     function_enter(f);   find an entry, run it   function_leave(f);     frees what has left */
 #include "capture/function.h"
 
-enum { MOST_SIZES = 32, MOST_ENTRIES = 256 }; /* a sweep of 20 batch sizes comes back to all */
+enum { MOST_SIZES = 32, MOST_ENTRIES = 256 };
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
@@ -79,21 +80,34 @@ static void leave_list(Function *function, _Atomic(Entry *) *at) {
     atomic_store(&function->left, left);
 }
 
+/* Without the weights, which belong to no entry, and what an allocator keeps beside. */
+static int64_t entry_bytes(const Entry *entry) {
+    return (int64_t)(arena_bytes(entry->trace->arena) + arena_bytes(entry->graph->arena));
+}
+
 typedef struct Leavers { /* of some entries, those that may leave */
     int count;
+    int64_t bytes;
     _Atomic(Entry *) *oldest; /* who points at the one that was not used for longest */
 } Leavers;
 
 static void add_leaver(Leavers *leavers, _Atomic(Entry *) *at, const Entry *newest) {
     leavers->count++;
+    leavers->bytes += entry_bytes(atomic_load(at));
     if (atomic_load(at) == newest) return;
     if (!leavers->oldest ||
         atomic_load(&atomic_load(at)->used) < atomic_load(&atomic_load(leavers->oldest)->used))
         leavers->oldest = at;
 }
 
+/* Some must leave: more than count of them hold more than they may. */
+static bool too_many(const Leavers *leavers, int count) {
+    return leavers->count > count &&
+           leavers->bytes > (int64_t)option_int(OPTION_entries_mb) * (1 << 20);
+}
+
 void function_retire(Function *function, Entry *newest) {
-    Leavers all = {0, NULL}, alike = {0, NULL};
+    Leavers all = {0, 0, NULL}, alike = {0, 0, NULL};
     choose_counts(function, newest);
     for (_Atomic(Entry *) *at = &function->first; atomic_load(at); at = &atomic_load(at)->next) {
         const Entry *e = atomic_load(at);
@@ -101,9 +115,9 @@ void function_retire(Function *function, Entry *newest) {
         add_leaver(&all, at, newest);
         if (resembles(e, newest)) add_leaver(&alike, at, newest);
     }
-    if (alike.count > MOST_SIZES)
+    if (too_many(&alike, MOST_SIZES))
         leave_list(function, alike.oldest);
-    else if (all.count > MOST_ENTRIES)
+    else if (too_many(&all, MOST_ENTRIES))
         leave_list(function, all.oldest);
 }
 

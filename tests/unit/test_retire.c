@@ -158,10 +158,11 @@ static cb_tensor *stepped(cb_tensor *x) {
     return x;
 }
 
-/* 32 of the same ops, and 256 in all; what was used last stays. */
+/* However little they may hold, 32 of the same ops, and 256 in all; what was used last stays. */
 static void so_many_stay(void **state) {
     (void)state;
     cb_set_option("recompile_limit", "16");
+    cb_set_option("entries_mb", "0");
     cb_function *fast = cb_compile(stepped, VM);
     for (steps = 1; steps <= 10; steps++) {
         for (int n = 1; n <= 40; n++) {
@@ -182,6 +183,40 @@ static void so_many_stay(void **state) {
     cb_call(fast, cb_ones(cb_dims(3), CB_F32));
     assert_int_equal(cb_stats(fast).graphs, graphs + 1);
     cb_set_option("recompile_limit", "8");
+    cb_set_option("entries_mb", "64");
+    cb_function_free(fast);
+}
+
+static int64_t bytes_held(const cb_function *fast) {
+    int64_t bytes = 0;
+    for (Entry *e = atomic_load(&fast->first); e; e = atomic_load(&e->next))
+        bytes += (int64_t)(arena_bytes(e->graph->arena) + arena_bytes(e->trace->arena));
+    return bytes;
+}
+
+/* Sizes of a small function all come back to their entries; those of one with many ops leave once
+ * they hold too much. */
+static void small_ones_stay(void **state) {
+    (void)state;
+    steps = 3;
+    cb_function *fast = cb_compile(stepped, VM);
+    for (int i = 0; i < 240; i++) cb_call(fast, cb_ones(cb_dims(1 + i % 120), CB_F32));
+    assert_int_equal(cb_stats(fast).graphs, 120);
+    assert_int_equal(entries_of(fast), 120);
+    cb_function_free(fast);
+
+    steps = 100;
+    fast = cb_compile(stepped, VM);
+    for (int n = 1; n <= 40; n++) cb_call(fast, cb_ones(cb_dims(n), CB_F32));
+    assert_int_equal(entries_of(fast), 40);
+    int64_t megabytes = bytes_held(fast) >> 20; /* of 40; then 80 are over that */
+    char text[24];
+    snprintf(text, sizeof text, "%d", (int)megabytes);
+    cb_set_option("entries_mb", text);
+    for (int n = 41; n <= 80; n++) cb_call(fast, cb_ones(cb_dims(n), CB_F32));
+    assert_in_range(entries_of(fast), 37, 41); /* the newest is none that may leave */
+    assert_in_range(bytes_held(fast), (megabytes - 1) << 20, (megabytes + 1) << 20);
+    cb_set_option("entries_mb", "64");
     cb_function_free(fast);
 }
 
@@ -197,6 +232,7 @@ static cb_tensor *sometimes_wide(cb_tensor *x) {
 static void chains_leave(void **state) {
     (void)state;
     cb_set_allocator((cb_allocator){poison_freed, NULL});
+    cb_set_option("entries_mb", "0");
     cb_function *fast = cb_compile(sometimes_wide, VM);
     for (int i = 0; i < 600; i++) {
         cb_scope_open();
@@ -209,6 +245,7 @@ static void chains_leave(void **state) {
     }
     assert_int_equal(cb_stats(fast).eager_calls, 0);
     assert_true(cb_stats(fast).graphs > entries_of(fast) + 100);
+    cb_set_option("entries_mb", "64");
     cb_function_free(fast);
 }
 
@@ -234,12 +271,14 @@ static void chains_leave_beside_calls(void **state) {
     enum { THREADS = 4 };
     pthread_t thread[THREADS];
     ChainCaller caller[THREADS];
+    cb_set_option("entries_mb", "0");
     cb_function *fast = cb_compile(asks, VM);
     for (int t = 0; t < THREADS; t++) {
         caller[t] = (ChainCaller){fast, 11 * t};
         assert_int_equal(pthread_create(&thread[t], NULL, call_chains, &caller[t]), 0);
     }
     for (int t = 0; t < THREADS; t++) pthread_join(thread[t], NULL);
+    cb_set_option("entries_mb", "64");
     expect_pointers(fast);
     assert_int_equal(cb_stats(fast).eager_calls, 0);
     cb_function_free(fast);
@@ -254,6 +293,7 @@ int main(void) {
         IN_SCOPE(numbers_count),
         IN_SCOPE(ranks_count),
         IN_SCOPE(so_many_stay),
+        IN_SCOPE(small_ones_stay),
         IN_SCOPE(chains_leave),
         IN_SCOPE(chains_leave_beside_calls),
     };
