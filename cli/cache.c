@@ -87,6 +87,7 @@ static void print_entry(void *user, const CacheEntry *entry) {
 
 static int run_list(const char *directory) {
     List list = {directory, 0};
+    cache_sweep(directory);
     int count = cache_visit(directory, print_entry, &list);
     printf("%d %s, %.1f kB, in %s\n", count, count == 1 ? "entry" : "entries",
            (double)list.bytes / 1e3, directory);
@@ -144,6 +145,7 @@ static int run_why(const char *directory, const char *name, SubjectOptions optio
 
 static int run_clear(const char *directory) {
     int count = cache_clear(directory);
+    cache_sweep(directory);
     printf("%d %s removed from %s\n", count, count == 1 ? "entry" : "entries", directory);
     return STATUS_OK;
 }

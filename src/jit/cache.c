@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,7 +270,7 @@ int cache_visit(const char *directory, CacheVisit *visit, void *user) {
 }
 
 /* Work files and folders of compilers (jit/object.h). */
-static void remove_stale(const char *directory) {
+void cache_sweep(const char *directory) {
     DIR *listing = opendir(directory);
     if (!listing) return;
     for (struct dirent *item; (item = readdir(listing));) {
@@ -285,6 +286,11 @@ static void remove_stale(const char *directory) {
             unlinkat(dirfd(listing), item->d_name, 0);
     }
     closedir(listing);
+}
+
+void cache_sweep_once(const char *directory) {
+    static atomic_bool swept;
+    if (!atomic_exchange(&swept, true)) cache_sweep(directory);
 }
 
 typedef struct Listing {
@@ -321,7 +327,7 @@ static bool remove_entry(const char *directory, const char *key) {
 void cache_trim(const char *directory) {
     Listing list = {0};
     int64_t limit = option_int(OPTION_cache_limit_mb) << 20;
-    remove_stale(directory);
+    cache_sweep(directory);
     cache_visit(directory, add_entry, &list);
     if (list.bytes > limit) {
         qsort(list.entry, (size_t)list.count, sizeof *list.entry, older_first);

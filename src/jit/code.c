@@ -327,7 +327,9 @@ static void make(Attempt *a, bool compiles) {
         a->result.cache = cache_directory(a->directory);
         if (a->result.cache != REASON_NONE)
             a->directory[0] = '\0';
-        else if (load_from_disk(a, a->key, a->description) || load_artifact(a))
+        else
+            cache_sweep_once(a->directory);
+        if (a->directory[0] && (load_from_disk(a, a->key, a->description) || load_artifact(a)))
             return;
     }
     if (compiles)

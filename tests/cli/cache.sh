@@ -23,6 +23,13 @@ expect "C, compiled now" explain gelu --batch 4096
 expect "^1 entry" cache list
 expect "  k0_mul_add_mul" cache list
 expect "C, from the disk cache" explain gelu --batch 4096
+mkdir "$work/cache/work-killed" "$work/cache/work-now"
+touch -d '2 hours ago' "$work/cache/work-killed"
+expect "^1 entry" cache list
+[ -d "$work/cache/work-now" ] && [ ! -d "$work/cache/work-killed" ] || { echo "what a killed process left stays"; failed=1; }
+mkdir "$work/cache/work-killed" && touch -d '2 hours ago' "$work/cache/work-killed"
+expect "C, from the disk cache" explain gelu --batch 4096
+[ -d "$work/cache/work-killed" ] && { echo "a process that compiles nothing sweeps nothing"; failed=1; }
 expect "is there" cache why gelu --batch 4096
 expect "is not there; the nearest entry is" cache why gelu --batch 4096 --dtype f64
 expect "wanted  source" cache why gelu --batch 4096 --dtype f64

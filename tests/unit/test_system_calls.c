@@ -3,6 +3,7 @@
  * same work succeeds afterwards. */
 #define _GNU_SOURCE
 #include "adder.h"
+#include "children.h"
 #include "failing_calls.h"
 
 #include "base/memory.h"
@@ -307,6 +308,53 @@ static void test_each_call_fails(void **state) {
         for (int k = 0; k < WORK_COUNT; k++) fail_each(&rows[i], k);
 }
 
+/* ---- a process that is killed -------------------------------------------------------------- */
+
+static void compile_and_die(int calls) {
+    dies_in = calls;
+    (void)load();
+    leave_child(0);
+}
+
+/* What killed processes left, as if it were two hours old. */
+static void age_work(void) {
+    char path[700];
+    const struct timespec past[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    DIR *listing = opendir(cache);
+    for (struct dirent *item; (item = readdir(listing));) {
+        snprintf(path, sizeof path, "%s/%s", cache, item->d_name);
+        if (!strncmp(item->d_name, "work-", 5)) utimensat(AT_FDCWD, path, past, 0);
+    }
+    closedir(listing);
+}
+
+/* Before each system call of compiling, in turn: the cache that it leaves works, and what it has
+ * begun goes later. */
+static void test_killed_before_each_call(void **state) {
+    (void)state;
+    int kills = 0, status = 1, begun = 0;
+    code_cleanup(); /* the compiler is another one than the first */
+    for (; status != 0; kills++) {
+        empty_cache();
+        pid_t child = fork();
+        if (child == 0) compile_and_die(kills + 1);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+        begun += count_names(cache, "work-") > 0;
+        for (int i = 0; i < 2; i++) {
+            CodeResult result = load_adder(NUMBER);
+            assert_int_equal(result.cache, REASON_NONE);
+            assert_true(i == 0 || result.from_disk);
+            assert_adds(result, NUMBER);
+        }
+        age_work(); /* or the next one would look at one folder more */
+        cache_sweep(cache);
+        assert_int_equal(count_names(cache, "work-"), 0);
+    }
+    assert_true(kills > 20 && begun > 5);
+    print_message("killed before each of %d calls, %d of them with work begun\n", kills - 1, begun);
+}
+
 /* ---- setting up -------------------------------------------------------------------------- */
 
 /* A compiler that costs nothing: it copies what the real one made once. */
@@ -347,6 +395,7 @@ int main(void) {
     cb_set_allocator((cb_allocator){allocate, NULL});
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_each_call_fails, set_up_compiler, tear_down),
+        cmocka_unit_test_setup_teardown(test_killed_before_each_call, set_up_compiler, tear_down),
         cmocka_unit_test_setup_teardown(test_foreign_programs_load_nothing, set_up_compiler,
                                         tear_down),
     };
