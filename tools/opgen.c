@@ -71,6 +71,9 @@ typedef struct Row {
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "COMPOSITE", .schema = s, .dtype = #d,              \
         COMPOSITE_TEXTS(__VA_ARGS__, , , ))
 #define COMPOSITE_TEXTS(t, a, g, ...) .formula = t, .autocast = #a, .gradient = "" g
+#define HIDDEN(n, k, s, d, g)                                                                      \
+    ROW(n, .api = ROW_INTERNAL, .fx = "carbide." #n, .kind = #k, .schema = s, .dtype = #d,         \
+        .flags = "LOWERED", .gradient = g)
 #define CUSTOM(n, s)                                                                               \
     ROW(n, .api = ROW_INTERNAL, .fx = "carbide." #n, .kind = "CUSTOM", .schema = s,                \
         .dtype = "KEEP", .flags = "LOWERED", .gradient = NONE("of a program's own"))
@@ -313,6 +316,7 @@ static void write_param(FILE *out, const SchemaParam *param) {
         else if (param->type != FLOATS)
             fprintf(out, ", .default_%s = %s", param->type == FLOAT ? "float" : "int", value);
     }
+    if (strcmp(param->varies, "NOT") != 0) fprintf(out, ", .varies = VARIES_%s", param->varies);
     fprintf(out, "},\n");
 }
 

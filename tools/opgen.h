@@ -24,6 +24,7 @@ typedef struct SchemaParam {
     int word;             /* attributes only, else -1 */
     int count;            /* dims: of the default list */
     const char *number;   /* numbers: the kind of the default, CB_OPERAND_INT */
+    const char *varies;   /* the rest of a Varies of op.h */
     int same_as;          /* dims: the parameter that stands in when the list is empty, or -1 */
 } SchemaParam;
 

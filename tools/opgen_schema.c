@@ -157,11 +157,23 @@ static void parse_default(const Schema *schema, SchemaParam *param) {
     }
 }
 
+/* What follows a type is taken off it. */
+static void parse_varies(const Schema *schema, SchemaParam *param, char *type) {
+    static const char *const names[] = {"FREELY", "ABOVE_0", "WITHIN_1"};
+    static const char signs[] = "~+%";
+    char *last = type + strlen(type) - 1;
+    const char *sign = *type ? strchr(signs, *last) : NULL;
+    if (!sign) return;
+    *last = '\0';
+    if (!one_of(type, "float number")) schema_refuse(schema, "%s cannot vary", type);
+    param->varies = names[sign - signs];
+}
+
 /* One parameter, in place: "name", "name?", "name:type" or "name:type=default". */
 static void parse_param(Schema *schema, char *text) {
     if (schema->count == MAX_PARAMS) schema_refuse(schema, "more than %d parameters", MAX_PARAMS);
     SchemaParam *param = &schema->param[schema->count++];
-    *param = (SchemaParam){.word = -1, .same_as = -1};
+    *param = (SchemaParam){.word = -1, .same_as = -1, .varies = "NOT"};
     char *colon = strchr(text, ':'), *equals = strchr(text, '=');
     if (equals) *equals++ = '\0';
     if (colon) *colon++ = '\0';
@@ -171,6 +183,7 @@ static void parse_param(Schema *schema, char *text) {
         param->type = OPTIONAL;
         strcpy(param->macro, "NULL");
     }
+    if (colon) parse_varies(schema, param, colon);
     if (colon) param->type = parse_type(schema, colon);
     if (!is_name(text) || strlen(text) >= NAME_SIZE) schema_refuse(schema, "'%s' is no name", text);
     strcpy(param->name, text);

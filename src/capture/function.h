@@ -500,9 +500,9 @@ const Trace *segment_recorded(const Call *call, LeftSegment **behind);
 
 /* number.c: which numbers of an op that is about to be recorded are arguments. False: no memory. */
 bool number_choose(Call *call, TraceOp *op);
-/* Whether this one may be an argument there. */
-bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp *op,
-                            const cb_operand *number);
+/* Whether this one may be an argument there, as operand k. */
+bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp *op, int k,
+                            const cb_operand *number, const Attrs *attrs);
 
 /* Whether the numbers in which traces that resemble each other differ may be. */
 bool numbers_may_differ(const Trace *a, const Trace *b);

@@ -151,8 +151,22 @@ static bool is_tracked(const Recording *recording, const TraceOperand *input, in
     return false;
 }
 
-int functional_apply(Recording *recording, Op op, const TraceOperand *input, int input_count,
-                     const Attrs *attrs) {
+/* Attributes that are arguments are inputs of the graph. */
+static void attribute_nodes(Recording *recording, const TraceOp *op, Attrs *attrs) {
+    attrs_settle(attrs, op->op);
+    for (int k = op->input_count; k < op->operand_count; k++) {
+        const TraceOperand *operand = &op->input[k];
+        if (!operand_is_argument(operand)) continue;
+        const Node *node = argument_node(recording, operand);
+        attr_set_argument(attrs, op_varying(op->op, k - op->input_count),
+                          (int)node->attrs->word[0]);
+    }
+}
+
+int functional_apply(Recording *recording, const TraceOp *called, Attrs *attrs) {
+    Op op = called->op;
+    const TraceOperand *input = called->input;
+    int input_count = called->input_count;
     Node *node[TRACE_OPERANDS] = {NULL};
     bool number[TRACE_OPERANDS] = {false};
     if (input_count == 1 && input->kind == OPERAND_VALUE) {
@@ -168,6 +182,7 @@ int functional_apply(Recording *recording, Op op, const TraceOperand *input, int
         node[i] = operand_node(recording, &input[i]);
         number[i] = input[i].kind != OPERAND_VALUE && input[i].kind != OPERAND_ABSENT;
     }
+    attribute_nodes(recording, called, attrs);
     Node *result = graph_op(recording->graph, op, node, input_count, attrs, number);
     if (!result) return NO_VALUE;
     bool tracked = is_tracked(recording, input, input_count);

@@ -46,8 +46,7 @@ struct Recording {
 int functional_add(Recording *recording, ValueKind kind, const Tensor *x);
 Node *functional_node(Recording *recording, int value);
 /* The op's result as the next value; NO_VALUE with an error. */
-int functional_apply(Recording *recording, Op op, const TraceOperand *input, int input_count,
-                     const Attrs *attrs);
+int functional_apply(Recording *recording, const TraceOp *op, Attrs *attrs);
 /* The gradients of a tracked root, which begin with seed (NULL: 1), by values: nodes, or NULL where
  * there is none. False with an error. */
 bool functional_backward(Recording *recording, int root, const TraceOperand *seed,

@@ -25,7 +25,8 @@ static bool operand_fits(const TraceOperand *operand, TraceLine *line, int k) {
 }
 
 static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
-    bool fits = op->input_count <= LINE_OPERANDS && op->result >= 0 && !op->makes && !op->back;
+    bool fits = op->input_count <= LINE_OPERANDS && op->result >= 0 && !op->makes && !op->varies &&
+                !op->back;
     for (int k = 0; fits && k < op->input_count; k++) fits = operand_fits(&op->input[k], line, k);
     if (!fits) return false;
     const TraceValue *value = &trace->value[op->result];

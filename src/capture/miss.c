@@ -118,8 +118,9 @@ static void say_attribute(const TraceOp *known, const Attrs *attrs, Buffer *out)
     const OpInfo *info = op_info(known->op);
     for (int i = 0; i < info->param_count; i++) {
         const Param *param = &info->param[i];
-        if (param->word < 0 || !memcmp(&known->word[param->word], &attrs->word[param->word],
-                                       sizeof *known->word * (size_t)param_words(param)))
+        if (param->word < 0 || trace_word_is_argument(known, param->word) ||
+            !memcmp(&known->word[param->word], &attrs->word[param->word],
+                    sizeof *known->word * (size_t)param_words(param)))
             continue;
         putf(out, " with %s=", param->name);
         trace_print_attribute(param, attrs->word, out);

@@ -10,48 +10,35 @@
  *
  * What an op computes otherwise, cheaper or not at all with some numbers stays part of the graph
  * (number_may_vary). Under fullgraph the function does not run, so nobody sees its numbers. */
+#include "capture/backend.h"
 #include "capture/functional.h"
 
-static bool is_half(const Trace *trace, const TraceOperand *operand) {
-    if (operand->kind != OPERAND_VALUE) return false;
-    cb_dtype dtype = trace->value[operand->value].meta.dtype;
-    return compute_dtype(dtype) != dtype;
-}
-
-/* What conversion on the way to the target's dtype does is the same at run time. */
-static bool may_be_assigned(const Trace *trace, const TraceOp *op, const cb_operand *number) {
-    cb_dtype target = trace->value[op->input[0].value].meta.dtype;
-    if (is_half(trace, &op->input[0])) return false;
-    return dtype_is_float(target) || !dtype_is_float(number_dtype(number));
-}
-
-static bool may_vary(const Trace *trace, const TraceOp *op, const cb_operand *number) {
-    if (op->op == OP_assign) return may_be_assigned(trace, op, number);
-    bool half = false;
-    for (int i = 0; i < op->input_count; i++) half |= is_half(trace, &op->input[i]);
-    return number_may_vary(op->op, number, half);
-}
-
-bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp *op,
-                            const cb_operand *number) {
+bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp *op, int k,
+                            const cb_operand *number, const Attrs *attrs) {
     const FunctionOptions *options = &call->function->options;
     bool asked = options->dynamic != DYNAMIC_OFF && !options->fullgraph;
-    return asked && may_vary(trace, op, number);
+    bool written = k >= op->input_count && backend_of(options); /* as numbers of the FX graph */
+    return asked && !written && trace_may_vary(trace, op, k, number, attrs);
 }
 
-static bool may_differ(const Trace *trace, const TraceOp *op, const TraceOperand *a,
-                       const TraceOperand *b) {
-    if (operand_is_argument(a) || operand_is_argument(b) || a->bits == b->bits) return true;
-    cb_operand number[2] = {trace_operand_number(a, NULL), trace_operand_number(b, NULL)};
-    return may_vary(trace, op, &number[0]) && may_vary(trace, op, &number[1]);
+static bool is_free(const Trace *trace, const TraceOp *op, int k) {
+    Attrs attrs;
+    cb_operand number = trace_operand_number(&op->input[k], NULL);
+    trace_attrs(op, NULL, &attrs);
+    return trace_may_vary(trace, op, k, &number, &attrs);
+}
+
+static bool may_differ(const Trace *a, const Trace *b, int op, int k) {
+    const TraceOperand *p = &a->op[op].input[k], *q = &b->op[op].input[k];
+    if (operand_is_argument(p) || operand_is_argument(q) || p->bits == q->bits) return true;
+    return is_free(a, &a->op[op], k) && is_free(b, &b->op[op], k);
 }
 
 bool numbers_may_differ(const Trace *a, const Trace *b) {
     bool may = true;
     for (int i = 0; may && i < length(a->op); i++)
-        for (int k = 0; may && k < a->op[i].input_count; k++)
-            if (operand_is_number(&a->op[i].input[k]))
-                may = may_differ(a, &a->op[i], &a->op[i].input[k], &b->op[i].input[k]);
+        for (int k = 0; may && k < a->op[i].operand_count; k++)
+            if (operand_is_number(&a->op[i].input[k])) may = may_differ(a, b, i, k);
     return may;
 }
 
@@ -64,7 +51,7 @@ static bool goes_on_alike(const Call *call, const Trace *trace, const TraceOp *o
 /* Numbers are compared with those of the same line: another loop may call the same ops so far. */
 static bool has_its_line(const Call *call, const Trace *trace, const TraceOp *op) {
     bool numbers = false;
-    for (int i = 0; i < op->input_count; i++) numbers |= operand_is_number(&op->input[i]);
+    for (int i = 0; i < op->operand_count; i++) numbers |= operand_is_number(&op->input[i]);
     return !numbers || site_same(trace->op[call->at].site, op->site);
 }
 
@@ -131,19 +118,36 @@ static bool make_argument(Call *call, TraceOperand *operand) {
     return true;
 }
 
+/* Attributes that are numbers stand behind the inputs. */
+static void add_attributes(TraceOp *op) {
+    const Param *param;
+    if (op->op == OP_assign) return;
+    for (int k = 0; (param = op_varying(op->op, k)); k++) {
+        cb_operand number = attr_varying(param, op->word);
+        check(op->operand_count < TRACE_OPERANDS, "%s has too many numbers", op_info(op->op)->name);
+        TraceOperand *operand = &op->input[op->operand_count++];
+        *operand =
+            number_given(&number) ? trace_number(&number) : (TraceOperand){.kind = OPERAND_ABSENT};
+    }
+}
+
 bool number_choose(Call *call, TraceOp *op) {
     const FunctionOptions *options = &call->function->options;
+    Attrs attrs;
+    add_attributes(op);
+    trace_attrs(op, NULL, &attrs);
     const TraceOp *like = find_op(call, op);
-    for (int i = 0; i < op->input_count; i++) {
+    for (int i = 0; i < op->operand_count; i++) {
         TraceOperand *operand = &op->input[i];
         if (!operand_is_number(operand)) continue;
         bool changed = has_changed(op, like, i);
         bool varies = options->dynamic == DYNAMIC_ASKED || changed ||
                       (like && operand_is_argument(&like->input[i]));
         cb_operand number = trace_operand_number(operand, NULL);
-        if (!varies || !number_may_be_argument(call, call->trace, op, &number)) continue;
+        if (!varies || !number_may_be_argument(call, call->trace, op, i, &number, &attrs)) continue;
         if (changed) note_change(call, op->site, &like->input[i], operand);
         if (!make_argument(call, operand)) return false;
+        op->varies |= i >= op->input_count;
     }
     return true;
 }

@@ -122,7 +122,8 @@ static void append(Recording *recording, TraceOp op) {
     Arena *arena = recording->trace->arena;
     if (op.word_count) {
         int64_t *word = arena_new_array(arena, int64_t, op.word_count);
-        memcpy(word, op.word, sizeof *word * op.word_count);
+        for (int i = 0; i < op.word_count; i++)
+            word[i] = op.varies && trace_word_is_argument(&op, i) ? 0 : op.word[i];
         op.word = word;
     }
     push(arena, recording->trace->op, op);
@@ -158,10 +159,10 @@ static int apply_values(Recording *recording, TraceOp op) {
     int place = find_place(recording, op_info(op.op)->name, op.input, op.input_count);
     if (place < 0) return place;
     Attrs attrs = {{0}};
-    if (op.word_count) memcpy(attrs.word, op.word, sizeof(int64_t) * op.word_count);
+    trace_attrs(&op, NULL, &attrs);
     recording->quiet = op.quiet;
     op.site = recording->graph->origin.site = keep_site(recording->trace, op.site);
-    op.result = functional_apply(recording, op.op, op.input, op.input_count, &attrs);
+    op.result = functional_apply(recording, &op, &attrs);
     if (op.result != NO_VALUE) append(recording, op);
     return op.result;
 }
@@ -193,6 +194,7 @@ static TraceOp op_here(const Call *call, int op, int input_count, Where *where) 
     find_where(where);
     return (TraceOp){.op = op,
                      .input_count = (uint8_t)input_count,
+                     .operand_count = (uint8_t)input_count,
                      .quiet = call_is_quiet(call),
                      .first_value = length(call->recording->trace->value),
                      .mode = where->mode,
@@ -446,7 +448,7 @@ static bool repeat(Call *call, Recording *recording, const Trace *trace, int cou
     for (int i = 0; i < count; i++) {
         TraceOp op = trace->op[i];
         rename_inputs(call, &op);
-        for (int k = 0; k < op.input_count; k++)
+        for (int k = 0; k < op.operand_count; k++)
             recording->trace->argument_count += operand_is_argument(&op.input[k]);
         if (!add_captured(call, recording, trace, &trace->op[i])) return false;
         site_set(op.site);

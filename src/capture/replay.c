@@ -47,11 +47,12 @@ static bool match_real(Call *call, int v, Tensor *x) {
     return value->kind == VALUE_IS_CAPTURED && same_value(call, value, x) && call_bind(call, v, x);
 }
 
-/* Any number of its kind that the op takes in every dtype. */
-static bool match_argument(Call *call, int op, const TraceOperand *operand,
-                           const cb_operand *given) {
+/* Any number of its kind that changes nothing but itself. */
+static bool match_argument(Call *call, const TraceOp *op, int k, const cb_operand *given,
+                           const Attrs *attrs) {
+    const TraceOperand *operand = &op->input[k];
     if (!operand_is_argument(operand) || (int)operand->kind != given->kind) return false;
-    if (op != OP_assign && !number_may_vary(op, given, false)) return false;
+    if (op->op != OP_assign && !trace_may_vary(call->trace, op, k, given, attrs)) return false;
     call->argument[operand->value] = given->i;
     return true;
 }
@@ -70,11 +71,20 @@ static bool match_tensor(Call *call, const TraceOperand *operand, Tensor *x) {
            match_real(call, operand->value, x);
 }
 
-static bool match_operand(Call *call, int op, const TraceOperand *operand,
-                          const cb_operand *given) {
+static bool match_operand(Call *call, const TraceOp *op, int k, const cb_operand *given,
+                          const Attrs *attrs) {
+    const TraceOperand *operand = &op->input[k];
     if (is_met(call, operand, given)) return true;
     return given->kind == CB_OPERAND_TENSOR ? match_tensor(call, operand, given->tensor)
-                                            : match_argument(call, op, operand, given);
+                                            : match_argument(call, op, k, given, attrs);
+}
+
+/* An operand, or behind them an attribute, as it is given. */
+static cb_operand given_operand(const TraceOp *op, int k, const cb_operand *input,
+                                const Attrs *attrs) {
+    if (k < op->input_count) return input[k];
+    cb_operand number = attr_varying(op_varying(op->op, k - op->input_count), attrs->word);
+    return number_given(&number) ? number : cb_operand_tensor(NULL);
 }
 
 /* What the op is besides its operands is what the trace has next. */
@@ -84,7 +94,8 @@ static const TraceOp *match_op(const Call *call, int op, int input_count, const 
     if (next->op != op || next->input_count != input_count || next->quiet != call_is_quiet(call))
         return NULL;
     for (int i = 0; i < next->word_count; i++)
-        if (next->word[i] != attrs->word[i]) return NULL;
+        if (next->word[i] != attrs->word[i] && !(next->varies && trace_word_varies(next, i)))
+            return NULL;
     return next;
 }
 
@@ -104,8 +115,10 @@ static bool match(Call *call, int op, const cb_operand *input, int input_count,
                   const Attrs *attrs) {
     const TraceOp *next = match_op(call, op, input_count, attrs);
     if (!next || (next->back && !match_wrt(call, next->back))) return false;
-    for (int i = 0; i < input_count; i++)
-        if (!match_operand(call, op, &next->input[i], &input[i])) return false;
+    for (int i = 0; i < (next->varies ? next->operand_count : input_count); i++) {
+        cb_operand given = given_operand(next, i, input, attrs);
+        if (!match_operand(call, next, i, &given, attrs)) return false;
+    }
     if (next->makes && device_default() != call->ambient.device) return false;
     call->at++;
     return true;
@@ -174,18 +187,23 @@ static bool mode_changed(const Call *call) {
 
 /* The op that is called stands at this line. */
 /* Why the run leaves the trace: the same op with another number or tensor, or another op. */
-static Reason departure(const Call *call, int op, const cb_operand *input, int input_count) {
+static Reason departure(const Call *call, int op, const cb_operand *input, int input_count,
+                        const Attrs *attrs) {
     if (mode_changed(call)) return REASON_mode_changed;
     if (call->at >= length(call->trace->op)) return REASON_path_changed;
     const TraceOp *next = &call->trace->op[call->at];
     if (next->op != op || next->input_count != input_count) return REASON_path_changed;
-    for (int i = 0; i < input_count; i++) {
+    for (int i = 0; i < next->word_count; i++)
+        if (next->word[i] != attrs->word[i] && !trace_word_varies(next, i))
+            return REASON_path_changed;
+    for (int i = 0; i < next->operand_count; i++) {
         const TraceOperand *known = &next->input[i];
-        if (other_tensor(call, known, &input[i])) return REASON_tensor_changed;
-        if (!operand_is_number(known) || known->kind != (OperandKind)input[i].kind) continue;
-        if (operand_is_argument(known) || trace_number(&input[i]).bits != known->bits)
+        cb_operand given = given_operand(next, i, input, attrs);
+        if (other_tensor(call, known, &given)) return REASON_tensor_changed;
+        if (!operand_is_number(known) || known->kind != (OperandKind)given.kind) continue;
+        if (operand_is_argument(known) || trace_number(&given).bits != known->bits)
             return site_same(next->site, site_current()) &&
-                           number_may_be_argument(call, call->trace, next, &input[i])
+                           number_may_be_argument(call, call->trace, next, i, &given, attrs)
                        ? REASON_number_argument
                        : REASON_scalar_changed;
     }
@@ -234,7 +252,7 @@ static bool record_departure(Call *call, Op op, const cb_operand *input, int inp
                              const Attrs *attrs) {
     char what[160];
     miss_describe_op(call, op, input, input_count, attrs, what, sizeof what);
-    return begin_recording(call, departure(call, op, input, input_count), what);
+    return begin_recording(call, departure(call, op, input, input_count, attrs), what);
 }
 
 /* The op is not the next one of the trace. */

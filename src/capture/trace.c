@@ -46,6 +46,60 @@ cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argu
     return (cb_operand){.kind = operand->kind, .i = bits_of(operand, argument)};
 }
 
+/* ---- attributes ---------------------------------------------------------------------------- */
+
+void trace_attrs(const TraceOp *op, const int64_t *argument, Attrs *attrs) {
+    if (op->word_count) memcpy(attrs->word, op->word, sizeof(int64_t) * op->word_count);
+    for (int k = op->input_count; argument && op->varies && k < op->operand_count; k++) {
+        const Param *param = op_varying(op->op, k - op->input_count);
+        cb_operand number = trace_operand_number(&op->input[k], argument);
+        if (!operand_is_argument(&op->input[k])) continue;
+        if (param->type == PARAM_NUMBER)
+            attr_set_number(attrs, param->word, number);
+        else
+            attr_set_float(attrs, param->word, number.f);
+    }
+}
+
+/* The operand that has it, or NULL. */
+static const TraceOperand *operand_of_word(const TraceOp *op, int word) {
+    for (int k = op->input_count; k < op->operand_count; k++) {
+        const Param *param = op_varying(op->op, k - op->input_count);
+        if (word >= param->word && word < param->word + param_words(param)) return &op->input[k];
+    }
+    return NULL;
+}
+
+bool trace_word_varies(const TraceOp *op, int word) { return operand_of_word(op, word); }
+
+bool trace_word_is_argument(const TraceOp *op, int word) {
+    const TraceOperand *operand = operand_of_word(op, word);
+    return operand && operand_is_argument(operand);
+}
+
+static bool is_half(const Trace *trace, const TraceOperand *operand) {
+    if (operand->kind != OPERAND_VALUE) return false;
+    cb_dtype dtype = trace->value[operand->value].meta.dtype;
+    return compute_dtype(dtype) != dtype;
+}
+
+/* What conversion on the way to the target's dtype does is the same at run time. */
+static bool may_be_assigned(const Trace *trace, const TraceOp *op, const cb_operand *number) {
+    cb_dtype target = trace->value[op->input[0].value].meta.dtype;
+    if (is_half(trace, &op->input[0])) return false;
+    return dtype_is_float(target) || !dtype_is_float(number_dtype(number));
+}
+
+bool trace_may_vary(const Trace *trace, const TraceOp *op, int k, const cb_operand *number,
+                    const Attrs *attrs) {
+    if (op->op == OP_assign) return may_be_assigned(trace, op, number);
+    if (op->op == OP_pow) return pow_may_vary(k, number);
+    if (k < op->input_count) return number_may_vary(op->op, number, false);
+    bool beside = op->input_count && op->input[0].kind == OPERAND_VALUE;
+    cb_dtype dtype = beside ? trace->value[op->input[0].value].meta.dtype : CB_SAME;
+    return attr_may_vary(op->op, op_varying(op->op, k - op->input_count), attrs, dtype);
+}
+
 /* ---- comparison ---------------------------------------------------------------------------- */
 
 static bool same_back(const TraceBack *a, const TraceBack *b) {
@@ -56,44 +110,55 @@ static bool same_back(const TraceBack *a, const TraceBack *b) {
 
 bool trace_alike_op(const TraceOp *a, const TraceOp *b) {
     if (a->op != b->op || a->input_count != b->input_count || a->result != b->result) return false;
-    for (int i = 0; i < a->input_count; i++) {
+    for (int i = 0; i < a->operand_count; i++) {
         const TraceOperand *p = &a->input[i], *q = &b->input[i];
         if (p->kind != q->kind || (!operand_is_number(p) && p->value != q->value)) return false;
     }
     if (a->quiet != b->quiet || !same_back(a->back, b->back)) return false;
-    return !a->word_count || !memcmp(a->word, b->word, sizeof(int64_t) * a->word_count);
+    for (int i = 0; i < a->word_count; i++)
+        if (a->word[i] != b->word[i] && !trace_word_varies(a, i)) return false;
+    return true;
 }
 
-typedef bool SameNumber(const TraceOp *op, const TraceOperand *a, const TraceOperand *b,
-                        const int64_t *argument);
+/* Two ops that are alike, in their k-th operand. */
+typedef struct NumberPair {
+    const Trace *trace; /* of the first one */
+    const TraceOp *op, *other;
+    int k;
+} NumberPair;
 
-static bool is_same(const TraceOp *op, const TraceOperand *a, const TraceOperand *b,
-                    const int64_t *argument) {
-    (void)op, (void)argument;
+typedef bool SameNumber(const NumberPair *pair, const int64_t *argument);
+
+static bool is_same(const NumberPair *pair, const int64_t *argument) {
+    (void)argument;
+    const TraceOperand *a = &pair->op->input[pair->k], *b = &pair->other->input[pair->k];
     return a->value == b->value && a->bits == b->bits;
 }
 
 /* a with its argument may stand where b is. */
-static bool fits(const TraceOp *op, const TraceOperand *a, const TraceOperand *b,
-                 const int64_t *argument) {
+static bool fits(const NumberPair *pair, const int64_t *argument) {
+    const TraceOperand *a = &pair->op->input[pair->k], *b = &pair->other->input[pair->k];
     if (!operand_is_argument(b)) return bits_of(a, argument) == b->bits;
+    if (operand_is_argument(a)) return true;
+    Attrs attrs;
     cb_operand number = trace_operand_number(a, argument);
-    return operand_is_argument(a) || op->op == OP_assign || number_may_vary(op->op, &number, false);
+    trace_attrs(pair->op, argument, &attrs);
+    return trace_may_vary(pair->trace, pair->op, pair->k, &number, &attrs);
 }
 
 /* Whatever a's argument is, it may stand where b is. */
-static bool is_covered(const TraceOp *op, const TraceOperand *a, const TraceOperand *b,
-                       const int64_t *argument) {
-    return operand_is_argument(a) ? operand_is_argument(b) : fits(op, a, b, argument);
+static bool is_covered(const NumberPair *pair, const int64_t *argument) {
+    const TraceOperand *a = &pair->op->input[pair->k], *b = &pair->other->input[pair->k];
+    return operand_is_argument(a) ? operand_is_argument(b) : fits(pair, argument);
 }
 
 static bool numbers_hold(const Trace *a, const Trace *b, int count, SameNumber *holds,
                          const int64_t *argument) {
     for (int i = 0; i < count; i++)
-        for (int k = 0; k < a->op[i].input_count; k++)
-            if (operand_is_number(&a->op[i].input[k]) &&
-                !holds(&a->op[i], &a->op[i].input[k], &b->op[i].input[k], argument))
-                return false;
+        for (int k = 0; k < a->op[i].operand_count; k++) {
+            NumberPair pair = {a, &a->op[i], &b->op[i], k};
+            if (operand_is_number(&a->op[i].input[k]) && !holds(&pair, argument)) return false;
+        }
     return true;
 }
 
@@ -167,7 +232,7 @@ bool trace_repeats(const Trace *done, const int64_t *argument, int count, const 
 void trace_arguments(const Trace *done, const int64_t *argument, int count, const Trace *as,
                      int64_t *out) {
     for (int i = 0; as->argument_count && i < count; i++)
-        for (int k = 0; k < as->op[i].input_count; k++)
+        for (int k = 0; k < as->op[i].operand_count; k++)
             if (operand_is_argument(&as->op[i].input[k]))
                 out[as->op[i].input[k].value] = bits_of(&done->op[i].input[k], argument);
 }
@@ -325,11 +390,15 @@ static void print_op(const Trace *trace, const TraceOp *op, Buffer *out) {
         if (i) put(out, ", ");
         trace_print_operand(&op->input[i], out);
     }
-    for (int i = 0; info && i < info->param_count; i++) {
+    for (int i = 0, k = op->input_count; info && i < info->param_count; i++) {
         if (info->param[i].word < 0) continue;
+        const TraceOperand *number = info->param[i].varies ? &op->input[k++] : NULL;
         if (op->op == OP_custom && info->param[i].word == ATTR_custom_operation) continue;
         putf(out, "%s%s=", first ? "" : ", ", info->param[i].name);
-        trace_print_attribute(&info->param[i], op->word, out);
+        if (number)
+            trace_print_operand(number, out);
+        else
+            trace_print_attribute(&info->param[i], op->word, out);
         first = false;
     }
     put(out, ")");
@@ -411,7 +480,7 @@ static bool run_op(const Trace *trace, const TraceOp *op, const int64_t *argumen
     no_grad_set(op->result >= 0 && trace->value[op->result].tracked ? 0 : 1);
     if (op->op == OP_assign) return apply_assign(input[0].tensor, &input[1]) != NULL;
     Attrs attrs = {{0}};
-    if (op->word_count) memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
+    trace_attrs(op, argument, &attrs);
     Tensor *result = apply(op->op, input, op->input_count, &attrs);
     real[op->result] = cb_keep(on_device(result, trace->value[op->result].meta.device));
     return real[op->result] != NULL;

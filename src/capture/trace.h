@@ -56,13 +56,15 @@ typedef struct TraceBack { /* what OP_backward takes gradients by */
 typedef struct TraceOp {
     Op op;
     uint8_t input_count, word_count;
+    uint8_t operand_count; /* inputs, then attributes that are numbers (op_varying) */
+    bool varies;           /* an attribute is an argument */
     bool makes;      /* of no tensor: where it lies was said by the option device */
     bool quiet;      /* between cb_no_grad_open and _close of the function's own */
     int result;      /* value; of an assignment: -1. OP_backward: the first of them, or -1 */
     int first_value; /* values that existed before this op */
     ModuleMode mode; /* ModuleMode as the op was recorded */
     Site site;    /* its path, if any, lives in the trace's arena */
-    const int64_t *word; /* attributes as the call gave them */
+    const int64_t *word; /* attributes as the call gave them; 0: of an argument */
     const TraceBack *back; /* of OP_backward alone */
     TraceOperand input[TRACE_OPERANDS];
 } TraceOp;
@@ -166,6 +168,13 @@ int trace_result_count(const Trace *trace);
 int trace_result(const Trace *trace, int k);
 TraceOperand trace_number(const cb_operand *operand);
 cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argument);
+/* Attributes with the arguments of a run; NULL: without. */
+void trace_attrs(const TraceOp *op, const int64_t *argument, Attrs *attrs);
+bool trace_word_varies(const TraceOp *op, int word); /* of an attribute among the operands */
+bool trace_word_is_argument(const TraceOp *op, int word);
+/* The k-th operand, a number, is an argument or may be one with this value. attrs: of the call. */
+bool trace_may_vary(const Trace *trace, const TraceOp *op, int k, const cb_operand *number,
+                    const Attrs *attrs);
 void trace_print(const Trace *trace, Buffer *out);
 void trace_print_operand(const TraceOperand *operand, Buffer *out);
 /* The value of one of the attributes that begin at word. */

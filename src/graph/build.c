@@ -270,11 +270,23 @@ static Node *rounded(Graph *graph, Node *node) {
     return graph_constant(graph, dtype, scalar_convert(value, compute_dtype(dtype), dtype));
 }
 
+/* The same of a number that comes as an input. */
+static Node *unrounded(Graph *graph, Node *node, cb_dtype dtype) {
+    Meta meta = node_meta(node);
+    meta.dtype = dtype;
+    Attrs attrs = {{0}};
+    attrs.word[ATTR_unrounded_dtype] = dtype;
+    node = node_convert(graph, node, compute_dtype(dtype));
+    return graph_intern(graph, OP_unrounded, &meta, &node, 1, &attrs);
+}
+
 /* PyTorch rounds a number to the dtype of the tensor beside it, but for WIDE_NUMBER ops and inside
  * of composite ones. */
 static Node *convert_operand(Graph *graph, Op op, Node *node, cb_dtype dtype, bool number) {
-    Node *converted = node_convert(graph, node, dtype);
     bool wide = graph->expanding || op_info(op)->flags & WIDE_NUMBER;
+    if (number && wide && dtype_is_half(dtype) && node->op != OP_constant)
+        return unrounded(graph, node, dtype);
+    Node *converted = node_convert(graph, node, dtype);
     return number && !wide ? rounded(graph, converted) : converted;
 }
 
@@ -345,6 +357,17 @@ static bool custom_runs_on(int device, const Attrs *attrs, Op op) {
     return false;
 }
 
+/* ---- full --------------------------------------------------------------------------------- */
+
+/* With a value that is an argument: that, everywhere. */
+static Node *full_of(Graph *graph, Node *value, Attrs *attrs) {
+    Inferred inferred;
+    attr_set_number(attrs, ATTR_full_value, number_from(value->dtype, (Scalar){0}));
+    if (!op_infer(OP_full, NULL, 0, attrs, &inferred)) return NULL;
+    const Meta *meta = &inferred.result;
+    return node_expand_to(graph, node_convert(graph, value, meta->dtype), meta->rank, meta->size);
+}
+
 /* ---- entry -------------------------------------------------------------------------------- */
 
 Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const Attrs *attrs,
@@ -355,6 +378,9 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     Attrs own = attrs_default(op);
     if (attrs) attrs_copy(&own, attrs, op);
     if (!numbers_given(info, &own)) return NULL;
+    int argument = op == OP_full ? attr_argument(attr_float(&own, ATTR_full_value + 1)) : -1;
+    if (argument >= 0 && attr_number(&own, ATTR_full_value).kind == CB_OPERAND_FLOAT)
+        return full_of(graph, graph->input[argument], &own);
     if (info->kind == KIND_COMPOSITE)
         return build_composite(graph, op, input, input_count, &own, numbers);
     while (op == OP_custom && input_count && !input[input_count - 1]) input_count--;

@@ -16,11 +16,18 @@ Node *call3(Graph *graph, Op op, Node *x, Node *y, Node *z) {
     return graph_op(graph, op, (Node *[]){x, y, z}, 3, NULL, NULL);
 }
 
+Node *call_given(Graph *graph, cb_operand number) {
+    int input = number.kind == CB_OPERAND_FLOAT ? attr_argument(number.f) : -1;
+    if (input >= 0) return graph->input[input];
+    if (!number_given(&number)) return NULL;
+    return graph_constant(graph, number_dtype(&number), number_scalar(&number));
+}
+
 Node *call_number(Graph *graph, Op op, Node *x, double number) {
     bool integral = fabs(number) < 0x1p53 && number == floor(number);
-    Node *constant = integral ? graph_constant(graph, CB_I64, (Scalar){.i = (int64_t)number})
-                              : graph_constant(graph, CB_F64, (Scalar){.f = number});
-    return graph_op(graph, op, (Node *[]){x, constant}, 2, NULL, (bool[]){false, true});
+    Node *given =
+        call_given(graph, integral ? cb_operand_int((int64_t)number) : cb_operand_float(number));
+    return graph_op(graph, op, (Node *[]){x, given}, 2, NULL, (bool[]){false, true});
 }
 
 _Static_assert(ATTR_sum_dim == ATTR_mean_dim && ATTR_sum_keepdim == ATTR_mean_keepdim,

@@ -7,8 +7,11 @@
 Node *call1(Graph *graph, Op op, Node *x);
 Node *call2(Graph *graph, Op op, Node *x, Node *y);
 Node *call3(Graph *graph, Op op, Node *x, Node *y, Node *z);
-/* With a plain number as the second operand; an integral one counts as an integer. */
+/* With a plain number as the second operand; an integral one counts as an integer. It may stand for
+ * an argument (attr_argument). */
 Node *call_number(Graph *graph, Op op, Node *x, double number);
+/* A number of the call: a constant, or an argument of the graph. NULL: there is none. */
+Node *call_given(Graph *graph, cb_operand number);
 Node *call_reduce(Graph *graph, Op op, Node *x, cb_dim_list dims, bool keepdim);
 Node *call_slice(Graph *graph, Node *x, int dim, int64_t start, int64_t end);
 Node *call_concat(Graph *graph, Node *x, Node *y, int dim);

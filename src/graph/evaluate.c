@@ -22,7 +22,10 @@ static bool is_plain(const Term *term) {
     return term->kind == TERM_INT || term->kind == TERM_FLOAT || term->kind == TERM_BOOL;
 }
 
+static bool is_number(const Term *term) { return is_plain(term) || term->weak; }
+
 static cb_dtype plain_dtype(const Term *term) {
+    if (term->kind == TERM_NODE) return term->node->dtype;
     return term->kind == TERM_FLOAT ? CB_F64 : term->kind == TERM_INT ? CB_I64 : CB_BOOL;
 }
 
@@ -127,6 +130,11 @@ static const char *const type_names[] = {"a tensor",           "a tensor or none
 
 static bool set_attribute(const Param *param, const Term *term, Attrs *attrs) {
     int64_t *word = &attrs->word[param->word];
+    if (term->kind == TERM_NODE && param->varies != VARIES_NOT) {
+        bool fits = term->node->op == OP_input && !term->node->rank;
+        if (fits) attr_set_argument(attrs, param, (int)term->node->attrs->word[0]);
+        return fits;
+    }
     switch (param->type) {
     case PARAM_NUMBER:
         if (is_plain(term))
@@ -252,7 +260,8 @@ static bool evaluate_numbers(const Evaluator *evaluator, const Syntax *call, con
     const OpInfo *info = binding->info;
     bool is_float = info->dtype == DTYPE_FLOAT, is_bool = false;
     int first = call->op == OP_where;
-    for (int i = first; i < info->arity; i++) is_float |= binding->input[i].kind == TERM_FLOAT;
+    for (int i = first; i < info->arity; i++)
+        is_float |= dtype_is_float(plain_dtype(&binding->input[i]));
     if (is_float && (info->dtype == DTYPE_INT || info->dtype == DTYPE_SHIFT))
         return refuse(evaluator, call, "%s: expected integers", info->name);
     if (info->dtype == DTYPE_LOGICAL) is_bool = true;
@@ -266,6 +275,18 @@ static bool evaluate_numbers(const Evaluator *evaluator, const Syntax *call, con
     return true;
 }
 
+/* The same when the graph runs; what is true or false is so for all that the numbers may be. */
+static Term number_node(Graph *graph, const Binding *binding, Op op, const Term *value) {
+    if (value->kind == TERM_BOOL) return *value;
+    Node *input[NODE_MAX_INPUTS];
+    for (int i = 0; i < binding->info->arity; i++)
+        input[i] = node_convert(graph, term_node(graph, &binding->input[i]), plain_dtype(value));
+    return (Term){.kind = TERM_NODE,
+                  .weak = true,
+                  .number = value->number,
+                  .node = graph_op(graph, op, input, binding->info->arity, NULL, NULL)};
+}
+
 static bool evaluate_op(const Evaluator *evaluator, const Syntax *call, Term *out) {
     Graph *graph = evaluator->graph;
     Binding binding;
@@ -273,13 +294,17 @@ static bool evaluate_op(const Evaluator *evaluator, const Syntax *call, Term *ou
     const OpInfo *info = binding.info;
     Node *input[NODE_MAX_INPUTS];
     bool numbers[NODE_MAX_INPUTS];
-    int number_count = 0;
+    int number_count = 0, weak = 0;
     for (int i = 0; i < info->arity; i++) {
-        numbers[i] = is_plain(&binding.input[i]);
+        numbers[i] = is_number(&binding.input[i]);
         number_count += numbers[i];
+        weak += binding.input[i].weak;
     }
-    if (info->kind == KIND_POINTWISE && number_count == info->arity && !info->word_count)
-        return evaluate_numbers(evaluator, call, &binding, out);
+    if (info->kind == KIND_POINTWISE && number_count == info->arity && !info->word_count) {
+        if (!evaluate_numbers(evaluator, call, &binding, out)) return false;
+        if (weak) *out = number_node(graph, &binding, call->op, out);
+        return out->kind != TERM_NODE || out->node;
+    }
     for (int i = 0; i < info->arity; i++) input[i] = term_node(graph, &binding.input[i]);
     int draws = graph->random_count;
     if (binding.draw >= 0) graph->random_count = (int)binding.draw;
@@ -394,8 +419,13 @@ static bool evaluate_as_dtype(const Evaluator *evaluator, const Syntax *call, Te
     check(argument_count(call) == 2, "%s: as takes a number and a tensor", evaluator->formula);
     if (!evaluate(evaluator, call->child, &value)) return false;
     if (!evaluate(evaluator, call->child->next, &x)) return false;
-    check(is_plain(&value) && x.kind == TERM_NODE, "%s: as takes a number and a tensor",
+    check(is_number(&value) && x.kind == TERM_NODE, "%s: as takes a number and a tensor",
           evaluator->formula);
+    if (value.weak) {
+        *out = (Term){.kind = TERM_NODE,
+                      .node = node_convert(evaluator->graph, value.node, x.node->dtype)};
+        return true;
+    }
     cb_operand number = number_from(plain_dtype(&value), value.number);
     *out = (Term){.kind = TERM_NODE};
     out->node = node_number(evaluator->graph, evaluator->formula, number, x.node->dtype);

@@ -2,7 +2,8 @@
  *
  * A term is a node, a plain number (weak in promotion), a dtype, a list of dims, or nothing (an
  * absent optional input). Arithmetic among numbers gives a number, exactly as in the language that
- * calls us. */
+ * calls us. Where one of them is an argument of the graph, the same is computed when that runs, and
+ * what a comparison of it decides is the same for all that it may be. */
 #ifndef CARBIDE_GRAPH_EVALUATE_H
 #define CARBIDE_GRAPH_EVALUATE_H
 
@@ -22,8 +23,9 @@ typedef enum TermKind {
 
 typedef struct Term {
     TermKind kind;
+    bool weak; /* TERM_NODE: a number that varies (Param.varies) */
     Node *node;
-    Scalar number; /* TERM_INT, TERM_FLOAT, TERM_BOOL; TERM_DTYPE in .i */
+    Scalar number; /* TERM_INT, TERM_FLOAT, TERM_BOOL; TERM_DTYPE in .i; weak: one that it may be */
     union {
         cb_dim_list dims;
         cb_float_list floats;

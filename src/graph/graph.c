@@ -31,7 +31,7 @@ bool op_draws(Op op, const Attrs *attrs) {
         return attr_float(attrs, ATTR_scaled_dot_product_attention_dropout_p) > 0;
     if (op != OP_dropout) return op_may_draw(op);
     double p = attr_float(attrs, ATTR_dropout_p);
-    return attrs->word[ATTR_dropout_training] && p > 0 && p < 1;
+    return attrs->word[ATTR_dropout_training] && ((p > 0 && p < 1) || attr_argument(p) >= 0);
 }
 
 int op_attr_words(Op op) {

@@ -131,6 +131,11 @@ static void put_given(Buffer *out, cb_operand number) {
 static void put_attribute(const Param *param, const Attrs *attrs, Buffer *out) {
     int64_t word = attrs->word[param->word];
     cb_dim_list dims;
+    int input = param->varies ? attr_argument(attr_varying(param, attrs->word).f) : -1;
+    if (input >= 0) {
+        putf(out, "arg%d", input); /* as text_names has it */
+        return;
+    }
     switch (param->type) {
     case PARAM_FLOAT:
         put_double(out, attr_float(attrs, param->word));

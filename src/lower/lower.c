@@ -79,6 +79,7 @@ static Expr *lower_pointwise(Lowering *l, const Node *node, Expr *const *positio
         if (!input[i]) return NULL;
     }
     if (is_copy(node->op)) return input[0];
+    if (node->op == OP_unrounded) return expr_to(l->kernel, input[0], compute_dtype(node->dtype));
     if (node->op == OP_to) return expr_to(l->kernel, input[0], node->dtype);
     Expr *value =
         expr_op(l->kernel, node->op, compute_dtype(node->dtype), input, node->input_count);

@@ -3,7 +3,10 @@
  *     full([2], 9223372036854775807)  carries the integer, full([2], 1.0) a float; i64 and f32 come
  *                                     of it
  *
- * As attributes they take two words, what they are and their bits; none at all is two zeros. */
+ * As attributes they take two words, what they are and their bits; none at all is two zeros.
+ *
+ * Operands and attributes that change from call to call may be arguments of a compiled graph: which
+ * ones, and with which values, is said here. */
 #include "op/op.h"
 
 #include <math.h>
@@ -83,4 +86,90 @@ bool number_may_vary(Op op, const cb_operand *number, bool beside_half) {
     const OpInfo *info = op_info(op);
     if (op == OP_pow || info->kind != KIND_POINTWISE) return false;
     return !may_be_refused(op, number) && !(beside_half && info->flags & WIDE_NUMBER);
+}
+
+static double as_double(const cb_operand *number) {
+    return scalar_convert(number_scalar(number), number_dtype(number), CB_F64).f;
+}
+
+/* Powers that are computed otherwise (graph/rules.def), and what rounds to one of them in some
+ * dtype. Integers have no negative ones. */
+bool pow_may_vary(int operand, const cb_operand *number) {
+    static const double special[] = {0, 0.5, 1, 2, 3, 4, -1};
+    double value = as_double(number);
+    double near = scalar_convert((Scalar){.f = value}, CB_F64, CB_BF16).f;
+    if (operand == 0) return near != 2;
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        if (near == special[i]) return false;
+    return !may_be_refused(OP_pow, number);
+}
+
+/* ---- attributes that vary ----------------------------------------------------------------------
+ */
+
+const Param *op_varying(Op op, int position) {
+    const OpInfo *info = op_info(op);
+    for (int i = 0; i < info->param_count; i++)
+        if (info->param[i].varies != VARIES_NOT && position-- == 0) return &info->param[i];
+    return NULL;
+}
+
+cb_operand attr_varying(const Param *param, const int64_t *word) {
+    bool number = param->type == PARAM_NUMBER;
+    word += param->word;
+    return (cb_operand){.kind = number ? (int)word[0] : CB_OPERAND_FLOAT, .i = word[number]};
+}
+
+static double limit_of(const Attrs *attrs, int word) {
+    cb_operand limit = attr_number(attrs, word);
+    return as_double(&limit);
+}
+
+/* Its limits are values of x's dtype, in order. */
+static bool hardtanh_varies(const Attrs *attrs, cb_dtype beside) {
+    return dtype_is_float(beside) &&
+           limit_of(attrs, ATTR_hardtanh_low) <= limit_of(attrs, ATTR_hardtanh_high);
+}
+
+/* What it will be converted to. */
+static cb_dtype dtype_beside(Op op, const Attrs *attrs, cb_dtype own, cb_dtype beside) {
+    if (op == OP_full) beside = attrs->word[ATTR_full_dtype];
+    bool above = beside == CB_SAME || dtype_kind(own) > dtype_kind(beside);
+    cb_dtype weak = dtype_is_float(own) ? CB_F32 : own;
+    return above && op != OP_full && op != OP_full_like ? weak : beside == CB_SAME ? weak : beside;
+}
+
+bool attr_may_vary(Op op, const Param *param, const Attrs *attrs, cb_dtype beside) {
+    cb_operand number = attr_varying(param, attrs->word);
+    if (!number_given(&number) || (op == OP_hardtanh && !hardtanh_varies(attrs, beside)))
+        return false;
+    cb_dtype own = number_dtype(&number);
+    double value = as_double(&number);
+    bool holds = value == value && (param->varies != VARIES_WITHIN_1 || value < 1);
+    holds &= param->varies == VARIES_FREELY || value > 0;
+    return holds && number_fits(own, number_scalar(&number), dtype_beside(op, attrs, own, beside));
+}
+
+static const uint64_t argument_bits = 0x7ffbcb0000000000; /* and the number of the input */
+static const uint64_t argument_mask = 0xffffffff00000000;
+
+void attr_set_argument(Attrs *attrs, const Param *param, int input) {
+    int64_t *word = &attrs->word[param->word];
+    if (param->type == PARAM_NUMBER) *word++ = CB_OPERAND_FLOAT;
+    *word = (int64_t)(argument_bits | (uint32_t)input);
+}
+
+int attr_argument(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (bits & argument_mask) == argument_bits ? (int)(uint32_t)bits : -1;
+}
+
+void attrs_settle(Attrs *attrs, Op op) {
+    const Param *param;
+    for (int k = 0; (param = op_varying(op, k)); k++) {
+        cb_operand number = attr_varying(param, attrs->word);
+        int word = param->word + (param->type == PARAM_NUMBER);
+        if (number.kind == CB_OPERAND_FLOAT && isnan(number.f)) attr_set_float(attrs, word, NAN);
+    }
 }

@@ -19,6 +19,7 @@ typedef enum __attribute__((packed)) Op {
 #define VIEW(name, ...) OP_##name,
 #define STRUCTURED(name, ...) OP_##name,
 #define COMPOSITE(name, ...) OP_##name,
+#define HIDDEN(name, ...) OP_##name,
 #define CUSTOM(name, ...) OP_##name,
 #include "op/op_rows.h"
     OP_COUNT, /* of rows and graph nodes; from here on expressions of loops (lower/loop.h) */
@@ -74,10 +75,17 @@ typedef enum ParamType {
     PARAM_DIMS, PARAM_FLOATS, PARAM_NUMBER
 } ParamType;
 
+/* Numbers that an attribute may have in turn, while the op builds the same nodes but for them: what
+ * the row decides by its value comes out the same for all of them. */
+typedef enum __attribute__((packed)) Varies {
+    VARIES_NOT, VARIES_FREELY, VARIES_ABOVE_0, VARIES_WITHIN_1 /* 0 < number < 1 */
+} Varies;
+
 typedef struct Param {
     const char *name;
     ParamType type;
     bool has_default;
+    Varies varies; /* PARAM_FLOAT, PARAM_NUMBER */
     double default_float;  /* PARAM_FLOAT */
     cb_operand default_number; /* PARAM_NUMBER */
     int64_t default_int;   /* the others; dims: how many, -1 is CB_ALL; floats: 0 */
@@ -166,6 +174,22 @@ bool number_fits(cb_dtype from, Scalar value, cb_dtype to);
 /* True when the op computes the same with the number as an input without dimensions, whatever its
  * value; beside_half: one of its tensors is f16 or bf16. */
 bool number_may_vary(Op op, const cb_operand *number, bool beside_half);
+
+/* The same of pow's base (0) or exponent (1) beside a tensor of any dtype: unlike eager, a graph
+ * that has it as an argument is worth being slower. */
+bool pow_may_vary(int operand, const cb_operand *number);
+
+/* Attributes that are numbers and may vary, by position; NULL: there are no more. attr_varying: one
+ * as words of attributes have it. attr_may_vary: the op builds the same nodes with an argument in
+ * its place; beside: the dtype of the first tensor, CB_SAME: there is none. */
+const Param *op_varying(Op op, int position);
+cb_operand attr_varying(const Param *param, const int64_t *word);
+bool attr_may_vary(Op op, const Param *param, const Attrs *attrs, cb_dtype beside);
+/* In graphs: such an attribute that is an input of the graph, as a NaN that has its number. -1: it
+ * is a number. attrs_settle: no NaN of the user's looks like one. */
+void attr_set_argument(Attrs *attrs, const Param *param, int input);
+int attr_argument(double value);
+void attrs_settle(Attrs *attrs, Op op);
 
 /* A padding by name, cb_padding("same"): as much as keeps the sizes at stride 1. */
 #define PADDING_SAME INT64_MIN

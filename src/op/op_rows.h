@@ -27,6 +27,9 @@
 #ifndef COMPOSITE
 #define COMPOSITE(...)
 #endif
+#ifndef HIDDEN
+#define HIDDEN(...)
+#endif
 #ifndef CUSTOM
 #define CUSTOM(...)
 #endif
@@ -40,4 +43,5 @@
 #undef VIEW
 #undef STRUCTURED
 #undef COMPOSITE
+#undef HIDDEN
 #undef CUSTOM

@@ -261,8 +261,118 @@ static void fixed(void **state) {
     cb_function *scaled = cb_compile(scales, VM); /* by what is no f16 */
     for (rate = 0.1; rate < 0.35; rate += 0.1)
         expect_same_bits(cb_call(scaled, half), scales(half));
-    expect_graphs(scaled, 3);
+    expect_graphs(scaled, 2);
     cb_function_free(scaled);
+}
+
+/* ---- attributes ---------------------------------------------------------------------------- */
+
+static cb_tensor *leaky(cb_tensor *x) { return cb_leaky_relu(x, rate); }
+static cb_tensor *elus(cb_tensor *x) { return cb_add(cb_elu(x, rate), cb_celu(x, rate + 1)); }
+static cb_tensor *clamps(cb_tensor *x) { return cb_clamp(x, -rate, rate + 0.5); }
+static cb_tensor *hardtanhs(cb_tensor *x) { return cb_hardtanh(x, -rate, rate + 0.5); }
+static cb_tensor *softly(cb_tensor *x) { return cb_softplus(x, rate + 0.25, 2 * rate); }
+static cb_tensor *shrinks(cb_tensor *x) {
+    return cb_add(cb_hardshrink(x, rate), cb_softshrink(x, rate));
+}
+static cb_tensor *thresholds(cb_tensor *x) { return cb_threshold(x, rate, rate / 3); }
+static cb_tensor *fills_masked(cb_tensor *x) {
+    return cb_add(cb_masked_fill(x, cb_gt(x, 0.5), rate), cb_full_like(x, rate));
+}
+static cb_tensor *lerps(cb_tensor *x) {
+    cb_tensor *y = cb_lerp(x, cb_square(x), rate);
+    return cb_addcdiv(cb_addcmul(y, x, x, rate), x, cb_add(cb_square(x), 1), rate);
+}
+static cb_tensor *norms(cb_tensor *x) {
+    cb_tensor *y = cb_layer_norm(x, cb_dims(4), NULL, NULL, rate);
+    return cb_add(cb_rms_norm(y, cb_dims(4), NULL, rate), cb_normalize(x, -1, rate));
+}
+static cb_tensor *losses(cb_tensor *x) {
+    cb_tensor *y = cb_square(x);
+    return cb_add(cb_smooth_l1_loss(x, y, CB_REDUCE_NONE, rate),
+                  cb_huber_loss(x, y, CB_REDUCE_NONE, rate));
+}
+static cb_tensor *powers(cb_tensor *x) { return cb_pow(cb_abs(x), rate + 4.5); }
+static cb_tensor *of_a_base(cb_tensor *x) { return cb_pow(rate + 2.5, x); }
+static cb_tensor *divides(cb_tensor *x) { return cb_mul(cb_div(x, rate), rate); }
+
+typedef cb_tensor *OfRate(cb_tensor *);
+static OfRate *const of_rate[] = {leaky,   elus,       clamps,       hardtanhs, softly,
+                                  shrinks, thresholds, fills_masked, lerps,     norms,
+                                  losses,  powers,     of_a_base,    divides};
+enum { OF_RATE = sizeof of_rate / sizeof *of_rate };
+
+/* 100 values each: compiled once more, and the bits of eager, also in halves, beside which a number
+ * is no value of theirs. */
+static void attributes(void **state) {
+    (void)state;
+    static const cb_dtype dtypes[] = {CB_F32, CB_F64, CB_F16, CB_BF16};
+    cb_set_option("precise", "1"); /* rounds after every op, as op by op */
+    for (int f = 0; f < OF_RATE; f++)
+        for (int d = 0; d < 4; d++) {
+            cb_function *fast = cb_compile(of_rate[f], VM);
+            cb_tensor *x = cb_to(cb_sub(ramp(3, 4), 0.7), dtypes[d]);
+            for (int i = 0; i < 100; i++) {
+                rate = 0.1 + 0.013 * i;
+                expect_same_bits(cb_call(fast, x), of_rate[f](x));
+            }
+            if (cb_stats(fast).recompiles > 1) print_error("function %d, dtype %d\n", f, d);
+            expect_graphs(fast, 2);
+            cb_function_free(fast);
+        }
+    cb_set_option("precise", "0");
+}
+
+/* The same in generated code, which may contract. */
+static void attributes_in_c(void **state) {
+    (void)state;
+    for (int f = 0; f < OF_RATE; f++) {
+        cb_function *fast = cb_compile(of_rate[f], "backend=c");
+        cb_tensor *x = cb_sub(ramp(3, 4), 0.7);
+        for (int i = 0; i < 5; i++) {
+            rate = 0.1 + 0.13 * i;
+            cb_tensor *error = cb_abs(cb_sub(cb_call(fast, x), of_rate[f](x)));
+            assert_true(cb_item(cb_max(error)) < 1e-5);
+        }
+        expect_graphs(fast, 2);
+        cb_function_free(fast);
+    }
+}
+
+/* What the value decides: the number is part of a graph then, or an error as in eager. */
+static void decisive(void **state) {
+    (void)state;
+    static const double slopes[] = {0.5, 0.25, NAN, 1, 0, -0.0, -1, INFINITY, 0.125};
+    cb_function *fast = cb_compile(clamps, VM);
+    cb_tensor *x = cb_sub(ramp(3, 4), 0.7);
+    for (int i = 0; i < 9; i++) {
+        rate = slopes[i];
+        expect_same_bits(cb_call(fast, x), clamps(x));
+    }
+    cb_function_free(fast);
+    static OfRate *const refusing[] = {shrinks, hardtanhs, losses};
+    for (int f = 0; f < 3; f++) {
+        cb_function *other = cb_compile(refusing[f], VM);
+        for (int i = 0; i < 3; i++) {
+            rate = 0.5 + i;
+            expect_same_bits(cb_call(other, x), refusing[f](x));
+        }
+        rate = -1.5;
+        assert_null(cb_call(other, x));
+        cb_clear_error();
+        rate = 0.75;
+        expect_same_bits(cb_call(other, x), refusing[f](x));
+        assert_int_equal(cb_stats(other).graphs, 2);
+        cb_function_free(other);
+    }
+    cb_function *power = cb_compile(powers, VM);
+    static const double exponents[] = {2.5, 1.7, 2, 0.5, 1, 3, -1, 0, 2.25};
+    for (int i = 0; i < 9; i++) {
+        rate = exponents[i] - 4.5;
+        expect_same_bits(cb_call(power, x), powers(x));
+    }
+    assert_int_equal(cb_stats(power).graphs, 8);
+    cb_function_free(power);
 }
 
 static cb_tensor *long_before_and_after(cb_tensor *x) {
@@ -294,6 +404,8 @@ int main(void) {
         cmocka_unit_test(loop),       cmocka_unit_test(writes),
         cmocka_unit_test(asked),      cmocka_unit_test(fixed),
         cmocka_unit_test(many),       cmocka_unit_test(going_over),
+        cmocka_unit_test(attributes), cmocka_unit_test(attributes_in_c),
+        cmocka_unit_test(decisive),
     };
     return run_counted(tests);
 }

@@ -75,7 +75,8 @@ static Node *softmax_of_nothing(Graph *graph, Op op, Node *x, int64_t dim) {
  * NULL. */
 static Node *limited(Graph *graph, Op beyond, Node *x, Node *limit, bool weak) {
     if (!x) return NULL;
-    bool wins = dtype_is_float(limit->dtype) && isnan(node_constant(limit).f);
+    bool known = limit->op == OP_constant;
+    bool wins = known && dtype_is_float(limit->dtype) && isnan(node_constant(limit).f);
     bool numbers[] = {false, weak, false};
     if (wins || !dtype_is_float(x->dtype)) {
         Op op = beyond == OP_lt ? OP_maximum : OP_minimum;
@@ -85,22 +86,17 @@ static Node *limited(Graph *graph, Op beyond, Node *x, Node *limit, bool weak) {
     return graph_op(graph, OP_where, (Node *[]){out, limit, x}, 3, NULL, numbers);
 }
 
-static Node *limited_by(Graph *graph, Op beyond, Node *x, cb_operand limit) {
-    if (!number_given(&limit)) return x;
-    Node *constant = graph_constant(graph, number_dtype(&limit), number_scalar(&limit));
-    return limited(graph, beyond, x, constant, true);
-}
-
 /* In the dtype that x and both limits have in common. */
 static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
-    cb_operand low = attr_number(attrs, ATTR_clamp_low), high = attr_number(attrs, ATTR_clamp_high);
+    Node *low = call_given(graph, attr_number(attrs, ATTR_clamp_low));
+    Node *high = call_given(graph, attr_number(attrs, ATTR_clamp_high));
     int kind = dtype_kind(x->dtype), above = kind;
-    if (number_given(&low)) above = dtype_kind(number_dtype(&low));
-    if (number_given(&high) && dtype_kind(number_dtype(&high)) > above)
-        above = dtype_kind(number_dtype(&high));
+    if (low) above = dtype_kind(low->dtype);
+    if (high && dtype_kind(high->dtype) > above) above = dtype_kind(high->dtype);
     if (above > kind) x = node_convert(graph, x, above == 2 ? CB_F32 : CB_I64);
-    if (number_given(&low) || number_given(&high))
-        return limited_by(graph, OP_gt, limited_by(graph, OP_lt, x, low), high);
+    if (low) x = limited(graph, OP_lt, x, low, true);
+    if (high) x = limited(graph, OP_gt, x, high, true);
+    if (low || high) return x;
     fail(CB_ERR_ARGUMENT, "clamp: needs low, high or both");
     return NULL;
 }
@@ -109,6 +105,8 @@ static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
  * first. */
 static Node *hardtanh_limit(Graph *graph, const Node *x, cb_operand limit) {
     cb_dtype dtype = x->dtype, own = number_dtype(&limit);
+    Node *node = call_given(graph, limit);
+    if (node->op != OP_constant) return node_convert(graph, node, dtype);
     if (!dtype_is_float(dtype))
         limit = cb_operand_int(scalar_convert(number_scalar(&limit), own, CB_I64).i);
     if (dtype != CB_U8 || limit.i >= 0) return node_number(graph, "hardtanh", limit, dtype);
@@ -121,7 +119,9 @@ static Node *hardtanh(Graph *graph, Node *x, const Attrs *attrs) {
     Node *low = hardtanh_limit(graph, x, attr_number(attrs, ATTR_hardtanh_low));
     Node *high = hardtanh_limit(graph, x, attr_number(attrs, ATTR_hardtanh_high));
     if (!low || !high) return NULL;
-    Scalar least = node_constant(low), most = node_constant(high);
+    bool known = low->op == OP_constant && high->op == OP_constant; /* else hardtanh_varies */
+    Scalar least = known ? node_constant(low) : (Scalar){0},
+           most = known ? node_constant(high) : least;
     bool fine = dtype_is_float(dtype) ? !(least.f > most.f) : least.i <= most.i;
     if (fine) return limited(graph, OP_gt, limited(graph, OP_lt, x, low, false), high, false);
     fail(CB_ERR_ARGUMENT, "hardtanh: low is above high");
@@ -139,10 +139,17 @@ static Node *linear(Graph *graph, Node *x, Node *weight, Node *bias) {
     return bias ? call2(graph, OP_add, product, bias) : product;
 }
 
+static Node *scale_kept(Graph *graph, Node *x, Node *p) {
+    Node *one = call_constant(graph, CB_F64, 1);
+    Node *scale = call2(graph, OP_div, one, call2(graph, OP_sub, one, p));
+    return graph_op(graph, OP_mul, (Node *[]){x, scale}, 2, NULL, (bool[]){false, true});
+}
+
 /* In training, elements survive with probability 1 - p and are scaled to keep the mean. */
 static Node *dropout(Graph *graph, Node *x, const Attrs *attrs) {
     double p = attr_float(attrs, ATTR_dropout_p);
-    if (!(p >= 0 && p <= 1)) {
+    bool varies = attr_argument(p) >= 0;
+    if (!varies && !(p >= 0 && p <= 1)) {
         fail(CB_ERR_ARGUMENT, "dropout: the probability %g is outside of 0..1", p);
         return NULL;
     }
@@ -152,7 +159,9 @@ static Node *dropout(Graph *graph, Node *x, const Attrs *attrs) {
     if (p == 1) return node_expand_to(graph, zero, x->rank, x->size);
     int64_t draw = attrs->word[op_info(OP_dropout)->word_count];
     Node *keep = call_number(graph, OP_ge, call_random(graph, OP_rand, x, CB_F32, draw), p);
-    return call3(graph, OP_where, keep, call_number(graph, OP_mul, x, 1 / (1 - p)), zero);
+    Node *scaled = varies ? scale_kept(graph, x, graph->input[attr_argument(p)])
+                          : call_number(graph, OP_mul, x, 1 / (1 - p));
+    return call3(graph, OP_where, keep, scaled, zero);
 }
 
 /* ---- entry -------------------------------------------------------------------------------- */

@@ -13,7 +13,8 @@ Node *expand_formula(Graph *graph, Op op, Node *const *input, const Attrs *attrs
 
 /* What a name means that is a parameter of the op: the input or the attribute of this call; false
  * when it is none. */
-bool formula_parameter(Op op, Node *const *inputs, const Attrs *attrs, Word name, Term *out);
+bool formula_parameter(const Graph *graph, Op op, Node *const *inputs, const Attrs *attrs,
+                       Word name, Term *out);
 
 /* By family, one file each. */
 Node *expand_shape(Graph *graph, Op op, Node *const *input, const Attrs *attrs);

@@ -47,7 +47,18 @@ static Term number_term(cb_operand number) {
     return (Term){.kind = kinds[number.kind], .number = number_scalar(&number)};
 }
 
-static Term attribute_term(const Param *param, const Attrs *attrs) {
+/* 0.5: what conditions ask for is the same for all that the row allows (Param.varies). */
+static Term argument_term(const Graph *graph, int input) {
+    Node *node = graph->input[input];
+    Scalar some = scalar_convert((Scalar){.f = 0.5}, CB_F64, node->dtype);
+    return (Term){.kind = TERM_NODE, .weak = true, .node = node, .number = some};
+}
+
+static Term attribute_term(const Graph *graph, const Param *param, const Attrs *attrs) {
+    if (param->varies != VARIES_NOT) {
+        int input = attr_argument(attr_varying(param, attrs->word).f);
+        if (input >= 0) return argument_term(graph, input);
+    }
     Term term = {.kind = TERM_INT, .number.i = attrs->word[param->word]};
     check(param->type != PARAM_FLOATS, "a formula reads the list of numbers %s", param->name);
     switch (param->type) {
@@ -68,7 +79,8 @@ static Term attribute_term(const Param *param, const Attrs *attrs) {
     }
 }
 
-bool formula_parameter(Op op, Node *const *inputs, const Attrs *attrs, Word name, Term *out) {
+bool formula_parameter(const Graph *graph, Op op, Node *const *inputs, const Attrs *attrs,
+                       Word name, Term *out) {
     const OpInfo *info = op_info(op);
     int input = 0;
     for (int i = 0; i < info->param_count; i++) {
@@ -76,7 +88,7 @@ bool formula_parameter(Op op, Node *const *inputs, const Attrs *attrs, Word name
         bool is_input = param->word < 0;
         if (word_is(name, param->name)) {
             *out = is_input ? (Term){.kind = TERM_NODE, .node = inputs[input]}
-                            : attribute_term(param, attrs);
+                            : attribute_term(graph, param, attrs);
             if (is_input && !out->node) out->kind = TERM_NONE;
             return true;
         }
@@ -92,7 +104,7 @@ static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
             *out = scope->value[i];
             return true;
         }
-    return formula_parameter(scope->op, scope->input, scope->attrs, name, out);
+    return formula_parameter(evaluator->graph, scope->op, scope->input, scope->attrs, name, out);
 }
 
 Node *expand_formula(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {

@@ -75,7 +75,9 @@ static Node *rms_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
     Node *power = call_reduce(graph, OP_mean, call1(graph, OP_square, x), dims, true);
     cb_operand given = attr_number(attrs, ATTR_rms_norm_eps);
     double eps = x->dtype == CB_F64 ? DBL_EPSILON : FLT_EPSILON;
-    if (number_given(&given))
+    if (number_given(&given) && attr_argument(given.f) >= 0)
+        eps = given.f;
+    else if (number_given(&given))
         eps = scalar_convert(number_scalar(&given), number_dtype(&given), CB_F64).f;
     Node *scale = call1(graph, OP_rsqrt, call_number(graph, OP_add, power, eps));
     return finish_norm(graph, call2(graph, OP_mul, x, scale), input[0], input[1], NULL);

@@ -43,7 +43,8 @@ static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
         *out = scope->value[i];
         return true;
     }
-    return formula_parameter(call->node->op, call->node->input, call->node->attrs, name, out);
+    return formula_parameter(evaluator->graph, call->node->op, call->node->input, call->node->attrs,
+                             name, out);
 }
 
 /* The statement of this input; NULL: it has no gradient. */
