@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { INPUTS = 100, SIZES = 20, RATES = 100, OPS = 1000 };
+enum { INPUTS = 100, SIZES = 100, RATES = 100, OPS = 1000 };
 
 static double now_us(void) {
     struct timespec t;
@@ -103,7 +103,7 @@ int main(int argc, char **argv) {
     cb_set_threads(argc > 1 ? atoi(argv[1]) : 2);
     int runs = argc > 2 ? atoi(argv[2]) : 200;
     static Calls adds = {.function = adds_all, .sizes = 1, .rates = 1};
-    static Calls blocks = {.function = block, .inputs = 2, .sizes = SIZES, .rates = 1};
+    static Calls blocks = {.function = block, .inputs = 2, .rates = 1};
     static Calls steps = {.function = step, .inputs = 2, .sizes = 1, .rates = RATES};
     static Calls ops = {.function = many_ops, .inputs = 2, .sizes = 1, .rates = 1};
     for (int i = 0; i < INPUTS; i++) adds.input[0][i] = cb_ones(cb_dims(2, 2));
@@ -119,7 +119,10 @@ int main(int argc, char **argv) {
         blocks.input[k][0] = cb_randn(cb_dims(8 + 3 * k, 64));
         blocks.input[k][1] = weight;
     }
+    blocks.sizes = 20;
     measure("20 batch sizes", &blocks, runs);
+    blocks.sizes = SIZES;
+    measure("100 batch sizes", &blocks, runs / 4);
     steps.input[0][0] = cb_randn(cb_dims(10000)), steps.input[0][1] = cb_randn(cb_dims(10000));
     measure("100 learning rates", &steps, runs / 4);
     ops.input[0][0] = cb_randn(cb_dims(4)), ops.input[0][1] = cb_randn(cb_dims(4));

@@ -48,7 +48,9 @@ def torch_rows(threads, runs):
     with torch.no_grad():
         ones, weight = [torch.ones(2, 2) for _ in range(100)], torch.randn(64, 256)
         for count in (1, 16, 100): measure(f'{count} inputs', adds_all, [ones[:count]], 1, 20 * runs)
-        measure('20 batch sizes', block, [(torch.randn(8 + 3 * k, 64), weight) for k in range(20)], 1, runs)
+        sizes = [(torch.randn(8 + 3 * k, 64), weight) for k in range(100)]
+        measure('20 batch sizes', block, sizes[:20], 1, runs)
+        measure('100 batch sizes', block, sizes, 1, runs // 4)
         measure('100 learning rates', step, [(torch.randn(10000), torch.randn(10000))], 100, runs // 4)
         measure('1000 ops', many_ops, [(torch.randn(4), torch.randn(4))], 1, 5 * runs)
         measure('1000 ops fullgraph', many_ops, [(torch.randn(4), torch.randn(4))], 1, 5 * runs, whole=True)
