@@ -5,8 +5,8 @@
  * data/digits.npy has 1797 pictures by 13 writers (data/README.md): a row is 64 pixels of 0..16 and
  * the digit. Every fifth is kept for the test. Each epoch shifts every picture by up to one pixel.
  * --compile hands the step to cb_compile, which is the one line that compiling it takes. */
-#include "progress.h"
 #include <carbide.h>
+#include <carbide_data.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
     bool compile = argc > 1 && !strcmp(argv[1], "--compile");
     cb_function *compiled = compile ? cb_compile_n(step, &run, NULL) : NULL;
 
-    Progress progress = progress_begin();
+    cb_progress *progress = cb_progress_new(0, steps, BATCH, "samples", NULL);
     double loss = 0;
     for (int n = 0; n < steps && !cb_error(); n++) {
         if (n % each == 0) shuffle(order, train.count);
@@ -128,18 +128,18 @@ int main(int argc, char **argv) {
         batch(order + n % each * BATCH, in);
         int given = compiled ? cb_call_n(compiled, in, 2, out, 1) : step(in, 2, out, &run);
         cb_schedule_step(schedule, 0);
-        bool due = progress_due(&progress);
+        bool due = cb_progress_due(progress);
         if (given == 1 && (due || n == steps - 1)) loss = cb_item(out[0]);
-        if (due)
-            progress_show(&progress, n + 1, steps, BATCH, loss, cb_optimizer_lr(run.optimizer, 0));
+        if (due) cb_progress_step(progress, n + 1, loss, cb_optimizer_lr(run.optimizer, 0));
         cb_scope_close();
     }
-    progress_end(&progress);
+    double seconds = cb_progress_seconds(progress);
+    cb_progress_free(progress);
     cb_scope_open();
     double right = accuracy(run.net);
     cb_scope_close();
     printf("%d pictures learned %d times in %.1f s: loss %.4f, %.1f %% of %d others are right\n",
-           train.count, EPOCHS, progress_seconds(&progress), loss, 100 * right, test.count);
+           train.count, EPOCHS, seconds, loss, 100 * right, test.count);
     if (compiled) cb_function_free(compiled);
     cb_schedule_free(schedule);
     cb_optimizer_free(run.optimizer);

@@ -104,8 +104,7 @@ bool pow_may_vary(int operand, const cb_operand *number) {
     return !may_be_refused(OP_pow, number);
 }
 
-/* ---- attributes that vary ----------------------------------------------------------------------
- */
+/* ---- attributes that vary -------------------------------------------------------------------- */
 
 const Param *op_varying(Op op, int position) {
     const OpInfo *info = op_info(op);

@@ -2,6 +2,7 @@
 /* The base layer: arena, vectors, maps, buffers, errors, threads, allocation failures. */
 #include "children.h"
 #include "counting_heap.h"
+#include "test_support.h"
 
 #include "base/arena.h"
 #include "base/buffer.h"
@@ -441,7 +442,7 @@ static void a_late_team_is_left_for_a_while(void **state) {
     pthread_t busy;
     int first = 0;
     cb_set_threads(2);
-    if (cb_threads() == 1) skip(); /* built without OpenMP */
+    if (cb_threads() == 1) skip_because("built without OpenMP");
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     while (!CPU_ISSET(first, &all)) first++;
     CPU_ZERO(&one);

@@ -6,11 +6,9 @@
 #include "carbide.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test_support.h"
 
 enum { PROGRAMS = 2000, OF_BACKENDS = 400, OF_C = 4, ROUNDS = 3, MAX_VALUES = 24, MAX_RESULTS = 4 };
 
@@ -214,7 +212,7 @@ static void test_unfused_programs(void **state) {
 static void test_programs_of_backends(void **state) {
     (void)state;
     if (strcmp(cb_get_option("device"), "cpu"))
-        skip(); /* graphs with writes are not theirs there */
+        skip_because("graphs with writes are not a backend's on other devices");
     assert_int_equal(register_test_backends(), CB_OK);
     run_programs("backend=counting", OF_BACKENDS);
     run_programs("backend=inner", OF_BACKENDS);
