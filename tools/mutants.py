@@ -40,6 +40,7 @@ import time
 
 SECONDS = 60  # for a test of a changed library
 MEMORY = 6 << 30  # that a test may map
+GROUP = 8  # changes of one file that one copy of the tree tries
 QUICK_SECONDS = 5  # without a change, of the tests that --find tries
 TABLES = "tests/mutants/*.txt"
 
@@ -372,6 +373,16 @@ def work(copy, groups, options, results, done):
             print(f"{time.time() - start:5.1f} s  {mutant.file} {mutant.name}: {text}" + (f" ({how})" if how else ""), flush=True)
 
 
+def in_groups(mutants):
+    """Changes of one file, which are made one after the other, so that each builds that file alone; those of a
+    long table are of several groups, so that the copies end at about the same time. The last is taken first."""
+    by_file = {}
+    for mutant in mutants:
+        by_file.setdefault(mutant.file, []).append(mutant)
+    groups = [rows[k : k + GROUP] for rows in by_file.values() for k in range(0, len(rows), GROUP)]
+    return list(reversed(groups))
+
+
 def run_all(mutants, options):
     folder = os.path.abspath(os.path.join(options.build, "mutants"))
     os.makedirs(folder, exist_ok=True)
@@ -383,10 +394,7 @@ def run_all(mutants, options):
         if output:
             print(output)
             return 1
-    by_file = {}
-    for mutant in mutants:  # a file's changes one after the other: each builds it alone
-        by_file.setdefault(mutant.file, []).append(mutant)
-    groups, done = list(reversed(list(by_file.values()))), []
+    groups, done = in_groups(mutants), []
     with concurrent.futures.ThreadPoolExecutor(len(copies)) as pool:
         for job in [pool.submit(work, copy, groups, options, results, done) for copy in copies]:
             job.result()
