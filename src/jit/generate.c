@@ -76,17 +76,27 @@ static FamilyKernel *read_families(const Plan *plan, Arena *arena) {
     return family;
 }
 
+/* Of one text, by its key of 128 bits, and each number the same. */
+static bool is_same(const FamilyKernel *a, const FamilyKernel *b) {
+    bool same = a->key[0] == b->key[0] && a->key[1] == b->key[1] &&
+                length(a->holes.hole) == length(b->holes.hole);
+    for (int h = 0; same && h < length(a->holes.hole); h++)
+        same = a->holes.hole[h].value.i == b->holes.hole[h].value.i;
+    return same;
+}
+
+/* As find_same, of kernels whose sizes vary. */
 static int *find_same_numbers(const Plan *plan, const FamilyKernel *family, Arena *arena) {
     int count = length(plan->kernel);
     int *same = arena_new_array(arena, int, count + 1);
     Map seen = map_new(arena);
     for (int k = 0; k < count; k++) {
-        uint64_t hash = family[k].key[0];
-        for (int h = 0; h < length(family[k].holes.hole); h++)
-            hash = hash_mix(hash, (uint64_t)family[k].holes.hole[h].value.i);
-        const int *first = map_get(&seen, hash);
-        same[k] = first ? *first : k;
-        if (!first) map_put(&seen, hash, &same[k]);
+        same[k] = k;
+        for (MapEntry *e = map_first(&seen, family[k].key[0]); e; e = map_next(e)) {
+            const int *first = e->value;
+            if (is_same(&family[*first], &family[k])) same[k] = *first;
+        }
+        if (same[k] == k) map_put(&seen, family[k].key[0], &same[k]);
     }
     return same;
 }

@@ -45,7 +45,7 @@ KNOWN = [ # (what it is, test of (case, PyTorch's result or error text, Carbide'
      'of a tensor without dims PyTorch returns the element for k of 0, too'),
     ('norm of one element', lambda c, t, k: c.name == 'group_norm' and c.args[0].t.numel() == c.args[0].t.shape[0] * c.args[1],
      'x - mean is 0, and the result the bias; PyTorch adds x * s and bias - mean * s, where s is the root of 1 / eps'),
-    ('halves by a 0-d tensor', lambda c, t, k: c.name in ('floor_divide', 'remainder') and len(c.tensors()) == 2 and c.args[0].dtype in ('f16', 'bf16') and c.args[1].t.dim() == 0 and c.args[1].dtype in ('f32', 'f64'),
+    ('halves by a 0-d tensor', lambda c, t, k: c.name in ('floor_divide', 'remainder') and len(c.tensors()) == 2 and c.args[0].dtype in ('f16', 'bf16') and c.args[1].t.dim() == 0 and c.args[1].dtype in FLOATS and c.args[1].dtype != c.args[0].dtype,
      'PyTorch divides by the f32 of it, Carbide by the half that promotion makes of it: a floor shows the difference'),
     ('concat of nothing', lambda c, t, k: c.name == 'concat' and isinstance(k, str) and not isinstance(t, str) and all(list(a.t.shape) == [0] for a in c.tensors()),
      'PyTorch looks at no dim where all tensors are of size [0], which it skips'),

@@ -55,6 +55,18 @@ static void a_layer_has_its_own_numbers(void **state) {
     cb_function_free(fast);
 }
 
+/* Layers of one width are one function, for the first sizes and for all of them. */
+static void layers_of_one_width_are_one(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile_n(layers, NULL, "");
+    for (int rows = 10; rows < 13; rows++) {
+        cb_tensor *x = cb_rand(cb_dims(rows, 64)), *in[] = {x, cb_neg(x), cb_exp(x)}, *out[3];
+        assert_int_equal(cb_call_n(fast, in, 3, out, 3), 3);
+    }
+    assert_int_equal(counted(fast, "; 3 kernels, 1 different"), 3);
+    cb_function_free(fast);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static FamilyKernel kernel_of(Arena *arena, const int64_t number[3]) {
@@ -120,6 +132,8 @@ static void choices_are_counted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_layer_has_its_own_numbers, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(layers_of_one_width_are_one, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(choices_are_counted, open_scope, close_scope_without_error),
     };
