@@ -231,12 +231,9 @@ static void print_notes(Function *function, Buffer *out) {
 }
 
 void explain_print(Function *function, Buffer *out) {
-    cb_function_stats stats = function_stats(function);
-    putf(out,
-         "compiled function: %lld calls, %lld graphs, %lld breaks, %lld recompiles, %lld eager\n",
-         (long long)stats.calls, (long long)stats.graphs, (long long)stats.breaks,
-         (long long)stats.recompiles, (long long)stats.eager_calls);
-    put(out, "  options: ");
+    put(out, "compiled function: ");
+    function_counts(function, out);
+    put(out, "\n  options: ");
     options_print(&function->options, out);
     put(out, "\n");
     print_notes(function, out);
@@ -269,13 +266,18 @@ static bool explains(const Function *function) {
     return false;
 }
 
-char *cb_explain(cb_function *function) {
-    return explains(function) ? function_text(function, explain_print) : NULL;
+static char *tell(Function *function, FunctionPrint *print) {
+    if (!explains(function)) return NULL;
+    int64_t calls = atomic_load(&function->calls);
+    char *text = function_text(function, print);
+    atomic_store(&function->asked, text ? print : NULL);
+    atomic_store(&function->asked_calls, calls);
+    return text;
 }
 
-char *cb_explain_summary(cb_function *function) {
-    return explains(function) ? function_text(function, summary_print) : NULL;
-}
+char *cb_explain(cb_function *function) { return tell(function, explain_print); }
+
+char *cb_explain_summary(cb_function *function) { return tell(function, summary_print); }
 
 static bool save(int file, void *user) { return file_write(file, user, strlen(user)); }
 

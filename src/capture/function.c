@@ -96,6 +96,7 @@ static Reason find_obstacle(Function *function, Ambient now, Tensor *const *inpu
     snprintf(miss, bytes, "it is not compiled yet");
     bool known = has_entry(function);
     if (known) why = miss_describe(function, now, input, input_count, miss, bytes);
+    if (obstacle == REASON_recompile_limit) miss_advise(function, miss, bytes);
     if (known || obstacle != REASON_NONE)
         function_note(function, obstacle == REASON_NONE ? why : obstacle, site_current(), "%s",
                       miss);

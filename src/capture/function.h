@@ -211,6 +211,9 @@ typedef struct Note { /* a reason that was given */
 
 enum { MAX_NOTES = 32 };
 
+/* Called by function_text, which enters the function; may escape through out's arena. */
+typedef void FunctionPrint(Function *function, Buffer *out);
+
 struct cb_function {
     Tomb tomb; /* first */
     Callee callee;
@@ -239,7 +242,9 @@ struct cb_function {
     _Atomic(Entry *) left; /* entries that have left the list, and are not freed yet */
     _Atomic bool keeps_history; /* a call of it ended with something to go back from */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
-    _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled;
+    _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled, loaded;
+    _Atomic(FunctionPrint *) asked;  /* what the program was told of it, itself */
+    _Atomic int64_t asked_calls;     /* after so many calls */
     bool told; /* on stderr, why it is not compiled */
     int note_count;
     Note note[MAX_NOTES];
@@ -286,24 +291,25 @@ void stance_notice(const Function *function, Reason reason, Site site, const cha
 /* miss.c: why the newest entry does not take these inputs. */
 Reason miss_describe(const Function *function, Ambient now, Tensor *const *input,
                      int input_count, char *out, size_t bytes);
+/* At the limit: what of the options of cb_compile would do, behind out. */
+void miss_advise(const Function *function, char *out, size_t bytes);
 /* How this op is another one than the trace's next. */
 void miss_describe_op(const Call *call, int op, const cb_operand *input, int input_count,
                       const Attrs *attrs, char *out, size_t bytes);
 
 /* ---- for people ---------------------------------------------------------------------------- */
 
-/* Called by function_text, which enters the function; may escape through out's arena. */
-typedef void FunctionPrint(Function *function, Buffer *out);
 void explain_print(Function *function, Buffer *out); /* explain.c: everything */
 void summary_print(Function *function, Buffer *out); /* summary.c: one screen */
 void function_name(const Function *function, Buffer *out); /* "ResNet, compiled at net.c:7" */
+void function_counts(Function *function, Buffer *out);     /* "3 calls, 1 graph, ..." */
 void entry_print_guards(const Entry *entry, Buffer *out);
 cb_function_stats function_stats(Function *function);
 /* As text of the heap, for cb_free_text; NULL with an error: out of memory. */
 char *function_text(Function *function, FunctionPrint *print);
 /* page.c: the head of a summary, with the counts of all functions, a line of it, a section. */
 typedef struct Totals {
-    int64_t functions, calls, graphs, breaks, recompiles, eager_calls;
+    int64_t functions, calls, graphs, breaks, recompiles, compiled, loaded, eager_calls;
     int64_t steps, steps_eager, bytes, bytes_eager; /* of one run of each graph */
 } Totals;
 void totals_add(Totals *totals, Function *function);

@@ -38,6 +38,7 @@ static void note_engine(Function *function, Entry *entry) {
     atomic_fetch_add(&function->compiled, compiled);
     if (entry->code) return;
     ExecutableInfo info = executable_info(entry->executable);
+    atomic_fetch_add(&function->loaded, compiled && info.from_disk);
     notice_compiler(info.reason);
     if (info.from_disk)
         atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));

@@ -61,6 +61,42 @@ Reason miss_describe(const Function *function, Ambient now, Tensor *const *input
     return REASON_input_changed;
 }
 
+/* Its inputs have other sizes, and it does more ops, or fewer: a loop over a size, say. */
+static bool is_longer(const Entry *a, const Entry *b) {
+    bool resized = false, alike = a->input_count == b->input_count;
+    for (int i = 0; alike && i < a->input_count; i++) {
+        const Guard *p = &a->guard[i], *q = &b->guard[i];
+        alike = p->dtype == q->dtype && p->rank == q->rank && p->device == q->device;
+        resized |= alike && memcmp(p->size, q->size, sizeof *p->size * p->rank) != 0;
+    }
+    return alike && resized && length(a->trace->op) != length(b->trace->op);
+}
+
+/* Each kernel of the one computes what one of the other does: a loop over a size that became one
+ * kernel does not, and would be compiled for each size, whatever the options. */
+static bool has_kernels_of(const Entry *a, const Entry *b) {
+    const Plan *p = executable_plan(a->executable), *q = executable_plan(b->executable);
+    bool has = true;
+    for (int i = 0, k = 0; i < length(p->kernel) && has; i++) {
+        for (k = 0; k < length(q->kernel); k++)
+            if (!strcmp(p->kernel[i]->origin, q->kernel[k]->origin)) break;
+        has = k < length(q->kernel);
+    }
+    return has;
+}
+
+void miss_advise(const Function *function, char *out, size_t bytes) {
+    const Entry *first = atomic_load(&function->first);
+    bool found = false, coded = function->options.dynamic == DYNAMIC_AUTO;
+    for (const Entry *e = first; e && coded; e = atomic_load(&e->next)) {
+        coded = e->executable && executable_info(e->executable).source;
+        found |= coded && !e->resumes && is_longer(e, first) && has_kernels_of(e, first);
+    }
+    size_t used = strlen(out);
+    if (found && coded)
+        snprintf(out + used, bytes - used, "; the number of ops differs with it: dynamic=1 may do");
+}
+
 /* ---- ops ------------------------------------------------------------------------------------- */
 
 static const char *name_of(int op) { return op == OP_assign ? "assign" : op_info(op)->name; }

@@ -17,6 +17,8 @@ void totals_add(Totals *totals, Function *function) {
     totals->graphs += stats.graphs;
     totals->breaks += stats.breaks;
     totals->recompiles += stats.recompiles;
+    totals->compiled += stats.compiled - atomic_load(&function->loaded);
+    totals->loaded += atomic_load(&function->loaded);
     totals->eager_calls += stats.eager_calls;
     function_enter(function);
     for (const Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
@@ -53,13 +55,16 @@ void totals_print(const Totals *totals, Buffer *out) {
     put_count_card(out, totals->calls, "call", "calls");
     put_count_card(out, totals->graphs, "graph", "graphs");
     put_count_card(out, totals->breaks, "break", "breaks");
-    put_count_card(out, totals->recompiles, "recompile", "recompiles");
+    put_count_card(out, totals->recompiles, "recorded again", "recorded again");
+    put_count_card(out, totals->compiled, "compiled", "compiled");
+    put_count_card(out, totals->loaded, "loaded from the cache", "loaded from the cache");
     put_count_card(out, totals->eager_calls, "eager call", "eager calls");
     put_card(out, steps, "launches, eager \u2192 compiled");
     put_card(out, buffer_text(&bytes), "moved, eager \u2192 compiled");
     put(out, "</div>\n");
-    static const char *const columns[] = {"calls", "graphs",   "breaks", "recompiles",
-                                          "eager", "launches", "moves",  "ms"};
+    static const char *const columns[] = {"calls",          "graphs",   "breaks",
+                                          "recorded again", "compiled", "eager",
+                                          "launches",       "moves",    "ms"};
     put(out, "<div class=\"wide\"><table><tr><th>function</th>");
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         putf(out, "<th class=\"number\">%s</th>", columns[i]);
@@ -82,6 +87,7 @@ void function_row(Function *function, Buffer *out) {
     put_cell(out, totals.graphs);
     put_cell(out, totals.breaks);
     put_cell(out, totals.recompiles);
+    put_cell(out, totals.compiled);
     put_cell(out, totals.eager_calls);
     putf(out, "<td class=\"number\">%lld \u2192 %lld</td><td class=\"number\">",
          (long long)totals.steps_eager, (long long)totals.steps);

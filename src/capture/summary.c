@@ -2,7 +2,8 @@
  * is of, what it launches and moves, its dearest steps and what keeps the others apart. Lines fit
  * 80 columns; what is left out is counted. explain.c has all of it.
  *
- *     ResNet, compiled at net.c:12: 3 calls, 1 graph, 0 breaks, 0 recompiles, 0 eager
+ *     ResNet, compiled at net.c:12
+ *       3 calls, 1 graph, 0 breaks, 0 recorded again, 1 compiled, 0 eager
  *     graph 0: 1 input, 267 tensors of its own, 267 of them constants; 175 ops
  *       steps: 58, eager would launch 175; they move 215.7 MB, eager 426.0 MB (2.0x)
  *       ... */
@@ -48,6 +49,22 @@ void function_name(const Function *function, Buffer *out) {
     put(out, module ? function->name : function->callee == CALLEE_GRAPH ? "FX graph" : "function");
     if (function->made.file)
         putf(out, ", compiled at %s:%d", function->made.file, function->made.line);
+}
+
+/* Graphs that were recorded, and for how many of them the compiler ran: others find their code on
+ * the disk, run that of other sizes, or run on the vector VM. */
+void function_counts(Function *function, Buffer *out) {
+    cb_function_stats stats = function_stats(function);
+    int64_t loaded = atomic_load(&function->loaded);
+    put_count(out, stats.calls, "call");
+    put(out, ", ");
+    put_count(out, stats.graphs, "graph");
+    put(out, ", ");
+    put_count(out, stats.breaks, "break");
+    putf(out, ", %lld recorded again, %lld compiled", (long long)stats.recompiles,
+         (long long)(stats.compiled - loaded));
+    if (loaded) putf(out, ", %lld loaded", (long long)loaded);
+    putf(out, ", %lld eager", (long long)stats.eager_calls);
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
@@ -191,15 +208,10 @@ void summary_print(Function *function, Buffer *out) {
     Buffer line = buffer_new(out->arena);
     function_name(function, &line);
     put_line(out, &line, 2);
-    put(out, "  ");
-    put_count(out, stats.calls, "call");
-    put(out, ", ");
-    put_count(out, stats.graphs, "graph");
-    put(out, ", ");
-    put_count(out, stats.breaks, "break");
-    put(out, ", ");
-    put_count(out, stats.recompiles, "recompile");
-    putf(out, ", %lld eager\n", (long long)stats.eager_calls);
+    line = buffer_new(out->arena);
+    put(&line, "  ");
+    function_counts(function, &line);
+    put_line(out, &line, 4);
     put_notes(function, out);
     int graphs = 0, i = 0;
     for (const Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) graphs++;

@@ -81,12 +81,24 @@ static void free_told(Told *told) {
     memory_free(told);
 }
 
+static void put_asked(Function *function, Buffer *out) {
+    function_name(function, out);
+    put(out, "\n  it was not called since the program asked for its report\n");
+}
+
+/* What goes to a screen, and went to the program after the last call, is not told twice. */
+static FunctionPrint *choose_print(Function *function) {
+    bool asked = !*watch.target && atomic_load(&function->asked) == watch.print &&
+                 atomic_load(&function->asked_calls) == atomic_load(&function->calls);
+    return asked ? put_asked : watch.print;
+}
+
 /* What is told of it; false: memory ran out. Other threads may be calling it. */
 static bool keep_text(Function *function) {
     if (!atomic_load(&function->calls)) return true;
     Told *told = memory_zalloc(sizeof *told);
     if (!told) return false;
-    told->text = function_text(function, watch.print);
+    told->text = function_text(function, choose_print(function));
     if (told->text && watch.row) told->row = function_text(function, watch.row);
     if (!told->text || (watch.row && !told->row)) {
         free_told(told);

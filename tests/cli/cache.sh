@@ -19,10 +19,11 @@ expect "holds no entry like it" cache why gelu --batch 4096
 expect "^0 entries" cache list
 command -v "${CARBIDE_CC:-cc}" >/dev/null 2>&1 || { echo "no C compiler: the rest is left out"; exit $failed; }
 
-expect "C, compiled now" explain gelu --batch 4096
+expect " 0 recorded again, 1 compiled, 0 eager" explain gelu --batch 4096
 expect "^1 entry" cache list
 expect "  k0_mul_add_mul" cache list
 expect "C, from the disk cache" explain gelu --batch 4096
+expect " 0 recorded again, 0 compiled, 1 loaded, 0 eager" explain gelu --batch 4096
 mkdir "$work/cache/work-killed" "$work/cache/work-now"
 touch -d '2 hours ago' "$work/cache/work-killed"
 expect "^1 entry" cache list

@@ -13,7 +13,7 @@ has() { # has WHAT TEXT PATTERN...
 }
 
 text=$("$carbide" explain gelu --batch 4096 --full) || { echo "explain gelu: exit status $?"; failed=1; }
-has "explain gelu" "$text" "^compiled function: 1 calls, 1 graphs, 0 breaks" "captured:" "cases.c:" "graph:" \
+has "explain gelu" "$text" "^compiled function: 1 call, 1 graph, 0 breaks" "captured:" "cases.c:" "graph:" \
     "tanh" "steps: 1, eager would launch 8" "memory traffic: .* eager" "engine:"
 text=$("$carbide" explain mlp --batch 4 --full) || { echo "explain mlp: exit status $?"; failed=1; }
 has "explain mlp" "$text" "matmul f32" "not fused:" "a library step reads what is complete" "(is_a_loop)"

@@ -13,7 +13,7 @@ static void expect_calls(GuardedFunction *function, cb_tensor *const *x, int cou
     assert_int_equal(cb_stats(fast).graphs, graphs);
     assert_int_equal(cb_stats(fast).eager_calls, 0);
     char *text = cb_explain(fast);
-    const char *miss = strstr(text, "an input differs from every compiled entry (input 0 is f32[");
+    const char *miss = strstr(text, "an input differs from every recorded graph (input 0 is f32[");
     assert_int_equal(miss != NULL, graphs > 1);
     if (miss) assert_non_null(strstr(miss, "] of strides ["));
     cb_free_text(text);

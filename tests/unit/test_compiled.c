@@ -287,8 +287,8 @@ static void test_explain(void **state) {
     cb_tensor *x = ramp(4, 8);
     expect_equal(cb_call(fast, x), gelu(x));
     char *text = cb_explain(fast);
-    const char *expected[] = {"f32[4, 8]",          "pow(",    "graph(", "memory traffic",
-                              "capture_support.h:", "1 graphs"};
+    const char *expected[] = {"f32[4, 8]",          "pow(",   "graph(", "memory traffic",
+                              "capture_support.h:", "1 graph"};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         if (!strstr(text, expected[i])) fail_msg("no '%s' in:\n%s", expected[i], text);
     cb_free_text(text);

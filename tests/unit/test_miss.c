@@ -186,10 +186,60 @@ static void constants(void **state) {
     assert_null(cb_error());
 }
 
+static cb_tensor *weight;
+
+/* Steps of one kernel each, as many as there are rows. */
+static cb_tensor *steps(cb_tensor *x) {
+    cb_tensor *h = cb_zeros(cb_dims(2, 4));
+    for (int i = 0; i < cb_size(x, 0); i++)
+        h = cb_tanh(cb_add(cb_matmul(h, weight), cb_reshape(cb_select(x, 0, i), cb_dims(2, 4))));
+    return h;
+}
+
+/* All of them are one kernel, another one for each number of rows. */
+static cb_tensor *one_kernel(cb_tensor *x) {
+    cb_tensor *y = cb_mul(cb_select(x, 0, 0), 0.5);
+    for (int i = 1; i < cb_size(x, 0); i++) y = cb_add(cb_sin(cb_mul(y, 0.5)), cb_select(x, 0, i));
+    return y;
+}
+
+/* Of 3 to 7 rows, below a limit of 3: whether the option dynamic is advised, how many ran
+ * eagerly, and how many were compiled. */
+static void expect_steps(cb_function_1 *function, const char *options, bool advised, int eager,
+                         int compiled) {
+    cb_function *fast = cb_compile(function, options);
+    for (int n = 3; n < 8; n++)
+        expect_tensor(cb_call(fast, ramp(n, 8)), function(ramp(n, 8)), 2e-5, 2e-5);
+    cb_function_stats stats = cb_stats(fast);
+    assert_int_equal(stats.eager_calls, eager);
+    assert_in_range(stats.compiled, compiled ? compiled - 1 : 0,
+                    compiled); /* 1 of them may be there already */
+    char *text = cb_explain_summary(fast);
+    assert_int_equal(strstr(text, "dynamic=1 may do") != NULL, advised);
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
+/* Where a size is how many ops there are: at the limit explain says what would do, which does. */
+static void number_of_ops(void **state) {
+    (void)state;
+    cb_set_option("recompile_limit", "3");
+    cb_scope_open();
+    weight = cb_mul(ramp(4, 4), 0.3);
+    expect_steps(steps, "", true, 2, 3);
+    expect_steps(steps, "dynamic=1", false, 0, 1);
+    expect_steps(steps, "dynamic=0", false, 2, 3);
+    expect_steps(steps, VM, false, 2, 0);
+    expect_steps(one_kernel, "", false, 2, 3);
+    cb_scope_close();
+    cb_set_option("recompile_limit", "8");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ops),   cmocka_unit_test(attributes), cmocka_unit_test(inputs),
-        cmocka_unit_test(names), cmocka_unit_test(kinds),      cmocka_unit_test(constants),
+        cmocka_unit_test(ops),           cmocka_unit_test(attributes), cmocka_unit_test(inputs),
+        cmocka_unit_test(number_of_ops), cmocka_unit_test(names),      cmocka_unit_test(kinds),
+        cmocka_unit_test(constants),
     };
     return run_counted(tests);
 }

@@ -185,7 +185,7 @@ static void at_exit(void **state) {
     has("<h1>test_page</h1>");
     has("<b>2</b><span>functions</span>");
     has("<b>3</b><span>calls</span>");
-    has("<b>1</b><span>recompile</span>");
+    has("<b>1</b><span>recorded again</span>");
     has("input 0 is f32[3, 2], entry 0 has f32[2, 2]");
     assert_int_equal(counted("<section>"), 2);
     assert_int_equal(counted("<svg "), 3);

@@ -110,7 +110,8 @@ static void summaries(void **state) {
     run_program(two_functions, "1");
     assert_int_equal(counted("function, compiled at "), 2);
     assert_int_equal(counted("test_watch.c"), 4);
-    assert_non_null(strstr(said, "\n  2 calls, 2 graphs, 0 breaks, 1 recompile, 0 eager\n"));
+    assert_non_null(
+        strstr(said, "\n  2 calls, 2 graphs, 0 breaks, 1 recorded again, 0 compiled, 0 eager\n"));
     assert_non_null(strstr(said, "\n    input 0 is f32[2, 8], entry 0 has f32[4, 8]\n"));
     assert_non_null(strstr(said, "graph 0: 1 input f32[3, 3]\n"));
     assert_non_null(strstr(said, "; engine: vector VM"));
@@ -119,6 +120,30 @@ static void summaries(void **state) {
     assert_null(strstr(said, "captured:"));
     for (const char *line = said; *line; line += strcspn(line, "\n") + 1)
         assert_true(strcspn(line, "\n") < 80);
+}
+
+/* After a summary of its own for each: one is called once more. */
+static void asks_itself(void) {
+    two_functions();
+    cb_function *first = cb_compile(normalized, VM);
+    cb_call(first, ramp(4, 8));
+    cb_free_text(cb_explain_summary(held[0]));
+    cb_free_text(cb_explain_summary(first));
+    cb_call(first, ramp(4, 8));
+    cb_function_free(held[1]);
+    held[1] = first;
+}
+
+static void not_twice(void **state) {
+    (void)state;
+    run_program(asks_itself, "1");
+    assert_int_equal(counted("function, compiled at "), 3);
+    assert_int_equal(counted("  it was not called since the program asked for its report\n"), 1);
+    assert_int_equal(counted("graph 0: "), 2);
+    run_program(asks_itself, path);
+    assert_int_equal(counted("graph 0: "), 3);
+    run_program(asks_itself, "full");
+    assert_int_equal(counted("compiled function: "), 3);
 }
 
 static void everything(void **state) {
@@ -234,6 +259,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(summaries),
         cmocka_unit_test(everything),
+        cmocka_unit_test(not_twice),
         cmocka_unit_test(into_a_file),
         cmocka_unit_test(off),
         cmocka_unit_test(file_of_the_process),
