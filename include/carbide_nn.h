@@ -46,8 +46,9 @@ CB_API cb_module *cb_module_add(cb_module *module, const char *name, cb_module *
  * tensor stays its scope's. */
 CB_API cb_tensor *cb_module_parameter(cb_module *module, const char *name, cb_tensor *tensor);
 CB_API cb_tensor *cb_module_buffer(cb_module *module, const char *name, cb_tensor *tensor);
-/* Registers another module's parameter here as well (tied weights): both names share one
- * storage. */
+/* Registers another module's parameter here as well (tied weights): it is the same tensor under
+ * both names, with one gradient, and the last module that has it frees it. Of a tensor that is no
+ * module's, it is another one over the same elements. */
 CB_API cb_tensor *cb_module_share(cb_module *module, const char *name, cb_tensor *parameter);
 /* The names of forward's inputs, "x, mask"; the default is one input, "x". Symbolic trace uses
  * them. */
@@ -96,9 +97,10 @@ CB_API bool cb_module_is_leaf(const cb_module *module);
 typedef void cb_tensor_visitor(const char *name, cb_tensor *tensor, bool buffer, void *user);
 CB_API void cb_module_visit(cb_module *module, cb_tensor_visitor *visit, void *user);
 /* Fills out with the parameters, as far as capacity goes, and returns how many there are: tied ones
- * once for each of their names, unlike PyTorch. */
+ * (cb_module_share) once, under their first name. */
 CB_API int cb_module_parameters(cb_module *module, cb_tensor **out, int capacity);
-/* Converts all floating-point parameters and buffers; tied ones stay tied. */
+/* Converts all floating-point parameters and buffers; tied ones stay tied, and what requires a
+ * gradient requires one still, but has none. */
 CB_API cb_status cb_module_to(cb_module *module, cb_dtype dtype);
 
 CB_API void cb_module_print(const cb_module *module); /* to stdout, in PyTorch's format */

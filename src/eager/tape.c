@@ -298,7 +298,7 @@ static Tensor *kept(Tensor *g) {
 static bool accumulate(TapeNode *leaf, Tensor *g) {
     if (!leaf->gradient) {
         leaf->gradient = kept(g);
-        if (leaf->gradient) leaf->gradient->owned = true;
+        if (leaf->gradient) leaf->gradient->owners = 1;
         return leaf->gradient;
     }
     cb_operand pair[] = {cb_operand_tensor(leaf->gradient), cb_operand_tensor(g)};

@@ -121,7 +121,7 @@ void cb_module_free(cb_module *module) {
         return;
     }
     for (int i = 0; i < module->tensor_count; i++) {
-        tensor_destroy(module->tensor[i].tensor);
+        module_hold(&module->tensor[i], NULL);
         memory_free(module->tensor[i].name);
     }
     for (int i = 0; i < module->child_count; i++) {
@@ -170,16 +170,18 @@ cb_module *cb_module_add(cb_module *module, const char *name, cb_module *child) 
 }
 
 void module_hold(ModuleTensor *slot, Tensor *tensor) {
-    if (slot->tensor == tensor) return;
-    tensor_destroy(slot->tensor);
+    Tensor *before = slot->tensor;
+    if (before == tensor) return;
     slot->tensor = tensor;
+    if (before && --before->owners == 0) tensor_destroy(before);
     if (!tensor) return;
     cb_keep(tensor);
-    tensor->owned = true;
+    tensor->owners++;
     if (tensor->storage) tensor->storage->parameter = true;
 }
 
-static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor, bool buffer) {
+static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor, bool buffer,
+                               bool shared) {
     if (!module_lives(module, "cb_module_parameter: the module") || !valid_name(module, name))
         return NULL;
     if (own_child(module, name, strlen(name))) {
@@ -187,7 +189,7 @@ static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor,
         return NULL;
     }
     ModuleTensor *slot = own_tensor(module, name);
-    if (tensor && tensor->owned && !(slot && slot->tensor == tensor)) {
+    if (tensor && tensor->owners && !shared && !(slot && slot->tensor == tensor)) {
         fail(CB_ERR_ARGUMENT, "%s: '%s' is a module's already: cb_module_share ties it",
              module->type, name);
         return NULL;
@@ -210,7 +212,7 @@ static cb_tensor *register_handle(Module *module, const char *name, cb_tensor *h
                                   bool buffer) {
     Tensor *tensor = tensor_in(handle, "cb_module_parameter");
     if (handle && !tensor) return NULL;
-    return tensor_out(register_tensor(module, name, tensor, buffer));
+    return tensor_out(register_tensor(module, name, tensor, buffer, false));
 }
 
 cb_tensor *cb_module_parameter(cb_module *module, const char *name, cb_tensor *tensor) {
@@ -224,12 +226,13 @@ cb_tensor *cb_module_buffer(cb_module *module, const char *name, cb_tensor *tens
 cb_tensor *cb_module_share(cb_module *module, const char *name, cb_tensor *handle) {
     Tensor *parameter = tensor_in(handle, "cb_module_share");
     if (!module || !parameter || !tensor_materialize(parameter)) return NULL;
-    Tensor *tied = tensor_alias(parameter);
-    return tied ? tensor_out(register_tensor(module, name, tied, false)) : NULL;
+    /* One tensor with two names: one gradient, and one that a compiled function meets. */
+    Tensor *tied = parameter->owners ? parameter : tensor_double(parameter);
+    return tied ? tensor_out(register_tensor(module, name, tied, false, true)) : NULL;
 }
 
 void module_init(Module **module, const char *name, Tensor *value, bool buffer) {
-    if (*module && value && register_tensor(*module, name, value, buffer)) return;
+    if (*module && value && register_tensor(*module, name, value, buffer, false)) return;
     tensor_destroy(value); /* an initial value may be kept: then no scope frees it */
     cb_module_free(*module);
     *module = NULL;

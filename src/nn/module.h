@@ -62,7 +62,8 @@ Module *module_add(Module *module, const char *name, Module *child);
  * *module is NULL. */
 void module_init(Module **module, const char *name, Tensor *value, bool buffer);
 
-/* The slot's tensor is another one, NULL for none, which is the module's from now on. */
+/* The slot's tensor is another one, NULL for none, which is the module's from now on, as it is
+ * that of other slots that hold it. The one before is freed when no slot holds it any more. */
 void module_hold(ModuleTensor *slot, Tensor *tensor);
 /* cb_module_forward, inside. */
 Tensor *module_forward(Module *module, Tensor *const *inputs, int count);

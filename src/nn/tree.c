@@ -71,21 +71,41 @@ void cb_module_visit(cb_module *module, cb_tensor_visitor *visitor, void *user) 
         visit_in_frame(module, visitor, user);
 }
 
-static int collect(const Module *module, Tensor **out, int capacity, int found) {
+/* Is it among the first *left slots? */
+static bool is_before(const Module *module, const Tensor *x, int *left) {
+    for (int i = 0; i < module->tensor_count && *left; i++) {
+        --*left;
+        if (module->tensor[i].tensor == x) return true;
+    }
+    for (int i = 0; i < module->child_count && *left; i++)
+        if (is_before(module->child[i].module, x, left)) return true;
+    return false;
+}
+
+typedef struct ParameterList {
+    const Module *root;
+    Tensor **out;
+    int capacity, found;
+    int slots; /* that were passed */
+} ParameterList;
+
+static void collect(ParameterList *list, const Module *module) {
     for (int i = 0; i < module->tensor_count; i++) {
         const ModuleTensor *slot = &module->tensor[i];
+        int before = list->slots++;
         if (!slot->tensor || slot->buffer) continue;
-        if (found < capacity) out[found] = tensor_out(slot->tensor);
-        found++;
+        if (is_before(list->root, slot->tensor, &before)) continue; /* another name of it */
+        if (list->found < list->capacity) list->out[list->found] = tensor_out(slot->tensor);
+        list->found++;
     }
-    for (int i = 0; i < module->child_count; i++)
-        found = collect(module->child[i].module, out, capacity, found);
-    return found;
+    for (int i = 0; i < module->child_count; i++) collect(list, module->child[i].module);
 }
 
 int cb_module_parameters(cb_module *module, cb_tensor **out, int capacity) {
     if (!module_lives(module, "cb_module_parameters: the module")) return 0;
-    return collect(module, out, out ? capacity : 0, 0);
+    ParameterList list = {.root = module, .out = out, .capacity = out ? capacity : 0};
+    collect(&list, module);
+    return list.found;
 }
 
 void cb_module_train(cb_module *module, bool training) {
@@ -95,19 +115,20 @@ void cb_module_train(cb_module *module, bool training) {
         cb_module_train(module->child[i].module, training);
 }
 
-/* Other names of the old tensor become names of the new one. */
-static bool replace(Module *module, const Tensor *old, Tensor *now) {
-    for (int i = 0; i < module->tensor_count; i++) {
-        ModuleTensor *slot = &module->tensor[i];
-        Tensor *x = slot->tensor;
-        if (!x || x == old || !same_tensor(x, old)) continue;
-        Tensor *tied = tensor_alias(now);
-        if (!tied) return false;
-        module_hold(slot, tied);
-    }
-    for (int i = 0; i < module->child_count; i++)
-        if (!replace(module->child[i].module, old, now)) return false;
-    return true;
+/* All names of the old tensor become names of the new one. */
+static void replace(Module *module, const Tensor *old, Tensor *now) {
+    for (int i = 0; i < module->tensor_count; i++)
+        if (module->tensor[i].tensor == old) module_hold(&module->tensor[i], now);
+    for (int i = 0; i < module->child_count; i++) replace(module->child[i].module, old, now);
+}
+
+/* Of the same elements in another dtype; a leaf is one still, without its gradient. */
+static Tensor *converted(Tensor *x, cb_dtype dtype) {
+    cb_no_grad_open();
+    Tensor *y = op_to(x, dtype);
+    cb_no_grad_close();
+    if (y && x->history && !cb_requires_grad_(y, true)) return NULL;
+    return y;
 }
 
 static cb_status convert(Module *root, Module *module, cb_dtype dtype) {
@@ -115,9 +136,9 @@ static cb_status convert(Module *root, Module *module, cb_dtype dtype) {
         ModuleTensor *slot = &module->tensor[i];
         if (!slot->tensor || slot->tensor->dtype == dtype) continue;
         if (!dtype_is_float(slot->tensor->dtype)) continue;
-        Tensor *converted = op_to(slot->tensor, dtype);
-        if (!converted || !replace(root, slot->tensor, converted)) return cb_error_status();
-        module_hold(slot, converted);
+        Tensor *now = converted(slot->tensor, dtype);
+        if (!now) return cb_error_status();
+        replace(root, slot->tensor, now);
     }
     for (int i = 0; i < module->child_count; i++) {
         cb_status status = convert(root, module->child[i].module, dtype);

@@ -113,7 +113,7 @@ cb_tensor *cb_keep(cb_tensor *handle) {
 }
 
 static bool refuse_owned(const Tensor *x, const char *what) {
-    if (!x->owned) return false;
+    if (!x->owners) return false;
     fail(CB_ERR_ARGUMENT, "%s: the tensor is a parameter or buffer of a module, which frees it",
          what);
     return true;

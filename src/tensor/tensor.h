@@ -51,9 +51,10 @@ struct cb_tensor {
     cb_dtype dtype;     /* CB_SAME: a stand-in of a symbolic trace, dtype and shape unknown */
     uint8_t rank;
     bool kept;        /* out of every scope */
-    bool owned;       /* by a module, which alone frees it */
     uint8_t device;   /* DeviceId: of its storage, or where that will be */
     uint8_t dynamic;  /* bit per dim: cb_mark_dynamic */
+    uint32_t owners;  /* slots of modules, the last of which frees it; 1: a leaf, whose gradient it
+                       * is */
     Scope *scope;
     Tensor *previous, *next; /* in the scope; next also among the free slots */
     History *history; /* NULL: it needs no gradient */

@@ -132,7 +132,8 @@ static inline void link_tensor(Scope *scope, Tensor *x) {
 
 /* slot is a free one. */
 static inline void slot_begin(ThreadState *t, Tensor *x, int value, uint64_t trace) {
-    x->kept = x->owned = false;
+    x->kept = false;
+    x->owners = 0;
     x->history = NULL;
     x->dynamic = 0;
     x->value = (void *)(intptr_t)value;

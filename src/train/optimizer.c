@@ -200,16 +200,11 @@ cb_status cb_optimizer_add(cb_optimizer *optimizer, cb_tensor *const *parameters
 
 cb_status cb_optimizer_add_module(cb_optimizer *optimizer, cb_module *module,
                                   const char *arguments) {
-    int count = cb_module_parameters(module, NULL, 0), kept = 0;
+    int count = cb_module_parameters(module, NULL, 0);
     cb_tensor **all = memory_alloc(sizeof *all * (size_t)(count > 0 ? count : 1));
     if (!all) return fail_memory(sizeof *all * (size_t)count);
     cb_module_parameters(module, all, count);
-    for (int i = 0; i < count; i++) {
-        bool tied = false;
-        for (int k = 0; k < kept; k++) tied |= cb_shares_storage(all[k], all[i]);
-        if (!tied) all[kept++] = all[i];
-    }
-    cb_status status = cb_optimizer_add(optimizer, all, kept, arguments);
+    cb_status status = cb_optimizer_add(optimizer, all, count, arguments);
     memory_free(all);
     return status;
 }

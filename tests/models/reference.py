@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the small weights, inputs and outputs that test_models.c compares with, made by PyTorch.
 
-    /opt/peer/bin/python tests/models/reference.py [layers]     writes tests/models/data/*.safetensors
+    /opt/peer/bin/python tests/models/reference.py [layers|training]     writes tests/models/data/*.safetensors
 
 NAME.safetensors is a state dict, NAME_io.safetensors holds inputs x and outputs y. Where torchvision
 is installed, the modules of networks.py are checked against its keys first.
@@ -170,6 +170,43 @@ def write_layers():
     save("layers_io", io, texts)
 
 
+def read(name):
+    """What save() wrote."""
+    data = open(os.path.join(FOLDER, name + ".safetensors"), "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    dtypes = {text: dtype for dtype, text in NAMES.items()}
+    return {k: torch.frombuffer(bytearray(data[8 + size + v["data_offsets"][0]:8 + size + v["data_offsets"][1]]),
+                                dtype=dtypes[v["dtype"]]).reshape(v["shape"])
+            for k, v in json.loads(data[8:8 + size]).items() if k != "__metadata__"}
+
+
+def train(name, model, x, target, optimizer, kept):
+    """Twenty steps from the weights of NAME.safetensors: the losses, the norms of all gradients before clipping to 1, and
+    what the kept parameters are then."""
+    model.load_state_dict(read(name), strict=False)
+    model.train()
+    optimizer, losses, norms = optimizer(model.parameters()), [], []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x).flatten(0, -2), target)
+        loss.backward()
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), 1.0).item())
+        optimizer.step()
+        losses.append(loss.item())
+    out = {f"{name}.loss": torch.tensor(losses), f"{name}.norm": torch.tensor(norms)}
+    return {**out, **{f"{name}.{k}": model.state_dict()[k] for k in kept}}
+
+
+def write_training():
+    x = read("gpt2_io")["x"]
+    gpt = train("gpt2", GPT(64, 32, 32, 2, 4), x[:, :-1], x[:, 1:].flatten(), lambda p: torch.optim.AdamW(p, lr=1e-3),
+                ("wte.weight", "h.0.ln1.weight", "h.1.fc.weight"))
+    resnet = train("resnet18", ResNet((2, 2, 2, 2), False, 2, 10), read("resnet18_io")["x"], torch.tensor([3, 7]),
+                   lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9),
+                   ("conv1.weight", "bn1.running_var", "fc.weight"))
+    save("training", {**gpt, **resnet})
+
+
 def check_keys():
     try:
         import torchvision.models as models
@@ -188,6 +225,8 @@ def check_keys():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    if sys.argv[1:] == ["training"]:
+        sys.exit(write_training())
     torch.manual_seed(1)
     os.makedirs(FOLDER, exist_ok=True)
     check_keys()
@@ -198,3 +237,4 @@ if __name__ == "__main__":
     write_model("resnet18", ResNet((2, 2, 2, 2), False, 2, 10), torch.randn(2, 3, 40, 33))
     write_model("resnet50", ResNet((3, 4, 6, 3), True, 2, 10), torch.randn(2, 3, 33, 40))
     write_model("gpt2", GPT(64, 32, 32, 2, 4), torch.randint(0, 64, (2, 17)))
+    write_training()

@@ -236,12 +236,40 @@ static void tied_weights_share_storage(void **state) {
     cb_module *net = cb_nn_sequential(cb_nn_embedding(5, 4), cb_nn_linear(4, 5, false));
     cb_tensor *table = cb_module_get(net, "0.weight");
     cb_module_share(cb_module_child(net, "1"), "weight", table);
-    assert_true(cb_shares_storage(cb_module_get(net, "1.weight"), table));
+    assert_ptr_equal(cb_module_get(net, "1.weight"), table);
+    assert_int_equal(cb_module_parameters(net, NULL, 0), 1);
     cb_fill_(table, 3);
     assert_true(cb_item(cb_max(cb_module_get(net, "1.weight"))) == 3);
     assert_int_equal(cb_module_to(net, CB_BF16), CB_OK);
     assert_int_equal(cb_dtype_of(cb_module_get(net, "1.weight")), CB_BF16);
-    assert_true(cb_shares_storage(cb_module_get(net, "1.weight"), cb_module_get(net, "0.weight")));
+    assert_ptr_equal(cb_module_get(net, "1.weight"), cb_module_get(net, "0.weight"));
+    cb_module_free(net);
+}
+
+/* Two modules of which neither holds the other: the last one frees it. */
+static void a_tied_weight_outlives_its_first_module(void **state) {
+    (void)state;
+    int64_t live = cb_memory().live_tensors;
+    cb_module *first = cb_nn_linear(3, 3, false), *second = cb_nn_linear(3, 3, false);
+    cb_tensor *weight = cb_module_share(second, "weight", cb_module_get(first, "weight"));
+    cb_fill_(weight, 2);
+    cb_module_free(first);
+    assert_int_equal(cb_memory().live_tensors, live + 1);
+    float kept[9];
+    assert_int_equal(cb_read(cb_module_get(second, "weight"), kept, CB_F32), CB_OK);
+    assert_true(kept[8] == 2);
+    cb_module_free(second);
+    assert_int_equal(cb_memory().live_tensors, live);
+}
+
+static void conversion_keeps_leaves(void **state) {
+    (void)state;
+    cb_module *net = cb_nn_linear(2, 2, false);
+    cb_requires_grad_(cb_module_get(net, "weight"), true);
+    cb_module_to(net, CB_F64);
+    cb_tensor *weight = cb_module_get(net, "weight");
+    cb_backward(cb_sum(cb_forward(net, cb_ones(cb_dims(1, 2), CB_F64))), NULL);
+    assert_true(cb_item(cb_sum(cb_tensor_grad(weight))) == 4);
     cb_module_free(net);
 }
 
@@ -335,6 +363,8 @@ int main(void) {
         ONE(trees_own_what_they_hold),
         ONE(a_child_without_a_place_is_freed),
         ONE(tied_weights_share_storage),
+        ONE(a_tied_weight_outlives_its_first_module),
+        ONE(conversion_keeps_leaves),
         ONE(conversion_changes_floats),
         ONE(mistakes_are_named),
         ONE(every_allocation_may_fail),
