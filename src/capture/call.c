@@ -164,14 +164,25 @@ int call_eagerly(Function *function, Tensor *const *input, int input_count, Tens
     return call_plainly(function, input, input_count, output);
 }
 
+/* What a segment draws is drawn again, perhaps, by what waits: from the same state. */
+static bool run_entry(Call *call, Tensor **graph_output) {
+    int draws = call->entry->trace->draws;
+    if (!draws) return entry_run(call->entry, call->value, call->argument, graph_output);
+    RandomState own = call->random = random_take(draws), *before = random_lend(&own);
+    bool done = entry_run(call->entry, call->value, call->argument, graph_output);
+    random_lend(before);
+    if (!done) random_take(-draws);
+    return done;
+}
+
 /* The entry is known and its results are shells: launches it. False: nothing has happened. */
-static bool launch(const Call *call) {
+static bool launch(Call *call) {
     Entry *entry = call->entry;
     entry_use(entry);
     Tensor *local[LOCAL_VALUES], **graph_output = local;
     if (entry->graph_output_count > LOCAL_VALUES)
         graph_output = memory_alloc(sizeof *graph_output * (size_t)entry->graph_output_count);
-    bool done = graph_output && entry_run(entry, call->value, call->argument, graph_output);
+    bool done = graph_output && run_entry(call, graph_output);
     if (done) {
         entry_settle(entry, call->value, graph_output);
         for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);

@@ -107,10 +107,18 @@ Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t byte
 
 /* ---- during a call --------------------------------------------------------------------------- */
 
+/* Another seed is for draws behind it: where there were none before, for all of the segment. */
+static bool seed_changes(Call *call) {
+    if (call->mode == CALL_IS_EAGER || !trace_draws(call->trace, call->at, call->argument))
+        return true;
+    return call_event(call, REASON_ambient_changed);
+}
+
 /* Ops behind it are of another segment. */
-bool call_changes_ambient(Tracer *tracer, const char *what) {
+bool call_changes_ambient(Tracer *tracer, const char *what, AmbientChange change) {
     Call *call = call_of(tracer);
     if (call->function->options.fullgraph) return call_break(call, REASON_ambient_changed, what);
+    if (change == CHANGES_DRAWS) return seed_changes(call);
     if (call->mode == CALL_RECORDS && !call->at)
         function_note(call->function, REASON_ambient_changed, site_current(), "%s", what);
     call->stale = true;

@@ -15,6 +15,7 @@
 #include "capture/trace.h"
 #include "device/device.h"
 #include "tensor/frame.h"
+#include "tensor/random.h"
 #include "tensor/thread.h"
 
 #include <assert.h>
@@ -78,7 +79,7 @@ void modules_forget_dead(Trace *trace); /* the function made them for itself */
 bool modules_hold(const Trace *trace);  /* all are as they were */
 bool modules_same(const Trace *a, const Trace *b);
 /* Of the tracer (tensor/tracer.h). */
-bool call_changes_ambient(Tracer *tracer, const char *what);
+bool call_changes_ambient(Tracer *tracer, const char *what, AmbientChange change);
 void call_meets_module(Tracer *tracer, const cb_module *module);
 /* What of all this the entry does not hold for, into out; REASON_NONE: it holds. */
 Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t bytes);
@@ -337,6 +338,7 @@ struct Call {
     Function *function;
     Ambient ambient; /* when the segment began */
     bool stale;      /* it has been set to something else since */
+    RandomState random; /* that the segment, which has run, began to draw from */
     Tensor *const *input;  /* the caller's array; it is gone when the function has jumped out */
     int own_inputs; /* that the function freed: value has views of our own of them */
     uint64_t own_input[CB_MAX_ARGS / 64]; /* which, by bit, when there are some */

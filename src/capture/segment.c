@@ -14,9 +14,9 @@
  * when it has come by MANY_ROUNDS times: by then it is known what crosses.
  *
  * Nothing waits for what a later write would change: before a segment writes to memory that a left
- * one reads, that one's waiting values are computed; and of a segment that itself writes, draws
- * random numbers, or ends where the ambient state is set to something else, everything that lives
- * crosses. */
+ * one reads, that one's waiting values are computed; and of a segment that itself writes, has
+ * effects, or ends where the ambient state is set to something else, everything that lives crosses.
+ * Random numbers wait with the state that they were first drawn from. */
 #include "capture/functional.h"
 
 #include "base/clock.h"
@@ -39,6 +39,7 @@ struct LeftSegment {
     const Trace *trace;   /* of the entry, the recording, or the one that it is like */
     Entry *entry;         /* NULL: not compiled yet */
     Ambient ambient;      /* when it began */
+    RandomState random;   /* that its first draw took */
     Recording *recording; /* owned: to be compiled */
     Tensor **value;       /* owned, by value: inputs and captured tensors as views of our own;
                            * behind them the trace's arguments */
@@ -81,21 +82,11 @@ static int written_by(const Trace *trace, int op) {
     return trace->value[root].kind == VALUE_IS_RESULT ? NO_VALUE : root;
 }
 
-static bool writes(const Trace *trace) {
+/* What it does besides its values would be done again by what waits. */
+static bool acts(const Trace *trace) {
     for (int i = 0; i < length(trace->op); i++)
-        if (written_by(trace, i) != NO_VALUE) return true;
+        if (written_by(trace, i) != NO_VALUE || trace_has_effects(&trace->op[i])) return true;
     return false;
-}
-
-static bool draws(const Trace *trace) {
-    bool found = false;
-    for (int i = 0; i < length(trace->op) && !found; i++) {
-        const TraceOp *op = &trace->op[i];
-        Attrs attrs = {{0}};
-        if (op->word_count) memcpy(attrs.word, op->word, sizeof *op->word * op->word_count);
-        found = op->op != OP_assign && op_draws(op->op, &attrs);
-    }
-    return found;
 }
 
 static int64_t *arguments_of(const LeftSegment *left) {
@@ -210,6 +201,7 @@ static LeftSegment *new_left(Call *call, int shells) {
     *left = (LeftSegment){.trace = call->trace,
                           .entry = call->entry,
                           .ambient = call->ambient,
+                          .random = call->random,
                           .value = value,
                           .values = values,
                           .input_count = call->input_count,
@@ -240,8 +232,8 @@ static bool waits(const LeftSegment *left) {
     return false;
 }
 
-/* Its ops, one by one. False with an error: some shells have no value. */
-static bool compute(LeftSegment *left) {
+/* Its ops, one by one, which draw from there. False with an error: some shells have no value. */
+static bool compute(LeftSegment *left, RandomState *random) {
     Tensor **real = memory_alloc(sizeof *real * (size_t)(left->values + 1));
     if (!real) {
         fail_memory(sizeof *real * (size_t)(left->values + 1));
@@ -249,8 +241,10 @@ static bool compute(LeftSegment *left) {
     }
     memcpy(real, left->value, sizeof *real * (size_t)left->values);
     Tracer *tracer = tracer_set(NULL);
+    RandomState *before = random_lend(random);
     int count = length(left->trace->op);
     bool done = trace_run(left->trace, count, arguments_of(left), real);
+    random_lend(before);
     for (int k = 0; k < left->shells; k++) {
         LeftShell *shell = &left->shell[k];
         Tensor *made = real[shell->value];
@@ -264,8 +258,18 @@ static bool compute(LeftSegment *left) {
     return done;
 }
 
+/* The same for the first time: it takes what it draws from the process's state. */
+static bool compute_first(LeftSegment *left) {
+    int draws = left->trace->draws;
+    RandomState own = left->random = random_take(draws);
+    bool done = compute(left, &own);
+    random_take((int)(own.offset - left->random.offset) - draws); /* ops that fail take none */
+    return done;
+}
+
 static void compute_waiting(Call *call, LeftSegment *left) {
-    if (waits(left) && !compute(left)) call->lost = true;
+    RandomState own = left->random;
+    if (waits(left) && !compute(left, &own)) call->lost = true;
 }
 
 void segment_met(Call *call, Tensor *x) {
@@ -395,6 +399,7 @@ static void widen(Call *call, LeftSegment *left) {
     Entry *wider = NULL;
     if (again && mark_end(again)) {
         again->trace->whole = trace->whole;
+        again->trace->draws = trace->draws;
         for (int v = 0; v < length(trace->value); v++)
             atomic_store(&again->trace->crosses[v], atomic_load(&trace->crosses[v]));
         wider = make(call, again);
@@ -507,7 +512,7 @@ static void absorb_covered(Call *call, LeftSegment *made) {
 static bool run_recorded(Call *call, LeftSegment *left) {
     left->start_ms = call->start_ms;
     left->end_ms = clock_ms();
-    bool done = compute(left), whole = call->stale || writes(left->trace) || draws(left->trace);
+    bool done = compute_first(left), whole = call->stale || acts(left->trace);
     LeftSegment *like = find_like(left), *leader = like ? like : left;
     if (whole) cross_whole(left, leader->recording->trace);
     if (like)
@@ -520,6 +525,8 @@ static bool run_recorded(Call *call, LeftSegment *left) {
 
 static bool leave_recorded(Call *call) {
     if (!mark_end(call->recording)) return false;
+    Trace *trace = call->recording->trace;
+    trace->draws = trace_draws(trace, call->at, call->argument);
     LeftSegment *left = new_left(call, call->alive);
     if (!left) return false;
     left->recording = call->recording;
@@ -532,7 +539,7 @@ static bool leave_replayed(Call *call, bool has_run) {
     int waiting = 0;
     for (int v = 0; v < length(call->trace->value); v++) waiting += stays(call, v);
     LeftSegment *left = waiting || !has_run ? new_left(call, waiting) : NULL;
-    if (left && !has_run && !compute(left)) call->lost = true;
+    if (left && !has_run && !compute_first(left)) call->lost = true;
     return left || (!waiting && has_run);
 }
 

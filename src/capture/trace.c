@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "eager/tape.h"
+#include "graph/node.h"
 #include "op/custom.h"
 #include "tensor/place.h"
 #include <string.h>
@@ -434,6 +435,25 @@ void trace_print(const Trace *trace, Buffer *out) {
     put(out, "\n");
 }
 
+bool trace_has_effects(const TraceOp *op) {
+    Attrs attrs = {{0}};
+    if (op->op != OP_custom) return false;
+    trace_attrs(op, NULL, &attrs);
+    return custom_of(&attrs)->effects;
+}
+
+int trace_draws(const Trace *trace, int count, const int64_t *argument) {
+    int draws = 0;
+    for (int i = 0; i < count; i++) {
+        const TraceOp *op = &trace->op[i];
+        Attrs attrs = {{0}};
+        if (op->op == OP_assign || op->back || !op_may_draw(op->op)) continue;
+        trace_attrs(op, argument, &attrs);
+        draws += op_draws(op->op, &attrs);
+    }
+    return draws;
+}
+
 /* ---- running ------------------------------------------------------------------------------- */
 
 static cb_operand operand_of(const TraceOperand *operand, const int64_t *argument,
@@ -486,13 +506,6 @@ static bool run_op(const Trace *trace, const TraceOp *op, const int64_t *argumen
     return real[op->result] != NULL;
 }
 
-static bool has_effects(const TraceOp *op) {
-    Attrs attrs = {{0}};
-    if (op->op != OP_custom) return false;
-    memcpy(attrs.word, op->word, sizeof(int64_t) * op->word_count);
-    return custom_of(&attrs)->effects;
-}
-
 static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tensor **real,
                     bool effects) {
     Site site = site_current();
@@ -500,7 +513,7 @@ static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tens
     int no_grad = no_grad_set(1);
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
     for (int i = 0; i < count; i++)
-        if (effects || !has_effects(&trace->op[i]))
+        if (effects || !trace_has_effects(&trace->op[i]))
             done &= run_op(trace, &trace->op[i], argument, real);
     autocast_set(autocast);
     no_grad_set(no_grad);

@@ -129,7 +129,8 @@ typedef struct Trace {
     int *escaped;      /* vec: results that outlive the call without being returned; of a segment
                         * that goes on: those that cross */
     bool goes_on;      /* it ends at an event, not with the function (segment.c) */
-    bool whole;        /* it goes on, and nothing of it may wait: it writes, or draws */
+    bool whole;        /* it goes on, and nothing of it may wait: it writes, or has effects */
+    int draws;         /* it goes on, and takes so many random states */
     atomic_bool *crosses; /* it goes on: by root, whether somebody used it after the event */
 } Trace;
 
@@ -168,6 +169,10 @@ int trace_result_count(const Trace *trace);
 int trace_result(const Trace *trace, int k);
 TraceOperand trace_number(const cb_operand *operand);
 cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argument);
+/* The op does something besides its result, which a second run would do again. */
+bool trace_has_effects(const TraceOp *op);
+/* Random states that the first count ops of a run with these arguments take. */
+int trace_draws(const Trace *trace, int count, const int64_t *argument);
 /* Attributes with the arguments of a run; NULL: without. */
 void trace_attrs(const TraceOp *op, const int64_t *argument, Attrs *attrs);
 bool trace_word_varies(const TraceOp *op, int word); /* of an attribute among the operands */

@@ -19,7 +19,7 @@ cb_status cb_set_float32_matmul_precision(const char *precision) {
     for (int i = 0; precision && i < LEVELS; i++) {
         if (strcmp(precision, levels[i]) != 0) continue;
         bool was = atomic_load_explicit(&level, memory_order_relaxed) == MEDIUM;
-        if (was != (i == MEDIUM) && !tracer_may_change("float32 matmul precision"))
+        if (was != (i == MEDIUM) && !tracer_may_change("float32 matmul precision", CHANGES_OPS))
             return cb_error_status();
         atomic_store_explicit(&level, i, memory_order_relaxed);
         return CB_OK;
@@ -52,7 +52,7 @@ Ambient ambient_now(void) {
 
 static bool may_change(Option option) {
     return (option != OPTION_precise && option != OPTION_device) ||
-           tracer_may_change(option_info(option)->name);
+           tracer_may_change(option_info(option)->name, CHANGES_OPS);
 }
 
 void ambient_watch(void) { option_ask(may_change); }

@@ -2,9 +2,11 @@
  *
  * Numbers come from Philox keyed by (seed, offset, element index), so the state is two integers,
  * and eager and compiled code that take the same offsets draw the same numbers. Draws of several
- * threads take disjoint offsets, in the order in which they happen. */
+ * threads take disjoint offsets, in the order in which they happen. Who computes something once
+ * more lends the thread the state that it was first drawn from. */
 #include "tensor/random.h"
 #include "carbide.h"
+#include "tensor/thread.h"
 #include "tensor/tracer.h"
 
 #include <stdatomic.h>
@@ -15,7 +17,7 @@ enum { DEFAULT_SEED = 42 };
 static struct { _Atomic int64_t seed, offset; } state = {DEFAULT_SEED, 0};
 
 void cb_manual_seed(uint64_t seed) {
-    if (!tracer_may_change("the seed")) return;
+    if (!tracer_may_change("the seed", CHANGES_DRAWS)) return;
     atomic_store(&state.seed, (int64_t)seed);
     atomic_store(&state.offset, 0);
 }
@@ -25,8 +27,19 @@ void random_set(RandomState next) {
     atomic_store(&state.offset, next.offset);
 }
 
+RandomState *random_lend(RandomState *own) {
+    RandomState *before = thread_state.random;
+    thread_state.random = own;
+    return before;
+}
+
 RandomState random_take(int draws) {
-    RandomState taken;
+    RandomState taken, *own = thread_state.random;
+    if (own) {
+        taken = *own;
+        own->offset += draws;
+        return taken;
+    }
     taken.offset = atomic_fetch_add(&state.offset, draws);
     taken.seed = atomic_load(&state.seed);
     return taken;

@@ -9,6 +9,9 @@ typedef struct RandomState {
     int64_t seed, offset;
 } RandomState;
 RandomState random_take(int draws); /* state for the first of them; advances by draws */
+/* From now on the thread takes its draws from there, NULL: from the process's state. Returns what
+ * it took them from. */
+RandomState *random_lend(RandomState *own);
 void random_set(RandomState next); /* what random_take takes next */
 
 #endif

@@ -129,9 +129,9 @@ Tracer *tracer_set(Tracer *tracer) {
     return before;
 }
 
-bool tracer_may_change(const char *what) {
+bool tracer_may_change(const char *what, AmbientChange change) {
     Tracer *tracer = thread_state.tracer;
-    return !tracer || !tracer->change_ambient || tracer->change_ambient(tracer, what);
+    return !tracer || !tracer->change_ambient || tracer->change_ambient(tracer, what, change);
 }
 
 static void set_disabled(ThreadState *t, int disabled) {

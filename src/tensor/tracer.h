@@ -12,6 +12,11 @@ typedef enum TensorAccess {
     ACCESS_CHANGE   /* the caller says that it writes them through such a pointer */
 } TensorAccess;
 
+typedef enum AmbientChange {
+    CHANGES_OPS,  /* what an op computes: tensor/ambient.h */
+    CHANGES_DRAWS /* what a random op draws */
+} AmbientChange;
+
 typedef struct Tracer Tracer;
 struct Tracer {
     Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
@@ -37,7 +42,7 @@ struct Tracer {
     /* What surrounds ops (tensor/ambient.h), or the seed of random numbers, is about to be set to
      * something else: what was recorded is computed first. False with an error: it stays. May be
      * NULL. */
-    bool (*change_ambient)(Tracer *tracer, const char *what);
+    bool (*change_ambient)(Tracer *tracer, const char *what, AmbientChange change);
     /* Does x, which the tracer has made, require a gradient? NULL: none does. */
     bool (*requires_grad)(Tracer *tracer, const Tensor *x);
     /* cb_grad, or (wrt NULL) cb_backward: false with an error, or when the thread is traced no more
@@ -54,7 +59,8 @@ struct Tracer {
 };
 Tracer *tracer_current(void);
 Tracer *tracer_set(Tracer *tracer); /* returns the one before */
-bool tracer_may_change(const char *what); /* asks the thread's tracer, change_ambient */
+/* Asks the thread's tracer, change_ambient. */
+bool tracer_may_change(const char *what, AmbientChange change);
 bool tracer_disabled(void); /* in a scope of cb_disable_open */
 bool grad_mode(void);       /* outside of every cb_no_grad_open */
 int no_grad_set(int scopes); /* so many are open; returns how many were */
