@@ -28,8 +28,8 @@ lint: all
 	@tools/lint.sh $(BUILD)
 
 format:
-	@find src plugins include models cli tests examples bench tools -name '*.[ch]' | xargs python3 tools/wrap_comments.py
-	@find src plugins models cli tests examples bench tools -name '*.c' | xargs clang-format -i
+	@find src plugins include models data cli tests examples bench tools -name '*.[ch]' | xargs python3 tools/wrap_comments.py
+	@find src plugins models data cli tests examples bench tools -name '*.c' | xargs clang-format -i
 
 # What Carbide is for, on real input: under a minute after the build. The pictures lie in $(BUILD).
 demo: $(BUILD)/build.ninja

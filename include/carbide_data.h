@@ -53,6 +53,43 @@ CB_API cb_status cb_token_reader_next(cb_token_reader *reader, cb_tensor **input
 CB_API cb_module *cb_token_reader_state(cb_token_reader *reader);
 CB_API void cb_token_reader_free(cb_token_reader *reader);
 
+/* ---- tokenizers -------------------------------------------------------------------------------
+ * A text -> the numbers of its tokens, and back. Texts are bytes, which should be UTF-8 and need
+ * not be: what was encoded is decoded to the same bytes. Several threads may share a tokenizer,
+ * while none adds to it. */
+
+typedef struct cb_tokenizer cb_tokenizer;
+
+CB_API cb_tokenizer *cb_tokenizer_bytes(void); /* a token per byte: needs no files */
+/* Byte pair encoding with GPT-2's files vocab.json and merges.txt (encoder.json and vocab.bpe), and
+ * its pattern of words, with the letters and numbers of Unicode 18. <|endoftext|> is special, if it
+ * is there. NULL with an error, which has the file and the line: what is no JSON, a number that is
+ * missing or there twice, a byte without a token, a merge of tokens that the vocabulary lacks. */
+CB_API cb_tokenizer *cb_tokenizer_gpt2(const char *vocabulary, const char *merges);
+CB_API void cb_tokenizer_free(cb_tokenizer *tokenizer);
+CB_API int64_t cb_tokenizer_count(const cb_tokenizer *tokenizer); /* of the vocabulary */
+/* The number of the token that is this text, or -1. */
+CB_API int32_t cb_tokenizer_id(const cb_tokenizer *tokenizer, const char *text);
+/* Makes the token of this text special: a new one behind all others, if there is none. Its number,
+ * or -1 with an error. */
+CB_API int32_t cb_tokenizer_add_special(cb_tokenizer *tokenizer, const char *text);
+/* Gives the count of tokens, or -1 with an error; ids has room for one per byte, which is the most
+ * there can be. special: the texts of special tokens become these, the longest one where several
+ * begin; otherwise they are text as any other, as befits what a user wrote. */
+CB_API int64_t cb_tokenizer_encode(const cb_tokenizer *tokenizer, const char *text, int64_t bytes,
+                                   bool special, int32_t *ids);
+/* The same of a file, saved as a token file of so many bytes each (cb_tokens_save). Takes memory of
+ * four times the file's size. */
+CB_API cb_status cb_tokenizer_encode_file(const cb_tokenizer *tokenizer, const char *text_path,
+                                          bool special, const char *path, int bytes);
+/* Writes what fits, with a NUL behind it, and gives the length of the whole text without that; -1:
+ * one of the numbers is none of the vocabulary, which the error names with its position. */
+CB_API int64_t cb_tokenizer_decode(const cb_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                                   char *text, int64_t capacity);
+/* The bytes of one token, which are the tokenizer's, with no NUL behind them, and maybe a part of a
+ * character. NULL with an error, as above. */
+CB_API const char *cb_tokenizer_token(const cb_tokenizer *tokenizer, int32_t id, int64_t *bytes);
+
 /* ---- progress of a run ------------------------------------------------------------------------
  * One live line on stderr, where that is a terminal:
  *
@@ -102,6 +139,16 @@ CB_API bool cb_interrupted(void);
 #define cb_token_reader_next(...) (CB_HERE, (cb_token_reader_next)(__VA_ARGS__))
 #define cb_token_reader_state(...) (CB_HERE, (cb_token_reader_state)(__VA_ARGS__))
 #define cb_token_reader_free(...) (CB_HERE, (cb_token_reader_free)(__VA_ARGS__))
+#define cb_tokenizer_bytes() (CB_HERE, (cb_tokenizer_bytes)())
+#define cb_tokenizer_gpt2(...) (CB_HERE, (cb_tokenizer_gpt2)(__VA_ARGS__))
+#define cb_tokenizer_free(...) (CB_HERE, (cb_tokenizer_free)(__VA_ARGS__))
+#define cb_tokenizer_count(...) (CB_HERE, (cb_tokenizer_count)(__VA_ARGS__))
+#define cb_tokenizer_id(...) (CB_HERE, (cb_tokenizer_id)(__VA_ARGS__))
+#define cb_tokenizer_add_special(...) (CB_HERE, (cb_tokenizer_add_special)(__VA_ARGS__))
+#define cb_tokenizer_encode(...) (CB_HERE, (cb_tokenizer_encode)(__VA_ARGS__))
+#define cb_tokenizer_encode_file(...) (CB_HERE, (cb_tokenizer_encode_file)(__VA_ARGS__))
+#define cb_tokenizer_decode(...) (CB_HERE, (cb_tokenizer_decode)(__VA_ARGS__))
+#define cb_tokenizer_token(...) (CB_HERE, (cb_tokenizer_token)(__VA_ARGS__))
 #define cb_progress_new(...) (CB_HERE, (cb_progress_new)(__VA_ARGS__))
 #define cb_progress_due(...) (CB_HERE, (cb_progress_due)(__VA_ARGS__))
 #define cb_progress_step(...) (CB_HERE, (cb_progress_step)(__VA_ARGS__))

@@ -132,6 +132,7 @@ def find(mutant, text):
 def test_sources():
     """Names of tests as far as they can be told without a build folder."""
     names = {os.path.basename(path)[:-2] for path in glob.glob("tests/unit/test_*.c")}
+    names |= {os.path.basename(path)[:-2] for path in glob.glob("tests/data/test_*.c")}
     names |= {os.path.basename(path)[:-3] for path in glob.glob("tests/cpp/test_*.cc")}
     names |= {name + variant for name in names for variant in ("_amx", "_widened")}
     names |= {os.path.basename(path)[:-3] for path in glob.glob("tests/cpp/*.cc")}
@@ -150,7 +151,7 @@ def check(mutants):
         if (mutant.file, mutant.name) in seen:
             yield where + "another row has this name"
         seen.add((mutant.file, mutant.name))
-        table = f"tests/mutants/{mutant.file.split('/')[1]}.txt"
+        table = f"tests/mutants/{mutant.file.removeprefix('src/').split('/')[0]}.txt"
         if mutant.place.split(":")[0] != table:
             yield where + f"rows of {mutant.file} stand in {table}"
         for test in mutant.tests:

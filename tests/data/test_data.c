@@ -2,31 +2,12 @@
 #include "fixture.h"
 
 #include "carbide_data.h"
+#include "files_of_tests.h"
 #include <math.h>
 #include <signal.h>
-#include <unistd.h>
 
 #define TEST(function)                                                                             \
     cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
-
-static char folder[] = "/tmp/carbide_data_XXXXXX";
-
-static const char *file(const char *name) {
-    static char path[2][64];
-    static int turn;
-    turn = !turn;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-    return path[turn];
-}
-
-static const char *written(const char *name, const void *bytes, size_t count) {
-    const char *path = file(name);
-    FILE *out = fopen(path, "wb");
-    assert_non_null(out);
-    assert_int_equal(fwrite(bytes, 1, count, out), count);
-    assert_int_equal(fclose(out), 0);
-    return path;
-}
 
 static char *content(const char *name) {
     static char text[65536];
@@ -188,7 +169,6 @@ static void test_interrupts_are_noted_once(void **state) {
 }
 
 int main(void) {
-    if (!mkdtemp(folder)) return 1;
     const struct CMUnitTest tests[] = {
         TEST(test_tokens_of_each_width),
         TEST(test_token_files_that_are_refused),
@@ -197,8 +177,5 @@ int main(void) {
         TEST(test_log_and_curve),
         TEST(test_interrupts_are_noted_once),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, clean_up);
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return failed | system(command);
+    return in_folder(tests, sizeof tests / sizeof *tests);
 }

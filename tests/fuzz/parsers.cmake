@@ -1,8 +1,9 @@
 # Fuzz targets of the parsers, for libFuzzer: programs in build/fuzzers, tests/fuzz/parsers.sh runs them.
 # They are clang's work in a build of any compiler: the parsers and what they stand on are compiled
 # again, with coverage and the sanitizers, and come before the library's own, which fills the rest.
-set(PARSERS fx graph loops npy safetensors)
+set(PARSERS fx graph loops npy safetensors tokenizer)
 set(PARSER_SOURCES
+    data/files.c data/merge.c data/split.c data/tokenizer.c data/tokens.c data/vocabulary.c
     src/base/arena.c src/base/buffer.c src/base/map.c src/base/vec.c
     src/fx/graph.c src/fx/lint.c src/fx/names.c src/fx/parse.c src/fx/target.c src/fx/text.c
     src/graph/build.c src/graph/graph.c src/graph/parse.c src/graph/print.c src/graph/syntax.c
@@ -10,7 +11,7 @@ set(PARSER_SOURCES
     src/io/header.c src/io/safetensors.c src/tensor/npy.c third_party/yyjson.c
     src/lower/index.c src/lower/loop.c src/lower/parse.c src/lower/print.c src/lower/verify.c)
 set(PARSER_FLAGS -std=gnu11 -g -O1 -w -fno-omit-frame-pointer -fno-sanitize-recover=undefined
-    -fsanitize=fuzzer-no-link,address,undefined ${NUMERIC} -DCARBIDE_BUILD
+    -fsanitize=fuzzer-no-link,address,undefined ${NUMERIC} -DCARBIDE_BUILD -D_GNU_SOURCE
     -DCARBIDE_UNDEFINED_SANITIZER -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_SOURCE_DIR}/src -I${GEN}
     -I${CMAKE_SOURCE_DIR}/third_party)
 foreach(definition ${YYJSON_DEFINITIONS})
