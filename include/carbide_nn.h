@@ -108,7 +108,9 @@ CB_API char *cb_module_text(const cb_module *module); /* the same text; free it 
 
 /* ---- initial values --------------------------------------------------------------------------
  * torch.nn.init: x is written in place, whatever requires a gradient, and comes back; NULL with an
- * error. Random ones draw from cb_manual_seed's generator. Trailing arguments may be left out:
+ * error. Random ones draw from cb_manual_seed's generator, right where x lies when that is one
+ * piece: no second tensor is made, and what x holds is undefined if memory runs out all the same.
+ * Trailing arguments may be left out:
  *
  *     cb_init_uniform_(x, a=0, b=1)                 cb_init_normal_(x, mean=0, std=1)
  *     cb_init_trunc_normal_(x, mean=0, std=1, a=-2, b=2)    normal, of a..b alone

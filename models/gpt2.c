@@ -7,6 +7,7 @@
 #include "build.h"
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 cb_gpt2_config cb_gpt2_124m_config(void) { return (cb_gpt2_config){50304, 1024, 768, 12, 12}; }
@@ -69,6 +70,17 @@ static cb_module *blocks_new(const cb_gpt2_config *config) {
     return list;
 }
 
+/* The head is made without outputs, so that no table is drawn that wte's would take the place of:
+ * that one is a quarter of all weights. */
+static bool tie(cb_module *net, const cb_gpt2_config *config) {
+    char extra[96];
+    snprintf(extra, sizeof extra, "in_features=%" PRId64 ", out_features=%" PRId64 ", bias=False",
+             config->width, config->vocabulary);
+    cb_module *head = cb_module_child(net, "head");
+    return cb_module_share(head, "weight", cb_module_get(net, "wte.weight")) &&
+           cb_module_extra(head, extra) == CB_OK;
+}
+
 cb_module *cb_model_gpt2(cb_gpt2_config config) {
     if (config.layers < 0 || config.layers > INT_MAX)
         return build_refuse("gpt2: %" PRId64 " layers", config.layers);
@@ -80,10 +92,9 @@ cb_module *cb_model_gpt2(cb_gpt2_config config) {
     build_add(&b, "wpe", cb_nn_embedding(config.length, config.width));
     build_add(&b, "h", blocks_new(&config));
     build_add(&b, "lnf", cb_nn_layer_norm(cb_dims(config.width), 1e-5));
-    build_add(&b, "head", cb_nn_linear(config.width, config.vocabulary, false));
+    build_add(&b, "head", cb_nn_linear(config.width, 0, false));
     if (!b.module) return NULL;
-    cb_tensor *table = cb_module_get(b.module, "wte.weight");
-    if (cb_module_share(cb_module_child(b.module, "head"), "weight", table)) return b.module;
+    if (tie(b.module, &config)) return b.module;
     cb_module_free(b.module);
     return NULL;
 }

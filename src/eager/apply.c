@@ -211,6 +211,20 @@ Tensor *apply_result(Tensor *target, Tensor *result) {
     return NULL;
 }
 
+Tensor *apply_into(Tensor *target, Op op, const cb_operand *input, int input_count) {
+    if (!target || !target->storage || tracer_current() ||
+        thread_state.autocast.lower != AUTOCAST_OFF) {
+        Attrs attrs = attrs_default(op);
+        return apply_result(target, apply(op, input, input_count, &attrs));
+    }
+    if (!operands_present(op, input, input_count) || !operands_real(op, input, input_count) ||
+        !check_target(target))
+        return NULL;
+    if (!eager_into(target, op, input, input_count)) return NULL;
+    storage_written(target->storage);
+    return target;
+}
+
 /* ---- handles --------------------------------------------------------------------------------- */
 
 static inline bool moves(Op op) { return op == OP_batch_norm || op == OP_instance_norm; }

@@ -11,6 +11,10 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value);
 /* The same for the result of an op in place, which must not be of a higher kind than the target:
  * a float of an integer one. */
 Tensor *apply_result(Tensor *target, Tensor *result);
+/* The op in place, attributes as they are by default: target's own elements take the result where
+ * nothing traces, which needs no memory besides. An operand that shares memory with target is
+ * target, and read element by element, or not at all; no gradient follows. */
+Tensor *apply_into(Tensor *target, Op op, const cb_operand *input, int input_count);
 
 /* A call as users make it: the op, and what it writes to besides (running.c). The statistics
  * of x by channel that a norm moves its running ones towards; false with an error. */

@@ -298,6 +298,36 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
     return result;
 }
 
+/* Whether the op's result can be computed where target lies: only where sizes and dtype are its
+ * own, and no input is handed on as the result. */
+static bool fits(const PlanOutput *output, const Tensor *target) {
+    const Meta *meta = &output->meta;
+    return output->alias_input < 0 && tensor_contiguous(target) && meta->dtype == target->dtype &&
+           meta->rank == target->rank &&
+           !memcmp(meta->size, target->size, sizeof *meta->size * meta->rank);
+}
+
+bool eager_into(Tensor *target, Op op, const cb_operand *input, int input_count) {
+    EagerCall call;
+    Attrs defaults = attrs_default(op);
+    open_call(&call, op, input, input_count, &defaults);
+    describe(&call);
+    EagerEntry *entry = entry_of(&call);
+    if (!entry) return false;
+    const Executable *executable = eager_executable(entry);
+    bool done;
+    if (fits(&executable_plan(executable)->output[0], target)) {
+        done = executable_run_into(executable, call.input, target);
+    } else {
+        Tensor *result = run(&call, executable);
+        cb_operand value = cb_operand_tensor(result);
+        done = result && eager_assign(target, &value);
+        tensor_destroy(result);
+    }
+    eager_release(entry);
+    return done;
+}
+
 /* ---- assignment ---- */
 
 static bool fill(Tensor *target, const cb_operand *value) {

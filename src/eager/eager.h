@@ -15,6 +15,10 @@ Tensor *number_wrap(Number *number, const cb_operand *operand);
 /* An op on real tensors, where the door (apply.c) has done views already; attrs are not yet
  * canonical. */
 Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
+/* The same into target's elements, of which none is read after the one at its place is written:
+ * without a tensor for the result where it is of target's sizes and dtype and target is contiguous,
+ * and else as the assignment of one. */
+bool eager_into(Tensor *target, Op op, const cb_operand *input, int input_count);
 /* Writes value, broadcast and converted, into target's elements. */
 bool eager_assign(Tensor *target, const cb_operand *value);
 
@@ -29,8 +33,8 @@ typedef struct GradientNeeds {
 } GradientNeeds;
 /* The gradients of an op by its wanted operands (bits): held until it is released; NULL with an
  * error. Its inputs are the operands that are fed, then the result's gradient. */
-EagerEntry *eager_gradient(Op op, const cb_operand *input, int input_count,
-                           const Attrs *attrs, unsigned wanted, GradientNeeds *needs);
+EagerEntry *eager_gradient(Op op, const cb_operand *input, int input_count, const Attrs *attrs,
+                           unsigned wanted, GradientNeeds *needs);
 
 /* The cache (cache.c): keys are words, compared exactly. A found or added entry is held
  * until it is released; an entry that is thrown out while held lives until then. */

@@ -7,6 +7,7 @@
  * in f64 from such a draw, and assigned. */
 #include "carbide.h"
 
+#include "eager/apply.h"
 #include "nn/module.h"
 
 #include <math.h>
@@ -26,15 +27,29 @@ cb_tensor *cb_init_constant_(cb_tensor *x, double value) {
     return initialized(x, cb_full(CB_NO_DIMS, value, CB_F64));
 }
 
-cb_tensor *cb_init_uniform_(cb_tensor *x, double a, double b) {
+/* A draw times a scale, plus a shift, step by step in x itself: a table of half a gigabyte needs no
+ * second one. */
+static cb_tensor *drawn(cb_tensor *x, Op draw, double scale, double shift) {
+    Tensor *to = tensor_in(x, "initial values");
+    if (x && !to) return NULL;
+    cb_operand scaled[] = {cb_operand_tensor(to), cb_operand_float(scale)};
+    cb_operand shifted[] = {cb_operand_tensor(to), cb_operand_float(shift)};
+    cb_no_grad_open();
     cb_scope_open();
-    return initialized(x, cb_add(cb_mul(cb_rand_like(cb_detach(x)), b - a), a));
+    bool done = apply_into(to, draw, scaled, 1) && apply_into(to, OP_mul, scaled, 2) &&
+                apply_into(to, OP_add, shifted, 2);
+    cb_scope_close();
+    cb_no_grad_close();
+    return done ? x : NULL;
+}
+
+cb_tensor *cb_init_uniform_(cb_tensor *x, double a, double b) {
+    return drawn(x, OP_rand_like, b - a, a);
 }
 
 cb_tensor *cb_init_normal_(cb_tensor *x, double mean, double std) {
     if (!(std >= 0)) return fail(CB_ERR_ARGUMENT, "init_normal_: a std of %g", std), NULL;
-    cb_scope_open();
-    return initialized(x, cb_add(cb_mul(cb_randn_like(cb_detach(x)), std), mean));
+    return drawn(x, OP_randn_like, std, mean);
 }
 
 /* ---- by the sizes ---------------------------------------------------------------------------- */

@@ -97,13 +97,15 @@ void layer_absent(Module **module, const char *name) {
 Tensor *layer_uniform(cb_dim_list sizes, double bound) {
     Tracer *tracer = tracer_set(NULL);
     cb_scope_open();
-    Tensor *unit = op_rand(sizes, CB_F32);
-    Tensor *scaled = op_mul(cb_operand_tensor(unit), cb_operand_float(2 * bound));
-    Tensor *result = op_sub(cb_operand_tensor(scaled), cb_operand_float(bound));
-    if (result) cb_keep(result);
+    Tensor *result = op_rand(sizes, CB_F32);
+    cb_operand scaled[] = {cb_operand_tensor(result), cb_operand_float(2 * bound)};
+    cb_operand shifted[] = {cb_operand_tensor(result), cb_operand_float(bound)};
+    bool done =
+        result && apply_into(result, OP_mul, scaled, 2) && apply_into(result, OP_sub, shifted, 2);
+    if (done) cb_keep(result);
     cb_scope_close();
     tracer_set(tracer);
-    return result;
+    return done ? result : NULL;
 }
 
 Tensor *layer_normal(cb_dim_list sizes) {

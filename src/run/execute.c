@@ -20,6 +20,7 @@ typedef struct PlanRun {
     const Plan *plan;
     Tensor *const *inputs;
     Tensor **outputs;
+    Tensor *given;   /* NULL, or what the first output's elements go into */
     char *block;     /* temporaries and stages; NULL where all of them are empty */
     void **base;     /* by plan value */
     void **slot;     /* by slot: the buffers of all kernels */
@@ -48,6 +49,7 @@ static bool copy_out(const PlanRun *run, const Tensor *from, void *to) {
 
 /* An output is an input, what an earlier output is, or new. */
 static Tensor *make_output(const PlanRun *run, int number) {
+    if (run->given && number == 0) return tensor_alias(run->given);
     const PlanOutput *output = &run->plan->output[number];
     const PlanValue *value = &run->plan->value[output->value];
     if (value->place == VALUE_OUTPUT && value->number < number)
@@ -326,7 +328,8 @@ static __attribute__((noinline)) bool take_on_device(PlanRun *run, int64_t point
     return devices[executable->device]->fill(run->device->failed, 0, sizeof(int64_t));
 }
 
-static bool run(const Executable *executable, Tensor *const *inputs, Tensor **outputs) {
+static bool run(const Executable *executable, Tensor *const *inputs, Tensor **outputs,
+                Tensor *given) {
     const Plan *plan = executable->plan;
     void *stack[STACK_POINTERS];
     RunArgument argument;
@@ -335,6 +338,7 @@ static bool run(const Executable *executable, Tensor *const *inputs, Tensor **ou
                    .plan = plan,
                    .inputs = inputs,
                    .outputs = outputs,
+                   .given = given,
                    .argument = &argument,
                    .device = &device};
     int64_t values = length(plan->value), pointers = values + executable->slot_count;
@@ -355,7 +359,16 @@ static bool run(const Executable *executable, Tensor *const *inputs, Tensor **ou
 
 bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs) {
     if (!executable_enter(executable)) return false;
-    bool done = run(executable, inputs, outputs);
+    bool done = run(executable, inputs, outputs, NULL);
+    executable_leave(executable);
+    return done;
+}
+
+bool executable_run_into(const Executable *executable, Tensor *const *inputs, Tensor *given) {
+    if (!executable_enter(executable)) return false;
+    Tensor *output = NULL;
+    bool done = run(executable, inputs, &output, given);
+    tensor_destroy(output);
     executable_leave(executable);
     return done;
 }

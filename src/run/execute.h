@@ -11,7 +11,7 @@
 #include "vm/launch.h"
 
 typedef struct ExecutableOptions {
-    bool generate;       /* C code through the compiler; false: the VM */
+    bool generate; /* C code through the compiler; false: the VM */
     PlanSizes sizes;
     bool later;          /* with generate: the VM runs until executable_generate */
     bool oracle;         /* VM in f64: for checks */
@@ -60,5 +60,8 @@ double executable_step_ms(const Executable *executable, int step);
  * memory runs out, and without one when it is retired; nothing is half-written then. On a device
  * with a queue all of it is launched, and what fails then is a fault (device/device.h). */
 bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs);
+/* The same for an only output, which no input is: its elements go into a contiguous tensor of its
+ * meta. That may be an input where each element is read before the one at its place is written. */
+bool executable_run_into(const Executable *executable, Tensor *const *inputs, Tensor *given);
 
 #endif

@@ -1,6 +1,8 @@
 /* Initial values: bounds and moments that follow from the sizes, orthogonality, the seed. */
 #include "fixture.h"
 
+#include "carbide_nn.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -10,6 +12,21 @@
 enum { ROWS = 96, IN = 8, FIELD = 6, MANY = ROWS * IN * FIELD };
 
 static double value[MANY];
+
+/* No second tensor of a weight's size is made beside it. Before all others: the peak is the
+ * process's. */
+static void weights_are_drawn_where_they_lie(void **state) {
+    (void)state;
+    enum { IN_FEATURES = 1024, OUT_FEATURES = 2048, MOST = 4 * IN_FEATURES * (OUT_FEATURES + 20) };
+    cb_module *layer = cb_nn_linear(IN_FEATURES, OUT_FEATURES);
+    cb_tensor *x = cb_module_get(layer, "weight");
+    assert_ptr_equal(cb_init_normal_(x, 1, 2), x);
+    assert_ptr_equal(cb_init_kaiming_uniform_(x), x);
+    int64_t peak = cb_memory().peak_bytes;
+    if (peak > MOST) fail_msg("%lld bytes at the peak", (long long)peak);
+    cb_module_free(layer);
+    cb_cleanup();
+}
 
 static cb_tensor *weight(void) { return cb_zeros(cb_dims(ROWS, IN, 2, 3)); }
 
@@ -95,6 +112,56 @@ static void the_seed_decides(void **state) {
     assert_memory_not_equal(value, again, sizeof value);
 }
 
+/* x[:, 1] of x: f32[3, 4]; what lies between its elements stays. */
+static void views_are_drawn(void **state) {
+    (void)state;
+    cb_tensor *x = cb_zeros(cb_dims(3, 4)), *column = cb_select(x, 1, 1);
+    cb_manual_seed(3);
+    assert_ptr_equal(cb_init_uniform_(column, 1, 2), column);
+    cb_manual_seed(3);
+    cb_tensor *same = cb_init_uniform_(cb_zeros(3), 1, 2);
+    cb_read(x, value, CB_F64);
+    cb_read(same, value + 12, CB_F64);
+    for (int i = 0; i < 12; i++) assert_true(value[i] == (i % 4 == 1 ? value[12 + i / 4] : 0));
+    assert_null(cb_init_uniform_(cb_expand(cb_zeros(cb_dims(1, 4)), cb_dims(3, 4))));
+    expect_error("dimension 0 of the target is expanded");
+    assert_null(cb_init_normal_(cb_zeros(3, CB_I64)));
+    expect_error("i64 is not a floating point dtype");
+}
+
+/* exp(weight) is computed once while the weight is frozen. */
+static cb_tensor *scale(cb_module *self, cb_tensor *const *inputs, int count) {
+    (void)count;
+    return cb_mul(inputs[0], cb_exp(cb_module_get(self, "weight")));
+}
+
+static cb_tensor *drawn(cb_tensor *x) { return cb_mul(cb_init_normal_(x, 1, 2), 2.0); }
+
+/* Steps in place round as ops do, compiled ones too, and frozen weights are asked for again. */
+static void compiled_code_sees_them(void **state) {
+    (void)state;
+    cb_manual_seed(3);
+    cb_tensor *x = cb_zeros(24), *y = drawn(x), *z = cb_zeros(24);
+    cb_manual_seed(3);
+    cb_function *f = cb_compile(drawn, "backend=vm,fullgraph=1");
+    cb_tensor *same = cb_call(f, z);
+    cb_manual_seed(3);
+    cb_tensor *written = cb_mul(cb_add(cb_mul(cb_randn(24), 2.0), 1.0), 2.0);
+    assert_memory_equal(cb_data(y), cb_data(same), 24 * sizeof(float));
+    assert_memory_equal(cb_data(y), cb_data(written), 24 * sizeof(float));
+    assert_memory_equal(cb_data(x), cb_data(z), 24 * sizeof(float));
+    cb_function_free(f);
+    cb_module *scaled = cb_module_new("Scaled", scale, NULL);
+    cb_module_parameter(scaled, "weight", cb_zeros(4));
+    cb_module_train(scaled, false);
+    f = cb_compile_module(scaled, "backend=vm");
+    assert_true(cb_item(cb_sum(cb_call(f, cb_ones(4)))) == 4);
+    cb_init_uniform_(cb_module_get(scaled, "weight"), 1, 2);
+    assert_true(cb_item(cb_sum(cb_call(f, cb_ones(4)))) > 10);
+    cb_function_free(f);
+    cb_module_free(scaled);
+}
+
 static void gains(void **state) {
     (void)state;
     expect_near("relu", cb_calculate_gain("relu", 0), sqrt(2), 1e-15);
@@ -115,7 +182,14 @@ static void gains(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(distributions), TEST(truncated), TEST(orthogonal), TEST(the_seed_decides), TEST(gains),
+        TEST(weights_are_drawn_where_they_lie),
+        TEST(distributions),
+        TEST(truncated),
+        TEST(orthogonal),
+        TEST(the_seed_decides),
+        TEST(views_are_drawn),
+        TEST(compiled_code_sees_them),
+        TEST(gains),
     };
     return cmocka_run_group_tests_name("init", tests, NULL, NULL);
 }
