@@ -74,10 +74,11 @@ typedef struct DeviceMachine {
     int64_t flat_row;  /* rows of so many at the most are walked together, where that can be done */
     int64_t many_rows; /* ... where there are this many rows to walk across instead */
     int64_t small; /* a buffer of so many stays in the nearest cache, wherever it is read from */
-    int64_t rows_busy;  /* so many outer points keep it busy, lanes along the rows; with fewer, the
+    int64_t rows_busy;   /* so many outer points keep it busy, lanes along the rows; with fewer, the
                          * rows are split */
-    int64_t tiles_busy; /* the same with lanes across the rows */
-    int64_t chunk;      /* of a split row at least: more pays for adding up its parts */
+    int64_t tiles_busy;  /* the same with lanes across the rows */
+    int64_t chunk;       /* points of a part of a split row that pay for adding it up */
+    int64_t chunk_bytes; /* traffic that pays for it, too */
     int64_t most_chunks;
 } DeviceMachine;
 

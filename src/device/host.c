@@ -67,6 +67,7 @@ const DeviceMachine machine_cpu = {.short_row = 16,
                                    .rows_busy = 16,
                                    .tiles_busy = 4096,
                                    .chunk = 1 << 14,
+                                   .chunk_bytes = 1 << 16,
                                    .most_chunks = 256};
 
 const Device device_host = {.name = "cpu",

@@ -197,10 +197,11 @@ bool expr_uses_axis(const Expr *expr, int axis);
 bool expr_uses_inner(const Kernel *kernel, const Expr *expr);
 
 /* Where conditions on the coordinate along axis change, ascending; and the kernel for points
- * low <= coordinate < high alone; one point of an inner axis is a constant. pieces.c. */
+ * low <= coordinate < high alone, or for one point, whose coordinate is a constant. pieces.c. */
 int64_t *kernel_edges(Kernel *kernel, int axis, Arena *arena);
 Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high);
-/* The same, as a kernel that has no other points: its coordinate counts from 0. */
+Kernel *kernel_point(const Kernel *kernel, int axis, int64_t at);
+/* The piece as a kernel that has no other points: its coordinate counts from 0. */
 Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high);
 
 /* Whether axis and the one before it can be walked as one run: every access that varies with both

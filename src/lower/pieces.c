@@ -109,9 +109,11 @@ static Expr *moved(Kernel *piece, int axis, int64_t low, int64_t high) {
 }
 
 Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high) {
-    bool point = kernel->axis[axis].inner && high - low == 1;
-    if (point) return piece_of(kernel, axis, 1, fixed, low, high);
     return piece_of(kernel, axis, kernel->axis[axis].size, within, low, high);
+}
+
+Kernel *kernel_point(const Kernel *kernel, int axis, int64_t at) {
+    return piece_of(kernel, axis, 1, fixed, at, at + 1);
 }
 
 Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high) {

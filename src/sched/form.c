@@ -85,14 +85,25 @@ static bool folds(const Kernel *kernel) {
     return false;
 }
 
+/* Of its points, each of which reads and writes a buffer once: less of one that is indexed. */
+static int64_t traffic(const Kernel *kernel) {
+    int64_t bytes = 0, points = kernel->outer_size * kernel->inner_size;
+    for (int i = 0; i < length(kernel->buffer); i++) {
+        const KernelBuffer *b = &kernel->buffer[i];
+        bytes += least(b->numel, points) * (int64_t)cb_dtype_size(b->dtype);
+    }
+    return bytes;
+}
+
 static int64_t split_of(const Kernel *kernel, const DeviceMachine *machine) {
     bool inner = length(kernel->axis) > kernel->outer_count;
     int64_t enough = kernel->form == FORM_ROW ? machine->rows_busy : machine->tiles_busy;
     if (!inner || kernel->outer_size >= enough || kernel->outer_size == 0) return 1;
     if (!kernel_may_split(kernel) || !folds(kernel)) return 1;
     int64_t first = kernel->axis[kernel->outer_count].size;
-    int64_t split = kernel->outer_size * kernel->inner_size / machine->chunk;
-    split = least(split, most_bins(kernel, machine->most_chunks));
+    int64_t points = kernel->outer_size * kernel->inner_size;
+    int64_t split = points / machine->chunk, parts = traffic(kernel) / machine->chunk_bytes;
+    split = least(parts > split ? parts : split, most_bins(kernel, machine->most_chunks));
     if (split > first) split = first;
     if (split < 2) return 1;
     int64_t chunk = divide_up(first, split);

@@ -19,7 +19,7 @@ kernel k0_copy(outer a0:64) tile split 1 {
   t2 = f32 load b0[a0]
   store b1[a0] = t2
 }
-kernel k1_mul_scatter_add(inner a0:200000) row split 12 {
+kernel k1_mul_scatter_add(inner a0:200000) row split 36 {
   b0: in f32[200000]
   b1: in i64[200000]
   b2: inout f32[64]

@@ -61,7 +61,9 @@ static Phrase identity(CKernel *c, const Expr *x) {
 }
 
 /* The accumulator of a reduction. */
-static Phrase reduce_name(CKernel *c, const Expr *x) { return c_array_element(c, 'r', x->id); }
+static Phrase reduce_name(CKernel *c, const Expr *x) {
+    return c_array_element(c, 'r', c->accumulator ? c->accumulator[x->id] : x->id);
+}
 
 /* A float sum inside of further loops has a partial sum of its own; strips have one by lane. */
 static bool has_partial(const CKernel *c, const Expr *x) {
@@ -112,7 +114,7 @@ static Phrase target_name(CKernel *c, const Expr *x, int pass) {
     bool partial = has_partial(c, x) || array_partial(c, x, pass);
     char letter = strip_partial(c, x, pass) && !c->in_tail ? 'w' : partial ? 'q' : 'r';
     if (c->strip) return text_atom(arena_format(c->e.arena, "%c%u[j]", letter, x->id));
-    return c_array_element(c, letter, x->id);
+    return letter == 'r' ? reduce_name(c, x) : c_array_element(c, letter, x->id);
 }
 
 /* Extremes of a ROW compare: of floats, the ordered integers are compared. */

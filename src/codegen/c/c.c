@@ -39,6 +39,7 @@ enum {
     LINE_BYTES = 64,
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
+    PART_LANES = 9,         /* of a piece of a row whose length varies: its own does, too */
     NARROW_LANES = 64       /* of a vector of bytes: all wider values take several vectors then */
 };
 
@@ -207,17 +208,27 @@ static int64_t widest(const Kernel *kernel) {
     return bytes;
 }
 
+/* Lanes of a row, or of the piece of one. A piece that is a good part of a row that varies does,
+ * too. */
+static int64_t run_of(const CKernel *c) {
+    int64_t row = axis_typical(c->e.kernel, c->e.lane_axis);
+    if (!c->range) return row;
+    int64_t lanes = c->range->high - c->range->low;
+    bool part = c->e.kernel->axis[c->e.lane_axis].varies && lanes >= PART_LANES;
+    return part ? row / 2 : lanes;
+}
+
 static void choose_strip(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     if (c->shape != SHAPE_ROW) return;
-    int64_t strip = STRIP_BYTES / widest(kernel), run = axis_typical(kernel, c->e.lane_axis);
+    int64_t strip = STRIP_BYTES / widest(kernel), run = run_of(c);
     for (int s = 0; s < c->store_count; s++) {
         int64_t line =
             LINE_BYTES / (int64_t)cb_dtype_size(kernel->buffer[kernel->store[s].buffer].dtype);
         if (c->streams[s] && line > strip) strip = line;
     }
     bool whole = run % strip == 0;
-    if (c->split && c->e.lane_axis == kernel->outer_count) {
+    if (c->split && !c->range && c->e.lane_axis == kernel->outer_count) {
         run = (run + kernel->split - 1) / kernel->split;
         whole &= run % strip == 0;
     }
@@ -229,6 +240,7 @@ static void choose_strip(CKernel *c) {
 static const char *origin(const CKernel *c) {
     bool row = c->shape == SHAPE_ROW;
     if (c->e.lane_axis == NO_LANE) return NULL;
+    if (c->range && !c->lanes) return "from";
     if (!row || c->lanes) return arena_format(c->e.arena, "a%d", c->e.lane_axis);
     return c->split && c->e.lane_axis == c->e.kernel->outer_count ? "begin" : NULL;
 }
@@ -493,9 +505,10 @@ static void choose_calls(CKernel *c) {
     e->apart &= cost > APART_ARITHMETIC;
 }
 
-CKernel *c_prepare(Kernel *kernel, Usage *usage, Buffer *out) {
+CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
+    c->range = range;
     *e = (Emit){.target = &c_target,
                 .kernel = kernel,
                 .arena = out->arena,
@@ -526,7 +539,7 @@ CKernel *c_prepare(Kernel *kernel, Usage *usage, Buffer *out) {
 }
 
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
-    CKernel *c = c_prepare(kernel, usage, out);
+    CKernel *c = c_prepare(kernel, NULL, usage, out);
     Emit *e = &c->e;
     c_choose_pieces(c);
     put(out, "\n");

@@ -15,7 +15,13 @@
  *         arrays. Flat sweeps: blocks of items | lanes along rows and from row to row */
 typedef enum Shape { SHAPE_SERIAL, SHAPE_ROW, SHAPE_NESTED, SHAPE_ARRAY } Shape;
 
-typedef struct CKernel {
+/* Of the lane axis of a ROW kernel that is a piece of another one. */
+typedef struct RowRange {
+    int64_t low, high;
+} RowRange;
+
+typedef struct CKernel CKernel;
+struct CKernel {
     Emit e; /* first: the target's functions get it */
     Shape shape;
     const char *origin;    /* lane coordinate of l = 0; NULL: 0 */
@@ -39,11 +45,14 @@ typedef struct CKernel {
     int piece_axis; /* the lanes' or another outer one */
     bool *streams;  /* by store: goes past the caches */
     bool any_stream;
-    bool *narrows;      /* by store: f16 that are converted several at once, from an array */
-    int wide_count;     /* arrays of f16 that were converted several at once */
-    bool written_out;   /* NESTED: the inner range is text, point by point */
-    Phrase *point_name; /* written-out inner points: names by point and expression */
-} CKernel;
+    bool *narrows;         /* by store: f16 that are converted several at once, from an array */
+    int wide_count;        /* arrays of f16 that were converted several at once */
+    bool written_out;      /* NESTED: the inner range is text, point by point */
+    Phrase *point_name;    /* written-out inner points: names by point and expression */
+    CKernel **row_piece;   /* vec, of a ROW kernel: by range of its rows (pieces.c); or NULL */
+    const RowRange *range; /* of such a piece; else NULL */
+    uint32_t *accumulator; /* of such a piece: by reduction, the whole row's */
+};
 
 /* ---- the target (prelude.c), and its texts (lanes.c) ---- */
 extern const Target c_target;
@@ -83,10 +92,12 @@ void c_array_partials(CKernel *c, int pass, bool begin); /* both ends of a block
 void c_end_accumulators(CKernel *c, int pass);
 
 /* ---- frames (c.c), pieces (pieces.c) ---- */
-CKernel *c_prepare(Kernel *kernel, Usage *usage, Buffer *out);
+/* range: of a piece of a row, or NULL. */
+CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *out);
 void c_item(CKernel *c); /* one item, or block of lanes */
 void c_choose_pieces(CKernel *c);
 void c_item_in_pieces(CKernel *c);
+void c_row_in_pieces(CKernel *c, int pass); /* what row_piece has */
 
 static inline const char *c_count(const CKernel *c) { return c->flat ? "m" : "n"; } /* of lanes */
 
@@ -116,6 +127,7 @@ void c_flat_sweep(CKernel *c, int pass); /* row-level values are in arrays */
 /* ---- sweeps (sweep.c) ---- */
 bool c_collect(CKernel *c, int pass); /* the region of one sweep; false: it has nothing to do */
 void c_lane_loop(CKernel *c, int pass);
+void c_row_of_piece(CKernel *piece, int pass); /* its region is collected */
 /* Sweep of one pass over the inner axes, with everything that has to be computed before it. */
 void c_sweep(CKernel *c, int pass);
 /* Row-level stores, after the last sweep. */

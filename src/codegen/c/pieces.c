@@ -1,12 +1,19 @@
 /* A kernel in pieces (lower/pieces.c), each a loop of lanes without the conditions that its range
  * decides: one after the other along the lanes or an axis before them, or, for the short last axis
- * of a stack, all of them for each block of lanes. */
+ * of a stack, all of them for each block of lanes. Rows that are folded go piece by piece into the
+ * accumulators of the whole row:
+ *
+ *     any(roll(x, 1, 1) != x)     uint8_t r9 = 0;
+ *                                 { from = 0, to = 1:     ... r9 = r9 | q7[0]; }
+ *                                 { from = 1, to = 131:   ... r9 = r9 | q6[0]; }
+ */
 #include "codegen/c/kernel.h"
 
 enum {
     PIECES_MAX = 128,      /* loops of their own for ranges with other conditions */
     PIECES_TWICE_MAX = 32, /* the same of two coordinates */
     POINTS_MAX = 16,       /* loops of their own for the points of a stack */
+    ROW_PIECES_MAX = 8,    /* of a row that is folded */
     PIECE_LANES = 32       /* of a range along the lanes, on average */
 };
 
@@ -39,7 +46,8 @@ static void item_in_pieces(CKernel *c, int first, int last);
 
 static void one_piece(CKernel *c, int64_t low, int64_t high) {
     Emit *e = &c->e;
-    CKernel *piece = c_prepare(kernel_piece(e->kernel, c->piece_axis, low, high), e->usage, e->out);
+    CKernel *piece =
+        c_prepare(kernel_piece(e->kernel, c->piece_axis, low, high), NULL, e->usage, e->out);
     int64_t most = PIECES_TWICE_MAX / (length(c->edge) + 1);
     if (masks_narrow(&piece->e)) choose_pieces(piece, c->piece_axis - 1, most);
     piece->e.indent = e->indent;
@@ -85,8 +93,8 @@ static void item_by_points(CKernel *c) {
     Emit *e = &c->e;
     int axis = e->kernel->outer_count;
     for (int64_t at = 0; at < e->kernel->axis[axis].size; at++) {
-        Kernel *point = kernel_piece(e->kernel, axis, at, at + 1);
-        CKernel *piece = c_prepare(point, e->usage, e->out);
+        Kernel *point = kernel_point(e->kernel, axis, at);
+        CKernel *piece = c_prepare(point, NULL, e->usage, e->out);
         piece->e.indent = e->indent;
         emit_block(&piece->e);
         c_item(piece);
@@ -94,7 +102,61 @@ static void item_by_points(CKernel *c) {
     }
 }
 
-void c_choose_pieces(CKernel *c) { choose_pieces(c, c->e.lane_axis, PIECES_MAX); }
+/* ---- rows that are folded ---- */
+
+/* What the piece folds goes into the accumulators of the whole row. False: they are others, since
+ * two of them are the same within the piece. */
+static bool folds_alike(const CKernel *c, CKernel *piece) {
+    int count = length(c->e.info.reduce);
+    if (piece->shape != SHAPE_ROW || piece->reduce_count != count) return false;
+    piece->accumulator = arena_new_array(c->e.arena, uint32_t, piece->e.count + 1);
+    for (int r = 0; r < count; r++)
+        piece->accumulator[piece->e.info.reduce[r]->id] = c->e.info.reduce[r]->id;
+    return true;
+}
+
+static bool folds_rows(const CKernel *c) {
+    bool folds = c->shape == SHAPE_ROW && c->reduce_count > 0;
+    return folds && c->e.info.pass_count == 1 && !c->any_stream && !kernel_has_scan(c->e.kernel);
+}
+
+static void choose_row_pieces(CKernel *c) {
+    if (!folds_rows(c)) return;
+    Emit *e = &c->e;
+    CKernel **made = NULL;
+    int axis = e->lane_axis;
+    int64_t *edge = kernel_edges(e->kernel, axis, e->arena), size = e->kernel->axis[axis].size;
+    int pieces = length(edge) + 1;
+    if (pieces < 2 || pieces > ROW_PIECES_MAX ||
+        axis_typical(e->kernel, axis) < pieces * PIECE_LANES)
+        return;
+    for (int i = 0; i < pieces; i++) {
+        RowRange *range = arena_alloc(e->arena, sizeof *range);
+        *range = (RowRange){i ? edge[i - 1] : 0, i < pieces - 1 ? edge[i] : size};
+        Kernel *kernel = kernel_piece(e->kernel, axis, range->low, range->high);
+        CKernel *piece = c_prepare(kernel, range, e->usage, e->out);
+        if (!folds_alike(c, piece)) return;
+        push(e->arena, made, piece);
+    }
+    c->row_piece = made;
+}
+
+void c_row_in_pieces(CKernel *c, int pass) {
+    for (int i = 0; i < length(c->row_piece); i++) {
+        CKernel *piece = c->row_piece[i];
+        Emit *e = &piece->e;
+        e->indent = c->e.indent;
+        c_collect(piece, pass);
+        emit_block(e);
+        c_row_of_piece(piece, pass);
+        emit_close(e);
+    }
+}
+
+void c_choose_pieces(CKernel *c) {
+    choose_pieces(c, c->e.lane_axis, PIECES_MAX);
+    choose_row_pieces(c);
+}
 
 void c_item_in_pieces(CKernel *c) {
     if (is_stack(c))

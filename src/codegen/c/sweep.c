@@ -190,6 +190,7 @@ void c_lane_loop(CKernel *c, int pass) {
 
 /* Bounds of an inner axis; the first one of a split kernel is cut by the chunk. */
 static const char *bound(CKernel *c, int axis, bool high) {
+    if (c->range && axis == c->e.lane_axis) return high ? "to" : "from";
     if (c->split && axis == c->e.kernel->outer_count) return high ? "end" : "begin";
     int64_t size = c->e.kernel->axis[axis].size;
     if (!high) return "0";
@@ -221,8 +222,8 @@ static void row_lanes(CKernel *c, int pass) {
         emit_line(e, "const int n = %s - a%d < %lld ? (int)(%s - a%d) : %lld;", high, axis,
                   (long long)c->lanes, high, axis, (long long)c->lanes);
         emit_declare(e, e->lane_level - 1);
-    } else if (c->split && axis == e->kernel->outer_count) {
-        emit_line(e, "const int n = (int)(end - begin);");
+    } else if (c->range || (c->split && axis == e->kernel->outer_count)) {
+        emit_line(e, "const int n = (int)(%s - %s);", high, low);
     } else {
         emit_line(e, "const int n = %s;", high);
     }
@@ -230,6 +231,25 @@ static void row_lanes(CKernel *c, int pass) {
     c_lane_loop(c, pass);
     c_end_partials(c, pass);
     if (c->lanes) emit_close(e);
+}
+
+void c_row_of_piece(CKernel *piece, int pass) {
+    Emit *e = &piece->e;
+    Mark mark = emit_mark(e);
+    int axis = e->lane_axis;
+    bool cut = piece->split && axis == e->kernel->outer_count;
+    const char *low = emit_size(e, piece->range->low), *high = emit_size(e, piece->range->high);
+    if (cut) {
+        emit_line(e, "const int64_t from = begin > %s ? begin : %s;", low, low);
+        emit_line(e, "const int64_t to = end < %s ? end : %s;", high, high);
+        emit_open(e, "if (from < to)");
+    } else {
+        emit_line(e, "const int64_t from = %s, to = %s;", low, high);
+    }
+    for (int level = 0; level < e->body_level; level++) emit_declare(e, level);
+    row_lanes(piece, pass);
+    if (cut) emit_close(e);
+    emit_forget(e, mark);
 }
 
 /* where(condition, value, identity of the reduction): the condition; else NULL. */
@@ -363,7 +383,10 @@ static void loops(CKernel *c, int pass) {
         bool scoped = c->inner_count == 1 && !c->lanes; /* n is declared in it */
         if (scoped) emit_block(e);
         int opened = open_inner(c, 0, c->inner_count - 1, 1);
-        row_lanes(c, pass);
+        if (c->row_piece)
+            c_row_in_pieces(c, pass);
+        else
+            row_lanes(c, pass);
         while (opened--) emit_close(e);
         if (scoped) emit_close(e);
     } else {
@@ -405,6 +428,7 @@ void c_sweep(CKernel *c, int pass) {
     Emit *e = &c->e;
     e->boundary = c->shape == SHAPE_ARRAY;
     if (!c_collect(c, pass)) return;
+    if (c->row_piece) emit_begin(e); /* its pieces declare what they need */
     if (length(e->queue)) {
         make_arrays(c);
         e->boundary = true;
