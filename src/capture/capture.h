@@ -25,6 +25,7 @@
  *   entry.c      a finished recording becomes an executable
  *   later.c      where its C code comes from, at once or in the background
  *   launch.c     running an entry and handing out its results
+ *   eager_time.c what the ops of an entry take one by one, for explain
  *   backend.c    backends of the user's in the compiler's place; backend_graph.c: what they are
  *                given; backend_inner.c: what they hand on to
  *   frozen.c     parameters that count as constants, until they are written to

@@ -96,8 +96,7 @@ static void check_tensor(const Entry *entry, const char *what, int number, Tenso
 
 /* ---- running both -------------------------------------------------------------------------- */
 
-/* A tensor of the same strides over a copy of x's storage. */
-static Tensor *copy_storage(const Tensor *x) {
+Tensor *tensor_shadow(const Tensor *x) {
     Meta meta = tensor_meta(x);
     Tensor *copy = tensor_shell(&meta);
     const Storage *from = x->storage;
@@ -123,7 +122,7 @@ static bool run_both(const Entry *entry, Tensor *const *input, Tensor **shadow, 
                      Tensor **expected) {
     for (int i = 0; i < entry->mutated_count; i++) {
         int k = input_number(entry, entry->mutated[i]);
-        if (!(shadow[k] = copy_storage(input[k]))) return false;
+        if (!(shadow[k] = tensor_shadow(input[k]))) return false;
     }
     if (!executable_run(entry->oracle, shadow, expected)) return false;
     random_take(-executable_plan(entry->oracle)->draws); /* the same numbers again */

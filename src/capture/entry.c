@@ -174,7 +174,9 @@ static bool compile(Entry *entry, Call *call) {
     entry->compile_ms = clock_ms() - start;
     timeline_add("capture", "recording", (int64_t)(call->start_ms * 1e6),
                  (int64_t)(call->end_ms * 1e6));
-    return !option_int(OPTION_check) || check_build(entry, call);
+    if (option_int(OPTION_check) && !check_build(entry, call)) return false;
+    entry_times_begin(entry);
+    return true;
 }
 
 bool entry_same(const Entry *a, const Entry *b) {

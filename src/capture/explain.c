@@ -159,6 +159,8 @@ static void print_plan(const Entry *entry, Buffer *out) {
     print_refusals(plan, out);
     put(out, "  memory traffic: ");
     report_memory(entry->executable, out);
+    Buffer speed = buffer_new(out->arena);
+    if (entry_print_speed(entry, "; ", &speed)) putf(out, "  a call: %s\n", buffer_text(&speed));
     putf(out, "  engine: %s", report_engine(entry->executable));
     if (info.pending_ms >= 0) putf(out, ", since %.0f ms", info.pending_ms);
     if (info.source) putf(out, "; %d kernels, %d different", length(plan->kernel), info.functions);

@@ -26,6 +26,7 @@ typedef struct Entry Entry;
 typedef struct Call Call;
 typedef struct Recording Recording; /* functional.h */
 typedef struct BackendCode BackendCode; /* backend.c */
+typedef struct EntryTimes EntryTimes; /* eager_time.c */
 typedef struct LeftSegment LeftSegment; /* segment.c: a segment that a call has left */
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -132,6 +133,7 @@ struct Entry {
     Executable *executable; /* NULL: a backend of the user's made code */
     BackendCode *code;      /* NULL: the executable runs */
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
+    EntryTimes *times;  /* where explain is to tell of them; otherwise NULL */
     Ambient ambient; /* when it began */
     double trace_ms, compile_ms;
     WorkerJob job; /* later.c: its C code is made in the background */
@@ -195,6 +197,17 @@ void frozen_describe(const Entry *entry, char *out, size_t bytes); /* which held
 /* check.c: builds the oracle; false: no memory. Runs both and reports the outputs that differ. */
 bool check_build(Entry *entry, Call *call);
 bool check_run(const Entry *entry, Tensor *const *input, Tensor **output);
+/* A tensor of the same strides over a copy of x's storage; NULL: out of memory. */
+Tensor *tensor_shadow(const Tensor *x);
+
+/* eager_time.c: where explain is to say it (entry->times), what eager takes for the same. */
+void entry_times_begin(Entry *entry); /* may escape through the trace's arena */
+void entry_time_eager(const Entry *entry, Tensor *const *value, const int64_t *argument);
+void entry_ran(const Entry *entry, int64_t start); /* clock_ns */
+/* The shortest runs in milliseconds; 0: not known. */
+double entry_ms(const Entry *entry, double *eager);
+/* "0.004 ms at its best, eager ...", and rates behind a text; false: not known. */
+bool entry_print_speed(const Entry *entry, const char *between, Buffer *out);
 void entry_dump(const Entry *entry); /* guards and captured ops, to stderr */
 
 /* ---- functions ----------------------------------------------------------------------------- */
@@ -312,6 +325,9 @@ char *function_text(Function *function, FunctionPrint *print);
 typedef struct Totals {
     int64_t functions, calls, graphs, breaks, recompiles, compiled, loaded, eager_calls;
     int64_t steps, steps_eager, bytes, bytes_eager; /* of one run of each graph */
+    int timed, timed_eager;                         /* graphs whose time is known */
+    double ms, ms_eager;
+    double least_ms, compared_ms; /* report_least_ms */
 } Totals;
 void totals_add(Totals *totals, Function *function);
 void totals_print(const Totals *totals, Buffer *out);

@@ -6,6 +6,7 @@
 #include "capture/backend.h"
 #include "capture/functional.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "eager/eager.h"
@@ -94,7 +95,10 @@ bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument
         fail_memory(sizeof *number * (size_t)count);
         return false;
     }
+    if (entry->times) entry_time_eager(entry, value, argument);
+    int64_t start = entry->times ? clock_ns() : 0;
     bool done = run_with(entry, value, argument, number, graph_output);
+    if (entry->times && done) entry_ran(entry, start);
     if (number != local) memory_free(number);
     return done;
 }

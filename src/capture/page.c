@@ -10,6 +10,17 @@
 
 /* ---- the summary ----------------------------------------------------------------------------- */
 
+static void add_times(Totals *totals, const Entry *entry) {
+    double eager, compared, ms = entry_ms(entry, &eager);
+    totals->ms += ms;
+    totals->ms_eager += eager;
+    totals->timed += ms > 0;
+    totals->timed_eager += eager > 0;
+    if (ms <= 0) return;
+    totals->least_ms += report_least_ms(entry->executable, &compared);
+    totals->compared_ms += compared;
+}
+
 void totals_add(Totals *totals, Function *function) {
     cb_function_stats stats = function_stats(function);
     totals->functions++;
@@ -28,8 +39,16 @@ void totals_add(Totals *totals, Function *function) {
         totals->steps_eager += plan->kernels_eager;
         totals->bytes += plan->bytes;
         totals->bytes_eager += plan->bytes_eager;
+        add_times(totals, e);
     }
     function_leave(function);
+}
+
+/* "12.3 -> 4.5", where both are known of the same graphs. */
+static void put_ms(const Totals *totals, Buffer *out) {
+    if (totals->timed && totals->timed_eager == totals->timed)
+        putf(out, "%.3f \u2192 ", totals->ms_eager);
+    if (totals->timed) putf(out, "%.3f", totals->ms);
 }
 
 static void put_card(Buffer *out, const char *value, const char *what) {
@@ -61,6 +80,15 @@ void totals_print(const Totals *totals, Buffer *out) {
     put_count_card(out, totals->eager_calls, "eager call", "eager calls");
     put_card(out, steps, "launches, eager \u2192 compiled");
     put_card(out, buffer_text(&bytes), "moved, eager \u2192 compiled");
+    if (totals->timed) {
+        bytes = buffer_new(out->arena);
+        put_ms(totals, &bytes);
+        put_card(out, buffer_text(&bytes), "ms at best, eager \u2192 compiled");
+    }
+    if (totals->compared_ms > 0) {
+        snprintf(steps, sizeof steps, "%.0f %%", 100 * totals->least_ms / totals->compared_ms);
+        put_card(out, steps, "of the roofline");
+    }
     put(out, "</div>\n");
     static const char *const columns[] = {"calls",          "graphs",   "breaks",
                                           "recorded again", "compiled", "eager",
@@ -94,12 +122,9 @@ void function_row(Function *function, Buffer *out) {
     put_byte_count(out, totals.bytes_eager);
     put(out, " \u2192 ");
     put_byte_count(out, totals.bytes);
-    double ms = 0;
-    for (const Entry *e = atomic_load(&function->first); e && ms >= 0; e = atomic_load(&e->next)) {
-        double took = e->executable ? report_ms(e->executable) : 0;
-        ms = took > 0 ? ms + took : -1;
-    }
-    putf(out, ms > 0 ? "</td><td class=\"number\">%.3f</td></tr>\n" : "</td><td></td></tr>\n", ms);
+    put(out, "</td><td class=\"number\">");
+    put_ms(&totals, out);
+    put(out, "</td></tr>\n");
 }
 
 /* ---- a function ------------------------------------------------------------------------------ */
@@ -132,7 +157,8 @@ static void put_facts(const Entry *entry, Buffer *out) {
     const Plan *plan = executable_plan(entry->executable);
     const PlanTime *time = &plan->time;
     ExecutableInfo info = executable_info(entry->executable);
-    double ms = report_ms(entry->executable);
+    Buffer speed = buffer_new(out->arena);
+    bool timed = entry_print_speed(entry, "; ", &speed);
     putf(out, "<p>%d ops became %d steps, where eager launches %d. A call moves ",
          length(entry->trace->op), length(plan->step) + plan->copies, plan->kernels_eager);
     put_byte_count(out, plan->bytes);
@@ -142,14 +168,12 @@ static void put_facts(const Entry *entry, Buffer *out) {
     put(out, "; its temporaries take ");
     put_byte_count(out, plan->arena_bytes);
     put(out, ".");
-    if (ms > 0)
-        putf(out, " At its best it takes %.3f ms: %.1f GB/s", ms, (double)plan->bytes / ms * 1e-6);
-    if (ms > 0 && plan->flops) putf(out, ", %.0f GFLOP/s", (double)plan->flops / ms * 1e-6);
+    if (timed) putf(out, " It takes %s.", buffer_text(&speed));
     putf(out,
-         "%s</p>\n<p class=\"note\">Compiled in %.1f ms: tracing %.1f, passes %.1f, schedule %.1f, "
+         "</p>\n<p class=\"note\">Compiled in %.1f ms: tracing %.1f, passes %.1f, schedule %.1f, "
          "source %.1f, compiler or disk %.1f.</p>\n",
-         ms > 0 ? "." : "", entry->trace_ms + entry->compile_ms, entry->trace_ms, time->passes_ms,
-         time->schedule_ms, info.source_ms, info.compiler_ms);
+         entry->trace_ms + entry->compile_ms, entry->trace_ms, time->passes_ms, time->schedule_ms,
+         info.source_ms, info.compiler_ms);
 }
 
 static void put_graph(const Entry *entry, int function, Buffer *out) {

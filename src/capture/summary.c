@@ -141,11 +141,9 @@ static void put_totals(const Entry *entry, Buffer *out) {
     put_count(out, length(plan->step) + plan->copies, "step");
     putf(out, ", eager would launch %d\n  a call moves ", plan->kernels_eager);
     report_memory(entry->executable, out);
-    double ms = report_ms(entry->executable);
-    if (ms <= 0) return;
-    putf(out, "  a call takes %.3f ms at its best, %.1f GB/s", ms, (double)plan->bytes / ms * 1e-6);
-    if (plan->flops) putf(out, ", %.0f GFLOP/s", (double)plan->flops / ms * 1e-6);
-    put(out, "\n");
+    Buffer speed = buffer_new(out->arena);
+    if (entry_print_speed(entry, "\n    ", &speed))
+        putf(out, "  a call takes %s\n", buffer_text(&speed));
 }
 
 static void put_row(const StepRow *row, double all_ms, Buffer *out) {

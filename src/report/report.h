@@ -22,6 +22,10 @@ StepRow *report_rows(const Executable *executable, Arena *arena);
 /* What one run takes at its best, in milliseconds; negative: unknown (option profile). */
 double report_ms(const Executable *executable);
 
+/* Of the time of the steps that can be compared with what the machine does (*compared, 0: there are
+ * none), the shortest that it could take: the roofline. Measured at the first call. */
+double report_least_ms(const Executable *executable, double *compared);
+
 void report_step(const Executable *executable, int step, Buffer *out); /* a row's text */
 
 typedef struct RefusalRow { /* pairs of nodes that one rule kept apart */

@@ -332,16 +332,16 @@ static void resolve_buffers(Executable *executable) {
 }
 
 /* Whoever wants to be told at exit wants to know the times, too. */
-static bool is_timed(void) {
+bool explain_wants_times(void) {
     const char *explain = option_name(OPTION_explain);
-    return option_int(OPTION_profile) || !explain || *explain || timeline_on();
+    return option_int(OPTION_profile) || !explain || *explain;
 }
 
 static bool prepare(Executable *executable, ExecutableOptions options) {
     const Plan *plan = executable->plan;
     if (!engine_prepare(executable, options)) return false;
     resolve_buffers(executable);
-    if (is_timed())
+    if (explain_wants_times() || timeline_on())
         executable->step_ns = arena_new_array(plan->arena, _Atomic int64_t, length(plan->step) + 1);
     find_stages(executable);
     judge_mutations(executable);

@@ -51,6 +51,8 @@ int executable_packed(const Executable *executable, int64_t *bytes);
  * Once, on any thread. A compiler that fails, or is stopped, is no failure: see the info. False:
  * out of memory, and nothing has changed. */
 bool executable_generate(Executable *executable, Stop *stop);
+/* Times of what is compiled now are for people to read: options profile and explain. */
+bool explain_wants_times(void);
 /* The shortest time of a step of the plan in milliseconds; negative without the option profile. */
 double executable_step_ms(const Executable *executable, int step);
 

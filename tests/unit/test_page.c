@@ -186,6 +186,9 @@ static void at_exit(void **state) {
     has("<b>2</b><span>functions</span>");
     has("<b>3</b><span>calls</span>");
     has("<b>1</b><span>recorded again</span>");
+    has("</b><span>ms at best, eager \u2192 compiled</span>");
+    has(" %</b><span>of the roofline</span>");
+    has(" ms at its best, eager ");
     has("input 0 is f32[3, 2], entry 0 has f32[2, 2]");
     assert_int_equal(counted("<section>"), 2);
     assert_int_equal(counted("<svg "), 3);
