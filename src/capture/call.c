@@ -22,7 +22,6 @@ static void adopt(Call *call, Tensor **real, int count) {
         call->value[v] = NULL;
         if (shell) {
             shell->trace = 0;
-            shell->value = NULL;
         }
         if (shell && !shell->storage && made)
             shell_adopt(shell, made, trace_has_history(call->trace, v, call->at));

@@ -374,7 +374,7 @@ struct Call {
     int value_capacity, bound; /* bound: numbers above hold nothing */
     int64_t *argument; /* of the trace, as bits */
     int argument_capacity; /* there is as much room again behind it */
-    int alive;                 /* shells of this segment that live */
+    Seats *seats;              /* of the trace, NULL: none, or the call has left it */
     bool resumed;              /* after an event: the segment has no inputs of its own */
     Entry *before;             /* the segment before it, when that has an entry */
     LeftSegment *left;                /* segments that are needed still, newest first */
@@ -405,6 +405,10 @@ int call_traced_function(Function *function, Ambient now, Tensor *const *input,
 bool call_reserve(Call *call, int count);
 bool call_reserve_arguments(Call *call, int count);
 bool call_reserve_trace(Call *call, const Trace *trace); /* for both, whatever it is entered by */
+/* The call replays its trace from the first op on, false: there is no room; it does something
+ * else. */
+bool call_sit(Call *call);
+void call_stand_up(Call *call);
 /* The value's shell, for a result that has just been matched or recorded. */
 Tensor *call_shell(Call *call, int value);
 /* Under fullgraph the function is recorded on views of its inputs: what it does with an argument is
@@ -413,7 +417,7 @@ bool call_stand_ins(Call *call, Tensor **stand_in);
 /* The number of a tensor that this call traces, or that stands for an input, NO_VALUE for any other
  * one. */
 static inline int call_traced(const Call *call, const Tensor *x) {
-    return x->trace == call->tracer.serial ? (int)(intptr_t)x->value : NO_VALUE;
+    return x->trace == call->tracer.serial ? x->number : NO_VALUE;
 }
 /* A captured tensor becomes value number v. */
 bool call_bind(Call *call, int v, Tensor *x);

@@ -9,12 +9,10 @@
  * A line that differs says nothing: the op of the trace is asked then (replay.c). */
 #include "capture/function.h"
 
-enum { LIKE_LINES = 8 }; /* back from a line: whose results it may be like */
-
-static const TraceValue *find_like(const TraceLine *line, int i, const TraceValue *value) {
-    for (int k = i - 1; k >= 0 && k >= i - LIKE_LINES; k--)
-        if (line[k].like && trace_same_layout(line[k].like, value)) return line[k].like;
-    return value;
+uint64_t trace_traits(const TraceValue *value, int number) {
+    Tensor x = {.dtype = value->meta.dtype, .rank = value->meta.rank, .number = number};
+    x.device = value->meta.device;
+    return x.traits;
 }
 
 static bool operand_fits(const TraceOperand *operand, TraceLine *line, int k) {
@@ -33,7 +31,7 @@ static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
     line->what = line_key(op->op, op->input_count, op->quiet);
     line->word_count = op->word_count;
     line->word = op->word;
-    line->result = op->result;
+    line->traits = trace_traits(value, op->result);
     line->root = trace->value[value->root].kind == VALUE_IS_RESULT ? NO_VALUE : value->root;
     line->offset = value->offset;
     return true;
@@ -42,14 +40,10 @@ static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
 void trace_make_lines(Trace *trace) {
     int count = length(trace->op);
     TraceLine *line = arena_zalloc(trace->arena, sizeof *line * (size_t)(count + 1));
-    for (int i = 0; i < count; i++) {
-        if (line_fits(trace, &trace->op[i], &line[i]))
-            line[i].like = find_like(line, i, &trace->value[trace->op[i].result]);
-        else
-            line[i].what = LINE_IS_OTHER;
-    }
-    line[count].what = LINE_IS_OTHER;
+    for (int i = 0; i <= count; i++)
+        if (i == count || !line_fits(trace, &trace->op[i], &line[i])) line[i].what = LINE_IS_OTHER;
     trace->line = line;
+    trace->serial = serial_next();
 }
 
 /* The line that the call stands at, when it is of this op: on tensors that the call has met, and
@@ -72,14 +66,21 @@ static inline const TraceLine *find_line(const Call *call, int op, const cb_oper
     return line;
 }
 
+static inline int result_of(const TraceLine *line) { return (int)(line->traits >> 32); }
+
 static inline Tensor *take_line(Call *call, const TraceLine *line) {
-    int64_t offset = line->offset;
-    if (line->root != NO_VALUE) offset += call->value[line->root]->offset;
-    Tensor *x = shell_traced(&thread_state, &line->like->meta, line->like->stride, offset,
-                             line->result, call->tracer.serial);
-    if (!x) return NULL;
-    call->value[line->result] = x;
-    call->alive++;
+    int v = result_of(line);
+    Tensor *x = call->tracer.seat ? call->tracer.seat[v] : NULL;
+    if (!x) {
+        x = call_shell(call, v);
+        if (x) call->at++;
+        return x;
+    }
+    call->tracer.seat[v] = NULL;
+    seat_begin(&thread_state, x, line->traits, call->tracer.serial);
+    if (line->root != NO_VALUE) x->offset = line->offset + call->value[line->root]->offset;
+    call->value[v] = x;
+    call->tracer.alive++;
     call->at++;
     return x;
 }

@@ -477,6 +477,7 @@ static Recording *record_prefix(Call *call, const Trace *trace, int count) {
 bool record_from(Call *call, const Trace *trace, int count) {
     Recording *recording = record_prefix(call, trace, count);
     if (!recording) return false;
+    call_stand_up(call);
     call->recording = recording;
     call->trace = recording->trace;
     call->entry = NULL;

@@ -149,6 +149,7 @@ static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
     int first = trace_values_after(left->trace, call->at);
     Entry *e = atomic_load(behind ? &behind->next : &call->function->first);
     call_unbind_from(call, first);
+    call_stand_up(call);
     for (; e; e = atomic_load(&e->next)) {
         if (e == left || e->resumes != call->resumed || entry_widest(e) != e) continue;
         if (!entry_holds(e, call->ambient, call->grad, call->value, call->input_count)) continue;
@@ -391,15 +392,14 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->bound = 0;
     call->argument = call->local_argument;
     call->argument_capacity = LOCAL_ARGUMENTS;
-    call->alive = 0;
     call->resumed = false;
     call->before = NULL;
     call->left = call->due = NULL;
     call->exposed = NULL;
     call->exposed_count = 0;
+    call->seats = NULL;
     call->left_serial = serial_next();
-    if (!call_reserve(call, input_count) || (entry && !call_reserve_trace(call, entry->trace)))
-        return false;
+    if (!call_reserve(call, input_count) || (entry && !call_sit(call))) return false;
     for (int i = 0; i < input_count; i++) call->value[i] = input[i];
     module_mode_forget();
     return entry || record_from(call, NULL, 0);
@@ -446,7 +446,7 @@ static bool same_survivors(const Call *call, const Trace *trace) {
         if (v >= 0 && trace->value[v].kind == VALUE_IS_RESULT && !listed(v, trace->output, i))
             expected++;
     }
-    return expected == call->alive;
+    return expected == call->tracer.alive;
 }
 
 static bool ends_here(Call *call, Tensor *const *output, int output_count, int *value) {
@@ -496,12 +496,12 @@ void call_finish(Call *call) {
             tensor_destroy(x);
         } else {
             x->trace = 0;
-            x->value = NULL;
         }
     }
     for (int i = 0; i < first; i++)
         if (call_owns_input(call, i)) tensor_destroy(call->value[i]);
     record_free(call->recording);
+    call_stand_up(call);
     if (call->value != call->local) memory_free(call->value);
     if (call->argument != call->local_argument) memory_free(call->argument);
     call->recording = NULL;

@@ -527,7 +527,7 @@ static bool leave_recorded(Call *call) {
     if (!mark_end(call->recording)) return false;
     Trace *trace = call->recording->trace;
     trace->draws = trace_draws(trace, call->at, call->argument);
-    LeftSegment *left = new_left(call, call->alive);
+    LeftSegment *left = new_left(call, call->tracer.alive);
     if (!left) return false;
     left->recording = call->recording;
     call->recording = NULL;
@@ -565,7 +565,7 @@ static bool begin_next(Call *call, Entry *left) {
     call->ambient = now;
     call->resumed = true;
     call->before = left;
-    call->input_count = call->at = call->alive = 0;
+    call->input_count = call->at = call->tracer.alive = 0;
     call->tracer.serial = serial_next();
     call->mode = CALL_REPLAYS;
     call->entry = find_next(call);
@@ -575,7 +575,7 @@ static bool begin_next(Call *call, Entry *left) {
         return record_from(call, NULL, 0);
     }
     call->trace = call->entry->trace;
-    return call_reserve_trace(call, call->trace);
+    return call_sit(call);
 }
 
 bool segment_renew(Call *call) {

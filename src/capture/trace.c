@@ -163,7 +163,8 @@ static bool numbers_hold(const Trace *a, const Trace *b, int count, SameNumber *
     return true;
 }
 
-bool trace_same_layout(const TraceValue *a, const TraceValue *b) {
+/* Dtype, sizes, strides and device. */
+static bool same_layout(const TraceValue *a, const TraceValue *b) {
     size_t bytes = sizeof(int64_t) * a->meta.rank;
     return a->meta.dtype == b->meta.dtype && a->meta.rank == b->meta.rank &&
            a->meta.device == b->meta.device && !memcmp(a->meta.size, b->meta.size, bytes) &&
@@ -172,7 +173,7 @@ bool trace_same_layout(const TraceValue *a, const TraceValue *b) {
 
 static bool same_value(const TraceValue *a, const TraceValue *b) {
     return a->kind == b->kind && a->root == b->root && a->tracked == b->tracked &&
-           trace_same_layout(a, b) && a->offset == b->offset;
+           same_layout(a, b) && a->offset == b->offset;
 }
 
 int trace_back_results(const TraceBack *back) {

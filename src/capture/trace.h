@@ -104,9 +104,8 @@ typedef struct TraceLine {
     uint32_t what; /* line_key; LINE_IS_OTHER: such an op is compared as a TraceOp alone */
     uint8_t kind[LINE_OPERANDS]; /* of the operands */
     uint8_t word_count;
-    int result; /* value */
-    int root;   /* whose storage the result is a view of, where that is no result; or -1 */
-    const TraceValue *like; /* of these sizes and strides, dtype and device */
+    int root; /* whose storage the result is a view of, where that is no result; or -1 */
+    uint64_t traits; /* Tensor.traits of the result, with its number */
     int64_t offset;
     const int64_t *word;
     int64_t operand[LINE_OPERANDS]; /* a value, or the number's bits */
@@ -119,6 +118,7 @@ static inline uint32_t line_key(int op, int input_count, bool quiet) {
 
 typedef struct Trace {
     Arena *arena;      /* owned */
+    uint64_t serial;   /* unique; 0: it is not complete */
     const TraceLine *line; /* per op, and one more that is none; NULL: it is not complete */
     TraceModule *module; /* vec; under fullgraph, and without those that are below another one */
     TraceOp *op;       /* vec */
@@ -138,8 +138,7 @@ Trace *trace_new(void); /* NULL: out of memory */
 void trace_free(Trace *trace);
 bool trace_same(const Trace *a, const Trace *b);
 void trace_make_lines(Trace *trace); /* line.c: it is complete; may escape through its arena */
-/* Dtype, sizes, strides and device. */
-bool trace_same_layout(const TraceValue *a, const TraceValue *b);
+uint64_t trace_traits(const TraceValue *value, int number); /* Tensor.traits of a shell of it */
 /* True when the first count ops, and the values that they use, are equal but for numbers. */
 bool trace_alike(const Trace *a, const Trace *b, int count);
 bool trace_alike_op(const TraceOp *a, const TraceOp *b);

@@ -42,18 +42,40 @@ bool call_reserve_trace(Call *call, const Trace *trace) {
            call_reserve_arguments(call, trace->argument_count);
 }
 
+bool call_sit(Call *call) {
+    const Trace *trace = call->trace;
+    if (!call_reserve_trace(call, trace)) return false;
+    call->seats = seats_take(&thread_state, trace->serial, length(trace->value));
+    call->tracer.seat = call->seats ? call->seats->slot : NULL;
+    call->tracer.value = call->value;
+    return true;
+}
+
+void call_stand_up(Call *call) {
+    if (call->seats) seats_leave(call->seats);
+    call->seats = NULL;
+    call->tracer.seat = NULL;
+}
+
 Tensor *call_shell(Call *call, int v) {
     const TraceValue *value = &call->trace->value[v];
     int64_t offset = value->offset;
     if (call->trace->value[value->root].kind != VALUE_IS_RESULT)
         offset += call->value[value->root]->offset;
-    Tensor *x = tensor_shell_traced(&value->meta, value->stride, offset, v, call->tracer.serial);
-    if (!x) {
-        call->failed = true;
-        return NULL;
+    Tensor *x = call->tracer.seat ? call->tracer.seat[v] : NULL;
+    if (x) {
+        call->tracer.seat[v] = NULL;
+        seat_begin(&thread_state, x, trace_traits(value, v), call->tracer.serial);
+        x->offset = offset;
+    } else {
+        x = tensor_shell_traced(&value->meta, value->stride, offset, v, call->tracer.serial);
+        if (!x) {
+            call->failed = true;
+            return NULL;
+        }
     }
     call->value[v] = x;
-    call->alive++;
+    call->tracer.alive++;
     return x;
 }
 
@@ -79,8 +101,8 @@ void call_loses_tensor(Tracer *tracer, Tensor *x) {
     } else if (x->storage) {
         lose_input(call, x);
     } else if (x->trace == tracer->serial) {
-        call->value[(intptr_t)x->value] = NULL;
-        call->alive--;
+        call->value[x->number] = NULL;
+        call->tracer.alive--;
     }
 }
 
@@ -97,7 +119,7 @@ bool call_stand_ins(Call *call, Tensor **stand_in) {
         stand_in[i] = tensor_double(call->value[i]);
         if (!stand_in[i]) return false;
         stand_in[i]->trace = call->tracer.serial;
-        stand_in[i]->value = (void *)(intptr_t)i;
+        stand_in[i]->number = i;
     }
     return true;
 }

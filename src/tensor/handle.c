@@ -221,7 +221,7 @@ static inline Tensor *leave_slot(ThreadState *t, Tensor *x, uint64_t freed, bool
     atomic_store_explicit(&x->handle, next, memory_order_relaxed);
     x->storage = NULL;
     x->dtype = SLOT_IS_FREE;
-    x->offset = (int64_t)freed; /* for errors, until the slot is used again */
+    x->freed = freed; /* for errors, until the slot is used again */
     if (next > HANDLE_LAST) {
         atomic_fetch_add_explicit(&x->slab->retired, 1, memory_order_relaxed);
         return NULL;
@@ -260,6 +260,38 @@ void slots_free(ThreadState *t, Tensor *first, bool checks) {
     if (count > SPARE_SLOTS) give_back(t, SPARE_SLOTS / 2);
 }
 
+/* What its seat, which is empty, is to have is as the shell has it: it had no storage to take
+ * strides from. */
+static inline Death *take_seat(const Tracer *tracer, Tensor *x, Death *deaths, Death *death,
+                               uint64_t freed) {
+    death = remember(deaths, death, x, freed);
+    tracer->value[x->number] = NULL;
+    tracer->seat[x->number] = leave_slot(&thread_state, x, freed, false);
+    return death;
+}
+
+void seat_free(ThreadState *t, Tensor *x) {
+    x->owners = 0; /* a leaf's gradient has one */
+    t->oldest_death = take_seat(t->tracer, x, t->deaths, t->oldest_death, site_pack());
+    t->tracer->alive--;
+}
+
+Tensor *seats_free(ThreadState *t, Tensor *x, int *count) {
+    Tracer *tracer = t->tracer;
+    Death *deaths = t->deaths, *death = t->oldest_death;
+    uint64_t freed = site_pack();
+    int freed_count = 0;
+    for (Tensor *next; x && has_seat(tracer, x); x = next, freed_count++) {
+        next = x->next;
+        death = take_seat(tracer, x, deaths, death, freed);
+    }
+    if (!freed_count) return x;
+    t->oldest_death = death;
+    tracer->alive -= freed_count;
+    *count += freed_count;
+    return x;
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static bool find_in(const Death *deaths, uintptr_t handle, uint64_t *made, uint64_t *freed) {
@@ -275,7 +307,7 @@ static bool find_in(const Death *deaths, uintptr_t handle, uint64_t *made, uint6
 
 static bool find_death(const Tensor *x, uintptr_t handle, uint64_t *made, uint64_t *freed) {
     *made = x->made;
-    *freed = (uint64_t)x->offset;
+    *freed = x->freed;
     uintptr_t now = atomic_load_explicit(&x->handle, memory_order_relaxed);
     bool unused = x->dtype == SLOT_IS_FREE && next_handle(handle) == now;
     return unused || find_in(thread_state.deaths, handle, made, freed) ||

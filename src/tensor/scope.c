@@ -21,7 +21,7 @@ static void leave_scope(Tensor *x) {
 }
 
 static __attribute__((noinline, cold)) bool refill(ThreadState *t) {
-    if (slots_refill(t)) return true;
+    if (slots_refill(t) || seats_give_back(t)) return true;
     fail_memory(sizeof(Tensor));
     return false;
 }
@@ -34,16 +34,27 @@ Tensor *tensor_alloc(void) {
     return x;
 }
 
-/* Again, with slots: no call is in the way of the one without. */
-Tensor *shell_refilled(const Meta *meta, const int64_t *stride, int64_t offset, int value,
-                       uint64_t trace) {
-    if (!refill(&thread_state)) return NULL;
-    return tensor_shell_traced(meta, stride, offset, value, trace);
+/* Most have few dimensions: a copy of so many is a few wide moves. */
+static inline void copy_dims(int64_t *to, const int64_t *from, int rank) {
+    enum { FEW = 4 };
+    memcpy(to, from, sizeof *to * FEW);
+    if (rank > FEW) memcpy(to + FEW, from + FEW, sizeof *to * (CB_MAX_RANK - FEW));
 }
 
-Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t offset, int value,
+Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t offset, int number,
                             uint64_t trace) {
-    return shell_traced(&thread_state, meta, stride, offset, value, trace);
+    ThreadState *t = &thread_state;
+    if (!t->slots && !refill(t)) return NULL;
+    Tensor *x = slot_take(t);
+    slot_begin(t, x, number, trace);
+    x->storage = NULL;
+    x->offset = offset;
+    x->dtype = meta->dtype;
+    x->rank = meta->rank;
+    x->device = meta->device;
+    copy_dims(x->size, meta->size, meta->rank);
+    copy_dims(x->stride, stride, meta->rank);
+    return x;
 }
 
 /* What the tensor holds; its slot is still its own. */
@@ -57,8 +68,12 @@ void tensor_destroy(Tensor *x) {
     if (!x) return;
     ThreadState *t = thread_now();
     if (x->scope) leave_scope(x);
-    let_go(t, x);
     count_live(t, -1);
+    if (has_seat(t->tracer, x)) {
+        seat_free(t, x);
+        return;
+    }
+    let_go(t, x);
     slot_free(t, x, option_now(OPTION_check));
 }
 
@@ -79,13 +94,14 @@ void scope_close_innermost(ThreadState *t) {
     t->scope = scope->parent;
     bool checks = option_now(OPTION_check);
     int count = 0;
-    for (Tensor *first = scope->first;
-         first;) { /* a part at once, which stays in the first cache */
-        Tensor *last = first, *x = first;
-        for (int i = 0; x && i < CLOSED_AT_ONCE; x = x->next, i++, count++) let_go(t, last = x);
+    for (Tensor *x = seats_free(t, scope->first, &count); x; x = seats_free(t, x, &count)) {
+        Tensor *first = x, *last = x; /* a part at once, which stays in the first cache */
+        for (int i = 0; x && i < CLOSED_AT_ONCE && !has_seat(t->tracer, x); x = x->next, i++) {
+            let_go(t, last = x);
+            count++;
+        }
         last->next = NULL;
         slots_free(t, first, checks);
-        first = x;
     }
     count_live(t, -count);
     if (!scope->in_frame) memory_free(scope);

@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "op/op.h"
 #include <stdatomic.h>
+#include <stddef.h>
 
 typedef struct cb_tensor Tensor;
 typedef struct Scope Scope;
@@ -43,23 +44,32 @@ void history_release(History *history);
  * functions let handles in with tensor_in() and out with tensor_out(), and so does what calls
  * functions of the user's. An address may stand for a handle where it is a slot's, so the library
  * may call its own public functions that give back no tensor. */
-struct cb_tensor {
+struct cb_tensor { /* what an op of a replay writes comes first: a line of the cache */
     _Atomic uintptr_t handle; /* of the tensor, or, while the slot is free, of its next one */
     uint64_t made;    /* where: site_pack */
     Storage *storage; /* NULL: traced, has no value yet */
-    int64_t offset;   /* elements */
-    cb_dtype dtype;     /* CB_SAME: a stand-in of a symbolic trace, dtype and shape unknown */
-    uint8_t rank;
-    bool kept;        /* out of every scope */
-    uint8_t device;   /* DeviceId: of its storage, or where that will be */
-    uint8_t dynamic;  /* bit per dim: cb_mark_dynamic */
-    uint32_t owners;  /* slots of modules, the last of which frees it; 1: a leaf, whose gradient it
-                       * is */
-    Scope *scope;
+    union {
+        struct {
+            cb_dtype dtype; /* CB_SAME: a stand-in of a symbolic trace, dtype and shape unknown */
+            uint8_t rank;
+            uint8_t device : 6; /* DeviceId: of its storage, or where that will be */
+            bool kept : 1;      /* out of every scope */
+            uint8_t dynamic;    /* bit per dim: cb_mark_dynamic */
+            int number;         /* traced by a call: of the trace's value */
+        };
+        uint64_t traits; /* these, as one */
+    };
+    union {
+        Scope *scope;
+        uint64_t freed; /* of a slot that has not been used again: where, site_pack */
+    };
     Tensor *previous, *next; /* in the scope; next also among the free slots */
+    uint64_t trace;   /* serial of the trace that number, or value, belongs to; 0: none */
+    int64_t offset;   /* elements */
+    uint32_t owners;  /* slots of modules, the last of which frees it; 1: a leaf, whose gradient it
+                       * is. 0 in a scope */
     History *history; /* NULL: it needs no gradient */
-    void *value;      /* traced: what the tracer knows it by */
-    uint64_t trace;   /* serial of the trace that value belongs to; 0: none */
+    void *value;      /* traced: what the tracer knows it by, where that is no number */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK]; /* stride 0 where expanded */
     struct Slab *slab; /* of the slot, for good */
 };
@@ -71,6 +81,8 @@ enum { SLOT_BYTES = 256 };
 #define HANDLE_LAST ((uintptr_t)0xFFFEFFFFFFFFFFFF)
 _Static_assert(sizeof(uintptr_t) == 8, "handles need 64 bits, of which an address has 48");
 _Static_assert(sizeof(Tensor) <= SLOT_BYTES, "the lowest bits of a slot's address are free");
+_Static_assert(offsetof(Tensor, offset) == 64, "what opens a slot is one line");
+_Static_assert(offsetof(Tensor, number) == offsetof(Tensor, traits) + 4, "traits are one word");
 
 static inline bool handle_is_one(uintptr_t bits) {
     return (bits >> 48) - (HANDLE_FIRST >> 48) <= (HANDLE_LAST - HANDLE_FIRST) >> 48;
@@ -103,7 +115,7 @@ Tensor *tensor_shell(const Meta *meta);  /* without storage: for tracers */
 /* The same for a value of a trace, in an op: the thread is as thread_now leaves it. meta and stride
  * have room for CB_MAX_RANK. offset: of the first element, in elements from the start of the
  * storage. */
-Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t offset, int value,
+Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t offset, int number,
                             uint64_t trace);
 Tensor *tensor_view_of(const Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset);
 Tensor *tensor_alias(const Tensor *x); /* another one over the same elements, without a history */

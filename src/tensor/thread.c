@@ -58,6 +58,7 @@ static void end_thread(void *state) {
     t->scope = NULL;
     frames_cleanup(t);
     unregister_thread(t);
+    seats_end(t);
     slots_end(t);
 }
 

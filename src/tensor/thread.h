@@ -31,6 +31,18 @@ typedef struct Death {
 } Death;
 enum { LAST_DEATHS = 4096 };
 
+/* Slots that the thread keeps for a trace that it replays, one for each of its values: the next
+ * call finds the shell as the last one left it, with its dtype, sizes, strides and number, and
+ * writes little more than where it was made. A seat is empty while its shell lives, and stays empty
+ * when the shell outlives the call: what fills it next is written as a whole. seats.c */
+typedef struct Seats {
+    uint64_t trace; /* Trace.serial, 0: of none */
+    Tensor **slot;  /* by value; free ones */
+    int count;
+    int refused; /* calls of other traces since */
+    bool taken;  /* by a call */
+} Seats;
+
 typedef struct ThreadState ThreadState;
 struct ThreadState {
     Scope *scope; /* innermost; NULL until thread_start */
@@ -43,6 +55,7 @@ struct ThreadState {
     int waiting_count;
     Death *deaths;      /* a ring of LAST_DEATHS; NULL: no memory for it */
     Death *oldest_death; /* of deaths */
+    Seats *seats;        /* a table; NULL: none yet */
     AutocastState autocast;
     int disabled;               /* scopes of cb_disable_open */
     int no_grad;                /* scopes of cb_no_grad_open */
@@ -118,6 +131,21 @@ static inline Tensor *slot_take(ThreadState *t) { /* there is one */
     return x;
 }
 
+enum { SEATS_BITS = 3, MOST_SEATS = 4096 }; /* of the table by trace; slots of a thread */
+/* seats.c: those of the trace for a call, NULL: none; the call is over; all that no call has go
+ * back to the free slots, false: there were none; all, as the thread ends. */
+Seats *seats_take(ThreadState *t, uint64_t trace, int count);
+void seats_leave(Seats *seats);
+bool seats_give_back(ThreadState *t);
+void seats_end(ThreadState *t);
+/* handle.c: x, a shell of the tracer's that its seat waits for, has died. Of those of a scope from
+ * x on, as many as there are before another tensor: which one that is. */
+void seat_free(ThreadState *t, Tensor *x);
+Tensor *seats_free(ThreadState *t, Tensor *x, int *count);
+static inline bool has_seat(const Tracer *tracer, const Tensor *x) {
+    return tracer && tracer->seat && x->trace == tracer->serial && !x->storage;
+}
+
 static inline void count_live(ThreadState *t, int change) {
     int64_t live = atomic_load_explicit(&t->live, memory_order_relaxed);
     atomic_store_explicit(&t->live, live + change, memory_order_relaxed);
@@ -132,40 +160,25 @@ static inline void link_tensor(Scope *scope, Tensor *x) {
 }
 
 /* slot is a free one. */
-static inline void slot_begin(ThreadState *t, Tensor *x, int value, uint64_t trace) {
+static inline void slot_begin(ThreadState *t, Tensor *x, int number, uint64_t trace) {
     x->kept = false;
     x->owners = 0;
     x->history = NULL;
     x->dynamic = 0;
-    x->value = (void *)(intptr_t)value;
+    x->number = number;
+    x->value = NULL;
     x->trace = trace;
     link_tensor(t->scope, x);
     count_live(t, 1);
 }
 
-/* Most have few dimensions: a copy of so many is a few wide moves. */
-static inline void copy_dims(int64_t *to, const int64_t *from, int rank) {
-    enum { FEW = 4 };
-    memcpy(to, from, sizeof *to * FEW);
-    if (rank > FEW) memcpy(to + FEW, from + FEW, sizeof *to * (CB_MAX_RANK - FEW));
-}
-
-/* tensor_shell_traced, which every op of a replay is. */
-Tensor *shell_refilled(const Meta *meta, const int64_t *stride, int64_t offset, int value,
-                       uint64_t trace) __attribute__((noinline, cold));
-static inline Tensor *shell_traced(ThreadState *t, const Meta *meta, const int64_t *stride,
-                                   int64_t offset, int value, uint64_t trace) {
-    if (!t->slots) return shell_refilled(meta, stride, offset, value, trace);
-    Tensor *x = slot_take(t);
-    slot_begin(t, x, value, trace);
-    x->storage = NULL;
-    x->offset = offset;
-    x->dtype = meta->dtype;
-    x->rank = meta->rank;
-    x->device = meta->device;
-    copy_dims(x->size, meta->size, meta->rank);
-    copy_dims(x->stride, stride, meta->rank);
-    return x;
+/* The shell is on its seat, as it was left. */
+static inline void seat_begin(ThreadState *t, Tensor *x, uint64_t traits, uint64_t trace) {
+    x->made = site_pack();
+    x->traits = traits;
+    x->trace = trace;
+    link_tensor(t->scope, x);
+    count_live(t, 1);
 }
 
 /* autocast.c: what a parameter was converted to in the scopes that are open, or NULL; keeps one;

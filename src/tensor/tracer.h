@@ -53,6 +53,11 @@ struct Tracer {
     void (*meet_gradient)(Tracer *tracer, Tensor *x, bool frees);
     /* The module's forward runs, or its mode is asked for. May be NULL. */
     void (*meet_module)(Tracer *tracer, const cb_module *module);
+    /* Where its shells, by their number, sit while they are dead, and their places in a list of
+     * those that live (tensor/thread.h): such a one dies without destroy_tensor. NULL: it asks for
+     * that. */
+    Tensor **seat, **value;
+    int alive;    /* shells */
     int disabled; /* scopes of cb_disable_open that are open */
     bool whole_calls; /* records calls, with all that they write to */
     uint64_t serial;

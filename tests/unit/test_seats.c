@@ -1,0 +1,246 @@
+/* Seats: the slots that a thread keeps for the shells of what it replays. None is lost, whichever
+ * way a shell dies, and none is somebody else's; what a call finds on them is what its trace
+ * says. */
+#include "capture_support.h"
+
+#include "tensor/thread.h"
+
+/* Free slots of the thread, with those on seats. */
+static int spare(void) {
+    int count = thread_state.slot_count;
+    for (int i = 0; thread_state.seats && i < 1 << SEATS_BITS; i++)
+        for (int k = 0; k < thread_state.seats[i].count; k++)
+            count += thread_state.seats[i].slot[k] != NULL;
+    return count;
+}
+
+static int seats(void) {
+    int count = 0;
+    for (int i = 0; thread_state.seats && i < 1 << SEATS_BITS; i++)
+        count += thread_state.seats[i].count;
+    return count;
+}
+
+static cb_tensor *weight; /* found outside: an op on it is on no line */
+
+static cb_tensor *chain(cb_tensor *x) {
+    cb_tensor *y = cb_mul(cb_add(x, weight), 0.5), *z = cb_exp(y);
+    for (int i = 0; i < 6; i++) z = cb_sub(cb_mul(z, 0.25), y);
+    cb_free(y);
+    return cb_add(z, weight);
+}
+
+static void each_slot_comes_back(void **state) {
+    (void)state;
+    weight = cb_keep(cb_full(cb_dims(3, 4), 0.5));
+    cb_function *f = cb_compile(chain, VM);
+    cb_tensor *x = ramp(3, 4), *expected = chain(x);
+    int before = 0;
+    for (int round = 0; round < 40; round++) {
+        cb_scope_open();
+        expect_equal(cb_call(f, x), expected);
+        cb_scope_close();
+        if (round < 3) before = spare();
+        assert_int_equal(spare(), before);
+    }
+    assert_true(seats() > 16);
+    cb_function_free(f);
+    cb_free(weight);
+}
+
+/* ---- dead handles ---------------------------------------------------------------------------- */
+
+static cb_tensor *stolen;
+static int stolen_at;
+
+static cb_tensor *steals(cb_tensor *x) {
+    cb_tensor *y = cb_exp(cb_mul(x, 2.0));
+    stolen = cb_neg(y), stolen_at = __LINE__;
+    return cb_add(cb_sin(stolen), y);
+}
+
+static void shells_are_gone(void **state) {
+    (void)state;
+    cb_function *f = cb_compile(steals, VM);
+    cb_tensor *x = ramp(3, 4), *older[4];
+    for (int round = 0; round < 4; round++) {
+        cb_call(f, x);
+        older[round] = stolen;
+        for (int k = 0; k <= round; k++) {
+            char made[64];
+            assert_int_equal(cb_rank(older[k]), -1);
+            snprintf(made, sizeof made,
+                     "made at test_seats.c:%d and freed at test_seats.c:", stolen_at);
+            assert_non_null(strstr(cb_error(), made));
+            cb_clear_error();
+            assert_true(k == round || older[k] != older[round]);
+        }
+    }
+    cb_function_free(f);
+}
+
+/* ---- whose seats they are -------------------------------------------------------------------- */
+
+static cb_function *again;
+static int depth;
+
+static cb_tensor *recursive(cb_tensor *x) {
+    cb_tensor *y = cb_mul(cb_add(x, 1.0), 0.5), *z = cb_sin(cb_mul(y, 3.0));
+    cb_disable_open();
+    cb_tensor *inner = depth-- > 0 ? again ? cb_call(again, x) : recursive(x) : x;
+    cb_disable_close();
+    return cb_add(cb_sub(cb_mul(z, 2.0), cb_exp(y)), inner);
+}
+
+/* A call within a call of the same trace leaves the outer one its shells. */
+static void calls_inside_of_calls(void **state) {
+    (void)state;
+    cb_tensor *x = ramp(3, 4);
+    depth = 3;
+    cb_tensor *expected = recursive(x);
+    again = cb_compile(recursive, VM);
+    for (int round = 0; round < 6; round++) {
+        cb_scope_open();
+        depth = 3;
+        expect_equal(cb_call(again, x), expected);
+        cb_scope_close();
+    }
+    cb_function_free(again);
+    again = NULL;
+}
+
+static bool turned;
+
+static cb_tensor *turns(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 0.5);
+    y = turned ? cb_sum(cb_exp(y), 0) : cb_transpose(cb_exp(y), 0, 1);
+    y = cb_mul(cb_add(y, 1.0), 3.0);
+    return cb_neg(y);
+}
+
+/* A call that leaves the trace has values of other sizes under the same numbers. */
+static void calls_that_leave_the_trace(void **state) {
+    (void)state;
+    cb_tensor *x = ramp(3, 4);
+    cb_function *f = cb_compile(turns, VM);
+    int before = 0;
+    for (int round = 0; round < 24; round++) {
+        turned = round % 3 == 1;
+        cb_scope_open();
+        expect_equal(cb_call(f, x), turns(x));
+        cb_scope_close();
+        if (round < 6) before = spare();
+        assert_int_equal(spare(), before);
+    }
+    cb_function_free(f);
+}
+
+static cb_tensor *views(cb_tensor *x) {
+    cb_tensor *row = cb_select(x, 0, 1), *y = cb_mul(cb_add(row, 1.0), 2.0);
+    cb_assign(row, cb_neg(y));
+    return row;
+}
+
+/* The same shell, of a view that lies elsewhere. */
+static void views_of_other_places(void **state) {
+    (void)state;
+    cb_function *f = cb_compile(views, VM);
+    cb_tensor *x = ramp(8, 4), *y = ramp(8, 4);
+    for (int round = 0; round < 6; round++) {
+        cb_scope_open();
+        cb_tensor *a = cb_slice(x, 0, round, round + 2), *b = cb_slice(y, 0, round, round + 2);
+        expect_equal(cb_call(f, a), views(b));
+        expect_equal(x, y);
+        cb_scope_close();
+    }
+    cb_function_free(f);
+}
+
+/* ---- how many there are ---------------------------------------------------------------------- */
+
+static cb_tensor *long_chain(cb_tensor *x) {
+    for (int i = 0; i < 500; i++) x = cb_add(cb_mul(x, 0.5), 1.0);
+    return x;
+}
+
+/* More traces than there are seats for: those that are called have them, after a while. */
+static void seats_are_limited(void **state) {
+    (void)state;
+    enum { FUNCTIONS = 12 };
+    cb_tensor *x = ramp(3, 4), *expected = long_chain(x);
+    cb_function *f[FUNCTIONS];
+    for (int i = 0; i < FUNCTIONS; i++) {
+        f[i] = cb_compile(long_chain, VM);
+        for (int round = 0; round < 3; round++) {
+            cb_scope_open();
+            expect_equal(cb_call(f[i], x), expected);
+            cb_scope_close();
+            assert_true(seats() <= MOST_SEATS);
+        }
+    }
+    int before = spare();
+    for (int round = 0; round < 40; round++) {
+        cb_scope_open();
+        expect_equal(cb_call(f[FUNCTIONS - 1], x), expected);
+        cb_scope_close();
+        assert_true(seats() <= MOST_SEATS);
+    }
+    assert_int_equal(spare(), before);
+    int on_seats = spare() - thread_state.slot_count;
+    assert_true(on_seats > 900);
+    assert_true(seats_give_back(&thread_state)); /* as when there is no memory for slots */
+    assert_int_equal(thread_state.slot_count, before);
+    assert_int_equal(seats(), 0);
+    for (int i = 0; i < FUNCTIONS; i++) cb_function_free(f[i]);
+}
+
+static int many_small(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)count;
+    out[0] = cb_add(cb_mul(cb_exp(x[0]), 0.5), (double)*(int *)user);
+    return 1;
+}
+
+/* Traces that take turns keep what they have: one of those with one place in the table. */
+static void traces_that_take_turns(void **state) {
+    (void)state;
+    enum { FUNCTIONS = 1 + (1 << SEATS_BITS) };
+    static int number[FUNCTIONS];
+    cb_function *f[FUNCTIONS];
+    cb_tensor *x = ramp(3, 4), *y;
+    seats_give_back(&thread_state);
+    for (int i = 0; i < FUNCTIONS; i++) {
+        number[i] = i;
+        f[i] = cb_compile_n(many_small, &number[i], VM);
+    }
+    uint64_t had[1 << SEATS_BITS];
+    for (int round = 0; round < 100; round++) {
+        for (int i = 0; i < FUNCTIONS; i++) {
+            cb_scope_open();
+            assert_int_equal(cb_call_n(f[i], &x, 1, &y, 1), 1);
+            cb_scope_close();
+        }
+        for (int i = 0; i < 1 << SEATS_BITS; i++) {
+            if (round == 2) had[i] = thread_state.seats[i].trace;
+            if (round > 2) assert_true(thread_state.seats[i].trace == had[i]);
+        }
+    }
+    for (int i = 0; i < FUNCTIONS; i++) { /* but one that is called alone gets some */
+        cb_scope_open();
+        for (int round = 0; round < 20; round++) assert_int_equal(cb_call_n(f[i], &x, 1, &y, 1), 1);
+        cb_scope_close();
+    }
+    bool changed = false;
+    for (int i = 0; i < 1 << SEATS_BITS; i++) changed |= thread_state.seats[i].trace != had[i];
+    assert_true(changed);
+    for (int i = 0; i < FUNCTIONS; i++) cb_function_free(f[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_slot_comes_back),   cmocka_unit_test(shells_are_gone),
+        cmocka_unit_test(calls_inside_of_calls),  cmocka_unit_test(calls_that_leave_the_trace),
+        cmocka_unit_test(views_of_other_places),  cmocka_unit_test(seats_are_limited),
+        cmocka_unit_test(traces_that_take_turns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
