@@ -1,6 +1,7 @@
 /* What a compiled function has done, on one screen: counts and reasons, then for each graph what it
  * is of, what it launches and moves, its dearest steps and what keeps the others apart. Lines fit
- * 80 columns; what is left out is counted. explain.c has all of it.
+ * 80 columns; what is left out is counted. One graph is a screen of 24 lines: its dearest steps
+ * get what room the rest leaves. explain.c has all of it.
  *
  *     ResNet, compiled at net.c:12
  *       3 calls, 1 graph, 0 breaks, 0 recorded again, 1 compiled, 0 eager
@@ -13,8 +14,8 @@
 #include "report/report.h"
 #include <string.h>
 
-enum { COLUMNS = 79, MOST_ROWS = 12, FEWEST_ROWS = 3, MOST_GRAPHS = 4, MOST_REASONS = 6 };
-enum { MOST_INPUTS = 3, MOST_REFUSALS = 4 };
+enum { COLUMNS = 79, LINES = 23 /* and the prompt */, FEWEST_ROWS = 3 /* of a graph */ };
+enum { MOST_GRAPHS = 4, MOST_REASONS = 6, MOST_INPUTS = 3, MOST_REFUSALS = 2 };
 
 /* Where a line that is longer than the screen is cut: behind a word, or within a long one. */
 static size_t cut(const char *text, size_t columns) {
@@ -117,20 +118,16 @@ static void put_inputs(const Entry *entry, Buffer *out) {
 }
 
 static void put_times(const Entry *entry, Buffer *out) {
-    const PlanTime *time = &executable_plan(entry->executable)->time;
     ExecutableInfo info = executable_info(entry->executable);
-    putf(out,
-         "  compiled in %.1f ms: tracing %.1f, passes %.1f, schedule %.1f, compiler or\n"
-         "    disk %.1f; engine: %s",
-         entry->trace_ms + entry->compile_ms, entry->trace_ms, time->passes_ms, time->schedule_ms,
-         info.compiler_ms, report_engine(entry->executable));
-    if (info.pending_ms >= 0) putf(out, ", since %.0f ms", info.pending_ms);
+    Buffer line = buffer_new(out->arena);
+    putf(&line, "  compiled in %.1f ms; engine: %s", entry->trace_ms + entry->compile_ms,
+         report_engine(entry->executable));
+    if (info.pending_ms >= 0) putf(&line, ", since %.0f ms", info.pending_ms);
     if (info.source) {
-        put(out, "; ");
-        put_count(out, length(executable_plan(entry->executable)->kernel), "kernel");
-        putf(out, ", %d different", info.functions);
+        put(&line, "; ");
+        put_count(&line, info.functions, "different kernel");
     }
-    put(out, "\n");
+    put_line(out, &line, 4);
 }
 
 static void put_totals(const Entry *entry, Buffer *out) {
@@ -157,38 +154,75 @@ static void put_row(const StepRow *row, double all_ms, Buffer *out) {
     put_line(out, &line, column);
 }
 
-static void put_rows(const Entry *entry, int most, Buffer *out) {
+static int count_lines(const Buffer *text) {
+    int lines = 0;
+    for (size_t i = 0; i < text->length; i++) lines += buffer_text(text)[i] == '\n';
+    return lines;
+}
+
+/* As many rows as fit into so many lines, of which two are the head and what is left out. */
+static void put_rows(const Entry *entry, int lines, Buffer *out) {
     StepRow *rows = report_rows(entry->executable, out->arena);
-    double all_ms = report_ms(entry->executable);
+    double all_ms = report_ms(entry->executable), ms = 0;
     if (!rows) return;
     put(out, all_ms > 0 ? "        ms           bytes steps, the dearest first\n"
                         : "      bytes steps, the dearest first\n");
-    int shown = length(rows) > most + 1 ? most : length(rows), steps = 0;
+    int shown = 0, steps = 0;
     int64_t bytes = 0;
-    for (int i = 0; i < shown; i++) put_row(&rows[i], all_ms, out);
-    for (int i = shown; i < length(rows); i++) steps += rows[i].count, bytes += rows[i].bytes;
+    for (lines -= 2; shown < length(rows); shown++) {
+        Buffer row = buffer_new(out->arena);
+        put_row(&rows[shown], all_ms, &row);
+        lines -= count_lines(&row);
+        if (shown >= FEWEST_ROWS && lines < 0) break;
+        put(out, buffer_text(&row));
+    }
+    for (int i = shown; i < length(rows); i++)
+        steps += rows[i].count, bytes += rows[i].bytes, ms += rows[i].ms;
     if (!steps) return;
-    putf(out, "  and %d more steps, which move ", steps);
+    put(out, "  and ");
+    put_count(out, steps, "more step");
+    put(out, " of ");
     put_byte_count(out, bytes);
+    if (all_ms > 0) putf(out, " and %.3f ms", ms);
     put(out, "\n");
 }
 
-static void put_refusals(const Entry *entry, Buffer *out) {
-    RefusalRow *rows = report_refusals(executable_plan(entry->executable), out->arena);
-    for (int i = 0; i < length(rows) && i < MOST_REFUSALS; i++) {
-        const Refusal *first = rows[i].first;
-        Buffer line = buffer_new(out->arena);
-        putf(&line, "  not fused, %d x: %s (%s)", rows[i].count,
-             reason_info(first->rule->reason)->text, first->rule->name);
-        put_line(out, &line, 4);
-        line = buffer_new(out->arena);
-        put(&line, rows[i].count > 1 ? "    first: " : "    ");
-        report_refusal(first, &line);
-        put_line(out, &line, 6);
+/* All rules that say the same, from row i on; how many pairs. They count as told from then on. */
+static int put_refusal(RefusalRow *rows, int i, Buffer *out) {
+    const Refusal *first = rows[i].first;
+    Buffer line = buffer_new(out->arena), rules = buffer_new(out->arena);
+    int pairs = 0;
+    for (int k = i; k < length(rows); k++) {
+        if (rows[k].first->rule->reason != first->rule->reason) continue;
+        putf(&rules, "%s%s", pairs ? ", " : "", rows[k].first->rule->name);
+        pairs += rows[k].count;
+        rows[k].count = 0;
     }
+    putf(&line, "  not fused, %d x: %s (%s)", pairs, reason_info(first->rule->reason)->text,
+         buffer_text(&rules));
+    put_line(out, &line, 4);
+    line = buffer_new(out->arena);
+    put(&line, pairs > 1 ? "    first: " : "    ");
+    report_refusal(first, &line);
+    put_line(out, &line, 6);
+    return pairs;
 }
 
-static void put_graph(const Entry *entry, int rows, Buffer *out) {
+static void put_refusals(const Entry *entry, Buffer *out) {
+    const Plan *plan = executable_plan(entry->executable);
+    RefusalRow *rows = report_refusals(plan, out->arena);
+    int told = 0;
+    for (int i = 0, most = MOST_REFUSALS; i < length(rows) && most; i++) {
+        if (!rows[i].count) continue;
+        told += put_refusal(rows, i, out);
+        most--;
+    }
+    if (told < length(plan->refusal))
+        putf(out, "  not fused for other reasons: %d x\n", length(plan->refusal) - told);
+}
+
+/* Of one graph of several its dearest steps, of one alone what there is room for. */
+static void put_graph(const Entry *entry, bool alone, Buffer *out) {
     put_inputs(entry, out);
     if (entry_backend(entry)) {
         putf(out, "  %d ops recorded; made and run by backend %s\n", length(entry->trace->op),
@@ -197,8 +231,10 @@ static void put_graph(const Entry *entry, int rows, Buffer *out) {
     }
     put_totals(entry, out);
     put_times(entry, out);
-    put_rows(entry, rows, out);
-    put_refusals(entry, out);
+    Buffer refusals = buffer_new(out->arena);
+    put_refusals(entry, &refusals);
+    put_rows(entry, alone ? LINES - count_lines(out) - count_lines(&refusals) : 0, out);
+    put(out, buffer_text(&refusals));
 }
 
 void summary_print(Function *function, Buffer *out) {
@@ -213,9 +249,9 @@ void summary_print(Function *function, Buffer *out) {
     put_notes(function, out);
     int graphs = 0, i = 0;
     for (const Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) graphs++;
-    int shown = graphs > MOST_GRAPHS ? MOST_GRAPHS : graphs, rows = shown ? MOST_ROWS / shown : 0;
+    int shown = graphs > MOST_GRAPHS ? MOST_GRAPHS : graphs;
     for (const Entry *e = atomic_load(&function->first); e && i < shown; e = atomic_load(&e->next))
-        put_graph(e, rows < FEWEST_ROWS ? FEWEST_ROWS : rows, out), i++;
+        put_graph(e, graphs == 1, out), i++;
     if (graphs > shown) putf(out, "and %d more graphs\n", graphs - shown);
     if (stats.graphs > graphs) {
         put_count(out, stats.graphs - graphs, "earlier graph");
