@@ -96,24 +96,25 @@ static int run_list(const char *directory) {
 
 /* ---- why ----------------------------------------------------------------------------------- */
 
-/* The generated source of the case; it belongs to the function. Compiles without the cache, so that
- * the question does not change the answer. */
-static const char *case_source(const Subject *subject, cb_function **fast) {
+/* The generated files of the case, which belong to the function. Compiles without the cache: the
+ * question does not change the answer. */
+static ExecutableInfo case_code(const Subject *subject, cb_function **fast) {
     cb_set_option("cache", "0");
     *fast = subject_compile(subject, NULL);
     if (!*fast || !subject_call(subject, *fast)) {
         fprintf(stderr, "carbide cache: %s\n", cb_error() ? cb_error() : "the case failed");
-        return NULL;
+        return (ExecutableInfo){.source = NULL};
     }
     const Entry *entry = atomic_load(&(*fast)->first);
-    const char *source = entry ? executable_info(entry->executable).source : NULL;
-    if (!source) fputs("carbide cache: the case has no generated kernel\n", stderr);
-    return source;
+    ExecutableInfo info = {.source = NULL};
+    if (entry) info = executable_info(entry->executable);
+    if (!info.source) fputs("carbide cache: the case has no generated kernel\n", stderr);
+    return info;
 }
 
-static bool explain_source(const char *directory, const char *source) {
+static bool explain_file(const char *directory, const char *source, size_t bytes) {
     static char description[CACHE_TEXT];
-    if (!code_describe(source, strlen(source), description, sizeof description)) {
+    if (!code_describe(source, bytes, description, sizeof description)) {
         fputs("carbide cache: there is no C compiler, so nothing is looked up\n", stderr);
         return false;
     }
@@ -136,8 +137,10 @@ static int run_why(const char *directory, const char *name, SubjectOptions optio
     cb_function *fast = NULL;
     if (!row) return STATUS_USAGE;
     if (!subject_open(&subject, row, options)) return STATUS_FAILED;
-    const char *source = case_source(&subject, &fast);
-    bool done = source && explain_source(directory, source);
+    ExecutableInfo info = case_code(&subject, &fast);
+    bool done = info.source;
+    for (int i = 0; i < info.files && done; info.source += info.file_bytes[i++])
+        done = explain_file(directory, info.source, info.file_bytes[i]);
     cb_function_free(fast);
     subject_close(&subject);
     return done ? STATUS_OK : STATUS_FAILED;

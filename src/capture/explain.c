@@ -8,6 +8,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/option.h"
+#include "jit/code.h"
 #include "report/report.h"
 #include <string.h>
 
@@ -151,6 +153,19 @@ static void print_source(const char *source, const Kernel *kernel, Buffer *out) 
     if (text) put_indented(out, text);
 }
 
+void entry_print_miss(const Entry *entry, Buffer *out) {
+    ExecutableInfo info = executable_info(entry->executable);
+    char directory[CACHE_PATH], description[CACHE_TEXT];
+    if (!info.files || info.from_disk || info.reason != REASON_NONE || info.pending_ms >= 0) return;
+    if (!option_int(OPTION_cache) || cache_directory(directory) != REASON_NONE) return;
+    if (!code_describe(info.source, info.file_bytes[0], description, sizeof description)) return;
+    Buffer lines = buffer_new(out->arena);
+    if (cache_other_key(directory, description, &lines))
+        putf(out, "the cache had the same source under another key:\n%s", buffer_text(&lines));
+    else
+        put(out, "the cache had nothing of the same source\n");
+}
+
 static void print_plan(const Entry *entry, Buffer *out) {
     const Plan *plan = executable_plan(entry->executable);
     ExecutableInfo info = executable_info(entry->executable);
@@ -165,6 +180,9 @@ static void print_plan(const Entry *entry, Buffer *out) {
     if (info.pending_ms >= 0) putf(out, ", since %.0f ms", info.pending_ms);
     if (info.source) putf(out, "; %d kernels, %d different", length(plan->kernel), info.functions);
     put(out, "\n");
+    Buffer miss = buffer_new(out->arena);
+    entry_print_miss(entry, &miss);
+    put_indented(out, buffer_text(&miss));
     if (info.message && *info.message) {
         put(out, "  compiler:\n");
         put_indented(out, info.message);

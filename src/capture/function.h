@@ -318,6 +318,8 @@ void summary_print(Function *function, Buffer *out); /* summary.c: one screen */
 void function_name(const Function *function, Buffer *out); /* "ResNet, compiled at net.c:7" */
 void function_counts(Function *function, Buffer *out);     /* "3 calls, 1 graph, ..." */
 void entry_print_guards(const Entry *entry, Buffer *out);
+/* Compiled now: in what the key differs of which the disk cache had the same source, if it had. */
+void entry_print_miss(const Entry *entry, Buffer *out);
 cb_function_stats function_stats(Function *function);
 /* As text of the heap, for cb_free_text; NULL with an error: out of memory. */
 char *function_text(Function *function, FunctionPrint *print);

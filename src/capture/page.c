@@ -193,6 +193,10 @@ static void put_graph(const Entry *entry, int function, Buffer *out) {
     graph_print(entry->graph, &graph);
     if (entry->executable) page_graph(entry->executable, entry->graph, entry->input_count, id, out);
     put(out, "<h4>Text</h4>\n");
+    Buffer miss = buffer_new(out->arena);
+    if (entry->executable) entry_print_miss(entry, &miss);
+    if (miss.length)
+        page_fold(out, "compiled now: why the cache did not serve", buffer_text(&miss));
     page_fold(out, "guards: what a call must bring along", buffer_text(&guards));
     page_fold(out, "what the function called", buffer_text(&captured));
     page_fold(out, "the graph after all passes", buffer_text(&graph));

@@ -371,11 +371,13 @@ static bool same_line(const char *a, const char *b) {
     return line_bytes(a) == line_bytes(b) && !memcmp(a, b, line_bytes(a));
 }
 
+enum { SAME_SOURCE = 100 };
+
 /* Equal lines of two descriptions; an equal source outweighs all others. */
 static int likeness(const char *a, const char *b) {
     int like = 0;
     for (; *a && *b; a = next_line(a), b = next_line(b))
-        if (same_line(a, b)) like += strncmp(a, "source ", strlen("source ")) ? 1 : 100;
+        if (same_line(a, b)) like += strncmp(a, "source ", strlen("source ")) ? 1 : SAME_SOURCE;
     return like;
 }
 
@@ -386,29 +388,43 @@ static void put_differences(const char *want, const char *have, Buffer *out) {
                  (int)line_bytes(have), have);
 }
 
-void cache_why(const char *directory, const char *description, Buffer *out) {
-    char key[CACHE_KEY], text[CACHE_TEXT], best_text[CACHE_TEXT] = "";
+/* The entry that is most like it, another one, and how much it is; 0: there is none. */
+static int find_nearest(const char *directory, const char *description, char nearest[CACHE_KEY],
+                        char nearest_text[CACHE_TEXT]) {
+    char text[CACHE_TEXT], key[CACHE_KEY];
     Listing list = {0};
-    int best = -1, best_like = 0;
+    int most = 0;
+    cache_key(description, key);
+    cache_visit(directory, add_entry, &list);
+    for (int i = 0; i < list.count; i++) {
+        if (!strcmp(list.entry[i].key, key)) continue;
+        if (!cache_describe(directory, list.entry[i].key, text)) continue;
+        int like = likeness(description, text);
+        if (like <= most) continue;
+        most = like;
+        memcpy(nearest, list.entry[i].key, CACHE_KEY);
+        memcpy(nearest_text, text, sizeof text);
+    }
+    memory_free(list.entry);
+    return most;
+}
+
+void cache_why(const char *directory, const char *description, Buffer *out) {
+    char key[CACHE_KEY], nearest[CACHE_KEY], text[CACHE_TEXT];
     cache_key(description, key);
     if (cache_describe(directory, key, text)) {
         putf(out, "%s is there\n", key);
-        return;
-    }
-    cache_visit(directory, add_entry, &list);
-    for (int i = 0; i < list.count; i++) {
-        if (!cache_describe(directory, list.entry[i].key, text)) continue;
-        int like = likeness(description, text);
-        if (like <= best_like) continue;
-        best = i;
-        best_like = like;
-        memcpy(best_text, text, sizeof text);
-    }
-    if (best < 0)
+    } else if (find_nearest(directory, description, nearest, text)) {
+        putf(out, "%s is not there; the nearest entry is %s:\n", key, nearest);
+        put_differences(description, text, out);
+    } else {
         put(out, "the cache holds no entry like it\n");
-    else {
-        putf(out, "%s is not there; the nearest entry is %s:\n", key, list.entry[best].key);
-        put_differences(description, best_text, out);
     }
-    memory_free(list.entry);
+}
+
+bool cache_other_key(const char *directory, const char *description, Buffer *out) {
+    char nearest[CACHE_KEY], text[CACHE_TEXT];
+    if (find_nearest(directory, description, nearest, text) < SAME_SOURCE) return false;
+    put_differences(description, text, out);
+    return true;
 }

@@ -72,6 +72,9 @@ bool cache_describe(const char *directory, const char *key, char description[CAC
 /* Whether an object of this description is there, or else in which lines the nearest entry
  * differs. */
 void cache_why(const char *directory, const char *description, Buffer *out);
+/* In which lines the entry of the same source that is most like it differs, where that is another
+ * one; false: no other one has the source. */
+bool cache_other_key(const char *directory, const char *description, Buffer *out);
 int cache_clear(const char *directory); /* entries removed */
 
 #endif

@@ -242,6 +242,8 @@ void generate(const Plan *plan, PlanSizes sizes, Arena *arena, Stop *stop, Gener
     File *file = kernels.file;
     out->files = length(file);
     out->from_disk = out->files > 0;
+    out->file_bytes = arena_new_array(arena, size_t, out->files + 1);
+    for (int i = 0; i < out->files; i++) out->file_bytes[i] = file[i].source.length;
     out->source = arena_text(arena, join_sources(kernels.arena, file));
     find_arguments(&kernels, arena, out);
     out->source_ms = clock_ms() - start;

@@ -10,6 +10,7 @@ typedef struct Generated {
     void **argument;           /* by kernel: what its function takes behind the buffers; or NULL */
     int functions;             /* different ones: kernels with the same text share one */
     int files;                 /* that were compiled, or loaded from disk */
+    size_t *file_bytes;        /* by file: of its source; in the arena */
     Code **code;               /* to release; in the arena */
     int code_count;
     const char *source;            /* every file, one after the other; "": there is none */

@@ -394,6 +394,7 @@ ExecutableInfo executable_info(const Executable *executable) {
                             .source = generated->source,
                             .functions = generated->functions,
                             .files = generated->files,
+                            .file_bytes = generated->file_bytes,
                             .from_disk = generated->from_disk,
                             .pending_ms = pends ? clock_ms() - executable->pends_since : -1,
                             .source_ms = generated->source_ms,

@@ -22,6 +22,10 @@ command -v "${CARBIDE_CC:-cc}" >/dev/null 2>&1 || { echo "no C compiler: the res
 expect " 0 recorded again, 1 compiled, 0 eager" explain gelu --batch 4096
 expect "^1 entry" cache list
 expect "  k0_mul_add_mul" cache list
+expect "the cache had nothing of the same source" explain softmax --batch 8 --full
+CARBIDE_LEVEL=base expect "the cache had the same source under another key" explain gelu --batch 4096 --full
+"$carbide" cache clear >/dev/null
+expect "compiled now" explain gelu --batch 4096
 expect "C, from the disk cache" explain gelu --batch 4096
 expect " 0 recorded again, 0 compiled, 1 loaded, 0 eager" explain gelu --batch 4096
 mkdir "$work/cache/work-killed" "$work/cache/work-now"

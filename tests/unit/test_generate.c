@@ -2,6 +2,8 @@
  * of which fail, leave out a kernel, or find no thread. The answer is that of eager in any case,
  * and explain says who computed it and why. */
 #define _GNU_SOURCE
+#include "capture/function.h" /* whose locals are called as globals of the next */
+
 #include "adder.h"
 
 #include "carbide.h"
@@ -88,9 +90,32 @@ static void test_several_files(void **state) {
     no_threads = false;
 }
 
+/* Each file has an entry of its own in the cache, and is known by its part of the source. */
+static void test_entries_of_files(void **state) {
+    (void)state;
+    char description[CACHE_TEXT], found[CACHE_TEXT], key[CACHE_KEY];
+    use_compiler("", "");
+    cb_scope_open();
+    cb_function *fast = cb_compile(layers, "backend=c");
+    assert_non_null(cb_call(fast, cb_ones(cb_dims(4, 6))));
+    ExecutableInfo info = executable_info(atomic_load(&fast->first)->executable);
+    const char *at = info.source;
+    assert_true(info.files > 1);
+    for (int i = 0; i < info.files; at += info.file_bytes[i++]) {
+        assert_true(code_describe(at, info.file_bytes[i], description, sizeof description));
+        cache_key(description, key);
+        assert_true(cache_describe(cache, key, found));
+        assert_string_equal(found, description);
+    }
+    assert_int_equal(*at, '\0');
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_several_files),
+        CASE(test_entries_of_files),
     };
     return cmocka_run_group_tests_name("generate", tests, NULL, NULL);
 }
