@@ -242,6 +242,12 @@ static void write_function(FILE *out, const Row *row, const Schema *schema, bool
     if (inside) api.result = "Tensor *", api.prefix = "op_";
     api_signature(out, api, schema, !inside);
     fprintf(out, schema->words ? " {\n    Attrs attrs;\n" : " {\n");
+    if (!inside && !schema->words && schema->tensors == 2) {
+        const char *wrap = row->api == ROW_OPERAND ? "" : "cb_operand_tensor";
+        fprintf(out, "    return apply_two(%s(%s), %s(%s), OP_%s);\n}\n", wrap,
+                schema->param[0].name, wrap, schema->param[1].name, row->name);
+        return;
+    }
     for (int i = 0; i < schema->count; i++)
         if (!param_is_tensor(&schema->param[i]))
             api_pack(out, row->name, schema->param[i].name, &schema->param[i]);

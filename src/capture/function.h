@@ -457,11 +457,12 @@ void call_unbind_from(Call *call, int first); /* tensors from outside, from this
 void call_loses_tensor(Tracer *tracer, Tensor *x);
 const void *call_storage_of(Tracer *tracer, const Tensor *x);
 /* line.c: what the op gives where the trace's line is met; NULL: another op, or no memory. The
- * second is the tracer's (tensor/tracer.h), with handles. */
+ * others are the tracer's (tensor/tracer.h), with handles. */
 Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_count,
                         const Attrs *attrs);
-cb_tensor *call_expects(Tracer *tracer, Op op, const cb_operand *input, int input_count,
+cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_count,
                         const Attrs *attrs);
+cb_tensor *call_expects_two(cb_operand a, cb_operand b, Op op, Tracer *tracer);
 /* replay.c: OP_backward of {y, its gradient or NULL} is what the trace goes on with, or another
  * one does. False: the call records now, or is eager. */
 bool call_replays_backward(Call *call, const cb_operand *input);

@@ -46,36 +46,47 @@ void trace_make_lines(Trace *trace) {
     trace->serial = serial_next();
 }
 
-/* The line that the call stands at, when it is of this op: on tensors that the call has met, and
- * numbers of the trace. */
-static inline const TraceLine *find_line(const Call *call, int op, const cb_operand *input,
-                                         int input_count, const Attrs *attrs, bool handles) {
+/* ---- comparing ------------------------------------------------------------------------------ */
+
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+
+/* The line that the call stands at, when it is of this op. */
+static inline const TraceLine *find_line(const Call *call, int op, int input_count) {
     const TraceLine *line = &call->trace->line[call->at];
-    if (line->what != line_key(op, input_count, call_is_quiet(call))) return NULL;
-    for (int i = 0; i < input_count; i++) {
-        if (line->kind[i] != input[i].kind) return NULL;
-        if (input[i].kind == CB_OPERAND_TENSOR) {
-            const Tensor *x = call->value[line->operand[i]];
-            if (!x || (handles ? tensor_out(x) : x) != input[i].tensor) return NULL;
-        } else if (line->operand[i] != input[i].i) {
-            return NULL;
-        }
-    }
+    return LIKELY(line->what == line_key(op, input_count, call_is_quiet(call))) ? line : NULL;
+}
+
+/* A tensor that the call has met, or a number of the trace. */
+static inline bool is_operand(const Call *call, const TraceLine *line, int i, cb_operand given,
+                              bool handles) {
+    if (line->kind[i] != given.kind) return false;
+    if (given.kind != CB_OPERAND_TENSOR) return line->operand[i] == given.i;
+    const Tensor *x = call->value[line->operand[i]];
+    return x && (handles ? tensor_out(x) : x) == given.tensor;
+}
+
+static inline bool are_operands(const Call *call, const TraceLine *line, const cb_operand *input,
+                                int input_count, const Attrs *attrs, bool handles) {
+    for (int i = 0; i < input_count; i++)
+        if (!is_operand(call, line, i, input[i], handles)) return false;
     for (int i = 0; i < line->word_count; i++)
-        if (line->word[i] != attrs->word[i]) return NULL;
-    return line;
+        if (line->word[i] != attrs->word[i]) return false;
+    return true;
 }
 
 static inline int result_of(const TraceLine *line) { return (int)(line->traits >> 32); }
 
+/* Apart, so that no register is saved for it by those that have their seats. */
+static __attribute__((noinline)) Tensor *take_new(Call *call, const TraceLine *line) {
+    Tensor *x = call_shell(call, result_of(line));
+    if (x) call->at++;
+    return x;
+}
+
 static inline Tensor *take_line(Call *call, const TraceLine *line) {
     int v = result_of(line);
     Tensor *x = call->tracer.seat ? call->tracer.seat[v] : NULL;
-    if (!x) {
-        x = call_shell(call, v);
-        if (x) call->at++;
-        return x;
-    }
+    if (!x) return take_new(call, line);
     call->tracer.seat[v] = NULL;
     seat_begin(&thread_state, x, line->traits, call->tracer.serial);
     if (line->root != NO_VALUE) x->offset = line->offset + call->value[line->root]->offset;
@@ -85,25 +96,44 @@ static inline Tensor *take_line(Call *call, const TraceLine *line) {
     return x;
 }
 
-/* Nothing but the trace decides what an op is. */
+/* Nothing but the trace decides what an op is. What is left of segments does not: none of it is
+ * among the values of this one. */
+static_assert(!CALL_REPLAYS && !REASON_NONE, "nothing of it is 0");
 static inline bool only_matches(const Call *call) {
-    return call->mode == CALL_REPLAYS && !call->left && !call->exposed_count && !call->refused &&
-           !call->tracer.disabled && !call->stale;
+    int other = (int)call->mode | (int)call->refused;
+    other |= call->exposed_count | call->tracer.disabled | call->stale;
+    return LIKELY(!other);
 }
 
 Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_count,
                         const Attrs *attrs) {
-    if (!only_matches(call)) return NULL;
-    const TraceLine *line = find_line(call, op, input, input_count, attrs, false);
-    return line ? take_line(call, line) : NULL;
+    const TraceLine *line = only_matches(call) ? find_line(call, op, input_count) : NULL;
+    if (!line || !are_operands(call, line, input, input_count, attrs, false)) return NULL;
+    return take_line(call, line);
 }
 
-cb_tensor *call_expects(Tracer *tracer, Op op, const cb_operand *input, int input_count,
+/* The call is where the tracer's function called it: no jump has left that, and no autocast has
+ * operands converted. */
+static inline bool is_inside(void) {
+    const ThreadState *t = &thread_state;
+    return LIKELY(t->frame && frame_lives(t->frame, stack_here()) &&
+                  t->autocast.lower == AUTOCAST_OFF);
+}
+
+cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_count,
                         const Attrs *attrs) {
     Call *call = call_of(tracer);
-    const Frame *frame = thread_state.frame;
-    if (!frame || !frame_lives(frame, stack_here())) return NULL; /* a jump has left it */
-    if (thread_state.autocast.lower != AUTOCAST_OFF || !only_matches(call)) return NULL;
-    const TraceLine *line = find_line(call, op, input, input_count, attrs, true);
-    return line ? tensor_out(take_line(call, line)) : NULL;
+    const TraceLine *line =
+        is_inside() && only_matches(call) ? find_line(call, op, input_count) : NULL;
+    if (!line || !are_operands(call, line, input, input_count, attrs, true))
+        return apply_unexpected(op, input, input_count, attrs);
+    return tensor_out(take_line(call, line));
+}
+
+cb_tensor *call_expects_two(cb_operand a, cb_operand b, Op op, Tracer *tracer) {
+    Call *call = call_of(tracer);
+    const TraceLine *line = is_inside() && only_matches(call) ? find_line(call, op, 2) : NULL;
+    if (!line || !is_operand(call, line, 0, a, true) || !is_operand(call, line, 1, b, true))
+        return apply_two_unexpected(a, b, op);
+    return tensor_out(take_line(call, line));
 }

@@ -360,6 +360,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->tracer =
         (Tracer){.apply = trace_apply,
                  .expect = call_expects,
+                 .expect_two = call_expects_two,
                  .assign = trace_assign,
                  .materialize = trace_materialize,
                  .destroy_tensor = call_loses_tensor,
@@ -486,11 +487,18 @@ bool call_at_event(Call *call) {
     return record_end_of(call, REASON_path_changed);
 }
 
+/* The first value from v on that is there, or how many there are: most are not. */
+static int find_value(const Call *call, int v) {
+    Tensor *const *x = call->value;
+    while (v + 4 <= call->bound && !x[v] && !x[v + 1] && !x[v + 2] && !x[v + 3]) v += 4;
+    while (v < call->bound && !x[v]) v++;
+    return v;
+}
+
 void call_finish(Call *call) {
     int first = call->input_count;
-    for (int v = first; v < call->bound; v++) {
+    for (int v = first; (v = find_value(call, v)) < call->bound; v++) {
         Tensor *x = call->value[v];
-        if (!x) continue;
         call->value[v] = NULL;
         if (call_traced(call, x) == NO_VALUE) { /* our view of one from outside */
             tensor_destroy(x);

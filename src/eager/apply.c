@@ -253,8 +253,7 @@ apply_others(Op op, cb_operand *input, int input_count, const Attrs *attrs, int 
     return tensor_out(apply_call(op, input, input_count, attrs));
 }
 
-static __attribute__((noinline)) cb_tensor *apply_each(Op op, cb_operand *input, int input_count,
-                                                       const Attrs *attrs) {
+cb_tensor *apply_unexpected(Op op, cb_operand *input, int input_count, const Attrs *attrs) {
     for (int i = 0; i < input_count; i++) {
         Tensor *x;
         if (input[i].kind != CB_OPERAND_TENSOR) continue;
@@ -269,11 +268,20 @@ static __attribute__((noinline)) cb_tensor *apply_each(Op op, cb_operand *input,
 
 cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs) {
     Tracer *tracer = thread_state.tracer;
-    if (tracer && tracer->expect && !moves(op)) {
-        cb_tensor *y = tracer->expect(tracer, op, input, input_count, attrs);
-        if (y) return y;
-    }
-    return apply_each(op, input, input_count, attrs);
+    if (!tracer || !tracer->expect || moves(op))
+        return apply_unexpected(op, input, input_count, attrs);
+    return tracer->expect(tracer, op, input, input_count, attrs);
+}
+
+cb_tensor *apply_two_unexpected(cb_operand a, cb_operand b, Op op) {
+    cb_operand input[] = {a, b};
+    return apply_unexpected(op, input, 2, &attrs_none);
+}
+
+cb_tensor *apply_two(cb_operand a, cb_operand b, Op op) {
+    Tracer *tracer = thread_state.tracer;
+    if (!tracer || !tracer->expect_two) return apply_two_unexpected(a, b, op);
+    return tracer->expect_two(a, b, op, tracer);
 }
 
 typedef Tensor *Assigning(Tensor *target, const cb_operand *value);

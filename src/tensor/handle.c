@@ -221,8 +221,8 @@ static inline Tensor *leave_slot(ThreadState *t, Tensor *x, uint64_t freed, bool
     atomic_store_explicit(&x->handle, next, memory_order_relaxed);
     x->storage = NULL;
     x->dtype = SLOT_IS_FREE;
-    x->freed = freed; /* for errors, until the slot is used again */
-    if (next > HANDLE_LAST) {
+    x->freed = freed;                               /* for errors, until the slot is used again */
+    if ((next & 0xFF) == 0 && next > HANDLE_LAST) { /* the first half says no for nearly all */
         atomic_fetch_add_explicit(&x->slab->retired, 1, memory_order_relaxed);
         return NULL;
     }
@@ -262,30 +262,33 @@ void slots_free(ThreadState *t, Tensor *first, bool checks) {
 
 /* What its seat, which is empty, is to have is as the shell has it: it had no storage to take
  * strides from. */
-static inline Death *take_seat(const Tracer *tracer, Tensor *x, Death *deaths, Death *death,
-                               uint64_t freed) {
-    death = remember(deaths, death, x, freed);
-    tracer->value[x->number] = NULL;
-    tracer->seat[x->number] = leave_slot(&thread_state, x, freed, false);
-    return death;
+static inline void take_seat(Tensor *x, Tensor **seat, Tensor **value, uint64_t freed) {
+    int v = x->number;
+    value[v] = NULL;
+    seat[v] = leave_slot(&thread_state, x, freed, false);
 }
 
 void seat_free(ThreadState *t, Tensor *x) {
     x->owners = 0; /* a leaf's gradient has one */
-    t->oldest_death = take_seat(t->tracer, x, t->deaths, t->oldest_death, site_pack());
+    uint64_t freed = site_pack();
+    t->oldest_death = remember(t->deaths, t->oldest_death, x, freed);
+    take_seat(x, t->tracer->seat, t->tracer->value, freed);
     t->tracer->alive--;
 }
 
+/* With what they share kept in registers. */
 Tensor *seats_free(ThreadState *t, Tensor *x, int *count) {
     Tracer *tracer = t->tracer;
+    if (!x || !has_seat(tracer, x)) return x;
+    Tensor **seat = tracer->seat, **value = tracer->value;
+    uint64_t serial = tracer->serial, freed = site_pack();
     Death *deaths = t->deaths, *death = t->oldest_death;
-    uint64_t freed = site_pack();
     int freed_count = 0;
-    for (Tensor *next; x && has_seat(tracer, x); x = next, freed_count++) {
+    for (Tensor *next; x && x->trace == serial && !x->storage; x = next, freed_count++) {
         next = x->next;
-        death = take_seat(tracer, x, deaths, death, freed);
+        death = remember(deaths, death, x, freed);
+        take_seat(x, seat, value, freed);
     }
-    if (!freed_count) return x;
     t->oldest_death = death;
     tracer->alive -= freed_count;
     *count += freed_count;

@@ -21,11 +21,13 @@ typedef struct Tracer Tracer;
 struct Tracer {
     Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs);
-    /* The same where the op is what the tracer expects next, with handles as the caller has them;
-     * NULL: it may be another one, and nothing has happened. May be NULL, and is not asked for
-     * norms that move statistics. */
-    cb_tensor *(*expect)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
+    /* A call of the user's, with handles, where the op may be what the tracer expects next: what
+     * the call gives. An op that is not goes on to the door (apply_unexpected). May be NULL, and is
+     * not asked for norms that move statistics. expect_two: of two operands and no attributes,
+     * which stay in registers. */
+    cb_tensor *(*expect)(Tracer *tracer, Op op, cb_operand *input, int input_count,
                          const Attrs *attrs);
+    cb_tensor *(*expect_two)(cb_operand a, cb_operand b, Op op, Tracer *tracer);
     Tensor *(*assign)(Tracer *tracer, Tensor *target, const cb_operand *value);
     /* A value request; false with an error. Also asked for a tensor that has storage, since what
      * was recorded may be due to write it, or to read what the caller is about to change: true

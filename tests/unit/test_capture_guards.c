@@ -352,8 +352,63 @@ static void a_run_may_end_earlier(void **state) {
     assert_null(cb_error());
 }
 
+/* ---- what surrounds an op that the trace has next -------------------------------------------- */
+
+static bool around; /* the function does something before its first op */
+
+static cb_tensor *writes_through(cb_tensor *x) {
+    float *p = around ? cb_data(x) : NULL;
+    cb_tensor *y = cb_sub(cb_mul(x, 2.0), 1.0);
+    if (p) p[0] = 100;
+    return y;
+}
+
+static cb_tensor *disables(cb_tensor *x) {
+    if (around) cb_disable_open();
+    cb_tensor *y = cb_mul(x, 2.0);
+    if (around) cb_disable_close();
+    return cb_sub(y, 1.0);
+}
+
+static cb_tensor *changes_precision(cb_tensor *x) {
+    if (around) cb_set_float32_matmul_precision("medium");
+    return cb_sub(cb_mul(x, 2.0), 1.0);
+}
+
+static void expect_apart(cb_function_1 *function) {
+    cb_scope_open();
+    cb_function *fast = cb_compile(function, VM);
+    for (int round = 0; round < 6; round++) {
+        cb_tensor *x = ramp(3, 4), *u = ramp(3, 4);
+        around = round > 1;
+        cb_tensor *wanted = function(x);
+        cb_set_float32_matmul_precision("highest");
+        cb_tensor *given = cb_call(fast, u);
+        cb_set_float32_matmul_precision("highest");
+        expect_equal(given, wanted);
+        expect_equal(u, x);
+        int graphs = (int)cb_stats(fast).graphs;
+        if (round < 2)
+            assert_int_equal(graphs, 1);
+        else
+            assert_true(graphs > 1 || function == writes_through);
+    }
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+/* The same ops on the same inputs: at once, or of a segment of its own. */
+static void surroundings_of_the_first_op(void **state) {
+    (void)state;
+    expect_apart(writes_through);
+    expect_apart(disables);
+    expect_apart(changes_precision);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(surroundings_of_the_first_op),
         cmocka_unit_test(strides_are_a_guard),
         cmocka_unit_test(zero_has_a_sign),
         cmocka_unit_test(gradients_may_be_off_for_an_op),
