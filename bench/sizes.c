@@ -1,11 +1,16 @@
-/* What sizes as arguments of kernels cost beside sizes that are written into their code: functions
- * compiled with `dynamic=1` and `dynamic=0`, called in turn; the least of each, in microseconds.
+/* What sizes as arguments of kernels cost beside sizes that are written into their code: every
+ * function on every shape, compiled with `dynamic=1` and `dynamic=0` and called in turn; the least
+ * of each in microseconds, the worst ratio first.
  *
- *     bench_sizes [THREADS] [RUNS]     {"case": "softmax 512x200", "literal_us": 44.1, ...} */
+ *     bench_sizes [THREADS] [MS] [PART OF A NAME]
+ *     {"case": "softmax 512x200", "literal_us": 44.1, "arguments_us": 45.0, "ratio": 1.02}
+ *
+ * MS is spent on each case. The first use of a cache takes a compilation for each of them. */
 #include <carbide.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static double now_us(void) {
@@ -16,10 +21,36 @@ static double now_us(void) {
 
 /* ---- functions of one matrix ----------------------------------------------------------------- */
 
-static cb_tensor *softmax(cb_tensor *x) { return cb_softmax(x, 1); }
+static cb_tensor *pointwise(cb_tensor *x) { return cb_add(cb_mul(x, 2.0), cb_abs(x)); }
 static cb_tensor *gelu(cb_tensor *x) { return cb_gelu(x); }
+static cb_tensor *bytes(cb_tensor *x) { return cb_logical_and(cb_gt(x, 0.0), cb_lt(x, 1.0)); }
+static cb_tensor *halves(cb_tensor *x) { return cb_to(cb_mul(x, 2.0), CB_F16); }
+static cb_tensor *rows(cb_tensor *x) { return cb_sum(cb_mul(x, x), 1); }
 static cb_tensor *columns(cb_tensor *x) { return cb_sum(cb_mul(x, x), 0); }
+static cb_tensor *both(cb_tensor *x) { return cb_sum(cb_mul(x, x)); }
+static cb_tensor *largest(cb_tensor *x) { return cb_argmax(x, 1); }
+static cb_tensor *softmax(cb_tensor *x) { return cb_softmax(x, 1); }
+static cb_tensor *down(cb_tensor *x) { return cb_softmax(x, 0); }
 static cb_tensor *turned(cb_tensor *x) { return cb_contiguous(cb_transpose(cb_add(x, 1), 0, 1)); }
+static cb_tensor *copied(cb_tensor *x) { return cb_contiguous(cb_transpose(x, 0, 1)); }
+static cb_tensor *added(cb_tensor *x) { /* one operand lies, the other stands */
+    cb_tensor *t = cb_contiguous(cb_transpose(cb_mul(x, 2.0), 0, 1));
+    return cb_sum(t, 1);
+}
+static cb_tensor *side(cb_tensor *x) { return cb_cat(((cb_tensor *[]){x, cb_neg(x)}), 2, 1); }
+static cb_tensor *below(cb_tensor *x) { return cb_cat(((cb_tensor *[]){x, cb_neg(x)}), 2, 0); }
+static cb_tensor *padded(cb_tensor *x) { return cb_pad(x, cb_dims(1, 2, 1, 2), 0.5); }
+static cb_tensor *rolled(cb_tensor *x) { return cb_sub(cb_roll(x, 1, 1), cb_roll(x, -1, 0)); }
+static cb_tensor *outer(cb_tensor *x) {
+    return cb_add(cb_mul(x, cb_slice(x, 1, 0, 1)), cb_slice(x, 0, 0, 1));
+}
+static cb_tensor *chosen(cb_tensor *x) {
+    cb_tensor *order = cb_sub((double)(cb_size(x, 0) - 1), cb_arange(0, cb_size(x, 0)));
+    return cb_index_select(x, 0, cb_to(order, CB_I64));
+}
+static cb_tensor *halved(cb_tensor *x) { return cb_mul(cb_slice(x, 1, 0, cb_size(x, 1), 2), 3.0); }
+static cb_tensor *sums(cb_tensor *x) { return cb_cumsum(x, 1); }
+static cb_tensor *normed(cb_tensor *x) { return cb_sub(x, cb_mean(x, 0, true)); }
 static cb_tensor *product(cb_tensor *x) {
     return cb_relu(cb_matmul(x, cb_transpose(cb_add(x, 1), 0, 1)));
 }
@@ -27,48 +58,83 @@ static cb_tensor *norm(cb_tensor *x) {
     return cb_gelu(cb_layer_norm(x, cb_dims(cb_size(x, 1)), NULL, NULL, 1e-5));
 }
 
+static const struct {
+    const char *name;
+    cb_function_1 *function;
+} functions[] = {
+    {"pointwise", pointwise}, {"gelu", gelu},       {"bytes", bytes},     {"halves", halves},
+    {"rows", rows},           {"columns", columns}, {"both", both},       {"argmax", largest},
+    {"softmax", softmax},     {"down", down},       {"turned", turned},   {"copied", copied},
+    {"added", added},         {"side", side},       {"below", below},     {"padded", padded},
+    {"rolled", rolled},       {"outer", outer},     {"chosen", chosen},   {"halved", halved},
+    {"cumsum", sums},         {"centred", normed},  {"product", product}, {"layer norm", norm},
+};
+
+static const int shapes[][2] = {
+    {4096, 1024}, {2000, 1000}, {512, 200}, {2000, 37}, {1000, 100}, {500, 768},  {5000, 50},
+    {1000, 770},  {300, 200},   {33, 65},   {1001, 17}, {17, 1001},  {3, 100003}, {100003, 3},
+    {2, 4099},    {4099, 2},    {7, 9},     {255, 257}, {128, 12},   {20000, 8},  {64, 300},
+};
+
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-static void measure(const char *name, cb_function_1 *function, int rows, int width, int runs) {
+typedef struct Row {
+    char name[48];
+    double best[2];
+} Row;
+
+static Row row[1024];
+
+static bool measure(Row *r, cb_function_1 *function, int height, int width, double budget_us) {
     cb_scope_open();
-    cb_tensor *x = cb_randn(cb_dims(rows, width));
+    cb_tensor *x = cb_randn(cb_dims(height, width));
     cb_function *fast[] = {cb_compile(function, "fullgraph=1,dynamic=0"),
                            cb_compile(function, "fullgraph=1,dynamic=1")};
-    double best[] = {INFINITY, INFINITY};
-    for (int run = -3; run < runs; run++)
+    r->best[0] = r->best[1] = INFINITY;
+    double end = INFINITY;
+    for (int run = -3; run < 20 || now_us() < end; run++) {
+        if (run == 0) end = now_us() + budget_us;
         for (int i = 0; i < 2; i++) {
             double start = now_us();
             cb_scope_open();
-            if (!cb_call(fast[i], x)) exit(1);
+            if (!cb_call(fast[i], x)) return false;
             cb_scope_close();
-            if (run >= 0) best[i] = fmin(best[i], now_us() - start);
+            if (run >= 0) r->best[i] = fmin(r->best[i], now_us() - start);
         }
-    printf("{\"case\": \"%s %dx%d\", \"literal_us\": %.1f, \"arguments_us\": %.1f, \"ratio\": "
-           "%.2f}\n",
-           name, rows, width, best[0], best[1], best[1] / best[0]);
-    fflush(stdout);
+    }
     cb_function_free(fast[0]), cb_function_free(fast[1]);
     cb_scope_close();
+    return true;
+}
+
+static double ratio(const Row *r) { return r->best[1] / r->best[0]; }
+
+static int worst_first(const void *a, const void *b) {
+    double difference = ratio(b) - ratio(a);
+    return (difference > 0) - (difference < 0);
 }
 
 int main(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        cb_function_1 *function;
-        int rows, width;
-    } cases[] = {
-        {"softmax", softmax, 4096, 1024}, {"softmax", softmax, 4096, 1000},
-        {"softmax", softmax, 512, 200},   {"softmax", softmax, 2000, 37},
-        {"layer norm", norm, 4096, 1024}, {"layer norm", norm, 500, 768},
-        {"layer norm", norm, 1000, 100},  {"gelu", gelu, 4096, 4096},
-        {"gelu", gelu, 128, 768},         {"columns", columns, 2000, 768},
-        {"columns", columns, 5000, 50},   {"turned", turned, 1000, 770},
-        {"product", product, 300, 200},   {"product", product, 33, 65},
-    };
     cb_set_threads(argc > 1 ? atoi(argv[1]) : 1);
-    int runs = argc > 2 ? atoi(argv[2]) : 60;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        measure(cases[i].name, cases[i].function, cases[i].rows, cases[i].width, runs);
-    if (cb_error()) fprintf(stderr, "%s\n", cb_error());
-    return cb_error() != NULL;
+    double budget_us = (argc > 2 ? atof(argv[2]) : 30) * 1e3;
+    int count = 0;
+    for (size_t f = 0; f < sizeof functions / sizeof *functions; f++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            Row *r = &row[count];
+            int height = shapes[s][0], width = shapes[s][1];
+            snprintf(r->name, sizeof r->name, "%s %dx%d", functions[f].name, height, width);
+            if (argc > 3 && !strstr(r->name, argv[3])) continue;
+            if (functions[f].function == product && height * height * (double)width > 1e8) continue;
+            if (!measure(r, functions[f].function, height, width, budget_us)) {
+                fprintf(stderr, "%s: %s\n", r->name, cb_error());
+                return 1;
+            }
+            count++;
+        }
+    qsort(row, (size_t)count, sizeof *row, worst_first);
+    for (int i = 0; i < count; i++)
+        printf(
+            "{\"case\": \"%s\", \"literal_us\": %.1f, \"arguments_us\": %.1f, \"ratio\": %.2f}\n",
+            row[i].name, row[i].best[0], row[i].best[1], ratio(&row[i]));
+    return 0;
 }

@@ -72,7 +72,7 @@ void emit_declare(Emit *e, int level) {
     }
 }
 
-void emit_coordinates(Emit *e, int count, const char *point) {
+void emit_coordinates(Emit *e, int count, const char *point, const char *name) {
     const Kernel *kernel = e->kernel;
     int64_t stride = 1;
     for (int axis = 0; axis < count; axis++) stride *= kernel->axis[axis].size;
@@ -80,7 +80,7 @@ void emit_coordinates(Emit *e, int count, const char *point) {
         int64_t size = kernel->axis[axis].size;
         stride /= size ? size : 1;
         Buffer text = buffer_new(e->arena);
-        putf(&text, "const int64_t a%d = %s", axis, point);
+        putf(&text, "%s%d = %s", name, axis, point);
         if (stride > 1) putf(&text, " / %s", emit_size(e, stride));
         if (axis > 0) putf(&text, " %% %s", emit_size(e, size));
         emit_line(e, "%s;", buffer_text(&text));

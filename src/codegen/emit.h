@@ -107,8 +107,9 @@ Mark emit_mark(const Emit *e);
 void emit_forget(Emit *e, Mark mark);
 void emit_name(Emit *e, const Expr *expr, Phrase name); /* until the enclosing mark */
 
-/* a0, a1 ... of the first `count` outer axes, from a point of these in row-major order */
-void emit_coordinates(Emit *e, int count, const char *point);
+/* a0, a1 ... of the first `count` outer axes, from a point of these in row-major order; name: what
+ * they are declared as, "const int64_t a". */
+void emit_coordinates(Emit *e, int count, const char *point, const char *name);
 /* The store into its element. */
 void emit_store(Emit *e, int store, Phrase element);
 

@@ -173,7 +173,7 @@ static void plain_passes(Plain *p) {
             emit_line(e, "const i64 outer = item;");
         else
             plain_chunk(e);
-        emit_coordinates(e, e->kernel->outer_count, "outer");
+        emit_coordinates(e, e->kernel->outer_count, "outer", "const int64_t a");
         if (last)
             plain_finish(e);
         else
@@ -193,7 +193,7 @@ static void plain_point(Plain *p) {
     if (p->split) {
         plain_passes(p);
     } else {
-        emit_coordinates(e, kernel->outer_count, "item");
+        emit_coordinates(e, kernel->outer_count, "item", "const int64_t a");
         for (int pass = 0; pass < e->info.pass_count; pass++) plain_sweep(p, pass);
         plain_finish(e);
     }

@@ -267,7 +267,7 @@ static void decompose(CKernel *c, bool chunked) {
     const char *point = "item";
     if (c->turns) {
         emit_line(e, "const int64_t point = line + row, a%d = column + block;", e->lane_axis);
-        emit_coordinates(e, e->lane_axis, "point");
+        emit_coordinates(e, e->lane_axis, "point", "const int64_t a");
         return;
     }
     if (chunked) {
@@ -282,7 +282,7 @@ static void decompose(CKernel *c, bool chunked) {
     } else if (c->split) {
         emit_line(e, "const int64_t outer = item;");
     }
-    emit_coordinates(e, kernel->outer_count, point);
+    emit_coordinates(e, kernel->outer_count, point, "const int64_t a");
 }
 
 /* n: lanes of this block, within its run along the last outer axis, and within one piece. */
@@ -320,12 +320,36 @@ static void open_turns(CKernel *c) {
     emit_open(e, "for (int64_t row = 0; row < rows; row++)");
 }
 
+/* Whether blocks of lanes are counted on from the first one's coordinates, where dividing for each
+ * would cost as much as what a short run computes. */
+static bool counts_on(const CKernel *c) {
+    return tiled(c) && c->e.kernel->outer_count > 1 && !c->turns && !c->split;
+}
+
+/* From one block to the next one, which begins in this run or with another. */
+static void count_on(CKernel *c) {
+    Emit *e = &c->e;
+    int lane = e->lane_axis;
+    emit_line(e, "at%d += n;", lane);
+    for (int axis = lane; axis > 0; axis--) {
+        emit_open(e, "if (at%d == %s)", axis, emit_size(e, e->kernel->axis[axis].size));
+        emit_line(e, "at%d = 0, at%d++;", axis, axis - 1);
+    }
+    for (int axis = lane; axis > 0; axis--) emit_close(e);
+}
+
 static Mark open_items(CKernel *c, bool chunked) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
+    int axes = e->kernel->outer_count;
+    if (counts_on(c)) emit_coordinates(e, axes, "low", "int64_t at");
     emit_open(e, "for (int64_t item = low; item < high;%s)", tiled(c) ? "" : " item++");
     if (c->turns) open_turns(c);
-    decompose(c, chunked);
+    if (counts_on(c))
+        for (int axis = 0; axis < axes; axis++)
+            emit_line(e, "const int64_t a%d = at%d;", axis, axis);
+    else
+        decompose(c, chunked);
     if (tiled(c) && !c->turns) count_lanes(c, chunked);
     return mark;
 }
@@ -339,6 +363,7 @@ static void close_items(CKernel *c, Mark mark) {
                   emit_size(e, e->kernel->axis[e->lane_axis].size));
     } else if (tiled(c)) {
         emit_line(e, "item += n;");
+        if (counts_on(c)) count_on(c);
     }
     emit_close(e);
     emit_forget(e, mark);

@@ -31,13 +31,13 @@ static void choose_pieces(CKernel *c, int axis, int64_t most) {
     }
 }
 
-/* AVX2 masks loads of four and eight bytes alone: a narrower one makes the loop one element at a
- * time, also when the mask is the same for all lanes. */
-static bool masks_narrow(const Emit *e) {
+/* Under a condition on another coordinate, too, a load far outside of its buffer traps for each
+ * vector, AVX2 has no masks for loads of less than four bytes, and gcc leaves a condition that asks
+ * for an argument in the loop. */
+static bool masks(const Emit *e) {
     for (int id = 0; id < e->count; id++) {
         const Expr *x = e->kernel->expr[id];
-        bool masked = x->op == EX_load && x->input_count > 1 && e->info.expr[id].users;
-        if (masked && cb_dtype_size(e->kernel->buffer[x->imm.i].dtype) < 4) return true;
+        if (x->op == EX_load && x->input_count > 1 && e->info.expr[id].users) return true;
     }
     return false;
 }
@@ -49,7 +49,7 @@ static void one_piece(CKernel *c, int64_t low, int64_t high) {
     CKernel *piece =
         c_prepare(kernel_piece(e->kernel, c->piece_axis, low, high), NULL, e->usage, e->out);
     int64_t most = PIECES_TWICE_MAX / (length(c->edge) + 1);
-    if (masks_narrow(&piece->e)) choose_pieces(piece, c->piece_axis - 1, most);
+    if (masks(&piece->e)) choose_pieces(piece, c->piece_axis - 1, most);
     piece->e.indent = e->indent;
     if (c->piece_axis == e->lane_axis) {
         const char *end = emit_size(e, high);
