@@ -65,10 +65,28 @@ static void draw_write(cb_tensor *a, cb_tensor *b) {
     }
 }
 
+/* The number as an operand and as an attribute. */
+static cb_tensor *draw_number(cb_tensor *a) {
+    switch (draw(6)) {
+    case 0:
+        return cb_leaky_relu(a, addend / 16);
+    case 1:
+        return cb_hardtanh(a, -addend / 8, addend / 4);
+    case 2:
+        return cb_threshold(a, 0.25, addend);
+    case 3:
+        return cb_softplus(a, addend, 20);
+    case 4:
+        return cb_mul(addend, a);
+    default:
+        return cb_add(a, addend);
+    }
+}
+
 static cb_tensor *draw_op(cb_tensor *a, cb_tensor *b) {
     switch (draw(10)) {
     case 0:
-        return cb_add(a, addend);
+        return draw_number(a);
     case 1:
         return cb_sin(a);
     case 2:
