@@ -133,6 +133,7 @@ static unsigned inputs_read(Graph *graph) {
 /* The graph of one op becomes that of its gradients. */
 static bool differentiate(Graph *graph, Node *const *operand, const EagerCall *call) {
     Node *y = pop(graph->output), *wrt[MOST_OPERANDS], *gradient[MOST_OPERANDS];
+    graph->check = NULL; /* the op itself has looked at them, and they need not be saved */
     Meta meta = node_meta(y);
     Node *g = graph_input(graph, &meta);
     GradientNeeds *needs = call->needs;

@@ -56,6 +56,19 @@ static void adds_up(void **state) {
     assert_null(cb_tensor_grad(x));
 }
 
+/* An index that no gradient needs is not saved, and not looked at again. */
+static void adds_to_what_requires_it(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2, 3)), *source = VALUES(CB_F64, 4, 5);
+    cb_tensor *index = cb_from_data((int64_t[]){2, 2}, CB_I64, cb_dims(2));
+    cb_tensor *y = cb_scatter_add(w, 0, index, source);
+    assert_int_equal(cb_backward(cb_sum(cb_mul(y, y)), NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 2, 4, 24);
+    assert_int_equal(cb_backward(cb_sum(cb_scatter_add(w, 0, index, leaf(source))), NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 3, 5, 25);
+    EXPECT(cb_tensor_grad(source), 1, 1);
+}
+
 /* A gradient that is the cotangent itself, or shares its elements, has its own. */
 static void owns_its_gradient(void **state) {
     (void)state;
@@ -233,6 +246,7 @@ static void deep_chains(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adds_up),
+        TEST(adds_to_what_requires_it),
         TEST(owns_its_gradient),
         TEST(broadcasts_views_and_dtypes),
         TEST(gradients_of_results),
