@@ -298,8 +298,7 @@ static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, c
     cb_dtype own = number->dtype;
     bool fits = op_info(op)->flags & FITS_NUMBER && (last || op != OP_pow);
     bool whole = last && !dtype_is_float(dtype) && !dtype_is_float(own);
-    bool divides = op == OP_floor_divide || op == OP_remainder || op == OP_fmod;
-    if (whole && divides && value.i == 0) {
+    if (whole && op_divides(op) && value.i == 0) {
         fail(CB_ERR_ARGUMENT, "%s: integers are not divided by 0", op_info(op)->name);
         return false;
     }
@@ -411,6 +410,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     if (op_draws(op, &own)) own.word[info->word_count] = graph->random_count++;
     Node *node = graph_intern(graph, op, &inferred.result, converted, input_count, &own);
     if (op_has_index(op)) index_check_called(graph, node);
+    if (op_divides(op) && graph->ambient.checked) divisor_check_called(graph, node);
     if (op == OP_custom && op_draws(op, &own)) push(graph->arena, graph->effect, node);
     /* PyTorch's any and all of u8 are u8. */
     return truth && meta[0].dtype == CB_U8 ? node_convert(graph, node, CB_U8) : node;

@@ -47,6 +47,14 @@ void index_check_called(Graph *graph, const Node *node) {
     push(graph->arena, graph->check, ((IndexCheck){base, bound}));
 }
 
+void divisor_check_called(Graph *graph, const Node *node) {
+    Node *divisor = index_base(node->input[1]);
+    if (graph->optimizing || dtype_is_float(node->dtype) || node_numel(node) == 0) return;
+    Node *zero = graph_op(graph, OP_logical_not, &divisor, 1, NULL, NULL);
+    Node *index = node_convert(graph, zero, CB_I64);
+    push(graph->arena, graph->check, ((IndexCheck){index, {1, node->op, node->origin}}));
+}
+
 void index_checks_replace(Graph *graph, Node *const *now) {
     int count = 0;
     for (int i = 0; i < length(graph->check); i++) {

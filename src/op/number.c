@@ -73,8 +73,7 @@ bool number_fits(cb_dtype from, Scalar value, cb_dtype to) {
 static bool may_be_refused(Op op, const cb_operand *number) {
     Scalar value = number_scalar(number);
     cb_dtype own = number_dtype(number);
-    if (op == OP_floor_divide || op == OP_remainder || op == OP_fmod)
-        return scalar_convert(value, own, CB_F64).f == 0;
+    if (op_divides(op)) return scalar_convert(value, own, CB_F64).f == 0;
     bool fits = own == CB_F64 ? number_fits(own, value, CB_F16)
                               : number_fits(own, value, CB_I8) && value.i >= 0;
     return op_info(op)->flags & FITS_NUMBER && !fits;

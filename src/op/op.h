@@ -126,6 +126,10 @@ static inline bool op_has_index(Op op) {
     OpKind kind = op_info(op)->kind;
     return kind == KIND_GATHER || kind == KIND_SCATTER;
 }
+/* Of integers, whose divisor is input 1 and not 0. */
+static inline bool op_divides(Op op) {
+    return op == OP_floor_divide || op == OP_remainder || op == OP_fmod;
+}
 Op op_find(const char *name, size_t length); /* OP_none when there is none */
 /* An error that opens with the name of another op opens with this one. */
 void op_rename_error(const char *name);

@@ -83,8 +83,12 @@ bool check_indices(const IndexBound *check, int64_t count, const int64_t *data,
     Site caller = site_current(), own = check->origin.site;
     bool failed_before = cb_error() != NULL;
     if (own.file) site_set(own);
-    fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld", op_info(check->op)->name,
-         (long long)index[i], (long long)check->bound);
+    const char *name = op_info(check->op)->name;
+    if (op_divides(check->op))
+        fail(CB_ERR_ARGUMENT, "%s: integers are not divided by 0", name);
+    else
+        fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld", name,
+             (long long)index[i], (long long)check->bound);
     if (!failed_before) graph_name_error(check->origin.call);
     site_set(caller);
     return false;

@@ -41,6 +41,7 @@ Ambient ambient_of_op(void) {
     return (Ambient){.autocast = CB_SAME,
                      .reduced = atomic_load_explicit(&level, memory_order_relaxed) == MEDIUM,
                      .precise = precise,
+                     .checked = option_now(OPTION_check),
                      .device = (uint8_t)option_now(OPTION_device)};
 }
 
@@ -51,7 +52,7 @@ Ambient ambient_now(void) {
 }
 
 static bool may_change(Option option) {
-    return (option != OPTION_precise && option != OPTION_device) ||
+    return (option != OPTION_precise && option != OPTION_device && option != OPTION_check) ||
            tracer_may_change(option_info(option)->name, CHANGES_OPS);
 }
 
@@ -64,6 +65,7 @@ static const char *print_autocast(Ambient a) {
 }
 static const char *print_reduced(Ambient a) { return a.reduced ? "medium" : "not medium"; }
 static const char *print_precise(Ambient a) { return a.precise ? "1" : "0"; }
+static const char *print_checked(Ambient a) { return a.checked ? "1" : "0"; }
 static const char *print_device(Ambient a) { return devices[a.device]->name; }
 
 static const struct {
@@ -72,7 +74,8 @@ static const struct {
 } fields[] = {{"autocast", print_autocast},
               {"float32 matmul precision", print_reduced},
               {"option precise", print_precise},
-              {"option device", print_device}};
+              {"option device", print_device},
+              {"option check", print_checked}};
 enum { FIELDS = sizeof fields / sizeof *fields };
 
 static bool differs(int field, Ambient a, Ambient b) {

@@ -7,6 +7,7 @@
  *     reduced    the process                           cb_set_float32_matmul_precision("medium")
  *     precise    the process                           option precise
  *     device     the process                           option device
+ *     checked    the process                           option check
  *
  * A new one is a field here, is taken in ambient.c, and has a row there to be printed by. The
  * number of threads is none of them: results do not depend on it, and who splits work asks then. */
@@ -21,7 +22,8 @@ typedef struct Ambient { /* a word, so that it stays in a register: eager takes 
     cb_dtype autocast;   /* to compute in; CB_SAME: as the operands are */
     bool reduced;        /* f32 factors of products and convolutions may be rounded to bf16 */
     bool precise;        /* f16 and bf16 are rounded after every op, inside of kernels, too */
-    uint8_t device;      /* DeviceId: where tensors are made that come from none */
+    bool checked : 1;    /* integers that are divided by 0 are looked for */
+    uint8_t device : 7;  /* DeviceId: where tensors are made that come from none */
 } Ambient;
 _Static_assert(sizeof(Ambient) == sizeof(uint32_t), "it is compared, and put into keys, as a word");
 

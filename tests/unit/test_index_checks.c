@@ -4,6 +4,7 @@
 #include "fixture.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static char said[512];
 
@@ -177,12 +178,45 @@ static void random_functions(void **state) {
     }
 }
 
+/* ---- divisors, with the option check --------------------------------------------------------- */
+
+static cb_tensor *divides(cb_tensor *a, cb_tensor *b) { return cb_floor_divide(a, b); }
+static cb_tensor *takes_remainders(cb_tensor *a, cb_tensor *b) { return cb_remainder(a, b); }
+static cb_tensor *divides_for_nobody(cb_tensor *a, cb_tensor *b) {
+    cb_fmod(a, cb_expand(b, cb_dims(3, 2)));
+    return cb_neg(a);
+}
+
+static void integers_divided_by_0_are_found(void **state) {
+    (void)state;
+    cb_tensor *(*const function[])(cb_tensor *, cb_tensor *) = {divides, takes_remainders,
+                                                                divides_for_nobody};
+    cb_tensor *a = places(7, -8), *fine = places(2, 3), *broken = places(2, 0);
+    for (int i = 0; i < 3; i++) {
+        cb_function *fast = cb_compile(function[i], VM);
+        for (int checked = 0; checked < 4; checked++) {
+            cb_set_option("check", checked % 2 ? "1" : "0");
+            assert_non_null(cb_call(fast, a, fine));
+            assert_non_null(function[i](a, fine));
+            assert_int_equal(!cb_call(fast, a, broken), checked % 2);
+            assert_int_equal(strcmp(errors(said, sizeof said), "") != 0, checked % 2);
+            assert_true(!(checked % 2) || strstr(said, "integers are not divided by 0"));
+            function[i](a, broken);
+            assert_int_equal(strcmp(errors(said, sizeof said), "") != 0, checked % 2);
+        }
+        assert_non_null(function[i](cb_to(a, CB_F32), broken));
+        cb_function_free(fast);
+    }
+    cb_set_option("check", "0");
+}
+
 int main(void) {
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
     const struct CMUnitTest tests[] = {
         ONE(nobody_reads_it),
         ONE(the_first_call_is_named),
         ONE(random_functions),
+        ONE(integers_divided_by_0_are_found),
     };
     return run_counted(tests);
 }
