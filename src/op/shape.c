@@ -183,6 +183,17 @@ static bool infer_arange(InferCall *call) {
     return true;
 }
 
+/* Numbers of low .. most are of the dtype; those of a float without a sign that is lost. */
+static bool randint_fits(InferCall *call, int64_t low, int64_t most) {
+    cb_dtype dtype = call->out->result.dtype;
+    bool sign = low >= 0 || dtype_info(dtype)->is_signed;
+    Scalar least = {.i = low}, largest = {.i = most};
+    if (sign && number_fits(CB_I64, least, dtype) && number_fits(CB_I64, largest, dtype))
+        return true;
+    return infer_fail(call, CB_ERR_ARGUMENT, "%s does not hold every number from %lld to %lld",
+                      cb_dtype_name(dtype), (long long)low, (long long)most);
+}
+
 static bool infer_source(InferCall *call) {
     switch (call->op) {
     case OP_full:
@@ -199,7 +210,7 @@ static bool infer_source(InferCall *call) {
         if (low >= high)
             return infer_fail(call, CB_ERR_ARGUMENT, "low %lld is not below high %lld",
                               (long long)low, (long long)high);
-        return infer_sizes(call, ATTR_randint_sizes);
+        return randint_fits(call, low, high - 1) && infer_sizes(call, ATTR_randint_sizes);
     }
     default:
         check(false, "%s: a source without a shape rule", call->info->name);

@@ -271,6 +271,31 @@ BODY(attend,
                                      cb_reshape(in[0], cb_dims(1, 3, 1)),
                                      cb_reshape(in[1], cb_dims(1, 3, 1)), NULL, 0.0, false, 0))
 
+static void random_integers_fit_the_dtype(void **state) {
+    (void)state;
+    static const struct {
+        int64_t low, high;
+        cb_dtype dtype;
+        bool fits;
+    } cases[] = {
+        {-1, 5, CB_U8, false},      {0, 257, CB_U8, false},   {0, 256, CB_U8, true},
+        {0, 129, CB_I8, false},     {-128, 128, CB_I8, true}, {0, 1LL << 40, CB_I32, false},
+        {0, 100000, CB_F16, false}, {-9, 9, CB_F16, true},    {0, 1LL << 40, CB_F32, true}};
+    cb_scope_open();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cb_tensor *x = cb_randint(cases[i].low, cases[i].high, cb_dims(3), cases[i].dtype);
+        assert_int_equal(x != NULL, cases[i].fits);
+        assert_int_equal(cb_error() && strstr(cb_error(), "does not hold every number"),
+                         !cases[i].fits);
+        cb_clear_error();
+    }
+    cb_tensor *scores = cb_ones(cb_dims(2, 3)), *classes = cb_zeros(cb_dims(2), CB_I64);
+    assert_null(cb_cross_entropy(scores, classes, NULL, CB_REDUCE_MEAN, -100, 1.5));
+    assert_non_null(strstr(cb_error(), "label_smoothing 1.5 is not in 0..1"));
+    cb_clear_error();
+    cb_scope_close();
+}
+
 static void numbers_left_out_are_not_zero(void **state) {
     (void)state;
     expect(rms, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(0.748297572, 1.49659514, 0));
@@ -574,6 +599,7 @@ int main(void) {
         cmocka_unit_test(attributes_promote_as_in_pytorch),
         cmocka_unit_test(numbers_that_overflow_are_refused),
         cmocka_unit_test(linspace_of_integers_truncates),
+        cmocka_unit_test(random_integers_fit_the_dtype),
         cmocka_unit_test(numbers_left_out_are_not_zero),
         cmocka_unit_test(rank_0_takes_dims_as_rank_1),
         cmocka_unit_test(random_calls_found),

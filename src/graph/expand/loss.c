@@ -168,6 +168,10 @@ Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
         double smoothing = attr_float(attrs, ATTR_cross_entropy_label_smoothing);
         int64_t ignore = attrs->word[ATTR_cross_entropy_ignore_index];
         classes.reduction = attrs->word[ATTR_cross_entropy_reduction];
+        if (smoothing < 0 || smoothing > 1) {
+            fail(CB_ERR_ARGUMENT, "cross_entropy: label_smoothing %g is not in 0..1", smoothing);
+            return NULL;
+        }
         bool probabilities = dtype_is_float(target->dtype) && same_sizes(x, target);
         if (probabilities && ignore >= 0) {
             fail(CB_ERR_ARGUMENT, "cross_entropy: probabilities have no class to ignore");
