@@ -65,21 +65,30 @@ cb_safetensors *cb_safetensors_open(const char *path) {
     return file;
 }
 
-void cb_safetensors_close(cb_safetensors *file) {
-    if (!file) return;
-    if (file->mapped) munmap((void *)file->bytes, file->size);
-    arena_free(file->arena);
-    memory_free(file);
+/* False with an error for a file that is closed. */
+static bool is_open(const cb_safetensors *file, const char *what) {
+    return file && tomb_lives(&file->tomb, what);
 }
 
-int cb_safetensors_count(const cb_safetensors *file) { return file ? file->count : 0; }
+void cb_safetensors_close(cb_safetensors *file) {
+    if (!is_open(file, "safetensors_close: the file")) return;
+    if (file->mapped) munmap((void *)file->bytes, file->size);
+    arena_free(file->arena);
+    tomb_bury(&file->tomb);
+}
+
+int cb_safetensors_count(const cb_safetensors *file) {
+    return is_open(file, "safetensors_count: the file") ? file->count : 0;
+}
 
 const char *cb_safetensors_name(const cb_safetensors *file, int index) {
-    return file && index >= 0 && index < file->count ? file->entry[index].name : NULL;
+    bool there = is_open(file, "safetensors_name: the file") && index >= 0 && index < file->count;
+    return there ? file->entry[index].name : NULL;
 }
 
 const char *cb_safetensors_metadata(const cb_safetensors *file, const char *key) {
-    for (int i = 0; file && key && i < file->metadata_count; i++)
+    bool asked = key && is_open(file, "safetensors_metadata: the file");
+    for (int i = 0; asked && i < file->metadata_count; i++)
         if (strcmp(file->metadata[i][0], key) == 0) return file->metadata[i][1];
     return NULL;
 }
@@ -119,6 +128,7 @@ cb_tensor *cb_safetensors_get(const cb_safetensors *file, const char *name) {
         fail(CB_ERR_ARGUMENT, "safetensors_get: NULL");
         return NULL;
     }
+    if (!is_open(file, "safetensors_get: the file")) return NULL;
     const SafeEntry *entry = safetensors_find(file, name);
     if (!entry) {
         fail(CB_ERR_ARGUMENT, "safetensors_get: there is no tensor '%s'", name);

@@ -3,6 +3,7 @@
 #define CARBIDE_IO_SAFETENSORS_H
 
 #include "base/map.h"
+#include "base/tomb.h"
 #include "tensor/tensor.h"
 
 typedef struct SafeEntry {
@@ -13,6 +14,7 @@ typedef struct SafeEntry {
 } SafeEntry;
 
 struct cb_safetensors {
+    Tomb tomb;
     Arena *arena; /* holds all below */
     const char *path;
     const uint8_t *bytes; /* the whole file */

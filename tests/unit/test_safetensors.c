@@ -477,6 +477,37 @@ static void damage_is_survived(void **state) {
     assert_true(loaded > 1000 && refused > 10000);
 }
 
+/* ---- a file that is closed ------------------------------------------------------------------ */
+
+static void expect_closed(const char *call) {
+    char text[64];
+    snprintf(text, sizeof text, "%s: the file was freed at ", call);
+    if (!cb_error() || !strstr(cb_error(), text)) FAIL("%s: %s", call, cb_error());
+    cb_clear_error();
+}
+
+static void a_closed_file_is_an_error(void **state) {
+    (void)state;
+    cb_module *net = net_new(2);
+    const char *path = in_folder("closed.safetensors");
+    assert_int_equal(cb_module_save_state(net, path), CB_OK);
+    cb_safetensors *file = cb_safetensors_open(path);
+    assert_true(cb_safetensors_count(file) > 0);
+    cb_safetensors_close(file);
+    assert_null(cb_error());
+    cb_safetensors_close(file);
+    expect_closed("safetensors_close");
+    assert_int_equal(cb_safetensors_count(file), 0);
+    expect_closed("safetensors_count");
+    assert_null(cb_safetensors_name(file, 0));
+    expect_closed("safetensors_name");
+    assert_null(cb_safetensors_metadata(file, "format"));
+    expect_closed("safetensors_metadata");
+    assert_null(cb_safetensors_get(file, "weight"));
+    expect_closed("safetensors_get");
+    cb_module_free(net);
+}
+
 /* ---- allocations that fail ------------------------------------------------------------------- */
 
 static void every_allocation_may_fail(void **state) {
@@ -517,6 +548,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ONE(bytes_are_the_formats),
         ONE(every_dtype_returns),
+        ONE(a_closed_file_is_an_error),
         ONE(unusual_files_load),
         ONE(liars_are_refused),
         ONE(bad_text_is_refused),
