@@ -108,7 +108,8 @@ static size_t put_default(char *out, size_t bytes, const Param *param) {
     case PARAM_BOOL:
         return (size_t)snprintf(out, bytes, "=%s", param->default_int ? "true" : "false");
     case PARAM_DTYPE: {
-        const char *name = param->default_int < 0 ? "same" : cb_dtype_name(param->default_int);
+        const char *name =
+            param->default_int < 0 ? "same" : cb_dtype_name((cb_dtype)param->default_int);
         return (size_t)snprintf(out, bytes, "=%s", name);
     }
     case PARAM_DIMS:

@@ -47,7 +47,7 @@ tidy() {
 cpp() {
     cppcheck --quiet -j 2 --std=c11 --enable=warning,performance --error-exitcode=1 \
         --inline-suppr --suppressions-list=tools/cppcheck.txt --max-configs=1 \
-        --cppcheck-build-dir="$build/cppcheck" -D__GNUC__=12 -D__x86_64__=1 -DCB_LEVEL=base \
+        --cppcheck-build-dir="$build/cppcheck" -D__GNUC__=12 -D__x86_64__=1 -DCARBIDE_BUILD -DCB_LEVEL=base \
         -Iinclude -Isrc -I"$build/gen" src cli plugins
 }
 

@@ -113,11 +113,14 @@ static int invoke_target(const Function *function, Tensor *const *x, int input_c
     }
 }
 
-/* A NULL where the function gives one tensor is a failure, and has an error. */
+/* A NULL where the function gives one tensor is a failure, as is a count below 0, and has an
+ * error. */
 static int check_result(const Function *function, Tensor **output, int count) {
-    if (function->callee == CALLEE_N || function->callee == CALLEE_GRAPH || output[0]) return count;
-    if (cb_error_status() != CB_OK) return cb_error_status();
-    return fail(CB_ERR_ARGUMENT, "call: the function gave NULL and recorded no error");
+    bool any = function->callee == CALLEE_N || function->callee == CALLEE_GRAPH;
+    if (any ? count >= 0 : output[0] != NULL) return count;
+    if (cb_error_status() != CB_OK) return any ? count : cb_error_status();
+    if (!any) return fail(CB_ERR_ARGUMENT, "call: the function gave NULL and recorded no error");
+    return fail(CB_ERR_ARGUMENT, "call: the function gave %d and recorded no error", count);
 }
 
 /* output has OUTPUT_ROOM places. The thread's line is the call's again when the function is

@@ -33,4 +33,7 @@ void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x
     cb_select(x, 0, data[0]);                /* refused */
     cb_randint(0, 9.5, 3);                   /* refused */
     cb_nn_linear(4, rows * 0.5);             /* refused */
+    cb_dtype_name(3);                        /* refused */
+    cb_dtype_size(rows);                     /* refused */
+    cb_promote(CB_F16, 2);                   /* refused */
 }

@@ -36,7 +36,7 @@ static void names_are_of_one_dtype(void **state) {
         assert_true(is_new(safetensors_of, d));
         assert_true(is_new(torch_of, d));
     }
-    assert_string_equal(cb_dtype_name(CB_DTYPE_COUNT), "?");
+    assert_string_equal(cb_dtype_name((cb_dtype)CB_DTYPE_COUNT), "?");
     assert_int_equal(cb_dtype_size(CB_SAME), 0);
     assert_false(dtype_is_float(CB_SAME) || dtype_is_int(CB_SAME) || dtype_is_half(CB_SAME));
 }
