@@ -147,8 +147,7 @@ CB_API double cb_calculate_gain(const char *nonlinearity, double param);
  * multihead attention takes x (attention of x to itself), or query, key, value, each [length,
  * batch, embed_dim] (kdim wide for key, vdim for value), or [batch, length, embed_dim] when it was
  * made with batch_first true, or without the batch, and after them a mask: bool, true where
- * attention is forbidden, or a float to add. What comes back is the output without the weights. The
- * op cb_batch_norm leaves its running statistics alone; the layer moves them. */
+ * attention is forbidden, or a float to add. What comes back is the output without the weights. */
 #include <carbide_layers.h>
 
 /* PyTorch's whole call of such a module: key_padding_mask [batch, source] ([source] without a
