@@ -349,6 +349,54 @@ static void refusals(void **state) {
     expect_error("was freed at test_train.c");
     assert_null(cb_clip_grad_norm_(p, 1, -1, 2));
     expect_error("cb_clip_grad_norm_");
+    assert_null(cb_clip_grad_norm_(p, 1, 1, 0));
+    expect_error("cb_clip_grad_norm_");
+    assert_true(cb_clip_grad_value_(p, 1, NAN) != CB_OK);
+    expect_error("cb_clip_grad_value_: at most nan");
+}
+
+/* Of nothing, and of what is freed. */
+static void without_an_optimizer(void **state) {
+    (void)state;
+    cb_tensor *p[] = {cb_zeros(cb_dims(2, 2))};
+    cb_optimizer *sgd = cb_optimizer_new("SGD", NULL);
+    assert_int_equal(cb_optimizer_add(sgd, p, 1, NULL), CB_OK);
+    assert_true(cb_optimizer_set_lr(sgd, 0, -1) != CB_OK);
+    expect_error("a rate of -1");
+    assert_true(cb_optimizer_set_lr(sgd, 1, 1) != CB_OK);
+    expect_error("there is no group 1 of 1");
+    cb_schedule *rates = cb_schedule_new(sgd, "StepLR", "step_size=2");
+    cb_optimizer_free(sgd);
+    assert_true(cb_schedule_step(rates, 0) != CB_OK);
+    expect_error("cb_schedule_step: the optimizer was freed at test_train.c");
+    cb_schedule_free(rates);
+    cb_schedule_free(rates);
+    expect_error("cb_schedule_free: the schedule was freed at test_train.c");
+    cb_schedule_free(NULL);
+    cb_optimizer_free(NULL);
+    cb_optimizer *optimizers[] = {NULL, sgd};
+    cb_schedule *schedules[] = {NULL, rates};
+    for (int i = 0; i < 2; i++) {
+        const char *part = i ? "was freed at test_train.c" : "NULL";
+        assert_true(cb_optimizer_add(optimizers[i], p, 1, NULL) != CB_OK);
+        expect_error(part);
+        assert_true(cb_optimizer_step(optimizers[i]) != CB_OK);
+        expect_error(part);
+        cb_optimizer_zero_grad(optimizers[i]);
+        expect_error(part);
+        assert_true(isnan(cb_optimizer_lr(optimizers[i], 0)));
+        expect_error(part);
+        assert_null(cb_optimizer_state(optimizers[i]));
+        expect_error(part);
+        assert_null(cb_schedule_new(optimizers[i], "StepLR", "step_size=2"));
+        expect_error(part);
+        assert_true(cb_schedule_step(schedules[i], 0) != CB_OK);
+        expect_error(part);
+        assert_true(cb_schedule_then(schedules[i], 2, "StepLR", "step_size=2") != CB_OK);
+        expect_error(part);
+        assert_null(cb_schedule_state(schedules[i]));
+        expect_error(part);
+    }
 }
 
 int main(void) {
@@ -362,6 +410,7 @@ int main(void) {
         TEST(parameters_without_gradient_stay),
         TEST(tied_parameters_count_once),
         TEST(refusals),
+        TEST(without_an_optimizer),
     };
     if (!mkdtemp(folder)) return 1;
     int failed = cmocka_run_group_tests_name("train", tests, NULL, NULL);
