@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "jit/artifact.h"
 #include "jit/code.h"
+#include "screen.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,18 @@ static int run_file(const char *verb, const char *path) {
     return STATUS_OK;
 }
 
+static void guess_verb(const char *word) {
+    static const char *const verbs[] = {"list", "why", "clear", "export", "import"};
+    Guess guess = guess_begin(word);
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        if (!strcmp(verbs[i], word)) return; /* with too few words behind it, or too many */
+        guess_try(&guess, verbs[i]);
+    }
+    fprintf(stderr, "carbide cache: there is no '%s'", word);
+    guess_print(&guess, stderr);
+    fputc('\n', stderr);
+}
+
 int command_cache(int argc, char **argv) {
     SubjectOptions options = SUBJECT_OPTIONS_DEFAULT;
     const char *word[MAX_WORDS];
@@ -178,6 +191,7 @@ int command_cache(int argc, char **argv) {
     bool why = words == 2 && !strcmp(word[0], "why");
     bool file = words == 2 && (!strcmp(word[0], "export") || !strcmp(word[0], "import"));
     if (!list && !clear && !why && !file) {
+        if (words) guess_verb(word[0]);
         fputs("usage: carbide cache list | why CASE | clear | export FILE | import FILE\n", stderr);
         return STATUS_USAGE;
     }

@@ -1,12 +1,14 @@
 /* The command `carbide`: looks its first word up in the table of commands.
  *
- * Exit status: 0 it worked, 1 it did not (outputs differ, no memory), 2 the command line was not
- * understood. */
+ * Exit status: 0 it worked, 1 it did not (outputs differ, no memory, nowhere to print to), 2 the
+ * command line was not understood. */
 #include "carbide.h"
 #include "commands.h"
 #include "screen.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 const Command commands[] = {
     {"bench", "[CASE...]", "times cases, all when none is named; `bench list` shows them",
@@ -74,9 +76,11 @@ static void print_unknown(const char *name) {
     fputs("\n\n", stderr);
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
-    if (!strcmp(name, "help") || is_help(name)) {
+    bool asks = !strcmp(name, "help") || is_help(name);
+    if (asks && argc > 2 && !is_help(argv[2])) name = argv[2]; /* help bench */
+    if (asks && name == argv[1]) {
         print_help(stdout);
         return STATUS_OK;
     }
@@ -86,8 +90,8 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; commands[i].name; i++) {
         if (strcmp(name, commands[i].name) != 0) continue;
-        for (int k = 2; k < argc; k++)
-            if (is_help(argv[k])) return print_command_help(&commands[i]);
+        for (int k = 2; k < argc; k++) asks |= is_help(argv[k]);
+        if (asks) return print_command_help(&commands[i]);
         int status = commands[i].run(argc - 2, argv + 2);
         cb_cleanup();
         return status;
@@ -95,4 +99,21 @@ int main(int argc, char **argv) {
     if (*name) print_unknown(name);
     print_help(stderr);
     return STATUS_USAGE;
+}
+
+/* Files that the library opens shall not become what is printed to: writing fails then, as it
+ * does where nothing is open. */
+static bool occupy_streams(void) {
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        if (fcntl(file, F_GETFD) < 0 && open("/dev/null", file ? O_RDONLY : O_WRONLY) != file)
+            return false;
+    return true;
+}
+
+int main(int argc, char **argv) {
+    if (!occupy_streams()) return STATUS_FAILED;
+    int status = run(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    fputs("carbide: not all of the output could be written\n", stderr);
+    return STATUS_FAILED;
 }

@@ -2,6 +2,7 @@
 #include "screen.h"
 #include "base/environment.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -43,6 +44,10 @@ void screen_line(const char *text) {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
+static bool is_same(char a, char b) {
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
 /* Letters to put in, take out or exchange; two neighbours that changed places count as one. */
 static int distance(const char *a, const char *b) {
     int n = (int)strlen(a), m = (int)strlen(b);
@@ -52,9 +57,9 @@ static int distance(const char *a, const char *b) {
     for (int k = 0; k <= m; k++) row[0][k] = k;
     for (int i = 1; i <= n; i++)
         for (int k = 1; k <= m; k++) {
-            int changed = row[i - 1][k - 1] + (a[i - 1] != b[k - 1]);
+            int changed = row[i - 1][k - 1] + !is_same(a[i - 1], b[k - 1]);
             row[i][k] = least(changed, least(row[i - 1][k], row[i][k - 1]) + 1);
-            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+            if (i > 1 && k > 1 && is_same(a[i - 1], b[k - 2]) && is_same(a[i - 2], b[k - 1]))
                 row[i][k] = least(row[i][k], row[i - 2][k - 2] + 1);
         }
     return row[n][m];

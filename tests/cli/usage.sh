@@ -46,7 +46,13 @@ refused 2 "no case 'gleu'"               explain gleu
 refused 2 "mode cannot be 'fastest'"     explain gelu --mode fastest
 refused 2 "usage: carbide cache"         cache
 refused 2 "usage: carbide cache"         cache lst
+refused 2 "did you mean 'list'?"         cache lits
+refused 2 "did you mean 'why'?"          cache wyh gelu
 refused 2 "no case 'gleu'"               cache why gleu
+refused 2 "did you mean 'relu'?"         ops RELU
+refused 0 "--options"                    help explain
+refused 0 "--options"                    --help explain
+refused 2 "did you mean 'bench'?"        help bnch
 refused 2 "did you mean 'relu'?"         ops rleu
 refused 2 "'softmax' is not understood"  ops relu softmax
 refused 2 "there is no op 'xyzzyxyzzy'"  ops xyzzyxyzzy
@@ -67,6 +73,16 @@ refused 0 "layernorm_gelu"               bench list
 refused 0 "0.1"                          --version
 
 for command in bench explain ops cache info completion manual; do refused 0 "examples" $command --help; done
+
+# What cannot be written is no success, and files that are opened do not take stdout's place.
+for words in "ops" "bench list" "manual" "completion bash"; do
+    # shellcheck disable=SC2086
+    said=$("$carbide" $words 2>&1 >&-) && { echo "carbide $words: succeeds without stdout"; failed=1; }
+    echo "$said" | grep -q "not all of the output could be written" || { echo "carbide $words without stdout: $said"; failed=1; }
+    [ -w /dev/full ] || continue
+    # shellcheck disable=SC2086
+    "$carbide" $words 2>/dev/null >/dev/full && { echo "carbide $words: succeeds on a full disk"; failed=1; }
+done
 
 # Tables fit a screen; a pipe gets no colours.
 for words in "info" "bench list" "bench --help" "explain --help" "cache --help" "bench gelu mlp --batch 64 --seconds 0.01"; do
