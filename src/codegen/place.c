@@ -204,7 +204,7 @@ static int inline_size(const Emit *e, const Expr *x) {
 bool emit_calls_apart(const Emit *e, const Expr *x) {
     if (!e->apart || x->op >= OP_COUNT || x->op == OP_constant) return false;
     const OpInfo *info = op_info(x->op);
-    bool same = dtype_is_float(x->dtype) && info->kind == KIND_POINTWISE;
+    bool same = (dtype_is_float(x->dtype) && info->kind == KIND_POINTWISE) || x->op == OP_philox;
     for (int i = 0; i < x->input_count; i++)
         same &= x->input[i]->dtype == x->dtype && x->input[i]->op != OP_constant;
     return same && info->cost >= APART_COST;

@@ -1,6 +1,8 @@
 /* A file for a target: its opening, the functions that its kernels use, the kernels (target.h). */
 #include "codegen/emit.h"
 
+enum { MANY_LANE_LOOPS = 32 };
+
 bool target_render(const Target *target, const Kernel *const *kernel, Holes *holes, int count,
                    Buffer *out) {
     Usage *usage = arena_zalloc(out->arena, sizeof *usage);
@@ -12,6 +14,8 @@ bool target_render(const Target *target, const Kernel *const *kernel, Holes *hol
         heavy |= target->kernel(kernel_over(kernel[i], out->arena), usage, &kernels);
     }
     put(out, target->opening);
+    if (usage->lane_loops >= MANY_LANE_LOOPS && !usage->strips)
+        put(out, target->many_loops_opening);
     for (int h = 0; h < HELPER_COUNT; h++)
         if (usage->helper[h]) put(out, target->helper[h]);
     for (int op = 0; op < OP_COUNT; op++)

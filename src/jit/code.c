@@ -210,13 +210,19 @@ static Reason take_object(Attempt *a, const char *path, bool keep, char why[OBJE
     return REASON_compiler_failed;
 }
 
+static bool opens_with(const Attempt *a, const char *line) {
+    return a->length >= strlen(line) && !memcmp(a->source, line, strlen(line));
+}
+
 /* Compiles in a folder that is there for this alone. */
 static void compile_in(Attempt *a, const char *folder, bool keep) {
     char path[OBJECT_PATH], why[OBJECT_WHY] = "";
     snprintf(path, sizeof path, "%.4000s/kernel.so", folder);
-    bool heavy = a->length >= strlen(C_HEAVY) && !memcmp(a->source, C_HEAVY, strlen(C_HEAVY));
+    CompilerEffort effort = opens_with(a, C_SLIGHT)  ? EFFORT_SLIGHT
+                            : opens_with(a, C_HEAVY) ? EFFORT_NO_EPILOGUES
+                                                     : EFFORT_FULL;
     Reason reason =
-        compiler_run(&a->compiler, a->source, a->length, heavy, path, a->stop, &a->result.message);
+        compiler_run(&a->compiler, a->source, a->length, effort, path, a->stop, &a->result.message);
     if (reason == REASON_NONE) reason = take_object(a, path, keep, why);
     if (reason != REASON_NONE) give_up(a, reason, *why ? why : NULL);
     if (a->result.code && keep) cache_trim(a->directory);

@@ -17,13 +17,19 @@ typedef struct Compiler {
 bool compiler_find(Compiler *compiler);
 void compiler_forget(void);
 
+typedef enum CompilerEffort {
+    EFFORT_FULL,
+    EFFORT_NO_EPILOGUES, /* C_HEAVY */
+    EFFORT_SLIGHT        /* C_SLIGHT */
+} CompilerEffort;
+
 /* Compiles C source to a shared object at output, whose folder takes its temporary files,
  * too. REASON_NONE, compiler_failed, compiler_timeout or compile_stopped; *message is then the
  * compiler's words (heap text, or NULL). The compiler and all that it started are gone on return.
  * One that did not finish in time is not run again until its file or the time limit changes.
- * heavy: prefers short compile times (codegen/c/c.h: C_HEAVY). */
-Reason compiler_run(const Compiler *compiler, const char *source, size_t length, bool heavy,
-                    const char *output, Stop *stop, char **message);
+ * effort: short compile times are preferred to some of the speed (codegen/c/c.h). */
+Reason compiler_run(const Compiler *compiler, const char *source, size_t length,
+                    CompilerEffort effort, const char *output, Stop *stop, char **message);
 
 const char *compiler_flags(void); /* all that may be used on this level, as one line */
 /* The level in use and the processor, as one line: what -mtune=native and measured times depend

@@ -198,6 +198,30 @@ void family_choose(FamilyKernel *kernel, const FamilyKernel *before, const Famil
     choose(holes, past, all, argument);
 }
 
+/* Numbers that are equal in each kernel have the same past, so they are one argument. */
+void family_choose_shared(FamilyKernel *const *kernel, int count) {
+    Holes *first = &kernel[0]->holes;
+    int holes = length(first->hole);
+    Past *past = arena_new_array(first->arena, Past, holes + 1);
+    int *argument = arena_new_array(first->arena, int, holes + 1);
+    for (int h = 0; h < holes; h++) {
+        int64_t value = first->hole[h].value.i;
+        bool same = true;
+        uint64_t all = 0;
+        for (int k = 0; k < count; k++) {
+            int64_t own = kernel[k]->holes.hole[h].value.i;
+            same &= own == value;
+            all = hash_mix(all, (uint64_t)own);
+        }
+        past[h] = (Past){same ? -1 : 0, same ? value : (int64_t)all};
+    }
+    choose(first, past, false, argument);
+    for (int k = 1; k < count; k++) {
+        kernel[k]->holes.argument = argument;
+        kernel[k]->holes.argument_count = first->argument_count;
+    }
+}
+
 Code *family_find(FamilyKernel *kernel, KernelFunction **function) {
     Holes *holes = &kernel->holes;
     int count = length(holes->hole), *argument = arena_new_array(holes->arena, int, count + 1);

@@ -29,6 +29,9 @@ typedef struct FamilyUsual {
 /* Chooses the arguments of code that is to be compiled: what differs from before, the same kernel
  * of other sizes (NULL: there is none), and what was an argument there. */
 void family_choose(FamilyKernel *kernel, const FamilyKernel *before, const FamilyUsual *usual);
+/* The same for kernels of a family that are compiled at once, from the text of any: what they
+ * differ in. */
+void family_choose_shared(FamilyKernel *const *kernel, int count);
 /* Code with the kernel's arguments has been compiled. */
 void family_add(const FamilyKernel *kernel, Code *code, KernelFunction *function);
 /* What the function takes behind its buffers, by argument; NULL: nothing. */

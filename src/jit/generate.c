@@ -5,7 +5,10 @@
  * is not written at all. Big plans become several
  * files of about FILE_WEIGHT expressions, compiled by two compiler processes at a time, so that
  * compile time stays linear in the plan. When one file fails, nothing is used and the reason is
- * kept. */
+ * kept.
+ *
+ * Small kernels that differ in numbers alone, a step of an unrolled recurrence each or a cell that
+ * is written, share one function, too, where a plan has many of them. */
 #include "jit/generate.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -15,12 +18,21 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { FILE_WEIGHT = 1500, COMPILERS = 2 };
+enum {
+    FILE_WEIGHT = 1500,
+    COMPILERS = 2,
+    SMALL_POINTS = 4096, /* a number that is an argument costs nothing there that one sees */
+    SHARED_LEAST = 3,    /* kernels that differ in numbers become one function */
+    SLIGHT_RUN = 32,     /* lanes of a run: two vectors of AVX-512 */
+    SLIGHT_POINTS = 1024 /* and all of them */
+};
 
 typedef struct File {
     const Kernel **kernel; /* vec */
     const char **name;     /* vec: theirs */
     Holes *holes;          /* vec: theirs; NULL: all numbers are literal */
+    int weight;            /* expressions */
+    bool slight;           /* C_SLIGHT */
     Buffer source;
     CodeResult result;
 } File;
@@ -57,9 +69,12 @@ static int *find_same(const Plan *plan, Arena *arena) {
 typedef struct Kernels {
     const Plan *plan;
     Arena *arena;
-    int *same;            /* by kernel: the first one that shares its function */
+    int *same;            /* by kernel: the first one that is the same, with the same arguments */
+    int *code_of;         /* by kernel: the one whose function it shares */
     int *file_of;         /* by kernel: where it is written, when it is the first of its kind */
-    FamilyKernel *family; /* by kernel; NULL: sizes do not vary */
+    bool *slight;         /* by kernel: one of many that scalar code is good enough for */
+    FamilyKernel *family; /* by kernel; NULL: all numbers are literal */
+    bool keeps_families;  /* sizes vary: kernels of other plans find the code */
     KernelFunction **function;
     File *file; /* vec */
 } Kernels;
@@ -131,29 +146,96 @@ static void find_code(Kernels *kernels, PlanSizes sizes, Generated *out) {
             family_choose(&kernels->family[k], find_before(kernels->family, k, &usual), &usual);
 }
 
+/* ---- kernels of one plan that differ in numbers ---------------------------------------------- */
+
+static int list_small(const Kernels *kernels, int *small) {
+    int count = 0;
+    for (int k = 0; k < length(kernels->plan->kernel); k++) {
+        const Kernel *kernel = kernels->plan->kernel[k];
+        int64_t points = kernel->outer_size * kernel->inner_size;
+        if (kernels->same[k] == k && points <= SMALL_POINTS) small[count++] = k;
+    }
+    return count;
+}
+
+/* Those of the family of small[i], which have the code of that one from now on. */
+static void share(Kernels *kernels, const int *small, int count, int i) {
+    FamilyKernel *family = kernels->family, *first = &family[small[i]];
+    FamilyKernel **member = arena_new_array(kernels->arena, FamilyKernel *, count);
+    int members = 0;
+    for (int j = i; j < count; j++)
+        if (family[small[j]].key[0] == first->key[0] && family[small[j]].key[1] == first->key[1])
+            member[members++] = &family[small[j]];
+    if (members < SHARED_LEAST) return;
+    family_choose_shared(member, members);
+    for (int m = 1; m < members; m++) kernels->code_of[member[m] - family] = small[i];
+}
+
+static int64_t longest_run(const Kernel *kernel) {
+    int outer = kernel->outer_count, axes = length(kernel->axis);
+    int64_t across = outer ? kernel->axis[outer - 1].size : 1;
+    return axes > outer && kernel->axis[axes - 1].size > across ? kernel->axis[axes - 1].size
+                                                                : across;
+}
+
+/* Where the functions that are left are many. */
+static void find_slight(Kernels *kernels, const int *small, int count) {
+    int functions = 0;
+    for (int i = 0; i < count; i++) {
+        int k = small[i];
+        const Kernel *kernel = kernels->plan->kernel[k];
+        kernels->slight[k] = kernels->code_of[k] == k && longest_run(kernel) <= SLIGHT_RUN &&
+                             kernel->outer_size * kernel->inner_size <= SLIGHT_POINTS;
+        functions += kernels->slight[k];
+    }
+    for (int i = 0; i < count && functions < SHARING_KERNELS; i++)
+        kernels->slight[small[i]] = false;
+}
+
+static void share_small(Kernels *kernels) {
+    Arena *arena = kernels->arena;
+    int kernel_count = length(kernels->plan->kernel);
+    int *small = arena_new_array(arena, int, kernel_count + 1);
+    int count = list_small(kernels, small);
+    if (count < SHARING_KERNELS) return;
+    kernels->family = arena_new_array(arena, FamilyKernel, kernel_count + 1);
+    for (int i = 0; i < count; i++)
+        kernels->family[small[i]] = family_kernel(kernels->plan->kernel[small[i]], arena);
+    for (int i = 0; i < count; i++)
+        if (!kernels->family[small[i]].holes.argument) share(kernels, small, count, i);
+    find_slight(kernels, small, count);
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* Files are of kernels with arguments, or without, and of slight ones, or others. */
+static void put_in_file(Kernels *kernels, int k, int *open_file) {
+    const Kernel *kernel = kernels->plan->kernel[k];
+    const Holes *holes = kernels->family ? &kernels->family[k].holes : NULL;
+    bool open = kernels->keeps_families || (holes && holes->argument);
+    int kind = open + 2 * kernels->slight[k], f = open_file[kind];
+    if (f < 0 || kernels->file[f].weight >= FILE_WEIGHT) {
+        f = open_file[kind] = length(kernels->file);
+        push(kernels->arena, kernels->file, (File){.slight = kernels->slight[k]});
+    }
+    File *file = &kernels->file[f];
+    push(kernels->arena, file->kernel, kernel);
+    push(kernels->arena, file->name, kernel->name);
+    if (open) push(kernels->arena, file->holes, *holes);
+    file->weight += length(kernel->expr);
+    kernels->file_of[k] = f;
+}
+
 static void make_files(Kernels *kernels) {
-    const Plan *plan = kernels->plan;
-    File *file = NULL;
-    int weight = FILE_WEIGHT, *file_of = kernels->file_of;
-    for (int k = 0; k < length(plan->kernel); k++) {
-        if (kernels->same[k] != k || kernels->function[k]) continue;
-        if (weight >= FILE_WEIGHT) {
-            push(kernels->arena, file, (File){0});
-            weight = 0;
-        }
-        file_of[k] = length(file) - 1;
-        push(kernels->arena, file[file_of[k]].kernel, plan->kernel[k]);
-        push(kernels->arena, file[file_of[k]].name, plan->kernel[k]->name);
-        if (kernels->family) push(kernels->arena, file[file_of[k]].holes, kernels->family[k].holes);
-        weight += length(plan->kernel[k]->expr);
+    int open_file[4] = {-1, -1, -1, -1};
+    for (int k = 0; k < length(kernels->plan->kernel); k++)
+        if (kernels->code_of[k] == k && !kernels->function[k]) put_in_file(kernels, k, open_file);
+    for (int i = 0; i < length(kernels->file); i++) {
+        File *file = &kernels->file[i];
+        file->source = buffer_new(kernels->arena);
+        put(&file->source, file->slight ? C_SLIGHT : "");
+        c_render(file->kernel, file->holes, length(file->kernel), &file->source);
     }
-    for (int i = 0; i < length(file); i++) {
-        file[i].source = buffer_new(kernels->arena);
-        c_render(file[i].kernel, file[i].holes, length(file[i].kernel), &file[i].source);
-    }
-    kernels->file = file;
 }
 
 static void *compile_files(void *user) {
@@ -203,11 +285,11 @@ static void find_functions(const Kernels *kernels) {
     const Plan *plan = kernels->plan;
     KernelFunction **function = kernels->function;
     for (int k = 0; k < length(plan->kernel); k++) {
-        if (kernels->same[k] != k) function[k] = function[kernels->same[k]];
+        if (kernels->code_of[k] != k) function[k] = function[kernels->code_of[k]];
         if (function[k]) continue;
         Code *code = kernels->file[kernels->file_of[k]].result.code;
         function[k] = code_function(code, plan->kernel[k]->name);
-        if (kernels->family) family_add(&kernels->family[k], code, function[k]);
+        if (kernels->keeps_families) family_add(&kernels->family[k], code, function[k]);
     }
 }
 
@@ -225,11 +307,16 @@ static Kernels read_kernels(const Plan *plan, PlanSizes sizes, Arena *kept, Gene
     kernels.function = arena_new_array(kept, KernelFunction *, count);
     kernels.file_of = arena_new_array(arena, int, count);
     out->code = arena_new_array(kept, Code *, 2 * count); /* found, or of a file */
+    kernels.keeps_families = sizes.vary;
     if (sizes.vary) kernels.family = read_families(plan, arena);
     kernels.same =
         sizes.vary ? find_same_numbers(plan, kernels.family, arena) : find_same(plan, arena);
     if (sizes.vary) find_code(&kernels, sizes, out);
-    for (int k = 0; k < count; k++) out->functions += kernels.same[k] == k;
+    kernels.slight = arena_new_array(arena, bool, count + 1);
+    kernels.code_of = arena_new_array(arena, int, count + 1);
+    memcpy(kernels.code_of, kernels.same, sizeof(int) * (size_t)count);
+    if (!sizes.vary) share_small(&kernels);
+    for (int k = 0; k < count; k++) out->functions += kernels.code_of[k] == k;
     return kernels;
 }
 

@@ -5,6 +5,9 @@
 #include "jit/code.h"
 #include "sched/plan.h"
 
+/* In plans of fewer kernels none takes arguments, unless sizes vary. */
+enum { SHARING_KERNELS = 8 };
+
 typedef struct Generated {
     KernelFunction **function; /* by kernel, in the arena; NULL: nothing was loaded */
     void **argument;           /* by kernel: what its function takes behind the buffers; or NULL */

@@ -327,7 +327,8 @@ static void resolve_buffers(Executable *executable) {
         const KernelBuffer *buffer = plan->kernel[k]->buffer;
         for (int i = 0; i < length(buffer); i++)
             executable->slot_value[executable->slot_count++] = buffer[i].value;
-        if (executable->sizes.vary) executable->slot_count++; /* for the launch's argument */
+        if (executable->sizes.vary || kernels >= SHARING_KERNELS)
+            executable->slot_count++; /* for the launch's argument */
     }
 }
 

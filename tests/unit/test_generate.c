@@ -28,11 +28,11 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 
 enum { LAYERS = 8, OPS = 50 };
 
-/* Kernels of some 200 expressions, no two alike. */
+/* Kernels of some 200 expressions, no two alike, whatever their numbers. */
 static cb_tensor *layers(cb_tensor *x) {
     for (int i = 0; i < LAYERS; i++) {
         cb_tensor *y = x;
-        for (int k = 0; k < OPS; k++) {
+        for (int k = 0; k < OPS + i; k++) {
             y = cb_mul(cb_sub(y, 0.01 * (i * OPS + k)), 0.5);
             y = cb_add(y, cb_abs(y));
         }

@@ -566,6 +566,7 @@ CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = c_prepare(kernel, NULL, usage, out);
     Emit *e = &c->e;
+    usage->strips |= c->strip > 0;
     c_choose_pieces(c);
     put(out, "\n");
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);

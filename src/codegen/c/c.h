@@ -10,6 +10,10 @@
  * ends of its loops would double its compile time; jit/code.c then leaves that to scalar code. */
 #define C_HEAVY "/* heavy */\n"
 
+/* The same of many small kernels, whose loops are shorter than what vector code of them would cost:
+ * all of it is scalar code. Whoever has them rendered puts it in front. */
+#define C_SLIGHT "/* slight */\n"
+
 /* The whole file: the scalar functions that the kernels use, then the kernels. No #include;
  * compiles with gcc and clang. Every kernel is an extern function under its name. holes: by kernel,
  * or NULL; one with arguments takes them behind its buffers. */
