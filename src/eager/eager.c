@@ -144,6 +144,7 @@ static bool differentiate(Graph *graph, Node *const *operand, const EagerCall *c
         which[input++] = i;
         if (call->wanted >> i & 1) wrt[count++] = operand[i];
     }
+    graph->single = true;
     if (!graph_grad(graph, &y, &g, 1, wrt, count, gradient)) return false;
     for (int i = 0; i < count; i++) {
         if (!gradient[i]) continue;

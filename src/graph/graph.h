@@ -86,6 +86,7 @@ typedef struct Graph {
     Node **effect;      /* vec: custom ops with effects, in the order of their calls: needed */
     int random_count;   /* draws taken */
     bool expanding;     /* a composite is being built */
+    bool single;        /* one op in eager: its kernels run on the vector VM */
     Declined *declined; /* vec, filled by the passes */
     const bool *frozen; /* by input: its elements never change; NULL: none is known to */
     Ambient ambient;    /* of the calls that it is made of */

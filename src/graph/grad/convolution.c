@@ -1,11 +1,17 @@
-/* Gradients of convolutions, by convolutions: a transposed one for the data, one with batch and
- * channels exchanged for the weight.
+/* Gradients of convolutions: a transposed one for the data, a product for the weight.
  *
  *     y = convolution(x: [N, I, h, w], weight: [O, I / groups, kh, kw])
  *     to x:       conv_transpose(g, weight), as large as x
- *     to weight:  convolution(x as [I / groups, groups * N, h, w], g as [O, N, ...]), strides and
- *                 dilations exchanged, cut to the kernel */
+ *     to weight:  g as [O, N * oh * ow] @ the windows of x as [N * oh * ow, kh * kw * I]
+ *     or:         convolution(x as [I / groups, groups * N, h, w], g as [O, N, ...]), strides and
+ *                 dilations exchanged, cut to the kernel
+ *
+ * The product stores the windows, kh * kw / stride^2 times as much as x; so it is for kernels that
+ * are not large, without groups. The exchanged convolution stores nothing and has few positions, of
+ * long sums each. In eager, where the VM would copy the windows, it is as fast. */
 #include "graph/grad/grad.h"
+
+#include "base/round.h"
 
 #include <string.h>
 
@@ -48,6 +54,53 @@ static Node *exchanged(Graph *graph, Node *x) {
     cb_dim_list order = {x->rank, {1, 0, 2, 3, 4, 5, 6, 7}};
     return call_permute(graph, x, order);
 }
+
+/* ---- to the weight, by a product ------------------------------------------------------------- */
+
+enum { MOST_COPIES = 32, MOST_COPIES_IN_EAGER = 1 }; /* of an element of x, in its windows */
+
+static bool windows_are_few(const GradConvolution *c) {
+    int64_t copies = 1;
+    for (int i = 0; i < c->n; i++) copies *= divide_up(c->weight->size[2 + i], c->stride.at[i]);
+    return copies <= (c->graph->single ? MOST_COPIES_IN_EAGER : MOST_COPIES);
+}
+
+/* x: [N, I, spatial] as [N, out spatial, kernel, I], in rows of the last two. */
+static Node *window_rows(const GradConvolution *c) {
+    int n = c->n;
+    int64_t columns = c->x->size[1], rows = c->x->size[0];
+    cb_dim_list order = {2 * n + 2, {0}};
+    Node *x = call_pad(c->graph, c->x, n, c->padding.at, c->padding.at, cb_operand_int(0));
+    for (int i = 0; i < n; i++) {
+        x = call_window(c->graph, x, 2 + i, c->weight->size[2 + i], c->stride.at[i],
+                        c->dilation.at[i]);
+        order.at[1 + i] = 2 + i;
+        order.at[1 + n + i] = 2 + n + i;
+        columns *= c->weight->size[2 + i];
+        rows *= c->g->size[2 + i];
+    }
+    order.at[2 * n + 1] = 1;
+    return node_reshape(c->graph, call_permute(c->graph, x, order), 2, (int64_t[]){rows, columns});
+}
+
+static Node *to_weight_by_product(const GradConvolution *c) {
+    Graph *graph = c->graph;
+    int n = c->n;
+    int64_t outputs = c->weight->size[0], size[CB_MAX_RANK] = {outputs};
+    cb_dim_list order = {n + 2, {1, 0}}, back = {n + 2, {0, n + 1}};
+    for (int i = 0; i < n; i++) {
+        order.at[2 + i] = 2 + i;
+        back.at[2 + i] = 1 + i;
+        size[1 + i] = c->weight->size[2 + i];
+    }
+    size[n + 1] = c->x->size[1];
+    Node *g = call_permute(graph, c->g, order), *windows = window_rows(c);
+    g = node_reshape(graph, g, 2, (int64_t[]){outputs, g ? node_numel(g) / outputs : 0});
+    Node *y = call2(graph, OP_matmul, g, windows);
+    return y ? call_permute(graph, node_reshape(graph, y, n + 2, size), back) : NULL;
+}
+
+/* ---- to the weight, by a convolution --------------------------------------------------------- */
 
 static Node *to_weight(const GradConvolution *c) {
     Graph *graph = c->graph;
@@ -92,7 +145,8 @@ void grad_convolution(const GradCall *call) {
     }
     for (int k = 0; k < 2; k++) {
         if (!call->wanted[k]) continue;
-        Node *to = k ? to_weight(&c) : to_data(&c);
+        bool product = k && c.groups == 1 && windows_are_few(&c);
+        Node *to = product ? to_weight_by_product(&c) : k ? to_weight(&c) : to_data(&c);
         call->result[k] = to && last ? channels_moved(graph, to, false) : to;
     }
 }
