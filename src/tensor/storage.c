@@ -10,6 +10,9 @@
  * block of the host's memory lies in front of its elements, any other one on the heap. One lock per
  * class group; nothing is allocated or freed under a lock.
  *
+ * Elements of large blocks begin at one of SPREADS places in a page. Where all begin at the same
+ * one, a loop over more of them than a cache has ways finds its lines gone before it comes back.
+ *
  *     storage_new(1000) -> class of 1024 bytes: 960 < 1000 <= 1024 */
 #include "tensor/thread.h"
 
@@ -19,6 +22,7 @@
 #include "base/poison.h"
 
 enum { ALIGNMENT = 64, CLASS_COUNT = 320 };
+enum { SPREADS = 8, SPREAD = 4096 / SPREADS + ALIGNMENT, SPREAD_FROM = 1 << 16 };
 #define LARGEST_BLOCK ((size_t)1 << 46)
 
 typedef struct StorageBlock StorageBlock;
@@ -35,6 +39,7 @@ static struct {
     StorageBlock *free[DEVICE_COUNT][CLASS_COUNT]; /* each under its lock */
     _Atomic int64_t held;                          /* live + cached */
     _Atomic int64_t live, peak;
+    _Atomic unsigned large; /* blocks that were made */
 } cache;
 
 static int size_class(size_t bytes, size_t *capacity) {
@@ -69,7 +74,15 @@ static void give(StorageBlock *block) {
 }
 
 /* In the host's memory: the block before its elements, which begin at a multiple of ALIGNMENT. */
-static size_t bytes_of(size_t capacity) { return sizeof(StorageBlock) + ALIGNMENT - 1 + capacity; }
+static size_t bytes_of(size_t capacity) {
+    size_t room = capacity >= SPREAD_FROM ? (SPREADS - 1) * SPREAD : 0;
+    return sizeof(StorageBlock) + ALIGNMENT - 1 + room + capacity;
+}
+
+static uintptr_t spread(size_t capacity) {
+    if (capacity < SPREAD_FROM) return 0;
+    return atomic_fetch_add_explicit(&cache.large, 1, memory_order_relaxed) % SPREADS * SPREAD;
+}
 
 static StorageBlock *take_memory(int device, size_t capacity) {
     uint8_t kind;
@@ -82,7 +95,7 @@ static StorageBlock *take_memory(int device, size_t capacity) {
         return NULL;
     }
     uintptr_t after = ((uintptr_t)(block + 1) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    block->storage.data = host ? (void *)after : memory;
+    block->storage.data = host ? (void *)(after + spread(capacity)) : memory;
     block->storage.device = (uint8_t)device;
     block->kind = kind;
     return block;

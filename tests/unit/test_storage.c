@@ -271,6 +271,21 @@ static void test_storage_threads(void **state) {
     assert_int_equal(cb_memory().live_bytes, live);
 }
 
+/* Large blocks have pages of their own; their elements begin at places of their own in these. */
+static void test_spread(void **state) {
+    (void)state;
+    enum { BLOCKS = 8, BYTES = 48 << 20, PAGE = 4096 };
+    Storage *block[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        assert_non_null(block[i] = storage_new(BYTES));
+        uintptr_t at = (uintptr_t)block[i]->data % PAGE;
+        assert_int_equal(at % 64, 0);
+        ((char *)block[i]->data)[BYTES - 1] = 1;
+        for (int j = 0; j < i; j++) assert_int_not_equal(at, (uintptr_t)block[j]->data % PAGE);
+    }
+    for (int i = 0; i < BLOCKS; i++) storage_release(block[i]);
+}
+
 int main(void) {
 #define TEST(name)                                                                                 \
     cmocka_unit_test_setup_teardown(test_##name, open_scope, close_scope_without_tensors)
@@ -285,6 +300,7 @@ int main(void) {
         TEST(size_classes),
         TEST(no_memory),
         TEST(large_blocks),
+        TEST(spread),
         TEST(trim_on_pressure),
         TEST(scope_without_memory),
         TEST(storage_threads),
