@@ -120,3 +120,20 @@ uint64_t data_draw(uint64_t seed, uint64_t place, uint64_t limit) {
     /* The high half of the product: even to 1 in 2^64 / limit. */
     return (uint64_t)((unsigned __int128)bits * limit >> 64);
 }
+
+/* A Feistel network of six rounds is an order of the numbers of its bits (Luby, Rackoff 1988); what
+ * falls behind count goes around again, which ends, as i itself is of that circle. */
+uint64_t data_shuffle(uint64_t seed, uint64_t i, uint64_t count) {
+    int half = 1;
+    while (half < 32 && (UINT64_C(1) << 2 * half) < count) half++;
+    uint64_t mask = (UINT64_C(1) << half) - 1;
+    do {
+        uint64_t left = i >> half, right = i & mask;
+        for (uint64_t round = 0; round < 6; round++) {
+            uint64_t next = left ^ data_draw(seed + round, right, mask + 1);
+            left = right, right = next;
+        }
+        i = left << half | right;
+    } while (i >= count);
+    return i;
+}

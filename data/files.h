@@ -31,5 +31,7 @@ bool data_save(const char *call, const char *path, const void *bytes, size_t cou
 
 /* A number that depends on both alone, evenly in 0 .. limit-1; limit > 0. */
 uint64_t data_draw(uint64_t seed, uint64_t place, uint64_t limit);
+/* The place of i in an order of 0 .. count-1 that depends on seed alone; 0 <= i < count. */
+uint64_t data_shuffle(uint64_t seed, uint64_t i, uint64_t count);
 
 #endif

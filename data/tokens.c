@@ -3,7 +3,7 @@
  *     tokens   5 1 9 2 6 7        a window of length 3 at 1: inputs 1 9 2, targets 9 2 6
  *
  * The window of row r of batch n begins where data_draw(seed, n * batch + r) says. */
-#include "files.h"
+#include "position.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -128,8 +128,7 @@ struct cb_token_reader {
     const cb_tokens *tokens;
     int64_t first, places; /* windows begin at first .. first + places - 1 */
     int64_t batch, length;
-    cb_module *state; /* owns position */
-    cb_tensor *position;
+    BatchPosition position;
     int64_t window[]; /* batch * length inputs, as many targets, and length + 1 as they lie */
 };
 
@@ -163,11 +162,7 @@ cb_token_reader *cb_token_reader_new(const cb_tokens *tokens, int64_t first, int
                                 .places = end - first - length,
                                 .batch = batch,
                                 .length = length};
-    int64_t words[] = {(int64_t)seed, 0};
-    reader->state = cb_module_new("TokenReader", NULL, NULL);
-    cb_tensor *position = reader->state ? cb_from_data(words, CB_I64, cb_dims_one(2)) : NULL;
-    if (position) reader->position = cb_module_buffer(reader->state, "position", position);
-    if (reader->position) return reader;
+    if (position_open(&reader->position, "TokenReader", seed)) return reader;
     cb_token_reader_free(reader);
     return NULL;
 }
@@ -175,12 +170,13 @@ cb_token_reader *cb_token_reader_new(const cb_tokens *tokens, int64_t first, int
 cb_status cb_token_reader_next(cb_token_reader *reader, cb_tensor **inputs, cb_tensor **targets) {
     if (!reader || !inputs || !targets)
         return data_refuse(CB_ERR_ARGUMENT, "token_reader_next: NULL");
-    int64_t state[2], length = reader->length, all = reader->batch * length;
-    if (cb_read(reader->position, state, CB_I64) != CB_OK) return cb_error_status();
+    uint64_t seed;
+    int64_t batch, length = reader->length, all = reader->batch * length;
+    if (!position_read(&reader->position, &seed, &batch)) return cb_error_status();
     int64_t *in = reader->window, *target = in + all, *row = target + all;
     for (int64_t r = 0; r < reader->batch; r++) {
-        uint64_t place = (uint64_t)state[1] * (uint64_t)reader->batch + (uint64_t)r;
-        uint64_t start = data_draw((uint64_t)state[0], place, (uint64_t)reader->places);
+        uint64_t place = (uint64_t)batch * (uint64_t)reader->batch + (uint64_t)r;
+        uint64_t start = data_draw(seed, place, (uint64_t)reader->places);
         cb_status status = tokens_walk("token_reader_next", reader->tokens,
                                        reader->first + (int64_t)start, length + 1, row);
         if (status != CB_OK) return status;
@@ -188,12 +184,8 @@ cb_status cb_token_reader_next(cb_token_reader *reader, cb_tensor **inputs, cb_t
         memcpy(target + r * length, row + 1, (size_t)length * sizeof *row);
     }
     cb_dim_list sizes = {2, {reader->batch, length}};
-    state[1]++;
     cb_tensor *x = cb_from_data(in, CB_I64, sizes), *y = cb_from_data(target, CB_I64, sizes);
-    cb_tensor *next = x && y ? cb_from_data(state, CB_I64, cb_dims_one(2)) : NULL;
-    bool moved = next && cb_assign(reader->position, next);
-    cb_free(next);
-    if (moved) {
+    if (x && y && position_write(&reader->position, seed, batch + 1)) {
         *inputs = x, *targets = y;
         return CB_OK;
     }
@@ -202,11 +194,11 @@ cb_status cb_token_reader_next(cb_token_reader *reader, cb_tensor **inputs, cb_t
 }
 
 cb_module *cb_token_reader_state(cb_token_reader *reader) {
-    return reader ? reader->state
+    return reader ? reader->position.state
                   : (data_refuse(CB_ERR_ARGUMENT, "token_reader_state: NULL"), NULL);
 }
 
 void cb_token_reader_free(cb_token_reader *reader) {
-    if (reader && reader->state) cb_module_free(reader->state);
+    if (reader) position_close(&reader->position);
     free(reader);
 }

@@ -53,6 +53,61 @@ CB_API cb_status cb_token_reader_next(cb_token_reader *reader, cb_tensor **input
 CB_API cb_module *cb_token_reader_state(cb_token_reader *reader);
 CB_API void cb_token_reader_free(cb_token_reader *reader);
 
+/* ---- arrays of other programs -----------------------------------------------------------------
+ * For npy there is cb_npy_load. All are copies, in the current scope; NULL with an error that has
+ * the file, and the line where there are lines. */
+
+/* IDX, as MNIST's files are once they are unpacked: u8, i8, i16, i32, f32 or f64, of any rank that
+ * a tensor can have. CB_ERR_IO: truncated, too long, or no IDX. */
+CB_API cb_tensor *cb_idx_load(const char *path);
+/* Lines of numbers, with a separator such as ',' between them, behind `skip` lines that are left
+ * out; f64[rows, columns]. Numbers are as strtod reads them in the C locale. Empty lines are
+ * skipped. CB_ERR_IO: what is no number, or a line of another length than the first. */
+CB_API cb_tensor *cb_csv_load(const char *path, char separator, int64_t skip);
+
+/* ---- pictures with labels -------------------------------------------------------------------- */
+
+typedef struct cb_samples cb_samples; /* only read: any number of readers may share it */
+
+/* A folder for each class, by name, with pictures in it (.jpg, .jpeg, .png), which are read when
+ * they are asked for, as 1 (gray), 3 (RGB) or 4 channels. NULL with an error: there are none. */
+CB_API cb_samples *cb_samples_folder(const char *path, int channels);
+/* Copies of pictures, u8[N, H, W] or u8[N, C, H, W] with up to 4 channels, and of N labels from 0
+ * on, of any integer dtype. CB_ERR_SHAPE, CB_ERR_INDEX: other ones. */
+CB_API cb_samples *cb_samples_tensors(cb_tensor *pictures, cb_tensor *labels);
+CB_API void cb_samples_free(cb_samples *samples);
+CB_API int64_t cb_samples_count(const cb_samples *samples);
+CB_API int64_t cb_samples_classes(const cb_samples *samples); /* the greatest label and one */
+CB_API const char *cb_samples_class(const cb_samples *samples, int64_t index); /* NULL: no name */
+
+typedef struct cb_sample_options {
+    int64_t batch;
+    int64_t height, width; /* of what comes out: a window of each picture */
+    int64_t pad;           /* zeros around a picture, before the window is taken */
+    /* In a new order each epoch, the window anywhere, and turned left to right if flip says so and
+     * a coin does. Otherwise in order, with the window in the middle: for validation. */
+    bool random, flip;
+    double mean[4], deviation[4]; /* of each channel of 0..1: (x - mean) / deviation; 0 means 1 */
+    int threads;                  /* that read ahead, up to 64; 0: batches are made when asked
+                                   * for */
+    uint64_t seed;
+} cb_sample_options;
+
+/* Batches by seed and position, as those of tokens: the same ones for any number of threads.
+ * Samples follow each other without end; when the batch divides their count, each epoch has each
+ * once. */
+typedef struct cb_sample_reader cb_sample_reader;
+CB_API cb_sample_reader *cb_sample_reader_new(const cb_samples *samples,
+                                              const cb_sample_options *options);
+/* f32[batch, channels, height, width] and i64[batch], in the current scope. On an error neither is
+ * made, and the position stays. CB_ERR_IO: a picture that cannot be read, is truncated or damaged,
+ * CB_ERR_SHAPE: smaller than the window; both name it. */
+CB_API cb_status cb_sample_reader_next(cb_sample_reader *reader, cb_tensor **pictures,
+                                       cb_tensor **labels);
+/* The state dict, as a module that the reader owns: position, i64[2] of seed and position. */
+CB_API cb_module *cb_sample_reader_state(cb_sample_reader *reader);
+CB_API void cb_sample_reader_free(cb_sample_reader *reader); /* ends its threads */
+
 /* ---- tokenizers -------------------------------------------------------------------------------
  * A text -> the numbers of its tokens, and back. Texts are bytes, which should be UTF-8 and need
  * not be: what was encoded is decoded to the same bytes. Several threads may share a tokenizer,
@@ -139,6 +194,18 @@ CB_API bool cb_interrupted(void);
 #define cb_token_reader_next(...) (CB_HERE, (cb_token_reader_next)(__VA_ARGS__))
 #define cb_token_reader_state(...) (CB_HERE, (cb_token_reader_state)(__VA_ARGS__))
 #define cb_token_reader_free(...) (CB_HERE, (cb_token_reader_free)(__VA_ARGS__))
+#define cb_idx_load(...) (CB_HERE, (cb_idx_load)(__VA_ARGS__))
+#define cb_csv_load(...) (CB_HERE, (cb_csv_load)(__VA_ARGS__))
+#define cb_samples_folder(...) (CB_HERE, (cb_samples_folder)(__VA_ARGS__))
+#define cb_samples_tensors(...) (CB_HERE, (cb_samples_tensors)(__VA_ARGS__))
+#define cb_samples_free(...) (CB_HERE, (cb_samples_free)(__VA_ARGS__))
+#define cb_samples_count(...) (CB_HERE, (cb_samples_count)(__VA_ARGS__))
+#define cb_samples_classes(...) (CB_HERE, (cb_samples_classes)(__VA_ARGS__))
+#define cb_samples_class(...) (CB_HERE, (cb_samples_class)(__VA_ARGS__))
+#define cb_sample_reader_new(...) (CB_HERE, (cb_sample_reader_new)(__VA_ARGS__))
+#define cb_sample_reader_next(...) (CB_HERE, (cb_sample_reader_next)(__VA_ARGS__))
+#define cb_sample_reader_state(...) (CB_HERE, (cb_sample_reader_state)(__VA_ARGS__))
+#define cb_sample_reader_free(...) (CB_HERE, (cb_sample_reader_free)(__VA_ARGS__))
 #define cb_tokenizer_bytes() (CB_HERE, (cb_tokenizer_bytes)())
 #define cb_tokenizer_gpt2(...) (CB_HERE, (cb_tokenizer_gpt2)(__VA_ARGS__))
 #define cb_tokenizer_free(...) (CB_HERE, (cb_tokenizer_free)(__VA_ARGS__))

@@ -3,7 +3,7 @@
 # again, with coverage and the sanitizers, and come before the library's own, which fills the rest.
 set(PARSERS fx graph loops npy safetensors tokenizer)
 set(PARSER_SOURCES
-    data/files.c data/merge.c data/split.c data/tokenizer.c data/tokens.c data/vocabulary.c
+    data/files.c data/merge.c data/position.c data/split.c data/tokenizer.c data/tokens.c data/vocabulary.c
     src/base/arena.c src/base/buffer.c src/base/map.c src/base/vec.c
     src/fx/graph.c src/fx/lint.c src/fx/names.c src/fx/parse.c src/fx/target.c src/fx/text.c
     src/graph/build.c src/graph/graph.c src/graph/parse.c src/graph/print.c src/graph/syntax.c
