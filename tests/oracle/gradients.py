@@ -22,6 +22,10 @@ RTOL = dict(f32=2e-4, f64=1e-9)
 KNOWN = [ # (what it is, test of (case), reason)
     ('sixths', lambda c: c.name == 'hardsigmoid', 'PyTorch multiplies gradients of f64 by 1 / 6 rounded to f32'),
     ('bytes negated', lambda c: c.name == 'atan2' and c.args[0].dtype == 'u8', 'PyTorch negates the u8, which wraps'),
+    ('bytes times a number', lambda c: c.name in ('addcmul', 'addcdiv') and any(a.dtype == 'u8' for a in c.tensors()),
+     'PyTorch multiplies the u8 by the value before it is converted, which wraps'),
+    ('rows of one number', lambda c: c.name in ('group_norm', 'layer_norm', 'instance_norm') and torch.is_tensor(c.args[0].t) and c.args[0].t.numel() == c.args[0].t.shape[0] * c.args[0].t.shape[1],
+     'x - mean is 0, and so are the gradients; PyTorch leaves what cancels to rounding, times the root of 1 / eps'),
     ('products of NaN', lambda c: c.name in ('cumprod', 'prod') and not bool(c.args[0].t.isfinite().all()),
      'PyTorch leaves out what stands behind a 0; here 0 times NaN or inf is NaN'),
     ('extremes of NaN', lambda c: c.name in ('max', 'min') and bool(c.args[0].t.isnan().any()),

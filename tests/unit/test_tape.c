@@ -69,6 +69,14 @@ static void adds_to_what_requires_it(void **state) {
     EXPECT(cb_tensor_grad(source), 1, 1);
 }
 
+/* A remainder is rounded as Python's, also where the quotient is too small to be below 0. */
+static void remainders_by_infinity(void **state) {
+    (void)state;
+    cb_tensor *b = leaf(VALUES(CB_F64, -INFINITY, INFINITY, -2));
+    assert_int_equal(cb_backward(cb_sum(cb_remainder(VALUES(CB_F64, 3, 3, 3), b)), NULL), CB_OK);
+    EXPECT(cb_tensor_grad(b), 1, 0, 2);
+}
+
 /* A gradient that is the cotangent itself, or shares its elements, has its own. */
 static void owns_its_gradient(void **state) {
     (void)state;
@@ -247,6 +255,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adds_up),
         TEST(adds_to_what_requires_it),
+        TEST(remainders_by_infinity),
         TEST(owns_its_gradient),
         TEST(broadcasts_views_and_dtypes),
         TEST(gradients_of_results),
