@@ -89,8 +89,9 @@ static const char *accumulator_type(CKernel *c, const Expr *x) {
 
 /* Whether the lanes of a strip add up so many terms that these have partial sums themselves. */
 bool c_sums_in_strips(const CKernel *c, int pass) {
+    if (!c->strip) return false; /* then there may be no lane at all */
     int64_t run = c->lanes ? c->lanes : axis_typical(c->e.kernel, c->e.lane_axis);
-    return c->strip && run > STRIP_TERMS * c->strip && any_single(c, pass);
+    return run > STRIP_TERMS * c->strip && any_single(c, pass);
 }
 
 static bool strip_partial(const CKernel *c, const Expr *x, int pass) {
