@@ -246,7 +246,7 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
     Where where;
     TraceOp next = op_here(call, op, input_count, &where);
     next.word_count = op_info(op)->word_count;
-    next.word = attrs->word;
+    next.word = attrs ? attrs->word : NULL;
     for (int i = 0; i < input_count && resolved; i++)
         resolved = resolve(call, &input[i], &next.input[i], &result);
     next.makes = resolved && is_made(next.input, input_count);
