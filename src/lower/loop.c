@@ -172,15 +172,18 @@ static uint32_t axes_of(const Kernel *kernel, const Expr *e) {
     return e->op == EX_reduce ? axes & outer : axes;
 }
 
+static uint64_t hash_of(const Expr *e) {
+    uint64_t hash = hash_mix((uint64_t)e->op << 8 | (uint8_t)e->dtype, (uint64_t)e->imm.i);
+    for (int i = 0; i < e->input_count; i++) hash = hash_mix(hash, e->input[i]->id);
+    return hash;
+}
+
 static Expr *intern(Kernel *kernel, int op, cb_dtype dtype, Scalar imm, Expr *const *input,
                     int input_count) {
     Expr key = {.op = op, .dtype = dtype, .input_count = (uint8_t)input_count};
     key.imm = imm;
-    uint64_t hash = hash_mix((uint64_t)op << 8 | (uint8_t)dtype, (uint64_t)imm.i);
-    for (int i = 0; i < input_count; i++) {
-        key.input[i] = input[i];
-        hash = hash_mix(hash, input[i]->id);
-    }
+    for (int i = 0; i < input_count; i++) key.input[i] = input[i];
+    uint64_t hash = hash_of(&key);
     for (const Kernel *k = kernel; k; k = k->below)
         for (MapEntry *e = map_first(&k->table, hash); e; e = map_next(e))
             if (same(e->value, &key)) return e->value; /* untested: equal hashes */
@@ -193,6 +196,45 @@ static Expr *intern(Kernel *kernel, int op, cb_dtype dtype, Scalar imm, Expr *co
     map_put(&kernel->table, hash, expr);
     return expr;
 }
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static Expr *copied(const Kernel *copy, const Expr *e) { return e ? copy->expr[e->id] : NULL; }
+
+static void copy_expressions(Kernel *copy, const Kernel *kernel) {
+    int count = length(kernel->expr);
+    Expr *block = arena_alloc(copy->arena, sizeof *block * (size_t)count);
+    copy->expr = vec_grow(copy->arena, NULL, count, sizeof *copy->expr);
+    for (int id = 0; id < count; id++) {
+        Expr *e = &block[id];
+        *e = *kernel->expr[id];
+        for (int i = 0; i < e->input_count; i++) e->input[i] = copied(copy, e->input[i]);
+        push(copy->arena, copy->expr, e);
+        map_put(&copy->table, hash_of(e), e);
+    }
+}
+
+Kernel *kernel_copy(const Kernel *kernel, Arena *arena) {
+    Kernel *copy = arena_alloc(arena, sizeof *copy);
+    *copy = *kernel;
+    copy->arena = arena;
+    copy->table = map_new(arena);
+    copy->axis = NULL, copy->buffer = NULL, copy->store = NULL;
+    copy->name = arena_text(arena, kernel->name);
+    copy->origin = arena_text(arena, kernel->origin);
+    copy_expressions(copy, kernel);
+    for (int i = 0; i < length(kernel->axis); i++) push(arena, copy->axis, kernel->axis[i]);
+    for (int i = 0; i < length(kernel->buffer); i++) push(arena, copy->buffer, kernel->buffer[i]);
+    for (int i = 0; i < length(kernel->store); i++) {
+        Store s = kernel->store[i];
+        s.index = copied(copy, s.index), s.value = copied(copy, s.value);
+        s.guard = copied(copy, s.guard);
+        push(arena, copy->store, s);
+    }
+    return copy;
+}
+
+/* ---- constructors ---------------------------------------------------------------------------- */
 
 Expr *expr_constant(Kernel *kernel, cb_dtype dtype, Scalar value) {
     return intern(kernel, OP_constant, dtype, value, NULL, 0);

@@ -120,6 +120,9 @@ Kernel *kernel_new(Arena *arena);
  * are added here, in the engine's own arena, and the kernel, which must outlive this, stays as it
  * is. */
 Kernel *kernel_over(const Kernel *kernel, Arena *arena);
+/* The same kernel with what it needs in another arena, so that the one that it was made in may go.
+ * Expressions keep their numbers. */
+Kernel *kernel_copy(const Kernel *kernel, Arena *arena);
 int kernel_axis(Kernel *kernel, int64_t size, bool inner);
 /* What choices of loops and forms go by: the size, and where it varies, up to TYPICAL_MOST, one for
  * all of them, so that kernels over other sizes are chosen alike. */

@@ -193,14 +193,15 @@ int node_value(Schedule *s, const Node *node) {
         int arguments = length(s->plan->input);
         if (v.number >= arguments) v.place = VALUE_CONSTANT, v.number -= arguments;
     }
-    push(s->arena, s->plan->value, v);
+    push(s->plan->arena, s->plan->value, v);
     return *value = length(s->plan->value) - 1;
 }
 
 static int random_value(Schedule *s) {
     for (int i = 0; i < length(s->plan->value); i++)
         if (s->plan->value[i].place == VALUE_RANDOM) return i;
-    push(s->arena, s->plan->value, (PlanValue){.dtype = CB_I64, .place = VALUE_RANDOM, .numel = 2});
+    push(s->plan->arena, s->plan->value,
+         (PlanValue){.dtype = CB_I64, .place = VALUE_RANDOM, .numel = 2});
     return length(s->plan->value) - 1;
 }
 
@@ -269,7 +270,7 @@ static int add_kernel(Schedule *s, Kernel *kernel) {
     name_kernel(s, kernel);
     compare_axes(s, kernel);
     choose_form(kernel, s->machine);
-    push(s->arena, s->plan->kernel, kernel);
+    push(s->plan->arena, s->plan->kernel, kernel_copy(kernel, s->plan->arena));
     return length(s->plan->kernel) - 1;
 }
 

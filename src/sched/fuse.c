@@ -15,7 +15,7 @@ static const Node *head(const Group *group) {
 static void refuse(Schedule *s, const FusionRule *rule, const Group *producer,
                    const Group *consumer) {
     if (length(s->plan->refusal) >= REFUSALS) return;
-    push(s->arena, s->plan->refusal, (Refusal){rule, head(producer), head(consumer)});
+    push(s->plan->arena, s->plan->refusal, (Refusal){rule, head(producer), head(consumer)});
 }
 
 /* What reads the group needs all that it needs. */

@@ -26,7 +26,7 @@ static bool *needed_nodes(Schedule *s) {
     return needed;
 }
 
-static void add_step(Schedule *s, Step step) { push(s->arena, s->plan->step, step); }
+static void add_step(Schedule *s, Step step) { push(s->plan->arena, s->plan->step, step); }
 
 /* The step that comes next computes all of the group. */
 static void note_nodes(Schedule *s, const Group *group) {
@@ -209,7 +209,7 @@ static void add_output(Schedule *s, const Node *node, int mutated_input) {
         s->plan->copies++;
         s->plan->bytes += 2 * value->numel * (int64_t)cb_dtype_size(value->dtype);
     }
-    push(s->arena, s->plan->output, output);
+    push(s->plan->arena, s->plan->output, output);
 }
 
 static void add_outputs(Schedule *s) {
@@ -222,7 +222,8 @@ static void add_outputs(Schedule *s) {
 static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *input_stride,
                              PlanOptions options) {
     int count = length(graph->node) + 1;
-    Schedule s = {.graph = graph, .arena = plan->arena, .plan = plan, .options = options};
+    Schedule s = {
+        .graph = graph, .arena = arena_inner(plan->arena), .plan = plan, .options = options};
     s.machine = devices[graph->device]->machine;
     s.order = graph_order(graph);
     s.input_stride = input_stride;
@@ -237,7 +238,7 @@ static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *inp
     for (int i = 1; i < length(graph->effect); i++)
         s.effect[graph->effect[i]->id] = graph->effect[i - 1];
     for (int i = 0; i < length(s.order); i++) s.position[s.order[i]->id] = i;
-    plan->node_step = arena_new_array(s.arena, int, count);
+    plan->node_step = arena_new_array(plan->arena, int, count);
     for (int i = 0; i < count; i++) s.value[i] = plan->node_step[i] = -1;
     return s;
 }
@@ -258,6 +259,7 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
     mark_wide(&schedule);
     emit_all(&schedule);
     add_outputs(&schedule);
+    arena_free(schedule.arena);
     for (int i = 0; i < length(plan->step); i++) {
         plan->bytes += step_bytes(plan, &plan->step[i]);
         plan->flops += step_flops(&plan->step[i]);

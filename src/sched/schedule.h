@@ -63,19 +63,19 @@ struct Group {
 typedef struct Schedule {
     Graph *graph;
     const DeviceMachine *machine; /* that the graph is to run on */
-    Arena *arena;
+    Arena *arena; /* of the plan, inner: what is tried is many times as large as what stays */
     Plan *plan;
-    Node **order;       /* vec */
-    int *position;      /* by node id: place in order */
-    bool *real;         /* by node id */
-    Group **group;      /* by node id: the group that computes a real node; NULL for inputs */
-    Group ***reader;    /* by node id: vec of groups that have read it */
-    const Node **below; /* by node id: what its views are of; itself, when it is no view */
+    Node **order;        /* vec */
+    int *position;       /* by node id: place in order */
+    bool *real;          /* by node id */
+    Group **group;       /* by node id: the group that computes a real node; NULL for inputs */
+    Group ***reader;     /* by node id: vec of groups that have read it */
+    const Node **below;  /* by node id: what its views are of; itself, when it is no view */
     const Node **effect; /* by node id: a custom op with effects, to come before this one */
-    bool *checked;      /* by node id: index values, complete before anybody reads through them */
-    CheckSet check;     /* of bases */
-    int *value;         /* by node id: plan value, -1: none */
-    bool *wide;         /* by node id: a product whose value is f32, whatever its dtype (wide.c) */
+    bool *checked;       /* by node id: index values, complete before anybody reads through them */
+    CheckSet check;      /* of bases */
+    int *value;          /* by node id: plan value, -1: none */
+    bool *wide;          /* by node id: a product whose value is f32, whatever its dtype (wide.c) */
     const int64_t *const *input_stride;
     Group **all; /* vec; merged ones have a forward */
     int search;  /* number of the last reachability search */

@@ -17,7 +17,7 @@ typedef struct Case {
     const char *refused; /* names of reasons, each with a space behind it */
 } Case;
 
-enum { MOST = 1 << 14 };
+enum { MOST = 1 << 14, KEPT = 2000 /* bytes of a plan for each expression */ };
 
 static cb_tensor *input_of(Meta meta, int number) {
     static double value[MOST];
@@ -316,6 +316,31 @@ static void index_values_are_checked_unless_they_fit(void **state) {
                  true, true);
 }
 
+/* What fusion tries and drops is many times what a plan keeps: each pair that was asked for was
+ * lowered. */
+static void only_the_plan_stays(void **state) {
+    (void)state;
+    enum { LAYERS = 60, LINE = 160 };
+    static char text[LAYERS * LINE + 100];
+    int at = snprintf(text, sizeof text, "graph(v0: f32[8, 32]) {\n");
+    for (int i = 0; i < LAYERS; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at,
+                       "  s%d = softmax(v%d, dim=1)\n  t%d = tanh(s%d)\n  v%d = add(t%d, v%d)\n", i,
+                       i, i, i, i + 1, i, i);
+    snprintf(text + at, sizeof text - (size_t)at, "  return v%d\n}\n", LAYERS);
+    Arena *arena = arena_new();
+    Graph *graph = graph_parse(arena, text);
+    assert_non_null(graph);
+    graph->device = device_default();
+    graph_optimize(graph, NULL);
+    size_t before = arena_bytes(arena), expressions = 0;
+    Plan *plan = plan_build(graph, arena, NULL, (PlanOptions){.fuse = true});
+    for (int k = 0; k < length(plan->kernel); k++) expressions += length(plan->kernel[k]->expr);
+    size_t grown = arena_bytes(arena) - before;
+    if (grown / expressions > KEPT) fail_msg("%zu bytes for %zu expressions", grown, expressions);
+    arena_free(arena);
+}
+
 int main(void) {
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
     const struct CMUnitTest tests[] = {
@@ -327,6 +352,7 @@ int main(void) {
         ONE(conditions_belong_to_their_reads),
         ONE(index_values_are_checked_unless_they_fit),
         ONE(library_steps_take_pointwise_work_on_their_result),
+        ONE(only_the_plan_stays),
     };
     return cmocka_run_group_tests_name("fusion", tests, NULL, clean_up);
 }
