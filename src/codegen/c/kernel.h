@@ -1,7 +1,7 @@
-/* Shared by the files of the C target: c.c (frames: items, passes, splits), pieces.c, sweep.c (one
- * sweep over the inner axes), flat.c (the same over whole rows as one run), accumulate.c, outs.c
- * (what goes through arrays), lanes.c (where things are in the loops), prelude.c (the rest of a
- * file). */
+/* Shared by the files of the C target: prepare.c (how a kernel is written), c.c (frames: items,
+ * passes, splits), pieces.c, sweep.c (one sweep over the inner axes), flat.c (the same over whole
+ * rows as one run), accumulate.c, outs.c (what goes through arrays), lanes.c (where things are in
+ * the loops), prelude.c (the rest of a file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
@@ -70,10 +70,12 @@ void c_declare_strides(CKernel *c); /* by8 ... that element texts name */
 Phrase c_array_element(const CKernel *c, char letter, uint32_t id); /* r4, or r4[l] in an ARRAY */
 
 enum {
-    STREAM_LANES = 1024,  /* block that is computed before it is copied out */
-    WIDE_LANES = 4096,    /* most f16 that are converted at a time */
-    ARRAY_SUM_BLOCK = 64, /* terms that one lane of an ARRAY kernel adds up in a row */
-    STRIP_TERMS = 16      /* the same of a ROW kernel in strips */
+    STREAM_LANES = 1024,   /* block that is computed before it is copied out */
+    WIDE_LANES = 4096,     /* most f16 that are converted at a time */
+    ARRAY_SUM_BLOCK = 64,  /* terms that one lane of an ARRAY kernel adds up in a row */
+    STRIP_TERMS = 16,      /* the same of a ROW kernel in strips */
+    TURN_LANES = 16,       /* a transposition goes by blocks of so many columns */
+    HEAVY_ARITHMETIC = 200 /* additions in a kernel's text */
 };
 
 /* ---- accumulators of a sweep (accumulate.c) ---- */
@@ -94,7 +96,8 @@ void c_end_accumulators(CKernel *c, int pass);
 /* ---- frames (c.c), pieces (pieces.c) ---- */
 /* range: of a piece of a row, or NULL. */
 CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *out);
-void c_item(CKernel *c); /* one item, or block of lanes */
+int64_t c_room_of_rows(const CKernel *c); /* inner points that its arrays have room for */
+void c_item(CKernel *c);                  /* one item, or block of lanes */
 void c_choose_pieces(CKernel *c);
 void c_item_in_pieces(CKernel *c);
 void c_row_in_pieces(CKernel *c, int pass); /* what row_piece has */

@@ -1,0 +1,310 @@
+/* How a kernel is written in C: the shape of its loop nest, lanes, strips and what it keeps
+ * (kernel.h), chosen from its sizes and expressions alone.
+ *
+ * In: a kernel, and of a row the piece that is written (NULL: all of it). Out: a CKernel, of which
+ * c.c writes the frame and sweep.c the inside. */
+#include "codegen/c/kernel.h"
+
+#include "base/round.h"
+
+enum {
+    WRITTEN_OUT = 400,      /* terms of a NESTED kernel times its inner points */
+    NESTED_INNER = 8,       /* longest inner range that is unrolled inside of the lanes */
+    NESTED_SHORT = 16,      /* the same of a short run without conditions: a window of 4 x 4 */
+    SHORT_RUN = 128,        /* lanes whose loops cost as much as what they compute */
+    WHOLE_RUN = 1 << 30,    /* lanes of a kernel that keeps nothing in arrays */
+    TURN_BYTES = 256 << 10, /* from this size of a buffer on */
+    ARRAY_BYTES = 32 << 10, /* of all arrays of an ARRAY kernel: they stay in L1 */
+    KEEP_BYTES = 64 << 10,  /* of what ARRAY kernels keep: half of an L2 at the least */
+    ROW_SUM_BLOCK = 4096,   /* terms of one partial sum in strips */
+    SUM_BLOCK = 1024,       /* the same without strips */
+    STRIP_BYTES = 128,      /* of a strip: two vectors of AVX-512, whose sums do not wait */
+    LINE_BYTES = 64,
+    APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
+    PART_LANES = 9          /* of a piece of a row whose length varies: its own does, too */
+};
+
+static int own_cost(const Expr *x) {
+    if (x->op == EX_load) return 1;
+    return x->op < OP_COUNT && x->op != OP_constant ? op_info(x->op)->cost : 0;
+}
+
+/* A load with a condition, at the border of a padded window. ARRAY kernels test it once for all
+ * lanes. */
+static bool has_guard(const Kernel *kernel) {
+    for (int id = 0; id < length(kernel->expr); id++)
+        if (kernel->expr[id]->op == EX_load && kernel->expr[id]->input_count > 1) return true;
+    return false;
+}
+
+/* Whether an expression is computed in the lanes of a NESTED kernel. Index arithmetic mostly stays
+ * outside, unless conditions need it. */
+static bool is_term(const CKernel *c, int id) {
+    return c->e.info.expr[id].users || has_guard(c->e.kernel);
+}
+
+static int64_t whole_cost(const CKernel *c) {
+    int64_t cost = 0;
+    for (int id = 0; id < length(c->e.kernel->expr); id++)
+        if (is_term(c, id)) cost += own_cost(c->e.kernel->expr[id]);
+    return cost;
+}
+
+static void choose_shape(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int axes = length(kernel->axis), outer = kernel->outer_count;
+    bool folds = length(c->e.info.reduce) > 0;
+    c->e.lane_axis = NO_LANE;
+    c->shape = SHAPE_SERIAL;
+    int64_t cost = whole_cost(c);
+    int64_t inner_size = kernel_typical_row(kernel);
+    bool heavy = inner_size * cost > HEAVY_ARITHMETIC;
+    bool gathers = c_gathers_rows(c->e.kernel, folds, cost);
+    if (kernel->form == FORM_TILE || !folds) c_choose_columns(c, heavy || (folds && gathers));
+    bool across = kernel->form == FORM_TILE || c->columns;
+    if (across && outer > 0 && axis_typical(kernel, outer - 1) > 1) {
+        bool run_is_short = axis_typical(kernel, outer - 1) <= SHORT_RUN;
+        int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
+        bool by_point = inner_size > most || gathers || c->columns;
+        bool arrays = c->inner_count > 0 && (c->split || by_point || heavy);
+        c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
+        c->e.lane_axis = outer - 1;
+    }
+    if (c->shape != SHAPE_ARRAY) c->columns = 0;
+    bool row = !across && axes > outer && axis_typical(kernel, axes - 1) > 1;
+    if (row && !kernel_in_order(kernel)) {
+        c->shape = SHAPE_ROW;
+        c->e.lane_axis = axes - 1;
+    }
+}
+
+/* Compilers vectorize lanes around straight code, so short inner ranges become that. */
+static void choose_text(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int64_t size = 0;
+    for (int id = 0; id < length(kernel->expr); id++)
+        size += is_term(c, id) * kernel_typical_row(kernel);
+    c->written_out = c->shape == SHAPE_NESTED && c->inner_count && size <= WRITTEN_OUT;
+    c->e.written_out = c->written_out && !kernel_has_scan(kernel);
+}
+
+/* Levels of the loops, outermost first (emit.h). */
+static void choose_levels(CKernel *c) {
+    Emit *e = &c->e;
+    int outer = e->kernel->outer_count, m = c->inner_count;
+    e->axis_level = arena_new_array(e->arena, int, outer + m + 1);
+    bool nested = c->shape == SHAPE_NESTED, array = c->shape == SHAPE_ARRAY;
+    for (int j = 0; j < m; j++) e->axis_level[outer + j] = j + (nested ? 2 : 1);
+    e->row_level = nested ? 1 : array ? m + 1 : 0;
+    e->lane_level = nested ? 1 : m + 1;
+    e->body_level = c->shape == SHAPE_SERIAL ? m : m + 1;
+    if (e->lane_axis != NO_LANE) e->axis_level[e->lane_axis] = e->lane_level;
+}
+
+static bool turns_at(CKernel *c, Expr *index, int buffer) {
+    Kernel *kernel = c->e.kernel;
+    int64_t *stride = arena_new_array(c->e.arena, int64_t, length(kernel->axis));
+    Expr *rest;
+    const KernelBuffer *b = &kernel->buffer[buffer];
+    int lane = c->e.lane_axis;
+    bool varies = kernel->axis[lane].varies || kernel->axis[lane - 1].varies;
+    if (!varies && b->numel * (int64_t)cb_dtype_size(b->dtype) < TURN_BYTES) return false;
+    if (!index_affine(kernel, index, stride, &rest)) return false;
+    bool apart = stride[lane] >= TURN_LANES || stride_varies(kernel, stride[lane]);
+    bool close = stride[lane - 1] < TURN_LANES && !stride_varies(kernel, stride[lane - 1]);
+    return apart && close && stride[lane - 1] > 0;
+}
+
+/* Whether walking along the lanes alone would touch a cache line for each element and come back for
+ * the next one of the line a whole run later. */
+static void choose_turns(CKernel *c) {
+    Kernel *kernel = c->e.kernel;
+    int lane = c->e.lane_axis, count = length(kernel->expr);
+    if (c->shape != SHAPE_NESTED || lane < 1) return;
+    if (axis_typical(kernel, lane) < TURN_LANES || axis_typical(kernel, lane - 1) < TURN_LANES)
+        return;
+    for (int id = 0; id < count; id++) {
+        const Expr *x = kernel->expr[id];
+        if (x->op == EX_load) c->turns |= turns_at(c, x->input[0], (int)x->imm.i);
+    }
+    for (int s = 0; s < c->store_count; s++)
+        c->turns |= turns_at(c, kernel->store[s].index, kernel->store[s].buffer);
+}
+
+static bool has_f16(const Kernel *kernel) {
+    for (int b = 0; b < length(kernel->buffer); b++)
+        if (kernel->buffer[b].dtype == CB_F16) return true;
+    return false;
+}
+
+static int array_count(const Kernel *kernel) {
+    int count = 4; /* row-level values, partial sums */
+    for (int id = 0; id < length(kernel->expr); id++)
+        count += kernel->expr[id]->op == EX_reduce || kernel->expr[id]->op == EX_scan;
+    return count;
+}
+
+static bool has_float_sum(const Kernel *kernel) {
+    for (int id = 0; id < length(kernel->expr); id++) {
+        const Expr *x = kernel->expr[id];
+        if (x->op == EX_reduce && reduce_adds(x->imm.i) && dtype_is_float(x->dtype)) return true;
+    }
+    return false;
+}
+
+static void choose_lanes(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    c->lanes = 0;
+    if (c->shape == SHAPE_NESTED)
+        c->lanes = c->any_stream || has_f16(kernel) ? STREAM_LANES : WHOLE_RUN;
+    if (c->turns) c->lanes = TURN_LANES;
+    if (c->shape == SHAPE_ARRAY) {
+        int64_t lanes = ARRAY_BYTES / (8 * array_count(kernel)) / 64 * 64;
+        c->lanes = lanes < 64 ? 64 : lanes > STREAM_LANES ? STREAM_LANES : lanes;
+        if (c->columns) c->lanes = least(c->lanes, c_flat_lanes(c));
+    }
+    c->e.origin_level = 0;
+    c->out_lanes = c->lanes;
+    if (c->shape != SHAPE_ROW) return;
+    int64_t row = axis_typical(kernel, c->e.lane_axis);
+    int64_t block = c->strip ? ROW_SUM_BLOCK : SUM_BLOCK;
+    if (row > block + block / 2 && has_float_sum(kernel))
+        c->lanes = block;
+    else if (row > WHOLE_RUN)
+        c->lanes = WHOLE_RUN;
+    if (c->any_stream && row > 4 * STREAM_LANES) c->lanes = STREAM_LANES;
+    c->out_lanes = c->lanes ? c->lanes : row;
+    if (c->lanes) c->e.origin_level = c->e.lane_level - 1;
+}
+
+/* The widest element that a kernel computes. */
+static int64_t widest(const Kernel *kernel) {
+    int64_t bytes = 4;
+    for (int b = 0; b < length(kernel->buffer); b++) {
+        int64_t own = (int64_t)cb_dtype_size(kernel->buffer[b].dtype);
+        bytes = own > bytes ? own : bytes;
+    }
+    return bytes;
+}
+
+/* Lanes of a row, or of the piece of one. A piece that is a good part of a row that varies does,
+ * too. */
+static int64_t run_of(const CKernel *c) {
+    int64_t row = axis_typical(c->e.kernel, c->e.lane_axis);
+    if (!c->range) return row;
+    int64_t lanes = c->range->high - c->range->low;
+    bool part = c->e.kernel->axis[c->e.lane_axis].varies && lanes >= PART_LANES;
+    return part ? row / 2 : lanes;
+}
+
+static void choose_strip(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    if (c->shape != SHAPE_ROW) return;
+    int64_t strip = STRIP_BYTES / widest(kernel), run = run_of(c);
+    for (int s = 0; s < c->store_count; s++) {
+        int64_t line =
+            LINE_BYTES / (int64_t)cb_dtype_size(kernel->buffer[kernel->store[s].buffer].dtype);
+        if (c->streams[s] && line > strip) strip = line;
+    }
+    bool whole = run % strip == 0;
+    if (c->split && !c->range && c->e.lane_axis == kernel->outer_count) {
+        run = (run + kernel->split - 1) / kernel->split;
+        whole &= run % strip == 0;
+    }
+    bool open = kernel->axis[c->e.lane_axis].varies && !c->any_stream; /* others are no multiple */
+    c->tail = !whole || open;
+    c->strip = open || ((whole || !c->any_stream) && run >= strip) ? strip : 0;
+}
+
+static const char *origin(const CKernel *c) {
+    bool row = c->shape == SHAPE_ROW;
+    if (c->e.lane_axis == NO_LANE) return NULL;
+    if (c->range && !c->lanes) return "from";
+    if (!row || c->lanes) return arena_format(c->e.arena, "a%d", c->e.lane_axis);
+    return c->split && c->e.lane_axis == c->e.kernel->outer_count ? "begin" : NULL;
+}
+
+/* Inner points that arrays have room for: where sizes vary, those of the next power of two. */
+int64_t c_room_of_rows(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    bool varies = false;
+    for (int a = kernel->outer_count; a < length(kernel->axis); a++)
+        varies |= kernel->axis[a].varies;
+    if (!varies) return kernel->inner_size;
+    int64_t room = TYPICAL_MOST;
+    while (room < kernel->inner_size) room *= 2;
+    return room;
+}
+
+/* ARRAY kernels keep the values that cost much and that a later sweep uses, for all lanes of a
+ * block, if blocks need not become too small for it. */
+static void keep_columns(CKernel *c) {
+    Emit *e = &c->e;
+    if (c->shape != SHAPE_ARRAY || c->split) return;
+    int64_t *cost = arena_new_array(e->arena, int64_t, e->count + 1);
+    int64_t bytes = 0;
+    for (int id = 0; id < e->count; id++) {
+        const Expr *x = e->kernel->expr[id];
+        Local *local = &e->local[id];
+        cost[id] = own_cost(x);
+        for (int i = 0; i < x->input_count; i++) {
+            const Local *input = &e->local[x->input[i]->id];
+            if (input->inner && !input->cached && cost[id] < KEEP_COST)
+                cost[id] += cost[x->input[i]->id];
+        }
+        bool again = e->info.expr[id].users && local->last_use > e->info.expr[id].pass;
+        bool value = local->inner && local->level == e->body_level && x->op != EX_scan;
+        local->cached = again && value && cost[id] >= KEEP_COST;
+        bytes += local->cached ? c_room_of_rows(c) * 8 : 0;
+    }
+    int64_t lanes = bytes ? KEEP_BYTES / bytes / 64 * 64 : c->lanes;
+    if (lanes >= 64 && lanes < c->lanes) c->lanes = c->out_lanes = lanes;
+    for (int id = 0; id < e->count && lanes < 64; id++) e->local[id].cached = false;
+    c->row_stride = c->lanes;
+}
+
+/* Calls do not vectorize inside of loops that are inside of the lanes. */
+static void choose_calls(CKernel *c) {
+    Emit *e = &c->e;
+    int64_t cost = 0, copies = c->written_out ? e->kernel->inner_size : 1;
+    e->apart = c->shape != SHAPE_NESTED || c->inner_count == 0 || c->written_out;
+    for (int id = 0; id < e->count; id++) {
+        const Expr *x = e->kernel->expr[id];
+        if (!e->info.expr[id].users || !emit_calls_apart(e, x)) continue;
+        cost += op_info(x->op)->cost * (e->local[id].inner ? copies : 1);
+    }
+    e->apart &= cost > APART_ARITHMETIC;
+}
+
+CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *out) {
+    CKernel *c = arena_zalloc(out->arena, sizeof *c);
+    Emit *e = &c->e;
+    c->range = range;
+    *e = (Emit){.target = &c_target,
+                .kernel = kernel,
+                .arena = out->arena,
+                .out = out,
+                .usage = usage,
+                .suffix = "",
+                .keeps_rows = true};
+    c->axis_value = arena_new_array(e->arena, int64_t, length(kernel->axis) + 1);
+    for (int axis = 0; axis < length(kernel->axis); axis++) c->axis_value[axis] = -1;
+    c->split = kernel->split > 1;
+    c->inner_count = length(kernel->axis) - kernel->outer_count;
+    c->store_count = length(kernel->store);
+    e->info = kernel_analyze(kernel, out->arena);
+    choose_shape(c);
+    choose_text(c);
+    choose_levels(c);
+    choose_turns(c);
+    c_choose_outs(c);
+    choose_strip(c);
+    choose_lanes(c);
+    c->origin = origin(c);
+    c_flat_accesses(c);
+    emit_prepare(e);
+    choose_calls(c);
+    c->reduce_count = length(e->info.reduce);
+    keep_columns(c);
+    return c;
+}
