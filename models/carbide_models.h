@@ -49,6 +49,11 @@ typedef struct cb_gpt2_config {
 cb_gpt2_config cb_gpt2_124m_config(void); /* 50304, 1024, 768, 12, 12 */
 cb_gpt2_config cb_gpt2_tiny_config(void); /* 64, 32, 32, 2, 4: for tests */
 cb_module *cb_model_gpt2(cb_gpt2_config config);
+/* GPT-2 with the weights and sizes of a safetensors file of Hugging Face's (openai-community/gpt2:
+ * wte.weight, h.0.attn.c_attn.weight, ...; with or without "transformer." in front). It does not
+ * say how many heads there are: 0 makes them 64 wide, as all of OpenAI's are. NULL with an error
+ * that names what is missing or has other sizes than the rest. */
+cb_module *cb_model_gpt2_load(const char *path, int64_t heads);
 
 #ifdef __cplusplus
 }

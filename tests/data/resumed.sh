@@ -1,8 +1,14 @@
 #!/bin/sh
 # A run that stops twice, and once is killed behind its checkpoint, ends with the same checkpoint and
 # the same losses as one that never stopped. A damaged or missing checkpoint is refused by name.
-#   resumed.sh TRAIN_GPT
+#   resumed.sh PROGRAM     train_gpt, gpt2 or train_resnet, of examples/
 train=$1
+case $train in
+*train_gpt) sizes="--layers 1 --width 16 --heads 2 --length 8 --batch 2 --sample 0" value=validation ;;
+*gpt2) sizes="--layers 1 --width 16 --heads 2 --positions 16 --rows 256 --length 8 --batch 2 --sample 0 --bf16"
+       value=validation ;;
+*) sizes="--width 2 --batch 8 --size 16 --threads 1" value=right ;;
+esac
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -11,13 +17,15 @@ failed=0
 run() { # run NAME FLAGS...
     name=$1
     shift
-    "$train" --layers 1 --width 16 --heads 2 --length 8 --batch 2 --steps 9 --warmup 3 --save-every 2 \
-        --validate-every 3 --sample 0 --checkpoint "$name" --log "$name.jsonl" "$@" >out 2>err
+    # shellcheck disable=SC2086
+    "$train" $sizes --steps 9 --warmup 3 --save-every 2 --validate-every 3 --checkpoint "$name" \
+        --log "$name.jsonl" "$@" >out 2>err
 }
-losses() { sed -n 's/.*\("step": [0-9]*, "\(loss\|validation\)": [^,}]*\).*/\1/p' "$1"; }
+losses() { sed -n 's/.*\("step": [0-9]*, "\(loss\|'$value'\)": [^,}]*\).*/\1/p' "$1"; }
 wrong() { echo "$1"; cat out err; failed=1; }
 
 run whole --curve curve.svg || wrong "the whole run fails"
+grep -q " MB in tensors, " out || wrong "the run does not say what memory it took"
 run parts --stop-after 3 || wrong "the first part fails"
 cmp -s whole parts && wrong "three steps give what nine do"
 echo '{"step": 4, "loss": 1, "lr": 1, "tok' >>parts.jsonl # of a run that was killed

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DATA "tests/models/data/"
 
@@ -273,6 +274,88 @@ static void gpt2_is_pytorchs(void **state) {
                       DATA "gpt2_io.safetensors");
 }
 
+/* ---- Hugging Face's GPT-2 ------------------------------------------------------------------- */
+
+enum { MOST_WEIGHTS = 64 };
+
+typedef struct Renamed {
+    char name[MOST_WEIGHTS][64];
+    const char *names[MOST_WEIGHTS];
+    cb_tensor *tensor[MOST_WEIGHTS];
+    int count;
+    const char *prefix;
+} Renamed;
+
+static void rename_as_theirs(const char *name, cb_tensor *x, bool buffer, void *user) {
+    static const char *const pairs[][2] = {{".ln1.", ".ln_1."},        {".ln2.", ".ln_2."},
+                                           {".qkv.", ".attn.c_attn."}, {".proj.", ".attn.c_proj."},
+                                           {".fc.", ".mlp.c_fc."},     {".fc2.", ".mlp.c_proj."},
+                                           {"lnf.", "ln_f."}};
+    Renamed *to = user;
+    if (buffer || !strcmp(name, "head.weight")) return;
+    char *theirs = to->name[to->count];
+    snprintf(theirs, sizeof to->name[0], "%s%s", to->prefix, name);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const char *at = strstr(name, pairs[i][0]);
+        if (at)
+            snprintf(theirs, sizeof to->name[0], "%s%.*s%s%s", to->prefix, (int)(at - name), name,
+                     pairs[i][1], at + strlen(pairs[i][0]));
+    }
+    bool linear = name[0] == 'h' && cb_rank(x) == 2;
+    to->names[to->count] = theirs;
+    to->tensor[to->count++] = linear ? cb_t(x) : x;
+}
+
+static cb_tensor *logits_of(cb_module *net) {
+    cb_safetensors *io = open_file(DATA "gpt2_io.safetensors");
+    cb_tensor *y = cb_forward(net, cb_safetensors_get(io, "x"));
+    cb_safetensors_close(io);
+    return y;
+}
+
+static void expect_refused(Renamed *weights, const char *path, const char *message) {
+    assert_int_equal(cb_safetensors_save(path, weights->names, weights->tensor, weights->count),
+                     CB_OK);
+    assert_null(cb_model_gpt2_load(path, 4));
+    assert_non_null(strstr(cb_error(), message));
+    cb_clear_error();
+}
+
+/* With the mask that older files have, too. */
+static void gpt2_of_hugging_face(void **state) {
+    (void)state;
+    char path[] = "/tmp/carbide_gpt2_XXXXXX";
+    close(mkstemp(path));
+    cb_module *net = cb_model_gpt2(cb_gpt2_tiny_config());
+    load(net, DATA "gpt2.safetensors");
+    static const char *const prefixes[] = {"", "transformer."};
+    for (int i = 0; i < 2; i++) {
+        Renamed weights = {.prefix = prefixes[i]};
+        cb_module_visit(net, rename_as_theirs, &weights);
+        assert_int_equal(weights.count, 2 + 2 * 12 + 2);
+        weights.names[weights.count] = i ? "transformer.h.0.attn.bias" : "h.0.attn.bias";
+        weights.tensor[weights.count++] = cb_ones(cb_dims(1, 1, 32, 32));
+        assert_int_equal(cb_safetensors_save(path, weights.names, weights.tensor, weights.count),
+                         CB_OK);
+        cb_module *loaded = cb_model_gpt2_load(path, 4);
+        assert_non_null(loaded);
+        assert_true(cb_item(cb_all(cb_eq(logits_of(loaded), logits_of(net)))) != 0);
+        cb_module_free(loaded);
+        weights.tensor[2] = cb_ones(cb_dims(3));
+        expect_refused(&weights, path, "ln_1.weight has other sizes than the rest");
+        weights.names[2] = "other";
+        expect_refused(&weights, path, "ln_1.weight");
+        weights.tensor[0] = cb_ones(cb_dims(3));
+        expect_refused(&weights, path, "the embeddings are no matrices");
+    }
+    assert_null(cb_model_gpt2_load(path, 0)); /* heads 64 wide, in a width of 32 */
+    cb_clear_error();
+    unlink(path);
+    assert_null(cb_model_gpt2_load(path, 4));
+    cb_clear_error();
+    cb_module_free(net);
+}
+
 /* The head is wte's table: none of its own is made. Before all others: the peak is the process's.
  */
 static void heads_are_tied_without_a_table(void **state) {
@@ -380,6 +463,7 @@ int main(void) {
         ONE(resnet18_is_pytorchs),
         ONE(resnet50_is_pytorchs),
         ONE(gpt2_is_pytorchs),
+        ONE(gpt2_of_hugging_face),
         ONE(full_sizes_are_the_originals),
         ONE(failures_leave_nothing),
         ONE(growing_texts_compile_twice),
