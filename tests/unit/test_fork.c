@@ -406,6 +406,7 @@ static int wait_in_child(void) {
 
 static void test_jobs_in_a_child_without_threads(void **state) {
     (void)state;
+    if (SANITIZED) skip_because("sanitizers keep locks of their own over fork, or allow no thread");
     assert_true(worker_add(&begun) && worker_add(&waiting));
     while (!jobs_run) usleep(1000);
     pid_t child = fork();
