@@ -313,6 +313,8 @@ static jmp_buf out;
 
 static cb_tensor *asks_for_a_value(cb_tensor *x) { return cb_add(x, cb_item(cb_sum(x))); }
 static cb_tensor *asks_for_a_pointer(cb_tensor *x) { return cb_add(x, ((float *)cb_data(x))[3]); }
+static cb_tensor *has_a_history;
+static cb_tensor *reads_a_history(cb_tensor *x) { return cb_add(x, has_a_history); }
 static cb_tensor *asks_and_jumps(cb_tensor *x) {
     cb_add_(x, cb_item(cb_sum(x)));
     longjmp(out, 1);
@@ -358,8 +360,11 @@ static void expect_both_ways(cb_function_1 *function) {
 /* The recording ends below other calls that are not over: none of them puts its tracer back. */
 static void test_asked_inside(void **state) {
     (void)state;
-    cb_function_1 *const asking[] = {asks_for_a_value, asks_for_a_pointer, asks_and_jumps};
-    for (int i = 0; i < 3; i++) {
+    cb_function_1 *const asking[] = {asks_for_a_value, asks_for_a_pointer, reads_a_history,
+                                     asks_and_jumps};
+    cb_tensor *leaf = cb_requires_grad_(ramp(2, 4), true);
+    has_a_history = cb_mul(leaf, 3.0);
+    for (int i = 0; i < 4; i++) {
         inner = cb_compile_1(asking[i], VM);
         expect_both_ways(calls_one_that_asks);
         cb_function_free(inner);

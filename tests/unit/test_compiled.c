@@ -310,7 +310,7 @@ static void *caller(void *failed) {
             *(int *)failed = 1;
         else
             for (int64_t k = 0; k < 2 * n; k++)
-                if (fabsf(a[k] - b[k]) > 1e-5f) *(int *)failed = 1;
+                if (!(fabsf(a[k] - b[k]) <= 1e-5f)) *(int *)failed = 1;
         cb_scope_close();
     }
     return NULL;

@@ -504,6 +504,23 @@ static void test_verifier(void **state) {
     expect_broken(graph, "input 1 should be f32: add = add(arg0, arg2)");
 }
 
+/* What is no slice of a product's rows stays, and asking was no error. */
+static void test_narrow_leaves(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "graph(x: f32[2, 8, 16], w: f32[16, 24]) {\n return narrow(matmul(x, w), 2, 3, 5)\n}",
+        "graph(x: f32[8, 16], w: f32[16, 24], c: f32[8, 24]) {\n"
+        " return narrow(matmul(x, w) + c, 0, 2, 2)\n}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        Graph *graph = parse(texts[i]);
+        pass_narrow(graph, &(Budget){-1});
+        expect_verified(graph);
+        assert_true(graph_equal(graph, parse(texts[i])));
+        assert_null(cb_error());
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_intern),          TEST(test_build),
@@ -514,7 +531,7 @@ int main(void) {
         TEST(test_passes),          TEST(test_structure),
         TEST(test_normalize),       TEST(test_options),
         TEST(test_no_budget),       TEST(test_mutations_survive),
-        TEST(test_verifier),
+        TEST(test_verifier),        TEST(test_narrow_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

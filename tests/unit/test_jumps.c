@@ -227,6 +227,7 @@ static void test_entries_leave(void **state) {
     (void)state;
     counter = cb_keep(cb_zeros(cb_dims(1)));
     input = cb_keep(cb_ones(cb_dims(150)));
+    cb_set_option("entries_mb", "0");
     inner = cb_compile(adds_and_jumps, "");
     call_with_sizes(inner, 141, 146);
     for (int round = 0; round < 2; round++) {
@@ -243,6 +244,7 @@ static void test_entries_leave(void **state) {
     assert_non_null(strstr(cb_error(), "a jump left"));
     cb_clear_error();
     assert_true(count() == 49 + 3);
+    cb_set_option("entries_mb", "64");
     cb_free(input), cb_free(counter);
     assert_null(cb_error());
 }

@@ -31,7 +31,7 @@ static void expect_case(size_t k, cb_dtype dtype, double tolerance) {
             fail_msg("%s %s [%d] is %.9g, not %.9g", cb_dtype_name(dtype), cases[k].call, (int)i,
                      value[i], cases[k].first[i]);
     }
-    if (fabs(sum - cases[k].sum) > tolerance * (1 + cases[k].magnitude))
+    if (!(fabs(sum - cases[k].sum) <= tolerance * (1 + cases[k].magnitude)))
         fail_msg("%s %s: the sum is %.9g, not %.9g", cb_dtype_name(dtype), cases[k].call, sum,
                  cases[k].sum);
 }

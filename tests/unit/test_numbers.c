@@ -144,8 +144,10 @@ static void going_over(void **state) {
 static void limit(void **state) {
     (void)state;
     cb_function *fast = cb_compile(step, VM);
-    for (int i = 0; i < 8; i++) {
-        cb_tensor *x = cb_ones(cb_dims(2, 2 + i)), *gradient = cb_ones(cb_dims(2, 2 + i));
+    for (int i = 0; i < 8; i++) { /* ranks and dtypes: other sizes are no other kind */
+        cb_dim_list sizes = {1 + i / 2, {2, 2, 2, 2}};
+        cb_tensor *x = cb_full(sizes, 0.5), *gradient = cb_neg(x);
+        if (i % 2) x = cb_to(x, CB_F64), gradient = cb_neg(x);
         for (int k = 0; k < 3; k++) {
             rate = 1 + k;
             expect_same_bits(cb_call(fast, x, gradient), step(x, gradient));
@@ -323,6 +325,20 @@ static void attributes(void **state) {
     cb_set_option("precise", "0");
 }
 
+/* 0 has the bits that stand in a trace for an argument. */
+static void zero_after_others(void **state) {
+    (void)state;
+    static const double slopes[] = {0.1, 0.2, 0.3, 0, 0.4, 0};
+    cb_function *fast = cb_compile(leaky, VM);
+    cb_tensor *x = cb_sub(ramp(3, 4), 0.7);
+    for (size_t i = 0; i < sizeof slopes / sizeof *slopes; i++) {
+        rate = slopes[i];
+        expect_same_bits(cb_call(fast, x), leaky(x));
+    }
+    expect_graphs(fast, 2);
+    cb_function_free(fast);
+}
+
 /* The same in generated code, which may contract. */
 static void attributes_in_c(void **state) {
     (void)state;
@@ -398,13 +414,21 @@ static void many(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedule),   cmocka_unit_test(many_behind_a_value),
-        cmocka_unit_test(one_by_one), cmocka_unit_test(paths),
-        cmocka_unit_test(limit),      cmocka_unit_test(kinds),
-        cmocka_unit_test(loop),       cmocka_unit_test(writes),
-        cmocka_unit_test(asked),      cmocka_unit_test(fixed),
-        cmocka_unit_test(many),       cmocka_unit_test(going_over),
-        cmocka_unit_test(attributes), cmocka_unit_test(attributes_in_c),
+        cmocka_unit_test(schedule),
+        cmocka_unit_test(many_behind_a_value),
+        cmocka_unit_test(one_by_one),
+        cmocka_unit_test(paths),
+        cmocka_unit_test(limit),
+        cmocka_unit_test(kinds),
+        cmocka_unit_test(loop),
+        cmocka_unit_test(writes),
+        cmocka_unit_test(asked),
+        cmocka_unit_test(fixed),
+        cmocka_unit_test(many),
+        cmocka_unit_test(going_over),
+        cmocka_unit_test(zero_after_others),
+        cmocka_unit_test(attributes),
+        cmocka_unit_test(attributes_in_c),
         cmocka_unit_test(decisive),
     };
     return run_counted(tests);

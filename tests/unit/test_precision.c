@@ -47,6 +47,7 @@ static void expect_rounded(cb_tensor *rounded, cb_tensor *exact, bool may_round)
     assert_int_equal(cb_read(rounded, a, CB_F32), CB_OK);
     assert_int_equal(cb_read(exact, b, CB_F32), CB_OK);
     for (int64_t i = 0; i < count; i++) {
+        assert_false(isnan(a[i])); /* which fmax leaves out */
         most = fmax(most, fabs((double)a[i] - (double)b[i]));
         scale = fmax(scale, fabs((double)b[i]));
     }

@@ -27,7 +27,7 @@ static void expect(cb_tensor *x, int count, const double *wanted) {
     assert_int_equal(cb_numel(x), count);
     assert_int_equal(cb_read(x, value, CB_F64), CB_OK);
     for (int i = 0; i < count; i++)
-        if (fabs(value[i] - wanted[i]) > 1e-12)
+        if (!(fabs(value[i] - wanted[i]) <= 1e-12)) /* nor NaN */
             fail_msg("element %d is %.17g, not %.17g", i, value[i], wanted[i]);
 }
 #define EXPECT(x, ...)                                                                             \
@@ -75,6 +75,15 @@ static void remainders_by_infinity(void **state) {
     cb_tensor *b = leaf(VALUES(CB_F64, -INFINITY, INFINITY, -2));
     assert_int_equal(cb_backward(cb_sum(cb_remainder(VALUES(CB_F64, 3, 3, 3), b)), NULL), CB_OK);
     EXPECT(cb_tensor_grad(b), 1, 0, 2);
+}
+
+/* Nothing of the base counts, not even one whose logarithm or inverse is infinite. */
+static void powers_of_0(void **state) {
+    (void)state;
+    cb_tensor *a = leaf(VALUES(CB_F64, 0, 0, 3));
+    cb_tensor *powers = cb_add(cb_pow(a, VALUES(CB_F64, 0, 2, 0)), cb_pow(a, 0));
+    assert_int_equal(cb_backward(cb_sum(powers), NULL), CB_OK);
+    EXPECT(cb_tensor_grad(a), 0, 0, 0);
 }
 
 /* A gradient that is the cotangent itself, or shares its elements, has its own. */
@@ -256,6 +265,7 @@ int main(void) {
         TEST(adds_up),
         TEST(adds_to_what_requires_it),
         TEST(remainders_by_infinity),
+        TEST(powers_of_0),
         TEST(owns_its_gradient),
         TEST(broadcasts_views_and_dtypes),
         TEST(gradients_of_results),
