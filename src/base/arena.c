@@ -3,7 +3,8 @@
  * In: sizes. Out: 16-byte aligned blocks that live until arena_free.
  * Invariants: a chunk holds capacity bytes behind its header; used <= capacity; used is a multiple
  * of 16. The arena itself sits in its first chunk, so an arena of one chunk is one heap
- * allocation. */
+ * allocation. Chunks grow to LARGEST_STEP, no further: what the last one of an arena does not use
+ * stays small, and one that was freed is what the next arena asks for. */
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -12,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { FIRST_CHUNK = 4 << 10, LARGEST_STEP = 1 << 20, ALIGNMENT = 16 };
+enum { FIRST_CHUNK = 4 << 10, LARGEST_STEP = 64 << 10, ALIGNMENT = 16 };
 
 typedef struct Chunk {
     struct Chunk *older;
@@ -68,7 +69,7 @@ void arena_free(Arena *arena) {
     if (arena && arena->inner) arena_free(arena->inner);
     if (arena && arena->outer) arena->outer->inner = NULL;
     Chunk *chunk = arena ? arena->chunk : NULL;
-    while (chunk) { /* the arena dies with the last one, which is the oldest */
+    while (chunk) { /* the arena dies with one of them */
         Chunk *older = chunk->older;
         memory_free(chunk);
         chunk = older;
@@ -92,23 +93,28 @@ void arena_escape(Arena *arena) {
     longjmp(arena->escape, 1);
 }
 
-static void add_chunk(Arena *arena, size_t bytes) {
+/* The chunk that the block comes from. What is larger than a step has one of its own, behind the
+ * one that is being filled. */
+static Chunk *add_chunk(Arena *arena, size_t bytes) {
     check(!arena->sealed, "a finished arena is written to");
     size_t step = arena->bytes < LARGEST_STEP ? arena->bytes : LARGEST_STEP;
     if (bytes > SIZE_MAX - 2 * sizeof(Chunk)) arena_escape(arena);
-    size_t capacity = bytes > step - sizeof(Chunk) ? bytes : step - sizeof(Chunk);
+    bool large = bytes > step - sizeof(Chunk);
+    size_t capacity = large ? bytes : step - sizeof(Chunk);
     Chunk *chunk = new_chunk(capacity);
     if (!chunk) arena_escape(arena);
-    chunk->older = arena->chunk;
-    arena->chunk = chunk;
+    Chunk **place = large ? &arena->chunk->older : &arena->chunk;
+    chunk->older = *place;
+    *place = chunk;
     arena->bytes += sizeof(Chunk) + capacity;
+    return chunk;
 }
 
 void *arena_alloc(Arena *arena, size_t bytes) {
     if (bytes > SIZE_MAX - ALIGNMENT) arena_escape(arena);
     bytes = align(bytes);
-    if (bytes > arena->chunk->capacity - arena->chunk->used) add_chunk(arena, bytes);
-    return take(arena->chunk, bytes);
+    bool fits = bytes <= arena->chunk->capacity - arena->chunk->used;
+    return take(fits ? arena->chunk : add_chunk(arena, bytes), bytes);
 }
 
 void *arena_zalloc(Arena *arena, size_t bytes) {

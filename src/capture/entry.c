@@ -162,8 +162,10 @@ static bool compile_own(Entry *entry, Call *call) {
     Graph *graph = recording->graph;
     recording->graph = NULL;
     entry->executable = compile_graph(graph, stride, how);
-    if (entry->executable) find_copied(entry);
-    return entry->executable;
+    if (!entry->executable) return false;
+    entry->graph = executable_plan(entry->executable)->graph;
+    find_copied(entry);
+    return true;
 }
 
 static bool compile(Entry *entry, Call *call) {

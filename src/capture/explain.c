@@ -143,8 +143,7 @@ static void print_declined(const Graph *graph, Buffer *out) {
     if (length(graph->declined)) put(out, "  not claimed by a template:\n");
     for (int i = 0; i < length(graph->declined); i++) {
         const Declined *declined = &graph->declined[i];
-        putf(out, "    %s: %s\n", op_info(declined->node->op)->name,
-             reason_info(declined->reason)->text);
+        putf(out, "    %s: %s\n", op_info(declined->op)->name, reason_info(declined->reason)->text);
     }
 }
 

@@ -129,7 +129,7 @@ struct Entry {
     int mutated_count;
     int graph_output_count;
     bool *copied;       /* per graph output: it may share storage with an input or another output */
-    const Graph *graph; /* in the arena of the executable, or the code */
+    const Graph *graph; /* in the arena of the executable, or the code; before, the recording's */
     Executable *executable; /* NULL: a backend of the user's made code */
     BackendCode *code;      /* NULL: the executable runs */
     Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */

@@ -109,7 +109,7 @@ static Node *claim(const Claim *c, const Node *node, Node *const *input, Budget 
     if (node->op != OP_scaled_dot_product_attention) return NULL;
     Reason reason = attention_pays(node);
     if (reason == REASON_NONE) return budget_spend(budget) ? claim_attention(c, node, input) : NULL;
-    push(c->graph->arena, c->graph->declined, ((Declined){node, reason}));
+    push(c->graph->arena, c->graph->declined, ((Declined){node->op, reason}));
     return NULL;
 }
 

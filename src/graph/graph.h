@@ -69,7 +69,7 @@ typedef struct IndexCheck {
 } IndexCheck;
 
 typedef struct Declined { /* a composite that no template takes */
-    const Node *node;
+    Op op;
     Reason reason;
 } Declined;
 
@@ -137,6 +137,9 @@ Fixed *graph_fixed(Graph *graph, Fixed *known);
 void graph_print(const Graph *graph, Buffer *out);
 Graph *graph_parse(Arena *arena, const char *text); /* NULL, error with line and column */
 bool graph_equal(Graph *a, Graph *b);
+/* The same graph in another arena, of the nodes that it needs (copy.c). What it takes to find them
+ * is of the graph's own arena. */
+Graph *graph_copy(const Graph *graph, Arena *arena);
 
 /* Passes (graph/pass.def lists them in order; graph/pass.c runs them): each maps the graph to an
  * equal one. A pass is skipped by name with CARBIDE_SKIP. */

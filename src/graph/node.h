@@ -21,6 +21,10 @@ Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int
 /* The node that interning the same call would find: itself, unless the table is broken. */
 Node *node_lookup(const Graph *graph, const Node *node);
 bool node_same_meta(const Node *a, const Node *b);
+/* needed, by id: what these nodes are computed from, too. */
+void graph_need_inputs(const Graph *graph, bool *needed);
+/* The node in another graph, where its inputs are what `now` says by their id. */
+Node *graph_copy_node(Graph *copy, const Node *node, Node *const *now);
 
 /* Conversion and views without a call's checks; NULL gives NULL. */
 Node *node_convert(Graph *graph, Node *node, cb_dtype dtype); /* constants in place, else OP_to */

@@ -1,18 +1,22 @@
 /* The pipeline: a graph becomes an executable.
  *
  *     graph_optimize   the passes of graph/pass.def                     graph -> graph
+ *     graph_copy       what is needed of a large one                    graph -> graph
  *     constants_make   compute what frozen arguments alone determine    graph -> constants
  *     plan_build       fuse, lower to loops, place temporaries          graph -> plan
  *     executable_new   C code through the compiler, or the vector VM    plan -> executable
  *
- * Everything lives in the graph's arena, which the executable takes over. The only failure is
- * memory that runs out: it comes back here through the arena's guard. */
+ * Everything lives in the graph's arena, which the executable takes over: of a large graph in that
+ * of a copy, since recording and passes leave several times what they made. The only failure is
+ * memory that runs out: it comes back here through the arenas' guards. */
 #include "run/compile.h"
 
 #include "base/clock.h"
 #include "base/option.h"
 #include "base/timeline.h"
 #include <string.h>
+
+enum { WORTH_MOVING = 64 << 10 }; /* bytes of recording and passes */
 
 static bool dumps(CompileOptions options, char letter) {
     return options.report && strchr(option_text(OPTION_dump), letter);
@@ -54,37 +58,50 @@ static double end_stage(const char *name, double start, CompileOptions options) 
     return now;
 }
 
-static Plan *plan_graph(Graph *graph, const int64_t *const *input_stride, CompileOptions options,
-                        Constants *constants) {
-    if (arena_guard(graph->arena)) return NULL;
-    int kernels_eager = 0;
-    int64_t bytes_eager = 0;
-    if (options.report) graph_eager_cost(graph, &kernels_eager, &bytes_eager);
-    double start = clock_ms();
+typedef struct Recorded { /* what is known of a graph before it is a plan */
+    double start;
+    int kernels_eager;
+    int64_t bytes_eager;
+} Recorded;
+
+/* False: memory ran out. */
+static bool optimize(Graph *graph, CompileOptions options, Recorded *recorded) {
+    if (arena_guard(graph->arena)) return false;
+    if (options.report) graph_eager_cost(graph, &recorded->kernels_eager, &recorded->bytes_eager);
+    recorded->start = clock_ms();
     graph->frozen = options.frozen;
     run_passes(graph, options);
+    return true;
+}
+
+/* What the graph needs, in an arena of its own; the graph itself where that wins little, or memory
+ * runs out. */
+static Graph *move_needed(Graph *graph) {
+    Arena *arena = arena_bytes(graph->arena) < WORTH_MOVING ? NULL : arena_new();
+    if (!arena) return graph;
+    if (arena_guard(graph->arena) || arena_guard(arena)) {
+        arena_free(arena);
+        return graph;
+    }
+    return graph_copy(graph, arena);
+}
+
+static Plan *plan_graph(Graph *graph, const int64_t *const *input_stride, CompileOptions options,
+                        const Recorded *recorded, Constants *constants) {
+    if (arena_guard(graph->arena)) return NULL;
     if (!constants_make(constants, graph, options.value, input_stride)) return NULL;
-    double scheduling = end_stage("passes and constants", start, options);
+    double scheduling = end_stage("passes and constants", recorded->start, options);
     PlanOptions how = {.fuse = options.fuse, .generate = options.generate, .sizes = options.sizes};
     Plan *plan = plan_build(graph, graph->arena, input_stride, how);
     double end = end_stage("schedule", scheduling, options);
-    plan->time = (PlanTime){.passes_ms = scheduling - start, .schedule_ms = end - scheduling};
-    plan->kernels_eager = kernels_eager;
-    plan->bytes_eager = bytes_eager;
+    plan->time = (PlanTime){scheduling - recorded->start, end - scheduling};
+    plan->kernels_eager = recorded->kernels_eager;
+    plan->bytes_eager = recorded->bytes_eager;
     dump_plan(plan, options);
     return plan;
 }
 
-Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
-                          CompileOptions options) {
-    Arena *arena = graph->arena;
-    Constants constants = {0};
-    Plan *plan = plan_graph(graph, input_stride, options, &constants);
-    if (!plan) {
-        constants_free(&constants);
-        arena_free(arena);
-        return NULL;
-    }
+static Executable *make_executable(const Plan *plan, CompileOptions options, Constants constants) {
     ExecutableOptions how = {.generate = options.generate,
                              .sizes = options.sizes,
                              .later = options.later,
@@ -96,6 +113,23 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
     Executable *executable = executable_new(plan, how);
     end_stage("code and weights", start, options);
     if (executable && !options.later && dumps(options, 'k')) dump_source(executable);
+    return executable;
+}
+
+Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
+                          CompileOptions options) {
+    Constants constants = {0};
+    Recorded recorded = {0};
+    Arena *arena = graph->arena;
+    bool optimized = optimize(graph, options, &recorded);
+    if (optimized) graph = move_needed(graph);
+    Arena *moved = graph->arena == arena ? NULL : graph->arena;
+    const Plan *plan =
+        optimized ? plan_graph(graph, input_stride, options, &recorded, &constants) : NULL;
+    Executable *executable = plan ? make_executable(plan, options, constants) : NULL;
+    if (!plan) constants_free(&constants);
+    if (!plan) arena_free(moved);
+    if (!plan || moved) arena_free(arena);
     return executable;
 }
 

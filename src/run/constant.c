@@ -113,13 +113,10 @@ typedef struct FrozenResults { /* of one executable, and the arguments that they
 
 /* By node id: the results, the indices that are checked, and all that they come from. */
 static bool *find_needed(const FrozenResults *r, Arena *arena) {
-    Node *const *node = r->graph->node;
-    bool *needed = arena_new_array(arena, bool, length(node) + 1);
+    bool *needed = arena_new_array(arena, bool, length(r->graph->node) + 1);
     for (int i = 0; i < length(r->node); i++) needed[r->node[i]->id] = true;
     for (int i = 0; i < length(r->check); i++) needed[r->check[i].index->id] = true;
-    for (int id = length(node) - 1; id >= 0; id--)
-        for (int k = 0; k < node[id]->input_count && needed[id]; k++)
-            needed[node[id]->input[k]->id] = true;
+    graph_need_inputs(r->graph, needed);
     return needed;
 }
 
@@ -133,13 +130,10 @@ static Graph *copy_results(FrozenResults *r, const int64_t *const *stride, Arena
     Node **now = arena_new_array(arena, Node *, length(r->graph->node) + 1);
     for (int id = 0; id < length(r->graph->node); id++) {
         const Node *node = r->graph->node[id];
-        Node *input[NODE_MAX_INPUTS];
         Meta meta = node_meta(node);
         if (!needed[id]) continue;
-        node_inputs_now(node, now, input);
-        now[id] = node->op == OP_input
-                      ? graph_input(copy, &meta)
-                      : graph_intern(copy, node->op, &meta, input, node->input_count, node->attrs);
+        now[id] =
+            node->op == OP_input ? graph_input(copy, &meta) : graph_copy_node(copy, node, now);
         if (node->op != OP_input) continue;
         int number = (int)node->attrs->word[0];
         push(arena, r->input, number);

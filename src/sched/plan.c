@@ -1,5 +1,6 @@
 /* Graph -> plan: the pipeline of scheduling on one screen is plan_build. Groups become steps, each
  * after those that it reads from; values get their places. */
+#include "graph/node.h"
 #include "op/custom.h"
 #include "sched/memory.h"
 #include "sched/schedule.h"
@@ -177,10 +178,17 @@ static void emit(Schedule *s, Group *root, const bool *needed) {
     }
 }
 
+static int count_groups(const Schedule *s) {
+    int count = 0;
+    for (int g = 0; g < length(s->all); g++) count += !s->all[g]->forward;
+    return count;
+}
+
 /* First what is computed for its check alone: an error comes before work that it makes vain, and
  * before inputs are written. */
 static void emit_all(Schedule *s) {
     const bool *needed = needed_nodes(s);
+    s->plan->step = vec_grow(s->plan->arena, NULL, count_groups(s), sizeof *s->plan->step);
     add_checks(s, NULL); /* of inputs */
     for (int i = 0; i < length(s->check.check); i++) {
         const Node *index = s->check.check[i].index;
@@ -225,7 +233,7 @@ static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *inp
     Schedule s = {
         .graph = graph, .arena = arena_inner(plan->arena), .plan = plan, .options = options};
     s.machine = devices[graph->device]->machine;
-    s.order = graph_order(graph);
+    s.order = graph_walk(graph, s.arena, graph->check, false);
     s.input_stride = input_stride;
     s.position = arena_new_array(s.arena, int, count);
     s.real = arena_new_array(s.arena, bool, count);
@@ -247,12 +255,14 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
                  PlanOptions options) {
     Plan *plan = arena_zalloc(arena, sizeof *plan);
     plan->arena = arena;
+    plan->graph = graph;
     plan->ambient = graph->ambient;
     plan->device = graph->device;
     plan->draws = graph->random_count;
     plan->effects = length(graph->effect) > 0;
-    for (int i = 0; i < length(graph->input) - length(graph->constant); i++)
-        push(arena, plan->input, node_meta(graph->input[i]));
+    int inputs = length(graph->input) - length(graph->constant);
+    plan->input = vec_grow(arena, NULL, inputs, sizeof *plan->input);
+    for (int i = 0; i < inputs; i++) push(arena, plan->input, node_meta(graph->input[i]));
     Schedule schedule = schedule_new(graph, plan, input_stride, options);
     mark_real(&schedule);
     fuse_groups(&schedule);

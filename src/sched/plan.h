@@ -67,6 +67,7 @@ typedef struct PlanTime { /* of making it */
 
 typedef struct Plan {
     Arena *arena;
+    const Graph *graph; /* that it is made of, in its arena */
     Ambient ambient;    /* the graph's */
     int device;         /* the graph's */
     PlanValue *value;   /* vec */

@@ -50,6 +50,23 @@ static void arena_aligns_and_keeps(void **state) {
     arena_free(NULL);
 }
 
+/* What is larger than a step does not end the chunk that is being filled, and the last chunk is a
+ * small one, however much there is. */
+static void arena_wastes_little(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    size_t asked = 0;
+    for (int i = 0; i < 100; i++) {
+        arena_alloc(arena, 100 << 10);
+        arena_alloc(arena, 1 << 10);
+        asked += 101 << 10;
+    }
+    assert_in_range(arena_bytes(arena), asked, asked + asked / 50);
+    for (int i = 0; i < 1000; i++) arena_alloc(arena, 1100), asked += 1100;
+    assert_in_range(arena_bytes(arena), asked, asked + (80 << 10) + asked / 50);
+    arena_free(arena);
+}
+
 static bool fill_until_escape(Arena *arena, int *count) {
     if (arena_guard(arena)) return true;
     for (*count = 0; *count < 100000; ++*count) arena_alloc(arena, 100);
@@ -520,6 +537,7 @@ static void pages_go_back_to_the_system(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_aligns_and_keeps),
+        cmocka_unit_test(arena_wastes_little),
         cmocka_unit_test(arena_escapes_when_memory_ends),
         cmocka_unit_test(inner_arenas_escape_by_the_outer_one),
         cmocka_unit_test(arena_escapes_on_overflow),

@@ -1,6 +1,7 @@
 /* The graph: interning, building, text both ways, passes, verifier. */
 #include "base/option.h"
 
+#include "graph/node.h"
 #include "graph/rewrite.h"
 #include "graph_support.h"
 
@@ -463,6 +464,60 @@ static void test_mutations_survive(void **state) {
                      "}\n");
 }
 
+/* ---- copies ------------------------------------------------------------------------------- */
+
+/* In an arena of its own; the graph's goes, and so does whatever the copy still points at. */
+static Graph *moved(const char *text, bool optimize) {
+    Arena *outer = arena;
+    arena = arena_new();
+    Graph *graph = parse(text);
+    if (optimize) graph_optimize(graph, NULL);
+    const char *expected = arena_text(outer, print(graph));
+    Graph *copy = graph_copy(graph, outer);
+    assert_true(graph_equal(graph, copy));
+    assert_true(length(copy->node) <= length(graph->node));
+    if (optimize) assert_true(length(copy->node) < length(graph->node));
+    arena_free(arena);
+    arena = outer;
+    expect_verified(copy);
+    assert_string_equal(print(copy), expected);
+    return copy;
+}
+
+static void test_copies(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        "graph(x: f32[2], y: f32[2]) {\n z = x * 1 + 2\n mutate x = z\n draws 3\n return }",
+        "graph(x: f32[4, 8], b: f32[8]) {\n"
+        " y = softmax(gelu(layer_norm(x, [8], b, b)), -1)\n return transpose(y, 0, 1), y }",
+        "graph(x: f32[5], i: i64[3]) {\n y = isnan(gather(x, 0, i))\n return logical_and(y, 0) }",
+        "graph(x: f32[9]) {\n return dropout(x, 0.5, true), rand_like(x) }"};
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        moved(text[i], false);
+        Graph *copy = moved(text[i], true);
+        Node *again = graph_copy_node(copy, copy->input[0], NULL);
+        assert_ptr_equal(again, copy->input[0]); /* interned as before */
+    }
+}
+
+/* What a check's error says of the call that it is part of. */
+static void test_copied_calls(void **state) {
+    (void)state;
+    Graph *copy = moved("graph(x: f32[4, 8], i: i64[4]) { return nll_loss(x, i) }", true);
+    int checks = length(copy->check), named = 0;
+    for (int id = 0; id < length(copy->node); id++) {
+        const CompositeCall *call = copy->node[id]->origin.call;
+        if (!call) continue;
+        named++;
+        assert_true(op_has_index(copy->node[id]->op) && call->op == OP_nll_loss);
+        assert_int_equal(call->input[0]->size[1], 8);
+        assert_int_equal(call->input[1]->dtype, CB_I64);
+    }
+    assert_true(named);
+    for (int i = 0; i < checks; i++)
+        assert_int_equal(copy->check[i].in.origin.call->input[0]->rank, 2);
+}
+
 /* ---- verifier ----------------------------------------------------------------------------- */
 
 static void expect_broken(Graph *graph, const char *expected) {
@@ -532,6 +587,7 @@ int main(void) {
         TEST(test_normalize),       TEST(test_options),
         TEST(test_no_budget),       TEST(test_mutations_survive),
         TEST(test_verifier),        TEST(test_narrow_leaves),
+        TEST(test_copies),          TEST(test_copied_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

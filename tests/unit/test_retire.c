@@ -227,6 +227,20 @@ static void small_ones_stay(void **state) {
     cb_function_free(fast);
 }
 
+/* Of what recording and the passes make, an entry keeps what its graph needs. */
+static void recording_goes(void **state) {
+    (void)state;
+    enum { OPS = 400 };
+    steps = OPS;
+    cb_function *fast = cb_compile(stepped, VM);
+    cb_call(fast, cb_ones(cb_dims(5), CB_F32));
+    const Graph *graph = atomic_load(&fast->first)->graph;
+    assert_ptr_equal(graph, executable_plan(atomic_load(&fast->first)->executable)->graph);
+    assert_int_equal(length(graph->node), OPS + 1);
+    assert_in_range(arena_bytes(graph->arena), 1, OPS * 700);
+    cb_function_free(fast);
+}
+
 static bool wide;
 static cb_tensor *sometimes_wide(cb_tensor *x) {
     cb_tensor *y = cb_exp(x), *z = cb_mul(y, 3.0);
@@ -301,6 +315,7 @@ int main(void) {
         IN_SCOPE(ranks_count),
         IN_SCOPE(so_many_stay),
         IN_SCOPE(small_ones_stay),
+        IN_SCOPE(recording_goes),
         IN_SCOPE(chains_leave),
         IN_SCOPE(chains_leave_beside_calls),
     };
