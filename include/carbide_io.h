@@ -8,8 +8,9 @@
  *     cb_safetensors_close(file);
  *
  * Opening believes nothing: length of the header, JSON, UTF-8, names, dtypes, shapes and offsets
- * are checked before anything is read, and a file that fails one check gives no tensor at all. An
- * open file is mapped: nobody may shorten it meanwhile. */
+ * are checked before anything is read, and a file that fails one check gives no tensor at all. So
+ * is the checksum that cb_safetensors_save writes, for which opening reads such a file once; files
+ * of others have none. An open file is mapped: nobody may shorten it meanwhile. */
 #ifndef CARBIDE_IO_H
 #define CARBIDE_IO_H
 

@@ -5,7 +5,7 @@
  * Invariants checked: the header fits, is a JSON object (in UTF-8: yyjson sees to that) and names
  * no NUL; every tensor has exactly dtype, shape and data_offsets; sizes are the product of the
  * shape; no name comes twice; the data lies without holes, without overlaps, from the header's end
- * to the file's.
+ * to the file's; and what a checksum of ours stands for is still there.
  *
  *     {"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}} */
 #include "io/safetensors.h"
@@ -334,6 +334,35 @@ static bool check_places(cb_safetensors *file, const uint8_t *data, int64_t ther
     return refuse(file, "%" PRId64 " bytes after the last tensor", there - at);
 }
 
+/* ---- the checksum --------------------------------------------------------------------------- */
+
+const char safetensors_opening[] = "{\"__metadata__\":{\"format\":\"pt\",\"carbide_xxh3\":\"";
+
+uint64_t safetensors_sum(uint64_t sum, const void *bytes, size_t count) {
+    enum { BLOCK = 1 << 14 };
+    for (const char *at = bytes; count;) {
+        size_t block = count < BLOCK ? count : BLOCK;
+        sum = hash_bytes(at, block, sum);
+        at += block, count -= block;
+    }
+    return sum;
+}
+
+/* A file of others has none, or does not begin as ours: nothing is compared then. */
+static bool check_sum(const cb_safetensors *file, const char *text, size_t bytes) {
+    size_t opening = strlen(safetensors_opening);
+    if (bytes < opening + 16 || memcmp(text, safetensors_opening, opening) != 0) return true;
+    const char *behind = text + opening + 16;
+    uint64_t sum = safetensors_sum(0, behind, (size_t)(text + bytes - behind));
+    for (int i = 0; i < file->count; i++)
+        sum = safetensors_sum(sum, file->entry[i].data,
+                              (size_t)(file->entry[i].end - file->entry[i].begin));
+    char digits[17];
+    snprintf(digits, sizeof digits, "%016" PRIx64, sum);
+    if (memcmp(text + opening, digits, 16) == 0) return true;
+    return refuse(file, "the checksum is that of other bytes: the file is damaged");
+}
+
 static bool read_header(cb_safetensors *file) {
     uint64_t length = 0;
     if (file->size < LENGTH_BYTES) return refuse(file, "the file is truncated: no header");
@@ -350,7 +379,8 @@ static bool read_header(cb_safetensors *file) {
     if (file->count) qsort(file->entry, (size_t)file->count, sizeof *file->entry, by_place);
     size_t start = LENGTH_BYTES + (size_t)length;
     return check_names(file) &&
-           check_places(file, file->bytes + start, (int64_t)(file->size - start));
+           check_places(file, file->bytes + start, (int64_t)(file->size - start)) &&
+           check_sum(file, text, (size_t)length);
 }
 
 /* Memory that runs out here jumps back: the JSON hangs in file, where closing finds it. */

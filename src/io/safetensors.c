@@ -4,7 +4,9 @@
  * Out: copies of the tensors. Saving orders them by element size, so that each lies aligned, and
  *      then by name, as the Python package does; equal state gives equal bytes.
  *
- *     24 00 .. 00 {"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}} 01 02 03 */
+ *     24 00 .. 00 {"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}} 01 02 03
+ *
+ * A checksum stands in the metadata, where others overlook it. */
 #include "io/safetensors.h"
 
 #include "base/buffer.h"
@@ -174,7 +176,8 @@ static void put_quoted(Buffer *out, const char *text) {
 static void put_header(Buffer *out, const SavedTensor *item, int count) {
     int64_t at = 0;
     put_bytes(out, "\0\0\0\0\0\0\0\0", 8);
-    put(out, "{\"__metadata__\":{\"format\":\"pt\"}");
+    put(out, safetensors_opening);
+    put(out, "0000000000000000\"}");
     for (int i = 0; i < count; i++) {
         const Tensor *x = item[i].tensor;
         int64_t end = at + cb_numel(x) * (int64_t)cb_dtype_size(x->dtype);
@@ -205,11 +208,31 @@ static bool write_content(int file, void *user) {
     return written;
 }
 
+static bool take_to_sum(void *user, const void *bytes, size_t count) {
+    uint64_t *sum = user;
+    *sum = safetensors_sum(*sum, bytes, count);
+    return true;
+}
+
+/* The checksum, into its place in the header. */
+static bool put_sum(Content *content) {
+    char digits[17], *to = content->header.text + 8 + strlen(safetensors_opening),
+                     *behind = to + 16;
+    size_t before = (size_t)(behind - content->header.text);
+    uint64_t sum = safetensors_sum(0, behind, content->header.length - before);
+    for (int i = 0; i < content->count; i++)
+        if (!tensor_hand_over(content->item[i].tensor, take_to_sum, &sum)) return false;
+    snprintf(digits, sizeof digits, "%016" PRIx64, sum);
+    memcpy(to, digits, 16);
+    return true;
+}
+
 static cb_status save(Arena *arena, const char *path, SavedTensor *item, int count) {
     if (arena_guard(arena)) return fail_memory(0);
     qsort(item, (size_t)count, sizeof *item, by_width_then_name);
     Content content = {buffer_new(arena), item, count};
     put_header(&content.header, item, count);
+    if (!put_sum(&content)) return fail_memory(0);
     if (file_save(path, write_content, &content)) return CB_OK;
     return fail_file("safetensors_save", path);
 }

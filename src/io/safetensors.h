@@ -35,6 +35,12 @@ const SafeEntry *safetensors_find(const cb_safetensors *file, const char *name);
 void safetensors_read(const SafeEntry *entry, int64_t first, int64_t count, void *out,
                       cb_dtype dtype);
 
+/* What a file of ours begins with behind its length. 16 hexadecimal digits follow: the checksum of
+ * all bytes behind them, the header's and then each tensor's, which opening compares. */
+extern const char safetensors_opening[];
+/* The checksum of further bytes: XXH3-64 of every 16 KB, seeded with the one before. */
+uint64_t safetensors_sum(uint64_t sum, const void *bytes, size_t count);
+
 /* Whether a name, which stands in quotes for the header, can be read back: an error if not. */
 cb_status safetensors_check_name(const char *name, const char *quoted, size_t length);
 

@@ -33,8 +33,8 @@ static bool materialize(Tensor *x, TensorAccess access) {
 bool tensor_materialize(Tensor *x) { return materialize(x, ACCESS_NOW); }
 bool tensor_overwritten(Tensor *x) { return materialize(x, ACCESS_WRITE); }
 
-static bool write_local(int file, const Tensor *x) {
-    if (tensor_contiguous(x)) return file_write(file, tensor_data(x), tensor_span_bytes(x));
+static bool hand_over_local(const Tensor *x, BytesTaker *take, void *user) {
+    if (tensor_contiguous(x)) return take(user, tensor_data(x), tensor_span_bytes(x));
     enum { CHUNK = 1 << 14 };
     _Alignas(16) char chunk[CHUNK];
     size_t width = cb_dtype_size(x->dtype);
@@ -42,17 +42,23 @@ static bool write_local(int file, const Tensor *x) {
     for (int64_t done = 0; done < total; done += step) {
         int64_t count = total - done < step ? total - done : step;
         tensor_read_range(x, done, count, chunk, x->dtype);
-        if (!file_write(file, chunk, (size_t)count * width)) return false;
+        if (!take(user, chunk, (size_t)count * width)) return false;
     }
     return true;
 }
 
-bool tensor_write(int file, const Tensor *x) {
+bool tensor_hand_over(const Tensor *x, BytesTaker *take, void *user) {
     const Tensor *local = tensor_local(x);
-    bool written = local && write_local(file, local);
+    bool taken = local && hand_over_local(local, take, user);
     if (local) tensor_local_end(local, x);
-    return written;
+    return taken;
 }
+
+static bool take_to_file(void *file, const void *bytes, size_t count) {
+    return file_write(*(int *)file, bytes, count);
+}
+
+bool tensor_write(int file, const Tensor *x) { return tensor_hand_over(x, take_to_file, &file); }
 
 static bool request(Tensor *x, TensorAccess access, const char *what) {
     if (x) return materialize(x, access);

@@ -8,7 +8,11 @@
  * x has storage. */
 void tensor_read_range(const Tensor *x, int64_t first, int64_t count, void *out, cb_dtype dtype);
 
-/* Writes the elements, in row-major order, to a file; false with errno. */
+/* Hands the elements over, in row-major order, as bytes: in pieces of a multiple of 16 KB, but for
+ * the last one. False when take gave false, or there is no memory. */
+typedef bool BytesTaker(void *user, const void *bytes, size_t count);
+bool tensor_hand_over(const Tensor *x, BytesTaker *take, void *user);
+/* The same to a file; false with errno. */
 bool tensor_write(int file, const Tensor *x);
 
 /* A value request by name: false with an error when x is NULL or has no value. */

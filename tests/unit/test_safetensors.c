@@ -68,16 +68,60 @@ static void bytes_are_the_formats(void **state) {
     assert_non_null(file);
     size_t size = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
-    const char *header = "{\"__metadata__\":{\"format\":\"pt\"},"
-                         "\"b\\\"\xc3\xa9\":{\"dtype\":\"F32\",\"shape\":[2,1],"
-                         "\"data_offsets\":[0,8]},"
-                         "\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[8,11]}}";
+    const char *header =
+        "{\"__metadata__\":{\"format\":\"pt\",\"carbide_xxh3\":\"XXXXXXXXXXXXXXXX\"},"
+        "\"b\\\"\xc3\xa9\":{\"dtype\":\"F32\",\"shape\":[2,1],"
+        "\"data_offsets\":[0,8]},"
+        "\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[8,11]}}";
     size_t padded = (strlen(header) + 7) / 8 * 8;
     assert_int_equal(size, 8 + padded + 11);
     assert_int_equal((uint8_t)bytes[0], padded);
-    assert_memory_equal(bytes + 8, header, strlen(header));
+    char *sum = strchr(header, 'X');
+    size_t opening = (size_t)(sum - header);
+    assert_memory_equal(bytes + 8, header, opening);
+    assert_int_equal(strspn(bytes + 8 + opening, "0123456789abcdef"), 16);
+    assert_memory_equal(bytes + 24 + opening, sum + 16, strlen(sum + 16));
     assert_memory_equal(bytes + 8 + padded, cb_data(tensors[1]), 8);
     assert_memory_equal(bytes + 16 + padded, cb_data(tensors[0]), 3);
+}
+
+/* Any bit of a file of ours: it is refused, or what it says is the same. Metadata that a package
+ * carried on into a file of its own is none of ours. */
+static void a_flipped_bit_is_noticed(void **state) {
+    (void)state;
+    cb_tensor *x = cb_transpose(cb_randn(cb_dims(90, 70)), 0, 1); /* more than one block of 16 KB */
+    cb_tensor *tensors[] = {x, cb_clone(x),
+                            cb_from_data((const uint8_t[]){1, 2, 3}, CB_U8, cb_dims(3))};
+    const char *names[] = {"strided", "whole", "bytes"}, *path = in_folder("flipped.safetensors");
+    assert_int_equal(cb_safetensors_save(path, names, tensors, 3), CB_OK);
+    static char bytes[65536];
+    FILE *file = fopen(path, "rb");
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    assert_in_range(size, 50000, sizeof bytes - 1);
+    size_t metadata = (size_t)(strstr(bytes + 8, "},") - bytes);
+    for (size_t at = 0; at < size; at += at < 700 ? 1 : 61)
+        for (int bit = 0; bit < 8; bit += at < 700 ? 1 : 3) {
+            bytes[at] ^= (char)(1 << bit);
+            cb_safetensors *open = safetensors_parse("flipped", bytes, size);
+            bytes[at] ^= (char)(1 << bit);
+            bool inside = at >= 8 && at < metadata; /* metadata of others, which is not compared */
+            assert_true(!open || inside);
+            if (open) assert_int_equal(cb_safetensors_count(open), 3);
+            cb_safetensors_close(open);
+            cb_clear_error();
+        }
+    bytes[size - 1] ^= 1;
+    assert_null(safetensors_parse("flipped", bytes, size));
+    expect_error("safetensors: flipped: the checksum is that of other bytes: the file is damaged");
+    bytes[metadata - 5] = 'X'; /* one of the digits */
+    cb_safetensors *other = safetensors_parse("other", bytes, size);
+    assert_null(other);
+    cb_clear_error();
+    memcpy(strstr(bytes + 8, "format"), "FORMAT", 6); /* begins as a file of others */
+    other = safetensors_parse("other", bytes, size);
+    assert_non_null(other);
+    cb_safetensors_close(other);
 }
 
 static void every_dtype_returns(void **state) {
@@ -547,6 +591,7 @@ int main(void) {
     if (!mkdtemp(folder)) return 1;
     const struct CMUnitTest tests[] = {
         ONE(bytes_are_the_formats),
+        ONE(a_flipped_bit_is_noticed),
         ONE(every_dtype_returns),
         ONE(a_closed_file_is_an_error),
         ONE(unusual_files_load),
