@@ -66,6 +66,7 @@
 #define cb_requires_grad_(...) (CB_HERE, (cb_requires_grad_)(__VA_ARGS__))
 #define cb_backward(...) (CB_HERE, (cb_backward)(__VA_ARGS__))
 #define cb_grad(...) (CB_HERE, (cb_grad)(__VA_ARGS__))
+#define cb_grad_graph(...) (CB_HERE, (cb_grad_graph)(__VA_ARGS__))
 #define cb_requires_grad(...) (CB_HERE, (cb_requires_grad)(__VA_ARGS__))
 #define cb_tensor_grad(...) (CB_HERE, (cb_tensor_grad)(__VA_ARGS__))
 #define cb_zero_grad(...) (CB_HERE, (cb_zero_grad)(__VA_ARGS__))

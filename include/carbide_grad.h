@@ -33,10 +33,20 @@ CB_API bool cb_requires_grad(const cb_tensor *x); /* true of what is computed fr
 CB_API cb_status cb_backward(cb_tensor *y, cb_tensor *gradient);
 
 /* torch.autograd.grad: the gradients of y by count tensors, which may be results on the way, into
- * out; NULL where y does not depend on one. Nothing is added to anything. They have no history: a
- * gradient of theirs is not to be had this way. */
+ * out; NULL where y does not depend on one. Nothing is added to anything. They have no history,
+ * like a number that was typed in. */
 CB_API cb_status cb_grad(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wrt, int count,
                          cb_tensor **out);
+
+/* The same with create_graph=True: the gradients are recorded as they are computed, so that one
+ * goes back over them, too: Hessians, gradient penalties. One that depends on nothing that requires
+ * a gradient has no history. Eagerly it takes an op of its own for each that the gradient is made
+ * of.
+ *
+ *     cb_grad_graph(loss, NULL, &w, 1, &g);
+ *     cb_grad(cb_sum(cb_mul(g, v)), NULL, &w, 1, &Hv);              the Hessian times v */
+CB_API cb_status cb_grad_graph(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wrt, int count,
+                               cb_tensor **out);
 
 /* Tensor.grad: what cb_backward added up, which x owns; NULL when there is none. Setting it to
  * None: it is freed, and the next cb_backward begins anew. */

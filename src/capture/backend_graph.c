@@ -24,18 +24,6 @@ typedef struct Writer {
 
 /* ---- what is needed -------------------------------------------------------------------------- */
 
-/* A literal may stand where a number may, when the op would convert it to what it is. */
-static bool is_literal(const Node *node, int i) {
-    OpKind kind = op_info(node->op)->kind;
-    if (node->input[i]->op != OP_constant) return false;
-    if (kind != KIND_POINTWISE && kind != KIND_COMPOSITE) return false;
-    for (int k = 0; k < node->input_count; k++) {
-        const Node *other = node->input[k];
-        if (other && other->op != OP_constant && other->dtype == node->input[i]->dtype) return true;
-    }
-    return false;
-}
-
 /* Draws that nothing reads move the next ones; indices are looked at where nothing reads what they
  * lead to. Of a composite, its own node is that of the call. */
 static bool happens(const Node *node) {
@@ -52,7 +40,8 @@ static void find_needed(Writer *writer) {
         const Node *node = graph->node[id];
         if (happens(node)) writer->needed[id] = true;
         for (int i = 0; writer->needed[id] && i < node->input_count; i++)
-            if (node->input[i] && !is_literal(node, i)) writer->needed[node->input[i]->id] = true;
+            if (node->input[i] && !node_has_literal(node, i))
+                writer->needed[node->input[i]->id] = true;
     }
 }
 
@@ -67,16 +56,11 @@ static void note_meta(FxNode *made, const Meta *meta, const int64_t *stride) {
         contiguous_strides(meta->rank, meta->size, made->stride);
 }
 
-static cb_operand number_of(const Node *constant) {
-    return number_from(dtype_is_float(constant->dtype) ? CB_F64 : constant->dtype,
-                       node_constant(constant));
-}
-
 /* torch.full((), value, dtype=dtype) */
 static FxNode *write_constant(Writer *writer, const Node *node) {
     Attrs attrs = attrs_default(OP_full);
     attr_set_dims(&attrs, ATTR_full_sizes, (cb_dim_list){0, {0}});
-    attr_set_number(&attrs, ATTR_full_value, number_of(node));
+    attr_set_number(&attrs, ATTR_full_value, node_literal(node));
     attrs.word[ATTR_full_dtype] = node->dtype;
     return fx_record(writer->fx, OP_full, NULL, 0, &attrs);
 }
@@ -84,8 +68,8 @@ static FxNode *write_constant(Writer *writer, const Node *node) {
 static cb_arg operand_of(const Writer *writer, const Node *node, int i) {
     const Node *input = node->input[i];
     if (!input) return cb_arg_none();
-    if (!is_literal(node, i)) return cb_arg_node(writer->made[input->id]);
-    cb_operand number = number_of(input);
+    if (!node_has_literal(node, i)) return cb_arg_node(writer->made[input->id]);
+    cb_operand number = node_literal(input);
     if (number.kind == CB_OPERAND_FLOAT) return cb_arg_float(number.f);
     return number.kind == CB_OPERAND_INT ? cb_arg_int(number.i) : cb_arg_bool(number.i != 0);
 }

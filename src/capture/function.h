@@ -368,8 +368,7 @@ struct Call {
     Recording *recording;
     bool failed;    /* an op failed: the trace is not all that happened */
     bool grad;      /* gradients are wanted where it began */
-    Tensor *const *wrt; /* during cb_grad: by these; NULL: by all leaves */
-    int wrt_count;
+    const GoingBack *back; /* during cb_backward or cb_grad */
     Reason refused; /* fullgraph: the function cannot be one graph, so nothing of it happens */
     bool lost;      /* after a break, what had been traced could not be computed */
     Tensor **value; /* by value number: input, bound captured tensor (kept), or live shell */
@@ -436,8 +435,7 @@ static inline bool call_is_quiet(const Call *call) {
 }
 
 /* gradient.c: of the tracer (tensor/tracer.h). */
-bool call_goes_back(Tracer *tracer, const char *what, Tensor *y, Tensor *given,
-                    Tensor *const *wrt, int count, Tensor **out);
+bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out);
 bool call_requires_grad(Tracer *tracer, const Tensor *x);
 void call_meets_gradient(Tracer *tracer, Tensor *x, bool frees);
 /* fullgraph: the function has returned, and left these gradients. False: it keeps something
@@ -543,8 +541,7 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
                      const Attrs *attrs);
 Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value);
 /* OP_backward of {y, its gradient or NULL}. False: an error, or the call is eager. */
-bool record_backward(Call *call, const char *what, const cb_operand *input, Tensor *const *wrt,
-                     int count);
+bool record_backward(Call *call, const GoingBack *back, const cb_operand *input);
 int record_value(Call *call, Tensor *x); /* the number of an output; < 0: error or no memory */
 /* The outputs and escaped values are written into the trace; false: no memory. */
 bool record_end(Call *call, const int *output, int output_count);

@@ -201,8 +201,8 @@ static Node *cotangent(Recording *recording, const Node *root, const TraceOperan
     return call_full(recording->graph, root->rank, root->size, cb_operand_int(1), root->dtype);
 }
 
-bool functional_backward(Recording *recording, int root, const TraceOperand *seed, const int *value,
-                         int count, Node **gradient) {
+bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
+                         const int *value, int count, Node **gradient) {
     Graph *graph = recording->graph;
     Node *y = functional_node(recording, root), **by = NULL, *g = cotangent(recording, y, seed);
     LeafNode *wrt = NULL;
@@ -222,6 +222,7 @@ bool functional_backward(Recording *recording, int root, const TraceOperand *see
         Node **sum = &gradient[wrt[i].value];
         if (got[i]) *sum = *sum ? call2(graph, OP_add, *sum, got[i]) : got[i];
     }
+    for (int k = 0; k < count && !tracked; k++) gradient[k] = call1(graph, OP_detach, gradient[k]);
     return true;
 }
 

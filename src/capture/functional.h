@@ -48,8 +48,8 @@ Node *functional_node(Recording *recording, int value);
 /* The op's result as the next value; NO_VALUE with an error. */
 int functional_apply(Recording *recording, const TraceOp *op, Attrs *attrs);
 /* The gradients of a tracked root, which begin with seed (NULL: 1), by values: nodes, or NULL where
- * there is none. False with an error. */
-bool functional_backward(Recording *recording, int root, const TraceOperand *seed,
+ * there is none; tracked: a gradient comes through them. False with an error. */
+bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
                          const int *value, int count, Node **gradient);
 /* A node's result as the next value. */
 int functional_result(Recording *recording, Node *node);

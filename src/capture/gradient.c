@@ -83,21 +83,19 @@ static bool leave_to_tape(Call *call) {
     return false;
 }
 
-bool call_goes_back(Tracer *tracer, const char *what, Tensor *y, Tensor *given, Tensor *const *wrt,
-                    int count, Tensor **out) {
+bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
     Call *call = call_of(tracer);
-    call_meet(call, y);
-    call_meet(call, given);
-    for (int k = 0; k < count; k++) call_meet(call, wrt[k]);
+    call_meet(call, back->y);
+    call_meet(call, back->given);
+    for (int k = 0; k < back->count; k++) call_meet(call, back->wrt[k]);
     if (call->stale && !tracer->disabled && !segment_renew(call)) return false;
     if (call->refused) return false;
-    const cb_operand input[] = {cb_operand_tensor(y), cb_operand_tensor(given)};
+    const cb_operand input[] = {cb_operand_tensor(back->y), cb_operand_tensor(back->given)};
     if (tracer->disabled || (call->exposed_count && expose_meets(call, input, 2)))
         return leave_to_tape(call);
-    call->wrt = wrt;
-    call->wrt_count = count;
+    call->back = back;
     bool done = call->mode == CALL_REPLAYS && call_replays_backward(call, input);
-    if (!done && call->mode == CALL_RECORDS) done = record_backward(call, what, input, wrt, count);
+    if (!done && call->mode == CALL_RECORDS) done = record_backward(call, back, input);
     return done && hand_out(call, &call->trace->op[call->at - 1], out);
 }
 

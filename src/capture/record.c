@@ -320,7 +320,11 @@ static bool *find_reached(const Trace *trace, int root) {
     reached[root] = true;
     for (int i = length(trace->op) - 1; i >= 0; i--) {
         const TraceOp *op = &trace->op[i];
-        if (op->back || op->result < 0 || !reached[op->result]) continue;
+        bool any = false;
+        int results = op->back ? trace_back_results(op->back) : 1;
+        if (op->result < 0 || (op->back && !op->back->graph)) continue;
+        for (int k = 0; k < results; k++) any |= reached[op->result + k];
+        if (!any) continue;
         for (int k = 0; k < op->input_count; k++)
             if (op->input[k].kind == OPERAND_VALUE) reached[op->input[k].value] = true;
     }
@@ -329,61 +333,66 @@ static bool *find_reached(const Trace *trace, int root) {
 
 /* The op with a result for each of the listed values that has a gradient. cb_backward lists no
  * other ones. False with an error. */
-static bool back_values(Recording *recording, TraceOp op, bool leaves, const int *list, int count) {
+static bool back_values(Recording *recording, TraceOp op, TraceBack how, const int *list,
+                        int count) {
     Trace *trace = recording->trace;
+    bool leaves = how.leaves;
     Node **gradient = arena_new_array(recording->graph->arena, Node *, count + 1);
     TraceBack *back = arena_new_array(trace->arena, TraceBack, 1);
     int *wrt = arena_new_array(trace->arena, int, count + 1);
     const TraceOperand *seed = op.input[1].kind == OPERAND_VALUE ? &op.input[1] : NULL;
     recording->graph->origin.site = op.site = keep_site(trace, op.site);
-    *back = (TraceBack){leaves, 0, wrt};
+    how.count = 0;
+    how.wrt = wrt;
+    *back = how;
     op.back = back;
     op.result = -1;
-    if (!functional_backward(recording, op.input[0].value, seed, list, count, gradient))
+    bool tracked = how.graph && !op.quiet;
+    if (!functional_backward(recording, op.input[0].value, seed, tracked, list, count, gradient))
         return false;
     for (int k = 0; k < count; k++) {
         int value = gradient[k] ? functional_result(recording, gradient[k]) : NO_VALUE;
+        if (value >= 0) trace->value[value].tracked = tracked;
         if (value >= 0 && op.result < 0) op.result = value;
         if (value >= 0 || !leaves) wrt[back->count++] = value >= 0 ? list[k] : ~list[k];
     }
-    mark_gone_back(trace, find_reached(trace, op.input[0].value));
+    if (!how.graph) mark_gone_back(trace, find_reached(trace, op.input[0].value));
     append(recording, op);
     return true;
 }
 
-/* list NULL: of all leaves. */
-static int back_of(Call *call, const TraceOp *op, const char *what, const int *list, int count) {
+static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const int *list) {
     Recording *recording = call->recording;
     const TraceValue *value = recording->trace->value, *y = &value[op->input[0].value];
     bool given = op->input[1].kind == OPERAND_VALUE;
-    if (!y->tracked && !tape_refuses_untracked(what)) return NO_VALUE;
-    if (!tape_fits(what, &y->meta, given ? &value[op->input[1].value].meta : NULL)) return NO_VALUE;
+    const Meta *seed = given ? &value[op->input[1].value].meta : NULL;
+    if (!y->tracked && !tape_refuses_untracked(back->what)) return NO_VALUE;
+    if (!tape_fits(back->what, &y->meta, seed)) return NO_VALUE;
     if (GUARD(recording)) return OUT_OF_MEMORY;
-    const int *leaves = list ? NULL : list_leaves(call);
-    bool done =
-        back_values(recording, *op, !list, list ? list : leaves, list ? count : length(leaves));
-    if (!done) return NO_VALUE;
+    const TraceBack how = {.leaves = !back->wrt, .graph = back->graph};
+    const int *leaves = how.leaves ? list_leaves(call) : NULL;
+    if (!back_values(recording, *op, how, leaves ? leaves : list,
+                     how.leaves ? length(leaves) : back->count))
+        return NO_VALUE;
     return call_reserve(call, length(recording->trace->value)) ? 0 : OUT_OF_MEMORY;
 }
 
-static int record_back(Call *call, const char *what, const cb_operand *input, Tensor *const *wrt,
-                       int count) {
+static int record_back(Call *call, const GoingBack *back, const cb_operand *input) {
     int why = NO_VALUE, list[CB_MAX_ARGS];
     Where where;
     TraceOp next = op_here(call, OP_backward, 2, &where);
     for (int i = 0; i < 2; i++)
         if (!resolve(call, &input[i], &next.input[i], &why)) return why;
-    for (int k = 0; k < count; k++) {
-        list[k] = record_value(call, wrt[k]);
+    for (int k = 0; k < back->count; k++) {
+        list[k] = record_value(call, back->wrt[k]);
         if (list[k] < 0) return list[k];
     }
-    return back_of(call, &next, what, wrt ? list : NULL, count);
+    return back_of(call, &next, back, list);
 }
 
-bool record_backward(Call *call, const char *what, const cb_operand *input, Tensor *const *wrt,
-                     int count) {
+bool record_backward(Call *call, const GoingBack *back, const cb_operand *input) {
     if (!may_begin(call)) return false;
-    int why = record_back(call, what, input, wrt, count);
+    int why = record_back(call, back, input);
     if (why < 0) {
         goes_eager(call, why);
         return false;
@@ -402,7 +411,7 @@ static bool repeat_back(Recording *recording, const TraceOp *op, Call *call) {
         if (list[k] < call->input_count) list[k] = input_first(call->value, list[k]);
     }
     recording->quiet = op->quiet;
-    return back_values(recording, *op, op->back->leaves, list, count);
+    return back_values(recording, *op, *op->back, list, count);
 }
 
 /* ---- starting ------------------------------------------------------------------------------ */

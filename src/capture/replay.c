@@ -101,10 +101,11 @@ static const TraceOp *match_op(const Call *call, int op, int input_count, const 
 
 /* What gradients are taken by: which leaves there are follows from the ops before. */
 static bool match_wrt(Call *call, const TraceBack *back) {
-    if (back->leaves || !call->wrt) return back->leaves && !call->wrt;
-    bool same = back->count == call->wrt_count;
+    const GoingBack *given = call->back;
+    if (back->leaves || !given->wrt) return back->leaves && !given->wrt;
+    bool same = back->count == given->count && back->graph == given->graph;
     for (int k = 0; same && k < back->count; k++) {
-        Tensor *x = call->wrt[k];
+        Tensor *x = given->wrt[k];
         int v = call_traced(call, x), wanted = trace_back_value(back, k);
         same = v == NO_VALUE ? match_real(call, wanted, x) : v == wanted;
     }
@@ -377,7 +378,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->ambient = now;
     call->stale = false;
     call->grad = grad_mode();
-    call->wrt = NULL;
+    call->back = NULL;
     call->input = input;
     call->input_count = input_count;
     call->own_inputs = 0;

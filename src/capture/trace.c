@@ -105,7 +105,7 @@ bool trace_may_vary(const Trace *trace, const TraceOp *op, int k, const cb_opera
 
 static bool same_back(const TraceBack *a, const TraceBack *b) {
     if (!a || !b) return a == b;
-    return a->leaves == b->leaves && a->count == b->count &&
+    return a->leaves == b->leaves && a->graph == b->graph && a->count == b->count &&
            !memcmp(a->wrt, b->wrt, sizeof *a->wrt * (size_t)a->count);
 }
 
@@ -482,7 +482,8 @@ static bool run_back(const TraceOp *op, Tensor *y, Tensor *given, Tensor **real)
     Tensor **got = wrt + count;
     for (int k = 0; k < op->back->count; k++)
         if (op->back->wrt[k] >= 0) wrt[next++] = real[op->back->wrt[k]];
-    bool done = tape_go_back("backward", y, given, wrt, count, got);
+    const GoingBack back = {"backward", y, given, wrt, count, op->back->graph};
+    bool done = tape_go_back(&back, got);
     for (int k = 0; done && k < count; k++) {
         cb_operand like = cb_operand_tensor(wrt[k]);
         real[op->result + k] =

@@ -281,6 +281,17 @@ EagerEntry *eager_gradient(Op op, const cb_operand *input, int input_count, cons
     return entry;
 }
 
+Graph *eager_gradient_graph(Arena *arena, Op op, const cb_operand *input, int input_count,
+                            const Attrs *attrs, unsigned wanted, GradientNeeds *needs) {
+    EagerCall call;
+    int device;
+    open_call(&call, op, input, input_count, attrs);
+    *needs = (GradientNeeds){0};
+    call.wanted = wanted, call.needs = needs;
+    describe(&call);
+    return find_place(&call, &device) ? one_node(arena, &call, device) : NULL;
+}
+
 Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
     check(input_count <= MOST_OPERANDS, "%s with %d operands", op_info(op)->name, input_count);
     EagerCall call;

@@ -36,6 +36,11 @@ typedef struct GradientNeeds {
 EagerEntry *eager_gradient(Op op, const cb_operand *input, int input_count, const Attrs *attrs,
                            unsigned wanted, GradientNeeds *needs);
 
+/* The same gradients as a graph that no pass has seen, in an arena of the caller's; NULL with an
+ * error. */
+Graph *eager_gradient_graph(Arena *arena, Op op, const cb_operand *input, int input_count,
+                            const Attrs *attrs, unsigned wanted, GradientNeeds *needs);
+
 /* The cache (cache.c): keys are words, compared exactly. A found or added entry is held
  * until it is released; an entry that is thrown out while held lives until then. */
 EagerEntry *eager_find(const int64_t *key, int words, uint64_t hash); /* NULL: not there */

@@ -38,6 +38,7 @@ struct TapeNode {
     int count;
     TapeNode *producer[OP_MAX_INPUTS]; /* by operand: NULL: it needs no gradient */
     TapeNode *next;                    /* among those that are being freed */
+    int64_t *word;                     /* attributes, behind saved */
     Saved saved[];                     /* by operand */
 };
 
@@ -84,7 +85,8 @@ static void free_nodes(History *history) {
 }
 
 static TapeNode *node_new(Op op, int count, const Tensor *x) {
-    size_t bytes = sizeof(TapeNode) + sizeof(Saved) * (size_t)count;
+    size_t words = op == OP_none ? 0 : op_info(op)->word_count;
+    size_t bytes = sizeof(TapeNode) + sizeof(Saved) * (size_t)count + sizeof(int64_t) * words;
     TapeNode *node = memory_zalloc(bytes);
     if (!node) {
         fail_memory(bytes);
@@ -96,6 +98,7 @@ static TapeNode *node_new(Op op, int count, const Tensor *x) {
     node->count = count;
     node->site = site_current();
     node->meta = tensor_meta(x);
+    node->word = (int64_t *)(void *)&node->saved[count];
     return node;
 }
 
@@ -130,7 +133,6 @@ bool tape_takes(Op op, const Attrs *attrs) {
 static void save(Saved *saved, const Tensor *x) {
     saved->storage = storage_retain(x->storage);
     saved->version = atomic_load_explicit(&x->storage->version, memory_order_relaxed);
-    saved->meta = tensor_meta(x);
     saved->offset = x->offset;
     memcpy(saved->stride, x->stride, sizeof saved->stride);
 }
@@ -155,9 +157,11 @@ Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const 
     }
     node->entry = entry;
     node->needs = needs;
+    if (attrs) memcpy(node->word, attrs->word, sizeof(int64_t) * op_info(op)->word_count);
     for (int i = 0; i < count; i++) {
         Tensor *x = input[i].kind == CB_OPERAND_TENSOR ? input[i].tensor : NULL;
         if (!x) node->saved[i].number = input[i];
+        if (x) node->saved[i].meta = tensor_meta(x);
         if (x && needs.read >> i & 1) save(&node->saved[i], x);
         if (needs.produced >> i & 1) node->producer[i] = retain(node_of(x));
     }
@@ -197,6 +201,7 @@ typedef struct TapeVisit {
 
 typedef struct TapeWalk {
     Arena *arena;
+    bool graph;               /* what comes out has a history */
     Map seen;                 /* node -> its number in order */
     TapeVisit *order, *stack; /* vecs; order: operands before results */
 } TapeWalk;
@@ -229,10 +234,15 @@ static void order_nodes(TapeWalk *walk, TapeNode *root) {
     }
 }
 
-static bool add(TapeVisit *visit, Tensor *g) {
+/* An op of the walk's own, without attributes. */
+static Tensor *apply_own(const TapeWalk *walk, Op op, const cb_operand *input, int count) {
+    return (walk->graph ? apply : eager_apply)(op, input, count, &attrs_none);
+}
+
+static bool add(const TapeWalk *walk, TapeVisit *visit, Tensor *g) {
     if (visit->gradient) {
         cb_operand pair[] = {cb_operand_tensor(visit->gradient), cb_operand_tensor(g)};
-        g = eager_apply(OP_add, pair, 2, NULL);
+        g = apply_own(walk, OP_add, pair, 2);
     }
     visit->gradient = g;
     return g;
@@ -246,16 +256,15 @@ static bool restore(const TapeNode *node, int i, Number *number, Tensor **x) {
         return true;
     }
     Tensor *shell = &number->tensor;
-    *shell = (Tensor){.device = node->meta.device};
+    *shell = (Tensor){.device = saved->meta.device,
+                      .dtype = saved->meta.dtype,
+                      .rank = saved->meta.rank,
+                      .offset = saved->offset,
+                      .storage = saved->storage};
     *x = shell;
-    if (!saved->storage) return true; /* nobody reads it */
-    shell->storage = saved->storage;
-    shell->offset = saved->offset;
-    shell->dtype = saved->meta.dtype;
-    shell->rank = saved->meta.rank;
-    shell->device = saved->meta.device;
     memcpy(shell->size, saved->meta.size, sizeof shell->size);
     memcpy(shell->stride, saved->stride, sizeof shell->stride);
+    if (!saved->storage) return true; /* nobody reads it */
     uint64_t version = atomic_load_explicit(&saved->storage->version, memory_order_relaxed);
     if (version == saved->version) return true;
     fail(CB_ERR_ARGUMENT,
@@ -266,38 +275,66 @@ static bool restore(const TapeNode *node, int i, Number *number, Tensor **x) {
     return false;
 }
 
-static bool step(TapeWalk *walk, const TapeVisit *visit) {
-    const TapeNode *node = visit->node;
+/* By the cached executable of all that the op's gradient is. */
+static bool run_gradient(const TapeNode *node, Tensor *g, Tensor **output) {
     Number number[OP_MAX_INPUTS];
-    Tensor *input[OP_MAX_INPUTS + 1], *output[OP_MAX_INPUTS];
-    int inputs = 0, outputs = 0;
+    Tensor *input[OP_MAX_INPUTS + 1];
+    int inputs = 0;
     for (int i = 0; i < node->count; i++)
         if (node->needs.fed >> i & 1 && !restore(node, i, &number[i], &input[inputs++]))
             return false;
-    Tensor *g = visit->gradient;
     cb_operand operand = cb_operand_tensor(g);
     input[inputs] = tensor_contiguous(g) ? g : eager_apply(OP_contiguous, &operand, 1, &attrs_none);
-    if (!input[inputs] || !executable_run(eager_executable(node->entry), input, output))
+    return input[inputs] && executable_run(eager_executable(node->entry), input, output);
+}
+
+/* Op by op, from operands that know what they were computed from. */
+static bool record_gradient(const TapeNode *node, Tensor *g, Tensor **output) {
+    Number number[OP_MAX_INPUTS];
+    cb_operand input[OP_MAX_INPUTS];
+    Attrs attrs;
+    for (int i = 0; i < node->count; i++) {
+        const Saved *saved = &node->saved[i];
+        input[i] = saved->number;
+        if (saved->number.kind != CB_OPERAND_TENSOR || !(node->needs.fed >> i & 1)) continue;
+        if (!restore(node, i, &number[i], &input[i].tensor)) return false;
+        TapeNode *producer = node->producer[i];
+        if (producer) input[i].tensor->history = &producer->history;
+    }
+    memcpy(attrs.word, node->word, sizeof(int64_t) * op_info(node->op)->word_count);
+    Site site = site_current();
+    site_set(node->site);
+    bool done = tape_ops(node->op, input, node->count, &attrs, node->needs.produced, g, output);
+    site_set(site);
+    return done;
+}
+
+static bool step(TapeWalk *walk, const TapeVisit *visit) {
+    const TapeNode *node = visit->node;
+    Tensor *output[OP_MAX_INPUTS];
+    int outputs = 0;
+    if (!(walk->graph ? record_gradient : run_gradient)(node, visit->gradient, output))
         return false;
     for (int i = 0; i < node->count; i++) {
         if (!node->producer[i]) continue;
-        if (!add(&walk->order[number_of(walk, node->producer[i])], output[outputs++])) return false;
+        TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
+        if (!add(walk, producer, output[outputs++])) return false;
     }
     return true;
 }
 
 /* A tensor that outlives the walk, and shares its elements with nobody. */
-static Tensor *kept(Tensor *g) {
+static Tensor *kept(const TapeWalk *walk, Tensor *g) {
     cb_operand operand = cb_operand_tensor(g);
     bool own = atomic_load(&g->storage->references) == 1 && tensor_contiguous(g);
-    g = own ? tensor_alias(g) : eager_apply(OP_clone, &operand, 1, &attrs_none);
+    g = own ? tensor_double(g) : apply_own(walk, OP_clone, &operand, 1);
     if (g) cb_keep(g);
     return g;
 }
 
-static bool accumulate(TapeNode *leaf, Tensor *g) {
+static bool accumulate(const TapeWalk *walk, TapeNode *leaf, Tensor *g) {
     if (!leaf->gradient) {
-        leaf->gradient = kept(g);
+        leaf->gradient = kept(walk, g);
         if (leaf->gradient) leaf->gradient->owners = 1;
         return leaf->gradient;
     }
@@ -309,8 +346,8 @@ static bool accumulate(TapeNode *leaf, Tensor *g) {
     return true;
 }
 
-/* From root with gradient g back to the leaves; wrt: to those alone, into out. */
-static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, Tensor *const *wrt, int count,
+/* From root with gradient g back to the leaves; with wrt: to those alone, into out. */
+static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack *back,
                       Tensor **out) {
     walk->seen = map_new(walk->arena);
     order_nodes(walk, root);
@@ -320,13 +357,13 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, Tensor *const *
         TapeVisit *visit = &walk->order[i];
         if (!visit->gradient) continue; /* no gradient came this way: a 0 in the table */
         if (visit->node->op != OP_none && !step(walk, visit)) return false;
-        if (visit->node->op == OP_none && !wrt && !accumulate(visit->node, visit->gradient))
-            return false;
+        bool leaf = visit->node->op == OP_none && !back->wrt;
+        if (leaf && !accumulate(walk, visit->node, visit->gradient)) return false;
     }
-    for (int k = 0; k < count; k++) {
-        int number = wrt[k]->history ? number_of(walk, node_of(wrt[k])) : -1;
+    for (int k = 0; k < back->count; k++) {
+        int number = back->wrt[k]->history ? number_of(walk, node_of(back->wrt[k])) : -1;
         Tensor *gradient = number >= 0 ? walk->order[number].gradient : NULL;
-        out[k] = gradient ? kept(gradient) : NULL;
+        out[k] = gradient ? kept(walk, gradient) : NULL;
         if (gradient && !out[k]) return false;
     }
     return true;
@@ -364,11 +401,12 @@ bool tape_fits(const char *what, const Meta *y, const Meta *given) {
 }
 
 /* y's own gradient: that given, or 1 for one element. */
-static Tensor *seed(const char *what, Tensor *y, Tensor *given) {
+static Tensor *seed(const GoingBack *back) {
+    const Tensor *y = back->y, *given = back->given;
     Meta meta = tensor_meta(y), own = given ? tensor_meta(given) : meta;
-    if (!y->history && !tape_refuses_untracked(what)) return NULL;
-    if (!tape_fits(what, &meta, given ? &own : NULL)) return NULL;
-    if (given) return tensor_alias(given);
+    if (!y->history && !tape_refuses_untracked(back->what)) return NULL;
+    if (!tape_fits(back->what, &meta, given ? &own : NULL)) return NULL;
+    if (given) return back->graph ? tensor_double(given) : tensor_alias(given);
     Attrs attrs = attrs_default(OP_full);
     attr_set_dims(&attrs, ATTR_full_sizes, sizes_of(y));
     attr_set_number(&attrs, ATTR_full_value, cb_operand_int(1));
@@ -376,27 +414,27 @@ static Tensor *seed(const char *what, Tensor *y, Tensor *given) {
     return eager_apply(OP_full, NULL, 0, &attrs);
 }
 
-static bool go_back(const char *what, Tensor *y, Tensor *given, Tensor *const *wrt, int count,
-                    Tensor **out) {
+static bool go_back(const GoingBack *back, Tensor **out) {
     Arena *arena = arena_new();
     if (!arena || arena_guard(arena)) {
         fail_memory(0);
         arena_free(arena);
         return false;
     }
-    Tensor *g = seed(what, y, given);
-    TapeWalk walk = {.arena = arena};
-    bool done = g && walk_back(&walk, node_of(y), g, wrt, count, out);
+    Tensor *g = seed(back);
+    TapeWalk walk = {.arena = arena, .graph = back->graph};
+    bool done = g && walk_back(&walk, node_of(back->y), g, back, out);
     arena_free(arena);
     return done;
 }
 
-bool tape_go_back(const char *what, Tensor *y, Tensor *given, Tensor *const *wrt, int count,
-                  Tensor **out) {
+bool tape_go_back(const GoingBack *back, Tensor **out) {
     cb_scope_open();
-    bool done = go_back(what, y, given, wrt, count, out);
+    cb_dtype lower = autocast_set(CB_SAME); /* the dtypes are those of the ops that are gone over */
+    bool done = go_back(back, out);
+    autocast_set(lower);
     cb_scope_close();
-    for (int k = 0; !done && k < count; k++) tensor_destroy(out[k]), out[k] = NULL;
+    for (int k = 0; !done && k < back->count; k++) tensor_destroy(out[k]), out[k] = NULL;
     return done;
 }
 
@@ -406,13 +444,12 @@ Tensor **tape_gradient(const Tensor *x) {
 }
 
 /* By the thread's tracer, as long as there is one; then by the tape. */
-static bool go_back_here(const char *what, Tensor *y, Tensor *given, Tensor *const *wrt, int count,
-                         Tensor **out) {
+static bool go_back_here(const GoingBack *back, Tensor **out) {
     Tracer *tracer = tracer_current();
     bool traced = tracer && tracer->go_back;
-    if (traced && tracer->go_back(tracer, what, y, given, wrt, count, out)) return true;
-    if (!tracer_current()) return tape_go_back(what, y, given, wrt, count, out);
-    if (!traced) fail(CB_ERR_GRAPH, "%s: not inside of what is being traced", what);
+    if (traced && tracer->go_back(tracer, back, out)) return true;
+    if (!tracer_current()) return tape_go_back(back, out);
+    if (!traced) fail(CB_ERR_GRAPH, "%s: not inside of what is being traced", back->what);
     return false;
 }
 
@@ -485,11 +522,12 @@ cb_status(cb_backward)(cb_tensor *handle, cb_tensor *gradient) {
     Tensor *y = tensor_in(handle, "backward"), *g = tensor_in(gradient, "backward: the gradient");
     if (!y) return fail(CB_ERR_ARGUMENT, "backward: the tensor is NULL");
     if (gradient && !g) return cb_error_status();
-    return go_back_here("backward", y, g, NULL, 0, NULL) ? CB_OK : cb_error_status();
+    const GoingBack back = {.what = "backward", .y = y, .given = g};
+    return go_back_here(&back, NULL) ? CB_OK : cb_error_status();
 }
 
-cb_status(cb_grad)(cb_tensor *handle, cb_tensor *gradient, cb_tensor *const *wrt, int count,
-                   cb_tensor **out) {
+static cb_status take_gradients(cb_tensor *handle, cb_tensor *gradient, cb_tensor *const *wrt,
+                                int count, cb_tensor **out, bool graph) {
     Tensor *y = tensor_in(handle, "grad"), *g = tensor_in(gradient, "grad: the gradient");
     Tensor *x[CB_MAX_ARGS], *result[CB_MAX_ARGS] = {NULL};
     if (!y || !wrt || !out || count < 0 || count > CB_MAX_ARGS)
@@ -497,10 +535,21 @@ cb_status(cb_grad)(cb_tensor *handle, cb_tensor *gradient, cb_tensor *const *wrt
     if ((gradient && !g) || !tensors_in(wrt, count, "grad", x)) return cb_error_status();
     for (int k = 0; k < count; k++)
         if (!x[k]) return fail(CB_ERR_ARGUMENT, "grad: tensor %d is NULL", k);
-    bool done = go_back_here("grad", y, g, x, count, result);
+    const GoingBack back = {"grad", y, g, x, count, graph};
+    bool done = go_back_here(&back, result);
     for (int k = 0; k < count; k++) {
         if (result[k] && result[k]->kept) cb_scope_add(result[k]);
         out[k] = tensor_out(result[k]);
     }
     return done ? CB_OK : cb_error_status();
+}
+
+cb_status(cb_grad)(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wrt, int count,
+                   cb_tensor **out) {
+    return take_gradients(y, gradient, wrt, count, out, false);
+}
+
+cb_status(cb_grad_graph)(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wrt, int count,
+                         cb_tensor **out) {
+    return take_gradients(y, gradient, wrt, count, out, true);
 }

@@ -4,7 +4,7 @@
 #ifndef CARBIDE_EAGER_TAPE_H
 #define CARBIDE_EAGER_TAPE_H
 
-#include "tensor/tensor.h"
+#include "tensor/tracer.h"
 
 /* Does one of the operands have a history, in a thread that records? */
 bool tape_follows(const cb_operand *input, int count);
@@ -19,10 +19,13 @@ Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const 
 /* Dropout that draws, as ops that each have a gradient: the mask is one of them. */
 Tensor *tape_dropout(Tensor *x, const Attrs *attrs);
 
-/* The same as cb_grad, for tensors of the library, none of which is NULL: what comes out is
- * kept. */
-bool tape_go_back(const char *what, Tensor *y, Tensor *given, Tensor *const *wrt, int count,
-                  Tensor **out);
+/* For tensors of the library: what comes out is kept. */
+bool tape_go_back(const GoingBack *back, Tensor **out);
+/* The gradients of an op as ops that are recorded (tape_ops.c): input are its operands with their
+ * histories, without storage where nothing reads them; g the gradient of its result; out takes
+ * those of the wanted operands (bits), in their order. False with an error. */
+bool tape_ops(Op op, const cb_operand *input, int count, const Attrs *attrs, unsigned wanted,
+              Tensor *g, Tensor **out);
 /* False with an error: `given` (NULL: none) cannot be the gradient of something like y. */
 bool tape_fits(const char *what, const Meta *y, const Meta *given);
 /* A write in place that somebody's gradient would have to know of; false. */

@@ -187,6 +187,22 @@ bool node_is_number(const Node *node, double value) {
     return dtype_is_float(node->dtype) ? scalar.f == value : (double)scalar.i == value;
 }
 
+bool node_has_literal(const Node *node, int i) {
+    OpKind kind = op_info(node->op)->kind;
+    if (node->input[i]->op != OP_constant) return false;
+    if (kind != KIND_POINTWISE && kind != KIND_COMPOSITE) return false;
+    for (int k = 0; k < node->input_count; k++) {
+        const Node *other = node->input[k];
+        if (other && other->op != OP_constant && other->dtype == node->input[i]->dtype) return true;
+    }
+    return false;
+}
+
+cb_operand node_literal(const Node *constant) {
+    return number_from(dtype_is_float(constant->dtype) ? CB_F64 : constant->dtype,
+                       node_constant(constant));
+}
+
 Meta node_meta(const Node *node) {
     Meta meta = {.dtype = node->dtype, .rank = node->rank};
     if (node->rank) memcpy(meta.size, node->size, sizeof(int64_t) * node->rank);

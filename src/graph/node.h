@@ -26,6 +26,10 @@ void graph_need_inputs(const Graph *graph, bool *needed);
 /* The node in another graph, where its inputs are what `now` says by their id. */
 Node *graph_copy_node(Graph *copy, const Node *node, Node *const *now);
 
+/* Input i may be given as a number, node_literal: the op would convert it to what it is. */
+bool node_has_literal(const Node *node, int i);
+cb_operand node_literal(const Node *constant);
+
 /* Conversion and views without a call's checks; NULL gives NULL. */
 Node *node_convert(Graph *graph, Node *node, cb_dtype dtype); /* constants in place, else OP_to */
 /* A number as a constant of dtype, rounded to it; NULL with an error naming the op when PyTorch

@@ -17,6 +17,14 @@ typedef enum AmbientChange {
     CHANGES_DRAWS /* what a random op draws */
 } AmbientChange;
 
+typedef struct GoingBack { /* cb_backward, cb_grad or cb_grad_graph */
+    const char *what;       /* for messages */
+    Tensor *y, *given;      /* its gradient, or NULL */
+    Tensor *const *wrt;     /* NULL: by all leaves */
+    int count;              /* of wrt */
+    bool graph;             /* what comes out has a history */
+} GoingBack;
+
 typedef struct Tracer Tracer;
 struct Tracer {
     Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
@@ -47,10 +55,9 @@ struct Tracer {
     bool (*change_ambient)(Tracer *tracer, const char *what, AmbientChange change);
     /* Does x, which the tracer has made, require a gradient? NULL: none does. */
     bool (*requires_grad)(Tracer *tracer, const Tensor *x);
-    /* cb_grad, or (wrt NULL) cb_backward: false with an error, or when the thread is traced no more
-     * and goes back itself. NULL: refused. */
-    bool (*go_back)(Tracer *tracer, const char *what, Tensor *y, Tensor *given, Tensor *const *wrt,
-                    int count, Tensor **out);
+    /* False with an error, or when the thread is traced no more and goes back itself. NULL:
+     * refused. */
+    bool (*go_back)(Tracer *tracer, const GoingBack *back, Tensor **out);
     /* The gradient of the leaf x is about to be looked at, or freed. May be NULL. */
     void (*meet_gradient)(Tracer *tracer, Tensor *x, bool frees);
     /* The module's forward runs, or its mode is asked for. May be NULL. */

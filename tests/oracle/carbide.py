@@ -76,7 +76,8 @@ for name, result, *arguments in [
         ('cat', T, POINTER(T), c_int, c_int), ('stack', T, POINTER(T), c_int, c_int),
         ('assign', T, T, T), ('fill_', T, T, Operand),
         ('requires_grad_', T, T, c_bool), ('requires_grad', c_bool, T), ('backward', c_int, T, T),
-        ('grad', c_int, T, T, POINTER(T), c_int, POINTER(T)), ('tensor_grad', T, T), ('zero_grad', None, T),
+        ('grad', c_int, T, T, POINTER(T), c_int, POINTER(T)),
+        ('grad_graph', c_int, T, T, POINTER(T), c_int, POINTER(T)), ('tensor_grad', T, T), ('zero_grad', None, T),
         ('no_grad_open', None), ('no_grad_close', None), ('autocast_open', None, c_int), ('autocast_close', None),
         ('compile_n', c_void_p, CALLBACK, c_void_p, c_char_p), ('function_free', None, c_void_p),
         ('call_n', c_int, c_void_p, POINTER(T), c_int, POINTER(T), c_int),
@@ -340,11 +341,12 @@ def backward(y, gradient=None):
     note_site()
     checked(lib.cb_backward(y.handle, gradient.handle if gradient else None))
 
-def grad(y, gradient, wrt):
-    """The gradients of y by each of wrt, None where there is none."""
+def grad(y, gradient, wrt, graph=False):
+    """The gradients of y by each of wrt, None where there is none; graph: with what they were computed from."""
     out = (c_void_p * max(1, len(wrt)))()
     note_site()
-    checked(lib.cb_grad(y.handle, gradient.handle, handles(wrt), len(wrt), out))
+    call = lib.cb_grad_graph if graph else lib.cb_grad
+    checked(call(y.handle, gradient.handle if gradient else None, handles(wrt), len(wrt), out))
     return [Tensor(h) if h else None for h in out[:len(wrt)]]
 
 def synchronize(): checked(lib.cb_synchronize()) # what a device has found meanwhile is an error here

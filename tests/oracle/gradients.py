@@ -1,7 +1,9 @@
 """Gradients beside PyTorch's: the random calls of every_op.py whose tensors are f32 and f64, with a random
 cotangent, eagerly; and a small network trained by plain descent, whose losses must be PyTorch's.
 
-    python tests/oracle/gradients.py [COUNT [SEED [OP ...]]]        needs torch and NumPy
+    python tests/oracle/gradients.py [--second] [COUNT [SEED [OP ...]]]        needs torch and NumPy
+
+--second compares the gradients of the gradients' sum with random weights: PyTorch's create_graph, cb_grad_graph.
 
 Elements that are not finite in PyTorch are not compared, nor calls that it refuses. What may differ is listed in
 KNOWN, each with its reason. Prints each difference, ends with 1 when there were any, and with 77, which CTest
@@ -19,12 +21,14 @@ from every_op import attempt
 warnings.filterwarnings('ignore')
 torch.set_num_threads(2)
 RTOL = dict(f32=2e-4, f64=1e-9)
+SECOND = '--second' in sys.argv
+if SECOND: sys.argv.remove('--second')
 KNOWN = [ # (what it is, test of (case), reason)
     ('sixths', lambda c: c.name == 'hardsigmoid', 'PyTorch multiplies gradients of f64 by 1 / 6 rounded to f32'),
     ('bytes negated', lambda c: c.name == 'atan2' and c.args[0].dtype == 'u8', 'PyTorch negates the u8, which wraps'),
     ('bytes times a number', lambda c: c.name in ('addcmul', 'addcdiv') and any(a.dtype == 'u8' for a in c.tensors()),
      'PyTorch multiplies the u8 by the value before it is converted, which wraps'),
-    ('rows of one number', lambda c: c.name in ('group_norm', 'layer_norm', 'instance_norm') and torch.is_tensor(c.args[0].t) and c.args[0].t.numel() == c.args[0].t.shape[0] * c.args[0].t.shape[1],
+    ('rows of one number', lambda c: c.name in ('group_norm', 'layer_norm', 'instance_norm') and c.args[0].t.dim() > 1 and c.args[0].t.numel() == c.args[0].t.shape[0] * c.args[0].t.shape[1],
      'x - mean is 0, and so are the gradients; PyTorch leaves what cancels to rounding, times the root of 1 / eps'),
     ('products of NaN', lambda c: c.name in ('cumprod', 'prod') and not bool(c.args[0].t.isfinite().all()),
      'PyTorch leaves out what stands behind a 0; here 0 times NaN or inf is NaN'),
@@ -39,20 +43,25 @@ def float_case(name):
     return case if kinds & {'f32', 'f64'} and not kinds & {'f16', 'bf16'} else None
 
 def theirs_of(case):
-    """(result, wanted arguments, cotangent, gradients) or None: nothing to compare."""
+    """(cotangent, wanted arguments, weights of their gradients, gradients) or None: nothing to compare."""
     floats = [a for a in case.tensors() if a.dtype in RTOL]
     wanted = floats if random.random() < 0.5 else [a for a in floats if random.random() < 0.5] # the others are constants
     for a in wanted: a.t = a.t.clone().requires_grad_()
     y = attempt(case.torch)
     if isinstance(y, str) or not y.requires_grad or NAME.get(y.dtype) not in RTOL: return None
     g = torch.from_numpy(np.random.default_rng(random.getrandbits(32)).normal(0, 1, tuple(y.shape))).to(y.dtype)
-    try: grads = torch.autograd.grad(y, [a.t for a in wanted], g, allow_unused=True)
+    try: grads = torch.autograd.grad(y, [a.t for a in wanted], g, allow_unused=True, create_graph=SECOND)
     except RuntimeError: return None # a function without a derivative
-    return y, wanted, g, grads
+    if not SECOND: return g, wanted, [], grads
+    weights = [None if d is None else torch.randn_like(d) for d in grads]
+    parts = [(d * e).sum() for d, e in zip(grads, weights) if e is not None and d.requires_grad]
+    if not parts: return None
+    try: return g, wanted, weights, torch.autograd.grad(sum(parts), [a.t for a in wanted], allow_unused=True)
+    except RuntimeError: return None
 
 def difference(case, got, expected, wanted):
     if expected is None: expected = torch.zeros_like(wanted.t)
-    e = expected.detach().numpy().astype(np.float64)
+    e = expected.detach().numpy(force=True).astype(np.float64)
     a = np.zeros_like(e) if got is None else got.numpy().astype(np.float64)
     if got is not None and got.dtype != wanted.dtype: return f'{got.dtype}, not {wanted.dtype}'
     if a.shape != e.shape: return f'{a.shape}, not {e.shape}'
@@ -63,11 +72,19 @@ def difference(case, got, expected, wanted):
     i = int(np.argmin(fine.reshape(-1)))
     return f'[{i}] {a.reshape(-1)[i]!r}, not {e.reshape(-1)[i]!r}'
 
+def second(first, weights, leaves):
+    total = None
+    for d, e in zip(first, weights):
+        if d is None or e is None or not cb.lib.cb_requires_grad(d.handle): continue
+        part = cb.call('sum', cb.call('mul', d, cb.tensor(e.numpy())))
+        total = part if total is None else cb.call('add', total, part)
+    return cb.grad(total, None, leaves) if total else [None] * len(leaves)
+
 def check(case):
     """The differences of one call, or None when there was nothing to compare."""
     theirs = theirs_of(case)
     if not theirs: return None
-    _, wanted, g, grads = theirs
+    g, wanted, weights, grads = theirs
     with cb.scope():
         given = [a.carbide() for a in case.tensors()]
         leaves = [cb.requires_grad_(x) for x, a in zip(given, case.tensors()) if a in wanted]
@@ -75,7 +92,8 @@ def check(case):
             y = attempt(lambda: case.run(given))
             if isinstance(y, str): return None # every_op.py says which calls are refused
             if not cb.lib.cb_requires_grad(y.handle): return [None] * len(leaves) # 0 in PyTorch: floor
-            return cb.grad(y, cb.tensor(g.numpy()), leaves)
+            first = cb.grad(y, cb.tensor(g.numpy()), leaves, graph=SECOND)
+            return second(first, weights, leaves) if SECOND else first
         got = attempt(ours)
         if got is None: return None
         if isinstance(got, str): return [f'Carbide: {got[:160]}']

@@ -32,6 +32,17 @@ static void tape(void) {
     if (loss && cb_grad(loss, NULL, weight, 2, gradient) == CB_OK) take(gradient[1]);
 }
 
+/* The Hessian of sum(softmax(x a) b) times a. */
+static void second_order(void) {
+    cb_tensor *a = leaf(4, 4), *g, *product;
+    cb_tensor *y = a ? cb_softmax(cb_matmul(ramp(3, 4), a), 1) : NULL;
+    cb_tensor *loss = y ? cb_sum(cb_mul(y, y)) : NULL;
+    if (!loss || cb_grad_graph(loss, NULL, &a, 1, &g) != CB_OK) return;
+    take(g);
+    loss = cb_sum(cb_mul(g, cb_detach(a)));
+    if (loss && cb_grad(loss, NULL, &a, 1, &product) == CB_OK) take(product);
+}
+
 static bool net_new(Net *net, const char *name, const char *arguments) {
     *net = (Net){{leaf(4, 4), leaf(4, 2)}, cb_optimizer_new(name, arguments)};
     return net->optimizer && net->weight[0] && net->weight[1] &&
@@ -112,12 +123,13 @@ int main(void) {
     snprintf(path, sizeof path, "/tmp/carbide-faults-train-%d.safetensors", (int)getpid());
     cb_set_allocator((cb_allocator){faulty, NULL});
     const struct CMUnitTest tests[] = {
-        SCENARIO(tape),      SCENARIO(sgd),          SCENARIO(rising_sgd),
-        SCENARIO(adam),      SCENARIO(adamw),        SCENARIO(adagrad),
-        SCENARIO(rmsprop),   SCENARIO(muon),         SCENARIO(lion),
-        SCENARIO(schedules), SCENARIO(checkpoints),  FEW_TENSORS(tape),
-        FEW_TENSORS(sgd),    FEW_TENSORS(adam),      FEW_TENSORS(rmsprop),
-        FEW_TENSORS(muon),   FEW_TENSORS(schedules), FEW_TENSORS(checkpoints),
+        SCENARIO(tape),         SCENARIO(second_order),   FEW_TENSORS(second_order),
+        SCENARIO(sgd),          SCENARIO(rising_sgd),     SCENARIO(adam),
+        SCENARIO(adamw),        SCENARIO(adagrad),        SCENARIO(rmsprop),
+        SCENARIO(muon),         SCENARIO(lion),           SCENARIO(schedules),
+        SCENARIO(checkpoints),  FEW_TENSORS(tape),        FEW_TENSORS(sgd),
+        FEW_TENSORS(adam),      FEW_TENSORS(rmsprop),     FEW_TENSORS(muon),
+        FEW_TENSORS(schedules), FEW_TENSORS(checkpoints),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);

@@ -4,7 +4,7 @@
  *     M(x) = sum(dL/dx * e)      with a random direction e: its gradient is the second order
  *
  * For a random direction d, sum(dL/dx * d) is (L(x + h d) - L(x - h d)) / 2h up to h squared, and M
- * likewise. All of it is one graph, run on the vector VM. */
+ * likewise. All of it is one graph, run on the vector VM. The tape must come to the same. */
 #include "graph_support.h"
 
 #include "gradients.h"
@@ -111,6 +111,76 @@ static double item(cb_tensor *x) {
     return value;
 }
 
+/* ---- eagerly -------------------------------------------------------------------------------- */
+
+/* The call with its inputs, op by op through the door. */
+static cb_tensor *call_eagerly(const Case *c, const char *inputs, const char *call) {
+    Arena *own = arena_new();
+    Graph *graph =
+        graph_parse(own, arena_format(own, "graph(%s) { z = %s\nreturn z }", inputs, call));
+    cb_tensor **value = arena_new_array(own, cb_tensor *, length(graph->node) + 1);
+    for (int id = 0; id < length(graph->node); id++) {
+        const Node *node = graph->node[id];
+        cb_operand operand[OP_MAX_INPUTS] = {{0}};
+        if (node->op == OP_constant) {
+            cb_operand number = node_literal(node);
+            value[id] = (cb_full)(CB_NO_DIMS, number, node->dtype);
+        } else if (node->op == OP_input) {
+            value[id] = c->in[node->attrs->word[0]];
+        } else {
+            for (int k = 0; k < node->input_count; k++)
+                if (node->input[k])
+                    operand[k] = node_has_literal(node, k)
+                                     ? node_literal(node->input[k])
+                                     : cb_operand_tensor(value[node->input[k]->id]);
+            value[id] = apply_op(node->op, operand, node->input_count, node->attrs);
+        }
+    }
+    cb_tensor *y = value[graph->output[0]->id];
+    arena_free(own);
+    return y;
+}
+
+static void compare(const Case *c, int order, int i, cb_tensor *got, cb_tensor *wanted) {
+    cb_tensor *same = got ? got : cb_zeros_like(wanted);
+    double off = item(cb_sum(cb_abs(cb_sub(cb_detach(same), wanted))));
+    double scale = item(cb_sum(cb_abs(wanted))) + 1;
+    if (!(off <= 1e-11 * scale))
+        COMPLAIN("%s: order %d to input %d is off by %g of %g eagerly", c->text, order, i, off,
+                 scale);
+}
+
+/* The tape's gradients, and those that it has of them, are the graph's. */
+static void check_tape(Case *c, const char *inputs, const char *call) {
+    cb_tensor *wrt[MOST], *first[MOST], *second[MOST], *sum = NULL;
+    int which[MOST], floats = 0;
+    for (int i = 0; i < c->given; i++)
+        if (dtype_is_float(cb_dtype_of(c->in[i])))
+            wrt[floats] = cb_requires_grad_(c->in[i], true), which[floats++] = i;
+    cb_manual_seed(5);
+    cb_tensor *y = call_eagerly(c, inputs, call);
+    if (strstr(call, "dropout")) return; /* an eager op draws other numbers than a graph's first */
+    if (y && !cb_requires_grad(y)) return; /* a step */
+    if (!y || cb_grad_graph(y, c->in[c->given], wrt, floats, first) != CB_OK) {
+        COMPLAIN("%s: %s", c->text, cb_error());
+        cb_clear_error();
+        return;
+    }
+    for (int k = 0; k < floats; k++) {
+        compare(c, 1, which[k], first[k], c->out[2 + k]);
+        if (!first[k] || !cb_requires_grad(first[k])) continue;
+        cb_tensor *part = cb_sum(cb_mul(first[k], c->in[c->given + 1 + which[k]]));
+        sum = sum ? cb_add(sum, part) : part;
+    }
+    memset(second, 0, sizeof second);
+    if (sum && cb_grad(sum, NULL, wrt, floats, second) != CB_OK) {
+        COMPLAIN("%s: %s", c->text, cb_error());
+        cb_clear_error();
+    }
+    for (int k = 0; k < floats; k++) compare(c, 2, which[k], second[k], c->out[2 + floats + k]);
+    for (int k = 0; k < floats; k++) cb_requires_grad_(wrt[k], false);
+}
+
 static bool run(Case *c, cb_tensor **in, cb_tensor **out) {
     cb_manual_seed(5); /* the same dropout every time */
     if (run_executable(c->executable, in, out)) return true;
@@ -159,6 +229,7 @@ static void check_call(const char *inputs, const char *call, GradientDomain doma
                 check_direction(&c, i, place, floats, trial);
             place++;
         }
+        check_tape(&c, inputs, call);
     }
     executable_free(c.executable);
     cb_scope_close();

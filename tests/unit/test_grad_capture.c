@@ -218,6 +218,21 @@ static cb_tensor *listed(cb_tensor *x, cb_tensor *t) {
     return loss;
 }
 
+/* A penalty on the gradient, which is gone back over; another gradient is a constant. */
+static cb_tensor *penalized(cb_tensor *x, cb_tensor *t) {
+    cb_tensor *h = cb_tanh(cb_linear(x, w[0], w[1]));
+    cb_tensor *loss = cb_cross_entropy(cb_linear(h, w[2], w[3]), t), *got[2], *constant;
+    if (cb_grad(loss, NULL, &w[2], 1, &constant)) return NULL;
+    if (cb_grad_graph(loss, NULL, (cb_tensor *[]){w[0], h}, 2, got)) return NULL;
+    if (cb_requires_grad(constant) || !cb_requires_grad(got[0])) return NULL;
+    cb_tensor *size = cb_add(cb_sum(cb_mul(got[0], got[0])), cb_mean(cb_softplus(got[1])));
+    loss = cb_add(loss, cb_add(cb_mul(size, 0.3), cb_sum(cb_mul(constant, w[2]))));
+    cb_backward(loss, NULL);
+    sgd(0.1);
+    zero_grad();
+    return loss;
+}
+
 /* A value of its own without a gradient, computed between and by ops of the graph's. */
 static cb_tensor *cut(cb_tensor *x, cb_tensor *t) {
     cb_tensor *h = cb_linear(x, w[0], w[1]);
@@ -243,7 +258,8 @@ static cb_tensor *twice(cb_tensor *x, cb_tensor *t) {
 
 static void ways_to_use_gradients(void **state) {
     (void)state;
-    cb_tensor *(*step[])(cb_tensor *, cb_tensor *) = {two_losses, clipped, listed, cut, twice};
+    cb_tensor *(*step[])(cb_tensor *, cb_tensor *) = {two_losses, clipped, listed,
+                                                      cut,        twice,   penalized};
     for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
         const Training training = {make_mlp, step[i], NULL};
         expect_graphs(&training, NULL, 1);
@@ -513,6 +529,27 @@ static void errors_are_those_of_eager(void **state) {
     }
 }
 
+static cb_tensor *gradient_alone(cb_tensor *x) {
+    cb_tensor *g;
+    return cb_grad_graph(cb_sum(cb_exp(x)), NULL, &x, 1, &g) ? NULL : g;
+}
+
+/* Never without its history. */
+static void gradients_that_are_returned(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(gradient_alone, NULL);
+    cb_tensor *x = cb_requires_grad_(cb_zeros(cb_dims(2), CB_F64), true);
+    for (int i = 1; i < 4; i++) {
+        cb_backward(cb_sum(cb_mul(cb_call(fast, x), 3)), NULL);
+        expect_gradient(x, 3 * i);
+    }
+    cb_no_grad_open();
+    cb_call(fast, x);
+    expect_error("requires a gradient"); /* nothing was recorded to go back over */
+    cb_no_grad_close();
+    cb_function_free(fast);
+}
+
 static cb_tensor *found;
 
 static cb_tensor *goes_on_outside(cb_tensor *x) {
@@ -570,6 +607,7 @@ int main(void) {
         TEST(gradients_lie_apart),
         TEST(gradients_without_the_function),
         TEST(errors_are_those_of_eager),
+        TEST(gradients_that_are_returned),
         TEST(history_that_is_found),
         TEST(what_is_gone_back_over_outside),
     };

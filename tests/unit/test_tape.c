@@ -126,6 +126,52 @@ static void gradients_of_results(void **state) {
     assert_null(cb_tensor_grad(w)); /* nothing was added */
 }
 
+/* The gradient of 3 w^2 v is 6 w v, and once more 6 v. */
+static void gradients_of_gradients(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2)), *v = VALUES(CB_F64, 3, 5), *g, *h, *third;
+    cb_tensor *l = cb_sum(cb_pow(w, 3));
+    assert_int_equal(cb_grad_graph(l, NULL, &w, 1, &g), CB_OK);
+    EXPECT(g, 3, 12);
+    assert_true(cb_requires_grad(g));
+    cb_tensor *along = cb_sum(cb_mul(g, v));
+    assert_int_equal(cb_grad_graph(along, NULL, &w, 1, &h), CB_OK);
+    EXPECT(h, 18, 60);
+    assert_int_equal(cb_grad(cb_sum(h), NULL, &w, 1, &third), CB_OK);
+    EXPECT(third, 18, 30);
+    assert_false(cb_requires_grad(third));
+    assert_int_equal(cb_backward(cb_add(l, cb_sum(cb_mul(g, g))), NULL), CB_OK); /* a penalty */
+    EXPECT(cb_tensor_grad(w), 3 + 36, 12 + 288);
+    assert_int_equal(cb_grad(l, NULL, &w, 1, &g), CB_OK); /* without a graph: a constant */
+    assert_false(cb_requires_grad(g));
+    cb_zero_grad(w);
+    assert_int_equal(cb_backward(cb_sum(cb_mul(g, w)), NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 3, 12);
+    cb_add_(v, 1);
+    assert_int_not_equal(cb_grad_graph(along, NULL, &w, 1, &third), CB_OK);
+    expect_refused("was modified in place");
+}
+
+/* By the cotangent, too: the product of v with the Jacobian, transposed twice, is that with v. */
+static void gradients_by_the_cotangent(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2)), *u = leaf(VALUES(CB_F64, 1, 1)), *g, *jv;
+    cb_tensor *y = cb_mul(cb_sum(w), w);
+    assert_int_equal(cb_grad_graph(y, u, &w, 1, &g), CB_OK);
+    EXPECT(g, 6, 6);
+    assert_int_equal(cb_grad(g, VALUES(CB_F64, 1, -1), &u, 1, &jv), CB_OK);
+    EXPECT(jv, 3, -3);
+    cb_no_grad_open();
+    assert_int_equal(cb_grad_graph(y, u, &w, 1, &g), CB_OK);
+    cb_no_grad_close();
+    EXPECT(g, 6, 6);
+    assert_false(cb_requires_grad(g));
+    cb_autocast_open(CB_BF16); /* what is gone back over was f64 */
+    assert_int_equal(cb_grad_graph(cb_matmul(w, w), NULL, &w, 1, &g), CB_OK);
+    cb_autocast_close();
+    assert_true(cb_requires_grad(g));
+}
+
 static void no_grad_and_detach(void **state) {
     (void)state;
     cb_tensor *w = leaf(VALUES(CB_F64, 1, 2));
@@ -269,6 +315,8 @@ int main(void) {
         TEST(owns_its_gradient),
         TEST(broadcasts_views_and_dtypes),
         TEST(gradients_of_results),
+        TEST(gradients_of_gradients),
+        TEST(gradients_by_the_cotangent),
         TEST(no_grad_and_detach),
         TEST(dropout_keeps_its_mask),
         TEST(norms_move_statistics),

@@ -1,0 +1,143 @@
+/* A gradient that can be gone back over itself: op by op, through the door, which records them.
+ *
+ *     y = mul(x, w), gradient g      to x: mul(g, w), of g and w with what they were computed from
+ *
+ * In: an op, its operands and the gradient of its result. Out: the nodes of the same one-op graph
+ * that the cached executable (eager.c) was built from, as calls: composites whole, so that each is
+ * recorded with the gradient that its row has. */
+#include "eager/apply.h"
+#include "eager/eager.h"
+#include "eager/tape.h"
+#include "graph/node.h"
+
+typedef struct Replay {
+    Graph *graph;
+    const cb_operand *input; /* of the op */
+    int count;
+    GradientNeeds needs;
+    Tensor *g;
+    bool *known, *needed; /* by node id */
+    bool *whole;          /* by node id: as the op that it is, not through its expansion */
+    Tensor **value;       /* by node id */
+} Replay;
+
+/* The operand behind the graph's n-th input; count: none, it is the result's gradient. */
+static int position_of(const Replay *replay, int64_t n) {
+    int i = 0;
+    while (i < replay->count && (!(replay->needs.fed >> i & 1) || n-- > 0)) i++;
+    return i;
+}
+
+static Tensor *number_tensor(const cb_operand *number, cb_dtype dtype) {
+    Attrs attrs = attrs_default(OP_full);
+    attr_set_dims(&attrs, ATTR_full_sizes, (cb_dim_list){0, {0}});
+    attr_set_number(&attrs, ATTR_full_value, *number);
+    attrs.word[ATTR_full_dtype] = dtype;
+    return eager_apply(OP_full, NULL, 0, &attrs);
+}
+
+static Tensor *input_of(const Replay *replay, const Node *node) {
+    int i = position_of(replay, node->attrs->word[0]);
+    if (i == replay->count) return replay->g;
+    const cb_operand *operand = &replay->input[i];
+    if (operand->kind == CB_OPERAND_TENSOR) return operand->tensor;
+    return number_tensor(operand, node->dtype);
+}
+
+/* What elements there are for: an operand that nothing reads has none, and a composite of it that
+ * asks for its sizes alone is one through its expansion. */
+static void find_known(Replay *replay) {
+    for (int id = 0; id < length(replay->graph->node); id++) {
+        const Node *node = replay->graph->node[id];
+        bool known = true;
+        if (node->op == OP_input) {
+            int i = position_of(replay, node->attrs->word[0]);
+            const cb_operand *operand = i < replay->count ? &replay->input[i] : NULL;
+            known = !operand || operand->kind != CB_OPERAND_TENSOR || operand->tensor->storage;
+        }
+        for (int k = 0; k < node->input_count; k++)
+            known &= !node->input[k] || replay->known[node->input[k]->id];
+        replay->whole[id] = known;
+        replay->known[id] = known || (node->expansion && replay->known[node->expansion->id]);
+    }
+}
+
+static void find_needed(Replay *replay) {
+    const Graph *graph = replay->graph;
+    for (int i = 0; i < length(graph->output); i++) replay->needed[graph->output[i]->id] = true;
+    for (int id = length(graph->node) - 1; id >= 0; id--) {
+        const Node *node = graph->node[id];
+        if (!replay->needed[id]) continue;
+        if (!replay->whole[id]) replay->needed[node->expansion->id] = true;
+        for (int k = 0; k < node->input_count && replay->whole[id]; k++)
+            if (node->input[k] && !node_has_literal(node, k))
+                replay->needed[node->input[k]->id] = true;
+    }
+}
+
+static Tensor *value_of(const Replay *replay, const Node *node) {
+    cb_operand operand[OP_MAX_INPUTS];
+    if (node->op == OP_input) return input_of(replay, node);
+    if (node->op == OP_constant) {
+        cb_operand number = node_literal(node);
+        return number_tensor(&number, node->dtype);
+    }
+    if (!replay->whole[node->id]) return replay->value[node->expansion->id];
+    for (int k = 0; k < node->input_count; k++) {
+        const Node *input = node->input[k];
+        bool literal = input && node_has_literal(node, k);
+        operand[k] = literal ? node_literal(input)
+                             : cb_operand_tensor(input ? replay->value[input->id] : NULL);
+    }
+    if (*op_gradient(node->op) != '!')
+        return apply(node->op, operand, node->input_count, node->attrs);
+    int scopes = no_grad_set(1); /* a step: what it is computed from does not change it */
+    Tensor *y = apply(node->op, operand, node->input_count, node->attrs);
+    no_grad_set(scopes);
+    return y;
+}
+
+static bool run(Replay *replay) {
+    find_known(replay);
+    find_needed(replay);
+    for (int id = 0; id < length(replay->graph->node); id++) {
+        const Node *node = replay->graph->node[id];
+        if (!replay->needed[id]) continue;
+        replay->value[id] = value_of(replay, node);
+        if (!replay->value[id]) return false;
+    }
+    return true;
+}
+
+static bool replay_in(Arena *arena, Replay *replay, Op op, const Attrs *attrs, unsigned wanted,
+                      Tensor **out) {
+    Graph *graph = eager_gradient_graph(arena, op, replay->input, replay->count, attrs, wanted,
+                                        &replay->needs);
+    if (!graph) return false;
+    if (arena_guard(arena)) {
+        fail_memory(0);
+        return false;
+    }
+    int nodes = length(graph->node) + 1;
+    replay->graph = graph;
+    replay->known = arena_new_array(arena, bool, nodes);
+    replay->whole = arena_new_array(arena, bool, nodes);
+    replay->needed = arena_new_array(arena, bool, nodes);
+    replay->value = arena_new_array(arena, Tensor *, nodes);
+    if (!run(replay)) return false;
+    for (int i = 0; i < length(graph->output); i++) out[i] = replay->value[graph->output[i]->id];
+    return true;
+}
+
+bool tape_ops(Op op, const cb_operand *input, int count, const Attrs *attrs, unsigned wanted,
+              Tensor *g, Tensor **out) {
+    Arena *arena = arena_new();
+    if (!arena) {
+        fail_memory(0);
+        return false;
+    }
+    Replay replay = {.input = input, .count = count, .g = g};
+    bool done = replay_in(arena, &replay, op, attrs, wanted, out);
+    arena_free(arena);
+    return done;
+}
