@@ -24,7 +24,7 @@
  *     function_enter(f);   find an entry, run it   function_leave(f);     frees what has left */
 #include "capture/function.h"
 
-enum { MOST_SIZES = 32, MOST_ENTRIES = 256 };
+enum { MOST_SIZES = 8, MOST_ENTRIES = 256 };
 
 /* ---- counting -------------------------------------------------------------------------------- */
 

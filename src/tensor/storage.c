@@ -10,6 +10,11 @@
  * block of the host's memory lies in front of its elements, any other one on the heap. One lock per
  * class group; nothing is allocated or freed under a lock.
  *
+ * Sizes that grow leave blocks behind that nobody asks for again. So whoever finds no large block
+ * gives idle ones back: those whose time in the cache, in bytes of large storages that were made
+ * meanwhile, is IDLE_TIMES what was freed after them and IDLE_FLOOR. What is made over and over
+ * in the same sizes finds its blocks, and nothing goes.
+ *
  * Elements of large blocks begin at one of SPREADS places in a page. Where all begin at the same
  * one, a loop over more of them than a cache has ways finds its lines gone before it comes back.
  *
@@ -23,6 +28,7 @@
 
 enum { ALIGNMENT = 64, CLASS_COUNT = 320 };
 enum { SPREADS = 8, SPREAD = 4096 / SPREADS + ALIGNMENT, SPREAD_FROM = 1 << 16 };
+enum { IDLE_TIMES = 4, IDLE_FLOOR = 4 << 20 };
 #define LARGEST_BLOCK ((size_t)1 << 46)
 
 typedef struct StorageBlock StorageBlock;
@@ -39,7 +45,8 @@ static struct {
     StorageBlock *free[DEVICE_COUNT][CLASS_COUNT]; /* each under its lock */
     _Atomic int64_t held;                          /* live + cached */
     _Atomic int64_t live, peak;
-    _Atomic unsigned large; /* blocks that were made */
+    _Atomic unsigned large;          /* blocks that were made */
+    _Atomic int64_t traffic, looked; /* bytes of large storages; as it was when idle ones went */
 } cache;
 
 static int size_class(size_t bytes, size_t *capacity) {
@@ -109,6 +116,61 @@ static void give_memory(StorageBlock *block) {
     if (!device->host) memory_free(block);
 }
 
+static void drop(StorageBlock *block) {
+    if (device_is_host(block->storage.device))
+        memory_unpoison(block->storage.data, block->storage.bytes);
+    atomic_fetch_sub_explicit(&cache.held, (int64_t)block->storage.bytes, memory_order_relaxed);
+    give_memory(block);
+}
+
+static void drop_all(StorageBlock *block) {
+    for (StorageBlock *next; block; block = next) {
+        next = block->next;
+        drop(block);
+    }
+}
+
+/* ---- idle blocks ----------------------------------------------------------------------------- */
+
+/* Of a block in the cache, the serial is the traffic when it came. */
+static int64_t idle_since(const StorageBlock *block, int64_t now) {
+    int64_t idle = now - (int64_t)block->storage.serial;
+    return idle > 0 ? idle : 1;
+}
+
+/* held: bytes by the power of two that their idle time has reached. */
+static void add_idle(int device, int slot, int64_t now, int64_t held[64]) {
+    lock_take(lock_of(slot));
+    for (StorageBlock *b = cache.free[device][slot]; b; b = b->next)
+        held[63 - __builtin_clzll((uint64_t)idle_since(b, now))] += (int64_t)b->storage.bytes;
+    lock_give(lock_of(slot));
+}
+
+/* A list begins with what came last. */
+static StorageBlock *take_idle(int device, int slot, int64_t now, int64_t least) {
+    lock_take(lock_of(slot));
+    StorageBlock **at = &cache.free[device][slot];
+    while (*at && idle_since(*at, now) < least) at = &(*at)->next;
+    StorageBlock *idle = *at;
+    *at = NULL;
+    lock_give(lock_of(slot));
+    return idle;
+}
+
+static void drop_idle(int device, int first_slot) {
+    int64_t held[64] = {0}, now = atomic_load_explicit(&cache.traffic, memory_order_relaxed);
+    int64_t looked = atomic_load_explicit(&cache.looked, memory_order_relaxed), newer = IDLE_FLOOR;
+    if (now - looked < IDLE_FLOOR) return;
+    atomic_store_explicit(&cache.looked, now, memory_order_relaxed);
+    for (int slot = first_slot; slot < CLASS_COUNT; slot++) add_idle(device, slot, now, held);
+    int power = 0;
+    while (power < 62 && (!held[power] || (int64_t)1 << power < IDLE_TIMES * newer))
+        newer += held[power++];
+    if (power == 62) return;
+    for (int slot = first_slot; slot < CLASS_COUNT; slot++)
+        drop_all(take_idle(device, slot, now, (int64_t)1 << power));
+}
+
 static void fail_no_memory(int device, size_t bytes) {
     if (device_is_host(device))
         fail_memory(bytes);
@@ -118,6 +180,8 @@ static void fail_no_memory(int device, size_t bytes) {
 }
 
 static StorageBlock *allocate(int device, int slot, size_t capacity) {
+    size_t least;
+    if (capacity >= SPREAD_FROM) drop_idle(device, size_class(SPREAD_FROM, &least));
     StorageBlock *block = take_memory(device, capacity);
     if (!block) {
         storage_trim();
@@ -131,13 +195,6 @@ static StorageBlock *allocate(int device, int slot, size_t capacity) {
     block->slot = slot;
     atomic_fetch_add_explicit(&cache.held, (int64_t)capacity, memory_order_relaxed);
     return block;
-}
-
-static void drop(StorageBlock *block) {
-    if (device_is_host(block->storage.device))
-        memory_unpoison(block->storage.data, block->storage.bytes);
-    atomic_fetch_sub_explicit(&cache.held, (int64_t)block->storage.bytes, memory_order_relaxed);
-    give_memory(block);
 }
 
 static void raise_peak(int64_t live) {
@@ -167,6 +224,8 @@ static void recycle(StorageBlock *block) {
         atomic_load_explicit(&cache.held, memory_order_relaxed) - live; /* with block */
     int64_t limit = option_int(OPTION_storage_limit_mb) * (1 << 20);
     if (cached <= limit) {
+        block->storage.serial =
+            (uint64_t)atomic_load_explicit(&cache.traffic, memory_order_relaxed);
         give(block);
     } else {
         drop(block);
@@ -194,6 +253,8 @@ Storage *storage_new_on(int device, size_t bytes) {
     block->storage.serial = serial_next();
     atomic_store_explicit(&block->storage.version, 0, memory_order_relaxed);
     int64_t added = (int64_t)capacity;
+    if (capacity >= SPREAD_FROM)
+        atomic_fetch_add_explicit(&cache.traffic, added, memory_order_relaxed);
     raise_peak(atomic_fetch_add_explicit(&cache.live, added, memory_order_relaxed) + added);
     return &block->storage;
 }
@@ -218,11 +279,7 @@ static void trim(StorageBlock **first, int lock) {
     StorageBlock *block = *first;
     *first = NULL;
     lock_give(lock);
-    while (block) {
-        StorageBlock *next = block->next;
-        drop(block);
-        block = next;
-    }
+    drop_all(block);
 }
 
 void storage_trim(void) {

@@ -310,7 +310,7 @@ static void test_a_thread_that_stays_inside(void **state) {
     atomic_store(&stage, 2);
     pthread_join(thread, NULL);
     assert_true(right && nobody_is_inside());
-    cb_set_option("entries_mb", "64");
+    cb_set_option("entries_mb", "48");
     cb_function_free(entered);
 }
 
@@ -328,7 +328,7 @@ static void test_forked_inside(void **state) {
     assert_true(right && nobody_is_inside());
     assert_true(ends(forked, &status));
     assert_int_equal(status, 0);
-    cb_set_option("entries_mb", "64");
+    cb_set_option("entries_mb", "48");
     cb_function_free(entered);
 }
 

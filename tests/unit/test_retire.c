@@ -165,32 +165,32 @@ static cb_tensor *stepped(cb_tensor *x) {
     return x;
 }
 
-/* However little they may hold, 32 of the same ops, and 256 in all; what was used last stays. */
+/* However little they may hold, 8 of the same ops, and 256 in all; what was used last stays. */
 static void so_many_stay(void **state) {
     (void)state;
-    cb_set_option("recompile_limit", "16");
+    cb_set_option("recompile_limit", "64");
     cb_set_option("entries_mb", "0");
     cb_function *fast = cb_compile(stepped, VM);
-    for (steps = 1; steps <= 10; steps++) {
+    for (steps = 1; steps <= 36; steps++) {
         for (int n = 1; n <= 40; n++) {
             cb_scope_open();
             cb_call(fast, cb_ones(cb_dims(n), CB_F32));
             if (n > 2) cb_call(fast, cb_ones(cb_dims(2), CB_F32));
             cb_scope_close();
         }
-        assert_int_equal(entries_of(fast), steps < 8 ? 33 * steps : 256 + steps);
+        assert_int_equal(entries_of(fast), steps < 32 ? 9 * steps : 256 + steps);
         expect_pointers(fast);
     }
-    steps = 10;
+    steps = 36;
     int64_t graphs = cb_stats(fast).graphs;
-    assert_int_equal(graphs, 10 * 40);
-    for (int n = 40; n > 10; n--) cb_call(fast, cb_ones(cb_dims(n), CB_F32));
+    assert_int_equal(graphs, 36 * 40);
+    for (int n = 40; n > 34; n--) cb_call(fast, cb_ones(cb_dims(n), CB_F32));
     cb_call(fast, cb_ones(cb_dims(2), CB_F32));
     assert_int_equal(cb_stats(fast).graphs, graphs);
     cb_call(fast, cb_ones(cb_dims(3), CB_F32));
     assert_int_equal(cb_stats(fast).graphs, graphs + 1);
     cb_set_option("recompile_limit", "8");
-    cb_set_option("entries_mb", "64");
+    cb_set_option("entries_mb", "48");
     cb_function_free(fast);
 }
 
@@ -223,7 +223,7 @@ static void small_ones_stay(void **state) {
     for (int n = 41; n <= 80; n++) cb_call(fast, cb_ones(cb_dims(n), CB_F32));
     assert_in_range(entries_of(fast), 37, 41); /* the newest is none that may leave */
     assert_in_range(bytes_held(fast), (megabytes - 1) << 20, (megabytes + 1) << 20);
-    cb_set_option("entries_mb", "64");
+    cb_set_option("entries_mb", "48");
     cb_function_free(fast);
 }
 
@@ -266,7 +266,7 @@ static void chains_leave(void **state) {
     }
     assert_int_equal(cb_stats(fast).eager_calls, 0);
     assert_true(cb_stats(fast).graphs > entries_of(fast) + 100);
-    cb_set_option("entries_mb", "64");
+    cb_set_option("entries_mb", "48");
     cb_function_free(fast);
 }
 
@@ -299,7 +299,7 @@ static void chains_leave_beside_calls(void **state) {
         assert_int_equal(pthread_create(&thread[t], NULL, call_chains, &caller[t]), 0);
     }
     for (int t = 0; t < THREADS; t++) pthread_join(thread[t], NULL);
-    cb_set_option("entries_mb", "64");
+    cb_set_option("entries_mb", "48");
     expect_pointers(fast);
     assert_int_equal(cb_stats(fast).eager_calls, 0);
     cb_function_free(fast);

@@ -121,7 +121,7 @@ static void test_marks(void **state) {
     cb_clear_error();
 }
 
-/* Sizes that no compiler ran for count for no limit, and the last 32 of them
+/* Sizes that no compiler ran for count for no limit, and the last 8 of them
  * stay, however little memory they may hold. */
 static void test_entries_leave(void **state) {
     (void)state;
@@ -137,14 +137,14 @@ static void test_entries_leave(void **state) {
         }
     cb_function_stats stats = cb_stats(fast);
     assert_int_equal(stats.eager_calls, 0);
-    assert_in_range(stats.graphs, 40 + 40 - 32 - 3, 80); /* most were recorded again */
+    assert_in_range(stats.graphs, 40 + 40 - 8 - 3, 80); /* most were recorded again */
     assert_in_range(stats.compiled, 0, 2);
     char *text = cb_explain(fast);
     int entries = 0;
     for (const char *at = text; (at = strstr(at, "C, compiled for other sizes")); at++) entries++;
-    assert_int_equal(entries, 32);
+    assert_int_equal(entries, 8);
     cb_free_text(text);
-    cb_set_option("entries_mb", "64");
+    cb_set_option("entries_mb", "48");
     cb_function_free(fast);
 }
 

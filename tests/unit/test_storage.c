@@ -132,6 +132,35 @@ static void test_cache(void **state) {
     assert_int_equal(cb_memory().cached_bytes, 0);
 }
 
+/* Sizes that grow: what was freed long ago goes, and what comes again and again stays. */
+static void test_idle_blocks(void **state) {
+    (void)state;
+    enum { MB = 1 << 20, ROUND = 5 * MB };
+    storage_trim();
+    Storage *often = storage_new(ROUND);
+    const void *place = often->data;
+    storage_release(often);
+    for (int i = 1; i <= 300; i++) {
+        storage_release(storage_new((size_t)i * MB / 4));
+        often = storage_new(ROUND);
+        assert_ptr_equal(often->data, place);
+        storage_release(often);
+    }
+    assert_in_range(cb_memory().cached_bytes, 75 * MB, 480 * MB); /* of 1,600 in 53 classes */
+    Storage *large = storage_new((size_t)100 * MB), *small = storage_new(3 * MB);
+    storage_release(large);
+    storage_release(small);
+    storage_trim();
+    for (int round = 0; round < 2; round++) { /* as long as nothing is missing, all stay */
+        storage_release(storage_new((size_t)100 * MB));
+        for (int i = 0; i < 1000; i++) storage_release(storage_new(3 * MB));
+        assert_in_range(cb_memory().cached_bytes, 103 * MB, 130 * MB);
+    }
+    storage_release(storage_new(7 * MB));
+    assert_in_range(cb_memory().cached_bytes, 10 * MB, 12 * MB);
+    storage_trim();
+}
+
 static void test_cache_limit(void **state) {
     (void)state;
     storage_trim();
@@ -296,6 +325,7 @@ int main(void) {
         TEST(thread_end),
         TEST(fork),
         TEST(cache),
+        TEST(idle_blocks),
         TEST(cache_limit),
         TEST(size_classes),
         TEST(no_memory),
