@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { MOST_RUNS = 3, TRIES = 2 /* before each of them: the first meets ops that are new */ };
-enum { MOST_MS = 1000 /* in all */ };
+enum { MOST_MS = 1000 /* in all: beyond that no more begin */ };
 
 struct EntryTimes { /* in nanoseconds; 0: not known */
     _Atomic int runs;
