@@ -19,48 +19,17 @@
 #include "base/cpu.h"
 #include "base/parallel.h"
 #include "base/round.h"
-#include "cpu/attention_kernel.h"
-#include "cpu/gemm_internal.h"
+#include "cpu/attention_internal.h"
 #include "cpu/own.h"
 #include <math.h>
 #include <string.h>
 
 enum {
     TASK_PANELS = 8,           /* of a task, at the most */
-    BLOCK_KEYS = 128,          /* of a block, rounded down to whole tiles */
     THREAD_PRODUCTS = 1 << 18, /* multiplications that are worth waking a thread for */
     ALIGNMENT = 64,
     LINE = 64 /* of the cache */
 };
-#define LOG2_E 1.4426950408889634
-
-typedef struct AttentionJob {
-    AttentionTask task;
-    const char *query, *key, *values, *mask;
-    char *out;
-    const GemmType *type, *plain; /* of the products; of sums, to turn them about */
-    const AttentionType *attention;
-    bool half;                          /* bf16 is multiplied as it is */
-    GemmConvert *widen, *narrow;        /* of f16 and bf16; or NULL */
-    int64_t element;                    /* of scores and sums */
-    int64_t factor_bytes, input_bytes;  /* of what is packed; of query, key, values, out */
-    int64_t block, panels, task_panels; /* keys of a block; panels of a batch item, of a task */
-    int64_t batch_tasks, tasks;
-    _Atomic int64_t next; /* task that nobody has taken */
-    _Atomic bool failed;
-} AttentionJob;
-
-typedef struct AttentionSpace {                /* space of one thread */
-    char *query, *sum, *most, *total, *shrink; /* of each panel of the task */
-    char *key, *values;                        /* a packed block */
-    char *score, *weights, *mask, *wide;       /* weights: of bf16, else they lie in score */
-    Storage *storage;
-} AttentionSpace;
-
-typedef struct AttentionPart {
-    int64_t query, key, values, mask, out; /* elements to the batch item's first one */
-    int64_t panel, panels;                 /* first one, how many */
-} AttentionPart;
 
 static const AttentionKernels *attention_kernels(void) {
     static const AttentionKernels *const of_level[] = CPU_LEVELS(&attention_kernels_);
@@ -69,15 +38,10 @@ static const AttentionKernels *attention_kernels(void) {
 
 /* ---- space ---------------------------------------------------------------------------------- */
 
-static char *carve(char **at, int64_t bytes) {
+char *attention_carve(char **at, int64_t bytes) {
     char *start = *at;
     *at += round_up(bytes, ALIGNMENT);
     return start;
-}
-
-/* Bytes of one lane of a panel of k. */
-static int64_t lane_bytes(const AttentionJob *job, int64_t k) {
-    return round_up(k, job->type->k_unit) * job->factor_bytes;
 }
 
 /* The parts of a thread's space from base on; their bytes together. */
@@ -88,17 +52,20 @@ static int64_t lay_out(const AttentionJob *job, AttentionSpace *own, char *base)
     int64_t rows = job->type->rows;
     int64_t longest = s->depth > s->width ? s->depth : s->width;
     int64_t most = job->block > lanes ? job->block : lanes;
-    own->query = carve(&at, panels * lanes * lane_bytes(job, s->depth));
-    own->sum = carve(&at, panels * s->width * lanes * e);
-    own->most = carve(&at, panels * lanes * e);
-    own->total = carve(&at, panels * lanes * e);
-    own->shrink = carve(&at, lanes * e);
-    own->key = carve(&at, round_up(job->block, rows) * lane_bytes(job, s->depth));
-    own->values = carve(&at, round_up(s->width, rows) * lane_bytes(job, job->block));
-    own->score = carve(&at, job->block * lanes * e);
-    own->weights = carve(&at, job->half ? lanes * lane_bytes(job, job->block) : 0);
-    own->mask = carve(&at, s->masked ? job->block * lanes * e : 0);
-    own->wide = carve(&at, (longest > job->block ? longest : job->block) * most * e);
+    own->query = attention_carve(&at, panels * lanes * attention_lane_bytes(job, s->depth));
+    own->sum = attention_carve(&at, panels * s->width * lanes * e);
+    own->most = attention_carve(&at, panels * lanes * e);
+    own->total = attention_carve(&at, panels * lanes * e);
+    own->shrink = attention_carve(&at, lanes * e);
+    own->key =
+        attention_carve(&at, round_up(job->block, rows) * attention_lane_bytes(job, s->depth));
+    own->values =
+        attention_carve(&at, round_up(s->width, rows) * attention_lane_bytes(job, job->block));
+    own->score = attention_carve(&at, job->block * lanes * e);
+    own->weights =
+        attention_carve(&at, job->half ? lanes * attention_lane_bytes(job, job->block) : 0);
+    own->mask = attention_carve(&at, s->masked ? job->block * lanes * e : 0);
+    own->wide = attention_carve(&at, (longest > job->block ? longest : job->block) * most * e);
     return at - base;
 }
 
@@ -112,13 +79,7 @@ static bool open_space(const AttentionJob *job, AttentionSpace *own) {
 
 /* ---- packing -------------------------------------------------------------------------------- */
 
-typedef struct Matrix { /* of what is computed with */
-    const char *at;
-    int64_t row, column; /* strides in elements */
-} Matrix;
-
-/* Rows of an operand: where they lie, or widened to f32. */
-static Matrix rows_of(const AttentionJob *job, const AttentionSpace *own, const char *base,
+Matrix attention_rows(const AttentionJob *job, const AttentionSpace *own, const char *base,
                       int64_t offset, const AttentionOperand *operand, int64_t rows,
                       int64_t columns) {
     const char *at = base + offset * job->input_bytes;
@@ -134,53 +95,68 @@ static Matrix rows_of(const AttentionJob *job, const AttentionSpace *own, const 
     return (Matrix){own->wide, columns, 1};
 }
 
-/* The task's queries, scaled unless that would round them, as panels; their softmax begins. */
-static void open_task(const AttentionJob *job, const AttentionSpace *own,
-                      const AttentionPart *task) {
-    const AttentionTask *s = &job->task;
-    int64_t lanes = job->type->columns, e = job->element, row = task->panel * lanes;
+void attention_clear(const AttentionJob *job, const AttentionSpace *own, int64_t lanes) {
     double low = -(double)INFINITY;
-    for (int64_t p = 0; p < task->panels; p++, row += lanes) {
-        char *panel = own->query + p * lanes * lane_bytes(job, s->depth);
-        int64_t first = task->query + row * s->query.row, rows = least(lanes, s->rows - row);
-        Matrix from = rows_of(job, own, job->query, first, &s->query, rows, s->depth);
-        job->type->pack(panel, from.at, from.row, from.column, (int)rows, (int)lanes, s->depth);
-        if (!job->half) job->attention->scale(s->depth * lanes, panel, s->scale * LOG2_E);
-    }
-    memset(own->sum, 0, (size_t)(task->panels * s->width * lanes * e));
-    memset(own->total, 0, (size_t)(task->panels * lanes * e));
-    for (int64_t i = 0; i < task->panels * lanes; i++) {
-        if (e == sizeof(float))
+    memset(own->total, 0, (size_t)(lanes * job->element));
+    for (int64_t i = 0; i < lanes; i++) {
+        if (job->element == sizeof(float))
             ((float *)own->most)[i] = (float)low;
         else
             ((double *)own->most)[i] = low;
     }
 }
 
-/* Keys [first, first + keys) and their values, as rows of tiles. */
+/* The task's queries, scaled unless that would round them, as panels; their softmax begins. */
+static void open_task(const AttentionJob *job, const AttentionSpace *own,
+                      const AttentionPart *task) {
+    const AttentionTask *s = &job->task;
+    int64_t lanes = job->type->columns, e = job->element, row = task->panel * lanes;
+    for (int64_t p = 0; p < task->panels; p++, row += lanes) {
+        char *panel = own->query + p * lanes * attention_lane_bytes(job, s->depth);
+        int64_t first = task->query + row * s->query.row, rows = least(lanes, s->rows - row);
+        Matrix from = attention_rows(job, own, job->query, first, &s->query, rows, s->depth);
+        job->type->pack(panel, from.at, from.row, from.column, (int)rows, (int)lanes, s->depth);
+        if (!job->half) job->attention->scale(s->depth * lanes, panel, s->scale * LOG2_E);
+    }
+    memset(own->sum, 0, (size_t)(task->panels * s->width * lanes * e));
+    attention_clear(job, own, task->panels * lanes);
+}
+
+void attention_pack_keys(const AttentionJob *job, Matrix from, int64_t depth, int64_t keys,
+                         char *to) {
+    int rows = job->type->rows;
+    for (int64_t k = 0; k < keys; k += rows)
+        job->type->pack_rows(to + k * attention_lane_bytes(job, depth),
+                             from.at + k * from.row * job->factor_bytes, from.row, from.column,
+                             (int)least(rows, keys - k), rows, depth);
+}
+
+void attention_pack_turned(const AttentionJob *job, Matrix from, int64_t width, int64_t keys,
+                           char *to) {
+    int rows = job->type->rows;
+    for (int64_t d = 0; d < width; d += rows)
+        job->type->pack_rows(to + d * attention_lane_bytes(job, keys),
+                             from.at + d * from.column * job->factor_bytes, from.column, from.row,
+                             (int)least(rows, width - d), rows, keys);
+}
+
+/* Keys [first, first + keys) and their values. */
 static void pack_block(const AttentionJob *job, const AttentionSpace *own,
                        const AttentionPart *task, int64_t first, int64_t keys) {
     const AttentionTask *s = &job->task;
-    int rows = job->type->rows;
-    int64_t bytes = job->factor_bytes, at = task->key + first * s->key.row;
-    Matrix from = rows_of(job, own, job->key, at, &s->key, keys, s->depth);
-    for (int64_t k = 0; k < keys; k += rows)
-        job->type->pack_rows(own->key + k * lane_bytes(job, s->depth),
-                             from.at + k * from.row * bytes, from.row, from.column,
-                             (int)least(rows, keys - k), rows, s->depth);
+    int64_t at = task->key + first * s->key.row;
+    Matrix from = attention_rows(job, own, job->key, at, &s->key, keys, s->depth);
+    attention_pack_keys(job, from, s->depth, keys, own->key);
     at = task->values + first * s->values.row;
-    from = rows_of(job, own, job->values, at, &s->values, keys, s->width);
-    for (int64_t d = 0; d < s->width; d += rows)
-        job->type->pack_rows(own->values + d * lane_bytes(job, keys),
-                             from.at + d * from.column * bytes, from.column, from.row,
-                             (int)least(rows, s->width - d), rows, keys);
+    from = attention_rows(job, own, job->values, at, &s->values, keys, s->width);
+    attention_pack_turned(job, from, s->width, keys, own->values);
 }
 
 /* ---- one panel of queries against one block of keys ------------------------------------------ */
 
 /* The mask as numbers, laid like the scores; one lane where all queries share it. */
-static void add_mask(const AttentionJob *job, const AttentionSpace *own, const AttentionPart *task,
-                     int64_t row, int64_t first, int64_t keys) {
+void attention_add_mask(const AttentionJob *job, const AttentionSpace *own,
+                        const AttentionPart *task, int64_t row, int64_t first, int64_t keys) {
     const AttentionTask *s = &job->task;
     int lanes = job->type->columns, rows = (int)least(lanes, s->rows - row);
     int64_t at = task->mask + row * s->mask.row + first * s->mask.column;
@@ -215,24 +191,25 @@ static void attend(const AttentionJob *job, const AttentionSpace *own, const Att
     int64_t behind = first - row; /* of key 0 against query 0 */
     if (s->causal && keys > lanes - behind) keys = lanes - behind;
     if (keys <= 0) return;
-    const char *query = own->query + p * lanes * lane_bytes(job, s->depth);
+    const char *query = own->query + p * lanes * attention_lane_bytes(job, s->depth);
     char *sum = own->sum + p * s->width * lanes * e;
     for (int64_t k = 0; k < keys; k += type->rows)
-        type->tile(s->depth, own->key + k * lane_bytes(job, s->depth), query,
+        type->tile(s->depth, own->key + k * attention_lane_bytes(job, s->depth), query,
                    own->score + k * lanes * e, lanes, (int)least(type->rows, keys - k), (int)lanes,
                    false);
     if (job->half && s->depth > 0) /* else 0 * infinity, the scale of no depth */
         job->attention->scale(keys * lanes, own->score, s->scale * LOG2_E);
     if (s->causal && behind + keys > 1) job->attention->causal(keys, own->score, -behind);
-    if (s->masked) add_mask(job, own, task, row, first, keys);
+    if (s->masked) attention_add_mask(job, own, task, row, first, keys);
     char *most = own->most + p * lanes * e, *total = own->total + p * lanes * e;
     if (job->attention->softmax(keys, own->score, most, total, own->shrink))
         job->attention->multiply(s->width, sum, own->shrink);
     const char *weights = weights_of(job, own, keys);
     int64_t packed = least(job->block, s->columns - first); /* keys in a panel of values */
     for (int64_t d = 0; d < s->width; d += type->rows)
-        type->tile(keys, own->values + d * lane_bytes(job, packed), weights, sum + d * lanes * e,
-                   lanes, (int)least(type->rows, s->width - d), (int)lanes, true);
+        type->tile(keys, own->values + d * attention_lane_bytes(job, packed), weights,
+                   sum + d * lanes * e, lanes, (int)least(type->rows, s->width - d), (int)lanes,
+                   true);
 }
 
 /* The result's lines of panel p, which were another core's or in memory, are asked for before they
@@ -269,19 +246,24 @@ static void close_panel(const AttentionJob *job, const AttentionSpace *own,
 
 /* ---- tasks ---------------------------------------------------------------------------------- */
 
-static AttentionPart task_at(const AttentionJob *job, int64_t number) {
-    const AttentionTask *s = &job->task;
-    /* The last queries first: under a causal mask they take longest. */
-    int64_t batch = number % s->batch, chunk = job->batch_tasks - 1 - number / s->batch;
+AttentionPart attention_part(const AttentionTask *s, int64_t item) {
     AttentionPart task = {
-        s->query.offset, s->key.offset, s->values.offset, s->mask.offset, 0, 0, 0};
+        s->query.offset, s->key.offset, s->values.offset, s->mask.offset, s->out.offset, 0, 0};
     for (int d = s->batch_rank - 1; d >= 0; d--) {
-        int64_t at = batch % s->batch_size[d];
-        batch /= s->batch_size[d];
+        int64_t at = item % s->batch_size[d];
+        item /= s->batch_size[d];
         task.query += at * s->query.batch[d], task.key += at * s->key.batch[d];
         task.values += at * s->values.batch[d], task.mask += at * s->mask.batch[d];
         task.out += at * s->out.batch[d];
     }
+    return task;
+}
+
+static AttentionPart task_at(const AttentionJob *job, int64_t number) {
+    const AttentionTask *s = &job->task;
+    /* The last queries first: under a causal mask they take longest. */
+    int64_t chunk = job->batch_tasks - 1 - number / s->batch;
+    AttentionPart task = attention_part(s, number % s->batch);
     task.panel = chunk * job->task_panels;
     task.panels = least(job->task_panels, job->panels - task.panel);
     return task;
@@ -339,9 +321,10 @@ static int64_t cut(AttentionJob *job) {
     return least(threads, job->tasks);
 }
 
-static void choose(AttentionJob *job) {
-    cb_dtype dtype = job->task.dtype, wide = dtype == CB_F64 ? CB_F64 : CB_F32;
-    GemmChoice choice = gemm_choose(dtype, false, true);
+void attention_open(AttentionJob *job, const AttentionTask *task, bool half) {
+    cb_dtype dtype = task->dtype, wide = dtype == CB_F64 ? CB_F64 : CB_F32;
+    GemmChoice choice = gemm_choose(dtype, false, half);
+    *job = (AttentionJob){.task = *task};
     job->type = choice.type, job->widen = choice.convert, job->narrow = choice.narrow;
     job->plain = gemm_choose(wide, false, false).type;
     job->attention = wide == CB_F64 ? &attention_kernels()->f64 : &attention_kernels()->f32;
@@ -359,10 +342,10 @@ static void choose(AttentionJob *job) {
 
 bool attention_run(const AttentionTask *task, const Operands *operands) {
     const void *const *in = operands->in;
-    AttentionJob job = {
-        .task = *task, .query = in[0], .key = in[1], .values = in[2], .out = operands->out};
+    AttentionJob job;
+    attention_open(&job, task, true);
+    job.query = in[0], job.key = in[1], job.values = in[2], job.out = operands->out;
     if (task->masked) job.mask = in[3];
-    choose(&job);
     int64_t threads = cut(&job);
     parallel_for(threads, 1, run_tasks, &job);
     return !atomic_load_explicit(&job.failed, memory_order_relaxed);

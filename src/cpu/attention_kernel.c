@@ -47,7 +47,7 @@ static void pair(int64_t keys, const void *weights, void *panel) {
 
 const AttentionKernels LEVEL_TABLE(attention_kernels_) = {
     .f32 = {LANES_f32, scale_f32, add_f32, causal_f32, softmax_f32, pair, multiply_f32, invert_f32,
-            widen_bool_f32},
+            slope_f32, widen_bool_f32},
     .f64 = {LANES_f64, scale_f64, add_f64, causal_f64, softmax_f64, NULL, multiply_f64, invert_f64,
-            widen_bool_f64},
+            slope_f64, widen_bool_f64},
 };

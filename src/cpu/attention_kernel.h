@@ -28,6 +28,9 @@ typedef struct AttentionType {
     void (*multiply)(int64_t rows, void *x, const void *by);
     /* total becomes its inverse; 0 stays 0: there was nothing to see */
     void (*invert)(void *total);
+    /* Of a panel's gradient (attention_gradient.c): x = w * (x - inverse * sum of w * x) * by, the
+     * sum of each lane over all keys. */
+    void (*slope)(int64_t keys, const void *weights, void *slopes, const void *inverse, double by);
     /* a bool mask as numbers: 0 where it is true, else -infinity */
     void (*widen_bool)(const uint8_t *in, int64_t stride, void *out, int64_t count);
 } AttentionType;

@@ -92,6 +92,22 @@ static void NAME(invert)(void *total) {
     for (int i = 0; i < LANES; i++) x[i] = x[i] == 0 ? 0 : 1 / x[i];
 }
 
+static void NAME(slope)(int64_t keys, const void *weights, void *slopes, const void *inverse,
+                        double by) {
+    const ELEMENT *w = weights, *less = inverse;
+    ELEMENT *x = slopes, factor = (ELEMENT)by, base[LANES];
+    Vector sum0 = {0}, sum1 = {0};
+    for (int64_t i = 0; i < keys * LANES; i += LANES) {
+        sum0 += ((const Vector *)(w + i))[0] * ((const Vector *)(x + i))[0];
+        sum1 += ((const Vector *)(w + i))[1] * ((const Vector *)(x + i))[1];
+    }
+    memcpy(base, &sum0, sizeof sum0);
+    memcpy(base + LANES / 2, &sum1, sizeof sum1);
+    for (int i = 0; i < LANES; i++) base[i] *= less[i];
+    for (int64_t key = 0; key < keys; key++, x += LANES, w += LANES)
+        SIMD for (int i = 0; i < LANES; i++) x[i] = w[i] * ((x[i] - base[i]) * factor);
+}
+
 static void NAME(widen_bool)(const uint8_t *in, int64_t stride, void *out, int64_t count) {
     ELEMENT *y = out;
     for (int64_t i = 0; i < count; i++) y[i] = in[i * stride] ? 0 : -(ELEMENT)__builtin_inf();

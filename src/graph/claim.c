@@ -46,8 +46,7 @@ typedef struct Claim {
     bool *exchanged; /* by node id: its only reader exchanges heads and rows */
 } Claim;
 
-/* The rule for when the template wins; REASON_NONE: it does. */
-static Reason attention_pays(const Node *node) {
+Reason attention_pays(const Node *node) {
     const Node *query = node->input[0];
     if (op_draws(OP_scaled_dot_product_attention, node->attrs)) return REASON_attention_dropout;
     int64_t rows = query->size[query->rank - 2], lanes = round_up(rows, LANES);

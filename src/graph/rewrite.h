@@ -28,6 +28,10 @@ typedef struct Rule {
 int rule_count(void);
 const Rule *rule_at(int number);
 
+/* Whether scaled_dot_product_attention is worth a step of its own: REASON_NONE, or why not
+ * (claim.c). */
+Reason attention_pays(const Node *node);
+
 /* Passes. */
 void pass_attention(Graph *graph, Budget *budget);
 void pass_claim(Graph *graph, Budget *budget);

@@ -76,10 +76,12 @@ static bool is_index(const InferCall *call, const Meta *index) {
 static bool keep_rule(InferCall *call) {
     cb_dtype dtype = call->input[0].dtype;
     convert(call, dtype);
-    if (call->op == OP_attention) /* the mask: a bool, or in what scores are computed in */
-        call->out->input_dtype[3] = call->input[3].dtype == CB_BOOL ? CB_BOOL
-                                    : dtype == CB_F64               ? CB_F64
-                                                                    : CB_F32;
+    bool attends = call->op == OP_attention || call->op == OP_attention_gradient;
+    int mask = call->input_count - 1;
+    if (attends) /* the mask: a bool, or in what scores are computed in */
+        call->out->input_dtype[mask] = call->input[mask].dtype == CB_BOOL ? CB_BOOL
+                                       : dtype == CB_F64                  ? CB_F64
+                                                                          : CB_F32;
     if (!op_has_index(call->op)) return true;
     const Meta *index = &call->input[1];
     if (!is_index(call, index)) return refuse(call, index->dtype, "an index");

@@ -161,6 +161,7 @@ bool infer_index(InferCall *call) {
         {OP_scatter_add, infer_scatter},
         {OP_convolution, infer_convolution},
         {OP_attention, infer_attention},
+        {OP_attention_gradient, infer_attention},
         {OP_argsort, infer_argsort},
         {OP_argtopk, infer_argtopk},
     };

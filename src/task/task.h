@@ -12,8 +12,8 @@
  * kernel over outer axes (batch*m, n), which reads it and writes where it likes (often there). */
 typedef struct MatmulTask {
     cb_dtype dtype; /* of a, b and, unless it is wide, of the result */
-    bool wide;    /* a and b are f16 or bf16, the result is their sums in f32 */
-    bool reduced; /* f32 a and b may be rounded to bf16, where that is faster */
+    bool wide;      /* a and b are f16 or bf16, the result is their sums in f32 */
+    bool reduced;   /* f32 a and b may be rounded to bf16, where that is faster */
     int64_t batch, m, n, k;
     int batch_rank; /* batch dims, broadcast by stride 0 */
     int64_t batch_size[CB_MAX_RANK], a_batch[CB_MAX_RANK], b_batch[CB_MAX_RANK];
@@ -28,7 +28,7 @@ typedef struct MatmulTask {
  * or with channels_last [batch, spatial, out_channels]; the epilogue runs over its elements in that
  * order, as for a product. */
 typedef struct ConvolutionTask {
-    cb_dtype dtype;       /* of x, weight and, unless it is wide, of out */
+    cb_dtype dtype;     /* of x, weight and, unless it is wide, of out */
     bool wide;          /* x and weight are f16 or bf16, out is their sums in f32 */
     bool reduced;       /* f32 x and weight may be rounded to bf16, where that is faster */
     bool channels_last; /* of out */
@@ -57,6 +57,13 @@ typedef struct AttentionTask {
     int64_t batch, batch_size[CB_MAX_RANK];
 } AttentionTask;
 
+/* The gradients of query, key and values, each contiguous over all batch dims, one behind the
+ * other: [batch][r][depth], [batch][c][depth], [batch][c][width]. Where key or value broadcast,
+ * nothing is summed over that. */
+typedef struct AttentionGradientTask {
+    AttentionTask attention; /* its out is where the gradient of the result lies */
+} AttentionGradientTask;
+
 /* argsort, argtopk along the last axis: row r of out, contiguous, takes the first `keep` positions
  * of row r of in, in order. Where in lies is told by strides in elements: row_size and row_stride
  * are the dims of its rows, element the step along one. */
@@ -75,6 +82,7 @@ typedef struct SortTask {
     TASK(MATMUL, matmul, MatmulTask)                                                               \
     TASK(CONVOLUTION, convolution, ConvolutionTask)                                                \
     TASK(ATTENTION, attention, AttentionTask)                                                      \
+    TASK(ATTENTION_GRADIENT, attention_gradient, AttentionGradientTask)                            \
     TASK(SORT, sort, SortTask)
 
 #define TASK_ID(id, name, description) TASK_##id,
@@ -82,8 +90,8 @@ typedef enum TaskKind { TASKS(TASK_ID) TASK_KINDS } TaskKind;
 #undef TASK_ID
 
 /* Operands in the order that run functions take them: a, b; x, weight; query, key, values, mask;
- * what is sorted. */
-enum { TASK_OPERANDS = 4, TASK_WEIGHT = 1 /* where a method packs one: method/table.h */ };
+ * query, key, values, the gradient of the result, mask; what is sorted. */
+enum { TASK_OPERANDS = 5, TASK_WEIGHT = 1 /* where a method packs one: method/table.h */ };
 
 #define TASK_MEMBER(id, name, description) description name;
 typedef struct Task {

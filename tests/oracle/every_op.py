@@ -20,7 +20,8 @@ RTOL = dict(f16=4e-3, bf16=3.2e-2, f32=2e-5, f64=1e-9)
 
 # ---- what is not drawn ----------------------------------------------------------------------------
 
-UNDRAWN = {'convolution': 'conv1d to conv3d are made of it', 'attention': 'scaled_dot_product_attention is made of it'}
+UNDRAWN = {'convolution': 'conv1d to conv3d are made of it', 'attention': 'scaled_dot_product_attention is made of it',
+           'attention_gradient': 'its gradient is'}
 UNDRAWN.update({name: 'random numbers, of a generator of our own' for name in 'rand randn randint rand_like randn_like dropout'.split()})
 
 # ---- what may differ -----------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def last_norm():
 # ---- attention ---------------------------------------------------------------------------------
 
 def attention():
-    rows, columns, depth, width = I(1, 7), I(1, 7), I(1, 6), I(1, 6)
+    rows, columns, depth, width = R(I(1, 7), I(1, 7), I(29, 70)), R(I(1, 7), I(29, 50)), I(1, 6), I(1, 6)
     heads, repeats = I(1, 3), R(1, 1, 2, 3)
     batch = R([], [], [I(1, 2)], [I(1, 2)], [2, I(1, 2)])
     a = {}

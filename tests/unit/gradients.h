@@ -196,6 +196,18 @@ static const GradientRow gradient_rows[] = {
      "scaled_dot_product_attention(x, k, k, m)", SIGNED}, /* rows that see one key, or none */
     {OP_scaled_dot_product_attention, "x: f64[4, 5, 4], k: f64[2, 5, 4]",
      "scaled_dot_product_attention(x, k, k, is_causal=true, enable_gqa=true)", SIGNED},
+    {OP_scaled_dot_product_attention, /* a step of its own: all but whole panels of queries */
+     "x: f64[2, 30, 5], k: f64[2, 7, 5], v: f64[1, 7, 3]", "scaled_dot_product_attention(x, k, v)",
+     SIGNED},
+    {OP_scaled_dot_product_attention, "x: f64[1, 4, 31, 4], k: f64[3, 2, 31, 4]",
+     "scaled_dot_product_attention(x, k, k, is_causal=true, enable_gqa=true, scale=0.7)", SIGNED},
+    {OP_scaled_dot_product_attention, "x: f64[2, 30, 4], k: f64[2, 3, 4], m: bool[30, 3]",
+     "scaled_dot_product_attention(x, k, k, m)", SIGNED},
+    {OP_attention_gradient,
+     "x: f64[2, 3, 4], k: f64[2, 5, 4], v: f64[2, 5, 3], g: f64[2, 3, 3], m: f64[3, 5]",
+     "attention_gradient(x, k, v, g, m, 0.4)", SIGNED},
+    {OP_attention_gradient, "x: f64[2, 6, 4], k: f64[1, 5, 4], v: f64[2, 5, 3], g: f64[2, 6, 3]",
+     "attention_gradient(x, k, v, g, true, 0.4, true)", SIGNED},
     {OP_interpolate, "x: f64[2, 3, 5, 6]", "interpolate(x, [7, 4], linear=true)", SIGNED},
     {OP_interpolate, "x: f64[2, 3, 5]", "interpolate(x, 8)", SIGNED},
     {OP_interpolate, "x: f64[1, 2, 5, 6]", "interpolate(x, [7, 9], cubic=true)", SIGNED},

@@ -126,7 +126,7 @@ static Node *drop(Graph *graph, Node *weights, double p, int64_t draw) {
     return call3(graph, OP_where, keep, call_number(graph, OP_mul, weights, 1 / (1 - p)), zero);
 }
 
-static Node *transposed(Graph *graph, Node *x) {
+Node *attention_turned(Graph *graph, Node *x) {
     Attrs attrs = attrs_default(OP_transpose);
     attrs.word[ATTR_transpose_dim0] = -2;
     attrs.word[ATTR_transpose_dim1] = -1;
@@ -144,18 +144,17 @@ static Node *weigh(const AttentionNodes *a, Node *weights) {
     return node_narrow(graph, y, a->query);
 }
 
-static Node *attend(const AttentionNodes *a, double scale, bool causal, double p, int64_t draw) {
-    Graph *graph = a->graph;
-    Node *scores = call2(graph, OP_matmul, a->query, transposed(graph, a->key));
+Node *attention_weights(Graph *graph, Node *query, Node *key, Node *mask, double scale,
+                        bool causal) {
+    Node *scores = call2(graph, OP_matmul, query, attention_turned(graph, key));
     if (!scores) return NULL;
     scores = call_number(graph, OP_mul, node_widen(graph, scores), scale);
     if (causal)
         scores = masked(
             graph, scores,
             causal_mask(graph, scores->size[scores->rank - 2], scores->size[scores->rank - 1]));
-    if (a->mask) scores = masked(graph, scores, a->mask);
-    Node *weights = a->mask ? safe_softmax(graph, scores) : softmax(graph, scores);
-    return weigh(a, drop(graph, weights, p, draw));
+    if (mask) scores = masked(graph, scores, mask);
+    return mask ? safe_softmax(graph, scores) : softmax(graph, scores);
 }
 
 /* Without keys every query sees nothing. */
@@ -194,11 +193,13 @@ Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
     if (word[ATTR_scaled_dot_product_attention_enable_gqa] &&
         !attention_share_heads(graph, &a.query, &a.key, &a.value, &a.mask))
         return NULL;
-    Node *y =
-        attend(&a, scale, causal, p, word[op_info(OP_scaled_dot_product_attention)->word_count]);
+    Node *weights = attention_weights(graph, a.query, a.key, a.mask, scale, causal);
+    int64_t draw = word[op_info(OP_scaled_dot_product_attention)->word_count];
+    Node *y = weights ? weigh(&a, drop(graph, weights, p, draw)) : NULL;
     if (!y || a.query == input[0]) return y;
     int64_t size[CB_MAX_RANK]; /* the heads in one dim again */
-    memcpy(size, input[0]->size, sizeof *size * (size_t)rank);
-    size[rank - 1] = y->size[y->rank - 1];
+    memcpy(size, y->size, sizeof size);
+    size[rank - 3] *= size[rank - 2];
+    memcpy(size + rank - 2, y->size + rank - 1, 2 * sizeof *size);
     return node_reshape(graph, y, (int)rank, size);
 }

@@ -32,4 +32,10 @@ double attention_scale(const Attrs *attrs, int64_t width);
  * dims where they broadcast. mask may be NULL. False with an error when the heads do not divide. */
 bool attention_share_heads(Graph *graph, Node **query, Node **key, Node **value, Node **mask);
 
+/* softmax(query @ transpose(key) * scale + mask), at least in f32; mask may be NULL. NULL with an
+ * error. */
+Node *attention_weights(Graph *graph, Node *query, Node *key, Node *mask, double scale,
+                        bool causal);
+Node *attention_turned(Graph *graph, Node *x); /* its last two dims exchanged */
+
 #endif

@@ -260,30 +260,36 @@ static void grad_max_pool(const GradCall *call) {
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
-void grad_code(const GradCall *call) {
+bool grad_code(const GradCall *call) {
     const Node *node = call->node;
     switch (node->op) {
     case OP_matmul:
         grad_matmul(call);
-        return;
+        return true;
     case OP_prod:
         grad_prod(call);
-        return;
+        return true;
     case OP_cumprod:
         grad_cumprod(call);
-        return;
+        return true;
     case OP_window:
         call->result[0] = grad_window(call->graph, node->input[0], call->given, node->attrs);
-        return;
+        return true;
     case OP_convolution:
         grad_convolution(call);
-        return;
+        return true;
+    case OP_scaled_dot_product_attention:
+        return grad_attention(call);
+    case OP_attention_gradient:
+        grad_attention_gradient(call);
+        return true;
     case OP_max_pool1d:
     case OP_max_pool2d:
     case OP_max_pool3d:
         grad_max_pool(call);
-        return;
+        return true;
     default:
         grad_index(call);
+        return true;
     }
 }

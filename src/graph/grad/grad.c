@@ -70,9 +70,9 @@ static bool step(Walk *walk, Node *node, Node *given) {
         any |= wanted[k] = node->input[k] && walk->reached[node->input[k]->id];
     if (!any) return true; /* it is one of wrt, and depends on no other */
     const Syntax **text = &walk->parsed[node->op];
-    if (*op_gradient(node->op) == '@')
-        grad_code(&call);
-    else if (!grad_text(&call, *text ? *text : (*text = grad_parse(walk->graph, node->op))))
+    if (*op_gradient(node->op) == '@') {
+        if (!grad_code(&call)) add(walk, node->expansion, given);
+    } else if (!grad_text(&call, *text ? *text : (*text = grad_parse(walk->graph, node->op))))
         return false;
     for (int k = 0; k < node->input_count; k++)
         if (wanted[k]) add(walk, node->input[k], result[k]);

@@ -1,9 +1,9 @@
 /* Gradients: a graph and the gradients of its outputs -> those of its inputs.
  *
  * grad.c walks the graph backwards; text.c has the gradients that are texts of the op table,
- * code.c, index.c and convolution.c those that the table leaves to code. What is built are ordinary
- * nodes of the same graph, so a gradient shares what the forward pass computes, and has a gradient
- * itself. */
+ * code.c, index.c, convolution.c and attention.c those that the table leaves to code. What is built
+ * are ordinary nodes of the same graph, so a gradient shares what the forward pass computes, and
+ * has a gradient itself. */
 #ifndef CARBIDE_GRAPH_GRAD_GRAD_H
 #define CARBIDE_GRAPH_GRAD_GRAD_H
 
@@ -31,9 +31,13 @@ typedef struct GradCall {
 const Syntax *grad_parse(Graph *graph, Op op);
 bool grad_text(const GradCall *call, const Syntax *text);
 
-/* By code. A part that fails leaves NULL and an error. */
-void grad_code(const GradCall *call);
-void grad_index(const GradCall *call);       /* gathers and scatters */
+/* By code. A part that fails leaves NULL and an error. False: the composite's expansion is to be
+ * asked. */
+bool grad_code(const GradCall *call);
+void grad_index(const GradCall *call); /* gathers and scatters */
 void grad_convolution(const GradCall *call);
+/* Of scaled_dot_product_attention; false: it has the gradient of its expansion. */
+bool grad_attention(const GradCall *call);
+void grad_attention_gradient(const GradCall *call);
 
 #endif
