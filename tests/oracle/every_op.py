@@ -90,7 +90,9 @@ def difference(case, theirs, ours):
         beyond = [np.isinf(v) | np.isnan(v) | (v == 0) for v in (a, e)]
         if case.tensors()[0].t.numel() > 1000: # what leaves it on the way, by the order
             fine |= beyond[0] & beyond[1]
-            if case.name == 'cumprod' and a.ndim: fine |= np.minimum.accumulate(np.minimum(np.abs(a), np.abs(e)), case.args[1]) < LEAST.get(wanted, LEAST['f32'])
+            if case.name == 'cumprod' and a.ndim:
+                fine |= np.minimum.accumulate(np.minimum(np.abs(a), np.abs(e)), case.args[1]) < LEAST.get(wanted, LEAST['f32'])
+                fine |= np.maximum.accumulate(np.maximum(np.abs(a), np.abs(e)), case.args[1]) > 0.5 * TOP[wanted]
     if fine.all(): return None
     i = int(np.argmin(fine.reshape(-1)))
     return f'[{i}] {a.reshape(-1)[i]!r}, not {e.reshape(-1)[i]!r}'
