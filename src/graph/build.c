@@ -257,7 +257,9 @@ static Node *build_composite(Graph *graph, Op op, Node *const *given, int count,
     graph->origin = origin;
     if (!expansion) return NULL;
     Meta meta = node_meta(expansion);
-    return node_intern(graph, op, &meta, input, info->arity, attrs, expansion);
+    Node *node = node_intern(graph, op, &meta, input, info->arity, attrs, expansion);
+    if (op_refuses(op)) value_check_called(graph, node);
+    return node;
 }
 
 /* ---- numbers ------------------------------------------------------------------------------ */
@@ -299,7 +301,7 @@ static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, c
     bool fits = op_info(op)->flags & FITS_NUMBER && (last || op != OP_pow);
     bool whole = last && !dtype_is_float(dtype) && !dtype_is_float(own);
     if (whole && op_divides(op) && value.i == 0) {
-        fail(CB_ERR_ARGUMENT, "%s: integers are not divided by 0", op_info(op)->name);
+        fail(CB_ERR_ARGUMENT, "%s: %s", op_info(op)->name, op_refuses(op));
         return false;
     }
     if (whole && op == OP_pow && value.i < 0) {
@@ -410,7 +412,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
     if (op_draws(op, &own)) own.word[info->word_count] = graph->random_count++;
     Node *node = graph_intern(graph, op, &inferred.result, converted, input_count, &own);
     if (op_has_index(op)) index_check_called(graph, node);
-    if (op_divides(op) && graph->ambient.checked) divisor_check_called(graph, node);
+    if (op_refuses(op)) value_check_called(graph, node);
     if (op == OP_custom && op_draws(op, &own)) push(graph->arena, graph->effect, node);
     /* PyTorch's any and all of u8 are u8. */
     return truth && meta[0].dtype == CB_U8 ? node_convert(graph, node, CB_U8) : node;

@@ -47,12 +47,25 @@ void index_check_called(Graph *graph, const Node *node) {
     push(graph->arena, graph->check, ((IndexCheck){base, bound}));
 }
 
-void divisor_check_called(Graph *graph, const Node *node) {
-    Node *divisor = index_base(node->input[1]);
-    if (graph->optimizing || dtype_is_float(node->dtype) || node_numel(node) == 0) return;
-    Node *zero = graph_op(graph, OP_logical_not, &divisor, 1, NULL, NULL);
-    Node *index = node_convert(graph, zero, CB_I64);
-    push(graph->arena, graph->check, ((IndexCheck){index, {1, node->op, node->origin}}));
+/* 0 as a divisor of integers; what is no probability, NaN included, as in PyTorch. */
+static Node *refused_values(Graph *graph, const Node *node) {
+    bool divides = op_divides(node->op);
+    Node *x = index_base(node->input[divides]);
+    if (divides && dtype_is_float(node->dtype)) return NULL;
+    if (divides) return graph_op(graph, OP_logical_not, &x, 1, NULL, NULL);
+    Attrs unit = attrs_default(OP_clamp);
+    attr_set_number(&unit, ATTR_clamp_low, (cb_operand){.kind = CB_OPERAND_FLOAT, .f = 0});
+    attr_set_number(&unit, ATTR_clamp_high, (cb_operand){.kind = CB_OPERAND_FLOAT, .f = 1});
+    Node *clamped = graph_op(graph, OP_clamp, &x, 1, &unit, NULL);
+    return graph_op(graph, OP_ne, (Node *[]){x, clamped}, 2, NULL, NULL);
+}
+
+void value_check_called(Graph *graph, const Node *node) {
+    bool asked = graph->ambient.checked && !graph->optimizing;
+    if (!asked || node_numel(node) == 0) return;
+    Node *refused = refused_values(graph, node);
+    Node *index = refused ? node_convert(graph, refused, CB_I64) : NULL;
+    if (index) push(graph->arena, graph->check, ((IndexCheck){index, {1, node->op, node->origin}}));
 }
 
 void index_checks_replace(Graph *graph, Node *const *now) {

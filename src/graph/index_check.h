@@ -12,9 +12,9 @@ Node *index_base(Node *index);
 bool index_in_range(const Node *base, int64_t bound);
 /* Of an op that has just been called: adds its check to the graph's. */
 void index_check_called(Graph *graph, const Node *node);
-/* The same of a division of integers: where its divisor is 0 there is an index 1, within a bound of
- * 1. For the option check, since it is a pass over the divisor. */
-void divisor_check_called(Graph *graph, const Node *node);
+/* For the option check, since it is a pass over them, the same of values that an op refuses
+ * (op_refuses): where there is one there is an index 1, within a bound of 1. */
+void value_check_called(Graph *graph, const Node *node);
 /* Those of the nodes that now take the places of their indices, if any can fail there. */
 void index_checks_replace(Graph *graph, Node *const *now);
 /* The graph's checks that no op makes which the results need, each once. */

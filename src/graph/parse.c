@@ -172,7 +172,7 @@ static bool read_bound(Reader *reader, IndexBound *bound) {
     if (!read_expect(reader, "for")) return false;
     const char *start = reader->at;
     if (read_name(reader, &name)) bound->op = op_find(name.text, (size_t)name.length);
-    if (bound->op != OP_none && (op_has_index(bound->op) || op_divides(bound->op))) return true;
+    if (bound->op != OP_none && (op_has_index(bound->op) || op_refuses(bound->op))) return true;
     reader->at = name.length ? name.text : start;
     reader_error(reader, "expected an op with an index");
     return false;

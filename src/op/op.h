@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 
-typedef enum __attribute__((packed)) Op {
-    OP_none,
-    OP_input,    /* graph only: the k-th argument */
-    OP_constant, /* graph only: a zero-dimensional literal; attributes dtype, bits */
+typedef enum __attribute__((packed))
+Op { OP_none,
+     OP_input,    /* graph only: the k-th argument */
+     OP_constant, /* graph only: a zero-dimensional literal; attributes dtype, bits */
 #define UNARY(name, ...) OP_##name,
 #define BINARY(name, ...) OP_##name,
 #define TERNARY(name, ...) OP_##name,
@@ -22,15 +22,29 @@ typedef enum __attribute__((packed)) Op {
 #define HIDDEN(name, ...) OP_##name,
 #define CUSTOM(name, ...) OP_##name,
 #include "op/op_rows.h"
-    OP_COUNT, /* of rows and graph nodes; from here on expressions of loops (lower/loop.h) */
-    EX_axis = OP_COUNT, EX_load, EX_reduce, EX_scan,
-    OP_assign = OP_none,   /* traces only: operand 0 takes operand 1's elements */
-    OP_backward = OP_input /* traces only: gradients of operand 0, which begin with operand 1 */
+     OP_COUNT, /* of rows and graph nodes; from here on expressions of loops (lower/loop.h) */
+     EX_axis = OP_COUNT,
+     EX_load,
+     EX_reduce,
+     EX_scan,
+     OP_assign = OP_none,   /* traces only: operand 0 takes operand 1's elements */
+     OP_backward = OP_input /* traces only: gradients of operand 0, which begin with operand 1 */
 } Op;
 
 typedef enum OpKind {
-    KIND_SPECIAL, KIND_POINTWISE, KIND_REDUCE, KIND_SCAN, KIND_VIEW, KIND_SOURCE, KIND_RANDOM,
-    KIND_JOIN, KIND_GATHER, KIND_SCATTER, KIND_CONTRACT, KIND_OPAQUE, KIND_CUSTOM,
+    KIND_SPECIAL,
+    KIND_POINTWISE,
+    KIND_REDUCE,
+    KIND_SCAN,
+    KIND_VIEW,
+    KIND_SOURCE,
+    KIND_RANDOM,
+    KIND_JOIN,
+    KIND_GATHER,
+    KIND_SCATTER,
+    KIND_CONTRACT,
+    KIND_OPAQUE,
+    KIND_CUSTOM,
     KIND_COMPOSITE
 } OpKind;
 
@@ -38,19 +52,19 @@ typedef enum OpKind {
  * their kind (bool < int < float) is above that of every tensor, zero-dimensional tensors
  * likewise. */
 typedef enum DtypeRule {
-    DTYPE_SAME,    /* promoted */
-    DTYPE_NUMERIC, /* promoted; bool is refused */
-    DTYPE_FLOAT,   /* promoted; integers and bool become f32 */
+    DTYPE_SAME,     /* promoted */
+    DTYPE_NUMERIC,  /* promoted; bool is refused */
+    DTYPE_FLOAT,    /* promoted; integers and bool become f32 */
     DTYPE_FLOATING, /* promoted; integers and bool are refused */
-    DTYPE_BOOL,    /* computed in the promoted dtype, result bool */
-    DTYPE_LOGICAL, /* inputs become bool (x != 0), result bool */
-    DTYPE_INT,     /* promoted; floating point is refused */
-    DTYPE_SHIFT,   /* promoted; bool and floating point are refused */
-    DTYPE_WHERE,   /* input 0 bool, the others promoted */
-    DTYPE_SUM,     /* integers and bool become i64 */
-    DTYPE_KEEP,    /* the first input's; index inputs must be integers */
-    DTYPE_INDEX,   /* result i64 */
-    DTYPE_ATTR,    /* the attribute named dtype */
+    DTYPE_BOOL,     /* computed in the promoted dtype, result bool */
+    DTYPE_LOGICAL,  /* inputs become bool (x != 0), result bool */
+    DTYPE_INT,      /* promoted; floating point is refused */
+    DTYPE_SHIFT,    /* promoted; bool and floating point are refused */
+    DTYPE_WHERE,    /* input 0 bool, the others promoted */
+    DTYPE_SUM,      /* integers and bool become i64 */
+    DTYPE_KEEP,     /* the first input's; index inputs must be integers */
+    DTYPE_INDEX,    /* result i64 */
+    DTYPE_ATTR,     /* the attribute named dtype */
     DTYPE_I64
 } DtypeRule;
 
@@ -65,32 +79,42 @@ enum {
     COMMUTES = 1,
     ASSOCIATES = 2,
     IDEMPOTENT = 4,
-    LOWERED = 8,     /* not in the API */
+    LOWERED = 8,      /* not in the API */
     WIDE_NUMBER = 16, /* a number beside f16 or bf16 counts as f32; for other ops it is rounded */
     FITS_NUMBER = 32  /* a number that overflows the dtype it is converted to is refused */
 };
 
 typedef enum ParamType {
-    PARAM_TENSOR, PARAM_OPTIONAL_TENSOR, PARAM_INT, PARAM_FLOAT, PARAM_BOOL, PARAM_DTYPE,
-    PARAM_DIMS, PARAM_FLOATS, PARAM_NUMBER
+    PARAM_TENSOR,
+    PARAM_OPTIONAL_TENSOR,
+    PARAM_INT,
+    PARAM_FLOAT,
+    PARAM_BOOL,
+    PARAM_DTYPE,
+    PARAM_DIMS,
+    PARAM_FLOATS,
+    PARAM_NUMBER
 } ParamType;
 
 /* Numbers that an attribute may have in turn, while the op builds the same nodes but for them: what
  * the row decides by its value comes out the same for all of them. */
 typedef enum __attribute__((packed)) Varies {
-    VARIES_NOT, VARIES_FREELY, VARIES_ABOVE_0, VARIES_WITHIN_1 /* 0 < number < 1 */
+    VARIES_NOT,
+    VARIES_FREELY,
+    VARIES_ABOVE_0,
+    VARIES_WITHIN_1 /* 0 < number < 1 */
 } Varies;
 
 typedef struct Param {
     const char *name;
     ParamType type;
     bool has_default;
-    Varies varies; /* PARAM_FLOAT, PARAM_NUMBER */
-    double default_float;  /* PARAM_FLOAT */
+    Varies varies;             /* PARAM_FLOAT, PARAM_NUMBER */
+    double default_float;      /* PARAM_FLOAT */
     cb_operand default_number; /* PARAM_NUMBER */
-    int64_t default_int;   /* the others; dims: how many, -1 is CB_ALL; floats: 0 */
-    int64_t default_at;    /* dims: the one element, repeated for every dimension of the op */
-    int word;              /* attributes: offset into Attrs.word; tensors: -1 */
+    int64_t default_int;       /* the others; dims: how many, -1 is CB_ALL; floats: 0 */
+    int64_t default_at;        /* dims: the one element, repeated for every dimension of the op */
+    int word;                  /* attributes: offset into Attrs.word; tensors: -1 */
 } Param;
 
 enum { OP_MAX_PARAMS = 11, OP_MAX_INPUTS = 8, ATTR_WORDS = 48 };
@@ -111,10 +135,10 @@ typedef struct OpInfo {
     DtypeRule dtype;
     Autocast autocast;
     uint16_t flags, cost;
-    uint8_t arity;        /* tensor inputs, optional ones included */
+    uint8_t arity; /* tensor inputs, optional ones included */
     uint8_t param_count, word_count;
-    const Param *param;   /* schema order; ops of one schema share them */
-    Op scan_of;           /* scans: the reduction */
+    const Param *param; /* schema order; ops of one schema share them */
+    Op scan_of;         /* scans: the reduction */
 } OpInfo;
 
 const OpInfo *op_info(Op op) __attribute__((const));
@@ -129,6 +153,11 @@ static inline bool op_has_index(Op op) {
 /* Of integers, whose divisor is input 1 and not 0. */
 static inline bool op_divides(Op op) {
     return op == OP_floor_divide || op == OP_remainder || op == OP_fmod;
+}
+/* Values that the op refuses under the option check, as the end of an error; NULL: none. */
+static inline const char *op_refuses(Op op) {
+    if (op == OP_binary_cross_entropy) return "x has to be between 0 and 1";
+    return op_divides(op) ? "integers are not divided by 0" : NULL;
 }
 Op op_find(const char *name, size_t length); /* OP_none when there is none */
 /* An error that opens with the name of another op opens with this one. */
@@ -218,7 +247,7 @@ const char *text_of_reduction(const Param *param, int64_t reduction);
 typedef struct Meta {
     cb_dtype dtype;
     uint8_t rank;
-    bool number; /* a plain number in the call: weak in promotion */
+    bool number;    /* a plain number in the call: weak in promotion */
     uint8_t device; /* of a tensor: DeviceId, of a layer above this one */
     int64_t size[CB_MAX_RANK];
 } Meta;
@@ -279,8 +308,8 @@ typedef struct DtypeInfo {
     uint8_t size; /* bytes of an element */
     int16_t digits, exponent;
     bool is_signed;
-    const char *name, *symbol; /* "f32", "CB_F32" */
-    const char *storage;       /* "float" */
+    const char *name, *symbol;             /* "f32", "CB_F32" */
+    const char *storage;                   /* "float" */
     const char *npy, *safetensors, *torch; /* "<f4" or NULL, "F32", "torch.float32" */
 } DtypeInfo;
 

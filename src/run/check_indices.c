@@ -84,8 +84,9 @@ bool check_indices(const IndexBound *check, int64_t count, const int64_t *data,
     bool failed_before = cb_error() != NULL;
     if (own.file) site_set(own);
     const char *name = op_info(check->op)->name;
-    if (op_divides(check->op))
-        fail(CB_ERR_ARGUMENT, "%s: integers are not divided by 0", name);
+    const char *refuses = op_refuses(check->op);
+    if (refuses)
+        fail(CB_ERR_ARGUMENT, "%s: %s", name, refuses);
     else
         fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld", name,
              (long long)index[i], (long long)check->bound);

@@ -210,6 +210,35 @@ static void integers_divided_by_0_are_found(void **state) {
     cb_set_option("check", "0");
 }
 
+static cb_tensor *loses(cb_tensor *x, cb_tensor *target) {
+    return cb_binary_cross_entropy(cb_mul(x, 0.5), target, NULL, CB_REDUCE_NONE);
+}
+
+static void probabilities_are_looked_at(void **state) {
+    (void)state;
+    static const float wrong[] = {-1e-6f, 2.0001f, NAN, INFINITY};
+    cb_function *fast = cb_compile(loses, VM);
+    float values[2] = {0, 2};
+    cb_tensor *target = cb_zeros(cb_dims(2));
+    for (int checked = 0; checked < 4; checked++) {
+        cb_set_option("check", checked % 2 ? "1" : "0");
+        cb_tensor *fine = cb_from_data(values, CB_F32, cb_dims(2));
+        assert_non_null(cb_call(fast, fine, target));
+        assert_non_null(loses(fine, target));
+        for (int i = 0; i < 4; i++) {
+            cb_tensor *x = cb_from_data((float[]){1, wrong[i]}, CB_F32, cb_dims(2));
+            assert_int_equal(!cb_call(fast, x, target), checked % 2);
+            assert_int_equal(strcmp(errors(said, sizeof said), "") != 0, checked % 2);
+            assert_true(!(checked % 2) ||
+                        strstr(said, "binary_cross_entropy: x has to be between"));
+            loses(x, target);
+            assert_int_equal(strcmp(errors(said, sizeof said), "") != 0, checked % 2);
+        }
+    }
+    cb_function_free(fast);
+    cb_set_option("check", "0");
+}
+
 int main(void) {
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
     const struct CMUnitTest tests[] = {
@@ -217,6 +246,7 @@ int main(void) {
         ONE(the_first_call_is_named),
         ONE(random_functions),
         ONE(integers_divided_by_0_are_found),
+        ONE(probabilities_are_looked_at),
     };
     return run_counted(tests);
 }
