@@ -19,12 +19,12 @@ typedef struct Lesson {
 
 static const Lesson gpt2 = {
     "gpt2", "AdamW", "lr=1e-3", {"wte.weight", "h.0.ln1.weight", "h.1.fc.weight"}, 1e-4};
-/* Statistics of two pictures: the same step in f64 is as far off as PyTorch's. */
+/* Seen: 1.1e-5 off, in the norms; PyTorch's own are 6.2e-6 off what it computes in f64. */
 static const Lesson resnet18 = {"resnet18",
                                 "SGD",
                                 "lr=0.01, momentum=0.9",
                                 {"conv1.weight", "bn1.running_var", "fc.weight"},
-                                2e-3};
+                                1e-4};
 
 typedef struct Pupil {
     cb_module *net;
