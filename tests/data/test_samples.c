@@ -204,6 +204,13 @@ static void test_threads_change_nothing(void **state) {
             }
         }
         cb_sample_reader_free(again);
+        again = cb_sample_reader_new(samples, &options); /* another seed at the same position */
+        for (int n = 0; n < 20; n++) batch_of(again, 5, ALL, pixel, label);
+        assert_int_equal(
+            cb_training_load(file("at20"), NULL, NULL, NULL, cb_sample_reader_state(again)), CB_OK);
+        batch_of(again, 5, ALL, pixel, label);
+        assert_memory_equal(pixel, expected[20], sizeof pixel);
+        cb_sample_reader_free(again);
         cb_sample_reader_free(reader);
     }
     cb_samples_free(samples);

@@ -69,21 +69,15 @@ static void expect_ids(const cb_tokenizer *tokenizer, const char *text, bool spe
 
 /* What Python's regex module finds with GPT-2's pattern; a bar stands between words. */
 static const char *const words[] = {
-    "Hello| world|!",
-    "I|'m| here|,| they|'ll| say| we|'ve| 12|'d| y|'re| it|'s| can|'t",
-    "I|'|M|'|LL|'s|t|'|l|'|v|'|r",
-    "a|  | b|   |\t|c|\n\n\n",
-    "   | x| '| y",
-    "abc|123|def|45",
-    "a|_|b| ==| [|1|]->|c",
-    "don|'t|'t",
-    " '|s| '|t",
+    "Hello| world|!", "I|'m| here|,| they|'ll| say| we|'ve| 12|'d| y|'re| it|'s| can|'t",
+    "I|'|M|'|LL|'s|t|'|l|'|v|'|r", "a|  | b|   |\t|c|\n\n\n", "   | x| '| y", "abc|123|def|45",
+    "a|_|b| ==| [|1|]->|c", "don|'t|'t", " '|s| '|t",
     "\xc3\xa9t\xc3\xa9| \xe4\xb8\xad\xe6\x96\x87|\xe3\x80\x82|\xd9\xa3\xe2\x85\xa7",
     "e|\xcc\x81|a|\xc2\xa0|b| \xf0\x9f\x98\x80\xe2\x80\x8b|z",
-    "\xe3\x80\x80|\xe3\x80\x80|x|\xe2\x80\xa8|y",
-    "a|\x1c|b|\xc2\x85|c",
+    "\xe3\x80\x80|\xe3\x80\x80|x|\xe2\x80\xa8|y", "a|\x1c|b|\xc2\x85|c",
     /* no UTF-8: alone, cut off, too long, a surrogate, too large */
     "a|\xff|b|\xc3|c|\xe4\xb8| d|\xc0\x80|e|\xed\xa0\x80|f|\xf4\x90\x80\x80|g",
+    "a|\xe0\x81\xa1|b|\xf0\x80\x81\xa1|c", /* the letter a in three and four bytes */
 };
 
 static void test_words_are_those_of_the_pattern(void **state) {
@@ -262,9 +256,9 @@ static void test_bytes_and_special_tokens(void **state) {
     assert_memory_equal(cb_tokenizer_token(tokenizer, 257, &bytes), "<a><b>", 6);
     assert_int_equal(bytes, 6);
     REFUSED(cb_tokenizer_token(tokenizer, 258, &bytes), "258 is not in the vocabulary of 258");
-    char text[4];
+    char text[] = "......";
     assert_int_equal(cb_tokenizer_decode(tokenizer, (int32_t[]){'a', 257}, 2, text, 4), 7);
-    assert_string_equal(text, "a<a"); /* what fits */
+    assert_memory_equal(text, "a<a\0..", sizeof text); /* what fits, and nothing behind it */
     assert_int_equal(cb_tokenizer_decode(tokenizer, (int32_t[]){'a', 257}, 2, NULL, 0), 7);
     REFUSES(cb_tokenizer_decode(tokenizer, (int32_t[]){'a', -1}, 2, text, 4), -1,
             "-1 at position 1");
@@ -302,6 +296,7 @@ static void test_vocabularies_that_are_refused(void **state) {
     refuses_vocabulary("\"xy\": 3", "vocab.json:257: '\xc3\xbc' and 'xy' are both 3");
     refuses_vocabulary("\"xy\": 256,\n\"xz\": 256", "vocab.json:258: 'xy' and 'xz' are both 256");
     refuses_vocabulary("\"xy\": 300", "vocab.json:257: 'xy' has no number of 0 .. 256");
+    refuses_vocabulary("\"xy\": 257", "vocab.json:257: 'xy' has no number of 0 .. 256");
     refuses_vocabulary("\"xy\": -1", "vocab.json:257: 'xy' has no number");
     refuses_vocabulary("\"xy\": \"5\"", "vocab.json:257: 'xy' has no number");
     refuses_vocabulary("\"\": 256", "vocab.json:257: token 256 is empty");
