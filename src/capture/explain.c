@@ -86,7 +86,8 @@ static void print_task(const Plan *plan, const Step *step, const Work *work, Buf
 static void print_step(const Plan *plan, const Step *step, const Work *work, Buffer *out) {
     switch (step->kind) {
     case STEP_KERNEL:
-        print_kernel(plan->kernel[step->kernel], out);
+        for (int i = 0; i < step_kernels(step); i++)
+            print_kernel(plan->kernel[step_kernel(step, i)], out);
         break;
     case STEP_TASK:
         print_task(plan, step, work, out);

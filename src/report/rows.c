@@ -28,6 +28,7 @@ void report_step(const Executable *executable, int number, Buffer *out) {
     if (step->kind == STEP_TASK) put_task(step, &executable_info(executable).work[number], out);
     if (step->kernel < 0) return;
     const Kernel *kernel = plan->kernel[step->kernel];
+    if (step->list) putf(out, "%d kernels of ", length(step->list));
     putf(out, "%s%s", step->kind == STEP_TASK ? ", then " : "",
          kernel->origin ? kernel->origin : kernel->name);
     if (step->kind == STEP_KERNEL && kernel->inner_size > 1)

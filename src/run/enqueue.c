@@ -91,7 +91,7 @@ static bool run(const Executable *executable, int64_t step, const Operands *oper
     return work_run(&executable->work[step], *operands);
 }
 
-static bool step_kernel(const void *argument, void *const *pointer) {
+static bool run_enqueued(const void *argument, void *const *pointer) {
     const StepArgument *a = argument;
     if (is_over(pointer)) return true;
     int buffers = a->launch ? a->launch->buffer_count : 0;
@@ -120,7 +120,7 @@ bool enqueue_step(DeviceRun *run, int step, const Operands *operands) {
     const Launch *launch = operands->epilogue;
     size_t bytes = sizeof(StepArgument) + sizeof(Scalar) * (size_t)run->argument->count;
     int buffers = launch ? launch->buffer_count : 0;
-    Enqueued *added = add(run, step_kernel, BUFFERS + buffers, bytes);
+    Enqueued *added = add(run, run_enqueued, BUFFERS + buffers, bytes);
     if (!added) return false;
     StepArgument *argument = argument_of(added);
     argument->executable = run->executable;

@@ -31,8 +31,10 @@ static bool kernel_writes(const Kernel *kernel, int value) {
 }
 
 static bool step_writes(const Plan *plan, const Step *step, int value) {
-    return step->out == value ||
-           (step->kernel >= 0 && kernel_writes(plan->kernel[step->kernel], value));
+    if (step->out == value) return true;
+    for (int i = 0; i < step_kernels(step); i++)
+        if (kernel_writes(plan->kernel[step_kernel(step, i)], value)) return true;
+    return false;
 }
 
 /* ---- in place or aside ---- */
@@ -83,6 +85,14 @@ static int input_value(const Plan *plan, int input) {
     return -1;
 }
 
+/* Of a kernel of the step that writes value where input lies, or of a later one; those of one step
+ * run at the same time. */
+static bool may_follow(const Plan *plan, const Kernel *kernel, int value, int input) {
+    if (kernel->split > 1) return false; /* may find no memory */
+    if (input < 0 || !kernel_reads(kernel, input)) return true;
+    return kernel_writes(kernel, value) && same_elements(plan, kernel, value, input);
+}
+
 static bool may_be_in_place(const Plan *plan, const PlanOutput *output) {
     if (plan->value[output->value].place != VALUE_TEMPORARY) return false;
     for (int i = 0; i < length(plan->output); i++)
@@ -91,14 +101,12 @@ static bool may_be_in_place(const Plan *plan, const PlanOutput *output) {
     bool written = false;
     for (int s = 0; s < length(plan->step); s++) {
         const Step *step = &plan->step[s];
-        bool writes = step_writes(plan, step, output->value);
-        written |= writes;
+        written |= step_writes(plan, step, output->value);
         if (!written) continue;
         if (step->kind != STEP_KERNEL) return false;
-        const Kernel *kernel = plan->kernel[step->kernel];
-        if (kernel->split > 1) return false;
-        if (input < 0 || !kernel_reads(kernel, input)) continue;
-        if (!writes || !same_elements(plan, kernel, output->value, input)) return false;
+        for (int i = 0; i < step_kernels(step); i++)
+            if (!may_follow(plan, plan->kernel[step_kernel(step, i)], output->value, input))
+                return false;
     }
     return written;
 }
@@ -219,9 +227,10 @@ static int *count_readers(const Plan *plan) {
     for (int s = 0; s < length(plan->step); s++) {
         const Step *step = &plan->step[s];
         for (int i = 0; i < step->in_count; i++) readers[step->in[i]]++;
-        if (step->kernel < 0) continue;
-        const KernelBuffer *buffer = plan->kernel[step->kernel]->buffer;
-        for (int i = 0; i < length(buffer); i++) readers[buffer[i].value]++;
+        for (int k = 0; k < step_kernels(step); k++) {
+            const KernelBuffer *buffer = plan->kernel[step_kernel(step, k)]->buffer;
+            for (int i = 0; i < length(buffer); i++) readers[buffer[i].value]++;
+        }
     }
     return readers;
 }

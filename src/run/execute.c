@@ -152,27 +152,43 @@ static bool run_check(const PlanRun *run, const Step *step) {
     return enqueue_check(run->device, (int)(step - run->plan->step), value->numel, data, input);
 }
 
-/* Its kernel, with what that reads and writes; of a step without one: nothing. */
-static Operands kernel_operands(const PlanRun *run, const Step *step) {
+/* A kernel, with what that reads and writes; -1: nothing. */
+static Operands kernel_operands(const PlanRun *run, int kernel) {
     const Executable *executable = run->executable;
-    if (step->kernel < 0) return (Operands){.epilogue = NULL};
-    const Launch *launch = executable_launch(executable, step->kernel);
-    void **buffer = run->slot + executable->first_slot[step->kernel];
+    if (kernel < 0) return (Operands){.epilogue = NULL};
+    const Launch *launch = executable_launch(executable, kernel);
+    void **buffer = run->slot + executable->first_slot[kernel];
     if (launch->argument) buffer[launch->buffer_count - 1] = launch->argument;
     return (Operands){.epilogue = launch, .epilogue_buffer = buffer};
 }
 
-static bool run_kernel(const PlanRun *run, const Step *step) {
-    Operands operands = kernel_operands(run, step);
-    if (device_is_host(run->executable->device))
-        return launch_run(operands.epilogue, operands.epilogue_buffer);
-    return enqueue_step(run->device, (int)(step - run->plan->step), &operands);
+static bool run_list(const PlanRun *run, const Step *step) {
+    int count = length(step->list);
+    ListPart part[count];
+    for (int i = 0; i < count; i++) {
+        Operands operands = kernel_operands(run, step->list[i]);
+        part[i] = (ListPart){.launch = operands.epilogue, .buffer = operands.epilogue_buffer};
+    }
+    return list_run(part, count);
+}
+
+static bool run_kernels(const PlanRun *run, const Step *step) {
+    bool host = device_is_host(run->executable->device);
+    if (host && step->list) return run_list(run, step);
+    for (int i = 0; i < step_kernels(step); i++) {
+        Operands operands = kernel_operands(run, step_kernel(step, i));
+        int number = (int)(step - run->plan->step);
+        if (!(host ? launch_run(operands.epilogue, operands.epilogue_buffer)
+                   : enqueue_step(run->device, number, &operands)))
+            return false;
+    }
+    return true;
 }
 
 static bool run_task(const PlanRun *run, const Step *step) {
     int number = (int)(step - run->plan->step);
     const Work *work = &run->executable->work[number];
-    Operands operands = kernel_operands(run, step);
+    Operands operands = kernel_operands(run, step->kernel);
     for (int i = 0; i < step->in_count; i++) operands.in[i] = run->base[step->in[i]];
     operands.out = run->base[step->out];
     operands.packed = work_packed(work);
@@ -201,7 +217,7 @@ static bool run_step(const PlanRun *run, const Step *step) {
     case STEP_CUSTOM:
         return run_own(run, step);
     case STEP_KERNEL:
-        return run_kernel(run, step);
+        return run_kernels(run, step);
     case STEP_TASK:
         return run_task(run, step);
     case STEP_CHECK:

@@ -54,7 +54,8 @@ static void touch_kernel(Planner *planner, int kernel, int step) {
 static void touch_step(Planner *planner, const Step *step, int number) {
     for (int i = 0; i < step->in_count; i++) touch(planner, step->in[i], number);
     if (step->out >= 0) touch(planner, step->out, number);
-    if (step->kernel >= 0) touch_kernel(planner, step->kernel, number);
+    for (int i = 0; i < step_kernels(step); i++)
+        touch_kernel(planner, step_kernel(step, i), number);
 }
 
 static void find_lives(Planner *planner) {

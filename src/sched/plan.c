@@ -2,6 +2,7 @@
  * after those that it reads from; values get their places. */
 #include "graph/node.h"
 #include "op/custom.h"
+#include "sched/list.h"
 #include "sched/memory.h"
 #include "sched/schedule.h"
 
@@ -269,6 +270,7 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
     mark_wide(&schedule);
     emit_all(&schedule);
     add_outputs(&schedule);
+    join_lists(plan, schedule.arena, length(graph->node) + 1);
     arena_free(schedule.arena);
     for (int i = 0; i < length(plan->step); i++) {
         plan->bytes += step_bytes(plan, &plan->step[i]);

@@ -36,6 +36,7 @@ typedef struct Step {
     int in[OP_MAX_INPUTS], in_count;
     int out;    /* -1: none */
     int kernel; /* of STEP_KERNEL itself; of a task its epilogue, or -1 */
+    int *list;  /* vec: kernels that run at the same time, kernel the first; NULL: it is alone */
     union {
         Task task;
         IndexBound check;
@@ -101,6 +102,14 @@ typedef struct PlanOptions {
     bool generate;   /* C code walks the kernels, not the VM */
     PlanSizes sizes; /* with generate */
 } PlanOptions;
+
+/* Kernels of a step, its epilogue included. */
+static inline int step_kernels(const Step *step) {
+    return step->list ? length(step->list) : step->kernel >= 0;
+}
+static inline int step_kernel(const Step *step, int i) {
+    return step->list ? step->list[i] : step->kernel;
+}
 
 int64_t step_flops(const Step *step);                   /* of its task; else 0 */
 int64_t step_bytes(const Plan *plan, const Step *step); /* that it moves, with its epilogue */

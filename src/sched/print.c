@@ -40,7 +40,10 @@ static void put_task(const Step *step, Buffer *out) {
 static void put_step(const Plan *plan, const Step *step, Buffer *out) {
     switch (step->kind) {
     case STEP_KERNEL:
-        put_kernel_step(plan->kernel[step->kernel], out);
+        for (int i = 0; i < step_kernels(step); i++) {
+            if (i) put(out, i == 1 ? " with " : ", ");
+            put_kernel_step(plan->kernel[step_kernel(step, i)], out);
+        }
         return;
     case STEP_TASK:
         put_task(step, out);

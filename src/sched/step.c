@@ -20,8 +20,10 @@ static int64_t epilogue_bytes(const Plan *plan, const Kernel *kernel, int out) {
 }
 
 int64_t step_bytes(const Plan *plan, const Step *step) {
-    if (step->kind == STEP_KERNEL) return plan->kernel[step->kernel]->bytes;
     int64_t bytes = step->out < 0 ? 0 : value_bytes(plan, step->out);
+    for (int i = 0; i < step_kernels(step) && step->kind == STEP_KERNEL; i++)
+        bytes += plan->kernel[step_kernel(step, i)]->bytes;
+    if (step->kind == STEP_KERNEL) return bytes;
     for (int i = 0; i < step->in_count; i++) {
         bool again = false; /* query, key and value may be parts of one value */
         for (int k = 0; k < i; k++) again |= step->in[k] == step->in[i];

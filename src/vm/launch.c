@@ -19,6 +19,8 @@ enum {
     PIECE_LANES = 8       /* of a piece along the last axis, on average */
 };
 
+static const double MOST_GRAIN = 1e15;
+
 static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Items that make a piece of work worth a thread. */
@@ -30,8 +32,8 @@ static int64_t grain_of(const Kernel *kernel, int64_t items) {
         double of_operations = (double)GRAIN_OPERATIONS / (double)kernel->operations;
         if (of_operations < share) share = of_operations;
     }
-    double grain = share * (double)items;
-    return grain >= (double)items ? items : largest(1, (int64_t)grain);
+    double grain = share * (double)items; /* more than items: all of them are a part of one */
+    return grain < MOST_GRAIN ? largest(1, (int64_t)grain) : (int64_t)MOST_GRAIN;
 }
 
 /* By slot, what launch_run must know of each reduction; the arena of the analysis goes at once. */
@@ -225,13 +227,17 @@ static void combine(const Launch *launch, int reduce, Scalar *slot) {
     parallel_for(launch->outer_size, largest(grain, 1), combine_range, &c);
 }
 
+void launch_combine(const Launch *launch, int pass, Scalar *slot) {
+    for (int r = 0; r < launch->reduce_count; r++)
+        if (launch->reduce[r].pass == pass) combine(launch, r, slot);
+}
+
 static void run_split(const Launch *launch, void *const *buffer, Scalar *slot) {
     Range range = {.launch = launch, .buffer = buffer, .slot = slot};
     int64_t items = launch->outer_size * launch->split;
     for (range.pass = 0; range.pass < launch->pass_count; range.pass++) {
         parallel_for(items, launch->grain, run_range, &range);
-        for (int r = 0; r < launch->reduce_count; r++)
-            if (launch->reduce[r].pass == range.pass) combine(launch, r, slot);
+        launch_combine(launch, range.pass, slot);
     }
     run_range(&range, 0, launch->outer_size);
 }

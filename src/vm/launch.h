@@ -39,6 +39,19 @@ bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function,
 void launch_free(Launch *launch);
 /* spreads over threads; false: no memory */
 bool launch_run(const Launch *launch, void *const *buffer);
+
+/* Folds the chunks of the reductions that end with the pass, in their order. */
+void launch_combine(const Launch *launch, int pass, Scalar *slot);
+/* Launches that run at the same time: no one writes what another one reads or writes. The number of
+ * threads changes no result. false: no memory. list.c. */
+typedef struct ListPart {
+    const Launch *launch;
+    void *const *buffer;
+    Scalar *slot;  /* list_run's own: partial results of a split one */
+    double pieces; /* the same: pieces of the parts before */
+} ListPart;
+bool list_run(ListPart *part, int count);
+
 /* A part of the work on this thread, with the arguments of a KernelFunction. */
 void launch_part(const Launch *launch, void *const *buffer, int64_t low, int64_t high, int pass,
                  void *slot);
