@@ -55,6 +55,12 @@ typedef struct cb_custom_op {
     cb_op_callback *shape;
     cb_op_callback *kernel; /* runs on the calling thread, between other kernels */
     void *user;             /* lives as long as the process */
+    /* The op that computes its gradient, registered before. It takes the inputs of this one, then
+     * the gradient of its output, and as many integers and floats; it gives the gradients of the
+     * inputs of a floating point dtype, in their order, in their sizes and dtypes. For an op of one
+     * output that writes to no input. NULL: it has none, and is refused where an input requires
+     * one, unless it has no outputs. The name must live as long as this call. */
+    const char *gradient;
 } cb_custom_op;
 
 /* For the rest of the process, in which at most 128 are registered: compiled functions keep what

@@ -3,6 +3,7 @@
 
 #include "graph/call.h"
 #include "graph/grad/grad.h"
+#include "op/custom.h"
 #include <string.h>
 
 static int add_value(Recording *recording, const TraceValue *made,
@@ -187,7 +188,7 @@ int functional_apply(Recording *recording, const TraceOp *called, Attrs *attrs) 
     if (!result) return NO_VALUE;
     bool tracked = is_tracked(recording, input, input_count);
     if (tracked && recording->quiet) result = call1(recording->graph, OP_detach, result);
-    bool has_gradient = dtype_is_float(result->dtype) && *op_gradient(op) != '!';
+    bool has_gradient = dtype_is_float(result->dtype) && op_has_gradient(op, attrs);
     int value = functional_result(recording, result);
     recording->trace->value[value].tracked = tracked && !recording->quiet && has_gradient;
     return value;

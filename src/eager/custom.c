@@ -56,13 +56,7 @@ static Tensor *call(CustomTry *try) {
 }
 
 static Tensor *part(Tensor *value, const CustomResults *results, int k) {
-    const Meta *meta = &results->meta[k];
-    cb_dim_list sizes = {meta->rank, {0}};
-    memcpy(sizes.at, meta->size, sizeof *meta->size * meta->rank);
-    Attrs attrs = attrs_default(OP_custom_part);
-    attrs.word[ATTR_custom_part_offset] = results->offset[k];
-    attr_set_dims(&attrs, ATTR_custom_part_sizes, sizes);
-    attrs.word[ATTR_custom_part_dtype] = meta->dtype;
+    Attrs attrs = custom_part_attrs(results, k);
     cb_operand operand = cb_operand_tensor(value);
     return apply(OP_custom_part, &operand, 1, &attrs);
 }

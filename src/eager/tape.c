@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "eager/apply.h"
 #include "eager/eager.h"
+#include "op/custom.h"
 
 #include <string.h>
 
@@ -122,11 +123,17 @@ bool tape_takes(Op op, const Attrs *attrs) {
     bool drops = op == OP_scaled_dot_product_attention && attrs &&
                  attr_float(attrs, ATTR_scaled_dot_product_attention_dropout_p) > 0;
     bool refuses = *why == '!' && floating && info->kind != KIND_VIEW;
+    if (op == OP_custom) {
+        const cb_custom_op *own = custom_of(attrs);
+        refuses = (own->outputs || own->mutates) && !op_has_gradient(op, attrs);
+        why = " it was registered without one";
+    }
     if (!refuses && !drops) return true;
     fail(CB_ERR_ARGUMENT,
          "%s: there is no gradient for it (%s): cb_detach its inputs, or "
          "open cb_no_grad_open",
-         info->name, drops ? "dropout inside of attention" : why + 1);
+         op_call_name(op, attrs ? attrs->word : NULL),
+         drops ? "dropout inside of attention" : why + 1);
     return false;
 }
 

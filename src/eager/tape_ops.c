@@ -89,7 +89,7 @@ static Tensor *value_of(const Replay *replay, const Node *node) {
         operand[k] = literal ? node_literal(input)
                              : cb_operand_tensor(input ? replay->value[input->id] : NULL);
     }
-    if (*op_gradient(node->op) != '!')
+    if (*op_gradient(node->op) != '!' || node->op == OP_custom)
         return apply(node->op, operand, node->input_count, node->attrs);
     int scopes = no_grad_set(1); /* a step: what it is computed from does not change it */
     Tensor *y = apply(node->op, operand, node->input_count, node->attrs);

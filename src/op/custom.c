@@ -20,6 +20,7 @@ enum { MOST_OPS = 128, PART_ALIGNMENT = 64 };
 typedef struct Registered {
     cb_custom_op op; /* its name is the one below */
     char name[CB_MAX_OP_NAME + 1];
+    int gradient; /* its number, or CUSTOM_NONE */
 } Registered;
 
 static Registered registered[MOST_OPS]; /* added to under the lock `custom`, never changed */
@@ -39,6 +40,17 @@ const cb_custom_op *custom_given(int64_t number) {
     int count = atomic_load_explicit(&registered_count, memory_order_acquire);
     check(number >= 0 && number < count, "there is no custom op %lld", (long long)number);
     return &registered[number].op;
+}
+
+int custom_gradient(const Attrs *attrs) {
+    int64_t number = attrs->word[ATTR_custom_operation];
+    custom_given(number);
+    return registered[number].gradient;
+}
+
+bool op_has_gradient(Op op, const Attrs *attrs) {
+    if (op == OP_custom) return custom_gradient(attrs) != CUSTOM_NONE;
+    return *op_gradient(op) != '!';
 }
 
 const char *op_call_name(Op op, const int64_t *word) {
@@ -98,16 +110,41 @@ static cb_status look_at(const cb_custom_op *op) {
     return CB_OK;
 }
 
-static bool same(const cb_custom_op *a, const cb_custom_op *b) {
-    return a->inputs == b->inputs && a->outputs == b->outputs && a->integers == b->integers &&
-           a->floats == b->floats && a->mutates == b->mutates && a->effects == b->effects &&
-           a->shape == b->shape && a->kernel == b->kernel && a->user == b->user;
+/* The number of its gradient; false with an error where that does not fit. */
+static bool find_gradient(const cb_custom_op *op, int *number) {
+    *number = CUSTOM_NONE;
+    if (!op->gradient) return true;
+    *number = custom_find(op->gradient, strlen(op->gradient));
+    if (*number == CUSTOM_NONE) {
+        fail(CB_ERR_ARGUMENT, "register_op: %s: no operation '%s' is registered, its gradient",
+             op->name, op->gradient);
+        return false;
+    }
+    const cb_custom_op *other = &registered[*number].op;
+    if (op->outputs == 1 && !op->mutates && !other->mutates && !other->effects &&
+        other->inputs == op->inputs + 1 && other->outputs >= 1 && other->outputs <= op->inputs &&
+        other->integers == op->integers && other->floats == op->floats)
+        return true;
+    fail(CB_ERR_ARGUMENT,
+         "register_op: %s cannot be the gradient of %s: that has one output and writes to no "
+         "input, and its gradient takes %d inputs, %d integers and %d floats",
+         op->gradient, op->name, op->inputs + 1, op->integers, op->floats);
+    return false;
+}
+
+static bool same(const cb_custom_op *a, const Registered *known, int gradient) {
+    const cb_custom_op *b = &known->op;
+    return gradient == known->gradient && a->inputs == b->inputs && a->outputs == b->outputs &&
+           a->integers == b->integers && a->floats == b->floats && a->mutates == b->mutates &&
+           a->effects == b->effects && a->shape == b->shape && a->kernel == b->kernel &&
+           a->user == b->user;
 }
 
 static cb_status add(const cb_custom_op *op) {
-    int known = custom_find(op->name, strlen(op->name));
+    int known = custom_find(op->name, strlen(op->name)), gradient;
+    if (!find_gradient(op, &gradient)) return cb_error_status();
     if (known != CUSTOM_NONE) {
-        if (same(op, &registered[known].op)) return CB_OK;
+        if (same(op, &registered[known], gradient)) return CB_OK;
         return fail(CB_ERR_ARGUMENT, "register_op: %s is another op already", op->name);
     }
     int count = atomic_load_explicit(&registered_count, memory_order_relaxed);
@@ -117,6 +154,8 @@ static cb_status add(const cb_custom_op *op) {
     memcpy(added->name, op->name, strlen(op->name) + 1);
     added->op = *op;
     added->op.name = added->name;
+    added->op.gradient = NULL; /* the caller's memory */
+    added->gradient = gradient;
     atomic_store_explicit(&registered_count, count + 1, memory_order_release);
     return CB_OK;
 }
@@ -256,6 +295,17 @@ bool custom_results(const Meta *input, int input_count, const Attrs *attrs, Cust
         out->input[out->count++] = i;
     }
     return place_results(op, out);
+}
+
+Attrs custom_part_attrs(const CustomResults *results, int k) {
+    const Meta *meta = &results->meta[k];
+    cb_dim_list sizes = {meta->rank, {0}};
+    memcpy(sizes.at, meta->size, sizeof *meta->size * meta->rank);
+    Attrs attrs = attrs_default(OP_custom_part);
+    attrs.word[ATTR_custom_part_offset] = results->offset[k];
+    attr_set_dims(&attrs, ATTR_custom_part_sizes, sizes);
+    attrs.word[ATTR_custom_part_dtype] = meta->dtype;
+    return attrs;
 }
 
 static bool infer_part(InferCall *call) {

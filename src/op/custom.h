@@ -15,6 +15,11 @@ static inline const cb_custom_op *custom_of(const Attrs *attrs) {
     return custom_given(attrs->word[ATTR_custom_operation]);
 }
 
+/* The number of the op that computes the gradient of a call, or CUSTOM_NONE. */
+int custom_gradient(const Attrs *attrs);
+/* The op has a gradient, as the table or cb_register_op says. */
+bool op_has_gradient(Op op, const Attrs *attrs);
+
 /* The name that a call of op is told by: of a custom one that of the user's. */
 const char *op_call_name(Op op, const int64_t *word);
 
@@ -28,6 +33,8 @@ typedef struct CustomResults {
     Meta value;
 } CustomResults;
 bool custom_results(const Meta *input, int input_count, const Attrs *attrs, CustomResults *out);
+
+Attrs custom_part_attrs(const CustomResults *results, int k); /* of OP_custom_part, of several */
 
 /* Around the user's callbacks: calls one and turns what it says into the error of the call, which
  * was made at `site`. */

@@ -5,6 +5,7 @@
  *     p = prod(x)        to x: g * (product of those before) * (product of those behind): no
  *                        division, so an x with a 0 has its gradient, too */
 #include "graph/grad/grad.h"
+#include "op/custom.h"
 
 #include <string.h>
 
@@ -258,6 +259,42 @@ static void grad_max_pool(const GradCall *call) {
     call->result[0] = node_reshape(graph, sum, x->rank, x->size);
 }
 
+/* ---- operations of the user's ---------------------------------------------------------------- */
+
+static Node *part(Graph *graph, Node *value, const CustomResults *results, int k) {
+    if (results->count == 1 || !value) return value;
+    Attrs attrs = custom_part_attrs(results, k);
+    return graph_op(graph, OP_custom_part, &value, 1, &attrs, NULL);
+}
+
+/* One call of the op that was registered for it, whose results are the gradients of the inputs that
+ * have one. */
+static void grad_custom(const GradCall *call) {
+    const Node *node = call->node;
+    int count = node->input_count, next = 0;
+    Node *input[OP_MAX_INPUTS];
+    Meta meta[OP_MAX_INPUTS];
+    Attrs attrs;
+    CustomResults results;
+    attrs_copy(&attrs, node->attrs, OP_custom);
+    attrs.word[ATTR_custom_operation] = custom_gradient(node->attrs);
+    for (int i = 0; i <= count; i++) {
+        input[i] = i < count ? node->input[i] : call->given;
+        meta[i] = node_meta(input[i]);
+    }
+    if (!custom_results(meta, count + 1, &attrs, &results)) return;
+    Node *value = graph_op(call->graph, OP_custom, input, count + 1, &attrs, NULL);
+    for (int i = 0; i < count && value; i++) {
+        if (!dtype_is_float(meta[i].dtype)) continue;
+        Node *g = next < results.count ? part(call->graph, value, &results, next) : NULL;
+        if (g && node_same_meta(g, input[i]) && ++next)
+            call->result[i] = g;
+        else
+            fail(CB_ERR_SHAPE, "%s gives no gradient for input %d of %s in its sizes and dtype",
+                 custom_of(&attrs)->name, i, custom_of(node->attrs)->name);
+    }
+}
+
 /* ---- entry ----------------------------------------------------------------------------------- */
 
 bool grad_code(const GradCall *call) {
@@ -282,6 +319,9 @@ bool grad_code(const GradCall *call) {
         return grad_attention(call);
     case OP_attention_gradient:
         grad_attention_gradient(call);
+        return true;
+    case OP_custom:
+        grad_custom(call);
         return true;
     case OP_max_pool1d:
     case OP_max_pool2d:

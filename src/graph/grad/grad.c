@@ -9,6 +9,8 @@
  * from wrt to the outputs. */
 #include "graph/grad/grad.h"
 
+#include "op/custom.h"
+
 typedef struct Walk {
     Graph *graph;
     int count;             /* of nodes before the first gradient: the others are gradients */
@@ -28,7 +30,7 @@ static void reach(Walk *walk, Node *const *wrt, int count) {
     for (int i = 0; i < count; i++) walk->reached[wrt[i]->id] = dtype_is_float(wrt[i]->dtype);
     for (int id = 0; id < walk->count; id++) {
         const Node *node = walk->graph->node[id];
-        if (!dtype_is_float(node->dtype) || *op_gradient(node->op) == '!') continue;
+        if (!dtype_is_float(node->dtype) || !op_has_gradient(node->op, node->attrs)) continue;
         bool reached = walk->reached[id];
         if (through_expansion(node))
             reached |= walk->reached[node->expansion->id];
@@ -70,7 +72,7 @@ static bool step(Walk *walk, Node *node, Node *given) {
         any |= wanted[k] = node->input[k] && walk->reached[node->input[k]->id];
     if (!any) return true; /* it is one of wrt, and depends on no other */
     const Syntax **text = &walk->parsed[node->op];
-    if (*op_gradient(node->op) == '@') {
+    if (*op_gradient(node->op) == '@' || node->op == OP_custom) {
         if (!grad_code(&call)) add(walk, node->expansion, given);
     } else if (!grad_text(&call, *text ? *text : (*text = grad_parse(walk->graph, node->op))))
         return false;
