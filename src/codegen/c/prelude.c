@@ -5,10 +5,13 @@
 /* gcc makes branches of selects. no-tree-pre: of chains of them, which then do not vectorize (pow
  * after clamp was 19 times slower). no-thread-jumps, no-tree-sink: with loads inside, which become
  * masked ones; neighbouring loads whose masks differ then share the first one's (gcc 12 and 13,
- * with masks of another width than the elements): wrong values, test_codegen_compilers.c. */
+ * with masks of another width than the elements): wrong values, test_codegen_compilers.c.
+ * no-predictive-commoning: it reads what lies between two places that a loop stores to and stores
+ * it again, while the sums there are another thread's: wrong values, test_splits.c. */
 #define PRAGMAS                                                                                    \
     "#if defined __GNUC__ && !defined __clang__\n"                                                 \
     "#pragma GCC optimize(\"no-tree-pre\", \"no-thread-jumps\", \"no-tree-sink\")\n"               \
+    "#pragma GCC optimize(\"no-predictive-commoning\")\n"                                          \
     "#endif\n"
 
 #define TYPES                                                                                      \

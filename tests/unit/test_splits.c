@@ -1,0 +1,49 @@
+/* Chunks of a kernel on two threads at once: a thread stores its own partial sums and nothing
+ * else, not even what was there before. GCC's predictive commoning does that: where sums lie two
+ * vectors apart, as those of a variance and of a correction do here, it reads the ones between them
+ * and stores them again at the end of the loop. Two in a hundred calls were wrong. */
+#include "capture_support.h"
+#include "fixture.h"
+
+enum { CHANNELS = 16, CALLS = 3000 };
+
+static cb_module *net;
+
+static cb_tensor *normalized(cb_tensor *x) {
+    cb_no_grad_open();
+    x = cb_forward(net, x);
+    cb_no_grad_close();
+    return x;
+}
+
+static void threads_store_their_own(void **state) {
+    (void)state;
+    cb_manual_seed(1);
+    net = cb_nn_sequential(cb_nn_conv2d(CHANNELS, CHANNELS, 3, 1, 1, 1, 1, false),
+                           cb_nn_batch_norm2d(CHANNELS), cb_nn_relu());
+    cb_module_train(net, true);
+    cb_tensor *x = cb_randn(cb_dims(CHANNELS, CHANNELS, 8, 8));
+    cb_function *fast = cb_compile(normalized, "backend=c");
+    int threads = cb_threads(), wrong = 0;
+    cb_set_threads(2);
+    cb_tensor *first = cb_keep(cb_call(fast, x));
+    size_t bytes = (size_t)cb_numel(first) * sizeof(float);
+    for (int i = 0; i < CALLS; i++) {
+        cb_scope_open();
+        cb_tensor *y = cb_call(fast, x);
+        wrong += memcmp(cb_data_const(first), cb_data_const(y), bytes) != 0;
+        cb_scope_close();
+    }
+    cb_set_threads(threads);
+    assert_int_equal(wrong, 0);
+    cb_free(first);
+    cb_function_free(fast);
+    cb_module_free(net);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(threads_store_their_own, open_scope, close_scope),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
