@@ -182,6 +182,30 @@ static void nobody_reads_what_another_one_has_overwritten(void **state) {
     cb_function_free(fast);
 }
 
+static int sum_each(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)user;
+    for (int i = 0; i < count; i++) out[i] = cb_sum(in[i]);
+    return count;
+}
+
+/* A list that is no work for one thread, and one of which each kernel is split into chunks. */
+static void lists_of_any_length(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {20, 700000};
+    for (int k = 0; k < 2; k++) {
+        cb_scope_open();
+        cb_function *fast = cb_compile_n(sum_each, NULL, "backend=vm");
+        cb_tensor *in[3], *out[3] = {NULL};
+        for (int i = 0; i < 3; i++) in[i] = cb_full(cb_dims(lengths[k] + i), 1.0 + i);
+        assert_int_equal(cb_call_n(fast, in, 3, out, 3), 3);
+        assert_int_equal(cb_stats(fast).kernels, 1);
+        for (int i = 0; i < 3; i++)
+            assert_true(cb_item(out[i]) == (double)((1 + i) * (lengths[k] + i)));
+        cb_function_free(fast);
+        cb_scope_close();
+    }
+}
+
 int main(void) {
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
     const struct CMUnitTest tests[] = {
@@ -192,6 +216,7 @@ int main(void) {
         cmocka_unit_test(nothing_lives_longer),
         ONE(lists_compute_what_their_kernels_do),
         ONE(lists_are_steps),
+        ONE(lists_of_any_length),
         ONE(nobody_reads_what_another_one_has_overwritten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
