@@ -133,11 +133,9 @@ void attention_pack_keys(const AttentionJob *job, Matrix from, int64_t depth, in
 
 void attention_pack_turned(const AttentionJob *job, Matrix from, int64_t width, int64_t keys,
                            char *to) {
-    int rows = job->type->rows;
-    for (int64_t d = 0; d < width; d += rows)
-        job->type->pack_rows(to + d * attention_lane_bytes(job, keys),
-                             from.at + d * from.column * job->factor_bytes, from.column, from.row,
-                             (int)least(rows, width - d), rows, keys);
+    Matrix turned = from;
+    turned.row = from.column, turned.column = from.row;
+    attention_pack_keys(job, turned, keys, width, to);
 }
 
 /* Keys [first, first + keys) and their values. */
