@@ -315,6 +315,8 @@ def power(a, b):
     need(x.exact and y.exact, 'needs exact elements')
     if dtype == 'f64': result = np.power(x.lo.astype(np.longdouble), y.lo.astype(np.longdouble)).astype(np.float64)
     else: result = np.power(x.lo, y.lo)
+    ends = (y.lo == 0.5) & (np.isinf(x.lo) | (x.lo == 0)) # NumPy may take a square root; pow of -inf is inf, of -0.0 is 0.0
+    result = np.where(ends, np.abs(x.lo), result)
     return store(around(np.asarray(result), dtype, 4), dtype)
 OPS['pow'] = power
 
