@@ -18,11 +18,12 @@ static bool load_is_flat(Kernel *kernel, const Expr *e, int axis) {
  */
 static bool value_is_flat(Kernel *kernel, const Expr *e, int axis) {
     uint32_t both = 3u << (axis - 1);
+    if (e->op == EX_scan) return false; /* starts anew in every row, whatever it adds up */
     if ((e->axes & both) != both || index_is_computed(e)) return true;
     if (e->op == EX_load) return load_is_flat(kernel, e, axis);
     for (int k = 0; k < e->input_count; k++)
         if (is_position(e->input[k], both)) return false;
-    return e->op != EX_scan;
+    return true;
 }
 
 static bool store_is_flat(Kernel *kernel, const Store *store, int axis) {

@@ -133,6 +133,7 @@ def check(case, number):
             f = cb.compile(lambda *x: case.run(x), options)
             try:
                 y = f(*given)
+                if 'the C compiler failed' in f.explain(): raise RuntimeError('the C compiler failed')
                 return y.dtype, values(y)
             finally: f.free()
         ways = [('eager', eager), ('vm', lambda: compiled('backend=vm,fullgraph=1'))]

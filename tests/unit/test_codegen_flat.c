@@ -108,7 +108,8 @@ static void test_folds(void **state) {
 }
 
 /* What is not one run: rows that lie apart or are turned, conditions on points, values that are
- * coordinates, positions that were loaded. */
+ * coordinates, positions that were loaded, products that begin anew in every row (of a number of
+ * no column, too). */
 static const char *const apart[] = {
     "kernel pitch_$" ROWS " b0: in f32[30000] b1: in f32[300] b2: out f32[#]"
     " t0 = f32 load b0[((a0*100)+a1)] t1 = f32 load b1[a0] t2 = f32 mul t0, t1"
@@ -129,12 +130,14 @@ static const char *const apart[] = {
     " store b3" AT " = [a0] }",
     "kernel picked_$" ROWS " b0: in f32[500] b1: in i64[300] b2: out f32[#]"
     " t0 = i64 load b1[a0] t1 = f32 load b0[((t0*$)+a1)] store b2" AT " = t1 }",
+    "kernel powers_$" ROWS " b0: out f32[#] b1: out f32[#] t0 = f32 scan prod 1.0078125:f32"
+    " store b0" AT " = 2.0:f32 store b1" AT " = t0 }",
 };
 
 static void test_what_is_not_one_run(void **state) {
     (void)state;
-    check_columns(apart, 7, 6, false);
-    check_columns(apart, 7, 17, false);
+    check_columns(apart, 8, 6, false);
+    check_columns(apart, 8, 17, false);
     check_columns(dense, 8, 65, false); /* rows that are runs themselves */
 }
 
