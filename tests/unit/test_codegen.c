@@ -476,6 +476,10 @@ static void test_f16_by_eight(void **state) {
                      "kernel columns(outer a0:1100, inner a1:20) tile split 1 { b0: in f16[22000]"
                      " b1: out f16[1100] t0 = f32 load b0[((a1*1100)+a0)]"
                      " t1 = f32 reduce sum t0 store b1[a0] = t1 }"),
+        kernel_parse(
+            arena, "kernel long_columns(outer a0:70, inner a1:130) tile split 1 { b0: in f16[9100]"
+                   " b1: out f16[70] t0 = f32 load b0[((a1*70)+a0)]"
+                   " t1 = f32 reduce sum t0 store b1[a0] = t1 }"),
         kernel_parse(arena, "kernel in_place(outer a0:70) tile split 1 { b0: inout f16[70]"
                             " b1: in f16[70] t0 = f32 load b0[a0] t1 = f32 load b1[a0]"
                             " t2 = f32 mul t0, t1 store b0[a0] = t2 }"),

@@ -19,11 +19,13 @@ typedef struct Maker {
 static int pick(int count) { return (int)(next_random() % (uint32_t)count); }
 
 static void make_axes(Kernel *kernel) {
-    static const int64_t sizes[] = {1, 2, 3, 4, 5, 8, 17, 33, 70};
+    static const int64_t sizes[] = {1, 2,  3,  4,  5,
+                                    8, 17, 33, 70, 150}; /* 64, 128: sums in blocks */
     int outer = pick(4), inner = pick(3);
     if (outer + inner == 0) outer = 1;
-    for (int i = 0; i < outer; i++) kernel_axis(kernel, sizes[pick(i == outer - 1 ? 9 : 5)], false);
-    for (int i = 0; i < inner; i++) kernel_axis(kernel, sizes[pick(i == inner - 1 ? 9 : 5)], true);
+    for (int i = 0; i < outer; i++)
+        kernel_axis(kernel, sizes[pick(i == outer - 1 ? 10 : 5)], false);
+    for (int i = 0; i < inner; i++) kernel_axis(kernel, sizes[pick(i == inner - 1 ? 10 : 5)], true);
 }
 
 /* A position made of some axes, in a random order of significance; *numel: how far it reaches. All
@@ -122,7 +124,8 @@ static void make_value(Maker *m, bool scans) {
         break;
     default:
         one = any_value(m, CB_F32);
-        if (length(m->kernel->axis) > m->kernel->outer_count && one->op != OP_constant)
+        if (pick(6) == 0) one = expr_constant(m->kernel, CB_F32, (Scalar){.f = 1.25});
+        if (length(m->kernel->axis) > m->kernel->outer_count)
             add(m, expr_scan(m->kernel, pick(2) ? OP_sum : OP_amax, one));
     }
 }

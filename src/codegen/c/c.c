@@ -155,7 +155,7 @@ static void lanes_of_item(CKernel *c) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
     bool nested = c->shape == SHAPE_NESTED;
-    if (nested) c_open_lanes(c, "");
+    if (nested) c_open_reading_lanes(c, "");
     for (int pass = 0; pass < e->info.pass_count; pass++) c_sweep(c, pass);
     c_finish(c);
     if (!nested) return;

@@ -138,6 +138,9 @@ void c_finish(CKernel *c);
 /* Declares what does not vary with the lane, before the lane loop of a NESTED kernel opens. */
 void c_before_lanes(CKernel *c);
 void c_open_lanes(CKernel *c, const char *clauses); /* for (int l = 0; l < n; l++) */
-void c_flush_outs(CKernel *c, int pass);            /* after the lanes: what goes through arrays */
+/* The same of a body that loads: f16 side by side come through arrays before. Not around
+ * accumulators alone, where addresses of the inner loops are known no more. */
+void c_open_reading_lanes(CKernel *c, const char *clauses);
+void c_flush_outs(CKernel *c, int pass); /* after the lanes: what goes through arrays */
 
 #endif

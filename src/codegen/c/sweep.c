@@ -42,10 +42,14 @@ static void body(CKernel *c, int pass) {
 }
 
 void c_open_lanes(CKernel *c, const char *reductions) {
-    c_widen(c, c->out_lanes, "", c_count(c));
     c->e.usage->lane_loops++;
     emit_directive(&c->e, "#pragma omp simd%s", reductions);
     emit_open(&c->e, "for (int l = 0; l < %s; l++)", c_count(c));
+}
+
+void c_open_reading_lanes(CKernel *c, const char *reductions) {
+    c_widen(c, c->out_lanes, "", c_count(c));
+    c_open_lanes(c, reductions);
 }
 
 /* While this row is worked on, the next one comes into the cache. */
@@ -180,7 +184,7 @@ void c_lane_loop(CKernel *c, int pass) {
     }
     Mark mark = emit_mark(e);
     c_declare_outs(c, pass, c->out_lanes);
-    c_open_lanes(c, c_reductions(c, pass));
+    c_open_reading_lanes(c, c_reductions(c, pass));
     body(c, pass);
     emit_close(e);
     c_flush_outs(c, pass);
@@ -414,7 +418,7 @@ static void make_arrays(CKernel *c) {
     emit_declare(e, 0);
     for (int i = 0; i < length(queue); i++)
         c_declare_array(c, c_array_type(c, queue[i]->dtype), "v", queue[i]->id);
-    c_open_lanes(c, "");
+    c_open_reading_lanes(c, "");
     Mark mark = emit_mark(e);
     emit_declare(e, e->lane_level);
     for (int i = 0; i < length(queue); i++)
@@ -494,7 +498,7 @@ void c_finish(CKernel *c) {
     if (c->shape == SHAPE_ARRAY) {
         emit_declare(e, 0);
         c_declare_outs(c, pass, c->out_lanes);
-        c_open_lanes(c, "");
+        c_open_reading_lanes(c, "");
     }
     Mark mark = emit_mark(e);
     emit_declare(e, e->row_level);
