@@ -209,7 +209,7 @@ bool functional_backward(Recording *recording, int root, const TraceOperand *see
     LeafNode *wrt = NULL;
     for (int k = 0; k < count; k++) {
         const TraceValue *traced = &recording->trace->value[value[k]];
-        if (traced->kind == VALUE_IS_RESULT)
+        if (traced->kind == VALUE_IS_RESULT && traced->tracked)
             push(graph->arena, wrt, ((LeafNode){k, functional_node(recording, value[k])}));
         for (int i = 0; i < length(recording->leaf); i++)
             if (recording->leaf[i].value == value[k])
@@ -348,7 +348,10 @@ void functional_assign(Recording *recording, int target, const TraceOperand *ope
         check(value, "a write to a recorded view was refused");
     }
     bool leaf = recording->trace->value[at].tracked;
-    recording->value[at].node = leaf ? call1(recording->graph, OP_detach, value) : value;
+    /* Where nothing is followed: no gradient comes through what is written. */
+    if (leaf || is_tracked(recording, operand, 1))
+        value = call1(recording->graph, OP_detach, value);
+    recording->value[at].node = value;
     recording->value[at].version++;
     if (leaf) add_leaf(recording, at);
 }

@@ -70,7 +70,8 @@ static bool step(Walk *walk, Node *node, Node *given) {
     bool any = false;
     for (int k = 0; k < node->input_count; k++)
         any |= wanted[k] = node->input[k] && walk->reached[node->input[k]->id];
-    if (!any) return true; /* it is one of wrt, and depends on no other */
+    /* It is one of wrt, and depends on no other, or cuts them off. */
+    if (!any || !op_has_gradient(node->op, node->attrs)) return true;
     const Syntax **text = &walk->parsed[node->op];
     if (*op_gradient(node->op) == '@' || node->op == OP_custom) {
         if (!grad_code(&call)) add(walk, node->expansion, given);

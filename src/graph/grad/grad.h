@@ -12,6 +12,7 @@
 
 /* gradient[k]: of the sum of output[i] * cotangent[i] over all elements, by wrt[k]: a node with
  * its dtype and sizes, or NULL where the outputs do not depend on it, as far as the op table knows.
+ * wrt may be what cuts off others, a detach: nothing comes through it.
  * A cotangent has the dtype and sizes of its output; both may be NULL. Before any pass: composites
  * are asked first, and their expansions where they have no gradient of their own. Where several
  * users add to one gradient, the last one in the graph comes first. False with an error. */

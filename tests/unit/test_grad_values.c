@@ -1,0 +1,224 @@
+/* Whose gradient is whose, where one graph has a node for several tensors: copies that nothing
+ * follows, equal ops and views, leaves that are written to, and what is asked for by name. Each
+ * program runs eagerly and compiled, three times; its results, gradients and tensors must be the
+ * same numbers, and where eager has no gradient, there is none. */
+#include "fixture.h"
+
+#include <math.h>
+
+#define TEST(function)                                                                             \
+    cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
+
+static cb_tensor *w, *v, *t; /* two leaves and a tensor that is none */
+
+/* What a program found out, as results: for NULL, which is no result, a number of its own. */
+static int results;
+static cb_tensor *result[8];
+static void give(cb_tensor *x) { result[results++] = x ? x : cb_full(cb_dims(3), -77, CB_F64); }
+static void give_gradients(cb_tensor *loss, cb_tensor *a, cb_tensor *b) {
+    cb_tensor *wrt[] = {a, b}, *g[2] = {NULL};
+    cb_grad(loss, NULL, wrt, b ? 2 : 1, g);
+    for (int i = 0; i < (b ? 2 : 1); i++) give(g[i]);
+}
+
+/* Parts of the loss have weights of their own, so that each shows in a gradient. */
+static cb_tensor *part(cb_tensor *x, double weight) { return cb_sum(cb_mul(x, weight)); }
+static cb_tensor *parts(cb_tensor *a, cb_tensor *b) { return cb_add(part(a, 3), part(b, 5)); }
+
+/* ---- copies that nothing follows ------------------------------------------------------------- */
+
+static void assigned(cb_tensor *to, cb_tensor *x) {
+    cb_no_grad_open();
+    cb_assign(to, x);
+    cb_no_grad_close();
+}
+
+static void copy_of_a_leaf(void) {
+    assigned(t, w);
+    cb_backward(cb_sum(cb_mul(w, t)), NULL);
+}
+
+static void copy_into_a_new_one(void) {
+    cb_tensor *c = cb_zeros(cb_dims(3), CB_F64);
+    assigned(c, cb_mul(w, 2));
+    give(c);
+    cb_backward(cb_sum(cb_mul(w, c)), NULL);
+}
+
+/* Through views of both, and one number to all. */
+static void copy_of_a_part(void) {
+    cb_tensor *c = cb_zeros(cb_dims(2, 3), CB_F64);
+    assigned(cb_select(c, 0, 1), w);
+    assigned(cb_slice(c, 1, 0, 1), cb_slice(w, 0, 1, 2));
+    give(cb_select(c, 0, 1));
+    cb_backward(cb_sum(cb_mul(w, c)), NULL);
+}
+
+/* A copy made where it is followed, of what is not. */
+static void copy_of_a_detached_one(void) {
+    cb_assign(t, cb_detach(w));
+    cb_backward(cb_sum(cb_mul(w, t)), NULL);
+}
+
+/* In f32 and back, and a second write over the first. */
+static void copy_of_another_dtype(void) {
+    cb_tensor *c = cb_zeros(cb_dims(3));
+    assigned(c, w);
+    assigned(t, c);
+    cb_no_grad_open();
+    cb_mul_(t, w);
+    cb_no_grad_close();
+    cb_backward(cb_sum(cb_mul(w, t)), NULL);
+}
+
+/* A target network: what is written to requires a gradient, too, which is its own. */
+static void copy_to_a_leaf(void) {
+    assigned(v, w);
+    cb_backward(parts(w, v), NULL);
+}
+
+static void copy_of_a_result_to_a_leaf(void) {
+    assigned(v, cb_mul(w, 2));
+    cb_backward(parts(w, v), NULL);
+}
+
+static void leaf_from_itself(void) {
+    assigned(v, cb_mul(v, 0.5));
+    cb_backward(parts(w, v), NULL);
+}
+
+/* ---- asked for, and cut off ------------------------------------------------------------------ */
+
+static void by_a_detached_one(void) {
+    cb_tensor *a = cb_mul(w, 2), *d = cb_detach(a);
+    give_gradients(cb_sum(cb_mul(a, d)), w, d);
+    give_gradients(cb_sum(cb_mul(a, d)), a, cb_detach(d));
+}
+
+static void by_what_nothing_follows(void) {
+    cb_no_grad_open();
+    cb_tensor *a = cb_mul(w, 2), *s = cb_slice(w, 0, 0, 3);
+    cb_no_grad_close();
+    give_gradients(cb_add(part(w, 3), parts(a, s)), a, s);
+}
+
+/* Integers have no gradient, nor what comes of them; a tensor from outside is no leaf. */
+static void by_what_has_none(void) {
+    cb_tensor *a = cb_to(cb_to(w, CB_I64), CB_F64);
+    cb_tensor *loss = cb_sum(cb_mul(w, a));
+    give_gradients(loss, w, a);
+    give_gradients(loss, v, t);
+    give_gradients(loss, loss, NULL);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+typedef struct GradProgram {
+    const char *name;
+    void (*run)(void);
+} GradProgram;
+#define PROGRAM(run)                                                                               \
+    { #run, run }
+static const GradProgram programs[] = {
+    PROGRAM(copy_of_a_leaf),
+    PROGRAM(copy_into_a_new_one),
+    PROGRAM(copy_of_a_part),
+    PROGRAM(copy_of_a_detached_one),
+    PROGRAM(copy_of_another_dtype),
+    PROGRAM(copy_to_a_leaf),
+    PROGRAM(copy_of_a_result_to_a_leaf),
+    PROGRAM(leaf_from_itself),
+    PROGRAM(by_a_detached_one),
+    PROGRAM(by_what_nothing_follows),
+    PROGRAM(by_what_has_none),
+};
+
+enum { CALLS = 3, NUMBERS = 64 };
+typedef struct Found {
+    int count;
+    double number[NUMBERS];
+} Found;
+
+static void note(Found *found, cb_tensor *x) {
+    double element[3] = {-77};
+    int64_t count = x ? cb_numel(x) : 1;
+    assert_true(count <= 3 && found->count + count <= NUMBERS);
+    if (x) assert_int_equal(cb_read(x, element, CB_F64), CB_OK);
+    for (int64_t i = 0; i < count; i++) found->number[found->count++] = element[i];
+}
+
+static int run_program(cb_tensor *const *input, int count, cb_tensor **output, void *user) {
+    const GradProgram *program = user;
+    (void)input, (void)count;
+    results = 0;
+    program->run();
+    give(cb_mul(t, 2));
+    for (int i = 0; i < results; i++) output[i] = result[i];
+    return results;
+}
+
+/* What it finds, call by call, eagerly or compiled with these options. */
+static void run_calls(const GradProgram *program, const char *options, Found found[CALLS]) {
+    cb_tensor *output[8];
+    cb_function *fast = options ? cb_compile_n(run_program, (void *)program, options) : NULL;
+    cb_scope_open();
+    w = cb_requires_grad_(cb_add(cb_arange(0, 3, 1, CB_F64), 1.5), true);
+    v = cb_requires_grad_(cb_add(cb_arange(0, 3, 1, CB_F64), 0.25), true);
+    t = cb_full(cb_dims(3), 7, CB_F64);
+    for (int call = 0; call < CALLS; call++) {
+        found[call].count = 0;
+        int count = fast ? cb_call_n(fast, NULL, 0, output, 8)
+                         : run_program(NULL, 0, output, (void *)program);
+        if (cb_error()) FAIL("%s, %s: %s", program->name, options ? options : "eager", cb_error());
+        for (int i = 0; i < count; i++) note(&found[call], output[i]);
+        note(&found[call], cb_tensor_grad(w));
+        note(&found[call], cb_tensor_grad(v));
+        note(&found[call], w), note(&found[call], v), note(&found[call], t);
+        cb_zero_grad(w), cb_zero_grad(v);
+    }
+    if (fast && cb_stats(fast).eager_calls) FAIL("%s, %s: not compiled", program->name, options);
+    cb_scope_close();
+    cb_function_free(fast);
+}
+
+static void as_eager(const GradProgram *program, const char *options) {
+    Found eager[CALLS], compiled[CALLS];
+    run_calls(program, NULL, eager);
+    run_calls(program, options, compiled);
+    for (int call = 0; call < CALLS; call++) {
+        assert_int_equal(compiled[call].count, eager[call].count);
+        for (int i = 0; i < eager[call].count; i++)
+            if (!(fabs(compiled[call].number[i] - eager[call].number[i]) <= 1e-12))
+                FAIL("%s, %s, call %d: number %d is %g, eager has %g", program->name, options, call,
+                     i, compiled[call].number[i], eager[call].number[i]);
+    }
+}
+
+static void as_eager_everywhere(const char *options) {
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) as_eager(&programs[i], options);
+}
+
+static void compiled(void **state) {
+    (void)state;
+    as_eager_everywhere("");
+}
+
+static void with_other_backends(void **state) {
+    (void)state;
+    as_eager_everywhere("backend=vm");
+    as_eager_everywhere("backend=eager");
+}
+
+static void without_the_function(void **state) {
+    (void)state;
+    as_eager_everywhere("fullgraph=1");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(compiled),
+        TEST(with_other_backends),
+        TEST(without_the_function),
+    };
+    return cmocka_run_group_tests_name("grad_values", tests, NULL, NULL);
+}
