@@ -34,6 +34,7 @@ def shape(least=0, most=3, zero=True):
     sizes = [R([1, 2, 3, 4, 5, 7]) for _ in range(I(least, most))]
     if sizes and zero and chance(12): sizes[I(0, len(sizes) - 1)] = 0
     if sizes and chance(40): sizes[-1] = R([33, 65, 5000])
+    elif len(sizes) > 1 and chance(20): sizes[0] = R([70, 200, 1100]) # many short rows: code walks them as one run
     return sizes
 
 def elements(sizes, dtype, plain=False):

@@ -98,13 +98,40 @@ static void test_folds(void **state) {
     static const char *const kept[] = {
         "kernel kept_$" ROWS " b0: in f32[#] b1: out f32[#] t0 = f32 load b0" AT
         " t1 = f32 exp t0 t2 = f32 reduce sum t1 t3 = f32 div t1, t2 store b1" AT " = t3 }",
+        "kernel kept_halves_$" ROWS " b0: in f16[#] b1: out f16[#] t0 = f32 load b0" AT
+        " t1 = f32 exp t0 t2 = f32 reduce sum t1 t3 = f32 div t1, t2 store b1" AT " = t3 }",
+    };
+    /* The first sweep folds and stores, and is no run; the second is one. */
+    static const char *const both[] = {
+        "kernel twice_$" ROWS " b0: in f16[#] b1: out f16[#] b2: out f16[#] t0 = f32 load b0" AT
+        " t1 = f32 neg t0 t2 = f32 reduce amax t1 store b1" AT
+        " = t1 t3 = f32 sub t0, t2 store b2" AT " = t3 }",
     };
     static const int columns[] = {5, 9, 15};
     for (int i = 0; i < 3; i++) {
         check_columns(folds, 3, columns[i], true);
-        check_columns(kept, 1, columns[i], false);
+        check_columns(kept, 2, columns[i], false);
+        check_columns(both, 1, columns[i], true);
     }
     check_columns(folds, 3, 4, false);
+}
+
+/* Results that go past the caches: 36 MB of rows that are one run, and of rows that are kept. */
+static void test_large_results(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    const char *const large[] = {
+        "kernel large_rows(outer a0:1000001, inner a1:9) tile split 1 { b0: in f32[9000009]"
+        " b1: in f32[1000001] b2: out f32[9000009] t0 = f32 load b0[((a0*9)+a1)]"
+        " t1 = f32 load b1[a0] t2 = f32 mul t0, t1 store b2[((a0*9)+a1)] = t2 }",
+        "kernel large_kept(outer a0:1000001, inner a1:9) tile split 1 { b0: in f32[9000009]"
+        " b1: out f32[9000009] t0 = f32 load b0[((a0*9)+a1)] t1 = f32 exp t0"
+        " t2 = f32 reduce sum t1 t3 = f32 div t1, t2 store b1[((a0*9)+a1)] = t3 }",
+    };
+    check_all(large, 2);
+    assert_non_null(strstr(source(arena, large[0]), "stream("));
+    arena_free(arena);
 }
 
 /* What is not one run: rows that lie apart or are turned, conditions on points, values that are
@@ -146,6 +173,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_one_run),
         cmocka_unit_test(test_folds),
+        cmocka_unit_test(test_large_results),
         cmocka_unit_test(test_what_is_not_one_run),
     };
     int failed = cmocka_run_group_tests_name("codegen of flat rows", tests, NULL, NULL);

@@ -91,7 +91,8 @@ static void make_load(Maker *m) {
 }
 
 static void make_value(Maker *m, bool scans) {
-    static const Op floats[] = {OP_add, OP_sub, OP_mul, OP_maximum, OP_minimum, OP_copysign};
+    static const Op floats[] = {OP_add,     OP_sub,      OP_mul, OP_maximum,
+                                OP_minimum, OP_copysign, OP_fmod};
     static const Op tests[] = {OP_lt, OP_ge, OP_ne};
     static const Op bits[] = {OP_bitwise_and, OP_bitwise_xor, OP_add, OP_maximum};
     static const Op folds[] = {OP_sum, OP_amax, OP_amin};
@@ -99,7 +100,7 @@ static void make_value(Maker *m, bool scans) {
     switch (pick(scans ? 9 : 8)) {
     case 0:
     case 1:
-        add(m, binary(m, floats[pick(6)], pick(4) ? CB_F32 : CB_F64, CB_F32));
+        add(m, binary(m, floats[pick(7)], pick(4) ? CB_F32 : CB_F64, CB_F32));
         break;
     case 2:
         one = any_value(m, CB_F32);

@@ -16,23 +16,30 @@ enum {
 
 /* ---- choices ----------------------------------------------------------------------------- */
 
+/* Whether the sweep that does a store walks whole rows as one run. */
+static bool stores_flat(const CKernel *c, int s) {
+    int pass = c->e.info.store_pass[s];
+    return pass < c->e.info.pass_count && c_is_flat(c, pass);
+}
+
 /* Whether a store writes runs along the lanes that nothing in the kernel reads. */
-static bool writes_runs(const CKernel *c, const Store *store) {
+static bool writes_runs(const CKernel *c, int s) {
     Kernel *kernel = c->e.kernel;
+    const Store *store = &kernel->store[s];
     int64_t stride;
     Expr *rest;
-    int along = c->columns ? kernel->outer_count : c->e.lane_axis;
+    int along = stores_flat(c, s) ? kernel->outer_count : c->e.lane_axis;
     if (c->e.lane_axis == NO_LANE || store->guard || store->mode != STORE_SET) return false;
     if (kernel->buffer[store->buffer].role != BUFFER_OUT) return false;
     return index_linear(kernel, store->index, along, &stride, &rest) && stride == 1;
 }
 
 /* Whether runs are long, and too much for the caches. */
-static bool may_stream(const CKernel *c, const Store *store) {
-    const KernelBuffer *buffer = &c->e.kernel->buffer[store->buffer];
+static bool may_stream(const CKernel *c, int s) {
+    const KernelBuffer *buffer = &c->e.kernel->buffer[c->e.kernel->store[s].buffer];
     int64_t bytes = buffer->numel * (int64_t)cb_dtype_size(buffer->dtype);
     int64_t least = c->shape == SHAPE_ROW ? STREAM_ROWS_MIN : STREAM_BYTES_MIN;
-    int64_t run = axis_typical(c->e.kernel, c->e.lane_axis) * (c->columns ? c->columns : 1);
+    int64_t run = axis_typical(c->e.kernel, c->e.lane_axis) * (stores_flat(c, s) ? c->columns : 1);
     return bytes >= least && run >= STREAM_RUN_MIN;
 }
 
@@ -40,6 +47,7 @@ static bool may_stream(const CKernel *c, const Store *store) {
 void c_choose_outs(CKernel *c) {
     Kernel *kernel = c->e.kernel;
     int streams = 0;
+    c->any_stream = false;
     c->streams = arena_new_array(c->e.arena, bool, c->store_count + 1);
     c->narrows = arena_new_array(c->e.arena, bool, c->store_count + 1);
     for (int s = 0; s < c->store_count; s++) {
@@ -47,8 +55,8 @@ void c_choose_outs(CKernel *c) {
         uint32_t axes = store->index->axes | store->value->axes;
         bool inner = axes >> kernel->outer_count != 0;
         bool place = c->shape == SHAPE_ARRAY || inner == (c->shape == SHAPE_ROW);
-        if (!place || c->turns || !writes_runs(c, store)) continue;
-        c->streams[s] = streams < STREAMS_MAX && may_stream(c, store);
+        if (!place || c->turns || !writes_runs(c, s)) continue;
+        c->streams[s] = streams < STREAMS_MAX && may_stream(c, s);
         c->narrows[s] = !c->streams[s] && kernel->buffer[store->buffer].dtype == CB_F16;
         c->any_stream |= c->streams[s];
         streams += c->streams[s];

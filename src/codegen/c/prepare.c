@@ -261,6 +261,7 @@ static void keep_columns(CKernel *c) {
     if (lanes >= 64 && lanes < c->lanes) c->lanes = c->out_lanes = lanes;
     for (int id = 0; id < e->count && lanes < 64; id++) e->local[id].cached = false;
     c->row_stride = c->lanes;
+    if (c->columns) c_choose_outs(c); /* what is kept lies point by point: no sweep is flat then */
 }
 
 /* Calls do not vectorize inside of loops that are inside of the lanes. */
