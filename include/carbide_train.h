@@ -71,7 +71,8 @@ CB_API cb_module *cb_optimizer_state(cb_optimizer *optimizer);
 
 /* torch.nn.utils.clip_grad_norm_: scales the gradients of all tensors together so that their norm
  * (norm_type 1, 2, ...; INFINITY: the greatest element) is at most max_norm. Gives the norm that
- * they had, without dims, in the current scope; NULL with an error. */
+ * they had, without dims and in their dtype, in the current scope, added up in f32 for f16 and
+ * bf16; NULL with an error. */
 CB_API cb_tensor *cb_clip_grad_norm_(cb_tensor *const *tensors, int count, double max_norm,
                                      double norm_type);
 /* torch.nn.utils.clip_grad_value_: every element of a gradient into -value..value. */

@@ -36,9 +36,9 @@ static cb_tensor *towards(cb_tensor *mean, cb_tensor *gradient, double weight) {
     return to(mean, cb_sub(gradient, cb_mul(cb_sub(gradient, mean), 1 - weight)));
 }
 
-/* v * keep + g * g * (1 - keep) */
+/* v * keep + g * g * (1 - keep): as one op, since a square of 300 is no f16 */
 static cb_tensor *squares(cb_tensor *sum, cb_tensor *gradient, double keep) {
-    return to(sum, plus(cb_mul(sum, keep), cb_mul(gradient, gradient), 1 - keep));
+    return to(sum, cb_addcmul(cb_mul(sum, keep), gradient, gradient, 1 - keep));
 }
 
 /* ---- SGD ------------------------------------------------------------------------------------- */
@@ -118,7 +118,7 @@ static void adagrad_rates(const TrainArguments *arguments, Rates *rates) {
 static cb_tensor *adagrad(const TrainArguments *arguments, const Rates *rates,
                           const ParameterState *slot, cb_tensor *gradient) {
     gradient = decayed(arguments, slot->parameter, gradient);
-    cb_tensor *sum = to(slot->state[0], cb_add(slot->state[0], cb_mul(gradient, gradient)));
+    cb_tensor *sum = to(slot->state[0], cb_addcmul(slot->state[0], gradient, gradient));
     return descend(slot, cb_div(gradient, cb_add(cb_sqrt(sum), ARG("eps"))), rates->size);
 }
 
@@ -133,7 +133,7 @@ static cb_tensor *rmsprop(const TrainArguments *arguments, const Rates *rates,
     cb_tensor *square = squares(slot->state[0], gradient, keep);
     if (ARG("centered") != 0) {
         cb_tensor *mean = towards(slot->state[2], gradient, 1 - keep);
-        square = cb_sub(square, cb_mul(mean, mean));
+        square = cb_addcmul(square, mean, mean, -1);
     }
     cb_tensor *direction = cb_div(gradient, cb_add(cb_sqrt(square), ARG("eps")));
     if (momentum > 0)

@@ -39,6 +39,25 @@ def run(name, arguments, second, clip=0.0, value=0.0):
         optimizer.step()
     return [loss.item(), norm] + w.detach().flatten().tolist() + b.detach().tolist()
 
+def run_half(name, arguments, dtype, clip):
+    """Six steps of 8 parameters of half precision whose gradients have squares that are no f16; with clip, the order of a
+    norm, beside 1000 parameters of one element, whose norms add up to more than their own dtype counts."""
+    w = numbers(lambda i: math.sin(3 * i) / 2, 8).to(dtype).requires_grad_()
+    many = [torch.zeros(1, dtype=dtype, requires_grad=True) for _ in range(1000)]
+    optimizer = (Lion if name == 'Lion' else getattr(torch.optim, name))([w], **eval(f'dict({arguments})'))
+    norm = 0.0
+    for t in range(6):
+        w.grad = numbers(lambda i: 300 * math.sin(i + 1 + t), 8).to(dtype)
+        if clip:
+            for p in many: p.grad = torch.ones_like(p)
+            norm = torch.nn.utils.clip_grad_norm_([w] + many, 1.0, clip).item()
+        optimizer.step()
+    return [norm] + w.detach().float().tolist()
+
+HALF = [('SGD', 'lr=0.01', 0), ('SGD', 'lr=0.01, momentum=0.9, weight_decay=0.1', 0), ('Adam', 'lr=0.1, weight_decay=0.1', 0), ('Adam', 'lr=0.1, amsgrad=True', 0),
+        ('AdamW', 'lr=0.1', 0), ('Adagrad', 'lr=0.1', 0), ('RMSprop', 'lr=0.1', 0), ('RMSprop', 'lr=0.02, centered=True, momentum=0.9', 0), ('Lion', 'lr=0.1', 0),
+        ('SGD', 'lr=0.5', 2.0), ('SGD', 'lr=0.5', 1.0), ('SGD', 'lr=0.5', 3.0), ('SGD', 'lr=0.5', math.inf)]
+
 OPTIMIZERS = [
     ('SGD', 'lr=0.1', ''), ('SGD', 'lr=0.1, momentum=0.9', 'lr=0.05'), ('SGD', 'lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.1', ''),
     ('SGD', 'lr=0.1, momentum=0.9, nesterov=True, maximize=True', 'momentum=0.5'),
@@ -55,9 +74,10 @@ class Plateau:
         more = dict(more, mode='max' if maximize else 'min', threshold_mode='abs' if absolute else 'rel')
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **more)
     def step(self, metric): self.schedule.step(metric)
-METRIC = [5, 4, 4.5, 4.2, 4.1, 3.9999, 4, 4, 4, 4, 3, 3, 3.5, 3.2, 3.1, 3, 3, 3, 3, 3, 3, 3, 3, 3]
+METRICS = [[5, 4, 4.5, 4.2, 4.1, 3.9999, 4, 4, 4, 4, 3, 3, 3.5, 3.2, 3.1, 3, 3, 3, 3, 3, 3, 3, 3, 3],
+           [1] * 24, [1 - 0.05 * i for i in range(24)], [-2 + 0.1 * i - (i % 5) * 0.15 for i in range(24)]]
 
-def schedule(stages):
+def schedule(stages, metric):
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
     made = []
     for _, name, arguments in stages:
@@ -70,7 +90,7 @@ def schedule(stages):
     for i in range(24):
         rates.append(optimizer.param_groups[0]['lr'])
         optimizer.step()
-        one.step(METRIC[i]) if isinstance(one, Plateau) else (i < 23 and one.step())
+        one.step(METRICS[metric][i]) if isinstance(one, Plateau) else (i < 23 and one.step())
     return rates
 
 SCHEDULES = [
@@ -78,22 +98,28 @@ SCHEDULES = [
     [(0, 'CosineAnnealingLR', 'T_max=20')], [(0, 'CosineAnnealingLR', 'T_max=9, eta_min=0.1')],
     [(0, 'OneCycleLR', 'max_lr=0.7, total_steps=24')], [(0, 'OneCycleLR', 'max_lr=0.7, total_steps=24, pct_start=0.4, anneal_linear=True, three_phase=True, div_factor=10')],
     [(0, 'LinearLR', 'start_factor=0.01, total_iters=4'), (4, 'CosineAnnealingLR', 'T_max=20')],
-    [(0, 'ReduceLROnPlateau', 'patience=2, cooldown=1')], [(0, 'ReduceLROnPlateau', 'patience=1, factor=0.5, threshold=0.2, absolute=True, min_lr=0.1')],
-    [(0, 'ReduceLROnPlateau', 'maximize=True, patience=3')],
 ]
+PLATEAUS = ['patience=2, cooldown=1', 'patience=1, factor=0.5, threshold=0.2, absolute=True, min_lr=0.1', 'patience=2, factor=0.5, threshold=0.1']
 
 def row(values): return '{' + ', '.join(f'{v:.9g}' for v in values) + '}'
 def quoted(text): return 'NULL' if text is None else f'"{text}"'
-lines = [f'/* Written by tests/reference/training.py with torch {torch.__version__.split("+")[0]}. */', '#ifndef CARBIDE_TEST_TRAINING_CASES_H', '#define CARBIDE_TEST_TRAINING_CASES_H', '',
+lines = [f'/* Written by tests/reference/training.py with torch {torch.__version__.split("+")[0]}. */', '#ifndef CARBIDE_TEST_TRAINING_CASES_H', '#define CARBIDE_TEST_TRAINING_CASES_H', '', '#include <carbide.h>', '#include <math.h>', '',
          '/* loss, norm, w[12], b[3]; second: the arguments of the group of b, NULL: there is none */',
          'static const struct OptimizerCase { const char *name, *arguments, *second; double clip, value, expected[17]; } optimizer_cases[] = {']
 for name, arguments, second in OPTIMIZERS: lines.append(f'{{"{name}", "{arguments}", {quoted(second)}, 0, 0, {row(run(name, arguments, second))}}},')
 for clip, value in [(0.1, 0), (0, 0.05)]: lines.append(f'{{"SGD", "lr=0.5", "", {clip}, {value}, {row(run("SGD", "lr=0.5", "", clip, value))}}},')
-lines += ['};', '', f'static const double schedule_metric[24] = {row(METRIC)};', '', '/* of a rate of 0.5; then: a second one from step milestone on */',
-          'static const struct ScheduleCase { const char *name, *arguments; int milestone; const char *then, *rest; double expected[24]; } schedule_cases[] = {']
-for stages in SCHEDULES:
+lines += ['};', '', f'static const double schedule_metrics[{len(METRICS)}][24] = {{' + ', '.join('{' + ', '.join(map(repr, m)) + '}' for m in METRICS) + '};', '', '/* of a rate of 0.5; then: a second one from step milestone on */',
+          'static const struct ScheduleCase { const char *name, *arguments; int milestone; const char *then, *rest; int metric; double expected[24]; } schedule_cases[] = {']
+plateaus = [([(0, 'ReduceLROnPlateau', more + arguments)], m) for arguments in PLATEAUS for more in ('', 'maximize=True, ') for m in range(len(METRICS))]
+for stages, metric in [(stages, 0) for stages in SCHEDULES] + plateaus:
     m, n, a = stages[1] if len(stages) > 1 else (0, None, None)
-    lines.append(f'{{"{stages[0][1]}", "{stages[0][2]}", {m}, {quoted(n)}, {quoted(a)}, {row(schedule(stages))}}},')
+    lines.append(f'{{"{stages[0][1]}", "{stages[0][2]}", {m}, {quoted(n)}, {quoted(a)}, {metric}, {row(schedule(stages, metric))}}},')
+lines += ['};', '', '/* of half precision; clip: the order of the norm, 0: none; expected: the norm and w[8] */',
+          'static const struct HalfCase { const char *name, *arguments; cb_dtype dtype; double clip, expected[9]; } half_cases[] = {']
+for name, arguments, clip in HALF:
+    for dtype in ('F16', 'BF16'):
+        expected = run_half(name, arguments, torch.float16 if dtype == 'F16' else torch.bfloat16, clip)
+        lines.append(f'{{"{name}", "{arguments}", CB_{dtype}, {"INFINITY" if math.isinf(clip) else clip}, {row(expected)}}},')
 lines += ['};', '#endif', '']
 path = os.path.join(os.path.dirname(__file__), '../unit/training_cases.h')
 open(path, 'w').write('\n'.join(lines))

@@ -126,12 +126,55 @@ static void schedules_as_pytorch(void **state) {
         if (c->then) cb_schedule_then(schedule, c->milestone, c->then, c->rest);
         for (int n = 0; n < 24; n++) {
             fine();
-            expect_near(c->name, cb_optimizer_lr(optimizer, 0), c->expected[n], 1e-9);
-            if (n < 23) cb_schedule_step(schedule, schedule_metric[n]);
+            expect_near(c->arguments, cb_optimizer_lr(optimizer, 0), c->expected[n], 1e-9);
+            if (n < 23) cb_schedule_step(schedule, schedule_metrics[c->metric][n]);
         }
         cb_schedule_free(schedule);
         cb_optimizer_free(optimizer);
     }
+}
+
+enum { MANY = 1000 };
+
+/* Gives x the gradient g: that of sum(x * g). */
+static void backward_of(cb_tensor *x, cb_tensor *g) {
+    cb_zero_grad(x);
+    cb_backward(cb_sum(cb_mul(x, g)), NULL);
+}
+
+static void expect_half(const struct HalfCase *c) {
+    char what[160];
+    double value[8], norm = 0;
+    snprintf(what, sizeof what, "%s(%s) of %s", c->name, c->arguments, cb_dtype_name(c->dtype));
+    cb_scope_open();
+    cb_tensor *p[1 + MANY], *one = cb_ones(1, c->dtype);
+    int count = c->clip > 0 ? 1 + MANY : 1;
+    for (int i = 1; i < count; i++) p[i] = cb_requires_grad_(cb_zeros(1, c->dtype), true);
+    for (int i = 0; i < 8; i++) value[i] = sin(3.0 * i) / 2;
+    p[0] = cb_to(cb_to(cb_from_data(value, CB_F64, 8), CB_F32), c->dtype);
+    cb_optimizer *optimizer = cb_optimizer_new(c->name, c->arguments);
+    assert_int_equal(cb_optimizer_add(optimizer, p, 1, NULL), CB_OK);
+    for (int t = 0; t < 6; t++) {
+        cb_scope_open();
+        for (int i = 0; i < 8; i++) value[i] = 300 * sin(i + 1.0 + t);
+        backward_of(p[0], cb_to(cb_to(cb_from_data(value, CB_F64, 8), CB_F32), c->dtype));
+        for (int i = 1; i < count; i++) backward_of(p[i], one);
+        if (c->clip > 0) norm = cb_item(cb_clip_grad_norm_(p, count, 1, c->clip));
+        cb_optimizer_step(optimizer);
+        cb_scope_close();
+    }
+    fine();
+    cb_read(p[0], value, CB_F64);
+    double last = c->dtype == CB_F16 ? 0x1p-11 : 0x1p-8; /* half of a last bit of 1, of 6 steps */
+    expect_near(what, norm, c->expected[0], last);
+    for (int i = 0; i < 8; i++) expect_near(what, value[i], c->expected[1 + i], 6 * last);
+    cb_optimizer_free(optimizer);
+    cb_scope_close();
+}
+
+static void halves_as_pytorch(void **state) {
+    (void)state;
+    for (size_t i = 0; i < COUNT(half_cases); i++) expect_half(&half_cases[i]);
 }
 
 static void norms_of_gradients(void **state) {
@@ -401,15 +444,11 @@ static void without_an_optimizer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(optimizers_as_pytorch),
-        TEST(schedules_as_pytorch),
-        TEST(norms_of_gradients),
-        TEST(resumes_bit_for_bit),
-        TEST(state_has_names_of_pytorch),
-        TEST(files_that_do_not_fit),
-        TEST(parameters_without_gradient_stay),
-        TEST(tied_parameters_count_once),
-        TEST(refusals),
+        TEST(optimizers_as_pytorch),      TEST(schedules_as_pytorch),
+        TEST(halves_as_pytorch),          TEST(norms_of_gradients),
+        TEST(resumes_bit_for_bit),        TEST(state_has_names_of_pytorch),
+        TEST(files_that_do_not_fit),      TEST(parameters_without_gradient_stay),
+        TEST(tied_parameters_count_once), TEST(refusals),
         TEST(without_an_optimizer),
     };
     if (!mkdtemp(folder)) return 1;
