@@ -127,9 +127,8 @@ static cb_status apply_curve(cb_schedule *schedule) {
 
 static bool better(const TrainArguments *arguments, double metric, double best) {
     double threshold = ARG("threshold"), sign = ARG("maximize") != 0 ? -1 : 1;
-    double margin = ARG("absolute") != 0 ? threshold : threshold * sign * best;
-    if (isinf(best)) return sign * metric < sign * best;
-    return sign * metric < sign * best - margin;
+    double bound = ARG("absolute") != 0 ? best - sign * threshold : best * (1 - sign * threshold);
+    return sign * metric < sign * bound;
 }
 
 static cb_status reduce(cb_schedule *schedule) {
