@@ -5,6 +5,7 @@
 #include "capture/backend.h"
 
 #include "base/memory.h"
+#include "graph/node.h"
 #include "run/compile.h"
 #include <string.h>
 
@@ -37,9 +38,14 @@ static bool read_placeholder(const GraphReader *reader, const FxNode *node, Guar
 }
 
 static Node *read_list(const GraphReader *reader, const FxCall *call) {
-    Node *joined = reader->made[call->list->items[0].node->id];
-    for (int i = 1; i < call->list->count && joined; i++) {
-        Node *pair[] = {joined, reader->made[call->list->items[i].node->id]};
+    const cb_arg *list = call->list;
+    Node *joined = reader->made[list->items[0].node->id];
+    cb_dtype dtype = joined->dtype; /* of all: pairs may promote to less on the way */
+    for (int i = 1; i < list->count; i++)
+        dtype = cb_promote(dtype, reader->made[list->items[i].node->id]->dtype);
+    joined = node_convert(reader->graph, joined, dtype);
+    for (int i = 1; i < list->count && joined; i++) {
+        Node *pair[] = {joined, reader->made[list->items[i].node->id]};
         joined = graph_op(reader->graph, OP_concat, pair, 2, &call->attrs, NULL);
     }
     return joined;

@@ -136,15 +136,31 @@ cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **i
 
 /* ---- cat and stack --------------------------------------------------------------------------- */
 
-/* For a tracer and the tape: a balanced tree, as deep as the logarithm of count. */
-static Tensor *join_tree(Tensor *const *x, int count, int dim) {
-    if (count == 1) return x[0];
+/* What all of x promote to together; CB_SAME where a trace does not know. */
+static cb_dtype dtype_of_all(Tensor *const *x, int count) {
+    cb_dtype dtype = x[0]->dtype;
+    for (int i = 1; i < count && dtype >= 0; i++)
+        dtype = x[i]->dtype < 0 ? CB_SAME : cb_promote(dtype, x[i]->dtype);
+    return dtype;
+}
+
+static Tensor *to(Tensor *x, cb_dtype dtype) {
+    Attrs attrs = attrs_default(OP_to);
+    attrs.word[ATTR_to_dtype] = dtype;
+    cb_operand input = cb_operand_tensor(x);
+    return apply(OP_to, &input, 1, &attrs);
+}
+
+/* For a tracer and the tape: a balanced tree, as deep as the logarithm of count, in the dtype of
+ * all: the pairs of i64, f16, f32 would go through f16. */
+static Tensor *join_tree(Tensor *const *x, int count, int dim, cb_dtype dtype) {
+    if (count == 1) return dtype < 0 || x[0]->dtype == dtype ? x[0] : to(x[0], dtype);
     int half = count / 2;
-    Tensor *a = join_tree(x, half, dim);
-    Tensor *b = a ? join_tree(x + half, count - half, dim) : NULL;
+    Tensor *a = join_tree(x, half, dim, dtype);
+    Tensor *b = a ? join_tree(x + half, count - half, dim, dtype) : NULL;
     Tensor *y = b ? concat(a, b, dim) : NULL;
-    if (half > 1) tensor_destroy(a);
-    if (count - half > 1) tensor_destroy(b);
+    if (a != x[0]) tensor_destroy(a);
+    if (b != x[half]) tensor_destroy(b);
     return y;
 }
 
@@ -203,7 +219,7 @@ static Tensor *join(Tensor *const *x, int count, int dim) {
         cb_operand operand = cb_operand_tensor(x[i]);
         recorded = tape_follows(&operand, 1);
     }
-    return recorded ? join_tree(x, count, dim) : join_parts(x, count, dim);
+    return recorded ? join_tree(x, count, dim, dtype_of_all(x, count)) : join_parts(x, count, dim);
 }
 
 static bool check_list(const char *op, Tensor *const *x, int count) {
@@ -227,14 +243,9 @@ static Tensor **alloc_list(int count) {
 
 /* y in the dtype of all of x: those of shape [0] are promoted with the others. y dies. */
 static Tensor *in_dtype_of_all(Tensor *y, Tensor *const *x, int count) {
-    cb_dtype dtype = x[0]->dtype;
-    for (int i = 1; i < count && dtype >= 0; i++)
-        dtype = x[i]->dtype < 0 ? CB_SAME : cb_promote(dtype, x[i]->dtype);
+    cb_dtype dtype = dtype_of_all(x, count);
     if (!y || dtype < 0 || y->dtype == dtype) return y;
-    Attrs attrs = attrs_default(OP_to);
-    attrs.word[ATTR_to_dtype] = dtype;
-    cb_operand input = cb_operand_tensor(y);
-    Tensor *converted = apply(OP_to, &input, 1, &attrs);
+    Tensor *converted = to(y, dtype);
     tensor_destroy(y);
     return converted;
 }

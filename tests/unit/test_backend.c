@@ -307,6 +307,40 @@ static cb_status compile_function(cb_graph *graph, cb_backend_code *code, void *
     return inner ? count_code(code) : CB_ERR_COMPILE;
 }
 
+/* The pairs of a join become one list of everything. */
+static cb_status join_at_once(cb_graph *graph, cb_backend_code *code, void *user) {
+    (void)user;
+    cb_arg part[] = {cb_arg_node(cb_graph_find(graph, "arg0")),
+                     cb_arg_node(cb_graph_find(graph, "arg1")),
+                     cb_arg_node(cb_graph_find(graph, "arg2"))};
+    cb_node *last = NULL;
+    for (cb_node *node = cb_graph_first(graph); node; node = cb_node_next(node))
+        if (!strcmp(cb_node_target(node), "torch.cat")) last = node;
+    assert_non_null(last);
+    assert_int_equal(cb_node_set_arg(last, 0, cb_arg_list(part, 3)), CB_OK);
+    cb_graph_dead_code(graph);
+    return cb_backend_inner(graph, "backend=vm", code);
+}
+
+static int join_three(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)user;
+    out[0] = cb_cat(x, count, 0);
+    return 1;
+}
+
+/* i64 and f16 alone would promote to f16, in which 100001 is inf. */
+static void lists_are_joined_in_the_dtype_of_all(void **state) {
+    (void)state;
+    cb_register_backend("joining", join_at_once, NULL);
+    cb_tensor *x[] = {cb_full(cb_dims(2), 100001, CB_I64), cb_ones(cb_dims(3), CB_F16),
+                      cb_zeros(cb_dims(1))};
+    cb_tensor *joined, *wanted = cb_cat(x, 3, 0);
+    cb_function *fast = cb_compile_n(join_three, NULL, "backend=joining");
+    assert_int_equal(cb_call_n(fast, x, 3, &joined, 1), 1);
+    expect_equal(joined, wanted);
+    cb_function_free(fast);
+}
+
 static void graphs_are_changed_and_handed_on(void **state) {
     (void)state;
     static int hands_on;
@@ -688,6 +722,7 @@ int main(void) {
                                        TEST(segments_are_graphs),
                                        TEST(autocast_is_in_the_graph),
                                        TEST(check_compares_them),
+                                       TEST(lists_are_joined_in_the_dtype_of_all),
                                        TEST(graphs_are_changed_and_handed_on),
                                        TEST(refused_graphs_compile),
                                        TEST(failing_code_runs_op_by_op),

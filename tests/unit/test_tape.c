@@ -306,6 +306,36 @@ static void deep_chains(void **state) {
     EXPECT(cb_tensor_grad(w), 1);
 }
 
+/* i64 and f16 alone promote to f16, in which 100001 is inf; with f32 beside them, to f32. */
+static int join_all(cb_tensor *const *input, int count, cb_tensor **output, void *user) {
+    (void)user;
+    output[0] = cb_cat(input, count, 0);
+    output[1] = cb_stack(input, count, 0);
+    return 2;
+}
+
+static void joins_in_the_dtype_of_all(void **state) {
+    (void)state;
+    static const double wanted[] = {100001, 70000, 1, 2, 3, 4, 5, 6};
+    for (int way = 0; way < 3; way++) { /* eagerly, with a history, compiled */
+        cb_dtype half = way == 1 ? CB_BF16 : CB_F16;
+        cb_tensor *input[] = {VALUES(CB_I64, 100001, 70000), VALUES(half, 1, 2),
+                              VALUES(CB_F32, 3, 4), VALUES(CB_F32, 5, 6)};
+        cb_tensor *output[2];
+        if (way == 1) leaf(input[3]);
+        cb_function *function = cb_compile_n(join_all, NULL, "backend=vm,fullgraph=1");
+        if (way < 2)
+            join_all(input, 4, output, NULL);
+        else
+            assert_int_equal(cb_call_n(function, input, 4, output, 2), 2);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(cb_dtype_of(output[i]), CB_F32);
+            expect(output[i], 8, wanted);
+        }
+        cb_function_free(function);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adds_up),
@@ -318,6 +348,7 @@ int main(void) {
         TEST(gradients_of_gradients),
         TEST(gradients_by_the_cotangent),
         TEST(no_grad_and_detach),
+        TEST(joins_in_the_dtype_of_all),
         TEST(dropout_keeps_its_mask),
         TEST(norms_move_statistics),
         TEST(writes_are_seen),
