@@ -173,6 +173,14 @@ static bool check_broadcast(const Tensor *target, const Tensor *value) {
     return false;
 }
 
+/* A number is one of the target's dtype, as it is for full. */
+static bool check_number(const Tensor *target, const cb_operand *value) {
+    char why[NUMBER_TEXT];
+    if (number_converts(value, target->dtype, why)) return true;
+    fail(CB_ERR_ARGUMENT, "assign: %s", why);
+    return false;
+}
+
 /* A write that somebody's gradient would have to know of. */
 static bool write_recorded(Tensor *target, const cb_operand *value) {
     const cb_operand both[] = {cb_operand_tensor(target), *value};
@@ -188,7 +196,8 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
         return NULL;
     }
     bool known = target->dtype >= 0 && (!tensor || x->dtype >= 0);
-    if (!check_target(target) || (tensor && known && !check_broadcast(target, x))) return NULL;
+    if (!check_target(target)) return NULL;
+    if (known && !(tensor ? check_broadcast(target, x) : check_number(target, value))) return NULL;
     Tracer *tracer = tracer_current();
     if (tracer) return tracer->assign(tracer, target, value);
     if (!target->storage || (tensor && !x->storage)) {

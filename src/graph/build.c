@@ -29,13 +29,10 @@ Node *node_convert(Graph *graph, Node *node, cb_dtype dtype) {
 Node *node_number(Graph *graph, const char *op, cb_operand number, cb_dtype dtype) {
     Scalar value = number_scalar(&number);
     cb_dtype own = number_dtype(&number);
-    if (number_fits(own, value, dtype))
+    char why[NUMBER_TEXT];
+    if (number_converts(&number, dtype, why))
         return graph_constant(graph, dtype, scalar_convert(value, own, dtype));
-    if (own == CB_F64)
-        fail(CB_ERR_ARGUMENT, "%s: the number %g is no %s", op, value.f, cb_dtype_name(dtype));
-    else
-        fail(CB_ERR_ARGUMENT, "%s: the number %lld is no %s", op, (long long)value.i,
-             cb_dtype_name(dtype));
+    fail(CB_ERR_ARGUMENT, "%s: %s", op, why);
     return NULL;
 }
 

@@ -23,8 +23,10 @@ static cb_tensor *initialized(cb_tensor *x, cb_tensor *value) {
 }
 
 cb_tensor *cb_init_constant_(cb_tensor *x, double value) {
-    cb_scope_open();
-    return initialized(x, cb_full(CB_NO_DIMS, value, CB_F64));
+    cb_no_grad_open();
+    cb_tensor *filled = (cb_fill_)(x, cb_operand_float(value));
+    cb_no_grad_close();
+    return filled;
 }
 
 /* A draw times a scale, plus a shift, step by step in x itself: a table of half a gigabyte needs no

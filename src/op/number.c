@@ -69,6 +69,18 @@ bool number_fits(cb_dtype from, Scalar value, cb_dtype to) {
     return value.i >= (dtype_info(to)->is_signed ? least : -most) && value.i <= most;
 }
 
+bool number_converts(const cb_operand *number, cb_dtype dtype, char why[NUMBER_TEXT]) {
+    Scalar value = number_scalar(number);
+    cb_dtype own = number_dtype(number);
+    if (number_fits(own, value, dtype)) return true;
+    const char *name = cb_dtype_name(dtype);
+    if (own == CB_F64)
+        snprintf(why, NUMBER_TEXT, "the number %g is no %s", value.f, name);
+    else
+        snprintf(why, NUMBER_TEXT, "the number %lld is no %s", (long long)value.i, name);
+    return false;
+}
+
 /* A number that some dtype refuses is looked at when the op is built. */
 static bool may_be_refused(Op op, const cb_operand *number) {
     Scalar value = number_scalar(number);

@@ -195,7 +195,9 @@ void attr_set_floats(Attrs *attrs, int word, cb_float_list floats);
 
 /* Numbers as they were given (op/number.c). attr_number: CB_OPERAND_TENSOR without a tensor is
  * none, which number_given tells. attr_take_number: false with an error for a tensor. number_fits:
- * PyTorch converts the value without an error; number_dtype: f64, i64 or bool. */
+ * PyTorch converts the value without an error; number_converts: the same, and why it does not;
+ * number_dtype: f64, i64 or bool. */
+enum { NUMBER_TEXT = 64 };
 cb_operand attr_number(const Attrs *attrs, int word);
 void attr_set_number(Attrs *attrs, int word, cb_operand number);
 bool attr_take_number(Attrs *attrs, int word, cb_operand given, const char *op, const char *name);
@@ -204,6 +206,7 @@ cb_dtype number_dtype(const cb_operand *number);
 Scalar number_scalar(const cb_operand *number);
 cb_operand number_from(cb_dtype dtype, Scalar value);
 bool number_fits(cb_dtype from, Scalar value, cb_dtype to);
+bool number_converts(const cb_operand *number, cb_dtype dtype, char why[NUMBER_TEXT]);
 /* True when the op computes the same with the number as an input without dimensions, whatever its
  * value; beside_half: one of its tensors is f16 or bf16. */
 bool number_may_vary(Op op, const cb_operand *number, bool beside_half);

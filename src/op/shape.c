@@ -145,14 +145,9 @@ static bool infer_scan(InferCall *call) {
 
 bool infer_number(const InferCall *call, int word) {
     cb_operand number = attr_number(call->attrs, word);
-    cb_dtype dtype = call->out->result.dtype, own = number_dtype(&number);
-    Scalar value = number_scalar(&number);
-    if (number_fits(own, value, dtype)) return true;
-    if (own == CB_F64)
-        return infer_fail(call, CB_ERR_ARGUMENT, "the number %g is no %s", value.f,
-                          cb_dtype_name(dtype));
-    return infer_fail(call, CB_ERR_ARGUMENT, "the number %lld is no %s", (long long)value.i,
-                      cb_dtype_name(dtype));
+    char why[NUMBER_TEXT];
+    return number_converts(&number, call->out->result.dtype, why) ||
+           infer_fail(call, CB_ERR_ARGUMENT, "%s", why);
 }
 
 static bool infer_sizes(InferCall *call, int word) {

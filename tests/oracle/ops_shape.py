@@ -124,7 +124,7 @@ def literal(value, dtype):
     if dtype == 'bool': return np.bool_(value != 0)
     need(math.isfinite(value), 'no integer')
     whole, ends = math.trunc(value), np.iinfo(NUMPY[dtype])
-    need(ends.min <= whole <= ends.max, 'too large for the dtype')
+    need(ends.min <= value <= ends.max, 'too large for the dtype')
     return NUMPY[dtype].type(whole)
 
 @op

@@ -269,9 +269,55 @@ static void assignment(void **state) {
     cb_add_(x, 1.0);
     EXPECT(x, CB_F32, 2, 4, 6, 3, 5, 7);
     cb_fill_(cb_select(x, 0, 1), 300.0);
-    cb_tensor *u = cb_empty(cb_dims(2), CB_U8);
-    cb_fill_(u, 300.0);
     EXPECT(x, CB_F32, 2, 4, 6, 300, 300, 300);
+}
+
+static double filling;
+
+static cb_tensor *fill_a_copy(cb_tensor *x) { return cb_fill_(cb_clone(x), filling); }
+
+/* What PyTorch takes and what it refuses, each as x's own dtype has it. */
+static void filled_with_what_fits(void **state) {
+    (void)state;
+    static const struct {
+        cb_dtype dtype;
+        double value, expected;
+        const char *error;
+    } row[] = {{CB_U8, 300, 0, "the number 300 is no u8"},
+               {CB_U8, 255, 255, NULL},
+               {CB_U8, -1, 0, "the number -1 is no u8"},
+               {CB_I8, 1e9, 0, "1e+09 is no i8"},
+               {CB_I8, -128, -128, NULL},
+               {CB_I32, 5e9, 0, "5e+09 is no i32"},
+               {CB_I64, 0.5, 0, NULL},
+               {CB_I64, NAN, 0, "nan is no i64"},
+               {CB_F16, 70000, 0, "70000 is no f16"},
+               {CB_F16, 65504, 65504, NULL},
+               {CB_F16, INFINITY, INFINITY, NULL},
+               {CB_F32, 1e300, 0, "1e+300 is no f32"},
+               {CB_BOOL, 300, 1, NULL}};
+    for (size_t i = 0; i < 2 * sizeof row / sizeof *row; i++) {
+        cb_tensor *x = cb_ones(3, row[i / 2].dtype), *y;
+        cb_function *fast = cb_compile(fill_a_copy, "backend=vm");
+        filling = 1; /* becomes an argument where it may */
+        for (int k = 0; k < 3 && i % 2; k++, filling = 0) assert_non_null(cb_call(fast, x));
+        filling = row[i / 2].value;
+        y = i % 2 ? cb_call(fast, x) : fill_a_copy(x);
+        if (row[i / 2].error) {
+            assert_null(y);
+            assert_non_null(strstr(cb_error(), row[i / 2].error));
+            cb_clear_error();
+        } else {
+            double expected = row[i / 2].expected;
+            EXPECT(y, row[i / 2].dtype, expected, expected, expected);
+        }
+        cb_function_free(fast);
+    }
+    cb_tensor *u = cb_zeros(2, CB_U8);
+    EXPECT(cb_fill_(u, -1), CB_U8, 255, 255); /* an integer wraps around */
+    assert_null(cb_init_constant_(cb_zeros(2, CB_F16), 70000));
+    assert_non_null(strstr(cb_error(), "the number 70000 is no f16"));
+    cb_clear_error();
 }
 
 static void overlapping_assignment_reads_first(void **state) {
@@ -469,6 +515,7 @@ int main(void) {
         ONE(zero_sizes),
         ONE(a_result_never_shares_its_input),
         ONE(assignment),
+        ONE(filled_with_what_fits),
         ONE(overlapping_assignment_reads_first),
         ONE(errors_name_the_op),
         ONE(random_numbers_differ_from_call_to_call),
