@@ -595,6 +595,62 @@ static void what_is_gone_back_over_outside(void **state) {
     cb_function_free(back);
 }
 
+/* ---- gradients of zeros ---------------------------------------------------------------------- */
+
+static bool detached; /* what would get zeros */
+static cb_tensor *leaf[4];
+
+/* To leaf 0 comes x, and zeros that need no work. */
+static cb_tensor *without_leaves_of_zeros(cb_tensor *x, cb_tensor *none) {
+    cb_tensor *through = detached ? cb_detach(leaf[0]) : leaf[0];
+    cb_tensor *loss = cb_add(cb_sum(cb_mul(leaf[0], x)), cb_sum(cb_floor(cb_exp(through))));
+    loss = cb_add(loss, cb_sum(cb_cos(cb_gather(through, 0, none))));
+    cb_backward(loss, NULL);
+    return loss;
+}
+
+/* To leaves 1, 2 and 3 come zeros alone: of floor, of what is empty, of a sign. */
+static cb_tensor *with_zeros(cb_tensor *x, cb_tensor *none) {
+    cb_tensor *loss = cb_sum(cb_floor(cb_exp(leaf[1])));
+    loss = cb_add(loss, cb_sum(cb_cos(cb_index_select(leaf[2], 0, none))));
+    loss = cb_add(loss, cb_sum(cb_sign(cb_tanh(cb_mul(leaf[3], x)))));
+    cb_backward(cb_add(loss, cb_sum(cb_mul(leaf[0], x))), NULL);
+    return loss;
+}
+
+static int kernels_of_zeros(cb_tensor *x, cb_tensor *none, bool apart) {
+    detached = apart;
+    for (int i = 0; i < 4; i++) cb_zero_grad(leaf[i]);
+    cb_function *f = cb_compile(without_leaves_of_zeros, "fullgraph=1");
+    assert_non_null(cb_call(f, x, none));
+    assert_memory_equal(cb_data_const(cb_tensor_grad(leaf[0])), cb_data_const(x), 5 * 4);
+    int kernels = (int)cb_stats(f).kernels;
+    cb_function_free(f);
+    return kernels;
+}
+
+static void zeros_are_gradients(void **state) {
+    (void)state;
+    static const float zero[5];
+    cb_tensor *x = cb_add(cb_rand(cb_dims(5)), 0.5), *none = cb_zeros(cb_dims(0), CB_I64);
+    for (int i = 0; i < 4; i++) leaf[i] = cb_requires_grad_(cb_rand(cb_dims(5)), true);
+    for (int compiled = 0; compiled < 2; compiled++) {
+        for (int i = 0; i < 4; i++) cb_zero_grad(leaf[i]);
+        cb_function *f = cb_compile(with_zeros, "fullgraph=1");
+        cb_tensor *loss = compiled ? cb_call(f, x, none) : with_zeros(x, none);
+        if (!loss) fail_msg("%s", cb_error());
+        assert_memory_equal(cb_data_const(cb_tensor_grad(leaf[0])), cb_data_const(x), sizeof zero);
+        for (int i = 1; i < 4; i++) {
+            assert_non_null(cb_tensor_grad(leaf[i]));
+            assert_memory_equal(cb_data_const(cb_tensor_grad(leaf[i])), zero, sizeof zero);
+        }
+        cb_function_free(f);
+    }
+    assert_int_equal(kernels_of_zeros(x, none, false), kernels_of_zeros(x, none, true));
+    assert_false(cb_requires_grad(cb_full_like(leaf[0], 3.0)));
+    assert_false(cb_requires_grad(cb_gt(leaf[0], 3.0)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_step_is_one_graph),
@@ -610,6 +666,7 @@ int main(void) {
         TEST(gradients_that_are_returned),
         TEST(history_that_is_found),
         TEST(what_is_gone_back_over_outside),
+        TEST(zeros_are_gradients),
     };
     return cmocka_run_group_tests_name("grad_capture", tests, NULL, NULL);
 }

@@ -6,16 +6,20 @@
  *
  * An input has a smaller id than its users, and an expansion than its composite, so a node's
  * gradient is complete when the walk comes to it. Nothing is built for a node that does not lead
- * from wrt to the outputs. */
+ * from wrt to the outputs, nor for zeros (of floor, or of an empty gather): they are a mark, and
+ * nodes for one of wrt that nothing else comes to. */
 #include "graph/grad/grad.h"
 
 #include "op/custom.h"
+
+#include <string.h>
 
 typedef struct Walk {
     Graph *graph;
     int count;             /* of nodes before the first gradient: the others are gradients */
     bool *reached;         /* by id: it depends on wrt by floating point values alone */
-    Node **sum;            /* by id: its gradient so far, or NULL */
+    bool *touched;         /* by id: it has a gradient, if one of zeros that nobody has built */
+    Node **sum;            /* by id: what that is beside zeros so far, or NULL */
     const Syntax **parsed; /* by op */
     bool failed_before;
 } Walk;
@@ -56,15 +60,19 @@ static Node *fitted(Graph *graph, Node *g, const Node *x) {
     return node_expand_to(graph, node_convert(graph, g, x->dtype), x->rank, x->size);
 }
 
+/* g NULL: zeros. */
 static void add(Walk *walk, const Node *x, Node *g) {
-    if (!g || !walk->reached[x->id]) return;
+    if (!walk->reached[x->id]) return;
+    walk->touched[x->id] = true;
+    if (!g) return;
     Node **sum = &walk->sum[x->id];
     g = fitted(walk->graph, g, x);
     *sum = *sum ? call2(walk->graph, OP_add, *sum, g) : g;
 }
 
+/* given NULL: zeros, of which come zeros for every input that has a gradient. */
 static bool step(Walk *walk, Node *node, Node *given) {
-    bool wanted[NODE_MAX_INPUTS];
+    bool wanted[NODE_MAX_INPUTS], stated[NODE_MAX_INPUTS] = {false};
     Node *result[NODE_MAX_INPUTS] = {NULL};
     GradCall call = {walk->graph, node, given, wanted, result};
     bool any = false;
@@ -74,11 +82,13 @@ static bool step(Walk *walk, Node *node, Node *given) {
     if (!any || !op_has_gradient(node->op, node->attrs)) return true;
     const Syntax **text = &walk->parsed[node->op];
     if (*op_gradient(node->op) == '@' || node->op == OP_custom) {
-        if (!grad_code(&call)) add(walk, node->expansion, given);
-    } else if (!grad_text(&call, *text ? *text : (*text = grad_parse(walk->graph, node->op))))
+        if (given && !grad_code(&call)) add(walk, node->expansion, given);
+        memcpy(stated, wanted, sizeof *wanted * (size_t)node->input_count);
+    } else if (!grad_text(&call, *text ? *text : (*text = grad_parse(walk->graph, node->op)),
+                          stated))
         return false;
     for (int k = 0; k < node->input_count; k++)
-        if (wanted[k]) add(walk, node->input[k], result[k]);
+        if (stated[k]) add(walk, node->input[k], result[k]);
     return walk->failed_before || !cb_error();
 }
 
@@ -89,22 +99,27 @@ bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int o
     Origin origin = graph->origin;
     bool expanding = graph->expanding, fine = true;
     walk.reached = arena_new_array(arena, bool, walk.count + 1);
+    walk.touched = arena_new_array(arena, bool, walk.count + 1);
     walk.sum = arena_new_array(arena, Node *, walk.count + 1);
     walk.parsed = arena_new_array(arena, const Syntax *, OP_COUNT);
     reach(&walk, wrt, count);
     graph->expanding = true; /* numbers of gradients are not rounded to f16, as those of formulas */
     for (int i = 0; i < outputs; i++)
-        if (output[i]) add(&walk, output[i], cotangent[i]);
+        if (output[i] && cotangent[i]) add(&walk, output[i], cotangent[i]);
     for (int id = walk.count - 1; id >= 0 && fine; id--) {
         Node *node = graph->node[id];
-        if (!walk.sum[id] || !walk.reached[id]) continue;
+        if (!walk.touched[id]) continue;
         graph->origin = node->origin;
         if (through_expansion(node))
             add(&walk, node->expansion, walk.sum[id]);
         else
             fine = step(&walk, node, walk.sum[id]);
     }
-    for (int i = 0; i < count; i++) gradient[i] = walk.sum[wrt[i]->id];
+    for (int i = 0; i < count; i++) {
+        int id = wrt[i]->id;
+        bool zeros = walk.touched[id] && !walk.sum[id];
+        gradient[i] = zeros ? node_splat(graph, wrt[i], (Scalar){0}) : walk.sum[id];
+    }
     graph->expanding = expanding;
     graph->origin = origin;
     return fine;

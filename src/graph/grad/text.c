@@ -64,18 +64,23 @@ static Node *result_of(Graph *graph, const Term *term) {
     return zero ? NULL : term_node(graph, term);
 }
 
-bool grad_text(const GradCall *call, const Syntax *text) {
-    const OpInfo *info = op_info(call->node->op);
+static const char *input_name(Op op, int k) {
+    const Param *param = op_info(op)->param;
+    while (param->word >= 0 || k-- > 0) param++;
+    return param->name;
+}
+
+bool grad_text(const GradCall *call, const Syntax *text, bool *stated) {
+    Op op = call->node->op;
     TextScope scope = {.call = call, .first = text};
     Evaluator evaluator = {
-        .graph = call->graph, .lookup = lookup, .user = &scope, .formula = info->name};
-    for (int i = 0, input = 0; i < info->param_count; i++) {
-        if (info->param[i].word >= 0) continue;
-        int k = input++;
-        if (k >= call->node->input_count || !call->wanted[k]) continue;
-        const Syntax *statement = statement_of(text, info->param[i].name, k == 0);
+        .graph = call->graph, .lookup = lookup, .user = &scope, .formula = op_info(op)->name};
+    for (int k = 0; k < call->node->input_count; k++) {
+        if (!call->wanted[k]) continue;
+        const Syntax *statement = statement_of(text, input_name(op, k), k == 0);
         Term term;
-        if (!statement) continue;
+        stated[k] = statement != NULL;
+        if (!statement || !call->given) continue;
         if (!evaluate(&evaluator, statement, &term)) return false;
         call->result[k] = result_of(call->graph, &term);
     }
