@@ -33,11 +33,17 @@ static void declare_store_address(Emit *e, int s) {
                     store->guard != NULL, false);
 }
 
-/* c5 = c5 + t4: the running value itself is the scan's name. */
+/* c5 = c5 + t4: the running value itself is the scan's name, unless it is kept wider. */
 static void declare_scan(Emit *e, const Expr *x) {
     Phrase name = e->target->scan(e, x);
     Phrase step = text_combine(e, x, name, text_value(e, x->input[0]));
     emit_line(e, "%s = %s;", name.text, step.text);
+    if (expr_running(x) != x->dtype) {
+        const char *type = e->target->type[x->dtype];
+        const char *value = arena_format(e->arena, "t%u%s", x->id, e->suffix);
+        emit_line(e, "const %s %s = (%s)%s;", type, value, type, name.text);
+        name = text_name(value);
+    }
     emit_name(e, x, name);
 }
 

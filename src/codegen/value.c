@@ -285,7 +285,7 @@ Phrase text_op(Emit *e, Op op, cb_dtype compute, cb_dtype result, const Phrase *
 }
 
 Phrase text_combine(Emit *e, const Expr *fold, Phrase total, Phrase term) {
-    cb_dtype dtype = fold->dtype;
+    cb_dtype dtype = fold->op == EX_scan ? expr_running(fold) : fold->dtype;
     return text_op(e, fold->imm.i, dtype, dtype, (Phrase[]){total, term}, 2);
 }
 

@@ -83,6 +83,10 @@ bool kernel_has_scan(const Kernel *kernel) {
     return false;
 }
 
+cb_dtype expr_running(const Expr *scan) {
+    return scan->dtype == CB_F32 && reduce_adds(scan->imm.i) ? CB_F64 : scan->dtype;
+}
+
 bool kernel_in_order(const Kernel *kernel) {
     for (int i = 0; i < length(kernel->store); i++)
         if (kernel->store[i].mode != STORE_SET) return true;

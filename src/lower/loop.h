@@ -143,6 +143,8 @@ bool kernel_in_order(const Kernel *kernel);
  * the last point stays. Where points add, every chunk adds to zeros of its own (vm/bins.c). */
 bool kernel_may_split(const Kernel *kernel);
 bool kernel_has_scan(const Kernel *kernel);
+/* Of a scan's running value: f64 for sums and products of f32, which would round at every point. */
+cb_dtype expr_running(const Expr *scan);
 
 /* By id: whether a store needs the expression. What simplification left behind is needed by
  * none. */

@@ -83,7 +83,7 @@ static void plain_totals(Emit *e, int pass) {
     for (int id = 0; id < e->count; id++) {
         const Expr *x = e->kernel->expr[id];
         if (x->op != EX_scan || !e->local[id].needed) continue;
-        const char *type = e->local[id].started ? "" : e->target->type[x->dtype];
+        const char *type = e->local[id].started ? "" : e->target->type[expr_running(x)];
         emit_line(e, "%s c%u = %s;", type, x->id, text_identity(e, x).text);
         e->local[id].started = true;
     }

@@ -376,6 +376,45 @@ static void long_scans_run_in_order(void **state) {
     executable_free(e);
 }
 
+/* Sums and products so far are taken in f64 and rounded once: along rows, along columns (few and
+ * many of them), from the end as gradients take them, of f32 and of halves. */
+static void long_scans_round_once(void **state) {
+    static const struct {
+        cb_dtype dtype;
+        int rows, columns, dim;
+    } cases[] = {{CB_F32, 1, 1000003, 1}, {CB_F32, 1000003, 1, 0}, {CB_F32, 250001, 4, 0},
+                 {CB_F32, 15001, 70, 0},  {CB_F32, 70, 15001, 1},  {CB_F16, 5, 70001, 1},
+                 {CB_F16, 15001, 70, 0},  {CB_BF16, 3, 70001, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[400];
+        const char *name = cb_dtype_name(cases[i].dtype);
+        snprintf(text, sizeof text,
+                 "graph(x: %s[%d, %d]) {\n  s = cumsum(x, dim=%d)\n  f = flip(x, dims=[%d])\n"
+                 "  b = cumsum(f, dim=%d)\n  p = cumprod(x, dim=%d)\n  return s, b, p\n}",
+                 name, cases[i].rows, cases[i].columns, cases[i].dim, cases[i].dim, cases[i].dim,
+                 cases[i].dim);
+        Executable *e = executable_of(state, text, NULL);
+        int64_t count = (int64_t)cases[i].rows * cases[i].columns, along = cases[i].dim;
+        cb_tensor *ramp = cb_remainder(cb_mul(cb_arange(0, count), 7919), 1009);
+        cb_tensor *x = cb_add(cb_div(ramp, 32768), 0.985);
+        x = cb_reshape(x, cb_dims(cases[i].rows, cases[i].columns));
+        x = cb_to(x, cases[i].dtype);
+        cb_tensor *wide = cb_to(x, CB_F64), *out[3];
+        cb_tensor *exact[] = {cb_cumsum(wide, along),
+                              cb_cumsum(cb_flip(wide, cb_dims(along)), along),
+                              cb_cumprod(wide, along)};
+        assert_true(run_executable(e, &x, out));
+        for (int r = 0; r < 3; r++) {
+            cb_tensor *expected = cb_to(cb_to(exact[r], CB_F32), cb_dtype_of(x));
+            double wrong = cb_item(cb_sum(cb_to(cb_ne(out[r], expected), CB_I64)));
+            if (wrong > 0)
+                FAIL("%s[%d, %d] along %d, result %d: %.0f wrong", name, cases[i].rows,
+                     cases[i].columns, cases[i].dim, r, wrong);
+        }
+        executable_free(e);
+    }
+}
+
 static void nothing_to_do(void **state) {
     Executable *e = executable_of(
         state, "graph(x: f32[0, 3]) {\n  y = exp(x)\n  s = sum(y, dim=[0])\n  return y, s\n}",
@@ -462,6 +501,7 @@ static int run_engine(bool generate) {
         ONE(columns_do_not_depend_on_threads),
         ONE(long_reductions_of_integers),
         ONE(long_scans_run_in_order),
+        ONE(long_scans_round_once),
         ONE(nothing_to_do),
         ONE(equal_seeds_draw_equal_numbers),
         ONE(several_threads_share_one),

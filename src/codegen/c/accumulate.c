@@ -177,7 +177,7 @@ static void begin_array_accumulators(CKernel *c, int pass) {
         }
     for (int id = 0; id < e->count; id++)
         if (needed_scan(c, id)) {
-            const char *type = c_array_type(c, e->kernel->expr[id]->dtype);
+            const char *type = c_array_type(c, expr_running(e->kernel->expr[id]));
             if (!e->local[id].started) c_declare_array(c, type, "c", (uint32_t)id);
             any = true;
         }
@@ -199,8 +199,9 @@ void c_begin_accumulators(CKernel *c, int pass) {
         if (!needed_scan(c, id)) continue;
         const Expr *x = e->kernel->expr[id];
         bool declared = array || e->local[id].started;
-        emit_line(e, "%s%s%s = %s;", declared ? "" : e->target->type[x->dtype], declared ? "" : " ",
-                  c_scan(e, x).text, identity(c, x).text);
+        const char *type = declared ? "" : e->target->type[expr_running(x)];
+        emit_line(e, "%s%s%s = %s;", type, declared ? "" : " ", c_scan(e, x).text,
+                  identity(c, x).text);
         any = e->local[id].started = true;
     }
     if (array && any) emit_close(e);
