@@ -1,18 +1,22 @@
 /* One row times a matrix, or a matrix times one column, and a few of them: bound by reading the
  * matrix, so nothing is packed. y[j] = sum over k of x[k] * w(k, j) for each vector x, where w has
- * a unit stride along k (dot products) or, for one vector, along j (sums of rows). f32 and f64. */
+ * a unit stride along k (dot products) or, for one vector, along j (sums of rows). f32 and f64, and
+ * for one vector halves, which are widened a few KB at a time. */
 #include "base/parallel.h"
 #include "base/round.h"
 #include "cpu/gemm_internal.h"
+#include <string.h>
 
 enum {
     DOT_COLUMNS = 64,
     DOT_TOGETHER = 4, /* columns that share a vector's elements, and stay in L1 for the next one */
     SWEEP_COLUMNS = 1024,
-    MOST_VECTORS = 6,      /* more take less time from a packed matrix */
-    PIECE = 32 * 1024,     /* elements of a long sum that a thread takes */
-    FEW_SUMS = 8,          /* more are tasks enough by themselves */
-    LEAST_K = 64,          /* of several vectors: shorter sums spend their time on their ends */
+    MOST_VECTORS = 6,   /* more take less time from a packed matrix */
+    PIECE = 32 * 1024,  /* elements of a long sum that a thread takes */
+    FEW_SUMS = 8,       /* more are tasks enough by themselves */
+    WIDE_ROOM = 4096,   /* f32 that a piece of a matrix of halves is widened to: they stay in L1 */
+    WIDE_COLUMNS = 256, /* sums of rows that such a piece has */
+    LEAST_K = 64,       /* of several vectors: shorter sums spend their time on their ends */
     TASK_BYTES = 64 * 1024 /* of the matrix: what is worth waking a thread for */
 };
 
@@ -49,10 +53,14 @@ static VectorJob describe(const Gemm *gemm) {
 }
 
 bool gemm_fits_vector(const MatmulTask *task) {
-    if (task->dtype != CB_F32 && task->dtype != CB_F64) return false;
+    if (!dtype_is_float(task->dtype)) return false;
     VectorJob job = describe(&(Gemm){.task = *task});
+    /* a matrix to the right of bf16 is read as fast by what multiplies these, or packed once */
+    if (task->dtype == CB_BF16 && gemm_bf16() && !job.swapped && job.columns > FEW_SUMS)
+        return false;
     if (job.vectors == 1) return job.w_k == 1 || job.w_j == 1;
-    return !task->reduced && job.vectors <= MOST_VECTORS && job.w_k == 1 && job.k >= LEAST_K;
+    return !task->reduced && !dtype_is_half(task->dtype) && job.vectors <= MOST_VECTORS &&
+           job.w_k == 1 && job.k >= LEAST_K;
 }
 
 bool gemm_vector_wants_panels(const MatmulTask *task) {
@@ -91,6 +99,36 @@ static void dots(const VectorJob *job, const char *x, int64_t x_step, const char
     }
 }
 
+/* One vector, which is widened already, and pieces of a matrix of halves. */
+static void widened(const VectorJob *job, const float *x, const char *w, int64_t count, char *y) {
+    const Gemm *gemm = job->gemm;
+    int64_t element = gemm->input_bytes, to = gemm->narrow ? element : (int64_t)sizeof(float);
+    bool dot = job->w_k == 1;
+    int64_t columns = dot ? DOT_TOGETHER : WIDE_COLUMNS, rows = WIDE_ROOM / columns;
+    float matrix[WIDE_ROOM], part[WIDE_COLUMNS];
+    for (int64_t j = 0; j < count; j += columns) {
+        int64_t here = least(columns, count - j);
+        double sum[WIDE_COLUMNS] = {0};
+        for (int64_t k = 0; k < job->k; k += rows) {
+            int64_t deep = least(rows, job->k - k), lines = dot ? here : deep;
+            const char *from = w + (k * job->w_k + j * job->w_j) * element;
+            for (int64_t l = 0; l < lines; l++)
+                gemm->convert(from + l * (dot ? job->w_j : job->w_k) * element,
+                              matrix + l * (dot ? rows : columns), dot ? deep : here);
+            if (dot)
+                gemm->type->dot(deep, here, x + k, matrix, rows, part);
+            else
+                gemm->type->sweep(deep, here, x + k, matrix, columns, part);
+            for (int64_t c = 0; c < here; c++) sum[c] += (double)part[c];
+        }
+        for (int64_t c = 0; c < here; c++) part[c] = (float)sum[c];
+        if (gemm->narrow)
+            gemm->narrow(part, y + j * to, here);
+        else
+            memcpy(y + j * to, part, (size_t)(here * to));
+    }
+}
+
 static void finish(const VectorJob *job, int64_t batch, int64_t j, int64_t count) {
     const MatmulTask *task = &job->gemm->task;
     if (job->swapped)
@@ -108,8 +146,11 @@ static void run_task(const VectorJob *job, int64_t task, const char *x, int64_t 
     gemm_batch_offsets(&gemm->task, batch, &a_offset, &b_offset);
     const char *w = job->swapped ? gemm->a + a_offset * element : gemm->b + b_offset * element;
     w += j * job->w_j * element;
-    char *y = gemm->out + (batch * gemm->task.m * gemm->task.n + j * job->y_stride) * element;
-    if (job->vectors > 1)
+    int64_t to = gemm->task.wide ? (int64_t)sizeof(float) : element;
+    char *y = gemm->out + (batch * gemm->task.m * gemm->task.n + j * job->y_stride) * to;
+    if (gemm->convert)
+        widened(job, (const float *)(const void *)x, w, count, y);
+    else if (job->vectors > 1)
         dots(job, x, x_step, w, count, y);
     else if (job->w_k == 1)
         gemm->type->dot(job->k, count, x, w, job->w_j, y);
@@ -118,13 +159,19 @@ static void run_task(const VectorJob *job, int64_t task, const char *x, int64_t 
     finish(job, batch, j, count);
 }
 
-/* The vectors of a batch item: where they are, or gathered. */
+/* The vectors of a batch item: where they are, or gathered, halves as f32. */
 static const char *vectors_of(const VectorJob *job, int64_t batch, char *gathered) {
     const Gemm *gemm = job->gemm;
     int64_t a_offset, b_offset, element = gemm->input_bytes;
     gemm_batch_offsets(&gemm->task, batch, &a_offset, &b_offset);
     const char *x = job->swapped ? gemm->b + b_offset * element : gemm->a + a_offset * element;
     if (!gathered) return x;
+    if (gemm->convert) {
+        int64_t run = job->x_stride == 1 ? job->k : 1;
+        for (int64_t i = 0; i < job->k; i += run)
+            gemm->convert(x + i * job->x_stride * element, (float *)(void *)gathered + i, run);
+        return gathered;
+    }
     for (int64_t v = 0; v < job->vectors; v++)
         copy_vector(gathered + v * job->k * element, x + v * job->x_step * element, job->x_stride,
                     job->k, gemm->element);
@@ -135,7 +182,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     const VectorJob *job = user;
     Storage *storage = NULL;
     int64_t x_step = job->x_stride == 1 ? job->x_step : job->k, batch = -1;
-    if (job->x_stride != 1) {
+    if (job->x_stride != 1 || job->gemm->convert) {
         storage = storage_new((size_t)(job->vectors * job->k) * job->gemm->element);
         if (!storage) {
             atomic_store_explicit(job->gemm->failed, true, memory_order_relaxed);
@@ -162,8 +209,8 @@ typedef struct LongSums {
 } LongSums;
 
 static bool is_long(const VectorJob *job) {
-    return job->gemm->task.batch == 1 && job->vectors == 1 && job->w_k == 1 && job->x_stride == 1 &&
-           job->columns <= FEW_SUMS && job->k >= 2 * PIECE;
+    return !job->gemm->convert && job->gemm->task.batch == 1 && job->vectors == 1 &&
+           job->w_k == 1 && job->x_stride == 1 && job->columns <= FEW_SUMS && job->k >= 2 * PIECE;
 }
 
 static void sum_pieces(void *user, int64_t low, int64_t high) {

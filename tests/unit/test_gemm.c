@@ -180,6 +180,37 @@ static void vectors(void **state) {
     }
 }
 
+/* A vector and a matrix of halves, in pieces of k and of columns whose last ones are short; sums
+ * that stay f32, too. */
+static void vectors_of_halves(void **state) {
+    (void)state;
+    static const int64_t size[][3] = {{1, 1, 5003}, {1, 7, 2051}, {9, 1, 2051}, {1, 517, 37}};
+    for (int i = 0; i < 64; i++) {
+        const int64_t *s = size[i % 4];
+        Case c = {.dtype = i & 4 ? CB_F16 : CB_BF16, .batch = i & 8 ? 3 : 1, .spread = 1};
+        c.m = s[0], c.n = s[1], c.k = s[2];
+        c.a_turned = (i & 16) != 0, c.b_turned = s[2] > s[1];
+        MatmulTask task = task_of(&c);
+        bool apart = c.dtype == CB_BF16 && gemm_bf16() && c.n > 8;
+        assert_int_equal(gemm_fits(&task, GEMM_VECTOR), !apart);
+        run_case(&c);
+        task.wide = true;
+        if (i & 32) task.a_k *= 2, task.a_m *= 2, task.a_batch[0] *= 2; /* vectors are gathered */
+        void *a = random_matrix(c.dtype, 2 * c.batch * c.m * c.k + 8);
+        void *b = random_matrix(c.dtype, c.batch * c.k * c.n + 8);
+        int64_t count = c.m * c.n;
+        float *out = malloc((size_t)(c.batch * count) * sizeof *out);
+        assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = out}));
+        for (int64_t at = 0; at < c.batch * count; at++) {
+            double exact = expected_at(&task, a, b, at / count, at % count / c.n, at % c.n);
+            float got = out[at];
+            got = i & 4 ? f16_to_f32(f16_from_f32(got)) : bf16_to_f32(bf16_from_f32(got));
+            assert_true((double)got == exact);
+        }
+        free(a), free(b), free(out);
+    }
+}
+
 /* Up to six vectors, at every place in a block of columns, in every layout; packed, too. */
 static void a_few_vectors(void **state) {
     (void)state;
@@ -344,6 +375,7 @@ int main(void) {
         cmocka_unit_test(bf16_is_packed_from_f32),
         cmocka_unit_test(every_layout),
         cmocka_unit_test(vectors),
+        cmocka_unit_test(vectors_of_halves),
         cmocka_unit_test(long_sums),
         cmocka_unit_test(small_items),
         cmocka_unit_test(a_few_vectors_take_no_memory),
