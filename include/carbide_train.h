@@ -87,7 +87,8 @@ CB_API cb_status cb_clip_grad_value_(cb_tensor *const *tensors, int count, doubl
  *                       final_div_factor=1e4, three_phase=False; momentum stays as it is
  *   ReduceLROnPlateau   factor=0.1, patience=10, threshold=1e-4, cooldown=0, min_lr=0, eps=1e-8,
  *                       maximize=False (mode="max"), absolute=False (threshold_mode="abs")
- */
+ *
+ * Arguments that PyTorch refuses are refused: factor >= 1, or a start_factor above 1. */
 
 /* Of the learning rates that the groups have now; the first value is set at once. The optimizer
  * must live as long. NULL with an error. */
@@ -97,7 +98,8 @@ CB_API cb_schedule *cb_schedule_new(cb_optimizer *optimizer, const char *name,
  * which counts from 0 there. Not for ReduceLROnPlateau. */
 CB_API cb_status cb_schedule_then(cb_schedule *schedule, int64_t milestone, const char *name,
                                   const char *arguments);
-/* The rates of the next step. metric is read by ReduceLROnPlateau alone. */
+/* The rates of the next step. metric is read by ReduceLROnPlateau alone. An error, which leaves the
+ * rates, for every step behind the total_steps of OneCycleLR. */
 CB_API cb_status cb_schedule_step(cb_schedule *schedule, double metric);
 CB_API cb_module *cb_schedule_state(cb_schedule *schedule); /* as cb_optimizer_state */
 CB_API void cb_schedule_free(cb_schedule *schedule);

@@ -2,6 +2,7 @@
 #include "train/arguments.h"
 #include "base/error.h"
 
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
@@ -118,13 +119,44 @@ double argument_or_zero(const TrainArguments *arguments, const char *name) {
     return find((TrainArguments *)arguments, name, strlen(name)) ? argument(arguments, name) : 0;
 }
 
-bool argument_within(const TrainArguments *arguments, const char *name, double low, double high) {
-    const Argument *found = find((TrainArguments *)arguments, name, strlen(name));
-    for (int i = 0; found && i < found->count; i++) {
-        if (found->value[i] >= low && found->value[i] < high) continue;
-        fail(CB_ERR_ARGUMENT, "%s: %s is %g, and has to be in %g..%g", arguments->owner, name,
-             found->value[i], low, high);
-        return false;
+/* What torch.optim's constructors take, low and high included. */
+static const struct {
+    const char *name;
+    double low, high;
+    const char *range;
+    bool whole;
+} ranges[] = {
+    {"lr", 0, DBL_MAX, "at least 0", false},
+    {"eps", 0, DBL_MAX, "at least 0", false},
+    {"weight_decay", 0, DBL_MAX, "at least 0", false},
+    {"momentum", 0, DBL_MAX, "at least 0", false},
+    {"lr_decay", 0, DBL_MAX, "at least 0", false},
+    {"alpha", 0, DBL_MAX, "at least 0", false},
+    {"initial_accumulator_value", 0, DBL_MAX, "at least 0", false},
+    {"betas", 0, 1 - DBL_EPSILON / 2, "at least 0 and below 1", false},
+    {"factor", 0, 1 - DBL_EPSILON / 2, "at least 0 and below 1", false},
+    {"start_factor", DBL_MIN, 1, "above 0 and at most 1", false},
+    {"end_factor", 0, 1, "between 0 and 1", false},
+    {"pct_start", 0, 1, "between 0 and 1", false},
+    {"total_iters", DBL_MIN, DBL_MAX, "above 0", false},
+    {"step_size", DBL_MIN, DBL_MAX, "above 0", false},
+    {"T_max", DBL_MIN, DBL_MAX, "above 0", false},
+    {"total_steps", 1, DBL_MAX, "a whole number above 0", true},
+    {"ns_steps", 0, 99, "a whole number below 100", true},
+};
+
+bool arguments_within(const TrainArguments *arguments) {
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        const char *name = ranges[i].name;
+        const Argument *found = find((TrainArguments *)arguments, name, strlen(name));
+        for (int k = 0; found && k < found->count; k++) {
+            double value = found->value[k];
+            bool whole = !ranges[i].whole || value == floor(value);
+            if (value >= ranges[i].low && value <= ranges[i].high && whole) continue;
+            fail(CB_ERR_ARGUMENT, "%s: %s is %g, and has to be %s", arguments->owner, name, value,
+                 ranges[i].range);
+            return false;
+        }
     }
     return true;
 }

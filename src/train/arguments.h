@@ -33,7 +33,7 @@ double argument(const TrainArguments *arguments, const char *name);
 double argument_second(const TrainArguments *arguments, const char *name);
 /* The same, 0 where there is none of this name. */
 double argument_or_zero(const TrainArguments *arguments, const char *name);
-/* False with an error unless low <= number < high. */
-bool argument_within(const TrainArguments *arguments, const char *name, double low, double high);
+/* False with an error that names one outside of what PyTorch takes. */
+bool arguments_within(const TrainArguments *arguments);
 
 #endif

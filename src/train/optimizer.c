@@ -19,12 +19,7 @@ bool optimizer_lives(const cb_optimizer *optimizer, const char *what) {
 /* ---- making ---------------------------------------------------------------------------------- */
 
 static bool arguments_fit(const TrainArguments *arguments) {
-    static const char *const positive[] = {
-        "lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "initial_accumulator_value"};
-    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
-        if (!argument_within(arguments, positive[i], 0, INFINITY)) return false;
-    if (!argument_within(arguments, "betas", 0, 1)) return false;
-    if (!argument_within(arguments, "ns_steps", 0, 100)) return false;
+    if (!arguments_within(arguments)) return false;
     bool nesterov = argument_or_zero(arguments, "nesterov") != 0;
     if (!nesterov ||
         (argument(arguments, "momentum") > 0 && argument_or_zero(arguments, "dampening") == 0))

@@ -33,7 +33,8 @@ static double cosine_curve(const TrainArguments *arguments, double base, double 
     return cosine(base, ARG("eta_min"), n / ARG("T_max"));
 }
 
-/* From max_lr / div_factor up, down, and, in three phases, on from there. */
+/* NAN behind the last step, and where a phase has none: PyTorch raises there.
+ * From max_lr / div_factor up, down, and, in three phases, on from there. */
 static double one_cycle_curve(const TrainArguments *arguments, double base, double n) {
     (void)base;
     double total = ARG("total_steps"), top = ARG("max_lr");
@@ -43,6 +44,7 @@ static double one_cycle_curve(const TrainArguments *arguments, double base, doub
     double ends[] = {up, three ? 2 * up : total - 1, total - 1};
     double rates[] = {first, top, three ? first : last, last};
     double begin = 0;
+    if (n > total) return NAN;
     for (int phase = 0; phase < 2 + three; phase++) {
         double share = (n - begin) / (ends[phase] - begin), from = rates[phase];
         if (n <= ends[phase] || phase == 1 + three)
@@ -54,22 +56,21 @@ static double one_cycle_curve(const TrainArguments *arguments, double base, doub
 }
 
 static const struct {
-    const char *name, *arguments, *positive; /* the argument that has to be above 0 */
-    Curve *curve;                            /* NULL: ReduceLROnPlateau */
+    const char *name, *arguments;
+    Curve *curve; /* NULL: ReduceLROnPlateau */
 } curves[] = {
-    {"LinearLR", "start_factor=0.3333333333333333, end_factor=1, total_iters=5", "total_iters",
-     linear_curve},
-    {"StepLR", "step_size, gamma=0.1", "step_size", step_curve},
-    {"CosineAnnealingLR", "T_max, eta_min=0", "T_max", cosine_curve},
+    {"LinearLR", "start_factor=0.3333333333333333, end_factor=1, total_iters=5", linear_curve},
+    {"StepLR", "step_size, gamma=0.1", step_curve},
+    {"CosineAnnealingLR", "T_max, eta_min=0", cosine_curve},
     {"OneCycleLR",
      "max_lr, total_steps, pct_start=0.3, anneal_linear=False, div_factor=25, "
      "final_div_factor=1e4, "
      "three_phase=False",
-     "total_steps", one_cycle_curve},
+     one_cycle_curve},
     {"ReduceLROnPlateau",
      "factor=0.1, patience=10, threshold=1e-4, cooldown=0, min_lr=0, eps=1e-8, maximize=False, "
      "absolute=False",
-     "factor", NULL},
+     NULL},
 };
 
 typedef struct ScheduleStage {
@@ -101,7 +102,7 @@ static bool stage_make(ScheduleStage *stage, const char *name, const char *text)
         *stage = (ScheduleStage){.arguments = arguments_of(curves[i].name, curves[i].arguments),
                                  .curve = curves[i].curve};
         return arguments_take(&stage->arguments, text) && arguments_complete(&stage->arguments) &&
-               argument_within(&stage->arguments, curves[i].positive, 1e-300, INFINITY);
+               arguments_within(&stage->arguments);
     }
     fail(CB_ERR_ARGUMENT,
          "there is no schedule '%s': LinearLR, StepLR, CosineAnnealingLR, "
@@ -120,6 +121,11 @@ static cb_status apply_curve(cb_schedule *schedule) {
     if (!base) return cb_error_status();
     for (int g = 0; g < schedule->optimizer->groups; g++) {
         double lr = stage->curve(&stage->arguments, base[g], (double)(n - stage->begin));
+        if (!isfinite(lr)) {
+            double most = argument_or_zero(&stage->arguments, "total_steps");
+            return fail(CB_ERR_ARGUMENT, "cb_schedule_step: %s has no rate for step %lld of %g",
+                        stage->arguments.owner, (long long)(n - stage->begin), most);
+        }
         if ((cb_optimizer_set_lr)(schedule->optimizer, g, fmax(lr, 0))) return cb_error_status();
     }
     return CB_OK;

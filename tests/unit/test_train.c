@@ -373,7 +373,18 @@ static void refusals(void **state) {
     static const char *const schedules[][3] = {
         {"StepLR", NULL, "StepLR needs step_size"},
         {"Cosine", NULL, "there is no schedule 'Cosine'"},
-        {"CosineAnnealingLR", "T_max=0", "T_max is 0"},
+        {"CosineAnnealingLR", "T_max=0", "T_max is 0, and has to be above 0"},
+        {"StepLR", "step_size=0", "step_size is 0"},
+        {"LinearLR", "start_factor=0", "start_factor is 0, and has to be above 0 and at most 1"},
+        {"LinearLR", "start_factor=1.5", "start_factor is 1.5"},
+        {"LinearLR", "end_factor=1.5", "end_factor is 1.5, and has to be between 0 and 1"},
+        {"LinearLR", "end_factor=-0.5", "end_factor is -0.5"},
+        {"LinearLR", "total_iters=0", "total_iters is 0"},
+        {"OneCycleLR", "max_lr=1, total_steps=2.5", "total_steps is 2.5, and has to be a whole"},
+        {"OneCycleLR", "max_lr=1, total_steps=0", "total_steps is 0"},
+        {"OneCycleLR", "max_lr=1, total_steps=9, pct_start=1.1", "pct_start is 1.1"},
+        {"OneCycleLR", "max_lr=1, total_steps=9, pct_start=-0.1", "pct_start is -0.1"},
+        {"ReduceLROnPlateau", "factor=1", "factor is 1, and has to be at least 0 and below 1"},
     };
     for (size_t i = 0; i < COUNT(schedules); i++) {
         assert_null(cb_schedule_new(muon, schedules[i][0], schedules[i][1]));
@@ -396,6 +407,24 @@ static void refusals(void **state) {
     expect_error("cb_clip_grad_norm_");
     assert_true(cb_clip_grad_value_(p, 1, NAN) != CB_OK);
     expect_error("cb_clip_grad_value_: at most nan");
+}
+
+/* As PyTorch's, which takes total_steps steps and raises at every one behind. */
+static void one_cycle_ends(void **state) {
+    (void)state;
+    cb_tensor *p = cb_zeros(1);
+    cb_optimizer *optimizer = cb_optimizer_new("SGD", NULL);
+    cb_optimizer_add(optimizer, &p, 1, NULL);
+    cb_schedule *schedule = cb_schedule_new(optimizer, "OneCycleLR", "max_lr=1, total_steps=10");
+    for (int i = 0; i < 10; i++) assert_int_equal(cb_schedule_step(schedule, 0), CB_OK);
+    double last = cb_optimizer_lr(optimizer, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(cb_schedule_step(schedule, 0), CB_ERR_ARGUMENT);
+        expect_error(i ? "step 12 of 10" : "cb_schedule_step: OneCycleLR has no rate for step 11");
+    }
+    assert_true(cb_optimizer_lr(optimizer, 0) == last);
+    cb_schedule_free(schedule);
+    cb_optimizer_free(optimizer);
 }
 
 /* Of nothing, and of what is freed. */
@@ -444,11 +473,17 @@ static void without_an_optimizer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(optimizers_as_pytorch),      TEST(schedules_as_pytorch),
-        TEST(halves_as_pytorch),          TEST(norms_of_gradients),
-        TEST(resumes_bit_for_bit),        TEST(state_has_names_of_pytorch),
-        TEST(files_that_do_not_fit),      TEST(parameters_without_gradient_stay),
-        TEST(tied_parameters_count_once), TEST(refusals),
+        TEST(optimizers_as_pytorch),
+        TEST(schedules_as_pytorch),
+        TEST(halves_as_pytorch),
+        TEST(norms_of_gradients),
+        TEST(resumes_bit_for_bit),
+        TEST(state_has_names_of_pytorch),
+        TEST(files_that_do_not_fit),
+        TEST(parameters_without_gradient_stay),
+        TEST(tied_parameters_count_once),
+        TEST(refusals),
+        TEST(one_cycle_ends),
         TEST(without_an_optimizer),
     };
     if (!mkdtemp(folder)) return 1;
