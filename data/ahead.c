@@ -158,7 +158,9 @@ const void *ahead_get(Ahead *ahead, uint64_t seed, int64_t n) {
             make_next(ahead);
         else
             pthread_cond_wait(&ahead->moved, &ahead->lock);
+    bool made = slot->error.status == CB_OK;
+    if (!made) ahead->given = -1; /* whoever asks again has it made again */
     pthread_mutex_unlock(&ahead->lock);
-    if (slot->error.status == CB_OK) return slot->batch;
+    if (made) return slot->batch;
     return data_refuse(slot->error.status, "%s", slot->error.text), NULL;
 }

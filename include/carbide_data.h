@@ -100,8 +100,8 @@ typedef struct cb_sample_reader cb_sample_reader;
 CB_API cb_sample_reader *cb_sample_reader_new(const cb_samples *samples,
                                               const cb_sample_options *options);
 /* f32[batch, channels, height, width] and i64[batch], in the current scope. On an error neither is
- * made, and the position stays. CB_ERR_IO: a picture that cannot be read, is truncated or damaged,
- * CB_ERR_SHAPE: smaller than the window; both name it. */
+ * made, and the position stays: the next call reads the files again. CB_ERR_IO: a picture that
+ * cannot be read, is truncated or damaged, CB_ERR_SHAPE: smaller than the window; both name it. */
 CB_API cb_status cb_sample_reader_next(cb_sample_reader *reader, cb_tensor **pictures,
                                        cb_tensor **labels);
 /* The state dict, as a module that the reader owns: position, i64[2] of seed and position. */

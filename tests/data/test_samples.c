@@ -290,9 +290,17 @@ static void test_folders_of_pictures(void **state) {
                     way == 0   ? count - 3
                     : way == 1 ? 6
                                : 0);
+        options.threads = way; /* 0 to 3 */
         reader = cb_sample_reader_new(samples, &options);
         cb_tensor *x, *y;
-        REFUSES(cb_sample_reader_next(reader, &x, &y), CB_ERR_IO, why[way]);
+        for (int again = 0; again < 2; again++)
+            REFUSES(cb_sample_reader_next(reader, &x, &y), CB_ERR_IO, why[way]);
+        written("set/a/1.jpg", bytes, count); /* mended */
+        static float mended[3 * 3 * 64];
+        int64_t again[3];
+        batch_of(reader, 3, 3 * 3 * 64, mended, again);
+        assert_memory_equal(mended, pixel, sizeof pixel);
+        assert_memory_equal(again, label, sizeof label);
         cb_sample_reader_free(reader);
     }
     free(path);
