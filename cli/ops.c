@@ -27,7 +27,9 @@ static const struct {
     {KIND_REDUCE, "Reductions",
      "Over the dimensions `dim`; the meaning is how an element `b` joins the accumulator `a`."},
     {KIND_SCAN, "Scans", "Running reductions along one dimension."},
-    {KIND_VIEW, "Views", "A new shape over the same storage; nothing moves."},
+    {KIND_VIEW, "Views",
+     "A new shape over the same storage; nothing moves, but for flip, a copy as in PyTorch, "
+     "and a reshape that strides cannot express."},
     {KIND_SOURCE, "Sources", "Tensors made from numbers."},
     {KIND_RANDOM, "Random numbers", "Philox, numbered by draw: eager and compiled draw the same."},
     {KIND_JOIN, "Joining", "Tensors side by side, padded, or one in a part of another."},
