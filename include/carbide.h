@@ -277,10 +277,16 @@ static inline cb_operand cb_operand_of(float f) { return cb_operand_float(f); }
 static inline cb_operand cb_operand_of(bool b) { return cb_operand_bool(b); }
 static inline cb_dim_list cb_dims_of(cb_dim_list l) { return l; }
 cb_dim_list cb_dims_of(cb_dtype) = delete;
+cb_dim_list cb_dims_of(bool) = delete;
+int64_t cb_size_of(cb_dtype) = delete;
+int64_t cb_size_of(bool) = delete;
+int64_t cb_size_of(double) = delete;
+int64_t cb_size_of(float) = delete;
 int64_t cb_integer_of(double) = delete;
 int64_t cb_integer_of(float) = delete;
 #define CB_OF_INTEGER(type, as_int64)                                                              \
     static inline int64_t cb_integer_of(type i) { return as_int64; }                               \
+    static inline int64_t cb_size_of(type i) { return as_int64; }                                  \
     static inline cb_operand cb_operand_of(type i) { return cb_operand_int(as_int64); }            \
     static inline cb_dim_list cb_dims_of(type i) { return cb_dims_one(as_int64); }
 CB_OF_INTEGER(int, i)
@@ -298,7 +304,7 @@ template <typename... D> static inline cb_float_list cb_floats(D... d) {
     return l;
 }
 template <typename... D> static inline cb_dim_list cb_dims(D... d) {
-    cb_dim_list l = {static_cast<int>(sizeof...(D)), {static_cast<int64_t>(d)...}};
+    cb_dim_list l = {static_cast<int>(sizeof...(D)), {cb_size_of(d)...}};
     return l;
 }
 static inline cb_dim_list cb_all_dims() {
@@ -368,7 +374,34 @@ extern "C" {
     _Generic((d), cb_float_list: cb_floats_same, default: cb_floats_one)(d)
 /* The number of arguments is counted, so a list of nine sizes is an error of the compiler. */
 #define CB_COUNT(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-#define cb_dims(...) ((cb_dim_list){CB_COUNT(__VA_ARGS__), {__VA_ARGS__}})
+/* Each is an integer, and neither a bool nor a dtype: 0 is added to it, or nothing compiles. */
+#define CB_SIZE(d)                                                                                 \
+    ((d) + _Generic((d),                                                                           \
+         short: 0,                                                                                 \
+         unsigned char: 0,                                                                         \
+         unsigned short: 0,                                                                        \
+         int: 0,                                                                                   \
+         unsigned: 0,                                                                              \
+         long: 0,                                                                                  \
+         unsigned long: 0,                                                                         \
+         long long: 0,                                                                             \
+         unsigned long long: 0))
+#define CB_SIZES_1(d) CB_SIZE(d)
+#define CB_SIZES_2(d, ...) CB_SIZE(d), CB_SIZES_1(__VA_ARGS__)
+#define CB_SIZES_3(d, ...) CB_SIZE(d), CB_SIZES_2(__VA_ARGS__)
+#define CB_SIZES_4(d, ...) CB_SIZE(d), CB_SIZES_3(__VA_ARGS__)
+#define CB_SIZES_5(d, ...) CB_SIZE(d), CB_SIZES_4(__VA_ARGS__)
+#define CB_SIZES_6(d, ...) CB_SIZE(d), CB_SIZES_5(__VA_ARGS__)
+#define CB_SIZES_7(d, ...) CB_SIZE(d), CB_SIZES_6(__VA_ARGS__)
+#define CB_SIZES_8(d, ...) CB_SIZE(d), CB_SIZES_7(__VA_ARGS__)
+#define CB_SIZES_9(...) _Generic("nine sizes", int: 0)
+#define CB_SIZES(...)                                                                              \
+    CB_PICK_9(__VA_ARGS__, CB_SIZES_9, CB_SIZES_8, CB_SIZES_7, CB_SIZES_6, CB_SIZES_5, CB_SIZES_4, \
+              CB_SIZES_3, CB_SIZES_2, CB_SIZES_1, )                                                \
+    (__VA_ARGS__)
+#define CB_DIMS_0(...) ((cb_dim_list){CB_COUNT(__VA_ARGS__), {CB_SIZES(__VA_ARGS__)}})
+#define CB_DIMS_1(...) CB_NO_DIMS
+#define cb_dims(...) CB_PASTE(CB_DIMS_, CB_IS_EMPTY(__VA_ARGS__))(__VA_ARGS__)
 #define cb_floats(...)                                                                             \
     ((cb_float_list){(int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), {__VA_ARGS__}})
 #define CB_NO_FLOATS ((cb_float_list){0, {0}})
@@ -395,18 +428,24 @@ CB_API cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim);
 CB_API cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim);
 
 /* In-place ops: x takes the value (broadcast and converted to x's shape and dtype); x comes back.
- * cb_add_(x, y) and its like are cb_assign_result(x, cb_add(x, y)), one pass over memory, and
- * refused where the result is of a higher kind than x, as a float is for integers. cb_batch_norm
+ * cb_add_(x, y) and its like are cb_assign_result(x, cb_add(x, y)): compiled, one pass over memory;
+ * eagerly the result is a tensor of its own, which is copied. They are refused where the result is
+ * of a higher kind than x, as a float is for integers. cb_batch_norm
  * and cb_instance_norm, where they train, move running_mean and running_var in place, too.
  * cb_fill_ refuses a number that x's dtype does not hold, as cb_full does. */
 CB_API cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value);
 CB_API cb_tensor *cb_assign_result(cb_tensor *x, cb_tensor *result);
 CB_API cb_tensor *cb_fill_(cb_tensor *x, cb_operand value);
-#define cb_add_(x, y) cb_assign_result((x), cb_add((x), (y)))
-#define cb_sub_(x, y) cb_assign_result((x), cb_sub((x), (y)))
-#define cb_mul_(x, y) cb_assign_result((x), cb_mul((x), (y)))
-#define cb_div_(x, y) cb_assign_result((x), cb_div((x), (y)))
-#define cb_relu_(x) cb_assign_result((x), cb_relu(x))
+CB_API cb_tensor *cb_add_(cb_tensor *x, cb_operand y);
+CB_API cb_tensor *cb_sub_(cb_tensor *x, cb_operand y);
+CB_API cb_tensor *cb_mul_(cb_tensor *x, cb_operand y);
+CB_API cb_tensor *cb_div_(cb_tensor *x, cb_operand y);
+CB_API cb_tensor *cb_relu_(cb_tensor *x);
+#define cb_add_(x, y) (CB_HERE, (cb_add_)((x), cb_operand_of(y)))
+#define cb_sub_(x, y) (CB_HERE, (cb_sub_)((x), cb_operand_of(y)))
+#define cb_mul_(x, y) (CB_HERE, (cb_mul_)((x), cb_operand_of(y)))
+#define cb_div_(x, y) (CB_HERE, (cb_div_)((x), cb_operand_of(y)))
+#define cb_relu_(x) (CB_HERE, (cb_relu_)(x))
 
 /* ---- gradients ---- */
 #include <carbide_grad.h>
@@ -538,8 +577,8 @@ extern "C" {
          cb_function_4 *: cb_compile_4,                                                            \
          cb_module *: cb_compile_module,                                                           \
          cb_graph *: cb_compile_graph)((f), (options)))
-#define CB_COMPILE_PICK(f, options, ...) CB_COMPILE(f, options)
-#define cb_compile(...) CB_COMPILE_PICK(__VA_ARGS__, NULL, NULL)
+#define CB_COMPILE_1(f) CB_COMPILE(f, NULL)
+#define cb_compile(...) CB_PICK_2(__VA_ARGS__, CB_COMPILE, CB_COMPILE_1, )(__VA_ARGS__)
 #endif
 
 /* Calls a compiled function. cb_call(f, x, y) returns the first result, or NULL; cb_call_n fills

@@ -141,20 +141,24 @@ Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attr
 
 /* ---- in-place -------------------------------------------------------------------------------- */
 
+const char *write_name(void) { return thread_state.writes ? thread_state.writes : "assign"; }
+
 static bool check_target(const Tensor *target) {
     if (tensor_span_bytes(target) == 0) return true; /* nothing is written */
     for (int i = 0; i < target->rank; i++) {
         if (target->stride[i] != 0 || target->size[i] < 2) continue;
         fail(CB_ERR_SHAPE,
-             "assign: dimension %d of the target is expanded: several elements are one "
+             "%s: dimension %d of the target is expanded: several elements are one "
              "in memory; clone it first",
-             i);
+             write_name(), i);
         return false;
     }
     Meta meta = tensor_meta(target);
     if (!view_repeats(&meta, target->stride)) return true;
-    fail(CB_ERR_SHAPE, "assign: the target's windows overlap: several elements are one in memory; "
-                       "clone it first");
+    fail(CB_ERR_SHAPE,
+         "%s: the target's windows overlap: several elements are one in memory; "
+         "clone it first",
+         write_name());
     return false;
 }
 
@@ -169,7 +173,7 @@ static bool check_broadcast(const Tensor *target, const Tensor *value) {
     Meta value_meta = tensor_meta(value), target_meta = tensor_meta(target);
     meta_format(&value_meta, from, sizeof from);
     meta_format(&target_meta, to, sizeof to);
-    fail(CB_ERR_SHAPE, "assign: %s does not broadcast to %s", from, to);
+    fail(CB_ERR_SHAPE, "%s: %s does not broadcast to %s", write_name(), from, to);
     return false;
 }
 
@@ -177,7 +181,7 @@ static bool check_broadcast(const Tensor *target, const Tensor *value) {
 static bool check_number(const Tensor *target, const cb_operand *value) {
     char why[NUMBER_TEXT];
     if (number_converts(value, target->dtype, why)) return true;
-    fail(CB_ERR_ARGUMENT, "assign: %s", why);
+    fail(CB_ERR_ARGUMENT, "%s: %s", write_name(), why);
     return false;
 }
 
@@ -192,7 +196,7 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
     Tensor *x = value->tensor;
     bool tensor = value->kind == CB_OPERAND_TENSOR;
     if (!target || (tensor && !x)) {
-        fail(CB_ERR_ARGUMENT, "assign: %s is NULL", target ? "the value" : "the target");
+        fail(CB_ERR_ARGUMENT, "%s: %s is NULL", write_name(), target ? "the value" : "the target");
         return NULL;
     }
     bool known = target->dtype >= 0 && (!tensor || x->dtype >= 0);
@@ -201,7 +205,7 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
     Tracer *tracer = tracer_current();
     if (tracer) return tracer->assign(tracer, target, value);
     if (!target->storage || (tensor && !x->storage)) {
-        fail(CB_ERR_GRAPH, "assign: %s %s", target->storage ? "the value" : "the target",
+        fail(CB_ERR_GRAPH, "%s: %s %s", write_name(), target->storage ? "the value" : "the target",
              never_computed);
         return NULL;
     }
@@ -215,7 +219,7 @@ Tensor *apply_result(Tensor *target, Tensor *result) {
     cb_operand operand = cb_operand_tensor(result);
     if (!known || dtype_kind(result->dtype) <= dtype_kind(target->dtype))
         return apply_assign(target, &operand);
-    fail(CB_ERR_DTYPE, "assign: a result of %s does not fit %s in place",
+    fail(CB_ERR_DTYPE, "%s: a result of %s does not fit %s in place", write_name(),
          cb_dtype_name(result->dtype), cb_dtype_name(target->dtype));
     return NULL;
 }
@@ -295,26 +299,63 @@ cb_tensor *apply_two(cb_operand a, cb_operand b, Op op) {
 
 typedef Tensor *Assigning(Tensor *target, const cb_operand *value);
 
-static cb_tensor *assign(cb_tensor *handle, cb_operand value, Assigning *how) {
-    Tensor *x = tensor_in(handle, "assign: the target");
+/* The tensor of a handle that is not NULL, or NULL with an error. */
+static Tensor *written_part(const char *name, const char *part, const cb_tensor *handle) {
+    Tensor *x;
+    if (handle_lives(handle, &x)) return x;
+    char what[32];
+    snprintf(what, sizeof what, "%s: %s", name, part);
+    return handle_other(handle, what);
+}
+
+/* name: of the call, for errors. */
+static cb_tensor *assign(const char *name, cb_tensor *handle, cb_operand value, Assigning *how) {
+    Tensor *x = handle ? written_part(name, "the target", handle) : NULL;
     if (handle && !x) return NULL;
     if (value.kind == CB_OPERAND_TENSOR && value.tensor) {
-        value.tensor = tensor_in(value.tensor, "assign: the value");
+        value.tensor = written_part(name, "the value", value.tensor);
         if (!value.tensor) return NULL;
     }
-    return how(x, &value) ? handle : NULL;
+    thread_state.writes = name;
+    Tensor *written = how(x, &value);
+    thread_state.writes = NULL;
+    return written ? handle : NULL;
 }
 
 cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value) {
-    return assign(x, cb_operand_tensor(value), apply_assign);
+    return assign("assign", x, cb_operand_tensor(value), apply_assign);
 }
 
-cb_tensor *cb_fill_(cb_tensor *x, cb_operand value) { return assign(x, value, apply_assign); }
+cb_tensor *cb_fill_(cb_tensor *x, cb_operand value) {
+    return assign("fill_", x, value, apply_assign);
+}
 
 static Tensor *take_result(Tensor *target, const cb_operand *result) {
     return apply_result(target, result->tensor);
 }
 
 cb_tensor *cb_assign_result(cb_tensor *x, cb_tensor *result) {
-    return assign(x, cb_operand_tensor(result), take_result);
+    return assign("assign", x, cb_operand_tensor(result), take_result);
 }
+
+/* ---- ops in place ---------------------------------------------------------------------------- */
+
+/* The op's own errors come first, and have its name. */
+static __attribute__((noinline)) cb_tensor *in_place(const char *name, Op op, cb_tensor *x,
+                                                     cb_operand y, int count) {
+    cb_operand input[] = {cb_operand_tensor(x), y};
+    cb_tensor *result = apply_handles(op, input, count, &attrs_none);
+    return result ? assign(name, x, cb_operand_tensor(result), take_result) : NULL;
+}
+
+#define IN_PLACE(op)                                                                               \
+    cb_tensor *(cb_##op##_)(cb_tensor * x, cb_operand y) {                                         \
+        return in_place(#op "_", OP_##op, x, y, 2);                                                \
+    }
+IN_PLACE(add)
+IN_PLACE(sub)
+IN_PLACE(mul)
+IN_PLACE(div)
+#undef IN_PLACE
+
+cb_tensor *(cb_relu_)(cb_tensor *x) { return in_place("relu_", OP_relu, x, (cb_operand){0}, 1); }

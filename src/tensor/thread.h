@@ -18,7 +18,7 @@ enum { AUTOCAST_DEPTH = 32 };
 typedef struct CachedCast CachedCast; /* a parameter and what it was converted to */
 
 typedef struct AutocastState {
-    cb_dtype lower; /* dtype to compute in */
+    cb_dtype lower;                 /* dtype to compute in */
     cb_dtype outer[AUTOCAST_DEPTH]; /* lower as it was before each open scope */
     int depth, base; /* scopes; below base they belong to a caller of this compiled function */
     CachedCast *cached;
@@ -53,16 +53,17 @@ struct ThreadState {
     int slot_count;
     Tensor *waiting, *last_waiting; /* free ones that are not to be used yet (handle.c) */
     int waiting_count;
-    Death *deaths;      /* a ring of LAST_DEATHS; NULL: no memory for it */
+    Death *deaths;       /* a ring of LAST_DEATHS; NULL: no memory for it */
     Death *oldest_death; /* of deaths */
     Seats *seats;        /* a table; NULL: none yet */
     AutocastState autocast;
-    int disabled;               /* scopes of cb_disable_open */
-    int no_grad;                /* scopes of cb_no_grad_open */
-    struct RandomState *random; /* what draws are taken from; NULL: the process's (random.c) */
-    int unopened;               /* scopes that cb_scope_open had no memory for */
+    const char *writes;          /* what the user calls the write in place; NULL: assign */
+    int disabled;                /* scopes of cb_disable_open */
+    int no_grad;                 /* scopes of cb_no_grad_open */
+    struct RandomState *random;  /* what draws are taken from; NULL: the process's (random.c) */
+    int unopened;                /* scopes that cb_scope_open had no memory for */
     uint64_t serial, serial_end; /* numbers that this thread may hand out */
-    _Atomic int64_t live;       /* tensors made minus tensors freed by this thread */
+    _Atomic int64_t live;        /* tensors made minus tensors freed by this thread */
     Scope outermost;
     ThreadState *previous, *next; /* all registered threads */
 };

@@ -38,6 +38,10 @@ void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, 
     cb_from_data(data, dtype, cb_dims(2, 3));
     cb_reshape(x, -1);
     cb_sum(x, 0);
+    cb_sum(x, cb_dims());
+    cb_sum(x, cb_dims(0, rows, small, count, wide, columns, -1, 2), half);
+    cb_zeros(cb_dims(cb_size(x, 0), cb_size(cb_reshape(x, cb_dims(rows, -1)), 1)));
+    cb_relu_(cb_add_(cb_sub_(x, 1), cb_mul_(cb_div_(x, x), 2.5f)));
     cb_add(x, columns);
     cb_add(1.0, NEST(NEST(NEST(NEST(NEST(x)))))); /* 25 calls deep */
     cb_autocast_open(CB_BF16);

@@ -163,7 +163,7 @@ static void expect_useless(cb_tensor *none) {
     REFUSED(cb_t(none), "has no value");
     REFUSED(cb_assign(none, x), "assign: the target was traced");
     REFUSED(cb_assign(x, none), "assign: the value was traced");
-    REFUSED(cb_fill_(none, 1.0), "assign: the target was traced");
+    REFUSED(cb_fill_(none, 1.0), "fill_: the target was traced");
     REFUSES(cb_read(none, data, CB_F32), CB_ERR_GRAPH, "no value");
     REFUSED(cb_data(none), "no value");
     REFUSES(cb_npy_save("/tmp/never.npy", none), CB_ERR_GRAPH, "no value");

@@ -351,7 +351,7 @@ static void test_null_operands(void **state) {
     assert_null(cb_assign(x, NULL));
     expect_status(CB_ERR_ARGUMENT, "assign: the value is NULL");
     assert_null(cb_fill_(NULL, 1));
-    expect_status(CB_ERR_ARGUMENT, "assign: the target is NULL");
+    expect_status(CB_ERR_ARGUMENT, "fill_: the target is NULL");
     assert_null(cb_cat(&none, 1, 0));
     expect_status(CB_ERR_ARGUMENT, "cat: input 0 is NULL");
     assert_null(cb_sort(none, 0, false, NULL));
@@ -366,7 +366,17 @@ static void test_bad_assign(void **state) {
     assert_null(cb_assign(x, cb_empty(cb_dims(1, 2, 1), CB_F32)));
     expect_status(CB_ERR_SHAPE, "assign: f32[1, 2, 1] does not broadcast to f32[2, 1]");
     assert_null(cb_fill_(cb_expand(x, cb_dims(2, 3)), 1));
-    expect_status(CB_ERR_SHAPE, "assign: dimension 1 of the target is expanded");
+    expect_status(CB_ERR_SHAPE, "fill_: dimension 1 of the target is expanded");
+    assert_null(cb_add_(x, cb_empty(cb_dims(2, 3), CB_F32)));
+    expect_status(CB_ERR_SHAPE, "add_: f32[2, 3] does not broadcast to f32[2, 1]");
+    assert_null(cb_relu_(cb_expand(x, cb_dims(2, 3))));
+    expect_status(CB_ERR_SHAPE, "relu_: dimension 1 of the target is expanded");
+    assert_null(cb_div_(cb_zeros(2, CB_I8), 2));
+    expect_status(CB_ERR_DTYPE, "div_: a result of f32 does not fit i8 in place");
+    assert_null(cb_mul_(cb_requires_grad_(cb_ones(2), true), 2));
+    expect_status(CB_ERR_ARGUMENT, "mul_: the target requires a gradient");
+    assert_null(cb_assign(cb_requires_grad_(cb_ones(2), true), cb_ones(2)));
+    expect_status(CB_ERR_ARGUMENT, "assign: the target requires a gradient");
 }
 
 /* ---- several tensors ------------------------------------------------------------------------- */
