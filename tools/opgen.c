@@ -71,9 +71,9 @@ typedef struct Row {
     ROW(n, .api = ROW_TENSOR, .fx = f, .kind = "COMPOSITE", .schema = s, .dtype = #d,              \
         COMPOSITE_TEXTS(__VA_ARGS__, , , ))
 #define COMPOSITE_TEXTS(t, a, g, ...) .formula = t, .autocast = #a, .gradient = "" g
-#define HIDDEN(n, k, s, d, g)                                                                      \
+#define HIDDEN(n, k, s, d, t, g)                                                                   \
     ROW(n, .api = ROW_INTERNAL, .fx = "carbide." #n, .kind = #k, .schema = s, .dtype = #d,         \
-        .flags = "LOWERED", .gradient = g)
+        .flags = "LOWERED", .formula = t, .gradient = g)
 #define CUSTOM(n, s)                                                                               \
     ROW(n, .api = ROW_INTERNAL, .fx = "carbide." #n, .kind = "CUSTOM", .schema = s,                \
         .dtype = "KEEP", .flags = "LOWERED", .gradient = NONE("of a program's own"))

@@ -82,6 +82,10 @@ static FxNode *write_op(Writer *writer, const Node *node) {
 
 static void write_node(Writer *writer, const Node *node) {
     if (node->op == OP_input || !writer->needed[node->id]) return;
+    if (node->op == OP_apart) { /* of gradients, which are there by now */
+        writer->made[node->id] = writer->made[node->input[0]->id];
+        return;
+    }
     FxNode *made = node->op == OP_constant ? write_constant(writer, node) : write_op(writer, node);
     Meta meta = node_meta(node);
     note_meta(made, &meta, NULL);

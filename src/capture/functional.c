@@ -27,6 +27,23 @@ static void add_leaf(Recording *recording, int value) {
     push(recording->graph->arena, recording->leaf, leaf);
 }
 
+/* No other value's, and none that it was before. */
+static Node *set_apart(Recording *recording, Node *node) {
+    Attrs attrs = {{0}};
+    attrs.word[ATTR_apart_number] = length(recording->leaf);
+    return graph_op(recording->graph, OP_apart, &node, 1, &attrs, NULL);
+}
+
+static bool stands_apart(const Recording *recording, int value) {
+    return value < recording->apart_count && recording->apart[value];
+}
+
+static void become_apart(Recording *recording, int value) {
+    if (!stands_apart(recording, value)) return;
+    recording->value[value].node = set_apart(recording, recording->value[value].node);
+    add_leaf(recording, value);
+}
+
 int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     TraceValue value = {.kind = kind, .meta = tensor_meta(x)};
     value.tracked = recording->tracks && x->history;
@@ -44,7 +61,9 @@ int functional_result(Recording *recording, Node *node) {
     value.meta.device = (uint8_t)recording->graph->device;
     contiguous_strides(value.meta.rank, value.meta.size, value.stride);
     FunctionalValue functional = {.parent = NO_VALUE, .node = node, .input = -1};
-    return add_value(recording, &value, &functional);
+    int number = add_value(recording, &value, &functional);
+    become_apart(recording, number);
+    return number;
 }
 
 Node *functional_node(Recording *recording, int value) {
@@ -60,6 +79,7 @@ Node *functional_node(Recording *recording, int value) {
     check(functional->node, "a recorded view of a value of the same meta was refused");
     if (functional->cut) functional->node = call1(recording->graph, OP_detach, functional->node);
     functional->version = version;
+    become_apart(recording, value);
     return functional->node;
 }
 
@@ -202,6 +222,16 @@ static Node *cotangent(Recording *recording, const Node *root, const TraceOperan
     return call_full(recording->graph, root->rank, root->size, cb_operand_int(1), root->dtype);
 }
 
+bool functional_shares(Recording *recording, int value) {
+    if (stands_apart(recording, value)) return false;
+    const Node *node = functional_node(recording, value);
+    bool written = recording->value[recording->trace->value[value].root].version;
+    bool shares = node->found || written; /* another op's, or another one before */
+    for (int v = 0; v < length(recording->value) && !shares; v++)
+        shares = v != value && recording->value[v].node == node;
+    return shares;
+}
+
 bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
                          const int *value, int count, Node **gradient) {
     Graph *graph = recording->graph;
@@ -209,8 +239,10 @@ bool functional_backward(Recording *recording, int root, const TraceOperand *see
     LeafNode *wrt = NULL;
     for (int k = 0; k < count; k++) {
         const TraceValue *traced = &recording->trace->value[value[k]];
-        if (traced->kind == VALUE_IS_RESULT && traced->tracked)
-            push(graph->arena, wrt, ((LeafNode){k, functional_node(recording, value[k])}));
+        Node *now = functional_node(recording, value[k]);
+        if (traced->kind == VALUE_IS_RESULT && traced->tracked &&
+            !stands_apart(recording, value[k]))
+            push(graph->arena, wrt, ((LeafNode){k, now}));
         for (int i = 0; i < length(recording->leaf); i++)
             if (recording->leaf[i].value == value[k])
                 push(graph->arena, wrt, ((LeafNode){k, recording->leaf[i].node}));
@@ -349,6 +381,7 @@ void functional_assign(Recording *recording, int target, const TraceOperand *ope
     }
     bool leaf = recording->trace->value[at].tracked;
     /* Where nothing is followed: no gradient comes through what is written. */
+    if (leaf) value = set_apart(recording, value);
     if (leaf || is_tracked(recording, operand, 1))
         value = call1(recording->graph, OP_detach, value);
     recording->value[at].node = value;

@@ -8,6 +8,9 @@
  *     assign(row, v)             x := slice_scatter(x, unsqueeze(v, 0), 0, 1, 2)
  *     return x * 2               reads the new x
  *
+ * Nodes are interned, so several values may be one node. Where that shows, in gradients, a value is
+ * an `apart` node: leaves after a write, and results that gradients are asked by (record.c).
+ *
  * Memory runs out through the guards of both arenas; record.c sets them. */
 #ifndef CARBIDE_CAPTURE_FUNCTIONAL_H
 #define CARBIDE_CAPTURE_FUNCTIONAL_H
@@ -24,7 +27,8 @@ typedef struct FunctionalValue {
     bool cut;    /* a view through which no gradient comes */
 } FunctionalValue;
 
-typedef struct LeafNode { /* one of the nodes that a tensor which requires a gradient has been */
+/* One of the nodes that a leaf has been, or a value that stands apart. */
+typedef struct LeafNode {
     int value;
     Node *node;
 } LeafNode;
@@ -35,11 +39,13 @@ struct Recording {
     FunctionalValue *value; /* vec, by value number, in the graph's arena */
     int place;              /* of its ops so far (tensor/place.h) */
     LeafNode *leaf;         /* vec, in the graph's arena */
-    bool tracks;            /* the call began where gradients are wanted */
-    bool quiet;             /* the op that is being recorded has none: TraceOp.quiet */
-    int *captured;          /* vec, in the graph's arena: as an entry's */
-    const Trace *like;      /* what it repeats so far, but for numbers; NULL: nothing */
-    bool new_path;          /* there is nothing that it repeats */
+    bool *apart; /* by value, of apart_count: its nodes are no other value's, as leaves' */
+    int apart_count;
+    bool tracks;       /* the call began where gradients are wanted */
+    bool quiet;        /* the op that is being recorded has none: TraceOp.quiet */
+    int *captured;     /* vec, in the graph's arena: as an entry's */
+    const Trace *like; /* what it repeats so far, but for numbers; NULL: nothing */
+    bool new_path;     /* there is nothing that it repeats */
 };
 
 /* A real tensor becomes the next value and the next graph input. */
@@ -51,6 +57,8 @@ int functional_apply(Recording *recording, const TraceOp *op, Attrs *attrs);
  * there is none; tracked: a gradient comes through them. False with an error. */
 bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
                          const int *value, int count, Node **gradient);
+/* Does a gradient by the node of this tracked result miss some of its uses, or have others'? */
+bool functional_shares(Recording *recording, int value);
 /* A node's result as the next value. */
 int functional_result(Recording *recording, Node *node);
 /* False where it shows an element of what it is a view of at several places: a write to one of them

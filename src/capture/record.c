@@ -361,7 +361,8 @@ static bool back_values(Recording *recording, TraceOp op, TraceBack how, const i
     return true;
 }
 
-static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const int *list) {
+static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const int *list,
+                   TraceBack how) {
     Recording *recording = call->recording;
     const TraceValue *value = recording->trace->value, *y = &value[op->input[0].value];
     bool given = op->input[1].kind == OPERAND_VALUE;
@@ -369,7 +370,6 @@ static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const i
     if (!y->tracked && !tape_refuses_untracked(back->what)) return NO_VALUE;
     if (!tape_fits(back->what, &y->meta, seed)) return NO_VALUE;
     if (GUARD(recording)) return OUT_OF_MEMORY;
-    const TraceBack how = {.leaves = !back->wrt, .graph = back->graph};
     const int *leaves = how.leaves ? list_leaves(call) : NULL;
     if (!back_values(recording, *op, how, leaves ? leaves : list,
                      how.leaves ? length(leaves) : back->count))
@@ -377,31 +377,8 @@ static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const i
     return call_reserve(call, length(recording->trace->value)) ? 0 : OUT_OF_MEMORY;
 }
 
-static int record_back(Call *call, const GoingBack *back, const cb_operand *input) {
-    int why = NO_VALUE, list[CB_MAX_ARGS];
-    Where where;
-    TraceOp next = op_here(call, OP_backward, 2, &where);
-    for (int i = 0; i < 2; i++)
-        if (!resolve(call, &input[i], &next.input[i], &why)) return why;
-    for (int k = 0; k < back->count; k++) {
-        list[k] = record_value(call, back->wrt[k]);
-        if (list[k] < 0) return list[k];
-    }
-    return back_of(call, &next, back, list);
-}
-
-bool record_backward(Call *call, const GoingBack *back, const cb_operand *input) {
-    if (!may_begin(call)) return false;
-    int why = record_back(call, back, input);
-    if (why < 0) {
-        goes_eager(call, why);
-        return false;
-    }
-    call->at++;
-    return true;
-}
-
-/* As it was, in another recording. */
+/* As it was, in another recording. False, too, where other ones of wrt have a gradient: what stands
+ * apart now may have had one through what another op's gradient reads of its result. */
 static bool repeat_back(Recording *recording, const TraceOp *op, Call *call) {
     int count = op->back->count;
     if (GUARD(recording)) return false;
@@ -411,7 +388,11 @@ static bool repeat_back(Recording *recording, const TraceOp *op, Call *call) {
         if (list[k] < call->input_count) list[k] = input_first(call->value, list[k]);
     }
     recording->quiet = op->quiet;
-    return back_values(recording, *op, *op->back, list, count);
+    if (!back_values(recording, *op, *op->back, list, count)) return false;
+    const Trace *trace = recording->trace;
+    const TraceOp *now = &trace->op[length(trace->op) - 1];
+    return now->result == op->result &&
+           trace_back_results(now->back) == trace_back_results(op->back);
 }
 
 /* ---- starting ------------------------------------------------------------------------------ */
@@ -432,9 +413,9 @@ static void repeat_captured(Call *call, Recording *recording, const Trace *trace
 /* Captured tensors that an op of a trace meets for the first time get the numbers that they had. */
 static bool add_captured(Call *call, Recording *recording, const Trace *trace, const TraceOp *op) {
     if (GUARD(recording)) return false;
-    for (int v = op->first_value;
+    for (int v = length(recording->trace->value);
          v < length(trace->value) && trace->value[v].kind == VALUE_IS_CAPTURED; v++) {
-        bool used = false;
+        bool used = v < op->first_value; /* by no op: its gradient was looked at */
         for (int i = 0; i < op->input_count; i++)
             used |= op->input[i].kind == OPERAND_VALUE && op->input[i].value == v;
         for (int k = 0; op->back && k < op->back->count; k++)
@@ -471,20 +452,91 @@ static bool repeat(Call *call, Recording *recording, const Trace *trace, int cou
     return true;
 }
 
+static void mark_apart(const TraceBack *back, const Trace *trace, bool *apart) {
+    for (int k = 0; back && back->apart && k < back->count; k++) {
+        int v = trace_back_value(back, k);
+        apart[v] = trace->value[v].kind == VALUE_IS_RESULT;
+    }
+}
+
+/* What the first count ops ask gradients by, and the next one (NULL: no gradients). */
+static bool find_apart(Recording *recording, const Trace *trace, int count, const TraceBack *next) {
+    if (GUARD(recording)) return false;
+    recording->apart = arena_new_array(recording->graph->arena, bool, length(trace->value) + 1);
+    recording->apart_count = length(trace->value);
+    for (int i = 0; i < count; i++) mark_apart(trace->op[i].back, trace, recording->apart);
+    mark_apart(next, trace, recording->apart);
+    return true;
+}
+
 /* A recording of the first count ops of a trace. */
-static Recording *record_prefix(Call *call, const Trace *trace, int count) {
+static Recording *record_prefix(Call *call, const Trace *trace, int count, const TraceBack *next) {
     Recording *recording = recording_new(call);
     Site site = site_current();
     bool done = recording && add_inputs(call, recording) &&
-                (count == 0 || repeat(call, recording, trace, count));
+                (count == 0 || (find_apart(recording, trace, count, next) &&
+                                repeat(call, recording, trace, count)));
     site_set(site);
     if (done) return recording;
     record_free(recording);
     return NULL;
 }
 
+/* Results that gradients are asked by are nodes of their own: where one shares its node with other
+ * values, what was recorded is recorded again, with all of them apart. The trace stays. */
+static bool stand_apart(Call *call, const GoingBack *back, TraceBack *how) {
+    Recording *recording = call->recording, *again;
+    int list[CB_MAX_ARGS];
+    how->wrt = list;
+    if (GUARD(recording)) return false;
+    for (int k = 0; k < back->count; k++) {
+        int v = call_traced(call, back->wrt[k]);
+        const TraceValue *value = v == NO_VALUE ? NULL : &recording->trace->value[v];
+        if (!value || value->kind != VALUE_IS_RESULT || !value->tracked) continue;
+        list[how->count++] = v;
+        how->apart |= functional_shares(recording, v);
+    }
+    if (!how->apart) return true;
+    again = record_prefix(call, recording->trace, call->at, how);
+    if (!again) return false;
+    Trace *same = again->trace;
+    again->trace = recording->trace;
+    recording->trace = same;
+    again->like = recording->like;
+    again->new_path = recording->new_path;
+    call->recording = again;
+    record_free(recording);
+    return true;
+}
+
+static int record_back(Call *call, const GoingBack *back, const cb_operand *input) {
+    int why = NO_VALUE, list[CB_MAX_ARGS];
+    TraceBack how = {.leaves = !back->wrt, .graph = back->graph};
+    Where where;
+    if (!stand_apart(call, back, &how)) return OUT_OF_MEMORY;
+    TraceOp next = op_here(call, OP_backward, 2, &where);
+    for (int i = 0; i < 2; i++)
+        if (!resolve(call, &input[i], &next.input[i], &why)) return why;
+    for (int k = 0; k < back->count; k++) {
+        list[k] = record_value(call, back->wrt[k]);
+        if (list[k] < 0) return list[k];
+    }
+    return back_of(call, &next, back, list, how);
+}
+
+bool record_backward(Call *call, const GoingBack *back, const cb_operand *input) {
+    if (!may_begin(call)) return false;
+    int why = record_back(call, back, input);
+    if (why < 0) {
+        goes_eager(call, why);
+        return false;
+    }
+    call->at++;
+    return true;
+}
+
 bool record_from(Call *call, const Trace *trace, int count) {
-    Recording *recording = record_prefix(call, trace, count);
+    Recording *recording = record_prefix(call, trace, count, NULL);
     if (!recording) return false;
     call_stand_up(call);
     call->recording = recording;
@@ -507,7 +559,7 @@ static bool copy_results(Call *call, Recording *recording, const Trace *from) {
 }
 
 Recording *record_again(Call *call, const Trace *trace) {
-    Recording *recording = record_prefix(call, trace, length(trace->op));
+    Recording *recording = record_prefix(call, trace, length(trace->op), NULL);
     if (recording && copy_results(call, recording, trace)) return recording;
     record_free(recording);
     return NULL;

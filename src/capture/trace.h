@@ -50,6 +50,7 @@ static inline bool operand_is_argument(const TraceOperand *operand) {
 typedef struct TraceBack { /* what OP_backward takes gradients by */
     bool leaves;    /* all leaves that there are: cb_backward; else a list of the caller's */
     bool graph;     /* the results may be gone back over: cb_grad_graph */
+    bool apart;     /* of wrt, those that are results are nodes of their own (Recording.apart) */
     int count;
     const int *wrt; /* values, each with a result; ~value: it has no gradient */
 } TraceBack;

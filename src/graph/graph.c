@@ -125,7 +125,10 @@ Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int
     }
     uint64_t hash = hash_key(&key);
     Node *node = find(graph, &key, hash);
-    if (node) return node;
+    if (node) {
+        node->found = true;
+        return node;
+    }
     node = arena_alloc(graph->arena, sizeof *node + sizeof(Node *) * (size_t)input_count);
     *node = (Node){.op = op,
                    .dtype = meta->dtype,

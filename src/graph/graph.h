@@ -41,6 +41,7 @@ struct Node {
     Op op;
     cb_dtype dtype;
     uint8_t rank, input_count;
+    bool found; /* interning came to it again: it may be several values of who built the graph */
     uint32_t id; /* dense in its graph: index of side arrays */
     uint64_t hash;
     const int64_t *size;
