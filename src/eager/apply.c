@@ -139,6 +139,13 @@ Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attr
     return apply_present(op, input, input_count, attrs);
 }
 
+Tensor *apply_to(Tensor *x, cb_dtype dtype) {
+    Attrs attrs = attrs_default(OP_to);
+    attrs.word[ATTR_to_dtype] = dtype;
+    cb_operand input = cb_operand_tensor(x);
+    return apply(OP_to, &input, 1, &attrs);
+}
+
 /* ---- in-place -------------------------------------------------------------------------------- */
 
 const char *write_name(void) { return thread_state.writes ? thread_state.writes : "assign"; }

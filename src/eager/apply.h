@@ -7,6 +7,7 @@
 #include "tensor/tracer.h"
 
 Tensor *apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
+Tensor *apply_to(Tensor *x, cb_dtype dtype); /* the op `to` */
 Tensor *apply_assign(Tensor *target, const cb_operand *value);
 const char *write_name(void); /* what the user called it, for errors */
 /* The same for the result of an op in place, which must not be of a higher kind than the target:

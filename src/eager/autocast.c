@@ -9,19 +9,12 @@
 #include "eager/apply.h"
 #include "tensor/thread.h"
 
-static Tensor *convert(Tensor *x, cb_dtype dtype) {
-    Attrs attrs = attrs_default(OP_to);
-    attrs.word[ATTR_to_dtype] = dtype;
-    cb_operand input = cb_operand_tensor(x);
-    return apply(OP_to, &input, 1, &attrs);
-}
-
 /* x in dtype: a tensor to destroy after use (*temporary), a kept one, or NULL with an error. */
 static Tensor *converted(Tensor *x, cb_dtype dtype, Tensor **temporary) {
     bool keeps = !thread_state.tracer && !x->history && x->storage && x->storage->parameter;
     Tensor *known = keeps ? autocast_known(x, dtype) : NULL;
     if (known) return known;
-    *temporary = convert(x, dtype);
+    *temporary = apply_to(x, dtype);
     if (keeps && *temporary) autocast_remember(x, *temporary);
     return *temporary;
 }

@@ -144,17 +144,10 @@ static cb_dtype dtype_of_all(Tensor *const *x, int count) {
     return dtype;
 }
 
-static Tensor *to(Tensor *x, cb_dtype dtype) {
-    Attrs attrs = attrs_default(OP_to);
-    attrs.word[ATTR_to_dtype] = dtype;
-    cb_operand input = cb_operand_tensor(x);
-    return apply(OP_to, &input, 1, &attrs);
-}
-
 /* For a tracer and the tape: a balanced tree, as deep as the logarithm of count, in the dtype of
  * all: the pairs of i64, f16, f32 would go through f16. */
 static Tensor *join_tree(Tensor *const *x, int count, int dim, cb_dtype dtype) {
-    if (count == 1) return dtype < 0 || x[0]->dtype == dtype ? x[0] : to(x[0], dtype);
+    if (count == 1) return dtype < 0 || x[0]->dtype == dtype ? x[0] : apply_to(x[0], dtype);
     int half = count / 2;
     Tensor *a = join_tree(x, half, dim, dtype);
     Tensor *b = a ? join_tree(x + half, count - half, dim, dtype) : NULL;
@@ -245,7 +238,7 @@ static Tensor **alloc_list(int count) {
 static Tensor *in_dtype_of_all(Tensor *y, Tensor *const *x, int count) {
     cb_dtype dtype = dtype_of_all(x, count);
     if (!y || dtype < 0 || y->dtype == dtype) return y;
-    Tensor *converted = to(y, dtype);
+    Tensor *converted = apply_to(y, dtype);
     tensor_destroy(y);
     return converted;
 }

@@ -119,7 +119,8 @@ double argument_or_zero(const TrainArguments *arguments, const char *name) {
     return find((TrainArguments *)arguments, name, strlen(name)) ? argument(arguments, name) : 0;
 }
 
-/* What torch.optim's constructors take, low and high included. */
+/* What is taken, low and high included; torch.optim's constructors refuse the rest, but for
+ * infinite numbers and, of schedules, 0 steps and a negative eps. */
 static const struct {
     const char *name;
     double low, high;

@@ -33,8 +33,8 @@ static double cosine_curve(const TrainArguments *arguments, double base, double 
     return cosine(base, ARG("eta_min"), n / ARG("T_max"));
 }
 
-/* NAN behind the last step, and where a phase has none: PyTorch raises there.
- * From max_lr / div_factor up, down, and, in three phases, on from there. */
+/* From max_lr / div_factor up, down, and, in three phases, on from there. NAN behind the last step,
+ * and where a phase has none: PyTorch raises there. */
 static double one_cycle_curve(const TrainArguments *arguments, double base, double n) {
     (void)base;
     double total = ARG("total_steps"), top = ARG("max_lr");

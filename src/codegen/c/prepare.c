@@ -261,7 +261,6 @@ static void keep_columns(CKernel *c) {
     if (lanes >= 64 && lanes < c->lanes) c->lanes = c->out_lanes = lanes;
     for (int id = 0; id < e->count && lanes < 64; id++) e->local[id].cached = false;
     c->row_stride = c->lanes;
-    if (c->columns) c_choose_outs(c); /* what is kept lies point by point: no sweep is flat then */
 }
 
 /* Calls do not vectorize inside of loops that are inside of the lanes. */
@@ -307,5 +306,6 @@ CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *
     choose_calls(c);
     c->reduce_count = length(e->info.reduce);
     keep_columns(c);
+    if (c->columns) c_choose_outs(c); /* anew: where rows are kept, no sweep is flat */
     return c;
 }
