@@ -12,8 +12,9 @@
  *
  * Sizes that grow leave blocks behind that nobody asks for again. So whoever finds no large block
  * gives idle ones back: those whose time in the cache, in bytes of large storages that were made
- * meanwhile, is IDLE_TIMES what was freed after them and IDLE_FLOOR. What is made over and over
- * in the same sizes finds its blocks, and nothing goes.
+ * meanwhile, is IDLE_TIMES what was freed after them and IDLE_FLOOR. What went and was asked for
+ * again tells how long blocks of its class wait: none of them goes before MISSED_TIMES of that, so
+ * what is made over and over in the same sizes finds its blocks after a few rounds.
  *
  * Elements of large blocks begin at one of SPREADS places in a page. Where all begin at the same
  * one, a loop over more of them than a cache has ways finds its lines gone before it comes back.
@@ -28,7 +29,7 @@
 
 enum { ALIGNMENT = 64, CLASS_COUNT = 320 };
 enum { SPREADS = 8, SPREAD = 4096 / SPREADS + ALIGNMENT, SPREAD_FROM = 1 << 16 };
-enum { IDLE_TIMES = 4, IDLE_FLOOR = 4 << 20 };
+enum { IDLE_TIMES = 4, IDLE_FLOOR = 4 << 20, MISSED_TIMES = 2 };
 #define LARGEST_BLOCK ((size_t)1 << 46)
 
 typedef struct StorageBlock StorageBlock;
@@ -47,6 +48,10 @@ static struct {
     _Atomic int64_t live, peak;
     _Atomic unsigned large;          /* blocks that were made */
     _Atomic int64_t traffic, looked; /* bytes of large storages; as it was when idle ones went */
+    struct {
+        _Atomic int64_t since;  /* the traffic when the idle block that went last had come */
+        _Atomic int64_t waited; /* how long it had been idle when it was asked for again */
+    } gone[CLASS_COUNT];
 } cache;
 
 static int size_class(size_t bytes, size_t *capacity) {
@@ -148,13 +153,25 @@ static void add_idle(int device, int slot, int64_t now, int64_t held[64]) {
 
 /* A list begins with what came last. */
 static StorageBlock *take_idle(int device, int slot, int64_t now, int64_t least) {
+    int64_t missed = atomic_load_explicit(&cache.gone[slot].waited, memory_order_relaxed);
+    if (least < MISSED_TIMES * missed) least = MISSED_TIMES * missed;
     lock_take(lock_of(slot));
     StorageBlock **at = &cache.free[device][slot];
     while (*at && idle_since(*at, now) < least) at = &(*at)->next;
     StorageBlock *idle = *at;
     *at = NULL;
     lock_give(lock_of(slot));
+    if (idle)
+        atomic_store_explicit(&cache.gone[slot].since, (int64_t)idle->storage.serial,
+                              memory_order_relaxed);
     return idle;
+}
+
+/* A block of this class is made anew: one that went was missed, if there was one. */
+static void note_missed(int slot) {
+    int64_t now = atomic_load_explicit(&cache.traffic, memory_order_relaxed);
+    int64_t since = atomic_exchange_explicit(&cache.gone[slot].since, 0, memory_order_relaxed);
+    if (since) atomic_store_explicit(&cache.gone[slot].waited, now - since, memory_order_relaxed);
 }
 
 static void drop_idle(int device, int first_slot) {
@@ -181,7 +198,10 @@ static void fail_no_memory(int device, size_t bytes) {
 
 static StorageBlock *allocate(int device, int slot, size_t capacity) {
     size_t least;
-    if (capacity >= SPREAD_FROM) drop_idle(device, size_class(SPREAD_FROM, &least));
+    if (capacity >= SPREAD_FROM) {
+        note_missed(slot);
+        drop_idle(device, size_class(SPREAD_FROM, &least));
+    }
     StorageBlock *block = take_memory(device, capacity);
     if (!block) {
         storage_trim();
@@ -283,6 +303,10 @@ static void trim(StorageBlock **first, int lock) {
 }
 
 void storage_trim(void) {
+    for (int slot = 0; slot < CLASS_COUNT; slot++) {
+        atomic_store_explicit(&cache.gone[slot].since, 0, memory_order_relaxed);
+        atomic_store_explicit(&cache.gone[slot].waited, 0, memory_order_relaxed);
+    }
     for (int device = 0; device < DEVICE_COUNT; device++)
         for (int slot = 0; slot < CLASS_COUNT; slot++)
             trim(&cache.free[device][slot], lock_of(slot));

@@ -161,6 +161,24 @@ static void test_idle_blocks(void **state) {
     storage_trim();
 }
 
+/* A round as of a network: each size once, and a small one many times in between, as if all before
+ * were idle. Blocks go in the first rounds, and are kept in all later ones. */
+static void test_rounds_find_their_blocks(void **state) {
+    (void)state;
+    enum { MB = 1 << 20, SIZES = 8, ROUNDS = 8, SETTLED = 4, ALL = (6 + 13) * SIZES / 2 + 3 };
+    storage_trim();
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < SIZES; i++) {
+            storage_release(storage_new((size_t)(6 + i) * MB));
+            for (int j = 0; j < 20; j++) storage_release(storage_new(3 * MB));
+        }
+        int64_t cached = cb_memory().cached_bytes;
+        if (round == 0) assert_in_range(cached, 16 * MB, 40 * MB);
+        if (round >= SETTLED) assert_int_equal(cached, ALL * MB);
+    }
+    storage_trim();
+}
+
 static void test_cache_limit(void **state) {
     (void)state;
     storage_trim();
@@ -326,6 +344,7 @@ int main(void) {
         TEST(fork),
         TEST(cache),
         TEST(idle_blocks),
+        TEST(rounds_find_their_blocks),
         TEST(cache_limit),
         TEST(size_classes),
         TEST(no_memory),
