@@ -21,7 +21,7 @@ $(BUILD)/gen/carbide_ops.h: $(OPGEN_IN)
 	@$(BUILD)/gen/opgen . $(BUILD)/gen
 
 test: all
-	@ctest --test-dir $(BUILD) -j 2 --output-on-failure
+	@ctest --test-dir $(BUILD) -j 3 --output-on-failure # one more than cores: some wait
 	@tools/lint.sh $(BUILD)
 
 lint: all

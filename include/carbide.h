@@ -158,7 +158,7 @@ CB_API bool cb_shares_storage(const cb_tensor *x, const cb_tensor *y);
  * compiled function this is a value request: what was recorded so far runs, and the rest of the
  * call is recorded as a graph of its own (with fullgraph it is an error). */
 CB_API double cb_item(cb_tensor *x);
-CB_API int64_t cb_item_int(cb_tensor *x); /* floats are truncated */
+CB_API int64_t cb_item_int(cb_tensor *x); /* floats are truncated; NaN or 2^63 is an error */
 /* Pointer to the first element, strides as cb_stride says. Valid while x lives. Inside a compiled
  * function this is a value request whatever x is, and for the rest of the call ops on x, and on
  * what shares memory with it, run at once, one by one: so what is read and written through the

@@ -139,7 +139,11 @@ void parallel_for(int64_t count, int64_t grain, ParallelBody *body, void *user) 
 
 void cb_set_threads(int threads) {
     char text[16];
-    snprintf(text, sizeof text, "%d", threads > 0 ? threads : 0);
+    if (threads < 0) {
+        fail(CB_ERR_ARGUMENT, "set_threads: %d is no number of threads (0: every core)", threads);
+        return;
+    }
+    snprintf(text, sizeof text, "%d", threads);
     cb_set_option("threads", text);
 }
 

@@ -65,7 +65,7 @@ bool number_fits(cb_dtype from, Scalar value, cb_dtype to) {
     if (from == CB_BOOL || to == CB_BOOL) return true;
     if (dtype_is_float(to)) return float_fits(is_float ? value.f : (double)value.i, to);
     int64_t least = scalar_identity(OP_amax, to).i, most = scalar_identity(OP_amin, to).i;
-    if (is_float) return value.f >= (double)least && value.f <= (double)most;
+    if (is_float) return value.f >= (double)least && value.f <= (double)most && value.f < 0x1p63;
     return value.i >= (dtype_info(to)->is_signed ? least : -most) && value.i <= most;
 }
 

@@ -21,7 +21,7 @@ typedef struct Search {
 static bool all_inside(const int64_t *index, int count, int64_t bound) {
     int64_t outside = 0;
     _Pragma("omp simd reduction(| : outside)") for (int i = 0; i < count; i++) outside |=
-        index[i] | (bound - 1 - index[i]);
+        index[i] | (int64_t)((uint64_t)bound - 1 - (uint64_t)index[i]);
     return outside >= 0;
 }
 

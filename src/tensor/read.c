@@ -280,6 +280,10 @@ int64_t cb_item_int(cb_tensor *handle) {
     Scalar value;
     cb_dtype dtype;
     if (!read_item(handle, "item_int", &value, &dtype)) return 0;
+    if (!number_fits(dtype, value, CB_I64)) {
+        fail(CB_ERR_ARGUMENT, "item_int: the element %g is no i64", value.f);
+        return 0;
+    }
     return scalar_convert(value, dtype, CB_I64).i;
 }
 

@@ -408,6 +408,12 @@ static void every_item_runs_once(void **state) {
     assert_int_equal(bad_ranges, 0);
     int64_t grain = 1;
     parallel_for(0, 1, touch, &grain);
+    cb_set_threads(3);
+    cb_clear_error();
+    cb_set_threads(-3);
+    assert_string_equal(cb_get_option("threads"), "3");
+    assert_non_null(strstr(cb_error(), "set_threads: -3 is no number of threads (0: every core)"));
+    cb_clear_error();
     cb_set_threads(0);
     assert_true(cb_threads() >= 1);
 }

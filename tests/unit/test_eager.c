@@ -284,6 +284,7 @@ static void filled_with_what_fits(void **state) {
         double value, expected;
         const char *error;
     } row[] = {{CB_U8, 300, 0, "the number 300 is no u8"},
+               {CB_I64, 0x1p63, 0, "the number 9.22337e+18 is no i64"},
                {CB_U8, 255, 255, NULL},
                {CB_U8, -1, 0, "the number -1 is no u8"},
                {CB_I8, 1e9, 0, "1e+09 is no i8"},

@@ -82,6 +82,17 @@ static void nobody_reads_it(void **state) {
         }
 }
 
+static void far_outside(void **state) {
+    (void)state;
+    static const int64_t far[] = {INT64_MIN, INT64_MIN + 2, INT64_MAX};
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "index %lld", (long long)far[i]);
+        assert_null(cb_index_select(ramp(3, 4), 0, places(1, far[i])));
+        assert_non_null(strstr(errors(said, sizeof said), wanted));
+    }
+}
+
 /* Of several that fail, the first that was called is named, whichever is needed. */
 static cb_tensor *several(cb_tensor *x, cb_tensor *index) {
     cb_gather(cb_select(x, 1, 0), 0, index);
@@ -243,6 +254,7 @@ int main(void) {
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
     const struct CMUnitTest tests[] = {
         ONE(nobody_reads_it),
+        ONE(far_outside),
         ONE(the_first_call_is_named),
         ONE(random_functions),
         ONE(integers_divided_by_0_are_found),

@@ -159,6 +159,8 @@ static const char *const refused[][2] = {
     {"max_pool2d(reshape(x, [2, 8, 8, 8]), 3, 1, 2)", "padding 2 is more than half"},
     {"max_pool2d(reshape(x, [2, 8, 8, 8]), 9)", "does not fit into dim 2"},
     {"max_pool2d(x, 2)", "2 spatial dims"},
+    {"embedding(reshape(w, [128, 8]), arange(0, 9))", "the index stands first"},
+    {"dropout(arange(0, 9), 0.25)", "dropout: i64 cannot hold what is kept"},
     {"adaptive_avg_pool2d(reshape(x, [2, 8, 64]), -1)", "output_size cannot be -1"},
     {"linear(reshape(x, [128, 8]), reshape(w, [64, 16]))",
      "linear: inner sizes differ: f32[128, 8] x f32[16, 64], in linear(f32[128, 8], f32[64, 16])"},

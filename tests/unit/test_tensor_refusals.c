@@ -83,6 +83,10 @@ static void writes_are_refused(void **state) {
     REFUSED(cb_item_int(NULL), "item_int");
     REFUSED(cb_data(NULL), "data");
     assert_int_equal(cb_item_int(cb_full(cb_dims(1), 7.9)), 7);
+    REFUSED(cb_item_int(cb_full(cb_dims(1), NAN)), "item_int: the element nan is no i64");
+    REFUSED(cb_item_int(cb_full(cb_dims(1), 0x1p63)), "is no i64");
+    REFUSED(cb_item_int(cb_full(cb_dims(1), -0x1p64)), "is no i64");
+    assert_true(cb_item_int(cb_full(cb_dims(1), -0x1p63)) == INT64_MIN);
     cb_changed(NULL);
     assert_null(cb_error());
     double number[6];

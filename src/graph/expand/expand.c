@@ -157,6 +157,11 @@ static Node *dropout(Graph *graph, Node *x, const Attrs *attrs) {
     cb_dtype dtype = x->dtype;
     Node *zero = call_constant(graph, dtype, 0);
     if (p == 1) return node_expand_to(graph, zero, x->rank, x->size);
+    if (!dtype_is_float(dtype)) {
+        fail(CB_ERR_DTYPE, "dropout: %s cannot hold what is kept, times 1 / (1 - p)",
+             cb_dtype_name(dtype));
+        return NULL;
+    }
     int64_t draw = attrs->word[op_info(OP_dropout)->word_count];
     Node *keep = call_number(graph, OP_ge, call_random(graph, OP_rand, x, CB_F32, draw), p);
     Node *scaled = varies ? scale_kept(graph, x, graph->input[attr_argument(p)])

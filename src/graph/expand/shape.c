@@ -102,6 +102,11 @@ static Node *roll(Graph *graph, Node *x, int64_t shift, int64_t given) {
 }
 
 static Node *embedding(Graph *graph, Node *index, Node *weight) {
+    if (dtype_is_float(index->dtype)) {
+        fail(CB_ERR_DTYPE, "embedding: the index stands first and is of integers, not %s",
+             cb_dtype_name(index->dtype));
+        return NULL;
+    }
     if (weight->rank != 2 || index->rank == CB_MAX_RANK) {
         fail(CB_ERR_SHAPE,
              "embedding: the weight must be a matrix, and the index have fewer than "
