@@ -38,6 +38,22 @@ static void test_windows(void **state) {
     }
 }
 
+/* Lanes whose loads cross lines, by blocks whose full ones are text of their own: each of the two
+ * declares what its points share. */
+static void test_windows_that_turn(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        "kernel turned(outer a0:300, outer a1:500, inner a2:3) tile split 1 { b0: in f32[450000]"
+        " b1: out f32[150000] t0 = f32 load b0[((a0+(a1*300))+(a2*150000))]"
+        " t1 = f32 add t0, 1:f32 t2 = f32 abs t1 t3 = f32 mul t1, t2 t4 = f32 reduce sum t3"
+        " store b1[((a0*500)+a1)] = t4 }"};
+    check_all(text, 1);
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    assert_int_equal(occurrences(source(arena, text[0]), "m_abs_f32("), 6);
+    arena_free(arena);
+}
+
 /* Windows of 3 x 3 over a0, a1 with a line of padding before them; what is outside
  * counts as `other`. */
 #define PADDED(name, other, op)                                                                    \
@@ -245,10 +261,15 @@ static void test_arrays_of_bools(void **state) {
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),         cmocka_unit_test(test_padding_is_left_out),
-        cmocka_unit_test(test_pieces),          cmocka_unit_test(test_many_pieces),
-        cmocka_unit_test(test_arrays_of_bools), cmocka_unit_test(test_pieces_of_two_axes),
-        cmocka_unit_test(test_rows_as_lanes),   cmocka_unit_test(test_stack_of_points),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_padding_is_left_out),
+        cmocka_unit_test(test_windows_that_turn),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_many_pieces),
+        cmocka_unit_test(test_arrays_of_bools),
+        cmocka_unit_test(test_pieces_of_two_axes),
+        cmocka_unit_test(test_rows_as_lanes),
+        cmocka_unit_test(test_stack_of_points),
     };
     int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
     cb_cleanup();

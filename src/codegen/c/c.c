@@ -164,17 +164,27 @@ static void lanes_of_item(CKernel *c) {
     c_flush_outs(c, e->info.pass_count);
 }
 
+static Phrase *copy_of_names(CKernel *c) {
+    size_t count = c->point_name ? (size_t)(c->e.kernel->inner_size * c->e.count) : 0;
+    Phrase *names = arena_new_array(c->e.arena, Phrase, count + 1);
+    for (size_t i = 0; i < count; i++) names[i] = c->point_name[i];
+    return names;
+}
+
 /* Of walks over blocks nearly all have TURN_LANES columns: so many are text, which spares the
  * compiler's loop for others. */
 void c_item(CKernel *c) {
     Emit *e = &c->e;
     if (c->shape == SHAPE_NESTED) c_before_lanes(c);
     if (c->turns) {
+        Phrase *names = c->point_name; /* what one text declares is unknown to the other */
+        c->point_name = copy_of_names(c);
         emit_open(e, "if (n == %d)", TURN_LANES);
         emit_line(e, "enum { n = %d };", TURN_LANES);
         lanes_of_item(c);
         emit_close(e);
         emit_open(e, "else");
+        c->point_name = names;
     }
     lanes_of_item(c);
     if (c->turns) emit_close(e);
