@@ -233,12 +233,17 @@ static inline void training_report(const Training *run, int64_t first, int64_t d
            (double)usage.ru_maxrss * 1024 / 1e6, run->checkpoint);
 }
 
-/* How many steps the checkpoint has behind it, by the position of its data; -1 with an error. */
+/* How many steps the checkpoint has behind it, by the position of its data; -1 with an error. The
+ * schedule is the checkpoint's, but for the step that it ends at. */
 static inline int64_t training_resume(Training *run) {
     if (!run->resume) return 0;
     if (cb_training_load(run->checkpoint, run->net, run->optimizer, run->schedule, run->data) !=
         CB_OK)
         return -1;
+    cb_module *then = cb_module_child(cb_schedule_state(run->schedule), "_schedulers");
+    then = cb_module_child(then, "1");
+    int64_t falls = run->steps - cb_item_int(cb_module_get(then, "milestone"));
+    if (falls > 1) cb_fill_(cb_module_get(then, "T_max"), falls);
     return cb_item_int(cb_select(cb_module_get(run->data, "position"), 0, 1));
 }
 

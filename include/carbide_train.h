@@ -64,7 +64,10 @@ CB_API cb_status cb_optimizer_set_lr(cb_optimizer *optimizer, int group, double 
 
 /* The state dict, as a module that the optimizer owns: cb_module_save_state writes it to a file,
  * cb_module_load_state reads one. Names are PyTorch's, joined by dots: state.0.exp_avg,
- * state.0.step, param_groups.0.lr, param_groups.0.betas. */
+ * state.0.step, param_groups.0.lr, param_groups.0.betas; True is 1. A step computes with the
+ * numbers of param_groups, so what is loaded counts, as does a write to one. It is an error, and
+ * changes nothing, if they are such as cb_optimizer_new refuses, or need a state that was not made
+ * ("momentum" of an SGD without). The buffer AdamW, by its kind, makes the file fit no other. */
 CB_API cb_module *cb_optimizer_state(cb_optimizer *optimizer);
 
 /* ---- gradients ------------------------------------------------------------------------------ */
@@ -101,15 +104,18 @@ CB_API cb_status cb_schedule_then(cb_schedule *schedule, int64_t milestone, cons
 /* The rates of the next step. metric is read by ReduceLROnPlateau alone. An error, which leaves the
  * rates, for every step behind the total_steps of OneCycleLR. */
 CB_API cb_status cb_schedule_step(cb_schedule *schedule, double metric);
-CB_API cb_module *cb_schedule_state(cb_schedule *schedule); /* as cb_optimizer_state */
+/* As cb_optimizer_state: last_epoch, base_lrs, the arguments by their names; those of a schedule
+ * that follows are _schedulers.1.milestone, _schedulers.1.gamma. */
+CB_API cb_module *cb_schedule_state(cb_schedule *schedule);
 CB_API void cb_schedule_free(cb_schedule *schedule);
 
 /* ---- checkpoints ------------------------------------------------------------------------------
  * A safetensors file of all that a run goes on from: model.*, optimizer.*, scheduler.*, data.* and
  * the generator of random numbers. Any but path may be NULL; data, the state of what reads the data
  * (cb_token_reader_state, or a module of your own with buffers), may be left out. The file is
- * replaced as a whole or not at all; what is loaded goes on to the same numbers, bit for bit.
- * Loading wants what was saved, of the same names and sizes, and changes nothing otherwise. */
+ * replaced as a whole or not at all; what is loaded goes on to the same numbers, bit for bit, with
+ * the arguments that are in the file, whatever optimizer and schedule were made with. Loading wants
+ * what was saved, of the same kinds, names and sizes, and changes nothing otherwise. */
 CB_API cb_status cb_training_save(const char *path, cb_module *model, cb_optimizer *optimizer,
                                   cb_schedule *schedule, cb_module *data);
 CB_API cb_status cb_training_load(const char *path, cb_module *model, cb_optimizer *optimizer,

@@ -1,6 +1,6 @@
 /* What a call finds around its inputs, and an entry holds for alone: the ambient state
  * (tensor/ambient.h), and under fullgraph, where the function does not run again, the modules that
- * it ran, or asked for their mode, as they are.
+ * it ran, or asked for their mode or settings, as they are.
  *
  *     an entry compiled under "medium", a call under "highest"
  *         ->  input_changed, "float32 matmul precision is not medium, for entry 0 it was medium" */
@@ -15,11 +15,16 @@ static uint64_t modes_of(const cb_module *module) {
     return hash;
 }
 
-/* A handle names one tensor, with its sizes, strides and place, and no other one after it. */
+/* A handle names one tensor, with its sizes, strides and place, and no other one after it; of those
+ * that decide what is recorded, the elements too, whose every write raises the version. */
 static uint64_t tensors_of(const cb_module *module) {
     uint64_t hash = (uint64_t)module->tensor_count;
-    for (int i = 0; i < module->tensor_count; i++)
-        hash = hash_mix(hash, (uintptr_t)tensor_out(module->tensor[i].tensor));
+    for (int i = 0; i < module->tensor_count; i++) {
+        const ModuleTensor *own = &module->tensor[i];
+        hash = hash_mix(hash, (uintptr_t)tensor_out(own->tensor));
+        if (own->decides && own->tensor && own->tensor->storage)
+            hash = hash_mix(hash, atomic_load(&own->tensor->storage->version));
+    }
     for (int i = 0; i < module->child_count; i++)
         hash = hash_mix(hash, tensors_of(module->child[i].module));
     return hash;
@@ -101,7 +106,7 @@ Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t byte
         snprintf(out, bytes, "%s: entry %d was compiled before", changed->module->type,
                  entry->number);
     else
-        snprintf(out, bytes, "a module holds other parameters");
+        snprintf(out, bytes, "a module holds other parameters or settings");
     return modes ? REASON_mode_changed : REASON_input_changed;
 }
 

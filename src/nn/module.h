@@ -14,6 +14,7 @@ typedef struct ModuleTensor {
     char *name;
     Tensor *tensor; /* kept; NULL: registered as absent */
     bool buffer;
+    bool decides; /* what is recorded depends on its elements */
 } ModuleTensor;
 
 typedef struct ModuleChild {
@@ -40,7 +41,7 @@ struct cb_module {
     int tensor_count, tensor_capacity, child_count, child_capacity;
     int parents; /* modules that hold this one */
     bool training, leaf;
-    bool ours; /* forward is the library's own: it takes and gives tensors, the user's handles */
+    bool ours;    /* forward is the library's own: it takes and gives tensors, the user's handles */
     bool fresh;   /* forward always returns a new tensor, and holds on to none of its inputs */
     bool grouped; /* prints equal neighbours as one line, as ModuleList does */
     Op op;        /* built-in layers: what forward calls (layer.h), with these attributes */

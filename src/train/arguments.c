@@ -1,6 +1,5 @@
-/* Reads arguments: name=number, name=True, name=(number, number). */
-#include "train/arguments.h"
-#include "base/error.h"
+/* Reads arguments: name=number, name=True, name=(number, number), and keeps them as buffers. */
+#include "train/train.h"
 
 #include <float.h>
 #include <locale.h>
@@ -160,4 +159,37 @@ bool arguments_within(const TrainArguments *arguments) {
         }
     }
     return true;
+}
+
+/* ---- as buffers ------------------------------------------------------------------------------ */
+
+bool arguments_keep(const TrainArguments *arguments, cb_module *module) {
+    for (int i = 0; i < arguments->count; i++) {
+        const Argument *a = &arguments->argument[i];
+        cb_dim_list sizes = a->count == 2 ? cb_dims_one(2) : CB_NO_DIMS;
+        cb_tensor *value = cb_from_data(a->value, CB_F64, sizes);
+        if (!value || !cb_module_buffer(module, a->name, value)) return false;
+        module->tensor[module->tensor_count - 1].decides = strcmp(a->name, "lr") != 0;
+    }
+    return true;
+}
+
+/* Under fullgraph the tracer refuses to read values, and has the module guarded instead. */
+bool arguments_recall(TrainArguments *arguments, const cb_module *module) {
+    Tracer *tracer = tracer_current();
+    bool guarded = tracer && tracer->meet_module, fine = true;
+    module_met(module);
+    if (guarded) tracer_set(NULL);
+    for (int i = 0; i < module->tensor_count && fine; i++) {
+        const ModuleTensor *kept = &module->tensor[i];
+        if (!kept->decides) continue;
+        Argument *a = find(arguments, kept->name, strlen(kept->name));
+        fine = kept->tensor && cb_numel(tensor_out(kept->tensor)) == a->count;
+        if (!fine)
+            fail(CB_ERR_SHAPE, "%s: its buffer %s was replaced", arguments->owner, kept->name);
+        else
+            fine = cb_read(tensor_out(kept->tensor), a->value, CB_F64) == CB_OK;
+    }
+    if (guarded) tracer_set(tracer);
+    return fine;
 }

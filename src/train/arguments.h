@@ -6,6 +6,8 @@
 #ifndef CARBIDE_TRAIN_ARGUMENTS_H
 #define CARBIDE_TRAIN_ARGUMENTS_H
 
+#include "nn/module.h"
+
 #include <stdbool.h>
 
 enum { MOST_ARGUMENTS = 10, NAME_BYTES = 32 };
@@ -33,6 +35,11 @@ double argument(const TrainArguments *arguments, const char *name);
 double argument_second(const TrainArguments *arguments, const char *name);
 /* The same, 0 where there is none of this name. */
 double argument_or_zero(const TrainArguments *arguments, const char *name);
+/* Makes them buffers of the module, in a scope that the caller opened. False with an error. */
+bool arguments_keep(const TrainArguments *arguments, cb_module *module);
+/* Takes from its buffers those that decide what is computed, all but lr: a file that was loaded, or
+ * a write, may have changed them. False with an error. */
+bool arguments_recall(TrainArguments *arguments, const cb_module *module);
 /* False with an error that names one outside of what PyTorch takes. */
 bool arguments_within(const TrainArguments *arguments);
 

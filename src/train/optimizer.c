@@ -28,11 +28,16 @@ static bool arguments_fit(const TrainArguments *arguments) {
     return false;
 }
 
-static Module *tree(void) {
+static Module *tree(const char *kind) {
     Module *root = cb_module_new("Optimizer", NULL, NULL);
-    if (root && cb_module_add(root, "state", cb_module_new("State", NULL, NULL)) &&
-        cb_module_add(root, "param_groups", cb_module_new("Groups", NULL, NULL)))
-        return root;
+    Tracer *tracer = tracer_set(NULL);
+    cb_scope_open();
+    bool made = root && buffer_number(root, kind, 1, CB_BOOL) &&
+                cb_module_add(root, "state", cb_module_new("State", NULL, NULL)) &&
+                cb_module_add(root, "param_groups", cb_module_new("Groups", NULL, NULL));
+    cb_scope_close();
+    tracer_set(tracer);
+    if (made) return root;
     cb_module_free(root);
     return NULL;
 }
@@ -43,7 +48,7 @@ cb_optimizer *cb_optimizer_new(const char *name, const char *arguments) {
     TrainArguments taken = arguments_of(kind->name, kind->defaults);
     if (!arguments_take(&taken, arguments) || !arguments_fit(&taken)) return NULL;
     cb_optimizer *optimizer = memory_zalloc(sizeof *optimizer);
-    Module *root = optimizer ? tree() : NULL;
+    Module *root = optimizer ? tree(kind->name) : NULL;
     if (!root) {
         if (!optimizer) fail_memory(sizeof *optimizer);
         memory_free(optimizer);
@@ -116,18 +121,14 @@ static bool slot_make(cb_optimizer *optimizer, const TrainArguments *arguments, 
 }
 
 /* Its arguments, as tensors of a child of `param_groups`. */
-static cb_tensor *group_make(cb_optimizer *optimizer, const TrainArguments *arguments) {
+static bool group_make(cb_optimizer *optimizer, ParameterGroup *group) {
     char name[16];
     snprintf(name, sizeof name, "%d", optimizer->groups);
-    Module *groups = cb_module_child(optimizer->root, "param_groups"), *module;
-    module = cb_module_add(groups, name, cb_module_new("Group", NULL, NULL));
-    bool fine = module != NULL;
-    for (int i = 0; i < arguments->count && fine; i++) {
-        const Argument *a = &arguments->argument[i];
-        cb_dim_list sizes = a->count == 2 ? cb_dims_one(2) : CB_NO_DIMS;
-        fine = own(module, a->name, cb_from_data(a->value, CB_F64, sizes)) != NULL;
-    }
-    return fine ? cb_module_get(module, "lr") : NULL;
+    Module *groups = cb_module_child(optimizer->root, "param_groups");
+    group->module = cb_module_add(groups, name, cb_module_new("Group", NULL, NULL));
+    if (!group->module || !arguments_keep(&group->arguments, group->module)) return false;
+    group->lr = cb_module_get(group->module, "lr");
+    return group->lr != NULL;
 }
 
 static bool grow(cb_optimizer *optimizer, int count) {
@@ -153,7 +154,8 @@ static void drop_behind(Module *module, int count) {
 
 static bool add(cb_optimizer *optimizer, cb_tensor *const *parameters, int count,
                 const char *text) {
-    ParameterGroup group = {optimizer->arguments, NULL, optimizer->slots, count};
+    ParameterGroup group = {
+        .arguments = optimizer->arguments, .first = optimizer->slots, .count = count};
     if (!arguments_take(&group.arguments, text) || !arguments_fit(&group.arguments)) return false;
     if (!grow(optimizer, count)) return false;
     for (int i = 0; i < count; i++) {
@@ -167,8 +169,7 @@ static bool add(cb_optimizer *optimizer, cb_tensor *const *parameters, int count
         if (!takes(optimizer->kind, parameters[i])) return false;
         if (!slot_make(optimizer, &group.arguments, optimizer->slots + i, slot)) return false;
     }
-    group.lr = group_make(optimizer, &group.arguments);
-    if (!group.lr) return false;
+    if (!group_make(optimizer, &group)) return false;
     optimizer->group[optimizer->groups++] = group;
     optimizer->slots += count;
     return true;
@@ -206,6 +207,30 @@ cb_status cb_optimizer_add_module(cb_optimizer *optimizer, cb_module *module,
 
 /* ---- stepping -------------------------------------------------------------------------------- */
 
+/* What needs a state that was not made when the parameter was added. */
+static bool states_suffice(const cb_optimizer *optimizer, const ParameterGroup *group,
+                           const TrainArguments *arguments) {
+    const Kind *kind = optimizer->kind;
+    const ParameterState *slot = &optimizer->slot[group->first];
+    for (int i = 0; i < MOST_STATES && kind->states[i]; i++) {
+        if (slot->state[i] || !kind->uses(arguments, i)) continue;
+        fail(CB_ERR_ARGUMENT, "%s: its arguments were changed to some that need %s", kind->name,
+             kind->states[i]);
+        return false;
+    }
+    return true;
+}
+
+/* The buffers say what the arguments are: a file may have been loaded since the last step. */
+static bool group_recall(const cb_optimizer *optimizer, ParameterGroup *group) {
+    TrainArguments now = group->arguments;
+    if (!arguments_recall(&now, group->module)) return false;
+    if (!memcmp(&now, &group->arguments, sizeof now)) return true;
+    if (!arguments_fit(&now) || !states_suffice(optimizer, group, &now)) return false;
+    group->arguments = now;
+    return true;
+}
+
 static bool step_group(const cb_optimizer *optimizer, const ParameterGroup *group) {
     Rates rates = {.lr = group->lr, .step = optimizer->step};
     if (optimizer->kind->rates) optimizer->kind->rates(&group->arguments, &rates);
@@ -226,7 +251,10 @@ cb_status cb_optimizer_step(cb_optimizer *optimizer) {
     if (!optimizer->groups) return fail(CB_ERR_ARGUMENT, "cb_optimizer_step: no parameters yet");
     cb_scope_open();
     cb_no_grad_open();
-    bool fine = cb_add_(optimizer->step, 1.0) != NULL;
+    bool fine = true;
+    for (int i = 0; i < optimizer->groups && fine; i++)
+        fine = group_recall(optimizer, &optimizer->group[i]);
+    fine = fine && cb_add_(optimizer->step, 1.0) != NULL;
     for (int i = 0; i < optimizer->groups && fine; i++)
         fine = step_group(optimizer, &optimizer->group[i]);
     cb_no_grad_close();

@@ -4,7 +4,10 @@
  *
  * PyTorch computes some of them from the rate before; these are the closed forms, which differ from
  * that by roundings in f64. A schedule is a row of `curves`; ReduceLROnPlateau, which looks at a
- * metric, is the other sort. Counters are buffers of a module, and so in files. */
+ * metric, is the other sort. Counters and arguments are buffers of a module, and so in files:
+ *
+ *     root  StepLR, step_size, gamma, last_epoch, base_lrs
+ *           _schedulers  1 LinearLR, milestone, start_factor, ...     by cb_schedule_then */
 #include "base/memory.h"
 #include "train/train.h"
 
@@ -74,9 +77,10 @@ static const struct {
 };
 
 typedef struct ScheduleStage {
-    TrainArguments arguments;
+    TrainArguments arguments; /* as the last step found them in the module */
     Curve *curve;
-    int64_t begin;
+    cb_module *module; /* the root for the first one */
+    cb_tensor *begin;  /* i64; NULL: 0 */
 } ScheduleStage;
 
 enum { MOST_STAGES = 8 };
@@ -111,20 +115,42 @@ static bool stage_make(ScheduleStage *stage, const char *name, const char *text)
     return false;
 }
 
+/* Its arguments and, of one behind the first, the step that it begins at become buffers. */
+static bool stage_keep(ScheduleStage *stage, cb_module *module, const int64_t *begin) {
+    stage->module = module;
+    if (begin) stage->begin = buffer_number(module, "milestone", (double)*begin, CB_I64);
+    return (!begin || stage->begin) && buffer_number(module, stage->arguments.owner, 1, CB_BOOL) &&
+           arguments_keep(&stage->arguments, module);
+}
+
 /* ---- stepping -------------------------------------------------------------------------------- */
+
+/* The buffers say what the arguments are: a file may have been loaded since the last step. */
+static bool stage_recall(ScheduleStage *stage) {
+    TrainArguments now = stage->arguments;
+    if (!arguments_recall(&now, stage->module) || !arguments_within(&now)) return false;
+    stage->arguments = now;
+    return true;
+}
+
+static int64_t begin_of(const ScheduleStage *stage) {
+    return stage->begin ? cb_item_int(stage->begin) : 0;
+}
 
 static cb_status apply_curve(cb_schedule *schedule) {
     int64_t n = cb_item_int(schedule->steps);
-    const ScheduleStage *stage = schedule->stage;
-    for (int i = 1; i < schedule->stages && n >= schedule->stage[i].begin; i++) stage++;
+    ScheduleStage *stage = schedule->stage;
+    for (int i = 1; i < schedule->stages && n >= begin_of(stage + 1); i++) stage++;
+    n -= begin_of(stage);
+    if (!stage_recall(stage)) return cb_error_status();
     const double *base = cb_data_const(schedule->base_lrs);
     if (!base) return cb_error_status();
     for (int g = 0; g < schedule->optimizer->groups; g++) {
-        double lr = stage->curve(&stage->arguments, base[g], (double)(n - stage->begin));
+        double lr = stage->curve(&stage->arguments, base[g], (double)n);
         if (!isfinite(lr)) {
             double most = argument_or_zero(&stage->arguments, "total_steps");
             return fail(CB_ERR_ARGUMENT, "cb_schedule_step: %s has no rate for step %lld of %g",
-                        stage->arguments.owner, (long long)(n - stage->begin), most);
+                        stage->arguments.owner, (long long)n, most);
         }
         if ((cb_optimizer_set_lr)(schedule->optimizer, g, fmax(lr, 0))) return cb_error_status();
     }
@@ -150,6 +176,7 @@ static cb_status reduce(cb_schedule *schedule) {
 
 static cb_status apply_metric(cb_schedule *schedule, double metric) {
     const TrainArguments *arguments = &schedule->stage[0].arguments;
+    if (!stage_recall(&schedule->stage[0])) return cb_error_status();
     int64_t bad = cb_item_int(schedule->num_bad_epochs), rest = cb_item_int(schedule->cooldown);
     if (better(arguments, metric, cb_item(schedule->best))) {
         if (!cb_fill_(schedule->best, cb_operand_float(metric))) return cb_error_status();
@@ -189,7 +216,10 @@ static cb_tensor *rates_now(cb_optimizer *optimizer) {
 
 static bool buffers_make(cb_schedule *schedule) {
     Module *root = schedule->root;
-    const ScheduleStage *first = &schedule->stage[0];
+    ScheduleStage *first = &schedule->stage[0];
+    if (!stage_keep(first, root, NULL) ||
+        !cb_module_add(root, "_schedulers", cb_module_new("Schedulers", NULL, NULL)))
+        return false;
     schedule->steps = buffer_number(root, "last_epoch", 0, CB_I64);
     cb_tensor *rates = rates_now(schedule->optimizer);
     schedule->base_lrs = rates ? cb_module_buffer(root, "base_lrs", rates) : NULL;
@@ -224,18 +254,32 @@ cb_schedule *cb_schedule_new(cb_optimizer *optimizer, const char *name, const ch
     return NULL;
 }
 
+static bool stage_add(cb_schedule *schedule, ScheduleStage *stage, int64_t milestone) {
+    char name[16];
+    snprintf(name, sizeof name, "%d", schedule->stages);
+    cb_module *module = cb_module_new("Schedule", NULL, NULL);
+    Tracer *tracer = tracer_set(NULL);
+    cb_scope_open();
+    bool kept = module && stage_keep(stage, module, &milestone);
+    cb_scope_close();
+    tracer_set(tracer);
+    if (kept) return cb_module_add(cb_module_child(schedule->root, "_schedulers"), name, module);
+    cb_module_free(module);
+    return false;
+}
+
 cb_status cb_schedule_then(cb_schedule *schedule, int64_t milestone, const char *name,
                            const char *arguments) {
     ScheduleStage stage;
     if (!schedule_lives(schedule, "cb_schedule_then: the schedule")) return CB_ERR_ARGUMENT;
     if (!stage_make(&stage, name, arguments)) return CB_ERR_ARGUMENT;
-    int64_t before = schedule->stage[schedule->stages - 1].begin;
+    int64_t before = begin_of(&schedule->stage[schedule->stages - 1]);
     if (!stage.curve || schedule->best || milestone <= before || schedule->stages == MOST_STAGES)
         return fail(CB_ERR_ARGUMENT,
                     "cb_schedule_then: %s at step %lld, after one at %lld; at most "
                     "%d, none of them ReduceLROnPlateau",
                     name, (long long)milestone, (long long)before, MOST_STAGES);
-    stage.begin = milestone;
+    if (!stage_add(schedule, &stage, milestone)) return cb_error_status();
     schedule->stage[schedule->stages++] = stage;
     return apply_curve(schedule);
 }

@@ -3,8 +3,9 @@
  * State, rates and arguments live in a tree of modules, so that the files of state dicts are
  * nn/state.c's:
  *
- *     root  state         0 exp_avg, exp_avg_sq, step    by parameter, through all groups
- *           param_groups  0 lr, betas, ...               by group */
+ *     root  AdamW                                      a file of another kind does not fit
+ *           state         0 exp_avg, exp_avg_sq, step    by parameter, through all groups
+ *           param_groups  0 lr, betas, ...               by group; what a step computes with */
 #ifndef CARBIDE_TRAIN_TRAIN_H
 #define CARBIDE_TRAIN_TRAIN_H
 
@@ -27,8 +28,9 @@ typedef struct Rates {
 } Rates;
 
 typedef struct ParameterGroup {
-    TrainArguments arguments;
-    cb_tensor *lr;    /* root owns it */
+    TrainArguments arguments; /* as the last step found them in the module */
+    cb_module *module;        /* root owns it, and lr */
+    cb_tensor *lr;
     int first, count; /* slots */
 } ParameterGroup;
 

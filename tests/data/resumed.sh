@@ -37,6 +37,10 @@ losses parts.jsonl >b
 [ "$(wc -l <a)" = 12 ] || wrong "the log has not nine losses and three validations"
 cmp a b || failed=1
 grep -q "<polyline" curve.svg || wrong "there is no curve"
+run longer --steps 6 --stop-after 4 || wrong "a shorter run fails"
+run longer --resume || wrong "a run that was made longer fails"
+rate() { sed -n 's/.*"step": 9, .*"lr": \([^,}]*\).*/\1/p' "$1"; }
+[ "$(rate longer.jsonl)" = "$(rate whole.jsonl)" ] || wrong "a run that was made longer has another rate at its end"
 
 head -c 300 whole >cut
 run cut --resume && wrong "takes a checkpoint that is cut off"
