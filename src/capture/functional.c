@@ -28,19 +28,18 @@ static void add_leaf(Recording *recording, int value) {
 }
 
 /* No other value's, and none that it was before. */
-static Node *set_apart(Recording *recording, Node *node) {
-    Attrs attrs = {{0}};
-    attrs.word[ATTR_apart_number] = length(recording->leaf);
-    return graph_op(recording->graph, OP_apart, &node, 1, &attrs, NULL);
+static Node *set_apart(Recording *recording, Node *node, bool own) {
+    return call_apart(recording->graph, node, length(recording->leaf), own);
 }
 
 static bool stands_apart(const Recording *recording, int value) {
     return value < recording->apart_count && recording->apart[value];
 }
 
-static void become_apart(Recording *recording, int value) {
+/* own: the node is of the op that has just given the value, and was not at hand before. */
+static void become_apart(Recording *recording, int value, bool own) {
     if (!stands_apart(recording, value)) return;
-    recording->value[value].node = set_apart(recording, recording->value[value].node);
+    recording->value[value].node = set_apart(recording, recording->value[value].node, own);
     add_leaf(recording, value);
 }
 
@@ -56,14 +55,18 @@ int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     return number;
 }
 
-int functional_result(Recording *recording, Node *node) {
+static int add_result(Recording *recording, Node *node, bool own) {
     TraceValue value = {.kind = VALUE_IS_RESULT, .meta = node_meta(node)};
     value.meta.device = (uint8_t)recording->graph->device;
     contiguous_strides(value.meta.rank, value.meta.size, value.stride);
     FunctionalValue functional = {.parent = NO_VALUE, .node = node, .input = -1};
     int number = add_value(recording, &value, &functional);
-    become_apart(recording, number);
+    become_apart(recording, number, own);
     return number;
+}
+
+int functional_result(Recording *recording, Node *node) {
+    return add_result(recording, node, false);
 }
 
 Node *functional_node(Recording *recording, int value) {
@@ -79,7 +82,7 @@ Node *functional_node(Recording *recording, int value) {
     check(functional->node, "a recorded view of a value of the same meta was refused");
     if (functional->cut) functional->node = call1(recording->graph, OP_detach, functional->node);
     functional->version = version;
-    become_apart(recording, value);
+    become_apart(recording, value, false);
     return functional->node;
 }
 
@@ -209,7 +212,9 @@ int functional_apply(Recording *recording, const TraceOp *called, Attrs *attrs) 
     bool tracked = is_tracked(recording, input, input_count);
     if (tracked && recording->quiet) result = call1(recording->graph, OP_detach, result);
     bool has_gradient = dtype_is_float(result->dtype) && op_has_gradient(op, attrs);
-    int value = functional_result(recording, result);
+    bool own = true;
+    for (int i = 0; i < input_count; i++) own &= result != node[i]; /* which it may hand on */
+    int value = add_result(recording, result, own);
     recording->trace->value[value].tracked = tracked && !recording->quiet && has_gradient;
     return value;
 }
@@ -381,7 +386,7 @@ void functional_assign(Recording *recording, int target, const TraceOperand *ope
     }
     bool leaf = recording->trace->value[at].tracked;
     /* Where nothing is followed: no gradient comes through what is written. */
-    if (leaf) value = set_apart(recording, value);
+    if (leaf) value = set_apart(recording, value, false);
     if (leaf || is_tracked(recording, operand, 1))
         value = call1(recording->graph, OP_detach, value);
     recording->value[at].node = value;

@@ -59,7 +59,7 @@ bool functional_backward(Recording *recording, int root, const TraceOperand *see
                          const int *value, int count, Node **gradient);
 /* Does a gradient by the node of this tracked result miss some of its uses, or have others'? */
 bool functional_shares(Recording *recording, int value);
-/* A node's result as the next value. */
+/* A gradient as the next value. */
 int functional_result(Recording *recording, Node *node);
 /* False where it shows an element of what it is a view of at several places: a write to one of them
  * is one to all of them, which the views between cannot say. */

@@ -377,8 +377,7 @@ static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const i
     return call_reserve(call, length(recording->trace->value)) ? 0 : OUT_OF_MEMORY;
 }
 
-/* As it was, in another recording. False, too, where other ones of wrt have a gradient: what stands
- * apart now may have had one through what another op's gradient reads of its result. */
+/* As it was, in another recording. */
 static bool repeat_back(Recording *recording, const TraceOp *op, Call *call) {
     int count = op->back->count;
     if (GUARD(recording)) return false;
@@ -391,8 +390,10 @@ static bool repeat_back(Recording *recording, const TraceOp *op, Call *call) {
     if (!back_values(recording, *op, *op->back, list, count)) return false;
     const Trace *trace = recording->trace;
     const TraceOp *now = &trace->op[length(trace->op) - 1];
-    return now->result == op->result &&
-           trace_back_results(now->back) == trace_back_results(op->back);
+    check(now->result == op->result &&
+              trace_back_results(now->back) == trace_back_results(op->back),
+          "a trace repeats with other gradients");
+    return true;
 }
 
 /* ---- starting ------------------------------------------------------------------------------ */

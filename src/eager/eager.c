@@ -33,6 +33,7 @@ typedef struct EagerCall {
     Number number[MOST_OPERANDS];
     unsigned wanted;      /* of a gradient: operands, as bits */
     GradientNeeds *needs; /* NULL: the op itself */
+    bool apart;           /* its gradient reads the result as a node of its own */
 } EagerCall;
 
 /* ---- numbers ---- */
@@ -145,6 +146,7 @@ static bool differentiate(Graph *graph, Node *const *operand, const EagerCall *c
         if (call->wanted >> i & 1) wrt[count++] = operand[i];
     }
     graph->single = true;
+    if (call->apart) y = call_apart(graph, y, 0, true);
     if (!graph_grad(graph, &y, &g, 1, wrt, count, gradient)) return false;
     for (int i = 0; i < count; i++) {
         if (!gradient[i]) continue;
@@ -264,7 +266,7 @@ static void open_call(EagerCall *call, Op op, const cb_operand *input, int input
     call->op = op, call->operand = input, call->count = input_count, call->attrs = attrs;
     call->ambient = ambient_of_op();
     call->input_count = 0;
-    call->needs = NULL;
+    call->needs = NULL, call->apart = false;
 }
 
 EagerEntry *eager_gradient(Op op, const cb_operand *input, int input_count, const Attrs *attrs,
@@ -287,7 +289,7 @@ Graph *eager_gradient_graph(Arena *arena, Op op, const cb_operand *input, int in
     int device;
     open_call(&call, op, input, input_count, attrs);
     *needs = (GradientNeeds){0};
-    call.wanted = wanted, call.needs = needs;
+    call.wanted = wanted, call.needs = needs, call.apart = true;
     describe(&call);
     return find_place(&call, &device) ? one_node(arena, &call, device) : NULL;
 }

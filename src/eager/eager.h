@@ -36,8 +36,8 @@ typedef struct GradientNeeds {
 EagerEntry *eager_gradient(Op op, const cb_operand *input, int input_count, const Attrs *attrs,
                            unsigned wanted, GradientNeeds *needs);
 
-/* The same gradients as a graph that no pass has seen, in an arena of the caller's; NULL with an
- * error. */
+/* The same gradients as a graph that no pass has seen, in an arena of the caller's, where the op's
+ * result is read as an OP_apart of it; NULL with an error. */
 Graph *eager_gradient_graph(Arena *arena, Op op, const cb_operand *input, int input_count,
                             const Attrs *attrs, unsigned wanted, GradientNeeds *needs);
 

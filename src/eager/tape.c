@@ -296,7 +296,7 @@ static bool run_gradient(const TapeNode *node, Tensor *g, Tensor **output) {
 }
 
 /* Op by op, from operands that know what they were computed from. */
-static bool record_gradient(const TapeNode *node, Tensor *g, Tensor **output) {
+static bool record_gradient(TapeNode *node, Tensor *g, Tensor **output) {
     Number number[OP_MAX_INPUTS];
     cb_operand input[OP_MAX_INPUTS];
     Attrs attrs;
@@ -311,16 +311,17 @@ static bool record_gradient(const TapeNode *node, Tensor *g, Tensor **output) {
     memcpy(attrs.word, node->word, sizeof(int64_t) * op_info(node->op)->word_count);
     Site site = site_current();
     site_set(node->site);
-    bool done = tape_ops(node->op, input, node->count, &attrs, node->needs.produced, g, output);
+    bool done = tape_ops(node->op, input, node->count, &attrs, node->needs.produced, g,
+                         &node->history, output);
     site_set(site);
     return done;
 }
 
 static bool step(TapeWalk *walk, const TapeVisit *visit) {
-    const TapeNode *node = visit->node;
-    Tensor *output[OP_MAX_INPUTS];
+    TapeNode *node = visit->node;
+    Tensor *output[OP_MAX_INPUTS], *g = visit->gradient;
     int outputs = 0;
-    if (!(walk->graph ? record_gradient : run_gradient)(node, visit->gradient, output))
+    if (!(walk->graph ? record_gradient(node, g, output) : run_gradient(node, g, output)))
         return false;
     for (int i = 0; i < node->count; i++) {
         if (!node->producer[i]) continue;

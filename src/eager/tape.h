@@ -22,10 +22,11 @@ Tensor *tape_dropout(Tensor *x, const Attrs *attrs);
 /* For tensors of the library: what comes out is kept. */
 bool tape_go_back(const GoingBack *back, Tensor **out);
 /* The gradients of an op as ops that are recorded (tape_ops.c): input are its operands with their
- * histories, without storage where nothing reads them; g the gradient of its result; out takes
- * those of the wanted operands (bits), in their order. False with an error. */
+ * histories, without storage where nothing reads them; g the gradient of its result, own what that
+ * result has as its history; out takes those of the wanted operands (bits), in their order. False
+ * with an error. */
 bool tape_ops(Op op, const cb_operand *input, int count, const Attrs *attrs, unsigned wanted,
-              Tensor *g, Tensor **out);
+              Tensor *g, History *own, Tensor **out);
 /* False with an error: `given` (NULL: none) cannot be the gradient of something like y. */
 bool tape_fits(const char *what, const Meta *y, const Meta *given);
 /* A write in place that somebody's gradient would have to know of; false. */

@@ -1,6 +1,7 @@
 /* A gradient that can be gone back over itself: op by op, through the door, which records them.
  *
  *     y = mul(x, w), gradient g      to x: mul(g, w), of g and w with what they were computed from
+ *     y = exp(x), gradient g         to x: mul(g, y), where a gradient comes to y, as in PyTorch
  *
  * In: an op, its operands and the gradient of its result. Out: the nodes of the same one-op graph
  * that the cached executable (eager.c) was built from, as calls: composites whole, so that each is
@@ -16,6 +17,7 @@ typedef struct Replay {
     int count;
     GradientNeeds needs;
     Tensor *g;
+    History *own;         /* of the op's result */
     bool *known, *needed; /* by node id */
     bool *whole;          /* by node id: as the op that it is, not through its expansion */
     Tensor **value;       /* by node id */
@@ -75,6 +77,13 @@ static void find_needed(Replay *replay) {
     }
 }
 
+/* The op's result: its elements are computed again, but it is that of which y is. */
+static Tensor *result_of(const Replay *replay, const Node *apart) {
+    Tensor shell = *replay->value[apart->input[0]->id];
+    shell.history = replay->own;
+    return tensor_double(&shell);
+}
+
 static Tensor *value_of(const Replay *replay, const Node *node) {
     cb_operand operand[OP_MAX_INPUTS];
     if (node->op == OP_input) return input_of(replay, node);
@@ -82,6 +91,7 @@ static Tensor *value_of(const Replay *replay, const Node *node) {
         cb_operand number = node_literal(node);
         return number_tensor(&number, node->dtype);
     }
+    if (node->op == OP_apart) return result_of(replay, node);
     if (!replay->whole[node->id]) return replay->value[node->expansion->id];
     for (int k = 0; k < node->input_count; k++) {
         const Node *input = node->input[k];
@@ -130,13 +140,13 @@ static bool replay_in(Arena *arena, Replay *replay, Op op, const Attrs *attrs, u
 }
 
 bool tape_ops(Op op, const cb_operand *input, int count, const Attrs *attrs, unsigned wanted,
-              Tensor *g, Tensor **out) {
+              Tensor *g, History *own, Tensor **out) {
     Arena *arena = arena_new();
     if (!arena) {
         fail_memory(0);
         return false;
     }
-    Replay replay = {.input = input, .count = count, .g = g};
+    Replay replay = {.input = input, .count = count, .g = g, .own = own};
     bool done = replay_in(arena, &replay, op, attrs, wanted, out);
     arena_free(arena);
     return done;

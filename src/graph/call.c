@@ -159,6 +159,13 @@ Node *call_window(Graph *graph, Node *x, int dim, int64_t size, int64_t step, in
     return graph_op(graph, OP_window, &x, 1, &attrs, NULL);
 }
 
+Node *call_apart(Graph *graph, Node *x, int64_t number, bool own) {
+    Attrs attrs = {{0}};
+    attrs.word[ATTR_apart_number] = number;
+    attrs.word[ATTR_apart_own] = own;
+    return graph_op(graph, OP_apart, &x, 1, &attrs, NULL);
+}
+
 bool spatial_numbers(Op op, const Attrs *attrs, int word, const char *name, int n, int64_t low,
                      int64_t *out) {
     cb_dim_list dims = attr_dims(attrs, word);

@@ -35,6 +35,9 @@ Node *call_window(Graph *graph, Node *x, int dim, int64_t size, int64_t step, in
 Node *node_widen(Graph *graph, Node *x);
 Node *node_narrow(Graph *graph, Node *x, const Node *as);
 
+/* x as a node of its own: OP_apart. */
+Node *call_apart(Graph *graph, Node *x, int64_t number, bool own);
+
 /* value everywhere, in the sizes and dtype of like */
 Node *node_splat(Graph *graph, const Node *like, Scalar value);
 

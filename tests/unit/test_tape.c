@@ -56,6 +56,25 @@ static void adds_up(void **state) {
     assert_null(cb_tensor_grad(x));
 }
 
+/* A gradient that reads its op's result comes from that tensor, as in PyTorch, whose numbers these
+ * are: of exp(w) by w it is exp(w) itself, and of another one that is equal there is none. Division
+ * reads its operands. */
+static void reads_results(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 0.5, 2)), *g, *h[4];
+    cb_tensor *a = cb_exp(w), *b = cb_exp(w), *c = cb_div(1, w), *d = cb_softmax(w, 0);
+    cb_tensor *loss = cb_add(cb_sum(a), cb_add(cb_sum(c), cb_select(d, 0, 0)));
+    assert_int_equal(cb_grad_graph(loss, NULL, &w, 1, &g), CB_OK);
+    cb_tensor *by[] = {a, b, c, d};
+    assert_int_equal(cb_grad(cb_sum(cb_mul(g, VALUES(CB_F64, 3, 5))), NULL, by, 4, h), CB_OK);
+    EXPECT(h[0], 3, 5);
+    assert_null(h[1]);
+    assert_null(h[2]);
+    cb_tensor *s = cb_softmax(w, 0);
+    double s0 = cb_item(cb_select(s, 0, 0)), s1 = cb_item(cb_select(s, 0, 1));
+    EXPECT(h[3], 3 - (2 * 3 * s0 + 5 * s1), -5 * s0);
+}
+
 /* An index that no gradient needs is not saved, and not looked at again. */
 static void adds_to_what_requires_it(void **state) {
     (void)state;
@@ -339,6 +358,7 @@ static void joins_in_the_dtype_of_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adds_up),
+        TEST(reads_results),
         TEST(adds_to_what_requires_it),
         TEST(remainders_by_infinity),
         TEST(powers_of_0),

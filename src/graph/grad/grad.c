@@ -70,11 +70,12 @@ static void add(Walk *walk, const Node *x, Node *g) {
     *sum = *sum ? call2(walk->graph, OP_add, *sum, g) : g;
 }
 
-/* given NULL: zeros, of which come zeros for every input that has a gradient. */
-static bool step(Walk *walk, Node *node, Node *given) {
+/* given NULL: zeros, of which come zeros for every input that has a gradient. out: what the
+ * gradient of node's op reads as its result. */
+static bool step_over(Walk *walk, Node *node, Node *out, Node *given) {
     bool wanted[NODE_MAX_INPUTS], stated[NODE_MAX_INPUTS] = {false};
     Node *result[NODE_MAX_INPUTS] = {NULL};
-    GradCall call = {walk->graph, node, given, wanted, result};
+    GradCall call = {walk->graph, node, given, out, wanted, result};
     bool any = false;
     for (int k = 0; k < node->input_count; k++)
         any |= wanted[k] = node->input[k] && walk->reached[node->input[k]->id];
@@ -92,6 +93,16 @@ static bool step(Walk *walk, Node *node, Node *given) {
     return walk->failed_before || !cb_error();
 }
 
+/* Of equal ops, each goes back over its own, with its own result in what it reads. */
+static bool step(Walk *walk, Node *out, Node *given) {
+    bool own = out->op == OP_apart && out->attrs->word[ATTR_apart_own];
+    Node *node = own ? out->input[0] : out;
+    walk->graph->origin = node->origin;
+    if (!through_expansion(node)) return step_over(walk, node, out, given);
+    add(walk, node->expansion, given);
+    return true;
+}
+
 bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int outputs,
                 Node *const *wrt, int count, Node **gradient) {
     Arena *arena = graph->arena;
@@ -107,13 +118,7 @@ bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int o
     for (int i = 0; i < outputs; i++)
         if (output[i] && cotangent[i]) add(&walk, output[i], cotangent[i]);
     for (int id = walk.count - 1; id >= 0 && fine; id--) {
-        Node *node = graph->node[id];
-        if (!walk.touched[id]) continue;
-        graph->origin = node->origin;
-        if (through_expansion(node))
-            add(&walk, node->expansion, walk.sum[id]);
-        else
-            fine = step(&walk, node, walk.sum[id]);
+        if (walk.touched[id]) fine = step(&walk, graph->node[id], walk.sum[id]);
     }
     for (int i = 0; i < count; i++) {
         int id = wrt[i]->id;

@@ -24,6 +24,7 @@ bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int o
 typedef struct GradCall {
     Graph *graph;
     Node *node, *given;
+    Node *out;          /* node, or where it stands apart, that */
     const bool *wanted; /* by input */
     Node **result;      /* by input */
 } GradCall;

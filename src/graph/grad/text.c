@@ -31,7 +31,7 @@ static bool lookup(const Evaluator *evaluator, Word name, Term *out) {
     const GradCall *call = scope->call;
     bool given = word_is(name, "g");
     if (given || word_is(name, "out")) {
-        *out = (Term){.kind = TERM_NODE, .node = given ? call->given : call->node};
+        *out = (Term){.kind = TERM_NODE, .node = given ? call->given : call->out};
         return true;
     }
     int i = 0;
