@@ -204,6 +204,8 @@ typedef struct TapeVisit {
     TapeNode *node;
     Tensor *gradient; /* so far, in the walk's scope */
     int next;         /* operand to look at */
+    bool wanted;      /* its gradient is asked for, or leads to what is */
+    bool leads;       /* an operand's gradient is wanted */
 } TapeVisit;
 
 typedef struct TapeWalk {
@@ -223,21 +225,43 @@ static int number_of(const TapeWalk *walk, const TapeNode *node) {
 }
 
 static void order_nodes(TapeWalk *walk, TapeNode *root) {
-    push(walk->arena, walk->stack, ((TapeVisit){root, NULL, 0}));
+    push(walk->arena, walk->stack, ((TapeVisit){.node = root}));
     while (length(walk->stack)) {
         TapeVisit *top = &walk->stack[length(walk->stack) - 1];
         TapeNode *node = top->node, *producer = NULL;
         while (top->next < node->count && !producer) producer = node->producer[top->next++];
         if (producer) {
             if (number_of(walk, producer) < 0)
-                push(walk->arena, walk->stack, ((TapeVisit){producer, NULL, 0}));
+                push(walk->arena, walk->stack, ((TapeVisit){.node = producer}));
             continue;
         }
         (void)pop(walk->stack);
         int *number = arena_alloc(walk->arena, sizeof *number);
         *number = length(walk->order);
         map_put(&walk->seen, hash_bytes(&node, sizeof node, 0), number);
-        push(walk->arena, walk->order, ((TapeVisit){node, NULL, 0}));
+        push(walk->arena, walk->order, ((TapeVisit){.node = node}));
+    }
+}
+
+static int number_of_tensor(const TapeWalk *walk, const Tensor *x) {
+    return x->history ? number_of(walk, node_of(x)) : -1;
+}
+
+/* Ops that lead to nothing that is asked for are not gone over: no memory is needed for them, and
+ * what they saved may have been written to. */
+static void find_wanted(TapeWalk *walk, const GoingBack *back) {
+    for (int k = 0; k < back->count; k++) {
+        int number = number_of_tensor(walk, back->wrt[k]);
+        if (number >= 0) walk->order[number].wanted = true;
+    }
+    for (int i = 0; i < length(walk->order); i++) {
+        TapeVisit *visit = &walk->order[i];
+        for (int k = 0; k < visit->node->count && !visit->leads; k++) {
+            const TapeNode *producer = visit->node->producer[k];
+            visit->leads =
+                producer && (!back->wrt || walk->order[number_of(walk, producer)].wanted);
+        }
+        visit->wanted |= visit->leads || !back->wrt;
     }
 }
 
@@ -326,7 +350,8 @@ static bool step(TapeWalk *walk, const TapeVisit *visit) {
     for (int i = 0; i < node->count; i++) {
         if (!node->producer[i]) continue;
         TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
-        if (!add(walk, producer, output[outputs++])) return false;
+        Tensor *to = output[outputs++];
+        if (producer->wanted && !add(walk, producer, to)) return false;
     }
     return true;
 }
@@ -359,17 +384,18 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
                       Tensor **out) {
     walk->seen = map_new(walk->arena);
     order_nodes(walk, root);
+    find_wanted(walk, back);
     int last = length(walk->order) - 1;
     walk->order[last].gradient = g;
     for (int i = last; i >= 0; i--) {
         TapeVisit *visit = &walk->order[i];
         if (!visit->gradient) continue; /* no gradient came this way: a 0 in the table */
-        if (visit->node->op != OP_none && !step(walk, visit)) return false;
+        if (visit->leads && !step(walk, visit)) return false;
         bool leaf = visit->node->op == OP_none && !back->wrt;
         if (leaf && !accumulate(walk, visit->node, visit->gradient)) return false;
     }
     for (int k = 0; k < back->count; k++) {
-        int number = back->wrt[k]->history ? number_of(walk, node_of(back->wrt[k])) : -1;
+        int number = number_of_tensor(walk, back->wrt[k]);
         Tensor *gradient = number >= 0 ? walk->order[number].gradient : NULL;
         out[k] = gradient ? kept(walk, gradient) : NULL;
         if (gradient && !out[k]) return false;

@@ -75,6 +75,18 @@ static void reads_results(void **state) {
     EXPECT(h[3], 3 - (2 * 3 * s0 + 5 * s1), -5 * s0);
 }
 
+/* Operands that lead to nothing that is asked for may have been written to. */
+static void leaves_out_what_leads_nowhere(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 2, 3)), *x = VALUES(CB_F64, 4, 5), *g[2];
+    cb_tensor *a = cb_mul(w, x), *y = cb_mul(a, 3), *wrt[] = {a, w};
+    cb_fill_(x, 7);
+    assert_int_equal(cb_grad(cb_sum(y), NULL, wrt, 1, g), CB_OK);
+    EXPECT(g[0], 3, 3);
+    assert_int_not_equal(cb_grad(cb_sum(y), NULL, wrt, 2, g), CB_OK);
+    expect_refused("operand 1 of mul");
+}
+
 /* An index that no gradient needs is not saved, and not looked at again. */
 static void adds_to_what_requires_it(void **state) {
     (void)state;
@@ -359,6 +371,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adds_up),
         TEST(reads_results),
+        TEST(leaves_out_what_leads_nowhere),
         TEST(adds_to_what_requires_it),
         TEST(remainders_by_infinity),
         TEST(powers_of_0),
