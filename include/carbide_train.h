@@ -38,7 +38,8 @@ typedef struct cb_schedule cb_schedule;
  *   Lion      lr=1e-4, betas=(0.9, 0.99), weight_decay=0, maximize=False (Chen et al. 2023)
  *
  * Unlike PyTorch, all parameters share one count of steps: one that had no gradient in some of them
- * is left alone there, and corrected by the count of all. */
+ * is left alone there, and corrected by the count of all. The dampening of SGD begins behind the
+ * first gradient of each, as there. */
 
 /* NULL with an error for another name or argument. */
 CB_API cb_optimizer *cb_optimizer_new(const char *name, const char *arguments);

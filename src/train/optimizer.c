@@ -113,7 +113,8 @@ static bool slot_make(cb_optimizer *optimizer, const TrainArguments *arguments, 
     double first = argument_or_zero(arguments, "initial_accumulator_value");
     for (int i = 0; i < MOST_STATES && kind->states[i]; i++) {
         if (!kind->uses(arguments, i)) continue;
-        cb_tensor *zeros = zeros_like(slot->parameter, first);
+        cb_tensor *zeros = i && i == kind->flag ? cb_zeros(CB_NO_DIMS, CB_BOOL)
+                                                : zeros_like(slot->parameter, first);
         slot->state[i] = own(module, kind->states[i], zeros);
         if (!slot->state[i]) return false;
     }

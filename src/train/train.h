@@ -37,6 +37,7 @@ typedef struct ParameterGroup {
 typedef struct Kind {
     const char *name, *defaults, *states[MOST_STATES];
     bool matrices; /* takes no other parameters */
+    int flag;      /* the state that is a bool without dims, false at first; 0: none */
     bool (*uses)(const TrainArguments *arguments, int state);
     void (*rates)(const TrainArguments *arguments, Rates *rates); /* NULL: lr is all */
     /* Writes to the parameter and its state; NULL with an error. */

@@ -44,13 +44,17 @@ static cb_tensor *squares(cb_tensor *sum, cb_tensor *gradient, double keep) {
 /* ---- SGD ------------------------------------------------------------------------------------- */
 
 static bool sgd_uses(const TrainArguments *arguments, int state) {
-    return state == 0 && ARG("momentum") != 0;
+    return ARG("momentum") != 0 && (state == 0 || (state == 1 && ARG("dampening") != 0));
 }
 
-/* The first gradient is not dampened. */
-static void sgd_rates(const TrainArguments *arguments, Rates *rates) {
+/* A parameter's first gradient is not dampened, whichever step it comes in. */
+static cb_tensor *dampened(const TrainArguments *arguments, const ParameterState *slot,
+                           cb_tensor *gradient) {
     double dampening = ARG("dampening");
-    if (dampening != 0) rates->size = cb_where(cb_eq(rates->step, 1.0), 1.0, 1 - dampening);
+    if (dampening == 0) return gradient;
+    cb_tensor *size = cb_sub(1.0, cb_mul(cb_to(slot->state[1], CB_F64), dampening));
+    gradient = cb_mul(gradient, size);
+    return cb_fill_(slot->state[1], cb_operand_bool(true)) ? gradient : NULL;
 }
 
 static cb_tensor *sgd(const TrainArguments *arguments, const Rates *rates,
@@ -59,8 +63,7 @@ static cb_tensor *sgd(const TrainArguments *arguments, const Rates *rates,
     gradient = decayed(arguments, slot->parameter, gradient);
     if (momentum == 0) return descend(slot, gradient, rates->lr);
     cb_tensor *kept = cb_mul(slot->state[0], momentum);
-    cb_tensor *new = rates->size ? cb_mul(gradient, rates->size) : gradient;
-    cb_tensor *buffer = to(slot->state[0], cb_add(kept, new));
+    cb_tensor *buffer = to(slot->state[0], cb_add(kept, dampened(arguments, slot, gradient)));
     if (ARG("nesterov") != 0) buffer = plus(gradient, buffer, momentum);
     return descend(slot, buffer, rates->lr);
 }
@@ -197,20 +200,22 @@ static cb_tensor *muon(const TrainArguments *arguments, const Rates *rates,
 static const Kind kinds[] = {
     {"SGD",
      "lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, maximize=False",
-     {"momentum_buffer"},
+     {"momentum_buffer", "momentum_begun"},
      false,
+     1,
      sgd_uses,
-     sgd_rates,
+     NULL,
      sgd},
     {"Adam", "lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, maximize=False",
-     ADAM_STATES, false, adam_uses, adam_rates, adam},
+     ADAM_STATES, false, 0, adam_uses, adam_rates, adam},
     {"AdamW",
      "lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, amsgrad=False, maximize=False",
-     ADAM_STATES, false, adam_uses, adam_rates, adamw},
+     ADAM_STATES, false, 0, adam_uses, adam_rates, adamw},
     {"Adagrad",
      "lr=0.01, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, maximize=False",
      {"sum"},
      false,
+     0,
      first_alone,
      adagrad_rates,
      adagrad},
@@ -218,6 +223,7 @@ static const Kind kinds[] = {
      "lr=0.01, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, maximize=False",
      {"square_avg", "momentum_buffer", "grad_avg"},
      false,
+     0,
      rmsprop_uses,
      NULL,
      rmsprop},
@@ -225,6 +231,7 @@ static const Kind kinds[] = {
      "lr=1e-4, betas=(0.9, 0.99), weight_decay=0, maximize=False",
      {"exp_avg"},
      false,
+     0,
      first_alone,
      shrinking_rates,
      lion},
@@ -232,6 +239,7 @@ static const Kind kinds[] = {
      "lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, eps=1e-7, ns_steps=5",
      {"momentum_buffer"},
      true,
+     0,
      first_alone,
      shrinking_rates,
      muon},

@@ -54,6 +54,19 @@ def run_half(name, arguments, dtype, clip):
         optimizer.step()
     return [norm] + w.detach().float().tolist()
 
+def run_late(arguments):
+    """Six steps of two parameters of f64, of which the second has a gradient in steps 2, 3 and 6 alone."""
+    p = [torch.full((1,), 0.5 + i, dtype=torch.float64, requires_grad=True) for i in range(2)]
+    optimizer, values = torch.optim.SGD(p, **eval(f'dict({arguments})')), []
+    for step in range(6):
+        optimizer.zero_grad()
+        (torch.sin(p[0]) + (torch.cos(p[1]) if step in (1, 2, 5) else 0)).sum().backward()
+        optimizer.step()
+        values += [x.item() for x in p]
+    return values
+
+LATE = ['lr=1, momentum=0.9, dampening=0.5', 'lr=0.1, momentum=0.5, dampening=0.3, weight_decay=0.2, maximize=True', 'lr=0.1, momentum=0.9', 'lr=0.1, dampening=0.5']
+
 HALF = [('SGD', 'lr=0.01', 0), ('SGD', 'lr=0.01, momentum=0.9, weight_decay=0.1', 0), ('Adam', 'lr=0.1, weight_decay=0.1', 0), ('Adam', 'lr=0.1, amsgrad=True', 0),
         ('AdamW', 'lr=0.1', 0), ('Adagrad', 'lr=0.1', 0), ('RMSprop', 'lr=0.1', 0), ('RMSprop', 'lr=0.02, centered=True, momentum=0.9', 0), ('Lion', 'lr=0.1', 0),
         ('SGD', 'lr=0.5', 2.0), ('SGD', 'lr=0.5', 1.0), ('SGD', 'lr=0.5', 3.0), ('SGD', 'lr=0.5', math.inf)]
@@ -120,6 +133,9 @@ for name, arguments, clip in HALF:
     for dtype in ('F16', 'BF16'):
         expected = run_half(name, arguments, torch.float16 if dtype == 'F16' else torch.bfloat16, clip)
         lines.append(f'{{"{name}", "{arguments}", CB_{dtype}, {"INFINITY" if math.isinf(clip) else clip}, {row(expected)}}},')
+lines += ['};', '', '/* of SGD: two numbers behind each of six steps, the second without a gradient in 1, 4 and 5 */',
+          'static const struct LateCase { const char *arguments; double expected[12]; } late_cases[] = {']
+for arguments in LATE: lines.append(f'{{"{arguments}", {{{", ".join(f"{v:.17g}" for v in run_late(arguments))}}}}},')
 lines += ['};', '#endif', '']
 path = os.path.join(os.path.dirname(__file__), '../unit/training_cases.h')
 open(path, 'w').write('\n'.join(lines))

@@ -1,6 +1,7 @@
 /* What a file of a training run gives back: what optimizers and schedules compute with, whatever
  * they were made with; what does not fit is refused, and changes nothing. */
 #include "fixture.h"
+#include "training_cases.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -87,7 +88,8 @@ static const char *const made[][4] = {
     {"AdamW", "weight_decay=0", "maximize=True, betas=(0.1, 0.2)", "weight_decay=0.1"},
     {"AdamW", "amsgrad=True, lr=0.1", NULL, "amsgrad=True, eps=1"},
     {"Adam", "lr=0.05, eps=0.5, weight_decay=0.3, maximize=True", "eps=0", "lr=1"},
-    {"SGD", "lr=0.1, momentum=0.9, dampening=0.3", "weight_decay=0.5", "momentum=0.1"},
+    {"SGD", "lr=0.1, momentum=0.9, dampening=0.3", "weight_decay=0.5",
+     "momentum=0.1, dampening=0.1"},
     {"SGD", "lr=0.1, momentum=0.9, nesterov=True", "maximize=True", "momentum=0.1"},
     {"SGD", "lr=0.1, weight_decay=0.2", "maximize=True", "lr=0.1"},
     {"Adagrad", "lr=0.1, lr_decay=0.5, eps=0.1, weight_decay=0.1", NULL, ""},
@@ -213,6 +215,74 @@ static void schedules_come_from_the_file(void **state) {
     }
 }
 
+/* ---- a first gradient in a later step -------------------------------------------------------- */
+
+typedef struct Late {
+    cb_tensor *p[2];
+    cb_optimizer *optimizer;
+    bool both;
+} Late;
+
+static int step_late(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    Late *late = user;
+    (void)in, (void)count;
+    cb_optimizer_zero_grad(late->optimizer);
+    out[0] = cb_sin(late->p[0]);
+    if (late->both) out[0] = cb_add(out[0], cb_cos(late->p[1]));
+    cb_backward(cb_sum(out[0]), NULL);
+    out[0] = cb_detach(out[0]);
+    cb_optimizer_step(late->optimizer);
+    return 1;
+}
+
+static cb_optimizer *late_optimizer(Late *late, const char *arguments) {
+    cb_optimizer *optimizer = cb_optimizer_new("SGD", arguments);
+    assert_int_equal(cb_optimizer_add(optimizer, late->p, 2, NULL), CB_OK);
+    return optimizer;
+}
+
+/* options NULL: op by op. renewed: before each step, by an optimizer that goes on from a file. */
+static void expect_late(const struct LateCase *c, const char *options, bool renewed) {
+    Late late = {{cb_full(1, 0.5, CB_F64), cb_full(1, 1.5, CB_F64)}, NULL, false};
+    late.optimizer = late_optimizer(&late, c->arguments);
+    cb_function *step = options ? cb_compile_n(step_late, &late, options) : NULL;
+    for (int i = 0; i < 6; i++) {
+        cb_scope_open();
+        if (renewed) {
+            assert_int_equal(cb_training_save(path, NULL, late.optimizer, NULL), CB_OK);
+            cb_optimizer_free(late.optimizer);
+            late.optimizer = late_optimizer(&late, c->arguments);
+            assert_int_equal(cb_training_load(path, NULL, late.optimizer, NULL), CB_OK);
+        }
+        cb_tensor *in = late.p[0], *out;
+        late.both = i == 1 || i == 2 || i == 5;
+        if (step)
+            cb_call_n(step, &in, 0, &out, 1);
+        else
+            step_late(&in, 0, &out, &late);
+        fine();
+        for (int k = 0; k < 2; k++) {
+            double got = cb_item(late.p[k]), wanted = c->expected[2 * i + k];
+            if (!(fabs(got - wanted) <= 1e-14))
+                fail_msg("SGD(%s) %s: %d behind step %d is %.17g, PyTorch's %.17g", c->arguments,
+                         options ? options : "op by op", k, i, got, wanted);
+        }
+        cb_scope_close();
+    }
+    if (step) cb_function_free(step);
+    cb_optimizer_free(late.optimizer);
+}
+
+static void first_gradients_are_not_dampened(void **state) {
+    (void)state;
+    for (size_t k = 0; k < COUNT(late_cases); k++)
+        for (int renewed = 0; renewed < 2; renewed++) {
+            expect_late(&late_cases[k], NULL, renewed);
+            expect_late(&late_cases[k], "backend=vm", renewed);
+            expect_late(&late_cases[k], "backend=c", renewed);
+        }
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 /* The file with one tensor less, or one that is a vector of 3. */
@@ -277,9 +347,8 @@ static void files_that_do_not_fit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(arguments_come_from_the_file),
-        TEST(arguments_that_are_written),
-        TEST(schedules_come_from_the_file),
+        TEST(arguments_come_from_the_file), TEST(arguments_that_are_written),
+        TEST(schedules_come_from_the_file), TEST(first_gradients_are_not_dampened),
         TEST(files_that_do_not_fit),
     };
     if (!mkdtemp(folder)) return 1;
