@@ -229,8 +229,8 @@ static void print_page(void) {
     printf("# Ops\n\nWritten by `carbide ops --markdown` from `src/op/ops.def`: %d ops, with "
            "PyTorch's names, argument "
            "order and defaults.\nAn argument with `?` may be NULL; where PyTorch takes a number in "
-           "place of a tensor, so "
-           "does Carbide.\n`M(exp)` is exp in the compute type, `K(1)` a literal of it.\n",
+           "place of a tensor, pointwise ops "
+           "of Carbide do.\n`M(exp)` is exp in the compute type, `K(1)` a literal of it.\n",
            count_ops());
     for (int i = 0; i < KINDS; i++) {
         printf("\n## %s\n\n%s\n\n", kinds[i].title, kinds[i].text);

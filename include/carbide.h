@@ -34,8 +34,8 @@ extern "C" {
 /* A strided view of a storage, which it may share with others. The pointer is a handle: it may be
  * compared, copied and handed to other threads, and is no address. Every function that takes one
  * knows whether its tensor still lives: a handle whose tensor was freed, or whose scope was closed,
- * is an error that names where it was made and freed, for good; no handle is given out twice before
- * cb_cleanup. */
+ * is an error, for good, that names where it was made and freed if that was among the last 4,096
+ * deaths of the thread; no handle is given out twice before cb_cleanup. */
 typedef struct cb_tensor cb_tensor;
 typedef struct cb_function cb_function; /* a compiled function */
 typedef struct cb_module cb_module;     /* a network layer: parameters, children, forward */
@@ -142,7 +142,8 @@ typedef struct cb_float_list {
 } cb_float_list;
 
 /* Copies data: the elements in row-major order, in dtype (f16 and bf16 as their 16 bits, bool as
- * bytes of 0 and 1). cb_empty's elements are whatever the memory held; without a dtype, f32. */
+ * bytes of 0 and 1). A literal of several elements stands in parentheses, ((float[]){1, 2}), or its
+ * sizes are cb_dims(2). cb_empty's elements are whatever the memory held; without a dtype, f32. */
 CB_API cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes);
 CB_API cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype);
 /* With an error when x is NULL or has no such dim: -1, CB_SAME, false. */
@@ -211,11 +212,12 @@ CB_API cb_status cb_npy_save(const char *path, cb_tensor *x);
 /* ---- operands: a tensor or a number where PyTorch takes either ------------------------------ */
 
 /* A number stays what it is in the call, exactly: cb_full(cb_dims(2), 3) is i64, with 3.0 f32, and
- * cb_clamp(x, 0, 5) of an i64 tensor stays i64. Arguments that are numbers alone (the value of
- * cb_full, the limits of cb_clamp) are operands without a tensor; NULL is none of those that may be
- * left out: cb_clamp(x, NULL, 5), in C++ nullptr, whose NULL is an integer. Integers divided by the
- * number 0 are refused; by a tensor, what 0 divides is 0, where PyTorch raises: looking for it
- * would cost a pass over memory. C's true and false are integers: cb_operand_bool(true). */
+ * cb_clamp(x, 0, 5) of an i64 tensor stays i64; an unsigned one that no int64_t holds is a float.
+ * Arguments that are numbers alone (the value of cb_full, the limits of cb_clamp) are operands
+ * without a tensor; NULL is none of those that may be left out: cb_clamp(x, NULL, 5), in C++
+ * nullptr, whose NULL is an integer. Integers divided by the number 0 are refused; by a tensor,
+ * what 0 divides is 0, where PyTorch raises: looking for it would cost a pass over memory. C's true
+ * and false are integers: cb_operand_bool(true). */
 
 enum { CB_OPERAND_TENSOR, CB_OPERAND_FLOAT, CB_OPERAND_INT, CB_OPERAND_BOOL };
 
@@ -261,6 +263,10 @@ static inline cb_float_list cb_floats_same(cb_float_list l) { return l; }
 /* Where an integer belongs a float does not compile, which C would truncate: cb_slice(x, 0, 1.5).
  * cb_arange(0, 1, 0.25) neither: it counts in integers, cb_linspace and cb_mul give the rest. */
 static inline int64_t cb_integer_same(int64_t i) { return i; }
+/* Nor does a dtype where a number or a bool belongs: cb_sum(x, 1, CB_F64), cb_full(3, CB_F32). In C
+ * an int8_t is of its type, and is to be converted. */
+static inline bool cb_flag_same(bool b) { return b; }
+cb_operand cb_no_number_but_a_dtype(cb_dim_list); /* nowhere defined: takes nothing that is given */
 /* How losses reduce what they compute for every element: PyTorch's reduction="none", "mean" and
  * "sum", and "batchmean", which kl_div has alone: the sum, divided by the first size. */
 enum { CB_REDUCE_NONE, CB_REDUCE_MEAN, CB_REDUCE_SUM, CB_REDUCE_BATCHMEAN };
@@ -275,6 +281,12 @@ static inline cb_operand cb_operand_of(cb_operand o) { return o; }
 static inline cb_operand cb_operand_of(double f) { return cb_operand_float(f); }
 static inline cb_operand cb_operand_of(float f) { return cb_operand_float(f); }
 static inline cb_operand cb_operand_of(bool b) { return cb_operand_bool(b); }
+cb_operand cb_operand_of(cb_dtype) = delete;
+template <typename T> cb_operand cb_operand_of(T *) = delete; /* which would be a bool */
+static inline bool cb_flag_of(bool b) { return b; }
+bool cb_flag_of(cb_dtype) = delete;
+template <typename T> bool cb_flag_of(T *) = delete;
+int64_t cb_integer_of(cb_dtype) = delete;
 static inline cb_dim_list cb_dims_of(cb_dim_list l) { return l; }
 cb_dim_list cb_dims_of(cb_dtype) = delete;
 cb_dim_list cb_dims_of(bool) = delete;
@@ -284,17 +296,21 @@ int64_t cb_size_of(double) = delete;
 int64_t cb_size_of(float) = delete;
 int64_t cb_integer_of(double) = delete;
 int64_t cb_integer_of(float) = delete;
-#define CB_OF_INTEGER(type, as_int64)                                                              \
+static inline cb_operand cb_operand_unsigned(unsigned long long i) {
+    return i > INT64_MAX ? cb_operand_float(static_cast<double>(i))
+                         : cb_operand_int(static_cast<int64_t>(i));
+}
+#define CB_OF_INTEGER(type, as_int64, operand)                                                     \
     static inline int64_t cb_integer_of(type i) { return as_int64; }                               \
     static inline int64_t cb_size_of(type i) { return as_int64; }                                  \
-    static inline cb_operand cb_operand_of(type i) { return cb_operand_int(as_int64); }            \
+    static inline cb_operand cb_operand_of(type i) { return operand(i); }                          \
     static inline cb_dim_list cb_dims_of(type i) { return cb_dims_one(as_int64); }
-CB_OF_INTEGER(int, i)
-CB_OF_INTEGER(unsigned, i)
-CB_OF_INTEGER(long, i)
-CB_OF_INTEGER(unsigned long, static_cast<int64_t>(i))
-CB_OF_INTEGER(long long, i)
-CB_OF_INTEGER(unsigned long long, static_cast<int64_t>(i))
+CB_OF_INTEGER(int, i, cb_operand_int)
+CB_OF_INTEGER(unsigned, i, cb_operand_int)
+CB_OF_INTEGER(long, i, cb_operand_int)
+CB_OF_INTEGER(unsigned long, static_cast<int64_t>(i), cb_operand_unsigned)
+CB_OF_INTEGER(long long, i, cb_operand_int)
+CB_OF_INTEGER(unsigned long long, static_cast<int64_t>(i), cb_operand_unsigned)
 #undef CB_OF_INTEGER
 static inline cb_dim_list cb_dims_of(const char *padding) { return cb_padding(padding); }
 static inline cb_float_list cb_floats_of(double d) { return cb_floats_one(d); }
@@ -316,6 +332,9 @@ static inline cb_dim_list cb_all_dims() {
 #define CB_NO_FLOATS (cb_float_list())
 extern "C" {
 #else
+static inline cb_operand cb_operand_unsigned(unsigned long long i) {
+    return i > INT64_MAX ? cb_operand_float((double)i) : cb_operand_int((int64_t)i);
+}
 /* x is written once: in a _Generic alone it stands twice, and nested calls double it at every
  * level. */
 #define cb_operand_of(x) CB_OPERAND_OF(x, CB_PASTE(cb_given_, __COUNTER__))
@@ -331,16 +350,17 @@ extern "C" {
         float: cb_operand_float,                                                                   \
         double: cb_operand_float,                                                                  \
         bool: cb_operand_bool,                                                                     \
-        signed char: cb_operand_int,                                                               \
+        char: cb_operand_int,                                                                      \
+        cb_dtype: cb_no_number_but_a_dtype,                                                        \
         unsigned char: cb_operand_int,                                                             \
         short: cb_operand_int,                                                                     \
         unsigned short: cb_operand_int,                                                            \
         int: cb_operand_int,                                                                       \
         unsigned: cb_operand_int,                                                                  \
         long: cb_operand_int,                                                                      \
-        unsigned long: cb_operand_int,                                                             \
+        unsigned long: cb_operand_unsigned,                                                        \
         long long: cb_operand_int,                                                                 \
-        unsigned long long: cb_operand_int,                                                        \
+        unsigned long long: cb_operand_unsigned,                                                   \
         default: cb_operand_tensor)(x)
 #define cb_dims_of(d)                                                                              \
     _Generic((d),                                                                                  \
@@ -360,7 +380,6 @@ extern "C" {
     _Generic((i),                                                                                  \
         bool: cb_integer_same,                                                                     \
         char: cb_integer_same,                                                                     \
-        signed char: cb_integer_same,                                                              \
         unsigned char: cb_integer_same,                                                            \
         short: cb_integer_same,                                                                    \
         unsigned short: cb_integer_same,                                                           \
@@ -370,6 +389,7 @@ extern "C" {
         unsigned long: cb_integer_same,                                                            \
         long long: cb_integer_same,                                                                \
         unsigned long long: cb_integer_same)(i)
+#define cb_flag_of(b) _Generic((b), cb_dtype: cb_no_number_but_a_dtype, default: cb_flag_same)(b)
 #define cb_floats_of(d)                                                                            \
     _Generic((d), cb_float_list: cb_floats_same, default: cb_floats_one)(d)
 /* The number of arguments is counted, so a list of nine sizes is an error of the compiler. */
@@ -430,9 +450,9 @@ CB_API cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim);
 /* In-place ops: x takes the value (broadcast and converted to x's shape and dtype); x comes back.
  * cb_add_(x, y) and its like are cb_assign_result(x, cb_add(x, y)): compiled, one pass over memory;
  * eagerly the result is a tensor of its own, which is copied. They are refused where the result is
- * of a higher kind than x, as a float is for integers. cb_fill_ refuses a number that x's dtype
- * does not hold, as cb_full does. cb_batch_norm and cb_instance_norm, where they train, move
- * running_mean and running_var in place, too. */
+ * of a higher kind than x, as a float is for integers. cb_fill_ refuses a number beyond the range
+ * of x's dtype, and cuts its fraction off for integers. cb_batch_norm and cb_instance_norm, where
+ * they train, move running_mean and running_var in place, too. */
 CB_API cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value);
 CB_API cb_tensor *cb_assign_result(cb_tensor *x, cb_tensor *result);
 CB_API cb_tensor *cb_fill_(cb_tensor *x, cb_operand value);

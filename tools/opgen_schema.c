@@ -250,6 +250,7 @@ static void write_call(FILE *out, Api api, const Schema *schema, int given) {
                            : param->type == INT    ? "cb_integer_of"
                            : param->type == FLOATS ? "cb_floats_of"
                            : param->type == DTYPE  ? "cb_only_dtype"
+                           : param->type == BOOL   ? "cb_flag_of"
                                                    : "";
         if (i) fprintf(out, ", ");
         if (i >= given)

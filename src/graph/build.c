@@ -290,14 +290,15 @@ static Node *convert_operand(Graph *graph, Op op, Node *node, cb_dtype dtype, bo
 }
 
 /* What PyTorch refuses of a plain number in the dtype that it is converted to: one that overflows,
- * of FITS_NUMBER ops, the base of a power excepted; division of integers by 0, powers of them below
- * 0. */
+ * of FITS_NUMBER ops, the base of a power and an exponent with a fraction excepted; division of
+ * integers by 0, powers of them below 0. */
 static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, cb_dtype dtype) {
     Scalar value = node_constant(number);
     cb_dtype own = number->dtype;
-    bool fits = op_info(op)->flags & FITS_NUMBER && (last || op != OP_pow);
+    bool checked = op != OP_pow || (last && !dtype_is_float(own));
+    bool fits = op_info(op)->flags & FITS_NUMBER && checked;
     bool whole = last && !dtype_is_float(dtype) && !dtype_is_float(own);
-    if (whole && op_divides(op) && value.i == 0) {
+    if (whole && op_divides(op) && scalar_convert(value, own, dtype).i == 0) {
         fail(CB_ERR_ARGUMENT, "%s: %s", op_info(op)->name, op_refuses(op));
         return false;
     }

@@ -438,7 +438,7 @@ static bool evaluate_need(const Evaluator *evaluator, const Syntax *call, Term *
     if (!evaluate(evaluator, condition, out)) return false;
     check(out->kind == TERM_BOOL, "%s: need takes a condition of numbers", evaluator->formula);
     if (out->number.i) return true;
-    fail(CB_ERR_ARGUMENT, "%s: needs %.*s", evaluator->formula, (int)strcspn(condition->at, ";"),
+    fail(CB_ERR_ARGUMENT, "%s: needs %.*s", evaluator->formula, (int)strcspn(condition->at, ");"),
          condition->at);
     return false;
 }

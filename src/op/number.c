@@ -141,12 +141,12 @@ static bool hardtanh_varies(const Attrs *attrs, cb_dtype beside) {
            limit_of(attrs, ATTR_hardtanh_low) <= limit_of(attrs, ATTR_hardtanh_high);
 }
 
-/* What it will be converted to. */
+/* What it will be converted to: clamp alone promotes x beside its limits. */
 static cb_dtype dtype_beside(Op op, const Attrs *attrs, cb_dtype own, cb_dtype beside) {
     if (op == OP_full) beside = attrs->word[ATTR_full_dtype];
-    bool above = beside == CB_SAME || dtype_kind(own) > dtype_kind(beside);
+    bool above = op == OP_clamp && dtype_kind(own) > dtype_kind(beside);
     cb_dtype weak = dtype_is_float(own) ? CB_F32 : own;
-    return above && op != OP_full && op != OP_full_like ? weak : beside == CB_SAME ? weak : beside;
+    return above || beside == CB_SAME ? weak : beside;
 }
 
 bool attr_may_vary(Op op, const Param *param, const Attrs *attrs, cb_dtype beside) {

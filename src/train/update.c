@@ -30,10 +30,9 @@ static cb_tensor *descend(const ParameterState *slot, cb_tensor *direction, cb_t
     return cb_sub_(slot->parameter, cb_mul(direction, size));
 }
 
-/* m + (g - m) * weight, as torch.lerp rounds it */
+/* m + (g - m) * weight */
 static cb_tensor *towards(cb_tensor *mean, cb_tensor *gradient, double weight) {
-    if (weight < 0.5) return to(mean, cb_lerp(mean, gradient, weight));
-    return to(mean, cb_sub(gradient, cb_mul(cb_sub(gradient, mean), 1 - weight)));
+    return to(mean, cb_lerp(mean, gradient, weight));
 }
 
 /* v * keep + g * g * (1 - keep): as one op, since a square of 300 is no f16 */

@@ -23,7 +23,9 @@ ask() { # ask COMPILER FLAGS...
     "$@" $includes -fsyntax-only refused.c 2>&1 |
         sed -En 's/^refused\.c:([0-9]*):.*(error:|required from here|requested here).*/\1/p' |
         sort -nu >"$errors"
-    if ! grep -n 'refused \*/$' refused.c | cut -d: -f1 | diff - "$errors"; then
+    lines='refused \*/$'
+    case " $* " in *" c++ "*) lines='refused \(in C++ \)\?\*/$' ;; esac
+    if ! grep -n "$lines" refused.c | cut -d: -f1 | diff - "$errors"; then
         echo "$compiler: < takes the line, > refuses the line of refused.c"
         failed=1
     fi

@@ -10,7 +10,7 @@ void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, 
 void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, cb_tensor *x,
            bool half) {
     const short small = 3;
-    const signed char least = -1;
+    const short least = -1;
     const cb_dtype dtype = half ? CB_F16 : CB_F32;
     cb_zeros(2);
     cb_zeros(2, CB_I32);

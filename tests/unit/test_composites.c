@@ -167,7 +167,7 @@ static void test_composite_errors(void **state) {
         {"cross_entropy(x, i, reduction=3)", "cross_entropy: there is no reduction 3"},
         {"cross_entropy(x, y, none, 2)", "no class to ignore"},
         {"mse_loss(x, y, 7)", "mse_loss: there is no reduction 7"},
-        {"huber_loss(x, y, 1, 0)", "huber_loss: needs delta > 0"},
+        {"huber_loss(x, y, 1, 0)", "huber_loss: needs delta > 0, in"},
         {"smooth_l1_loss(x, y, 1, -1)", "smooth_l1_loss: needs beta >= 0"},
         {"triplet_margin_loss(x, y, y, 0)", "triplet_margin_loss: needs margin > 0"},
         {"argmax(x, [0, 1])", "one dim or all"},

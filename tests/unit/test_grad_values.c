@@ -388,8 +388,49 @@ static void without_the_function(void **state) {
     as_eager_everywhere("fullgraph=1");
 }
 
+/* ---- where formulas change ------------------------------------------------------------------- */
+
+static cb_tensor *logistic(cb_tensor *x) {
+    return cb_binary_cross_entropy_with_logits(x, cb_ones_like(x));
+}
+static cb_tensor *smooth(cb_tensor *x) {
+    return cb_smooth_l1_loss(x, cb_zeros_like(x), CB_REDUCE_MEAN, 0.5);
+}
+static cb_tensor *huber(cb_tensor *x) { return cb_huber_loss(x, cb_zeros_like(x)); }
+static cb_tensor *logsigmoid(cb_tensor *x) { return cb_logsigmoid(x); }
+static cb_tensor *hardswish(cb_tensor *x) { return cb_hardswish(x); }
+static cb_tensor *distance(cb_tensor *x) {
+    return cb_pairwise_distance(cb_expand(x, cb_dims(3)), cb_zeros(cb_dims(3)), 3.0, 0.0);
+}
+static cb_tensor *root_distance(cb_tensor *x) {
+    return cb_pairwise_distance(cb_cat((cb_tensor *[]){x, cb_ones(1)}, 2, 0), cb_zeros(2), 0.5,
+                                0.0);
+}
+
+/* First and second derivatives at one point, as PyTorch 2.11 has them. */
+static void at_kinks(void **state) {
+    (void)state;
+    static const struct {
+        cb_tensor *(*of)(cb_tensor *);
+        double x, first, second;
+    } row[] = {{logsigmoid, 0, 0.5, -0.25}, {logistic, 0, -0.5, 0.25},
+               {smooth, 0, 0, 2},           {huber, 0, 0, 1},
+               {hardswish, -3, 0, 0},       {hardswish, 3, 1, 0},
+               {distance, 0, 0, 0},         {root_distance, 0, 0, 0}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        cb_tensor *x = cb_requires_grad_(cb_full(1, row[i].x), true), *first, *second;
+        cb_tensor *y = cb_sum(row[i].of(x));
+        assert_int_equal(cb_grad_graph(y, NULL, &x, 1, &first), CB_OK);
+        assert_int_equal(cb_grad(cb_sum(first), NULL, &x, 1, &second), CB_OK);
+        double near[] = {cb_item(first) - row[i].first, cb_item(second) - row[i].second};
+        if (fabs(near[0]) > 1e-6 || fabs(near[1]) > 1e-6)
+            fail_msg("row %zu: %g and %g", i, cb_item(first), cb_item(second));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(at_kinks),
         TEST(compiled),
         TEST(with_other_backends),
         TEST(without_the_function),

@@ -325,6 +325,31 @@ static void attributes(void **state) {
     cb_set_option("precise", "0");
 }
 
+static cb_tensor *fills_integers(cb_tensor *x) { return cb_masked_fill(x, cb_gt(x, 0), rate); }
+static cb_tensor *thresholds_integers(cb_tensor *x) { return cb_threshold(x, 10, rate); }
+static cb_tensor *adds_products(cb_tensor *x) { return cb_addcmul(x, x, x, rate); }
+
+/* A number that an op converts to integers is refused when it is none, though it was an argument
+ * in the calls before. */
+static void no_integers(void **state) {
+    (void)state;
+    static OfRate *const integers[] = {fills_integers, thresholds_integers, adds_products};
+    for (int f = 0; f < 3; f++) {
+        cb_function *fast = cb_compile(integers[f], VM);
+        const cb_dtype dtype = f == 2 ? CB_I8 : CB_I64;
+        cb_tensor *x = cb_full(cb_dims(2), 3, dtype);
+        for (rate = 1; rate < 5; rate++) expect_same_bits(cb_call(fast, x), integers[f](x));
+        expect_graphs(fast, 2);
+        for (int i = 0; i < 2; i++) {
+            rate = i ? 1e30 : -INFINITY;
+            assert_null(cb_call(fast, x));
+            assert_non_null(strstr(cb_error(), f == 2 ? "is no i8" : "is no i64"));
+            cb_clear_error();
+        }
+        cb_function_free(fast);
+    }
+}
+
 /* 0 has the bits that stand in a trace for an argument. */
 static void zero_after_others(void **state) {
     (void)state;
@@ -429,6 +454,7 @@ int main(void) {
         cmocka_unit_test(zero_after_others),
         cmocka_unit_test(attributes),
         cmocka_unit_test(attributes_in_c),
+        cmocka_unit_test(no_integers),
         cmocka_unit_test(decisive),
     };
     return run_counted(tests);
