@@ -603,7 +603,7 @@ static cb_tensor *leaf[4];
 /* To leaf 0 comes x, and zeros that need no work. */
 static cb_tensor *without_leaves_of_zeros(cb_tensor *x, cb_tensor *none) {
     cb_tensor *through = detached ? cb_detach(leaf[0]) : leaf[0];
-    cb_tensor *loss = cb_add(cb_sum(cb_mul(leaf[0], x)), cb_sum(cb_floor(cb_exp(through))));
+    cb_tensor *loss = cb_add(cb_sum(cb_mul(leaf[0], x)), cb_sum(cb_floor(cb_neg(through))));
     loss = cb_add(loss, cb_sum(cb_cos(cb_gather(through, 0, none))));
     cb_backward(loss, NULL);
     return loss;
@@ -651,6 +651,31 @@ static void zeros_are_gradients(void **state) {
     assert_false(cb_requires_grad(cb_gt(leaf[0], 3.0)));
 }
 
+/* Where a factor behind floor is infinite, PyTorch's gradient is NaN, of a sum with others, too. */
+static cb_tensor *behind_infinity(cb_tensor *x) {
+    static cb_tensor *(*const step[])(cb_operand) = {(cb_floor), (cb_round), (cb_sign), (cb_trunc)};
+    cb_tensor *inverse = cb_div(1, leaf[0]), *loss = cb_sum(cb_mul(leaf[0], x));
+    for (int i = 0; i < 4; i++) loss = cb_add(loss, cb_sum(step[i](cb_operand_tensor(inverse))));
+    cb_backward(loss, NULL);
+    return loss;
+}
+
+static void zeros_times_infinity(void **state) {
+    (void)state;
+    static const char *const options[] = {NULL, "", "backend=vm", "backend=eager", "fullgraph=1"};
+    cb_tensor *x = cb_full(cb_dims(3), 3);
+    for (int i = 0; i < 5; i++) {
+        leaf[0] = cb_requires_grad_(cb_arange(0, 3, 1, CB_F32), true);
+        cb_function *f = cb_compile(behind_infinity, options[i]);
+        cb_tensor *loss = i ? cb_call(f, x) : behind_infinity(x);
+        if (!loss) fail_msg("%s", cb_error());
+        const float *g = cb_data_const(cb_tensor_grad(leaf[0]));
+        assert_true(isnan(g[0]));
+        assert_true(g[1] == 3 && g[2] == 3);
+        cb_function_free(f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_step_is_one_graph),
@@ -667,6 +692,7 @@ int main(void) {
         TEST(history_that_is_found),
         TEST(what_is_gone_back_over_outside),
         TEST(zeros_are_gradients),
+        TEST(zeros_times_infinity),
     };
     return cmocka_run_group_tests_name("grad_capture", tests, NULL, NULL);
 }

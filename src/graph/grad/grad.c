@@ -6,8 +6,8 @@
  *
  * An input has a smaller id than its users, and an expansion than its composite, so a node's
  * gradient is complete when the walk comes to it. Nothing is built for a node that does not lead
- * from wrt to the outputs, nor for zeros (of floor, or of an empty gather): they are a mark, and
- * nodes for one of wrt that nothing else comes to. */
+ * from wrt to the outputs. A gradient that is 0 by its row (of floor) is a mark, which adds nothing
+ * to others, and zeros to an op that is gone over: behind 1 / x, 0 times infinity is NaN. */
 #include "graph/grad/grad.h"
 
 #include "op/custom.h"
@@ -70,20 +70,20 @@ static void add(Walk *walk, const Node *x, Node *g) {
     *sum = *sum ? call2(walk->graph, OP_add, *sum, g) : g;
 }
 
-/* given NULL: zeros, of which come zeros for every input that has a gradient. out: what the
- * gradient of node's op reads as its result. */
+/* given NULL: zeros. out: what the gradient of node's op reads as its result. */
 static bool step_over(Walk *walk, Node *node, Node *out, Node *given) {
     bool wanted[NODE_MAX_INPUTS], stated[NODE_MAX_INPUTS] = {false};
     Node *result[NODE_MAX_INPUTS] = {NULL};
-    GradCall call = {walk->graph, node, given, out, wanted, result};
     bool any = false;
     for (int k = 0; k < node->input_count; k++)
         any |= wanted[k] = node->input[k] && walk->reached[node->input[k]->id];
     /* It is one of wrt, and depends on no other, or cuts them off. */
     if (!any || !op_has_gradient(node->op, node->attrs)) return true;
+    if (!given) given = node_splat(walk->graph, node, (Scalar){0});
+    GradCall call = {walk->graph, node, given, out, wanted, result};
     const Syntax **text = &walk->parsed[node->op];
     if (*op_gradient(node->op) == '@' || node->op == OP_custom) {
-        if (given && !grad_code(&call)) add(walk, node->expansion, given);
+        if (!grad_code(&call)) add(walk, node->expansion, given);
         memcpy(stated, wanted, sizeof *wanted * (size_t)node->input_count);
     } else if (!grad_text(&call, *text ? *text : (*text = grad_parse(walk->graph, node->op)),
                           stated))

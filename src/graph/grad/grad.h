@@ -31,8 +31,7 @@ typedef struct GradCall {
 
 /* By its text, parsed before (grad_parse, which keeps it in the graph's arena). */
 const Syntax *grad_parse(Graph *graph, Op op);
-/* Builds nothing where given is NULL. stated[k]: the text has a gradient for the wanted input k, if
- * it is 0: result[k] is NULL then. */
+/* stated[k]: the text has a gradient for the wanted input k, if it is 0: result[k] is NULL then. */
 bool grad_text(const GradCall *call, const Syntax *text, bool *stated);
 
 /* By code. A part that fails leaves NULL and an error. False: the composite's expansion is to be
