@@ -4,7 +4,7 @@
 cd "$(dirname "$0")" || exit 1
 unset PYTHONPATH
 command -v python3 >/dev/null || { echo "skipped: no python3 here"; exit 77; }
-for script in binding.py every_op.py gradients.py multihead.py random_calls.py 'programs.py run 1 5 1' \
+for script in binding.py every_op.py gradients.py grad_programs.py multihead.py random_calls.py 'programs.py run 1 5 1' \
               'programs.py check found.txt' 'programs.py show 1 1'; do
     # shellcheck disable=SC2086
     said=$(python3 -S -B $script 2>&1)
