@@ -146,7 +146,8 @@ static bool differentiate(Graph *graph, Node *const *operand, const EagerCall *c
         if (call->wanted >> i & 1) wrt[count++] = operand[i];
     }
     graph->single = true;
-    if (call->apart) y = call_apart(graph, y, 0, true);
+    bool own = call->apart && y->op != OP_input; /* a view of all of it is its input */
+    if (own) y = call_apart(graph, y, 0, true);
     if (!graph_grad(graph, &y, &g, 1, wrt, count, gradient)) return false;
     for (int i = 0; i < count; i++) {
         if (!gradient[i]) continue;

@@ -75,6 +75,18 @@ static void reads_results(void **state) {
     EXPECT(h[3], 3 - (2 * 3 * s0 + 5 * s1), -5 * s0);
 }
 
+/* Views that show all of a tensor are nodes of graphs no more than what they are of. */
+static void views_of_everything(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 2, 3)), *a = cb_slice(w, 0, 0, 2), *g[2], *h;
+    cb_tensor *b = cb_expand(cb_reshape(a, cb_dims(2)), cb_dims(2)), *wrt[] = {a, w};
+    assert_int_equal(cb_grad_graph(cb_sum(cb_mul(b, b)), NULL, wrt, 2, g), CB_OK);
+    EXPECT(g[0], 4, 6);
+    EXPECT(g[1], 4, 6);
+    assert_int_equal(cb_grad(cb_sum(cb_mul(g[1], VALUES(CB_F64, 5, 7))), NULL, &w, 1, &h), CB_OK);
+    EXPECT(h, 10, 14);
+}
+
 /* Operands that lead to nothing that is asked for may have been written to. */
 static void leaves_out_what_leads_nowhere(void **state) {
     (void)state;
@@ -371,6 +383,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adds_up),
         TEST(reads_results),
+        TEST(views_of_everything),
         TEST(leaves_out_what_leads_nowhere),
         TEST(adds_to_what_requires_it),
         TEST(remainders_by_infinity),
