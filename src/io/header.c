@@ -336,7 +336,9 @@ static bool check_places(cb_safetensors *file, const uint8_t *data, int64_t ther
 
 /* ---- the checksum --------------------------------------------------------------------------- */
 
-const char safetensors_opening[] = "{\"__metadata__\":{\"format\":\"pt\",\"carbide_xxh3\":\"";
+/* One blank, as no writer of JSON has it alone: who writes a file anew with our metadata in it,
+ * which say nothing of his tensors, has none or one behind every comma and colon. */
+const char safetensors_opening[] = "{\"__metadata__\":{\"format\":\"pt\", \"carbide_xxh3\":\"";
 
 uint64_t safetensors_sum(uint64_t sum, const void *bytes, size_t count) {
     enum { BLOCK = 1 << 14 };
