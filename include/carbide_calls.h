@@ -226,14 +226,26 @@
 #define cb_schedule_step(...) (CB_HERE, (cb_schedule_step)(__VA_ARGS__))
 #define cb_schedule_state(...) (CB_HERE, (cb_schedule_state)(__VA_ARGS__))
 #define cb_schedule_free(...) (CB_HERE, (cb_schedule_free)(__VA_ARGS__))
-#define CB_training_save_4(...) (CB_HERE, (cb_training_save)(__VA_ARGS__, NULL))
-#define CB_training_save_5(...) (CB_HERE, (cb_training_save)(__VA_ARGS__))
+#define cb_scaler_new(...) (CB_HERE, (cb_scaler_new)(__VA_ARGS__))
+#define cb_scaler_scale(...) (CB_HERE, (cb_scaler_scale)(__VA_ARGS__))
+#define cb_scaler_unscale_(...) (CB_HERE, (cb_scaler_unscale_)(__VA_ARGS__))
+#define cb_scaler_step(...) (CB_HERE, (cb_scaler_step)(__VA_ARGS__))
+#define cb_scaler_update(...) (CB_HERE, (cb_scaler_update)(__VA_ARGS__))
+#define cb_scaler_scale_now(...) (CB_HERE, (cb_scaler_scale_now)(__VA_ARGS__))
+#define cb_scaler_state(...) (CB_HERE, (cb_scaler_state)(__VA_ARGS__))
+#define cb_scaler_free(...) (CB_HERE, (cb_scaler_free)(__VA_ARGS__))
+#define CB_training_save_4(...) (CB_HERE, (cb_training_save)(__VA_ARGS__, NULL, NULL))
+#define CB_training_save_5(...) (CB_HERE, (cb_training_save)(__VA_ARGS__, NULL))
+#define CB_training_save_6(...) (CB_HERE, (cb_training_save)(__VA_ARGS__))
 #define cb_training_save(...)                                                                      \
-    CB_PICK_5(__VA_ARGS__, CB_training_save_5, CB_training_save_4, , , , )(__VA_ARGS__)
-#define CB_training_load_4(...) (CB_HERE, (cb_training_load)(__VA_ARGS__, NULL))
-#define CB_training_load_5(...) (CB_HERE, (cb_training_load)(__VA_ARGS__))
+    CB_PICK_6(__VA_ARGS__, CB_training_save_6, CB_training_save_5, CB_training_save_4, , , , )     \
+    (__VA_ARGS__)
+#define CB_training_load_4(...) (CB_HERE, (cb_training_load)(__VA_ARGS__, NULL, NULL))
+#define CB_training_load_5(...) (CB_HERE, (cb_training_load)(__VA_ARGS__, NULL))
+#define CB_training_load_6(...) (CB_HERE, (cb_training_load)(__VA_ARGS__))
 #define cb_training_load(...)                                                                      \
-    CB_PICK_5(__VA_ARGS__, CB_training_load_5, CB_training_load_4, , , , )(__VA_ARGS__)
+    CB_PICK_6(__VA_ARGS__, CB_training_load_6, CB_training_load_5, CB_training_load_4, , , , )     \
+    (__VA_ARGS__)
 
 /* ---- FX graphs ------------------------------------------------------------------------------ */
 

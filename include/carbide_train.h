@@ -1,4 +1,4 @@
-/* Training: optimizers, schedules of the learning rate, clipping, and their state in files.
+/* Training: optimizers, schedules of the learning rate, clipping, scaling, their state in files.
  * Included by carbide.h; include that.
  *
  *     cb_optimizer *adam = cb_optimizer_new("AdamW", "lr=3e-4, weight_decay=0.1");
@@ -23,6 +23,7 @@
 
 typedef struct cb_optimizer cb_optimizer;
 typedef struct cb_schedule cb_schedule;
+typedef struct cb_scaler cb_scaler;
 
 /* ---- optimizers -----------------------------------------------------------------------------
  *
@@ -110,15 +111,46 @@ CB_API cb_status cb_schedule_step(cb_schedule *schedule, double metric);
 CB_API cb_module *cb_schedule_state(cb_schedule *schedule);
 CB_API void cb_schedule_free(cb_schedule *schedule);
 
+/* ---- scaling of gradients ---------------------------------------------------------------------
+ * torch.amp.GradScaler, for f16: init_scale=65536, growth_factor=2, backoff_factor=0.5,
+ * growth_interval=2000, enabled=True. In a step:
+ *
+ *     cb_backward(cb_scaler_scale(scaler, loss), NULL);
+ *     cb_scaler_unscale_(scaler, adam);    // before clipping; cb_scaler_step does it otherwise
+ *     cb_scaler_step(scaler, adam);
+ *     cb_scaler_update(scaler);
+ *
+ * A step with a gradient that is inf or NaN changes no parameter and no state. That is a tensor, of
+ * which no value is read: all of it may stand in a compiled function, which is not compiled again
+ * for another scale or a step that is skipped. Under fullgraph, where the function does not run
+ * again, step and update belong into the same one. enabled=False: loss and gradients stay as they
+ * are, and every step is made. */
+CB_API cb_scaler *cb_scaler_new(const char *arguments);                /* NULL with an error */
+CB_API cb_tensor *cb_scaler_scale(cb_scaler *scaler, cb_tensor *loss); /* loss * scale */
+/* Divides the gradients of an optimizer's parameters by the scale, once before an update.
+ * CB_ERR_DTYPE: one is of f16, none was written; CB_ERR_ARGUMENT: a second time, no parameter has a
+ * gradient, or these are more than 8 optimizers. */
+CB_API cb_status cb_scaler_unscale_(cb_scaler *scaler, cb_optimizer *optimizer);
+/* cb_optimizer_step, unscaled first if that was not done, unless a gradient was inf or NaN. */
+CB_API cb_status cb_scaler_step(cb_scaler *scaler, cb_optimizer *optimizer);
+/* The next step's scale: times backoff_factor behind inf or NaN, times growth_factor behind
+ * growth_interval steps without, unless that is inf. */
+CB_API cb_status cb_scaler_update(cb_scaler *scaler);
+CB_API double cb_scaler_scale_now(cb_scaler *scaler); /* get_scale: reads it; NAN with an error */
+/* As cb_optimizer_state: scale, growth_factor, backoff_factor, growth_interval, _growth_tracker. */
+CB_API cb_module *cb_scaler_state(cb_scaler *scaler);
+CB_API void cb_scaler_free(cb_scaler *scaler);
+
 /* ---- checkpoints ------------------------------------------------------------------------------
- * A safetensors file of all that a run goes on from: model.*, optimizer.*, scheduler.*, data.* and
- * the generator of random numbers. Any but path may be NULL; data, the state of what reads the data
- * (cb_token_reader_state, or a module of your own with buffers), may be left out. The file is
- * replaced as a whole or not at all; what is loaded goes on to the same numbers, bit for bit, with
- * the arguments that are in the file, whatever optimizer and schedule were made with. Loading wants
- * what was saved, of the same kinds, names and sizes, and changes nothing otherwise. */
+ * A safetensors file of all that a run goes on from: model.*, optimizer.*, scheduler.*, data.*,
+ * scaler.* and the generator of random numbers. Any but path may be NULL; data, the state of what
+ * reads the data (cb_token_reader_state, or a module of your own with buffers), and scaler may be
+ * left out. The file is replaced as a whole or not at all; what is loaded goes on to the same
+ * numbers, bit for bit, with the arguments that are in the file, whatever optimizer, schedule and
+ * scaler were made with. Loading wants what was saved, of the same kinds, names and sizes, and
+ * changes nothing otherwise. */
 CB_API cb_status cb_training_save(const char *path, cb_module *model, cb_optimizer *optimizer,
-                                  cb_schedule *schedule, cb_module *data);
+                                  cb_schedule *schedule, cb_module *data, cb_scaler *scaler);
 CB_API cb_status cb_training_load(const char *path, cb_module *model, cb_optimizer *optimizer,
-                                  cb_schedule *schedule, cb_module *data);
+                                  cb_schedule *schedule, cb_module *data, cb_scaler *scaler);
 #endif

@@ -142,6 +142,10 @@ static const struct {
     {"step_size", DBL_MIN, DBL_MAX, "above 0", false},
     {"T_max", DBL_MIN, DBL_MAX, "above 0", false},
     {"total_steps", 1, DBL_MAX, "a whole number above 0", true},
+    {"init_scale", DBL_MIN, FLT_MAX, "above 0", false},
+    {"growth_factor", 1 + DBL_EPSILON, DBL_MAX, "above 1", false},
+    {"backoff_factor", DBL_MIN, 1 - DBL_EPSILON / 2, "above 0 and below 1", false},
+    {"growth_interval", 1, DBL_MAX, "a whole number above 0", true},
     {"ns_steps", 0, 99, "a whole number below 100", true},
 };
 

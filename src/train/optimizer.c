@@ -232,8 +232,9 @@ static bool group_recall(const cb_optimizer *optimizer, ParameterGroup *group) {
     return true;
 }
 
-static bool step_group(const cb_optimizer *optimizer, const ParameterGroup *group) {
-    Rates rates = {.lr = group->lr, .step = optimizer->step};
+static bool step_group(const cb_optimizer *optimizer, const ParameterGroup *group,
+                       cb_tensor *skip) {
+    Rates rates = {.lr = group->lr, .step = optimizer->step, .skip = skip};
     if (optimizer->kind->rates) optimizer->kind->rates(&group->arguments, &rates);
     for (int i = group->first; i < group->first + group->count; i++) {
         const ParameterState *slot = &optimizer->slot[i];
@@ -247,7 +248,7 @@ static bool step_group(const cb_optimizer *optimizer, const ParameterGroup *grou
     return true;
 }
 
-cb_status cb_optimizer_step(cb_optimizer *optimizer) {
+cb_status optimizer_step_unless(cb_optimizer *optimizer, cb_tensor *skip) {
     if (!optimizer_lives(optimizer, "cb_optimizer_step: the optimizer")) return CB_ERR_ARGUMENT;
     if (!optimizer->groups) return fail(CB_ERR_ARGUMENT, "cb_optimizer_step: no parameters yet");
     cb_scope_open();
@@ -255,12 +256,17 @@ cb_status cb_optimizer_step(cb_optimizer *optimizer) {
     bool fine = true;
     for (int i = 0; i < optimizer->groups && fine; i++)
         fine = group_recall(optimizer, &optimizer->group[i]);
-    fine = fine && cb_add_(optimizer->step, 1.0) != NULL;
+    cb_tensor *step = optimizer->step;
+    fine = fine && (skip ? cb_add_(step, cb_logical_not(skip)) : cb_add_(step, 1.0));
     for (int i = 0; i < optimizer->groups && fine; i++)
-        fine = step_group(optimizer, &optimizer->group[i]);
+        fine = step_group(optimizer, &optimizer->group[i], skip);
     cb_no_grad_close();
     cb_scope_close();
     return fine ? CB_OK : cb_error_status();
+}
+
+cb_status cb_optimizer_step(cb_optimizer *optimizer) {
+    return optimizer_step_unless(optimizer, NULL);
 }
 
 void cb_optimizer_zero_grad(cb_optimizer *optimizer) {

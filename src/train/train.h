@@ -22,6 +22,7 @@ typedef struct ParameterState {
 /* What a step computes once for a group: tensors without dims, f64. */
 typedef struct Rates {
     cb_tensor *lr, *step;
+    cb_tensor *skip;   /* bool: nothing changes; NULL: no */
     cb_tensor *shrink; /* 1 - lr * weight_decay */
     cb_tensor *size;   /* what the update is multiplied by */
     cb_tensor *root;   /* square root of the second moment's correction */
@@ -58,6 +59,9 @@ struct cb_optimizer {
 };
 /* False for NULL, and with an error for one that was freed. */
 bool optimizer_lives(const cb_optimizer *optimizer, const char *what);
+
+/* cb_optimizer_step that changes nothing if skip, a bool tensor without dims, says so. */
+cb_status optimizer_step_unless(cb_optimizer *optimizer, cb_tensor *skip);
 
 /* A tensor without dims that the module owns as a buffer; NULL with an error. */
 cb_tensor *buffer_number(cb_module *module, const char *name, double value, cb_dtype dtype);

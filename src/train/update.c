@@ -12,7 +12,10 @@
 
 #define ARG(name) argument(arguments, name)
 
-static cb_tensor *to(cb_tensor *x, cb_tensor *value) { return cb_assign(x, value); }
+/* x takes the value, unless the step is skipped. */
+static cb_tensor *to(const Rates *rates, cb_tensor *x, cb_tensor *value) {
+    return cb_assign(x, rates->skip ? cb_where(rates->skip, x, value) : value);
+}
 
 /* x + y * factor */
 static cb_tensor *plus(cb_tensor *x, cb_tensor *y, double factor) {
@@ -26,18 +29,20 @@ static cb_tensor *decayed(const TrainArguments *arguments, cb_tensor *parameter,
     return decay != 0 ? plus(gradient, parameter, decay) : gradient;
 }
 
-static cb_tensor *descend(const ParameterState *slot, cb_tensor *direction, cb_tensor *size) {
-    return cb_sub_(slot->parameter, cb_mul(direction, size));
+static cb_tensor *descend(const Rates *rates, const ParameterState *slot, cb_tensor *direction,
+                          cb_tensor *size) {
+    cb_tensor *change = cb_mul(direction, size);
+    return cb_sub_(slot->parameter, rates->skip ? cb_where(rates->skip, 0.0, change) : change);
 }
 
 /* m + (g - m) * weight */
-static cb_tensor *towards(cb_tensor *mean, cb_tensor *gradient, double weight) {
-    return to(mean, cb_lerp(mean, gradient, weight));
+static cb_tensor *towards(const Rates *rates, cb_tensor *mean, cb_tensor *gradient, double weight) {
+    return to(rates, mean, cb_lerp(mean, gradient, weight));
 }
 
 /* v * keep + g * g * (1 - keep): as one op, since a square of 300 is no f16 */
-static cb_tensor *squares(cb_tensor *sum, cb_tensor *gradient, double keep) {
-    return to(sum, cb_addcmul(cb_mul(sum, keep), gradient, gradient, 1 - keep));
+static cb_tensor *squares(const Rates *rates, cb_tensor *sum, cb_tensor *gradient, double keep) {
+    return to(rates, sum, cb_addcmul(cb_mul(sum, keep), gradient, gradient, 1 - keep));
 }
 
 /* ---- SGD ------------------------------------------------------------------------------------- */
@@ -47,24 +52,25 @@ static bool sgd_uses(const TrainArguments *arguments, int state) {
 }
 
 /* A parameter's first gradient is not dampened, whichever step it comes in. */
-static cb_tensor *dampened(const TrainArguments *arguments, const ParameterState *slot,
-                           cb_tensor *gradient) {
+static cb_tensor *dampened(const TrainArguments *arguments, const Rates *rates,
+                           const ParameterState *slot, cb_tensor *gradient) {
     double dampening = ARG("dampening");
     if (dampening == 0) return gradient;
     cb_tensor *size = cb_sub(1.0, cb_mul(cb_to(slot->state[1], CB_F64), dampening));
     gradient = cb_mul(gradient, size);
-    return cb_fill_(slot->state[1], cb_operand_bool(true)) ? gradient : NULL;
+    return to(rates, slot->state[1], cb_ones(CB_NO_DIMS, CB_BOOL)) ? gradient : NULL;
 }
 
 static cb_tensor *sgd(const TrainArguments *arguments, const Rates *rates,
                       const ParameterState *slot, cb_tensor *gradient) {
     double momentum = ARG("momentum");
     gradient = decayed(arguments, slot->parameter, gradient);
-    if (momentum == 0) return descend(slot, gradient, rates->lr);
+    if (momentum == 0) return descend(rates, slot, gradient, rates->lr);
     cb_tensor *kept = cb_mul(slot->state[0], momentum);
-    cb_tensor *buffer = to(slot->state[0], cb_add(kept, dampened(arguments, slot, gradient)));
+    cb_tensor *buffer =
+        to(rates, slot->state[0], cb_add(kept, dampened(arguments, rates, slot, gradient)));
     if (ARG("nesterov") != 0) buffer = plus(gradient, buffer, momentum);
-    return descend(slot, buffer, rates->lr);
+    return descend(rates, slot, buffer, rates->lr);
 }
 
 /* ---- Adam, AdamW ----------------------------------------------------------------------------- */
@@ -73,20 +79,26 @@ static bool adam_uses(const TrainArguments *arguments, int state) {
     return state < 2 || ARG("amsgrad") != 0;
 }
 
+static void shrinking_rates(const TrainArguments *arguments, Rates *rates) {
+    rates->shrink = cb_sub(1.0, cb_mul(rates->lr, ARG("weight_decay")));
+    if (rates->skip) rates->shrink = cb_where(rates->skip, 1.0, rates->shrink);
+}
+
 static void adam_rates(const TrainArguments *arguments, Rates *rates) {
     double beta = argument(arguments, "betas"), second = argument_second(arguments, "betas");
     rates->size = cb_div(rates->lr, cb_sub(1.0, cb_pow(beta, rates->step)));
     rates->root = cb_sqrt(cb_sub(1.0, cb_pow(second, rates->step)));
-    rates->shrink = cb_sub(1.0, cb_mul(rates->lr, ARG("weight_decay")));
+    shrinking_rates(arguments, rates);
 }
 
 static cb_tensor *adam_moments(const TrainArguments *arguments, const Rates *rates,
                                const ParameterState *slot, cb_tensor *gradient) {
-    cb_tensor *mean = towards(slot->state[0], gradient, 1 - argument(arguments, "betas"));
-    cb_tensor *square = squares(slot->state[1], gradient, argument_second(arguments, "betas"));
-    if (ARG("amsgrad") != 0) square = to(slot->state[2], cb_maximum(slot->state[2], square));
+    cb_tensor *mean = towards(rates, slot->state[0], gradient, 1 - argument(arguments, "betas"));
+    cb_tensor *square =
+        squares(rates, slot->state[1], gradient, argument_second(arguments, "betas"));
+    if (ARG("amsgrad") != 0) square = to(rates, slot->state[2], cb_maximum(slot->state[2], square));
     cb_tensor *root = cb_add(cb_div(cb_sqrt(square), rates->root), ARG("eps"));
-    return descend(slot, cb_div(mean, root), rates->size);
+    return descend(rates, slot, cb_div(mean, root), rates->size);
 }
 
 static cb_tensor *adam(const TrainArguments *arguments, const Rates *rates,
@@ -120,8 +132,8 @@ static void adagrad_rates(const TrainArguments *arguments, Rates *rates) {
 static cb_tensor *adagrad(const TrainArguments *arguments, const Rates *rates,
                           const ParameterState *slot, cb_tensor *gradient) {
     gradient = decayed(arguments, slot->parameter, gradient);
-    cb_tensor *sum = to(slot->state[0], cb_addcmul(slot->state[0], gradient, gradient));
-    return descend(slot, cb_div(gradient, cb_add(cb_sqrt(sum), ARG("eps"))), rates->size);
+    cb_tensor *sum = to(rates, slot->state[0], cb_addcmul(slot->state[0], gradient, gradient));
+    return descend(rates, slot, cb_div(gradient, cb_add(cb_sqrt(sum), ARG("eps"))), rates->size);
 }
 
 static bool rmsprop_uses(const TrainArguments *arguments, int state) {
@@ -132,22 +144,18 @@ static cb_tensor *rmsprop(const TrainArguments *arguments, const Rates *rates,
                           const ParameterState *slot, cb_tensor *gradient) {
     double keep = ARG("alpha"), momentum = ARG("momentum");
     gradient = decayed(arguments, slot->parameter, gradient);
-    cb_tensor *square = squares(slot->state[0], gradient, keep);
+    cb_tensor *square = squares(rates, slot->state[0], gradient, keep);
     if (ARG("centered") != 0) {
-        cb_tensor *mean = towards(slot->state[2], gradient, 1 - keep);
+        cb_tensor *mean = towards(rates, slot->state[2], gradient, 1 - keep);
         square = cb_addcmul(square, mean, mean, -1);
     }
     cb_tensor *direction = cb_div(gradient, cb_add(cb_sqrt(square), ARG("eps")));
     if (momentum > 0)
-        direction = to(slot->state[1], cb_add(cb_mul(slot->state[1], momentum), direction));
-    return descend(slot, direction, rates->lr);
+        direction = to(rates, slot->state[1], cb_add(cb_mul(slot->state[1], momentum), direction));
+    return descend(rates, slot, direction, rates->lr);
 }
 
 /* ---- Lion, Muon ------------------------------------------------------------------------------ */
-
-static void shrinking_rates(const TrainArguments *arguments, Rates *rates) {
-    rates->shrink = cb_sub(1.0, cb_mul(rates->lr, ARG("weight_decay")));
-}
 
 /* The sign of a mean that leans to the gradient; the mean itself follows more slowly. */
 static cb_tensor *lion(const TrainArguments *arguments, const Rates *rates,
@@ -157,8 +165,8 @@ static cb_tensor *lion(const TrainArguments *arguments, const Rates *rates,
     if (ARG("maximize") != 0) gradient = cb_neg(gradient);
     if (!shrink(arguments, rates, slot)) return NULL;
     cb_tensor *direction = cb_sign(plus(cb_mul(mean, lean), gradient, 1 - lean));
-    if (!descend(slot, direction, rates->lr)) return NULL;
-    return to(mean, plus(cb_mul(mean, keep), gradient, 1 - keep));
+    if (!descend(rates, slot, direction, rates->lr)) return NULL;
+    return to(rates, mean, plus(cb_mul(mean, keep), gradient, 1 - keep));
 }
 
 /* To bf16 and back: products add up in f32 then, and round where PyTorch's do. */
@@ -183,12 +191,12 @@ static cb_tensor *muon(const TrainArguments *arguments, const Rates *rates,
                        const ParameterState *slot, cb_tensor *gradient) {
     double momentum = ARG("momentum");
     double rows = (double)cb_size(gradient, 0), columns = (double)cb_size(gradient, 1);
-    cb_tensor *buffer = towards(slot->state[0], gradient, 1 - momentum);
+    cb_tensor *buffer = towards(rates, slot->state[0], gradient, 1 - momentum);
     if (ARG("nesterov") != 0)
         buffer = cb_sub(buffer, cb_mul(cb_sub(buffer, gradient), 1 - momentum));
     cb_tensor *direction = orthogonalized(buffer, (int)ARG("ns_steps"), ARG("eps"));
     if (!shrink(arguments, rates, slot)) return NULL;
-    return descend(slot, direction, cb_mul(rates->lr, sqrt(fmax(1, rows / columns))));
+    return descend(rates, slot, direction, cb_mul(rates->lr, sqrt(fmax(1, rows / columns))));
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

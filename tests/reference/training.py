@@ -67,6 +67,26 @@ def run_late(arguments):
 
 LATE = ['lr=1, momentum=0.9, dampening=0.5', 'lr=0.1, momentum=0.5, dampening=0.3, weight_decay=0.2, maximize=True', 'lr=0.1, momentum=0.9', 'lr=0.1, dampening=0.5']
 
+def run_scaled(name, arguments, scaling):
+    """Eight steps whose gradients are no numbers in some: the scale behind each, then the four parameters."""
+    w = numbers(lambda i: math.sin(3 * i) / 2, 4).reshape(2, 2).requires_grad_()
+    optimizer = (Lion if name == 'Lion' else getattr(torch.optim, name))([w], **eval(f'dict({arguments})'))
+    scaler, scales = torch.amp.GradScaler('cpu', **eval(f'dict({scaling})')), []
+    for step in range(8):
+        optimizer.zero_grad()
+        g = numbers(lambda i: math.sin(i + 1 + step), 4).reshape(2, 2)
+        if step in (0, 4): g[1, 1] = math.inf if step else math.nan
+        scaler.scale((w * g).sum()).backward()
+        if step % 2: scaler.unscale_(optimizer); torch.nn.utils.clip_grad_norm_([w], 0.5)
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    return scales + w.detach().flatten().tolist()
+
+SCALED = [(name, arguments, 'growth_interval=2') for name, arguments in [('SGD', 'lr=0.1'), ('SGD', 'lr=0.1, momentum=0.9, dampening=0.5'), ('Adam', 'lr=0.1, amsgrad=True'),
+          ('AdamW', 'lr=0.1, weight_decay=0.5'), ('Adagrad', 'lr=0.1, lr_decay=0.5'), ('RMSprop', 'lr=0.1, momentum=0.5, centered=True'), ('Lion', 'lr=0.1, weight_decay=0.5'), ('Muon', 'lr=0.1')]]
+SCALED += [('SGD', 'lr=0.1', 'init_scale=100, growth_factor=1.5, backoff_factor=0.3, growth_interval=1'), ('SGD', 'lr=0.1', ''), ('SGD', 'lr=0.1', 'init_scale=2e38, growth_interval=1'), ('SGD', 'lr=0.1', 'enabled=False')]
+
 HALF = [('SGD', 'lr=0.01', 0), ('SGD', 'lr=0.01, momentum=0.9, weight_decay=0.1', 0), ('Adam', 'lr=0.1, weight_decay=0.1', 0), ('Adam', 'lr=0.1, amsgrad=True', 0),
         ('AdamW', 'lr=0.1', 0), ('Adagrad', 'lr=0.1', 0), ('RMSprop', 'lr=0.1', 0), ('RMSprop', 'lr=0.02, centered=True, momentum=0.9', 0), ('Lion', 'lr=0.1', 0),
         ('SGD', 'lr=0.5', 2.0), ('SGD', 'lr=0.5', 1.0), ('SGD', 'lr=0.5', 3.0), ('SGD', 'lr=0.5', math.inf)]
@@ -114,7 +134,7 @@ SCHEDULES = [
 ]
 PLATEAUS = ['patience=2, cooldown=1', 'patience=1, factor=0.5, threshold=0.2, absolute=True, min_lr=0.1', 'patience=2, factor=0.5, threshold=0.1']
 
-def row(values): return '{' + ', '.join(f'{v:.9g}' for v in values) + '}'
+def row(values): return '{' + ', '.join('NAN' if math.isnan(v) else f'{v:.9g}' for v in values) + '}'
 def quoted(text): return 'NULL' if text is None else f'"{text}"'
 lines = [f'/* Written by tests/reference/training.py with torch {torch.__version__.split("+")[0]}. */', '#ifndef CARBIDE_TEST_TRAINING_CASES_H', '#define CARBIDE_TEST_TRAINING_CASES_H', '', '#include <carbide.h>', '#include <math.h>', '',
          '/* loss, norm, w[12], b[3]; second: the arguments of the group of b, NULL: there is none */',
@@ -136,6 +156,9 @@ for name, arguments, clip in HALF:
 lines += ['};', '', '/* of SGD: two numbers behind each of six steps, the second without a gradient in 1, 4 and 5 */',
           'static const struct LateCase { const char *arguments; double expected[12]; } late_cases[] = {']
 for arguments in LATE: lines.append(f'{{"{arguments}", {{{", ".join(f"{v:.17g}" for v in run_late(arguments))}}}}},')
+lines += ['};', '', '/* the scale behind each of eight steps, of which 0 and 4 have no numbers, then w[4] */',
+          'static const struct ScaledCase { const char *name, *arguments, *scaling; double expected[12]; } scaled_cases[] = {']
+for name, arguments, scaling in SCALED: lines.append(f'{{"{name}", "{arguments}", "{scaling}", {row(run_scaled(name, arguments, scaling))}}},')
 lines += ['};', '#endif', '']
 path = os.path.join(os.path.dirname(__file__), '../unit/training_cases.h')
 open(path, 'w').write('\n'.join(lines))

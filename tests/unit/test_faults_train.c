@@ -66,6 +66,21 @@ static void train(const char *name, const char *arguments) {
     cb_optimizer_free(net.optimizer);
 }
 
+static void scaled(void) {
+    Net net;
+    cb_scaler *scaler = cb_scaler_new(NULL);
+    bool fine = net_new(&net, "SGD", "momentum=0.9, dampening=0.5") && scaler;
+    for (int i = 0; i < 2 && fine; i++) {
+        cb_optimizer_zero_grad(net.optimizer);
+        cb_tensor *loss = cb_sum(cb_matmul(ramp(3, 4), net.weight[0]));
+        fine = loss && cb_backward(cb_scaler_scale(scaler, loss), NULL) == CB_OK &&
+               cb_scaler_step(scaler, net.optimizer) == CB_OK && cb_scaler_update(scaler) == CB_OK;
+    }
+    if (fine) take(net.weight[0]);
+    cb_scaler_free(scaler);
+    cb_optimizer_free(net.optimizer);
+}
+
 static void sgd(void) { train("SGD", "lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01"); }
 static void rising_sgd(void) { train("SGD", "lr=0.1, maximize=True"); }
 static void adam(void) { train("Adam", "amsgrad=True, weight_decay=0.1, maximize=True"); }
@@ -123,13 +138,13 @@ int main(void) {
     snprintf(path, sizeof path, "/tmp/carbide-faults-train-%d.safetensors", (int)getpid());
     cb_set_allocator((cb_allocator){faulty, NULL});
     const struct CMUnitTest tests[] = {
-        SCENARIO(tape),         SCENARIO(second_order),   FEW_TENSORS(second_order),
-        SCENARIO(sgd),          SCENARIO(rising_sgd),     SCENARIO(adam),
-        SCENARIO(adamw),        SCENARIO(adagrad),        SCENARIO(rmsprop),
-        SCENARIO(muon),         SCENARIO(lion),           SCENARIO(schedules),
-        SCENARIO(checkpoints),  FEW_TENSORS(tape),        FEW_TENSORS(sgd),
-        FEW_TENSORS(adam),      FEW_TENSORS(rmsprop),     FEW_TENSORS(muon),
-        FEW_TENSORS(schedules), FEW_TENSORS(checkpoints),
+        SCENARIO(tape),        SCENARIO(second_order), FEW_TENSORS(second_order),
+        SCENARIO(sgd),         SCENARIO(rising_sgd),   SCENARIO(adam),
+        SCENARIO(adamw),       SCENARIO(adagrad),      SCENARIO(rmsprop),
+        SCENARIO(muon),        SCENARIO(lion),         SCENARIO(schedules),
+        SCENARIO(checkpoints), SCENARIO(scaled),       FEW_TENSORS(tape),
+        FEW_TENSORS(sgd),      FEW_TENSORS(adam),      FEW_TENSORS(rmsprop),
+        FEW_TENSORS(muon),     FEW_TENSORS(schedules), FEW_TENSORS(checkpoints),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);
