@@ -266,6 +266,7 @@ static void others_are_single_ops(void **state) {
     assert_int_equal(cb_grad(y, q, &mask, 1, to), CB_OK);
     assert_int_equal(cb_numel(to[0]), 4900);
     assert_true(cb_item(cb_max(cb_abs(cb_sum(to[0], cb_dims(1))))) < 1e-5); /* of a softmax */
+    assert_true(cb_item(cb_max(cb_abs(to[0]))) > 1e-3);
     cb_scope_close();
     assert_null(cb_error());
 }
