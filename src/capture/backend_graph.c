@@ -18,8 +18,9 @@
 typedef struct Writer {
     FxGraph *fx;
     Graph *graph;
-    bool *needed;  /* by node id */
-    FxNode **made; /* by node id */
+    bool *needed;   /* by node id */
+    bool *in_parts; /* by node id: a composite that stands as what it expands to */
+    FxNode **made;  /* by node id */
 } Writer;
 
 /* ---- what is needed -------------------------------------------------------------------------- */
@@ -31,18 +32,46 @@ static bool happens(const Node *node) {
     return op_has_index(node->op) || (node->attrs && op_draws(node->op, node->attrs));
 }
 
+static void need_inputs(Writer *writer) {
+    for (int id = length(writer->graph->node) - 1; id >= 0; id--) {
+        const Node *node = writer->graph->node[id];
+        bool *needed = &writer->needed[id];
+        *needed = !writer->in_parts[id] && (*needed || happens(node));
+        for (int i = 0; *needed && i < node->input_count; i++)
+            if (node->input[i] && !node_has_literal(node, i))
+                writer->needed[node->input[i]->id] = true;
+    }
+}
+
+static int64_t draw_of(const Node *node) {
+    return node->attrs->word[op_info(node->op)->word_count];
+}
+
+/* A gradient reads the draw of its composite: there is one draw for both then. */
+static bool find_shared_draws(Writer *writer) {
+    Graph *graph = writer->graph;
+    bool found = false;
+    for (int id = 0; id < length(graph->node); id++) {
+        const Node *node = graph->node[id];
+        if (!writer->needed[id] || !node->expansion || !op_draws(node->op, node->attrs)) continue;
+        for (int k = 0; k < length(graph->node); k++) {
+            const Node *other = graph->node[k];
+            if (k == id || !writer->needed[k] || !other->attrs) continue;
+            if (!op_draws(other->op, other->attrs) || draw_of(other) != draw_of(node)) continue;
+            writer->in_parts[id] = found = true;
+            writer->needed[node->expansion->id] = true;
+        }
+    }
+    return found;
+}
+
 static void find_needed(Writer *writer) {
     Graph *graph = writer->graph;
     for (int i = 0; i < length(graph->output); i++) writer->needed[graph->output[i]->id] = true;
     for (int i = 0; i < length(graph->mutation); i++)
         writer->needed[graph->mutation[i].value->id] = true;
-    for (int id = length(graph->node) - 1; id >= 0; id--) {
-        const Node *node = graph->node[id];
-        if (happens(node)) writer->needed[id] = true;
-        for (int i = 0; writer->needed[id] && i < node->input_count; i++)
-            if (node->input[i] && !node_has_literal(node, i))
-                writer->needed[node->input[i]->id] = true;
-    }
+    need_inputs(writer);
+    if (find_shared_draws(writer)) need_inputs(writer);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -65,10 +94,14 @@ static FxNode *write_constant(Writer *writer, const Node *node) {
     return fx_record(writer->fx, OP_full, NULL, 0, &attrs);
 }
 
+static FxNode *made_of(const Writer *writer, const Node *node) {
+    return writer->made[writer->in_parts[node->id] ? node->expansion->id : node->id];
+}
+
 static cb_arg operand_of(const Writer *writer, const Node *node, int i) {
     const Node *input = node->input[i];
     if (!input) return cb_arg_none();
-    if (!node_has_literal(node, i)) return cb_arg_node(writer->made[input->id]);
+    if (!node_has_literal(node, i)) return cb_arg_node(made_of(writer, input));
     cb_operand number = node_literal(input);
     if (number.kind == CB_OPERAND_FLOAT) return cb_arg_float(number.f);
     return number.kind == CB_OPERAND_INT ? cb_arg_int(number.i) : cb_arg_bool(number.i != 0);
@@ -83,7 +116,7 @@ static FxNode *write_op(Writer *writer, const Node *node) {
 static void write_node(Writer *writer, const Node *node) {
     if (node->op == OP_input || !writer->needed[node->id]) return;
     if (node->op == OP_apart) { /* of gradients, which are there by now */
-        writer->made[node->id] = writer->made[node->input[0]->id];
+        writer->made[node->id] = made_of(writer, node->input[0]);
         return;
     }
     FxNode *made = node->op == OP_constant ? write_constant(writer, node) : write_op(writer, node);
@@ -131,7 +164,7 @@ static void write_outputs(Writer *writer) {
     cb_arg *value = arena_new_array(writer->fx->arena, cb_arg, count + 1);
     for (int i = 0; i < count; i++) {
         const Node *node = i < outputs ? graph->output[i] : graph->mutation[i - outputs].value;
-        value[i] = cb_arg_node(writer->made[node->id]);
+        value[i] = cb_arg_node(made_of(writer, node));
     }
     cb_arg all = cb_arg_tuple(value, count);
     fx_create(writer->fx, NULL, CB_OUTPUT, "output", &all, 1);
@@ -142,6 +175,7 @@ static bool write(FxGraph *fx, const Entry *entry, Graph *graph) {
     int count = length(graph->node);
     Writer writer = {.fx = fx, .graph = graph};
     writer.needed = arena_new_array(fx->arena, bool, count + 1);
+    writer.in_parts = arena_new_array(fx->arena, bool, count + 1);
     writer.made = arena_new_array(fx->arena, FxNode *, count + 1);
     find_needed(&writer);
     write_inputs(&writer, entry);

@@ -364,12 +364,8 @@ static void as_eager(const GradProgram *program, const char *options) {
     }
 }
 
-/* Op by op, dropout and its gradient draw on their own. */
 static void as_eager_everywhere(const char *options) {
-    bool by_op = !strcmp(options, "backend=eager");
-    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
-        if (!by_op || programs[i].run != by_equal_ops_of_what_is_drawn)
-            as_eager(&programs[i], options);
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) as_eager(&programs[i], options);
 }
 
 static void compiled(void **state) {
