@@ -11,7 +11,11 @@ static struct {
 } buried;
 
 bool tomb_lives(const Tomb *tomb, const char *what) {
-    if (!tomb_is_dead(tomb)) return true;
+    if (tomb && !tomb_is_dead(tomb)) return true;
+    if (!tomb) {
+        fail(CB_ERR_ARGUMENT, "%s: NULL", what);
+        return false;
+    }
     char where[160];
     site_format(site_unpack(tomb->freed), where, sizeof where);
     fail(CB_ERR_ARGUMENT, "%s was freed at %s", what, where);

@@ -21,7 +21,7 @@ struct Tomb {
     Tomb *next;     /* buried after it */
 };
 
-/* False with an error, "what was freed at photo.c:31". */
+/* False with an error, "what was freed at photo.c:31", or for NULL "what: NULL". */
 bool tomb_lives(const Tomb *tomb, const char *what);
 /* The object that begins with its tomb is freed when MOST_TOMBS others were buried, and nobody
  * holds it. */

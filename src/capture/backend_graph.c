@@ -43,10 +43,6 @@ static void need_inputs(Writer *writer) {
     }
 }
 
-static int64_t draw_of(const Node *node) {
-    return node->attrs->word[op_info(node->op)->word_count];
-}
-
 /* A gradient reads the draw of its composite: there is one draw for both then. */
 static bool find_shared_draws(Writer *writer) {
     Graph *graph = writer->graph;
@@ -57,7 +53,7 @@ static bool find_shared_draws(Writer *writer) {
         for (int k = 0; k < length(graph->node); k++) {
             const Node *other = graph->node[k];
             if (k == id || !writer->needed[k] || !other->attrs) continue;
-            if (!op_draws(other->op, other->attrs) || draw_of(other) != draw_of(node)) continue;
+            if (!op_draws(other->op, other->attrs) || node_draw(other) != node_draw(node)) continue;
             writer->in_parts[id] = found = true;
             writer->needed[node->expansion->id] = true;
         }

@@ -104,6 +104,10 @@ Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value);
 Scalar node_constant(const Node *node);
 bool node_is_number(const Node *node, double value); /* a constant equal to value */
 Meta node_meta(const Node *node);
+/* The draw number of a node that draws. */
+static inline int64_t node_draw(const Node *node) {
+    return node->attrs->word[op_info(node->op)->word_count];
+}
 int64_t node_numel(const Node *node);
 int64_t node_bytes(const Node *node); /* of its elements */
 

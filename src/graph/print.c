@@ -224,7 +224,7 @@ static int visible_draws(Node *const *order) {
     for (int i = 0; i < length(order); i++) {
         Op op = order[i]->op;
         if (!op_may_draw(op) || !op_draws(op, order[i]->attrs)) continue;
-        int64_t draw = order[i]->attrs->word[op_info(op)->word_count];
+        int64_t draw = node_draw(order[i]);
         if (draw >= draws) draws = (int)draw + 1;
     }
     return draws;

@@ -106,7 +106,7 @@ static bool meta_fine(const Check *c, const Node *node) {
 static bool draw_fine(const Check *c, const Node *node) {
     Op op = node->op;
     if (!op_may_draw(op) || !op_draws(op, node->attrs)) return true;
-    int64_t draw = node->attrs->word[op_info(op)->word_count];
+    int64_t draw = node_draw(node);
     if (draw < 0 || draw >= c->graph->random_count)
         return broken(c, node, "%d draws were taken", c->graph->random_count);
     return true;

@@ -147,7 +147,7 @@ static Expr *integer_within(Lowering *l, Expr *bits, Expr *const state[3], int64
 static Expr *lower_random(Lowering *l, const Node *node, Expr *const *position) {
     Kernel *k = l->kernel;
     cb_dtype dtype = compute_dtype(node->dtype);
-    int64_t draw = node->attrs->word[op_info(node->op)->word_count];
+    int64_t draw = node_draw(node);
     Expr *flat = index_flatten(k, node->rank, node->size, position);
     Expr *offset = binary(l, OP_add, CB_I64, l->random_state(l, 1), expr_int(k, draw));
     Expr *state[3] = {l->random_state(l, 0), offset, flat};

@@ -11,9 +11,7 @@
 #include <string.h>
 
 bool optimizer_lives(const cb_optimizer *optimizer, const char *what) {
-    if (optimizer) return tomb_lives(&optimizer->tomb, what);
-    fail(CB_ERR_ARGUMENT, "%s: NULL", what);
-    return false;
+    return tomb_lives(optimizer ? &optimizer->tomb : NULL, what);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */

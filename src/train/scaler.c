@@ -29,9 +29,7 @@ struct cb_scaler {
 };
 
 static bool scaler_lives(const cb_scaler *scaler, const char *what) {
-    if (scaler) return tomb_lives(&scaler->tomb, what);
-    fail(CB_ERR_ARGUMENT, "%s: NULL", what);
-    return false;
+    return tomb_lives(scaler ? &scaler->tomb : NULL, what);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */

@@ -95,9 +95,7 @@ struct cb_schedule {
 };
 
 static bool schedule_lives(const cb_schedule *schedule, const char *what) {
-    if (schedule) return tomb_lives(&schedule->tomb, what);
-    fail(CB_ERR_ARGUMENT, "%s: NULL", what);
-    return false;
+    return tomb_lives(schedule ? &schedule->tomb : NULL, what);
 }
 
 static bool stage_make(ScheduleStage *stage, const char *name, const char *text) {

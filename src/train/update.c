@@ -192,8 +192,7 @@ static cb_tensor *muon(const TrainArguments *arguments, const Rates *rates,
     double momentum = ARG("momentum");
     double rows = (double)cb_size(gradient, 0), columns = (double)cb_size(gradient, 1);
     cb_tensor *buffer = towards(rates, slot->state[0], gradient, 1 - momentum);
-    if (ARG("nesterov") != 0)
-        buffer = cb_sub(buffer, cb_mul(cb_sub(buffer, gradient), 1 - momentum));
+    if (ARG("nesterov") != 0) buffer = cb_lerp(gradient, buffer, momentum);
     cb_tensor *direction = orthogonalized(buffer, (int)ARG("ns_steps"), ARG("eps"));
     if (!shrink(arguments, rates, slot)) return NULL;
     return descend(rates, slot, direction, cb_mul(rates->lr, sqrt(fmax(1, rows / columns))));
