@@ -14,7 +14,7 @@ needs.need('numpy', 'torch')
 import numpy as np
 import torch
 import carbide as cb
-from cases import MAKE, NAME
+from cases import I, MAKE, NAME, R, chance
 import cases_layers, cases_ops # their rows fill MAKE
 from every_op import attempt
 
@@ -32,15 +32,39 @@ KNOWN = [ # (what it is, test of (case), reason)
      'x - mean is 0, and so are the gradients; PyTorch leaves what cancels to rounding, times the root of 1 / eps'),
     ('products of NaN', lambda c: c.name in ('cumprod', 'prod') and not bool(c.args[0].t.isfinite().all()),
      'PyTorch leaves out what stands behind a 0; here 0 times NaN or inf is NaN'),
-    ('extremes of NaN', lambda c: c.name in ('max', 'min') and bool(c.args[0].t.isnan().any()),
-     'PyTorch gives the gradient of a NaN to the NaN and 0 to the others, amax and we NaN to all'),
+    ('NaN by its place', lambda c: c.name in ('hardtanh', 'relu6', 'hardshrink', 'softshrink', 'elu', 'celu', 'selu') and bool(c.args[0].t.isnan().any()),
+     'PyTorch gives the gradient, 0 or NaN to a NaN, by whether it is among the last elements, which are no vector'),
+    ('prelu at 0', lambda c: SECOND and c.name == 'prelu' and bool((c.args[0].t == 0).any()),
+     "PyTorch's first order counts 0 as negative, its second order as positive"),
+    ('quotients by 0', lambda c: SECOND and c.name == 'fmod' and bool((torch.as_tensor(getattr(c.args[1], 't', c.args[1])) == 0).any()),
+     'fmod is NaN there; its quotient has no gradient in PyTorch, and here 0 times that of a quotient'),
+    ('1e-12 in f32', lambda c: c.name == 'cosine_embedding_loss', 'PyTorch adds 1e-12 to squares, rounded to f32'),
 ]
+
+KINKS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, 3.0, -3.0, 6.0, float('nan')] # where branches meet, and in none
+CANCEL = ['cosine_similarity', 'hypot', 'cumprod', 'prod', 'copysign', 'norm'] # whose second order of hardly anything is rounding alone
+DISTANCE = ['pairwise_distance', 'triplet_margin_loss'] # which is 1e-6 between equal elements: as much
+def bend(case):
+    """Elements that lie where a formula changes its branch, equal operands, rows with hardly a norm: now and then."""
+    floats, some = [a for a in case.tensors() if a.dtype in RTOL], np.random.default_rng(random.getrandbits(32))
+    for a in floats if case.name != 'binary_cross_entropy' and chance(3) else []: # which takes probabilities
+        array, how = a.array.copy(), I(0, 3)
+        if SECOND and case.name in DISTANCE: how = 3
+        if how == 0 and floats[0].array.shape == array.shape: array[...] = floats[0].array
+        elif how == 1 and array.ndim:
+            array[some.random(array.shape[0]) < 0.5] *= 0 if SECOND and case.name in CANCEL else R([0, 1e-14] + [1e-9] * (a.dtype == 'f64'))
+        else:
+            odd = some.choice(KINKS if chance(2) else KINKS[:-1], array.shape)
+            array = np.where(some.random(array.shape) < 0.4, odd, array).astype(array.dtype)
+        a.array, a.t = array, torch.from_numpy(array.copy())
 
 def float_case(name):
     """A call with f32 or f64 tensors alone, but for those that hold integers; None: this one is none."""
     case = MAKE[name](name)
     kinds = {a.dtype for a in case.tensors()}
-    return case if kinds & {'f32', 'f64'} and not kinds & {'f16', 'bf16'} else None
+    if not kinds & {'f32', 'f64'} or kinds & {'f16', 'bf16'}: return None
+    bend(case)
+    return case
 
 def theirs_of(case):
     """(cotangent, wanted arguments, weights of their gradients, gradients) or None: nothing to compare."""

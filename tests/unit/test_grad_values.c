@@ -403,16 +403,27 @@ static cb_tensor *root_distance(cb_tensor *x) {
                                 0.0);
 }
 
+static cb_tensor *elu(cb_tensor *x) { return cb_elu(x, 1.5); }
+static cb_tensor *celu(cb_tensor *x) { return cb_celu(x, 1.5); }
+static cb_tensor *selu(cb_tensor *x) { return cb_selu(x); }
+
 /* First and second derivatives at one point, as PyTorch 2.11 has them. */
 static void at_kinks(void **state) {
     (void)state;
     static const struct {
         cb_tensor *(*of)(cb_tensor *);
         double x, first, second;
-    } row[] = {{logsigmoid, 0, 0.5, -0.25}, {logistic, 0, -0.5, 0.25},
-               {smooth, 0, 0, 2},           {huber, 0, 0, 1},
-               {hardswish, -3, 0, 0},       {hardswish, 3, 1, 0},
-               {distance, 0, 0, 0},         {root_distance, 0, 0, 0}};
+    } row[] = {{logsigmoid, 0, 0.5, -0.25},
+               {logistic, 0, -0.5, 0.25},
+               {smooth, 0, 0, 2},
+               {huber, 0, 0, 1},
+               {hardswish, -3, 0, 0},
+               {hardswish, 3, 1, 0},
+               {distance, 0, 0, 0},
+               {root_distance, 0, 0, 0},
+               {elu, 0, 1.5, 0},
+               {celu, 0, 1, 0},
+               {selu, 0, 1.75809934, 0}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         cb_tensor *x = cb_requires_grad_(cb_full(1, row[i].x), true), *first, *second;
         cb_tensor *y = cb_sum(row[i].of(x));
@@ -424,12 +435,85 @@ static void at_kinks(void **state) {
     }
 }
 
+static cb_tensor *limited(cb_tensor *x) { return cb_clamp(x, -1, 2); }
+static cb_tensor *limited_below(cb_tensor *x) { return cb_clamp(x, 0.5); }
+static cb_tensor *limited_above(cb_tensor *x) { return cb_clamp(x, NULL, 0.5); }
+static cb_tensor *limited_by_nan(cb_tensor *x) { return cb_clamp(x, NAN); }
+static cb_tensor *hardsigmoid(cb_tensor *x) { return cb_hardsigmoid(x); }
+static cb_tensor *greatest(cb_tensor *x) { return cb_max(x); }
+static cb_tensor *least(cb_tensor *x) { return cb_min(x); }
+static cb_tensor *sloped(cb_tensor *x) { return cb_prelu(x, cb_full(1, INFINITY)); }
+static cb_tensor *three_of(cb_tensor *x) { return cb_adaptive_max_pool1d(cb_unsqueeze(x, 0), 3); }
+static cb_tensor *two_of(cb_tensor *x) { return cb_adaptive_max_pool1d(cb_unsqueeze(x, 0), 2); }
+
+/* At NaN, at limits and among equals, as PyTorch 2.11 has it; eagerly and compiled. */
+static cb_tensor *(*odd)(cb_tensor *);
+static cb_tensor *gradient_of_odd(cb_tensor *x) {
+    cb_tensor *first = NULL;
+    cb_grad(cb_sum(odd(x)), NULL, &x, 1, &first);
+    return first;
+}
+
+static void at_odd_elements(void **state) {
+    (void)state;
+    static const struct {
+        cb_tensor *(*of)(cb_tensor *);
+        float x[4], first[4];
+    } row[] = {
+        {limited, {NAN, -1, 2, 2.5}, {0, 1, 1, 0}},
+        {limited_below, {NAN, 0.5, 0.25, 7}, {0, 1, 0, 1}},
+        {limited_above, {NAN, 0.5, 0.25, 7}, {0, 1, 1, 0}},
+        {limited_by_nan, {NAN, 0.5, 0.25, 7}, {0, 0, 0, 0}},
+        {hardsigmoid, {NAN, -3, 3, 0}, {0, 0, 0, 1 / 6.f}},
+        {greatest, {1, NAN, 2, NAN}, {0, 0.5, 0, 0.5}},
+        {greatest, {5, 1, 5, 0}, {0.5, 0, 0.5, 0}},
+        {least, {1, NAN, 2, 0}, {0, 1, 0, 0}},
+        {sloped, {1, 2, 3, -1}, {1, 1, 1, INFINITY}},
+        {two_of, {5, 5, 3, 3}, {1, 0, 1, 0}},
+        {three_of, {1, 5, 5, 0}, {0, 2, 1, 0}},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        cb_function *fast = cb_compile(gradient_of_odd);
+        cb_tensor *x = cb_requires_grad_(cb_from_data(row[i].x, CB_F32, cb_dims(4)), true);
+        odd = row[i].of;
+        const float *eager = cb_data(gradient_of_odd(x)), *compiled = cb_data(cb_call(fast, x));
+        for (int k = 0; k < 4; k++)
+            if (eager[k] != row[i].first[k] || compiled[k] != row[i].first[k])
+                fail_msg("row %zu, [%d]: %g and %g", i, k, eager[k], compiled[k]);
+        cb_function_free(fast);
+    }
+}
+
+/* The row 3e-9, 4e-9, 0 has a norm below eps: it is divided by eps, and its gradient is that of a
+ * division by the norm. Numbers of PyTorch 2.11. */
+static void cosine_below_eps(void **state) {
+    (void)state;
+    static const double at[] = {3e-9, 4e-9, 0, 1, 2, 2, 1, 2, 2, 2, -1, 2};
+    static const double expected[2][12] = {
+        {11333333.333333336, 37333333.33333333, 66666666.666666664, 0.1728395061728395,
+         -0.20987654320987653, 0.12345679012345678, 0.05925925925925925, 0.05185185185185184,
+         -0.08148148148148149, 0.012345679012345678, 0.2716049382716049, 0.12345679012345678},
+        {-1.730666659096296e+16, -3.285333337807407e+16, -3.6666666670370376e+16,
+         -0.8106995884773661, 1.1687242798353905, -0.9547325102880658, -20444444.824691355,
+         -26222222.434567884, 36444444.79876545, -1.1591220850480108, -1.2537722908093276,
+         -1.7640603566529491}};
+    cb_tensor *x = cb_requires_grad_(cb_from_data(at, CB_F64, cb_dims(4, 3)), true), *order[2];
+    cb_tensor *y = cb_cosine_similarity(cb_narrow(x, 0, 0, 2), cb_narrow(x, 0, 2, 2));
+    cb_tensor *weights = cb_reshape(cb_arange(1, 13, 1, CB_F64), cb_dims(4, 3));
+    assert_int_equal(cb_grad_graph(cb_sum(y), NULL, &x, 1, &order[0]), CB_OK);
+    assert_int_equal(cb_grad(cb_sum(cb_mul(order[0], weights)), NULL, &x, 1, &order[1]), CB_OK);
+    for (int k = 0; k < 24; k++) {
+        double got = ((const double *)cb_data(order[k / 12]))[k % 12],
+               want = expected[k / 12][k % 12];
+        if (!(fabs(got - want) <= 1e-9 * fabs(want)))
+            fail_msg("order %d, [%d]: %.17g, not %.17g", k / 12 + 1, k % 12, got, want);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(at_kinks),
-        TEST(compiled),
-        TEST(with_other_backends),
-        TEST(without_the_function),
+        TEST(at_kinks), TEST(at_odd_elements),     TEST(cosine_below_eps),
+        TEST(compiled), TEST(with_other_backends), TEST(without_the_function),
     };
     return cmocka_run_group_tests_name("grad_values", tests, NULL, NULL);
 }

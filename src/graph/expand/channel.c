@@ -19,7 +19,8 @@ static Node *glu(Graph *graph, Node *x, int64_t given) {
     return call2(graph, OP_mul, call_slice(graph, x, dim, 0, half), gate);
 }
 
-/* x * weight where x is negative; a weight for all channels or for each. */
+/* x * weight where x is negative; a weight for all channels or for each. Elsewhere a product with
+ * 1, so that no gradient meets 0 * inf. */
 static Node *prelu(Graph *graph, Node *x, Node *weight) {
     int64_t shape[CB_MAX_RANK] = {node_numel(weight), 1, 1, 1, 1, 1, 1, 1};
     int64_t channels = x->rank > 1 ? x->size[1] : 1;
@@ -28,7 +29,8 @@ static Node *prelu(Graph *graph, Node *x, Node *weight) {
     int rank = shape[0] == 1 ? 0 : x->rank - 1;
     weight = node_reshape(graph, weight, rank, shape);
     Node *positive = call_number(graph, OP_gt, x, 0);
-    return call3(graph, OP_where, positive, x, call2(graph, OP_mul, weight, x));
+    Node *one = call_constant(graph, weight->dtype, 1);
+    return call2(graph, OP_mul, x, call3(graph, OP_where, positive, one, weight));
 }
 
 /* ---- shuffles ----------------------------------------------------------------------------- */

@@ -209,6 +209,13 @@ static Node *group_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
     return norm_of(&c, x, dims_one(2), input[1], input[2], attr_float(attrs, ATTR_group_norm_eps));
 }
 
+/* The norm, or eps where that is more; either way with the gradient of the norm, as PyTorch. */
+static Node *at_least(Graph *graph, Node *norm, double eps) {
+    Node *apart = call2(graph, OP_sub, norm, call1(graph, OP_detach, norm)); /* 0 */
+    Node *least = call_number(graph, OP_add, apart, eps);
+    return call3(graph, OP_where, call_number(graph, OP_lt, norm, eps), least, norm);
+}
+
 /* The product of both divided by their norms, which are at least eps. The shapes broadcast first: a
  * norm counts an element as often as it is repeated. */
 static Node *cosine_similarity(Graph *graph, Node *a, Node *b, const Attrs *attrs) {
@@ -220,8 +227,7 @@ static Node *cosine_similarity(Graph *graph, Node *a, Node *b, const Attrs *attr
     for (int i = 0; i < 2; i++) {
         Node *x = node_convert(graph, unit[i], both->dtype);
         x = node_widen(graph, node_expand_to(graph, x, both->rank, both->size));
-        Node *length =
-            call_number(graph, OP_maximum, call_reduce(graph, OP_norm, x, dim, true), eps);
+        Node *length = at_least(graph, call_reduce(graph, OP_norm, x, dim, true), eps);
         unit[i] = call2(graph, OP_div, x, length);
     }
     Node *sum = call_reduce(graph, OP_sum, call2(graph, OP_mul, unit[0], unit[1]), dim, false);

@@ -204,15 +204,16 @@ static int64_t longest_window(int64_t n, int64_t count) {
     return longest;
 }
 
-/* Folds the windows of one dim that they do not divide evenly. */
-static Node *fold_ragged(Graph *graph, Op reduce, Node *x, int dim, int64_t count) {
+/* One dim that the windows do not divide evenly, as windows by elements of the longest one, with
+ * `neutral` behind the shorter ones. lengths: of each window, to broadcast over its sum. */
+static Node *ragged(Graph *graph, Node *x, int dim, int64_t count, Scalar neutral, Node **lengths) {
     int64_t n = x->size[dim], longest = longest_window(n, count), size[CB_MAX_RANK] = {0};
     Node *number = call_arange(graph, count, CB_I64);
     Node *start = call_number(graph, OP_mul, number, (double)n);
     Node *end = call_number(graph, OP_add, start, (double)(n + count - 1));
     start = call_number(graph, OP_floor_divide, start, (double)count);
     end = call_number(graph, OP_floor_divide, end, (double)count);
-    Node *lengths = call2(graph, OP_sub, end, start);
+    *lengths = call2(graph, OP_sub, end, start);
     Node *inside = call_arange(graph, longest, CB_I64);
     Node *column = node_reshape(graph, start, 2, (int64_t[]){count, 1});
     Node *index =
@@ -229,14 +230,18 @@ static Node *fold_ragged(Graph *graph, Op reduce, Node *x, int dim, int64_t coun
     x = node_reshape(graph, x, x->rank + 1, size);
     int64_t tail[CB_MAX_RANK] = {count, longest, 1, 1, 1, 1, 1, 1};
     Node *valid =
-        call2(graph, OP_lt, inside, node_reshape(graph, lengths, 2, (int64_t[]){count, 1}));
+        call2(graph, OP_lt, inside, node_reshape(graph, *lengths, 2, (int64_t[]){count, 1}));
     valid = node_reshape(graph, valid, x->rank - dim, tail);
-    Scalar neutral = scalar_identity(reduce, x->dtype);
-    x = call3(graph, OP_where, valid, x, graph_constant(graph, x->dtype, neutral));
-    x = call_reduce(graph, reduce, x, dims_one(dim + 1), false);
-    if (reduce == OP_amax) return x;
     tail[1] = 1;
-    lengths = node_reshape(graph, lengths, x->rank - dim, tail);
+    *lengths = node_reshape(graph, *lengths, x->rank - 1 - dim, tail);
+    return call3(graph, OP_where, valid, x, graph_constant(graph, x->dtype, neutral));
+}
+
+static Node *ragged_mean(Graph *graph, Node *x, int dim, int64_t count) {
+    Node *lengths;
+    x = ragged(graph, x, dim, count, (Scalar){0}, &lengths);
+    if (!x) return NULL;
+    x = call_reduce(graph, OP_sum, x, dims_one(dim + 1), false);
     return call2(graph, OP_div, x, node_convert(graph, lengths, x->dtype));
 }
 
@@ -245,6 +250,29 @@ static Node *no_windows(Graph *graph, const Node *x, int n, const int64_t *outpu
     for (int i = 0; i < x->rank; i++)
         size[i] = i < x->rank - n ? x->size[i] : output[i - (x->rank - n)];
     return call_full(graph, x->rank, size, cb_operand_int(0), x->dtype);
+}
+
+/* A max pool of windows side by side: its gradient goes to the first of equal elements. */
+static Node *adaptive_max(Graph *graph, int n, Node *x, const int64_t *output) {
+    Op op = OP_max_pool1d + n - 1;
+    Attrs attrs = attrs_default(op);
+    cb_dim_list length = {n, {0}};
+    int64_t size[CB_MAX_RANK];
+    memcpy(size, x->size, sizeof size);
+    for (int i = 0; x && i < n; i++) {
+        int dim = x->rank - n + i;
+        length.at[i] = x->size[dim] / output[i];
+        if (x->size[dim] % output[i] == 0) continue;
+        Node *lengths;
+        Node *apart =
+            ragged(graph, x, dim, output[i], scalar_identity(OP_amax, x->dtype), &lengths);
+        if (!apart) return NULL;
+        length.at[i] = apart->size[dim + 1];
+        size[dim] = output[i] * length.at[i];
+        x = node_reshape(graph, apart, x->rank, size);
+    }
+    attr_set_dims(&attrs, ATTR_max_pool1d_kernel_size, length);
+    return graph_op(graph, op, &x, 1, &attrs, NULL);
 }
 
 static Node *adaptive_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
@@ -260,7 +288,8 @@ static Node *adaptive_pool(Graph *graph, Op op, Node *given, const Attrs *attrs)
             return fail(CB_ERR_SHAPE, "%s: a spatial dim is empty", op_info(op)->name), NULL;
     for (int i = 0; i < n; i++)
         if (output[i] == 0) return no_windows(graph, given, n, output);
-    Node *x = mean ? node_widen(graph, given) : given;
+    if (!mean) return adaptive_max(graph, n, given, output);
+    Node *x = node_widen(graph, given);
     for (int i = 0; i < n; i++) {
         int64_t step = given->size[first + i] / output[i];
         if (given->size[first + i] % output[i] || step == 1) continue;
@@ -268,12 +297,10 @@ static Node *adaptive_pool(Graph *graph, Op op, Node *given, const Attrs *attrs)
         elements *= step;
         even++;
     }
-    Op reduce = mean ? OP_sum : OP_amax;
-    if (even) x = fold_windows(graph, reduce, x, even);
-    if (even && mean) x = call_number(graph, OP_div, x, (double)elements);
+    if (even) x = fold_windows(graph, OP_sum, x, even);
+    if (even) x = call_number(graph, OP_div, x, (double)elements);
     for (int i = 0; x && i < n; i++)
-        if (given->size[first + i] % output[i])
-            x = fold_ragged(graph, reduce, x, first + i, output[i]);
+        if (given->size[first + i] % output[i]) x = ragged_mean(graph, x, first + i, output[i]);
     return node_narrow(graph, x, given);
 }
 

@@ -1,5 +1,5 @@
 /* Gradients that need sizes or a loop: products of matrices, products of elements, windows, max
- * pools. Those of gathers and scatters are index.c, of convolutions convolution.c.
+ * pools, limits. Those of gathers and scatters are index.c, of convolutions convolution.c.
  *
  *     c = matmul(a, b)   to a: matmul(g, b transposed), to b: matmul(a transposed, g)
  *     p = prod(x)        to x: g * (product of those before) * (product of those behind): no
@@ -259,6 +259,24 @@ static void grad_max_pool(const GradCall *call) {
     call->result[0] = node_reshape(graph, sum, x->rank, x->size);
 }
 
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+/* Between the limits, and at them, but not beyond: a NaN is on neither side. */
+static void grad_clamp(const GradCall *call) {
+    Graph *graph = call->graph;
+    Node *x = call->node->input[0], *inside = NULL;
+    for (int i = 0; i < 2; i++) {
+        Node *limit =
+            call_given(graph, attr_number(call->node->attrs, i ? ATTR_clamp_high : ATTR_clamp_low));
+        if (!limit) continue;
+        Node *within = graph_op(graph, i ? OP_le : OP_ge, (Node *[]){x, limit}, 2, NULL,
+                                (bool[]){false, true});
+        inside = inside ? call2(graph, OP_logical_and, inside, within) : within;
+    }
+    Node *zero = call_constant(graph, call->given->dtype, 0);
+    call->result[0] = call3(graph, OP_where, inside, call->given, zero);
+}
+
 /* ---- operations of the user's ---------------------------------------------------------------- */
 
 static Node *part(Graph *graph, Node *value, const CustomResults *results, int k) {
@@ -308,6 +326,9 @@ bool grad_code(const GradCall *call) {
         return true;
     case OP_cumprod:
         grad_cumprod(call);
+        return true;
+    case OP_clamp:
+        grad_clamp(call);
         return true;
     case OP_window:
         call->result[0] = grad_window(call->graph, node->input[0], call->given, node->attrs);
