@@ -88,11 +88,12 @@ bool options_parse(const char *text, FunctionOptions *out) {
         const char *end = at + strcspn(at, ",");
         const char *equals = memchr(at, '=', (size_t)(end - at));
         OptionWord item = trim(at, end);
-        if (item.length && !equals) {
+        if (!item.length && !*end) break; /* nothing, or blanks behind the last comma */
+        if (!equals) {
             fail(CB_ERR_OPTION, "compile: '%.*s' is no 'name=value'", item.length, item.text);
             return false;
         }
-        if (item.length && !set(out, trim(at, equals), trim(equals + 1, end))) return false;
+        if (!set(out, trim(at, equals), trim(equals + 1, end))) return false;
         at = *end ? end + 1 : end;
     }
     return true;

@@ -289,14 +289,18 @@ static Node *convert_operand(Graph *graph, Op op, Node *node, cb_dtype dtype, bo
     return number && !wide ? rounded(graph, converted) : converted;
 }
 
-/* What PyTorch refuses of a plain number in the dtype that it is converted to: one that overflows,
- * of FITS_NUMBER ops, the base of a power and an exponent with a fraction excepted; division of
- * integers by 0, powers of them below 0. */
+/* An overflow is refused of FITS_NUMBER ops, the base of a power and an exponent with a fraction
+ * excepted; and in f16 and bf16 where takes it as an infinity: masks are often -1e9. */
+static bool must_fit(Op op, bool last, cb_dtype own, cb_dtype dtype) {
+    if (op == OP_where && dtype_is_half(dtype)) return false;
+    return op_info(op)->flags & FITS_NUMBER && (op != OP_pow || (last && !dtype_is_float(own)));
+}
+
+/* What PyTorch refuses of a plain number in the dtype that it is converted to: one that overflows;
+ * division of integers by 0, powers of them below 0. */
 static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, cb_dtype dtype) {
     Scalar value = node_constant(number);
     cb_dtype own = number->dtype;
-    bool checked = op != OP_pow || (last && !dtype_is_float(own));
-    bool fits = op_info(op)->flags & FITS_NUMBER && checked;
     bool whole = last && !dtype_is_float(dtype) && !dtype_is_float(own);
     if (whole && op_divides(op) && scalar_convert(value, own, dtype).i == 0) {
         fail(CB_ERR_ARGUMENT, "%s: %s", op_info(op)->name, op_refuses(op));
@@ -306,7 +310,8 @@ static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, c
         fail(CB_ERR_ARGUMENT, "pow: integers have no power of %lld", (long long)value.i);
         return false;
     }
-    return !fits || node_number(graph, op_info(op)->name, number_from(own, value), dtype);
+    return !must_fit(op, last, own, dtype) ||
+           node_number(graph, op_info(op)->name, number_from(own, value), dtype);
 }
 
 /* ---- rank 0 ------------------------------------------------------------------------------- */

@@ -173,12 +173,14 @@ static void test_long_rows(void **state) {
 static void test_options(void **state) {
     (void)state;
     expect_refused("mode=fastest", "fastest");
+    expect_refused(",", "'' is no 'name=value'");
+    expect_refused("fullgraph=1,,dynamic=1", "'' is no 'name=value'");
     expect_refused("speed=1", "speed");
     expect_refused("fullgraph", "fullgraph");
     expect_refused("device=cuda", "cuda");
     expect_refused("fullgraph=2", "fullgraph");
     cb_function *fast =
-        cb_compile(gelu, " mode=max-autotune ,fullgraph=0,dynamic=auto,,device=cpu,fuse=1," VM);
+        cb_compile(gelu, " mode=max-autotune ,fullgraph=0,dynamic=auto, device=cpu,fuse=1," VM);
     assert_non_null(fast);
     char *text = cb_explain(fast);
     assert_non_null(strstr(text, "mode=max-autotune"));

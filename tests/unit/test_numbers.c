@@ -350,6 +350,40 @@ static void no_integers(void **state) {
     }
 }
 
+static cb_tensor *hides_halves(cb_tensor *x) { return cb_where(cb_gt(x, 0), x, rate); }
+static cb_tensor *shows_halves(cb_tensor *x) { return cb_where(cb_gt(x, 0), rate, x); }
+
+static void expect_halves(cb_tensor *found, double first, double second) {
+    assert_int_equal(cb_dtype_of(found), CB_F16);
+    assert_true(cb_item(cb_select(found, 0, 0)) == first);
+    assert_true(cb_item(cb_select(found, 0, 1)) == second);
+}
+
+/* where takes what is no f16 as an infinity, as torch.where does, whether it changes or not. */
+static void halves_hidden_by_large_numbers(void **state) {
+    (void)state;
+    static const double rates[] = {-1e9, 1, 2, -1e9, 1e300, 65504, 3.4e38};
+    cb_tensor *x =
+        cb_cat((cb_tensor *[]){cb_ones(1, CB_F16), cb_full(cb_dims(1), -1, CB_F16)}, 2, 0);
+    for (int c = 0; c < 2; c++) {
+        cb_function *hides = cb_compile(hides_halves, c ? "backend=c" : VM);
+        cb_function *shows = cb_compile(shows_halves, c ? "backend=c" : VM);
+        for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+            rate = rates[i];
+            double written = fabs(rate) > 65504 ? copysign(INFINITY, rate) : rate;
+            expect_halves(hides_halves(x), 1, written);
+            expect_halves(cb_call(hides, x), 1, written);
+            expect_halves(cb_call(shows, x), written, -1);
+        }
+        cb_function_free(hides);
+        cb_function_free(shows);
+    }
+    rate = 1e39;
+    assert_null(hides_halves(ramp(2, 2)));
+    assert_non_null(strstr(cb_error(), "where: the number 1e+39 is no f32"));
+    cb_clear_error();
+}
+
 /* 0 has the bits that stand in a trace for an argument. */
 static void zero_after_others(void **state) {
     (void)state;
@@ -455,6 +489,7 @@ int main(void) {
         cmocka_unit_test(attributes),
         cmocka_unit_test(attributes_in_c),
         cmocka_unit_test(no_integers),
+        cmocka_unit_test(halves_hidden_by_large_numbers),
         cmocka_unit_test(decisive),
     };
     return run_counted(tests);
