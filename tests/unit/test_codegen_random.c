@@ -14,6 +14,7 @@ typedef struct Maker {
     Kernel *kernel;
     Expr *value[MAX_VALUES];
     int count;
+    bool strips; /* what guards cut off is whole strips: all of a kernel cut at the same place */
 } Maker;
 
 static int pick(int count) { return (int)(next_random() % (uint32_t)count); }
@@ -73,7 +74,8 @@ static Expr *binary(Maker *m, Op op, cb_dtype dtype, cb_dtype result) {
 static Expr *make_guard(Maker *m, int axis) {
     Kernel *kernel = m->kernel;
     int64_t size = kernel->axis[axis].size;
-    Expr *input[2] = {expr_axis(kernel, axis), expr_int(kernel, size / 2)};
+    int64_t cut = m->strips && size > 64 ? (size - 1) / 64 * 64 : size / 2;
+    Expr *input[2] = {expr_axis(kernel, axis), expr_int(kernel, cut)};
     return expr_op(kernel, pick(2) ? OP_lt : OP_ge, CB_BOOL, input, 2);
 }
 
@@ -149,6 +151,7 @@ static Kernel *make_kernel(Arena *arena, int number) {
     Kernel *kernel = m.kernel;
     kernel->name = arena_format(arena, "k%d", number);
     make_axes(kernel);
+    m.strips = pick(2);
     int inner = length(kernel->axis) - kernel->outer_count;
     kernel->form = inner && pick(2) ? FORM_ROW : FORM_TILE;
     bool splits = inner && pick(3) == 0, scans = inner && !splits && pick(4) == 0;

@@ -207,9 +207,10 @@ static void choose_strip(CKernel *c) {
         if (c->streams[s] && line > strip) strip = line;
     }
     bool whole = run % strip == 0;
-    if (c->split && !c->range && c->e.lane_axis == kernel->outer_count) {
-        run = (run + kernel->split - 1) / kernel->split;
-        whole &= run % strip == 0;
+    if (c->split && c->e.lane_axis == kernel->outer_count) {
+        int64_t part = (axis_typical(kernel, c->e.lane_axis) + kernel->split - 1) / kernel->split;
+        run = least(run, part);
+        whole &= part % strip == 0 && !c->range; /* parts end anywhere in a piece */
     }
     bool open = kernel->axis[c->e.lane_axis].varies && !c->any_stream; /* others are no multiple */
     c->tail = !whole || open;

@@ -251,7 +251,8 @@ void c_row_of_piece(CKernel *piece, int pass) {
     } else {
         emit_line(e, "const int64_t from = %s, to = %s;", low, high);
     }
-    for (int level = 0; level < e->body_level; level++) emit_declare(e, level);
+    int outside = piece->lanes ? e->lane_level - 1 : e->body_level; /* of the loop over blocks */
+    for (int level = 0; level < outside; level++) emit_declare(e, level);
     row_lanes(piece, pass);
     if (cut) emit_close(e);
     emit_forget(e, mark);
