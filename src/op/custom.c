@@ -50,7 +50,8 @@ int custom_gradient(const Attrs *attrs) {
 
 bool op_has_gradient(Op op, const Attrs *attrs) {
     if (op == OP_custom) return custom_gradient(attrs) != CUSTOM_NONE;
-    return *op_gradient(op) != '!';
+    /* a view that is another one has that one's gradient, also where it copies */
+    return op_info(op)->kind == KIND_VIEW || *op_gradient(op) != '!';
 }
 
 const char *op_call_name(Op op, const int64_t *word) {

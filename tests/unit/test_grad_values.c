@@ -112,6 +112,18 @@ static void by_what_has_none(void) {
     give_gradients(loss, loss, NULL);
 }
 
+/* What flattens a transposed tensor is a copy: it is followed as the view would be. */
+static void by_a_flattened_copy(void) {
+    cb_tensor *table = cb_mul(cb_unsqueeze(w, 1), cb_unsqueeze(v, 0));
+    cb_tensor *turned = cb_transpose(cb_expand(cb_unsqueeze(w, 0), cb_dims(2, 3)), 0, 1);
+    cb_tensor *copy = cb_flatten(cb_transpose(table, 0, 1)), *of_a_leaf = cb_flatten(turned);
+    cb_tensor *apart =
+        cb_unflatten(cb_narrow(cb_flip(of_a_leaf, cb_dims(0)), 0, 1, 4), 0, cb_dims(2, 2));
+    give(cb_full(cb_dims(3), cb_requires_grad(of_a_leaf) + 2 * cb_requires_grad(apart), CB_F64));
+    give_gradients(part(of_a_leaf, 3), w, NULL);
+    cb_backward(cb_add(parts(cb_mul(copy, copy), of_a_leaf), part(apart, 7)), NULL);
+}
+
 /* ---- one node, several tensors --------------------------------------------------------------- */
 
 static void by_equal_ops(void) {
@@ -286,6 +298,7 @@ static const GradProgram programs[] = {
     PROGRAM(by_a_detached_one),
     PROGRAM(by_what_nothing_follows),
     PROGRAM(by_what_has_none),
+    PROGRAM(by_a_flattened_copy),
     PROGRAM(by_equal_ops),
     PROGRAM(by_equal_views),
     PROGRAM(by_views_of_a_leaf),
