@@ -21,13 +21,6 @@
 
 int function_limit(void) { return (int)option_int(OPTION_recompile_limit); }
 
-int function_alternatives(const Function *function, bool resume) {
-    int count = 0;
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        count += e->resumes == resume && entry_widest(e) == e && !entry_may_leave(e);
-    return count;
-}
-
 /* The last one is of all for which there is no room. */
 static Note *note_of(Function *function, Reason reason, Site site) {
     for (int i = 0; i < function->note_count; i++)

@@ -32,11 +32,12 @@ static bool resembles(const Entry *a, const Entry *b) {
     return a->resumes == b->resumes && trace_resembles(a->trace, b->trace);
 }
 
-/* It is another one of the list over other sizes. */
-static bool is_resized(const Function *function, const Entry *entry) {
+/* It is one of the list before `end` (NULL: all of it) over other sizes. */
+static bool is_resized(const Function *function, const Entry *entry, const Entry *end) {
     bool found = false;
     if (function->options.dynamic == DYNAMIC_OFF) return false;
-    for (Entry *e = atomic_load(&function->first); e && !found; e = atomic_load(&e->next))
+    for (Entry *e = atomic_load(&function->first); e && e != end && !found;
+         e = atomic_load(&e->next))
         found = e != entry && e->resumes == entry->resumes &&
                 ambient_equal(e->ambient, entry->ambient) &&
                 trace_resized(e->trace, entry->trace) && numbers_may_differ(e->trace, entry->trace);
@@ -46,7 +47,24 @@ static bool is_resized(const Function *function, const Entry *entry) {
 static void choose_counts(const Function *function, Entry *entry) {
     bool compiled;
     bool has_code = entry_has_code(entry, &compiled);
-    if (compiled || (!has_code && !is_resized(function, entry))) atomic_store(&entry->counts, true);
+    if (compiled || (!has_code && !is_resized(function, entry, NULL)))
+        atomic_store(&entry->counts, true);
+}
+
+/* Where sizes vary, each kind of size (1, few, many to be shared out) may have code of its own, and
+ * several sizes vary at once: that many kinds are no sign of a function that never settles. */
+enum { KINDS_OF_SIZES = 8 };
+
+int function_alternatives(const Function *function, bool resume) {
+    int count = 0, resized = 0;
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
+        if (e->resumes != resume || entry_widest(e) != e || entry_may_leave(e)) continue;
+        if (is_resized(function, e, e))
+            resized++;
+        else
+            count++;
+    }
+    return count + resized / KINDS_OF_SIZES;
 }
 
 /* ---- pointers -------------------------------------------------------------------------------- */

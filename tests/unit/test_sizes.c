@@ -148,6 +148,29 @@ static void test_entries_leave(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *sum_of_products(cb_tensor *x) { return cb_sum(cb_mul(cb_add(x, 1.0), x), -1); }
+
+/* Sizes that vary at once have code of many kinds: 1 or more rows, short, split, past the caches.
+ * Eight of them count as one. */
+static void test_kinds_of_sizes(void **state) {
+    (void)state;
+    static const int64_t size[][2] = {{2, 7714},  {3, 61509}, {3, 5239}, {1, 22392},
+                                      {1, 61067}, {1, 1721},  {1, 330},  {3, 500}};
+    enum { SIZES = sizeof size / sizeof *size };
+    cb_set_option("recompile_limit", "2");
+    cb_function *fast = cb_compile(sum_of_products, "dynamic=1");
+    for (int i = 0; i < 2 * SIZES; i++) {
+        cb_scope_open();
+        cb_tensor *x = wave((int)size[i % SIZES][0], (int)size[i % SIZES][1]);
+        expect_tensor(cb_call(fast, x), sum_of_products(x), 1e-4, 1e-4);
+        cb_scope_close();
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    assert_in_range(cb_stats(fast).compiled, 3, SIZES);
+    cb_set_option("recompile_limit", "8");
+    cb_function_free(fast);
+}
+
 typedef struct SizesThread {
     cb_function *fast;
     int first;
@@ -183,7 +206,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options),       cmocka_unit_test(test_marks),
         cmocka_unit_test(test_entries_leave), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_every_size),
+        cmocka_unit_test(test_every_size),    cmocka_unit_test(test_kinds_of_sizes),
     };
     return run_counted(tests);
 }
