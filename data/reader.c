@@ -151,7 +151,6 @@ cb_status cb_sample_reader_next(cb_sample_reader *reader, cb_tensor **pictures,
     int64_t n;
     const cb_sample_options *options = &reader->options;
     if (!position_read(&reader->position, &seed, &n)) return cb_error_status();
-    if (n < 0) return data_refuse(CB_ERR_INDEX, "sample_reader_next: position %" PRId64, n);
     const int64_t *label = ahead_get(reader->ahead, seed, n);
     if (!label) return cb_error_status();
     cb_tensor *x = cb_from_data(

@@ -216,6 +216,28 @@ static void test_threads_change_nothing(void **state) {
     cb_samples_free(samples);
 }
 
+/* A damaged file may say any position. */
+static void test_positions_that_are_refused(void **state) {
+    (void)state;
+    static const int64_t position[] = {INT64_MAX, INT64_MAX - 2, -1, INT64_MIN, (int64_t)1 << 60};
+    cb_samples *samples = counted();
+    cb_sample_options options = {.batch = 2, .height = 2, .width = 2};
+    for (options.threads = 0; options.threads < 3; options.threads++) {
+        cb_sample_reader *reader = cb_sample_reader_new(samples, &options);
+        cb_tensor *x = NULL, *y = NULL, *words;
+        words = cb_module_get(cb_sample_reader_state(reader), "position");
+        for (size_t i = 0; i < sizeof position / sizeof *position; i++) {
+            cb_assign(words, cb_from_data((int64_t[]){1, position[i]}, CB_I64, cb_dims(2)));
+            REFUSES(cb_sample_reader_next(reader, &x, &y), CB_ERR_INDEX, "a reader's position is ");
+        }
+        assert_null(x);
+        cb_assign(words, cb_from_data((int64_t[]){1, ((int64_t)1 << 60) - 1}, CB_I64, cb_dims(2)));
+        assert_int_equal(cb_sample_reader_next(reader, &x, &y), CB_OK);
+        cb_sample_reader_free(reader);
+    }
+    cb_samples_free(samples);
+}
+
 static void test_samples_that_are_refused(void **state) {
     (void)state;
     cb_tensor *label = cb_from_data((int64_t[]){0, -1}, CB_I64, cb_dims(2));
@@ -345,6 +367,7 @@ int main(void) {
         TEST(test_in_order_in_the_middle),
         TEST(test_random_windows),
         TEST(test_threads_change_nothing),
+        TEST(test_positions_that_are_refused),
         TEST(test_samples_that_are_refused),
         TEST(test_folders_of_pictures),
         TEST(test_forks_and_signals),
