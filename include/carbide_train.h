@@ -104,7 +104,8 @@ CB_API cb_schedule *cb_schedule_new(cb_optimizer *optimizer, const char *name,
 CB_API cb_status cb_schedule_then(cb_schedule *schedule, int64_t milestone, const char *name,
                                   const char *arguments);
 /* The rates of the next step. metric is read by ReduceLROnPlateau alone. An error, which leaves the
- * rates, for every step behind the total_steps of OneCycleLR. */
+ * rates, for every step behind the total_steps of OneCycleLR, and, but of ReduceLROnPlateau, when
+ * the optimizer has got groups since. */
 CB_API cb_status cb_schedule_step(cb_schedule *schedule, double metric);
 /* As cb_optimizer_state: last_epoch, base_lrs, the arguments by their names; those of a schedule
  * that follows are _schedulers.1.milestone, _schedulers.1.gamma. */

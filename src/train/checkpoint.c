@@ -14,10 +14,10 @@ typedef struct TrainingRun {
     cb_tensor *generator; /* i64[2]: seed and offset */
 } TrainingRun;
 
-/* The root frees nobody that was there before. */
+/* The root frees nobody that was there before; cb_module_add would, for want of memory. */
 static bool hold(TrainingRun *run, int place, const char *name, cb_module *module) {
     if (!module) return true;
-    if (!cb_module_add(run->root, name, module)) return false;
+    if (!module_add(run->root, name, module)) return false;
     run->held[place] = module;
     module->parents++;
     return true;

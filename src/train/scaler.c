@@ -88,12 +88,19 @@ cb_tensor *cb_scaler_scale(cb_scaler *scaler, cb_tensor *loss) {
     return scaler->enabled ? cb_mul(loss, scaler->scale) : cb_mul(loss, 1.0);
 }
 
-/* What is known of an optimizer; NULL with an error. */
+/* What is known of an optimizer; NULL with an error. One keeps its place, and so its tensor, which
+ * captured steps know, until all places are taken and another needs one. */
 static Checked *checked_of(cb_scaler *scaler, cb_optimizer *optimizer) {
     for (int i = 0; i < scaler->count; i++)
         if (scaler->checked[i].optimizer == optimizer) return &scaler->checked[i];
+    for (int i = 0; i < MOST_OPTIMIZERS && scaler->count == MOST_OPTIMIZERS; i++) {
+        if (scaler->checked[i].stage != STAGE_READY) continue;
+        scaler->checked[i].optimizer = optimizer;
+        return &scaler->checked[i];
+    }
     if (scaler->count == MOST_OPTIMIZERS) {
-        fail(CB_ERR_ARGUMENT, "GradScaler: more than %d optimizers", MOST_OPTIMIZERS);
+        fail(CB_ERR_ARGUMENT, "GradScaler: more than %d optimizers since the last update",
+             MOST_OPTIMIZERS);
         return NULL;
     }
     char name[16];

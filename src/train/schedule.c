@@ -135,6 +135,17 @@ static int64_t begin_of(const ScheduleStage *stage) {
     return stage->begin ? cb_item_int(stage->begin) : 0;
 }
 
+/* False with an error: a group that was added since has no rate that a curve could begin at. */
+static bool groups_known(const cb_schedule *schedule, const char *what) {
+    int64_t known = cb_numel(schedule->base_lrs);
+    if (schedule->best || known == schedule->optimizer->groups) return true;
+    fail(CB_ERR_ARGUMENT,
+         "%s: %s has the rates of %lld groups, the optimizer %d by now: a schedule is made behind "
+         "the last cb_optimizer_add",
+         what, schedule->stage[0].arguments.owner, (long long)known, schedule->optimizer->groups);
+    return false;
+}
+
 static cb_status apply_curve(cb_schedule *schedule) {
     int64_t n = cb_item_int(schedule->steps);
     ScheduleStage *stage = schedule->stage;
@@ -196,6 +207,7 @@ cb_status cb_schedule_step(cb_schedule *schedule, double metric) {
     if (!schedule_lives(schedule, "cb_schedule_step: the schedule")) return CB_ERR_ARGUMENT;
     if (!optimizer_lives(schedule->optimizer, "cb_schedule_step: the optimizer"))
         return CB_ERR_ARGUMENT;
+    if (!groups_known(schedule, "cb_schedule_step")) return CB_ERR_ARGUMENT;
     cb_scope_open();
     bool counted = cb_add_(schedule->steps, 1) != NULL;
     cb_scope_close();
@@ -270,7 +282,8 @@ cb_status cb_schedule_then(cb_schedule *schedule, int64_t milestone, const char 
                            const char *arguments) {
     ScheduleStage stage;
     if (!schedule_lives(schedule, "cb_schedule_then: the schedule")) return CB_ERR_ARGUMENT;
-    if (!stage_make(&stage, name, arguments)) return CB_ERR_ARGUMENT;
+    if (!stage_make(&stage, name, arguments) || !groups_known(schedule, "cb_schedule_then"))
+        return CB_ERR_ARGUMENT;
     int64_t before = begin_of(&schedule->stage[schedule->stages - 1]);
     if (!stage.curve || schedule->best || milestone <= before || schedule->stages == MOST_STAGES)
         return fail(CB_ERR_ARGUMENT,

@@ -1,6 +1,7 @@
 /* Every allocation of a training step fails (faults.h): of the tape, the optimizers, the schedules
  * and their checkpoint. What a step has written before it fails is not looked at. */
 #include "faults.h"
+#include "nn/module.h"
 
 #include <unistd.h>
 
@@ -127,6 +128,8 @@ static void checkpoints(void) {
         cb_training_save(path, model, net.optimizer, rates, data) == CB_OK && net_step(&net) &&
         cb_training_load(path, model, net.optimizer, rates, data) == CB_OK)
         take(net.weight[0]);
+    if (model)
+        assert_false(tomb_is_dead(&model->tomb)); /* what fails frees nothing of the user's */
     cb_schedule_free(rates);
     cb_module_free(data);
     cb_module_free(model);

@@ -192,6 +192,31 @@ static void each_optimizer_for_itself(void **state) {
     cb_optimizer_free(one);
 }
 
+/* One after the other any number may be scaled, and one that sits a step out does not count. */
+static void optimizers_come_and_go(void **state) {
+    (void)state;
+    enum { MANY = 20, AT_ONCE = 9 };
+    cb_scaler *scaler = cb_scaler_new("init_scale=8");
+    cb_optimizer *optimizer[MANY];
+    cb_tensor *p[MANY];
+    for (int i = 0; i < MANY; i++) {
+        p[i] = cb_ones(1);
+        optimizer[i] = cb_optimizer_new("SGD", "lr=1");
+        cb_optimizer_add(optimizer[i], &p[i], 1, NULL);
+        cb_backward(cb_scaler_scale(scaler, cb_sum(cb_mul(p[i], i ? 0.5 : INFINITY))), NULL);
+        assert_int_equal(cb_scaler_step(scaler, optimizer[i]), CB_OK);
+        assert_int_equal(cb_scaler_update(scaler), CB_OK);
+        assert_true(cb_item(p[i]) == (i ? 0.5 : 1));
+        assert_true(cb_scaler_scale_now(scaler) == 4); /* the first one's infinity counts once */
+    }
+    for (int i = 0; i < AT_ONCE; i++)
+        assert_int_equal(cb_scaler_step(scaler, optimizer[i]),
+                         i < AT_ONCE - 1 ? CB_OK : CB_ERR_ARGUMENT);
+    expect_error("GradScaler: more than 8 optimizers since the last update");
+    for (int i = 0; i < MANY; i++) cb_optimizer_free(optimizer[i]);
+    cb_scaler_free(scaler);
+}
+
 static void resumes_bit_for_bit(void **state) {
     (void)state;
     const struct ScaledCase *c = &scaled_cases[2];
@@ -293,6 +318,7 @@ int main(void) {
         TEST(graphs_without_their_function),
         TEST(skipped_steps_change_nothing),
         TEST(each_optimizer_for_itself),
+        TEST(optimizers_come_and_go),
         TEST(resumes_bit_for_bit),
         TEST(refusals),
     };

@@ -427,6 +427,27 @@ static void one_cycle_ends(void **state) {
     cb_optimizer_free(optimizer);
 }
 
+/* A schedule has the rates of the groups that it found. */
+static void groups_behind_the_schedule(void **state) {
+    (void)state;
+    cb_tensor *p[] = {cb_zeros(1), cb_zeros(1)};
+    cb_optimizer *optimizer = cb_optimizer_new("SGD", "lr=0.5");
+    cb_optimizer_add(optimizer, p, 1, NULL);
+    cb_schedule *schedule = cb_schedule_new(optimizer, "StepLR", "step_size=1");
+    cb_schedule *plateau = cb_schedule_new(optimizer, "ReduceLROnPlateau", "patience=0");
+    cb_optimizer_add(optimizer, p + 1, 1, "lr=1");
+    assert_int_equal(cb_schedule_step(schedule, 0), CB_ERR_ARGUMENT);
+    expect_error("cb_schedule_step: StepLR has the rates of 1 groups, the optimizer 2 by now");
+    assert_int_equal(cb_schedule_then(schedule, 3, "StepLR", "step_size=1"), CB_ERR_ARGUMENT);
+    expect_error("cb_schedule_then: StepLR has the rates of 1 groups");
+    assert_true(cb_optimizer_lr(optimizer, 0) == 0.5 && cb_optimizer_lr(optimizer, 1) == 1);
+    for (int i = 0; i < 2; i++) assert_int_equal(cb_schedule_step(plateau, 1), CB_OK);
+    assert_true(cb_optimizer_lr(optimizer, 1) == 0.1);
+    cb_schedule_free(schedule);
+    cb_schedule_free(plateau);
+    cb_optimizer_free(optimizer);
+}
+
 /* Of nothing, and of what is freed. */
 static void without_an_optimizer(void **state) {
     (void)state;
@@ -484,6 +505,7 @@ int main(void) {
         TEST(tied_parameters_count_once),
         TEST(refusals),
         TEST(one_cycle_ends),
+        TEST(groups_behind_the_schedule),
         TEST(without_an_optimizer),
     };
     if (!mkdtemp(folder)) return 1;
