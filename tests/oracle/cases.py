@@ -72,6 +72,8 @@ def dims_of(a):
     picked = random.sample(range(rank), I(0 if chance(9) else min(1, rank), rank)) if rank else R([[], [0]])
     return [d - max(rank, 1) if chance(3) else d for d in picked]
 
+OTHERS = {int: [0, 1, 2, -1, 3, -3, 5, 100, 300], float: [0.0, -0.0, 0.5, 1.0, 2.5, -1.5, 2.0, 0.25, 1e5], bool: [True, False]}
+
 class Case:
     def __init__(self, name, function, *args, **attributes):
         self.name, self.function, self.args, self.attributes = name, function, args, attributes
@@ -80,6 +82,17 @@ class Case:
     def run(self, given):
         given = iter(given)
         return cb.call(self.name, *[next(given) if isinstance(a, Arg) else a for a in self.args], **self.attributes)
+    def varied(self):
+        """The same call with other numbers, of the same kind mostly; itself where it has none."""
+        params = cb.ops[self.name].params
+        kinds = {p.name: p.kind for p in params}
+        def other(value, kind):
+            if kind == 'double': return value * R([0.5, 1.0, 1.5, 2.0])
+            if kind not in ('operand', 'cb_operand') or isinstance(value, Arg) or value is None: return value
+            if not chance(6): return R(OTHERS[type(value)]) if type(value) in OTHERS else value
+            return number()
+        args = [other(a, p.kind) for a, p in zip(self.args, params)]
+        return Case(self.name, self.function, *args, **{k: other(v, kinds[k]) for k, v in self.attributes.items()})
     def __repr__(self):
         parts = [repr(a) for a in self.args] + [f'{k}={v!r}' for k, v in self.attributes.items()]
         return f'{self.name}({", ".join(parts)})'

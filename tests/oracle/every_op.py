@@ -34,6 +34,8 @@ KNOWN = [ # (what it is, test of (case, PyTorch's result or error text, Carbide'
      'a check of the divisor would cost a pass over it: integers divided by 0 are 0 (carbide.h)'),
     ('no elements', lambda c, t, k: isinstance(k, str) and not isinstance(t, str) and ('is not a' in k or 'divided by 0' in k or c.name == 'roll') and any(a.t.numel() == 0 for a in c.tensors()),
      'PyTorch looks at no dtype, no divisor, and roll at no dim, where there are no elements'),
+    ('scales that are not above 0', lambda c, t, k: c.name == 'scaled_dot_product_attention' and c.attributes.get('scale', 1) is not None and c.attributes.get('scale', 1) <= 0 and not isinstance(t, str) and bool(t.isnan().any()),
+     'PyTorch multiplies the -inf of a mask with the scale, which is NaN or inf; Carbide masks what is scaled'),
     ('square roots of -inf', lambda c, t, k: c.name == 'pow' and 0.5 in c.args,
      'x ** 0.5 is a square root in PyTorch, and pow(-inf, 0.5) here, which is inf'),
     ('bool to a bool', lambda c, t, k: c.name == 'pow' and c.args[0].dtype == 'bool' and c.args[1] is True,
@@ -122,8 +124,12 @@ def attempt(call):
     except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError, AssertionError) as error: return f'{error}'[:300]
 
 def check(case, compiles):
+    """(way, case, what differs, known): once eagerly and by compiled functions, and by one compiled function
+    with numbers that change from call to call."""
     theirs = attempt(case.torch)
     found = []
+    cases = [case] + [case.varied() for _ in range(2)]
+    varies = any(repr(c) != repr(case) for c in cases)
     with cb.scope():
         given = [a.carbide() for a in case.tensors()]
         def eager():
@@ -141,7 +147,21 @@ def check(case, compiles):
         for way, call in ways:
             ours = attempt(call)
             what = difference(case, theirs, ours)
-            if what: found.append((way, what, known_of(case, theirs, ours)))
+            if what: found.append((way, case, what, known_of(case, theirs, ours)))
+        if varies: found += check_varied(cases + cases[1:], given, 'backend=c' if compiles else 'backend=vm')
+    return found
+
+def check_varied(cases, given, options):
+    now, found = None, []
+    f = cb.compile(lambda *x: now.run(x), options)
+    for k, now in enumerate(cases):
+        def once():
+            y = f(*given)
+            return y.dtype, values(y)
+        theirs, ours = attempt(now.torch), attempt(once)
+        what = difference(now, theirs, ours)
+        if what: found.append((f'call {k + 1} of {options}', now, what, known_of(now, theirs, ours)))
+    f.free()
     return found
 
 def main():
@@ -153,9 +173,7 @@ def main():
     met, wrong = {}, 0
     for number in range(count):
         name = names[number % len(names)]
-        state = random.getstate()
-        case = MAKE[name](name)
-        for way, what, known in check(case, number % (100 if count <= 10000 else 20) == 0):
+        for way, case, what, known in check(MAKE[name](name), number % (100 if count <= 10000 else 20) == 0):
             if known: met[known] = met.get(known, 0) + 1; continue
             wrong += 1
             print(f'{way}: {case}: {what}', flush=True)

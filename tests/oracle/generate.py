@@ -6,6 +6,7 @@ import random
 import numpy as np
 import carbide as cb
 import ops, values
+from generate_windows import Windows
 from program import Call, Line, Program, Ref, execute, judge_apply, judged, Mode
 from values import FLOATS, Refused, Value, category, is_float
 
@@ -19,20 +20,26 @@ UNARY_FLOAT = ('neg abs sign square reciprocal sqrt rsqrt relu floor ceil round 
                'sigmoid hardsigmoid hardswish relu6 leaky_relu hardtanh hardshrink clone contiguous').split()
 ROUGH = ('exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc '
          'sigmoid rsqrt hardsigmoid hardswish leaky_relu').split()
+WITH_NUMBERS = dict(leaky_relu=[0.01], hardtanh=[-1.0, 1.0], hardshrink=[0.5], softplus=[1.0], elu=[1.0])
 UNARY_INT = 'neg abs sign square relu floor bitwise_not logical_not clone contiguous isnan'.split()
 UNARY_BOOL = 'bitwise_not logical_not clone contiguous logical_not'.split()
 BINARY_ANY = 'add add add mul mul sub sub maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor'.split()
 BINARY_FLOAT = 'div floor_divide remainder fmod atan2 hypot copysign pow'.split()
 BINARY_INT = ('floor_divide remainder fmod bitwise_and bitwise_or bitwise_xor left_shift right_shift pow div').split()
 NUMBERS = (0, 1, 2, -1, 3, 7, -2, 0.5, 1.5, -0.25, 2.0, 0.1, 1e-3, 100.0, True)
+# Of those that change from call to call, by kind: beyond the small dtypes, too.
+CHANGING = {int: (0, 1, 2, -1, 3, 5, 7, -2, -6, 100, 200, 300, 70000, -2 ** 31, 2 ** 40),
+            float: (0.0, -0.0, 0.5, 1.0, 1.5, -0.25, 2.0, 3.0, -2.5, 0.1, 1e-3, 100.0, 70000.0, -3e10), bool: (True, False)}
 
-class Writer:
+class Writer(Windows):
+    NUMBERS = NUMBERS
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.seed = seed
         self.large = self.chance(0.05)
         self.program = Program()
         self.values = {} # name -> Value, of the body
+        self.changing = [] # names of numbers that are others in every call
         self.next = 0
         self.rough = self.chance(0.35) # may use what is known within a bound only
 
@@ -59,6 +66,15 @@ class Writer:
             if self.chance(0.85): shape = [max(s, 1) for s in shape]
             if self.chance(0.06) and rank: shape[-1] = self.pick(64, 100, 127, 128, 257, 300, 1025)
             if np.prod(shape) <= most: return shape
+
+    def changing_number(self, old=None):
+        """Of the kind of the old one, mostly."""
+        kind = type(old) if old is not None and self.chance(0.85) else self.pick(int, int, float, float, float, bool)
+        return self.choose(CHANGING[kind])
+
+    def a_number(self, *choices):
+        if self.changing and self.chance(0.7): return self.choose(self.changing)
+        return self.choose(choices)
 
     def kind(self, dtype):
         if dtype == 'bool': return 'mask'
@@ -162,13 +178,13 @@ class Writer:
             except ValueError: return False
             return np.prod(shape) <= max(v.size, w.size, MOST_ELEMENTS)
         name = self.any_name(suits)
-        if name is None or self.chance(0.3): return self.choose(NUMBERS)
+        if name is None or self.chance(0.6 if self.changing else 0.3): return self.a_number(*NUMBERS)
         return name
 
     def step(self):
         """A line without targets, or None."""
         kinds = [self.unary] * 4 + [self.binary] * 6 + [self.views] * 6 + [self.write] * 4 + [self.reduce] * 3 + \
-                [self.cast] * 2 + [self.moves] * 5 + [self.order] * 2 + [self.select_by] * 2 + [self.product, self.make, self.layers] + [self.formula, self.positions] * 2
+                [self.cast] * 2 + [self.moves] * 5 + [self.order] * 2 + [self.select_by] * 2 + [self.product, self.make, self.layers, self.windows] + [self.formula, self.positions] * 2
         return self.choose(kinds)()
 
     def unary(self):
@@ -176,7 +192,8 @@ class Writer:
         v = self.values[name]
         op = self.choose([UNARY_BOOL, UNARY_INT, UNARY_FLOAT][category(v.dtype)])
         if op in ROUGH and not self.rough: return None
-        return Line([], op, [name])
+        numbers = [self.a_number(d) for d in WITH_NUMBERS.get(op, ())] if self.changing else []
+        return Line([], op, [name] + numbers)
 
     def binary(self):
         name = self.any_name()
@@ -196,7 +213,7 @@ class Writer:
     def write(self):
         target = self.any_name()
         v = self.values[target]
-        if self.chance(0.15): return Line([], 'fill_', [target, self.choose(NUMBERS) * 1.0])
+        if self.chance(0.15): return Line([], 'fill_', [target, self.a_number(*(n * 1.0 for n in NUMBERS))])
         def suits(w):
             return w.data.ndim <= v.data.ndim and all(
                 s in (1, v.shape[i + v.data.ndim - w.data.ndim]) for i, s in enumerate(w.shape))
@@ -261,7 +278,7 @@ class Writer:
             return Line([], op, [[name] + others, d])
         if op == 'pad':
             widths = [self.number(-2, 3) for _ in range(2 * self.number(1, min(rank, 4)))]
-            return Line([], op, [name, widths, self.pick(0.0, 1.0, -2.0, 7.5)])
+            return Line([], op, [name, widths, self.a_number(0.0, 1.0, -2.0, 7.5)])
         if op == 'roll': return Line([], op, [name, self.number(-9, 9), d])
         if op == 'repeat':
             times = [self.pick(1, 1, 2, 3) for _ in range(rank)]
@@ -312,7 +329,7 @@ class Writer:
         v = self.values[condition]
         if self.chance(0.3):
             name = self.any_name(lambda w: w.shape == v.shape)
-            return Line([], 'masked_fill', [name, condition, self.pick(0.0, 1.5, -3.0)])
+            return Line([], 'masked_fill', [name, condition, self.a_number(0.0, 1.5, -3.0)])
         return Line([], 'where', [condition, self.partner(v), self.partner(v)])
 
     def product(self):
@@ -325,28 +342,6 @@ class Writer:
         columns = w.size // max(v.shape[-1], 1)
         if v.data.ndim == w.data.ndim == 3 and v.shape[0] == w.shape[0]: columns //= max(v.shape[0], 1)
         return Line([], 'matmul', [a, b]) if v.size * columns <= 3e6 else None
-
-    def layers(self):
-        """Pools and convolutions, of what has enough dims."""
-        name = self.any_name(lambda v: v.data.ndim in (2, 3, 4) and is_float(v.dtype) and 0 < v.size < 3000)
-        if name is None: return None
-        v = self.values[name]
-        n = self.pick(1, 2) if v.data.ndim == 3 else v.data.ndim - 2 or 1
-        if self.chance(0.5):
-            kernel = [self.number(1, 3) for _ in range(n)]
-            named = {'stride': self.number(1, 3)} if self.chance(0.5) else {}
-            if self.chance(0.3) and min(kernel) > 1: named['padding'] = 1
-            return Line([], self.pick('max_pool', 'avg_pool') + f'{n}d', [name, kernel], named)
-        if v.data.ndim != n + 2: return None
-        weight = Ref(self.fresh())
-        sizes = [self.number(1, 5), v.shape[1]] + [self.pick(1, 2, 4) for _ in range(n)]
-        count = int(np.prod(sizes))
-        last = Ref(self.fresh())
-        self.add(Line([last], 'arange', [-3, count - 3]))
-        self.add(Line([Ref(self.fresh())], 'remainder', [last, self.pick(3, 5)]))
-        self.add(Line([Ref(self.fresh())], 'to', [Ref(self.program.body[-1].targets[0]), v.dtype]))
-        self.add(Line([weight], 'reshape', [Ref(self.program.body[-1].targets[0]), sizes]))
-        return Line([], f'conv{n}d', [name, weight], {'stride': self.pick(1, 1, 2), 'padding': self.pick(0, 0, 1)})
 
     def positions(self):
         """Arithmetic over positions, which looks like that of indices."""
@@ -375,30 +370,32 @@ class Writer:
     def make(self):
         v = self.values[self.any_name()]
         op = self.pick('full', 'zeros', 'arange', 'eye', 'full_like')
-        if op == 'full': return Line([], op, [list(v.shape), self.pick(1.5, -2.0, 3.0), self.dtype()])
+        if op == 'full': return Line([], op, [list(v.shape), self.a_number(1.5, -2.0, 3.0), self.dtype()])
         if op == 'zeros': return Line([], op, [list(v.shape), self.dtype()])
         if op == 'arange': return Line([], op, [0, v.shape[-1] if v.data.ndim else 3, 1, self.pick('i64', 'i32', 'f32')])
         if op == 'eye': return Line([], op, [self.number(0, 5), self.number(-1, 5), self.pick('f32', 'i64')])
-        return Line([], op, [self.any_name(), 2.0])
+        return Line([], op, [self.any_name(), self.a_number(2.0)])
 
     def formula(self):
         name = self.any_name(lambda v: is_float(v.dtype))
+        if self.changing and self.chance(0.4): return Line([], 'clamp', [self.any_name(), self.a_number(-1.5), self.a_number(2.0)])
         if name is None: return None
         v = self.values[name]
         like = lambda: self.any_name(lambda w: w.dtype == v.dtype and w.shape == v.shape)
         op = self.pick('lerp', 'addcmul', 'addcdiv', 'clamp', 'threshold', 'layer_norm', 'norm', 'std', 'logsumexp', 'glu', 'mse_loss',
                        'l1_loss', 'gelu', 'silu', 'softplus', 'elu', 'softsign')
-        if op in ('gelu', 'silu', 'softplus', 'elu', 'softsign'): return Line([], op, [name]) if self.rough else None
+        if op in ('gelu', 'silu', 'softplus', 'elu', 'softsign'):
+            return Line([], op, [name] + [self.a_number(d) for d in WITH_NUMBERS.get(op, ())]) if self.rough else None
         if op in ('mse_loss', 'l1_loss'): return Line([], op, [name, like()])
         if op in ('glu', 'layer_norm', 'norm', 'std', 'logsumexp'):
             if v.data.ndim == 0 or not self.rough: return None
             if op == 'glu': return Line([], op, [name, self.number(-v.data.ndim, v.data.ndim - 1)])
             if op == 'layer_norm': return Line([], op, [name, list(v.shape[-self.number(1, v.data.ndim):])])
             return Line([], op, [name, [self.number(0, v.data.ndim - 1)]])
-        if op == 'clamp': return Line([], op, [name, -1.5, 2.0])
-        if op == 'threshold': return Line([], op, [name, 0.5, -1.0])
-        if op == 'lerp': return Line([], op, [name, like(), self.pick(0.5, 0.25, 0.1)])
-        return Line([], op, [name, like(), like(), self.pick(1.0, 2.0, 0.5)])
+        if op == 'clamp': return Line([], op, [name, self.a_number(-1.5), self.a_number(2.0)])
+        if op == 'threshold': return Line([], op, [name, self.a_number(0.5), self.a_number(-1.0)])
+        if op == 'lerp': return Line([], op, [name, like(), self.a_number(0.5, 0.25, 0.1)])
+        return Line([], op, [name, like(), like(), self.a_number(1.0, 2.0, 0.5)])
 
     # ---- the whole ---------------------------------------------------------------------------
 
@@ -449,6 +446,11 @@ class Writer:
         self.program.calls.append(call)
         self.program.params = [f'x{k}' for k in range(len(call.arguments))]
         self.values = {p: names[a] for p, a in zip(self.program.params, call.arguments)}
+        for k in range(self.pick(1, 1, 2, 3) if self.chance(0.35) else 0):
+            line = Line([f'p{k}'], 'number', [self.changing_number()])
+            call.setup.append(line)
+            self.values[Ref(line.targets[0])] = line.arguments[0]
+            self.changing.append(Ref(line.targets[0]))
         if self.chance(0.15): # a tensor that the function finds outside
             outside = self.choose(names)
             self.values[Ref(outside)] = names[outside]
@@ -466,7 +468,7 @@ class Writer:
     def afterwards(self, call):
         """What the caller does between two times: writes to results and inputs."""
         for _ in range(self.number(1, 2)):
-            target = Ref(self.pick('r0', 'r0', 'r1', *[line.targets[0] for line in call.setup]))
+            target = Ref(self.pick('r0', 'r0', 'r1', *[line.targets[0] for line in call.setup if line.op != 'number']))
             call.then.append(Line([], 'fill_', [target, self.pick(1.0, 2.0, -3.0)]))
 
     def failing_call(self):
@@ -481,10 +483,15 @@ class Writer:
         """The first call with something changed that a guard has to see."""
         first = self.program.copy().calls[0]
         kind = self.pick('elements', 'elements', 'dtype', 'sizes', 'strides', 'alias', 'anew')
-        if not all(r[0] in 'vx' for l in self.program.body for r in l.refs()): kind = 'elements'
+        if not all(r[0] in 'pvx' for l in self.program.body for r in l.refs()): kind = 'elements'
         for line in first.setup:
             if line.op == 'base': line.arguments[3] = self.number(1, 99999)
-        if kind == 'anew': return self.setup()[0] if len(first.arguments) else first
+            if line.op == 'number' and self.chance(0.8): line.arguments[0] = self.changing_number(line.arguments[0])
+        if self.changing and self.chance(0.6): return first
+        if kind == 'anew':
+            other = self.setup()[0]
+            other.setup += [line for line in first.setup if line.op == 'number']
+            return other
         bases = [l for l in first.setup if l.op == 'base']
         line = self.choose(bases)
         if kind == 'dtype':
@@ -546,7 +553,8 @@ def modes_for(writer, compiled):
     short = any(v.dtype in ('f16', 'bf16') for v in writer.values.values() if isinstance(v, Value))
     threads = lambda: f'threads={writer.number(1, 3)}'
     precise = lambda: ' precise=1' if short and writer.chance(0.4) else ''
-    graph = lambda: ',fullgraph=1' if whole and writer.chance(0.5) else ''
+    graph = lambda: ',fullgraph=1' if whole and writer.chance(0.1 if writer.changing else 0.5) else \
+        f',dynamic={writer.number(0, 1)}' if writer.changing and writer.chance(0.3) else ''
     fuse = lambda: ',fuse=0' if writer.chance(0.1) else ''
     modes = [f'eager {threads()}', f'backend=vm{graph()}{fuse()} {threads()}{precise()}']
     if writer.large: modes.append(modes[-1][:modes[-1].index('threads=')] + threads())
@@ -562,7 +570,7 @@ def generate(seed, every):
         program = writer.program
         program.modes = modes_for(writer, every and seed % every == 0)
         if not sound(program): continue
-        for _ in range(writer.pick(0, 1, 1, 2, 3)):
+        for _ in range(writer.pick(2, 3, 4) if writer.changing else writer.pick(0, 1, 1, 2, 3)):
             try: call = writer.other_call()
             except Refused: continue
             if len(call.arguments) == len(program.params) and sound(only(program, call)): program.calls.append(call)

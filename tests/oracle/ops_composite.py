@@ -23,12 +23,34 @@ def o(name, *arguments, **named):
 OPERANDS = set('add sub mul div maximum minimum gt lt le ge eq ne where pow exp log sqrt'.split())
 
 def floats_only(x): need(is_float(x.dtype), 'floats') # an attribute has no dtype of its own
+def fitting(name, allowed=lambda dtype: False):
+    """An op that refuses numbers that its dtype does not hold, unless they are allowed there."""
+    plain = OPS[name]
+    def call(*values):
+        dtype = promote([v for v in values if v is not values[0] or name != 'where'])
+        for v in values:
+            if v.number and not allowed(dtype): literal((v.data['lo'] if is_float(v.dtype) else v.data).item(), dtype)
+        return plain(*values)
+    OPS[name] = call
+fitting('maximum'), fitting('minimum'), fitting('where', lambda dtype: dtype in ('f16', 'bf16')) # infinite there
+fitting('pow')
+where = OPS['where']
+
 @composite
-def masked_fill(x, mask, value): floats_only(x); return where(mask, number(float(value)), x)
+def masked_fill(x, mask, value): # x keeps its dtype, and bool takes part as what it is
+    literal(value, x.dtype)
+    if is_float(x.dtype): return where(mask, number(float(value)), x)
+    return where(mask, Value(np.asarray(literal(value, x.dtype)), x.dtype), x)
 @composite
-def clamp(x, low=-np.inf, high=np.inf): return o('minimum', o('maximum', x, low), high)
+def clamp(x, low=-np.inf, high=np.inf):
+    for n in low, high:
+        if category(number(n).dtype) == category(x.dtype): literal(n, x.dtype)
+    return o('minimum', o('maximum', x, low), high)
 @composite
-def lerp(x, y, weight): floats_only(x); return o('add', x, o('mul', o('sub', y, x), float(weight)))
+def lerp(x, y, weight):
+    floats_only(x)
+    if weight < 0.5: return o('add', x, o('mul', o('sub', y, x), float(weight)))
+    return o('sub', y, o('mul', o('sub', y, x), 1.0 - float(weight)))
 @composite
 def addcmul(x, p, q, value=1.0):
     floats_only(x)
@@ -52,7 +74,7 @@ def leaky_relu(x, slope=0.01): floats_only(x); return where(o('gt', x, 0), x, o(
 @composite
 def relu6(x): need(x.dtype != 'bool', 'no number'); return clamp(x, 0, 6)
 @composite
-def hardtanh(x, low=-1.0, high=1.0): floats_only(x); return clamp(x, low, high)
+def hardtanh(x, low=-1.0, high=1.0): floats_only(x); need(not low > high, 'low is above high'); return clamp(x, low, high)
 @composite
 def hardsigmoid(x): floats_only(x); return o('div', clamp(o('add', x, 3), 0.0, 6.0), 6)
 @composite
@@ -188,6 +210,36 @@ def convolved(n):
     call.__name__ = f'conv{n}d'
     composite(call)
 for n in 1, 2: convolved(n)
+
+@op
+def unfold(x, kernel_size, dilation=1, padding=0, stride=1):
+    need(x.data.ndim == 4 and x.size > 0, 'rank')
+    n = 2
+    kernel = of_each(kernel_size, n)
+    w = windows(padded(x, of_each(padding, n), 0.0), kernel, of_each(stride, n), of_each(dilation, n))
+    w = permute(w, [0, 1, 4, 5, 2, 3])
+    return fresh(w.data.reshape(w.shape[0], w.shape[1] * math.prod(kernel), -1), x.dtype)
+
+def padded_by(index):
+    def call(x, padding):
+        n = len(padding) // 2
+        need(len(padding) % 2 == 0 and 1 <= n <= 3 and n + 1 <= x.data.ndim <= n + 2 and x.size > 0, 'rank')
+        need(min(padding) >= 0, 'widths')
+        data = x.data
+        for k in range(n):
+            before, after, size = padding[2 * k], padding[2 * k + 1], data.shape[-1 - k]
+            data = np.take(data, index(np.arange(-before, size + after), size), -1 - k)
+        return fresh(data, x.dtype)
+    return call
+
+def mirrored(i, size):
+    need(-i[0] < size and i[-1] < 2 * size - 1, 'a width as large as the size')
+    return np.where(i < 0, -i, np.where(i >= size, 2 * (size - 1) - i, i))
+def around_the_end(i, size):
+    need(-i[0] <= size and i[-1] < 2 * size, 'a width larger than the size')
+    return i % size
+OPS['reflection_pad'], OPS['circular_pad'] = padded_by(mirrored), padded_by(around_the_end)
+OPS['replication_pad'] = padded_by(lambda i, size: np.clip(i, 0, size - 1))
 
 @composite
 def addmm(x, a, b): return o('add', x, matmul(a, b))

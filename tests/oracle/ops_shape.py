@@ -119,8 +119,11 @@ def contiguous(x): return x.view(x.data) if dense(x) else fresh(x.data, x.dtype)
 def clone(x): return fresh(x.data, x.dtype)
 
 def literal(value, dtype):
-    """A number as an element of dtype; an integer dtype has to hold it."""
-    if is_float(dtype): return record(rounded(dtype, np.float64(value)))
+    """A number as an element of dtype, which has to hold it."""
+    if is_float(dtype):
+        element = rounded(dtype, np.float64(value))
+        need(np.isfinite(element) or not math.isfinite(value), 'too large for the dtype')
+        return record(element)
     if dtype == 'bool': return np.bool_(value != 0)
     need(math.isfinite(value), 'no integer')
     whole, ends = math.trunc(value), np.iinfo(NUMPY[dtype])

@@ -5,6 +5,7 @@
     call 2                                   twice with the same tensors
     b0 = base(f32, [4, 6], small, 17)        a storage: dtype, sizes, kind of elements, seed
     a0 = slice(b0, 0, 0, 4, 2)               views of it
+    p0 = number(0.5)                         a number, which may be another one in every call
     args a0 b0
     then fill_(r0, 2.0)                      eagerly after each time; r0 is its first result
     body x0 x1                               the compiled function
@@ -13,7 +14,7 @@
     n0 = item(v0)                            a value request
     return v0 x1
 
-A name is a letter of abnvx and a number; names of the setup are captured where the body uses them. Every
+A name is a letter of abnpvx and a number; names of the setup are captured where the body uses them. Every
 call is of the same compiled function; results (earlier ones, too), the elements of all storages, what
 shares memory with what, and strides of results are compared after each. `call 1 fails`: with an index out
 of range, which has to be an error, and nothing more."""
@@ -68,7 +69,7 @@ def elements(dtype, sizes, kind, seed, bound=0):
 
 class Ref(str):
     """The name of a value."""
-NAME = re.compile(r'[abnrvx]\d+$')
+NAME = re.compile(r'[abnprvx]\d+$')
 
 class Line:
     """targets = op(arguments, named): targets may be none (assign), or several (sort)."""
@@ -179,6 +180,7 @@ def judge_apply(name, arguments, named):
     if name == 'base':
         dtype, sizes = arguments[0], arguments[1]
         return Value(values.load(elements(*arguments), dtype), dtype)
+    if name == 'number': return arguments[0]
     if name == 'assign': return ops.assign(*arguments)
     if name == 'fill_': return ops.fill_(*arguments)
     if name == 'item':
@@ -238,6 +240,7 @@ def judged(program, mode):
 
 def carbide_apply(name, arguments, named):
     if name == 'base': return cb.tensor(elements(*arguments), arguments[0])
+    if name == 'number': return arguments[0]
     if name in ('assign', 'fill_', 'cat', 'stack', 'sort', 'topk', 'split', 'chunk'):
         result = getattr(cb, name)(*arguments, **named)
         return list(result) if isinstance(result, tuple) else result
@@ -298,8 +301,8 @@ def compare_call(program, mode, outcome, results, tensors):
     return None, arrays
 
 def captures(program):
-    """Does the body use tensors that it is not given?"""
-    return any(ref[0] in 'ab' for line in program.body for ref in line.refs()) or \
+    """Does the body use tensors or numbers that it is not given?"""
+    return any(ref[0] in 'abp' for line in program.body for ref in line.refs()) or \
         any(r[0] in 'ab' for r in program.results)
 
 def run_times(program, mode, call, expected, invoke, names, seen):

@@ -72,6 +72,15 @@ def inputs_of_steps(p):
                 if name in q.results: continue
                 yield q
 
+def constant_numbers(p):
+    """A number that changes becomes what it is in the first call."""
+    for line in p.calls[0].setup:
+        if line.op != 'number': continue
+        q = p.copy()
+        q.body = [l.replaced(line.targets[0], line.arguments[0]) for l in q.body]
+        for call in q.calls: call.setup = [l for l in call.setup if l.targets != line.targets]
+        yield q
+
 def smaller(p):
     for c, call in enumerate(p.calls):
         for k, line in enumerate(call.setup):
@@ -111,7 +120,7 @@ def shrink(program, fails, most=600):
     tries, again = 0, True
     while again:
         again = False
-        for simpler in (without_call, fewer_modes, fewer_results, fewer_steps, fewer_inputs, inputs_of_steps, smaller, plainer):
+        for simpler in (without_call, fewer_modes, fewer_results, fewer_steps, fewer_inputs, inputs_of_steps, constant_numbers, smaller, plainer):
             progress = True
             while progress:
                 progress = False
