@@ -41,7 +41,7 @@ struct Node {
     Op op;
     cb_dtype dtype;
     uint8_t rank, input_count;
-    bool found; /* interning came to it again: it may be several values of who built the graph */
+    bool found;  /* interning came to it again: it may be several values of who built the graph */
     uint32_t id; /* dense in its graph: index of side arrays */
     uint64_t hash;
     const int64_t *size;
@@ -104,10 +104,9 @@ Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value);
 Scalar node_constant(const Node *node);
 bool node_is_number(const Node *node, double value); /* a constant equal to value */
 Meta node_meta(const Node *node);
-/* The draw number of a node that draws. */
-static inline int64_t node_draw(const Node *node) {
-    return node->attrs->word[op_info(node->op)->word_count];
-}
+/* The draw number of a call that draws, of a node that is one. */
+static inline int64_t op_draw(Op op, const int64_t *word) { return word[op_info(op)->word_count]; }
+static inline int64_t node_draw(const Node *node) { return op_draw(node->op, node->attrs->word); }
 int64_t node_numel(const Node *node);
 int64_t node_bytes(const Node *node); /* of its elements */
 

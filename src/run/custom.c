@@ -92,7 +92,7 @@ static bool call_kernel(CustomRun *run, char *out, const RandomState *random) {
     if (!bind_results(run, out) || !bind_inputs(run)) return false;
     if (op->effects) {
         run->call.call.seed = random->seed;
-        run->call.call.draw = random->offset + node->attrs->word[op_info(OP_custom)->word_count];
+        run->call.call.draw = random->offset + node_draw(node);
     }
     Tracer *tracer = tracer_set(NULL); /* its work is not recorded */
     Site site = node->origin.site.file ? node->origin.site : site_current();

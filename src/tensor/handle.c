@@ -144,6 +144,7 @@ void slots_end(ThreadState *t) {
 /* Slabs without a tensor go back to the heap. What was freed before is no more recognised: that
  * memory is somebody else's now; but no new handle is like an old one. */
 void slots_cleanup(void) {
+    threads_forget_ended();
     Slab *empty = NULL;
     uintptr_t highest = 0;
     lock_take(LOCK_slot);
@@ -341,9 +342,10 @@ static void refuse(uintptr_t bits, const char *what) {
     char text[2][160] = {"before the last tensors of its thread", ""};
     if (find_death((const Tensor *)(bits & HANDLE_ADDRESS), bits, &made, &freed)) {
         site_format(site_unpack(made), text[0], sizeof text[0]);
-        site_format(site_unpack(freed), text[1], sizeof text[1]);
+        Site last = site_unpack(freed);
+        site_format(last, text[1], sizeof text[1]);
         fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was made at %s and freed at %s", what,
-             text[0], text[1]);
+             text[0], last.file == thread_end ? thread_end : text[1]);
     } else {
         fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was freed long ago", what);
     }

@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "base/memory.h"
 #include <pthread.h>
+#include <string.h>
 
 enum { SERIAL_BLOCK = 1024 };
 
@@ -20,6 +21,8 @@ static struct {
     ThreadState *first;
     int64_t ended_live;      /* left over by threads that ended */
     int64_t others_live;     /* between before_fork and begin_child */
+    Death *ended_deaths;     /* a ring of LAST_DEATHS: of threads that ended; NULL: none did */
+    Death *oldest_ended;     /* of ended_deaths */
     _Atomic uint64_t serial; /* next block of serials */
 } registry = {.once = PTHREAD_ONCE_INIT, .serial = 1};
 
@@ -36,8 +39,36 @@ static void register_thread(ThreadState *t) {
     lock_give(LOCK_thread);
 }
 
+/* The deaths of a thread that ends, behind those of the ones before it: its handles may be used
+ * by others still. */
+static void inherit_deaths(ThreadState *t) {
+    if (!t->deaths) return;
+    if (!registry.ended_deaths) {
+        registry.ended_deaths = t->deaths;
+        registry.oldest_ended = t->oldest_death;
+        t->deaths = t->oldest_death = NULL;
+        return;
+    }
+    ptrdiff_t first = t->oldest_death - t->deaths;
+    for (int i = 0; i < LAST_DEATHS; i++) {
+        const Death *from = &t->deaths[(first + i) % LAST_DEATHS];
+        if (atomic_load_explicit(&from->handle, memory_order_relaxed) == 0) continue;
+        memcpy((void *)registry.oldest_ended, (const void *)from, sizeof *from);
+        if (++registry.oldest_ended == registry.ended_deaths + LAST_DEATHS)
+            registry.oldest_ended = registry.ended_deaths;
+    }
+}
+
+void threads_forget_ended(void) {
+    lock_take(LOCK_thread);
+    memory_free(registry.ended_deaths);
+    registry.ended_deaths = registry.oldest_ended = NULL;
+    lock_give(LOCK_thread);
+}
+
 static void unregister_thread(ThreadState *t) {
     lock_take(LOCK_thread);
+    inherit_deaths(t);
     *(t->previous ? &t->previous->next : &registry.first) = t->next;
     if (t->next) t->next->previous = t->previous;
     registry.ended_live += load_live(t);
@@ -45,9 +76,12 @@ static void unregister_thread(ThreadState *t) {
     lock_give(LOCK_thread);
 }
 
+const char thread_end[] = "the end of its thread";
+
 /* Frees what the thread owns: tensors of its open scopes, scopes; its slots become everybody's. */
 static void end_thread(void *state) {
     ThreadState *t = state;
+    site_set((Site){.file = thread_end});
     frames_end(t);
     t->tracer = NULL;
     autocast_forget(&t->autocast);
@@ -101,8 +135,8 @@ int64_t thread_live_tensors(void) {
 }
 
 bool threads_find(DeathFinder *find, uintptr_t handle, uint64_t *made, uint64_t *freed) {
-    bool found = false;
     lock_take(LOCK_thread);
+    bool found = find(registry.ended_deaths, handle, made, freed);
     for (ThreadState *t = registry.first; t && !found; t = t->next)
         found = find(t->deaths, handle, made, freed);
     lock_give(LOCK_thread);

@@ -114,6 +114,10 @@ int64_t thread_live_tensors(void); /* of all threads */
 typedef bool DeathFinder(const Death *deaths, uintptr_t handle, uint64_t *made, uint64_t *freed);
 /* Asks all threads' lists until one of them has it. */
 bool threads_find(DeathFinder *find, uintptr_t handle, uint64_t *made, uint64_t *freed);
+/* Those of threads that ended. */
+void threads_forget_ended(void);
+/* The file of the site where a thread's end frees what it left. */
+extern const char thread_end[];
 
 /* handle.c: slots for tensors. Some free ones for the thread, false: no memory; a slot whose
  * tensor has died, those of a list of them, checks: with the option check; all slots of a thread

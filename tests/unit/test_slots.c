@@ -5,6 +5,8 @@
 #include "base/poison.h"
 #include "tensor/thread.h"
 
+#include <pthread.h>
+
 /* ---- the host's allocator -------------------------------------------------------------------- */
 
 /* An address that no handle has room for, as a host with other page tables may have; it is never
@@ -140,6 +142,49 @@ static void waiting_slots(void **state) {
     cb_cleanup();
 }
 
+typedef struct EndedThread {
+    cb_tensor *given, *scoped, *left;
+    int freed_at, scoped_at;
+} EndedThread;
+
+static void *free_and_end(void *user) {
+    EndedThread *ended = user;
+    ended->freed_at = __LINE__ + 1;
+    cb_free(ended->given);
+    cb_scope_open();
+    ended->scoped = cb_full(cb_dims(2), 2.0);
+    ended->scoped_at = __LINE__ + 1;
+    cb_scope_close();
+    for (int i = 0; i < 8; i++) ended->left = cb_full(cb_dims(2), 3.0); /* in the slots of those */
+    return NULL;
+}
+
+static void expect_freed_at(const cb_tensor *x, const char *place, int line) {
+    char text[80];
+    snprintf(text, sizeof text, line ? "and freed at %s:%d" : "and freed at %s", place, line);
+    assert_int_equal(cb_rank(x), -1);
+    expect_error(text);
+}
+
+/* Twice, so that one thread's deaths are known beside another's. */
+static void freed_in_threads_that_ended(void **state) {
+    (void)state;
+    EndedThread ended[2] = {{0}};
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        ended[i].given = cb_keep(cb_full(cb_dims(2), 1.0));
+        assert_int_equal(pthread_create(&thread, NULL, free_and_end, &ended[i]), 0);
+        pthread_join(thread, NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        expect_freed_at(ended[i].given, "test_slots.c", ended[i].freed_at);
+        expect_freed_at(ended[i].scoped, "test_slots.c", ended[i].scoped_at);
+        expect_freed_at(ended[i].left, "the end of its thread", 0);
+    }
+    cb_cleanup();
+    assert_int_equal(blocks, 0);
+}
+
 int main(void) {
     cb_set_allocator((cb_allocator){host, NULL});
     const struct CMUnitTest tests[] = {
@@ -147,6 +192,7 @@ int main(void) {
         cmocka_unit_test(without_a_list),
         cmocka_unit_test(kept_tensors_stay),
         cmocka_unit_test(waiting_slots),
+        cmocka_unit_test(freed_in_threads_that_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

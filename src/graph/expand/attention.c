@@ -194,7 +194,7 @@ Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
         !attention_share_heads(graph, &a.query, &a.key, &a.value, &a.mask))
         return NULL;
     Node *weights = attention_weights(graph, a.query, a.key, a.mask, scale, causal);
-    int64_t draw = word[op_info(OP_scaled_dot_product_attention)->word_count];
+    int64_t draw = op_draw(OP_scaled_dot_product_attention, word);
     Node *y = weights ? weigh(&a, drop(graph, weights, p, draw)) : NULL;
     if (!y || a.query == input[0]) return y;
     int64_t size[CB_MAX_RANK]; /* the heads in one dim again */

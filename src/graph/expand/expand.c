@@ -162,7 +162,7 @@ static Node *dropout(Graph *graph, Node *x, const Attrs *attrs) {
              cb_dtype_name(dtype));
         return NULL;
     }
-    int64_t draw = attrs->word[op_info(OP_dropout)->word_count];
+    int64_t draw = op_draw(OP_dropout, attrs->word);
     Node *keep = call_number(graph, OP_ge, call_random(graph, OP_rand, x, CB_F32, draw), p);
     Node *scaled = varies ? scale_kept(graph, x, graph->input[attr_argument(p)])
                           : call_number(graph, OP_mul, x, 1 / (1 - p));
