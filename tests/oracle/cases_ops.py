@@ -255,10 +255,15 @@ def cosine(name):
 def glu(name): return Case(name, F.glu, a := (X(shape(1)) if not chance(8) else T()), dim_of(a))
 @op('max_pool1d', 'max_pool2d', 'max_pool3d', 'avg_pool1d', 'avg_pool2d', 'avg_pool3d')
 def pool(name):
-    n = int(name[-2]); a = T([2][:I(0, 1)] + [2] + [I(2, 6) for _ in range(n)], R(FLOATS + ['i64', 'u8']), True)
-    return Case(name, lambda x, k, s, p: getattr(F, name)(x, k, s, p), a, I(1, 3), I(1, 3), I(0, 1))
+    n = int(name[-2]); a = T([2][:I(0, 1)] + [0 if chance(20) else 2] + [I(2, 6) for _ in range(n)], R(FLOATS + ['i64', 'u8']), True)
+    return Case(name, lambda x, k, s, p: getattr(F, name)(x, k, s, p), a, I(1, 5), I(1, 3), I(0, 1))
 @op('reflection_pad', 'replication_pad', 'circular_pad')
 def element_pad(name):
-    n = I(1, 3); a = T([2] + [I(2, 5) for _ in range(n)], plain=True)
+    n = I(1, 3); a = T([2][:I(0, 1)] + [2] + [I(0 if chance(12) else 2, 5) for _ in range(n)], plain=True)
+    least = R([0, -2, -2, -5])
+    p = [I(least, 3) for _ in range(2 * n)]
+    if name == 'circular_pad': # what goes round more than once, PyTorch reads where nothing is yet
+        kept = [s + min(0, l) + min(0, r) for s, l, r in zip(list(a.t.shape)[::-1], p[::2], p[1::2])]
+        p = [min(width, k) if k >= 0 else 0 for k, pair in zip(kept, zip(p[::2], p[1::2])) for width in pair]
     mode = dict(reflection_pad='reflect', replication_pad='replicate', circular_pad='circular')[name]
-    return Case(name, lambda x, p: F.pad(x, p, mode), a, [I(0, 2) for _ in range(2 * n)])
+    return Case(name, lambda x, p: F.pad(x, p, mode), a, p)

@@ -329,6 +329,34 @@ static void a_cropped_circle_goes_on_with_what_is_left(void **state) {
     expect_refused(circular_too_far, sample[CB_F32], NULL, "padding of -1 and 3 for dim 1");
 }
 
+/* Of 0 to 4, PyTorch's. What is mirrored or repeated is read before anything is cropped. */
+static void cropped_pads_are_those_of_pytorch(void **state) {
+    (void)state;
+    static const struct {
+        enum { REFLECT, REPLICATE, CIRCULAR } op;
+        int64_t left, right;
+        const char *expected;
+    } row[] = {{REFLECT, -1, 2, "1 2 3 4 3 2 "},  {REFLECT, 4, -3, "4 3 2 1 0 1 "},
+               {REFLECT, -6, 4, "2 1 0 "},        {REPLICATE, 2, -1, "0 0 0 1 2 3 "},
+               {REPLICATE, -6, 6, "4 4 4 4 4 "},  {REPLICATE, 6, -6, "0 0 0 0 0 "},
+               {CIRCULAR, 2, -1, "2 3 0 1 2 3 "}, {CIRCULAR, -3, -2, ""}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char text[64] = "";
+        cb_dim_list sides = cb_dims(row[i].left, row[i].right);
+        cb_tensor *x = cb_reshape(cb_arange(0, 5, 1, CB_F32), cb_dims(1, 5));
+        cb_tensor *y = row[i].op == REFLECT     ? cb_reflection_pad(x, sides)
+                       : row[i].op == REPLICATE ? cb_replication_pad(x, sides)
+                                                : cb_circular_pad(x, sides);
+        if (!y) fail_msg("row %zu: %s", i, cb_error());
+        float element[16];
+        assert_in_range(cb_numel(y), 0, 16);
+        assert_int_equal(cb_read(y, element, CB_F32), CB_OK);
+        for (int64_t k = 0; k < cb_numel(y); k++)
+            snprintf(text + 2 * k, sizeof text - 2 * (size_t)k, "%d ", (int)element[k]);
+        if (strcmp(text, row[i].expected)) fail_msg("row %zu: %s", i, text);
+    }
+}
+
 /* ---- rank 0 --------------------------------------------------------------------------------- */
 
 static cb_tensor *at(cb_tensor *x, int64_t i) { return cb_select(x, 0, i); }
@@ -613,6 +641,7 @@ int main(void) {
         cmocka_unit_test(graphs_of_norms_move_them_when_they_run),
         cmocka_unit_test(cosine_similarity_broadcasts_before_it_takes_norms),
         cmocka_unit_test(a_cropped_circle_goes_on_with_what_is_left),
+        cmocka_unit_test(cropped_pads_are_those_of_pytorch),
     };
     return cmocka_run_group_tests(tests, make_samples, free_samples);
 }

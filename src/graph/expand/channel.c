@@ -113,7 +113,7 @@ static Node *repeated(Graph *graph, Node *x, int dim, int64_t count) {
     return node_expand_to(graph, x, x->rank, size);
 }
 
-/* What is left of a dim once negative widths have cropped it. */
+/* What is left of a dim without the elements that negative widths crop. */
 static Node *cropped(Graph *graph, Node *x, int dim, int64_t left, int64_t right) {
     if (left >= 0 && right >= 0) return x;
     int64_t size = x->size[dim];
@@ -135,15 +135,38 @@ static Node *border(Graph *graph, Op op, Node *x, int dim, int64_t count, bool a
 }
 
 static bool check_border(Op op, const Node *x, int dim, int64_t left, int64_t right) {
-    int64_t n = x->size[dim], most = left > right ? left : right,
-            least = left < right ? left : right;
-    int64_t kept = n + (left < 0 ? left : 0) + (right < 0 ? right : 0);
-    int64_t limit = op == OP_reflection_pad ? n - 1 : op == OP_circular_pad ? kept : INT32_MAX;
-    bool fits = most <= limit && least >= -n && n + left + right >= 1 && n > 0;
+    int64_t n = x->size[dim], most = left > right ? left : right;
+    int64_t least = left < right ? left : right, kept = -1, size = -1, limit = INT32_MAX;
+    if (least > INT64_MIN / 4) {
+        kept = n + (left < 0 ? left : 0) + (right < 0 ? right : 0);
+        if (__builtin_add_overflow(n, left, &size) || __builtin_add_overflow(size, right, &size))
+            size = -1;
+    }
+    if (op == OP_reflection_pad) limit = n - 1;
+    if (op == OP_circular_pad) limit = kept;
+    bool fits = most <= limit && size >= 0;
     if (!fits)
         fail(CB_ERR_SHAPE, "%s: padding of %lld and %lld for dim %d of size %lld",
              op_info(op)->name, (long long)left, (long long)right, dim, (long long)n);
     return fits;
+}
+
+/* Elements of x to mirror or to repeat in every dim but the batch. */
+static bool check_elements(Op op, const Node *x, int first) {
+    for (int i = first; i < x->rank && op != OP_circular_pad; i++)
+        if (x->size[i] == 0)
+            return fail(CB_ERR_SHAPE, "%s: dim %d is empty", op_info(op)->name, i), false;
+    return true;
+}
+
+/* left and right of them, and what is cropped; first of all when the rest goes round. */
+static Node *padded_dim(Graph *graph, Op op, Node *x, int dim, int64_t left, int64_t right) {
+    bool round = op == OP_circular_pad;
+    if (round) x = cropped(graph, x, dim, left, right);
+    Node *y = x;
+    if (left > 0) y = call_concat(graph, border(graph, op, x, dim, left, false), y, dim);
+    if (right > 0) y = call_concat(graph, y, border(graph, op, x, dim, right, true), dim);
+    return round ? y : cropped(graph, y, dim, left, right);
 }
 
 /* One dim after the other, the last first, as the list has them; negative numbers crop. */
@@ -156,17 +179,17 @@ static Node *pad(Graph *graph, Op op, Node *x, cb_dim_list padding) {
     }
     if (x->rank != n + 1 && x->rank != n + 2)
         return refused(op, "channels, a pair of numbers for each spatial dim, perhaps a batch");
+    if (!check_elements(op, x, x->rank - n - 1)) return NULL;
+    bool any = op == OP_circular_pad;
     for (int i = 0; x && i < n; i++) {
         int dim = x->rank - 1 - i;
         int64_t left = padding.at[2 * i], right = padding.at[2 * i + 1];
         if (!check_border(op, x, dim, left, right)) return NULL;
-        Node *kept = cropped(graph, x, dim, left, right), *y = kept;
-        Node *from = op == OP_circular_pad ? kept : x; /* what goes round is what is left of x */
-        if (left > 0) y = call_concat(graph, border(graph, op, from, dim, left, false), y, dim);
-        if (right > 0) y = call_concat(graph, y, border(graph, op, from, dim, right, true), dim);
-        x = y;
+        any |= x->size[dim] + left + right > 0;
+        x = padded_dim(graph, op, x, dim, left, right);
     }
-    return x;
+    if (any) return x;
+    return refused(op, "elements that are left");
 }
 
 Node *expand_channel(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {

@@ -24,10 +24,11 @@ typedef struct Pool {
 } Pool;
 
 static bool takes(Op op, const Node *x, int n) {
-    if (x->rank == n + 1 || x->rank == n + 2) return true;
-    fail(CB_ERR_SHAPE, "%s: needs channels, %d spatial dims and perhaps a batch", op_info(op)->name,
-         n);
-    return false;
+    bool fits = (x->rank == n + 1 || x->rank == n + 2) && x->size[x->rank - n - 1] > 0;
+    if (!fits)
+        fail(CB_ERR_SHAPE, "%s: needs channels, %d spatial dims and perhaps a batch",
+             op_info(op)->name, n);
+    return fits;
 }
 
 /* ---- fixed windows ------------------------------------------------------------------------ */
@@ -179,9 +180,18 @@ static Node *divide_by_counts(const Pool *pool, Node *sum, const Node *x, bool i
     return divided(pool->graph, sum, rest);
 }
 
+static Node *too_long(const Pool *pool, const Node *x, int i) {
+    fail(CB_ERR_SHAPE, "%s: a window of %lld is longer than dim %d of size %lld, without padding",
+         op_info(pool->op)->name, (long long)pool->kernel[i], pool->first + i,
+         (long long)x->size[pool->first + i]);
+    return NULL;
+}
+
 static Node *avg_pool(Graph *graph, Op op, Node *given, const Attrs *attrs) {
     Pool pool = {.graph = graph, .op = op, .n = op - OP_avg_pool1d + 1};
     if (!open_pool(&pool, given, attrs, false, attrs->word[ATTR_avg_pool1d_ceil_mode])) return NULL;
+    for (int i = 0; pool.n == 3 && i < 3; i++) /* PyTorch counts the padding in 1d and 2d alone */
+        if (pool.kernel[i] > given->size[pool.first + i]) return too_long(&pool, given, i);
     int64_t divisor = pool.n > 1 ? attrs->word[ATTR_avg_pool2d_divisor_override] : 0;
     Node *x = node_widen(graph, given);
     Node *sum = fold_windows(graph, OP_sum, windows(&pool, x, cb_operand_int(0)), pool.n);
