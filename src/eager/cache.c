@@ -1,8 +1,11 @@
-/* Built ops by key: a process-wide table of at most SHARDS * SHARD_LIMIT executables, a documented
- * singleton.
+/* Built ops by key: a process-wide table, a documented singleton, of what is used: it grows as keys
+ * come, up to SHARD_BYTES of built ops in each of SHARDS parts.
  *
- * A shard is chosen by the hash and has a lock, a few hash chains, and a list in order of use; when
- * it is full its least recently used entry goes. Nothing is built, run or freed under a lock. */
+ * A shard is chosen by the hash and has a lock and hash chains. When it is full, a hand goes round
+ * its chains, passes over what was used since it last came by, and takes the next one: chains lie
+ * in no order of time, so that of a cycle of more keys than there is room for many are found,
+ * where the least recently used one would always be the next to come. Nothing is built, run or
+ * freed under a lock. */
 #include "base/lock.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -10,23 +13,24 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SHARDS = LOCKS_eager, SHARD_LIMIT = 64, CHAINS = 64 };
+enum { SHARDS = LOCKS_eager, SHARD_BYTES = 8 << 20, CHAINS = 1024 };
 
 struct EagerEntry {
     Executable *executable;
     GradientNeeds needs;
     _Atomic int references; /* the table's and those of running calls */
     EagerEntry *chain;      /* next in its hash chain */
-    EagerEntry *newer, *older;
     uint64_t hash;
+    size_t bytes; /* with its executable */
+    bool used;    /* since the hand passed it */
     int words;
     int64_t key[];
 };
 
 typedef struct Shard {
     EagerEntry *chain[CHAINS];
-    EagerEntry *newest, *oldest;
-    int count;
+    int hand; /* the chain that it comes to next */
+    EagerCounts counts;
 } Shard;
 
 static Shard shards[SHARDS]; /* each under its lock */
@@ -41,38 +45,40 @@ static int lock_of(const Shard *shard) { return LOCK_eager + (int)(shard - shard
 
 /* ---- under the shard's lock ---- */
 
-static void unlink_use(Shard *shard, EagerEntry *entry) {
-    *(entry->newer ? &entry->newer->older : &shard->newest) = entry->older;
-    *(entry->older ? &entry->older->newer : &shard->oldest) = entry->newer;
-}
-
-static void link_newest(Shard *shard, EagerEntry *entry) {
-    entry->newer = NULL, entry->older = shard->newest;
-    *(shard->newest ? &shard->newest->newer : &shard->oldest) = entry;
-    shard->newest = entry;
-}
-
 static EagerEntry *look_up(Shard *shard, const int64_t *key, int words, uint64_t hash) {
     EagerEntry *entry = *chain_of(shard, hash);
     while (entry && (entry->hash != hash || entry->words != words ||
                      memcmp(entry->key, key, sizeof *key * (size_t)words) != 0))
         entry = entry->chain;
     if (!entry) return NULL;
-    if (entry != shard->newest) {
-        unlink_use(shard, entry);
-        link_newest(shard, entry);
-    }
+    entry->used = true;
     atomic_fetch_add_explicit(&entry->references, 1, memory_order_relaxed);
     return entry;
 }
 
-static EagerEntry *remove_oldest(Shard *shard) {
-    EagerEntry *entry = shard->oldest, **link = chain_of(shard, entry->hash);
-    while (*link != entry) link = &(*link)->chain;
-    *link = entry->chain;
-    unlink_use(shard, entry);
-    shard->count--;
-    return entry;
+/* What the hand takes, of a shard that is not empty. */
+static EagerEntry *remove_one(Shard *shard) {
+    for (;;) {
+        EagerEntry **link = &shard->chain[shard->hand], *entry;
+        shard->hand = (shard->hand + 1) % CHAINS;
+        for (; (entry = *link) && entry->used; link = &entry->chain) entry->used = false;
+        if (!entry) continue;
+        *link = entry->chain;
+        shard->counts.entries--;
+        shard->counts.bytes -= (int64_t)entry->bytes;
+        return entry;
+    }
+}
+
+/* A list, by chain, of at least `bytes` less; or all. */
+static EagerEntry *make_room(Shard *shard, int64_t bytes) {
+    EagerEntry *out = NULL;
+    while (shard->counts.entries && shard->counts.bytes + bytes > SHARD_BYTES) {
+        EagerEntry *one = remove_one(shard);
+        one->chain = out;
+        out = one;
+    }
+    return out;
 }
 
 /* ---- entries ---- */
@@ -85,27 +91,46 @@ EagerEntry *eager_find(const int64_t *key, int words, uint64_t hash) {
     return entry;
 }
 
-EagerEntry *eager_add(const int64_t *key, int words, uint64_t hash, Executable *executable,
-                      GradientNeeds needs) {
+static EagerEntry *entry_new(const int64_t *key, int words, uint64_t hash, Executable *executable,
+                             GradientNeeds needs) {
     size_t bytes = sizeof(EagerEntry) + sizeof *key * (size_t)words;
     EagerEntry *entry = memory_alloc(bytes);
+    if (!entry) return NULL;
+    *entry = (EagerEntry){.executable = executable,
+                          .needs = needs,
+                          .references = 2,
+                          .hash = hash,
+                          .bytes = bytes + executable_bytes(executable),
+                          .words = words};
+    memcpy(entry->key, key, sizeof *key * (size_t)words);
+    return entry;
+}
+
+static void release_all(EagerEntry *out) {
+    for (EagerEntry *next; out; out = next) {
+        next = out->chain;
+        eager_release(out);
+    }
+}
+
+EagerEntry *eager_add(const int64_t *key, int words, uint64_t hash, Executable *executable,
+                      GradientNeeds needs) {
+    EagerEntry *entry = entry_new(key, words, hash, executable, needs);
     if (!entry) {
         executable_free(executable);
-        fail_memory(bytes);
+        fail_memory(sizeof *entry);
         return NULL;
     }
-    *entry = (EagerEntry){
-        .executable = executable, .needs = needs, .references = 2, .hash = hash, .words = words};
-    memcpy(entry->key, key, sizeof *key * (size_t)words);
     Shard *shard = shard_of(hash);
     lock_take(lock_of(shard));
-    EagerEntry *out = shard->count == SHARD_LIMIT ? remove_oldest(shard) : NULL;
+    EagerEntry *out = make_room(shard, (int64_t)entry->bytes);
     entry->chain = *chain_of(shard, hash);
     *chain_of(shard, hash) = entry;
-    link_newest(shard, entry);
-    shard->count++;
+    shard->counts.built++;
+    shard->counts.entries++;
+    shard->counts.bytes += (int64_t)entry->bytes;
     lock_give(lock_of(shard));
-    if (out) eager_release(out);
+    release_all(out);
     return entry;
 }
 
@@ -119,13 +144,23 @@ void eager_release(EagerEntry *entry) {
     memory_free(entry);
 }
 
+EagerCounts eager_counts(void) {
+    EagerCounts counts = {0};
+    for (int i = 0; i < SHARDS; i++) {
+        lock_take(LOCK_eager + i);
+        counts.built += shards[i].counts.built;
+        counts.entries += shards[i].counts.entries;
+        counts.bytes += shards[i].counts.bytes;
+        lock_give(LOCK_eager + i);
+    }
+    return counts;
+}
+
 void eager_cleanup(void) {
-    for (int i = 0; i < SHARDS; i++)
-        for (bool more = true; more;) {
-            lock_take(LOCK_eager + i);
-            EagerEntry *out = shards[i].count ? remove_oldest(&shards[i]) : NULL;
-            lock_give(LOCK_eager + i);
-            if (out) eager_release(out);
-            more = out != NULL;
-        }
+    for (int i = 0; i < SHARDS; i++) {
+        lock_take(LOCK_eager + i);
+        EagerEntry *out = make_room(&shards[i], SHARD_BYTES + 1);
+        lock_give(LOCK_eager + i);
+        release_all(out);
+    }
 }

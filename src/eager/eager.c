@@ -205,7 +205,7 @@ static Executable *build(const EagerCall *call) {
     stride[call->input_count] = NULL; /* a gradient's last input */
     for (int i = 0; i < call->input_count; i++)
         stride[i] = tensor_contiguous(call->input[i]) ? NULL : call->input[i]->stride;
-    CompileOptions how = {.optimize = true, .fuse = true};
+    CompileOptions how = {.optimize = true, .fuse = true, .lean = true};
     Executable *executable = compile_graph(graph, stride, how);
     if (!executable) fail_memory(0); /* unless that is said already */
     return executable;

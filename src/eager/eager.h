@@ -51,4 +51,10 @@ GradientNeeds eager_needs(const EagerEntry *entry); /* of a gradient */
 const Executable *eager_executable(const EagerEntry *entry);
 void eager_release(EagerEntry *entry);
 
+/* Built since the process began; and what the table holds now, with bytes of built ops. */
+typedef struct EagerCounts {
+    int64_t built, entries, bytes;
+} EagerCounts;
+EagerCounts eager_counts(void);
+
 #endif

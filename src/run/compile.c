@@ -74,6 +74,22 @@ static bool optimize(Graph *graph, CompileOptions options, Recorded *recorded) {
     return true;
 }
 
+/* What a step reads in its graph while it runs: an operation of the user's, and the call that an
+ * index out of range is an error of. */
+static bool steps_read_graph(const Graph *graph) {
+    for (int i = 0; i < length(graph->node); i++) {
+        Op op = graph->node[i]->op;
+        if (op_info(op)->kind == KIND_CUSTOM || op_has_index(op)) return true;
+    }
+    return false;
+}
+
+/* Where the plan goes, with the executable behind it: to the graph, or for options.lean to an arena
+ * of its own; NULL when memory runs out. */
+static Arena *home_of_plan(const Graph *graph, CompileOptions options) {
+    return options.lean && !steps_read_graph(graph) ? arena_new() : graph->arena;
+}
+
 /* What the graph needs, in an arena of its own; the graph itself where that wins little, or memory
  * runs out. */
 static Graph *move_needed(Graph *graph) {
@@ -86,13 +102,14 @@ static Graph *move_needed(Graph *graph) {
     return graph_copy(graph, arena);
 }
 
-static Plan *plan_graph(Graph *graph, const int64_t *const *input_stride, CompileOptions options,
-                        const Recorded *recorded, Constants *constants) {
-    if (arena_guard(graph->arena)) return NULL;
+static Plan *plan_graph(Graph *graph, Arena *home, const int64_t *const *input_stride,
+                        CompileOptions options, const Recorded *recorded, Constants *constants) {
+    if (!home || arena_guard(graph->arena) || arena_guard(home)) return NULL;
     if (!constants_make(constants, graph, options.value, input_stride)) return NULL;
     double scheduling = end_stage("passes and constants", recorded->start, options);
     PlanOptions how = {.fuse = options.fuse, .generate = options.generate, .sizes = options.sizes};
-    Plan *plan = plan_build(graph, graph->arena, input_stride, how);
+    Plan *plan = plan_build(graph, home, input_stride, how);
+    if (home != graph->arena) plan->graph = NULL, plan->refusal = NULL; /* which goes now */
     double end = end_stage("schedule", scheduling, options);
     plan->time = (PlanTime){scheduling - recorded->start, end - scheduling};
     plan->kernels_eager = recorded->kernels_eager;
@@ -124,12 +141,14 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
     bool optimized = optimize(graph, options, &recorded);
     if (optimized) graph = move_needed(graph);
     Arena *moved = graph->arena == arena ? NULL : graph->arena;
+    Arena *home = optimized ? home_of_plan(graph, options) : NULL;
     const Plan *plan =
-        optimized ? plan_graph(graph, input_stride, options, &recorded, &constants) : NULL;
+        optimized ? plan_graph(graph, home, input_stride, options, &recorded, &constants) : NULL;
     Executable *executable = plan ? make_executable(plan, options, constants) : NULL;
     if (!plan) constants_free(&constants);
-    if (!plan) arena_free(moved);
-    if (!plan || moved) arena_free(arena);
+    if (home != graph->arena && !plan) arena_free(home);
+    if (home != graph->arena || !plan) arena_free(moved);
+    if (home != arena || !plan) arena_free(arena);
     return executable;
 }
 

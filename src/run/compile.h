@@ -15,6 +15,7 @@ typedef struct CompileOptions {
     bool oracle;   /* the vector VM in f64 */
     bool choose;   /* providers and methods by option provider; false: our own engine alone */
     bool tune;     /* and by measurement */
+    bool lean;     /* keeps what runs need alone: the graph goes at once */
     bool report;   /* writes the dumps that are asked for, and finds out what eager would take */
     const bool *frozen;   /* by argument: its elements never change, now or later; NULL: none is
                            * known to */

@@ -393,6 +393,13 @@ void executable_free(Executable *executable) {
     memory_free(executable);
 }
 
+size_t executable_bytes(const Executable *executable) {
+    size_t bytes = sizeof *executable + arena_bytes(executable->plan->arena);
+    for (int k = 0; k < executable->first.launch_count; k++)
+        bytes += launch_bytes(&executable->first.launch[k]);
+    return bytes;
+}
+
 const Plan *executable_plan(const Executable *executable) { return executable->plan; }
 
 ExecutableInfo executable_info(const Executable *executable) {

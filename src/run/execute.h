@@ -44,6 +44,7 @@ void executable_free(Executable *executable);
  * time. */
 void executable_retire(Executable *executable);
 const Plan *executable_plan(const Executable *executable);
+size_t executable_bytes(const Executable *executable); /* of the heap, without generated code */
 ExecutableInfo executable_info(const Executable *executable);
 /* Bytes of weights in the form that their methods read, and how many executables read the one that
  * most do, this one among them; 0: there are none. */

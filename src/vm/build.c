@@ -329,9 +329,11 @@ static size_t carve_arrays(const Builder *b, const BlockPlaces *l, void *base, P
 
 static Program *pack(Builder *b, const BlockPlaces *l) {
     Program count;
-    Program *p = memory_zalloc(carve_arrays(b, l, NULL, &count));
+    size_t bytes = carve_arrays(b, l, NULL, &count);
+    Program *p = memory_zalloc(bytes);
     if (!p) return NULL;
     carve_arrays(b, l, p, p);
+    p->bytes = bytes;
     p->pass_count = b->info.pass_count;
     p->register_count = length(b->value);
     p->instr_count = l->count;
@@ -401,5 +403,7 @@ Program *program_build(const Kernel *kernel, bool oracle) {
     arena_free(arena);
     return program;
 }
+
+size_t program_bytes(const Program *program) { return program ? program->bytes : 0; }
 
 void program_free(Program *program) { memory_free(program); }

@@ -172,6 +172,7 @@ struct Program {
     int64_t capacity; /* lanes of a block */
     int64_t full; /* lanes that VM_FULL fills: capacity, or the lane axis when that is shorter */
     int64_t frame_bytes;
+    size_t bytes;    /* of the program itself */
     bool streams;    /* some store goes past the caches */
     VmSection entry; /* once per run */
     VmPass *pass;    /* pass_count + 1; of the last only point: row-level stores */

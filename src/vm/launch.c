@@ -166,6 +166,12 @@ void launch_free(Launch *launch) {
     *launch = (Launch){0};
 }
 
+size_t launch_bytes(const Launch *launch) {
+    size_t bytes = program_bytes(launch->program);
+    for (int i = 0; i < launch->piece_count; i++) bytes += program_bytes(launch->piece[i].program);
+    return bytes;
+}
+
 /* ---- running ---- */
 
 void launch_part(const Launch *launch, void *const *buffer, int64_t low, int64_t high, int pass,

@@ -37,6 +37,7 @@ typedef struct Launch {
 /* function NULL: the VM, in f64 when oracle is set. false: out of memory, nothing to free. */
 bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function, bool oracle);
 void launch_free(Launch *launch);
+size_t launch_bytes(const Launch *launch); /* of its programs */
 /* spreads over threads; false: no memory */
 bool launch_run(const Launch *launch, void *const *buffer);
 

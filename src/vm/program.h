@@ -9,6 +9,7 @@ typedef struct Program Program; /* heap-allocated, immutable, shared by threads 
 /* oracle: every float expression is computed in f64. NULL: out of memory. */
 Program *program_build(const Kernel *kernel, bool oracle);
 void program_free(Program *program);
+size_t program_bytes(const Program *program); /* NULL: 0 */
 void program_run(const Program *program, void *const *buffer, int64_t low, int64_t high, int pass,
                  void *slot);
 void program_print(const Program *program, Buffer *out);

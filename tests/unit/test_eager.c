@@ -361,17 +361,38 @@ static void random_numbers_differ_from_call_to_call(void **state) {
 
 /* ---- the cache ---- */
 
-static void more_shapes_than_the_cache_holds(void **state) {
+/* Sums of 1 to `most` elements, the sizes in turn; how many were built for that. */
+static int64_t sums_built(int most) {
+    cb_tensor *ones = cb_ones(cb_dims(most));
+    int64_t before = eager_counts().built;
+    for (int n = 1; n <= most; n++) {
+        cb_scope_open();
+        assert_true(cb_item(cb_sum(cb_slice(ones, 0, 0, n), cb_dims_one(0))) == n);
+        cb_scope_close();
+    }
+    return eager_counts().built - before;
+}
+
+static void a_thousand_sizes_are_built_once(void **state) {
     (void)state;
-    for (int round = 0; round < 2; round++)
-        for (int n = 1; n <= 700; n++) {
-            cb_scope_open();
-            cb_tensor *x = cb_neg(cb_empty(cb_dims(n), CB_F32));
-            assert_non_null(x);
-            assert_int_equal(cb_numel(x), n);
-            cb_scope_close();
-        }
-    EXPECT(cb_neg(VECTOR(CB_F32, 1)), CB_F32, -1);
+    eager_cleanup();
+    assert_int_equal(sums_built(1000), 1000);
+    assert_int_equal(sums_built(1000), 0);
+    assert_in_range(eager_counts().bytes / eager_counts().entries, 1 << 10, 16 << 10);
+}
+
+/* In turn is the worst order for a table that lets go what was not used for the longest time. */
+static void a_full_cache_keeps_much_of_a_cycle(void **state) {
+    (void)state;
+    eager_cleanup();
+    sums_built(9000);
+    EagerCounts counts = eager_counts();
+    assert_in_range(counts.bytes, 60 << 20, 64 << 20);
+    assert_in_range(counts.entries, 4000, 8000);
+    assert_in_range(sums_built(9000), 9000 - counts.entries, 7500);
+    eager_cleanup();
+    assert_int_equal(eager_counts().entries, 0);
+    assert_int_equal(eager_counts().bytes, 0);
 }
 
 static void *add_in_many_shapes(void *user) {
@@ -520,7 +541,8 @@ int main(void) {
         ONE(overlapping_assignment_reads_first),
         ONE(errors_name_the_op),
         ONE(random_numbers_differ_from_call_to_call),
-        ONE(more_shapes_than_the_cache_holds),
+        ONE(a_thousand_sizes_are_built_once),
+        ONE(a_full_cache_keeps_much_of_a_cycle),
         ONE(threads_share_the_cache),
         ONE(the_cache_may_be_emptied),
         ONE(every_allocation_may_fail),
