@@ -8,13 +8,26 @@
 #include "base/tomb.h"
 #include "eager/apply.h"
 
+#include <math.h>
+
 typedef struct cb_module Module;
+
+/* What a number may be, low and high included. */
+typedef struct ValueRange {
+    const char *name, *text; /* "at least 0" */
+    double low, high;
+    bool whole;
+} ValueRange;
+static inline bool value_within(const ValueRange *range, double value) {
+    return value >= range->low && value <= range->high && (!range->whole || value == floor(value));
+}
 
 typedef struct ModuleTensor {
     char *name;
     Tensor *tensor; /* kept; NULL: registered as absent */
     bool buffer;
-    bool decides; /* what is recorded depends on its elements */
+    bool decides;            /* what is recorded depends on its elements */
+    const ValueRange *range; /* of what a file may give it; NULL: everything */
 } ModuleTensor;
 
 typedef struct ModuleChild {

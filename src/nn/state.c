@@ -17,6 +17,7 @@
 typedef struct Slot {
     const char *name;
     Tensor *tensor;
+    const ValueRange *range;
     const SafeEntry *entry; /* NULL: the file has none */
 } Slot;
 
@@ -35,7 +36,7 @@ static void collect_slots(StateSlots *state, const Module *module, const char *p
     for (int i = 0; i < module->tensor_count; i++) {
         const ModuleTensor *own = &module->tensor[i];
         if (!own->tensor) continue;
-        Slot slot = {.name = join(state->arena, path, own->name), .tensor = own->tensor};
+        Slot slot = {join(state->arena, path, own->name), own->tensor, own->range, NULL};
         push(state->arena, state->slot, slot);
     }
     for (int i = 0; i < module->child_count; i++)
@@ -109,10 +110,24 @@ static const char *incompatible_keys(Arena *arena, Names names) {
     return buffer_text(&out);
 }
 
-static void put_shapes(Buffer *out, const StateSlots *state) {
+/* Numbers that their makers refuse: a negative learning rate, a count of -5 steps. */
+static void put_refused(Buffer *out, const Slot *slot) {
+    for (int64_t i = 0; i < cb_numel(slot->tensor); i++) {
+        double value;
+        safetensors_read(slot->entry, i, 1, &value, CB_F64);
+        if (value_within(slot->range, value)) continue;
+        putf(out, "\n\t%s is %g, and has to be %s.", slot->name, value, slot->range->text);
+    }
+}
+
+static void put_misfits(Buffer *out, const StateSlots *state) {
     for (int i = 0; i < length(state->slot); i++) {
         const Slot *slot = &state->slot[i];
-        if (!slot->entry || same_shape(slot->tensor, &slot->entry->meta)) continue;
+        if (!slot->entry) continue;
+        if (same_shape(slot->tensor, &slot->entry->meta)) {
+            if (slot->range) put_refused(out, slot);
+            continue;
+        }
         putf(out, "\n\tsize mismatch for %s: copying a param with shape torch.Size(", slot->name);
         put_sizes(out, slot->entry->meta.rank, slot->entry->meta.size);
         put(out, ") from checkpoint, the shape in current model is torch.Size(");
@@ -135,7 +150,7 @@ static cb_status compare(StateSlots *state, const cb_safetensors *file, bool str
         put_keys(&report, "Missing key(s) in state_dict:", names.missing);
         put_keys(&report, "Unexpected key(s) in state_dict:", names.unexpected);
     }
-    put_shapes(&report, state);
+    put_misfits(&report, state);
     if (!report.length) return CB_OK;
     return fail(CB_ERR_ARGUMENT, "Error(s) in loading state_dict for %s:%s", state->type,
                 report.text);

@@ -118,47 +118,65 @@ double argument_or_zero(const TrainArguments *arguments, const char *name) {
     return find((TrainArguments *)arguments, name, strlen(name)) ? argument(arguments, name) : 0;
 }
 
-/* What is taken, low and high included; torch.optim's constructors refuse the rest, but for
- * infinite numbers and, of schedules, 0 steps and a negative eps. */
-static const struct {
-    const char *name;
-    double low, high;
-    const char *range;
-    bool whole;
-} ranges[] = {
-    {"lr", 0, DBL_MAX, "at least 0", false},
-    {"eps", 0, DBL_MAX, "at least 0", false},
-    {"weight_decay", 0, DBL_MAX, "at least 0", false},
-    {"momentum", 0, DBL_MAX, "at least 0", false},
-    {"lr_decay", 0, DBL_MAX, "at least 0", false},
-    {"alpha", 0, DBL_MAX, "at least 0", false},
-    {"initial_accumulator_value", 0, DBL_MAX, "at least 0", false},
-    {"betas", 0, 1 - DBL_EPSILON / 2, "at least 0 and below 1", false},
-    {"factor", 0, 1 - DBL_EPSILON / 2, "at least 0 and below 1", false},
-    {"start_factor", DBL_MIN, 1, "above 0 and at most 1", false},
-    {"end_factor", 0, 1, "between 0 and 1", false},
-    {"pct_start", 0, 1, "between 0 and 1", false},
-    {"total_iters", DBL_MIN, DBL_MAX, "above 0", false},
-    {"step_size", DBL_MIN, DBL_MAX, "above 0", false},
-    {"T_max", DBL_MIN, DBL_MAX, "above 0", false},
-    {"total_steps", 1, DBL_MAX, "a whole number above 0", true},
-    {"init_scale", DBL_MIN, FLT_MAX, "above 0", false},
-    {"growth_factor", 1 + DBL_EPSILON, DBL_MAX, "above 1", false},
-    {"backoff_factor", DBL_MIN, 1 - DBL_EPSILON / 2, "above 0 and below 1", false},
-    {"growth_interval", 1, DBL_MAX, "a whole number above 0", true},
-    {"ns_steps", 0, 99, "a whole number below 100", true},
+#define COUNTS "a whole number between 0 and 2^53"
+
+/* What is taken of arguments and of the numbers in files, by their names; torch.optim's
+ * constructors refuse the rest, but for infinite numbers and, of schedules, 0 steps, numbers below
+ * 0 and a cooldown that is no count. */
+static const ValueRange ranges[] = {
+    {"lr", "at least 0", 0, DBL_MAX, false},
+    {"eps", "at least 0", 0, DBL_MAX, false},
+    {"weight_decay", "at least 0", 0, DBL_MAX, false},
+    {"momentum", "at least 0", 0, DBL_MAX, false},
+    {"lr_decay", "at least 0", 0, DBL_MAX, false},
+    {"alpha", "at least 0", 0, DBL_MAX, false},
+    {"initial_accumulator_value", "at least 0", 0, DBL_MAX, false},
+    {"betas", "at least 0 and below 1", 0, 1 - DBL_EPSILON / 2, false},
+    {"ns_steps", "a whole number below 100", 0, 99, true},
+    {"step", COUNTS, 0, 0x1p53, true},
+    {"factor", "at least 0 and below 1", 0, 1 - DBL_EPSILON / 2, false},
+    {"start_factor", "above 0 and at most 1", DBL_MIN, 1, false},
+    {"end_factor", "between 0 and 1", 0, 1, false},
+    {"pct_start", "between 0 and 1", 0, 1, false},
+    {"total_iters", "above 0", DBL_MIN, DBL_MAX, false},
+    {"step_size", "above 0", DBL_MIN, DBL_MAX, false},
+    {"gamma", "at least 0", 0, DBL_MAX, false},
+    {"T_max", "above 0", DBL_MIN, DBL_MAX, false},
+    {"eta_min", "at least 0", 0, DBL_MAX, false},
+    {"min_lr", "at least 0", 0, DBL_MAX, false},
+    {"max_lr", "at least 0", 0, DBL_MAX, false},
+    {"div_factor", "above 0", DBL_MIN, DBL_MAX, false},
+    {"final_div_factor", "above 0", DBL_MIN, DBL_MAX, false},
+    {"total_steps", "a whole number above 0", 1, DBL_MAX, true},
+    {"patience", "at least 0", 0, DBL_MAX, false},
+    {"cooldown", COUNTS, 0, 0x1p53, true},
+    {"base_lrs", "at least 0", 0, DBL_MAX, false},
+    {"last_epoch", COUNTS, 0, 0x1p53, true},
+    {"milestone", "a whole number above 0", 1, 0x1p53, true},
+    {"num_bad_epochs", COUNTS, 0, 0x1p53, true},
+    {"cooldown_counter", COUNTS, 0, 0x1p53, true},
+    {"init_scale", "above 0", DBL_MIN, FLT_MAX, false},
+    {"scale", "above 0", DBL_MIN, FLT_MAX, false},
+    {"growth_factor", "above 1", 1 + DBL_EPSILON, DBL_MAX, false},
+    {"backoff_factor", "above 0 and below 1", DBL_MIN, 1 - DBL_EPSILON / 2, false},
+    {"growth_interval", "a whole number above 0", 1, DBL_MAX, true},
+    {"_growth_tracker", COUNTS, 0, 0x1p53, true},
 };
 
+const ValueRange *range_of(const char *name) {
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (!strcmp(ranges[i].name, name)) return &ranges[i];
+    return NULL;
+}
+
 bool arguments_within(const TrainArguments *arguments) {
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        const char *name = ranges[i].name;
-        const Argument *found = find((TrainArguments *)arguments, name, strlen(name));
-        for (int k = 0; found && k < found->count; k++) {
-            double value = found->value[k];
-            bool whole = !ranges[i].whole || value == floor(value);
-            if (value >= ranges[i].low && value <= ranges[i].high && whole) continue;
-            fail(CB_ERR_ARGUMENT, "%s: %s is %g, and has to be %s", arguments->owner, name, value,
-                 ranges[i].range);
+    for (int i = 0; i < arguments->count; i++) {
+        const Argument *a = &arguments->argument[i];
+        const ValueRange *range = range_of(a->name);
+        for (int k = 0; range && k < a->count; k++) {
+            if (value_within(range, a->value[k])) continue;
+            fail(CB_ERR_ARGUMENT, "%s: %s is %g, and has to be %s", arguments->owner, a->name,
+                 a->value[k], range->text);
             return false;
         }
     }
@@ -167,12 +185,18 @@ bool arguments_within(const TrainArguments *arguments) {
 
 /* ---- as buffers ------------------------------------------------------------------------------ */
 
+cb_tensor *buffer_ranged(cb_module *module, const char *name, cb_tensor *value) {
+    cb_tensor *owned = cb_module_buffer(module, name, value);
+    if (owned) module_find_tensor(module, name)->range = range_of(name);
+    return owned;
+}
+
 bool arguments_keep(const TrainArguments *arguments, cb_module *module) {
     for (int i = 0; i < arguments->count; i++) {
         const Argument *a = &arguments->argument[i];
         cb_dim_list sizes = a->count == 2 ? cb_dims_one(2) : CB_NO_DIMS;
         cb_tensor *value = cb_from_data(a->value, CB_F64, sizes);
-        if (!value || !cb_module_buffer(module, a->name, value)) return false;
+        if (!value || !buffer_ranged(module, a->name, value)) return false;
         module->tensor[module->tensor_count - 1].decides = strcmp(a->name, "lr") != 0;
     }
     return true;

@@ -35,12 +35,16 @@ double argument(const TrainArguments *arguments, const char *name);
 double argument_second(const TrainArguments *arguments, const char *name);
 /* The same, 0 where there is none of this name. */
 double argument_or_zero(const TrainArguments *arguments, const char *name);
+/* cb_module_buffer of one that no file gives a number that arguments_within refuses. */
+cb_tensor *buffer_ranged(cb_module *module, const char *name, cb_tensor *value);
 /* Makes them buffers of the module, in a scope that the caller opened. False with an error. */
 bool arguments_keep(const TrainArguments *arguments, cb_module *module);
 /* Takes from its buffers those that decide what is computed, all but lr: a file that was loaded, or
  * a write, may have changed them. False with an error. */
 bool arguments_recall(TrainArguments *arguments, const cb_module *module);
-/* False with an error that names one outside of what PyTorch takes. */
+/* What a number of this name may be; NULL: everything. */
+const ValueRange *range_of(const char *name);
+/* False with an error that names one outside of its range. */
 bool arguments_within(const TrainArguments *arguments);
 
 #endif

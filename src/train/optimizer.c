@@ -70,7 +70,7 @@ void cb_optimizer_free(cb_optimizer *optimizer) {
 
 /* Gives the module a tensor; NULL, and the tensor is gone, on an error. Never part of a trace. */
 static cb_tensor *own(Module *module, const char *name, cb_tensor *value) {
-    cb_tensor *owned = module && value ? cb_module_buffer(module, name, value) : NULL;
+    cb_tensor *owned = module && value ? buffer_ranged(module, name, value) : NULL;
     if (!owned && value) cb_free(value);
     return owned;
 }
@@ -106,8 +106,8 @@ static bool slot_make(cb_optimizer *optimizer, const TrainArguments *arguments, 
     if (!module) return false;
     if (!optimizer->step)
         optimizer->step = buffer_number(module, "step", 0, CB_F64);
-    else
-        cb_module_share(module, "step", optimizer->step);
+    else if (cb_module_share(module, "step", optimizer->step))
+        module_find_tensor(module, "step")->range = range_of("step");
     double first = argument_or_zero(arguments, "initial_accumulator_value");
     for (int i = 0; i < MOST_STATES && kind->states[i]; i++) {
         if (!kind->uses(arguments, i)) continue;

@@ -232,7 +232,7 @@ static bool buffers_make(cb_schedule *schedule) {
         return false;
     schedule->steps = buffer_number(root, "last_epoch", 0, CB_I64);
     cb_tensor *rates = rates_now(schedule->optimizer);
-    schedule->base_lrs = rates ? cb_module_buffer(root, "base_lrs", rates) : NULL;
+    schedule->base_lrs = rates ? buffer_ranged(root, "base_lrs", rates) : NULL;
     if (!schedule->steps || !schedule->base_lrs) return false;
     if (first->curve) return true;
     double worst = argument(&first->arguments, "maximize") != 0 ? -INFINITY : INFINITY;

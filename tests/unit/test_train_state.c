@@ -345,11 +345,90 @@ static void files_that_do_not_fit(void **state) {
     run_close(&other);
 }
 
+/* The file with another number of every element of a tensor. */
+static void write_number(const char *to, const char *name, double value) {
+    cb_safetensors *file = cb_safetensors_open(path);
+    const char *names[64];
+    cb_tensor *tensors[64];
+    bool hit = false;
+    int count = 0;
+    for (; count < cb_safetensors_count(file); count++) {
+        names[count] = cb_safetensors_name(file, count);
+        tensors[count] = cb_safetensors_get(file, names[count]);
+        if (strcmp(names[count], name)) continue;
+        tensors[count] = cb_full_like(cb_to(tensors[count], CB_F64), value);
+        hit = true;
+    }
+    if (!hit) { /* a name that is tied to another */
+        names[count] = name;
+        tensors[count++] = cb_full(CB_NO_DIMS, value, CB_F64);
+    }
+    assert_int_equal(cb_safetensors_save(to, names, tensors, count), CB_OK);
+    cb_safetensors_close(file);
+}
+
+/* What constructors refuse, and counts that nobody counted. */
+static void numbers_that_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        double value;
+        const char *error;
+    } cases[] = {
+        {"optimizer.param_groups.0.lr", -1, "lr is -1, and has to be at least 0"},
+        {"optimizer.param_groups.1.lr", NAN, "lr is "},
+        {"optimizer.param_groups.0.eps", -1, "eps is -1"},
+        {"optimizer.param_groups.1.betas", 1, "betas is 1, and has to be at least 0 and below 1"},
+        {"optimizer.state.0.step", -1, "step is -1"},
+        {"optimizer.state.1.step", -1, "state.1.step is -1"},
+        {"optimizer.state.0.step", 2.5, "step is 2.5, and has to be a whole number"},
+        {"scheduler.last_epoch", -5, "scheduler.last_epoch is -5"},
+        {"scheduler.base_lrs", -1, "base_lrs is -1"},
+        {"scheduler.step_size", 0, "step_size is 0, and has to be above 0"},
+        {"scheduler._schedulers.1.milestone", -3, "milestone is -3"},
+        {"scheduler._schedulers.1.T_max", 0, "T_max is 0"},
+        {"scaler.scale", 0, "scale is 0, and has to be above 0"},
+        {"scaler.scale", -1, "scale is -1"},
+        {"scaler.scale", INFINITY, "scale is inf"},
+        {"scaler.growth_factor", 0, "growth_factor is 0, and has to be above 1"},
+        {"scaler.backoff_factor", 5, "backoff_factor is 5"},
+        {"scaler.growth_interval", -1, "growth_interval is -1"},
+        {"scaler._growth_tracker", -1, "_growth_tracker is -1"},
+    };
+    char damaged[80];
+    snprintf(damaged, sizeof damaged, "%s.damaged", path);
+    Run run;
+    run_open(&run, "Adam", "lr=0.1", NULL, NULL);
+    cb_schedule *schedule = cb_schedule_new(run.optimizer, "StepLR", "step_size=2");
+    cb_schedule_then(schedule, 5, "CosineAnnealingLR", "T_max=3");
+    cb_scaler *scaler = cb_scaler_new(NULL);
+    run_train(&run, 2);
+    assert_int_equal(cb_training_save(path, run.net, run.optimizer, schedule, NULL, scaler), CB_OK);
+    run_train(&run, 1);
+    cb_tensor *weight = cb_module_get(run.net, "weight");
+    cb_tensor *step = cb_module_get(cb_optimizer_state(run.optimizer), "state.0.step");
+    double before = cb_item(cb_sum(weight));
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        write_number(damaged, cases[i].name, cases[i].value);
+        assert_true(cb_training_load(damaged, run.net, run.optimizer, schedule, NULL, scaler) !=
+                    CB_OK);
+        expect_error(cases[i].error);
+        assert_true(cb_item(cb_sum(weight)) == before && cb_item(step) == 3);
+        assert_true(cb_optimizer_lr(run.optimizer, 0) == 0.1);
+        assert_true(cb_scaler_scale_now(scaler) == 65536);
+    }
+    assert_int_equal(cb_training_load(path, run.net, run.optimizer, schedule, NULL, scaler), CB_OK);
+    assert_true(cb_item(step) == 2);
+    cb_scaler_free(scaler);
+    cb_schedule_free(schedule);
+    run_close(&run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(arguments_come_from_the_file), TEST(arguments_that_are_written),
         TEST(schedules_come_from_the_file), TEST(first_gradients_are_not_dampened),
-        TEST(files_that_do_not_fit),
+        TEST(files_that_do_not_fit),        TEST(numbers_that_are_refused),
     };
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/run", folder);
