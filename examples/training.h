@@ -233,6 +233,21 @@ static inline void training_report(const Training *run, int64_t first, int64_t d
            (double)usage.ru_maxrss * 1024 / 1e6, run->checkpoint);
 }
 
+/* The half cosine of the checkpoint gets another length: a step goes on from the rate before, so
+ * this one becomes what it would be had the run been of this length from the start. */
+static inline void training_stretch(Training *run, cb_module *falling, int64_t falls) {
+    cb_module *state = cb_schedule_state(run->schedule);
+    double most = cb_item(cb_select(cb_module_get(state, "base_lrs"), 0, 0));
+    double least = cb_item(cb_module_get(falling, "eta_min"));
+    int64_t done = cb_item_int(cb_module_get(state, "last_epoch")) -
+                   cb_item_int(cb_module_get(falling, "milestone"));
+    cb_fill_(cb_module_get(falling, "T_max"), falls);
+    double turn = acos(-1) * (double)done / (double)falls;
+    double lr = least + (most - least) * (1 + cos(turn)) / 2;
+    for (int group = 0; group < 2 && done >= 0; group++)
+        cb_optimizer_set_lr(run->optimizer, group, lr);
+}
+
 /* How many steps the checkpoint has behind it, by the position of its data; -1 with an error. The
  * schedule is the checkpoint's, but for the step that it ends at. */
 static inline int64_t training_resume(Training *run) {
@@ -240,10 +255,10 @@ static inline int64_t training_resume(Training *run) {
     if (cb_training_load(run->checkpoint, run->net, run->optimizer, run->schedule, run->data) !=
         CB_OK)
         return -1;
-    cb_module *then = cb_module_child(cb_schedule_state(run->schedule), "_schedulers");
-    then = cb_module_child(then, "1");
-    int64_t falls = run->steps - cb_item_int(cb_module_get(then, "milestone"));
-    if (falls > 1) cb_fill_(cb_module_get(then, "T_max"), falls);
+    cb_module *falling = cb_module_child(cb_schedule_state(run->schedule), "_schedulers.1");
+    int64_t falls = run->steps - cb_item_int(cb_module_get(falling, "milestone"));
+    if (falls > 1 && (double)falls != cb_item(cb_module_get(falling, "T_max")))
+        training_stretch(run, falling, falls);
     return cb_item_int(cb_select(cb_module_get(run->data, "position"), 0, 1));
 }
 

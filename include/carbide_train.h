@@ -67,9 +67,11 @@ CB_API cb_status cb_optimizer_set_lr(cb_optimizer *optimizer, int group, double 
 /* The state dict, as a module that the optimizer owns: cb_module_save_state writes it to a file,
  * cb_module_load_state reads one. Names are PyTorch's, joined by dots: state.0.exp_avg,
  * state.0.step, param_groups.0.lr, param_groups.0.betas; True is 1. A step computes with the
- * numbers of param_groups, so what is loaded counts, as does a write to one. It is an error, and
- * changes nothing, if they are such as cb_optimizer_new refuses, or need a state that was not made
- * ("momentum" of an SGD without). The buffer AdamW, by its kind, makes the file fit no other. */
+ * numbers of param_groups, so what is loaded counts, as does a write to one. A file whose numbers
+ * cb_optimizer_new refuses, or with a negative step, is an error and changes nothing; so is a step
+ * behind a write of such a number, but of lr (cb_optimizer_set_lr looks at it), and a step that
+ * needs a state that was not made ("momentum" of an SGD without). The buffer AdamW, by its kind,
+ * makes the file fit no other. */
 CB_API cb_module *cb_optimizer_state(cb_optimizer *optimizer);
 
 /* ---- gradients ------------------------------------------------------------------------------ */
@@ -93,22 +95,34 @@ CB_API cb_status cb_clip_grad_value_(cb_tensor *const *tensors, int count, doubl
  *   ReduceLROnPlateau   factor=0.1, patience=10, threshold=1e-4, cooldown=0, min_lr=0, eps=1e-8,
  *                       maximize=False (mode="max"), absolute=False (threshold_mode="abs")
  *
- * Arguments that PyTorch refuses are refused: factor >= 1, or a start_factor above 1. */
+ * Arguments that PyTorch refuses are refused: factor >= 1, or a start_factor above 1; unlike there,
+ * negative ones too (eta_min, gamma, patience) and a cooldown that is no whole number up to 2^53. A
+ * rate is never below 0, where PyTorch's goes in the last step of OneCycleLR with three phases of
+ * lines: cb_optimizer_new takes no such rate, nor does a file.
+ *
+ * As in PyTorch a step goes on from the rate that a group has: what cb_optimizer_set_lr wrote
+ * counts, and of several schedules that are stepped in turn (a warm-up and StepLR) each multiplies
+ * what the others left. OneCycleLR alone writes what its arguments say. A group that was added
+ * behind cb_schedule_new is stepped like the others, but where the rate before all schedules is
+ * asked for: by OneCycleLR, by CosineAnnealingLR in step T_max + 1 (and every 2 T_max from there),
+ * and at the milestone of cb_schedule_then. There the step is an error. */
 
-/* Of the learning rates that the groups have now; the first value is set at once. The optimizer
+/* The first value, from the learning rates that the groups have now, is set at once. The optimizer
  * must live as long. NULL with an error. */
 CB_API cb_schedule *cb_schedule_new(cb_optimizer *optimizer, const char *name,
                                     const char *arguments);
-/* SequentialLR: from step milestone on (after earlier ones), another schedule of the same rates,
- * which counts from 0 there. Not for ReduceLROnPlateau. */
+/* SequentialLR: from step milestone on (after earlier ones and all steps that were made), another
+ * schedule, which counts from 0 there and begins at the rates before all schedules. Not for
+ * ReduceLROnPlateau. */
 CB_API cb_status cb_schedule_then(cb_schedule *schedule, int64_t milestone, const char *name,
                                   const char *arguments);
 /* The rates of the next step. metric is read by ReduceLROnPlateau alone. An error, which leaves the
- * rates, for every step behind the total_steps of OneCycleLR, and, but of ReduceLROnPlateau, when
- * the optimizer has got groups since. */
+ * rates of all groups, for every step behind the total_steps of OneCycleLR, for a rate that is not
+ * finite, and where a group that was added since has no base rate. */
 CB_API cb_status cb_schedule_step(cb_schedule *schedule, double metric);
 /* As cb_optimizer_state: last_epoch, base_lrs, the arguments by their names; those of a schedule
- * that follows are _schedulers.1.milestone, _schedulers.1.gamma. */
+ * that follows are _schedulers.1.milestone, _schedulers.1.gamma. The rates that it goes on from are
+ * the optimizer's: a run is loaded with both (cb_training_load). */
 CB_API cb_module *cb_schedule_state(cb_schedule *schedule);
 CB_API void cb_schedule_free(cb_schedule *schedule);
 
@@ -138,7 +152,8 @@ CB_API cb_status cb_scaler_step(cb_scaler *scaler, cb_optimizer *optimizer);
  * growth_interval steps without, unless that is inf. */
 CB_API cb_status cb_scaler_update(cb_scaler *scaler);
 CB_API double cb_scaler_scale_now(cb_scaler *scaler); /* get_scale: reads it; NAN with an error */
-/* As cb_optimizer_state: scale, growth_factor, backoff_factor, growth_interval, _growth_tracker. */
+/* As cb_optimizer_state: scale, growth_factor, backoff_factor, growth_interval, _growth_tracker; a
+ * file in which one is such as cb_scaler_new refuses changes nothing. */
 CB_API cb_module *cb_scaler_state(cb_scaler *scaler);
 CB_API void cb_scaler_free(cb_scaler *scaler);
 

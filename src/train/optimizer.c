@@ -153,8 +153,10 @@ static void drop_behind(Module *module, int count) {
 
 static bool add(cb_optimizer *optimizer, cb_tensor *const *parameters, int count,
                 const char *text) {
-    ParameterGroup group = {
-        .arguments = optimizer->arguments, .first = optimizer->slots, .count = count};
+    ParameterGroup group = {.arguments = optimizer->arguments,
+                            .initial_lr = NAN,
+                            .first = optimizer->slots,
+                            .count = count};
     if (!arguments_take(&group.arguments, text) || !arguments_fit(&group.arguments)) return false;
     if (!grow(optimizer, count)) return false;
     for (int i = 0; i < count; i++) {

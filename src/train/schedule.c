@@ -1,10 +1,11 @@
-/* Schedules: the learning rates of an optimizer's groups as functions of the steps made.
+/* Schedules: the learning rate of each group of an optimizer from the rate that it has.
  *
- *     CosineAnnealingLR   eta_min + (base - eta_min) * (1 + cos(pi * n / T_max)) / 2
+ *     StepLR   lr * gamma in every step_size-th step
  *
- * PyTorch computes some of them from the rate before; these are the closed forms, which differ from
- * that by roundings in f64. A schedule is a row of `curves`; ReduceLROnPlateau, which looks at a
- * metric, is the other sort. Counters and arguments are buffers of a module, and so in files:
+ * As PyTorch computes them: each step goes on from the rate before, whoever set it, so that several
+ * schedules of one optimizer multiply; OneCycleLR alone knows every rate from its arguments. A
+ * schedule is a row of `curves`; ReduceLROnPlateau, which looks at a metric, is the other sort.
+ * Counters and arguments are buffers of a module, and so in files:
  *
  *     root  StepLR, step_size, gamma, last_epoch, base_lrs
  *           _schedulers  1 LinearLR, milestone, start_factor, ...     by cb_schedule_then */
@@ -16,30 +17,41 @@
 
 #define ARG(name) argument(arguments, name)
 
-/* The rate after n steps. */
-typedef double Curve(const TrainArguments *arguments, double base, double n);
+/* The rate of step n from lr, which is that of the step before; of step 0 from the one that it
+ * begins with. base: the one before all schedules, NAN for a group that was added since. */
+typedef double Curve(const TrainArguments *arguments, double base, double lr, double n);
 
-static double linear_curve(const TrainArguments *arguments, double base, double n) {
-    double start = ARG("start_factor"), total = ARG("total_iters");
-    return base * (start + (ARG("end_factor") - start) * fmin(n, total) / total);
+static double linear_curve(const TrainArguments *arguments, double base, double lr, double n) {
+    double start = ARG("start_factor"), total = ARG("total_iters"),
+           more = ARG("end_factor") - start;
+    (void)base;
+    if (n == 0) return lr * start;
+    return n > total ? lr : lr * (1 + more / (total * start + (n - 1) * more));
 }
 
-static double step_curve(const TrainArguments *arguments, double base, double n) {
-    return base * pow(ARG("gamma"), floor(n / ARG("step_size")));
+static double step_curve(const TrainArguments *arguments, double base, double lr, double n) {
+    (void)base;
+    return n == 0 || fmod(n, ARG("step_size")) != 0 ? lr : lr * ARG("gamma");
 }
 
 static double cosine(double from, double to, double share) {
     return to + (from - to) * (1 + cos(M_PI * share)) / 2;
 }
 
-static double cosine_curve(const TrainArguments *arguments, double base, double n) {
-    return cosine(base, ARG("eta_min"), n / ARG("T_max"));
+/* Behind a step whose rate is eta_min there is nothing to multiply: up again by the first step of
+ * the base. */
+static double cosine_curve(const TrainArguments *arguments, double base, double lr, double n) {
+    double least = ARG("eta_min"), half = ARG("T_max");
+    if (n == 0) return lr;
+    if (fmod(n - 1 - half, 2 * half) == 0) return lr + (base - least) * (1 - cos(M_PI / half)) / 2;
+    double ratio = (1 + cos(M_PI * n / half)) / (1 + cos(M_PI * (n - 1) / half));
+    return ratio * (lr - least) + least;
 }
 
 /* From max_lr / div_factor up, down, and, in three phases, on from there. NAN behind the last step,
- * and where a phase has none: PyTorch raises there. */
-static double one_cycle_curve(const TrainArguments *arguments, double base, double n) {
-    (void)base;
+ * of a group that was added since, and where a phase has none: PyTorch raises there. */
+static double one_cycle_curve(const TrainArguments *arguments, double base, double lr, double n) {
+    (void)lr;
     double total = ARG("total_steps"), top = ARG("max_lr");
     double first = top / ARG("div_factor"), last = first / ARG("final_div_factor");
     bool three = ARG("three_phase") != 0;
@@ -47,7 +59,7 @@ static double one_cycle_curve(const TrainArguments *arguments, double base, doub
     double ends[] = {up, three ? 2 * up : total - 1, total - 1};
     double rates[] = {first, top, three ? first : last, last};
     double begin = 0;
-    if (n > total) return NAN;
+    if (n > total || isnan(base)) return NAN;
     for (int phase = 0; phase < 2 + three; phase++) {
         double share = (n - begin) / (ends[phase] - begin), from = rates[phase];
         if (n <= ends[phase] || phase == 1 + three)
@@ -135,33 +147,40 @@ static int64_t begin_of(const ScheduleStage *stage) {
     return stage->begin ? cb_item_int(stage->begin) : 0;
 }
 
-/* False with an error: a group that was added since has no rate that a curve could begin at. */
-static bool groups_known(const cb_schedule *schedule, const char *what) {
-    int64_t known = cb_numel(schedule->base_lrs);
-    if (schedule->best || known == schedule->optimizer->groups) return true;
-    fail(CB_ERR_ARGUMENT,
-         "%s: %s has the rates of %lld groups, the optimizer %d by now: a schedule is made behind "
-         "the last cb_optimizer_add",
-         what, schedule->stage[0].arguments.owner, (long long)known, schedule->optimizer->groups);
-    return false;
+/* The rate that a group gets, NAN with an error. */
+static double rate_of(const cb_schedule *schedule, const ScheduleStage *stage, int group,
+                      double n) {
+    const double *base_lrs = cb_data_const(schedule->base_lrs);
+    bool known = group < cb_numel(schedule->base_lrs);
+    double base = base_lrs && known ? base_lrs[group] : NAN;
+    double lr = cb_optimizer_lr(schedule->optimizer, group);
+    if (n == 0 && stage != schedule->stage) lr = base; /* of SequentialLR, whatever was before */
+    double rate = stage->curve(&stage->arguments, base, lr, n);
+    if (isfinite(rate)) return fmax(rate, 0);
+    if (known)
+        fail(CB_ERR_ARGUMENT, "cb_schedule_step: %s has no rate for step %g of %g",
+             stage->arguments.owner, n, argument_or_zero(&stage->arguments, "total_steps"));
+    else
+        fail(CB_ERR_ARGUMENT,
+             "cb_schedule_step: group %d was added behind cb_schedule_new: %s has no base rate for "
+             "its step %g",
+             group, stage->arguments.owner, n);
+    return NAN;
 }
 
+/* All groups get a rate, or none does. */
 static cb_status apply_curve(cb_schedule *schedule) {
     int64_t n = cb_item_int(schedule->steps);
     ScheduleStage *stage = schedule->stage;
     for (int i = 1; i < schedule->stages && n >= begin_of(stage + 1); i++) stage++;
     n -= begin_of(stage);
     if (!stage_recall(stage)) return cb_error_status();
-    const double *base = cb_data_const(schedule->base_lrs);
-    if (!base) return cb_error_status();
-    for (int g = 0; g < schedule->optimizer->groups; g++) {
-        double lr = stage->curve(&stage->arguments, base[g], (double)n);
-        if (!isfinite(lr)) {
-            double most = argument_or_zero(&stage->arguments, "total_steps");
-            return fail(CB_ERR_ARGUMENT, "cb_schedule_step: %s has no rate for step %lld of %g",
-                        stage->arguments.owner, (long long)n, most);
-        }
-        if ((cb_optimizer_set_lr)(schedule->optimizer, g, fmax(lr, 0))) return cb_error_status();
+    int groups = schedule->optimizer->groups;
+    for (int i = 0; i < 2 * groups; i++) {
+        double rate = rate_of(schedule, stage, i % groups, (double)n);
+        if (isnan(rate)) return cb_error_status();
+        if (i >= groups && (cb_optimizer_set_lr)(schedule->optimizer, i - groups, rate))
+            return cb_error_status();
     }
     return CB_OK;
 }
@@ -207,7 +226,6 @@ cb_status cb_schedule_step(cb_schedule *schedule, double metric) {
     if (!schedule_lives(schedule, "cb_schedule_step: the schedule")) return CB_ERR_ARGUMENT;
     if (!optimizer_lives(schedule->optimizer, "cb_schedule_step: the optimizer"))
         return CB_ERR_ARGUMENT;
-    if (!groups_known(schedule, "cb_schedule_step")) return CB_ERR_ARGUMENT;
     cb_scope_open();
     bool counted = cb_add_(schedule->steps, 1) != NULL;
     cb_scope_close();
@@ -217,10 +235,19 @@ cb_status cb_schedule_step(cb_schedule *schedule, double metric) {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static cb_tensor *rates_now(cb_optimizer *optimizer) {
-    cb_tensor *rates = cb_empty(cb_dims_one(optimizer->groups), CB_F64);
+/* By group, as the first schedule of each found them: a second one does not begin at the rates of
+ * the first one's warm-up. That of OneCycleLR is its own. */
+static cb_tensor *initial_rates(const cb_schedule *schedule) {
+    const ScheduleStage *first = schedule->stage;
+    const TrainArguments *arguments = &first->arguments;
+    cb_tensor *rates = cb_empty(cb_dims_one(schedule->optimizer->groups), CB_F64);
     double *rate = cb_data(rates);
-    for (int g = 0; rate && g < optimizer->groups; g++) rate[g] = cb_optimizer_lr(optimizer, g);
+    for (int g = 0; rate && g < schedule->optimizer->groups; g++) {
+        double *initial = &schedule->optimizer->group[g].initial_lr;
+        rate[g] = isnan(*initial) ? cb_optimizer_lr(schedule->optimizer, g) : *initial;
+        if (first->curve == one_cycle_curve) rate[g] = ARG("max_lr") / ARG("div_factor");
+        if (first->curve) *initial = rate[g];
+    }
     return rates;
 }
 
@@ -231,7 +258,7 @@ static bool buffers_make(cb_schedule *schedule) {
         !cb_module_add(root, "_schedulers", cb_module_new("Schedulers", NULL, NULL)))
         return false;
     schedule->steps = buffer_number(root, "last_epoch", 0, CB_I64);
-    cb_tensor *rates = rates_now(schedule->optimizer);
+    cb_tensor *rates = initial_rates(schedule);
     schedule->base_lrs = rates ? buffer_ranged(root, "base_lrs", rates) : NULL;
     if (!schedule->steps || !schedule->base_lrs) return false;
     if (first->curve) return true;
@@ -282,17 +309,21 @@ cb_status cb_schedule_then(cb_schedule *schedule, int64_t milestone, const char 
                            const char *arguments) {
     ScheduleStage stage;
     if (!schedule_lives(schedule, "cb_schedule_then: the schedule")) return CB_ERR_ARGUMENT;
-    if (!stage_make(&stage, name, arguments) || !groups_known(schedule, "cb_schedule_then"))
-        return CB_ERR_ARGUMENT;
+    if (!stage_make(&stage, name, arguments)) return CB_ERR_ARGUMENT;
     int64_t before = begin_of(&schedule->stage[schedule->stages - 1]);
     if (!stage.curve || schedule->best || milestone <= before || schedule->stages == MOST_STAGES)
         return fail(CB_ERR_ARGUMENT,
                     "cb_schedule_then: %s at step %lld, after one at %lld; at most "
                     "%d, none of them ReduceLROnPlateau",
                     name, (long long)milestone, (long long)before, MOST_STAGES);
+    int64_t made = cb_item_int(schedule->steps);
+    if (milestone <= made)
+        return fail(CB_ERR_ARGUMENT,
+                    "cb_schedule_then: %s at step %lld, where %lld steps were made already", name,
+                    (long long)milestone, (long long)made);
     if (!stage_add(schedule, &stage, milestone)) return cb_error_status();
     schedule->stage[schedule->stages++] = stage;
-    return apply_curve(schedule);
+    return CB_OK;
 }
 
 cb_module *cb_schedule_state(cb_schedule *schedule) {

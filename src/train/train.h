@@ -32,7 +32,8 @@ typedef struct ParameterGroup {
     TrainArguments arguments; /* as the last step found them in the module */
     cb_module *module;        /* root owns it, and lr */
     cb_tensor *lr;
-    int first, count; /* slots */
+    double initial_lr; /* that its first schedule found; NAN: there was none */
+    int first, count;  /* slots */
 } ParameterGroup;
 
 typedef struct Kind {

@@ -39,8 +39,12 @@ cmp a b || failed=1
 grep -q "<polyline" curve.svg || wrong "there is no curve"
 run longer --steps 6 --stop-after 4 || wrong "a shorter run fails"
 run longer --resume || wrong "a run that was made longer fails"
+run finished --steps 6 || wrong "a shorter run fails"
+run finished --resume || wrong "a run that was finished and made longer fails"
 rate() { sed -n 's/.*"step": 9, .*"lr": \([^,}]*\).*/\1/p' "$1"; }
-[ "$(rate longer.jsonl)" = "$(rate whole.jsonl)" ] || wrong "a run that was made longer has another rate at its end"
+for name in longer finished; do
+    [ "$(rate $name.jsonl)" = "$(rate whole.jsonl)" ] || wrong "the $name run has another rate at its end"
+done
 
 head -c 300 whole >cut
 run cut --resume && wrong "takes a checkpoint that is cut off"

@@ -102,22 +102,23 @@ OPTIMIZERS = [
     ('Lion', 'lr=0.01, weight_decay=0.1', 'lr=0.02'), ('Muon', 'lr=0.05', None), ('Muon', 'lr=0.02, nesterov=False, weight_decay=0, momentum=0.8, ns_steps=3', None),
 ]
 
+def made_schedule(optimizer, name, arguments):
+    given = eval(f'dict({arguments})')
+    if name == 'ReduceLROnPlateau': return Plateau(optimizer, **given)
+    if name == 'OneCycleLR': given = dict({k: v for k, v in given.items() if k != 'anneal_linear'}, cycle_momentum=False, anneal_strategy='linear' if given.get('anneal_linear') else 'cos')
+    return getattr(torch.optim.lr_scheduler, name)(optimizer, **given)
+
 class Plateau:
     def __init__(self, optimizer, maximize=False, absolute=False, **more):
         more = dict(more, mode='max' if maximize else 'min', threshold_mode='abs' if absolute else 'rel')
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **more)
-    def step(self, metric): self.schedule.step(metric)
+    def step(self, metric=1): self.schedule.step(metric)
 METRICS = [[5, 4, 4.5, 4.2, 4.1, 3.9999, 4, 4, 4, 4, 3, 3, 3.5, 3.2, 3.1, 3, 3, 3, 3, 3, 3, 3, 3, 3],
            [1] * 24, [1 - 0.05 * i for i in range(24)], [-2 + 0.1 * i - (i % 5) * 0.15 for i in range(24)]]
 
 def schedule(stages, metric):
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
-    made = []
-    for _, name, arguments in stages:
-        given = eval(f'dict({arguments})')
-        if name == 'ReduceLROnPlateau': made.append(Plateau(optimizer, **given)); continue
-        if name == 'OneCycleLR': given = dict({k: v for k, v in given.items() if k != 'anneal_linear'}, cycle_momentum=False, anneal_strategy='linear' if given.get('anneal_linear') else 'cos')
-        made.append(getattr(torch.optim.lr_scheduler, name)(optimizer, **given))
+    made = [made_schedule(optimizer, name, arguments) for _, name, arguments in stages]
     one = made[0] if len(made) == 1 else torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=[m for m, _, _ in stages[1:]])
     rates = []
     for i in range(24):
@@ -125,6 +126,30 @@ def schedule(stages, metric):
         optimizer.step()
         one.step(METRICS[metric][i]) if isinstance(one, Plateau) else (i < 23 and one.step())
     return rates
+
+def chain(schedules, milestone, written, added):
+    """Two schedules of one optimizer, both stepped, or one behind the other from a milestone on: 24 rates of the first group,
+    whose rate is written before a step, then 24 of a group that is added before a step."""
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+    made = [made_schedule(optimizer, *each) for each in schedules if each[0]]
+    if milestone: made = [torch.optim.lr_scheduler.SequentialLR(optimizer, made, milestones=[milestone])]
+    rates = []
+    for i in range(24):
+        if i == written: optimizer.param_groups[0]['lr'] = 0.2
+        if i == added: optimizer.add_param_group(dict(params=[torch.zeros(1, requires_grad=True)], lr=1))
+        rates.append([group['lr'] for group in optimizer.param_groups] + [math.nan])
+        optimizer.step()
+        for each in made: each.step()
+    return [r[0] for r in rates] + [r[1] for r in rates]
+
+NONE = (None, None)
+CHAINS = [
+    ([('LinearLR', 'start_factor=0.1, total_iters=5'), ('StepLR', 'step_size=4, gamma=0.5')], 0, -1, -1), ([('LinearLR', 'start_factor=0.1, total_iters=5'), ('CosineAnnealingLR', 'T_max=9, eta_min=0.01')], 0, -1, -1),
+    ([('StepLR', 'step_size=5, gamma=0.5'), NONE], 0, 7, 3), ([('LinearLR', 'start_factor=0.2, end_factor=0.7, total_iters=9'), NONE], 0, 4, 6), ([('CosineAnnealingLR', 'T_max=7, eta_min=0.02'), NONE], 0, 3, -1),
+    ([('CosineAnnealingLR', 'T_max=40'), NONE], 0, 9, 5), ([('OneCycleLR', 'max_lr=0.7, total_steps=24'), NONE], 0, 7, -1), ([('OneCycleLR', 'max_lr=0.7, total_steps=30, div_factor=10'), ('CosineAnnealingLR', 'T_max=3')], 0, -1, -1),
+    ([('LinearLR', 'start_factor=0.1, total_iters=4'), ('CosineAnnealingLR', 'T_max=5')], 6, 3, -1), ([('StepLR', 'step_size=2, gamma=0.5'), ('LinearLR', 'start_factor=0.3, total_iters=5')], 7, 9, -1),
+    ([('CosineAnnealingLR', 'T_max=4'), ('StepLR', 'step_size=3, gamma=0.5')], 5, 2, 8), ([('ReduceLROnPlateau', 'patience=1, factor=0.5'), ('StepLR', 'step_size=4, gamma=0.9')], 0, 8, 2),
+]
 
 SCHEDULES = [
     [(0, 'LinearLR', '')], [(0, 'LinearLR', 'start_factor=0.1, end_factor=0.8, total_iters=10')], [(0, 'StepLR', 'step_size=7')], [(0, 'StepLR', 'step_size=5, gamma=0.5')],
@@ -147,6 +172,11 @@ plateaus = [([(0, 'ReduceLROnPlateau', more + arguments)], m) for arguments in P
 for stages, metric in [(stages, 0) for stages in SCHEDULES] + plateaus:
     m, n, a = stages[1] if len(stages) > 1 else (0, None, None)
     lines.append(f'{{"{stages[0][1]}", "{stages[0][2]}", {m}, {quoted(n)}, {quoted(a)}, {metric}, {row(schedule(stages, metric))}}},')
+lines += ['};', '', '/* of a rate of 0.5, which becomes 0.2 before step written: both schedules are stepped, or, of a', ' * milestone, one behind the other; 24 rates of it, then of a group of 1 that is added before step', ' * added */',
+          'static const struct ChainCase { const char *made[2][2]; int milestone, written, added; double expected[48]; } chain_cases[] = {']
+for schedules, milestone, written, added in CHAINS:
+    made = ', '.join(f'{{{quoted(n)}, {quoted(a)}}}' for n, a in schedules)
+    lines.append(f'{{{{{made}}}, {milestone}, {written}, {added}, {{{", ".join("NAN" if math.isnan(v) else f"{v:.17g}" for v in chain(schedules, milestone, written, added))}}}}},')
 lines += ['};', '', '/* of half precision; clip: the order of the norm, 0: none; expected: the norm and w[8] */',
           'static const struct HalfCase { const char *name, *arguments; cb_dtype dtype; double clip, expected[9]; } half_cases[] = {']
 for name, arguments, clip in HALF:

@@ -134,6 +134,35 @@ static void schedules_as_pytorch(void **state) {
     }
 }
 
+static void expect_chain(const struct ChainCase *c) {
+    cb_tensor *p[] = {cb_zeros(1), cb_zeros(1)};
+    cb_optimizer *optimizer = cb_optimizer_new("SGD", "lr=0.5");
+    cb_optimizer_add(optimizer, p, 1, NULL);
+    cb_schedule *schedule[2] = {cb_schedule_new(optimizer, c->made[0][0], c->made[0][1]), NULL};
+    const char *const *second = c->made[1];
+    if (c->milestone)
+        cb_schedule_then(schedule[0], c->milestone, second[0], second[1]);
+    else if (second[0])
+        schedule[1] = cb_schedule_new(optimizer, second[0], second[1]);
+    for (int n = 0; n < 24; n++) {
+        if (n == c->written) cb_optimizer_set_lr(optimizer, 0, 0.2);
+        if (n == c->added) cb_optimizer_add(optimizer, p + 1, 1, "lr=1");
+        for (int g = 0; g < (c->added < 0 || n < c->added ? 1 : 2); g++)
+            expect_near(c->made[0][0], cb_optimizer_lr(optimizer, g), c->expected[24 * g + n],
+                        1e-14);
+        for (int i = 0; i < 2; i++)
+            if (schedule[i]) assert_int_equal(cb_schedule_step(schedule[i], 1), CB_OK);
+    }
+    for (int i = 0; i < 2; i++) cb_schedule_free(schedule[i]);
+    cb_optimizer_free(optimizer);
+}
+
+/* Rates that the user or a second schedule moves, and those of groups that come late. */
+static void schedules_go_on_from_the_rate(void **state) {
+    (void)state;
+    for (size_t i = 0; i < COUNT(chain_cases); i++) expect_chain(&chain_cases[i]);
+}
+
 enum { MANY = 1000 };
 
 /* Gives x the gradient g: that of sum(x * g). */
@@ -384,6 +413,15 @@ static void refusals(void **state) {
         {"OneCycleLR", "max_lr=1, total_steps=0", "total_steps is 0"},
         {"OneCycleLR", "max_lr=1, total_steps=9, pct_start=1.1", "pct_start is 1.1"},
         {"OneCycleLR", "max_lr=1, total_steps=9, pct_start=-0.1", "pct_start is -0.1"},
+        {"OneCycleLR", "max_lr=-1, total_steps=9", "max_lr is -1"},
+        {"OneCycleLR", "max_lr=1, total_steps=9, div_factor=0", "div_factor is 0"},
+        {"OneCycleLR", "max_lr=1, total_steps=9, final_div_factor=0", "final_div_factor is 0"},
+        {"StepLR", "step_size=2, gamma=-1", "gamma is -1, and has to be at least 0"},
+        {"CosineAnnealingLR", "T_max=2, eta_min=-0.1", "eta_min is -0.1"},
+        {"ReduceLROnPlateau", "min_lr=-1", "min_lr is -1"},
+        {"ReduceLROnPlateau", "patience=-1", "patience is -1"},
+        {"ReduceLROnPlateau", "cooldown=1e19", "cooldown is 1e+19, and has to be a whole number"},
+        {"ReduceLROnPlateau", "cooldown=1.5", "cooldown is 1.5"},
         {"ReduceLROnPlateau", "factor=1", "factor is 1, and has to be at least 0 and below 1"},
     };
     for (size_t i = 0; i < COUNT(schedules); i++) {
@@ -393,6 +431,9 @@ static void refusals(void **state) {
     cb_schedule *schedule = cb_schedule_new(muon, "StepLR", "step_size=2");
     assert_true(cb_schedule_then(schedule, 0, "StepLR", "step_size=2") != CB_OK);
     expect_error("StepLR at step 0, after one at 0");
+    for (int i = 0; i < 2; i++) cb_schedule_step(schedule, 0);
+    assert_true(cb_schedule_then(schedule, 2, "StepLR", "step_size=2") != CB_OK);
+    expect_error("cb_schedule_then: StepLR at step 2, where 2 steps were made already");
     cb_schedule_free(schedule);
     cb_optimizer_free(muon);
     cb_optimizer *sgd = cb_optimizer_new("SGD", NULL);
@@ -424,28 +465,42 @@ static void one_cycle_ends(void **state) {
     }
     assert_true(cb_optimizer_lr(optimizer, 0) == last);
     cb_schedule_free(schedule);
+    /* PyTorch's line in three phases ends below 0, where no optimizer begins */
+    schedule = cb_schedule_new(optimizer, "OneCycleLR",
+                               "max_lr=1, total_steps=10, three_phase=True, anneal_linear=True");
+    for (int i = 0; i < 10; i++) assert_int_equal(cb_schedule_step(schedule, 0), CB_OK);
+    assert_true(cb_optimizer_lr(optimizer, 0) == 0);
+    cb_schedule_free(schedule);
     cb_optimizer_free(optimizer);
 }
 
-/* A schedule has the rates of the groups that it found. */
+/* Without a base rate: where one is asked for, nothing changes, as where PyTorch raises. */
 static void groups_behind_the_schedule(void **state) {
     (void)state;
-    cb_tensor *p[] = {cb_zeros(1), cb_zeros(1)};
-    cb_optimizer *optimizer = cb_optimizer_new("SGD", "lr=0.5");
-    cb_optimizer_add(optimizer, p, 1, NULL);
-    cb_schedule *schedule = cb_schedule_new(optimizer, "StepLR", "step_size=1");
-    cb_schedule *plateau = cb_schedule_new(optimizer, "ReduceLROnPlateau", "patience=0");
-    cb_optimizer_add(optimizer, p + 1, 1, "lr=1");
-    assert_int_equal(cb_schedule_step(schedule, 0), CB_ERR_ARGUMENT);
-    expect_error("cb_schedule_step: StepLR has the rates of 1 groups, the optimizer 2 by now");
-    assert_int_equal(cb_schedule_then(schedule, 3, "StepLR", "step_size=1"), CB_ERR_ARGUMENT);
-    expect_error("cb_schedule_then: StepLR has the rates of 1 groups");
-    assert_true(cb_optimizer_lr(optimizer, 0) == 0.5 && cb_optimizer_lr(optimizer, 1) == 1);
-    for (int i = 0; i < 2; i++) assert_int_equal(cb_schedule_step(plateau, 1), CB_OK);
-    assert_true(cb_optimizer_lr(optimizer, 1) == 0.1);
-    cb_schedule_free(schedule);
-    cb_schedule_free(plateau);
-    cb_optimizer_free(optimizer);
+    static const struct {
+        const char *name, *arguments, *then, *rest, *error;
+        int steps;
+    } cases[] = {
+        {"CosineAnnealingLR", "T_max=2", NULL, NULL, "CosineAnnealingLR has no base rate", 2},
+        {"OneCycleLR", "max_lr=1, total_steps=9", NULL, NULL, "OneCycleLR has no base rate", 0},
+        {"LinearLR", NULL, "StepLR", "step_size=1", "StepLR has no base rate for its step 0", 2},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        cb_tensor *p[] = {cb_zeros(1), cb_zeros(1)};
+        cb_optimizer *optimizer = cb_optimizer_new("SGD", "lr=0.5");
+        cb_optimizer_add(optimizer, p, 1, NULL);
+        cb_schedule *schedule = cb_schedule_new(optimizer, cases[i].name, cases[i].arguments);
+        if (cases[i].then) cb_schedule_then(schedule, 3, cases[i].then, cases[i].rest);
+        cb_optimizer_add(optimizer, p + 1, 1, "lr=1");
+        for (int n = 0; n < cases[i].steps; n++)
+            assert_int_equal(cb_schedule_step(schedule, 0), CB_OK);
+        double before[] = {cb_optimizer_lr(optimizer, 0), cb_optimizer_lr(optimizer, 1)};
+        assert_int_equal(cb_schedule_step(schedule, 0), CB_ERR_ARGUMENT);
+        expect_error(cases[i].error);
+        for (int g = 0; g < 2; g++) assert_true(cb_optimizer_lr(optimizer, g) == before[g]);
+        cb_schedule_free(schedule);
+        cb_optimizer_free(optimizer);
+    }
 }
 
 /* Of nothing, and of what is freed. */
@@ -505,6 +560,7 @@ int main(void) {
         TEST(tied_parameters_count_once),
         TEST(refusals),
         TEST(one_cycle_ends),
+        TEST(schedules_go_on_from_the_rate),
         TEST(groups_behind_the_schedule),
         TEST(without_an_optimizer),
     };
