@@ -98,6 +98,8 @@ const char *entry_backend(const Entry *entry) {
     return entry->code ? entry->code->backend->name : NULL;
 }
 
+bool entry_runs_ops(const Entry *entry) { return entry->code && entry->code->backend == &eager; }
+
 /* A user's function, as if it were called from outside of any compiled function. */
 static OPENS_FRAME cb_status compile(BackendCode *code) {
     FRAME_MARK(mark);

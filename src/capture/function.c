@@ -84,7 +84,8 @@ static bool has_entry(const Function *function) {
 /* Without an entry: what speaks against one more, or REASON_NONE; miss: why there is none. */
 static Reason find_obstacle(Function *function, Ambient now, Tensor *const *input, int input_count,
                             char *miss, size_t bytes) {
-    int count = function_alternatives(function, false);
+    bool resized = function_find_resized(function, input, input_count);
+    int count = function_alternatives(function, false, resized);
     Reason obstacle = stance_find(count, function_limit()), why = obstacle;
     snprintf(miss, bytes, "it is not compiled yet");
     bool known = has_entry(function);
@@ -164,7 +165,10 @@ static int call_compiled(Function *function, Tensor *const *input, int input_cou
         entry_use(entry);
         count = entry_call(entry, input, output);
     } else if (stance_refuses(function, obstacle)) {
-        count = fail(CB_ERR_COMPILE, "call: %s: %s", reason_info(obstacle)->text, miss);
+        const ReasonInfo *info = reason_info(obstacle);
+        count = fail(CB_ERR_COMPILE, "call: %s%s: %s (%s)", info->text,
+                     function->options.fullgraph ? ", which fullgraph=1 refuses" : "", miss,
+                     info->hint);
     } else {
         *eager = true;
     }

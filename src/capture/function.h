@@ -67,6 +67,7 @@ typedef struct Guard { /* of one input */
 } Guard;
 void guard_make(Guard *guard, const Tensor *x, bool grad);
 bool guard_holds(const Guard *guard, const Tensor *x, bool grad); /* grad: they are wanted */
+bool guard_holds_resized(const Guard *guard, const Tensor *x, bool grad); /* all but sizes */
 void guard_print(const Guard *guard, Buffer *out);
 /* True when the bytes that x and y span overlap: a write to one may show in the other. */
 bool tensors_overlap(const Tensor *x, const Tensor *y);
@@ -168,6 +169,7 @@ bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument
 /* A part of it: who computes the graph, with inputs as the graph has them. */
 bool entry_compute(const Entry *entry, Tensor *const *input, Tensor **output);
 const char *entry_backend(const Entry *entry); /* the name of who made its code; NULL: Carbide */
+bool entry_runs_ops(const Entry *entry);       /* by backend=eager, which compiles nothing */
 static inline bool entry_has_effects(const Entry *entry) { /* that a second run would do again */
     return length(entry->graph->effect) > 0;
 }
@@ -291,8 +293,12 @@ void entry_set_then(Entry *entry, Entry *then);   /* the same, without the lock 
 void entries_free(Entry *left); /* that have left, one after the other */
 static inline bool entry_may_leave(const Entry *entry) { return !atomic_load(&entry->counts); }
 /* Its entries that begin with it, or (resume) behind an event, without those that others replace,
- * or that may leave. */
-int function_alternatives(const Function *function, bool resume);
+ * or that may leave; some that are others over other sizes count as one. resized: those alone, which
+ * one more of them stands beside. */
+int function_alternatives(const Function *function, bool resume, bool resized);
+/* The last entry that begins with it and has inputs as these, but for sizes; NULL: none, or sizes
+ * may not vary. */
+Entry *function_find_resized(const Function *function, Tensor *const *input, int input_count);
 /* stance.c: false: the call runs eagerly, whatever is compiled. */
 bool stance_runs(const Function *function, int64_t calls_before);
 bool stance_compiles(void); /* what is not compiled yet may be */

@@ -39,6 +39,11 @@ bool guard_holds(const Guard *guard, const Tensor *x, bool grad) {
     return same || (guard->contiguous && tensor_contiguous(x));
 }
 
+bool guard_holds_resized(const Guard *guard, const Tensor *x, bool grad) {
+    return guard->dtype == x->dtype && guard->rank == x->rank && guard->device == x->device &&
+           guard->tracked == (grad && x->history) && guard->contiguous == tensor_contiguous(x);
+}
+
 void guard_print(const Guard *guard, Buffer *out) {
     put(out, cb_dtype_name(guard->dtype));
     put_sizes(out, guard->rank, guard->size);

@@ -23,7 +23,7 @@ static void notice_compiler(Reason reason) {
 }
 
 bool entry_has_code(const Entry *entry, bool *compiled) {
-    *compiled = entry->code != NULL;
+    *compiled = entry->code && !entry_runs_ops(entry);
     if (entry->code) return true;
     ExecutableInfo info = executable_info(entry->executable);
     *compiled = info.files > 0;

@@ -38,8 +38,9 @@ static GuardText describe_guard(const Guard *guard, const Guard *other) {
 
 Reason miss_describe(const Function *function, Ambient now, Tensor *const *input, int input_count,
                      char *out, size_t bytes) {
-    const Entry *last = NULL;
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
+    const Entry *last = function_find_resized(function, input, input_count);
+    bool near = last;
+    for (Entry *e = atomic_load(&function->first); e && !near; e = atomic_load(&e->next))
         if (!e->resumes) last = e;
     if (!last) return REASON_input_changed; /* they have left meanwhile: another thread's reset */
     snprintf(out, bytes, "another number of inputs, %d: entry %d has %d", input_count, last->number,

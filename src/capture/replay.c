@@ -219,7 +219,7 @@ static bool begin_recording(Call *call, Reason why, const char *what) {
     Function *function = call->function;
     int limit = function_limit() * (call->resumed ? MOST_PLACES : 1);
     if (why == REASON_number_argument) limit++; /* it takes the place of another one */
-    int alternatives = function_alternatives(function, call->resumed);
+    int alternatives = function_alternatives(function, call->resumed, false);
     Reason obstacle = stance_find(alternatives, limit);
     if (obstacle != REASON_NONE) {
         char text[160];

@@ -55,16 +55,28 @@ static void choose_counts(const Function *function, Entry *entry) {
  * several sizes vary at once: that many kinds are no sign of a function that never settles. */
 enum { KINDS_OF_SIZES = 8 };
 
-int function_alternatives(const Function *function, bool resume) {
-    int count = 0, resized = 0;
+int function_alternatives(const Function *function, bool resume, bool resized) {
+    int kinds = 0, sizes = 0;
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
         if (e->resumes != resume || entry_widest(e) != e || entry_may_leave(e)) continue;
         if (is_resized(function, e, e))
-            resized++;
+            sizes++;
         else
-            count++;
+            kinds++;
     }
-    return count + resized / KINDS_OF_SIZES;
+    return sizes / KINDS_OF_SIZES + (resized ? 0 : kinds);
+}
+
+Entry *function_find_resized(const Function *function, Tensor *const *input, int input_count) {
+    Entry *found = NULL;
+    if (function->options.dynamic == DYNAMIC_OFF) return NULL;
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
+        bool alike = !e->resumes && e->input_count == input_count;
+        for (int i = 0; i < input_count && alike; i++)
+            alike = guard_holds_resized(&e->guard[i], input[i], grad_mode());
+        if (alike) found = e;
+    }
+    return found;
 }
 
 /* ---- pointers -------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 
 static inline cb_tensor *ramp(int64_t rows, int64_t columns) {
     float data[64];
+    assert_true(rows * columns <= 64);
     for (int64_t i = 0; i < rows * columns; i++) data[i] = (float)i * 0.25f - 1.0f;
     return cb_from_data(data, CB_F32, cb_dims(rows, columns));
 }

@@ -146,9 +146,41 @@ static void limit(void **state) {
     cb_function_free(fast);
     fast = cb_compile(scaled, "fullgraph=1, dynamic=0, " VM);
     for (int n = 1; n <= 2; n++) assert_non_null(cb_call(fast, ramp(1, n)));
-    expect_refused(fast, ramp(1, 3), "the recompile limit was reached");
+    expect_refused(fast, ramp(1, 3),
+                   "the recompile limit was reached: the function runs eagerly, which fullgraph=1 "
+                   "refuses: input 0 is f32[1, 3], entry 1 has f32[1, 2] (raise "
+                   "CARBIDE_RECOMPILE_LIMIT");
     assert_non_null(cb_call(fast, ramp(1, 2)));
     cb_set_option("recompile_limit", "8");
+    cb_function_free(fast);
+}
+
+static cb_tensor *widened(cb_tensor *x) { return cb_relu(cb_mul(cb_to(x, CB_F32), 2)); }
+
+/* Behind the limit other sizes of what is compiled go on: nothing is compiled for them. */
+static void sizes_behind_the_limit(void **state) {
+    (void)state;
+    static const cb_dtype kinds[] = {CB_F32, CB_F64, CB_I32, CB_U8};
+    cb_set_option("recompile_limit", "2");
+    cb_set_option("notices", "0");
+    cb_function *fast = cb_compile(widened);
+    for (int n = 20; n < 24; n++) cb_call(fast, cb_ones(cb_dims(n, n + 3)));
+    for (int k = 1; k < 4; k++) cb_call(fast, cb_ones(cb_dims(7, 9), kinds[k]));
+    assert_int_equal(cb_stats(fast).eager_calls, 3);
+    for (int n = 50; n < 54; n++) cb_call(fast, cb_ones(cb_dims(n, 5)));
+    assert_int_equal(cb_stats(fast).eager_calls, 3);
+    cb_function_free(fast);
+    cb_set_option("notices", "1");
+    cb_set_option("recompile_limit", "8");
+}
+
+/* What runs op by op is compiled for no size. */
+static void sizes_of_backend_eager(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(scaled, "fullgraph=1, backend=eager");
+    for (int n = 1; n <= 20; n++) assert_non_null(cb_call(fast, ramp(2, n)));
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    assert_int_equal(cb_stats(fast).compiled, 0);
     cb_function_free(fast);
 }
 
@@ -282,10 +314,16 @@ static void reset(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stances),          cmocka_unit_test(fails),
-        cmocka_unit_test(begins_a_segment), cmocka_unit_test(limit),
-        cmocka_unit_test(many_notes),       cmocka_unit_test(nested),
-        cmocka_unit_test(disabled),         cmocka_unit_test(reset),
+        cmocka_unit_test(stances),
+        cmocka_unit_test(fails),
+        cmocka_unit_test(begins_a_segment),
+        cmocka_unit_test(limit),
+        cmocka_unit_test(sizes_behind_the_limit),
+        cmocka_unit_test(sizes_of_backend_eager),
+        cmocka_unit_test(many_notes),
+        cmocka_unit_test(nested),
+        cmocka_unit_test(disabled),
+        cmocka_unit_test(reset),
     };
     return run_counted(tests);
 }
