@@ -293,8 +293,7 @@ void entry_set_then(Entry *entry, Entry *then);   /* the same, without the lock 
 void entries_free(Entry *left); /* that have left, one after the other */
 static inline bool entry_may_leave(const Entry *entry) { return !atomic_load(&entry->counts); }
 /* Its entries that begin with it, or (resume) behind an event, without those that others replace,
- * or that may leave; some that are others over other sizes count as one. resized: those alone, which
- * one more of them stands beside. */
+ * or that may leave; some that are others over other sizes count as one. resized: those alone. */
 int function_alternatives(const Function *function, bool resume, bool resized);
 /* The last entry that begins with it and has inputs as these, but for sizes; NULL: none, or sizes
  * may not vary. */

@@ -65,30 +65,29 @@ static void test_rings(void **state) {
     }
 }
 
-/* A column of n and what a padding adds: the first piece is whole strips, the parts that threads
- * take are none. Above 4096 in blocks, whose pointers begin anew. */
+/* A column and the zeros that a padding puts before or behind it: one of the two pieces is whole
+ * strips, what threads take of it is not. Above 4096 in blocks, whose pointers begin anew. */
 static void test_chunks_of_padded_columns(void **state) {
     (void)state;
     static const struct {
-        const char *dtype, *compute;
-        int n, split;
-    } row[] = {{"f32", "f32", 192, 2},
-               {"i64", "i64", 320, 3},
-               {"f32", "f32", 20000, 2},
-               {"f64", "f64", 160, 2},
-               {"i32", "i32", 14016, 3}};
+        const char *dtype;
+        int first, second, split;
+        bool before; /* the first piece is the padding */
+    } row[] = {{"f32", 192, 1, 2, false},   {"f32", 63, 192, 2, true},  {"i64", 1, 320, 3, true},
+               {"f32", 20000, 1, 2, false}, {"i32", 1, 14016, 3, true}, {"f64", 160, 1, 2, false}};
     enum { ROWS = sizeof row / sizeof *row };
     char *text[ROWS];
     for (int i = 0; i < ROWS; i++) {
-        const char *c = row[i].compute;
-        int n = row[i].n, behind = i % 2;
+        const char *c = row[i].dtype;
+        int n = row[i].before ? row[i].second : row[i].first;
         text[i] = malloc(TEXT);
         snprintf(text[i], TEXT,
                  "kernel padded%d(inner a0:%d) row split %d { b0: in %s[%d] b1: out %s[1]"
                  " t0 = bool %s [a0], %d:i64 t1 = %s load b0[((a0*3)+%d)] if t0"
                  " t2 = %s where t0, t1, 0:%s t3 = %s reduce sum t2 store b1[0] = t3 }",
-                 i, n + 1, row[i].split, row[i].dtype, 3 * n, c, behind ? "ge" : "lt",
-                 behind ? 1 : n, c, behind ? -3 : 0, c, c, c);
+                 i, row[i].first + row[i].second, row[i].split, c, 3 * n, c,
+                 row[i].before ? "ge" : "lt", row[i].first, c,
+                 row[i].before ? -3 * row[i].first : 0, c, c, c);
     }
     check_all((const char *const *)text, ROWS);
     for (int i = 0; i < ROWS; i++) free(text[i]);
