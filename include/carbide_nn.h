@@ -100,7 +100,8 @@ CB_API void cb_module_visit(cb_module *module, cb_tensor_visitor *visit, void *u
  * (cb_module_share) once, under their first name. */
 CB_API int cb_module_parameters(cb_module *module, cb_tensor **out, int capacity);
 /* Converts all floating-point parameters and buffers; tied ones stay tied, and what requires a
- * gradient requires one still, but has none. */
+ * gradient requires one still, but has none. Optimizers that were made before hold the old ones,
+ * which are gone: make them behind it. Without memory some are converted; a second call goes on. */
 CB_API cb_status cb_module_to(cb_module *module, cb_dtype dtype);
 
 CB_API void cb_module_print(const cb_module *module); /* to stdout, in PyTorch's format */

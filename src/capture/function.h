@@ -295,8 +295,8 @@ static inline bool entry_may_leave(const Entry *entry) { return !atomic_load(&en
 /* Its entries that begin with it, or (resume) behind an event, without those that others replace,
  * or that may leave; some that are others over other sizes count as one. resized: those alone. */
 int function_alternatives(const Function *function, bool resume, bool resized);
-/* The last entry that begins with it and has inputs as these, but for sizes; NULL: none, or sizes
- * may not vary. */
+/* The last entry that begins with it, is one of several over other sizes and has inputs as these,
+ * but for sizes; or NULL. */
 Entry *function_find_resized(const Function *function, Tensor *const *input, int input_count);
 /* stance.c: false: the call runs eagerly, whatever is compiled. */
 bool stance_runs(const Function *function, int64_t calls_before);

@@ -71,7 +71,7 @@ Entry *function_find_resized(const Function *function, Tensor *const *input, int
     Entry *found = NULL;
     if (function->options.dynamic == DYNAMIC_OFF) return NULL;
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
-        bool alike = !e->resumes && e->input_count == input_count;
+        bool alike = !e->resumes && e->input_count == input_count && is_resized(function, e, NULL);
         for (int i = 0; i < input_count && alike; i++)
             alike = guard_holds_resized(&e->guard[i], input[i], grad_mode());
         if (alike) found = e;

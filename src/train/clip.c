@@ -23,7 +23,8 @@ static cb_tensor *total_norm(cb_tensor *const *tensors, int count, double type) 
     cb_tensor *total = NULL;
     cb_dtype widest = CB_BOOL; /* of the gradients */
     for (int i = 0; i < count; i++) {
-        cb_tensor *gradient = cb_tensor_grad(tensors[i]);
+        cb_tensor *gradient;
+        if (!gradient_of(tensors[i], "cb_clip_grad_norm_: a tensor", &gradient)) return NULL;
         if (!gradient) continue;
         cb_tensor *norm = at_least_f32(norm_of(gradient, type));
         if (!isinf(type)) norm = cb_pow(norm, type);
@@ -64,7 +65,8 @@ cb_status cb_clip_grad_value_(cb_tensor *const *tensors, int count, double value
     cb_scope_open();
     cb_no_grad_open();
     for (int i = 0; i < count && fine; i++) {
-        cb_tensor *gradient = cb_tensor_grad(tensors[i]);
+        cb_tensor *gradient;
+        fine = gradient_of(tensors[i], "cb_clip_grad_value_: a tensor", &gradient);
         if (gradient) fine = cb_assign(gradient, cb_clamp(gradient, -value, value)) != NULL;
     }
     cb_no_grad_close();

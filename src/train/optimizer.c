@@ -5,6 +5,7 @@
  * Invariant: the state has a place in the tree of modules from the moment a parameter is added, so
  *      that a step makes nothing that outlives it, and may be captured. */
 #include "base/memory.h"
+#include "eager/tape.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -85,6 +86,14 @@ static cb_tensor *zeros_like(cb_tensor *parameter, double value) {
 
 static bool takes(const Kind *kind, cb_tensor *parameter) {
     if (cb_dtype_of(parameter) == CB_SAME) return false; /* no tensor: the error is there */
+    const Tensor *x = tensor_in(parameter, kind->name);
+    if (x->history && !tape_gradient(x)) {
+        fail(CB_ERR_ARGUMENT,
+             "%s: a parameter is a result that gradients go back from, and no leaf: steps would "
+             "change it, and not what it comes of",
+             kind->name);
+        return false;
+    }
     if (kind->matrices && cb_rank(parameter) != 2) {
         fail(CB_ERR_SHAPE,
              "%s: a parameter has %d dimensions; it takes matrices, the others are "
@@ -238,11 +247,10 @@ static bool step_group(const cb_optimizer *optimizer, const ParameterGroup *grou
     if (optimizer->kind->rates) optimizer->kind->rates(&group->arguments, &rates);
     for (int i = group->first; i < group->first + group->count; i++) {
         const ParameterState *slot = &optimizer->slot[i];
-        cb_tensor *gradient = cb_tensor_grad(slot->parameter);
-        if (!gradient) {
-            if (tensor_in(slot->parameter, "cb_optimizer_step: a parameter")) continue;
+        cb_tensor *gradient;
+        if (!gradient_of(slot->parameter, "cb_optimizer_step: a parameter", &gradient))
             return false;
-        }
+        if (!gradient) continue;
         if (!optimizer->kind->update(&group->arguments, &rates, slot, gradient)) return false;
     }
     return true;

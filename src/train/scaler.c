@@ -117,7 +117,9 @@ static Checked *checked_of(cb_scaler *scaler, cb_optimizer *optimizer) {
 static bool may_divide(const cb_optimizer *optimizer) {
     int found = 0;
     for (int i = 0; i < optimizer->slots; i++) {
-        cb_tensor *gradient = cb_tensor_grad(optimizer->slot[i].parameter);
+        cb_tensor *gradient;
+        if (!gradient_of(optimizer->slot[i].parameter, "GradScaler: a parameter", &gradient))
+            return false;
         if (!gradient) continue;
         found++;
         if (cb_dtype_of(gradient) != CB_F16) continue;
@@ -179,8 +181,9 @@ cb_status cb_scaler_step(cb_scaler *scaler, cb_optimizer *optimizer) {
     Checked *checked = begin(scaler, optimizer, STAGE_UNSCALED, "cb_scaler_step");
     if (!checked || (checked->stage == STAGE_READY && !unscale(scaler, checked)))
         return cb_error_status();
-    checked->stage = STAGE_STEPPED;
-    return optimizer_step_unless(optimizer, checked->found);
+    cb_status status = optimizer_step_unless(optimizer, checked->found);
+    if (status == CB_OK) checked->stage = STAGE_STEPPED; /* else it may be made again */
+    return status;
 }
 
 /* What scale and tracker become. */

@@ -12,6 +12,14 @@
 #include "nn/module.h"
 #include "train/arguments.h"
 
+/* *gradient: of a parameter; NULL: it has none. False with an error for NULL and what is gone. */
+static inline bool gradient_of(const cb_tensor *parameter, const char *what, cb_tensor **gradient) {
+    bool lives = tensor_in(parameter, what) != NULL;
+    if (!parameter) fail(CB_ERR_ARGUMENT, "%s is NULL", what);
+    *gradient = lives ? cb_tensor_grad(parameter) : NULL;
+    return lives;
+}
+
 enum { MOST_STATES = 3 };
 
 typedef struct ParameterState {

@@ -450,6 +450,29 @@ static void refusals(void **state) {
     expect_error("cb_clip_grad_value_: at most nan");
 }
 
+/* What no step could change, or is gone. */
+static void tensors_that_are_no_parameters(void **state) {
+    (void)state;
+    cb_tensor *w = cb_requires_grad_(cb_ones(2), true), *result = cb_mul(w, 2), *gone = cb_ones(1);
+    cb_optimizer *sgd = cb_optimizer_new("SGD", NULL);
+    assert_int_equal(cb_optimizer_add(sgd, &result, 1, NULL), CB_ERR_ARGUMENT);
+    expect_error("SGD: a parameter is a result that gradients go back from, and no leaf");
+    assert_int_equal(cb_optimizer_add(sgd, &w, 1, NULL), CB_OK);
+    cb_free(gone);
+    cb_tensor *with[][2] = {{w, gone}, {w, NULL}};
+    for (int i = 0; i < 2; i++) {
+        cb_backward(cb_sum(w), NULL);
+        assert_null(cb_clip_grad_norm_(with[i], 2, 1, 2));
+        expect_error(i ? "cb_clip_grad_norm_: a tensor is NULL"
+                       : "cb_clip_grad_norm_: a tensor: the tensor is gone: it was made");
+        assert_int_equal(cb_clip_grad_value_(with[i], 2, 0.5), CB_ERR_ARGUMENT);
+        expect_error(i ? "cb_clip_grad_value_: a tensor is NULL"
+                       : "cb_clip_grad_value_: a tensor: the tensor is gone: it was made");
+    }
+    cb_free(result);
+    cb_optimizer_free(sgd);
+}
+
 /* As PyTorch's, which takes total_steps steps and raises at every one behind. */
 static void one_cycle_ends(void **state) {
     (void)state;
@@ -559,6 +582,7 @@ int main(void) {
         TEST(parameters_without_gradient_stay),
         TEST(tied_parameters_count_once),
         TEST(refusals),
+        TEST(tensors_that_are_no_parameters),
         TEST(one_cycle_ends),
         TEST(schedules_go_on_from_the_rate),
         TEST(groups_behind_the_schedule),
