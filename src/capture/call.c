@@ -217,7 +217,8 @@ static void launch_or_run(Call *call, cb_status before) {
 /* What the call has recorded needs its history later, which no graph has: its ops run with the
  * tape, now and the next time. */
 static bool call_needs_tape(Call *call) {
-    atomic_store(&call->function->keeps_history, true);
+    Function *function = call->function;
+    if (!function->options.fullgraph) atomic_store(&function->keeps_history, true);
     return call_break(call, REASON_gradients, "");
 }
 

@@ -1,11 +1,12 @@
 /* What a call finds around its inputs, and an entry holds for alone: the ambient state
  * (tensor/ambient.h), and under fullgraph, where the function does not run again, the modules that
- * it ran, or asked for their mode or settings, as they are.
+ * it ran, or asked of something, and the FX graphs that it ran, as they are.
  *
  *     an entry compiled under "medium", a call under "highest"
  *         ->  input_changed, "float32 matmul precision is not medium, for entry 0 it was medium" */
 #include "capture/functional.h"
 
+#include "fx/fx.h"
 #include "nn/module.h"
 
 static uint64_t modes_of(const cb_module *module) {
@@ -39,57 +40,77 @@ Ambient function_ambient(const Function *function) {
     return now;
 }
 
-/* ---- modules --------------------------------------------------------------------------------- */
+/* ---- modules and FX graphs ------------------------------------------------------------------- */
 
-static bool is_known(const Trace *trace, const cb_module *module) {
-    for (int i = 0; i < length(trace->module); i++) {
-        const cb_module *known = trace->module[i].module;
-        if (!tomb_is_dead(&known->tomb) && module_contains(known, module)) return true;
+static bool knows_graph(const Trace *trace, const cb_graph *graph) {
+    for (int i = 0; i < length(trace->object); i++)
+        if (trace->object[i].graph == graph) return true;
+    return false;
+}
+
+static bool knows_module(const Trace *trace, const cb_module *module) {
+    for (int i = 0; i < length(trace->object); i++) {
+        const TraceObject *known = &trace->object[i];
+        if (known->is_graph || tomb_is_dead(known->tomb)) continue;
+        if (module_contains(known->module, module)) return true;
     }
     return false;
 }
 
-/* May escape through the trace's arena. */
-static void add_module(Trace *trace, const cb_module *module) {
-    if (is_known(trace, module)) return;
-    TraceModule met = {(cb_module *)(uintptr_t)module, modes_of(module), tensors_of(module)};
-    push(trace->arena, trace->module, met);
-    tomb_hold(&met.module->tomb);
+static TraceObject object_of(const cb_module *module) {
+    return (TraceObject){.module = module, .modes = modes_of(module), .parts = tensors_of(module)};
 }
 
-void modules_forget_dead(Trace *trace) {
-    for (int i = 0; i < length(trace->module); i++) {
-        TraceModule *met = &trace->module[i];
-        if (!met->module || !tomb_is_dead(&met->module->tomb)) continue;
-        tomb_drop(&met->module->tomb);
-        met->module = NULL;
+static TraceObject graph_object(const cb_graph *graph) {
+    return (TraceObject){.graph = graph, .is_graph = true, .parts = graph->edits};
+}
+
+static void meet_object(Tracer *tracer, TraceObject met) {
+    Call *call = call_of(tracer);
+    if (call->refused) return;
+    Trace *trace = call->recording->trace;
+    if (arena_guard(trace->arena)) {
+        call_break(call, REASON_out_of_memory, "while recording");
+        return;
+    }
+    push(trace->arena, trace->object, met);
+    tomb_hold(met.tomb);
+}
+
+void objects_forget_dead(Trace *trace) {
+    for (int i = 0; i < length(trace->object); i++) {
+        TraceObject *met = &trace->object[i];
+        if (!met->tomb || !tomb_is_dead(met->tomb)) continue;
+        tomb_drop(met->tomb);
+        met->tomb = NULL;
     }
 }
 
-bool modules_same(const Trace *a, const Trace *b) {
-    bool same = length(a->module) == length(b->module);
-    for (int i = 0; same && i < length(a->module); i++)
-        same = a->module[i].module == b->module[i].module &&
-               a->module[i].modes == b->module[i].modes &&
-               a->module[i].tensors == b->module[i].tensors;
+bool objects_same(const Trace *a, const Trace *b) {
+    bool same = length(a->object) == length(b->object);
+    for (int i = 0; same && i < length(a->object); i++)
+        same = a->object[i].tomb == b->object[i].tomb && a->object[i].modes == b->object[i].modes &&
+               a->object[i].parts == b->object[i].parts;
     return same;
 }
 
-/* The first module that is another one than it was; modes: in which of its parts train. */
-static const TraceModule *find_changed(const Trace *trace, bool *modes) {
-    for (int i = 0; i < length(trace->module); i++) {
-        const TraceModule *met = &trace->module[i];
-        if (!met->module) continue;
-        bool dead = tomb_is_dead(&met->module->tomb);
-        *modes = !dead && met->modes != modes_of(met->module);
-        if (dead || *modes || met->tensors != tensors_of(met->module)) return met;
+/* The first one that is another than it was; modes: only in which parts of the module train. */
+static const TraceObject *find_changed(const Trace *trace, bool *modes) {
+    for (int i = 0; i < length(trace->object); i++) {
+        const TraceObject *met = &trace->object[i];
+        if (!met->tomb) continue;
+        *modes = false;
+        if (tomb_is_dead(met->tomb)) return met;
+        TraceObject now = met->is_graph ? graph_object(met->graph) : object_of(met->module);
+        *modes = met->parts == now.parts;
+        if (!*modes || met->modes != now.modes) return met;
     }
     return NULL;
 }
 
-bool modules_hold(const Trace *trace) {
+bool objects_hold(const Trace *trace) {
     bool modes;
-    return !length(trace->module) || !find_changed(trace, &modes);
+    return !length(trace->object) || !find_changed(trace, &modes);
 }
 
 Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t bytes) {
@@ -100,13 +121,15 @@ Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t byte
         ambient_print_change(now, entry->ambient, whose, out, bytes);
         return REASON_input_changed;
     }
-    const TraceModule *changed = find_changed(entry->trace, &modes);
+    const TraceObject *changed = find_changed(entry->trace, &modes);
     if (!changed) return REASON_NONE;
     if (modes)
         snprintf(out, bytes, "%s: entry %d was compiled before", changed->module->type,
                  entry->number);
     else
-        snprintf(out, bytes, "a module holds other parameters or settings");
+        snprintf(out, bytes,
+                 changed->is_graph ? "the FX graph was edited"
+                                   : "a module holds other parameters or settings");
     return modes ? REASON_mode_changed : REASON_input_changed;
 }
 
@@ -133,10 +156,13 @@ bool call_changes_ambient(Tracer *tracer, const char *what, AmbientChange change
 }
 
 void call_meets_module(Tracer *tracer, const cb_module *module) {
-    Call *call = call_of(tracer);
-    if (call->mode != CALL_RECORDS || call->refused) return;
-    if (arena_guard(call->trace->arena))
-        call_break(call, REASON_out_of_memory, "while recording");
-    else
-        add_module(call->recording->trace, module);
+    const Call *call = call_of(tracer);
+    if (call->mode == CALL_RECORDS && !knows_module(call->recording->trace, module))
+        meet_object(tracer, object_of(module));
+}
+
+void call_meets_graph(Tracer *tracer, const cb_graph *graph) {
+    const Call *call = call_of(tracer);
+    if (call->mode == CALL_RECORDS && !knows_graph(call->recording->trace, graph))
+        meet_object(tracer, graph_object(graph));
 }

@@ -77,7 +77,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     Entry *entry = arena_new_array(trace->arena, Entry, 1);
     entry->function = call->function;
     entry->trace = trace;
-    modules_forget_dead(trace);
+    objects_forget_dead(trace);
     trace_make_lines(trace);
     entry->graph = recording->graph;
     entry->resumes = call->resumed;
@@ -184,7 +184,7 @@ static bool compile(Entry *entry, Call *call) {
 bool entry_same(const Entry *a, const Entry *b) {
     bool same = a->resumes == b->resumes && a->input_count == b->input_count &&
                 ambient_equal(a->ambient, b->ambient) && trace_same(a->trace, b->trace) &&
-                modules_same(a->trace, b->trace);
+                objects_same(a->trace, b->trace);
     for (int i = 0; same && i < b->input_count; i++)
         same = a->first[i] == b->first[i]; /* and what their guards say is in the traces */
     return same;

@@ -76,13 +76,15 @@ int input_first(Tensor *const *input, int i); /* the first input that is the sam
 /* ---- conditions: conditions.c, what a call finds around its inputs ------------------------- */
 
 Ambient function_ambient(const Function *function); /* that a call from here begins with */
-/* fullgraph, which does not run the function again: the modules that the trace depends on. */
-void modules_forget_dead(Trace *trace); /* the function made them for itself */
-bool modules_hold(const Trace *trace);  /* all are as they were */
-bool modules_same(const Trace *a, const Trace *b);
+/* fullgraph, which does not run the function again: the modules and FX graphs that the trace
+ * depends on. */
+void objects_forget_dead(Trace *trace); /* the function made them for itself */
+bool objects_hold(const Trace *trace);  /* all are as they were */
+bool objects_same(const Trace *a, const Trace *b);
 /* Of the tracer (tensor/tracer.h). */
 bool call_changes_ambient(Tracer *tracer, const char *what, AmbientChange change);
 void call_meets_module(Tracer *tracer, const cb_module *module);
+void call_meets_graph(Tracer *tracer, const cb_graph *graph);
 /* What of all this the entry does not hold for, into out; REASON_NONE: it holds. */
 Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t bytes);
 
@@ -442,11 +444,15 @@ static inline bool call_is_quiet(const Call *call) {
 /* gradient.c: of the tracer (tensor/tracer.h). */
 bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out);
 bool call_requires_grad(Tracer *tracer, const Tensor *x);
-void call_meets_gradient(Tracer *tracer, Tensor *x, bool frees);
+void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how);
 /* fullgraph: the function has returned, and left these gradients. False: it keeps something
  * else. */
 bool call_ends_leaves(const Call *call);
-bool leaves_hold(const Entry *entry, Tensor *const *input); /* they are what they were before */
+/* What requires a gradient, and which gradients there are, is what it was before; else out says
+ * what is not. */
+bool leaves_hold(const Entry *entry, Tensor *const *input);
+void leaves_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
+Tensor *entry_captured(const Entry *entry, int k); /* as the function would find it now */
 void leaves_find(const Entry *entry, Tensor **value); /* the gradients that there are */
 /* After a run without the function: they are what they were then, by their results. False with an
  * error: one is missing. */

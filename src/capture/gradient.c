@@ -50,7 +50,7 @@ static bool add_to_leaf(Tensor **gradient, Tensor *shell) {
 }
 
 static bool give_to_leaf(Call *call, Tensor *leaf, Tensor *shell) {
-    if (call->function->options.fullgraph) call_meets_gradient(&call->tracer, leaf, false);
+    if (call->function->options.fullgraph) call_meets_leaf(&call->tracer, leaf, READS_GRADIENT);
     return add_to_leaf(tape_gradient(leaf), shell);
 }
 
@@ -119,9 +119,20 @@ static void push_leaf(Call *call, TraceLeaf leaf) {
     push(arena, call->recording->trace->leaf, leaf);
 }
 
-void call_meets_gradient(Tracer *tracer, Tensor *x, bool frees) {
-    Call *call = call_of(tracer);
-    if (call->mode != CALL_RECORDS || call->refused || find_leaf(call, x) != NO_VALUE) return;
+/* What is the result of ops outside requires one for ever. */
+static void ask_whether(Call *call, Tensor *x) {
+    if (x->history && !tape_gradient(x)) return;
+    int v = record_value(call, x);
+    if (v < 0) {
+        call->failed = true;
+        return;
+    }
+    call->trace->value[v].asked = true;
+    call->trace->value[v].required = x->history;
+}
+
+static void meet_gradient(Call *call, Tensor *x, bool frees) {
+    if (find_leaf(call, x) != NO_VALUE) return;
     Tensor *gradient = *tape_gradient(x);
     int v = record_value(call, x), before = LEAF_NONE;
     bool found = v >= 0;
@@ -133,6 +144,15 @@ void call_meets_gradient(Tracer *tracer, Tensor *x, bool frees) {
         push_leaf(call, (TraceLeaf){v, frees ? LEAF_ANY : before, LEAF_SAME});
     else
         call->failed = true;
+}
+
+void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how) {
+    Call *call = call_of(tracer);
+    if (call->mode != CALL_RECORDS || call->refused) return;
+    if (how == ASKS_WHETHER)
+        ask_whether(call, x);
+    else
+        meet_gradient(call, x, how == FREES_GRADIENT);
 }
 
 bool call_ends_leaves(const Call *call) {
@@ -151,18 +171,67 @@ bool call_ends_leaves(const Call *call) {
 static Tensor *real_tensor(const Entry *entry, Tensor *const *input, int v) {
     if (v < entry->input_count) return input[v];
     for (int k = 0; k < entry->captured_count; k++)
-        if (entry->captured[k] == v) return entry->held[k];
+        if (entry->captured[k] == v) return entry_captured(entry, k);
     return NULL; /* unreachable: all of them are captured */
 }
 
-bool leaves_hold(const Entry *entry, Tensor *const *input) {
+/* The function's own tensor, while it lives: what the entry holds on to is another one, that does
+ * not know when it becomes a leaf. */
+Tensor *entry_captured(const Entry *entry, int k) {
+    Tensor *held = entry->held[k], *x;
+    if (!held) return NULL; /* a gradient: leaves_find */
+    return handle_lives(entry->trace->value[entry->captured[k]].handle, &x) ? x : held;
+}
+
+static bool requires_as_before(const TraceValue *value, const Tensor *x, bool grad) {
+    bool tracked = grad && x->history;
+    if (value->asked && value->required != (x->history != NULL)) return false;
+    return tracked == value->tracked && (!tracked || tape_gradient(x));
+}
+
+/* The value that requires a gradient and did not, or the other way round; NO_VALUE: none. */
+static int find_other_leaf(const Entry *entry, Tensor *const *input) {
+    const TraceValue *value = entry->trace->value;
+    bool grad = grad_mode();
+    for (int i = 0; i < entry->input_count; i++)
+        if (!requires_as_before(&value[i], input[i], grad)) return i;
+    for (int k = 0; k < entry->captured_count; k++) {
+        const Tensor *x = entry_captured(entry, k);
+        if (x && !requires_as_before(&value[entry->captured[k]], x, grad))
+            return entry->captured[k];
+    }
+    return NO_VALUE;
+}
+
+/* Whose gradient is there and was not, or the other way round; NO_VALUE: none. */
+static int find_other_gradient(const Entry *entry, Tensor *const *input) {
     for (int i = 0; i < length(entry->trace->leaf); i++) {
         const TraceLeaf *leaf = &entry->trace->leaf[i];
         Tensor **gradient = tape_gradient(real_tensor(entry, input, leaf->value));
-        if (!gradient) return false; /* it is a leaf no more */
-        if (leaf->before != LEAF_ANY && (leaf->before == LEAF_NONE) != !*gradient) return false;
+        if (!gradient) return leaf->value; /* it is a leaf no more */
+        if (leaf->before != LEAF_ANY && (leaf->before == LEAF_NONE) != !*gradient)
+            return leaf->value;
     }
-    return true;
+    return NO_VALUE;
+}
+
+bool leaves_hold(const Entry *entry, Tensor *const *input) {
+    return find_other_leaf(entry, input) == NO_VALUE &&
+           find_other_gradient(entry, input) == NO_VALUE;
+}
+
+void leaves_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes) {
+    int v = find_other_leaf(entry, input);
+    bool leaf = v != NO_VALUE;
+    if (!leaf) v = find_other_gradient(entry, input);
+    if (v == NO_VALUE) return;
+    const char *path = entry->trace->value[v].path;
+    char name[32];
+    snprintf(name, sizeof name, v < entry->input_count ? "input %d" : "captured %%%d", v);
+    snprintf(out, bytes, "%s %s, and entry %d was recorded before", path ? path : name,
+             leaf ? "requires a gradient now, or does not any more"
+                  : "has a gradient now, or has none any more",
+             entry->number);
 }
 
 void leaves_find(const Entry *entry, Tensor **value) {

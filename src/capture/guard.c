@@ -108,7 +108,7 @@ bool entry_holds(const Entry *entry, Ambient now, bool grad, Tensor *const *inpu
                  int input_count) {
     int written;
     if (entry->input_count != input_count || !ambient_equal(entry->ambient, now) ||
-        !modules_hold(entry->trace))
+        !objects_hold(entry->trace))
         return false;
     for (int i = 0; i < input_count; i++)
         if (!guard_holds(&entry->guard[i], input[i], grad)) return false;

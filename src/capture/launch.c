@@ -220,7 +220,8 @@ static int call_ops(const Entry *entry, Tensor **value, Tensor **output, bool ef
 
 static int call_values(const Entry *entry, Tensor **value, Tensor **graph_output, Tensor **output) {
     char detail[160];
-    for (int k = 0; k < entry->captured_count; k++) value[entry->captured[k]] = entry->held[k];
+    for (int k = 0; k < entry->captured_count; k++)
+        value[entry->captured[k]] = entry_captured(entry, k);
     leaves_find(entry, value);
     if (!entry_writes_apart(entry, value, detail, sizeof detail)) {
         function_note(entry->function, REASON_written_overlap, site_current(), "%s", detail);

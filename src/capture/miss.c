@@ -58,7 +58,10 @@ Reason miss_describe(const Function *function, Ambient now, Tensor *const *input
         return REASON_input_changed;
     Reason why = conditions_differ(last, now, out, bytes);
     if (why != REASON_NONE) return why;
-    if (function->options.fullgraph) frozen_describe(last, out, bytes);
+    if (function->options.fullgraph) {
+        frozen_describe(last, out, bytes);
+        leaves_describe(last, input, out, bytes);
+    }
     return REASON_input_changed;
 }
 

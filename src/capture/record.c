@@ -64,6 +64,7 @@ static int real_value(Call *call, Tensor *x) {
     if (!call_bind(call, v, x)) return OUT_OF_MEMORY;
     functional_add(recording, VALUE_IS_CAPTURED, x);
     recording->trace->value[v].path = path_of(call, x);
+    recording->trace->value[v].handle = tensor_out(x);
     return v;
 }
 

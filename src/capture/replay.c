@@ -358,21 +358,21 @@ static bool trace_pause(Tracer *tracer) {
 
 bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input, int input_count,
                 Entry *entry) {
-    call->tracer =
-        (Tracer){.apply = trace_apply,
-                 .expect = call_expects,
-                 .expect_two = call_expects_two,
-                 .assign = trace_assign,
-                 .materialize = trace_materialize,
-                 .destroy_tensor = call_loses_tensor,
-                 .storage_of = call_storage_of,
-                 .pause = trace_pause,
-                 .change_ambient = call_changes_ambient,
-                 .requires_grad = call_requires_grad,
-                 .go_back = call_goes_back,
-                 .meet_gradient = function->options.fullgraph ? call_meets_gradient : NULL,
-                 .meet_module = function->options.fullgraph ? call_meets_module : NULL,
-                 .serial = serial_next()};
+    call->tracer = (Tracer){.apply = trace_apply,
+                            .expect = call_expects,
+                            .expect_two = call_expects_two,
+                            .assign = trace_assign,
+                            .materialize = trace_materialize,
+                            .destroy_tensor = call_loses_tensor,
+                            .storage_of = call_storage_of,
+                            .pause = trace_pause,
+                            .change_ambient = call_changes_ambient,
+                            .requires_grad = call_requires_grad,
+                            .go_back = call_goes_back,
+                            .meet_leaf = function->options.fullgraph ? call_meets_leaf : NULL,
+                            .meet_module = function->options.fullgraph ? call_meets_module : NULL,
+                            .meet_graph = function->options.fullgraph ? call_meets_graph : NULL,
+                            .serial = serial_next()};
     call->start_ms = entry ? 0 : clock_ms();
     call->function = function;
     call->ambient = now;

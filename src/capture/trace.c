@@ -21,8 +21,8 @@ Trace *trace_new(void) {
 
 void trace_free(Trace *trace) {
     if (!trace) return;
-    for (int i = 0; i < length(trace->module); i++)
-        if (trace->module[i].module) tomb_drop(&trace->module[i].module->tomb);
+    for (int i = 0; i < length(trace->object); i++)
+        if (trace->object[i].tomb) tomb_drop(trace->object[i].tomb);
     arena_free(trace->arena);
 }
 
@@ -173,7 +173,8 @@ static bool same_layout(const TraceValue *a, const TraceValue *b) {
 
 static bool same_value(const TraceValue *a, const TraceValue *b) {
     return a->kind == b->kind && a->root == b->root && a->tracked == b->tracked &&
-           same_layout(a, b) && a->offset == b->offset;
+           a->asked == b->asked && a->required == b->required && same_layout(a, b) &&
+           a->offset == b->offset;
 }
 
 int trace_back_results(const TraceBack *back) {

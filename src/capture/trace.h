@@ -85,12 +85,23 @@ typedef struct TraceValue {
     Meta meta;
     int64_t stride[CB_MAX_RANK];
     const char *path; /* of a captured tensor of the module that was compiled, NULL: of none */
+    const cb_tensor *handle; /* of a captured tensor, that the function found */
+    /* fullgraph: whether an input or captured tensor requires a gradient, or did so where none was
+     * wanted, and the function asked. */
+    bool asked, required;
 } TraceValue;
 
-typedef struct TraceModule { /* whose forward ran, or whose mode the function asked for */
-    cb_module *module;       /* held by its tomb; NULL: forgotten */
-    uint64_t modes, tensors; /* which of it and its descendants train; which tensors they hold */
-} TraceModule;
+/* A module whose forward ran, or of which the function asked something; or an FX graph that ran. */
+typedef struct TraceObject {
+    union {
+        Tomb *tomb; /* held; NULL: forgotten */
+        const cb_module *module;
+        const cb_graph *graph;
+    };
+    bool is_graph;
+    uint64_t modes; /* of a module: which of it and its descendants train */
+    uint64_t parts; /* and which tensors they hold; of a graph: how often it was edited */
+} TraceObject;
 
 enum { LEAF_ANY = -3, LEAF_SAME, LEAF_NONE }; /* or a value */
 typedef struct TraceLeaf { /* fullgraph: whose gradient the function looks at, or changes */
@@ -122,7 +133,7 @@ typedef struct Trace {
     Arena *arena;      /* owned */
     uint64_t serial;   /* unique; 0: it is not complete */
     const TraceLine *line; /* per op, and one more that is none; NULL: it is not complete */
-    TraceModule *module; /* vec; under fullgraph, and without those that are below another one */
+    TraceObject *object; /* vec; under fullgraph, and without modules that are below another one */
     TraceOp *op;       /* vec */
     TraceValue *value; /* vec */
     TraceLeaf *leaf;   /* vec */

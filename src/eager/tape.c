@@ -526,29 +526,34 @@ cb_tensor *(cb_requires_grad_)(cb_tensor *handle, bool on) {
     return handle;
 }
 
+static void meet_leaf(Tensor *x, LeafMeeting how) {
+    Tracer *tracer = tracer_current();
+    if (x->storage && tracer && tracer->meet_leaf) tracer->meet_leaf(tracer, x, how);
+}
+
 bool cb_requires_grad(const cb_tensor *handle) {
-    const Tensor *x = tensor_in(handle, "requires_grad");
-    const Tracer *tracer = tracer_current();
-    if (x && tracer && tracer->requires_grad && x->trace)
-        return x->history || tracer->requires_grad(tracer_current(), x);
-    return x && x->history;
+    Tensor *x = tensor_in(handle, "requires_grad");
+    Tracer *tracer = tracer_current();
+    if (!x) return false;
+    meet_leaf(x, ASKS_WHETHER);
+    return x->history ||
+           (tracer && tracer->requires_grad && x->trace && tracer->requires_grad(tracer, x));
 }
 
 /* Where x's gradient is, for somebody who looks at it, or frees it. */
-static Tensor **meet_gradient(Tensor *x, bool frees) {
-    Tracer *tracer = tracer_current();
+static Tensor **meet_gradient(Tensor *x, LeafMeeting how) {
     Tensor **gradient = x ? tape_gradient(x) : NULL;
-    if (gradient && tracer && tracer->meet_gradient) tracer->meet_gradient(tracer, x, frees);
+    if (x) meet_leaf(x, gradient ? how : ASKS_WHETHER);
     return gradient;
 }
 
 cb_tensor *cb_tensor_grad(const cb_tensor *handle) {
-    Tensor **gradient = meet_gradient(tensor_in(handle, "tensor_grad"), false);
+    Tensor **gradient = meet_gradient(tensor_in(handle, "tensor_grad"), READS_GRADIENT);
     return gradient ? tensor_out(*gradient) : NULL;
 }
 
 void cb_zero_grad(cb_tensor *handle) {
-    Tensor **gradient = meet_gradient(tensor_in(handle, "zero_grad"), true);
+    Tensor **gradient = meet_gradient(tensor_in(handle, "zero_grad"), FREES_GRADIENT);
     if (!gradient) return;
     tensor_destroy(*gradient);
     *gradient = NULL;

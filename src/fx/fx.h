@@ -54,6 +54,7 @@ struct cb_graph {
     Module *root; /* may be NULL */
     FxNode *first, *last;
     int count, next_id;
+    uint64_t edits;        /* targets that were set and arguments that were changed, so far */
     Map names;             /* hash of a name -> the name: taken for ever, as in torch.fx */
     Map name_counts;       /* hash of a base -> FxNameCount */
     FxConstant *constants; /* vec */
@@ -144,7 +145,7 @@ typedef struct FxCall {
     FxIndex step[2 * CB_MAX_RANK];
 } FxCall;
 
-void fx_resolve(FxNode *node); /* sets op and inplace from the target */
+void fx_resolve(FxNode *node); /* after a change of the target: op and inplace */
 /* The op call that a call_function or call_method node stands for; false with an error that names
  * it. */
 bool fx_bind(const FxNode *node, FxCall *call);

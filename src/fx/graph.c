@@ -35,7 +35,7 @@ void cb_graph_free(cb_graph *graph) {
     if (!fx_lives(graph, "cb_graph_free: the graph")) return;
     for (int i = 0; i < length(graph->constants); i++) tensor_destroy(graph->constants[i].tensor);
     arena_free(graph->arena);
-    *graph = (FxGraph){0};
+    *graph = (FxGraph){.tomb = graph->tomb};
     tomb_bury(&graph->tomb);
 }
 
@@ -163,6 +163,7 @@ static void drop_user(FxNode *node, const FxNode *user) {
 /* Users keep their order: a node that stays an input keeps its place among that input's users. */
 void fx_refresh(FxNode *node) {
     Arena *arena = node->graph->arena;
+    node->graph->edits++;
     FxNode **before = node->inputs;
     node->inputs = NULL;
     fx_visit_inputs(node, add_input, node);

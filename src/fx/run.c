@@ -221,6 +221,8 @@ static int run_nodes(FxRun *run) {
 
 static bool begin(FxRun *run, const RunRequest *request) {
     size_t count = (size_t)request->graph->next_id + 1;
+    Tracer *tracer = tracer_current();
+    if (tracer && tracer->meet_graph) tracer->meet_graph(tracer, request->graph);
     run->graph = request->graph;
     run->inputs = request->inputs;
     run->input_count = request->input_count;

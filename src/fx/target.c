@@ -99,6 +99,7 @@ static Op find_function(const char *target) {
 }
 
 void fx_resolve(FxNode *node) {
+    node->graph->edits++;
     node->op = OP_none;
     node->inplace = false;
     if (node->opcode == CB_CALL_FUNCTION) node->op = find_function(node->target);

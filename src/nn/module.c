@@ -281,6 +281,7 @@ ModuleTensor *module_find_tensor(const Module *module, const char *path) {
 
 cb_module *cb_module_child(cb_module *module, const char *path) {
     if (!path || !module_lives(module, "cb_module_child: the module")) return NULL;
+    module_met(module);
     Module *child = module_find_child(module, path);
     if (!child) fail(CB_ERR_ARGUMENT, "%s has no child '%s'", module->type, path);
     return child;
@@ -288,6 +289,7 @@ cb_module *cb_module_child(cb_module *module, const char *path) {
 
 cb_tensor *cb_module_get(cb_module *module, const char *path) {
     if (!path || !module_lives(module, "cb_module_get: the module")) return NULL;
+    module_met(module);
     ModuleTensor *slot = module_find_tensor(module, path);
     if (slot) return tensor_out(slot->tensor);
     fail(CB_ERR_ARGUMENT, "%s has no parameter or buffer '%s'", module->type, path);

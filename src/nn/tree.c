@@ -67,8 +67,9 @@ static OPENS_FRAME void visit_in_frame(const Module *module, cb_tensor_visitor *
 }
 
 void cb_module_visit(cb_module *module, cb_tensor_visitor *visitor, void *user) {
-    if (visitor && module_lives(module, "cb_module_visit: the module"))
-        visit_in_frame(module, visitor, user);
+    if (!visitor || !module_lives(module, "cb_module_visit: the module")) return;
+    module_met(module);
+    visit_in_frame(module, visitor, user);
 }
 
 /* Is it among the first *left slots? */
@@ -103,6 +104,7 @@ static void collect(ParameterList *list, const Module *module) {
 
 int cb_module_parameters(cb_module *module, cb_tensor **out, int capacity) {
     if (!module_lives(module, "cb_module_parameters: the module")) return 0;
+    module_met(module);
     ParameterList list = {.root = module, .out = out, .capacity = out ? capacity : 0};
     collect(&list, module);
     return list.found;
@@ -174,7 +176,9 @@ bool cb_module_is_leaf(const cb_module *module) {
 }
 
 int cb_module_child_count(const cb_module *module) {
-    return module_lives(module, "cb_module_child_count: the module") ? module->child_count : 0;
+    if (!module_lives(module, "cb_module_child_count: the module")) return 0;
+    module_met(module);
+    return module->child_count;
 }
 
 void cb_module_set_leaf(cb_module *module, bool leaf) {
@@ -183,6 +187,7 @@ void cb_module_set_leaf(cb_module *module, bool leaf) {
 
 cb_module *cb_module_child_at(const cb_module *module, int index, const char **name) {
     if (!module_lives(module, "cb_module_child_at: the module")) return NULL;
+    module_met(module);
     if (index < 0 || index >= module->child_count) return NULL;
     if (name) *name = module->child[index].name;
     return module->child[index].module;

@@ -17,6 +17,12 @@ typedef enum AmbientChange {
     CHANGES_DRAWS /* what a random op draws */
 } AmbientChange;
 
+typedef enum LeafMeeting {
+    ASKS_WHETHER,  /* it is asked whether the tensor requires a gradient */
+    READS_GRADIENT,
+    FREES_GRADIENT
+} LeafMeeting;
+
 typedef struct GoingBack { /* cb_backward, cb_grad or cb_grad_graph */
     const char *what;       /* for messages */
     Tensor *y, *given;      /* its gradient, or NULL */
@@ -58,10 +64,13 @@ struct Tracer {
     /* False with an error, or when the thread is traced no more and goes back itself. NULL:
      * refused. */
     bool (*go_back)(Tracer *tracer, const GoingBack *back, Tensor **out);
-    /* The gradient of the leaf x is about to be looked at, or freed. May be NULL. */
-    void (*meet_gradient)(Tracer *tracer, Tensor *x, bool frees);
-    /* The module's forward runs, or its mode is asked for. May be NULL. */
+    /* It is asked whether x, which has a storage, requires a gradient; or the gradient of the leaf
+     * x is about to be looked at, or freed. May be NULL. */
+    void (*meet_leaf)(Tracer *tracer, Tensor *x, LeafMeeting how);
+    /* The module's forward runs, or something of it is asked for. May be NULL. */
     void (*meet_module)(Tracer *tracer, const cb_module *module);
+    /* The FX graph runs. May be NULL. */
+    void (*meet_graph)(Tracer *tracer, const cb_graph *graph);
     /* Where its shells, by their number, sit while they are dead, and their places in a list of
      * those that live (tensor/thread.h): such a one dies without destroy_tensor. NULL: it asks for
      * that. */
