@@ -406,6 +406,58 @@ static void surroundings_of_the_first_op(void **state) {
     expect_apart(changes_precision);
 }
 
+/* ---- gradients, and who is one --------------------------------------------------------------- */
+
+static cb_tensor *factor;
+
+static cb_tensor *goes_back(cb_tensor *x) {
+    cb_tensor *loss = cb_sum(cb_mul(x, factor));
+    cb_backward(loss, NULL);
+    return cb_detach(loss);
+}
+
+/* What was a leaf as it was recorded is the result of ops outside now, behind which the leaf is. */
+static void a_result_is_no_leaf(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(goes_back, VM);
+    for (int i = 0; i < 6; i++) {
+        cb_tensor *leaf = cb_requires_grad_(ramp(3, 4), true), *x = ramp(3, 4);
+        factor = i % 2 ? cb_mul(leaf, 3.0) : leaf;
+        assert_non_null(cb_call(fast, x));
+        cb_tensor *g = cb_tensor_grad(leaf);
+        assert_non_null(g);
+        expect_equal(cb_mul(g, 1.0), cb_mul(x, i % 2 ? 3.0 : 1.0));
+    }
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+static cb_tensor *adds_into_the_second(cb_tensor *x, cb_tensor *y) {
+    cb_add_(y, x);
+    return cb_mul(x, 2.0);
+}
+
+/* One tensor is an entry of its own, whichever of the two is written; and is no miss again. */
+static void what_is_written_joins_what_stands_before(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(adds_into_the_second, VM);
+    for (int i = 0; i < 6; i++) {
+        cb_tensor *x = ramp(3, 4), *y = i % 2 ? x : ramp(3, 4);
+        cb_tensor *u = ramp(3, 4), *v = i % 2 ? u : ramp(3, 4);
+        cb_tensor *wanted = adds_into_the_second(x, y);
+        expect_equal(cb_call(fast, u, v), wanted);
+        expect_equal(v, y);
+        assert_int_equal(cb_stats(fast).graphs, i ? 2 : 1);
+    }
+    assert_int_equal(cb_stats(fast).breaks, 0);
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(surroundings_of_the_first_op),
@@ -422,6 +474,8 @@ int main(void) {
         cmocka_unit_test(a_parameter_is_guarded_with_its_strides),
         cmocka_unit_test(other_entries_are_for_other_names),
         cmocka_unit_test(a_run_may_end_earlier),
+        cmocka_unit_test(a_result_is_no_leaf),
+        cmocka_unit_test(what_is_written_joins_what_stands_before),
     };
     return run_counted(tests);
 }

@@ -379,6 +379,18 @@ static void joins_in_the_dtype_of_all(void **state) {
     }
 }
 
+/* A gradient that somebody multiplied by is another one when more is added to it. */
+static void what_is_added_is_a_write(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F32, 2, 3)), *v = leaf(VALUES(CB_F32, 5, 7));
+    assert_int_equal(cb_backward(cb_sum(cb_mul(w, 4.0)), NULL), CB_OK);
+    cb_tensor *y = cb_sum(cb_mul(cb_tensor_grad(w), v));
+    assert_int_equal(cb_backward(cb_sum(w), NULL), CB_OK);
+    assert_int_not_equal(cb_backward(y, NULL), CB_OK);
+    assert_non_null(cb_error());
+    cb_clear_error();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adds_up),
@@ -398,6 +410,7 @@ int main(void) {
         TEST(dropout_keeps_its_mask),
         TEST(norms_move_statistics),
         TEST(writes_are_seen),
+        TEST(what_is_added_is_a_write),
         TEST(refusals),
         TEST(compiled_functions_run_eagerly),
         TEST(refused_inside_of_a_trace),
