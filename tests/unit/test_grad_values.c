@@ -474,6 +474,8 @@ static void at_odd_elements(void **state) {
         float x[4], first[4];
     } row[] = {
         {limited, {NAN, -1, 2, 2.5}, {0, 1, 1, 0}},
+        {smooth, {INFINITY, -INFINITY, 0.25, 3}, {0.25, -0.25, 0.125, 0.25}},
+        {huber, {INFINITY, -INFINITY, 0.25, 3}, {0.25, -0.25, 0.0625, 0.25}},
         {limited_below, {NAN, 0.5, 0.25, 7}, {0, 1, 0, 1}},
         {limited_above, {NAN, 0.5, 0.25, 7}, {0, 1, 1, 0}},
         {limited_by_nan, {NAN, 0.5, 0.25, 7}, {0, 0, 0, 0}},
