@@ -55,7 +55,7 @@ bool cache_read(const char *directory, const char *key, CacheContent *out);
 /* Removes entries, least recently used first, until they fit option cache_limit_mb, and sweeps. */
 void cache_trim(const char *directory);
 /* Removes what killed processes left: files and folders that nobody has written to for an hour,
- * while a compiler may run for 30 seconds (option cc_timeout_ms). */
+ * while a compiler may run for 10 minutes (20 times option cc_timeout_ms). */
 void cache_sweep(const char *directory);
 /* The same, at the first call of the process. */
 void cache_sweep_once(const char *directory);

@@ -3,7 +3,8 @@
  * No shell: posix_spawn of the program itself, in a process group of its own, with the source on
  * its standard input and a pipe for what it prints. When the time limit passes, or the compiler
  * exits and leaves children behind, the whole group is killed; the group leader is reaped last, so
- * its number cannot have been reused.
+ * its number cannot have been reused. The limit is one of processor time: on a busy machine a group
+ * that goes on computing has more time by the clock, one that does nothing has not.
  *
  * -ffp-contract=fast: a * b + c may round once instead of twice, which only brings results nearer
  * to the exact ones; -fwrapv: integers wrap; no -ffast-math: NaN, infinities and signed zeros
@@ -21,6 +22,7 @@
 #include "base/memory.h"
 #include "base/option.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -42,6 +44,12 @@
 #endif
 
 enum { MESSAGE_BYTES = 8192, REMEMBER_MS = 1000, POLL_MS = 20 };
+enum {
+    LONGEST = 20,    /* times the limit, by the clock */
+    WORKING = 50,    /* a group that has a 50th of a processor computes */
+    HUNG_WAIT = 4,   /* times the limit, until a compiler that hung is tried again */
+    HUNG_RETRIES = 3 /* so often, until one of them finishes */
+};
 
 extern char **environ;
 
@@ -153,10 +161,12 @@ const char *compiler_cpu(void) {
 
 /* ---- finding ----------------------------------------------------------------------------- */
 
-/* A compiler that hangs costs its time once, not for every kernel. */
+/* A compiler that hangs costs its time a few times, not for every kernel. */
 static struct {
     char real[COMPILER_PATH];
     int64_t changed, limit_ms; /* 0: none has hung */
+    double until;              /* when it may be tried again */
+    int tried;                 /* so often */
 } hung;                        /* under the lock */
 
 static struct {
@@ -221,8 +231,9 @@ void compiler_forget(void) {
 
 typedef struct CompilerRun {
     pid_t child;
-    int pipe; /* what it prints */
-    double deadline;
+    int pipe;                 /* what it prints */
+    double deadline, longest; /* by the clock; for the former there may be more time */
+    double checked, computed; /* when the deadline was last asked for more; processor time then */
     char words[MESSAGE_BYTES];
     size_t count;
     int status;
@@ -314,6 +325,47 @@ static void look(CompilerRun *run) {
     if (result == 0 && info.si_pid == run->child) run->exited = true;
 }
 
+/* Milliseconds of processor time that the process, if it is one of the group, had with all those of
+ * its children that are gone. */
+static double process_ms(const char *number, pid_t group) {
+    char path[64], line[512];
+    int process_group = 0;
+    unsigned long ticks[4] = {0};
+    snprintf(path, sizeof path, "/proc/%.20s/stat", number);
+    FILE *file = fopen(path, "re");
+    const char *after = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+    if (after)
+        sscanf(after, ") %*c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %lu %lu",
+               &process_group, &ticks[0], &ticks[1], &ticks[2], &ticks[3]);
+    if (file) fclose(file);
+    if (process_group != group) return 0;
+    double sum = (double)ticks[0] + (double)ticks[1] + (double)ticks[2] + (double)ticks[3];
+    return sum * 1000 / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* 0 where the system does not tell. */
+static double group_ms(pid_t group) {
+    DIR *all = opendir("/proc");
+    double sum = 0;
+    for (struct dirent *entry; all && (entry = readdir(all));)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+            sum += process_ms(entry->d_name, group);
+    if (all) closedir(all);
+    return sum;
+}
+
+/* At the deadline: whether there is a later one, since others kept the processors from a group that
+ * has not had the time of the limit, and had some of it since it was last looked at. */
+static bool goes_on(CompilerRun *run) {
+    double now = clock_ms(), limit = (double)option_int(OPTION_cc_timeout_ms);
+    double computed = group_ms(run->child), left = limit - computed;
+    bool works = (computed - run->computed) * WORKING >= now - run->checked;
+    if (!works || left <= 0 || now >= run->longest) return false;
+    run->checked = now, run->computed = computed;
+    run->deadline = now + (left > limit / 8 ? left : limit / 8);
+    return true;
+}
+
 static void wait_for(CompilerRun *run, Stop *stop) {
     bool open = true;
     while (!run->exited && !run->timed_out && !run->stopped) {
@@ -324,7 +376,7 @@ static void wait_for(CompilerRun *run, Stop *stop) {
         else
             usleep(200);
         look(run);
-        run->timed_out = !run->exited && clock_ms() >= run->deadline;
+        run->timed_out = !run->exited && clock_ms() >= run->deadline && !goes_on(run);
         run->stopped = !run->exited && is_stopped(stop);
     }
     kill(-run->child, SIGKILL);
@@ -368,7 +420,8 @@ static Reason refuse(const char *path, int error, char **message) {
 static Reason run_compiler(const char *path, int input, const CommandLine *command, Stop *stop,
                            char **message) {
     int ends[2];
-    CompilerRun run = {.deadline = clock_ms() + (double)option_int(OPTION_cc_timeout_ms)};
+    double now = clock_ms(), limit = (double)option_int(OPTION_cc_timeout_ms);
+    CompilerRun run = {.deadline = now + limit, .longest = now + LONGEST * limit, .checked = now};
     if (pipe2(ends, O_CLOEXEC)) return refuse(path, errno, message);
     run.pipe = ends[0];
     int error = spawn(&run, path, input, ends[1], command);
@@ -382,27 +435,43 @@ static Reason run_compiler(const char *path, int input, const CommandLine *comma
     return run.timed_out ? REASON_compiler_timeout : REASON_compiler_failed;
 }
 
-/* The time that it did not finish in, until it is another file or has more time; 0: it may run. */
-static int64_t hung_for(const Compiler *compiler) {
-    lock_take(LOCK_compiler);
-    bool same = hung.changed == compiler->changed && !strcmp(hung.real, compiler->real);
-    int64_t limit = same && option_int(OPTION_cc_timeout_ms) <= hung.limit_ms ? hung.limit_ms : 0;
-    lock_give(LOCK_compiler);
-    return limit;
+static bool is_hung(const Compiler *compiler) {
+    return hung.limit_ms && hung.changed == compiler->changed && !strcmp(hung.real, compiler->real);
 }
 
-static void note_hung(const Compiler *compiler) {
+/* The time that it did not finish in, until it is another file or has more time, or is tried again
+ * by one thread; 0: it may run. */
+static int64_t hung_for(const Compiler *compiler) {
+    int64_t limit = option_int(OPTION_cc_timeout_ms);
     lock_take(LOCK_compiler);
-    memcpy(hung.real, compiler->real, sizeof hung.real);
-    hung.changed = compiler->changed;
-    hung.limit_ms = option_int(OPTION_cc_timeout_ms);
+    int64_t before = is_hung(compiler) && limit <= hung.limit_ms ? hung.limit_ms : 0;
+    if (before && hung.tried < HUNG_RETRIES && clock_ms() >= hung.until) {
+        hung.tried++;
+        hung.until = clock_ms() + (double)(HUNG_WAIT * before);
+        before = 0;
+    }
+    lock_give(LOCK_compiler);
+    return before;
+}
+
+static void note_end(const Compiler *compiler, bool timed_out) {
+    lock_take(LOCK_compiler);
+    bool same = is_hung(compiler);
+    if (!timed_out && same) hung.limit_ms = 0;
+    if (timed_out) {
+        memcpy(hung.real, compiler->real, sizeof hung.real);
+        hung.changed = compiler->changed;
+        hung.limit_ms = option_int(OPTION_cc_timeout_ms);
+        hung.until = clock_ms() + (double)(HUNG_WAIT * hung.limit_ms);
+        if (!same) hung.tried = 0;
+    }
     lock_give(LOCK_compiler);
 }
 
 static Reason give_up_on(const Compiler *compiler, int64_t limit_ms, char **message) {
     char words[COMPILER_PATH + 128];
     snprintf(words, sizeof words,
-             "%s did not finish within %lld ms before, and is not run again until it changes\n",
+             "%s did not finish within %lld ms before, and is not run again for a while\n",
              compiler->path, (long long)limit_ms);
     *message = memory_copy_text(words);
     return REASON_compiler_timeout;
@@ -433,6 +502,6 @@ Reason compiler_run(const Compiler *compiler, const char *source, size_t length,
                               : run_compiler(compiler->path, input, &command, stop, message);
     if (input >= 0) close(input);
     memory_free(variables);
-    if (reason == REASON_compiler_timeout) note_hung(compiler);
+    if (reason != REASON_compile_stopped) note_end(compiler, reason == REASON_compiler_timeout);
     return reason;
 }

@@ -26,7 +26,10 @@ typedef enum CompilerEffort {
 /* Compiles C source to a shared object at output, whose folder takes its temporary files,
  * too. REASON_NONE, compiler_failed, compiler_timeout or compile_stopped; *message is then the
  * compiler's words (heap text, or NULL). The compiler and all that it started are gone on return.
- * One that did not finish in time is not run again until its file or the time limit changes.
+ * The limit is of processor time; by the clock it is as long for one that does nothing, and 20
+ * times as long for one that others keep from computing. One that did not finish in time is run
+ * again when its file changes or the limit is raised, and otherwise three times, four limits apart,
+ * unless it finishes then.
  * effort: short compile times are preferred to some of the speed (codegen/c/c.h). */
 Reason compiler_run(const Compiler *compiler, const char *source, size_t length,
                     CompilerEffort effort, const char *output, Stop *stop, char **message);

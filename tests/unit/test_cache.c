@@ -380,6 +380,48 @@ static void test_hanging_compilers(void **state) {
     assert_refused(load_adder(63), REASON_compiler_timeout, "did not finish");
 }
 
+/* What others have of the processors is not the compiler's time; what it spins away is. */
+static void test_slow_machines(void **state) {
+    (void)state;
+    cb_set_option("cc_timeout_ms", "1000");
+    use_script("waits", "for round in 1 2 3 4 5 6 7 8; do i=0; sleep 0.3;"
+                        " while [ $i -lt 15000 ]; do i=$((i+1)); done; done; exec cc \"$@\"");
+    CodeResult result = load_adder(66);
+    assert_true(result.milliseconds > 2000);
+    assert_adds(result, 66);
+    cache_clear(cache);
+    cb_set_option("cc_timeout_ms", "300");
+    use_script("spins", "while :; do :; done");
+    result = load_adder(67);
+    assert_true(result.milliseconds < 5000);
+    assert_refused(result, REASON_compiler_timeout, "did not finish");
+}
+
+static void test_hung_compilers_are_tried_again(void **state) {
+    (void)state;
+    char body[1000];
+    cb_set_option("cc_timeout_ms", "300");
+    snprintf(body, sizeof body, "[ -e %s/ran ] && exec cc \"$@\"; : > %s/ran; sleep 1000", root,
+             root);
+    use_script("once", body);
+    assert_refused(load_adder(68), REASON_compiler_timeout, "did not finish");
+    assert_refused(load_adder(68), REASON_compiler_timeout, "before, and is not run again");
+    usleep(1300 * 1000);
+    assert_adds(load_adder(68), 68);
+    assert_adds(load_adder(69), 69);
+    cache_clear(cache);
+    cb_set_option("cc_timeout_ms", "50");
+    use_script("never", "echo waiting; sleep 1000");
+    assert_refused(load_adder(70), REASON_compiler_timeout, "waiting");
+    for (int i = 0; i < 3; i++) {
+        usleep(250 * 1000);
+        assert_refused(load_adder(70), REASON_compiler_timeout, "waiting");
+        assert_refused(load_adder(70), REASON_compiler_timeout, "before, and is not run again");
+    }
+    usleep(250 * 1000);
+    assert_refused(load_adder(70), REASON_compiler_timeout, "before, and is not run again");
+}
+
 /* A host that ignores SIGCHLD leaves no exit status to wait for. */
 static void test_ignored_children(void **state) {
     (void)state;
@@ -418,6 +460,8 @@ int main(void) {
         CASE(test_missing_compiler),
         CASE(test_failing_compilers),
         CASE(test_hanging_compilers),
+        CASE(test_slow_machines),
+        CASE(test_hung_compilers_are_tried_again),
         CASE(test_ignored_children),
         CASE(test_compilers_have_keys_of_their_own),
     };
