@@ -185,6 +185,8 @@ static const struct {
     {"x: f32[1, 1, 4]", "interpolate(x, 2, recompute_scale_factor=true)",
      "alone can be recomputed"},
     {"x: f32[1, 1, 4]", "interpolate(x, scale_factor=0.1)", "4 elements of dim 2 become 0"},
+    {"x: f32[1, 1, 4]", "interpolate(x, scale_factor=1e300)", "4 elements of dim 2 become 4e+300"},
+    {"x: f32[1, 1, 4]", "interpolate(x, scale_factor=1e18)", "too many elements"},
     {"x: f32[1, 1, 0]", "interpolate(x, 2)", "0 elements of dim 2 become 2"},
     {"x: f32[1, 1, 4]", "interpolate(x, 0)", "size cannot be 0, in interpolate(f32[1, 1"},
     {"x: f32[1, 4]", "interpolate(x, 2)", "1 to 3 spatial dims"},

@@ -31,9 +31,11 @@ static Node *pick(const Resize *r, Node *x, Node *index) {
     return graph_op(r->graph, OP_index_select, (Node *[]){x, index}, 2, &attrs, NULL);
 }
 
+enum { EXACT_FLOATS = 1 << 24 }; /* integers up to it are f32 */
+
 /* Each element r times in a row, when that is what the positions come to. */
 static bool repeats(const Resize *r) {
-    if (r->out % r->in) return false;
+    if (r->out % r->in || r->out > EXACT_FLOATS) return false;
     int64_t times = r->out / r->in;
     float half = r->mode == EXACT ? 0.5f : 0.0f;
     for (int64_t o = 0; o < r->out; o++)
@@ -248,11 +250,12 @@ static bool measure(const Node *x, const Attrs *attrs, Mode mode, int64_t *out, 
     if (!sized && !factors(attrs, n, factor)) return false;
     for (int i = 0; i < n; i++) {
         int64_t in = x->size[2 + i];
-        if (!sized) out[i] = (int64_t)floor((double)in * factor[i]);
+        double size = sized ? (double)out[i] : floor((double)in * factor[i]);
+        if (!sized) out[i] = size < 0x1p62 ? (int64_t)size : -1;
         scale[i] = sized || again || mode == AREA ? (double)in / (double)out[i] : 1 / factor[i];
         if (in >= least && out[i] >= least) continue;
-        fail(CB_ERR_SHAPE, "interpolate: %lld elements of dim %d become %lld", (long long)in, 2 + i,
-             (long long)out[i]);
+        fail(CB_ERR_SHAPE, "interpolate: %lld elements of dim %d become %.15g", (long long)in,
+             2 + i, size);
         return false;
     }
     return true;
