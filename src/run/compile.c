@@ -140,14 +140,15 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
     Arena *arena = graph->arena;
     bool optimized = optimize(graph, options, &recorded);
     if (optimized) graph = move_needed(graph);
-    Arena *moved = graph->arena == arena ? NULL : graph->arena;
+    Arena *of_graph = graph->arena, *moved = of_graph == arena ? NULL : of_graph;
     Arena *home = optimized ? home_of_plan(graph, options) : NULL;
     const Plan *plan =
         optimized ? plan_graph(graph, home, input_stride, options, &recorded, &constants) : NULL;
     Executable *executable = plan ? make_executable(plan, options, constants) : NULL;
     if (!plan) constants_free(&constants);
-    if (home != graph->arena && !plan) arena_free(home);
-    if (home != graph->arena || !plan) arena_free(moved);
+    if (home != of_graph && !plan)
+        arena_free(home); /* else it is the executable's, or gone with it */
+    if (home != of_graph || !plan) arena_free(moved);
     if (home != arena || !plan) arena_free(arena);
     return executable;
 }
