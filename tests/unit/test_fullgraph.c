@@ -156,6 +156,24 @@ static void answers_that_change_nothing(void **state) {
     assert_null(cb_error());
 }
 
+/* One whose gradient was read and that is a leaf no more has none: where gradients are off, too. */
+static void leaves_that_end(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = cb_full(cb_dims(3), 2.0);
+    given = cb_requires_grad_(cb_full(cb_dims(3), 3.0), true);
+    cb_backward(cb_sum(given), NULL);
+    cb_no_grad_open();
+    cb_function *fast = cb_compile(looks_for_a_gradient, FULL);
+    for (int i = 0; i < 2; i++) expect_call(fast, looks_for_a_gradient, x, 1);
+    cb_requires_grad_(given, false);
+    expect_call(fast, looks_for_a_gradient, x, 2);
+    cb_no_grad_close();
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 static void what_was_asked_is_a_guard(void **state) {
     (void)state;
     cb_scope_open();
@@ -306,6 +324,7 @@ static void edits_of_a_graph_are_seen(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frozen_tensors_are_a_guard),
+        cmocka_unit_test(leaves_that_end),
         cmocka_unit_test(grad_mode_is_a_guard),
         cmocka_unit_test(gradients_go_to_the_leaf_that_there_is),
         cmocka_unit_test(answers_that_change_nothing),

@@ -217,6 +217,26 @@ static void optimizers_come_and_go(void **state) {
     cb_scaler_free(scaler);
 }
 
+/* A step that fails, since an argument was changed to one that needs a state, may be made again. */
+static void failed_steps_are_made_again(void **state) {
+    (void)state;
+    cb_tensor *p = cb_ones(1), *momentum;
+    cb_optimizer *sgd = cb_optimizer_new("SGD", "lr=1");
+    cb_scaler *scaler = cb_scaler_new("init_scale=8");
+    cb_optimizer_add(sgd, &p, 1, NULL);
+    momentum = cb_module_get(cb_optimizer_state(sgd), "param_groups.0.momentum");
+    cb_backward(cb_scaler_scale(scaler, cb_mul(cb_sum(p), 0.5)), NULL);
+    cb_fill_(momentum, 0.9);
+    assert_int_equal(cb_scaler_step(scaler, sgd), CB_ERR_ARGUMENT);
+    expect_error("that need momentum_buffer");
+    cb_fill_(momentum, 0);
+    assert_int_equal(cb_scaler_step(scaler, sgd), CB_OK);
+    assert_true(cb_item(p) == 0.5);
+    assert_int_equal(cb_scaler_update(scaler), CB_OK);
+    cb_scaler_free(scaler);
+    cb_optimizer_free(sgd);
+}
+
 static void resumes_bit_for_bit(void **state) {
     (void)state;
     const struct ScaledCase *c = &scaled_cases[2];
@@ -319,6 +339,7 @@ int main(void) {
         TEST(skipped_steps_change_nothing),
         TEST(each_optimizer_for_itself),
         TEST(optimizers_come_and_go),
+        TEST(failed_steps_are_made_again),
         TEST(resumes_bit_for_bit),
         TEST(refusals),
     };
