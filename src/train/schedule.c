@@ -176,11 +176,11 @@ static cb_status apply_curve(cb_schedule *schedule) {
     n -= begin_of(stage);
     if (!stage_recall(stage)) return cb_error_status();
     int groups = schedule->optimizer->groups;
-    for (int i = 0; i < 2 * groups; i++) {
-        double rate = rate_of(schedule, stage, i % groups, (double)n);
-        if (isnan(rate)) return cb_error_status();
-        if (i >= groups && (cb_optimizer_set_lr)(schedule->optimizer, i - groups, rate))
-            return cb_error_status();
+    for (int g = 0; g < groups; g++)
+        if (isnan(rate_of(schedule, stage, g, (double)n))) return cb_error_status();
+    for (int g = 0; g < groups; g++) {
+        double rate = rate_of(schedule, stage, g, (double)n);
+        if ((cb_optimizer_set_lr)(schedule->optimizer, g, rate)) return cb_error_status();
     }
     return CB_OK;
 }
