@@ -16,7 +16,7 @@
 enum {
     FLAT_LEAST = 5,        /* columns; fewer are taken apart in registers */
     FLAT_MOST = 64,        /* longer rows are runs themselves */
-    FLAT_ELEMENTS = 2048,  /* of a block: what is expanded stays in L1 */
+    FLAT_ELEMENTS = 384,   /* of a block: what is expanded stays in L1 */
     FLAT_BYTES = 64 << 10, /* of all that is expanded */
     FLAT_ROWS = 16,        /* a block is a multiple of so many rows, and whole vectors */
     VECTOR_BYTES = 64,     /* at the most */
