@@ -187,7 +187,6 @@ static bool mode_changed(const Call *call) {
     return then != MODULE_UNKNOWN && now != MODULE_UNKNOWN && then != now;
 }
 
-/* The op that is called stands at this line. */
 /* Why the run leaves the trace: the same op with another number or tensor, or another op. */
 static Reason departure(const Call *call, int op, const cb_operand *input, int input_count,
                         const Attrs *attrs) {

@@ -91,14 +91,23 @@ static bool may_be_assigned(const Trace *trace, const TraceOp *op, const cb_oper
     return dtype_is_float(target) || !dtype_is_float(number_dtype(number));
 }
 
+/* What the op's tensors promote to. */
+static cb_dtype promoted(const Trace *trace, const TraceOp *op) {
+    Meta input[OP_MAX_INPUTS];
+    int count = 0;
+    for (int i = 0; i < op->input_count; i++)
+        if (op->input[i].kind == OPERAND_VALUE)
+            input[count++] = trace->value[op->input[i].value].meta;
+    return metas_promoted(input, count);
+}
+
 bool trace_may_vary(const Trace *trace, const TraceOp *op, int k, const cb_operand *number,
                     const Attrs *attrs) {
     if (op->op == OP_assign) return may_be_assigned(trace, op, number);
     if (op->op == OP_pow) return pow_may_vary(k, number);
     if (k < op->input_count) return number_may_vary(op->op, number, false);
-    bool beside = op->input_count && op->input[0].kind == OPERAND_VALUE;
-    cb_dtype dtype = beside ? trace->value[op->input[0].value].meta.dtype : CB_SAME;
-    return attr_may_vary(op->op, op_varying(op->op, k - op->input_count), attrs, dtype);
+    const Param *param = op_varying(op->op, k - op->input_count);
+    return attr_may_vary(op->op, param, attrs, promoted(trace, op));
 }
 
 /* ---- comparison ---------------------------------------------------------------------------- */

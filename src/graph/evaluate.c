@@ -413,23 +413,32 @@ static bool evaluate_constant(const Evaluator *evaluator, const Syntax *call, Te
     return true;
 }
 
-/* The number as a value of the dtype of x: PyTorch refuses one that the dtype cannot hold. */
-static bool evaluate_as_dtype(const Evaluator *evaluator, const Syntax *call, Term *out) {
+static bool as_dtype(const Evaluator *evaluator, const Syntax *call, bool halves, Term *out) {
     Term value, x;
     check(argument_count(call) == 2, "%s: as takes a number and a tensor", evaluator->formula);
     if (!evaluate(evaluator, call->child, &value)) return false;
     if (!evaluate(evaluator, call->child->next, &x)) return false;
     check(is_number(&value) && x.kind == TERM_NODE, "%s: as takes a number and a tensor",
           evaluator->formula);
-    if (value.weak) {
-        *out = (Term){.kind = TERM_NODE,
-                      .node = node_convert(evaluator->graph, value.node, x.node->dtype)};
-        return true;
-    }
+    bool plain = !halves && dtype_is_half(x.node->dtype);
+    cb_dtype dtype = plain ? CB_F32 : x.node->dtype;
     cb_operand number = number_from(plain_dtype(&value), value.number);
     *out = (Term){.kind = TERM_NODE};
-    out->node = node_number(evaluator->graph, evaluator->formula, number, x.node->dtype);
-    return out->node != NULL;
+    out->node = value.weak ? node_convert(evaluator->graph, value.node, dtype)
+                           : node_number(evaluator->graph, evaluator->formula, number, dtype);
+    bool fits = out->node != NULL;
+    if (plain) *out = value; /* as a node, f32 would promote what it meets */
+    return fits;
+}
+
+/* The number as a value of the dtype of x: PyTorch refuses one that the dtype cannot hold. */
+static bool evaluate_as_dtype(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    return as_dtype(evaluator, call, true, out);
+}
+
+/* The same, but as it is beside f16 and bf16, which PyTorch's kernels compute in f32. */
+static bool evaluate_as_computed(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    return as_dtype(evaluator, call, false, out);
 }
 
 static bool evaluate_need(const Evaluator *evaluator, const Syntax *call, Term *out) {
@@ -457,11 +466,17 @@ static bool evaluate_call(const Evaluator *evaluator, const Syntax *call, Term *
     static const struct {
         const char *name;
         bool (*function)(const Evaluator *, const Syntax *, Term *);
-    } special[] = {{"count", evaluate_count},       {"choose", evaluate_choose},
-                   {"constant", evaluate_constant}, {"as", evaluate_as_dtype},
-                   {"need", evaluate_need},         {"keep", evaluate_keep},
-                   {"sizes", evaluate_sizes},       {"inverse", evaluate_inverse},
-                   {"negative", evaluate_negative}, {"reduce", evaluate_reduce}};
+    } special[] = {{"count", evaluate_count},
+                   {"choose", evaluate_choose},
+                   {"constant", evaluate_constant},
+                   {"as", evaluate_as_dtype},
+                   {"need", evaluate_need},
+                   {"keep", evaluate_keep},
+                   {"sizes", evaluate_sizes},
+                   {"inverse", evaluate_inverse},
+                   {"negative", evaluate_negative},
+                   {"reduce", evaluate_reduce},
+                   {"as_computed", evaluate_as_computed}};
     size_t known = evaluator->formula ? sizeof special / sizeof *special : 3;
     for (size_t i = 0; i < known; i++)
         if (word_is(call->name, special[i].name)) return special[i].function(evaluator, call, out);

@@ -99,7 +99,7 @@ bool number_may_vary(Op op, const cb_operand *number, bool beside_half) {
     return !may_be_refused(op, number) && !(beside_half && info->flags & WIDE_NUMBER);
 }
 
-static double as_double(const cb_operand *number) {
+double number_as_double(const cb_operand *number) {
     return scalar_convert(number_scalar(number), number_dtype(number), CB_F64).f;
 }
 
@@ -107,7 +107,7 @@ static double as_double(const cb_operand *number) {
  * dtype. Integers have no negative ones. */
 bool pow_may_vary(int operand, const cb_operand *number) {
     static const double special[] = {0, 0.5, 1, 2, 3, 4, -1};
-    double value = as_double(number);
+    double value = number_as_double(number);
     double near = scalar_convert((Scalar){.f = value}, CB_F64, CB_BF16).f;
     if (operand == 0) return near != 2;
     for (size_t i = 0; i < sizeof special / sizeof *special; i++)
@@ -132,7 +132,7 @@ cb_operand attr_varying(const Param *param, const int64_t *word) {
 
 static double limit_of(const Attrs *attrs, int word) {
     cb_operand limit = attr_number(attrs, word);
-    return as_double(&limit);
+    return number_as_double(&limit);
 }
 
 /* Its limits are values of x's dtype, in order. */
@@ -154,7 +154,7 @@ bool attr_may_vary(Op op, const Param *param, const Attrs *attrs, cb_dtype besid
     if (!number_given(&number) || (op == OP_hardtanh && !hardtanh_varies(attrs, beside)))
         return false;
     cb_dtype own = number_dtype(&number);
-    double value = as_double(&number);
+    double value = number_as_double(&number);
     bool holds = value == value && (param->varies != VARIES_WITHIN_1 || value < 1);
     holds &= param->varies == VARIES_FREELY || value > 0;
     return holds && number_fits(own, number_scalar(&number), dtype_beside(op, attrs, own, beside));

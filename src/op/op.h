@@ -204,6 +204,7 @@ bool attr_take_number(Attrs *attrs, int word, cb_operand given, const char *op, 
 bool number_given(const cb_operand *operand);
 cb_dtype number_dtype(const cb_operand *number);
 Scalar number_scalar(const cb_operand *number);
+double number_as_double(const cb_operand *number);
 cb_operand number_from(cb_dtype dtype, Scalar value);
 bool number_fits(cb_dtype from, Scalar value, cb_dtype to);
 bool number_converts(const cb_operand *number, cb_dtype dtype, char why[NUMBER_TEXT]);
@@ -217,7 +218,7 @@ bool pow_may_vary(int operand, const cb_operand *number);
 
 /* Attributes that are numbers and may vary, by position; NULL: there are no more. attr_varying: one
  * as words of attributes have it. attr_may_vary: the op builds the same nodes with an argument in
- * its place; beside: the dtype of the first tensor, CB_SAME: there is none. */
+ * its place; beside: what its tensors promote to, CB_SAME: there is none. */
 const Param *op_varying(Op op, int position);
 cb_operand attr_varying(const Param *param, const int64_t *word);
 bool attr_may_vary(Op op, const Param *param, const Attrs *attrs, cb_dtype beside);
@@ -269,6 +270,7 @@ bool op_infer(Op op, const Meta *input, int input_count, Attrs *attrs, Inferred 
 /* Whether a composite takes these inputs, by its dtype rule; false with an error. *promoted: their
  * common dtype. */
 bool op_takes(Op op, const Meta *input, int input_count, cb_dtype *promoted);
+cb_dtype metas_promoted(const Meta *input, int count); /* CB_SAME: there are none */
 
 /* Strides of a contiguous value of these sizes; a size of 0 counts as 1, as in PyTorch. */
 void contiguous_strides(int rank, const int64_t *size, int64_t *stride);

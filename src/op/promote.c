@@ -104,6 +104,8 @@ static bool rule_takes(const InferCall *call, cb_dtype dtype) {
     return true;
 }
 
+cb_dtype metas_promoted(const Meta *input, int count) { return promote_inputs(input, 0, count); }
+
 bool op_takes(Op op, const Meta *input, int input_count, cb_dtype *promoted) {
     InferCall call = {op, op_info(op), input, input_count, NULL, NULL};
     *promoted = promote_inputs(input, 0, input_count);

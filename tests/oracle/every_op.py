@@ -6,6 +6,7 @@ split; eagerly and compiled. dtype, shape, values and refusals must be PyTorch's
 What may differ is listed in KNOWN, each with its reason; with COUNT of 1,000,000 or more, an entry that met no
 difference is an error, so that the list stays true. Prints each difference, ends with 1 when there were any."""
 import random, sys, warnings
+from fractions import Fraction
 import needs
 needs.need('numpy', 'torch')
 import numpy as np
@@ -38,8 +39,8 @@ KNOWN = [ # (what it is, test of (case, PyTorch's result or error text, Carbide'
      'PyTorch multiplies the -inf of a mask with the scale, which is NaN or inf; Carbide masks what is scaled'),
     ('square roots of -inf', lambda c, t, k: c.name == 'pow' and 0.5 in c.args,
      'x ** 0.5 is a square root in PyTorch, and pow(-inf, 0.5) here, which is inf'),
-    ('bool to a bool', lambda c, t, k: c.name == 'pow' and c.args[0].dtype == 'bool' and c.args[1] is True,
-     'PyTorch copies for the exponent True, and has no power of bool for others'),
+    ('bool to a bool', lambda c, t, k: c.name == 'pow' and c.args[0].dtype == 'bool' and isinstance(c.args[1], bool),
+     'PyTorch copies for the exponent True, fills with True for False, and has no power of bool for others'),
     ('logsumexp over nothing', lambda c, t, k: c.name == 'logsumexp' and not c.attributes['dim'] and isinstance(t, str),
      'no dims are all of them, as in other reductions; PyTorch ends with an error about its own shapes'),
     ('empty transposed convolution', lambda c, t, k: c.name.startswith('conv_transpose') and isinstance(k, str) and not isinstance(t, str) and t.numel() == 0,
@@ -54,10 +55,26 @@ KNOWN = [ # (what it is, test of (case, PyTorch's result or error text, Carbide'
      'PyTorch looks at no dim where all tensors are of size [0], which it skips'),
     ('prod of halves', lambda c, t, k: c.name == 'prod' and c.args[0].dtype == 'f16' and not isinstance(t, str) and not bool(t.isfinite().all()),
      'PyTorch multiplies in f16, so that 300 * 300 * 0.01 is inf; Carbide in f32, and rounds once'),
+    ('linspace to integers', lambda c, t, k: c.name == 'linspace' and not isinstance(t, str) and t.dtype not in FLOATING and (k[1] == exact_line(c)).all(),
+     'PyTorch multiplies by a rounded step, so that an integer between the ends may be truncated to the one before: (3, -1, 7)[3] is 0; Carbide divides, and has 1'),
+    ('negative numbers for u8', lambda c, t, k: c.name == 'pad' and isinstance(t, str) and 'uint8_t without overflow' in t and -255 <= c.args[2] < 0,
+     'PyTorch wraps them around in full, masked_fill and others, and refuses them in pad; Carbide wraps in all'),
+    ('exponents beyond f16', lambda c, t, k: c.name == 'pow' and isinstance(t, str) and 'c10::Half without overflow' in t,
+     'PyTorch refuses the number as a value of f16; the power itself is one'),
+    ('one element', lambda c, t, k: c.name in ('full', 'full_like', 'linspace') and isinstance(k, str) and 'is no' in k and not isinstance(t, str) and t.numel() == 1,
+     'PyTorch refuses a number that the dtype cannot hold, but for a single element'),
     ('convolution with AMX', lambda c, t, k: AMX and c.name.startswith('conv') and not isinstance(t, str) and t.dtype == torch.bfloat16 and agrees_in_f64(c, k),
      'PyTorch 2.11 on processors with AMX: conv3d of bf16 [2, 1, 5, 5, 4] by [2, 1, 1, 2, 3] with stride 2 gives -29.75 for 6.3 (its own f64)'),
 ]
 AMX = 'amx_bf16' in open('/proc/cpuinfo').read() # matrix units of x86
+
+FLOATING = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+
+def exact_line(case):
+    """Integers of linspace: the ends truncated, what lies between in whole numbers."""
+    start, end, steps = int(case.args[0]), int(case.args[1]), case.args[2]
+    line = [start + Fraction(k * (end - start), steps - 1) for k in range(steps)] if steps > 1 else [start] * steps
+    return np.array([int(v) for v in line])
 
 def agrees_in_f64(case, ours):
     """Carbide's result of a case in bf16 is PyTorch's of the same numbers in f64, rounded."""

@@ -414,6 +414,25 @@ static void attributes_in_c(void **state) {
     }
 }
 
+static double share = 2;
+static cb_tensor *adds_product(cb_tensor *x, cb_tensor *p, cb_tensor *q) {
+    return cb_addcmul(x, p, q, share);
+}
+
+/* x is i64 without dims, so that i8 is what the number is converted to. */
+static void numbers_beside_what_tensors_promote_to(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(adds_product, VM);
+    cb_tensor *x = cb_full(cb_dims(), 5, CB_I64), *p = cb_full(cb_dims(3), 3, CB_I8);
+    for (share = 2; share < 6; share++)
+        expect_same_bits(cb_call(fast, x, p, p), adds_product(x, p, p));
+    share = 1000;
+    assert_null(cb_call(fast, x, p, p));
+    assert_non_null(strstr(cb_error(), "addcmul: the number 1000 is no i8"));
+    cb_clear_error();
+    cb_function_free(fast);
+}
+
 /* What the value decides: the number is part of a graph then, or an error as in eager. */
 static void decisive(void **state) {
     (void)state;
@@ -490,6 +509,7 @@ int main(void) {
         cmocka_unit_test(attributes_in_c),
         cmocka_unit_test(no_integers),
         cmocka_unit_test(halves_hidden_by_large_numbers),
+        cmocka_unit_test(numbers_beside_what_tensors_promote_to),
         cmocka_unit_test(decisive),
     };
     return run_counted(tests);

@@ -209,7 +209,15 @@ BODY(hardtanh, cb_hardtanh(in[0], 0.5, 1.5))
 BODY(hardtanh_below, cb_hardtanh(in[0], -0.5, 1))
 BODY(hardtanh_negative, cb_hardtanh(in[0], -1, 1))
 BODY(hardtanh_wrong, cb_hardtanh(in[0], 1.0, 0.5))
+BODY(hardtanh_equal, cb_hardtanh(in[0], 0.5, 0.25))                   /* both are 0 of integers */
+BODY(hardtanh_double, cb_hardtanh(in[0], (1ll << 53) + 1, 1ll << 53)) /* one double */
+BODY(clamp_1e5, cb_clamp(in[0], -1e5, 1e5))
 BODY(threshold, cb_threshold(in[0], 0.5, 5.5))
+BODY(threshold_1e5, cb_threshold(cb_mul(in[0], 0.3), 1e5, 1))
+BODY(threshold_of_0_3, cb_threshold(cb_full(cb_dims(1), 0.3, cb_dtype_of(in[0])), 0.3, 9))
+BODY(threshold_to_1e5, cb_threshold(in[0], 0, 1e5))
+BODY(addcmul_1e5, cb_addcmul(in[0], cb_mul(in[0], 0x1p-10), in[0], 0x1p17)) /* no f16 */
+BODY(addcmul_1e39, cb_addcmul(in[0], in[0], in[0], 1e39))
 BODY(addcmul, cb_addcmul(in[0], in[0], in[0], 2.5))
 BODY(softshrink_wrong, cb_softshrink(in[0], -0.5))
 
@@ -229,9 +237,17 @@ static void attributes_promote_as_in_pytorch(void **state) {
     expect(hardtanh_below, sample[CB_U8], NULL, CB_U8, cb_dims(3), VALUES(1, 1, 0));
     expect_refused(hardtanh_negative, sample[CB_U8], NULL, "hardtanh: a limit of -1 for u8");
     expect_refused(hardtanh_wrong, sample[CB_F32], NULL, "hardtanh: low is above high");
+    expect_refused(hardtanh_equal, sample[CB_U8], NULL, "hardtanh: low is above high");
+    expect_refused(hardtanh_double, sample[CB_I64], NULL, "hardtanh: low is above high");
+    expect_refused(threshold_to_1e5, sample[CB_F16], NULL,
+                   "threshold: the number 100000 is no f16");
+    expect(threshold_1e5, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(1, 1, 1));
+    expect(threshold_of_0_3, sample[CB_F16], NULL, CB_F16, cb_dims(1), VALUES(0.300048828125));
     expect(threshold, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(1, 2, 5));
     expect(addcmul, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(3, 10, 0));
     expect(addcmul, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(3.5, 12, 0));
+    expect(addcmul_1e5, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(129, 514, 0));
+    expect_refused(addcmul_1e39, sample[CB_BF16], NULL, "addcmul: the number 1e+39 is no f32");
     expect_refused(softshrink_wrong, sample[CB_F32], NULL, "softshrink: needs lambd >= 0");
 }
 
@@ -240,6 +256,7 @@ static void numbers_that_overflow_are_refused(void **state) {
     expect_refused(clamp_at_300, sample[CB_I8], NULL, "clamp: the number 300 is no i8");
     expect_refused(clamp_to_300, sample[CB_U8], NULL, "clamp: the number 300 is no u8");
     expect_refused(clamp_at_1e39, sample[CB_F32], NULL, "clamp: the number 1e+39 is no f32");
+    expect_refused(clamp_1e5, sample[CB_F16], NULL, "clamp: the number -100000 is no f16");
     expect_refused(larger_than_300, sample[CB_I8], NULL, "maximum: the number 300 is no i8");
     expect_refused(larger_of_300, sample[CB_I8], NULL, "maximum: the number 300 is no i8");
     expect_refused(smaller_than_300, sample[CB_U8], NULL, "minimum: the number 300 is no u8");
@@ -252,6 +269,7 @@ static void numbers_that_overflow_are_refused(void **state) {
 BODY(line, cb_linspace(0, 3, 7, cb_dtype_of(in[0])))
 BODY(line_down, cb_linspace(0.5, -3.5, 5, cb_dtype_of(in[0])))
 BODY(line_of_one, cb_linspace(300, 5, 1, CB_U8))
+BODY(line_whole, cb_linspace(3, -1, 7, CB_I8)) /* 3 + 3 * (-4 / 6.0) is below 1, fused */
 BODY(line_middle, cb_sub(cb_linspace(0, 1ll << 62, 3, CB_I64), 1ll << 61))
 
 static void linspace_of_integers_truncates(void **state) {
@@ -259,6 +277,7 @@ static void linspace_of_integers_truncates(void **state) {
     expect(line, sample[CB_I64], NULL, CB_I64, cb_dims(7), VALUES(0, 0, 1, 1, 2, 2, 3));
     expect(line, sample[CB_U8], NULL, CB_U8, cb_dims(7), VALUES(0, 0, 1, 1, 2, 2, 3));
     expect(line_down, sample[CB_I32], NULL, CB_I32, cb_dims(5), VALUES(0, 0, -1, -2, -3));
+    expect(line_whole, sample[CB_I64], NULL, CB_I8, cb_dims(7), VALUES(3, 2, 1, 1, 0, 0, -1));
     expect(line_middle, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(-0x1p61, 0, 0x1p61));
     expect_refused(line_down, sample[CB_U8], NULL, "linspace: the number -3.5 is no u8");
     expect_refused(line_of_one, sample[CB_U8], NULL, "the number 300 is no u8");

@@ -86,6 +86,13 @@ static Node *limited(Graph *graph, Op beyond, Node *x, Node *limit, bool weak) {
     return graph_op(graph, OP_where, (Node *[]){out, limit, x}, 3, NULL, numbers);
 }
 
+/* Its own check, since where takes what f16 cannot hold, as an infinity. */
+static bool limit_fits(Graph *graph, const Node *x, const Node *limit) {
+    if (!limit || limit->op != OP_constant) return true;
+    cb_operand number = number_from(limit->dtype, node_constant(limit));
+    return node_number(graph, "clamp", number, x->dtype);
+}
+
 /* In the dtype that x and both limits have in common. */
 static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
     Node *low = call_given(graph, attr_number(attrs, ATTR_clamp_low));
@@ -94,6 +101,7 @@ static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
     if (low) above = dtype_kind(low->dtype);
     if (high && dtype_kind(high->dtype) > above) above = dtype_kind(high->dtype);
     if (above > kind) x = node_convert(graph, x, above == 2 ? CB_F32 : CB_I64);
+    if (!limit_fits(graph, x, low) || !limit_fits(graph, x, high)) return NULL;
     if (low) x = limited(graph, OP_lt, x, low, true);
     if (high) x = limited(graph, OP_gt, x, high, true);
     if (low || high) return x;
@@ -114,16 +122,22 @@ static Node *hardtanh_limit(Graph *graph, const Node *x, cb_operand limit) {
     return NULL;
 }
 
+/* As they were given (0.5 and 0.25 are no limits, though both are 0 in u8), and in the dtype, which
+ * tells integers apart that are one double. */
+static bool in_order(const Node *low, const Node *high, const cb_operand given[2]) {
+    if (low->op != OP_constant || high->op != OP_constant) return true; /* hardtanh_varies */
+    if (number_as_double(&given[0]) > number_as_double(&given[1])) return false;
+    Scalar least = node_constant(low), most = node_constant(high);
+    return dtype_is_float(low->dtype) || least.i <= most.i;
+}
+
 static Node *hardtanh(Graph *graph, Node *x, const Attrs *attrs) {
-    cb_dtype dtype = x->dtype;
-    Node *low = hardtanh_limit(graph, x, attr_number(attrs, ATTR_hardtanh_low));
-    Node *high = hardtanh_limit(graph, x, attr_number(attrs, ATTR_hardtanh_high));
+    cb_operand given[2] = {attr_number(attrs, ATTR_hardtanh_low),
+                           attr_number(attrs, ATTR_hardtanh_high)};
+    Node *low = hardtanh_limit(graph, x, given[0]), *high = hardtanh_limit(graph, x, given[1]);
     if (!low || !high) return NULL;
-    bool known = low->op == OP_constant && high->op == OP_constant; /* else hardtanh_varies */
-    Scalar least = known ? node_constant(low) : (Scalar){0},
-           most = known ? node_constant(high) : least;
-    bool fine = dtype_is_float(dtype) ? !(least.f > most.f) : least.i <= most.i;
-    if (fine) return limited(graph, OP_gt, limited(graph, OP_lt, x, low, false), high, false);
+    if (in_order(low, high, given))
+        return limited(graph, OP_gt, limited(graph, OP_lt, x, low, false), high, false);
     fail(CB_ERR_ARGUMENT, "hardtanh: low is above high");
     return NULL;
 }

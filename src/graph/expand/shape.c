@@ -18,6 +18,14 @@ static Node *eye(Graph *graph, const Attrs *attrs) {
     return node_convert(graph, diagonal, attrs->word[ATTR_eye_dtype]);
 }
 
+/* end + k * (distance / gaps). Of integers the product comes first: exact below 2^53, and the
+ * quotient is an integer where it should be one, so that truncation finds it. */
+static Node *between(Graph *graph, Node *end, Node *k, double distance, double gaps, bool whole) {
+    Node *way = whole ? call_number(graph, OP_div, call_number(graph, OP_mul, k, distance), gaps)
+                      : call_number(graph, OP_mul, k, distance / gaps);
+    return call2(graph, OP_add, way, end);
+}
+
 /* Counted from the nearer end, so that both ends are exact. For integers the ends become integers
  * first; what lies between is computed in f64 and truncated. */
 static Node *linspace(Graph *graph, const Attrs *attrs) {
@@ -30,16 +38,17 @@ static Node *linspace(Graph *graph, const Attrs *attrs) {
         return NULL;
     }
     if (steps < 2) return call_full(graph, 1, &steps, steps ? start : cb_operand_int(0), dtype);
-    cb_dtype compute = dtype == CB_F64 || !dtype_is_float(dtype) ? CB_F64 : CB_F32;
+    bool whole = !dtype_is_float(dtype);
+    cb_dtype compute = dtype == CB_F64 || whole ? CB_F64 : CB_F32;
     Node *first = node_convert(graph, node_number(graph, "linspace", start, dtype), compute);
     Node *last = node_convert(graph, node_number(graph, "linspace", end, dtype), compute);
     if (!first || !last) return NULL;
-    double step = (node_constant(last).f - node_constant(first).f) / (double)(steps - 1);
+    double distance = node_constant(last).f - node_constant(first).f, gaps = (double)(steps - 1);
     Node *index = call_arange(graph, steps, CB_I64);
     Node *position = node_convert(graph, index, compute);
-    Node *left = call2(graph, OP_add, call_number(graph, OP_mul, position, step), first);
-    Node *from_end = call_number(graph, OP_sub, position, (double)(steps - 1));
-    Node *right = call2(graph, OP_add, call_number(graph, OP_mul, from_end, step), last);
+    Node *left = between(graph, first, position, distance, gaps, whole);
+    Node *from_end = call_number(graph, OP_sub, position, gaps);
+    Node *right = between(graph, last, from_end, distance, gaps, whole);
     Node *first_half = call_number(graph, OP_lt, index, (double)(steps / 2));
     Node *value = call3(graph, OP_where, first_half, left, right);
     return node_convert(graph, value, dtype);
