@@ -263,8 +263,9 @@ static inline cb_float_list cb_floats_same(cb_float_list l) { return l; }
 /* Where an integer belongs a float does not compile, which C would truncate: cb_slice(x, 0, 1.5).
  * cb_arange(0, 1, 0.25) neither: it counts in integers, cb_linspace and cb_mul give the rest. */
 static inline int64_t cb_integer_same(int64_t i) { return i; }
-/* Nor does a dtype where a number or a bool belongs: cb_sum(x, 1, CB_F64), cb_full(3, CB_F32). In C
- * an int8_t is of its type, and is to be converted. */
+/* Nor does a dtype where a number or a bool belongs: cb_sum(x, 1, CB_F64), cb_full(3, CB_F32); or a
+ * text, a tensor or a float where a bool does: cb_gelu(x, "tanh"). In C an int8_t is of its type, and
+ * is to be converted. */
 static inline bool cb_flag_same(bool b) { return b; }
 cb_operand cb_no_number_but_a_dtype(cb_dim_list); /* nowhere defined: takes nothing that is given */
 /* How losses reduce what they compute for every element: PyTorch's reduction="none", "mean" and
@@ -286,6 +287,8 @@ template <typename T> cb_operand cb_operand_of(T *) = delete; /* which would be 
 static inline bool cb_flag_of(bool b) { return b; }
 bool cb_flag_of(cb_dtype) = delete;
 template <typename T> bool cb_flag_of(T *) = delete;
+bool cb_flag_of(double) = delete;
+bool cb_flag_of(float) = delete;
 int64_t cb_integer_of(cb_dtype) = delete;
 static inline cb_dim_list cb_dims_of(cb_dim_list l) { return l; }
 cb_dim_list cb_dims_of(cb_dtype) = delete;
@@ -376,20 +379,12 @@ static inline cb_operand cb_operand_unsigned(unsigned long long i) {
         unsigned long: cb_dims_one,                                                                \
         long long: cb_dims_one,                                                                    \
         unsigned long long: cb_dims_one)(d)
-#define cb_integer_of(i)                                                                           \
-    _Generic((i),                                                                                  \
-        bool: cb_integer_same,                                                                     \
-        char: cb_integer_same,                                                                     \
-        unsigned char: cb_integer_same,                                                            \
-        short: cb_integer_same,                                                                    \
-        unsigned short: cb_integer_same,                                                           \
-        int: cb_integer_same,                                                                      \
-        unsigned: cb_integer_same,                                                                 \
-        long: cb_integer_same,                                                                     \
-        unsigned long: cb_integer_same,                                                            \
-        long long: cb_integer_same,                                                                \
-        unsigned long long: cb_integer_same)(i)
-#define cb_flag_of(b) _Generic((b), cb_dtype: cb_no_number_but_a_dtype, default: cb_flag_same)(b)
+/* One function of every integer type, and of bool. */
+#define CB_INTEGERS(f)                                                                             \
+    bool: f, char: f, unsigned char: f, short: f, unsigned short: f, int: f, unsigned: f, long: f, \
+    unsigned long: f, long long: f, unsigned long long: f
+#define cb_integer_of(i) _Generic((i), CB_INTEGERS(cb_integer_same))(i)
+#define cb_flag_of(b) _Generic((b), CB_INTEGERS(cb_flag_same))(b)
 #define cb_floats_of(d)                                                                            \
     _Generic((d), cb_float_list: cb_floats_same, default: cb_floats_one)(d)
 /* The number of arguments is counted, so a list of nine sizes is an error of the compiler. */

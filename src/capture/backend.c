@@ -288,7 +288,8 @@ static void tell(const Entry *entry, bool first) {
 OPENS_FRAME bool backend_run(const Entry *entry, Tensor *const *input, Tensor **output) {
     FRAME_MARK(mark);
     bool first = cb_error_status() == CB_OK;
-    int64_t draws = random_take(0).offset;
+    RandomState random = random_take(0);
+    int64_t drawn = random_drawn();
     BackendRun *run = begin(entry, mark);
     if (!run) return false;
     bool done = close_scopes(run, call(run, input));
@@ -298,7 +299,7 @@ OPENS_FRAME bool backend_run(const Entry *entry, Tensor *const *input, Tensor **
         cb_scope_add(output[k] = run->handle[run->input_count + k]);
     frame_free(&run->frame);
     if (done) return true;
-    if (entry->graph->random_count) random_take((int)(draws - random_take(0).offset));
+    random_return(random, random_drawn() - drawn);
     tell(entry, first);
     return false;
 }

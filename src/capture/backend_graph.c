@@ -94,9 +94,14 @@ static FxNode *made_of(const Writer *writer, const Node *node) {
     return writer->made[writer->in_parts[node->id] ? node->expansion->id : node->id];
 }
 
+/* Running statistics, which the call would move: their new values are among the outputs. */
+static bool is_moved(const Node *node, int i) {
+    return op_moves(node->op) && (i == 1 || i == 2) && node->attrs->word[ATTR_batch_norm_training];
+}
+
 static cb_arg operand_of(const Writer *writer, const Node *node, int i) {
     const Node *input = node->input[i];
-    if (!input) return cb_arg_none();
+    if (!input || is_moved(node, i)) return cb_arg_none();
     if (!node_has_literal(node, i)) return cb_arg_node(made_of(writer, input));
     cb_operand number = node_literal(input);
     if (number.kind == CB_OPERAND_FLOAT) return cb_arg_float(number.f);

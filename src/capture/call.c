@@ -173,7 +173,7 @@ static bool run_entry(Call *call, Tensor **graph_output) {
     RandomState own = call->random = random_take(draws), *before = random_lend(&own);
     bool done = entry_run(call->entry, call->value, call->argument, graph_output);
     random_lend(before);
-    if (!done) random_take(-draws);
+    if (!done) random_return(call->random, draws);
     return done;
 }
 

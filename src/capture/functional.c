@@ -301,6 +301,7 @@ static Node *permute_back(Graph *graph, Node *value, const cb_dim_list *dims) {
 
 /* Element by element of the windows, each of which is a slice of base. */
 static Node *scatter_windows(Graph *graph, Node *base, Node *value, const int64_t *word) {
+    if (base->rank == 0) return reshape_to(graph, value, base); /* one window of one element */
     int64_t dim = word[ATTR_window_dim], step = word[ATTR_window_step];
     int64_t last = value->rank - 1, reach = (value->size[dim] - 1) * step + 1;
     for (int64_t w = 0; w < word[ATTR_window_size]; w++) {

@@ -165,7 +165,7 @@ static int make_results(const Entry *entry, Tensor *const *value, Tensor *const 
 typedef struct Made {            /* by a run */
     Tensor **value;              /* of a run op by op, which may be taken */
     Tensor *const *graph_output; /* NULL: it was one op by op */
-    Tensor *const *output;
+    Tensor *const *output;       /* NULL: it failed */
 } Made;
 
 /* What a leaf keeps: it may be an output, too. */
@@ -175,7 +175,7 @@ static Tensor *leaf_result(const Entry *entry, int v, void *user) {
     int outputs = length(trace->output);
     for (int k = 0; k < trace_result_count(trace); k++) {
         if (trace_result(trace, k) != v) continue;
-        if (k < outputs) return made->output[k];
+        if (k < outputs && made->output) return made->output[k];
         if (made->graph_output)
             return make_result(entry, &entry->result[k], made->value, made->graph_output);
     }
@@ -202,7 +202,7 @@ static int take_results(const Entry *entry, Tensor **value, Tensor **output) {
 }
 
 /* As eager would have gone on: where the order of writes matters, and after a step that failed,
- * before which ops may have written to inputs. */
+ * before which ops may have written to inputs. Leaves get what gradients there are in any case. */
 static int call_ops(const Entry *entry, Tensor **value, Tensor **output, bool effects) {
     const Trace *trace = entry->trace;
     atomic_fetch_add_explicit(&entry->function->eager_calls, 1, memory_order_relaxed);
@@ -211,8 +211,8 @@ static int call_ops(const Entry *entry, Tensor **value, Tensor **output, bool ef
     bool done = effects && trace_run(trace, length(trace->op), NULL, value);
     if (!effects) trace_run_without_effects(trace, length(trace->op), NULL, value);
     int count = done ? take_results(entry, value, output) : (int)cb_error_status();
-    Made made = {value, NULL, output};
-    if (done && !leaves_take(entry, value, leaf_result, &made)) count = cb_error_status();
+    Made made = {value, NULL, done ? output : NULL};
+    if (!leaves_take(entry, value, leaf_result, &made)) count = cb_error_status();
     for (int v = 0; v < length(trace->value); v++)
         if (trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(value[v]);
     return count;

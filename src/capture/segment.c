@@ -263,7 +263,8 @@ static bool compute_first(LeftSegment *left) {
     int draws = left->trace->draws;
     RandomState own = left->random = random_take(draws);
     bool done = compute(left, &own);
-    random_take((int)(own.offset - left->random.offset) - draws); /* ops that fail take none */
+    int64_t used = own.offset - left->random.offset; /* ops that fail take none */
+    random_return(own, draws - used);
     return done;
 }
 

@@ -247,8 +247,6 @@ Tensor *apply_into(Tensor *target, Op op, const cb_operand *input, int input_cou
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-static inline bool moves(Op op) { return op == OP_batch_norm || op == OP_instance_norm; }
-
 static __attribute__((noinline)) Tensor *apply_moving(Op op, const cb_operand *input,
                                                       int input_count, const Attrs *attrs) {
     Tensor *y = apply(op, input, input_count, attrs);
@@ -256,8 +254,8 @@ static __attribute__((noinline)) Tensor *apply_moving(Op op, const cb_operand *i
 }
 
 Tensor *apply_call(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
-    return moves(op) ? apply_moving(op, input, input_count, attrs)
-                     : apply(op, input, input_count, attrs);
+    return op_moves(op) ? apply_moving(op, input, input_count, attrs)
+                        : apply(op, input, input_count, attrs);
 }
 
 /* The call from input i on, whose handle does not live: NULL, or an address. */
@@ -281,14 +279,14 @@ cb_tensor *apply_unexpected(Op op, cb_operand *input, int input_count, const Att
             return apply_others(op, input, input_count, attrs, i);
         input[i].tensor = x;
     }
-    Tensor *y = moves(op) ? apply_moving(op, input, input_count, attrs)
-                          : apply_present(op, input, input_count, attrs);
+    Tensor *y = op_moves(op) ? apply_moving(op, input, input_count, attrs)
+                             : apply_present(op, input, input_count, attrs);
     return tensor_out(y);
 }
 
 cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs) {
     Tracer *tracer = thread_state.tracer;
-    if (!tracer || !tracer->expect || moves(op))
+    if (!tracer || !tracer->expect || op_moves(op))
         return apply_unexpected(op, input, input_count, attrs);
     return tracer->expect(tracer, op, input, input_count, attrs);
 }

@@ -46,6 +46,8 @@ static cb_tensor *drawn(cb_tensor *x, Op draw, double scale, double shift) {
 }
 
 cb_tensor *cb_init_uniform_(cb_tensor *x, double a, double b) {
+    if (!(a <= b && isfinite(b - a)))
+        return fail(CB_ERR_ARGUMENT, "init_uniform_: from %g to %g", a, b), NULL;
     return drawn(x, OP_rand_like, b - a, a);
 }
 

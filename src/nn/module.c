@@ -176,7 +176,7 @@ void module_hold(ModuleTensor *slot, Tensor *tensor) {
     if (before && --before->owners == 0) tensor_destroy(before);
     if (!tensor) return;
     cb_keep(tensor);
-    tensor->owners++;
+    if (tensor->owners++ == 0) tensor->is_buffer = slot->buffer;
     if (tensor->storage) tensor->storage->parameter = true;
 }
 
@@ -203,8 +203,8 @@ static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor,
         if (!set_text(&slot->name, name)) return NULL;
         module->tensor_count++;
     }
-    module_hold(slot, tensor);
     slot->buffer = buffer;
+    module_hold(slot, tensor);
     return slot->tensor;
 }
 
@@ -224,11 +224,12 @@ cb_tensor *cb_module_buffer(cb_module *module, const char *name, cb_tensor *tens
 }
 
 cb_tensor *cb_module_share(cb_module *module, const char *name, cb_tensor *handle) {
-    Tensor *parameter = tensor_in(handle, "cb_module_share");
-    if (!module || !parameter || !tensor_materialize(parameter)) return NULL;
+    Tensor *named = tensor_in(handle, "cb_module_share");
+    if (!module || !named || !tensor_materialize(named)) return NULL;
     /* One tensor with two names: one gradient, and one that a compiled function meets. */
-    Tensor *tied = parameter->owners ? parameter : tensor_double(parameter);
-    return tied ? tensor_out(register_tensor(module, name, tied, false, true)) : NULL;
+    Tensor *tied = named->owners ? named : tensor_double(named);
+    bool buffer = named->owners && named->is_buffer;
+    return tied ? tensor_out(register_tensor(module, name, tied, buffer, true)) : NULL;
 }
 
 void module_init(Module **module, const char *name, Tensor *value, bool buffer) {

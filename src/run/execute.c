@@ -364,7 +364,7 @@ static bool run(const Executable *executable, Tensor *const *inputs, Tensor **ou
         run.slot = run.base + values;
         if (plan->draws > 0) run.argument->random = random_take(plan->draws);
         ok = run_all(&run);
-        if (!ok) random_take(-plan->draws); /* as if it had not been called */
+        if (!ok) random_return(run.argument->random, plan->draws);
     }
     if (!host) enqueue_drop(&device);
     if (device.fault) devices[executable->device]->drain(); /* for what was launched and has it */

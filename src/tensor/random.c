@@ -35,6 +35,7 @@ RandomState *random_lend(RandomState *own) {
 
 RandomState random_take(int draws) {
     RandomState taken, *own = thread_state.random;
+    thread_state.drawn += draws;
     if (own) {
         taken = *own;
         own->offset += draws;
@@ -44,3 +45,14 @@ RandomState random_take(int draws) {
     taken.seed = atomic_load(&state.seed);
     return taken;
 }
+
+void random_return(RandomState first, int64_t draws) {
+    RandomState *own = thread_state.random;
+    int64_t end = first.offset + draws;
+    if (!own)
+        atomic_compare_exchange_strong(&state.offset, &end, first.offset);
+    else if (own->offset == end)
+        own->offset = first.offset;
+}
+
+int64_t random_drawn(void) { return thread_state.drawn; }

@@ -68,6 +68,7 @@ struct cb_tensor { /* what an op of a replay writes comes first: a line of the c
     int64_t offset;   /* elements */
     uint32_t owners;  /* slots of modules, the last of which frees it; 1: a leaf, whose gradient it
                        * is. 0 in a scope */
+    bool is_buffer;   /* where it has owners: by its first name it is a buffer, and no parameter */
     History *history; /* NULL: it needs no gradient */
     void *value;      /* traced: what the tracer knows it by, where that is no number */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK]; /* stride 0 where expanded */

@@ -61,6 +61,7 @@ struct ThreadState {
     int disabled;                /* scopes of cb_disable_open */
     int no_grad;                 /* scopes of cb_no_grad_open */
     struct RandomState *random;  /* what draws are taken from; NULL: the process's (random.c) */
+    int64_t drawn;               /* how many draws it has taken, ever */
     int unopened;                /* scopes that cb_scope_open had no memory for */
     uint64_t serial, serial_end; /* numbers that this thread may hand out */
     _Atomic int64_t live;        /* tensors made minus tensors freed by this thread */

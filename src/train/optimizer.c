@@ -101,7 +101,19 @@ static bool takes(const Kind *kind, cb_tensor *parameter) {
              kind->name, cb_rank(parameter));
         return false;
     }
-    return cb_requires_grad_(parameter, true) != NULL;
+    return true;
+}
+
+/* The parameters require gradients from now on: all of them, or, with an error, those that did. */
+static bool want_gradients(cb_tensor *const *parameters, ParameterState *slot, int count) {
+    for (int i = 0; i < count; i++) {
+        slot[i].asked = !cb_requires_grad(parameters[i]);
+        if (cb_requires_grad_(parameters[i], true)) continue;
+        while (--i >= 0)
+            if (slot[i].asked) cb_requires_grad_(parameters[i], false);
+        return false;
+    }
+    return true;
 }
 
 /* The state of one parameter, as child number of `state`. */
@@ -179,7 +191,9 @@ static bool add(cb_optimizer *optimizer, cb_tensor *const *parameters, int count
         if (!takes(optimizer->kind, parameters[i])) return false;
         if (!slot_make(optimizer, &group.arguments, optimizer->slots + i, slot)) return false;
     }
-    if (!group_make(optimizer, &group)) return false;
+    if (!group_make(optimizer, &group) ||
+        !want_gradients(parameters, &optimizer->slot[optimizer->slots], count))
+        return false;
     optimizer->group[optimizer->groups++] = group;
     optimizer->slots += count;
     return true;
@@ -297,7 +311,8 @@ double cb_optimizer_lr(cb_optimizer *optimizer, int number) {
 cb_status cb_optimizer_set_lr(cb_optimizer *optimizer, int number, double lr) {
     const ParameterGroup *group = group_of(optimizer, number, "cb_optimizer_set_lr: the optimizer");
     if (!group) return CB_ERR_ARGUMENT;
-    if (!(lr >= 0)) return fail(CB_ERR_ARGUMENT, "cb_optimizer_set_lr: a rate of %g", lr);
+    if (!(lr >= 0 && isfinite(lr)))
+        return fail(CB_ERR_ARGUMENT, "cb_optimizer_set_lr: a rate of %g", lr);
     return cb_fill_(group->lr, cb_operand_float(lr)) ? CB_OK : cb_error_status();
 }
 

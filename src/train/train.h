@@ -25,6 +25,7 @@ enum { MOST_STATES = 3 };
 typedef struct ParameterState {
     cb_tensor *parameter;
     cb_tensor *state[MOST_STATES]; /* in the order of the kind's names; NULL: not used */
+    bool asked;                    /* it did not require a gradient before it was added */
 } ParameterState;
 
 /* What a step computes once for a group: tensors without dims, f64. */

@@ -1,6 +1,7 @@
 /* Calls that the compiler refuses, one a line: an integer where a dtype belongs, a number with a
  * fraction, a bool or a dtype where sizes do, one with a fraction where an integer does, a dtype
- * where a number does, and in C++ a pointer where a tensor does, which would be a bool. C and C++;
+ * where a number does, and a text, a tensor or a number with a fraction where a bool
+ * does, in C++ a pointer where a tensor does, which would be a bool. C and C++;
  * tests/refused/refused.sh asks for an error in every line that ends with "refused", and for none
  * elsewhere. */
 #include <carbide.h>
@@ -54,6 +55,10 @@ void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x
     cb_add(x, CB_F16);                       /* refused */
     cb_fill_(x, CB_F16);                     /* refused */
     cb_nn_linear(4, 4, CB_F16);              /* refused */
+    cb_gelu(x, "none");                      /* refused */
+    cb_mean(x, 1, x);                        /* refused */
+    cb_sum(x, 1, 0.5);                       /* refused */
+    cb_sum(x, 1, data[0]);                   /* refused */
 #ifdef __cplusplus
     const cb_tensor *constant = x;
     cb_mul(x, constant); /* refused in C++ */

@@ -76,11 +76,18 @@ static cb_tensor *through_apart(cb_tensor *x, cb_tensor *y) { /* windows that do
     return cb_mul(x, 2.0);
 }
 
+static cb_tensor *through_a_window_of_a_number(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *sum = cb_mul(cb_sum(x), 2.0);
+    cb_sub_(cb_window(sum, 0, 1), cb_select(cb_select(y, 0, 0), 0, 1));
+    return sum;
+}
+
 static void test_repeating_views(void **state) {
     (void)state;
     expect_same_2(through_expanded, VM, 0);
     expect_same_2(through_windows, VM, 0);
     expect_same_2(through_apart, VM, 1);
+    expect_same_2(through_a_window_of_a_number, VM, 1);
     cb_function *whole = cb_compile(through_windows, "fullgraph=1," VM);
     cb_scope_open();
     cb_tensor *x = ramp(3, 4), *y = ramp(3, 4);

@@ -3,6 +3,8 @@
 #include "capture_support.h"
 #include "custom_ops.h"
 
+#include <pthread.h>
+
 static void expect_error(const char *part, cb_status status) {
     assert_non_null(cb_error());
     if (!strstr(cb_error(), part)) print_error("%s\n", cb_error());
@@ -248,6 +250,56 @@ static void effects_that_fail(void **state) {
     }
 }
 
+/* ---- draws and failures ---------------------------------------------------------------------- */
+
+static double drawn_beside;
+static bool draws_beside;
+
+static void *draw_one(void *unused) {
+    cb_scope_open();
+    drawn_beside = cb_item(cb_rand(1));
+    cb_scope_close();
+    return unused;
+}
+
+/* It took a draw, and another thread draws before it fails. */
+static cb_status fails_beside(const cb_op_call *call) {
+    (void)call;
+    pthread_t other;
+    if (draws_beside && !pthread_create(&other, NULL, draw_one, NULL)) pthread_join(other, NULL);
+    return cb_fail(CB_ERR_ARGUMENT, "as it was asked to");
+}
+
+static cb_tensor *tries_beside(cb_tensor *x) {
+    return cb_call_op("test.fails_beside", &x, 1, CB_NO_DIMS, CB_NO_FLOATS);
+}
+
+/* What a failed call drew is drawn again, unless another thread would have the same number then. */
+static void draws_of_a_failed_call(void **state) {
+    (void)state;
+    cb_custom_op op = {"test.fails_beside", 1, 1, .effects = true, .kernel = fails_beside};
+    assert_int_equal(cb_register_op(&op), CB_OK);
+    cb_function *fast = cb_compile(tries_beside, VM),
+                *backend = cb_compile(tries_beside, "backend=eager");
+    cb_function *ways[] = {NULL, fast, fast, backend, backend};
+    for (int i = 0; i < 10; i++) {
+        cb_function *way = ways[i / 2];
+        draws_beside = i % 2;
+        cb_manual_seed(7);
+        double first = cb_item(cb_rand(1));
+        cb_manual_seed(7);
+        assert_null(way ? cb_call(way, ramp(3, 4)) : tries_beside(ramp(3, 4)));
+        cb_clear_error();
+        double next = cb_item(cb_rand(1));
+        if (draws_beside)
+            assert_true(next != drawn_beside && next != first);
+        else
+            assert_true(next == first);
+    }
+    cb_function_free(fast);
+    cb_function_free(backend);
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static cb_tensor *failing(cb_tensor *x) {
@@ -402,6 +454,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(effects_in_order, begin, end),
         cmocka_unit_test_setup_teardown(same_random_numbers, begin, end),
         cmocka_unit_test_setup_teardown(effects_that_fail, begin, end),
+        cmocka_unit_test_setup_teardown(draws_of_a_failed_call, begin, end),
         cmocka_unit_test_setup_teardown(errors_of_kernels, begin, end),
         cmocka_unit_test_setup_teardown(errors_of_calls, begin, end),
         cmocka_unit_test_setup_teardown(refusals, begin, end),

@@ -321,6 +321,35 @@ static void edits_of_a_graph_are_seen(void **state) {
     cb_scope_close();
 }
 
+/* An index is out of range in the fourth call, behind the gradient and a write. */
+static cb_tensor *steps_and_looks(cb_tensor *x, cb_tensor *index) {
+    cb_backward(cb_sum(cb_mul(w[0], x)), NULL);
+    cb_add_(w[1], 1.0);
+    return cb_index_select(x, 0, index);
+}
+
+static void what_came_before_a_failure_is_done(void **state) {
+    (void)state;
+    static const char *const options[] = {FULL, "fullgraph=1,backend=eager"};
+    for (int i = 0; i < 2; i++) {
+        cb_scope_open();
+        w[0] = cb_requires_grad_(cb_ones(3), true), w[1] = cb_zeros(1);
+        cb_function *fast = cb_compile(steps_and_looks, options[i]);
+        for (int call = 1; call < 6; call++) {
+            int64_t place = call == 4 ? 9 : 2;
+            cb_zero_grad(w[0]);
+            cb_tensor *y = cb_call(fast, cb_full(cb_dims(3), (double)call),
+                                   cb_from_data(&place, CB_I64, cb_dims(1)));
+            assert_int_equal(y == NULL, call == 4);
+            cb_clear_error();
+            assert_float_equal(first_of(cb_tensor_grad(w[0])), call, 0);
+            assert_float_equal(first_of(w[1]), call, 0);
+        }
+        cb_function_free(fast);
+        cb_scope_close();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frozen_tensors_are_a_guard),
@@ -331,6 +360,7 @@ int main(void) {
         cmocka_unit_test(what_was_asked_is_a_guard),
         cmocka_unit_test(what_modules_were_asked_is_a_guard),
         cmocka_unit_test(edits_of_a_graph_are_seen),
+        cmocka_unit_test(what_came_before_a_failure_is_done),
     };
     return run_counted(tests);
 }

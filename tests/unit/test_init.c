@@ -3,6 +3,7 @@
 
 #include "carbide_nn.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -178,6 +179,12 @@ static void gains(void **state) {
     expect_error("a std of 0");
     assert_null(cb_init_normal_(weight(), 0, -1));
     expect_error("a std of -1");
+    assert_null(cb_init_uniform_(weight(), 1, 0));
+    expect_error("from 1 to 0");
+    assert_null(cb_init_uniform_(weight(), -DBL_MAX, DBL_MAX));
+    expect_error("init_uniform_: from -1.79769e+308");
+    assert_null(cb_init_uniform_(weight(), NAN, 0));
+    expect_error("from nan to 0");
 }
 
 int main(void) {

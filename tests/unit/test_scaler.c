@@ -281,7 +281,7 @@ static void refusals(void **state) {
     static const char *const made[][2] = {
         {"scale=2", "GradScaler has no argument 'scale'"},
         {"init_scale=0", "GradScaler: init_scale is 0, and has to be above 0"},
-        {"growth_factor=1", "growth_factor is 1, and has to be above 1"},
+        {"growth_factor=1", "growth_factor is 1, and has to be finite and above 1"},
         {"backoff_factor=1", "backoff_factor is 1, and has to be above 0 and below 1"},
         {"growth_interval=0", "growth_interval is 0, and has to be a whole number above 0"},
     };

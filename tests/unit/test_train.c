@@ -354,6 +354,22 @@ static void parameters_without_gradient_stay(void **state) {
     cb_optimizer_free(optimizer);
 }
 
+static void a_shared_buffer_stays_one(void **state) {
+    (void)state;
+    cb_module *a = cb_module_new("A", NULL, NULL), *b = cb_module_new("B", NULL, NULL);
+    cb_tensor *mask = cb_module_buffer(a, "mask", cb_ones(2));
+    cb_tensor *weight = cb_module_parameter(a, "weight", cb_ones(3));
+    cb_module_share(b, "tied", mask);
+    cb_module_share(b, "weight", weight);
+    assert_int_equal(cb_module_parameters(b, NULL, 0), 1);
+    cb_optimizer *optimizer = cb_optimizer_new("SGD", NULL);
+    assert_int_equal(cb_optimizer_add_module(optimizer, b, NULL), CB_OK);
+    assert_true(cb_requires_grad(weight) && !cb_requires_grad(mask));
+    cb_optimizer_free(optimizer);
+    cb_module_free(a);
+    cb_module_free(b);
+}
+
 static void tied_parameters_count_once(void **state) {
     (void)state;
     cb_module *net = cb_nn_sequential(cb_nn_linear(3, 3, false), cb_nn_linear(3, 3, false));
@@ -402,7 +418,7 @@ static void refusals(void **state) {
     static const char *const schedules[][3] = {
         {"StepLR", NULL, "StepLR needs step_size"},
         {"Cosine", NULL, "there is no schedule 'Cosine'"},
-        {"CosineAnnealingLR", "T_max=0", "T_max is 0, and has to be above 0"},
+        {"CosineAnnealingLR", "T_max=0", "T_max is 0, and has to be finite and above 0"},
         {"StepLR", "step_size=0", "step_size is 0"},
         {"LinearLR", "start_factor=0", "start_factor is 0, and has to be above 0 and at most 1"},
         {"LinearLR", "start_factor=1.5", "start_factor is 1.5"},
@@ -416,7 +432,7 @@ static void refusals(void **state) {
         {"OneCycleLR", "max_lr=-1, total_steps=9", "max_lr is -1"},
         {"OneCycleLR", "max_lr=1, total_steps=9, div_factor=0", "div_factor is 0"},
         {"OneCycleLR", "max_lr=1, total_steps=9, final_div_factor=0", "final_div_factor is 0"},
-        {"StepLR", "step_size=2, gamma=-1", "gamma is -1, and has to be at least 0"},
+        {"StepLR", "step_size=2, gamma=-1", "gamma is -1, and has to be finite and at least 0"},
         {"CosineAnnealingLR", "T_max=2, eta_min=-0.1", "eta_min is -0.1"},
         {"ReduceLROnPlateau", "min_lr=-1", "min_lr is -1"},
         {"ReduceLROnPlateau", "patience=-1", "patience is -1"},
@@ -437,8 +453,9 @@ static void refusals(void **state) {
     cb_schedule_free(schedule);
     cb_optimizer_free(muon);
     cb_optimizer *sgd = cb_optimizer_new("SGD", NULL);
-    assert_true(cb_optimizer_add(sgd, p + 2, 1, NULL) != CB_OK);
+    assert_true(cb_optimizer_add(sgd, p + 1, 2, NULL) != CB_OK);
     expect_error("i64");
+    assert_false(cb_requires_grad(p[1])); /* as it was */
     cb_optimizer_free(sgd);
     cb_optimizer_free(sgd);
     expect_error("was freed at test_train.c");
@@ -534,6 +551,8 @@ static void without_an_optimizer(void **state) {
     assert_int_equal(cb_optimizer_add(sgd, p, 1, NULL), CB_OK);
     assert_true(cb_optimizer_set_lr(sgd, 0, -1) != CB_OK);
     expect_error("a rate of -1");
+    assert_true(cb_optimizer_set_lr(sgd, 0, INFINITY) != CB_OK);
+    expect_error("a rate of inf");
     assert_true(cb_optimizer_set_lr(sgd, 1, 1) != CB_OK);
     expect_error("there is no group 1 of 1");
     cb_schedule *rates = cb_schedule_new(sgd, "StepLR", "step_size=2");
@@ -580,6 +599,7 @@ int main(void) {
         TEST(state_has_names_of_pytorch),
         TEST(files_that_do_not_fit),
         TEST(parameters_without_gradient_stay),
+        TEST(a_shared_buffer_stays_one),
         TEST(tied_parameters_count_once),
         TEST(refusals),
         TEST(tensors_that_are_no_parameters),

@@ -143,7 +143,7 @@ static void arguments_that_are_written(void **state) {
     cb_module *group = cb_optimizer_state(a.optimizer);
     cb_fill_(cb_module_get(group, "param_groups.1.momentum"), -1);
     assert_true(cb_optimizer_step(a.optimizer) != CB_OK);
-    expect_error("SGD: momentum is -1, and has to be at least 0");
+    expect_error("SGD: momentum is -1, and has to be finite and at least 0");
     cb_fill_(cb_module_get(group, "param_groups.1.momentum"), 0.5);
     expect_equal(&a, &b, "a step that is refused"); /* and has counted nothing: */
     assert_true(cb_item(cb_module_get(group, "state.0.step")) == 3);
@@ -375,7 +375,7 @@ static void numbers_that_are_refused(void **state) {
         double value;
         const char *error;
     } cases[] = {
-        {"optimizer.param_groups.0.lr", -1, "lr is -1, and has to be at least 0"},
+        {"optimizer.param_groups.0.lr", -1, "lr is -1, and has to be finite and at least 0"},
         {"optimizer.param_groups.1.lr", NAN, "lr is "},
         {"optimizer.param_groups.0.eps", -1, "eps is -1"},
         {"optimizer.param_groups.1.betas", 1, "betas is 1, and has to be at least 0 and below 1"},
@@ -384,13 +384,13 @@ static void numbers_that_are_refused(void **state) {
         {"optimizer.state.0.step", 2.5, "step is 2.5, and has to be a whole number"},
         {"scheduler.last_epoch", -5, "scheduler.last_epoch is -5"},
         {"scheduler.base_lrs", -1, "base_lrs is -1"},
-        {"scheduler.step_size", 0, "step_size is 0, and has to be above 0"},
+        {"scheduler.step_size", 0, "step_size is 0, and has to be finite and above 0"},
         {"scheduler._schedulers.1.milestone", -3, "milestone is -3"},
         {"scheduler._schedulers.1.T_max", 0, "T_max is 0"},
         {"scaler.scale", 0, "scale is 0, and has to be above 0"},
         {"scaler.scale", -1, "scale is -1"},
         {"scaler.scale", INFINITY, "scale is inf"},
-        {"scaler.growth_factor", 0, "growth_factor is 0, and has to be above 1"},
+        {"scaler.growth_factor", 0, "growth_factor is 0, and has to be finite and above 1"},
         {"scaler.backoff_factor", 5, "backoff_factor is 5"},
         {"scaler.growth_interval", -1, "growth_interval is -1"},
         {"scaler._growth_tracker", -1, "_growth_tracker is -1"},
