@@ -129,9 +129,10 @@ typedef struct Past {
 } Past;
 
 /* Nothing is known of the family. A number is literal that the other sizes' kernels have, too;
- * where there are none, one that no size which varies divides. */
+ * where there are none, one that no size which varies divides. -20 is where the second part of a
+ * concatenation begins. */
 static bool is_usual(const TextNumber *hole, const FamilyUsual *usual) {
-    if (hole->size && hole->value.i < 2) return true;
+    if (hole->size && hole->value.i < 2 && hole->value.i > -2) return true;
     for (int k = 0; k < usual->count; k++)
         for (int h = 0; h < length(usual->kernel[k].holes.hole); h++)
             if (usual->kernel[k].holes.hole[h].value.i == hole->value.i) return true;

@@ -55,8 +55,10 @@ static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
     if (has_short_rows(kernel, machine)) return FORM_TILE;
     for (int i = 0; i < length(kernel->expr); i++) {
         if (kernel->expr[i]->op != EX_load) continue;
-        vote(kernel, kernel->expr[i]->input[0], inner, &along_inner);
-        vote(kernel, kernel->expr[i]->input[0], outer, &along_outer);
+        Expr *index = kernel->expr[i]->input[0];
+        if (!expr_uses_inner(kernel, index)) continue; /* one for all of a row */
+        vote(kernel, index, inner, &along_inner);
+        vote(kernel, index, outer, &along_outer);
     }
     bool lanes = kernel->outer_count > 0 && axis_typical(kernel, outer) >= machine->short_row;
     if (axis_typical(kernel, inner) < machine->short_row) along_outer++; /* a row of short pieces */

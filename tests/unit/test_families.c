@@ -67,6 +67,23 @@ static void layers_of_one_width_are_one(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *one_longer(cb_tensor *x, cb_tensor *one) {
+    return cb_exp(cb_cat(((cb_tensor *[]){x, one}), 2, 0));
+}
+
+/* Where the second part begins is a number below 0, and no literal either. */
+static void a_text_that_grows(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(one_longer, "");
+    for (int length = 20; length < 40; length++) {
+        cb_tensor *x = cb_rand(cb_dims(length)), *one = cb_rand(1);
+        expect_tensor(cb_call(fast, x, one), one_longer(x, one), 1e-6, 1e-6);
+    }
+    assert_in_range(cb_stats(fast).compiled, 1, 2);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static FamilyKernel kernel_of(Arena *arena, const int64_t number[3]) {
@@ -135,6 +152,7 @@ int main(void) {
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(layers_of_one_width_are_one, open_scope,
                                         close_scope_without_error),
+        cmocka_unit_test_setup_teardown(a_text_that_grows, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(choices_are_counted, open_scope, close_scope_without_error),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);

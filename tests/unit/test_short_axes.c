@@ -137,6 +137,23 @@ static void lanes_across_folded_rows(void **state) {
     }
 }
 
+/* What a row has one of says nothing of where the lanes go: each channel of batch norm's x has its
+ * own weight and bias. */
+static void lanes_along_rows_of_channels(void **state) {
+    Executable *e = executable_of(state,
+                                  "graph(x: f32[3, 64, 40], w: f32[64], b: f32[64]) {"
+                                  " return batch_norm(x, none, none, w, b, training=true) }",
+                                  NULL);
+    cb_tensor *in[] = {ramp(cb_dims(3, 64, 40), 0, 1), ramp(cb_dims(64), 1, 0),
+                       ramp(cb_dims(64), 0, 1)},
+              *out;
+    assert_true(run_executable(e, in, &out));
+    assert_int_equal(executable_plan(e)->kernel[0]->form, FORM_ROW);
+    cb_tensor *sum = cb_sum(cb_reshape(out, cb_dims(3, 64, 40)), cb_dims(0, 2));
+    for (int c = 0; c < 64; c++) expect_near(((const float *)cb_data(sum))[c], 120 * c, 0.1);
+    executable_free(e);
+}
+
 static int run_engine(bool generate) {
     void *state = &generate;
     const struct CMUnitTest tests[] = {
@@ -146,6 +163,7 @@ static int run_engine(bool generate) {
         ONE(rows_of_a_few_elements),
         ONE(a_value_for_each_column),
         ONE(lanes_across_folded_rows),
+        ONE(lanes_along_rows_of_channels),
     };
     return cmocka_run_group_tests_name(generate ? "C" : "VM", tests, NULL, NULL);
 }
