@@ -4,6 +4,7 @@
  * "photo.c:31: matmul: ...", the first one since cb_clear_error. State is thread-local; what every
  * call sets is a load or store from the thread pointer. */
 #include "base/error.h"
+#include "base/memory.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -115,7 +116,8 @@ cb_status cb_fail(cb_status status, const char *text) {
 }
 
 cb_status fail_memory(size_t bytes) {
-    return fail(CB_ERR_MEMORY, "out of memory: %zu bytes could not be allocated", bytes);
+    return fail(CB_ERR_MEMORY, "out of memory: %zu bytes could not be allocated",
+                bytes ? bytes : memory_refused());
 }
 
 cb_status fail_file(const char *call, const char *path) {

@@ -45,7 +45,7 @@ void place_set(const Place *place);
 cb_status fail(cb_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A message that has its line: cb_error() of another thread. */
 void fail_again(cb_status status, const char *text);
-cb_status fail_memory(size_t bytes);
+cb_status fail_memory(size_t bytes); /* 0: those that memory_alloc refused last */
 cb_status fail_file(const char *call, const char *path); /* with errno, which says which kind */
 const char *error_text(void); /* the message without line and path; NULL when there is none */
 /* Another name in the place of the first bytes of that text. */

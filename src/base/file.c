@@ -72,10 +72,14 @@ static bool is_special(const char *path) {
     return stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
+/* A file that others may not read or write stays so; where they may, the mode is a new file's. */
 static bool replace(const char *path, const char *temporary, bool (*write)(int, void *),
                     void *user) {
+    struct stat before, now;
     int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0) return false;
+    if (stat(path, &before) == 0 && fstat(file, &now) == 0)
+        (void)fchmod(file, before.st_mode & now.st_mode & 0777); /* some systems have no modes */
     /* Without the sync, a crash after the rename could leave an empty file. */
     if (finish(file, write(file, user) && fsync(file) == 0) && rename(temporary, path) == 0)
         return true;

@@ -23,9 +23,15 @@ void cb_set_allocator(cb_allocator host) {
 
 bool memory_of_host(void) { return allocator.resize != heap_resize; }
 
+static _Thread_local size_t refused; /* what the thread asked for last and did not get */
+
+size_t memory_refused(void) { return refused; }
+
 void *memory_resize(void *pointer, size_t bytes) {
     /* Zero bytes would mean free to the host. */
-    return allocator.resize(allocator.user, pointer, bytes ? bytes : 1);
+    void *block = allocator.resize(allocator.user, pointer, bytes ? bytes : 1);
+    if (!block) refused = bytes;
+    return block;
 }
 
 void *memory_alloc(size_t bytes) { return memory_resize(NULL, bytes); }

@@ -12,6 +12,7 @@ void *memory_alloc(size_t bytes);  /* NULL when out of memory, without an error 
 void *memory_zalloc(size_t bytes); /* the same, zeroed */
 void *memory_resize(void *pointer, size_t bytes);
 void memory_free(void *pointer);
+size_t memory_refused(void); /* the bytes of the thread's last NULL */
 bool memory_of_host(void); /* whether an allocator was set */
 char *memory_copy_text(const char *text);
 

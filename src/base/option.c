@@ -10,7 +10,6 @@
 #include "base/lock.h"
 #include "base/memory.h"
 #include <ctype.h>
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,9 +103,11 @@ static const char *parse(Option option, const char *text, int64_t *number) {
         return on >= 0 ? NULL : "0 or 1, off or on, false or true";
     }
     char *end;
-    errno = 0;
     *number = strtoll(text, &end, 10);
-    return end != text && !*end && !errno ? NULL : "an integer";
+    bool below = *infos[option].value == '-'; /* the default is -1: no limit */
+    bool fits = end != text && !*end && *number >= -below && *number <= INT32_MAX;
+    if (fits) return NULL;
+    return below ? "an integer from -1 to 2147483647" : "an integer from 0 to 2147483647";
 }
 
 /* The stored copy of text; NULL when out of memory. The caller holds the lock. */

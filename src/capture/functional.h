@@ -57,6 +57,8 @@ int functional_apply(Recording *recording, const TraceOp *op, Attrs *attrs);
  * there is none; tracked: a gradient comes through them. False with an error. */
 bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
                          const int *value, int count, Node **gradient);
+/* By node id: gradients go back from it to a leaf, as the tape would have it. */
+const bool *functional_followed(Recording *recording);
 /* Does a gradient by the node of this tracked result miss some of its uses, or have others'? */
 bool functional_shares(Recording *recording, int value);
 /* A gradient as the next value. */

@@ -247,10 +247,7 @@ bool leaves_take(const Entry *entry, Tensor *const *value, LeafResult *result, v
         const TraceLeaf *leaf = &entry->trace->leaf[i];
         if (leaf->after == LEAF_SAME) continue;
         Tensor **gradient = tape_gradient(value[leaf->value]), *now = NULL;
-        if (leaf->after >= 0 && !(now = cb_keep(result(entry, leaf->after, made)))) {
-            done = false;
-            continue;
-        }
+        if (leaf->after >= 0 && !(now = cb_keep(result(entry, leaf->after, made)))) done = false;
         if (now) now->owners = 1;
         tensor_destroy(*gradient);
         *gradient = now;

@@ -351,9 +351,10 @@ static bool back_values(Recording *recording, TraceOp op, TraceBack how, const i
     bool tracked = how.graph && !op.quiet;
     if (!functional_backward(recording, op.input[0].value, seed, tracked, list, count, gradient))
         return false;
+    const bool *followed = tracked ? functional_followed(recording) : NULL;
     for (int k = 0; k < count; k++) {
         int value = gradient[k] ? functional_result(recording, gradient[k]) : NO_VALUE;
-        if (value >= 0) trace->value[value].tracked = tracked;
+        if (value >= 0) trace->value[value].tracked = tracked && followed[gradient[k]->id];
         if (value >= 0 && op.result < 0) op.result = value;
         if (value >= 0 || !leaves) wrt[back->count++] = value >= 0 ? list[k] : ~list[k];
     }

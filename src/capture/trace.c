@@ -504,10 +504,20 @@ static bool run_back(const TraceOp *op, Tensor *y, Tensor *given, Tensor **real)
     return done;
 }
 
+/* False where an op before it failed. */
+static bool back_is_possible(const TraceOp *op, const cb_operand *input, Tensor **real) {
+    bool seeded = op->input[1].kind == OPERAND_VALUE;
+    bool possible = input[0].tensor && (!seeded || input[1].tensor);
+    for (int k = 0; k < op->back->count; k++)
+        possible = possible && (op->back->wrt[k] < 0 || real[op->back->wrt[k]]);
+    return possible;
+}
+
 static bool run_op(const Trace *trace, const TraceOp *op, const int64_t *argument, Tensor **real) {
     cb_operand input[TRACE_OPERANDS];
     for (int i = 0; i < op->input_count; i++) input[i] = operand_of(&op->input[i], argument, real);
     site_set(op->site);
+    if (op->back && !back_is_possible(op, input, real)) return false;
     if (op->back) return run_back(op, input[0].tensor, input[1].tensor, real);
     no_grad_set(op->result >= 0 && trace->value[op->result].tracked ? 0 : 1);
     if (op->op == OP_assign) return apply_assign(input[0].tensor, &input[1]) != NULL;

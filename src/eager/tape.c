@@ -406,7 +406,8 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
 bool tape_refuses_untracked(const char *what) {
     fail(CB_ERR_ARGUMENT,
          "%s: nothing that the tensor was computed from requires a gradient, "
-         "or it was computed without one (cb_no_grad_open, cb_detach)",
+         "it was computed without one (cb_no_grad_open, cb_detach), or gradients went back from it "
+         "in a compiled function already",
          what);
     return false;
 }

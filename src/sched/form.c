@@ -112,11 +112,20 @@ static int64_t split_of(const Kernel *kernel, const DeviceMachine *machine) {
     return divide_up(first, chunk); /* no empty chunk */
 }
 
+/* Of a row of a matrix that is read, the row counts. */
+static int64_t elements_met(const Kernel *kernel, int buffer) {
+    int64_t points = kernel->outer_size * kernel->inner_size, times = 0;
+    for (int i = 0; i < length(kernel->expr); i++)
+        times += kernel->expr[i]->op == EX_load && kernel->expr[i]->imm.i == buffer;
+    for (int s = 0; s < length(kernel->store); s++) times += kernel->store[s].buffer == buffer;
+    return least(kernel->buffer[buffer].numel, points * times);
+}
+
 static void count_costs(Kernel *kernel) {
     kernel->bytes = kernel->operations = 0;
     for (int i = 0; i < length(kernel->buffer); i++) {
         const KernelBuffer *b = &kernel->buffer[i];
-        int64_t bytes = b->numel * (int64_t)cb_dtype_size(b->dtype);
+        int64_t bytes = elements_met(kernel, i) * (int64_t)cb_dtype_size(b->dtype);
         kernel->bytes += b->role == BUFFER_INOUT ? 2 * bytes : bytes;
     }
     const bool *live = kernel_live(kernel, kernel->arena);

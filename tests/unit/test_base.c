@@ -312,6 +312,11 @@ static void buffer_appends(void **state) {
 
 /* ---- errors and reasons ---- */
 
+static void *refusing(void *user, void *pointer, size_t bytes) {
+    (void)user, (void)pointer, (void)bytes;
+    return NULL;
+}
+
 static void first_error_stays(void **state) {
     (void)state;
     assert_null(cb_error());
@@ -327,6 +332,12 @@ static void first_error_stays(void **state) {
     cb_site(NULL, 0);
     assert_int_equal(fail_memory(64), CB_ERR_MEMORY);
     assert_string_equal(cb_error(), "out of memory: 64 bytes could not be allocated");
+    cb_clear_error();
+    cb_set_allocator((cb_allocator){refusing, NULL});
+    assert_null(memory_alloc(4096));
+    cb_set_allocator((cb_allocator){NULL, NULL});
+    assert_int_equal(fail_memory(0), CB_ERR_MEMORY);
+    assert_string_equal(cb_error(), "out of memory: 4096 bytes could not be allocated");
 }
 
 static void the_host_records_its_own(void **state) {

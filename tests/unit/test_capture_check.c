@@ -95,10 +95,34 @@ static void test_failing_step(void **state) {
     cb_set_option("check", "0");
 }
 
+/* Both draw the same numbers. */
+static cb_tensor *draws(cb_tensor *x) { return cb_add(cb_rand(cb_dims(3)), x); }
+
+static void test_draws(void **state) {
+    (void)state;
+    static const char *const options[] = {VM, "fullgraph=1," VM};
+    cb_set_option("check", "1");
+    for (int i = 0; i < 2; i++) {
+        cb_function *fast = cb_compile(draws, options[i]);
+        for (int call = 0; call < 3; call++) {
+            cb_manual_seed(call);
+            cb_tensor *y = cb_call(fast, cb_zeros(cb_dims(3)));
+            cb_manual_seed(call);
+            expect_equal(y, draws(cb_zeros(cb_dims(3))));
+        }
+        char *text = cb_explain(fast);
+        assert_null(strstr(text, "float64 VM"));
+        cb_free_text(text);
+        cb_function_free(fast);
+    }
+    cb_set_option("check", "0");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_reports, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_failing_step, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(test_draws, open_scope, close_scope),
     };
     return run_counted(tests);
 }

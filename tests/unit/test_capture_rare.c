@@ -2,6 +2,7 @@
  * not, depart from their trace in each way, write through each kind of view. */
 #include "capture_support.h"
 #include "fixture.h"
+#include <unistd.h>
 
 static void expect_words(cb_function *fast, const char *words) {
     char *text = cb_explain(fast);
@@ -346,6 +347,33 @@ static void test_departing_at_the_limit(void **state) {
     assert_null(cb_error());
 }
 
+/* What is recorded takes the weight as it was. */
+static cb_module *loaded;
+static const char *saved;
+static cb_tensor *reads_then_loads(cb_tensor *x) {
+    cb_tensor *y = cb_mul(cb_module_get(loaded, "w"), x);
+    return cb_module_load_state(loaded, saved, true) == CB_OK ? cb_add(y, 0.0) : NULL;
+}
+
+static void test_loading_behind_a_read(void **state) {
+    (void)state;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/carbide-loaded-%d", (int)getpid());
+    saved = path;
+    loaded = cb_module_new("Net", NULL, NULL);
+    cb_tensor *w = cb_module_parameter(loaded, "w", cb_full(2, 5.0));
+    assert_int_equal(cb_module_save_state(loaded, path), CB_OK);
+    cb_function *fast = cb_compile(reads_then_loads, VM);
+    for (int i = 0; i < 3; i++) {
+        cb_fill_(w, 3.0 + i);
+        expect_equal(cb_call(fast, cb_ones(2)), cb_full(2, 3.0 + i));
+        expect_equal(w, cb_full(2, 5.0));
+    }
+    cb_function_free(fast);
+    cb_module_free(loaded);
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_three_and_four, open_scope, close_scope),
@@ -357,6 +385,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_kept_under_fullgraph, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_ways, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_departing_at_the_limit, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(test_loading_behind_a_read, open_scope, close_scope),
     };
     return run_counted(tests);
 }

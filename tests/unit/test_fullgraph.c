@@ -321,11 +321,37 @@ static void edits_of_a_graph_are_seen(void **state) {
     cb_scope_close();
 }
 
-/* An index is out of range in the fourth call, behind the gradient and a write. */
+/* An index is out of range in the fourth call: behind the gradient and a write, or before. */
 static cb_tensor *steps_and_looks(cb_tensor *x, cb_tensor *index) {
     cb_backward(cb_sum(cb_mul(w[0], x)), NULL);
     cb_add_(w[1], 1.0);
     return cb_index_select(x, 0, index);
+}
+
+static cb_tensor *looks_and_steps(cb_tensor *x, cb_tensor *index) {
+    cb_tensor *found = cb_index_select(x, 0, index);
+    cb_backward(cb_sum(cb_mul(w[0], found)), NULL);
+    return found;
+}
+
+static cb_tensor *forgets_looks_and_steps(cb_tensor *x, cb_tensor *index) {
+    cb_zero_grad(w[0]);
+    return looks_and_steps(x, index);
+}
+
+static void expect_gradient(double wanted) {
+    cb_tensor *gradient = cb_tensor_grad(w[0]);
+    assert_non_null(gradient);
+    assert_true(first_of(gradient) == wanted);
+}
+
+static cb_tensor *call_with_index(cb_function *fast, int call) {
+    int64_t place = call == 4 ? 9 : 2;
+    cb_tensor *y =
+        cb_call(fast, cb_full(cb_dims(3), (double)call), cb_from_data(&place, CB_I64, cb_dims(1)));
+    assert_int_equal(y == NULL, call == 4);
+    cb_clear_error();
+    return y;
 }
 
 static void what_came_before_a_failure_is_done(void **state) {
@@ -336,15 +362,29 @@ static void what_came_before_a_failure_is_done(void **state) {
         w[0] = cb_requires_grad_(cb_ones(3), true), w[1] = cb_zeros(1);
         cb_function *fast = cb_compile(steps_and_looks, options[i]);
         for (int call = 1; call < 6; call++) {
-            int64_t place = call == 4 ? 9 : 2;
             cb_zero_grad(w[0]);
-            cb_tensor *y = cb_call(fast, cb_full(cb_dims(3), (double)call),
-                                   cb_from_data(&place, CB_I64, cb_dims(1)));
-            assert_int_equal(y == NULL, call == 4);
-            cb_clear_error();
-            assert_float_equal(first_of(cb_tensor_grad(w[0])), call, 0);
-            assert_float_equal(first_of(w[1]), call, 0);
+            call_with_index(fast, call);
+            expect_gradient(call);
+            assert_true(first_of(w[1]) == call);
         }
+        cb_function *late = cb_compile(looks_and_steps, options[i]);
+        cb_zero_grad(w[0]);
+        double sum = 0;
+        for (int call = 1; call < 6; call++) {
+            call_with_index(late, call);
+            sum += call == 4 ? 0 : call;
+            expect_gradient(sum);
+        }
+        cb_function_free(late);
+        cb_function *anew = cb_compile(forgets_looks_and_steps, options[i]);
+        for (int call = 1; call < 6; call++) {
+            call_with_index(anew, call);
+            if (call == 4)
+                assert_null(cb_tensor_grad(w[0])); /* it was let go before */
+            else
+                expect_gradient(call);
+        }
+        cb_function_free(anew);
         cb_function_free(fast);
         cb_scope_close();
     }

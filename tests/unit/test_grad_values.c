@@ -280,6 +280,27 @@ static void recorded_again_with_what_was_looked_at(void) {
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+/* A gradient has a history where it depends on a leaf, and may be written to where it does not. */
+static void ask_whether(cb_tensor *loss) {
+    cb_tensor *g;
+    cb_grad_graph(loss, NULL, &w, 1, &g);
+    bool has = cb_requires_grad(g);
+    give(cb_full(cb_dims(3), has, CB_F64));
+    if (!has) give(cb_sub_(g, t));
+    if (has) cb_backward(cb_sum(g), NULL);
+}
+
+static void history_of_gradients(void) {
+    ask_whether(part(w, 2));
+    ask_whether(cb_sum(w));
+    ask_whether(cb_sum(cb_mul(w, t)));
+    ask_whether(cb_sum(cb_mul(w, cb_detach(v))));
+    ask_whether(cb_sum(cb_relu(w)));
+    ask_whether(cb_sum(cb_mul(w, v)));
+    ask_whether(cb_sum(cb_square(w)));
+    ask_whether(cb_sum(cb_exp(w)));
+}
+
 typedef struct GradProgram {
     const char *name;
     void (*run)(void);
@@ -309,6 +330,7 @@ static const GradProgram programs[] = {
     PROGRAM(by_what_is_handed_on),
     PROGRAM(leaves_of_one_value),
     PROGRAM(leaves_of_one_copy),
+    PROGRAM(history_of_gradients),
     PROGRAM(leaf_written_again),
     PROGRAM(recorded_again),
     PROGRAM(recorded_again_with_what_was_looked_at),

@@ -180,6 +180,20 @@ static void empty_batches_move_no_statistics(void **state) {
     }
 }
 
+/* Then it always takes those of the batch. */
+static void batch_norm_without_statistics(void **state) {
+    (void)state;
+    cb_module *norm = cb_nn_batch_norm1d(2, 1e-5, 0.1, true, false);
+    cb_tensor *x = cb_from_data(((float[]){1, 10, 3, 30, 5, 80}), CB_F32, cb_dims(3, 2));
+    for (int training = 0; training < 2; training++) {
+        cb_module_train(norm, training);
+        cb_tensor *y = cb_forward(norm, x);
+        assert_non_null(y);
+        expect_near(cb_item(cb_select(cb_select(y, 0, 0), 0, 0)), -2 / sqrt(8.0 / 3 + 1e-5));
+    }
+    cb_module_free(norm);
+}
+
 static void batch_norm_tracks_in_training(void **state) {
     (void)state;
     cb_module *norm = cb_nn_batch_norm1d(2, 1e-5, 0.1);
@@ -325,6 +339,7 @@ int main(void) {
         ONE(keys_are_pytorchs),
         ONE(initialization_is_pytorchs),
         ONE(empty_batches_move_no_statistics),
+        ONE(batch_norm_without_statistics),
         ONE(batch_norm_tracks_in_training),
         ONE(batch_norm_tracks_when_compiled),
         ONE(attention_attends),

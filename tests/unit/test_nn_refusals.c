@@ -355,6 +355,22 @@ static void states_tell_ties_and_long_lists(void **state) {
     unlink(path);
 }
 
+/* Eight names fit into an error, of nine the last is left out. */
+static void many_missing_keys(void **state) {
+    (void)state;
+    char path[64], name[2] = "a";
+    snprintf(path, sizeof path, "/tmp/carbide-missing-%d", (int)getpid());
+    cb_module *none = cb_module_new("None", NULL, NULL), *net = cb_module_new("Net", NULL, NULL);
+    assert_int_equal(cb_module_save_state(none, path), CB_OK);
+    for (; *name < 'i'; ++*name) cb_module_parameter(net, name, cb_ones(1));
+    REFUSES(cb_module_load_state(net, path, true), CB_ERR_ARGUMENT, "\"g\", \"h\".");
+    cb_module_parameter(net, name, cb_ones(1));
+    REFUSES(cb_module_load_state(net, path, true), CB_ERR_ARGUMENT, "\"g\", \"h\", ....");
+    cb_module_free(none);
+    cb_module_free(net);
+    unlink(path);
+}
+
 /* Of a file that holds all of a module, and of a module that holds all of a file. */
 static void states_lack_one_side(void **state) {
     (void)state;
@@ -448,6 +464,7 @@ int main(void) {
         ONE(null_modules_do_nothing),
         ONE(modules_are_told_about),
         ONE(states_tell_ties_and_long_lists),
+        ONE(many_missing_keys),
         ONE(states_lack_one_side),
         ONE(errors_have_places),
         ONE(conversion_tells_ties),

@@ -314,6 +314,22 @@ static void test_replaces(void **state) {
 }
 
 /* Disks that are full from the first byte, or from the second part of a strided tensor on. */
+static void test_modes_stay(void **state) {
+    (void)state;
+    struct stat info;
+    const char *path = in_folder("private.npy");
+    mode_t mask = umask(022);
+    assert_int_equal(cb_npy_save(path, cb_ones(2)), CB_OK);
+    for (mode_t mode = 0600; mode <= 0666; mode += 0066) { /* what others may: nothing; write */
+        assert_int_equal(chmod(path, mode), 0);
+        assert_int_equal(cb_npy_save(path, cb_ones(2)), CB_OK);
+        assert_int_equal(stat(path, &info), 0);
+        assert_int_equal(info.st_mode & 0777, mode & 0644);
+    }
+    umask(mask);
+    unlink(path);
+}
+
 static void test_full_disks(void **state) {
     (void)state;
     cb_tensor *x = cb_ones(cb_dims(100, 200)), *small = cb_ones(cb_dims(2));
@@ -394,11 +410,10 @@ int main(void) {
 #define TEST(name)                                                                                 \
     cmocka_unit_test_setup_teardown(test_##name, open_scope, close_scope_without_tensors)
     const struct CMUnitTest tests[] = {
-        TEST(exact_bytes),   TEST(round_trip),    TEST(views),
-        TEST(fortran_order), TEST(loose_headers), TEST(bool_values),
-        TEST(bad_headers),   TEST(truncated),     TEST(flipped_bytes),
-        TEST(not_npy),       TEST(bad_saves),     TEST(replaces),
-        TEST(full_disks),    TEST(pipes),         TEST(signals_of_the_host),
+        TEST(exact_bytes),   TEST(round_trip),  TEST(views),       TEST(fortran_order),
+        TEST(loose_headers), TEST(bool_values), TEST(bad_headers), TEST(truncated),
+        TEST(flipped_bytes), TEST(not_npy),     TEST(bad_saves),   TEST(replaces),
+        TEST(modes_stay),    TEST(full_disks),  TEST(pipes),       TEST(signals_of_the_host),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

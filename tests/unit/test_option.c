@@ -85,10 +85,16 @@ static void options_are_set_and_checked(void **state) {
     assert_non_null(strstr(cb_error(), "cache_dir"));
     cb_clear_error();
     assert_int_equal(cb_set_option("threads", "four"), CB_ERR_OPTION);
-    assert_string_equal(error_text(), "option threads: expected an integer, got 'four'");
+    assert_string_equal(error_text(),
+                        "option threads: expected an integer from 0 to 2147483647, got 'four'");
     cb_clear_error();
     assert_int_equal(cb_set_option("threads", ""), CB_ERR_OPTION);
     assert_int_equal(cb_set_option("threads", "99999999999999999999"), CB_ERR_OPTION);
+    assert_int_equal(cb_set_option("threads", "-3"), CB_ERR_OPTION);
+    assert_int_equal(cb_set_option("recompile_limit", "2147483648"), CB_ERR_OPTION);
+    assert_int_equal(cb_set_option("storage_limit_mb", "2147483647"), CB_OK);
+    assert_int_equal(cb_set_option("storage_limit_mb", "4096"), CB_OK);
+    assert_int_equal(cb_set_option("passes", "-2"), CB_ERR_OPTION);
     assert_int_equal(cb_set_option("cache", "maybe"), CB_ERR_OPTION);
     assert_int_equal(cb_set_option(NULL, "1"), CB_ERR_OPTION);
     assert_null(cb_get_option("nothing"));

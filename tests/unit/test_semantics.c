@@ -269,7 +269,7 @@ static void numbers_that_overflow_are_refused(void **state) {
 BODY(line, cb_linspace(0, 3, 7, cb_dtype_of(in[0])))
 BODY(line_down, cb_linspace(0.5, -3.5, 5, cb_dtype_of(in[0])))
 BODY(line_of_one, cb_linspace(300, 5, 1, CB_U8))
-BODY(line_whole, cb_linspace(3, -1, 7, CB_I8)) /* 3 + 3 * (-4 / 6.0) is below 1, fused */
+BODY(line_whole, cb_linspace(0, 58, 15, CB_I8)) /* 7 * (58 / 14.0) is below 29 */
 BODY(line_middle, cb_sub(cb_linspace(0, 1ll << 62, 3, CB_I64), 1ll << 61))
 
 static void linspace_of_integers_truncates(void **state) {
@@ -277,7 +277,8 @@ static void linspace_of_integers_truncates(void **state) {
     expect(line, sample[CB_I64], NULL, CB_I64, cb_dims(7), VALUES(0, 0, 1, 1, 2, 2, 3));
     expect(line, sample[CB_U8], NULL, CB_U8, cb_dims(7), VALUES(0, 0, 1, 1, 2, 2, 3));
     expect(line_down, sample[CB_I32], NULL, CB_I32, cb_dims(5), VALUES(0, 0, -1, -2, -3));
-    expect(line_whole, sample[CB_I64], NULL, CB_I8, cb_dims(7), VALUES(3, 2, 1, 1, 0, 0, -1));
+    expect(line_whole, sample[CB_I64], NULL, CB_I8, cb_dims(15),
+           VALUES(0, 4, 8, 12, 16, 20, 24, 29, 33, 37, 41, 45, 49, 53, 58));
     expect(line_middle, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(-0x1p61, 0, 0x1p61));
     expect_refused(line_down, sample[CB_U8], NULL, "linspace: the number -3.5 is no u8");
     expect_refused(line_of_one, sample[CB_U8], NULL, "the number 300 is no u8");

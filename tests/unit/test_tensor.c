@@ -160,6 +160,15 @@ static void test_view_needs_strides(void **state) {
     cb_clear_error();
 }
 
+static void test_views_of_leading_ones(void **state) {
+    (void)state;
+    cb_tensor *line = cb_zeros(4), *table = cb_zeros(cb_dims(2, 3));
+    cb_fill_(cb_view(line, cb_dims(1, 4)), 2);
+    cb_fill_(cb_reshape(cb_t(table), cb_dims(1, 3, 2)), 4);
+    assert_true(cb_item(cb_sum(line)) == 8 && cb_item(cb_sum(table)) == 24);
+    assert_non_null(cb_view(cb_t(table), cb_dims(1, 3, 1, 2)));
+}
+
 static void test_identities_share(void **state) {
     (void)state;
     cb_tensor *x = count_up(cb_dims(2, 3), CB_F32);
@@ -473,6 +482,7 @@ int main(void) {
         TEST(null_arguments),
         TEST(views),
         TEST(view_needs_strides),
+        TEST(views_of_leading_ones),
         TEST(identities_share),
         TEST(view_outlives_base),
         TEST(read_pairs),
