@@ -454,9 +454,9 @@ static void test_many_costly_ops(void **state) {
     arena_free(arena);
 }
 
-/* f16 side by side, in each shape of loops: read and written by eight where there is an instruction
+/* f16 side by side, in each shape of loops: read and written at once where there is an instruction
  * for that. One that is also written stays where it is. */
-static void test_f16_by_eight(void **state) {
+static void test_f16_at_once(void **state) {
     (void)state;
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
@@ -588,7 +588,7 @@ int main(void) {
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_guards_do_not_touch),
         cmocka_unit_test(test_many_costly_ops),
-        cmocka_unit_test(test_f16_by_eight),
+        cmocka_unit_test(test_f16_at_once),
         cmocka_unit_test(test_conditions_as_numbers),
         cmocka_unit_test(test_malformed_text),
         cmocka_unit_test(test_text_is_deterministic),

@@ -191,9 +191,53 @@ static void generated_code(void **state) {
     expect_same(widen_kernel, narrow_kernel);
 }
 
+/* Arrays that conversions go through have room for whole vectors of sixteen. */
+static int expect_whole_arrays(const char *text) {
+    int arrays = 0;
+    for (const char *at = text; (at = strstr(at, "float ")); at++) {
+        char name[8];
+        int room;
+        if (sscanf(at, "float %7[a-z0-9][%d] __attribute__", name, &room) != 2) continue;
+        if (strncmp(name, "out", 3) && name[0] != 'h') continue;
+        assert_int_equal(room % 16, 0);
+        arrays++;
+    }
+    return arrays;
+}
+
+/* Rows that vectors of eight and sixteen do not fill: nothing is written beyond them. */
+static void ends_of_rows(void **state) {
+    (void)state;
+    static const int count[] = {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 100};
+    enum { KERNELS = sizeof count / sizeof *count };
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    const Kernel *kernel[KERNELS];
+    int arrays = 0;
+    for (int i = 0; i < KERNELS; i++) {
+        int n = count[i], all = 5 * n;
+        const char *at = arena_format(arena, "[((a0*%d)+a1)]", n);
+        kernel[i] = parse(
+            arena, arena_format(arena,
+                                "kernel row_%d(outer a0:5, inner a1:%d) row split 1"
+                                " { b0: in f16[%d] b1: out f16[%d] t0 = f32 load b0%s"
+                                " t1 = f32 reduce amax t0 t2 = f32 sub t0, t1 store b1%s = t2 }",
+                                n, n, all, all, at, at));
+        Buffer text = buffer_new(arena);
+        c_render_kernel(kernel[i], NULL, &text);
+        arrays += expect_whole_arrays(buffer_text(&text));
+    }
+    assert_in_range(arrays, 2 * KERNELS - 2, 6 * KERNELS);
+    Code *code = compile(kernel, KERNELS, arena);
+    for (int i = 0; i < KERNELS; i++) assert_true(check_kernel(kernel[i], code));
+    code_release(code);
+    arena_free(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_bits),
+        cmocka_unit_test(ends_of_rows),
         cmocka_unit_test(vectors),
         cmocka_unit_test_prestate(rows_of_products, (void *)(uintptr_t)&gemm_kernels_base),
         cmocka_unit_test(vm),

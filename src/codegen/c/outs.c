@@ -5,13 +5,15 @@
  *     widen_f16(h0, p4, n);
  *     for (int l = 0; l < n; l++) out0[l] = h0[l] + t1;       the vector loop
  *     narrow_f16(s0, out0, n); */
+#include "base/round.h"
 #include "codegen/c/kernel.h"
 
 enum {
     STREAM_BYTES_MIN = 32 << 20, /* outputs above this go past the caches: they would not fit */
     STREAM_ROWS_MIN = 4 << 20,   /* rows, written in bursts that would wait for memory, earlier */
     STREAM_RUN_MIN = 512,        /* and only in runs of at least so many elements */
-    STREAMS_MAX = 4
+    STREAMS_MAX = 4,
+    HALVES_AT_ONCE = 16 /* that conversions fill arrays with, and read out of them */
 };
 
 /* ---- choices ----------------------------------------------------------------------------- */
@@ -84,7 +86,7 @@ void c_widen(CKernel *c, int64_t lanes, const char *start, const char *count) {
         if (buffer->dtype != CB_F16 || buffer->role != BUFFER_IN || lanes > WIDE_LANES) continue;
         access->wide = arena_format(e->arena, "h%d", c->wide_count++);
         emit_line(e, "float %s[%lld] __attribute__((aligned(64)));", access->wide,
-                  (long long)lanes);
+                  (long long)round_up(lanes, HALVES_AT_ONCE));
         emit_line(e, "widen_f16(%s, %s%s, %s);", access->wide, access->name, start, count);
         use_halves(e);
     }
@@ -99,7 +101,8 @@ void c_declare_outs(CKernel *c, int pass, int64_t lanes) {
         if (!(c->streams[s] || c->narrows[s]) || !c_stores_in(c, s, pass)) continue;
         cb_dtype dtype = e->kernel->buffer[e->kernel->store[s].buffer].dtype;
         const char *type = c->narrows[s] ? "float" : e->target->storage[dtype];
-        emit_line(e, "%s out%d[%lld] __attribute__((aligned(64)));", type, s, (long long)lanes);
+        int64_t room = c->narrows[s] ? round_up(lanes, HALVES_AT_ONCE) : lanes;
+        emit_line(e, "%s out%d[%lld] __attribute__((aligned(64)));", type, s, (long long)room);
         if (c->narrows[s]) e->store[s].wide = arena_format(e->arena, "out%d", s);
     }
 }
