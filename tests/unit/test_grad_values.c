@@ -295,6 +295,7 @@ static void history_of_gradients(void) {
     ask_whether(cb_sum(w));
     ask_whether(cb_sum(cb_mul(w, t)));
     ask_whether(cb_sum(cb_mul(w, cb_detach(v))));
+    ask_whether(cb_sum(cb_mul(w, cb_to(cb_to(w, CB_I64), CB_F64))));
     ask_whether(cb_sum(cb_relu(w)));
     ask_whether(cb_sum(cb_mul(w, v)));
     ask_whether(cb_sum(cb_square(w)));
