@@ -339,6 +339,14 @@ void cache_trim(const char *directory) {
     memory_free(list.entry);
 }
 
+void cache_added(const char *directory, const char *key) {
+    char path[CACHE_PATH];
+    struct stat info;
+    cache_path(directory, key, path);
+    bool large = stat(path, &info) || info.st_size > option_int(OPTION_cache_limit_mb) << 10;
+    if (large || key[0] == '0') cache_trim(directory);
+}
+
 int cache_clear(const char *directory) {
     Listing list = {0};
     int removed = 0;

@@ -54,6 +54,9 @@ typedef struct CacheContent {
 bool cache_read(const char *directory, const char *key, CacheContent *out);
 /* Removes entries, least recently used first, until they fit option cache_limit_mb, and sweeps. */
 void cache_trim(const char *directory);
+/* Behind a new entry: trims where it is a thousandth of the limit, else one time in 16, since all
+ * entries are asked for their sizes. */
+void cache_added(const char *directory, const char *key);
 /* Removes what killed processes left: files and folders that nobody has written to for an hour,
  * while a compiler may run for 10 minutes (20 times option cc_timeout_ms). */
 void cache_sweep(const char *directory);

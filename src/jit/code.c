@@ -225,7 +225,7 @@ static void compile_in(Attempt *a, const char *folder, bool keep) {
         compiler_run(&a->compiler, a->source, a->length, effort, path, a->stop, &a->result.message);
     if (reason == REASON_NONE) reason = take_object(a, path, keep, why);
     if (reason != REASON_NONE) give_up(a, reason, *why ? why : NULL);
-    if (a->result.code && keep) cache_trim(a->directory);
+    if (a->result.code && keep) cache_added(a->directory, a->key);
 }
 
 static void compile(Attempt *a) {

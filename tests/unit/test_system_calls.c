@@ -221,8 +221,8 @@ static const ThreadWork works[WORK_COUNT] = {
 };
 
 /* The worst that a call's failing may lead to, in the order of the works: w(orks), n(ot kept),
- * r(efused); -: the work does not make the call; *: it depends on who is faster. And what
- * compiling then says, once at least. */
+ * r(efused); -: the work does not make the call; *: it depends on who is faster, or on the key. And
+ * what compiling then says, once at least. */
 typedef struct Row {
     const char *call;
     int error;
@@ -236,7 +236,7 @@ static const Row rows[] = {
     {"stat", EACCES, "rrr--", "no_compiler"},
     {"lstat", EACCES, "n----", ""},
     {"fstat", EIO, "rrrn-", "left no object"},
-    {"fstatat", ENOENT, "w---n", ""},
+    {"fstatat", ENOENT, "*---n", ""},
     {"fchmod", EPERM, "n--n-", ""},
     {"rename", EXDEV, "n--n-", ""},
     {"lseek", EIO, "n--n-", ""},
@@ -260,7 +260,7 @@ static const Row rows[] = {
     {"waitpid", EINTR, "w----", ""},
     {"open", EMFILE, "rrrn-", "Too many open files"},
     {"close", EIO, "rwrw-", "no folder takes temporary files"},
-    {"opendir", EMFILE, "w---n", ""},
+    {"opendir", EMFILE, "*---n", ""},
     {"dlopen", EMFILE, "rrr--", "dlopen failed"},
 };
 
