@@ -263,9 +263,9 @@ static inline cb_float_list cb_floats_same(cb_float_list l) { return l; }
 /* Where an integer belongs a float does not compile, which C would truncate: cb_slice(x, 0, 1.5).
  * cb_arange(0, 1, 0.25) neither: it counts in integers, cb_linspace and cb_mul give the rest. */
 static inline int64_t cb_integer_same(int64_t i) { return i; }
-/* Nor does a dtype where a number or a bool belongs: cb_sum(x, 1, CB_F64), cb_full(3, CB_F32); or a
- * text, a tensor or a float where a bool does: cb_gelu(x, "tanh"). In C an int8_t is of its type, and
- * is to be converted. */
+/* Nor does a dtype where a number or a bool belongs: cb_sum(x, 1, CB_F64), cb_full(3, CB_F32); or
+ * a text, a tensor or a float where a bool does: cb_gelu(x, "tanh"). In C an int8_t is of its type,
+ * and is to be converted. */
 static inline bool cb_flag_same(bool b) { return b; }
 cb_operand cb_no_number_but_a_dtype(cb_dim_list); /* nowhere defined: takes nothing that is given */
 /* How losses reduce what they compute for every element: PyTorch's reduction="none", "mean" and

@@ -263,8 +263,7 @@ static bool compute_first(LeftSegment *left) {
     int draws = left->trace->draws;
     RandomState own = left->random = random_take(draws);
     bool done = compute(left, &own);
-    int64_t used = own.offset - left->random.offset; /* ops that fail take none */
-    random_return(own, draws - used);
+    random_return(own, left->random.offset + draws - own.offset); /* not taken by what failed */
     return done;
 }
 
