@@ -275,14 +275,20 @@ static bool evaluate_numbers(const Evaluator *evaluator, const Syntax *call, con
     return true;
 }
 
-/* The same when the graph runs; what is true or false is so for all that the numbers may be. */
+/* The same when the graph runs; what is true or false is so for all that the numbers may be, unless
+ * one of them varies freely. */
 static Term number_node(Graph *graph, const Binding *binding, Op op, const Term *value) {
-    if (value->kind == TERM_BOOL) return *value;
+    bool freely = false, compares = value->kind == TERM_BOOL;
+    for (int i = 0; i < binding->info->arity; i++) freely |= binding->input[i].freely;
+    if (compares && !freely) return *value;
     Node *input[NODE_MAX_INPUTS];
-    for (int i = 0; i < binding->info->arity; i++)
-        input[i] = node_convert(graph, term_node(graph, &binding->input[i]), plain_dtype(value));
+    for (int i = 0; i < binding->info->arity; i++) {
+        input[i] = term_node(graph, &binding->input[i]);
+        if (!compares) input[i] = node_convert(graph, input[i], plain_dtype(value));
+    }
     return (Term){.kind = TERM_NODE,
                   .weak = true,
+                  .freely = freely,
                   .number = value->number,
                   .node = graph_op(graph, op, input, binding->info->arity, NULL, NULL)};
 }

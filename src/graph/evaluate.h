@@ -23,7 +23,8 @@ typedef enum TermKind {
 
 typedef struct Term {
     TermKind kind;
-    bool weak; /* TERM_NODE: a number that varies (Param.varies) */
+    bool weak;   /* TERM_NODE: a number that varies (Param.varies) */
+    bool freely; /* weak: and what it compares to is known when the graph runs */
     Node *node;
     Scalar number; /* TERM_INT, TERM_FLOAT, TERM_BOOL; TERM_DTYPE in .i; weak: one that it may be */
     union {

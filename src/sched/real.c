@@ -232,10 +232,11 @@ static void mark_epilogues(Schedule *s, bool *after_product, const Node *node) {
     }
 }
 
-/* Without fusion every node but views, literals and what they stand for is a step. */
+/* Without fusion every node but views, literals and what they stand for is a step. In memory a
+ * number that is not to be rounded would be. */
 static bool is_step(const Node *node) {
     OpKind kind = op_info(node->op)->kind;
-    return kind != KIND_VIEW && kind != KIND_SPECIAL;
+    return kind != KIND_VIEW && kind != KIND_SPECIAL && node->op != OP_unrounded;
 }
 
 void mark_real(Schedule *s) {

@@ -82,7 +82,10 @@ def hardswish(x): floats_only(x); return o('div', o('mul', x, clamp(o('add', x, 
 @composite
 def hardshrink(x, lambd=0.5): floats_only(x); return where(o('le', abs_(x), float(lambd)), number(0), x)
 @composite
-def threshold(x, threshold, value): floats_only(x); return where(o('le', x, float(threshold)), number(float(value)), x)
+def threshold(x, threshold, value):
+    floats_only(x)
+    literal(value, x.dtype)
+    return where(o('le', x, float(threshold)), number(float(value)), x)
 @composite
 def softmax(x, dim):
     floats_only(x)

@@ -384,6 +384,29 @@ static void halves_hidden_by_large_numbers(void **state) {
     cb_clear_error();
 }
 
+static cb_tensor *lerp_to_ones(cb_tensor *x) { return cb_lerp(x, cb_add(x, 1), rate); }
+static cb_tensor *softplus_by_rate(cb_tensor *x) { return cb_softplus(x, rate); }
+
+/* Beside halves a weight is an f32, as in PyTorch, and stays one where each op stores its result. */
+static void halves_beside_numbers_of_f32(void **state) {
+    (void)state;
+    static cb_tensor *(*const function[])(cb_tensor *) = {lerp_to_ones, softplus_by_rate};
+    static const double rates[] = {0.1, 0.3, 70000, -3e10, 0.1};
+    cb_tensor *x = cb_ones(2, CB_F16);
+    for (int f = 0; f < 2; f++) {
+        cb_function *fast = cb_compile(function[f], "backend=vm,fuse=0,dynamic=1");
+        for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+            rate = rates[i];
+            expect_same_bits(cb_call(fast, x), function[f](x));
+        }
+        cb_function_free(fast);
+    }
+    rate = 70000;
+    assert_true(isinf(cb_item(cb_amax(lerp_to_ones(x)))));
+    rate = 0.1; /* PyTorch: 7.4453, of exactly 7.44397; with 0.1 as an f16 it is 7.4492 */
+    assert_true(cb_item(cb_amax(softplus_by_rate(x))) == 7.4453125);
+}
+
 /* 0 has the bits that stand in a trace for an argument. */
 static void zero_after_others(void **state) {
     (void)state;
@@ -509,6 +532,7 @@ int main(void) {
         cmocka_unit_test(attributes_in_c),
         cmocka_unit_test(no_integers),
         cmocka_unit_test(halves_hidden_by_large_numbers),
+        cmocka_unit_test(halves_beside_numbers_of_f32),
         cmocka_unit_test(numbers_beside_what_tensors_promote_to),
         cmocka_unit_test(decisive),
     };

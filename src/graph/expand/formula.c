@@ -47,17 +47,17 @@ static Term number_term(cb_operand number) {
     return (Term){.kind = kinds[number.kind], .number = number_scalar(&number)};
 }
 
-/* 0.5: what conditions ask for is the same for all that the row allows (Param.varies). */
-static Term argument_term(const Graph *graph, int input) {
+/* 0.5: what conditions ask for is the same for all that a row allows above 0. */
+static Term argument_term(const Graph *graph, int input, bool freely) {
     Node *node = graph->input[input];
     Scalar some = scalar_convert((Scalar){.f = 0.5}, CB_F64, node->dtype);
-    return (Term){.kind = TERM_NODE, .weak = true, .node = node, .number = some};
+    return (Term){.kind = TERM_NODE, .weak = true, .freely = freely, .node = node, .number = some};
 }
 
 static Term attribute_term(const Graph *graph, const Param *param, const Attrs *attrs) {
     if (param->varies != VARIES_NOT) {
         int input = attr_argument(attr_varying(param, attrs->word).f);
-        if (input >= 0) return argument_term(graph, input);
+        if (input >= 0) return argument_term(graph, input, param->varies == VARIES_FREELY);
     }
     Term term = {.kind = TERM_INT, .number.i = attrs->word[param->word]};
     check(param->type != PARAM_FLOATS, "a formula reads the list of numbers %s", param->name);
