@@ -4,7 +4,8 @@
  * The oracle gets the same inputs (copies of those that are written to) and the same random
  * numbers. An output that is further from it than its dtype allows is reported on stderr and in
  * explain; the call goes on. Integers are equal. Tolerances of floats: f64 1e-9, f32 1e-4, f16
- * 2e-3, bf16 1.6e-2, relative to the largest magnitude of the output, but not to less than 1: what
+ * 2e-3, bf16 1.6e-2, whichever is the coarsest dtype that the graph has a value in (the oracle
+ * rounds to none), relative to the largest magnitude of the output, but not to less than 1: what
  * cancels out of numbers around 1 leaves as much. So small outputs are judged less. */
 #include "capture/functional.h"
 
@@ -12,23 +13,6 @@
 #include "tensor/random.h"
 #include <math.h>
 #include <string.h>
-
-bool check_build(Entry *entry, Call *call) {
-    if (entry_has_effects(entry)) return true; /* they happen once */
-    Recording *again = record_again(call, entry->trace);
-    Entry *scratch = again ? entry_prepare(call, again) : NULL;
-    const int64_t *const *stride = scratch ? entry_strides(again, scratch) : NULL;
-    if (stride) {
-        Graph *graph = again->graph;
-        again->graph = NULL;
-        CompileOptions how = {.optimize = true, .fuse = true, .oracle = true};
-        entry->oracle = compile_graph(graph, stride, how);
-    }
-    record_free(again);
-    return entry->oracle != NULL;
-}
-
-/* ---- comparing ----------------------------------------------------------------------------- */
 
 static double tolerance(cb_dtype dtype) {
     switch (dtype) {
@@ -45,13 +29,33 @@ static double tolerance(cb_dtype dtype) {
     }
 }
 
+bool check_build(Entry *entry, Call *call) {
+    if (entry_has_effects(entry)) return true; /* they happen once */
+    Recording *again = record_again(call, entry->trace);
+    Entry *scratch = again ? entry_prepare(call, again) : NULL;
+    const int64_t *const *stride = scratch ? entry_strides(again, scratch) : NULL;
+    if (stride) {
+        Graph *graph = again->graph;
+        again->graph = NULL;
+        for (int i = 0; i < length(graph->node); i++)
+            entry->oracle_tolerance =
+                fmax(entry->oracle_tolerance, tolerance(graph->node[i]->dtype));
+        CompileOptions how = {.optimize = true, .fuse = true, .oracle = true};
+        entry->oracle = compile_graph(graph, stride, how);
+    }
+    record_free(again);
+    return entry->oracle != NULL;
+}
+
+/* ---- comparing ----------------------------------------------------------------------------- */
+
 /* The first element that is off, or -1. */
-static int64_t compare(const Scalar *got, const Scalar *expected, int64_t count, cb_dtype dtype) {
-    bool whole = !dtype_is_float(dtype);
+static int64_t compare(const Scalar *got, const Scalar *expected, int64_t count, bool whole,
+                       double tolerance) {
     double largest = 1;
     for (int64_t i = 0; i < count && !whole; i++)
         if (isfinite(expected[i].f)) largest = fmax(largest, fabs(expected[i].f));
-    double allowed = tolerance(dtype) * largest;
+    double allowed = tolerance * largest;
     for (int64_t i = 0; i < count; i++) {
         double a = got[i].f, b = expected[i].f;
         bool same = whole ? got[i].i == expected[i].i : a == b || (isnan(a) && isnan(b));
@@ -79,12 +83,13 @@ static void report(const Entry *entry, const char *what, int number, int64_t ele
 static void check_tensor(const Entry *entry, const char *what, int number, Tensor *x,
                          Tensor *oracle) {
     int64_t count = cb_numel(x);
-    cb_dtype as = dtype_is_float(x->dtype) ? CB_F64 : CB_I64; /* as a Scalar holds them */
+    bool whole = !dtype_is_float(x->dtype);
+    cb_dtype as = whole ? CB_I64 : CB_F64; /* as a Scalar holds them */
     Scalar *got = memory_alloc(sizeof *got * 2 * (size_t)(count + 1)), *expected;
     if (!got) return;
     expected = got + count + 1;
     bool read = cb_read(x, got, as) == CB_OK && cb_read(oracle, expected, as) == CB_OK;
-    int64_t i = read ? compare(got, expected, count, x->dtype) : -1;
+    int64_t i = read ? compare(got, expected, count, whole, entry->oracle_tolerance) : -1;
     if (i >= 0) {
         char is[40], should[40];
         print_element(got[i], x->dtype, is, sizeof is);

@@ -24,9 +24,9 @@
 typedef struct cb_function Function;
 typedef struct Entry Entry;
 typedef struct Call Call;
-typedef struct Recording Recording; /* functional.h */
+typedef struct Recording Recording;     /* functional.h */
 typedef struct BackendCode BackendCode; /* backend.c */
-typedef struct EntryTimes EntryTimes; /* eager_time.c */
+typedef struct EntryTimes EntryTimes;   /* eager_time.c */
 typedef struct LeftSegment LeftSegment; /* segment.c: a segment that a call has left */
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ typedef enum FunctionOption { /* by position */
 #define OPTION(name, ...) FUNCTION_OPTION_##name,
 #include "capture/options.def"
 #undef OPTION
-    FUNCTION_OPTIONS
+                              FUNCTION_OPTIONS
 } FunctionOption;
 
 #define OPTION(name, NAME, help, ...) typedef enum __attribute__((packed)) { __VA_ARGS__ } NAME;
@@ -104,7 +104,7 @@ typedef struct EntryResult {
     int output; /* RESULT_GRAPH, RESULT_VALUE: graph output */
 } EntryResult;
 
-typedef struct Frozen { /* what a frozen tensor was when the entry was compiled */
+typedef struct Frozen {       /* what a frozen tensor was when the entry was compiled */
     uint64_t serial, version; /* of its storage; 0: not frozen */
     int64_t offset;
     const void *bytes; /* its elements, where they count and not the storage; or NULL */
@@ -119,27 +119,28 @@ struct Entry {
     Function *function;
     int number;
     int input_count;
-    Guard *guard;   /* per input */
-    int *first;     /* per input: the first one that was the same tensor, in whose name ops are */
-    Trace *trace;   /* owned */
+    Guard *guard; /* per input */
+    int *first;   /* per input: the first one that was the same tensor, in whose name ops are */
+    Trace *trace; /* owned */
     EntryResult *result; /* per output of the trace, then per escaped value */
-    int *captured;  /* value numbers, in order: graph inputs after the call's own. NO_VALUE: the
+    int *captured; /* value numbers, in order: graph inputs after the call's own. NO_VALUE: the
                      * trace's next argument */
     int captured_count;
-    Tensor **held; /* fullgraph: the captured tensors themselves; otherwise NULL */
+    Tensor **held;  /* fullgraph: the captured tensors themselves; otherwise NULL */
     Frozen *frozen; /* by value; NULL: none is */
-    int *mutated;  /* values of inputs and captured tensors that the graph writes */
+    int *mutated;   /* values of inputs and captured tensors that the graph writes */
     int mutated_count;
     int graph_output_count;
     bool *copied;       /* per graph output: it may share storage with an input or another output */
     const Graph *graph; /* in the arena of the executable, or the code; before, the recording's */
-    Executable *executable; /* NULL: a backend of the user's made code */
-    BackendCode *code;      /* NULL: the executable runs */
-    Executable *oracle; /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
-    EntryTimes *times;  /* where explain is to tell of them; otherwise NULL */
-    Ambient ambient; /* when it began */
+    Executable *executable;  /* NULL: a backend of the user's made code */
+    BackendCode *code;       /* NULL: the executable runs */
+    Executable *oracle;      /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
+    double oracle_tolerance; /* how far apart floats may be, by the coarsest dtype on their way */
+    EntryTimes *times;       /* where explain is to tell of them; otherwise NULL */
+    Ambient ambient;         /* when it began */
     double trace_ms, compile_ms;
-    WorkerJob job; /* later.c: its C code is made in the background */
+    WorkerJob job;        /* later.c: its C code is made in the background */
     _Atomic bool counts;  /* for the limit, and it stays (retire.c) */
     _Atomic int64_t used; /* in which call, last */
     _Atomic bool gone;    /* it leaves the list, or has: none may point at it any more */
@@ -157,8 +158,7 @@ bool entry_same(const Entry *a, const Entry *b); /* inputs, modules and ops are 
 Entry *entry_prepare(const Call *call, Recording *recording);
 const int64_t *const *entry_strides(Recording *recording, const Entry *entry);
 CompileOptions entry_compile_options(const FunctionOptions *options); /* what they say of it */
-bool entry_holds(const Entry *entry, Ambient now, bool grad, Tensor *const *input,
-                 int input_count);
+bool entry_holds(const Entry *entry, Ambient now, bool grad, Tensor *const *input, int input_count);
 /* What of the inputs' identity the entry does not hold for, into out; false: it holds. */
 bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
 /* False when the entry writes to memory that another of its tensors shows, although they are not
@@ -183,7 +183,7 @@ int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
 /* later.c: the C code of a new entry is there, or is made in the background. */
 void entry_compile_later(Entry *entry);
 bool entry_has_code(const Entry *entry, bool *compiled); /* compiled: none of other sizes did */
-void entry_drop_job(Entry *entry); /* before it is freed */
+void entry_drop_job(Entry *entry);                       /* before it is freed */
 
 /* sizes.c: which sizes of an entry, over these values, others have. Escapes through the trace's
  * arena. */
@@ -217,7 +217,13 @@ void entry_dump(const Entry *entry); /* guards and captured ops, to stderr */
 /* ---- functions ----------------------------------------------------------------------------- */
 
 typedef enum Callee {
-    CALLEE_1, CALLEE_2, CALLEE_3, CALLEE_4, CALLEE_N, CALLEE_MODULE, CALLEE_GRAPH
+    CALLEE_1,
+    CALLEE_2,
+    CALLEE_3,
+    CALLEE_4,
+    CALLEE_N,
+    CALLEE_MODULE,
+    CALLEE_GRAPH
 } Callee;
 
 typedef struct Note { /* a reason that was given */
@@ -245,25 +251,25 @@ struct cb_function {
         cb_graph *graph;
     } target;
     void *user;
-    Site made;      /* where it was compiled */
-    char name[48];  /* of the module's type, which may be gone before it; "" */
+    Site made;         /* where it was compiled */
+    char name[48];     /* of the module's type, which may be gone before it; "" */
     Function *watched; /* watch.c: the one before it, when it is in that list */
     bool is_watched;
     int number; /* of those that are watched */
     FunctionOptions options;
-    uint32_t making; /* the process that compiles an entry for it; 0: none does */
+    uint32_t making;             /* the process that compiles an entry for it; 0: none does */
     _Atomic(const void *) maker; /* and its thread: thread_state */
     _Atomic(Entry *) first;
     _Atomic int entry_count;
-    _Atomic uint64_t reset; /* the last cb_reset that it knows of */
-    Inside inside;         /* who may stand on an entry (retire.c) */
-    _Atomic(Entry *) left; /* entries that have left the list, and are not freed yet */
+    _Atomic uint64_t reset;     /* the last cb_reset that it knows of */
+    Inside inside;              /* who may stand on an entry (retire.c) */
+    _Atomic(Entry *) left;      /* entries that have left the list, and are not freed yet */
     _Atomic bool keeps_history; /* a call of it ended with something to go back from */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled, loaded;
-    _Atomic(FunctionPrint *) asked;  /* what the program was told of it, itself */
-    _Atomic int64_t asked_calls;     /* after so many calls */
-    bool told; /* on stderr, why it is not compiled */
+    _Atomic(FunctionPrint *) asked; /* what the program was told of it, itself */
+    _Atomic int64_t asked_calls;    /* after so many calls */
+    bool told;                      /* on stderr, why it is not compiled */
     int note_count;
     Note note[MAX_NOTES];
 };
@@ -292,7 +298,7 @@ void function_retire(Function *function, Entry *newest);
 void function_retire_all(Function *function);
 void entry_set_wider(Entry *entry, Entry *wider); /* unless that one has left */
 void entry_set_then(Entry *entry, Entry *then);   /* the same, without the lock */
-void entries_free(Entry *left); /* that have left, one after the other */
+void entries_free(Entry *left);                   /* that have left, one after the other */
 static inline bool entry_may_leave(const Entry *entry) { return !atomic_load(&entry->counts); }
 /* Its entries that begin with it, or (resume) behind an event, without those that others replace,
  * or that may leave; some that are others over other sizes count as one. resized: those alone. */
@@ -310,8 +316,8 @@ bool stance_refuses(const Function *function, Reason reason);
 bool stance_tells(Reason reason); /* on stderr */
 void stance_notice(const Function *function, Reason reason, Site site, const char *detail);
 /* miss.c: why the newest entry does not take these inputs. */
-Reason miss_describe(const Function *function, Ambient now, Tensor *const *input,
-                     int input_count, char *out, size_t bytes);
+Reason miss_describe(const Function *function, Ambient now, Tensor *const *input, int input_count,
+                     char *out, size_t bytes);
 /* At the limit: what of the options of cb_compile would do, behind out. */
 void miss_advise(const Function *function, char *out, size_t bytes);
 /* How this op is another one than the trace's next. */
@@ -320,8 +326,8 @@ void miss_describe_op(const Call *call, int op, const cb_operand *input, int inp
 
 /* ---- for people ---------------------------------------------------------------------------- */
 
-void explain_print(Function *function, Buffer *out); /* explain.c: everything */
-void summary_print(Function *function, Buffer *out); /* summary.c: one screen */
+void explain_print(Function *function, Buffer *out);       /* explain.c: everything */
+void summary_print(Function *function, Buffer *out);       /* summary.c: one screen */
 void function_name(const Function *function, Buffer *out); /* "ResNet, compiled at net.c:7" */
 void function_counts(Function *function, Buffer *out);     /* "3 calls, 1 graph, ..." */
 void entry_print_guards(const Entry *entry, Buffer *out);
@@ -361,11 +367,11 @@ struct Call {
     Frame frame; /* first: around the user's function */
     Tracer tracer;
     Function *function;
-    Ambient ambient; /* when the segment began */
-    bool stale;      /* it has been set to something else since */
-    RandomState random; /* that the segment, which has run, began to draw from */
-    Tensor *const *input;  /* the caller's array; it is gone when the function has jumped out */
-    int own_inputs; /* that the function freed: value has views of our own of them */
+    Ambient ambient;      /* when the segment began */
+    bool stale;           /* it has been set to something else since */
+    RandomState random;   /* that the segment, which has run, began to draw from */
+    Tensor *const *input; /* the caller's array; it is gone when the function has jumped out */
+    int own_inputs;       /* that the function freed: value has views of our own of them */
     uint64_t own_input[CB_MAX_ARGS / 64]; /* which, by bit, when there are some */
     int input_count;
     CallMode mode;
@@ -373,20 +379,20 @@ struct Call {
     const Trace *trace; /* the entry's, or the recording's */
     int at;             /* ops done */
     Recording *recording;
-    bool failed;    /* an op failed: the trace is not all that happened */
-    bool grad;      /* gradients are wanted where it began */
+    bool failed;           /* an op failed: the trace is not all that happened */
+    bool grad;             /* gradients are wanted where it began */
     const GoingBack *back; /* during cb_backward or cb_grad */
     Reason refused; /* fullgraph: the function cannot be one graph, so nothing of it happens */
     bool lost;      /* after a break, what had been traced could not be computed */
     Tensor **value; /* by value number: input, bound captured tensor (kept), or live shell */
     int value_capacity, bound; /* bound: numbers above hold nothing */
-    int64_t *argument; /* of the trace, as bits */
-    int argument_capacity; /* there is as much room again behind it */
+    int64_t *argument;         /* of the trace, as bits */
+    int argument_capacity;     /* there is as much room again behind it */
     Seats *seats;              /* of the trace, NULL: none, or the call has left it */
     bool resumed;              /* after an event: the segment has no inputs of its own */
     Entry *before;             /* the segment before it, when that has an entry */
-    LeftSegment *left;                /* segments that are needed still, newest first */
-    LeftSegment *due;                 /* one of them, which is to be compiled, or made wider,
+    LeftSegment *left;         /* segments that are needed still, newest first */
+    LeftSegment *due;          /* one of them, which is to be compiled, or made wider,
                                        * soon */
     uint64_t left_serial;      /* trace of their shells */
     uint64_t *exposed; /* serials of storages that the function has pointers into (expose.c) */
@@ -407,8 +413,8 @@ static inline bool call_owns_input(const Call *call, int i) {
 int call_plainly(const Function *function, Tensor *const *input, int input_count, Tensor **output);
 int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output);
 /* The caller has entered the function (retire.c), which this leaves, however the call ends. */
-int call_traced_function(Function *function, Ambient now, Tensor *const *input,
-                         int input_count, Entry *entry, Tensor **output);
+int call_traced_function(Function *function, Ambient now, Tensor *const *input, int input_count,
+                         Entry *entry, Tensor **output);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
 bool call_reserve_arguments(Call *call, int count);
@@ -452,7 +458,7 @@ bool call_ends_leaves(const Call *call);
  * what is not. */
 bool leaves_hold(const Entry *entry, Tensor *const *input);
 void leaves_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
-Tensor *entry_captured(const Entry *entry, int k); /* as the function would find it now */
+Tensor *entry_captured(const Entry *entry, int k);    /* as the function would find it now */
 void leaves_find(const Entry *entry, Tensor **value); /* the gradients that there are */
 /* After a run without the function: they are what they were then, by their results. False with an
  * error: one is missing. */
@@ -477,8 +483,8 @@ cb_tensor *call_expects_two(cb_operand a, cb_operand b, Op op, Tracer *tracer);
 bool call_replays_backward(Call *call, const cb_operand *input);
 /* A call begins with an entry to replay, or NULL to record; false: no memory to
  * record. */
-bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input,
-                int input_count, Entry *entry);
+bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input, int input_count,
+                Entry *entry);
 /* After the last op: finds the entry that ends here with these outputs, or turns the run into a
  * recording that does. value[k] is output k's number, NO_VALUE for NULL. False: the call has
  * failed, or has become eager. */
@@ -504,7 +510,7 @@ Tensor *expose_assign(Call *call, Tensor *target, const cb_operand *value);
 void expose_end(Call *call);
 
 /* segment.c */
-bool segment_ends_here(const Call *call);    /* the replayed trace goes on from here */
+bool segment_ends_here(const Call *call); /* the replayed trace goes on from here */
 /* At an event the call goes over to what follows. A segment that has not run does so now, op by op.
  * False: no memory; the call still stands where it stood, or at nothing. */
 bool segment_leave(Call *call, bool has_run);
@@ -515,10 +521,10 @@ void segment_note_next(Call *call); /* the segment is known to have followed the
 /* Before the trace, or (written not NULL) somebody outside, writes to memory that left segments
  * read: what waits for it is computed. */
 void segment_before_writes(Call *call, const Tensor *written);
-void segment_compute_all(Call *call); /* nothing waits any more */
-void segment_met(Call *call, Tensor *x);  /* a shell of a left segment is used: it gets a value */
-bool segment_requires_grad(const Tensor *x); /* a shell of a left segment */
-void segment_lost(Call *call, Tensor *x); /* it dies */
+void segment_compute_all(Call *call);    /* nothing waits any more */
+void segment_met(Call *call, Tensor *x); /* a shell of a left segment is used: it gets a value */
+bool segment_requires_grad(const Tensor *x);     /* a shell of a left segment */
+void segment_lost(Call *call, Tensor *x);        /* it dies */
 const void *segment_storage_of(const Tensor *x); /* of a shell of a left segment */
 /* The storage of a trace's value v, or, before it is computed, what stands for it in value[]. */
 static inline const void *value_storage(const Trace *trace, Tensor *const *value, int v) {

@@ -22,6 +22,10 @@ static cb_tensor *compares(cb_tensor *x) { return cb_gt(x, 0.5); }
 static cb_tensor *counts_far(cb_tensor *x) {
     return cb_add(cb_to(cb_mul(cancels(x), 4), CB_I64), INT64_C(1) << 60);
 }
+static cb_tensor *rounds_to_f16(cb_tensor *x) {
+    return cb_to(cb_to(cb_add(x, 1.0003), CB_F16), CB_F32);
+}
+static cb_tensor *loses_more(cb_tensor *x) { return cb_mul(rounds_to_f16(cancels(x)), 1.5); }
 static cb_tensor *counts(cb_tensor *x) { return cb_to(x, CB_I64); }
 
 static const struct {
@@ -46,6 +50,8 @@ static const struct {
     {is_infinite, CB_F32, 0, NULL},
     {compares, CB_F32, 0, NULL},
     {counts, CB_F32, 0, NULL},
+    {rounds_to_f16, CB_F32, 0, NULL},
+    {loses_more, CB_F32, 1e8, "1.5, the float64 VM says 1.87545"},
     {counts_far, CB_F32, 1e8, "1152921504606846976, the float64 VM says 1152921504606846977"},
 };
 
