@@ -438,6 +438,12 @@ CB_API int cb_chunk(cb_tensor *x, int64_t chunks, int dim, cb_tensor **out, int 
  * may be NULL; else *indices are where they stood, i64. */
 CB_API cb_tensor *cb_sort(cb_tensor *x, int dim, bool descending, cb_tensor **indices);
 CB_API cb_tensor *cb_topk(cb_tensor *x, int64_t k, int dim, bool largest, cb_tensor **indices);
+/* Which elements there are is a value, so both ask for their number, as cb_item does: a compiled
+ * function is cut there. cb_nonzero: where x is not 0, i64 [number, rank of x], in row-major
+ * order. cb_masked_select: the elements of x where mask, of bools, is true, in one dim; both are
+ * broadcast, and a gradient flows to x. */
+CB_API cb_tensor *cb_nonzero(cb_tensor *x);
+CB_API cb_tensor *cb_masked_select(cb_tensor *x, cb_tensor *mask);
 /* Joins x[0 .. count-1] along dim, or along a new one; dtypes are promoted, other sizes equal. */
 CB_API cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim);
 CB_API cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim);

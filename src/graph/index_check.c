@@ -33,6 +33,7 @@ bool index_in_range(const Node *base, int64_t bound) {
             (int)base->attrs->word[base->op == OP_argsort ? ATTR_argsort_dim : ATTR_argtopk_dim];
         return base->input[0]->size[dim] <= bound;
     }
+    if (base->op == OP_positions) return node_numel(base->input[0]) <= bound;
     if (base->op != OP_arange) return false;
     int64_t first = base->attrs->word[ATTR_arange_start],
             step = base->attrs->word[ATTR_arange_step];

@@ -144,6 +144,18 @@ static bool infer_argtopk(InferCall *call) {
     return true;
 }
 
+static bool infer_positions(InferCall *call) {
+    const Meta *mask = &call->input[0];
+    int64_t count = call->attrs->word[ATTR_positions_count];
+    if (mask->rank != 1 || mask->dtype != CB_BOOL)
+        return infer_fail(call, CB_ERR_DTYPE, "the mask is one row of bools");
+    if (count < 0 || count > mask->size[0])
+        return infer_fail(call, CB_ERR_ARGUMENT, "%lld of %lld positions", (long long)count,
+                          (long long)mask->size[0]);
+    call->out->result.size[0] = count;
+    return true;
+}
+
 /* ---- entry ---- */
 
 bool infer_index(InferCall *call) {
@@ -164,6 +176,7 @@ bool infer_index(InferCall *call) {
         {OP_attention_gradient, infer_attention},
         {OP_argsort, infer_argsort},
         {OP_argtopk, infer_argtopk},
+        {OP_positions, infer_positions},
     };
     same_size(call, &call->input[0]);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)

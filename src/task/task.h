@@ -76,6 +76,12 @@ typedef struct SortTask {
     int64_t row_size[CB_MAX_RANK], row_stride[CB_MAX_RANK];
 } SortTask;
 
+/* The places in ascending order where a row of bools is true, of which there are `count`: the
+ * element i of the row lies at offset + i * element. */
+typedef struct PositionsTask {
+    int64_t length, count, offset, element;
+} PositionsTask;
+
 /* TASK(ID, name, description): a row for each kind of task; src/task/name.c says what the rest of
  * the library has to know of it (TaskInfo). */
 #define TASKS(TASK)                                                                                \
@@ -83,14 +89,15 @@ typedef struct SortTask {
     TASK(CONVOLUTION, convolution, ConvolutionTask)                                                \
     TASK(ATTENTION, attention, AttentionTask)                                                      \
     TASK(ATTENTION_GRADIENT, attention_gradient, AttentionGradientTask)                            \
-    TASK(SORT, sort, SortTask)
+    TASK(SORT, sort, SortTask)                                                                     \
+    TASK(POSITIONS, positions, PositionsTask)
 
 #define TASK_ID(id, name, description) TASK_##id,
 typedef enum TaskKind { TASKS(TASK_ID) TASK_KINDS } TaskKind;
 #undef TASK_ID
 
 /* Operands in the order that run functions take them: a, b; x, weight; query, key, values, mask;
- * query, key, values, the gradient of the result, mask; what is sorted. */
+ * query, key, values, the gradient of the result, mask; what is sorted; the mask. */
 enum { TASK_OPERANDS = 5, TASK_WEIGHT = 1 /* where a method packs one: method/table.h */ };
 
 #define TASK_MEMBER(id, name, description) description name;

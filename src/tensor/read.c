@@ -254,18 +254,23 @@ static bool request_item(Tensor *x, const char *what) {
     return false;
 }
 
-/* The element of a tensor that has one. */
-static bool read_item(cb_tensor *handle, const char *what, Scalar *value, cb_dtype *dtype) {
+bool tensor_item(Tensor *x, const char *what, Scalar *value) {
     Scalar local;
-    const Tensor *x = tensor_in(handle, what);
-    if (!request_item((Tensor *)x, what)) return false;
-    *dtype = x->dtype;
+    if (!request_item(x, what)) return false;
     const void *element = tensor_data(x);
     if (!device_is_host(x->device)) {
-        if (!devices[x->device]->download(&local, element, cb_dtype_size(*dtype))) return false;
+        if (!devices[x->device]->download(&local, element, cb_dtype_size(x->dtype))) return false;
         element = &local;
     }
-    *value = scalar_load(element, *dtype);
+    *value = scalar_load(element, x->dtype);
+    return true;
+}
+
+/* The element of a tensor that has one. */
+static bool read_item(cb_tensor *handle, const char *what, Scalar *value, cb_dtype *dtype) {
+    Tensor *x = tensor_in(handle, what);
+    if (!tensor_item(x, what, value)) return false;
+    *dtype = x->dtype;
     return true;
 }
 

@@ -18,4 +18,7 @@ bool tensor_write(int file, const Tensor *x);
 /* A value request by name: false with an error when x is NULL or has no value. */
 bool tensor_request(Tensor *x, const char *what);
 
+/* The only element of x, which is asked for as cb_item asks; false with an error. */
+bool tensor_item(Tensor *x, const char *what, Scalar *value);
+
 #endif

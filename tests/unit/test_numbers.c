@@ -387,7 +387,7 @@ static void halves_hidden_by_large_numbers(void **state) {
 static cb_tensor *lerp_to_ones(cb_tensor *x) { return cb_lerp(x, cb_add(x, 1), rate); }
 static cb_tensor *softplus_by_rate(cb_tensor *x) { return cb_softplus(x, rate); }
 
-/* Beside halves a weight is an f32, as in PyTorch, and stays one where each op stores its result. */
+/* Beside halves a weight is an f32, as in PyTorch, and stays one where each op stores a result. */
 static void halves_beside_numbers_of_f32(void **state) {
     (void)state;
     static cb_tensor *(*const function[])(cb_tensor *) = {lerp_to_ones, softplus_by_rate};
