@@ -102,6 +102,7 @@ void emit_store(Emit *e, int s, Phrase element) {
         value = text_op(e, OP_add, computed, computed,
                         (Phrase[]){text_widen(e, dtype, element), value}, 2);
     value = text_narrow(e, dtype, value);
+    e->usage->guards |= store->guard != NULL;
     if (store->guard)
         emit_line(e, "if (%s) %s = %s;", text_value(e, store->guard).text, element.text,
                   value.text);

@@ -16,6 +16,7 @@ bool target_render(const Target *target, const Kernel *const *kernel, Holes *hol
     put(out, target->opening);
     if (usage->lane_loops >= MANY_LANE_LOOPS && !usage->strips)
         put(out, target->many_loops_opening);
+    if (usage->guards) put(out, target->guards_opening);
     for (int h = 0; h < HELPER_COUNT; h++)
         if (usage->helper[h]) put(out, target->helper[h]);
     for (int op = 0; op < OP_COUNT; op++)

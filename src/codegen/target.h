@@ -32,6 +32,7 @@ typedef struct Usage {
     bool apart[OP_COUNT][CB_DTYPE_COUNT]; /* apart_exp_f32: the op as a function never inlined */
     int lane_loops;                       /* vector loops whose length is not known */
     bool strips;                          /* there are loops over a strip, to be unrolled */
+    bool guards;                          /* there are loads or stores with a condition */
 } Usage;
 
 typedef struct Emit Emit;
@@ -47,6 +48,7 @@ typedef struct Target {
     const char *function, *apart;        /* how functions are declared: "static inline" */
     const char *apart_opening;           /* what a file with functions apart opens with, too */
     const char *many_loops_opening;      /* the same of a file with MANY_LANE_LOOPS and no strips */
+    const char *guards_opening;          /* the same of a file with guards */
     bool hides_sums; /* the compiler drops the sign of a zero (value.c): such sums are calls */
     /* the loops: one function, put at the end of out. The kernel is the target's own (kernel_over).
      * True: it takes its compiler long */

@@ -146,6 +146,7 @@ static Phrase load_text(Emit *e, const Expr *x) {
     int buffer = (int)x->imm.i;
     bool guarded = x->input_count == 2;
     Phrase text = e->target->element(e, buffer, &e->load[x->id], x->input[0], guarded);
+    e->usage->guards |= guarded;
     if (!e->load[x->id].wide) text = text_widen(e, e->kernel->buffer[buffer].dtype, text);
     if (!guarded) return text;
     Scalar zero = {.i = 0}; /* 0.0 has the same bits */

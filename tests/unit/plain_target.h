@@ -208,6 +208,7 @@ static const Target plain_target = {
 #include "op/dtype_rows.h"
     .infinity = {"infinite_f32", "infinite_f64"},
     .nan = {"nan_f32", "nan_f64"},
+    .guards_opening = "",
     .opening = "#define MATH static\n"
                "typedef _Bool bool;\n"
                "typedef unsigned char u8;\n"

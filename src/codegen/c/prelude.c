@@ -37,6 +37,14 @@ static const char many_loops[] = "#if defined __GNUC__ && !defined __clang__\n"
                                  "#pragma GCC optimize(\"no-peel-loops\")\n"
                                  "#endif\n";
 
+/* A load with a condition becomes a masked one. Where the next loop out leaves its address alone,
+ * gcc's choice of induction variables hands it on as an expression, and gcc 12 evaluates that where
+ * the load stands, when the variables in it have moved on: wrong values,
+ * test_codegen_compilers.c. */
+static const char guards[] = "#if defined __GNUC__ && !defined __clang__\n"
+                             "#pragma GCC optimize(\"no-ivopts\")\n"
+                             "#endif\n";
+
 const Target c_target = {
 #define DTYPE(id, name, stored, computed, ...)                                                     \
     .type[CB_##id] = #computed, .storage[CB_##id] = #stored,
@@ -48,6 +56,7 @@ const Target c_target = {
     .apart = "APART",
     .apart_opening = apart_macro,
     .many_loops_opening = many_loops,
+    .guards_opening = guards,
     .hides_sums = true,
     .kernel = c_kernel,
     .axis = c_axis,
