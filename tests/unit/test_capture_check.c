@@ -124,11 +124,32 @@ static void test_draws(void **state) {
     cb_set_option("check", "0");
 }
 
+static cb_tensor *writes_and_asks(cb_tensor *x) {
+    cb_add_(x, 1.0);
+    return cb_mul(x, cb_item(cb_sum(x)));
+}
+
+/* What is compared was written before an event, and is read while the call is not over. */
+static void test_event_behind_a_write(void **state) {
+    (void)state;
+    cb_set_option("check", "1");
+    cb_function *fast = cb_compile(writes_and_asks, VM);
+    for (int call = 0; call < 3; call++) {
+        cb_tensor *x = cb_ones(3);
+        expect_equal(cb_call(fast, x), cb_full(3, 12.0));
+        expect_equal(x, cb_full(3, 2.0));
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+    cb_set_option("check", "0");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_reports, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_failing_step, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_draws, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(test_event_behind_a_write, open_scope, close_scope),
     };
     return run_counted(tests);
 }
