@@ -94,7 +94,7 @@ static bool may_follow(const Plan *plan, const Kernel *kernel, int value, int in
 }
 
 static bool may_be_in_place(const Plan *plan, const PlanOutput *output) {
-    if (plan->value[output->value].place != VALUE_TEMPORARY) return false;
+    if (plan->value[output->value].place != VALUE_TEMPORARY || output->region) return false;
     for (int i = 0; i < length(plan->output); i++)
         if (&plan->output[i] != output && plan->output[i].value == output->value) return false;
     int input = input_value(plan, output->mutated_input);

@@ -247,6 +247,26 @@ static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *lea
     return true;
 }
 
+typedef struct Destination {
+    void *at;
+    const int64_t *size;
+    int64_t stride[CB_MAX_RANK]; /* in elements */
+} Destination;
+
+static Destination destination_of(const Tensor *to, const Region *region) {
+    Destination part = {.at = tensor_data(to), .size = to->size};
+    memcpy(part.stride, to->stride, sizeof part.stride);
+    if (!region) return part;
+    int64_t offset = 0;
+    for (int d = 0; d < to->rank; d++) {
+        offset += region->start[d] * to->stride[d];
+        part.stride[d] *= region->step[d];
+    }
+    part.at = (char *)part.at + offset * (int64_t)cb_dtype_size(to->dtype);
+    part.size = region->size;
+    return part;
+}
+
 /* Mutated inputs take their values, unless they were computed there. */
 static bool write_mutations(const PlanRun *run) {
     const Plan *plan = run->plan;
@@ -260,12 +280,13 @@ static bool write_mutations(const PlanRun *run) {
             value->place == VALUE_INPUT ? stage_of(run->executable, value->number) : NULL;
         if (stage) from = run->block + stage->offset;
         if (from == tensor_data(to)) continue;
+        Destination part = destination_of(to, output->region);
         int64_t stride[CB_MAX_RANK];
-        contiguous_strides(to->rank, to->size, stride);
+        contiguous_strides(to->rank, part.size, stride);
         if (value->place == VALUE_INPUT && !stage)
             memcpy(stride, run->inputs[value->number]->stride, sizeof stride);
-        if (!enqueue_copy(run->device, tensor_data(to), to->stride, from, stride, to->rank,
-                          to->size, element_bytes(value)))
+        if (!enqueue_copy(run->device, part.at, part.stride, from, stride, to->rank, part.size,
+                          element_bytes(value)))
             return false;
     }
     return true;

@@ -1,18 +1,46 @@
 /* What eager does for a graph as the user wrote it, for comparison: one launch per op that
  * computes, each reading its inputs and writing its result; views, literals and inputs cost
- * nothing. Indices are checked before they are used, and a scatter updates a copy. Ops that nothing
- * needs are not counted. */
+ * nothing. Indices are checked before they are used, and a scatter updates a copy. A write to a
+ * part of an input moves that part. Ops that nothing needs are not counted. */
 #include "graph/node.h"
 #include "sched/plan.h"
 
+static const Node **scatters_of(const Graph *graph, int mutation) {
+    const Mutation *m = &graph->mutation[mutation];
+    return region_scatters(graph->arena, graph->input[m->input], m->value);
+}
+
+/* Op by op a write to a part of an input is no op, but what it moves. */
+static bool *written_parts(const Graph *graph) {
+    bool *part = arena_new_array(graph->arena, bool, length(graph->node) + 1);
+    for (int i = 0; i < length(graph->mutation); i++) {
+        const Node **scatter = scatters_of(graph, i);
+        Region region;
+        for (int k = 0; k < length(scatter); k++) {
+            const Node *written = region_written(scatter[k], &region);
+            for (const Node *n = scatter[k]; n != written; n = n->input[1]) part[n->id] = true;
+        }
+    }
+    return part;
+}
+
+static void add_mutation(const Graph *graph, int mutation, int *kernels, int64_t *bytes) {
+    const Node **scatter = scatters_of(graph, mutation);
+    Region region;
+    for (int k = 0; k < length(scatter); k++)
+        *kernels += 1, *bytes += 2 * node_bytes(region_written(scatter[k], &region));
+    if (!scatter) *kernels += 1, *bytes += 2 * node_bytes(graph->mutation[mutation].value);
+}
+
 void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes) {
     Node **order = graph_walk(graph, graph->arena, NULL, false);
+    const bool *part = written_parts(graph);
     *kernels = 0;
     *bytes = 0;
     for (int i = 0; i < length(order); i++) {
         const Node *node = order[i];
         OpKind kind = op_info(node->op)->kind;
-        if (kind == KIND_VIEW || kind == KIND_SPECIAL) continue;
+        if (kind == KIND_VIEW || kind == KIND_SPECIAL || part[node->id]) continue;
         *kernels += 1;
         *bytes += node_bytes(node);
         for (int k = 0; k < node->input_count; k++)
@@ -20,6 +48,5 @@ void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes) {
         if (op_has_index(node->op)) *kernels += 1, *bytes += node_bytes(node->input[1]);
         if (kind == KIND_SCATTER) *kernels += 1, *bytes += 2 * node_bytes(node);
     }
-    for (int i = 0; i < length(graph->mutation); i++)
-        *kernels += 1, *bytes += 2 * node_bytes(graph->mutation[i].value);
+    for (int i = 0; i < length(graph->mutation); i++) add_mutation(graph, i, kernels, bytes);
 }

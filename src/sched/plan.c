@@ -24,7 +24,8 @@ static bool *needed_nodes(Schedule *s) {
     for (int i = 0; i < length(s->graph->output); i++)
         needed[output_base(s->graph->output[i])->id] = true;
     for (int i = 0; i < length(s->graph->mutation); i++)
-        needed[output_base(s->graph->mutation[i].value)->id] = true;
+        for (int k = 0; k < mutation_count(s, i); k++)
+            needed[output_base(mutation_value(s, i, k))->id] = true;
     return needed;
 }
 
@@ -202,10 +203,20 @@ static void emit_all(Schedule *s) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static void add_output(Schedule *s, const Node *node, int mutated_input) {
+/* Where in its input a part of a mutation lands; NULL: everywhere. */
+static const Region *region_of(const Schedule *s, int number, int part) {
+    if (!s->scatter[number]) return NULL;
+    Region *region = arena_zalloc(s->plan->arena, sizeof *region);
+    region_written(s->scatter[number][part], region);
+    return region;
+}
+
+static void add_output(Schedule *s, const Node *node, int mutated_input, const Region *region) {
     const Node *base = output_base(node);
-    PlanOutput output = {
-        .meta = node_meta(node), .mutated_input = mutated_input, .alias_input = -1};
+    PlanOutput output = {.meta = node_meta(node),
+                         .mutated_input = mutated_input,
+                         .region = region,
+                         .alias_input = -1};
     output.meta.device = (uint8_t)s->graph->device;
     output.value = node_value(s, base);
     PlanValue *value = &s->plan->value[output.value];
@@ -214,18 +225,19 @@ static void add_output(Schedule *s, const Node *node, int mutated_input) {
         value->place = VALUE_OUTPUT;
         value->number = length(s->plan->output);
     }
-    if (value->place == VALUE_INPUT) {
-        s->plan->copies++;
+    if (value->place == VALUE_INPUT || region) {
+        s->plan->copies += value->place == VALUE_INPUT;
         s->plan->bytes += 2 * value->numel * (int64_t)cb_dtype_size(value->dtype);
     }
     push(s->plan->arena, s->plan->output, output);
 }
 
 static void add_outputs(Schedule *s) {
-    for (int i = 0; i < length(s->graph->output); i++) add_output(s, s->graph->output[i], -1);
+    for (int i = 0; i < length(s->graph->output); i++) add_output(s, s->graph->output[i], -1, NULL);
     s->plan->output_count = length(s->plan->output);
     for (int i = 0; i < length(s->graph->mutation); i++)
-        add_output(s, s->graph->mutation[i].value, s->graph->mutation[i].input);
+        for (int k = 0; k < mutation_count(s, i); k++)
+            add_output(s, mutation_value(s, i, k), s->graph->mutation[i].input, region_of(s, i, k));
 }
 
 static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *input_stride,

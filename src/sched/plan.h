@@ -8,6 +8,7 @@
 #include "base/reason.h"
 #include "graph/graph.h"
 #include "lower/loop.h"
+#include "sched/region.h"
 #include "task/task.h"
 
 typedef enum __attribute__((packed)) ValuePlace {
@@ -48,8 +49,9 @@ typedef struct Step {
 typedef struct PlanOutput {
     int value;
     Meta meta;
-    int mutated_input; /* -1, or the input that takes the value after the run */
-    int alias_input;   /* -1, or the input that this output simply is */
+    int mutated_input;    /* -1, or the input that takes the value after the run */
+    const Region *region; /* of a mutated input: the part of it that does; NULL: all */
+    int alias_input;      /* -1, or the input that this output simply is */
 } PlanOutput;
 
 typedef struct FusionRule { /* a row of fusion.def */
@@ -68,18 +70,18 @@ typedef struct PlanTime { /* of making it */
 
 typedef struct Plan {
     Arena *arena;
-    const Graph *graph; /* that it is made of, in its arena */
-    Ambient ambient;    /* the graph's */
-    int device;         /* the graph's */
-    PlanValue *value;   /* vec */
+    const Graph *graph;    /* that it is made of, in its arena */
+    Ambient ambient;       /* the graph's */
+    int device;            /* the graph's */
+    PlanValue *value;      /* vec */
     const Kernel **kernel; /* vec */
-    Step *step;         /* vec, in order */
-    PlanOutput *output; /* vec: outputs, then mutations */
-    Refusal *refusal;   /* vec */
-    int *node_step;     /* by id of the graph's nodes: the step that computes it; -1: an input, or
+    Step *step;            /* vec, in order */
+    PlanOutput *output;    /* vec: outputs, then mutations */
+    Refusal *refusal;      /* vec */
+    int *node_step;   /* by id of the graph's nodes: the step that computes it; -1: an input, or
                          * part of whatever reads it */
-    Meta *input;        /* vec: metas of the graph's inputs; inputs are contiguous unless strided */
-    int output_count;   /* without the mutations */
+    Meta *input;      /* vec: metas of the graph's inputs; inputs are contiguous unless strided */
+    int output_count; /* without the mutations */
     int64_t arena_bytes;
     int draws;                  /* random draws of one run */
     bool effects;               /* a run does what is not undone: it is not run again */

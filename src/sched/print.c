@@ -63,6 +63,16 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
     }
 }
 
+/* [5:6, ::2]: by dim, as Python has slices. */
+static void put_region(const Region *region, Buffer *out) {
+    for (int d = 0; d < region->rank; d++) {
+        putf(out, "%s%lld:%lld", d ? ", " : "[", (long long)region->start[d],
+             (long long)(region->start[d] + (region->size[d] - 1) * region->step[d] + 1));
+        if (region->step[d] != 1) putf(out, ":%lld", (long long)region->step[d]);
+    }
+    put(out, "]");
+}
+
 void plan_print_steps(const Plan *plan, Buffer *out) {
     for (int i = 0; i < length(plan->step); i++) {
         put(out, "  ");
@@ -75,6 +85,7 @@ void plan_print_steps(const Plan *plan, Buffer *out) {
         meta_format(&o->meta, meta, sizeof meta);
         putf(out, "  %s v%d %s", o->mutated_input >= 0 ? "mutate" : "return", o->value, meta);
         if (o->mutated_input >= 0) putf(out, " -> input %d", o->mutated_input);
+        if (o->region) put_region(o->region, out);
         put(out, "\n");
     }
 }

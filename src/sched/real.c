@@ -248,8 +248,10 @@ void mark_real(Schedule *s) {
     for (int i = 0; i < length(s->order); i++) mark_operands(s, s->order[i]);
     mark_checks(s);
     for (int i = 0; i < length(graph->output); i++) make_real(s, output_base(graph->output[i]));
+    find_regions(s);
     for (int i = 0; i < length(graph->mutation); i++)
-        make_real(s, output_base(graph->mutation[i].value));
+        for (int k = 0; k < mutation_count(s, i); k++)
+            make_real(s, output_base(mutation_value(s, i, k)));
     for (int i = 0; i < length(s->order); i++) {
         const Node *node = s->order[i];
         if (node->op == OP_input) continue;
@@ -258,6 +260,7 @@ void mark_real(Schedule *s) {
         mark_epilogues(s, after_product, node);
         Tree t = tree[node->id] = tree_of(s, tree, node);
         bool shared = users[node->id] > 1 && (t.cost > SHARED_COST || t.loads > SHARED_LOADS);
+        shared &= !s->scatters[node->id]; /* which is as large as all of the input */
         if (shared || t.nodes > TREE_NODES) make_base_real(s, node);
         if (s->real[s->below[node->id]->id]) tree[node->id] = (Tree){0, 1, 1};
     }

@@ -75,7 +75,9 @@ typedef struct Schedule {
     bool *checked;       /* by node id: index values, complete before anybody reads through them */
     CheckSet check;      /* of bases */
     int *value;          /* by node id: plan value, -1: none */
-    bool *wide;          /* by node id: a product whose value is f32, whatever its dtype (wide.c) */
+    const Node ***scatter; /* by mutation: vec of those that write to parts; NULL: it is whole */
+    bool *scatters;        /* by node id: it is one of them */
+    bool *wide; /* by node id: a product whose value is f32, whatever its dtype (wide.c) */
     const int64_t *const *input_stride;
     Group **all; /* vec; merged ones have a forward */
     int search;  /* number of the last reachability search */
@@ -85,6 +87,11 @@ typedef struct Schedule {
 
 /* The node whose buffer an output is: reshapes keep the flat order, so they share it. */
 const Node *output_base(const Node *output);
+/* What the input of mutation `number` takes, one after the other: values of parts of it, or the
+ * whole one (region.c). */
+void find_regions(Schedule *schedule);
+int mutation_count(const Schedule *schedule, int number);
+const Node *mutation_value(const Schedule *schedule, int number, int part);
 void mark_real(Schedule *schedule);
 /* How many operands of a node a task reads by strides: the first ones; 0: it is no task. */
 int strided_operands(const Node *node);

@@ -31,5 +31,6 @@ void mark_wide(Schedule *s) {
     for (int i = 0; i < length(s->graph->output); i++)
         s->wide[output_base(s->graph->output[i])->id] = false;
     for (int i = 0; i < length(s->graph->mutation); i++)
-        s->wide[output_base(s->graph->mutation[i].value)->id] = false;
+        for (int k = 0; k < mutation_count(s, i); k++)
+            s->wide[output_base(mutation_value(s, i, k))->id] = false;
 }

@@ -57,6 +57,106 @@ static void test_writes(void **state) {
         expect_same_2(functions[i], VM, 1);
 }
 
+/* ---- writes to parts of inputs --------------------------------------------------------------- */
+
+static cb_tensor *writes_rows(cb_tensor *x, cb_tensor *y) {
+    cb_assign(cb_slice(x, 0, 1, 2), cb_slice(y, 0, 2, 3));
+    cb_mul_(cb_select(x, 0, 0), 3.0);
+    cb_tensor *two = cb_narrow(cb_slice(y, 0, 1, 2), 1, 0, 2); /* the rest is another row's */
+    cb_assign(cb_slice(x, 0, 2, 3), cb_slice_scatter(cb_slice(x, 0, 0, 1), two, 1, 1, 3));
+    return cb_sum(x, cb_dims(1));
+}
+
+/* The second write reads what the first one wrote, the third a place of the old x. */
+static cb_tensor *writes_steps(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *old = cb_mul(x, 1.5);
+    cb_assign(cb_slice(cb_slice(x, 0, 0, 3, 2), 1, 1, 4, 2),
+              cb_narrow(cb_slice(y, 0, 0, 2), 1, 0, 2));
+    cb_add_(cb_slice(x, 0, 1, 3), cb_slice(x, 0, 0, 2));
+    cb_assign(cb_select(x, 1, 3), cb_select(old, 1, 2));
+    return cb_add(x, old);
+}
+
+static cb_tensor *writes_steps_of_y(cb_tensor *x, cb_tensor *y) {
+    cb_assign(cb_slice(cb_slice(x, 0, 0, 3, 2), 1, 1, 4, 2),
+              cb_narrow(cb_narrow(y, 0, 0, 2), 1, 2, 2));
+    return cb_matmul(x, cb_transpose(y, 0, 1)); /* x is needed in memory */
+}
+
+/* Each input takes a part of the other one. */
+static cb_tensor *writes_across(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *first = cb_clone(cb_select(x, 0, 0));
+    cb_assign(cb_select(x, 0, 0), cb_select(y, 0, 1));
+    cb_assign(cb_select(y, 0, 1), first);
+    cb_fill_(cb_slice(x, 1, 2, 2), 7.0); /* nothing */
+    return cb_neg(cb_select(x, 1, 1));
+}
+
+static cb_tensor *writes_turned(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *turned = cb_transpose(x, 0, 1);
+    cb_assign(cb_slice(turned, 0, 1, 3), cb_slice(cb_transpose(y, 0, 1), 0, 0, 2));
+    cb_fill_(cb_select(cb_flip(x, cb_dims(0)), 0, 0), 2.0);
+    return cb_add(turned, 1.0);
+}
+
+static cb_tensor *writes_often(cb_tensor *x, cb_tensor *y) {
+    for (int i = 0; i < 24; i++) cb_add_(cb_select(x, 1, i % 4), cb_select(y, 1, i % 3));
+    return cb_sum(x);
+}
+
+static void test_parts(void **state) {
+    (void)state;
+    static cb_function_2 *const functions[] = {writes_rows,   writes_steps,  writes_steps_of_y,
+                                               writes_across, writes_turned, writes_often};
+    for (size_t i = 0; i < 2 * sizeof functions / sizeof *functions; i++)
+        expect_same_2(functions[i / 2], i % 2 ? "backend=c" : VM, 1);
+}
+
+static cb_tensor *writes_far(cb_tensor *x) {
+    cb_tensor *every_third = cb_slice(x, 0, 100, 200, 3);
+    cb_fill_(cb_slice(every_third, 0, 2, 20, 2), 5.0);
+    return cb_sum(cb_slice(x, 0, 90, 150));
+}
+
+static void test_steps_of_steps(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(writes_far, VM);
+    cb_tensor *x = cb_arange(0, 300), *y = cb_arange(0, 300);
+    expect_equal(cb_call(fast, x), writes_far(y));
+    expect_equal(x, y);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+static cb_tensor *cache;
+
+static cb_tensor *puts_slot(cb_tensor *x) {
+    cb_assign(cb_slice(cache, 1, 5, 6), x);
+    return cb_sum(cb_slice(cache, 1, 4, 7));
+}
+
+/* A slot of a cache costs what the slot has, wherever the cache lies. */
+static void test_slot_of_a_cache(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(puts_slot, VM);
+    cb_tensor *x = cb_ones(cb_dims(2, 1, 3));
+    for (int i = 0; i < 3; i++) {
+        cache =
+            i < 2 ? cb_zeros(cb_dims(2, 900, 3)) : cb_transpose(cb_zeros(cb_dims(3, 900, 2)), 0, 2);
+        assert_true(cb_item(cb_call(fast, x)) == 6);
+        assert_true(cb_item(cb_sum(cache)) == 6);
+        assert_true(cb_item(cb_sum(cb_select(cache, 1, 5))) == 6);
+    }
+    char *text = cb_explain(fast);
+
+    assert_non_null(strstr(text, "memory traffic: 148 bytes"));
+    cb_free_text(text);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 /* ---- views that show an element at several places -------------------------------------------- */
 
 static cb_tensor *through_expanded(cb_tensor *x, cb_tensor *y) {
@@ -257,10 +357,17 @@ static void test_kept_state(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_writes),          cmocka_unit_test(test_repeating_views),
-        cmocka_unit_test(test_repeating_input), cmocka_unit_test(test_nothing_of_something),
-        cmocka_unit_test(test_checked),         cmocka_unit_test(test_identity_of_results),
-        cmocka_unit_test(test_shared_inputs),   cmocka_unit_test(test_several),
+        cmocka_unit_test(test_writes),
+        cmocka_unit_test(test_repeating_views),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_slot_of_a_cache),
+        cmocka_unit_test(test_steps_of_steps),
+        cmocka_unit_test(test_repeating_input),
+        cmocka_unit_test(test_nothing_of_something),
+        cmocka_unit_test(test_checked),
+        cmocka_unit_test(test_identity_of_results),
+        cmocka_unit_test(test_shared_inputs),
+        cmocka_unit_test(test_several),
         cmocka_unit_test(test_kept_state),
     };
     return run_counted(tests);
