@@ -70,6 +70,8 @@ static const struct {
     {"chunk(x, chunks, dim, out, capacity)", "that many views along a dimension"},
     {"sort(x, dim, descending, indices)", "sorted values, and where they were"},
     {"topk(x, k, dim, largest, indices)", "the k largest or smallest, and where they were"},
+    {"nonzero(x)", "where x is not 0, by dim; asks for a value"},
+    {"masked_select(x, mask)", "the elements of x where mask is true; asks for a value"},
     {"assign(x, value)",
      "in place: x takes the value; add_, sub_, mul_, div_, relu_ are built on it"},
     {"fill_(x, value)", "in place: every element takes the value"},
