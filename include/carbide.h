@@ -424,6 +424,8 @@ static inline cb_operand cb_operand_unsigned(unsigned long long i) {
 #define CB_NO_DIMS ((cb_dim_list){0, {0}})
 #endif
 
+#define CB_TOO_FEW_ARGUMENTS(...) sizeof(struct cb_too_few_arguments) /* which nobody defines */
+
 /* ---- ops ----------------------------------------------------------------------------------
  * One function per row of the op table, with PyTorch's names, argument order and defaults:
  * cb_add(a, b), cb_sum(x, dims, keepdim), cb_softmax(x, dim)... Trailing arguments that have a

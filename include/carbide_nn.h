@@ -167,9 +167,9 @@ CB_API cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor 
 #define CB_multihead_attention_9(...) (CB_HERE, (cb_multihead_attention)(__VA_ARGS__))
 #define cb_multihead_attention(...)                                                                \
     CB_PICK_9(__VA_ARGS__, CB_multihead_attention_9, CB_multihead_attention_8,                     \
-              cb_too_few_arguments, cb_too_few_arguments, cb_too_few_arguments,                    \
-              cb_too_few_arguments, cb_too_few_arguments, cb_too_few_arguments,                    \
-              cb_too_few_arguments, )                                                              \
+              CB_TOO_FEW_ARGUMENTS, CB_TOO_FEW_ARGUMENTS, CB_TOO_FEW_ARGUMENTS,                    \
+              CB_TOO_FEW_ARGUMENTS, CB_TOO_FEW_ARGUMENTS, CB_TOO_FEW_ARGUMENTS,                    \
+              CB_TOO_FEW_ARGUMENTS, )                                                              \
     (__VA_ARGS__)
 
 /* Containers name their children "0", "1", ... and take them over, also when they fail (a NULL

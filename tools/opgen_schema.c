@@ -297,7 +297,7 @@ void api_declare(FILE *out, Api api, const Schema *schema) {
         if (given >= schema->required)
             fprintf(out, "CB_%s%s_%d, ", rest, schema->name, given);
         else
-            fprintf(out, "cb_too_few_arguments, ");
+            fprintf(out, "CB_TOO_FEW_ARGUMENTS, ");
     }
     fprintf(out, ")(__VA_ARGS__)\n");
 }

@@ -1,6 +1,6 @@
-/* Calls that the compiler refuses, one a line: an integer where a dtype belongs, a number with a
- * fraction, a bool or a dtype where sizes do, one with a fraction where an integer does, a dtype
- * where a number does, and a text, a tensor or a number with a fraction where a bool
+/* Calls that the compiler refuses, one a line: too few arguments, an integer where a dtype belongs,
+ * a number with a fraction, a bool or a dtype where sizes do, one with a fraction where an integer
+ * does, a dtype where a number does, and a text, a tensor or a number with a fraction where a bool
  * does, in C++ a pointer where a tensor does, which would be a bool. C and C++;
  * tests/refused/refused.sh asks for an error in every line that ends with "refused", and for none
  * elsewhere. */
@@ -20,6 +20,9 @@ void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x
     cb_empty(2, 3);                          /* refused */
     cb_eye(2, 2, 2);                         /* refused */
     cb_arange(0, 4, 1, 2);                   /* refused */
+    cb_arange(10);                           /* refused */
+    cb_nn_linear(3);                         /* refused */
+    cb_gather(x, 0);                         /* refused */
     cb_to(x, 8);                             /* refused */
     cb_to(x, rows);                          /* refused */
     cb_read(x, data, 8);                     /* refused */
