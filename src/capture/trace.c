@@ -513,13 +513,21 @@ static bool back_is_possible(const TraceOp *op, const cb_operand *input, Tensor 
     return possible;
 }
 
+/* The tape has to know of it: one of its results requires a gradient. */
+static bool is_followed(const Trace *trace, const TraceOp *op) {
+    int results = op->back ? trace_back_results(op->back) : op->result >= 0;
+    for (int k = 0; k < results; k++)
+        if (trace->value[op->result + k].tracked) return true;
+    return false;
+}
+
 static bool run_op(const Trace *trace, const TraceOp *op, const int64_t *argument, Tensor **real) {
     cb_operand input[TRACE_OPERANDS];
     for (int i = 0; i < op->input_count; i++) input[i] = operand_of(&op->input[i], argument, real);
     site_set(op->site);
     if (op->back && !back_is_possible(op, input, real)) return false;
+    no_grad_set(is_followed(trace, op) ? 0 : 1);
     if (op->back) return run_back(op, input[0].tensor, input[1].tensor, real);
-    no_grad_set(op->result >= 0 && trace->value[op->result].tracked ? 0 : 1);
     if (op->op == OP_assign) return apply_assign(input[0].tensor, &input[1]) != NULL;
     Attrs attrs = {{0}};
     trace_attrs(op, argument, &attrs);
