@@ -494,12 +494,12 @@ static bool run_back(const TraceOp *op, Tensor *y, Tensor *given, Tensor **real)
         if (op->back->wrt[k] >= 0) wrt[next++] = real[op->back->wrt[k]];
     const GoingBack back = {"backward", y, given, wrt, count, op->back->graph};
     bool done = tape_go_back(&back, got);
-    for (int k = 0; done && k < count; k++) {
+    for (int k = 0; k < count; k++) { /* all are kept, also where one fails */
         cb_operand like = cb_operand_tensor(wrt[k]);
-        real[op->result + k] =
-            got[k] ? got[k] : cb_keep(apply(OP_zeros_like, &like, 1, &attrs_none));
-        done = real[op->result + k];
+        if (done && !got[k]) got[k] = cb_keep(apply(OP_zeros_like, &like, 1, &attrs_none));
+        real[op->result + k] = got[k];
     }
+    for (int k = 0; k < count; k++) done = done && got[k];
     memory_free(wrt);
     return done;
 }
