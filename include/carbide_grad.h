@@ -13,9 +13,10 @@
  * docs/ops.md lists the ops without a gradient.
  *
  * Inside of a compiled function, cb_backward is part of the graph, and so is what is done with the
- * gradients. What it went back over has no history afterwards. A compiled function of which
- * something with a history is left runs eagerly (docs/capture.md), and is an error under
- * fullgraph. */
+ * gradients; what it went back over may be gone back over again there, as in eager. When the
+ * function has returned, a tensor of it that was gone back over has no history, unless the call ran
+ * op by op. A compiled function of which something else with a history is left runs eagerly
+ * (docs/capture.md), and is an error under fullgraph. */
 #ifndef CARBIDE_GRAD_H
 #define CARBIDE_GRAD_H
 

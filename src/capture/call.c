@@ -23,8 +23,11 @@ static void adopt(Call *call, Tensor **real, int count) {
         if (shell) {
             shell->trace = 0;
         }
-        if (shell && !shell->storage && made)
-            shell_adopt(shell, made, trace_has_history(call->trace, v, call->at));
+        if (shell && !shell->storage && made) {
+            shell_adopt(shell, made);
+            shell->history = made->history; /* whatever was gone back over: it may be again */
+            made->history = NULL;
+        }
         tensor_destroy(made);
     }
 }
@@ -47,6 +50,7 @@ static void run_trace(Call *call, bool effects) {
 
 static void leave_trace(Call *call, bool effects) {
     segment_compute_all(call);
+    segment_keep_promises(call);
     frames_drop_tracer(&call->tracer);
     call->mode = CALL_IS_EAGER;
     run_trace(call, effects);
@@ -214,9 +218,7 @@ static void launch_or_run(Call *call, cb_status before) {
     go_eager(call);
 }
 
-/* What the call has recorded needs its history later, which no graph has: its ops run with the
- * tape, now and the next time. */
-static bool call_needs_tape(Call *call) {
+bool call_needs_tape(Call *call) {
     Function *function = call->function;
     if (!function->options.fullgraph) atomic_store(&function->keeps_history, true);
     return call_break(call, REASON_gradients, "");
@@ -299,6 +301,8 @@ static bool settle(Call *call, Tensor **output, int count, cb_status before) {
     if (call->mode == CALL_IS_EAGER) return good && !call->lost;
     if (!good)
         go_eager(call);
+    else if (segment_keeps_history(call))
+        good = call_needs_tape(call);
     else if (call->failed)
         good = call_break(call, REASON_unsupported_call, "an op failed");
     else if (find_without_value(call, output, count) != NO_VALUE)

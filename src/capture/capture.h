@@ -14,6 +14,7 @@
  *   line.c       what most ops of a replay are compared with, and that comparison
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   segment.c    events: values are asked for in the middle, and the call goes on behind them
+ *   promise.c    histories of what lives behind events
  *   expose.c     ops on memory that the function has a pointer into run at once
  *   values.c     the values of a call: who outlives whom
  *   gradient.c   cb_backward inside of a call: one op of the trace

@@ -13,7 +13,9 @@
 #include "capture/function.h"
 
 #include "base/memory.h"
+#include "eager/tape.h"
 #include "graph/node.h"
+#include "op/custom.h"
 
 enum { GROWN_BY = 8 };
 
@@ -79,6 +81,15 @@ static void resume_recording(Pause pause) {
     tracer_set(pause.tracer);
 }
 
+/* Its history begins in a segment that was left. */
+static bool follows_promise(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+    bool promised = false;
+    for (int i = 0; i < input_count; i++)
+        if (input[i].kind == CB_OPERAND_TENSOR && input[i].tensor)
+            promised |= tape_is_promised(input[i].tensor);
+    return promised && grad_mode() && op_has_gradient(op, attrs);
+}
+
 Tensor *expose_apply(Call *call, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs) {
     bool waits = op_draws(op, attrs);
@@ -87,6 +98,8 @@ Tensor *expose_apply(Call *call, Op op, const cb_operand *input, int input_count
     if (call->mode == CALL_IS_EAGER) return apply(op, input, input_count, attrs);
     for (int i = 0; i < input_count; i++)
         if (input[i].kind == CB_OPERAND_TENSOR) call_meet(call, input[i].tensor);
+    if (follows_promise(op, input, input_count, attrs))
+        return call_needs_tape(call) ? apply(op, input, input_count, attrs) : NULL;
     Pause pause = pause_recording();
     Tensor *result = apply(op, input, input_count, attrs);
     resume_recording(pause);

@@ -438,6 +438,9 @@ bool call_bind(Call *call, int v, Tensor *x);
 /* Somebody asks for a value: what was traced so far is computed, and the call goes on behind it.
  * False: an error. */
 bool call_event(Call *call, Reason reason);
+/* What the call has recorded needs its history later, which no graph has: its ops run with the
+ * tape, now and the next time. As call_break. */
+bool call_needs_tape(Call *call);
 /* Runs what was traced so far eagerly, gives live shells their values and leaves the rest of the
  * call to eager. Under fullgraph: an error, and false, instead. */
 bool call_break(Call *call, Reason reason, const char *what);
@@ -523,7 +526,6 @@ void segment_note_next(Call *call); /* the segment is known to have followed the
 void segment_before_writes(Call *call, const Tensor *written);
 void segment_compute_all(Call *call);    /* nothing waits any more */
 void segment_met(Call *call, Tensor *x); /* a shell of a left segment is used: it gets a value */
-bool segment_requires_grad(const Tensor *x);     /* a shell of a left segment */
 void segment_lost(Call *call, Tensor *x);        /* it dies */
 const void *segment_storage_of(const Tensor *x); /* of a shell of a left segment */
 /* The storage of a trace's value v, or, before it is computed, what stands for it in value[]. */
@@ -537,12 +539,18 @@ static inline void call_meet(Call *call, Tensor *x) {
 }
 /* After the call: what was recorded is compiled, if it compiles; the rest is forgotten. */
 void segment_finish(Call *call, bool compiles);
-/* Takes its storage, strides and offset, and perhaps its history. */
-void shell_adopt(Tensor *shell, Tensor *made, bool history);
+void shell_adopt(Tensor *shell, Tensor *made); /* takes its storage, strides and offset */
 
 /* What was recorded in this call and has no entry yet, newest first, and may be what the call
  * begins to do again; behind NULL: the first one. */
 const Trace *segment_recorded(const Call *call, LeftSegment **behind);
+
+/* promise.c. Nothing is recorded any more: what lives of left segments gets the history that it had
+ * in eager, where it can be computed. */
+void segment_keep_promises(Call *call);
+/* Something of a left segment lives that has a history and was not gone back over. */
+bool segment_keeps_history(const Call *call);
+bool back_goes_to_promise(const GoingBack *back); /* it goes on in a segment that was left */
 
 /* number.c: which numbers of an op that is about to be recorded are arguments. False: no memory. */
 bool number_choose(Call *call, TraceOp *op);

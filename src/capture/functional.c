@@ -1,6 +1,7 @@
 /* In-place writes and views of a trace as pure graph nodes; functional.h has the model. */
 #include "capture/functional.h"
 
+#include "eager/tape.h"
 #include "graph/call.h"
 #include "graph/grad/grad.h"
 #include "op/custom.h"
@@ -45,7 +46,8 @@ static void become_apart(Recording *recording, int value, bool own) {
 
 int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     TraceValue value = {.kind = kind, .meta = tensor_meta(x)};
-    value.tracked = recording->tracks && x->history;
+    value.promised = recording->tracks && tape_is_promised(x);
+    value.tracked = recording->tracks && x->history && !value.promised;
     memcpy(value.stride, x->stride, sizeof(int64_t) * x->rank);
     FunctionalValue functional = {.parent = NO_VALUE, .input = length(recording->graph->input)};
     functional.node = graph_input(recording->graph, &value.meta);
@@ -137,6 +139,7 @@ static int add_identity(Recording *recording, int parent, bool detaches) {
     TraceValue value = *base;
     value.kind = VALUE_IS_RESULT;
     value.gone_back = 0;
+    value.promised = false; /* where it is followed, the call goes on with the tape */
     FunctionalValue same = {.parent = parent, .view = OP_none, .input = -1};
     track_view(recording, base, &value, &same);
     same.cut |= detaches && base->tracked;

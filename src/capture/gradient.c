@@ -20,7 +20,6 @@
 
 bool call_requires_grad(Tracer *tracer, const Tensor *x) {
     const Call *call = call_of(tracer);
-    if (x->trace == call->left_serial) return segment_requires_grad(x);
     int v = call_traced(call, x);
     return v != NO_VALUE && call->trace->value[v].tracked;
 }

@@ -8,10 +8,12 @@
 #include "base/memory.h"
 #include "eager/tape.h"
 #include "nn/module.h"
+#include "op/custom.h"
 #include "tensor/place.h"
 #include <string.h>
 
 enum { OUT_OF_MEMORY = -2, WRITES_REPEATED = -3, LIES_ELSEWHERE = -4, HAS_HISTORY = -5 };
+enum { FOLLOWS_PROMISE = -6 };
 
 void record_free(Recording *recording) {
     if (!recording) return;
@@ -60,7 +62,7 @@ static int real_value(Call *call, Tensor *x) {
         if (known != NO_VALUE && same_tensor(call->value[known], x)) return known;
     }
     int v = length(recording->trace->value);
-    if (call->grad && x->history && !tape_gradient(x)) return HAS_HISTORY;
+    if (call->grad && x->history && !tape_gradient(x) && !tape_is_promised(x)) return HAS_HISTORY;
     if (!call_bind(call, v, x)) return OUT_OF_MEMORY;
     functional_add(recording, VALUE_IS_CAPTURED, x);
     recording->trace->value[v].path = path_of(call, x);
@@ -155,6 +157,18 @@ static int find_place(Recording *recording, const char *name, const TraceOperand
     return recording->place == place ? place : LIES_ELSEWHERE;
 }
 
+static bool is_promised(const Recording *recording, const TraceOperand *operand) {
+    return operand->kind == OPERAND_VALUE && recording->trace->value[operand->value].promised;
+}
+
+/* Its result has a history that begins in a segment that was left. */
+static bool follows_promise(const Recording *recording, const TraceOp *op, const Attrs *attrs) {
+    bool promised = false;
+    for (int i = 0; i < op->input_count; i++) promised |= is_promised(recording, &op->input[i]);
+    return promised && !op->quiet && op_has_gradient(op->op, attrs) &&
+           dtype_is_float(recording->trace->value[op->result].meta.dtype);
+}
+
 static int apply_values(Recording *recording, TraceOp op) {
     if (GUARD(recording)) return OUT_OF_MEMORY;
     int place = find_place(recording, op_info(op.op)->name, op.input, op.input_count);
@@ -164,7 +178,9 @@ static int apply_values(Recording *recording, TraceOp op) {
     recording->quiet = op.quiet;
     op.site = recording->graph->origin.site = keep_site(recording->trace, op.site);
     op.result = functional_apply(recording, &op, &attrs);
-    if (op.result != NO_VALUE) append(recording, op);
+    if (op.result == NO_VALUE) return NO_VALUE;
+    if (follows_promise(recording, &op, &attrs)) return FOLLOWS_PROMISE;
+    append(recording, op);
     return op.result;
 }
 
@@ -210,6 +226,7 @@ static bool goes_eager(Call *call, int why) {
     }
     if (why == LIES_ELSEWHERE) return call_break(call, REASON_other_device, "");
     if (why == HAS_HISTORY) return call_break(call, REASON_gradients, "from outside");
+    if (why == FOLLOWS_PROMISE) return call_needs_tape(call);
     if (why == WRITES_REPEATED) return call_break(call, REASON_written_repeat, "");
     return call_break(call, REASON_out_of_memory, "while recording");
 }
@@ -226,7 +243,8 @@ static bool may_begin(Call *call) {
 static bool is_followed(const Recording *recording, const TraceOp *op) {
     for (int i = 0; i < op->input_count && !op->quiet; i++)
         if (op->input[i].kind == OPERAND_VALUE &&
-            recording->trace->value[op->input[i].value].tracked)
+            (recording->trace->value[op->input[i].value].tracked ||
+             is_promised(recording, &op->input[i])))
             return true;
     return false;
 }
@@ -234,7 +252,7 @@ static bool is_followed(const Recording *recording, const TraceOp *op) {
 /* What has a history and is no leaf is written to, where nothing is followed. */
 static bool writes_result(const Recording *recording, int target) {
     const TraceValue *value = recording->trace->value, *root = &value[value[target].root];
-    return root->tracked && root->kind == VALUE_IS_RESULT;
+    return root->promised || (root->tracked && root->kind == VALUE_IS_RESULT);
 }
 
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
@@ -275,7 +293,8 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
     bool resolved = resolve(call, &given, &next.input[0], &result) &&
                     resolve(call, value, &next.input[1], &result);
     if (resolved && is_followed(recording, &next))
-        resolved = tape_refuses_write(recording->trace->value[next.input[0].value].tracked);
+        resolved = tape_refuses_write(recording->trace->value[next.input[0].value].tracked ||
+                                      is_promised(recording, &next.input[0]));
     else if (resolved && writes_result(recording, next.input[0].value))
         result = HAS_HISTORY;
     else if (resolved && !functional_writable(recording, next.input[0].value))
@@ -516,6 +535,7 @@ static int record_back(Call *call, const GoingBack *back, const cb_operand *inpu
     int why = NO_VALUE, list[CB_MAX_ARGS];
     TraceBack how = {.leaves = !back->wrt, .graph = back->graph};
     Where where;
+    if (back_goes_to_promise(back)) return FOLLOWS_PROMISE;
     if (!stand_apart(call, back, &how)) return OUT_OF_MEMORY;
     TraceOp next = op_here(call, OP_backward, 2, &where);
     for (int i = 0; i < 2; i++)

@@ -14,8 +14,10 @@
 /* ---- matching ------------------------------------------------------------------------------ */
 
 static bool same_value(const Call *call, const TraceValue *value, const Tensor *x) {
-    bool tracked = call->grad && x->history;
-    if (tracked != value->tracked || (tracked && !tape_gradient(x))) return false;
+    bool promised = call->grad && tape_is_promised(x);
+    bool tracked = call->grad && x->history && !promised;
+    if (promised != value->promised || tracked != value->tracked) return false;
+    if (tracked && !tape_gradient(x)) return false;
     if (value->meta.dtype != x->dtype || value->meta.rank != x->rank ||
         value->meta.device != x->device)
         return false;

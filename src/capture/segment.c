@@ -17,6 +17,7 @@
  * one reads, that one's waiting values are computed; and of a segment that itself writes, has
  * effects, or ends where the ambient state is set to something else, everything that lives crosses.
  * Random numbers wait with the state that they were first drawn from. */
+#include "capture/segment.h"
 #include "capture/functional.h"
 
 #include "base/clock.h"
@@ -25,33 +26,6 @@
 #include <string.h>
 
 enum { MANY_ROUNDS = 3 };
-
-typedef struct LeftShell {
-    LeftSegment *left;
-    Tensor *x; /* NULL: it died */
-    int value;
-} LeftShell;
-
-struct LeftSegment {
-    LeftSegment *next, *previous; /* newest first */
-    LeftSegment *like;    /* an equal one that is still to be compiled, and remembers for this
-                                * one */
-    const Trace *trace;   /* of the entry, the recording, or the one that it is like */
-    Entry *entry;         /* NULL: not compiled yet */
-    Ambient ambient;      /* when it began */
-    RandomState random;   /* that its first draw took */
-    Recording *recording; /* owned: to be compiled */
-    Tensor **value;       /* owned, by value: inputs and captured tensors as views of our own;
-                           * behind them the trace's arguments */
-    int values, input_count;
-    int rounds; /* of this one and those like it, until it is compiled; 0: it is like another */
-    int shells, alive;
-    bool leads; /* others are like it */
-    bool resumes;
-    bool missed;             /* somebody used what the executable does not compute */
-    double start_ms, end_ms; /* of recording */
-    LeftShell shell[];
-};
 
 /* ---- what crosses ---------------------------------------------------------------------------- */
 
@@ -82,8 +56,7 @@ static int written_by(const Trace *trace, int op) {
     return trace->value[root].kind == VALUE_IS_RESULT ? NO_VALUE : root;
 }
 
-/* What it does besides its values would be done again by what waits. */
-static bool acts(const Trace *trace) {
+bool trace_acts(const Trace *trace) {
     for (int i = 0; i < length(trace->op); i++)
         if (written_by(trace, i) != NO_VALUE || trace_has_effects(&trace->op[i])) return true;
     return false;
@@ -135,6 +108,7 @@ static void free_left(Call *call, LeftSegment *left) {
     if (left->next) left->next->previous = left->previous;
     for (int k = 0; k < left->shells; k++) {
         Tensor *x = left->shell[k].x;
+        promise_forget(&left->shell[k], call->mode != CALL_IS_EAGER);
         if (x) x->trace = 0, x->value = NULL;
     }
     for (int v = 0; v < left->values; v++) tensor_destroy(left->value[v]);
@@ -152,16 +126,18 @@ static bool is_shell(const Call *call, int v) {
     return call->value[v] && call->trace->value[v].kind == VALUE_IS_RESULT;
 }
 
-/* Shells without a value wait; those of a recording are all watched, to learn what crosses. */
+/* Shells without a value wait; those of a recording are all watched, to learn what crosses; those
+ * with a history are promised it. */
 static bool stays(const Call *call, int v) {
-    return is_shell(call, v) && (call->recording || !call->value[v]->storage);
+    return is_shell(call, v) &&
+           (call->recording || !call->value[v]->storage || call->trace->value[v].tracked);
 }
 
 static void take_shells(Call *call, LeftSegment *left) {
     for (int v = 0; v < left->values; v++) {
         if (!stays(call, v)) continue;
         LeftShell *shell = &left->shell[left->shells++];
-        *shell = (LeftShell){left, call->value[v], v};
+        *shell = (LeftShell){left, call->value[v], v, NULL};
         shell->x->trace = call->left_serial;
         shell->x->value = shell;
         call->value[v] = NULL;
@@ -214,13 +190,13 @@ static LeftSegment *new_left(Call *call, int shells) {
     if (arguments) memcpy(arguments_of(left), call->argument, sizeof(int64_t) * (size_t)arguments);
     take_operands(call, left);
     take_shells(call, left);
+    if (!promises_make(left)) call->lost = true;
     return left;
 }
 
 /* ---- what waits ------------------------------------------------------------------------------ */
 
-void shell_adopt(Tensor *shell, Tensor *made, bool history) {
-    if (history) shell->history = made->history, made->history = NULL;
+void shell_adopt(Tensor *shell, Tensor *made) {
     shell->storage = storage_retain(made->storage);
     shell->offset = made->offset;
     memcpy(shell->stride, made->stride, sizeof(int64_t) * made->rank);
@@ -232,8 +208,7 @@ static bool waits(const LeftSegment *left) {
     return false;
 }
 
-/* Its ops, one by one, which draw from there. False with an error: some shells have no value. */
-static bool compute(LeftSegment *left, RandomState *random) {
+bool left_compute(LeftSegment *left, RandomState *random) {
     Tensor **real = memory_alloc(sizeof *real * (size_t)(left->values + 1));
     if (!real) {
         fail_memory(sizeof *real * (size_t)(left->values + 1));
@@ -248,8 +223,9 @@ static bool compute(LeftSegment *left, RandomState *random) {
     for (int k = 0; k < left->shells; k++) {
         LeftShell *shell = &left->shell[k];
         Tensor *made = real[shell->value];
-        if (shell->x && !shell->x->storage && made)
-            shell_adopt(shell->x, made, trace_has_history(left->trace, shell->value, count));
+        if (!shell->x || !made) continue;
+        if (!shell->x->storage) shell_adopt(shell->x, made);
+        promise_take(shell, made);
     }
     for (int v = 0; v < left->values; v++)
         if (left->trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(real[v]);
@@ -262,21 +238,21 @@ static bool compute(LeftSegment *left, RandomState *random) {
 static bool compute_first(LeftSegment *left) {
     int draws = left->trace->draws;
     RandomState own = left->random = random_take(draws);
-    bool done = compute(left, &own);
+    bool done = left_compute(left, &own);
     random_return(own, left->random.offset + draws - own.offset); /* not taken by what failed */
     return done;
 }
 
 static void compute_waiting(Call *call, LeftSegment *left) {
     RandomState own = left->random;
-    if (waits(left) && !compute(left, &own)) call->lost = true;
+    if (waits(left) && !left_compute(left, &own)) call->lost = true;
 }
 
 void segment_met(Call *call, Tensor *x) {
     LeftShell *shell = x->value;
     LeftSegment *left = shell->left, *leader = left->like ? left->like : left;
     const Trace *trace = leader->trace;
-    bool known = !is_computed(trace, shell->value) || segment_requires_grad(x) ||
+    bool known = !is_computed(trace, shell->value) ||
                  atomic_exchange(&trace->crosses[root_of(trace, shell->value)], true);
     if (!known && leader->entry) {
         leader->missed = true;
@@ -288,15 +264,10 @@ void segment_met(Call *call, Tensor *x) {
 void segment_lost(Call *call, Tensor *x) {
     LeftShell *shell = x->value;
     LeftSegment *left = shell->left;
+    promise_forget(shell, false);
     shell->x = NULL;
     left->alive--;
     if (is_over(left)) free_left(call, left);
-}
-
-bool segment_requires_grad(const Tensor *x) {
-    const LeftShell *shell = x->value;
-    const Trace *trace = shell->left->trace;
-    return trace_has_history(trace, shell->value, length(trace->op));
 }
 
 const void *segment_storage_of(const Tensor *x) {
@@ -512,7 +483,7 @@ static void absorb_covered(Call *call, LeftSegment *made) {
 static bool run_recorded(Call *call, LeftSegment *left) {
     left->start_ms = call->start_ms;
     left->end_ms = clock_ms();
-    bool done = compute_first(left), whole = call->stale || acts(left->trace);
+    bool done = compute_first(left), whole = call->stale || trace_acts(left->trace);
     LeftSegment *like = find_like(left), *leader = like ? like : left;
     if (whole) cross_whole(left, leader->recording->trace);
     if (like)

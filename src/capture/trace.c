@@ -182,8 +182,8 @@ static bool same_layout(const TraceValue *a, const TraceValue *b) {
 
 static bool same_value(const TraceValue *a, const TraceValue *b) {
     return a->kind == b->kind && a->root == b->root && a->tracked == b->tracked &&
-           a->asked == b->asked && a->required == b->required && same_layout(a, b) &&
-           a->offset == b->offset;
+           a->promised == b->promised && a->asked == b->asked && a->required == b->required &&
+           same_layout(a, b) && a->offset == b->offset;
 }
 
 int trace_back_results(const TraceBack *back) {

@@ -79,6 +79,7 @@ typedef struct TraceValue {
     ValueKind kind;
     bool contiguous;
     bool tracked;  /* it requires a gradient: a leaf from outside, or computed from one */
+    bool promised; /* captured: its history is with a segment that was left, so no op follows it */
     int gone_back; /* after so many ops cb_backward has gone over it; 0: never */
     int root; /* the value whose storage it views; itself when it owns one */
     int64_t offset; /* relative to the root's */
@@ -168,7 +169,7 @@ bool trace_resembles(const Trace *a, const Trace *b);
 bool trace_resized(const Trace *a, const Trace *b);
 /* Values that exist after the first count ops. */
 int trace_values_after(const Trace *trace, int count);
-/* After the first count ops it has a history that is to be kept: what it is lives on. */
+/* After the first count ops it has a history that nobody has gone back over. */
 bool trace_has_history(const Trace *trace, int value, int count);
 bool trace_is_gradient(const Trace *trace, int value); /* fullgraph: that a leaf had before */
 /* The elements of back->wrt that have a gradient. */

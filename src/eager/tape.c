@@ -36,6 +36,7 @@ struct TapeNode {
     Tensor *gradient; /* leaves: what was added up, or NULL */
     Meta meta;        /* of the result, or the leaf */
     bool ended;       /* a leaf that is none any more */
+    bool promised;    /* no leaf: what it was computed from is not known (tape_promise) */
     int count;
     TapeNode *producer[OP_MAX_INPUTS]; /* by operand: NULL: it needs no gradient */
     TapeNode *next;                    /* among those that are being freed */
@@ -261,7 +262,7 @@ static void find_wanted(TapeWalk *walk, const GoingBack *back) {
             visit->leads =
                 producer && (!back->wrt || walk->order[number_of(walk, producer)].wanted);
         }
-        visit->wanted |= visit->leads || !back->wrt;
+        visit->wanted |= visit->leads || !back->wrt || visit->node->promised;
     }
 }
 
@@ -379,6 +380,16 @@ static bool accumulate(const TapeWalk *walk, TapeNode *leaf, Tensor *g) {
     return true;
 }
 
+/* False with an error: nobody knows where it leads. */
+static bool refuse_promise(const TapeNode *node) {
+    fail(CB_ERR_ARGUMENT,
+         "backward: it comes to a tensor (%s:%d) that a compiled function computed before it asked "
+         "for a value, and that cannot be computed again with its history, since what it was "
+         "computed from was modified in place",
+         node->site.file ? node->site.file : "?", node->site.line);
+    return false;
+}
+
 /* From root with gradient g back to the leaves; with wrt: to those alone, into out. */
 static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack *back,
                       Tensor **out) {
@@ -390,6 +401,7 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
     for (int i = last; i >= 0; i--) {
         TapeVisit *visit = &walk->order[i];
         if (!visit->gradient) continue; /* no gradient came this way: a 0 in the table */
+        if (visit->node->promised) return refuse_promise(visit->node);
         if (visit->leads && !step(walk, visit)) return false;
         bool leaf = visit->node->op == OP_none && !back->wrt;
         if (leaf && !accumulate(walk, visit->node, visit->gradient)) return false;
@@ -492,6 +504,16 @@ static bool go_back_here(const GoingBack *back, Tensor **out) {
 
 /* ---- the public API ------------------------------------------------------------------------- */
 
+History *tape_promise(const Tensor *x) {
+    TapeNode *node = node_new(OP_none, 0, x);
+    if (!node) return NULL;
+    atomic_fetch_add(&leaves, 1);
+    node->ended = node->promised = true;
+    return &node->history;
+}
+
+bool tape_is_promised(const Tensor *x) { return x->history && node_of(x)->promised; }
+
 static bool leaf_begin(Tensor *x) {
     if (!dtype_is_float(x->dtype)) {
         fail(CB_ERR_DTYPE, "requires_grad: a tensor of %s has no gradient",
@@ -514,11 +536,11 @@ cb_tensor *(cb_requires_grad_)(cb_tensor *handle, bool on) {
     if (!x) return NULL;
     if (on) return x->history || leaf_begin(x) ? handle : NULL;
     if (!x->history) return handle;
-    if (node_of(x)->op != OP_none) {
+    if (node_of(x)->op != OP_none || node_of(x)->promised) {
         fail(CB_ERR_ARGUMENT,
              "requires_grad: the tensor is the result of %s; cb_detach gives one "
              "without a gradient",
-             op_info(node_of(x)->op)->name);
+             node_of(x)->promised ? "an op" : op_info(node_of(x)->op)->name);
         return NULL;
     }
     node_of(x)->ended = true;

@@ -32,6 +32,10 @@ bool tape_fits(const char *what, const Meta *y, const Meta *given);
 /* A write in place that somebody's gradient would have to know of; false. */
 bool tape_refuses_write(bool target);
 bool tape_refuses_untracked(const char *what); /* what has no gradient to go back from; false */
+/* A history in place of one that may be computed yet, or was lost: to go back over it is an error.
+ * NULL: no memory. */
+History *tape_promise(const Tensor *x);
+bool tape_is_promised(const Tensor *x); /* that is what x has */
 /* Where a leaf's gradient is kept, NULL for anything else. */
 Tensor **tape_gradient(const Tensor *x);
 

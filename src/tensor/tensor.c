@@ -75,11 +75,13 @@ Tensor *tensor_alias(const Tensor *x) {
 
 Tensor *tensor_double(const Tensor *x) {
     Tensor *y = tensor_alias(x);
-    if (y && x->history) {
-        atomic_fetch_add_explicit(&x->history->references, 1, memory_order_relaxed);
-        y->history = x->history;
-    }
+    if (y && x->history) y->history = history_retain(x->history);
     return y;
+}
+
+History *history_retain(History *history) {
+    atomic_fetch_add_explicit(&history->references, 1, memory_order_relaxed);
+    return history;
 }
 
 void history_release(History *history) {

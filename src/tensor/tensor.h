@@ -37,6 +37,7 @@ struct History {
     _Atomic int references;
     void (*free)(History *history);
 };
+History *history_retain(History *history);
 void history_release(History *history);
 
 /* What users hold is no address: it is the tensor's handle, its address with a number in the bits

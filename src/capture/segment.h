@@ -1,0 +1,50 @@
+/* Segments that a call has left, and what they promise to the tensors that live of them: segment.c,
+ * promise.c. */
+#ifndef CARBIDE_CAPTURE_SEGMENT_H
+#define CARBIDE_CAPTURE_SEGMENT_H
+
+#include "capture/function.h"
+
+typedef struct LeftShell {
+    LeftSegment *left;
+    Tensor *x; /* NULL: it died */
+    int value;
+    History *history; /* owned: what x was promised, once its ops have run one by one */
+} LeftShell;
+
+struct LeftSegment {
+    LeftSegment *next, *previous; /* newest first */
+    LeftSegment *like;    /* an equal one that is still to be compiled, and remembers for this
+                                * one */
+    const Trace *trace;   /* of the entry, the recording, or the one that it is like */
+    Entry *entry;         /* NULL: not compiled yet */
+    Ambient ambient;      /* when it began */
+    RandomState random;   /* that its first draw took */
+    Recording *recording; /* owned: to be compiled */
+    Tensor **value;       /* owned, by value: inputs and captured tensors as views of our own;
+                           * behind them the trace's arguments */
+    int values, input_count;
+    int rounds; /* of this one and those like it, until it is compiled; 0: it is like another */
+    uint64_t versions; /* of what it reads, together, when it was left */
+    int shells, alive;
+    bool leads; /* others are like it */
+    bool resumes;
+    bool missed;             /* somebody used what the executable does not compute */
+    double start_ms, end_ms; /* of recording */
+    LeftShell shell[];
+};
+
+/* Its ops, one by one, which draw from there. False with an error: some shells have no value. */
+bool left_compute(LeftSegment *left, RandomState *random);
+/* What it does besides its values would be done again by what waits. */
+bool trace_acts(const Trace *trace);
+
+/* promise.c: of a segment that has just been left. False with an error: no memory. */
+bool promises_make(LeftSegment *left);
+/* The ops have run, with the tape: this is the shell's tensor. All histories of a segment are of
+ * one run, so that one leads to the other. */
+void promise_take(LeftShell *shell, Tensor *made);
+/* It is kept no more; the tensor is freed of it, too, unless somebody may still go back from it. */
+void promise_forget(LeftShell *shell, bool frees);
+
+#endif
