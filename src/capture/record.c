@@ -327,30 +327,6 @@ static int *list_leaves(const Call *call) {
     return list;
 }
 
-/* Those that root was computed from are gone back over. */
-static void mark_gone_back(Trace *trace, const bool *reached) {
-    int count = length(trace->op) + 1; /* this one is one of them */
-    for (int v = 0; v < length(trace->value); v++)
-        if (reached[v] && trace->value[v].tracked && !trace->value[v].gone_back)
-            trace->value[v].gone_back = count;
-}
-
-static bool *find_reached(const Trace *trace, int root) {
-    bool *reached = arena_new_array(trace->arena, bool, length(trace->value) + 1);
-    reached[root] = true;
-    for (int i = length(trace->op) - 1; i >= 0; i--) {
-        const TraceOp *op = &trace->op[i];
-        bool any = false;
-        int results = op->back ? trace_back_results(op->back) : 1;
-        if (op->result < 0 || (op->back && !op->back->graph)) continue;
-        for (int k = 0; k < results; k++) any |= reached[op->result + k];
-        if (!any) continue;
-        for (int k = 0; k < op->input_count; k++)
-            if (op->input[k].kind == OPERAND_VALUE) reached[op->input[k].value] = true;
-    }
-    return reached;
-}
-
 /* The op with a result for each of the listed values that has a gradient. cb_backward lists no
  * other ones. False with an error. */
 static bool back_values(Recording *recording, TraceOp op, TraceBack how, const int *list,
@@ -377,7 +353,7 @@ static bool back_values(Recording *recording, TraceOp op, TraceBack how, const i
         if (value >= 0 && op.result < 0) op.result = value;
         if (value >= 0 || !leaves) wrt[back->count++] = value >= 0 ? list[k] : ~list[k];
     }
-    if (!how.graph) mark_gone_back(trace, find_reached(trace, op.input[0].value));
+    if (!how.graph) trace_goes_back(trace, op.input[0].value);
     append(recording, op);
     return true;
 }
@@ -491,6 +467,16 @@ static bool find_apart(Recording *recording, const Trace *trace, int count, cons
     return true;
 }
 
+/* Captured tensors that no op has used: only returned, looked at, or of an op that failed. */
+static bool copy_unused(Call *call, Recording *recording, const Trace *from) {
+    if (GUARD(recording)) return false;
+    for (int v = length(recording->trace->value); v < length(from->value); v++) {
+        check(from->value[v].kind == VALUE_IS_CAPTURED, "a trace repeats without a result");
+        repeat_captured(call, recording, from, v);
+    }
+    return true;
+}
+
 /* A recording of the first count ops of a trace. */
 static Recording *record_prefix(Call *call, const Trace *trace, int count, const TraceBack *next) {
     Recording *recording = recording_new(call);
@@ -520,7 +506,10 @@ static bool stand_apart(Call *call, const GoingBack *back, TraceBack *how) {
     }
     if (!how->apart) return true;
     again = record_prefix(call, recording->trace, call->at, how);
-    if (!again) return false;
+    if (!again || !copy_unused(call, again, recording->trace)) {
+        record_free(again);
+        return false;
+    }
     Trace *same = again->trace;
     again->trace = recording->trace;
     recording->trace = same;
@@ -570,11 +559,9 @@ bool record_from(Call *call, const Trace *trace, int count) {
     return true;
 }
 
-static bool copy_results(Call *call, Recording *recording, const Trace *from) {
+static bool copy_results(Recording *recording, const Trace *from) {
     if (GUARD(recording)) return false;
     Trace *to = recording->trace;
-    for (int v = length(to->value); v < length(from->value); v++) /* captured, only returned */
-        repeat_captured(call, recording, from, v);
     for (int i = 0; i < length(from->output); i++) push(to->arena, to->output, from->output[i]);
     for (int i = 0; i < length(from->escaped); i++) push(to->arena, to->escaped, from->escaped[i]);
     to->goes_on = from->goes_on;
@@ -583,7 +570,8 @@ static bool copy_results(Call *call, Recording *recording, const Trace *from) {
 
 Recording *record_again(Call *call, const Trace *trace) {
     Recording *recording = record_prefix(call, trace, length(trace->op), NULL);
-    if (recording && copy_results(call, recording, trace)) return recording;
+    if (recording && copy_unused(call, recording, trace) && copy_results(recording, trace))
+        return recording;
     record_free(recording);
     return NULL;
 }

@@ -204,6 +204,30 @@ bool trace_has_history(const Trace *trace, int v, int count) {
     return value->kind == VALUE_IS_RESULT && value->tracked && !gone;
 }
 
+static bool *find_reached(const Trace *trace, int root) {
+    bool *reached = arena_new_array(trace->arena, bool, length(trace->value) + 1);
+    reached[root] = true;
+    for (int i = length(trace->op) - 1; i >= 0; i--) {
+        const TraceOp *op = &trace->op[i];
+        bool any = false;
+        int results = op->back ? trace_back_results(op->back) : 1;
+        if (op->result < 0 || (op->back && !op->back->graph)) continue;
+        for (int k = 0; k < results; k++) any |= reached[op->result + k];
+        if (!any) continue;
+        for (int k = 0; k < op->input_count; k++)
+            if (op->input[k].kind == OPERAND_VALUE) reached[op->input[k].value] = true;
+    }
+    return reached;
+}
+
+void trace_goes_back(Trace *trace, int root) {
+    const bool *reached = find_reached(trace, root);
+    int count = length(trace->op) + 1; /* this one is one of them */
+    for (int v = 0; v < length(trace->value); v++)
+        if (reached[v] && trace->value[v].tracked && !trace->value[v].gone_back)
+            trace->value[v].gone_back = count;
+}
+
 int trace_values_after(const Trace *trace, int count) {
     int values = 0;
     if (count) {

@@ -169,6 +169,9 @@ bool trace_resembles(const Trace *a, const Trace *b);
 bool trace_resized(const Trace *a, const Trace *b);
 /* Values that exist after the first count ops. */
 int trace_values_after(const Trace *trace, int count);
+/* The next op goes back from root, over those that it was computed from. Escapes through the
+ * trace's arena. */
+void trace_goes_back(Trace *trace, int root);
 /* After the first count ops it has a history that nobody has gone back over. */
 bool trace_has_history(const Trace *trace, int value, int count);
 bool trace_is_gradient(const Trace *trace, int value); /* fullgraph: that a leaf had before */

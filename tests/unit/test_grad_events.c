@@ -405,17 +405,48 @@ static void histories_outlive_breaks(void **state) {
     assert_int_equal(stats.eager_calls, CALLS - 2);
 }
 
+/* ---- recorded again -------------------------------------------------------------------------- */
+
+enum { OTHERS = 6 };
+static cb_tensor *other[OTHERS]; /* that no op has used when the trace is recorded again */
+
+/* Of two equal ops the gradient is by one, so they are recorded again, apart. */
+static cb_tensor *by_one_of_two(cb_tensor *x, void (*between)(cb_tensor *x)) {
+    cb_tensor *a = cb_mul(w, 2.0), *b = cb_mul(w, 2.0), *g = NULL;
+    cb_tensor *loss = cb_sum(cb_add(cb_mul(a, x), cb_mul(b, b)));
+    between(x);
+    cb_grad(loss, NULL, &a, 1, &g);
+    for (int i = 0; i < OTHERS && g; i++) g = cb_add(g, cb_sum(other[i]));
+    return g;
+}
+
+static void look(cb_tensor *x) {
+    (void)x;
+    for (int i = 0; i < OTHERS; i++) assert_false(cb_requires_grad(other[i]));
+}
+
+static void fail_to_add(cb_tensor *x) {
+    for (int i = 0; i < OTHERS; i++) REFUSED(cb_add(x, other[i]), "add");
+}
+
+static cb_tensor *with_what_was_looked_at(cb_tensor *x) { return by_one_of_two(x, look); }
+static cb_tensor *with_what_failed(cb_tensor *x) { return by_one_of_two(x, fail_to_add); }
+
+static void values_that_no_op_uses(void **state) {
+    (void)state;
+    for (int i = 0; i < OTHERS; i++) other[i] = cb_full(cb_dims(5), i, CB_F64);
+    as_eager(with_what_was_looked_at, NULL);
+    as_eager(with_what_was_looked_at, "fullgraph=1");
+    as_eager(with_what_failed, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(gradients_keep_their_graph),
-        TEST(gradients_keep_their_graph_behind_writes),
-        TEST(it_is_gone_back_over_again),
-        TEST(steps_stay_compiled),
-        TEST(results_come_without_history),
-        TEST(paths_change),
-        TEST(lost_histories_are_errors),
-        TEST(writes_behind_events),
-        TEST(histories_outlive_breaks),
+        TEST(gradients_keep_their_graph),   TEST(gradients_keep_their_graph_behind_writes),
+        TEST(it_is_gone_back_over_again),   TEST(steps_stay_compiled),
+        TEST(results_come_without_history), TEST(paths_change),
+        TEST(lost_histories_are_errors),    TEST(writes_behind_events),
+        TEST(histories_outlive_breaks),     TEST(values_that_no_op_uses),
     };
     return cmocka_run_group_tests_name("grad_events", tests, NULL, NULL);
 }
