@@ -81,7 +81,7 @@ int record_value(Call *call, Tensor *x) {
     return NO_VALUE;
 }
 
-/* False with *value telling why: NO_VALUE (an error is recorded) or OUT_OF_MEMORY. */
+/* False with *why telling it: NO_VALUE (an error is recorded), or what goes_eager takes. */
 static bool resolve(Call *call, const cb_operand *given, TraceOperand *out, int *why) {
     if (given->kind != CB_OPERAND_TENSOR) {
         *out = trace_number(given);
@@ -90,7 +90,7 @@ static bool resolve(Call *call, const cb_operand *given, TraceOperand *out, int 
     *out = (TraceOperand){.kind = OPERAND_ABSENT};
     if (!given->tensor) return true;
     int v = record_value(call, given->tensor);
-    *why = v;
+    if (v < 0) *why = v;
     *out = (TraceOperand){.kind = OPERAND_VALUE, .value = v};
     return v >= 0;
 }
@@ -229,6 +229,12 @@ static bool goes_eager(Call *call, int why) {
     if (why == FOLLOWS_PROMISE) return call_needs_tape(call);
     if (why == WRITES_REPEATED) return call_break(call, REASON_written_repeat, "");
     return call_break(call, REASON_out_of_memory, "while recording");
+}
+
+int record_output(Call *call, Tensor *x) {
+    int v = record_value(call, x);
+    if (v < 0) goes_eager(call, v);
+    return v < 0 ? NO_VALUE : v;
 }
 
 /* A segment that begins with this op, and that no entry is known for, may be compiled. False: it

@@ -415,8 +415,8 @@ static bool output_value(Call *call, int position, Tensor *x, int *value) {
     *value = call_traced(call, x);
     if (*value != NO_VALUE) return true;
     if (call->mode == CALL_RECORDS) {
-        *value = record_value(call, x);
-        return *value >= 0;
+        *value = record_output(call, x);
+        return *value != NO_VALUE;
     }
     *value = call->trace->output[position];
     return *value >= 0 && match_real(call, *value, x);

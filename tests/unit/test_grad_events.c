@@ -440,6 +440,55 @@ static void values_that_no_op_uses(void **state) {
     as_eager(with_what_failed, NULL);
 }
 
+/* ---- why a call was not compiled ------------------------------------------------------------- */
+
+static void expect_told(cb_function *fast, const char *words) {
+    char *text = cb_explain_summary(fast);
+    assert_non_null(text);
+    if (!strstr(text, words) || strstr(text, "memory")) fail_msg("no '%s' in: %s", words, text);
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
+static cb_tensor *writes_to_a_leaf(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    REFUSED(cb_add_(w, y), "the target requires a gradient");
+    return cb_add(y, 1.0);
+}
+
+static cb_tensor *has_no_gradient(cb_tensor *x) {
+    REFUSED(cb_floor_divide(w, x), "there is no gradient for it");
+    return cb_add(x, 1.0);
+}
+
+/* Neither is for want of memory. */
+static void refusals_are_the_users(void **state) {
+    (void)state;
+    cb_function_1 *const program[] = {writes_to_a_leaf, has_no_gradient};
+    w = cb_requires_grad_(cb_ones(cb_dims(3), CB_F64), true);
+    cb_tensor *x = cb_ones(cb_dims(3), CB_F64);
+    for (int i = 0; i < 2; i++) {
+        cb_function *fast = cb_compile(program[i], NULL);
+        for (int call = 0; call < 3; call++) assert_non_null(cb_call(fast, x));
+        expect_told(fast, "an op failed");
+        fast = cb_compile(program[i], "fullgraph=1");
+        for (int call = 0; call < 3; call++) REFUSED(cb_call(fast, x), "an op failed");
+        cb_function_free(fast);
+    }
+}
+
+static cb_tensor *found;
+static cb_tensor *gives_what_it_found(cb_tensor *x) { return cb_sum(x) ? found : NULL; }
+
+static void results_of_ops_outside(void **state) {
+    (void)state;
+    w = cb_requires_grad_(cb_ones(cb_dims(3), CB_F64), true);
+    found = cb_mul(w, 2.0);
+    cb_function *fast = cb_compile(gives_what_it_found, NULL);
+    assert_ptr_equal(cb_call(fast, cb_ones(cb_dims(3), CB_F64)), found);
+    expect_told(fast, "gradients are recorded");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(gradients_keep_their_graph),   TEST(gradients_keep_their_graph_behind_writes),
@@ -447,6 +496,7 @@ int main(void) {
         TEST(results_come_without_history), TEST(paths_change),
         TEST(lost_histories_are_errors),    TEST(writes_behind_events),
         TEST(histories_outlive_breaks),     TEST(values_that_no_op_uses),
+        TEST(refusals_are_the_users),       TEST(results_of_ops_outside),
     };
     return cmocka_run_group_tests_name("grad_events", tests, NULL, NULL);
 }
