@@ -9,28 +9,34 @@
  *
  * A promise is a history itself, one that nobody can go back over (tape_promise), so none is lost
  * without an error. It is kept with what the ops of the segment gave when they ran one by one, or
- * by running them so, once more. That is not possible after a write to what they read: there the
- * promise stays. A result that was gone back over is freed of it when the call ends. */
+ * by running once more those of them that it takes. That is not possible after a write to what they
+ * read: there the promise stays. What was gone back over is freed of it when the call ends. */
 #include "capture/segment.h"
 
+#include "base/memory.h"
 #include "eager/tape.h"
+#include "graph/node.h"
+#include "op/custom.h"
 
-/* Together they are another number when one has been written to. */
-static uint64_t versions_of(const LeftSegment *left) {
-    uint64_t versions = 0;
-    for (int v = 0; v < left->values; v++) {
-        const Storage *storage = left->value[v] ? left->value[v]->storage : NULL;
-        if (storage) versions += atomic_load_explicit(&storage->version, memory_order_relaxed);
-    }
-    return versions;
+static uint64_t version_of(const LeftSegment *left, int v) {
+    const Storage *storage = left->value[v] ? left->value[v]->storage : NULL;
+    return storage ? atomic_load_explicit(&storage->version, memory_order_relaxed) : 0;
+}
+
+static bool note_versions(LeftSegment *left) {
+    size_t bytes = sizeof *left->version * (size_t)left->values;
+    left->version = memory_alloc(bytes);
+    if (!left->version) fail_memory(bytes);
+    for (int v = 0; left->version && v < left->values; v++) left->version[v] = version_of(left, v);
+    return left->version;
 }
 
 bool promises_make(LeftSegment *left) {
     History *promise = NULL;
-    left->versions = versions_of(left);
     for (int k = 0; k < left->shells; k++) {
         Tensor *x = left->shell[k].x;
         if (!left->trace->value[left->shell[k].value].tracked) continue;
+        if (!promise && !note_versions(left)) return false;
         promise = promise ? history_retain(promise) : tape_promise(x);
         if (!promise) return false;
         x->history = promise;
@@ -64,9 +70,77 @@ bool segment_keeps_history(const Call *call) {
 
 /* ---- keeping them ---------------------------------------------------------------------------- */
 
-/* It comes to the same. */
-static bool may_run_again(const LeftSegment *left) {
-    return left->versions == versions_of(left) && !trace_acts(left->trace);
+/* What the promises are of comes from these ops, over these values. */
+typedef struct Part {
+    Trace trace;  /* the segment's, with those ops alone */
+    bool *needed; /* by value */
+} Part;
+
+static bool is_needed(const Part *part, const TraceOp *op) {
+    int results = op->back ? trace_back_results(op->back) : op->result >= 0;
+    bool needed = part->trace.draws && !op->back && op->op != OP_assign && op_may_draw(op->op);
+    for (int k = 0; k < results; k++) needed |= part->needed[op->result + k];
+    return needed;
+}
+
+static void need_operands(Part *part, const TraceOp *op) {
+    for (int k = 0; k < op->input_count; k++)
+        if (op->input[k].kind == OPERAND_VALUE) part->needed[op->input[k].value] = true;
+    for (int k = 0; op->back && k < op->back->count; k++)
+        part->needed[trace_back_value(op->back, k)] = true;
+}
+
+/* In arena, through which it may escape. */
+static Part find_part(const LeftSegment *left, Arena *arena) {
+    const Trace *trace = left->trace;
+    int count = length(trace->op);
+    Part part = {*trace, arena_new_array(arena, bool, left->values + 1)};
+    bool *takes = arena_new_array(arena, bool, count + 1);
+    for (int k = 0; k < left->shells; k++)
+        if (left->shell[k].x && tape_is_promised(left->shell[k].x))
+            part.needed[left->shell[k].value] = true;
+    for (int i = count - 1; i >= 0; i--) {
+        takes[i] = is_needed(&part, &trace->op[i]);
+        if (takes[i]) need_operands(&part, &trace->op[i]);
+    }
+    part.trace.op = NULL;
+    for (int i = 0; i < count; i++)
+        if (takes[i]) push(arena, part.trace.op, trace->op[i]);
+    return part;
+}
+
+/* By the segment itself. */
+static bool is_written(const LeftSegment *left, int v) {
+    const Trace *trace = left->trace;
+    const void *storage = value_storage(trace, left->value, v);
+    for (int i = 0; i < length(trace->op); i++)
+        if (trace->op[i].op == OP_assign &&
+            value_storage(trace, left->value, trace->op[i].input[0].value) == storage)
+            return true;
+    return false;
+}
+
+/* It comes to the same, and does nothing else. */
+static bool may_run_again(const LeftSegment *left, const Part *part) {
+    for (int v = 0; v < left->values; v++)
+        if (part->needed[v] && (left->version[v] != version_of(left, v) || is_written(left, v)))
+            return false;
+    for (int i = 0; i < length(part->trace.op); i++)
+        if (trace_has_effects(&part->trace.op[i])) return false;
+    return true;
+}
+
+/* Its ops run once more, or too much has been written to: who goes back over it will say so. */
+static void run_again(LeftSegment *left) {
+    cb_status before = cb_error_status();
+    RandomState own = left->random;
+    Arena *arena = arena_new();
+    if (arena && !arena_guard(arena)) {
+        Part part = find_part(left, arena);
+        if (may_run_again(left, &part)) left_compute(left, &part.trace, &own);
+    }
+    if (before == CB_OK) cb_clear_error();
+    arena_free(arena);
 }
 
 static bool owes_history(const LeftSegment *left) {
@@ -77,10 +151,7 @@ static bool owes_history(const LeftSegment *left) {
 }
 
 static void keep(LeftSegment *left) {
-    cb_status before = cb_error_status();
-    RandomState own = left->random;
-    if (owes_history(left) && may_run_again(left) && !left_compute(left, &own) && before == CB_OK)
-        cb_clear_error(); /* who goes back over it will say so */
+    if (owes_history(left)) run_again(left);
     for (int k = 0; k < left->shells; k++) {
         LeftShell *shell = &left->shell[k];
         if (!shell->x || !shell->history) continue;

@@ -56,7 +56,8 @@ static int written_by(const Trace *trace, int op) {
     return trace->value[root].kind == VALUE_IS_RESULT ? NO_VALUE : root;
 }
 
-bool trace_acts(const Trace *trace) {
+/* What it does besides its values would be done again by what waits. */
+static bool acts(const Trace *trace) {
     for (int i = 0; i < length(trace->op); i++)
         if (written_by(trace, i) != NO_VALUE || trace_has_effects(&trace->op[i])) return true;
     return false;
@@ -113,6 +114,7 @@ static void free_left(Call *call, LeftSegment *left) {
     }
     for (int v = 0; v < left->values; v++) tensor_destroy(left->value[v]);
     record_free(left->recording);
+    memory_free(left->version);
     memory_free(left->value);
     memory_free(left);
 }
@@ -208,7 +210,7 @@ static bool waits(const LeftSegment *left) {
     return false;
 }
 
-bool left_compute(LeftSegment *left, RandomState *random) {
+bool left_compute(LeftSegment *left, const Trace *part, RandomState *random) {
     Tensor **real = memory_alloc(sizeof *real * (size_t)(left->values + 1));
     if (!real) {
         fail_memory(sizeof *real * (size_t)(left->values + 1));
@@ -217,8 +219,7 @@ bool left_compute(LeftSegment *left, RandomState *random) {
     memcpy(real, left->value, sizeof *real * (size_t)left->values);
     Tracer *tracer = tracer_set(NULL);
     RandomState *before = random_lend(random);
-    int count = length(left->trace->op);
-    bool done = trace_run(left->trace, count, arguments_of(left), real);
+    bool done = trace_run(part, length(part->op), arguments_of(left), real);
     random_lend(before);
     for (int k = 0; k < left->shells; k++) {
         LeftShell *shell = &left->shell[k];
@@ -238,14 +239,14 @@ bool left_compute(LeftSegment *left, RandomState *random) {
 static bool compute_first(LeftSegment *left) {
     int draws = left->trace->draws;
     RandomState own = left->random = random_take(draws);
-    bool done = left_compute(left, &own);
+    bool done = left_compute(left, left->trace, &own);
     random_return(own, left->random.offset + draws - own.offset); /* not taken by what failed */
     return done;
 }
 
 static void compute_waiting(Call *call, LeftSegment *left) {
     RandomState own = left->random;
-    if (waits(left) && !left_compute(left, &own)) call->lost = true;
+    if (waits(left) && !left_compute(left, left->trace, &own)) call->lost = true;
 }
 
 void segment_met(Call *call, Tensor *x) {
@@ -483,7 +484,7 @@ static void absorb_covered(Call *call, LeftSegment *made) {
 static bool run_recorded(Call *call, LeftSegment *left) {
     left->start_ms = call->start_ms;
     left->end_ms = clock_ms();
-    bool done = compute_first(left), whole = call->stale || trace_acts(left->trace);
+    bool done = compute_first(left), whole = call->stale || acts(left->trace);
     LeftSegment *like = find_like(left), *leader = like ? like : left;
     if (whole) cross_whole(left, leader->recording->trace);
     if (like)

@@ -25,7 +25,7 @@ struct LeftSegment {
                            * behind them the trace's arguments */
     int values, input_count;
     int rounds; /* of this one and those like it, until it is compiled; 0: it is like another */
-    uint64_t versions; /* of what it reads, together, when it was left */
+    uint64_t *version; /* owned, by value: of what it reads, when it was left; NULL: no promises */
     int shells, alive;
     bool leads; /* others are like it */
     bool resumes;
@@ -34,10 +34,9 @@ struct LeftSegment {
     LeftShell shell[];
 };
 
-/* Its ops, one by one, which draw from there. False with an error: some shells have no value. */
-bool left_compute(LeftSegment *left, RandomState *random);
-/* What it does besides its values would be done again by what waits. */
-bool trace_acts(const Trace *trace);
+/* Its ops, or those of a part of its trace, one by one, which draw from there. False with an error:
+ * some shells have no value. */
+bool left_compute(LeftSegment *left, const Trace *part, RandomState *random);
 
 /* promise.c: of a segment that has just been left. False with an error: no memory. */
 bool promises_make(LeftSegment *left);

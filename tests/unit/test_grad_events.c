@@ -277,6 +277,26 @@ static cb_tensor *sometimes_given(cb_tensor *x) {
     return wanted ? cb_scope_add(y) : cb_mul(x, size);
 }
 
+/* The segment adds to gradients, which what is wanted does not read. */
+static cb_tensor *sometimes_beside_gradients(cb_tensor *x) {
+    cb_tensor *y = cb_mul(w, x), *loss = cb_sum(cb_mul(y, v));
+    cb_backward(loss, NULL);
+    double size = cb_item(loss);
+    if (wanted) cb_backward(cb_sum(cb_mul(cb_mul(y, w), size)), NULL);
+    return cb_detach(y);
+}
+
+/* It draws, so what is drawn again has to be the same. */
+static cb_tensor *sometimes_of_what_is_drawn(cb_tensor *x) {
+    cb_manual_seed(3);
+    cb_tensor *noise = cb_rand(cb_dims(3), CB_F64), *y = cb_mul(cb_mul(w, x), cb_rand_like(x));
+    cb_tensor *loss = cb_sum(cb_mul(y, noise));
+    cb_backward(loss, NULL);
+    double size = cb_item(loss);
+    if (wanted) cb_backward(cb_sum(cb_mul(cb_mul(y, y), size)), NULL);
+    return cb_detach(y);
+}
+
 /* What a constant was before has a history now. */
 static cb_tensor *sometimes_of_a_leaf(cb_tensor *x) {
     cb_tensor *y = cb_mul(wanted ? w : cb_detach(w), x), *g = NULL;
@@ -310,6 +330,8 @@ static void paths_change(void **state) {
     for (int after = 0; after < 4; after++) {
         expect_wanted(sometimes_again, after, false);
         expect_wanted(sometimes_of_a_leaf, after, false);
+        expect_wanted(sometimes_beside_gradients, after, false);
+        expect_wanted(sometimes_of_what_is_drawn, after, false);
         expect_wanted(sometimes_behind_a_write, after, false);
         expect_wanted(sometimes_given, after, true);
     }
@@ -330,6 +352,31 @@ static cb_tensor *sometimes_too_late(cb_tensor *x) {
     cb_no_grad_close();
     if (wanted) cb_backward(cb_sum(cb_mul(cb_mul(y, v), size)), NULL);
     return cb_mul(cb_detach(y), size);
+}
+
+static cb_tensor *sometimes_written_before(cb_tensor *x) {
+    cb_tensor *y = cb_mul(w, x), *g = NULL;
+    cb_grad(cb_sum(y), NULL, &w, 1, &g);
+    cb_no_grad_open();
+    cb_sub_(w, g);
+    cb_no_grad_close();
+    double size = cb_item(cb_sum(g));
+    if (wanted) cb_backward(cb_sum(cb_mul(y, size)), NULL);
+    return cb_mul(cb_detach(y), size);
+}
+
+static void histories_are_lost_within(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(sometimes_written_before, NULL);
+    w = cb_requires_grad_(cb_ones(cb_dims(3), CB_F64), true);
+    cb_tensor *x = cb_full(cb_dims(3), 5, CB_F64);
+    for (int call = 0; call < 4; call++) {
+        wanted = call == 3;
+        cb_call(fast, x);
+        if (!wanted && cb_error()) fail_msg("call %d: %s", call, cb_error());
+    }
+    expect_error("cannot be computed again with its history");
+    cb_function_free(fast);
 }
 
 /* It says so, and is right from then on. */
@@ -494,9 +541,10 @@ int main(void) {
         TEST(gradients_keep_their_graph),   TEST(gradients_keep_their_graph_behind_writes),
         TEST(it_is_gone_back_over_again),   TEST(steps_stay_compiled),
         TEST(results_come_without_history), TEST(paths_change),
-        TEST(lost_histories_are_errors),    TEST(writes_behind_events),
-        TEST(histories_outlive_breaks),     TEST(values_that_no_op_uses),
-        TEST(refusals_are_the_users),       TEST(results_of_ops_outside),
+        TEST(lost_histories_are_errors),    TEST(histories_are_lost_within),
+        TEST(writes_behind_events),         TEST(histories_outlive_breaks),
+        TEST(values_that_no_op_uses),       TEST(refusals_are_the_users),
+        TEST(results_of_ops_outside),
     };
     return cmocka_run_group_tests_name("grad_events", tests, NULL, NULL);
 }
