@@ -289,9 +289,13 @@ static cb_tensor *sometimes_beside_gradients(cb_tensor *x) {
 /* It draws, so what is drawn again has to be the same. */
 static cb_tensor *sometimes_of_what_is_drawn(cb_tensor *x) {
     cb_manual_seed(3);
-    cb_tensor *noise = cb_rand(cb_dims(3), CB_F64), *y = cb_mul(cb_mul(w, x), cb_rand_like(x));
-    cb_tensor *loss = cb_sum(cb_mul(y, noise));
+    cb_scope_open();
+    cb_rand(cb_dims(3), CB_F64); /* which comes first, and y does not read */
+    cb_tensor *y = cb_keep(cb_mul(cb_mul(w, x), cb_rand_like(x)));
+    cb_tensor *loss = cb_keep(cb_sum(y));
     cb_backward(loss, NULL);
+    cb_scope_close(); /* nothing waits */
+    cb_scope_add(y), cb_scope_add(loss);
     double size = cb_item(loss);
     if (wanted) cb_backward(cb_sum(cb_mul(cb_mul(y, y), size)), NULL);
     return cb_detach(y);
