@@ -71,19 +71,19 @@ bool segment_keeps_history(const Call *call) {
 /* ---- keeping them ---------------------------------------------------------------------------- */
 
 /* What the promises are of comes from these ops, over these values. */
-typedef struct Part {
+typedef struct PromisedPart {
     Trace trace;  /* the segment's, with those ops alone */
     bool *needed; /* by value */
-} Part;
+} PromisedPart;
 
-static bool is_needed(const Part *part, const TraceOp *op) {
+static bool is_needed(const PromisedPart *part, const TraceOp *op) {
     int results = op->back ? trace_back_results(op->back) : op->result >= 0;
     bool needed = part->trace.draws && !op->back && op->op != OP_assign && op_may_draw(op->op);
     for (int k = 0; k < results; k++) needed |= part->needed[op->result + k];
     return needed;
 }
 
-static void need_operands(Part *part, const TraceOp *op) {
+static void need_operands(PromisedPart *part, const TraceOp *op) {
     for (int k = 0; k < op->input_count; k++)
         if (op->input[k].kind == OPERAND_VALUE) part->needed[op->input[k].value] = true;
     for (int k = 0; op->back && k < op->back->count; k++)
@@ -91,10 +91,10 @@ static void need_operands(Part *part, const TraceOp *op) {
 }
 
 /* In arena, through which it may escape. */
-static Part find_part(const LeftSegment *left, Arena *arena) {
+static PromisedPart find_part(const LeftSegment *left, Arena *arena) {
     const Trace *trace = left->trace;
     int count = length(trace->op);
-    Part part = {*trace, arena_new_array(arena, bool, left->values + 1)};
+    PromisedPart part = {*trace, arena_new_array(arena, bool, left->values + 1)};
     bool *takes = arena_new_array(arena, bool, count + 1);
     for (int k = 0; k < left->shells; k++)
         if (left->shell[k].x && tape_is_promised(left->shell[k].x))
@@ -121,7 +121,7 @@ static bool is_written(const LeftSegment *left, int v) {
 }
 
 /* It comes to the same, and does nothing else. */
-static bool may_run_again(const LeftSegment *left, const Part *part) {
+static bool may_run_again(const LeftSegment *left, const PromisedPart *part) {
     for (int v = 0; v < left->values; v++)
         if (part->needed[v] && (left->version[v] != version_of(left, v) || is_written(left, v)))
             return false;
@@ -136,7 +136,7 @@ static void run_again(LeftSegment *left) {
     RandomState own = left->random;
     Arena *arena = arena_new();
     if (arena && !arena_guard(arena)) {
-        Part part = find_part(left, arena);
+        PromisedPart part = find_part(left, arena);
         if (may_run_again(left, &part)) left_compute(left, &part.trace, &own);
     }
     if (before == CB_OK) cb_clear_error();
