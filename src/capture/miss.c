@@ -45,7 +45,8 @@ Reason miss_describe(const Function *function, Ambient now, Tensor *const *input
     if (!last) return REASON_input_changed; /* they have left meanwhile: another thread's reset */
     snprintf(out, bytes, "another number of inputs, %d: entry %d has %d", input_count, last->number,
              last->input_count);
-    for (int i = 0; i < input_count && input_count == last->input_count; i++) {
+    if (input_count != last->input_count) return REASON_input_changed;
+    for (int i = 0; i < input_count; i++) {
         if (guard_holds(&last->guard[i], input[i], grad_mode())) continue;
         Guard found;
         guard_make(&found, input[i], grad_mode());
@@ -54,8 +55,7 @@ Reason miss_describe(const Function *function, Ambient now, Tensor *const *input
                  describe_guard(&last->guard[i], &found).text);
         return REASON_input_changed;
     }
-    if (input_count == last->input_count && entry_describe_aliases(last, input, out, bytes))
-        return REASON_input_changed;
+    if (entry_describe_aliases(last, input, out, bytes)) return REASON_input_changed;
     Reason why = conditions_differ(last, now, out, bytes);
     if (why != REASON_NONE) return why;
     if (function->options.fullgraph) {

@@ -174,6 +174,36 @@ static void leaves_that_end(void **state) {
     assert_null(cb_error());
 }
 
+static int sum_of_any(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)user;
+    for (out[0] = x[0]; --count;) out[0] = cb_add(out[0], x[count]);
+    return 1;
+}
+
+/* So that what lies beyond the inputs of a call is nobody's address. */
+static __attribute__((noinline)) void overwrite_stack(void) {
+    char bytes[1 << 17];
+    memset(bytes, 0x41, sizeof bytes);
+    __asm__ volatile("" : : "r"(bytes) : "memory");
+}
+
+static void fewer_inputs(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile_n(sum_of_any, NULL, FULL);
+    cb_tensor *x[4], *y;
+    for (int i = 0; i < 4; i++) x[i] = cb_full(cb_dims(3), 1.0);
+    for (int count = 4; count; count--) {
+        overwrite_stack();
+        assert_int_equal(cb_call_n(fast, x, count, &y, 1), 1);
+        assert_true(first_of(y) == count);
+    }
+    assert_int_equal(cb_stats(fast).graphs, 4);
+    expect_told(fast, "another number of inputs, 3: entry 0 has 4");
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 static void what_was_asked_is_a_guard(void **state) {
     (void)state;
     cb_scope_open();
@@ -394,6 +424,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frozen_tensors_are_a_guard),
         cmocka_unit_test(leaves_that_end),
+        cmocka_unit_test(fewer_inputs),
         cmocka_unit_test(grad_mode_is_a_guard),
         cmocka_unit_test(gradients_go_to_the_leaf_that_there_is),
         cmocka_unit_test(answers_that_change_nothing),
