@@ -454,6 +454,7 @@ static inline bool call_is_quiet(const Call *call) {
 bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out);
 bool call_requires_grad(Tracer *tracer, const Tensor *x);
 void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how);
+bool call_loses_leaf(Tracer *tracer);
 /* fullgraph: the function has returned, and left these gradients. False: it keeps something
  * else. */
 bool call_ends_leaves(const Call *call);

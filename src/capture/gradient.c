@@ -154,6 +154,9 @@ void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how) {
         meet_gradient(call, x, how == FREES_GRADIENT);
 }
 
+/* What was recorded has a leaf there, what follows none: no graph, and no guard, has both. */
+bool call_loses_leaf(Tracer *tracer) { return call_break(call_of(tracer), REASON_leaf_ended, ""); }
+
 bool call_ends_leaves(const Call *call) {
     Trace *trace = call->recording->trace;
     int given = 0;

@@ -531,36 +531,44 @@ static bool leaf_begin(Tensor *x) {
     return true;
 }
 
-cb_tensor *(cb_requires_grad_)(cb_tensor *handle, bool on) {
-    Tensor *x = tensor_in(handle, "requires_grad");
-    if (!x) return NULL;
-    if (on) return x->history || leaf_begin(x) ? handle : NULL;
-    if (!x->history) return handle;
-    if (node_of(x)->op != OP_none || node_of(x)->promised) {
-        fail(CB_ERR_ARGUMENT,
-             "requires_grad: the tensor is the result of %s; cb_detach gives one "
-             "without a gradient",
-             node_of(x)->promised ? "an op" : op_info(node_of(x)->op)->name);
-        return NULL;
-    }
-    node_of(x)->ended = true;
-    history_release(x->history);
-    x->history = NULL;
-    return handle;
-}
-
 static void meet_leaf(Tensor *x, LeafMeeting how) {
     Tracer *tracer = tracer_current();
     if (x->storage && tracer && tracer->meet_leaf) tracer->meet_leaf(tracer, x, how);
 }
 
-bool cb_requires_grad(const cb_tensor *handle) {
-    Tensor *x = tensor_in(handle, "requires_grad");
+static bool is_required(Tensor *x) {
     Tracer *tracer = tracer_current();
-    if (!x) return false;
     meet_leaf(x, ASKS_WHETHER);
     return x->history ||
            (tracer && tracer->requires_grad && x->trace && tracer->requires_grad(tracer, x));
+}
+
+static bool leaf_end(Tensor *x) {
+    Tracer *tracer = tracer_current();
+    if (!tape_gradient(x)) {
+        fail(CB_ERR_ARGUMENT,
+             "requires_grad: the tensor is the result of %s; cb_detach gives one "
+             "without a gradient",
+             x->history && !node_of(x)->promised ? op_info(node_of(x)->op)->name : "an op");
+        return false;
+    }
+    if (tracer && tracer->end_leaf && !tracer->end_leaf(tracer)) return false;
+    node_of(x)->ended = true;
+    history_release(x->history);
+    x->history = NULL;
+    return true;
+}
+
+cb_tensor *(cb_requires_grad_)(cb_tensor *handle, bool on) {
+    Tensor *x = tensor_in(handle, "requires_grad");
+    if (!x) return NULL;
+    bool is = is_required(x);
+    return is == on || (on ? leaf_begin : leaf_end)(x) ? handle : NULL;
+}
+
+bool cb_requires_grad(const cb_tensor *handle) {
+    Tensor *x = tensor_in(handle, "requires_grad");
+    return x && is_required(x);
 }
 
 /* Where x's gradient is, for somebody who looks at it, or frees it. */

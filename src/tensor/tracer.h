@@ -67,6 +67,9 @@ struct Tracer {
     /* It is asked whether x, which has a storage, requires a gradient; or the gradient of the leaf
      * x is about to be looked at, or freed. May be NULL. */
     void (*meet_leaf)(Tracer *tracer, Tensor *x, LeafMeeting how);
+    /* A leaf, or what stands for one, is about to be none any more. False with an error: it stays.
+     * May be NULL. */
+    bool (*end_leaf)(Tracer *tracer);
     /* The module's forward runs, or something of it is asked for. May be NULL. */
     void (*meet_module)(Tracer *tracer, const cb_module *module);
     /* The FX graph runs. May be NULL. */

@@ -174,6 +174,97 @@ static void leaves_that_end(void **state) {
     assert_null(cb_error());
 }
 
+static int way;
+
+/* Where gradients go back, and which tensor is a leaf no more: one that is found, or an input. */
+static cb_tensor *ends_a_leaf(cb_tensor *x) {
+    cb_tensor *leaf = way & 4 ? x : w[0], *loss = cb_sum(cb_mul(w[0], x)), *g = NULL;
+    if (way & 1) cb_backward(loss, NULL);
+    if (way & 2) g = cb_mul(cb_tensor_grad(w[0]), 2.0);
+    if (!cb_requires_grad_(leaf, false)) return NULL;
+    assert_false(cb_requires_grad(leaf));
+    assert_null(cb_tensor_grad(leaf));
+    if (!(way & 1)) cb_backward(loss, NULL);
+    return g ? g : cb_add(cb_detach(loss), cb_sum(cb_detach(cb_mul(leaf, 3.0))));
+}
+
+/* In every mode as in eager: one that is compiled runs op by op from there. Without the function
+ * nobody would end the leaf, so that is refused. */
+static void leaves_that_end_inside(void **state) {
+    (void)state;
+    for (way = 0; way < 8; way++) {
+        if ((way & 3) == 2) continue; /* no gradient to read yet */
+        cb_scope_open();
+        cb_function *fast = cb_compile(ends_a_leaf, VM), *full = cb_compile(ends_a_leaf, FULL);
+        for (int call = 0; call < 5; call++) {
+            double got[2];
+            for (int compiled = 0; compiled < 2; compiled++) {
+                cb_tensor *x = cb_requires_grad_(cb_full(cb_dims(3), 5.0 + call), call != 2);
+                w[0] = cb_requires_grad_(cb_full(cb_dims(3), 2.0), true);
+                cb_tensor *y = compiled ? cb_call(fast, x) : ends_a_leaf(x);
+                if (!y) fail_msg("way %d: %s", way, cb_error());
+                assert_int_equal(cb_requires_grad(w[0]), way >> 2);
+                assert_int_equal(cb_requires_grad(x), !(way & 4) && call != 2);
+                cb_tensor *other = cb_tensor_grad(way & 4 ? w[0] : x);
+                got[compiled] = first_of(y) + (other ? 100 * first_of(other) : 0);
+            }
+            assert_float_equal(got[1], got[0], 1e-6);
+        }
+        w[0] = cb_requires_grad_(cb_full(cb_dims(3), 2.0), true);
+        cb_tensor *x = cb_requires_grad_(cb_full(cb_dims(3), 5.0), true);
+        assert_null(cb_call(full, x));
+        assert_non_null(strstr(cb_error(), "does not any more"));
+        cb_clear_error();
+        assert_true(cb_requires_grad(w[0]) && cb_requires_grad(x));
+        cb_function_free(fast);
+        cb_function_free(full);
+        cb_scope_close();
+    }
+    assert_null(cb_error());
+}
+
+static cb_tensor *frees_it_of_gradients(cb_tensor *x) {
+    return cb_requires_grad_(given, false) ? cb_mul(x, 2.0) : NULL;
+}
+
+/* To end none is nothing, but for a leaf that comes later. */
+static void what_ends_none_is_a_guard(void **state) {
+    (void)state;
+    cb_scope_open();
+    given = cb_full(cb_dims(3), 2.0);
+    cb_tensor *x = cb_full(cb_dims(3), 2.0);
+    cb_function *fast = cb_compile(frees_it_of_gradients, FULL);
+    for (int call = 0; call < 2; call++) expect_call(fast, frees_it_of_gradients, x, 1);
+    cb_requires_grad_(given, true);
+    assert_null(cb_call(fast, x));
+    assert_non_null(strstr(cb_error(), "does not any more"));
+    cb_clear_error();
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+static cb_tensor *asks_results(cb_tensor *x) {
+    cb_tensor *y = cb_mul(w[0], x);
+    assert_ptr_equal(cb_requires_grad_(y, true), y);
+    return cb_requires_grad_(y, false) ? x : NULL;
+}
+
+/* A result of the function is none that could be ended, as in eager. */
+static void results_are_no_leaves(void **state) {
+    (void)state;
+    cb_scope_open();
+    w[0] = cb_requires_grad_(cb_full(cb_dims(3), 2.0), true);
+    cb_tensor *x = cb_full(cb_dims(3), 2.0);
+    for (int mode = 0; mode < 3; mode++) {
+        cb_function *fast = cb_compile(asks_results, mode == 2 ? FULL : VM);
+        assert_null(mode ? cb_call(fast, x) : asks_results(x));
+        assert_non_null(strstr(cb_error(), "the tensor is the result of"));
+        cb_clear_error();
+        cb_function_free(fast);
+    }
+    cb_scope_close();
+}
+
 static int sum_of_any(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
     (void)user;
     for (out[0] = x[0]; --count;) out[0] = cb_add(out[0], x[count]);
@@ -424,6 +515,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frozen_tensors_are_a_guard),
         cmocka_unit_test(leaves_that_end),
+        cmocka_unit_test(leaves_that_end_inside),
+        cmocka_unit_test(what_ends_none_is_a_guard),
+        cmocka_unit_test(results_are_no_leaves),
         cmocka_unit_test(fewer_inputs),
         cmocka_unit_test(grad_mode_is_a_guard),
         cmocka_unit_test(gradients_go_to_the_leaf_that_there_is),
