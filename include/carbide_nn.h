@@ -43,7 +43,7 @@ CB_API cb_module *cb_module_add(cb_module *module, const char *name, cb_module *
 /* Takes over a tensor, out of its scope, as a parameter (trained) or a buffer (not trained, but
  * part of the state dict); the same tensor comes back. A name that exists is replaced. NULL
  * registers an absent parameter, such as the bias of a layer without one. When the call fails, the
- * tensor stays its scope's. */
+ * tensor stays its scope's; so it does not take what cb_tensor_grad gives. */
 CB_API cb_tensor *cb_module_parameter(cb_module *module, const char *name, cb_tensor *tensor);
 CB_API cb_tensor *cb_module_buffer(cb_module *module, const char *name, cb_tensor *tensor);
 /* Registers another module's parameter here as well (tied weights): it is the same tensor under

@@ -35,7 +35,7 @@ bool call_keeps_history(const Call *call, int count) {
 /* The shell becomes the leaf's gradient, or is added to the one that it has. */
 static bool add_to_leaf(Tensor **gradient, Tensor *shell) {
     if (!*gradient) {
-        shell->owners = 1;
+        shell->is_gradient = true;
         *gradient = cb_keep(shell);
         return true;
     }
@@ -250,7 +250,7 @@ bool leaves_take(const Entry *entry, Tensor *const *value, LeafResult *result, v
         if (leaf->after == LEAF_SAME) continue;
         Tensor **gradient = tape_gradient(value[leaf->value]), *now = NULL;
         if (leaf->after >= 0 && !(now = cb_keep(result(entry, leaf->after, made)))) done = false;
-        if (now) now->owners = 1;
+        if (now) now->is_gradient = true;
         tensor_destroy(*gradient);
         *gradient = now;
     }

@@ -369,7 +369,7 @@ static Tensor *kept(const TapeWalk *walk, Tensor *g) {
 static bool accumulate(const TapeWalk *walk, TapeNode *leaf, Tensor *g) {
     if (!leaf->gradient) {
         leaf->gradient = kept(walk, g);
-        if (leaf->gradient) leaf->gradient->owners = 1;
+        if (leaf->gradient) leaf->gradient->is_gradient = true;
         return leaf->gradient;
     }
     cb_operand pair[] = {cb_operand_tensor(leaf->gradient), cb_operand_tensor(g)};

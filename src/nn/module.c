@@ -176,7 +176,7 @@ void module_hold(ModuleTensor *slot, Tensor *tensor) {
     if (before && --before->owners == 0) tensor_destroy(before);
     if (!tensor) return;
     cb_keep(tensor);
-    if (tensor->owners++ == 0) tensor->is_buffer = slot->buffer;
+    tensor->owners++;
     if (tensor->storage) tensor->storage->parameter = true;
 }
 
@@ -194,6 +194,12 @@ static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor,
              module->type, name);
         return NULL;
     }
+    if (tensor && tensor->is_gradient) {
+        fail(CB_ERR_ARGUMENT,
+             "%s: '%s' is the gradient of a tensor, which frees it: cb_module_share or cb_clone",
+             module->type, name);
+        return NULL;
+    }
     if (!slot) {
         if (!grow(&module->tensor, module->tensor_count, &module->tensor_capacity,
                   sizeof *module->tensor))
@@ -204,6 +210,7 @@ static Tensor *register_tensor(Module *module, const char *name, Tensor *tensor,
         module->tensor_count++;
     }
     slot->buffer = buffer;
+    if (tensor) tensor->is_buffer = buffer;
     module_hold(slot, tensor);
     return slot->tensor;
 }

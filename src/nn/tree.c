@@ -129,6 +129,7 @@ static Tensor *converted(Tensor *x, cb_dtype dtype) {
     cb_no_grad_open();
     Tensor *y = op_to(x, dtype);
     cb_no_grad_close();
+    if (y) y->is_buffer = x->is_buffer;
     if (y && x->history && !cb_requires_grad_(y, true)) return NULL;
     return y;
 }

@@ -270,7 +270,7 @@ static inline void take_seat(Tensor *x, Tensor **seat, Tensor **value, uint64_t 
 }
 
 void seat_free(ThreadState *t, Tensor *x) {
-    x->owners = 0; /* a leaf's gradient has one */
+    x->is_gradient = false;
     uint64_t freed = site_pack();
     t->oldest_death = remember(t->deaths, t->oldest_death, x, freed);
     take_seat(x, t->tracer->seat, t->tracer->value, freed);

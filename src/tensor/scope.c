@@ -129,9 +129,10 @@ cb_tensor *cb_keep(cb_tensor *handle) {
 }
 
 static bool refuse_owned(const Tensor *x, const char *what) {
-    if (!x->owners) return false;
-    fail(CB_ERR_ARGUMENT, "%s: the tensor is a parameter or buffer of a module, which frees it",
-         what);
+    if (!x->owners && !x->is_gradient) return false;
+    fail(CB_ERR_ARGUMENT, "%s: the tensor is %s, which frees it", what,
+         x->owners ? "a parameter or buffer of a module"
+                   : "the gradient of one that requires it (cb_zero_grad)");
     return true;
 }
 

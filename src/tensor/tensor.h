@@ -67,9 +67,9 @@ struct cb_tensor { /* what an op of a replay writes comes first: a line of the c
     Tensor *previous, *next; /* in the scope; next also among the free slots */
     uint64_t trace;   /* serial of the trace that number, or value, belongs to; 0: none */
     int64_t offset;   /* elements */
-    uint32_t owners;  /* slots of modules, the last of which frees it; 1: a leaf, whose gradient it
-                       * is. 0 in a scope */
-    bool is_buffer;   /* where it has owners: by its first name it is a buffer, and no parameter */
+    uint32_t owners;  /* slots of modules, the last of which frees it. 0 in a scope */
+    bool is_gradient; /* a leaf's, which frees it: in no scope, and no module's */
+    bool is_buffer;   /* where it has owners: it was last registered as a buffer, not a parameter */
     History *history; /* NULL: it needs no gradient */
     void *value;      /* traced: what the tracer knows it by, where that is no number */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK]; /* stride 0 where expanded */

@@ -169,6 +169,7 @@ static inline void link_tensor(Scope *scope, Tensor *x) {
 static inline void slot_begin(ThreadState *t, Tensor *x, int number, uint64_t trace) {
     x->kept = false;
     x->owners = 0;
+    x->is_gradient = false;
     x->history = NULL;
     x->dynamic = 0;
     x->number = number;

@@ -262,6 +262,49 @@ static void a_tied_weight_outlives_its_first_module(void **state) {
     assert_int_equal(cb_memory().live_tensors, live);
 }
 
+/* A leaf frees its gradient, whoever else would: a module shares its elements. */
+static void gradients_are_their_leaves(void **state) {
+    (void)state;
+    cb_module *net = cb_module_new("Net", NULL, NULL);
+    cb_tensor *w = cb_requires_grad_(cb_full(cb_dims(3), 2.0), true);
+    cb_backward(cb_sum(cb_mul(w, 5.0)), NULL);
+    cb_tensor *gradient = cb_tensor_grad(w), *shared = cb_module_share(net, "g", gradient);
+    assert_ptr_not_equal(shared, gradient);
+    REFUSED(cb_module_parameter(net, "p", gradient), "'p' is the gradient of a tensor");
+    REFUSED(cb_module_buffer(net, "b", gradient), "'b' is the gradient of a tensor");
+    cb_free(gradient);
+    expect_error("free: the tensor is the gradient of one that requires it (cb_zero_grad)");
+    REFUSED(cb_scope_add(gradient), "scope_add: the tensor is the gradient of one");
+    assert_ptr_equal(cb_tensor_grad(w), gradient);
+    cb_add_(gradient, 1.0);
+    cb_zero_grad(w);
+    for (int i = 0; i < 50; i++) cb_full(cb_dims(3), 77.0);
+    assert_ptr_equal(cb_module_get(net, "g"), shared);
+    assert_true(cb_item(cb_sum(shared)) == 18);
+    cb_module_free(net);
+}
+
+/* What a tensor was last registered as, it is where it is shared, and in other dtypes. */
+static void shared_as_registered_last(void **state) {
+    (void)state;
+    cb_module *first = cb_module_new("First", NULL, NULL);
+    cb_tensor *x = cb_module_parameter(first, "x", cb_ones(cb_dims(2)));
+    for (int buffer = 1; buffer >= 0; buffer--) {
+        cb_module *second = cb_module_new("Second", NULL, NULL);
+        x = (buffer ? cb_module_buffer : cb_module_parameter)(first, "x", x);
+        cb_module_share(second, "x", x);
+        assert_int_equal(cb_module_parameters(first, NULL, 0), !buffer);
+        assert_int_equal(cb_module_parameters(second, NULL, 0), !buffer);
+        cb_module_free(second);
+        cb_module_to(first, (cb_dtype)(buffer ? CB_F64 : CB_F32));
+        second = cb_module_new("Second", NULL, NULL);
+        cb_module_share(second, "x", x = cb_module_get(first, "x"));
+        assert_int_equal(cb_module_parameters(second, NULL, 0), !buffer);
+        cb_module_free(second);
+    }
+    cb_module_free(first);
+}
+
 static void conversion_keeps_leaves(void **state) {
     (void)state;
     cb_module *net = cb_nn_linear(2, 2, false);
@@ -364,6 +407,8 @@ int main(void) {
         ONE(a_child_without_a_place_is_freed),
         ONE(tied_weights_share_storage),
         ONE(a_tied_weight_outlives_its_first_module),
+        ONE(gradients_are_their_leaves),
+        ONE(shared_as_registered_last),
         ONE(conversion_keeps_leaves),
         ONE(conversion_changes_floats),
         ONE(mistakes_are_named),
