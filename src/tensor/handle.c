@@ -44,9 +44,10 @@ enum { SLAB_BYTES = sizeof(Slab) + (SLAB_SLOTS + 1) * SLOT_BYTES };
 static struct {
     Slab *slabs;
     Tensor *free;
-    uintptr_t first_number;            /* of new slots: highest bits */
-    _Atomic uintptr_t lowest, highest; /* addresses that slots have had, without the lock */
-} pool = {.first_number = HANDLE_FIRST, .lowest = UINTPTR_MAX};
+    uintptr_t first_number; /* of new slots: highest bits */
+} pool = {.first_number = HANDLE_FIRST};
+
+SlotRange slot_ranges[16];
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
@@ -77,12 +78,19 @@ static void give(Tensor *x) {
     pool.free = x;
 }
 
+/* A slab that lies across two of them is in both. */
+static void widen(SlotRange *range, uintptr_t first, uintptr_t end) {
+    bool none = !atomic_load(&range->end);
+    if (none || first < atomic_load(&range->first)) atomic_store(&range->first, first);
+    if (none || end > atomic_load(&range->end)) atomic_store(&range->end, end);
+}
+
 static void make_slots(Slab *slab) {
     uintptr_t first = (uintptr_t)slab->first, last = first + (SLAB_SLOTS - 1) * SLOT_BYTES;
     slab->next = pool.slabs;
     pool.slabs = slab;
-    if (first < atomic_load(&pool.lowest)) atomic_store(&pool.lowest, first);
-    if (last > atomic_load(&pool.highest)) atomic_store(&pool.highest, last);
+    widen(&slot_ranges[first >> 44], first, last + 1);
+    widen(&slot_ranges[last >> 44], first, last + 1);
     for (int i = SLAB_SLOTS - 1; i >= 0; i--) {
         Tensor *x = (Tensor *)(slab->first + i * SLOT_BYTES);
         atomic_store_explicit(&x->handle, (uintptr_t)x | pool.first_number, memory_order_relaxed);
@@ -324,9 +332,7 @@ void tensors_out(Tensor *const *x, int count, cb_tensor **out) {
 
 /* A slot opens with a handle of its own; nothing else holds its own address with such a number. */
 static bool is_slot(uintptr_t bits) {
-    if (bits != (bits & HANDLE_ADDRESS)) return false;
-    if (bits < atomic_load_explicit(&pool.lowest, memory_order_relaxed)) return false;
-    if (bits > atomic_load_explicit(&pool.highest, memory_order_relaxed)) return false;
+    if (bits != (bits & HANDLE_ADDRESS) || !slot_may_lie(bits)) return false;
     const Tensor *x = (const Tensor *)bits; // NOLINT(performance-no-int-to-ptr)
     uintptr_t own = atomic_load_explicit(&x->handle, memory_order_relaxed);
     return handle_is_one(own) && (own & HANDLE_ADDRESS) == bits;
@@ -334,7 +340,7 @@ static bool is_slot(uintptr_t bits) {
 
 static void refuse(uintptr_t bits, const char *what) {
     uint64_t made, freed;
-    if (!handle_is_one(bits)) {
+    if (!handle_is_one(bits) || !slot_may_lie(bits & HANDLE_ADDRESS)) {
         fail(CB_ERR_ARGUMENT, "%s: %#llx is no tensor, but a number or another pointer", what,
              (unsigned long long)bits);
         return;

@@ -89,11 +89,22 @@ _Static_assert(offsetof(Tensor, number) == offsetof(Tensor, traits) + 4, "traits
 static inline bool handle_is_one(uintptr_t bits) {
     return (bits >> 48) - (HANDLE_FIRST >> 48) <= (HANDLE_LAST - HANDLE_FIRST) >> 48;
 }
-/* What every op pays, for each of its operands: a load and two branches. */
+/* Where slots have lain, by the highest 4 bits of their addresses, of 48: heap and mappings are far
+ * apart, and nothing is read between them. They only grow (handle.c). */
+typedef struct SlotRange {
+    _Atomic uintptr_t first, end; /* 0: none has */
+} SlotRange;
+extern SlotRange slot_ranges[16];
+static inline bool slot_may_lie(uintptr_t address) {
+    const SlotRange *range = &slot_ranges[address >> 44];
+    return address >= atomic_load_explicit(&range->first, memory_order_relaxed) &&
+           address < atomic_load_explicit(&range->end, memory_order_relaxed);
+}
+/* What every op pays, for each of its operands: three loads and four branches. */
 static inline bool handle_lives(const cb_tensor *handle, Tensor **x) {
     uintptr_t bits = (uintptr_t)handle;
     *x = (Tensor *)(bits & HANDLE_ADDRESS);
-    return handle_is_one(bits) &&
+    return handle_is_one(bits) && slot_may_lie(bits & HANDLE_ADDRESS) &&
            atomic_load_explicit(&(*x)->handle, memory_order_relaxed) == bits;
 }
 /* The tensor of what is no living handle: of an address. NULL for NULL, and, with an error that

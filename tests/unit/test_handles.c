@@ -270,6 +270,17 @@ static void no_tensors(void **state) {
                                    (uintptr_t)-1,
                                    (uintptr_t)-256,
                                    (uintptr_t)INT32_MIN,
+                                   0xcccccccccccccccc,
+                                   0xaaaaaaaaaaaaaaaa,
+                                   0x5555555555555555,
+                                   0xcdcdcdcdcdcdcdcd,
+                                   0xa5a5a5a5a5a5a5a5,
+                                   0xfefefefefefefefe,
+                                   0xdeadbeefdeadbeef,
+                                   0x8000000000000000,
+                                   0x7ff8000000000000, /* a NaN */
+                                   0x0123456789abcdef,
+                                   0x6d6d6d6d6d6d6d6d, /* between heap and mappings */
                                    (uintptr_t)(numbers + 1),
                                    (uintptr_t)numbers};
     cb_tensor *x = cb_ones(cb_dims(2, 3)), *index = cb_zeros(cb_dims(2, 1), CB_I64);
