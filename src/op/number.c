@@ -85,7 +85,8 @@ bool number_converts(const cb_operand *number, cb_dtype dtype, char why[NUMBER_T
 static bool may_be_refused(Op op, const cb_operand *number) {
     Scalar value = number_scalar(number);
     cb_dtype own = number_dtype(number);
-    if (op_divides(op)) return scalar_convert(value, own, CB_F64).f == 0;
+    if (op_divides(op)) /* 0 in some dtype: integers wrap around */
+        return own == CB_F64 ? value.f == 0 : scalar_convert(value, own, CB_I8).i == 0;
     bool fits = own == CB_F64 ? number_fits(own, value, CB_F16)
                               : number_fits(own, value, CB_I8) && value.i >= 0;
     return op_info(op)->flags & FITS_NUMBER && !fits;

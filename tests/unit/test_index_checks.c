@@ -218,6 +218,11 @@ static void integers_divided_by_0_are_found(void **state) {
         assert_non_null(function[i](cb_to(a, CB_F32), broken));
         cb_function_free(fast);
     }
+    cb_set_option("check", "1");
+    cb_tensor *wraps = cb_full(CB_NO_DIMS, 256, CB_I64);
+    assert_null(divides(cb_to(a, CB_I8), wraps));
+    assert_non_null(strstr(errors(said, sizeof said), "integers are not divided by 0"));
+    assert_non_null(divides(a, wraps));
     cb_set_option("check", "0");
 }
 

@@ -52,6 +52,39 @@ static void schedule(void **state) {
     cb_function_free(fast);
 }
 
+static int divider;
+
+static cb_tensor *divided(cb_tensor *x) {
+    static cb_tensor *(*const by[])(cb_operand, cb_operand) = {(cb_floor_divide), (cb_remainder),
+                                                               (cb_fmod)};
+    return by[divider](cb_operand_tensor(x), cb_operand_int(whole_number));
+}
+
+/* A divisor wraps around: 256 is 0 beside i8. Whichever numbers came before it. */
+static void divisors_that_become_0(void **state) {
+    (void)state;
+    static const cb_dtype dtypes[] = {CB_I8, CB_U8, CB_I16, CB_I32, CB_I64};
+    static const int64_t number[] = {255, 7, 256, 0, 300, 65536, 1ll << 32, -256};
+    static const int bits[] = {8, 8, 16, 32, 64};
+    for (divider = 0; divider < 3; divider++) {
+        for (int d = 0; d < 5; d++) {
+            cb_function *fast = cb_compile(divided, VM);
+            cb_tensor *x = cb_to(cb_add(cb_arange(0, 3), 5), dtypes[d]);
+            for (int i = 0; i < 8; i++) {
+                whole_number = number[i];
+                bool none = !(number[i] & (int64_t)(~0ull >> (64 - bits[d])));
+                for (int compiled = 0; compiled < 2; compiled++) {
+                    assert_int_equal(!(compiled ? cb_call(fast, x) : divided(x)), none);
+                    const char *said = cb_error();
+                    assert_int_equal(said && strstr(said, "are not divided by 0"), none);
+                    cb_clear_error();
+                }
+            }
+            cb_function_free(fast);
+        }
+    }
+}
+
 /* Behind a value, more of them than a call has room for at first, on either of two ways. */
 static cb_tensor *many_rates(cb_tensor *x) {
     cb_tensor *y = cb_add(x, cb_item(cb_sum(x)) > 0 ? 1 : 2);
@@ -516,6 +549,7 @@ static void many(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedule),
+        cmocka_unit_test(divisors_that_become_0),
         cmocka_unit_test(many_behind_a_value),
         cmocka_unit_test(one_by_one),
         cmocka_unit_test(paths),
