@@ -522,6 +522,48 @@ static void at_odd_elements(void **state) {
     }
 }
 
+static cb_tensor *extreme(cb_tensor *x, int way) {
+    switch (way) {
+    case 0:
+        return cb_max(x);
+    case 1:
+        return cb_min(x);
+    case 2:
+        return cb_amax(x);
+    case 3:
+        return cb_amin(x);
+    case 4:
+        return cb_amax(x, 1);
+    default:
+        return cb_amin(x, 1, true);
+    }
+}
+
+static int way;
+static cb_tensor *gradient_of_extreme(cb_tensor *x) {
+    cb_tensor *y = extreme(x, way), *first = NULL;
+    cb_grad(y, cb_full_like(y, 64.0), &x, 1, &first);
+    return first;
+}
+
+/* Shared among more elements than f16 can count. */
+static void among_many_equals(void **state) {
+    (void)state;
+    enum { COUNT = 70000 };
+    cb_tensor *x = cb_requires_grad_(cb_ones(cb_dims(1, COUNT), CB_F16), true);
+    for (way = 0; way < 6; way++) {
+        cb_function *fast = cb_compile(gradient_of_extreme, "backend=vm");
+        for (int compiled = 0; compiled < 2; compiled++) {
+            cb_tensor *g = compiled ? cb_call(fast, x) : gradient_of_extreme(x);
+            if (!g) fail_msg("%s", cb_error());
+            assert_int_equal(cb_dtype_of(g), CB_F16);
+            double got = cb_item(cb_select(cb_select(g, 0, 0), 0, 5));
+            if (fabs(got - 64.0 / COUNT) > 1e-6) fail_msg("way %d, %d: %g", way, compiled, got);
+        }
+        cb_function_free(fast);
+    }
+}
+
 /* The row 3e-9, 4e-9, 0 has a norm below eps: it is divided by eps, and its gradient is that of a
  * division by the norm. Numbers of PyTorch 2.11. */
 static void cosine_below_eps(void **state) {
@@ -550,8 +592,13 @@ static void cosine_below_eps(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(at_kinks), TEST(at_odd_elements),     TEST(cosine_below_eps),
-        TEST(compiled), TEST(with_other_backends), TEST(without_the_function),
+        TEST(at_kinks),
+        TEST(at_odd_elements),
+        TEST(among_many_equals),
+        TEST(cosine_below_eps),
+        TEST(compiled),
+        TEST(with_other_backends),
+        TEST(without_the_function),
     };
     return cmocka_run_group_tests_name("grad_values", tests, NULL, NULL);
 }
