@@ -145,6 +145,46 @@ static void test_all_pairs(void **state) {
     cb_set_option("recompile_limit", "8");
 }
 
+/* ---- inputs beside what is found --------------------------------------------------------------- */
+
+enum { BESIDE = 12 };
+
+static int writes_beside(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)user;
+    for (int i = 0; i < count; i++) cb_add_(x[i], now->place[1]);
+    out[0] = cb_mul(now->place[1], 2.0);
+    return 1;
+}
+
+/* So many that they are told apart by a table of storages: what the function finds is in it. */
+static void test_many_beside_a_found_one(void **state) {
+    (void)state;
+    static const char *const options[] = {VM, "fullgraph=1, " VM};
+    for (int o = 0; o < 2; o++) {
+        cb_scope_open();
+        cb_function *fast = cb_compile_n(writes_beside, NULL, options[o]);
+        World worlds[2] = {make_world(), make_world()};
+        for (int call = 0; call < 4; call++) {
+            cb_tensor *got[2];
+            for (int w = 0; w < 2; w++) {
+                now = &worlds[w];
+                cb_tensor *x[BESIDE];
+                for (int i = 0; i < BESIDE; i++) x[i] = ramp(2, 4);
+                if (call % 2) x[5] = now->place[0]; /* a row of it is found */
+                if (w)
+                    assert_int_equal(cb_call_n(fast, x, BESIDE, &got[w], 1), 1);
+                else
+                    writes_beside(x, BESIDE, &got[w], NULL);
+            }
+            expect_equal(got[1], got[0]);
+            expect_same_world(&worlds[1], &worlds[0]);
+        }
+        cb_function_free(fast);
+        cb_scope_close();
+    }
+    assert_null(cb_error());
+}
+
 /* ---- guards and reasons --------------------------------------------------------------------- */
 
 static void expect_said(cb_function *fast, const char *text) {
@@ -438,10 +478,15 @@ static void test_many_inputs_one_freed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_pairs),      cmocka_unit_test(test_guards),
-        cmocka_unit_test(test_found_argument), cmocka_unit_test(test_joined_on_the_way),
-        cmocka_unit_test(test_asked_inside),   cmocka_unit_test(test_same_results),
-        cmocka_unit_test(test_many_inputs),    cmocka_unit_test(test_many_inputs_one_freed),
+        cmocka_unit_test(test_all_pairs),
+        cmocka_unit_test(test_guards),
+        cmocka_unit_test(test_found_argument),
+        cmocka_unit_test(test_joined_on_the_way),
+        cmocka_unit_test(test_asked_inside),
+        cmocka_unit_test(test_same_results),
+        cmocka_unit_test(test_many_inputs),
+        cmocka_unit_test(test_many_inputs_one_freed),
+        cmocka_unit_test(test_many_beside_a_found_one),
     };
     return run_counted(tests);
 }

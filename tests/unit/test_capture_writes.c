@@ -176,6 +176,11 @@ static cb_tensor *through_apart(cb_tensor *x, cb_tensor *y) { /* windows that do
     return cb_mul(x, 2.0);
 }
 
+static cb_tensor *through_dilated(cb_tensor *x, cb_tensor *y) { /* columns 0 and 2, 1 and 3 */
+    cb_assign(cb_select(cb_window(x, 1, 2, 1, 2), 2, 1), cb_slice(y, 1, 0, 2));
+    return cb_mul(x, 2.0);
+}
+
 static cb_tensor *through_a_window_of_a_number(cb_tensor *x, cb_tensor *y) {
     cb_tensor *sum = cb_mul(cb_sum(x), 2.0);
     cb_sub_(cb_window(sum, 0, 1), cb_select(cb_select(y, 0, 0), 0, 1));
@@ -187,6 +192,7 @@ static void test_repeating_views(void **state) {
     expect_same_2(through_expanded, VM, 0);
     expect_same_2(through_windows, VM, 0);
     expect_same_2(through_apart, VM, 1);
+    expect_same_2(through_dilated, VM, 1);
     expect_same_2(through_a_window_of_a_number, VM, 1);
     cb_function *whole = cb_compile(through_windows, "fullgraph=1," VM);
     cb_scope_open();

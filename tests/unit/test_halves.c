@@ -221,12 +221,39 @@ static void attention_rounds_once(void **state) {
     }
 }
 
+static int replaces(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    cb_assign(x[0], cb_matmul(x[1], x[2]));
+    output[0] = cb_sub(cb_to(x[0], CB_F32), 4096.0);
+    return 1;
+}
+
+/* What a product is written to has its dtype, and that is what is read of it: 4097 is 4096. */
+static void products_that_are_written(void **state) {
+    (void)state;
+    static const char *const options[] = {"backend=vm", NULL};
+    const float one[2] = {64, 1};
+    for (int i = 0; i < 2; i++) {
+        cb_function *fast = cb_compile_n(replaces, NULL, options[i]);
+        cb_tensor *a = cb_to(cb_from_data(one, CB_F32, cb_dims(1, 2)), CB_BF16), *y;
+        cb_tensor *x[] = {cb_zeros(cb_dims(3, 3), CB_BF16),
+                          cb_contiguous(cb_expand(a, cb_dims(3, 2))),
+                          cb_contiguous(cb_expand(cb_transpose(a, 0, 1), cb_dims(2, 3)))};
+        assert_int_equal(cb_call_n(fast, x, 3, &y, 1), 1);
+        assert_true(cb_item(cb_amin(x[0])) == 4096 && cb_item(cb_amax(x[0])) == 4096);
+        assert_true(cb_item(cb_amin(y)) == 0 && cb_item(cb_amax(y)) == 0);
+        cb_function_free(fast);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(results_and_bias_round_once, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(sums_of_nothing, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(what_has_a_dtype_in_memory_is_rounded, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(products_that_are_written, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(attention_rounds_once, open_scope,
                                         close_scope_without_error),

@@ -253,12 +253,33 @@ static void test_short_rows(void **state) {
         "b2[((a0*6)+a1)] = t1 }");
 }
 
+/* A condition of a store is needed by the sweep of the store: what is dear and was computed before
+ * is kept for it. */
+static void test_conditions(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        "kernel most(outer a0:7, inner a1:50) row split 1 { b0: in f32[350] b1: inout f32[350]"
+        " t0 = f32 load b0[((a0*50)+a1)] t1 = f32 exp t0 t2 = f32 reduce sum t1 t3 = f32 sqrt t1"
+        " t4 = f32 mul t2, 0.125:f32 t5 = bool gt t3, t4"
+        " store b1[((a0*50)+a1)] = t0 if t5 }"};
+    check_engines(text, 1);
+    Arena *arena = arena_new();
+    const Kernel *kernel = kernel_parse(arena, text[0]);
+    KernelInfo info = kernel_analyze(kernel, arena);
+    bool kept = false;
+    for (int id = 0; id < length(kernel->expr); id++)
+        if (kernel->expr[id]->op == OP_exp) kept = info.expr[id].cached;
+    assert_true(kept);
+    arena_free(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),    cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_places),    cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_large),     cmocka_unit_test(test_many),
-        cmocka_unit_test(test_no_points), cmocka_unit_test(test_short_rows),
+        cmocka_unit_test(test_values),     cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_places),     cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_large),      cmocka_unit_test(test_many),
+        cmocka_unit_test(test_no_points),  cmocka_unit_test(test_short_rows),
+        cmocka_unit_test(test_conditions),
     };
     return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
 }
