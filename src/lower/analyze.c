@@ -56,7 +56,6 @@ static void level(Analysis *a) {
             cost += a->info->expr[input->id].inner ? a->cost[input->id] : 0;
         }
         a->cost[id] = cost < 1 << 20 ? cost : 1 << 20;
-        info->last_pass = info->pass;
         info->index_only = a->live[id] && info->users == 0;
         if (!a->live[id]) continue;
         if (e->op == EX_reduce) push(a->arena, a->info->reduce, e);
@@ -99,7 +98,6 @@ static void demand(Analysis *a, Expr *root, int pass, int64_t *room) {
         bool again = a->seen_in[e->id] >= 0 || info->cached;
         if (a->seen_in[e->id] < 0) info->pass = pass;
         a->seen_in[e->id] = pass;
-        if (pass > info->last_pass) info->last_pass = pass;
         int64_t bytes = a->kernel->inner_size * 8;
         if (again && !info->cached && a->cost[e->id] >= KEEP_COST && bytes <= *room) {
             info->cached = true;

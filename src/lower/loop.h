@@ -170,7 +170,6 @@ typedef struct ExprInfo {
     int pass;        /* inner: the first sweep that evaluates it. Row-level: it can be evaluated
                       * before that sweep, or after the last one (pass_count). EX_reduce: the sweep
                       * that completes it */
-    int last_pass;   /* last pass that uses it as a value */
     bool cached;     /* inner, dear, and needed by a later sweep again: the engine keeps the row of
                       * its values (ROW form, not split, ROW_CACHE_BYTES at the most) */
     int users;       /* value uses by live expressions and stores */

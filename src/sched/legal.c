@@ -54,9 +54,8 @@ static bool feeds_step(const Schedule *s, const Group *loop, const Group *step) 
     return false;
 }
 
-static bool holds_operands_complete(Merge *m) {
-    return !feeds_step(m->schedule, m->a, m->b) && !feeds_step(m->schedule, m->b, m->a);
-}
+/* A step that is a is read by b, which therefore feeds it nothing: groups have no cycles. */
+static bool holds_operands_complete(Merge *m) { return !feeds_step(m->schedule, m->a, m->b); }
 
 /* Does group need goal through a third group? Groups that need nothing as late as goal begins
  * cannot. Gives up, with true, after SEARCH_LIMIT groups. */
