@@ -50,8 +50,8 @@ CB_API cb_status cb_grad(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wr
 CB_API cb_status cb_grad_graph(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wrt, int count,
                                cb_tensor **out);
 
-/* Tensor.grad: what cb_backward added up, which x owns; NULL when there is none. Setting it to
- * None: it is freed, and the next cb_backward begins anew. */
+/* Tensor.grad: what cb_backward added up, which x owns, whoever returns or shares it; NULL when
+ * there is none. Setting it to None: it is freed, and the next cb_backward begins anew. */
 CB_API cb_tensor *cb_tensor_grad(const cb_tensor *x);
 CB_API void cb_zero_grad(cb_tensor *x);
 

@@ -145,9 +145,9 @@ const OpInfo *op_info(Op op) __attribute__((const));
 /* The gradient column: a text without spaces; "" for a composite whose expansion has it, "@" for
  * one that is code, "!why" where there is none. */
 const char *op_gradient(Op op);
-/* Gathers and scatters: input 1 holds positions along a dim (ATTR_along_dim) of input 0. */
 /* Norms whose calls move their running statistics, inputs 1 and 2, when they train. */
 static inline bool op_moves(Op op) { return op == OP_batch_norm || op == OP_instance_norm; }
+/* Gathers and scatters: input 1 holds positions along a dim (ATTR_along_dim) of input 0. */
 static inline bool op_has_index(Op op) {
     OpKind kind = op_info(op)->kind;
     return kind == KIND_GATHER || kind == KIND_SCATTER;

@@ -174,6 +174,35 @@ static void leaves_that_end(void **state) {
     assert_null(cb_error());
 }
 
+static cb_tensor *gives_the_gradient(cb_tensor *x) {
+    cb_backward(cb_sum(cb_mul(w[0], x)), NULL);
+    return cb_tensor_grad(w[0]);
+}
+
+/* One tensor, which the leaf frees, however it was computed. */
+static void gradients_that_are_returned(void **state) {
+    (void)state;
+    cb_scope_open();
+    w[0] = cb_requires_grad_(cb_full(cb_dims(3), 3.0), true);
+    cb_tensor *x = cb_full(cb_dims(3), 2.0);
+    for (int mode = 0; mode < 3; mode++) {
+        cb_function *fast = cb_compile(gives_the_gradient, mode == 2 ? FULL : VM);
+        for (int call = 0; call < 3; call++) {
+            cb_scope_open();
+            cb_tensor *y = mode ? cb_call(fast, x) : gives_the_gradient(x);
+            assert_ptr_equal(y, cb_tensor_grad(w[0]));
+            cb_scope_close();
+            assert_true(first_of(y) == 2);
+            cb_zero_grad(w[0]);
+            assert_int_equal(cb_rank(y), -1);
+            assert_non_null(strstr(cb_error(), "the tensor is gone"));
+            cb_clear_error();
+        }
+        cb_function_free(fast);
+    }
+    cb_scope_close();
+}
+
 static int way;
 
 /* Where gradients go back, and which tensor is a leaf no more: one that is found, or an input. */
@@ -515,6 +544,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frozen_tensors_are_a_guard),
         cmocka_unit_test(leaves_that_end),
+        cmocka_unit_test(gradients_that_are_returned),
         cmocka_unit_test(leaves_that_end_inside),
         cmocka_unit_test(what_ends_none_is_a_guard),
         cmocka_unit_test(results_are_no_leaves),
