@@ -79,18 +79,19 @@ static void give(Tensor *x) {
 }
 
 /* A slab that lies across two of them is in both. */
-static void widen(SlotRange *range, uintptr_t first, uintptr_t end) {
-    bool none = !atomic_load(&range->end);
-    if (none || first < atomic_load(&range->first)) atomic_store(&range->first, first);
-    if (none || end > atomic_load(&range->end)) atomic_store(&range->end, end);
+static void range_grow(SlotRange *range, uintptr_t first, uintptr_t end) {
+    uintptr_t known = atomic_load_explicit(&range->end, memory_order_relaxed);
+    if (!known || first < atomic_load_explicit(&range->first, memory_order_relaxed))
+        atomic_store(&range->first, first);
+    if (end > known) atomic_store(&range->end, end);
 }
 
 static void make_slots(Slab *slab) {
     uintptr_t first = (uintptr_t)slab->first, last = first + (SLAB_SLOTS - 1) * SLOT_BYTES;
     slab->next = pool.slabs;
     pool.slabs = slab;
-    widen(&slot_ranges[first >> 44], first, last + 1);
-    widen(&slot_ranges[last >> 44], first, last + 1);
+    range_grow(&slot_ranges[first >> 44], first, last + 1);
+    range_grow(&slot_ranges[last >> 44], first, last + 1);
     for (int i = SLAB_SLOTS - 1; i >= 0; i--) {
         Tensor *x = (Tensor *)(slab->first + i * SLOT_BYTES);
         atomic_store_explicit(&x->handle, (uintptr_t)x | pool.first_number, memory_order_relaxed);

@@ -145,7 +145,7 @@ static void test_all_pairs(void **state) {
     cb_set_option("recompile_limit", "8");
 }
 
-/* ---- inputs beside what is found --------------------------------------------------------------- */
+/* ---- inputs beside what is found ----------------------------------------------------------- */
 
 enum { BESIDE = 12 };
 
