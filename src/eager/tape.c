@@ -488,7 +488,8 @@ bool tape_go_back(const GoingBack *back, Tensor **out) {
 }
 
 Tensor **tape_gradient(const Tensor *x) {
-    if (!x->history || node_of(x)->op != OP_none || node_of(x)->ended) return NULL;
+    if (!x->history || node_of(x)->op != OP_none || node_of(x)->ended || node_of(x)->promised)
+        return NULL;
     return &node_of(x)->gradient;
 }
 
