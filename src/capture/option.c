@@ -90,7 +90,8 @@ bool options_parse(const char *text, FunctionOptions *out) {
         OptionWord item = trim(at, end);
         if (!item.length && !*end) break; /* nothing, or blanks behind the last comma */
         if (!equals) {
-            fail(CB_ERR_OPTION, "compile: '%.*s' is no 'name=value'", item.length, item.text);
+            fail(CB_ERR_OPTION, "compile: '%.*s' is no 'name=value', as 'fullgraph=1' is",
+                 item.length, item.text);
             return false;
         }
         if (!set(out, trim(at, equals), trim(equals + 1, end))) return false;

@@ -21,7 +21,9 @@ static bool resolve_sizes(const InferCall *call, cb_dim_list *sizes, int64_t num
     if (sizes->count < 0 || sizes->count > CB_MAX_RANK)
         return infer_fail(call, CB_ERR_SHAPE, "sizes must be a list of at most %d", CB_MAX_RANK);
     for (int i = 0; i < sizes->count; i++) {
-        if (sizes->at[i] == -1 && unknown < 0) {
+        if (sizes->at[i] == -1 && unknown >= 0)
+            return infer_fail(call, CB_ERR_SHAPE, "only one size can be -1");
+        if (sizes->at[i] == -1) {
             unknown = i;
         } else if (sizes->at[i] < 0) {
             return infer_fail(call, CB_ERR_SHAPE, "size %lld cannot be taken",

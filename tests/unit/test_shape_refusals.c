@@ -137,7 +137,7 @@ static const struct {
      "sizes do not broadcast (2 and 3): f32[2, 3"},
     /* views and sources */
     {"x: f32[4]", "reshape(x, all)", "sizes must be a list of at most 8"},
-    {"x: f32[4]", "reshape(x, [-1, -1])", "size -1 cannot be taken"},
+    {"x: f32[4]", "reshape(x, [-1, -1])", "only one size can be -1"},
     {"x: f32[4]", "reshape(x, [-2])", "size -2 cannot be taken"},
     {"x: f32[4]", "reshape(x, [3, -1])", "hold 3 elements, not 4"},
     {"x: f32[0]", "reshape(x, [0, -1])", "any size beside a size of 0"},
