@@ -9,40 +9,14 @@
  * itself is one (eager.c). What it reads of the operands is saved: a storage with the version that
  * it had. One that was written to since is an error, with the op and its line. Values that the op
  * computed on the way, its result among them, are computed again. */
-#include "eager/tape.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "eager/apply.h"
 #include "eager/eager.h"
+#include "eager/tape_node.h"
 #include "op/custom.h"
 
 #include <string.h>
-
-typedef struct Saved { /* an operand that the gradient reads */
-    Storage *storage;  /* NULL: it does not */
-    uint64_t version;
-    Meta meta;
-    int64_t offset, stride[CB_MAX_RANK];
-    cb_operand number;
-} Saved;
-
-typedef struct TapeNode TapeNode;
-struct TapeNode {
-    History history; /* first */
-    Op op;           /* OP_none: a leaf */
-    Site site;
-    EagerEntry *entry;
-    GradientNeeds needs;
-    Tensor *gradient; /* leaves: what was added up, or NULL */
-    Meta meta;        /* of the result, or the leaf */
-    bool ended;       /* a leaf that is none any more */
-    bool promised;    /* no leaf: what it was computed from is not known (tape_promise) */
-    int count;
-    TapeNode *producer[OP_MAX_INPUTS]; /* by operand: NULL: it needs no gradient */
-    TapeNode *next;                    /* among those that are being freed */
-    int64_t *word;                     /* attributes, behind saved */
-    Saved saved[];                     /* by operand */
-};
 
 static _Atomic int64_t leaves; /* that live, in the process */
 
@@ -51,8 +25,6 @@ static cb_dim_list sizes_of(const Tensor *x) {
     memcpy(sizes.at, x->size, sizeof(int64_t) * x->rank);
     return sizes;
 }
-
-static TapeNode *node_of(const Tensor *x) { return (TapeNode *)(void *)x->history; }
 
 /* ---- lifetime ------------------------------------------------------------------------------- */
 
@@ -86,7 +58,7 @@ static void free_nodes(History *history) {
     }
 }
 
-static TapeNode *node_new(Op op, int count, const Tensor *x) {
+TapeNode *tape_node_new(Op op, int count, const Tensor *x) {
     size_t words = op == OP_none ? 0 : op_info(op)->word_count;
     size_t bytes = sizeof(TapeNode) + sizeof(Saved) * (size_t)count + sizeof(int64_t) * words;
     TapeNode *node = memory_zalloc(bytes);
@@ -101,6 +73,7 @@ static TapeNode *node_new(Op op, int count, const Tensor *x) {
     node->site = site_current();
     node->meta = tensor_meta(x);
     node->word = (int64_t *)(void *)&node->saved[count];
+    if (op == OP_none) atomic_fetch_add(&leaves, 1);
     return node;
 }
 
@@ -157,7 +130,7 @@ Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const 
         eager_release(entry);
         return y;
     }
-    TapeNode *node = entry ? node_new(op, count, y) : NULL;
+    TapeNode *node = entry ? tape_node_new(op, count, y) : NULL;
     if (!node) {
         if (entry) eager_release(entry);
         tensor_destroy(y);
@@ -171,7 +144,7 @@ Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const 
         if (!x) node->saved[i].number = input[i];
         if (x) node->saved[i].meta = tensor_meta(x);
         if (x && needs.read >> i & 1) save(&node->saved[i], x);
-        if (needs.produced >> i & 1) node->producer[i] = retain(node_of(x));
+        if (needs.produced >> i & 1) node->producer[i] = retain(tape_node(x));
     }
     y->history = &node->history;
     return y;
@@ -245,7 +218,7 @@ static void order_nodes(TapeWalk *walk, TapeNode *root) {
 }
 
 static int number_of_tensor(const TapeWalk *walk, const Tensor *x) {
-    return x->history ? number_of(walk, node_of(x)) : -1;
+    return x->history ? number_of(walk, tape_node(x)) : -1;
 }
 
 /* Ops that lead to nothing that is asked for are not gone over: no memory is needed for them, and
@@ -367,6 +340,7 @@ static Tensor *kept(const TapeWalk *walk, Tensor *g) {
 }
 
 static bool accumulate(const TapeWalk *walk, TapeNode *leaf, Tensor *g) {
+    if (leaf->ended) return true;
     if (!leaf->gradient) {
         leaf->gradient = kept(walk, g);
         if (leaf->gradient) leaf->gradient->is_gradient = true;
@@ -472,7 +446,7 @@ static bool go_back(const GoingBack *back, Tensor **out) {
     }
     Tensor *g = seed(back);
     TapeWalk walk = {.arena = arena, .graph = back->graph};
-    bool done = g && walk_back(&walk, node_of(back->y), g, back, out);
+    bool done = g && walk_back(&walk, tape_node(back->y), g, back, out);
     arena_free(arena);
     return done;
 }
@@ -487,12 +461,6 @@ bool tape_go_back(const GoingBack *back, Tensor **out) {
     return done;
 }
 
-Tensor **tape_gradient(const Tensor *x) {
-    if (!x->history || node_of(x)->op != OP_none || node_of(x)->ended || node_of(x)->promised)
-        return NULL;
-    return &node_of(x)->gradient;
-}
-
 /* By the thread's tracer, as long as there is one; then by the tape. */
 static bool go_back_here(const GoingBack *back, Tensor **out) {
     Tracer *tracer = tracer_current();
@@ -504,92 +472,6 @@ static bool go_back_here(const GoingBack *back, Tensor **out) {
 }
 
 /* ---- the public API ------------------------------------------------------------------------- */
-
-History *tape_promise(const Tensor *x) {
-    TapeNode *node = node_new(OP_none, 0, x);
-    if (!node) return NULL;
-    atomic_fetch_add(&leaves, 1);
-    node->ended = node->promised = true;
-    return &node->history;
-}
-
-bool tape_is_promised(const Tensor *x) { return x->history && node_of(x)->promised; }
-
-static bool leaf_begin(Tensor *x) {
-    if (!dtype_is_float(x->dtype)) {
-        fail(CB_ERR_DTYPE, "requires_grad: a tensor of %s has no gradient",
-             cb_dtype_name(x->dtype));
-        return false;
-    }
-    if (tracer_current() || !x->storage) {
-        fail(CB_ERR_GRAPH, "requires_grad: not inside of what is being compiled or traced");
-        return false;
-    }
-    TapeNode *leaf = node_new(OP_none, 0, x);
-    if (!leaf) return false;
-    atomic_fetch_add(&leaves, 1);
-    x->history = &leaf->history;
-    return true;
-}
-
-static void meet_leaf(Tensor *x, LeafMeeting how) {
-    Tracer *tracer = tracer_current();
-    if (x->storage && tracer && tracer->meet_leaf) tracer->meet_leaf(tracer, x, how);
-}
-
-static bool is_required(Tensor *x) {
-    Tracer *tracer = tracer_current();
-    meet_leaf(x, ASKS_WHETHER);
-    return x->history ||
-           (tracer && tracer->requires_grad && x->trace && tracer->requires_grad(tracer, x));
-}
-
-static bool leaf_end(Tensor *x) {
-    Tracer *tracer = tracer_current();
-    if (!tape_gradient(x)) {
-        fail(CB_ERR_ARGUMENT,
-             "requires_grad: the tensor is the result of %s; cb_detach gives one "
-             "without a gradient",
-             x->history && !node_of(x)->promised ? op_info(node_of(x)->op)->name : "an op");
-        return false;
-    }
-    if (tracer && tracer->end_leaf && !tracer->end_leaf(tracer)) return false;
-    node_of(x)->ended = true;
-    history_release(x->history);
-    x->history = NULL;
-    return true;
-}
-
-cb_tensor *(cb_requires_grad_)(cb_tensor *handle, bool on) {
-    Tensor *x = tensor_in(handle, "requires_grad");
-    if (!x) return NULL;
-    bool is = is_required(x);
-    return is == on || (on ? leaf_begin : leaf_end)(x) ? handle : NULL;
-}
-
-bool cb_requires_grad(const cb_tensor *handle) {
-    Tensor *x = tensor_in(handle, "requires_grad");
-    return x && is_required(x);
-}
-
-/* Where x's gradient is, for somebody who looks at it, or frees it. */
-static Tensor **meet_gradient(Tensor *x, LeafMeeting how) {
-    Tensor **gradient = x ? tape_gradient(x) : NULL;
-    if (x) meet_leaf(x, gradient ? how : ASKS_WHETHER);
-    return gradient;
-}
-
-cb_tensor *cb_tensor_grad(const cb_tensor *handle) {
-    Tensor **gradient = meet_gradient(tensor_in(handle, "tensor_grad"), READS_GRADIENT);
-    return gradient ? tensor_out(*gradient) : NULL;
-}
-
-void cb_zero_grad(cb_tensor *handle) {
-    Tensor **gradient = meet_gradient(tensor_in(handle, "zero_grad"), FREES_GRADIENT);
-    if (!gradient) return;
-    tensor_destroy(*gradient);
-    *gradient = NULL;
-}
 
 cb_status(cb_backward)(cb_tensor *handle, cb_tensor *gradient) {
     Tensor *y = tensor_in(handle, "backward"), *g = tensor_in(gradient, "backward: the gradient");

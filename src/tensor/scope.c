@@ -62,6 +62,7 @@ static void let_go(ThreadState *t, Tensor *x) {
     if (t->tracer) t->tracer->destroy_tensor(t->tracer, x);
     if (x->storage) storage_release(x->storage);
     if (x->history) history_release(x->history);
+    if (x->paused) history_release(x->paused);
 }
 
 void tensor_destroy(Tensor *x) {

@@ -71,6 +71,7 @@ struct cb_tensor { /* what an op of a replay writes comes first: a line of the c
     bool is_gradient; /* a leaf's, which frees it: in no scope, and no module's */
     bool is_buffer;   /* where it has owners: it was last registered as a buffer, not a parameter */
     History *history; /* NULL: it needs no gradient */
+    History *paused;  /* that of a leaf, which is none at present; NULL: it never was one, or is */
     void *value;      /* traced: what the tracer knows it by, where that is no number */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK]; /* stride 0 where expanded */
     struct Slab *slab; /* of the slot, for good */

@@ -170,7 +170,7 @@ static inline void slot_begin(ThreadState *t, Tensor *x, int number, uint64_t tr
     x->kept = false;
     x->owners = 0;
     x->is_gradient = false;
-    x->history = NULL;
+    x->history = x->paused = NULL;
     x->dynamic = 0;
     x->number = number;
     x->value = NULL;

@@ -301,6 +301,41 @@ static void refusals(void **state) {
     assert_false(cb_requires_grad(w));
 }
 
+/* As many numbers as are taken off, or fewer: the divisor is 0, there and back. */
+static void spreads_without_freedom(void **state) {
+    (void)state;
+    double got[2];
+    for (int correction = 2; correction < 4; correction++) {
+        cb_tensor *w = leaf(VALUES(CB_F64, 1, 2));
+        cb_backward(cb_var(w, CB_ALL, correction), NULL);
+        assert_int_equal(cb_read(cb_tensor_grad(w), got, CB_F64), CB_OK);
+        assert_true(isinf(got[0]) && isinf(got[1]));
+        cb_zero_grad(w);
+        cb_backward(cb_std(w, CB_ALL, correction), NULL);
+        assert_int_equal(cb_read(cb_tensor_grad(w), got, CB_F64), CB_OK);
+        assert_true(isnan(got[0]) && isnan(got[1]));
+    }
+}
+
+/* What was computed from a leaf goes back to it while it is one, as in PyTorch. */
+static void leaves_that_are_switched(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2)), *y = cb_sum(cb_mul(w, 2));
+    cb_requires_grad_(w, false);
+    assert_null(cb_tensor_grad(w));
+    assert_false(cb_requires_grad(cb_mul(w, 2)));
+    assert_int_equal(cb_backward(y, NULL), CB_OK); /* to nobody */
+    cb_requires_grad_(w, true);
+    assert_null(cb_tensor_grad(w));
+    assert_int_equal(cb_backward(y, NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 2, 2);
+    assert_int_equal(cb_backward(cb_sum(cb_mul(w, 3)), NULL), CB_OK);
+    EXPECT(cb_tensor_grad(w), 5, 5);
+    cb_requires_grad_(cb_requires_grad_(w, false), true);
+    assert_null(cb_tensor_grad(w)); /* switching off frees it */
+    cb_requires_grad_(w, false);
+}
+
 static cb_tensor *twice(cb_tensor *x) { return cb_mul(x, 2); }
 
 static cb_tensor *goes_back(cb_tensor *x) {
@@ -411,6 +446,8 @@ int main(void) {
         TEST(norms_move_statistics),
         TEST(writes_are_seen),
         TEST(what_is_added_is_a_write),
+        TEST(leaves_that_are_switched),
+        TEST(spreads_without_freedom),
         TEST(refusals),
         TEST(compiled_functions_run_eagerly),
         TEST(refused_inside_of_a_trace),
