@@ -49,7 +49,7 @@ def clamp(x, low=-np.inf, high=np.inf):
 @composite
 def lerp(x, y, weight):
     floats_only(x)
-    if weight < 0.5: return o('add', x, o('mul', o('sub', y, x), float(weight)))
+    if abs(weight) < 0.5: return o('add', x, o('mul', o('sub', y, x), float(weight)))
     return o('sub', y, o('mul', o('sub', y, x), 1.0 - float(weight)))
 @composite
 def addcmul(x, p, q, value=1.0):
